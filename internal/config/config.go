@@ -1,0 +1,280 @@
+// Package config reads task files (YAML, and the HCL and JSON that
+// Consul-Terraform-Sync reads), merges them, fills in defaults and reports
+// everything that is wrong with them in one pass. What it returns is complete:
+// no other package looks at a file, an environment variable or a default again.
+package config
+
+import (
+	"time"
+
+	"github.com/zclconf/go-cty/cty"
+)
+
+// Config is everything the task files say, merged, with defaults filled in.
+type Config struct {
+	LogLevel   string // TRACE, DEBUG, INFO, WARN or ERR
+	Port       int    // of the HTTP API; 8558 by default
+	WorkingDir string // parent of the tasks' directories; "sync-tasks" by default
+	ID         string // of this instance in Consul; "cts-<hostname>" by default
+
+	Syslog       Syslog
+	Consul       Consul
+	Vault        Vault
+	TLS          APITLS
+	Terraform    Terraform
+	Providers    []Provider // in the order of the files
+	BufferPeriod BufferPeriod
+	Tasks        []Task // in the order of the files
+
+	// Warnings are findings that do not stop a run: deprecated keys, keys
+	// that have no effect, a task that never triggers.
+	Warnings []Diagnostic
+}
+
+// Provider returns the provider configuration with this id ("name" or
+// "name.alias"). A task may list a provider that no block configures.
+func (c *Config) Provider(id string) (Provider, bool) {
+	for _, p := range c.Providers {
+		if p.ID() == id {
+			return p, true
+		}
+	}
+	return Provider{}, false
+}
+
+// Task returns the task with this name.
+func (c *Config) Task(name string) (*Task, bool) {
+	for i := range c.Tasks {
+		if c.Tasks[i].Name == name {
+			return &c.Tasks[i], true
+		}
+	}
+	return nil, false
+}
+
+// Syslog is the syslog block.
+type Syslog struct {
+	Enabled  bool
+	Facility string
+	Name     string
+}
+
+// Consul is the consul block with its environment fallbacks applied.
+type Consul struct {
+	Address   string // host:port, or a URL with scheme, or unix://path
+	Token     string
+	KVPath    string
+	Namespace string // CONSUL_NAMESPACE: the default of every query that names none
+	Partition string // CONSUL_PARTITION
+	Auth      BasicAuth
+	TLS       ClientTLS
+	Transport Transport
+
+	ServiceRegistration ServiceRegistration
+}
+
+// BasicAuth is HTTP basic authentication.
+type BasicAuth struct {
+	Enabled            bool
+	Username, Password string
+}
+
+// ClientTLS is how a client of Consul or Vault speaks TLS.
+type ClientTLS struct {
+	Enabled    bool
+	CACert     string // path
+	CAPath     string // path
+	Cert       string // path
+	Key        string // path
+	ServerName string
+	Verify     bool
+}
+
+// Transport tunes the HTTP connections to Consul or Vault.
+type Transport struct {
+	DialKeepAlive       time.Duration
+	DialTimeout         time.Duration
+	DisableKeepAlives   bool
+	IdleConnTimeout     time.Duration
+	MaxIdleConns        int
+	MaxIdleConnsPerHost int
+	TLSHandshakeTimeout time.Duration
+}
+
+// ServiceRegistration is how the program registers itself in Consul.
+type ServiceRegistration struct {
+	Enabled      bool
+	ServiceName  string
+	Address      string
+	Namespace    string
+	DefaultCheck DefaultCheck
+}
+
+// DefaultCheck is the health check of the self-registration.
+type DefaultCheck struct {
+	Enabled bool
+	Address string
+}
+
+// Vault is the vault block with its environment fallbacks applied.
+type Vault struct {
+	Enabled        bool
+	Address        string
+	Namespace      string
+	Token          string
+	AgentTokenFile string
+	RenewToken     bool
+	UnwrapToken    bool
+	TLS            ClientTLS
+	Transport      Transport
+}
+
+// APITLS is the tls block: TLS of the HTTP API.
+type APITLS struct {
+	Enabled        bool
+	Cert, Key      string // paths
+	VerifyIncoming bool
+	CACert, CAPath string // paths
+}
+
+// Terraform is the driver "terraform" block.
+type Terraform struct {
+	Version    string // exact version, or "" for any
+	Path       string // directory that holds, or receives, the binary; always absolute
+	Log        bool
+	PersistLog bool
+	Backend    Backend
+	// RequiredProviders by provider name; the value is either a cty string
+	// (a version constraint) or a cty object (source, version), as configured.
+	RequiredProviders map[string]cty.Value
+}
+
+// Backend is the one backend block, with the defaults of the consul backend
+// merged in.
+type Backend struct {
+	Type string
+	Body Body
+}
+
+// Body is the content of a block whose keys are not ours to know: a provider's
+// or a backend's arguments and nested blocks.
+type Body struct {
+	Attributes map[string]cty.Value
+	Blocks     map[string][]Body // by block type, in order of appearance
+}
+
+// Provider is a terraform_provider block.
+type Provider struct {
+	Name       string
+	Alias      string
+	AutoCommit bool
+	Env        map[string]string // task_env: environment of the Terraform process
+	Body       Body              // without alias, auto_commit and task_env
+}
+
+// ID is what a task's providers list calls this provider: its name, or
+// "name.alias".
+func (p Provider) ID() string {
+	if p.Alias == "" {
+		return p.Name
+	}
+	return p.Name + "." + p.Alias
+}
+
+// BufferPeriod delays a triggered run until changes have settled.
+type BufferPeriod struct {
+	Enabled bool
+	Min     time.Duration // a run waits this long after the latest change
+	Max     time.Duration // and at most this long after the first
+}
+
+// Task is one unit of automation: a condition in Consul and the Terraform
+// module that is applied when it is met.
+type Task struct {
+	Name        string
+	Description string
+	Enabled     bool
+	Module      string // absolute path if local, else a Terraform module address
+	Version     string // module version constraint
+	Providers   []string
+	// Variables are the module's input variables, from the variable files and
+	// the variables map, merged. Values are wholly known and may be null.
+	Variables     map[string]cty.Value
+	VariableFiles []string
+	Condition     Condition
+	ModuleInputs  []Input
+	BufferPeriod  BufferPeriod
+	WorkingDir    string // the task's own directory
+
+	// DeprecatedServices are the ids of the deprecated services list, as
+	// configured; their queries are in Condition or ModuleInputs.
+	DeprecatedServices []string
+	Source             Position // where the task block starts
+}
+
+// LocalModule reports whether the module is a directory on this machine that
+// was configured by a relative path.
+func (t *Task) LocalModule() bool { return localModule(t.Module) }
+
+// Kind names what a condition or module input watches.
+type Kind string
+
+// The kinds of condition. Module inputs are KindServices or KindConsulKV.
+const (
+	KindNone            Kind = ""
+	KindServices        Kind = "services"
+	KindCatalogServices Kind = "catalog-services"
+	KindConsulKV        Kind = "consul-kv"
+	KindSchedule        Kind = "schedule"
+)
+
+// Condition says what makes a task run. Exactly the field of its kind is set.
+type Condition struct {
+	Kind Kind
+	// Services has one element, or one for each service of the deprecated
+	// services list.
+	Services         []Services
+	CatalogServices  *CatalogServices
+	ConsulKV         *ConsulKV
+	Schedule         *Schedule
+	UseAsModuleInput bool // the data is also rendered for the module
+}
+
+// Input is data that is rendered for the module but triggers nothing.
+type Input struct {
+	Kind     Kind
+	Services []Services // as in Condition
+	ConsulKV *ConsulKV
+}
+
+// Services selects service instances, by exact names or by a regular expression.
+type Services struct {
+	Names              []string // as configured; empty if Regexp is used
+	Regexp             *string  // RE2, unanchored; nil if Names is used
+	Datacenter         string   // "" is the agent's
+	Namespace          string
+	Filter             string // bexpr, "" for none
+	CTSUserDefinedMeta map[string]string
+}
+
+// CatalogServices selects service names and their tags.
+type CatalogServices struct {
+	Regexp     string
+	Datacenter string
+	Namespace  string
+	NodeMeta   map[string]string
+}
+
+// ConsulKV selects one key, or all keys with a prefix.
+type ConsulKV struct {
+	Path       string // without leading slash
+	Recurse    bool
+	Datacenter string
+	Namespace  string
+}
+
+// Schedule runs a task at the times of a cron expression of
+// github.com/hashicorp/cronexpr, in the local time zone.
+type Schedule struct {
+	Cron string
+}

@@ -1,0 +1,118 @@
+// Package state keeps what Terrapulse knows between ticks and processes: who
+// leads, what was observed and applied for each task, and which runs there are.
+//
+// The package itself holds the domain records and the contract of a Store; a
+// back-end is a sub-package of about one file (sqlite) that passes statetest.
+package state
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Limits that every back-end keeps. They are the smallest of DynamoDB (100
+// items a transaction, 400 KB an item) and Consul's KV (64 operations a
+// transaction, 512 KB a request, base64 included).
+const (
+	MaxChanges = 64        // changes of one Apply
+	MaxBytes   = 256 << 10 // keys and values of one Apply, in bytes
+)
+
+// A Store keeps small records by key. Keys are paths of two or more non-empty
+// elements, "collection/name[/name...]", of printable ASCII without spaces.
+//
+// Everything that can be conditional is: leases, fences, claims and retention
+// are written once, on top of Apply. Methods are safe for concurrent use, also
+// from several processes on the same store, and a read sees every write that
+// was answered before it began.
+type Store interface {
+	// Get returns the record, or ErrNotFound.
+	Get(ctx context.Context, key string) (Record, error)
+
+	// List returns the records whose keys begin with prefix, in key order.
+	// The prefix holds at least a whole collection and its slash.
+	List(ctx context.Context, prefix string) ([]Record, error)
+
+	// Apply makes all changes or none. It returns the written records in the
+	// order of the changes (zero for Delete and Check). When a condition does
+	// not hold it returns a *ConflictError with the record that stood in the
+	// way. A back-end that has lost an answer and finds its own write in the
+	// store reports success.
+	Apply(ctx context.Context, changes ...Change) ([]Record, error)
+
+	// Close releases what the store holds. It does not wait for anything else.
+	Close() error
+}
+
+// Record is one stored value.
+type Record struct {
+	Key     string
+	Value   []byte
+	Version string // changes with every write, never repeats for a key
+}
+
+// Op is what a Change does.
+type Op int
+
+// The operations. Each but Create holds only for the version that was read.
+const (
+	OpCreate  Op = iota + 1 // write a record that does not exist
+	OpReplace               // write over this version
+	OpDelete                // remove this version
+	OpCheck                 // change nothing, but refuse if it is no longer this version
+)
+
+// Change is one step of an Apply.
+type Change struct {
+	Op      Op
+	Key     string
+	Value   []byte
+	Version string
+	// Expires, if set, is when the record has become garbage. A back-end may
+	// remove it any time after that, or never: it is no way to end a lease.
+	Expires time.Time
+}
+
+// Create writes a record that must not exist yet.
+func Create(key string, value []byte) Change {
+	return Change{Op: OpCreate, Key: key, Value: value}
+}
+
+// Replace writes over a record as it was read.
+func Replace(read Record, value []byte) Change {
+	return Change{Op: OpReplace, Key: read.Key, Value: value, Version: read.Version}
+}
+
+// Delete removes a record as it was read.
+func Delete(read Record) Change {
+	return Change{Op: OpDelete, Key: read.Key, Version: read.Version}
+}
+
+// Check refuses the whole Apply if the record is not as it was read.
+func Check(read Record) Change {
+	return Change{Op: OpCheck, Key: read.Key, Version: read.Version}
+}
+
+// Until returns the change with a time after which the record is garbage.
+func (c Change) Until(t time.Time) Change {
+	c.Expires = t
+	return c
+}
+
+// ErrNotFound is returned by Get for a key that has no record.
+var ErrNotFound = errors.New("no such record")
+
+// ConflictError is returned by Apply when a condition does not hold.
+type ConflictError struct {
+	Change  Change
+	Current *Record // what stands there instead; nil if nothing does
+}
+
+func (e *ConflictError) Error() string {
+	if e.Current == nil {
+		return fmt.Sprintf("record %s is gone", e.Change.Key)
+	}
+	return fmt.Sprintf("record %s was changed by someone else", e.Change.Key)
+}
