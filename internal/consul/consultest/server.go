@@ -1,0 +1,262 @@
+// Package consultest runs real Consul servers for tests, on free loopback
+// ports, and a proxy in front of them that counts and can misbehave.
+package consultest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/consul/api"
+
+	"github.com/terrapulse/terrapulse/internal/testtools"
+)
+
+// ManagementToken is the token that may do everything on a server started
+// with ACLs.
+const ManagementToken = "3f6b0f5c-6a3c-4f7e-8a59-d4a0c4b2f1aa"
+
+const startTimeout = 30 * time.Second
+
+// Server is one Consul server that belongs to one test.
+type Server struct {
+	t        testing.TB
+	binary   string
+	args     []string
+	env      []string
+	ports    map[string]int
+	dir      string
+	token    string
+	process  *exec.Cmd
+	exited   chan struct{}
+	leadless bool
+}
+
+// Option changes how a server is started.
+type Option func(*Server)
+
+// WithACLs turns access control on, with everything denied to requests
+// without a token. Client uses ManagementToken.
+func WithACLs() Option {
+	return func(s *Server) {
+		s.token = ManagementToken
+		WithHCL(fmt.Sprintf(
+			`acl { enabled = true, default_policy = "deny", tokens { initial_management = %q, agent = %q } }`,
+			ManagementToken, ManagementToken))(s)
+	}
+}
+
+// WithHCL adds to the agent's configuration.
+func WithHCL(config string) Option {
+	return func(s *Server) { s.args = append(s.args, "-hcl", config) }
+}
+
+// WithData keeps the server's data on disk, so that it survives Restart.
+// Without it a restarted server is empty and counts its indexes from 1.
+func WithData() Option {
+	return func(s *Server) {
+		s.args = append(s.args, "-data-dir", filepath.Join(s.dir, "data"))
+	}
+}
+
+// WithoutLeader starts a server that waits for others, in vain: it answers,
+// but has no leader.
+func WithoutLeader() Option {
+	return func(s *Server) { s.leadless = true }
+}
+
+// Start runs a Consul server until the test ends. It returns when the server
+// has a leader and has registered its own node.
+func Start(t testing.TB, options ...Option) *Server {
+	t.Helper()
+	s := &Server{t: t, binary: testtools.Consul(t), dir: t.TempDir()}
+	for _, option := range options {
+		option(s)
+	}
+	for _, kv := range os.Environ() {
+		if !strings.HasPrefix(kv, "CONSUL_") {
+			s.env = append(s.env, kv)
+		}
+	}
+	t.Cleanup(s.Stop)
+
+	// A port that was free a moment ago may be taken by now.
+	var err error
+	for range 5 {
+		if s.ports, err = freePorts("http", "server", "serf_lan"); err != nil {
+			t.Fatal(err)
+		}
+		if err = s.run(); err == nil {
+			return s
+		}
+		s.Stop()
+	}
+	t.Fatalf("start consul: %v\n%s", err, s.log())
+	return nil
+}
+
+// Addr is the host and port of the HTTP API.
+func (s *Server) Addr() string { return fmt.Sprintf("127.0.0.1:%d", s.ports["http"]) }
+
+// Client returns a client that may do everything.
+func (s *Server) Client() *api.Client {
+	s.t.Helper()
+	// The address and the token are given, so that nothing comes from the
+	// surroundings of the test.
+	client, err := api.NewClient(&api.Config{Address: s.Addr(), Scheme: "http", Token: s.token})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return client
+}
+
+// Stop ends the server at once, as a crash would. It may be called again.
+func (s *Server) Stop() {
+	if s.process == nil {
+		return
+	}
+	_ = s.process.Process.Kill() // fails only if it has ended already
+	<-s.exited
+	s.process = nil
+}
+
+// Restart ends the server and starts it again on the same ports.
+func (s *Server) Restart() {
+	s.t.Helper()
+	s.Stop()
+	var err error
+	for range 3 {
+		if err = s.run(); err == nil {
+			return
+		}
+		s.Stop()
+	}
+	s.t.Fatalf("restart consul: %v\n%s", err, s.log())
+}
+
+func (s *Server) run() error {
+	ports, err := json.Marshal(s.allPorts())
+	if err != nil {
+		return err
+	}
+	config := filepath.Join(s.dir, "ports.json")
+	if err := os.WriteFile(config, fmt.Appendf(nil, `{"ports": %s}`, ports), 0o600); err != nil {
+		return err
+	}
+	log, err := os.Create(s.logPath())
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+
+	args := append([]string{"agent", "-config-file", config, "-node", "consul-server",
+		"-bind", "127.0.0.1", "-client", "127.0.0.1", "-log-level", "warn",
+		"-hcl", "disable_update_check = true, limits { http_max_conns_per_client = 10000 }",
+		// The settings of -dev that make a single server quick.
+		"-hcl", "performance { raft_multiplier = 1, leave_drain_time = \"0s\" }",
+	}, s.args...)
+	if s.leadless {
+		args = append(args, "-server", "-bootstrap-expect", "3", "-data-dir", filepath.Join(s.dir, "data"))
+	} else if !s.keepsData() {
+		args = append(args, "-dev")
+	} else {
+		args = append(args, "-server", "-bootstrap-expect", "1")
+	}
+	s.process = exec.Command(s.binary, args...)
+	s.process.Stdout, s.process.Stderr = log, log
+	s.process.Env = s.env
+	endWithTest(s.process)
+	if err := startProcess(s.process); err != nil {
+		s.process = nil
+		return err
+	}
+	s.exited = make(chan struct{})
+	go func(process *exec.Cmd, exited chan struct{}) {
+		_ = process.Wait() // how it ended is in its log
+		close(exited)
+	}(s.process, s.exited)
+	return s.waitUntilReady()
+}
+
+func (s *Server) keepsData() bool {
+	for _, arg := range s.args {
+		if arg == "-data-dir" {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *Server) allPorts() map[string]int {
+	ports := map[string]int{"https": -1, "grpc": -1, "grpc_tls": -1, "dns": -1, "serf_wan": -1}
+	for name, port := range s.ports {
+		ports[name] = port
+	}
+	return ports
+}
+
+func (s *Server) waitUntilReady() error {
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	client := s.Client()
+	for {
+		ready, err := s.ready(ctx, client)
+		if ready {
+			return nil
+		}
+		select {
+		case <-s.exited:
+			return errors.New("it ended at once")
+		case <-ctx.Done():
+			return fmt.Errorf("not ready after %s: %w", startTimeout, err)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+func (s *Server) ready(ctx context.Context, client *api.Client) (bool, error) {
+	query := (&api.QueryOptions{}).WithContext(ctx)
+	leader, err := client.Status().LeaderWithQueryOptions(query)
+	if err != nil || s.leadless {
+		return err == nil, err
+	}
+	if leader == "" {
+		return false, errors.New("no leader")
+	}
+	// The server's own service appears last.
+	services, _, err := client.Catalog().Service("consul", "", query)
+	return err == nil && len(services) > 0, err
+}
+
+func (s *Server) logPath() string { return filepath.Join(s.dir, "consul.log") }
+
+func (s *Server) log() string {
+	log, err := os.ReadFile(s.logPath())
+	if err != nil {
+		return err.Error()
+	}
+	return string(log)
+}
+
+// freePorts finds TCP ports that nothing listens on. They are held open
+// together, so that they differ.
+func freePorts(names ...string) (map[string]int, error) {
+	ports := map[string]int{}
+	for _, name := range names {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, fmt.Errorf("find a free port: %w", err)
+		}
+		defer l.Close()
+		ports[name] = l.Addr().(*net.TCPAddr).Port
+	}
+	return ports, nil
+}

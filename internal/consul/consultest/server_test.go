@@ -1,0 +1,59 @@
+package consultest
+
+import (
+	"testing"
+
+	"github.com/hashicorp/consul/api"
+)
+
+func TestAServerIsReadyWhenStartReturns(t *testing.T) {
+	s := Start(t)
+	if _, err := s.Client().KV().Put(&api.KVPair{Key: "a", Value: []byte("b")}, nil); err != nil {
+		t.Fatal(err)
+	}
+	nodes, _, err := s.Client().Catalog().Nodes(nil)
+	if err != nil || len(nodes) != 1 {
+		t.Fatalf("nodes = %v, %v", nodes, err)
+	}
+	addr := s.Addr()
+	s.Restart()
+	if s.Addr() != addr {
+		t.Errorf("address after a restart = %s, was %s", s.Addr(), addr)
+	}
+	if pair, _, err := s.Client().KV().Get("a", nil); err != nil || pair != nil {
+		t.Errorf("a restarted server without data still has %v (%v)", pair, err)
+	}
+}
+
+func TestDataSurvivesARestart(t *testing.T) {
+	s := Start(t, WithData())
+	if _, err := s.Client().KV().Put(&api.KVPair{Key: "a", Value: []byte("b")}, nil); err != nil {
+		t.Fatal(err)
+	}
+	s.Restart()
+	if pair, _, err := s.Client().KV().Get("a", nil); err != nil || pair == nil {
+		t.Errorf("pair = %v, %v", pair, err)
+	}
+}
+
+func TestACLsDenyWithoutAToken(t *testing.T) {
+	s := Start(t, WithACLs())
+	if _, err := s.Client().KV().Put(&api.KVPair{Key: "a"}, nil); err != nil {
+		t.Fatal(err)
+	}
+	nobody, err := api.NewClient(&api.Config{Address: s.Addr(), Token: "anonymous"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := nobody.KV().Get("a", nil); err == nil {
+		t.Error("a request without a token was answered")
+	}
+}
+
+func TestAServerWithoutLeaderAnswers(t *testing.T) {
+	s := Start(t, WithoutLeader())
+	leader, err := s.Client().Status().Leader()
+	if err != nil || leader != "" {
+		t.Errorf("leader = %q, %v", leader, err)
+	}
+}
