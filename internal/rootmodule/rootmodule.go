@@ -1,0 +1,243 @@
+// Package rootmodule writes the root module of a task: the Terraform
+// configuration that calls the task's module with what Consul says. File names
+// and formats are those of Consul-Terraform-Sync, so that every module written
+// for it works unchanged.
+//
+// Rendering is pure: the same configuration and the same answers of Consul give
+// the same bytes. Secrets stay out of the files: the values of provider blocks
+// leave this package only through ProviderValues, and task_env through Env.
+// Backend arguments are the exception, as Terraform reads them from main.tf.
+package rootmodule
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/go-version"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+	"github.com/zclconf/go-cty/cty"
+	ctyjson "github.com/zclconf/go-cty/cty/json"
+
+	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/consul"
+)
+
+// The files of a root module.
+const (
+	MainFile            = "main.tf"
+	VariablesFile       = "variables.tf"
+	ModuleVariablesFile = "variables.module.tf"   // only if the task has variables
+	ModuleValuesFile    = "variables.auto.tfvars" // only if the task has variables
+	ProvidersFile       = "providers.auto.tfvars" // a preamble only: provider values are secret
+	ValuesFile          = "terraform.tfvars"      // what Consul says
+)
+
+// The variables that carry what Consul says.
+const (
+	ServicesVariable = "services"
+	CatalogVariable  = "catalog_services"
+	KVVariable       = "consul_kv"
+)
+
+// Module is everything a root module is made from.
+type Module struct {
+	Config *config.Config
+	Task   *config.Task
+	// Blocks are what Consul says, at most one for each variable, in the order
+	// in which they are written. An empty services block is added if there is none.
+	Blocks []consul.Block
+	// Terraform is the version that will read the files; nil for a current one.
+	Terraform *version.Version
+}
+
+// File is one file of a root module.
+type File struct {
+	Name   string
+	Render func(io.Writer) error // writes the whole file; may be called more than once
+}
+
+// Files returns the files of the root module, in the order of their names'
+// importance to a reader. The error tells of a name in the configuration that
+// Terraform could not read.
+func (m Module) Files() ([]File, error) {
+	main, err := m.main()
+	if err != nil {
+		return nil, err
+	}
+	variables, err := m.variables()
+	if err != nil {
+		return nil, err
+	}
+	files := []File{
+		{MainFile, m.whole(main)},
+		{VariablesFile, m.whole(variables)},
+		{ProvidersFile, m.whole(nil)},
+	}
+	if len(m.Task.Variables) > 0 {
+		declarations, values, err := m.moduleVariables()
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, File{ModuleVariablesFile, m.whole(declarations)}, File{ModuleValuesFile, m.whole(values)})
+	}
+	return append(files, File{ValuesFile, m.renderValues}), nil
+}
+
+// whole is a file that is small enough to be built in memory.
+func (m Module) whole(body []byte) func(io.Writer) error {
+	return func(w io.Writer) error {
+		_, err := w.Write(append(m.preamble(), body...))
+		return err
+	}
+}
+
+func (m Module) preamble() []byte {
+	var b bytes.Buffer
+	b.WriteString("# Written by Terrapulse, from its task files and from what Consul says.\n" +
+		"# The next run of the task writes it again: changes made by hand are lost.\n#\n")
+	fmt.Fprintf(&b, "# Task: %s\n", oneLine(m.Task.Name))
+	writeComment(&b, "Description: ", m.Task.Description)
+	return b.Bytes()
+}
+
+// writeComment writes text as comment lines, whatever line breaks it holds.
+func writeComment(b *bytes.Buffer, label, text string) {
+	text = strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(strings.ToValidUTF8(text, "\uFFFD"))
+	for i, line := range strings.Split(text, "\n") {
+		if i > 0 {
+			label = ""
+		}
+		b.WriteString(strings.TrimRight("# "+label+line, " \t") + "\n")
+	}
+}
+
+func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
+
+// Inputs returns the variables through which the task's module gets what Consul
+// says, in the order of the module block: services always, and what the
+// condition and the module inputs render. A module that does not declare one of
+// them cannot be used.
+func Inputs(t *config.Task) []string {
+	names := []string{ServicesVariable}
+	add := func(k config.Kind) {
+		var name string
+		switch k {
+		case config.KindCatalogServices:
+			name = CatalogVariable
+		case config.KindConsulKV:
+			name = KVVariable
+		default:
+			return
+		}
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	if t.Condition.UseAsModuleInput {
+		add(t.Condition.Kind)
+	}
+	for _, in := range t.ModuleInputs {
+		add(in.Kind)
+	}
+	return names
+}
+
+// provider is a provider that the task uses. Configured is false if no
+// terraform_provider block speaks of it.
+type provider struct {
+	config.Provider
+	Configured bool
+}
+
+// providers returns the task's providers, sorted by name.
+func (m Module) providers() []provider {
+	var out []provider
+	for _, id := range m.Task.Providers {
+		p, ok := m.Config.Provider(id)
+		if !ok {
+			p.Name, _, _ = strings.Cut(id, ".")
+		}
+		out = append(out, provider{p, ok})
+	}
+	slices.SortStableFunc(out, func(a, b provider) int { return strings.Compare(a.Name, b.Name) })
+	return out
+}
+
+// value is what the variable of a provider holds: its arguments, its nested
+// blocks as objects (or tuples of objects, where a block is repeated), and the
+// two arguments that are ours.
+func (p provider) value() cty.Value {
+	attrs := bodyValue(p.Body).AsValueMap()
+	if attrs == nil {
+		attrs = map[string]cty.Value{}
+	}
+	if p.Alias != "" {
+		attrs["alias"] = cty.StringVal(p.Alias)
+	}
+	if p.AutoCommit {
+		attrs["auto_commit"] = cty.True
+	}
+	return cty.ObjectVal(attrs)
+}
+
+func bodyValue(b config.Body) cty.Value {
+	attrs := make(map[string]cty.Value, len(b.Attributes)+len(b.Blocks))
+	maps.Copy(attrs, b.Attributes)
+	for name, blocks := range b.Blocks {
+		values := make([]cty.Value, len(blocks))
+		for i, block := range blocks {
+			values[i] = bodyValue(block)
+		}
+		if len(values) == 1 {
+			attrs[name] = values[0]
+		} else {
+			attrs[name] = cty.TupleVal(values)
+		}
+	}
+	return cty.ObjectVal(attrs)
+}
+
+// ProviderValues returns the values of the task's provider blocks as a Terraform
+// variable file in JSON, or nil if there are none. They are secret.
+func ProviderValues(t *config.Task, c *config.Config) ([]byte, error) {
+	vars := map[string]json.RawMessage{}
+	for _, p := range (Module{Config: c, Task: t}).providers() {
+		if !p.Configured {
+			continue
+		}
+		v := p.value()
+		raw, err := ctyjson.Marshal(v, v.Type())
+		if err != nil {
+			return nil, fmt.Errorf("encode the arguments of provider %q: a value cannot be written as JSON", p.Name)
+		}
+		vars[p.Name] = raw
+	}
+	if len(vars) == 0 {
+		return nil, nil
+	}
+	return json.Marshal(vars)
+}
+
+// Env returns the task_env of the task's providers: variables for the
+// environment of Terraform. They are secret.
+func Env(t *config.Task, c *config.Config) map[string]string {
+	env := map[string]string{}
+	for _, p := range (Module{Config: c, Task: t}).providers() {
+		maps.Copy(env, p.Env)
+	}
+	return env
+}
+
+// checkName refuses what Terraform could not read as the name of an argument,
+// a block or a variable.
+func checkName(where, name string) error {
+	if !hclsyntax.ValidIdentifier(name) {
+		return fmt.Errorf("%s: %q is not a name that Terraform can read: use letters, digits, - and _, and begin with a letter", where, name)
+	}
+	return nil
+}

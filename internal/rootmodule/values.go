@@ -1,0 +1,284 @@
+package rootmodule
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"github.com/apparentlymart/go-textseg/v15/textseg"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+
+	"github.com/terrapulse/terrapulse/internal/consul"
+)
+
+// renderValues writes terraform.tfvars. It streams: tens of thousands of
+// services take no more memory than one.
+func (m Module) renderValues(w io.Writer) error {
+	e := valueWriter{Writer: bufio.NewWriterSize(w, 64<<10)}
+	e.Write(m.preamble())
+	services := false
+	for _, block := range m.Blocks {
+		switch block.Variable {
+		case ServicesVariable:
+			services = true
+			e.services(block.Services)
+		case CatalogVariable:
+			e.catalog(block.Catalog)
+		case KVVariable:
+			e.kv(block.KV)
+		default:
+			return fmt.Errorf("write %s: no variable %q is known", ValuesFile, block.Variable)
+		}
+	}
+	if !services {
+		e.services(nil)
+	}
+	return e.Flush()
+}
+
+// valueWriter writes values as hclwrite would format them. bufio remembers the
+// first error, so only Flush is looked at.
+type valueWriter struct {
+	*bufio.Writer
+	scratch []byte
+}
+
+func (w *valueWriter) services(services []consul.Service) {
+	w.WriteString("\nservices = {\n")
+	for i := range services {
+		s := &services[i]
+		w.WriteString("  ")
+		w.quoted(serviceKey(s))
+		w.WriteString(" = {\n")
+		w.service(s)
+		w.WriteString("  },\n")
+	}
+	w.WriteString("}\n")
+}
+
+// serviceKey names an instance: id, node, namespace and datacenter, those that
+// are there.
+func serviceKey(s *consul.Service) string {
+	key := s.ID
+	for _, part := range [...]string{s.Node, s.Namespace, s.NodeDatacenter} {
+		switch {
+		case part == "":
+		case key == "":
+			key = part
+		default:
+			key += "." + part
+		}
+	}
+	return key
+}
+
+// field is one attribute of a service: a map or text that is ready to be written.
+type field struct {
+	name   string
+	text   string
+	number bool
+	list   []string
+	table  map[string]string
+	kind   fieldKind
+}
+
+type fieldKind int8
+
+const (
+	textField fieldKind = iota
+	listField
+	tableField
+)
+
+// service writes the attributes of an instance. The equals signs of
+// neighbouring lines are aligned; a map that is not empty takes several lines
+// and ends the neighbourhood.
+func (w *valueWriter) service(s *consul.Service) {
+	fields := [...]field{
+		{name: "id", text: s.ID},
+		{name: "name", text: s.Name},
+		{name: "kind", text: s.Kind},
+		{name: "address", text: s.Address},
+		{name: "port", text: strconv.Itoa(s.Port), number: true},
+		{name: "meta", kind: tableField, table: s.Meta},
+		{name: "tags", kind: listField, list: s.Tags},
+		{name: "namespace", text: s.Namespace},
+		{name: "status", text: s.Status},
+		{name: "node", text: s.Node},
+		{name: "node_id", text: s.NodeID},
+		{name: "node_address", text: s.NodeAddress},
+		{name: "node_datacenter", text: s.NodeDatacenter},
+		{name: "node_tagged_addresses", kind: tableField, table: s.NodeTaggedAddresses},
+		{name: "node_meta", kind: tableField, table: s.NodeMeta},
+		{name: "cts_user_defined_meta", kind: tableField, table: s.CTSUserDefinedMeta},
+	}
+	for i := 0; i < len(fields); {
+		if f := &fields[i]; len(f.table) > 0 {
+			w.WriteString("    ")
+			w.WriteString(f.name)
+			w.WriteString(" = {\n")
+			w.table(f.table)
+			w.WriteString("    }\n")
+			i++
+			continue
+		}
+		end, width := i, 0
+		for ; end < len(fields) && len(fields[end].table) == 0; end++ {
+			width = max(width, len(fields[end].name))
+		}
+		for ; i < end; i++ {
+			f := &fields[i]
+			w.WriteString("    ")
+			w.WriteString(f.name)
+			w.spaces(width - len(f.name))
+			w.WriteString(" = ")
+			switch {
+			case f.kind == tableField:
+				w.WriteString("{}")
+			case f.kind == listField:
+				w.list(f.list)
+			case f.number:
+				w.WriteString(f.text)
+			default:
+				w.quoted(f.text)
+			}
+			w.WriteByte('\n')
+		}
+	}
+}
+
+// table writes the entries of a map, sorted and aligned.
+func (w *valueWriter) table(table map[string]string) {
+	keys := slices.Sorted(maps.Keys(table))
+	width := 0
+	for _, key := range keys {
+		width = max(width, w.keyColumns(key))
+	}
+	for _, key := range keys {
+		w.WriteString("      ")
+		if hclsyntax.ValidIdentifier(key) {
+			w.WriteString(key)
+		} else {
+			w.quoted(key)
+		}
+		w.spaces(width - w.keyColumns(key))
+		w.WriteString(" = ")
+		w.quoted(table[key])
+		w.WriteByte('\n')
+	}
+}
+
+// keyColumns is the width of a key as written, counted as hclwrite counts:
+// in characters as a person sees them.
+func (w *valueWriter) keyColumns(key string) int {
+	written := []byte(key)
+	quotes := 0
+	if !hclsyntax.ValidIdentifier(key) {
+		w.scratch = appendEscaped(w.scratch[:0], key)
+		written, quotes = w.scratch, 2
+	}
+	for _, c := range written {
+		if c >= 0x80 {
+			n, err := textseg.TokenCount(written, textseg.ScanGraphemeClusters)
+			if err != nil {
+				return len(written) + quotes
+			}
+			return n + quotes
+		}
+	}
+	return len(written) + quotes
+}
+
+func (w *valueWriter) catalog(services []consul.CatalogService) {
+	w.WriteString("\ncatalog_services = {\n")
+	for _, s := range services {
+		w.WriteString("  ")
+		w.quoted(s.Name)
+		w.WriteString(" = ")
+		w.list(s.Tags)
+		w.WriteByte('\n')
+	}
+	w.WriteString("}\n")
+}
+
+func (w *valueWriter) kv(pairs []consul.KVPair) {
+	w.WriteString("\nconsul_kv = {\n")
+	for _, p := range pairs {
+		w.WriteString("  ")
+		w.quoted(p.Key)
+		w.WriteString(" = ")
+		w.quoted(p.Value)
+		w.WriteByte('\n')
+	}
+	w.WriteString("}\n")
+}
+
+func (w *valueWriter) list(items []string) {
+	w.WriteByte('[')
+	for i, item := range items {
+		if i > 0 {
+			w.WriteString(", ")
+		}
+		w.quoted(item)
+	}
+	w.WriteByte(']')
+}
+
+func (w *valueWriter) quoted(s string) {
+	w.scratch = append(appendEscaped(append(w.scratch[:0], '"'), s), '"')
+	w.Write(w.scratch)
+}
+
+const blanks = "                                "
+
+func (w *valueWriter) spaces(n int) {
+	for ; n > len(blanks); n -= len(blanks) {
+		w.WriteString(blanks)
+	}
+	w.WriteString(blanks[:max(n, 0)])
+}
+
+// appendEscaped appends s as it stands between the quotes of an HCL string, so
+// that Terraform reads exactly s: nothing in it is taken for a template.
+func appendEscaped(b []byte, s string) []byte {
+	if plain(s) {
+		return append(b, s...)
+	}
+	for i, r := range s {
+		switch {
+		case r == '\n':
+			b = append(b, `\n`...)
+		case r == '\r':
+			b = append(b, `\r`...)
+		case r == '\t':
+			b = append(b, `\t`...)
+		case r == '"', r == '\\':
+			b = append(b, '\\', byte(r))
+		case (r == '$' || r == '%') && strings.HasPrefix(s[i+1:], "{"):
+			b = append(b, byte(r), byte(r))
+		case unicode.IsPrint(r):
+			b = append(b, string(r)...)
+		case r < 0x10000:
+			b = fmt.Appendf(b, `\u%04x`, r)
+		default:
+			b = fmt.Appendf(b, `\U%08x`, r)
+		}
+	}
+	return b
+}
+
+// plain reports whether s needs no escaping, which nearly all strings of a
+// catalog do not.
+func plain(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' || c == '{' {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,144 @@
+package rootmodule
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/go-version"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+	"github.com/hashicorp/hcl/v2/hclwrite"
+	"github.com/zclconf/go-cty/cty"
+)
+
+// The declarations of the variables that carry what Consul says. Modules are
+// written against them.
+var declarations = map[string]string{
+	ServicesVariable: `
+# Service definition protocol v0
+variable "services" {
+  description = "Consul services monitored by Consul-Terraform-Sync"
+  type = map(
+    object({
+      id        = string
+      name      = string
+      kind      = string
+      address   = string
+      port      = number
+      meta      = map(string)
+      tags      = list(string)
+      namespace = string
+      status    = string
+
+      node                  = string
+      node_id               = string
+      node_address          = string
+      node_datacenter       = string
+      node_tagged_addresses = map(string)
+      node_meta             = map(string)
+
+      cts_user_defined_meta = map(string)
+    })
+  )
+}
+`,
+	CatalogVariable: `
+# Catalog Services definition protocol v0
+variable "catalog_services" {
+  description = "Consul catalog service names and list of all known tags for a given service"
+  type        = map(list(string))
+}
+`,
+	KVVariable: `
+# Consul KV definition protocol v0
+variable "consul_kv" {
+  description = "Consul KV pair"
+  type        = map(string)
+}
+`,
+}
+
+// sensitiveSince is the first Terraform that knows sensitive variables.
+var sensitiveSince = version.Must(version.NewVersion("0.14.0"))
+
+// variables is variables.tf without its preamble.
+func (m Module) variables() ([]byte, error) {
+	var b bytes.Buffer
+	for _, name := range Inputs(m.Task) {
+		b.WriteString(declarations[name])
+	}
+	for _, p := range m.providers() {
+		if !p.Configured {
+			continue
+		}
+		if err := checkName("provider", p.Name); err != nil {
+			return nil, err
+		}
+		fmt.Fprintf(&b, "\nvariable %q {\ndefault = null\ndescription = \"Configuration object for %s\"\n", p.Name, p.Name)
+		if m.Terraform == nil || m.Terraform.Core().GreaterThanOrEqual(sensitiveSince) {
+			b.WriteString("sensitive = true\n")
+		}
+		fmt.Fprintf(&b, "type = %s\n}\n", typeExpr(p.value()))
+	}
+	return hclwrite.Format(b.Bytes()), nil
+}
+
+// moduleVariables is variables.module.tf and variables.auto.tfvars without
+// their preambles.
+func (m Module) moduleVariables() (declarations, values []byte, err error) {
+	var decl, vals bytes.Buffer
+	vals.WriteString("\n")
+	for _, name := range slices.Sorted(maps.Keys(m.Task.Variables)) {
+		if err := checkName("variables of task "+m.Task.Name, name); err != nil {
+			return nil, nil, err
+		}
+		v := m.Task.Variables[name]
+		fmt.Fprintf(&decl, "\nvariable %q {\ndefault = null\ntype = %s\n}\n", name, typeExpr(v))
+		fmt.Fprintf(&vals, "%s = %s\n", name, literal(v))
+	}
+	vals.WriteString("\n")
+	return hclwrite.Format(decl.Bytes()), hclwrite.Format(vals.Bytes()), nil
+}
+
+// typeExpr is the type constraint that a value fits exactly, or "any" where
+// there is none: for null, and for objects with keys that are no identifiers.
+func typeExpr(v cty.Value) string {
+	t := v.Type()
+	switch {
+	case v.IsNull():
+		return "any"
+	case t == cty.String, t == cty.Number, t == cty.Bool:
+		return t.FriendlyName()
+	case t.IsListType():
+		return "list(any)"
+	case t.IsSetType():
+		return "set(any)"
+	case t.IsMapType():
+		return "map(any)"
+	case t.IsTupleType():
+		var elems []string
+		for _, e := range v.AsValueSlice() {
+			elems = append(elems, typeExpr(e))
+		}
+		return "tuple([" + strings.Join(elems, ", ") + "])"
+	case t.IsObjectType():
+		attrs := v.AsValueMap()
+		if len(attrs) == 0 {
+			return "object({})"
+		}
+		var b strings.Builder
+		b.WriteString("object({\n")
+		for _, name := range slices.Sorted(maps.Keys(attrs)) {
+			if !hclsyntax.ValidIdentifier(name) {
+				return "any"
+			}
+			fmt.Fprintf(&b, "%s = %s\n", name, typeExpr(attrs[name]))
+		}
+		b.WriteString("})")
+		return b.String()
+	default:
+		return "any"
+	}
+}

@@ -1,0 +1,118 @@
+package rootmodule
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// Write brings the directory in line with the module, which it creates if need
+// be, and returns the names of the files that it changed. A file that already
+// has the right content is not touched; each other is replaced as a whole, so
+// that a reader sees the old or the new one. Files of a former definition of
+// the task (its variables) are removed; nothing else in the directory is
+// touched.
+func (m Module) Write(dir string) (changed []string, err error) {
+	files, err := m.Files()
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(dir, 0o750); err != nil {
+		return nil, fmt.Errorf("create the directory of task %s: %w", m.Task.Name, err)
+	}
+	for _, f := range files {
+		wrote, err := writeFile(filepath.Join(dir, f.Name), f.Render)
+		if err != nil {
+			return changed, fmt.Errorf("write %s: %w", filepath.Join(dir, f.Name), err)
+		}
+		if wrote {
+			changed = append(changed, f.Name)
+		}
+	}
+	if len(m.Task.Variables) == 0 {
+		for _, name := range []string{ModuleVariablesFile, ModuleValuesFile} {
+			switch err := os.Remove(filepath.Join(dir, name)); {
+			case err == nil:
+				changed = append(changed, name)
+			case !errors.Is(err, fs.ErrNotExist):
+				return changed, fmt.Errorf("remove a file of the former task definition: %w", err)
+			}
+		}
+	}
+	return changed, nil
+}
+
+// writeFile replaces the file by what render writes, and reports whether that
+// was needed. The temporary file lies beside it, with a name that Terraform
+// does not read.
+func writeFile(path string, render func(io.Writer) error) (bool, error) {
+	same, err := hasContent(path, render)
+	if err != nil || same {
+		return false, err
+	}
+	tmp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*.tmp") // mode 0600
+	if err != nil {
+		return false, err
+	}
+	defer os.Remove(tmp.Name()) // gone by then, unless something below went wrong
+	if err := errors.Join(render(tmp), tmp.Close()); err != nil {
+		return false, err
+	}
+	return true, os.Rename(tmp.Name(), path)
+}
+
+// hasContent reports whether the file is there, for its owner only, and holds
+// exactly what render writes.
+func hasContent(path string, render func(io.Writer) error) (bool, error) {
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return false, err
+	}
+	if !info.Mode().IsRegular() || !private(info.Mode()) {
+		return false, nil
+	}
+	c := comparer{file: f}
+	err = render(&c)
+	if errors.Is(err, errDiffers) {
+		return false, nil
+	}
+	return err == nil && c.read == info.Size(), err
+}
+
+var errDiffers = errors.New("the content differs")
+
+// comparer is a writer that fails at the first byte that is not in the file.
+type comparer struct {
+	file io.Reader
+	read int64
+	buf  []byte
+}
+
+func (c *comparer) Write(p []byte) (int, error) {
+	if len(c.buf) < len(p) {
+		c.buf = make([]byte, len(p))
+	}
+	n, err := io.ReadFull(c.file, c.buf[:len(p)])
+	c.read += int64(n)
+	switch {
+	case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
+		return 0, errDiffers
+	case err != nil:
+		return 0, err
+	case !bytes.Equal(c.buf[:n], p):
+		return 0, errDiffers
+	}
+	return len(p), nil
+}
