@@ -1,0 +1,91 @@
+// Package launch starts runners for the runs that were decided.
+package launch
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+
+	"github.com/terrapulse/terrapulse/internal/reconcile"
+	"github.com/terrapulse/terrapulse/internal/state"
+)
+
+// Local carries out the runs of its launches in this process, several at a
+// time. A run that fails has no influence on the others.
+type Local struct {
+	run   func(ctx context.Context, launch state.Launch, run state.PlannedRun) error
+	log   *slog.Logger
+	slots chan struct{}
+	ended chan struct{}
+	work  sync.WaitGroup
+
+	mu    sync.Mutex
+	alive map[string]int // runs that have not ended, by launch
+	ctx   context.Context
+}
+
+// NewLocal returns a launcher that carries out up to parallel runs at a time
+// with run. Runs are interrupted when ctx ends.
+func NewLocal(ctx context.Context, parallel int, log *slog.Logger, run func(context.Context, state.Launch, state.PlannedRun) error) *Local {
+	return &Local{
+		run: run, log: log, ctx: ctx,
+		slots: make(chan struct{}, max(parallel, 1)),
+		ended: make(chan struct{}, 1),
+		alive: map[string]int{},
+	}
+}
+
+// Start begins to carry out the launch's runs and returns. A launch that is
+// under way already is left alone.
+func (l *Local) Start(_ context.Context, launch state.Launch) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.alive[launch.ID] > 0 {
+		return nil
+	}
+	l.alive[launch.ID] = len(launch.Runs)
+	for _, run := range launch.Runs {
+		l.work.Go(func() {
+			defer l.end(launch.ID)
+			select {
+			case l.slots <- struct{}{}:
+			case <-l.ctx.Done():
+				return // unclaimed: whoever leads next decides it anew
+			}
+			defer func() { <-l.slots }()
+			if err := l.run(l.ctx, launch, run); err != nil {
+				l.log.Error("run without an outcome", "task", run.Task, "run", run.ID, "launch", launch.ID, "error", err)
+			}
+		})
+	}
+	return nil
+}
+
+func (l *Local) end(launch string) {
+	l.mu.Lock()
+	if l.alive[launch]--; l.alive[launch] == 0 {
+		delete(l.alive, launch)
+	}
+	l.mu.Unlock()
+	select {
+	case l.ended <- struct{}{}:
+	default: // whoever listens has not yet looked since the last one
+	}
+}
+
+// Status reports which launches are under way in this process.
+func (l *Local) Status(_ context.Context, launches []string) (map[string]reconcile.LaunchStatus, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	status := map[string]reconcile.LaunchStatus{}
+	for _, id := range launches {
+		status[id] = reconcile.LaunchStatus{Running: l.alive[id] > 0}
+	}
+	return status, nil
+}
+
+// Ended receives after a run has ended; several may be told as one.
+func (l *Local) Ended() <-chan struct{} { return l.ended }
+
+// Wait returns when every run that was started has ended.
+func (l *Local) Wait() { l.work.Wait() }

@@ -1,0 +1,143 @@
+package reconcile
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/state"
+)
+
+// batch gathers decisions until they fill one Apply, and writes them under the
+// lease. A batch that launches also writes the launch, and starts it.
+type batch struct {
+	*tick
+	now      time.Time
+	limit    int // changes, without the lease's check and the launch
+	launches bool
+	items    []item
+	changes  int
+	bytes    int
+}
+
+// item is one decision with the changes that it needs.
+type item struct {
+	decision *Decision
+	run      *state.PlannedRun
+	changes  []state.Change
+}
+
+// add puts the decision into the batch, which is written first if it is full.
+// A decision that changes nothing needs no writing.
+func (b *batch) add(ctx context.Context, was state.Stored[state.Task], d Decision) error {
+	it := item{decision: &d}
+	if d.Lost != nil {
+		b.Log.Warn("a run was lost", "task", d.Task.Name, "run", d.Lost.ID, "launch", d.Lost.Launch, "fence", b.Lease.Fence(), "cause", d.Lost.Error)
+		if run := b.dead[d.Lost.ID]; run.Exists() && !run.Data.State.Ended() {
+			it.changes = append(it.changes, run.Write(*d.Lost))
+		}
+	}
+	next := d.State
+	switch d.Action {
+	case Run:
+		it.run = &state.PlannedRun{ID: newID(), Task: d.Task.Name}
+	case Note:
+		run := state.Run{ID: newID(), Task: d.Task.Name, Reason: d.Reason, Created: b.now,
+			State: state.RunUnchanged, Started: b.now, Ended: b.now, Digest: next.Observed}
+		next, d.Forget = next.Conclude(run, "")
+		it.changes = append(it.changes, state.Create(state.RunKey(run.Task, run.ID), state.Encode(run)))
+		b.Log.Info("schedule came due, nothing to apply", "task", run.Task, "run", run.ID)
+	}
+	if err := state.Forget(ctx, b.Store, d.Task.Name, d.Forget); err != nil {
+		return err
+	}
+	if it.run == nil && bytes.Equal(state.Encode(next), state.Encode(was.Data)) && len(it.changes) == 0 {
+		return nil
+	}
+	d.State = next
+	it.changes = append(it.changes, was.Write(next))
+
+	size := 0
+	for _, c := range it.changes {
+		size += len(c.Value) + len(c.Key)
+	}
+	full := b.changes+len(it.changes)+1 > b.limit || b.bytes+size+1024 > state.MaxBytes/2 ||
+		b.launches && len(b.items) == runsPerLaunch
+	if full {
+		if err := b.flush(ctx); err != nil {
+			return err
+		}
+	}
+	b.items = append(b.items, it)
+	b.changes += len(it.changes) + 1
+	b.bytes += size + 1024
+	return nil
+}
+
+// flush writes the batch and starts its launch. Where a record was changed by
+// someone else meanwhile, that decision is dropped and taken anew next tick.
+func (b *batch) flush(ctx context.Context) error {
+	defer func() { b.items, b.changes, b.bytes = nil, 0, 0 }()
+	for len(b.items) > 0 {
+		launch, changes := b.assemble()
+		_, err := b.Lease.Apply(ctx, changes...)
+		var conflict *state.ConflictError
+		if errors.As(err, &conflict) {
+			n := len(b.items)
+			b.items = slices.DeleteFunc(b.items, func(it item) bool {
+				return slices.ContainsFunc(it.changes, func(c state.Change) bool { return c.Key == conflict.Change.Key })
+			})
+			b.again = true
+			if len(b.items) < n {
+				continue
+			}
+		}
+		if err != nil {
+			return fmt.Errorf("write decisions: %w", err)
+		}
+		for _, it := range b.items {
+			d := it.decision
+			b.Log.Debug("decided", "task", d.Task.Name, "reason", d.Reason.Kind, "detail", d.Reason.Text)
+		}
+		if !b.launches {
+			return nil
+		}
+		for _, it := range b.items {
+			b.Log.Info("run decided", "task", it.run.Task, "run", it.run.ID, "launch", launch.ID,
+				"fence", launch.Fence, "reason", it.decision.Reason.Kind, "detail", it.decision.Reason.Text)
+		}
+		b.report.Launches = append(b.report.Launches, launch)
+		return b.start(ctx, launch)
+	}
+	return nil
+}
+
+// assemble returns the changes of the whole batch and its launch. The task
+// records of a launching batch receive the ids of their runs here.
+func (b *batch) assemble() (state.Launch, []state.Change) {
+	var changes []state.Change
+	if !b.launches {
+		for _, it := range b.items {
+			changes = append(changes, it.changes...)
+		}
+		return state.Launch{}, changes
+	}
+	launch := state.Launch{ID: newID(), Config: b.digest, Fence: b.Lease.Fence(), Created: b.now}
+	for i := range b.items {
+		it, d := b.items[i], b.items[i].decision
+		launch.Runs = append(launch.Runs, *it.run)
+		d.State.Run = &state.LiveRun{ID: it.run.ID, Launch: launch.ID, Created: b.now}
+		run := state.Run{ID: it.run.ID, Task: it.run.Task, Launch: launch.ID, Fence: launch.Fence,
+			Reason: d.Reason, Seen: d.Seen, Created: b.now, State: state.RunIntended}
+		last := len(it.changes) - 1 // the task's own record
+		it.changes[last].Value = state.Encode(d.State)
+		changes = append(changes, it.changes...)
+		changes = append(changes, state.Create(state.RunKey(run.Task, run.ID), state.Encode(run)))
+	}
+	// A launch is of no use once its runs have ended; a day leaves time to look.
+	changes = append(changes, state.Create(state.LaunchKey(launch.ID), state.Encode(launch)).Until(b.now.Add(24*time.Hour)))
+	return launch, changes
+}

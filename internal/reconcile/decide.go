@@ -1,0 +1,276 @@
+// Package reconcile decides what is to be done and sees that it is done: it
+// observes Consul, decides for every task whether to run it and why, writes
+// the intent and launches the run.
+//
+// Decide is the decision, without any I/O. Reconciler is the loop around it.
+package reconcile
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/hashicorp/cronexpr"
+
+	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/state"
+)
+
+// Input is all that is known about one task at the moment of a decision.
+type Input struct {
+	Task       *config.Task
+	Definition string     // digest of the task's definition
+	State      state.Task // as it was read from the store
+
+	// Observed is what the condition showed in this tick, nil if its views
+	// were not read because nothing hinted at a change.
+	Observed *Observed
+	// Unreadable is why a view that should have been read in this tick was not.
+	Unreadable error
+	// Lost is the run of State.Run, ended as lost, if it is known to be dead.
+	Lost *state.Run
+	// Force asks for a run whatever the condition says, and names who asks.
+	Force string
+}
+
+// Observed is what a condition showed.
+type Observed struct {
+	Digest  string
+	Changed string // how it differs from what was last applied, in words
+}
+
+// Action is what is to be done about a task.
+type Action int
+
+// The actions.
+const (
+	Wait Action = iota // nothing now
+	Run                // start a run
+	Note               // record that a schedule came due with nothing to apply
+)
+
+// Decision is what is to be done about one task, and why.
+type Decision struct {
+	Task   *config.Task
+	Action Action
+	Reason state.Reason
+	State  state.Task // from now on; it does not hold the ids of a run to be started
+	Lost   *state.Run // the run that State no longer holds because it was lost
+	Forget []string   // runs that State's history no longer holds
+	Seen   time.Time  // when the change behind a run was first seen; zero if none
+}
+
+// Decide says for every task what to do at the time now, and why. It does no
+// I/O and keeps nothing. Schedules are read in the time zone of now.
+//
+// Whatever the order of events, these hold:
+//   - a task whose run is not known to be dead is never run;
+//   - a task is run only if its condition is known and every view that had to
+//     be read was read;
+//   - a task whose observed and applied digests differ is run sooner or later,
+//     unless it is disabled or waits for its schedule;
+//   - so is a task whose latest run did not succeed.
+func Decide(inputs []Input, now time.Time) []Decision {
+	decisions := make([]Decision, len(inputs))
+	for i, in := range inputs {
+		d := decider{Input: in, now: now, state: in.State}
+		decisions[i] = d.decide()
+	}
+	return decisions
+}
+
+// decider is the decision about one task on its way.
+type decider struct {
+	Input
+	now    time.Time
+	state  state.Task // as it shall be
+	forget []string
+}
+
+func (d *decider) decide() Decision {
+	s := &d.state
+	if d.Force != "" {
+		s.Forced = d.Force
+	}
+	d.observe()
+	if d.Lost != nil {
+		*s, d.forget = s.Conclude(*d.Lost, "")
+		s.Recheck = s.Recheck && d.Observed == nil
+	}
+
+	switch {
+	case s.Run != nil:
+		return d.wait(state.ReasonRunning, time.Time{}, "run %s is under way", s.Run.ID)
+
+	case !d.Task.Enabled:
+		s.Pending, s.Forced = nil, ""
+		return d.wait(state.ReasonDisabled, time.Time{}, "the task is disabled")
+
+	case d.Unreadable != nil:
+		return d.wait(state.ReasonConsul, d.now, "%s", state.Cut(d.Unreadable.Error()))
+
+	case s.Recheck || s.ObservedAt.IsZero():
+		return d.wait(state.ReasonConsul, d.now, "its condition has not been read yet")
+
+	case s.Forced != "":
+		return d.run(state.ReasonForced, "asked for by %s", s.Forced)
+
+	case d.Lost != nil && !d.now.Before(s.RetryAt):
+		return d.run(state.ReasonLost, "the run before was lost: %s", d.Lost.Error)
+
+	case s.Failures > 0 && (s.Attempted == d.attempt() || d.scheduled()):
+		return d.retry()
+
+	case s.AppliedAt.IsZero() && s.Failures == 0:
+		return d.run(state.ReasonFirst, "the task has never been applied")
+
+	case s.Definition != d.Definition:
+		return d.run(state.ReasonDefinition, "the task's definition is not the one that was last applied")
+
+	case d.scheduled():
+		return d.schedule()
+
+	case s.Observed != s.Applied || s.Failures > 0:
+		return d.changed()
+
+	case d.Task.Condition.Kind == config.KindNone:
+		return d.wait(state.ReasonUnchanged, time.Time{}, "the task has no condition: nothing triggers it again")
+	}
+	return d.wait(state.ReasonUnchanged, time.Time{}, "nothing changed since the last apply")
+}
+
+// observe takes in what the condition showed.
+func (d *decider) observe() {
+	s := &d.state
+	if d.Observed == nil {
+		return
+	}
+	s.Recheck = false
+	moved := s.Observed != d.Observed.Digest || s.ObservedAt.IsZero()
+	if moved {
+		s.Observed, s.ObservedAt = d.Observed.Digest, d.now
+	}
+	switch {
+	case s.Observed == s.Applied && s.Failures == 0 && !s.AppliedAt.IsZero():
+		s.Pending = nil // it went back to what is applied before a run took it up
+	case moved && s.Pending == nil:
+		s.Pending = &state.Pending{First: d.now, Latest: d.now, Changed: d.Observed.Changed}
+	case moved:
+		s.Pending = &state.Pending{First: s.Pending.First, Latest: d.now, Changed: d.Observed.Changed}
+	}
+}
+
+// retry decides about a task that failed and whose input is as it was then.
+func (d *decider) retry() Decision {
+	s := &d.state
+	n := s.Failures
+	var out Decision
+	if d.now.Before(s.RetryAt) {
+		out = d.wait(state.ReasonBackoff, s.RetryAt, "retry number %d at %s", n, stamp(s.RetryAt))
+	} else {
+		out = d.run(state.ReasonRetry, "retry number %d", n)
+	}
+	out.Reason.Attempt = n
+	out.State.Reason.Attempt = n
+	return out
+}
+
+// changed decides about a condition that is not as it was applied, or that has
+// changed since a run failed.
+func (d *decider) changed() Decision {
+	s := &d.state
+	if s.Pending == nil {
+		s.Pending = &state.Pending{First: d.now, Latest: d.now}
+	}
+	text := s.Pending.Changed
+	if text == "" {
+		text = "it is not what was last applied"
+	}
+	if at := bufferedUntil(d.Task.BufferPeriod, *s.Pending); d.now.Before(at) {
+		return d.wait(state.ReasonBuffering, at, "buffering until %s: %s", stamp(at), text)
+	}
+	return d.run(state.ReasonChanged, "%s", text)
+}
+
+// schedule decides about a task that only its schedule triggers.
+func (d *decider) schedule() Decision {
+	s, cron := &d.state, d.Task.Condition.Schedule.Cron
+	if s.Scheduled.IsZero() {
+		s.Scheduled = d.now
+	}
+	due := NextCron(cron, s.Scheduled.In(d.now.Location()))
+	switch {
+	case due.IsZero():
+		return d.wait(state.ReasonUnchanged, time.Time{}, "the schedule %q never comes due again", cron)
+	case d.now.Before(due):
+		return d.wait(state.ReasonUnchanged, due, "next scheduled at %s", stamp(due))
+	case s.Observed != s.Applied:
+		text := "its input is not what was last applied"
+		if s.Pending != nil && s.Pending.Changed != "" {
+			text = s.Pending.Changed
+		}
+		return d.run(state.ReasonCron, "scheduled for %s: %s", stamp(due), text)
+	}
+	s.Scheduled = d.now
+	next := NextCron(cron, d.now)
+	out := d.wait(state.ReasonUnchanged, next, "the schedule came due at %s with nothing to apply", stamp(due))
+	out.Action = Note
+	return out
+}
+
+func (d *decider) wait(kind state.ReasonKind, due time.Time, format string, args ...any) Decision {
+	d.state.Due = due
+	return d.done(Wait, kind, fmt.Sprintf(format, args...))
+}
+
+func (d *decider) run(kind state.ReasonKind, format string, args ...any) Decision {
+	text := fmt.Sprintf(format, args...)
+	s := &d.state
+	var seen time.Time
+	if s.Pending != nil {
+		seen = s.Pending.First
+	}
+	s.Pending, s.Forced, s.Due = nil, "", time.Time{}
+	s.Attempted = d.attempt()
+	if d.scheduled() {
+		s.Scheduled = d.now
+	}
+	out := d.done(Run, kind, text)
+	out.Seen = seen
+	return out
+}
+
+func (d *decider) done(action Action, kind state.ReasonKind, text string) Decision {
+	d.state.Reason = state.Reason{Kind: kind, Text: text}
+	return Decision{Task: d.Task, Action: action, Reason: d.state.Reason, State: d.state, Lost: d.Lost, Forget: d.forget}
+}
+
+func (d *decider) scheduled() bool { return d.Task.Condition.Kind == config.KindSchedule }
+
+// attempt identifies what a run tries to apply: a failed one is repeated with
+// backoff only as long as this stays the same.
+func (d *decider) attempt() string { return d.Definition + "/" + d.state.Observed }
+
+// bufferedUntil is when a pending change may be run: min after the latest
+// change, but never later than max after the first.
+func bufferedUntil(b config.BufferPeriod, p state.Pending) time.Time {
+	if !b.Enabled {
+		return p.First
+	}
+	at := p.Latest.Add(b.Min)
+	if limit := p.First.Add(b.Max); at.After(limit) {
+		return limit
+	}
+	return at
+}
+
+// NextCron is the first time after from at which the expression is due, in
+// from's time zone; zero if there is none or the expression is not valid.
+func NextCron(cron string, from time.Time) time.Time {
+	expr, err := cronexpr.Parse(cron)
+	if err != nil {
+		return time.Time{}
+	}
+	return expr.Next(from)
+}
+
+func stamp(t time.Time) string { return t.Format("15:04:05") }

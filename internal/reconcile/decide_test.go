@@ -1,0 +1,312 @@
+package reconcile
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/state"
+)
+
+var noon = time.Date(2026, 3, 14, 12, 0, 0, 0, time.UTC)
+
+func webTask() *config.Task {
+	return &config.Task{Name: "web", Enabled: true,
+		Condition:    config.Condition{Kind: config.KindServices, Services: []config.Services{{Names: []string{"web"}}}},
+		BufferPeriod: config.BufferPeriod{Enabled: true, Min: 5 * time.Second, Max: 20 * time.Second}}
+}
+
+func hourlyTask() *config.Task {
+	return &config.Task{Name: "hourly", Enabled: true,
+		Condition: config.Condition{Kind: config.KindSchedule, Schedule: &config.Schedule{Cron: "0 * * * *"}}}
+}
+
+// applied is the state of a task that applied digest "A" an hour ago.
+func applied() state.Task {
+	at := noon.Add(-time.Hour)
+	return state.Task{Definition: "def", Observed: "A", ObservedAt: at, Applied: "A", AppliedAt: at, Attempted: "def/A", Scheduled: at}
+}
+
+func with(s state.Task, change func(*state.Task)) state.Task {
+	change(&s)
+	return s
+}
+
+func TestDecideGivesTheReason(t *testing.T) {
+	disabled := webTask()
+	disabled.Enabled = false
+	unbuffered := webTask()
+	unbuffered.BufferPeriod = config.BufferPeriod{}
+	once := &config.Task{Name: "once", Enabled: true}
+	live := &state.LiveRun{ID: "r1", Launch: "l1", Created: noon.Add(-time.Minute)}
+	lost := &state.Run{ID: "r1", Task: "web", State: state.RunLost, Ended: noon, Error: "out of memory"}
+	b := &Observed{Digest: "B", Changed: "1 added: api.node.dc1"}
+
+	tests := []struct {
+		name   string
+		in     Input
+		action Action
+		kind   state.ReasonKind
+		text   string
+		due    time.Time
+	}{
+		{"a task that was never applied runs at once, without buffering",
+			Input{Task: webTask(), Observed: &Observed{Digest: "A"}}, Run, state.ReasonFirst, "never been applied", time.Time{}},
+		{"nothing happens while nothing changes",
+			Input{Task: webTask(), State: applied()}, Wait, state.ReasonUnchanged, "nothing changed", time.Time{}},
+		{"a condition read again and found the same triggers nothing",
+			Input{Task: webTask(), State: applied(), Observed: &Observed{Digest: "A"}}, Wait, state.ReasonUnchanged, "nothing changed", time.Time{}},
+		{"a change waits for the buffer period",
+			Input{Task: webTask(), State: applied(), Observed: b}, Wait, state.ReasonBuffering, "buffering until 12:00:05: 1 added: api.node.dc1", noon.Add(5 * time.Second)},
+		{"a change runs at once without a buffer period",
+			Input{Task: unbuffered, State: applied(), Observed: b}, Run, state.ReasonChanged, "1 added: api.node.dc1", time.Time{}},
+		{"a change that has settled runs",
+			Input{Task: webTask(), State: with(applied(), func(s *state.Task) {
+				s.Observed = "B"
+				s.Pending = &state.Pending{First: noon.Add(-5 * time.Second), Latest: noon.Add(-5 * time.Second), Changed: "x"}
+			})}, Run, state.ReasonChanged, "x", time.Time{}},
+		{"a change that keeps moving runs at the maximum of the buffer period",
+			Input{Task: webTask(), Observed: b, State: with(applied(), func(s *state.Task) {
+				s.Observed = "C"
+				s.Pending = &state.Pending{First: noon.Add(-20 * time.Second), Latest: noon.Add(-time.Second)}
+			})}, Run, state.ReasonChanged, "1 added", time.Time{}},
+		{"a change that goes back to what is applied is dropped",
+			Input{Task: webTask(), Observed: &Observed{Digest: "A"}, State: with(applied(), func(s *state.Task) {
+				s.Observed = "B"
+				s.Pending = &state.Pending{First: noon, Latest: noon}
+			})}, Wait, state.ReasonUnchanged, "nothing changed", time.Time{}},
+		{"a disabled task does nothing", Input{Task: disabled, State: applied(), Observed: b, Force: "x"}, Wait, state.ReasonDisabled, "disabled", time.Time{}},
+		{"a run under way is not doubled, whoever asks",
+			Input{Task: unbuffered, Observed: b, Force: "x", State: with(applied(), func(s *state.Task) { s.Run = live })}, Wait, state.ReasonRunning, "run r1 is under way", time.Time{}},
+		{"a lost run is made good at once",
+			Input{Task: webTask(), Observed: &Observed{Digest: "A"}, Lost: lost, State: with(applied(), func(s *state.Task) { s.Run = live })}, Run, state.ReasonLost, "out of memory", time.Time{}},
+		{"a task that keeps losing its runs backs off",
+			Input{Task: webTask(), Observed: &Observed{Digest: "A"}, Lost: lost, State: with(applied(), func(s *state.Task) { s.Run, s.Failures = live, 3 })},
+			Wait, state.ReasonBackoff, "retry number 4", noon.Add(state.Backoff("web", 3))},
+		{"a forced run needs no change", Input{Task: webTask(), State: applied(), Observed: &Observed{Digest: "A"}, Force: "start"}, Run, state.ReasonForced, "asked for by start", time.Time{}},
+		{"nothing is run on a partial read",
+			Input{Task: webTask(), State: applied(), Force: "start", Unreadable: errors.New("read service web: no leader")}, Wait, state.ReasonConsul, "no leader", noon},
+		{"nothing is run before the condition was read", Input{Task: webTask(), Force: "start"}, Wait, state.ReasonConsul, "not been read", noon},
+		{"a failed task waits for its retry",
+			Input{Task: webTask(), State: with(applied(), func(s *state.Task) { s.Failures, s.RetryAt = 2, noon.Add(time.Second) })}, Wait, state.ReasonBackoff, "retry number 2 at 12:00:01", noon.Add(time.Second)},
+		{"a failed task is retried",
+			Input{Task: webTask(), State: with(applied(), func(s *state.Task) { s.Failures, s.RetryAt = 2, noon })}, Run, state.ReasonRetry, "retry number 2", time.Time{}},
+		{"new input does not wait for the retry of the old",
+			Input{Task: unbuffered, Observed: b, State: with(applied(), func(s *state.Task) { s.Failures, s.RetryAt = 9, noon.Add(time.Hour) })}, Run, state.ReasonChanged, "1 added", time.Time{}},
+		{"a failed apply is repeated although the condition went back to what was applied before it",
+			Input{Task: unbuffered, Observed: &Observed{Digest: "A"}, State: with(applied(), func(s *state.Task) {
+				s.Observed, s.Attempted, s.Failures, s.RetryAt = "B", "def/B", 1, noon.Add(time.Hour)
+			})}, Run, state.ReasonChanged, "", time.Time{}},
+		{"a changed definition runs", Input{Task: webTask(), Definition: "other", Observed: &Observed{Digest: "A"}, State: applied()}, Run, state.ReasonDefinition, "definition", time.Time{}},
+		{"a task without condition runs once", Input{Task: once, Observed: &Observed{}}, Run, state.ReasonFirst, "", time.Time{}},
+		{"and never again", Input{Task: once, Observed: &Observed{}, State: with(applied(), func(s *state.Task) { s.Observed, s.Applied = "", "" })}, Wait, state.ReasonUnchanged, "no condition", time.Time{}},
+		{"a schedule that is not due waits",
+			Input{Task: hourlyTask(), State: with(applied(), func(s *state.Task) { s.Scheduled = noon })}, Wait, state.ReasonUnchanged, "next scheduled at 13:00:00", noon.Add(time.Hour)},
+		{"a schedule that is due applies what changed",
+			Input{Task: hourlyTask(), Observed: b, State: with(applied(), func(s *state.Task) { s.Scheduled = noon.Add(-time.Minute) })}, Run, state.ReasonCron, "scheduled for 12:00:00: 1 added", time.Time{}},
+		{"a schedule that is due with nothing to apply is noted",
+			Input{Task: hourlyTask(), Observed: &Observed{Digest: "A"}, State: with(applied(), func(s *state.Task) { s.Scheduled = noon.Add(-time.Minute) })}, Note, state.ReasonUnchanged, "nothing to apply", noon.Add(time.Hour)},
+		{"a change alone does not run a scheduled task",
+			Input{Task: hourlyTask(), Observed: b, State: with(applied(), func(s *state.Task) { s.Scheduled = noon })}, Wait, state.ReasonUnchanged, "next scheduled", noon.Add(time.Hour)},
+		{"a scheduled task that failed is retried before its next time",
+			Input{Task: hourlyTask(), State: with(applied(), func(s *state.Task) { s.Scheduled, s.Failures, s.RetryAt = noon, 1, noon })}, Run, state.ReasonRetry, "retry number 1", time.Time{}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if tt.in.Definition == "" {
+				tt.in.Definition = "def"
+			}
+			d := Decide([]Input{tt.in}, noon)[0]
+			if d.Action != tt.action || d.Reason.Kind != tt.kind {
+				t.Fatalf("got action %v because of %q (%s), want %v because of %q", d.Action, d.Reason.Kind, d.Reason.Text, tt.action, tt.kind)
+			}
+			if !strings.Contains(d.Reason.Text, tt.text) {
+				t.Errorf("the reason reads %q, want it to say %q", d.Reason.Text, tt.text)
+			}
+			if !d.State.Due.Equal(tt.due) {
+				t.Errorf("due again at %s, want %s", d.State.Due, tt.due)
+			}
+		})
+	}
+}
+
+func TestMissedTimesOfAScheduleAreCaughtUpOnce(t *testing.T) {
+	s := with(applied(), func(s *state.Task) { s.Scheduled, s.Observed = noon.Add(-50*time.Hour), "B" })
+	in := Input{Task: hourlyTask(), Definition: "def", State: s, Observed: &Observed{Digest: "B"}}
+	first := Decide([]Input{in}, noon)[0]
+	if first.Action != Run || first.Reason.Kind != state.ReasonCron {
+		t.Fatalf("50 missed times: got %v (%s), want one run", first.Action, first.Reason.Text)
+	}
+	in.State = first.State
+	in.State.Applied = "B"
+	if again := Decide([]Input{in}, noon.Add(time.Second))[0]; again.Action != Wait {
+		t.Errorf("a second later: got %v (%s), want to wait for the next time", again.Action, again.Reason.Text)
+	}
+}
+
+func TestBackoffGrowsToAQuarterOfAnHour(t *testing.T) {
+	last := time.Duration(0)
+	for n := 1; n < 100; n++ {
+		wait := state.Backoff("web", n)
+		if wait < last || wait > state.MaxBackoff {
+			t.Fatalf("attempt %d waits %s after %s", n, wait, last)
+		}
+		last = wait
+	}
+	if last != state.MaxBackoff {
+		t.Errorf("the longest wait is %s, want %s", last, state.MaxBackoff)
+	}
+}
+
+// world is one task with everything around it that a decision depends on.
+type world struct {
+	task    *config.Task
+	state   state.Task
+	now     time.Time
+	consul  string // digest of what Consul says
+	changed time.Time
+	run     *state.Run // under way
+	dead    bool       // the run's runner is dead
+	next    int
+	ran     map[string]bool
+}
+
+// tick decides as the loop would, with views read or not.
+func (w *world) tick(t *rapid.T, readable, read bool) Decision {
+	in := Input{Task: w.task, Definition: "def", State: w.state}
+	if w.dead {
+		lost := *w.run
+		lost.State, lost.Ended, lost.Error = state.RunLost, w.now, "killed"
+		in.Lost = &lost
+	}
+	s := w.state
+	if read || s.Recheck || s.ObservedAt.IsZero() || in.Lost != nil || reached(s.Due, w.now) {
+		if readable {
+			in.Observed = &Observed{Digest: w.consul, Changed: "something"}
+		} else {
+			in.Unreadable = errors.New("no leader")
+		}
+	}
+	before := in.State
+	d := Decide([]Input{in}, w.now)[0]
+	if diff := cmp.Diff(before, in.State); diff != "" {
+		t.Fatalf("the decision changed its input: %s", diff)
+	}
+	w.state = d.State
+	if d.Lost != nil {
+		w.run, w.dead = nil, false
+	}
+	if d.Action != Run {
+		return d
+	}
+	switch {
+	case w.run != nil:
+		t.Fatalf("a second run while %s lives: %+v", w.run.ID, d.Reason)
+	case in.Unreadable != nil:
+		t.Fatalf("a run on a partial read: %+v", d.Reason)
+	case !w.task.Enabled:
+		t.Fatalf("a disabled task is run: %+v", d.Reason)
+	case d.Reason.Kind == "" || d.Reason.Text == "":
+		t.Fatalf("a run without a reason")
+	case d.Reason.Kind == state.ReasonChanged && w.now.Before(w.changed.Add(w.task.BufferPeriod.Min)) && w.now.Before(before.Pending.First.Add(w.task.BufferPeriod.Max)):
+		t.Fatalf("run at %s, the condition changed at %s: before its buffer period was over", w.now, w.changed)
+	}
+	w.next++
+	w.run = &state.Run{ID: fmt.Sprintf("r%d", w.next), Task: w.task.Name}
+	w.state.Run = &state.LiveRun{ID: w.run.ID, Created: w.now}
+	return d
+}
+
+// end ends the run under way with an outcome.
+func (w *world) end(t *rapid.T, outcome state.RunState) {
+	run := *w.run
+	run.State, run.Ended = outcome, w.now
+	if outcome == state.RunSucceeded {
+		run.Digest = w.consul // a fresh snapshot
+	}
+	was := w.state.Applied
+	w.state, _ = w.state.Conclude(run, "def")
+	if outcome != state.RunSucceeded && w.state.Applied != was {
+		t.Fatalf("a run that %s changed what counts as applied", outcome)
+	}
+	w.run, w.dead = nil, false
+}
+
+func TestNoHistoryLosesAChangeOrDoublesARun(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := &world{task: webTask(), now: noon, consul: "c0", changed: noon}
+		switch rapid.IntRange(0, 3).Draw(t, "kind") {
+		case 0:
+			w.task.BufferPeriod = config.BufferPeriod{}
+		case 1:
+			w.task = hourlyTask()
+		}
+		changes := 0
+		t.Repeat(map[string]func(*rapid.T){
+			"Consul changes": func(t *rapid.T) {
+				changes++
+				w.consul, w.changed = fmt.Sprintf("c%d", changes%5), w.now
+				w.tick(t, true, true) // the gate moved
+			},
+			"Consul changes unseen": func(t *rapid.T) {
+				changes++
+				w.consul, w.changed = fmt.Sprintf("c%d", changes%5), w.now
+				w.tick(t, false, true)
+				w.state.Due = w.now // the loop keeps reading until it can
+			},
+			"tick":            func(t *rapid.T) { w.tick(t, true, false) },
+			"tick in outage":  func(t *rapid.T) { w.tick(t, false, rapid.Bool().Draw(t, "read")) },
+			"time passes":     func(t *rapid.T) { w.now = w.now.Add(time.Duration(rapid.IntRange(0, 4000).Draw(t, "seconds")) * time.Second) },
+			"a moment passes": func(t *rapid.T) { w.now = w.now.Add(time.Duration(rapid.IntRange(1, 8000).Draw(t, "ms")) * time.Millisecond) },
+			"disable":         func(t *rapid.T) { w.task.Enabled = false; w.tick(t, true, false) },
+			"enable":          func(t *rapid.T) { w.task.Enabled = true },
+			"run ends": func(t *rapid.T) {
+				if w.run == nil || w.dead {
+					t.Skip("no run")
+				}
+				w.end(t, rapid.SampledFrom([]state.RunState{state.RunSucceeded, state.RunFailed}).Draw(t, "outcome"))
+			},
+			"runner dies": func(t *rapid.T) {
+				if w.run == nil {
+					t.Skip("no run")
+				}
+				w.dead = true
+			},
+		})
+
+		// The faults end: within a bounded number of steps all is applied.
+		w.task.Enabled = true
+		w.state.Recheck = true // the loop's full read
+		for range 50 {
+			w.tick(t, true, false)
+			if w.run != nil && !w.dead {
+				w.end(t, state.RunSucceeded)
+			}
+			w.now = w.now.Add(max(time.Second, w.state.Due.Sub(w.now)))
+		}
+		if w.state.Applied != w.consul || w.state.Failures != 0 || w.run != nil {
+			t.Fatalf("Consul says %s, applied is %s (%d failures): %+v", w.consul, w.state.Applied, w.state.Failures, w.state.Reason)
+		}
+		if len(w.state.History) > state.History {
+			t.Fatalf("the history holds %d runs", len(w.state.History))
+		}
+	})
+}
+
+func BenchmarkDecide1000Tasks(b *testing.B) {
+	inputs := make([]Input, 1000)
+	for i := range inputs {
+		task := webTask()
+		task.Name = fmt.Sprintf("task-%d", i)
+		inputs[i] = Input{Task: task, Definition: "def", State: applied(), Observed: &Observed{Digest: fmt.Sprint(i % 2)}}
+	}
+	for b.Loop() {
+		Decide(inputs, noon)
+	}
+}

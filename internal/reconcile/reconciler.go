@@ -1,0 +1,472 @@
+package reconcile
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/consul"
+	"github.com/terrapulse/terrapulse/internal/lease"
+	"github.com/terrapulse/terrapulse/internal/state"
+)
+
+const (
+	// refreshEvery is how often every view is read, whatever the gates say: a
+	// gate is a hint, and a hint that failed once must not cost a change.
+	refreshEvery = 5 * time.Minute
+
+	// liveCheck is how often the runs under way are looked at.
+	liveCheck = 10 * time.Second
+
+	// intentPatience is how long an intent may stay unclaimed by a runner that
+	// its launcher still knows: pulling an image takes minutes at worst.
+	intentPatience = 15 * time.Minute
+
+	// runsPerLaunch is how many runs one launch carries at most. An intent is
+	// up to three records (the run that was lost, the task, the new run), and
+	// they are written at once with the launch and the check of the lease:
+	// 3*20+2 of state.MaxChanges.
+	runsPerLaunch = 20
+)
+
+// LeaseName is the lease that a tick holds while it acts.
+const LeaseName = "reconcile"
+
+// Consul is what a tick reads.
+type Consul interface {
+	Observe(ctx context.Context, queries []consul.Query) []consul.Answer
+	Poll(ctx context.Context, gates consul.GateSet) (consul.Marks, error)
+}
+
+// Launcher starts runners.
+type Launcher interface {
+	// Start starts a runner for the launch. To start one again with the same
+	// id is harmless.
+	Start(ctx context.Context, launch state.Launch) error
+	// Status says of each launch whether its runner lives.
+	Status(ctx context.Context, launches []string) (map[string]LaunchStatus, error)
+}
+
+// LaunchStatus is what a launcher knows of a launch.
+type LaunchStatus struct {
+	Running bool
+	Stopped string // why its runner stopped, if it is known to have stopped
+	// Neither: the launcher does not know the launch (any more, or yet).
+}
+
+// Reconciler takes Consul's changes to runs, a tick at a time.
+type Reconciler struct {
+	Config   *config.Config
+	Store    state.Store
+	Consul   Consul
+	Launcher Launcher
+	Owner    string        // of the lease; one per process
+	LeaseTTL time.Duration // of a tick's lease
+	Now      func() time.Time
+	Log      *slog.Logger
+
+	prepared bool
+	digest   string
+	tasks    []task
+	queries  []consul.Query // every distinct condition
+	polled   consul.GateSet
+	watched  consul.GateSet
+}
+
+// task is what the reconciler knows of a task beyond its configuration.
+type task struct {
+	*config.Task
+	definition string
+	query      *consul.Query // nil if it has no condition to read
+}
+
+func (r *Reconciler) prepare() {
+	if r.prepared {
+		return
+	}
+	r.digest = r.Config.Digest()
+	for i := range r.Config.Tasks {
+		t := task{Task: &r.Config.Tasks[i]}
+		t.definition = t.Digest(r.Config)
+		if q, ok := consul.ConditionQuery(t.Task); ok {
+			t.query = &q
+			r.queries = append(r.queries, q)
+		}
+		r.tasks = append(r.tasks, t)
+	}
+	r.polled, r.watched = consul.PollGates(r.queries), consul.BlockGates(r.queries)
+	r.prepared = true
+}
+
+// TickOptions say what is special about one tick.
+type TickOptions struct {
+	// Lease is one that is held already. Without it the tick takes the lease
+	// if it finds something to do, and releases it.
+	Lease *lease.Lease
+	// Marks are what the watched gates showed. Without them they are polled.
+	Marks consul.Marks
+	// Force asks for a run of these tasks and says who asks.
+	Force map[string]string
+}
+
+// Report is what a tick did.
+type Report struct {
+	Idle      bool // nothing had moved and nothing was due
+	Decisions []Decision
+	Launches  []state.Launch
+	Due       time.Time // when to tick again even if no gate moves
+}
+
+// Tick looks once, decides and launches. A tick that finds nothing to do reads
+// one record and the gates, and writes nothing. It returns a *lease.HeldError
+// if there is something to do and another leads.
+func (r *Reconciler) Tick(ctx context.Context, opts TickOptions) (Report, error) {
+	r.prepare()
+	rec, err := state.Read[state.Reconcile](ctx, r.Store, state.ReconcileKey)
+	if err != nil {
+		return Report{}, fmt.Errorf("read the reconcile record: %w", err)
+	}
+
+	gates, marks := r.watched, opts.Marks
+	var unreadable error
+	if marks == nil {
+		gates = r.polled
+		if marks, unreadable = r.Consul.Poll(ctx, gates); unreadable != nil {
+			if ctx.Err() != nil {
+				return Report{}, unreadable
+			}
+			unreadable = fmt.Errorf("look at Consul's gates: %w", unreadable)
+		}
+	}
+	t := &tick{Reconciler: r, TickOptions: opts, gates: gates, marks: marks, unreadable: unreadable, dead: map[string]state.Stored[state.Run]{}}
+	if t.idle(rec.Data) {
+		return Report{Idle: true, Due: rec.Data.Due}, nil
+	}
+
+	if t.Lease == nil {
+		held, err := lease.Acquire(ctx, r.Store, LeaseName, r.Owner, lease.Options{TTL: r.LeaseTTL, Now: r.Now})
+		if err != nil {
+			return Report{}, err
+		}
+		defer func() {
+			// The answer matters more than the release: a lease that is not
+			// released ends by itself.
+			if err := held.Release(context.WithoutCancel(ctx)); err != nil {
+				r.Log.Warn("the lease is left to expire", "error", err)
+			}
+		}()
+		t.Lease = held
+		// What another tick wrote before this one led counts, too.
+		if rec, err = state.Read[state.Reconcile](ctx, r.Store, state.ReconcileKey); err != nil {
+			return Report{}, fmt.Errorf("read the reconcile record: %w", err)
+		}
+	}
+	return t.act(ctx, rec)
+}
+
+// tick is one tick on its way.
+type tick struct {
+	*Reconciler
+	TickOptions
+	gates      consul.GateSet
+	marks      consul.Marks
+	unreadable error                              // why there are no marks
+	dead       map[string]state.Stored[state.Run] // runs found lost, as they were read
+	again      bool                               // something changed underneath: the next tick must look at everything again
+	report     Report
+}
+
+// idle reports whether nothing has moved since rec was written and nothing is due.
+func (t *tick) idle(rec state.Reconcile) bool {
+	now := t.Now()
+	if len(t.Force) > 0 || rec.Config != t.digest || reached(rec.Due, now) {
+		return false
+	}
+	if t.unreadable != nil {
+		return rec.Problem == t.unreadable.Error()
+	}
+	if rec.Problem != "" || !now.Before(rec.Refreshed.Add(refreshEvery)) {
+		return false
+	}
+	moved := t.moved(rec)
+	for _, q := range t.queries {
+		if moved(q) {
+			return false
+		}
+	}
+	return true
+}
+
+// moved returns which conditions may have changed since rec was written.
+func (t *tick) moved(rec state.Reconcile) func(consul.Query) bool {
+	var before consul.Marks
+	if len(rec.Gates) > 0 {
+		if err := json.Unmarshal(rec.Gates, &before); err != nil {
+			before = nil // then everything may have moved
+		}
+	}
+	return t.gates.Moved(before, t.marks)
+}
+
+// act does what is to be done, under the lease.
+func (t *tick) act(ctx context.Context, rec state.Stored[state.Reconcile]) (Report, error) {
+	states, err := t.readStates(ctx)
+	if err != nil {
+		return Report{}, err
+	}
+	inputs, err := t.observe(ctx, rec.Data, states)
+	if err != nil {
+		return Report{}, err
+	}
+	now := t.Now()
+	t.report.Decisions = Decide(inputs, now)
+	if err := t.carryOut(ctx, states, now); err != nil {
+		return t.report, err
+	}
+	return t.report, t.finish(ctx, rec, now)
+}
+
+func (t *tick) readStates(ctx context.Context) (map[string]state.Stored[state.Task], error) {
+	all, err := state.ReadAll[state.Task](ctx, t.Store, state.TaskPrefix)
+	if err != nil {
+		return nil, fmt.Errorf("read the tasks' records: %w", err)
+	}
+	states := make(map[string]state.Stored[state.Task], len(all))
+	for _, s := range all {
+		states[state.TaskName(s.Key)] = s
+	}
+	for _, task := range t.tasks {
+		if _, ok := states[task.Name]; !ok {
+			s := state.Stored[state.Task]{}
+			s.Key = state.TaskKey(task.Name)
+			states[task.Name] = s
+		}
+	}
+	return states, nil
+}
+
+// observe collects what the decision needs: it reads the conditions that may
+// have changed or that something hangs on, and looks after the runs under way.
+func (t *tick) observe(ctx context.Context, rec state.Reconcile, states map[string]state.Stored[state.Task]) ([]Input, error) {
+	now := t.Now()
+	all := rec.Config != t.digest || !now.Before(rec.Refreshed.Add(refreshEvery))
+	moved := func(consul.Query) bool { return false }
+	if t.unreadable == nil {
+		moved = t.moved(rec)
+	}
+
+	inputs := make([]Input, len(t.tasks))
+	for i, task := range t.tasks {
+		inputs[i] = Input{Task: task.Task, Definition: task.definition, State: states[task.Name].Data, Force: t.Force[task.Name]}
+	}
+	if err := t.lookAfterRuns(ctx, inputs); err != nil {
+		return nil, err
+	}
+
+	var queries []consul.Query
+	var asked []int // which input each query is for
+	for i, task := range t.tasks {
+		in := &inputs[i]
+		s := in.State
+		switch {
+		case !task.Enabled:
+		case task.query == nil:
+			in.Observed = &Observed{}
+		case all || moved(*task.query) || s.ObservedAt.IsZero() || s.Recheck || in.Lost != nil || reached(s.Due, now) ||
+			in.Force != "" || s.Forced != "" || s.Definition != task.definition:
+			queries, asked = append(queries, *task.query), append(asked, i)
+		}
+	}
+
+	if t.unreadable != nil {
+		for _, i := range asked {
+			inputs[i].Unreadable = t.unreadable
+		}
+	} else {
+		for n, answer := range t.Consul.Observe(ctx, queries) {
+			in := &inputs[asked[n]]
+			if answer.Err != nil {
+				in.Unreadable = answer.Err
+				continue
+			}
+			in.Observed = &Observed{Digest: answer.Digest, Changed: t.changed(ctx, in, answer.Elements)}
+		}
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+	}
+	return inputs, nil
+}
+
+// changed says in words how elements differ from what was last applied.
+func (t *tick) changed(ctx context.Context, in *Input, elements map[string]string) string {
+	before, err := state.LoadInputs(ctx, t.Store, in.Task.Name)
+	if err != nil {
+		t.Log.Debug("what changed cannot be said in detail", "task", in.Task.Name, "error", err)
+		return ""
+	}
+	return state.Cut(consul.Diff(before, elements).String())
+}
+
+// lookAfterRuns finds out which of the runs under way are dead, and asks once
+// more for those whose launch may never have been asked for.
+func (t *tick) lookAfterRuns(ctx context.Context, inputs []Input) error {
+	var launches []string
+	for _, in := range inputs {
+		if in.State.Run != nil {
+			launches = append(launches, in.State.Run.Launch)
+		}
+	}
+	if len(launches) == 0 {
+		return nil
+	}
+	statuses, err := t.Launcher.Status(ctx, launches)
+	if err != nil {
+		return fmt.Errorf("ask after the launches under way: %w", err)
+	}
+	relaunched := map[string]bool{}
+	for i := range inputs {
+		live := inputs[i].State.Run
+		if live == nil {
+			continue
+		}
+		run, err := state.Read[state.Run](ctx, t.Store, state.RunKey(inputs[i].Task.Name, live.ID))
+		if err != nil {
+			return fmt.Errorf("read run %s: %w", live.ID, err)
+		}
+		now := t.Now()
+		lost, relaunch := liveness(run.Data, statuses[live.Launch], now)
+		if lost != "" {
+			ended := run.Data
+			ended.ID, ended.Task = live.ID, inputs[i].Task.Name
+			ended.State, ended.Ended, ended.Error = state.RunLost, now, state.Cut(lost)
+			inputs[i].Lost = &ended
+			t.dead[live.ID] = run
+		}
+		if relaunch && !relaunched[live.Launch] {
+			relaunched[live.Launch] = true
+			if err := t.relaunch(ctx, live.Launch); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// liveness says why a run that has not ended is lost (empty if it is not), and
+// whether its launch is to be asked for again: a process may have died between
+// writing the intent and launching it.
+func liveness(run state.Run, launch LaunchStatus, now time.Time) (lost string, relaunch bool) {
+	switch {
+	case run.ID == "":
+		return "its record is gone", false
+	case run.State.Ended():
+		return "it ended without its task being told", false
+	case launch.Stopped != "":
+		return launch.Stopped, false
+	case run.State == state.RunIntended && !now.Before(run.Created.Add(intentPatience)):
+		return fmt.Sprintf("no runner claimed it within %s", intentPatience), false
+	case run.State == state.RunIntended:
+		return "", !launch.Running
+	case launch.Running:
+		return "", false
+	case !now.Before(run.Expires):
+		return fmt.Sprintf("its runner %s has given no sign of life since %s", run.Owner, stamp(run.Expires.In(now.Location()))), false
+	}
+	return "", false
+}
+
+func (t *tick) relaunch(ctx context.Context, id string) error {
+	launch, err := state.Read[state.Launch](ctx, t.Store, state.LaunchKey(id))
+	if err != nil {
+		return fmt.Errorf("read launch %s: %w", id, err)
+	}
+	if !launch.Exists() {
+		return nil // its runs are given up when their patience ends
+	}
+	t.Log.Info("launching again what was decided before", "launch", id)
+	return t.start(ctx, launch.Data)
+}
+
+func (t *tick) start(ctx context.Context, launch state.Launch) error {
+	if err := t.Launcher.Start(ctx, launch); err != nil {
+		// The intent stands: the next tick asks again under the same id.
+		return fmt.Errorf("start launch %s: %w", launch.ID, err)
+	}
+	return nil
+}
+
+// carryOut writes what was decided and launches the runs, a batch at a time:
+// an intent is never far from its launch.
+func (t *tick) carryOut(ctx context.Context, states map[string]state.Stored[state.Task], now time.Time) error {
+	quiet := batch{tick: t, now: now, limit: state.MaxChanges - 1}
+	runs := batch{tick: t, now: now, limit: state.MaxChanges - 2, launches: true}
+	for _, d := range t.report.Decisions {
+		target := &quiet
+		if d.Action == Run {
+			target = &runs
+		}
+		if err := target.add(ctx, states[d.Task.Name], d); err != nil {
+			return err
+		}
+	}
+	return errors.Join(quiet.flush(ctx), runs.flush(ctx))
+}
+
+// finish leaves word for the next tick.
+func (t *tick) finish(ctx context.Context, rec state.Stored[state.Reconcile], now time.Time) error {
+	next := rec.Data
+	next.Config = t.digest
+	next.Due = time.Time{}
+	for _, d := range t.report.Decisions {
+		due := d.State.Due
+		if d.Action == Run || d.State.Run != nil {
+			due = now.Add(liveCheck)
+		}
+		if !due.IsZero() && (next.Due.IsZero() || due.Before(next.Due)) {
+			next.Due = due
+		}
+	}
+	switch {
+	case t.unreadable != nil:
+		if next.Problem == "" {
+			next.Since = now
+		}
+		next.Problem = state.Cut(t.unreadable.Error())
+	case t.again:
+		next.Due = now
+		next.Problem = ""
+	default:
+		gates, err := json.Marshal(t.marks)
+		if err != nil {
+			return fmt.Errorf("encode the gates: %w", err)
+		}
+		all := next.Config != rec.Data.Config || !now.Before(next.Refreshed.Add(refreshEvery))
+		if all {
+			next.Refreshed = now
+		}
+		next.Gates, next.Good = gates, now
+		next.Problem, next.Since = "", time.Time{}
+	}
+	t.report.Due = next.Due
+	if bytes.Equal(state.Encode(next), state.Encode(rec.Data)) {
+		return nil
+	}
+	if _, err := t.Lease.Apply(ctx, rec.Write(next)); err != nil {
+		return fmt.Errorf("write the reconcile record: %w", err)
+	}
+	return nil
+}
+
+// reached reports whether a due time is set and has come.
+func reached(due, now time.Time) bool { return !due.IsZero() && !now.Before(due) }
+
+// newID returns an id that sorts by the time of its making.
+func newID() string { return uuid.Must(uuid.NewV7()).String() }

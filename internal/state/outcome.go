@@ -1,0 +1,59 @@
+package state
+
+import (
+	"hash/fnv"
+	"slices"
+	"time"
+)
+
+// MaxBackoff is the longest wait between two attempts at a failing task.
+const MaxBackoff = 15 * time.Minute
+
+// Backoff is the wait after the n-th failure in a row, n >= 1: about 1, 2, 4 …
+// seconds, at most MaxBackoff. A part that depends on the task's name alone
+// keeps tasks that failed together from coming back together.
+func Backoff(task string, n int) time.Duration {
+	wait := MaxBackoff
+	if n < 11 {
+		h := fnv.New32a()
+		h.Write([]byte(task))
+		base := time.Second << (n - 1)
+		wait = base + base/4*time.Duration(h.Sum32()%256)/256
+	}
+	return min(wait, MaxBackoff)
+}
+
+// Conclude returns the task's state after one of its runs has ended, and the
+// runs that fall out of its history. The definition is that of the task when
+// the run succeeded. The digest that was applied is taken over from a
+// successful run only.
+func (t Task) Conclude(run Run, definition string) (next Task, forgotten []string) {
+	next = t
+	if next.Run != nil && next.Run.ID == run.ID {
+		next.Run = nil
+		next.Recheck = true
+	}
+	switch run.State {
+	case RunSucceeded:
+		next.Definition = definition
+		next.Applied, next.AppliedAt = run.Digest, run.Ended
+		next.Failures, next.RetryAt = 0, time.Time{}
+	case RunFailed:
+		next.Failures++
+		next.RetryAt = run.Ended.Add(Backoff(run.Task, next.Failures))
+	case RunLost:
+		// The first loss is made good at once; a task that keeps killing its
+		// runner backs off like one that fails.
+		next.Failures++
+		next.RetryAt = run.Ended
+		if next.Failures > 1 {
+			next.RetryAt = run.Ended.Add(Backoff(run.Task, next.Failures-1))
+		}
+	}
+	next.Last = run.Result()
+	next.History = append(slices.Clone(next.History), run.ID)
+	if n := len(next.History) - History; n > 0 {
+		forgotten, next.History = next.History[:n:n], next.History[n:]
+	}
+	return next, forgotten
+}

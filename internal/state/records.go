@@ -1,0 +1,301 @@
+package state
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"time"
+)
+
+// History is how many runs are kept for each task, newest first to be seen
+// and oldest first to go.
+const History = 50
+
+// MaxText is the length, in bytes, to which texts of unknown size (errors,
+// change summaries) are cut before they are stored, so that a record stays
+// far below MaxBytes.
+const MaxText = 2000
+
+// ReconcileKey is the record that a tick reads to learn that nothing happened.
+const ReconcileKey = "reconcile/state"
+
+// Reconcile is what one tick leaves for the next.
+type Reconcile struct {
+	Config    string          `json:"config"`          // digest of the configuration that was decided on
+	Gates     json.RawMessage `json:"gates,omitempty"` // what Consul's gates showed before the views were read
+	Due       time.Time       `json:"due,omitzero"`    // when something is to be done even if no gate moves
+	Refreshed time.Time       `json:"refreshed"`       // when every view was last read, whatever the gates said
+	Good      time.Time       `json:"good,omitzero"`   // when a tick last did its work
+	Problem   string          `json:"problem,omitempty"`
+	Since     time.Time       `json:"since,omitzero"` // of the problem
+}
+
+// Task is what is known of one task. Observed and Applied are kept apart: as
+// long as they differ there is work to do, whatever happened before.
+type Task struct {
+	Definition string `json:"definition,omitempty"` // digest of the definition that was last applied
+
+	Observed   string    `json:"observed,omitempty"` // digest of what the condition last showed
+	ObservedAt time.Time `json:"observed_at,omitzero"`
+	Applied    string    `json:"applied,omitempty"` // digest of what a successful apply rendered
+	AppliedAt  time.Time `json:"applied_at,omitzero"`
+
+	Pending *Pending `json:"pending,omitempty"` // a change that no run has taken up
+	Recheck bool     `json:"recheck,omitempty"` // a run has ended since the condition was read
+
+	Failures  int       `json:"failures,omitempty"`  // runs that failed or were lost since the last success
+	Attempted string    `json:"attempted,omitempty"` // what was observed when the latest run was decided
+	RetryAt   time.Time `json:"retry_at,omitzero"`
+
+	Scheduled time.Time `json:"scheduled,omitzero"` // up to when the times of a schedule are dealt with
+
+	Run    *LiveRun `json:"run,omitempty"`    // intended or running
+	Forced string   `json:"forced,omitempty"` // who asked for a run, whatever the condition says
+
+	Reason  Reason    `json:"reason"`
+	Due     time.Time `json:"due,omitzero"`
+	History []string  `json:"history,omitempty"` // ids of the kept runs, oldest first
+	Last    *Result   `json:"last,omitempty"`    // of the latest run that ended
+}
+
+// Pending is a change of the condition that waits for its run.
+type Pending struct {
+	First   time.Time `json:"first"`
+	Latest  time.Time `json:"latest"`
+	Changed string    `json:"changed,omitempty"` // in words: what was added, removed, changed
+}
+
+// LiveRun is a task's one run that has not ended.
+type LiveRun struct {
+	ID      string    `json:"id"`
+	Launch  string    `json:"launch"`
+	Created time.Time `json:"created"`
+}
+
+// ReasonKind says why a task is run, or why it is not.
+type ReasonKind string
+
+// The kinds of reason. Those up to ReasonLost start a run.
+const (
+	ReasonFirst      ReasonKind = "first run"
+	ReasonDefinition ReasonKind = "definition changed"
+	ReasonChanged    ReasonKind = "condition changed"
+	ReasonCron       ReasonKind = "cron due"
+	ReasonRetry      ReasonKind = "retry"
+	ReasonForced     ReasonKind = "forced"
+	ReasonLost       ReasonKind = "lost run"
+
+	ReasonUnchanged ReasonKind = "nothing changed"
+	ReasonBuffering ReasonKind = "buffering"
+	ReasonBackoff   ReasonKind = "backing off"
+	ReasonDisabled  ReasonKind = "disabled"
+	ReasonRunning   ReasonKind = "already running"
+	ReasonConsul    ReasonKind = "waiting for Consul"
+)
+
+// Reason is why a decision was taken.
+type Reason struct {
+	Kind    ReasonKind `json:"kind,omitempty"`
+	Text    string     `json:"text,omitempty"`    // a sentence for people
+	Attempt int        `json:"attempt,omitempty"` // of ReasonRetry and ReasonBackoff, from 1
+}
+
+// Launch is one start of a runner for the runs of several tasks.
+type Launch struct {
+	ID      string       `json:"id"`
+	Config  string       `json:"config"` // digest of the configuration that was decided on
+	Fence   uint64       `json:"fence"`  // token of the leader that decided
+	Created time.Time    `json:"created"`
+	Runs    []PlannedRun `json:"runs"`
+}
+
+// PlannedRun names one run of a launch.
+type PlannedRun struct {
+	ID   string `json:"id"`
+	Task string `json:"task"`
+}
+
+// RunState is how far a run has come.
+type RunState string
+
+// The states of a run. The last four are final.
+const (
+	RunIntended  RunState = "intended" // decided, not yet claimed by a runner
+	RunRunning   RunState = "running"
+	RunSucceeded RunState = "succeeded"
+	RunFailed    RunState = "failed"
+	RunLost      RunState = "lost"      // its runner died without a word
+	RunUnchanged RunState = "unchanged" // a schedule came due and there was nothing to apply
+)
+
+// Ended reports whether the state is final.
+func (s RunState) Ended() bool { return s != RunIntended && s != RunRunning }
+
+// Run is one run of one task: an intent, then a claim, then an outcome. The
+// ended runs of a task are its events.
+type Run struct {
+	ID      string    `json:"id"`
+	Task    string    `json:"task"`
+	Launch  string    `json:"launch,omitempty"`
+	Fence   uint64    `json:"fence,omitempty"`
+	Reason  Reason    `json:"reason"`
+	Seen    time.Time `json:"seen,omitzero"` // when the change behind it was first seen
+	Created time.Time `json:"created"`
+
+	State   RunState  `json:"state"`
+	Owner   string    `json:"owner,omitempty"`  // of the claim
+	Expires time.Time `json:"expires,omitzero"` // of the claim, unless renewed
+	Started time.Time `json:"started,omitzero"` // when it was claimed
+	Ended   time.Time `json:"ended,omitzero"`
+	Digest  string    `json:"digest,omitempty"` // of what was rendered
+	Error   string    `json:"error,omitempty"`
+	Changes *Changes  `json:"changes,omitempty"` // what Terraform did
+	Logs    int       `json:"logs,omitempty"`    // number of log records
+}
+
+// Changes counts what an apply did, or a plan would do.
+type Changes struct {
+	Add       int        `json:"add"`
+	Change    int        `json:"change"`
+	Destroy   int        `json:"destroy"`
+	Resources []Resource `json:"resources,omitempty"` // the first of them
+}
+
+func (c *Changes) String() string {
+	if c == nil {
+		return ""
+	}
+	return fmt.Sprintf("%d added, %d changed, %d destroyed", c.Add, c.Change, c.Destroy)
+}
+
+// Resource is what is done to one resource.
+type Resource struct {
+	Address string `json:"address"`
+	Action  string `json:"action"`
+}
+
+// Result is the short form of an ended run.
+type Result struct {
+	Run     string    `json:"run"`
+	State   RunState  `json:"state"`
+	Started time.Time `json:"started"`
+	Ended   time.Time `json:"ended"`
+	Error   string    `json:"error,omitempty"`
+	Changes *Changes  `json:"changes,omitempty"`
+}
+
+// Result returns the short form of the run.
+func (r Run) Result() *Result {
+	res := &Result{Run: r.ID, State: r.State, Started: r.Started, Ended: r.Ended, Error: r.Error}
+	if r.Changes != nil {
+		res.Changes = &Changes{Add: r.Changes.Add, Change: r.Changes.Change, Destroy: r.Changes.Destroy}
+	}
+	return res
+}
+
+// TaskPrefix is the collection of the task records.
+const TaskPrefix = "task/"
+
+// TaskKey returns the key of a task's record.
+func TaskKey(task string) string { return TaskPrefix + element(task) }
+
+// TaskName returns the task of a key made by TaskKey.
+func TaskName(key string) string {
+	name, err := url.PathUnescape(key[len(TaskPrefix):])
+	if err != nil {
+		return key[len(TaskPrefix):]
+	}
+	return name
+}
+
+// RunPrefix returns the collection of a task's runs. Ids of runs sort by time.
+func RunPrefix(task string) string { return "run/" + element(task) + "/" }
+
+// RunKey returns the key of a run's record.
+func RunKey(task, id string) string { return RunPrefix(task) + element(id) }
+
+// LaunchKey returns the key of a launch's record.
+func LaunchKey(id string) string { return "launch/" + element(id) }
+
+// element makes a name fit into a key: task names may hold any letter.
+func element(name string) string { return url.PathEscape(name) }
+
+// Stored is a record together with what it says. The zero Version stands for a
+// record that is not there yet.
+type Stored[T any] struct {
+	Record
+	Data T
+}
+
+// Read reads one record. A record that is not there is no error: it comes back
+// with its key and a zero Version.
+func Read[T any](ctx context.Context, s Store, key string) (Stored[T], error) {
+	rec, err := s.Get(ctx, key)
+	if errors.Is(err, ErrNotFound) {
+		return Stored[T]{Record: Record{Key: key}}, nil
+	}
+	if err != nil {
+		return Stored[T]{}, err
+	}
+	return decode[T](rec)
+}
+
+// ReadAll reads the records whose keys begin with prefix, in key order.
+func ReadAll[T any](ctx context.Context, s Store, prefix string) ([]Stored[T], error) {
+	recs, err := s.List(ctx, prefix)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]Stored[T], len(recs))
+	for i, rec := range recs {
+		if all[i], err = decode[T](rec); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+func decode[T any](rec Record) (Stored[T], error) {
+	out := Stored[T]{Record: rec}
+	if err := json.Unmarshal(rec.Value, &out.Data); err != nil {
+		return out, fmt.Errorf("record %s in the store is not what Terrapulse writes (was it edited by hand?): %w", rec.Key, err)
+	}
+	out.Record.Value = nil // it is in Data now
+	return out, nil
+}
+
+// Exists reports whether the record was there when it was read.
+func (s Stored[T]) Exists() bool { return s.Version != "" }
+
+// Write returns the change that makes the record say data, as long as it is
+// still as it was read.
+func (s Stored[T]) Write(data T) Change {
+	value := Encode(data)
+	if !s.Exists() {
+		return Create(s.Key, value)
+	}
+	return Replace(s.Record, value)
+}
+
+// Encode is the stored form of a domain record.
+func Encode(data any) []byte {
+	value, err := json.Marshal(data)
+	if err != nil {
+		panic(fmt.Sprintf("encode %T: %v", data, err)) // only plain structs are stored
+	}
+	return value
+}
+
+// Cut shortens a text of unknown size to MaxText bytes.
+func Cut(text string) string {
+	if len(text) <= MaxText {
+		return text
+	}
+	cut := MaxText
+	for cut > 0 && text[cut]&0xC0 == 0x80 { // do not split a character
+		cut--
+	}
+	return text[:cut] + " …"
+}
