@@ -4,14 +4,15 @@ import (
 	"bufio"
 	"fmt"
 	"io"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 
-	"github.com/apparentlymart/go-textseg/v15/textseg"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
+	"github.com/hashicorp/hcl/v2/hclwrite"
+	"golang.org/x/text/unicode/norm"
 
 	"github.com/terrapulse/terrapulse/internal/consul"
 )
@@ -46,6 +47,7 @@ func (m Module) renderValues(w io.Writer) error {
 type valueWriter struct {
 	*bufio.Writer
 	scratch []byte
+	keys    []string
 }
 
 func (w *valueWriter) services(services []consul.Service) {
@@ -154,18 +156,16 @@ func (w *valueWriter) service(s *consul.Service) {
 
 // table writes the entries of a map, sorted and aligned.
 func (w *valueWriter) table(table map[string]string) {
-	keys := slices.Sorted(maps.Keys(table))
+	w.keys = w.keys[:0]
 	width := 0
-	for _, key := range keys {
+	for key := range table {
+		w.keys = append(w.keys, key)
 		width = max(width, w.keyColumns(key))
 	}
-	for _, key := range keys {
+	slices.Sort(w.keys)
+	for _, key := range w.keys {
 		w.WriteString("      ")
-		if hclsyntax.ValidIdentifier(key) {
-			w.WriteString(key)
-		} else {
-			w.quoted(key)
-		}
+		w.Write(w.key(key))
 		w.spaces(width - w.keyColumns(key))
 		w.WriteString(" = ")
 		w.quoted(table[key])
@@ -173,25 +173,47 @@ func (w *valueWriter) table(table map[string]string) {
 	}
 }
 
-// keyColumns is the width of a key as written, counted as hclwrite counts:
-// in characters as a person sees them.
-func (w *valueWriter) keyColumns(key string) int {
-	written := []byte(key)
-	quotes := 0
-	if !hclsyntax.ValidIdentifier(key) {
-		w.scratch = appendEscaped(w.scratch[:0], key)
-		written, quotes = w.scratch, 2
+// key is a map's key as it is written, in the scratch space: bare where HCL
+// allows that.
+func (w *valueWriter) key(key string) []byte {
+	if identifier(key) {
+		w.scratch = append(w.scratch[:0], norm.NFC.String(key)...)
+	} else {
+		w.scratch = append(appendEscaped(append(w.scratch[:0], '"'), key), '"')
 	}
-	for _, c := range written {
-		if c >= 0x80 {
-			n, err := textseg.TokenCount(written, textseg.ScanGraphemeClusters)
-			if err != nil {
-				return len(written) + quotes
-			}
-			return n + quotes
-		}
+	return w.scratch
+}
+
+// keyColumns is the width of a key as written, in characters as a person sees
+// them.
+func (w *valueWriter) keyColumns(key string) int {
+	written, quotes := w.key(key), 0
+	if written[0] == '"' {
+		written, quotes = written[1:len(written)-1], 2
+	}
+	if slices.ContainsFunc(written, func(c byte) bool { return c >= utf8.RuneSelf }) {
+		return hclwrite.Tokens{{Bytes: written}}.Columns() + quotes
 	}
 	return len(written) + quotes
+}
+
+// identifier is hclsyntax.ValidIdentifier, which scans and allocates, with a
+// short way for the usual keys.
+func identifier(s string) bool {
+	for i := range len(s) {
+		switch c := s[i]; {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', c == '_':
+		case '0' <= c && c <= '9', c == '-':
+			if i == 0 {
+				return false
+			}
+		case c >= utf8.RuneSelf:
+			return hclsyntax.ValidIdentifier(norm.NFC.String(s))
+		default:
+			return false
+		}
+	}
+	return s != ""
 }
 
 func (w *valueWriter) catalog(services []consul.CatalogService) {
@@ -249,6 +271,8 @@ func appendEscaped(b []byte, s string) []byte {
 	if plain(s) {
 		return append(b, s...)
 	}
+	// Terraform compares and keeps strings in this form, and hclwrite writes it.
+	s = norm.NFC.String(s)
 	for i, r := range s {
 		switch {
 		case r == '\n':

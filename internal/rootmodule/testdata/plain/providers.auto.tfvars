@@ -1,0 +1,5 @@
+# Written by Terrapulse, from its task files and from what Consul says.
+# The next run of the task writes it again: changes made by hand are lost.
+#
+# Task: test
+# Description:
