@@ -208,7 +208,8 @@ func identifier(s string) bool {
 				return false
 			}
 		case c >= utf8.RuneSelf:
-			return hclsyntax.ValidIdentifier(norm.NFC.String(s))
+			// A byte order mark passes there, as it is skipped in front of a file.
+			return !strings.Contains(s, "\uFEFF") && hclsyntax.ValidIdentifier(norm.NFC.String(s))
 		default:
 			return false
 		}
