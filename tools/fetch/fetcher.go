@@ -1,0 +1,219 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/go-version"
+	"github.com/hashicorp/hc-install/releases"
+)
+
+const (
+	// reachTimeout is how long HashiCorp's releases may take to answer at all:
+	// behind a firewall that drops packets, nothing ever does.
+	reachTimeout = 10 * time.Second
+	// downloadTimeout is for 60 MB over a slow line.
+	downloadTimeout = 10 * time.Minute
+)
+
+// fetcher gets tools into one checkout.
+type fetcher struct {
+	top      string   // the checkout
+	cache    string   // where binaries are kept between checkouts
+	path     []string // folders that may hold an installed Consul or Terraform
+	releases string   // URL of HashiCorp's releases
+	log      io.Writer
+
+	unreachable error // why the releases cannot be used; asked once
+}
+
+// fetch puts the tools into .tools, each in one atomic step, so that two runs
+// at once, or a run that is interrupted, leave only whole files.
+func (f *fetcher) fetch(ctx context.Context, chosen []tool) error {
+	for _, t := range chosen {
+		if err := f.get(ctx, t); err != nil {
+			return fmt.Errorf("get %s: %w", t.name, err)
+		}
+	}
+	return f.writeTerraformRC()
+}
+
+// get makes sure that the tool is in place.
+func (f *fetcher) get(ctx context.Context, t tool) error {
+	dst := f.destination(t)
+	if installed := f.installed(ctx, t, dst); installed != "" {
+		return f.place(t, installed, dst)
+	}
+	cached := f.cached(t)
+	if _, err := os.Stat(cached); err == nil {
+		return f.place(t, cached, dst)
+	}
+
+	if err := os.MkdirAll(f.cache, 0o755); err != nil {
+		return err
+	}
+	// In the cache, not in the system's temporary folder: a file can only be
+	// renamed into place within one file system.
+	work, err := os.MkdirTemp(f.cache, "new-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(work)
+	fresh, err := f.obtain(ctx, t, work)
+	if err != nil {
+		return err
+	}
+	if err := os.Rename(fresh, cached); err != nil {
+		// Windows does not replace a program that runs. Another run may have
+		// been faster: then that one's file serves.
+		if _, statErr := os.Stat(cached); statErr != nil {
+			return err
+		}
+	}
+	return f.place(t, cached, dst)
+}
+
+// obtain downloads or builds the tool into work and returns the file's path.
+func (f *fetcher) obtain(ctx context.Context, t tool, work string) (string, error) {
+	if t.product != nil {
+		binary, err := f.download(ctx, t, work)
+		if err == nil {
+			return binary, nil
+		}
+		if ctx.Err() != nil {
+			return "", ctx.Err()
+		}
+		f.printf("%s: not on PATH, and no download: %v", t.name, err)
+		f.printf("%s: it is built from source instead, once for this machine: about 4 minutes on 2 cores", t.name)
+	}
+	return f.build(ctx, t, work)
+}
+
+// installed returns the path of a usable installation on PATH, or "".
+func (f *fetcher) installed(ctx context.Context, t tool, dst string) string {
+	if t.product == nil {
+		return ""
+	}
+	for _, dir := range f.path {
+		// Someone may have put .tools/bin itself on PATH.
+		if dir == "" || filepath.Clean(dir) == filepath.Dir(dst) {
+			continue
+		}
+		binary, err := exec.LookPath(filepath.Join(dir, t.name))
+		if err != nil {
+			continue
+		}
+		if binary, err = filepath.Abs(binary); err != nil {
+			continue
+		}
+		if same(binary, dst) {
+			return binary // its version was checked when it was put there
+		}
+		found, err := t.product.GetVersion(ctx, binary)
+		switch oldest := version.Must(version.NewVersion(t.atLeast)); {
+		case err != nil:
+			f.printf("%s: %s does not tell its version and is not used: %v", t.name, binary, err)
+		case found.LessThan(oldest):
+			f.printf("%s: %s is version %s and is not used: %s or newer is needed", t.name, binary, found, oldest)
+		default:
+			return binary
+		}
+	}
+	return ""
+}
+
+// download gets the tool's pinned version from HashiCorp's releases, with
+// checksum and signature verified.
+func (f *fetcher) download(ctx context.Context, t tool, work string) (string, error) {
+	if err := f.reach(ctx); err != nil {
+		return "", err
+	}
+	f.printf("%s: downloading %s from %s", t.name, t.version, f.releases)
+	release := &releases.ExactVersion{
+		Product:    *t.product,
+		Version:    version.Must(version.NewVersion(t.version)),
+		InstallDir: work,
+		Timeout:    downloadTimeout,
+		ApiBaseURL: f.releases,
+	}
+	return release.Install(ctx)
+}
+
+// reach reports whether HashiCorp's releases answer, asking once.
+func (f *fetcher) reach(ctx context.Context) error {
+	if f.unreachable != nil {
+		return f.unreachable
+	}
+	ctx, cancel := context.WithTimeout(ctx, reachTimeout)
+	defer cancel()
+	f.unreachable = func() error {
+		req, err := http.NewRequestWithContext(ctx, http.MethodHead, f.releases+"/", nil)
+		if err != nil {
+			return err
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			return fmt.Errorf("HashiCorp's releases cannot be reached: %w", err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != http.StatusOK {
+			return fmt.Errorf("HashiCorp's releases at %s answer %s", f.releases, resp.Status)
+		}
+		return nil
+	}()
+	return f.unreachable
+}
+
+// cached returns where the tool is kept between checkouts. Linters are tied to
+// the Go version that built them: they cannot read code for a newer one.
+func (f *fetcher) cached(t tool) string {
+	name := strings.Join([]string{t.name, t.version, runtime.GOOS, runtime.GOARCH}, "_")
+	if t.set == "lint" {
+		name += "_" + runtime.Version()
+	}
+	return filepath.Join(f.cache, name+exe())
+}
+
+// destination returns where the checkout's tests expect the tool.
+func (f *fetcher) destination(t tool) string {
+	provider, ok := strings.CutPrefix(t.name, "terraform-provider-")
+	if !ok {
+		return filepath.Join(f.top, ".tools", "bin", t.name+exe())
+	}
+	return filepath.Join(f.mirror(), "registry.terraform.io", "hashicorp", provider, t.version,
+		runtime.GOOS+"_"+runtime.GOARCH, t.name+"_v"+t.version+exe())
+}
+
+func (f *fetcher) mirror() string { return filepath.Join(f.top, ".tools", "mirror") }
+
+// writeTerraformRC writes the Terraform CLI configuration that knows no
+// registry but the mirror.
+func (f *fetcher) writeTerraformRC() error {
+	content := fmt.Sprintf(`disable_checkpoint = true
+provider_installation {
+  filesystem_mirror {
+    path = %q
+  }
+}
+`, filepath.ToSlash(f.mirror()))
+	file := filepath.Join(f.top, ".tools", "terraform.rc")
+	if old, err := os.ReadFile(file); err == nil && string(old) == content {
+		return nil
+	} else if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return f.replace(file, func(path string) error { return os.WriteFile(path, []byte(content), 0o644) })
+}
+
+func (f *fetcher) printf(format string, args ...any) {
+	fmt.Fprintf(f.log, format+"\n", args...)
+}
