@@ -1,0 +1,533 @@
+// Package sqlite keeps the state of Terrapulse in one SQLite file, which
+// several processes of one machine may share: the default home of a store.
+//
+// # Durability
+//
+// Every answered Apply has been flushed to the disk (synchronous=FULL). In WAL
+// mode the cheaper NORMAL would survive the death of the process but could
+// lose the last writes when the power fails, and among those are ones that
+// nobody repeats: a task that a person has disabled, a run that a person has
+// asked for, a fencing token that is already written down elsewhere. Writes
+// are few (a handful a run, none on an idle tick), so a flush for each costs
+// nothing that is noticed.
+//
+// # Size
+//
+// Pages of removed records are used again, the write-ahead log is folded into
+// the file every quarter of a mebibyte or so, and expired records are
+// removed a few at a time along with writes: under steady use the file stays
+// as large as its records once were.
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/terrapulse/terrapulse/internal/state"
+)
+
+const (
+	applicationID = 0x54504c53 // "TPLS", in the header of every store file
+	schemaVersion = 1          // raised with every change of the schema
+
+	// busyTimeout is how long a write waits for another process's. Writes take
+	// milliseconds; what holds the lock longer is somebody's open transaction.
+	busyTimeout = 30 * time.Second
+
+	// purgePortion is how many expired records a write removes at most, so
+	// that no write pays for all that has gathered.
+	purgePortion = 32
+)
+
+// A version is unique in the whole store: it comes from a counter that every
+// Apply raises, so that it does not repeat when a record is created anew.
+const schema = `
+CREATE TABLE records (
+	key     TEXT NOT NULL UNIQUE,
+	value   BLOB NOT NULL,
+	version TEXT NOT NULL,
+	expires INTEGER -- milliseconds since 1970
+);
+CREATE INDEX records_expires ON records (expires) WHERE expires IS NOT NULL;
+CREATE TABLE counter (version INTEGER NOT NULL);
+INSERT INTO counter VALUES (0);
+`
+
+// Store is a state.Store in an SQLite file.
+type Store struct {
+	path   string
+	file   os.FileInfo // of the file that was opened
+	writer *sql.DB     // one connection: writes queue here, not at the file's lock; nil if read-only
+	reader *sql.DB
+	now    func() time.Time
+}
+
+var _ state.Store = (*Store)(nil)
+
+// errReadOnly is what Apply answers on a store that ReadOnly opened.
+var errReadOnly = errors.New("the store was opened for reading only")
+
+// creating keeps the making of a file apart from everything else that this
+// process opens: closing a file of one's own makes the system forget the locks
+// that the process holds on it, SQLite's included.
+var creating sync.Mutex
+
+// Open opens the store in the file at path and makes it if there is none; its
+// folder must exist. The file is readable by its owner only.
+//
+// It refuses, and does not touch, a file that is something else, that is
+// damaged, that a newer version has written, or that cannot be written.
+func Open(ctx context.Context, path string) (*Store, error) {
+	s, err := newStore(path)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.createFile(); err != nil {
+		return nil, err
+	}
+	s.writer, err = s.connect("")
+	if err != nil {
+		return nil, fmt.Errorf("open store %s: %w", s.path, err)
+	}
+	s.writer.SetMaxOpenConns(1)
+	if err := s.prepare(ctx); err != nil {
+		s.Close()
+		return nil, s.explain("open", err)
+	}
+	return s.ready()
+}
+
+// ReadOnly opens the store in the file at path for reading, also while other
+// processes write to it. Where there is no file yet it makes none: the error
+// is then fs.ErrNotExist.
+func ReadOnly(ctx context.Context, path string) (*Store, error) {
+	s, err := newStore(path)
+	if err != nil {
+		return nil, err
+	}
+	info, err := os.Stat(s.path)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() == 0 {
+		return nil, noState{s.path}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open store: %w", err)
+	}
+	if s, err = s.ready(); err != nil {
+		return nil, err
+	}
+	conn, err := s.reader.Conn(ctx)
+	if err == nil {
+		var made bool
+		made, err = identify(ctx, conn)
+		conn.Close()
+		if err == nil && !made {
+			err = noState{s.path}
+		}
+	}
+	if err != nil {
+		s.Close()
+		return nil, s.explain("open", err)
+	}
+	return s, nil
+}
+
+// noState is the error of ReadOnly where nothing was ever stored.
+type noState struct{ path string }
+
+func (e noState) Error() string {
+	return fmt.Sprintf("no state yet: there is no store at %s; it is made by the first start, "+
+		"or lies elsewhere if another one was given with -store", e.path)
+}
+
+func (e noState) Is(target error) bool { return target == fs.ErrNotExist }
+
+func newStore(path string) (*Store, error) {
+	// The connections are opened when they are needed, perhaps in another
+	// working directory.
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return nil, fmt.Errorf("open store: %w", err)
+	}
+	return &Store{path: abs, now: time.Now}, nil
+}
+
+// createFile makes an empty file where there is none; SQLite itself would make
+// it readable by everyone.
+func (s *Store) createFile() error {
+	creating.Lock()
+	defer creating.Unlock()
+	info, err := os.Stat(s.path)
+	if err == nil {
+		if !info.Mode().IsRegular() {
+			return fmt.Errorf("open store: %s is not a file; choose another place with -store", s.path)
+		}
+		return nil
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("open store: %w", err)
+	}
+	f, err := os.OpenFile(s.path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		if _, serr := os.Stat(filepath.Dir(s.path)); errors.Is(serr, fs.ErrNotExist) {
+			return fmt.Errorf("open store %s: there is no folder %s; make it or choose another place with -store",
+				s.path, filepath.Dir(s.path))
+		}
+		return fmt.Errorf("make store: %w; choose another place with -store or allow writing there", err)
+	}
+	return f.Close()
+}
+
+// connect returns a pool of connections to the file, which must exist.
+func (s *Store) connect(parameters string) (*sql.DB, error) {
+	path := filepath.ToSlash(s.path)
+	if !strings.HasPrefix(path, "/") {
+		path = "/" + path // C:/...
+	}
+	dsn := (&url.URL{Scheme: "file", Path: path}).String() + "?mode=rw" +
+		"&_busy_timeout=" + strconv.FormatInt(busyTimeout.Milliseconds(), 10) +
+		"&_pragma=synchronous(FULL)" +
+		"&_pragma=fullfsync(1)" + // macOS: a plain flush stops at the drive's cache
+		"&_pragma=cell_size_check(1)" +
+		"&_pragma=trusted_schema(0)" +
+		"&_pragma=cache_size(-256)" + // KiB a connection
+		"&_pragma=wal_autocheckpoint(64)" + // pages of 4 KiB
+		"&_pragma=journal_size_limit(1048576)" + parameters
+	c, err := sqlite.NewConnector(dsn)
+	if err != nil {
+		return nil, err
+	}
+	return sql.OpenDB(c), nil
+}
+
+// ready adds what reading needs to a store that is made.
+func (s *Store) ready() (*Store, error) {
+	var err error
+	if s.reader, err = s.connect("&_query_only=1"); err != nil {
+		s.Close()
+		return nil, fmt.Errorf("open store %s: %w", s.path, err)
+	}
+	s.reader.SetMaxOpenConns(2)
+	s.reader.SetMaxIdleConns(1)
+	if s.file, err = os.Stat(s.path); err != nil {
+		s.Close()
+		return nil, fmt.Errorf("open store: %w", err)
+	}
+	os.SameFile(s.file, s.file) // Windows: look at the file now, not at the first comparison
+	return s, nil
+}
+
+// prepare makes the schema where there is none and looks whether all is well.
+func (s *Store) prepare(ctx context.Context) error {
+	conn, err := s.writer.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	// Look before anything is written: it may be someone else's file.
+	if _, err := identify(ctx, conn); err != nil {
+		return err
+	}
+	// Taking the lock also tells whether the file can be written at all.
+	err = transaction(ctx, conn, func() error {
+		made, err := identify(ctx, conn)
+		if err != nil || made {
+			return err
+		}
+		_, err = conn.ExecContext(ctx, fmt.Sprintf("PRAGMA application_id=%d; PRAGMA user_version=%d; %s",
+			applicationID, schemaVersion, schema))
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	// Only now, so that a file that is not empty says from its first byte on
+	// whose it is.
+	var mode string
+	if err := s.eventually(ctx, func() error {
+		return conn.QueryRowContext(ctx, "PRAGMA journal_mode=WAL").Scan(&mode)
+	}); err != nil {
+		return err
+	}
+	if mode != "wal" {
+		return errors.New("the file system does not let several processes share it (no write-ahead log): choose a place on a local disk with -store")
+	}
+	var verdict string
+	if err := conn.QueryRowContext(ctx, "PRAGMA quick_check(1)").Scan(&verdict); err != nil {
+		return err
+	}
+	if verdict != "ok" {
+		return damaged(verdict)
+	}
+	return nil
+}
+
+// eventually repeats what SQLite refuses at once, without waiting as it does
+// elsewhere: the change of the journal's mode while others open the file.
+func (s *Store) eventually(ctx context.Context, do func() error) error {
+	deadline := time.NewTimer(busyTimeout)
+	defer deadline.Stop()
+	for {
+		err := do()
+		if code(err) != sqlite3.SQLITE_BUSY {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-deadline.C:
+			return err
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+// identify reports whether the file holds a store; it holds nothing yet if it
+// does not. Everything else is an error.
+func identify(ctx context.Context, conn *sql.Conn) (made bool, err error) {
+	// One statement, so that the answers belong together.
+	var application, version, objects int64
+	if err := conn.QueryRowContext(ctx, `SELECT application_id, user_version, (SELECT count(*) FROM sqlite_schema)
+		FROM pragma_application_id, pragma_user_version`).Scan(&application, &version, &objects); err != nil {
+		return false, err
+	}
+	switch {
+	case application == 0 && version == 0 && objects == 0:
+		return false, nil
+	case application != applicationID:
+		return false, errors.New("it is the SQLite database of another program: choose another place with -store")
+	case version > schemaVersion:
+		return false, fmt.Errorf("a newer version of Terrapulse has written it (format %d, this one knows %d): "+
+			"use that version, or choose another place with -store", version, schemaVersion)
+	case version < 1 || objects == 0:
+		return false, damaged("it says that it is a store, and holds none")
+	}
+	return true, nil
+}
+
+// transaction calls do with the write lock held. It commits if do succeeds.
+func transaction(ctx context.Context, conn *sql.Conn, do func() error) error {
+	if _, err := conn.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
+		return err
+	}
+	// Ending a transaction is not for the caller's impatience to interrupt:
+	// he would not know whether it took place.
+	end := context.WithoutCancel(ctx)
+	err := do()
+	if err == nil {
+		if err = ctx.Err(); err == nil {
+			_, err = conn.ExecContext(end, "COMMIT")
+		}
+	}
+	if err != nil {
+		if _, rerr := conn.ExecContext(end, "ROLLBACK"); rerr != nil && !strings.Contains(rerr.Error(), "no transaction is active") {
+			// Never lend out a connection that may still hold the lock.
+			conn.Raw(func(any) error { return driver.ErrBadConn })
+		}
+	}
+	return err
+}
+
+// Get implements state.Store.
+func (s *Store) Get(ctx context.Context, key string) (state.Record, error) {
+	if err := state.ValidateKey(key); err != nil {
+		return state.Record{}, fmt.Errorf("read record: %w", err)
+	}
+	if err := s.stillThere(); err != nil {
+		return state.Record{}, err
+	}
+	r, err := get(ctx, s.reader, key)
+	if err != nil && !errors.Is(err, state.ErrNotFound) {
+		err = s.explain("read record "+key+" from", err)
+	}
+	return r, err
+}
+
+// get reads one record over any connection.
+func get(ctx context.Context, q interface {
+	QueryRowContext(context.Context, string, ...any) *sql.Row
+}, key string) (state.Record, error) {
+	r := state.Record{Key: key}
+	err := q.QueryRowContext(ctx, "SELECT value, version FROM records WHERE key = ?", key).Scan(&r.Value, &r.Version)
+	if errors.Is(err, sql.ErrNoRows) {
+		return state.Record{}, state.ErrNotFound
+	}
+	if err != nil {
+		return state.Record{}, err
+	}
+	return r, nil
+}
+
+// List implements state.Store.
+func (s *Store) List(ctx context.Context, prefix string) ([]state.Record, error) {
+	if err := state.ValidatePrefix(prefix); err != nil {
+		return nil, fmt.Errorf("list records: %w", err)
+	}
+	if err := s.stillThere(); err != nil {
+		return nil, err
+	}
+	records, err := s.list(ctx, prefix)
+	if err != nil {
+		return nil, s.explain("list records "+prefix+"* of", err)
+	}
+	return records, nil
+}
+
+func (s *Store) list(ctx context.Context, prefix string) ([]state.Record, error) {
+	// The first string after all that begin with the prefix. Its characters
+	// are ASCII, so the last one has a successor.
+	last := len(prefix) - 1
+	end := prefix[:last] + string(rune(prefix[last]+1))
+	rows, err := s.reader.QueryContext(ctx,
+		"SELECT key, value, version FROM records WHERE key >= ? AND key < ? ORDER BY key", prefix, end)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var records []state.Record
+	for rows.Next() {
+		var r state.Record
+		if err := rows.Scan(&r.Key, &r.Value, &r.Version); err != nil {
+			return nil, err
+		}
+		records = append(records, r)
+	}
+	return records, rows.Err()
+}
+
+// Apply implements state.Store.
+func (s *Store) Apply(ctx context.Context, changes ...state.Change) ([]state.Record, error) {
+	if err := state.Validate(changes...); err != nil {
+		return nil, fmt.Errorf("write to store: %w", err)
+	}
+	if s.writer == nil {
+		return nil, fmt.Errorf("write to store %s: %w", s.path, errReadOnly)
+	}
+	if err := s.stillThere(); err != nil {
+		return nil, err
+	}
+	records, err := s.apply(ctx, changes)
+	if _, conflict := errors.AsType[*state.ConflictError](err); err != nil && !conflict {
+		err = s.explain("write to", err)
+	}
+	return records, err
+}
+
+func (s *Store) apply(ctx context.Context, changes []state.Change) ([]state.Record, error) {
+	conn, err := s.writer.Conn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	records := make([]state.Record, len(changes))
+	err = transaction(ctx, conn, func() error {
+		var n int64
+		if err := conn.QueryRowContext(ctx, "UPDATE counter SET version = version + 1 RETURNING version").Scan(&n); err != nil {
+			return err
+		}
+		version := strconv.FormatInt(n, 10)
+		for i, c := range changes {
+			held, err := change(ctx, conn, c, version)
+			if err != nil {
+				return err
+			}
+			if !held {
+				return conflict(ctx, conn, c)
+			}
+			if c.Op == state.OpCreate || c.Op == state.OpReplace {
+				records[i] = state.Record{Key: c.Key, Value: c.Value, Version: version}
+			}
+		}
+		_, err := conn.ExecContext(ctx, `DELETE FROM records WHERE rowid IN
+			(SELECT rowid FROM records WHERE expires <= ? ORDER BY expires LIMIT ?)`, s.now().UnixMilli(), purgePortion)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return records, nil
+}
+
+// change makes one change, or reports that its condition does not hold.
+func change(ctx context.Context, conn *sql.Conn, c state.Change, version string) (held bool, err error) {
+	value := c.Value
+	if value == nil {
+		value = []byte{} // not NULL
+	}
+	var expires any
+	if !c.Expires.IsZero() {
+		expires = c.Expires.UnixMilli()
+	}
+	var res sql.Result
+	switch c.Op {
+	case state.OpCreate:
+		res, err = conn.ExecContext(ctx, "INSERT INTO records (key, value, version, expires) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
+			c.Key, value, version, expires)
+	case state.OpReplace:
+		res, err = conn.ExecContext(ctx, "UPDATE records SET value = ?, version = ?, expires = ? WHERE key = ? AND version = ?",
+			value, version, expires, c.Key, c.Version)
+	case state.OpDelete:
+		res, err = conn.ExecContext(ctx, "DELETE FROM records WHERE key = ? AND version = ?", c.Key, c.Version)
+	case state.OpCheck:
+		err = conn.QueryRowContext(ctx, "SELECT count(*) FROM records WHERE key = ? AND version = ?", c.Key, c.Version).Scan(&held)
+		return held, err
+	}
+	if err != nil {
+		return false, err
+	}
+	n, err := res.RowsAffected()
+	return n == 1, err
+}
+
+// conflict returns the error for a change whose condition does not hold.
+func conflict(ctx context.Context, conn *sql.Conn, c state.Change) error {
+	current, err := get(ctx, conn, c.Key)
+	switch {
+	case errors.Is(err, state.ErrNotFound):
+		return &state.ConflictError{Change: c}
+	case err != nil:
+		return err
+	}
+	return &state.ConflictError{Change: c, Current: &current}
+}
+
+// Close implements state.Store.
+func (s *Store) Close() error {
+	var errs []error
+	for _, db := range []*sql.DB{s.reader, s.writer} {
+		if db != nil {
+			errs = append(errs, db.Close())
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("close store %s: %w", s.path, err)
+	}
+	return nil
+}
+
+// stillThere reports whether the file was removed or replaced since it was
+// opened. The system lets one go on with a file that has no name any more:
+// the next process would make another and lead beside this one.
+func (s *Store) stillThere() error {
+	now, err := os.Stat(s.path)
+	if err == nil && os.SameFile(now, s.file) {
+		return nil
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("look for store: %w", err)
+	}
+	return fmt.Errorf("store %s was removed or replaced while in use: restart Terrapulse to use what lies there now", s.path)
+}
