@@ -33,8 +33,7 @@ import (
 )
 
 // tools is everything that can be asked for, with the one version that is
-// tested. The versions of consul and terraform are also those that the modules
-// in tools/consul and tools/terraform build.
+// tested. Where a tool has a module in tools, that module pins the same version.
 var tools = []tool{
 	{
 		name: "consul", version: "1.22.3", set: "run",
@@ -64,7 +63,7 @@ var tools = []tool{
 	},
 	{
 		name: "govulncheck", version: "1.9.0", set: "lint",
-		pkg: "golang.org/x/vuln/cmd/govulncheck", at: "v1.9.0",
+		module: "tools/govulncheck", pkg: "golang.org/x/vuln/cmd/govulncheck",
 	},
 }
 

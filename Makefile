@@ -1,0 +1,50 @@
+# What each target does: make help
+
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+EXE     := $(shell go env GOEXE)
+
+# Static, and the same bytes wherever it is built.
+BUILD := CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)"
+
+PLATFORMS := linux_amd64 linux_arm64 darwin_amd64 darwin_arm64 windows_amd64 windows_arm64
+
+.DEFAULT_GOAL := help
+.PHONY: help build build-all demo test test-short lint bench tools clean $(PLATFORMS)
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
+
+build: ## Build bin/terrapulse for this machine
+	$(BUILD) -o bin/terrapulse$(EXE) ./cmd/terrapulse
+
+build-all: $(PLATFORMS) ## Build for Linux, macOS and Windows, amd64 and arm64
+
+$(PLATFORMS):
+	GOOS=$(word 1,$(subst _, ,$@)) GOARCH=$(word 2,$(subst _, ,$@)) \
+		$(BUILD) -o bin/terrapulse_$@$(if $(filter windows_%,$@),.exe) ./cmd/terrapulse
+
+demo: tools build ## Watch a real Consul and a real Terraform at work; KEEP=1 leaves them running
+	@go run ./examples/demo $(if $(KEEP),-keep)
+
+test: tools ## Run every test, with the race detector (needs a C compiler)
+	go test -race -timeout 20m ./...
+
+test-short: tools ## Run the quick tests, in under a minute
+	go test -short ./...
+
+lint: ## Check formatting, and run go vet, staticcheck and govulncheck
+	@go run ./tools/fetch staticcheck govulncheck
+	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "not formatted, run gofmt -w on:"; echo "$$unformatted"; exit 1; }
+	go vet ./...
+	GOOS=windows go vet ./...
+	.tools/bin/staticcheck$(EXE) ./...
+	@.ci/vulnerabilities
+
+bench: tools build ## Measure speed and size against their bounds
+	go test -run '^$$' -bench . -benchtime 1x -timeout 60m ./...
+
+tools: ## Get Consul, Terraform and providers for tests and demo into .tools
+	@go run ./tools/fetch
+
+clean: ## Remove what was built here; downloaded tools stay in the user's cache
+	rm -rf bin .tools
