@@ -28,16 +28,16 @@ const startTimeout = 30 * time.Second
 
 // Server is one Consul server that belongs to one test.
 type Server struct {
-	t        testing.TB
-	binary   string
-	args     []string
-	env      []string
-	ports    map[string]int
-	dir      string
-	token    string
-	process  *exec.Cmd
-	exited   chan struct{}
-	leadless bool
+	t          testing.TB
+	binary     string
+	args       []string
+	env        []string
+	ports      map[string]int
+	dir        string
+	token      string
+	process    *exec.Cmd
+	exited     chan struct{}
+	leaderless bool
 }
 
 // Option changes how a server is started.
@@ -70,7 +70,11 @@ func WithData() Option {
 // WithoutLeader starts a server that waits for others, in vain: it answers,
 // but has no leader.
 func WithoutLeader() Option {
-	return func(s *Server) { s.leadless = true }
+	return func(s *Server) {
+		s.leaderless = true
+		// Consul would wait for a leader before it says that there is none.
+		WithHCL(`performance { rpc_hold_timeout = "10ms" }`)(s)
+	}
 }
 
 // Start runs a Consul server until the test ends. It returns when the server
@@ -163,7 +167,7 @@ func (s *Server) run() error {
 		// The settings of -dev that make a single server quick.
 		"-hcl", "performance { raft_multiplier = 1, leave_drain_time = \"0s\" }",
 	}, s.args...)
-	if s.leadless {
+	if s.leaderless {
 		args = append(args, "-server", "-bootstrap-expect", "3", "-data-dir", filepath.Join(s.dir, "data"))
 	} else if !s.keepsData() {
 		args = append(args, "-dev")
@@ -225,7 +229,7 @@ func (s *Server) waitUntilReady() error {
 func (s *Server) ready(ctx context.Context, client *api.Client) (bool, error) {
 	query := (&api.QueryOptions{}).WithContext(ctx)
 	leader, err := client.Status().LeaderWithQueryOptions(query)
-	if err != nil || s.leadless {
+	if err != nil || s.leaderless {
 		return err == nil, err
 	}
 	if leader == "" {

@@ -1,0 +1,311 @@
+package consul
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/consul/api"
+
+	"github.com/terrapulse/terrapulse/internal/config"
+)
+
+// Consul refuses an address more than 200 connections by default; one
+// Terrapulse takes 16, whatever it watches: 8 to read, 8 to hold gates open.
+const (
+	maxConns = 16
+	maxReads = 8
+	maxHeld  = 8
+)
+
+// readTimeout is how long one read may take. The largest answer, thousands of
+// instances from another datacenter, takes a few seconds.
+const readTimeout = 30 * time.Second
+
+// Client reads from one Consul. It is safe for concurrent use.
+type Client struct {
+	resolved api.Config // what consul/api makes of the configuration and the environment
+	address  string     // for people
+	timeout  time.Duration
+	reads    chan struct{} // one element for each read under way
+}
+
+// New prepares a client; it does not connect. An error names the file or the
+// key that is at fault.
+func New(cfg config.Consul) (*Client, error) {
+	if strings.Contains(cfg.Address, "@") && !strings.HasPrefix(cfg.Address, "unix://") {
+		// The address is shown in errors, so it must hold no password.
+		return nil, errors.New("consul.address holds a user name: move it and the password to consul.auth")
+	}
+	resolved := api.Config{
+		Address:   cfg.Address,
+		Token:     cfg.Token,
+		Namespace: cfg.Namespace,
+		Partition: cfg.Partition,
+		HttpAuth:  api.DefaultConfig().HttpAuth, // CONSUL_HTTP_AUTH
+	}
+	if cfg.Auth.Enabled {
+		resolved.HttpAuth = &api.HttpBasicAuth{Username: cfg.Auth.Username, Password: cfg.Auth.Password}
+	}
+	if cfg.TLS.Enabled {
+		resolved.Scheme = "https"
+	}
+	tlsConfig, err := clientTLS(cfg.TLS)
+	if err != nil {
+		return nil, err
+	}
+	httpClient := &http.Client{Transport: transport(cfg, tlsConfig)}
+	resolved.HttpClient = httpClient
+
+	// NewClient completes the configuration that it is given. Answers are read
+	// by get, which streams them: a client of consul/api would hold each whole.
+	if _, err := api.NewClient(&resolved); err != nil {
+		return nil, fmt.Errorf("prepare the connection to Consul at %s: %w", cfg.Address, err)
+	}
+	resolved.HttpClient = httpClient // it replaces it for a Unix socket
+	return &Client{
+		resolved: resolved,
+		address:  resolved.Address,
+		timeout:  readTimeout,
+		reads:    make(chan struct{}, maxReads),
+	}, nil
+}
+
+func transport(cfg config.Consul, tlsConfig *tls.Config) *http.Transport {
+	t := cfg.Transport
+	dialer := &net.Dialer{Timeout: t.DialTimeout, KeepAlive: t.DialKeepAlive}
+	idle := t.MaxIdleConnsPerHost
+	if idle == 0 {
+		idle = maxConns // the next poll finds its connections open
+	}
+	transport := &http.Transport{
+		Proxy:               http.ProxyFromEnvironment,
+		DialContext:         dialer.DialContext,
+		TLSClientConfig:     tlsConfig,
+		TLSHandshakeTimeout: t.TLSHandshakeTimeout,
+		DisableKeepAlives:   t.DisableKeepAlives,
+		IdleConnTimeout:     t.IdleConnTimeout,
+		MaxIdleConns:        t.MaxIdleConns,
+		MaxIdleConnsPerHost: idle,
+		MaxConnsPerHost:     maxConns,
+	}
+	if socket, ok := strings.CutPrefix(cfg.Address, "unix://"); ok {
+		transport.Proxy = nil
+		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return dialer.DialContext(ctx, "unix", socket)
+		}
+	}
+	return transport
+}
+
+func clientTLS(cfg config.ClientTLS) (*tls.Config, error) {
+	key := cfg.Key
+	if key == "" {
+		key = cfg.Cert // one file may hold both
+	}
+	for _, file := range []struct{ key, path string }{
+		{"ca_cert", cfg.CACert}, {"ca_path", cfg.CAPath}, {"cert", cfg.Cert}, {"key", key},
+	} {
+		if file.path == "" {
+			continue
+		}
+		// The error names the path.
+		if f, err := os.Open(file.path); err != nil {
+			return nil, fmt.Errorf("read consul.tls.%s: %w", file.key, err)
+		} else if err := f.Close(); err != nil {
+			return nil, fmt.Errorf("read consul.tls.%s: %w", file.key, err)
+		}
+	}
+	tlsConfig, err := api.SetupTLSConfig(&api.TLSConfig{
+		Address:            cfg.ServerName,
+		CAFile:             cfg.CACert,
+		CAPath:             cfg.CAPath,
+		CertFile:           cfg.Cert,
+		KeyFile:            key,
+		InsecureSkipVerify: cfg.Enabled && !cfg.Verify,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("use consul.tls (ca_cert %q, ca_path %q, cert %q, key %q): %w",
+			cfg.CACert, cfg.CAPath, cfg.Cert, key, err)
+	}
+	return tlsConfig, nil
+}
+
+// Leader returns nil if the cluster has a leader, and ErrNoLeader if it is
+// known to have none.
+func (c *Client) Leader(ctx context.Context) error {
+	var leader string
+	r := request{act: "ask for the leader", path: "/v1/status/leader"}
+	err := c.read(ctx, r, func(d *json.Decoder) error { return d.Decode(&leader) })
+	if err == nil && leader == "" {
+		err = &readError{act: r.act, address: c.address, kind: unavailable, cause: ErrNoLeader}
+	}
+	return err
+}
+
+// request is one question to Consul.
+type request struct {
+	act   string // for errors, such as: read service "web"
+	needs string // the access rights it takes, for errors
+	path  string // unescaped, from /v1
+	scope scope
+	query url.Values // beside scope, index and wait
+	// partitionOnly is set for what lives outside of namespaces.
+	partitionOnly bool
+	// missing allows status 404: what is asked for need not exist.
+	missing bool
+}
+
+// answer is what the header of an answer says.
+type answer struct {
+	index    uint64 // 0 if there is none
+	filtered bool   // access control has hidden something
+	missing  bool   // what was asked for does not exist
+}
+
+// read asks and hands the body to decode, if there is one. It waits for one
+// of the few places that reads have.
+func (c *Client) read(ctx context.Context, r request, decode func(*json.Decoder) error) error {
+	_, err := c.get(ctx, r, decode)
+	return err
+}
+
+func (c *Client) get(ctx context.Context, r request, decode func(*json.Decoder) error) (answer, error) {
+	select {
+	case c.reads <- struct{}{}:
+		defer func() { <-c.reads }()
+	case <-ctx.Done():
+		return answer{}, c.transportError(r.act, ctx.Err())
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, c.timeout, fmt.Errorf("no answer within %s", c.timeout))
+	defer cancel()
+	return c.do(ctx, r, decode)
+}
+
+// block asks and waits until the index has moved beyond the given one, at most
+// for the given time. The body is not looked at.
+func (c *Client) block(ctx context.Context, r request, index uint64, wait time.Duration) (answer, error) {
+	// Consul adds up to a sixteenth to the wait, so that not all come at once.
+	ctx, cancel := context.WithTimeout(ctx, wait+wait/16+c.timeout)
+	defer cancel()
+	query := url.Values{
+		"index": {strconv.FormatUint(index, 10)},
+		"wait":  {strconv.FormatInt(wait.Milliseconds(), 10) + "ms"},
+	}
+	for key, values := range r.query {
+		query[key] = values
+	}
+	r.query = query
+	return c.do(ctx, r, nil)
+}
+
+func (c *Client) do(ctx context.Context, r request, decode func(*json.Decoder) error) (answer, error) {
+	req, err := c.httpRequest(ctx, r)
+	if err != nil {
+		return answer{}, err
+	}
+	resp, err := c.resolved.HttpClient.Do(req)
+	if err != nil {
+		if cause := context.Cause(ctx); cause != nil {
+			err = cause
+		}
+		return answer{}, c.transportError(r.act, err)
+	}
+	// A body that is read to its end leaves the connection open for the next
+	// request; one that is not is given up by Close.
+	defer resp.Body.Close()
+
+	a := answer{
+		filtered: resp.Header.Get("X-Consul-Results-Filtered-By-ACLs") == "true",
+		missing:  resp.StatusCode == http.StatusNotFound,
+	}
+	indexed := resp.Header.Get("X-Consul-Index")
+	a.index, _ = strconv.ParseUint(indexed, 10, 64) // an index that is none: 0
+	if resp.StatusCode != http.StatusOK && !(a.missing && r.missing && indexed != "") {
+		body, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<10)) // the status says enough
+		return answer{}, c.statusError(r.act, resp.StatusCode, string(body), r.needs)
+	}
+	if resp.Header.Get("X-Consul-KnownLeader") == "false" {
+		return answer{}, &readError{act: r.act, address: c.address, kind: unavailable, cause: ErrNoLeader}
+	}
+	if decode != nil && !a.missing {
+		err = decode(json.NewDecoder(resp.Body))
+	}
+	if err == nil {
+		_, err = io.Copy(io.Discard, resp.Body)
+	}
+	if err != nil {
+		return answer{}, c.bodyError(ctx, r.act, err)
+	}
+	return a, nil
+}
+
+// bodyError tells an answer that was cut short from one that is no answer of
+// Consul's.
+func (c *Client) bodyError(ctx context.Context, act string, err error) error {
+	if cause := context.Cause(ctx); cause != nil {
+		return c.transportError(act, cause)
+	}
+	var syntax *json.SyntaxError
+	var mismatch *json.UnmarshalTypeError
+	if errors.As(err, &syntax) || errors.As(err, &mismatch) {
+		return &readError{act: act, address: c.address, kind: unavailable,
+			cause:  fmt.Errorf("the answer is not what Consul would say: %w", err),
+			advice: "check that consul.address leads to Consul's HTTP API"}
+	}
+	return c.transportError(act, err)
+}
+
+func (c *Client) httpRequest(ctx context.Context, r request) (*http.Request, error) {
+	cfg := &c.resolved
+	// Consul's server redirects a path with empty or dotted elements to another
+	// one, which would be the wrong answer.
+	if clean := path.Clean(r.path); clean != strings.TrimSuffix(r.path, "/") {
+		return nil, &readError{act: r.act, address: c.address, kind: badQuery,
+			cause: errors.New("Consul's HTTP API cannot address a name with empty, . or .. elements")}
+	}
+	query := url.Values{}
+	for key, values := range r.query {
+		query[key] = values
+	}
+	set := func(key, value, fallback string) {
+		if value == "" {
+			value = fallback
+		}
+		if value != "" {
+			query.Set(key, value)
+		}
+	}
+	set("dc", r.scope.datacenter, cfg.Datacenter)
+	set("partition", cfg.Partition, "")
+	if !r.partitionOnly {
+		set("ns", r.scope.namespace, cfg.Namespace)
+	}
+	host := cfg.Address
+	if strings.HasPrefix(host, "/") {
+		host = "localhost" // a Unix socket
+	}
+	u := url.URL{Scheme: cfg.Scheme, Host: host, Path: cfg.PathPrefix + r.path, RawQuery: query.Encode()}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	if err != nil {
+		return nil, &readError{act: r.act, address: c.address, kind: badQuery, cause: err}
+	}
+	if cfg.Token != "" {
+		req.Header.Set("X-Consul-Token", cfg.Token)
+	}
+	if cfg.HttpAuth != nil {
+		req.SetBasicAuth(cfg.HttpAuth.Username, cfg.HttpAuth.Password)
+	}
+	return req, nil
+}

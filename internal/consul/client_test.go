@@ -1,0 +1,378 @@
+package consul
+
+import (
+	"context"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/consul/api"
+
+	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/consul/consultest"
+)
+
+func TestLeader(t *testing.T) {
+	t.Run("a cluster with a leader is well", func(t *testing.T) {
+		if err := client(t, consultest.Start(t).Addr()).Leader(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Run("a cluster without a leader is said to have none", func(t *testing.T) {
+		c := client(t, consultest.Start(t, consultest.WithoutLeader()).Addr())
+		if err := c.Leader(t.Context()); !errors.Is(err, ErrNoLeader) || !IsUnavailable(err) {
+			t.Errorf("error = %v", err)
+		}
+	})
+	t.Run("nothing listens", func(t *testing.T) {
+		err := client(t, deadAddress(t)).Leader(t.Context())
+		if !IsUnavailable(err) || errors.Is(err, ErrNoLeader) {
+			t.Errorf("error = %v", err)
+		}
+	})
+}
+
+// deadAddress is a loopback address that refuses connections.
+func deadAddress(t *testing.T) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+func TestAClusterWithoutLeaderIsNotReadFrom(t *testing.T) {
+	c := client(t, consultest.Start(t, consultest.WithoutLeader()).Addr())
+	q := query(t, services("web", "db"))
+	if err := c.Observe(t.Context(), []Query{q})[0].Err; !errors.Is(err, ErrNoLeader) || !IsUnavailable(err) {
+		t.Errorf("Observe: %v", err)
+	}
+	if _, err := c.Snapshot(t.Context(), task(services("web"))); !errors.Is(err, ErrNoLeader) {
+		t.Errorf("Snapshot: %v", err)
+	}
+	if marks, err := c.Poll(t.Context(), PollGates([]Query{q})); !errors.Is(err, ErrNoLeader) || len(marks) > 0 {
+		t.Errorf("Poll: %v, %v", marks, err)
+	}
+}
+
+func TestErrorsSayWhatToDo(t *testing.T) {
+	s := consultest.Start(t)
+	acl := consultest.Start(t, consultest.WithACLs())
+	open := client(t, s.Addr())
+	stranger := clientOf(t, config.Consul{Address: acl.Addr(), Token: "s3cr3t-t0ken"})
+	nobody := clientOf(t, config.Consul{Address: acl.Addr()})
+
+	for _, c := range []struct {
+		name   string
+		client *Client
+		cond   any
+		is     func(error) bool
+		text   []string
+	}{
+		{"nothing listens", client(t, deadAddress(t)), services("web"), IsUnavailable,
+			[]string{`read service "web"`, "127.0.0.1:", "consul.address"}},
+		{"a filter that does not parse", open, config.Services{Names: []string{"web"}, Filter: "foo bar"}, IsBadQuery,
+			[]string{`read service "web"`, "check the filter"}},
+		{"a filter on what does not exist", open, config.Services{Names: []string{"web"}, Filter: `Nope == "1"`}, IsBadQuery,
+			[]string{`Selector "Nope"`, "check the filter"}},
+		{"a datacenter that is not there", open, config.Services{Names: []string{"web"}, Datacenter: "mars"}, IsBadQuery,
+			[]string{"in datacenter mars", "No path to datacenter", "consul members -wan"}},
+		{"a namespace on Consul CE", open, config.ConsulKV{Path: "a", Namespace: "team"}, IsBadQuery,
+			[]string{`read key "a" in namespace team`, "remove them"}},
+		{"a key with an empty element", open, config.ConsulKV{Path: "a//b"}, IsBadQuery, []string{`"a//b"`}},
+		{"a path that leads elsewhere", open, services("../../status/leader"), IsBadQuery, []string{"status/leader"}},
+		{"a regular expression that does not compile", open, matching("("), IsBadQuery, []string{`"("`, "missing closing"}},
+		{"a catalog expression that does not compile", open, config.CatalogServices{Regexp: "["}, IsBadQuery, []string{`"["`}},
+		{"a token that Consul does not know", stranger, services("web"), IsForbidden, []string{"wrong, expired or deleted"}},
+		{"a key that may not be read", nobody, config.ConsulKV{Path: "a"}, IsForbidden, []string{`key:read on "a"`}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			err := c.client.Observe(t.Context(), []Query{query(t, c.cond)})[0].Err
+			if err == nil || !c.is(err) {
+				t.Fatalf("error = %v", err)
+			}
+			for _, text := range c.text {
+				if !strings.Contains(err.Error(), text) {
+					t.Errorf("%q is missing in: %v", text, err)
+				}
+			}
+			if strings.Contains(err.Error(), "s3cr3t") {
+				t.Errorf("the token is in: %v", err)
+			}
+			if _, other := c.client.Snapshot(t.Context(), task(c.cond)); other == nil || other.Error() != err.Error() {
+				t.Errorf("Snapshot says %v, Observe %v", other, err)
+			}
+		})
+	}
+}
+
+func TestWhatATokenMayNotSeeIsNotTakenForGone(t *testing.T) {
+	s := consultest.Start(t, consultest.WithACLs())
+	register(t, s, "n1", api.AgentService{Service: "web"})
+	register(t, s, "n1", api.AgentService{Service: "db"})
+	putKey(t, s, "config/a", "1")
+	putKey(t, s, "secret/a", "1")
+
+	admin := s.Client()
+	policy, _, err := admin.ACL().PolicyCreate(&api.ACLPolicy{Name: "web", Rules: `
+		service "web" { policy = "read" }
+		node_prefix "" { policy = "read" }
+		key_prefix "config/" { policy = "read" }`}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, _, err := admin.ACL().TokenCreate(&api.ACLToken{Policies: []*api.ACLLink{{ID: policy.ID}}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := clientOf(t, config.Consul{Address: s.Addr(), Token: token.SecretID})
+
+	for _, allowed := range []any{services("web"), services("nothing-there"), matching(".*"),
+		config.ConsulKV{Path: "config/a"}, config.ConsulKV{Path: "config/", Recurse: true}, config.ConsulKV{Path: "", Recurse: true}} {
+		if err := c.Observe(t.Context(), []Query{query(t, allowed)})[0].Err; err != nil {
+			t.Errorf("%+v: %v", allowed, err)
+		}
+	}
+	for _, hidden := range []any{services("db"), config.ConsulKV{Path: "secret/a"}, config.ConsulKV{Path: "secret/", Recurse: true}} {
+		err := c.Observe(t.Context(), []Query{query(t, hidden)})[0].Err
+		if !IsForbidden(err) {
+			t.Errorf("%+v: %v", hidden, err)
+		}
+	}
+	// The gates work for such a token too.
+	q := query(t, config.ConsulKV{Path: "config/", Recurse: true})
+	set := PollGates([]Query{q, query(t, services("web", "web2")), query(t, config.ConsulKV{Path: "config/a"})})
+	before, err := c.Poll(t.Context(), set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	putKey(t, s, "config/a", "2")
+	after, err := c.Poll(t.Context(), set)
+	if err != nil || !set.Moved(before, after)(q) {
+		t.Errorf("a changed key was missed: %v %v %v", before, after, err)
+	}
+}
+
+func TestAClosedKVGateIsReplacedByTheKeysThemselves(t *testing.T) {
+	s := consultest.Start(t, consultest.WithACLs(), consultest.WithHCL("acl { enable_key_list_policy = true }"))
+	putKey(t, s, "config/a", "1")
+	admin := s.Client()
+	policy, _, err := admin.ACL().PolicyCreate(&api.ACLPolicy{Name: "keys", Rules: `key_prefix "config/" { policy = "list" }`}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, _, err := admin.ACL().TokenCreate(&api.ACLToken{Policies: []*api.ACLLink{{ID: policy.ID}}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := clientOf(t, config.Consul{Address: s.Addr(), Token: token.SecretID})
+	queries := []Query{query(t, config.ConsulKV{Path: "config/a"}), query(t, config.ConsulKV{Path: "config/", Recurse: true})}
+	set := PollGates(queries)
+	poll := func() Marks {
+		marks, err := c.Poll(t.Context(), set)
+		if err != nil || len(marks) != 1 {
+			t.Fatalf("Poll = %v, %v", marks, err)
+		}
+		return marks
+	}
+	first := poll()
+	if set.Moved(first, poll())(queries[0]) {
+		t.Error("the gate moves without a change")
+	}
+	putKey(t, s, "config/a", "2")
+	if !set.Moved(first, poll())(queries[0]) {
+		t.Error("a changed key was missed")
+	}
+}
+
+func TestAHungConsulIsGivenUpInTime(t *testing.T) {
+	s := consultest.Start(t)
+	proxy := consultest.NewProxy(t, s.Addr())
+	proxy.Set(consultest.Hanging)
+	c := client(t, proxy.Addr())
+	c.timeout = 50 * time.Millisecond
+
+	names := make([]string, 1000)
+	for i := range names {
+		names[i] = fmt.Sprintf("service-%d", i)
+	}
+	err := c.Observe(t.Context(), []Query{query(t, services(names...))})[0].Err
+	if !IsUnavailable(err) || !strings.Contains(err.Error(), "no answer within") {
+		t.Errorf("error = %v", err)
+	}
+	if n := proxy.Total(); n > 2*maxReads {
+		t.Errorf("%d requests were sent to a Consul that does not answer", n)
+	}
+
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := c.Leader(ctx); !errors.Is(err, context.Canceled) || IsUnavailable(err) {
+		t.Errorf("a caller who gives up sees %v", err)
+	}
+}
+
+func TestAnAnswerThatIsCutShortIsAnError(t *testing.T) {
+	for name, body := range map[string]string{
+		"within an element":  `[{"Node":{"Node":"n"},"Service":{"ID":"a"}},{"Node":{"No`,
+		"between elements":   `[{"Node":{"Node":"n"},"Service":{"ID":"a"}}`,
+		"before it starts":   ``,
+		"another service's":  `<html>hello</html>`,
+		"of another kind":    `{"a": 1}`,
+		"with other numbers": `[{"Service":{"Port":"eighty"}}]`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("X-Consul-Index", "7")
+				fmt.Fprint(w, body)
+			}))
+			defer server.Close()
+			_, err := client(t, server.URL).Snapshot(t.Context(), task(services("a")))
+			if !IsUnavailable(err) || !strings.Contains(err.Error(), server.URL[len("http://"):]) {
+				t.Errorf("error = %v", err)
+			}
+		})
+	}
+}
+
+func TestStatus404IsOnlyTakenFromConsul(t *testing.T) {
+	server := httptest.NewServer(http.NotFoundHandler())
+	defer server.Close()
+	_, err := client(t, server.URL).Snapshot(t.Context(), task(config.ConsulKV{Path: "a"}))
+	if err == nil {
+		t.Error("a server that knows no KV store was believed that there is no such key")
+	}
+}
+
+func TestConnectionSettings(t *testing.T) {
+	s := consultest.Start(t)
+	register(t, s, "n1", api.AgentService{Service: "web"})
+	target := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
+		r.SetURL(&url.URL{Scheme: "http", Host: s.Addr()})
+	}}
+	read := func(t *testing.T, cfg config.Consul) error {
+		t.Helper()
+		return clientOf(t, cfg).Observe(t.Context(), []Query{query(t, services("web"))})[0].Err
+	}
+
+	t.Run("TLS with a private CA", func(t *testing.T) {
+		server := httptest.NewUnstartedServer(target)
+		server.Config.ErrorLog = log.New(io.Discard, "", 0) // of clients that refuse it
+		server.StartTLS()
+		defer server.Close()
+		ca := filepath.Join(t.TempDir(), "ca.pem")
+		block := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+		if err := os.WriteFile(ca, block, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		address := strings.TrimPrefix(server.URL, "https://")
+		if err := read(t, config.Consul{Address: address, TLS: config.ClientTLS{Enabled: true, Verify: true, CACert: ca}}); err != nil {
+			t.Error(err)
+		}
+		if err := read(t, config.Consul{Address: server.URL, TLS: config.ClientTLS{CACert: ca}}); err != nil {
+			t.Errorf("by the address's scheme: %v", err)
+		}
+		if err := read(t, config.Consul{Address: address, TLS: config.ClientTLS{Enabled: true}}); err != nil {
+			t.Errorf("without verification: %v", err)
+		}
+		if err := read(t, config.Consul{Address: address, TLS: config.ClientTLS{Enabled: true, Verify: true}}); err == nil {
+			t.Error("an unknown authority was trusted")
+		}
+	})
+	t.Run("files that cannot be used are named", func(t *testing.T) {
+		dir := t.TempDir()
+		bad := filepath.Join(dir, "bad.pem")
+		if err := os.WriteFile(bad, []byte("no certificate"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		missing := filepath.Join(dir, "missing.pem")
+		for _, tls := range []config.ClientTLS{{CACert: missing}, {CAPath: missing}, {Cert: missing}, {Cert: bad, Key: missing},
+			{CACert: bad}, {Cert: bad, Key: bad}} {
+			want := missing
+			if tls.CACert == bad || tls.Key == bad {
+				want = bad
+			}
+			_, err := New(config.Consul{TLS: tls})
+			if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "consul.tls") {
+				t.Errorf("%+v: %v", tls, err)
+			}
+		}
+	})
+	t.Run("basic authentication and token", func(t *testing.T) {
+		var user, password, token string
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			user, password, _ = r.BasicAuth()
+			token = r.Header.Get("X-Consul-Token")
+			target.ServeHTTP(w, r)
+		}))
+		defer server.Close()
+		err := clientOf(t, config.Consul{Address: server.URL, Token: "tok",
+			Auth: config.BasicAuth{Enabled: true, Username: "me", Password: "pass"}}).Leader(t.Context())
+		if err != nil || user != "me" || password != "pass" || token != "tok" {
+			t.Errorf("%v: user %q, password %q, token %q", err, user, password, token)
+		}
+	})
+	t.Run("a path in front of the API", func(t *testing.T) {
+		server := httptest.NewServer(http.StripPrefix("/consul", target))
+		defer server.Close()
+		if err := read(t, config.Consul{Address: server.URL + "/consul"}); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Run("a Unix socket", func(t *testing.T) {
+		socket := filepath.Join(t.TempDir(), "s")
+		l, err := net.Listen("unix", socket)
+		if err != nil {
+			t.Skip(err)
+		}
+		server := &http.Server{Handler: target}
+		go func() { _ = server.Serve(l) }() // until Close
+		defer server.Close()
+		if err := read(t, config.Consul{Address: "unix://" + socket}); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Run("namespace and partition of the connection", func(t *testing.T) {
+		var got []string
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			got = append(got, r.URL.Path+" "+r.FormValue("ns")+" "+r.FormValue("partition"))
+			w.Header().Set("X-Consul-Index", "1")
+			fmt.Fprint(w, "[]")
+		}))
+		defer server.Close()
+		c := clientOf(t, config.Consul{Address: server.URL, Namespace: "team", Partition: "part"})
+		own := config.Services{Names: []string{"web"}, Namespace: "other"}
+		for _, cond := range []any{services("web"), own} {
+			if err := c.Observe(t.Context(), []Query{query(t, cond)})[0].Err; err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := c.Poll(t.Context(), GateSet{[]gate{nodesGate(scope{"", "other"})}}); err != nil {
+			t.Fatal(err)
+		}
+		want := "/v1/health/service/web team part,/v1/health/service/web other part,/v1/catalog/nodes  part"
+		if strings.Join(got, ",") != want {
+			t.Errorf("asked for %q", got)
+		}
+	})
+	t.Run("an address that cannot be used", func(t *testing.T) {
+		if _, err := New(config.Consul{Address: "ftp://me:hunter2@host"}); err == nil || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("error = %v", err)
+		}
+		if _, err := New(config.Consul{Address: "ftp://host"}); err == nil || !strings.Contains(err.Error(), "ftp://host") {
+			t.Errorf("error = %v", err)
+		}
+	})
+}

@@ -1,0 +1,124 @@
+package consul
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/consul/api"
+
+	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/consul/consultest"
+)
+
+// client returns a client of a Consul at this address.
+func client(t testing.TB, address string) *Client {
+	t.Helper()
+	return clientOf(t, config.Consul{Address: address})
+}
+
+func clientOf(t testing.TB, cfg config.Consul) *Client {
+	t.Helper()
+	c, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.resolved.HttpClient.CloseIdleConnections)
+	return c
+}
+
+// task returns a task with this condition, which is rendered.
+func task(condition any) *config.Task {
+	c := config.Condition{UseAsModuleInput: true}
+	switch v := condition.(type) {
+	case config.Services:
+		c.Kind, c.Services = config.KindServices, []config.Services{v}
+	case config.CatalogServices:
+		c.Kind, c.CatalogServices = config.KindCatalogServices, &v
+	case config.ConsulKV:
+		c.Kind, c.ConsulKV = config.KindConsulKV, &v
+	case config.Schedule:
+		c.Kind, c.Schedule = config.KindSchedule, &v
+	}
+	return &config.Task{Name: "t", Condition: c}
+}
+
+func services(names ...string) config.Services { return config.Services{Names: names} }
+
+func matching(expression string) config.Services { return config.Services{Regexp: &expression} }
+
+func query(t testing.TB, condition any) Query {
+	t.Helper()
+	q, ok := ConditionQuery(task(condition))
+	if !ok {
+		t.Fatalf("%v is no condition", condition)
+	}
+	return q
+}
+
+func observe(t testing.TB, c *Client, q Query) Observation {
+	t.Helper()
+	a := c.Observe(t.Context(), []Query{q})[0]
+	if a.Err != nil {
+		t.Fatal(a.Err)
+	}
+	return a.Observation
+}
+
+func snapshot(t testing.TB, c *Client, task *config.Task) *Snapshot {
+	t.Helper()
+	s, err := c.Snapshot(t.Context(), task)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// register puts an instance on a node into the catalog, with a passing check.
+func register(t testing.TB, s *consultest.Server, node string, service api.AgentService, checks ...*api.HealthCheck) {
+	t.Helper()
+	r := &api.CatalogRegistration{Node: node, Address: "10.0.0.1", SkipNodeUpdate: false}
+	if service.Service != "" {
+		if service.ID == "" {
+			service.ID = service.Service
+		}
+		r.Service = &service
+	}
+	for _, c := range checks {
+		c.Node = node
+		r.Checks = append(r.Checks, c)
+	}
+	put(t, s, r)
+}
+
+func put(t testing.TB, s *consultest.Server, r *api.CatalogRegistration) {
+	t.Helper()
+	if _, err := s.Client().Catalog().Register(r, nil); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func checkOf(service, status string) *api.HealthCheck {
+	return &api.HealthCheck{CheckID: "check-" + service, Name: "check", ServiceID: service, Status: status}
+}
+
+func putKey(t testing.TB, s *consultest.Server, key, value string) {
+	t.Helper()
+	if _, err := s.Client().KV().Put(&api.KVPair{Key: key, Value: []byte(value)}, nil); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// eventually waits until what is asked for is so.
+func eventually(t testing.TB, what string, is func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	for !is() {
+		select {
+		case <-ctx.Done():
+			t.Fatalf("not in time: %s", what)
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}

@@ -1,0 +1,141 @@
+package consul
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"strings"
+)
+
+// ErrNoLeader says that Consul answers but its servers have elected no leader,
+// so that what it tells may be out of date. IsUnavailable holds for it.
+var ErrNoLeader = errors.New("the cluster has no leader; look at its servers with `consul operator raft list-peers`")
+
+// kind is what an error means for whoever has to deal with it. A readError is
+// its kind, in the sense of errors.Is.
+type kind int
+
+const (
+	unavailable kind = iota + 1 // passes: try again
+	forbidden
+	badQuery
+)
+
+func (k kind) Error() string { return [...]string{"", "unavailable", "forbidden", "bad query"}[k] }
+
+// readError is one read of Consul that did not succeed.
+type readError struct {
+	act     string // such as: read service "web"
+	address string // "" if Consul was not asked
+	kind    kind
+	silent  bool // there was no answer at all
+	cause   error
+	advice  string // may be empty
+}
+
+func (e *readError) Error() string {
+	text := e.act
+	if e.address != "" {
+		text += " from Consul at " + e.address
+	}
+	text += ": " + e.cause.Error()
+	if e.advice != "" {
+		text += "; " + e.advice
+	}
+	return text
+}
+
+func (e *readError) Unwrap() error { return e.cause }
+
+func (e *readError) Is(target error) bool { return target == e.kind }
+
+// IsUnavailable reports whether the error may pass by itself: Consul cannot be
+// reached, answers too late or with an internal error, or has no leader.
+func IsUnavailable(err error) bool { return errors.Is(err, unavailable) }
+
+// IsForbidden reports whether Consul's access control is in the way.
+func IsForbidden(err error) bool { return errors.Is(err, forbidden) }
+
+// IsBadQuery reports whether Consul does not understand what it was asked: a
+// filter, a datacenter that it does not know, a namespace on Consul CE. Unless
+// a lost datacenter comes back, it needs a person.
+func IsBadQuery(err error) bool { return errors.Is(err, badQuery) }
+
+// silent reports whether Consul gave no answer at all.
+func silent(err error) bool {
+	var e *readError
+	return errors.As(err, &e) && e.silent
+}
+
+// joined is one error for many, each cause once.
+func joined(errs []error) error {
+	var distinct []error
+	seen := map[string]bool{}
+	for _, err := range errs {
+		if err == nil {
+			continue
+		}
+		cause := err.Error()
+		if e := (*readError)(nil); errors.As(err, &e) {
+			cause = e.cause.Error()
+		}
+		if !seen[cause] {
+			seen[cause] = true
+			distinct = append(distinct, err)
+		}
+	}
+	if len(distinct) == 1 {
+		return distinct[0]
+	}
+	return errors.Join(distinct...)
+}
+
+// transportError classifies what comes back instead of an answer.
+func (c *Client) transportError(act string, err error) error {
+	var u *url.Error
+	if errors.As(err, &u) {
+		err = u.Err // without the URL, which says nothing new
+	}
+	if errors.Is(err, context.Canceled) {
+		return fmt.Errorf("%s from Consul at %s: %w", act, c.address, err)
+	}
+	e := &readError{act: act, address: c.address, kind: unavailable, silent: true, cause: err}
+	var dial *net.OpError
+	if errors.As(err, &dial) && dial.Op == "dial" {
+		e.advice = "check that Consul runs there, and consul.address or CONSUL_HTTP_ADDR"
+	}
+	return e
+}
+
+// statusError classifies an answer that is not a success. Consul gives status
+// 500 to much that is the question's fault, so its words count too.
+func (c *Client) statusError(act string, status int, body, needs string) error {
+	body = strings.TrimSpace(body)
+	e := &readError{act: act, address: c.address, kind: unavailable,
+		cause: fmt.Errorf("status %d: %s", status, body)}
+	has := func(s string) bool { return strings.Contains(body, s) }
+	switch {
+	case status == 401 || status == 403 || has("Permission denied") || has("ACL not found"):
+		e.kind = forbidden
+		e.advice = "the token (consul.token, CONSUL_HTTP_TOKEN) needs " + needs
+		if has("ACL not found") {
+			e.advice = "Consul does not know the token (consul.token, CONSUL_HTTP_TOKEN): it is wrong, expired or deleted"
+		}
+	case has("No cluster leader"):
+		e.cause = ErrNoLeader
+	case has("No path to datacenter"):
+		e.kind = badQuery
+		e.advice = "check the datacenter's name, and that it is joined (`consul members -wan`)"
+	case has("boolean expression"):
+		e.kind = badQuery
+		e.advice = "check the filter"
+	case has("Enterprise feature"):
+		e.kind = badQuery
+		e.advice = "this Consul has no namespaces and partitions: remove them from the task, CONSUL_NAMESPACE and CONSUL_PARTITION"
+	case has("invalid key name"), status >= 400 && status < 500 && status != 408 && status != 429:
+		e.kind = badQuery
+	}
+	return e
+}

@@ -1,0 +1,168 @@
+package consul
+
+import (
+	"context"
+	"maps"
+	"math/rand/v2"
+	"sync"
+	"time"
+)
+
+// How a Watch paces itself.
+const (
+	longWait   = 5 * time.Minute        // a blocking query; Consul's own default
+	pollEvery  = 5 * time.Second        // where there is no index, or no connection to spare
+	minSpacing = 100 * time.Millisecond // between two questions of one gate
+	minBackoff = time.Second            // after a first failure; doubles up to maxBackoff
+	maxBackoff = 30 * time.Second
+)
+
+// Watch holds gates open until its context ends. An outage of Consul, of any
+// length, only shows in Marks.
+type Watch struct {
+	client *Client
+	pace   pace
+	signal chan struct{}
+	done   chan struct{}
+
+	mu    sync.Mutex
+	marks Marks
+	errs  []error // by gate; nil for one that is well
+}
+
+// pace is what tests make faster.
+type pace struct{ wait, poll, spacing, minBackoff, maxBackoff time.Duration }
+
+// Watch starts to watch the gates. It signals as soon as a gate shows
+// something else than since, so at once where since is empty.
+func (c *Client) Watch(ctx context.Context, g GateSet, since Marks) *Watch {
+	return c.watch(ctx, g, since, pace{longWait, pollEvery, minSpacing, minBackoff, maxBackoff})
+}
+
+func (c *Client) watch(ctx context.Context, g GateSet, since Marks, p pace) *Watch {
+	w := &Watch{
+		client: c,
+		pace:   p,
+		signal: make(chan struct{}, 1),
+		done:   make(chan struct{}),
+		marks:  Marks{},
+		errs:   make([]error, len(g.gates)),
+	}
+	var gates sync.WaitGroup
+	for i, gate := range g.gates {
+		w.marks[gate.key] = since[gate.key]
+		// Beyond the connections that may be held, gates are polled.
+		gates.Go(func() { w.hold(ctx, i, gate, i < maxHeld) })
+	}
+	go func() {
+		gates.Wait()
+		close(w.done)
+	}()
+	return w
+}
+
+// C receives when a gate has moved, when gates can no longer be read and when
+// they can again. Signals that are not received become one.
+func (w *Watch) C() <-chan struct{} { return w.signal }
+
+// Done is closed when the context has ended and all connections are given back.
+func (w *Watch) Done() <-chan struct{} { return w.done }
+
+// Marks returns what the gates showed last, and why some cannot be read now;
+// those keep their last mark.
+func (w *Watch) Marks() (Marks, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return maps.Clone(w.marks), joined(w.errs)
+}
+
+// hold watches one gate until the context ends.
+func (w *Watch) hold(ctx context.Context, n int, g gate, held bool) {
+	failures := 0
+	for ctx.Err() == nil {
+		// A question without an index first: one that Consul has not reached,
+		// because it was restored or replaced, would block for the whole wait.
+		mark, index, err := w.client.mark(ctx, g)
+		if err != nil {
+			failures++
+			w.note(ctx, n, g, "", err)
+			sleep(ctx, w.backoff(failures))
+			continue
+		}
+		w.note(ctx, n, g, mark, nil)
+		if !held || index == 0 {
+			failures = 0
+			sleep(ctx, w.pace.poll)
+			continue
+		}
+		// Something in between may cut long questions short: that is no outage,
+		// but must not become a storm of questions either.
+		if w.follow(ctx, n, g, index) {
+			failures = 0
+			sleep(ctx, w.pace.spacing)
+		} else {
+			sleep(ctx, w.backoff(failures))
+			failures++
+		}
+	}
+}
+
+// follow asks blocking questions until one fails or the index falls. It
+// reports whether any was answered.
+func (w *Watch) follow(ctx context.Context, n int, g gate, index uint64) (answered bool) {
+	for {
+		sleep(ctx, w.pace.spacing)
+		a, err := w.client.block(ctx, g.request, index, w.pace.wait)
+		if err != nil {
+			return answered
+		}
+		answered = true
+		if a.index < index {
+			return true
+		}
+		index = a.index
+		w.note(ctx, n, g, indexMark(index), nil)
+	}
+}
+
+func (w *Watch) note(ctx context.Context, n int, g gate, mark string, err error) {
+	if ctx.Err() != nil {
+		return // the end of the watch is no news
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	news := (err == nil) != (w.errs[n] == nil)
+	w.errs[n] = err
+	if err == nil && (mark == "" || mark != w.marks[g.key]) {
+		w.marks[g.key] = mark
+		news = true
+	}
+	if news {
+		select {
+		case w.signal <- struct{}{}:
+		default: // one is waiting to be received
+		}
+	}
+}
+
+// backoff is how long to wait after so many failures in a row: doubling, with
+// jitter so that gates do not come back all at once.
+func (w *Watch) backoff(failures int) time.Duration {
+	if failures == 0 {
+		return w.pace.spacing
+	}
+	d := w.pace.maxBackoff
+	if failures < 16 {
+		d = min(d, w.pace.minBackoff<<(failures-1))
+	}
+	return d/2 + rand.N(d/2+1)
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
