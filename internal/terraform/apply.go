@@ -1,0 +1,136 @@
+package terraform
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hashicorp/terraform-exec/tfexec"
+)
+
+// Apply makes the infrastructure what the root module says, in one step
+// without a saved plan. It initialises the directory where that proves to be
+// needed, and waits for a state lock as Options say.
+//
+// When ctx ends, Terraform is interrupted and waited for. The error is an
+// *InterruptedError then, unless Terraform has applied everything anyway.
+func (d *Dir) Apply(ctx context.Context) (Summary, error) {
+	var r *reader
+	err := d.attempt(ctx, "apply", func(lock, varFile string) error {
+		opts := []tfexec.ApplyOption{tfexec.Lock(true), tfexec.Parallelism(10), tfexec.Refresh(true), tfexec.LockTimeout(lock)}
+		if varFile != "" {
+			opts = append(opts, tfexec.VarFile(varFile))
+		}
+		r = newReader(false)
+		return d.run(ctx, "apply", r.line, func(ctx context.Context) error { return d.tf.Apply(ctx, opts...) })
+	})
+	var interrupted *InterruptedError
+	if errors.As(err, &interrupted) && r != nil && r.applied {
+		err = nil
+	}
+	if err != nil {
+		return Summary{}, err
+	}
+	return r.summary(), nil
+}
+
+// Plan says what Apply would do. It opens the state, and so creates the
+// workspace if there is none: see Inspect.
+func (d *Dir) Plan(ctx context.Context) (Summary, error) {
+	var r *reader
+	err := d.attempt(ctx, "plan", func(lock, varFile string) error {
+		opts := []tfexec.PlanOption{tfexec.Lock(true), tfexec.Parallelism(10), tfexec.Refresh(true), tfexec.LockTimeout(lock)}
+		if varFile != "" {
+			opts = append(opts, tfexec.VarFile(varFile))
+		}
+		r = newReader(true)
+		return d.run(ctx, "plan", r.line, func(ctx context.Context) error {
+			changes, err := d.tf.Plan(ctx, opts...)
+			r.Changes = changes
+			return err
+		})
+	})
+	if err != nil {
+		return Summary{}, err
+	}
+	return r.summary(), nil
+}
+
+// lockPause is the time between two attempts to get a state lock.
+const lockPause = time.Second
+
+// attempt runs a command, and once more after each thing that can be put right:
+// a directory that needs an init, a workspace that the backend wants to be
+// created first, and a lock that is not waited for by Terraform itself. (The
+// Consul backend takes the lock when it opens a workspace, and has no patience
+// then, whatever -lock-timeout says.)
+func (d *Dir) attempt(ctx context.Context, command string, f func(lock, varFile string) error) error {
+	if err := d.selectWorkspace(); err != nil {
+		return err
+	}
+	patience := time.Now().Add(d.opts.LockTimeout)
+	initialised, created := false, false
+	for {
+		err := d.withValues(func(varFile string) error {
+			left := max(time.Until(patience), 0).Round(time.Second)
+			return f(fmt.Sprintf("%ds", int(left.Seconds())), varFile)
+		})
+		var failed *Error
+		var locked *LockError
+		switch {
+		case errors.As(err, &locked):
+			if time.Until(patience) < lockPause {
+				return err
+			}
+			select {
+			case <-time.After(lockPause):
+			case <-ctx.Done():
+				return &InterruptedError{Task: d.opts.Task, Command: command, Cause: context.Cause(ctx)}
+			}
+		case !errors.As(err, &failed):
+			return err
+		case failed.needsWorkspace() && !created:
+			created = true
+			if err := d.createWorkspace(ctx); err != nil {
+				return err
+			}
+		case failed.needsInit() && !initialised:
+			initialised = true
+			if err := d.initialise(ctx); err != nil {
+				return err
+			}
+			if err := d.selectWorkspace(); err != nil {
+				return err
+			}
+		default:
+			return err
+		}
+	}
+}
+
+// withValues gives Terraform the secret values for the time of f.
+func (d *Dir) withValues(f func(varFile string) error) error {
+	if len(d.opts.VarJSON) == 0 {
+		return f("")
+	}
+	path, stop, err := serve(d.opts.VarJSON)
+	if err != nil {
+		return fmt.Errorf("hand the provider values of task %s to Terraform: %w", d.opts.Task, err)
+	}
+	defer stop()
+	return f(path)
+}
+
+func (d *Dir) createWorkspace(ctx context.Context) error {
+	if err := d.leaveWorkspace(); err != nil {
+		return err
+	}
+	err := d.run(ctx, "workspace new", nil, func(ctx context.Context) error {
+		return d.tf.WorkspaceNew(ctx, d.opts.Workspace)
+	})
+	if err != nil {
+		return err
+	}
+	return d.selectWorkspace()
+}

@@ -1,0 +1,93 @@
+package terraform
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/terraform-exec/tfexec"
+
+	"github.com/terrapulse/terrapulse/internal/config"
+)
+
+// surroundings is the environment of this process without what would change
+// how Terraform is run: variables that terraform-exec manages and refuses to be
+// given (TF_VAR_*, TF_LOG, TF_CLI_ARGS*, TF_WORKSPACE and others), and
+// TF_DATA_DIR, which would make tasks share one data directory.
+func surroundings() map[string]string {
+	env := map[string]string{}
+	for _, entry := range os.Environ() {
+		if name, value, ok := strings.Cut(entry, "="); ok && name != "" {
+			env[name] = value
+		}
+	}
+	for _, name := range managed(env) {
+		delete(env, name)
+	}
+	// Nobody reads that there is a newer Terraform, and where HashiCorp cannot
+	// be reached, asking takes time.
+	if env["CHECKPOINT_DISABLE"] == "" {
+		env["CHECKPOINT_DISABLE"] = "1"
+	}
+	return env
+}
+
+// managed returns the names in an environment that are not for others to set, sorted.
+func managed(env map[string]string) []string {
+	names := tfexec.ProhibitedEnv(env)
+	if _, ok := env["TF_DATA_DIR"]; ok {
+		names = append(names, "TF_DATA_DIR")
+	}
+	slices.Sort(names)
+	return names
+}
+
+// environment is what Terraform is started with.
+func (o Options) environment() (map[string]string, error) {
+	if names := managed(o.Env); len(names) > 0 {
+		for _, name := range names {
+			if strings.HasPrefix(name, "TF_VAR_") {
+				return nil, fmt.Errorf("task_env of a provider of task %s sets %s: a variable of the module cannot be set in this way, "+
+					"use the task's variables or variable_files", o.Task, name)
+			}
+		}
+		return nil, fmt.Errorf("task_env of a provider of task %s sets %s, which Terrapulse manages itself: remove it",
+			o.Task, strings.Join(names, ", "))
+	}
+	env := surroundings()
+	if o.Backend.Type == "consul" {
+		maps.Copy(env, consulEnv(o.Consul))
+	}
+	maps.Copy(env, o.Env)
+	return env, nil
+}
+
+// consulEnv is how Terraform's Consul backend connects: as Terrapulse does.
+// Credentials go this way, as the files of the root module hold none.
+func consulEnv(c config.Consul) map[string]string {
+	env := map[string]string{}
+	set := func(name, value string) {
+		if value != "" {
+			env[name] = value
+		}
+	}
+	set("CONSUL_HTTP_ADDR", c.Address)
+	set("CONSUL_HTTP_TOKEN", c.Token)
+	if c.Auth.Enabled {
+		set("CONSUL_HTTP_AUTH", c.Auth.Username+":"+c.Auth.Password)
+	}
+	if c.TLS.Enabled {
+		env["CONSUL_HTTP_SSL"] = "true"
+		set("CONSUL_CACERT", c.TLS.CACert)
+		set("CONSUL_CAPATH", c.TLS.CAPath)
+		set("CONSUL_CLIENT_CERT", c.TLS.Cert)
+		set("CONSUL_CLIENT_KEY", c.TLS.Key)
+		set("CONSUL_TLS_SERVER_NAME", c.TLS.ServerName)
+		if !c.TLS.Verify {
+			env["CONSUL_HTTP_SSL_VERIFY"] = "false"
+		}
+	}
+	return env
+}

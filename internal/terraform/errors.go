@@ -1,0 +1,207 @@
+package terraform
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/terrapulse/terrapulse/internal/rootmodule"
+)
+
+// Error is a Terraform command that failed.
+type Error struct {
+	Task    string
+	Command string // such as "init" or "apply"
+	Message string // Terraform's errors, without decoration and secrets
+	Hint    string // what it means and what to do, where that is known; may be empty
+
+	stderr string
+}
+
+func (e *Error) Error() string {
+	s := fmt.Sprintf("terraform %s of task %s: ", e.Command, e.Task)
+	if e.Hint != "" {
+		s += e.Hint + "\n"
+	}
+	return s + e.Message
+}
+
+// needsInit reports whether Terraform asks for an init.
+func (e *Error) needsInit() bool {
+	return e.Command != "init" && strings.Contains(e.stderr, "terraform init")
+}
+
+var noWorkspace = regexp.MustCompile(`(?i)workspace "?[^"\n]*"? (?:does not|doesn't) exist|no existing workspaces|failed to select (?:a )?workspace`)
+
+func (e *Error) needsWorkspace() bool { return noWorkspace.MatchString(e.stderr) }
+
+// LockError is a state that somebody else has locked.
+type LockError struct {
+	Task    string
+	Command string
+	// Lock as Terraform tells it; empty where it does not.
+	ID, Path, Operation, Who, Created string
+}
+
+func (e *LockError) Error() string {
+	s := fmt.Sprintf("terraform %s of task %s: the state is locked", e.Command, e.Task)
+	if e.Who != "" {
+		s += " by " + e.Who
+	}
+	if e.Operation != "" {
+		s += " (" + e.Operation + ")"
+	}
+	if e.Created != "" {
+		s += " since " + e.Created
+	}
+	s += ": it is tried again with the next run"
+	if e.ID != "" {
+		s += fmt.Sprintf("; if you are sure that its holder is dead, run `terraform force-unlock %s` in the task's directory", e.ID)
+	}
+	return s
+}
+
+// InterruptedError is a Terraform command that was interrupted and has ended.
+type InterruptedError struct {
+	Task    string
+	Command string
+	Cause   error // why
+}
+
+func (e *InterruptedError) Error() string {
+	return fmt.Sprintf("terraform %s of task %s was interrupted: %v", e.Command, e.Task, e.Cause)
+}
+
+func (e *InterruptedError) Unwrap() error { return e.Cause }
+
+var lockInfo = regexp.MustCompile(`(?s)Lock Info:\n(.*)`)
+
+// explain makes an error of what Terraform printed.
+func (d *Dir) explain(command, stderr string, err error) error {
+	plain := undecorated(stderr)
+	if m := lockInfo.FindStringSubmatch(plain); m != nil {
+		return parseLock(d.opts.Task, command, m[1])
+	}
+	if strings.Contains(plain, "Error acquiring the state lock") {
+		return &LockError{Task: d.opts.Task, Command: command}
+	}
+	e := &Error{Task: d.opts.Task, Command: command, Message: messages(plain), Hint: hint(d.opts.Task, plain), stderr: plain}
+	if e.Message == "" {
+		// Nothing on standard error: killed, or it could not be started.
+		first, _, _ := strings.Cut(err.Error(), "\n")
+		e.Message = d.scrub.clean(first)
+	}
+	return e
+}
+
+func parseLock(task, command, info string) *LockError {
+	e := &LockError{Task: task, Command: command}
+	fields := map[string]*string{"ID": &e.ID, "Path": &e.Path, "Operation": &e.Operation, "Who": &e.Who, "Created": &e.Created}
+	for _, line := range strings.Split(info, "\n") {
+		name, value, ok := strings.Cut(strings.TrimSpace(line), ":")
+		if field := fields[name]; ok && field != nil && *field == "" {
+			*field = strings.TrimSpace(value)
+		}
+	}
+	return e
+}
+
+// undecorated removes the frame that Terraform draws around a diagnostic.
+func undecorated(text string) string {
+	lines := strings.Split(text, "\n")
+	for i, line := range lines {
+		line = strings.TrimPrefix(strings.TrimPrefix(line, "│"), " ")
+		if line == "╷" || line == "╵" {
+			line = ""
+		}
+		lines[i] = strings.TrimRight(line, " \t")
+	}
+	return strings.Join(lines, "\n")
+}
+
+// messageLimit bounds the message of an Error, in bytes.
+const messageLimit = 4 << 10
+
+// messages returns the error blocks of what Terraform printed, without
+// warnings and empty lines. Blocks that say the same are given once.
+func messages(plain string) string {
+	var blocks []string
+	open := false
+	for _, line := range strings.Split(plain, "\n") {
+		switch {
+		case strings.HasPrefix(line, "Error: "):
+			blocks, open = append(blocks, strings.TrimPrefix(line, "Error: ")), true
+		case strings.HasPrefix(line, "Warning: "):
+			open = false
+		case open && line != "":
+			blocks[len(blocks)-1] += "\n" + line
+		}
+	}
+	if len(blocks) == 0 {
+		blocks = []string{strings.TrimSpace(plain)}
+	}
+	var text string
+	given := map[string]bool{}
+	for i, b := range blocks {
+		if given[b] {
+			continue
+		}
+		given[b] = true
+		if len(text)+len(b) > messageLimit {
+			if i == 0 {
+				text = strings.ToValidUTF8(b[:messageLimit], "") + " …"
+			}
+			return text + "\n(and more errors, see Terraform's output)"
+		}
+		text += "\n" + b
+	}
+	return strings.TrimSpace(text)
+}
+
+var (
+	unexpected = regexp.MustCompile(`in module "([^"]+)":(?s:.*?)An argument named "([^"]+)" is not expected here`)
+	required   = regexp.MustCompile(`in module "([^"]+)":(?s:.*?)The argument "([^"]+)" is required`)
+)
+
+// hint says what Terraform's errors mean for somebody who writes task files.
+func hint(task, plain string) string {
+	if m := unexpected.FindStringSubmatch(plain); m != nil {
+		return missingVariable(m[1], "of task "+m[1], m[2])
+	}
+	if m := required.FindStringSubmatch(plain); m != nil {
+		return fmt.Sprintf("the module needs a value for its variable %q: set it in variables or variable_files of task %s", m[2], task)
+	}
+	for _, known := range []struct{ text, hint string }{
+		{"Failed to download module", "the module cannot be fetched: check the module and version of the task, and the network"},
+		{"Unreadable module directory", "the module cannot be read: check the module of the task"},
+		{"Failed to query available provider packages", "a provider cannot be fetched: check the name and version of the providers, and the network or mirror"},
+		{"Failed to install provider", "a provider cannot be fetched: check the name and version of the providers, and the network or mirror"},
+		{"Unsupported Terraform Core version", "the module asks for another Terraform than this: set version in the driver \"terraform\" block, or remove it to get the latest"},
+	} {
+		if strings.Contains(plain, known.text) {
+			return known.hint
+		}
+	}
+	return ""
+}
+
+// missingVariable says what to do about a module that does not declare a
+// variable which it is given.
+func missingVariable(task, module, name string) string {
+	s := fmt.Sprintf("the module %s has no variable %q: declare it", module, name)
+	switch name {
+	case rootmodule.ServicesVariable:
+		return s + " (every module gets the services)"
+	case rootmodule.CatalogVariable, rootmodule.KVVariable:
+		return s + ", or set use_as_module_input = false in the condition of task " + task
+	default:
+		return s + ", or remove it from variables and variable_files of task " + task
+	}
+}
+
+// IsLocked reports whether the error is a *LockError.
+func IsLocked(err error) bool {
+	var locked *LockError
+	return errors.As(err, &locked)
+}

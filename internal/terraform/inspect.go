@@ -1,0 +1,142 @@
+package terraform
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/hcl/v2/hclwrite"
+	"github.com/hashicorp/terraform-exec/tfexec"
+	"github.com/zclconf/go-cty/cty"
+)
+
+// overrideFile takes the place of the backend block of main.tf.
+const overrideFile = "terrapulse_override.tf"
+
+// Inspect says what Apply would do in a task's directory, and leaves nothing
+// behind: it works in a temporary directory, into which render writes the root
+// module, and plans against an empty state where the task has no workspace
+// yet, as opening the state would create one. The task's directory need not
+// exist; what a person or the module has put there can be read under the same
+// relative names.
+func (b *Binary) Inspect(ctx context.Context, dir string, render func(dir string) error, opts Options) (Summary, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return Summary{}, fmt.Errorf("directory of task %s: %w", opts.Task, err)
+	}
+	tmp, err := os.MkdirTemp("", "terrapulse-inspect-") // mode 0700
+	if err != nil {
+		return Summary{}, fmt.Errorf("create a directory to inspect task %s in: %w", opts.Task, err)
+	}
+	defer os.RemoveAll(tmp)
+	if err := render(tmp); err != nil {
+		return Summary{}, err
+	}
+	if err := mirror(dir, tmp); err != nil {
+		return Summary{}, fmt.Errorf("prepare the directory to inspect task %s in: %w", opts.Task, err)
+	}
+	opts.PersistLog = false
+	d, err := b.Open(tmp, opts)
+	if err != nil {
+		return Summary{}, err
+	}
+	fresh := tfexec.Upgrade(false) // and no -force-copy: there is nothing to move
+	if d.opts.Backend.Type == "" || d.opts.Backend.Type == "local" {
+		err = d.useLocalState(existingState(dir, d.opts))
+		if err == nil {
+			err = d.initialise(ctx, fresh)
+		}
+	} else {
+		err = d.useRemoteState(ctx, fresh)
+	}
+	if err != nil {
+		return Summary{}, err
+	}
+	return d.Plan(ctx)
+}
+
+// mirror links the visible files of a task's directory into tmp, but for those
+// that tmp already has and for states, and copies the lock file.
+func mirror(dir, tmp string) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		name := e.Name()
+		if strings.HasPrefix(name, ".") || strings.HasPrefix(name, "terraform.tfstate") || name == "terraform.log" {
+			continue
+		}
+		// One that is there stays; where links cannot be made (Windows), only
+		// what relative names would find is missing.
+		_ = os.Symlink(filepath.Join(dir, name), filepath.Join(tmp, name))
+	}
+	lock, err := os.ReadFile(filepath.Join(dir, lockFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(tmp, lockFile), lock, 0o600)
+}
+
+// existingState returns the directory of workspaces of a local backend, or ""
+// if the task has no state in it.
+func existingState(dir string, opts Options) string {
+	workspaces := "terraform.tfstate.d"
+	if v, ok := opts.Backend.Body.Attributes["workspace_dir"]; ok && v.Type() == cty.String && !v.IsNull() && v.AsString() != "" {
+		workspaces = v.AsString()
+	}
+	if !filepath.IsAbs(workspaces) {
+		workspaces = filepath.Join(dir, workspaces)
+	}
+	if exists(filepath.Join(workspaces, opts.Workspace, "terraform.tfstate")) {
+		return workspaces
+	}
+	return ""
+}
+
+// useLocalState overrides the backend by a local one, with its workspaces in
+// this directory; "" is a new one, in the directory of the inspection.
+func (d *Dir) useLocalState(workspaces string) error {
+	f := hclwrite.NewEmptyFile()
+	backend := f.Body().AppendNewBlock("terraform", nil).Body().AppendNewBlock("backend", []string{"local"}).Body()
+	if workspaces != "" {
+		backend.SetAttributeValue("workspace_dir", cty.StringVal(workspaces))
+	}
+	if err := os.WriteFile(filepath.Join(d.path, overrideFile), f.Bytes(), 0o600); err != nil {
+		return fmt.Errorf("prepare the inspection of task %s: %w", d.opts.Task, err)
+	}
+	return nil
+}
+
+// useRemoteState opens the task's own backend, and turns to an empty local
+// state if that has no workspace of the task.
+func (d *Dir) useRemoteState(ctx context.Context, opts ...tfexec.InitOption) error {
+	if err := d.initialise(ctx, opts...); err != nil {
+		return err
+	}
+	var workspaces []string
+	err := d.run(ctx, "workspace list", nil, func(ctx context.Context) (err error) {
+		d.tf.SetStdout(io.Discard) // the names of all other tasks
+		workspaces, _, err = d.tf.WorkspaceList(ctx)
+		return err
+	})
+	if err != nil || slices.Contains(workspaces, d.opts.Workspace) {
+		return err
+	}
+	if err := d.useLocalState(""); err != nil {
+		return err
+	}
+	return d.initialise(ctx, append(opts, tfexec.Reconfigure(true))...)
+}

@@ -1,0 +1,63 @@
+package terraform
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/terraform-config-inspect/tfconfig"
+
+	"github.com/terrapulse/terrapulse/internal/config"
+)
+
+// CheckModule finds out before any Terraform is started that the task's module
+// is not there, or does not declare a variable that it is given: inputs (what
+// Consul says) or the task's own variables. Only a module in a directory of
+// this machine is looked at.
+func CheckModule(t *config.Task, inputs []string) error {
+	if !localSource(t.Module) {
+		return nil
+	}
+	info, err := os.Stat(t.Module)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return fmt.Errorf("the module of task %s is not there: there is no directory %s", t.Name, t.Module)
+	case err != nil:
+		return fmt.Errorf("look at the module of task %s: %w", t.Name, err)
+	case !info.IsDir():
+		return fmt.Errorf("the module of task %s must be a directory: %s is a file", t.Name, t.Module)
+	}
+	names := slices.Concat(inputs, slices.Sorted(maps.Keys(t.Variables)))
+	if missing := MissingVariables(t.Module, names); len(missing) > 0 {
+		return errors.New(missingVariable(t.Name, fmt.Sprintf("%s of task %s", t.Module, t.Name), missing[0]))
+	}
+	return nil
+}
+
+// MissingVariables returns those of the names that the module in the directory
+// does not declare. A module that cannot be parsed is said to miss none:
+// Terraform explains what is wrong with it.
+func MissingVariables(dir string, names []string) []string {
+	module, diags := tfconfig.LoadModule(dir)
+	if diags.HasErrors() {
+		return nil
+	}
+	var missing []string
+	for _, name := range names {
+		if _, ok := module.Variables[name]; !ok {
+			missing = append(missing, name)
+		}
+	}
+	return missing
+}
+
+// localSource reports whether a module source is a directory on this machine.
+// Absolute paths are: relative ones of the task files have become absolute.
+func localSource(source string) bool {
+	return filepath.IsAbs(source) || strings.HasPrefix(source, "./") || strings.HasPrefix(source, "../") ||
+		strings.HasPrefix(source, `.\`) || strings.HasPrefix(source, `..\`)
+}

@@ -1,0 +1,145 @@
+package terraform
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// output takes what one command prints.
+type output struct {
+	log   io.Writer
+	scrub *scrubber
+	seen  func(line string) // of standard output; may be nil
+
+	mu   sync.Mutex // terraform-exec reads both streams at once
+	last []string   // lines of standard error
+	size int        // of last, in bytes
+}
+
+// errorLimit bounds what is kept of standard error, in bytes: the errors of a
+// plan of thousands of resources may say the same thing thousands of times.
+const errorLimit = 64 << 10
+
+func (o *output) stdout() *lineWriter {
+	return &lineWriter{line: func(line string) { o.take(line, o.seen) }}
+}
+
+func (o *output) stderr() *lineWriter {
+	return &lineWriter{line: func(line string) {
+		o.take(line, func(line string) {
+			if o.size < errorLimit {
+				o.last = append(o.last, line)
+				o.size += len(line) + 1
+			}
+		})
+	}}
+}
+
+func (o *output) take(line string, next func(string)) {
+	line = o.scrub.clean(line)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	io.WriteString(o.log, line+"\n") // a log that cannot be written stops no run
+	if next != nil {
+		next(line)
+	}
+}
+
+// errors is standard error as a text.
+func (o *output) errors() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return strings.Join(o.last, "\n")
+}
+
+// lineWriter hands over whole lines without their ends.
+type lineWriter struct {
+	line    func(string)
+	partial []byte
+}
+
+func (w *lineWriter) Write(p []byte) (int, error) {
+	n := len(p)
+	for {
+		i := bytes.IndexByte(p, '\n')
+		if i < 0 {
+			w.partial = append(w.partial, p...)
+			return n, nil
+		}
+		w.line(strings.TrimSuffix(string(append(w.partial, p[:i]...)), "\r"))
+		w.partial, p = w.partial[:0], p[i+1:]
+	}
+}
+
+func (w *lineWriter) flush() {
+	if len(w.partial) > 0 {
+		w.line(string(w.partial))
+		w.partial = nil
+	}
+}
+
+// redacted stands where a secret was.
+const redacted = "(redacted)"
+
+// shortestSecret is the length, in bytes, from which on a value is made
+// unreadable: shorter ones are words like "tcp" and would garble the text.
+const shortestSecret = 4
+
+// scrubber makes secrets unreadable in what Terraform prints.
+type scrubber struct{ replace *strings.Replacer }
+
+func newScrubber(o Options) *scrubber {
+	var secrets []string
+	add := func(s string) {
+		for _, line := range strings.Split(s, "\n") { // output is seen line by line
+			line = strings.TrimSpace(line)
+			if len(line) < shortestSecret {
+				continue
+			}
+			secrets = append(secrets, line)
+			if quoted := strconv.Quote(line); quoted != `"`+line+`"` {
+				secrets = append(secrets, quoted[1:len(quoted)-1])
+			}
+		}
+	}
+	var walk func(v any)
+	walk = func(v any) {
+		switch v := v.(type) {
+		case string:
+			add(v)
+		case []any:
+			for _, e := range v {
+				walk(e)
+			}
+		case map[string]any:
+			for _, e := range v {
+				walk(e)
+			}
+		}
+	}
+	var values any
+	if json.Unmarshal(o.VarJSON, &values) == nil {
+		walk(values)
+	}
+	for _, value := range o.Env {
+		add(value)
+	}
+	add(o.Consul.Token)
+	if o.Consul.Auth.Enabled {
+		add(o.Consul.Auth.Password)
+	}
+	// The longest first: one secret may begin with another.
+	slices.SortFunc(secrets, func(a, b string) int { return len(b) - len(a) })
+	pairs := make([]string, 0, 2*len(secrets))
+	for _, s := range secrets {
+		pairs = append(pairs, s, redacted)
+	}
+	return &scrubber{strings.NewReplacer(pairs...)}
+}
+
+func (s *scrubber) clean(text string) string { return s.replace.Replace(text) }

@@ -1,0 +1,197 @@
+// Package terraform finds or installs Terraform, runs it in the directory of a
+// task, and reads what it did. terraform-exec starts the processes.
+//
+// Find gives a Binary, Open a Dir (a task's directory with all that Terraform
+// needs beside it), and Dir.Init and Dir.Apply make the task's infrastructure
+// what its root module says. State and workspaces are where
+// Consul-Terraform-Sync has them: in the workspace that is named like the task.
+// Inspect tells what Apply would do and leaves no trace.
+//
+// Several tasks may run at once, each in its own directory. No plugin cache is
+// set up for them, as it is not safe for several inits at once; one that the
+// surroundings or the CLI configuration name is used.
+package terraform
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-version"
+	"github.com/hashicorp/terraform-exec/tfexec"
+
+	"github.com/terrapulse/terrapulse/internal/config"
+)
+
+// Source says where a Binary was found.
+type Source string
+
+// The places of a binary, in the order in which they are looked at.
+const (
+	FromDriverPath  Source = "driver path" // the directory that the driver "terraform" block names
+	FromEnvironment Source = "PATH"
+	Installed       Source = "installed" // just now, into the driver's path
+)
+
+// Binary is a Terraform that can be run.
+type Binary struct {
+	Path    string // absolute
+	Version *version.Version
+	Source  Source
+}
+
+// The oldest Terraform that is run at all, and the oldest that is tested.
+var (
+	oldest = version.Must(version.NewVersion("0.13.0"))
+	tested = version.Must(version.NewVersion("1.0.0"))
+)
+
+// Find returns the Terraform that the driver's path holds, else the one on
+// PATH, else it installs one from HashiCorp's releases into the driver's path.
+// A binary on PATH is passed over if it has another version than the
+// configured one. The error says what was tried and what to do.
+func Find(ctx context.Context, cfg config.Terraform, log *slog.Logger) (*Binary, error) {
+	f := finder{cfg: cfg, log: log, lookPath: exec.LookPath, install: install{connect: 10 * time.Second}}
+	return f.find(ctx)
+}
+
+type finder struct {
+	cfg      config.Terraform
+	log      *slog.Logger
+	lookPath func(string) (string, error)
+	install  install
+}
+
+func (f finder) find(ctx context.Context) (*Binary, error) {
+	b, err := f.inDriverPath(ctx)
+	if b == nil && err == nil {
+		b = f.onPATH(ctx)
+	}
+	if b == nil && err == nil {
+		b, err = f.installed(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if b.Version.Core().LessThan(tested) {
+		f.log.Warn("this Terraform is old: Terrapulse is tested with 1.0 and later", "version", b.Version, "path", b.Path)
+	}
+	return b, nil
+}
+
+// inDriverPath returns nil if there is no binary.
+func (f finder) inDriverPath(ctx context.Context) (*Binary, error) {
+	const remedy = "remove it, or name another directory as path in the driver \"terraform\" block"
+	path := filepath.Join(f.cfg.Path, executable)
+	if _, err := os.Stat(path); err != nil {
+		return nil, nil // whatever stands in the way shows when installing
+	}
+	v, err := Version(ctx, path)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("incompatible Terraform binary: %w: %s", err, remedy)
+	case v.Core().LessThan(oldest):
+		return nil, fmt.Errorf("unsupported Terraform version: %s is %s and %s or later is needed: %s", path, v, oldest, remedy)
+	case !f.wanted(v):
+		f.log.Warn("the Terraform in the driver's path has another version than the configured one, and is used",
+			"path", path, "version", v, "configured", f.cfg.Version)
+	}
+	return &Binary{Path: path, Version: v, Source: FromDriverPath}, nil
+}
+
+// onPATH returns nil if there is no binary that will do.
+func (f finder) onPATH(ctx context.Context) *Binary {
+	path, err := f.lookPath(executable)
+	if err != nil {
+		return nil
+	}
+	if path, err = filepath.Abs(path); err != nil {
+		return nil
+	}
+	v, err := Version(ctx, path)
+	switch {
+	case err != nil:
+		f.log.Warn("the Terraform on PATH does not work and is passed over", "error", err)
+	case v.Core().LessThan(oldest) || !f.wanted(v):
+		f.log.Info("the Terraform on PATH has another version than needed and is passed over",
+			"path", path, "version", v, "configured", f.cfg.Version)
+	default:
+		return &Binary{Path: path, Version: v, Source: FromEnvironment}
+	}
+	return nil
+}
+
+func (f finder) installed(ctx context.Context) (*Binary, error) {
+	f.log.Info("installing Terraform from HashiCorp's releases", "path", f.cfg.Path, "version", f.cfg.Version)
+	path, err := f.install.into(ctx, f.cfg.Path, f.cfg.Version)
+	if err != nil {
+		which := "no Terraform"
+		if f.cfg.Version != "" {
+			which = "no Terraform " + f.cfg.Version
+		}
+		return nil, fmt.Errorf("%s in %s or on PATH, and it could not be installed from HashiCorp's releases: %w: "+
+			"install Terraform yourself, put it on PATH or name its directory as path in the driver \"terraform\" block", which, f.cfg.Path, err)
+	}
+	v, err := Version(ctx, path)
+	if err != nil {
+		return nil, fmt.Errorf("the Terraform that was just installed does not work: %w", err)
+	}
+	return &Binary{Path: path, Version: v, Source: Installed}, nil
+}
+
+func (f finder) wanted(v *version.Version) bool {
+	if f.cfg.Version == "" {
+		return true
+	}
+	want, err := version.NewVersion(f.cfg.Version)
+	return err == nil && v.Equal(want)
+}
+
+// executable is the name of the file.
+var executable = map[bool]string{false: "terraform", true: "terraform.exe"}[runtime.GOOS == "windows"]
+
+// versions remembers what a file said it is, until the file changes.
+var versions sync.Map // of fileID to *version.Version
+
+type fileID struct {
+	path  string
+	mtime int64 // nanoseconds
+	size  int64
+}
+
+// Version returns the version of a Terraform binary, by asking it. The answer
+// is remembered as long as the file does not change.
+func Version(ctx context.Context, path string) (*version.Version, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("look at the Terraform binary: %w", err)
+	}
+	id := fileID{path, info.ModTime().UnixNano(), info.Size()}
+	if v, ok := versions.Load(id); ok {
+		return v.(*version.Version), nil
+	}
+	tf, err := tfexec.NewTerraform(os.TempDir(), path)
+	if err != nil {
+		return nil, fmt.Errorf("ask %s for its version: %w", path, err)
+	}
+	if err := tf.SetEnv(surroundings()); err != nil {
+		return nil, fmt.Errorf("ask %s for its version: %w", path, err)
+	}
+	limited, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	v, _, err := tf.Version(limited, false)
+	if limited.Err() != nil {
+		return nil, fmt.Errorf("ask %s for its version: %w", path, limited.Err())
+	}
+	if err != nil {
+		return nil, fmt.Errorf("ask %s for its version: %w", path, err)
+	}
+	versions.Store(id, v)
+	return v, nil
+}

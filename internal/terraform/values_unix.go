@@ -1,0 +1,55 @@
+//go:build !windows
+
+package terraform
+
+import (
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"syscall"
+)
+
+// serve offers content at a path that Terraform reads as a variable file. The
+// content is never on disk: the path is a named pipe, in a directory of its
+// own for this user only, and a goroutine writes to whoever opens it. stop ends
+// that and removes the path; a killed process leaves an empty pipe.
+func serve(content []byte) (path string, stop func(), err error) {
+	dir, err := os.MkdirTemp("", "terrapulse-") // mode 0700
+	if err != nil {
+		return "", nil, err
+	}
+	path = filepath.Join(dir, "values.tfvars.json")
+	if err := syscall.Mkfifo(path, 0o600); err != nil {
+		os.RemoveAll(dir)
+		return "", nil, err
+	}
+	var stopping atomic.Bool
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for !stopping.Load() {
+			pipe, err := os.OpenFile(path, os.O_WRONLY, 0) // waits for a reader
+			if err != nil {
+				return
+			}
+			// The next reader gets a new pipe, and not what is meant for this one.
+			next := path + ".next"
+			if stopping.Load() || syscall.Mkfifo(next, 0o600) != nil || os.Rename(next, path) != nil {
+				pipe.Close()
+				return
+			}
+			pipe.Write(content) // fails if the reader has gone, which is its affair
+			pipe.Close()
+		}
+	}()
+	return path, func() {
+		stopping.Store(true)
+		// Opening the pipe for reading releases the goroutine. The path is that
+		// of the pipe it waits at: it looks at stopping after each renaming.
+		if r, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0); err == nil {
+			defer r.Close()
+		}
+		<-done
+		os.RemoveAll(dir)
+	}, nil
+}
