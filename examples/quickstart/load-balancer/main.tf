@@ -1,0 +1,47 @@
+# Writes the configuration of a load balancer, in the language of HAProxy.
+
+terraform {
+  required_version = ">= 1.0"
+  required_providers {
+    local = {
+      source  = "hashicorp/local"
+      version = "~> 2.1"
+    }
+  }
+}
+
+variable "services" {
+  description = "The instances in Consul, healthy ones only"
+  type = map(object({
+    id      = string
+    address = string
+    port    = number
+  }))
+}
+
+variable "consul_kv" {
+  description = "May hold web/balance, the algorithm"
+  type        = map(string)
+}
+
+variable "file" {
+  description = "Where to write, below the task's folder unless absolute"
+  type        = string
+  default     = "haproxy.cfg"
+}
+
+resource "local_file" "config" {
+  filename        = var.file
+  file_permission = "0644"
+  content         = <<-EOT
+    frontend http
+      bind :80
+      default_backend web
+
+    backend web
+      balance ${lookup(var.consul_kv, "web/balance", "roundrobin")}
+    %{for s in var.services~}
+      server ${s.id} ${s.address}:${s.port} check
+    %{endfor~}
+  EOT
+}
