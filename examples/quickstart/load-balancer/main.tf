@@ -33,15 +33,8 @@ variable "file" {
 resource "local_file" "config" {
   filename        = var.file
   file_permission = "0644"
-  content         = <<-EOT
-    frontend http
-      bind :80
-      default_backend web
-
-    backend web
-      balance ${lookup(var.consul_kv, "web/balance", "roundrobin")}
-    %{for s in var.services~}
-      server ${s.id} ${s.address}:${s.port} check
-    %{endfor~}
-  EOT
+  content = templatefile("${path.module}/haproxy.cfg.tftpl", {
+    balance = lookup(var.consul_kv, "web/balance", "roundrobin")
+    servers = values(var.services)
+  })
 }

@@ -27,7 +27,7 @@ variable "file" {
 }
 
 locals {
-  notice = one(values(var.consul_kv))
+  notice = lookup(var.consul_kv, "web/maintenance", "All systems work")
 }
 
 resource "local_file" "page" {
@@ -36,10 +36,6 @@ resource "local_file" "page" {
   content         = <<-EOT
     <!doctype html>
     <title>Status</title>
-    %{if local.notice == null~}
-    <h1>All systems work</h1>
-    %{else~}
     <h1>${replace(replace(local.notice, "&", "&amp;"), "<", "&lt;")}</h1>
-    %{endif~}
   EOT
 }
