@@ -29,6 +29,9 @@ type Config struct {
 	// Warnings are findings that do not stop a run: deprecated keys, keys
 	// that have no effect, a task that never triggers.
 	Warnings []Diagnostic
+
+	dir     string   // what relative paths were relative to
+	pending []string // see Pending
 }
 
 // Provider returns the provider configuration with this id ("name" or
@@ -170,6 +173,8 @@ type Provider struct {
 	AutoCommit bool
 	Env        map[string]string // task_env: environment of the Terraform process
 	Body       Body              // without alias, auto_commit and task_env
+
+	dynamic bool // a value has template syntax
 }
 
 // ID is what a task's providers list calls this provider: its name, or
@@ -212,8 +217,8 @@ type Task struct {
 	Source             Position // where the task block starts
 }
 
-// LocalModule reports whether the module is a directory on this machine that
-// was configured by a relative path.
+// LocalModule reports whether the module is a directory on this machine, which
+// Load has made absolute.
 func (t *Task) LocalModule() bool { return localModule(t.Module) }
 
 // Kind names what a condition or module input watches.

@@ -1,0 +1,53 @@
+package config
+
+import (
+	"math"
+	"time"
+)
+
+// globalBuffer resolves the buffer_period of all tasks. Its keys default one by
+// one, so that a min above the default max raises max.
+func (l *loader) globalBuffer(raw *rawGlobalBuffer) BufferPeriod {
+	l.notNegative(raw.Min)
+	l.notNegative(raw.Max)
+	if !raw.Enabled.V {
+		return BufferPeriod{}
+	}
+	return BufferPeriod{Enabled: true, Min: raw.Min.V, Max: max(raw.Min.V, raw.Max.V)}
+}
+
+// taskBuffer resolves the buffer_period of a task: what it does not set follows
+// from what it does set, and only a block that sets nothing takes the parent's.
+func (l *loader) taskBuffer(raw *rawTaskBuffer, parent BufferPeriod) BufferPeriod {
+	l.notNegative(raw.Min)
+	l.notNegative(raw.Max)
+	if !raw.Enabled.set && !raw.Min.set && !raw.Max.set {
+		return parent
+	}
+	if raw.Enabled.set && !raw.Enabled.V {
+		return BufferPeriod{}
+	}
+	b := BufferPeriod{Enabled: true, Min: raw.Min.V}
+	if !raw.Min.set {
+		b.Min = parent.Min
+		if !parent.Enabled {
+			b.Min = 5 * time.Second
+		}
+	}
+	switch {
+	case raw.Max.set:
+		b.Max = raw.Max.V
+	case b.Min > math.MaxInt64/4:
+		b.Max = b.Min
+	default:
+		b.Max = 4 * b.Min
+	}
+	b.Max = max(b.Min, b.Max)
+	return b
+}
+
+func (l *loader) notNegative(d rawDuration) {
+	if d.V < 0 {
+		l.fail(d.origin, "buffer_period: cannot be negative", `a duration such as "5s"`)
+	}
+}

@@ -1,0 +1,179 @@
+package config
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/hashicorp/cronexpr"
+	"github.com/hashicorp/go-bexpr"
+)
+
+// condition returns a task's condition, or none.
+func (l *loader) condition(raw *rawCondition) Condition {
+	var kinds []string
+	for _, k := range []struct {
+		kind Kind
+		set  bool
+	}{
+		{KindServices, raw.Services.set},
+		{KindCatalogServices, raw.CatalogServices.set},
+		{KindConsulKV, raw.ConsulKV.set},
+		{KindSchedule, raw.Schedule.set},
+	} {
+		if k.set {
+			kinds = append(kinds, string(k.kind))
+		}
+	}
+	switch {
+	case len(kinds) == 0:
+		return Condition{}
+	case len(kinds) > 1:
+		l.fail(raw.origin, fmt.Sprintf("expected only one condition but got %d: %s", len(kinds), strings.Join(kinds, ", ")), "make a task for each")
+	}
+
+	c := Condition{Kind: Kind(kinds[0])}
+	switch c.Kind {
+	case KindServices:
+		r := &raw.Services
+		c.Services = []Services{l.servicesQuery(&r.rawServices, `condition "services"`)}
+		c.UseAsModuleInput = l.useAsModuleInput(r.UseAsModuleInput, r.SourceIncludesVar)
+	case KindCatalogServices:
+		r := &raw.CatalogServices
+		if !r.Regexp.set {
+			l.fail(r.key("regexp"), "catalog-services 'regexp' field must be set", `".*" is every service`)
+		}
+		l.compiles(r.Regexp, "unable to compile catalog-services 'regexp'")
+		c.CatalogServices = &CatalogServices{
+			Regexp:     r.Regexp.V,
+			Datacenter: r.Datacenter.V,
+			Namespace:  r.Namespace.V,
+			NodeMeta:   r.NodeMeta.V,
+		}
+		c.UseAsModuleInput = l.useAsModuleInput(r.UseAsModuleInput, r.SourceIncludesVar)
+	case KindConsulKV:
+		r := &raw.ConsulKV
+		c.ConsulKV = l.kvQuery(&r.rawConsulKV, "consul-kv condition")
+		c.UseAsModuleInput = l.useAsModuleInput(r.UseAsModuleInput, r.SourceIncludesVar)
+	case KindSchedule:
+		c.Schedule = l.schedule(&raw.Schedule)
+	}
+	return c
+}
+
+func (l *loader) useAsModuleInput(use, deprecated rawBool) bool {
+	switch {
+	case use.set && deprecated.set:
+		l.warn(deprecated.origin, "source_includes_var has no effect beside use_as_module_input", "remove it")
+	case deprecated.set:
+		return deprecated.V
+	}
+	return use.V
+}
+
+func (l *loader) moduleInputs(raw []rawModuleInput) []Input {
+	var inputs []Input
+	for i := range raw {
+		r := &raw[i]
+		if r.Services.set {
+			inputs = append(inputs, Input{
+				Kind:     KindServices,
+				Services: []Services{l.servicesQuery(&r.Services, `module_input "services"`)},
+			})
+		}
+		if r.ConsulKV.set {
+			inputs = append(inputs, Input{
+				Kind:     KindConsulKV,
+				ConsulKV: l.kvQuery(&r.ConsulKV, "consul-kv module_input"),
+			})
+		}
+	}
+	return inputs
+}
+
+func (l *loader) servicesQuery(raw *rawServices, block string) Services {
+	switch {
+	case raw.Names.set && len(raw.Names.V) > 0 && raw.Regexp.set:
+		l.fail(raw.Regexp.origin, block+": regexp and names fields cannot both be configured", "make the names part of the regexp, or make two tasks")
+	case len(raw.Names.V) == 0 && !raw.Regexp.set:
+		l.fail(raw.origin, block+": either the regexp or names field must be configured", `such as names = ["web"] or regexp = "^web"`)
+	}
+	for i, name := range raw.Names.V {
+		if name == "" {
+			l.fail(origin{pos: raw.Names.pos, path: indexed(raw.Names.path, i)}, block+": names field includes empty string(s). services names cannot be empty", "remove it")
+		}
+	}
+	l.compiles(raw.Regexp, block+": unable to compile services regexp")
+	s := Services{
+		Names:              raw.Names.V,
+		Datacenter:         raw.Datacenter.V,
+		Namespace:          raw.Namespace.V,
+		Filter:             l.filter(raw.Filter),
+		CTSUserDefinedMeta: raw.CTSUserDefinedMeta.V,
+	}
+	if len(s.Names) == 0 {
+		s.Names = nil
+	}
+	if raw.Regexp.set {
+		s.Regexp = &raw.Regexp.V
+	}
+	return s
+}
+
+func (l *loader) compiles(expr rawString, problem string) {
+	if _, err := regexp.Compile(expr.V); err != nil {
+		l.fail(expr.origin, problem+": "+err.Error(), "the syntax is https://golang.org/s/re2syntax")
+	}
+}
+
+// maxFilterSteps bounds how long the parser of filters may take over one; a
+// filter with a hundred terms takes a hundredth of it.
+const maxFilterSteps = 1_000_000
+
+// filter checks a filter, and returns it without the newlines that a heredoc
+// leaves around it.
+func (l *loader) filter(raw rawString) string {
+	filter := strings.Trim(raw.V, "\n")
+	if strings.TrimSpace(filter) == "" {
+		return ""
+	}
+	if deep([]byte(filter)) {
+		l.fail(raw.origin, "invalid filter: nested too deep", "")
+		return filter
+	}
+	if _, err := bexpr.CreateEvaluator(filter, bexpr.WithMaxExpressions(maxFilterSteps)); err != nil {
+		l.fail(raw.origin, "invalid filter: "+err.Error(), "the syntax is https://developer.hashicorp.com/consul/api-docs/features/filtering")
+	}
+	return filter
+}
+
+func (l *loader) kvQuery(raw *rawConsulKV, block string) *ConsulKV {
+	path := strings.TrimPrefix(raw.Path.V, "/")
+	// "/" with recurse is every key there is.
+	if path == "" && (raw.Path.V == "" || !raw.Recurse.V) {
+		l.fail(raw.key("path"), "path is required for "+block, `the key, such as "config/web"`)
+	}
+	return &ConsulKV{
+		Path:       path,
+		Recurse:    raw.Recurse.V,
+		Datacenter: raw.Datacenter.V,
+		Namespace:  raw.Namespace.V,
+	}
+}
+
+func (l *loader) schedule(raw *rawSchedule) *Schedule {
+	const syntax = "for more information on writing cron expressions, see https://github.com/hashicorp/cronexpr"
+	cron := raw.Cron.V
+	if cron == "" {
+		l.fail(raw.key("cron"), "cron config is required for schedule condition", `such as "*/10 * * * *"; `+syntax)
+		return &Schedule{}
+	}
+	expr, err := cronexpr.Parse(cron)
+	switch {
+	case err != nil:
+		l.fail(raw.Cron.origin, fmt.Sprintf("unable to parse schedule condition's cron config %s: %s", quoted(cron), err), syntax)
+	case expr.Next(l.Now).IsZero():
+		l.fail(raw.Cron.origin, fmt.Sprintf("the schedule %s never comes due", quoted(cron)), "no date matches it from now on")
+	}
+	return &Schedule{Cron: cron}
+}

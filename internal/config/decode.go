@@ -1,0 +1,484 @@
+package config
+
+import (
+	"fmt"
+	"math/big"
+	"reflect"
+	"sort"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/agext/levenshtein"
+)
+
+// A decoder fills the structs of schema.go from trees and collects everything
+// that is wrong. Files are decoded into the same struct one after the other,
+// which is how they are merged: a value replaces, a map adds, a repeatable
+// block appends.
+type decoder struct {
+	errors   []Diagnostic
+	warnings []Diagnostic
+}
+
+func (d *decoder) fail(at origin, problem, hint string) {
+	d.errors = append(d.errors, Diagnostic{Position: at.pos, Key: at.path, Problem: problem, Hint: hint})
+}
+
+func (d *decoder) warn(at origin, problem, hint string) {
+	d.warnings = append(d.warnings, Diagnostic{Position: at.pos, Key: at.path, Problem: problem, Hint: hint})
+}
+
+// An origin says where something was configured.
+type origin struct {
+	set  bool // in a file, not by the environment or a default
+	pos  Position
+	path string
+}
+
+func (o *origin) mark(pos Position, path string) { *o = origin{true, pos, path} }
+
+// key is the place of a key in the block o, which may not have been set.
+func (o *origin) key(name string) origin {
+	return origin{pos: o.pos, path: joined(o.path, name)}
+}
+
+// A field is a key of a block that is not itself a plain block.
+type field interface {
+	decode(d *decoder, n *node, path string)
+}
+
+// A value is one scalar, list or map. V holds the default where none was set.
+type value[T string | bool | int | time.Duration | []string | map[string]string] struct {
+	origin
+	V T
+}
+
+func (v *value[T]) decode(d *decoder, n *node, path string) {
+	if n.kind == kindNull {
+		return
+	}
+	at := origin{pos: n.pos, path: path}
+	var ok bool
+	switch p := any(&v.V).(type) {
+	case *string:
+		*p, ok = d.text(n, at)
+	case *bool:
+		*p, ok = d.bool(n, at)
+	case *int:
+		*p, ok = d.int(n, at)
+	case *time.Duration:
+		*p, ok = d.duration(n, at)
+	case *[]string:
+		*p, ok = d.strings(n, at)
+	case *map[string]string:
+		ok = d.stringMap(p, n, at)
+	}
+	if ok {
+		v.mark(n.pos, path)
+	}
+}
+
+// text accepts any scalar, as weakly typed as Consul-Terraform-Sync is.
+func (d *decoder) text(n *node, at origin) (string, bool) {
+	switch n.kind {
+	case kindString, kindNumber, kindBool:
+		return n.text, true
+	default:
+		d.fail(at, "must be a string, not "+n.kind.String(), "")
+		return "", false
+	}
+}
+
+func (d *decoder) bool(n *node, at origin) (bool, bool) {
+	b, err := strconv.ParseBool(n.text)
+	if n.kind == kindList || n.kind == kindObject || err != nil {
+		d.fail(at, "cannot parse "+d.shown(n)+" as a bool", "allowed: true, false")
+		return false, false
+	}
+	return b, true
+}
+
+func (d *decoder) int(n *node, at origin) (int, bool) {
+	i, err := strconv.ParseInt(n.text, 0, 32)
+	if n.kind == kindList || n.kind == kindObject || err != nil {
+		d.fail(at, "cannot parse "+d.shown(n)+" as int", "it must be a whole number")
+		return 0, false
+	}
+	return int(i), true
+}
+
+func (d *decoder) duration(n *node, at origin) (time.Duration, bool) {
+	t, err := time.ParseDuration(n.text)
+	if n.kind == kindList || n.kind == kindObject || err != nil {
+		d.fail(at, "invalid duration "+d.shown(n), `a number with a unit, such as "500ms", "20s", "5m" or "1h"`)
+		return 0, false
+	}
+	return t, true
+}
+
+func (d *decoder) strings(n *node, at origin) ([]string, bool) {
+	if n.kind != kindList {
+		s, ok := d.text(n, at)
+		return []string{s}, ok
+	}
+	list := make([]string, 0, len(n.items))
+	all := true
+	for i, item := range n.items {
+		s, ok := d.text(item, origin{pos: item.pos, path: indexed(at.path, i)})
+		list, all = append(list, s), all && ok
+	}
+	return list, all
+}
+
+func (d *decoder) stringMap(m *map[string]string, n *node, at origin) bool {
+	objects, ok := n.objects()
+	if !ok {
+		d.fail(at, "must be a map of strings, not "+n.kind.String(), "")
+		return false
+	}
+	all := true
+	for _, o := range objects {
+		for _, e := range o.entries {
+			s, ok := "", e.value.kind == kindNull
+			if !ok {
+				s, ok = d.text(e.value, origin{pos: e.pos, path: joined(at.path, e.key)})
+			}
+			if *m == nil {
+				*m = map[string]string{}
+			}
+			(*m)[e.key] = s
+			all = all && ok
+		}
+	}
+	return all
+}
+
+// shown quotes a value for an error.
+func (d *decoder) shown(n *node) string {
+	if n.kind == kindList || n.kind == kindObject {
+		return n.kind.String()
+	}
+	return quoted(n.text)
+}
+
+// quoted quotes text that came from a file, shortened to what a person reads.
+func quoted(s string) string {
+	const most = 60
+	if runes := []rune(s); len(runes) > most {
+		return fmt.Sprintf("%q... (%d characters)", string(runes[:most]), len(runes))
+	}
+	return strconv.Quote(s)
+}
+
+// An unsupported key is one that Consul-Terraform-Sync knows, or that people
+// expect, and that has no meaning here. Its tag "say" is the error.
+type unsupported struct{}
+
+func (*unsupported) decode(*decoder, *node, string) {}
+
+// A labelled key is a block whose label and content are not ours to know:
+// backend "s3" {}, terraform_provider "aws" {}.
+type labelled struct{ blocks []labelledBlock }
+
+type labelledBlock struct {
+	origin
+	label string
+	body  *node
+}
+
+func (l *labelled) decode(d *decoder, n *node, path string) {
+	at := origin{pos: n.pos, path: path}
+	const hint = `write it as in terraform_provider "aws" { ... } or backend "s3" { ... }; in YAML as a key above the block's own`
+	objects, ok := n.objects()
+	if !ok {
+		d.fail(at, "must be a labelled block, not "+n.kind.String(), hint)
+		return
+	}
+	for _, o := range objects {
+		if len(o.entries) == 0 {
+			d.fail(origin{pos: o.pos, path: path}, "the block has no label", hint)
+		}
+		for _, e := range o.entries {
+			at := origin{set: true, pos: e.pos, path: joined(path, e.key)}
+			bodies, isBlock := e.value.objects()
+			if !isBlock || e.form != formPlain && !e.label {
+				d.fail(origin{pos: o.pos, path: path}, "the block has no label", hint)
+				break
+			}
+			for _, b := range bodies {
+				if len(b.entries) > 0 && b.entries[0].label {
+					d.fail(at, fmt.Sprintf("the block has two labels, %q and %q", e.key, b.entries[0].key), "it takes one")
+					continue
+				}
+				l.blocks = append(l.blocks, labelledBlock{origin: at, label: e.key, body: b})
+			}
+		}
+	}
+}
+
+// block decodes an object into the struct of its schema.
+func (d *decoder) block(n *node, dst reflect.Value, path string) {
+	if m, ok := dst.Addr().Interface().(interface{ mark(Position, string) }); ok {
+		m.mark(n.pos, path)
+	}
+	s := schemaOf(dst.Type())
+	seen := map[string]bool{}
+	for _, e := range n.entries {
+		k, ok := s.find(e.key)
+		at := origin{pos: e.pos, path: joined(path, e.key)}
+		if !ok {
+			d.fail(at, fmt.Sprintf("invalid key %s", quoted(e.key)), s.suggest(e.key))
+			continue
+		}
+		at.path = joined(path, k.name)
+		if k.say != "" {
+			d.fail(at, k.say, "")
+			continue
+		}
+		if k.deprecated != "" {
+			d.warn(at, k.name+" is deprecated", "use "+k.deprecated)
+		}
+		f := dst.FieldByIndex(k.index)
+		switch {
+		case f.Kind() == reflect.Slice:
+			d.blocks(e.value, f, at.path)
+		case k.field:
+			_, repeats := f.Addr().Interface().(*labelled)
+			if seen[k.name] && !repeats && !k.isMap {
+				d.fail(at, "duplicate key", "keep one of them")
+				continue
+			}
+			f.Addr().Interface().(field).decode(d, e.value, at.path)
+		default:
+			objects, ok := e.value.objects()
+			if !ok {
+				d.fail(at, fmt.Sprintf("must be a block, not %s", e.value.kind), s.suggestBlock(k))
+				continue
+			}
+			if seen[k.name] || len(objects) > 1 {
+				d.fail(at, fmt.Sprintf("only one '%s' block can be configured", k.name), "join the blocks")
+				continue
+			}
+			for _, o := range objects {
+				d.block(o, f, at.path)
+			}
+		}
+		seen[k.name] = true
+	}
+}
+
+// blocks appends the objects of a repeatable block.
+func (d *decoder) blocks(n *node, slice reflect.Value, path string) {
+	objects, ok := n.objects()
+	if !ok {
+		d.fail(origin{pos: n.pos, path: path}, "must be a block or a list of blocks, not "+n.kind.String(), "")
+		return
+	}
+	for _, o := range objects {
+		i := slice.Len()
+		slice.Set(reflect.Append(slice, reflect.Zero(slice.Type().Elem())))
+		d.block(o, slice.Index(i), indexed(path, i))
+	}
+}
+
+// fill sets what no file has set, from the environment or the default of the
+// schema. Repeatable blocks are left alone: they do not exist unless written.
+func (d *decoder) fill(block any, prefix string, getenv func(string) string) {
+	d.fillValue(reflect.ValueOf(block).Elem(), prefix, getenv)
+}
+
+func (d *decoder) fillValue(v reflect.Value, prefix string, getenv func(string) string) {
+	for _, k := range schemaOf(v.Type()).keys {
+		f := v.FieldByIndex(k.index)
+		switch {
+		case k.say != "" || f.Kind() == reflect.Slice:
+		case !k.field:
+			d.fillValue(f, prefix+k.prefix, getenv)
+		default:
+			d.fillField(f, k, prefix, getenv)
+		}
+	}
+}
+
+func (d *decoder) fillField(f reflect.Value, k key, prefix string, getenv func(string) string) {
+	v, ok := f.Addr().Interface().(interface {
+		field
+		wasSet() bool
+		unmark()
+	})
+	if !ok || v.wasSet() {
+		return
+	}
+	text, from := k.fallback, ""
+	for _, name := range k.env {
+		name = strings.Replace(name, "*", prefix, 1)
+		if s := getenv(name); s != "" {
+			text, from = s, "environment variable "+name
+			break
+		}
+	}
+	if text != "" {
+		v.decode(d, &node{kind: kindString, text: text}, from)
+		v.unmark()
+	}
+}
+
+func (o *origin) wasSet() bool { return o.set }
+func (o *origin) unmark()      { *o = origin{} }
+
+// A freeForm block has keys that are not ours to know. A key of a later file
+// replaces the one of an earlier file.
+type freeForm struct{ entries map[string]*node }
+
+func (v *freeForm) decode(d *decoder, n *node, path string) {
+	objects, ok := n.objects()
+	if !ok {
+		d.fail(origin{pos: n.pos, path: path}, "must be a block, not "+n.kind.String(), "")
+		return
+	}
+	if v.entries == nil {
+		v.entries = map[string]*node{}
+	}
+	for _, o := range objects {
+		for _, e := range o.entries {
+			v.entries[e.key] = e.value
+		}
+	}
+}
+
+// A schema is what is known about a block, read from its struct once.
+type schema struct {
+	keys   []key
+	byName map[string]int
+}
+
+type key struct {
+	name       string
+	index      []int // of the struct's field
+	field      bool
+	isMap      bool
+	fallback   string   // default
+	env        []string // environment variables, the first that is set counts; * is the prefix
+	prefix     string   // of the environment variables of a nested block
+	deprecated string   // what to use instead
+	say        string   // of an unsupported key: why
+}
+
+var schemas sync.Map // reflect.Type -> *schema
+
+func schemaOf(t reflect.Type) *schema {
+	if s, ok := schemas.Load(t); ok {
+		return s.(*schema)
+	}
+	s := &schema{byName: map[string]int{}}
+	fieldType := reflect.TypeFor[field]()
+	for _, f := range reflect.VisibleFields(t) {
+		name, ok := f.Tag.Lookup("key")
+		if !ok {
+			continue
+		}
+		s.byName[name] = len(s.keys)
+		s.keys = append(s.keys, key{
+			name:       name,
+			index:      f.Index,
+			field:      reflect.PointerTo(f.Type).Implements(fieldType),
+			isMap:      f.Type == reflect.TypeFor[value[map[string]string]](),
+			fallback:   f.Tag.Get("default"),
+			env:        strings.Fields(f.Tag.Get("env")),
+			prefix:     f.Tag.Get("prefix"),
+			deprecated: f.Tag.Get("deprecated"),
+			say:        f.Tag.Get("say"),
+		})
+	}
+	schemas.Store(t, s)
+	return s
+}
+
+// find looks a key up as written, and then without regard to case, which
+// Consul-Terraform-Sync ignores.
+func (s *schema) find(name string) (key, bool) {
+	if i, ok := s.byName[name]; ok {
+		return s.keys[i], true
+	}
+	for _, k := range s.keys {
+		if strings.EqualFold(k.name, name) {
+			return k, true
+		}
+	}
+	return key{}, false
+}
+
+// names returns what may be written, sorted.
+func (s *schema) names() []string {
+	var names []string
+	for _, k := range s.keys {
+		if k.say == "" && k.deprecated == "" {
+			names = append(names, k.name)
+		}
+	}
+	sort.Strings(names)
+	return names
+}
+
+func (s *schema) suggest(name string) string {
+	names := s.names()
+	if near, ok := nearest(name, names); ok {
+		return fmt.Sprintf("did you mean %q?", near)
+	}
+	return "allowed: " + strings.Join(names, ", ")
+}
+
+func (s *schema) suggestBlock(k key) string {
+	return fmt.Sprintf("write %s { ... }, or in YAML its keys indented below it", k.name)
+}
+
+// nearest returns the candidate that name is a likely misspelling of.
+func nearest(name string, candidates []string) (string, bool) {
+	if len(name) > 100 {
+		return "", false
+	}
+	best, found := "", false
+	least := 1 + max(1, len(name)/4)
+	for _, c := range candidates {
+		if dist := levenshtein.Distance(name, c, nil); dist < least {
+			best, least, found = c, dist, true
+		}
+	}
+	return best, found
+}
+
+func joined(path, key string) string {
+	if r := []rune(key); len(r) > 60 {
+		key = string(r[:60]) + "..."
+	}
+	if path == "" {
+		return key
+	}
+	return path + "." + key
+}
+
+func indexed(path string, i int) string { return fmt.Sprintf("%s[%d]", path, i) }
+
+// maxExponent bounds the size of a number: one with more binary digits serves
+// no module, and writing it out takes gigabytes.
+const maxExponent = 4096
+
+// number reads a number as any of the three formats writes it.
+func number(text string) (*big.Float, bool) {
+	if i, ok := new(big.Int).SetString(text, 0); ok {
+		f := new(big.Float).SetPrec(max(512, uint(i.BitLen()))).SetInt(i)
+		return f, i.BitLen() <= maxExponent
+	}
+	f, _, err := big.ParseFloat(text, 10, 512, big.ToNearestEven)
+	if err != nil || f.IsInf() {
+		return nil, false
+	}
+	return f, sane(f)
+}
+
+func sane(f *big.Float) bool {
+	exp := f.MantExp(nil)
+	return !f.IsInf() && -maxExponent <= exp && exp <= maxExponent
+}

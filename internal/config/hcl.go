@@ -1,0 +1,175 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/hashicorp/hcl/hcl/ast"
+	"github.com/hashicorp/hcl/hcl/parser"
+	"github.com/hashicorp/hcl/hcl/scanner"
+	"github.com/hashicorp/hcl/hcl/token"
+)
+
+// parseHCL reads HCL version 1, the language of task files before YAML. It has
+// no expressions: "${...}" is literal text.
+func parseHCL(file string, src []byte) (root *node, diags []Diagnostic) {
+	r := hclReader{file: file}
+	// The library panics on a few malformed literals.
+	defer func() {
+		if p := recover(); p != nil {
+			root, diags = nil, append(r.diags, Diagnostic{
+				Position: Position{File: file}, Problem: fmt.Sprintf("not valid HCL: %v", p),
+			})
+		}
+	}()
+
+	if pos, ok := r.tooDeep(src); !ok {
+		return nil, []Diagnostic{{Position: pos, Problem: fmt.Sprintf("nested deeper than %d levels", maxDepth)}}
+	}
+	tree, err := parser.ParseDontErrorOnDuplicateKeys(src)
+	if err != nil {
+		return nil, []Diagnostic{r.syntaxError(err)}
+	}
+	list, ok := tree.Node.(*ast.ObjectList)
+	if !ok {
+		return nil, []Diagnostic{{Position: Position{File: file}, Problem: "not valid HCL: no keys at the top level"}}
+	}
+	root = r.object(list, Position{File: file, Line: 1, Column: 1})
+	return root, r.diags
+}
+
+type hclReader struct {
+	file  string
+	diags []Diagnostic
+}
+
+// tooDeep looks at the brackets before the recursive parser sees them.
+func (r *hclReader) tooDeep(src []byte) (Position, bool) {
+	s := scanner.New(src)
+	s.Error = func(token.Pos, string) {} // the parser reports it
+	depth := 0
+	for {
+		t := s.Scan()
+		switch t.Type {
+		case token.EOF, token.ILLEGAL:
+			return Position{}, true
+		case token.LBRACE, token.LBRACK:
+			if depth++; depth > maxDepth {
+				return r.position(t.Pos), false
+			}
+		case token.RBRACE, token.RBRACK:
+			depth--
+		}
+	}
+}
+
+var atPosition = regexp.MustCompile(`^At (\d+):(\d+): `)
+
+func (r *hclReader) syntaxError(err error) Diagnostic {
+	d := Diagnostic{Position: Position{File: r.file}}
+	var at *parser.PosError
+	if errors.As(err, &at) {
+		d.Position = r.position(at.Pos)
+		err = at.Err
+	}
+	text := err.Error()
+	// An error inside a list carries the place of what is really wrong as text.
+	if i := strings.LastIndex(text, "At "); i >= 0 {
+		if m := atPosition.FindStringSubmatch(text[i:]); m != nil {
+			d.Line, _ = strconv.Atoi(m[1])
+			d.Column, _ = strconv.Atoi(m[2])
+			text = text[i+len(m[0]):]
+		}
+	}
+	if strings.HasPrefix(text, "Unknown token: ") { // shows the token, which may be a secret
+		text = "a value was expected here (strings need double quotes)"
+	}
+	d.Problem = "not valid HCL: " + text
+	return d
+}
+
+func (r *hclReader) position(p token.Pos) Position {
+	return Position{File: r.file, Line: p.Line, Column: p.Column}
+}
+
+func (r *hclReader) object(list *ast.ObjectList, pos Position) *node {
+	n := &node{kind: kindObject, pos: pos}
+	assigned := map[string]Position{}
+	for _, item := range list.Items {
+		if len(item.Keys) == 0 {
+			continue
+		}
+		keys := make([]string, len(item.Keys))
+		for i, k := range item.Keys {
+			keys[i] = fmt.Sprint(r.literal(k.Token))
+		}
+		e := entry{key: keys[0], pos: r.position(item.Keys[0].Pos()), form: formBlock}
+		if item.Assign.IsValid() {
+			e.form = formAttribute
+			if first, ok := assigned[e.key]; ok {
+				r.diags = append(r.diags, duplicateKey(e.pos, e.key, first))
+				continue
+			}
+			assigned[e.key] = e.pos
+		}
+		e.value = r.value(item.Val)
+		for i := len(keys) - 1; i > 0; i-- {
+			pos := r.position(item.Keys[i].Pos())
+			e.value = &node{kind: kindObject, pos: pos, entries: []entry{
+				{key: keys[i], pos: pos, form: formBlock, label: true, value: e.value},
+			}}
+		}
+		n.entries = append(n.entries, e)
+	}
+	return n
+}
+
+func (r *hclReader) value(v ast.Node) *node {
+	switch v := v.(type) {
+	case *ast.ObjectType:
+		return r.object(v.List, r.position(v.Lbrace))
+	case *ast.ListType:
+		n := &node{kind: kindList, pos: r.position(v.Lbrack)}
+		for _, item := range v.List {
+			n.items = append(n.items, r.value(item))
+		}
+		return n
+	case *ast.LiteralType:
+		n := &node{pos: r.position(v.Token.Pos), text: v.Token.Text}
+		switch v.Token.Type {
+		case token.BOOL:
+			n.kind = kindBool
+		case token.NUMBER, token.FLOAT:
+			n.kind = kindNumber
+		default:
+			n.kind, n.text = kindString, r.literal(v.Token)
+		}
+		return n
+	default:
+		return &node{}
+	}
+}
+
+// literal returns the text that a key or string stands for.
+func (r *hclReader) literal(t token.Token) (text string) {
+	defer func() {
+		if recover() != nil {
+			r.diags = append(r.diags, Diagnostic{
+				Position: r.position(t.Pos), Problem: "not valid HCL: malformed string",
+			})
+		}
+	}()
+	text, _ = t.Value().(string)
+	return text
+}
+
+func duplicateKey(pos Position, key string, first Position) Diagnostic {
+	return Diagnostic{
+		Position: pos, Key: key,
+		Problem: fmt.Sprintf("duplicate key: it is already set on line %d", first.Line),
+		Hint:    "keep one of them",
+	}
+}

@@ -1,0 +1,246 @@
+package config
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// Options say where configuration comes from. The zero value of each field but
+// Paths is what a program that is started from a shell wants.
+type Options struct {
+	// Paths are read in this order, each merged over those before.
+	Paths []Path
+	// Getenv looks up an environment variable; os.Getenv if nil.
+	Getenv func(string) string
+	// Dir is what relative paths are relative to; the working directory of the
+	// process if empty.
+	Dir string
+	// Hostname is part of the default id; the host's own name if empty.
+	Hostname string
+	// Now is the time by which a schedule must still come due; the current
+	// time if zero.
+	Now time.Time
+}
+
+// Path is one -config-file or -config-dir. Either may name a file or a
+// directory, as in Consul-Terraform-Sync; Dir only says which flag it was.
+type Path struct {
+	Name string
+	Dir  bool
+}
+
+func (p Path) flag() string {
+	if p.Dir {
+		return "-config-dir"
+	}
+	return "-config-file"
+}
+
+// maxFile is the largest file that is read, in bytes. A thousand tasks are less
+// than 1 MB; anything near the limit is not a task file.
+const maxFile = 10 << 20
+
+// parsers are the formats by file name extension.
+var parsers = map[string]func(file string, src []byte) (*node, []Diagnostic){
+	".hcl":  parseHCL,
+	".json": parseJSON,
+	".yaml": parseYAML,
+	".yml":  parseYAML,
+}
+
+// Load reads, merges, completes and validates the configuration. What is wrong
+// is reported all at once, as Errors.
+func Load(opts Options) (*Config, error) {
+	if opts.Getenv == nil {
+		opts.Getenv = os.Getenv
+	}
+	if opts.Dir == "" {
+		opts.Dir = "."
+	}
+	dir, err := filepath.Abs(opts.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("find the working directory: %w", err)
+	}
+	opts.Dir = dir
+	if opts.Hostname == "" {
+		if opts.Hostname, err = os.Hostname(); err != nil {
+			return nil, fmt.Errorf("find the host's name: %w", err)
+		}
+	}
+	if opts.Now.IsZero() {
+		opts.Now = time.Now()
+	}
+
+	l := loader{Options: opts}
+	files := l.files()
+	var raw rawConfig
+	for _, file := range files {
+		l.read(file, &raw)
+	}
+	if len(files) == 0 && len(l.errors) == 0 {
+		return nil, Errors{{
+			Problem: "no configuration files found",
+			Hint:    "name files or folders of .yaml, .yml, .hcl or .json with -config-file and -config-dir",
+		}}
+	}
+	cfg := l.resolve(&raw)
+	if len(l.errors) > 0 {
+		return nil, Errors(l.sorted(l.errors, files))
+	}
+	cfg.Warnings = l.sorted(l.warnings, files)
+	return cfg, nil
+}
+
+// A loader reads one configuration.
+type loader struct {
+	Options
+	decoder
+}
+
+// sorted orders findings as a person reads the files.
+func (l *loader) sorted(diags []Diagnostic, files []string) []Diagnostic {
+	order := map[string]int{}
+	for i, f := range files {
+		order[f] = i + 1
+	}
+	slices.SortStableFunc(diags, func(a, b Diagnostic) int {
+		return cmp.Or(cmp.Compare(order[a.File], order[b.File]), cmp.Compare(a.Line, b.Line))
+	})
+	return diags
+}
+
+// abs makes a path of a file absolute. The empty path stays empty.
+func (l *loader) abs(path string) string {
+	if path == "" || filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(l.Dir, path)
+}
+
+// files returns the files that Paths stand for, as a person would name them.
+func (l *loader) files() []string {
+	var files []string
+	for _, p := range l.Paths {
+		at := origin{path: p.flag()}
+		info, err := os.Stat(l.abs(p.Name))
+		switch {
+		case p.Name == "":
+			l.fail(at, "the path is empty", "")
+		case err != nil:
+			l.fail(at, readable(err, p.Name), "")
+		case !info.IsDir():
+			if l.usable(p.Name, info) {
+				files = append(files, p.Name)
+			} else if info.Size() > 0 {
+				l.warn(at, "skipped "+p.Name, "files end in .yaml, .yml, .hcl or .json")
+			}
+		default:
+			files = append(files, l.directory(at, p.Name)...)
+		}
+	}
+	return files
+}
+
+// directory returns the files of a folder, in the order of their names, without
+// those of its sub-folders.
+func (l *loader) directory(at origin, dir string) []string {
+	entries, err := os.ReadDir(l.abs(dir))
+	if err != nil {
+		l.fail(at, readable(err, dir), "")
+		return nil
+	}
+	var files []string
+	for _, e := range entries {
+		name := filepath.Join(dir, e.Name())
+		if parsers[extension(name)] == nil {
+			continue
+		}
+		info, err := os.Stat(l.abs(name)) // follows symbolic links
+		if err != nil {
+			l.fail(at, readable(err, name), "remove it or correct the link")
+			continue
+		}
+		if l.usable(name, info) {
+			files = append(files, name)
+		}
+	}
+	return files
+}
+
+func (l *loader) usable(name string, info fs.FileInfo) bool {
+	return info.Mode().IsRegular() && info.Size() > 0 && parsers[extension(name)] != nil
+}
+
+func extension(name string) string { return strings.ToLower(filepath.Ext(name)) }
+
+// readable says what is wrong with a file, in the words of the operating system
+// but with the name that the person gave.
+func readable(err error, name string) string {
+	var path *fs.PathError
+	if errors.As(err, &path) {
+		return fmt.Sprintf("%s %s: %s", path.Op, name, path.Err)
+	}
+	return fmt.Sprintf("%s: %s", name, err)
+}
+
+// read adds one file to what was read before.
+func (l *loader) read(file string, raw *rawConfig) {
+	at := origin{pos: Position{File: file}}
+	f, err := os.Open(l.abs(file))
+	if err != nil {
+		l.fail(at, readable(err, file), "")
+		return
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		l.fail(at, readable(err, file), "")
+		return
+	}
+	if info.Size() > maxFile {
+		l.fail(at, fmt.Sprintf("the file is too large: %d bytes", info.Size()), fmt.Sprintf("at most %d bytes are read", maxFile))
+		return
+	}
+	src, err := io.ReadAll(io.LimitReader(f, maxFile))
+	if err != nil {
+		l.fail(at, readable(err, file), "")
+		return
+	}
+
+	src = bytes.TrimPrefix(src, []byte("\xef\xbb\xbf"))
+	if i := invalidUTF8(src); i >= 0 {
+		at.pos.Line = 1 + bytes.Count(src[:i], []byte("\n"))
+		l.fail(at, "the file is not UTF-8 text", "save it as UTF-8")
+		return
+	}
+	root, diags := parsers[extension(file)](file, src)
+	l.errors = append(l.errors, diags...)
+	if root == nil {
+		return
+	}
+	l.block(root, reflect.ValueOf(raw).Elem(), "")
+	l.dynamicOutsideProviders(root)
+}
+
+// invalidUTF8 returns where src stops being UTF-8, or -1.
+func invalidUTF8(src []byte) int {
+	for i := 0; i < len(src); {
+		r, size := utf8.DecodeRune(src[i:])
+		if r == utf8.RuneError && size == 1 {
+			return i
+		}
+		i += size
+	}
+	return -1
+}

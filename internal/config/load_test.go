@@ -1,0 +1,210 @@
+package config
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/zclconf/go-cty/cty"
+)
+
+var now = time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
+
+// options reads these paths with an empty environment, relative to dir.
+func options(dir string, paths ...string) Options {
+	o := Options{Getenv: environment(nil), Dir: dir, Hostname: "host", Now: now}
+	for _, p := range paths {
+		o.Paths = append(o.Paths, Path{Name: p})
+	}
+	return o
+}
+
+func environment(vars map[string]string) func(string) string {
+	return func(name string) string { return vars[name] }
+}
+
+// write puts files into a new folder: name, content, name, content.
+func write(t *testing.T, files ...string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for i := 0; i < len(files); i += 2 {
+		path := filepath.Join(dir, files[i])
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(files[i+1]), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// load reads one file that must be right.
+func load(t *testing.T, name, content string) *Config {
+	t.Helper()
+	return loadEnv(t, nil, name, content)
+}
+
+func loadEnv(t *testing.T, env map[string]string, name, content string) *Config {
+	t.Helper()
+	o := options(write(t, name, content), name)
+	o.Getenv = environment(env)
+	cfg, err := Load(o)
+	if err != nil {
+		t.Fatalf("load:\n%v", err)
+	}
+	return cfg
+}
+
+// ctyValues compares configurations field by field, without where they were read.
+var ctyValues = cmp.Options{
+	cmp.Comparer(func(a, b cty.Value) bool { return a.RawEquals(b) }),
+	cmpopts.IgnoreUnexported(Config{}, Provider{}),
+	cmpopts.IgnoreFields(Task{}, "Source"),
+	cmpopts.IgnoreFields(Config{}, "Warnings"),
+}
+
+func TestTheThreeFormatsMeanTheSame(t *testing.T) {
+	hcl := mustLoad(t, options("testdata", "full.hcl"))
+	for _, file := range []string{"full.json", "full.yaml"} {
+		cfg := mustLoad(t, options("testdata", file))
+		if diff := cmp.Diff(hcl, cfg, ctyValues); diff != "" {
+			t.Errorf("full.hcl and %s differ:\n%s", file, diff)
+		}
+		if hcl.Digest() != cfg.Digest() {
+			t.Errorf("the digests of full.hcl and %s differ", file)
+		}
+	}
+}
+
+func mustLoad(t *testing.T, o Options) *Config {
+	t.Helper()
+	cfg, err := Load(o)
+	if err != nil {
+		t.Fatalf("load:\n%v", err)
+	}
+	return cfg
+}
+
+func TestAFullFileIsReadAsWritten(t *testing.T) {
+	dir, err := filepath.Abs("testdata")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := mustLoad(t, options("testdata", "full.hcl"))
+	want := &Config{
+		LogLevel: "ERR", Port: 8502, WorkingDir: "working", ID: "terrapulse-1",
+		Syslog: Syslog{Enabled: true, Facility: "LOCAL0", Name: "terrapulse"},
+		Consul: Consul{
+			Address: "consul.example.com:8500", Token: "consul-token", KVPath: "network",
+			Auth: BasicAuth{Enabled: true, Username: "someone", Password: "something"},
+			TLS: ClientTLS{
+				Enabled: true, CACert: "/etc/consul/ca.pem", CAPath: "/etc/consul/ca.d",
+				Key: "/etc/consul/key.pem", ServerName: "server.dc1.consul",
+			},
+			Transport: Transport{
+				DialKeepAlive: 5 * time.Second, DialTimeout: 10 * time.Second, IdleConnTimeout: time.Minute,
+				MaxIdleConnsPerHost: 100, TLSHandshakeTimeout: 10 * time.Second,
+			},
+			ServiceRegistration: ServiceRegistration{
+				ServiceName:  "consul-terraform-sync",
+				DefaultCheck: DefaultCheck{Enabled: true, Address: "http://10.0.0.5:8502"},
+			},
+		},
+		Vault: Vault{
+			TLS: ClientTLS{Enabled: true, Verify: true},
+			Transport: Transport{
+				DialKeepAlive: 30 * time.Second, DialTimeout: 30 * time.Second, IdleConnTimeout: 5 * time.Second,
+				MaxIdleConnsPerHost: 100, TLSHandshakeTimeout: 10 * time.Second,
+			},
+		},
+		TLS: APITLS{
+			Cert: filepath.Join(dir, "api.pem"), Key: filepath.Join(dir, "api-key.pem"),
+			VerifyIncoming: true, CACert: filepath.Join(dir, "ca.pem"),
+		},
+		Terraform: Terraform{
+			Version: "1.11.4", Path: filepath.Join(dir, "bin"), Log: true,
+			Backend: Backend{Type: "consul", Body: Body{Attributes: map[string]cty.Value{
+				"address": cty.StringVal("consul.example.com:8500"), "path": cty.StringVal("network/terraform"), "gzip": cty.True,
+				"scheme": cty.StringVal("https"), "ca_file": cty.StringVal("/etc/consul/ca.pem"), "key_file": cty.StringVal("/etc/consul/key.pem"),
+			}}},
+			RequiredProviders: map[string]cty.Value{
+				"local": cty.StringVal("~> 2.8"),
+				"firewall": cty.ObjectVal(map[string]cty.Value{
+					"version": cty.StringVal("v0.0.1"), "source": cty.StringVal("example/firewall"),
+				}),
+			},
+		},
+		Providers: []Provider{
+			{Name: "local"},
+			{
+				Name: "firewall", Alias: "east", Env: map[string]string{"FIREWALL_TOKEN": "secret"},
+				Body: Body{
+					Attributes: map[string]cty.Value{
+						"address": cty.StringVal("10.0.0.1"), "retries": cty.NumberIntVal(3), "secure": cty.True,
+					},
+					Blocks: map[string][]Body{"login": {{
+						Attributes: map[string]cty.Value{
+							"user":   cty.StringVal("admin"),
+							"limits": cty.ObjectVal(map[string]cty.Value{"sessions": cty.NumberIntVal(5)}),
+						},
+						Blocks: map[string][]Body{"realm": {
+							{Attributes: map[string]cty.Value{"name": cty.StringVal("one")}},
+							{Attributes: map[string]cty.Value{"name": cty.StringVal("two")}},
+						}},
+					}}},
+				},
+			},
+		},
+		BufferPeriod: BufferPeriod{Enabled: true, Min: 20 * time.Second, Max: time.Minute},
+		Tasks: []Task{
+			{
+				Name: "firewall", Description: "keep the firewall's address groups in step", Enabled: true,
+				Module: filepath.Join(dir, "firewall"), Providers: []string{"local", "firewall.east"},
+				Variables: map[string]cty.Value{"zone": cty.StringVal("dmz")},
+				Condition: Condition{
+					Kind: KindCatalogServices, UseAsModuleInput: true,
+					CatalogServices: &CatalogServices{
+						Regexp: ".*", Datacenter: "dc2", Namespace: "ns2",
+						NodeMeta: map[string]string{"key1": "value1", "key2": "value2"},
+					},
+				},
+				ModuleInputs: []Input{
+					{Kind: KindServices, Services: []Services{
+						{Names: []string{"api"}},
+						{Names: []string{"db"}, Namespace: "team-b", CTSUserDefinedMeta: map[string]string{"owner": "b"}},
+						{Names: []string{"cache"}},
+					}},
+					{Kind: KindConsulKV, ConsulKV: &ConsulKV{Path: "firewall/rules", Recurse: true, Datacenter: "dc2", Namespace: "ns2"}},
+				},
+				BufferPeriod: BufferPeriod{Enabled: true, Min: 20 * time.Second, Max: time.Minute},
+				WorkingDir:   filepath.Join("working", "firewall"), DeprecatedServices: []string{"api", "db-b", "cache"},
+			},
+			{
+				Name: "report", Module: "example/report/local", Version: "1.2.0",
+				Condition: Condition{Kind: KindSchedule, Schedule: &Schedule{Cron: "0 6 * * Mon"}},
+				ModuleInputs: []Input{
+					{Kind: KindServices, Services: []Services{{Names: []string{"web"}, Filter: `"v1" in Service.Tags`}}},
+				},
+				WorkingDir: filepath.Join("working", "report"),
+			},
+		},
+	}
+	if diff := cmp.Diff(want, cfg, ctyValues); diff != "" {
+		t.Errorf("unexpected (-want +got):\n%s", diff)
+	}
+	var warnings []string
+	for _, w := range cfg.Warnings {
+		warnings = append(warnings, w.String())
+	}
+	wantWarnings := `full.hcl:81: service: service is deprecated; use condition "services" in the task
+full.hcl:86: service: service is deprecated; use condition "services" in the task
+full.hcl:127: task[0].services: services is deprecated; use condition "services" or module_input "services"`
+	if got := strings.Join(warnings, "\n"); got != wantWarnings {
+		t.Errorf("warnings:\n%s\nwant:\n%s", got, wantWarnings)
+	}
+}

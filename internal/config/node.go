@@ -1,0 +1,91 @@
+package config
+
+import "github.com/hashicorp/hcl/v2/hclsyntax"
+
+// A node is one value of a configuration file. The three formats are read into
+// the same tree, so that there is one decoder and one set of errors.
+type node struct {
+	kind    kind
+	pos     Position
+	text    string  // of a string, number or bool, as written
+	items   []*node // of a list
+	entries []entry // of an object, in order; only HCL blocks repeat a key
+}
+
+// An entry is one key of an object. A labelled block of HCL, `a "b" {}`, is the
+// entry a with an object whose one entry is b, as in JSON: {"a": {"b": {}}}.
+type entry struct {
+	key   string
+	pos   Position
+	form  form
+	label bool // the key was written as a label of a block
+	value *node
+}
+
+type kind int
+
+const (
+	kindNull kind = iota
+	kindBool
+	kindNumber
+	kindString
+	kindList
+	kindObject
+)
+
+func (k kind) String() string {
+	return [...]string{"null", "a bool", "a number", "a string", "a list", "a block or map"}[k]
+}
+
+// A form is how an entry was written. HCL tells a block from an attribute;
+// JSON and YAML do not.
+type form int
+
+const (
+	formPlain     form = iota // JSON, YAML
+	formAttribute             // HCL: key = value
+	formBlock                 // HCL: key { }
+)
+
+// maxDepth limits how deep values may be nested. Nothing that is configured
+// needs more than a dozen levels; without a limit a small file of brackets
+// would exhaust the stack.
+const maxDepth = 100
+
+// objects returns the blocks that a value stands for: itself, or each element
+// of a list of objects. Null is an empty block, as in the YAML `local:`.
+func (n *node) objects() ([]*node, bool) {
+	switch n.kind {
+	case kindNull:
+		return []*node{{kind: kindObject, pos: n.pos}}, true
+	case kindObject:
+		return []*node{n}, true
+	case kindList:
+		for _, item := range n.items {
+			if item.kind != kindObject {
+				return nil, false
+			}
+		}
+		return n.items, true
+	default:
+		return nil, false
+	}
+}
+
+// walk calls f for every string below n, with the path of its key.
+func (n *node) walk(path string, f func(n *node, path string)) {
+	switch n.kind {
+	case kindString:
+		f(n, path)
+	case kindList:
+		for i, item := range n.items {
+			item.walk(indexed(path, i), f)
+		}
+	case kindObject:
+		for _, e := range n.entries {
+			e.value.walk(joined(path, e.key), f)
+		}
+	}
+}
+
+func identifier(s string) bool { return hclsyntax.ValidIdentifier(s) }

@@ -1,0 +1,361 @@
+package config
+
+import (
+	"crypto/tls"
+	"fmt"
+	"net/url"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/hashicorp/go-version"
+	"github.com/zclconf/go-cty/cty"
+)
+
+var logLevels = []string{"TRACE", "DEBUG", "INFO", "WARN", "ERR"}
+
+// resolve turns what was written into what it means. It reports what is wrong
+// and goes on, so that everything is found in one pass.
+func (l *loader) resolve(raw *rawConfig) *Config {
+	l.implied(raw)
+	l.fill(raw, "", l.Getenv)
+
+	cfg := &Config{
+		LogLevel:   strings.ToUpper(raw.LogLevel.V),
+		Port:       raw.Port.V,
+		WorkingDir: raw.WorkingDir.V,
+		ID:         raw.ID.V,
+		Syslog:     Syslog{Enabled: raw.Syslog.Enabled.V, Facility: raw.Syslog.Facility.V, Name: raw.Syslog.Name.V},
+		dir:        l.Dir,
+	}
+	if !slices.Contains(logLevels, cfg.LogLevel) {
+		l.fail(raw.LogLevel.origin, "invalid log level "+quoted(raw.LogLevel.V), "allowed: "+strings.Join(logLevels, ", "))
+	}
+	if cfg.Port < 0 || cfg.Port > 65535 {
+		l.fail(raw.Port.origin, fmt.Sprintf("%d is no port", cfg.Port), "allowed: 0 to 65535")
+	}
+	if cfg.ID == "" {
+		cfg.ID = "cts-" + l.Hostname
+	}
+
+	cfg.BufferPeriod = l.globalBuffer(&raw.BufferPeriod)
+	cfg.Consul = l.consul(&raw.Consul)
+	cfg.Vault = l.vault(&raw.Vault)
+	cfg.TLS = l.apiTLS(&raw.TLS)
+	cfg.Terraform = l.terraform(&raw.Driver.Terraform, &raw.Consul, cfg.Consul)
+	cfg.Providers = l.providers(&raw.Providers, cfg.Vault.Enabled)
+	cfg.Tasks = l.tasks(raw, cfg)
+	cfg.pending = pending(raw, cfg)
+	return cfg
+}
+
+// implied sets the switches that default to whether anything beside them was
+// configured. It comes before the environment is looked at, because variables
+// alone do not turn TLS on.
+func (l *loader) implied(raw *rawConfig) {
+	imply := func(enabled *rawBool, set ...bool) {
+		if !enabled.set {
+			enabled.V = slices.Contains(set, true)
+		}
+	}
+	imply(&raw.Syslog.Enabled, raw.Syslog.Facility.set, raw.Syslog.Name.set)
+
+	t := &raw.Consul.TLS
+	imply(&t.Enabled, t.CACert.set, t.CAPath.set, t.Cert.set, t.Key.set, t.ServerName.set, t.Verify.set)
+
+	a := &raw.TLS
+	imply(&a.Enabled, a.Cert.set, a.Key.set, a.VerifyIncoming.set, a.CACert.set, a.CAPath.set)
+}
+
+func (l *loader) consul(raw *rawConsul) Consul {
+	c := Consul{
+		Address:   raw.Address.V,
+		Token:     raw.Token.V,
+		KVPath:    raw.KVPath.V,
+		Namespace: l.Getenv("CONSUL_NAMESPACE"),
+		Partition: l.Getenv("CONSUL_PARTITION"),
+		Auth:      BasicAuth{Username: raw.Auth.Username.V, Password: raw.Auth.Password.V},
+		TLS:       l.clientTLS(&raw.TLS),
+		Transport: transport(&raw.Transport),
+	}
+	if on, _ := strconv.ParseBool(l.Getenv("CONSUL_HTTP_SSL")); on && !strings.Contains(c.Address, "://") {
+		c.Address = "https://" + c.Address
+	}
+	if file := l.Getenv("CONSUL_HTTP_TOKEN_FILE"); c.Token == "" && file != "" {
+		c.Token = l.secretFile(file, origin{path: "environment variable CONSUL_HTTP_TOKEN_FILE"})
+	}
+	if user := l.Getenv("CONSUL_HTTP_AUTH"); user != "" && !raw.Auth.Username.set && !raw.Auth.Password.set {
+		c.Auth.Username, c.Auth.Password, _ = strings.Cut(user, ":")
+	}
+	c.Auth.Enabled = c.Auth.Username != "" || c.Auth.Password != ""
+	if raw.Auth.Enabled.set {
+		c.Auth.Enabled = raw.Auth.Enabled.V
+	}
+	if raw.KVNamespace.set {
+		l.warn(raw.KVNamespace.origin, "kv_namespace has no effect", "name the namespace in the backend block")
+	}
+
+	r := &raw.ServiceRegistration
+	c.ServiceRegistration = ServiceRegistration{
+		Enabled:     r.Enabled.V,
+		ServiceName: r.ServiceName.V,
+		Address:     r.Address.V,
+		Namespace:   r.Namespace.V,
+		DefaultCheck: DefaultCheck{
+			Enabled: r.DefaultCheck.Enabled.V,
+			Address: r.DefaultCheck.Address.V,
+		},
+	}
+	if check := &r.DefaultCheck; check.Address.V != "" {
+		const hint = `such as "http://10.0.0.5:8558"`
+		if !strings.HasPrefix(check.Address.V, "http") {
+			l.fail(check.Address.origin, "default check address must include scheme (http or https)", hint)
+		} else if u, err := url.ParseRequestURI(check.Address.V); err != nil || u.Host == "" {
+			l.fail(check.Address.origin, "error with address for default check: not a URL with scheme and host", hint)
+		}
+	}
+	return c
+}
+
+func (l *loader) clientTLS(raw *rawClientTLS) ClientTLS {
+	return ClientTLS{
+		Enabled:    raw.Enabled.V,
+		CACert:     l.abs(raw.CACert.V),
+		CAPath:     l.abs(raw.CAPath.V),
+		Cert:       l.abs(raw.Cert.V),
+		Key:        l.abs(raw.Key.V),
+		ServerName: raw.ServerName.V,
+		Verify:     raw.Verify.V,
+	}
+}
+
+func transport(raw *rawTransport) Transport {
+	return Transport{
+		DialKeepAlive:       raw.DialKeepAlive.V,
+		DialTimeout:         raw.DialTimeout.V,
+		DisableKeepAlives:   raw.DisableKeepAlives.V,
+		IdleConnTimeout:     raw.IdleConnTimeout.V,
+		MaxIdleConns:        raw.MaxIdleConns.V,
+		MaxIdleConnsPerHost: raw.MaxIdleConnsPerHost.V,
+		TLSHandshakeTimeout: raw.TLSHandshakeTimeout.V,
+	}
+}
+
+// secretFile returns the content of a file that holds a token.
+func (l *loader) secretFile(file string, at origin) string {
+	src, err := os.ReadFile(l.abs(file))
+	if err != nil {
+		l.fail(at, readable(err, file), "")
+	}
+	return strings.TrimSpace(string(src))
+}
+
+func (l *loader) vault(raw *rawVault) Vault {
+	v := Vault{
+		Enabled:     raw.Address.V != "",
+		Address:     raw.Address.V,
+		Namespace:   raw.Namespace.V,
+		Token:       raw.Token.V,
+		RenewToken:  raw.RenewToken.V,
+		UnwrapToken: raw.UnwrapToken.V,
+		TLS:         l.clientTLS(&raw.TLS),
+		Transport:   transport(&raw.Transport),
+	}
+	if raw.Enabled.set {
+		v.Enabled = raw.Enabled.V
+	}
+	if !raw.TLS.Enabled.set {
+		v.TLS.Enabled = true
+	}
+	if skip := l.Getenv("VAULT_SKIP_VERIFY"); skip != "" && !raw.TLS.Verify.set {
+		b, err := strconv.ParseBool(skip)
+		if err != nil {
+			l.fail(origin{path: "environment variable VAULT_SKIP_VERIFY"}, "cannot parse "+quoted(skip)+" as a bool", "allowed: true, false")
+		}
+		v.TLS.Verify = !b
+	}
+	v.AgentTokenFile = l.abs(raw.AgentTokenFile.V)
+	if !v.Enabled {
+		return v
+	}
+	switch {
+	case v.AgentTokenFile != "":
+		v.Token = l.secretFile(v.AgentTokenFile, raw.AgentTokenFile.origin)
+	case v.Token == "":
+		// The Vault CLI leaves its token there. Without one, Vault says so.
+		if home := l.home(); home != "" {
+			src, _ := os.ReadFile(filepath.Join(home, ".vault-token"))
+			v.Token = strings.TrimSpace(string(src))
+		}
+	}
+	if !raw.RenewToken.set && l.Getenv("VAULT_RENEW_TOKEN") == "" {
+		v.RenewToken = v.Token != "" && v.AgentTokenFile == ""
+	}
+	return v
+}
+
+func (l *loader) home() string {
+	if home := l.Getenv("HOME"); home != "" {
+		return home
+	}
+	return l.Getenv("USERPROFILE")
+}
+
+func (l *loader) apiTLS(raw *rawAPITLS) APITLS {
+	t := APITLS{
+		Enabled:        raw.Enabled.V,
+		Cert:           l.abs(raw.Cert.V),
+		Key:            l.abs(raw.Key.V),
+		VerifyIncoming: raw.VerifyIncoming.V,
+		CACert:         l.abs(raw.CACert.V),
+		CAPath:         l.abs(raw.CAPath.V),
+	}
+	if !t.Enabled {
+		return t
+	}
+	switch {
+	case t.Cert == "" && t.Key == "":
+		l.fail(raw.origin, "key and cert are required if TLS is enabled on the API", "set tls.key and tls.cert, or tls.enabled to false")
+	case t.Key == "":
+		l.fail(raw.origin.key("key"), "key is required if cert is configured for TLS on the API", "the private key's file")
+	case t.Cert == "":
+		l.fail(raw.origin.key("cert"), "cert is required if key is configured for TLS on the API", "the certificate's file")
+	default:
+		if _, err := tls.LoadX509KeyPair(t.Cert, t.Key); err != nil {
+			l.fail(raw.Cert.origin, "cert and key do not load: "+err.Error(), "")
+		}
+	}
+	if t.VerifyIncoming && t.CACert == "" && t.CAPath == "" {
+		l.fail(raw.VerifyIncoming.origin, "either ca_cert or ca_path is required if verify_incoming is enabled on the API", "")
+	}
+	for _, f := range []rawString{raw.CACert, raw.CAPath} {
+		if f.V != "" {
+			if _, err := os.Stat(l.abs(f.V)); err != nil {
+				l.fail(f.origin, readable(err, f.V), "")
+			}
+		}
+	}
+	if t.VerifyIncoming && t.CACert != "" && t.CAPath != "" {
+		l.warn(raw.CAPath.origin, "ca_path has no effect beside ca_cert", "remove one of them")
+	}
+	return t
+}
+
+// backends are the ones that Consul-Terraform-Sync allows: each has workspaces,
+// which keep the tasks' states apart.
+var backends = []string{"azurerm", "consul", "cos", "gcs", "kubernetes", "local", "manta", "pg", "s3"}
+
+// oldestTerraform is the first version that knows the source of a provider.
+var oldestTerraform = version.Must(version.NewVersion("0.13.0"))
+
+var exactVersion = regexp.MustCompile(`^\d+\.\d+\.\d+(-[0-9A-Za-z.]+)?$`)
+
+func (l *loader) terraform(raw *rawTerraform, rawConsul *rawConsul, consul Consul) Terraform {
+	t := Terraform{
+		Version:    strings.TrimPrefix(raw.Version.V, "v"),
+		Path:       l.abs(raw.Path.V),
+		Log:        raw.Log.V,
+		PersistLog: raw.PersistLog.V,
+	}
+	if t.Path == "" {
+		t.Path = l.Dir
+	}
+	if t.Version != "" {
+		l.terraformVersion(raw.Version, t.Version)
+	}
+	t.Backend = l.backend(&raw.Backend, rawConsul.Address.V, consul)
+	for _, name := range sortedKeys(raw.RequiredProviders.entries) {
+		n := raw.RequiredProviders.entries[name]
+		at := origin{pos: n.pos, path: "driver.terraform.required_providers." + name}
+		switch {
+		case !identifier(name):
+			l.fail(at, "not a provider's name: "+quoted(name), identifierHint)
+		case n.kind == kindString || n.kind == kindObject:
+			v, ok := l.attribute(n, at)
+			if !ok {
+				continue
+			}
+			if t.RequiredProviders == nil {
+				t.RequiredProviders = map[string]cty.Value{}
+			}
+			t.RequiredProviders[name] = v
+		default:
+			l.fail(at, "must be a version or a map, not "+n.kind.String(), `such as "~> 2.8" or { source = "hashicorp/local", version = "~> 2.8" }`)
+		}
+	}
+	return t
+}
+
+func (l *loader) terraformVersion(raw rawString, text string) {
+	v, err := version.NewVersion(text)
+	switch {
+	case err != nil:
+		l.fail(raw.origin, "malformed version: "+quoted(raw.V), `an exact version such as "1.11.4"`)
+	case !exactVersion.MatchString(text):
+		l.fail(raw.origin, "provide the exact Terraform version to install: "+quoted(raw.V), `three numbers, such as "1.11.4"`)
+	case v.LessThan(oldestTerraform):
+		l.fail(raw.origin, "Terraform version is not supported: "+quoted(raw.V), ">= "+oldestTerraform.String())
+	}
+}
+
+// backend returns the one backend, or the default.
+func (l *loader) backend(raw *labelled, address string, consul Consul) Backend {
+	var b Backend
+	kind := "consul"
+	for i, block := range raw.blocks {
+		first := raw.blocks[0]
+		switch {
+		case !slices.Contains(backends, block.label):
+			hint := "allowed: " + strings.Join(backends, ", ")
+			if near, ok := nearest(block.label, backends); ok {
+				hint = fmt.Sprintf("did you mean %q?", near)
+			}
+			l.fail(block.origin, "unsupported Terraform backend "+quoted(block.label), hint)
+		case i > 0 && block.label != first.label:
+			l.fail(block.origin, fmt.Sprintf("only one backend can be configured, and backend %q is already (%s)", first.label, first.pos), "remove one of them")
+		case i > 0 && block.pos.File == first.pos.File:
+			l.fail(block.origin, "only one 'backend' block can be configured in a file", "join the blocks")
+		}
+		kind = block.label
+	}
+	b.Type = kind
+	if kind == "consul" {
+		b.Body.Attributes = consulBackend(address, consul)
+	}
+	for _, block := range raw.blocks {
+		if block.label != kind {
+			continue
+		}
+		b.Body = b.Body.merged(l.body(block.body, block.origin))
+	}
+	return b
+}
+
+// consulBackend is where Consul-Terraform-Sync keeps state unless told otherwise.
+func consulBackend(address string, consul Consul) map[string]cty.Value {
+	attrs := map[string]cty.Value{
+		"address": cty.StringVal(address),
+		"path":    cty.StringVal(statePath(consul.KVPath)),
+		"gzip":    cty.True,
+	}
+	if consul.TLS.Enabled {
+		attrs["scheme"] = cty.StringVal("https")
+		for name, file := range map[string]string{"ca_file": consul.TLS.CACert, "cert_file": consul.TLS.Cert, "key_file": consul.TLS.Key} {
+			if file != "" {
+				attrs[name] = cty.StringVal(file)
+			}
+		}
+	}
+	return attrs
+}
+
+func statePath(kvPath string) string {
+	if strings.HasSuffix(kvPath, "/terraform") {
+		return kvPath
+	}
+	return path.Join(kvPath, "terraform")
+}

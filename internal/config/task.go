@@ -1,0 +1,223 @@
+package config
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// maxTaskName is the longest name of a task, in bytes. The name becomes a
+// directory (255 bytes in every common file system, some of which a temporary
+// file's suffix needs) and a part of a Consul key (512 bytes), of which the
+// path around it takes its share.
+const maxTaskName = 200
+
+func (l *loader) tasks(raw *rawConfig, cfg *Config) []Task {
+	services := l.services(raw.Services)
+	tasks := make([]Task, 0, len(raw.Tasks))
+	named := map[string]Position{}
+	autoCommit := map[string]string{} // provider id -> the task that uses it
+	for i := range raw.Tasks {
+		r := &raw.Tasks[i]
+		l.fill(r, "", l.Getenv)
+		t := l.task(r, cfg, services)
+
+		if first, ok := named[t.Name]; ok && t.Name != "" {
+			l.fail(r.Name.origin, fmt.Sprintf("duplicate task name: %s is already the task at %s", quoted(t.Name), first), "give each task a name of its own")
+		} else {
+			named[t.Name] = r.pos
+		}
+		for _, id := range t.Providers {
+			p, ok := cfg.Provider(id)
+			if !ok || !p.AutoCommit {
+				continue
+			}
+			if other, ok := autoCommit[id]; ok {
+				l.fail(r.Providers.origin, fmt.Sprintf("provider with autocommit (%s) cannot be used by more than one task, and task %s uses it", id, quoted(other)),
+					"configure another instance with an alias")
+			}
+			autoCommit[id] = t.Name
+		}
+		tasks = append(tasks, t)
+	}
+	return tasks
+}
+
+func (l *loader) task(raw *rawTask, cfg *Config, services map[string]Services) Task {
+	t := Task{
+		Name:          raw.Name.V,
+		Description:   raw.Description.V,
+		Enabled:       raw.Enabled.V,
+		Version:       raw.Version.V,
+		Providers:     raw.Providers.V,
+		Variables:     l.variables(raw),
+		VariableFiles: raw.VariableFiles.V,
+		BufferPeriod:  l.taskBuffer(&raw.BufferPeriod, cfg.BufferPeriod),
+		WorkingDir:    raw.WorkingDir.V,
+		Source:        raw.pos,
+	}
+	l.taskName(raw)
+	t.Module = l.module(raw)
+	l.taskProviders(raw)
+	if t.WorkingDir == "" {
+		t.WorkingDir = filepath.Join(cfg.WorkingDir, t.Name)
+	}
+
+	t.Condition = l.condition(&raw.Condition)
+	inputs := raw.ModuleInputs
+	if len(inputs) == 0 {
+		inputs = raw.SourceInputs
+	} else if len(raw.SourceInputs) > 0 {
+		l.warn(raw.SourceInputs[0].origin, "source_input has no effect beside module_input", "remove it")
+	}
+	t.ModuleInputs = l.moduleInputs(inputs)
+	l.deprecatedServices(raw, &t, services)
+	l.uniqueVariables(raw, &t, inputs)
+
+	switch t.Condition.Kind {
+	case KindSchedule:
+		if buffer := raw.BufferPeriod; buffer.Min.set || buffer.Max.set || buffer.Enabled.V {
+			l.warn(buffer.origin, "buffer_period has no effect on a task with a schedule", "remove it")
+		}
+		t.BufferPeriod = BufferPeriod{}
+	case KindNone:
+		if !raw.Condition.set {
+			l.warn(raw.origin, fmt.Sprintf("task %s has no condition: it runs once and nothing ever triggers it again", quoted(t.Name)),
+				"add a condition block")
+		}
+	}
+	return t
+}
+
+func (l *loader) taskName(raw *rawTask) {
+	name, at := raw.Name.V, raw.Name.origin
+	switch {
+	case name == "":
+		l.fail(raw.key("name"), "unique name for the task is required", identifierHint)
+	case len(name) > maxTaskName:
+		l.fail(at, fmt.Sprintf("the task name %s is too long", quoted(name)), fmt.Sprintf("at most %d bytes: it names a directory and a Terraform workspace", maxTaskName))
+	case !identifier(name):
+		l.fail(at, "a task name must start with a letter or underscore and may contain only letters, digits, underscores, and dashes: "+quoted(name), "")
+	}
+}
+
+// module returns the task's module, a local one as an absolute path.
+func (l *loader) module(raw *rawTask) string {
+	if raw.Module.set && raw.Source.set {
+		l.warn(raw.Source.origin, "source has no effect beside module", "remove it")
+	}
+	module := raw.Module.V
+	if !raw.Module.set {
+		module = raw.Source.V
+	}
+	switch {
+	case module == "":
+		l.fail(raw.key("module"), "module for the task is required", `a directory such as "./my-module", or the address of a Terraform module`)
+	case relativeModule(module):
+		module = l.abs(module)
+	}
+	return module
+}
+
+func (l *loader) taskProviders(raw *rawTask) {
+	seen := map[string]string{}
+	for i, id := range raw.Providers.V {
+		at := origin{pos: raw.Providers.pos, path: indexed(raw.Providers.path, i)}
+		name, alias, hasAlias := strings.Cut(id, ".")
+		if !identifier(name) || hasAlias && !identifier(alias) {
+			l.fail(at, "not a provider: "+quoted(id), `a name such as "aws", or a name and an alias such as "aws.west"`)
+			continue
+		}
+		if other, ok := seen[name]; ok {
+			l.fail(at, fmt.Sprintf("only one provider instance per task, and %s is already listed", quoted(other)), "make a task for each")
+			continue
+		}
+		seen[name] = id
+	}
+}
+
+// services returns the deprecated service blocks by id.
+func (l *loader) services(raw []rawService) map[string]Services {
+	services := map[string]Services{}
+	for i := range raw {
+		r := &raw[i]
+		if r.Name.V == "" {
+			l.fail(r.key("name"), "logical name for the Consul service is required", "")
+			continue
+		}
+		id := r.Name.V
+		if r.ID.V != "" {
+			id = r.ID.V
+		}
+		if _, ok := services[id]; ok {
+			l.fail(r.origin, "unique service IDs are required: "+quoted(id), "set id to tell them apart")
+			continue
+		}
+		services[id] = Services{
+			Names:              []string{r.Name.V},
+			Datacenter:         r.Datacenter.V,
+			Namespace:          r.Namespace.V,
+			Filter:             l.filter(r.Filter),
+			CTSUserDefinedMeta: r.CTSUserDefinedMeta.V,
+		}
+	}
+	return services
+}
+
+// deprecatedServices adds the services list to the task: as its condition if it
+// has no other, else as a module input.
+func (l *loader) deprecatedServices(raw *rawTask, t *Task, services map[string]Services) {
+	if len(raw.Services.V) == 0 {
+		return
+	}
+	const onlyOne = `both monitor "services" variable type. only one of these can be configured per task`
+	if t.Condition.Kind == KindServices {
+		l.fail(raw.Services.origin, "task's `services` field and `condition 'services'` block "+onlyOne, "remove services")
+		return
+	}
+	if slices.ContainsFunc(t.ModuleInputs, func(in Input) bool { return in.Kind == KindServices }) {
+		l.fail(raw.Services.origin, "task's `services` field and `module_input 'services'` block "+onlyOne, "remove services")
+		return
+	}
+	t.DeprecatedServices = raw.Services.V
+	queries := make([]Services, 0, len(raw.Services.V))
+	for i, id := range raw.Services.V {
+		if id == "" {
+			l.fail(origin{pos: raw.Services.pos, path: indexed(raw.Services.path, i)}, "a service's name is empty", "")
+			continue
+		}
+		s, ok := services[id]
+		if !ok {
+			s = Services{Names: []string{id}}
+		}
+		queries = append(queries, s)
+	}
+	// A condition that is there but wrong is reported as such, not replaced.
+	if t.Condition.Kind == KindNone && !raw.Condition.set {
+		t.Condition = Condition{Kind: KindServices, Services: queries, UseAsModuleInput: true}
+		return
+	}
+	t.ModuleInputs = append([]Input{{Kind: KindServices, Services: queries}}, t.ModuleInputs...)
+}
+
+// uniqueVariables reports module inputs that render the same variable of the
+// module as another, or as the condition.
+func (l *loader) uniqueVariables(raw *rawTask, t *Task, inputs []rawModuleInput) {
+	variable := map[Kind]string{KindServices: "services", KindConsulKV: "consul_kv"}
+	seen := map[Kind]bool{}
+	for i, in := range t.ModuleInputs {
+		at := raw.origin
+		if i < len(inputs) {
+			at = inputs[i].origin
+		}
+		if in.Kind == t.Condition.Kind {
+			l.fail(at, fmt.Sprintf("task's condition block and module_input block both monitor %q variable type", variable[in.Kind]),
+				"condition and module_input variable type must be unique: remove the module_input")
+		}
+		if seen[in.Kind] {
+			l.fail(at, fmt.Sprintf("more than one 'module_input' block for the %q variable", variable[in.Kind]), "variable types must be unique: join the blocks")
+		}
+		seen[in.Kind] = true
+	}
+}

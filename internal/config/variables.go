@@ -1,0 +1,162 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"strings"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+	hcljson "github.com/hashicorp/hcl/v2/json"
+	"github.com/zclconf/go-cty/cty"
+)
+
+// variables returns the module's input variables. What a file sets wins over
+// the variables map, and a later file over an earlier one.
+func (l *loader) variables(raw *rawTask) map[string]cty.Value {
+	vars := map[string]cty.Value{}
+	for _, name := range sortedKeys(raw.Variables.V) {
+		at := raw.Variables.key(name)
+		if !identifier(name) {
+			l.fail(at, "not a variable's name: "+quoted(name), identifierHint)
+			continue
+		}
+		src := []byte(raw.Variables.V[name])
+		if deep(src) {
+			l.fail(at, fmt.Sprintf("nested deeper than %d levels", 100*maxDepth), "")
+			continue
+		}
+		expr, diags := hclsyntax.ParseExpression(src, "", hcl.InitialPos)
+		v, err := literal(expr, diags)
+		if err != nil {
+			l.fail(at, "not a literal value: "+err.Error(), `the text is Terraform source: a string has quotes of its own, "\"text\""`)
+			continue
+		}
+		vars[name] = v
+	}
+	for i, file := range raw.VariableFiles.V {
+		at := origin{pos: raw.VariableFiles.pos, path: indexed(raw.VariableFiles.path, i)}
+		maps.Copy(vars, l.variableFile(file, at))
+	}
+	if len(vars) == 0 {
+		return nil
+	}
+	return vars
+}
+
+func (l *loader) variableFile(file string, at origin) map[string]cty.Value {
+	info, err := os.Stat(l.abs(file))
+	if err == nil && info.Size() > maxFile {
+		err = fmt.Errorf("the file is too large: %d bytes, at most %d are read", info.Size(), maxFile)
+	}
+	var src []byte
+	if err == nil {
+		src, err = os.ReadFile(l.abs(file))
+	}
+	if err != nil {
+		l.fail(at, "read variable file: "+readable(err, file), "")
+		return nil
+	}
+
+	if i := invalidUTF8(src); i >= 0 {
+		l.fail(at, "the variable file "+file+" is not UTF-8 text", "save it as UTF-8")
+		return nil
+	}
+	if deep(src) {
+		l.fail(at, fmt.Sprintf("the variable file %s is nested deeper than %d levels", file, 100*maxDepth), "")
+		return nil
+	}
+	parse := func(src []byte, file string) (*hcl.File, hcl.Diagnostics) {
+		return hclsyntax.ParseConfig(src, file, hcl.InitialPos)
+	}
+	if strings.HasSuffix(file, ".json") {
+		parse = hcljson.Parse
+	}
+	f, diags := parse(src, file)
+	if diags.HasErrors() {
+		l.variableErrors(at, diags)
+		return nil
+	}
+	attrs, diags := f.Body.JustAttributes()
+	l.variableErrors(at, diags)
+	vars := map[string]cty.Value{}
+	for _, name := range sortedKeys(attrs) {
+		v, err := literal(attrs[name].Expr, nil)
+		if err != nil {
+			l.fail(origin{pos: position(attrs[name].Expr.Range()), path: at.path}, name+" is not a literal value: "+err.Error(), "write the value itself")
+			continue
+		}
+		vars[name] = v
+	}
+	return vars
+}
+
+func (l *loader) variableErrors(at origin, diags hcl.Diagnostics) {
+	for _, d := range diags {
+		if d.Severity == hcl.DiagError {
+			at := at
+			if d.Subject != nil {
+				at.pos = position(*d.Subject)
+			}
+			l.fail(at, "not a valid variable file: "+sentence(d), "")
+		}
+	}
+}
+
+func position(r hcl.Range) Position {
+	return Position{File: r.Filename, Line: r.Start.Line, Column: r.Start.Column}
+}
+
+func sentence(d *hcl.Diagnostic) string {
+	return strings.TrimSuffix(d.Summary+": "+d.Detail, ".")
+}
+
+// literal evaluates an expression without any variable or function.
+func literal(expr hcl.Expression, diags hcl.Diagnostics) (cty.Value, error) {
+	var v cty.Value
+	if !diags.HasErrors() {
+		v, diags = expr.Value(nil)
+	}
+	for _, d := range diags {
+		if d.Severity == hcl.DiagError {
+			return cty.NilVal, errors.New(sentence(d))
+		}
+	}
+	err := cty.Walk(v, func(_ cty.Path, v cty.Value) (bool, error) {
+		if v.Type() == cty.Number && !v.IsNull() && v.IsKnown() && !sane(v.AsBigFloat()) {
+			return false, errors.New("a number is too large or too small")
+		}
+		return true, nil
+	})
+	return v, err
+}
+
+// deep reports whether values or operators are nested so deep that a recursive
+// parser would exhaust the stack. Characters in strings count too; no real file
+// comes near.
+func deep(src []byte) bool {
+	const most = 100 * maxDepth
+	brackets, unary, conditional := 0, 0, 0
+	for _, c := range src {
+		switch c {
+		case '[', '{', '(':
+			brackets++
+		case ']', '}', ')':
+			brackets--
+		case '-', '!':
+			unary++
+			continue // a run of operators
+		case ' ', '\t':
+			continue
+		case '?':
+			conditional++
+		}
+		if brackets > most || unary > most || conditional > most {
+			return true
+		}
+		unary = 0
+	}
+	return unary > most
+}

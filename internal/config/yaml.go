@@ -1,0 +1,203 @@
+package config
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+)
+
+// maxYAMLNodes limits what a file may grow to when its aliases are followed.
+// A file of the largest accepted size has fewer values when it has no aliases.
+const maxYAMLNodes = 5_000_000
+
+// maxYAMLAliased limits the values that come from aliases. A few lines of
+// aliases of aliases can stand for billions.
+const maxYAMLAliased = 100_000
+
+// parseYAML reads YAML 1.2 as yaml.v3 does, with aliases and merge keys.
+func parseYAML(file string, src []byte) (root *node, diags []Diagnostic) {
+	r := yamlReader{file: file}
+	defer func() { // yaml.v3 has panicked on malformed input before
+		if p := recover(); p != nil {
+			root, diags = nil, append(r.diags, Diagnostic{
+				Position: Position{File: file}, Problem: fmt.Sprintf("not valid YAML: %v", p),
+			})
+		}
+	}()
+
+	dec := yaml.NewDecoder(bytes.NewReader(src))
+	var doc yaml.Node
+	if err := dec.Decode(&doc); errors.Is(err, io.EOF) {
+		return &node{kind: kindObject, pos: Position{File: file}}, nil
+	} else if err != nil {
+		return nil, []Diagnostic{r.syntaxError(err)}
+	}
+	var second yaml.Node
+	if err := dec.Decode(&second); err == nil {
+		return nil, []Diagnostic{{
+			Position: r.position(&second), Problem: "more than one YAML document in the file",
+			Hint: "put each into a file of its own",
+		}}
+	} else if !errors.Is(err, io.EOF) {
+		return nil, []Diagnostic{r.syntaxError(err)}
+	}
+
+	root, err := r.value(doc.Content[0], 0)
+	if err != nil {
+		return nil, append(r.diags, *err)
+	}
+	switch root.kind {
+	case kindNull:
+		root = &node{kind: kindObject, pos: root.pos}
+	case kindObject:
+	default:
+		return nil, append(r.diags, Diagnostic{
+			Position: root.pos, Problem: "the top level is " + root.kind.String() + ", not keys with values",
+		})
+	}
+	return root, r.diags
+}
+
+type yamlReader struct {
+	file    string
+	diags   []Diagnostic
+	nodes   int
+	aliased int
+	inAlias int                 // how many aliases are being followed
+	open    map[*yaml.Node]bool // anchors that are being followed
+}
+
+var yamlLine = regexp.MustCompile(`^yaml: line (\d+): `)
+
+func (r *yamlReader) syntaxError(err error) Diagnostic {
+	d := Diagnostic{Position: Position{File: r.file}}
+	text := err.Error()
+	if m := yamlLine.FindStringSubmatch(text); m != nil {
+		d.Line, _ = strconv.Atoi(m[1])
+		text = text[len(m[0]):]
+	}
+	text = strings.TrimPrefix(text, "yaml: ")
+	d.Problem = "not valid YAML: " + text
+	if strings.Contains(text, "character that cannot start any token") {
+		d.Hint = "indent with spaces, YAML allows no tabs there"
+	}
+	return d
+}
+
+func (r *yamlReader) position(n *yaml.Node) Position {
+	return Position{File: r.file, Line: n.Line, Column: n.Column}
+}
+
+func (r *yamlReader) fault(n *yaml.Node, problem, hint string) *Diagnostic {
+	return &Diagnostic{Position: r.position(n), Problem: problem, Hint: hint}
+}
+
+func (r *yamlReader) value(y *yaml.Node, depth int) (*node, *Diagnostic) {
+	if depth > maxDepth {
+		return nil, r.fault(y, fmt.Sprintf("nested deeper than %d levels", maxDepth), "")
+	}
+	if r.nodes++; r.nodes > maxYAMLNodes {
+		return nil, r.fault(y, fmt.Sprintf("more than %d values", maxYAMLNodes), "")
+	}
+	if r.inAlias > 0 {
+		if r.aliased++; r.aliased > maxYAMLAliased {
+			return nil, r.fault(y, fmt.Sprintf("aliases stand for more than %d values", maxYAMLAliased),
+				"write the values out, or use fewer aliases of aliases")
+		}
+	}
+
+	n := &node{pos: r.position(y)}
+	switch y.Kind {
+	case yaml.AliasNode:
+		return r.alias(y, depth)
+	case yaml.ScalarNode:
+		n.text = y.Value
+		switch y.ShortTag() {
+		case "!!null":
+			n.kind = kindNull
+		case "!!bool":
+			n.kind = kindBool
+		case "!!int", "!!float":
+			n.kind = kindNumber
+		default: // also what looks like a date
+			n.kind = kindString
+		}
+	case yaml.SequenceNode:
+		n.kind = kindList
+		for _, c := range y.Content {
+			item, err := r.value(c, depth+1)
+			if err != nil {
+				return nil, err
+			}
+			n.items = append(n.items, item)
+		}
+	case yaml.MappingNode:
+		n.kind = kindObject
+		if err := r.mapping(n, y, depth); err != nil {
+			return nil, err
+		}
+	}
+	return n, nil
+}
+
+func (r *yamlReader) alias(y *yaml.Node, depth int) (*node, *Diagnostic) {
+	if y.Alias == nil || r.open[y.Alias] {
+		return nil, r.fault(y, fmt.Sprintf("alias *%s contains itself", y.Value), "")
+	}
+	if r.open == nil {
+		r.open = map[*yaml.Node]bool{}
+	}
+	r.open[y.Alias] = true
+	r.inAlias++
+	n, err := r.value(y.Alias, depth+1)
+	r.inAlias--
+	delete(r.open, y.Alias)
+	return n, err
+}
+
+func (r *yamlReader) mapping(n *node, y *yaml.Node, depth int) *Diagnostic {
+	seen := map[string]Position{}
+	var merged []entry
+	for i := 0; i+1 < len(y.Content); i += 2 {
+		key, value := y.Content[i], y.Content[i+1]
+		v, err := r.value(value, depth+1)
+		if err != nil {
+			return err
+		}
+		if key.Kind == yaml.AliasNode && key.Alias != nil {
+			key = key.Alias
+		}
+		if key.Kind != yaml.ScalarNode {
+			return r.fault(key, "a key must be a plain word", "")
+		}
+		if key.ShortTag() == "!!merge" {
+			objects, ok := v.objects()
+			if !ok {
+				return r.fault(value, "a merge key (<<) needs a map or a list of maps", "")
+			}
+			for _, o := range objects {
+				merged = append(merged, o.entries...)
+			}
+			continue
+		}
+		if first, ok := seen[key.Value]; ok {
+			r.diags = append(r.diags, duplicateKey(r.position(key), key.Value, first))
+			continue
+		}
+		seen[key.Value] = r.position(key)
+		n.entries = append(n.entries, entry{key: key.Value, pos: r.position(key), value: v})
+	}
+	for _, e := range merged {
+		if _, ok := seen[e.key]; !ok {
+			seen[e.key] = e.pos
+			n.entries = append(n.entries, e)
+		}
+	}
+	return nil
+}
