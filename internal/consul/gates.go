@@ -24,6 +24,15 @@ type GateSet struct{ gates []gate }
 // Len is the number of gates, each one request of a Poll.
 func (g GateSet) Len() int { return len(g.gates) }
 
+// Keys returns what Marks calls the gates.
+func (g GateSet) Keys() []string {
+	keys := make([]string, len(g.gates))
+	for i, gate := range g.gates {
+		keys[i] = gate.key
+	}
+	return keys
+}
+
 // gate is one cheap read that tells whether views may have changed.
 type gate struct {
 	key    string

@@ -3,7 +3,6 @@ package reconcile
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/consul"
@@ -15,20 +14,22 @@ const (
 	// with every failure in a row, up to failedTickMax.
 	failedTickWait = time.Second
 	failedTickMax  = 30 * time.Second
+
+	// firstMarksWait is how long the first tick waits for the gates.
+	firstMarksWait = time.Second
 )
 
-// Watcher reports when a gate moves.
-type Watcher interface {
-	// Watch sends what all gates show, first at once and then whenever one of
-	// them has moved since, until ctx ends. It survives outages.
-	Watch(ctx context.Context, gates consul.GateSet, marks chan<- consul.Marks)
+// Watch holds gates open. A *consul.Watch is one.
+type Watch interface {
+	C() <-chan struct{}           // receives when Marks has changed
+	Marks() (consul.Marks, error) // what the gates showed last, and why some cannot be read
 }
 
 // Loop ticks for as long as it is let: it is Reconciler with a window that
 // does not end.
 type Loop struct {
 	*Reconciler
-	Watcher Watcher
+	Watch   func(ctx context.Context, gates consul.GateSet, since consul.Marks) Watch
 	Ended   <-chan struct{}        // receives when a run has ended
 	Standby func(*lease.HeldError) // told once each time another is found to lead; may be nil
 }
@@ -93,18 +94,17 @@ func (l *Loop) work(ctx context.Context, held *lease.Lease) error {
 	defer stop(nil)
 	go func() { stop(l.keep(ctx, held)) }()
 
-	marks := make(chan consul.Marks, 1)
-	go l.Watcher.Watch(ctx, l.watched, marks)
-
-	force := map[string]string{}
-	for _, t := range l.tasks {
-		if t.Enabled {
-			force[t.Name] = "start"
-		}
+	watch := l.Watch(ctx, l.watched, nil)
+	// The first tick may as well see what the gates show, if they do soon.
+	select {
+	case <-ctx.Done():
+	case <-watch.C():
+	case <-time.After(firstMarksWait):
 	}
-	opts := TickOptions{Lease: held, Force: force}
+	opts := TickOptions{Lease: held, Force: l.force("start")}
 	failures := 0
 	for {
+		opts.Marks, opts.GatesErr = watch.Marks()
 		report, err := l.Tick(ctx, opts)
 		var wait time.Duration
 		switch {
@@ -123,8 +123,7 @@ func (l *Loop) work(ctx context.Context, held *lease.Lease) error {
 		timer := time.NewTimer(wait)
 		select {
 		case <-ctx.Done():
-		case m := <-marks:
-			opts.Marks = m
+		case <-watch.C():
 		case <-l.Ended:
 		case <-timer.C:
 		}
@@ -143,21 +142,6 @@ func (l *Loop) until(report Report, failures int) (time.Duration, int) {
 		return min(wait, refreshEvery), 0
 	}
 	return min(failedTickWait<<min(failures, 10), failedTickMax), failures + 1
-}
-
-// keep renews the lease until ctx ends; it returns when the lease is lost.
-func (l *Loop) keep(ctx context.Context, held *lease.Lease) error {
-	for sleep(ctx, l.LeaseTTL/3) {
-		err := held.Renew(ctx, l.Now())
-		switch {
-		case err == nil || ctx.Err() != nil:
-		case errors.Is(err, lease.ErrLost), !held.Valid(l.Now()):
-			return fmt.Errorf("renew the lease: %w", err)
-		default:
-			l.Log.Warn("the lease was not renewed, trying again", "error", err)
-		}
-	}
-	return ctx.Err()
 }
 
 // sleep waits for d and reports whether ctx is still good.

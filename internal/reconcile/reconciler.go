@@ -110,8 +110,10 @@ type TickOptions struct {
 	// Lease is one that is held already. Without it the tick takes the lease
 	// if it finds something to do, and releases it.
 	Lease *lease.Lease
-	// Marks are what the watched gates showed. Without them they are polled.
-	Marks consul.Marks
+	// Marks are what the watched gates showed last, and GatesErr why some of
+	// them cannot be read. Without marks, gates are polled.
+	Marks    consul.Marks
+	GatesErr error
 	// Force asks for a run of these tasks and says who asks.
 	Force map[string]string
 }
@@ -134,18 +136,14 @@ func (r *Reconciler) Tick(ctx context.Context, opts TickOptions) (Report, error)
 		return Report{}, fmt.Errorf("read the reconcile record: %w", err)
 	}
 
-	gates, marks := r.watched, opts.Marks
-	var unreadable error
-	if marks == nil {
-		gates = r.polled
-		if marks, unreadable = r.Consul.Poll(ctx, gates); unreadable != nil {
-			if ctx.Err() != nil {
-				return Report{}, unreadable
-			}
-			unreadable = fmt.Errorf("look at Consul's gates: %w", unreadable)
+	t := &tick{Reconciler: r, TickOptions: opts, gates: r.watched, dead: map[string]state.Stored[state.Run]{}}
+	if t.Marks == nil {
+		t.gates = r.polled
+		t.Marks, t.GatesErr = r.Consul.Poll(ctx, t.gates)
+		if err := ctx.Err(); err != nil {
+			return Report{}, fmt.Errorf("look at Consul's gates: %w", err)
 		}
 	}
-	t := &tick{Reconciler: r, TickOptions: opts, gates: gates, marks: marks, unreadable: unreadable, dead: map[string]state.Stored[state.Run]{}}
 	if t.idle(rec.Data) {
 		return Report{Idle: true, Due: rec.Data.Due}, nil
 	}
@@ -175,12 +173,10 @@ func (r *Reconciler) Tick(ctx context.Context, opts TickOptions) (Report, error)
 type tick struct {
 	*Reconciler
 	TickOptions
-	gates      consul.GateSet
-	marks      consul.Marks
-	unreadable error                              // why there are no marks
-	dead       map[string]state.Stored[state.Run] // runs found lost, as they were read
-	again      bool                               // something changed underneath: the next tick must look at everything again
-	report     Report
+	gates  consul.GateSet
+	dead   map[string]state.Stored[state.Run] // runs found lost, as they were read
+	again  bool                               // something changed underneath: the next tick must look at everything again
+	report Report
 }
 
 // idle reports whether nothing has moved since rec was written and nothing is due.
@@ -189,10 +185,7 @@ func (t *tick) idle(rec state.Reconcile) bool {
 	if len(t.Force) > 0 || rec.Config != t.digest || reached(rec.Due, now) {
 		return false
 	}
-	if t.unreadable != nil {
-		return rec.Problem == t.unreadable.Error()
-	}
-	if rec.Problem != "" || !now.Before(rec.Refreshed.Add(refreshEvery)) {
+	if rec.Problem != t.problem() || !now.Before(rec.Refreshed.Add(refreshEvery)) {
 		return false
 	}
 	moved := t.moved(rec)
@@ -204,6 +197,24 @@ func (t *tick) idle(rec state.Reconcile) bool {
 	return true
 }
 
+// problem is why gates cannot be read, as it is recorded.
+func (t *tick) problem() string {
+	if t.GatesErr == nil {
+		return ""
+	}
+	return state.Cut(t.GatesErr.Error())
+}
+
+// sighted reports whether any gate showed something.
+func (t *tick) sighted() bool {
+	for _, mark := range t.Marks {
+		if mark != "" {
+			return true
+		}
+	}
+	return false
+}
+
 // moved returns which conditions may have changed since rec was written.
 func (t *tick) moved(rec state.Reconcile) func(consul.Query) bool {
 	var before consul.Marks
@@ -212,7 +223,7 @@ func (t *tick) moved(rec state.Reconcile) func(consul.Query) bool {
 			before = nil // then everything may have moved
 		}
 	}
-	return t.gates.Moved(before, t.marks)
+	return t.gates.Moved(before, t.Marks)
 }
 
 // act does what is to be done, under the lease.
@@ -257,9 +268,11 @@ func (t *tick) readStates(ctx context.Context) (map[string]state.Stored[state.Ta
 func (t *tick) observe(ctx context.Context, rec state.Reconcile, states map[string]state.Stored[state.Task]) ([]Input, error) {
 	now := t.Now()
 	all := rec.Config != t.digest || !now.Before(rec.Refreshed.Add(refreshEvery))
-	moved := func(consul.Query) bool { return false }
-	if t.unreadable == nil {
-		moved = t.moved(rec)
+	moved := t.moved(rec)
+	// Where no gate at all can be read, nothing else can: what needs reading waits.
+	blind := t.GatesErr != nil && !t.sighted()
+	if blind {
+		moved = func(consul.Query) bool { return false }
 	}
 
 	inputs := make([]Input, len(t.tasks))
@@ -285,9 +298,9 @@ func (t *tick) observe(ctx context.Context, rec state.Reconcile, states map[stri
 		}
 	}
 
-	if t.unreadable != nil {
+	if blind {
 		for _, i := range asked {
-			inputs[i].Unreadable = t.unreadable
+			inputs[i].Unreadable = t.GatesErr
 		}
 	} else {
 		for n, answer := range t.Consul.Observe(ctx, queries) {
@@ -434,26 +447,26 @@ func (t *tick) finish(ctx context.Context, rec state.Stored[state.Reconcile], no
 			next.Due = due
 		}
 	}
-	switch {
-	case t.unreadable != nil:
-		if next.Problem == "" {
-			next.Since = now
-		}
-		next.Problem = state.Cut(t.unreadable.Error())
-	case t.again:
-		next.Due = now
-		next.Problem = ""
-	default:
-		gates, err := json.Marshal(t.marks)
+	if t.again {
+		next.Due = now // the gates stay as they were: everything behind them is read again
+	} else if t.sighted() || t.gates.Len() == 0 {
+		gates, err := json.Marshal(t.Marks)
 		if err != nil {
 			return fmt.Errorf("encode the gates: %w", err)
 		}
-		all := next.Config != rec.Data.Config || !now.Before(next.Refreshed.Add(refreshEvery))
-		if all {
+		next.Gates = gates
+		if next.Config != rec.Data.Config || !now.Before(next.Refreshed.Add(refreshEvery)) {
 			next.Refreshed = now
 		}
-		next.Gates, next.Good = gates, now
-		next.Problem, next.Since = "", time.Time{}
+	}
+	switch problem := t.problem(); {
+	case problem == "":
+		next.Good, next.Problem, next.Since = now, "", time.Time{}
+	case next.Problem == "":
+		next.Problem, next.Since = problem, now
+		t.Log.Warn("Consul's gates cannot be read", "error", problem)
+	default:
+		next.Problem = problem
 	}
 	t.report.Due = next.Due
 	if bytes.Equal(state.Encode(next), state.Encode(rec.Data)) {

@@ -1,0 +1,64 @@
+package main
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/terrapulse/terrapulse/internal/testtools"
+)
+
+// flagSets are the flags of every command.
+func flagSets() map[string]*flag.FlagSet {
+	a := &app{}
+	sets := map[string]*flag.FlagSet{}
+	sets["start"], _ = (&startCommand{app: a}).flags()
+	sets["inspect"], _ = (&inspectCommand{app: a}).flags()
+	sets["validate"], _, _ = (&validateCommand{app: a}).flags()
+	sets["render"], _ = (&renderCommand{app: a}).flags()
+	sets["status"], _, _ = (&statusCommand{app: a}).flags()
+	sets["runs"], _, _ = (&runsCommand{app: a}).flags()
+	sets["logs"], _ = (&logsCommand{app: a}).flags()
+	return sets
+}
+
+func TestTheCommandReferenceIsComplete(t *testing.T) {
+	data, err := os.ReadFile(filepath.Join(testtools.Root(t), "docs", "commands.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	doc := string(data)
+	shared, rest, _ := strings.Cut(doc, "\n## start\n")
+	sections := map[string]string{}
+	for _, part := range strings.Split("## start\n"+rest, "\n## ") {
+		name, text, _ := strings.Cut(strings.TrimPrefix(part, "## "), "\n")
+		sections[name] = text
+	}
+	known := map[string]bool{}
+	for command, flags := range flagSets() {
+		if sections[command] == "" {
+			t.Errorf("docs/commands.md has no section for %s", command)
+		}
+		flags.VisitAll(func(f *flag.Flag) {
+			known[f.Name] = true
+			row := regexp.MustCompile("(?m)^\\| `-" + f.Name + "[=`].*$")
+			if row.MatchString(sections[command]) {
+				return
+			}
+			line := row.FindString(shared)
+			cells := strings.Split(line, "|")
+			if len(cells) < 4 || !slices.Contains(strings.Split(strings.TrimSpace(cells[3]), ", "), command) {
+				t.Errorf("docs/commands.md does not describe -%s of %s", f.Name, command)
+			}
+		})
+	}
+	for _, m := range regexp.MustCompile("(?m)^\\| `-([a-z-]+)").FindAllStringSubmatch(doc, -1) {
+		if !known[m[1]] {
+			t.Errorf("docs/commands.md describes -%s, which no command has", m[1])
+		}
+	}
+}

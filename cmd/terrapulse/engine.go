@@ -1,0 +1,104 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"runtime"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/consul"
+	"github.com/terrapulse/terrapulse/internal/launch"
+	"github.com/terrapulse/terrapulse/internal/lease"
+	"github.com/terrapulse/terrapulse/internal/reconcile"
+	"github.com/terrapulse/terrapulse/internal/runner"
+	"github.com/terrapulse/terrapulse/internal/state"
+	"github.com/terrapulse/terrapulse/internal/state/sqlite"
+	"github.com/terrapulse/terrapulse/internal/terraform"
+)
+
+// leaseTTL is how long the lease and the claims of a process that was killed
+// stand in the way of the next one. On one machine a renewal takes about a
+// millisecond, so three chances within it are plenty.
+const leaseTTL = 10 * time.Second
+
+// consulPatience is how long start-up waits for an answer of Consul.
+const consulPatience = 10 * time.Second
+
+// engine is the whole of Terrapulse on one machine.
+type engine struct {
+	store      state.Store
+	consul     *consul.Client
+	launcher   *launch.Local
+	reconciler *reconcile.Reconciler
+}
+
+// engineOptions are what the command line says beside the configuration.
+type engineOptions struct {
+	store    string // URL
+	parallel int    // runs at a time; 0 is one per core
+	output   func(task string) io.Writer
+}
+
+// newEngine puts the parts together. The exit code is -1 when all is well.
+// Runs are interrupted when ctx ends.
+func (a *app) newEngine(ctx context.Context, cfg *config.Config, client *consul.Client, log *slog.Logger, opts engineOptions) (*engine, int) {
+	binary, err := terraform.Find(ctx, cfg.Terraform, log)
+	if err != nil {
+		return nil, a.fail(exitTerraform, err)
+	}
+	log.Debug("Terraform found", "path", binary.Path, "version", binary.Version, "source", binary.Source)
+
+	path, err := storePath(opts.store)
+	if err != nil {
+		return nil, a.fail(exitConfig, err)
+	}
+	store, err := sqlite.Open(ctx, path)
+	if err != nil {
+		return nil, a.fail(exitConfig, err)
+	}
+
+	owner := lease.NewOwner()
+	run := &runner.Runner{
+		Config: cfg, Digest: cfg.Digest(), Store: store, Consul: client,
+		Applier: &runner.Module{Config: cfg, Terraform: binary},
+		Owner:   owner, Claim: leaseTTL, Now: time.Now, Log: log, Output: opts.output,
+	}
+	launcher := launch.NewLocal(ctx, workers(opts.parallel), log, run.Run)
+	return &engine{
+		store: store, consul: client, launcher: launcher,
+		reconciler: &reconcile.Reconciler{
+			Config: cfg, Store: store, Consul: client, Launcher: launcher,
+			Owner: owner, LeaseTTL: leaseTTL, Now: time.Now, Log: log,
+		},
+	}, -1
+}
+
+// connect returns a client of Consul.
+func (a *app) connect(cfg *config.Config) (*consul.Client, int) {
+	client, err := consul.New(cfg.Consul)
+	if err != nil {
+		return nil, a.fail(exitConfig, fmt.Errorf("set up the connection to Consul: %w", err))
+	}
+	return client, -1
+}
+
+// reach makes sure that Consul answers and has a leader.
+func (a *app) reach(ctx context.Context, client *consul.Client) int {
+	ctx, cancel := context.WithTimeout(ctx, consulPatience)
+	defer cancel()
+	if err := client.Leader(ctx); err != nil {
+		return a.fail(exitConfig, err)
+	}
+	return -1
+}
+
+// workers is how many tasks run at a time if the flag says n.
+func workers(n int) int {
+	if n > 0 {
+		return n
+	}
+	return runtime.GOMAXPROCS(0)
+}

@@ -1,0 +1,158 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/lmittmann/tint"
+	"golang.org/x/term"
+
+	"github.com/terrapulse/terrapulse/internal/config"
+)
+
+// newFlags returns a flag set that reports errors itself and exits nothing.
+func newFlags(name string) *flag.FlagSet {
+	f := flag.NewFlagSet(name, flag.ContinueOnError)
+	f.SetOutput(io.Discard)
+	f.Usage = func() {}
+	return f
+}
+
+// parse parses the arguments. The exit code is -1 when the command is to go on.
+func (a *app) parse(f *flag.FlagSet, args []string, help string) int {
+	err := f.Parse(args)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		fmt.Fprintln(a.stdout, help)
+		return exitOK
+	case err != nil:
+		return a.fail(exitFlags, fmt.Errorf("%w (see `terrapulse %s -help`)", err, f.Name()))
+	}
+	return -1
+}
+
+// describe is the list of a command's flags for its help.
+func describe(f *flag.FlagSet) string {
+	var b strings.Builder
+	b.WriteString("\nFlags:\n")
+	f.VisitAll(func(fl *flag.Flag) {
+		name, usage := flag.UnquoteUsage(fl)
+		if name != "" {
+			name = "=" + name
+		}
+		fmt.Fprintf(&b, "\n  -%s%s\n      %s", fl.Name, name, strings.ReplaceAll(usage, "\n", "\n      "))
+		if fl.DefValue != "" && fl.DefValue != "false" && fl.DefValue != "0" {
+			fmt.Fprintf(&b, " Default: %s.", fl.DefValue)
+		}
+		b.WriteString("\n")
+	})
+	return strings.TrimRight(b.String(), "\n")
+}
+
+// configFlags are where the configuration comes from, in order.
+type configFlags struct{ paths []config.Path }
+
+func (c *configFlags) register(f *flag.FlagSet) {
+	f.Func("config-file", "A `path` of a task file: YAML, HCL or JSON by its ending. Repeatable.", func(s string) error {
+		c.paths = append(c.paths, config.Path{Name: s})
+		return nil
+	})
+	f.Func("config-dir", "A `path` of a folder whose task files are all read, in the order of their names. Repeatable.", func(s string) error {
+		c.paths = append(c.paths, config.Path{Name: s, Dir: true})
+		return nil
+	})
+}
+
+// load reads the configuration, or prints all that is wrong with it.
+func (c *configFlags) load(a *app) (*config.Config, int) {
+	if len(c.paths) == 0 {
+		return nil, a.fail(exitMissing, errors.New("no configuration: name task files with -config-file or -config-dir"))
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		host = "localhost"
+	}
+	cfg, err := config.Load(config.Options{Paths: c.paths, Getenv: os.Getenv, Hostname: host})
+	if err != nil {
+		var all config.Errors
+		if errors.As(err, &all) {
+			for _, d := range all {
+				fmt.Fprintf(a.stderr, "Error: %s\n", d)
+			}
+			return nil, exitConfig
+		}
+		return nil, a.fail(exitConfig, err)
+	}
+	return cfg, -1
+}
+
+// defaultStore is the store of someone who names none.
+const defaultStore = "sqlite:terrapulse.db"
+
+func storeFlag(f *flag.FlagSet) *string {
+	def := os.Getenv("TERRAPULSE_STORE")
+	if def == "" {
+		def = defaultStore
+	}
+	return f.String("store", def, "The `URL` of the store that keeps state: sqlite:PATH. Also TERRAPULSE_STORE.")
+}
+
+// storePath returns the file of a sqlite URL.
+func storePath(url string) (string, error) {
+	scheme, rest, ok := strings.Cut(url, ":")
+	if !ok || scheme != "sqlite" && scheme != "file" {
+		return "", fmt.Errorf("store %q: only sqlite:PATH is known here, such as %s", url, defaultStore)
+	}
+	path := filepath.FromSlash(strings.TrimPrefix(rest, "//"))
+	if path == "" {
+		return "", fmt.Errorf("store %q names no file, such as %s", url, defaultStore)
+	}
+	return path, nil
+}
+
+// logFlags are how much is logged, and how.
+type logFlags struct{ level, format string }
+
+func (l *logFlags) register(f *flag.FlagSet) {
+	f.StringVar(&l.level, "log-level", "", "The least `level` that is logged: TRACE, DEBUG, INFO, WARN or ERR. Default: log_level of the configuration.")
+	f.StringVar(&l.format, "log-format", "text", "The `format` of log lines: text or json.")
+}
+
+// levels by their names in the configuration; TRACE lies below slog's own.
+var levels = map[string]slog.Level{
+	"TRACE": slog.LevelDebug - 4, "DEBUG": slog.LevelDebug, "INFO": slog.LevelInfo,
+	"WARN": slog.LevelWarn, "ERR": slog.LevelError, "ERROR": slog.LevelError,
+}
+
+func (l *logFlags) logger(a *app, configured string) (*slog.Logger, error) {
+	name := l.level
+	if name == "" {
+		name = configured
+	}
+	level, ok := levels[strings.ToUpper(name)]
+	if !ok {
+		return nil, fmt.Errorf("-log-level %s: use TRACE, DEBUG, INFO, WARN or ERR", name)
+	}
+	switch {
+	case l.format == "json":
+		return slog.New(slog.NewJSONHandler(a.stderr, &slog.HandlerOptions{Level: level})), nil
+	case l.format != "text":
+		return nil, fmt.Errorf("-log-format %s: use text or json", l.format)
+	case colored(a.stderr):
+		return slog.New(tint.NewHandler(a.stderr, &tint.Options{Level: level, TimeFormat: time.TimeOnly})), nil
+	}
+	return slog.New(slog.NewTextHandler(a.stderr, &slog.HandlerOptions{Level: level})), nil
+}
+
+// colored reports whether w is a terminal whose user has not asked for plain text.
+func colored(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && term.IsTerminal(int(f.Fd()))
+}

@@ -1,0 +1,158 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/runner"
+	"github.com/terrapulse/terrapulse/internal/terraform"
+)
+
+// inspectCommand shows what runs would change: `start -inspect` by a shorter name.
+type inspectCommand struct{ *app }
+
+func (c *inspectCommand) Synopsis() string { return "Show what tasks would change, and change nothing" }
+
+func (c *inspectCommand) Help() string {
+	f, _ := c.flags()
+	return `Usage: terrapulse inspect [flags] [TASK...]
+
+  Plans all tasks, or those that are named, with what Consul says now. Nothing
+  is changed, no workspace is made and no file is left behind.
+` + describe(f)
+}
+
+func (c *inspectCommand) flags() (*flag.FlagSet, *startOptions) {
+	f, o := newFlags("inspect"), &startOptions{}
+	o.config.register(f)
+	o.log.register(f)
+	f.IntVar(&o.parallel, "parallel", 0, "The `number` of tasks that are planned at a time. Default: the number of cores.")
+	f.BoolVar(&o.inspect.exitCode, "detailed-exitcode", false, detailedExitCode)
+	return f, o
+}
+
+const detailedExitCode = "With -inspect: exit code 0 means no changes, 2 changes, 11 an error."
+
+// inspectOptions are the flags of start that inspect.
+type inspectOptions struct {
+	all      bool
+	tasks    []string
+	exitCode bool
+}
+
+func (o *inspectOptions) register(f *flag.FlagSet) {
+	f.BoolVar(&o.all, "inspect", false, "Show what every task would change, change nothing, and end.")
+	f.Func("inspect-task", "Show what this `task` would change, change nothing, and end. Repeatable.", func(s string) error {
+		o.tasks = append(o.tasks, s)
+		return nil
+	})
+	f.BoolVar(&o.exitCode, "detailed-exitcode", false, detailedExitCode)
+}
+
+func (o *inspectOptions) wanted() bool { return o.all || len(o.tasks) > 0 }
+
+func (c *inspectCommand) Run(args []string) int {
+	f, o := c.flags()
+	if code := c.parse(f, args, c.Help()); code >= 0 {
+		return code
+	}
+	cfg, code := o.config.load(c.app)
+	if code >= 0 {
+		return code
+	}
+	log, err := o.log.logger(c.app, cfg.LogLevel)
+	if err != nil {
+		return c.fail(exitFlags, err)
+	}
+	announce(log, cfg)
+	o.inspect.tasks = f.Args()
+	return c.inspect(cfg, log, o.inspect, o.parallel)
+}
+
+// inspection is what came of planning one task.
+type inspection struct {
+	terraform.Summary
+	err error
+}
+
+// inspect plans tasks and prints the plans in the order of the configuration.
+func (a *app) inspect(cfg *config.Config, log *slog.Logger, o inspectOptions, parallel int) int {
+	tasks := make([]*config.Task, 0, len(cfg.Tasks))
+	for _, name := range o.tasks {
+		if _, ok := cfg.Task(name); !ok {
+			return a.fail(exitConfig, unknownTask(cfg, name))
+		}
+	}
+	for i := range cfg.Tasks {
+		if len(o.tasks) == 0 || slices.Contains(o.tasks, cfg.Tasks[i].Name) {
+			tasks = append(tasks, &cfg.Tasks[i])
+		}
+	}
+	client, code := a.connect(cfg)
+	if code >= 0 {
+		return code
+	}
+	if code := a.reach(a.ctx, client); code >= 0 {
+		return code
+	}
+	binary, err := terraform.Find(a.ctx, cfg.Terraform, log)
+	if err != nil {
+		return a.fail(exitTerraform, err)
+	}
+	module := &runner.Module{Config: cfg, Terraform: binary}
+
+	results := make([]inspection, len(tasks))
+	var group errgroup.Group
+	group.SetLimit(workers(parallel))
+	for i, task := range tasks {
+		group.Go(func() error {
+			r := &results[i]
+			if !task.Enabled {
+				r.Text = "The task is disabled: it was not inspected."
+				return nil
+			}
+			snap, err := client.Snapshot(a.ctx, task)
+			if err != nil {
+				r.err = err
+				return nil
+			}
+			r.Summary, r.err = module.Plan(a.ctx, task, snap)
+			return nil
+		})
+	}
+	group.Wait()
+
+	code = exitOK
+	for i, task := range tasks {
+		r := results[i]
+		fmt.Fprintf(a.stdout, "### Task %s\n", task.Name)
+		if r.err != nil {
+			a.fail(exitError, fmt.Errorf("inspect task %s: %w", task.Name, r.err))
+			code = exitError
+			continue
+		}
+		fmt.Fprintf(a.stdout, "%s\n\n", strings.TrimSpace(r.Text))
+		if o.exitCode && code == exitOK && r.Changes {
+			code = exitChanges
+		}
+	}
+	return code
+}
+
+// unknownTask says which tasks there are.
+func unknownTask(cfg *config.Config, name string) error {
+	names := make([]string, len(cfg.Tasks))
+	for i, t := range cfg.Tasks {
+		names[i] = t.Name
+	}
+	if len(names) > 10 {
+		names = append(names[:10], "…")
+	}
+	return fmt.Errorf("task not found: %s; the configuration has %q", name, names)
+}

@@ -1,0 +1,79 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"strings"
+
+	"github.com/terrapulse/terrapulse/internal/state"
+)
+
+// logsCommand prints what Terraform said.
+type logsCommand struct{ *app }
+
+func (c *logsCommand) Synopsis() string { return "Print Terraform's output of a run" }
+
+func (c *logsCommand) Help() string {
+	f, _ := c.flags()
+	return "Usage: terrapulse logs [flags] RUN\n\n" +
+		"  Prints what Terraform said in a run, without secrets. RUN is an id that\n" +
+		"  `terrapulse runs` lists, or the name of a task for its latest run.\n" + describe(f)
+}
+
+func (c *logsCommand) flags() (*flag.FlagSet, *string) {
+	f := newFlags("logs")
+	return f, storeFlag(f)
+}
+
+func (c *logsCommand) Run(args []string) int {
+	f, url := c.flags()
+	if code := c.parse(f, args, c.Help()); code >= 0 {
+		return code
+	}
+	if f.NArg() != 1 {
+		return c.fail(exitMissing, errors.New("name one run: terrapulse logs [flags] RUN"))
+	}
+	store, code := c.openStore(*url)
+	if code >= 0 {
+		return code
+	}
+	defer store.Close()
+	task, run, err := findRun(c.ctx, store, f.Arg(0))
+	if err != nil {
+		return c.fail(exitError, err)
+	}
+	output, err := state.LoadLog(c.ctx, store, task, run)
+	switch {
+	case errors.Is(err, state.ErrNotFound):
+		return c.fail(exitError, fmt.Errorf("no output of run %s is kept: it has not ended, or never came to Terraform", run))
+	case err != nil:
+		return c.fail(exitError, fmt.Errorf("read the output of run %s: %w", run, err))
+	}
+	c.stdout.Write(output)
+	return exitOK
+}
+
+// findRun finds the task and the full id of a run by its id or by its task.
+func findRun(ctx context.Context, store state.Store, name string) (task, run string, err error) {
+	tasks, err := state.ReadAll[state.Task](ctx, store, state.TaskPrefix)
+	if err != nil {
+		return "", "", fmt.Errorf("read the tasks' records: %w", err)
+	}
+	for _, t := range tasks {
+		task := state.TaskName(t.Key)
+		if task == name && len(t.Data.History) > 0 {
+			return task, t.Data.History[len(t.Data.History)-1], nil
+		}
+		for _, id := range t.Data.History {
+			if strings.EqualFold(id, name) {
+				return task, id, nil
+			}
+		}
+		if t.Data.Run != nil && t.Data.Run.ID == name {
+			return "", "", fmt.Errorf("run %s has not ended: its output is kept when it does", name)
+		}
+	}
+	return "", "", fmt.Errorf("the store knows no run %q: `terrapulse runs TASK` lists those it keeps", name)
+}

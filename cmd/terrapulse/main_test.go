@@ -1,0 +1,257 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/consul/api"
+
+	"github.com/terrapulse/terrapulse/internal/consul/consultest"
+	"github.com/terrapulse/terrapulse/internal/testtools"
+)
+
+// TestMain lets tests start the program as a process of its own: the test
+// binary is the program when it is told so.
+func TestMain(m *testing.M) {
+	if os.Getenv("TERRAPULSE_TEST_AS_PROGRAM") != "" {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// site is a folder with task files and modules, and the Consul beside it.
+type site struct {
+	t      *testing.T
+	dir    string
+	consul *consultest.Server
+}
+
+// newSite starts a Consul and makes a folder with a module that writes what it
+// is given to a file.
+func newSite(t *testing.T) *site {
+	t.Helper()
+	s := &site{t: t, dir: t.TempDir(), consul: consultest.Start(t)}
+	t.Setenv("TF_CLI_CONFIG_FILE", testtools.TerraformRC(t))
+	t.Setenv("PATH", filepath.Dir(testtools.Terraform(t))+string(os.PathListSeparator)+os.Getenv("PATH"))
+	s.write("mod/main.tf", `
+terraform {
+  required_providers {
+    local = {
+      source = "hashicorp/local"
+    }
+  }
+}
+variable "services" {
+  type = map(object({ name = string, address = string, port = number, status = string }))
+}
+variable "file" {
+  type = string
+}
+variable "consul_kv" {
+  type    = map(string)
+  default = {}
+}
+resource "local_file" "out" {
+  filename = var.file
+  content = join("", concat(
+    [for k, s in var.services : "${s.name} ${s.address}:${s.port} ${s.status}\n"],
+    [for k, v in var.consul_kv : "${k}=${v}\n"],
+  ))
+}
+`)
+	return s
+}
+
+// config writes a task file: the shared head, and tasks.
+func (s *site) config(tasks string) string {
+	s.t.Helper()
+	return s.write("tasks.hcl", fmt.Sprintf(`
+working_dir = %q
+consul {
+  address = %q
+}
+driver "terraform" {
+  backend "local" {}
+}
+buffer_period {
+  enabled = false
+}
+`, filepath.Join(s.dir, "work"), s.consul.Addr())+tasks)
+}
+
+// task is a task that writes its services to <name>.txt.
+func (s *site) task(name, body string) string {
+	s.write(name+".tfvars", fmt.Sprintf("file = %q\n", s.path(name+".txt")))
+	return fmt.Sprintf(`
+task {
+  name = %q
+  module = %q
+  variable_files = [%q]
+  %s
+}
+`, name, s.path("mod"), s.path(name+".tfvars"), body)
+}
+
+const onWeb = `condition "services" {
+    names = ["web"]
+  }`
+
+func (s *site) path(name string) string { return filepath.Join(s.dir, name) }
+
+func (s *site) write(name, text string) string {
+	s.t.Helper()
+	path := s.path(name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		s.t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		s.t.Fatal(err)
+	}
+	return path
+}
+
+func (s *site) read(name string) string {
+	data, _ := os.ReadFile(s.path(name))
+	return string(data)
+}
+
+// register registers an instance of a service with a check of its own.
+func (s *site) register(service, id string, port int, status string) {
+	s.t.Helper()
+	err := s.consul.Client().Agent().ServiceRegister(&api.AgentServiceRegistration{
+		Name: service, ID: id, Port: port, Address: "10.0.0.1",
+		Check: &api.AgentServiceCheck{TTL: "1h", Status: status, CheckID: "check-" + id},
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// result is what a command that has ended left.
+type result struct {
+	code           int
+	stdout, stderr string
+}
+
+// run runs the program inside the test.
+func (s *site) run(args ...string) result {
+	s.t.Helper()
+	var stdout, stderr output
+	code := run(s.t.Context(), s.args(args), &stdout, &stderr)
+	return result{code, stdout.String(), stderr.String()}
+}
+
+// args adds the store of the site to commands that take one.
+func (s *site) args(args []string) []string {
+	s.t.Helper()
+	command := "start"
+	rest := args
+	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
+		command, rest = args[0], args[1:]
+	}
+	if command == "validate" || command == "render" || command == "inspect" {
+		return args
+	}
+	return append([]string{command, "-store", "sqlite:" + s.path("state.db")}, rest...)
+}
+
+// process is the program as a process of its own.
+type process struct {
+	*exec.Cmd
+	t      *testing.T
+	stderr *output
+	stdout *output
+	ended  chan struct{}
+}
+
+// start starts the program as a process of its own, and kills it when the test ends.
+func (s *site) start(args ...string) *process {
+	s.t.Helper()
+	p := &process{Cmd: exec.Command(os.Args[0], s.args(args)...), t: s.t, stderr: &output{}, stdout: &output{}, ended: make(chan struct{})}
+	p.Env = append(os.Environ(), "TERRAPULSE_TEST_AS_PROGRAM=1")
+	p.Stdout, p.Stderr, p.Dir = p.stdout, p.stderr, s.dir
+	if err := p.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	go func() {
+		p.Wait()
+		close(p.ended)
+	}()
+	s.t.Cleanup(func() {
+		p.Process.Kill()
+		<-p.ended
+		if s.t.Failed() {
+			s.t.Logf("output of %v:\n%s%s", p.Args[1:], p.stdout, p.stderr)
+		}
+	})
+	return p
+}
+
+// stop asks the program to end and returns its exit code.
+func (p *process) stop() int {
+	p.t.Helper()
+	p.Process.Signal(os.Interrupt)
+	select {
+	case <-p.ended:
+	case <-time.After(30 * time.Second):
+		p.t.Fatal("the program did not end")
+	}
+	return p.ProcessState.ExitCode()
+}
+
+// output is a buffer that may be read while it is written.
+type output struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (o *output) Write(b []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.buf.Write(b)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.buf.String()
+}
+
+// eventually waits until what is so, and fails the test if it never is.
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	defer cancel()
+	for !is() {
+		select {
+		case <-ctx.Done():
+			t.Fatalf("never happened: %s", what)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+func wantCode(t *testing.T, r result, code int) {
+	t.Helper()
+	if r.code != code {
+		t.Fatalf("exit code %d, want %d\nstdout: %s\nstderr: %s", r.code, code, r.stdout, r.stderr)
+	}
+}
+
+func wantText(t *testing.T, in string, texts ...string) {
+	t.Helper()
+	for _, text := range texts {
+		if !strings.Contains(in, text) {
+			t.Errorf("does not say %q:\n%s", text, in)
+		}
+	}
+}

@@ -1,0 +1,177 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestOnceAppliesWhatConsulSays(t *testing.T) {
+	s := newSite(t)
+	s.register("web", "web-1", 8080, "passing")
+	file := s.config(s.task("lb", onWeb))
+
+	r := s.run("-once", "-config-file", file)
+	wantCode(t, r, exitOK)
+	wantText(t, r.stdout, "TASK", "lb", "succeeded")
+	if got, want := s.read("lb.txt"), "web 10.0.0.1:8080 passing\n"; got != want {
+		t.Fatalf("the module wrote %q, want %q", got, want)
+	}
+	if _, err := os.Stat(s.path("work/lb/terraform.tfstate.d/lb/terraform.tfstate")); err != nil {
+		t.Errorf("the state is not where CTS keeps it: %v", err)
+	}
+
+	s.register("web", "web-2", 8081, "passing")
+	wantCode(t, s.run("start", "-once", "-config-file", file), exitOK)
+	if got := s.read("lb.txt"); !strings.Contains(got, "8081") {
+		t.Errorf("the second run wrote %q, which lacks the new instance", got)
+	}
+
+	r = s.run("runs", "lb")
+	wantCode(t, r, exitOK)
+	if n := strings.Count(r.stdout, "succeeded"); n != 2 {
+		t.Errorf("%d succeeded runs are listed, want 2:\n%s", n, r.stdout)
+	}
+	wantText(t, s.run("logs", "lb").stdout, "Apply complete!")
+	wantText(t, s.run("status").stdout, "lb", "applied", "on change")
+}
+
+func TestOneFailingTaskStopsNoOther(t *testing.T) {
+	s := newSite(t)
+	s.register("web", "web-1", 8080, "passing")
+	file := s.config(s.task("a", onWeb) + `
+task {
+  name   = "broken"
+  module = "` + s.path("nowhere") + `"
+  condition "services" {
+    names = ["web"]
+  }
+}
+` + s.task("z", onWeb))
+
+	r := s.run("-once", "-config-file", file)
+	wantCode(t, r, exitError)
+	wantText(t, r.stderr, "Task broken failed")
+	for _, name := range []string{"a.txt", "z.txt"} {
+		if s.read(name) == "" {
+			t.Errorf("%s was not written", name)
+		}
+	}
+}
+
+func TestTheSurroundingsNeverMakeATaskFail(t *testing.T) {
+	s := newSite(t)
+	s.register("web", "web-1", 8080, "passing")
+	for _, env := range []string{"TF_VAR_services", "TF_VAR_other", "TF_LOG", "TF_CLI_ARGS", "TF_CLI_ARGS_apply", "TF_INPUT", "TF_WORKSPACE", "TF_LOG_PATH"} {
+		t.Setenv(env, "nonsense")
+	}
+	wantCode(t, s.run("-once", "-config-file", s.config(s.task("lb", onWeb))), exitOK)
+}
+
+func TestOnceFailsWhenConsulCannotBeReached(t *testing.T) {
+	s := newSite(t)
+	file := s.config(s.task("lb", onWeb))
+	s.consul.Stop()
+	r := s.run("-once", "-config-file", file)
+	wantCode(t, r, exitConfig)
+	wantText(t, r.stderr, s.consul.Addr())
+}
+
+func TestInspectChangesNothing(t *testing.T) {
+	s := newSite(t)
+	s.register("web", "web-1", 8080, "passing")
+	file := s.config(s.task("lb", onWeb))
+	before := tree(t, s.dir)
+
+	r := s.run("-inspect", "-config-file", file, "-detailed-exitcode")
+	wantCode(t, r, exitChanges)
+	wantText(t, r.stdout, "Task lb", "local_file.out", "will be created", "1 to add")
+	if after := tree(t, s.dir); after != before {
+		t.Errorf("inspecting left files behind:\n%s", after)
+	}
+
+	wantCode(t, s.run("-once", "-config-file", file), exitOK)
+	before = tree(t, s.dir)
+	r = s.run("inspect", "-config-file", file, "-detailed-exitcode", "lb")
+	wantCode(t, r, exitOK)
+	wantText(t, r.stdout, "No changes")
+	if after := tree(t, s.dir); after != before {
+		t.Errorf("inspecting an applied task left files behind:\n%s", after)
+	}
+
+	r = s.run("-inspect-task", "nope", "-config-file", file)
+	wantCode(t, r, exitConfig)
+	wantText(t, r.stderr, "task not found: nope")
+}
+
+// tree lists the files below a folder.
+func tree(t *testing.T, dir string) string {
+	t.Helper()
+	var b strings.Builder
+	err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+		b.WriteString(path + "\n")
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+func TestRenderPrintsAndTouchesNothing(t *testing.T) {
+	s := newSite(t)
+	s.register("web", "web-1", 8080, "passing")
+	file := s.config(s.task("lb", onWeb))
+	before := tree(t, s.dir)
+	r := s.run("render", "-config-file", file, "lb")
+	wantCode(t, r, exitOK)
+	wantText(t, r.stdout, "### main.tf", "### terraform.tfvars", `address         = "10.0.0.1"`, "8080")
+	if after := tree(t, s.dir); after != before {
+		t.Errorf("rendering left files behind:\n%s", after)
+	}
+}
+
+func TestValidate(t *testing.T) {
+	s := newSite(t)
+	file := s.config(s.task("lb", onWeb))
+	r := s.run("validate", "-config-file", file, "-consul")
+	wantCode(t, r, exitOK)
+	wantText(t, r.stdout, "valid: 1 task", s.consul.Addr())
+
+	s.consul.Stop()
+	wantCode(t, s.run("validate", "-config-file", file), exitOK)
+	wantCode(t, s.run("validate", "-config-file", file, "-consul"), exitConfig)
+
+	bad := s.write("bad.yaml", "bufer_period: {}\ntask:\n  - module: ./x\n")
+	r = s.run("validate", "-config-file", bad)
+	wantCode(t, r, exitConfig)
+	wantText(t, r.stderr, "bad.yaml:1", "buffer_period", "bad.yaml:3", "name")
+}
+
+func TestExitCodesOfTheCommandLine(t *testing.T) {
+	s := &site{t: t, dir: t.TempDir()}
+	for _, tt := range []struct {
+		args []string
+		code int
+		text string
+	}{
+		{[]string{"-version"}, exitOK, "terrapulse"},
+		{[]string{"--version"}, exitOK, "terrapulse"},
+		{[]string{"-h"}, exitOK, "Usage"},
+		{[]string{"start", "-h"}, exitOK, "-config-dir"},
+		{[]string{"status", "-help"}, exitOK, "-json"},
+		{[]string{}, exitMissing, "-config-file"},
+		{[]string{"-bogus"}, exitFlags, "-bogus"},
+		{[]string{"bogus"}, exitUnknown, ""},
+		{[]string{"-config-file", "nowhere.hcl"}, exitConfig, "nowhere.hcl"},
+		{[]string{"status", "-store", "redis:x"}, exitConfig, "sqlite"},
+		{[]string{"status", "-store", "sqlite:" + s.path("none.db")}, exitError, "none.db"},
+	} {
+		var stdout, stderr output
+		code := run(t.Context(), tt.args, &stdout, &stderr)
+		if code != tt.code || !strings.Contains(stdout.String()+stderr.String(), tt.text) {
+			t.Errorf("%q: exit code %d, want %d, with %q in:\n%s%s", tt.args, code, tt.code, tt.text, &stdout, &stderr)
+		}
+	}
+}

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+
+	"github.com/terrapulse/terrapulse/internal/rootmodule"
+)
+
+// renderCommand prints a task's root module.
+type renderCommand struct{ *app }
+
+func (c *renderCommand) Synopsis() string { return "Print what a task would give to Terraform" }
+
+func (c *renderCommand) Help() string {
+	f, _ := c.flags()
+	return `Usage: terrapulse render [flags] TASK
+
+  Reads from Consul what the task renders and prints the files of its root
+  module. Nothing is written and Terraform is not run.
+` + describe(f)
+}
+
+func (c *renderCommand) flags() (*flag.FlagSet, *configFlags) {
+	f, cf := newFlags("render"), &configFlags{}
+	cf.register(f)
+	return f, cf
+}
+
+func (c *renderCommand) Run(args []string) int {
+	f, cf := c.flags()
+	if code := c.parse(f, args, c.Help()); code >= 0 {
+		return code
+	}
+	if f.NArg() != 1 {
+		return c.fail(exitMissing, errors.New("name one task: terrapulse render [flags] TASK"))
+	}
+	cfg, code := cf.load(c.app)
+	if code >= 0 {
+		return code
+	}
+	task, ok := cfg.Task(f.Arg(0))
+	if !ok {
+		return c.fail(exitConfig, unknownTask(cfg, f.Arg(0)))
+	}
+	client, code := c.connect(cfg)
+	if code >= 0 {
+		return code
+	}
+	snap, err := client.Snapshot(c.ctx, task)
+	if err != nil {
+		return c.fail(exitError, fmt.Errorf("task %s: %w", task.Name, err))
+	}
+	files, err := rootmodule.Module{Config: cfg, Task: task, Blocks: snap.Blocks}.Files()
+	if err != nil {
+		return c.fail(exitError, fmt.Errorf("render task %s: %w", task.Name, err))
+	}
+	for _, file := range files {
+		fmt.Fprintf(c.stdout, "### %s\n", file.Name)
+		if err := file.Render(c.stdout); err != nil {
+			return c.fail(exitError, fmt.Errorf("render %s of task %s: %w", file.Name, task.Name, err))
+		}
+		fmt.Fprintln(c.stdout)
+	}
+	return exitOK
+}

@@ -1,0 +1,188 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/consul"
+	"github.com/terrapulse/terrapulse/internal/reconcile"
+	"github.com/terrapulse/terrapulse/internal/state"
+)
+
+// startCommand runs tasks when Consul changes, or once.
+type startCommand struct{ *app }
+
+func (c *startCommand) Synopsis() string {
+	return "Run tasks whenever Consul changes, or once with -once"
+}
+
+func (c *startCommand) Help() string {
+	f, _ := c.flags()
+	return `Usage: terrapulse start [flags]
+
+  Watches Consul and applies a task's Terraform module whenever its condition
+  is met. Each enabled task runs once at the start. Several instances may share
+  one store: one of them leads, the others take over when it ends.
+
+  -once runs every enabled task one time and ends: exit code 0 when all were
+  applied, 11 when any was not. -inspect shows what would be changed.
+` + describe(f)
+}
+
+// startOptions are the flags of start.
+type startOptions struct {
+	config   configFlags
+	log      logFlags
+	store    *string
+	parallel int
+	once     bool
+	inspect  inspectOptions
+}
+
+func (c *startCommand) flags() (*flag.FlagSet, *startOptions) {
+	f, o := newFlags("start"), &startOptions{}
+	o.config.register(f)
+	o.log.register(f)
+	o.store = storeFlag(f)
+	f.IntVar(&o.parallel, "parallel", 0, "The `number` of tasks that run at a time. Default: the number of cores.")
+	f.BoolVar(&o.once, "once", false, "Run every enabled task one time and end.")
+	o.inspect.register(f)
+	return f, o
+}
+
+func (c *startCommand) Run(args []string) int {
+	f, o := c.flags()
+	if code := c.parse(f, args, c.Help()); code >= 0 {
+		return code
+	}
+	if f.NArg() > 0 {
+		return c.fail(exitFlags, fmt.Errorf("start takes no arguments, got %q", f.Args()))
+	}
+	cfg, code := o.config.load(c.app)
+	if code >= 0 {
+		return code
+	}
+	log, err := o.log.logger(c.app, cfg.LogLevel)
+	if err != nil {
+		return c.fail(exitFlags, err)
+	}
+	announce(log, cfg)
+	if o.inspect.wanted() {
+		return c.inspect(cfg, log, o.inspect, o.parallel)
+	}
+
+	client, code := c.connect(cfg)
+	if code >= 0 {
+		return code
+	}
+	if o.once {
+		if code := c.reach(c.ctx, client); code >= 0 {
+			return code
+		}
+	}
+	e, code := c.newEngine(c.ctx, cfg, client, log, engineOptions{store: *o.store, parallel: o.parallel, output: taskOutput(cfg, c.stderr)})
+	if code >= 0 {
+		return code
+	}
+	defer e.store.Close()
+	if o.once {
+		return c.once(e, cfg)
+	}
+
+	loop := &reconcile.Loop{Reconciler: e.reconciler, Ended: e.launcher.Ended(),
+		Watch: func(ctx context.Context, gates consul.GateSet, since consul.Marks) reconcile.Watch {
+			return client.Watch(ctx, gates, since)
+		}}
+	err = loop.Run(c.ctx)
+	log.Info("stopping, waiting for Terraform where it runs")
+	e.launcher.Wait()
+	if err != nil {
+		return c.fail(exitError, err)
+	}
+	log.Info("stopped")
+	return exitOK
+}
+
+// once runs every task one time and sums up.
+func (c *startCommand) once(e *engine, cfg *config.Config) int {
+	if len(cfg.Tasks) == 0 {
+		fmt.Fprintln(c.stdout, "no tasks configured")
+		return exitOK
+	}
+	outcomes, err := e.reconciler.Once(c.ctx, e.launcher.Wait)
+	if err != nil {
+		return c.fail(exitError, err)
+	}
+	return c.summarise(outcomes)
+}
+
+// summarise prints a line for each task.
+func (c *startCommand) summarise(outcomes []reconcile.Outcome) int {
+	code := exitOK
+	w := tabwriter.NewWriter(c.stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "TASK\tOUTCOME\tDURATION\tADDED\tCHANGED\tDESTROYED")
+	for _, o := range outcomes {
+		if o.Failed() {
+			code = exitError
+		}
+		if o.Run == nil {
+			fmt.Fprintf(w, "%s\t%s\t-\t-\t-\t-\n", o.Task, notRun(o.Reason))
+			continue
+		}
+		duration := "-"
+		if !o.Run.Ended.IsZero() {
+			duration = o.Run.Ended.Sub(o.Run.Started).Round(time.Millisecond).String()
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", o.Task, o.Run.State, duration, counts(o.Run.Changes))
+	}
+	w.Flush()
+	for _, o := range outcomes {
+		switch {
+		case o.Run != nil && o.Run.Error != "":
+			fmt.Fprintf(c.stderr, "\nTask %s failed: %s\n", o.Task, o.Run.Error)
+		case o.Run == nil && o.Failed():
+			fmt.Fprintf(c.stderr, "\nTask %s was not run: %s\n", o.Task, o.Reason.Text)
+		}
+	}
+	return code
+}
+
+func notRun(r state.Reason) string {
+	if r.Kind == state.ReasonDisabled {
+		return "disabled"
+	}
+	return "not run"
+}
+
+// counts are the cells of what an apply did.
+func counts(ch *state.Changes) string {
+	if ch == nil {
+		return "-\t-\t-"
+	}
+	return fmt.Sprintf("%d\t%d\t%d", ch.Add, ch.Change, ch.Destroy)
+}
+
+// announce logs what the configuration holds that deserves a word.
+func announce(log *slog.Logger, cfg *config.Config) {
+	for _, w := range cfg.Warnings {
+		log.Warn("configuration", "finding", w.String())
+	}
+	if pending := cfg.Pending(); len(pending) > 0 {
+		log.Warn("configured, but without effect in this version", "keys", strings.Join(pending, ", "))
+	}
+}
+
+// taskOutput is where Terraform's output goes when the driver's log is on.
+func taskOutput(cfg *config.Config, w io.Writer) func(string) io.Writer {
+	if !cfg.Terraform.Log {
+		return nil
+	}
+	return func(string) io.Writer { return w }
+}

@@ -1,0 +1,214 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/hashicorp/consul/api"
+)
+
+func TestStartFollowsConsul(t *testing.T) {
+	s := newSite(t)
+	s.register("web", "web-1", 8080, "passing")
+	file := s.config(s.task("lb", onWeb) + s.task("flags", `condition "consul-kv" {
+    path    = "app/"
+    recurse = true
+  }`) + s.task("all", `condition "services" {
+    regexp = "^w\\w+$"
+  }
+  module_input "consul-kv" {
+    path = "app/colour"
+  }`))
+	p := s.start("-config-file", file)
+	eventually(t, "the first apply", func() bool { return s.read("lb.txt") == "web 10.0.0.1:8080 passing\n" })
+
+	s.register("web", "web-2", 8081, "passing")
+	eventually(t, "a new instance is applied", func() bool { return strings.Contains(s.read("lb.txt"), "8081") })
+	eventually(t, "a new instance is seen through a regexp", func() bool { return strings.Contains(s.read("all.txt"), "8081") })
+
+	if err := s.consul.Client().Agent().UpdateTTL("check-web-1", "down", api.HealthCritical); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "a failing check takes the instance out", func() bool { return s.read("lb.txt") == "web 10.0.0.1:8081 passing\n" })
+	eventually(t, "also through a regexp", func() bool { return !strings.Contains(s.read("all.txt"), "8080") })
+
+	put := func(key, value string) {
+		t.Helper()
+		if _, err := s.consul.Client().KV().Put(&api.KVPair{Key: key, Value: []byte(value)}, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	odd := "a \"quoted\" ${value} %{with}\nlines\\n"
+	put("app/motto", odd)
+	eventually(t, "a KV value arrives intact", func() bool { return s.read("flags.txt") == "app/motto="+odd+"\n" })
+
+	put("app/colour", "red")
+	eventually(t, "the condition on the prefix sees the new key", func() bool { return strings.Contains(s.read("flags.txt"), "red") })
+	if strings.Contains(s.read("all.txt"), "red") {
+		t.Error("a module input alone triggered a run")
+	}
+	s.register("worker", "worker-1", 9000, "passing")
+	eventually(t, "the module input is fresh when the condition triggers", func() bool {
+		return strings.Contains(s.read("all.txt"), "9000") && strings.Contains(s.read("all.txt"), "red")
+	})
+
+	var st status
+	r := s.run("status", "-json")
+	wantCode(t, r, exitOK)
+	if err := json.Unmarshal([]byte(r.stdout), &st); err != nil {
+		t.Fatal(err)
+	}
+	if st.Leader == nil || len(st.Tasks) != 3 || st.Good == nil {
+		t.Errorf("status while start runs: %s", r.stdout)
+	}
+	wantText(t, s.run("runs", "lb").stdout, "condition changed", "web-2")
+
+	if code := p.stop(); code != exitOK {
+		t.Errorf("exit code %d after an interrupt, want 0", code)
+	}
+	if st := s.run("status").stdout; !strings.Contains(st, "Leader: none") {
+		t.Errorf("the lease was not released:\n%s", st)
+	}
+}
+
+func TestAnOutageOfConsulIsSurvived(t *testing.T) {
+	s := newSite(t)
+	s.register("web", "web-1", 8080, "passing")
+	s.start("-config-file", s.config(s.task("lb", onWeb)))
+	eventually(t, "the first apply", func() bool { return s.read("lb.txt") != "" })
+
+	s.consul.Stop()
+	eventually(t, "status says that Consul is away", func() bool { return strings.Contains(s.run("status").stdout, "Problem:") })
+	s.consul.Restart()
+	s.register("web", "web-9", 9999, "passing")
+	eventually(t, "a change after the outage is applied", func() bool { return strings.Contains(s.read("lb.txt"), "9999") })
+	eventually(t, "the problem is gone", func() bool { return !strings.Contains(s.run("status").stdout, "Problem:") })
+}
+
+func TestStartWaitsForAConsulThatIsNotThereYet(t *testing.T) {
+	s := newSite(t)
+	file := s.config(s.task("lb", onWeb))
+	s.consul.Stop()
+	p := s.start("-config-file", file)
+	eventually(t, "it says so", func() bool { return strings.Contains(s.run("status").stdout, "Problem:") })
+	s.consul.Restart()
+	s.register("web", "web-1", 8080, "passing")
+	eventually(t, "it applies", func() bool { return strings.Contains(s.read("lb.txt"), "8080") })
+	p.stop()
+}
+
+// slowModule is a module whose apply takes until the file "go" exists.
+func (s *site) slowTask(name string) string {
+	s.write("slow/main.tf", `
+variable "services" {}
+resource "terraform_data" "slow" {
+  input = keys(var.services)
+  provisioner "local-exec" {
+    command = "echo began >> `+s.path("began")+`; while [ ! -e `+s.path("go")+` ]; do sleep 0.05; done"
+  }
+}
+`)
+	return `
+task {
+  name   = "` + name + `"
+  module = "` + s.path("slow") + `"
+  condition "services" {
+    names = ["web"]
+  }
+}
+`
+}
+
+func TestAKilledProcessLeavesNoTerraformAndItsRunIsMadeGood(t *testing.T) {
+	s := newSite(t)
+	s.register("web", "web-1", 8080, "passing")
+	file := s.config(s.slowTask("slow"))
+	first := s.start("-config-file", file)
+	eventually(t, "the apply has begun", func() bool { return s.read("began") != "" })
+	first.Process.Signal(syscall.SIGKILL)
+	<-first.ended
+	eventually(t, "no Terraform is left", func() bool { return !terraformIn(t, s.path("work")) })
+
+	s.write("go", "")
+	s.start("-config-file", file)
+	eventually(t, "the run is made good", func() bool {
+		r := s.run("runs", "slow")
+		return strings.Contains(r.stdout, "lost") && strings.Contains(r.stdout, "succeeded")
+	})
+	wantText(t, s.run("runs", "slow").stdout, "no sign of life", "lost run")
+}
+
+// terraformIn reports whether a Terraform works below a folder.
+func terraformIn(t *testing.T, dir string) bool {
+	t.Helper()
+	procs, err := os.ReadDir("/proc")
+	if err != nil {
+		t.Skip("needs /proc")
+	}
+	for _, p := range procs {
+		exe, _ := os.Readlink("/proc/" + p.Name() + "/exe")
+		cwd, _ := os.Readlink("/proc/" + p.Name() + "/cwd")
+		if strings.Contains(exe, "terraform") && strings.HasPrefix(cwd, dir) {
+			return true
+		}
+	}
+	return false
+}
+
+func TestTwoStartsOnOneStoreHaveOneLeader(t *testing.T) {
+	s := newSite(t)
+	s.register("web", "web-1", 8080, "passing")
+	file := s.config(s.task("lb", onWeb))
+	first := s.start("-config-file", file)
+	eventually(t, "the first leads", func() bool { return strings.Contains(first.stderr.String(), "msg=leading") })
+	second := s.start("-config-file", file)
+	eventually(t, "the second stands by", func() bool { return strings.Contains(second.stderr.String(), "standing by") })
+
+	s.register("web", "web-2", 8081, "passing")
+	eventually(t, "a change is applied", func() bool { return strings.Contains(s.read("lb.txt"), "8081") })
+	if strings.Contains(second.stderr.String(), "run decided") {
+		t.Error("the one that stands by has decided a run")
+	}
+
+	first.Process.Signal(syscall.SIGKILL)
+	eventually(t, "the second takes over", func() bool { return strings.Contains(second.stderr.String(), "msg=leading") })
+	s.register("web", "web-3", 8082, "passing")
+	eventually(t, "a change is applied by the second", func() bool { return strings.Contains(s.read("lb.txt"), "8082") })
+}
+
+func TestAnInterruptIsPassedOnToTerraformAndWaitedFor(t *testing.T) {
+	s := newSite(t)
+	s.register("web", "web-1", 8080, "passing")
+	p := s.start("-config-file", s.config(s.slowTask("slow")))
+	eventually(t, "the apply has begun", func() bool { return s.read("began") != "" })
+	if code := p.stop(); code != exitOK {
+		t.Errorf("exit code %d, want 0", code)
+	}
+	if terraformIn(t, s.path("work")) {
+		t.Error("Terraform is still there")
+	}
+	wantText(t, s.run("runs", "slow").stdout, "failed", "interrupt")
+	if _, err := os.Stat(s.path("work/slow/terraform.tfstate.d/slow/.terraform.tfstate.lock.info")); err == nil {
+		t.Error("the state is still locked")
+	}
+}
+
+func TestAFailingTaskIsRetriedUntilItSucceeds(t *testing.T) {
+	s := newSite(t)
+	s.register("web", "web-1", 8080, "passing")
+	file := s.config(s.task("lb", onWeb))
+	s.write("lb.txt/in-the-way", "") // a folder where the file should be
+	s.start("-config-file", file)
+	eventually(t, "two attempts have failed", func() bool {
+		r := s.run("status", "-json")
+		return strings.Contains(r.stdout, `"failures": 2`)
+	})
+	wantText(t, s.run("status").stdout, "failing", "retry number")
+	if err := os.RemoveAll(s.path("lb.txt")); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it succeeds", func() bool { return strings.Contains(s.read("lb.txt"), "8080") })
+}

@@ -1,0 +1,227 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/lease"
+	"github.com/terrapulse/terrapulse/internal/reconcile"
+	"github.com/terrapulse/terrapulse/internal/state"
+	"github.com/terrapulse/terrapulse/internal/state/sqlite"
+)
+
+// statusCommand shows what is known of every task.
+type statusCommand struct{ *app }
+
+func (c *statusCommand) Synopsis() string {
+	return "Show every task: its state, why, its last run, when it is due"
+}
+
+func (c *statusCommand) Help() string {
+	f, _, _ := c.flags()
+	return `Usage: terrapulse status [flags]
+
+  Shows what the store knows: who leads, and for every task what it does and
+  why, its last run and when it is due next. It reads only, also while another
+  process runs tasks.
+` + describe(f)
+}
+
+func (c *statusCommand) flags() (*flag.FlagSet, *string, *bool) {
+	f := newFlags("status")
+	return f, storeFlag(f), f.Bool("json", false, "Print JSON, for scripts.")
+}
+
+// status is what -json prints.
+type status struct {
+	Leader  *leader      `json:"leader,omitempty"`
+	Good    *time.Time   `json:"last_good_tick,omitempty"`
+	Problem string       `json:"problem,omitempty"`
+	Tasks   []taskStatus `json:"tasks"`
+}
+
+type leader struct {
+	Owner string    `json:"owner"`
+	Fence uint64    `json:"fence"`
+	Until time.Time `json:"until"`
+}
+
+type taskStatus struct {
+	Task    string        `json:"task"`
+	State   string        `json:"state"`
+	Reason  state.Reason  `json:"reason"`
+	Run     string        `json:"run,omitempty"` // under way
+	Due     *time.Time    `json:"due,omitempty"`
+	Changed string        `json:"changed,omitempty"` // seen and not yet applied
+	Applied *time.Time    `json:"applied,omitempty"`
+	Failed  int           `json:"failures,omitempty"` // in a row
+	Last    *state.Result `json:"last_run,omitempty"`
+}
+
+func (c *statusCommand) Run(args []string) int {
+	f, url, asJSON := c.flags()
+	if code := c.parse(f, args, c.Help()); code >= 0 {
+		return code
+	}
+	store, code := c.openStore(*url)
+	if code >= 0 {
+		return code
+	}
+	defer store.Close()
+	st, err := readStatus(c.ctx, store, time.Now())
+	if err != nil {
+		return c.fail(exitError, err)
+	}
+	if *asJSON {
+		return c.printJSON(st)
+	}
+	c.print(st, time.Now())
+	return exitOK
+}
+
+// openStore opens a store to read.
+func (a *app) openStore(url string) (state.Store, int) {
+	path, err := storePath(url)
+	if err != nil {
+		return nil, a.fail(exitConfig, err)
+	}
+	store, err := sqlite.ReadOnly(a.ctx, path)
+	if err != nil {
+		return nil, a.fail(exitError, err)
+	}
+	return store, -1
+}
+
+func (a *app) printJSON(v any) int {
+	enc := json.NewEncoder(a.stdout)
+	enc.SetIndent("", "  ")
+	if err := enc.Encode(v); err != nil {
+		return a.fail(exitError, err)
+	}
+	return exitOK
+}
+
+func readStatus(ctx context.Context, store state.Store, now time.Time) (status, error) {
+	st := status{Tasks: []taskStatus{}}
+	rec, err := state.Read[state.Reconcile](ctx, store, state.ReconcileKey)
+	if err != nil {
+		return st, fmt.Errorf("read the reconcile record: %w", err)
+	}
+	st.Good, st.Problem = timeOrNil(rec.Data.Good), rec.Data.Problem
+	held, err := lease.Read(ctx, store, reconcile.LeaseName)
+	if err != nil {
+		return st, fmt.Errorf("read who leads: %w", err)
+	}
+	if held.Owner != "" && now.Before(held.Expires) {
+		st.Leader = &leader{Owner: held.Owner, Fence: held.Fence, Until: held.Expires}
+	}
+	tasks, err := state.ReadAll[state.Task](ctx, store, state.TaskPrefix)
+	if err != nil {
+		return st, fmt.Errorf("read the tasks' records: %w", err)
+	}
+	for _, t := range tasks {
+		s := t.Data
+		ts := taskStatus{Task: state.TaskName(t.Key), State: taskState(s), Reason: s.Reason, Due: timeOrNil(s.Due),
+			Applied: timeOrNil(s.AppliedAt), Failed: s.Failures, Last: s.Last}
+		if s.Run != nil {
+			ts.Run = s.Run.ID
+		}
+		if s.Pending != nil {
+			ts.Changed = s.Pending.Changed
+		}
+		st.Tasks = append(st.Tasks, ts)
+	}
+	return st, nil
+}
+
+// taskState is one word for what a task is at.
+func taskState(s state.Task) string {
+	switch {
+	case s.Run != nil:
+		return "running"
+	case s.Reason.Kind == state.ReasonDisabled:
+		return "disabled"
+	case s.Failures > 0:
+		return "failing"
+	case s.Reason.Kind == state.ReasonConsul, s.Reason.Kind == state.ReasonBuffering:
+		return "waiting"
+	case s.AppliedAt.IsZero():
+		return "new"
+	}
+	return "applied"
+}
+
+func (c *statusCommand) print(st status, now time.Time) {
+	switch {
+	case st.Leader != nil:
+		fmt.Fprintf(c.stdout, "Leader: %s (fence %d)\n", st.Leader.Owner, st.Leader.Fence)
+	default:
+		fmt.Fprintln(c.stdout, "Leader: none, nothing is watching Consul for this store")
+	}
+	if st.Problem != "" {
+		fmt.Fprintf(c.stdout, "Problem: %s\n", st.Problem)
+	}
+	if len(st.Tasks) == 0 {
+		fmt.Fprintln(c.stdout, "No task has been decided on yet.")
+		return
+	}
+	fmt.Fprintln(c.stdout)
+	w := tabwriter.NewWriter(c.stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "TASK\tSTATE\tLAST RUN\tNEXT DUE\tWHY")
+	for _, t := range st.Tasks {
+		last := "-"
+		if t.Last != nil {
+			last = fmt.Sprintf("%s %s ago", t.Last.State, ago(now.Sub(t.Last.Ended)))
+			if t.Last.Changes != nil {
+				last += " (" + t.Last.Changes.String() + ")"
+			}
+		}
+		due := "on change"
+		if t.Due != nil {
+			due = "now"
+			if wait := t.Due.Sub(now); wait > 0 {
+				due = "in " + ago(wait)
+			}
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", t.Task, t.State, last, due, why(t))
+	}
+	w.Flush()
+}
+
+// why is one line for people.
+func why(t taskStatus) string {
+	text := t.Reason.Text
+	if t.Failed > 0 && t.Last != nil && t.Last.Error != "" {
+		text += ": " + t.Last.Error
+	}
+	text = strings.Join(strings.Fields(text), " ")
+	if runes := []rune(text); len(runes) > 120 {
+		text = string(runes[:119]) + "…"
+	}
+	return text
+}
+
+// ago is a duration as people say it.
+func ago(d time.Duration) string {
+	switch {
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", int(d.Seconds()))
+	case d < time.Hour:
+		return fmt.Sprintf("%dm", int(d.Minutes()))
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh", int(d.Hours()))
+	}
+	return fmt.Sprintf("%dd", int(d.Hours()/24))
+}
+
+func timeOrNil(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
+}

@@ -1,0 +1,73 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+
+	"github.com/terrapulse/terrapulse/internal/consul"
+)
+
+// validateCommand checks the configuration.
+type validateCommand struct{ *app }
+
+func (c *validateCommand) Synopsis() string {
+	return "Check task files, and with -consul the access to Consul"
+}
+
+func (c *validateCommand) Help() string {
+	f, _, _ := c.flags()
+	return `Usage: terrapulse validate [flags]
+
+  Reads the task files and reports everything that is wrong with them, without
+  reaching for anything else. With -consul it also reads what every task
+  watches, which checks the address, the token's rights and the queries.
+` + describe(f)
+}
+
+func (c *validateCommand) flags() (*flag.FlagSet, *configFlags, *bool) {
+	f, cf := newFlags("validate"), &configFlags{}
+	cf.register(f)
+	return f, cf, f.Bool("consul", false, "Also read from Consul what every task watches.")
+}
+
+func (c *validateCommand) Run(args []string) int {
+	f, cf, ask := c.flags()
+	if code := c.parse(f, args, c.Help()); code >= 0 {
+		return code
+	}
+	cfg, code := cf.load(c.app)
+	if code >= 0 {
+		return code
+	}
+	for _, w := range cfg.Warnings {
+		fmt.Fprintf(c.stdout, "Warning: %s\n", w)
+	}
+	for _, key := range cfg.Pending() {
+		fmt.Fprintf(c.stdout, "Warning: %s is valid but has no effect in this version\n", key)
+	}
+	if *ask {
+		client, code := c.connect(cfg)
+		if code >= 0 {
+			return code
+		}
+		if code := c.reach(c.ctx, client); code >= 0 {
+			return code
+		}
+		failed := false
+		for i := range cfg.Tasks {
+			if _, err := client.Snapshot(c.ctx, &cfg.Tasks[i]); err != nil {
+				failed = true
+				c.fail(exitConfig, fmt.Errorf("task %s: %w", cfg.Tasks[i].Name, err))
+				if consul.IsUnavailable(err) {
+					break // the others would fail alike
+				}
+			}
+		}
+		if failed {
+			return exitConfig
+		}
+		fmt.Fprintf(c.stdout, "Consul at %s answers, and the token may read what the tasks watch.\n", cfg.Consul.Address)
+	}
+	fmt.Fprintf(c.stdout, "The configuration is valid: %d tasks.\n", len(cfg.Tasks))
+	return exitOK
+}

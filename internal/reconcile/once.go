@@ -1,0 +1,124 @@
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/lease"
+	"github.com/terrapulse/terrapulse/internal/state"
+)
+
+// Outcome is what once-mode did about one task.
+type Outcome struct {
+	Task   string
+	Run    *state.Run   // nil if the task was not run
+	Reason state.Reason // why it was run, or why not
+}
+
+// Failed reports whether the task should have been applied and was not.
+func (o Outcome) Failed() bool {
+	if o.Run != nil {
+		return o.Run.State != state.RunSucceeded
+	}
+	return o.Reason.Kind != state.ReasonDisabled
+}
+
+// Once has every enabled task run one time, without retries, and returns what
+// came of it in the order of the configuration. One failing task stops no
+// other. wait returns when all runs of this process have ended.
+func (r *Reconciler) Once(ctx context.Context, wait func()) ([]Outcome, error) {
+	r.prepare()
+	held, err := r.leadSoon(ctx)
+	if err != nil {
+		return nil, err
+	}
+	keeping, stop := context.WithCancel(context.WithoutCancel(ctx))
+	kept := make(chan struct{})
+	go func() {
+		defer close(kept)
+		if err := r.keep(keeping, held); keeping.Err() == nil {
+			r.Log.Error("the lease was lost while runs are under way", "error", err)
+		}
+	}()
+	defer func() {
+		stop()
+		<-kept
+		if err := held.Release(context.WithoutCancel(ctx)); err != nil && !errors.Is(err, lease.ErrLost) {
+			r.Log.Warn("the lease is left to expire", "error", err)
+		}
+	}()
+
+	report, err := r.Tick(ctx, TickOptions{Lease: held, Force: r.force("once-mode")})
+	wait() // also when the tick failed half-way: what was launched is under way
+	if err != nil {
+		return nil, err
+	}
+	outcomes := make([]Outcome, len(report.Decisions))
+	planned := map[string]state.PlannedRun{}
+	for _, launch := range report.Launches {
+		for _, run := range launch.Runs {
+			planned[run.Task] = run
+		}
+	}
+	for i, d := range report.Decisions {
+		outcomes[i] = Outcome{Task: d.Task.Name, Reason: d.Reason}
+		p, ok := planned[d.Task.Name]
+		if !ok {
+			continue
+		}
+		run, err := state.Read[state.Run](context.WithoutCancel(ctx), r.Store, state.RunKey(p.Task, p.ID))
+		if err != nil {
+			return outcomes, fmt.Errorf("read the outcome of task %s: %w", p.Task, err)
+		}
+		outcomes[i].Run = &run.Data
+	}
+	return outcomes, nil
+}
+
+// force names every enabled task as asked for by someone.
+func (r *Reconciler) force(who string) map[string]string {
+	force := map[string]string{}
+	for _, t := range r.tasks {
+		if t.Enabled {
+			force[t.Name] = who
+		}
+	}
+	return force
+}
+
+// leadSoon takes the lease. One that is held is waited for as long as its
+// holder may be a process that was killed, and no longer.
+func (r *Reconciler) leadSoon(ctx context.Context) (*lease.Lease, error) {
+	patience := r.Now().Add(2 * r.LeaseTTL)
+	for {
+		held, err := lease.Acquire(ctx, r.Store, LeaseName, r.Owner, lease.Options{TTL: r.LeaseTTL, Now: r.Now})
+		var other *lease.HeldError
+		if !errors.As(err, &other) {
+			return held, err
+		}
+		if r.Now().After(patience) {
+			return nil, fmt.Errorf("%w; it runs the tasks of this store: stop it first, or use a store of your own with -store", err)
+		}
+		r.Log.Info("waiting for the lease", "leader", other.Owner, "until", other.Until)
+		if !sleep(ctx, max(50*time.Millisecond, min(other.Until.Sub(r.Now()), time.Second))) {
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// keep renews the lease until ctx ends; it returns when the lease is lost.
+func (r *Reconciler) keep(ctx context.Context, held *lease.Lease) error {
+	for sleep(ctx, r.LeaseTTL/3) {
+		err := held.Renew(ctx, r.Now())
+		switch {
+		case err == nil || ctx.Err() != nil:
+		case errors.Is(err, lease.ErrLost), !held.Valid(r.Now()):
+			return fmt.Errorf("renew the lease: %w", err)
+		default:
+			r.Log.Warn("the lease was not renewed, trying again", "error", err)
+		}
+	}
+	return ctx.Err()
+}

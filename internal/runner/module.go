@@ -1,0 +1,90 @@
+package runner
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/consul"
+	"github.com/terrapulse/terrapulse/internal/rootmodule"
+	"github.com/terrapulse/terrapulse/internal/state"
+	"github.com/terrapulse/terrapulse/internal/terraform"
+)
+
+// keptResources is how many of the resources that an apply changed are named
+// in its run's record.
+const keptResources = 20
+
+// Module applies a task's module with Terraform, in the task's directory.
+type Module struct {
+	Config    *config.Config
+	Terraform *terraform.Binary
+}
+
+// Apply renders the root module, initialises its directory where that is
+// needed, and applies it.
+func (m *Module) Apply(ctx context.Context, t *config.Task, snap *consul.Snapshot, out io.Writer) (*state.Changes, error) {
+	if err := terraform.CheckModule(t, rootmodule.Inputs(t)); err != nil {
+		return nil, err
+	}
+	if _, err := m.root(t, snap).Write(t.WorkingDir); err != nil {
+		return nil, err
+	}
+	opts, err := m.options(t, out)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := m.Terraform.Open(t.WorkingDir, opts)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := dir.Init(ctx); err != nil {
+		return nil, err
+	}
+	summary, err := dir.Apply(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return changes(summary), nil
+}
+
+// Plan says what Apply would do, in Terraform's words too, and leaves nothing
+// behind.
+func (m *Module) Plan(ctx context.Context, t *config.Task, snap *consul.Snapshot) (terraform.Summary, error) {
+	if err := terraform.CheckModule(t, rootmodule.Inputs(t)); err != nil {
+		return terraform.Summary{}, err
+	}
+	opts, err := m.options(t, io.Discard)
+	if err != nil {
+		return terraform.Summary{}, err
+	}
+	return m.Terraform.Inspect(ctx, t.WorkingDir, func(dir string) error {
+		_, err := m.root(t, snap).Write(dir)
+		return err
+	}, opts)
+}
+
+func (m *Module) root(t *config.Task, snap *consul.Snapshot) rootmodule.Module {
+	return rootmodule.Module{Config: m.Config, Task: t, Blocks: snap.Blocks, Terraform: m.Terraform.Version}
+}
+
+func (m *Module) options(t *config.Task, out io.Writer) (terraform.Options, error) {
+	values, err := rootmodule.ProviderValues(t, m.Config)
+	if err != nil {
+		return terraform.Options{}, fmt.Errorf("provider values of task %s: %w", t.Name, err)
+	}
+	return terraform.Options{
+		Task: t.Name, Backend: m.Config.Terraform.Backend, Consul: m.Config.Consul,
+		Env: rootmodule.Env(t, m.Config), VarJSON: values, Log: out, PersistLog: m.Config.Terraform.PersistLog,
+	}, nil
+}
+
+// changes is the summary as it is recorded.
+func changes(s terraform.Summary) *state.Changes {
+	c := &state.Changes{Add: max(s.Add, 0), Change: max(s.Change, 0), Destroy: max(s.Destroy, 0)}
+	for _, r := range s.Resources[:min(len(s.Resources), keptResources)] {
+		c.Resources = append(c.Resources, state.Resource{Address: state.Cut(r.Address), Action: r.Action})
+	}
+	return c
+}
