@@ -1,0 +1,61 @@
+package main
+
+import "strings"
+
+// change says what became of a line.
+type change int
+
+const (
+	kept change = iota
+	added
+	removed
+)
+
+type line struct {
+	change change
+	text   string
+}
+
+func lines(text string) []string {
+	if text == "" {
+		return nil
+	}
+	return strings.Split(strings.TrimSuffix(text, "\n"), "\n")
+}
+
+// diff returns the lines of both texts in order, with as many kept as
+// possible. It is meant for small files: its time is the product of their
+// lengths.
+func diff(from, to []string) []line {
+	// common[i][j] is the length of the longest common subsequence of
+	// from[i:] and to[j:].
+	common := make([][]int, len(from)+1)
+	for i := range common {
+		common[i] = make([]int, len(to)+1)
+	}
+	for i := len(from) - 1; i >= 0; i-- {
+		for j := len(to) - 1; j >= 0; j-- {
+			if from[i] == to[j] {
+				common[i][j] = common[i+1][j+1] + 1
+			} else {
+				common[i][j] = max(common[i+1][j], common[i][j+1])
+			}
+		}
+	}
+	var out []line
+	i, j := 0, 0
+	for i < len(from) || j < len(to) {
+		switch {
+		case i < len(from) && j < len(to) && from[i] == to[j]:
+			out = append(out, line{kept, from[i]})
+			i, j = i+1, j+1
+		case j == len(to) || i < len(from) && common[i+1][j] >= common[i][j+1]:
+			out = append(out, line{removed, from[i]})
+			i++
+		default:
+			out = append(out, line{added, to[j]})
+			j++
+		}
+	}
+	return out
+}

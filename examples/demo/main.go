@@ -1,0 +1,259 @@
+// Command demo shows Terrapulse at work, with a real Consul and a real
+// Terraform: it runs the tasks of examples/quickstart, changes the catalog three
+// times and tells what came of it. With -keep it leaves everything running and
+// tells what to try.
+//
+// Usage, from the top of the checkout: make demo, or make demo KEEP=1.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"syscall"
+	"time"
+
+	"github.com/hashicorp/consul/api"
+	"golang.org/x/term"
+)
+
+func main() {
+	keep := flag.Bool("keep", false, "leave Consul and Terrapulse running, and tell what to try")
+	flag.Parse()
+	// Hang-up is what closing the terminal sends.
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+
+	top, err := os.Getwd()
+	if err == nil {
+		d := &demo{
+			top:        top,
+			terrapulse: filepath.Join(top, "bin", "terrapulse"+exe()),
+			keep:       *keep,
+			out:        os.Stdout,
+			colored:    term.IsTerminal(int(os.Stdout.Fd())) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb",
+		}
+		err = d.run(ctx)
+	}
+	switch {
+	case ctx.Err() != nil && *keep: // how -keep is meant to end
+	case ctx.Err() != nil:
+		fmt.Println("\nInterrupted. Nothing is left running.")
+		os.Exit(130)
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "demo:", err)
+		os.Exit(1)
+	}
+}
+
+// stepTimeout is how long a change may take to be applied. A second is usual.
+const stepTimeout = 20 * time.Second
+
+// demo is one performance.
+type demo struct {
+	top        string // the checkout
+	terrapulse string // the program
+	keep       bool
+	out        io.Writer
+	colored    bool
+
+	dir    string // everything that is written
+	files  []string
+	shown  map[string]string // content of the files, as shown last
+	consul *consul
+	daemon *process
+}
+
+func (d *demo) run(ctx context.Context) (err error) {
+	began := time.Now()
+	for _, program := range []string{d.tool("consul"), d.tool("terraform"), d.terrapulse} {
+		if _, err := os.Stat(program); err != nil {
+			return fmt.Errorf("%s is missing: run `make demo` at the top of the checkout", program)
+		}
+	}
+	if d.dir, err = os.MkdirTemp("", "terrapulse-demo-"); err != nil {
+		return err
+	}
+	defer os.RemoveAll(d.dir)
+	d.files = []string{
+		filepath.Join(d.dir, "load-balancer", "haproxy.cfg"),
+		filepath.Join(d.dir, "maintenance", "maintenance.html"),
+	}
+	d.shown = map[string]string{}
+
+	d.heading("Starting Consul")
+	if d.consul, err = startConsul(ctx, d.tool("consul"), d.dir); err != nil {
+		return err
+	}
+	defer d.consul.stop()
+	d.say("It listens on %s. Two instances of the service web register: web-1 and web-2.", d.consul.addr)
+	for _, id := range []string{"web-1", "web-2"} {
+		if err := d.register(ctx, id); err != nil {
+			return err
+		}
+	}
+
+	d.heading("Starting Terrapulse with examples/quickstart/tasks.yaml")
+	start := time.Now()
+	if err := d.startDaemon(); err != nil {
+		return err
+	}
+	defer d.daemon.stop()
+	for _, file := range d.files {
+		if err := d.awaitChange(ctx, file); err != nil {
+			return err
+		}
+	}
+	d.say("Terraform has run for both tasks after %s. The files that they write:", seconds(time.Since(start)))
+	for _, file := range d.files {
+		d.show(file)
+	}
+
+	steps := []step{
+		{"A new instance: web-3 registers in Consul", d.files[0], func() error {
+			return d.register(ctx, "web-3")
+		}},
+		{"A failing check: web-2 no longer answers", d.files[0], func() error {
+			return d.consul.client.Agent().UpdateTTLOpts(checkID("web-2"), "connection refused", api.HealthCritical, d.query(ctx))
+		}},
+		{"A key is edited: web/maintenance says that work is under way", d.files[1], func() error {
+			_, err := d.consul.client.KV().Put(
+				&api.KVPair{Key: "web/maintenance", Value: []byte("We are back at noon")}, (&api.WriteOptions{}).WithContext(ctx))
+			return err
+		}},
+	}
+	for i, step := range steps {
+		d.heading(fmt.Sprintf("%d. %s", i+1, step.title))
+		start := time.Now()
+		if err := step.act(); err != nil {
+			return fmt.Errorf("%s: %w", step.title, err)
+		}
+		if err := d.awaitChange(ctx, step.file); err != nil {
+			return err
+		}
+		d.say("Applied %s after the change:", seconds(time.Since(start)))
+		d.show(step.file)
+	}
+
+	if !d.keep {
+		d.heading(fmt.Sprintf("That was Terrapulse, in %s", seconds(time.Since(began))))
+		d.say("make demo KEEP=1 leaves it running, to try changes of your own.")
+		return nil
+	}
+	d.heading("All of it goes on running until you press Ctrl-C")
+	d.suggest()
+	return d.follow(ctx)
+}
+
+// step is one change in Consul and the file that it must reach.
+type step struct {
+	title string
+	file  string
+	act   func() error
+}
+
+func (d *demo) tool(name string) string {
+	return filepath.Join(d.top, ".tools", "bin", name+exe())
+}
+
+// register registers an instance of web, healthy until it says otherwise.
+func (d *demo) register(ctx context.Context, id string) error {
+	err := d.consul.client.Agent().ServiceRegisterOpts(&api.AgentServiceRegistration{
+		Name: "web", ID: id, Address: "10.0.0." + id[len(id)-1:], Port: 8080,
+		Check: &api.AgentServiceCheck{CheckID: checkID(id), TTL: "24h", Status: api.HealthPassing},
+	}, (api.ServiceRegisterOpts{}).WithContext(ctx))
+	if err != nil {
+		return fmt.Errorf("register %s in Consul: %w", id, err)
+	}
+	return nil
+}
+
+func checkID(service string) string { return service + "-answers" }
+
+func (d *demo) query(ctx context.Context) *api.QueryOptions {
+	return (&api.QueryOptions{}).WithContext(ctx)
+}
+
+// startDaemon starts terrapulse as a user would, but for where it writes and
+// how long it waits for changes to settle.
+func (d *demo) startDaemon() error {
+	port, err := freePort()
+	if err != nil {
+		return err
+	}
+	settings := filepath.Join(d.dir, "demo.yaml")
+	content := fmt.Sprintf("working_dir: %q\nport: %d\nbuffer_period: {min: 100ms, max: 1s}\n", filepath.ToSlash(d.dir), port)
+	if err := os.WriteFile(settings, []byte(content), 0o600); err != nil {
+		return err
+	}
+	d.daemon, err = startProcess("terrapulse", filepath.Join(d.dir, "terrapulse.log"), command{
+		path: d.terrapulse,
+		args: []string{"start", "-config-file", "tasks.yaml", "-config-file", settings, "-store", d.store()},
+		dir:  filepath.Join(d.top, "examples", "quickstart"),
+		env: append(os.Environ(),
+			"CONSUL_HTTP_ADDR="+d.consul.addr,
+			"TF_CLI_CONFIG_FILE="+filepath.Join(d.top, ".tools", "terraform.rc"),
+			"PATH="+filepath.Join(d.top, ".tools", "bin")+string(os.PathListSeparator)+os.Getenv("PATH")),
+	})
+	return err
+}
+
+func (d *demo) store() string {
+	return "sqlite:" + filepath.ToSlash(filepath.Join(d.dir, "terrapulse.db"))
+}
+
+// awaitChange waits until the file is another than the one that was shown.
+func (d *demo) awaitChange(ctx context.Context, file string) error {
+	deadline := time.After(stepTimeout)
+	for !d.changed(file) {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-d.daemon.ended:
+			return d.daemon.failure(errors.New("it ended by itself"))
+		case <-deadline:
+			return d.daemon.failure(fmt.Errorf("%s is not written after %s", filepath.Base(file), stepTimeout))
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+	return nil
+}
+
+func (d *demo) changed(file string) bool {
+	content, err := os.ReadFile(file)
+	// Terraform's provider creates the file before it fills it.
+	return err == nil && len(content) > 0 && string(content) != d.shown[file]
+}
+
+// follow shows every further change until the context ends.
+func (d *demo) follow(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-d.daemon.ended:
+			return d.daemon.failure(errors.New("it ended by itself"))
+		case <-time.After(100 * time.Millisecond):
+		}
+		for _, file := range d.files {
+			if d.changed(file) {
+				d.say("%s:", time.Now().Format(time.TimeOnly))
+				d.show(file)
+			}
+		}
+	}
+}
+
+// exe is the ending of a program's file name on this system.
+func exe() string {
+	if runtime.GOOS == "windows" {
+		return ".exe"
+	}
+	return ""
+}

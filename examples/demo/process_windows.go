@@ -1,0 +1,16 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"syscall"
+)
+
+// separate keeps Ctrl-C in the terminal away from the program.
+func separate(cmd *exec.Cmd) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{CreationFlags: syscall.CREATE_NEW_PROCESS_GROUP}
+}
+
+// interrupt ends the program: Windows knows no polite way for one without a
+// window. It fails only if it has ended.
+func interrupt(p *os.Process) { _ = p.Kill() }
