@@ -238,9 +238,10 @@ func (g GateSet) Moved(before, after Marks) func(Query) bool {
 				if moved[i] {
 					return true
 				}
-				if gate.view != nil {
+				switch {
+				case gate.view != nil:
 					unguarded--
-				} else {
+				case !gate.everyNamespace: // that one never stands alone
 					unguarded = 0
 				}
 			}

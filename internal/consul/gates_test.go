@@ -1,0 +1,362 @@
+package consul
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/consul/api"
+
+	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/consul/consultest"
+)
+
+// catalog changes a Consul at random.
+type catalog struct {
+	t      testing.TB
+	server *consultest.Server
+	api    *api.Client
+	*rand.Rand
+}
+
+func newCatalog(t testing.TB, s *consultest.Server, seed uint64) *catalog {
+	return &catalog{t: t, server: s, api: s.Client(), Rand: rand.New(rand.NewPCG(seed, 0))}
+}
+
+func (c *catalog) one(of ...string) string { return of[c.IntN(len(of))] }
+
+// step makes one change and says which.
+func (c *catalog) step() string {
+	node := c.one("n1", "n2", "n3")
+	service := c.one("web", "db", "unwatched")
+	id := service + c.one("-1", "-2")
+	key := c.one("cfg/a", "cfg/b", "cfg2", "one", "two", "state/x")
+	status := c.one("passing", "warning", "critical")
+
+	r := &api.CatalogRegistration{Node: node, SkipNodeUpdate: true, Address: "10.0.0.1"}
+	registered := func() api.AgentService {
+		return api.AgentService{ID: id, Service: service, Port: c.IntN(3), Address: c.one("", "1.1.1.1"),
+			Tags: []string{c.one("a", "b")}, Meta: map[string]string{"k": c.one("1", "2")}}
+	}
+	var err error
+	var did string
+	switch c.IntN(12) {
+	case 0, 1, 2:
+		s := registered()
+		r.Service = &s
+		did = fmt.Sprintf("register %s on %s", id, node)
+	case 3:
+		s := registered()
+		r.Service = &s
+		r.Check = &api.AgentCheck{Node: node, CheckID: "c-" + id, ServiceID: id, Status: status}
+		did = fmt.Sprintf("register %s on %s, %s", id, node, status)
+	case 4, 5:
+		// A check of a service that is not there is refused: no change.
+		r.Check = &api.AgentCheck{Node: node, CheckID: "c-" + id, ServiceID: id, Status: status, Output: c.one("x", "y")}
+		did = fmt.Sprintf("check of %s on %s is %s", id, node, status)
+		if _, e := c.api.Catalog().Register(r, nil); e != nil {
+			did += " (refused)"
+		}
+		return did
+	case 6:
+		r.Check = &api.AgentCheck{Node: node, CheckID: c.one("node", "_node_maintenance"), Status: status}
+		did = fmt.Sprintf("check of node %s is %s", node, status)
+	case 7:
+		r.SkipNodeUpdate = false
+		r.Address = c.one("10.0.0.1", "10.0.0.2")
+		r.NodeMeta = map[string]string{"rack": c.one("1", "2")}
+		r.TaggedAddresses = map[string]string{"lan": c.one("10.0.0.1", "10.0.0.2")}
+		did = "change node " + node
+	case 8:
+		_, err = c.api.Catalog().Deregister(&api.CatalogDeregistration{Node: node, ServiceID: id}, nil)
+		did, r = fmt.Sprintf("deregister %s on %s", id, node), nil
+	case 9:
+		d := &api.CatalogDeregistration{Node: node, CheckID: c.one("node", "_node_maintenance", "c-"+id)}
+		if c.IntN(3) == 0 {
+			d.CheckID = ""
+		}
+		_, err = c.api.Catalog().Deregister(d, nil)
+		did, r = fmt.Sprintf("deregister check %q on %s", d.CheckID, node), nil
+	case 10:
+		_, err = c.api.KV().Put(&api.KVPair{Key: key, Value: []byte(c.one("1", "2")), Flags: c.Uint64N(2)}, nil)
+		did, r = "put "+key, nil
+	case 11:
+		_, err = c.api.KV().Delete(key, nil)
+		did, r = "delete "+key, nil
+	}
+	if r != nil {
+		_, err = c.api.Catalog().Register(r, nil)
+	}
+	if err != nil {
+		c.t.Fatalf("%s: %v", did, err)
+	}
+	return did
+}
+
+// watched are queries of every kind.
+func watched(t testing.TB) []Query {
+	critical := services("web")
+	critical.Filter = `Checks.Status == "critical"`
+	every := matching("^(web|db)$")
+	every.Filter = `Checks.Status != "x"`
+	port := services("web", "db")
+	port.Filter = `Service.Port == 1`
+	var queries []Query
+	for _, cond := range []any{
+		services("web"), services("web", "db", "missing"), critical, every, port, matching("^d"),
+		config.CatalogServices{Regexp: "web|db"}, config.CatalogServices{NodeMeta: map[string]string{"rack": "1"}},
+		config.ConsulKV{Path: "cfg/a"}, config.ConsulKV{Path: "cfg", Recurse: true}, config.ConsulKV{Path: "one"},
+		config.ConsulKV{Path: "", Recurse: true},
+	} {
+		queries = append(queries, query(t, cond))
+	}
+	return queries
+}
+
+func digests(t testing.TB, c *Client, queries []Query) []string {
+	t.Helper()
+	var list []string
+	for _, a := range c.Observe(t.Context(), queries) {
+		if a.Err != nil {
+			t.Fatal(a.Err)
+		}
+		list = append(list, a.Digest)
+	}
+	return list
+}
+
+func steps(t *testing.T, all int) int {
+	if testing.Short() {
+		return all / 10
+	}
+	return all
+}
+
+func TestPollingMissesNoRenderedChange(t *testing.T) {
+	s := consultest.Start(t)
+	c := client(t, s.Addr())
+	catalog := newCatalog(t, s, 1)
+	queries := watched(t)
+	// All behind common gates, and each on its own.
+	sets := []GateSet{PollGates(queries)}
+	for _, q := range queries {
+		sets = append(sets, PollGates([]Query{q}))
+	}
+	poll := func() []Marks {
+		var all []Marks
+		for _, set := range sets {
+			marks, err := c.Poll(t.Context(), set)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text, err := json.Marshal(marks)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var kept Marks // as they are kept between processes
+			if err := json.Unmarshal(text, &kept); err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, kept)
+		}
+		return all
+	}
+	changes, still := 0, 0
+	before, marks := digests(t, c, queries), poll()
+	for range steps(t, 500) {
+		did := catalog.step()
+		after, now := digests(t, c, queries), poll()
+		for i, q := range queries {
+			together := sets[0].Moved(marks[0], now[0])(q)
+			alone := sets[i+1].Moved(marks[i+1], now[i+1])(q)
+			if !together {
+				still++
+			}
+			if before[i] == after[i] {
+				continue
+			}
+			changes++
+			if !together {
+				t.Errorf("%s: query %d changed, its gates did not move", did, i)
+			}
+			if !alone {
+				t.Errorf("%s: query %d changed, a gate of its own did not move", did, i)
+			}
+		}
+		before, marks = after, now
+	}
+	if changes == 0 || still == 0 {
+		t.Fatalf("%d changes, %d times unmoved: nothing was tried", changes, still)
+	}
+	t.Logf("%d rendered changes, all seen", changes)
+}
+
+func TestBlockingMissesNoRenderedChange(t *testing.T) {
+	s := consultest.Start(t)
+	c := client(t, s.Addr())
+	catalog := newCatalog(t, s, 2)
+	queries := watched(t)
+	// Few keys are held open themselves, many by their root.
+	few := append(queries[:8:8], queries[8:10]...)
+	sets := []GateSet{BlockGates(queries), BlockGates(few)}
+	changes := 0
+	before := digests(t, c, queries)
+	for range steps(t, 300) {
+		type woken struct{ set, gate int }
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		wakes := make(chan woken, 100)
+		ended := make(chan struct{}, 100)
+		running := 0
+		for i, set := range sets {
+			for j, gate := range set.gates {
+				_, index, err := c.mark(ctx, gate)
+				if err != nil || index == 0 {
+					t.Fatal(index, err)
+				}
+				running++
+				go func() {
+					defer func() { ended <- struct{}{} }()
+					if a, err := c.block(ctx, gate.request, index, time.Minute); err == nil && a.index != index {
+						wakes <- woken{i, j}
+					}
+				}()
+			}
+		}
+		// A question that arrives after the change is answered at once and
+		// proves less. Most arrive before.
+		time.Sleep(3 * time.Millisecond)
+		did := catalog.step()
+		after := digests(t, c, queries)
+
+		open := map[[2]int]bool{}
+		for i := range sets {
+			for k := range queries {
+				if before[k] != after[k] && (i == 0 || k < len(few)) {
+					changes++
+					open[[2]int{i, k}] = true
+				}
+			}
+		}
+		for len(open) > 0 && ctx.Err() == nil {
+			select {
+			case <-ctx.Done():
+			case w := <-wakes:
+				gate := sets[w.set].gates[w.gate]
+				for at := range open {
+					for _, p := range queries[at[1]].parts {
+						if at[0] == w.set && gate.concerns(p) {
+							delete(open, at)
+						}
+					}
+				}
+			}
+		}
+		for at := range open {
+			t.Errorf("%s: query %d changed, and set %d slept on", did, at[1], at[0])
+		}
+		cancel()
+		for range running {
+			<-ended
+		}
+		before = after
+	}
+	if changes == 0 {
+		t.Fatal("nothing was tried")
+	}
+	t.Logf("%d rendered changes, all seen", changes)
+}
+
+func TestMoved(t *testing.T) {
+	web, db := query(t, services("web", "api")), query(t, config.Services{Names: []string{"a", "b"}, Datacenter: "dc2"})
+	kv := query(t, config.ConsulKV{Path: "a"})
+	set := PollGates([]Query{web, db, kv})
+	full := Marks{}
+	for _, g := range set.gates {
+		full[g.key] = "index 7"
+	}
+	with := func(key, mark string) Marks {
+		m := Marks{}
+		for k, v := range full {
+			m[k] = v
+		}
+		m[key] = mark
+		return m
+	}
+	check := func(name string, before, after Marks, want ...bool) {
+		t.Helper()
+		moved := set.Moved(before, after)
+		for i, q := range []Query{web, db, kv} {
+			if moved(q) != want[i] {
+				t.Errorf("%s: query %d moved: %v", name, i, moved(q))
+			}
+		}
+	}
+	check("nothing", full, full, false, false, false)
+	check("first look", nil, full, true, true, true)
+	check("nothing could be read", full, nil, true, true, true)
+	check("a higher index", full, with("nodes", "index 8"), true, false, false)
+	check("a lower index", full, with("checks-critical in datacenter dc2", "index 6"), false, true, false)
+	check("no index", with("nodes", ""), with("nodes", ""), true, false, false)
+	moved := set.Moved(full, full)
+	if !moved(query(t, config.ConsulKV{Path: "b"})) || !moved(query(t, config.Services{Names: []string{"a"}, Namespace: "n"})) {
+		t.Error("a query that is behind no gate of the set is taken for unmoved")
+	}
+	if moved(query(t, services("new"))) {
+		t.Error("the gates of a catalog stand for all its services")
+	}
+}
+
+func TestNamespacesHaveGatesOfTheirOwn(t *testing.T) {
+	var keys []string
+	in := func(ns string) Query {
+		return query(t, config.Services{Names: []string{"a", "b"}, Namespace: ns})
+	}
+	for _, g := range PollGates([]Query{in("one"), in("two")}).gates {
+		keys = append(keys, g.key)
+	}
+	want := "[nodes checks-critical in namespace one checks-critical in namespace two]"
+	if fmt.Sprint(keys) != want {
+		t.Errorf("gates = %v, want %s", keys, want)
+	}
+}
+
+func TestGatesThatCanBeReadCountThoughOthersCannot(t *testing.T) {
+	s := consultest.Start(t)
+	c := client(t, s.Addr())
+	here, mars := query(t, services("a", "b")), query(t, config.Services{Names: []string{"a", "b"}, Datacenter: "mars"})
+	set := PollGates([]Query{here, mars})
+	before, err := c.Poll(t.Context(), set)
+	if !IsBadQuery(err) || len(before) != 2 {
+		t.Fatalf("Poll = %v, %v", before, err)
+	}
+	after, _ := c.Poll(t.Context(), set)
+	moved := set.Moved(before, after)
+	if moved(here) || !moved(mars) {
+		t.Errorf("moved: %v %v", moved(here), moved(mars))
+	}
+}
+
+func TestARestartedConsulCountsAsMoved(t *testing.T) {
+	s := consultest.Start(t)
+	c := client(t, s.Addr())
+	for i := range 20 {
+		register(t, s, "n", api.AgentService{Service: "web", Port: i})
+	}
+	q := query(t, services("web", "db"))
+	set := PollGates([]Query{q})
+	before, err := c.Poll(t.Context(), set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Restart() // empty
+	after, err := c.Poll(t.Context(), set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !set.Moved(before, after)(q) {
+		t.Errorf("%v and %v are taken for the same", before, after)
+	}
+}

@@ -1,0 +1,210 @@
+package consul
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/hashicorp/consul/api"
+
+	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/consul/consultest"
+)
+
+func TestASnapshotHoldsEveryFieldThatModulesSee(t *testing.T) {
+	s := consultest.Start(t)
+	c := client(t, s.Addr())
+	put(t, s, &api.CatalogRegistration{
+		ID: "39e5a7f5-2834-e16d-6925-78167c9f50d8", Node: "worker-01", Address: "10.0.0.1",
+		TaggedAddresses: map[string]string{"lan": "10.0.0.1"}, NodeMeta: map[string]string{"rack": "7"},
+		Service: &api.AgentService{ID: "api-1", Service: "api", Address: "1.2.3.4", Port: 8080, Kind: api.ServiceKindConnectProxy,
+			Proxy: &api.AgentServiceConnectProxyConfig{DestinationServiceName: "x"},
+			Tags:  []string{"z", "a\nb", "${x}"}, Meta: map[string]string{"k": "%{v}"}},
+		Checks: api.HealthChecks{{Node: "worker-01", CheckID: "c", Status: "warning", ServiceID: "api-1"}},
+	})
+	put(t, s, &api.CatalogRegistration{Node: "worker-00", Address: "10.0.0.2", Service: &api.AgentService{Service: "api"}})
+
+	selection := services("api")
+	selection.Filter = "\nChecks.Status != nothing\n"
+	selection.CTSUserDefinedMeta = map[string]string{"mine": "1"}
+	got := snapshot(t, c, task(selection)).Blocks
+	empty := map[string]string{}
+	want := []Block{{Variable: "services", Services: []Service{
+		{ID: "api", Name: "api", Address: "10.0.0.2", Meta: empty, Tags: []string{}, Status: "passing",
+			Node: "worker-00", NodeAddress: "10.0.0.2", NodeDatacenter: "dc1", NodeTaggedAddresses: empty, NodeMeta: empty,
+			CTSUserDefinedMeta: selection.CTSUserDefinedMeta},
+		{ID: "api-1", Name: "api", Kind: "connect-proxy", Address: "1.2.3.4", Port: 8080, Meta: map[string]string{"k": "%{v}"},
+			Tags: []string{"${x}", "a\nb", "z"}, Status: "warning", Node: "worker-01",
+			NodeID: "39e5a7f5-2834-e16d-6925-78167c9f50d8", NodeAddress: "10.0.0.1", NodeDatacenter: "dc1",
+			NodeTaggedAddresses: map[string]string{"lan": "10.0.0.1"}, NodeMeta: map[string]string{"rack": "7"},
+			CTSUserDefinedMeta: selection.CTSUserDefinedMeta},
+	}}}
+	// An instance without checks has no status to filter by.
+	want[0].Services = want[0].Services[len(want[0].Services)-len(got[0].Services):]
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if len(got[0].Services) == 0 || got[0].Services[len(got[0].Services)-1].Key() != "api-1.worker-01.dc1" {
+		t.Errorf("services = %+v", got[0].Services)
+	}
+	selection.Filter = ""
+	if got := snapshot(t, c, task(selection)).Blocks[0].Services; len(got) != 1 || got[0].ID != "api" {
+		t.Errorf("without a filter on checks, only passing instances are rendered: %+v", got)
+	}
+}
+
+func TestTheStatusOfAnInstanceIsItsWorstCheck(t *testing.T) {
+	for _, c := range []struct {
+		checks []check
+		want   string
+	}{
+		{nil, "passing"},
+		{[]check{{"a", "passing"}}, "passing"},
+		{[]check{{"a", "warning"}, {"b", "passing"}}, "warning"},
+		{[]check{{"a", "warning"}, {"b", "critical"}, {"c", "passing"}}, "critical"},
+		{[]check{{"a", "critical"}, {"_node_maintenance", "critical"}}, "maintenance"},
+		{[]check{{"_service_maintenance:web", "critical"}}, "maintenance"},
+	} {
+		if got := (&instance{Checks: c.checks}).status(); got != c.want {
+			t.Errorf("%v: %s, want %s", c.checks, got, c.want)
+		}
+	}
+}
+
+func TestTheOrderOfBlocks(t *testing.T) {
+	s := consultest.Start(t)
+	c := client(t, s.Addr())
+	register(t, s, "b", api.AgentService{Service: "web"})
+	register(t, s, "a", api.AgentService{Service: "web"})
+	register(t, s, "c", api.AgentService{Service: "api"})
+	putKey(t, s, "cfg/a", "1")
+	putKey(t, s, "cfg/b/", "")
+	putKey(t, s, "cfg2", "2")
+
+	servicesInput := config.Input{Kind: config.KindServices, Services: []config.Services{services("web", "api")}}
+	kvInput := config.Input{Kind: config.KindConsulKV, ConsulKV: &config.ConsulKV{Path: "cfg", Recurse: true}}
+	with := func(t *config.Task, inputs ...config.Input) *config.Task {
+		t.ModuleInputs = inputs
+		return t
+	}
+	hidden := func(t *config.Task) *config.Task {
+		t.Condition.UseAsModuleInput = false
+		return t
+	}
+	deprecated := with(task(config.ConsulKV{Path: "cfg/a"}), servicesInput)
+	deprecated.DeprecatedServices = []string{"web", "api"}
+	list := task(services("web"))
+	list.Condition.Services = []config.Services{services("web"), services("api")}
+
+	for _, test := range []struct {
+		name string
+		task *config.Task
+		want string
+	}{
+		{"services, then keys", with(task(services("web", "api")), kvInput), "services[api.c.dc1 web.a.dc1 web.b.dc1] consul_kv[cfg/a cfg/b/ cfg2]"},
+		{"by regexp, sorted by node", task(matching("web|api")), "services[web.a.dc1 web.b.dc1 api.c.dc1]"},
+		{"keys, then services", with(task(config.ConsulKV{Path: "cfg/a"}), servicesInput), "consul_kv[cfg/a] services[api.c.dc1 web.a.dc1 web.b.dc1]"},
+		{"the deprecated list first", deprecated, "services[api.c.dc1 web.a.dc1 web.b.dc1] consul_kv[cfg/a]"},
+		{"a list of services is one block", list, "services[api.c.dc1 web.a.dc1 web.b.dc1]"},
+		{"the catalog", task(config.CatalogServices{Regexp: "^(web|consul)$"}), "catalog_services[consul web] services[]"},
+		{"not rendered", hidden(task(services("web"))), "services[]"},
+		{"not rendered, with keys", hidden(with(task(services("web")), kvInput)), "consul_kv[cfg/a cfg/b/ cfg2] services[]"},
+		{"a missing key", task(config.ConsulKV{Path: "none"}), "consul_kv[] services[]"},
+		{"a missing service", task(services("none")), "services[]"},
+		{"no condition", with(&config.Task{}, kvInput), "consul_kv[cfg/a cfg/b/ cfg2] services[]"},
+		{"a schedule", with(task(config.Schedule{}), servicesInput), "services[api.c.dc1 web.a.dc1 web.b.dc1]"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			snapshot := snapshot(t, c, test.task)
+			var blocks []string
+			for _, b := range snapshot.Blocks {
+				var names []string
+				for _, s := range b.Services {
+					names = append(names, s.Key())
+				}
+				for _, s := range b.Catalog {
+					names = append(names, s.Name)
+				}
+				for _, p := range b.KV {
+					names = append(names, p.Key)
+				}
+				blocks = append(blocks, fmt.Sprintf("%s%s", b.Variable, names))
+			}
+			if got := strings.Join(blocks, " "); got != test.want {
+				t.Errorf("blocks = %s\nwant %s", got, test.want)
+			}
+			if q, ok := ConditionQuery(test.task); ok && observe(t, c, q).Digest != snapshot.Condition.Digest {
+				t.Error("the snapshot does not hold the condition's digest")
+			}
+		})
+	}
+}
+
+func TestAKVValueOfAnySortArrivesOrIsNamed(t *testing.T) {
+	s := consultest.Start(t)
+	c := client(t, s.Addr())
+	text := "\"quotes\"\nlines\\ ${x} %{y} \t ü" + strings.Repeat("x", 400<<10)
+	putKey(t, s, "text", text)
+	if got := snapshot(t, c, task(config.ConsulKV{Path: "text"})).Blocks[0].KV[0].Value; got != text {
+		t.Errorf("%d bytes arrived of %d", len(got), len(text))
+	}
+	putKey(t, s, "binary/a", "fine")
+	for name, value := range map[string]string{"bytes": string(bytes.Repeat([]byte{0xff, 0xfe}, 256<<10)), "nul": "a\x00b"} {
+		key := "binary/" + name
+		putKey(t, s, key, value)
+		binary := task(config.ConsulKV{Path: "binary/", Recurse: true})
+		_, err := c.Snapshot(t.Context(), binary)
+		if err == nil || !strings.Contains(err.Error(), key) || IsUnavailable(err) || len(err.Error()) > 300 {
+			t.Errorf("error = %.300v", err)
+		}
+		if o := observe(t, c, query(t, config.ConsulKV{Path: key})); o.Digest == "" {
+			t.Error("no digest")
+		}
+		binary.Condition.UseAsModuleInput = false
+		if _, err := c.Snapshot(t.Context(), binary); err != nil {
+			t.Errorf("what is not rendered may be of any sort: %v", err)
+		}
+		if _, err := s.Client().KV().Delete(key, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestServiceNamesOfAnySort(t *testing.T) {
+	s := consultest.Start(t)
+	c := client(t, s.Addr())
+	names := []string{`quo"te`, "a/b", "per%20cent", "ü", "a b", "x?y=z&passing=0", "a=b", `back\slash`}
+	for _, name := range names {
+		register(t, s, "n", api.AgentService{Service: name})
+	}
+	for _, cond := range []any{services(names...), matching(`quo"te|^a[/ =]b$|%|ü|\?|back\\slash`)} {
+		if got := snapshot(t, c, task(cond)).Blocks[0].Services; len(got) != len(names) {
+			t.Errorf("%d of %d services arrived", len(got), len(names))
+		}
+	}
+}
+
+func TestAServiceWith5000Instances(t *testing.T) {
+	s := consultest.Start(t)
+	c := client(t, s.Addr())
+	const n = 5000
+	for start := 0; start < n; start += 64 {
+		var ops api.TxnOps
+		for i := start; i < min(n, start+64); i++ {
+			node := api.Node{Node: fmt.Sprintf("node-%d", i/100), Address: "10.0.0.1"}
+			if i%100 == 0 {
+				put(t, s, &api.CatalogRegistration{Node: node.Node, Address: node.Address})
+			}
+			ops = append(ops, &api.TxnOp{Service: &api.ServiceTxnOp{Verb: api.ServiceSet, Node: node.Node,
+				Service: api.AgentService{ID: fmt.Sprintf("web-%d", i), Service: "web", Port: i}}})
+		}
+		if ok, response, _, err := s.Client().Txn().Txn(ops, nil); err != nil || !ok {
+			t.Fatal(err, response)
+		}
+	}
+	if got := snapshot(t, c, task(services("web"))); len(got.Blocks[0].Services) != n || len(got.Condition.Elements) != n {
+		t.Errorf("%d services, %d elements", len(got.Blocks[0].Services), len(got.Condition.Elements))
+	}
+}

@@ -1,0 +1,249 @@
+package consul
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/consul/api"
+
+	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/consul/consultest"
+)
+
+// quick is a pace for tests; a wait is long, so that nothing passes by luck.
+var quick = pace{wait: 10 * time.Minute, poll: 20 * time.Millisecond, spacing: time.Millisecond,
+	minBackoff: 5 * time.Millisecond, maxBackoff: 20 * time.Millisecond}
+
+// signalled waits for a signal of the watch after which the condition holds.
+func signalled(t *testing.T, w *Watch, what string, is func(Marks, error) bool) Marks {
+	t.Helper()
+	deadline := time.After(20 * time.Second)
+	for {
+		select {
+		case <-w.C():
+			if marks, err := w.Marks(); is(marks, err) {
+				return marks
+			}
+		case <-deadline:
+			marks, err := w.Marks()
+			t.Fatalf("no signal in time: %s (marks %v, error %v)", what, marks, err)
+		}
+	}
+}
+
+func complete(g GateSet) func(Marks, error) bool {
+	return func(m Marks, err error) bool {
+		for _, gate := range g.gates {
+			if m[gate.key] == "" {
+				return false
+			}
+		}
+		return err == nil
+	}
+}
+
+func TestAWatchSignalsChanges(t *testing.T) {
+	s := consultest.Start(t)
+	c := client(t, s.Addr())
+	web, key := query(t, services("web")), query(t, config.ConsulKV{Path: "a"})
+	set := BlockGates([]Query{web, key})
+	ctx, cancel := context.WithCancel(t.Context())
+	w := c.watch(ctx, set, nil, quick)
+	marks := signalled(t, w, "the first look", complete(set))
+
+	changed := func(q Query) func(Marks, error) bool {
+		return func(now Marks, err error) bool {
+			moved := set.Moved(marks, now)(q)
+			if err == nil && moved {
+				marks = now
+			}
+			return moved
+		}
+	}
+	for i := range 5 {
+		register(t, s, "n", api.AgentService{Service: "web", Port: i})
+		signalled(t, w, "a registration", changed(web))
+		register(t, s, "n", api.AgentService{}, checkOf("web", []string{"critical", "passing"}[i%2]))
+		signalled(t, w, "a check", changed(web))
+		putKey(t, s, "a", fmt.Sprint(i))
+		signalled(t, w, "a key", changed(key))
+	}
+	cancel()
+	<-w.Done()
+
+	// Where another one left off, nothing is news.
+	eventually(t, "an idle catalog", func() bool {
+		before, err := c.Poll(t.Context(), set)
+		if err != nil {
+			t.Fatal(err)
+		}
+		marks = before
+		ctx, cancel := context.WithCancel(t.Context())
+		w := c.watch(ctx, set, marks, quick)
+		defer func() { cancel(); <-w.Done() }()
+		select {
+		case <-w.C():
+			return false // Consul had something to write about itself
+		case <-time.After(50 * time.Millisecond):
+			return true
+		}
+	})
+	putKey(t, s, "a", "while nobody looked")
+	w = c.watch(t.Context(), set, marks, quick)
+	signalled(t, w, "a change from before", changed(key))
+}
+
+func TestAWatchOutlivesOutages(t *testing.T) {
+	s := consultest.Start(t, consultest.WithData())
+	proxy := consultest.NewProxy(t, s.Addr())
+	c := client(t, proxy.Addr())
+	c.timeout = 200 * time.Millisecond
+	web := query(t, services("web"))
+	set := BlockGates([]Query{web})
+	// A question that meets a server that hangs ends with its wait.
+	pace := quick
+	pace.wait = 500 * time.Millisecond
+	w := c.watch(t.Context(), set, nil, pace)
+	marks := signalled(t, w, "the first look", complete(set))
+
+	for name, mode := range map[string]consultest.Mode{"cut": consultest.Cut, "failing": consultest.Failing, "hanging": consultest.Hanging} {
+		t.Run(name, func(t *testing.T) {
+			proxy.Set(consultest.Cut) // questions under way end
+			proxy.Set(mode)
+			signalled(t, w, "the outage", func(_ Marks, err error) bool { return IsUnavailable(err) })
+			register(t, s, "n", api.AgentService{Service: "web", Tags: []string{name}})
+			proxy.Set(consultest.Working)
+			marks = signalled(t, w, "the change during the outage", func(now Marks, err error) bool {
+				return err == nil && set.Moved(marks, now)(web)
+			})
+		})
+	}
+	t.Run("restart", func(t *testing.T) {
+		s.Stop()
+		signalled(t, w, "the outage", func(_ Marks, err error) bool { return IsUnavailable(err) })
+		s.Restart()
+		marks = signalled(t, w, "the end of the outage", func(_ Marks, err error) bool { return err == nil })
+		register(t, s, "n", api.AgentService{Service: "web", Tags: []string{"after"}})
+		signalled(t, w, "a change", func(now Marks, _ error) bool { return set.Moved(marks, now)(web) })
+	})
+}
+
+func TestAWatchNoticesThatConsulWasReplaced(t *testing.T) {
+	s := consultest.Start(t)
+	c := client(t, s.Addr())
+	for i := range 50 {
+		register(t, s, "n", api.AgentService{Service: "web", Port: i})
+	}
+	set := BlockGates([]Query{query(t, services("web"))})
+	w := c.watch(t.Context(), set, nil, quick)
+	before := signalled(t, w, "the first look", complete(set))
+	s.Restart() // empty: its indexes are far below what was seen
+	signalled(t, w, "lower indexes", func(now Marks, err error) bool {
+		return err == nil && now["services"] != before["services"]
+	})
+	now, _ := w.Marks()
+	register(t, s, "n", api.AgentService{Service: "web"})
+	signalled(t, w, "a change at a low index", func(later Marks, _ error) bool { return later["services"] != now["services"] })
+}
+
+func TestAMarkAboveConsulsIndexDoesNotBlock(t *testing.T) {
+	s := consultest.Start(t)
+	c := client(t, s.Addr())
+	set := BlockGates([]Query{query(t, services("web"))})
+	since := Marks{}
+	for _, g := range set.gates {
+		since[g.key] = "index 999999999"
+	}
+	w := c.watch(t.Context(), set, since, quick)
+	signalled(t, w, "an index that has fallen", func(now Marks, _ error) bool { return now["nodes"] != since["nodes"] })
+}
+
+func TestWhereThereIsNoIndexAWatchPolls(t *testing.T) {
+	var asked atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		if r.FormValue("index") != "" {
+			t.Error("asked to wait for an index that does not exist")
+		}
+		fmt.Fprint(w, "[]")
+	}))
+	defer server.Close()
+	q := query(t, services("web"))
+	set := BlockGates([]Query{q})
+	ctx, cancel := context.WithCancel(t.Context())
+	w := client(t, server.URL).watch(ctx, set, nil, quick)
+	for range 3 {
+		marks := signalled(t, w, "a look now and then", func(Marks, error) bool { return true })
+		if !set.Moved(marks, marks)(q) {
+			t.Error("without an index, nothing says that nothing has moved")
+		}
+	}
+	cancel()
+	<-w.Done()
+}
+
+func TestOneLostGateDoesNotStopTheOthers(t *testing.T) {
+	s := consultest.Start(t)
+	c := client(t, s.Addr())
+	here := query(t, services("web"))
+	set := BlockGates([]Query{query(t, config.Services{Names: []string{"web"}, Datacenter: "mars"}), here})
+	w := c.watch(t.Context(), set, nil, quick)
+	marks := signalled(t, w, "what is well", func(m Marks, err error) bool {
+		return IsBadQuery(err) && m["nodes"] != "" && m["services"] != "" && m["checks-any"] != ""
+	})
+	register(t, s, "n", api.AgentService{Service: "web"})
+	signalled(t, w, "a change", func(now Marks, _ error) bool { return set.Moved(marks, now)(here) })
+}
+
+func TestBeyondEightGatesAWatchPolls(t *testing.T) {
+	s := consultest.Start(t)
+	proxy := consultest.NewProxy(t, s.Addr())
+	c := client(t, proxy.Addr())
+	var set GateSet
+	for i := range 30 {
+		set.add(viewGate(view{kind: keyView, name: fmt.Sprintf("key-%d", i)}, false))
+	}
+	w := c.watch(t.Context(), set, nil, quick)
+	signalled(t, w, "the first look", complete(set))
+	for i := range 30 {
+		before, _ := w.Marks()
+		putKey(t, s, fmt.Sprintf("key-%d", i), "x")
+		signalled(t, w, "a change", func(now Marks, _ error) bool { return !maps.Equal(before, now) })
+	}
+	if n := proxy.PeakConnections(); n > maxConns {
+		t.Errorf("%d connections", n)
+	}
+}
+
+func TestQuestionsThatAreCutShortMakeNoStorm(t *testing.T) {
+	var asked atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		if r.FormValue("index") != "" {
+			http.Error(w, "gateway timeout", http.StatusGatewayTimeout)
+			return
+		}
+		w.Header().Set("X-Consul-Index", "7")
+		fmt.Fprint(w, "[]")
+	}))
+	defer server.Close()
+	slow := quick
+	slow.minBackoff, slow.maxBackoff = time.Hour, time.Hour
+	ctx, cancel := context.WithCancel(t.Context())
+	w := client(t, server.URL).watch(ctx, GateSet{[]gate{nodesGate(scope{})}}, nil, slow)
+	eventually(t, "two rounds", func() bool { return asked.Load() == 4 })
+	if _, err := w.Marks(); err != nil {
+		t.Errorf("a question that something in between has cut short is taken for an outage: %v", err)
+	}
+	cancel()
+	<-w.Done()
+	if n := asked.Load(); n != 4 {
+		t.Errorf("%d questions", n)
+	}
+}
