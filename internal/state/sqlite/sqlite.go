@@ -119,12 +119,12 @@ func ReadOnly(ctx context.Context, path string) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	info, err := os.Stat(s.path)
-	if errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() == 0 {
-		return nil, noState{s.path}
-	}
+	there, err := s.exists()
 	if err != nil {
-		return nil, fmt.Errorf("open store: %w", err)
+		return nil, err
+	}
+	if !there {
+		return nil, noState{s.path}
 	}
 	if s, err = s.ready(); err != nil {
 		return nil, err
@@ -165,20 +165,27 @@ func newStore(path string) (*Store, error) {
 	return &Store{path: abs, now: time.Now}, nil
 }
 
+// exists reports whether there is a file, perhaps an empty one.
+func (s *Store) exists() (bool, error) {
+	info, err := os.Stat(s.path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("open store: %w", err)
+	case !info.Mode().IsRegular():
+		return false, fmt.Errorf("open store: %s is not a file; choose another place with -store", s.path)
+	}
+	return true, nil
+}
+
 // createFile makes an empty file where there is none; SQLite itself would make
 // it readable by everyone.
 func (s *Store) createFile() error {
 	creating.Lock()
 	defer creating.Unlock()
-	info, err := os.Stat(s.path)
-	if err == nil {
-		if !info.Mode().IsRegular() {
-			return fmt.Errorf("open store: %s is not a file; choose another place with -store", s.path)
-		}
-		return nil
-	}
-	if !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("open store: %w", err)
+	if there, err := s.exists(); there || err != nil {
+		return err
 	}
 	f, err := os.OpenFile(s.path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -237,14 +244,27 @@ func (s *Store) prepare(ctx context.Context) error {
 		return err
 	}
 	defer conn.Close()
-	// Look before anything is written: it may be someone else's file.
+	// Look before anything is written: it may be someone else's file, or
+	// damaged. The check reads every page, about 1 ms a mebibyte.
 	if _, err := identify(ctx, conn); err != nil {
 		return err
 	}
-	// Taking the lock also tells whether the file can be written at all.
+	var verdict string
+	if err := conn.QueryRowContext(ctx, "PRAGMA quick_check(1)").Scan(&verdict); err != nil {
+		return err
+	}
+	if verdict != "ok" {
+		return damaged(verdict)
+	}
 	err = transaction(ctx, conn, func() error {
 		made, err := identify(ctx, conn)
-		if err != nil || made {
+		if err != nil {
+			return err
+		}
+		if made {
+			// A write that changes nothing, to learn now rather than later
+			// whether there can be any: the lock alone does not tell.
+			_, err := conn.ExecContext(ctx, "UPDATE counter SET version = version + 1")
 			return err
 		}
 		_, err = conn.ExecContext(ctx, fmt.Sprintf("PRAGMA application_id=%d; PRAGMA user_version=%d; %s",
@@ -264,13 +284,6 @@ func (s *Store) prepare(ctx context.Context) error {
 	}
 	if mode != "wal" {
 		return errors.New("the file system does not let several processes share it (no write-ahead log): choose a place on a local disk with -store")
-	}
-	var verdict string
-	if err := conn.QueryRowContext(ctx, "PRAGMA quick_check(1)").Scan(&verdict); err != nil {
-		return err
-	}
-	if verdict != "ok" {
-		return damaged(verdict)
 	}
 	return nil
 }

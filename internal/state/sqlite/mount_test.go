@@ -1,0 +1,78 @@
+//go:build linux
+
+package sqlite
+
+import (
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/terrapulse/terrapulse/internal/state"
+)
+
+// mount puts a small file system of its own at a new folder, where the tests
+// may do that.
+func mount(t *testing.T, options string) (dir string, remount func(flags uintptr)) {
+	dir = t.TempDir()
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, options); err != nil {
+		t.Skipf("cannot mount a file system here (needs root): %v", err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir, func(flags uintptr) {
+		if err := syscall.Mount("tmpfs", dir, "tmpfs", syscall.MS_REMOUNT|flags, options); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestARealFullDiskLosesNothingAndPasses(t *testing.T) {
+	dir, _ := mount(t, "size=400k")
+	s := open(t, filepath.Join(dir, "state.db"))
+	ballast := filepath.Join(dir, "ballast")
+	if err := os.WriteFile(ballast, make([]byte, 200_000), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	kept := write(t, s, state.Create("task/a", []byte("kept")))[0]
+	full(t, s, kept)
+	if err := os.Remove(ballast); err != nil {
+		t.Fatal(err)
+	}
+	write(t, s, state.Replace(kept, []byte("more")))
+}
+
+func TestNoStoreIsMadeOnAFullDisk(t *testing.T) {
+	dir, _ := mount(t, "size=64k")
+	ballast := filepath.Join(dir, "ballast")
+	os.WriteFile(ballast, make([]byte, 1<<20), 0o600) // as much as fits
+	path := filepath.Join(dir, "state.db")
+	_, err := Open(t.Context(), path)
+	says(t, err, "open store "+path, "space")
+	if err := os.Remove(ballast); err != nil {
+		t.Fatal(err)
+	}
+	// 64 KiB are too little for the store and its index together; a disk with
+	// room takes the store that could not be made before.
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", syscall.MS_REMOUNT, "size=4m"); err != nil {
+		t.Fatal(err)
+	}
+	write(t, open(t, path), state.Create("task/a", nil))
+}
+
+func TestAReadOnlyDiskIsNamed(t *testing.T) {
+	dir, remount := mount(t, "size=4m")
+	path := filepath.Join(dir, "state.db")
+	filled(t, path)
+	remount(syscall.MS_RDONLY)
+	refuses(t, path, "open store", "allow reading and writing of the file and its folder", "-store")
+	_, err := Open(t.Context(), filepath.Join(dir, "other.db"))
+	says(t, err, "make store", "other.db", "-store")
+	remount(0)
+	if records, err := open(t, path).List(t.Context(), "run/"); err != nil || len(records) != 100 {
+		t.Errorf("after the disk could be written again: %d records, %v", len(records), err)
+	}
+}

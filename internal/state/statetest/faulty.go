@@ -1,0 +1,36 @@
+package statetest
+
+import (
+	"context"
+
+	"github.com/terrapulse/terrapulse/internal/state"
+)
+
+// Faulty is a Store whose Apply fails when a test wants it to. The functions
+// may be called from several goroutines.
+type Faulty struct {
+	state.Store
+	// Before, if set, is called before each Apply. Where it returns an error
+	// that is the answer and nothing is written, as on a full disk.
+	Before func(changes []state.Change) error
+	// After, if set, is called after each Apply that has succeeded. Where it
+	// returns an error that is the answer, although all is written: the answer
+	// was lost on its way.
+	After func(changes []state.Change) error
+}
+
+// Apply implements state.Store.
+func (f *Faulty) Apply(ctx context.Context, changes ...state.Change) ([]state.Record, error) {
+	if f.Before != nil {
+		if err := f.Before(changes); err != nil {
+			return nil, err
+		}
+	}
+	records, err := f.Store.Apply(ctx, changes...)
+	if err == nil && f.After != nil {
+		if err := f.After(changes); err != nil {
+			return nil, err
+		}
+	}
+	return records, err
+}
