@@ -189,7 +189,7 @@ func (s *site) start(args ...string) *process {
 	s.t.Cleanup(func() {
 		p.Process.Kill()
 		<-p.ended
-		if s.t.Failed() {
+		if s.t.Failed() || os.Getenv("SHOW") != "" {
 			s.t.Logf("output of %v:\n%s%s", p.Args[1:], p.stdout, p.stderr)
 		}
 	})

@@ -111,11 +111,11 @@ func (d *decider) decide() Decision {
 	case s.Recheck || s.ObservedAt.IsZero():
 		return d.wait(state.ReasonConsul, d.now, "its condition has not been read yet")
 
-	case s.Forced != "":
-		return d.run(state.ReasonForced, "asked for by %s", s.Forced)
-
 	case d.Lost != nil && !d.now.Before(s.RetryAt):
 		return d.run(state.ReasonLost, "the run before was lost: %s", d.Lost.Error)
+
+	case s.Forced != "":
+		return d.run(state.ReasonForced, "asked for by %s", s.Forced)
 
 	case s.Failures > 0 && (s.Attempted == d.attempt() || d.scheduled()):
 		return d.retry()
@@ -156,6 +156,8 @@ func (d *decider) observe() {
 		s.Pending = &state.Pending{First: d.now, Latest: d.now, Changed: d.Observed.Changed}
 	case moved:
 		s.Pending = &state.Pending{First: s.Pending.First, Latest: d.now, Changed: d.Observed.Changed}
+	case s.Pending != nil: // what is applied may have changed, and so the difference to it
+		s.Pending = &state.Pending{First: s.Pending.First, Latest: s.Pending.Latest, Changed: d.Observed.Changed}
 	}
 }
 

@@ -117,7 +117,7 @@ func (l *Loop) work(ctx context.Context, held *lease.Lease) error {
 			failures++
 			l.Log.Error("tick", "error", err, "again_in", wait)
 		default:
-			opts.Force = nil
+			opts.Force, opts.Ended = nil, false
 			wait, failures = l.until(report, failures)
 		}
 		timer := time.NewTimer(wait)
@@ -125,6 +125,7 @@ func (l *Loop) work(ctx context.Context, held *lease.Lease) error {
 		case <-ctx.Done():
 		case <-watch.C():
 		case <-l.Ended:
+			opts.Ended = true
 		case <-timer.C:
 		}
 		timer.Stop()

@@ -114,6 +114,9 @@ type TickOptions struct {
 	// them cannot be read. Without marks, gates are polled.
 	Marks    consul.Marks
 	GatesErr error
+	// Ended says that a run has ended, so that there is something to look at
+	// although no gate has moved.
+	Ended bool
 	// Force asks for a run of these tasks and says who asks.
 	Force map[string]string
 }
@@ -174,6 +177,7 @@ type tick struct {
 	*Reconciler
 	TickOptions
 	gates  consul.GateSet
+	expiry time.Time                          // when the first claim of a runner that cannot be seen expires
 	dead   map[string]state.Stored[state.Run] // runs found lost, as they were read
 	again  bool                               // something changed underneath: the next tick must look at everything again
 	report Report
@@ -182,7 +186,7 @@ type tick struct {
 // idle reports whether nothing has moved since rec was written and nothing is due.
 func (t *tick) idle(rec state.Reconcile) bool {
 	now := t.Now()
-	if len(t.Force) > 0 || rec.Config != t.digest || reached(rec.Due, now) {
+	if t.Ended || len(t.Force) > 0 || rec.Config != t.digest || reached(rec.Due, now) {
 		return false
 	}
 	if rec.Problem != t.problem() || !now.Before(rec.Refreshed.Add(refreshEvery)) {
@@ -355,6 +359,9 @@ func (t *tick) lookAfterRuns(ctx context.Context, inputs []Input) error {
 			return fmt.Errorf("read run %s: %w", live.ID, err)
 		}
 		now := t.Now()
+		if expires := run.Data.Expires; !statuses[live.Launch].Running && expires.After(now) {
+			t.expiry = earlier(t.expiry, expires)
+		}
 		lost, relaunch := liveness(run.Data, statuses[live.Launch], now)
 		if lost != "" {
 			ended := run.Data
@@ -437,15 +444,13 @@ func (t *tick) carryOut(ctx context.Context, states map[string]state.Stored[stat
 func (t *tick) finish(ctx context.Context, rec state.Stored[state.Reconcile], now time.Time) error {
 	next := rec.Data
 	next.Config = t.digest
-	next.Due = time.Time{}
+	next.Due = t.expiry
 	for _, d := range t.report.Decisions {
 		due := d.State.Due
 		if d.Action == Run || d.State.Run != nil {
 			due = now.Add(liveCheck)
 		}
-		if !due.IsZero() && (next.Due.IsZero() || due.Before(next.Due)) {
-			next.Due = due
-		}
+		next.Due = earlier(next.Due, due)
 	}
 	if t.again {
 		next.Due = now // the gates stay as they were: everything behind them is read again
@@ -480,6 +485,14 @@ func (t *tick) finish(ctx context.Context, rec state.Stored[state.Reconcile], no
 
 // reached reports whether a due time is set and has come.
 func reached(due, now time.Time) bool { return !due.IsZero() && !now.Before(due) }
+
+// earlier returns the earlier of two times, where zero stands for never.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
 
 // newID returns an id that sorts by the time of its making.
 func newID() string { return uuid.Must(uuid.NewV7()).String() }

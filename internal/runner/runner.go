@@ -236,8 +236,23 @@ func (r *Runner) record(ctx context.Context, c *claim, run state.Run, applied *c
 	return err
 }
 
-// settle makes one attempt at recording the outcome.
+// settle records the outcome. Where the leader has just written the task's
+// record, that is read again.
 func (r *Runner) settle(ctx context.Context, c *claim, run state.Run) error {
+	for {
+		err := r.settleOn(ctx, c, run)
+		var conflict *state.ConflictError
+		if !errors.As(err, &conflict) {
+			return err
+		}
+		if conflict.Change.Key == c.run.Key {
+			return backoff.Permanent(errTaken)
+		}
+	}
+}
+
+// settleOn makes one attempt, on the task's record as it is now.
+func (r *Runner) settleOn(ctx context.Context, c *claim, run state.Run) error {
 	task, err := state.Read[state.Task](ctx, r.Store, state.TaskKey(run.Task))
 	if err != nil {
 		return fmt.Errorf("read task %s: %w", run.Task, err)
@@ -255,9 +270,5 @@ func (r *Runner) settle(ctx context.Context, c *claim, run state.Run) error {
 		r.Log.Warn("an old run was not removed", "task", run.Task, "error", err)
 	}
 	_, err = r.Store.Apply(ctx, c.run.Write(run), task.Write(next))
-	var conflict *state.ConflictError
-	if errors.As(err, &conflict) && conflict.Change.Key == c.run.Key {
-		return backoff.Permanent(errTaken)
-	}
-	return err // a task's record that the leader has just written is read again
+	return err
 }
