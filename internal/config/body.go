@@ -131,11 +131,17 @@ var dynamicSecret = regexp.MustCompile(`\{\{\s*with secret\s`)
 
 // dynamicOutsideProviders reports template syntax where nothing evaluates it.
 func (l *loader) dynamicOutsideProviders(root *node) {
+	repeated := map[string]int{"task": 0, "service": 0}
 	for _, e := range root.entries {
 		if strings.EqualFold(e.key, "terraform_provider") {
 			continue
 		}
-		e.value.walk(e.key, func(n *node, path string) {
+		path := e.key
+		if n, ok := repeated[e.key]; ok && e.value.kind == kindObject {
+			path = indexed(e.key, n)
+			repeated[e.key]++
+		}
+		e.value.walk(path, func(n *node, path string) {
 			if dynamicValue.MatchString(n.text) {
 				l.fail(origin{pos: n.pos, path: path},
 					"dynamic configuration using template syntax is only supported for terraform_provider blocks",

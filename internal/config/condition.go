@@ -27,6 +27,9 @@ func (l *loader) condition(raw *rawCondition) Condition {
 	}
 	switch {
 	case len(kinds) == 0:
+		if raw.set {
+			l.missing(raw.origin, "the condition has no type", `write one of services, catalog-services, consul-kv and schedule after condition, as in condition "services" { ... }`)
+		}
 		return Condition{}
 	case len(kinds) > 1:
 		l.fail(raw.origin, fmt.Sprintf("expected only one condition but got %d: %s", len(kinds), strings.Join(kinds, ", ")), "make a task for each")
@@ -41,7 +44,7 @@ func (l *loader) condition(raw *rawCondition) Condition {
 	case KindCatalogServices:
 		r := &raw.CatalogServices
 		if !r.Regexp.set {
-			l.fail(r.key("regexp"), "catalog-services 'regexp' field must be set", `".*" is every service`)
+			l.missing(r.key("regexp"), "catalog-services 'regexp' field must be set", `".*" is every service`)
 		}
 		l.compiles(r.Regexp, "unable to compile catalog-services 'regexp'")
 		c.CatalogServices = &CatalogServices{
@@ -75,6 +78,9 @@ func (l *loader) moduleInputs(raw []rawModuleInput) []Input {
 	var inputs []Input
 	for i := range raw {
 		r := &raw[i]
+		if !r.Services.set && !r.ConsulKV.set {
+			l.missing(r.origin, "the module_input is empty", `write services or consul-kv after module_input, as in module_input "services" { ... }`)
+		}
 		if r.Services.set {
 			inputs = append(inputs, Input{
 				Kind:     KindServices,
@@ -96,7 +102,7 @@ func (l *loader) servicesQuery(raw *rawServices, block string) Services {
 	case raw.Names.set && len(raw.Names.V) > 0 && raw.Regexp.set:
 		l.fail(raw.Regexp.origin, block+": regexp and names fields cannot both be configured", "make the names part of the regexp, or make two tasks")
 	case len(raw.Names.V) == 0 && !raw.Regexp.set:
-		l.fail(raw.origin, block+": either the regexp or names field must be configured", `such as names = ["web"] or regexp = "^web"`)
+		l.missing(raw.origin, block+": either the regexp or names field must be configured", `such as names = ["web"] or regexp = "^web"`)
 	}
 	for i, name := range raw.Names.V {
 		if name == "" {
@@ -151,7 +157,7 @@ func (l *loader) kvQuery(raw *rawConsulKV, block string) *ConsulKV {
 	path := strings.TrimPrefix(raw.Path.V, "/")
 	// "/" with recurse is every key there is.
 	if path == "" && (raw.Path.V == "" || !raw.Recurse.V) {
-		l.fail(raw.key("path"), "path is required for "+block, `the key, such as "config/web"`)
+		l.missing(raw.key("path"), "path is required for "+block, `the key, such as "config/web"`)
 	}
 	return &ConsulKV{
 		Path:       path,
@@ -165,7 +171,7 @@ func (l *loader) schedule(raw *rawSchedule) *Schedule {
 	const syntax = "for more information on writing cron expressions, see https://github.com/hashicorp/cronexpr"
 	cron := raw.Cron.V
 	if cron == "" {
-		l.fail(raw.key("cron"), "cron config is required for schedule condition", `such as "*/10 * * * *"; `+syntax)
+		l.missing(raw.key("cron"), "cron config is required for schedule condition", `such as "*/10 * * * *"; `+syntax)
 		return &Schedule{}
 	}
 	expr, err := cronexpr.Parse(cron)

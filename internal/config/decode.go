@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode"
 
 	"github.com/agext/levenshtein"
 )
@@ -20,10 +21,25 @@ import (
 type decoder struct {
 	errors   []Diagnostic
 	warnings []Diagnostic
+	earlier  map[string]int // blocks of repeatable keys in the files before this one
 }
 
 func (d *decoder) fail(at origin, problem, hint string) {
+	problem = oneLine.Replace(problem) // libraries write some errors over several
 	d.errors = append(d.errors, Diagnostic{Position: at.pos, Key: at.path, Problem: problem, Hint: hint})
+}
+
+var oneLine = strings.NewReplacer("\r\n", " ", "\n", " ", "\t", " ")
+
+// missing reports what should be there, unless it is there and wrong: then the
+// reason has been reported already.
+func (d *decoder) missing(at origin, problem, hint string) {
+	for _, e := range d.errors {
+		if rest, ok := strings.CutPrefix(e.Key, at.path); ok && e.File == at.pos.File && (rest == "" || rest[0] == '.' || rest[0] == '[') {
+			return
+		}
+	}
+	d.fail(at, problem, hint)
 }
 
 func (d *decoder) warn(at origin, problem, hint string) {
@@ -229,7 +245,7 @@ func (d *decoder) block(n *node, dst reflect.Value, path string) {
 		k, ok := s.find(e.key)
 		at := origin{pos: e.pos, path: joined(path, e.key)}
 		if !ok {
-			d.fail(at, fmt.Sprintf("invalid key %s", quoted(e.key)), s.suggest(e.key))
+			d.fail(at, s.unknown+" "+quoted(e.key), s.suggest(e.key))
 			continue
 		}
 		at.path = joined(path, k.name)
@@ -279,7 +295,7 @@ func (d *decoder) blocks(n *node, slice reflect.Value, path string) {
 	for _, o := range objects {
 		i := slice.Len()
 		slice.Set(reflect.Append(slice, reflect.Zero(slice.Type().Elem())))
-		d.block(o, slice.Index(i), indexed(path, i))
+		d.block(o, slice.Index(i), indexed(path, i-d.earlier[path]))
 	}
 }
 
@@ -350,8 +366,9 @@ func (v *freeForm) decode(d *decoder, n *node, path string) {
 
 // A schema is what is known about a block, read from its struct once.
 type schema struct {
-	keys   []key
-	byName map[string]int
+	keys    []key
+	byName  map[string]int
+	unknown string // what a key is called that is not one of these
 }
 
 type key struct {
@@ -372,9 +389,12 @@ func schemaOf(t reflect.Type) *schema {
 	if s, ok := schemas.Load(t); ok {
 		return s.(*schema)
 	}
-	s := &schema{byName: map[string]int{}}
+	s := &schema{byName: map[string]int{}, unknown: "invalid key"}
 	fieldType := reflect.TypeFor[field]()
 	for _, f := range reflect.VisibleFields(t) {
+		if unknown := f.Tag.Get("unknown"); unknown != "" {
+			s.unknown = unknown
+		}
 		name, ok := f.Tag.Lookup("key")
 		if !ok {
 			continue
@@ -440,7 +460,10 @@ func nearest(name string, candidates []string) (string, bool) {
 		return "", false
 	}
 	best, found := "", false
-	least := 1 + max(1, len(name)/4)
+	least := 3 // swapped letters are a distance of 2
+	if len(name) < 4 {
+		least = 2
+	}
 	for _, c := range candidates {
 		if dist := levenshtein.Distance(name, c, nil); dist < least {
 			best, least, found = c, dist, true
@@ -452,6 +475,9 @@ func nearest(name string, candidates []string) (string, bool) {
 func joined(path, key string) string {
 	if r := []rune(key); len(r) > 60 {
 		key = string(r[:60]) + "..."
+	}
+	if strings.ContainsFunc(key, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		key = strconv.Quote(key)
 	}
 	if path == "" {
 		return key

@@ -229,6 +229,7 @@ func (l *loader) read(file string, raw *rawConfig) {
 	if root == nil {
 		return
 	}
+	l.earlier = map[string]int{"task": len(raw.Tasks), "service": len(raw.Services)}
 	l.block(root, reflect.ValueOf(raw).Elem(), "")
 	l.dynamicOutsideProviders(root)
 }

@@ -181,7 +181,7 @@ type rawTask struct {
 
 // rawCondition has a block for each kind; exactly one may be set.
 type rawCondition struct {
-	origin
+	origin          `unknown:"unsupported condition type"`
 	Services        rawServicesCondition `key:"services"`
 	CatalogServices rawCatalogServices   `key:"catalog-services"`
 	ConsulKV        rawKVCondition       `key:"consul-kv"`
@@ -189,7 +189,7 @@ type rawCondition struct {
 }
 
 type rawModuleInput struct {
-	origin
+	origin   `unknown:"unsupported module_input type"`
 	Services rawServices `key:"services"`
 	ConsulKV rawConsulKV `key:"consul-kv"`
 }

@@ -94,7 +94,7 @@ func (l *loader) taskName(raw *rawTask) {
 	name, at := raw.Name.V, raw.Name.origin
 	switch {
 	case name == "":
-		l.fail(raw.key("name"), "unique name for the task is required", identifierHint)
+		l.missing(raw.key("name"), "unique name for the task is required", identifierHint)
 	case len(name) > maxTaskName:
 		l.fail(at, fmt.Sprintf("the task name %s is too long", quoted(name)), fmt.Sprintf("at most %d bytes: it names a directory and a Terraform workspace", maxTaskName))
 	case !identifier(name):
@@ -113,7 +113,7 @@ func (l *loader) module(raw *rawTask) string {
 	}
 	switch {
 	case module == "":
-		l.fail(raw.key("module"), "module for the task is required", `a directory such as "./my-module", or the address of a Terraform module`)
+		l.missing(raw.key("module"), "module for the task is required", `a directory such as "./my-module", or the address of a Terraform module`)
 	case relativeModule(module):
 		module = l.abs(module)
 	}
@@ -143,7 +143,7 @@ func (l *loader) services(raw []rawService) map[string]Services {
 	for i := range raw {
 		r := &raw[i]
 		if r.Name.V == "" {
-			l.fail(r.key("name"), "logical name for the Consul service is required", "")
+			l.missing(r.key("name"), "logical name for the Consul service is required", "")
 			continue
 		}
 		id := r.Name.V

@@ -1,0 +1,328 @@
+package config
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"testing"
+)
+
+// mistakes reads one file that must be wrong, and returns what is said.
+func mistakes(t *testing.T, name, content string) string {
+	t.Helper()
+	return mistakesIn(t, options(write(t, name, content), name))
+}
+
+func mistakesIn(t *testing.T, o Options) string {
+	t.Helper()
+	_, err := Load(o)
+	if err == nil {
+		t.Fatal("accepted")
+	}
+	var list Errors
+	if !errors.As(err, &list) {
+		t.Fatalf("not a configuration error: %v", err)
+	}
+	return err.Error()
+}
+
+// aTask is a task that is right, with something added inside.
+func aTask(inside string) string {
+	return "task {\n  name = \"t\"\n  module = \"./m\"\n" + inside + "\n}\n"
+}
+
+// services is a condition that is right.
+const services = `condition "services" { names = ["web"] }`
+
+// TestMistakesOfConsulTerraformSync goes through the catalogue of what
+// Consul-Terraform-Sync refuses, and of the nonsense that it accepts.
+func TestMistakesOfConsulTerraformSync(t *testing.T) {
+	const identifiers = "a name starts with a letter or underscore and has only letters, digits, underscores and dashes"
+	tests := []struct {
+		name string
+		file string // the HCL
+		want string // all that is said
+	}{
+		{"an unknown key at the top", `bogus = 1`,
+			`f.hcl:1: bogus: invalid key "bogus"; allowed: buffer_period, consul, driver, id, log_level, port, syslog, task, terraform_provider, tls, vault, working_dir`},
+		{"a provider block of Terraform", `provider "x" {}`,
+			`f.hcl:1: provider: provider is an invalid key here, try 'terraform_provider'`},
+		{"driver terraform-cloud", `driver "terraform-cloud" {}`,
+			`f.hcl:1: driver.terraform-cloud: driver "terraform-cloud" is not supported: Terraform Cloud belongs to Consul-Terraform-Sync Enterprise; use driver "terraform"`},
+		{"license_path", `license_path = "x"`,
+			`f.hcl:1: license_path: license_path is not supported: it belongs to Consul-Terraform-Sync Enterprise, and nothing here needs one; remove it`},
+		{"license", `license {}`,
+			`f.hcl:1: license: license is not supported: it belongs to Consul-Terraform-Sync Enterprise, and nothing here needs one; remove it`},
+		{"high_availability", `high_availability {}`,
+			`f.hcl:1: high_availability: high_availability is not supported: high availability needs no block, start several instances on one store; remove it`},
+		{"two consul blocks", "consul {}\nconsul {}",
+			`f.hcl:2: consul: only one 'consul' block can be configured; join the blocks`},
+		{"two driver blocks", "driver \"terraform\" {}\ndriver \"terraform\" {}",
+			`f.hcl:2: driver: only one 'driver' block can be configured; join the blocks`},
+		{"a task without name", "task {\n module = \"./m\"\n " + services + "\n}",
+			`f.hcl:1: task[0].name: unique name for the task is required; ` + identifiers},
+		{"a bad task name", "task {\n name = \"0bad name\"\n module = \"./m\"\n " + services + "\n}",
+			`f.hcl:2: task[0].name: a task name must start with a letter or underscore and may contain only letters, digits, underscores, and dashes: "0bad name"`},
+		{"a task without module", "task {\n name = \"t\"\n " + services + "\n}",
+			`f.hcl:1: task[0].module: module for the task is required; a directory such as "./my-module", or the address of a Terraform module`},
+		{"two tasks of one name", aTask(services) + aTask(services),
+			`f.hcl:7: task[1].name: duplicate task name: "t" is already the task at f.hcl:1; give each task a name of its own`},
+		{"an unknown condition", aTask(`condition "intentions" {}`),
+			`f.hcl:4: task[0].condition.intentions: unsupported condition type "intentions"; allowed: catalog-services, consul-kv, schedule, services`},
+		{"an unknown key in a condition", aTask("condition \"services\" {\n names = [\"web\"]\n bogus = 1\n}"),
+			`f.hcl:6: task[0].condition.services.bogus: invalid key "bogus"; allowed: cts_user_defined_meta, datacenter, filter, names, namespace, regexp, use_as_module_input`},
+		{"names and regexp", aTask("condition \"services\" {\n names = [\"web\"]\n regexp = \".*\"\n}"),
+			`f.hcl:6: task[0].condition.services.regexp: condition "services": regexp and names fields cannot both be configured; make the names part of the regexp, or make two tasks`},
+		{"neither names nor regexp", aTask(`condition "services" {}`),
+			`f.hcl:4: task[0].condition.services: condition "services": either the regexp or names field must be configured; such as names = ["web"] or regexp = "^web"`},
+		{"an empty service name", aTask(`condition "services" { names = [""] }`),
+			`f.hcl:4: task[0].condition.services.names[0]: condition "services": names field includes empty string(s). services names cannot be empty; remove it`},
+		{"a bad regexp of services", aTask(`condition "services" { regexp = "*" }`),
+			"f.hcl:4: task[0].condition.services.regexp: condition \"services\": unable to compile services regexp: error parsing regexp: missing argument to repetition operator: `*`; the syntax is https://golang.org/s/re2syntax"},
+		{"catalog-services without regexp", aTask(`condition "catalog-services" {}`),
+			`f.hcl:4: task[0].condition.catalog-services.regexp: catalog-services 'regexp' field must be set; ".*" is every service`},
+		{"a bad regexp of catalog-services", aTask(`condition "catalog-services" { regexp = "*" }`),
+			"f.hcl:4: task[0].condition.catalog-services.regexp: unable to compile catalog-services 'regexp': error parsing regexp: missing argument to repetition operator: `*`; the syntax is https://golang.org/s/re2syntax"},
+		{"consul-kv without path", aTask(`condition "consul-kv" {}`),
+			`f.hcl:4: task[0].condition.consul-kv.path: path is required for consul-kv condition; the key, such as "config/web"`},
+		{"schedule without cron", aTask(`condition "schedule" {}`),
+			`f.hcl:4: task[0].condition.schedule.cron: cron config is required for schedule condition; such as "*/10 * * * *"; for more information on writing cron expressions, see https://github.com/hashicorp/cronexpr`},
+		{"a bad cron", aTask(`condition "schedule" { cron = "invalid" }`),
+			`f.hcl:4: task[0].condition.schedule.cron: unable to parse schedule condition's cron config "invalid": missing field(s); for more information on writing cron expressions, see https://github.com/hashicorp/cronexpr`},
+		{"a cron that never comes due", aTask(`condition "schedule" { cron = "0 0 30 2 *" }`),
+			`f.hcl:4: task[0].condition.schedule.cron: the schedule "0 0 30 2 *" never comes due; no date matches it from now on`},
+		{"a cron of a year that has passed", aTask(`condition "schedule" { cron = "0 0 1 1 * 2020" }`),
+			`f.hcl:4: task[0].condition.schedule.cron: the schedule "0 0 1 1 * 2020" never comes due; no date matches it from now on`},
+		{"two condition blocks", aTask(services + "\n" + `condition "consul-kv" { path = "x" }`),
+			`f.hcl:5: task[0].condition: only one 'condition' block can be configured; join the blocks`},
+		{"two module inputs of services", aTask(`condition "consul-kv" { path = "x" }
+  module_input "services" { names = ["a"] }
+  module_input "services" { names = ["b"] }`),
+			`f.hcl:6: task[0].module_input[1]: more than one 'module_input' block for the "services" variable; variable types must be unique: join the blocks`},
+		{"a module input of what the condition renders", aTask(services + "\nmodule_input \"services\" { names = [\"a\"] }"),
+			`f.hcl:5: task[0].module_input[0]: task's condition block and module_input block both monitor "services" variable type; condition and module_input variable type must be unique: remove the module_input`},
+		{"the same of KV", aTask("condition \"consul-kv\" { path = \"x\" }\nmodule_input \"consul-kv\" { path = \"y\" }"),
+			`f.hcl:5: task[0].module_input[0]: task's condition block and module_input block both monitor "consul_kv" variable type; condition and module_input variable type must be unique: remove the module_input`},
+		{"services list and module_input services", aTask("services = [\"a\"]\nmodule_input \"services\" { names = [\"b\"] }"),
+			"f.hcl:4: task[0].services: task's `services` field and `module_input 'services'` block both monitor \"services\" variable type. only one of these can be configured per task; remove services"},
+		{"services list and condition services", aTask("services = [\"a\"]\n" + services),
+			"f.hcl:4: task[0].services: task's `services` field and `condition 'services'` block both monitor \"services\" variable type. only one of these can be configured per task; remove services"},
+		{"module_input catalog-services", aTask(services + "\nmodule_input \"catalog-services\" { regexp = \".*\" }"),
+			`f.hcl:5: task[0].module_input[0].catalog-services: unsupported module_input type "catalog-services"; allowed: consul-kv, services`},
+		{"use_as_module_input in a module input", aTask(services + "\nmodule_input \"consul-kv\" {\n path = \"x\"\n use_as_module_input = true\n}"),
+			`f.hcl:7: task[0].module_input[0].consul-kv.use_as_module_input: invalid key "use_as_module_input"; allowed: datacenter, namespace, path, recurse`},
+		{"an empty module_input services", aTask(`module_input "services" {}`),
+			`f.hcl:4: task[0].module_input[0].services: module_input "services": either the regexp or names field must be configured; such as names = ["web"] or regexp = "^web"`},
+		{"an empty module_input consul-kv", aTask(`module_input "consul-kv" {}`),
+			`f.hcl:4: task[0].module_input[0].consul-kv.path: path is required for consul-kv module_input; the key, such as "config/web"`},
+		{"a module_input without type", aTask(`module_input {}`),
+			`f.hcl:4: task[0].module_input[0]: the module_input is empty; write services or consul-kv after module_input, as in module_input "services" { ... }`},
+		{"a condition without type", aTask(`condition {}`),
+			`f.hcl:4: task[0].condition: the condition has no type; write one of services, catalog-services, consul-kv and schedule after condition, as in condition "services" { ... }`},
+		{"terraform_version", aTask(services + "\nterraform_version = \"1.0.0\""),
+			`f.hcl:5: task[0].terraform_version: terraform_version is an unsupported configuration: it belongs to Consul-Terraform-Sync Enterprise; set version in driver "terraform"`},
+		{"terraform_cloud_workspace", aTask(services + "\nterraform_cloud_workspace {}"),
+			`f.hcl:5: task[0].terraform_cloud_workspace: terraform_cloud_workspace is an unsupported configuration: it belongs to Consul-Terraform-Sync Enterprise; remove it`},
+		{"two instances of a provider in one task", aTask(services + "\nproviders = [\"a.x\", \"a.y\"]"),
+			`f.hcl:5: task[0].providers[1]: only one provider instance per task, and "a.x" is already listed; make a task for each`},
+		{"two providers of one id", "terraform_provider \"a\" {}\nterraform_provider \"a\" {}",
+			`f.hcl:2: terraform_provider.a: duplicate provider configuration: a is already configured at f.hcl:1; remove one, or give it an alias of its own`},
+		{"an auto_commit provider in two tasks", "terraform_provider \"a\" { auto_commit = true }\n" + aTask(services+"\nproviders = [\"a\"]") +
+			strings.Replace(aTask(services+"\nproviders = [\"a\"]"), `"t"`, `"u"`, 1),
+			`f.hcl:12: task[1].providers: provider with autocommit (a) cannot be used by more than one task, and task "t" uses it; configure another instance with an alias`},
+		{"task_env that is no map", `terraform_provider "a" { task_env = "x" }`,
+			`f.hcl:1: terraform_provider.a.task_env: unexpected task_env block format: task_env should be a map of strings; such as task_env { "NAME" = "value" }`},
+		{"a number in task_env", `terraform_provider "a" { task_env { "X" = 1 } }`,
+			`f.hcl:1: terraform_provider.a.task_env.X: unexpected task_env block format: value for "X" should be a string; put it in quotes`},
+		{"a Terraform version of two parts", `driver "terraform" { version = "1.0" }`,
+			`f.hcl:1: driver.terraform.version: provide the exact Terraform version to install: "1.0"; three numbers, such as "1.11.4"`},
+		{"a Terraform version that is too old", `driver "terraform" { version = "0.12.31" }`,
+			`f.hcl:1: driver.terraform.version: Terraform version is not supported: "0.12.31"; >= 0.13.0`},
+		{"a Terraform version that is none", `driver "terraform" { version = "abc" }`,
+			`f.hcl:1: driver.terraform.version: malformed version: "abc"; an exact version such as "1.11.4"`},
+		{"backend etcd", `driver "terraform" { backend "etcd" {} }`,
+			`f.hcl:1: driver.terraform.backend.etcd: unsupported Terraform backend "etcd"; allowed: azurerm, consul, cos, gcs, kubernetes, local, manta, pg, s3`},
+		{"backend remote", `driver "terraform" { backend "remote" {} }`,
+			`f.hcl:1: driver.terraform.backend.remote: unsupported Terraform backend "remote"; allowed: azurerm, consul, cos, gcs, kubernetes, local, manta, pg, s3`},
+		{"two backends", "driver \"terraform\" {\n backend \"local\" {}\n backend \"s3\" {}\n}",
+			`f.hcl:3: driver.terraform.backend.s3: only one backend can be configured, and backend "local" is already (f.hcl:2); remove one of them`},
+		{"one backend twice", "driver \"terraform\" {\n backend \"s3\" {}\n backend \"s3\" {}\n}",
+			`f.hcl:3: driver.terraform.backend.s3: only one 'backend' block can be configured in a file; join the blocks`},
+		{"a negative buffer period", `buffer_period { min = "-5s" }`,
+			`f.hcl:1: buffer_period.min: buffer_period: cannot be negative; a duration such as "5s"`},
+		{"a negative buffer period of a task", aTask(services + "\nbuffer_period { max = \"-5s\" }"),
+			`f.hcl:5: task[0].buffer_period.max: buffer_period: cannot be negative; a duration such as "5s"`},
+		{"a buffer period that is no duration", `buffer_period { min = "abc" }`,
+			`f.hcl:1: buffer_period.min: invalid duration "abc"; a number with a unit, such as "500ms", "20s", "5m" or "1h"`},
+		{"a Vault template without Vault", `terraform_provider "a" { token = "{{ with secret \"p\" }}{{ .Data.x }}{{ end }}" }`,
+			`f.hcl:1: terraform_provider.a.token: detected dynamic configuration using Vault: missing Vault configuration; add a vault block with an address`},
+		{"a template outside of a provider", aTask(services + "\ndescription = \"{{ env \\\"X\\\" }}\""),
+			`f.hcl:5: task[0].description: dynamic configuration using template syntax is only supported for terraform_provider blocks; write the value itself, or set it by an environment variable`},
+		{"tls without key and cert", `tls { enabled = true }`,
+			`f.hcl:1: tls: key and cert are required if TLS is enabled on the API; set tls.key and tls.cert, or tls.enabled to false`},
+		{"tls with cert only", `tls { cert = "x" }`,
+			`f.hcl:1: tls.key: key is required if cert is configured for TLS on the API; the private key's file`},
+		{"tls with files that are missing", "tls {\n cert = \"/nowhere/x\"\n key = \"/nowhere/x\"\n}",
+			`f.hcl:2: tls.cert: cert and key do not load: open /nowhere/x: no such file or directory`},
+		{"verify_incoming without CA", `tls { verify_incoming = true }`,
+			"f.hcl:1: tls: key and cert are required if TLS is enabled on the API; set tls.key and tls.cert, or tls.enabled to false\n" +
+				`f.hcl:1: tls.verify_incoming: either ca_cert or ca_path is required if verify_incoming is enabled on the API`},
+		{"a check address without scheme", `consul { service_registration { default_check { address = "10.0.0.1" } } }`,
+			`f.hcl:1: consul.service_registration.default_check.address: default check address must include scheme (http or https); such as "http://10.0.0.5:8558"`},
+		{"a check address that is no URL", `consul { service_registration { default_check { address = "http//x" } } }`,
+			`f.hcl:1: consul.service_registration.default_check.address: error with address for default check: not a URL with scheme and host; such as "http://10.0.0.5:8558"`},
+		{"a service without name", `service {}`,
+			`f.hcl:1: service[0].name: logical name for the Consul service is required`},
+		{"two services of one id", "service { name = \"x\" }\nservice { name = \"x\" }",
+			`f.hcl:2: service[1]: unique service IDs are required: "x"; set id to tell them apart`},
+		{"a variable file that is missing", aTask(services + "\nvariable_files = [\"/nope.tfvars\"]"),
+			`f.hcl:5: task[0].variable_files[0]: read variable file: stat /nope.tfvars: no such file or directory`},
+		{"a log level", `log_level = "BOGUS"`,
+			`f.hcl:1: log_level: invalid log level "BOGUS"; allowed: TRACE, DEBUG, INFO, WARN, ERR`},
+		{"a port that is no number", `port = "abc"`,
+			`f.hcl:1: port: cannot parse "abc" as int; it must be a whole number`},
+		{"a port out of range", `port = 70000`,
+			`f.hcl:1: port: 70000 is no port; allowed: 0 to 65535`},
+		{"driver chef", `driver "chef" {}`,
+			`f.hcl:1: driver.chef: invalid key "chef"; allowed: terraform`},
+		{"working_dir of the driver", `driver "terraform" { working_dir = "x" }`,
+			`f.hcl:1: driver.terraform.working_dir: invalid key working_dir: it was removed from the driver, set working_dir at the top level or in the task`},
+		{"tag of a service", "service {\n name = \"x\"\n tag = \"y\"\n}",
+			`f.hcl:3: service[0].tag: invalid key tag: it was removed, use filter with "<tag>" in Service.Tags`},
+		{"an unknown key of a task", aTask(services + "\nfoo = 1"),
+			`f.hcl:5: task[0].foo: invalid key "foo"; allowed: buffer_period, condition, description, enabled, module, module_input, name, providers, variable_files, variables, version, working_dir`},
+		{"a terraform_provider without label", `terraform_provider { x = 1 }`,
+			`f.hcl:1: terraform_provider: the block has no label; write it as in terraform_provider "aws" { ... } or backend "s3" { ... }; in YAML as a key above the block's own`},
+		{"a terraform_provider with two labels", `terraform_provider "a" "b" {}`,
+			`f.hcl:1: terraform_provider.a: the block has two labels, "a" and "b"; it takes one`},
+		{"a typing mistake", aTask("condtion \"services\" { names = [\"web\"] }"),
+			`f.hcl:4: task[0].condtion: invalid key "condtion"; did you mean "condition"?`},
+		{"a bad filter", aTask(`condition "services" {
+    names = ["web"]
+    filter = "Service.Tags =="
+  }`),
+			`f.hcl:6: task[0].condition.services.filter: invalid filter: 1:16 (15): no match found, expected: "-", "0", "\"", "` + "`" + `", [ \t\r\n], [1-9] or [a-zA-Z]; the syntax is https://developer.hashicorp.com/consul/api-docs/features/filtering`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := mistakes(t, "f.hcl", tt.file); got != tt.want {
+				t.Errorf("said:\n%s\nwant:\n%s", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestVariablesMustBeLiteral(t *testing.T) {
+	dir := write(t, "f.hcl", aTask(services+"\nvariable_files = [\"v.tfvars\"]"), "v.tfvars", "a = 1\nx = var.y\n")
+	got := mistakesIn(t, options(dir, "f.hcl"))
+	if want := "v.tfvars:2: task[0].variable_files[0]: x is not a literal value: Variables not allowed: Variables may not be used here; write the value itself"; got != want {
+		t.Errorf("said:\n%s\nwant:\n%s", got, want)
+	}
+
+	got = mistakes(t, "f.hcl", aTask(services+"\nvariables { x = \"text\" }"))
+	if want := `f.hcl:4: task[0].variables.x: not a literal value: Variables not allowed: Variables may not be used here; the text is Terraform source: a string has quotes of its own, "\"text\""`; strings.ReplaceAll(got, "f.hcl:5", "f.hcl:4") != want {
+		t.Errorf("said:\n%s\nwant:\n%s", got, want)
+	}
+}
+
+func TestAMissingConditionIsAcceptedWithAWarning(t *testing.T) {
+	cfg := load(t, "f.hcl", aTask(""))
+	if len(cfg.Warnings) != 1 || cfg.Warnings[0].String() !=
+		`f.hcl:1: task[0]: task "t" has no condition: it runs once and nothing ever triggers it again; add a condition block` {
+		t.Errorf("warnings: %v", cfg.Warnings)
+	}
+	if c := cfg.Tasks[0].Condition; c.Kind != KindNone || c.UseAsModuleInput {
+		t.Errorf("condition: %+v", c)
+	}
+}
+
+func TestAllMistakesAreReportedAtOnce(t *testing.T) {
+	dir := write(t,
+		"a.hcl", "port = \"abc\"\n\ntask {\n  nam = \"x\"\n  module = \"./m\"\n}\nconsul {",
+		"b.yaml", "log_level: LOUD\ntask:\n  - name: 7up\n    modul: ./m\n    condition:\n      services:\n        name: [web]\n",
+		"c.json", "{\n  \"buffer_period\": {\"min\": 5},\n  \"task\": [{\"name\": \"x\"}]\n}",
+		"d.hcl", "port = \"abc\"\n\ntask {\n  nam = \"x\"\n}\n",
+	)
+	got := mistakesIn(t, options(dir, "."))
+	want := `a.hcl:7: not valid HCL: object expected closing RBRACE got: EOF
+b.yaml:1: log_level: invalid log level "LOUD"; allowed: TRACE, DEBUG, INFO, WARN, ERR
+b.yaml:3: task[0].name: a task name must start with a letter or underscore and may contain only letters, digits, underscores, and dashes: "7up"
+b.yaml:3: task[0].module: module for the task is required; a directory such as "./my-module", or the address of a Terraform module
+b.yaml:4: task[0].modul: invalid key "modul"; did you mean "module"?
+b.yaml:7: task[0].condition.services.name: invalid key "name"; did you mean "names"?
+c.json:2: buffer_period.min: invalid duration "5"; a number with a unit, such as "500ms", "20s", "5m" or "1h"
+c.json:3: task[0].module: module for the task is required; a directory such as "./my-module", or the address of a Terraform module
+d.hcl:1: port: cannot parse "abc" as int; it must be a whole number
+d.hcl:3: task[0].name: unique name for the task is required; a name starts with a letter or underscore and has only letters, digits, underscores and dashes
+d.hcl:3: task[0].module: module for the task is required; a directory such as "./my-module", or the address of a Terraform module
+d.hcl:4: task[0].nam: invalid key "nam"; did you mean "name"?`
+	if got != want {
+		t.Errorf("said:\n%s\nwant:\n%s", got, want)
+	}
+}
+
+func TestSyntaxErrorsNameTheLine(t *testing.T) {
+	tests := []struct{ name, file, content, want string }{
+		{"HCL", "f.hcl", "task {\n  name = \"a\"\n\n", `f.hcl:4: not valid HCL: object expected closing RBRACE got: EOF`},
+		{"HCL in a list", "f.hcl", "a = [\n 1,\n {\n  b = }\n]", `f.hcl:4: not valid HCL: a value was expected here (strings need double quotes)`},
+		{"JSON", "f.json", "{\n  \"port\": 1,\n}", `f.json:3: not valid JSON: invalid character '}' looking for beginning of object key string`},
+		{"JSON, a value", "f.json", "{\n  \"port\": }", `f.json:2: not valid JSON: invalid character '}' looking for beginning of value`},
+		{"JSON that ends early", "f.json", "{\n  \"port\": 1", `f.json:2: not valid JSON: unexpected end of the file`},
+		{"JSON that goes on", "f.json", "{}\n{}", `f.json:2: not valid JSON: more than one value`},
+		{"JSON that is a list", "f.json", "[]", `f.json:1: not valid JSON: the top level is not an object`},
+		{"YAML", "f.yaml", "port: 1\n  id: x\n", `f.yaml:2: not valid YAML: mapping values are not allowed in this context`},
+		{"YAML with a tab", "f.yaml", "consul:\n\taddress: x\n", `f.yaml:2: not valid YAML: found character that cannot start any token; indent with spaces, YAML allows no tabs there`},
+		{"YAML of two documents", "f.yaml", "port: 1\n---\nport: 2\n", `f.yaml:2: more than one YAML document in the file; put each into a file of its own`},
+		{"YAML that is a list", "f.yaml", "- a\n", `f.yaml:1: the top level is a list, not keys with values`},
+		{"YAML with a key that is a map", "f.yaml", "{a: b}: c\n", `f.yaml:1: a key must be a plain word`},
+		{"a duplicate key in HCL", "f.hcl", "port = 1\nid = \"x\"\nport = 2", `f.hcl:3: port: duplicate key: it is already set on line 1; keep one of them`},
+		{"a duplicate key in JSON", "f.json", "{\"port\": 1,\n\"port\": 2}", `f.json:2: port: duplicate key: it is already set on line 1; keep one of them`},
+		{"a duplicate key in YAML", "f.yaml", "port: 1\nport: 2\n", `f.yaml:2: port: duplicate key: it is already set on line 1; keep one of them`},
+		{"not UTF-8", "f.yaml", "port: 1\nid: \xff\n", `f.yaml:2: the file is not UTF-8 text; save it as UTF-8`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := mistakes(t, tt.file, tt.content); got != tt.want {
+				t.Errorf("said:\n%s\nwant:\n%s", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestAnErrorShowsNoSecret(t *testing.T) {
+	for name, content := range map[string]string{
+		"f.hcl":  "consul {\n token = hunter2\n}",
+		"g.hcl":  "consul {\n token = [\"hunter2\"]\n}",
+		"f.json": `{"consul": {"token": {"x": "hunter2"}}}`,
+		"f.yaml": "consul:\n  token:\n    x: hunter2\n",
+		"h.hcl":  `terraform_provider "a" { task_env { "X" = ["hunter2"] } }`,
+		"i.hcl":  aTask("variables { x = \"hunter2\" }"),
+		"j.hcl":  `consul { token = "{{ env \"hunter2\" }}" }`,
+	} {
+		if got := mistakes(t, name, content); strings.Contains(got, "hunter2") {
+			t.Errorf("%s: said: %s", name, got)
+		}
+	}
+}
+
+func TestAPathThatIsNotThere(t *testing.T) {
+	dir := t.TempDir()
+	o := options(dir)
+	o.Paths = []Path{{Name: "gone.hcl"}, {Name: "gone.d", Dir: true}, {Name: ""}}
+	want := "-config-file: stat gone.hcl: no such file or directory\n-config-dir: stat gone.d: no such file or directory\n-config-file: the path is empty"
+	if got := mistakesIn(t, o); got != want {
+		t.Errorf("said:\n%s\nwant:\n%s", got, want)
+	}
+}
+
+func TestNothingToRead(t *testing.T) {
+	dir := write(t, "empty.hcl", "", "notes.txt", "x", "sub.hcl/inside.hcl", "port = 1", "sub/inside.hcl", "bogus = 1")
+	if err := os.WriteFile(dir+"/empty.yaml", nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range []Options{options(dir, "."), options(dir, "empty.hcl", "notes.txt"), options(dir)} {
+		if got := mistakesIn(t, o); !strings.HasPrefix(got, "no configuration files found; name files or folders") {
+			t.Errorf("said: %s", got)
+		}
+	}
+}
