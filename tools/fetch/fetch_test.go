@@ -1,0 +1,404 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/hashicorp/go-version"
+	"github.com/hashicorp/hc-install/product"
+)
+
+// A test that needs an installed program links this test binary under that
+// program's name and sets the version that it is to tell.
+const versionVariable = "FETCH_TEST_VERSION"
+
+func TestMain(m *testing.M) {
+	if v := os.Getenv(versionVariable); v != "" && len(os.Args) > 1 && os.Args[1] == "version" {
+		fmt.Printf(`{"Version": %q}`, v)
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+func TestEveryPinnedModuleBuildsTheVersionOfTheTable(t *testing.T) {
+	for _, tool := range tools {
+		if tool.module == "" {
+			continue
+		}
+		mod, err := os.ReadFile(filepath.Join("..", "..", filepath.FromSlash(tool.module), "go.mod"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		line := regexp.MustCompile(`(?m)^require \S+ v` + regexp.QuoteMeta(tool.version) + `$`)
+		if !line.Match(mod) {
+			t.Errorf("%s/go.mod does not require %s %s", tool.module, tool.name, tool.version)
+		}
+	}
+}
+
+func TestNamesChooseTools(t *testing.T) {
+	names := func(chosen []tool) string {
+		var names []string
+		for _, t := range chosen {
+			names = append(names, t.name)
+		}
+		return strings.Join(names, " ")
+	}
+	chosen, err := choose(nil)
+	if got := names(chosen); err != nil || got != "consul terraform terraform-provider-local terraform-provider-time" {
+		t.Errorf("without names: %s, %v", got, err)
+	}
+	chosen, err = choose([]string{"govulncheck", "staticcheck"})
+	if got := names(chosen); err != nil || got != "staticcheck govulncheck" {
+		t.Errorf("linters: %s, %v", got, err)
+	}
+	if _, err = choose([]string{"consul", "vault"}); err == nil ||
+		!strings.Contains(err.Error(), `"vault"`) || !strings.Contains(err.Error(), "terraform-provider-time") {
+		t.Errorf("an unknown name: %v", err)
+	}
+}
+
+func TestAnInstalledProgramIsUsed(t *testing.T) {
+	w := newWorld(t)
+	installed := w.install("1.21.0")
+	w.fetch(w.hello)
+	w.leadsTo(installed)
+	w.says("hello: " + installed)
+}
+
+func TestAnInstalledProgramThatIsTooOldIsPassedOver(t *testing.T) {
+	w := newWorld(t)
+	w.install("1.14.9")
+	cached := w.fillCache()
+	w.fetch(w.hello)
+	w.leadsTo(cached)
+	w.says("1.14.9 and is not used: 1.15.0 or newer is needed")
+}
+
+func TestAnInstalledProgramThatTellsNoVersionIsPassedOver(t *testing.T) {
+	w := newWorld(t)
+	w.install("what?")
+	cached := w.fillCache()
+	w.fetch(w.hello)
+	w.leadsTo(cached)
+	w.says("does not tell its version")
+}
+
+func TestTheCheckoutsOwnFolderOnPathIsNoInstallation(t *testing.T) {
+	w := newWorld(t)
+	w.path = []string{filepath.Join(w.top, ".tools", "bin")}
+	w.fillCache()
+	w.fetch(w.hello)
+	w.hello.version = "1.2.4"
+	next := w.fillCache()
+	w.fetch(w.hello)
+	w.leadsTo(next)
+}
+
+func TestWithoutReleasesTheProgramIsBuiltFromItsModule(t *testing.T) {
+	w := newWorld(t)
+	w.fetch(w.hello)
+	w.leadsTo(w.cached(w.hello))
+	w.says("HashiCorp's releases cannot be reached", "it is built from source instead", "hello: building 1.2.3")
+	out, err := exec.Command(w.destination(w.hello)).Output()
+	if err != nil || string(out) != "hello 1.2.3" {
+		t.Errorf("the program built says %q, %v", out, err)
+	}
+	w.isTidy()
+}
+
+func TestReleasesThatRefuseAreNotWaitedFor(t *testing.T) {
+	w := newWorld(t)
+	asked := 0
+	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
+		asked++
+		http.Error(rw, "not from here", http.StatusForbidden)
+	}))
+	defer server.Close()
+	w.releases = server.URL
+	other := w.hello
+	other.version = "1.2.4"
+	w.fetch(w.hello, other)
+	w.says("answer 403 Forbidden")
+	if asked != 1 {
+		t.Errorf("asked %d times, want once for all tools", asked)
+	}
+}
+
+func TestASecondRunDoesNothing(t *testing.T) {
+	w := newWorld(t)
+	w.fillCache()
+	w.fetch(w.hello)
+	before := w.tree()
+	w.log.(*bytes.Buffer).Reset()
+	w.fetch(w.hello)
+	if said := w.log.(*bytes.Buffer).String(); said != "" {
+		t.Errorf("it says %q", said)
+	}
+	if after := w.tree(); after != before {
+		t.Errorf("it touched files:\n%s\nwant\n%s", after, before)
+	}
+}
+
+func TestANewVersionTakesTheOldOnesPlace(t *testing.T) {
+	w := newWorld(t)
+	w.fillCache()
+	w.fetch(w.hello)
+	w.hello.version = "1.2.4"
+	next := w.fillCache()
+	w.fetch(w.hello)
+	w.leadsTo(next)
+}
+
+func TestTwoRunsAtOnceDoNotDisturbEachOther(t *testing.T) {
+	w := newWorld(t)
+	var wg sync.WaitGroup
+	for range 2 {
+		wg.Go(func() {
+			other := *w.fetcher
+			other.log = new(bytes.Buffer)
+			if err := other.fetch(t.Context(), []tool{w.hello}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	w.leadsTo(w.cached(w.hello))
+	w.isTidy()
+}
+
+func TestABuildThatFailsShowsWhyAndLeavesNothing(t *testing.T) {
+	w := newWorld(t)
+	w.write("tools/hello/main.go", "package main\n\nfunc main() { undefined() }\n")
+	err := w.fetcher.fetch(t.Context(), []tool{w.hello})
+	if err == nil || !strings.Contains(err.Error(), "get hello: ") || !strings.Contains(err.Error(), "undefined: undefined") {
+		t.Errorf("the error is %v", err)
+	}
+	if _, err := os.Lstat(w.destination(w.hello)); err == nil {
+		t.Error("something was put in place")
+	}
+	w.isTidy()
+}
+
+func TestAnInterruptedRunLeavesNothing(t *testing.T) {
+	w := newWorld(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := w.fetcher.fetch(ctx, []tool{w.hello}); err == nil {
+		t.Error("no error")
+	}
+	w.isTidy()
+}
+
+func TestProvidersAreLaidOutAsTerraformsMirrorWants(t *testing.T) {
+	w := newWorld(t)
+	local := tool{name: "terraform-provider-local", version: "2.8.0"}
+	w.fill(local)
+	w.fetch(local)
+	rel, err := filepath.Rel(w.top, w.destination(local))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := regexp.MustCompile(`^\.tools/mirror/registry\.terraform\.io/hashicorp/local/2\.8\.0/[a-z0-9]+_[a-z0-9]+/terraform-provider-local_v2\.8\.0(\.exe)?$`)
+	if !want.MatchString(filepath.ToSlash(rel)) {
+		t.Errorf("the provider is at %s", rel)
+	}
+	rc, err := os.ReadFile(filepath.Join(w.top, ".tools", "terraform.rc"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	mirror, err := json.Marshal(filepath.ToSlash(filepath.Join(w.top, ".tools", "mirror")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{"disable_checkpoint = true", "path = " + string(mirror)} {
+		if !strings.Contains(string(rc), line) {
+			t.Errorf("terraform.rc lacks %q:\n%s", line, rc)
+		}
+	}
+}
+
+func TestACopyIsKnownAgain(t *testing.T) {
+	dir := t.TempDir()
+	src, dst := filepath.Join(dir, "src"), filepath.Join(dir, "dst")
+	if err := os.WriteFile(src, []byte("program"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := copyProgram(src, dst); err != nil {
+		t.Fatal(err)
+	}
+	if !same(src, dst) {
+		t.Error("the copy is not known again")
+	}
+	if err := os.WriteFile(src, []byte("another program"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if same(src, dst) {
+		t.Error("the copy of an older program is taken for the newer one")
+	}
+}
+
+func TestTheCacheIsWhereTheVariableSays(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("TERRAPULSE_CACHE", dir)
+	if got, err := cacheDir(); err != nil || got != dir {
+		t.Errorf("cacheDir() = %s, %v", got, err)
+	}
+}
+
+// world is a checkout, a cache and a machine with nothing installed, and one
+// tool, hello, that has no dependencies.
+type world struct {
+	*fetcher
+	t     *testing.T
+	hello tool
+}
+
+func newWorld(t *testing.T) *world {
+	dir := t.TempDir()
+	// A server that has gone: connections to it are refused at once.
+	server := httptest.NewServer(nil)
+	server.Close()
+	w := &world{
+		t: t,
+		fetcher: &fetcher{
+			top: filepath.Join(dir, "checkout"), cache: filepath.Join(dir, "cache"),
+			releases: server.URL, log: new(bytes.Buffer),
+		},
+		hello: tool{
+			name: "hello", version: "1.2.3", atLeast: "1.15.0",
+			product: &product.Product{
+				Name:       "hello",
+				BinaryName: func() string { return "hello" + exe() },
+				GetVersion: func(ctx context.Context, path string) (*version.Version, error) {
+					return product.Consul.GetVersion(ctx, path)
+				},
+			},
+			module: "tools/hello", pkg: "example.com/hello",
+			ldflags: "-X main.version=1.2.3",
+		},
+	}
+	w.write("tools/hello/go.mod", "module example.com/hello\n\ngo 1.26\n")
+	w.write("tools/hello/main.go", "package main\n\nvar version string\n\nfunc main() { show(\"hello \" + version) }\n")
+	w.write("tools/hello/print.go", "package main\n\nimport \"os\"\n\nfunc show(s string) { os.Stdout.WriteString(s) }\n")
+	return w
+}
+
+func (w *world) write(name, content string) {
+	w.t.Helper()
+	file := filepath.Join(w.top, filepath.FromSlash(name))
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		w.t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte(content), 0o644); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// install puts a hello that tells this version on PATH.
+func (w *world) install(version string) string {
+	w.t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	dir := w.t.TempDir()
+	installed := filepath.Join(dir, "hello"+exe())
+	if err := copyProgram(self, installed); err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Setenv(versionVariable, version)
+	w.path = []string{"", dir}
+	return installed
+}
+
+// fillCache puts a hello of the pinned version into the cache.
+func (w *world) fillCache() string {
+	w.t.Helper()
+	return w.fill(w.hello)
+}
+
+func (w *world) fill(t tool) string {
+	w.t.Helper()
+	if err := os.MkdirAll(w.cache, 0o755); err != nil {
+		w.t.Fatal(err)
+	}
+	if err := os.WriteFile(w.cached(t), []byte("program "+t.version), 0o755); err != nil {
+		w.t.Fatal(err)
+	}
+	return w.cached(t)
+}
+
+func (w *world) fetch(tools ...tool) {
+	w.t.Helper()
+	if err := w.fetcher.fetch(w.t.Context(), tools); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// leadsTo checks that the program in place is this one.
+func (w *world) leadsTo(want string) {
+	w.t.Helper()
+	if !same(want, w.destination(w.hello)) {
+		at, err := filepath.EvalSymlinks(w.destination(w.hello))
+		w.t.Errorf("in place is %s (%v), want %s; it said:\n%s", at, err, want, w.log)
+	}
+}
+
+func (w *world) says(wants ...string) {
+	w.t.Helper()
+	for _, want := range wants {
+		if said := w.log.(*bytes.Buffer).String(); !strings.Contains(said, want) {
+			w.t.Errorf("it does not say %q but:\n%s", want, said)
+		}
+	}
+}
+
+// isTidy checks that no unfinished work is left.
+func (w *world) isTidy() {
+	w.t.Helper()
+	if strings.Contains(w.tree(), "new-") {
+		w.t.Errorf("unfinished work is left:\n%s", w.tree())
+	}
+}
+
+// tree lists all files with their times.
+func (w *world) tree() string {
+	w.t.Helper()
+	var b strings.Builder
+	for _, root := range []string{w.cache, filepath.Join(w.top, ".tools")} {
+		err := filepath.WalkDir(root, func(path string, d os.DirEntry, err error) error {
+			if os.IsNotExist(err) {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			info, err := d.Info()
+			if err != nil {
+				return err
+			}
+			if d.IsDir() {
+				fmt.Fprintln(&b, path)
+			} else {
+				fmt.Fprintln(&b, path, info.ModTime())
+			}
+			return nil
+		})
+		if err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	return b.String()
+}
