@@ -24,7 +24,8 @@ $(PLATFORMS):
 		$(BUILD) -o bin/terrapulse_$@$(if $(filter windows_%,$@),.exe) ./cmd/terrapulse
 
 demo: tools build ## Watch a real Consul and a real Terraform at work; KEEP=1 leaves them running
-	@go run ./examples/demo $(if $(KEEP),-keep)
+	@go build -o bin/demo$(EXE) ./examples/demo
+	@exec bin/demo$(EXE) $(if $(KEEP),-keep)
 
 test: tools ## Run every test, with the race detector (needs a C compiler)
 	go test -race -timeout 20m ./...

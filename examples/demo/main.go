@@ -42,10 +42,11 @@ func main() {
 		err = d.run(ctx)
 	}
 	switch {
-	case ctx.Err() != nil && *keep: // how -keep is meant to end
 	case ctx.Err() != nil:
-		fmt.Println("\nInterrupted. Nothing is left running.")
-		os.Exit(130)
+		fmt.Println("\nStopped. Nothing is left running.")
+		if !*keep { // otherwise this is how it is meant to end
+			os.Exit(130)
+		}
 	case err != nil:
 		fmt.Fprintln(os.Stderr, "demo:", err)
 		os.Exit(1)

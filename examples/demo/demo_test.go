@@ -1,0 +1,220 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/testtools"
+)
+
+func TestTheDemoShowsThreeChangesAndLeavesNothing(t *testing.T) {
+	d, out := newDemo(t)
+	start := time.Now()
+	if err := d.run(t.Context()); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	t.Logf("the demo took %s", time.Since(start))
+
+	story := out.String()
+	for _, want := range []string{
+		`1\. A new instance: [^\n]+\n  Applied [0-9.]+ s after the change:\n(.*\n)*  \+ \|   server web-3 10\.0\.0\.3:8080 check\n`,
+		`2\. A failing check: [^\n]+\n  Applied [0-9.]+ s after the change:\n(.*\n)*  - \|   server web-2 10\.0\.0\.2:8080 check\n`,
+		`3\. A key is edited: [^\n]+\n  Applied [0-9.]+ s after the change:\n(.*\n)*  - \| <h1>All systems work</h1>\n  \+ \| <h1>We are back at noon</h1>\n`,
+	} {
+		if !regexp.MustCompile(want).MatchString(story) {
+			t.Errorf("no match for %s", want)
+		}
+	}
+	if strings.Contains(story, "\x1b") {
+		t.Error("colour, though the output is no terminal")
+	}
+	if t.Failed() {
+		t.Log(story)
+	}
+	leavesNothing(t, d)
+}
+
+func TestAKeptDemoFollowsChangesUntilItIsInterrupted(t *testing.T) {
+	d, out := newDemo(t)
+	d.keep, d.colored = true, true
+	ctx, interrupt := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- d.run(ctx) }()
+
+	suggested := regexp.MustCompile(`curl -X PUT -d "([^"]+)" (http://\S+)`)
+	await(t, out, ended, suggested)
+	curl := suggested.FindStringSubmatch(out.String())
+	req, err := http.NewRequestWithContext(ctx, http.MethodPut, curl[2], strings.NewReader(curl[1]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	await(t, out, ended, regexp.MustCompile(`\+ \| <h1>`+curl[1]+`</h1>`))
+	if !strings.Contains(out.String(), green) {
+		t.Error("no colour, though the output is a terminal")
+	}
+
+	interrupt()
+	if err := <-ended; err != nil {
+		t.Errorf("it ended with %v", err)
+	}
+	leavesNothing(t, d)
+}
+
+func TestADemoThatIsInterruptedLeavesNothing(t *testing.T) {
+	d, out := newDemo(t)
+	ctx, interrupt := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- d.run(ctx) }()
+	await(t, out, ended, regexp.MustCompile(`Starting Terrapulse`))
+	interrupt()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("it ended with %v", err)
+	}
+	leavesNothing(t, d)
+}
+
+func TestATerrapulseThatEndsIsReportedWithItsLastWords(t *testing.T) {
+	d, _ := newDemo(t)
+	d.terrapulse = d.tool("terraform") // knows no command start
+	err := d.run(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "terrapulse: it ended by itself") || !strings.Contains(err.Error(), `no command named "start"`) {
+		t.Errorf("the error is %v", err)
+	}
+	leavesNothing(t, d)
+}
+
+func TestAMissingProgramIsNamed(t *testing.T) {
+	d := &demo{top: t.TempDir(), out: new(screen)}
+	if err := d.run(t.Context()); err == nil || !strings.Contains(err.Error(), "run `make demo` at the top of the checkout") {
+		t.Errorf("the error is %v", err)
+	}
+}
+
+func TestADiffKeepsWhatItCan(t *testing.T) {
+	for _, c := range []struct{ from, to, want string }{
+		{"", "", ""},
+		{"", "a\nb\n", "+a+b"},
+		{"a\nb\n", "", "-a-b"},
+		{"a\nb\nc\n", "a\nc\nd\n", " a-b c+d"},
+		{"a\nb\n", "b\na\n", "-a b+a"},
+		{"a", "b", "-a+b"},
+	} {
+		var got strings.Builder
+		for _, l := range diff(lines(c.from), lines(c.to)) {
+			got.WriteString(string(" +-"[l.change]) + l.text)
+		}
+		if got.String() != c.want {
+			t.Errorf("diff of %q and %q is %q, want %q", c.from, c.to, got.String(), c.want)
+		}
+	}
+}
+
+// newDemo returns a demo of this checkout, and what it prints.
+func newDemo(t *testing.T) (*demo, *screen) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("runs Terraform several times")
+	}
+	out := new(screen)
+	// Its temporary folder, and with it all that it may forget, is the test's.
+	t.Setenv("TMPDIR", t.TempDir())
+	testtools.Consul(t)
+	return &demo{top: testtools.Root(t), terrapulse: build(t), out: out}, out
+}
+
+// build builds terrapulse once for all tests.
+func build(t *testing.T) string {
+	t.Helper()
+	program, err := built()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return program
+}
+
+var built = sync.OnceValues(func() (string, error) {
+	program := filepath.Join(workDir, "terrapulse"+exe())
+	out, err := exec.Command("go", "build", "-o", program, "github.com/terrapulse/terrapulse/cmd/terrapulse").CombinedOutput()
+	if err != nil {
+		return "", errors.New(string(out))
+	}
+	return program, nil
+})
+
+var workDir string
+
+func TestMain(m *testing.M) {
+	var err error
+	if workDir, err = os.MkdirTemp("", "terrapulse-demo-test-"); err != nil {
+		panic(err)
+	}
+	code := m.Run()
+	_ = os.RemoveAll(workDir) // the system's temporary folder is cleared anyway
+	os.Exit(code)
+}
+
+// leavesNothing checks that neither files nor processes are left.
+func leavesNothing(t *testing.T, d *demo) {
+	t.Helper()
+	if _, err := os.Stat(d.dir); !os.IsNotExist(err) {
+		t.Errorf("%s is left: %v", d.dir, err)
+	}
+	select {
+	case <-d.daemon.ended:
+	default:
+		t.Error("terrapulse is left running")
+	}
+	if conn, err := net.Dial("tcp", d.consul.addr); err == nil {
+		conn.Close()
+		t.Error("consul is left running")
+	}
+}
+
+// await waits until the screen shows a match.
+func await(t *testing.T, out *screen, ended <-chan error, want *regexp.Regexp) {
+	t.Helper()
+	deadline := time.After(2 * time.Minute)
+	for !want.MatchString(out.String()) {
+		select {
+		case err := <-ended:
+			t.Fatalf("the demo ended: %v\n%s", err, out)
+		case <-deadline:
+			t.Fatalf("no match for %s in\n%s", want, out)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+// screen is a buffer that can be read while it is written.
+type screen struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (s *screen) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.buf.Write(p)
+}
+
+func (s *screen) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.buf.String()
+}
