@@ -58,7 +58,7 @@ func (d *Dir) Plan(ctx context.Context) (Summary, error) {
 }
 
 // lockPause is the time between two attempts to get a state lock.
-const lockPause = time.Second
+const lockPause = 2 * time.Second
 
 // attempt runs a command, and once more after each thing that can be put right:
 // a directory that needs an init, a workspace that the backend wants to be
@@ -80,9 +80,11 @@ func (d *Dir) attempt(ctx context.Context, command string, f func(lock, varFile 
 		var locked *LockError
 		switch {
 		case errors.As(err, &locked):
-			if time.Until(patience) < lockPause {
+			left := time.Until(patience)
+			if left < lockPause {
 				return err
 			}
+			fmt.Fprintf(d.opts.Log, "The state is locked. It is tried again for %v.\n", left.Round(time.Second))
 			select {
 			case <-time.After(lockPause):
 			case <-ctx.Done():

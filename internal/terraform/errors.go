@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
-
-	"github.com/terrapulse/terrapulse/internal/rootmodule"
 )
 
 // Error is a Terraform command that failed.
@@ -27,10 +25,14 @@ func (e *Error) Error() string {
 	return s + e.Message
 }
 
+// wantsInit is what Terraform says, by its summaries, when it is to be
+// initialised first. The advice below them depends on its surroundings.
+var wantsInit = regexp.MustCompile(`Required plugins are not installed|Inconsistent dependency lock file|` +
+	`Module (?:not installed|manifest out of date|source has changed|version requirements have changed)|` +
+	`Backend initialization required|(?i:terraform init)`)
+
 // needsInit reports whether Terraform asks for an init.
-func (e *Error) needsInit() bool {
-	return e.Command != "init" && strings.Contains(e.stderr, "terraform init")
-}
+func (e *Error) needsInit() bool { return e.Command != "init" && wantsInit.MatchString(e.stderr) }
 
 var noWorkspace = regexp.MustCompile(`(?i)workspace "?[^"\n]*"? (?:does not|doesn't) exist|no existing workspaces|failed to select (?:a )?workspace`)
 
@@ -75,7 +77,10 @@ func (e *InterruptedError) Error() string {
 
 func (e *InterruptedError) Unwrap() error { return e.Cause }
 
-var lockInfo = regexp.MustCompile(`(?s)Lock Info:\n(.*)`)
+var (
+	lockInfo  = regexp.MustCompile(`(?s)Lock Info:\n(.*)`)
+	notLocked = regexp.MustCompile(`(?i)error acquiring the state lock|failed to lock state`)
+)
 
 // explain makes an error of what Terraform printed.
 func (d *Dir) explain(command, stderr string, err error) error {
@@ -83,7 +88,7 @@ func (d *Dir) explain(command, stderr string, err error) error {
 	if m := lockInfo.FindStringSubmatch(plain); m != nil {
 		return parseLock(d.opts.Task, command, m[1])
 	}
-	if strings.Contains(plain, "Error acquiring the state lock") {
+	if notLocked.MatchString(plain) {
 		return &LockError{Task: d.opts.Task, Command: command}
 	}
 	e := &Error{Task: d.opts.Task, Command: command, Message: messages(plain), Hint: hint(d.opts.Task, plain), stderr: plain}
@@ -191,9 +196,9 @@ func hint(task, plain string) string {
 func missingVariable(task, module, name string) string {
 	s := fmt.Sprintf("the module %s has no variable %q: declare it", module, name)
 	switch name {
-	case rootmodule.ServicesVariable:
+	case "services":
 		return s + " (every module gets the services)"
-	case rootmodule.CatalogVariable, rootmodule.KVVariable:
+	case "catalog_services", "consul_kv":
 		return s + ", or set use_as_module_input = false in the condition of task " + task
 	default:
 		return s + ", or remove it from variables and variable_files of task " + task

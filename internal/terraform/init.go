@@ -98,7 +98,11 @@ func (d *Dir) initialised(sum string) bool {
 		return false
 	}
 	for _, m := range modules {
-		if !exists(filepath.Join(d.path, m.Dir)) {
+		dir := m.Dir
+		if !filepath.IsAbs(dir) {
+			dir = filepath.Join(d.path, dir)
+		}
+		if !exists(dir) {
 			return false
 		}
 	}

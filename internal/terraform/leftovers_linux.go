@@ -29,7 +29,7 @@ func endLeftovers(dir string) error {
 			continue
 		}
 		group, err := syscall.Getpgid(pid)
-		if err != nil || group == own || !errors.Is(syscall.Kill(group, 0), syscall.ESRCH) {
+		if err != nil || group == own || runs(group) {
 			continue
 		}
 		env, err := os.ReadFile(filepath.Join("/proc", e.Name(), "environ"))
@@ -41,6 +41,18 @@ func endLeftovers(dir string) error {
 		}
 	}
 	return nil
+}
+
+// runs reports whether a process is there and is not a zombie: where nobody
+// takes note of the death of orphans, as in many containers, they stay.
+func runs(pid int) bool {
+	stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
+	if err != nil {
+		return !errors.Is(err, os.ErrNotExist) && !errors.Is(err, syscall.ESRCH)
+	}
+	// pid (name) state …, and a name may hold anything.
+	after := bytes.TrimSpace(stat[bytes.LastIndexByte(stat, ')')+1:])
+	return len(after) > 0 && after[0] != 'Z' && after[0] != 'X'
 }
 
 func containsEntry(environ, entry []byte) bool {

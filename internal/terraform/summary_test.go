@@ -1,0 +1,85 @@
+package terraform
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestASummaryIsReadFromWhatTerraformPrints(t *testing.T) {
+	unknown := Summary{Add: Unknown, Change: Unknown, Destroy: Unknown, Import: Unknown}
+	for _, c := range []struct {
+		name, text string
+		want       Summary
+	}{
+		{"nothing", "", unknown},
+		{"words of another day", "All done! 3 things were made.", unknown},
+		{"no changes", "\nNo changes. Your infrastructure matches the configuration.\n", Summary{}},
+		{"a plan", `
+  # module.a.local_file.x["a b \" # c"] will be created
+  # module.a.local_file.y will be updated in-place
+  # module.a.local_file.z is tainted, so must be replaced
+  # module.a.local_file.r must be replaced
+  # module.a.local_file.q will be replaced, as requested
+  # module.a.local_file.d will be destroyed
+  # (because local_file.d is not in configuration)
+  # module.a.local_file.e (deposed object 1a2b3c4d) will be destroyed
+  # data.x.y will be read during apply
+  # (config refers to values not yet known)
+  # a.b has moved to a.c
+  # a.i will be imported
+  # a.n will be frobnicated soon
+Plan: 1 to import, 4 to add, 1 to change, 5 to destroy.
+`, Summary{Changes: true, Import: 1, Add: 4, Change: 1, Destroy: 5, Resources: []ResourceChange{
+			{`module.a.local_file.x["a b \" # c"]`, "create"}, {"module.a.local_file.y", "update"}, {"module.a.local_file.z", "replace"},
+			{"module.a.local_file.r", "replace"}, {"module.a.local_file.q", "replace"}, {"module.a.local_file.d", "destroy"},
+			{"module.a.local_file.e", "destroy"}, {"data.x.y", "read"}, {"a.b", "move"}, {"a.i", "import"}, {"a.n", "will be frobnicated soon"},
+		}}},
+		{"an apply", "Apply complete! Resources: 1 imported, 1 added, 2 changed, 3 destroyed.", Summary{Changes: true, Import: 1, Add: 1, Change: 2, Destroy: 3}},
+		{"an apply without changes", "Apply complete! Resources: 0 added, 0 changed, 0 destroyed.", Summary{}},
+		{"a number out of this world", "Plan: 99999999999999999999 to add, 0 to change.", Summary{Changes: true, Add: Unknown}},
+	} {
+		r := newReader(false)
+		for line := range strings.SplitSeq(c.text, "\n") {
+			r.line(line)
+		}
+		if diff := cmp.Diff(c.want, r.summary()); diff != "" {
+			t.Errorf("%s: %s", c.name, diff)
+		}
+	}
+}
+
+func TestErrorBlocksAreGivenWithoutDecoration(t *testing.T) {
+	for _, c := range []struct{ name, text, want string }{
+		{"one in a frame", "╷\n│ Error: Bad thing\n│ \n│   on main.tf line 1:\n│    1: x\n│ \n│ Because.\n╵\n", "Bad thing\n  on main.tf line 1:\n   1: x\nBecause."},
+		{"a warning before it", "\nWarning: Old\n\nold text\n\nError: New\n\ntext\n", "New\ntext"},
+		{"the same twice", "Error: A\n\nError: A\n\nError: B\n", "A\nB"},
+		{"no diagnostic", "panic: everything\n", "panic: everything"},
+		{"nothing", "", ""},
+	} {
+		if diff := cmp.Diff(c.want, messages(undecorated(c.text))); diff != "" {
+			t.Errorf("%s: %s", c.name, diff)
+		}
+	}
+	long := messages(strings.Repeat("Error: "+strings.Repeat("é", 3000)+"\n", 2) + "Error: other\n")
+	if len(long) > messageLimit+100 || !strings.Contains(long, "more errors") {
+		t.Errorf("a message of %d bytes", len(long))
+	}
+}
+
+func TestOutputIsWrittenInWholeLinesWithoutSecrets(t *testing.T) {
+	var log strings.Builder
+	o := output{log: &log, scrub: newScrubber(Options{VarJSON: []byte(`{"a": {"b": ["first-secret-long", "first", "-----KEY-----\nline2\n", 5, "ab"]}}`)})}
+	w := o.stdout()
+	for _, part := range []string{"x fir", "st-secret-long y first z ab 5\r\n", "", "line2\n-----KEY-----\nend"} {
+		if n, err := w.Write([]byte(part)); n != len(part) || err != nil {
+			t.Fatal(n, err)
+		}
+	}
+	w.flush()
+	want := "x (redacted) y (redacted) z ab 5\n(redacted)\n(redacted)\nend\n"
+	if diff := cmp.Diff(want, log.String()); diff != "" {
+		t.Error(diff)
+	}
+}
