@@ -176,7 +176,7 @@ func TestMistakesOfConsulTerraformSync(t *testing.T) {
 		{"two services of one id", "service { name = \"x\" }\nservice { name = \"x\" }",
 			`f.hcl:2: service[1]: unique service IDs are required: "x"; set id to tell them apart`},
 		{"a variable file that is missing", aTask(services + "\nvariable_files = [\"/nope.tfvars\"]"),
-			`f.hcl:5: task[0].variable_files[0]: read variable file: stat /nope.tfvars: no such file or directory`},
+			`f.hcl:5: task[0].variable_files[0]: the variable file cannot be read: open /nope.tfvars: no such file or directory`},
 		{"a log level", `log_level = "BOGUS"`,
 			`f.hcl:1: log_level: invalid log level "BOGUS"; allowed: TRACE, DEBUG, INFO, WARN, ERR`},
 		{"a port that is no number", `port = "abc"`,

@@ -184,6 +184,32 @@ func (l *loader) usable(name string, info fs.FileInfo) bool {
 
 func extension(name string) string { return strings.ToLower(filepath.Ext(name)) }
 
+// errTooLarge is the error of a file of more than maxFile bytes.
+type errTooLarge struct {
+	size int64 // in bytes; what was read of it if it has no size of its own
+}
+
+func (e errTooLarge) Error() string {
+	return fmt.Sprintf("the file is too large: %d bytes, and at most %d are read", e.size, maxFile)
+}
+
+// readFile reads a file that the configuration names, up to the limit.
+func (l *loader) readFile(name string) ([]byte, error) {
+	f, err := os.Open(l.abs(name))
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err == nil && info.Size() > maxFile {
+		return nil, errTooLarge{info.Size()}
+	}
+	src, err := io.ReadAll(io.LimitReader(f, maxFile+1)) // a device has no size
+	if err == nil && len(src) > maxFile {
+		err = errTooLarge{int64(len(src))}
+	}
+	return src, err
+}
+
 // readable says what is wrong with a file, in the words of the operating system
 // but with the name that the person gave.
 func readable(err error, name string) string {
@@ -191,33 +217,17 @@ func readable(err error, name string) string {
 	if errors.As(err, &path) {
 		return fmt.Sprintf("%s %s: %s", path.Op, name, path.Err)
 	}
-	return fmt.Sprintf("%s: %s", name, err)
+	return fmt.Sprintf("read %s: %s", name, err)
 }
 
 // read adds one file to what was read before.
 func (l *loader) read(file string, raw *rawConfig) {
 	at := origin{pos: Position{File: file}}
-	f, err := os.Open(l.abs(file))
+	src, err := l.readFile(file)
 	if err != nil {
 		l.fail(at, readable(err, file), "")
 		return
 	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		l.fail(at, readable(err, file), "")
-		return
-	}
-	if info.Size() > maxFile {
-		l.fail(at, fmt.Sprintf("the file is too large: %d bytes", info.Size()), fmt.Sprintf("at most %d bytes are read", maxFile))
-		return
-	}
-	src, err := io.ReadAll(io.LimitReader(f, maxFile))
-	if err != nil {
-		l.fail(at, readable(err, file), "")
-		return
-	}
-
 	src = bytes.TrimPrefix(src, []byte("\xef\xbb\xbf"))
 	if i := invalidUTF8(src); i >= 0 {
 		at.pos.Line = 1 + bytes.Count(src[:i], []byte("\n"))

@@ -542,7 +542,7 @@ func TestAFileThatIsTooLargeIsNotRead(t *testing.T) {
 	if err := f.Truncate(50 << 20); err != nil {
 		t.Fatal(err)
 	}
-	want := "f.yaml: the file is too large: 52428800 bytes; at most 10485760 bytes are read"
+	want := "f.yaml: read f.yaml: the file is too large: 52428800 bytes, and at most 10485760 are read"
 	if got := mistakesIn(t, options(dir, ".")); got != want {
 		t.Errorf("said:\n%s\nwant:\n%s", got, want)
 	}

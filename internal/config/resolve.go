@@ -147,7 +147,7 @@ func transport(raw *rawTransport) Transport {
 
 // secretFile returns the content of a file that holds a token.
 func (l *loader) secretFile(file string, at origin) string {
-	src, err := os.ReadFile(l.abs(file))
+	src, err := l.readFile(file)
 	if err != nil {
 		l.fail(at, readable(err, file), "")
 	}

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"strings"
 
 	"github.com/hashicorp/hcl/v2"
@@ -47,16 +46,9 @@ func (l *loader) variables(raw *rawTask) map[string]cty.Value {
 }
 
 func (l *loader) variableFile(file string, at origin) map[string]cty.Value {
-	info, err := os.Stat(l.abs(file))
-	if err == nil && info.Size() > maxFile {
-		err = fmt.Errorf("the file is too large: %d bytes, at most %d are read", info.Size(), maxFile)
-	}
-	var src []byte
-	if err == nil {
-		src, err = os.ReadFile(l.abs(file))
-	}
+	src, err := l.readFile(file)
 	if err != nil {
-		l.fail(at, "read variable file: "+readable(err, file), "")
+		l.fail(at, "the variable file cannot be read: "+readable(err, file), "")
 		return nil
 	}
 

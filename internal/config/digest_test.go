@@ -1,0 +1,125 @@
+package config
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+const digested = `
+consul { token = "1" }
+driver "terraform" {
+  backend "local" { path = "p" }
+  required_providers {
+    a = "1.0.0"
+    z = "1.0.0"
+  }
+}
+terraform_provider "a" { x { y = 1 } }
+terraform_provider "z" {}
+` + `
+task {
+  name        = "t"
+  description = "first"
+  module      = "./m"
+  providers   = ["a"]
+  variables   = { v = "1" }
+  buffer_period { min = "1s" }
+  condition "services" { names = ["web"] }
+  module_input "consul-kv" { path = "p" }
+}
+`
+
+// change returns the file with one thing changed, and fails if it is not there.
+func change(t *testing.T, from, to string) string {
+	t.Helper()
+	if !strings.Contains(digested, from) {
+		t.Fatalf("no %q in the file", from)
+	}
+	return strings.Replace(digested, from, to, 1)
+}
+
+func TestADigestChangesWithTheMeaningAlone(t *testing.T) {
+	base := load(t, "f.hcl", digested)
+	if n := len(base.Digest()); n != 64 {
+		t.Errorf("the digest has %d characters", n)
+	}
+	tests := []struct {
+		name, from, to string
+		config, task   bool // whether the digest changes
+	}{
+		{"nothing", "", "", false, false},
+		{"a comment", `name `, "# comment\nname ", false, false},
+		{"the order of keys", "  name        = \"t\"\n  description = \"first\"", "  description = \"first\"\n  name = \"t\"", false, false},
+		{"the description", "first", "second", false, false},
+		{"Consul's token", `"1" }`, `"2" }`, false, false},
+		{"the log level", `consul {`, "log_level = \"WARN\"\nport = 1\nid = \"x\"\nconsul {", false, false},
+		{"a provider that no task uses", `"z" {}`, `"z" { x = 1 }`, false, false},
+		{"the version of a provider that no task uses", `z = "1.0.0"`, `z = "2.0.0"`, false, false},
+		{"a variable that is written in another way", `v = "1"`, `v = " 1 "`, false, false},
+		{"Consul's address", `consul {`, "consul {\n address = \"x\"", true, false},
+		{"the buffer period", `min = "1s"`, `min = "2s"`, true, false},
+		{"enabled", `name `, "enabled = false\nname ", true, false},
+		{"the type of a variable", `v = "1"`, `v = "\"1\""`, true, true},
+		{"the module", "./m", "./n", true, true},
+		{"the condition", `["web"]`, `["api"]`, true, true},
+		{"the module input", `path = "p" }` + "\n}", `path = "q" }` + "\n}", true, true},
+		{"a value of a provider", "y = 1", "y = 2", true, true},
+		{"a block of a provider", "x { y = 1 }", "x = [{ y = 1 }]", true, true},
+		{"the version of a provider", `a = "1.0.0"`, `a = "2.0.0"`, true, true},
+		{"the backend", `path = "p" }` + "\n  req", `path = "q" }` + "\n  req", true, true},
+		{"Terraform's version", `driver "terraform" {`, "driver \"terraform\" {\n version = \"1.11.4\"", true, true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			cfg := load(t, "f.hcl", change(t, tt.from, tt.to)) // in a folder of its own
+			if changed := cfg.Digest() != base.Digest(); changed != tt.config {
+				t.Errorf("the configuration's digest changed: %v", changed)
+			}
+			if changed := cfg.Tasks[0].Digest(cfg) != base.Tasks[0].Digest(base); changed != tt.task {
+				t.Errorf("the task's digest changed: %v", changed)
+			}
+		})
+	}
+}
+
+func thousandTasks() string {
+	var b strings.Builder
+	b.WriteString("terraform_provider:\n  local:\ntask:\n")
+	for i := range 1000 {
+		fmt.Fprintf(&b, `  - name: task-%d
+    description: keep the load balancer of team %d in step
+    module: ./modules/lb
+    providers: [local]
+    variables: {zone: '"dmz"', size: 3}
+    condition:
+      services:
+        regexp: ^web-%d-\d+$
+        filter: '"v1" in Service.Tags and Service.Meta.team == "t%d"'
+        cts_user_defined_meta: {owner: team-%d}
+    module_input:
+      consul-kv: {path: lb/%d, recurse: true}
+    buffer_period: {min: 5s, max: 1m}
+`, i, i, i, i, i, i)
+	}
+	return b.String()
+}
+
+func TestAThousandTasks(t *testing.T) {
+	cfg := load(t, "f.yaml", thousandTasks())
+	if len(cfg.Tasks) != 1000 || cfg.Tasks[999].Name != "task-999" {
+		t.Errorf("%d tasks", len(cfg.Tasks))
+	}
+}
+
+func BenchmarkLoadThousandTasks(b *testing.B) {
+	dir := b.TempDir()
+	writeFile(b, dir, "f.yaml", thousandTasks())
+	for b.Loop() {
+		cfg, err := Load(options(dir, "f.yaml"))
+		if err != nil {
+			b.Fatal(err)
+		}
+		cfg.Digest()
+	}
+}
