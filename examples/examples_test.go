@@ -1,0 +1,115 @@
+// Package examples_test runs every example against a real Consul with a real
+// Terraform, as someone would who follows the quickstart.
+package examples_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/hashicorp/consul/api"
+
+	"github.com/terrapulse/terrapulse/internal/consul/consultest"
+	"github.com/terrapulse/terrapulse/internal/testtools"
+)
+
+func TestEveryExampleWritesItsFile(t *testing.T) {
+	top := testtools.Root(t)
+	if testing.Short() {
+		t.Skip("runs Terraform for every example")
+	}
+	program := build(t)
+	consul := consultest.Start(t)
+	client := consul.Client()
+	if err := client.Agent().ServiceRegister(&api.AgentServiceRegistration{
+		Name: "web", ID: "web-1", Address: "10.0.0.1", Port: 8080, Tags: []string{"public", "v2"},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for key, value := range map[string]string{
+		"web/balance": "leastconn", "web/maintenance": "<Back> at noon", "features/search": "on",
+	} {
+		if _, err := client.KV().Put(&api.KVPair{Key: key, Value: []byte(value)}, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	const (
+		haproxy = "load-balancer/haproxy.cfg"
+		page    = "maintenance/maintenance.html"
+	)
+	wants := map[string]map[string][]string{ // text that files hold, by example
+		"quickstart/tasks.yaml": {
+			haproxy: {"  balance leastconn\n", "  server web-1 10.0.0.1:8080 check\n"},
+			page:    {"<h1>&lt;Back> at noon</h1>\n"},
+		},
+		"cts-hcl/tasks.hcl": {
+			haproxy: {"  balance leastconn\n", "  server web-1 10.0.0.1:8080 check\n"},
+			page:    {"<h1>&lt;Back> at noon</h1>\n"},
+		},
+		"catalog/tasks.yaml":  {"service-list/services.md": {"- consul\n", "- web: public, v2\n"}},
+		"kv/tasks.yaml":       {"feature-flags/features.json": {`{"search":"on"}`}},
+		"schedule/tasks.yaml": {"inventory/inventory.csv": {"service,address,port,node\n", "web,10.0.0.1,8080,consul-server\n"}},
+	}
+	found := 0
+	for _, pattern := range []string{"*/tasks.yaml", "*/tasks.hcl"} {
+		files, err := filepath.Glob(filepath.Join(top, "examples", filepath.FromSlash(pattern)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		found += len(files)
+	}
+	if found != len(wants) {
+		t.Errorf("%d examples, of which %d are tested", found, len(wants))
+	}
+
+	for example, files := range wants {
+		t.Run(filepath.Dir(example), func(t *testing.T) {
+			dir := t.TempDir()
+			if err := os.CopyFS(dir, os.DirFS(filepath.Join(top, "examples"))); err != nil {
+				t.Fatal(err)
+			}
+			dir = filepath.Join(dir, filepath.Dir(example))
+			run := func(args ...string) string {
+				cmd := exec.CommandContext(t.Context(), program, args...)
+				cmd.Dir = dir
+				cmd.Env = append(os.Environ(),
+					"CONSUL_HTTP_ADDR="+consul.Addr(),
+					"TF_CLI_CONFIG_FILE="+testtools.TerraformRC(t),
+					"PATH="+filepath.Dir(testtools.Terraform(t))+string(os.PathListSeparator)+os.Getenv("PATH"))
+				out, err := cmd.CombinedOutput()
+				if err != nil {
+					t.Fatalf("terrapulse %s: %v\n%s", strings.Join(args, " "), err, out)
+				}
+				return string(out)
+			}
+			if out := run("validate", "-config-file", filepath.Base(example)); strings.Contains(out, "Warning") {
+				t.Errorf("validate finds fault with it:\n%s", out)
+			}
+			run("start", "-once", "-config-file", filepath.Base(example))
+			for file, texts := range files {
+				content, err := os.ReadFile(filepath.Join(dir, "sync-tasks", filepath.FromSlash(file)))
+				if err != nil {
+					t.Error(err)
+				}
+				for _, text := range texts {
+					if !strings.Contains(string(content), text) {
+						t.Errorf("%s lacks %q:\n%s", file, text, content)
+					}
+				}
+			}
+		})
+	}
+}
+
+func build(t *testing.T) string {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "terrapulse.exe") // the ending does no harm elsewhere
+	out, err := exec.Command("go", "build", "-o", program, "github.com/terrapulse/terrapulse/cmd/terrapulse").CombinedOutput()
+	if err != nil {
+		t.Fatalf("build terrapulse: %s", out)
+	}
+	return program
+}
