@@ -273,7 +273,7 @@ func (c *Client) httpRequest(ctx context.Context, r request) (*http.Request, err
 	// one, which would be the wrong answer.
 	if clean := path.Clean(r.path); clean != strings.TrimSuffix(r.path, "/") {
 		return nil, &readError{act: r.act, address: c.address, kind: badQuery,
-			cause: errors.New("Consul's HTTP API cannot address a name with empty, . or .. elements")}
+			cause: errors.New("a name with empty, . or .. elements cannot be addressed over HTTP")}
 	}
 	query := url.Values{}
 	for key, values := range r.query {

@@ -256,6 +256,48 @@ func TestStatus404IsOnlyTakenFromConsul(t *testing.T) {
 	}
 }
 
+func TestWhatAStatusMeans(t *testing.T) {
+	var status int
+	var leader, body string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("X-Consul-Index", "7")
+		w.Header().Set("X-Consul-KnownLeader", leader)
+		w.WriteHeader(status)
+		fmt.Fprint(w, body)
+	}))
+	defer server.Close()
+	c := client(t, server.URL)
+	for _, test := range []struct {
+		status       int
+		leader, body string
+		is           func(error) bool
+	}{
+		{200, "true", "[]", func(err error) bool { return err == nil }},
+		{200, "false", "[]", func(err error) bool { return IsUnavailable(err) && errors.Is(err, ErrNoLeader) }},
+		{500, "", "No cluster leader", func(err error) bool { return IsUnavailable(err) && errors.Is(err, ErrNoLeader) }},
+		{500, "", "rpc error: broken pipe", IsUnavailable},
+		{502, "", "", IsUnavailable},
+		{429, "", "Your IP is issuing too many concurrent connections", IsUnavailable},
+		{408, "", "", IsUnavailable},
+		{500, "", "rpc error making call: Permission denied", IsForbidden},
+		{403, "", "Permission denied", IsForbidden},
+		{401, "", "", IsForbidden},
+		{400, "", "Bad request", IsBadQuery},
+	} {
+		status, leader, body = test.status, test.leader, test.body
+		_, err := c.Snapshot(t.Context(), task(services("web")))
+		kinds := 0
+		for _, is := range []func(error) bool{IsUnavailable, IsForbidden, IsBadQuery} {
+			if is(err) {
+				kinds++
+			}
+		}
+		if !test.is(err) || (err != nil) != (kinds == 1) {
+			t.Errorf("%+v: %v", test, err)
+		}
+	}
+}
+
 func TestConnectionSettings(t *testing.T) {
 	s := consultest.Start(t)
 	register(t, s, "n1", api.AgentService{Service: "web"})

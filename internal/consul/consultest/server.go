@@ -235,9 +235,10 @@ func (s *Server) ready(ctx context.Context, client *api.Client) (bool, error) {
 	if leader == "" {
 		return false, errors.New("no leader")
 	}
-	// The server's own service appears last.
-	services, _, err := client.Catalog().Service("consul", "", query)
-	return err == nil && len(services) > 0, err
+	// The leader registers the server, then the agent adds what it knows of its
+	// node. After that, nothing moves by itself.
+	instances, _, err := client.Catalog().Service("consul", "", query)
+	return err == nil && len(instances) > 0 && len(instances[0].NodeMeta) > 0, err
 }
 
 func (s *Server) logPath() string { return filepath.Join(s.dir, "consul.log") }
