@@ -132,8 +132,8 @@ func (l *loader) compiles(expr rawString, problem string) {
 	}
 }
 
-// maxFilterSteps bounds how long the parser of filters may take over one; a
-// filter with a hundred terms takes a hundredth of it.
+// maxFilterSteps bounds how long the parser of filters may take over one: its
+// time doubles with every nested parenthesis. A hundred terms take a fraction.
 const maxFilterSteps = 1_000_000
 
 // filter checks a filter, and returns it without the newlines that a heredoc
@@ -147,7 +147,9 @@ func (l *loader) filter(raw rawString) string {
 		l.fail(raw.origin, "invalid filter: nested too deep", "")
 		return filter
 	}
-	if _, err := bexpr.CreateEvaluator(filter, bexpr.WithMaxExpressions(maxFilterSteps)); err != nil {
+	_, err := bexpr.CreateEvaluator(filter, bexpr.WithMaxExpressions(maxFilterSteps))
+	// What is too hard to check here is left to Consul.
+	if err != nil && !strings.Contains(err.Error(), "max number of expressions parsed") {
 		l.fail(raw.origin, "invalid filter: "+err.Error(), "the syntax is https://developer.hashicorp.com/consul/api-docs/features/filtering")
 	}
 	return filter

@@ -421,7 +421,7 @@ task:
     condition: {consul-kv: {path: /, recurse: true}}
   - name: e
     module: ./m
-    condition: {services: {regexp: ""}}
+    condition: {services: {regexp: "", filter: ((((((((((((Service.Port == 1))))))))))))}}
 `)
 	a := cfg.Tasks[0].Condition.Services[0]
 	if *a.Regexp != `^web\d*=\.x$` || a.Filter != `Service.Port != 1 and "a" in Service.Tags` {
