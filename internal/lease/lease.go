@@ -9,6 +9,7 @@
 package lease
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -77,6 +78,7 @@ type Lease struct {
 	record  state.Record // as last seen with this owner and fence
 	expires time.Time    // as last written by an answered write
 	lost    bool
+	given   bool // Release was called: perhaps it is free, whatever was answered
 }
 
 // NewOwner returns a name for one line of work in this process, unlike any
@@ -106,7 +108,8 @@ func Read(ctx context.Context, store state.Store, name string) (Holder, error) {
 
 // Acquire takes the lease called name for owner (see NewOwner), or returns a
 // *HeldError. An owner does not wait for itself: it takes over at once, under
-// a new token, what an earlier attempt has left.
+// a new token, what an earlier attempt has left. So those that compete need
+// different owners, also within one process.
 func Acquire(ctx context.Context, store state.Store, name, owner string, opts Options) (*Lease, error) {
 	if owner == "" {
 		return nil, fmt.Errorf("take lease %s: no owner is named", name)
@@ -143,12 +146,7 @@ func Acquire(ctx context.Context, store state.Store, name, owner string, opts Op
 		if !ok || refused.Current == nil || refused.Current.Version == record.Version {
 			return nil, fmt.Errorf("take lease %s: %w", name, err)
 		}
-		// Someone was faster, or it was this very attempt, and only its
-		// answer was lost.
-		record = *refused.Current
-		if l.adopt(record) {
-			return l, nil
-		}
+		record = *refused.Current // someone was faster
 	}
 }
 
@@ -157,11 +155,11 @@ func Acquire(ctx context.Context, store state.Store, name, owner string, opts Op
 func (l *Lease) Fence() uint64 { return l.fence }
 
 // Valid reports whether the holder may still act: the lease has neither been
-// lost nor, by the holder's clock, expired.
+// lost or given back nor, by the holder's clock, expired.
 func (l *Lease) Valid(now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return !l.lost && now.Before(l.expires)
+	return !l.lost && !l.given && now.Before(l.expires)
 }
 
 // Renew makes the lease last for its whole time from now on. It returns
@@ -184,15 +182,14 @@ func (l *Lease) Renew(ctx context.Context, now time.Time) error {
 
 // Release gives the lease back, so that the next one need not wait. The
 // record stays, for its token. It returns ErrLost if somebody else took it.
+// Once called, the lease is not valid any more, even if Release fails; it may
+// then be called again.
 func (l *Lease) Release(ctx context.Context) error {
+	l.mu.Lock()
+	l.given = true
+	l.mu.Unlock()
 	err := l.own("give back", func(record state.Record) error {
 		_, err := put(ctx, l.store, l.name, record, Holder{Fence: l.fence})
-		if refused, ok := errors.AsType[*state.ConflictError](err); ok && refused.Current != nil {
-			// Given back by an earlier attempt whose answer was lost.
-			if h, derr := decode(l.name, *refused.Current); derr == nil && h.Owner == "" && h.Fence == l.fence {
-				return nil
-			}
-		}
 		return err
 	})
 	if err == nil {
@@ -300,6 +297,11 @@ func put(ctx context.Context, store state.Store, name string, read state.Record,
 		change = state.Replace(read, value)
 	}
 	written, err := store.Apply(ctx, change)
+	if refused, ok := errors.AsType[*state.ConflictError](err); ok && refused.Current != nil && bytes.Equal(refused.Current.Value, value) {
+		// What stands in the way is this very write: it took place before,
+		// and only its answer was lost. Nobody else writes this token.
+		return *refused.Current, nil
+	}
 	if err != nil {
 		return state.Record{}, err
 	}
