@@ -146,7 +146,7 @@ func (l *logFlags) logger(a *app, configured string) (*slog.Logger, error) {
 	case l.format != "text":
 		return nil, fmt.Errorf("-log-format %s: use text or json", l.format)
 	case colored(a.stderr):
-		return slog.New(tint.NewHandler(a.stderr, &tint.Options{Level: level, TimeFormat: time.TimeOnly})), nil
+		return slog.New(tint.NewTextHandler(a.stderr, &tint.Options{Level: level, TimeFormat: time.TimeOnly})), nil
 	}
 	return slog.New(slog.NewTextHandler(a.stderr, &slog.HandlerOptions{Level: level})), nil
 }

@@ -30,14 +30,14 @@ func TestMain(m *testing.M) {
 
 // site is a folder with task files and modules, and the Consul beside it.
 type site struct {
-	t      *testing.T
+	t      testing.TB
 	dir    string
 	consul *consultest.Server
 }
 
 // newSite starts a Consul and makes a folder with a module that writes what it
 // is given to a file.
-func newSite(t *testing.T) *site {
+func newSite(t testing.TB) *site {
 	t.Helper()
 	s := &site{t: t, dir: t.TempDir(), consul: consultest.Start(t)}
 	t.Setenv("TF_CLI_CONFIG_FILE", testtools.TerraformRC(t))
@@ -167,7 +167,7 @@ func (s *site) args(args []string) []string {
 // process is the program as a process of its own.
 type process struct {
 	*exec.Cmd
-	t      *testing.T
+	t      testing.TB
 	stderr *output
 	stdout *output
 	ended  chan struct{}
@@ -176,7 +176,13 @@ type process struct {
 // start starts the program as a process of its own, and kills it when the test ends.
 func (s *site) start(args ...string) *process {
 	s.t.Helper()
-	p := &process{Cmd: exec.Command(os.Args[0], s.args(args)...), t: s.t, stderr: &output{}, stdout: &output{}, ended: make(chan struct{})}
+	return s.startProgram(os.Args[0], args...)
+}
+
+// startProgram starts a binary of the program.
+func (s *site) startProgram(path string, args ...string) *process {
+	s.t.Helper()
+	p := &process{Cmd: exec.Command(path, s.args(args)...), t: s.t, stderr: &output{}, stdout: &output{}, ended: make(chan struct{})}
 	p.Env = append(os.Environ(), "TERRAPULSE_TEST_AS_PROGRAM=1")
 	p.Stdout, p.Stderr, p.Dir = p.stdout, p.stderr, s.dir
 	if err := p.Start(); err != nil {
@@ -227,7 +233,7 @@ func (o *output) String() string {
 }
 
 // eventually waits until what is so, and fails the test if it never is.
-func eventually(t *testing.T, what string, is func() bool) {
+func eventually(t testing.TB, what string, is func() bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
 	defer cancel()
@@ -240,14 +246,14 @@ func eventually(t *testing.T, what string, is func() bool) {
 	}
 }
 
-func wantCode(t *testing.T, r result, code int) {
+func wantCode(t testing.TB, r result, code int) {
 	t.Helper()
 	if r.code != code {
 		t.Fatalf("exit code %d, want %d\nstdout: %s\nstderr: %s", r.code, code, r.stdout, r.stderr)
 	}
 }
 
-func wantText(t *testing.T, in string, texts ...string) {
+func wantText(t testing.TB, in string, texts ...string) {
 	t.Helper()
 	for _, text := range texts {
 		if !strings.Contains(in, text) {

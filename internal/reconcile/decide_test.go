@@ -175,7 +175,6 @@ type world struct {
 	run     *state.Run // under way
 	dead    bool       // the run's runner is dead
 	next    int
-	ran     map[string]bool
 }
 
 // tick decides as the loop would, with views read or not.

@@ -1,0 +1,146 @@
+package main
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/consul"
+	"github.com/terrapulse/terrapulse/internal/consul/consultest"
+	"github.com/terrapulse/terrapulse/internal/launch"
+	"github.com/terrapulse/terrapulse/internal/lease"
+	"github.com/terrapulse/terrapulse/internal/reconcile"
+	"github.com/terrapulse/terrapulse/internal/runner"
+	"github.com/terrapulse/terrapulse/internal/state"
+	"github.com/terrapulse/terrapulse/internal/state/sqlite"
+)
+
+// counting counts what reaches a store.
+type counting struct {
+	state.Store
+	reads, writes atomic.Int64
+}
+
+func (c *counting) Get(ctx context.Context, key string) (state.Record, error) {
+	c.reads.Add(1)
+	return c.Store.Get(ctx, key)
+}
+
+func (c *counting) List(ctx context.Context, prefix string) ([]state.Record, error) {
+	c.reads.Add(1)
+	return c.Store.List(ctx, prefix)
+}
+
+func (c *counting) Apply(ctx context.Context, changes ...state.Change) ([]state.Record, error) {
+	c.writes.Add(1)
+	return c.Store.Apply(ctx, changes...)
+}
+
+// nothing applies nothing, at once.
+type nothing struct{}
+
+func (nothing) Apply(context.Context, *config.Task, *consul.Snapshot, io.Writer) (*state.Changes, error) {
+	return &state.Changes{}, nil
+}
+
+// quiet is a reconciler whose tasks have all been applied, with a clock to set.
+type quiet struct {
+	*reconcile.Reconciler
+	store *counting
+	path  string
+	now   time.Time
+}
+
+func newQuiet(t testing.TB, cfg *config.Config, client *consul.Client) *quiet {
+	t.Helper()
+	q := &quiet{path: filepath.Join(t.TempDir(), "state.db"), now: time.Now()}
+	store, err := sqlite.Open(t.Context(), q.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { store.Close() })
+	q.store = &counting{Store: store}
+	clock := func() time.Time { return q.now }
+	log := slog.New(slog.DiscardHandler)
+	run := &runner.Runner{Config: cfg, Digest: cfg.Digest(), Store: q.store, Consul: client, Applier: nothing{},
+		Owner: lease.NewOwner(), Claim: time.Minute, Now: clock, Log: log}
+	launcher := launch.NewLocal(t.Context(), 4, log, run.Run)
+	q.Reconciler = &reconcile.Reconciler{Config: cfg, Store: q.store, Consul: client, Launcher: launcher,
+		Owner: run.Owner, LeaseTTL: time.Minute, Now: clock, Log: log}
+	for range 2 {
+		if _, err := q.Tick(t.Context(), reconcile.TickOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		launcher.Wait()
+		q.now = q.now.Add(time.Minute)
+	}
+	return q
+}
+
+// idleCounts measures an idle tick: requests to Consul, reads and writes of the store.
+func idleCounts(t testing.TB, cfg *config.Config, client *consul.Client, proxy *consultest.Proxy) (requests int, reads, writes int64) {
+	t.Helper()
+	q := newQuiet(t, cfg, client)
+	q.store.reads.Store(0)
+	q.store.writes.Store(0)
+	proxy.Reset()
+	report, err := q.Tick(t.Context(), reconcile.TickOptions{})
+	if err != nil || !report.Idle {
+		t.Fatalf("the tick is not idle (%v): %+v", err, report.Decisions)
+	}
+	return proxy.Total(), q.store.reads.Load(), q.store.writes.Load()
+}
+
+func TestEightHoursOfIdleTicksLeaveMemoryAndFileFlat(t *testing.T) {
+	if testing.Short() {
+		t.Skip("2,880 ticks")
+	}
+	s := newSite(t)
+	s.register("web", "web-1", 8080, "passing")
+	cfg, err := config.Load(config.Options{Paths: []config.Path{{Name: s.config(s.task("a", onWeb) + s.task("b", onWeb))}}, Getenv: os.Getenv, Hostname: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := consul.New(cfg.Consul)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := newQuiet(t, cfg, client)
+	size := func() (heap uint64, file int64) {
+		var mem runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&mem)
+		for _, name := range []string{q.path, q.path + "-wal"} {
+			if info, err := os.Stat(name); err == nil {
+				file += info.Size()
+			}
+		}
+		return mem.HeapAlloc, file
+	}
+	hours := func(h int) {
+		for range h * 60 * 6 { // a tick every ten seconds
+			if _, err := q.Tick(t.Context(), reconcile.TickOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			q.now = q.now.Add(10 * time.Second)
+		}
+	}
+	hours(1) // caches fill
+	heap, file := size()
+	hours(7)
+	heapAfter, fileAfter := size()
+	if heapAfter > heap+1<<20 {
+		t.Errorf("the heap grew from %d to %d bytes", heap, heapAfter)
+	}
+	if fileAfter > file+64<<10 {
+		t.Errorf("the store grew from %d to %d bytes", file, fileAfter)
+	}
+	t.Logf("heap %d to %d bytes, store %d to %d bytes, %d writes", heap, heapAfter, file, fileAfter, q.store.writes.Load())
+}
