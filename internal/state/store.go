@@ -21,7 +21,8 @@ const (
 )
 
 // A Store keeps small records by key. Keys are paths of two or more non-empty
-// elements, "collection/name[/name...]", of printable ASCII without spaces.
+// elements, "collection/name[/name...]", of printable ASCII without spaces, at
+// most MaxKey bytes long.
 //
 // Everything that can be conditional is: leases, fences, claims and retention
 // are written once, on top of Apply. Methods are safe for concurrent use, also
@@ -38,8 +39,9 @@ type Store interface {
 	// Apply makes all changes or none. It returns the written records in the
 	// order of the changes (zero for Delete and Check). When a condition does
 	// not hold it returns a *ConflictError with the record that stood in the
-	// way. A back-end that has lost an answer and finds its own write in the
-	// store reports success.
+	// way. What Validate refuses is refused, and no changes are nothing to do.
+	// A back-end that has lost an answer and finds its own write in the store
+	// reports success.
 	Apply(ctx context.Context, changes ...Change) ([]Record, error)
 
 	// Close releases what the store holds. It does not wait for anything else.
@@ -72,6 +74,7 @@ type Change struct {
 	Version string
 	// Expires, if set, is when the record has become garbage. A back-end may
 	// remove it any time after that, or never: it is no way to end a lease.
+	// A Replace without it makes the record stay for good.
 	Expires time.Time
 }
 
