@@ -128,6 +128,7 @@ func (d *Dir) createWorkspace(ctx context.Context) error {
 	if err := d.leaveWorkspace(); err != nil {
 		return err
 	}
+	d.askVersion(ctx)
 	err := d.run(ctx, "workspace new", nil, func(ctx context.Context) error {
 		return d.tf.WorkspaceNew(ctx, d.opts.Workspace)
 	})

@@ -108,10 +108,6 @@ func (b *Binary) Open(dir string, opts Options) (*Dir, error) {
 // run runs one command: f calls terraform-exec. Each line of standard output
 // is shown to seen.
 func (d *Dir) run(ctx context.Context, command string, seen func(line string), f func(context.Context) error) error {
-	// terraform-exec may ask for the version, once; that is not for the log.
-	if _, _, err := d.tf.Version(ctx, false); err != nil && ctx.Err() == nil {
-		return fmt.Errorf("run Terraform for task %s: %w", d.opts.Task, err)
-	}
 	out := output{log: d.opts.Log, scrub: d.scrub, seen: seen}
 	stdout, stderr := out.stdout(), out.stderr()
 	d.tf.SetStdout(stdout)

@@ -25,7 +25,7 @@ import (
 
 // fixture is a task with a module of its own, on the real Terraform.
 type fixture struct {
-	t      *testing.T
+	t      testing.TB
 	bin    *Binary
 	cfg    *config.Config
 	task   *config.Task
@@ -43,7 +43,7 @@ resource "local_file" "names" {
 }
 `
 
-func newFixture(t *testing.T, module string) *fixture {
+func newFixture(t testing.TB, module string) *fixture {
 	t.Helper()
 	t.Setenv("TF_CLI_CONFIG_FILE", testtools.TerraformRC(t))
 	t.Setenv("TMPDIR", t.TempDir())
@@ -64,7 +64,7 @@ func (f *fixture) writeModule(text string) {
 	write(f.t, filepath.Join(f.module, "main.tf"), text)
 }
 
-func write(t *testing.T, path, text string) {
+func write(t testing.TB, path, text string) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		t.Fatal(err)
@@ -74,7 +74,7 @@ func write(t *testing.T, path, text string) {
 	}
 }
 
-func read(t *testing.T, path string) string {
+func read(t testing.TB, path string) string {
 	t.Helper()
 	raw, err := os.ReadFile(path)
 	if err != nil {
@@ -319,6 +319,31 @@ func TestAnEditOfALocalModuleIsAppliedWithoutAnInit(t *testing.T) {
 	}
 }
 
+// Where links cannot be made, as on Windows, Terraform copies a local module.
+func TestAnEditOfALocalModuleThatTerraformHasCopiedIsApplied(t *testing.T) {
+	f := newFixture(t, fileModule)
+	f.init(f.open(), true)
+	link := filepath.Join(f.dir, ".terraform", "modules", "web")
+	if err := os.RemoveAll(link); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(link, "main.tf"), fileModule)
+	f.init(f.open(), true) // the copy is new to it
+	if err := os.RemoveAll(link); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(link, "main.tf"), "not what the module says any more")
+
+	f.writeModule(strings.Replace(fileModule, `join(","`, `join("+"`, 1))
+	f.render("api", "db")
+	d := f.open()
+	f.init(d, true)
+	f.apply(d)
+	if got := read(t, filepath.Join(f.module, "names.txt")); got != "api+db" {
+		t.Errorf("the file says %q", got)
+	}
+}
+
 func TestApplyInitialisesWhereThatProvesToBeNeeded(t *testing.T) {
 	f := newFixture(t, fileModule)
 	f.apply(f.open()) // no Init at all
@@ -336,6 +361,42 @@ func TestApplyInitialisesWhereThatProvesToBeNeeded(t *testing.T) {
 		if _, err := f.open().Apply(t.Context()); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+func TestAWorkspaceThatIsGoneIsMadeAnew(t *testing.T) {
+	f := newFixture(t, fileModule)
+	f.init(f.open(), true)
+	f.apply(f.open())
+	// The workspace of another task is still there.
+	states := filepath.Join(f.dir, "terraform.tfstate.d")
+	if err := os.Rename(filepath.Join(states, "web"), filepath.Join(states, "other")); err != nil {
+		t.Fatal(err)
+	}
+	f.task.Description = "something new, so that init is run with the workspace selected"
+	f.render("api")
+	d := f.open()
+	f.init(d, true)
+	f.apply(d)
+	if _, err := os.Stat(filepath.Join(f.dir, "terraform.tfstate.d", "web", "terraform.tfstate")); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestABackendThatWantsAWorkspaceToBeCreatedFirstGetsIt(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("needs a shell")
+	}
+	f := newFixture(t, fileModule)
+	f.bin = recorder(t, `
+case "$1" in
+workspace) touch made;;
+apply) [ -e made ] || { echo 'Error: workspace "web" does not exist' >&2; exit 1; };;
+esac`)
+	f.apply(f.open())
+	argv := f.bin.recorded(t, "argv")
+	if !strings.Contains(argv, "workspace new -no-color web\napply ") || strings.Count(argv, "apply") != 2 {
+		t.Errorf("called:\n%s", argv)
 	}
 }
 

@@ -60,6 +60,7 @@ func (d *Dir) initialise(ctx context.Context, opts ...tfexec.InitOption) error {
 	if len(opts) == 0 {
 		opts = []tfexec.InitOption{tfexec.ForceCopy(true)} // move the state to a changed backend without asking
 	}
+	d.askVersion(ctx)
 	err := d.run(ctx, "init", nil, func(ctx context.Context) error { return d.tf.Init(ctx, opts...) })
 	if err != nil {
 		return err
@@ -76,6 +77,14 @@ func (d *Dir) initialise(ctx context.Context, opts ...tfexec.InitOption) error {
 		return fmt.Errorf("note the init of task %s: %w", d.opts.Task, err)
 	}
 	return nil
+}
+
+// askVersion has terraform-exec ask Terraform for its version, which it does
+// before some commands and remembers. Otherwise the answer would be in the log.
+func (d *Dir) askVersion(ctx context.Context) {
+	d.tf.SetStdout(io.Discard)
+	d.tf.SetStderr(io.Discard)
+	_, _, _ = d.tf.Version(ctx, false) // if that fails, so does the command
 }
 
 type initRecord struct {

@@ -43,16 +43,15 @@ func endLeftovers(dir string) error {
 	return nil
 }
 
-// runs reports whether a process is there and is not a zombie: where nobody
-// takes note of the death of orphans, as in many containers, they stay.
+// runs reports whether a process is there and has not ended. What is left of
+// one that has ended shows no arguments: it stays where nobody takes note of the
+// death of orphans, as in many containers.
 func runs(pid int) bool {
-	stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
+	argv, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cmdline"))
 	if err != nil {
 		return !errors.Is(err, os.ErrNotExist) && !errors.Is(err, syscall.ESRCH)
 	}
-	// pid (name) state …, and a name may hold anything.
-	after := bytes.TrimSpace(stat[bytes.LastIndexByte(stat, ')')+1:])
-	return len(after) > 0 && after[0] != 'Z' && after[0] != 'X'
+	return len(argv) > 0
 }
 
 func containsEntry(environ, entry []byte) bool {
