@@ -42,6 +42,7 @@ func BenchmarkBounds(b *testing.B) {
 	b.Run("once on Consul", func(b *testing.B) { m.on(b).once("Consul", "", 0.75, 0.55) })
 	b.Run("latency", func(b *testing.B) { m.on(b).latency() })
 	b.Run("rest", func(b *testing.B) { m.on(b).rest() })
+	b.Run("idle", func(b *testing.B) { m.on(b).idle() })
 	b.Run("names", func(b *testing.B) {
 		m.on(b).manyServices("names", func(names []string) string { return fmt.Sprintf("names = [%s]", `"`+strings.Join(names, `", "`)+`"`) })
 	})
@@ -326,11 +327,10 @@ task {
 }
 `, s.path("wide"), condition(names)))
 
-	cfg, err := config.Load(config.Options{Paths: []config.Path{{Name: file}}, Getenv: os.Getenv, Hostname: "bench"})
-	if err != nil {
-		m.b.Fatal(err)
-	}
-	client, err := consul.New(cfg.Consul)
+	cfg := m.load(file)
+	direct := cfg.Consul // not counted
+	direct.Address = s.consul.Addr()
+	client, err := consul.New(direct)
 	if err != nil {
 		m.b.Fatal(err)
 	}
@@ -359,11 +359,59 @@ task {
 	m.row(what+"a change to observed", seen.Round(time.Millisecond).String(), "<= 2 s", seen <= 2*time.Second)
 	m.row(what+"peak memory", fmt.Sprintf("%.1f MB", peak), "<= 80 MB", peak <= 80)
 	m.row(what+"connections", strconv.Itoa(proxy.PeakConnections()), "<= 16", proxy.PeakConnections() <= 16)
+	m.idleRow(what+"idle tick", cfg, proxy, 2)
+}
 
-	// An idle tick, at the wire and at the store.
+func (m *bounds) load(file string) *config.Config {
+	m.b.Helper()
+	cfg, err := config.Load(config.Options{Paths: []config.Path{{Name: file}}, Getenv: os.Getenv, Hostname: "bench"})
+	if err != nil {
+		m.b.Fatal(err)
+	}
+	return cfg
+}
+
+// idleRow measures an idle tick at the wire and at the store.
+func (m *bounds) idleRow(what string, cfg *config.Config, proxy *consultest.Proxy, most int) {
+	m.b.Helper()
+	client, err := consul.New(cfg.Consul)
+	if err != nil {
+		m.b.Fatal(err)
+	}
 	requests, reads, writes := idleCounts(m.b, cfg, client, proxy)
-	m.row(what+"an idle tick: requests; reads and writes of the store", fmt.Sprintf("%d; %d and %d", requests, reads, writes),
-		"2; 1 and 0", requests <= 2 && reads == 1 && writes == 0)
+	m.row(what+": requests; reads and writes of the store", fmt.Sprintf("%d; %d and %d", requests, reads, writes),
+		fmt.Sprintf("%d; 1 and 0", most), requests <= most && reads == 1 && writes == 0)
+}
+
+// idle measures idle ticks with few and with many services and tasks.
+func (m *bounds) idle() {
+	s := newSite(m.b)
+	s.register("web", "web-1", 8080, "passing")
+	proxy := consultest.NewProxy(m.b, s.consul.Addr())
+	hundred := make([]string, 100)
+	for i := range hundred {
+		hundred[i] = fmt.Sprintf(`"web-%d"`, i)
+	}
+	kv := s.task("kv", "condition \"consul-kv\" {\n    path = \"app/\"\n    recurse = true\n  }") +
+		s.task("key", "condition \"consul-kv\" {\n    path = \"motto\"\n  }")
+	for _, c := range []struct {
+		what  string
+		tasks string
+		most  int
+	}{
+		{"idle tick, 1 service, 1 task", s.task("one", onWeb), 2},
+		{"idle tick, 100 services, 1 task", s.task("hundred", "condition \"services\" {\n    names = ["+strings.Join(hundred, ", ")+"]\n  }"), 2},
+		{"idle tick, 1,000 tasks", m.tasks(s, 1000), 2},
+		{"idle tick, 1,000 tasks, some on KV", m.tasks(s, 1000) + s.task("hundred", "condition \"services\" {\n    names = ["+strings.Join(hundred, ", ")+"]\n  }") + kv, 3},
+	} {
+		s.config(c.tasks)
+		file := s.write("tasks.hcl", strings.Replace(s.read("tasks.hcl"), s.consul.Addr(), proxy.Addr(), 1))
+		m.idleRow(c.what, m.load(file), proxy, c.most)
+	}
+
+	heap, heapAfter, size, sizeAfter := eightHours(m.b, s)
+	m.row("8 hours of idle ticks: heap before and after", fmt.Sprintf("%d and %d KB", heap>>10, heapAfter>>10), "flat", heapAfter <= heap+1<<20)
+	m.row("8 hours of idle ticks: store before and after", fmt.Sprintf("%d and %d KB", size>>10, sizeAfter>>10), "flat", sizeAfter <= size+64<<10)
 }
 
 // registerAll registers services, one instance each, on nodes of 100.
@@ -421,10 +469,7 @@ func (m *bounds) manyTasks() {
 		m.b.Fatal(err)
 	}
 	began := time.Now()
-	cfg, err := config.Load(config.Options{Paths: []config.Path{{Name: file}}, Getenv: os.Getenv, Hostname: "bench"})
-	if err != nil {
-		m.b.Fatal(err)
-	}
+	cfg := m.load(file)
 	loading := time.Since(began)
 	m.row("1,000 tasks: loading", loading.Round(time.Millisecond).String(), "<= 2 s", loading <= 2*time.Second)
 

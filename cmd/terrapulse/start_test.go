@@ -123,6 +123,9 @@ task {
 }
 
 func TestAKilledProcessLeavesNoTerraformAndItsRunIsMadeGood(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for a lease to expire")
+	}
 	s := newSite(t)
 	s.register("web", "web-1", 8080, "passing")
 	file := s.config(s.slowTask("slow"))
@@ -159,6 +162,9 @@ func terraformIn(t *testing.T, dir string) bool {
 }
 
 func TestTwoStartsOnOneStoreHaveOneLeader(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for a lease to expire")
+	}
 	s := newSite(t)
 	s.register("web", "web-1", 8080, "passing")
 	file := s.config(s.task("lb", onWeb))
