@@ -49,7 +49,7 @@ func closedPort(t *testing.T) string {
 }
 
 // search looks in a driver path and in a directory that stands for PATH.
-func search(t *testing.T, driverPath, onPATH, pinned string) (*Binary, error, string) {
+func search(t *testing.T, driverPath, onPATH, pinned string) (*Binary, string, error) {
 	t.Helper()
 	var log bytes.Buffer
 	f := finder{
@@ -65,7 +65,7 @@ func search(t *testing.T, driverPath, onPATH, pinned string) (*Binary, error, st
 		install: install{releases: closedPort(t), connect: time.Second},
 	}
 	b, err := f.find(t.Context())
-	return b, err, log.String()
+	return b, log.String(), err
 }
 
 func TestTheRealTerraformIsFound(t *testing.T) {
@@ -95,7 +95,7 @@ func TestTerraformIsLookedForInTheDriversPathFirstAndThenOnPATH(t *testing.T) {
 		{"a very old one", fake(t, "0.13.7"), "", "", FromDriverPath, "this Terraform is old"},
 		{"a pre-release", fake(t, "1.16.0-alpha1"), "", "", FromDriverPath, ""},
 	} {
-		b, err, log := search(t, c.driverPath, c.onPATH, c.pinned)
+		b, log, err := search(t, c.driverPath, c.onPATH, c.pinned)
 		if err != nil {
 			t.Errorf("%s: %v", c.name, err)
 			continue
@@ -128,7 +128,7 @@ func TestATerraformThatCannotBeUsedIsAnErrorThatSaysWhatToDo(t *testing.T) {
 		{"broken on PATH", t.TempDir(), garbage, "", []string{"could not be installed"}},
 		{"not the pinned one on PATH", t.TempDir(), fake(t, "1.11.4"), "1.5.7", []string{"no Terraform 1.5.7 in "}},
 	} {
-		b, err, _ := search(t, c.driverPath, c.onPATH, c.pinned)
+		b, _, err := search(t, c.driverPath, c.onPATH, c.pinned)
 		if err == nil {
 			t.Errorf("%s: found %+v", c.name, b)
 			continue
