@@ -2,12 +2,18 @@ package main
 
 import (
 	"bytes"
+	"database/sql"
 	"fmt"
+	"os"
+	"path/filepath"
 	"regexp"
+	"runtime"
 	"strings"
 	"testing"
 
 	"github.com/hashicorp/consul/api"
+
+	"github.com/terrapulse/terrapulse/internal/consul/consultest"
 )
 
 // put writes a key to the site's Consul.
@@ -124,4 +130,295 @@ func TestOnceSaysWhatIsWrongWithEachTaskAndRunsTheOthers(t *testing.T) {
 	r = s.run("validate", "-consul", "-config-file", s.config(tasks.String()))
 	wantCode(t, r, exitConfig)
 	wantText(t, r.stderr, "task far: ", "task spaced: ", "task filter: ", "task blob: ")
+}
+
+func TestEveryCommandReportsAllMistakesOfTheTaskFilesAtOnce(t *testing.T) {
+	s := &site{t: t, dir: t.TempDir()}
+	s.write("conf/a.hcl", `
+bogus = 1
+driver "terraform" {
+  backend "local" {}
+  backend "s3" {}
+}
+task {
+  name = "0bad name"
+  module = "./m"
+  condition "services" {
+    names = ["web"]
+    regexp = ".*"
+  }
+  module_input "services" {}
+}
+terraform_provider {}
+terraform_provider "a" "b" {}
+`)
+	s.write("conf/b.json", `{
+  "log_level": "BOGUS",
+  "task": [{
+    "name": "b",
+    "condition": {"schedule": {"cron": "0 0 30 2 *"}},
+    "modul": "./m"
+  }]
+}
+`)
+	s.write("conf/c.yaml", `port: abc
+task:
+  - name: c
+    module: ./m
+    condition:
+      consul-kv: {recurse: true}
+    providers: [a.x, a.y]
+  - name: c
+    module: ./m
+    terraform_version: 1.0.0
+    condition:
+      catalog-services: {regexp: "*"}
+`)
+	want := []string{
+		`a.hcl:2: bogus: invalid key "bogus"`,
+		`a.hcl:5: driver.terraform.backend.s3: only one backend can be configured`,
+		`a.hcl:8: task[0].name: a task name must start with a letter`,
+		`a.hcl:12: task[0].condition.services.regexp: `,
+		`a.hcl:14: task[0].module_input[0].services: `,
+		`a.hcl:14: task[0].module_input[0]: task's condition block and module_input block both monitor "services"`,
+		`a.hcl:16: terraform_provider: the block has no label`,
+		`a.hcl:17: terraform_provider.a: the block has two labels`,
+		`b.json:2: log_level: invalid log level "BOGUS"`,
+		`b.json:3: task[0].module: module for the task is required`,
+		`b.json:5: task[0].condition.schedule.cron: the schedule "0 0 30 2 *" never comes due`,
+		`b.json:6: task[0].modul: invalid key "modul"; did you mean "module"?`,
+		`c.yaml:1: port: cannot parse "abc" as int`,
+		`c.yaml:6: task[0].condition.consul-kv.path: path is required`,
+		`c.yaml:7: task[0].providers[1]: only one provider instance per task`,
+		`c.yaml:8: task[1].name: duplicate task name: "c"`,
+		`c.yaml:10: task[1].terraform_version: `,
+		`c.yaml:12: task[1].condition.catalog-services.regexp: `,
+	}
+	before := tree(t, s.dir)
+	for _, args := range [][]string{{"validate"}, {"start"}, {"-once"}, {"-inspect"}, {"render"}} {
+		args = append(args, "-config-dir", s.path("conf"))
+		if args[0] == "render" {
+			args = append(args, "c")
+		}
+		r := s.run(args...)
+		if r.code != exitConfig {
+			t.Errorf("%v: exit code %d, want %d", args, r.code, exitConfig)
+		}
+		wantText(t, r.stderr, want...)
+		if n := strings.Count(r.stderr, "Error: "); n != len(want) {
+			t.Errorf("%v: %d errors are reported, want %d:\n%s", args, n, len(want), r.stderr)
+		}
+		if after := tree(t, s.dir); after != before {
+			t.Fatalf("%v left files behind:\n%s", args, after)
+		}
+	}
+}
+
+func TestTaskFilesThatAreNoTaskFilesAreRefusedWithTheReason(t *testing.T) {
+	s := &site{t: t, dir: t.TempDir()}
+	bomb := "a0: &a0 [x, x, x, x, x, x, x, x, x]\n"
+	for i := 1; i < 10; i++ {
+		bomb += fmt.Sprintf("a%d: &a%d [%s]\n", i, i, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*a%d, ", i-1), 9), ", "))
+	}
+	task := "task: {name: %s, module: ./m, condition: {consul-kv: {path: a}}}\n"
+	files := map[string]struct{ text, want string }{
+		"latin1.yaml":    {"id: caf\xe9\n", "latin1.yaml:1: the file is not UTF-8 text"},
+		"latin1.hcl":     {"id = \"caf\xe9\"\n", "latin1.hcl:1: the file is not UTF-8 text"},
+		"latin1.json":    {"{\"id\": \"caf\xe9\"}\n", "latin1.json:1: the file is not UTF-8 text"},
+		"bomb.yaml":      {bomb, "aliases stand for more than 100000 values"},
+		"tabs.yaml":      {"consul:\n\taddress: x\n", "tabs.yaml:2: not valid YAML: found character that cannot start any token; indent with spaces"},
+		"duplicate.yaml": {"port: 1\nid: x\nport: 2\n", "duplicate.yaml:3: port: duplicate key: it is already set on line 1"},
+		"duplicate.hcl":  {"port = 1\nid = \"x\"\nport = 2\n", "duplicate.hcl:3: port: duplicate key: it is already set on line 1"},
+		"duplicate.json": {"{\"port\": 1,\n\"id\": \"x\",\n\"port\": 2}\n", "duplicate.json:3: port: duplicate key: it is already set on line 1"},
+		"long.yaml":      {fmt.Sprintf(task, strings.Repeat("x", 10_000)), "(10000 characters) is too long; at most 200 bytes"},
+		"huge.yaml":      {strings.Repeat("# nothing\n", 5<<20), "huge.yaml: the file is too large"},
+		"unclosed.hcl":   {"task {\n", "unclosed.hcl:2: not valid HCL"},
+		"binary.json":    {"\x7fELF\x02\x00\x00", "binary.json:1: "},
+	}
+	for name, f := range files {
+		r := s.run("-once", "-config-file", s.write(name, f.text))
+		if r.code != exitConfig {
+			t.Errorf("%s: exit code %d, want %d", name, r.code, exitConfig)
+		}
+		wantText(t, r.stderr, f.want)
+		if len(r.stderr) > 2000 {
+			t.Errorf("%s: %d bytes are said", name, len(r.stderr))
+		}
+	}
+
+	if runtime.GOOS != "windows" { // where links need a privilege
+		if err := os.MkdirAll(s.path("loop.d"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		for link, target := range map[string]string{"a.hcl": "b.hcl", "b.hcl": "a.hcl", "around": "."} {
+			if err := os.Symlink(target, filepath.Join(s.path("loop.d"), link)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r := s.run("-once", "-config-dir", s.path("loop.d"))
+		wantCode(t, r, exitConfig)
+		wantText(t, r.stderr, "a.hcl: too many levels of symbolic links", "b.hcl: too many levels of symbolic links")
+	}
+
+	s.write("none.d/notes.txt", "x")
+	r := s.run("-once", "-config-dir", s.path("none.d"))
+	wantCode(t, r, exitConfig)
+	wantText(t, r.stderr, "no configuration files found")
+}
+
+func TestNothingIsAppliedWhereTheStoreCannotBeUsed(t *testing.T) {
+	s := newSite(t)
+	s.register("web", "web-1", 8080, "passing")
+	file := s.config(s.task("lb", onWeb))
+	wantCode(t, s.run("-once", "-config-file", file), exitOK)
+	good := s.read("state.db")
+	s.register("web", "web-2", 8081, "passing")
+
+	statement := func(statement string) func() {
+		return func() {
+			t.Helper()
+			db, err := sql.Open("sqlite", s.path("state.db"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer db.Close()
+			if _, err := db.Exec(statement); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, tt := range []struct {
+		name   string
+		harm   func()
+		want   []string // of a command that writes
+		status []string // of one that reads
+	}{
+		{"a store that is cut off", func() { s.write("state.db", good[:len(good)/2]) },
+			[]string{"damaged", "left as it is", "backup"}, []string{"damaged", "backup"}},
+		{"something else than a store", func() { s.write("state.db", strings.Repeat("not a store\n", 1000)) },
+			[]string{"it is no store", "left as it is"}, []string{"it is no store"}},
+		{"a store of a newer version", statement("PRAGMA user_version=7"),
+			[]string{"a newer version of Terrapulse has written it (format 7, this one knows 1)", "-store"},
+			[]string{"a newer version of Terrapulse"}},
+		{"the database of another program", statement("PRAGMA application_id=7"),
+			[]string{"the SQLite database of another program", "-store"}, []string{"another program"}},
+		{"a folder", func() { s.write("state.db/x", "") },
+			[]string{"is not a file", "-store"}, []string{"is not a file"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if err := os.RemoveAll(s.path("state.db")); err != nil {
+				t.Fatal(err)
+			}
+			if tt.name != "a folder" {
+				s.write("state.db", good)
+			}
+			tt.harm()
+			before := s.read("state.db")
+			for _, mode := range []string{"-once", "start"} {
+				r := s.run(mode, "-config-file", file)
+				wantCode(t, r, exitConfig)
+				wantText(t, r.stderr, append(tt.want, s.path("state.db"))...)
+			}
+			for _, args := range [][]string{{"status"}, {"status", "-json"}, {"runs", "lb"}, {"logs", "lb"}} {
+				r := s.run(args...)
+				wantCode(t, r, exitError)
+				wantText(t, r.stderr, append(tt.status, s.path("state.db"))...)
+			}
+			if s.read("state.db") != before {
+				t.Error("the file was changed")
+			}
+			if got := s.read("lb.txt"); strings.Contains(got, "8081") {
+				t.Errorf("something was applied: %q", got)
+			}
+		})
+	}
+
+	t.Run("a folder that is not there", func(t *testing.T) {
+		missing := "sqlite:" + s.path("nowhere/state.db")
+		r := s.run("-once", "-config-file", file, "-store", missing)
+		wantCode(t, r, exitConfig)
+		wantText(t, r.stderr, "there is no folder "+s.path("nowhere"), "make it or choose another place with -store")
+		r = s.run("status", "-store", missing)
+		wantCode(t, r, exitError)
+		wantText(t, r.stderr, "no state yet", s.path("nowhere"))
+		if _, err := os.Stat(s.path("nowhere")); err == nil {
+			t.Error("the folder was made")
+		}
+	})
+}
+
+func TestACommandThatMayNotReadSaysWhichRightIsMissing(t *testing.T) {
+	s := newSite(t, consultest.WithACLs())
+	s.register("web", "web-1", 8080, "passing")
+	s.put("app/colour", []byte("red"))
+	const secret = "0c2a0f0e-7d0b-4dbf-9d3c-5e5bb7a2c0de"
+	_, _, err := s.consul.Client().ACL().TokenCreate(&api.ACLToken{SecretID: secret, Description: "may do nothing"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tasks := s.task("lb", onWeb) +
+		s.task("flags", `condition "consul-kv" { path = "app/colour" }`) +
+		s.task("tree", "condition \"consul-kv\" {\n path = \"app/\"\n recurse = true\n}") +
+		s.task("names", `condition "services" { regexp = ".*" }`)
+	file := s.config(tasks)
+	rights := []string{`service:read on "web" and node:read on its nodes`, `key:read on "app/colour"`, `on prefix "app/"`, "service:read on the services"}
+
+	t.Setenv("CONSUL_HTTP_TOKEN", secret)
+	results := map[string]result{
+		"validate": s.run("validate", "-consul", "-config-file", file),
+		"once":     s.run("-once", "-config-file", file, "-log-level", "TRACE"),
+		"inspect":  s.run("-inspect", "-config-file", file, "-log-level", "TRACE"),
+		"render":   s.run("render", "-config-file", file, "lb"),
+		"status":   s.run("status"),
+	}
+	for name, r := range results {
+		if strings.Contains(r.stdout+r.stderr, secret) {
+			t.Errorf("%s shows the token", name)
+		}
+	}
+	wantCode(t, results["validate"], exitConfig)
+	wantCode(t, results["once"], exitError)
+	for _, name := range []string{"validate", "once", "inspect"} {
+		wantText(t, results[name].stderr, rights...)
+	}
+	wantText(t, results["render"].stderr, rights[0])
+	if got := tree(t, s.dir); strings.Contains(got, "lb.txt") {
+		t.Errorf("something was applied:\n%s", got)
+	}
+
+	t.Setenv("CONSUL_HTTP_TOKEN", "11111111-2222-3333-4444-555555555555")
+	r := s.run("-once", "-config-file", file)
+	if r.code != exitConfig && r.code != exitError {
+		t.Errorf("exit code %d with a token that Consul does not know", r.code)
+	}
+	wantText(t, r.stderr, "Consul does not know the token", "wrong, expired or deleted")
+
+	_, policyErr := grant(s, secret, `service_prefix "" { policy = "read" } node_prefix "" { policy = "read" } key_prefix "app/" { policy = "list" }`)
+	if policyErr != nil {
+		t.Fatal(policyErr)
+	}
+	t.Setenv("CONSUL_HTTP_TOKEN", secret)
+	wantCode(t, s.run("validate", "-consul", "-config-file", file), exitOK)
+	wantCode(t, s.run("-once", "-config-file", file), exitOK)
+	for _, name := range strings.Fields(tree(t, s.dir)) {
+		if data, err := os.ReadFile(name); err == nil && bytes.Contains(data, []byte(secret)) {
+			t.Errorf("the token is in %s", name)
+		}
+	}
+}
+
+// grant gives a token the rights of a policy.
+func grant(s *site, secret, rules string) (*api.ACLToken, error) {
+	acl := s.consul.Client().ACL()
+	policy, _, err := acl.PolicyCreate(&api.ACLPolicy{Name: "granted", Rules: rules}, nil)
+	if err != nil {
+		return nil, err
+	}
+	token, _, err := acl.TokenReadSelf(&api.QueryOptions{Token: secret})
+	if err != nil {
+		return nil, err
+	}
+	token.Policies = []*api.ACLLink{{ID: policy.ID}}
+	token, _, err = acl.TokenUpdate(token, nil)
+	return token, err
 }

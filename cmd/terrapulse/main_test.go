@@ -37,9 +37,9 @@ type site struct {
 
 // newSite starts a Consul and makes a folder with a module that writes what it
 // is given to a file.
-func newSite(t testing.TB) *site {
+func newSite(t testing.TB, options ...consultest.Option) *site {
 	t.Helper()
-	s := &site{t: t, dir: t.TempDir(), consul: consultest.Start(t)}
+	s := &site{t: t, dir: t.TempDir(), consul: consultest.Start(t, options...)}
 	t.Setenv("TF_CLI_CONFIG_FILE", testtools.TerraformRC(t))
 	t.Setenv("PATH", filepath.Dir(testtools.Terraform(t))+string(os.PathListSeparator)+os.Getenv("PATH"))
 	s.write("mod/main.tf", `
