@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/state"
@@ -51,23 +50,21 @@ func (c *runsCommand) Run(args []string) int {
 	if *asJSON {
 		return c.printJSON(runs)
 	}
-	w := tabwriter.NewWriter(c.stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "RUN\tSTARTED\tDURATION\tOUTCOME\tADDED\tCHANGED\tDESTROYED\tWHY")
+	var t table
+	t.row(plain, "RUN", "STARTED", "DURATION", "OUTCOME", "ADDED", "CHANGED", "DESTROYED", "WHY")
 	for _, r := range runs {
-		started, duration := "-", "-"
+		started := "-"
 		if !r.Started.IsZero() {
 			started = r.Started.Local().Format(time.DateTime)
-			if !r.Ended.IsZero() {
-				duration = r.Ended.Sub(r.Started).Round(time.Millisecond).String()
-			}
 		}
-		text := r.Reason.Text
+		text := fmt.Sprintf("%s: %s", r.Reason.Kind, r.Reason.Text)
 		if r.Error != "" {
 			text += ": " + strings.SplitN(r.Error, "\n", 2)[0]
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s: %s\n", r.ID, started, duration, r.State, counts(r.Changes), r.Reason.Kind, text)
+		cells := append([]string{r.ID, started, took(r), string(r.State)}, counts(r.Changes)...)
+		t.row(outcome(r.State), append(cells, text)...)
 	}
-	w.Flush()
+	t.print(c.stdout)
 	return exitOK
 }
 
@@ -90,4 +87,15 @@ func taskRuns(ctx context.Context, store state.Store, task string) ([]state.Run,
 	}
 	slices.Reverse(runs)
 	return runs, nil
+}
+
+// outcome is what the state of a run means to its reader.
+func outcome(s state.RunState) news {
+	switch s {
+	case state.RunSucceeded:
+		return good
+	case state.RunFailed, state.RunLost:
+		return bad
+	}
+	return plain
 }

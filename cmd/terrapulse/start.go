@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/config"
@@ -126,23 +126,23 @@ func (c *startCommand) once(e *engine, cfg *config.Config) int {
 // summarise prints a line for each task.
 func (c *startCommand) summarise(outcomes []reconcile.Outcome) int {
 	code := exitOK
-	w := tabwriter.NewWriter(c.stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "TASK\tOUTCOME\tDURATION\tADDED\tCHANGED\tDESTROYED")
+	var t table
+	t.row(plain, "TASK", "OUTCOME", "DURATION", "ADDED", "CHANGED", "DESTROYED")
 	for _, o := range outcomes {
+		n := good
 		if o.Failed() {
-			code = exitError
+			n, code = bad, exitError
 		}
 		if o.Run == nil {
-			fmt.Fprintf(w, "%s\t%s\t-\t-\t-\t-\n", o.Task, notRun(o.Reason))
+			if o.Reason.Kind == state.ReasonDisabled {
+				n = plain
+			}
+			t.row(n, o.Task, notRun(o.Reason), "-", "-", "-", "-")
 			continue
 		}
-		duration := "-"
-		if !o.Run.Ended.IsZero() {
-			duration = o.Run.Ended.Sub(o.Run.Started).Round(time.Millisecond).String()
-		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", o.Task, o.Run.State, duration, counts(o.Run.Changes))
+		t.row(n, append([]string{o.Task, string(o.Run.State), took(*o.Run)}, counts(o.Run.Changes)...)...)
 	}
-	w.Flush()
+	t.print(c.stdout)
 	for _, o := range outcomes {
 		switch {
 		case o.Run != nil && o.Run.Error != "":
@@ -161,12 +161,20 @@ func notRun(r state.Reason) string {
 	return "not run"
 }
 
-// counts are the cells of what an apply did.
-func counts(ch *state.Changes) string {
-	if ch == nil {
-		return "-\t-\t-"
+// took is the cell of how long a run took.
+func took(r state.Run) string {
+	if r.Started.IsZero() || r.Ended.IsZero() {
+		return "-"
 	}
-	return fmt.Sprintf("%d\t%d\t%d", ch.Add, ch.Change, ch.Destroy)
+	return r.Ended.Sub(r.Started).Round(time.Millisecond).String()
+}
+
+// counts are the cells of what an apply did.
+func counts(ch *state.Changes) []string {
+	if ch == nil {
+		return []string{"-", "-", "-"}
+	}
+	return []string{strconv.Itoa(ch.Add), strconv.Itoa(ch.Change), strconv.Itoa(ch.Destroy)}
 }
 
 // announce logs what the configuration holds that deserves a word.

@@ -6,7 +6,6 @@ import (
 	"flag"
 	"fmt"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/lease"
@@ -171,8 +170,8 @@ func (c *statusCommand) print(st status, now time.Time) {
 		return
 	}
 	fmt.Fprintln(c.stdout)
-	w := tabwriter.NewWriter(c.stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "TASK\tSTATE\tLAST RUN\tNEXT DUE\tWHY")
+	var tab table
+	tab.row(plain, "TASK", "STATE", "LAST RUN", "NEXT DUE", "WHY")
 	for _, t := range st.Tasks {
 		last := "-"
 		if t.Last != nil {
@@ -188,9 +187,16 @@ func (c *statusCommand) print(st status, now time.Time) {
 				due = "in " + ago(wait)
 			}
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", t.Task, t.State, last, due, why(t))
+		n := plain
+		switch t.State {
+		case "applied":
+			n = good
+		case "failing":
+			n = bad
+		}
+		tab.row(n, t.Task, t.State, last, due, why(t))
 	}
-	w.Flush()
+	tab.print(c.stdout)
 }
 
 // why is one line for people.
