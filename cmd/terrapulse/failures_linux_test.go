@@ -1,0 +1,84 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// mount puts a small file system of its own at a new folder, where the tests
+// may do that.
+func mount(t *testing.T, options string) (dir string, remount func(flags uintptr)) {
+	t.Helper()
+	dir = t.TempDir()
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, options); err != nil {
+		t.Skipf("cannot mount a file system here (needs root): %v", err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir, func(flags uintptr) {
+		t.Helper()
+		if err := syscall.Mount("tmpfs", dir, "tmpfs", syscall.MS_REMOUNT|flags, options); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestNothingIsAppliedWhileTheStoreCannotBeWritten(t *testing.T) {
+	disk, remount := mount(t, "size=600k")
+	s := newSite(t)
+	s.register("web", "web-1", 8080, "passing")
+	file := s.config(s.task("lb", onWeb))
+	store := "sqlite:" + filepath.Join(disk, "state.db")
+	port := 8080
+	more := func() { // a change that the module's file will show
+		port++
+		s.register("web", fmt.Sprintf("web-%d", port), port, "passing")
+	}
+	applied := func() bool { return strings.Contains(s.read("lb.txt"), fmt.Sprint(port)) }
+
+	p := s.start("-config-file", file, "-store", store)
+	eventually(t, "the first apply", func() bool {
+		return applied() && strings.Contains(s.run("status", "-store", store).stdout, "applied")
+	})
+	ballast := filepath.Join(disk, "ballast")
+	os.WriteFile(ballast, make([]byte, 1<<20), 0o600) // as much as fits
+	// The room that the store has taken already may do for some changes yet.
+	more()
+	eventually(t, "it says that the disk is full", func() bool {
+		if applied() {
+			more()
+		}
+		return strings.Contains(p.stderr.String(), "no space left on the disk")
+	})
+	wantCode(t, s.run("status", "-store", store), exitOK)
+	if applied() && !strings.Contains(s.run("runs", "-store", store, "lb").stdout, fmt.Sprintf("web-%d", port)) {
+		t.Error("a change was applied that the store knows nothing of")
+	}
+	if err := os.Remove(ballast); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the change is applied when there is room again", applied)
+	if code := p.stop(); code != exitOK {
+		t.Errorf("exit code %d, want 0", code)
+	}
+
+	more()
+	remount(syscall.MS_RDONLY)
+	for _, mode := range []string{"-once", "start"} {
+		r := s.run(mode, "-config-file", file, "-store", store)
+		wantCode(t, r, exitConfig)
+		wantText(t, r.stderr, filepath.Join(disk, "state.db"), "allow", "writing", "-store")
+	}
+	if applied() {
+		t.Error("a change was applied with a store that may only be read")
+	}
+	remount(0)
+	wantText(t, s.run("runs", "-store", store, "lb").stdout, "succeeded")
+}
