@@ -134,6 +134,10 @@ func (c *Client) statusError(act string, status int, body, needs string) error {
 	case has("Enterprise feature"):
 		e.kind = badQuery
 		e.advice = "this Consul has no namespaces and partitions: remove them from the task, CONSUL_NAMESPACE and CONSUL_PARTITION"
+	case status == 400 && body == "":
+		e.kind = badQuery
+		e.cause = errors.New("status 400, without a reason")
+		e.advice = "Consul refuses names with characters that cannot be printed: choose another name"
 	case has("invalid key name"), status >= 400 && status < 500 && status != 408 && status != 429:
 		e.kind = badQuery
 	}
