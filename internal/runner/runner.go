@@ -10,22 +10,34 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"runtime/debug"
 	"sync"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
+	"github.com/google/uuid"
 
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/consul"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
-// recordFor is how long an outcome that the store does not take is offered
-// again. After that the run is found lost, and is run once more.
-const recordFor = 2 * time.Minute
+const (
+	// recordFor is the default of Runner.Patience: long enough to free a full
+	// disk or to sit out a failover.
+	recordFor = 2 * time.Minute
+
+	// claimTries is how often a claim is offered to a store that fails, about
+	// two seconds in all. After that the run is left to be launched again.
+	claimTries = 4
+
+	// firstRetry and longestRetry are the waits between two attempts to write.
+	firstRetry   = 200 * time.Millisecond
+	longestRetry = 10 * time.Second
+)
 
 // errTaken ends a run whose claim is no longer its own.
-var errTaken = errors.New("the run was given up by the leader")
+var errTaken = errors.New("the leader has taken the run for lost and given it up")
 
 // Consul reads what a task renders.
 type Consul interface {
@@ -51,6 +63,9 @@ type Runner struct {
 	Log     *slog.Logger
 	// Output, if set, also receives what Terraform prints for the task.
 	Output func(task string) io.Writer
+	// Patience is how long an outcome that the store does not take is offered
+	// again; two minutes if 0. After that the run is found lost, and run again.
+	Patience time.Duration
 }
 
 // Run carries out one run of the launch. The error says why there is no
@@ -67,24 +82,23 @@ func (r *Runner) Run(ctx context.Context, launch state.Launch, planned state.Pla
 	}
 	log.Info("run started", "reason", c.run.Data.Reason.Kind, "detail", c.run.Data.Reason.Text)
 
-	var output bytes.Buffer
-	run := c.run.Data
-	applied, changes, err := r.apply(ctx, c, launch, &output)
-	run = c.ended(r.Now())
+	var output state.Output
+	snap, changes, err := r.underClaim(ctx, c, launch, &output)
+	if errors.Is(err, errTaken) {
+		return fmt.Errorf("run %s of task %s: %w", planned.ID, planned.Task, err)
+	}
+	run := c.ended(r.Now())
 	run.Changes = changes
 	switch {
-	case errors.Is(err, errTaken):
-		return fmt.Errorf("run %s of task %s: %w", planned.ID, planned.Task, err)
-	case err != nil:
-		run.State, run.Error = state.RunFailed, state.Cut(err.Error())
+	case err == nil:
+		run.State, run.Digest = state.RunSucceeded, snap.Condition.Digest
 	default:
-		run.State, run.Digest = state.RunSucceeded, applied.Condition.Digest
+		run.State, run.Error = state.RunFailed, state.Cut(err.Error())
 	}
 
-	if err := r.record(ctx, c, run, applied, output.Bytes()); err != nil {
-		log.Error("the outcome of a run could not be recorded: it will be taken for lost and run again",
-			"outcome", run.State, "run_error", run.Error, "error", err)
-		return fmt.Errorf("record the outcome of run %s of task %s: %w", planned.ID, planned.Task, err)
+	if err := r.record(ctx, c, run, snap, &output); err != nil {
+		return fmt.Errorf("record that run %s of task %s %s (it will be taken for lost, and run again): %w",
+			planned.ID, planned.Task, said(run), err)
 	}
 	attrs := []any{"duration", run.Ended.Sub(run.Started).Round(time.Millisecond)}
 	if run.Changes != nil {
@@ -101,14 +115,21 @@ func (r *Runner) Run(ctx context.Context, launch state.Launch, planned state.Pla
 	return nil
 }
 
-// apply reads and applies, as long as the claim stands.
-func (r *Runner) apply(ctx context.Context, c *claim, launch state.Launch, output io.Writer) (*consul.Snapshot, *state.Changes, error) {
+// said is the outcome in words.
+func said(run state.Run) string {
+	if run.Error == "" {
+		return string(run.State)
+	}
+	return fmt.Sprintf("%s with %q", run.State, run.Error)
+}
+
+// underClaim reads and applies, as long as the claim stands.
+func (r *Runner) underClaim(ctx context.Context, c *claim, launch state.Launch, output io.Writer) (*consul.Snapshot, *state.Changes, error) {
 	task, ok := r.Config.Task(c.run.Data.Task)
 	if launch.Config != r.Digest || !ok {
 		return nil, nil, fmt.Errorf("the run was decided on another configuration (%.12s) than this runner has (%.12s)", launch.Config, r.Digest)
 	}
 	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
 	kept := make(chan struct{})
 	go func() {
 		defer close(kept)
@@ -116,63 +137,105 @@ func (r *Runner) apply(ctx context.Context, c *claim, launch state.Launch, outpu
 	}()
 	defer func() { stop(nil); <-kept }()
 
-	snap, err := r.Consul.Snapshot(ctx, task)
-	if err != nil {
-		return nil, nil, cause(ctx, err)
+	snap, changes, err := r.apply(ctx, task, output)
+	if err != nil && errors.Is(context.Cause(ctx), errTaken) {
+		err = errTaken // the error that followed from it says less
+	}
+	return snap, changes, err
+}
+
+// apply reads what the task renders and has it applied. A panic is an error of
+// this task like any other: it must not end the runs of the others.
+func (r *Runner) apply(ctx context.Context, task *config.Task, output io.Writer) (snap *consul.Snapshot, changes *state.Changes, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			fmt.Fprintf(output, "\npanic: %v\n%s", p, debug.Stack())
+			err = fmt.Errorf("panic: %v; this is a fault of Terrapulse, please report it with the output of this run", p)
+		}
+	}()
+	if snap, err = r.Consul.Snapshot(ctx, task); err != nil {
+		return nil, nil, err
 	}
 	if r.Output != nil {
 		output = io.MultiWriter(output, r.Output(task.Name))
 	}
-	changes, err := r.Applier.Apply(ctx, task, snap, output)
-	return snap, changes, cause(ctx, err)
-}
-
-// cause replaces the error that follows from a lost claim by that fact.
-func cause(ctx context.Context, err error) error {
-	if err != nil && errors.Is(context.Cause(ctx), errTaken) {
-		return errTaken
-	}
-	return err
+	changes, err = r.Applier.Apply(ctx, task, snap, output)
+	return snap, changes, err
 }
 
 // claim is a run that this runner holds.
 type claim struct {
 	*Runner
 	mu  sync.Mutex
-	run state.Stored[state.Run]
+	run state.Stored[state.Run] // as last written
 }
 
 // claim takes the run if nobody else has; otherwise it returns nil.
 func (r *Runner) claim(ctx context.Context, planned state.PlannedRun) (*claim, error) {
-	run, err := state.Read[state.Run](ctx, r.Store, state.RunKey(planned.Task, planned.ID))
-	if err != nil {
-		return nil, err
-	}
-	if run.Data.State != state.RunIntended {
-		return nil, nil
-	}
-	c := &claim{Runner: r, run: run}
-	now := r.Now()
-	next := run.Data
-	next.State, next.Owner, next.Started, next.Expires = state.RunRunning, r.Owner, now, now.Add(r.Claim)
-	if err := c.write(ctx, next); err != nil {
-		if conflict := new(state.ConflictError); errors.As(err, &conflict) {
+	id := uuid.NewString()
+	return retry(ctx, func() (*claim, error) {
+		run, err := state.Read[state.Run](ctx, r.Store, state.RunKey(planned.Task, planned.ID))
+		if err != nil {
+			return nil, err
+		}
+		c := &claim{Runner: r, run: run}
+		if c.holds(run.Data, id) {
+			return c, nil // by the attempt before, whose answer was lost
+		}
+		if run.Data.State != state.RunIntended {
 			return nil, nil
 		}
-		return nil, err
-	}
-	return c, nil
+		now := r.Now()
+		next := run.Data
+		next.State, next.Claim, next.Owner, next.Started, next.Expires = state.RunRunning, id, r.Owner, now, now.Add(r.Claim)
+		err = c.write(ctx, next)
+		if errors.Is(err, errTaken) {
+			return nil, nil // another runner was faster
+		}
+		return c, err
+	}, backoff.WithMaxTries(claimTries))
 }
 
-// write replaces the run's record as it was last written. The caller holds mu
-// or is alone.
-func (c *claim) write(ctx context.Context, next state.Run) error {
-	recs, err := c.Store.Apply(ctx, c.run.Write(next))
-	if err != nil {
-		return err
+// holds reports whether the record says that the run is under way under the
+// claim with this id.
+func (c *claim) holds(run state.Run, id string) bool {
+	return run.State == state.RunRunning && run.Claim == id
+}
+
+// write replaces the run's record as it was last written, and makes other
+// changes in the same step. An earlier write that turns out to have taken
+// place although its answer was lost does not stand in its way. It returns
+// errTaken if someone else has changed the record. The caller holds mu or is
+// alone.
+func (c *claim) write(ctx context.Context, next state.Run, others ...state.Change) error {
+	for {
+		change := c.run.Write(next)
+		recs, err := c.Store.Apply(ctx, append([]state.Change{change}, others...)...)
+		if err == nil {
+			c.run = state.Stored[state.Run]{Record: recs[0], Data: next}
+			return nil
+		}
+		var conflict *state.ConflictError
+		if !errors.As(err, &conflict) || conflict.Change.Key != c.run.Key {
+			return err
+		}
+		current := conflict.Current
+		if current == nil {
+			return errTaken
+		}
+		if bytes.Equal(current.Value, change.Value) {
+			c.run = state.Stored[state.Run]{Record: *current, Data: next}
+			return nil // this very write, with all that goes with it
+		}
+		there, err := state.Decode[state.Run](*current)
+		if err != nil {
+			return err
+		}
+		if there.Version == c.run.Version || !c.holds(there.Data, c.run.Data.Claim) {
+			return errTaken
+		}
+		c.run = there // a renewal
 	}
-	c.run = state.Stored[state.Run]{Record: recs[0], Data: next}
-	return nil
 }
 
 // keep renews the claim until ctx ends, and stops the run if the claim is gone.
@@ -190,7 +253,7 @@ func (c *claim) keep(ctx context.Context, stop context.CancelCauseFunc) {
 		next.Expires = c.Now().Add(c.Claim)
 		err := c.write(ctx, next)
 		c.mu.Unlock()
-		if conflict := new(state.ConflictError); errors.As(err, &conflict) {
+		if errors.Is(err, errTaken) {
 			stop(errTaken)
 			return
 		}
@@ -212,63 +275,103 @@ func (c *claim) ended(now time.Time) state.Run {
 // record writes the outcome: the run and, in the same step, what it means for
 // its task. It goes on for a while when the store does not take it, also after
 // ctx has ended: an apply that happened must not be forgotten.
-func (r *Runner) record(ctx context.Context, c *claim, run state.Run, applied *consul.Snapshot, output []byte) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordFor)
+func (r *Runner) record(ctx context.Context, c *claim, run state.Run, snap *consul.Snapshot, output *state.Output) error {
+	patience := r.Patience
+	if patience == 0 {
+		patience = recordFor
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()
 
-	// What is only there to be read by people may fail.
-	if err := state.SaveLog(ctx, r.Store, run.Task, run.ID, output); err != nil {
-		r.Log.Warn("the output of a run was not kept", "task", run.Task, "run", run.ID, "error", err)
-	} else {
-		run.Logs = len(output)
-	}
-	if run.State == state.RunSucceeded {
-		if err := state.SaveInputs(ctx, r.Store, run.Task, applied.Condition.Elements); err != nil {
-			r.Log.Warn("the elements of a condition were not kept", "task", run.Task, "run", run.ID, "error", err)
+	r.keepForPeople(ctx, &run, snap, output, patience/4)
+	_, err := retry(ctx, func() (struct{}, error) {
+		err := r.settle(ctx, c, run)
+		if errors.Is(err, errTaken) {
+			err = backoff.Permanent(err)
 		}
-	}
-
-	_, err := backoff.Retry(ctx, func() (struct{}, error) {
-		return struct{}{}, r.settle(ctx, c, run)
-	}, backoff.WithMaxElapsedTime(recordFor), backoff.WithNotify(func(err error, wait time.Duration) {
+		return struct{}{}, err
+	}, backoff.WithMaxElapsedTime(patience), backoff.WithNotify(func(err error, wait time.Duration) {
 		r.Log.Warn("an outcome was not recorded, trying again", "task", run.Task, "run", run.ID, "in", wait, "error", err)
 	}))
 	return err
 }
 
-// settle records the outcome. Where the leader has just written the task's
-// record, that is read again.
-func (r *Runner) settle(ctx context.Context, c *claim, run state.Run) error {
-	for {
-		err := r.settleOn(ctx, c, run)
-		var conflict *state.ConflictError
-		if !errors.As(err, &conflict) {
-			return err
-		}
-		if conflict.Change.Key == c.run.Key {
-			return backoff.Permanent(errTaken)
-		}
+// keepForPeople keeps what is only there to be read by people. It may fail,
+// and must not take the time that the outcome needs.
+func (r *Runner) keepForPeople(ctx context.Context, run *state.Run, snap *consul.Snapshot, output *state.Output, limit time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	text := output.Bytes()
+	if err := state.SaveLog(ctx, r.Store, run.Task, run.ID, text); err != nil {
+		r.Log.Warn("the output of a run was not kept", "task", run.Task, "run", run.ID, "error", err)
+	} else {
+		run.Logs = len(text)
+	}
+	if run.State != state.RunSucceeded {
+		return
+	}
+	if err := state.SaveInputs(ctx, r.Store, run.Task, snap.Condition.Elements); err != nil {
+		r.Log.Warn("the elements of a condition were not kept", "task", run.Task, "run", run.ID, "error", err)
 	}
 }
 
-// settleOn makes one attempt, on the task's record as it is now.
-func (r *Runner) settleOn(ctx context.Context, c *claim, run state.Run) error {
-	task, err := state.Read[state.Task](ctx, r.Store, state.TaskKey(run.Task))
-	if err != nil {
-		return fmt.Errorf("read task %s: %w", run.Task, err)
-	}
-	next := task.Data
-	if next.Run == nil || next.Run.ID != run.ID {
-		return backoff.Permanent(errTaken)
-	}
+// settle records the outcome. Where the leader has just written the task's
+// record, that is read again.
+func (r *Runner) settle(ctx context.Context, c *claim, run state.Run) error {
 	definition := ""
 	if def, ok := r.Config.Task(run.Task); ok {
 		definition = def.Digest(r.Config)
 	}
-	next, forgotten := next.Conclude(run, definition)
-	if err := state.Forget(ctx, r.Store, run.Task, forgotten); err != nil {
-		r.Log.Warn("an old run was not removed", "task", run.Task, "error", err)
+	for {
+		task, err := state.Read[state.Task](ctx, r.Store, state.TaskKey(run.Task))
+		if err != nil {
+			return fmt.Errorf("read task %s: %w", run.Task, err)
+		}
+		if task.Data.Run == nil || task.Data.Run.ID != run.ID {
+			return c.recorded(ctx, run)
+		}
+		next, forgotten := task.Data.Conclude(run, definition)
+		if err := state.Forget(ctx, r.Store, run.Task, forgotten); err != nil {
+			r.Log.Warn("an old run was not removed, it will be with the next one", "task", run.Task, "error", err)
+			next.History = append(forgotten, next.History...)
+		}
+		err = c.write(ctx, run, task.Write(next))
+		var conflict *state.ConflictError
+		if !errors.As(err, &conflict) {
+			return err
+		}
 	}
-	_, err = r.Store.Apply(ctx, c.run.Write(run), task.Write(next))
-	return err
+}
+
+// recorded looks whether the outcome is in the store already, which is so when
+// an answer was lost. It returns errTaken if something else is.
+func (c *claim) recorded(ctx context.Context, run state.Run) error {
+	there, err := c.Store.Get(ctx, c.run.Key)
+	if err != nil && !errors.Is(err, state.ErrNotFound) {
+		return fmt.Errorf("read run %s: %w", run.ID, err)
+	}
+	if err != nil || !bytes.Equal(there.Value, state.Encode(run)) {
+		return errTaken
+	}
+	return nil
+}
+
+// retry calls do until it succeeds, as long as the options and ctx allow. The
+// error is that of the last attempt.
+func retry[T any](ctx context.Context, do func() (T, error), opts ...backoff.RetryOption) (T, error) {
+	waits := backoff.NewExponentialBackOff()
+	waits.InitialInterval, waits.MaxInterval = firstRetry, longestRetry
+	var last error
+	got, err := backoff.Retry(ctx, func() (T, error) {
+		got, err := do()
+		last = err
+		return got, err
+	}, append(opts, backoff.WithBackOff(waits))...)
+	if err == nil {
+		return got, nil
+	}
+	if permanent := new(backoff.PermanentError); errors.As(last, &permanent) {
+		return got, permanent.Unwrap()
+	}
+	return got, last
 }

@@ -5,10 +5,12 @@ import (
 	"compress/gzip"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"slices"
+	"sync"
 )
 
 // pieceSize is how many bytes of a long value one record holds,
@@ -95,19 +97,48 @@ func loadPieces(ctx context.Context, s Store, prefix string) ([]byte, error) {
 	return value.Bytes(), nil
 }
 
-// MaxLog is how much of a run's output is kept, in bytes before compression:
-// of a longer one the middle is left out.
+// MaxLog is how much of a run's output is kept, in bytes before compression.
 const MaxLog = 4 << 20
+
+// Output collects what a run prints, for SaveLog: of more than MaxLog bytes the
+// middle is left out. It is safe for concurrent use.
+type Output struct {
+	mu         sync.Mutex
+	head, tail []byte
+	dropped    int // bytes between head and tail
+}
+
+// Write implements io.Writer. It never fails.
+func (o *Output) Write(p []byte) (int, error) {
+	const half = MaxLog / 2
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	n := min(half-len(o.head), len(p))
+	o.head = append(o.head, p[:n]...)
+	o.tail = append(o.tail, p[n:]...)
+	if len(o.tail) > 2*half { // not each time: the rest has to be moved
+		o.dropped += len(o.tail) - half
+		o.tail = append(o.tail[:0], o.tail[len(o.tail)-half:]...)
+	}
+	return len(p), nil
+}
+
+// Bytes returns what is kept, with a line where something was left out.
+func (o *Output) Bytes() []byte {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	tail := o.tail[max(0, len(o.tail)-MaxLog/2):]
+	dropped := o.dropped + len(o.tail) - len(tail)
+	if dropped == 0 {
+		return slices.Concat(o.head, tail)
+	}
+	return slices.Concat(o.head, fmt.Appendf(nil, "\n… %d bytes left out …\n", dropped), tail)
+}
 
 func logPrefix(task, run string) string { return "log/" + element(task) + "/" + element(run) + "/" }
 
 // SaveLog keeps the output of a run in the store.
 func SaveLog(ctx context.Context, s Store, task, run string, output []byte) error {
-	if len(output) > MaxLog {
-		half := MaxLog / 2
-		gap := fmt.Sprintf("\n… %d bytes left out …\n", len(output)-MaxLog)
-		output = slices.Concat(output[:half], []byte(gap), output[len(output)-half:])
-	}
 	var packed bytes.Buffer
 	zip := gzip.NewWriter(&packed)
 	if _, err := zip.Write(output); err != nil {
@@ -149,8 +180,8 @@ func Forget(ctx context.Context, s Store, task string, runs []string) error {
 			return fmt.Errorf("list the output of run %s: %w", id, err)
 		}
 		for _, rec := range logs {
-			if _, err := s.Apply(ctx, Delete(rec)); err != nil {
-				return fmt.Errorf("remove %s: %w", rec.Key, err)
+			if err := remove(ctx, s, rec); err != nil {
+				return err
 			}
 		}
 		run, err := Read[Run](ctx, s, RunKey(task, id))
@@ -160,9 +191,21 @@ func Forget(ctx context.Context, s Store, task string, runs []string) error {
 		if !run.Exists() {
 			continue
 		}
-		if _, err := s.Apply(ctx, Delete(run.Record)); err != nil {
-			return fmt.Errorf("remove run %s: %w", id, err)
+		if err := remove(ctx, s, run.Record); err != nil {
+			return err
 		}
+	}
+	return nil
+}
+
+// remove deletes a record, if nobody else was faster.
+func remove(ctx context.Context, s Store, rec Record) error {
+	_, err := s.Apply(ctx, Delete(rec))
+	if conflict := new(ConflictError); errors.As(err, &conflict) && conflict.Current == nil {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("remove %s: %w", rec.Key, err)
 	}
 	return nil
 }

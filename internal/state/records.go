@@ -9,8 +9,7 @@ import (
 	"time"
 )
 
-// History is how many runs are kept for each task, newest first to be seen
-// and oldest first to go.
+// History is how many ended runs are kept for each task.
 const History = 50
 
 // MaxText is the length, in bytes, to which texts of unknown size (errors,
@@ -145,14 +144,15 @@ type Run struct {
 	Created time.Time `json:"created"`
 
 	State   RunState  `json:"state"`
-	Owner   string    `json:"owner,omitempty"`  // of the claim
+	Claim   string    `json:"claim,omitempty"`  // tells this claim from any other
+	Owner   string    `json:"owner,omitempty"`  // of the claim: the process
 	Expires time.Time `json:"expires,omitzero"` // of the claim, unless renewed
 	Started time.Time `json:"started,omitzero"` // when it was claimed
 	Ended   time.Time `json:"ended,omitzero"`
 	Digest  string    `json:"digest,omitempty"` // of what was rendered
 	Error   string    `json:"error,omitempty"`
 	Changes *Changes  `json:"changes,omitempty"` // what Terraform did
-	Logs    int       `json:"logs,omitempty"`    // number of log records
+	Logs    int       `json:"logs,omitempty"`    // bytes of its output that are kept
 }
 
 // Changes counts what an apply did, or a plan would do.
@@ -239,7 +239,7 @@ func Read[T any](ctx context.Context, s Store, key string) (Stored[T], error) {
 	if err != nil {
 		return Stored[T]{}, err
 	}
-	return decode[T](rec)
+	return Decode[T](rec)
 }
 
 // ReadAll reads the records whose keys begin with prefix, in key order.
@@ -250,14 +250,15 @@ func ReadAll[T any](ctx context.Context, s Store, prefix string) ([]Stored[T], e
 	}
 	all := make([]Stored[T], len(recs))
 	for i, rec := range recs {
-		if all[i], err = decode[T](rec); err != nil {
+		if all[i], err = Decode[T](rec); err != nil {
 			return nil, err
 		}
 	}
 	return all, nil
 }
 
-func decode[T any](rec Record) (Stored[T], error) {
+// Decode returns what a record says.
+func Decode[T any](rec Record) (Stored[T], error) {
 	out := Stored[T]{Record: rec}
 	if err := json.Unmarshal(rec.Value, &out.Data); err != nil {
 		return out, fmt.Errorf("record %s in the store is not what Terrapulse writes (was it edited by hand?): %w", rec.Key, err)

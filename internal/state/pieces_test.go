@@ -1,0 +1,132 @@
+package state_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/terrapulse/terrapulse/internal/state"
+	"github.com/terrapulse/terrapulse/internal/state/sqlite"
+	"github.com/terrapulse/terrapulse/internal/state/statetest"
+)
+
+func newStore(t *testing.T) *statetest.Faulty {
+	t.Helper()
+	s, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "state.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return &statetest.Faulty{Store: s}
+}
+
+func TestTheOutputOfARunIsKeptWhole(t *testing.T) {
+	s := newStore(t)
+	noise := make([]byte, 300<<10) // does not compress: several records
+	for i := range noise {
+		noise[i] = byte(rand.Uint32())
+	}
+	for _, text := range [][]byte{nil, []byte("Apply complete!\n"), noise, []byte("shorter than before")} {
+		if err := state.SaveLog(t.Context(), s, "a task/with slash", "r1", text); err != nil {
+			t.Fatal(err)
+		}
+		got, err := state.LoadLog(t.Context(), s, "a task/with slash", "r1")
+		if err != nil || !bytes.Equal(got, text) {
+			t.Errorf("%d bytes came back as %d (%v)", len(text), len(got), err)
+		}
+	}
+	if _, err := state.LoadLog(t.Context(), s, "web", "r2"); !errors.Is(err, state.ErrNotFound) {
+		t.Errorf("output that was never kept: %v", err)
+	}
+}
+
+func TestOfMuchOutputTheMiddleIsLeftOut(t *testing.T) {
+	var out state.Output
+	line := strings.Repeat("x", 1023) + "\n"
+	fmt.Fprint(&out, "the beginning\n")
+	const lines = 5 * state.MaxLog / 1024
+	for range lines {
+		fmt.Fprint(&out, line)
+	}
+	fmt.Fprint(&out, "the end\n")
+	text := out.Bytes()
+	left := fmt.Sprintf("… %d bytes left out …", len("the beginning\nthe end\n")+lines*len(line)-state.MaxLog)
+	if !bytes.HasPrefix(text, []byte("the beginning\n")) || !bytes.HasSuffix(text, []byte("\nthe end\n")) || !bytes.Contains(text, []byte(left)) {
+		t.Errorf("kept: %.40q … %q", text, text[len(text)-40:])
+	}
+	if len(text) > state.MaxLog+100 {
+		t.Errorf("%d bytes are kept", len(text))
+	}
+
+	var short state.Output
+	short.Write(text[:state.MaxLog]) // at once, and just as much as fits
+	if !bytes.Equal(short.Bytes(), text[:state.MaxLog]) {
+		t.Error("output that is not too long was changed")
+	}
+}
+
+func TestAMixtureOfOldAndNewElementsIsNoticed(t *testing.T) {
+	s := newStore(t)
+	elements := func(seed string) map[string]string {
+		m := map[string]string{}
+		for i := range 30000 {
+			m[fmt.Sprintf("web-%d.node.dc1", i)] = fmt.Sprintf("%s%x", seed, rand.Uint64())
+		}
+		return m
+	}
+	before := elements("a")
+	if err := state.SaveInputs(t.Context(), s, "web", before); err != nil {
+		t.Fatal(err)
+	}
+	got, err := state.LoadInputs(t.Context(), s, "web")
+	if diff := cmp.Diff(before, got); err != nil || diff != "" {
+		t.Fatalf("%v %s", err, diff)
+	}
+	pieces := 0
+	s.Before = func([]state.Change) error {
+		if pieces++; pieces > 1 {
+			return errors.New("killed")
+		}
+		return nil
+	}
+	if err := state.SaveInputs(t.Context(), s, "web", elements("b")); err == nil || pieces < 2 {
+		t.Fatalf("%d pieces, %v", pieces, err)
+	}
+	if _, err := state.LoadInputs(t.Context(), s, "web"); err == nil {
+		t.Error("a mixture of two versions was taken for one")
+	}
+}
+
+func TestForgettingIsDoneByWhoeverComesFirst(t *testing.T) {
+	s := newStore(t)
+	for _, id := range []string{"r1", "r2"} {
+		if _, err := s.Apply(t.Context(), state.Create(state.RunKey("web", id), state.Encode(state.Run{ID: id}))); err != nil {
+			t.Fatal(err)
+		}
+		if err := state.SaveLog(t.Context(), s, "web", id, []byte(id)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// Another process removes each record just before this one.
+	raw := s.Store
+	s.Before = func(changes []state.Change) error {
+		_, err := raw.Apply(context.Background(), changes...)
+		return err
+	}
+	if err := state.Forget(t.Context(), s, "web", []string{"r1", "never there"}); err != nil {
+		t.Fatal(err)
+	}
+	s.Before = nil
+	for prefix, want := range map[string]int{state.RunPrefix("web"): 1, "log/": 1} {
+		if recs, err := s.List(t.Context(), prefix); err != nil || len(recs) != want {
+			t.Errorf("%d records below %s (%v), want those of r2", len(recs), prefix, err)
+		}
+	}
+}
