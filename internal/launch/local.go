@@ -50,9 +50,12 @@ func (l *Local) Start(_ context.Context, launch state.Launch) error {
 			select {
 			case l.slots <- struct{}{}:
 			case <-l.ctx.Done():
-				return // unclaimed: whoever leads next decides it anew
+				return
 			}
 			defer func() { <-l.slots }()
+			if l.ctx.Err() != nil { // both may have been so
+				return // unclaimed: whoever leads next launches it again
+			}
 			if err := l.run(l.ctx, launch, run); err != nil {
 				l.log.Error("run without an outcome", "task", run.Task, "run", run.ID, "launch", launch.ID, "error", err)
 			}

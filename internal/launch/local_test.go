@@ -1,0 +1,198 @@
+package launch
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/state"
+)
+
+// patience is how long a test waits for what must happen.
+const patience = 10 * time.Second
+
+// hand carries out runs: each says that it has begun and waits to be let go.
+type hand struct {
+	t     *testing.T
+	begun chan string
+	goOn  chan struct{}
+
+	mu        sync.Mutex
+	now, most int
+	ran       []string
+}
+
+func newHand(t *testing.T) *hand {
+	return &hand{t: t, begun: make(chan string, 1000), goOn: make(chan struct{})}
+}
+
+func (h *hand) run(ctx context.Context, _ state.Launch, run state.PlannedRun) error {
+	h.mu.Lock()
+	h.now++
+	h.most = max(h.most, h.now)
+	h.ran = append(h.ran, run.ID)
+	h.mu.Unlock()
+	h.begun <- run.ID
+	defer func() {
+		h.mu.Lock()
+		h.now--
+		h.mu.Unlock()
+	}()
+	select {
+	case <-h.goOn:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// next returns the run that began next.
+func (h *hand) next() string {
+	h.t.Helper()
+	select {
+	case id := <-h.begun:
+		return id
+	case <-time.After(patience):
+		h.t.Fatal("no run begins")
+		return ""
+	}
+}
+
+func launchOf(id string, n int) state.Launch {
+	l := state.Launch{ID: id}
+	for i := range n {
+		l.Runs = append(l.Runs, state.PlannedRun{ID: fmt.Sprintf("%s-%d", id, i), Task: fmt.Sprintf("task-%d", i)})
+	}
+	return l
+}
+
+func start(t *testing.T, l *Local, launch state.Launch) {
+	t.Helper()
+	if err := l.Start(t.Context(), launch); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func running(t *testing.T, l *Local, launch string) bool {
+	t.Helper()
+	all, err := l.Status(t.Context(), []string{launch})
+	if err != nil || all[launch].Stopped != "" {
+		t.Fatalf("status %+v, %v", all, err)
+	}
+	return all[launch].Running
+}
+
+func TestNoMoreRunsAtATimeThanAllowed(t *testing.T) {
+	h := newHand(t)
+	l := NewLocal(t.Context(), 3, slog.New(slog.DiscardHandler), h.run)
+	start(t, l, launchOf("a", 8))
+	start(t, l, launchOf("b", 8))
+	for range 3 {
+		h.next()
+	}
+	close(h.goOn)
+	l.Wait()
+	if h.most > 3 || len(h.ran) != 16 {
+		t.Errorf("%d runs in all, %d at a time", len(h.ran), h.most)
+	}
+	if running(t, l, "a") || running(t, l, "b") {
+		t.Error("a launch whose runs have ended is said to be running")
+	}
+}
+
+func TestARunThatFailsStopsNoOther(t *testing.T) {
+	var log bytes.Buffer
+	var mu sync.Mutex
+	ran := 0
+	l := NewLocal(t.Context(), 2, slog.New(slog.NewTextHandler(&log, nil)), func(_ context.Context, _ state.Launch, run state.PlannedRun) error {
+		mu.Lock()
+		defer mu.Unlock()
+		ran++
+		if run.Task == "task-0" {
+			return errors.New("claim: no space left")
+		}
+		return nil
+	})
+	start(t, l, launchOf("a", 5))
+	l.Wait()
+	if ran != 5 {
+		t.Errorf("%d runs were carried out", ran)
+	}
+	if n := strings.Count(log.String(), "no space left"); n != 1 || !strings.Contains(log.String(), "task=task-0") {
+		t.Errorf("the log says it %d times: %s", n, log.String())
+	}
+}
+
+func TestALaunchUnderWayIsNotStartedTwice(t *testing.T) {
+	h := newHand(t)
+	l := NewLocal(t.Context(), 4, slog.New(slog.DiscardHandler), h.run)
+	launch := launchOf("a", 2)
+	start(t, l, launch)
+	h.next()
+	start(t, l, launch)
+	if !running(t, l, "a") || running(t, l, "unknown") {
+		t.Error("the status is wrong")
+	}
+	close(h.goOn)
+	l.Wait()
+	if slices.Sort(h.ran); !slices.Equal(h.ran, []string{"a-0", "a-1"}) {
+		t.Errorf("carried out: %v", h.ran)
+	}
+
+	// Once it has ended, it may be asked for again: its runs that nobody
+	// could claim are still there.
+	start(t, l, launch)
+	l.Wait()
+	if len(h.ran) != 4 {
+		t.Errorf("carried out: %v", h.ran)
+	}
+}
+
+func TestTheEndOfARunIsTold(t *testing.T) {
+	h := newHand(t)
+	l := NewLocal(t.Context(), 4, slog.New(slog.DiscardHandler), h.run)
+	start(t, l, launchOf("a", 3))
+	for range 3 {
+		h.next()
+	}
+	select {
+	case <-l.Ended():
+		t.Fatal("told before a run has ended")
+	default:
+	}
+	for range 3 { // each is told, or they are told together: none is missed
+		h.goOn <- struct{}{}
+		select {
+		case <-l.Ended():
+		case <-time.After(patience):
+			t.Fatal("nothing is told")
+		}
+	}
+	if l.Wait(); running(t, l, "a") {
+		t.Error("still running after the last one was told")
+	}
+}
+
+func TestWhenToldToStopNoRunBegins(t *testing.T) {
+	h := newHand(t)
+	ctx, stop := context.WithCancel(t.Context())
+	l := NewLocal(ctx, 1, slog.New(slog.DiscardHandler), h.run)
+	start(t, l, launchOf("a", 50))
+	h.next()
+	stop()
+	l.Wait() // for the one that was interrupted
+	if len(h.ran) != 1 {
+		t.Errorf("%d runs were begun", len(h.ran))
+	}
+	start(t, l, launchOf("b", 50))
+	if l.Wait(); len(h.ran) != 1 {
+		t.Errorf("%d runs were begun after the end", len(h.ran)-1)
+	}
+}
