@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"database/sql"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -422,4 +423,49 @@ func grant(s *site, secret, rules string) (*api.ACLToken, error) {
 	token.Policies = []*api.ACLLink{{ID: policy.ID}}
 	token, _, err = acl.TokenUpdate(token, nil)
 	return token, err
+}
+
+func TestTasksThatCannotRunStopNoOtherUntilTheyCan(t *testing.T) {
+	s := newSite(t)
+	s.register("web", "web-1", 8080, "passing")
+	s.put("app/blob", bytes.Repeat([]byte{0xff, 0x00, 0x80, 0xfe}, 128<<10))
+	file := s.config(s.task("lb", onWeb) +
+		s.task("blob", "condition \"consul-kv\" {\n path = \"app/\"\n recurse = true\n}") +
+		s.task("far", "condition \"services\" {\n names = [\"web\"]\n datacenter = \"moon\"\n}") +
+		s.task("far_keys", "condition \"consul-kv\" {\n path = \"a\"\n datacenter = \"moon\"\n}") +
+		s.task("spaced", "condition \"services\" {\n regexp = \"web\"\n namespace = \"team\"\n}") +
+		s.task("filter", "condition \"services\" {\n names = [\"web\"]\n filter = \"Service.Nonsense == 1\"\n}"))
+	p := s.start("-config-file", file)
+	eventually(t, "the first apply", func() bool { return strings.Contains(s.read("lb.txt"), "8080") })
+	eventually(t, "the binary value fails its task", func() bool { return strings.Contains(s.run("status").stdout, "not UTF-8 text") })
+	for i := 1; i <= 3; i++ {
+		port := 8080 + i
+		s.register("web", fmt.Sprintf("web-%d", i+1), port, "passing")
+		eventually(t, "a change is applied", func() bool { return strings.Contains(s.read("lb.txt"), fmt.Sprint(port)) })
+	}
+	var st status
+	r := s.run("status", "-json")
+	wantCode(t, r, exitOK)
+	if err := json.Unmarshal([]byte(r.stdout), &st); err != nil {
+		t.Fatal(err)
+	}
+	reasons := map[string]taskStatus{}
+	for _, task := range st.Tasks {
+		reasons[task.Task] = task
+	}
+	for name, want := range map[string]string{"far": "check the datacenter's name", "far_keys": "check the datacenter's name",
+		"spaced": "this Consul has no namespaces", "filter": "check the filter"} {
+		if got := reasons[name]; got.State != "waiting" || !strings.Contains(got.Reason.Text, want) {
+			t.Errorf("status of task %s: %q, %q; want %q", name, got.State, got.Reason.Text, want)
+		}
+	}
+	if got := reasons["blob"]; got.State != "failing" || got.Last == nil || !strings.Contains(got.Last.Error, `key "app/blob"`) {
+		t.Errorf("status of task blob: %+v", got)
+	}
+
+	s.put("app/blob", []byte("text now"))
+	eventually(t, "the task is run when its value is text", func() bool { return s.read("blob.txt") == "app/blob=text now\n" })
+	if code := p.stop(); code != exitOK {
+		t.Errorf("exit code %d, want 0", code)
+	}
 }
