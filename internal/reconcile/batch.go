@@ -60,11 +60,13 @@ func (b *batch) add(ctx context.Context, was state.Stored[state.Task], d Decisio
 	d.State = next
 	it.changes = append(it.changes, was.Write(next))
 
-	size := 0
+	// The run to be started is written with the launch: its reason and, twice
+	// over, its ids, its times and the name of its task.
+	size := len(state.Encode(d.Reason)) + 2*len(was.Key) + 1024
 	for _, c := range it.changes {
 		size += len(c.Value) + len(c.Key)
 	}
-	full := b.changes+len(it.changes)+1 > b.limit || b.bytes+size+1024 > state.MaxBytes/2 ||
+	full := b.changes+len(it.changes)+1 > b.limit || b.bytes+size > state.MaxBytes/2 ||
 		b.launches && len(b.items) == runsPerLaunch
 	if full {
 		if err := b.flush(ctx); err != nil {
@@ -73,7 +75,7 @@ func (b *batch) add(ctx context.Context, was state.Stored[state.Task], d Decisio
 	}
 	b.items = append(b.items, it)
 	b.changes += len(it.changes) + 1
-	b.bytes += size + 1024
+	b.bytes += size
 	return nil
 }
 
@@ -88,9 +90,12 @@ func (b *batch) flush(ctx context.Context) error {
 		if errors.As(err, &conflict) {
 			n := len(b.items)
 			b.items = slices.DeleteFunc(b.items, func(it item) bool {
-				return slices.ContainsFunc(it.changes, func(c state.Change) bool { return c.Key == conflict.Change.Key })
+				concerned := slices.ContainsFunc(it.changes, func(c state.Change) bool { return c.Key == conflict.Change.Key })
+				if concerned {
+					b.report.Dropped = append(b.report.Dropped, it.decision.Task.Name)
+				}
+				return concerned
 			})
-			b.again = true
 			if len(b.items) < n {
 				continue
 			}

@@ -106,10 +106,10 @@ func (d *decider) decide() Decision {
 		return d.wait(state.ReasonDisabled, time.Time{}, "the task is disabled")
 
 	case d.Unreadable != nil:
-		return d.wait(state.ReasonConsul, d.now, "%s", state.Cut(d.Unreadable.Error()))
+		return d.wait(state.ReasonConsul, d.overdue(), "%s", state.Cut(d.Unreadable.Error()))
 
 	case s.Recheck || s.ObservedAt.IsZero():
-		return d.wait(state.ReasonConsul, d.now, "its condition has not been read yet")
+		return d.wait(state.ReasonConsul, d.overdue(), "its condition has not been read yet")
 
 	case d.Lost != nil && !d.now.Before(s.RetryAt):
 		return d.run(state.ReasonLost, "the run before was lost: %s", d.Lost.Error)
@@ -217,6 +217,15 @@ func (d *decider) schedule() Decision {
 	out := d.wait(state.ReasonUnchanged, next, "the schedule came due at %s with nothing to apply", stamp(due))
 	out.Action = Note
 	return out
+}
+
+// overdue is the due time of a task that waits for Consul: since when, so that
+// waiting on changes nothing and nothing is written.
+func (d *decider) overdue() time.Time {
+	if d.state.Reason.Kind == state.ReasonConsul && reached(d.state.Due, d.now) {
+		return d.state.Due
+	}
+	return d.now
 }
 
 func (d *decider) wait(kind state.ReasonKind, due time.Time, format string, args ...any) Decision {

@@ -3,6 +3,7 @@ package reconcile
 import (
 	"context"
 	"errors"
+	"maps"
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/consul"
@@ -40,12 +41,12 @@ type Loop struct {
 func (l *Loop) Run(ctx context.Context) error {
 	l.prepare()
 	for {
-		held, err := l.lead(ctx)
-		if err != nil {
-			return err
+		held := l.lead(ctx)
+		if held == nil {
+			return nil
 		}
 		l.Log.Info("leading", "owner", l.Owner, "fence", held.Fence())
-		err = l.work(ctx, held)
+		err := l.work(ctx, held)
 		if rerr := held.Release(context.WithoutCancel(ctx)); rerr != nil && !errors.Is(rerr, lease.ErrLost) {
 			l.Log.Warn("the lease is left to expire", "error", rerr)
 		}
@@ -56,19 +57,19 @@ func (l *Loop) Run(ctx context.Context) error {
 	}
 }
 
-// lead waits until the lease can be had.
-func (l *Loop) lead(ctx context.Context) (*lease.Lease, error) {
+// lead waits until the lease can be had. It returns nil if ctx ends before.
+func (l *Loop) lead(ctx context.Context) *lease.Lease {
 	var leader string
 	wait := failedTickWait
 	for {
 		held, err := lease.Acquire(ctx, l.Store, LeaseName, l.Owner, lease.Options{TTL: l.LeaseTTL, Now: l.Now})
 		if err == nil {
-			return held, nil
+			return held
 		}
 		var other *lease.HeldError
 		switch {
 		case ctx.Err() != nil:
-			return nil, nil
+			return nil
 		case errors.As(err, &other):
 			if other.Owner != leader {
 				leader = other.Owner
@@ -83,7 +84,7 @@ func (l *Loop) lead(ctx context.Context) (*lease.Lease, error) {
 			wait = min(2*wait, failedTickMax)
 		}
 		if !sleep(ctx, wait) {
-			return nil, nil
+			return nil
 		}
 	}
 }
@@ -91,8 +92,12 @@ func (l *Loop) lead(ctx context.Context) (*lease.Lease, error) {
 // work ticks while the lease is held. It returns why it stopped.
 func (l *Loop) work(ctx context.Context, held *lease.Lease) error {
 	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	go func() { stop(l.keep(ctx, held)) }()
+	kept := make(chan struct{})
+	go func() {
+		defer close(kept)
+		stop(l.keep(ctx, held))
+	}()
+	defer func() { stop(nil); <-kept }()
 
 	watch := l.Watch(ctx, l.watched, nil)
 	// The first tick may as well see what the gates show, if they do soon.
@@ -106,21 +111,29 @@ func (l *Loop) work(ctx context.Context, held *lease.Lease) error {
 	for {
 		opts.Marks, opts.GatesErr = watch.Marks()
 		report, err := l.Tick(ctx, opts)
-		var wait time.Duration
+		opts.Force = outstanding(opts.Force, report, err)
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		case errors.Is(err, lease.ErrLost):
 			return err
 		case err != nil:
-			wait = min(failedTickWait<<min(failures, 10), failedTickMax)
+			// Whatever changes meanwhile is seen then, too.
 			failures++
+			wait := backoff(failures)
 			l.Log.Error("tick", "error", err, "again_in", wait)
-		default:
-			opts.Force, opts.Ended = nil, false
-			wait, failures = l.until(report, failures)
+			if !sleep(ctx, wait) {
+				return context.Cause(ctx)
+			}
+			continue
 		}
-		timer := time.NewTimer(wait)
+		opts.Ended = false
+		if report.Again {
+			failures++
+		} else {
+			failures = 0
+		}
+		timer := time.NewTimer(l.until(report, failures))
 		select {
 		case <-ctx.Done():
 		case <-watch.C():
@@ -132,17 +145,43 @@ func (l *Loop) work(ctx context.Context, held *lease.Lease) error {
 	}
 }
 
-// until is how long to wait for the next tick if nothing happens. While Consul
-// does not answer, everything is due at once: then ticks become rarer.
-func (l *Loop) until(report Report, failures int) (time.Duration, int) {
-	if report.Due.IsZero() {
-		return refreshEvery, 0
+// outstanding returns which runs are still to be asked for after a tick.
+func outstanding(force map[string]string, report Report, err error) map[string]string {
+	still := map[string]string{}
+	if err != nil { // some batches may have been written
+		maps.Copy(still, force)
+		for _, launch := range report.Launches {
+			for _, run := range launch.Runs {
+				delete(still, run.Task)
+			}
+		}
+		return still
 	}
-	wait := report.Due.Sub(l.Now())
-	if wait > 0 {
-		return min(wait, refreshEvery), 0
+	for _, task := range report.Dropped {
+		if who, ok := force[task]; ok {
+			still[task] = who
+		}
 	}
-	return min(failedTickWait<<min(failures, 10), failedTickMax), failures + 1
+	return still
+}
+
+// until is how long to wait for the next tick if nothing happens. Where
+// something has been due for some ticks, because Consul does not answer, they
+// become rarer; what is due later keeps its time.
+func (l *Loop) until(report Report, failures int) time.Duration {
+	wait := refreshEvery
+	if !report.Due.IsZero() {
+		wait = min(wait, max(0, report.Due.Sub(l.Now())))
+	}
+	if report.Again {
+		wait = min(wait, backoff(failures))
+	}
+	return wait
+}
+
+// backoff is the wait after the n-th failure in a row, n >= 1.
+func backoff(n int) time.Duration {
+	return min(failedTickWait<<min(n-1, 10), failedTickMax)
 }
 
 // sleep waits for d and reports whether ctx is still good.

@@ -50,31 +50,77 @@ func (r *Reconciler) Once(ctx context.Context, wait func()) ([]Outcome, error) {
 		}
 	}()
 
+	if err := r.awaitRuns(ctx); err != nil {
+		return nil, err
+	}
 	report, err := r.Tick(ctx, TickOptions{Lease: held, Force: r.force("once-mode")})
 	wait() // also when the tick failed half-way: what was launched is under way
 	if err != nil {
 		return nil, err
 	}
 	outcomes := make([]Outcome, len(report.Decisions))
-	planned := map[string]state.PlannedRun{}
+	runs := map[string]string{} // ids by task
 	for _, launch := range report.Launches {
 		for _, run := range launch.Runs {
-			planned[run.Task] = run
+			runs[run.Task] = run.ID
 		}
 	}
 	for i, d := range report.Decisions {
 		outcomes[i] = Outcome{Task: d.Task.Name, Reason: d.Reason}
-		p, ok := planned[d.Task.Name]
+		if d.Reason.Kind == state.ReasonRunning {
+			// An intent that another process has left behind: this one has
+			// carried it out.
+			runs[d.Task.Name] = d.State.Run.ID
+		}
+		id, ok := runs[d.Task.Name]
 		if !ok {
 			continue
 		}
-		run, err := state.Read[state.Run](context.WithoutCancel(ctx), r.Store, state.RunKey(p.Task, p.ID))
+		run, err := state.Read[state.Run](context.WithoutCancel(ctx), r.Store, state.RunKey(d.Task.Name, id))
 		if err != nil {
-			return outcomes, fmt.Errorf("read the outcome of task %s: %w", p.Task, err)
+			return outcomes, fmt.Errorf("read the outcome of task %s: %w", d.Task.Name, err)
 		}
 		outcomes[i].Run = &run.Data
 	}
 	return outcomes, nil
+}
+
+// awaitRuns waits for the runs that other processes have under way: until each
+// has ended, or its runner has given no sign of life for as long as its claim
+// lasts.
+func (r *Reconciler) awaitRuns(ctx context.Context) error {
+	told := map[string]bool{}
+	for {
+		states, err := r.readStates(ctx)
+		if err != nil {
+			return err
+		}
+		var until time.Time
+		for _, task := range r.tasks {
+			live := states[task.Name].Data.Run
+			if !task.Enabled || live == nil {
+				continue
+			}
+			run, err := state.Read[state.Run](ctx, r.Store, state.RunKey(task.Name, live.ID))
+			if err != nil {
+				return fmt.Errorf("read run %s: %w", live.ID, err)
+			}
+			if run.Data.State != state.RunRunning || reached(run.Data.Expires, r.Now()) {
+				continue
+			}
+			until = earlier(until, run.Data.Expires)
+			if !told[live.ID] {
+				told[live.ID] = true
+				r.Log.Info("waiting for a run that another process has begun", "task", task.Name, "run", live.ID, "owner", run.Data.Owner)
+			}
+		}
+		if until.IsZero() {
+			return nil
+		}
+		if !sleep(ctx, max(50*time.Millisecond, min(until.Sub(r.Now()), time.Second))) {
+			return ctx.Err()
+		}
+	}
 }
 
 // force names every enabled task as asked for by someone.

@@ -25,8 +25,8 @@ const (
 	// liveCheck is how often the runs under way are looked at.
 	liveCheck = 10 * time.Second
 
-	// intentPatience is how long an intent may stay unclaimed by a runner that
-	// its launcher still knows: pulling an image takes minutes at worst.
+	// intentPatience is how long a launch that its launcher does not know is
+	// asked for again and again, before its runs are taken for lost.
 	intentPatience = 15 * time.Minute
 
 	// runsPerLaunch is how many runs one launch carries at most. An intent is
@@ -56,7 +56,7 @@ type Launcher interface {
 
 // LaunchStatus is what a launcher knows of a launch.
 type LaunchStatus struct {
-	Running bool
+	Running bool   // its runner lives, whatever it is at: its runs may be waiting for their turn
 	Stopped string // why its runner stopped, if it is known to have stopped
 	// Neither: the launcher does not know the launch (any more, or yet).
 }
@@ -126,7 +126,9 @@ type Report struct {
 	Idle      bool // nothing had moved and nothing was due
 	Decisions []Decision
 	Launches  []state.Launch
+	Dropped   []string  // tasks whose records were changed meanwhile: decided anew by the next tick
 	Due       time.Time // when to tick again even if no gate moves
+	Again     bool      // something is due at once that may not be possible yet: tick again before long
 }
 
 // Tick looks once, decides and launches. A tick that finds nothing to do reads
@@ -179,7 +181,6 @@ type tick struct {
 	gates  consul.GateSet
 	expiry time.Time                          // when the first claim of a runner that cannot be seen expires
 	dead   map[string]state.Stored[state.Run] // runs found lost, as they were read
-	again  bool                               // something changed underneath: the next tick must look at everything again
 	report Report
 }
 
@@ -245,11 +246,14 @@ func (t *tick) act(ctx context.Context, rec state.Stored[state.Reconcile]) (Repo
 	if err := t.carryOut(ctx, states, now); err != nil {
 		return t.report, err
 	}
-	return t.report, t.finish(ctx, rec, now)
+	err = t.finish(ctx, rec, now)
+	return t.report, err
 }
 
-func (t *tick) readStates(ctx context.Context) (map[string]state.Stored[state.Task], error) {
-	all, err := state.ReadAll[state.Task](ctx, t.Store, state.TaskPrefix)
+// readStates returns the records of all tasks by name; also of tasks that are
+// in the store only.
+func (r *Reconciler) readStates(ctx context.Context) (map[string]state.Stored[state.Task], error) {
+	all, err := state.ReadAll[state.Task](ctx, r.Store, state.TaskPrefix)
 	if err != nil {
 		return nil, fmt.Errorf("read the tasks' records: %w", err)
 	}
@@ -257,7 +261,7 @@ func (t *tick) readStates(ctx context.Context) (map[string]state.Stored[state.Ta
 	for _, s := range all {
 		states[state.TaskName(s.Key)] = s
 	}
-	for _, task := range t.tasks {
+	for _, task := range r.tasks {
 		if _, ok := states[task.Name]; !ok {
 			s := state.Stored[state.Task]{}
 			s.Key = state.TaskKey(task.Name)
@@ -348,10 +352,10 @@ func (t *tick) lookAfterRuns(ctx context.Context, inputs []Input) error {
 	if err != nil {
 		return fmt.Errorf("ask after the launches under way: %w", err)
 	}
-	relaunched := map[string]bool{}
+	useless := map[string]string{} // launches that were asked for again: why that is of no use, or ""
 	for i := range inputs {
 		live := inputs[i].State.Run
-		if live == nil {
+		if live == nil || statuses[live.Launch].Running {
 			continue
 		}
 		run, err := state.Read[state.Run](ctx, t.Store, state.RunKey(inputs[i].Task.Name, live.ID))
@@ -359,60 +363,64 @@ func (t *tick) lookAfterRuns(ctx context.Context, inputs []Input) error {
 			return fmt.Errorf("read run %s: %w", live.ID, err)
 		}
 		now := t.Now()
-		if expires := run.Data.Expires; !statuses[live.Launch].Running && expires.After(now) {
-			t.expiry = earlier(t.expiry, expires)
-		}
-		lost, relaunch := liveness(run.Data, statuses[live.Launch], now)
-		if lost != "" {
-			ended := run.Data
-			ended.ID, ended.Task = live.ID, inputs[i].Task.Name
-			ended.State, ended.Ended, ended.Error = state.RunLost, now, state.Cut(lost)
-			inputs[i].Lost = &ended
-			t.dead[live.ID] = run
-		}
-		if relaunch && !relaunched[live.Launch] {
-			relaunched[live.Launch] = true
-			if err := t.relaunch(ctx, live.Launch); err != nil {
-				return err
+		lost := lifeless(run.Data, statuses[live.Launch].Stopped, now)
+		if lost == "" && run.Data.State == state.RunIntended {
+			why, done := useless[live.Launch]
+			if !done {
+				if why, err = t.relaunch(ctx, live.Launch); err != nil {
+					return err
+				}
+				useless[live.Launch] = why
 			}
+			lost = why
 		}
+		if lost == "" {
+			t.expiry = earlier(t.expiry, run.Data.Expires)
+			continue
+		}
+		ended := run.Data
+		ended.ID, ended.Task = live.ID, inputs[i].Task.Name
+		ended.State, ended.Ended, ended.Error = state.RunLost, now, state.Cut(lost)
+		inputs[i].Lost = &ended
+		t.dead[live.ID] = run
 	}
 	return nil
 }
 
-// liveness says why a run that has not ended is lost (empty if it is not), and
-// whether its launch is to be asked for again: a process may have died between
-// writing the intent and launching it.
-func liveness(run state.Run, launch LaunchStatus, now time.Time) (lost string, relaunch bool) {
+// lifeless says why a task's run is lost whose runner is not seen alive, and
+// is known to have stopped if stopped says why. It is empty if the run may
+// still come to its end.
+func lifeless(run state.Run, stopped string, now time.Time) string {
 	switch {
 	case run.ID == "":
-		return "its record is gone", false
+		return "its record is gone"
 	case run.State.Ended():
-		return "it ended without its task being told", false
-	case launch.Stopped != "":
-		return launch.Stopped, false
+		return "it ended without its task being told"
+	case stopped != "":
+		return stopped
 	case run.State == state.RunIntended && !now.Before(run.Created.Add(intentPatience)):
-		return fmt.Sprintf("no runner claimed it within %s", intentPatience), false
-	case run.State == state.RunIntended:
-		return "", !launch.Running
-	case launch.Running:
-		return "", false
-	case !now.Before(run.Expires):
-		return fmt.Sprintf("its runner %s has given no sign of life since %s", run.Owner, stamp(run.Expires.In(now.Location()))), false
+		return fmt.Sprintf("no runner claimed it within %s", intentPatience)
+	case run.State == state.RunRunning && !now.Before(run.Expires):
+		return fmt.Sprintf("its runner %s has given no sign of life since %s", run.Owner, stamp(run.Expires.In(now.Location())))
 	}
-	return "", false
+	return ""
 }
 
-func (t *tick) relaunch(ctx context.Context, id string) error {
+// relaunch asks once more for a launch that may never have been asked for: a
+// process may have died between writing the intent and launching it. It says
+// why that is of no use, if it is not.
+func (t *tick) relaunch(ctx context.Context, id string) (useless string, err error) {
 	launch, err := state.Read[state.Launch](ctx, t.Store, state.LaunchKey(id))
-	if err != nil {
-		return fmt.Errorf("read launch %s: %w", id, err)
-	}
-	if !launch.Exists() {
-		return nil // its runs are given up when their patience ends
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("read launch %s: %w", id, err)
+	case !launch.Exists():
+		return "the record of its launch is gone", nil
+	case launch.Data.Config != t.digest:
+		return "it was decided on another configuration and had not begun", nil
 	}
 	t.Log.Info("launching again what was decided before", "launch", id)
-	return t.start(ctx, launch.Data)
+	return "", t.start(ctx, launch.Data)
 }
 
 func (t *tick) start(ctx context.Context, launch state.Launch) error {
@@ -444,15 +452,22 @@ func (t *tick) carryOut(ctx context.Context, states map[string]state.Stored[stat
 func (t *tick) finish(ctx context.Context, rec state.Stored[state.Reconcile], now time.Time) error {
 	next := rec.Data
 	next.Config = t.digest
-	next.Due = t.expiry
+	next.Due, t.report.Due = t.expiry, t.expiry
 	for _, d := range t.report.Decisions {
 		due := d.State.Due
 		if d.Action == Run || d.State.Run != nil {
 			due = now.Add(liveCheck)
 		}
 		next.Due = earlier(next.Due, due)
+		// What is due and could not be done must not hide what will be due.
+		if reached(due, now) {
+			t.report.Again = true
+		} else {
+			t.report.Due = earlier(t.report.Due, due)
+		}
 	}
-	if t.again {
+	if len(t.report.Dropped) > 0 {
+		t.report.Again = true
 		next.Due = now // the gates stay as they were: everything behind them is read again
 	} else if t.sighted() || t.gates.Len() == 0 {
 		gates, err := json.Marshal(t.Marks)
@@ -473,7 +488,6 @@ func (t *tick) finish(ctx context.Context, rec state.Stored[state.Reconcile], no
 	default:
 		next.Problem = problem
 	}
-	t.report.Due = next.Due
 	if bytes.Equal(state.Encode(next), state.Encode(rec.Data)) {
 		return nil
 	}

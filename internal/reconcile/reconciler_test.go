@@ -306,30 +306,42 @@ func TestARunWhoseRunnerDiedIsRunAgain(t *testing.T) {
 }
 
 func TestARunWithoutSignOfLifeIsLostOnlyAfterItsClaim(t *testing.T) {
-	run := state.Run{ID: "r", Owner: "host", State: state.RunRunning, Created: noon, Expires: noon.Add(10 * time.Second)}
+	running := state.Run{ID: "r", Owner: "host", State: state.RunRunning, Created: noon, Expires: noon.Add(10 * time.Second)}
+	intended := state.Run{ID: "r", State: state.RunIntended, Created: noon}
 	for _, tt := range []struct {
-		name     string
-		run      state.Run
-		launch   LaunchStatus
-		at       time.Time
-		lost     string
-		relaunch bool
+		name    string
+		run     state.Run
+		stopped string
+		at      time.Time
+		lost    string
 	}{
-		{"while its claim lasts", run, LaunchStatus{}, noon.Add(9 * time.Second), "", false},
-		{"when its claim has expired", run, LaunchStatus{}, noon.Add(10 * time.Second), "no sign of life since 12:00:10", false},
-		{"as long as its launcher sees it alive", run, LaunchStatus{Running: true}, noon.Add(time.Hour), "", false},
-		{"as soon as its launcher saw it stop", run, LaunchStatus{Stopped: "Spot reclaim"}, noon, "Spot reclaim", false},
-		{"unclaimed and unknown it is launched again", state.Run{ID: "r", State: state.RunIntended, Created: noon}, LaunchStatus{}, noon.Add(time.Minute), "", true},
-		{"unclaimed and alive it is waited for", state.Run{ID: "r", State: state.RunIntended, Created: noon}, LaunchStatus{Running: true}, noon.Add(time.Minute), "", false},
-		{"but not for ever", state.Run{ID: "r", State: state.RunIntended, Created: noon}, LaunchStatus{Running: true}, noon.Add(time.Hour), "no runner claimed it", false},
-		{"without a record it is lost", state.Run{}, LaunchStatus{Running: true}, noon, "its record is gone", false},
+		{"not while its claim lasts", running, "", noon.Add(9 * time.Second), ""},
+		{"when its claim has expired", running, "", noon.Add(10 * time.Second), "its runner host has given no sign of life since 12:00:10"},
+		{"as soon as its launcher saw it stop", running, "Spot reclaim", noon, "Spot reclaim"},
+		{"an intent is asked for again", intended, "", noon.Add(time.Minute), ""},
+		{"but not for ever", intended, "", noon.Add(time.Hour), "no runner claimed it"},
+		{"without a record it is lost", state.Run{}, "", noon, "its record is gone"},
+		{"one that ended behind its task's back is made good", state.Run{ID: "r", State: state.RunSucceeded}, "", noon, "without its task being told"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			lost, relaunch := liveness(tt.run, tt.launch, tt.at)
-			if (tt.lost == "") != (lost == "") || !strings.Contains(lost, tt.lost) || relaunch != tt.relaunch {
-				t.Errorf("lost %q, launched again %v; want %q, %v", lost, relaunch, tt.lost, tt.relaunch)
+			lost := lifeless(tt.run, tt.stopped, tt.at)
+			if (tt.lost == "") != (lost == "") || !strings.Contains(lost, tt.lost) {
+				t.Errorf("lost %q, want %q", lost, tt.lost)
 			}
 		})
+	}
+}
+
+func TestARunWaitsForItsTurnAsLongAsItsRunnerLives(t *testing.T) {
+	b := newBench(t, tasks(30)...)
+	b.tick()
+	launched := len(b.launcher.started)
+	for range 5 { // the launcher says that all are running
+		b.now = b.now.Add(time.Hour)
+		b.tick()
+	}
+	if n := len(b.launcher.started); n != launched || len(b.task("task-29").History) != 0 {
+		t.Errorf("%d launches after %d: %+v", n, launched, b.task("task-29"))
 	}
 }
 
