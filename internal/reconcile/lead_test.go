@@ -1,0 +1,431 @@
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/consul"
+	"github.com/terrapulse/terrapulse/internal/lease"
+	"github.com/terrapulse/terrapulse/internal/state"
+)
+
+// These tests run in a bubble whose clock moves when everything waits: hours
+// pass at once, and what is measured is exact.
+
+// gates is a Watch whose marks follow the catalog.
+type gates struct {
+	c    chan struct{}
+	keys []string
+
+	mu   sync.Mutex
+	mark string
+	err  error
+}
+
+func (g *gates) C() <-chan struct{} { return g.c }
+
+func (g *gates) Marks() (consul.Marks, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	marks := consul.Marks{}
+	if g.err == nil {
+		for _, key := range g.keys {
+			marks[key] = g.mark
+		}
+	}
+	return marks, g.err
+}
+
+// show moves the gates and tells it.
+func (g *gates) show(mark string, err error) {
+	g.mu.Lock()
+	g.mark, g.err = mark, err
+	g.mu.Unlock()
+	select {
+	case g.c <- struct{}{}:
+	default:
+	}
+}
+
+// loopBench is a bench with a Loop, on the clock of the bubble.
+type loopBench struct {
+	*bench
+	Loop  *Loop
+	gates *gates
+	ended chan struct{}
+	stop  context.CancelFunc
+	done  chan struct{} // closed when Run has returned
+	stood []string      // who was found to lead
+}
+
+func newLoopBench(t *testing.T, tasks ...config.Task) *loopBench {
+	t.Helper()
+	b := newBench(t, tasks...)
+	b.Reconciler.Now = time.Now
+	return b.loop(b.Reconciler)
+}
+
+// loop returns a Loop around the reconciler.
+func (b *bench) loop(r *Reconciler) *loopBench {
+	l := &loopBench{bench: b, gates: &gates{c: make(chan struct{}, 1), mark: "A"}, ended: make(chan struct{}, 1)}
+	l.Loop = &Loop{Reconciler: r, Ended: l.ended,
+		Watch: func(_ context.Context, set consul.GateSet, _ consul.Marks) Watch {
+			l.gates.keys = set.Keys()
+			l.gates.show("A", nil)
+			return l.gates
+		},
+		Standby: func(held *lease.HeldError) { l.stood = append(l.stood, held.Owner) },
+	}
+	return l
+}
+
+// start runs the loop until the test ends.
+func (l *loopBench) start() {
+	ctx, stop := context.WithCancel(l.bench.t.Context())
+	l.stop, l.done = stop, make(chan struct{})
+	go func() {
+		defer close(l.done)
+		if err := l.Loop.Run(ctx); err != nil {
+			l.bench.t.Error(err)
+		}
+	}()
+	l.bench.t.Cleanup(l.end)
+	synctest.Wait()
+}
+
+// end tells the loop to stop and waits for it.
+func (l *loopBench) end() {
+	l.stop()
+	<-l.done
+}
+
+// pass lets time pass.
+func pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+// finish ends the runs under way with what Consul shows, and tells the loop.
+func (l *loopBench) finish() {
+	l.bench.t.Helper()
+	l.bench.now = time.Now()
+	l.bench.end(state.RunSucceeded, l.catalog.digest)
+	l.launcher.started = nil
+	select {
+	case l.ended <- struct{}{}:
+	default:
+	}
+	synctest.Wait()
+}
+
+// change makes Consul show something else, and the gates with it.
+func (l *loopBench) change(digest string) {
+	l.catalog.set(digest, nil)
+	l.gates.show(digest, nil)
+	synctest.Wait()
+}
+
+// launched returns the tasks that were launched.
+func (l *loopBench) launched() []string {
+	var names []string
+	for _, launch := range l.launcher.started {
+		for _, run := range launch.Runs {
+			names = append(names, run.Task)
+		}
+	}
+	return names
+}
+
+func TestWhoStandsByTakesOverWhenTheLeaderStops(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		first := newLoopBench(t, tasks(2)...)
+		first.start()
+		other := first.another(first.Config.Tasks)
+		other.Now = time.Now
+		second := first.loop(other)
+		second.start()
+		pass(time.Minute)
+		if len(second.stood) != 1 || second.stood[0] != first.Owner {
+			t.Fatalf("told to stand by for %v, want once for %s", second.stood, first.Owner)
+		}
+		first.finish()
+		first.end()
+		pass(second.LeaseTTL / 4)
+		if got := first.launched(); len(got) != 2 {
+			t.Errorf("launched by the second: %v, want each task once", got)
+		}
+		if held, err := lease.Read(t.Context(), first.store, LeaseName); err != nil || held.Owner != other.Owner || held.Fence != 2 {
+			t.Errorf("the lease reads %+v (%v)", held, err)
+		}
+	})
+}
+
+func TestWhoStandsByTakesOverWhenTheLeaderWasKilled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newLoopBench(t, tasks(1)...)
+		if _, err := lease.Acquire(t.Context(), b.store, LeaseName, "killed", lease.Options{TTL: b.LeaseTTL, Now: time.Now}); err != nil {
+			t.Fatal(err)
+		}
+		b.start()
+		pass(b.LeaseTTL - time.Second)
+		if len(b.launched()) != 0 {
+			t.Fatal("it took over before the lease was over")
+		}
+		pass(b.LeaseTTL)
+		if len(b.launched()) != 1 {
+			t.Fatal("it has not taken over within twice the lease's time")
+		}
+	})
+}
+
+func TestWhoStandsByEndsWhenToldTo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newLoopBench(t, tasks(1)...)
+		if _, err := lease.Acquire(t.Context(), b.store, LeaseName, "another", lease.Options{TTL: time.Hour, Now: time.Now}); err != nil {
+			t.Fatal(err)
+		}
+		b.start()
+		pass(time.Second)
+		b.end()
+		if len(b.launched()) != 0 {
+			t.Error("it acted without the lease")
+		}
+	})
+}
+
+func TestALeaderThatLostItsLeaseStops(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newLoopBench(t, tasks(1)...)
+		b.start()
+		b.finish()
+		rec, err := b.store.Get(t.Context(), "lease/"+LeaseName)
+		if err != nil {
+			t.Fatal(err)
+		}
+		taken := state.Encode(lease.Holder{Owner: "another", Fence: 2, Expires: time.Now().Add(time.Minute)})
+		if _, err := b.store.Apply(t.Context(), state.Replace(rec, taken)); err != nil {
+			t.Fatal(err)
+		}
+		b.change("B")
+		if got := b.launched(); len(got) != 0 {
+			t.Errorf("it launched %v", got)
+		}
+		pass(b.LeaseTTL)
+		if len(b.stood) != 1 || b.stood[0] != "another" {
+			t.Errorf("it stands by for %v", b.stood)
+		}
+		pass(time.Minute) // the other was killed: it leads again, and finds the change
+		if got := b.launched(); len(got) != 1 {
+			t.Errorf("leading again, it launched %v", got)
+		}
+	})
+}
+
+func TestALeaderGoesOnThroughShortFailuresOfTheStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newLoopBench(t, tasks(1)...)
+		failing := &failingStore{Store: b.store}
+		b.Loop.Store = failing
+		b.start()
+		b.finish()
+		for range 20 { // each shorter than the lease
+			failing.set(errors.New("database is locked"))
+			pass(4 * time.Second)
+			failing.set(nil)
+			pass(4 * time.Second)
+		}
+		if held, err := lease.Read(t.Context(), b.store, LeaseName); err != nil || held.Fence != 1 {
+			t.Errorf("the lease reads %+v (%v)", held, err)
+		}
+		b.change("B")
+		if got := b.launched(); len(got) != 1 {
+			t.Errorf("launched %v", got)
+		}
+	})
+}
+
+// failingStore fails while it is told to, and counts.
+type failingStore struct {
+	state.Store
+	mu    sync.Mutex
+	err   error
+	reads int // of the record with which each tick begins
+}
+
+func (f *failingStore) set(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.err = err
+}
+
+func (f *failingStore) Get(ctx context.Context, key string) (state.Record, error) {
+	f.mu.Lock()
+	err := f.err
+	if key == state.ReconcileKey {
+		f.reads++
+	}
+	f.mu.Unlock()
+	if err != nil {
+		return state.Record{}, err
+	}
+	return f.Store.Get(ctx, key)
+}
+
+func (f *failingStore) Apply(ctx context.Context, changes ...state.Change) ([]state.Record, error) {
+	f.mu.Lock()
+	err := f.err
+	f.mu.Unlock()
+	// The lease is another matter: here it can be renewed.
+	if err != nil && changes[0].Key != "lease/"+LeaseName {
+		return nil, err
+	}
+	return f.Store.Apply(ctx, changes...)
+}
+
+func TestTicksThatFailBecomeRarerWhateverTheGatesDo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newLoopBench(t, tasks(1)...)
+		failing := &failingStore{Store: b.store}
+		b.Loop.Store = failing
+		b.start()
+		b.finish()
+		failing.set(errors.New("disk I/O error"))
+		failing.reads = 0
+		for range 3000 {
+			pass(100 * time.Millisecond) // five minutes in all, in a busy datacenter
+			b.gates.show(time.Now().String(), nil)
+		}
+		if failing.reads < 10 || failing.reads > 20 {
+			t.Errorf("%d ticks in five minutes", failing.reads)
+		}
+		failing.set(nil)
+		b.change("B")
+		pass(failedTickMax)
+		if got := b.launched(); len(got) != 1 {
+			t.Errorf("after the failure it launched %v", got)
+		}
+	})
+}
+
+func TestTheEndOfARunIsLookedAtAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newLoopBench(t, tasks(2)...)
+		b.start()
+		b.catalog.set("B", nil) // while the runs are under way, and no gate told
+		b.bench.now = time.Now()
+		b.bench.end(state.RunSucceeded, "A")
+		b.launcher.started = nil
+		b.ended <- struct{}{}
+		synctest.Wait()
+		if got := b.launched(); len(got) != 2 {
+			t.Errorf("launched %v, want both tasks once more for what changed meanwhile", got)
+		}
+	})
+}
+
+// partly is a Consul of which one query is never answered.
+type partly struct {
+	*catalog
+	closed string // id of the query
+}
+
+func (p partly) Observe(ctx context.Context, queries []consul.Query) []consul.Answer {
+	answers := p.catalog.Observe(ctx, queries)
+	for i, q := range queries {
+		if q.ID() == p.closed {
+			answers[i] = consul.Answer{Err: errors.New("permission denied")}
+		}
+	}
+	return answers
+}
+
+func TestATaskThatCannotBeReadDelaysNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		closed, open := *webTask(), *webTask()
+		closed.Name = "closed"
+		closed.Condition.Services = []config.Services{{Names: []string{"secret"}}}
+		b := newLoopBench(t, closed, open)
+		query, _ := consul.ConditionQuery(&closed)
+		b.Loop.Consul = partly{b.catalog, query.ID()}
+		b.start()
+		b.finish()
+		pass(10 * time.Minute) // ticks are rare by now
+		b.store.writes.Store(0)
+		b.change("B")
+		pass(4 * time.Second)
+		if got := b.launched(); len(got) != 0 {
+			t.Fatalf("launched %v before the buffer period is over", got)
+		}
+		pass(time.Second)
+		if got := b.launched(); !slices.Equal(got, []string{"web"}) {
+			t.Errorf("launched %v, want web when its buffer period is over", got)
+		}
+		if got := b.task("closed"); got.Reason.Kind != state.ReasonConsul || got.Forced != "start" {
+			t.Errorf("the other task reads %+v", got)
+		}
+	})
+}
+
+func TestAnOutageOfConsulIsSatOutQuietly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newLoopBench(t, tasks(50)...)
+		b.start()
+		b.finish()
+		outage := errors.New("connection refused")
+		b.catalog.set("A", outage)
+		b.gates.show("", outage)
+		pass(time.Hour)
+		// The lease is renewed; of the tasks nothing is written any more.
+		b.store.writes.Store(0)
+		b.store.reads.Store(0)
+		pass(time.Hour)
+		renewals := int64(time.Hour/(b.LeaseTTL/3)) + 2
+		if n := b.store.writes.Load(); n > renewals {
+			t.Errorf("%d writes in an hour, %d of them renewals", n, renewals)
+		}
+		if got := b.launched(); len(got) != 0 {
+			t.Errorf("launched %v", got)
+		}
+		b.change("B")
+		if got := b.launched(); len(got) != 50 {
+			t.Errorf("after the outage %d tasks were launched at once", len(got))
+		}
+	})
+}
+
+func TestEachTaskRunsAtTheStartAlsoWhereItsRecordWasJustChanged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newLoopBench(t, tasks(3)...)
+		b.bench.now = time.Now()
+		b.settle() // all is applied: only the start asks for runs
+		b.launcher.started = nil
+		b.Loop.Store = &meddler{Store: b.store, key: state.TaskKey("task-1")}
+		b.start()
+		pass(2 * failedTickWait)
+		got := b.launched()
+		if slices.Sort(got); !slices.Equal(got, []string{"task-0", "task-1", "task-2"}) {
+			t.Errorf("launched %v, want each once", got)
+		}
+	})
+}
+
+func TestALaunchThatFailsAtTheStartDoublesNoRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newLoopBench(t, tasks(3)...)
+		b.launcher.fail = errors.New("no answer")
+		b.start()
+		b.launcher.fail = nil
+		pass(2 * failedTickWait)
+		b.finish()
+		pass(time.Hour)
+		if got := b.launched(); len(got) != 0 {
+			t.Errorf("launched once more: %v", got)
+		}
+	})
+}
