@@ -200,29 +200,52 @@ func TestWhoStandsByEndsWhenToldTo(t *testing.T) {
 }
 
 func TestALeaderThatLostItsLeaseStops(t *testing.T) {
+	for name, notice := range map[string]func(*loopBench){
+		"when it decides": func(b *loopBench) { b.change("B") },
+		"when it renews":  func(b *loopBench) { pass(b.LeaseTTL / 2); b.change("B") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newLoopBench(t, tasks(1)...)
+				b.start()
+				b.finish()
+				rec, err := b.store.Get(t.Context(), "lease/"+LeaseName)
+				if err != nil {
+					t.Fatal(err)
+				}
+				taken := state.Encode(lease.Holder{Owner: "another", Fence: 2, Expires: time.Now().Add(time.Minute)})
+				if _, err := b.store.Apply(t.Context(), state.Replace(rec, taken)); err != nil {
+					t.Fatal(err)
+				}
+				notice(b)
+				if got := b.launched(); len(got) != 0 {
+					t.Errorf("it launched %v", got)
+				}
+				if len(b.stood) != 1 || b.stood[0] != "another" {
+					t.Errorf("it stands by for %v", b.stood)
+				}
+				pass(2 * time.Minute) // the other was killed: it leads again, and finds the change
+				if got := b.launched(); len(got) != 1 {
+					t.Errorf("leading again, it launched %v", got)
+				}
+			})
+		})
+	}
+}
+
+func TestALeaderThatLostItsLeaseStopsThoughNothingChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newLoopBench(t, tasks(1)...)
 		b.start()
 		b.finish()
-		rec, err := b.store.Get(t.Context(), "lease/"+LeaseName)
-		if err != nil {
+		b.bench.now = time.Now().Add(time.Hour) // by another's clock the lease is long over
+		if _, err := lease.Acquire(t.Context(), b.store, LeaseName, "another",
+			lease.Options{TTL: time.Hour, Now: func() time.Time { return b.bench.now }}); err != nil {
 			t.Fatal(err)
-		}
-		taken := state.Encode(lease.Holder{Owner: "another", Fence: 2, Expires: time.Now().Add(time.Minute)})
-		if _, err := b.store.Apply(t.Context(), state.Replace(rec, taken)); err != nil {
-			t.Fatal(err)
-		}
-		b.change("B")
-		if got := b.launched(); len(got) != 0 {
-			t.Errorf("it launched %v", got)
 		}
 		pass(b.LeaseTTL)
 		if len(b.stood) != 1 || b.stood[0] != "another" {
 			t.Errorf("it stands by for %v", b.stood)
-		}
-		pass(time.Minute) // the other was killed: it leads again, and finds the change
-		if got := b.launched(); len(got) != 1 {
-			t.Errorf("leading again, it launched %v", got)
 		}
 	})
 }
