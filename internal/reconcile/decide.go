@@ -7,6 +7,7 @@ package reconcile
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/hashicorp/cronexpr"
@@ -123,7 +124,9 @@ func (d *decider) decide() Decision {
 	case s.AppliedAt.IsZero() && s.Failures == 0:
 		return d.run(state.ReasonFirst, "the task has never been applied")
 
-	case s.Definition != d.Definition:
+	// Where nothing was ever applied, what was last tried tells whether it is
+	// the definition or the input that has changed.
+	case s.Definition != d.Definition && !(s.AppliedAt.IsZero() && strings.HasPrefix(s.Attempted, d.Definition+"/")):
 		return d.run(state.ReasonDefinition, "the task's definition is not the one that was last applied")
 
 	case d.scheduled():

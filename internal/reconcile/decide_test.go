@@ -104,6 +104,10 @@ func TestDecideGivesTheReason(t *testing.T) {
 			Input{Task: unbuffered, Observed: &Observed{Digest: "A"}, State: with(applied(), func(s *state.Task) {
 				s.Observed, s.Attempted, s.Failures, s.RetryAt = "B", "def/B", 1, noon.Add(time.Hour)
 			})}, Run, state.ReasonChanged, "", time.Time{}},
+		{"an input that changed since the only attempt is named as the cause",
+			Input{Task: unbuffered, Definition: "def", Observed: b, State: state.Task{Attempted: "def/A", Failures: 1, RetryAt: noon.Add(time.Hour)}}, Run, state.ReasonChanged, "1 added", time.Time{}},
+		{"so is a definition",
+			Input{Task: unbuffered, Definition: "other", Observed: b, State: state.Task{Attempted: "def/A", Failures: 1, RetryAt: noon.Add(time.Hour)}}, Run, state.ReasonDefinition, "definition", time.Time{}},
 		{"a changed definition runs", Input{Task: webTask(), Definition: "other", Observed: &Observed{Digest: "A"}, State: applied()}, Run, state.ReasonDefinition, "definition", time.Time{}},
 		{"a task without condition runs once", Input{Task: once, Observed: &Observed{}}, Run, state.ReasonFirst, "", time.Time{}},
 		{"and never again", Input{Task: once, Observed: &Observed{}, State: with(applied(), func(s *state.Task) { s.Observed, s.Applied = "", "" })}, Wait, state.ReasonUnchanged, "no condition", time.Time{}},
