@@ -381,6 +381,7 @@ func TestOnceLeavesAloneWhatHadNotBegunWhenItWasStopped(t *testing.T) {
 
 func TestAThousandTasksAreLaunchedInBatches(t *testing.T) {
 	m := newMachine(t)
+	m.store = newMemory()
 	var all []config.Task
 	for i := range 1000 {
 		all = append(all, task(fmt.Sprintf("task-%03d", i)))
