@@ -17,6 +17,7 @@ func (l *loader) tasks(raw *rawConfig, cfg *Config) []Task {
 	services := l.services(raw.Services)
 	tasks := make([]Task, 0, len(raw.Tasks))
 	named := map[string]Position{}
+	dirs := map[string]string{}       // working directory -> the task whose it is
 	autoCommit := map[string]string{} // provider id -> the task that uses it
 	for i := range raw.Tasks {
 		r := &raw.Tasks[i]
@@ -27,6 +28,7 @@ func (l *loader) tasks(raw *rawConfig, cfg *Config) []Task {
 			l.fail(r.Name.origin, fmt.Sprintf("duplicate task name: %s is already the task at %s", quoted(t.Name), first), "give each task a name of its own")
 		} else {
 			named[t.Name] = r.pos
+			l.ownDir(r, t, dirs)
 		}
 		for _, id := range t.Providers {
 			p, ok := cfg.Provider(id)
@@ -42,6 +44,23 @@ func (l *loader) tasks(raw *rawConfig, cfg *Config) []Task {
 		tasks = append(tasks, t)
 	}
 	return tasks
+}
+
+// ownDir refuses a working directory that another task has: the two would
+// overwrite each other's root module, and apply each other's.
+func (l *loader) ownDir(raw *rawTask, t Task, dirs map[string]string) {
+	dir := filepath.Clean(l.abs(t.WorkingDir))
+	other, taken := dirs[dir]
+	if !taken {
+		dirs[dir] = t.Name
+		return
+	}
+	at := raw.WorkingDir.origin
+	if raw.WorkingDir.V == "" {
+		at = raw.Name.origin
+	}
+	l.fail(at, fmt.Sprintf("%s is the working directory of task %s already", quoted(t.WorkingDir), quoted(other)),
+		"give each task a working_dir of its own")
 }
 
 func (l *loader) task(raw *rawTask, cfg *Config, services map[string]Services) Task {
