@@ -316,8 +316,7 @@ variable "services" {
   type = map(object({ name = string, port = number }))
 }
 `)
-	s.config("")
-	file := s.write("tasks.hcl", strings.Replace(s.read("tasks.hcl"), s.consul.Addr(), proxy.Addr(), 1)+fmt.Sprintf(`
+	file := s.config(fmt.Sprintf(`
 task {
   name = "wide"
   module = %q
@@ -328,9 +327,7 @@ task {
 `, s.path("wide"), condition(names)))
 
 	cfg := m.load(file)
-	direct := cfg.Consul // not counted
-	direct.Address = s.consul.Addr()
-	client, err := consul.New(direct)
+	client, err := consul.New(cfg.Consul)
 	if err != nil {
 		m.b.Fatal(err)
 	}
@@ -343,23 +340,30 @@ task {
 
 	p := m.start(s, file)
 	eventually(m.b, "the first apply", func() bool { return strings.Contains(p.stderr.String(), "run succeeded") })
-	time.Sleep(time.Second)
+	time.Sleep(3 * time.Second) // what follows a run is over
 	began = time.Now()
-	registerAll(m.b, s.consul, []string{"svc-00000-new"})
-	if how == "names" { // a change of one that is named
-		change(m.b, s.consul, names[0])
-	}
+	change(m.b, s.consul, names[0])
 	soon(m.b, "the change is seen", func() bool { return strings.Contains(p.stderr.String(), `reason="condition changed"`) })
 	seen := time.Since(began)
 	eventually(m.b, "the second apply", func() bool { return strings.Count(p.stderr.String(), "run succeeded") == 2 })
 	peak := memory(m.b, p.Process.Pid, "VmHWM")
 	p.stop()
+
+	// Once more, through something that counts and so takes its time.
+	s.write("tasks.hcl", strings.Replace(s.read("tasks.hcl"), s.consul.Addr(), proxy.Addr(), 1))
+	p = m.start(s, file)
+	eventually(m.b, "a run through the proxy", func() bool { return strings.Contains(p.stderr.String(), "run succeeded") })
+	change(m.b, s.consul, names[1])
+	eventually(m.b, "a second one", func() bool { return strings.Count(p.stderr.String(), "run succeeded") == 2 })
+	connections := proxy.PeakConnections()
+	p.stop()
+
 	what := "10,000 services by " + how + ": "
 	m.row(what+"first look", look.Round(time.Millisecond).String(), "<= 5 s", look <= 5*time.Second)
 	m.row(what+"a change to observed", seen.Round(time.Millisecond).String(), "<= 2 s", seen <= 2*time.Second)
 	m.row(what+"peak memory", fmt.Sprintf("%.1f MB", peak), "<= 80 MB", peak <= 80)
-	m.row(what+"connections", strconv.Itoa(proxy.PeakConnections()), "<= 16", proxy.PeakConnections() <= 16)
-	m.idleRow(what+"idle tick", cfg, proxy, 2)
+	m.row(what+"connections", strconv.Itoa(connections), "<= 16", connections <= 16)
+	m.idleRow(what+"idle tick", m.load(file), proxy, 2)
 }
 
 func (m *bounds) load(file string) *config.Config {

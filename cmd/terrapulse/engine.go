@@ -39,18 +39,24 @@ type engine struct {
 type engineOptions struct {
 	store    string // URL
 	parallel int    // runs at a time; 0 is one per core
+	reach    bool   // Consul must answer
 	output   func(task string) io.Writer
 }
 
 // newEngine puts the parts together. The exit code is -1 when all is well.
 // Runs are interrupted when ctx ends.
-func (a *app) newEngine(ctx context.Context, cfg *config.Config, client *consul.Client, log *slog.Logger, opts engineOptions) (*engine, int) {
-	binary, err := terraform.Find(ctx, cfg.Terraform, log)
-	if err != nil {
-		return nil, a.fail(exitTerraform, err)
+func (a *app) newEngine(ctx context.Context, cfg *config.Config, log *slog.Logger, opts engineOptions) (*engine, int) {
+	client, code := a.connect(cfg)
+	if code >= 0 {
+		return nil, code
 	}
-	log.Debug("Terraform found", "path", binary.Path, "version", binary.Version, "source", binary.Source)
-
+	binary := a.findTerraform(ctx, cfg, log)
+	defer binary.stop()
+	if opts.reach {
+		if code := a.reach(ctx, client); code >= 0 {
+			return nil, code
+		}
+	}
 	path, err := storePath(opts.store)
 	if err != nil {
 		return nil, a.fail(exitConfig, err)
@@ -59,11 +65,17 @@ func (a *app) newEngine(ctx context.Context, cfg *config.Config, client *consul.
 	if err != nil {
 		return nil, a.fail(exitConfig, err)
 	}
+	found, err := binary.wait()
+	if err != nil {
+		store.Close()
+		return nil, a.fail(exitTerraform, err)
+	}
+	log.Debug("Terraform found", "path", found.Path, "version", found.Version, "source", found.Source)
 
 	owner := lease.NewOwner()
 	run := &runner.Runner{
 		Config: cfg, Digest: cfg.Digest(), Store: store, Consul: client,
-		Applier: &runner.Module{Config: cfg, Terraform: binary},
+		Applier: &runner.Module{Config: cfg, Terraform: found},
 		Owner:   owner, Claim: leaseTTL, Now: time.Now, Log: log, Output: opts.output,
 	}
 	launcher := launch.NewLocal(ctx, workers(opts.parallel), log, run.Run)
@@ -74,6 +86,31 @@ func (a *app) newEngine(ctx context.Context, cfg *config.Config, client *consul.
 			Owner: owner, LeaseTTL: leaseTTL, Now: time.Now, Log: log,
 		},
 	}, -1
+}
+
+// finding is Terraform being looked for, which takes the time of a process or
+// of a download: meanwhile other things are set up.
+type finding struct {
+	stop   context.CancelFunc
+	result chan error
+	binary *terraform.Binary
+}
+
+func (a *app) findTerraform(ctx context.Context, cfg *config.Config, log *slog.Logger) *finding {
+	ctx, stop := context.WithCancel(ctx)
+	f := &finding{stop: stop, result: make(chan error, 1)}
+	go func() {
+		var err error
+		f.binary, err = terraform.Find(ctx, cfg.Terraform, log)
+		f.result <- err
+	}()
+	return f
+}
+
+// wait returns what was found.
+func (f *finding) wait() (*terraform.Binary, error) {
+	err := <-f.result
+	return f.binary, err
 }
 
 // connect returns a client of Consul.

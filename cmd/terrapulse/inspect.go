@@ -98,10 +98,12 @@ func (a *app) inspect(cfg *config.Config, log *slog.Logger, o inspectOptions, pa
 	if code >= 0 {
 		return code
 	}
+	finding := a.findTerraform(a.ctx, cfg, log)
+	defer finding.stop()
 	if code := a.reach(a.ctx, client); code >= 0 {
 		return code
 	}
-	binary, err := terraform.Find(a.ctx, cfg.Terraform, log)
+	binary, err := finding.wait()
 	if err != nil {
 		return a.fail(exitTerraform, err)
 	}

@@ -78,16 +78,8 @@ func (c *startCommand) Run(args []string) int {
 		return c.inspect(cfg, log, o.inspect, o.parallel)
 	}
 
-	client, code := c.connect(cfg)
-	if code >= 0 {
-		return code
-	}
-	if o.once {
-		if code := c.reach(c.ctx, client); code >= 0 {
-			return code
-		}
-	}
-	e, code := c.newEngine(c.ctx, cfg, client, log, engineOptions{store: *o.store, parallel: o.parallel, output: taskOutput(cfg, c.stderr)})
+	e, code := c.newEngine(c.ctx, cfg, log, engineOptions{
+		store: *o.store, parallel: o.parallel, reach: o.once, output: taskOutput(cfg, c.stderr)})
 	if code >= 0 {
 		return code
 	}
@@ -98,7 +90,7 @@ func (c *startCommand) Run(args []string) int {
 
 	loop := &reconcile.Loop{Reconciler: e.reconciler, Ended: e.launcher.Ended(),
 		Watch: func(ctx context.Context, gates consul.GateSet, since consul.Marks) reconcile.Watch {
-			return client.Watch(ctx, gates, since)
+			return e.consul.Watch(ctx, gates, since)
 		}}
 	err = loop.Run(c.ctx)
 	log.Info("stopping, waiting for Terraform where it runs")
