@@ -317,7 +317,10 @@ func (t *tick) observe(ctx context.Context, rec state.Reconcile, states map[stri
 				in.Unreadable = answer.Err
 				continue
 			}
-			in.Observed = &Observed{Digest: answer.Digest, Changed: t.changed(ctx, in, answer.Elements)}
+			in.Observed = &Observed{Digest: answer.Digest}
+			if answer.Digest != in.State.Applied {
+				in.Observed.Changed = t.changed(ctx, in, answer.Elements)
+			}
 		}
 		if err := ctx.Err(); err != nil {
 			return nil, err

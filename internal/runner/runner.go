@@ -80,7 +80,7 @@ func (r *Runner) Run(ctx context.Context, launch state.Launch, planned state.Pla
 		log.Debug("the run is not there to be claimed any more")
 		return nil
 	}
-	log.Info("run started", "reason", c.run.Data.Reason.Kind, "detail", c.run.Data.Reason.Text)
+	log.Info("run started")
 
 	var output state.Output
 	snap, changes, err := r.underClaim(ctx, c, launch, &output)
