@@ -469,3 +469,48 @@ func TestTasksThatCannotRunStopNoOtherUntilTheyCan(t *testing.T) {
 		t.Errorf("exit code %d, want 0", code)
 	}
 }
+
+func TestCommandsThatNeedConsulEndWhereItIsAway(t *testing.T) {
+	s := newSite(t)
+	file := s.config(s.task("lb", onWeb))
+	s.consul.Stop()
+	before := tree(t, s.dir)
+	for _, args := range [][]string{{"-once"}, {"-inspect"}, {"inspect"}, {"validate", "-consul"}, {"render"}} {
+		args = append(args, "-config-file", file)
+		if args[0] == "render" {
+			args = append(args, "lb")
+		}
+		r := s.run(args...)
+		if r.code != exitConfig {
+			t.Errorf("%v: exit code %d, want %d", args, r.code, exitConfig)
+		}
+		wantText(t, r.stderr, s.consul.Addr(), "check that Consul runs there", "CONSUL_HTTP_ADDR")
+		if r.stdout != "" {
+			t.Errorf("%v printed: %s", args, r.stdout)
+		}
+	}
+	if after := tree(t, s.dir); after != before {
+		t.Errorf("files were left behind:\n%s", after)
+	}
+}
+
+func TestAModuleThatComesBackIsAppliedWithoutARestart(t *testing.T) {
+	s := newSite(t)
+	s.register("web", "web-1", 8080, "passing")
+	p := s.start("-config-file", s.config(s.task("lb", onWeb)))
+	eventually(t, "the first apply", func() bool { return strings.Contains(s.read("lb.txt"), "8080") })
+	if err := os.Rename(s.path("mod"), s.path("away")); err != nil {
+		t.Fatal(err)
+	}
+	s.register("web", "web-2", 8081, "passing")
+	eventually(t, "it says what is missing", func() bool {
+		return strings.Contains(s.run("runs", "lb").stdout, "the module of task lb is not there: there is no directory "+s.path("mod"))
+	})
+	if err := os.Rename(s.path("away"), s.path("mod")); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the change is applied", func() bool { return strings.Contains(s.read("lb.txt"), "8081") })
+	if code := p.stop(); code != exitOK {
+		t.Errorf("exit code %d, want 0", code)
+	}
+}
