@@ -143,8 +143,8 @@ func taskState(s state.Task) string {
 	switch {
 	case s.Run != nil:
 		return "running"
-	case s.Reason.Kind == state.ReasonDisabled:
-		return "disabled"
+	case s.Reason.Kind == state.ReasonDisabled, s.Reason.Kind == state.ReasonRemoved:
+		return string(s.Reason.Kind)
 	case s.Failures > 0:
 		return "failing"
 	case s.Reason.Kind == state.ReasonConsul, s.Reason.Kind == state.ReasonBuffering:
@@ -181,6 +181,9 @@ func (c *statusCommand) print(st status, now time.Time) {
 			}
 		}
 		due := "on change"
+		if t.State == "disabled" || t.State == "removed" {
+			due = "never"
+		}
 		if t.Due != nil {
 			due = "now"
 			if wait := t.Due.Sub(now); wait > 0 {

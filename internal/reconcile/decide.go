@@ -20,6 +20,7 @@ import (
 type Input struct {
 	Task       *config.Task
 	Definition string     // digest of the task's definition
+	Removed    bool       // the task is in the store only, no longer in the configuration
 	State      state.Task // as it was read from the store
 
 	// Observed is what the condition showed in this tick, nil if its views
@@ -101,6 +102,10 @@ func (d *decider) decide() Decision {
 	switch {
 	case s.Run != nil:
 		return d.wait(state.ReasonRunning, time.Time{}, "run %s is under way", s.Run.ID)
+
+	case d.Removed:
+		s.Pending, s.Forced = nil, ""
+		return d.wait(state.ReasonRemoved, time.Time{}, "the task is not in the configuration any more; what it has made stays")
 
 	case !d.Task.Enabled:
 		s.Pending, s.Forced = nil, ""

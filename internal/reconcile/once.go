@@ -58,15 +58,18 @@ func (r *Reconciler) Once(ctx context.Context, wait func()) ([]Outcome, error) {
 	if err != nil {
 		return nil, err
 	}
-	outcomes := make([]Outcome, len(report.Decisions))
+	var outcomes []Outcome
 	runs := map[string]string{} // ids by task
 	for _, launch := range report.Launches {
 		for _, run := range launch.Runs {
 			runs[run.Task] = run.ID
 		}
 	}
-	for i, d := range report.Decisions {
-		outcomes[i] = Outcome{Task: d.Task.Name, Reason: d.Reason}
+	for _, d := range report.Decisions {
+		if d.Reason.Kind == state.ReasonRemoved {
+			continue
+		}
+		outcomes = append(outcomes, Outcome{Task: d.Task.Name, Reason: d.Reason})
 		if d.Reason.Kind == state.ReasonRunning {
 			// An intent that another process has left behind: this one has
 			// carried it out.
@@ -80,7 +83,7 @@ func (r *Reconciler) Once(ctx context.Context, wait func()) ([]Outcome, error) {
 		if err != nil {
 			return outcomes, fmt.Errorf("read the outcome of task %s: %w", d.Task.Name, err)
 		}
-		outcomes[i].Run = &run.Data
+		outcomes[len(outcomes)-1].Run = &run.Data
 	}
 	return outcomes, nil
 }

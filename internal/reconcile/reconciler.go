@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -286,6 +288,11 @@ func (t *tick) observe(ctx context.Context, rec state.Reconcile, states map[stri
 	inputs := make([]Input, len(t.tasks))
 	for i, task := range t.tasks {
 		inputs[i] = Input{Task: task.Task, Definition: task.definition, State: states[task.Name].Data, Force: t.Force[task.Name]}
+	}
+	for _, name := range slices.Sorted(maps.Keys(states)) {
+		if _, ok := t.Config.Task(name); !ok {
+			inputs = append(inputs, Input{Task: &config.Task{Name: name}, Removed: true, State: states[name].Data})
+		}
 	}
 	if err := t.lookAfterRuns(ctx, inputs); err != nil {
 		return nil, err

@@ -516,3 +516,21 @@ func (b *bench) applied(task state.Stored[state.Task]) {
 		b.t.Fatal(err)
 	}
 }
+
+func TestATaskThatIsNoLongerConfiguredIsSaidToBeRemoved(t *testing.T) {
+	b := newBench(t, tasks(2)...)
+	b.settle()
+	b.Reconciler = b.another(tasks(1))
+	b.tick()
+	if got := b.task("task-1"); got.Reason.Kind != state.ReasonRemoved || got.Applied == "" {
+		t.Errorf("the removed task reads %+v", got)
+	}
+	if !b.tick().Idle {
+		t.Error("the next tick is not idle")
+	}
+	b.Reconciler = b.another(tasks(2))
+	b.tick()
+	if got := b.task("task-1"); got.Reason.Kind != state.ReasonUnchanged {
+		t.Errorf("the task that is configured again reads %+v", got.Reason)
+	}
+}

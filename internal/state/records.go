@@ -90,6 +90,7 @@ const (
 	ReasonBuffering ReasonKind = "buffering"
 	ReasonBackoff   ReasonKind = "backing off"
 	ReasonDisabled  ReasonKind = "disabled"
+	ReasonRemoved   ReasonKind = "removed"
 	ReasonRunning   ReasonKind = "already running"
 	ReasonConsul    ReasonKind = "waiting for Consul"
 )
