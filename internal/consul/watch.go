@@ -49,8 +49,10 @@ func (c *Client) watch(ctx context.Context, g GateSet, since Marks, p pace) *Wat
 		errs:   make([]error, len(g.gates)),
 	}
 	var gates sync.WaitGroup
-	for i, gate := range g.gates {
+	for _, gate := range g.gates {
 		w.marks[gate.key] = since[gate.key]
+	}
+	for i, gate := range g.gates {
 		// Beyond the connections that may be held, gates are polled.
 		gates.Go(func() { w.hold(ctx, i, gate, i < maxHeld) })
 	}
