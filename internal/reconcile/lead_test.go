@@ -116,7 +116,7 @@ func (l *loopBench) finish() {
 	l.bench.t.Helper()
 	l.bench.now = time.Now()
 	l.bench.end(state.RunSucceeded, l.catalog.digest)
-	l.launcher.started = nil
+	l.launcher.forget()
 	select {
 	case l.ended <- struct{}{}:
 	default:
@@ -134,7 +134,7 @@ func (l *loopBench) change(digest string) {
 // launched returns the tasks that were launched.
 func (l *loopBench) launched() []string {
 	var names []string
-	for _, launch := range l.launcher.started {
+	for _, launch := range l.launcher.launches() {
 		for _, run := range launch.Runs {
 			names = append(names, run.Task)
 		}
@@ -343,7 +343,7 @@ func TestTheEndOfARunIsLookedAtAtOnce(t *testing.T) {
 		b.catalog.set("B", nil) // while the runs are under way, and no gate told
 		b.bench.now = time.Now()
 		b.bench.end(state.RunSucceeded, "A")
-		b.launcher.started = nil
+		b.launcher.forget()
 		b.ended <- struct{}{}
 		synctest.Wait()
 		if got := b.launched(); len(got) != 2 {
@@ -427,7 +427,7 @@ func TestEachTaskRunsAtTheStartAlsoWhereItsRecordWasJustChanged(t *testing.T) {
 		b := newLoopBench(t, tasks(3)...)
 		b.bench.now = time.Now()
 		b.settle() // all is applied: only the start asks for runs
-		b.launcher.started = nil
+		b.launcher.forget()
 		b.Loop.Store = &meddler{Store: b.store, key: state.TaskKey("task-1")}
 		b.start()
 		pass(2 * failedTickWait)
@@ -441,9 +441,9 @@ func TestEachTaskRunsAtTheStartAlsoWhereItsRecordWasJustChanged(t *testing.T) {
 func TestALaunchThatFailsAtTheStartDoublesNoRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newLoopBench(t, tasks(3)...)
-		b.launcher.fail = errors.New("no answer")
+		b.launcher.refuse(errors.New("no answer"))
 		b.start()
-		b.launcher.fail = nil
+		b.launcher.refuse(nil)
 		pass(2 * failedTickWait)
 		b.finish()
 		pass(time.Hour)

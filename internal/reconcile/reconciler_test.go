@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -66,14 +67,38 @@ func (c *catalog) Poll(_ context.Context, gates consul.GateSet) (consul.Marks, e
 	return marks, nil
 }
 
-// launcher remembers what it was asked to start.
+// launcher remembers what it was asked to start. Tests that run beside a loop
+// use its methods.
 type launcher struct {
+	mu      sync.Mutex
 	started []state.Launch
 	fail    error
 	status  map[string]LaunchStatus
 }
 
+// refuse makes Start fail, or no longer with nil.
+func (l *launcher) refuse(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.fail = err
+}
+
+// launches returns what was started since forget.
+func (l *launcher) launches() []state.Launch {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.started)
+}
+
+func (l *launcher) forget() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.started = nil
+}
+
 func (l *launcher) Start(_ context.Context, launch state.Launch) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	if l.fail != nil {
 		return l.fail
 	}
@@ -82,6 +107,8 @@ func (l *launcher) Start(_ context.Context, launch state.Launch) error {
 }
 
 func (l *launcher) Status(_ context.Context, ids []string) (map[string]LaunchStatus, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	statuses := map[string]LaunchStatus{}
 	for _, launch := range l.started {
 		statuses[launch.ID] = LaunchStatus{Running: true}
