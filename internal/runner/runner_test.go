@@ -499,8 +499,7 @@ func TestAnOutcomeWhoseAnswerWasLostIsRecordedOnce(t *testing.T) {
 }
 
 func TestAnOutcomeIsRecordedAfterTheLeaderWroteToTheTask(t *testing.T) {
-	var b *bench
-	b = newBench(t, succeed)
+	b := newBench(t, succeed)
 	done := false
 	b.store.Before = func(changes []state.Change) error {
 		if !writes(changes, "task/", "") || done {
