@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,28 +19,8 @@ import (
 	"github.com/terrapulse/terrapulse/internal/runner"
 	"github.com/terrapulse/terrapulse/internal/state"
 	"github.com/terrapulse/terrapulse/internal/state/sqlite"
+	"github.com/terrapulse/terrapulse/internal/state/statetest"
 )
-
-// counting counts what reaches a store.
-type counting struct {
-	state.Store
-	reads, writes atomic.Int64
-}
-
-func (c *counting) Get(ctx context.Context, key string) (state.Record, error) {
-	c.reads.Add(1)
-	return c.Store.Get(ctx, key)
-}
-
-func (c *counting) List(ctx context.Context, prefix string) ([]state.Record, error) {
-	c.reads.Add(1)
-	return c.Store.List(ctx, prefix)
-}
-
-func (c *counting) Apply(ctx context.Context, changes ...state.Change) ([]state.Record, error) {
-	c.writes.Add(1)
-	return c.Store.Apply(ctx, changes...)
-}
 
 // nothing applies nothing, at once.
 type nothing struct{}
@@ -53,7 +32,7 @@ func (nothing) Apply(context.Context, *config.Task, *consul.Snapshot, io.Writer)
 // quiet is a reconciler whose tasks have all been applied, with a clock to set.
 type quiet struct {
 	*reconcile.Reconciler
-	store *counting
+	store *statetest.Counted
 	path  string
 	now   time.Time
 }
@@ -66,7 +45,7 @@ func newQuiet(t testing.TB, cfg *config.Config, client *consul.Client) *quiet {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { store.Close() })
-	q.store = &counting{Store: store}
+	q.store = &statetest.Counted{Store: store}
 	clock := func() time.Time { return q.now }
 	log := slog.New(slog.DiscardHandler)
 	run := &runner.Runner{Config: cfg, Digest: cfg.Digest(), Store: q.store, Consul: client, Applier: nothing{},
@@ -88,14 +67,13 @@ func newQuiet(t testing.TB, cfg *config.Config, client *consul.Client) *quiet {
 func idleCounts(t testing.TB, cfg *config.Config, client *consul.Client, proxy *consultest.Proxy) (requests int, reads, writes int64) {
 	t.Helper()
 	q := newQuiet(t, cfg, client)
-	q.store.reads.Store(0)
-	q.store.writes.Store(0)
+	q.store.Reset()
 	proxy.Reset()
 	report, err := q.Tick(t.Context(), reconcile.TickOptions{})
 	if err != nil || !report.Idle {
 		t.Fatalf("the tick is not idle (%v): %+v", err, report.Decisions)
 	}
-	return proxy.Total(), q.store.reads.Load(), q.store.writes.Load()
+	return proxy.Total(), q.store.Reads.Load(), q.store.Writes.Load()
 }
 
 func TestEightHoursOfIdleTicksLeaveMemoryAndFileFlat(t *testing.T) {

@@ -109,10 +109,14 @@ func (c *startCommand) once(e *engine, cfg *config.Config) int {
 		return exitOK
 	}
 	outcomes, err := e.reconciler.Once(c.ctx, e.launcher.Wait)
+	code := exitOK
+	if len(outcomes) > 0 {
+		code = c.summarise(outcomes)
+	}
 	if err != nil {
 		return c.fail(exitError, err)
 	}
-	return c.summarise(outcomes)
+	return code
 }
 
 // summarise prints a line for each task.

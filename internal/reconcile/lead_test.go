@@ -386,7 +386,7 @@ func TestATaskThatCannotBeReadDelaysNoOther(t *testing.T) {
 		b.start()
 		b.finish()
 		pass(10 * time.Minute) // ticks are rare by now
-		b.store.writes.Store(0)
+		b.store.Writes.Store(0)
 		b.change("B")
 		pass(4 * time.Second)
 		if got := b.launched(); len(got) != 0 {
@@ -412,11 +412,11 @@ func TestAnOutageOfConsulIsSatOutQuietly(t *testing.T) {
 		b.gates.show("", outage)
 		pass(time.Hour)
 		// The lease is renewed; of the tasks nothing is written any more.
-		b.store.writes.Store(0)
-		b.store.reads.Store(0)
+		b.store.Writes.Store(0)
+		b.store.Reads.Store(0)
 		pass(time.Hour)
 		renewals := int64(time.Hour/(b.LeaseTTL/3)) + 2
-		if n := b.store.writes.Load(); n > renewals {
+		if n := b.store.Writes.Load(); n > renewals {
 			t.Errorf("%d writes in an hour, %d of them renewals", n, renewals)
 		}
 		if got := b.launched(); len(got) != 0 {

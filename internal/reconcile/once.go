@@ -26,8 +26,9 @@ func (o Outcome) Failed() bool {
 }
 
 // Once has every enabled task run one time, without retries, and returns what
-// came of it in the order of the configuration. One failing task stops no
-// other. wait returns when all runs of this process have ended.
+// came of it in the order of the configuration: also with an error, for what
+// was run until then. One failing task stops no other. wait returns when all
+// runs of this process have ended.
 func (r *Reconciler) Once(ctx context.Context, wait func()) ([]Outcome, error) {
 	r.prepare()
 	held, err := r.leadSoon(ctx)
@@ -53,11 +54,8 @@ func (r *Reconciler) Once(ctx context.Context, wait func()) ([]Outcome, error) {
 	if err := r.awaitRuns(ctx); err != nil {
 		return nil, err
 	}
-	report, err := r.Tick(ctx, TickOptions{Lease: held, Force: r.force("once-mode")})
+	report, failed := r.Tick(ctx, TickOptions{Lease: held, Force: r.force("once-mode")})
 	wait() // also when the tick failed half-way: what was launched is under way
-	if err != nil {
-		return nil, err
-	}
 	var outcomes []Outcome
 	runs := map[string]string{} // ids by task
 	for _, launch := range report.Launches {
@@ -85,7 +83,7 @@ func (r *Reconciler) Once(ctx context.Context, wait func()) ([]Outcome, error) {
 		}
 		outcomes[len(outcomes)-1].Run = &run.Data
 	}
-	return outcomes, nil
+	return outcomes, failed
 }
 
 // awaitRuns waits for the runs that other processes have under way: until each

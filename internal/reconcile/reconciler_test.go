@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -22,6 +21,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/lease"
 	"github.com/terrapulse/terrapulse/internal/state"
 	"github.com/terrapulse/terrapulse/internal/state/sqlite"
+	"github.com/terrapulse/terrapulse/internal/state/statetest"
 )
 
 // catalog is a Consul whose answers a test chooses.
@@ -117,34 +117,13 @@ func (l *launcher) Status(_ context.Context, ids []string) (map[string]LaunchSta
 	return statuses, nil
 }
 
-// counted counts what reaches a store.
-type counted struct {
-	state.Store
-	reads, writes atomic.Int64
-}
-
-func (c *counted) Get(ctx context.Context, key string) (state.Record, error) {
-	c.reads.Add(1)
-	return c.Store.Get(ctx, key)
-}
-
-func (c *counted) List(ctx context.Context, prefix string) ([]state.Record, error) {
-	c.reads.Add(1)
-	return c.Store.List(ctx, prefix)
-}
-
-func (c *counted) Apply(ctx context.Context, changes ...state.Change) ([]state.Record, error) {
-	c.writes.Add(1)
-	return c.Store.Apply(ctx, changes...)
-}
-
 // bench is a reconciler with everything around it.
 type bench struct {
 	*Reconciler
 	t        testing.TB
 	catalog  *catalog
 	launcher *launcher
-	store    *counted
+	store    *statetest.Counted
 	now      time.Time
 }
 
@@ -155,7 +134,7 @@ func newBench(t testing.TB, tasks ...config.Task) *bench {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { store.Close() })
-	b := &bench{t: t, catalog: &catalog{digest: "A"}, launcher: &launcher{}, store: &counted{Store: store}, now: noon}
+	b := &bench{t: t, catalog: &catalog{digest: "A"}, launcher: &launcher{}, store: &statetest.Counted{Store: store}, now: noon}
 	b.Reconciler = b.another(tasks)
 	return b
 }
@@ -265,13 +244,12 @@ func TestAnIdleTickOnlyReads(t *testing.T) {
 			b := newBench(t, tasks(n)...)
 			b.settle()
 			for range 3 {
-				b.store.reads.Store(0)
-				b.store.writes.Store(0)
+				b.store.Reset()
 				b.catalog.reads = 0
 				report := b.tick()
-				if !report.Idle || b.store.reads.Load() != 1 || b.store.writes.Load() != 0 || b.catalog.reads != 0 {
+				if !report.Idle || b.store.Reads.Load() != 1 || b.store.Writes.Load() != 0 || b.catalog.reads != 0 {
 					t.Fatalf("idle %v, %d reads and %d writes of the store, %d conditions read; due %s",
-						report.Idle, b.store.reads.Load(), b.store.writes.Load(), b.catalog.reads, report.Due)
+						report.Idle, b.store.Reads.Load(), b.store.Writes.Load(), b.catalog.reads, report.Due)
 				}
 				b.now = b.now.Add(time.Minute)
 			}
@@ -515,14 +493,13 @@ func TestAnIdleTickIsTwoRequestsWhateverIsWatched(t *testing.T) {
 			b.now = b.now.Add(liveCheck)
 			b.tick()
 			proxy.Reset()
-			b.store.reads.Store(0)
-			b.store.writes.Store(0)
+			b.store.Reset()
 			if report := b.tick(); !report.Idle {
 				t.Fatalf("the tick is not idle: %+v", report.Decisions[0])
 			}
-			if n := proxy.Total(); n > tt.most || b.store.reads.Load() != 1 || b.store.writes.Load() != 0 {
+			if n := proxy.Total(); n > tt.most || b.store.Reads.Load() != 1 || b.store.Writes.Load() != 0 {
 				t.Errorf("%d requests (%v), %d reads and %d writes of the store; want at most %d, 1 and 0",
-					n, proxy.Requests(), b.store.reads.Load(), b.store.writes.Load(), tt.most)
+					n, proxy.Requests(), b.store.Reads.Load(), b.store.Writes.Load(), tt.most)
 			}
 		})
 	}
