@@ -149,6 +149,35 @@ func TestValidate(t *testing.T) {
 	wantText(t, r.stderr, "bad.yaml:1", "buffer_period", "bad.yaml:3", "name")
 }
 
+func TestValidateLooksIntoLocalModules(t *testing.T) {
+	s := newSite(t)
+	s.write("bare/main.tf", "")
+	file := s.config(s.task("good", onWeb) + `
+task {
+  name = "nowhere"
+  module = "` + s.path("nowhere") + `"
+}
+task {
+  name = "bare"
+  module = "` + s.path("bare") + `"
+}
+task {
+  name = "env"
+  module = "` + s.path("mod") + `"
+  variable_files = ["` + s.path("good.tfvars") + `"]
+  providers = ["local"]
+}
+terraform_provider "local" {
+  task_env {
+    TF_VAR_x = "1"
+  }
+}
+`)
+	r := s.run("validate", "-config-file", file)
+	wantCode(t, r, exitConfig)
+	wantText(t, r.stderr, "there is no directory "+s.path("nowhere"), `task bare has no variable "services"`, "TF_VAR_x")
+}
+
 func TestExitCodesOfTheCommandLine(t *testing.T) {
 	s := &site{t: t, dir: t.TempDir()}
 	for _, tt := range []struct {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/terrapulse/terrapulse/internal/consul"
+	"github.com/terrapulse/terrapulse/internal/runner"
 )
 
 // validateCommand checks the configuration.
@@ -18,8 +19,8 @@ func (c *validateCommand) Help() string {
 	f, _, _ := c.flags()
 	return `Usage: terrapulse validate [flags]
 
-  Reads the task files and reports everything that is wrong with them, without
-  reaching for anything else. With -consul it also reads what every task
+  Reads the task files and reports everything that is wrong with them, and with
+  local modules that lack what they are given, without reaching for anything else. With -consul it also reads what every task
   watches, which checks the address, the token's rights and the queries.
 ` + describe(f)
 }
@@ -45,6 +46,14 @@ func (c *validateCommand) Run(args []string) int {
 	for _, key := range cfg.Pending() {
 		fmt.Fprintf(c.stdout, "Warning: %s is valid but has no effect in this version\n", key)
 	}
+	failed := false
+	module := &runner.Module{Config: cfg}
+	for i := range cfg.Tasks {
+		if err := module.Check(&cfg.Tasks[i]); err != nil {
+			failed = true
+			c.fail(exitConfig, err)
+		}
+	}
 	if *ask {
 		client, code := c.connect(cfg)
 		if code >= 0 {
@@ -53,20 +62,23 @@ func (c *validateCommand) Run(args []string) int {
 		if code := c.reach(c.ctx, client); code >= 0 {
 			return code
 		}
-		failed := false
+		readable := true
 		for i := range cfg.Tasks {
 			if _, err := client.Snapshot(c.ctx, &cfg.Tasks[i]); err != nil {
-				failed = true
+				readable = false
 				c.fail(exitConfig, fmt.Errorf("task %s: %w", cfg.Tasks[i].Name, err))
 				if consul.IsUnavailable(err) {
 					break // the others would fail alike
 				}
 			}
 		}
-		if failed {
+		if !readable {
 			return exitConfig
 		}
 		fmt.Fprintf(c.stdout, "Consul at %s answers, and the token may read what the tasks watch.\n", cfg.Consul.Address)
+	}
+	if failed {
+		return exitConfig
 	}
 	fmt.Fprintf(c.stdout, "The configuration is valid: %d tasks.\n", len(cfg.Tasks))
 	return exitOK

@@ -22,10 +22,20 @@ type Module struct {
 	Terraform *terraform.Binary
 }
 
+// Check finds what would make every run of the task fail, as far as that can be
+// told without Consul and Terraform: a local module that is not there or does
+// not declare what it is given, and a task_env that Terraform cannot be given.
+func (m *Module) Check(t *config.Task) error {
+	if err := terraform.CheckModule(t, rootmodule.Inputs(t)); err != nil {
+		return err
+	}
+	return terraform.CheckEnv(t.Name, rootmodule.Env(t, m.Config))
+}
+
 // Apply renders the root module, initialises its directory where that is
 // needed, and applies it.
 func (m *Module) Apply(ctx context.Context, t *config.Task, snap *consul.Snapshot, out io.Writer) (*state.Changes, error) {
-	if err := terraform.CheckModule(t, rootmodule.Inputs(t)); err != nil {
+	if err := m.Check(t); err != nil {
 		return nil, err
 	}
 	if _, err := m.root(t, snap).Write(t.WorkingDir); err != nil {
@@ -52,7 +62,7 @@ func (m *Module) Apply(ctx context.Context, t *config.Task, snap *consul.Snapsho
 // Plan says what Apply would do, in Terraform's words too, and leaves nothing
 // behind.
 func (m *Module) Plan(ctx context.Context, t *config.Task, snap *consul.Snapshot) (terraform.Summary, error) {
-	if err := terraform.CheckModule(t, rootmodule.Inputs(t)); err != nil {
+	if err := m.Check(t); err != nil {
 		return terraform.Summary{}, err
 	}
 	opts, err := m.options(t, io.Discard)

@@ -44,17 +44,31 @@ func managed(env map[string]string) []string {
 	return names
 }
 
+// CheckEnv reports what in a task's task_env cannot be given to Terraform.
+func CheckEnv(task string, env map[string]string) error {
+	names := managed(env)
+	for _, name := range names {
+		if strings.HasPrefix(name, "TF_VAR_") {
+			return fmt.Errorf("task_env of a provider of task %s sets %s: a variable of the module cannot be set in this way, "+
+				"use the task's variables or variable_files", task, name)
+		}
+	}
+	if len(names) > 0 {
+		return fmt.Errorf("task_env of a provider of task %s sets %s, which Terrapulse manages itself: remove it",
+			task, strings.Join(names, ", "))
+	}
+	for name, value := range env {
+		if strings.ContainsRune(name+value, 0) {
+			return fmt.Errorf("task_env of a provider of task %s: %q holds a NUL character, which no environment can carry", task, name)
+		}
+	}
+	return nil
+}
+
 // environment is what Terraform is started with.
 func (o Options) environment() (map[string]string, error) {
-	if names := managed(o.Env); len(names) > 0 {
-		for _, name := range names {
-			if strings.HasPrefix(name, "TF_VAR_") {
-				return nil, fmt.Errorf("task_env of a provider of task %s sets %s: a variable of the module cannot be set in this way, "+
-					"use the task's variables or variable_files", o.Task, name)
-			}
-		}
-		return nil, fmt.Errorf("task_env of a provider of task %s sets %s, which Terrapulse manages itself: remove it",
-			o.Task, strings.Join(names, ", "))
+	if err := CheckEnv(o.Task, o.Env); err != nil {
+		return nil, err
 	}
 	env := surroundings()
 	if o.Backend.Type == "consul" {
