@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
 	"runtime"
 	"time"
@@ -40,7 +39,6 @@ type engineOptions struct {
 	store    string // URL
 	parallel int    // runs at a time; 0 is one per core
 	reach    bool   // Consul must answer
-	output   func(task string) io.Writer
 }
 
 // newEngine puts the parts together. The exit code is -1 when all is well.
@@ -76,7 +74,7 @@ func (a *app) newEngine(ctx context.Context, cfg *config.Config, log *slog.Logge
 	run := &runner.Runner{
 		Config: cfg, Digest: cfg.Digest(), Store: store, Consul: client,
 		Applier: &runner.Module{Config: cfg, Terraform: found},
-		Owner:   owner, Claim: leaseTTL, Now: time.Now, Log: log, Output: opts.output,
+		Owner:   owner, Claim: leaseTTL, Now: time.Now, Log: log, Verbose: cfg.Terraform.Log,
 	}
 	launcher := launch.NewLocal(ctx, workers(opts.parallel), log, run.Run)
 	return &engine{

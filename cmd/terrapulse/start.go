@@ -4,7 +4,6 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"io"
 	"log/slog"
 	"strconv"
 	"strings"
@@ -79,7 +78,7 @@ func (c *startCommand) Run(args []string) int {
 	}
 
 	e, code := c.newEngine(c.ctx, cfg, log, engineOptions{
-		store: *o.store, parallel: o.parallel, reach: o.once, output: taskOutput(cfg, c.stderr)})
+		store: *o.store, parallel: o.parallel, reach: o.once})
 	if code >= 0 {
 		return code
 	}
@@ -181,12 +180,4 @@ func announce(log *slog.Logger, cfg *config.Config) {
 	if pending := cfg.Pending(); len(pending) > 0 {
 		log.Warn("configured, but without effect in this version", "keys", strings.Join(pending, ", "))
 	}
-}
-
-// taskOutput is where Terraform's output goes when the driver's log is on.
-func taskOutput(cfg *config.Config, w io.Writer) func(string) io.Writer {
-	if !cfg.Terraform.Log {
-		return nil
-	}
-	return func(string) io.Writer { return w }
 }

@@ -57,7 +57,7 @@ func (l *Local) Start(_ context.Context, launch state.Launch) error {
 				return // unclaimed: whoever leads next launches it again
 			}
 			if err := l.run(l.ctx, launch, run); err != nil {
-				l.log.Error("run without an outcome", "task", run.Task, "run", run.ID, "launch", launch.ID, "error", err)
+				l.log.Error("run without an outcome", "task", run.Task, "run", run.ID, "launch", launch.ID, "fence", launch.Fence, "error", err)
 			}
 		})
 	}

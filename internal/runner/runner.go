@@ -11,6 +11,7 @@ import (
 	"io"
 	"log/slog"
 	"runtime/debug"
+	"strings"
 	"sync"
 	"time"
 
@@ -45,7 +46,7 @@ type Consul interface {
 }
 
 // Applier makes a task's infrastructure what the snapshot says. It writes what
-// Terraform prints, without secrets, to out.
+// Terraform prints, without secrets and in whole lines, to out.
 type Applier interface {
 	Apply(ctx context.Context, t *config.Task, snap *consul.Snapshot, out io.Writer) (*state.Changes, error)
 }
@@ -61,8 +62,8 @@ type Runner struct {
 	Claim   time.Duration // how long a claim lasts unless it is renewed
 	Now     func() time.Time
 	Log     *slog.Logger
-	// Output, if set, also receives what Terraform prints for the task.
-	Output func(task string) io.Writer
+	// Verbose logs what Terraform prints, too, a record for each line.
+	Verbose bool
 	// Patience is how long an outcome that the store does not take is offered
 	// again; two minutes if 0. After that the run is found lost, and run again.
 	Patience time.Duration
@@ -72,6 +73,7 @@ type Runner struct {
 // outcome in the store; a run that failed and is recorded as failed is none.
 func (r *Runner) Run(ctx context.Context, launch state.Launch, planned state.PlannedRun) error {
 	log := r.Log.With("task", planned.Task, "run", planned.ID, "launch", launch.ID, "fence", launch.Fence)
+	r = r.logging(log)
 	c, err := r.claim(ctx, planned)
 	if err != nil {
 		return fmt.Errorf("claim run %s of task %s: %w", planned.ID, planned.Task, err)
@@ -115,6 +117,13 @@ func (r *Runner) Run(ctx context.Context, launch state.Launch, planned state.Pla
 	return nil
 }
 
+// logging returns a runner that is r but for its log, which names the run.
+func (r *Runner) logging(log *slog.Logger) *Runner {
+	of := *r
+	of.Log = log
+	return &of
+}
+
 // said is the outcome in words.
 func said(run state.Run) string {
 	if run.Error == "" {
@@ -156,11 +165,23 @@ func (r *Runner) apply(ctx context.Context, task *config.Task, output io.Writer)
 	if snap, err = r.Consul.Snapshot(ctx, task); err != nil {
 		return nil, nil, err
 	}
-	if r.Output != nil {
-		output = io.MultiWriter(output, r.Output(task.Name))
+	if r.Verbose {
+		output = io.MultiWriter(output, lineLog{r.Log})
 	}
 	changes, err = r.Applier.Apply(ctx, task, snap, output)
 	return snap, changes, err
+}
+
+// lineLog logs the lines that are written to it; empty ones say nothing.
+type lineLog struct{ log *slog.Logger }
+
+func (l lineLog) Write(lines []byte) (int, error) {
+	for line := range strings.Lines(string(lines)) {
+		if line = strings.TrimRight(line, " \r\n"); line != "" {
+			l.log.Info("terraform", "says", line)
+		}
+	}
+	return len(lines), nil
 }
 
 // claim is a run that this runner holds.
@@ -258,7 +279,7 @@ func (c *claim) keep(ctx context.Context, stop context.CancelCauseFunc) {
 			return
 		}
 		if err != nil && ctx.Err() == nil {
-			c.Log.Warn("a claim was not renewed, trying again", "task", next.Task, "run", next.ID, "error", err)
+			c.Log.Warn("a claim was not renewed, trying again", "error", err)
 		}
 	}
 }
@@ -291,7 +312,7 @@ func (r *Runner) record(ctx context.Context, c *claim, run state.Run, snap *cons
 		}
 		return struct{}{}, err
 	}, backoff.WithMaxElapsedTime(patience), backoff.WithNotify(func(err error, wait time.Duration) {
-		r.Log.Warn("an outcome was not recorded, trying again", "task", run.Task, "run", run.ID, "in", wait, "error", err)
+		r.Log.Warn("an outcome was not recorded, trying again", "in", wait, "error", err)
 	}))
 	return err
 }
@@ -303,7 +324,7 @@ func (r *Runner) keepForPeople(ctx context.Context, run *state.Run, snap *consul
 	defer cancel()
 	text := output.Bytes()
 	if err := state.SaveLog(ctx, r.Store, run.Task, run.ID, text); err != nil {
-		r.Log.Warn("the output of a run was not kept", "task", run.Task, "run", run.ID, "error", err)
+		r.Log.Warn("the output of a run was not kept", "error", err)
 	} else {
 		run.Logs = len(text)
 	}
@@ -311,7 +332,7 @@ func (r *Runner) keepForPeople(ctx context.Context, run *state.Run, snap *consul
 		return
 	}
 	if err := state.SaveInputs(ctx, r.Store, run.Task, snap.Condition.Elements); err != nil {
-		r.Log.Warn("the elements of a condition were not kept", "task", run.Task, "run", run.ID, "error", err)
+		r.Log.Warn("the elements of a condition were not kept", "error", err)
 	}
 }
 
@@ -332,7 +353,7 @@ func (r *Runner) settle(ctx context.Context, c *claim, run state.Run) error {
 		}
 		next, forgotten := task.Data.Conclude(run, definition)
 		if err := state.Forget(ctx, r.Store, run.Task, forgotten); err != nil {
-			r.Log.Warn("an old run was not removed, it will be with the next one", "task", run.Task, "error", err)
+			r.Log.Warn("an old run was not removed, it will be with the next one", "error", err)
 			next.History = append(forgotten, next.History...)
 		}
 		err = c.write(ctx, run, task.Write(next))

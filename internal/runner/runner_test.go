@@ -586,17 +586,16 @@ func TestOnlyTheNewest50RunsAreKeptWithTheirOutput(t *testing.T) {
 	}
 }
 
-func TestWhatTerraformPrintsIsAlsoShown(t *testing.T) {
-	b := newBench(t, succeed)
-	var shown lines
-	b.Output = func(task string) io.Writer {
-		fmt.Fprint(&shown, task, ": ")
-		return &shown
-	}
-	if err := b.run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if got := shown.String(); got != "web: Apply complete!\n" {
-		t.Errorf("shown: %q", got)
+func TestWhatTerraformPrintsIsLoggedWithItsRunWhereThatIsWanted(t *testing.T) {
+	const line = `msg=terraform task=web run=r1 launch=l-r1 fence=1 says="Apply complete!"`
+	for _, wanted := range []bool{false, true} {
+		b := newBench(t, succeed)
+		b.Verbose = wanted
+		if err := b.run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Contains(b.log.String(), line); got != wanted {
+			t.Errorf("Verbose is %v, and the log has:\n%s", wanted, b.log)
+		}
 	}
 }
