@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -34,6 +35,18 @@ func (a *app) parse(f *flag.FlagSet, args []string, help string) int {
 		return exitOK
 	case err != nil:
 		return a.fail(exitFlags, fmt.Errorf("%w (see `terrapulse %s -help`)", err, f.Name()))
+	}
+	return -1
+}
+
+// parseAll is parse for a command that takes no arguments: one that is there
+// all the same, such as a second file after -config-file, must not be lost.
+func (a *app) parseAll(f *flag.FlagSet, args []string, help string) int {
+	if code := a.parse(f, args, help); code >= 0 {
+		return code
+	}
+	if f.NArg() > 0 {
+		return a.fail(exitFlags, fmt.Errorf("%s takes no arguments, got %q", f.Name(), f.Args()))
 	}
 	return -1
 }
@@ -117,6 +130,18 @@ func storePath(url string) (string, error) {
 	return path, nil
 }
 
+// parallelFlag is how many tasks are worked on at a time.
+func parallelFlag(f *flag.FlagSet, n *int, what string) {
+	f.Func("parallel", "The `number` of tasks that "+what+" at a time. Default: the number of cores.", func(s string) error {
+		v, err := strconv.Atoi(s)
+		if err != nil || v < 1 {
+			return errors.New("give a number from 1 on")
+		}
+		*n = v
+		return nil
+	})
+}
+
 // logFlags are how much is logged, and how.
 type logFlags struct{ level, format string }
 
@@ -142,13 +167,22 @@ func (l *logFlags) logger(a *app, configured string) (*slog.Logger, error) {
 	}
 	switch {
 	case l.format == "json":
-		return slog.New(slog.NewJSONHandler(a.stderr, &slog.HandlerOptions{Level: level})), nil
+		return slog.New(slog.NewJSONHandler(a.stderr, &slog.HandlerOptions{Level: level, ReplaceAttr: durationsWithUnit})), nil
 	case l.format != "text":
 		return nil, fmt.Errorf("-log-format %s: use text or json", l.format)
 	case colored(a.stderr):
 		return slog.New(tint.NewTextHandler(a.stderr, &tint.Options{Level: level, TimeFormat: time.TimeOnly})), nil
 	}
 	return slog.New(slog.NewTextHandler(a.stderr, &slog.HandlerOptions{Level: level})), nil
+}
+
+// durationsWithUnit makes 1.5s of what slog would write in JSON as a number of
+// nanoseconds.
+func durationsWithUnit(_ []string, a slog.Attr) slog.Attr {
+	if a.Value.Kind() == slog.KindDuration {
+		a.Value = slog.StringValue(a.Value.Duration().String())
+	}
+	return a
 }
 
 // colored reports whether w is a terminal whose user has not asked for plain text.

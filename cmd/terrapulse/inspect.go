@@ -32,7 +32,7 @@ func (c *inspectCommand) flags() (*flag.FlagSet, *startOptions) {
 	f, o := newFlags("inspect"), &startOptions{}
 	o.config.register(f)
 	o.log.register(f)
-	f.IntVar(&o.parallel, "parallel", 0, "The `number` of tasks that are planned at a time. Default: the number of cores.")
+	parallelFlag(f, &o.parallel, "are planned")
 	f.BoolVar(&o.inspect.exitCode, "detailed-exitcode", false, detailedExitCode)
 	return f, o
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"log/slog"
@@ -50,7 +51,7 @@ func (c *startCommand) flags() (*flag.FlagSet, *startOptions) {
 	o.config.register(f)
 	o.log.register(f)
 	o.store = storeFlag(f)
-	f.IntVar(&o.parallel, "parallel", 0, "The `number` of tasks that run at a time. Default: the number of cores.")
+	parallelFlag(f, &o.parallel, "run")
 	f.BoolVar(&o.once, "once", false, "Run every enabled task one time and end.")
 	o.inspect.register(f)
 	return f, o
@@ -58,11 +59,8 @@ func (c *startCommand) flags() (*flag.FlagSet, *startOptions) {
 
 func (c *startCommand) Run(args []string) int {
 	f, o := c.flags()
-	if code := c.parse(f, args, c.Help()); code >= 0 {
+	if code := c.parseAll(f, args, c.Help()); code >= 0 {
 		return code
-	}
-	if f.NArg() > 0 {
-		return c.fail(exitFlags, fmt.Errorf("start takes no arguments, got %q", f.Args()))
 	}
 	cfg, code := o.config.load(c.app)
 	if code >= 0 {
@@ -112,7 +110,10 @@ func (c *startCommand) once(e *engine, cfg *config.Config) int {
 	if len(outcomes) > 0 {
 		code = c.summarise(outcomes)
 	}
-	if err != nil {
+	switch {
+	case err != nil && c.ctx.Err() != nil:
+		return c.fail(exitError, errors.New("stopped before every task had its run"))
+	case err != nil:
 		return c.fail(exitError, err)
 	}
 	return code
@@ -128,11 +129,12 @@ func (c *startCommand) summarise(outcomes []reconcile.Outcome) int {
 		if o.Failed() {
 			n, code = bad, exitError
 		}
-		if o.Run == nil {
+		if notBegun(o) {
+			word := "not run"
 			if o.Reason.Kind == state.ReasonDisabled {
-				n = plain
+				n, word = plain, "disabled"
 			}
-			t.row(n, o.Task, notRun(o.Reason), "-", "-", "-", "-")
+			t.row(n, o.Task, word, "-", "-", "-", "-")
 			continue
 		}
 		t.row(n, append([]string{o.Task, string(o.Run.State), took(*o.Run)}, counts(o.Run.Changes)...)...)
@@ -142,6 +144,8 @@ func (c *startCommand) summarise(outcomes []reconcile.Outcome) int {
 		switch {
 		case o.Run != nil && o.Run.Error != "":
 			fmt.Fprintf(c.stderr, "\nTask %s failed: %s\n", o.Task, o.Run.Error)
+		case o.Run != nil && notBegun(o):
+			fmt.Fprintf(c.stderr, "\nTask %s was not run: its turn had not come\n", o.Task)
 		case o.Run == nil && o.Failed():
 			fmt.Fprintf(c.stderr, "\nTask %s was not run: %s\n", o.Task, o.Reason.Text)
 		}
@@ -149,11 +153,9 @@ func (c *startCommand) summarise(outcomes []reconcile.Outcome) int {
 	return code
 }
 
-func notRun(r state.Reason) string {
-	if r.Kind == state.ReasonDisabled {
-		return "disabled"
-	}
-	return "not run"
+// notBegun reports whether the task was not run, although that may have been decided.
+func notBegun(o reconcile.Outcome) bool {
+	return o.Run == nil || o.Run.State == state.RunIntended
 }
 
 // took is the cell of how long a run took.

@@ -64,7 +64,7 @@ type taskStatus struct {
 
 func (c *statusCommand) Run(args []string) int {
 	f, url, asJSON := c.flags()
-	if code := c.parse(f, args, c.Help()); code >= 0 {
+	if code := c.parseAll(f, args, c.Help()); code >= 0 {
 		return code
 	}
 	store, code := c.openStore(*url)

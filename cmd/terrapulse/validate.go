@@ -33,7 +33,7 @@ func (c *validateCommand) flags() (*flag.FlagSet, *configFlags, *bool) {
 
 func (c *validateCommand) Run(args []string) int {
 	f, cf, ask := c.flags()
-	if code := c.parse(f, args, c.Help()); code >= 0 {
+	if code := c.parseAll(f, args, c.Help()); code >= 0 {
 		return code
 	}
 	cfg, code := cf.load(c.app)

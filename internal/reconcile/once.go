@@ -139,6 +139,7 @@ func (r *Reconciler) force(who string) map[string]string {
 // holder may be a process that was killed, and no longer.
 func (r *Reconciler) leadSoon(ctx context.Context) (*lease.Lease, error) {
 	patience := r.Now().Add(2 * r.LeaseTTL)
+	var told string // of which holder the log has heard
 	for {
 		held, err := lease.Acquire(ctx, r.Store, LeaseName, r.Owner, lease.Options{TTL: r.LeaseTTL, Now: r.Now})
 		var other *lease.HeldError
@@ -148,7 +149,10 @@ func (r *Reconciler) leadSoon(ctx context.Context) (*lease.Lease, error) {
 		if r.Now().After(patience) {
 			return nil, fmt.Errorf("%w; it runs the tasks of this store: stop it first, or use a store of your own with -store", err)
 		}
-		r.Log.Info("waiting for the lease", "leader", other.Owner, "until", other.Until)
+		if other.Owner != told {
+			told = other.Owner
+			r.Log.Info("waiting for the lease", "leader", other.Owner, "until", other.Until)
+		}
 		if !sleep(ctx, max(50*time.Millisecond, min(other.Until.Sub(r.Now()), time.Second))) {
 			return nil, ctx.Err()
 		}
