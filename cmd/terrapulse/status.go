@@ -56,7 +56,7 @@ type taskStatus struct {
 	Reason  state.Reason  `json:"reason"`
 	Run     string        `json:"run,omitempty"` // under way
 	Due     *time.Time    `json:"due,omitempty"`
-	Changed string        `json:"changed,omitempty"` // seen and not yet applied
+	Changed string        `json:"changed,omitempty"` // in Consul, and not yet applied
 	Applied *time.Time    `json:"applied,omitempty"`
 	Failed  int           `json:"failures,omitempty"` // in a row
 	Last    *state.Result `json:"last_run,omitempty"`
@@ -129,6 +129,13 @@ func readStatus(ctx context.Context, store state.Store, now time.Time) (status, 
 			Applied: timeOrNil(s.AppliedAt), Failed: s.Failures, Last: s.Last}
 		if s.Run != nil {
 			ts.Run = s.Run.ID
+			run, err := state.Read[state.Run](ctx, store, state.RunKey(ts.Task, ts.Run))
+			if err != nil {
+				return st, fmt.Errorf("read run %s of task %s: %w", ts.Run, ts.Task, err)
+			}
+			if run.Data.State == state.RunIntended {
+				ts.State = "waiting"
+			}
 		}
 		if s.Pending != nil {
 			ts.Changed = s.Pending.Changed
@@ -171,7 +178,7 @@ func (c *statusCommand) print(st status, now time.Time) {
 	}
 	fmt.Fprintln(c.stdout)
 	var tab table
-	tab.row(plain, "TASK", "STATE", "LAST RUN", "NEXT DUE", "WHY")
+	tab.row(plain, "TASK", "STATE", "LAST RUN", "NEXT DUE", "CHANGED", "WHY")
 	for _, t := range st.Tasks {
 		last := "-"
 		if t.Last != nil {
@@ -197,9 +204,21 @@ func (c *statusCommand) print(st status, now time.Time) {
 		case "failing":
 			n = bad
 		}
-		tab.row(n, t.Task, t.State, last, due, why(t))
+		tab.row(n, t.Task, t.State, last, due, changed(t), why(t))
 	}
 	tab.print(c.stdout)
+}
+
+// changed is what changed in Consul: what waits to be applied, else what the
+// last run was for.
+func changed(t taskStatus) string {
+	switch {
+	case t.Changed != "":
+		return shorten(t.Changed, 60)
+	case t.Last != nil && t.Last.Reason.Kind == state.ReasonChanged:
+		return shorten(t.Last.Reason.Text, 60)
+	}
+	return "-"
 }
 
 // why is one line for people.
@@ -208,9 +227,14 @@ func why(t taskStatus) string {
 	if t.Failed > 0 && t.Last != nil && t.Last.Error != "" {
 		text += ": " + t.Last.Error
 	}
+	return shorten(text, 120)
+}
+
+// shorten makes one line of at most limit characters of the text.
+func shorten(text string, limit int) string {
 	text = strings.Join(strings.Fields(text), " ")
-	if runes := []rune(text); len(runes) > 120 {
-		text = string(runes[:119]) + "…"
+	if runes := []rune(text); len(runes) > limit {
+		text = string(runes[:limit-1]) + "…"
 	}
 	return text
 }

@@ -180,6 +180,7 @@ type Resource struct {
 // Result is the short form of an ended run.
 type Result struct {
 	Run     string    `json:"run"`
+	Reason  Reason    `json:"reason"`
 	State   RunState  `json:"state"`
 	Started time.Time `json:"started"`
 	Ended   time.Time `json:"ended"`
@@ -189,7 +190,7 @@ type Result struct {
 
 // Result returns the short form of the run.
 func (r Run) Result() *Result {
-	res := &Result{Run: r.ID, State: r.State, Started: r.Started, Ended: r.Ended, Error: r.Error}
+	res := &Result{Run: r.ID, Reason: r.Reason, State: r.State, Started: r.Started, Ended: r.Ended, Error: r.Error}
 	if r.Changes != nil {
 		res.Changes = &Changes{Add: r.Changes.Add, Change: r.Changes.Change, Destroy: r.Changes.Destroy}
 	}

@@ -47,6 +47,7 @@ type Dir struct {
 	bin   *Binary
 	opts  Options
 	tf    *tfexec.Terraform
+	env   map[string]string
 	scrub *scrubber
 }
 
@@ -102,12 +103,17 @@ func (b *Binary) Open(dir string, opts Options) (*Dir, error) {
 	if err := endLeftovers(path); err != nil {
 		return nil, fmt.Errorf("end what a killed Terraform left behind for task %s: %w", opts.Task, err)
 	}
-	return &Dir{path: path, bin: b, opts: opts, tf: tf, scrub: newScrubber(opts)}, nil
+	return &Dir{path: path, bin: b, opts: opts, tf: tf, env: env, scrub: newScrubber(opts)}, nil
 }
 
 // run runs one command: f calls terraform-exec. Each line of standard output
 // is shown to seen.
 func (d *Dir) run(ctx context.Context, command string, seen func(line string), f func(context.Context) error) error {
+	release, err := d.guard()
+	if err != nil {
+		return err
+	}
+	defer release()
 	out := output{log: d.opts.Log, scrub: d.scrub, seen: seen}
 	stdout, stderr := out.stdout(), out.stderr()
 	d.tf.SetStdout(stdout)
@@ -117,7 +123,7 @@ func (d *Dir) run(ctx context.Context, command string, seen func(line string), f
 	// that it never outlives this process. The thread must last as long.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	err := f(ctx)
+	err = f(ctx)
 	stdout.flush()
 	stderr.flush()
 
