@@ -1,0 +1,143 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+func TestTheLogInJSONIsAnObjectALineWithItsRunAndWithoutSecrets(t *testing.T) {
+	s := newSite(t)
+	s.register("web", "web-1", 8080, "passing")
+	secrets := []string{"secret-of-the-environment", "11111111-2222-3333-4444-555555555555"}
+	file := s.config(s.task("lb", onWeb+"\n  providers = [\"local\"]") + `
+terraform_provider "local" {
+  task_env {
+    SOME_PASSWORD = "` + secrets[0] + `"
+  }
+}
+`)
+	s.write("tasks.hcl", strings.NewReplacer(`backend "local" {}`, "backend \"local\" {}\n  log = true",
+		"address = ", "token = \""+secrets[1]+"\"\n  address = ").Replace(s.read("tasks.hcl")))
+	r := s.run("-once", "-log-level", "TRACE", "-log-format", "json", "-config-file", file)
+	wantCode(t, r, exitOK)
+
+	seen := map[string]int{}
+	for line := range strings.Lines(r.stderr) {
+		var record map[string]any
+		if err := json.Unmarshal([]byte(line), &record); err != nil {
+			t.Errorf("not JSON: %s", line)
+			continue
+		}
+		msg, _ := record["msg"].(string)
+		seen[msg]++
+		if slices.Contains([]string{"run decided", "run started", "terraform", "run succeeded"}, msg) {
+			for _, key := range []string{"task", "run", "launch", "fence"} {
+				if record[key] == nil {
+					t.Errorf("no %s in %s", key, line)
+				}
+			}
+		}
+		if took, ok := record["duration"]; ok && !strings.HasSuffix(took.(string), "s") {
+			t.Errorf("a duration without its unit: %v", took)
+		}
+	}
+	if seen["run succeeded"] != 1 || seen["terraform"] < 3 {
+		t.Errorf("the log has %v", seen)
+	}
+	for _, secret := range secrets {
+		for what, text := range map[string]string{"log": r.stderr, "summary": r.stdout, "store": s.read("state.db") + s.read("state.db-wal"), "output": s.run("logs", "lb").stdout} {
+			if strings.Contains(text, secret) {
+				t.Errorf("the %s has %q", what, secret)
+			}
+		}
+	}
+}
+
+func TestStatusAndRunsAsJSON(t *testing.T) {
+	s := newSite(t)
+	s.register("web", "web-1", 8080, "passing")
+	file := s.config(s.task("lb", onWeb) + s.task("off", "enabled = false\n"+onWeb))
+	p := s.start("-config-file", file)
+	eventually(t, "the first apply", func() bool { return s.read("lb.txt") != "" })
+	s.register("web", "web-2", 8081, "passing")
+	eventually(t, "the second apply", func() bool { return strings.Contains(s.read("lb.txt"), "8081") })
+	eventually(t, "the end of the run", func() bool { return strings.Contains(s.run("status").stdout, "nothing changed") })
+
+	var got struct {
+		Leader struct {
+			Owner string
+			Fence int
+		}
+		Tasks []struct {
+			Task, State string
+			Reason      struct{ Kind, Text string }
+			Last        struct {
+				Run, State string
+				Reason     struct{ Kind, Text string }
+				Changes    struct{ Add, Destroy int }
+			} `json:"last_run"`
+		}
+	}
+	decode(t, s.run("status", "-json"), &got)
+	if got.Leader.Owner == "" || got.Leader.Fence != 1 || len(got.Tasks) != 2 {
+		t.Fatalf("status: %+v", got)
+	}
+	lb, off := got.Tasks[0], got.Tasks[1]
+	if lb.State != "applied" || lb.Reason.Kind != "nothing changed" || lb.Last.State != "succeeded" ||
+		lb.Last.Reason.Kind != "condition changed" || !strings.Contains(lb.Last.Reason.Text, "added web-2") || lb.Last.Changes.Add != 1 {
+		t.Errorf("lb: %+v", lb)
+	}
+	if off.State != "disabled" || off.Last.Run != "" {
+		t.Errorf("off: %+v", off)
+	}
+	wantText(t, s.run("status").stdout, "CHANGED", "added web-2")
+
+	var runs []struct{ ID, Task, State string }
+	decode(t, s.run("runs", "-json", "lb"), &runs)
+	if len(runs) != 2 || runs[0].ID != lb.Last.Run || runs[0].Task != "lb" || runs[1].State != "succeeded" {
+		t.Errorf("runs: %+v", runs)
+	}
+	wantText(t, s.run("logs", runs[1].ID).stdout, "Apply complete!")
+	if code := p.stop(); code != exitOK {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+func decode(t *testing.T, r result, into any) {
+	t.Helper()
+	wantCode(t, r, exitOK)
+	if err := json.Unmarshal([]byte(r.stdout), into); err != nil {
+		t.Fatalf("%v:\n%s", err, r.stdout)
+	}
+}
+
+func TestOnceThatIsStoppedSaysWhatItDidNotRun(t *testing.T) {
+	s := newSite(t)
+	s.register("web", "web-1", 8080, "passing")
+	s.write("slow/main.tf", `
+variable "services" {}
+resource "terraform_data" "slow" {
+  provisioner "local-exec" {
+    command = "touch `+s.path("begun")+`; sleep 1"
+  }
+}
+`)
+	file := s.config(taskOf("one", s.path("slow"), onWeb) + taskOf("two", s.path("slow"), onWeb))
+	p := s.start("-once", "-parallel", "1", "-config-file", file)
+	eventually(t, "an apply is under way", func() bool { _, err := os.Stat(s.path("begun")); return err == nil })
+	wantText(t, s.run("status").stdout, "running", "waiting")
+	p.Process.Signal(syscall.SIGTERM)
+	<-p.ended
+	if code := p.ProcessState.ExitCode(); code != exitError {
+		t.Errorf("exit code %d", code)
+	}
+	wantText(t, p.stdout.String(), "not run")
+	wantText(t, p.stderr.String(), "was not run: its turn had not come")
+	if strings.Contains(p.stdout.String(), "intended") {
+		t.Errorf("a word of the program's inside: %s", p.stdout)
+	}
+}
