@@ -137,7 +137,7 @@ func TestValidate(t *testing.T) {
 	file := s.config(s.task("lb", onWeb))
 	r := s.run("validate", "-config-file", file, "-consul")
 	wantCode(t, r, exitOK)
-	wantText(t, r.stdout, "valid: 1 task", s.consul.Addr())
+	wantText(t, r.stdout, "valid: 1 task.", s.consul.Addr())
 
 	s.consul.Stop()
 	wantCode(t, s.run("validate", "-config-file", file), exitOK)

@@ -214,9 +214,9 @@ func (c *statusCommand) print(st status, now time.Time) {
 func changed(t taskStatus) string {
 	switch {
 	case t.Changed != "":
-		return shorten(t.Changed, 60)
+		return shorten(t.Changed, 40)
 	case t.Last != nil && t.Last.Reason.Kind == state.ReasonChanged:
-		return shorten(t.Last.Reason.Text, 60)
+		return shorten(t.Last.Reason.Text, 40)
 	}
 	return "-"
 }

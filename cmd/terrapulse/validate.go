@@ -80,6 +80,14 @@ func (c *validateCommand) Run(args []string) int {
 	if failed {
 		return exitConfig
 	}
-	fmt.Fprintf(c.stdout, "The configuration is valid: %d tasks.\n", len(cfg.Tasks))
+	fmt.Fprintf(c.stdout, "The configuration is valid: %s.\n", tasksOf(len(cfg.Tasks)))
 	return exitOK
+}
+
+// tasksOf is a number of tasks in words.
+func tasksOf(n int) string {
+	if n == 1 {
+		return "1 task"
+	}
+	return fmt.Sprintf("%d tasks", n)
 }
