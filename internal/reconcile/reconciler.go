@@ -294,7 +294,7 @@ func (t *tick) observe(ctx context.Context, rec state.Reconcile, states map[stri
 			inputs = append(inputs, Input{Task: &config.Task{Name: name}, Removed: true, State: states[name].Data})
 		}
 	}
-	if err := t.lookAfterRuns(ctx, inputs); err != nil {
+	if err := t.lookAfterRuns(ctx, inputs, states); err != nil {
 		return nil, err
 	}
 
@@ -348,7 +348,7 @@ func (t *tick) changed(ctx context.Context, in *Input, elements map[string]strin
 
 // lookAfterRuns finds out which of the runs under way are dead, and asks once
 // more for those whose launch may never have been asked for.
-func (t *tick) lookAfterRuns(ctx context.Context, inputs []Input) error {
+func (t *tick) lookAfterRuns(ctx context.Context, inputs []Input, states map[string]state.Stored[state.Task]) error {
 	var launches []string
 	for _, in := range inputs {
 		if in.State.Run != nil {
@@ -371,6 +371,17 @@ func (t *tick) lookAfterRuns(ctx context.Context, inputs []Input) error {
 		run, err := state.Read[state.Run](ctx, t.Store, state.RunKey(inputs[i].Task.Name, live.ID))
 		if err != nil {
 			return fmt.Errorf("read run %s: %w", live.ID, err)
+		}
+		if run.Data.State.Ended() {
+			// Its task was told in the same step: after the task was read.
+			name := inputs[i].Task.Name
+			if states[name], err = state.Read[state.Task](ctx, t.Store, state.TaskKey(name)); err != nil {
+				return fmt.Errorf("read task %s: %w", name, err)
+			}
+			inputs[i].State = states[name].Data
+			if again := inputs[i].State.Run; again == nil || again.ID != live.ID {
+				continue
+			}
 		}
 		now := t.Now()
 		lost := lifeless(run.Data, statuses[live.Launch].Stopped, now)

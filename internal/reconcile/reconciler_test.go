@@ -538,3 +538,36 @@ func TestATaskThatIsNoLongerConfiguredIsSaidToBeRemoved(t *testing.T) {
 		t.Errorf("the task that is configured again reads %+v", got.Reason)
 	}
 }
+
+func TestARunThatEndsWhileATickLooksIsNotLost(t *testing.T) {
+	b := newBench(t, tasks(1)...)
+	b.tick()
+	b.launcher.status = map[string]LaunchStatus{b.launcher.started[0].ID: {}} // another process has it
+	b.Reconciler.Store = &ender{Store: b.store, end: func() { b.end(state.RunSucceeded, "A") }}
+	b.now = b.now.Add(liveCheck)
+	if report := b.tick(); report.Decisions[0].Lost != nil || len(report.Dropped) > 0 {
+		t.Errorf("it was taken for lost: %+v", report.Decisions[0])
+	}
+	if task := b.task("task-0"); task.Failures != 0 || task.Run != nil || task.Last.State != state.RunSucceeded {
+		t.Errorf("the task reads %+v", task)
+	}
+	if n := len(b.launcher.started); n != 1 {
+		t.Errorf("%d launches, want the first one only", n)
+	}
+}
+
+// ender has something happen just after the tasks were first read.
+type ender struct {
+	state.Store
+	end func()
+}
+
+func (e *ender) List(ctx context.Context, prefix string) ([]state.Record, error) {
+	recs, err := e.Store.List(ctx, prefix)
+	if prefix == state.TaskPrefix && e.end != nil {
+		end := e.end
+		e.end = nil
+		end()
+	}
+	return recs, err
+}
