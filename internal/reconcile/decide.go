@@ -2,7 +2,8 @@
 // observes Consul, decides for every task whether to run it and why, writes
 // the intent and launches the run.
 //
-// Decide is the decision, without any I/O. Reconciler is the loop around it.
+// Decide is the decision, without any I/O. Reconciler makes a tick of it, once;
+// Loop makes ticks for as long as it leads.
 package reconcile
 
 import (
@@ -175,7 +176,7 @@ func (d *decider) retry() Decision {
 	n := s.Failures
 	var out Decision
 	if d.now.Before(s.RetryAt) {
-		out = d.wait(state.ReasonBackoff, s.RetryAt, "retry number %d at %s", n, stamp(s.RetryAt))
+		out = d.wait(state.ReasonBackoff, s.RetryAt, "retry number %d at %s", n, stamp(s.RetryAt, d.now))
 	} else {
 		out = d.run(state.ReasonRetry, "retry number %d", n)
 	}
@@ -196,7 +197,7 @@ func (d *decider) changed() Decision {
 		text = "it is not what was last applied"
 	}
 	if at := bufferedUntil(d.Task.BufferPeriod, *s.Pending); d.now.Before(at) {
-		return d.wait(state.ReasonBuffering, at, "buffering until %s: %s", stamp(at), text)
+		return d.wait(state.ReasonBuffering, at, "buffering until %s: %s", stamp(at, d.now), text)
 	}
 	return d.run(state.ReasonChanged, "%s", text)
 }
@@ -212,17 +213,17 @@ func (d *decider) schedule() Decision {
 	case due.IsZero():
 		return d.wait(state.ReasonUnchanged, time.Time{}, "the schedule %q never comes due again", cron)
 	case d.now.Before(due):
-		return d.wait(state.ReasonUnchanged, due, "next scheduled at %s", stamp(due))
+		return d.wait(state.ReasonUnchanged, due, "next scheduled at %s", stamp(due, d.now))
 	case s.Observed != s.Applied:
 		text := "its input is not what was last applied"
 		if s.Pending != nil && s.Pending.Changed != "" {
 			text = s.Pending.Changed
 		}
-		return d.run(state.ReasonCron, "scheduled for %s: %s", stamp(due), text)
+		return d.run(state.ReasonCron, "scheduled for %s: %s", stamp(due, d.now), text)
 	}
 	s.Scheduled = d.now
 	next := NextCron(cron, d.now)
-	out := d.wait(state.ReasonUnchanged, next, "the schedule came due at %s with nothing to apply", stamp(due))
+	out := d.wait(state.ReasonUnchanged, next, "the schedule came due at %s with nothing to apply", stamp(due, d.now))
 	out.Action = Note
 	return out
 }
@@ -292,4 +293,11 @@ func NextCron(cron string, from time.Time) time.Time {
 	return expr.Next(from)
 }
 
-func stamp(t time.Time) string { return t.Format("15:04:05") }
+// stamp is a time as it is told to people: with the date, unless that is today's.
+func stamp(t, now time.Time) string {
+	t = t.In(now.Location())
+	if t.Format(time.DateOnly) == now.Format(time.DateOnly) {
+		return t.Format(time.TimeOnly)
+	}
+	return t.Format(time.DateTime)
+}

@@ -45,6 +45,9 @@ func TestDecideGivesTheReason(t *testing.T) {
 	unbuffered := webTask()
 	unbuffered.BufferPeriod = config.BufferPeriod{}
 	once := &config.Task{Name: "once", Enabled: true}
+	yearly := hourlyTask()
+	yearly.Condition.Schedule.Cron = "0 3 1 1 *"
+	newYear := time.Date(noon.Year()+1, 1, 1, 3, 0, 0, 0, noon.Location())
 	live := &state.LiveRun{ID: "r1", Launch: "l1", Created: noon.Add(-time.Minute)}
 	lost := &state.Run{ID: "r1", Task: "web", State: state.RunLost, Ended: noon, Error: "out of memory"}
 	b := &Observed{Digest: "B", Changed: "1 added: api.node.dc1"}
@@ -113,6 +116,8 @@ func TestDecideGivesTheReason(t *testing.T) {
 		{"and never again", Input{Task: once, Observed: &Observed{}, State: with(applied(), func(s *state.Task) { s.Observed, s.Applied = "", "" })}, Wait, state.ReasonUnchanged, "no condition", time.Time{}},
 		{"a schedule that is not due waits",
 			Input{Task: hourlyTask(), State: with(applied(), func(s *state.Task) { s.Scheduled = noon })}, Wait, state.ReasonUnchanged, "next scheduled at 13:00:00", noon.Add(time.Hour)},
+		{"a schedule that is due on another day says which",
+			Input{Task: yearly, State: with(applied(), func(s *state.Task) { s.Scheduled = noon })}, Wait, state.ReasonUnchanged, "next scheduled at " + newYear.Format(time.DateTime), newYear},
 		{"a schedule that is due applies what changed",
 			Input{Task: hourlyTask(), Observed: b, State: with(applied(), func(s *state.Task) { s.Scheduled = noon.Add(-time.Minute) })}, Run, state.ReasonCron, "scheduled for 12:00:00: 1 added", time.Time{}},
 		{"a schedule that is due with nothing to apply is noted",

@@ -422,7 +422,7 @@ func lifeless(run state.Run, stopped string, now time.Time) string {
 	case run.State == state.RunIntended && !now.Before(run.Created.Add(intentPatience)):
 		return fmt.Sprintf("no runner claimed it within %s", intentPatience)
 	case run.State == state.RunRunning && !now.Before(run.Expires):
-		return fmt.Sprintf("its runner %s has given no sign of life since %s", run.Owner, stamp(run.Expires.In(now.Location())))
+		return fmt.Sprintf("its runner %s has given no sign of life since %s", run.Owner, stamp(run.Expires, now))
 	}
 	return ""
 }
