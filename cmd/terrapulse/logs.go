@@ -19,7 +19,7 @@ func (c *logsCommand) Help() string {
 	f, _ := c.flags()
 	return "Usage: terrapulse logs [flags] RUN\n\n" +
 		"  Prints what Terraform said in a run, without secrets. RUN is an id that\n" +
-		"  `terrapulse runs` lists, or the name of a task for its latest run.\n" + describe(f)
+		"  `terrapulse runs` lists, or the name of a task for its latest run that has ended.\n" + describe(f)
 }
 
 func (c *logsCommand) flags() (*flag.FlagSet, *string) {
@@ -63,7 +63,10 @@ func findRun(ctx context.Context, store state.Store, name string) (task, run str
 	}
 	for _, t := range tasks {
 		task := state.TaskName(t.Key)
-		if task == name && len(t.Data.History) > 0 {
+		if task == name {
+			if len(t.Data.History) == 0 {
+				return "", "", fmt.Errorf("no run of task %s has ended yet: output is kept when a run ends", task)
+			}
 			return task, t.Data.History[len(t.Data.History)-1], nil
 		}
 		for _, id := range t.Data.History {

@@ -7,6 +7,10 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/state"
+	"github.com/terrapulse/terrapulse/internal/testtools"
 )
 
 func TestTheLogInJSONIsAnObjectALineWithItsRunAndWithoutSecrets(t *testing.T) {
@@ -129,7 +133,10 @@ resource "terraform_data" "slow" {
 	file := s.config(taskOf("one", s.path("slow"), onWeb) + taskOf("two", s.path("slow"), onWeb))
 	p := s.start("-once", "-parallel", "1", "-config-file", file)
 	eventually(t, "an apply is under way", func() bool { _, err := os.Stat(s.path("begun")); return err == nil })
-	wantText(t, s.run("status").stdout, "running", "waiting")
+	wantText(t, s.run("status").stdout, "running", "waiting", "waits for its turn")
+	r := s.run("logs", "one")
+	wantCode(t, r, exitError)
+	wantText(t, r.stderr, "no run of task one has ended yet")
 	p.Process.Signal(syscall.SIGTERM)
 	<-p.ended
 	if code := p.ProcessState.ExitCode(); code != exitError {
@@ -139,5 +146,45 @@ resource "terraform_data" "slow" {
 	wantText(t, p.stderr.String(), "was not run: its turn had not come")
 	if strings.Contains(p.stdout.String(), "intended") {
 		t.Errorf("a word of the program's inside: %s", p.stdout)
+	}
+}
+
+func TestASecondSignalEndsTheProgramAtOnce(t *testing.T) {
+	s := newSite(t)
+	s.register("web", "web-1", 8080, "passing")
+	stubborn := s.write("bin/terraform", `#!/bin/sh
+case "$*" in
+*apply*)
+	trap '' INT TERM
+	touch '`+s.path("begun")+`'
+	for _ in $(seq 600); do sleep 0.1; done
+	;;
+*) exec '`+testtools.Terraform(t)+`' "$@" ;;
+esac
+`)
+	if err := os.Chmod(stubborn, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", s.path("bin")+string(os.PathListSeparator)+os.Getenv("PATH"))
+	p := s.start("-config-file", s.config(s.task("lb", onWeb)))
+	eventually(t, "an apply is under way", func() bool { _, err := os.Stat(s.path("begun")); return err == nil })
+	p.Process.Signal(syscall.SIGTERM)
+	eventually(t, "the program waits for Terraform", func() bool { return strings.Contains(p.stderr.String(), "waiting for Terraform") })
+	p.Process.Signal(syscall.SIGTERM)
+	<-p.ended
+	if code := p.ProcessState.ExitCode(); code != exitInterrupted {
+		t.Errorf("exit code %d", code)
+	}
+	wantText(t, p.stderr.String(), "stopped a second time")
+}
+
+func TestStatusTellsTheEndOfARunAfterWhichNobodyLed(t *testing.T) {
+	retry := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	task := state.Task{Failures: 1, RetryAt: retry, Reason: state.Reason{Kind: state.ReasonRunning, Text: "run r1 is under way"},
+		Last: &state.Result{Run: "r1", State: state.RunFailed, Reason: state.Reason{Kind: state.ReasonChanged, Text: "added web-2"}}}
+	got := taskStatus{Reason: task.Reason}
+	settled(&got, task)
+	if got.Reason != task.Last.Reason || got.Due == nil || !got.Due.Equal(retry) {
+		t.Errorf("status: %+v", got)
 	}
 }

@@ -127,7 +127,9 @@ func readStatus(ctx context.Context, store state.Store, now time.Time) (status, 
 		s := t.Data
 		ts := taskStatus{Task: state.TaskName(t.Key), State: taskState(s), Reason: s.Reason, Due: timeOrNil(s.Due),
 			Applied: timeOrNil(s.AppliedAt), Failed: s.Failures, Last: s.Last}
-		if s.Run != nil {
+		if s.Run == nil {
+			settled(&ts, s)
+		} else {
 			ts.Run = s.Run.ID
 			run, err := state.Read[state.Run](ctx, store, state.RunKey(ts.Task, ts.Run))
 			if err != nil {
@@ -135,6 +137,7 @@ func readStatus(ctx context.Context, store state.Store, now time.Time) (status, 
 			}
 			if run.Data.State == state.RunIntended {
 				ts.State = "waiting"
+				ts.Reason.Text = fmt.Sprintf("run %s waits for its turn: %s", ts.Run, run.Data.Reason.Text)
 			}
 		}
 		if s.Pending != nil {
@@ -143,6 +146,17 @@ func readStatus(ctx context.Context, store state.Store, now time.Time) (status, 
 		st.Tasks = append(st.Tasks, ts)
 	}
 	return st, nil
+}
+
+// settled puts right what nobody has looked at since the task's run ended,
+// because no one leads.
+func settled(ts *taskStatus, s state.Task) {
+	if s.Reason.Kind == state.ReasonRunning && s.Last != nil {
+		ts.Reason = s.Last.Reason
+	}
+	if s.Failures > 0 && s.Due.IsZero() {
+		ts.Due = timeOrNil(s.RetryAt)
+	}
 }
 
 // taskState is one word for what a task is at.
