@@ -2,6 +2,7 @@ package consul
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"math/rand/v2"
 	"sync"
@@ -80,18 +81,23 @@ func (w *Watch) Marks() (Marks, error) {
 
 // hold watches one gate until the context ends.
 func (w *Watch) hold(ctx context.Context, n int, g gate, held bool) {
-	failures := 0
+	failures, outages, away := 0, 0, false
 	for ctx.Err() == nil {
 		// A question without an index first: one that Consul has not reached,
 		// because it was restored or replaced, would block for the whole wait.
 		mark, index, err := w.client.mark(ctx, g)
 		if err != nil {
+			if !away {
+				away = true
+				outages++
+			}
 			failures++
 			w.note(ctx, n, g, "", err)
 			sleep(ctx, w.backoff(failures))
 			continue
 		}
-		w.note(ctx, n, g, mark, nil)
+		away = false
+		w.note(ctx, n, g, afresh(mark, outages), nil)
 		if !held || index == 0 {
 			failures = 0
 			sleep(ctx, w.pace.poll)
@@ -99,7 +105,7 @@ func (w *Watch) hold(ctx context.Context, n int, g gate, held bool) {
 		}
 		// Something in between may cut long questions short: that is no outage,
 		// but must not become a storm of questions either.
-		if w.follow(ctx, n, g, index) {
+		if w.follow(ctx, n, g, index, outages) {
 			failures = 0
 			sleep(ctx, w.pace.spacing)
 		} else {
@@ -111,7 +117,7 @@ func (w *Watch) hold(ctx context.Context, n int, g gate, held bool) {
 
 // follow asks blocking questions until one fails or the index falls. It
 // reports whether any was answered.
-func (w *Watch) follow(ctx context.Context, n int, g gate, index uint64) (answered bool) {
+func (w *Watch) follow(ctx context.Context, n int, g gate, index uint64, outages int) (answered bool) {
 	for {
 		sleep(ctx, w.pace.spacing)
 		a, err := w.client.block(ctx, g.request, index, w.pace.wait)
@@ -123,8 +129,17 @@ func (w *Watch) follow(ctx context.Context, n int, g gate, index uint64) (answer
 			return true
 		}
 		index = a.index
-		w.note(ctx, n, g, indexMark(index), nil)
+		w.note(ctx, n, g, afresh(indexMark(index), outages), nil)
 	}
+}
+
+// afresh makes a mark another one after each outage: a Consul that was replaced
+// or restored meanwhile may have come to the same index with other content.
+func afresh(mark string, outages int) string {
+	if outages == 0 || mark == "" {
+		return mark
+	}
+	return fmt.Sprintf("%s after %d outages", mark, outages)
 }
 
 func (w *Watch) note(ctx context.Context, n int, g gate, mark string, err error) {

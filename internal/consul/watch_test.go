@@ -152,6 +152,36 @@ func TestAWatchNoticesThatConsulWasReplaced(t *testing.T) {
 	signalled(t, w, "a change at a low index", func(later Marks, _ error) bool { return later["services"] != now["services"] })
 }
 
+func TestAWatchDoesNotTrustAnIndexAcrossAnOutage(t *testing.T) {
+	var away atomic.Bool
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if away.Load() {
+			http.Error(w, "No cluster leader", http.StatusInternalServerError)
+			return
+		}
+		if r.FormValue("index") != "" { // asked to wait; cut short now and then
+			select {
+			case <-time.After(20 * time.Millisecond):
+				panic(http.ErrAbortHandler)
+			case <-r.Context().Done():
+			}
+		}
+		w.Header().Set("X-Consul-Index", "16")
+		fmt.Fprint(w, "[]")
+	}))
+	defer server.Close()
+	set := BlockGates([]Query{query(t, services("web"))})
+	w := client(t, server.URL).watch(t.Context(), set, nil, quick)
+	before := signalled(t, w, "the first look", complete(set))
+	away.Store(true)
+	signalled(t, w, "an outage", func(_ Marks, err error) bool { return err != nil })
+	away.Store(false) // it may be another Consul, which has come to the same index
+	after := signalled(t, w, "its end", func(_ Marks, err error) bool { return err == nil })
+	if q := query(t, services("web")); !set.Moved(before, after)(q) {
+		t.Errorf("nothing counts as moved: %v", after)
+	}
+}
+
 func TestAMarkAboveConsulsIndexDoesNotBlock(t *testing.T) {
 	s := consultest.Start(t)
 	c := client(t, s.Addr())
