@@ -158,6 +158,11 @@ task {
   module = "` + s.path("nowhere") + `"
 }
 task {
+  name = "versioned"
+  module = "` + s.path("mod") + `"
+  version = "1.2.0"
+}
+task {
   name = "bare"
   module = "` + s.path("bare") + `"
 }
@@ -175,7 +180,7 @@ terraform_provider "local" {
 `)
 	r := s.run("validate", "-config-file", file)
 	wantCode(t, r, exitConfig)
-	wantText(t, r.stderr, "there is no directory "+s.path("nowhere"), `task bare has no variable "services"`, "TF_VAR_x")
+	wantText(t, r.stderr, "there is no directory "+s.path("nowhere"), `version "1.2.0"`, `task bare has no variable "services"`, "TF_VAR_x")
 }
 
 func TestExitCodesOfTheCommandLine(t *testing.T) {

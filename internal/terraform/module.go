@@ -22,6 +22,9 @@ func CheckModule(t *config.Task, inputs []string) error {
 	if !localSource(t.Module) {
 		return nil
 	}
+	if t.Version != "" {
+		return fmt.Errorf("task %s asks for version %q of the directory %s: only modules of a registry have versions, remove it", t.Name, t.Version, t.Module)
+	}
 	info, err := os.Stat(t.Module)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
