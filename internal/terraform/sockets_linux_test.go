@@ -24,7 +24,12 @@ resource "time_sleep" "while_someone_looks" {
   create_duration = "3s"
 }
 `)
-	t.Setenv("TMPDIR", "/tmp") // the test's own is too long for a socket
+	temp, err := os.MkdirTemp("/tmp", "tp") // the test's own is too long for a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(temp)
+	t.Setenv("TMPDIR", temp)
 	d := f.open()
 	f.init(d, true)
 	f.render("api")
@@ -47,7 +52,7 @@ resource "time_sleep" "while_someone_looks" {
 		}
 		for _, line := range strings.Split(string(open), "\n") {
 			fields := strings.Fields(line)
-			if path := fields[max(len(fields)-1, 0):]; len(path) == 1 && strings.HasPrefix(path[0], os.TempDir()+"/terrapulse-") {
+			if path := fields[max(len(fields)-1, 0):]; len(path) == 1 && strings.HasPrefix(path[0], temp+"/terrapulse-") {
 				socket = path[0]
 			}
 		}
