@@ -156,7 +156,17 @@ var levels = map[string]slog.Level{
 	"WARN": slog.LevelWarn, "ERR": slog.LevelError, "ERROR": slog.LevelError,
 }
 
+// logger returns the log of the program. What libraries print through package
+// log, as net/http does, goes there too.
 func (l *logFlags) logger(a *app, configured string) (*slog.Logger, error) {
+	log, err := l.newLogger(a, configured)
+	if err == nil {
+		slog.SetDefault(log)
+	}
+	return log, err
+}
+
+func (l *logFlags) newLogger(a *app, configured string) (*slog.Logger, error) {
 	name := l.level
 	if name == "" {
 		name = configured

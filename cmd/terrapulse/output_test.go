@@ -2,6 +2,8 @@ package main
 
 import (
 	"encoding/json"
+	"log"
+	"log/slog"
 	"os"
 	"slices"
 	"strings"
@@ -58,6 +60,22 @@ terraform_provider "local" {
 				t.Errorf("the %s has %q", what, secret)
 			}
 		}
+	}
+}
+
+func TestWhatLibrariesLogIsJSONToo(t *testing.T) {
+	defer slog.SetDefault(slog.Default())
+	defer log.SetOutput(log.Writer())
+	defer log.SetFlags(log.Flags())
+	var stderr output
+	flags := logFlags{format: "json"}
+	if _, err := flags.logger(&app{stderr: &stderr}, "INFO"); err != nil {
+		t.Fatal(err)
+	}
+	log.Print("said by a library")
+	var record map[string]any
+	if err := json.Unmarshal([]byte(stderr.String()), &record); err != nil || record["msg"] != "said by a library" {
+		t.Errorf("%v: %s", err, &stderr)
 	}
 }
 
