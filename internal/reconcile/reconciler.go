@@ -277,7 +277,10 @@ func (r *Reconciler) readStates(ctx context.Context) (map[string]state.Stored[st
 // have changed or that something hangs on, and looks after the runs under way.
 func (t *tick) observe(ctx context.Context, rec state.Reconcile, states map[string]state.Stored[state.Task]) ([]Input, error) {
 	now := t.Now()
-	all := rec.Config != t.digest || !now.Before(rec.Refreshed.Add(refreshEvery))
+	// After an outage Consul may be another one, whose index happens to be the
+	// same: everything is read then.
+	recovered := rec.Problem != "" && t.problem() == ""
+	all := recovered || rec.Config != t.digest || !now.Before(rec.Refreshed.Add(refreshEvery))
 	moved := t.moved(rec)
 	// Where no gate at all can be read, nothing else can: what needs reading waits.
 	blind := t.GatesErr != nil && !t.sighted()

@@ -571,3 +571,15 @@ func (e *ender) List(ctx context.Context, prefix string) ([]state.Record, error)
 	}
 	return recs, err
 }
+
+func TestAfterAnOutageEverythingIsReadWhateverTheGatesShow(t *testing.T) {
+	b := newBench(t, tasks(3)...)
+	b.settle()
+	b.catalog.set("A", errors.New("connection refused"))
+	b.tick()
+	b.catalog.set("A", nil) // the gates show what they showed before
+	b.catalog.reads = 0
+	if b.tick(); b.catalog.reads != 3 {
+		t.Errorf("%d conditions were read, want all 3", b.catalog.reads)
+	}
+}
