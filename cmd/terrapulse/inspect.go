@@ -62,15 +62,10 @@ func (c *inspectCommand) Run(args []string) int {
 	if code := c.parse(f, args, c.Help()); code >= 0 {
 		return code
 	}
-	cfg, code := o.config.load(c.app)
+	cfg, log, code := o.load(c.app)
 	if code >= 0 {
 		return code
 	}
-	log, err := o.log.logger(c.app, cfg.LogLevel)
-	if err != nil {
-		return c.fail(exitFlags, err)
-	}
-	announce(log, cfg)
 	o.inspect.tasks = f.Args()
 	return c.inspect(cfg, log, o.inspect, o.parallel)
 }

@@ -57,20 +57,29 @@ func (c *startCommand) flags() (*flag.FlagSet, *startOptions) {
 	return f, o
 }
 
+// load reads the configuration and says what in it deserves a word.
+func (o *startOptions) load(a *app) (*config.Config, *slog.Logger, int) {
+	cfg, code := o.config.load(a)
+	if code >= 0 {
+		return nil, nil, code
+	}
+	log, err := o.log.logger(a, cfg.LogLevel)
+	if err != nil {
+		return nil, nil, a.fail(exitFlags, err)
+	}
+	announce(log, cfg)
+	return cfg, log, -1
+}
+
 func (c *startCommand) Run(args []string) int {
 	f, o := c.flags()
 	if code := c.parseAll(f, args, c.Help()); code >= 0 {
 		return code
 	}
-	cfg, code := o.config.load(c.app)
+	cfg, log, code := o.load(c.app)
 	if code >= 0 {
 		return code
 	}
-	log, err := o.log.logger(c.app, cfg.LogLevel)
-	if err != nil {
-		return c.fail(exitFlags, err)
-	}
-	announce(log, cfg)
 	if o.inspect.wanted() {
 		return c.inspect(cfg, log, o.inspect, o.parallel)
 	}
@@ -89,7 +98,7 @@ func (c *startCommand) Run(args []string) int {
 		Watch: func(ctx context.Context, gates consul.GateSet, since consul.Marks) reconcile.Watch {
 			return e.consul.Watch(ctx, gates, since)
 		}}
-	err = loop.Run(c.ctx)
+	err := loop.Run(c.ctx)
 	log.Info("stopping, waiting for Terraform where it runs")
 	e.launcher.Wait()
 	if err != nil {
