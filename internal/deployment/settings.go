@@ -1,0 +1,196 @@
+// Package deployment is what the functions and the container find in their
+// environment, as template.yaml sets it: settings, AWS, secrets, log.
+package deployment
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/caarlos0/env/v11"
+)
+
+// Every setting names the environment variable it is read from and, under
+// "from", what in the template sets that.
+
+// Common is what every function has.
+type Common struct {
+	Stack    string     `env:"TERRAPULSE_STACK,notEmpty" from:"the stack's name"`
+	Table    string     `env:"TERRAPULSE_TABLE,notEmpty" from:"the resource Table"`
+	LogLevel slog.Level `env:"TERRAPULSE_LOG_LEVEL" envDefault:"INFO" from:"the parameter LogLevel"`
+}
+
+// Reconcile is what functions/reconcile has.
+type Reconcile struct {
+	Common
+	Consul
+	Bundle Location `env:"TERRAPULSE_BUNDLE,notEmpty" from:"the bucket, made or given by the parameter Bucket"`
+	// Window is how long an invocation stays and waits on the gates; 0 polls
+	// them once.
+	Window time.Duration `env:"TERRAPULSE_WINDOW" envDefault:"0s" from:"the parameter Window"`
+
+	Cluster        string   `env:"TERRAPULSE_CLUSTER,notEmpty" from:"the resource Cluster"`
+	TaskDefinition string   `env:"TERRAPULSE_TASK_DEFINITION,notEmpty" from:"the resource TaskDefinition"`
+	Capacity       Capacity `env:"TERRAPULSE_CAPACITY" envDefault:"FARGATE" from:"the parameter Capacity"`
+	Subnets        []string `env:"TERRAPULSE_SUBNETS,notEmpty" from:"the parameter Subnets"`
+	SecurityGroups []string `env:"TERRAPULSE_SECURITY_GROUPS" from:"the parameter SecurityGroups"`
+	PublicIP       bool     `env:"TERRAPULSE_PUBLIC_IP" envDefault:"false" from:"the parameter AssignPublicIp"`
+	// MaxContainers is how many containers may be under way at a time; what
+	// does not fit waits for the next tick.
+	MaxContainers int `env:"TERRAPULSE_MAX_CONTAINERS" envDefault:"40" from:"the parameter MaxContainers"`
+}
+
+// Consul is where a function finds the secrets for Consul: ARNs of Secrets
+// Manager secrets or of SSM parameters. Consul's address and the like are in
+// the variables that Consul's own tools know.
+type Consul struct {
+	TokenARN string `env:"TERRAPULSE_CONSUL_TOKEN_ARN" from:"the parameter ConsulTokenArn"`
+	CAARN    string `env:"TERRAPULSE_CONSUL_CA_ARN" from:"the parameter ConsulCaArn"`
+	CertARN  string `env:"TERRAPULSE_CONSUL_CERT_ARN" from:"the parameter ConsulCertArn"`
+	KeyARN   string `env:"TERRAPULSE_CONSUL_KEY_ARN" from:"the parameter ConsulKeyArn"`
+}
+
+// Settle is what functions/settle has.
+type Settle struct {
+	Common
+	Cluster           string `env:"TERRAPULSE_CLUSTER,notEmpty" from:"the resource Cluster"`
+	TaskDefinition    string `env:"TERRAPULSE_TASK_DEFINITION,notEmpty" from:"the resource TaskDefinition"`
+	ReconcileFunction string `env:"TERRAPULSE_RECONCILE_FUNCTION,notEmpty" from:"the resource ReconcileFunction"`
+}
+
+// Runner is what the container has.
+type Runner struct {
+	Common
+	Bundle Location `env:"TERRAPULSE_BUNDLE,notEmpty" from:"the bucket, made or given by the parameter Bucket"`
+	Logs   Location `env:"TERRAPULSE_LOGS,notEmpty" from:"the bucket, made or given by the parameter Bucket"`
+	Launch string   `env:"TERRAPULSE_LAUNCH,notEmpty" from:"whoever starts the container: functions/reconcile"`
+	// Parallel is how many runs are worked on at a time; 0 is one per core
+	// and at least two.
+	Parallel int    `env:"TERRAPULSE_PARALLEL" envDefault:"0" from:"the parameter RunnerParallel"`
+	Work     string `env:"TERRAPULSE_WORK" envDefault:"/work" from:"the resource TaskDefinition"`
+
+	// PEM texts, given by ECS from the secrets that the parameters name.
+	ConsulCA   string `env:"TERRAPULSE_CONSUL_CA" from:"the parameter ConsulCaArn"`
+	ConsulCert string `env:"TERRAPULSE_CONSUL_CERT" from:"the parameter ConsulCertArn"`
+	ConsulKey  string `env:"TERRAPULSE_CONSUL_KEY" from:"the parameter ConsulKeyArn"`
+}
+
+// Location is a place in S3: s3://bucket/prefix. The prefix has no slash at
+// either end.
+type Location struct{ Bucket, Prefix string }
+
+// ParseLocation reads s3://bucket or s3://bucket/prefix.
+func ParseLocation(url string) (Location, error) {
+	rest, ok := strings.CutPrefix(url, "s3://")
+	bucket, prefix, _ := strings.Cut(rest, "/")
+	if !ok || bucket == "" {
+		return Location{}, fmt.Errorf("%q is no place in S3: write s3://bucket/prefix", url)
+	}
+	return Location{bucket, strings.Trim(prefix, "/")}, nil
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (l *Location) UnmarshalText(text []byte) (err error) {
+	*l, err = ParseLocation(string(text))
+	return err
+}
+
+// Key is the key of the object called name in this place.
+func (l Location) Key(name string) string {
+	if l.Prefix == "" {
+		return name
+	}
+	return l.Prefix + "/" + name
+}
+
+func (l Location) String() string { return "s3://" + l.Bucket + "/" + l.Prefix }
+
+// Capacity is which of ECS's capacity providers containers are placed on.
+type Capacity []CapacityProvider
+
+// CapacityProvider is one of them, with its share.
+type CapacityProvider struct {
+	Name   string
+	Weight int // 1 to 1,000
+}
+
+// UnmarshalText reads names with optional weights, such as FARGATE or
+// FARGATE_SPOT=3,FARGATE=1.
+func (c *Capacity) UnmarshalText(text []byte) error {
+	*c = nil
+	for part := range strings.SplitSeq(string(text), ",") {
+		name, share, weighted := strings.Cut(strings.TrimSpace(part), "=")
+		weight := 1
+		if weighted {
+			var err error
+			if weight, err = strconv.Atoi(share); err != nil || weight < 1 || weight > 1000 {
+				return fmt.Errorf("the weight of %s is %q: give a number from 1 to 1000", name, share)
+			}
+		}
+		if name == "" {
+			return fmt.Errorf("%q names no capacity provider: write FARGATE, FARGATE_SPOT or FARGATE_SPOT=3,FARGATE=1", text)
+		}
+		*c = append(*c, CapacityProvider{name, weight})
+	}
+	return nil
+}
+
+// Read reads the settings T from an environment as os.Environ returns it. The
+// error names everything that is wrong, and what should have set it.
+func Read[T Reconcile | Settle | Runner](environ []string) (T, error) {
+	var settings T
+	err := env.ParseWithOptions(&settings, env.Options{Environment: env.ToMap(environ)})
+	if err == nil {
+		return settings, nil
+	}
+	variables := Variables[T]()
+	all, ok := errors.AsType[env.AggregateError](err)
+	if !ok {
+		return settings, err
+	}
+	var said []error
+	for _, err := range all.Errors {
+		said = append(said, explain(err, variables))
+	}
+	return settings, errors.Join(said...)
+}
+
+// Variable is one variable of the environment.
+type Variable struct {
+	Name     string
+	From     string // what in the template sets it
+	Required bool
+	field    string
+}
+
+// Variables lists the variables that settings T are read from.
+func Variables[T Reconcile | Settle | Runner]() []Variable {
+	var all []Variable
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[T]()) {
+		name, options, _ := strings.Cut(f.Tag.Get("env"), ",")
+		if name != "" {
+			all = append(all, Variable{name, f.Tag.Get("from"), options == "notEmpty", f.Name})
+		}
+	}
+	return all
+}
+
+// explain says what is wrong with which variable, and what to do about it.
+func explain(err error, variables []Variable) error {
+	unset, isUnset := errors.AsType[env.VarIsNotSetError](err)
+	empty, isEmpty := errors.AsType[env.EmptyVarError](err)
+	wrong, isWrong := errors.AsType[env.ParseError](err)
+	for _, v := range variables {
+		switch {
+		case isUnset && unset.Key == v.Name, isEmpty && empty.Key == v.Name:
+			return fmt.Errorf("environment variable %s is not set: it comes from %s; deploy the stack again", v.Name, v.From)
+		case isWrong && wrong.Name == v.field:
+			return fmt.Errorf("environment variable %s: %w; it comes from %s: put it right there", v.Name, wrong.Err, v.From)
+		}
+	}
+	return err
+}
