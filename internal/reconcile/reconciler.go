@@ -31,11 +31,10 @@ const (
 	// asked for again and again, before its runs are taken for lost.
 	intentPatience = 15 * time.Minute
 
-	// runsPerLaunch is how many runs one launch carries at most. An intent is
-	// up to three records (the run that was lost, the task, the new run), and
-	// they are written at once with the launch and the check of the lease:
-	// 3*20+2 of state.MaxChanges.
-	runsPerLaunch = 20
+	// runsPerLaunch is how many runs one launch carries at most. They are
+	// written at once with the launch and the check of the lease: two records
+	// each, three where a run was lost, so that 20 lost ones fill a launch.
+	runsPerLaunch = 25
 )
 
 // LeaseName is the lease that a tick holds while it acts.

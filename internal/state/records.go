@@ -22,13 +22,24 @@ const ReconcileKey = "reconcile/state"
 
 // Reconcile is what one tick leaves for the next.
 type Reconcile struct {
-	Config    string          `json:"config"`          // digest of the configuration that was decided on
+	Config    string          `json:"config"`           // digest of the configuration that was decided on
+	Bundle    string          `json:"bundle,omitempty"` // digest of the bundle that the configuration was read from
+	Refused   *Refused        `json:"refused,omitempty"`
 	Gates     json.RawMessage `json:"gates,omitempty"` // what Consul's gates showed before the views were read
 	Due       time.Time       `json:"due,omitzero"`    // when something is to be done even if no gate moves
 	Refreshed time.Time       `json:"refreshed"`       // when every view was last read, whatever the gates said
 	Good      time.Time       `json:"good,omitzero"`   // when a tick last did its work
 	Problem   string          `json:"problem,omitempty"`
-	Since     time.Time       `json:"since,omitzero"` // of the problem
+	Since     time.Time       `json:"since,omitzero"`    // of the problem
+	Stalled   string          `json:"stalled,omitempty"` // why the latest tick could not launch what it had decided
+	Failing   int             `json:"failing,omitempty"` // most runs in a row that failed or were lost, of any task
+}
+
+// Refused is a newer bundle that does not validate, and so is not in force.
+type Refused struct {
+	Bundle string    `json:"bundle"` // its digest
+	Error  string    `json:"error"`
+	Since  time.Time `json:"since"`
 }
 
 // Task is what is known of one task. Observed and Applied are kept apart: as
@@ -105,8 +116,10 @@ type Reason struct {
 // Launch is one start of a runner for the runs of several tasks.
 type Launch struct {
 	ID      string       `json:"id"`
-	Config  string       `json:"config"` // digest of the configuration that was decided on
-	Fence   uint64       `json:"fence"`  // token of the leader that decided
+	Config  string       `json:"config"`            // digest of the configuration that was decided on
+	Bundle  string       `json:"bundle,omitempty"`  // digest of the bundle that the configuration was read from
+	Inspect bool         `json:"inspect,omitempty"` // its runs plan and apply nothing
+	Fence   uint64       `json:"fence,omitempty"`   // token of the leader that decided; none where nothing is applied
 	Created time.Time    `json:"created"`
 	Runs    []PlannedRun `json:"runs"`
 }
@@ -140,6 +153,7 @@ type Run struct {
 	Task    string    `json:"task"`
 	Launch  string    `json:"launch,omitempty"`
 	Fence   uint64    `json:"fence,omitempty"`
+	Inspect bool      `json:"inspect,omitempty"` // it plans and applies nothing: its task's record knows nothing of it
 	Reason  Reason    `json:"reason"`
 	Seen    time.Time `json:"seen,omitzero"` // when the change behind it was first seen
 	Created time.Time `json:"created"`
@@ -154,6 +168,7 @@ type Run struct {
 	Error   string    `json:"error,omitempty"`
 	Changes *Changes  `json:"changes,omitempty"` // what Terraform did
 	Logs    int       `json:"logs,omitempty"`    // bytes of its output that are kept
+	Output  string    `json:"output,omitempty"`  // URL of its output, where that is not kept in the store
 }
 
 // Changes counts what an apply did, or a plan would do.
