@@ -21,11 +21,15 @@ type batch struct {
 	items    []item
 	changes  int
 	bytes    int
+
+	written   []state.Launch // and not yet started
+	postponed []Decision     // to wait for the next tick
 }
 
 // item is one decision with the changes that it needs.
 type item struct {
 	decision *Decision
+	was      state.Task
 	run      *state.PlannedRun
 	changes  []state.Change
 }
@@ -33,7 +37,7 @@ type item struct {
 // add puts the decision into the batch, which is written first if it is full.
 // A decision that changes nothing needs no writing.
 func (b *batch) add(ctx context.Context, was state.Stored[state.Task], d Decision) error {
-	it := item{decision: &d}
+	it := item{decision: &d, was: was.Data}
 	if d.Lost != nil {
 		b.Log.Warn("a run was lost", "task", d.Task.Name, "run", d.Lost.ID, "launch", d.Lost.Launch, "fence", b.Lease.Fence(), "cause", d.Lost.Error)
 		if run := b.dead[d.Lost.ID]; run.Exists() && !run.Data.State.Ended() {
@@ -79,10 +83,17 @@ func (b *batch) add(ctx context.Context, was state.Stored[state.Task], d Decisio
 	return nil
 }
 
-// flush writes the batch and starts its launch. Where a record was changed by
-// someone else meanwhile, that decision is dropped and taken anew next tick.
+// flush writes the batch and sees that its launch is started. Where a record
+// was changed by someone else meanwhile, that decision is dropped and taken
+// anew next tick; where no launch may begin, so are all.
 func (b *batch) flush(ctx context.Context) error {
 	defer func() { b.items, b.changes, b.bytes = nil, 0, 0 }()
+	if b.launches && len(b.items) > 0 {
+		if why := b.full(); why != "" {
+			b.postpone(why)
+			return nil
+		}
+	}
 	for len(b.items) > 0 {
 		launch, changes := b.assemble()
 		_, err := b.Lease.Apply(ctx, changes...)
@@ -115,9 +126,39 @@ func (b *batch) flush(ctx context.Context) error {
 				"fence", launch.Fence, "reason", it.decision.Reason.Kind, "detail", it.decision.Reason.Text)
 		}
 		b.report.Launches = append(b.report.Launches, launch)
-		return b.start(ctx, launch)
+		if b.written = append(b.written, launch); len(b.written) < startsAtOnce {
+			return nil
+		}
+		return b.startWritten(ctx)
 	}
 	return nil
+}
+
+// startWritten starts the launches whose intents were written.
+func (b *batch) startWritten(ctx context.Context) error {
+	if len(b.written) == 0 {
+		return nil
+	}
+	b.start(ctx, b.written...)
+	b.written = nil
+	return ctx.Err()
+}
+
+// postpone leaves the decisions of the batch to the next tick. What was asked
+// for by someone is remembered.
+func (b *batch) postpone(why string) {
+	for _, it := range b.items {
+		d := Decision{Task: it.decision.Task, State: it.was, Reason: state.Reason{Kind: state.ReasonQueued,
+			Text: fmt.Sprintf("its run has to wait: %s (%s: %s)", why, it.decision.Reason.Kind, it.decision.Reason.Text)}}
+		b.report.Postponed = append(b.report.Postponed, d.Task.Name)
+		if d.State.Run == nil { // else it is found lost once more
+			d.State.Reason, d.State.Due = d.Reason, b.now
+		}
+		if who := b.Force[d.Task.Name]; who != "" {
+			d.State.Forced = who
+		}
+		b.postponed = append(b.postponed, d)
+	}
 }
 
 // assemble returns the changes of the whole batch and its launch. The task
@@ -130,7 +171,7 @@ func (b *batch) assemble() (state.Launch, []state.Change) {
 		}
 		return state.Launch{}, changes
 	}
-	launch := state.Launch{ID: newID(), Config: b.digest, Fence: b.Lease.Fence(), Created: b.now}
+	launch := state.Launch{ID: newID(), Config: b.digest, Bundle: b.Bundle, Fence: b.Lease.Fence(), Created: b.now}
 	for i := range b.items {
 		it, d := b.items[i], b.items[i].decision
 		launch.Runs = append(launch.Runs, *it.run)

@@ -67,7 +67,7 @@ func (l *Loop) lead(ctx context.Context) *lease.Lease {
 	var leader string
 	wait := failedTickWait
 	for {
-		held, err := lease.Acquire(ctx, l.Store, LeaseName, l.Owner, lease.Options{TTL: l.LeaseTTL, Now: l.Now})
+		held, err := l.acquire(ctx)
 		if err == nil {
 			return held
 		}

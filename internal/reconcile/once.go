@@ -35,26 +35,13 @@ func (r *Reconciler) Once(ctx context.Context, wait func()) ([]Outcome, error) {
 	if err != nil {
 		return nil, err
 	}
-	keeping, stop := context.WithCancel(context.WithoutCancel(ctx))
-	kept := make(chan struct{})
-	go func() {
-		defer close(kept)
-		if err := r.keep(keeping, held); keeping.Err() == nil {
-			r.Log.Error("the lease was lost while runs are under way", "error", err)
-		}
-	}()
-	defer func() {
-		stop()
-		<-kept
-		if err := held.Release(context.WithoutCancel(ctx)); err != nil && !errors.Is(err, lease.ErrLost) {
-			r.Log.Warn("the lease is left to expire", "error", err)
-		}
-	}()
+	defer r.holding(ctx, held)()
 
 	if err := r.awaitRuns(ctx); err != nil {
 		return nil, err
 	}
 	report, failed := r.Tick(ctx, TickOptions{Lease: held, Force: r.force("once-mode")})
+	failed = errors.Join(failed, report.Stalled)
 	wait() // also when the tick failed half-way: what was launched is under way
 	var outcomes []Outcome
 	runs := map[string]string{} // ids by task
@@ -141,7 +128,7 @@ func (r *Reconciler) leadSoon(ctx context.Context) (*lease.Lease, error) {
 	patience := r.Now().Add(2 * r.LeaseTTL)
 	var told string // of which holder the log has heard
 	for {
-		held, err := lease.Acquire(ctx, r.Store, LeaseName, r.Owner, lease.Options{TTL: r.LeaseTTL, Now: r.Now})
+		held, err := r.acquire(ctx)
 		var other *lease.HeldError
 		if !errors.As(err, &other) {
 			return held, err

@@ -225,8 +225,8 @@ func (m *machine) leave(tasks []config.Task) state.Launch {
 	p := m.process(m.t.Context(), tasks)
 	killed := &deadLauncher{}
 	p.Launcher = killed
-	if _, err := p.Tick(m.t.Context(), reconcile.TickOptions{}); err == nil || len(killed.asked) != 1 {
-		m.t.Fatalf("tick: %v; asked for %v", err, killed.asked)
+	if report, err := p.Tick(m.t.Context(), reconcile.TickOptions{}); err != nil || report.Stalled == nil || len(killed.asked) != 1 {
+		m.t.Fatalf("tick: %+v, %v; asked for %v", report, err, killed.asked)
 	}
 	return killed.asked[0]
 }

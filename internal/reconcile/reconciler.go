@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -69,9 +70,24 @@ type Reconciler struct {
 	Consul   Consul
 	Launcher Launcher
 	Owner    string        // of the lease; one per process
-	LeaseTTL time.Duration // of a tick's lease
-	Now      func() time.Time
-	Log      *slog.Logger
+	LeaseTTL time.Duration // of the lease, which is renewed while it is needed
+	// Skew is how far the clocks of the processes that share the store may be
+	// apart: another's lease or claim counts as expired only so long after.
+	Skew time.Duration
+	Now  func() time.Time
+	Log  *slog.Logger
+
+	// Bundle is the digest of the bundle that Config was read from; "" where
+	// it was read from files.
+	Bundle string
+	// Refused is a newer bundle that is not in force because it is wrong.
+	Refused *state.Refused
+	// MaxLaunches is how many launches may be under way at a time; what does
+	// not fit waits. 0 sets no limit.
+	MaxLaunches int
+	// Windowed polls the gates that a Watch holds open, so that ticks with
+	// marks and ticks without can follow each other.
+	Windowed bool
 
 	prepared bool
 	digest   string
@@ -120,6 +136,21 @@ type TickOptions struct {
 	Ended bool
 	// Force asks for a run of these tasks and says who asks.
 	Force map[string]string
+	// Until, if set, is when the tick begins no further launch: what is left
+	// waits for the next tick.
+	Until time.Time
+	// NewBundle says that the Reconciler's bundle is the one to be in force,
+	// if the store names another.
+	NewBundle bool
+}
+
+// OtherBundleError is returned by a tick whose bundle is not the one in force.
+type OtherBundleError struct {
+	Bundle string // digest of the one that is
+}
+
+func (e *OtherBundleError) Error() string {
+	return fmt.Sprintf("bundle %.12s is in force, not the one that this process has read", e.Bundle)
 }
 
 // Report is what a tick did.
@@ -128,23 +159,28 @@ type Report struct {
 	Decisions []Decision
 	Launches  []state.Launch
 	Dropped   []string  // tasks whose records were changed meanwhile: decided anew by the next tick
+	Postponed []string  // tasks to be run whose launch has to wait, for want of room, time or capacity
+	Problem   string    // why Consul's gates cannot be read
+	Stalled   error     // why a launch could not be started: it will be asked for again
 	Due       time.Time // when to tick again even if no gate moves
 	Again     bool      // something is due at once that may not be possible yet: tick again before long
 }
 
 // Tick looks once, decides and launches. A tick that finds nothing to do reads
 // one record and the gates, and writes nothing. It returns a *lease.HeldError
-// if there is something to do and another leads.
+// if there is something to do and another leads, and an *OtherBundleError if
+// another bundle is in force.
 func (r *Reconciler) Tick(ctx context.Context, opts TickOptions) (Report, error) {
 	r.prepare()
-	rec, err := state.Read[state.Reconcile](ctx, r.Store, state.ReconcileKey)
-	if err != nil {
-		return Report{}, fmt.Errorf("read the reconcile record: %w", err)
-	}
-
 	t := &tick{Reconciler: r, TickOptions: opts, gates: r.watched, dead: map[string]state.Stored[state.Run]{}}
+	rec, err := t.read(ctx)
+	if err != nil {
+		return Report{}, err
+	}
 	if t.Marks == nil {
-		t.gates = r.polled
+		if !r.Windowed {
+			t.gates = r.polled
+		}
 		t.Marks, t.GatesErr = r.Consul.Poll(ctx, t.gates)
 		if err := ctx.Err(); err != nil {
 			return Report{}, fmt.Errorf("look at Consul's gates: %w", err)
@@ -155,24 +191,60 @@ func (r *Reconciler) Tick(ctx context.Context, opts TickOptions) (Report, error)
 	}
 
 	if t.Lease == nil {
-		held, err := lease.Acquire(ctx, r.Store, LeaseName, r.Owner, lease.Options{TTL: r.LeaseTTL, Now: r.Now})
+		held, err := r.acquire(ctx)
 		if err != nil {
 			return Report{}, err
 		}
-		defer func() {
-			// The answer matters more than the release: a lease that is not
-			// released ends by itself.
-			if err := held.Release(context.WithoutCancel(ctx)); err != nil {
-				r.Log.Warn("the lease is left to expire", "error", err)
-			}
-		}()
+		defer r.holding(ctx, held)()
 		t.Lease = held
 		// What another tick wrote before this one led counts, too.
-		if rec, err = state.Read[state.Reconcile](ctx, r.Store, state.ReconcileKey); err != nil {
-			return Report{}, fmt.Errorf("read the reconcile record: %w", err)
+		if rec, err = t.read(ctx); err != nil {
+			return Report{}, err
 		}
 	}
 	return t.act(ctx, rec)
+}
+
+// acquire takes the lease, or returns a *lease.HeldError.
+func (r *Reconciler) acquire(ctx context.Context) (*lease.Lease, error) {
+	return lease.Acquire(ctx, r.Store, LeaseName, r.Owner, lease.Options{TTL: r.LeaseTTL, Skew: r.Skew, Now: r.Now})
+}
+
+// holding renews the lease until what it returns is called, which gives the
+// lease back.
+func (r *Reconciler) holding(ctx context.Context, held *lease.Lease) (release func()) {
+	ctx = context.WithoutCancel(ctx)
+	keeping, stop := context.WithCancel(ctx)
+	kept := make(chan struct{})
+	go func() {
+		defer close(kept)
+		// Whatever is written is written under the lease: nothing has to be
+		// stopped when it is lost.
+		if err := r.keep(keeping, held); keeping.Err() == nil {
+			r.Log.Error("the lease was lost while there was something to do", "fence", held.Fence(), "error", err)
+		}
+	}()
+	return func() {
+		stop()
+		<-kept
+		// The answer matters more than the release: a lease that is not
+		// released ends by itself.
+		if err := held.Release(ctx); err != nil && !errors.Is(err, lease.ErrLost) {
+			r.Log.Warn("the lease is left to expire", "fence", held.Fence(), "error", err)
+		}
+	}
+}
+
+// read reads the record that the last tick has left.
+func (t *tick) read(ctx context.Context) (state.Stored[state.Reconcile], error) {
+	rec, err := state.Read[state.Reconcile](ctx, t.Store, state.ReconcileKey)
+	if err != nil {
+		return rec, fmt.Errorf("read the reconcile record: %w", err)
+	}
+	if inForce := rec.Data.Bundle; inForce != "" && inForce != t.Bundle && !t.NewBundle {
+		return rec, &OtherBundleError{inForce}
+	}
+	return rec, nil
 }
 
 // tick is one tick on its way.
@@ -182,6 +254,7 @@ type tick struct {
 	gates  consul.GateSet
 	expiry time.Time                          // when the first claim of a runner that cannot be seen expires
 	dead   map[string]state.Stored[state.Run] // runs found lost, as they were read
+	live   map[string]bool                    // launches under way
 	report Report
 }
 
@@ -191,7 +264,7 @@ func (t *tick) idle(rec state.Reconcile) bool {
 	if t.Ended || len(t.Force) > 0 || rec.Config != t.digest || reached(rec.Due, now) {
 		return false
 	}
-	if rec.Problem != t.problem() || !now.Before(rec.Refreshed.Add(refreshEvery)) {
+	if rec.Bundle != t.Bundle || !sameBundle(rec.Refused, t.Refused) || rec.Problem != t.problem() || !now.Before(rec.Refreshed.Add(refreshEvery)) {
 		return false
 	}
 	moved := t.moved(rec)
@@ -201,6 +274,10 @@ func (t *tick) idle(rec state.Reconcile) bool {
 		}
 	}
 	return true
+}
+
+func sameBundle(a, b *state.Refused) bool {
+	return a == nil && b == nil || a != nil && b != nil && a.Bundle == b.Bundle
 }
 
 // problem is why gates cannot be read, as it is recorded.
@@ -299,6 +376,12 @@ func (t *tick) observe(ctx context.Context, rec state.Reconcile, states map[stri
 	if err := t.lookAfterRuns(ctx, inputs, states); err != nil {
 		return nil, err
 	}
+	t.live = map[string]bool{}
+	for _, in := range inputs {
+		if in.State.Run != nil && in.Lost == nil {
+			t.live[in.State.Run.Launch] = true
+		}
+	}
 
 	var queries []consul.Query
 	var asked []int // which input each query is for
@@ -386,7 +469,7 @@ func (t *tick) lookAfterRuns(ctx context.Context, inputs []Input, states map[str
 			}
 		}
 		now := t.Now()
-		lost := lifeless(run.Data, statuses[live.Launch].Stopped, now)
+		lost := lifeless(run.Data, statuses[live.Launch].Stopped, now, t.Skew)
 		if lost == "" && run.Data.State == state.RunIntended {
 			why, done := useless[live.Launch]
 			if !done {
@@ -398,7 +481,9 @@ func (t *tick) lookAfterRuns(ctx context.Context, inputs []Input, states map[str
 			lost = why
 		}
 		if lost == "" {
-			t.expiry = earlier(t.expiry, run.Data.Expires)
+			if !run.Data.Expires.IsZero() {
+				t.expiry = earlier(t.expiry, run.Data.Expires.Add(t.Skew))
+			}
 			continue
 		}
 		ended := run.Data
@@ -412,8 +497,8 @@ func (t *tick) lookAfterRuns(ctx context.Context, inputs []Input, states map[str
 
 // lifeless says why a task's run is lost whose runner is not seen alive, and
 // is known to have stopped if stopped says why. It is empty if the run may
-// still come to its end.
-func lifeless(run state.Run, stopped string, now time.Time) string {
+// still come to its end. Its runner's clock may be off by skew.
+func lifeless(run state.Run, stopped string, now time.Time, skew time.Duration) string {
 	switch {
 	case run.ID == "":
 		return "its record is gone"
@@ -423,7 +508,7 @@ func lifeless(run state.Run, stopped string, now time.Time) string {
 		return stopped
 	case run.State == state.RunIntended && !now.Before(run.Created.Add(intentPatience)):
 		return fmt.Sprintf("no runner claimed it within %s", intentPatience)
-	case run.State == state.RunRunning && !now.Before(run.Expires):
+	case run.State == state.RunRunning && !now.Before(run.Expires.Add(skew)):
 		return fmt.Sprintf("its runner %s has given no sign of life since %s", run.Owner, stamp(run.Expires, now))
 	}
 	return ""
@@ -443,15 +528,33 @@ func (t *tick) relaunch(ctx context.Context, id string) (useless string, err err
 		return "it was decided on another configuration and had not begun", nil
 	}
 	t.Log.Info("launching again what was decided before", "launch", id)
-	return "", t.start(ctx, launch.Data)
+	t.start(ctx, launch.Data)
+	return "", nil
 }
 
-func (t *tick) start(ctx context.Context, launch state.Launch) error {
-	if err := t.Launcher.Start(ctx, launch); err != nil {
-		// The intent stands: the next tick asks again under the same id.
-		return fmt.Errorf("start launch %s: %w", launch.ID, err)
+// startsAtOnce is how many launches are asked for side by side: ECS takes up
+// to a second for one, and 20 a second in the long run.
+const startsAtOnce = 8
+
+// start starts launches. Where that fails, their intents stand, so that the
+// next tick asks again under the same ids, and this one begins no others.
+func (t *tick) start(ctx context.Context, launches ...state.Launch) {
+	errs := make([]error, len(launches))
+	var work sync.WaitGroup
+	for i, launch := range launches[1:] {
+		work.Go(func() { errs[i+1] = t.Launcher.Start(ctx, launch) })
 	}
-	return nil
+	errs[0] = t.Launcher.Start(ctx, launches[0])
+	work.Wait()
+	for i, err := range errs {
+		if err == nil {
+			continue
+		}
+		t.Log.Error("launch not started, it will be asked for again", "launch", launches[i].ID, "fence", launches[i].Fence, "error", err)
+		if t.report.Stalled == nil {
+			t.report.Stalled = fmt.Errorf("start launch %s: %w", launches[i].ID, err)
+		}
+	}
 }
 
 // carryOut writes what was decided and launches the runs, a batch at a time:
@@ -465,18 +568,47 @@ func (t *tick) carryOut(ctx context.Context, states map[string]state.Stored[stat
 			target = &runs
 		}
 		if err := target.add(ctx, states[d.Task.Name], d); err != nil {
-			return err
+			return errors.Join(err, runs.startWritten(ctx))
 		}
 	}
-	return errors.Join(quiet.flush(ctx), runs.flush(ctx))
+	err := errors.Join(runs.flush(ctx), runs.startWritten(ctx))
+	for _, d := range runs.postponed {
+		err = errors.Join(err, quiet.add(ctx, states[d.Task.Name], d))
+	}
+	return errors.Join(err, quiet.flush(ctx))
+}
+
+// full says why no further launch may begin now, if so.
+func (t *tick) full() string {
+	under := len(t.live) + len(t.report.Launches)
+	switch {
+	case t.report.Stalled != nil:
+		return state.Cut(t.report.Stalled.Error())
+	case !t.Until.IsZero() && !t.Now().Before(t.Until):
+		return "this tick has no time left"
+	case t.MaxLaunches > 0 && under >= t.MaxLaunches:
+		return fmt.Sprintf("%d launches are under way, and no more than %d may be", under, t.MaxLaunches)
+	}
+	return ""
 }
 
 // finish leaves word for the next tick.
 func (t *tick) finish(ctx context.Context, rec state.Stored[state.Reconcile], now time.Time) error {
 	next := rec.Data
-	next.Config = t.digest
+	next.Config, next.Bundle, next.Refused = t.digest, t.Bundle, t.Refused
+	if t.Refused != nil && sameBundle(rec.Data.Refused, t.Refused) {
+		next.Refused = rec.Data.Refused // since when counts
+	}
+	next.Stalled, next.Failing = "", 0
+	if t.report.Stalled != nil {
+		next.Stalled = state.Cut(t.report.Stalled.Error())
+	}
+	t.report.Problem = t.problem()
 	next.Due, t.report.Due = t.expiry, t.expiry
 	for _, d := range t.report.Decisions {
+		if d.Reason.Kind != state.ReasonRemoved && d.Reason.Kind != state.ReasonDisabled {
+			next.Failing = max(next.Failing, d.State.Failures)
+		}
 		due := d.State.Due
 		if d.Action == Run || d.State.Run != nil {
 			due = now.Add(liveCheck)
@@ -489,7 +621,7 @@ func (t *tick) finish(ctx context.Context, rec state.Stored[state.Reconcile], no
 			t.report.Due = earlier(t.report.Due, due)
 		}
 	}
-	if len(t.report.Dropped) > 0 {
+	if len(t.report.Dropped)+len(t.report.Postponed) > 0 || t.report.Stalled != nil {
 		t.report.Again = true
 		next.Due = now // the gates stay as they were: everything behind them is read again
 	} else if t.sighted() || t.gates.Len() == 0 {
@@ -503,6 +635,8 @@ func (t *tick) finish(ctx context.Context, rec state.Stored[state.Reconcile], no
 		}
 	}
 	switch problem := t.problem(); {
+	case problem == "" && t.report.Stalled != nil: // no good tick, but no fault of Consul's
+		next.Problem, next.Since = "", time.Time{}
 	case problem == "":
 		next.Good, next.Problem, next.Since = now, "", time.Time{}
 	case next.Problem == "":

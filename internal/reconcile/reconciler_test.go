@@ -273,8 +273,9 @@ func TestEveryFiveMinutesEverythingIsRead(t *testing.T) {
 func TestACrashBetweenIntentAndLaunchIsHealedWithTheSameLaunch(t *testing.T) {
 	b := newBench(t, tasks(2)...)
 	b.launcher.fail = errors.New("no answer")
-	if _, err := b.Tick(t.Context(), TickOptions{}); err == nil {
-		t.Fatal("a launch that fails is not reported")
+	report, err := b.Tick(t.Context(), TickOptions{})
+	if err != nil || report.Stalled == nil || !report.Again {
+		t.Fatalf("a launch that fails is not reported: %+v, %v", report, err)
 	}
 	intended := b.task("task-0").Run
 	if intended == nil {
@@ -329,7 +330,7 @@ func TestARunWithoutSignOfLifeIsLostOnlyAfterItsClaim(t *testing.T) {
 		{"one that ended behind its task's back is made good", state.Run{ID: "r", State: state.RunSucceeded}, "", noon, "without its task being told"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			lost := lifeless(tt.run, tt.stopped, tt.at)
+			lost := lifeless(tt.run, tt.stopped, tt.at, 0)
 			if (tt.lost == "") != (lost == "") || !strings.Contains(lost, tt.lost) {
 				t.Errorf("lost %q, want %q", lost, tt.lost)
 			}

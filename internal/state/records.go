@@ -104,6 +104,7 @@ const (
 	ReasonRemoved   ReasonKind = "removed"
 	ReasonRunning   ReasonKind = "already running"
 	ReasonConsul    ReasonKind = "waiting for Consul"
+	ReasonQueued    ReasonKind = "waiting for a launch"
 )
 
 // Reason is why a decision was taken.
