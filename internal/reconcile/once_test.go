@@ -418,11 +418,14 @@ func TestAThousandTasksAreLaunchedInBatches(t *testing.T) {
 type recording struct {
 	reconcile.Launcher
 	store     state.Store
+	mu        sync.Mutex
 	started   []state.Launch
 	unwritten string
 }
 
 func (r *recording) Start(ctx context.Context, l state.Launch) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.started = append(r.started, l)
 	for _, run := range l.Runs {
 		if rec, err := state.Read[state.Run](ctx, r.store, state.RunKey(run.Task, run.ID)); err != nil || !rec.Exists() {
