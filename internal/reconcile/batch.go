@@ -11,6 +11,10 @@ import (
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
+// keptLaunches is how long launches are kept: they are of no use once their
+// runs have ended, and a day leaves time to look.
+const keptLaunches = 24 * time.Hour
+
 // batch gathers decisions until they fill one Apply, and writes them under the
 // lease. A batch that launches also writes the launch, and starts it.
 type batch struct {
@@ -183,7 +187,6 @@ func (b *batch) assemble() (state.Launch, []state.Change) {
 		changes = append(changes, it.changes...)
 		changes = append(changes, state.Create(state.RunKey(run.Task, run.ID), state.Encode(run)))
 	}
-	// A launch is of no use once its runs have ended; a day leaves time to look.
-	changes = append(changes, state.Create(state.LaunchKey(launch.ID), state.Encode(launch)).Until(b.now.Add(24*time.Hour)))
+	changes = append(changes, state.Create(state.LaunchKey(launch.ID), state.Encode(launch)).Until(b.now.Add(keptLaunches)))
 	return launch, changes
 }

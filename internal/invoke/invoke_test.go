@@ -1,0 +1,44 @@
+package invoke_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/terrapulse/terrapulse/internal/invoke"
+)
+
+func TestARequestIsReadWhole(t *testing.T) {
+	got, err := invoke.Parse([]byte(`{"mode":"once","tasks":["web"],"wait":true,"refresh":true,"ended":true}`))
+	want := invoke.Request{Mode: invoke.Once, Tasks: []string{"web"}, Wait: true, Refresh: true, Ended: true}
+	if err != nil || !cmp.Equal(got, want) {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+func TestWhatIsNotUnderstoodIsRefusedWithWords(t *testing.T) {
+	for _, tt := range []struct{ name, payload, says string }{
+		{"nothing", ``, "not understood"},
+		{"junk", strings.Repeat("x", 1000), "not understood"},
+		{"a megabyte of junk", strings.Repeat("x", 1<<20), "1048576 bytes long"},
+		{"another event", `{"Records":[]}`, `unknown field "Records"`},
+		{"a number", `17`, "not understood"},
+		{"no mode", `{}`, "it is one of reconcile, once, inspect, doctor"},
+		{"an unknown mode", `{"mode":"destroy"}`, `mode "destroy" is unknown`},
+		{"an unknown field", `{"mode":"once","task":"web"}`, `unknown field "task"`},
+		{"tasks of the wrong kind", `{"mode":"once","tasks":"web"}`, "not understood"},
+		{"tasks for all", `{"mode":"reconcile","tasks":["web"]}`, "takes no tasks"},
+		{"two requests", `{"mode":"once"}{"mode":"once"}`, "send one object"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := invoke.Parse([]byte(tt.payload))
+			if err == nil || !strings.Contains(err.Error(), tt.says) {
+				t.Errorf("said %v, want %s", err, tt.says)
+			}
+			if err != nil && len(err.Error()) > 500 {
+				t.Errorf("an answer of %d bytes", len(err.Error()))
+			}
+		})
+	}
+}

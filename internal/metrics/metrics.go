@@ -1,0 +1,88 @@
+// Package metrics writes CloudWatch metrics as log lines, in the embedded
+// metric format: no request, no right and no waiting in the way of the work.
+// https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/CloudWatch_Embedded_Metric_Format_Specification.html
+package metrics
+
+import (
+	"encoding/json"
+	"io"
+	"sync"
+	"time"
+)
+
+// Namespace is where the metrics lie in CloudWatch. Their one dimension is
+// Stack: one per task would cost as much as everything else together.
+const Namespace = "Terrapulse"
+
+// Metric is one metric: its name and CloudWatch's unit.
+type Metric struct{ Name, Unit string }
+
+// The metrics. Those of ticks are written by every tick, so that their
+// absence means something; the others only when there is something to count.
+var (
+	Ticks           = Metric{"Ticks", "Count"}
+	IdleTicks       = Metric{"IdleTicks", "Count"}
+	GoodTicks       = Metric{"GoodTicks", "Count"}         // looked at everything, and launched what it decided
+	LastGoodTickAge = Metric{"LastGoodTickAge", "Seconds"} // 0 by a good tick
+	FailuresInARow  = Metric{"FailuresInARow", "Count"}    // of the task that has most
+
+	ChangesSeen   = Metric{"ChangesSeen", "Count"} // tasks whose condition was found changed
+	ConsulErrors  = Metric{"ConsulErrors", "Count"}
+	LeaseRefused  = Metric{"LeaseRefused", "Count"}
+	BundleRefused = Metric{"BundleRefused", "Count"} // by every tick, as long as it is so
+
+	RunsSucceeded        = Metric{"RunsSucceeded", "Count"}
+	RunsFailed           = Metric{"RunsFailed", "Count"}
+	RunsLost             = Metric{"RunsLost", "Count"}
+	RunSeconds           = Metric{"RunSeconds", "Seconds"}
+	SeenToAppliedSeconds = Metric{"SeenToAppliedSeconds", "Seconds"} // from when a change was first seen
+)
+
+// All is every metric.
+var All = []Metric{
+	Ticks, IdleTicks, GoodTicks, LastGoodTickAge, FailuresInARow, ChangesSeen, ConsulErrors, LeaseRefused, BundleRefused,
+	RunsSucceeded, RunsFailed, RunsLost, RunSeconds, SeenToAppliedSeconds,
+}
+
+// Values are what was measured.
+type Values map[Metric]float64
+
+// Writer writes metrics. It is safe for concurrent use; nil writes nothing.
+type Writer struct {
+	mu    sync.Mutex
+	out   io.Writer
+	stack string
+}
+
+// New returns a Writer of the metrics of a stack to its log.
+func New(out io.Writer, stack string) *Writer { return &Writer{out: out, stack: stack} }
+
+// Write writes what was measured at a time, as one line. No values are no line.
+func (w *Writer) Write(now time.Time, values Values) error {
+	if w == nil || len(values) == 0 {
+		return nil
+	}
+	type definition struct{ Name, Unit string }
+	var definitions []definition
+	line := map[string]any{"Stack": w.stack}
+	for _, m := range All {
+		if v, ok := values[m]; ok {
+			definitions = append(definitions, definition(m))
+			line[m.Name] = v
+		}
+	}
+	line["_aws"] = map[string]any{
+		"Timestamp": now.UnixMilli(),
+		"CloudWatchMetrics": []any{map[string]any{
+			"Namespace": Namespace, "Dimensions": [][]string{{"Stack"}}, "Metrics": definitions,
+		}},
+	}
+	text, err := json.Marshal(line)
+	if err != nil {
+		return err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	_, err = w.out.Write(append(text, '\n'))
+	return err
+}

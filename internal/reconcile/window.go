@@ -1,0 +1,63 @@
+package reconcile
+
+import (
+	"context"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/consul"
+)
+
+// windowRest is the least time between two ticks of a window: what happens
+// within it is seen by one tick.
+const windowRest = time.Second
+
+// Window ticks, and until the time is up ticks again whenever a gate moves or
+// something is due. It holds the lease only while there is something to do, so
+// that others may act meanwhile. Every tick's report goes to each, which
+// returns whether to go on. The Reconciler must be Windowed.
+func (r *Reconciler) Window(ctx context.Context, watch func(context.Context, consul.GateSet, consul.Marks) Watch,
+	opts TickOptions, until time.Time, each func(Report, error) bool) {
+	r.prepare()
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	w := watch(ctx, r.watched, nil)
+	wait(ctx, w, firstMarksWait)
+	failures := 0
+	for {
+		opts.Marks, opts.GatesErr = w.Marks()
+		report, err := r.Tick(ctx, opts)
+		if !each(report, err) {
+			return
+		}
+		opts.Force = outstanding(opts.Force, report, err)
+		opts.Ended, opts.NewBundle = false, false
+
+		rest := until.Sub(r.Now())
+		switch {
+		case err != nil || report.Again:
+			failures++
+			rest = min(rest, backoff(failures))
+		case !report.Due.IsZero():
+			rest = min(rest, max(report.Due.Sub(r.Now()), 0))
+			failures = 0
+		}
+		if !r.Now().Before(until) || !sleep(ctx, windowRest) {
+			return
+		}
+		wait(ctx, w, rest-windowRest)
+		if ctx.Err() != nil || !r.Now().Before(until) {
+			return
+		}
+	}
+}
+
+// wait returns when the gates have moved, at the latest after the time.
+func wait(ctx context.Context, w Watch, longest time.Duration) {
+	timer := time.NewTimer(max(longest, 0))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-w.C():
+	case <-timer.C:
+	}
+}
