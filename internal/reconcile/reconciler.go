@@ -139,9 +139,9 @@ type TickOptions struct {
 	// Until, if set, is when the tick begins no further launch: what is left
 	// waits for the next tick.
 	Until time.Time
-	// NewBundle says that the Reconciler's bundle is the one to be in force,
-	// if the store names another.
-	NewBundle bool
+	// Replaces is the bundle in force that the Reconciler's bundle is to
+	// replace.
+	Replaces string
 }
 
 // OtherBundleError is returned by a tick whose bundle is not the one in force.
@@ -162,6 +162,8 @@ type Report struct {
 	Postponed []string  // tasks to be run whose launch has to wait, for want of room, time or capacity
 	Problem   string    // why Consul's gates cannot be read
 	Stalled   error     // why a launch could not be started: it will be asked for again
+	Good      time.Time // when a tick last did its work, as the store has it; an idle one does not write it
+	Failing   int       // most runs in a row that failed or were lost, of any task
 	Due       time.Time // when to tick again even if no gate moves
 	Again     bool      // something is due at once that may not be possible yet: tick again before long
 }
@@ -187,7 +189,7 @@ func (r *Reconciler) Tick(ctx context.Context, opts TickOptions) (Report, error)
 		}
 	}
 	if t.idle(rec.Data) {
-		return Report{Idle: true, Due: rec.Data.Due}, nil
+		return Report{Idle: true, Due: rec.Data.Due, Problem: rec.Data.Problem, Good: rec.Data.Good, Failing: rec.Data.Failing}, nil
 	}
 
 	if t.Lease == nil {
@@ -241,7 +243,7 @@ func (t *tick) read(ctx context.Context) (state.Stored[state.Reconcile], error) 
 	if err != nil {
 		return rec, fmt.Errorf("read the reconcile record: %w", err)
 	}
-	if inForce := rec.Data.Bundle; inForce != "" && inForce != t.Bundle && !t.NewBundle {
+	if inForce := rec.Data.Bundle; inForce != "" && inForce != t.Bundle && inForce != t.Replaces {
 		return rec, &OtherBundleError{inForce}
 	}
 	return rec, nil
@@ -645,6 +647,7 @@ func (t *tick) finish(ctx context.Context, rec state.Stored[state.Reconcile], no
 	default:
 		next.Problem = problem
 	}
+	t.report.Good, t.report.Failing = next.Good, next.Failing
 	if bytes.Equal(state.Encode(next), state.Encode(rec.Data)) {
 		return nil
 	}

@@ -153,7 +153,10 @@ func TestAProcessWithAnotherBundleThanTheOneInForceDoesNotAct(t *testing.T) {
 	}
 	newest := b.another(tasks(2))
 	newest.Bundle = "newest"
-	report, err := newest.Tick(t.Context(), TickOptions{NewBundle: true})
+	if _, err := newest.Tick(t.Context(), TickOptions{Replaces: "old"}); !errors.As(err, &other) {
+		t.Fatalf("replaces a bundle that it has not seen: %v", err)
+	}
+	report, err := newest.Tick(t.Context(), TickOptions{Replaces: "new"})
 	if err != nil || b.reconcileRecord().Bundle != "newest" || len(report.Launches) != 1 || report.Launches[0].Bundle != "newest" {
 		t.Fatalf("a new bundle is not in force: %+v, %v", report, err)
 	}

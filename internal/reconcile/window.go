@@ -30,7 +30,7 @@ func (r *Reconciler) Window(ctx context.Context, watch func(context.Context, con
 			return
 		}
 		opts.Force = outstanding(opts.Force, report, err)
-		opts.Ended, opts.NewBundle = false, false
+		opts.Ended, opts.Replaces = false, ""
 
 		rest := until.Sub(r.Now())
 		switch {
