@@ -1,0 +1,161 @@
+// Package ecstask is what an ECS task of Terrapulse looks like from outside:
+// which launch it carries out, and why it stopped. It needs no client of ECS,
+// so that what only listens to ECS's events does without.
+package ecstask
+
+import (
+	"fmt"
+	"strings"
+)
+
+const (
+	// Container is the name that the task definition gives to the container
+	// that carries out a launch.
+	Container = "runner"
+
+	// LaunchVariable is the variable of its environment that names the launch.
+	LaunchVariable = "TERRAPULSE_LAUNCH"
+)
+
+// Stopped is the last status of a task. Whatever ran in it has ended.
+const Stopped = "STOPPED"
+
+// Task is what ECS says of a task, in the words of its task state change
+// events and of DescribeTasks.
+// https://docs.aws.amazon.com/AmazonECS/latest/developerguide/ecs_task_events.html
+type Task struct {
+	ARN            string            `json:"taskArn"`
+	Cluster        string            `json:"clusterArn"`
+	TaskDefinition string            `json:"taskDefinitionArn"`
+	StartedBy      string            `json:"startedBy"`
+	LastStatus     string            `json:"lastStatus"`
+	StopCode       string            `json:"stopCode"`
+	StoppedReason  string            `json:"stoppedReason"`
+	Containers     []ContainerStatus `json:"containers"`
+	Overrides      struct {
+		Containers []struct {
+			Name        string `json:"name"`
+			Environment []struct {
+				Name  string `json:"name"`
+				Value string `json:"value"`
+			} `json:"environment"`
+		} `json:"containerOverrides"`
+	} `json:"overrides"`
+}
+
+// ContainerStatus is what ECS says of a container.
+type ContainerStatus struct {
+	Name     string `json:"name"`
+	ExitCode *int32 `json:"exitCode"` // nil if it never ran
+	Reason   string `json:"reason"`
+}
+
+// Launch is the id of the launch that the task was started for; "" if it is
+// none of Terrapulse's.
+func (t Task) Launch() string {
+	for _, c := range t.Overrides.Containers {
+		if c.Name != Container {
+			continue
+		}
+		for _, v := range c.Environment {
+			if v.Name == LaunchVariable {
+				return v.Value
+			}
+		}
+	}
+	return t.StartedBy
+}
+
+// ID is the last part of the task's ARN, which no other task has.
+func (t Task) ID() string { return t.ARN[strings.LastIndex(t.ARN, "/")+1:] }
+
+// Family is the family of a task definition, given by its ARN, by
+// family:revision or by its family alone.
+func Family(taskDefinition string) string {
+	family := taskDefinition[strings.LastIndex(taskDefinition, "/")+1:]
+	family, _, _ = strings.Cut(family, ":")
+	return family
+}
+
+// Why says in words why a task stopped that has, and what to do about it.
+// ECS's own words, which it keeps changing, are part of it.
+// https://docs.aws.amazon.com/AmazonECS/latest/developerguide/stopped-task-error-codes.html
+func (t Task) Why() string {
+	why, says := t.why(), t.says()
+	switch {
+	case says == "":
+		return why
+	case why == "":
+		return "its container stopped; ECS says: " + says
+	}
+	return why + "; ECS says: " + says
+}
+
+// says is what ECS says itself.
+func (t Task) says() string {
+	says := t.StoppedReason
+	for _, c := range t.Containers {
+		if c.Reason != "" && !strings.Contains(says, c.Reason) {
+			says = strings.TrimPrefix(says+", "+c.Reason, ", ")
+		}
+	}
+	return says
+}
+
+func (t Task) why() string {
+	says := strings.ToLower(t.says())
+	has := func(words ...string) bool {
+		for _, w := range words {
+			if strings.Contains(says, w) {
+				return true
+			}
+		}
+		return false
+	}
+	switch {
+	case has("outofmemory", "out of memory"):
+		return "its container ran out of memory: give it more by the parameter RunnerMemory, or less to do at a time by RunnerParallel"
+	case t.StopCode == "SpotInterruption", has("spot task was interrupted", "spot interruption"):
+		return "Fargate Spot took its capacity back: if that is too often, give FARGATE a share in the parameter Capacity"
+	case has("exec format error", "matching platform"):
+		return "its image is not for this processor: check the parameters RunnerImage and Architecture"
+	case has("cannotpull", "pull image", "pull container", " ecr "):
+		return "its image cannot be pulled: check the parameter RunnerImage, the rights of the execution role, and that the subnets reach the registry"
+	case has("secret", "ssm parameter", "getparameter"):
+		return "its secrets, or the registry's credentials, cannot be read: check the ARNs of the parameters for Consul, the rights of the execution role, and that the subnets reach Secrets Manager, SSM and the registry"
+	case has("logging driver", "logger", "log group", "logs:"):
+		return "its log cannot be written: check the log group, the rights of the execution role, and that the subnets reach CloudWatch Logs"
+	case has("capacity is unavailable"):
+		return "there was no capacity for it: subnets in more availability zones help"
+	case has("network interface", "subnet"):
+		return "its network interface cannot be had: check the subnets, and that they have free addresses"
+	case t.StopCode == "UserInitiated":
+		return "somebody stopped its container"
+	case t.StopCode == "InfrastructureHealth", t.StopCode == "TerminationNotice", has("maintenance", "retire", "host ec2", "underlying"):
+		return "AWS took its host out of service"
+	case t.StopCode == "TaskFailedToStart":
+		return "its container could not be started"
+	}
+	for _, c := range t.Containers {
+		if c.Name == Container && c.ExitCode != nil {
+			return exited(*c.ExitCode)
+		}
+	}
+	if t.StopCode == "" && says == "" {
+		return "its container stopped, and ECS does not say why"
+	}
+	return ""
+}
+
+// exited says what an exit code means.
+func exited(code int32) string {
+	switch code {
+	case 0:
+		return "its container ended and left it undone"
+	case 137:
+		return "its container was killed (exit code 137): it had too little memory, or did not end in time when it was told to"
+	case 143:
+		return "its container was told to end (exit code 143)"
+	}
+	return fmt.Sprintf("its container exited with code %d: the runner's log says why", code)
+}
