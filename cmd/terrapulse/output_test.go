@@ -1,10 +1,12 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"log"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -12,6 +14,7 @@ import (
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/state"
+	"github.com/terrapulse/terrapulse/internal/state/sqlite"
 	"github.com/terrapulse/terrapulse/internal/testtools"
 )
 
@@ -204,5 +207,31 @@ func TestStatusTellsTheEndOfARunAfterWhichNobodyLed(t *testing.T) {
 	settled(&got, task)
 	if got.Reason != task.Last.Reason || got.Due == nil || !got.Due.Equal(retry) {
 		t.Errorf("status: %+v", got)
+	}
+}
+
+func TestStatusSaysWhatHoldsUpADeploymentThatReadsBundles(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	store, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "state.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	rec := state.Reconcile{Bundle: "0123456789abcdef", Good: now.Add(-3 * time.Minute), Stalled: "start launch l1: no capacity",
+		Refused: &state.Refused{Bundle: "fedcba9876543210", Error: "web.yaml:3: no module", Since: now.Add(-time.Hour)}}
+	if _, err := store.Apply(t.Context(), state.Create(state.ReconcileKey, state.Encode(rec))); err != nil {
+		t.Fatal(err)
+	}
+	st, err := readStatus(t.Context(), store, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	(&statusCommand{&app{stdout: &out}}).print(st, now)
+	for _, want := range []string{
+		"Bundle: 0123456789ab\n", "Last good tick noted: 3m ago", "Problem: start launch l1: no capacity",
+		"Problem: bundle fedcba987654 was refused 1h ago and is not in force: web.yaml:3: no module",
+	} {
+		wantText(t, out.String(), want)
 	}
 }

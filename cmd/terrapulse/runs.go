@@ -61,7 +61,11 @@ func (c *runsCommand) Run(args []string) int {
 		if r.Error != "" {
 			text += ": " + strings.SplitN(r.Error, "\n", 2)[0]
 		}
-		cells := append([]string{r.ID, started, took(r), string(r.State)}, counts(r.Changes)...)
+		said := string(r.State)
+		if r.Inspect && r.State == state.RunSucceeded {
+			said = "planned"
+		}
+		cells := append([]string{r.ID, started, took(r), said}, counts(r.Changes)...)
 		t.row(outcome(r.State), append(cells, text)...)
 	}
 	t.print(c.stdout)

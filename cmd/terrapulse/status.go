@@ -38,10 +38,13 @@ func (c *statusCommand) flags() (*flag.FlagSet, *string, *bool) {
 
 // status is what -json prints.
 type status struct {
-	Leader  *leader      `json:"leader,omitempty"`
-	Good    *time.Time   `json:"last_good_tick,omitempty"`
-	Problem string       `json:"problem,omitempty"`
-	Tasks   []taskStatus `json:"tasks"`
+	Leader  *leader    `json:"leader,omitempty"`
+	Good    *time.Time `json:"last_good_tick,omitempty"`
+	Bundle  string     `json:"bundle,omitempty"` // in force; "" where the configuration is read from files
+	Problem string     `json:"problem,omitempty"`
+	// Refused is a newer bundle that is not in force because it is wrong.
+	Refused *state.Refused `json:"refused,omitempty"`
+	Tasks   []taskStatus   `json:"tasks"`
 }
 
 type leader struct {
@@ -112,6 +115,10 @@ func readStatus(ctx context.Context, store state.Store, now time.Time) (status, 
 		return st, fmt.Errorf("read the reconcile record: %w", err)
 	}
 	st.Good, st.Problem = timeOrNil(rec.Data.Good), rec.Data.Problem
+	st.Bundle, st.Refused = rec.Data.Bundle, rec.Data.Refused
+	if st.Problem == "" {
+		st.Problem = rec.Data.Stalled
+	}
 	held, err := lease.Read(ctx, store, reconcile.LeaseName)
 	if err != nil {
 		return st, fmt.Errorf("read who leads: %w", err)
@@ -180,11 +187,24 @@ func (c *statusCommand) print(st status, now time.Time) {
 	switch {
 	case st.Leader != nil:
 		fmt.Fprintf(c.stdout, "Leader: %s (fence %d)\n", st.Leader.Owner, st.Leader.Fence)
+	case st.Bundle != "":
+		// Nothing stands by: a tick leads only while there is something to do.
+		fmt.Fprintln(c.stdout, "Leader: none at this moment")
 	default:
 		fmt.Fprintln(c.stdout, "Leader: none, nothing is watching Consul for this store")
 	}
+	if st.Bundle != "" {
+		fmt.Fprintf(c.stdout, "Bundle: %.12s\n", st.Bundle)
+	}
+	if st.Good != nil && st.Leader == nil && st.Bundle != "" {
+		fmt.Fprintf(c.stdout, "Last good tick noted: %s ago (one is noted every 5 minutes, and whenever something happens)\n", ago(now.Sub(*st.Good)))
+	}
 	if st.Problem != "" {
 		fmt.Fprintf(c.stdout, "Problem: %s\n", st.Problem)
+	}
+	if st.Refused != nil {
+		fmt.Fprintf(c.stdout, "Problem: bundle %.12s was refused %s ago and is not in force: %s\n",
+			st.Refused.Bundle, ago(now.Sub(st.Refused.Since)), st.Refused.Error)
 	}
 	if len(st.Tasks) == 0 {
 		fmt.Fprintln(c.stdout, "No task has been decided on yet.")
