@@ -23,6 +23,8 @@ func flagSets() map[string]*flag.FlagSet {
 	sets["status"], _, _ = (&statusCommand{app: a}).flags()
 	sets["runs"], _, _ = (&runsCommand{app: a}).flags()
 	sets["logs"], _ = (&logsCommand{app: a}).flags()
+	sets["invoke"], _ = (&invokeCommand{app: a}).flags()
+	sets["doctor"], _ = (&doctorCommand{app: a}).flags()
 	return sets
 }
 

@@ -80,3 +80,8 @@ func findRun(ctx context.Context, store state.Store, name string) (task, run str
 	}
 	return "", "", fmt.Errorf("the store knows no run %q: `terrapulse runs TASK` lists those it keeps", name)
 }
+
+// loadOutput returns the kept output of a run.
+func (a *app) loadOutput(store state.Store, run state.Run) ([]byte, error) {
+	return state.LoadLog(a.ctx, store, run.Task, run.ID)
+}

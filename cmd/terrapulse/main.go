@@ -72,6 +72,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 			"status":   func() (cli.Command, error) { return &statusCommand{app: a}, nil },
 			"runs":     func() (cli.Command, error) { return &runsCommand{app: a}, nil },
 			"logs":     func() (cli.Command, error) { return &logsCommand{app: a}, nil },
+			"invoke":   func() (cli.Command, error) { return &invokeCommand{app: a}, nil },
+			"doctor":   func() (cli.Command, error) { return &doctorCommand{app: a}, nil },
 		},
 		HelpFunc: cli.BasicHelpFunc("terrapulse"),
 	}

@@ -129,7 +129,7 @@ func (c *startCommand) once(e *engine, cfg *config.Config) int {
 }
 
 // summarise prints a line for each task.
-func (c *startCommand) summarise(outcomes []reconcile.Outcome) int {
+func (a *app) summarise(outcomes []reconcile.Outcome) int {
 	code := exitOK
 	var t table
 	t.row(plain, "TASK", "OUTCOME", "DURATION", "ADDED", "CHANGED", "DESTROYED")
@@ -148,15 +148,15 @@ func (c *startCommand) summarise(outcomes []reconcile.Outcome) int {
 		}
 		t.row(n, append([]string{o.Task, string(o.Run.State), took(*o.Run)}, counts(o.Run.Changes)...)...)
 	}
-	t.print(c.stdout)
+	t.print(a.stdout)
 	for _, o := range outcomes {
 		switch {
 		case o.Run != nil && o.Run.Error != "":
-			fmt.Fprintf(c.stderr, "\nTask %s failed: %s\n", o.Task, o.Run.Error)
+			fmt.Fprintf(a.stderr, "\nTask %s failed: %s\n", o.Task, o.Run.Error)
 		case o.Run != nil && notBegun(o):
-			fmt.Fprintf(c.stderr, "\nTask %s was not run: its turn had not come\n", o.Task)
+			fmt.Fprintf(a.stderr, "\nTask %s was not run: its turn had not come\n", o.Task)
 		case o.Run == nil && o.Failed():
-			fmt.Fprintf(c.stderr, "\nTask %s was not run: %s\n", o.Task, o.Reason.Text)
+			fmt.Fprintf(a.stderr, "\nTask %s was not run: %s\n", o.Task, o.Reason.Text)
 		}
 	}
 	return code

@@ -1,0 +1,219 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/invoke"
+	"github.com/terrapulse/terrapulse/internal/state"
+	"github.com/terrapulse/terrapulse/internal/state/sqlite"
+)
+
+// deployment is a stack as the command line sees it: CloudFormation's outputs,
+// a function whose answers the test chooses, and a store.
+type deployment struct {
+	t      *testing.T
+	store  state.Store
+	path   string
+	mu     sync.Mutex
+	asked  []invoke.Request
+	answer func(invoke.Request) (invoke.Answer, error)
+}
+
+func newDeployment(t *testing.T, answer func(invoke.Request) (invoke.Answer, error)) *deployment {
+	t.Helper()
+	d := &deployment{t: t, answer: answer, path: filepath.Join(t.TempDir(), "state.db")}
+	var err error
+	if d.store, err = sqlite.Open(t.Context(), d.path); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { d.store.Close() })
+	server := httptest.NewServer(d)
+	t.Cleanup(server.Close)
+	for name, value := range map[string]string{
+		"AWS_REGION": "eu-west-1", "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", "AWS_CONFIG_FILE": "none", "AWS_SHARED_CREDENTIALS_FILE": "none",
+		"AWS_ENDPOINT_URL_CLOUDFORMATION": server.URL + "/cloudformation", "AWS_ENDPOINT_URL_LAMBDA": server.URL,
+	} {
+		t.Setenv(name, value)
+	}
+	return d
+}
+
+// ServeHTTP is CloudFormation and Lambda, as far as they are needed.
+func (d *deployment) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		d.t.Error(err)
+	}
+	if strings.HasPrefix(r.URL.Path, "/cloudformation") {
+		w.Header().Set("Content-Type", "text/xml")
+		if !strings.Contains(string(body), "StackName=prod") {
+			w.WriteHeader(http.StatusBadRequest)
+			fmt.Fprint(w, `<ErrorResponse><Error><Type>Sender</Type><Code>ValidationError</Code><Message>Stack with id nope does not exist</Message></Error></ErrorResponse>`)
+			return
+		}
+		fmt.Fprintf(w, `<DescribeStacksResponse><DescribeStacksResult><Stacks><member><StackName>prod</StackName><Outputs>
+			<member><OutputKey>ReconcileFunction</OutputKey><OutputValue>prod-reconcile</OutputValue></member>
+			<member><OutputKey>StoreUrl</OutputKey><OutputValue>sqlite:%s</OutputValue></member>
+			</Outputs></member></Stacks></DescribeStacksResult></DescribeStacksResponse>`, d.path)
+		return
+	}
+	if r.URL.Path != "/2015-03-31/functions/prod-reconcile/invocations" {
+		http.NotFound(w, r)
+		return
+	}
+	req, err := invoke.Parse(body)
+	if err != nil {
+		d.t.Errorf("the function would refuse %s: %v", body, err)
+	}
+	d.mu.Lock()
+	d.asked = append(d.asked, req)
+	d.mu.Unlock()
+	answer, err := d.answer(req)
+	if err != nil {
+		w.Header().Set("X-Amz-Function-Error", "Unhandled")
+		fmt.Fprintf(w, `{"errorMessage":%q,"errorType":"errorString"}`, err)
+		return
+	}
+	if err := json.NewEncoder(w).Encode(answer); err != nil {
+		d.t.Error(err)
+	}
+}
+
+// run has a run intended, and ended some time after.
+func (d *deployment) run(task, id string, outcome state.Run) invoke.Run {
+	outcome.ID, outcome.Task, outcome.Created = id, task, time.Now()
+	intended := state.Run{ID: id, Task: task, State: state.RunIntended, Created: outcome.Created}
+	written, err := d.store.Apply(d.t.Context(), state.Create(state.RunKey(task, id), state.Encode(intended)))
+	if err != nil {
+		d.t.Error(err)
+	}
+	go func() {
+		time.Sleep(50 * time.Millisecond)
+		outcome.Started, outcome.Ended = time.Now(), time.Now()
+		d.store.Apply(d.t.Context(), state.Replace(written[0], state.Encode(outcome)))
+	}()
+	return invoke.Run{Task: task, Run: id, Launch: "l1", State: state.RunIntended}
+}
+
+// command runs the program and returns its exit code and what it printed.
+func (d *deployment) command(args ...string) (int, string, string) {
+	var out, errs bytes.Buffer
+	code := run(d.t.Context(), args, &out, &errs)
+	return code, out.String(), errs.String()
+}
+
+func TestInvokeFollowsTheRunsThatItStarted(t *testing.T) {
+	var d *deployment
+	d = newDeployment(t, func(req invoke.Request) (invoke.Answer, error) {
+		return invoke.Answer{Mode: req.Mode, Launches: []string{"l1"}, Runs: []invoke.Run{
+			d.run("web", "r1", state.Run{State: state.RunSucceeded, Changes: &state.Changes{Add: 3}}),
+			d.run("api", "r2", state.Run{State: state.RunFailed, Error: "no such module"}),
+		}}, nil
+	})
+	code, out, errs := d.command("invoke", "-stack=prod", "-once", "-task=web", "-task=api", "-wait")
+	if code != exitError {
+		t.Errorf("exit code %d", code)
+	}
+	wantText(t, out, "web   succeeded")
+	wantText(t, errs, "web: succeeded (3 added, 0 changed, 0 destroyed)")
+	wantText(t, errs, "Task api failed: no such module")
+	if len(d.asked) != 1 || d.asked[0].Mode != invoke.Once || len(d.asked[0].Tasks) != 2 {
+		t.Errorf("asked for %+v", d.asked)
+	}
+}
+
+func TestInvokeWaitsForWhatHadNoRoomAtFirst(t *testing.T) {
+	var d *deployment
+	d = newDeployment(t, func(req invoke.Request) (invoke.Answer, error) {
+		written, err := d.store.Apply(t.Context(), state.Create(state.TaskKey("web"), state.Encode(state.Task{Forced: "someone", Reason: state.Reason{Kind: state.ReasonQueued}})))
+		if err != nil {
+			return invoke.Answer{}, err
+		}
+		go func() {
+			time.Sleep(50 * time.Millisecond)
+			r := d.run("web", "r1", state.Run{State: state.RunSucceeded})
+			d.store.Apply(t.Context(), state.Replace(written[0], state.Encode(state.Task{Run: &state.LiveRun{ID: r.Run, Created: time.Now()}})))
+		}()
+		return invoke.Answer{Mode: req.Mode, Decisions: []invoke.Decision{{Task: "web", Reason: state.Reason{Kind: state.ReasonQueued, Text: "its run has to wait"}}}}, nil
+	})
+	code, out, errs := d.command("invoke", "-stack=prod", "-once", "-wait")
+	if code != exitOK || !strings.Contains(out, "succeeded") {
+		t.Errorf("%d: %s%s", code, out, errs)
+	}
+	wantText(t, errs, "web: waiting for a launch: its run has to wait")
+}
+
+func TestInvokePrintsThePlansOfAnInspection(t *testing.T) {
+	var d *deployment
+	d = newDeployment(t, func(req invoke.Request) (invoke.Answer, error) {
+		if err := state.SaveLog(t.Context(), d.store, "web", "r1", []byte("Plan: 1 to add\n")); err != nil {
+			return invoke.Answer{}, err
+		}
+		return invoke.Answer{Mode: req.Mode, Runs: []invoke.Run{d.run("web", "r1", state.Run{State: state.RunSucceeded, Inspect: true})}}, nil
+	})
+	code, out, errs := d.command("invoke", "-stack=prod", "-inspect", "-wait")
+	if code != exitOK {
+		t.Errorf("%d: %s", code, errs)
+	}
+	wantText(t, out, "### Task web\nPlan: 1 to add\n")
+}
+
+func TestInvokeSaysWhyItCouldNot(t *testing.T) {
+	d := newDeployment(t, func(req invoke.Request) (invoke.Answer, error) {
+		return invoke.Answer{}, fmt.Errorf(`task "nope" is not in the bundle b1`)
+	})
+	for _, tt := range []struct {
+		args string
+		code int
+		says string
+	}{
+		{"invoke", exitMissing, "name the stack with -stack"},
+		{"invoke -stack=nope", exitConfig, "find stack nope in eu-west-1: Stack with id nope does not exist"},
+		{"invoke -stack=prod -once -task=nope", exitError, `task "nope" is not in the bundle b1`},
+		{"invoke -stack=prod -once -inspect", exitFlags, "exclude each other"},
+		{"invoke -stack=prod -task=web", exitFlags, "-task goes with -once or -inspect"},
+		{"doctor", exitMissing, "name the stack with -stack"},
+	} {
+		if code, _, errs := d.command(strings.Fields(tt.args)...); code != tt.code || !strings.Contains(errs, tt.says) {
+			t.Errorf("%s: %d %s", tt.args, code, errs)
+		}
+	}
+}
+
+func TestDoctorShowsWhatTheFunctionFoundAndPlansInAContainer(t *testing.T) {
+	var d *deployment
+	broken := false
+	d = newDeployment(t, func(req invoke.Request) (invoke.Answer, error) {
+		if req.Mode == invoke.Doctor {
+			return invoke.Answer{Checks: []invoke.Check{{Name: "table", OK: !broken, Found: "prod-table", Fix: "deploy the stack again"}}}, nil
+		}
+		outcome := state.Run{State: state.RunSucceeded, Inspect: true}
+		if broken {
+			outcome.State, outcome.Error = state.RunLost, "the image cannot be pulled"
+		}
+		return invoke.Answer{Mode: req.Mode, Runs: []invoke.Run{d.run(req.Tasks[0], fmt.Sprint("r", time.Now().UnixNano()), outcome)}}, nil
+	})
+	if code, out, errs := d.command("doctor", "-stack=prod", "-task=web"); code != exitOK || !strings.Contains(out, "planned task web") {
+		t.Errorf("%d: %s%s", code, out, errs)
+	}
+	broken = true
+	code, _, errs := d.command("doctor", "-stack=prod", "-task=web")
+	if code != exitError {
+		t.Errorf("exit code %d", code)
+	}
+	wantText(t, errs, "table: prod-table\n  To fix it: deploy the stack again")
+	wantText(t, errs, "container: the plan of task web lost: the image cannot be pulled")
+	if code, _, errs := d.command("doctor", "-stack=prod", "-quick"); code != exitError || strings.Contains(errs, "container") {
+		t.Errorf("-quick: %d %s", code, errs)
+	}
+}
