@@ -32,15 +32,7 @@ type Task struct {
 	StopCode       string            `json:"stopCode"`
 	StoppedReason  string            `json:"stoppedReason"`
 	Containers     []ContainerStatus `json:"containers"`
-	Overrides      struct {
-		Containers []struct {
-			Name        string `json:"name"`
-			Environment []struct {
-				Name  string `json:"name"`
-				Value string `json:"value"`
-			} `json:"environment"`
-		} `json:"containerOverrides"`
-	} `json:"overrides"`
+	Overrides      Overrides         `json:"overrides"`
 }
 
 // ContainerStatus is what ECS says of a container.
@@ -48,6 +40,23 @@ type ContainerStatus struct {
 	Name     string `json:"name"`
 	ExitCode *int32 `json:"exitCode"` // nil if it never ran
 	Reason   string `json:"reason"`
+}
+
+// Overrides are what a task has that its task definition does not say.
+type Overrides struct {
+	Containers []ContainerOverride `json:"containerOverrides"`
+}
+
+// ContainerOverride is what overrides say of a container.
+type ContainerOverride struct {
+	Name        string     `json:"name"`
+	Environment []Variable `json:"environment"`
+}
+
+// Variable is one variable of a container's environment.
+type Variable struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
 }
 
 // Launch is the id of the launch that the task was started for; "" if it is

@@ -1,0 +1,218 @@
+// Package ecs starts runners as tasks of ECS.
+package ecs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	awsecs "github.com/aws/aws-sdk-go-v2/service/ecs"
+	"github.com/aws/aws-sdk-go-v2/service/ecs/types"
+
+	"github.com/terrapulse/terrapulse/internal/deployment"
+	"github.com/terrapulse/terrapulse/internal/launch/ecs/ecstask"
+	"github.com/terrapulse/terrapulse/internal/reconcile"
+	"github.com/terrapulse/terrapulse/internal/state"
+)
+
+const (
+	// describedAtOnce is how many tasks one DescribeTasks takes.
+	// https://docs.aws.amazon.com/AmazonECS/latest/APIReference/API_DescribeTasks.html
+	describedAtOnce = 100
+
+	// startPatience is how long a task may take to start. Fargate needs about
+	// half a minute, and a minute or two with a large image.
+	startPatience = 10 * time.Minute
+)
+
+// Launcher starts a task of ECS for each launch. It keeps nothing in memory:
+// what it says of a launch is what ECS says. It is safe for concurrent use.
+type Launcher struct {
+	Client         *awsecs.Client
+	Stack          string // for the tag terrapulse:stack
+	Cluster        string // name or ARN
+	TaskDefinition string // family:revision, or ARN with revision
+	Capacity       deployment.Capacity
+	Subnets        []string
+	SecurityGroups []string // the default one of the VPC if empty
+	PublicIP       bool
+	Now            func() time.Time
+}
+
+var _ reconcile.Launcher = (*Launcher)(nil)
+
+// Start asks ECS for a task that carries out the launch. The launch's id is the
+// client token: to ask again, after an answer that was lost or by another
+// process, starts no second task for as long as ECS remembers the first, which
+// is up to a day. Errors are told apart by IsCapacity, IsUnavailable and
+// NeedsPerson.
+func (l *Launcher) Start(ctx context.Context, launch state.Launch) error {
+	assign := types.AssignPublicIpDisabled
+	if l.PublicIP {
+		assign = types.AssignPublicIpEnabled
+	}
+	var strategy []types.CapacityProviderStrategyItem
+	for _, p := range l.Capacity {
+		strategy = append(strategy, types.CapacityProviderStrategyItem{CapacityProvider: &p.Name, Weight: int32(p.Weight)})
+	}
+	out, err := l.Client.RunTask(ctx, &awsecs.RunTaskInput{
+		Cluster:                  &l.Cluster,
+		TaskDefinition:           &l.TaskDefinition,
+		ClientToken:              &launch.ID,
+		StartedBy:                &launch.ID,
+		Count:                    aws.Int32(1),
+		CapacityProviderStrategy: strategy,
+		NetworkConfiguration: &types.NetworkConfiguration{AwsvpcConfiguration: &types.AwsVpcConfiguration{
+			Subnets: l.Subnets, SecurityGroups: l.SecurityGroups, AssignPublicIp: assign,
+		}},
+		Overrides: &types.TaskOverride{ContainerOverrides: []types.ContainerOverride{{
+			Name:        aws.String(ecstask.Container),
+			Environment: []types.KeyValuePair{{Name: aws.String(ecstask.LaunchVariable), Value: &launch.ID}},
+		}}},
+		Tags: []types.Tag{
+			{Key: aws.String("terrapulse:stack"), Value: &l.Stack},
+			{Key: aws.String("terrapulse:launch"), Value: &launch.ID},
+		},
+	})
+	// The launch was asked for before, with other parameters: the stack was
+	// deployed in between.
+	if conflict := new(types.ConflictException); errors.As(err, &conflict) && len(conflict.ResourceIds) > 0 {
+		return nil
+	}
+	act := "run a task of " + l.TaskDefinition
+	switch {
+	case err != nil:
+		return classify(act, err)
+	case len(out.Tasks) > 0:
+		return nil
+	case len(out.Failures) > 0:
+		return refused(act, out.Failures[0])
+	}
+	return refused(act, types.Failure{})
+}
+
+// Status says what ECS knows of the launches. A launch runs if any task of it
+// has not stopped, as there may be several when ECS has forgotten a client
+// token. One that was just asked for, or that stopped more than an hour ago,
+// may be unknown: what ECS lists lags behind.
+//
+// It costs one request to list the tasks that are to run and one for every 100
+// of them. Only where some launch is not among these, those that stopped in the
+// last hour are listed, too. (To list by startedBy would be a request for each
+// launch, and could not show stopped tasks: it allows no other filter.)
+func (l *Launcher) Status(ctx context.Context, launches []string) (map[string]reconcile.LaunchStatus, error) {
+	statuses := map[string]reconcile.LaunchStatus{}
+	if len(launches) == 0 {
+		return statuses, nil
+	}
+	stopped := map[string]time.Time{} // when the latest task of a launch stopped
+	asked := map[string]bool{}
+	for _, desired := range []types.DesiredStatus{types.DesiredStatusRunning, types.DesiredStatusStopped} {
+		missing := func(id string) bool { return !statuses[id].Running }
+		if !slices.ContainsFunc(launches, missing) {
+			break
+		}
+		arns, err := l.list(ctx, desired)
+		if err != nil {
+			return nil, err
+		}
+		arns = slices.DeleteFunc(arns, func(arn string) bool { return asked[arn] })
+		for chunk := range slices.Chunk(arns, describedAtOnce) {
+			tasks, err := l.describe(ctx, chunk)
+			if err != nil {
+				return nil, err
+			}
+			for _, task := range tasks {
+				asked[aws.ToString(task.TaskArn)] = true
+				l.note(statuses, stopped, task)
+			}
+		}
+	}
+	maps.DeleteFunc(statuses, func(id string, _ reconcile.LaunchStatus) bool { return !slices.Contains(launches, id) })
+	return statuses, nil
+}
+
+// note adds what a task tells about its launch.
+func (l *Launcher) note(statuses map[string]reconcile.LaunchStatus, stopped map[string]time.Time, task types.Task) {
+	seen := seen(task)
+	id := seen.Launch()
+	why, at := "", aws.ToTime(task.StoppedAt)
+	switch {
+	case seen.LastStatus == ecstask.Stopped:
+		why = seen.Why()
+	case l.stuck(task):
+		// It is not stopped first, which would take the right to stop any
+		// container in the midst of an apply: should it start after all, its
+		// claims are refused, as its runs are lost by then.
+		why = fmt.Sprintf("its container has not started within %s (ECS says %s): look at the task %s", startPatience, seen.LastStatus, seen.ID())
+		at = aws.ToTime(task.CreatedAt)
+	default:
+		statuses[id] = reconcile.LaunchStatus{Running: true}
+		return
+	}
+	if statuses[id].Running || statuses[id].Stopped != "" && at.Before(stopped[id]) {
+		return
+	}
+	statuses[id], stopped[id] = reconcile.LaunchStatus{Stopped: why}, at
+}
+
+// stuck reports whether a task that has not stopped should have started by now.
+func (l *Launcher) stuck(task types.Task) bool {
+	return task.StartedAt == nil && task.CreatedAt != nil && l.Now().Sub(*task.CreatedAt) >= startPatience
+}
+
+// list returns the ARNs of the tasks of the task definition's family, whatever
+// its revision, that ECS wants to be in a status.
+func (l *Launcher) list(ctx context.Context, desired types.DesiredStatus) ([]string, error) {
+	var arns []string
+	pages := awsecs.NewListTasksPaginator(l.Client, &awsecs.ListTasksInput{
+		Cluster: &l.Cluster, Family: aws.String(ecstask.Family(l.TaskDefinition)), DesiredStatus: desired,
+	})
+	for pages.HasMorePages() {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return nil, classify("list the tasks of cluster "+l.Cluster, err)
+		}
+		arns = append(arns, page.TaskArns...)
+	}
+	return arns, nil
+}
+
+// describe returns the tasks. One that ECS does not know (any more, or yet) is
+// left out.
+func (l *Launcher) describe(ctx context.Context, arns []string) ([]types.Task, error) {
+	out, err := l.Client.DescribeTasks(ctx, &awsecs.DescribeTasksInput{Cluster: &l.Cluster, Tasks: arns})
+	if err != nil {
+		return nil, classify("describe tasks of cluster "+l.Cluster, err)
+	}
+	return out.Tasks, nil
+}
+
+// seen is a task as an event would tell of it.
+func seen(task types.Task) ecstask.Task {
+	s := ecstask.Task{
+		ARN:           aws.ToString(task.TaskArn),
+		StartedBy:     aws.ToString(task.StartedBy),
+		LastStatus:    aws.ToString(task.LastStatus),
+		StopCode:      string(task.StopCode),
+		StoppedReason: aws.ToString(task.StoppedReason),
+	}
+	for _, c := range task.Containers {
+		s.Containers = append(s.Containers, ecstask.ContainerStatus{Name: aws.ToString(c.Name), ExitCode: c.ExitCode, Reason: aws.ToString(c.Reason)})
+	}
+	if task.Overrides == nil {
+		return s
+	}
+	for _, c := range task.Overrides.ContainerOverrides {
+		override := ecstask.ContainerOverride{Name: aws.ToString(c.Name)}
+		for _, v := range c.Environment {
+			override.Environment = append(override.Environment, ecstask.Variable{Name: aws.ToString(v.Name), Value: aws.ToString(v.Value)})
+		}
+		s.Overrides.Containers = append(s.Overrides.Containers, override)
+	}
+	return s
+}
