@@ -3,6 +3,7 @@ package main
 import (
 	"flag"
 	"fmt"
+	"io"
 	"log/slog"
 	"slices"
 	"strings"
@@ -119,7 +120,7 @@ func (a *app) inspect(cfg *config.Config, log *slog.Logger, o inspectOptions, pa
 				r.err = err
 				return nil
 			}
-			r.Summary, r.err = module.Plan(a.ctx, task, snap)
+			r.Summary, r.err = module.Plan(a.ctx, task, snap, io.Discard)
 			return nil
 		})
 	}

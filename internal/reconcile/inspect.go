@@ -4,13 +4,9 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/terrapulse/terrapulse/internal/state"
 )
-
-// keptInspects is how long the runs of an inspection are kept.
-const keptInspects = 24 * time.Hour
 
 // Inspect launches runs that say what an apply of the tasks would do, and
 // apply nothing. They are no part of the tasks' histories and hold up nothing,
@@ -27,7 +23,7 @@ func (r *Reconciler) Inspect(ctx context.Context, tasks []string, who string) ([
 			run := state.Run{ID: newID(), Task: task, Launch: launch.ID, Inspect: true, Created: now, State: state.RunIntended,
 				Reason: state.Reason{Kind: state.ReasonForced, Text: "inspection, asked for by " + who}}
 			launch.Runs = append(launch.Runs, state.PlannedRun{ID: run.ID, Task: task})
-			changes = append(changes, state.Create(state.RunKey(task, run.ID), state.Encode(run)).Until(now.Add(keptInspects)))
+			changes = append(changes, state.Create(state.RunKey(task, run.ID), state.Encode(run)).Until(now.Add(state.KeptInspects)))
 		}
 		changes = append(changes, state.Create(state.LaunchKey(launch.ID), state.Encode(launch)).Until(now.Add(keptLaunches)))
 		if _, err := r.Store.Apply(ctx, changes...); err != nil {

@@ -491,6 +491,7 @@ func (t *tick) lookAfterRuns(ctx context.Context, inputs []Input, states map[str
 		ended := run.Data
 		ended.ID, ended.Task = live.ID, inputs[i].Task.Name
 		ended.State, ended.Ended, ended.Error = state.RunLost, now, state.Cut(lost)
+		ended.Dead = statuses[live.Launch].Stopped != ""
 		inputs[i].Lost = &ended
 		t.dead[live.ID] = run
 	}

@@ -61,10 +61,11 @@ func settleRun(ctx context.Context, store state.Store, stopped Stopped, planned 
 		}
 		lost := run.Data
 		lost.State, lost.Ended, lost.Expires, lost.Error = state.RunLost, now, time.Time{}, state.Cut(stopped.Why)
+		lost.Dead = true
 
 		changes := []state.Change{run.Write(lost)}
 		if lost.Inspect {
-			changes[0] = changes[0].Until(now.Add(keptInspects))
+			changes[0] = changes[0].Until(now.Add(state.KeptInspects))
 		} else {
 			told, err := tell(ctx, store, lost)
 			if err != nil {

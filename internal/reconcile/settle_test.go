@@ -100,7 +100,7 @@ func TestWhatAStoppedRunnerLeavesIsLostAndRunAgain(t *testing.T) {
 		t.Errorf("a run that had ended is %+v", got)
 	}
 	for _, planned := range []state.PlannedRun{working, intended} {
-		if got := b.run(planned).Data; got.State != state.RunLost || got.Error != "out of memory" || !got.Ended.Equal(b.now) || !got.Expires.IsZero() {
+		if got := b.run(planned).Data; got.State != state.RunLost || !got.Dead || got.Error != "out of memory" || !got.Ended.Equal(b.now) || !got.Expires.IsZero() {
 			t.Errorf("the run of %s is %+v", planned.Task, got)
 		}
 		task := b.task(planned.Task)
@@ -285,5 +285,20 @@ func TestWhatTheStoreRefusesIsSettledByTheNextAttempt(t *testing.T) {
 	}
 	if lost = b.stop(launch, "", "stopped"); len(lost) != 2 {
 		t.Errorf("the next attempt lost %+v", lost)
+	}
+}
+
+func TestALostRunIsKnownToBeDeadOnlyIfItsRunnerWasSeenToStop(t *testing.T) {
+	for _, stopped := range []string{"", "Spot reclaim"} {
+		b := newBench(t, tasks(1)...)
+		b.tick()
+		launch := b.launcher.launches()[0]
+		b.claimed(launch.Runs[0], "host-1-container")
+		b.launcher.status = map[string]LaunchStatus{launch.ID: {Stopped: stopped}}
+		b.now = b.now.Add(time.Hour)
+		b.tick()
+		if run := b.run(launch.Runs[0]).Data; run.State != state.RunLost || run.Dead != (stopped != "") {
+			t.Errorf("its launcher says %q, the run reads %+v", stopped, run)
+		}
 	}
 }

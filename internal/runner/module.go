@@ -59,13 +59,22 @@ func (m *Module) Apply(ctx context.Context, t *config.Task, snap *consul.Snapsho
 	return changes(summary), nil
 }
 
+// Inspect counts what Apply would do, and leaves nothing behind.
+func (m *Module) Inspect(ctx context.Context, t *config.Task, snap *consul.Snapshot, out io.Writer) (*state.Changes, error) {
+	summary, err := m.Plan(ctx, t, snap, out)
+	if err != nil {
+		return nil, err
+	}
+	return changes(summary), nil
+}
+
 // Plan says what Apply would do, in Terraform's words too, and leaves nothing
-// behind.
-func (m *Module) Plan(ctx context.Context, t *config.Task, snap *consul.Snapshot) (terraform.Summary, error) {
+// behind. What Terraform prints on the way goes to out.
+func (m *Module) Plan(ctx context.Context, t *config.Task, snap *consul.Snapshot, out io.Writer) (terraform.Summary, error) {
 	if err := m.Check(t); err != nil {
 		return terraform.Summary{}, err
 	}
-	opts, err := m.options(t, io.Discard)
+	opts, err := m.options(t, out)
 	if err != nil {
 		return terraform.Summary{}, err
 	}

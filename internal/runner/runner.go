@@ -51,30 +51,69 @@ type Applier interface {
 	Apply(ctx context.Context, t *config.Task, snap *consul.Snapshot, out io.Writer) (*state.Changes, error)
 }
 
+// Inspector says what an Apply would do, and changes nothing. It writes what
+// Terraform prints, without secrets and in whole lines, to out.
+type Inspector interface {
+	Inspect(ctx context.Context, t *config.Task, snap *consul.Snapshot, out io.Writer) (*state.Changes, error)
+}
+
+// Logs keeps the output of runs.
+type Logs interface {
+	// Save returns the URL by which the output is found; "" if it lies in the
+	// store, where everybody looks.
+	Save(ctx context.Context, task, run string, output []byte) (url string, err error)
+}
+
 // Runner carries out runs. It is safe for concurrent use.
 type Runner struct {
-	Config  *config.Config
-	Digest  string // of Config
-	Store   state.Store
-	Consul  Consul
-	Applier Applier
-	Owner   string        // of claims; one per process
-	Claim   time.Duration // how long a claim lasts unless it is renewed
-	Now     func() time.Time
-	Log     *slog.Logger
+	Config    *config.Config
+	Digest    string // of Config
+	Store     state.Store
+	Consul    Consul
+	Applier   Applier
+	Inspector Inspector // for runs that inspect; without it they fail
+	Logs      Logs      // the store if nil
+
+	Owner string // of claims; one per process
+	// Who is recorded with claims: whom the state locks of this process's
+	// Terraform name as their holder, user@host. Leave it empty where somebody
+	// else on the host may lock states: a lock under this name is released by a
+	// later run once this one is known to be dead.
+	Who   string
+	Claim time.Duration // how long a claim lasts unless it is renewed
+	Now   func() time.Time
+	Log   *slog.Logger
 	// Verbose logs what Terraform prints, too, a record for each line.
 	Verbose bool
 	// Patience is how long an outcome that the store does not take is offered
 	// again; two minutes if 0. After that the run is found lost, and run again.
 	Patience time.Duration
+	// Ended, if set, is called with every outcome that was recorded.
+	Ended func(state.Run)
 }
 
 // Run carries out one run of the launch. The error says why there is no
 // outcome in the store; a run that failed and is recorded as failed is none.
 func (r *Runner) Run(ctx context.Context, launch state.Launch, planned state.PlannedRun) error {
+	return r.carryOut(ctx, launch, planned, (*Runner).work)
+}
+
+// Refuse records of one run of the launch that this runner cannot carry it out
+// for a reason that no run of the launch is at fault for. Only Store, Owner,
+// Claim, Now, Log, Patience and Ended are used.
+func (r *Runner) Refuse(ctx context.Context, launch state.Launch, planned state.PlannedRun, reason error) error {
+	return r.carryOut(ctx, launch, planned, func(*Runner, context.Context, state.Launch, state.Run, io.Writer) (*consul.Snapshot, *state.Changes, error) {
+		return nil, nil, reason
+	})
+}
+
+// work is what is done under a claim.
+type work func(r *Runner, ctx context.Context, launch state.Launch, run state.Run, out io.Writer) (*consul.Snapshot, *state.Changes, error)
+
+func (r *Runner) carryOut(ctx context.Context, launch state.Launch, planned state.PlannedRun, do work) error {
 	log := r.Log.With("task", planned.Task, "run", planned.ID, "launch", launch.ID, "fence", launch.Fence)
 	r = r.logging(log)
-	c, err := r.claim(ctx, planned)
+	c, err := r.claim(ctx, launch, planned)
 	if err != nil {
 		return fmt.Errorf("claim run %s of task %s: %w", planned.ID, planned.Task, err)
 	}
@@ -85,22 +124,30 @@ func (r *Runner) Run(ctx context.Context, launch state.Launch, planned state.Pla
 	log.Info("run started")
 
 	var output state.Output
-	snap, changes, err := r.underClaim(ctx, c, launch, &output)
+	snap, changes, err := c.during(ctx, func(ctx context.Context) (*consul.Snapshot, *state.Changes, error) {
+		return do(r, ctx, launch, c.run.Data, &output)
+	})
 	if errors.Is(err, errTaken) {
 		return fmt.Errorf("run %s of task %s: %w", planned.ID, planned.Task, err)
 	}
 	run := c.ended(r.Now())
 	run.Changes = changes
 	switch {
+	case err == nil && run.Inspect:
+		run.State = state.RunSucceeded // nothing was applied, so there is no digest
 	case err == nil:
 		run.State, run.Digest = state.RunSucceeded, snap.Condition.Digest
 	default:
 		run.State, run.Error = state.RunFailed, state.Cut(err.Error())
 	}
 
-	if err := r.record(ctx, c, run, snap, &output); err != nil {
+	run, err = r.record(ctx, c, run, snap, &output)
+	if err != nil {
 		return fmt.Errorf("record that run %s of task %s %s (it will be taken for lost, and run again): %w",
 			planned.ID, planned.Task, said(run), err)
+	}
+	if r.Ended != nil {
+		r.Ended(run)
 	}
 	attrs := []any{"duration", run.Ended.Sub(run.Started).Round(time.Millisecond)}
 	if run.Changes != nil {
@@ -132,12 +179,8 @@ func said(run state.Run) string {
 	return fmt.Sprintf("%s with %q", run.State, run.Error)
 }
 
-// underClaim reads and applies, as long as the claim stands.
-func (r *Runner) underClaim(ctx context.Context, c *claim, launch state.Launch, output io.Writer) (*consul.Snapshot, *state.Changes, error) {
-	task, ok := r.Config.Task(c.run.Data.Task)
-	if launch.Config != r.Digest || !ok {
-		return nil, nil, fmt.Errorf("the run was decided on another configuration (%.12s) than this runner has (%.12s)", launch.Config, r.Digest)
-	}
+// during does something as long as the claim stands.
+func (c *claim) during(ctx context.Context, do func(context.Context) (*consul.Snapshot, *state.Changes, error)) (*consul.Snapshot, *state.Changes, error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	kept := make(chan struct{})
 	go func() {
@@ -146,29 +189,42 @@ func (r *Runner) underClaim(ctx context.Context, c *claim, launch state.Launch, 
 	}()
 	defer func() { stop(nil); <-kept }()
 
-	snap, changes, err := r.apply(ctx, task, output)
+	snap, changes, err := do(ctx)
 	if err != nil && errors.Is(context.Cause(ctx), errTaken) {
 		err = errTaken // the error that followed from it says less
 	}
 	return snap, changes, err
 }
 
-// apply reads what the task renders and has it applied. A panic is an error of
-// this task like any other: it must not end the runs of the others.
-func (r *Runner) apply(ctx context.Context, task *config.Task, output io.Writer) (snap *consul.Snapshot, changes *state.Changes, err error) {
+// work reads what the task renders, and has it applied, or inspected. A panic
+// is an error of this task like any other: it must not end the runs of the
+// others.
+func (r *Runner) work(ctx context.Context, launch state.Launch, run state.Run, out io.Writer) (snap *consul.Snapshot, changes *state.Changes, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			fmt.Fprintf(output, "\npanic: %v\n%s", p, debug.Stack())
+			fmt.Fprintf(out, "\npanic: %v\n%s", p, debug.Stack())
 			err = fmt.Errorf("panic: %v; this is a fault of Terrapulse, please report it with the output of this run", p)
 		}
 	}()
+	task, ok := r.Config.Task(run.Task)
+	if launch.Config != r.Digest || !ok {
+		return nil, nil, fmt.Errorf("the run was decided on another configuration (%.12s) than this runner has (%.12s)", launch.Config, r.Digest)
+	}
+	inspect := run.Inspect || launch.Inspect
+	if inspect && r.Inspector == nil {
+		return nil, nil, errors.New("the run is an inspection, which this runner does not do")
+	}
 	if snap, err = r.Consul.Snapshot(ctx, task); err != nil {
 		return nil, nil, err
 	}
 	if r.Verbose {
-		output = io.MultiWriter(output, lineLog{r.Log})
+		out = io.MultiWriter(out, lineLog{r.Log})
 	}
-	changes, err = r.Applier.Apply(ctx, task, snap, output)
+	if inspect {
+		changes, err = r.Inspector.Inspect(ctx, task, snap, out)
+	} else {
+		changes, err = r.Applier.Apply(ctx, task, snap, out)
+	}
 	return snap, changes, err
 }
 
@@ -191,8 +247,9 @@ type claim struct {
 	run state.Stored[state.Run] // as last written
 }
 
-// claim takes the run if nobody else has; otherwise it returns nil.
-func (r *Runner) claim(ctx context.Context, planned state.PlannedRun) (*claim, error) {
+// claim takes the run if nobody else has; otherwise it returns nil. A run of
+// another launch is not for this runner.
+func (r *Runner) claim(ctx context.Context, launch state.Launch, planned state.PlannedRun) (*claim, error) {
 	id := uuid.NewString()
 	return retry(ctx, func() (*claim, error) {
 		run, err := state.Read[state.Run](ctx, r.Store, state.RunKey(planned.Task, planned.ID))
@@ -206,9 +263,13 @@ func (r *Runner) claim(ctx context.Context, planned state.PlannedRun) (*claim, e
 		if run.Data.State != state.RunIntended {
 			return nil, nil
 		}
+		if run.Data.Launch != launch.ID {
+			return nil, backoff.Permanent(fmt.Errorf("it is a run of launch %s, and this runner was started for launch %s", run.Data.Launch, launch.ID))
+		}
 		now := r.Now()
 		next := run.Data
-		next.State, next.Claim, next.Owner, next.Started, next.Expires = state.RunRunning, id, r.Owner, now, now.Add(r.Claim)
+		next.State, next.Claim, next.Owner, next.Who = state.RunRunning, id, r.Owner, r.Who
+		next.Started, next.Expires = now, now.Add(r.Claim)
 		err = c.write(ctx, next)
 		if errors.Is(err, errTaken) {
 			return nil, nil // another runner was faster
@@ -231,6 +292,9 @@ func (c *claim) holds(run state.Run, id string) bool {
 func (c *claim) write(ctx context.Context, next state.Run, others ...state.Change) error {
 	for {
 		change := c.run.Write(next)
+		if next.Inspect {
+			change = change.Until(next.Created.Add(state.KeptInspects))
+		}
 		recs, err := c.Store.Apply(ctx, append([]state.Change{change}, others...)...)
 		if err == nil {
 			c.run = state.Stored[state.Run]{Record: recs[0], Data: next}
@@ -296,7 +360,7 @@ func (c *claim) ended(now time.Time) state.Run {
 // record writes the outcome: the run and, in the same step, what it means for
 // its task. It goes on for a while when the store does not take it, also after
 // ctx has ended: an apply that happened must not be forgotten.
-func (r *Runner) record(ctx context.Context, c *claim, run state.Run, snap *consul.Snapshot, output *state.Output) error {
+func (r *Runner) record(ctx context.Context, c *claim, run state.Run, snap *consul.Snapshot, output *state.Output) (state.Run, error) {
 	patience := r.Patience
 	if patience == 0 {
 		patience = recordFor
@@ -314,7 +378,7 @@ func (r *Runner) record(ctx context.Context, c *claim, run state.Run, snap *cons
 	}, backoff.WithMaxElapsedTime(patience), backoff.WithNotify(func(err error, wait time.Duration) {
 		r.Log.Warn("an outcome was not recorded, trying again", "in", wait, "error", err)
 	}))
-	return err
+	return run, err
 }
 
 // keepForPeople keeps what is only there to be read by people. It may fail,
@@ -322,13 +386,17 @@ func (r *Runner) record(ctx context.Context, c *claim, run state.Run, snap *cons
 func (r *Runner) keepForPeople(ctx context.Context, run *state.Run, snap *consul.Snapshot, output *state.Output, limit time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
+	logs := r.Logs
+	if logs == nil {
+		logs = storeLogs{r.Store}
+	}
 	text := output.Bytes()
-	if err := state.SaveLog(ctx, r.Store, run.Task, run.ID, text); err != nil {
+	if url, err := logs.Save(ctx, run.Task, run.ID, text); err != nil {
 		r.Log.Warn("the output of a run was not kept", "error", err)
 	} else {
-		run.Logs = len(text)
+		run.Logs, run.Output = len(text), url
 	}
-	if run.State != state.RunSucceeded {
+	if run.State != state.RunSucceeded || run.Inspect {
 		return
 	}
 	if err := state.SaveInputs(ctx, r.Store, run.Task, snap.Condition.Elements); err != nil {
@@ -336,12 +404,24 @@ func (r *Runner) keepForPeople(ctx context.Context, run *state.Run, snap *consul
 	}
 }
 
+// storeLogs keeps the output of runs in the store.
+type storeLogs struct{ store state.Store }
+
+func (l storeLogs) Save(ctx context.Context, task, run string, output []byte) (string, error) {
+	return "", state.SaveLog(ctx, l.store, task, run, output)
+}
+
 // settle records the outcome. Where the leader has just written the task's
 // record, that is read again.
 func (r *Runner) settle(ctx context.Context, c *claim, run state.Run) error {
+	if run.Inspect {
+		return c.write(ctx, run) // its task knows nothing of it
+	}
 	definition := ""
-	if def, ok := r.Config.Task(run.Task); ok {
-		definition = def.Digest(r.Config)
+	if run.State == state.RunSucceeded {
+		if def, ok := r.Config.Task(run.Task); ok {
+			definition = def.Digest(r.Config)
+		}
 	}
 	for {
 		task, err := state.Read[state.Task](ctx, r.Store, state.TaskKey(run.Task))

@@ -12,6 +12,9 @@ import (
 // History is how many ended runs are kept for each task.
 const History = 50
 
+// KeptInspects is how long the runs of an inspection are kept.
+const KeptInspects = 24 * time.Hour
+
 // MaxText is the length, in bytes, to which texts of unknown size (errors,
 // change summaries) are cut before they are stored, so that a record stays
 // far below MaxBytes.
@@ -162,9 +165,11 @@ type Run struct {
 	State   RunState  `json:"state"`
 	Claim   string    `json:"claim,omitempty"`  // tells this claim from any other
 	Owner   string    `json:"owner,omitempty"`  // of the claim: the process
+	Who     string    `json:"who,omitempty"`    // of the claim: whom the state locks of its Terraform name, where that tells it from others
 	Expires time.Time `json:"expires,omitzero"` // of the claim, unless renewed
 	Started time.Time `json:"started,omitzero"` // when it was claimed
 	Ended   time.Time `json:"ended,omitzero"`
+	Dead    bool      `json:"dead,omitempty"`   // of a lost run: its runner is known to have stopped, with all that it had started
 	Digest  string    `json:"digest,omitempty"` // of what was rendered
 	Error   string    `json:"error,omitempty"`
 	Changes *Changes  `json:"changes,omitempty"` // what Terraform did
