@@ -462,6 +462,7 @@ func (c *claim) recorded(ctx context.Context, run state.Run) error {
 func retry[T any](ctx context.Context, do func() (T, error), opts ...backoff.RetryOption) (T, error) {
 	waits := backoff.NewExponentialBackOff()
 	waits.InitialInterval, waits.MaxInterval = firstRetry, longestRetry
+	waits.RandomizationFactor = 0 // runs come to their ends apart as it is, and a history can be repeated
 	var last error
 	got, err := backoff.Retry(ctx, func() (T, error) {
 		got, err := do()
