@@ -20,6 +20,9 @@ const keptResources = 20
 type Module struct {
 	Config    *config.Config
 	Terraform *terraform.Binary
+	// Orphaned, if set, says in words why the holder of a lock of the task's
+	// state is dead, so that it is released; "" if that is not certain.
+	Orphaned func(ctx context.Context, task string, lock *terraform.LockError) (why string)
 }
 
 // Check finds what would make every run of the task fail, as far as that can be
@@ -93,10 +96,14 @@ func (m *Module) options(t *config.Task, out io.Writer) (terraform.Options, erro
 	if err != nil {
 		return terraform.Options{}, fmt.Errorf("provider values of task %s: %w", t.Name, err)
 	}
-	return terraform.Options{
+	opts := terraform.Options{
 		Task: t.Name, Backend: m.Config.Terraform.Backend, Consul: m.Config.Consul,
 		Env: rootmodule.Env(t, m.Config), VarJSON: values, Log: out, PersistLog: m.Config.Terraform.PersistLog,
-	}, nil
+	}
+	if m.Orphaned != nil {
+		opts.Orphaned = func(ctx context.Context, lock *terraform.LockError) string { return m.Orphaned(ctx, t.Name, lock) }
+	}
+	return opts, nil
 }
 
 // changes is the summary as it is recorded.

@@ -62,23 +62,36 @@ const lockPause = 2 * time.Second
 
 // attempt runs a command, and once more after each thing that can be put right:
 // a directory that needs an init, a workspace that the backend wants to be
-// created first, and a lock that is not waited for by Terraform itself. (The
-// Consul backend takes the lock when it opens a workspace, and has no patience
-// then, whatever -lock-timeout says.)
+// created first, a lock whose holder is dead, and a lock that is not waited for
+// by Terraform itself. (The Consul backend takes the lock when it opens a
+// workspace, and has no patience then, whatever -lock-timeout says.)
 func (d *Dir) attempt(ctx context.Context, command string, f func(lock, varFile string) error) error {
 	if err := d.selectWorkspace(); err != nil {
 		return err
 	}
 	patience := time.Now().Add(d.opts.LockTimeout)
 	initialised, created := false, false
+	// A lock on the Consul backend frees itself, and force-unlock cannot do it.
+	ask := d.opts.Orphaned != nil && d.opts.Backend.Type != "consul"
+	asked := "" // the lock that Orphaned was asked about
 	for {
 		err := d.withValues(func(varFile string) error {
-			left := max(time.Until(patience), 0).Round(time.Second)
-			return f(fmt.Sprintf("%ds", int(left.Seconds())), varFile)
+			left := max(time.Until(patience), 0)
+			if ask && asked == "" {
+				left = 0 // who holds a lock is known once Terraform has given up
+			}
+			return f(fmt.Sprintf("%ds", int(left.Round(time.Second).Seconds())), varFile)
 		})
 		var failed *Error
 		var locked *LockError
 		switch {
+		case errors.As(err, &locked) && ask && locked.ID != asked:
+			asked = locked.ID
+			if why := d.opts.Orphaned(ctx, locked); why != "" {
+				if err := d.unlock(ctx, locked, why); err != nil {
+					return err
+				}
+			}
 		case errors.As(err, &locked):
 			left := time.Until(patience)
 			if left < lockPause {
@@ -109,6 +122,19 @@ func (d *Dir) attempt(ctx context.Context, command string, f func(lock, varFile 
 			return err
 		}
 	}
+}
+
+// unlock releases a state lock. Terraform only does so while the lock still has
+// this id. Where it refuses, the lock is waited for like any other: whoever held
+// it or was faster has let it go, or its release takes a right that is missing,
+// which the log says.
+func (d *Dir) unlock(ctx context.Context, lock *LockError, why string) error {
+	fmt.Fprintf(d.opts.Log, "The state is locked by %s (%s) since %s. This lock is released: %s.\n", lock.Who, lock.Operation, lock.Created, why)
+	err := d.run(ctx, "force-unlock", nil, func(ctx context.Context) error { return d.tf.ForceUnlock(ctx, lock.ID) })
+	if interrupted := (*InterruptedError)(nil); errors.As(err, &interrupted) {
+		return err
+	}
+	return nil
 }
 
 // withValues gives Terraform the secret values for the time of f.

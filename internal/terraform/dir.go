@@ -35,6 +35,10 @@ type Options struct {
 	// for. 60 s if zero: a lock on the Consul backend frees itself in about
 	// 33 s when its holder was killed.
 	LockTimeout time.Duration
+	// Orphaned, if set, is asked once about each state lock that is met. It says
+	// in words why the lock's holder is dead, and then the lock is released; ""
+	// has it waited for. A wrong answer lets two Terraforms change one state.
+	Orphaned func(ctx context.Context, lock *LockError) (why string)
 	// Grace is how long an interrupted Terraform may take to end, before it is
 	// killed. 60 s if zero. Terraform saves its state and releases its lock in it.
 	Grace time.Duration

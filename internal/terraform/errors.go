@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"time"
 )
 
 // Error is a Terraform command that failed.
@@ -40,10 +41,21 @@ func (e *Error) needsWorkspace() bool { return noWorkspace.MatchString(e.stderr)
 
 // LockError is a state that somebody else has locked.
 type LockError struct {
-	Task    string
-	Command string
+	Task      string
+	Command   string
+	Workspace string
 	// Lock as Terraform tells it; empty where it does not.
 	ID, Path, Operation, Who, Created string
+}
+
+// CreatedAt is when the lock was taken, by the clock of its holder; zero if
+// that is not known.
+func (e *LockError) CreatedAt() time.Time {
+	at, err := time.Parse("2006-01-02 15:04:05.999999999 -0700 MST", e.Created)
+	if err != nil {
+		return time.Time{}
+	}
+	return at
 }
 
 func (e *LockError) Error() string {
@@ -59,7 +71,8 @@ func (e *LockError) Error() string {
 	}
 	s += ": it is tried again with the next run"
 	if e.ID != "" {
-		s += fmt.Sprintf("; if you are sure that its holder is dead, run `terraform force-unlock %s` in the task's directory", e.ID)
+		s += fmt.Sprintf("; if you are sure that its holder is dead, run `terraform force-unlock %s` in the task's directory, "+
+			"or in any with the same backend and the workspace %s", e.ID, e.Workspace)
 	}
 	return s
 }
@@ -86,10 +99,10 @@ var (
 func (d *Dir) explain(command, stderr string, err error) error {
 	plain := undecorated(stderr)
 	if m := lockInfo.FindStringSubmatch(plain); m != nil {
-		return parseLock(d.opts.Task, command, m[1])
+		return d.parseLock(command, m[1])
 	}
 	if notLocked.MatchString(plain) {
-		return &LockError{Task: d.opts.Task, Command: command}
+		return &LockError{Task: d.opts.Task, Command: command, Workspace: d.opts.Workspace}
 	}
 	e := &Error{Task: d.opts.Task, Command: command, Message: messages(plain), Hint: hint(d.opts.Task, plain), stderr: plain}
 	if e.Message == "" {
@@ -100,8 +113,8 @@ func (d *Dir) explain(command, stderr string, err error) error {
 	return e
 }
 
-func parseLock(task, command, info string) *LockError {
-	e := &LockError{Task: task, Command: command}
+func (d *Dir) parseLock(command, info string) *LockError {
+	e := &LockError{Task: d.opts.Task, Command: command, Workspace: d.opts.Workspace}
 	fields := map[string]*string{"ID": &e.ID, "Path": &e.Path, "Operation": &e.Operation, "Who": &e.Who, "Created": &e.Created}
 	for _, line := range strings.Split(info, "\n") {
 		name, value, ok := strings.Cut(strings.TrimSpace(line), ":")
