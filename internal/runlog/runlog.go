@@ -1,0 +1,99 @@
+// Package runlog keeps the output of runs in S3, where the lifecycle rule of
+// the bucket removes it: gzip'd text, one object for each run.
+package runlog
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/smithy-go"
+
+	"github.com/terrapulse/terrapulse/internal/deployment"
+	"github.com/terrapulse/terrapulse/internal/state"
+)
+
+// ErrGone is returned by Load for output that is not there (any more).
+var ErrGone = errors.New("the output is not there any more")
+
+// maxText is how much output is unpacked, in bytes: more than a run keeps.
+const maxText = 2 * state.MaxLog
+
+// Bucket keeps the output of runs at a place in S3. It is safe for concurrent
+// use.
+type Bucket struct {
+	Client   *s3.Client
+	Location deployment.Location
+}
+
+// Save keeps the output of a run and returns the URL that Load takes.
+func (b Bucket) Save(ctx context.Context, task, run string, output []byte) (string, error) {
+	var packed bytes.Buffer
+	zip := gzip.NewWriter(&packed)
+	_, err := zip.Write(output)
+	if err := errors.Join(err, zip.Close()); err != nil {
+		return "", fmt.Errorf("pack the output of run %s: %w", run, err)
+	}
+	at := deployment.Location{Bucket: b.Location.Bucket, Prefix: b.Location.Key(url.PathEscape(task) + "/" + run + ".log.gz")}
+	_, err = b.Client.PutObject(ctx, &s3.PutObjectInput{
+		Bucket: &at.Bucket, Key: &at.Prefix, Body: bytes.NewReader(packed.Bytes()),
+		ContentType: aws.String("text/plain; charset=utf-8"), ContentEncoding: aws.String("gzip"),
+	})
+	if err != nil {
+		return "", fmt.Errorf("write %s: %w", at, explain(err))
+	}
+	return at.String(), nil
+}
+
+// Load returns the output that Save kept at a URL. The error is ErrGone if
+// there is none: it is kept only for a time.
+func Load(ctx context.Context, client *s3.Client, url string) ([]byte, error) {
+	at, err := deployment.ParseLocation(url)
+	if err != nil {
+		return nil, err
+	}
+	object, err := client.GetObject(ctx, &s3.GetObjectInput{Bucket: &at.Bucket, Key: &at.Prefix})
+	if code(err) == "NoSuchKey" {
+		return nil, fmt.Errorf("read %s: %w", at, ErrGone)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", at, explain(err))
+	}
+	defer object.Body.Close()
+	zip, err := gzip.NewReader(object.Body)
+	if err != nil {
+		return nil, fmt.Errorf("unpack %s: %w", at, err)
+	}
+	output, err := io.ReadAll(io.LimitReader(zip, maxText))
+	if err != nil {
+		return nil, fmt.Errorf("unpack %s: %w", at, err)
+	}
+	return output, nil
+}
+
+func code(err error) string {
+	if said := smithy.APIError(nil); errors.As(err, &said) {
+		return said.ErrorCode()
+	}
+	return ""
+}
+
+// explain says what a person can do, where that is known.
+func explain(err error) error {
+	switch code(err) {
+	case "NoSuchBucket":
+		return fmt.Errorf("there is no such bucket: %w", err)
+	case "AccessDenied", "Forbidden":
+		return fmt.Errorf("access is denied (S3 also says so of an object that is gone, to who may not list the bucket): "+
+			"allow s3:GetObject and s3:PutObject on it, and use of its KMS key: %w", err)
+	case "PermanentRedirect", "AuthorizationHeaderMalformed":
+		return fmt.Errorf("the bucket is in another region: set AWS_REGION to its region: %w", err)
+	}
+	return err
+}

@@ -1,0 +1,105 @@
+package runlog
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"math/rand"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/johannesboyne/gofakes3"
+	"github.com/johannesboyne/gofakes3/backend/s3mem"
+
+	"github.com/terrapulse/terrapulse/internal/deployment"
+	"github.com/terrapulse/terrapulse/internal/state"
+)
+
+// serve returns a client of an S3 server.
+func serve(t *testing.T, handler http.Handler) *s3.Client {
+	t.Helper()
+	server := httptest.NewServer(handler)
+	t.Cleanup(server.Close)
+	return s3.New(s3.Options{Region: "eu-central-1", BaseEndpoint: &server.URL, UsePathStyle: true, RetryMaxAttempts: 1,
+		Credentials: credentials.NewStaticCredentialsProvider("a", "b", "")})
+}
+
+func newBucket(t *testing.T) (Bucket, *s3mem.Backend) {
+	t.Helper()
+	backend := s3mem.New()
+	if err := backend.CreateBucket("logs"); err != nil {
+		t.Fatal(err)
+	}
+	client := serve(t, gofakes3.New(backend, gofakes3.WithLogger(gofakes3.DiscardLog())).Server())
+	return Bucket{client, deployment.Location{Bucket: "logs", Prefix: "runs"}}, backend
+}
+
+func TestOutputIsFoundByItsURL(t *testing.T) {
+	large := make([]byte, state.MaxLog)
+	rand.New(rand.NewSource(1)).Read(large)
+	b, _ := newBucket(t)
+	for run, text := range map[string][]byte{"r1": []byte("Apply complete!\n"), "r2": large, "r3": nil} {
+		for _, task := range []string{"web", "größe a/b%?#"} {
+			url, err := b.Save(t.Context(), task, run, text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !strings.HasPrefix(url, "s3://logs/runs/") || !strings.HasSuffix(url, "/"+run+".log.gz") || strings.Count(url, "/") != 5 {
+				t.Errorf("the URL is %s", url)
+			}
+			got, err := Load(t.Context(), b.Client, url)
+			if err != nil || !bytes.Equal(got, text) {
+				t.Errorf("%s of %q: %d bytes of %d, %v", run, task, len(got), len(text), err)
+			}
+		}
+	}
+	if url, err := b.Save(t.Context(), "web", "r1", []byte("x")); err != nil || url != "s3://logs/runs/web/r1.log.gz" {
+		t.Errorf("saved once more at %s, %v", url, err)
+	}
+}
+
+func TestABrowserShowsTheOutputAsText(t *testing.T) {
+	b, _ := newBucket(t)
+	if _, err := b.Save(t.Context(), "web", "r1", []byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	head, err := b.Client.HeadObject(t.Context(), &s3.HeadObjectInput{Bucket: aws.String("logs"), Key: aws.String("runs/web/r1.log.gz")})
+	if err != nil || aws.ToString(head.ContentType) != "text/plain; charset=utf-8" || aws.ToString(head.ContentEncoding) != "gzip" {
+		t.Errorf("%+v, %v", head, err)
+	}
+}
+
+func TestWhatCannotBeReadSaysWhatToDo(t *testing.T) {
+	b, backend := newBucket(t)
+	if _, err := backend.PutObject("logs", "plain", nil, strings.NewReader("text"), 4, nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Load(t.Context(), b.Client, "s3://logs/runs/web/r1.log.gz"); !errors.Is(err, ErrGone) {
+		t.Errorf("output that is gone: %v", err)
+	}
+	for url, want := range map[string]string{
+		"file:///tmp/x":   "no place in S3",
+		"s3://other/x.gz": "there is no such bucket",
+		"s3://logs/plain": "unpack s3://logs/plain",
+	} {
+		if _, err := Load(t.Context(), b.Client, url); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %q", url, err, want)
+		}
+	}
+}
+
+func TestADeniedBucketSaysWhichRightIsMissing(t *testing.T) {
+	client := serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusForbidden)
+		w.Write([]byte(`<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>`))
+	}))
+	_, err := Bucket{client, deployment.Location{Bucket: "logs"}}.Save(context.Background(), "web", "r1", nil)
+	if err == nil || !strings.Contains(err.Error(), "write s3://logs/web/r1.log.gz") || !strings.Contains(err.Error(), "s3:PutObject") {
+		t.Errorf("got %v", err)
+	}
+}
