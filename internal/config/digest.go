@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"strings"
 
@@ -55,8 +56,21 @@ func (c *Config) taskMeaning(t *Task) any {
 		"inputs":      t.ModuleInputs,
 		"working_dir": c.relative(t.WorkingDir),
 		"terraform":   c.Terraform.Version,
-		"backend":     []any{c.Terraform.Backend.Type, bodyMeaning(c.Terraform.Backend.Body)},
+		"backend":     c.backendMeaning(),
 	}
+}
+
+// backendMeaning is where states are, and not where the files for a TLS
+// connection to them lie, which differs from host to host.
+func (c *Config) backendMeaning() any {
+	b := c.Terraform.Backend
+	if b.Type == "consul" {
+		b.Body.Attributes = maps.Clone(b.Body.Attributes)
+		for _, file := range []string{"ca_file", "cert_file", "key_file"} {
+			delete(b.Body.Attributes, file)
+		}
+	}
+	return []any{b.Type, bodyMeaning(b.Body)}
 }
 
 // relative names a path in the directory of the configuration without that

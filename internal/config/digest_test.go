@@ -83,6 +83,26 @@ func TestADigestChangesWithTheMeaningAlone(t *testing.T) {
 	}
 }
 
+// A function and a container keep Consul's certificates in different places.
+func TestWhereTheCertificatesLieIsNotPartOfADigest(t *testing.T) {
+	at := func(dir string, more ...string) *Config {
+		env := map[string]string{"CONSUL_CACERT": dir + "/ca.pem", "CONSUL_CLIENT_CERT": dir + "/cert.pem", "CONSUL_CLIENT_KEY": dir + "/key.pem"}
+		text := strings.Replace(digested, `backend "local" { path = "p" }`, strings.Join(more, ""), 1)
+		text = strings.Replace(text, `consul { token = "1" }`, "consul {\n tls { enabled = true }\n}", 1)
+		return loadEnv(t, env, "f.hcl", text)
+	}
+	function, container := at("/tmp"), at("/work")
+	if !function.Consul.TLS.Enabled || function.Terraform.Backend.Type != "consul" {
+		t.Fatalf("Consul is %+v, the backend %+v", function.Consul, function.Terraform.Backend)
+	}
+	if function.Digest() != container.Digest() {
+		t.Error("the digest depends on it")
+	}
+	if elsewhere := at("/tmp", `backend "consul" { path = "elsewhere" }`); elsewhere.Digest() == function.Digest() {
+		t.Error("the digest does not depend on where the states are")
+	}
+}
+
 func thousandTasks() string {
 	var b strings.Builder
 	b.WriteString("terraform_provider:\n  local:\ntask:\n")
