@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"strings"
 
@@ -81,9 +82,11 @@ func classify(act string, err error) error {
 	e := &requestError{act: act, kind: unavailable, cause: err, advice: adviceLater}
 	var api smithy.APIError
 	if !errors.As(err, &api) {
-		e.advice = adviceRoute
 		if u := new(url.Error); errors.As(err, &u) {
 			e.cause = fmt.Errorf("no answer from %s: %w", u.URL, u.Err) // without the layers that say nothing
+		}
+		if dial := new(net.OpError); errors.As(err, &dial) && dial.Op == "dial" {
+			e.advice = adviceRoute
 		}
 		return e
 	}

@@ -40,7 +40,9 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	operation := strings.TrimPrefix(r.Header.Get("X-Amz-Target"), target)
 	s.mu.Lock()
-	s.requests[operation]++
+	if attempt := r.Header.Get("Amz-Sdk-Request"); attempt == "" || strings.HasPrefix(attempt, "attempt=1;") {
+		s.requests[operation]++
+	}
 	fault := s.fault(operation)
 	answer, refusal := any(nil), fault.refusal()
 	if refusal == nil {

@@ -5,8 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
-	"net/http"
 	"os"
 	"runtime"
 	"strconv"
@@ -149,20 +147,22 @@ func TestEventsTellOfEveryStatusLateTwiceAndInAnyOrder(t *testing.T) {
 
 func TestAContainerCanAskWhichTaskItIs(t *testing.T) {
 	asked := make(chan string, 1)
-	s := ecstest.Start(t, ecstest.Options{Run: func(_ context.Context, c ecstest.Container) int {
-		answer, err := http.Get(c.Getenv("ECS_CONTAINER_METADATA_URI_V4") + "/task")
+	s := ecstest.Start(t, ecstest.Options{Run: func(ctx context.Context, c ecstest.Container) int {
+		id, err := ecstask.Current(ctx, c.Getenv("ECS_CONTAINER_METADATA_URI_V4"))
 		if err != nil {
-			asked <- err.Error()
-			return 1
+			id = err.Error()
 		}
-		defer answer.Body.Close()
-		text, _ := io.ReadAll(answer.Body)
-		asked <- string(text)
+		asked <- id
 		return 0
 	}})
 	arn := run(t, s, "l-1")
-	if text := <-asked; !strings.Contains(text, `"TaskARN":"`+arn+`"`) {
-		t.Errorf("told %s", text)
+	if id := <-asked; id == "" || !strings.HasSuffix(arn, "/"+id) {
+		t.Errorf("task %s is told that it is %s", arn, id)
+	}
+	for _, endpoint := range []string{"", s.URL, s.URL + "/v4/unknown"} {
+		if id, err := ecstask.Current(t.Context(), endpoint); err == nil {
+			t.Errorf("%q says %q", endpoint, id)
+		}
 	}
 }
 

@@ -219,7 +219,9 @@ func (s *Server) TaskDefinition() string {
 	return s.definitions[len(s.definitions)-1].arn()
 }
 
-// Requests counts the requests by operation.
+// Requests counts the requests by operation. What the SDK asks again counts
+// once: it does so without need, too, where an answer comes as fast as here
+// (it closes the body of a request that the transport is still at).
 func (s *Server) Requests() map[string]int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,0 +1,44 @@
+package ecstask
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"time"
+)
+
+// metadataLimit is for an answer from a link-local address, in the same host.
+const metadataLimit = 5 * time.Second
+
+// Current is the ID of the task that this process is a container of. The
+// endpoint is what ECS sets ECS_CONTAINER_METADATA_URI_V4 to.
+// https://docs.aws.amazon.com/AmazonECS/latest/developerguide/task-metadata-endpoint-v4-fargate.html
+func Current(ctx context.Context, endpoint string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, metadataLimit)
+	defer cancel()
+	var task struct{ TaskARN string }
+	if err := get(ctx, endpoint+"/task", &task); err != nil {
+		return "", fmt.Errorf("ask ECS's metadata endpoint which task this is: %w", err)
+	}
+	if task.TaskARN == "" {
+		return "", fmt.Errorf("ask ECS's metadata endpoint which task this is: %s/task names no TaskARN", endpoint)
+	}
+	return Task{ARN: task.TaskARN}.ID(), nil
+}
+
+func get(ctx context.Context, url string, into any) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	answer, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s answers %s", url, answer.Status)
+	}
+	return json.NewDecoder(answer.Body).Decode(into)
+}
