@@ -1,0 +1,158 @@
+package simulate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/consul"
+)
+
+// services are what Consul knows of. Each is watched by a task of its name.
+var services = []string{"web", "api", "db", "report"}
+
+// queryOf maps queries to the services that they ask about.
+var queryOf = func() map[string]string {
+	ids := map[string]string{}
+	for _, b := range bundles {
+		for i := range b.config.Tasks {
+			q, _ := consul.ConditionQuery(&b.config.Tasks[i])
+			ids[q.ID()] = b.config.Tasks[i].Name
+		}
+	}
+	return ids
+}()
+
+// server is Consul.
+type server struct {
+	digests map[string]string // what it says of each service
+	before  map[string]string // what it said before
+	closed  map[string]bool   // services that cannot be read
+	gone    bool
+	index   int // of the gates
+	count   int
+}
+
+func (s *server) init() {
+	s.digests, s.before, s.closed = map[string]string{}, map[string]string{}, map[string]bool{}
+	for _, service := range services {
+		s.digests[service] = "d0"
+	}
+	s.before = maps.Clone(s.digests)
+	s.index = 1000
+}
+
+// change changes a service.
+func (s *server) change(w *world) {
+	service := services[w.rng.IntN(len(services))]
+	s.count++
+	s.before[service] = s.digests[service]
+	s.digests[service] = fmt.Sprintf("d%d", s.count%5)
+	if !w.chance(w.weather.still) {
+		s.index++
+	}
+	w.note("%s is %s now (index %d)", service, s.digests[service], s.index)
+}
+
+// weather closes and opens what can be read, and has the index jump.
+func (s *server) weather(w *world) {
+	switch w.rng.IntN(4) {
+	case 0:
+		service := services[w.rng.IntN(len(services))]
+		s.closed[service] = w.chance(w.weather.unread * 3)
+		w.note("%s can be read: %v", service, !s.closed[service])
+	case 1:
+		s.gone = !s.gone && w.chance(300)
+		w.note("Consul answers: %v", !s.gone)
+	case 2: // restored from a backup, perhaps to the very index of before
+		s.index -= w.rng.IntN(3)
+		w.note("Consul's index is %d", s.index)
+	case 3:
+		s.index++
+	}
+}
+
+func (s *server) clear(w *world) {
+	s.gone, s.closed = false, map[string]bool{}
+}
+
+// read is what a read of a service shows.
+func (s *server) read(w *world, service string) (string, error) {
+	switch {
+	case s.gone:
+		return "", errors.New("no cluster leader")
+	case s.closed[service] || w.chance(w.weather.unread):
+		return "", errors.New("permission denied")
+	case w.chance(w.weather.stale):
+		return s.before[service], nil
+	}
+	return s.digests[service], nil
+}
+
+// eyes are Consul as a process sees it.
+type eyes struct {
+	*process
+	act *act
+}
+
+// Poll implements reconcile.Consul.
+func (e eyes) Poll(ctx context.Context, gates consul.GateSet) (consul.Marks, error) {
+	type polled struct {
+		marks consul.Marks
+		err   error
+	}
+	got, err := ask(ctx, e.process, consulServer, "poll", func() (polled, error) {
+		got := polled{marks: consul.Marks{}}
+		for _, key := range gates.Keys() {
+			if e.consul.gone || e.chance(e.weather.unread/4) {
+				got.err = errors.New("no cluster leader")
+				continue
+			}
+			got.marks[key] = fmt.Sprint("index ", e.consul.index)
+		}
+		return got, nil
+	})
+	return got.marks, errors.Join(got.err, err)
+}
+
+// Observe implements reconcile.Consul.
+func (e eyes) Observe(ctx context.Context, queries []consul.Query) []consul.Answer {
+	if len(queries) == 0 {
+		return nil
+	}
+	answers, err := ask(ctx, e.process, consulServer, "observe", func() ([]consul.Answer, error) {
+		answers := make([]consul.Answer, len(queries))
+		for i, q := range queries {
+			service := queryOf[q.ID()]
+			digest, err := e.consul.read(e.world, service)
+			if answers[i].Err = err; err != nil {
+				e.note("    %s cannot be read", service)
+				e.act.unread[service] = true
+				continue
+			}
+			answers[i].Digest, answers[i].Elements = digest, map[string]string{service: digest}
+		}
+		return answers, nil
+	})
+	if err != nil {
+		answers = slices.Repeat([]consul.Answer{{Err: err}}, len(queries))
+		for _, q := range queries {
+			e.act.unread[queryOf[q.ID()]] = true
+		}
+	}
+	return answers
+}
+
+// Snapshot implements runner.Consul.
+func (e eyes) Snapshot(ctx context.Context, t *config.Task) (*consul.Snapshot, error) {
+	return ask(ctx, e.process, consulServer, "snapshot for "+t.Name, func() (*consul.Snapshot, error) {
+		digest, err := e.consul.read(e.world, t.Name)
+		if err != nil {
+			return nil, err
+		}
+		return &consul.Snapshot{Condition: consul.Observation{Digest: digest, Elements: map[string]string{t.Name: digest}}}, nil
+	})
+}

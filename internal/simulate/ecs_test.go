@@ -1,0 +1,324 @@
+package simulate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/consul"
+	"github.com/terrapulse/terrapulse/internal/reconcile"
+	"github.com/terrapulse/terrapulse/internal/runner"
+	"github.com/terrapulse/terrapulse/internal/state"
+)
+
+const (
+	stopTimeout   = 2 * time.Minute  // from SIGTERM to SIGKILL
+	shownFor      = time.Hour        // after a task has stopped
+	startPatience = 10 * time.Minute // of the launcher, for a task that does not start
+	parallel      = 2                // runs at a time in a container
+)
+
+// cluster is ECS: tasks of one container each, and the events that tell of
+// their ends.
+type cluster struct {
+	capacity   bool
+	tokens     map[string]time.Time // when a task was last started for a token
+	containers []*container
+	events     []event
+	settling   []*process
+}
+
+// container is an ECS task.
+type container struct {
+	*process // nil until it runs
+	id       string
+	launch   string
+	created  time.Time
+	started  time.Time
+	stopped  time.Time
+	why      string
+	lag      [2]time.Duration // until its beginning, and its end, is shown
+	deadline time.Time        // of SIGTERM
+	term     context.CancelFunc
+}
+
+// event is an ECS task state change that was not delivered yet.
+type event struct {
+	reconcile.Stopped
+	tries int
+}
+
+var errNoCapacity = errors.New("capacity is unavailable at this time")
+
+func (e *cluster) init() {
+	e.capacity, e.tokens = true, map[string]time.Time{}
+}
+
+// runTask is RunTask with the launch's id as client token.
+func (e *cluster) runTask(w *world, launch string) error {
+	w.judge.launched(w, launch)
+	if !e.capacity {
+		return errNoCapacity
+	}
+	if at, known := e.tokens[launch]; known && time.Since(at) < w.weather.memory {
+		return nil
+	}
+	e.tokens[launch] = time.Now()
+	c := &container{id: fmt.Sprintf("task%04d", len(e.containers)+1), launch: launch, created: time.Now()}
+	for i := range c.lag {
+		if w.faults && w.weather.lag > 0 {
+			c.lag[i] = time.Duration(w.rng.Int64N(int64(w.weather.lag)))
+		}
+	}
+	e.containers = append(e.containers, c)
+	w.note("    %s is created for %s", c.id, launch)
+	return nil
+}
+
+// status is what ListTasks and DescribeTasks show, as internal/launch/ecs
+// takes it.
+func (e *cluster) status(launches []string) map[string]reconcile.LaunchStatus {
+	all := map[string]reconcile.LaunchStatus{}
+	for _, c := range e.containers {
+		switch gone := time.Since(c.stopped); {
+		case !slices.Contains(launches, c.launch) || time.Since(c.created) < c.lag[0] || all[c.launch].Running:
+		case !c.stopped.IsZero() && gone >= shownFor:
+		case !c.stopped.IsZero() && gone >= c.lag[1]:
+			all[c.launch] = reconcile.LaunchStatus{Stopped: c.why}
+		case c.started.IsZero() && time.Since(c.created) >= startPatience:
+			all[c.launch] = reconcile.LaunchStatus{Stopped: "its container has not started"}
+		default:
+			all[c.launch] = reconcile.LaunchStatus{Running: true}
+		}
+	}
+	return all
+}
+
+// busy reports whether there is a container that has not stopped.
+func (e *cluster) busy() bool {
+	return slices.ContainsFunc(e.containers, func(c *container) bool { return c.stopped.IsZero() })
+}
+
+// progress has a container start that was created, if there is one.
+func (e *cluster) progress(w *world) bool {
+	var waiting []*container
+	for _, c := range e.containers {
+		if c.started.IsZero() && c.stopped.IsZero() {
+			waiting = append(waiting, c)
+		}
+	}
+	if len(waiting) == 0 {
+		return false
+	}
+	c := waiting[w.rng.IntN(len(waiting))]
+	if w.chance(50) {
+		e.stop(w, c, "its image cannot be pulled")
+		return true
+	}
+	p, ctx := w.process(c.id)
+	p.name = c.id
+	c.process, c.started = p, time.Now()
+	w.note("%s starts, for %s", c.id, c.launch)
+	working, term := context.WithCancel(ctx)
+	c.term = term
+	go func() {
+		c.main(working)
+		_, _ = ask(ctx, p, terraform, "exits", func() (any, error) {
+			c.dead = true
+			e.stop(w, c, "its container exited")
+			return nil, nil
+		})
+	}()
+	return true
+}
+
+// stop ends a container, which an event will tell of, perhaps.
+func (e *cluster) stop(w *world, c *container, why string) {
+	if !c.stopped.IsZero() {
+		return
+	}
+	w.note("%s has stopped: %s", c.id, why)
+	c.stopped, c.why = time.Now(), why
+	if c.process != nil {
+		w.judge.died(c.id)
+	}
+	stopped := event{Stopped: reconcile.Stopped{Launch: c.launch, Runner: c.id, Why: why}}
+	if !w.chance(100) {
+		e.events = append(e.events, stopped)
+	}
+	if w.chance(100) {
+		e.events = append(e.events, stopped)
+	}
+}
+
+// died notes that a process was killed.
+func (e *cluster) died(p *process) {
+	for _, c := range e.containers {
+		if c.process == p {
+			e.stop(p.world, c, "its container was killed")
+		}
+	}
+}
+
+// mishap is what happens to containers: they are killed, or told to stop, or
+// there is no capacity.
+func (e *cluster) mishap(w *world) {
+	var alive []*container
+	for _, c := range e.containers {
+		if c.process != nil && c.stopped.IsZero() {
+			alive = append(alive, c)
+		}
+	}
+	switch n := w.rng.IntN(3); {
+	case n == 0:
+		e.capacity = !e.capacity
+		w.note("there is capacity: %v", e.capacity)
+	case len(alive) == 0:
+	case n == 1:
+		alive[w.rng.IntN(len(alive))].kill("out of memory")
+	case n == 2:
+		c := alive[w.rng.IntN(len(alive))]
+		w.note("%s is told to stop", c.id)
+		c.term()
+		if c.deadline.IsZero() {
+			c.deadline = time.Now().Add(stopTimeout)
+		}
+	}
+}
+
+// enforce kills what was told to stop and has not.
+func (e *cluster) enforce(w *world) {
+	for _, c := range e.containers {
+		if c.stopped.IsZero() && !c.deadline.IsZero() && time.Now().After(c.deadline) {
+			c.kill("it did not stop in time")
+		}
+	}
+}
+
+// tell delivers an event to functions/settle: in any order, late, twice.
+func (e *cluster) tell(w *world) bool {
+	if len(e.events) == 0 {
+		return false
+	}
+	i := w.rng.IntN(len(e.events))
+	ev := e.events[i]
+	if !w.chance(200) {
+		e.events = slices.Delete(e.events, i, i+1)
+	}
+	p, ctx := w.process("settle")
+	e.settling = append(e.settling, p)
+	w.note("%s hears that %s has stopped, of %s", p.name, ev.Runner, ev.Launch)
+	go func() {
+		ctx, stop := context.WithTimeout(ctx, invocationLimit)
+		defer stop()
+		_, err := reconcile.Settle(ctx, view{process: p}, ev.Stopped, p.now())
+		_, _ = ask(ctx, p, terraform, "answers", func() (any, error) {
+			p.dead = true
+			e.settling = slices.DeleteFunc(e.settling, func(other *process) bool { return other == p })
+			switch {
+			case err != nil && ev.tries < 2:
+				ev.tries++
+				e.events = append(e.events, ev)
+			case err == nil && !w.chance(100):
+				w.invoke(reconcile.TickOptions{Ended: true})
+			}
+			return nil, nil
+		})
+	}()
+	return true
+}
+
+func (e *cluster) killSettling() {
+	for _, p := range e.settling {
+		p.kill("the end")
+	}
+}
+
+// main is what functions/runner does.
+func (c *container) main(ctx context.Context) {
+	var launch state.Stored[state.Launch]
+	for range 4 {
+		var err error
+		if launch, err = state.Read[state.Launch](ctx, view{process: c.process}, state.LaunchKey(c.launch)); err == nil {
+			break
+		}
+	}
+	b := slices.IndexFunc(bundles, func(b bundle) bool { return b.digest == launch.Data.Bundle })
+	if b < 0 {
+		return
+	}
+	hand := &hand{c}
+	r := &runner.Runner{Config: bundles[b].config, Digest: digests[bundles[b].digest], Store: view{process: c.process},
+		Consul: eyes{process: c.process}, Applier: hand, Inspector: hand, Logs: hand,
+		Owner: "ecs-" + c.id, Claim: claim, Now: c.now, Log: nothing}
+	var work sync.WaitGroup
+	room := make(chan struct{}, parallel)
+	for _, planned := range launch.Data.Runs {
+		room <- struct{}{}
+		if ctx.Err() != nil {
+			break
+		}
+		work.Go(func() {
+			defer func() { <-room }()
+			_ = r.Run(context.WithValue(ctx, runKey{}, planned.ID), launch.Data, planned)
+		})
+	}
+	work.Wait()
+}
+
+type runKey struct{}
+
+// hand is what a container does to the world: Terraform, and where its output
+// is kept.
+type hand struct{ *container }
+
+// Apply implements runner.Applier.
+func (h *hand) Apply(ctx context.Context, t *config.Task, snap *consul.Snapshot, out io.Writer) (*state.Changes, error) {
+	run := ctx.Value(runKey{}).(string)
+	whole := context.WithoutCancel(ctx)
+	step := func(ctx context.Context, what string, effect func() error) error {
+		_, err := ask(ctx, h.process, terraform, "terraform "+what+" "+t.Name, func() (any, error) { return nil, effect() })
+		return err
+	}
+	if err := step(whole, "begins", func() error { h.judge.begins(h.container, t.Name, run); return nil }); err != nil {
+		return nil, err
+	}
+	for range 1 + len(run)%3 {
+		if step(ctx, "works on", func() error { return nil }) != nil {
+			break
+		}
+	}
+	err := step(whole, "ends", func() error {
+		broken := ctx.Err()
+		if h.chance(200) {
+			broken = errors.New("the module is broken")
+		}
+		h.judge.ends(h.container, t.Name, run, snap.Condition.Digest, broken)
+		return broken
+	})
+	if err != nil {
+		return nil, err
+	}
+	fmt.Fprintln(out, "Apply complete!")
+	return &state.Changes{Add: 1}, nil
+}
+
+// Inspect implements runner.Inspector.
+func (h *hand) Inspect(ctx context.Context, t *config.Task, _ *consul.Snapshot, _ io.Writer) (*state.Changes, error) {
+	return ask(ctx, h.process, terraform, "terraform plans "+t.Name, func() (*state.Changes, error) {
+		return &state.Changes{Add: 1}, nil
+	})
+}
+
+// Save implements runner.Logs.
+func (h *hand) Save(ctx context.Context, task, run string, _ []byte) (string, error) {
+	return ask(ctx, h.process, bucket, "keep the output of "+task, func() (string, error) {
+		return strings.Join([]string{"s3:/", task, run}, "/"), nil
+	})
+}

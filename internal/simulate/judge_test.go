@@ -1,0 +1,196 @@
+package simulate
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/lease"
+	"github.com/terrapulse/terrapulse/internal/reconcile"
+	"github.com/terrapulse/terrapulse/internal/state"
+)
+
+// judge knows what must always hold. It looks at the store after every write
+// and at Terraform at every step, and knows what no process does: who lives,
+// what was rendered, what is there.
+type judge struct {
+	leader lease.Holder
+	last   state.Reconcile
+	tasks  map[string]state.Task
+	runs   map[string]map[string]state.Run // by task and id
+	known  map[string]bool                 // launches whose intents were written
+
+	applying map[string]*container // by task
+	applied  map[string]bool       // runs that Terraform was started for
+	rendered map[string]string     // by run: digest that a successful apply rendered
+	infra    map[string]string     // by task: what is there
+}
+
+func (j *judge) init() {
+	j.tasks, j.runs, j.known = map[string]state.Task{}, map[string]map[string]state.Run{}, map[string]bool{}
+	j.applying, j.applied, j.rendered, j.infra = map[string]*container{}, map[string]bool{}, map[string]string{}, map[string]string{}
+}
+
+func (j *judge) reconcile() state.Reconcile { return j.last }
+
+func decoded[T any](value []byte) T {
+	s, err := state.Decode[T](state.Record{Value: value})
+	if err != nil {
+		panic(err)
+	}
+	return s.Data
+}
+
+// written looks at a write that has taken place.
+func (j *judge) written(v view, changes []state.Change) {
+	var touched []string
+	for _, c := range changes {
+		if c.Op == state.OpCheck {
+			continue
+		}
+		collection, rest, _ := strings.Cut(c.Key, "/")
+		if collection == "lease" {
+			next := decoded[lease.Holder](c.Value)
+			if next.Fence < j.leader.Fence {
+				v.violated("one leader acts: the token goes from %d to %d", j.leader.Fence, next.Fence)
+			}
+			j.leader = next
+			continue
+		}
+		// A tick writes as long as it leads, and no longer. What it removes is garbage.
+		if v.act != nil && !v.act.inspects && c.Op != state.OpDelete && j.leader.Owner != v.name {
+			v.violated("one leader acts: %s wrote %s while %q leads", v.name, c.Key, j.leader.Owner)
+		}
+		switch collection {
+		case "reconcile":
+			j.last = decoded[state.Reconcile](c.Value)
+		case "launch":
+			l := decoded[state.Launch](c.Value)
+			if !l.Inspect && l.Fence != j.leader.Fence {
+				v.violated("one leader acts: %s launched under token %d while %d stands", v.name, l.Fence, j.leader.Fence)
+			}
+			j.known[l.ID] = true
+		case "run":
+			task, id, _ := strings.Cut(rest, "/")
+			if c.Op == state.OpDelete {
+				delete(j.runs[task], id)
+				continue
+			}
+			j.run(v, task, decoded[state.Run](c.Value))
+			touched = append(touched, task)
+		case "task":
+			j.task(v, rest, decoded[state.Task](c.Value))
+			touched = append(touched, rest)
+		}
+	}
+	for _, task := range touched {
+		j.oneLiveRun(v.world, task)
+	}
+}
+
+// run looks at a run that was written.
+func (j *judge) run(v view, task string, run state.Run) {
+	if j.runs[task] == nil {
+		j.runs[task] = map[string]state.Run{}
+	}
+	before, there := j.runs[task][run.ID]
+	j.runs[task][run.ID] = run
+	switch {
+	case there && before.State.Ended():
+		v.violated("an outcome stays: run %s of %s was %s and became %s", run.ID, task, before.State, run.State)
+	case there && before.State == state.RunRunning && run.State == state.RunRunning && before.Claim != run.Claim:
+		v.violated("a run is claimed once: %s of %s was claimed by %s, and then by %s", run.ID, task, before.Owner, run.Owner)
+	case !there && !run.Inspect && v.act != nil && v.act.unread[task]:
+		v.violated("nothing is applied on a partial read: %s was to be run by a tick that could not read it", task)
+	case run.Dead:
+		if c := j.applying[task]; c != nil && "ecs-"+c.id == run.Owner {
+			v.violated("who is said to be dead is dead: %s still applies %s", c.id, task)
+		}
+	}
+}
+
+// task looks at a task's record that was written.
+func (j *judge) task(v view, name string, now state.Task) {
+	before := j.tasks[name]
+	j.tasks[name] = now
+	if before.Applied != now.Applied && (now.Last == nil || j.rendered[now.Last.Run] != now.Applied) {
+		v.violated("applied is what was rendered: %s is said to be applied with %s, which no successful apply rendered", name, now.Applied)
+	}
+	if len(now.History) > state.History {
+		v.violated("%s has a history of %d runs", name, len(now.History))
+	}
+}
+
+// oneLiveRun looks whether a task has one run that has not ended, at most, and
+// knows of it.
+func (j *judge) oneLiveRun(w *world, task string) {
+	var live []string
+	for id, run := range j.runs[task] {
+		if !run.State.Ended() && !run.Inspect {
+			live = append(live, id)
+		}
+	}
+	known := []string{}
+	if run := j.tasks[task].Run; run != nil {
+		known = append(known, run.ID)
+	}
+	if !slices.Equal(live, known) && len(live)+len(known) > 0 {
+		w.violated("one live run per task: %s knows of %v, live are %v", task, known, live)
+	}
+}
+
+// launched looks at a launch that ECS is asked for.
+func (j *judge) launched(w *world, launch string) {
+	if !j.known[launch] {
+		w.violated("the intent comes first: launch %s was asked for before it was written", launch)
+	}
+}
+
+// begins looks at a Terraform that begins to apply.
+func (j *judge) begins(c *container, task, run string) {
+	c.world.applies++
+	record := j.runs[task][run]
+	switch {
+	case j.applying[task] != nil:
+		c.violated("one container applies a task: %s begins with %s, which %s is at", c.id, task, j.applying[task].id)
+	case j.applied[run]:
+		c.violated("a run is applied once: %s applies run %s of %s again", c.id, run, task)
+	case record.Inspect:
+		c.violated("an inspection applies nothing: %s applies run %s of %s", c.id, run, task)
+	}
+	j.applying[task], j.applied[run], j.infra[task] = c, true, "half done"
+}
+
+// ends notes that Terraform has come to an end.
+func (j *judge) ends(c *container, task, run, digest string, broken error) {
+	if j.applying[task] == c {
+		delete(j.applying, task)
+	}
+	if broken == nil {
+		j.rendered[run], j.infra[task] = digest, digest
+	}
+}
+
+// died notes that a container is no more, and what it was at.
+func (j *judge) died(container string) {
+	for task, c := range j.applying {
+		if c.id == container {
+			delete(j.applying, task)
+		}
+	}
+}
+
+// unsettled says what of a task is not as it should be in the end.
+func (j *judge) unsettled(w *world, t *config.Task, cfg *config.Config) string {
+	record, want := j.tasks[t.Name], w.consul.digests[t.Name]
+	switch {
+	case record.Applied != want || j.infra[t.Name] != want:
+		return fmt.Sprintf("Consul says %s of %s, %s counts as applied, %s is there: %+v", want, t.Name, record.Applied, j.infra[t.Name], record)
+	case record.Run != nil || record.Failures != 0 || record.Definition != t.Digest(cfg):
+		return fmt.Sprintf("%s reads %+v", t.Name, record)
+	}
+	return ""
+}
+
+var _ = reconcile.Stopped{}
