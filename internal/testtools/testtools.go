@@ -12,6 +12,9 @@ import (
 // Consul returns the path of a Consul binary.
 func Consul(t testing.TB) string { return find(t, "bin/consul") }
 
+// DynamoDB returns the folder of DynamoDB Local: its jars and native libraries.
+func DynamoDB(t testing.TB) string { return find(t, "dynamodb") }
+
 // Terraform returns the path of a Terraform binary.
 func Terraform(t testing.TB) string { return find(t, "bin/terraform") }
 

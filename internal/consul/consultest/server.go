@@ -177,8 +177,7 @@ func (s *Server) run() error {
 	s.process = exec.Command(s.binary, args...)
 	s.process.Stdout, s.process.Stderr = log, log
 	s.process.Env = s.env
-	endWithTest(s.process)
-	if err := startProcess(s.process); err != nil {
+	if err := testtools.StartWithTest(s.process); err != nil {
 		s.process = nil
 		return err
 	}

@@ -1,0 +1,55 @@
+package dynamo
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+)
+
+// Table is what CreateTable is given for a table of Terrapulse, beside its
+// name; template.yaml makes the same, with more around it.
+func Table(name string) *dynamodb.CreateTableInput {
+	return &dynamodb.CreateTableInput{
+		TableName:   &name,
+		BillingMode: types.BillingModePayPerRequest,
+		KeySchema: []types.KeySchemaElement{
+			{AttributeName: aws.String(PartitionKey), KeyType: types.KeyTypeHash},
+			{AttributeName: aws.String(SortKey), KeyType: types.KeyTypeRange},
+		},
+		AttributeDefinitions: []types.AttributeDefinition{
+			{AttributeName: aws.String(PartitionKey), AttributeType: types.ScalarAttributeTypeS},
+			{AttributeName: aws.String(SortKey), AttributeType: types.ScalarAttributeTypeS},
+		},
+	}
+}
+
+// Check says what there is of the table, or what is wrong with it.
+func (s *Store) Check(ctx context.Context) (found string, err error) {
+	out, err := s.client.DescribeTable(ctx, &dynamodb.DescribeTableInput{TableName: &s.table})
+	if err != nil {
+		return "", s.classify("look at the keys", err)
+	}
+	keys := map[types.KeyType]string{}
+	for _, k := range out.Table.KeySchema {
+		keys[k.KeyType] = aws.ToString(k.AttributeName)
+	}
+	if keys[types.KeyTypeHash] != PartitionKey || keys[types.KeyTypeRange] != SortKey {
+		return "", s.schema("look at the keys", fmt.Errorf("its keys are %q and %q", keys[types.KeyTypeHash], keys[types.KeyTypeRange]))
+	}
+	if status := out.Table.TableStatus; status != types.TableStatusActive && status != types.TableStatusUpdating {
+		return "", &Error{kind: unavailable, act: "look at the table", table: s.table, cause: fmt.Errorf("it is %s", status)}
+	}
+	ttl, err := s.client.DescribeTimeToLive(ctx, &dynamodb.DescribeTimeToLiveInput{TableName: &s.table})
+	if err != nil {
+		return "", s.classify("look at the time to live", err)
+	}
+	if d := ttl.TimeToLiveDescription; d == nil || aws.ToString(d.AttributeName) != Expires {
+		return "", &Error{kind: person, act: "look at the time to live", table: s.table,
+			cause:  fmt.Errorf("it does not remove items by their attribute %q", Expires),
+			advice: "switch it on, or garbage stays for good"}
+	}
+	return fmt.Sprintf("table %s is there, with %d records or so", s.table, aws.ToInt64(out.Table.ItemCount)), nil
+}

@@ -1,0 +1,312 @@
+// Package dynamo is the Store of a deployment in AWS: one DynamoDB table, on
+// demand. Table says what it looks like.
+//
+// A record is one item. Its key is split at the first slash, so that a
+// collection is one partition key and List is a query, never a scan. (A
+// collection that is hot does not stay in one partition: without a local
+// secondary index, DynamoDB splits it by sort key.) Values that are text, which
+// is all of them but what was compressed, are readable in the console.
+package dynamo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/cenkalti/backoff/v5"
+	"github.com/google/uuid"
+
+	"github.com/terrapulse/terrapulse/internal/state"
+)
+
+// The attributes of an item.
+const (
+	PartitionKey = "pk"      // the collection
+	SortKey      = "sk"      // the rest of the key
+	Expires      = "expires" // for the table's time to live: seconds since 1970
+
+	valueName   = "value"
+	versionName = "version"
+	formatName  = "format"
+)
+
+// format is the form of items that this program writes and the newest that it
+// reads.
+const format = 1
+
+const (
+	// conflictTries and conflictWait are for a transaction that DynamoDB
+	// refuses because another is at work on one of its items, which passes in
+	// milliseconds. The SDK does not try these again.
+	conflictTries = 6
+	conflictWait  = 20 * time.Millisecond
+)
+
+// Store is a state.Store in a DynamoDB table. It is safe for concurrent use.
+type Store struct {
+	client *dynamodb.Client
+	table  string
+}
+
+var _ state.Store = (*Store)(nil)
+
+// New returns the store in a table. It does not look whether the table is
+// there: Check does, and whatever is asked of the store says so.
+func New(cfg aws.Config, table string) *Store {
+	return &Store{client: dynamodb.NewFromConfig(cfg), table: table}
+}
+
+// Close implements state.Store.
+func (s *Store) Close() error { return nil }
+
+// key is the primary key of the item of a record.
+func key(name string) map[string]types.AttributeValue {
+	collection, rest, _ := strings.Cut(name, "/")
+	return map[string]types.AttributeValue{
+		PartitionKey: &types.AttributeValueMemberS{Value: collection},
+		SortKey:      &types.AttributeValueMemberS{Value: rest},
+	}
+}
+
+// Get implements state.Store by one GetItem.
+func (s *Store) Get(ctx context.Context, name string) (state.Record, error) {
+	if err := state.ValidateKey(name); err != nil {
+		return state.Record{}, err
+	}
+	out, err := s.client.GetItem(ctx, &dynamodb.GetItemInput{TableName: &s.table, Key: key(name), ConsistentRead: aws.Bool(true)})
+	if err != nil {
+		return state.Record{}, s.classify("read record "+name, err)
+	}
+	if len(out.Item) == 0 {
+		return state.Record{}, state.ErrNotFound
+	}
+	return s.record(out.Item)
+}
+
+// List implements state.Store by a query, of as many pages as it takes.
+func (s *Store) List(ctx context.Context, prefix string) ([]state.Record, error) {
+	if err := state.ValidatePrefix(prefix); err != nil {
+		return nil, err
+	}
+	collection, rest, _ := strings.Cut(prefix, "/")
+	in := &dynamodb.QueryInput{
+		TableName: &s.table, ConsistentRead: aws.Bool(true),
+		KeyConditionExpression:    aws.String(PartitionKey + " = :pk"),
+		ExpressionAttributeValues: map[string]types.AttributeValue{":pk": &types.AttributeValueMemberS{Value: collection}},
+	}
+	if rest != "" {
+		*in.KeyConditionExpression += " AND begins_with(" + SortKey + ", :sk)"
+		in.ExpressionAttributeValues[":sk"] = &types.AttributeValueMemberS{Value: rest}
+	}
+	var records []state.Record
+	pages := dynamodb.NewQueryPaginator(s.client, in)
+	for pages.HasMorePages() {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return nil, s.classify("list records "+prefix, err)
+		}
+		for _, item := range page.Items {
+			rec, err := s.record(item)
+			if err != nil {
+				return nil, err
+			}
+			records = append(records, rec)
+		}
+	}
+	return records, nil
+}
+
+// Apply implements state.Store by one write, or by one transaction.
+func (s *Store) Apply(ctx context.Context, changes ...state.Change) ([]state.Record, error) {
+	if err := state.Validate(changes...); err != nil {
+		return nil, err
+	}
+	if len(changes) == 0 {
+		return nil, nil
+	}
+	waits := backoff.NewExponentialBackOff()
+	waits.InitialInterval, waits.MaxInterval = conflictWait, 10*conflictWait
+	return backoff.Retry(ctx, func() ([]state.Record, error) {
+		records, err := s.apply(ctx, changes)
+		if err != nil && !errors.Is(err, busy) {
+			err = backoff.Permanent(err)
+		}
+		return records, err
+	}, backoff.WithBackOff(waits), backoff.WithMaxTries(conflictTries))
+}
+
+func (s *Store) apply(ctx context.Context, changes []state.Change) ([]state.Record, error) {
+	written := make([]state.Record, len(changes))
+	for i, c := range changes {
+		if c.Op == state.OpCreate || c.Op == state.OpReplace {
+			// Made here and unlike any other, it tells this very write from
+			// others' when its answer was lost.
+			written[i] = state.Record{Key: c.Key, Value: c.Value, Version: uuid.NewString()}
+		}
+	}
+	// One write is half the price of a transaction of one. A delete whose
+	// answer was lost leaves nothing to tell it by: that only a transaction's
+	// token can.
+	if len(changes) == 1 && written[0].Key != "" {
+		return written, s.put(ctx, changes[0], written[0])
+	}
+	return written, s.transact(ctx, changes, written)
+}
+
+// put makes one change that writes.
+func (s *Store) put(ctx context.Context, c state.Change, written state.Record) error {
+	condition, values := condition(c)
+	_, err := s.client.PutItem(ctx, &dynamodb.PutItemInput{
+		TableName: &s.table, Item: item(c, written),
+		ConditionExpression: &condition, ExpressionAttributeNames: names(c), ExpressionAttributeValues: values,
+		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
+	})
+	if refused := new(types.ConditionalCheckFailedException); errors.As(err, &refused) {
+		return s.conflict(c, refused.Item, written.Version)
+	}
+	if err != nil {
+		return s.classify("write record "+c.Key, err)
+	}
+	return nil
+}
+
+// transact makes all changes or none.
+func (s *Store) transact(ctx context.Context, changes []state.Change, written []state.Record) error {
+	in := &dynamodb.TransactWriteItemsInput{ClientRequestToken: aws.String(uuid.NewString())}
+	old := types.ReturnValuesOnConditionCheckFailureAllOld
+	for i, c := range changes {
+		condition, values := condition(c)
+		var it types.TransactWriteItem
+		switch c.Op {
+		case state.OpCreate, state.OpReplace:
+			it.Put = &types.Put{TableName: &s.table, Item: item(c, written[i]), ConditionExpression: &condition,
+				ExpressionAttributeNames: names(c), ExpressionAttributeValues: values, ReturnValuesOnConditionCheckFailure: old}
+		case state.OpDelete:
+			it.Delete = &types.Delete{TableName: &s.table, Key: key(c.Key), ConditionExpression: &condition,
+				ExpressionAttributeNames: names(c), ExpressionAttributeValues: values, ReturnValuesOnConditionCheckFailure: old}
+		case state.OpCheck:
+			it.ConditionCheck = &types.ConditionCheck{TableName: &s.table, Key: key(c.Key), ConditionExpression: &condition,
+				ExpressionAttributeNames: names(c), ExpressionAttributeValues: values, ReturnValuesOnConditionCheckFailure: old}
+		}
+		in.TransactItems = append(in.TransactItems, it)
+	}
+	_, err := s.client.TransactWriteItems(ctx, in)
+	cancelled := new(types.TransactionCanceledException)
+	if !errors.As(err, &cancelled) || len(cancelled.CancellationReasons) != len(changes) {
+		if err != nil {
+			return s.classify(fmt.Sprintf("write %d records, beginning with %s", len(changes), changes[0].Key), err)
+		}
+		return nil
+	}
+	var first error
+	for i, reason := range cancelled.CancellationReasons {
+		c := changes[i]
+		switch code := aws.ToString(reason.Code); code {
+		case "", "None":
+		case "ConditionalCheckFailed":
+			conflict := s.conflict(c, reason.Item, written[i].Version)
+			if conflict == nil {
+				return nil // this very transaction took place before: it is whole
+			}
+			if first == nil || errors.Is(first, busy) {
+				first = conflict
+			}
+		default:
+			if first == nil {
+				first = s.reason("write record "+c.Key, code, aws.ToString(reason.Message))
+			}
+		}
+	}
+	return first
+}
+
+// conflict is what a failed condition means, by the item that stands in the
+// way: nothing, if that is what was to be written.
+func (s *Store) conflict(c state.Change, there map[string]types.AttributeValue, version string) error {
+	if len(there) == 0 {
+		return &state.ConflictError{Change: c}
+	}
+	current, err := s.record(there)
+	if err != nil {
+		return err
+	}
+	if version != "" && current.Version == version {
+		return nil
+	}
+	return &state.ConflictError{Change: c, Current: &current}
+}
+
+// condition is what must hold for a change.
+func condition(c state.Change) (string, map[string]types.AttributeValue) {
+	if c.Op == state.OpCreate {
+		return "attribute_not_exists(#key)", nil
+	}
+	return "#version = :version", map[string]types.AttributeValue{":version": &types.AttributeValueMemberS{Value: c.Version}}
+}
+
+func names(c state.Change) map[string]string {
+	if c.Op == state.OpCreate {
+		return map[string]string{"#key": PartitionKey}
+	}
+	return map[string]string{"#version": versionName}
+}
+
+// item is a record as it is stored.
+func item(c state.Change, rec state.Record) map[string]types.AttributeValue {
+	it := key(rec.Key)
+	it[versionName] = &types.AttributeValueMemberS{Value: rec.Version}
+	it[formatName] = &types.AttributeValueMemberN{Value: strconv.Itoa(format)}
+	if utf8.Valid(rec.Value) {
+		it[valueName] = &types.AttributeValueMemberS{Value: string(rec.Value)}
+	} else {
+		it[valueName] = &types.AttributeValueMemberB{Value: rec.Value}
+	}
+	if !c.Expires.IsZero() {
+		it[Expires] = &types.AttributeValueMemberN{Value: strconv.FormatInt(c.Expires.Unix(), 10)}
+	}
+	return it
+}
+
+// record reads an item.
+func (s *Store) record(it map[string]types.AttributeValue) (state.Record, error) {
+	collection, ok1 := it[PartitionKey].(*types.AttributeValueMemberS)
+	rest, ok2 := it[SortKey].(*types.AttributeValueMemberS)
+	if !ok1 || !ok2 {
+		return state.Record{}, s.schema("read an item", nil)
+	}
+	rec := state.Record{Key: collection.Value + "/" + rest.Value}
+	if f, ok := it[formatName].(*types.AttributeValueMemberN); ok {
+		if n, err := strconv.Atoi(f.Value); err != nil || n > format {
+			return state.Record{}, &Error{kind: person, act: "read record " + rec.Key, table: s.table,
+				cause:  fmt.Errorf("it has format %s, and this program knows up to %d", f.Value, format),
+				advice: "a newer Terrapulse has written it: use that version, or restore the table to a time before it"}
+		}
+	}
+	version, ok := it[versionName].(*types.AttributeValueMemberS)
+	if !ok || version.Value == "" {
+		return state.Record{}, s.edited(rec.Key, versionName)
+	}
+	rec.Version = version.Value
+	switch v := it[valueName].(type) {
+	case *types.AttributeValueMemberS:
+		rec.Value = []byte(v.Value)
+	case *types.AttributeValueMemberB:
+		rec.Value = v.Value
+	default:
+		return state.Record{}, s.edited(rec.Key, valueName)
+	}
+	return rec, nil
+}
+
+func (s *Store) edited(name, attribute string) error {
+	return &Error{kind: person, act: "read record " + name, table: s.table,
+		cause:  fmt.Errorf("its attribute %q is missing or of another type", attribute),
+		advice: "was it edited by hand? put it back as it was, or restore the table to a time before that"}
+}

@@ -1,0 +1,118 @@
+// Package dynamotest starts DynamoDB Local for tests: AWS's own emulator, which
+// has the conditions, transactions and their refusals of the real one.
+package dynamotest
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/google/uuid"
+
+	"github.com/terrapulse/terrapulse/internal/state/dynamo"
+	"github.com/terrapulse/terrapulse/internal/testtools"
+)
+
+// Region is where the tables of tests lie.
+const Region = "eu-west-1"
+
+// server is the one server of this process. It ends with the process.
+var server struct {
+	sync.Mutex
+	url string
+}
+
+// Start returns the address of a server that all tests of this process share,
+// for AWS_ENDPOINT_URL_DYNAMODB. It starts in about two seconds.
+func Start(t testing.TB) string {
+	t.Helper()
+	server.Lock()
+	defer server.Unlock()
+	if server.url == "" {
+		var err error
+		for range 3 { // someone may take the port first
+			if server.url, err = start(t); err == nil {
+				break
+			}
+		}
+		if err != nil {
+			t.Fatalf("start DynamoDB Local: %v", err)
+		}
+	}
+	return server.url
+}
+
+func start(t testing.TB) (string, error) {
+	lib := testtools.DynamoDB(t)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	port := listener.Addr().(*net.TCPAddr).Port
+	listener.Close()
+	log, err := os.CreateTemp("", "dynamodb-local-*.log")
+	if err != nil {
+		return "", err
+	}
+	os.Remove(log.Name()) // it goes with the server
+	defer log.Close()
+	cmd := exec.Command("java", "-Xmx512m", "-Djava.library.path="+lib, "-Dsqlite4java.library.path="+lib, "-cp", filepath.Join(lib, "*"),
+		"software.amazon.dynamodb.services.local.main.ServerRunner", "-inMemory", "-sharedDb", "-port", fmt.Sprint(port))
+	cmd.Env = append(os.Environ(), "DDB_LOCAL_TELEMETRY=0")
+	cmd.Stdout, cmd.Stderr = log, log
+	if err := testtools.StartWithTest(cmd); err != nil {
+		return "", err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+
+	url := fmt.Sprintf("http://127.0.0.1:%d", port)
+	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
+	defer stop()
+	client := dynamodb.NewFromConfig(Config(url))
+	for {
+		if _, err = client.ListTables(ctx, &dynamodb.ListTablesInput{}); err == nil {
+			return url, nil
+		}
+		select {
+		case err := <-ended:
+			said, _ := os.ReadFile(fmt.Sprintf("/proc/self/fd/%d", log.Fd()))
+			return "", fmt.Errorf("it ended: %v\n%s", err, said)
+		case <-ctx.Done():
+			cmd.Process.Kill()
+			return "", err
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// Config is how clients reach a server.
+func Config(url string) aws.Config {
+	return aws.Config{Region: Region, BaseEndpoint: &url, Credentials: credentials.NewStaticCredentialsProvider("test", "test", "")}
+}
+
+// Table makes a table of Terrapulse and returns its name.
+func Table(t testing.TB, url string) string {
+	t.Helper()
+	client := dynamodb.NewFromConfig(Config(url))
+	name := "test-" + uuid.NewString()
+	if _, err := client.CreateTable(t.Context(), dynamo.Table(name)); err != nil {
+		t.Fatalf("make a table: %v", err)
+	}
+	_, err := client.UpdateTimeToLive(t.Context(), &dynamodb.UpdateTimeToLiveInput{TableName: &name,
+		TimeToLiveSpecification: &types.TimeToLiveSpecification{AttributeName: aws.String(dynamo.Expires), Enabled: aws.Bool(true)}})
+	if err != nil {
+		t.Fatalf("have the table's items expire: %v", err)
+	}
+	return name
+}

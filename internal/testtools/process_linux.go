@@ -1,0 +1,34 @@
+package testtools
+
+import (
+	"os/exec"
+	"runtime"
+	"sync"
+	"syscall"
+)
+
+// StartWithTest starts a server that the kernel ends when the test process
+// dies, however that happens. It is started from a thread that lives as long
+// as the test process: the kernel takes the end of that thread for the end of
+// the parent.
+func StartWithTest(cmd *exec.Cmd) error {
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
+	launcher := launcherThread()
+	err := make(chan error)
+	launcher <- func() { err <- cmd.Start() }
+	return <-err
+}
+
+var launcherThread = sync.OnceValue(func() chan<- func() {
+	calls := make(chan func())
+	go func() {
+		runtime.LockOSThread()
+		for call := range calls {
+			call()
+		}
+	}()
+	return calls
+})
