@@ -62,7 +62,7 @@ func search(t *testing.T, driverPath, onPATH, pinned string) (*Binary, string, e
 			}
 			return path, nil
 		},
-		install: install{releases: closedPort(t), connect: time.Second},
+		install: &install{releases: closedPort(t), connect: time.Second},
 	}
 	b, err := f.find(t.Context())
 	return b, log.String(), err
@@ -78,6 +78,21 @@ func TestTheRealTerraformIsFound(t *testing.T) {
 	}
 	if b.Source != FromEnvironment || b.Version.LessThan(tested) {
 		t.Errorf("got %+v", b)
+	}
+}
+
+func TestWhereNothingIsToBeInstalledTerraformIsThereOrMissing(t *testing.T) {
+	t.Setenv("TF_CLI_CONFIG_FILE", testtools.TerraformRC(t))
+	t.Setenv("PATH", filepath.Dir(testtools.Terraform(t)))
+	dir := t.TempDir()
+	if b, err := FindLocal(t.Context(), config.Terraform{Path: dir}, slog.New(slog.DiscardHandler)); err != nil || b.Source != FromEnvironment {
+		t.Errorf("got %+v, %v", b, err)
+	}
+	t.Setenv("PATH", dir)
+	for version, want := range map[string]string{"": "no Terraform in " + dir + " or on PATH", "1.5.7": "no Terraform 1.5.7 in " + dir + " or on PATH"} {
+		if _, err := FindLocal(t.Context(), config.Terraform{Path: dir, Version: version}, slog.New(slog.DiscardHandler)); err == nil || err.Error() != want {
+			t.Errorf("got %v, want %s", err, want)
+		}
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"sync"
 	"time"
 
@@ -57,7 +58,13 @@ var (
 // A binary on PATH is passed over if it has another version than the
 // configured one. The error says what was tried and what to do.
 func Find(ctx context.Context, cfg config.Terraform, log *slog.Logger) (*Binary, error) {
-	f := finder{cfg: cfg, log: log, lookPath: exec.LookPath, install: install{connect: 10 * time.Second}}
+	f := finder{cfg: cfg, log: log, lookPath: exec.LookPath, install: &install{connect: 10 * time.Second}}
+	return f.find(ctx)
+}
+
+// FindLocal is Find for where nothing is to be installed.
+func FindLocal(ctx context.Context, cfg config.Terraform, log *slog.Logger) (*Binary, error) {
+	f := finder{cfg: cfg, log: log, lookPath: exec.LookPath}
 	return f.find(ctx)
 }
 
@@ -65,7 +72,7 @@ type finder struct {
 	cfg      config.Terraform
 	log      *slog.Logger
 	lookPath func(string) (string, error)
-	install  install
+	install  *install // nil to install nothing
 }
 
 func (f finder) find(ctx context.Context) (*Binary, error) {
@@ -74,6 +81,9 @@ func (f finder) find(ctx context.Context) (*Binary, error) {
 		b = f.onPATH(ctx)
 	}
 	if b == nil && err == nil {
+		if f.install == nil {
+			return nil, fmt.Errorf("%s in %s or on PATH", f.missing(), f.cfg.Path)
+		}
 		b, err = f.installed(ctx)
 	}
 	if err != nil {
@@ -131,18 +141,19 @@ func (f finder) installed(ctx context.Context) (*Binary, error) {
 	f.log.Info("installing Terraform from HashiCorp's releases", "path", f.cfg.Path, "version", f.cfg.Version)
 	path, err := f.install.into(ctx, f.cfg.Path, f.cfg.Version)
 	if err != nil {
-		which := "no Terraform"
-		if f.cfg.Version != "" {
-			which = "no Terraform " + f.cfg.Version
-		}
 		return nil, fmt.Errorf("%s in %s or on PATH, and it could not be installed from HashiCorp's releases: %w: "+
-			"install Terraform yourself, put it on PATH or name its directory as path in the driver \"terraform\" block", which, f.cfg.Path, err)
+			"install Terraform yourself, put it on PATH or name its directory as path in the driver \"terraform\" block", f.missing(), f.cfg.Path, err)
 	}
 	v, err := Version(ctx, path)
 	if err != nil {
 		return nil, fmt.Errorf("the Terraform that was just installed does not work: %w", err)
 	}
 	return &Binary{Path: path, Version: v, Source: Installed}, nil
+}
+
+// missing says what was not found.
+func (f finder) missing() string {
+	return strings.TrimSpace("no Terraform " + f.cfg.Version)
 }
 
 func (f finder) wanted(v *version.Version) bool {
