@@ -1,0 +1,375 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-lambda-go/lambda"
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	awsecs "github.com/aws/aws-sdk-go-v2/service/ecs"
+	awslambda "github.com/aws/aws-sdk-go-v2/service/lambda"
+	"github.com/google/uuid"
+
+	"github.com/terrapulse/terrapulse/internal/deployment"
+	"github.com/terrapulse/terrapulse/internal/invoke"
+	"github.com/terrapulse/terrapulse/internal/launch/ecs"
+	"github.com/terrapulse/terrapulse/internal/launch/ecs/ecstask"
+	"github.com/terrapulse/terrapulse/internal/launch/ecs/ecstest"
+	"github.com/terrapulse/terrapulse/internal/metrics"
+	"github.com/terrapulse/terrapulse/internal/state"
+	"github.com/terrapulse/terrapulse/internal/state/sqlite"
+	"github.com/terrapulse/terrapulse/internal/state/statetest"
+)
+
+// patience is how long a test waits for what must happen.
+const patience = 20 * time.Second
+
+// What testdata/stopped.json names.
+const (
+	cluster  = "arn:aws:ecs:eu-west-1:111122223333:cluster/prod"
+	taskID   = "cd189a933e5849daa93386466019ab50"
+	launchID = "0190b5a0-0000-7000-8000-000000000001"
+)
+
+var noon = time.Date(2026, 3, 14, 12, 0, 0, 0, time.UTC)
+
+// bench is a handler with everything around it.
+type bench struct {
+	handler
+	t       *testing.T
+	logged  *output
+	invoked int   // how often reconcile was
+	refuse  error // by Lambda
+}
+
+func newBench(t *testing.T) *bench {
+	t.Helper()
+	store, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "state.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { store.Close() })
+	b := &bench{t: t, logged: &output{}}
+	b.handler = handler{store: store, cluster: cluster, family: "prod-runner", now: func() time.Time { return noon },
+		log: deployment.Logger(b.logged, 0), metrics: metrics.New(b.logged, "prod"),
+		proceed: func(context.Context) error {
+			b.invoked++
+			return b.refuse
+		}}
+	return b
+}
+
+// launch writes a launch with one run for each task, which have a runner that
+// claimed them if it is named.
+func (b *bench) launch(runner string, tasks ...string) state.Launch {
+	b.t.Helper()
+	launch := state.Launch{ID: uuid.Must(uuid.NewV7()).String(), Fence: 3}
+	var changes []state.Change
+	for _, task := range tasks {
+		run := state.Run{ID: uuid.Must(uuid.NewV7()).String(), Task: task, Launch: launch.ID, Fence: 3, State: state.RunIntended, Created: noon}
+		if runner != "" {
+			run.State, run.Owner, run.Claim, run.Expires = state.RunRunning, "host-1-"+runner, "claim", noon.Add(time.Minute)
+		}
+		launch.Runs = append(launch.Runs, state.PlannedRun{ID: run.ID, Task: task})
+		changes = append(changes, state.Create(state.RunKey(task, run.ID), state.Encode(run)),
+			state.Create(state.TaskKey(task), state.Encode(state.Task{Run: &state.LiveRun{ID: run.ID, Launch: launch.ID, Created: noon}})))
+	}
+	changes = append(changes, state.Create(state.LaunchKey(launch.ID), state.Encode(launch)))
+	if _, err := b.store.Apply(b.t.Context(), changes...); err != nil {
+		b.t.Fatal(err)
+	}
+	return launch
+}
+
+func (b *bench) run(planned state.PlannedRun) state.Run {
+	b.t.Helper()
+	run, err := state.Read[state.Run](b.t.Context(), b.store, state.RunKey(planned.Task, planned.ID))
+	if err != nil || !run.Exists() {
+		b.t.Fatalf("the run of %s: %v", planned.Task, err)
+	}
+	return run.Data
+}
+
+func (b *bench) failures(task string) int {
+	b.t.Helper()
+	t, err := state.Read[state.Task](b.t.Context(), b.store, state.TaskKey(task))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return t.Data.Failures
+}
+
+// invoke sends a payload the way Lambda does.
+func (b *bench) invoke(payload []byte) error {
+	b.t.Helper()
+	_, err := lambda.NewHandler(b.handle).Invoke(b.t.Context(), payload)
+	return err
+}
+
+// stopped is the event of the task's end, as documented.
+func stopped(t *testing.T, launch string) []byte {
+	t.Helper()
+	text, err := os.ReadFile("testdata/stopped.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bytes.ReplaceAll(text, []byte(launchID), []byte(launch))
+}
+
+// with is an event with other words in it.
+func with(event []byte, oldNew ...string) []byte {
+	return []byte(strings.NewReplacer(oldNew...).Replace(string(event)))
+}
+
+// output collects what is logged.
+type output struct {
+	mu  sync.Mutex
+	all bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.all.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.all.String()
+}
+
+func TestAContainerThatDiesMidWorkIsSettledAndItsTasksDecidedAnew(t *testing.T) {
+	b := newBench(t)
+	launch := b.launch(taskID, "web", "api")
+	if err := b.invoke(stopped(t, launch.ID)); err != nil {
+		t.Fatal(err)
+	}
+	for _, planned := range launch.Runs {
+		if run := b.run(planned); run.State != state.RunLost || !strings.Contains(run.Error, "its container ran out of memory") ||
+			!strings.Contains(run.Error, "OutOfMemoryError: Container killed due to memory usage") {
+			t.Errorf("the run of %s is %s: %s", run.Task, run.State, run.Error)
+		}
+		if n := b.failures(planned.Task); n != 1 {
+			t.Errorf("%s counts %d failures", planned.Task, n)
+		}
+	}
+	if b.invoked != 1 {
+		t.Errorf("reconcile was invoked %d times", b.invoked)
+	}
+	for _, says := range []string{`"RunsLost":2`, `"msg":"a run was lost"`, `"launch":"` + launch.ID, `"fence":3`, `"ecs_task":"` + taskID} {
+		if !strings.Contains(b.logged.String(), says) {
+			t.Errorf("%s is not in the log:\n%s", says, b.logged)
+		}
+	}
+}
+
+func TestEventsThatComeTwiceOrLateDoNoHarm(t *testing.T) {
+	b := newBench(t)
+	first := b.launch(taskID, "web")
+	event := stopped(t, first.ID)
+	early := with(event, `"lastStatus": "STOPPED",
+    "memory"`, `"lastStatus": "RUNNING",
+    "memory"`)
+	if bytes.Equal(early, event) {
+		t.Fatal("the event is as it was")
+	}
+	for _, payload := range [][]byte{event, event, early} {
+		if err := b.invoke(payload); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := b.failures("web"); n != 1 || b.invoked != 2 {
+		t.Errorf("%d failures are counted, reconcile was invoked %d times", n, b.invoked)
+	}
+
+	// The task is run again, under another launch, when the event comes once more.
+	again := state.Run{ID: "again", Task: "web", Launch: "second", State: state.RunRunning, Owner: "host-1-other"}
+	task, err := state.Read[state.Task](t.Context(), b.store, state.TaskKey("web"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	task.Data.Run = &state.LiveRun{ID: "again", Launch: "second"}
+	if _, err := b.store.Apply(t.Context(), task.Write(task.Data), state.Create(state.RunKey("web", "again"), state.Encode(again))); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.invoke(event); err != nil {
+		t.Fatal(err)
+	}
+	if run := b.run(state.PlannedRun{ID: "again", Task: "web"}); run.State != state.RunRunning || b.failures("web") != 1 {
+		t.Errorf("the run of the next launch is %s, %d failures are counted", run.State, b.failures("web"))
+	}
+}
+
+func TestWhatAnotherContainerOfTheLaunchWorksAtGoesOn(t *testing.T) {
+	b := newBench(t)
+	launch := b.launch("0123456789abcdef0123456789abcdef", "web")
+	if err := b.invoke(stopped(t, launch.ID)); err != nil {
+		t.Fatal(err)
+	}
+	if run := b.run(launch.Runs[0]); run.State != state.RunRunning {
+		t.Errorf("it is %s: %s", run.State, run.Error)
+	}
+}
+
+func TestAContainerThatNeverStartedIsSettledByWhoStartedIt(t *testing.T) {
+	b := newBench(t)
+	launch := b.launch("", "web")
+	event := with(stopped(t, launch.ID), `"TERRAPULSE_LAUNCH"`, `"OTHER"`, `"exitCode": 137,`, ``,
+		"OutOfMemoryError: Container killed due to memory usage", "", "EssentialContainerExited", "TaskFailedToStart",
+		"Essential container in task exited", "CannotPullContainerError: not found")
+	if err := b.invoke(event); err != nil {
+		t.Fatal(err)
+	}
+	if run := b.run(launch.Runs[0]); run.State != state.RunLost || !strings.Contains(run.Error, "its image cannot be pulled") {
+		t.Errorf("it is %s: %s", run.State, run.Error)
+	}
+}
+
+func TestAfterANormalEndReconcileIsInvokedToo(t *testing.T) {
+	b := newBench(t)
+	if err := b.invoke(stopped(t, "0190b5a0-0000-7000-8000-000000000000")); err != nil {
+		t.Fatal(err)
+	}
+	if b.invoked != 1 || strings.Contains(b.logged.String(), "RunsLost") {
+		t.Errorf("invoked %d times; logged\n%s", b.invoked, b.logged)
+	}
+}
+
+func TestWhatIsNoEndOfATaskOfThisStackIsDroppedWithWords(t *testing.T) {
+	event := stopped(t, "l-1")
+	for _, tt := range []struct {
+		name    string
+		payload []byte
+		says    string
+	}{
+		{"an empty object", []byte(`{}`), "no task state change of ECS"},
+		{"a list", []byte(`[1]`), "no event of EventBridge"},
+		{"a text", []byte(`"hello"`), "no event of EventBridge"},
+		{"null", []byte(`null`), "no task state change of ECS"},
+		{"a megabyte", []byte(`{"source":"` + strings.Repeat("x", 1<<20) + `"}`), "no task state change of ECS"},
+		{"another source", with(event, "aws.ecs", "aws.s3"), `from \"aws.s3\"`},
+		{"another event of ECS", with(event, "ECS Task State Change", "ECS Deployment State Change"), "ECS Deployment State Change"},
+		{"no detail", []byte(`{"source":"aws.ecs","detail-type":"ECS Task State Change"}`), "detail is not understood"},
+		{"a detail of another shape", []byte(`{"source":"aws.ecs","detail-type":"ECS Task State Change","detail":{"containers":7}}`), "detail is not understood"},
+		{"an empty detail", []byte(`{"source":"aws.ecs","detail-type":"ECS Task State Change","detail":{}}`), "names no task"},
+		{"another cluster", with(event, "cluster/prod", "cluster/other"), "cluster/other, not"},
+		{"another family", with(event, "task-definition/prod-runner", "task-definition/web"), "not of family prod-runner"},
+		{"a task of someone else", with(event, `"TERRAPULSE_LAUNCH"`, `"OTHER"`, `"startedBy": "l-1"`, `"startedBy": ""`), "was not started by Terrapulse"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			b := newBench(t)
+			if err := b.invoke(tt.payload); err != nil {
+				t.Errorf("it would be tried again: %v", err)
+			}
+			if !strings.Contains(b.logged.String(), tt.says) || b.invoked != 0 {
+				t.Errorf("invoked %d times; logged %s, want %q", b.invoked, b.logged, tt.says)
+			}
+			if len(b.logged.String()) > 2000 {
+				t.Errorf("logged %d bytes", len(b.logged.String()))
+			}
+		})
+	}
+}
+
+func TestWhatTheStoreOrLambdaRefusesIsTriedAgain(t *testing.T) {
+	b := newBench(t)
+	launch := b.launch(taskID, "web", "api")
+	event := stopped(t, launch.ID)
+	writes := 0
+	b.store = &statetest.Faulty{Store: b.store, Before: func([]state.Change) error {
+		if writes++; writes == 2 {
+			return errors.New("throttled")
+		}
+		return nil
+	}}
+	if err := b.invoke(event); err == nil || !strings.Contains(err.Error(), "throttled") || !strings.Contains(err.Error(), launch.ID) {
+		t.Errorf("said %v", err)
+	}
+	if b.invoked != 0 || !strings.Contains(b.logged.String(), `"RunsLost":1`) {
+		t.Errorf("invoked %d times; logged %s", b.invoked, b.logged)
+	}
+	b.refuse = errors.New("TooManyRequestsException")
+	if err := b.invoke(event); err == nil || !strings.Contains(err.Error(), "TooManyRequestsException") {
+		t.Errorf("said %v", err)
+	}
+	b.refuse = nil
+	if err := b.invoke(event); err != nil {
+		t.Error(err)
+	}
+	if b.failures("web") != 1 || b.failures("api") != 1 || b.invoked != 2 {
+		t.Errorf("failures %d and %d, invoked %d times", b.failures("web"), b.failures("api"), b.invoked)
+	}
+}
+
+func TestReconcileIsInvokedWithoutWaitingForItsAnswer(t *testing.T) {
+	var path, kind string
+	var payload []byte
+	status := http.StatusAccepted
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		path, kind = r.URL.Path, r.Header.Get("X-Amz-Invocation-Type")
+		payload, _ = io.ReadAll(r.Body)
+		if status != http.StatusAccepted {
+			w.Header().Set("X-Amzn-ErrorType", "AccessDeniedException")
+		}
+		w.WriteHeader(status)
+	}))
+	defer s.Close()
+	client := awslambda.NewFromConfig(aws.Config{Region: "eu-west-1", BaseEndpoint: &s.URL, Credentials: credentials.NewStaticCredentialsProvider("id", "secret", "")})
+	ask := proceed(client, "prod-reconcile")
+	if err := ask(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	req, err := invoke.Parse(payload)
+	if err != nil || req.Mode != invoke.Reconcile || !req.Ended || kind != "Event" || path != "/2015-03-31/functions/prod-reconcile/invocations" {
+		t.Errorf("%s was sent %s as %s: %+v, %v", path, payload, kind, req, err)
+	}
+	status = http.StatusForbidden
+	if err := ask(t.Context()); err == nil || !strings.Contains(err.Error(), "AccessDenied") {
+		t.Errorf("said %v", err)
+	}
+}
+
+func TestALaunchOnECSThatEndsIsSettledHoweverItsEventsCome(t *testing.T) {
+	b := newBench(t)
+	s := ecstest.Start(t, ecstest.Options{Events: func(event []byte) {
+		if err := b.invoke(event); err != nil {
+			t.Errorf("%s: %v", event, err)
+		}
+	}})
+	client := awsecs.NewFromConfig(aws.Config{Region: ecstest.Region, BaseEndpoint: &s.URL, Credentials: credentials.NewStaticCredentialsProvider("id", "secret", "")})
+	launcher := &ecs.Launcher{Client: client, Cluster: s.Cluster(), TaskDefinition: s.TaskDefinition(), Subnets: []string{"subnet-1"}, Now: time.Now}
+	b.cluster, b.family = s.Cluster(), ecstask.Family(s.TaskDefinition())
+
+	launch := b.launch("", "web")
+	s.Hold()
+	if err := launcher.Start(t.Context(), launch); err != nil {
+		t.Fatal(err)
+	}
+	task := s.Tasks(launch.ID)[0]
+	s.Kill(task, "OutOfMemoryError: Container killed due to memory usage")
+	for deadline := time.Now().Add(patience); s.LastStatus(task) != "STOPPED"; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the task does not stop")
+		}
+	}
+	s.Release(2, true)
+	s.Close() // when all events are delivered
+	if run := b.run(launch.Runs[0]); run.State != state.RunLost || !strings.Contains(run.Error, "ran out of memory") {
+		t.Errorf("the run is %s: %s", run.State, run.Error)
+	}
+	if b.failures("web") != 1 || b.invoked != 2 {
+		t.Errorf("%d failures, reconcile invoked %d times", b.failures("web"), b.invoked)
+	}
+}

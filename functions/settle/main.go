@@ -1,0 +1,50 @@
+// Settle is the function that ECS tells which tasks have stopped. Runs that a
+// container left unfinished become lost, with the reason in words, and
+// functions/reconcile is invoked to decide anew.
+package main
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/aws/aws-lambda-go/lambda"
+	awslambda "github.com/aws/aws-sdk-go-v2/service/lambda"
+
+	"github.com/terrapulse/terrapulse/internal/deployment"
+	"github.com/terrapulse/terrapulse/internal/launch/ecs/ecstask"
+	"github.com/terrapulse/terrapulse/internal/metrics"
+	"github.com/terrapulse/terrapulse/internal/state/dynamo"
+)
+
+func main() {
+	h, err := newHandler(context.Background(), os.Environ(), os.Stdout)
+	if err != nil {
+		deployment.Logger(os.Stdout, slog.LevelInfo).Error("the function cannot start", "error", err)
+		os.Exit(1)
+	}
+	lambda.Start(h.handle)
+}
+
+// newHandler builds the handler, once per process.
+func newHandler(ctx context.Context, environ []string, out io.Writer) (*handler, error) {
+	settings, err := deployment.Read[deployment.Settle](environ)
+	if err != nil {
+		return nil, err
+	}
+	cfg, err := deployment.AWS(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &handler{
+		store:   dynamo.New(cfg, settings.Table),
+		cluster: settings.Cluster,
+		family:  ecstask.Family(settings.TaskDefinition),
+		proceed: proceed(awslambda.NewFromConfig(cfg), settings.ReconcileFunction),
+		now:     time.Now,
+		log:     deployment.Logger(out, settings.LogLevel),
+		metrics: metrics.New(out, settings.Stack),
+	}, nil
+}
