@@ -114,14 +114,17 @@ func storeFlag(f *flag.FlagSet) *string {
 	if def == "" {
 		def = defaultStore
 	}
-	return f.String("store", def, "The `URL` of the store that keeps state: sqlite:PATH. Also TERRAPULSE_STORE.")
+	return f.String("store", def, "The `URL` of the store that keeps state: sqlite:PATH, or dynamodb://TABLE of a deployment in AWS, with ?region=NAME if that is not the usual one. Also TERRAPULSE_STORE.")
 }
 
 // storePath returns the file of a sqlite URL.
 func storePath(url string) (string, error) {
 	scheme, rest, ok := strings.Cut(url, ":")
+	if scheme == "dynamodb" {
+		return "", fmt.Errorf("store %q is that of a deployment in AWS, which runs its tasks itself: start runs there with `terrapulse invoke`", url)
+	}
 	if !ok || scheme != "sqlite" && scheme != "file" {
-		return "", fmt.Errorf("store %q: only sqlite:PATH is known here, such as %s", url, defaultStore)
+		return "", fmt.Errorf("store %q is of no known kind: write sqlite:PATH, such as %s, or dynamodb://TABLE", url, defaultStore)
 	}
 	path := filepath.FromSlash(strings.TrimPrefix(rest, "//"))
 	if path == "" {

@@ -18,9 +18,9 @@ import (
 	"github.com/terrapulse/terrapulse/internal/state/sqlite"
 )
 
-// deployment is a stack as the command line sees it: CloudFormation's outputs,
+// fakeStack is a stack as the command line sees it: CloudFormation's outputs,
 // a function whose answers the test chooses, and a store.
-type deployment struct {
+type fakeStack struct {
 	t      *testing.T
 	store  state.Store
 	path   string
@@ -29,9 +29,9 @@ type deployment struct {
 	answer func(invoke.Request) (invoke.Answer, error)
 }
 
-func newDeployment(t *testing.T, answer func(invoke.Request) (invoke.Answer, error)) *deployment {
+func newFakeStack(t *testing.T, answer func(invoke.Request) (invoke.Answer, error)) *fakeStack {
 	t.Helper()
-	d := &deployment{t: t, answer: answer, path: filepath.Join(t.TempDir(), "state.db")}
+	d := &fakeStack{t: t, answer: answer, path: filepath.Join(t.TempDir(), "state.db")}
 	var err error
 	if d.store, err = sqlite.Open(t.Context(), d.path); err != nil {
 		t.Fatal(err)
@@ -49,7 +49,7 @@ func newDeployment(t *testing.T, answer func(invoke.Request) (invoke.Answer, err
 }
 
 // ServeHTTP is CloudFormation and Lambda, as far as they are needed.
-func (d *deployment) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (d *fakeStack) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		d.t.Error(err)
@@ -90,7 +90,7 @@ func (d *deployment) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // run has a run intended, and ended some time after.
-func (d *deployment) run(task, id string, outcome state.Run) invoke.Run {
+func (d *fakeStack) run(task, id string, outcome state.Run) invoke.Run {
 	outcome.ID, outcome.Task, outcome.Created = id, task, time.Now()
 	intended := state.Run{ID: id, Task: task, State: state.RunIntended, Created: outcome.Created}
 	written, err := d.store.Apply(d.t.Context(), state.Create(state.RunKey(task, id), state.Encode(intended)))
@@ -106,15 +106,15 @@ func (d *deployment) run(task, id string, outcome state.Run) invoke.Run {
 }
 
 // command runs the program and returns its exit code and what it printed.
-func (d *deployment) command(args ...string) (int, string, string) {
+func (d *fakeStack) command(args ...string) (int, string, string) {
 	var out, errs bytes.Buffer
 	code := run(d.t.Context(), args, &out, &errs)
 	return code, out.String(), errs.String()
 }
 
 func TestInvokeFollowsTheRunsThatItStarted(t *testing.T) {
-	var d *deployment
-	d = newDeployment(t, func(req invoke.Request) (invoke.Answer, error) {
+	var d *fakeStack
+	d = newFakeStack(t, func(req invoke.Request) (invoke.Answer, error) {
 		return invoke.Answer{Mode: req.Mode, Launches: []string{"l1"}, Runs: []invoke.Run{
 			d.run("web", "r1", state.Run{State: state.RunSucceeded, Changes: &state.Changes{Add: 3}}),
 			d.run("api", "r2", state.Run{State: state.RunFailed, Error: "no such module"}),
@@ -133,8 +133,8 @@ func TestInvokeFollowsTheRunsThatItStarted(t *testing.T) {
 }
 
 func TestInvokeWaitsForWhatHadNoRoomAtFirst(t *testing.T) {
-	var d *deployment
-	d = newDeployment(t, func(req invoke.Request) (invoke.Answer, error) {
+	var d *fakeStack
+	d = newFakeStack(t, func(req invoke.Request) (invoke.Answer, error) {
 		written, err := d.store.Apply(t.Context(), state.Create(state.TaskKey("web"), state.Encode(state.Task{Forced: "someone", Reason: state.Reason{Kind: state.ReasonQueued}})))
 		if err != nil {
 			return invoke.Answer{}, err
@@ -154,8 +154,8 @@ func TestInvokeWaitsForWhatHadNoRoomAtFirst(t *testing.T) {
 }
 
 func TestInvokePrintsThePlansOfAnInspection(t *testing.T) {
-	var d *deployment
-	d = newDeployment(t, func(req invoke.Request) (invoke.Answer, error) {
+	var d *fakeStack
+	d = newFakeStack(t, func(req invoke.Request) (invoke.Answer, error) {
 		if err := state.SaveLog(t.Context(), d.store, "web", "r1", []byte("Plan: 1 to add\n")); err != nil {
 			return invoke.Answer{}, err
 		}
@@ -169,7 +169,7 @@ func TestInvokePrintsThePlansOfAnInspection(t *testing.T) {
 }
 
 func TestInvokeSaysWhyItCouldNot(t *testing.T) {
-	d := newDeployment(t, func(req invoke.Request) (invoke.Answer, error) {
+	d := newFakeStack(t, func(req invoke.Request) (invoke.Answer, error) {
 		return invoke.Answer{}, fmt.Errorf(`task "nope" is not in the bundle b1`)
 	})
 	for _, tt := range []struct {
@@ -191,9 +191,9 @@ func TestInvokeSaysWhyItCouldNot(t *testing.T) {
 }
 
 func TestDoctorShowsWhatTheFunctionFoundAndPlansInAContainer(t *testing.T) {
-	var d *deployment
+	var d *fakeStack
 	broken := false
-	d = newDeployment(t, func(req invoke.Request) (invoke.Answer, error) {
+	d = newFakeStack(t, func(req invoke.Request) (invoke.Answer, error) {
 		if req.Mode == invoke.Doctor {
 			return invoke.Answer{Checks: []invoke.Check{{Name: "table", OK: !broken, Found: "prod-table", Fix: "deploy the stack again"}}}, nil
 		}

@@ -7,6 +7,9 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+
+	"github.com/terrapulse/terrapulse/internal/runlog"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
@@ -44,8 +47,15 @@ func (c *logsCommand) Run(args []string) int {
 	if err != nil {
 		return c.fail(exitError, err)
 	}
-	output, err := state.LoadLog(c.ctx, store, task, run)
+	rec, err := state.Read[state.Run](c.ctx, store, state.RunKey(task, run))
+	if err != nil {
+		return c.fail(exitError, fmt.Errorf("read run %s: %w", run, err))
+	}
+	rec.Data.Task, rec.Data.ID = task, run
+	output, err := c.loadOutput(store, rec.Data)
 	switch {
+	case errors.Is(err, runlog.ErrGone):
+		return c.fail(exitError, fmt.Errorf("the output of run %s is not there any more: the bucket keeps it for some time only", run))
 	case errors.Is(err, state.ErrNotFound):
 		return c.fail(exitError, fmt.Errorf("no output of run %s is kept: it has not ended, or never came to Terraform", run))
 	case err != nil:
@@ -78,10 +88,27 @@ func findRun(ctx context.Context, store state.Store, name string) (task, run str
 			return "", "", fmt.Errorf("run %s has not ended: its output is kept when it does", name)
 		}
 	}
+	for _, t := range tasks { // an inspection is in no history
+		task := state.TaskName(t.Key)
+		run, err := state.Read[state.Run](ctx, store, state.RunKey(task, strings.ToLower(name)))
+		if err != nil {
+			return "", "", fmt.Errorf("read the runs of task %s: %w", task, err)
+		}
+		if run.Exists() {
+			return task, run.Data.ID, nil
+		}
+	}
 	return "", "", fmt.Errorf("the store knows no run %q: `terrapulse runs TASK` lists those it keeps", name)
 }
 
 // loadOutput returns the kept output of a run.
 func (a *app) loadOutput(store state.Store, run state.Run) ([]byte, error) {
-	return state.LoadLog(a.ctx, store, run.Task, run.ID)
+	if run.Output == "" {
+		return state.LoadLog(a.ctx, store, run.Task, run.ID)
+	}
+	cfg, err := awsConfig(a.ctx, a.region)
+	if err != nil {
+		return nil, err
+	}
+	return runlog.Load(a.ctx, s3.NewFromConfig(cfg), run.Output)
 }

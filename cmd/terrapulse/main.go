@@ -89,6 +89,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 type app struct {
 	ctx            context.Context
 	stdout, stderr io.Writer
+	region         string // of AWS, as the store's URL names it; "" is the usual one
 }
 
 // fail prints what is wrong and returns the exit code.

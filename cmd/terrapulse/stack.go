@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/url"
 	"strings"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/invoke"
 	"github.com/terrapulse/terrapulse/internal/state"
+	"github.com/terrapulse/terrapulse/internal/state/dynamo"
 )
 
 // stack is a deployment in AWS, as its outputs describe it.
@@ -28,12 +30,9 @@ type stack struct {
 // findStack asks CloudFormation for the stack, with the credentials and the
 // region that the AWS command line would use.
 func findStack(ctx context.Context, name string) (*stack, error) {
-	cfg, err := config.LoadDefaultConfig(ctx)
+	cfg, err := awsConfig(ctx, "")
 	if err != nil {
-		return nil, fmt.Errorf("find credentials and region for AWS: %w", err)
-	}
-	if cfg.Region == "" {
-		return nil, errors.New("no AWS region is set: set AWS_REGION, or a region in your AWS profile")
+		return nil, err
 	}
 	answer, err := cloudformation.NewFromConfig(cfg).DescribeStacks(ctx, &cloudformation.DescribeStacksInput{StackName: &name})
 	if err != nil {
@@ -60,13 +59,45 @@ func (s *stack) output(name string) (string, error) {
 	return value, nil
 }
 
-// openStackStore opens the store of a stack to read.
-func (a *app) openStackStore(s *stack) (state.Store, int) {
-	url, err := s.output("StoreUrl")
+// openTable opens the store of a deployment in AWS.
+func (a *app) openTable(storeURL string) (state.Store, int) {
+	at, err := url.Parse(storeURL)
+	if err != nil || at.Host == "" || strings.Trim(at.Path, "/") != "" {
+		return nil, a.fail(exitConfig, fmt.Errorf("store %q names no table: write dynamodb://TABLE or dynamodb://TABLE?region=NAME", storeURL))
+	}
+	for name := range at.Query() {
+		if name != "region" {
+			return nil, a.fail(exitConfig, fmt.Errorf("store %q: %s is not known, only region is", storeURL, name))
+		}
+	}
+	a.region = at.Query().Get("region")
+	cfg, err := awsConfig(a.ctx, a.region)
 	if err != nil {
 		return nil, a.fail(exitConfig, err)
 	}
-	return a.openStore(url)
+	return dynamo.New(cfg, at.Host), -1
+}
+
+// awsConfig is the configuration that the AWS command line would use; region
+// is the usual one if empty.
+func awsConfig(ctx context.Context, region string) (aws.Config, error) {
+	cfg, err := config.LoadDefaultConfig(ctx, config.WithRegion(region))
+	if err != nil {
+		return cfg, fmt.Errorf("find credentials and region for AWS: %w", err)
+	}
+	if cfg.Region == "" {
+		return cfg, errors.New("no AWS region is set: set AWS_REGION, or a region in your AWS profile")
+	}
+	return cfg, nil
+}
+
+// openStackStore opens the store of a stack to read.
+func (a *app) openStackStore(s *stack) (state.Store, int) {
+	store, err := s.output("StoreUrl")
+	if err != nil {
+		return nil, a.fail(exitConfig, err)
+	}
+	return a.openStore(store)
 }
 
 // functionError is what the function answers when it could not do what it was

@@ -88,6 +88,9 @@ func (c *statusCommand) Run(args []string) int {
 
 // openStore opens a store to read.
 func (a *app) openStore(url string) (state.Store, int) {
+	if strings.HasPrefix(url, "dynamodb:") {
+		return a.openTable(url)
+	}
 	path, err := storePath(url)
 	if err != nil {
 		return nil, a.fail(exitConfig, err)

@@ -1,0 +1,76 @@
+package main
+
+import (
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/johannesboyne/gofakes3"
+	"github.com/johannesboyne/gofakes3/backend/s3mem"
+
+	"github.com/terrapulse/terrapulse/internal/deployment"
+	"github.com/terrapulse/terrapulse/internal/runlog"
+	"github.com/terrapulse/terrapulse/internal/state"
+	"github.com/terrapulse/terrapulse/internal/state/dynamo"
+	"github.com/terrapulse/terrapulse/internal/state/dynamo/dynamotest"
+)
+
+func TestADeploymentIsLookedAtFromALaptop(t *testing.T) {
+	endpoint := dynamotest.Start(t)
+	table := dynamotest.Table(t, endpoint)
+	backend := s3mem.New()
+	if err := backend.CreateBucket("outputs"); err != nil {
+		t.Fatal(err)
+	}
+	bucket := httptest.NewServer(gofakes3.New(backend).Server())
+	defer bucket.Close()
+	for name, value := range map[string]string{
+		"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", "AWS_CONFIG_FILE": "none", "AWS_SHARED_CREDENTIALS_FILE": "none", "AWS_REGION": "",
+		"AWS_ENDPOINT_URL_DYNAMODB": endpoint, "AWS_ENDPOINT_URL_S3": bucket.URL,
+	} {
+		t.Setenv(name, value)
+	}
+	cfg, err := awsConfig(t.Context(), dynamotest.Region)
+	if err != nil {
+		t.Fatal(err)
+	}
+	url, err := runlog.Bucket{Client: s3.NewFromConfig(cfg), Location: deployment.Location{Bucket: "outputs", Prefix: "logs"}}.Save(t.Context(), "web", "r1", []byte("Apply complete!\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now().UTC().Truncate(time.Second)
+	run := state.Run{ID: "r1", Task: "web", State: state.RunSucceeded, Created: now, Started: now, Ended: now, Output: url}
+	store := dynamo.New(cfg, table)
+	_, err = store.Apply(t.Context(),
+		state.Create(state.RunKey("web", "r1"), state.Encode(run)),
+		state.Create(state.TaskKey("web"), state.Encode(state.Task{AppliedAt: now, History: []string{"r1"}, Last: run.Result()})),
+		state.Create(state.ReconcileKey, state.Encode(state.Reconcile{Bundle: "0123456789abcdef", Good: now})))
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	d := &fakeStack{t: t}
+	flag := "-store=dynamodb://" + table + "?region=" + dynamotest.Region
+	for _, tt := range []struct {
+		args []string
+		code int
+		says string
+	}{
+		{[]string{"status", flag}, exitOK, "Bundle: 0123456789ab"},
+		{[]string{"runs", flag, "web"}, exitOK, "succeeded"},
+		{[]string{"logs", flag, "web"}, exitOK, "Apply complete!"},
+		{[]string{"logs", flag, "nope"}, exitError, `knows no run "nope"`},
+		{[]string{"status", "-store=dynamodb://" + table}, exitConfig, "no AWS region is set"},
+		{[]string{"status", "-store=dynamodb://nope?region=eu-west-1"}, exitError, "is the name right, and the region?"},
+		{[]string{"status", "-store=dynamodb://"}, exitConfig, "names no table"},
+		{[]string{"status", "-store=dynamodb://x?zone=1"}, exitConfig, "zone is not known"},
+		{[]string{"start", flag, "-config-file=none.hcl"}, exitConfig, ""},
+	} {
+		code, out, errs := d.command(tt.args...)
+		if code != tt.code || !strings.Contains(out+errs, tt.says) {
+			t.Errorf("%v: %d\n%s%s", tt.args, code, out, errs)
+		}
+	}
+}
