@@ -1,36 +1,168 @@
 package simulate
 
 import (
-	"slices"
+	"bufio"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 )
 
-func TestOne(t *testing.T) {
-	var took []time.Duration
-	applies := 0
-	for seed := range uint64(3000) {
-		out := history(t, seed, nil)
-		if out.broken != "" {
-			t.Errorf("seed %d: %s", seed, out.broken)
-		}
-		took = append(took, out.took)
-		applies += out.applies
-	}
-	slices.Sort(took)
-	t.Log(applies, took[1500], took[2900], took[2999])
+var (
+	histories = flag.Uint64("histories", 0, "how many histories to make, 500 or, with -short, 100 if 0")
+	atMost    = flag.Duration("for", 0, "make histories for so long, however many")
+	firstSeed = flag.Uint64("seed", 1, "`seed` of the first history; the others follow")
+	stride    = flag.Uint64("stride", 0, "make every so-maniest history, in this process; 0 uses all cores")
+	traced    = flag.Bool("trace", false, "tell one history step by step")
+)
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	// One goroutine moves at a time: more processors would only hand it around.
+	runtime.GOMAXPROCS(1)
+	debug.SetGCPercent(400)
+	os.Exit(m.Run())
 }
 
-func TestRepeat(t *testing.T) {
-	bad := 0
-	for seed := range uint64(2000) {
-		a, b := history(t, seed, nil), history(t, seed, nil)
-		if a.events != b.events {
-			bad++
-			if bad == 1 {
-				t.Errorf("seed %d differs", seed)
-			}
+// tally is what many histories came to.
+type tally struct {
+	Histories uint64
+	Applies   int
+	Longest   time.Duration // until all was applied after the faults
+	Seed      uint64        // of the first history that was broken
+	Broken    string        // what was wrong with it
+}
+
+func (a *tally) add(b tally) {
+	a.Histories += b.Histories
+	a.Applies += b.Applies
+	a.Longest = max(a.Longest, b.Longest)
+	if b.Broken != "" && (a.Broken == "" || b.Seed < a.Seed) {
+		a.Seed, a.Broken = b.Seed, b.Broken
+	}
+}
+
+// work makes n histories, from every so-maniest seed on, until one is broken.
+func work(t *testing.T, first, step, n uint64, until time.Time) tally {
+	var all tally
+	for seed := first; all.Histories < n && (until.IsZero() || time.Now().Before(until)); seed += step {
+		var trace func(string, ...any)
+		if *traced {
+			trace = func(format string, args ...any) { fmt.Printf(format+"\n", args...) }
+		}
+		out := history(t, seed, trace)
+		all.add(tally{1, out.applies, out.took, seed, out.broken})
+		if out.broken != "" {
+			break
 		}
 	}
-	t.Log(bad)
+	return all
+}
+
+func TestNoHistoryBreaksWhatMustAlwaysHold(t *testing.T) {
+	n, until := *histories, time.Time{}
+	switch {
+	case *traced:
+		n = 1
+	case *atMost > 0:
+		n, until = 1<<62, time.Now().Add(*atMost)
+	case n == 0 && testing.Short():
+		n = 100
+	case n == 0:
+		n = 500
+	}
+	if *stride > 0 { // for another process, which reads what came of it
+		all := work(t, *firstSeed, *stride, n, until)
+		line, err := json.Marshal(all)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Printf("%s%s\n", tallyMark, line)
+		return
+	}
+	began := time.Now()
+	var all tally
+	if cores := runtime.NumCPU(); *traced || testing.Short() || cores == 1 {
+		all = work(t, *firstSeed, 1, n, until)
+	} else {
+		var err error
+		if all, err = workers(uint64(cores), n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	took := time.Since(began)
+	t.Logf("%d histories from seed %d on in %s, %.0f a second; %d runs were applied; after the last fault it took %s at most until all was",
+		all.Histories, *firstSeed, took.Round(time.Millisecond), float64(all.Histories)/took.Seconds(), all.Applies, all.Longest)
+	if all.Broken != "" {
+		t.Errorf("seed %d: %s\nstep by step: make simulate SEED=%[1]d TRACE=1", all.Seed, all.Broken)
+	}
+}
+
+const tallyMark = "tally "
+
+// workers makes histories in as many processes, each with one core.
+func workers(count, n uint64) (tally, error) {
+	var (
+		all  tally
+		errs error
+		mu   sync.Mutex
+		wg   sync.WaitGroup
+	)
+	for i := range count {
+		wg.Go(func() {
+			one, err := run(os.Args[0], "-histories", fmt.Sprint((n+count-1-i)/count), "-for", atMost.String(),
+				"-seed", fmt.Sprint(*firstSeed+i), "-stride", fmt.Sprint(count))
+			mu.Lock()
+			defer mu.Unlock()
+			all.add(one)
+			if err != nil {
+				errs = err
+			}
+		})
+	}
+	wg.Wait()
+	return all, errs
+}
+
+// run has a test binary of this package make histories.
+func run(binary string, args ...string) (tally, error) {
+	cmd := exec.Command(binary, append([]string{"-test.run=^TestNoHistoryBreaksWhatMustAlwaysHold$", "-test.timeout=0"}, args...)...)
+	out, err := cmd.CombinedOutput()
+	var all tally
+	lines := bufio.NewReader(strings.NewReader(string(out)))
+	for {
+		line, lineErr := lines.ReadString('\n')
+		if text, ok := strings.CutPrefix(line, tallyMark); ok {
+			return all, json.Unmarshal([]byte(text), &all)
+		}
+		if lineErr == io.EOF {
+			return all, fmt.Errorf("make histories: %w\n%s", err, out)
+		}
+	}
+}
+
+func TestASeedMakesTheSameHistoryEachTime(t *testing.T) {
+	n := uint64(100)
+	if testing.Short() {
+		n = 20
+	}
+	different := map[uint64]bool{}
+	for seed := range n {
+		first, second := history(t, seed, nil), history(t, seed, nil)
+		if first.events != second.events {
+			t.Errorf("seed %d makes two histories", seed)
+		}
+		different[first.events] = true
+	}
+	if len(different) < int(n) {
+		t.Errorf("%d seeds make %d histories", n, len(different))
+	}
 }

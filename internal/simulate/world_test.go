@@ -160,6 +160,9 @@ func ask[T any](ctx context.Context, p *process, to place, label string, effect 
 }
 
 func (w *world) submit(ctx context.Context, r *request) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	w.mu.Lock()
 	if r.of.dead {
 		w.mu.Unlock()
