@@ -23,7 +23,8 @@ $(PLATFORMS):
 	GOOS=$(word 1,$(subst _, ,$@)) GOARCH=$(word 2,$(subst _, ,$@)) \
 		$(BUILD) -o bin/terrapulse_$@$(if $(filter windows_%,$@),.exe) ./cmd/terrapulse
 
-demo: tools build ## Watch a real Consul and a real Terraform at work; KEEP=1 leaves them running
+demo: build ## Watch a real Consul and a real Terraform at work; KEEP=1 leaves them running
+	@go run ./tools/fetch run
 	@go build -o bin/demo$(EXE) ./examples/demo
 	@exec bin/demo$(EXE) $(if $(KEEP),-keep)
 
@@ -34,7 +35,7 @@ test-short: tools ## Run the quick tests, in under a minute
 	go test -short ./...
 
 lint: ## Check formatting, and run go vet, staticcheck and govulncheck
-	@go run ./tools/fetch staticcheck govulncheck
+	@go run ./tools/fetch lint
 	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "not formatted, run gofmt -w on:"; echo "$$unformatted"; exit 1; }
 	go vet ./...
 	GOOS=windows go vet ./...
@@ -44,7 +45,7 @@ lint: ## Check formatting, and run go vet, staticcheck and govulncheck
 bench: tools build ## Measure speed and size against their bounds
 	go test -run '^$$' -bench . -benchtime 1x -timeout 60m ./...
 
-tools: ## Get Consul, Terraform and providers for tests and demo into .tools
+tools: ## Get Consul, Terraform and what stands in for AWS in tests into .tools
 	@go run ./tools/fetch
 
 clean: ## Remove what was built here; downloaded tools stay in the user's cache

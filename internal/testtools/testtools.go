@@ -1,11 +1,13 @@
 // Package testtools finds the programs that tests run for real: a Consul
-// server, Terraform, and a mirror of the providers that the tests' modules use.
+// server, Terraform, a mirror of the providers that the tests' modules use, and
+// stand-ins for AWS.
 // `make tools` puts them into .tools at the top of the checkout.
 package testtools
 
 import (
 	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
 )
 
@@ -13,7 +15,40 @@ import (
 func Consul(t testing.TB) string { return find(t, "bin/consul") }
 
 // DynamoDB returns the folder of DynamoDB Local: its jars and native libraries.
-func DynamoDB(t testing.TB) string { return find(t, "dynamodb") }
+func DynamoDB(t testing.TB) string { return aws(t, "dynamodb") }
+
+// SAM returns the path of the SAM CLI.
+func SAM(t testing.TB) string { return aws(t, "bin/sam") }
+
+// CFNLint returns the path of cfn-lint.
+func CFNLint(t testing.TB) string { return aws(t, "bin/cfn-lint") }
+
+// Moto returns the path of moto_server, a stand-in for AWS's control plane.
+func Moto(t testing.TB) string { return aws(t, "bin/moto_server") }
+
+// Python returns the path of a Python that has SAM's translator among its
+// modules.
+func Python(t testing.TB) string { return aws(t, "python/bin/python") }
+
+// RIE returns the path of Lambda's runtime interface emulator, which runs a
+// built bootstrap and takes invocations over HTTP. It is a program for Linux:
+// elsewhere the test is skipped.
+func RIE(t testing.TB) string {
+	t.Helper()
+	if runtime.GOOS != "linux" {
+		t.Skip("Lambda's emulator runs on Linux only")
+	}
+	return aws(t, "bin/aws-lambda-rie")
+}
+
+// aws finds a tool that `make tools` gets on every system but Windows.
+func aws(t testing.TB, name string) string {
+	t.Helper()
+	if runtime.GOOS == "windows" {
+		t.Skip("the tools for tests of AWS's home are not made for Windows")
+	}
+	return find(t, name)
+}
 
 // Terraform returns the path of a Terraform binary.
 func Terraform(t testing.TB) string { return find(t, "bin/terraform") }

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -56,8 +57,17 @@ func TestNamesChooseTools(t *testing.T) {
 		return strings.Join(names, " ")
 	}
 	chosen, err := choose(nil)
-	if got := names(chosen); err != nil || got != "consul terraform terraform-provider-local terraform-provider-time" {
+	const run = "consul terraform terraform-provider-local terraform-provider-time"
+	if got := names(chosen); err != nil || got != run+" dynamodb python" && runtime.GOOS != "windows" {
 		t.Errorf("without names: %s, %v", got, err)
+	}
+	chosen, err = choose([]string{"run"})
+	if got := names(chosen); err != nil || got != run {
+		t.Errorf("what the demo needs: %s, %v", got, err)
+	}
+	chosen, err = choose([]string{"lint"})
+	if got := names(chosen); err != nil || got != "staticcheck govulncheck" {
+		t.Errorf("the set lint: %s, %v", got, err)
 	}
 	chosen, err = choose([]string{"govulncheck", "staticcheck"})
 	if got := names(chosen); err != nil || got != "staticcheck govulncheck" {

@@ -49,6 +49,9 @@ func (f *fetcher) fetch(ctx context.Context, chosen []tool) error {
 
 // get makes sure that the tool is in place.
 func (f *fetcher) get(ctx context.Context, t tool) error {
+	if t.pin != "" {
+		return f.getFolder(ctx, t)
+	}
 	dst := f.destination(t)
 	if installed := f.installed(ctx, t, dst); installed != "" {
 		return f.place(t, installed, dst)
@@ -205,13 +208,17 @@ provider_installation {
   }
 }
 `, filepath.ToSlash(f.mirror()))
-	file := filepath.Join(f.top, ".tools", "terraform.rc")
+	return f.writeFile(filepath.Join(f.top, ".tools", "terraform.rc"), content, 0o644)
+}
+
+// writeFile makes the file in .tools say this, if it does not yet.
+func (f *fetcher) writeFile(file, content string, mode os.FileMode) error {
 	if old, err := os.ReadFile(file); err == nil && string(old) == content {
 		return nil
 	} else if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	return f.replace(file, func(path string) error { return os.WriteFile(path, []byte(content), 0o644) })
+	return f.replace(file, func(path string) error { return os.WriteFile(path, []byte(content), mode) })
 }
 
 func (f *fetcher) printf(format string, args ...any) {

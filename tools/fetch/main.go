@@ -4,18 +4,24 @@
 //	.tools/bin/<program>                        consul, terraform, staticcheck, govulncheck
 //	.tools/mirror/registry.terraform.io/...     Terraform's providers local and time
 //	.tools/terraform.rc                         a Terraform configuration that uses the mirror only
+//	.tools/dynamodb                             DynamoDB Local, with its libraries
+//	.tools/python                               a Python environment with SAM CLI, cfn-lint and moto, which has
+//	.tools/bin/<program>                        sam, cfn-lint, moto_server, aws-lambda-rie
 //
 // It takes Consul and Terraform from PATH, else downloads them from HashiCorp's
-// releases, else builds them from source through the Go module proxy. What it
-// downloads or builds it keeps in a cache outside the checkout,
+// releases, else builds them from source through the Go module proxy. DynamoDB
+// Local comes by Maven, and Python's tools by pip, from where these are set up
+// to look. What it downloads or builds it keeps in a cache outside the checkout,
 // $TERRAPULSE_CACHE or terrapulse in the user's cache folder, so that each
 // machine does that once. A run that finds everything in place does nothing.
 //
 // Usage, from the top of the checkout:
 //
-//	go run ./tools/fetch [name ...]
+//	go run ./tools/fetch [name | set ...]
 //
-// Without names it gets what tests and demo need.
+// The sets are run (what the demo needs: nothing but Go is asked for), aws (what
+// the tests of AWS's home need in addition: Java, Maven, Python; not on Windows)
+// and lint. Without names it gets run and aws, what the tests need.
 package main
 
 import (
@@ -65,13 +71,27 @@ var tools = []tool{
 		name: "govulncheck", version: "1.9.0", set: "lint",
 		module: "tools/govulncheck", pkg: "golang.org/x/vuln/cmd/govulncheck",
 	},
+	{
+		name: "dynamodb", set: "aws",
+		pin: "tools/dynamodb/pom.xml", fill: (*fetcher).maven, proof: "DynamoDBLocal-3.0.0.jar",
+	},
+	{
+		name: "python", set: "aws",
+		pin: "tools/aws/requirements.txt", fill: (*fetcher).virtualEnvironment,
+		// A link to the Python that made it, which may have gone since.
+		proof:   "bin/python",
+		scripts: map[string]string{"sam": "bin/sam", "cfn-lint": "bin/cfn-lint", "moto_server": "bin/moto_server"},
+		// SAM CLI brings Lambda's emulator for Linux, for both architectures.
+		program: "lib/python*/site-packages/samcli/local/rapid/aws-lambda-rie-" + lambdaArchitecture(),
+		as:      "aws-lambda-rie",
+	},
 }
 
 // tool is one program and where it may come from.
 type tool struct {
 	name    string
 	version string
-	set     string // "run" for tests and demo, "lint"
+	set     string // "run" for tests and demo, "aws" for tests, "lint"
 
 	product *product.Product // looked for on PATH and in HashiCorp's releases; nil for neither
 	atLeast string           // the oldest version that is taken from PATH
@@ -80,6 +100,14 @@ type tool struct {
 	module  string // folder of the module that pins pkg; else
 	at      string // version of pkg's module
 	ldflags string
+
+	// A tool that is a folder has none of the above but these.
+	pin     string                                                          // file of the checkout that says what is in it
+	fill    func(f *fetcher, ctx context.Context, t tool, dir string) error // makes the folder
+	proof   string                                                          // file that a whole folder holds
+	scripts map[string]string                                               // in .tools/bin: Python scripts of the folder
+	program string                                                          // pattern of a program of the folder
+	as      string                                                          // its name in .tools/bin
 }
 
 func main() {
@@ -121,18 +149,24 @@ func run(ctx context.Context, names []string) error {
 	return f.fetch(ctx, chosen)
 }
 
-// choose returns the tools with these names; without names, those of the set
-// "run".
+// choose returns the tools with these names or of these sets; without names,
+// those that the tests need.
 func choose(names []string) ([]tool, error) {
+	if len(names) == 0 {
+		names = []string{"run", "aws"}
+		if runtime.GOOS == "windows" {
+			names = []string{"run"}
+		}
+	}
 	var chosen []tool
 	for _, t := range tools {
-		if slices.Contains(names, t.name) || len(names) == 0 && t.set == "run" {
+		if slices.Contains(names, t.name) || slices.Contains(names, t.set) {
 			chosen = append(chosen, t)
 		}
 	}
 	for _, name := range names {
-		if !slices.ContainsFunc(tools, func(t tool) bool { return t.name == name }) {
-			var known []string
+		if !slices.ContainsFunc(tools, func(t tool) bool { return t.name == name || t.set == name }) {
+			known := []string{"run", "aws", "lint"}
 			for _, t := range tools {
 				known = append(known, t.name)
 			}
@@ -160,4 +194,12 @@ func exe() string {
 		return ".exe"
 	}
 	return ""
+}
+
+// lambdaArchitecture is what Lambda's tools call this machine's architecture.
+func lambdaArchitecture() string {
+	if runtime.GOARCH == "arm64" {
+		return "arm64"
+	}
+	return "x86_64"
 }

@@ -1,0 +1,154 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+)
+
+// getFolder makes sure that a tool that is a folder of files is in place, and
+// what it has for .tools/bin.
+func (f *fetcher) getFolder(ctx context.Context, t tool) error {
+	cached, err := f.cachedFolder(t)
+	if err != nil {
+		return err
+	}
+	if _, err := os.Stat(filepath.Join(cached, t.proof)); err != nil {
+		if err := f.fillFolder(ctx, t, cached); err != nil {
+			return err
+		}
+	}
+	if err := f.place(t, cached, filepath.Join(f.top, ".tools", t.name)); err != nil {
+		return err
+	}
+	for name, script := range t.scripts {
+		// By way of Python, for scripts name the folder that they were made in.
+		quoted := strings.ReplaceAll(cached, "'", `'\''`)
+		text := fmt.Sprintf("#!/bin/sh\nexec '%s/bin/python' '%s/%s' \"$@\"\n", quoted, quoted, script)
+		if err := f.writeFile(filepath.Join(f.top, ".tools", "bin", name), text, 0o755); err != nil {
+			return err
+		}
+	}
+	if t.program == "" {
+		return nil
+	}
+	found, err := filepath.Glob(filepath.Join(cached, t.program))
+	if err != nil || len(found) != 1 {
+		return fmt.Errorf("%s holds %d files %s, want one", cached, len(found), t.program)
+	}
+	return f.place(t, found[0], filepath.Join(f.top, ".tools", "bin", t.as))
+}
+
+// fillFolder makes the tool's folder in the cache, in one step.
+func (f *fetcher) fillFolder(ctx context.Context, t tool, cached string) error {
+	if err := os.MkdirAll(f.cache, 0o755); err != nil {
+		return err
+	}
+	work, err := os.MkdirTemp(f.cache, "new-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(work)
+	fresh := filepath.Join(work, t.name)
+	if err := t.fill(f, ctx, t, fresh); err != nil {
+		return err
+	}
+	if _, err := os.Stat(filepath.Join(fresh, t.proof)); err != nil {
+		return fmt.Errorf("what was downloaded lacks a part: %w", err)
+	}
+	if _, err := os.Stat(filepath.Join(cached, t.proof)); err == nil {
+		return nil // another run was faster
+	}
+	if err := os.RemoveAll(cached); err != nil {
+		return err
+	}
+	if err := os.Rename(fresh, cached); err != nil {
+		if _, statErr := os.Stat(filepath.Join(cached, t.proof)); statErr != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// cachedFolder returns where the folder is kept between checkouts. Its name
+// changes with whatever is pinned.
+func (f *fetcher) cachedFolder(t tool) (string, error) {
+	pinned, err := os.ReadFile(f.pinned(t))
+	if err != nil {
+		return "", err
+	}
+	digest := sha256.Sum256(pinned)
+	return filepath.Join(f.cache, fmt.Sprintf("%s_%x_%s_%s", t.name, digest[:6], runtime.GOOS, runtime.GOARCH)), nil
+}
+
+func (f *fetcher) pinned(t tool) string { return filepath.Join(f.top, filepath.FromSlash(t.pin)) }
+
+// maven copies the libraries that the tool's pom.xml names, and theirs.
+func (f *fetcher) maven(ctx context.Context, t tool, dir string) error {
+	if _, err := f.find("java", "Java 17 or newer, which runs it (Debian: openjdk-17-jre-headless)"); err != nil {
+		return err
+	}
+	mvn, err := f.find("mvn", "Maven, which downloads it (Debian: maven)")
+	if err != nil {
+		return err
+	}
+	f.printf("%s: downloading with Maven, 46 MB", t.name)
+	return f.command(ctx, mvn, "--quiet", "--batch-mode", "--file", f.pinned(t),
+		"dependency:copy-dependencies", "-DincludeScope=runtime", "-DoutputDirectory="+dir)
+}
+
+// virtualEnvironment installs the tool's requirements.txt for Python.
+func (f *fetcher) virtualEnvironment(ctx context.Context, t tool, dir string) error {
+	python, err := f.find("python3", "Python 3.11 or newer with its module venv (Debian: python3 python3-venv)")
+	if err != nil {
+		return err
+	}
+	if err := f.command(ctx, python, "-c", "import sys; sys.exit(sys.version_info < (3, 11) and "+
+		"'Python 3.11 or newer is needed, this is ' + sys.version)"); err != nil {
+		return err
+	}
+	f.printf("%s: installing SAM CLI, cfn-lint and moto with pip, 400 MB: about a minute", t.name)
+	if err := f.command(ctx, python, "-m", "venv", dir); err != nil {
+		return fmt.Errorf("%w\nPython needs its module venv (Debian: python3-venv)", err)
+	}
+	return f.command(ctx, filepath.Join(dir, "bin", "python"), "-m", "pip", "install", "--quiet", "--no-input",
+		"--disable-pip-version-check", "--requirement", f.pinned(t))
+}
+
+// find returns the path of an installed program; the error says what to
+// install.
+func (f *fetcher) find(name, what string) (string, error) {
+	for _, dir := range f.path {
+		if dir == "" {
+			continue
+		}
+		if program, err := exec.LookPath(filepath.Join(dir, name)); err == nil {
+			return filepath.Abs(program)
+		}
+	}
+	return "", fmt.Errorf("there is no %s on PATH: install %s", name, what)
+}
+
+// command runs a program to its end. The error shows what it said.
+func (f *fetcher) command(ctx context.Context, program string, args ...string) error {
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = 10 * time.Second
+	var said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &said, &said
+	err := cmd.Run()
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err != nil {
+		return fmt.Errorf("%s %s: %w\n%s", program, strings.Join(args, " "), err, bytes.TrimSpace(said.Bytes()))
+	}
+	return nil
+}
