@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -197,5 +198,28 @@ func TestTheRecordTellsHowOftenTheWorstTaskHasFailed(t *testing.T) {
 	b.tick()
 	if rec := b.reconcileRecord(); rec.Failing != 3 {
 		t.Errorf("%d", rec.Failing)
+	}
+}
+
+// blind is a launcher that starts launches and cannot say how they are.
+type blind struct{ *launcher }
+
+func (blind) Status(context.Context, []string) (map[string]LaunchStatus, error) {
+	return nil, errors.New("throttled")
+}
+
+func TestALauncherThatCannotBeAskedHoldsUpNoOtherTask(t *testing.T) {
+	b := newBench(t, tasks(2)...)
+	b.Config.Tasks[1].Enabled = false
+	b.tick()
+	cfg := tasks(2)
+	second := b.another(cfg)
+	second.Launcher = blind{b.launcher}
+	report, err := second.Tick(t.Context(), TickOptions{})
+	if err != nil || len(report.Launches) != 1 || report.Launches[0].Runs[0].Task != "task-1" {
+		t.Fatalf("%+v, %v", report, err)
+	}
+	if b.task("task-0").Failures != 0 {
+		t.Error("a run is taken for lost though nothing is known of it")
 	}
 }
