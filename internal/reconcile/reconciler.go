@@ -450,11 +450,11 @@ func (t *tick) lookAfterRuns(ctx context.Context, inputs []Input, states map[str
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		// Nothing is known then: what runs is told by its claims, and the
-		// other tasks need not wait.
+		// What runs is told by its claims then, what is yet to run has to
+		// wait, and the other tasks need not.
 		t.Log.Warn("cannot ask after the launches under way", "error", err)
-		statuses = nil
 	}
+	known := err == nil
 	useless := map[string]string{} // launches that were asked for again: why that is of no use, or ""
 	for i := range inputs {
 		live := inputs[i].State.Run
@@ -475,6 +475,9 @@ func (t *tick) lookAfterRuns(ctx context.Context, inputs []Input, states map[str
 			if again := inputs[i].State.Run; again == nil || again.ID != live.ID {
 				continue
 			}
+		}
+		if !known && run.Data.State == state.RunIntended {
+			continue
 		}
 		now := t.Now()
 		lost := lifeless(run.Data, statuses[live.Launch].Stopped, now, t.Skew)
