@@ -31,6 +31,7 @@ type Config struct {
 	Warnings []Diagnostic
 
 	dir     string   // what relative paths were relative to
+	files   []string // see Files
 	pending []string // see Pending
 }
 
@@ -210,11 +211,16 @@ type Task struct {
 	ModuleInputs  []Input
 	BufferPeriod  BufferPeriod
 	WorkingDir    string // the task's own directory
+	// ModuleDigest, if set, is a digest of the files of a local module. Load
+	// leaves it empty: only a bundle knows them.
+	ModuleDigest string
 
 	// DeprecatedServices are the ids of the deprecated services list, as
 	// configured; their queries are in Condition or ModuleInputs.
 	DeprecatedServices []string
 	Source             Position // where the task block starts
+
+	written string // Module as the file says it
 }
 
 // LocalModule reports whether the module is a directory on this machine, which

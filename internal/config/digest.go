@@ -46,9 +46,9 @@ func (c *Config) taskMeaning(t *Task) any {
 		}
 		providers = append(providers, []any{id, valuesMeaning(required), p.AutoCommit, p.Env, bodyMeaning(p.Body)})
 	}
-	return map[string]any{
+	meaning := map[string]any{
 		"name":        t.Name,
-		"module":      c.relative(t.Module),
+		"module":      c.moduleMeaning(t),
 		"version":     t.Version,
 		"providers":   providers,
 		"variables":   valuesMeaning(t.Variables),
@@ -58,6 +58,10 @@ func (c *Config) taskMeaning(t *Task) any {
 		"terraform":   c.Terraform.Version,
 		"backend":     c.backendMeaning(),
 	}
+	if t.ModuleDigest != "" {
+		meaning["module_digest"] = t.ModuleDigest
+	}
+	return meaning
 }
 
 // backendMeaning is where states are, and not where the files for a TLS
@@ -71,6 +75,16 @@ func (c *Config) backendMeaning() any {
 		}
 	}
 	return []any{b.Type, bodyMeaning(b.Body)}
+}
+
+// moduleMeaning is the module without what differs from host to host.
+func (c *Config) moduleMeaning(t *Task) string {
+	if relativeModule(t.written) && !filepath.IsLocal(t.written) {
+		if rel, err := filepath.Rel(c.dir, t.Module); err == nil {
+			return filepath.ToSlash(rel)
+		}
+	}
+	return c.relative(t.Module)
 }
 
 // relative names a path in the directory of the configuration without that

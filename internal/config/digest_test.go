@@ -103,6 +103,23 @@ func TestWhereTheCertificatesLieIsNotPartOfADigest(t *testing.T) {
 	}
 }
 
+// A bundle is unpacked elsewhere, with what lies beside the folder it was made in.
+func TestWhereAModuleOutsideTheFolderLiesIsNotPartOfADigest(t *testing.T) {
+	at := func(module string) *Config { return load(t, "f.hcl", change(t, "./m", module)) } // in a folder of its own
+	if at("../m").Digest() != at("../m").Digest() {
+		t.Error("the digest depends on where the folder is")
+	}
+	if at("../m").Digest() == at("../n").Digest() || at("../m").Digest() == at("./m").Digest() {
+		t.Error("the digest does not depend on the module")
+	}
+	cfg := at("../m")
+	before := cfg.Tasks[0].Digest(cfg)
+	cfg.Tasks[0].ModuleDigest = "1"
+	if cfg.Tasks[0].Digest(cfg) == before {
+		t.Error("the digest does not depend on the files of the module")
+	}
+}
+
 func thousandTasks() string {
 	var b strings.Builder
 	b.WriteString("terraform_provider:\n  local:\ntask:\n")

@@ -99,6 +99,7 @@ func Load(opts Options) (*Config, error) {
 		return nil, Errors(l.sorted(l.errors, files))
 	}
 	cfg.Warnings = l.sorted(l.warnings, files)
+	cfg.files = files
 	return cfg, nil
 }
 

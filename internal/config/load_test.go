@@ -68,7 +68,7 @@ func loadEnv(t *testing.T, env map[string]string, name, content string) *Config 
 // ctyValues compares configurations field by field, without where they were read.
 var ctyValues = cmp.Options{
 	cmp.Comparer(func(a, b cty.Value) bool { return a.RawEquals(b) }),
-	cmpopts.IgnoreUnexported(Config{}, Provider{}),
+	cmpopts.IgnoreUnexported(Config{}, Provider{}, Task{}),
 	cmpopts.IgnoreFields(Task{}, "Source"),
 	cmpopts.IgnoreFields(Config{}, "Warnings"),
 }

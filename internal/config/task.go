@@ -77,7 +77,7 @@ func (l *loader) task(raw *rawTask, cfg *Config, services map[string]Services) T
 		Source:        raw.pos,
 	}
 	l.taskName(raw)
-	t.Module = l.module(raw)
+	t.Module, t.written = l.module(raw)
 	l.taskProviders(raw)
 	if t.WorkingDir == "" {
 		t.WorkingDir = filepath.Join(cfg.WorkingDir, t.Name)
@@ -121,12 +121,13 @@ func (l *loader) taskName(raw *rawTask) {
 	}
 }
 
-// module returns the task's module, a local one as an absolute path.
-func (l *loader) module(raw *rawTask) string {
+// module returns the task's module, a local one as an absolute path, and as it
+// was written.
+func (l *loader) module(raw *rawTask) (module, written string) {
 	if raw.Module.set && raw.Source.set {
 		l.warn(raw.Source.origin, "source has no effect beside module", "remove it")
 	}
-	module := raw.Module.V
+	module = raw.Module.V
 	if !raw.Module.set {
 		module = raw.Source.V
 	}
@@ -134,9 +135,9 @@ func (l *loader) module(raw *rawTask) string {
 	case module == "":
 		l.missing(raw.key("module"), "module for the task is required", `a directory such as "./my-module", or the address of a Terraform module`)
 	case relativeModule(module):
-		module = l.abs(module)
+		return l.abs(module), module
 	}
-	return module
+	return module, module
 }
 
 func (l *loader) taskProviders(raw *rawTask) {
