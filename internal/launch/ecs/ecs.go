@@ -216,3 +216,30 @@ func seen(task types.Task) ecstask.Task {
 	}
 	return s
 }
+
+// Check says what there is of the task definition and the cluster, or what is
+// wrong with them.
+func (l *Launcher) Check(ctx context.Context) (found string, err error) {
+	definition, err := l.Client.DescribeTaskDefinition(ctx, &awsecs.DescribeTaskDefinitionInput{TaskDefinition: &l.TaskDefinition})
+	if err != nil {
+		return "", classify("look at task definition "+l.TaskDefinition, err)
+	}
+	clusters, err := l.Client.DescribeClusters(ctx, &awsecs.DescribeClustersInput{Clusters: []string{l.Cluster}})
+	if err != nil {
+		return "", classify("look at cluster "+l.Cluster, err)
+	}
+	if len(clusters.Clusters) == 0 || aws.ToString(clusters.Clusters[0].Status) != "ACTIVE" {
+		return "", fmt.Errorf("cluster %s is not there or not active", l.Cluster)
+	}
+	for _, p := range l.Capacity {
+		if !slices.Contains(clusters.Clusters[0].CapacityProviders, p.Name) {
+			return "", fmt.Errorf("cluster %s has no capacity provider %s", l.Cluster, p.Name)
+		}
+	}
+	for _, c := range definition.TaskDefinition.ContainerDefinitions {
+		if aws.ToString(c.Name) == ecstask.Container {
+			return "image " + aws.ToString(c.Image), nil
+		}
+	}
+	return "", fmt.Errorf("task definition %s has no container %s", l.TaskDefinition, ecstask.Container)
+}

@@ -459,3 +459,23 @@ func TestTheClientOfTheFunctionsSpeaksWithIt(t *testing.T) {
 		t.Errorf("%d tasks", n)
 	}
 }
+
+func TestACheckFindsWhatALaunchNeeds(t *testing.T) {
+	s := ecstest.Start(t, ecstest.Options{TaskDefinition: ecstest.TaskDefinition{Family: "runner",
+		ContainerDefinitions: []ecstest.ContainerDefinition{{Name: "runner", Image: "registry/terrapulse:1"}}}})
+	l := newLauncher(s, time.Now)
+	if found, err := l.Check(t.Context()); err != nil || found != "image registry/terrapulse:1" {
+		t.Errorf("%s, %v", found, err)
+	}
+	for says, wrong := range map[string]func(*ecs.Launcher){
+		"task definition gone:1":            func(l *ecs.Launcher) { l.TaskDefinition = "gone:1" },
+		"cluster other":                     func(l *ecs.Launcher) { l.Cluster = "other" },
+		"no capacity provider FARGATE_MOON": func(l *ecs.Launcher) { l.Capacity = deployment.Capacity{{Name: "FARGATE_MOON", Weight: 1}} },
+	} {
+		l := newLauncher(s, time.Now)
+		wrong(l)
+		if _, err := l.Check(t.Context()); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("want %q: %v", says, err)
+		}
+	}
+}
