@@ -20,7 +20,7 @@ import (
 const (
 	stopTimeout   = 2 * time.Minute  // from SIGTERM to SIGKILL
 	shownFor      = time.Hour        // after a task has stopped
-	startPatience = 10 * time.Minute // of the launcher, for a task that does not start
+	startPatience = 10 * time.Minute // of the launcher, with a task that does not start
 	parallel      = 2                // runs at a time in a container
 )
 
@@ -92,7 +92,7 @@ func (e *cluster) status(launches []string) map[string]reconcile.LaunchStatus {
 		case !c.stopped.IsZero() && gone >= c.lag[1]:
 			all[c.launch] = reconcile.LaunchStatus{Stopped: c.why}
 		case c.started.IsZero() && time.Since(c.created) >= startPatience:
-			all[c.launch] = reconcile.LaunchStatus{Stopped: "its container has not started"}
+			// It may still start: it is not known to have stopped.
 		default:
 			all[c.launch] = reconcile.LaunchStatus{Running: true}
 		}
@@ -286,10 +286,15 @@ func (h *hand) Apply(ctx context.Context, t *config.Task, snap *consul.Snapshot,
 		_, err := ask(ctx, h.process, terraform, "terraform "+what+" "+t.Name, func() (any, error) { return nil, effect() })
 		return err
 	}
-	if err := step(whole, "begins", func() error { h.judge.begins(h.container, t.Name, run); return nil }); err != nil {
+	resources := 0
+	if err := step(whole, "begins", func() error {
+		resources = h.rng.IntN(4)
+		h.judge.begins(h.container, t.Name, run)
+		return nil
+	}); err != nil {
 		return nil, err
 	}
-	for range 1 + len(run)%3 {
+	for range resources {
 		if step(ctx, "works on", func() error { return nil }) != nil {
 			break
 		}

@@ -1,0 +1,152 @@
+package simulate
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// mutants are rules of the engine, each with an edit of the engine's source
+// that breaks it, and what the judge must say then.
+var mutants = []struct {
+	rule     string
+	file     string // below internal
+	old, new string
+	says     string
+	within   uint64 // histories; several times what it took, which the test tells
+}{
+	{
+		rule: "the lease: what a leader writes is written with the check of its token",
+		file: "lease/lease.go",
+		old:  "all := append([]state.Change{state.Check(record)}, changes...)",
+		new:  "all := append([]state.Change{}, changes...); if len(all) == 0 || record.Key != \"\" { w, e := l.store.Apply(ctx, all...); records = w; return e }",
+		says: "one leader acts",
+	}, {
+		rule: "the claim: only a run that nobody has is claimed",
+		file: "runner/runner.go",
+		old:  "if run.Data.State != state.RunIntended {",
+		new:  "if run.Data.State.Ended() {",
+		says: "a run is claimed once",
+	}, {
+		rule: "the claim: whoever finds it changed by another leaves the run",
+		file: "runner/runner.go",
+		old:  "if there.Version == c.run.Version || !c.holds(there.Data, c.run.Data.Claim) {",
+		new:  "if there.Version == c.run.Version {",
+		says: "",
+	}, {
+		rule: "the intent is written before its launch is started",
+		file: "reconcile/batch.go",
+		old:  "_, err := b.Lease.Apply(ctx, changes...)",
+		new:  "if b.launches { b.start(ctx, launch) }; _, err := b.Lease.Apply(ctx, changes...)",
+		says: "the intent comes first",
+	}, {
+		rule: "the digest: applied is what a successful apply rendered",
+		file: "state/outcome.go",
+		old:  "next.Applied, next.AppliedAt = run.Digest, run.Ended",
+		new:  "next.Applied, next.AppliedAt = next.Observed, run.Ended",
+		says: "applied is what was rendered",
+	}, {
+		rule: "a run whose container runs is not lost, however old its claim",
+		file: "reconcile/reconciler.go",
+		old:  "if live == nil || statuses[live.Launch].Running {",
+		new:  "if live == nil {",
+		says: "one container applies a task",
+	}, {
+		rule: "a task that has a live run is not run",
+		file: "reconcile/decide.go",
+		old:  "case s.Run != nil:\n",
+		new:  "case s.Run != nil && d.Force == \"\":\n",
+		says: "one live run per task",
+	}, {
+		rule: "what is settled is what the container that stopped has left",
+		file: "reconcile/settle.go",
+		old:  "return run.State == state.RunIntended || strings.Contains(run.Owner, s.Runner)",
+		new:  "return run.State == state.RunIntended || strings.Contains(run.Owner, \"\")",
+		says: "dead",
+	}, {
+		rule: "nothing is run on a partial read",
+		file: "reconcile/reconciler.go",
+		old:  "in.Unreadable = answer.Err\n",
+		new:  "in.Observed = &Observed{Digest: \"what could be read\"}\n",
+		says: "nothing is applied on a partial read",
+	}, {
+		rule: "failure is not the end",
+		file: "reconcile/decide.go",
+		old:  "if d.now.Before(s.RetryAt) {",
+		new:  "if d.now.Before(s.RetryAt) || s.Failures > 2 {",
+		says: "no change is lost",
+	}, {
+		rule: "gates are a hint: every view is read now and then",
+		file: "reconcile/reconciler.go",
+		old:  "|| !now.Before(rec.Refreshed.Add(refreshEvery)) {\n\t\treturn false",
+		new:  "{\n\t\treturn false",
+		says: "no change is lost",
+	}, {
+		rule: "a claim that nobody renews ends",
+		file: "reconcile/reconciler.go",
+		old:  "case run.State == state.RunRunning && !now.Before(run.Expires.Add(skew)):",
+		new:  "case false:",
+		says: "no change is lost",
+	},
+}
+
+// A simulation that no fault of the engine can break proves nothing.
+func TestABrokenRuleIsCaught(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds the engine once for each rule")
+	}
+	for _, m := range mutants {
+		t.Run(m.rule, func(t *testing.T) {
+			limit := m.within
+			if limit == 0 {
+				limit = 20000
+			}
+			all, err := run(broken(t, m.file, m.old, m.new), "-histories", fmt.Sprint(limit), "-stride", "1")
+			switch {
+			case err != nil:
+				t.Fatal(err)
+			case all.Broken == "":
+				t.Fatalf("not caught in %d histories", all.Histories)
+			case !strings.Contains(all.Broken, m.says):
+				t.Errorf("after %d histories something else was caught: %s", all.Histories, all.Broken)
+			}
+			t.Logf("caught after %d histories: %.160s", all.Histories, all.Broken)
+		})
+	}
+}
+
+// broken builds this package's tests with an edit of the engine's source.
+func broken(t *testing.T, file, from, to string) (binary string) {
+	t.Helper()
+	path, err := filepath.Abs(filepath.Join("..", filepath.FromSlash(file)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	source, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(string(source), from); n != 1 {
+		t.Fatalf("%q is %d times in %s: the rule is kept elsewhere now, or otherwise", from, n, path)
+	}
+	dir := t.TempDir()
+	edited, overlay, binary := filepath.Join(dir, "edited.go"), filepath.Join(dir, "overlay.json"), filepath.Join(dir, "simulate.test")
+	replace, err := json.Marshal(map[string]map[string]string{"Replace": {path: edited}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(edited, []byte(strings.Replace(string(source), from, to, 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(overlay, replace, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("go", "test", "-c", "-overlay", overlay, "-o", binary, ".").CombinedOutput(); err != nil {
+		t.Fatalf("build: %v\n%s", err, out)
+	}
+	return binary
+}
