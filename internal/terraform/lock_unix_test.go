@@ -114,6 +114,9 @@ func TestALockWhoseHolderIsDeadIsReleased(t *testing.T) {
 			return "run r1 of this task held it, and is dead"
 		}
 	}))
+	if took := time.Since(began); took > 40*time.Second {
+		t.Errorf("it took %s: the lock was waited for before it was released", took)
+	}
 	if len(asked) != 1 || b.lock() != "" {
 		t.Fatalf("asked about %+v, the lock is %q", asked, b.lock())
 	}
@@ -130,6 +133,8 @@ func TestALockOfSomebodyElseStays(t *testing.T) {
 	f := newFixture(t, fileModule)
 	b := f.keepInS3()
 	f.init(f.open(), true)
+	f.apply(f.open()) // makes the workspace, without which no lock can be released
+	f.render("api", "db")
 	b.put("0d6d8b1c-5a7e-4b1f-9c9e-3f2f8a1b2c3d", "ann@laptop")
 	before := b.lock()
 	asked := 0
@@ -151,6 +156,8 @@ func TestALockOfSomebodyElseIsWaitedFor(t *testing.T) {
 	f := newFixture(t, fileModule)
 	b := f.keepInS3()
 	f.init(f.open(), true)
+	f.apply(f.open()) // makes the workspace, without which no lock can be released
+	f.render("api", "db")
 	b.put("0d6d8b1c-5a7e-4b1f-9c9e-3f2f8a1b2c3d", "ann@laptop")
 	f.apply(f.open(func(o *Options) {
 		o.Orphaned = func(context.Context, *LockError) string {
@@ -166,6 +173,8 @@ func TestALockThatWasTakenMeanwhileIsNotReleasedInPlaceOfADeadOne(t *testing.T) 
 	f := newFixture(t, fileModule)
 	b := f.keepInS3()
 	f.init(f.open(), true)
+	f.apply(f.open()) // makes the workspace, without which no lock can be released
+	f.render("api", "db")
 	b.put("0d6d8b1c-5a7e-4b1f-9c9e-3f2f8a1b2c3d", "terrapulse@host")
 	_, err := f.open(func(o *Options) {
 		o.LockTimeout = time.Second
