@@ -3,6 +3,7 @@ package dynamo
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
@@ -30,11 +31,16 @@ func Table(name string) *dynamodb.CreateTableInput {
 func (s *Store) Check(ctx context.Context) (found string, err error) {
 	out, err := s.client.DescribeTable(ctx, &dynamodb.DescribeTableInput{TableName: &s.table})
 	if err != nil {
-		return "", s.classify("look at the keys", err)
+		return "", s.classify(ctx, "look at the keys", err)
 	}
 	keys := map[types.KeyType]string{}
 	for _, k := range out.Table.KeySchema {
 		keys[k.KeyType] = aws.ToString(k.AttributeName)
+	}
+	for _, a := range out.Table.AttributeDefinitions {
+		if name := aws.ToString(a.AttributeName); (name == PartitionKey || name == SortKey) && a.AttributeType != types.ScalarAttributeTypeS {
+			return "", s.schema("look at the keys", fmt.Errorf("its key %s is of type %s", name, a.AttributeType))
+		}
 	}
 	if keys[types.KeyTypeHash] != PartitionKey || keys[types.KeyTypeRange] != SortKey {
 		return "", s.schema("look at the keys", fmt.Errorf("its keys are %q and %q", keys[types.KeyTypeHash], keys[types.KeyTypeRange]))
@@ -44,9 +50,10 @@ func (s *Store) Check(ctx context.Context) (found string, err error) {
 	}
 	ttl, err := s.client.DescribeTimeToLive(ctx, &dynamodb.DescribeTimeToLiveInput{TableName: &s.table})
 	if err != nil {
-		return "", s.classify("look at the time to live", err)
+		return "", s.classify(ctx, "look at the time to live", err)
 	}
-	if d := ttl.TimeToLiveDescription; d == nil || aws.ToString(d.AttributeName) != Expires {
+	on := []types.TimeToLiveStatus{types.TimeToLiveStatusEnabled, types.TimeToLiveStatusEnabling}
+	if d := ttl.TimeToLiveDescription; d == nil || aws.ToString(d.AttributeName) != Expires || !slices.Contains(on, d.TimeToLiveStatus) {
 		return "", &Error{kind: person, act: "look at the time to live", table: s.table,
 			cause:  fmt.Errorf("it does not remove items by their attribute %q", Expires),
 			advice: "switch it on, or garbage stays for good"}

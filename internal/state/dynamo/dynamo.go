@@ -2,10 +2,19 @@
 // demand. Table says what it looks like.
 //
 // A record is one item. Its key is split at the first slash, so that a
-// collection is one partition key and List is a query, never a scan. (A
-// collection that is hot does not stay in one partition: without a local
-// secondary index, DynamoDB splits it by sort key.) Values that are text, which
-// is all of them but what was compressed, are readable in the console.
+// collection is one partition key and List is a query, never a scan. Values
+// that are text, which is all of them but what was compressed, are readable in
+// the console.
+//
+// # Load
+//
+// DynamoDB gives a partition 3,000 reads of 4 KB and 1,000 writes of 1 KB a
+// second. 1,000 tasks of 4 KB are 1,000 reads, once in a tick that acts; a tick
+// that decides on 1,000 runs writes them in a few seconds, twice the price in
+// transactions. So the largest collections come near to what one partition
+// takes, for moments: what is refused then is tried again, and what stays hot
+// DynamoDB itself splits by sort key, which it can as long as the table has no
+// local secondary index.
 package dynamo
 
 import (
@@ -42,11 +51,14 @@ const (
 const format = 1
 
 const (
-	// conflictTries and conflictWait are for a transaction that DynamoDB
-	// refuses because another is at work on one of its items, which passes in
-	// milliseconds. The SDK does not try these again.
-	conflictTries = 6
-	conflictWait  = 20 * time.Millisecond
+	// tries and the waits are for what the SDK does not try again, since it
+	// takes a transaction that was cancelled for one that was answered: another
+	// transaction was at work on one of its items, which passes in
+	// milliseconds, or a partition was asked for too much, which passes within
+	// a second or is left to the next tick. All waits together last 1.5 s or so.
+	tries       = 7
+	firstWait   = 25 * time.Millisecond
+	longestWait = 500 * time.Millisecond
 )
 
 // Store is a state.Store in a DynamoDB table. It is safe for concurrent use.
@@ -82,7 +94,7 @@ func (s *Store) Get(ctx context.Context, name string) (state.Record, error) {
 	}
 	out, err := s.client.GetItem(ctx, &dynamodb.GetItemInput{TableName: &s.table, Key: key(name), ConsistentRead: aws.Bool(true)})
 	if err != nil {
-		return state.Record{}, s.classify("read record "+name, err)
+		return state.Record{}, s.classify(ctx, "read record "+name, err)
 	}
 	if len(out.Item) == 0 {
 		return state.Record{}, state.ErrNotFound
@@ -110,7 +122,7 @@ func (s *Store) List(ctx context.Context, prefix string) ([]state.Record, error)
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
-			return nil, s.classify("list records "+prefix, err)
+			return nil, s.classify(ctx, "list records "+prefix, err)
 		}
 		for _, item := range page.Items {
 			rec, err := s.record(item)
@@ -131,18 +143,6 @@ func (s *Store) Apply(ctx context.Context, changes ...state.Change) ([]state.Rec
 	if len(changes) == 0 {
 		return nil, nil
 	}
-	waits := backoff.NewExponentialBackOff()
-	waits.InitialInterval, waits.MaxInterval = conflictWait, 10*conflictWait
-	return backoff.Retry(ctx, func() ([]state.Record, error) {
-		records, err := s.apply(ctx, changes)
-		if err != nil && !errors.Is(err, busy) {
-			err = backoff.Permanent(err)
-		}
-		return records, err
-	}, backoff.WithBackOff(waits), backoff.WithMaxTries(conflictTries))
-}
-
-func (s *Store) apply(ctx context.Context, changes []state.Change) ([]state.Record, error) {
 	written := make([]state.Record, len(changes))
 	for i, c := range changes {
 		if c.Op == state.OpCreate || c.Op == state.OpReplace {
@@ -151,13 +151,32 @@ func (s *Store) apply(ctx context.Context, changes []state.Change) ([]state.Reco
 			written[i] = state.Record{Key: c.Key, Value: c.Value, Version: uuid.NewString()}
 		}
 	}
+	token := uuid.NewString()
+	waits := backoff.NewExponentialBackOff()
+	waits.InitialInterval, waits.MaxInterval, waits.Multiplier = firstWait, longestWait, 2
+	_, err := backoff.Retry(ctx, func() (struct{}, error) {
+		again, err := s.apply(ctx, changes, written, &token)
+		if err != nil && !again {
+			err = backoff.Permanent(err)
+		}
+		return struct{}{}, err
+	}, backoff.WithBackOff(waits), backoff.WithMaxTries(tries))
+	if err != nil {
+		return nil, err
+	}
+	return written, nil
+}
+
+// apply makes the changes, and reports of an error whether to try again at once.
+func (s *Store) apply(ctx context.Context, changes []state.Change, written []state.Record, token *string) (again bool, err error) {
 	// One write is half the price of a transaction of one. A delete whose
 	// answer was lost leaves nothing to tell it by: that only a transaction's
 	// token can.
 	if len(changes) == 1 && written[0].Key != "" {
-		return written, s.put(ctx, changes[0], written[0])
+		err := s.put(ctx, changes[0], written[0])
+		return errors.Is(err, busy), err
 	}
-	return written, s.transact(ctx, changes, written)
+	return s.transact(ctx, changes, written, token)
 }
 
 // put makes one change that writes.
@@ -172,14 +191,15 @@ func (s *Store) put(ctx context.Context, c state.Change, written state.Record) e
 		return s.conflict(c, refused.Item, written.Version)
 	}
 	if err != nil {
-		return s.classify("write record "+c.Key, err)
+		return s.classify(ctx, "write record "+c.Key, err)
 	}
 	return nil
 }
 
-// transact makes all changes or none.
-func (s *Store) transact(ctx context.Context, changes []state.Change, written []state.Record) error {
-	in := &dynamodb.TransactWriteItemsInput{ClientRequestToken: aws.String(uuid.NewString())}
+// transact makes all changes or none. DynamoDB makes a transaction once for
+// each token; the token is another one after a transaction that was cancelled.
+func (s *Store) transact(ctx context.Context, changes []state.Change, written []state.Record, token *string) (again bool, err error) {
+	in := &dynamodb.TransactWriteItemsInput{ClientRequestToken: token}
 	old := types.ReturnValuesOnConditionCheckFailureAllOld
 	for i, c := range changes {
 		condition, values := condition(c)
@@ -197,34 +217,39 @@ func (s *Store) transact(ctx context.Context, changes []state.Change, written []
 		}
 		in.TransactItems = append(in.TransactItems, it)
 	}
-	_, err := s.client.TransactWriteItems(ctx, in)
+	_, err = s.client.TransactWriteItems(ctx, in)
 	cancelled := new(types.TransactionCanceledException)
 	if !errors.As(err, &cancelled) || len(cancelled.CancellationReasons) != len(changes) {
 		if err != nil {
-			return s.classify(fmt.Sprintf("write %d records, beginning with %s", len(changes), changes[0].Key), err)
+			err = s.classify(ctx, fmt.Sprintf("write %d records, beginning with %s", len(changes), changes[0].Key), err)
 		}
-		return nil
+		return errors.Is(err, busy), err
 	}
-	var first error
+	*token = uuid.NewString()
+	var refused, other error
 	for i, reason := range cancelled.CancellationReasons {
 		c := changes[i]
-		switch code := aws.ToString(reason.Code); code {
-		case "", "None":
-		case "ConditionalCheckFailed":
-			conflict := s.conflict(c, reason.Item, written[i].Version)
-			if conflict == nil {
-				return nil // this very transaction took place before: it is whole
+		switch code := aws.ToString(reason.Code); {
+		case code == "" || code == "None":
+		case code == "ConditionalCheckFailed":
+			err := s.conflict(c, reason.Item, written[i].Version)
+			if err == nil {
+				return false, nil // this very transaction took place before: it is whole
 			}
-			if first == nil || errors.Is(first, busy) {
-				first = conflict
+			if refused == nil {
+				refused = err
 			}
-		default:
-			if first == nil {
-				first = s.reason("write record "+c.Key, code, aws.ToString(reason.Message))
-			}
+		case other == nil:
+			other = s.reason("write record "+c.Key, code, aws.ToString(reason.Message))
 		}
 	}
-	return first
+	if refused != nil {
+		return false, refused
+	}
+	if other == nil {
+		other = s.reason("write records, beginning with "+changes[0].Key, cancelled.ErrorCode(), cancelled.ErrorMessage())
+	}
+	return Passes(other), other
 }
 
 // conflict is what a failed condition means, by the item that stands in the
@@ -282,12 +307,14 @@ func (s *Store) record(it map[string]types.AttributeValue) (state.Record, error)
 		return state.Record{}, s.schema("read an item", nil)
 	}
 	rec := state.Record{Key: collection.Value + "/" + rest.Value}
-	if f, ok := it[formatName].(*types.AttributeValueMemberN); ok {
-		if n, err := strconv.Atoi(f.Value); err != nil || n > format {
-			return state.Record{}, &Error{kind: person, act: "read record " + rec.Key, table: s.table,
-				cause:  fmt.Errorf("it has format %s, and this program knows up to %d", f.Value, format),
-				advice: "a newer Terrapulse has written it: use that version, or restore the table to a time before it"}
-		}
+	f, ok := it[formatName].(*types.AttributeValueMemberN)
+	if !ok {
+		return state.Record{}, s.edited(rec.Key, formatName)
+	}
+	if n, err := strconv.Atoi(f.Value); err != nil || n > format {
+		return state.Record{}, &Error{kind: person, act: "read record " + rec.Key, table: s.table,
+			cause:  fmt.Errorf("it has format %s, and this program knows up to %d", f.Value, format),
+			advice: "a newer Terrapulse has written it: use that version, or restore the table to a time before it"}
 	}
 	version, ok := it[versionName].(*types.AttributeValueMemberS)
 	if !ok || version.Value == "" {

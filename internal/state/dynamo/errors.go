@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-
-	"github.com/aws/smithy-go"
+	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/aws/smithy-go"
 )
 
 // kind is what an error means for whoever has to deal with it. An Error is its
@@ -54,25 +54,25 @@ func Passes(err error) bool {
 }
 
 // classify says what an error of the SDK means.
-func (s *Store) classify(act string, err error) error {
-	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) && !isAnswer(err) {
+func (s *Store) classify(ctx context.Context, act string, err error) error {
+	if ctx.Err() != nil {
 		return fmt.Errorf("%s in DynamoDB table %s: %w", act, s.table, err)
 	}
-	var api smithy.APIError
-	if !errors.As(err, &api) {
-		return &Error{kind: unavailable, act: act, table: s.table, cause: err,
-			advice: "if that lasts: can DynamoDB be reached from these subnets, through a NAT gateway or a gateway endpoint?"}
+	// The SDK has no type for this one.
+	if strings.Contains(err.Error(), "get identity: ") {
+		return &Error{kind: person, act: act, table: s.table, cause: err,
+			advice: "there are no credentials for AWS that are valid: log in, or set AWS_PROFILE"}
 	}
-	return s.reason(act, api.ErrorCode(), api.ErrorMessage())
-}
-
-func isAnswer(err error) bool {
-	var api smithy.APIError
-	return errors.As(err, &api)
+	if api := smithy.APIError(nil); errors.As(err, &api) {
+		return s.reason(act, api.ErrorCode(), api.ErrorMessage())
+	}
+	return &Error{kind: unavailable, act: act, table: s.table, cause: err,
+		advice: "if that lasts: can DynamoDB be reached from here, in a VPC through a NAT gateway or a gateway endpoint?"}
 }
 
 // reason says what an error code means, of an answer or of one item of a
-// transaction.
+// transaction. The codes are those of "Error handling with DynamoDB" and of
+// CancellationReasons in its API reference.
 func (s *Store) reason(act, code, message string) error {
 	e := &Error{kind: unavailable, act: act, table: s.table, cause: fmt.Errorf("%s: %s", code, message)}
 	switch code {
@@ -81,15 +81,18 @@ func (s *Store) reason(act, code, message string) error {
 	case "ThrottlingException", "ThrottlingError", "ProvisionedThroughputExceeded", "ProvisionedThroughputExceededException",
 		"RequestLimitExceeded", "LimitExceededException":
 		e.kind = throttled
-	case "AccessDeniedException", "UnrecognizedClientException", "InvalidSignatureException", "MissingAuthenticationTokenException", "ExpiredTokenException",
-		"KMSAccessDeniedException":
-		e.kind, e.advice = person, "the credentials need dynamodb:GetItem, Query, PutItem, DeleteItem and ConditionCheckItem on the table, and the use of its KMS key"
+	case "AccessDeniedException":
+		e.kind, e.advice = person, "allow that to the role; the stack's roles allow what they need on the stack's own table and key"
+	case "UnrecognizedClientException", "InvalidSignatureException", "IncompleteSignatureException",
+		"MissingAuthenticationTokenException", "ExpiredTokenException":
+		e.kind, e.advice = person, "the credentials for AWS are not valid, or not any more: log in again"
 	case (&types.ResourceNotFoundException{}).ErrorCode():
 		e.kind, e.advice = person, "is the name right, and the region? the stack makes the table"
-	case "ItemCollectionSizeLimitExceeded", "ItemCollectionSizeLimitExceededException":
+	case "ValidationException", "ValidationError":
 		e.kind = person
-	case "ValidationException", "ValidationError", "SerializationException", "IdempotentParameterMismatchException":
-		return s.schema(act, e.cause)
+		if strings.Contains(message, "key") {
+			return s.schema(act, e.cause)
+		}
 	}
 	return e
 }

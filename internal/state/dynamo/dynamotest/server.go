@@ -3,8 +3,10 @@
 package dynamotest
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -29,7 +31,8 @@ const Region = "eu-west-1"
 // server is the one server of this process. It ends with the process.
 var server struct {
 	sync.Mutex
-	url string
+	url   string
+	input io.Closer // keeps it running; never closed, and not to be collected
 }
 
 // Start returns the address of a server that all tests of this process share,
@@ -60,17 +63,20 @@ func start(t testing.TB) (string, error) {
 	}
 	port := listener.Addr().(*net.TCPAddr).Port
 	listener.Close()
-	log, err := os.CreateTemp("", "dynamodb-local-*.log")
+	// The shell ends the server when its own input ends, and so when this
+	// process does, however that happens.
+	cmd := exec.Command("sh", "-c", `exec 3<&0; "$@" & pid=$!; { cat; kill -9 $pid; } <&3 >/dev/null 2>&1 & wait $pid`, "sh",
+		"java", "-Xmx512m", "-Djava.library.path="+lib, "-Dsqlite4java.library.path="+lib, "-cp", filepath.Join(lib, "*"),
+		"software.amazon.dynamodb.services.local.main.ServerRunner", "-inMemory", "-sharedDb", "-port", fmt.Sprint(port))
+	cmd.Env = append(os.Environ(), "DDB_LOCAL_TELEMETRY=0")
+	input, err := cmd.StdinPipe()
 	if err != nil {
 		return "", err
 	}
-	os.Remove(log.Name()) // it goes with the server
-	defer log.Close()
-	cmd := exec.Command("java", "-Xmx512m", "-Djava.library.path="+lib, "-Dsqlite4java.library.path="+lib, "-cp", filepath.Join(lib, "*"),
-		"software.amazon.dynamodb.services.local.main.ServerRunner", "-inMemory", "-sharedDb", "-port", fmt.Sprint(port))
-	cmd.Env = append(os.Environ(), "DDB_LOCAL_TELEMETRY=0")
-	cmd.Stdout, cmd.Stderr = log, log
-	if err := testtools.StartWithTest(cmd); err != nil {
+	var said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &said, &said
+	cmd.WaitDelay = time.Second // the shell's cat has its output, too
+	if err := cmd.Start(); err != nil {
 		return "", err
 	}
 	ended := make(chan error, 1)
@@ -82,15 +88,15 @@ func start(t testing.TB) (string, error) {
 	client := dynamodb.NewFromConfig(Config(url))
 	for {
 		if _, err = client.ListTables(ctx, &dynamodb.ListTablesInput{}); err == nil {
+			server.input = input
 			return url, nil
 		}
 		select {
 		case err := <-ended:
-			said, _ := os.ReadFile(fmt.Sprintf("/proc/self/fd/%d", log.Fd()))
-			return "", fmt.Errorf("it ended: %v\n%s", err, said)
+			return "", fmt.Errorf("it ended: %v\n%s", err, said.Bytes())
 		case <-ctx.Done():
-			cmd.Process.Kill()
-			return "", err
+			input.Close()
+			return "", fmt.Errorf("it does not answer: %w", err)
 		case <-time.After(50 * time.Millisecond):
 		}
 	}

@@ -1,0 +1,131 @@
+package dynamotest
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// Proxy stands between clients and a server, counts what is asked, and makes of
+// it what a test wants.
+type Proxy struct {
+	URL string // for AWS_ENDPOINT_URL_DYNAMODB
+
+	mu    sync.Mutex
+	count map[string]int
+	next  map[string][]Fault
+}
+
+// NewProxy starts a proxy that ends with the test.
+func NewProxy(t testing.TB, server string) *Proxy {
+	t.Helper()
+	to, err := url.Parse(server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pass := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) }}
+	p := &Proxy{count: map[string]int{}, next: map[string][]Fault{}}
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, operation, _ := strings.Cut(r.Header.Get("X-Amz-Target"), ".")
+		if fault := p.take(operation); fault != nil {
+			fault(w, r, pass)
+			return
+		}
+		pass.ServeHTTP(w, r)
+	}))
+	t.Cleanup(front.Close)
+	p.URL = front.URL
+	return p
+}
+
+// take counts a request and returns what is to become of it.
+func (p *Proxy) take(operation string) Fault {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.count[operation]++
+	queue := p.next[operation]
+	if len(queue) == 0 {
+		return nil
+	}
+	p.next[operation] = queue[1:]
+	return queue[0]
+}
+
+// Next tells what becomes of the next requests for an operation, such as
+// PutItem: the first fault of the first, and so on. Later ones pass.
+func (p *Proxy) Next(operation string, faults ...Fault) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.next[operation] = faults
+}
+
+// Requests returns how many requests for each operation came since the last
+// call.
+func (p *Proxy) Requests() map[string]int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	defer clear(p.count)
+	return maps.Clone(p.count)
+}
+
+// Fault makes something of one request: server does what is asked.
+type Fault func(w http.ResponseWriter, r *http.Request, server http.Handler)
+
+// Lost is a request that the server answers, and the answer gets lost.
+func Lost(_ http.ResponseWriter, r *http.Request, server http.Handler) {
+	server.ServeHTTP(httptest.NewRecorder(), r)
+	panic(http.ErrAbortHandler) // cuts the connection
+}
+
+// LostThen is Lost, and then something else happens before the client tries
+// again.
+func LostThen(happens func()) Fault {
+	return func(w http.ResponseWriter, r *http.Request, server http.Handler) {
+		server.ServeHTTP(httptest.NewRecorder(), r)
+		happens()
+		panic(http.ErrAbortHandler)
+	}
+}
+
+// Passed is a request that nothing happens to.
+func Passed(w http.ResponseWriter, r *http.Request, server http.Handler) { server.ServeHTTP(w, r) }
+
+// Answered is a request that does nothing and is answered with an error of
+// DynamoDB: a code, such as ThrottlingException, and more of the body as JSON,
+// such as "message": "no".
+func Answered(status int, code, more string) Fault {
+	return func(w http.ResponseWriter, _ *http.Request, _ http.Handler) { answer(w, status, code, more) }
+}
+
+// DoneAnd is a request that takes effect, and is answered with an error all the
+// same.
+func DoneAnd(status int, code, more string) Fault {
+	return func(w http.ResponseWriter, r *http.Request, server http.Handler) {
+		server.ServeHTTP(httptest.NewRecorder(), r)
+		answer(w, status, code, more)
+	}
+}
+
+func answer(w http.ResponseWriter, status int, code, more string) {
+	w.Header().Set("Content-Type", "application/x-amz-json-1.0")
+	w.WriteHeader(status)
+	fmt.Fprintf(w, `{"__type":"com.amazonaws.dynamodb.v20120810#%s",%s}`, code, more)
+}
+
+// Throttled is a request that is refused because there were too many.
+var Throttled = Answered(http.StatusBadRequest, "ThrottlingException", `"message":"Rate exceeded"`)
+
+// Times is the same fault n times.
+func Times(n int, fault Fault) []Fault {
+	faults := make([]Fault, n)
+	for i := range faults {
+		faults[i] = fault
+	}
+	return faults
+}

@@ -1,0 +1,296 @@
+package dynamo_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/terrapulse/terrapulse/internal/state"
+	"github.com/terrapulse/terrapulse/internal/state/dynamo"
+	"github.com/terrapulse/terrapulse/internal/state/dynamo/dynamotest"
+)
+
+// cancelled is the answer to a transaction of which some items were refused.
+func cancelled(codes ...string) dynamotest.Fault {
+	var reasons []string
+	for _, code := range codes {
+		reasons = append(reasons, fmt.Sprintf(`{"Code":%q,"Message":"because"}`, code))
+	}
+	return dynamotest.Answered(http.StatusBadRequest, "TransactionCanceledException",
+		`"Message":"Transaction cancelled","CancellationReasons":[`+strings.Join(reasons, ",")+`]`)
+}
+
+func TestAWriteWhoseAnswerWasLostSucceeds(t *testing.T) {
+	failure := dynamotest.DoneAnd(http.StatusInternalServerError, "InternalServerError", `"message":"Internal server error"`)
+	for name, fault := range map[string]dynamotest.Fault{"no answer": dynamotest.Lost, "an error after the effect": failure} {
+		t.Run(name, func(t *testing.T) {
+			s, proxy, _ := behind(t)
+			lose := func(n int) {
+				for _, operation := range []string{"PutItem", "TransactWriteItems"} {
+					proxy.Next(operation, dynamotest.Times(n, fault)...)
+				}
+			}
+			lose(1)
+			a := apply(t, s, state.Create("task/a", []byte("1")))[0]
+			expect(t, s, a)
+			lose(2)
+			a = apply(t, s, state.Replace(a, []byte("2")))[0]
+			expect(t, s, a)
+			lose(3)
+			ab := apply(t, s, state.Replace(a, []byte("3")), state.Create("task/b", nil))
+			expect(t, s, ab[0])
+			lose(1)
+			apply(t, s, state.Check(ab[0]))
+			lose(1)
+			apply(t, s, state.Delete(ab[0]))
+			lose(1)
+			apply(t, s, state.Delete(ab[1]), state.Create("task/c", nil))
+			if got, err := s.List(t.Context(), "task/"); err != nil || len(got) != 1 {
+				t.Errorf("left are %v, %v; want c alone", got, err)
+			}
+		})
+	}
+}
+
+func TestALostAnswerDoesNotHideWhatOthersDidMeanwhile(t *testing.T) {
+	s, proxy, _ := behind(t)
+	other := at(t, dynamotest.Start(t), tableOf(t, s))
+	a := apply(t, s, state.Create("task/a", []byte("1")))[0]
+
+	var theirs state.Record
+	proxy.Next("PutItem", dynamotest.LostThen(func() {
+		mine, err := other.Get(context.Background(), "task/a")
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		records, err := other.Apply(context.Background(), state.Replace(mine, []byte("theirs")))
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		theirs = records[0]
+	}))
+	_, err := s.Apply(t.Context(), state.Replace(a, []byte("2")))
+	refusal(t, err, &theirs)
+	expect(t, s, theirs)
+}
+
+// tableOf is the name of a store's table.
+func tableOf(t *testing.T, s *dynamo.Store) string {
+	t.Helper()
+	found, err := s.Check(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Trim(strings.Fields(found)[1], ",")
+}
+
+func TestAConflictIsOneAlsoWhenTheFirstAnswerWasLost(t *testing.T) {
+	s, proxy, _ := behind(t)
+	there := apply(t, s, state.Create("task/a", []byte("there")))[0]
+	proxy.Next("PutItem", dynamotest.Lost)
+	_, err := s.Apply(t.Context(), state.Create("task/a", []byte("other")))
+	refusal(t, err, &there)
+	proxy.Next("TransactWriteItems", dynamotest.Lost)
+	_, err = s.Apply(t.Context(), state.Create("task/b", nil), state.Create("task/a", []byte("other")))
+	refusal(t, err, &there)
+}
+
+func TestThrottlingIsWaitedForAWhile(t *testing.T) {
+	s, proxy, _ := behind(t)
+	rec := apply(t, s, state.Create("task/a", nil))[0]
+	do := map[string]func() error{
+		"GetItem":            func() error { _, err := s.Get(t.Context(), "task/a"); return err },
+		"Query":              func() error { _, err := s.List(t.Context(), "task/"); return err },
+		"PutItem":            func() error { _, err := s.Apply(t.Context(), state.Create("lease/b", nil)); return err },
+		"TransactWriteItems": func() error { _, err := s.Apply(t.Context(), state.Check(rec)); return err },
+	}
+	for operation, do := range do {
+		proxy.Requests()
+		proxy.Next(operation, dynamotest.Times(100, dynamotest.Throttled)...)
+		start := time.Now()
+		err := do()
+		if err == nil || !dynamo.Passes(err) || !strings.Contains(err.Error(), "Rate exceeded") || !strings.Contains(err.Error(), tableName) {
+			t.Errorf("%s: %v", operation, err)
+		}
+		if n, took := proxy.Requests()[operation], time.Since(start); n != 4 || took > 10*time.Second {
+			t.Errorf("%s was tried %d times in %s, want 4 times in a few seconds", operation, n, took)
+		}
+		proxy.Next(operation, dynamotest.Times(2, dynamotest.Throttled)...)
+		if err := do(); err != nil {
+			t.Errorf("%s after two refusals: %v", operation, err)
+		}
+	}
+}
+
+const tableName = "DynamoDB table test-"
+
+func TestATransactionThatMeetsAnotherIsTriedAgain(t *testing.T) {
+	s, proxy, _ := behind(t)
+	gone := apply(t, s, state.Create("task/gone", nil))[0]
+	for i, fault := range []dynamotest.Fault{
+		cancelled("TransactionConflict", "None"), cancelled("None", "ProvisionedThroughputExceeded"), cancelled("ThrottlingError", "None"),
+	} {
+		proxy.Next("TransactWriteItems", fault, fault)
+		proxy.Requests()
+		apply(t, s, state.Create(fmt.Sprintf("task/%d", i), nil), state.Create(fmt.Sprintf("task/%d.", i), nil))
+		if n := proxy.Requests()["TransactWriteItems"]; n != 3 {
+			t.Errorf("%d tries, want 3", n)
+		}
+	}
+	proxy.Next("PutItem", dynamotest.Answered(http.StatusBadRequest, "TransactionConflictException", `"message":"busy"`))
+	apply(t, s, state.Create("task/single", nil))
+
+	// It takes effect while its own second try is told to wait.
+	wait := dynamotest.DoneAnd(http.StatusBadRequest, "TransactionInProgressException", `"Message":"wait"`)
+	proxy.Next("TransactWriteItems", dynamotest.Times(5, wait)...)
+	apply(t, s, state.Delete(gone))
+
+	proxy.Next("TransactWriteItems", dynamotest.Times(100, cancelled("TransactionConflict", "None"))...)
+	proxy.Requests()
+	_, err := s.Apply(t.Context(), state.Create("task/x", nil), state.Create("task/y", nil))
+	if err == nil || !dynamo.Passes(err) || !strings.Contains(err.Error(), "task/x") {
+		t.Errorf("a conflict that does not end: %v", err)
+	}
+	if n := proxy.Requests()["TransactWriteItems"]; n != 7 {
+		t.Errorf("%d tries, want 7", n)
+	}
+}
+
+func TestAConflictOutweighsWhatPasses(t *testing.T) {
+	s, proxy, _ := behind(t)
+	proxy.Next("TransactWriteItems", cancelled("TransactionConflict", "ConditionalCheckFailed"))
+	proxy.Requests()
+	_, err := s.Apply(t.Context(), state.Create("task/a", nil), state.Create("task/b", nil))
+	refusal(t, err, nil)
+	if n := proxy.Requests()["TransactWriteItems"]; n != 1 {
+		t.Errorf("%d tries, want 1", n)
+	}
+}
+
+func TestManyTransactionsOverOneRecordAllSucceed(t *testing.T) {
+	s, _, _ := behind(t)
+	lease := apply(t, s, state.Create("lease/x", nil))[0]
+	var wg sync.WaitGroup
+	for i := range 40 {
+		wg.Go(func() {
+			if _, err := s.Apply(t.Context(), state.Check(lease), state.Create(fmt.Sprintf("task/%d", i), nil)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if got, err := s.List(t.Context(), "task/"); err != nil || len(got) != 40 {
+		t.Errorf("%d records, %v", len(got), err)
+	}
+}
+
+func TestWhatEndsTheContextEndsTheWaiting(t *testing.T) {
+	s, proxy, _ := behind(t)
+	proxy.Next("TransactWriteItems", dynamotest.Times(1000, cancelled("TransactionConflict", "None"))...)
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	start := time.Now()
+	_, err := s.Apply(ctx, state.Create("task/x", nil), state.Create("task/y", nil))
+	if !errors.Is(err, context.DeadlineExceeded) || time.Since(start) > time.Second {
+		t.Errorf("after %s: %v", time.Since(start), err)
+	}
+	hang := make(chan struct{})
+	defer close(hang)
+	proxy.Next("GetItem", func(_ http.ResponseWriter, r *http.Request, _ http.Handler) {
+		select {
+		case <-hang:
+		case <-r.Context().Done():
+		}
+	})
+	ctx, cancel = context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if _, err := s.Get(ctx, "task/x"); !errors.Is(err, context.DeadlineExceeded) || dynamo.Passes(err) {
+		t.Errorf("a read that hangs: %v", err)
+	}
+}
+
+func TestNobodyAnswers(t *testing.T) {
+	// A limit that is over before any connection is made, as at a security
+	// group that lets nothing out.
+	cfg := dynamotest.Config("http://127.0.0.1:1")
+	cfg.HTTPClient = awshttp.NewBuildableClient().WithDialerOptions(func(d *net.Dialer) { d.Timeout = time.Nanosecond })
+	cfg.RetryMaxAttempts = 1
+	_, err := dynamo.New(cfg, "table").Get(t.Context(), "task/a")
+	says(t, err, true, "127.0.0.1:1", "timeout", "gateway endpoint", "DynamoDB table table")
+
+	cfg = dynamotest.Config("http://127.0.0.1:1")
+	cfg.RetryMaxAttempts = 1
+	_, err = dynamo.New(cfg, "table").List(t.Context(), "task/")
+	says(t, err, true, "127.0.0.1:1", "refused", "gateway endpoint")
+}
+
+func TestNoCredentialsAreAPersonsMatter(t *testing.T) {
+	cfg := dynamotest.Config("http://127.0.0.1:1")
+	cfg.Credentials = aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
+		return aws.Credentials{}, errors.New("no profile, no role")
+	})
+	_, err := dynamo.New(cfg, "table").Get(t.Context(), "task/a")
+	says(t, err, false, "no profile, no role", "log in", "AWS_PROFILE")
+}
+
+func TestRefusalsAreAPersonsMatter(t *testing.T) {
+	s, proxy, _ := behind(t)
+	for code, want := range map[string]string{
+		"AccessDeniedException":       "allow that to the role",
+		"UnrecognizedClientException": "log in again",
+		"ExpiredTokenException":       "log in again",
+	} {
+		proxy.Requests()
+		proxy.Next("GetItem", dynamotest.Answered(http.StatusBadRequest, code, `"Message":"not authorized to perform: dynamodb:GetItem"`))
+		_, err := s.Get(t.Context(), "task/a")
+		says(t, err, false, "read record task/a", tableName, code, "dynamodb:GetItem", want)
+		if n := proxy.Requests()["GetItem"]; n != 1 {
+			t.Errorf("%s: asked %d times, want once", code, n)
+		}
+	}
+	proxy.Next("PutItem", dynamotest.Answered(http.StatusBadRequest, "ValidationException", `"message":"Item size has exceeded the maximum allowed size"`))
+	_, err := s.Apply(t.Context(), state.Create("task/a", nil))
+	says(t, err, false, "write record task/a", "Item size")
+}
+
+// says expects an error that says all of what, and that passes by itself, or
+// does not.
+func says(t *testing.T, err error, passes bool, what ...string) {
+	t.Helper()
+	if err == nil || dynamo.Passes(err) != passes {
+		t.Fatalf("%v: passes by itself is %t, want %t", err, dynamo.Passes(err), passes)
+	}
+	for _, w := range what {
+		if !strings.Contains(err.Error(), w) {
+			t.Errorf("the error does not say %q: %v", w, err)
+		}
+	}
+}
+
+func TestRecordsReadBackAreThoseWritten(t *testing.T) {
+	s, proxy, _ := behind(t)
+	proxy.Next("Query", dynamotest.Passed, dynamotest.Lost) // the second page, once
+	var want []state.Record
+	for i := range 12 {
+		want = append(want, apply(t, s, state.Create(fmt.Sprintf("log/%02d", i), make([]byte, 120_000)))...)
+	}
+	got, err := s.List(t.Context(), "log/")
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+	if n := proxy.Requests()["Query"]; n != 3 {
+		t.Errorf("%d queries, want two pages and one of them again", n)
+	}
+}
