@@ -1,0 +1,362 @@
+package bundle
+
+import (
+	"archive/zip"
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/terraform-config-inspect/tfconfig"
+
+	"github.com/terrapulse/terrapulse/internal/config"
+)
+
+// Pack packs what a configuration was read from: its task files, its local
+// modules with the local modules that these call, and its variable files. A
+// module is packed as the whole of its folder, but for what Terraform, version
+// control and editors leave there.
+func Pack(cfg *config.Config) (Bundle, error) {
+	p := packer{dir: cfg.Dir(), files: map[string]file{}, folders: map[string][]string{}, skip: map[string]bool{}}
+	m := manifest{Format: format, Modules: map[string]string{}}
+	for _, name := range cfg.Files() {
+		rel, err := relative(p.dir, p.abs(name))
+		if err == nil {
+			err = p.add(rel)
+		}
+		if err != nil {
+			return Bundle{}, fmt.Errorf("pack task file %s: %w", name, err)
+		}
+		m.Files = append(m.Files, rel)
+	}
+	for i := range cfg.Tasks {
+		p.skip[p.abs(cfg.Tasks[i].WorkingDir)] = true
+	}
+	p.skip[p.abs(cfg.WorkingDir)] = true
+	for i := range cfg.Tasks {
+		t := &cfg.Tasks[i]
+		for _, name := range t.VariableFiles {
+			rel, err := p.reference(".", name)
+			if err == nil {
+				err = p.add(rel)
+			}
+			if err != nil {
+				return Bundle{}, fmt.Errorf("%s: pack variable file %s of task %s: %w", t.Source, name, t.Name, err)
+			}
+		}
+		if !t.LocalModule() {
+			continue
+		}
+		rel, err := p.reference(".", t.WrittenModule())
+		if err == nil && m.Modules[rel] == "" {
+			m.Modules[rel], err = p.module(rel)
+		}
+		if err != nil {
+			return Bundle{}, fmt.Errorf("%s: pack the module of task %s: %w", t.Source, t.Name, err)
+		}
+	}
+	return p.zip(m)
+}
+
+// A packer collects files by their paths relative to dir, which have slashes
+// and may begin with some of "../".
+type packer struct {
+	dir     string
+	files   map[string]file
+	folders map[string][]string // the files of folders that were packed
+	skip    map[string]bool     // folders that are none of a module's, absolute
+	size    int64
+}
+
+type file struct {
+	content    []byte
+	executable bool
+}
+
+func (p *packer) abs(name string) string {
+	if filepath.IsAbs(name) {
+		return filepath.Clean(name)
+	}
+	return filepath.Join(p.dir, filepath.FromSlash(name))
+}
+
+// reference is what a path that is written in the folder from leads to. It must
+// lead to the same place in a bundle, where dir and what is above it have no
+// names of their own.
+func (p *packer) reference(from, written string) (string, error) {
+	if filepath.IsAbs(written) || path.IsAbs(written) {
+		return "", fmt.Errorf("%s is an absolute path, which leads nowhere on another machine: write a relative one", written)
+	}
+	rel := path.Join(from, filepath.ToSlash(written))
+	real, err := relative(p.dir, p.abs(rel))
+	if err == nil && real != rel {
+		err = fmt.Errorf("%s leads out of the folder %s and back into it by its name, which differs on another machine: write %s", written, p.dir, "./"+real)
+	}
+	return rel, err
+}
+
+// add packs a file.
+func (p *packer) add(rel string) error {
+	if _, ok := p.files[rel]; ok {
+		return nil
+	}
+	f, err := os.Open(p.abs(rel))
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	content, err := io.ReadAll(io.LimitReader(f, maxBytes-p.size+1))
+	if err != nil {
+		return err
+	}
+	p.size += int64(len(content))
+	if p.size > maxBytes || len(p.files) >= maxFiles {
+		return fmt.Errorf("with %s the bundle holds more than %d MB or %d files: keep what no module reads out of the modules' folders",
+			p.abs(rel), maxBytes>>20, maxFiles)
+	}
+	p.files[rel] = file{content, info.Mode()&0o100 != 0}
+	return nil
+}
+
+// module packs the folder of a module, and those of the local modules that it
+// calls, and returns the digest of all of it.
+func (p *packer) module(rel string) (string, error) {
+	queue, seen := []string{rel}, map[string]bool{rel: true}
+	held := map[string]bool{}
+	for len(queue) > 0 {
+		folder := queue[0]
+		queue = queue[1:]
+		names, err := p.folder(folder)
+		if err != nil {
+			return "", err
+		}
+		for _, name := range names {
+			held[name] = true
+		}
+		called, err := p.calls(folder)
+		if err != nil {
+			return "", err
+		}
+		for _, next := range called {
+			if !seen[next] {
+				seen[next] = true
+				queue = append(queue, next)
+			}
+		}
+	}
+	sum := sha256.New()
+	for _, name := range slices.Sorted(maps.Keys(held)) {
+		p.files[name].digest(sum, name)
+	}
+	return hex.EncodeToString(sum.Sum(nil)), nil
+}
+
+func (f file) digest(sum hash.Hash, name string) {
+	fmt.Fprintf(sum, "%q %v %d\n", name, f.executable, len(f.content))
+	sum.Write(f.content)
+}
+
+// calls returns the local modules that the module in a folder calls.
+func (p *packer) calls(folder string) ([]string, error) {
+	module, diags := tfconfig.LoadModule(p.abs(folder))
+	for _, d := range diags {
+		if d.Severity != tfconfig.DiagError {
+			continue
+		}
+		at := p.abs(folder)
+		if d.Pos != nil {
+			at = fmt.Sprintf("%s:%d", d.Pos.Filename, d.Pos.Line)
+		}
+		return nil, fmt.Errorf("%s: %s: %s", at, d.Summary, d.Detail)
+	}
+	var local []string
+	for _, name := range slices.Sorted(maps.Keys(module.ModuleCalls)) {
+		call := module.ModuleCalls[name]
+		if !strings.HasPrefix(call.Source, "./") && !strings.HasPrefix(call.Source, "../") && !filepath.IsAbs(call.Source) {
+			continue // Terraform fetches it
+		}
+		rel, err := p.reference(folder, call.Source)
+		if err != nil {
+			return nil, fmt.Errorf("%s:%d: module %s: %w", call.Pos.Filename, call.Pos.Line, name, err)
+		}
+		if info, err := os.Stat(p.abs(rel)); err != nil || !info.IsDir() {
+			return nil, fmt.Errorf("%s:%d: module %s: there is no folder %s", call.Pos.Filename, call.Pos.Line, name, call.Source)
+		}
+		local = append(local, rel)
+	}
+	return local, nil
+}
+
+// folder packs the files of a folder and its sub-folders, and returns them.
+func (p *packer) folder(rel string) ([]string, error) {
+	if names, ok := p.folders[rel]; ok {
+		return names, nil
+	}
+	root, err := filepath.EvalSymlinks(p.abs(rel))
+	if err != nil {
+		return nil, err
+	}
+	top, err := filepath.EvalSymlinks(p.dir)
+	if err != nil {
+		return nil, err
+	}
+	w := walk{packer: p, within: []string{root, top}}
+	if err := w.enter(rel, []string{root}); err != nil {
+		return nil, err
+	}
+	p.folders[rel] = w.names
+	return w.names, nil
+}
+
+// A walk goes through a folder.
+type walk struct {
+	*packer
+	within []string // what symbolic links may lead to
+	names  []string
+}
+
+// enter goes through one folder. Its own path and those of the folders that it
+// was reached by are known, without symbolic links.
+func (w *walk) enter(rel string, chain []string) error {
+	entries, err := os.ReadDir(w.abs(rel))
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		name := path.Join(rel, e.Name())
+		if left(e.Name()) || w.skip[w.abs(name)] {
+			continue
+		}
+		real := filepath.Join(chain[len(chain)-1], e.Name())
+		if e.Type()&fs.ModeSymlink != 0 {
+			if real, err = w.follow(name); err != nil {
+				return err
+			}
+			if slices.Contains(chain, real) {
+				return fmt.Errorf("%s is a symbolic link to a folder that holds it: remove it", w.abs(name))
+			}
+		}
+		info, err := os.Stat(real)
+		switch {
+		case err != nil:
+			return err
+		case info.IsDir():
+			err = w.enter(name, append(slices.Clip(chain), real))
+		case info.Mode().IsRegular():
+			w.names = append(w.names, name)
+			err = w.add(name)
+		default:
+			err = fmt.Errorf("%s is neither a file nor a folder: remove it from the module", w.abs(name))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// follow returns what a symbolic link leads to. A module from elsewhere must
+// not be able to have any file of this machine packed.
+func (w *walk) follow(name string) (string, error) {
+	real, err := filepath.EvalSymlinks(w.abs(name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("%s is a symbolic link that leads nowhere: remove it", w.abs(name))
+	}
+	if err != nil {
+		return "", err
+	}
+	for _, root := range w.within {
+		if rel, err := filepath.Rel(root, real); err == nil && filepath.IsLocal(rel) {
+			return real, nil
+		}
+	}
+	return "", fmt.Errorf("%s is a symbolic link to %s, which is outside of the module and of %s: put a copy in its place", w.abs(name), real, w.dir)
+}
+
+// left reports whether a file or folder in a module's folder is one that
+// Terraform, version control, editors or a desktop have left there.
+func left(name string) bool {
+	switch name {
+	case manifestName, ".terraform", ".terraform.lock.hcl", ".terragrunt-cache", ".git", ".gitignore", ".hg", ".svn",
+		".idea", ".vscode", ".DS_Store", "Thumbs.db", ".env", "crash.log":
+		return true
+	}
+	for _, pattern := range []string{"*.tfstate", "*.tfstate.*", ".*.lock.info", "*~", ".#*", "*.swp"} {
+		if ok, _ := path.Match(pattern, name); ok {
+			return true
+		}
+	}
+	return false
+}
+
+// levels is how many folders a path leads up.
+func levels(rel string) int {
+	n := 0
+	for rel == ".." || strings.HasPrefix(rel, "../") {
+		n++
+		rel = strings.TrimPrefix(strings.TrimPrefix(rel, ".."), "/")
+	}
+	return n
+}
+
+// zip writes the collected files. They are not compressed, so that the bytes do
+// not depend on a compressor; nor can a few bytes grow into many.
+func (p *packer) zip(m manifest) (Bundle, error) {
+	depth := 0
+	for rel := range p.files {
+		depth = max(depth, levels(rel))
+	}
+	for rel := range m.Modules { // one without files
+		depth = max(depth, levels(rel))
+	}
+	m.Dir = path.Clean(strings.Repeat(above+"/", depth))
+	names := map[string]string{}
+	for rel := range p.files {
+		name := path.Join(m.Dir, rel)
+		if up := levels(rel); up > 0 && strings.HasPrefix(rel[3*up:]+"/", above+"/") {
+			return Bundle{}, fmt.Errorf("the folder %q cannot be packed: its name is kept for another use in bundles", p.abs(rel))
+		}
+		if name == manifestName {
+			return Bundle{}, fmt.Errorf("the file %s cannot be packed: its name is kept for another use in bundles", p.abs(rel))
+		}
+		names[name] = rel
+	}
+
+	var buf bytes.Buffer
+	z := zip.NewWriter(&buf)
+	write := func(name string, f file) error {
+		h := &zip.FileHeader{Name: name, Method: zip.Store, Modified: time.Date(1980, 1, 1, 0, 0, 0, 0, time.UTC)}
+		h.SetMode(0o644)
+		if f.executable {
+			h.SetMode(0o755)
+		}
+		w, err := z.CreateHeader(h)
+		if err == nil {
+			_, err = w.Write(f.content)
+		}
+		return err
+	}
+	err := write(manifestName, file{content: m.encode()})
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		err = errors.Join(err, write(name, p.files[names[name]]))
+	}
+	if err = errors.Join(err, z.Close()); err != nil {
+		return Bundle{}, fmt.Errorf("write the bundle: %w", err)
+	}
+	return Bundle{Digest: digestOf(buf.Bytes()), Zip: buf.Bytes()}, nil
+}

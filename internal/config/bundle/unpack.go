@@ -1,0 +1,109 @@
+package bundle
+
+import (
+	"archive/zip"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+var errNoBundle = errors.New("it is not what `terrapulse bundle push` makes")
+
+// Unpack unpacks a bundle into the folder dir, which must be empty or not
+// there. It returns the folder in it that the task files' paths are relative
+// to, and the task files in the order in which they are read, relative to that.
+func Unpack(zip []byte, dir string) (from string, files []string, err error) {
+	m, err := unpack(zip, dir)
+	if err != nil {
+		return "", nil, err
+	}
+	for _, file := range m.Files {
+		files = append(files, filepath.FromSlash(file))
+	}
+	return filepath.Join(dir, filepath.FromSlash(m.Dir)), files, nil
+}
+
+func unpack(data []byte, dir string) (manifest, error) {
+	m, entries, err := open(data)
+	if err != nil {
+		return m, &InvalidError{fmt.Errorf("open the bundle: %w", err)}
+	}
+	if entries, err := os.ReadDir(dir); err == nil && len(entries) > 0 {
+		return m, fmt.Errorf("unpack the bundle: the folder %s is not empty", dir)
+	}
+	if err := os.MkdirAll(filepath.Join(dir, filepath.FromSlash(m.Dir)), 0o755); err != nil {
+		return m, fmt.Errorf("unpack the bundle: %w", err)
+	}
+	for _, e := range entries {
+		if err := extract(e, filepath.Join(dir, filepath.FromSlash(e.Name))); err != nil {
+			return m, fmt.Errorf("unpack %s of the bundle: %w", e.Name, err)
+		}
+	}
+	return m, nil
+}
+
+// open reads the manifest, and finds out whether all entries may be unpacked.
+func open(data []byte) (manifest, []*zip.File, error) {
+	var m manifest
+	z, err := zip.NewReader(bytes.NewReader(data), int64(len(data)))
+	if err != nil && !errors.Is(err, zip.ErrInsecurePath) { // the names are looked at below
+		return m, nil, err
+	}
+	if len(z.File) == 0 || len(z.File) > maxFiles+1 || z.File[0].Name != manifestName {
+		return m, nil, errNoBundle
+	}
+	size, seen := uint64(0), map[string]bool{}
+	for _, e := range z.File {
+		// What is stored without compression takes the same room in the zip.
+		if e.Method != zip.Store || e.UncompressedSize64 > maxBytes || !e.Mode().IsRegular() || seen[e.Name] ||
+			!fs.ValidPath(e.Name) || !filepath.IsLocal(filepath.FromSlash(e.Name)) {
+			return m, nil, fmt.Errorf("entry %q: %w", e.Name, errNoBundle)
+		}
+		seen[e.Name] = true
+		size += e.UncompressedSize64
+	}
+	if size > maxBytes+(1<<20) { // the manifest is not counted when a bundle is packed
+		return m, nil, fmt.Errorf("it holds %d bytes, and at most %d are unpacked", size, maxBytes)
+	}
+	r, err := z.File[0].Open()
+	if err != nil {
+		return m, nil, err
+	}
+	defer r.Close()
+	if err := json.NewDecoder(r).Decode(&m); err != nil {
+		return m, nil, fmt.Errorf("read its manifest: %w", err)
+	}
+	return m, z.File, m.valid()
+}
+
+func extract(e *zip.File, to string) error {
+	r, err := e.Open()
+	if err != nil {
+		return &InvalidError{err}
+	}
+	defer r.Close()
+	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+		return err
+	}
+	mode := fs.FileMode(0o644)
+	if e.Mode()&0o100 != 0 {
+		mode = 0o755
+	}
+	f, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, mode)
+	if err != nil {
+		return err
+	}
+	if _, err := io.Copy(f, r); err != nil {
+		f.Close()
+		if errors.Is(err, zip.ErrChecksum) || errors.Is(err, io.ErrUnexpectedEOF) {
+			return &InvalidError{err}
+		}
+		return err
+	}
+	return f.Close()
+}
