@@ -50,3 +50,20 @@ tools: ## Get Consul, Terraform and what stands in for AWS in tests into .tools
 
 clean: ## Remove what was built here; downloaded tools stay in the user's cache
 	rm -rf bin .tools
+
+# What the SAM CLI builds: sam build. It does not say what for; ARCH must be the
+# parameter Architecture.
+ARCH     ?= arm64
+FUNCTION := CGO_ENABLED=0 GOOS=linux GOARCH=$(if $(filter x86_64,$(ARCH)),amd64,$(ARCH)) \
+	go build -tags lambda.norpc -trimpath -ldflags "-s -w -X main.version=$(VERSION)"
+
+.PHONY: build-ReconcileFunction build-SettleFunction build-TrustLayer runner-image
+
+build-ReconcileFunction:
+	$(FUNCTION) -o "$(ARTIFACTS_DIR)/bootstrap" ./functions/reconcile
+
+build-SettleFunction:
+	$(FUNCTION) -o "$(ARTIFACTS_DIR)/bootstrap" ./functions/settle
+
+build-TrustLayer:
+	sh layers/trust/pack "$(ARTIFACTS_DIR)/trust"

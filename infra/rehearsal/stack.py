@@ -1,0 +1,166 @@
+"""Deploys a built template into an AWS that is moto, in this process: packages
+it, translates it as the SAM transform does, creates the stack, and prints what
+there is then as JSON. What moto cannot make is in "template" alone.
+
+stdin: {"template": path, "name": "...", "parameters": {...}, "buckets": [...]}
+"""
+
+import ast
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+REGION = "eu-west-1"
+
+# Types that moto's CloudFormation does not know, and cannot refer to either.
+UNKNOWN = ("AWS::CloudWatch::Alarm", "AWS::CloudWatch::Dashboard", "AWS::Scheduler::Schedule", "AWS::Lambda::EventInvokeConfig")
+
+os.environ.update(
+    AWS_ACCESS_KEY_ID="test", AWS_SECRET_ACCESS_KEY="test", AWS_DEFAULT_REGION=REGION, AWS_REGION=REGION,
+    AWS_CONFIG_FILE=os.devnull, AWS_SHARED_CREDENTIALS_FILE=os.devnull, AWS_EC2_METADATA_DISABLED="true",
+    SAM_CLI_TELEMETRY="0", MOTO_ALLOW_NONEXISTENT_REGION="false",
+)
+
+import boto3  # noqa: E402
+import yaml  # noqa: E402
+from moto.server import ThreadedMotoServer  # noqa: E402
+from samtranslator.public.translator import ManagedPolicyLoader  # noqa: E402
+from samtranslator.translator.transform import transform  # noqa: E402
+
+
+def main():
+    asked = json.load(sys.stdin)
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    try:
+        host, port = server.get_host_and_port()
+        os.environ["AWS_ENDPOINT_URL"] = f"http://{host}:{port}"
+        found = deploy(asked)
+    finally:
+        server.stop()
+    json.dump(found, sys.stdout, default=str)
+
+
+def client(service):
+    return boto3.client(service, region_name=REGION)
+
+
+def deploy(asked):
+    s3 = client("s3")
+    for bucket in ["artifacts", *(asked["buckets"] or [])]:
+        s3.create_bucket(Bucket=bucket, CreateBucketConfiguration={"LocationConstraint": REGION})
+    template = translate(package(asked["template"]), asked["parameters"])
+
+    cfn, name = client("cloudformation"), asked["name"]
+    cfn.create_stack(
+        StackName=name,
+        TemplateBody=json.dumps(without_unknown(template)),
+        Capabilities=["CAPABILITY_IAM"],
+        Parameters=[{"ParameterKey": k, "ParameterValue": v} for k, v in asked["parameters"].items()],
+    )
+    stack = cfn.describe_stacks(StackName=name)["Stacks"][0]
+    if stack["StackStatus"] != "CREATE_COMPLETE":
+        sys.exit(f"stack {name}: {stack['StackStatus']}: {stack.get('StackStatusReason', '')}")
+    resources = {}
+    for page in cfn.get_paginator("list_stack_resources").paginate(StackName=name):
+        for r in page["StackResourceSummaries"]:
+            if r["PhysicalResourceId"]:
+                resources[r["LogicalResourceId"]] = {"type": r["ResourceType"], "id": r["PhysicalResourceId"]}
+
+    def of(kind):
+        return {k: r["id"] for k, r in resources.items() if r["type"] == kind}
+
+    return {
+        "outputs": {o["OutputKey"]: o["OutputValue"] for o in stack.get("Outputs", [])},
+        "resources": resources,
+        "functions": {k: function(v) for k, v in of("AWS::Lambda::Function").items()},
+        "roles": {k: statements(v) for k, v in of("AWS::IAM::Role").items()},
+        "taskDefinitions": {k: task_definition(v) for k, v in of("AWS::ECS::TaskDefinition").items()},
+        "rules": {k: rule(v) for k, v in of("AWS::Events::Rule").items()},
+        "template": template,
+    }
+
+
+def package(template):
+    """Uploads what was built, as `sam deploy` does first."""
+    out = os.path.join(tempfile.mkdtemp(), "packaged.yaml")
+    sam = os.path.join(os.path.dirname(sys.executable), "sam")
+    done = subprocess.run(
+        [sys.executable, sam, "package", "--template-file", template, "--s3-bucket", "artifacts", "--output-template-file", out],
+        capture_output=True, text=True,
+    )
+    if done.returncode:
+        sys.exit(f"sam package: {done.stdout}{done.stderr}")
+    with open(out) as f:
+        return yaml.safe_load(f)
+
+
+def translate(template, parameters):
+    """What CloudFormation does with Transform: AWS::Serverless-2016-10-31."""
+    values = {k: p["Default"] for k, p in template["Parameters"].items() if "Default" in p}
+    values.update(parameters)
+    return transform(template, values, ManagedPolicyLoader(client("iam")))
+
+
+def without_unknown(template):
+    gone = {k for k, r in template["Resources"].items() if r["Type"] in UNKNOWN}
+    left = {k: r for k, r in template["Resources"].items() if k not in gone}
+    outputs = {k: o for k, o in template["Outputs"].items() if not any("${%s}" % g in json.dumps(o) for g in gone)}
+    return {**template, "Resources": left, "Outputs": outputs}
+
+
+def function(name):
+    c = client("lambda").get_function_configuration(FunctionName=name)
+    return {
+        "name": name,
+        "environment": {k: str(v) for k, v in c.get("Environment", {}).get("Variables", {}).items() if v is not None},
+        "runtime": c.get("Runtime"),
+        "handler": c.get("Handler"),
+        "timeout": c.get("Timeout"),
+        "memory": c.get("MemorySize"),
+        "role": c["Role"],
+        "vpc": {k: v for k, v in c.get("VpcConfig", {}).items() if k in ("SubnetIds", "SecurityGroupIds")},
+    }
+
+
+def statements(role):
+    """What the role allows, wherever that is written down."""
+    iam, documents = client("iam"), []
+    for name in iam.list_role_policies(RoleName=role)["PolicyNames"]:
+        documents.append(iam.get_role_policy(RoleName=role, PolicyName=name)["PolicyDocument"])
+    for p in iam.list_attached_role_policies(RoleName=role)["AttachedPolicies"]:
+        version = iam.get_policy(PolicyArn=p["PolicyArn"])["Policy"]["DefaultVersionId"]
+        documents.append(iam.get_policy_version(PolicyArn=p["PolicyArn"], VersionId=version)["PolicyVersion"]["Document"])
+    # Moto keeps a policy of a stack as Python writes it.
+    documents = [ast.literal_eval(d) if isinstance(d, str) else d for d in documents]
+    return [normal(s) for d in documents for s in ([d["Statement"]] if isinstance(d["Statement"], dict) else d["Statement"])]
+
+
+def normal(statement):
+    listed = {k: [statement[k]] if isinstance(statement.get(k), str) else statement.get(k, []) for k in ("Action", "Resource")}
+    return {
+        "sid": statement.get("Sid", ""), "effect": statement["Effect"], "actions": listed["Action"],
+        "resources": listed["Resource"], "condition": statement.get("Condition", {}),
+    }
+
+
+def task_definition(arn):
+    found = client("ecs").describe_task_definition(taskDefinition=arn)["taskDefinition"]
+    for c in found["containerDefinitions"]:
+        for key in ("environment", "secrets"):  # AWS drops what is no value, moto keeps it
+            c[key] = [v for v in c[key] if v]
+    return found
+
+
+def rule(name):
+    name = name.rsplit("/", 1)[-1]
+    events = client("events")
+    found = events.describe_rule(Name=name)
+    targets = events.list_targets_by_rule(Rule=name)["Targets"]
+    return {"pattern": json.loads(found["EventPattern"]), "targets": [t["Arn"] for t in targets]}
+
+
+if __name__ == "__main__":
+    main()

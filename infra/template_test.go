@@ -1,0 +1,222 @@
+// Package infra_test holds what tests of template.yaml and of what belongs to it
+// share. The template is deployed as CloudFormation would, without an account.
+package infra_test
+
+import (
+	"debug/elf"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/terrapulse/terrapulse/infra/rehearsal"
+	"github.com/terrapulse/terrapulse/internal/deployment"
+	"github.com/terrapulse/terrapulse/internal/testtools"
+)
+
+const (
+	tokenARN = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:consul-AbCdEf"
+	caARN    = "arn:aws:ssm:eu-west-1:123456789012:parameter/consul/ca"
+	certARN  = tokenARN + ":certificate::"
+	keyARN   = tokenARN + ":key::"
+	kmsARN   = "arn:aws:kms:eu-west-1:123456789012:key/11111111-2222-3333-4444-555555555555"
+)
+
+// everything sets every parameter that makes a difference to what there is.
+func everything() rehearsal.Parameters {
+	p := rehearsal.Minimal("consul.example.com:8501")
+	maps.Copy(p, rehearsal.Parameters{
+		"ConsulScheme": "https", "ConsulTlsServerName": "server.dc1.consul",
+		"ConsulTokenArn": tokenARN, "ConsulCaArn": caARN, "ConsulCertArn": certARN, "ConsulKeyArn": keyARN,
+		"SecurityGroups": "sg-1,sg-2", "AssignPublicIp": "true", "FunctionSubnets": "subnet-3,subnet-4", "FunctionSecurityGroups": "sg-3",
+		"Window": "50s", "ScheduleMinutes": "2", "Capacity": "FARGATE_SPOT=3,FARGATE=1", "RunnerParallel": "4", "MaxContainers": "7",
+		"Bucket": "the-bucket", "BucketPrefix": "some/prefix", "KmsKeyArn": kmsARN, "LogLevel": "DEBUG",
+		"RunnerPolicyArns":    "arn:aws:iam::aws:policy/AmazonVPCFullAccess,arn:aws:iam::aws:policy/AmazonRoute53FullAccess",
+		"AlarmTopicArn":       "arn:aws:sns:eu-west-1:123456789012:alarms",
+		"PermissionsBoundary": "arn:aws:iam::aws:policy/PowerUserAccess",
+	})
+	return p
+}
+
+func slow(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("builds the functions and deploys them into moto")
+	}
+}
+
+// Every variable that a function or the container reads is set by the template,
+// and what the template sets is read: by Terrapulse, or by what is named here.
+func TestTheTemplateSetsTheVariablesThatAreRead(t *testing.T) {
+	slow(t)
+	others := []string{
+		"AWS_REGION",             // the SDK in the container; functions have it from Lambda
+		"CONSUL_HTTP_ADDR",       // internal/config
+		"CONSUL_HTTP_TOKEN",      // internal/config
+		"CONSUL_TLS_SERVER_NAME", // internal/config
+		"SSL_CERT_DIR",           // Go: /opt/trust, from layers/trust
+		"TERRAPULSE_LAUNCH",      // the launcher
+	}
+	stack := rehearsal.Build(t, rehearsal.Here()).Deploy(t, "every", everything())
+	var container []string
+	for _, v := range stack.Runner().Environment {
+		container = append(container, v.Name)
+	}
+	for _, v := range stack.Runner().Secrets {
+		container = append(container, v.Name)
+	}
+	for _, tt := range []struct {
+		where string
+		set   []string
+		read  []deployment.Variable
+	}{
+		{"ReconcileFunction", slices.Collect(maps.Keys(stack.Functions["ReconcileFunction"].Environment)), deployment.Variables[deployment.Reconcile]()},
+		{"SettleFunction", slices.Collect(maps.Keys(stack.Functions["SettleFunction"].Environment)), deployment.Variables[deployment.Settle]()},
+		{"the container", container, deployment.Variables[deployment.Runner]()},
+	} {
+		for _, v := range tt.read {
+			if !slices.Contains(tt.set, v.Name) && !slices.Contains(others, v.Name) {
+				t.Errorf("%s reads %s, which the template does not set", tt.where, v.Name)
+			}
+		}
+		for _, name := range tt.set {
+			if !slices.ContainsFunc(tt.read, func(v deployment.Variable) bool { return v.Name == name }) && !slices.Contains(others, name) {
+				t.Errorf("the template sets %s for %s, which nobody reads", name, tt.where)
+			}
+		}
+	}
+	// What says which parameter or resource sets a variable names one there is.
+	text := read(t, "template.yaml")
+	for _, v := range slices.Concat(deployment.Variables[deployment.Reconcile](), deployment.Variables[deployment.Settle](), deployment.Variables[deployment.Runner]()) {
+		for _, kind := range []string{"the parameter ", "the resource "} {
+			_, name, found := strings.Cut(v.From, kind)
+			if found && !strings.Contains(text, "\n  "+name+":\n") {
+				t.Errorf("%s is said to come from %s%s: there is none", v.Name, kind, name)
+			}
+		}
+	}
+
+	// And the values are such that the settings can be read.
+	reconcile, err := deployment.Read[deployment.Reconcile](stack.Env("ReconcileFunction"))
+	if err != nil {
+		t.Error(err)
+	}
+	if want := (deployment.Location{Bucket: "the-bucket", Prefix: "some/prefix"}); reconcile.Bundle != want {
+		t.Errorf("the bundle is at %v", reconcile.Bundle)
+	}
+	if len(reconcile.Capacity) != 2 || len(reconcile.SecurityGroups) != 2 || !reconcile.PublicIP || reconcile.Window.Seconds() != 50 || reconcile.MaxContainers != 7 {
+		t.Errorf("%+v", reconcile)
+	}
+	if _, err := deployment.Read[deployment.Settle](stack.Env("SettleFunction")); err != nil {
+		t.Error(err)
+	}
+	runner, err := deployment.Read[deployment.Runner](append(stack.Runner().Env(), "TERRAPULSE_LAUNCH=1"))
+	if err != nil {
+		t.Error(err)
+	}
+	if want := (deployment.Location{Bucket: "the-bucket", Prefix: "some/prefix/logs"}); runner.Logs != want || runner.Parallel != 4 {
+		t.Errorf("%+v", runner)
+	}
+}
+
+// Whoever gives the least that is possible has a stack whose settings can be
+// read, in one architecture as in the other.
+func TestTheLeastThatCanBeGivenMakesAStack(t *testing.T) {
+	slow(t)
+	for _, arch := range []string{rehearsal.ARM64, rehearsal.X8664} {
+		t.Run(arch, func(t *testing.T) {
+			artifacts := rehearsal.Build(t, arch)
+			stack := artifacts.Deploy(t, "least", rehearsal.Minimal("10.0.0.1:8500"))
+			for _, function := range []string{"ReconcileFunction", "SettleFunction"} {
+				program, err := elf.Open(artifacts.Bootstrap(function))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if want := map[string]elf.Machine{rehearsal.ARM64: elf.EM_AARCH64, rehearsal.X8664: elf.EM_X86_64}[arch]; program.Machine != want {
+					t.Errorf("%s is built for %s", function, program.Machine)
+				}
+				if libraries, err := program.ImportedLibraries(); err != nil || len(libraries) > 0 {
+					t.Errorf("%s is linked to %v, %v", function, libraries, err)
+				}
+				program.Close()
+				f := stack.Functions[function]
+				if f.Runtime != "provided.al2023" || f.Handler != "bootstrap" || len(f.VPC.SubnetIDs) > 0 {
+					t.Errorf("%+v", f)
+				}
+			}
+			settings, err := deployment.Read[deployment.Reconcile](stack.Env("ReconcileFunction"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := stack.Outputs["BundleUrl"]; got != settings.Bundle.String() {
+				t.Errorf("bundles are pushed to %s and read from %s", got, settings.Bundle)
+			}
+			if got := stack.Outputs["StoreUrl"]; got != "dynamodb://"+settings.Table {
+				t.Errorf("state is read from %s and written to %s", got, settings.Table)
+			}
+			if c := stack.Runner(); c.User != "65532:65532" || !c.ReadOnlyRoot || c.StopTimeout != 120 || len(c.Secrets) > 0 {
+				t.Errorf("%+v", c)
+			}
+			if len(stack.Roles["RunnerRole"]) == 0 {
+				t.Error("the container may do nothing")
+			}
+		})
+	}
+}
+
+// An output that a command reads is in the template.
+func TestTheCommandsFindTheOutputsThatTheyRead(t *testing.T) {
+	text := read(t, "template.yaml")
+	_, outputs, _ := strings.Cut(text, "\nOutputs:\n")
+	files, err := filepath.Glob(filepath.Join(testtools.Root(t), "cmd", "terrapulse", "*.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for _, file := range files {
+		code, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for part := range strings.SplitSeq(string(code), `.output("`) {
+			name, _, ok := strings.Cut(part, `")`)
+			if !ok || strings.ContainsAny(name, " \n\t") || part == string(code) {
+				continue
+			}
+			found++
+			if !strings.Contains(outputs, "  "+name+":\n") {
+				t.Errorf("%s reads the output %s, which the template has not", filepath.Base(file), name)
+			}
+		}
+	}
+	if found == 0 {
+		t.Error("no command reads an output: this test looks in the wrong place")
+	}
+}
+
+func TestTheTemplatesAreWithoutFindings(t *testing.T) {
+	slow(t)
+	root := testtools.Root(t)
+	for _, cmd := range []*exec.Cmd{
+		exec.Command(testtools.CFNLint(t), "template.yaml", "infra/network.yaml"),
+		exec.Command(testtools.SAM(t), "validate", "--lint", "--template", "template.yaml"),
+	} {
+		cmd.Dir, cmd.Env = root, append(os.Environ(), "AWS_DEFAULT_REGION=eu-west-1", "SAM_CLI_TELEMETRY=0")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%v: %v\n%s", cmd.Args[1:], err, out)
+		}
+	}
+}
+
+func read(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(testtools.Root(t), name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
