@@ -1,0 +1,235 @@
+package bundle
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/smithy-go"
+	"github.com/google/uuid"
+
+	"github.com/terrapulse/terrapulse/internal/deployment"
+)
+
+// Names of objects, below the bucket's location.
+const (
+	pointerName = "current"
+	folderName  = "bundles"
+)
+
+// maxPointer is more than a pointer is long, in bytes.
+const maxPointer = 64 << 10
+
+// maxZip is how long the zip of a bundle may be, in bytes: what it holds, and
+// what the zip says about each file.
+const maxZip = maxBytes + maxFiles*1000 + 1<<20
+
+// S3 is what is needed of S3.
+type S3 interface {
+	GetObject(context.Context, *s3.GetObjectInput, ...func(*s3.Options)) (*s3.GetObjectOutput, error)
+	PutObject(context.Context, *s3.PutObjectInput, ...func(*s3.Options)) (*s3.PutObjectOutput, error)
+}
+
+// Bucket keeps bundles at a place in S3: each as bundles/<digest>.zip, and in
+// the object current, a Pointer to the one that is to be in force.
+type Bucket struct {
+	Client   S3
+	Location deployment.Location
+}
+
+// Pointer names the bundle that is to be in force. Its zero value says that
+// nothing was pushed yet.
+type Pointer struct {
+	Digest string    `json:"digest"`
+	Pushed time.Time `json:"pushed"`
+	By     string    `json:"by"` // who has pushed it, for people
+	// Push is unique to a push: it tells one's own pointer, whose answer was
+	// lost, from another's.
+	Push string `json:"push"`
+}
+
+// MovedError says that somebody else has pushed meanwhile.
+type MovedError struct {
+	Location deployment.Location
+	Pointer  Pointer // what is in force now
+}
+
+func (e *MovedError) Error() string {
+	return fmt.Sprintf("%s has pushed bundle %.12s to %s meanwhile, at %s: see what differs with `terrapulse bundle diff`, and push again",
+		e.Pointer.By, e.Pointer.Digest, e.Location, e.Pointer.Pushed.Format(time.RFC3339))
+}
+
+// Current returns the pointer.
+func (b *Bucket) Current(ctx context.Context) (Pointer, error) {
+	p, _, err := b.pointer(ctx)
+	return p, err
+}
+
+// pointer returns the pointer with its ETag, "" if there is none.
+func (b *Bucket) pointer(ctx context.Context) (p Pointer, etag string, err error) {
+	data, etag, err := b.get(ctx, pointerName, maxPointer)
+	if err == nil && etag != "" {
+		err = json.Unmarshal(data, &p)
+		if err == nil && len(p.Digest) != len(digestOf(nil)) {
+			err = errors.New("it names no digest")
+		}
+		if err != nil {
+			err = fmt.Errorf("the object is not what `terrapulse bundle push` writes: %w; push again after removing it", err)
+		}
+	}
+	if err != nil {
+		return p, etag, fmt.Errorf("read which bundle is in force from %s: %w", b.url(pointerName), err)
+	}
+	return p, etag, nil
+}
+
+// Push keeps the bundle and moves the pointer to it, unless the pointer names
+// it already: then moved is false. By is for people. If somebody else has moved
+// the pointer meanwhile, that stays and the error is a MovedError.
+func (b *Bucket) Push(ctx context.Context, bundle Bundle, by string, now time.Time) (p Pointer, moved bool, err error) {
+	was, etag, err := b.pointer(ctx)
+	if err != nil {
+		return was, false, err
+	}
+	// The same name is the same bytes, so writing them again does no harm and
+	// repairs what was removed.
+	name := zipName(bundle.Digest)
+	if _, err := b.put(ctx, name, bundle.Zip, "application/zip", nil, nil); err != nil {
+		return was, false, fmt.Errorf("write bundle %s: %w", b.url(name), err)
+	}
+	if was.Digest == bundle.Digest {
+		return was, false, nil
+	}
+	next := Pointer{Digest: bundle.Digest, Pushed: now.UTC().Truncate(time.Second), By: by, Push: uuid.NewString()}
+	text, err := json.Marshal(next)
+	if err != nil {
+		return was, false, err
+	}
+	var match, none *string
+	if etag == "" {
+		none = aws.String("*")
+	} else {
+		match = &etag
+	}
+	// S3 answers with a conflict where two writes meet, of which one may be
+	// an earlier attempt of this one.
+	for range conflicts {
+		var status int
+		if status, err = b.put(ctx, pointerName, text, "application/json", match, none); err == nil {
+			return next, true, nil
+		}
+		if ctx.Err() != nil {
+			break
+		}
+		// Whatever the answer, what counts is what stands there now.
+		is, tag, readErr := b.pointer(ctx)
+		switch {
+		case readErr != nil:
+			return was, false, fmt.Errorf("move the pointer %s: %w", b.url(pointerName), errors.Join(err, readErr))
+		case is.Push == next.Push:
+			return next, true, nil
+		case is.Digest == next.Digest:
+			return is, false, nil
+		case tag != etag:
+			return is, false, &MovedError{b.Location, is}
+		case status != http.StatusConflict:
+			return was, false, fmt.Errorf("move the pointer %s: %w", b.url(pointerName), err)
+		}
+	}
+	return was, false, fmt.Errorf("move the pointer %s: %w", b.url(pointerName), err)
+}
+
+// conflicts is how often a write that meets another one is tried.
+const conflicts = 5
+
+// Pull returns a bundle.
+func (b *Bucket) Pull(ctx context.Context, digest string) (Bundle, error) {
+	name := zipName(digest)
+	data, etag, err := b.get(ctx, name, maxZip)
+	if err == nil && etag == "" {
+		err = &InvalidError{errors.New("there is no such object: push the bundle again")}
+	}
+	if got := digestOf(data); err == nil && got != digest {
+		err = &InvalidError{fmt.Errorf("the digest of what is there is %.12s: it is damaged, push the bundle again", got)}
+	}
+	if err != nil {
+		return Bundle{}, fmt.Errorf("read bundle %s: %w", b.url(name), err)
+	}
+	return Bundle{digest, data}, nil
+}
+
+func zipName(digest string) string { return folderName + "/" + digest + ".zip" }
+
+func (b *Bucket) url(name string) string {
+	return "s3://" + b.Location.Bucket + "/" + b.Location.Key(name)
+}
+
+// get reads an object. If there is none, the ETag is "".
+func (b *Bucket) get(ctx context.Context, name string, most int64) (data []byte, etag string, err error) {
+	out, err := b.Client.GetObject(ctx, &s3.GetObjectInput{Bucket: &b.Location.Bucket, Key: aws.String(b.Location.Key(name))})
+	if api := smithy.APIError(nil); errors.As(err, &api) && api.ErrorCode() == "NoSuchKey" {
+		return nil, "", nil
+	}
+	if err != nil {
+		return nil, "", b.explain(err)
+	}
+	defer out.Body.Close()
+	size := aws.ToInt64(out.ContentLength)
+	if size > most {
+		return nil, "", &InvalidError{fmt.Errorf("the object is %d bytes long, and at most %d are read", size, most)}
+	}
+	buf := bytes.NewBuffer(make([]byte, 0, max(size, 0)+bytes.MinRead))
+	if _, err := buf.ReadFrom(io.LimitReader(out.Body, most+1)); err != nil {
+		return nil, "", err
+	}
+	return buf.Bytes(), aws.ToString(out.ETag), nil
+}
+
+// put writes an object and returns the HTTP status of a refusal.
+func (b *Bucket) put(ctx context.Context, name string, data []byte, kind string, match, none *string) (status int, err error) {
+	_, err = b.Client.PutObject(ctx, &s3.PutObjectInput{
+		Bucket: &b.Location.Bucket, Key: aws.String(b.Location.Key(name)), Body: bytes.NewReader(data),
+		ContentType: &kind, IfMatch: match, IfNoneMatch: none,
+	})
+	if answer := (*awshttp.ResponseError)(nil); errors.As(err, &answer) {
+		status = answer.HTTPStatusCode()
+	}
+	return status, b.explain(err)
+}
+
+// explain adds to an error of S3 what a person can do about it.
+func (b *Bucket) explain(err error) error {
+	if err == nil {
+		return nil
+	}
+	var api smithy.APIError
+	code, status, region := "", 0, ""
+	if errors.As(err, &api) {
+		code = api.ErrorCode()
+	}
+	if answer := (*awshttp.ResponseError)(nil); errors.As(err, &answer) && answer.Response != nil {
+		status, region = answer.HTTPStatusCode(), answer.Response.Header.Get("X-Amz-Bucket-Region")
+	}
+	switch {
+	case code == "NoSuchBucket":
+		return fmt.Errorf("there is no bucket %s: look at its name; the stack's output BundleUrl says where bundles are (%w)", b.Location.Bucket, err)
+	case status == http.StatusMovedPermanently, status == http.StatusTemporaryRedirect, code == "PermanentRedirect",
+		code == "AuthorizationHeaderMalformed", code == "IllegalLocationConstraintException":
+		if region == "" {
+			region = "another region"
+		}
+		return fmt.Errorf("bucket %s is in %s: set AWS_REGION to it (%w)", b.Location.Bucket, region, err)
+	case status == http.StatusForbidden:
+		return fmt.Errorf("access is denied: the credentials need s3:GetObject and, to push, s3:PutObject on %s*, and s3:ListBucket on the bucket, "+
+			"without which S3 denies access to what is not there (%w)", b.url(""), err)
+	}
+	return err
+}
