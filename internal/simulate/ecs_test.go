@@ -169,12 +169,7 @@ func (e *cluster) died(p *process) {
 // mishap is what happens to containers: they are killed, or told to stop, or
 // there is no capacity.
 func (e *cluster) mishap(w *world) {
-	var alive []*container
-	for _, c := range e.containers {
-		if c.process != nil && c.stopped.IsZero() {
-			alive = append(alive, c)
-		}
-	}
+	alive := e.alive()
 	switch n := w.rng.IntN(3); {
 	case n == 0:
 		e.capacity = !e.capacity
@@ -189,6 +184,26 @@ func (e *cluster) mishap(w *world) {
 		if c.deadline.IsZero() {
 			c.deadline = time.Now().Add(stopTimeout)
 		}
+	}
+}
+
+// alive returns the containers that run.
+func (e *cluster) alive() []*container {
+	var alive []*container
+	for _, c := range e.containers {
+		if c.process != nil && c.stopped.IsZero() {
+			alive = append(alive, c)
+		}
+	}
+	return alive
+}
+
+// cutOff cuts the network of a container for a while. What it runs goes on.
+func (e *cluster) cutOff(w *world) {
+	if alive := e.alive(); len(alive) > 0 {
+		c := alive[w.rng.IntN(len(alive))]
+		c.cut = time.Now().Add(time.Duration(w.rng.IntN(300)) * time.Second)
+		w.note("%s reaches nobody until %s", c.id, c.cut.Format(time.TimeOnly))
 	}
 }
 
@@ -283,11 +298,11 @@ func (h *hand) Apply(ctx context.Context, t *config.Task, snap *consul.Snapshot,
 	run := ctx.Value(runKey{}).(string)
 	whole := context.WithoutCancel(ctx)
 	step := func(ctx context.Context, what string, effect func() error) error {
-		_, err := ask(ctx, h.process, terraform, "terraform "+what+" "+t.Name, func() (any, error) { return nil, effect() })
+		_, err := ask(ctx, h.process, terraform, what, func() (any, error) { return nil, effect() })
 		return err
 	}
 	resources := 0
-	if err := step(whole, "begins", func() error {
+	if err := step(whole, "terraform begins with "+t.Name, func() error {
 		resources = h.rng.IntN(4)
 		h.judge.begins(h.container, t.Name, run)
 		return nil
@@ -295,11 +310,11 @@ func (h *hand) Apply(ctx context.Context, t *config.Task, snap *consul.Snapshot,
 		return nil, err
 	}
 	for range resources {
-		if step(ctx, "works on", func() error { return nil }) != nil {
+		if step(ctx, working, func() error { return nil }) != nil {
 			break
 		}
 	}
-	err := step(whole, "ends", func() error {
+	err := step(whole, "terraform ends with "+t.Name, func() error {
 		broken := ctx.Err()
 		if h.chance(200) {
 			broken = errors.New("the module is broken")

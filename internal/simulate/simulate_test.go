@@ -21,6 +21,7 @@ var (
 	atMost    = flag.Duration("for", 0, "make histories for so long, however many")
 	firstSeed = flag.Uint64("seed", 1, "`seed` of the first history; the others follow")
 	stride    = flag.Uint64("stride", 0, "make every so-maniest history, in this process; 0 uses all cores")
+	forgetful = flag.Bool("forgetful", false, "have ECS forget client tokens within minutes, so that a launch has several containers")
 	traced    = flag.Bool("trace", false, "tell one history step by step")
 )
 
@@ -119,7 +120,7 @@ func workers(count, n uint64) (tally, error) {
 	for i := range count {
 		wg.Go(func() {
 			one, err := run(os.Args[0], "-histories", fmt.Sprint((n+count-1-i)/count), "-for", atMost.String(),
-				"-seed", fmt.Sprint(*firstSeed+i), "-stride", fmt.Sprint(count))
+				"-seed", fmt.Sprint(*firstSeed+i), fmt.Sprintf("-forgetful=%v", *forgetful), "-stride", fmt.Sprint(count))
 			mu.Lock()
 			defer mu.Unlock()
 			all.add(one)

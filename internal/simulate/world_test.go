@@ -56,6 +56,7 @@ type weather struct {
 	lag     time.Duration // of what ECS shows
 	memory  time.Duration // of ECS for client tokens
 	torn    int           // a list, read in two
+	slow    int           // in hundredths: how often Terraform does not come on
 }
 
 // world is everything that functions and containers share.
@@ -92,6 +93,7 @@ type request struct {
 	effect func()
 	answer chan error
 	left   bool // nobody waits for the answer any more
+	slow   bool // it takes its time
 }
 
 var (
@@ -106,6 +108,7 @@ type process struct {
 	id   int
 	name string
 	skew time.Duration
+	cut  time.Time // until then it reaches nobody
 	dead bool
 	stop context.CancelFunc
 }
@@ -122,6 +125,9 @@ func (w *world) process(kind string) (*process, context.Context) {
 
 // now is the time by the process's own clock.
 func (p *process) now() time.Time { return time.Now().Add(p.skew) }
+
+// working is what Terraform asks for as long as it works.
+const working = "terraform works"
 
 // kill ends the process without a word: nothing that it asks for from now on
 // reaches anybody.
@@ -150,7 +156,7 @@ func ask[T any](ctx context.Context, p *process, to place, label string, effect 
 		err   error
 	}
 	got := new(result)
-	err := p.submit(ctx, &request{of: p, to: to, label: label, answer: make(chan error, 1),
+	err := p.submit(ctx, &request{of: p, to: to, label: label, answer: make(chan error, 1), slow: label == working,
 		effect: func() { got.value, got.err = effect() }})
 	if err != nil {
 		var none T
@@ -289,9 +295,11 @@ func (w *world) trouble(r *request) bool {
 // step lets one thing happen.
 func (w *world) step() {
 	w.quiet()
-	if n := len(w.pending); n > 0 && w.rng.IntN(100) < 80 {
-		w.serve(w.pending[w.rng.IntN(n)])
-		return
+	if w.rng.IntN(100) < 80 {
+		if r := w.next(); r != nil {
+			w.serve(r)
+			return
+		}
 	}
 	switch n := w.rng.IntN(100); {
 	case n < 22:
@@ -319,11 +327,27 @@ func (w *world) step() {
 		w.adrift = slices.Delete(w.adrift, i, i+1)
 		w.note("%s: %s, at last", r.of.name, r.label)
 		r.effect()
-	case n < 77 && len(w.functions) > 0:
+	case n < 78:
+		w.ecs.cutOff(w)
+	case n < 79 && len(w.functions) > 0:
 		w.functions[w.rng.IntN(len(w.functions))].kill("by chance")
 	default:
 		w.pass()
 	}
+}
+
+// next chooses a request to be answered, if one can be.
+func (w *world) next() *request {
+	if len(w.pending) == 0 {
+		return nil
+	}
+	r := w.pending[w.rng.IntN(len(w.pending))]
+	switch {
+	case r.slow && w.rng.IntN(100) < w.weather.slow,
+		w.faults && r.to != terraform && time.Now().Before(r.of.cut):
+		return nil
+	}
+	return r
 }
 
 // pass lets time pass: mostly little, sometimes much.
@@ -385,8 +409,8 @@ func (w *world) settle() (took time.Duration) {
 func (w *world) minute() {
 	for until := time.Now().Add(time.Minute); time.Now().Before(until) && w.broken == ""; {
 		w.quiet()
-		if n := len(w.pending); n > 0 {
-			w.serve(w.pending[w.rng.IntN(n)])
+		if r := w.next(); r != nil {
+			w.serve(r)
 			continue
 		}
 		if w.ecs.progress(w) || w.ecs.tell(w) {
@@ -437,8 +461,12 @@ func (w *world) drawWeather() weather {
 	t := weather{
 		dies: [2]int{rate(0, 2, 10), rate(0, 2, 10)},
 		skew: time.Duration(rate(0, 10, 30)) * clocksApart / 30, lag: time.Duration(rate(0, 3, 20)) * time.Second,
-		memory: time.Duration(rate(2, 60, 24*60)) * time.Minute,
+		memory: time.Duration(rate(1, 24)) * time.Hour,
 		unread: rate(0, 50, 200), stale: rate(0, 50), still: rate(0, 200), torn: rate(0, 200),
+		slow: rate(50, 95),
+	}
+	if *forgetful {
+		t.memory = time.Duration(rate(0, 2, 60)) * time.Minute
 	}
 	for p := range places {
 		t.refused[p], t.lost[p], t.late[p] = rate(0, 20, 60), rate(0, 20, 60), rate(0, 10, 30)
