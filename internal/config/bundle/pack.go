@@ -28,7 +28,16 @@ import (
 // module is packed as the whole of its folder, but for what Terraform, version
 // control and editors leave there.
 func Pack(cfg *config.Config) (Bundle, error) {
-	p := packer{dir: cfg.Dir(), files: map[string]file{}, folders: map[string][]string{}, skip: map[string]bool{}}
+	p, m, err := collect(cfg)
+	if err != nil {
+		return Bundle{}, err
+	}
+	return p.zip(m)
+}
+
+// collect reads all that belongs into a bundle.
+func collect(cfg *config.Config) (*packer, manifest, error) {
+	p := &packer{dir: cfg.Dir(), files: map[string]file{}, folders: map[string][]string{}, skip: map[string]bool{}}
 	m := manifest{Format: format, Modules: map[string]string{}}
 	for _, name := range cfg.Files() {
 		rel, err := relative(p.dir, p.abs(name))
@@ -36,7 +45,7 @@ func Pack(cfg *config.Config) (Bundle, error) {
 			err = p.add(rel)
 		}
 		if err != nil {
-			return Bundle{}, fmt.Errorf("pack task file %s: %w", name, err)
+			return nil, m, fmt.Errorf("pack task file %s: %w", name, err)
 		}
 		m.Files = append(m.Files, rel)
 	}
@@ -52,7 +61,7 @@ func Pack(cfg *config.Config) (Bundle, error) {
 				err = p.add(rel)
 			}
 			if err != nil {
-				return Bundle{}, fmt.Errorf("%s: pack variable file %s of task %s: %w", t.Source, name, t.Name, err)
+				return nil, m, fmt.Errorf("%s: pack variable file %s of task %s: %w", t.Source, name, t.Name, err)
 			}
 		}
 		if !t.LocalModule() {
@@ -63,10 +72,10 @@ func Pack(cfg *config.Config) (Bundle, error) {
 			m.Modules[rel], err = p.module(rel)
 		}
 		if err != nil {
-			return Bundle{}, fmt.Errorf("%s: pack the module of task %s: %w", t.Source, t.Name, err)
+			return nil, m, fmt.Errorf("%s: pack the module of task %s: %w", t.Source, t.Name, err)
 		}
 	}
-	return p.zip(m)
+	return p, m, nil
 }
 
 // A packer collects files by their paths relative to dir, which have slashes

@@ -1,0 +1,189 @@
+package bundle
+
+import (
+	"fmt"
+	"maps"
+	"net/url"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/terrapulse/terrapulse/internal/config"
+)
+
+// CheckPlaces finds what is right on one machine and leads nowhere in AWS, as
+// config.Errors: certificates on this machine's disk, state on a container's.
+func CheckPlaces(cfg *config.Config) error {
+	literals, err := config.Literals(cfg)
+	if err != nil {
+		return fmt.Errorf("look for paths of this machine: %w", err)
+	}
+	var found config.Errors
+	for _, l := range literals {
+		name, isFile := strings.CutPrefix(l.Key, "consul.tls.")
+		parameter := map[string]string{"ca_cert": "ConsulCaArn", "ca_path": "ConsulCaArn", "cert": "ConsulCertArn", "key": "ConsulKeyArn"}[name]
+		if isFile && parameter != "" && l.Text != "" {
+			found = append(found, config.Diagnostic{Position: l.Position, Key: l.Key,
+				Problem: "a file of this machine is not there in AWS",
+				Hint: fmt.Sprintf("remove it (enabled: true may stay): in AWS the stack's parameter %s gives it, on one machine CONSUL_%s", parameter,
+					map[string]string{"ca_cert": "CACERT", "ca_path": "CAPATH", "cert": "CLIENT_CERT", "key": "CLIENT_KEY"}[name])})
+		}
+	}
+	if cfg.Terraform.Backend.Type == "local" {
+		found = append(found, config.Diagnostic{Position: config.Position{File: cfg.Files()[0]}, Key: "driver.terraform.backend.local",
+			Problem: "the state would be on the disk of a container, and lost with it",
+			Hint:    "keep it in S3 (backend s3) or in Consul (the default)"})
+	}
+	if len(found) == 0 {
+		return nil
+	}
+	return found
+}
+
+// CheckSecrets finds literals that look like credentials, as config.Errors:
+// under a key that is called like one, or by how they look. A bundle is read by
+// whoever may read the bucket, and is kept.
+func CheckSecrets(cfg *config.Config) error {
+	literals, err := config.Literals(cfg)
+	if err != nil {
+		return fmt.Errorf("look for secrets: %w", err)
+	}
+	read := map[string]bool{}
+	for i := range cfg.Tasks {
+		for _, file := range cfg.Tasks[i].VariableFiles {
+			read[path.Clean(filepath.ToSlash(file))] = true
+		}
+	}
+	p, _, err := collect(cfg)
+	if err != nil {
+		return err
+	}
+	var found config.Errors
+	for _, l := range literals {
+		if problem := credential(l); problem != "" {
+			found = append(found, config.Diagnostic{Position: l.Position, Key: l.Key, Problem: problem, Hint: better(l.Key)})
+		}
+	}
+	// Modules hold code, in which keys are arguments and values are
+	// references; only what is certain counts there.
+	for _, rel := range slices.Sorted(maps.Keys(p.files)) {
+		content, name := p.files[rel].content, filepath.FromSlash(rel)
+		if at := privateKey.FindIndex(content); at != nil {
+			found = append(found, config.Diagnostic{Position: config.Position{File: name, Line: 1 + strings.Count(string(content[:at[0]]), "\n")},
+				Problem: "a private key", Hint: better("")})
+		}
+		if !read[rel] && (strings.HasSuffix(rel, ".tfvars") || strings.HasSuffix(rel, ".tfvars.json")) {
+			for _, l := range config.VariableLiterals(name, content) {
+				if problem := credential(l); problem != "" {
+					found = append(found, config.Diagnostic{Position: l.Position, Key: l.Key, Problem: problem, Hint: better("variables")})
+				}
+			}
+		}
+	}
+	if len(found) == 0 {
+		return nil
+	}
+	return found
+}
+
+var (
+	privateKey = regexp.MustCompile(`-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----`)
+	uuids      = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`)
+	wordStart  = regexp.MustCompile(`([a-z0-9])([A-Z])`)
+	// dynamic is a value that is looked up when it is needed.
+	dynamic = regexp.MustCompile(`^\s*\{\{.*\}\}\s*$`)
+)
+
+// secretWords are the names of credentials, as words: a key is one if it has
+// these words, one after the other.
+var secretWords = []string{
+	"token", "tokens", "password", "passwords", "passwd", "passphrase", "pwd", "secret", "secrets", "credential", "credentials",
+	"api key", "apikey", "private key", "access key", "secret key", "auth key", "encryption key", "shared key", "account key", "signing key",
+}
+
+// aspects are last words of keys that say something about a credential and do
+// not hold it.
+var aspects = map[string]bool{
+	"file": true, "files": true, "path": true, "dir": true, "name": true, "names": true, "arn": true, "url": true, "uri": true, "endpoint": true,
+	"id": true, "ids": true, "ttl": true, "period": true, "duration": true, "timeout": true, "expiry": true, "expiration": true, "age": true,
+	"length": true, "size": true, "type": true, "version": true, "enabled": true, "required": true, "policy": true, "policies": true,
+	"rotation": true, "prefix": true, "store": true, "namespace": true, "engine": true, "mount": true, "role": true, "env": true, "region": true,
+	"algorithm": true, "format": true, "header": true, "reader": true, "manager": true, "count": true,
+}
+
+// words takes a key apart: clientSecret, client-secret and CLIENT_SECRET are
+// client secret.
+func words(key string) []string {
+	key = strings.ToLower(wordStart.ReplaceAllString(key, "${1}_${2}"))
+	return strings.FieldsFunc(key, func(r rune) bool { return strings.ContainsRune("_-. ", r) })
+}
+
+// credential says in what a literal looks like a credential; "" if it does not.
+func credential(l config.Literal) string {
+	text := strings.TrimSpace(l.Text)
+	if privateKey.MatchString(text) {
+		return "" // found in the file itself
+	}
+	if u, err := url.Parse(text); err == nil && u.User != nil && u.Scheme != "" {
+		if password, ok := u.User.Password(); ok && password != "" && !dynamic.MatchString(password) {
+			return "the URL holds a password"
+		}
+	}
+	all := words(l.Name)
+	if len(all) == 0 || len(text) == 0 || dynamic.MatchString(text) {
+		return ""
+	}
+	joined := " " + strings.Join(all, " ") + " "
+	named := false
+	for _, w := range secretWords {
+		named = named || strings.Contains(joined, " "+w+" ")
+	}
+	if !named {
+		return ""
+	}
+	if aspects[all[len(all)-1]] && !(strings.HasSuffix(joined, " secret id ") && uuids.MatchString(text)) {
+		return ""
+	}
+	switch strings.ToLower(text) {
+	case "true", "false", "null":
+		return "" // renew_token
+	}
+	if strings.HasPrefix(text, "arn:") || isPath(text) && (strings.Contains(joined, " key ") || strings.Contains(joined, " credentials ")) {
+		return ""
+	}
+	return "looks like a secret in plain text"
+}
+
+// isPath reports whether a value names a file: the keys of some providers take
+// a key or the file of one.
+func isPath(text string) bool {
+	if strings.ContainsAny(text, " \n{") {
+		return false
+	}
+	switch path.Ext(text) {
+	case ".pem", ".key", ".crt", ".json", ".p12", ".pub":
+		return true
+	}
+	return strings.HasPrefix(text, "./") || strings.HasPrefix(text, "../") || strings.HasPrefix(text, "~/")
+}
+
+// better says where a secret belongs.
+func better(key string) string {
+	const last = "; -allow-literal-secrets packs it all the same"
+	top, _, _ := strings.Cut(key, ".")
+	switch {
+	case strings.HasPrefix(key, "consul.auth."):
+		return "remove it: in AWS, Consul is asked with an ACL token, which the stack's parameter ConsulTokenArn gives; on one machine set CONSUL_HTTP_AUTH" + last
+	case strings.HasPrefix(key, "consul."):
+		return "remove it: in AWS the stack's parameter ConsulTokenArn gives Consul's token, on one machine CONSUL_HTTP_TOKEN" + last
+	case top == "vault":
+		return "remove it: set VAULT_TOKEN where Terrapulse runs" + last
+	case top == "driver":
+		return "remove it: give the runner's role what the backend needs (the stack's parameter RunnerPolicyArns), or have it read an environment variable" + last
+	case top == "terraform_provider":
+		return "remove it: give the runner's role what the provider needs (the stack's parameter RunnerPolicyArns), or have the provider read an environment variable" + last
+	}
+	return "keep it in Secrets Manager or Vault and have the module read it from there, by a data source" + last
+}

@@ -1,0 +1,159 @@
+package bundle_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/config/bundle"
+)
+
+// places are where the findings of a check are: file, line and key.
+func places(t *testing.T, err error) []string {
+	t.Helper()
+	if err == nil {
+		return nil
+	}
+	found := config.Errors{}
+	if !errors.As(err, &found) {
+		t.Fatal(err)
+	}
+	var all []string
+	for _, d := range found {
+		if d.Hint == "" || strings.Contains(d.String(), "S3CRET") {
+			t.Errorf("it says: %s", d)
+		}
+		all = append(all, strings.TrimSuffix(d.Position.String()+" "+d.Key, " "))
+	}
+	return all
+}
+
+func TestSecretsInPlainTextAreFound(t *testing.T) {
+	dir := written(t, map[string]string{
+		"net/tasks/a.yaml": `
+consul:
+  token: S3CRET
+  auth: {username: me, password: S3CRET}
+vault: {address: "http://x", token: hvs.S3CRET}
+driver:
+  terraform:
+    backend:
+      s3: {bucket: b, key: k, region: r, access_key: AKIAS3CRET, secret_key: S3CRET}
+terraform_provider:
+  aws: {region: x, accessKey: S3CRET}
+  f5: {address: "https://admin:S3CRET@f5.example.com"}
+  panos:
+    hostname: x
+    api_key: 12345
+    login: [{client-secret: S3CRET}]
+    task_env: {PANOS_PASSWORD: S3CRET, TF_TOKEN_example_com: S3CRET}
+task:
+  - name: a
+    module: ./m
+    variable_files: [a.tfvars, b.tfvars.json]
+    variables:
+      db_password: '"S3CRET"'
+      users: '[{name = "x", private_key = "S3CRET"}]'
+      secret_id: '"11111111-2222-3333-4444-555555555555"'
+`,
+		"net/a.tfvars":             "\nsnmp = {\n  auth_key = \"S3CRET\"\n}\ntokens = [\"S3CRET\"]\n",
+		"net/b.tfvars.json":        `{"passphrase": "S3CRET"}`,
+		"net/m/main.tf":            `variable "password" { default = "S3CRET" }`, // code is not looked at
+		"net/m/terraform.tfvars":   `password = "S3CRET"`,
+		"net/m/certs/key.pem":      "x\n-----BEGIN RSA PRIVATE KEY-----\nS3CRET",
+		"net/m/certs/ca.pem":       "-----BEGIN CERTIFICATE-----\n",
+		"net/m/variables.tf":       `variable "db_password" {}`,
+		"net/sync-tasks/a/x.tfvas": "password = 1",
+	})
+	want := []string{
+		"tasks/a.yaml:3 consul.token",
+		"tasks/a.yaml:4 consul.auth.password",
+		"tasks/a.yaml:5 vault.token",
+		"tasks/a.yaml:9 driver.terraform.backend.s3.access_key",
+		"tasks/a.yaml:9 driver.terraform.backend.s3.secret_key",
+		"tasks/a.yaml:11 terraform_provider.aws.accessKey",
+		"tasks/a.yaml:12 terraform_provider.f5.address",
+		"tasks/a.yaml:15 terraform_provider.panos.api_key",
+		"tasks/a.yaml:16 terraform_provider.panos.login[0].client-secret",
+		"tasks/a.yaml:17 terraform_provider.panos.task_env.PANOS_PASSWORD",
+		"tasks/a.yaml:17 terraform_provider.panos.task_env.TF_TOKEN_example_com",
+		"tasks/a.yaml:23 task[0].variables.db_password",
+		"tasks/a.yaml:24 task[0].variables.users[0].private_key",
+		"tasks/a.yaml:25 task[0].variables.secret_id",
+		"a.tfvars:3 snmp.auth_key",
+		"a.tfvars:5 tokens[0]",
+		"b.tfvars.json:1 passphrase",
+		"m/certs/key.pem:2",
+		"m/terraform.tfvars:1 password",
+	}
+	got := places(t, bundle.CheckSecrets(load(t, dir, "tasks")))
+	if diff := strings.Join(got, "\n"); diff != strings.Join(want, "\n") {
+		t.Errorf("found:\n%s\nwant:\n%s", diff, strings.Join(want, "\n"))
+	}
+}
+
+func TestWhatIsOnlyCalledLikeASecretIsNone(t *testing.T) {
+	dir := written(t, map[string]string{
+		"net/tasks/a.yaml": `
+consul: {tls: {enabled: true}, kv_path: tokens/}
+vault: {address: "http://x", renew_token: true, unwrap_token: false}
+terraform_provider:
+  vault:
+    token_name: terrapulse
+    skip_child_token: true
+    address: https://vault.example.com
+  google: {credentials: ./google.json}
+  x:
+    token_file: /run/token
+    secretArn: arn:aws:secretsmanager:eu-central-1:1:secret:x
+    password_length: 20
+    api_key: '{{ env "X" }}'
+    token: ""
+    client_key: ~/.ssh/id
+    tls_private_key: certs/key.pem
+    max_token_ttl: 1h
+    task_env: {AWS_ACCESS_KEY_ID: x, AWS_SHARED_CREDENTIALS_FILE: /x}
+task:
+  - name: token
+    module: ./m
+    variables:
+      secret_name: '"network/firewall"'
+      password_secret_arn: '"arn:aws:secretsmanager:eu-central-1:1:secret:x"'
+      secret: '"arn:aws:secretsmanager:eu-central-1:1:secret:x"'
+      keyboard: '"x"'
+      secretary: '"x"'
+    condition: {consul-kv: {path: password}}
+`,
+		"net/m/main.tf": `resource "x" "y" { password = var.password }`,
+	})
+	if got := places(t, bundle.CheckSecrets(load(t, dir, "tasks"))); len(got) > 0 {
+		t.Errorf("found:\n%s", strings.Join(got, "\n"))
+	}
+}
+
+func TestWhatIsOnThisMachineAloneIsFound(t *testing.T) {
+	dir := written(t, map[string]string{"net/a.hcl": `
+consul {
+  tls {
+    ca_cert = "/etc/consul/ca.pem"
+    cert = "cert.pem"
+    key = "key.pem"
+  }
+}
+driver "terraform" { 
+  backend "local" {} 
+}
+task { 
+  name = "a"
+  module = "x/y/z" 
+}
+`})
+	want := "a.hcl:4 consul.tls.ca_cert\na.hcl:5 consul.tls.cert\na.hcl:6 consul.tls.key\na.hcl driver.terraform.backend.local"
+	if got := strings.Join(places(t, bundle.CheckPlaces(load(t, dir, "a.hcl"))), "\n"); got != want {
+		t.Errorf("found:\n%s\nwant:\n%s", got, want)
+	}
+	if err := bundle.CheckPlaces(load(t, written(t, checkout), "tasks")); err != nil {
+		t.Error(err)
+	}
+}
