@@ -21,12 +21,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/aws/retry"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/cenkalti/backoff/v5"
@@ -51,6 +53,14 @@ const (
 const format = 1
 
 const (
+	// attempts, and waits of 50, 200 and 800 ms at most between them, are for
+	// what the SDK tries again: lost connections, errors of DynamoDB's own,
+	// throttling. DynamoDB answers in milliseconds and most of this passes as
+	// fast, while the SDK's own waits begin at a second; and a tick comes every
+	// minute, so that after a second the next one is the better try.
+	attempts = 4
+	sdkWait  = 50 * time.Millisecond
+
 	// tries and the waits are for what the SDK does not try again, since it
 	// takes a transaction that was cancelled for one that was answered: another
 	// transaction was at work on one of its items, which passes in
@@ -72,7 +82,19 @@ var _ state.Store = (*Store)(nil)
 // New returns the store in a table. It does not look whether the table is
 // there: Check does, and whatever is asked of the store says so.
 func New(cfg aws.Config, table string) *Store {
-	return &Store{client: dynamodb.NewFromConfig(cfg), table: table}
+	client := dynamodb.NewFromConfig(cfg, func(o *dynamodb.Options) {
+		o.Retryer = retry.NewStandard(func(o *retry.StandardOptions) {
+			o.MaxAttempts, o.Backoff = attempts, retry.BackoffDelayerFunc(wait)
+		})
+	})
+	return &Store{client: client, table: table}
+}
+
+// wait is how long the SDK waits after an attempt, the first of which is 1: by
+// chance, so that those who were refused together do not come back together.
+func wait(attempt int, _ error) (time.Duration, error) {
+	most := sdkWait << (2 * max(attempt-1, 0))
+	return most/2 + rand.N(most/2), nil
 }
 
 // Close implements state.Store.

@@ -90,7 +90,7 @@ func (s *Store) reason(act, code, message string) error {
 		e.kind, e.advice = person, "is the name right, and the region? the stack makes the table"
 	case "ValidationException", "ValidationError":
 		e.kind = person
-		if strings.Contains(message, "key") {
+		if strings.Contains(message, "key") || strings.Contains(message, "schema") {
 			return s.schema(act, e.cause)
 		}
 	}

@@ -37,12 +37,14 @@ func TestATableOfSomethingElseIsNamed(t *testing.T) {
 			const advice = "needs the string keys pk (partition) and sk (sort)"
 			_, err := s.Get(t.Context(), "task/a")
 			says(t, err, false, *in.TableName, advice)
-			_, err = s.Apply(t.Context(), state.Create("task/a", nil))
-			says(t, err, false, *in.TableName, advice)
-			_, err = s.Apply(t.Context(), state.Create("task/a", nil), state.Create("task/b", nil))
-			says(t, err, false, *in.TableName, advice)
-			_, err = s.List(t.Context(), "task/a")
-			says(t, err, false, *in.TableName, advice)
+			if name != "no sort key" { // that takes any item that has a partition key
+				_, err = s.Apply(t.Context(), state.Create("task/a", nil))
+				says(t, err, false, *in.TableName, advice)
+				_, err = s.Apply(t.Context(), state.Create("task/a", nil), state.Create("task/b", nil))
+				says(t, err, false, *in.TableName, advice)
+				_, err = s.List(t.Context(), "task/a")
+				says(t, err, false, *in.TableName, advice)
+			}
 			_, err = s.Check(t.Context())
 			says(t, err, false, *in.TableName, advice)
 		})

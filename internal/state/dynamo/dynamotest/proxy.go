@@ -2,6 +2,8 @@ package dynamotest
 
 import (
 	"fmt"
+	"hash/crc32"
+	"io"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -113,9 +115,11 @@ func DoneAnd(status int, code, more string) Fault {
 }
 
 func answer(w http.ResponseWriter, status int, code, more string) {
+	body := fmt.Sprintf(`{"__type":"com.amazonaws.dynamodb.v20120810#%s",%s}`, code, more)
 	w.Header().Set("Content-Type", "application/x-amz-json-1.0")
+	w.Header().Set("X-Amz-Crc32", fmt.Sprint(crc32.ChecksumIEEE([]byte(body))))
 	w.WriteHeader(status)
-	fmt.Fprintf(w, `{"__type":"com.amazonaws.dynamodb.v20120810#%s",%s}`, code, more)
+	io.WriteString(w, body)
 }
 
 // Throttled is a request that is refused because there were too many.

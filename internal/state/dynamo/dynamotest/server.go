@@ -19,6 +19,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/aws/smithy-go/logging"
 	"github.com/google/uuid"
 
 	"github.com/terrapulse/terrapulse/internal/state/dynamo"
@@ -104,7 +105,8 @@ func start(t testing.TB) (string, error) {
 
 // Config is how clients reach a server.
 func Config(url string) aws.Config {
-	return aws.Config{Region: Region, BaseEndpoint: &url, Credentials: credentials.NewStaticCredentialsProvider("test", "test", "")}
+	return aws.Config{Region: Region, BaseEndpoint: &url, Credentials: credentials.NewStaticCredentialsProvider("test", "test", ""),
+		Logger: logging.Nop{}} // it warns of errors without a checksum, which DynamoDB itself has
 }
 
 // Table makes a table of Terrapulse and returns its name.
