@@ -4,6 +4,9 @@ import (
 	"bytes"
 	"errors"
 	"flag"
+	"fmt"
+	"io"
+	"net/http"
 	"strconv"
 	"testing"
 	"time"
@@ -11,10 +14,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
-	"github.com/aws/smithy-go/logging"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/terrapulse/terrapulse/internal/deployment"
 	"github.com/terrapulse/terrapulse/internal/state"
 	"github.com/terrapulse/terrapulse/internal/state/dynamo"
 	"github.com/terrapulse/terrapulse/internal/state/dynamo/dynamotest"
@@ -34,23 +35,6 @@ func TestStore(t *testing.T) {
 	})
 }
 
-// at returns the store in a table behind url, as the functions open it.
-func at(t *testing.T, url, table string) *dynamo.Store {
-	t.Helper()
-	for name, value := range map[string]string{
-		"AWS_ENDPOINT_URL_DYNAMODB": url, "AWS_REGION": dynamotest.Region, "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test",
-		"AWS_CONFIG_FILE": "none", "AWS_SHARED_CREDENTIALS_FILE": "none",
-	} {
-		t.Setenv(name, value)
-	}
-	cfg, err := deployment.AWS(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	cfg.Logger = logging.Nop{} // it warns of errors without a checksum, which DynamoDB itself has
-	return dynamo.New(cfg, table)
-}
-
 // behind returns a store in a new table, behind a proxy, and a client of the
 // table itself.
 func behind(t *testing.T) (*dynamo.Store, *dynamotest.Proxy, *raw) {
@@ -58,7 +42,7 @@ func behind(t *testing.T) (*dynamo.Store, *dynamotest.Proxy, *raw) {
 	url := dynamotest.Start(t)
 	table := dynamotest.Table(t, url)
 	proxy := dynamotest.NewProxy(t, url)
-	return at(t, proxy.URL, table), proxy, &raw{t, dynamodb.NewFromConfig(dynamotest.Config(url)), table}
+	return dynamo.New(dynamotest.Config(proxy.URL), table), proxy, &raw{t, dynamodb.NewFromConfig(dynamotest.Config(url)), table}
 }
 
 // raw is a table as a person sees it in AWS's console.
@@ -114,6 +98,7 @@ func expect(t *testing.T, s state.Store, want state.Record) {
 }
 
 func TestARecordIsAnItemThatAPersonCanRead(t *testing.T) {
+	t.Parallel()
 	s, _, table := behind(t)
 	end := time.Now().Add(time.Hour).Truncate(time.Second)
 	json, packed := []byte(`{"task":"Zürich"}`), []byte{0x1f, 0x8b, 0xff, 0}
@@ -145,6 +130,7 @@ var plain = cmp.Transformer("plain", func(v types.AttributeValue) any {
 })
 
 func TestWhatIsAskedOfDynamoDB(t *testing.T) {
+	t.Parallel()
 	s, proxy, _ := behind(t)
 	asks := func(what string, want map[string]int) {
 		t.Helper()
@@ -170,6 +156,7 @@ func TestWhatIsAskedOfDynamoDB(t *testing.T) {
 }
 
 func TestCheckKnowsATableOfOurs(t *testing.T) {
+	t.Parallel()
 	s, _, _ := behind(t)
 	if found, err := s.Check(t.Context()); err != nil || found == "" {
 		t.Errorf("check: %q, %v", found, err)
@@ -185,5 +172,29 @@ func refusal(t *testing.T, err error, current *state.Record) {
 	}
 	if diff := cmp.Diff(current, refused.Current); diff != "" {
 		t.Errorf("what stood in the way (-want +got):\n%s", diff)
+	}
+}
+
+func TestEveryReadSeesWhatWasAnswered(t *testing.T) {
+	t.Parallel()
+	s, proxy, _ := behind(t)
+	look := func(w http.ResponseWriter, r *http.Request, server http.Handler) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil || !bytes.Contains(body, []byte(`"ConsistentRead":true`)) {
+			t.Errorf("asked was %s, %v", body, err)
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		server.ServeHTTP(w, r)
+	}
+	proxy.Next("GetItem", look)
+	proxy.Next("Query", look, look)
+	for i := range 12 {
+		apply(t, s, state.Create(fmt.Sprintf("log/%02d", i), bytes.Repeat([]byte("v"), 120_000)))
+	}
+	if _, err := s.Get(t.Context(), "log/00"); err != nil {
+		t.Error(err)
+	}
+	if _, err := s.List(t.Context(), "log/"); err != nil {
+		t.Error(err)
 	}
 }

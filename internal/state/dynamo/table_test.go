@@ -15,6 +15,7 @@ import (
 )
 
 func TestATableOfSomethingElseIsNamed(t *testing.T) {
+	t.Parallel()
 	url := dynamotest.Start(t)
 	for name, change := range map[string]func(*dynamodb.CreateTableInput){
 		"no sort key": func(in *dynamodb.CreateTableInput) {
@@ -33,7 +34,7 @@ func TestATableOfSomethingElseIsNamed(t *testing.T) {
 			if _, err := dynamodb.NewFromConfig(dynamotest.Config(url)).CreateTable(t.Context(), in); err != nil {
 				t.Fatal(err)
 			}
-			s := at(t, url, *in.TableName)
+			s := dynamo.New(dynamotest.Config(url), *in.TableName)
 			const advice = "needs the string keys pk (partition) and sk (sort)"
 			_, err := s.Get(t.Context(), "task/a")
 			says(t, err, false, *in.TableName, advice)
@@ -52,7 +53,8 @@ func TestATableOfSomethingElseIsNamed(t *testing.T) {
 }
 
 func TestATableThatIsNotThereIsNamed(t *testing.T) {
-	s := at(t, dynamotest.Start(t), "nope")
+	t.Parallel()
+	s := dynamo.New(dynamotest.Config(dynamotest.Start(t)), "nope")
 	const advice = "is the name right, and the region?"
 	_, err := s.Get(t.Context(), "task/a")
 	says(t, err, false, "table nope", advice)
@@ -67,16 +69,18 @@ func TestATableThatIsNotThereIsNamed(t *testing.T) {
 }
 
 func TestATableThatKeepsGarbageIsNamed(t *testing.T) {
+	t.Parallel()
 	url := dynamotest.Start(t)
 	in := dynamo.Table("test-" + uuid.NewString())
 	if _, err := dynamodb.NewFromConfig(dynamotest.Config(url)).CreateTable(t.Context(), in); err != nil {
 		t.Fatal(err)
 	}
-	_, err := at(t, url, *in.TableName).Check(t.Context())
+	_, err := dynamo.New(dynamotest.Config(url), *in.TableName).Check(t.Context())
 	says(t, err, false, *in.TableName, "expires", "switch it on")
 }
 
 func TestAnItemThatWasEditedByHandIsNamed(t *testing.T) {
+	t.Parallel()
 	s, _, table := behind(t)
 	written := apply(t, s, state.Create("task/a", []byte("{}")))[0]
 	good := table.get("task", "a")

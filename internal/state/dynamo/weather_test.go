@@ -32,6 +32,7 @@ func cancelled(codes ...string) dynamotest.Fault {
 }
 
 func TestAWriteWhoseAnswerWasLostSucceeds(t *testing.T) {
+	t.Parallel()
 	failure := dynamotest.DoneAnd(http.StatusInternalServerError, "InternalServerError", `"message":"Internal server error"`)
 	for name, fault := range map[string]dynamotest.Fault{"no answer": dynamotest.Lost, "an error after the effect": failure} {
 		t.Run(name, func(t *testing.T) {
@@ -64,8 +65,9 @@ func TestAWriteWhoseAnswerWasLostSucceeds(t *testing.T) {
 }
 
 func TestALostAnswerDoesNotHideWhatOthersDidMeanwhile(t *testing.T) {
+	t.Parallel()
 	s, proxy, _ := behind(t)
-	other := at(t, dynamotest.Start(t), tableOf(t, s))
+	other := dynamo.New(dynamotest.Config(dynamotest.Start(t)), tableOf(t, s))
 	a := apply(t, s, state.Create("task/a", []byte("1")))[0]
 
 	var theirs state.Record
@@ -98,6 +100,7 @@ func tableOf(t *testing.T, s *dynamo.Store) string {
 }
 
 func TestAConflictIsOneAlsoWhenTheFirstAnswerWasLost(t *testing.T) {
+	t.Parallel()
 	s, proxy, _ := behind(t)
 	there := apply(t, s, state.Create("task/a", []byte("there")))[0]
 	proxy.Next("PutItem", dynamotest.Lost)
@@ -109,6 +112,7 @@ func TestAConflictIsOneAlsoWhenTheFirstAnswerWasLost(t *testing.T) {
 }
 
 func TestThrottlingIsWaitedForAWhile(t *testing.T) {
+	t.Parallel()
 	s, proxy, _ := behind(t)
 	rec := apply(t, s, state.Create("task/a", nil))[0]
 	do := map[string]func() error{
@@ -138,6 +142,7 @@ func TestThrottlingIsWaitedForAWhile(t *testing.T) {
 const tableName = "DynamoDB table test-"
 
 func TestATransactionThatMeetsAnotherIsTriedAgain(t *testing.T) {
+	t.Parallel()
 	s, proxy, _ := behind(t)
 	gone := apply(t, s, state.Create("task/gone", nil))[0]
 	for i, fault := range []dynamotest.Fault{
@@ -170,6 +175,7 @@ func TestATransactionThatMeetsAnotherIsTriedAgain(t *testing.T) {
 }
 
 func TestAConflictOutweighsWhatPasses(t *testing.T) {
+	t.Parallel()
 	s, proxy, _ := behind(t)
 	proxy.Next("TransactWriteItems", cancelled("TransactionConflict", "ConditionalCheckFailed"))
 	proxy.Requests()
@@ -181,6 +187,7 @@ func TestAConflictOutweighsWhatPasses(t *testing.T) {
 }
 
 func TestManyTransactionsOverOneRecordAllSucceed(t *testing.T) {
+	t.Parallel()
 	s, _, _ := behind(t)
 	lease := apply(t, s, state.Create("lease/x", nil))[0]
 	var wg sync.WaitGroup
@@ -198,6 +205,7 @@ func TestManyTransactionsOverOneRecordAllSucceed(t *testing.T) {
 }
 
 func TestWhatEndsTheContextEndsTheWaiting(t *testing.T) {
+	t.Parallel()
 	s, proxy, _ := behind(t)
 	proxy.Next("TransactWriteItems", dynamotest.Times(1000, cancelled("TransactionConflict", "None"))...)
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
@@ -223,6 +231,7 @@ func TestWhatEndsTheContextEndsTheWaiting(t *testing.T) {
 }
 
 func TestNobodyAnswers(t *testing.T) {
+	t.Parallel()
 	// A limit that is over before any connection is made, as at a security
 	// group that lets nothing out.
 	cfg := dynamotest.Config("http://127.0.0.1:1")
@@ -238,6 +247,7 @@ func TestNobodyAnswers(t *testing.T) {
 }
 
 func TestNoCredentialsAreAPersonsMatter(t *testing.T) {
+	t.Parallel()
 	cfg := dynamotest.Config("http://127.0.0.1:1")
 	cfg.Credentials = aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
 		return aws.Credentials{}, errors.New("no profile, no role")
@@ -247,6 +257,7 @@ func TestNoCredentialsAreAPersonsMatter(t *testing.T) {
 }
 
 func TestRefusalsAreAPersonsMatter(t *testing.T) {
+	t.Parallel()
 	s, proxy, _ := behind(t)
 	for code, want := range map[string]string{
 		"AccessDeniedException":       "allow that to the role",
@@ -281,6 +292,7 @@ func says(t *testing.T, err error, passes bool, what ...string) {
 }
 
 func TestRecordsReadBackAreThoseWritten(t *testing.T) {
+	t.Parallel()
 	s, proxy, _ := behind(t)
 	proxy.Next("Query", dynamotest.Passed, dynamotest.Lost) // the second page, once
 	var want []state.Record
