@@ -1,0 +1,136 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/consul"
+	"github.com/terrapulse/terrapulse/internal/invoke"
+	"github.com/terrapulse/terrapulse/internal/reconcile"
+)
+
+// checkLimit is how long one check may take: a security group that lets
+// nothing out shows as silence.
+const checkLimit = 10 * time.Second
+
+// check is one thing that must be in place, as seen from inside the function.
+type check struct {
+	name string
+	look func(ctx context.Context) (found string, err error)
+	fix  string // what to do where look fails
+}
+
+// examine runs all checks side by side.
+func (i *invocation) examine(ctx context.Context) invoke.Answer {
+	i.looked = time.Time{}
+	_, _, bundleErr := i.engine(ctx) // once, for all that need it
+	checks := append([]check{
+		{"bundle", func(context.Context) (string, error) { return i.checkBundle(bundleErr) }, "push one with `terrapulse bundle push`, or put right what is wrong with the one that was pushed"},
+		{"consul", i.checkConsul, "see whether the function's subnets and security groups let it reach Consul, and whether ConsulAddress and ConsulTokenArn are right"},
+		{"consul rights", i.checkRights, "give the token service:read and node:read, and key:read for the keys that tasks watch"},
+	}, i.checks...)
+	results := make([]invoke.Check, len(checks))
+	var work sync.WaitGroup
+	for n, c := range checks {
+		work.Go(func() {
+			ctx, stop := context.WithTimeout(ctx, checkLimit)
+			defer stop()
+			found, err := c.look(ctx)
+			results[n] = invoke.Check{Name: c.name, OK: err == nil, Found: found}
+			if err != nil {
+				results[n].Found, results[n].Fix = err.Error(), c.fix
+			}
+		})
+	}
+	work.Wait()
+	answer := invoke.Answer{Mode: invoke.Doctor, Checks: results}
+	if bundleErr == nil {
+		answer.Bundle = i.current.digest
+	}
+	return answer
+}
+
+func (i *invocation) checkBundle(err error) (string, error) {
+	if err != nil {
+		return "", err
+	}
+	if r := i.current.refused; r != nil {
+		return "", fmt.Errorf("bundle %.12s is refused, and %.12s still in force: %s", r.Bundle, i.current.digest, r.Error)
+	}
+	return fmt.Sprintf("%.12s with %d tasks", i.current.digest, len(i.current.config.Tasks)), nil
+}
+
+func (i *invocation) checkConsul(ctx context.Context) (string, error) {
+	if i.current == nil || i.current.client == nil {
+		return "", errNoBundle
+	}
+	if err := i.current.client.Leader(ctx); err != nil {
+		return "", err
+	}
+	return "answers, and has a leader", nil
+}
+
+// checkRights reads every view of the configuration once.
+func (i *invocation) checkRights(ctx context.Context) (string, error) {
+	if i.current == nil || i.current.client == nil {
+		return "", errNoBundle
+	}
+	client, cfg := i.current.client, i.current.config
+	var queries []consul.Query
+	for n := range cfg.Tasks {
+		if q, ok := consul.ConditionQuery(&cfg.Tasks[n]); ok && cfg.Tasks[n].Enabled {
+			queries = append(queries, q)
+		}
+	}
+	if _, err := client.Poll(ctx, consul.PollGates(queries)); err != nil {
+		return "", err
+	}
+	for n, answer := range client.Observe(ctx, queries) {
+		if answer.Err != nil {
+			return "", fmt.Errorf("condition %d of %d: %w", n+1, len(queries), answer.Err)
+		}
+	}
+	return fmt.Sprintf("%d conditions can be read", len(queries)), nil
+}
+
+// client is one of Consul whose token comes from a secret: when Consul
+// refuses that, the secret is read again, once per call, so that a token can
+// be replaced without a deployment.
+type client struct {
+	*consul.Client
+	again func(ctx context.Context) (*consul.Client, error) // with the secret as it is now
+}
+
+func (c *client) Poll(ctx context.Context, gates consul.GateSet) (consul.Marks, error) {
+	marks, err := c.Client.Poll(ctx, gates)
+	if consul.IsForbidden(err) && c.renew(ctx) {
+		return c.Client.Poll(ctx, gates)
+	}
+	return marks, err
+}
+
+func (c *client) Observe(ctx context.Context, queries []consul.Query) []consul.Answer {
+	answers := c.Client.Observe(ctx, queries)
+	for _, a := range answers {
+		if consul.IsForbidden(a.Err) && c.renew(ctx) {
+			return c.Client.Observe(ctx, queries)
+		}
+	}
+	return answers
+}
+
+func (c *client) Watch(ctx context.Context, gates consul.GateSet, since consul.Marks) reconcile.Watch {
+	return c.Client.Watch(ctx, gates, since)
+}
+
+// renew reports whether there is another token to try.
+func (c *client) renew(ctx context.Context) bool {
+	fresh, err := c.again(ctx)
+	if err != nil || fresh == nil {
+		return false
+	}
+	c.Client = fresh
+	return true
+}

@@ -1,0 +1,419 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/consul"
+	"github.com/terrapulse/terrapulse/internal/invoke"
+	"github.com/terrapulse/terrapulse/internal/lease"
+	"github.com/terrapulse/terrapulse/internal/metrics"
+	"github.com/terrapulse/terrapulse/internal/reconcile"
+	"github.com/terrapulse/terrapulse/internal/state"
+)
+
+const (
+	// leaseTTL and skew: a tick that is killed stands in the way of the next
+	// ones for 50 seconds at most, so of none or one where there is one a
+	// minute. The clocks of Lambda and Fargate are seconds apart at worst.
+	leaseTTL = 20 * time.Second
+	skew     = 30 * time.Second
+
+	// reserve is what a tick leaves of the invocation's time to release the
+	// lease and to answer, and launchReserve what it takes at most, with
+	// retries, to write and start the launches of one step.
+	reserve       = 3 * time.Second
+	launchReserve = 10 * time.Second
+
+	// pointerEvery is how often the bundle's pointer is read although nobody
+	// says that it has moved.
+	pointerEvery = 5 * time.Minute
+
+	// heldWait is how often an invocation that somebody waits for tries to
+	// lead while another does.
+	heldWait = time.Second
+)
+
+// handler answers invocations, one at a time. It lives as long as the
+// function's process: what it has read of the bundle and of the secrets serves
+// the next invocations, too.
+type handler struct {
+	store       state.Store
+	launcher    reconcile.Launcher
+	passes      func(error) bool // whether an error of the store may pass by itself
+	bundles     bundles
+	connect     func(ctx context.Context, cfg config.Consul) (consulClient, error)
+	checks      []check // of mode doctor, beside those of bundle and Consul
+	owner       string
+	window      time.Duration
+	maxLaunches int
+	now         func() time.Time
+	log         *slog.Logger
+	metrics     *metrics.Writer
+
+	current *loaded   // last read; nil at first
+	looked  time.Time // when the pointer was read last
+}
+
+// consulClient is what is needed of Consul.
+type consulClient interface {
+	reconcile.Consul
+	Leader(ctx context.Context) error
+	Watch(ctx context.Context, gates consul.GateSet, since consul.Marks) reconcile.Watch
+}
+
+// invocation is one invocation on its way.
+type invocation struct {
+	*handler
+	log      *slog.Logger
+	deadline time.Time // by when it must have answered
+	fresh    bool      // the bundle's pointer was read in this invocation
+}
+
+// handle answers one invocation. Its error is for what could not be done at
+// all; a tick that was skipped for a reason that passes is none.
+func (h *handler) handle(ctx context.Context, payload json.RawMessage) (invoke.Answer, error) {
+	req, err := parse(payload)
+	if err != nil {
+		h.log.Error("invocation refused", "error", err)
+		return invoke.Answer{}, err
+	}
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		deadline = h.now().Add(time.Minute)
+	}
+	inv := &invocation{handler: h, log: h.log, deadline: deadline}
+	ctx, stop := context.WithDeadline(ctx, deadline.Add(-reserve))
+	defer stop()
+
+	switch req.Mode {
+	case invoke.Doctor:
+		return inv.examine(ctx), nil
+	case invoke.Inspect:
+		return inv.inspect(ctx, req)
+	case invoke.Once:
+		return inv.once(ctx, req)
+	}
+	return inv.reconcile(ctx, req)
+}
+
+// parse takes what the bucket tells about the bundle's pointer for a request
+// to look at it.
+func parse(payload json.RawMessage) (invoke.Request, error) {
+	var event struct {
+		Source     string `json:"source"`
+		DetailType string `json:"detail-type"`
+	}
+	if json.Unmarshal(payload, &event) == nil && event.Source == "aws.s3" && event.DetailType == "Object Created" {
+		return invoke.Request{Mode: invoke.Reconcile, Refresh: true}, nil
+	}
+	return invoke.Parse(payload)
+}
+
+// reconcile ticks once, or for as long as the window lasts.
+func (i *invocation) reconcile(ctx context.Context, req invoke.Request) (invoke.Answer, error) {
+	if req.Refresh || i.now().Sub(i.looked) >= pointerEvery {
+		i.looked = time.Time{}
+	}
+	opts := reconcile.TickOptions{Ended: req.Ended}
+	if i.window == 0 {
+		report, err := i.tick(ctx, opts)
+		return i.answer(req, report, err)
+	}
+	until := i.now().Add(i.window)
+	if latest := i.deadline.Add(-launchReserve - reserve); until.After(latest) {
+		until = latest
+	}
+	var all invoke.Answer
+	for again := true; again; {
+		again = false
+		r, client, err := i.engine(ctx)
+		if err != nil {
+			return i.answer(req, reconcile.Report{}, err)
+		}
+		opts.Until = i.deadline.Add(-launchReserve)
+		r.Window(ctx, client.Watch, opts, until, func(report reconcile.Report, tickErr error) bool {
+			if again = i.superseded(&opts, tickErr); again {
+				return false
+			}
+			var answer invoke.Answer
+			answer, err = i.answer(req, report, tickErr)
+			all = merge(all, answer)
+			return err == nil
+		})
+		if err != nil {
+			return all, err
+		}
+	}
+	return all, nil
+}
+
+// once runs the tasks now. It waits for a tick that is on its way.
+func (i *invocation) once(ctx context.Context, req invoke.Request) (invoke.Answer, error) {
+	names, err := i.chosen(ctx, req)
+	if err != nil {
+		return i.answer(req, reconcile.Report{}, err)
+	}
+	force := map[string]string{}
+	for _, name := range names {
+		force[name] = "an invocation of the function"
+	}
+	for {
+		report, err := i.tick(ctx, reconcile.TickOptions{Force: force})
+		if held := new(lease.HeldError); errors.As(err, &held) && i.sleep(ctx, heldWait) {
+			i.log.Debug("waiting for the lease", "leader", held.Owner)
+			continue
+		}
+		answer, err := i.answer(req, report, err)
+		if err == nil && req.Wait {
+			err = i.await(ctx, &answer)
+		}
+		return answer, err
+	}
+}
+
+// inspect launches runs that plan.
+func (i *invocation) inspect(ctx context.Context, req invoke.Request) (invoke.Answer, error) {
+	names, err := i.chosen(ctx, req)
+	if err != nil {
+		return i.answer(req, reconcile.Report{}, err)
+	}
+	r, _, err := i.engine(ctx)
+	if err != nil {
+		return i.answer(req, reconcile.Report{}, err)
+	}
+	launches, err := r.Inspect(ctx, names, "an invocation of the function")
+	answer := invoke.Answer{Mode: req.Mode, Bundle: r.Bundle}
+	answer.Launches, answer.Runs = started(launches)
+	if err == nil && req.Wait {
+		err = i.await(ctx, &answer)
+	}
+	return answer, err
+}
+
+// chosen returns the tasks that the request is about, all of which exist.
+func (i *invocation) chosen(ctx context.Context, req invoke.Request) ([]string, error) {
+	i.looked = time.Time{} // people mean the bundle that they have pushed
+	if _, _, err := i.engine(ctx); err != nil {
+		return nil, err
+	}
+	cfg := i.current.config
+	if len(req.Tasks) == 0 {
+		var names []string
+		for _, t := range cfg.Tasks {
+			if t.Enabled {
+				names = append(names, t.Name)
+			}
+		}
+		return names, nil
+	}
+	for _, name := range req.Tasks {
+		t, ok := cfg.Task(name)
+		if !ok {
+			return nil, fmt.Errorf("task %q is not in the bundle %.12s", name, i.current.digest)
+		}
+		if !t.Enabled && req.Mode == invoke.Once {
+			return nil, fmt.Errorf("task %q is disabled: enable it in its task file", name)
+		}
+	}
+	return slices.Compact(slices.Sorted(slices.Values(req.Tasks))), nil
+}
+
+// tick ticks with the bundle that is to be in force.
+func (i *invocation) tick(ctx context.Context, opts reconcile.TickOptions) (reconcile.Report, error) {
+	opts.Until = i.deadline.Add(-launchReserve)
+	for {
+		r, _, err := i.engine(ctx)
+		if err != nil {
+			return reconcile.Report{}, err
+		}
+		report, err := r.Tick(ctx, opts)
+		if !i.superseded(&opts, err) {
+			return report, err
+		}
+	}
+}
+
+// superseded reports whether a tick refused because another bundle is in
+// force, and it can be tried again. That one is replaced if the pointer, read
+// after that, names one's own; else the pointer has moved on.
+func (i *invocation) superseded(opts *reconcile.TickOptions, err error) bool {
+	other := new(reconcile.OtherBundleError)
+	if !errors.As(err, &other) || opts.Replaces == other.Bundle {
+		return false
+	}
+	i.looked, opts.Replaces = time.Time{}, other.Bundle
+	return true
+}
+
+// engine returns a Reconciler for the bundle that is to be in force. The
+// pointer is read if it is time to.
+func (i *invocation) engine(ctx context.Context) (*reconcile.Reconciler, consulClient, error) {
+	if i.looked.IsZero() || i.current == nil {
+		if err := i.look(ctx); err != nil {
+			return nil, nil, err
+		}
+	}
+	b := i.current
+	if b.reconciler == nil {
+		client, err := i.connect(ctx, b.config.Consul)
+		if err != nil {
+			return nil, nil, fmt.Errorf("set up the connection to Consul: %w", err)
+		}
+		b.client = client
+		b.reconciler = &reconcile.Reconciler{
+			Config: b.config, Bundle: b.digest, Refused: b.refused, Store: i.store, Consul: client, Launcher: i.launcher,
+			Owner: i.owner, LeaseTTL: leaseTTL, Skew: skew, MaxLaunches: i.maxLaunches, Windowed: i.window > 0, Now: i.now, Log: i.log,
+		}
+	}
+	return b.reconciler, b.client, nil
+}
+
+// await waits until the runs of the answer have ended, or the time is up.
+func (i *invocation) await(ctx context.Context, answer *invoke.Answer) error {
+	for {
+		open := 0
+		for n, r := range answer.Runs {
+			if r.State.Ended() {
+				continue
+			}
+			run, err := state.Read[state.Run](ctx, i.store, state.RunKey(r.Task, r.Run))
+			if err != nil {
+				return fmt.Errorf("read run %s of task %s: %w", r.Run, r.Task, err)
+			}
+			answer.Runs[n] = told(run.Data, r)
+			if !run.Data.State.Ended() {
+				open++
+			}
+		}
+		if open == 0 || i.deadline.Sub(i.now()) < launchReserve || !i.sleep(ctx, time.Second) {
+			return nil
+		}
+	}
+}
+
+// sleep waits and reports whether there is time left.
+func (i *invocation) sleep(ctx context.Context, d time.Duration) bool {
+	if i.deadline.Sub(i.now()) < launchReserve {
+		return false
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+// answer says what a tick did, and measures it.
+func (i *invocation) answer(req invoke.Request, report reconcile.Report, err error) (invoke.Answer, error) {
+	now := i.now()
+	answer := invoke.Answer{Mode: req.Mode, Idle: report.Idle, Problem: report.Problem}
+	if i.current != nil {
+		answer.Bundle = i.current.digest
+	}
+	answer.Launches, answer.Runs = started(report.Launches)
+	for _, d := range report.Decisions {
+		answer.Decisions = append(answer.Decisions, invoke.Decision{Task: d.Task.Name,
+			Run: d.Action == reconcile.Run && !slices.Contains(report.Postponed, d.Task.Name), Reason: d.Reason})
+	}
+	values := measure(report, now)
+	if i.current != nil && i.current.refused != nil {
+		answer.Problem = i.current.refused.Error
+		values[metrics.BundleRefused] = 1
+	}
+	if report.Stalled != nil {
+		answer.Problem = report.Stalled.Error()
+	}
+	held := new(lease.HeldError)
+	switch {
+	case errors.As(err, &held):
+		// Another is at work, and so does what there is to do.
+		values[metrics.LeaseRefused] = 1
+		answer.Skipped = held.Error()
+		i.log.Info("tick skipped", "reason", answer.Skipped)
+		err = nil
+	case err != nil && i.passes(err):
+		answer.Skipped = err.Error()
+		i.log.Error("tick skipped, the next one tries again", "error", err)
+		err = nil
+	case err != nil:
+		i.log.Error("tick failed", "error", err)
+		if errors.Is(err, errNoBundle) {
+			values[metrics.BundleRefused] = 1
+		}
+	case report.Problem == "" && report.Stalled == nil:
+		values[metrics.GoodTicks], values[metrics.LastGoodTickAge] = 1, 0
+	}
+	if err := i.metrics.Write(now, values); err != nil {
+		i.log.Warn("metrics are not written", "error", err)
+	}
+	return answer, err
+}
+
+// measure counts what a tick did.
+func measure(report reconcile.Report, now time.Time) metrics.Values {
+	values := metrics.Values{metrics.Ticks: 1, metrics.FailuresInARow: float64(report.Failing)}
+	if report.Idle {
+		values[metrics.IdleTicks] = 1
+	}
+	if !report.Good.IsZero() {
+		values[metrics.LastGoodTickAge] = max(now.Sub(report.Good).Seconds(), 0)
+	}
+	count := func(m metrics.Metric, is bool) {
+		if is {
+			values[m]++
+		}
+	}
+	count(metrics.ConsulErrors, report.Problem != "")
+	for _, d := range report.Decisions {
+		count(metrics.ChangesSeen, d.Reason.Kind == state.ReasonChanged && d.Action == reconcile.Run)
+		count(metrics.ConsulErrors, d.Reason.Kind == state.ReasonConsul)
+		count(metrics.RunsLost, d.Lost != nil)
+	}
+	return values
+}
+
+// started names launches and their runs.
+func started(launches []state.Launch) (ids []string, runs []invoke.Run) {
+	for _, launch := range launches {
+		ids = append(ids, launch.ID)
+		for _, run := range launch.Runs {
+			runs = append(runs, invoke.Run{Task: run.Task, Run: run.ID, Launch: launch.ID, State: state.RunIntended})
+		}
+	}
+	return ids, runs
+}
+
+func told(run state.Run, r invoke.Run) invoke.Run {
+	if run.ID == "" {
+		return r
+	}
+	r.State, r.Error, r.Changes = run.State, run.Error, run.Changes
+	if !run.Ended.IsZero() {
+		r.Ended = &run.Ended
+	}
+	return r
+}
+
+// merge adds what a later tick of a window did.
+func merge(all, next invoke.Answer) invoke.Answer {
+	if all.Mode == "" {
+		return next
+	}
+	next.Idle = all.Idle && next.Idle
+	next.Launches = append(all.Launches, next.Launches...)
+	next.Runs = append(all.Runs, next.Runs...)
+	if len(next.Decisions) == 0 {
+		next.Decisions = all.Decisions
+	}
+	return next
+}

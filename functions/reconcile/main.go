@@ -1,0 +1,66 @@
+// Command reconcile is the function that EventBridge Scheduler wakes: it looks
+// whether anything has changed in Consul, decides, and launches containers for
+// the tasks concerned. People invoke it, too: see internal/invoke.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"os"
+	"time"
+
+	awslambda "github.com/aws/aws-lambda-go/lambda"
+	awsecs "github.com/aws/aws-sdk-go-v2/service/ecs"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+
+	"github.com/terrapulse/terrapulse/internal/config/bundle"
+	"github.com/terrapulse/terrapulse/internal/deployment"
+	"github.com/terrapulse/terrapulse/internal/invoke"
+	"github.com/terrapulse/terrapulse/internal/launch/ecs"
+	"github.com/terrapulse/terrapulse/internal/lease"
+	"github.com/terrapulse/terrapulse/internal/metrics"
+	"github.com/terrapulse/terrapulse/internal/state/dynamo"
+)
+
+func main() {
+	h, err := newHandler(context.Background(), os.Environ(), os.Stdout)
+	if err != nil {
+		// It is answered to whoever invokes: a process that ended here would
+		// be started over and over, and say why only in its log.
+		slog.Error("the function cannot work", "error", err)
+		awslambda.Start(func(context.Context, json.RawMessage) (invoke.Answer, error) { return invoke.Answer{}, err })
+		return
+	}
+	awslambda.Start(h.handle)
+}
+
+// newHandler puts the parts together, once for all invocations of a process.
+func newHandler(ctx context.Context, environ []string, out io.Writer) (*handler, error) {
+	settings, err := deployment.Read[deployment.Reconcile](environ)
+	log := deployment.Logger(out, settings.LogLevel)
+	if err != nil {
+		return nil, err
+	}
+	cfg, err := deployment.AWS(ctx)
+	if err != nil {
+		return nil, err
+	}
+	store := dynamo.New(cfg, settings.Table)
+	launcher := &ecs.Launcher{
+		Client: awsecs.NewFromConfig(cfg), Stack: settings.Stack, Cluster: settings.Cluster, TaskDefinition: settings.TaskDefinition,
+		Capacity: settings.Capacity, Subnets: settings.Subnets, SecurityGroups: settings.SecurityGroups, PublicIP: settings.PublicIP, Now: time.Now,
+	}
+	return &handler{
+		store: store, launcher: launcher, passes: dynamo.Passes,
+		bundles: bucket{bundle.Bucket{Client: s3.NewFromConfig(cfg), Location: settings.Bundle}},
+		connect: newConnector(cfg, settings.Consul).connect,
+		checks: []check{
+			{"table", store.Check, "deploy the stack again, or restore the table: see docs/operate.md"},
+			{"ecs", launcher.Check, "deploy the stack again with a RunnerImage, and a cluster, that are there"},
+		},
+		owner: lease.NewOwner(), window: settings.Window, maxLaunches: settings.MaxContainers,
+		now: time.Now, log: log, metrics: metrics.New(out, settings.Stack),
+	}, nil
+}
