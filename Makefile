@@ -9,7 +9,7 @@ BUILD := CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(VERS
 PLATFORMS := linux_amd64 linux_arm64 darwin_amd64 darwin_arm64 windows_amd64 windows_arm64
 
 .DEFAULT_GOAL := help
-.PHONY: help build build-all demo test test-short lint bench tools clean $(PLATFORMS)
+.PHONY: help build build-all demo test test-short simulate lint bench tools clean $(PLATFORMS)
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
@@ -33,6 +33,13 @@ test: tools ## Run every test, with the race detector (needs a C compiler)
 
 test-short: tools ## Run the quick tests, in under a minute
 	go test -short ./...
+
+# Each run looks at histories of its own, unless it is told which.
+SEED ?= $(shell date +%s)000000
+
+simulate: ## Look for a history of faults that breaks the engine in AWS: N=100000, FOR=10m; SEED=1 TRACE=1 tells one
+	go test -count 1 -timeout 0 -v -run NoHistory ./internal/simulate -args \
+		$(if $(N),-histories $(N),-for $(or $(FOR),60s)) -seed $(SEED) $(if $(TRACE),-trace)
 
 lint: ## Check formatting, and run go vet, staticcheck and govulncheck
 	@go run ./tools/fetch lint

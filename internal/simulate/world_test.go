@@ -342,9 +342,7 @@ func (w *world) next() *request {
 		return nil
 	}
 	r := w.pending[w.rng.IntN(len(w.pending))]
-	switch {
-	case r.slow && w.rng.IntN(100) < w.weather.slow,
-		w.faults && r.to != terraform && time.Now().Before(r.of.cut):
+	if w.faults && (r.slow && w.rng.IntN(100) < w.weather.slow || r.to != terraform && time.Now().Before(r.of.cut)) {
 		return nil
 	}
 	return r
