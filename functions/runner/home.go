@@ -1,0 +1,82 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/user"
+	"path/filepath"
+
+	"github.com/terrapulse/terrapulse/internal/deployment"
+)
+
+// makeHome makes this container a place where Terraform can work: the root of its
+// file system is read-only, and only the work volume can be written. The tasks'
+// directories, which task files name relative to where Terrapulse is started,
+// lie there. What it sets in the environment, Terraform and its providers find
+// there, too.
+func makeHome(settings deployment.Runner) error {
+	for name, dir := range map[string]string{
+		"HOME":   settings.Work, // .terraform.d
+		"TMPDIR": filepath.Join(settings.Work, "tmp"),
+	} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return fmt.Errorf("the work volume cannot be written: %w; it comes from the resource TaskDefinition, and the image's user must be able to write it", err)
+		}
+		if err := os.Setenv(name, dir); err != nil {
+			return fmt.Errorf("set %s: %w", name, err)
+		}
+	}
+	if err := os.Chdir(settings.Work); err != nil {
+		return fmt.Errorf("go to the work volume: %w", err)
+	}
+	return keepPEM(settings)
+}
+
+// keepPEM writes the certificates and the key for Consul to files, and names
+// these in the variables that Consul's own tools, Terraform's Consul backend
+// and the configuration know. The texts are taken out of the environment.
+func keepPEM(settings deployment.Runner) error {
+	dir := filepath.Join(settings.Work, "consul")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("make a directory for the certificates for Consul: %w", err)
+	}
+	for _, pem := range []struct{ from, text, file, variable string }{
+		{"TERRAPULSE_CONSUL_CA", settings.ConsulCA, "ca.pem", "CONSUL_CACERT"},
+		{"TERRAPULSE_CONSUL_CERT", settings.ConsulCert, "cert.pem", "CONSUL_CLIENT_CERT"},
+		{"TERRAPULSE_CONSUL_KEY", settings.ConsulKey, "key.pem", "CONSUL_CLIENT_KEY"},
+	} {
+		if pem.text == "" {
+			continue
+		}
+		file := filepath.Join(dir, pem.file)
+		if err := os.WriteFile(file, []byte(pem.text), 0o600); err != nil {
+			return fmt.Errorf("keep what %s holds: %w", pem.from, err)
+		}
+		if err := os.Setenv(pem.variable, file); err != nil {
+			return fmt.Errorf("set %s: %w", pem.variable, err)
+		}
+		if err := os.Unsetenv(pem.from); err != nil {
+			return fmt.Errorf("unset %s: %w", pem.from, err)
+		}
+	}
+	return nil
+}
+
+// who is whom the state locks of this container's Terraform name as their
+// holder. Terraform takes the user from /etc/passwd and, where that does not
+// list its uid, from USER: then the name is the launch's own. Otherwise it is
+// the container's host that tells it from others.
+func who(launch string) (string, error) {
+	if err := os.Setenv("USER", "terrapulse-"+launch); err != nil {
+		return "", fmt.Errorf("set USER: %w", err)
+	}
+	name := ""
+	if u, err := user.Current(); err == nil { // Terraform does without as well
+		name = u.Username
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return "", fmt.Errorf("find the host's name: %w", err)
+	}
+	return name + "@" + host, nil
+}

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/terrapulse/terrapulse/internal/deployment"
+)
+
+func TestAContainerIsAtHomeOnItsWorkVolume(t *testing.T) {
+	work := filepath.Join(t.TempDir(), "work")
+	t.Chdir(t.TempDir())
+	for _, name := range []string{"HOME", "TMPDIR", "CONSUL_CACERT", "CONSUL_CLIENT_CERT", "CONSUL_CLIENT_KEY"} {
+		t.Setenv(name, "")
+	}
+	settings := deployment.Runner{Work: work, ConsulCA: "the CA", ConsulKey: "the key"}
+	t.Setenv("TERRAPULSE_CONSUL_CA", settings.ConsulCA)
+	t.Setenv("TERRAPULSE_CONSUL_KEY", settings.ConsulKey)
+	if err := makeHome(settings); err != nil {
+		t.Fatal(err)
+	}
+	if dir, err := os.Getwd(); err != nil || dir != work || os.Getenv("HOME") != work || !strings.HasPrefix(os.TempDir(), work+"/") {
+		t.Errorf("it works in %s, with HOME=%s and %s for temporary files: %v", dir, os.Getenv("HOME"), os.TempDir(), err)
+	}
+	for variable, want := range map[string]string{"CONSUL_CACERT": "the CA", "CONSUL_CLIENT_KEY": "the key"} {
+		file := os.Getenv(variable)
+		text, err := os.ReadFile(file)
+		if err != nil || string(text) != want {
+			t.Errorf("%s is %s, which holds %q: %v", variable, file, text, err)
+		}
+		if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%s: %v, %v", file, info.Mode(), err)
+		}
+	}
+	if v := os.Getenv("CONSUL_CLIENT_CERT"); v != "" {
+		t.Errorf("CONSUL_CLIENT_CERT is %s although none was given", v)
+	}
+	for _, name := range []string{"TERRAPULSE_CONSUL_CA", "TERRAPULSE_CONSUL_KEY"} {
+		if _, there := os.LookupEnv(name); there {
+			t.Errorf("%s is still in the environment", name)
+		}
+	}
+}
+
+func TestAWorkVolumeThatCannotBeWrittenIsAClearError(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	err := makeHome(deployment.Runner{Work: filepath.Join(file, "work")})
+	if err == nil || !strings.Contains(err.Error(), "work volume cannot be written") || !strings.Contains(err.Error(), file) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestStateLocksNameTheLaunchOrTheHost(t *testing.T) {
+	t.Setenv("USER", "")
+	got, err := who("l1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "terrapulse-l1@" + host
+	if u, err := user.Current(); err == nil && u.Username != "terrapulse-l1" {
+		want = u.Username + "@" + host // of /etc/passwd
+	}
+	if got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+func TestClaimsNameTheECSTaskOfTheContainer(t *testing.T) {
+	const id = "cd189a933e5849daa93386466019ab50"
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/v4/x/task" {
+			http.NotFound(w, r)
+			return
+		}
+		w.Write([]byte(`{"TaskARN":"arn:aws:ecs:eu-west-1:111122223333:task/terrapulse/` + id + `"}`))
+	}))
+	defer server.Close()
+	for endpoint, want := range map[string]bool{server.URL + "/v4/x": true, server.URL + "/other": false, "": false} {
+		var out lines
+		t.Setenv("ECS_CONTAINER_METADATA_URI_V4", endpoint)
+		name := owner(t.Context(), slog.New(slog.NewJSONHandler(&out, nil)))
+		if name == "" || strings.Contains(name, id) != want || (out.String() != "") != (endpoint != "" && !want) {
+			t.Errorf("at %q it is %s, and the log says %s", endpoint, name, &out)
+		}
+	}
+}

@@ -1,0 +1,119 @@
+// Command runner is what the container of an ECS task runs: it carries out the
+// runs of one launch with Terraform and ends. It exits with 0 when it did its
+// job, whatever came of the runs, and otherwise with 1 and the reason in its log
+// and, where that can be, on the runs.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"syscall"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+
+	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/config/bundle"
+	"github.com/terrapulse/terrapulse/internal/consul"
+	"github.com/terrapulse/terrapulse/internal/deployment"
+	"github.com/terrapulse/terrapulse/internal/launch/ecs/ecstask"
+	"github.com/terrapulse/terrapulse/internal/lease"
+	"github.com/terrapulse/terrapulse/internal/metrics"
+	"github.com/terrapulse/terrapulse/internal/runlog"
+	"github.com/terrapulse/terrapulse/internal/runner"
+	"github.com/terrapulse/terrapulse/internal/state/dynamo"
+)
+
+// errStopped is why runs are interrupted.
+var errStopped = errors.New("ECS stopped the container (Spot reclaim, a deployment, or somebody)")
+
+func main() {
+	os.Exit(run(context.Background(), os.Stdout))
+}
+
+func run(ctx context.Context, out io.Writer) int {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGTERM, os.Interrupt)
+	defer signal.Stop(signals)
+	go func() {
+		select {
+		case <-signals:
+			stop(errStopped)
+		case <-ctx.Done():
+		}
+	}()
+
+	settings, err := deployment.Read[deployment.Runner](os.Environ())
+	log := deployment.Logger(out, settings.LogLevel)
+	if err == nil {
+		var w *worker
+		if w, err = newWorker(ctx, settings, out, log); err == nil {
+			err = w.work(ctx, settings.Launch)
+		}
+	}
+	if err != nil {
+		log.Error("the container could not do its job", "launch", settings.Launch, "error", err)
+		return 1
+	}
+	return 0
+}
+
+// newWorker puts the parts together.
+func newWorker(ctx context.Context, settings deployment.Runner, out io.Writer, log *slog.Logger) (*worker, error) {
+	if err := makeHome(settings); err != nil {
+		return nil, err
+	}
+	cfg, err := deployment.AWS(ctx)
+	if err != nil {
+		return nil, err
+	}
+	who, err := who(settings.Launch)
+	if err != nil {
+		return nil, err
+	}
+	parallel := settings.Parallel
+	if parallel < 1 {
+		parallel = max(2, runtime.GOMAXPROCS(0))
+	}
+	client := s3.NewFromConfig(cfg)
+	return &worker{
+		store:  dynamo.New(cfg, settings.Table),
+		bundle: bundles{bundle.Bucket{Client: client, Location: settings.Bundle}, filepath.Join(settings.Work, "bundle")}.load,
+		connect: func(cfg config.Consul) (runner.Consul, error) {
+			return consul.New(cfg)
+		},
+		terraform: findTerraform,
+		logs:      runlog.Bucket{Client: client, Location: settings.Logs},
+		owner:     owner(ctx, log),
+		who:       who,
+		parallel:  parallel,
+		metrics:   metrics.New(out, settings.Stack),
+		now:       time.Now,
+		log:       log,
+	}, nil
+}
+
+// owner is the name for this container's claims. It holds the ID of the ECS
+// task, by which whoever hears of the task's end finds what it has claimed.
+func owner(ctx context.Context, log *slog.Logger) string {
+	name := lease.NewOwner()
+	endpoint := os.Getenv("ECS_CONTAINER_METADATA_URI_V4")
+	if endpoint == "" {
+		return name // started by hand
+	}
+	task, err := ecstask.Current(ctx, endpoint)
+	if err != nil {
+		log.Warn("if this container dies, its runs are found lost later than they could be", "error", err)
+		return name
+	}
+	return fmt.Sprintf("%s-%s", name, task)
+}

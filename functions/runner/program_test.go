@@ -1,0 +1,317 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/hashicorp/consul/api"
+	"github.com/johannesboyne/gofakes3"
+	"github.com/johannesboyne/gofakes3/backend/s3mem"
+
+	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/config/bundle"
+	"github.com/terrapulse/terrapulse/internal/consul/consultest"
+	"github.com/terrapulse/terrapulse/internal/deployment"
+	"github.com/terrapulse/terrapulse/internal/runlog"
+	"github.com/terrapulse/terrapulse/internal/state"
+	"github.com/terrapulse/terrapulse/internal/state/dynamo"
+	"github.com/terrapulse/terrapulse/internal/state/dynamo/dynamotest"
+	"github.com/terrapulse/terrapulse/internal/testtools"
+)
+
+// TestMain lets tests start the program as a process of its own: the test
+// binary is the program when it is told so.
+func TestMain(m *testing.M) {
+	if os.Getenv("TERRAPULSE_TEST_AS_PROGRAM") != "" {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// stack is what the program works with: a table, a bucket and a Consul, with a
+// bundle in force.
+type stack struct {
+	t      testing.TB
+	dir    string // of the task files
+	env    map[string]string
+	store  *dynamo.Store
+	s3     *s3mem.Backend
+	client *s3.Client
+	consul *consultest.Server
+	bundle string // digest
+	cfg    *config.Config
+}
+
+// newStack pushes a bundle of tasks on the service web, whose modules have
+// these texts. The backend may say S3 for the address of the S3 server.
+func newStack(t testing.TB, backend string, modules ...string) *stack {
+	t.Helper()
+	table := dynamotest.Start(t)
+	s := &stack{t: t, dir: t.TempDir(), s3: s3mem.New(), consul: consultest.Start(t)}
+	for _, bucket := range []string{"terrapulse", "states"} {
+		if err := s.s3.CreateBucket(bucket); err != nil {
+			t.Fatal(err)
+		}
+	}
+	server := httptest.NewServer(gofakes3.New(s.s3, gofakes3.WithLogger(gofakes3.DiscardLog())).Server())
+	t.Cleanup(server.Close)
+	s.client = s3.New(s3.Options{Region: dynamotest.Region, BaseEndpoint: &server.URL, UsePathStyle: true,
+		Credentials: credentials.NewStaticCredentialsProvider("test", "test", "")})
+	name := dynamotest.Table(t, table)
+	s.store = dynamo.New(dynamotest.Config(table), name)
+	s.env = map[string]string{
+		"AWS_REGION": dynamotest.Region, "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test",
+		"AWS_ENDPOINT_URL_DYNAMODB": table, "AWS_ENDPOINT_URL_S3": server.URL,
+		"TERRAPULSE_STACK": "test", "TERRAPULSE_TABLE": name,
+		"TERRAPULSE_BUNDLE": "s3://terrapulse/bundle", "TERRAPULSE_LOGS": "s3://terrapulse/logs",
+		"CONSUL_HTTP_ADDR": s.consul.Addr(), "TF_CLI_CONFIG_FILE": testtools.TerraformRC(t),
+		"PATH": filepath.Dir(testtools.Terraform(t)),
+	}
+	err := s.consul.Client().Agent().ServiceRegister(&api.AgentServiceRegistration{Name: "web", Port: 8080})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := "driver \"terraform\" {\n" + strings.ReplaceAll(backend, "S3", server.URL) + "\n}\n"
+	for i, module := range modules {
+		text += fmt.Sprintf("task {\n  name = \"t%d\"\n  module = \"./m%d\"\n  condition \"services\" {\n    names = [\"web\"]\n  }\n}\n", i, i)
+		s.write(fmt.Sprintf("m%d/main.tf", i), "variable \"services\" {}\n"+module)
+	}
+	s.write("tasks.hcl", text)
+	s.push()
+	return s
+}
+
+func (s *stack) write(name, text string) {
+	s.t.Helper()
+	path := filepath.Join(s.dir, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		s.t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// push puts a bundle of the task files into the bucket.
+func (s *stack) push() {
+	s.t.Helper()
+	getenv := func(name string) string { return s.env[name] }
+	cfg, err := config.Load(config.Options{Paths: []config.Path{{Name: "tasks.hcl"}}, Dir: s.dir, Getenv: getenv})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	b, err := bundle.Pack(cfg)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.bundle = b.Digest
+	bucket := bundle.Bucket{Client: s.client, Location: deployment.Location{Bucket: "terrapulse", Prefix: "bundle"}}
+	if _, _, err := bucket.Push(s.t.Context(), b, "test", time.Now()); err != nil {
+		s.t.Fatal(err)
+	}
+	// As the function reads it: in another place.
+	if s.cfg, err = bundle.Load(b.Zip, s.t.TempDir(), config.Options{Getenv: getenv}); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// launch writes a launch of every task, as a leader does.
+func (s *stack) launch(id string) {
+	s.t.Helper()
+	now := time.Now()
+	launch := state.Launch{ID: id, Config: s.cfg.Digest(), Bundle: s.bundle, Fence: 1, Created: now}
+	var changes []state.Change
+	for i := range s.cfg.Tasks {
+		name := s.cfg.Tasks[i].Name
+		was, err := state.Read[state.Task](s.t.Context(), s.store, state.TaskKey(name))
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		run := state.Run{ID: id + "-" + name, Task: name, Launch: id, Fence: 1, State: state.RunIntended, Created: now}
+		launch.Runs = append(launch.Runs, state.PlannedRun{ID: run.ID, Task: name})
+		task := was.Data
+		task.Run = &state.LiveRun{ID: run.ID, Launch: id, Created: now}
+		changes = append(changes, was.Write(task), state.Create(state.RunKey(name, run.ID), state.Encode(run)))
+	}
+	changes = append(changes, state.Create(state.LaunchKey(id), state.Encode(launch)))
+	if _, err := s.store.Apply(s.t.Context(), changes...); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *stack) run(launch, task string) state.Run {
+	s.t.Helper()
+	run, err := state.Read[state.Run](context.WithoutCancel(s.t.Context()), s.store, state.RunKey(task, launch+"-"+task))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return run.Data
+}
+
+// container is the program's process, with a work volume of its own. Changes
+// of the environment come last; an empty value takes a variable away.
+func (s *stack) container(launch string, out *lines, changes ...string) *exec.Cmd {
+	s.t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(s.environ(launch, changes...), "TERRAPULSE_TEST_AS_PROGRAM=1", "TERRAPULSE_WORK="+filepath.Join(s.t.TempDir(), "work"))
+	cmd.Stdout, cmd.Stderr = out, out
+	return cmd
+}
+
+func (s *stack) environ(launch string, changes ...string) []string {
+	env := map[string]string{"TERRAPULSE_LAUNCH": launch}
+	for name, value := range s.env {
+		env[name] = value
+	}
+	for _, change := range changes {
+		name, value, _ := strings.Cut(change, "=")
+		env[name] = value
+	}
+	var list []string
+	for name, value := range env {
+		if value != "" {
+			list = append(list, name+"="+value)
+		}
+	}
+	return list
+}
+
+// lock is the file that locks the state of a task in S3; "" if there is none.
+func (s *stack) lock(task string) string {
+	object, err := s.s3.GetObject("states", "env:/"+task+"/state.tflock", nil)
+	if err != nil {
+		return ""
+	}
+	defer object.Contents.Close()
+	text, err := io.ReadAll(object.Contents)
+	if err != nil {
+		s.t.Error(err)
+	}
+	return string(text)
+}
+
+func (s *stack) locked(task string) bool { return s.lock(task) != "" }
+
+// eventually polls until the condition holds.
+func eventually(t testing.TB, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); !holds(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("never happened: %s", what)
+		}
+	}
+}
+
+func TestTheProgramCarriesOutItsLaunch(t *testing.T) {
+	s := newStack(t, s3Backend("S3"), data, data, broken)
+	s.launch("l1")
+	var out lines
+	if err := s.container("l1", &out).Run(); err != nil {
+		t.Fatalf("%v\n%s", err, &out)
+	}
+	for task, want := range map[string]state.RunState{"t0": state.RunSucceeded, "t1": state.RunSucceeded, "t2": state.RunFailed} {
+		run := s.run("l1", task)
+		if run.State != want || run.Logs == 0 || run.Output != "s3://terrapulse/logs/"+task+"/l1-"+task+".log.gz" {
+			t.Errorf("%s: %+v", task, run)
+		}
+		text, err := runlog.Load(t.Context(), s.client, run.Output)
+		if err != nil || len(text) != run.Logs || !strings.Contains(string(text), "Apply complete!") == (want == state.RunSucceeded) {
+			t.Errorf("the output of %s is %q, %v", task, text, err)
+		}
+	}
+	for _, want := range []string{`"CloudWatchMetrics"`, `"RunsSucceeded":1`, `"Stack":"test"`} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the log lacks %s:\n%s", want, &out)
+		}
+	}
+}
+
+// data needs no provider.
+const data = "resource \"terraform_data\" \"out\" {\n  input = var.services\n}\n"
+
+// sleeps is in the midst of an apply for as long as it is let.
+const sleeps = "resource \"time_sleep\" \"out\" {\n  create_duration = \"300s\"\n}\n"
+
+func TestAStoppedContainerHasInterruptedTerraformAndSaidSo(t *testing.T) {
+	s := newStack(t, s3Backend("S3"), sleeps)
+	s.launch("l1")
+	var out lines
+	cmd := s.container("l1", &out)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer cmd.Process.Kill()
+	eventually(t, "the state is locked", func() bool { return s.locked("t0") })
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("%v\n%s", err, &out)
+	}
+	if run := s.run("l1", "t0"); run.State != state.RunFailed || !strings.Contains(run.Error, "interrupted: ECS stopped the container") || s.locked("t0") {
+		t.Errorf("the run reads %+v, the state is locked: %v", run, s.locked("t0"))
+	}
+	if took := time.Since(began); took > 100*time.Second {
+		t.Errorf("it took %s, and ECS kills after 120 s", took)
+	}
+}
+
+func TestWhatTheProgramCannotDoItSaysOnceAndOnItsRuns(t *testing.T) {
+	s := newStack(t, `backend "local" {}`, data)
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for i, tt := range []struct {
+		name   string
+		change string
+		log    string
+		run    string // what its run says; "" if it cannot be told
+	}{
+		{"no launch", "TERRAPULSE_LAUNCH=", "environment variable TERRAPULSE_LAUNCH is not set", ""},
+		{"an unknown launch", "TERRAPULSE_LAUNCH=l9", "the table holds no launch l9", ""},
+		{"a table that is not there", "TERRAPULSE_TABLE=other", "read launch", ""},
+		{"no work volume", "TERRAPULSE_WORK=" + file, "the work volume cannot be written", ""},
+		{"a bundle that is not there", "TERRAPULSE_BUNDLE=s3://terrapulse/other", "read bundle", "read bundle"},
+		{"a bucket that is not there", "TERRAPULSE_BUNDLE=s3://nowhere", "read bundle", "read bundle"},
+		{"no Terraform", "PATH=" + t.TempDir(), "the runner's image cannot be used", "the runner's image cannot be used"},
+		{"no certificate", "TERRAPULSE_CONSUL_CA=nonsense", "set up the connection to Consul", "set up the connection to Consul"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			launch := fmt.Sprintf("l%d0", i)
+			s.launch(launch)
+			var out lines
+			cmd := s.container(launch, &out)
+			cmd.Env = append(cmd.Env, tt.change)
+			if err := cmd.Run(); err == nil || cmd.ProcessState.ExitCode() != 1 {
+				t.Errorf("it ends with %v", err)
+			}
+			said := 0
+			for line := range strings.Lines(out.String()) {
+				if strings.Contains(line, "the container could not do its job") && strings.Contains(line, tt.log) {
+					said++
+				}
+			}
+			if said != 1 {
+				t.Errorf("it is said %d times:\n%s", said, &out)
+			}
+			run := s.run(launch, "t0")
+			if tt.run == "" && run.State != state.RunIntended || tt.run != "" && (run.State != state.RunFailed || !strings.Contains(run.Error, tt.run)) {
+				t.Errorf("the run reads %+v", run)
+			}
+		})
+	}
+}

@@ -1,0 +1,171 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/metrics"
+	"github.com/terrapulse/terrapulse/internal/runner"
+	"github.com/terrapulse/terrapulse/internal/state"
+	"github.com/terrapulse/terrapulse/internal/terraform"
+)
+
+const (
+	// claimFor is how long a run stays this container's without a renewal. It
+	// outlasts a failover of DynamoDB, and is not what a death is noticed by:
+	// ECS tells of that.
+	claimFor = time.Minute
+
+	// patience is how long an outcome is offered to a table that does not take
+	// it. After SIGTERM ECS leaves 120 s, of which Terraform may take 60.
+	patience = 45 * time.Second
+)
+
+// worker carries out one launch.
+type worker struct {
+	store     state.Store
+	bundle    func(ctx context.Context, digest string) (*config.Config, error)
+	connect   func(cfg config.Consul) (runner.Consul, error)
+	terraform func(ctx context.Context, cfg config.Terraform, log *slog.Logger) (*terraform.Binary, error)
+	logs      runner.Logs
+	owner     string // of claims
+	who       string // whom the state locks of its Terraform name
+	parallel  int    // runs at a time
+	metrics   *metrics.Writer
+	now       func() time.Time
+	log       *slog.Logger
+}
+
+// work carries out the runs of a launch. The error says why it could not be
+// done at all, or for which runs the table holds no outcome; that tasks failed
+// is none. When ctx ends, Terraform is interrupted and waited for, and the runs
+// that have not begun are left: they are found lost, and decided anew.
+func (w *worker) work(ctx context.Context, id string) error {
+	launch, err := state.Read[state.Launch](ctx, w.store, state.LaunchKey(id))
+	if err != nil {
+		return fmt.Errorf("read launch %s: %w", id, err)
+	}
+	if !launch.Exists() {
+		return fmt.Errorf("the table holds no launch %s: containers are started by the reconcile function, which writes the launch first; "+
+			"start runs by hand with `terrapulse invoke`", id)
+	}
+	w.log.Info("launch begun", "launch", id, "fence", launch.Data.Fence, "bundle", launch.Data.Bundle, "runs", len(launch.Data.Runs), "inspect", launch.Data.Inspect)
+
+	r := w.bare()
+	carryOut := r.Run
+	unable := w.prepare(ctx, launch.Data, r)
+	if unable != nil {
+		carryOut = func(ctx context.Context, launch state.Launch, run state.PlannedRun) error {
+			return r.Refuse(ctx, launch, run, unable)
+		}
+	}
+	without, left := w.each(ctx, launch.Data, carryOut)
+	if left > 0 {
+		w.log.Warn("the container was told to stop: runs that had not begun are left", "launch", id, "runs", left)
+	}
+	switch {
+	case unable != nil && ctx.Err() == nil:
+		return unable
+	case without > 0:
+		return fmt.Errorf("%d of %d runs of launch %s have no outcome in the table", without, len(launch.Data.Runs), id)
+	}
+	w.log.Info("launch ended", "launch", id)
+	return nil
+}
+
+// each carries out the runs, several at a time, and counts those without an
+// outcome and those that were left.
+func (w *worker) each(ctx context.Context, launch state.Launch, carryOut func(context.Context, state.Launch, state.PlannedRun) error) (without, left int) {
+	var group errgroup.Group
+	group.SetLimit(w.parallel)
+	var failed, unbegun atomic.Int32
+	for _, run := range launch.Runs {
+		group.Go(func() error {
+			if ctx.Err() != nil {
+				unbegun.Add(1)
+				return nil
+			}
+			if err := carryOut(ctx, launch, run); err != nil {
+				failed.Add(1)
+				w.log.Error("run without an outcome", "task", run.Task, "run", run.ID, "launch", launch.ID, "fence", launch.Fence, "error", err)
+			}
+			return nil
+		})
+	}
+	group.Wait()
+	return int(failed.Load()), int(unbegun.Load())
+}
+
+// bare is a runner that can claim runs and record outcomes, and nothing else.
+func (w *worker) bare() *runner.Runner {
+	return &runner.Runner{
+		Store: w.store, Logs: w.logs, Owner: w.owner, Who: w.who,
+		Claim: claimFor, Patience: patience, Now: w.now, Log: w.log, Ended: w.measure,
+	}
+}
+
+// prepare gives the runner what it needs for the runs of a launch.
+func (w *worker) prepare(ctx context.Context, launch state.Launch, r *runner.Runner) error {
+	if launch.Bundle == "" {
+		return fmt.Errorf("launch %s names no bundle: it was decided where the configuration is read from files", launch.ID)
+	}
+	cfg, err := w.bundle(ctx, launch.Bundle)
+	if err != nil {
+		return fmt.Errorf("read bundle %.12s, which the launch names: %w", launch.Bundle, err)
+	}
+	client, err := w.connect(cfg.Consul)
+	if err != nil {
+		return fmt.Errorf("set up the connection to Consul: %w", err)
+	}
+	binary, err := w.terraform(ctx, cfg.Terraform, w.log)
+	if err != nil {
+		return err
+	}
+	w.log.Debug("Terraform found", "path", binary.Path, "version", binary.Version, "source", binary.Source)
+	module := &runner.Module{Config: cfg, Terraform: binary, Orphaned: runner.Locks{Store: w.store, Log: w.log}.Orphaned}
+	r.Config, r.Digest, r.Consul, r.Verbose = cfg, cfg.Digest(), client, cfg.Terraform.Log
+	r.Applier, r.Inspector = module, module
+	return nil
+}
+
+// findTerraform finds the Terraform of the image. Another one is downloaded
+// only if the configuration names a version: a container that does so at every
+// launch is slow, and depends on HashiCorp.
+func findTerraform(ctx context.Context, cfg config.Terraform, log *slog.Logger) (*terraform.Binary, error) {
+	if cfg.Version != "" {
+		return terraform.Find(ctx, cfg, log)
+	}
+	binary, err := terraform.FindLocal(ctx, cfg, log)
+	if err != nil {
+		return nil, fmt.Errorf("the runner's image cannot be used: %w: build it with infra/runner/Containerfile, "+
+			"or name a version in the driver \"terraform\" block to have that one downloaded at every launch", err)
+	}
+	return binary, nil
+}
+
+// measure writes the metrics of a run that has ended. Inspections are none of
+// the work that the metrics are about.
+func (w *worker) measure(run state.Run) {
+	if run.Inspect {
+		return
+	}
+	values := metrics.Values{metrics.RunSeconds: run.Ended.Sub(run.Started).Seconds()}
+	switch run.State {
+	case state.RunSucceeded:
+		values[metrics.RunsSucceeded] = 1
+		if !run.Seen.IsZero() {
+			values[metrics.SeenToAppliedSeconds] = run.Ended.Sub(run.Seen).Seconds()
+		}
+	case state.RunFailed:
+		values[metrics.RunsFailed] = 1
+	}
+	if err := w.metrics.Write(run.Ended, values); err != nil {
+		w.log.Warn("metrics were not written", "error", err)
+	}
+}
