@@ -3,6 +3,7 @@ package deployment
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws/retry"
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/smithy-go/logging"
 )
 
 const (
@@ -36,6 +38,13 @@ func AWS(ctx context.Context) (aws.Config, error) {
 		WithTransportOptions(func(t *http.Transport) { t.ResponseHeaderTimeout = answerLimit })
 	cfg, err := config.LoadDefaultConfig(ctx,
 		config.WithHTTPClient(client),
+		config.WithLogger(logging.LoggerFunc(func(kind logging.Classification, format string, args ...any) {
+			level := slog.LevelDebug
+			if kind == logging.Warn {
+				level = slog.LevelWarn
+			}
+			slog.Log(ctx, level, fmt.Sprintf(format, args...), "by", "AWS SDK")
+		})),
 		config.WithRetryer(func() aws.Retryer {
 			return retry.NewStandard(func(o *retry.StandardOptions) {
 				o.MaxAttempts, o.MaxBackoff = attempts, longestWait
