@@ -1,0 +1,96 @@
+package secrets
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/deployment"
+)
+
+// Consul gives what the secrets hold to the configuration of a client of
+// Consul.
+type Consul struct {
+	Source *Source
+	ARNs   deployment.Consul
+	Dir    string // where certificates and the key are kept, for this user alone
+}
+
+// Configure returns cfg with the token, the certificates and the key that the
+// secrets hold now. What the task files say themselves stays. The result is the
+// same as long as the secrets are, so that whoever keeps a client can tell by
+// == whether it is still the right one.
+func (c *Consul) Configure(ctx context.Context, cfg config.Consul) (config.Consul, error) {
+	if c.tokenIsSecret(cfg) {
+		token, err := c.Source.Get(ctx, c.ARNs.TokenARN)
+		if err != nil {
+			return cfg, fmt.Errorf("get Consul's token (parameter ConsulTokenArn): %w", err)
+		}
+		cfg.Token = token
+	}
+	for _, pem := range []struct {
+		arn, parameter string
+		path           *string
+	}{
+		{c.ARNs.CAARN, "ConsulCaArn", &cfg.TLS.CACert},
+		{c.ARNs.CertARN, "ConsulCertArn", &cfg.TLS.Cert},
+		{c.ARNs.KeyARN, "ConsulKeyArn", &cfg.TLS.Key},
+	} {
+		if pem.arn == "" || *pem.path != "" {
+			continue
+		}
+		text, err := c.Source.Get(ctx, pem.arn)
+		if err == nil {
+			*pem.path, err = c.keep(text)
+		}
+		if err != nil {
+			return cfg, fmt.Errorf("get what the parameter %s names: %w", pem.parameter, err)
+		}
+	}
+	return cfg, nil
+}
+
+// Renew is Configure after Consul has refused a token, which is read again. It
+// reports whether there is another one to try.
+func (c *Consul) Renew(ctx context.Context, cfg config.Consul, refused string) (fresh config.Consul, another bool, err error) {
+	if !c.tokenIsSecret(cfg) {
+		return cfg, false, nil
+	}
+	c.Source.Drop(c.ARNs.TokenARN, refused)
+	fresh, err = c.Configure(ctx, cfg)
+	return fresh, err == nil && fresh.Token != refused, err
+}
+
+func (c *Consul) tokenIsSecret(cfg config.Consul) bool {
+	return c.ARNs.TokenARN != "" && cfg.Token == ""
+}
+
+// keep writes a text to a file that is named by it.
+func (c *Consul) keep(text string) (string, error) {
+	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
+		return "", err
+	}
+	path := filepath.Join(c.Dir, fmt.Sprintf("%x.pem", sha256.Sum256([]byte(text))))
+	if _, err := os.Stat(path); err == nil {
+		return path, nil
+	}
+	f, err := os.CreateTemp(c.Dir, ".pem-*") // for this user alone
+	if err != nil {
+		return "", err
+	}
+	_, err = f.WriteString(text + "\n")
+	if closed := f.Close(); err == nil {
+		err = closed
+	}
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		os.Remove(f.Name())
+		return "", err
+	}
+	return path, nil
+}

@@ -1,0 +1,217 @@
+// Package secrets reads secrets by their ARNs from Secrets Manager and from
+// SSM's parameters, and gives those for Consul to its client. What was read is
+// kept for some minutes in memory, never longer, and is in no error.
+package secrets
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/aws/arn"
+	"github.com/aws/aws-sdk-go-v2/service/secretsmanager"
+	"github.com/aws/aws-sdk-go-v2/service/ssm"
+	"github.com/aws/smithy-go"
+)
+
+const (
+	// fresh is how long a value is used without asking again: a rotated
+	// secret is in use soon, and a tick a minute costs 300 reads a day.
+	fresh = 5 * time.Minute
+	// stale is how long a value is used when it cannot be read again for a
+	// reason that passes. An outage of Secrets Manager must not stop what works.
+	stale = time.Hour
+	// pause is how long such a failure is remembered.
+	pause = time.Minute
+)
+
+// SecretsManager is what is needed of Secrets Manager.
+type SecretsManager interface {
+	GetSecretValue(context.Context, *secretsmanager.GetSecretValueInput, ...func(*secretsmanager.Options)) (*secretsmanager.GetSecretValueOutput, error)
+}
+
+// Parameters is what is needed of SSM.
+type Parameters interface {
+	GetParameter(context.Context, *ssm.GetParameterInput, ...func(*ssm.Options)) (*ssm.GetParameterOutput, error)
+}
+
+// Source reads secrets. It is safe for concurrent use.
+type Source struct {
+	SecretsManager SecretsManager
+	Parameters     Parameters
+	Now            func() time.Time
+
+	mu     sync.Mutex
+	values map[string]*value // by ARN
+}
+
+// value is one secret as it was read last.
+type value struct {
+	mu    sync.Mutex // held while it is read
+	text  string
+	read  time.Time // zero if it was never read, or dropped
+	again time.Time // not to be read again before, after a failure
+}
+
+// Get returns the value of a secret. The ARN is that of a parameter of SSM, or
+// of a secret of Secrets Manager, followed or not by what ECS takes, too:
+// :json-key:version-stage:version-id, of which each may be empty. A value is at
+// most 5 minutes old; an hour, if it cannot be read again for a reason that
+// passes.
+func (s *Source) Get(ctx context.Context, name string) (string, error) {
+	v := s.value(name)
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	now := s.Now()
+	known := !v.read.IsZero()
+	if known && (now.Sub(v.read) < fresh || now.Before(v.again)) {
+		return v.text, nil
+	}
+	text, err := s.read(ctx, name)
+	switch {
+	case err == nil:
+		v.text, v.read, v.again = text, now, time.Time{}
+	case known && !final(err) && now.Sub(v.read) < stale:
+		v.again = now.Add(pause)
+	default:
+		return "", err
+	}
+	return v.text, nil
+}
+
+// Drop forgets a value that was refused, so that Get reads it again; unless it
+// has been read again meanwhile, and differs.
+func (s *Source) Drop(name, refused string) {
+	v := s.value(name)
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.text == refused {
+		v.text, v.read, v.again = "", time.Time{}, time.Time{}
+	}
+}
+
+func (s *Source) value(name string) *value {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.values == nil {
+		s.values = map[string]*value{}
+	}
+	if s.values[name] == nil {
+		s.values[name] = &value{}
+	}
+	return s.values[name]
+}
+
+func (s *Source) read(ctx context.Context, name string) (string, error) {
+	at, err := arn.Parse(name)
+	if err != nil {
+		return "", &wrongError{fmt.Errorf("%q is no ARN: give the ARN of a Secrets Manager secret or of an SSM parameter", name)}
+	}
+	switch at.Service {
+	case "secretsmanager":
+		return s.secret(ctx, name, at)
+	case "ssm":
+		return s.parameter(ctx, name, at)
+	}
+	return "", &wrongError{fmt.Errorf("%s is an ARN of %s: give one of a Secrets Manager secret or of an SSM parameter", name, at.Service)}
+}
+
+func (s *Source) secret(ctx context.Context, name string, at arn.ARN) (string, error) {
+	// secret:NAME:KEY:STAGE:VERSION; a name has no colon.
+	parts := strings.Split(at.Resource, ":")
+	if len(parts) < 2 || len(parts) > 5 || parts[0] != "secret" || parts[1] == "" {
+		return "", &wrongError{fmt.Errorf("%s is no ARN of a secret: it ends in secret:NAME, and :KEY:: for one key of a secret in JSON", name)}
+	}
+	parts = append(parts, "", "", "")
+	key := parts[2]
+	at.Resource = parts[0] + ":" + parts[1]
+	in := &secretsmanager.GetSecretValueInput{SecretId: aws.String(at.String())}
+	if parts[3] != "" {
+		in.VersionStage = &parts[3]
+	}
+	if parts[4] != "" {
+		in.VersionId = &parts[4]
+	}
+	out, err := s.SecretsManager.GetSecretValue(ctx, in, func(o *secretsmanager.Options) { o.Region = at.Region })
+	if err != nil {
+		return "", explain(name, "secretsmanager:GetSecretValue", err)
+	}
+	if out.SecretString == nil {
+		return "", &wrongError{fmt.Errorf("secret %s is binary: store it as text", name)}
+	}
+	text := *out.SecretString
+	if key != "" {
+		var object map[string]any
+		if json.Unmarshal([]byte(text), &object) != nil {
+			return "", &wrongError{fmt.Errorf("secret %s is no JSON object, so it has no key %q: store one, or take the key from the end of the ARN", name, key)}
+		}
+		var ok bool
+		if text, ok = object[key].(string); !ok {
+			return "", &wrongError{fmt.Errorf("secret %s has no key %q with a text: look at what it holds, and at the end of the ARN", name, key)}
+		}
+	}
+	return filled(name, text)
+}
+
+func (s *Source) parameter(ctx context.Context, name string, at arn.ARN) (string, error) {
+	if !strings.HasPrefix(at.Resource, "parameter/") {
+		return "", &wrongError{fmt.Errorf("%s is no ARN of a parameter: it ends in parameter/NAME", name)}
+	}
+	out, err := s.Parameters.GetParameter(ctx, &ssm.GetParameterInput{Name: &name, WithDecryption: aws.Bool(true)},
+		func(o *ssm.Options) { o.Region = at.Region })
+	if err != nil {
+		return "", explain(name, "ssm:GetParameter", err)
+	}
+	if out.Parameter == nil {
+		return "", fmt.Errorf("read parameter %s: the answer holds none", name)
+	}
+	return filled(name, aws.ToString(out.Parameter.Value))
+}
+
+// filled refuses an empty value, which no secret is meant to be. An editor's
+// line end is not part of it.
+func filled(name, text string) (string, error) {
+	if text = strings.TrimSpace(text); text == "" {
+		return "", &wrongError{fmt.Errorf("secret %s is empty: store the value in it", name)}
+	}
+	return text, nil
+}
+
+// wrongError says that a secret is not what it has to be, which a person must
+// put right.
+type wrongError struct{ error }
+
+func (e *wrongError) Unwrap() error { return e.error }
+
+// explain adds what can be done about an error of AWS.
+func explain(name, action string, err error) error {
+	var api smithy.APIError
+	if !errors.As(err, &api) {
+		return fmt.Errorf("read secret %s: %w", name, err)
+	}
+	switch api.ErrorCode() {
+	case "ResourceNotFoundException", "ParameterNotFound", "ParameterVersionNotFound":
+		err = fmt.Errorf("there is none: look at the ARN, and at the version, in the stack's parameters (%w)", err)
+	case "InvalidRequestException":
+		err = fmt.Errorf("it may be marked for deletion: restore it, or name another (%w)", err)
+	case "AccessDeniedException":
+		err = fmt.Errorf("access is denied: the function's role needs %s on it and, with a KMS key of your own, kms:Decrypt; a secret of another account has to allow it, too (%w)", action, err)
+	case "DecryptionFailure", "InvalidKeyId":
+		err = fmt.Errorf("it cannot be decrypted: the function's role needs kms:Decrypt, and the KMS key must be enabled (%w)", err)
+	default:
+		return fmt.Errorf("read secret %s: %w", name, err)
+	}
+	return &wrongError{fmt.Errorf("read secret %s: %w", name, err)}
+}
+
+// final reports whether reading again is of no use before a person has put
+// something right.
+func final(err error) bool {
+	var wrong *wrongError
+	return errors.As(err, &wrong)
+}
