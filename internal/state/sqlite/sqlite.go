@@ -333,19 +333,21 @@ func identify(ctx context.Context, conn *sql.Conn) (made bool, err error) {
 
 // transaction calls do with the write lock held. It commits if do succeeds.
 func transaction(ctx context.Context, conn *sql.Conn, do func() error) error {
-	if _, err := conn.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
-		return err
-	}
 	// Ending a transaction is not for the caller's impatience to interrupt:
 	// he would not know whether it took place.
 	end := context.WithoutCancel(ctx)
-	err := do()
+	_, err := conn.ExecContext(ctx, "BEGIN IMMEDIATE")
+	if err == nil {
+		err = do()
+	}
 	if err == nil {
 		if err = ctx.Err(); err == nil {
 			_, err = conn.ExecContext(end, "COMMIT")
 		}
 	}
 	if err != nil {
+		// Also after a BEGIN that failed: where ctx ended meanwhile, the driver
+		// says so of one that took place, too.
 		if _, rerr := conn.ExecContext(end, "ROLLBACK"); rerr != nil && !strings.Contains(rerr.Error(), "no transaction is active") {
 			// Never lend out a connection that may still hold the lock.
 			conn.Raw(func(any) error { return driver.ErrBadConn })
