@@ -34,6 +34,7 @@ type server struct {
 	gone    bool
 	index   int // of the gates
 	count   int
+	watches []chan struct{} // receive when a gate moves
 }
 
 func (s *server) init() {
@@ -53,6 +54,12 @@ func (s *server) change(w *world) {
 	s.digests[service] = fmt.Sprintf("d%d", s.count%5)
 	if !w.chance(w.weather.still) {
 		s.index++
+		for _, moved := range s.watches {
+			select {
+			case moved <- struct{}{}:
+			default:
+			}
+		}
 	}
 	w.note("%s is %s now (index %d)", service, s.digests[service], s.index)
 }
@@ -156,3 +163,17 @@ func (e eyes) Snapshot(ctx context.Context, t *config.Task) (*consul.Snapshot, e
 		return &consul.Snapshot{Condition: consul.Observation{Digest: digest, Elements: map[string]string{t.Name: digest}}}, nil
 	})
 }
+
+// watch is a watch of Consul's gates. It shows what they are when it is asked.
+type watch struct {
+	eyes
+	ctx   context.Context
+	gates consul.GateSet
+	moved chan struct{}
+}
+
+// C implements reconcile.Watch.
+func (w watch) C() <-chan struct{} { return w.moved }
+
+// Marks implements reconcile.Watch.
+func (w watch) Marks() (consul.Marks, error) { return w.Poll(w.ctx, w.gates) }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/consul"
 	"github.com/terrapulse/terrapulse/internal/lease"
 	"github.com/terrapulse/terrapulse/internal/reconcile"
 	"github.com/terrapulse/terrapulse/internal/state"
@@ -20,6 +21,7 @@ const (
 	reserve         = 3 * time.Second
 	launchReserve   = 10 * time.Second
 	pointerEvery    = 5 * time.Minute
+	windowFor       = 40 * time.Second
 )
 
 // bundle is a configuration.
@@ -69,7 +71,8 @@ type function struct {
 	*process
 	busy     bool
 	began    time.Time
-	max      int // launches
+	max      int  // launches
+	windowed bool // stays and waits on the gates
 	bundle   *bundle
 	looked   time.Time
 	engine   *reconcile.Reconciler
@@ -125,7 +128,7 @@ func (w *world) on(a *act, do func(context.Context, *function)) {
 	}
 	if f == nil {
 		p, ctx := w.process("function")
-		f = &function{process: p, lifetime: ctx, max: 1 + w.rng.IntN(3)}
+		f = &function{process: p, lifetime: ctx, max: 1 + w.rng.IntN(3), windowed: w.rng.IntN(5) == 0}
 		w.functions = append(w.functions, f)
 	}
 	w.note("%s is invoked", f.name)
@@ -152,15 +155,32 @@ func (f *function) tick(ctx context.Context, a *act, opts reconcile.TickOptions)
 			return
 		}
 		a.unread = map[string]bool{}
+		f.engine.Windowed = f.windowed && len(opts.Force) == 0
 		f.engine.Store, f.engine.Consul = view{f.process, a}, eyes{f.process, a}
 		opts.Until = f.began.Add(f.skew + invocationLimit - launchReserve)
-		a.report, a.err = f.engine.Tick(ctx, opts)
+		if f.engine.Windowed {
+			f.engine.Window(ctx, f.watch, opts, f.now().Add(windowFor), func(report reconcile.Report, err error) bool {
+				a.report, a.err, a.unread = report, err, map[string]bool{}
+				return err == nil
+			})
+		} else {
+			a.report, a.err = f.engine.Tick(ctx, opts)
+		}
 		other := new(reconcile.OtherBundleError)
 		if !errors.As(a.err, &other) || opts.Replaces == other.Bundle {
 			return
 		}
 		f.looked, opts.Replaces = time.Time{}, other.Bundle
 	}
+}
+
+// watch watches Consul's gates.
+func (f *function) watch(ctx context.Context, gates consul.GateSet, _ consul.Marks) reconcile.Watch {
+	w := watch{eyes{process: f.process}, ctx, gates, make(chan struct{}, 1)}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.consul.watches = append(f.consul.watches, w.moved)
+	return w
 }
 
 // look reads the bundle's pointer, if it is time to.

@@ -7,7 +7,6 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/lease"
-	"github.com/terrapulse/terrapulse/internal/reconcile"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
@@ -42,8 +41,9 @@ func decoded[T any](value []byte) T {
 	return s.Data
 }
 
-// written looks at a write that has taken place.
-func (j *judge) written(v view, changes []state.Change) {
+// written looks at a write that has taken place, of someone who could not read
+// the conditions of some tasks.
+func (j *judge) written(v view, unread map[string]bool, changes []state.Change) {
 	var touched []string
 	for _, c := range changes {
 		if c.Op == state.OpCheck {
@@ -77,7 +77,7 @@ func (j *judge) written(v view, changes []state.Change) {
 				delete(j.runs[task], id)
 				continue
 			}
-			j.run(v, task, decoded[state.Run](c.Value))
+			j.run(v, unread, task, decoded[state.Run](c.Value))
 			touched = append(touched, task)
 		case "task":
 			j.task(v, rest, decoded[state.Task](c.Value))
@@ -90,7 +90,7 @@ func (j *judge) written(v view, changes []state.Change) {
 }
 
 // run looks at a run that was written.
-func (j *judge) run(v view, task string, run state.Run) {
+func (j *judge) run(v view, unread map[string]bool, task string, run state.Run) {
 	if j.runs[task] == nil {
 		j.runs[task] = map[string]state.Run{}
 	}
@@ -101,7 +101,7 @@ func (j *judge) run(v view, task string, run state.Run) {
 		v.violated("an outcome stays: run %s of %s was %s and became %s", run.ID, task, before.State, run.State)
 	case there && before.State == state.RunRunning && run.State == state.RunRunning && before.Claim != run.Claim:
 		v.violated("a run is claimed once: %s of %s was claimed by %s, and then by %s", run.ID, task, before.Owner, run.Owner)
-	case !there && !run.Inspect && v.act != nil && v.act.unread[task]:
+	case !there && !run.Inspect && unread[task]:
 		v.violated("nothing is applied on a partial read: %s was to be run by a tick that could not read it", task)
 	case run.Dead:
 		if c := j.applying[task]; c != nil && "ecs-"+c.id == run.Owner {
@@ -192,5 +192,3 @@ func (j *judge) unsettled(w *world, t *config.Task, cfg *config.Config) string {
 	}
 	return ""
 }
-
-var _ = reconcile.Stopped{}

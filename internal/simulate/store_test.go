@@ -136,13 +136,17 @@ func (v view) Apply(ctx context.Context, changes ...state.Change) ([]state.Recor
 			label += " " + c.Key
 		}
 	}
+	var unread map[string]bool // as of now: the write may be late
+	if v.act != nil {
+		unread = v.act.unread
+	}
 	return ask(ctx, v.process, store, label, func() ([]state.Record, error) {
 		written, err := v.memory.apply(changes)
 		if err != nil {
 			v.note("    conflict: %s", err.(*state.ConflictError).Change.Key)
 			return nil, err
 		}
-		v.judge.written(v, changes)
+		v.judge.written(v, unread, changes)
 		return written, nil
 	})
 }
