@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"net/http/httptest"
 	"os"
 	"os/exec"
@@ -109,23 +108,4 @@ func (c *container) again(id string) {
 		c.t.Fatal(err)
 	}
 	c.decide(id, false)
-}
-
-// s3Backend keeps states in a bucket of an S3 server, with locks that are files.
-func s3Backend(url string) string {
-	return fmt.Sprintf(`backend "s3" {
-  bucket         = "states"
-  key            = "state"
-  region         = "eu-central-1"
-  use_lockfile   = true
-  access_key     = "a"
-  secret_key     = "b"
-  use_path_style = true
-  endpoints      = { s3 = %q }
-
-  skip_credentials_validation = true
-  skip_requesting_account_id  = true
-  skip_metadata_api_check     = true
-  skip_region_validation      = true
-}`, url)
 }

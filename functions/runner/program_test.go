@@ -58,6 +58,9 @@ type stack struct {
 // these texts. The backend may say S3 for the address of the S3 server.
 func newStack(t testing.TB, backend string, modules ...string) *stack {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("starts a database, a Consul and the program")
+	}
 	table := dynamotest.Start(t)
 	s := &stack{t: t, dir: t.TempDir(), s3: s3mem.New(), consul: consultest.Start(t)}
 	for _, bucket := range []string{"terrapulse", "states"} {
@@ -125,6 +128,25 @@ func (s *stack) push() {
 	if s.cfg, err = bundle.Load(b.Zip, s.t.TempDir(), config.Options{Getenv: getenv}); err != nil {
 		s.t.Fatal(err)
 	}
+}
+
+// s3Backend keeps states in a bucket of an S3 server, with locks that are files.
+func s3Backend(url string) string {
+	return fmt.Sprintf(`backend "s3" {
+  bucket         = "states"
+  key            = "state"
+  region         = "eu-central-1"
+  use_lockfile   = true
+  access_key     = "a"
+  secret_key     = "b"
+  use_path_style = true
+  endpoints      = { s3 = %q }
+
+  skip_credentials_validation = true
+  skip_requesting_account_id  = true
+  skip_metadata_api_check     = true
+  skip_region_validation      = true
+}`, url)
 }
 
 // launch writes a launch of every task, as a leader does.

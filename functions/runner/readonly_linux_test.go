@@ -24,9 +24,6 @@ type box struct {
 
 func newBox(t *testing.T, modules ...string) *box {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("builds the program")
-	}
 	if _, err := exec.LookPath("podman"); err != nil {
 		t.Skip("needs podman")
 	}

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/state"
+	"github.com/terrapulse/terrapulse/internal/testtools"
+)
+
+// BenchmarkBounds measures what the project promises about a container's time:
+// ten tasks, from the start of its process to its end, against bare Terraform
+// commands on the same root modules. Containers have an empty work volume, and
+// so do the bare commands.
+func BenchmarkBounds(b *testing.B) {
+	if testing.Short() {
+		b.Skip("takes minutes")
+	}
+	program := filepath.Join(b.TempDir(), "runner")
+	build := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", program, ".")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		b.Fatalf("build: %v\n%s", err, out)
+	}
+	for _, backend := range []struct{ name, text string }{{"S3", s3Backend("S3")}, {"Consul", ""}} {
+		b.Run(backend.name, func(b *testing.B) {
+			const bound = 0.75
+			const tasks, rounds = 10, 3
+			s := newStack(b, backend.text, slices.Repeat([]string{good}, tasks)...)
+			var ours, bare []time.Duration
+			for round := range rounds {
+				launch := fmt.Sprintf("l%d", round)
+				s.launch(launch)
+				work := filepath.Join(b.TempDir(), "work")
+				cmd := exec.Command(program)
+				cmd.Env = s.environ(launch, "TERRAPULSE_WORK="+work)
+				var out lines
+				cmd.Stdout, cmd.Stderr = &out, &out
+				began := time.Now()
+				if err := cmd.Run(); err != nil {
+					b.Fatalf("%v\n%s", err, &out)
+				}
+				ours = append(ours, time.Since(began))
+				sum := time.Duration(0)
+				for i := range tasks {
+					task := fmt.Sprintf("t%d", i)
+					if run := s.run(launch, task); run.State != state.RunSucceeded {
+						b.Fatalf("the run reads %+v", run)
+					}
+					dir := s.copyRootModule(filepath.Join(work, "sync-tasks", task), fmt.Sprintf("%d-%d", round, i))
+					sum += s.terraform(dir, "init", "-input=false", "-no-color")
+					sum += s.terraform(dir, "apply", "-auto-approve", "-input=false", "-no-color")
+				}
+				bare = append(bare, sum)
+			}
+			slices.Sort(ours)
+			slices.Sort(bare)
+			o, t := ours[rounds/2], bare[rounds/2]
+			ratio := o.Seconds() / t.Seconds()
+			verdict := "met"
+			if ratio > bound {
+				verdict = "NOT MET"
+			}
+			fmt.Printf("runner: %d tasks, %s backend, against bare init + apply: %.2f (%s / %s), bound <= %.2f: %s\n", tasks, backend.name,
+				ratio, o.Round(time.Millisecond), t.Round(time.Millisecond), bound, verdict)
+		})
+	}
+}
+
+// copyRootModule copies the generated files, and gives them states of their own.
+func (s *stack) copyRootModule(from, key string) string {
+	s.t.Helper()
+	files, err := filepath.Glob(from + "/*.tf*")
+	if err != nil || len(files) == 0 {
+		s.t.Fatalf("no root module in %s: %v", from, err)
+	}
+	dir := s.t.TempDir()
+	for _, f := range files {
+		if strings.HasSuffix(f, ".d") {
+			continue
+		}
+		text, err := os.ReadFile(f)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		text = []byte(strings.NewReplacer(`"state"`, fmt.Sprintf("%q", "bare/"+key), `"consul-terraform-sync/terraform"`, fmt.Sprintf("%q", "bare/"+key)).Replace(string(text)))
+		if err := os.WriteFile(filepath.Join(dir, filepath.Base(f)), text, 0o600); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// terraform runs a bare command.
+func (s *stack) terraform(dir string, args ...string) time.Duration {
+	s.t.Helper()
+	cmd := exec.Command(testtools.Terraform(s.t), args...)
+	cmd.Dir, cmd.Env = dir, s.environ("")
+	began := time.Now()
+	if out, err := cmd.CombinedOutput(); err != nil {
+		s.t.Fatalf("terraform %v: %v\n%s", args, err, out)
+	}
+	return time.Since(began)
+}
