@@ -65,7 +65,7 @@ type world struct {
 	faults  bool
 	weather weather
 
-	mu      sync.Mutex
+	mu      sync.Mutex // the scheduler's, but while it waits
 	arrived []*request // since the last step
 	pending []*request
 	adrift  []*request // those that have an effect after all
@@ -136,9 +136,7 @@ func (p *process) kill(why string) {
 		return
 	}
 	p.note("%s is killed: %s", p.name, why)
-	p.mu.Lock()
 	p.dead = true
-	p.mu.Unlock()
 	for _, r := range p.pending {
 		if r.of == p {
 			r.left = true
@@ -189,7 +187,9 @@ func (w *world) submit(ctx context.Context, r *request) error {
 
 // quiet waits until nobody moves, and takes up what they ask for.
 func (w *world) quiet() {
+	w.mu.Unlock()
 	synctest.Wait()
+	w.mu.Lock()
 	// Who was faster is up to the machine: the order must not be. Ids sort by
 	// the time of their making.
 	slices.SortStableFunc(w.arrived, func(a, b *request) int {
@@ -364,7 +364,9 @@ func (w *world) pass() {
 
 func (w *world) sleep(d time.Duration) {
 	w.note("%s pass", d)
+	w.mu.Unlock()
 	time.Sleep(d)
+	w.mu.Lock()
 	w.quiet()
 	w.memory.expire(w)
 	for _, f := range w.functions {
@@ -434,6 +436,7 @@ type outcome struct {
 func history(t *testing.T, seed uint64, trace func(string, ...any)) (out outcome) {
 	synctest.Test(t, func(*testing.T) {
 		w := &world{rng: rand.New(rand.NewPCG(seed, 4711)), faults: true, names: map[string]string{}, trace: trace}
+		w.mu.Lock()
 		w.weather = w.drawWeather()
 		w.memory.init()
 		w.consul.init()
@@ -476,7 +479,10 @@ func (w *world) drawWeather() weather {
 func (w *world) end() {
 	w.faults = false
 	w.quiet()
-	defer time.Sleep(time.Hour)
+	defer func() {
+		w.mu.Unlock()
+		time.Sleep(time.Hour)
+	}()
 	for _, f := range w.functions {
 		f.kill("the end")
 	}
