@@ -25,6 +25,9 @@ func flagSets() map[string]*flag.FlagSet {
 	sets["logs"], _ = (&logsCommand{app: a}).flags()
 	sets["invoke"], _ = (&invokeCommand{app: a}).flags()
 	sets["doctor"], _ = (&doctorCommand{app: a}).flags()
+	sets["bundle push"], _ = (&bundlePushCommand{app: a}).flags()
+	sets["bundle diff"], _ = (&bundleDiffCommand{app: a}).flags()
+	sets["bundle pull"], _ = (&bundlePullCommand{app: a}).flags()
 	return sets
 }
 

@@ -120,24 +120,24 @@ func (c *invokeCommand) Run(args []string) int {
 }
 
 // explain says what the function has decided.
-func (c *invokeCommand) explain(answer invoke.Answer) {
+func (a *app) explain(answer invoke.Answer) {
 	switch {
 	case answer.Skipped != "":
-		fmt.Fprintf(c.stderr, "Skipped: %s\n", answer.Skipped)
+		fmt.Fprintf(a.stderr, "Skipped: %s\n", answer.Skipped)
 	case answer.Idle:
-		fmt.Fprintln(c.stderr, "Nothing has changed and nothing is due.")
+		fmt.Fprintln(a.stderr, "Nothing has changed and nothing is due.")
 	}
 	if answer.Problem != "" {
-		fmt.Fprintf(c.stderr, "Problem: %s\n", answer.Problem)
+		fmt.Fprintf(a.stderr, "Problem: %s\n", answer.Problem)
 	}
 	started := map[string]invoke.Run{}
 	for _, r := range answer.Runs {
 		started[r.Task] = r
-		fmt.Fprintf(c.stderr, "%s: run %s was asked for\n", r.Task, r.Run)
+		fmt.Fprintf(a.stderr, "%s: run %s was asked for\n", r.Task, r.Run)
 	}
 	for _, d := range answer.Decisions {
 		if _, ok := started[d.Task]; !ok && d.Reason.Kind != state.ReasonUnchanged {
-			fmt.Fprintf(c.stderr, "%s: %s: %s\n", d.Task, d.Reason.Kind, d.Reason.Text)
+			fmt.Fprintf(a.stderr, "%s: %s: %s\n", d.Task, d.Reason.Kind, d.Reason.Text)
 		}
 	}
 }

@@ -63,6 +63,7 @@ func (d *fakeStack) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		fmt.Fprintf(w, `<DescribeStacksResponse><DescribeStacksResult><Stacks><member><StackName>prod</StackName><Outputs>
 			<member><OutputKey>ReconcileFunction</OutputKey><OutputValue>prod-reconcile</OutputValue></member>
+			<member><OutputKey>BundleUrl</OutputKey><OutputValue>s3://files/some/prefix</OutputValue></member>
 			<member><OutputKey>StoreUrl</OutputKey><OutputValue>sqlite:%s</OutputValue></member>
 			</Outputs></member></Stacks></DescribeStacksResult></DescribeStacksResponse>`, d.path)
 		return

@@ -74,6 +74,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 			"logs":     func() (cli.Command, error) { return &logsCommand{app: a}, nil },
 			"invoke":   func() (cli.Command, error) { return &invokeCommand{app: a}, nil },
 			"doctor":   func() (cli.Command, error) { return &doctorCommand{app: a}, nil },
+
+			"bundle":      func() (cli.Command, error) { return &bundleCommand{app: a}, nil },
+			"bundle push": func() (cli.Command, error) { return &bundlePushCommand{app: a}, nil },
+			"bundle diff": func() (cli.Command, error) { return &bundleDiffCommand{app: a}, nil },
+			"bundle pull": func() (cli.Command, error) { return &bundlePullCommand{app: a}, nil },
 		},
 		HelpFunc: cli.BasicHelpFunc("terrapulse"),
 	}

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+
+	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/config/bundle"
+	"github.com/terrapulse/terrapulse/internal/deployment"
+	"github.com/terrapulse/terrapulse/internal/runner"
+)
+
+// bundleCommand holds the commands of bundles.
+type bundleCommand struct{ *app }
+
+func (c *bundleCommand) Synopsis() string {
+	return "Put task files where a deployment in AWS reads them"
+}
+
+func (c *bundleCommand) Help() string {
+	return `Usage: terrapulse bundle push|diff|pull [flags] [s3://BUCKET/PREFIX]
+
+  A deployment in AWS reads its task files, local modules and variable files
+  from one bundle in S3: the one that was pushed last.`
+}
+
+func (c *bundleCommand) Run([]string) int {
+	return c.fail(exitMissing, errors.New("say what is to be done: terrapulse bundle push, bundle diff or bundle pull"))
+}
+
+// place is where bundles are kept.
+type place struct {
+	bundle.Bucket
+	stack *stack // nil if the place itself was named
+}
+
+// place finds where bundles are kept: the URL, or what the stack of this name says.
+func (a *app) place(f *flag.FlagSet, stackName, url string) (*place, int) {
+	p := &place{}
+	if stackName == "" && url == "" {
+		return nil, a.fail(exitMissing, fmt.Errorf("say where bundles are: terrapulse %s s3://BUCKET/PREFIX, or -stack=NAME", f.Name()))
+	}
+	cfg, err := awsConfig(a.ctx, "")
+	if err == nil && stackName != "" {
+		p.stack, err = findStack(a.ctx, stackName)
+	}
+	if err == nil && url == "" {
+		url, err = p.stack.output("BundleUrl")
+	}
+	if err == nil {
+		p.Location, err = deployment.ParseLocation(url)
+	}
+	if err != nil {
+		return nil, a.fail(exitConfig, err)
+	}
+	p.Client = s3.NewFromConfig(cfg)
+	return p, -1
+}
+
+// rehearsed is a bundle, with the configuration in it as AWS will read it.
+type rehearsed struct {
+	bundle.Bundle
+	config *config.Config
+}
+
+// rehearse packs a configuration, and makes sure that it can do without what is
+// not in the bundle. Remove what it leaves with the returned function.
+func (a *app) rehearse(cfg *config.Config) (r rehearsed, remove func(), err error) {
+	if r.Bundle, err = bundle.Pack(cfg); err != nil {
+		return r, func() {}, err
+	}
+	r.config, remove, err = unpacked(r.Bundle)
+	if err != nil {
+		return r, remove, fmt.Errorf("the configuration needs files that a bundle does not hold: %w", err)
+	}
+	module := &runner.Module{Config: r.config}
+	var all []error
+	for i := range r.config.Tasks {
+		all = append(all, module.Check(&r.config.Tasks[i]))
+	}
+	return r, remove, errors.Join(all...)
+}
+
+// unpacked loads a bundle in a folder of its own.
+func unpacked(b bundle.Bundle) (*config.Config, func(), error) {
+	dir, err := os.MkdirTemp("", "terrapulse-bundle-")
+	if err != nil {
+		return nil, func() {}, fmt.Errorf("make room for the bundle: %w", err)
+	}
+	cfg, err := bundle.Load(b.Zip, filepath.Join(dir, "files"), config.Options{})
+	return cfg, func() { os.RemoveAll(dir) }, err
+}
+
+// failAll prints all that is wrong, a line each. The exit code is -1 if nothing is.
+func (a *app) failAll(errs ...error) int {
+	code := -1
+	for _, err := range errs {
+		if err == nil {
+			continue
+		}
+		for line := range strings.SplitSeq(err.Error(), "\n") {
+			code = a.fail(exitConfig, errors.New(line))
+		}
+	}
+	return code
+}

@@ -1,0 +1,136 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/config/bundle"
+)
+
+// bundleDiffCommand says what a push would change.
+type bundleDiffCommand struct{ *app }
+
+func (c *bundleDiffCommand) Synopsis() string { return "Say by task what a push would change" }
+
+func (c *bundleDiffCommand) Help() string {
+	f, _ := c.flags()
+	return `Usage: terrapulse bundle diff [flags] [s3://BUCKET/PREFIX]
+
+  Compares task files with the bundle in force: which tasks are new, changed
+  (and in what) or gone, and which will run because of it. Changes nothing.
+` + describe(f)
+}
+
+type bundleDiffOptions struct {
+	config         configFlags
+	stack          string
+	json, exitCode bool
+}
+
+func (c *bundleDiffCommand) flags() (*flag.FlagSet, *bundleDiffOptions) {
+	f, o := newFlags("bundle diff"), &bundleDiffOptions{}
+	o.config.register(f)
+	stackFlag(f, &o.stack)
+	f.BoolVar(&o.json, "json", false, "Print JSON, for scripts.")
+	f.BoolVar(&o.exitCode, "detailed-exitcode", false, "Exit code 0 means that the bundles are the same, 2 that they differ, 11 an error.")
+	return f, o
+}
+
+// bundleDiff is what -json prints.
+type bundleDiff struct {
+	InForce string          `json:"in_force"` // digest; "" if nothing was pushed yet
+	Files   string          `json:"files"`    // digest of the bundle that a push would make
+	Changes []bundle.Change `json:"changes"`
+}
+
+func (c *bundleDiffCommand) Run(args []string) int {
+	f, o := c.flags()
+	if code := c.parse(f, args, c.Help()); code >= 0 {
+		return code
+	}
+	if f.NArg() > 1 {
+		return c.fail(exitFlags, fmt.Errorf("bundle diff takes one place, got %q; flags come first", f.Args()))
+	}
+	cfg, code := o.config.load(c.app)
+	if code >= 0 {
+		return code
+	}
+	files, remove, err := c.rehearse(cfg)
+	defer remove()
+	if code := c.failAll(err); code >= 0 {
+		return code
+	}
+	at, code := c.place(f, o.stack, f.Arg(0))
+	if code >= 0 {
+		return code
+	}
+	pointer, err := at.Current(c.ctx)
+	if err != nil {
+		return c.fail(exitError, err)
+	}
+	var was *config.Config
+	if pointer.Digest != "" && pointer.Digest != files.Digest {
+		inForce, err := at.Pull(c.ctx, pointer.Digest)
+		if err != nil {
+			return c.fail(exitError, err)
+		}
+		var remove func()
+		was, remove, err = unpacked(inForce)
+		defer remove()
+		if err != nil {
+			return c.fail(exitError, fmt.Errorf("bundle %.12s, which was pushed last: %w", pointer.Digest, err))
+		}
+	}
+	d := bundleDiff{InForce: pointer.Digest, Files: files.Digest, Changes: []bundle.Change{}}
+	if d.InForce != d.Files {
+		d.Changes = append(d.Changes, bundle.Diff(was, files.config)...)
+	}
+	if o.json {
+		code = c.printJSON(d)
+	} else {
+		code = c.print(d, pointer)
+	}
+	if code == exitOK && o.exitCode && d.InForce != d.Files {
+		return exitChanges
+	}
+	return code
+}
+
+// print prints the changes as a table, and what becomes of them.
+func (c *bundleDiffCommand) print(d bundleDiff, pointer bundle.Pointer) int {
+	if d.InForce == "" {
+		fmt.Fprintln(c.stdout, "Nothing was pushed yet.")
+	} else {
+		fmt.Fprintf(c.stdout, "In force is bundle %.12s: %s has pushed it, %s.\n", d.InForce, pointer.By, pointer.Pushed.Local().Format(time.DateTime))
+	}
+	switch {
+	case d.InForce == d.Files:
+		fmt.Fprintln(c.stdout, "The files are the same.")
+		return exitOK
+	case len(d.Changes) == 0:
+		fmt.Fprintln(c.stdout, "The files differ, and no task does.")
+		return exitOK
+	}
+	fmt.Fprintln(c.stdout)
+	var t table
+	t.row(plain, "TASK", "CHANGE", "RUNS", "WHAT")
+	runs, gone := 0, 0
+	for _, ch := range d.Changes {
+		will, what, n := "no", strings.Join(ch.What, "; "), plain
+		if ch.Runs {
+			will = "yes"
+			runs++
+		}
+		if ch.Kind == bundle.Removed {
+			gone++
+			what, n = "its infrastructure and state are kept", bad
+		}
+		t.row(n, ch.Task, string(ch.Kind), will, what)
+	}
+	t.print(c.stdout)
+	fmt.Fprintf(c.stdout, "\nOf %s, %d will run and %d are removed.\n", tasksOf(len(d.Changes)), runs, gone)
+	return exitOK
+}

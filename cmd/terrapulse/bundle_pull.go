@@ -1,0 +1,67 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/config/bundle"
+)
+
+// bundlePullCommand gets the bundle in force.
+type bundlePullCommand struct{ *app }
+
+func (c *bundlePullCommand) Synopsis() string { return "Get the files that were pushed last" }
+
+func (c *bundlePullCommand) Help() string {
+	f, _ := c.flags()
+	return `Usage: terrapulse bundle pull [flags] [s3://BUCKET/PREFIX] DIR
+
+  Unpacks the bundle that was pushed last into a folder, which must be empty or
+  not there yet.
+` + describe(f)
+}
+
+func (c *bundlePullCommand) flags() (*flag.FlagSet, *string) {
+	f, stack := newFlags("bundle pull"), ""
+	stackFlag(f, &stack)
+	return f, &stack
+}
+
+func (c *bundlePullCommand) Run(args []string) int {
+	f, stack := c.flags()
+	if code := c.parse(f, args, c.Help()); code >= 0 {
+		return code
+	}
+	url, dir := "", f.Arg(f.NArg()-1)
+	switch {
+	case f.NArg() == 2:
+		url = f.Arg(0)
+	case f.NArg() != 1 || *stack == "":
+		return c.fail(exitMissing, errors.New("say where bundles are and where to put the files: terrapulse bundle pull s3://BUCKET/PREFIX DIR, or -stack=NAME DIR"))
+	}
+	at, code := c.place(f, *stack, url)
+	if code >= 0 {
+		return code
+	}
+	pointer, err := at.Current(c.ctx)
+	if err == nil && pointer.Digest == "" {
+		err = fmt.Errorf("nothing was pushed to %s yet", at.Location)
+	}
+	if err != nil {
+		return c.fail(exitError, err)
+	}
+	b, err := at.Pull(c.ctx, pointer.Digest)
+	if err != nil {
+		return c.fail(exitError, err)
+	}
+	from, files, err := bundle.Unpack(b.Zip, dir)
+	if err != nil {
+		return c.fail(exitError, err)
+	}
+	fmt.Fprintf(c.stdout, "Bundle %.12s, which %s has pushed, %s, is unpacked. To push it again:\n  cd %s\n  terrapulse bundle push -config-file=%s %s\n",
+		pointer.Digest, pointer.By, pointer.Pushed.Local().Format(time.DateTime), from, strings.Join(files, " -config-file="), at.Location)
+	return exitOK
+}
