@@ -258,7 +258,7 @@ func (e *cluster) killSettling() {
 // main is what functions/runner does.
 func (c *container) main(ctx context.Context) {
 	var launch state.Stored[state.Launch]
-	for range 4 {
+	for range 3 {
 		var err error
 		if launch, err = state.Read[state.Launch](ctx, view{process: c.process}, state.LaunchKey(c.launch)); err == nil {
 			break
@@ -269,9 +269,15 @@ func (c *container) main(ctx context.Context) {
 		return
 	}
 	hand := &hand{c}
-	r := &runner.Runner{Config: bundles[b].config, Digest: digests[bundles[b].digest], Store: view{process: c.process},
-		Consul: eyes{process: c.process}, Applier: hand, Inspector: hand, Logs: hand,
-		Owner: "ecs-" + c.id, Claim: claim, Now: c.now, Log: nothing}
+	r := &runner.Runner{Store: view{process: c.process}, Logs: hand, Owner: "ecs-" + c.id, Claim: claim, Now: c.now, Log: nothing}
+	carryOut := r.Run
+	if _, err := ask(ctx, c.process, bucket, "read bundle "+launch.Data.Bundle, func() (any, error) { return nil, nil }); err != nil {
+		carryOut = func(ctx context.Context, launch state.Launch, planned state.PlannedRun) error {
+			return r.Refuse(ctx, launch, planned, err)
+		}
+	}
+	r.Config, r.Digest = bundles[b].config, digests[bundles[b].digest]
+	r.Consul, r.Applier, r.Inspector = eyes{process: c.process}, hand, hand
 	var work sync.WaitGroup
 	room := make(chan struct{}, parallel)
 	for _, planned := range launch.Data.Runs {
@@ -281,7 +287,7 @@ func (c *container) main(ctx context.Context) {
 		}
 		work.Go(func() {
 			defer func() { <-room }()
-			_ = r.Run(context.WithValue(ctx, runKey{}, planned.ID), launch.Data, planned)
+			_ = carryOut(context.WithValue(ctx, runKey{}, planned.ID), launch.Data, planned)
 		})
 	}
 	work.Wait()
