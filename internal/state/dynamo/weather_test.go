@@ -66,8 +66,8 @@ func TestAWriteWhoseAnswerWasLostSucceeds(t *testing.T) {
 
 func TestALostAnswerDoesNotHideWhatOthersDidMeanwhile(t *testing.T) {
 	t.Parallel()
-	s, proxy, _ := behind(t)
-	other := dynamo.New(dynamotest.Config(dynamotest.Start(t)), tableOf(t, s))
+	s, proxy, table := behind(t)
+	other := dynamo.New(dynamotest.Config(dynamotest.Start(t)), table.table)
 	a := apply(t, s, state.Create("task/a", []byte("1")))[0]
 
 	var theirs state.Record
@@ -87,16 +87,6 @@ func TestALostAnswerDoesNotHideWhatOthersDidMeanwhile(t *testing.T) {
 	_, err := s.Apply(t.Context(), state.Replace(a, []byte("2")))
 	refusal(t, err, &theirs)
 	expect(t, s, theirs)
-}
-
-// tableOf is the name of a store's table.
-func tableOf(t *testing.T, s *dynamo.Store) string {
-	t.Helper()
-	found, err := s.Check(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return strings.Trim(strings.Fields(found)[1], ",")
 }
 
 func TestAConflictIsOneAlsoWhenTheFirstAnswerWasLost(t *testing.T) {
