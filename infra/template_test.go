@@ -219,4 +219,3 @@ func read(t *testing.T, name string) string {
 	}
 	return string(text)
 }
-

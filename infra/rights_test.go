@@ -1,0 +1,385 @@
+package infra_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/importer"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/terrapulse/terrapulse/infra/rehearsal"
+	"github.com/terrapulse/terrapulse/internal/testtools"
+)
+
+// implied are actions that no line of Terrapulse names, and who needs them.
+var implied = map[string]map[string]string{
+	"ReconcileRole": {
+		"logs:CreateLogStream": "Lambda", "logs:PutLogEvents": "Lambda",
+		"ssm:GetParameters": "ECS, which shares the policy",
+		"kms:Decrypt":       "the services that keep data", "kms:Encrypt": "DynamoDB", "kms:GenerateDataKey": "S3", "kms:DescribeKey": "DynamoDB",
+	},
+	"SettleRole": {
+		"logs:CreateLogStream": "Lambda", "logs:PutLogEvents": "Lambda", "sqs:SendMessage": "Lambda, for an event that failed",
+		"kms:Decrypt": "DynamoDB", "kms:Encrypt": "DynamoDB", "kms:GenerateDataKey": "DynamoDB", "kms:DescribeKey": "DynamoDB",
+	},
+	"RunnerRole": {
+		"s3:GetObject": "Terraform's state", "s3:PutObject": "Terraform's state", "s3:DeleteObject": "Terraform's lock file", "s3:ListBucket": "Terraform's workspaces",
+		"kms:Decrypt": "the services that keep data", "kms:Encrypt": "DynamoDB", "kms:GenerateDataKey": "S3", "kms:DescribeKey": "DynamoDB",
+	},
+}
+
+// Each role allows every action that its program calls, and none that nobody
+// does. What the program calls is read from its code.
+func TestARoleMayDoWhatItsProgramCallsAndNoMore(t *testing.T) {
+	slow(t)
+	parameters := everything()
+	// What a user adds, and what Lambda is given to enter a VPC, is not ours.
+	delete(parameters, "RunnerPolicyArns")
+	delete(parameters, "FunctionSubnets")
+	delete(parameters, "FunctionSecurityGroups")
+	stack := rehearsal.Build(t, rehearsal.Here()).Deploy(t, "rights", parameters)
+	for program, role := range map[string]string{"reconcile": "ReconcileRole", "settle": "SettleRole", "runner": "RunnerRole"} {
+		t.Run(program, func(t *testing.T) {
+			called := calls(t, "./functions/"+program)
+			if len(called) == 0 {
+				t.Fatal("calls nothing: this test looks in the wrong place")
+			}
+			var allowed []string
+			for _, s := range stack.Roles[role] {
+				allowed = append(allowed, s.Actions...)
+			}
+			for action, by := range called {
+				if !slices.Contains(allowed, action) {
+					t.Errorf("%s needs %s for %s, which %s does not allow", program, action, by, role)
+				}
+			}
+			for _, action := range allowed {
+				if called[action] == "" && implied[role][action] == "" {
+					t.Errorf("%s allows %s, which nobody needs", role, action)
+				}
+			}
+			for action := range implied[role] {
+				if !slices.Contains(allowed, action) {
+					t.Errorf("%s does not allow %s, which is said to be implied", role, action)
+				}
+			}
+		})
+	}
+}
+
+// What a role may do is bounded to what belongs to the stack.
+func TestARoleReachesWhatBelongsToTheStackAlone(t *testing.T) {
+	slow(t)
+	parameters := everything()
+	delete(parameters, "RunnerPolicyArns")
+	stack := rehearsal.Build(t, rehearsal.Here()).Deploy(t, "bounds", parameters)
+	const account = "arn:aws:ecs:eu-west-1:123456789012:"
+	bucket := "arn:aws:s3:::the-bucket/"
+	for _, tt := range []struct {
+		role, action, resource string
+		may                    bool
+	}{
+		{"ReconcileRole", "ecs:RunTask", account + "task-definition/bounds-runner:7", true},
+		{"ReconcileRole", "ecs:RunTask", account + "task-definition/other:7", false},
+		{"ReconcileRole", "iam:PassRole", "arn:aws:iam::123456789012:role/admin", false},
+		{"ReconcileRole", "s3:GetObject", bucket + "some/prefix/current", true},
+		{"ReconcileRole", "s3:GetObject", bucket + "some/prefix/bundles/0123.zip", true},
+		{"ReconcileRole", "s3:GetObject", bucket + "env:/task/terraform.tfstate", false}, // state holds secrets
+		{"ReconcileRole", "s3:GetObject", bucket + "other", false},
+		{"ReconcileRole", "s3:PutObject", bucket + "some/prefix/current", false},
+		{"ReconcileRole", "dynamodb:GetItem", "arn:aws:dynamodb:eu-west-1:123456789012:table/other", false},
+		{"ReconcileRole", "secretsmanager:GetSecretValue", tokenARN, true}, // also of CERT and KEY, without :key::
+		{"ReconcileRole", "secretsmanager:GetSecretValue", "arn:aws:secretsmanager:eu-west-1:123456789012:secret:other-AbCdEf", false},
+		{"ReconcileRole", "ssm:GetParameter", caARN, true},
+		{"ReconcileRole", "ssm:GetParameter", "arn:aws:ssm:eu-west-1:123456789012:parameter/other", false},
+		{"ExecutionRole", "secretsmanager:GetSecretValue", tokenARN, true},
+		{"ExecutionRole", "ssm:GetParameters", caARN, true},
+		{"RunnerRole", "secretsmanager:GetSecretValue", tokenARN, false}, // ECS gives it what it needs
+		{"RunnerRole", "s3:GetObject", bucket + "env:/task/terraform.tfstate", true},
+		{"RunnerRole", "s3:GetObject", bucket + "some/prefix/bundles/0123.zip", true},
+		{"RunnerRole", "s3:PutObject", bucket + "some/prefix/bundles/0123.zip", false}, // a provider gone bad changes no task
+		{"RunnerRole", "s3:PutObject", bucket + "some/prefix/current", false},
+		{"RunnerRole", "ecs:RunTask", account + "task-definition/bounds-runner:7", false},
+		{"SettleRole", "s3:GetObject", bucket + "some/prefix/current", false},
+		{"SettleRole", "ecs:RunTask", account + "task-definition/bounds-runner:7", false},
+	} {
+		if may := stack.Roles[tt.role].Allows(tt.action, tt.resource); may != tt.may {
+			t.Errorf("%s: %s on %s: %v", tt.role, tt.action, tt.resource, may)
+		}
+	}
+	for role, conditioned := range map[string][]string{
+		"ReconcileRole": {"ecs:RunTask", "ecs:ListTasks", "ecs:TagResource", "iam:PassRole", "kms:Decrypt"},
+		"RunnerRole":    {"kms:Decrypt"},
+	} {
+		for _, s := range stack.Roles[role] {
+			for _, action := range conditioned {
+				if slices.Contains(s.Actions, action) && len(s.Condition) == 0 {
+					t.Errorf("%s: %s without a condition", role, s)
+				}
+			}
+		}
+	}
+}
+
+// actions are what IAM asks for where that is not the operation's own name.
+var actions = map[string][]string{
+	// Tasks are started with tags and with two roles.
+	"ecs:RunTask":   {"ecs:RunTask", "ecs:TagResource", "iam:PassRole"},
+	"lambda:Invoke": {"lambda:InvokeFunction"},
+	// Without s3:ListBucket, what is not there is forbidden instead of missing.
+	"s3:GetObject":  {"s3:GetObject", "s3:ListBucket"},
+	"s3:HeadObject": {"s3:GetObject", "s3:ListBucket"},
+	// A transaction asks for what it is made of; see parts.
+	"dynamodb:TransactWriteItems": nil,
+}
+
+// parts are the types that a transaction of DynamoDB is made of.
+var parts = map[string]string{
+	"Put": "dynamodb:PutItem", "Delete": "dynamodb:DeleteItem", "Update": "dynamodb:UpdateItem", "ConditionCheck": "dynamodb:ConditionCheckItem",
+}
+
+const (
+	module   = "github.com/terrapulse/terrapulse"
+	services = "github.com/aws/aws-sdk-go-v2/service/"
+)
+
+// calls returns the actions of AWS that a program may call, with a function
+// that does. That is what is named in any function of the module that can be
+// reached from main: a function reaches those that it names, and of what
+// implements an interface those methods that it names of the interface.
+func calls(t *testing.T, program string) map[string]string {
+	t.Helper()
+	code := load(t, program)
+	found := map[string]string{}
+	seen := map[*types.Func]bool{}
+	var reach func(f *types.Func)
+	visit := func(in string, r references) {
+		for _, action := range r.actions {
+			found[action] = in
+		}
+		for _, f := range r.functions {
+			reach(f)
+		}
+		for _, m := range r.methods {
+			for _, f := range code.implementations(m) {
+				reach(f)
+			}
+		}
+	}
+	reach = func(f *types.Func) {
+		if f = f.Origin(); seen[f] {
+			return
+		}
+		seen[f] = true
+		visit(f.FullName(), code.bodies[f])
+	}
+	for _, f := range code.roots {
+		reach(f)
+	}
+	visit("variables", code.variables)
+	return found
+}
+
+// code is a program's own packages.
+type code struct {
+	roots     []*types.Func // main, and what runs before it
+	variables references    // of what package variables are set to
+	bodies    map[*types.Func]references
+	named     []types.Type // the types of the module
+}
+
+// references are what a function names.
+type references struct {
+	functions []*types.Func
+	methods   []*types.Func // of interfaces
+	actions   []string
+}
+
+// implementations are the methods of the module's types that a method of an
+// interface may be.
+func (c *code) implementations(method *types.Func) []*types.Func {
+	iface, ok := method.Signature().Recv().Type().Underlying().(*types.Interface)
+	if !ok {
+		return nil
+	}
+	var all []*types.Func
+	for _, typ := range c.named {
+		pointer := types.NewPointer(typ)
+		if !types.Implements(pointer, iface) {
+			continue
+		}
+		if s := types.NewMethodSet(pointer).Lookup(method.Pkg(), method.Name()); s != nil {
+			if f, ok := s.Obj().(*types.Func); ok {
+				all = append(all, f)
+			}
+		}
+	}
+	return all
+}
+
+// load reads the packages of the module that a program is made of. Those of
+// others are known by what the compiler says of them.
+func load(t *testing.T, program string) *code {
+	t.Helper()
+	cmd := exec.Command("go", "list", "-deps", "-export", "-tags", "lambda.norpc", "-json=ImportPath,Dir,Export,GoFiles,ImportMap", program)
+	cmd.Dir = testtools.Root(t)
+	cmd.Env = append(os.Environ(), "GOOS=linux", "CGO_ENABLED=0")
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	type pkg struct {
+		ImportPath, Dir, Export string
+		GoFiles                 []string
+		ImportMap               map[string]string
+	}
+	exports, vendored := map[string]string{}, map[string]string{}
+	var own []pkg // dependencies come first
+	for dec := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p pkg
+		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		exports[p.ImportPath] = p.Export
+		maps.Copy(vendored, p.ImportMap)
+		if strings.HasPrefix(p.ImportPath, module) {
+			own = append(own, p)
+		}
+	}
+	fset := token.NewFileSet()
+	loaded := map[string]*types.Package{}
+	others := importer.ForCompiler(fset, "gc", func(name string) (io.ReadCloser, error) {
+		if to := vendored[name]; to != "" {
+			name = to
+		}
+		if exports[name] == "" {
+			return nil, fmt.Errorf("the compiler says nothing of %s", name)
+		}
+		return os.Open(exports[name])
+	})
+	c := &code{bodies: map[*types.Func]references{}}
+	for _, p := range own {
+		var files []*ast.File
+		for _, name := range p.GoFiles {
+			file, err := parser.ParseFile(fset, filepath.Join(p.Dir, name), nil, parser.SkipObjectResolution)
+			if err != nil {
+				t.Fatal(err)
+			}
+			files = append(files, file)
+		}
+		info := &types.Info{Defs: map[*ast.Ident]types.Object{}, Uses: map[*ast.Ident]types.Object{}}
+		cfg := types.Config{Importer: importerFunc(func(name string) (*types.Package, error) {
+			if p := loaded[name]; p != nil {
+				return p, nil
+			}
+			return others.Import(name)
+		})}
+		checked, err := cfg.Check(p.ImportPath, fset, files, info)
+		if err != nil {
+			t.Fatal(err)
+		}
+		loaded[p.ImportPath] = checked
+		c.add(files, info)
+	}
+	return c
+}
+
+type importerFunc func(name string) (*types.Package, error)
+
+func (f importerFunc) Import(name string) (*types.Package, error) { return f(name) }
+
+// add notes what each function of a package names.
+func (c *code) add(files []*ast.File, info *types.Info) {
+	for _, obj := range info.Defs {
+		if name, ok := obj.(*types.TypeName); ok && !name.IsAlias() {
+			if _, generic := name.Type().(*types.TypeParam); !generic {
+				c.named = append(c.named, name.Type())
+			}
+		}
+	}
+	for _, file := range files {
+		for _, decl := range file.Decls {
+			f, ok := decl.(*ast.FuncDecl)
+			if !ok {
+				c.variables.add(decl, info)
+				continue
+			}
+			var r references
+			r.add(f, info)
+			obj := info.Defs[f.Name].(*types.Func)
+			c.bodies[obj] = r
+			if f.Recv == nil && (f.Name.Name == "init" || f.Name.Name == "main" && obj.Pkg().Name() == "main") {
+				c.roots = append(c.roots, obj)
+			}
+		}
+	}
+}
+
+func (r *references) add(node ast.Node, info *types.Info) {
+	ast.Inspect(node, func(n ast.Node) bool {
+		id, ok := n.(*ast.Ident)
+		if !ok {
+			return true
+		}
+		switch obj := info.Uses[id].(type) {
+		case *types.Func:
+			r.actions = append(r.actions, operation(obj)...)
+			if recv := obj.Signature().Recv(); recv != nil && types.IsInterface(recv.Type()) {
+				r.methods = append(r.methods, obj)
+			} else {
+				r.functions = append(r.functions, obj)
+			}
+		case *types.TypeName:
+			if pkg := obj.Pkg(); pkg != nil && pkg.Path() == services+"dynamodb/types" && parts[obj.Name()] != "" {
+				r.actions = append(r.actions, parts[obj.Name()])
+			}
+		}
+		return true
+	})
+}
+
+// operation is the actions that a call of f needs: f takes the input of an
+// operation of AWS, be it a client's method, a paginator, or a method of an
+// interface that a client fits.
+func operation(f *types.Func) []string {
+	if f.Pkg() != nil && strings.HasPrefix(f.Pkg().Path(), module) && f.Signature().Recv() == nil {
+		return nil // calls it itself
+	}
+	for v := range f.Signature().Params().Variables() {
+		pointer, ok := v.Type().(*types.Pointer)
+		if !ok {
+			continue
+		}
+		named, ok := pointer.Elem().(*types.Named)
+		if !ok || named.Obj().Pkg() == nil {
+			continue
+		}
+		service, isService := strings.CutPrefix(named.Obj().Pkg().Path(), services)
+		name, isInput := strings.CutSuffix(named.Obj().Name(), "Input")
+		if !isService || !isInput {
+			continue
+		}
+		op := path.Base(service) + ":" + name
+		if needs, ok := actions[op]; ok {
+			return needs
+		}
+		return []string{op}
+	}
+	return nil
+}
