@@ -247,9 +247,13 @@ func TestAsManyRunsAsAreAllowedGoOnAtOnce(t *testing.T) {
 		return catalog{func(ctx context.Context, _ string) {
 			n := now.Add(1)
 			defer now.Add(-1)
-			most.Store(max(most.Load(), n))
+			for was := most.Load(); n > was && !most.CompareAndSwap(was, n); was = most.Load() {
+			}
 			for deadline := time.Now().Add(10 * time.Second); most.Load() < 2 && time.Now().Before(deadline); {
-				time.Sleep(time.Millisecond) // for a second one
+				time.Sleep(time.Millisecond) // until there is a second one
+			}
+			for deadline := time.Now().Add(200 * time.Millisecond); most.Load() < 3 && time.Now().Before(deadline); {
+				time.Sleep(time.Millisecond) // as there must not be a third
 			}
 		}}, nil
 	}
