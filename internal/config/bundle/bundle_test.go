@@ -34,22 +34,31 @@ task:
     module: example/far/aws
     condition: {schedule: {cron: "@hourly"}}
 `,
-	"net/tasks/README.md":                "not a task file",
-	"net/tasks/sub/other.yaml":           "task: [{name: no, module: ./no}]",
-	"net/lb.tfvars":                      `size = 3`,
-	"common.tfvars":                      `zone = "dmz"`,
-	"net/lb/main.tf":                     `module "pool" { source = "./pool" }` + "\n" + `variable "services" {}` + "\n",
-	"net/lb/templates/haproxy.tftpl":     "x",
-	"net/lb/pool/main.tf":                `module "deep" { source = "../../../shared/deep" }`,
-	"net/lb/run.sh":                      "#!/bin/sh\n",
-	"net/lb/.terraform/providers/x":      "left",
-	"net/lb/terraform.tfstate":           "left",
-	"net/lb/terraform.tfstate.backup":    "left",
-	"net/lb/.git/HEAD":                   "left",
-	"net/lb/main.tf~":                    "left",
-	"modules/dns/main.tf":                `module "remote" { source = "example/x/aws" }`,
-	"shared/deep/main.tf":                "",
-	"shared/unused/main.tf":              "",
+	"net/tasks/README.md":             "not a task file",
+	"net/tasks/sub/other.yaml":        "task: [{name: no, module: ./no}]",
+	"net/lb.tfvars":                   `size = 3`,
+	"common.tfvars":                   `zone = "dmz"`,
+	"net/lb/main.tf":                  `module "pool" { source = "./pool" }` + "\n" + `variable "services" {}` + "\n",
+	"net/lb/templates/haproxy.tftpl":  "x",
+	"net/lb/pool/main.tf":             `module "deep" { source = "../../../shared/deep" }`,
+	"net/lb/run.sh":                   "#!/bin/sh\n",
+	"net/lb/.terraform/providers/x":   "left",
+	"net/lb/terraform.tfstate":        "left",
+	"net/lb/terraform.tfstate.backup": "left",
+	"net/lb/.git/HEAD":                "left",
+	"net/lb/main.tf~":                 "left",
+	"modules/dns/main.tf":             `module "remote" { source = "example/x/aws" }`,
+	"shared/deep/main.tf":             "",
+	"shared/unused/main.tf":           "",
+	"net/lb/locals.tf": `locals {
+  banner = file("${path.module}/../files/banner.txt")
+  zone   = templatefile("${path.module}/../../shared/zones/${var.zone}.tftpl", {})
+  made   = "${path.module}/../made/${var.zone}"
+  # file("${path.module}/../files/old.txt")
+}`,
+	"net/files/banner.txt":               "hello",
+	"net/files/old.txt":                  "not read",
+	"shared/zones/dmz.tftpl":             "zone",
 	"net/sync-tasks/lb/terraform.tfvars": "left",
 }
 
@@ -139,8 +148,8 @@ func TestABundleHoldsWhatTheTasksNeedAndNothingElse(t *testing.T) {
 	got := names(t, pack(t, load(t, written(t, checkout), "tasks")))
 	want := []string{
 		".terrapulse",
-		"_/lb.tfvars", "_/lb/main.tf", "_/lb/pool/main.tf", "_/lb/run.sh", "_/lb/templates/haproxy.tftpl", "_/tasks/a.yaml",
-		"common.tfvars", "modules/dns/main.tf", "shared/deep/main.tf",
+		"_/files/banner.txt", "_/lb.tfvars", "_/lb/locals.tf", "_/lb/main.tf", "_/lb/pool/main.tf", "_/lb/run.sh", "_/lb/templates/haproxy.tftpl", "_/tasks/a.yaml",
+		"common.tfvars", "modules/dns/main.tf", "shared/deep/main.tf", "shared/zones/dmz.tftpl",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
@@ -274,12 +283,14 @@ func TestWhatCannotBePackedIsRefusedInWords(t *testing.T) {
 		{"a module that calls an absolute one", map[string]string{"lb/main.tf": "\nmodule \"x\" {\n source = \"/opt/x\"\n}"}, [2]string{},
 			[]string{"main.tf:2", "module x", "/opt/x is an absolute path"}},
 		{"a module that calls one that is not there", map[string]string{"lb/main.tf": `module "x" { source = "./x" }`}, [2]string{},
-			[]string{"main.tf:1", "there is no folder ./x"}},
+			[]string{"main.tf:1", "there is no module in ./x"}},
 		{"a module that cannot be parsed", map[string]string{"lb/main.tf": "\n\nmodule {"}, [2]string{}, []string{"main.tf:3"}},
 		{"a way out and back in by name", map[string]string{"tasks/a.yaml": "task:\n  - name: lb\n    module: ../net/lb\n"}, [2]string{},
 			[]string{"../net/lb leads out of the folder", "write ./lb"}},
 		{"the same in a module", map[string]string{"lb/main.tf": `module "x" { source = "../../net/pool" }`, "pool/main.tf": ""}, [2]string{},
 			[]string{"main.tf:1", "write ./pool"}},
+		{"a module that reads far outside", map[string]string{"lb/main.tf": "\nlocals { x = file(\"${path.module}/../../secret\") }", "../secret": "x"}, [2]string{},
+			[]string{"main.tf:2", "../../secret is outside of what the task files name"}},
 		{"a link out of the module", map[string]string{"../passwd": "x"}, [2]string{"lb/passwd", "../../passwd"},
 			[]string{"passwd is a symbolic link to", "put a copy in its place"}},
 		{"a link that leads nowhere", nil, [2]string{"lb/gone", "nowhere"}, []string{"gone is a symbolic link that leads nowhere"}},

@@ -14,6 +14,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -54,6 +55,11 @@ func collect(cfg *config.Config) (*packer, manifest, error) {
 	}
 	p.skip[p.abs(cfg.WorkingDir)] = true
 	for i := range cfg.Tasks {
+		if t := &cfg.Tasks[i]; t.LocalModule() {
+			p.reach = max(p.reach, levels(path.Clean(filepath.ToSlash(t.WrittenModule()))))
+		}
+	}
+	for i := range cfg.Tasks {
 		t := &cfg.Tasks[i]
 		for _, name := range t.VariableFiles {
 			rel, err := p.reference(".", name)
@@ -85,6 +91,7 @@ type packer struct {
 	files   map[string]file
 	folders map[string][]string // the files of folders that were packed
 	skip    map[string]bool     // folders that are none of a module's, absolute
+	reach   int                 // how many folders up the task files themselves lead
 	size    int64
 }
 
@@ -154,7 +161,11 @@ func (p *packer) module(rel string) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		for _, name := range names {
+		read, err := p.reads(folder, names)
+		if err != nil {
+			return "", err
+		}
+		for _, name := range append(read, names...) {
 			held[name] = true
 		}
 		called, err := p.calls(folder)
@@ -203,12 +214,73 @@ func (p *packer) calls(folder string) ([]string, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s:%d: module %s: %w", call.Pos.Filename, call.Pos.Line, name, err)
 		}
-		if info, err := os.Stat(p.abs(rel)); err != nil || !info.IsDir() {
-			return nil, fmt.Errorf("%s:%d: module %s: there is no folder %s", call.Pos.Filename, call.Pos.Line, name, call.Source)
+		if !tfconfig.IsModuleDir(p.abs(rel)) {
+			return nil, fmt.Errorf("%s:%d: module %s: there is no module in %s", call.Pos.Filename, call.Pos.Line, name, call.Source)
 		}
 		local = append(local, rel)
 	}
 	return local, nil
+}
+
+// outside is a path in a module that leads out of its folder, up to where
+// another value goes on.
+var outside = regexp.MustCompile(`\$\{path\.module\}((?:/\.\.)+/[^"$%{}\n]*)([$%]?)`)
+
+// reads packs what a module reads from beside its own folder, where that can be
+// told from its text, and returns the files.
+func (p *packer) reads(folder string, names []string) ([]string, error) {
+	var all []string
+	for _, name := range names {
+		if path.Dir(name) != folder || path.Ext(name) != ".tf" {
+			continue
+		}
+		for n, line := range strings.Split(string(p.files[name].content), "\n") {
+			if text := strings.TrimSpace(line); strings.HasPrefix(text, "#") || strings.HasPrefix(text, "//") {
+				continue
+			}
+			for _, m := range outside.FindAllStringSubmatch(line, -1) {
+				written := strings.TrimPrefix(m[1], "/")
+				if m[2] != "" {
+					written = path.Dir(written + "x")
+				}
+				read, err := p.beside(folder, written)
+				if err != nil {
+					return nil, fmt.Errorf("%s:%d: %w", p.abs(name), n+1, err)
+				}
+				all = append(all, read...)
+			}
+		}
+	}
+	return all, nil
+}
+
+// beside packs a file or a folder that a module names. What is not there may be
+// what the module makes.
+func (p *packer) beside(folder, written string) ([]string, error) {
+	if path.Base(written) == ".." {
+		return nil, nil // a folder that holds the module: it names no file
+	}
+	rel, err := p.reference(folder, written)
+	if err != nil {
+		return nil, err
+	}
+	info, err := os.Stat(p.abs(rel))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if levels(rel) > p.reach {
+		return nil, fmt.Errorf("%s is outside of what the task files name: move it into the module", written)
+	}
+	if info.IsDir() {
+		return p.folder(rel)
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is neither a file nor a folder", written)
+	}
+	return []string{rel}, p.add(rel)
 }
 
 // folder packs the files of a folder and its sub-folders, and returns them.
