@@ -8,7 +8,6 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/consul"
 	"github.com/terrapulse/terrapulse/internal/invoke"
-	"github.com/terrapulse/terrapulse/internal/reconcile"
 )
 
 // checkLimit is how long one check may take: a security group that lets
@@ -93,44 +92,4 @@ func (i *invocation) checkRights(ctx context.Context) (string, error) {
 		}
 	}
 	return fmt.Sprintf("%d conditions can be read", len(queries)), nil
-}
-
-// client is one of Consul whose token comes from a secret: when Consul
-// refuses that, the secret is read again, once per call, so that a token can
-// be replaced without a deployment.
-type client struct {
-	*consul.Client
-	again func(ctx context.Context) (*consul.Client, error) // with the secret as it is now
-}
-
-func (c *client) Poll(ctx context.Context, gates consul.GateSet) (consul.Marks, error) {
-	marks, err := c.Client.Poll(ctx, gates)
-	if consul.IsForbidden(err) && c.renew(ctx) {
-		return c.Client.Poll(ctx, gates)
-	}
-	return marks, err
-}
-
-func (c *client) Observe(ctx context.Context, queries []consul.Query) []consul.Answer {
-	answers := c.Client.Observe(ctx, queries)
-	for _, a := range answers {
-		if consul.IsForbidden(a.Err) && c.renew(ctx) {
-			return c.Client.Observe(ctx, queries)
-		}
-	}
-	return answers
-}
-
-func (c *client) Watch(ctx context.Context, gates consul.GateSet, since consul.Marks) reconcile.Watch {
-	return c.Client.Watch(ctx, gates, since)
-}
-
-// renew reports whether there is another token to try.
-func (c *client) renew(ctx context.Context) bool {
-	fresh, err := c.again(ctx)
-	if err != nil || fresh == nil {
-		return false
-	}
-	c.Client = fresh
-	return true
 }

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/config"
-	"github.com/terrapulse/terrapulse/internal/consul"
 	"github.com/terrapulse/terrapulse/internal/invoke"
 	"github.com/terrapulse/terrapulse/internal/lease"
 	"github.com/terrapulse/terrapulse/internal/metrics"
@@ -61,19 +60,11 @@ type handler struct {
 	looked  time.Time // when the pointer was read last
 }
 
-// consulClient is what is needed of Consul.
-type consulClient interface {
-	reconcile.Consul
-	Leader(ctx context.Context) error
-	Watch(ctx context.Context, gates consul.GateSet, since consul.Marks) reconcile.Watch
-}
-
 // invocation is one invocation on its way.
 type invocation struct {
 	*handler
 	log      *slog.Logger
 	deadline time.Time // by when it must have answered
-	fresh    bool      // the bundle's pointer was read in this invocation
 }
 
 // handle answers one invocation. Its error is for what could not be done at
@@ -261,11 +252,11 @@ func (i *invocation) engine(ctx context.Context) (*reconcile.Reconciler, consulC
 		}
 	}
 	b := i.current
-	if b.reconciler == nil {
-		client, err := i.connect(ctx, b.config.Consul)
-		if err != nil {
-			return nil, nil, fmt.Errorf("set up the connection to Consul: %w", err)
-		}
+	client, err := i.connect(ctx, b.config.Consul)
+	if err != nil {
+		return nil, nil, fmt.Errorf("set up the connection to Consul: %w", err)
+	}
+	if b.reconciler == nil || b.client != client {
 		b.client = client
 		b.reconciler = &reconcile.Reconciler{
 			Config: b.config, Bundle: b.digest, Refused: b.refused, Store: i.store, Consul: client, Launcher: i.launcher,

@@ -9,11 +9,14 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"time"
 
 	awslambda "github.com/aws/aws-lambda-go/lambda"
 	awsecs "github.com/aws/aws-sdk-go-v2/service/ecs"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/aws-sdk-go-v2/service/secretsmanager"
+	"github.com/aws/aws-sdk-go-v2/service/ssm"
 
 	"github.com/terrapulse/terrapulse/internal/config/bundle"
 	"github.com/terrapulse/terrapulse/internal/deployment"
@@ -21,6 +24,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/launch/ecs"
 	"github.com/terrapulse/terrapulse/internal/lease"
 	"github.com/terrapulse/terrapulse/internal/metrics"
+	"github.com/terrapulse/terrapulse/internal/secrets"
 	"github.com/terrapulse/terrapulse/internal/state/dynamo"
 )
 
@@ -52,10 +56,14 @@ func newHandler(ctx context.Context, environ []string, out io.Writer) (*handler,
 		Client: awsecs.NewFromConfig(cfg), Stack: settings.Stack, Cluster: settings.Cluster, TaskDefinition: settings.TaskDefinition,
 		Capacity: settings.Capacity, Subnets: settings.Subnets, SecurityGroups: settings.SecurityGroups, PublicIP: settings.PublicIP, Now: time.Now,
 	}
+	connector := &connector{secrets: &secrets.Consul{
+		Source: &secrets.Source{SecretsManager: secretsmanager.NewFromConfig(cfg), Parameters: ssm.NewFromConfig(cfg), Now: time.Now},
+		ARNs:   settings.Consul, Dir: filepath.Join(os.TempDir(), "terrapulse-consul"),
+	}}
 	return &handler{
 		store: store, launcher: launcher, passes: dynamo.Passes,
 		bundles: bucket{bundle.Bucket{Client: s3.NewFromConfig(cfg), Location: settings.Bundle}},
-		connect: newConnector(cfg, settings.Consul).connect,
+		connect: connector.connect,
 		checks: []check{
 			{"table", store.Check, "deploy the stack again, or restore the table: see docs/operate.md"},
 			{"ecs", launcher.Check, "deploy the stack again with a RunnerImage, and a cluster, that are there"},

@@ -1,0 +1,86 @@
+package main
+
+import (
+	"context"
+
+	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/consul"
+	"github.com/terrapulse/terrapulse/internal/reconcile"
+	"github.com/terrapulse/terrapulse/internal/secrets"
+)
+
+// consulClient is what is needed of Consul.
+type consulClient interface {
+	reconcile.Consul
+	Leader(ctx context.Context) error
+	Watch(ctx context.Context, gates consul.GateSet, since consul.Marks) reconcile.Watch
+}
+
+// connector makes clients of Consul with the secrets that the stack names.
+type connector struct {
+	secrets *secrets.Consul
+	last    *client
+}
+
+// connect returns the same client as long as the configuration and the secrets
+// are the same: it holds connections.
+func (c *connector) connect(ctx context.Context, cfg config.Consul) (consulClient, error) {
+	complete, err := c.secrets.Configure(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	if c.last == nil || c.last.written != cfg || c.last.complete != complete {
+		connection, err := consul.New(complete)
+		if err != nil {
+			return nil, err
+		}
+		c.last = &client{Client: connection, secrets: c.secrets, written: cfg, complete: complete}
+	}
+	return c.last, nil
+}
+
+// client is one of Consul whose token may come from a secret: when Consul
+// refuses that, the secret is read again and the request tried once more, so
+// that a token can be replaced without a deployment.
+type client struct {
+	*consul.Client
+	secrets  *secrets.Consul
+	written  config.Consul // by the task files and the environment
+	complete config.Consul // with what the secrets hold
+}
+
+func (c *client) Poll(ctx context.Context, gates consul.GateSet) (consul.Marks, error) {
+	marks, err := c.Client.Poll(ctx, gates)
+	if consul.IsForbidden(err) && c.renew(ctx) {
+		return c.Client.Poll(ctx, gates)
+	}
+	return marks, err
+}
+
+func (c *client) Observe(ctx context.Context, queries []consul.Query) []consul.Answer {
+	answers := c.Client.Observe(ctx, queries)
+	for _, a := range answers {
+		if consul.IsForbidden(a.Err) && c.renew(ctx) {
+			return c.Client.Observe(ctx, queries)
+		}
+	}
+	return answers
+}
+
+func (c *client) Watch(ctx context.Context, gates consul.GateSet, since consul.Marks) reconcile.Watch {
+	return c.Client.Watch(ctx, gates, since)
+}
+
+// renew reports whether there is another token to try.
+func (c *client) renew(ctx context.Context) bool {
+	complete, another, err := c.secrets.Renew(ctx, c.written, c.complete.Token)
+	if err != nil || !another {
+		return false // the refusal says more
+	}
+	connection, err := consul.New(complete)
+	if err != nil {
+		return false
+	}
+	c.Client, c.complete = connection, complete
+	return true
+}
