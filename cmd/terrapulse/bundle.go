@@ -34,27 +34,40 @@ func (c *bundleCommand) Run([]string) int {
 	return c.fail(exitMissing, errors.New("say what is to be done: terrapulse bundle push, bundle diff or bundle pull"))
 }
 
+// parseAround is parse where flags may also follow arguments, which it returns.
+func (a *app) parseAround(f *flag.FlagSet, args []string, help string) (rest []string, code int) {
+	for {
+		if code := a.parse(f, args, help); code >= 0 || f.NArg() == 0 {
+			return rest, code
+		}
+		rest, args = append(rest, f.Arg(0)), f.Args()[1:]
+	}
+}
+
 // place is where bundles are kept.
 type place struct {
 	bundle.Bucket
 	stack *stack // nil if the place itself was named
 }
 
-// place finds where bundles are kept: the URL, or what the stack of this name says.
-func (a *app) place(f *flag.FlagSet, stackName, url string) (*place, int) {
+// place finds where bundles are kept: at the URL that may be given, or where the
+// stack of this name says.
+func (a *app) place(f *flag.FlagSet, stackName string, urls []string) (*place, int) {
 	p := &place{}
-	if stackName == "" && url == "" {
+	if stackName == "" && len(urls) == 0 {
 		return nil, a.fail(exitMissing, fmt.Errorf("say where bundles are: terrapulse %s s3://BUCKET/PREFIX, or -stack=NAME", f.Name()))
 	}
 	cfg, err := awsConfig(a.ctx, "")
 	if err == nil && stackName != "" {
 		p.stack, err = findStack(a.ctx, stackName)
 	}
-	if err == nil && url == "" {
+	if err == nil && len(urls) == 0 {
+		var url string
 		url, err = p.stack.output("BundleUrl")
+		urls = []string{url}
 	}
 	if err == nil {
-		p.Location, err = deployment.ParseLocation(url)
+		p.Location, err = deployment.ParseLocation(urls[0])
 	}
 	if err != nil {
 		return nil, a.fail(exitConfig, err)

@@ -48,11 +48,12 @@ type bundleDiff struct {
 
 func (c *bundleDiffCommand) Run(args []string) int {
 	f, o := c.flags()
-	if code := c.parse(f, args, c.Help()); code >= 0 {
+	rest, code := c.parseAround(f, args, c.Help())
+	if code >= 0 {
 		return code
 	}
-	if f.NArg() > 1 {
-		return c.fail(exitFlags, fmt.Errorf("bundle diff takes one place, got %q; flags come first", f.Args()))
+	if len(rest) > 1 {
+		return c.fail(exitFlags, fmt.Errorf("bundle diff takes one place, got %q", rest))
 	}
 	cfg, code := o.config.load(c.app)
 	if code >= 0 {
@@ -63,7 +64,7 @@ func (c *bundleDiffCommand) Run(args []string) int {
 	if code := c.failAll(err); code >= 0 {
 		return code
 	}
-	at, code := c.place(f, o.stack, f.Arg(0))
+	at, code := c.place(f, o.stack, rest)
 	if code >= 0 {
 		return code
 	}
@@ -127,6 +128,9 @@ func (c *bundleDiffCommand) print(d bundleDiff, pointer bundle.Pointer) int {
 		if ch.Kind == bundle.Removed {
 			gone++
 			what, n = "its infrastructure and state are kept", bad
+		}
+		if what == "" {
+			what = "-"
 		}
 		t.row(n, ch.Task, string(ch.Kind), will, what)
 	}

@@ -32,17 +32,15 @@ func (c *bundlePullCommand) flags() (*flag.FlagSet, *string) {
 
 func (c *bundlePullCommand) Run(args []string) int {
 	f, stack := c.flags()
-	if code := c.parse(f, args, c.Help()); code >= 0 {
+	rest, code := c.parseAround(f, args, c.Help())
+	if code >= 0 {
 		return code
 	}
-	url, dir := "", f.Arg(f.NArg()-1)
-	switch {
-	case f.NArg() == 2:
-		url = f.Arg(0)
-	case f.NArg() != 1 || *stack == "":
+	if n := len(rest); n > 2 || n < 1 || n == 1 && *stack == "" {
 		return c.fail(exitMissing, errors.New("say where bundles are and where to put the files: terrapulse bundle pull s3://BUCKET/PREFIX DIR, or -stack=NAME DIR"))
 	}
-	at, code := c.place(f, *stack, url)
+	dir := rest[len(rest)-1]
+	at, code := c.place(f, *stack, rest[:len(rest)-1])
 	if code >= 0 {
 		return code
 	}

@@ -49,11 +49,12 @@ func (c *bundlePushCommand) flags() (*flag.FlagSet, *bundlePushOptions) {
 
 func (c *bundlePushCommand) Run(args []string) int {
 	f, o := c.flags()
-	if code := c.parse(f, args, c.Help()); code >= 0 {
+	rest, code := c.parseAround(f, args, c.Help())
+	if code >= 0 {
 		return code
 	}
-	if f.NArg() > 1 {
-		return c.fail(exitFlags, fmt.Errorf("bundle push takes one place, got %q; flags come first", f.Args()))
+	if len(rest) > 1 {
+		return c.fail(exitFlags, fmt.Errorf("bundle push takes one place, got %q", rest))
 	}
 	cfg, code := o.config.load(c.app)
 	if code >= 0 {
@@ -85,7 +86,7 @@ func (c *bundlePushCommand) Run(args []string) int {
 	if code := c.failAll(err); code >= 0 {
 		return code
 	}
-	at, code := c.place(f, o.stack, f.Arg(0))
+	at, code := c.place(f, o.stack, rest)
 	if code >= 0 {
 		return code
 	}

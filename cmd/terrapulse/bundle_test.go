@@ -77,7 +77,7 @@ func TestTaskFilesAreComparedPushedAndPulled(t *testing.T) {
 	d.runs(exitError, "bundle pull "+bundleURL+" x", "nothing was pushed to "+bundleURL)
 
 	d.runs(exitOK, "bundle push"+files, "(2 tasks, 1 KB) is pushed to s3://files/some/prefix: it is in force from the next tick on.")
-	d.runs(exitOK, "bundle push"+files, "is in force already")
+	d.runs(exitOK, "bundle push "+bundleURL+" -config-dir tasks", "is in force already")
 	d.runs(exitOK, "bundle diff -detailed-exitcode"+files, "The files are the same.")
 
 	put(t, "lb/main.tf", `variable "services" {} # new`)
