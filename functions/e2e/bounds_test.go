@@ -1,0 +1,207 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"text/tabwriter"
+	"time"
+
+	"github.com/hashicorp/consul/api"
+)
+
+// BenchmarkBounds measures what the project promises about a deployment in
+// AWS, and prints it beside the promise.
+func BenchmarkBounds(b *testing.B) {
+	if testing.Short() {
+		b.Skip("takes minutes")
+	}
+	m := &bounds{}
+	b.Run("idle", m.idle)
+	b.Run("cold", m.cold)
+	b.Run("one of many", m.oneOfMany)
+	b.Run("a thousand runs", m.thousandRuns)
+	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(w, "\n%d cores, %s\n\nWHAT\tMEASURED\tBOUND\t\n", runtime.NumCPU(), runtime.Version())
+	for _, r := range m.rows {
+		fmt.Fprintln(w, strings.Join(r[:], "\t"))
+	}
+	w.Flush()
+}
+
+type bounds struct{ rows [][4]string }
+
+func (m *bounds) row(what, measured, bound string, ok bool) {
+	verdict := "met"
+	if !ok {
+		verdict = "NOT MET"
+	}
+	m.rows = append(m.rows, [4]string{what, measured, bound, verdict})
+}
+
+// idle is a tick that finds nothing to do, in a process that is warm.
+func (m *bounds) idle(b *testing.B) {
+	c := deploy(b, options{})
+	c.register("web-1", 8080)
+	c.module("")
+	c.tasks(consulBackend, "lb", "dns")
+	c.mustPush()
+	c.tickUntil("applied", func() bool { return c.out("lb") != "" && c.out("dns") != "" && c.tick().Idle })
+	c.dynamo.reset()
+	c.proxy.Reset()
+	c.s3.reset()
+	const n = 20
+	var took []time.Duration
+	for range n {
+		began := time.Now()
+		if !c.tick().Idle {
+			b.Fatal("not idle")
+		}
+		took = append(took, time.Since(began))
+	}
+	slices.Sort(took)
+	gets, others := c.dynamo.passed()["GetItem"], len(c.dynamo.passed())-1
+	m.row("idle tick: DynamoDB reads, others, Consul reads, S3", fmt.Sprintf("%g, %d, %g, %d", float64(gets)/n, others, float64(c.proxy.Total())/n, len(c.s3.passed())),
+		"1, 0, 2, 0", gets == n && others == 0 && c.proxy.Total() <= 2*n && len(c.s3.passed()) == 0)
+	median := took[n/2]
+	m.row("idle tick, warm, with the emulator's own time", median.Round(100*time.Microsecond).String(), "30ms", median <= 30*time.Millisecond)
+	size := c.resident("reconcile")
+	m.row("memory of the function's process", fmt.Sprintf("%d MB", size>>20), "40 MB", size <= 40<<20)
+}
+
+// cold is what the function adds to a cold start.
+func (m *bounds) cold(b *testing.B) {
+	c := deploy(b, options{})
+	info, err := os.Stat(built(b, "reconcile"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	m.row("size of the function's program", fmt.Sprintf("%.1f MB", float64(info.Size())/1e6), "18 MB", info.Size() <= 18e6)
+	var took []time.Duration
+	for range 9 {
+		took = append(took, c.lambda.firstRequest(b, reconcileFunction))
+	}
+	slices.Sort(took)
+	median := took[len(took)/2]
+	m.row("start of the process to its first request", median.Round(time.Millisecond).String(), "100ms", median <= 100*time.Millisecond)
+}
+
+// oneOfMany is a tick that finds one service of 10,000 changed.
+func (m *bounds) oneOfMany(b *testing.B) {
+	c := deploy(b, options{})
+	const services = 10_000
+	names := make([]string, services)
+	for i := range names {
+		names[i] = fmt.Sprintf("svc-%05d", i)
+	}
+	c.registerMany(names)
+	c.module("")
+	c.tasks(consulBackend, "all")
+	c.file("tasks.hcl", strings.Replace(c.read("tasks.hcl"), `names = ["web"]`, `regexp = "^svc-"`, 1))
+	c.ecs.HoldStarts()
+	c.mustPush()
+	c.applyAll()
+	c.tickUntil("idle", func() bool { c.applyAll(); return c.tick().Idle })
+	c.registerMany([]string{"svc-00000 changed"})
+	began := time.Now()
+	answer := c.tick()
+	took := time.Since(began)
+	if len(answer.Launches) != 1 {
+		b.Fatalf("%+v", answer)
+	}
+	size := c.resident("reconcile")
+	m.row("tick with 1 changed service among 10,000: time", took.Round(10*time.Millisecond).String(), "3s", took <= 3*time.Second)
+	m.row("tick with 1 changed service among 10,000: memory", fmt.Sprintf("%d MB", size>>20), "128 MB", size <= 128<<20)
+}
+
+// thousandRuns is a tick that launches 1,000 runs.
+func (m *bounds) thousandRuns(b *testing.B) {
+	c := deploy(b, options{})
+	c.register("web-1", 8080)
+	names := make([]string, 1000)
+	for i := range names {
+		names[i] = fmt.Sprintf("task-%04d", i)
+	}
+	c.module("")
+	c.tasks(consulBackend, names...)
+	c.ecs.HoldStarts()
+	if out, err := c.bundlePush(); err != nil {
+		b.Fatalf("%v\n%s", err, out)
+	}
+	began := time.Now()
+	answer := c.tick()
+	took := time.Since(began)
+	m.row(fmt.Sprintf("cold tick that launches %d runs in %d launches", len(answer.Runs), len(answer.Launches)), took.Round(10*time.Millisecond).String(), "10s",
+		took <= 10*time.Second && len(answer.Runs) == 1000)
+}
+
+// resident is the largest resident set of a program's processes, in bytes.
+func (c *cloud) resident(program string) int64 {
+	c.t.Helper()
+	out, err := exec.Command("pgrep", "-f", filepath.Join(programs.dir, program)+"$").Output()
+	if err != nil {
+		c.t.Fatalf("find the process: %v", err)
+	}
+	var largest int64
+	for _, pid := range strings.Fields(string(out)) {
+		status, err := os.ReadFile("/proc/" + pid + "/status")
+		if err != nil {
+			continue
+		}
+		var hwm int64
+		own := false
+		for line := range strings.Lines(string(status)) {
+			if name, ok := strings.CutPrefix(line, "Name:"); ok {
+				own = strings.TrimSpace(name) == program
+			}
+			if value, ok := strings.CutPrefix(line, "VmHWM:"); ok {
+				kb, _ := strconv.ParseInt(strings.Fields(value)[0], 10, 64)
+				hwm = kb << 10
+			}
+		}
+		if own {
+			largest = max(largest, hwm)
+		}
+	}
+	return largest
+}
+
+// read returns a file of the configuration.
+func (c *cloud) read(name string) string {
+	c.t.Helper()
+	text, err := os.ReadFile(filepath.Join(c.dir, "files", name))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return string(text)
+}
+
+// registerMany registers an instance of each service in the catalog. After a
+// blank, a name may say what is different about it.
+func (c *cloud) registerMany(names []string) {
+	c.t.Helper()
+	catalog := c.consul.Client().Catalog()
+	errs := make(chan error, len(names))
+	slots := make(chan struct{}, 16)
+	for _, name := range names {
+		go func() {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			name, change, _ := strings.Cut(name, " ")
+			_, err := catalog.Register(&api.CatalogRegistration{Node: "many", Address: "10.0.0.1",
+				Service: &api.AgentService{ID: name, Service: name, Port: 80 + len(change)}}, nil)
+			errs <- err
+		}()
+	}
+	for range names {
+		if err := <-errs; err != nil {
+			c.t.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,604 @@
+// Package e2e runs the deployment in AWS from end to end. Everything is real
+// but AWS's control plane: Consul, DynamoDB Local, an S3 server, Terraform, the
+// programs as they are built for AWS, and Lambda's own runtime emulator. The
+// stand-in for ECS runs the container's program as a process.
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/hashicorp/consul/api"
+	"github.com/johannesboyne/gofakes3"
+	"github.com/johannesboyne/gofakes3/backend/s3mem"
+
+	"github.com/terrapulse/terrapulse/internal/consul/consultest"
+	"github.com/terrapulse/terrapulse/internal/invoke"
+	"github.com/terrapulse/terrapulse/internal/launch/ecs/ecstest"
+	"github.com/terrapulse/terrapulse/internal/state"
+	"github.com/terrapulse/terrapulse/internal/state/dynamo"
+	"github.com/terrapulse/terrapulse/internal/state/dynamo/dynamotest"
+	"github.com/terrapulse/terrapulse/internal/testtools"
+)
+
+const (
+	reconcileFunction = "reconcile"
+	settleFunction    = "settle"
+	bucketName        = "terrapulse-files"
+
+	// patience is how long something that must happen may take on a machine
+	// that has other things to do. Nothing here waits for it in vain.
+	patience = 2 * time.Minute
+)
+
+// programs are the built programs, each once for all tests.
+var programs struct {
+	sync.Mutex
+	dir string
+}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if programs.dir != "" {
+		os.RemoveAll(programs.dir)
+	}
+	os.Exit(code)
+}
+
+// built returns the path of a program, as it is built for AWS but for this
+// machine.
+func built(t testing.TB, name string) string {
+	t.Helper()
+	programs.Lock()
+	defer programs.Unlock()
+	if programs.dir == "" {
+		var err error
+		if programs.dir, err = os.MkdirTemp("", "terrapulse-e2e-"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	path := filepath.Join(programs.dir, name)
+	if _, err := os.Stat(path); err == nil {
+		return path
+	}
+	pkg := "./functions/" + name
+	if name == "terrapulse" {
+		pkg = "./cmd/terrapulse"
+	}
+	cmd := exec.Command("go", "build", "-tags", "lambda.norpc", "-trimpath", "-ldflags", "-s -w", "-o", path, pkg)
+	cmd.Dir = testtools.Root(t)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("build %s: %v\n%s", pkg, err, out)
+	}
+	return path
+}
+
+// cloud is a deployment.
+type cloud struct {
+	t      testing.TB
+	dir    string // what Terraform makes, below out; task files, below files
+	consul *consultest.Server
+	proxy  *consultest.Proxy // in front of Consul
+	dynamo *counter          // in front of DynamoDB
+	s3     *counter          // in front of S3
+	ecs    *ecstest.Server
+	lambda *lambda
+	store  state.Store
+	client *s3.Client
+	table  string
+	aws    aws.Config
+
+	mu      sync.Mutex
+	secrets map[string]string // by ARN
+	output  syncBuffer        // of containers
+	env     map[string]string // of every program that asks AWS for something
+}
+
+// options say what is special about a deployment.
+type options struct {
+	consul     []consultest.Option
+	token      string
+	window     time.Duration
+	timeout    time.Duration // of the functions; a minute if 0
+	containers int           // at a time; 40 if 0
+}
+
+// deploy makes a deployment.
+func deploy(t testing.TB, o options) *cloud {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("starts everything that a deployment has")
+	}
+	c := &cloud{t: t, dir: t.TempDir(), secrets: map[string]string{}}
+	for _, dir := range []string{"files", "out"} {
+		if err := os.Mkdir(filepath.Join(c.dir, dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.consul = consultest.Start(t, o.consul...)
+	c.proxy = consultest.NewProxy(t, c.consul.Addr())
+	c.dynamo = count(t, dynamotest.Start(t))
+	c.table = dynamotest.Table(t, c.dynamo.URL)
+
+	backend := s3mem.New()
+	if err := backend.CreateBucket(bucketName); err != nil {
+		t.Fatal(err)
+	}
+	files := httptest.NewServer(gofakes3.New(backend).Server())
+	t.Cleanup(files.Close)
+	c.s3 = count(t, files.URL)
+
+	c.lambda = newLambda(t, testtools.RIE(t))
+	secrets := httptest.NewServer(http.HandlerFunc(c.secretsManager))
+	t.Cleanup(secrets.Close)
+
+	c.env = map[string]string{
+		"AWS_REGION": ecstest.Region, "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test",
+		"AWS_CONFIG_FILE": "none", "AWS_SHARED_CREDENTIALS_FILE": "none", "AWS_EC2_METADATA_DISABLED": "true",
+		"AWS_ENDPOINT_URL_DYNAMODB": c.dynamo.URL, "AWS_ENDPOINT_URL_S3": c.s3.URL, "AWS_ENDPOINT_URL_LAMBDA": c.lambda.URL,
+		"AWS_ENDPOINT_URL_SECRETS_MANAGER": secrets.URL,
+	}
+	shared := map[string]string{
+		"TERRAPULSE_STACK": "test", "TERRAPULSE_TABLE": c.table, "TERRAPULSE_LOG_LEVEL": "DEBUG",
+		"TERRAPULSE_BUNDLE": "s3://" + bucketName + "/bundle", "CONSUL_HTTP_ADDR": c.proxy.Addr(),
+	}
+	definition := ecstest.ContainerDefinition{Name: "runner", StopTimeout: 120}
+	runner := maps.Clone(shared)
+	maps.Copy(runner, c.env)
+	runner["TERRAPULSE_LOGS"] = "s3://" + bucketName + "/logs"
+	runner["TF_CLI_CONFIG_FILE"] = testtools.TerraformRC(t)
+	runner["PATH"] = filepath.Dir(testtools.Terraform(t)) + ":/usr/bin:/bin"
+	for name, value := range runner {
+		definition.Environment = append(definition.Environment, ecstest.Variable{Name: name, Value: value})
+	}
+	const tokenARN = "arn:aws:secretsmanager:eu-west-1:111122223333:secret:consul-token"
+	if o.token != "" {
+		c.setSecret(tokenARN, o.token)
+		definition.Secrets = append(definition.Secrets, ecstest.Secret{Name: "CONSUL_HTTP_TOKEN", ValueFrom: tokenARN})
+	}
+	c.ecs = ecstest.Start(t, ecstest.Options{
+		TaskDefinition: ecstest.TaskDefinition{Family: "test-runner", ContainerDefinitions: []ecstest.ContainerDefinition{definition}},
+		Run:            c.container,
+		Secret:         c.secret,
+		Events: func(event []byte) {
+			var e struct{ Detail struct{ LastStatus string } }
+			if json.Unmarshal(event, &e) == nil && e.Detail.LastStatus == "STOPPED" { // as the rule picks
+				c.lambda.invoke(context.Background(), settleFunction, event)
+			}
+		},
+	})
+	c.env["AWS_ENDPOINT_URL_ECS"] = c.ecs.URL
+
+	reconcile := maps.Clone(shared)
+	maps.Copy(reconcile, c.env)
+	maps.Copy(reconcile, map[string]string{
+		"TERRAPULSE_CLUSTER": c.ecs.Cluster(), "TERRAPULSE_TASK_DEFINITION": c.ecs.TaskDefinition(),
+		"TERRAPULSE_SUBNETS": "subnet-1", "TERRAPULSE_SECURITY_GROUPS": "sg-1", "TERRAPULSE_WINDOW": o.window.String(),
+	})
+	if o.token != "" {
+		reconcile["TERRAPULSE_CONSUL_TOKEN_ARN"] = tokenARN
+	}
+	if o.containers > 0 {
+		reconcile["TERRAPULSE_MAX_CONTAINERS"] = fmt.Sprint(o.containers)
+	}
+	settle := maps.Clone(shared)
+	maps.Copy(settle, c.env)
+	maps.Copy(settle, map[string]string{
+		"TERRAPULSE_CLUSTER": c.ecs.Cluster(), "TERRAPULSE_TASK_DEFINITION": c.ecs.TaskDefinition(), "TERRAPULSE_RECONCILE_FUNCTION": reconcileFunction,
+	})
+	timeout := o.timeout
+	if timeout == 0 {
+		timeout = time.Minute
+	}
+	c.lambda.deploy(reconcileFunction, built(t, "reconcile"), timeout, reconcile)
+	c.lambda.deploy(settleFunction, built(t, "settle"), time.Minute, settle)
+
+	c.aws = dynamotest.Config(c.dynamo.URL)
+	c.store = dynamo.New(c.aws, c.table)
+	c.client = s3.NewFromConfig(dynamotest.Config(c.s3.URL))
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("reconcile:\n%s\nsettle:\n%s\ncontainers:\n%s", tail(c.lambda.logs(reconcileFunction)), tail(c.lambda.logs(settleFunction)), tail(c.output.String()))
+		}
+	})
+	return c
+}
+
+func tail(text string) string { return text[max(0, len(text)-6000):] }
+
+// container runs the container's program as a process, in a folder of its own.
+func (c *cloud) container(ctx context.Context, container ecstest.Container) int {
+	// Providers listen on a socket below TMPDIR, whose path must be short.
+	work, err := os.MkdirTemp("", "e2e-")
+	if err != nil {
+		c.t.Error(err)
+		return 1
+	}
+	defer os.RemoveAll(work)
+	return ecstest.Process{
+		Path: built(c.t, "runner"), Dir: work, Output: &c.output,
+		Env: []string{"TERRAPULSE_WORK=" + work, "HOME=" + work, "TMPDIR=" + work},
+	}.Run(ctx, container)
+}
+
+// secretsManager answers GetSecretValue.
+func (c *cloud) secretsManager(w http.ResponseWriter, r *http.Request) {
+	var in struct{ SecretId string }
+	json.NewDecoder(r.Body).Decode(&in)
+	value, err := c.secret(in.SecretId)
+	w.Header().Set("Content-Type", "application/x-amz-json-1.1")
+	if err != nil {
+		w.WriteHeader(http.StatusBadRequest)
+		json.NewEncoder(w).Encode(map[string]string{"__type": "ResourceNotFoundException", "message": err.Error()})
+		return
+	}
+	json.NewEncoder(w).Encode(map[string]string{"ARN": in.SecretId, "Name": "consul-token", "SecretString": value})
+}
+
+func (c *cloud) secret(arn string) (string, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	value, ok := c.secrets[arn]
+	if !ok {
+		return "", fmt.Errorf("no secret %s", arn)
+	}
+	return value, nil
+}
+
+func (c *cloud) setSecret(arn, value string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.secrets[arn] = value
+}
+
+// file writes a file of the configuration.
+func (c *cloud) file(name, content string) {
+	c.t.Helper()
+	path := filepath.Join(c.dir, "files", name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		c.t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// out is what Terraform has made for a task, "" if nothing.
+func (c *cloud) out(task string) string {
+	text, err := os.ReadFile(filepath.Join(c.dir, "out", task))
+	if err != nil && !os.IsNotExist(err) {
+		c.t.Error(err)
+	}
+	return string(text)
+}
+
+// module writes the module that all tasks use: a file that names the
+// instances, by the local provider. Before it does so it sleeps.
+func (c *cloud) module(extra string) {
+	c.file("module/main.tf", `
+terraform {
+  required_providers {
+    local = { source = "hashicorp/local" }
+  }
+}
+variable "services" {
+  type = map(object({ name = string, address = string, port = number, node = string, id = string, kind = string, meta = map(string),
+    tags = list(string), namespace = string, status = string, node_id = string, node_address = string, node_datacenter = string,
+    node_tagged_addresses = map(string), node_meta = map(string), cts_user_defined_meta = map(string) }))
+}
+variable "task" { type = string }
+resource "local_file" "out" {
+  filename = "`+filepath.Join(c.dir, "out")+`/${var.task}"
+  content  = join(" ", sort([for s in var.services : "${s.id}:${s.port}"]))
+}
+`+extra)
+}
+
+// tasks writes task files: each task watches the service web.
+func (c *cloud) tasks(backend string, names ...string) {
+	var b strings.Builder
+	fmt.Fprintf(&b, "driver \"terraform\" {\n  backend %s\n}\n", backend)
+	for _, name := range names {
+		c.file("module/"+name+".tfvars", "task = \""+name+"\"\n")
+		fmt.Fprintf(&b, `
+task {
+  name           = %q
+  module         = "./module"
+  variable_files = ["./module/%s.tfvars"]
+  buffer_period { enabled = false }
+  condition "services" { names = ["web"] }
+}
+`, name, name)
+	}
+	c.file("tasks.hcl", b.String())
+}
+
+// push pushes the task files as `terrapulse bundle push` does, and tells it as
+// the bucket does.
+func (c *cloud) push() (string, error) {
+	out, err := c.bundlePush()
+	if err == nil {
+		event := `{"version":"0","source":"aws.s3","detail-type":"Object Created","detail":{"bucket":{"name":"` + bucketName + `"},"object":{"key":"bundle/current"}}}`
+		_, err = c.lambda.invoke(c.t.Context(), reconcileFunction, []byte(event))
+	}
+	return out, err
+}
+
+func (c *cloud) bundlePush() (string, error) {
+	return c.terrapulse("bundle", "push", "s3://"+bucketName+"/bundle", "-config-file=tasks.hcl")
+}
+
+// terrapulse runs the command line in the folder of the task files.
+func (c *cloud) terrapulse(args ...string) (string, error) {
+	cmd := exec.CommandContext(c.t.Context(), built(c.t, "terrapulse"), args...)
+	cmd.Dir = filepath.Join(c.dir, "files")
+	cmd.Env = []string{"HOME=" + c.dir, "PATH=" + os.Getenv("PATH"), "CONSUL_HTTP_ADDR=" + c.proxy.Addr(), "TF_CLI_CONFIG_FILE=" + testtools.TerraformRC(c.t)}
+	for name, value := range c.env {
+		cmd.Env = append(cmd.Env, name+"="+value)
+	}
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		err = fmt.Errorf("terrapulse %s: %w\n%s", strings.Join(args, " "), err, out)
+	}
+	return string(out), err
+}
+
+// must pushes or ends the test.
+func (c *cloud) mustPush() {
+	c.t.Helper()
+	if out, err := c.push(); err != nil {
+		c.t.Fatalf("%v\n%s", err, out)
+	}
+}
+
+// invoke invokes the function that reconciles.
+func (c *cloud) invoke(payload string) (invoke.Answer, error) {
+	text, err := c.lambda.invoke(c.t.Context(), reconcileFunction, []byte(payload))
+	if err != nil {
+		return invoke.Answer{}, err
+	}
+	var answer invoke.Answer
+	if err := json.Unmarshal(text, &answer); err != nil {
+		return answer, fmt.Errorf("%w: %s", err, text)
+	}
+	return answer, nil
+}
+
+func (c *cloud) mustInvoke(payload string) invoke.Answer {
+	c.t.Helper()
+	answer, err := c.invoke(payload)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return answer
+}
+
+// tick is what the schedule does.
+func (c *cloud) tick() invoke.Answer { c.t.Helper(); return c.mustInvoke(`{"mode":"reconcile"}`) }
+
+// tickUntil ticks every other second until it is so.
+func (c *cloud) tickUntil(what string, is func() bool) {
+	c.t.Helper()
+	deadline := time.Now().Add(patience)
+	for !is() {
+		if time.Now().After(deadline) {
+			c.t.Fatalf("it never came to this: %s", what)
+		}
+		c.tick()
+		time.Sleep(500 * time.Millisecond)
+	}
+}
+
+// until waits until it is so, without a tick.
+func (c *cloud) until(what string, is func() bool) {
+	c.t.Helper()
+	deadline := time.Now().Add(patience)
+	for !is() {
+		if time.Now().After(deadline) {
+			c.t.Fatalf("it never came to this: %s", what)
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
+// register registers an instance of the service web.
+func (c *cloud) register(id string, port int) {
+	c.t.Helper()
+	err := c.consul.Client().Agent().ServiceRegister(&api.AgentServiceRegistration{Name: "web", ID: id, Port: port})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// runs are the runs of a task that have ended, the oldest first.
+func (c *cloud) runs(task string) []state.Run {
+	c.t.Helper()
+	all, err := state.ReadAll[state.Run](c.t.Context(), c.store, state.RunPrefix(task))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	var runs []state.Run
+	for _, r := range all {
+		if r.Data.State.Ended() {
+			runs = append(runs, r.Data)
+		}
+	}
+	return runs
+}
+
+func (c *cloud) record() state.Reconcile {
+	c.t.Helper()
+	rec, err := state.Read[state.Reconcile](c.t.Context(), c.store, state.ReconcileKey)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return rec.Data
+}
+
+// containers is how many tasks of ECS were started.
+func (c *cloud) containers() int { return len(c.ecs.Tasks("")) }
+
+// counter is a proxy that counts the requests that pass, and can lose answers.
+type counter struct {
+	URL string
+
+	mu       sync.Mutex
+	requests map[string]int
+	lose     map[string]int // answers still to be lost, by operation
+	refuse   map[string]int // requests still to be throttled
+}
+
+func count(t testing.TB, target string) *counter {
+	t.Helper()
+	to, err := url.Parse(target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &counter{requests: map[string]int{}, lose: map[string]int{}, refuse: map[string]int{}}
+	proxy := &httputil.ReverseProxy{
+		Rewrite:   func(r *httputil.ProxyRequest) { r.SetURL(to); r.Out.Host = r.In.Host },
+		Transport: &http.Transport{MaxIdleConnsPerHost: 100},
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		operation := r.Method + " " + r.URL.Path
+		if target := r.Header.Get("X-Amz-Target"); target != "" {
+			_, operation, _ = strings.Cut(target, ".")
+		}
+		c.mu.Lock()
+		c.requests[operation]++
+		lose, refuse := c.lose[operation] > 0, c.refuse[operation] > 0
+		if refuse {
+			c.refuse[operation]--
+		} else if lose {
+			c.lose[operation]--
+		}
+		c.mu.Unlock()
+		switch {
+		case refuse:
+			w.WriteHeader(http.StatusBadRequest)
+			io.WriteString(w, `{"__type":"com.amazonaws.dynamodb.v20120810#ThrottlingException","message":"Rate exceeded"}`)
+		case lose:
+			proxy.ServeHTTP(httptest.NewRecorder(), r)
+			panic(http.ErrAbortHandler)
+		default:
+			proxy.ServeHTTP(w, r)
+		}
+	}))
+	t.Cleanup(server.Close)
+	c.URL = server.URL
+	return c
+}
+
+// reset forgets what passed, and take returns it.
+func (c *counter) reset() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.requests = map[string]int{}
+}
+
+func (c *counter) passed() map[string]int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return maps.Clone(c.requests)
+}
+
+// loses has the answers of the next n requests of an operation be lost, after
+// they have taken effect.
+func (c *counter) loses(operation string, n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.lose[operation] = n
+}
+
+// throttles has the next n requests of an operation be refused.
+func (c *counter) throttles(operation string, n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.refuse[operation] = n
+}
+
+// syncBuffer is a buffer that several may write to.
+type syncBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *syncBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *syncBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
+
+// exists reports whether an object is in the bucket.
+func (c *cloud) exists(key string) bool {
+	_, err := c.client.HeadObject(c.t.Context(), &s3.HeadObjectInput{Bucket: aws.String(bucketName), Key: &key})
+	return err == nil
+}
+
+// pushBroken moves the pointer to a bundle that is none.
+func (c *cloud) pushBroken() {
+	c.t.Helper()
+	broken := "0000000000000000000000000000000000000000000000000000000000000000"
+	for key, body := range map[string]string{
+		"bundle/bundles/" + broken + ".zip": "no zip",
+		"bundle/current":                    `{"digest":"` + broken + `"}`,
+	} {
+		// This server would keep the checksum of what it overwrites.
+		if _, err := c.client.DeleteObject(c.t.Context(), &s3.DeleteObjectInput{Bucket: aws.String(bucketName), Key: &key}); err != nil {
+			c.t.Fatal(err)
+		}
+		if _, err := c.client.PutObject(c.t.Context(), &s3.PutObjectInput{Bucket: aws.String(bucketName), Key: &key, Body: strings.NewReader(body)}); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+}
+
+// applyAll ends every run under way as if it had been applied.
+func (c *cloud) applyAll() {
+	c.t.Helper()
+	tasks, err := state.ReadAll[state.Task](c.t.Context(), c.store, state.TaskPrefix)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	for _, task := range tasks {
+		live := task.Data.Run
+		if live == nil {
+			continue
+		}
+		name := state.TaskName(task.Key)
+		run, err := state.Read[state.Run](c.t.Context(), c.store, state.RunKey(name, live.ID))
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		ended := run.Data
+		ended.State, ended.Digest, ended.Started, ended.Ended = state.RunSucceeded, task.Data.Observed, time.Now(), time.Now()
+		next, _ := task.Data.Conclude(ended, strings.SplitN(task.Data.Attempted, "/", 2)[0])
+		if _, err := c.store.Apply(c.t.Context(), run.Write(ended), task.Write(next)); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,572 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/consul/api"
+
+	"github.com/terrapulse/terrapulse/internal/consul/consultest"
+	"github.com/terrapulse/terrapulse/internal/invoke"
+	"github.com/terrapulse/terrapulse/internal/launch/ecs/ecstest"
+	"github.com/terrapulse/terrapulse/internal/lease"
+	"github.com/terrapulse/terrapulse/internal/reconcile"
+	"github.com/terrapulse/terrapulse/internal/state"
+)
+
+// s3Backend is Terraform's own S3 backend on the test's S3 server, with a lock
+// file.
+func (c *cloud) s3Backend() string {
+	return fmt.Sprintf(`"s3" {
+    bucket = %q
+    key    = "state"
+    region = %q
+    use_lockfile = true
+    endpoints = { s3 = %q }
+    use_path_style = true
+    skip_credentials_validation = true
+    skip_requesting_account_id = true
+    skip_metadata_api_check = true
+    skip_region_validation = true
+  }`, bucketName, ecstest.Region, c.s3.URL)
+}
+
+const consulBackend = `"consul" {}`
+
+func TestAChangeInConsulBecomesAnAppliedFile(t *testing.T) {
+	for _, backend := range []string{"consul", "s3"} {
+		t.Run("state in "+backend, func(t *testing.T) {
+			c := deploy(t, options{})
+			c.register("web-1", 8080)
+			c.module("")
+			if backend == "s3" {
+				c.tasks(c.s3Backend(), "lb")
+			} else {
+				c.tasks(consulBackend, "lb")
+			}
+			c.mustPush()
+			c.until("applied", func() bool { return c.out("lb") == "web-1:8080" })
+			c.register("web-2", 8081)
+			c.tickUntil("the change is applied", func() bool { return c.out("lb") == "web-1:8080 web-2:8081" })
+			c.tickUntil("the runs have ended", func() bool { return len(c.runs("lb")) == 2 })
+			for _, r := range c.runs("lb") {
+				if r.State != state.RunSucceeded || r.Changes == nil || !strings.HasPrefix(r.Output, "s3://"+bucketName+"/logs/lb/") {
+					t.Errorf("%+v", r)
+				}
+			}
+			out, err := c.terrapulse("logs", "-store=dynamodb://"+c.table, "lb")
+			if err != nil || !strings.Contains(out, "Apply complete!") {
+				t.Errorf("%s, %v", out, err)
+			}
+			out, err = c.terrapulse("status", "-store=dynamodb://"+c.table)
+			if err != nil || !strings.Contains(out, "applied") {
+				t.Errorf("%s, %v", out, err)
+			}
+		})
+	}
+}
+
+func TestAnIdleTickIsThreeRequestsWhateverIsWatched(t *testing.T) {
+	for _, n := range []int{1, 1000} {
+		t.Run(fmt.Sprint(n, " tasks"), func(t *testing.T) {
+			c := deploy(t, options{})
+			c.register("web-1", 8080)
+			names := make([]string, n)
+			for i := range names {
+				names[i] = fmt.Sprintf("task-%d", i)
+			}
+			c.module("")
+			c.tasks(consulBackend, names...)
+			// Of a few services only, their own views are read.
+			c.file("tasks.hcl", strings.Replace(c.read("tasks.hcl"), `names = ["web"]`, `names = ["web", "api", "db", "cache"]`, 1))
+			// That they are applied is not what is tested: their records say so.
+			c.ecs.HoldStarts()
+			c.mustPush()
+			c.tickUntil("idle", func() bool { c.applyAll(); return c.tick().Idle })
+			c.dynamo.reset()
+			c.proxy.Reset()
+			c.s3.reset()
+			before := c.ecs.Requests()
+			if answer := c.tick(); !answer.Idle {
+				t.Fatalf("not idle: %+v", answer)
+			}
+			if got := c.dynamo.passed(); len(got) != 1 || got["GetItem"] != 1 {
+				t.Errorf("DynamoDB: %v", got)
+			}
+			if c.proxy.Total() != 2 {
+				t.Errorf("Consul: %v", c.proxy.Requests())
+			}
+			if got := c.s3.passed(); len(got) != 0 {
+				t.Errorf("S3: %v", got)
+			}
+			if after := c.ecs.Requests(); fmt.Sprint(after) != fmt.Sprint(before) {
+				t.Errorf("ECS: %v, before %v", after, before)
+			}
+		})
+	}
+}
+
+func TestTwoInvocationsAtOnceHaveOneLeader(t *testing.T) {
+	c := deploy(t, options{})
+	c.register("web-1", 8080)
+	c.module("")
+	c.tasks(consulBackend, "a", "b", "c")
+	release := c.ecs.HoldStarts()
+	c.mustPush()
+	release()
+	c.until("applied", func() bool { return c.out("a") != "" && c.out("b") != "" && c.out("c") != "" })
+	before := c.containers()
+	c.register("web-2", 8081)
+	var work sync.WaitGroup
+	for range 4 {
+		work.Go(func() {
+			if _, err := c.invoke(`{"mode":"reconcile"}`); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	work.Wait()
+	c.until("applied", func() bool { return strings.Contains(c.out("a"), "web-2") && strings.Contains(c.out("c"), "web-2") })
+	if n := c.containers() - before; n != 1 {
+		t.Errorf("%d containers for one change", n)
+	}
+}
+
+func TestAnInvocationThatIsKilledLeavesOneContainerInTheEnd(t *testing.T) {
+	for name, fault := range map[string]ecstest.Fault{
+		"before RunTask":             {Operation: "RunTask", Code: "ServerException", Message: "killed before", Status: 500, Times: 20},
+		"between RunTask and answer": {Operation: "RunTask", Lose: true, Times: 20},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := deploy(t, options{})
+			c.register("web-1", 8080)
+			c.module("")
+			c.tasks(consulBackend, "lb")
+			c.ecs.Inject(fault)
+			killed := make(chan struct{})
+			go func() {
+				defer close(killed)
+				c.until("RunTask is asked for", func() bool { return c.ecs.Requests()["RunTask"] > 0 })
+				c.lambda.kill(reconcileFunction)
+			}()
+			c.push() // its process is killed
+			<-killed
+			c.ecs.Heal()
+			c.tickUntil("applied", func() bool { return c.out("lb") != "" })
+			if n := c.containers(); n != 1 {
+				t.Errorf("%d containers", n)
+			}
+		})
+	}
+}
+
+func TestAContainerKilledWhileItAppliesIsSettledAndItsLockReleased(t *testing.T) {
+	c := deploy(t, options{})
+	c.register("web-1", 8080)
+	c.module(`
+resource "terraform_data" "slow" {
+  input = var.services
+  provisioner "local-exec" { command = "test -e ` + c.dir + `/fast || sleep 600" }
+}`)
+	c.tasks(c.s3Backend(), "lb")
+	c.mustPush()
+	c.until("the state is locked", func() bool { return c.exists("env:/lb/state.tflock") })
+	c.file("../fast", "")
+	arn := c.ecs.Tasks("")[0]
+	c.ecs.Kill(arn, "OutOfMemoryError: Container killed due to memory usage")
+	c.tickUntil("applied", func() bool { return c.out("lb") == "web-1:8080" && len(c.runs("lb")) >= 2 })
+	runs := c.runs("lb")
+	if runs[0].State != state.RunLost || !strings.Contains(strings.ToLower(runs[0].Error), "memory") {
+		t.Errorf("the killed run: %+v", runs[0])
+	}
+	if last := runs[len(runs)-1]; last.State != state.RunSucceeded {
+		t.Errorf("the next run: %+v", last)
+	}
+	if c.exists("env:/lb/state.tflock") {
+		t.Error("the lock is still there")
+	}
+}
+
+func TestConsulGoneForAQuarterOfAnHourAndBack(t *testing.T) {
+	c := deploy(t, options{})
+	c.register("web-1", 8080)
+	c.module("")
+	c.tasks(`"local" { path = "`+c.dir+`/state" }`, "lb")
+	c.mustPush()
+	c.tickUntil("applied", func() bool { return c.out("lb") != "" && len(c.runs("lb")) == 1 })
+	c.proxy.Set(consultest.Cut)
+	for range 15 {
+		if answer := c.tick(); answer.Problem == "" || len(answer.Launches) > 0 {
+			t.Fatalf("%+v", answer)
+		}
+	}
+	if out, err := c.terrapulse("status", "-store=dynamodb://"+c.table); err != nil || !strings.Contains(out, "Problem: ") {
+		t.Errorf("%s, %v", out, err)
+	}
+	c.register("web-2", 8081)
+	c.proxy.Set(consultest.Working)
+	c.tickUntil("the change is applied", func() bool { return strings.Contains(c.out("lb"), "web-2") })
+	if c.record().Problem != "" {
+		t.Errorf("%+v", c.record())
+	}
+}
+
+func TestABundleIsReplacedAndABrokenOneRefused(t *testing.T) {
+	c := deploy(t, options{})
+	c.register("web-1", 8080)
+	c.module("")
+	c.tasks(consulBackend, "one", "two")
+	c.mustPush()
+	c.tickUntil("applied", func() bool { return c.out("one") != "" && c.out("two") != "" })
+	good := c.record().Bundle
+
+	c.tasks(consulBackend, "two", "three")
+	c.mustPush()
+	c.tickUntil("the new task is applied", func() bool { return c.out("three") != "" })
+	if now := c.record().Bundle; now == good {
+		t.Error("the bundle in force is the old one")
+	}
+	good = c.record().Bundle
+	if out, _ := c.terrapulse("status", "-store=dynamodb://"+c.table); !strings.Contains(out, "removed") {
+		t.Errorf("a task that is gone is not told of:\n%s", out)
+	}
+
+	c.file("tasks.hcl", "task {\n  name = \"two\"\n}\n")
+	if out, err := c.push(); err == nil || !strings.Contains(err.Error(), "tasks.hcl:") {
+		t.Errorf("a broken one was pushed: %s, %v", out, err)
+	}
+	c.pushBroken()
+	answer := c.mustInvoke(`{"mode":"reconcile","refresh":true}`)
+	if answer.Bundle != good || answer.Problem == "" || c.record().Refused == nil {
+		t.Errorf("%+v, %+v", answer, c.record())
+	}
+	c.register("web-2", 8081)
+	c.tickUntil("the last good one goes on", func() bool { return strings.Contains(c.out("two"), "web-2") })
+}
+
+func TestATokenIsReplacedWithoutADeployment(t *testing.T) {
+	c := deploy(t, options{consul: []consultest.Option{consultest.WithACLs()}, token: "to be replaced"})
+	c.register("web-1", 8080)
+	first, second := c.token(), c.token()
+	c.setSecret("arn:aws:secretsmanager:eu-west-1:111122223333:secret:consul-token", first)
+	c.module("")
+	c.tasks(consulBackend, "lb")
+	c.mustPush()
+	c.tickUntil("applied, and idle", func() bool { return c.out("lb") != "" && c.tick().Idle })
+	c.setSecret("arn:aws:secretsmanager:eu-west-1:111122223333:secret:consul-token", second)
+	tokens, _, err := c.consul.Client().ACL().TokenList(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, token := range tokens {
+		if token.SecretID == first {
+			if _, err := c.consul.Client().ACL().TokenDelete(token.AccessorID, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	c.register("web-2", 8081)
+	c.until("the change is applied, and no tick meets a token that is refused", func() bool {
+		if answer := c.tick(); answer.Problem != "" {
+			t.Fatalf("%+v", answer)
+		}
+		return strings.Contains(c.out("lb"), "web-2")
+	})
+	c.tickUntil("idle", func() bool { return c.tick().Idle })
+	if n := c.containers(); n != 2 {
+		t.Errorf("%d containers for two changes", n)
+	}
+	for _, text := range []string{c.lambda.logs(reconcileFunction), c.lambda.logs(settleFunction), c.output.String()} {
+		if strings.Contains(text, first) || strings.Contains(text, second) {
+			t.Error("a token is in a log")
+		}
+	}
+	c.noSecretsInTheTable(first, second)
+}
+
+func TestSixtyTasksConcernedAtOnceAreThreeContainers(t *testing.T) {
+	c := deploy(t, options{})
+	c.register("web-1", 8080)
+	var names []string
+	for i := range 60 {
+		names = append(names, fmt.Sprintf("task-%02d", i))
+	}
+	c.module("")
+	c.tasks(`"local" { path = "`+c.dir+`/state/terraform.tfstate" }`, names...)
+	c.mustPush()
+	c.tickUntil("all are applied", func() bool {
+		for _, name := range names {
+			if c.out(name) == "" {
+				return false
+			}
+		}
+		return true
+	})
+	if n := c.containers(); n != 3 {
+		t.Errorf("%d containers", n)
+	}
+}
+
+func TestOnceAndInspectByHand(t *testing.T) {
+	c := deploy(t, options{})
+	c.register("web-1", 8080)
+	c.module("")
+	c.tasks(consulBackend, "one", "two")
+	c.mustPush()
+	c.tickUntil("applied", func() bool { return c.out("one") != "" && len(c.runs("one")) == 1 && len(c.runs("two")) == 1 })
+
+	answer := c.mustInvoke(`{"mode":"once","tasks":["one"],"wait":true}`)
+	if len(answer.Runs) != 1 || answer.Runs[0].Task != "one" || answer.Runs[0].State != state.RunSucceeded {
+		t.Errorf("once: %+v", answer)
+	}
+	if len(c.runs("two")) != 1 {
+		t.Error("a task that nobody asked for was run")
+	}
+	// Something is changed behind Terraform's back.
+	if err := os.Remove(filepath.Join(c.dir, "out", "one")); err != nil {
+		t.Fatal(err)
+	}
+	answer = c.mustInvoke(`{"mode":"inspect","wait":true}`)
+	if len(answer.Runs) != 2 {
+		t.Fatalf("inspect: %+v", answer)
+	}
+	for _, r := range answer.Runs {
+		if r.State != state.RunSucceeded || r.Changes == nil || (r.Changes.Add > 0) != (r.Task == "one") {
+			t.Errorf("inspect: %+v", r)
+		}
+		if r.Task != "one" {
+			continue
+		}
+		if out, err := c.terrapulse("logs", "-store=dynamodb://"+c.table, r.Run); err != nil || !strings.Contains(out, "1 to add") {
+			t.Errorf("the plan: %s, %v", out, err)
+		}
+	}
+	if c.out("one") != "" {
+		t.Error("an inspection applied something")
+	}
+	for payload, says := range map[string]string{
+		`{"mode":"once","tasks":["nope"]}`:                                 `task \"nope\" is not in the bundle`,
+		`{"mode":"reconcile","junk":"` + strings.Repeat("x", 1<<20) + `"}`: "bytes long",
+	} {
+		if _, err := c.invoke(payload); err == nil || !strings.Contains(fmt.Sprintf("%q", err.Error()), says) {
+			t.Errorf("%.60s: %v", payload, err)
+		}
+	}
+}
+
+func TestARunOutlivesTheLeaseAndTicksGoOn(t *testing.T) {
+	c := deploy(t, options{})
+	c.register("web-1", 8080)
+	c.module(`
+resource "terraform_data" "slow" {
+  input = var.services
+  provisioner "local-exec" { command = "while ! test -e ` + c.dir + `/go; do sleep 0.1; done" }
+}`)
+	c.tasks(consulBackend, "slow")
+	c.mustPush()
+	c.until("the run is under way", func() bool { return c.exists("bundle/current") && c.containers() == 1 })
+	if testing.Verbose() {
+		t.Log("waiting for longer than the lease lasts")
+	}
+	for end := time.Now().Add(25 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Second) {
+		if answer := c.tick(); len(answer.Launches) > 0 || answer.Skipped != "" {
+			t.Fatalf("%+v", answer)
+		}
+	}
+	c.file("../go", "")
+	c.tickUntil("applied", func() bool { return len(c.runs("slow")) == 1 })
+	if runs := c.runs("slow"); runs[0].State != state.RunSucceeded || c.containers() != 1 {
+		t.Errorf("%d containers, %+v", c.containers(), runs)
+	}
+}
+
+func TestALeaseOfAProcessWhoseClockIsOffIsRespected(t *testing.T) {
+	c := deploy(t, options{})
+	c.register("web-1", 8080)
+	c.module("")
+	c.tasks(consulBackend, "lb")
+	// By its clock, 20 seconds slow, the lease lasts; by ours it has expired.
+	slow := func() time.Time { return time.Now().Add(-20 * time.Second) }
+	held, err := lease.Acquire(t.Context(), c.store, reconcile.LeaseName, "another", lease.Options{TTL: 20 * time.Second, Now: slow})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, err := c.bundlePush(); err != nil {
+		t.Fatalf("%s%v", out, err)
+	}
+	if answer := c.tick(); !strings.Contains(answer.Skipped, "another") || c.containers() != 0 {
+		t.Fatalf("%+v", answer)
+	}
+	if err := held.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	c.tickUntil("applied", func() bool { return c.out("lb") != "" })
+}
+
+func TestAWriteWhoseAnswerWasLostIsRecognised(t *testing.T) {
+	c := deploy(t, options{})
+	c.register("web-1", 8080)
+	c.module("")
+	c.tasks(consulBackend, "lb")
+	c.dynamo.loses("PutItem", 2)
+	c.dynamo.loses("TransactWriteItems", 1)
+	c.mustPush()
+	c.tickUntil("applied", func() bool { return c.out("lb") != "" && len(c.runs("lb")) == 1 })
+	if n := c.containers(); n != 1 {
+		t.Errorf("%d containers", n)
+	}
+}
+
+func TestAThrottledTableIsNoCrashLoop(t *testing.T) {
+	c := deploy(t, options{})
+	c.register("web-1", 8080)
+	c.module("")
+	c.tasks(consulBackend, "lb")
+	c.mustPush()
+	c.tickUntil("applied", func() bool { return c.out("lb") != "" && len(c.runs("lb")) == 1 })
+	c.dynamo.throttles("GetItem", 1000)
+	answer := c.tick()
+	if !strings.Contains(answer.Skipped, "Throttling") {
+		t.Errorf("%+v", answer)
+	}
+	c.dynamo.throttles("GetItem", 0)
+	if answer := c.tick(); answer.Skipped != "" {
+		t.Errorf("%+v", answer)
+	}
+}
+
+func TestAContainerThatCannotStartSaysWhy(t *testing.T) {
+	c := deploy(t, options{})
+	c.register("web-1", 8080)
+	c.module("")
+	c.tasks(consulBackend, "lb")
+	c.ecs.Inject(ecstest.Fault{Operation: "RunTask", FailToStart: "CannotPullContainerError: pull image manifest has been retried 1 time(s): not found"})
+	c.mustPush()
+	c.tickUntil("applied by the next container", func() bool { return c.out("lb") != "" })
+	if runs := c.runs("lb"); runs[0].State != state.RunLost || !strings.Contains(runs[0].Error, "image") {
+		t.Errorf("%+v", runs[0])
+	}
+}
+
+func TestECSWithoutCapacityIsAskedAgain(t *testing.T) {
+	c := deploy(t, options{})
+	c.register("web-1", 8080)
+	c.module("")
+	c.tasks(consulBackend, "lb")
+	c.ecs.Inject(ecstest.Fault{Operation: "RunTask", Failure: "RESOURCE:MEMORY", Times: 3})
+	c.push()
+	if rec := c.record(); rec.Stalled == "" {
+		t.Errorf("%+v", rec)
+	}
+	c.tickUntil("applied", func() bool { return c.out("lb") != "" })
+	if n := c.containers(); n != 1 {
+		t.Errorf("%d containers", n)
+	}
+}
+
+func TestEventsThatAreLateTwiceAndOutOfOrderDoNoHarm(t *testing.T) {
+	c := deploy(t, options{})
+	c.register("web-1", 8080)
+	c.module("")
+	c.tasks(consulBackend, "lb")
+	c.ecs.Hold()
+	c.mustPush()
+	c.tickUntil("applied", func() bool { return len(c.runs("lb")) == 1 })
+	c.register("web-2", 8081)
+	c.tickUntil("applied again", func() bool { return len(c.runs("lb")) == 2 })
+	c.ecs.Release(2, true)
+	time.Sleep(2 * time.Second) // they are delivered one by one; what they do wrong would show
+	for _, r := range c.runs("lb") {
+		if r.State != state.RunSucceeded {
+			t.Errorf("%+v", r)
+		}
+	}
+}
+
+func TestTheDoctorFindsWhatIsWrong(t *testing.T) {
+	c := deploy(t, options{})
+	c.register("web-1", 8080)
+	if answer := c.mustInvoke(`{"mode":"doctor"}`); found(answer, "bundle").OK {
+		t.Errorf("without a bundle: %+v", answer.Checks)
+	}
+	c.module("")
+	c.tasks(consulBackend, "lb")
+	c.mustPush()
+	answer := c.mustInvoke(`{"mode":"doctor"}`)
+	for _, check := range answer.Checks {
+		if !check.OK {
+			t.Errorf("%+v", check)
+		}
+	}
+	c.proxy.Set(consultest.Hanging)
+	if check := found(c.mustInvoke(`{"mode":"doctor"}`), "consul"); check.OK || check.Fix == "" {
+		t.Errorf("%+v", check)
+	}
+}
+
+func found(answer invoke.Answer, name string) invoke.Check {
+	for _, check := range answer.Checks {
+		if check.Name == name {
+			return check
+		}
+	}
+	return invoke.Check{}
+}
+
+// token makes a token that may do what Terrapulse needs.
+func (c *cloud) token() string {
+	c.t.Helper()
+	client := c.consul.Client().ACL()
+	policies, _, err := client.PolicyList(nil)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	have := false
+	for _, p := range policies {
+		have = have || p.Name == "terrapulse"
+	}
+	if !have {
+		_, _, err := client.PolicyCreate(&api.ACLPolicy{Name: "terrapulse", Rules: `
+service_prefix "" { policy = "read" }
+node_prefix "" { policy = "read" }
+key_prefix "" { policy = "write" }
+session_prefix "" { policy = "write" }`}, nil)
+		if err != nil {
+			c.t.Fatal(err)
+		}
+	}
+	token, _, err := client.TokenCreate(&api.ACLToken{Policies: []*api.ACLTokenPolicyLink{{Name: "terrapulse"}}}, nil)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return token.SecretID
+}
+
+// noSecretsInTheTable looks through everything in the table.
+func (c *cloud) noSecretsInTheTable(secrets ...string) {
+	c.t.Helper()
+	for _, collection := range []string{"lease/", "reconcile/", "task/", "run/", "launch/", "inputs/"} {
+		records, err := c.store.List(c.t.Context(), collection)
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		text, err := json.Marshal(records)
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		for _, rec := range records {
+			text = append(text, rec.Value...)
+		}
+		for _, secret := range secrets {
+			if strings.Contains(string(text), secret) {
+				c.t.Errorf("a secret is in %s", collection)
+			}
+		}
+	}
+}
