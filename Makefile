@@ -12,7 +12,7 @@ PLATFORMS := linux_amd64 linux_arm64 darwin_amd64 darwin_arm64 windows_amd64 win
 .PHONY: help build build-all demo test test-short simulate lint bench tools clean $(PLATFORMS)
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
 build: ## Build bin/terrapulse for this machine
 	$(BUILD) -o bin/terrapulse$(EXE) ./cmd/terrapulse
@@ -41,13 +41,15 @@ simulate: ## Look for a history of faults that breaks the engine in AWS: N=10000
 	go test -count 1 -timeout 0 -v -run NoHistory ./internal/simulate -args \
 		$(if $(N),-histories $(N),-for $(or $(FOR),60s)) -seed $(SEED) $(if $(TRACE),-trace)
 
-lint: ## Check formatting, and run go vet, staticcheck and govulncheck
-	@go run ./tools/fetch lint
+lint: ## Check formatting, and run go vet, staticcheck, govulncheck and cfn-lint
+	@go run ./tools/fetch lint python
 	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "not formatted, run gofmt -w on:"; echo "$$unformatted"; exit 1; }
 	go vet ./...
 	GOOS=windows go vet ./...
 	.tools/bin/staticcheck$(EXE) ./...
 	@.ci/vulnerabilities
+	.tools/bin/cfn-lint template.yaml infra/network.yaml
+	@SAM_CLI_TELEMETRY=0 AWS_DEFAULT_REGION=us-east-1 .tools/bin/sam validate
 
 bench: tools build ## Measure speed and size against their bounds
 	go test -run '^$$' -bench . -benchtime 1x -timeout 60m ./...
@@ -74,3 +76,6 @@ build-SettleFunction:
 
 build-TrustLayer:
 	sh layers/trust/pack "$(ARTIFACTS_DIR)/trust"
+
+runner-image: ## Build the image of AWS's containers; infra/runner/build says how
+	@VERSION="$(VERSION)" sh infra/runner/build
