@@ -198,13 +198,21 @@ func (e *cluster) alive() []*container {
 	return alive
 }
 
-// cutOff cuts the network of a container for a while. What it runs goes on.
+// cutOff cuts the network of a container for a while, rather of one that
+// applies something. What it runs goes on.
 func (e *cluster) cutOff(w *world) {
-	if alive := e.alive(); len(alive) > 0 {
-		c := alive[w.rng.IntN(len(alive))]
-		c.cut = time.Now().Add(time.Duration(w.rng.IntN(300)) * time.Second)
-		w.note("%s reaches nobody until %s", c.id, c.cut.Format(time.TimeOnly))
+	alive := e.alive()
+	if len(alive) == 0 || !w.chance(w.weather.cuts) {
+		return
 	}
+	c := alive[w.rng.IntN(len(alive))]
+	for _, other := range alive {
+		if w.judge.applies(other) {
+			c = other
+		}
+	}
+	c.cut = time.Now().Add(time.Duration(30+w.rng.IntN(400)) * time.Second)
+	w.note("%s reaches nobody until %s", c.id, c.cut.Format(time.TimeOnly))
 }
 
 // enforce kills what was told to stop and has not.

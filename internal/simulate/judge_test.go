@@ -162,6 +162,16 @@ func (j *judge) begins(c *container, task, run string) {
 	j.applying[task], j.applied[run], j.infra[task] = c, true, "half done"
 }
 
+// applies reports whether a container applies something.
+func (j *judge) applies(c *container) bool {
+	for _, other := range j.applying {
+		if other == c {
+			return true
+		}
+	}
+	return false
+}
+
 // ends notes that Terraform has come to an end.
 func (j *judge) ends(c *container, task, run, digest string, broken error) {
 	if j.applying[task] == c {

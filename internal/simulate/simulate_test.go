@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 	flag.Parse()
 	// One goroutine moves at a time: more processors would only hand it around.
 	runtime.GOMAXPROCS(1)
-	debug.SetGCPercent(400)
+	debug.SetGCPercent(1000) // a history leaves little behind
 	os.Exit(m.Run())
 }
 

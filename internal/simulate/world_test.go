@@ -56,6 +56,7 @@ type weather struct {
 	lag     time.Duration // of what ECS shows
 	memory  time.Duration // of ECS for client tokens
 	torn    int           // a list, read in two
+	cuts    int           // from the network, of what could be one
 	slow    int           // in hundredths: how often Terraform does not come on
 }
 
@@ -327,9 +328,9 @@ func (w *world) step() {
 		w.adrift = slices.Delete(w.adrift, i, i+1)
 		w.note("%s: %s, at last", r.of.name, r.label)
 		r.effect()
-	case n < 78:
+	case n < 79:
 		w.ecs.cutOff(w)
-	case n < 79 && len(w.functions) > 0:
+	case n < 80 && len(w.functions) > 0:
 		w.functions[w.rng.IntN(len(w.functions))].kill("by chance")
 	default:
 		w.pass()
@@ -357,7 +358,7 @@ func (w *world) pass() {
 	case n < 50:
 		d = time.Duration(w.rng.IntN(4000)) * time.Second
 	case n < 250:
-		d = time.Duration(w.rng.IntN(90)) * time.Second
+		d = time.Duration(w.rng.IntN(150)) * time.Second
 	}
 	w.sleep(d)
 }
@@ -463,8 +464,8 @@ func (w *world) drawWeather() weather {
 		dies: [2]int{rate(0, 2, 10), rate(0, 2, 10)},
 		skew: time.Duration(rate(0, 10, 30)) * clocksApart / 30, lag: time.Duration(rate(0, 3, 20)) * time.Second,
 		memory: time.Duration(rate(1, 24)) * time.Hour,
-		unread: rate(0, 50, 200), stale: rate(0, 50), still: rate(0, 200), torn: rate(0, 200),
-		slow: rate(50, 95),
+		unread: rate(0, 50, 200), stale: rate(0, 50), still: rate(0, 500), torn: rate(0, 200),
+		cuts: rate(0, 300, 1000), slow: rate(50, 95),
 	}
 	if *forgetful {
 		t.memory = time.Duration(rate(0, 2, 60)) * time.Minute
