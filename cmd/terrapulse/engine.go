@@ -50,6 +50,7 @@ func (a *app) newEngine(ctx context.Context, cfg *config.Config, log *slog.Logge
 	}
 	binary := a.findTerraform(ctx, cfg, log)
 	defer binary.stop()
+	terraform.Sweep(log)
 	if opts.reach {
 		if code := a.reach(ctx, client); code >= 0 {
 			return nil, code

@@ -135,6 +135,7 @@ func (d *Dir) run(ctx context.Context, command string, seen func(line string), f
 	case err == nil:
 		return nil
 	case ctx.Err() != nil:
+		awaitEnd(d.path, d.opts.Grace)
 		// err itself must not be printed: terraform-exec's has no text where
 		// Terraform ended well in spite of the interrupt.
 		return &InterruptedError{Task: d.opts.Task, Command: command, Cause: context.Cause(ctx)}

@@ -30,11 +30,11 @@ func (b *Binary) Inspect(ctx context.Context, dir string, render func(dir string
 	if err != nil {
 		return Summary{}, fmt.Errorf("directory of task %s: %w", opts.Task, err)
 	}
-	tmp, err := os.MkdirTemp("", "terrapulse-inspect-") // mode 0700
+	tmp, remove, err := scratch("inspect-")
 	if err != nil {
 		return Summary{}, fmt.Errorf("create a directory to inspect task %s in: %w", opts.Task, err)
 	}
-	defer os.RemoveAll(tmp)
+	defer remove()
 	if err := render(tmp); err != nil {
 		return Summary{}, err
 	}

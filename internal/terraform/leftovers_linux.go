@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"syscall"
+	"time"
 )
 
 // endLeftovers kills what a killed Terraform has left behind for the directory.
@@ -17,30 +19,63 @@ import (
 // their process group, which Terraform was. A process that has left the group
 // means to live on, and may.
 func endLeftovers(dir string) error {
-	entries, err := os.ReadDir("/proc")
-	if err != nil {
-		return nil // no /proc, no leftovers that could be found
-	}
-	mark := []byte(markVariable + "=" + dir)
 	own := syscall.Getpgrp()
-	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
-		if err != nil {
-			continue
-		}
+	for _, pid := range processes() {
 		group, err := syscall.Getpgid(pid)
-		if err != nil || group == own || runs(group) {
+		if err != nil || group == own || runs(group) || !startedFor(pid, dir) {
 			continue
-		}
-		env, err := os.ReadFile(filepath.Join("/proc", e.Name(), "environ"))
-		if err != nil || !containsEntry(env, mark) {
-			continue // it has ended, or is another user's
 		}
 		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
 			return fmt.Errorf("kill process %d: %w", pid, err)
 		}
 	}
 	return nil
+}
+
+// awaitEnd waits until no Terraform that this process has started for the
+// directory runs any more. terraform-exec does not wait for one that is
+// interrupted while it is being started; but it does kill it after the grace.
+func awaitEnd(dir string, grace time.Duration) {
+	const killed = 5 * time.Second // until the death of a killed process shows
+	for deadline := time.Now().Add(grace + killed); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		if !slices.ContainsFunc(processes(), func(pid int) bool { return parent(pid) == os.Getpid() && startedFor(pid, dir) }) {
+			return
+		}
+	}
+}
+
+// processes lists the processes that can be seen; none where there is no /proc.
+func processes() []int {
+	entries, _ := os.ReadDir("/proc")
+	var pids []int
+	for _, e := range entries {
+		if pid, err := strconv.Atoi(e.Name()); err == nil {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// startedFor reports whether a process was started for the directory, runs, and
+// is this user's.
+func startedFor(pid int, dir string) bool {
+	env, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "environ"))
+	return err == nil && containsEntry(env, []byte(markVariable+"="+dir))
+}
+
+// parent returns the process that started another one; 0 if that has ended.
+func parent(pid int) int {
+	stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
+	if err != nil {
+		return 0
+	}
+	// After the name, which is in parentheses and may hold anything: state, parent.
+	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
+	if len(fields) < 2 {
+		return 0
+	}
+	ppid, _ := strconv.Atoi(string(fields[1]))
+	return ppid
 }
 
 // runs reports whether a process is there and has not ended. What is left of

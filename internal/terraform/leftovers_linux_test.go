@@ -8,8 +8,10 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/hashicorp/go-version"
 )
@@ -104,4 +106,48 @@ func TestALivingTerraformIsNotTakenForALeftover(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-ended
+}
+
+// endsWhenBegun is a context that ends in the moment between the start of
+// Terraform and the first look whether it has ended.
+type endsWhenBegun struct {
+	context.Context
+	begun func() bool
+	once  sync.Once
+	done  chan struct{}
+}
+
+func (c *endsWhenBegun) Done() <-chan struct{} { return c.done }
+
+func (c *endsWhenBegun) Err() error {
+	c.once.Do(func() {
+		for !c.begun() {
+			time.Sleep(time.Millisecond)
+		}
+		close(c.done)
+	})
+	return context.Canceled
+}
+
+func TestATerraformThatIsInterruptedWhileItIsStartedIsWaitedFor(t *testing.T) {
+	f := newFixture(t, fileModule)
+	begun, ended := filepath.Join(t.TempDir(), "begun"), filepath.Join(t.TempDir(), "ended")
+	f.bin = recorder(t, `sleep 60 & trap : INT; touch `+begun+`; sleep 1; touch `+ended)
+	d := f.open()
+	defer endLeftovers(f.dir)
+	start := time.Now()
+	_, err := d.Apply(&endsWhenBegun{Context: t.Context(), begun: func() bool { return exists(begun) }, done: make(chan struct{})})
+	var interrupted *InterruptedError
+	if !errors.As(err, &interrupted) {
+		t.Errorf("got %v", err)
+	}
+	if !exists(ended) {
+		t.Error("Terraform was not waited for")
+	}
+	if took := time.Since(start); took > 30*time.Second {
+		t.Errorf("it took %s: what Terraform had started was waited for, too", took)
+	}
+	if left, _ := filepath.Glob(filepath.Join(os.TempDir(), scratchPrefix+"*")); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
 }

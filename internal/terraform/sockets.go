@@ -26,10 +26,10 @@ const longestDir = 104 - len("/plugin1234567890") - 1
 // Terraform 1.11.4 on 2 cores). TLS stays where there can be no such directory:
 // on Windows, where providers listen on TCP ports, and below a long path.
 func (d *Dir) guard() (release func(), err error) {
-	if runtime.GOOS == "windows" || len(os.TempDir())+len("/terrapulse-1234567890") > longestDir {
+	if runtime.GOOS == "windows" || len(os.TempDir())+len("/"+scratchPrefix+"1234567890") > longestDir {
 		return func() {}, nil
 	}
-	sockets, err := os.MkdirTemp("", "terrapulse-") // mode 0700
+	sockets, remove, err := scratch("")
 	if err != nil {
 		return nil, fmt.Errorf("create a directory for the sockets of the providers of task %s: %w", d.opts.Task, err)
 	}
@@ -37,8 +37,8 @@ func (d *Dir) guard() (release func(), err error) {
 	env[socketsVariable] = sockets
 	err = errors.Join(d.tf.SetEnv(env), d.tf.SetDisablePluginTLS(true))
 	if err != nil {
-		os.RemoveAll(sockets)
+		remove()
 		return nil, fmt.Errorf("environment of Terraform for task %s: %w", d.opts.Task, err)
 	}
-	return func() { os.RemoveAll(sockets) }, nil
+	return remove, nil
 }

@@ -1,0 +1,146 @@
+//go:build !windows
+
+package terraform
+
+import (
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+)
+
+func TestWhatKilledProcessesLeftBehindIsRemovedAndNothingElse(t *testing.T) {
+	temp := t.TempDir()
+	t.Setenv("TMPDIR", temp)
+	old := time.Now().Add(-2 * abandonedAfter)
+	stay := map[string]bool{}
+	// age makes a directory look as if nothing had happened in it for long.
+	age := func(dir string, stays bool) {
+		t.Helper()
+		if err := os.Chtimes(dir, old, old); err != nil {
+			t.Fatal(err)
+		}
+		stay[dir] = stays
+	}
+	// leave makes what a killed process leaves.
+	leave := func(name string) string {
+		dir := filepath.Join(temp, name)
+		write(t, filepath.Join(dir, scratchMark), "")
+		write(t, filepath.Join(dir, "plugin123"), "")
+		if err := os.Chmod(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		return dir
+	}
+
+	age(leave("terrapulse-123"), false)
+	inspection := leave("terrapulse-inspect-123")
+	elsewhere := filepath.Join(t.TempDir(), "of-a-person")
+	write(t, filepath.Join(elsewhere, "file"), "")
+	if err := os.Symlink(elsewhere, filepath.Join(inspection, "link")); err != nil {
+		t.Fatal(err)
+	}
+	stay[elsewhere] = true
+	age(inspection, false)
+
+	inUse, remove, err := scratch("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer remove()
+	age(inUse, true)
+	stay[leave("terrapulse-young")] = true
+	unmarked := leave("terrapulse-backup")
+	if err := os.Remove(filepath.Join(unmarked, scratchMark)); err != nil {
+		t.Fatal(err)
+	}
+	age(unmarked, true)
+	age(leave("something-else"), true)
+	open := leave("terrapulse-open-to-others")
+	if err := os.Chmod(open, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	age(open, true)
+	linked := leave("linked")
+	age(linked, true)
+	link := filepath.Join(temp, "terrapulse-link")
+	if err := os.Symlink(linked, link); err != nil {
+		t.Fatal(err)
+	}
+	stay[link] = true
+	if os.Geteuid() == 0 {
+		of := leave("terrapulse-of-somebody-else")
+		if err := os.Chown(of, 12345, -1); err != nil {
+			t.Fatal(err)
+		}
+		age(of, true)
+	}
+
+	Sweep(slog.New(slog.DiscardHandler))
+	for dir, stays := range stay {
+		if _, err := os.Lstat(dir); (err == nil) != stays {
+			t.Errorf("%s: stays %v, want %v", filepath.Base(dir), err == nil, stays)
+		}
+	}
+	remove()
+	if _, err := os.Lstat(inUse); err == nil {
+		t.Error("a directory that was used is left behind")
+	}
+}
+
+// The directory is free as soon as its process has died, although a process
+// that it started lives on.
+func TestADirectoryIsNotHeldByWhatOutlivesItsProcess(t *testing.T) {
+	if dir := os.Getenv("TEST_HOLD_IN"); dir != "" {
+		t.Setenv("TMPDIR", dir)
+		if _, _, err := scratch(""); err != nil {
+			t.Fatal(err)
+		}
+		child := exec.Command("sleep", "60")
+		if err := child.Start(); err != nil {
+			t.Fatal(err)
+		}
+		write(t, filepath.Join(dir, "child.tmp"), strconv.Itoa(child.Process.Pid))
+		if err := os.Rename(filepath.Join(dir, "child.tmp"), filepath.Join(dir, "child")); err != nil {
+			t.Fatal(err)
+		}
+		select {} // until killed
+	}
+	temp := t.TempDir()
+	self := exec.Command(os.Args[0], "-test.run=^TestADirectoryIsNotHeldByWhatOutlivesItsProcess$")
+	self.Env = append(os.Environ(), "TEST_HOLD_IN="+temp)
+	if err := self.Start(); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, "the other process has its directory", func() bool { return exists(filepath.Join(temp, "child")) })
+	child, err := strconv.Atoi(read(t, filepath.Join(temp, "child")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer syscall.Kill(child, syscall.SIGKILL)
+	dirs, err := filepath.Glob(filepath.Join(temp, scratchPrefix+"*"))
+	if err != nil || len(dirs) != 1 {
+		t.Fatal(dirs, err)
+	}
+	old := time.Now().Add(-2 * abandonedAfter)
+	if err := os.Chtimes(dirs[0], old, old); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("TMPDIR", temp)
+	Sweep(slog.New(slog.DiscardHandler))
+	if !exists(dirs[0]) {
+		t.Fatal("the directory of a living process was removed")
+	}
+	if err := self.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = self.Wait() // it was killed
+	Sweep(slog.New(slog.DiscardHandler))
+	if exists(dirs[0]) {
+		t.Error("the directory of a killed process stays")
+	}
+}
