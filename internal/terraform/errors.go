@@ -1,7 +1,6 @@
 package terraform
 
 import (
-	"errors"
 	"fmt"
 	"regexp"
 	"strings"
@@ -216,10 +215,4 @@ func missingVariable(task, module, name string) string {
 	default:
 		return s + ", or remove it from variables and variable_files of task " + task
 	}
-}
-
-// IsLocked reports whether the error is a *LockError.
-func IsLocked(err error) bool {
-	var locked *LockError
-	return errors.As(err, &locked)
 }

@@ -142,7 +142,7 @@ func TestALockOfSomebodyElseStays(t *testing.T) {
 		o.LockTimeout = time.Second
 		o.Orphaned = func(context.Context, *LockError) string { asked++; return "" }
 	}).Apply(t.Context())
-	if !IsLocked(err) || asked != 1 || b.lock() != before {
+	if !isLocked(err) || asked != 1 || b.lock() != before {
 		t.Fatalf("asked %d times, got %v, the lock is %q", asked, err, b.lock())
 	}
 	for _, want := range []string{"ann@laptop", "OperationTypeApply", time.Now().UTC().Format("2006-01-02 ")} {
