@@ -75,7 +75,15 @@ func TestATableThatKeepsGarbageIsNamed(t *testing.T) {
 	if _, err := dynamodb.NewFromConfig(dynamotest.Config(url)).CreateTable(t.Context(), in); err != nil {
 		t.Fatal(err)
 	}
-	_, err := dynamo.New(dynamotest.Config(url), *in.TableName).Check(t.Context())
+	s := dynamo.New(dynamotest.Config(url), *in.TableName)
+	_, err := s.Check(t.Context())
+	says(t, err, false, *in.TableName, "expires", "switch it on")
+	_, err = dynamodb.NewFromConfig(dynamotest.Config(url)).UpdateTimeToLive(t.Context(), &dynamodb.UpdateTimeToLiveInput{TableName: in.TableName,
+		TimeToLiveSpecification: &types.TimeToLiveSpecification{AttributeName: aws.String("ttl"), Enabled: aws.Bool(true)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = s.Check(t.Context())
 	says(t, err, false, *in.TableName, "expires", "switch it on")
 }
 
