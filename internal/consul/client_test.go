@@ -84,18 +84,18 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 	}{
 		{"nothing listens", client(t, deadAddress(t)), services("web"), IsUnavailable,
 			[]string{`read service "web"`, "127.0.0.1:", "consul.address"}},
-		{"a filter that does not parse", open, config.Services{Names: []string{"web"}, Filter: "foo bar"}, IsBadQuery,
+		{"a filter that does not parse", open, config.Services{Names: []string{"web"}, Filter: "foo bar"}, isBadQuery,
 			[]string{`read service "web"`, "check the filter"}},
-		{"a filter on what does not exist", open, config.Services{Names: []string{"web"}, Filter: `Nope == "1"`}, IsBadQuery,
+		{"a filter on what does not exist", open, config.Services{Names: []string{"web"}, Filter: `Nope == "1"`}, isBadQuery,
 			[]string{`Selector "Nope"`, "check the filter"}},
-		{"a datacenter that is not there", open, config.Services{Names: []string{"web"}, Datacenter: "mars"}, IsBadQuery,
+		{"a datacenter that is not there", open, config.Services{Names: []string{"web"}, Datacenter: "mars"}, isBadQuery,
 			[]string{"in datacenter mars", "No path to datacenter", "consul members -wan"}},
-		{"a namespace on Consul CE", open, config.ConsulKV{Path: "a", Namespace: "team"}, IsBadQuery,
+		{"a namespace on Consul CE", open, config.ConsulKV{Path: "a", Namespace: "team"}, isBadQuery,
 			[]string{`read key "a" in namespace team`, "remove them"}},
-		{"a key with an empty element", open, config.ConsulKV{Path: "a//b"}, IsBadQuery, []string{`"a//b"`}},
-		{"a path that leads elsewhere", open, services("../../status/leader"), IsBadQuery, []string{"status/leader"}},
-		{"a regular expression that does not compile", open, matching("("), IsBadQuery, []string{`"("`, "missing closing"}},
-		{"a catalog expression that does not compile", open, config.CatalogServices{Regexp: "["}, IsBadQuery, []string{`"["`}},
+		{"a key with an empty element", open, config.ConsulKV{Path: "a//b"}, isBadQuery, []string{`"a//b"`}},
+		{"a path that leads elsewhere", open, services("../../status/leader"), isBadQuery, []string{"status/leader"}},
+		{"a regular expression that does not compile", open, matching("("), isBadQuery, []string{`"("`, "missing closing"}},
+		{"a catalog expression that does not compile", open, config.CatalogServices{Regexp: "["}, isBadQuery, []string{`"["`}},
 		{"a token that Consul does not know", stranger, services("web"), IsForbidden, []string{"wrong, expired or deleted"}},
 		{"a key that may not be read", nobody, config.ConsulKV{Path: "a"}, IsForbidden, []string{`key:read on "a"`}},
 	} {
@@ -282,18 +282,39 @@ func TestWhatAStatusMeans(t *testing.T) {
 		{500, "", "rpc error making call: Permission denied", IsForbidden},
 		{403, "", "Permission denied", IsForbidden},
 		{401, "", "", IsForbidden},
-		{400, "", "Bad request", IsBadQuery},
+		{400, "", "Bad request", isBadQuery},
 	} {
 		status, leader, body = test.status, test.leader, test.body
 		_, err := c.Snapshot(t.Context(), task(services("web")))
 		kinds := 0
-		for _, is := range []func(error) bool{IsUnavailable, IsForbidden, IsBadQuery} {
+		for _, is := range []func(error) bool{IsUnavailable, IsForbidden, isBadQuery} {
 			if is(err) {
 				kinds++
 			}
 		}
 		if !test.is(err) || (err != nil) != (kinds == 1) {
 			t.Errorf("%+v: %v", test, err)
+		}
+	}
+}
+
+func TestTooManyConnectionsFromOneAddress(t *testing.T) {
+	const limit = 20
+	s := consultest.Start(t, consultest.WithHCL(fmt.Sprintf("limits { http_max_conns_per_client = %d }", limit)))
+	for range limit {
+		conn, err := net.Dial("tcp", s.Addr())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+	}
+	err := client(t, s.Addr()).Leader(t.Context())
+	if !IsUnavailable(err) {
+		t.Fatalf("got %v", err)
+	}
+	for _, text := range []string{"status 429", "limits.http_max_conns_per_client", "200"} {
+		if !strings.Contains(err.Error(), text) {
+			t.Errorf("%q is missing in: %v", text, err)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package consul
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -108,6 +109,8 @@ func putKey(t testing.TB, s *consultest.Server, key, value string) {
 		t.Fatal(err)
 	}
 }
+
+func isBadQuery(err error) bool { return errors.Is(err, badQuery) }
 
 // eventually waits until what is asked for is so.
 func eventually(t testing.TB, what string, is func() bool) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"strconv"
 	"strings"
 )
 
@@ -20,7 +21,7 @@ type kind int
 const (
 	unavailable kind = iota + 1 // passes: try again
 	forbidden
-	badQuery
+	badQuery // Consul does not understand it, and will not: needs a person
 )
 
 func (k kind) Error() string { return [...]string{"", "unavailable", "forbidden", "bad query"}[k] }
@@ -57,11 +58,6 @@ func IsUnavailable(err error) bool { return errors.Is(err, unavailable) }
 
 // IsForbidden reports whether Consul's access control is in the way.
 func IsForbidden(err error) bool { return errors.Is(err, forbidden) }
-
-// IsBadQuery reports whether Consul does not understand what it was asked: a
-// filter, a datacenter that it does not know, a namespace on Consul CE. Unless
-// a lost datacenter comes back, it needs a person.
-func IsBadQuery(err error) bool { return errors.Is(err, badQuery) }
 
 // silent reports whether Consul gave no answer at all.
 func silent(err error) bool {
@@ -138,6 +134,10 @@ func (c *Client) statusError(act string, status int, body, needs string) error {
 		e.kind = badQuery
 		e.cause = errors.New("status 400, without a reason")
 		e.advice = "Consul refuses names with characters that cannot be printed: choose another name"
+	case has("too many concurrent connections"):
+		e.advice = "Consul lets this address have no more connections at a time: end what else holds some, or raise " +
+			"limits.http_max_conns_per_client in Consul's configuration (200 unless it is set there; Terrapulse takes " +
+			strconv.Itoa(maxConns) + ", and Consul keeps those of a process that has ended for up to five minutes, so that many starts add up)"
 	case has("invalid key name"), status >= 400 && status < 500 && status != 408 && status != 429:
 		e.kind = badQuery
 	}

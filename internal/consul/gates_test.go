@@ -329,7 +329,7 @@ func TestGatesThatCanBeReadCountThoughOthersCannot(t *testing.T) {
 	here, mars := query(t, services("a", "b")), query(t, config.Services{Names: []string{"a", "b"}, Datacenter: "mars"})
 	set := PollGates([]Query{here, mars})
 	before, err := c.Poll(t.Context(), set)
-	if !IsBadQuery(err) || len(before) != 2 {
+	if !isBadQuery(err) || len(before) != 2 {
 		t.Fatalf("Poll = %v, %v", before, err)
 	}
 	after, _ := c.Poll(t.Context(), set)

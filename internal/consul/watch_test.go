@@ -225,7 +225,7 @@ func TestOneLostGateDoesNotStopTheOthers(t *testing.T) {
 	set := BlockGates([]Query{query(t, config.Services{Names: []string{"web"}, Datacenter: "mars"}), here})
 	w := c.watch(t.Context(), set, nil, quick)
 	marks := signalled(t, w, "what is well", func(m Marks, err error) bool {
-		return IsBadQuery(err) && m["nodes"] != "" && m["services"] != "" && m["checks-any"] != ""
+		return isBadQuery(err) && m["nodes"] != "" && m["services"] != "" && m["checks-any"] != ""
 	})
 	register(t, s, "n", api.AgentService{Service: "web"})
 	signalled(t, w, "a change", func(now Marks, _ error) bool { return set.Moved(marks, now)(here) })
