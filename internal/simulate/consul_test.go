@@ -130,6 +130,7 @@ func (e eyes) Observe(ctx context.Context, queries []consul.Query) []consul.Answ
 	if len(queries) == 0 {
 		return nil
 	}
+	unread := e.act.unread // of this tick, however late the answer
 	answers, err := ask(ctx, e.process, consulServer, "observe", func() ([]consul.Answer, error) {
 		answers := make([]consul.Answer, len(queries))
 		for i, q := range queries {
@@ -137,7 +138,7 @@ func (e eyes) Observe(ctx context.Context, queries []consul.Query) []consul.Answ
 			digest, err := e.consul.read(e.world, service)
 			if answers[i].Err = err; err != nil {
 				e.note("    %s cannot be read", service)
-				e.act.unread[service] = true
+				unread[service] = true
 				continue
 			}
 			answers[i].Digest, answers[i].Elements = digest, map[string]string{service: digest}
@@ -147,7 +148,7 @@ func (e eyes) Observe(ctx context.Context, queries []consul.Query) []consul.Answ
 	if err != nil {
 		answers = slices.Repeat([]consul.Answer{{Err: err}}, len(queries))
 		for _, q := range queries {
-			e.act.unread[queryOf[q.ID()]] = true
+			unread[queryOf[q.ID()]] = true
 		}
 	}
 	return answers
