@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/url"
-	"strconv"
 	"strings"
 )
 
@@ -88,6 +87,11 @@ func joined(errs []error) error {
 	return errors.Join(distinct...)
 }
 
+// tooMany is the advice where Consul refuses a connection.
+var tooMany = fmt.Sprintf("Consul lets this address have no more connections at a time: end what else holds some, or raise "+
+	"limits.http_max_conns_per_client in Consul's configuration (200 unless it is set there; Terrapulse takes %d, and Consul keeps "+
+	"those of a process that has ended for up to five minutes, so that many starts add up)", maxConns)
+
 // transportError classifies what comes back instead of an answer.
 func (c *Client) transportError(act string, err error) error {
 	var u *url.Error
@@ -101,6 +105,11 @@ func (c *Client) transportError(act string, err error) error {
 	var dial *net.OpError
 	if errors.As(err, &dial) && dial.Op == "dial" {
 		e.advice = "check that Consul runs there, and consul.address or CONSUL_HTTP_ADDR"
+	}
+	if strings.Contains(err.Error(), "readLoopPeekFailLocked") {
+		// So net/http calls an answer that is there before the question: Consul
+		// sends status 429 as soon as it has the connection.
+		e.cause, e.advice = errors.New("it refuses the connection"), tooMany
 	}
 	return e
 }
@@ -135,9 +144,7 @@ func (c *Client) statusError(act string, status int, body, needs string) error {
 		e.cause = errors.New("status 400, without a reason")
 		e.advice = "Consul refuses names with characters that cannot be printed: choose another name"
 	case has("too many concurrent connections"):
-		e.advice = "Consul lets this address have no more connections at a time: end what else holds some, or raise " +
-			"limits.http_max_conns_per_client in Consul's configuration (200 unless it is set there; Terrapulse takes " +
-			strconv.Itoa(maxConns) + ", and Consul keeps those of a process that has ended for up to five minutes, so that many starts add up)"
+		e.advice = tooMany
 	case has("invalid key name"), status >= 400 && status < 500 && status != 408 && status != 429:
 		e.kind = badQuery
 	}
