@@ -127,6 +127,7 @@ func (b *Bucket) Push(ctx context.Context, bundle Bundle, by string, now time.Ti
 			return next, true, nil
 		}
 		if ctx.Err() != nil {
+			err = errors.Join(context.Cause(ctx), err)
 			break
 		}
 		// Whatever the answer, what counts is what stands there now.

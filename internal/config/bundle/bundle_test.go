@@ -139,6 +139,9 @@ func names(t testing.TB, b bundle.Bundle) []string {
 	}
 	var all []string
 	for _, f := range z.File {
+		if f.Modified.Year() != 1980 {
+			t.Errorf("%s is of %s", f.Name, f.Modified)
+		}
 		all = append(all, f.Name)
 	}
 	return all
