@@ -4,15 +4,19 @@ package infra_test
 
 import (
 	"debug/elf"
+	"encoding/json"
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/terrapulse/terrapulse/infra/rehearsal"
 	"github.com/terrapulse/terrapulse/internal/deployment"
+	"github.com/terrapulse/terrapulse/internal/invoke"
+	"github.com/terrapulse/terrapulse/internal/metrics"
 	"github.com/terrapulse/terrapulse/internal/testtools"
 )
 
@@ -203,4 +207,123 @@ func read(t *testing.T, name string) string {
 		t.Fatal(err)
 	}
 	return string(text)
+}
+
+// What the schedule sends, the function understands; what the rules let
+// through are the events that the functions work on, of this stack alone.
+func TestTheFunctionsAreInvokedWithWhatTheyUnderstand(t *testing.T) {
+	slow(t)
+	stack := rehearsal.Build(t, rehearsal.Here()).Deploy(t, "events", everything())
+	schedule := stack.Template.Resources["ReconcileFunctionTick"]
+	target, _ := schedule.Properties["Target"].(map[string]any)
+	input, _ := target["Input"].(string)
+	if req, err := invoke.Parse([]byte(input)); err != nil || req.Mode != invoke.Reconcile {
+		t.Errorf("the schedule sends %q: %v", input, err)
+	}
+
+	cluster, family := stack.Outputs["Cluster"], strings.TrimSuffix(stack.Outputs["TaskDefinition"], ":1")
+	stopped := func(cluster, definition, status string) map[string]any {
+		return map[string]any{"source": "aws.ecs", "detail-type": "ECS Task State Change",
+			"detail": map[string]any{"clusterArn": cluster, "taskDefinitionArn": definition, "lastStatus": status}}
+	}
+	pushed := func(bucket, key string) map[string]any {
+		return map[string]any{"source": "aws.s3", "detail-type": "Object Created",
+			"detail": map[string]any{"bucket": map[string]any{"name": bucket}, "object": map[string]any{"key": key}}}
+	}
+	for _, tt := range []struct {
+		name, rule, function string
+		event                map[string]any
+		through              bool
+	}{
+		{"a task that stopped", "SettleFunctionStopped", "SettleFunction", stopped(cluster, family+":1", "STOPPED"), true},
+		{"one of an earlier deployment", "SettleFunctionStopped", "SettleFunction", stopped(cluster, family+":0", "STOPPED"), true},
+		{"one that runs", "SettleFunctionStopped", "SettleFunction", stopped(cluster, family+":1", "RUNNING"), false},
+		{"one of another family", "SettleFunctionStopped", "SettleFunction", stopped(cluster, family+"-other:1", "STOPPED"), false},
+		{"one of another cluster", "SettleFunctionStopped", "SettleFunction", stopped(cluster+"2", family+":1", "STOPPED"), false},
+		{"the pointer", "ReconcileFunctionPushed", "ReconcileFunction", pushed("the-bucket", "some/prefix/current"), true},
+		{"a bundle", "ReconcileFunctionPushed", "ReconcileFunction", pushed("the-bucket", "some/prefix/bundles/0123.zip"), false},
+		{"another bucket", "ReconcileFunctionPushed", "ReconcileFunction", pushed("other", "some/prefix/current"), false},
+	} {
+		rule := stack.Rules[tt.rule]
+		if through := matches(rule.Pattern, tt.event); through != tt.through {
+			t.Errorf("%s: %v through %v", tt.name, through, rule.Pattern)
+		}
+		if len(rule.Targets) != 1 || !strings.HasSuffix(rule.Targets[0], ":"+stack.Functions[tt.function].Name) {
+			t.Errorf("%s goes to %v", tt.rule, rule.Targets)
+		}
+	}
+}
+
+// matches is as much of EventBridge's patterns as the template uses: each field
+// has one of the values that are listed, or begins as one.
+func matches(pattern, event map[string]any) bool {
+	for field, wanted := range pattern {
+		switch wanted := wanted.(type) {
+		case map[string]any:
+			inner, ok := event[field].(map[string]any)
+			if !ok || !matches(wanted, inner) {
+				return false
+			}
+		case []any:
+			value, ok := event[field].(string)
+			if !ok || !slices.ContainsFunc(wanted, func(w any) bool {
+				if prefix, ok := w.(map[string]any); ok {
+					begins, ok := prefix["prefix"].(string)
+					return ok && strings.HasPrefix(value, begins)
+				}
+				return w == value
+			}) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// Alarms and dashboard look at metrics that are written, and each alarm is
+// explained.
+func TestAlarmsAndDashboardLookAtMetricsThatAreWritten(t *testing.T) {
+	var known []string
+	for _, m := range metrics.All {
+		known = append(known, m.Name)
+	}
+	text := read(t, "template.yaml")
+	alarms := regexp.MustCompile(`(?s)\n  (\w+):\n    Type: AWS::CloudWatch::Alarm\n.*?Namespace: (\S+)\n\s+MetricName: (\w+)`).FindAllStringSubmatch(text, -1)
+	if len(alarms) == 0 {
+		t.Fatal("no alarms are found")
+	}
+	explained := read(t, "docs/operate.md")
+	for _, a := range alarms {
+		if a[2] == metrics.Namespace && !slices.Contains(known, a[3]) {
+			t.Errorf("alarm %s looks at %s, which nobody writes", a[1], a[3])
+		}
+		if !strings.Contains(text, "${"+a[1]+".Arn}") {
+			t.Errorf("the dashboard does not show alarm %s", a[1])
+		}
+		if !strings.Contains(explained, "\n### "+a[1]+"\n") {
+			t.Errorf("docs/operate.md does not explain alarm %s", a[1])
+		}
+	}
+	_, body, _ := strings.Cut(text, "DashboardBody: !Sub |\n")
+	body, _, _ = strings.Cut(body, "\nOutputs:")
+	var dashboard struct {
+		Widgets []struct{ Properties struct{ Metrics [][]any } }
+	}
+	if err := json.Unmarshal([]byte(body), &dashboard); err != nil {
+		t.Fatalf("the dashboard is no JSON: %v", err)
+	}
+	for _, w := range dashboard.Widgets {
+		namespace, name := any(nil), any(nil)
+		for _, m := range w.Properties.Metrics {
+			if m[0] != "." && m[0] != "..." {
+				namespace = m[0]
+			}
+			if len(m) > 1 && m[0] != "..." && m[1] != "." {
+				name = m[1]
+			}
+			if s, ok := name.(string); namespace == metrics.Namespace && (!ok || !slices.Contains(known, s)) {
+				t.Errorf("the dashboard shows %v, which nobody writes", name)
+			}
+		}
+	}
 }

@@ -47,7 +47,13 @@ type Artifacts struct {
 // Build runs `sam build` for an architecture. It takes seconds.
 func Build(t testing.TB, architecture string) *Artifacts {
 	t.Helper()
-	a := &Artifacts{Architecture: architecture, dir: filepath.Join(t.TempDir(), "build")}
+	return BuildIn(t, filepath.Join(t.TempDir(), "build"), architecture)
+}
+
+// BuildIn is Build into a folder that may outlast the test.
+func BuildIn(t testing.TB, dir, architecture string) *Artifacts {
+	t.Helper()
+	a := &Artifacts{Architecture: architecture, dir: dir}
 	cmd := exec.CommandContext(t.Context(), testtools.SAM(t), "build", "--build-dir", a.dir)
 	cmd.Dir = testtools.Root(t)
 	cmd.Env = append(os.Environ(), "ARCH="+architecture, "SAM_CLI_TELEMETRY=0", "AWS_DEFAULT_REGION=eu-west-1")
