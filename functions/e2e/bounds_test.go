@@ -71,21 +71,22 @@ func (m *bounds) idle(b *testing.B) {
 		"1, 0, 2, 0", gets == n && others == 0 && c.proxy.Total() <= 2*n && len(c.s3.passed()) == 0)
 	median := took[n/2]
 	m.row("idle tick, warm, with the emulator's own time", median.Round(100*time.Microsecond).String(), "30ms", median <= 30*time.Millisecond)
-	size := c.resident("reconcile")
+	size := c.resident()
 	m.row("memory of the function's process", fmt.Sprintf("%d MB", size>>20), "40 MB", size <= 40<<20)
 }
 
 // cold is what the function adds to a cold start.
 func (m *bounds) cold(b *testing.B) {
 	c := deploy(b, options{})
-	info, err := os.Stat(built(b, "reconcile"))
+	program := c.lambda.functions[c.reconcile].bootstrap
+	info, err := os.Stat(program)
 	if err != nil {
 		b.Fatal(err)
 	}
 	m.row("size of the function's program", fmt.Sprintf("%.1f MB", float64(info.Size())/1e6), "18 MB", info.Size() <= 18e6)
 	var took []time.Duration
 	for range 9 {
-		took = append(took, c.lambda.firstRequest(b, reconcileFunction))
+		took = append(took, c.lambda.firstRequest(b, c.reconcile))
 	}
 	slices.Sort(took)
 	median := took[len(took)/2]
@@ -115,7 +116,7 @@ func (m *bounds) oneOfMany(b *testing.B) {
 	if len(answer.Launches) != 1 {
 		b.Fatalf("%+v", answer)
 	}
-	size := c.resident("reconcile")
+	size := c.resident()
 	m.row("tick with 1 changed service among 10,000: time", took.Round(10*time.Millisecond).String(), "3s", took <= 3*time.Second)
 	m.row("tick with 1 changed service among 10,000: memory", fmt.Sprintf("%d MB", size>>20), "128 MB", size <= 128<<20)
 }
@@ -141,10 +142,11 @@ func (m *bounds) thousandRuns(b *testing.B) {
 		took <= 10*time.Second && len(answer.Runs) == 1000)
 }
 
-// resident is the largest resident set of a program's processes, in bytes.
-func (c *cloud) resident(program string) int64 {
+// resident is the largest resident set of the processes of the function that
+// reconciles, in bytes.
+func (c *cloud) resident() int64 {
 	c.t.Helper()
-	out, err := exec.Command("pgrep", "-f", filepath.Join(programs.dir, program)+"$").Output()
+	out, err := exec.Command("pgrep", "-f", c.lambda.functions[c.reconcile].bootstrap+"$").Output()
 	if err != nil {
 		c.t.Fatalf("find the process: %v", err)
 	}
@@ -158,7 +160,7 @@ func (c *cloud) resident(program string) int64 {
 		own := false
 		for line := range strings.Lines(string(status)) {
 			if name, ok := strings.CutPrefix(line, "Name:"); ok {
-				own = strings.TrimSpace(name) == program
+				own = strings.TrimSpace(name) == "bootstrap"
 			}
 			if value, ok := strings.CutPrefix(line, "VmHWM:"); ok {
 				kb, _ := strconv.ParseInt(strings.Fields(value)[0], 10, 64)

@@ -23,14 +23,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/hashicorp/consul/api"
 	"github.com/johannesboyne/gofakes3"
 	"github.com/johannesboyne/gofakes3/backend/s3mem"
 
+	"github.com/terrapulse/terrapulse/infra/rehearsal"
 	"github.com/terrapulse/terrapulse/internal/consul/consultest"
 	"github.com/terrapulse/terrapulse/internal/invoke"
+	"github.com/terrapulse/terrapulse/internal/launch/ecs/ecstask"
 	"github.com/terrapulse/terrapulse/internal/launch/ecs/ecstest"
 	"github.com/terrapulse/terrapulse/internal/state"
 	"github.com/terrapulse/terrapulse/internal/state/dynamo"
@@ -39,42 +40,59 @@ import (
 )
 
 const (
-	reconcileFunction = "reconcile"
-	settleFunction    = "settle"
-	bucketName        = "terrapulse-files"
-
 	// patience is how long something that must happen may take on a machine
 	// that has other things to do. Nothing here waits for it in vain.
 	patience = 2 * time.Minute
 )
 
-// programs are the built programs, each once for all tests.
-var programs struct {
+// rehearsed is what the template makes, once for all tests.
+var rehearsed struct {
 	sync.Mutex
-	dir string
+	dir       string // of programs
+	artifacts *rehearsal.Artifacts
+	stacks    map[string]*rehearsal.Stack // by their parameters
 }
 
 func TestMain(m *testing.M) {
-	code := m.Run()
-	if programs.dir != "" {
-		os.RemoveAll(programs.dir)
+	var err error
+	if rehearsed.dir, err = os.MkdirTemp("", "terrapulse-e2e-"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
 	}
+	rehearsed.stacks = map[string]*rehearsal.Stack{}
+	code := m.Run()
+	os.RemoveAll(rehearsed.dir)
 	os.Exit(code)
 }
 
-// built returns the path of a program, as it is built for AWS but for this
-// machine.
+// consulAddress stands for the address of Consul in the stacks, which are the
+// same for all tests.
+const consulAddress = "127.0.0.1:8500"
+
+// rehearse returns the stack that the template makes with parameters beside
+// those that have no default.
+func rehearse(t testing.TB, parameters rehearsal.Parameters) *rehearsal.Stack {
+	t.Helper()
+	rehearsed.Lock()
+	defer rehearsed.Unlock()
+	if rehearsed.artifacts == nil {
+		rehearsed.artifacts = rehearsal.BuildIn(t, filepath.Join(rehearsed.dir, "build"), rehearsal.Here())
+	}
+	key := fmt.Sprint(parameters)
+	if rehearsed.stacks[key] == nil {
+		all := rehearsal.Minimal(consulAddress)
+		maps.Copy(all, parameters)
+		rehearsed.stacks[key] = rehearsed.artifacts.Deploy(t, "e2e", all)
+	}
+	return rehearsed.stacks[key]
+}
+
+// built returns the path of a program that SAM does not build.
 func built(t testing.TB, name string) string {
 	t.Helper()
-	programs.Lock()
-	defer programs.Unlock()
-	if programs.dir == "" {
-		var err error
-		if programs.dir, err = os.MkdirTemp("", "terrapulse-e2e-"); err != nil {
-			t.Fatal(err)
-		}
-	}
-	path := filepath.Join(programs.dir, name)
+	rehearsed.Lock()
+	defer rehearsed.Unlock()
+	path := filepath.Join(rehearsed.dir, name)
 	if _, err := os.Stat(path); err == nil {
 		return path
 	}
@@ -82,7 +100,7 @@ func built(t testing.TB, name string) string {
 	if name == "terrapulse" {
 		pkg = "./cmd/terrapulse"
 	}
-	cmd := exec.Command("go", "build", "-tags", "lambda.norpc", "-trimpath", "-ldflags", "-s -w", "-o", path, pkg)
+	cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", path, pkg)
 	cmd.Dir = testtools.Root(t)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -93,18 +111,20 @@ func built(t testing.TB, name string) string {
 
 // cloud is a deployment.
 type cloud struct {
-	t      testing.TB
-	dir    string // what Terraform makes, below out; task files, below files
-	consul *consultest.Server
-	proxy  *consultest.Proxy // in front of Consul
-	dynamo *counter          // in front of DynamoDB
-	s3     *counter          // in front of S3
-	ecs    *ecstest.Server
-	lambda *lambda
-	store  state.Store
-	client *s3.Client
-	table  string
-	aws    aws.Config
+	t                 testing.TB
+	dir               string // what Terraform makes, below out; task files, below files
+	consul            *consultest.Server
+	proxy             *consultest.Proxy // in front of Consul
+	dynamo            *counter          // in front of DynamoDB
+	s3                *counter          // in front of S3
+	ecs               *ecstest.Server
+	lambda            *lambda
+	store             state.Store
+	client            *s3.Client
+	table             string
+	reconcile, settle string // functions
+	bucket            string
+	bundles           string // URL
 
 	mu      sync.Mutex
 	secrets map[string]string // by ARN
@@ -115,19 +135,22 @@ type cloud struct {
 // options say what is special about a deployment.
 type options struct {
 	consul     []consultest.Option
-	token      string
-	window     time.Duration
-	timeout    time.Duration // of the functions; a minute if 0
-	containers int           // at a time; 40 if 0
+	parameters rehearsal.Parameters // of the template
+	secrets    map[string]string    // by ARN
 }
 
-// deploy makes a deployment.
+// deploy makes a deployment. The programs, their environment, their time limits
+// and the container's definition are those of the stack that the template
+// makes; only the names of what every test has for itself are put in, and where
+// AWS is.
 func deploy(t testing.TB, o options) *cloud {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("starts everything that a deployment has")
 	}
-	c := &cloud{t: t, dir: t.TempDir(), secrets: map[string]string{}}
+	stack := rehearse(t, o.parameters)
+	c := &cloud{t: t, dir: t.TempDir(), secrets: maps.Clone(o.secrets),
+		reconcile: stack.Outputs["ReconcileFunction"], settle: stack.Outputs["SettleFunction"], bucket: stack.Outputs["Bucket"], bundles: stack.Outputs["BundleUrl"]}
 	for _, dir := range []string{"files", "out"} {
 		if err := os.Mkdir(filepath.Join(c.dir, dir), 0o755); err != nil {
 			t.Fatal(err)
@@ -139,7 +162,7 @@ func deploy(t testing.TB, o options) *cloud {
 	c.table = dynamotest.Table(t, c.dynamo.URL)
 
 	backend := s3mem.New()
-	if err := backend.CreateBucket(bucketName); err != nil {
+	if err := backend.CreateBucket(c.bucket); err != nil {
 		t.Fatal(err)
 	}
 	files := httptest.NewServer(gofakes3.New(backend).Server())
@@ -149,74 +172,49 @@ func deploy(t testing.TB, o options) *cloud {
 	c.lambda = newLambda(t, testtools.RIE(t))
 	secrets := httptest.NewServer(http.HandlerFunc(c.secretsManager))
 	t.Cleanup(secrets.Close)
-
 	c.env = map[string]string{
 		"AWS_REGION": ecstest.Region, "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test",
 		"AWS_CONFIG_FILE": "none", "AWS_SHARED_CREDENTIALS_FILE": "none", "AWS_EC2_METADATA_DISABLED": "true",
 		"AWS_ENDPOINT_URL_DYNAMODB": c.dynamo.URL, "AWS_ENDPOINT_URL_S3": c.s3.URL, "AWS_ENDPOINT_URL_LAMBDA": c.lambda.URL,
 		"AWS_ENDPOINT_URL_SECRETS_MANAGER": secrets.URL,
 	}
-	shared := map[string]string{
-		"TERRAPULSE_STACK": "test", "TERRAPULSE_TABLE": c.table, "TERRAPULSE_LOG_LEVEL": "DEBUG",
-		"TERRAPULSE_BUNDLE": "s3://" + bucketName + "/bundle", "CONSUL_HTTP_ADDR": c.proxy.Addr(),
+	own := []string{stack.Outputs["Table"], c.table, consulAddress, c.proxy.Addr()}
+
+	container := stack.Runner()
+	definition := ecstest.ContainerDefinition{Name: container.Name, Image: container.Image, StopTimeout: container.StopTimeout}
+	for _, v := range container.Environment {
+		definition.Environment = append(definition.Environment, ecstest.Variable{Name: v.Name, Value: strings.NewReplacer(own...).Replace(v.Value)})
 	}
-	definition := ecstest.ContainerDefinition{Name: "runner", StopTimeout: 120}
-	runner := maps.Clone(shared)
-	maps.Copy(runner, c.env)
-	runner["TERRAPULSE_LOGS"] = "s3://" + bucketName + "/logs"
-	runner["TF_CLI_CONFIG_FILE"] = testtools.TerraformRC(t)
-	runner["PATH"] = filepath.Dir(testtools.Terraform(t)) + ":/usr/bin:/bin"
-	for name, value := range runner {
-		definition.Environment = append(definition.Environment, ecstest.Variable{Name: name, Value: value})
-	}
-	const tokenARN = "arn:aws:secretsmanager:eu-west-1:111122223333:secret:consul-token"
-	if o.token != "" {
-		c.setSecret(tokenARN, o.token)
-		definition.Secrets = append(definition.Secrets, ecstest.Secret{Name: "CONSUL_HTTP_TOKEN", ValueFrom: tokenARN})
+	for _, s := range container.Secrets {
+		definition.Secrets = append(definition.Secrets, ecstest.Secret{Name: s.Name, ValueFrom: s.From})
 	}
 	c.ecs = ecstest.Start(t, ecstest.Options{
-		TaskDefinition: ecstest.TaskDefinition{Family: "test-runner", ContainerDefinitions: []ecstest.ContainerDefinition{definition}},
+		TaskDefinition: ecstest.TaskDefinition{Family: ecstask.Family(stack.Outputs["TaskDefinition"]), ContainerDefinitions: []ecstest.ContainerDefinition{definition}},
 		Run:            c.container,
 		Secret:         c.secret,
 		Events: func(event []byte) {
 			var e struct{ Detail struct{ LastStatus string } }
 			if json.Unmarshal(event, &e) == nil && e.Detail.LastStatus == "STOPPED" { // as the rule picks
-				c.lambda.invoke(context.Background(), settleFunction, event)
+				c.lambda.invoke(context.Background(), c.settle, event)
 			}
 		},
 	})
 	c.env["AWS_ENDPOINT_URL_ECS"] = c.ecs.URL
+	own = append(own, stack.Outputs["Cluster"], c.ecs.Cluster(), stack.Outputs["TaskDefinition"], c.ecs.TaskDefinition())
+	for _, function := range []string{"ReconcileFunction", "SettleFunction"} {
+		f := stack.Functions[function]
+		env := maps.Clone(c.env)
+		for name, value := range f.Environment {
+			env[name] = strings.NewReplacer(own...).Replace(value)
+		}
+		c.lambda.deploy(f.Name, stack.Bootstrap(function), time.Duration(f.Timeout)*time.Second, env)
+	}
 
-	reconcile := maps.Clone(shared)
-	maps.Copy(reconcile, c.env)
-	maps.Copy(reconcile, map[string]string{
-		"TERRAPULSE_CLUSTER": c.ecs.Cluster(), "TERRAPULSE_TASK_DEFINITION": c.ecs.TaskDefinition(),
-		"TERRAPULSE_SUBNETS": "subnet-1", "TERRAPULSE_SECURITY_GROUPS": "sg-1", "TERRAPULSE_WINDOW": o.window.String(),
-	})
-	if o.token != "" {
-		reconcile["TERRAPULSE_CONSUL_TOKEN_ARN"] = tokenARN
-	}
-	if o.containers > 0 {
-		reconcile["TERRAPULSE_MAX_CONTAINERS"] = fmt.Sprint(o.containers)
-	}
-	settle := maps.Clone(shared)
-	maps.Copy(settle, c.env)
-	maps.Copy(settle, map[string]string{
-		"TERRAPULSE_CLUSTER": c.ecs.Cluster(), "TERRAPULSE_TASK_DEFINITION": c.ecs.TaskDefinition(), "TERRAPULSE_RECONCILE_FUNCTION": reconcileFunction,
-	})
-	timeout := o.timeout
-	if timeout == 0 {
-		timeout = time.Minute
-	}
-	c.lambda.deploy(reconcileFunction, built(t, "reconcile"), timeout, reconcile)
-	c.lambda.deploy(settleFunction, built(t, "settle"), time.Minute, settle)
-
-	c.aws = dynamotest.Config(c.dynamo.URL)
-	c.store = dynamo.New(c.aws, c.table)
+	c.store = dynamo.New(dynamotest.Config(c.dynamo.URL), c.table)
 	c.client = s3.NewFromConfig(dynamotest.Config(c.s3.URL))
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("reconcile:\n%s\nsettle:\n%s\ncontainers:\n%s", tail(c.lambda.logs(reconcileFunction)), tail(c.lambda.logs(settleFunction)), tail(c.output.String()))
+			t.Logf("reconcile:\n%s\nsettle:\n%s\ncontainers:\n%s", tail(c.lambda.logs(c.reconcile)), tail(c.lambda.logs(c.settle)), tail(c.output.String()))
 		}
 	})
 	return c
@@ -233,10 +231,11 @@ func (c *cloud) container(ctx context.Context, container ecstest.Container) int 
 		return 1
 	}
 	defer os.RemoveAll(work)
-	return ecstest.Process{
-		Path: built(c.t, "runner"), Dir: work, Output: &c.output,
-		Env: []string{"TERRAPULSE_WORK=" + work, "HOME=" + work, "TMPDIR=" + work},
-	}.Run(ctx, container)
+	env := []string{"TERRAPULSE_WORK=" + work, "TF_CLI_CONFIG_FILE=" + testtools.TerraformRC(c.t), "PATH=" + filepath.Dir(testtools.Terraform(c.t)) + ":/usr/bin:/bin"}
+	for name, value := range c.env {
+		env = append(env, name+"="+value)
+	}
+	return ecstest.Process{Path: built(c.t, "runner"), Dir: work, Output: &c.output, Env: env}.Run(ctx, container)
 }
 
 // secretsManager answers GetSecretValue.
@@ -336,14 +335,14 @@ task {
 func (c *cloud) push() (string, error) {
 	out, err := c.bundlePush()
 	if err == nil {
-		event := `{"version":"0","source":"aws.s3","detail-type":"Object Created","detail":{"bucket":{"name":"` + bucketName + `"},"object":{"key":"bundle/current"}}}`
-		_, err = c.lambda.invoke(c.t.Context(), reconcileFunction, []byte(event))
+		event := `{"version":"0","source":"aws.s3","detail-type":"Object Created","detail":{"bucket":{"name":"` + c.bucket + `"},"object":{"key":"terrapulse/current"}}}`
+		_, err = c.lambda.invoke(c.t.Context(), c.reconcile, []byte(event))
 	}
 	return out, err
 }
 
 func (c *cloud) bundlePush() (string, error) {
-	return c.terrapulse("bundle", "push", "s3://"+bucketName+"/bundle", "-config-file=tasks.hcl")
+	return c.terrapulse("bundle", "push", c.bundles, "-config-file=tasks.hcl")
 }
 
 // terrapulse runs the command line in the folder of the task files.
@@ -371,7 +370,7 @@ func (c *cloud) mustPush() {
 
 // invoke invokes the function that reconciles.
 func (c *cloud) invoke(payload string) (invoke.Answer, error) {
-	text, err := c.lambda.invoke(c.t.Context(), reconcileFunction, []byte(payload))
+	text, err := c.lambda.invoke(c.t.Context(), c.reconcile, []byte(payload))
 	if err != nil {
 		return invoke.Answer{}, err
 	}
@@ -555,7 +554,7 @@ func (b *syncBuffer) String() string {
 
 // exists reports whether an object is in the bucket.
 func (c *cloud) exists(key string) bool {
-	_, err := c.client.HeadObject(c.t.Context(), &s3.HeadObjectInput{Bucket: aws.String(bucketName), Key: &key})
+	_, err := c.client.HeadObject(c.t.Context(), &s3.HeadObjectInput{Bucket: &c.bucket, Key: &key})
 	return err == nil
 }
 
@@ -564,14 +563,14 @@ func (c *cloud) pushBroken() {
 	c.t.Helper()
 	broken := "0000000000000000000000000000000000000000000000000000000000000000"
 	for key, body := range map[string]string{
-		"bundle/bundles/" + broken + ".zip": "no zip",
-		"bundle/current":                    `{"digest":"` + broken + `"}`,
+		"terrapulse/bundles/" + broken + ".zip": "no zip",
+		"terrapulse/current":                    `{"digest":"` + broken + `"}`,
 	} {
 		// This server would keep the checksum of what it overwrites.
-		if _, err := c.client.DeleteObject(c.t.Context(), &s3.DeleteObjectInput{Bucket: aws.String(bucketName), Key: &key}); err != nil {
+		if _, err := c.client.DeleteObject(c.t.Context(), &s3.DeleteObjectInput{Bucket: &c.bucket, Key: &key}); err != nil {
 			c.t.Fatal(err)
 		}
-		if _, err := c.client.PutObject(c.t.Context(), &s3.PutObjectInput{Bucket: aws.String(bucketName), Key: &key, Body: strings.NewReader(body)}); err != nil {
+		if _, err := c.client.PutObject(c.t.Context(), &s3.PutObjectInput{Bucket: &c.bucket, Key: &key, Body: strings.NewReader(body)}); err != nil {
 			c.t.Fatal(err)
 		}
 	}
