@@ -123,7 +123,7 @@ func storePath(url string) (string, error) {
 	if scheme == "dynamodb" {
 		return "", fmt.Errorf("store %q is that of a deployment in AWS, which runs its tasks itself: start runs there with `terrapulse invoke`", url)
 	}
-	if !ok || scheme != "sqlite" && scheme != "file" {
+	if !ok || scheme != "sqlite" {
 		return "", fmt.Errorf("store %q is of no known kind: write sqlite:PATH, such as %s, or dynamodb://TABLE", url, defaultStore)
 	}
 	path := filepath.FromSlash(strings.TrimPrefix(rest, "//"))

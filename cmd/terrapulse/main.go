@@ -52,13 +52,21 @@ func main() {
 // run is the program without the process around it.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	a := &app{ctx: ctx, stdout: stdout, stderr: stderr}
-	switch {
-	case len(args) > 0 && (args[0] == "-version" || args[0] == "--version" || args[0] == "-v"):
+	first := ""
+	if len(args) > 0 {
+		first = args[0]
+	}
+	switch first {
+	case "version", "-version", "--version", "-v":
 		fmt.Fprintf(stdout, "terrapulse %s\n", version)
 		return exitOK
-	case len(args) > 0 && (args[0] == "-h" || args[0] == "-help" || args[0] == "--help"):
-	case len(args) == 0, strings.HasPrefix(args[0], "-"):
-		args = append([]string{"start"}, args...) // CTS's old way to start, without a command
+	case "help":
+		args = append(args[1:], "-help")
+	case "-h", "-help", "--help":
+	default:
+		if first == "" || strings.HasPrefix(first, "-") {
+			args = append([]string{"start"}, args...) // CTS's old way to start, without a command
+		}
 	}
 	c := &cli.CLI{
 		Name: "terrapulse", Version: version, Args: args,

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 )
@@ -183,6 +185,35 @@ terraform_provider "local" {
 	wantText(t, r.stderr, "there is no directory "+s.path("nowhere"), `version "1.2.0"`, `task bare has no variable "services"`, "TF_VAR_x")
 }
 
+func TestNothingIsRunWithoutAUsableTerraform(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("needs a shell")
+	}
+	s := newSite(t)
+	s.register("web", "web-1", 8080, "passing")
+	file := s.config(s.task("lb", onWeb))
+	s.write("tasks.hcl", strings.Replace(s.read("tasks.hcl"), `driver "terraform" {`, fmt.Sprintf("driver \"terraform\" {\n  path = %q", s.path("bin")), 1))
+	for program, text := range map[string]string{
+		"echo '{\"terraform_version\": \"0.12.31\"}'": "unsupported Terraform version",
+		"exit 1": "incompatible Terraform binary",
+	} {
+		s.write("bin/terraform", "#!/bin/sh\n"+program+"\n")
+		if err := os.Chmod(s.path("bin/terraform"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		for _, command := range []string{"start", "-once", "inspect"} {
+			r := s.run(command, "-config-file", file)
+			if r.code != exitTerraform {
+				t.Errorf("%s: exit code %d, want %d", command, r.code, exitTerraform)
+			}
+			wantText(t, r.stderr, text, s.path("bin/terraform"), `path in the driver "terraform" block`)
+		}
+	}
+	if _, err := os.Stat(s.path("work")); err == nil {
+		t.Error("a run was begun")
+	}
+}
+
 func TestExitCodesOfTheCommandLine(t *testing.T) {
 	s := &site{t: t, dir: t.TempDir()}
 	for _, tt := range []struct {
@@ -192,7 +223,12 @@ func TestExitCodesOfTheCommandLine(t *testing.T) {
 	}{
 		{[]string{"-version"}, exitOK, "terrapulse"},
 		{[]string{"--version"}, exitOK, "terrapulse"},
+		{[]string{"version"}, exitOK, "terrapulse " + version + "\n"},
 		{[]string{"-h"}, exitOK, "Usage"},
+		{[]string{"help"}, exitOK, "Usage"},
+		{[]string{"help", "start"}, exitOK, "-config-dir"},
+		{[]string{"help", "bundle", "push"}, exitOK, "-allow-literal-secrets"},
+		{[]string{"help", "bogus"}, exitUnknown, ""},
 		{[]string{"start", "-h"}, exitOK, "-config-dir"},
 		{[]string{"status", "-help"}, exitOK, "-json"},
 		{[]string{}, exitMissing, "-config-file"},
@@ -207,6 +243,7 @@ func TestExitCodesOfTheCommandLine(t *testing.T) {
 		{[]string{"render"}, exitMissing, "TASK"},
 		{[]string{"-config-file", "nowhere.hcl"}, exitConfig, "nowhere.hcl"},
 		{[]string{"status", "-store", "redis:x"}, exitConfig, "sqlite"},
+		{[]string{"status", "-store", "file:x"}, exitConfig, "sqlite"},
 		{[]string{"status", "-store", "sqlite:" + s.path("none.db")}, exitError, "none.db"},
 	} {
 		var stdout, stderr output

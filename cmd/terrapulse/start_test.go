@@ -2,10 +2,14 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/hashicorp/consul/api"
 )
@@ -142,6 +146,32 @@ func TestAKilledProcessLeavesNoTerraformAndItsRunIsMadeGood(t *testing.T) {
 		return strings.Contains(r.stdout, "lost") && strings.Contains(r.stdout, "succeeded")
 	})
 	wantText(t, s.run("runs", "slow").stdout, "no sign of life", "lost run")
+}
+
+func TestWhatAKilledStartLeavesAmongTemporaryFilesIsRemovedByALaterOne(t *testing.T) {
+	s := newSite(t)
+	temp, err := os.MkdirTemp("/tmp", "tp") // the test's own is too long for a socket
+	if err != nil {
+		t.Skip("needs /tmp")
+	}
+	defer os.RemoveAll(temp)
+	t.Setenv("TMPDIR", temp)
+	s.register("web", "web-1", 8080, "passing")
+	file := s.config(s.slowTask("slow"))
+	first := s.start("-config-file", file)
+	eventually(t, "the apply has begun", func() bool { return s.read("began") != "" })
+	first.Process.Signal(syscall.SIGKILL)
+	<-first.ended
+	left, err := filepath.Glob(filepath.Join(temp, "terrapulse-*"))
+	if err != nil || len(left) != 1 {
+		t.Fatalf("left behind: %q, %v", left, err)
+	}
+	long := time.Now().Add(-2 * time.Hour)
+	if err := os.Chtimes(left[0], long, long); err != nil {
+		t.Fatal(err)
+	}
+	s.start("-config-file", file)
+	eventually(t, "it is gone", func() bool { _, err := os.Stat(left[0]); return errors.Is(err, fs.ErrNotExist) })
 }
 
 // terraformIn reports whether a Terraform works below a folder.
