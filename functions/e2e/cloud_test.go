@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -128,6 +129,8 @@ type cloud struct {
 
 	mu      sync.Mutex
 	secrets map[string]string // by ARN
+	started int               // containers
+	ran     time.Duration     // in all
 	output  syncBuffer        // of containers
 	env     map[string]string // of every program that asks AWS for something
 }
@@ -231,6 +234,13 @@ func (c *cloud) container(ctx context.Context, container ecstest.Container) int 
 		return 1
 	}
 	defer os.RemoveAll(work)
+	began := time.Now()
+	defer func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.started++
+		c.ran += time.Since(began)
+	}()
 	env := []string{"TERRAPULSE_WORK=" + work, "TF_CLI_CONFIG_FILE=" + testtools.TerraformRC(c.t), "PATH=" + filepath.Dir(testtools.Terraform(c.t)) + ":/usr/bin:/bin"}
 	for name, value := range c.env {
 		env = append(env, name+"="+value)
@@ -463,6 +473,8 @@ type counter struct {
 	requests map[string]int
 	lose     map[string]int // answers still to be lost, by operation
 	refuse   map[string]int // requests still to be throttled
+
+	reads, writes float64 // DynamoDB's units, by the size of what is sent
 }
 
 func count(t testing.TB, target string) *counter {
@@ -483,6 +495,16 @@ func count(t testing.TB, target string) *counter {
 		}
 		c.mu.Lock()
 		c.requests[operation]++
+		switch kilobytes := math.Ceil(float64(r.ContentLength) / 1024); operation {
+		case "GetItem":
+			c.reads++
+		case "Query":
+			c.reads += 2 // of some tasks
+		case "PutItem":
+			c.writes += kilobytes
+		case "TransactWriteItems":
+			c.writes += 2 * max(kilobytes, 2)
+		}
 		lose, refuse := c.lose[operation] > 0, c.refuse[operation] > 0
 		if refuse {
 			c.refuse[operation]--

@@ -32,6 +32,9 @@ type lambda struct {
 	mu        sync.Mutex
 	functions map[string]*function
 	work      sync.WaitGroup // asynchronous invocations
+
+	invocations int
+	billed      time.Duration // what they took
 }
 
 // function is one function of the stack.
@@ -141,9 +144,12 @@ func (l *lambda) invoke(ctx context.Context, name string, payload []byte) ([]byt
 	if err != nil {
 		return nil, err
 	}
+	began := time.Now()
 	answer, err := post(ctx, e.url, payload)
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.invocations++
+	l.billed += time.Since(began)
 	for i := range f.busy {
 		if f.busy[i] == e {
 			f.busy = append(f.busy[:i], f.busy[i+1:]...)

@@ -74,8 +74,7 @@ func (i *invocation) look(ctx context.Context) error {
 	switch {
 	case digest == "":
 		return fmt.Errorf("%w: none was pushed yet; push one with `terrapulse bundle push`", errNoBundle)
-	case i.current != nil && i.current.digest == digest && i.current.refused == nil,
-		i.current != nil && i.current.refused != nil && i.current.refused.Bundle == digest && i.inForce(ctx) == i.current.digest:
+	case i.current != nil && i.current.digest == digest && i.current.refused == nil:
 		i.looked = i.now()
 		return nil
 	}
@@ -89,15 +88,6 @@ func (i *invocation) look(ctx context.Context) error {
 	i.current, i.looked = &loaded{digest: digest, config: cfg}, i.now()
 	i.log.Info("bundle read", "bundle", digest, "tasks", len(cfg.Tasks))
 	return nil
-}
-
-// inForce is the bundle that the store names, "" if it cannot be told.
-func (i *invocation) inForce(ctx context.Context) string {
-	rec, err := state.Read[state.Reconcile](ctx, i.store, state.ReconcileKey)
-	if err != nil {
-		return ""
-	}
-	return rec.Data.Bundle
 }
 
 // keepLastGood goes on with the bundle that the store names as the one in

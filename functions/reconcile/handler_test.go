@@ -310,6 +310,11 @@ func TestAWrongBundleIsNeverInForce(t *testing.T) {
 	if answer := s.must(h, schedule); len(answer.Runs) != 1 {
 		t.Errorf("%+v", answer)
 	}
+	delete(s.wrong, "b2") // what was damaged was put right in its place
+	s.push("b2", "web")
+	if answer := s.must(h, `{"mode":"reconcile","refresh":true}`); answer.Bundle != "b2" || answer.Problem != "" {
+		t.Errorf("pushed again: %+v", answer)
+	}
 	s.push("b3", "web", "db")
 	if answer := s.must(h, `{"mode":"reconcile","refresh":true}`); answer.Bundle != "b3" || answer.Problem != "" || s.record().Refused != nil {
 		t.Errorf("put right: %+v, %+v", answer, s.record())
