@@ -44,13 +44,12 @@ var implied = map[string]map[string]string{
 // Each role allows every action that its program calls, and none that nobody
 // does. What the program calls is read from its code.
 func TestARoleMayDoWhatItsProgramCallsAndNoMore(t *testing.T) {
-	slow(t)
 	parameters := everything()
 	// What a user adds, and what Lambda is given to enter a VPC, is not ours.
 	delete(parameters, "RunnerPolicyArns")
 	delete(parameters, "FunctionSubnets")
 	delete(parameters, "FunctionSecurityGroups")
-	stack := rehearsal.Build(t, rehearsal.Here()).Deploy(t, "rights", parameters)
+	stack := built(t, rehearsal.Here()).Deploy(t, "rights", parameters)
 	for program, role := range map[string]string{"reconcile": "ReconcileRole", "settle": "SettleRole", "runner": "RunnerRole"} {
 		t.Run(program, func(t *testing.T) {
 			called := calls(t, "./functions/"+program)
@@ -82,10 +81,9 @@ func TestARoleMayDoWhatItsProgramCallsAndNoMore(t *testing.T) {
 
 // What a role may do is bounded to what belongs to the stack.
 func TestARoleReachesWhatBelongsToTheStackAlone(t *testing.T) {
-	slow(t)
 	parameters := everything()
 	delete(parameters, "RunnerPolicyArns")
-	stack := rehearsal.Build(t, rehearsal.Here()).Deploy(t, "bounds", parameters)
+	stack := built(t, rehearsal.Here()).Deploy(t, "bounds", parameters)
 	const account = "arn:aws:ecs:eu-west-1:123456789012:"
 	bucket := "arn:aws:s3:::the-bucket/"
 	for _, tt := range []struct {

@@ -5,12 +5,14 @@ package infra_test
 import (
 	"debug/elf"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/terrapulse/terrapulse/infra/rehearsal"
@@ -44,6 +46,36 @@ func everything() rehearsal.Parameters {
 	return p
 }
 
+var artifacts struct {
+	sync.Mutex
+	dir    string
+	builds map[string]*rehearsal.Artifacts // by architecture
+}
+
+func TestMain(m *testing.M) {
+	var err error
+	if artifacts.dir, err = os.MkdirTemp("", "terrapulse-infra-"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	artifacts.builds = map[string]*rehearsal.Artifacts{}
+	code := m.Run()
+	os.RemoveAll(artifacts.dir)
+	os.Exit(code)
+}
+
+// built is what SAM builds, once for all tests.
+func built(t *testing.T, architecture string) *rehearsal.Artifacts {
+	t.Helper()
+	slow(t)
+	artifacts.Lock()
+	defer artifacts.Unlock()
+	if artifacts.builds[architecture] == nil {
+		artifacts.builds[architecture] = rehearsal.BuildIn(t, filepath.Join(artifacts.dir, architecture, "build"), architecture)
+	}
+	return artifacts.builds[architecture]
+}
+
 func slow(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
@@ -54,7 +86,6 @@ func slow(t *testing.T) {
 // Every variable that a function or the container reads is set by the template,
 // and what the template sets is read: by Terrapulse, or by what is named here.
 func TestTheTemplateSetsTheVariablesThatAreRead(t *testing.T) {
-	slow(t)
 	others := []string{
 		"AWS_REGION",             // the SDK in the container; functions have it from Lambda
 		"CONSUL_HTTP_ADDR",       // internal/config
@@ -63,7 +94,7 @@ func TestTheTemplateSetsTheVariablesThatAreRead(t *testing.T) {
 		"SSL_CERT_DIR",           // Go: /opt/trust, from layers/trust
 		"TERRAPULSE_LAUNCH",      // the launcher
 	}
-	stack := rehearsal.Build(t, rehearsal.Here()).Deploy(t, "every", everything())
+	stack := built(t, rehearsal.Here()).Deploy(t, "every", everything())
 	var container []string
 	for _, v := range stack.Runner().Environment {
 		container = append(container, v.Name)
@@ -91,6 +122,23 @@ func TestTheTemplateSetsTheVariablesThatAreRead(t *testing.T) {
 			}
 		}
 	}
+	if subnets := stack.Functions["ReconcileFunction"].VPC.SubnetIDs; !slices.Equal(subnets, []string{"subnet-3", "subnet-4"}) {
+		t.Errorf("the function is in %v", subnets)
+	}
+	given := map[string]string{}
+	for _, s := range stack.Runner().Secrets {
+		given[s.Name] = s.From
+	}
+	want := map[string]string{"CONSUL_HTTP_TOKEN": tokenARN, "TERRAPULSE_CONSUL_CA": caARN, "TERRAPULSE_CONSUL_CERT": certARN, "TERRAPULSE_CONSUL_KEY": keyARN}
+	if !maps.Equal(given, want) {
+		t.Errorf("ECS gives the container %v", given)
+	}
+	for name, r := range stack.Template.Resources {
+		if r.Type == "AWS::IAM::Role" && r.Properties["PermissionsBoundary"] == nil {
+			t.Errorf("%s has no permissions boundary", name)
+		}
+	}
+
 	// What says which parameter or resource sets a variable names one there is.
 	text := read(t, "template.yaml")
 	for _, v := range slices.Concat(deployment.Variables[deployment.Reconcile](), deployment.Variables[deployment.Settle](), deployment.Variables[deployment.Runner]()) {
@@ -128,13 +176,12 @@ func TestTheTemplateSetsTheVariablesThatAreRead(t *testing.T) {
 // Whoever gives the least that is possible has a stack whose settings can be
 // read, in one architecture as in the other.
 func TestTheLeastThatCanBeGivenMakesAStack(t *testing.T) {
-	slow(t)
 	for _, arch := range []string{rehearsal.ARM64, rehearsal.X8664} {
 		t.Run(arch, func(t *testing.T) {
-			artifacts := rehearsal.Build(t, arch)
-			stack := artifacts.Deploy(t, "least", rehearsal.Minimal("10.0.0.1:8500"))
+			build := built(t, arch)
+			stack := build.Deploy(t, "least", rehearsal.Minimal("10.0.0.1:8500"))
 			for _, function := range []string{"ReconcileFunction", "SettleFunction"} {
-				program, err := elf.Open(artifacts.Bootstrap(function))
+				program, err := elf.Open(build.Bootstrap(function))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -212,8 +259,7 @@ func read(t *testing.T, name string) string {
 // What the schedule sends, the function understands; what the rules let
 // through are the events that the functions work on, of this stack alone.
 func TestTheFunctionsAreInvokedWithWhatTheyUnderstand(t *testing.T) {
-	slow(t)
-	stack := rehearsal.Build(t, rehearsal.Here()).Deploy(t, "events", everything())
+	stack := built(t, rehearsal.Here()).Deploy(t, "events", everything())
 	schedule := stack.Template.Resources["ReconcileFunctionTick"]
 	target, _ := schedule.Properties["Target"].(map[string]any)
 	input, _ := target["Input"].(string)
