@@ -60,6 +60,9 @@ type Launcher interface {
 type LaunchStatus struct {
 	Running bool   // its runner lives, whatever it is at: its runs may be waiting for their turn
 	Stopped string // why its runner stopped, if it is known to have stopped
+	// Runner is the one that stopped, as in Stopped.Runner: what another runner
+	// of the launch has claimed, which may not be seen yet, is left to that one.
+	Runner string
 	// Neither: the launcher does not know the launch (any more, or yet).
 }
 
@@ -480,7 +483,11 @@ func (t *tick) lookAfterRuns(ctx context.Context, inputs []Input, states map[str
 			continue
 		}
 		now := t.Now()
-		lost := lifeless(run.Data, statuses[live.Launch].Stopped, now, t.Skew)
+		stopped := ""
+		if status := statuses[live.Launch]; (Stopped{Runner: status.Runner}).left(run.Data) {
+			stopped = status.Stopped
+		}
+		lost := lifeless(run.Data, stopped, now, t.Skew)
 		if lost == "" && run.Data.State == state.RunIntended {
 			why, done := useless[live.Launch]
 			if !done {
@@ -500,7 +507,7 @@ func (t *tick) lookAfterRuns(ctx context.Context, inputs []Input, states map[str
 		ended := run.Data
 		ended.ID, ended.Task = live.ID, inputs[i].Task.Name
 		ended.State, ended.Ended, ended.Error = state.RunLost, now, state.Cut(lost)
-		ended.Dead = statuses[live.Launch].Stopped != ""
+		ended.Dead = stopped != ""
 		inputs[i].Lost = &ended
 		t.dead[live.ID] = run
 	}

@@ -90,9 +90,10 @@ func (e *cluster) status(launches []string) map[string]reconcile.LaunchStatus {
 		case !slices.Contains(launches, c.launch) || time.Since(c.created) < c.lag[0] || all[c.launch].Running:
 		case !c.stopped.IsZero() && gone >= shownFor:
 		case !c.stopped.IsZero() && gone >= c.lag[1]:
-			all[c.launch] = reconcile.LaunchStatus{Stopped: c.why}
+			all[c.launch] = reconcile.LaunchStatus{Stopped: c.why, Runner: c.id}
 		case c.started.IsZero() && time.Since(c.created) >= startPatience:
-			// It may still start: it is not known to have stopped.
+			// It may still start.
+			all[c.launch] = reconcile.LaunchStatus{Stopped: "its container has not started", Runner: "not started: " + c.id}
 		default:
 			all[c.launch] = reconcile.LaunchStatus{Running: true}
 		}

@@ -140,16 +140,17 @@ func (l *Launcher) Status(ctx context.Context, launches []string) (map[string]re
 func (l *Launcher) note(statuses map[string]reconcile.LaunchStatus, stopped map[string]time.Time, task types.Task) {
 	seen := seen(task)
 	id := seen.Launch()
-	why, at := "", aws.ToTime(task.StoppedAt)
+	why, at, runner := "", aws.ToTime(task.StoppedAt), seen.ID()
 	switch {
 	case seen.LastStatus == ecstask.Stopped:
 		why = seen.Why()
 	case l.stuck(task):
 		// It is not stopped first, which would take the right to stop any
 		// container in the midst of an apply: should it start after all, its
-		// claims are refused, as its runs are lost by then.
+		// claims are refused, as its runs are lost by then. Should it start at
+		// this very moment, what it claims stays its own: no claim names this.
 		why = fmt.Sprintf("its container has not started within %s (ECS says %s): look at the task %s", startPatience, seen.LastStatus, seen.ID())
-		at = aws.ToTime(task.CreatedAt)
+		at, runner = aws.ToTime(task.CreatedAt), "not started: "+seen.ID()
 	default:
 		statuses[id] = reconcile.LaunchStatus{Running: true}
 		return
@@ -157,7 +158,7 @@ func (l *Launcher) note(statuses map[string]reconcile.LaunchStatus, stopped map[
 	if statuses[id].Running || statuses[id].Stopped != "" && at.Before(stopped[id]) {
 		return
 	}
-	statuses[id], stopped[id] = reconcile.LaunchStatus{Stopped: why}, at
+	statuses[id], stopped[id] = reconcile.LaunchStatus{Stopped: why, Runner: runner}, at
 }
 
 // stuck reports whether a task that has not stopped should have started by now.
