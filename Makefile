@@ -9,7 +9,7 @@ BUILD := CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(VERS
 PLATFORMS := linux_amd64 linux_arm64 darwin_amd64 darwin_arm64 windows_amd64 windows_arm64
 
 .DEFAULT_GOAL := help
-.PHONY: help build build-all demo test test-short simulate lint bench tools clean $(PLATFORMS)
+.PHONY: help build build-all demo demo-aws test test-short simulate lint bench tools clean $(PLATFORMS)
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -27,6 +27,9 @@ demo: build ## Watch a real Consul and a real Terraform at work; KEEP=1 leaves t
 	@go run ./tools/fetch run
 	@go build -o bin/demo$(EXE) ./examples/demo
 	@exec bin/demo$(EXE) $(if $(KEEP),-keep)
+
+demo-aws: tools ## Watch a deployment in AWS at work on this machine, with a stand-in for ECS
+	@cd functions/e2e && go test -count 1 -run '^TestDemo$$' -args -demo
 
 test: tools ## Run every test, with the race detector (needs a C compiler)
 	go test -race -timeout 20m ./...
