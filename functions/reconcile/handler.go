@@ -9,6 +9,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/aws/aws-lambda-go/lambdacontext"
+
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/invoke"
 	"github.com/terrapulse/terrapulse/internal/lease"
@@ -80,6 +82,9 @@ func (h *handler) handle(ctx context.Context, payload json.RawMessage) (invoke.A
 		deadline = h.now().Add(time.Minute)
 	}
 	inv := &invocation{handler: h, log: h.log, deadline: deadline}
+	if call, ok := lambdacontext.FromContext(ctx); ok {
+		inv.log = h.log.With("tick", call.AwsRequestID)
+	}
 	ctx, stop := context.WithDeadline(ctx, deadline.Add(-reserve))
 	defer stop()
 
@@ -260,9 +265,10 @@ func (i *invocation) engine(ctx context.Context) (*reconcile.Reconciler, consulC
 		b.client = client
 		b.reconciler = &reconcile.Reconciler{
 			Config: b.config, Bundle: b.digest, Refused: b.refused, Store: i.store, Consul: client, Launcher: i.launcher,
-			Owner: i.owner, LeaseTTL: leaseTTL, Skew: skew, MaxLaunches: i.maxLaunches, Windowed: i.window > 0, Now: i.now, Log: i.log,
+			Owner: i.owner, LeaseTTL: leaseTTL, Skew: skew, MaxLaunches: i.maxLaunches, Windowed: i.window > 0, Now: i.now,
 		}
 	}
+	b.reconciler.Log = i.log
 	return b.reconciler, b.client, nil
 }
 

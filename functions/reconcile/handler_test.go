@@ -15,6 +15,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/aws/aws-lambda-go/lambdacontext"
+
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/config/bundle"
 	"github.com/terrapulse/terrapulse/internal/consul"
@@ -246,6 +248,32 @@ func TestTheScheduleRunsWhatChangedAndElseDoesNothing(t *testing.T) {
 	}
 	if got := s.measured(); got["ChangesSeen"] != 2 {
 		t.Errorf("measured %v", got)
+	}
+}
+
+func TestTheLogNamesTheTickOfEachLine(t *testing.T) {
+	s := newStack(t, "web")
+	h := s.process()
+	var log bytes.Buffer
+	h.log = slog.New(slog.NewJSONHandler(&log, nil))
+	for _, id := range []string{"request-1", "request-2"} {
+		log.Reset()
+		s.digest = id
+		ctx := lambdacontext.NewContext(t.Context(), &lambdacontext.LambdaContext{AwsRequestID: id})
+		if _, err := h.handle(ctx, json.RawMessage(schedule)); err != nil {
+			t.Fatal(err)
+		}
+		decided := false
+		for line := range strings.Lines(log.String()) {
+			decided = decided || strings.Contains(line, "run decided")
+			if !strings.Contains(line, `"tick":"`+id+`"`) {
+				t.Errorf("no tick %s in %s", id, line)
+			}
+		}
+		if !decided {
+			t.Errorf("nothing was decided in %s:\n%s", id, log.String())
+		}
+		s.end(state.RunSucceeded)
 	}
 }
 
