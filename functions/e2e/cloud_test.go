@@ -8,6 +8,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -126,6 +127,7 @@ type cloud struct {
 	reconcile, settle string // functions
 	bucket            string
 	bundles           string // URL
+	image             string
 
 	mu      sync.Mutex
 	secrets map[string]string // by ARN
@@ -140,6 +142,7 @@ type options struct {
 	consul     []consultest.Option
 	parameters rehearsal.Parameters // of the template
 	secrets    map[string]string    // by ARN
+	image      string               // that containers are started from; a process of this machine if empty
 }
 
 // deploy makes a deployment. The programs, their environment, their time limits
@@ -153,7 +156,7 @@ func deploy(t testing.TB, o options) *cloud {
 	}
 	stack := rehearse(t, o.parameters)
 	c := &cloud{t: t, dir: t.TempDir(), secrets: maps.Clone(o.secrets),
-		reconcile: stack.Outputs["ReconcileFunction"], settle: stack.Outputs["SettleFunction"], bucket: stack.Outputs["Bucket"], bundles: stack.Outputs["BundleUrl"]}
+		reconcile: stack.Outputs["ReconcileFunction"], settle: stack.Outputs["SettleFunction"], bucket: stack.Outputs["Bucket"], bundles: stack.Outputs["BundleUrl"], image: o.image}
 	for _, dir := range []string{"files", "out"} {
 		if err := os.Mkdir(filepath.Join(c.dir, dir), 0o755); err != nil {
 			t.Fatal(err)
@@ -227,6 +230,9 @@ func tail(text string) string { return text[max(0, len(text)-6000):] }
 
 // container runs the container's program as a process, in a folder of its own.
 func (c *cloud) container(ctx context.Context, container ecstest.Container) int {
+	if c.image != "" {
+		return c.fromImage(ctx, container)
+	}
 	// Providers listen on a socket below TMPDIR, whose path must be short.
 	work, err := os.MkdirTemp("", "e2e-")
 	if err != nil {
@@ -246,6 +252,32 @@ func (c *cloud) container(ctx context.Context, container ecstest.Container) int 
 		env = append(env, name+"="+value)
 	}
 	return ecstest.Process{Path: built(c.t, "runner"), Dir: work, Output: &c.output, Env: env}.Run(ctx, container)
+}
+
+// fromImage runs a container of the runner's image as the task definition says:
+// its root cannot be written, and its user has no name.
+func (c *cloud) fromImage(ctx context.Context, container ecstest.Container) int {
+	out := filepath.Join(c.dir, "out") // what Terraform makes is made there
+	args := []string{"run", "--rm", "--read-only", "--read-only-tmpfs=false", "--passwd=false", "--cap-drop", "all", "--network", "host",
+		"--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024", "--volume", out + ":" + out}
+	env := container.Env
+	for name, value := range c.env {
+		env = append(env, name+"="+value)
+	}
+	for _, v := range env {
+		args = append(args, "--env", v)
+	}
+	cmd := rehearsal.Podman(ctx, append(args, c.image)...)
+	cmd.Stdout, cmd.Stderr = &c.output, &c.output
+	cmd.WaitDelay = 10 * time.Second
+	if err := cmd.Run(); err != nil {
+		if exit := new(exec.ExitError); errors.As(err, &exit) && exit.ExitCode() > 0 {
+			return exit.ExitCode()
+		}
+		io.WriteString(&c.output, err.Error()+"\n")
+		return 1
+	}
+	return 0
 }
 
 // secretsManager answers GetSecretValue.

@@ -73,6 +73,31 @@ func TestAChangeInConsulBecomesAnAppliedFile(t *testing.T) {
 	}
 }
 
+func TestTheImageAppliesAChange(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds the runner's image")
+	}
+	if why := rehearsal.NoPodman(); why != "" {
+		t.Skip(why)
+	}
+	c := deploy(t, options{image: rehearsal.Image(t)})
+	if err := os.Chmod(filepath.Join(c.dir, "out"), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	c.register("web-1", 8080)
+	c.module("")
+	c.tasks(c.s3Backend(), "lb", "dns")
+	c.mustPush()
+	c.tickUntil("applied", func() bool { return c.out("lb") == "web-1:8080" && c.out("dns") == "web-1:8080" })
+	c.register("web-2", 8081)
+	c.tickUntil("the change is applied", func() bool { return strings.Contains(c.out("lb"), "web-2:8081") })
+	for _, r := range c.runs("lb") {
+		if r.State != state.RunSucceeded {
+			t.Errorf("%+v", r)
+		}
+	}
+}
+
 func TestAnIdleTickIsThreeRequestsWhateverIsWatched(t *testing.T) {
 	for _, n := range []int{1, 1000} {
 		t.Run(fmt.Sprint(n, " tasks"), func(t *testing.T) {

@@ -1,0 +1,130 @@
+package rehearsal
+
+import (
+	"archive/tar"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/testtools"
+)
+
+// NoPodman says why images can be neither built nor run here, if so.
+func NoPodman() string {
+	for _, program := range []string{"podman", "runc", "git", "sh", "cp", "cat", "mkdir", "chmod", "chown"} {
+		if _, err := exec.LookPath(program); err != nil {
+			return "needs " + program
+		}
+	}
+	return ""
+}
+
+// Podman is a command of podman as it works also where containers have no user
+// namespaces of their own and few open files.
+func Podman(ctx context.Context, args ...string) *exec.Cmd {
+	return exec.CommandContext(ctx, "podman", append([]string{"--runtime", "runc"}, args...)...)
+}
+
+// Image builds the runner's image for this machine, and returns its name until
+// the test ends. Its base has this machine's own shell, git and a CA
+// certificate, as no registry is at hand.
+func Image(t testing.TB) string {
+	t.Helper()
+	base := fmt.Sprintf("localhost/terrapulse-base-%d", os.Getpid())
+	archive := filepath.Join(t.TempDir(), "base.tar")
+	writeBase(t, archive)
+	if out, err := Podman(t.Context(), "import", archive, base).CombinedOutput(); err != nil {
+		t.Fatalf("podman import: %v\n%s", err, out)
+	}
+	name := fmt.Sprintf("localhost/terrapulse-runner-%d", os.Getpid())
+	t.Cleanup(func() { _ = exec.Command("podman", "rmi", "--force", name, base).Run() })
+	build := exec.CommandContext(t.Context(), "sh", "infra/runner/build")
+	build.Dir = testtools.Root(t)
+	build.Env = append(os.Environ(), "CONTAINER=podman", "TAG="+name, "BASE="+base, "ARCH="+Here(),
+		"TERRAFORM="+testtools.Terraform(t), "MIRROR="+filepath.Join(testtools.Root(t), ".tools", "mirror"),
+		"BUILD_FLAGS=--runtime runc --network host --ulimit nofile=1024:1024 --ulimit nproc=1024:1024 --no-cache --layers=false")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("infra/runner/build: %v\n%s", err, out)
+	}
+	return name
+}
+
+// writeBase writes a root file system of what the Containerfile asks of a base.
+func writeBase(t testing.TB, archive string) {
+	t.Helper()
+	f, err := os.Create(archive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	w := tar.NewWriter(f)
+	written := map[string]bool{}
+	add := func(path string, mode int64, content []byte) {
+		if written[path] {
+			return
+		}
+		written[path] = true
+		err := w.WriteHeader(&tar.Header{Name: strings.TrimPrefix(path, "/"), Mode: mode, Size: int64(len(content))})
+		if err == nil {
+			_, err = w.Write(content)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, program := range []string{"sh", "cp", "cat", "mkdir", "chmod", "chown", "git"} {
+		path, err := exec.LookPath(program)
+		if err != nil {
+			t.Fatal(err)
+		}
+		content, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		add("/usr/bin/"+program, 0o755, content)
+		libraries, _ := exec.Command("ldd", path).Output() // a static one has none
+		for word := range strings.FieldsSeq(string(libraries)) {
+			if !strings.HasPrefix(word, "/") {
+				continue
+			}
+			if content, err = os.ReadFile(word); err != nil {
+				t.Fatal(err)
+			}
+			add(word, 0o755, content)
+		}
+	}
+	if err := w.WriteHeader(&tar.Header{Name: "bin", Typeflag: tar.TypeSymlink, Linkname: "usr/bin", Mode: 0o777}); err != nil {
+		t.Fatal(err)
+	}
+	add("/etc/ssl/certs/ca-certificates.crt", 0o644, []byte(Certificate(t)))
+	add("/etc/passwd", 0o644, []byte("root:x:0:0::/root:/bin/sh\n"))
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Certificate is a CA's, in PEM.
+func Certificate(t testing.TB) string {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
+}
