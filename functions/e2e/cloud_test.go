@@ -1,3 +1,5 @@
+//go:build linux
+
 // Package e2e runs the deployment in AWS from end to end. Everything is real
 // but AWS's control plane: Consul, DynamoDB Local, an S3 server, Terraform, the
 // programs as they are built for AWS, and Lambda's own runtime emulator. The
