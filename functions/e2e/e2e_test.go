@@ -148,7 +148,10 @@ func TestTwoInvocationsAtOnceHaveOneLeader(t *testing.T) {
 	release := c.ecs.HoldStarts()
 	c.mustPush()
 	release()
-	c.until("applied", func() bool { return c.out("a") != "" && c.out("b") != "" && c.out("c") != "" })
+	c.until("applied, and all is told", func() bool {
+		return c.out("a") != "" && c.out("b") != "" && c.out("c") != "" && c.quiet()
+	})
+	c.tickUntil("idle", func() bool { return c.tick().Idle })
 	before := c.containers()
 	c.register("web-2", 8081)
 	var work sync.WaitGroup

@@ -289,7 +289,7 @@ func (i *invocation) await(ctx context.Context, answer *invoke.Answer) error {
 				open++
 			}
 		}
-		if open == 0 || i.deadline.Sub(i.now()) < launchReserve || !i.sleep(ctx, time.Second) {
+		if open == 0 || !i.sleep(ctx, time.Second) {
 			return nil
 		}
 	}

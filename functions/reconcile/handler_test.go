@@ -447,6 +447,19 @@ func TestAWaitEndsBeforeTheInvocationDoes(t *testing.T) {
 	})
 }
 
+func TestAnInvocationWithoutTimeBeginsNoLaunch(t *testing.T) {
+	s := newStack(t, "web")
+	ctx, stop := context.WithTimeout(t.Context(), launchReserve-time.Second)
+	defer stop()
+	answer, err := s.process().handle(ctx, json.RawMessage(schedule))
+	if err != nil || len(answer.Launches) != 0 || len(answer.Decisions) != 1 {
+		t.Fatalf("%+v, %v", answer, err)
+	}
+	if answer := s.must(s.process(), schedule); len(answer.Launches) != 1 {
+		t.Errorf("the next one: %+v", answer)
+	}
+}
+
 func TestInspectPlansWithoutTouchingTheTasks(t *testing.T) {
 	s := newStack(t, "web", "api")
 	h := s.process()

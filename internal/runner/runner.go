@@ -124,8 +124,9 @@ func (r *Runner) carryOut(ctx context.Context, launch state.Launch, planned stat
 	log.Info("run started")
 
 	var output state.Output
+	claimed := c.run.Data // renewals change it from here on
 	snap, changes, err := c.during(ctx, func(ctx context.Context) (*consul.Snapshot, *state.Changes, error) {
-		return do(r, ctx, launch, c.run.Data, &output)
+		return do(r, ctx, launch, claimed, &output)
 	})
 	if errors.Is(err, errTaken) {
 		return fmt.Errorf("run %s of task %s: %w", planned.ID, planned.Task, err)
