@@ -133,7 +133,7 @@ func (c *doctorCommand) container(st *stack, task string) invoke.Check {
 	if err != nil {
 		return fail(err)
 	}
-	outcomes, err := c.follow(store, answer, asked)
+	outcomes, err := c.follow(store, answer, req.Tasks, asked)
 	if err != nil {
 		return fail(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -104,7 +105,7 @@ func (c *invokeCommand) Run(args []string) int {
 		return code
 	}
 	defer store.Close()
-	outcomes, err := c.follow(store, answer, asked)
+	outcomes, err := c.follow(store, answer, o.tasks, asked)
 	if err != nil {
 		return c.fail(exitError, err)
 	}
@@ -143,8 +144,9 @@ func (a *app) explain(answer invoke.Answer) {
 }
 
 // follow tells how the runs are going until all have ended. A task that was
-// asked for and could not be run yet is waited for, too.
-func (a *app) follow(store state.Store, answer invoke.Answer, asked time.Time) ([]reconcile.Outcome, error) {
+// asked for, which are all if none is named, and could not be run yet is waited
+// for, too.
+func (a *app) follow(store state.Store, answer invoke.Answer, tasks []string, asked time.Time) ([]reconcile.Outcome, error) {
 	outcomes := make([]reconcile.Outcome, 0, len(answer.Runs))
 	ids := map[string]string{} // of runs, by task
 	for _, r := range answer.Runs {
@@ -153,6 +155,9 @@ func (a *app) follow(store state.Store, answer invoke.Answer, asked time.Time) (
 	}
 	if answer.Mode == invoke.Once {
 		for _, d := range answer.Decisions {
+			if len(tasks) > 0 && !slices.Contains(tasks, d.Task) {
+				continue
+			}
 			if _, ok := ids[d.Task]; !ok && d.Reason.Kind != state.ReasonDisabled && d.Reason.Kind != state.ReasonRemoved {
 				outcomes = append(outcomes, reconcile.Outcome{Task: d.Task, Reason: d.Reason})
 			}

@@ -119,7 +119,7 @@ func TestInvokeFollowsTheRunsThatItStarted(t *testing.T) {
 		return invoke.Answer{Mode: req.Mode, Launches: []string{"l1"}, Runs: []invoke.Run{
 			d.run("web", "r1", state.Run{State: state.RunSucceeded, Changes: &state.Changes{Add: 3}}),
 			d.run("api", "r2", state.Run{State: state.RunFailed, Error: "no such module"}),
-		}}, nil
+		}, Decisions: []invoke.Decision{{Task: "other", Reason: state.Reason{Kind: state.ReasonUnchanged}}}}, nil
 	})
 	code, out, errs := d.command("invoke", "-stack=prod", "-once", "-task=web", "-task=api", "-wait")
 	if code != exitError {
@@ -128,6 +128,9 @@ func TestInvokeFollowsTheRunsThatItStarted(t *testing.T) {
 	wantText(t, out, "web   succeeded")
 	wantText(t, errs, "web: succeeded (3 added, 0 changed, 0 destroyed)")
 	wantText(t, errs, "Task api failed: no such module")
+	if strings.Contains(out+errs, "other") {
+		t.Errorf("a task that nobody asked for is told of:\n%s%s", out, errs)
+	}
 	if len(d.asked) != 1 || d.asked[0].Mode != invoke.Once || len(d.asked[0].Tasks) != 2 {
 		t.Errorf("asked for %+v", d.asked)
 	}

@@ -10,6 +10,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"encoding/xml"
 	"errors"
 	"fmt"
 	"io"
@@ -209,6 +210,11 @@ func deploy(t testing.TB, o options) *cloud {
 	})
 	c.env["AWS_ENDPOINT_URL_ECS"] = c.ecs.URL
 	own = append(own, stack.Outputs["Cluster"], c.ecs.Cluster(), stack.Outputs["TaskDefinition"], c.ecs.TaskDefinition())
+	outputs := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		c.describeStack(w, stack.Outputs, strings.NewReplacer(own...))
+	}))
+	t.Cleanup(outputs.Close)
+	c.env["AWS_ENDPOINT_URL_CLOUDFORMATION"] = outputs.URL
 	for _, function := range []string{"ReconcileFunction", "SettleFunction"} {
 		f := stack.Functions[function]
 		env := maps.Clone(c.env)
@@ -280,6 +286,20 @@ func (c *cloud) fromImage(ctx context.Context, container ecstest.Container) int 
 		return 1
 	}
 	return 0
+}
+
+// describeStack answers CloudFormation's DescribeStacks.
+func (c *cloud) describeStack(w http.ResponseWriter, outputs map[string]string, own *strings.Replacer) {
+	var b strings.Builder
+	b.WriteString("<DescribeStacksResponse><DescribeStacksResult><Stacks><member><StackName>e2e</StackName><Outputs>")
+	for name, value := range outputs {
+		fmt.Fprintf(&b, "<member><OutputKey>%s</OutputKey><OutputValue>", name)
+		xml.EscapeText(&b, []byte(own.Replace(value)))
+		b.WriteString("</OutputValue></member>")
+	}
+	b.WriteString("</Outputs></member></Stacks></DescribeStacksResult></DescribeStacksResponse>")
+	w.Header().Set("Content-Type", "text/xml")
+	io.WriteString(w, b.String())
 }
 
 // secretsManager answers GetSecretValue.
@@ -360,12 +380,12 @@ func (c *cloud) tasks(backend string, names ...string) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "driver \"terraform\" {\n  backend %s\n}\n", backend)
 	for _, name := range names {
-		c.file("module/"+name+".tfvars", "task = \""+name+"\"\n")
+		c.file("vars/"+name+".tfvars", "task = \""+name+"\"\n")
 		fmt.Fprintf(&b, `
 task {
   name           = %q
   module         = "./module"
-  variable_files = ["./module/%s.tfvars"]
+  variable_files = ["./vars/%s.tfvars"]
   buffer_period { enabled = false }
   condition "services" { names = ["web"] }
 }

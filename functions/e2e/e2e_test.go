@@ -394,6 +394,43 @@ func TestOnceAndInspectByHand(t *testing.T) {
 	}
 }
 
+func TestADeploymentIsWorkedWithByTheNameOfItsStack(t *testing.T) {
+	c := deploy(t, options{})
+	c.register("web-1", 8080)
+	c.module("")
+	c.tasks(c.s3Backend(), "one", "two")
+	say := func(wants string, args ...string) string {
+		t.Helper()
+		out, err := c.terrapulse(args...)
+		if err != nil || !strings.Contains(out, wants) {
+			t.Errorf("terrapulse %s: want %q: %v\n%s", strings.Join(args, " "), wants, err, out)
+		}
+		return out
+	}
+	say("in force", "bundle", "push", "-stack=e2e", "-config-file=tasks.hcl")
+	c.tickUntil("applied", func() bool { return c.out("one") != "" && c.out("two") != "" && c.tick().Idle })
+	say("succeeded", "invoke", "-stack=e2e", "-once", "-task=one", "-wait")
+	if len(c.runs("one")) != 2 || len(c.runs("two")) != 1 {
+		t.Errorf("%d and %d runs", len(c.runs("one")), len(c.runs("two")))
+	}
+	if err := os.Remove(filepath.Join(c.dir, "out", "two")); err != nil {
+		t.Fatal(err)
+	}
+	if out := say("### Task two", "invoke", "-stack=e2e", "-inspect", "-wait"); !strings.Contains(out, "1 to add") {
+		t.Errorf("no plan in:\n%s", out)
+	}
+	say("planned task one", "doctor", "-stack=e2e", "-task=one")
+
+	c.ecs.Inject(ecstest.Fault{Operation: "RunTask", FailToStart: "CannotPullContainerError: pull image manifest has been retried 1 time(s): not found"})
+	if out, err := c.terrapulse("doctor", "-stack=e2e", "-task=one"); err == nil || !strings.Contains(out, "image") {
+		t.Errorf("an image that cannot be pulled: %v\n%s", err, out)
+	}
+	c.file("vars/two.tfvars", "task = \"three\"\n")
+	if out := say("two", "bundle", "diff", "-stack=e2e", "-config-file=tasks.hcl"); strings.Contains(out, "one  ") {
+		t.Errorf("a task that does not differ:\n%s", out)
+	}
+}
+
 func TestARunOutlivesTheLeaseAndTicksGoOn(t *testing.T) {
 	c := deploy(t, options{})
 	c.register("web-1", 8080)
