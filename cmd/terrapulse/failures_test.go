@@ -443,16 +443,19 @@ func TestTasksThatCannotRunStopNoOtherUntilTheyCan(t *testing.T) {
 		s.register("web", fmt.Sprintf("web-%d", i+1), port, "passing")
 		eventually(t, "a change is applied", func() bool { return strings.Contains(s.read("lb.txt"), fmt.Sprint(port)) })
 	}
-	var st status
-	r := s.run("status", "-json")
-	wantCode(t, r, exitOK)
-	if err := json.Unmarshal([]byte(r.stdout), &st); err != nil {
-		t.Fatal(err)
-	}
 	reasons := map[string]taskStatus{}
-	for _, task := range st.Tasks {
-		reasons[task.Task] = task
-	}
+	eventually(t, "the binary value's task is between two attempts", func() bool {
+		var st status
+		r := s.run("status", "-json")
+		wantCode(t, r, exitOK)
+		if err := json.Unmarshal([]byte(r.stdout), &st); err != nil {
+			t.Fatal(err)
+		}
+		for _, task := range st.Tasks {
+			reasons[task.Task] = task
+		}
+		return reasons["blob"].Run == ""
+	})
 	for name, want := range map[string]string{"far": "check the datacenter's name", "far_keys": "check the datacenter's name",
 		"spaced": "this Consul has no namespaces", "filter": "check the filter"} {
 		if got := reasons[name]; got.State != "waiting" || !strings.Contains(got.Reason.Text, want) {

@@ -14,6 +14,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/cloudformation"
 	"github.com/aws/aws-sdk-go-v2/service/lambda"
 	"github.com/aws/smithy-go"
+	"github.com/aws/smithy-go/logging"
 
 	"github.com/terrapulse/terrapulse/internal/invoke"
 	"github.com/terrapulse/terrapulse/internal/state"
@@ -81,7 +82,7 @@ func (a *app) openTable(storeURL string) (state.Store, int) {
 // awsConfig is the configuration that the AWS command line would use; region
 // is the usual one if empty.
 func awsConfig(ctx context.Context, region string) (aws.Config, error) {
-	cfg, err := config.LoadDefaultConfig(ctx, config.WithRegion(region))
+	cfg, err := config.LoadDefaultConfig(ctx, config.WithRegion(region), config.WithLogger(logging.Nop{}))
 	if err != nil {
 		return cfg, fmt.Errorf("find credentials and region for AWS: %w", err)
 	}
