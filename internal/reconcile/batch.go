@@ -89,7 +89,7 @@ func (b *batch) add(ctx context.Context, was state.Stored[state.Task], d Decisio
 
 // flush writes the batch and sees that its launch is started. Where a record
 // was changed by someone else meanwhile, that decision is dropped and taken
-// anew next tick; where no launch may begin, so are all.
+// anew next tick; where no launch may begin, all are postponed.
 func (b *batch) flush(ctx context.Context) error {
 	defer func() { b.items, b.changes, b.bytes = nil, 0, 0 }()
 	if b.launches && len(b.items) > 0 {

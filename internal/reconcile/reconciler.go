@@ -60,10 +60,11 @@ type Launcher interface {
 type LaunchStatus struct {
 	Running bool   // its runner lives, whatever it is at: its runs may be waiting for their turn
 	Stopped string // why its runner stopped, if it is known to have stopped
+	// Neither: the launcher does not know the launch (any more, or yet).
+
 	// Runner is the one that stopped, as in Stopped.Runner: what another runner
 	// of the launch has claimed, which may not be seen yet, is left to that one.
 	Runner string
-	// Neither: the launcher does not know the launch (any more, or yet).
 }
 
 // Reconciler takes Consul's changes to runs, a tick at a time.
