@@ -92,10 +92,10 @@ func (a *app) rehearse(cfg *config.Config) (r rehearsed, remove func(), err erro
 	if err != nil {
 		return r, remove, fmt.Errorf("the configuration needs files that a bundle does not hold: %w", err)
 	}
-	module := &runner.Module{Config: r.config}
+	module := &runner.Module{}
 	var all []error
 	for i := range r.config.Tasks {
-		all = append(all, module.Check(&r.config.Tasks[i]))
+		all = append(all, module.Check(r.config, &r.config.Tasks[i]))
 	}
 	return r, remove, errors.Join(all...)
 }

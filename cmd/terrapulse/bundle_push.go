@@ -66,10 +66,10 @@ func (c *bundlePushCommand) Run(args []string) int {
 	for _, key := range cfg.Pending() {
 		fmt.Fprintf(c.stdout, "Warning: %s is valid but has no effect in this version\n", key)
 	}
-	module := &runner.Module{Config: cfg}
+	module := &runner.Module{}
 	var wrong []error
 	for i := range cfg.Tasks {
-		wrong = append(wrong, module.Check(&cfg.Tasks[i]))
+		wrong = append(wrong, module.Check(cfg, &cfg.Tasks[i]))
 	}
 	if code := c.failAll(wrong...); code >= 0 {
 		return code

@@ -73,8 +73,8 @@ func (a *app) newEngine(ctx context.Context, cfg *config.Config, log *slog.Logge
 
 	owner := lease.NewOwner()
 	run := &runner.Runner{
-		Config: cfg, Digest: cfg.Digest(), Store: store, Consul: client,
-		Applier: &runner.Module{Config: cfg, Terraform: found},
+		Config: func() *config.Config { return cfg }, Store: store, Consul: client,
+		Applier: &runner.Module{Terraform: found},
 		Owner:   owner, Claim: leaseTTL, Now: time.Now, Log: log, Verbose: cfg.Terraform.Log,
 	}
 	launcher := launch.NewLocal(ctx, workers(opts.parallel), log, run.Run)

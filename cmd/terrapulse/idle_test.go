@@ -25,7 +25,7 @@ import (
 // nothing applies nothing, at once.
 type nothing struct{}
 
-func (nothing) Apply(context.Context, *config.Task, *consul.Snapshot, io.Writer) (*state.Changes, error) {
+func (nothing) Apply(context.Context, *config.Config, *config.Task, *consul.Snapshot, io.Writer) (*state.Changes, error) {
 	return &state.Changes{}, nil
 }
 
@@ -48,7 +48,7 @@ func newQuiet(t testing.TB, cfg *config.Config, client *consul.Client) *quiet {
 	q.store = &statetest.Counted{Store: store}
 	clock := func() time.Time { return q.now }
 	log := slog.New(slog.DiscardHandler)
-	run := &runner.Runner{Config: cfg, Digest: cfg.Digest(), Store: q.store, Consul: client, Applier: nothing{},
+	run := &runner.Runner{Config: func() *config.Config { return cfg }, Store: q.store, Consul: client, Applier: nothing{},
 		Owner: lease.NewOwner(), Claim: time.Minute, Now: clock, Log: log}
 	launcher := launch.NewLocal(t.Context(), 4, log, run.Run)
 	q.Reconciler = &reconcile.Reconciler{Config: cfg, Store: q.store, Consul: client, Launcher: launcher,

@@ -103,7 +103,7 @@ func (a *app) inspect(cfg *config.Config, log *slog.Logger, o inspectOptions, pa
 	if err != nil {
 		return a.fail(exitTerraform, err)
 	}
-	module := &runner.Module{Config: cfg, Terraform: binary}
+	module := &runner.Module{Terraform: binary}
 
 	results := make([]inspection, len(tasks))
 	var group errgroup.Group
@@ -120,7 +120,7 @@ func (a *app) inspect(cfg *config.Config, log *slog.Logger, o inspectOptions, pa
 				r.err = err
 				return nil
 			}
-			r.Summary, r.err = module.Plan(a.ctx, task, snap, io.Discard)
+			r.Summary, r.err = module.Plan(a.ctx, cfg, task, snap, io.Discard)
 			return nil
 		})
 	}

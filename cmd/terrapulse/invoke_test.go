@@ -160,7 +160,7 @@ func TestInvokeWaitsForWhatHadNoRoomAtFirst(t *testing.T) {
 func TestInvokePrintsThePlansOfAnInspection(t *testing.T) {
 	var d *fakeStack
 	d = newFakeStack(t, func(req invoke.Request) (invoke.Answer, error) {
-		if err := state.SaveLog(t.Context(), d.store, "web", "r1", []byte("Plan: 1 to add\n")); err != nil {
+		if err := state.SaveLog(t.Context(), d.store, "web", "r1", []byte("Plan: 1 to add\n"), time.Time{}); err != nil {
 			return invoke.Answer{}, err
 		}
 		return invoke.Answer{Mode: req.Mode, Runs: []invoke.Run{d.run("web", "r1", state.Run{State: state.RunSucceeded, Inspect: true})}}, nil

@@ -36,7 +36,7 @@ func TestADeploymentIsLookedAtFromALaptop(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	url, err := runlog.Bucket{Client: s3.NewFromConfig(cfg), Location: deployment.Location{Bucket: "outputs", Prefix: "logs"}}.Save(t.Context(), "web", "r1", []byte("Apply complete!\n"))
+	url, err := runlog.Bucket{Client: s3.NewFromConfig(cfg), Location: deployment.Location{Bucket: "outputs", Prefix: "logs"}}.Save(t.Context(), "web", "r1", []byte("Apply complete!\n"), time.Time{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -47,9 +47,9 @@ func (c *validateCommand) Run(args []string) int {
 		fmt.Fprintf(c.stdout, "Warning: %s is valid but has no effect in this version\n", key)
 	}
 	failed := false
-	module := &runner.Module{Config: cfg}
+	module := &runner.Module{}
 	for i := range cfg.Tasks {
-		if err := module.Check(&cfg.Tasks[i]); err != nil {
+		if err := module.Check(cfg, &cfg.Tasks[i]); err != nil {
 			failed = true
 			c.fail(exitConfig, err)
 		}

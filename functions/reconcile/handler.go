@@ -184,7 +184,7 @@ func (i *invocation) inspect(ctx context.Context, req invoke.Request) (invoke.An
 	if err != nil {
 		return i.answer(req, reconcile.Report{}, err)
 	}
-	launches, err := r.Inspect(ctx, names, "an invocation of the function")
+	launches, err := r.Inspections().Start(ctx, names, "an invocation of the function")
 	answer := invoke.Answer{Mode: req.Mode, Bundle: r.Bundle}
 	answer.Launches, answer.Runs = started(launches)
 	if err == nil && req.Wait {

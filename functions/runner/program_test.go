@@ -162,7 +162,7 @@ func (s *stack) launch(id string) {
 			s.t.Fatal(err)
 		}
 		run := state.Run{ID: id + "-" + name, Task: name, Launch: id, Fence: 1, State: state.RunIntended, Created: now}
-		launch.Runs = append(launch.Runs, state.PlannedRun{ID: run.ID, Task: name})
+		launch.Runs = append(launch.Runs, state.PlannedRun{ID: run.ID, Task: name, Definition: s.cfg.Tasks[i].Digest(s.cfg)})
 		task := was.Data
 		task.Run = &state.LiveRun{ID: run.ID, Launch: id, Created: now}
 		changes = append(changes, was.Write(task), state.Create(state.RunKey(name, run.ID), state.Encode(run)))

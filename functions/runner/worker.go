@@ -128,8 +128,8 @@ func (w *worker) prepare(ctx context.Context, launch state.Launch, r *runner.Run
 		return err
 	}
 	w.log.Debug("Terraform found", "path", binary.Path, "version", binary.Version, "source", binary.Source)
-	module := &runner.Module{Config: cfg, Terraform: binary, Orphaned: runner.Locks{Store: w.store, Log: w.log}.Orphaned}
-	r.Config, r.Digest, r.Consul, r.Verbose = cfg, cfg.Digest(), client, cfg.Terraform.Log
+	module := &runner.Module{Terraform: binary, Orphaned: runner.Locks{Store: w.store, Log: w.log}.Orphaned}
+	r.Config, r.Consul, r.Verbose = func() *config.Config { return cfg }, client, cfg.Terraform.Log
 	r.Applier, r.Inspector = module, module
 	return nil
 }

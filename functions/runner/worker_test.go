@@ -155,7 +155,7 @@ func (c *container) decide(id string, inspect bool) {
 	for i := range c.cfg.Tasks {
 		name := c.cfg.Tasks[i].Name
 		run := state.Run{ID: id + "-" + name, Task: name, Launch: id, Fence: 1, Inspect: inspect, State: state.RunIntended, Created: now, Seen: now.Add(-time.Minute)}
-		c.launch.Runs = append(c.launch.Runs, state.PlannedRun{ID: run.ID, Task: name})
+		c.launch.Runs = append(c.launch.Runs, state.PlannedRun{ID: run.ID, Task: name, Definition: c.cfg.Tasks[i].Digest(c.cfg)})
 		changes = append(changes, state.Create(state.RunKey(name, run.ID), state.Encode(run)))
 		if !inspect {
 			task := state.Task{Observed: "B", ObservedAt: now, Run: &state.LiveRun{ID: run.ID, Launch: id, Created: now}}

@@ -219,6 +219,7 @@ type Task struct {
 	// configured; their queries are in Condition or ModuleInputs.
 	DeprecatedServices []string
 	Source             Position // where the task block starts
+	FromAPI            bool     // no file has the task: it was made through the API
 
 	written string // Module as the file says it
 }

@@ -51,7 +51,7 @@ func (b *batch) add(ctx context.Context, was state.Stored[state.Task], d Decisio
 	next := d.State
 	switch d.Action {
 	case Run:
-		it.run = &state.PlannedRun{ID: newID(), Task: d.Task.Name}
+		it.run = &state.PlannedRun{ID: newID(), Task: d.Task.Name, Definition: b.definitions[d.Task.Name]}
 	case Note:
 		run := state.Run{ID: newID(), Task: d.Task.Name, Reason: d.Reason, Created: b.now,
 			State: state.RunUnchanged, Started: b.now, Ended: b.now, Digest: next.Observed}

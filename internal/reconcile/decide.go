@@ -105,7 +105,7 @@ func (d *decider) decide() Decision {
 		return d.wait(state.ReasonRunning, time.Time{}, "run %s is under way", s.Run.ID)
 
 	case d.Removed:
-		s.Pending, s.Forced = nil, ""
+		s.Pending, s.Forced, s.Held = nil, "", ""
 		return d.wait(state.ReasonRemoved, time.Time{}, "the task is not in the configuration any more; what it has made stays")
 
 	case !d.Task.Enabled:
@@ -123,6 +123,16 @@ func (d *decider) decide() Decision {
 
 	case s.Forced != "":
 		return d.run(state.ReasonForced, "asked for by %s", s.Forced)
+
+	case d.held() && d.scheduled():
+		return d.schedule()
+
+	case d.held():
+		s.Pending = nil
+		return d.wait(state.ReasonHeld, time.Time{}, "made or enabled without a run: it runs when its condition changes")
+
+	case s.Held != "" && s.AppliedAt.IsZero() && s.Failures == 0:
+		return d.changed()
 
 	case s.Failures > 0 && (s.Attempted == d.attempt() || d.scheduled()):
 		return d.retry()
@@ -154,6 +164,12 @@ func (d *decider) observe() {
 		return
 	}
 	s.Recheck = false
+	switch {
+	case s.Held == state.HoldNext:
+		s.Held = state.Hold(d.Observed.Digest)
+	case s.Held != state.Hold(d.Observed.Digest) && !s.AppliedAt.IsZero():
+		s.Held = ""
+	}
 	moved := s.Observed != d.Observed.Digest || s.ObservedAt.IsZero()
 	if moved {
 		s.Observed, s.ObservedAt = d.Observed.Digest, d.now
@@ -249,7 +265,7 @@ func (d *decider) run(kind state.ReasonKind, format string, args ...any) Decisio
 	if s.Pending != nil {
 		seen = s.Pending.First
 	}
-	s.Pending, s.Forced, s.Due = nil, "", time.Time{}
+	s.Pending, s.Forced, s.Held, s.Due = nil, "", "", time.Time{}
 	s.Attempted = d.attempt()
 	if d.scheduled() {
 		s.Scheduled = d.now
@@ -263,6 +279,9 @@ func (d *decider) done(action Action, kind state.ReasonKind, text string) Decisi
 	d.state.Reason = state.Reason{Kind: kind, Text: text}
 	return Decision{Task: d.Task, Action: action, Reason: d.state.Reason, State: d.state, Lost: d.Lost, Forget: d.forget}
 }
+
+// held reports whether what is observed is no reason for a run.
+func (d *decider) held() bool { return d.state.Held == state.Hold(d.state.Observed) }
 
 func (d *decider) scheduled() bool { return d.Task.Condition.Kind == config.KindSchedule }
 

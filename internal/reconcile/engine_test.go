@@ -123,7 +123,7 @@ func (w *world) start(variant int) *proc {
 	clock := func() time.Time { return w.now }
 	log := slog.New(slog.DiscardHandler)
 	p.rec = &reconcile.Reconciler{Config: cfg, Store: view{p, true}, Consul: p, Launcher: p, Owner: p.owner, LeaseTTL: ttl, Now: clock, Log: log}
-	p.run = &runner.Runner{Config: cfg, Digest: cfg.Digest(), Store: view{p, false}, Consul: p, Applier: p,
+	p.run = &runner.Runner{Config: func() *config.Config { return cfg }, Store: view{p, false}, Consul: p, Applier: p,
 		Owner: p.owner, Claim: anHour, Now: clock, Log: log}
 	w.processes = append(w.processes, p)
 	return p
@@ -317,7 +317,7 @@ func (p *proc) Snapshot(_ context.Context, t *config.Task) (*consul.Snapshot, er
 }
 
 // Apply is Terraform: others act while it works, and it may fail.
-func (p *proc) Apply(ctx context.Context, t *config.Task, snap *consul.Snapshot, out io.Writer) (_ *state.Changes, err error) {
+func (p *proc) Apply(ctx context.Context, _ *config.Config, t *config.Task, snap *consul.Snapshot, out io.Writer) (_ *state.Changes, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			p.panic, p.dead, err = r, true, errors.New("unwinding")

@@ -2,37 +2,93 @@ package reconcile
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
+	"time"
 
+	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/overlay"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
-// Inspect launches runs that say what an apply of the tasks would do, and
-// apply nothing. They are no part of the tasks' histories and hold up nothing,
-// so that no lease is needed. It returns the launches that were written, also
-// with an error.
-func (r *Reconciler) Inspect(ctx context.Context, tasks []string, who string) ([]state.Launch, error) {
-	r.prepare()
-	now := r.Now()
+// Inspections starts runs that say what an apply of tasks would do, and apply
+// nothing. They are no part of the tasks' histories and hold up nothing, so
+// that no lease is needed.
+type Inspections struct {
+	Store    state.Store
+	Launcher Launcher
+	Config   *config.Config // what the files say; overrides come from the store
+	Bundle   string         // as in Reconciler
+	Now      func() time.Time
+}
+
+// Inspections starts inspections of what the Reconciler works on.
+func (r *Reconciler) Inspections() Inspections {
+	return Inspections{Store: r.Store, Launcher: r.Launcher, Config: r.Config, Bundle: r.Bundle, Now: r.Now}
+}
+
+// Start launches a run for each task. It returns the launches that were
+// written, also with an error.
+func (i Inspections) Start(ctx context.Context, tasks []string, who string) ([]state.Launch, error) {
+	effective, err := overlay.Load(ctx, i.Store, i.Config)
+	if err != nil {
+		return nil, err
+	}
+	runs := make([]state.PlannedRun, len(tasks))
+	for n, name := range tasks {
+		t, ok := effective.Config.Task(name)
+		if !ok {
+			return nil, fmt.Errorf("inspect task %s: there is no such task", name)
+		}
+		runs[n] = state.PlannedRun{ID: newID(), Task: name, Definition: t.Digest(effective.Config)}
+	}
 	var launches []state.Launch
-	for chunk := range slices.Chunk(tasks, runsPerLaunch) {
-		launch := state.Launch{ID: newID(), Config: r.digest, Bundle: r.Bundle, Inspect: true, Created: now}
-		var changes []state.Change
-		for _, task := range chunk {
-			run := state.Run{ID: newID(), Task: task, Launch: launch.ID, Inspect: true, Created: now, State: state.RunIntended,
-				Reason: state.Reason{Kind: state.ReasonForced, Text: "inspection, asked for by " + who}}
-			launch.Runs = append(launch.Runs, state.PlannedRun{ID: run.ID, Task: task})
-			changes = append(changes, state.Create(state.RunKey(task, run.ID), state.Encode(run)).Until(now.Add(state.KeptInspects)))
+	for chunk := range slices.Chunk(runs, runsPerLaunch) {
+		launch := state.Launch{Config: effective.Config.Digest(), Runs: chunk}
+		written, err := i.start(ctx, launch, who)
+		if written != nil {
+			launches = append(launches, *written)
 		}
-		changes = append(changes, state.Create(state.LaunchKey(launch.ID), state.Encode(launch)).Until(now.Add(keptLaunches)))
-		if _, err := r.Store.Apply(ctx, changes...); err != nil {
-			return launches, fmt.Errorf("write the runs of an inspection: %w", err)
-		}
-		launches = append(launches, launch)
-		if err := r.Launcher.Start(ctx, launch); err != nil {
-			return launches, fmt.Errorf("start launch %s: %w", launch.ID, err)
+		if err != nil {
+			return launches, err
 		}
 	}
 	return launches, nil
+}
+
+// StartDraft launches a run for a task that is not in the configuration: its
+// definition travels in the launch.
+func (i Inspections) StartDraft(ctx context.Context, definition json.RawMessage, who string) (*state.Launch, error) {
+	effective, err := overlay.Load(ctx, i.Store, i.Config)
+	if err != nil {
+		return nil, err
+	}
+	cfg, t, err := effective.Draft(definition)
+	if err != nil {
+		return nil, err
+	}
+	return i.start(ctx, state.Launch{Config: cfg.Digest(), Draft: definition,
+		Runs: []state.PlannedRun{{ID: newID(), Task: t.Name, Definition: t.Digest(cfg)}}}, who)
+}
+
+// start writes the launch and its runs, and starts it. It returns the launch if
+// that was written.
+func (i Inspections) start(ctx context.Context, launch state.Launch, who string) (*state.Launch, error) {
+	now := i.Now()
+	launch.ID, launch.Bundle, launch.Inspect, launch.Created = newID(), i.Bundle, true, now
+	var changes []state.Change
+	for _, planned := range launch.Runs {
+		run := state.Run{ID: planned.ID, Task: planned.Task, Launch: launch.ID, Inspect: true, Created: now, State: state.RunIntended,
+			Reason: state.Reason{Kind: state.ReasonForced, Text: "inspection, asked for by " + who}}
+		changes = append(changes, state.Create(state.RunKey(run.Task, run.ID), state.Encode(run)).Until(now.Add(state.KeptInspects)))
+	}
+	changes = append(changes, state.Create(state.LaunchKey(launch.ID), state.Encode(launch)).Until(now.Add(keptLaunches)))
+	if _, err := i.Store.Apply(ctx, changes...); err != nil {
+		return nil, fmt.Errorf("write the runs of an inspection: %w", err)
+	}
+	if err := i.Launcher.Start(ctx, launch); err != nil {
+		return &launch, fmt.Errorf("start launch %s: %w", launch.ID, err)
+	}
+	return &launch, nil
 }

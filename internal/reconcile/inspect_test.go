@@ -15,7 +15,7 @@ func TestAnInspectionLaunchesRunsThatAreNoPartOfTheTasks(t *testing.T) {
 	for _, task := range b.tasks {
 		names = append(names, task.Name)
 	}
-	launches, err := b.Inspect(t.Context(), names, "an invoke")
+	launches, err := b.Inspections().Start(t.Context(), names, "an invoke")
 	if err != nil || len(launches) != 2 || len(b.launcher.launches()) != 2 {
 		t.Fatalf("%d launches (%v)", len(launches), err)
 	}

@@ -4,10 +4,14 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"slices"
+	"sync/atomic"
 	"time"
 
+	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/consul"
 	"github.com/terrapulse/terrapulse/internal/lease"
+	"github.com/terrapulse/terrapulse/internal/state"
 )
 
 const (
@@ -37,14 +41,18 @@ type Loop struct {
 	*Reconciler
 	Watch   func(ctx context.Context, gates consul.GateSet, since consul.Marks) Watch
 	Ended   <-chan struct{}        // receives when a run has ended
+	Asked   <-chan struct{}        // receives when somebody in this process asks for a tick; may be nil
+	Reload  <-chan *config.Config  // receives what the files say from now on; may be nil
 	Standby func(*lease.HeldError) // told once each time another is found to lead; may be nil
+
+	version atomic.Pointer[string] // of the reconcile record, as a tick has seen it last
 }
 
 // Run leads whenever nobody else does, until ctx ends. When it begins to lead
 // it has every enabled task run once, whatever the store says: what was
 // changed by hand meanwhile is put right.
 func (l *Loop) Run(ctx context.Context) error {
-	l.prepare()
+	l.seen = func(version string) { l.version.Store(&version) }
 	for {
 		held := l.lead(ctx)
 		if held == nil {
@@ -88,10 +96,44 @@ func (l *Loop) lead(ctx context.Context) *lease.Lease {
 			l.Log.Error("the lease cannot be read or written", "error", err)
 			wait = min(2*wait, failedTickMax)
 		}
-		if !sleep(ctx, wait) {
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+		case cfg := <-l.Reload:
+			l.reload(cfg)
+		case <-timer.C:
+		}
+		timer.Stop()
+		if ctx.Err() != nil {
 			return nil
 		}
 	}
+}
+
+// reload has the next tick decide on what the files say now.
+func (l *Loop) reload(cfg *config.Config) {
+	l.Config, l.effective = cfg, nil
+	l.Log.Info("configuration reloaded", "tasks", len(cfg.Tasks))
+}
+
+// askedElsewhere receives when another process has written the reconcile
+// record: somebody has changed an override there, or asks for a tick. A
+// follower writes and does not lead, so it is the leader that has to look.
+func (l *Loop) askedElsewhere(ctx context.Context) <-chan struct{} {
+	asked := make(chan struct{}, 1)
+	go func() {
+		for sleep(ctx, l.LeaseTTL/3) {
+			rec, err := l.Store.Get(ctx, state.ReconcileKey)
+			if seen := l.version.Load(); err != nil || seen == nil || rec.Version == *seen {
+				continue // an error shows elsewhere
+			}
+			select {
+			case asked <- struct{}{}:
+			default:
+			}
+		}
+	}()
+	return asked
 }
 
 // work ticks while the lease is held. It returns why it stopped.
@@ -104,7 +146,20 @@ func (l *Loop) work(ctx context.Context, held *lease.Lease) error {
 	}()
 	defer func() { stop(nil); <-kept }()
 
-	watch := l.Watch(ctx, l.watched, nil)
+	for n := 1; ; n++ {
+		err := l.prepareStored(ctx)
+		if err == nil {
+			break
+		}
+		l.Log.Error("the configuration is not complete", "error", err, "again_in", backoff(n))
+		if !sleep(ctx, backoff(n)) {
+			return context.Cause(ctx)
+		}
+	}
+	asked := l.askedElsewhere(ctx)
+	watch, unwatch := l.watchGates(ctx)
+	defer func() { unwatch() }()
+	watched := l.watched.Keys()
 	// The first tick may as well see what the gates show, if they do soon.
 	select {
 	case <-ctx.Done():
@@ -134,6 +189,11 @@ func (l *Loop) work(ctx context.Context, held *lease.Lease) error {
 			continue
 		}
 		opts.Ended = false
+		if !slices.Equal(watched, l.watched.Keys()) {
+			unwatch()
+			watch, unwatch = l.watchGates(ctx)
+			watched = l.watched.Keys()
+		}
 		// Where much is watched, reading it takes Consul's time: it is left
 		// alone for as long before it is read again.
 		if took := l.Now().Sub(began); took > restAfter && !sleep(ctx, min(took, maxRest)) {
@@ -150,10 +210,21 @@ func (l *Loop) work(ctx context.Context, held *lease.Lease) error {
 		case <-watch.C():
 		case <-l.Ended:
 			opts.Ended = true
+		case <-l.Asked:
+		case <-asked:
+		case cfg := <-l.Reload:
+			l.reload(cfg)
 		case <-timer.C:
 		}
 		timer.Stop()
 	}
+}
+
+// watchGates holds the gates of the tasks that there are now open, until
+// unwatch is called.
+func (l *Loop) watchGates(ctx context.Context) (watch Watch, unwatch func()) {
+	ctx, unwatch = context.WithCancel(ctx)
+	return l.Watch(ctx, l.watched, nil), unwatch
 }
 
 // outstanding returns which runs are still to be asked for after a tick.

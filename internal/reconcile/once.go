@@ -30,7 +30,9 @@ func (o Outcome) Failed() bool {
 // was run until then. One failing task stops no other. wait returns when all
 // runs of this process have ended.
 func (r *Reconciler) Once(ctx context.Context, wait func()) ([]Outcome, error) {
-	r.prepare()
+	if err := r.prepareStored(ctx); err != nil {
+		return nil, err
+	}
 	held, err := r.leadSoon(ctx)
 	if err != nil {
 		return nil, err

@@ -92,7 +92,7 @@ func (m *machine) Snapshot(context.Context, *config.Task) (*consul.Snapshot, err
 	return &consul.Snapshot{Condition: consul.Observation{Digest: "A"}}, nil
 }
 
-func (m *machine) Apply(ctx context.Context, t *config.Task, _ *consul.Snapshot, _ io.Writer) (*state.Changes, error) {
+func (m *machine) Apply(ctx context.Context, _ *config.Config, t *config.Task, _ *consul.Snapshot, _ io.Writer) (*state.Changes, error) {
 	select {
 	case <-time.After(m.took):
 	case <-ctx.Done():
@@ -115,7 +115,7 @@ func (m *machine) process(ctx context.Context, tasks []config.Task) *process {
 	cfg := &config.Config{Tasks: tasks}
 	log := slog.New(slog.DiscardHandler)
 	owner := lease.NewOwner()
-	run := &runner.Runner{Config: cfg, Digest: cfg.Digest(), Store: m.store, Consul: m, Applier: m,
+	run := &runner.Runner{Config: func() *config.Config { return cfg }, Store: m.store, Consul: m, Applier: m,
 		Owner: owner, Claim: ttl, Now: time.Now, Log: log}
 	launcher := launch.NewLocal(ctx, 2, log, run.Run)
 	return &process{launcher: launcher, runner: run, Reconciler: &reconcile.Reconciler{
@@ -258,7 +258,7 @@ func TestOnceCarriesOutWhatAnotherHasDecided(t *testing.T) {
 	}
 }
 
-func TestWhatWasDecidedOnAnotherConfigurationIsDecidedAnew(t *testing.T) {
+func TestWhatWasDecidedOnAnotherDefinitionIsDecidedAnew(t *testing.T) {
 	m := newMachine(t)
 	left := m.leave(tasks("web"))
 	changed := tasks("web")
@@ -268,7 +268,7 @@ func TestWhatWasDecidedOnAnotherConfigurationIsDecidedAnew(t *testing.T) {
 	expect(t, "outcomes", said(outcomes), "web: succeeded")
 	expect(t, "applied", m.applied, "web")
 	old, err := state.Read[state.Run](t.Context(), m.store, state.RunKey("web", left.Runs[0].ID))
-	if err != nil || old.Data.State != state.RunLost || !strings.Contains(old.Data.Error, "another configuration") {
+	if err != nil || old.Data.State != state.RunLost || !strings.Contains(old.Data.Error, "another definition") {
 		t.Errorf("the run decided before reads %+v (%v)", old.Data, err)
 	}
 }

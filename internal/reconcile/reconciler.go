@@ -17,6 +17,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/consul"
 	"github.com/terrapulse/terrapulse/internal/lease"
+	"github.com/terrapulse/terrapulse/internal/overlay"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
@@ -69,7 +70,7 @@ type LaunchStatus struct {
 
 // Reconciler takes Consul's changes to runs, a tick at a time.
 type Reconciler struct {
-	Config   *config.Config
+	Config   *config.Config // what the files say; overrides come from the store
 	Store    state.Store
 	Consul   Consul
 	Launcher Launcher
@@ -93,12 +94,15 @@ type Reconciler struct {
 	// marks and ticks without can follow each other.
 	Windowed bool
 
-	prepared bool
-	digest   string
-	tasks    []task
-	queries  []consul.Query // every distinct condition
-	polled   consul.GateSet
-	watched  consul.GateSet
+	effective   *overlay.Effective // nil until the first tick
+	overrides   string             // which change of the overrides is in effective
+	digest      string
+	tasks       []task
+	queries     []consul.Query    // every distinct condition
+	definitions map[string]string // digests, by task
+	polled      consul.GateSet
+	watched     consul.GateSet
+	seen        func(version string) // told which version of the reconcile record a tick has seen
 }
 
 // task is what the reconciler knows of a task beyond its configuration.
@@ -108,22 +112,56 @@ type task struct {
 	query      *consul.Query // nil if it has no condition to read
 }
 
-func (r *Reconciler) prepare() {
-	if r.prepared {
-		return
+// Prepare makes the configuration that counts from the files and the overrides,
+// if the change of the overrides is another than the one that is in it. A tick
+// does that by itself.
+func (r *Reconciler) Prepare(ctx context.Context, overrides string) error {
+	if r.effective != nil && r.overrides == overrides {
+		return nil
 	}
-	r.digest = r.Config.Digest()
-	for i := range r.Config.Tasks {
-		t := task{Task: &r.Config.Tasks[i]}
-		t.definition = t.Digest(r.Config)
+	effective := overlay.Compose(r.Config, nil)
+	if overrides != "" {
+		var err error
+		if effective, err = overlay.Load(ctx, r.Store, r.Config); err != nil {
+			return err
+		}
+	}
+	for name, problem := range effective.Problems {
+		r.Log.Error("a change that was made through the API is without effect", "task", name, "error", problem)
+	}
+	cfg := effective.Config
+	r.effective, r.overrides, r.digest = effective, overrides, cfg.Digest()
+	r.tasks, r.queries, r.definitions = nil, nil, map[string]string{}
+	for i := range cfg.Tasks {
+		t := task{Task: &cfg.Tasks[i]}
+		t.definition = t.Digest(cfg)
 		if q, ok := consul.ConditionQuery(t.Task); ok {
 			t.query = &q
 			r.queries = append(r.queries, q)
 		}
+		r.definitions[t.Name] = t.definition
 		r.tasks = append(r.tasks, t)
 	}
 	r.polled, r.watched = consul.PollGates(r.queries), consul.BlockGates(r.queries)
-	r.prepared = true
+	return nil
+}
+
+// prepareStored is Prepare before the first tick, for who needs the tasks then.
+func (r *Reconciler) prepareStored(ctx context.Context) error {
+	if r.effective != nil {
+		return nil
+	}
+	rec, err := state.Read[state.Reconcile](ctx, r.Store, state.ReconcileKey)
+	if err != nil {
+		return fmt.Errorf("read the reconcile record: %w", err)
+	}
+	return r.Prepare(ctx, rec.Data.Overrides)
+}
+
+func (r *Reconciler) saw(version string) {
+	if r.seen != nil {
+		r.seen(version)
+	}
 }
 
 // TickOptions say what is special about one tick.
@@ -177,13 +215,16 @@ type Report struct {
 // if there is something to do and another leads, and an *OtherBundleError if
 // another bundle is in force.
 func (r *Reconciler) Tick(ctx context.Context, opts TickOptions) (Report, error) {
-	r.prepare()
-	t := &tick{Reconciler: r, TickOptions: opts, gates: r.watched, dead: map[string]state.Stored[state.Run]{}}
+	t := &tick{Reconciler: r, TickOptions: opts, dead: map[string]state.Stored[state.Run]{}}
+	before := r.watched
 	rec, err := t.read(ctx)
 	if err != nil {
 		return Report{}, err
 	}
-	if t.Marks == nil {
+	if !slices.Equal(before.Keys(), r.watched.Keys()) {
+		t.Marks = nil // they are those of other gates
+	}
+	if t.gates = r.watched; t.Marks == nil {
 		if !r.Windowed {
 			t.gates = r.polled
 		}
@@ -204,8 +245,12 @@ func (r *Reconciler) Tick(ctx context.Context, opts TickOptions) (Report, error)
 		defer r.holding(ctx, held)()
 		t.Lease = held
 		// What another tick wrote before this one led counts, too.
+		overrides := r.overrides
 		if rec, err = t.read(ctx); err != nil {
 			return Report{}, err
+		}
+		if overrides != r.overrides {
+			return t.Reconciler.Tick(ctx, t.TickOptions) // under the lease that is held now, with the gates that there are now
 		}
 	}
 	return t.act(ctx, rec)
@@ -250,7 +295,8 @@ func (t *tick) read(ctx context.Context) (state.Stored[state.Reconcile], error) 
 	if inForce := rec.Data.Bundle; inForce != "" && inForce != t.Bundle && inForce != t.Replaces {
 		return rec, &OtherBundleError{inForce}
 	}
-	return rec, nil
+	t.saw(rec.Version)
+	return rec, t.Prepare(ctx, rec.Data.Overrides)
 }
 
 // tick is one tick on its way.
@@ -321,6 +367,12 @@ func (t *tick) act(ctx context.Context, rec state.Stored[state.Reconcile]) (Repo
 	if err != nil {
 		return Report{}, err
 	}
+	if settled, err := t.settleTrials(ctx, states); settled || err != nil {
+		if err != nil {
+			return Report{}, err
+		}
+		return t.Reconciler.Tick(ctx, t.TickOptions)
+	}
 	inputs, err := t.observe(ctx, rec.Data, states)
 	if err != nil {
 		return Report{}, err
@@ -375,7 +427,7 @@ func (t *tick) observe(ctx context.Context, rec state.Reconcile, states map[stri
 		inputs[i] = Input{Task: task.Task, Definition: task.definition, State: states[task.Name].Data, Force: t.Force[task.Name]}
 	}
 	for _, name := range slices.Sorted(maps.Keys(states)) {
-		if _, ok := t.Config.Task(name); !ok {
+		if _, ok := t.effective.Config.Task(name); !ok {
 			inputs = append(inputs, Input{Task: &config.Task{Name: name}, Removed: true, State: states[name].Data})
 		}
 	}
@@ -459,7 +511,7 @@ func (t *tick) lookAfterRuns(ctx context.Context, inputs []Input, states map[str
 		t.Log.Warn("cannot ask after the launches under way", "error", err)
 	}
 	known := err == nil
-	useless := map[string]string{} // launches that were asked for again: why that is of no use, or ""
+	relaunched := map[string]relaunch{} // by launch
 	for i := range inputs {
 		live := inputs[i].State.Run
 		if live == nil || statuses[live.Launch].Running {
@@ -490,14 +542,16 @@ func (t *tick) lookAfterRuns(ctx context.Context, inputs []Input, states map[str
 		}
 		lost := lifeless(run.Data, stopped, now, t.Skew)
 		if lost == "" && run.Data.State == state.RunIntended {
-			why, done := useless[live.Launch]
+			again, done := relaunched[live.Launch]
 			if !done {
-				if why, err = t.relaunch(ctx, live.Launch); err != nil {
+				if again, err = t.relaunch(ctx, live.Launch); err != nil {
 					return err
 				}
-				useless[live.Launch] = why
+				relaunched[live.Launch] = again
 			}
-			lost = why
+			if lost = again.useless; lost == "" && again.definitions[live.ID] != inputs[i].Definition {
+				lost = "it was decided on another definition of the task and had not begun"
+			}
 		}
 		if lost == "" {
 			if !run.Data.Expires.IsZero() {
@@ -534,22 +588,36 @@ func lifeless(run state.Run, stopped string, now time.Time, skew time.Duration) 
 	return ""
 }
 
+// relaunch is what came of asking for a launch once more.
+type relaunch struct {
+	useless     string            // why it was not asked for
+	definitions map[string]string // that its runs were decided on, by run
+}
+
 // relaunch asks once more for a launch that may never have been asked for: a
-// process may have died between writing the intent and launching it. It says
-// why that is of no use, if it is not.
-func (t *tick) relaunch(ctx context.Context, id string) (useless string, err error) {
+// process may have died between writing the intent and launching it. Runs that
+// were decided on another definition of their task are refused by the runner.
+func (t *tick) relaunch(ctx context.Context, id string) (relaunch, error) {
 	launch, err := state.Read[state.Launch](ctx, t.Store, state.LaunchKey(id))
 	switch {
 	case err != nil:
-		return "", fmt.Errorf("read launch %s: %w", id, err)
+		return relaunch{}, fmt.Errorf("read launch %s: %w", id, err)
 	case !launch.Exists():
-		return "the record of its launch is gone", nil
-	case launch.Data.Config != t.digest:
-		return "it was decided on another configuration and had not begun", nil
+		return relaunch{useless: "the record of its launch is gone"}, nil
+	case launch.Data.Bundle != t.Bundle:
+		return relaunch{useless: "it was decided on another bundle and had not begun"}, nil
 	}
-	t.Log.Info("launching again what was decided before", "launch", id)
-	t.start(ctx, launch.Data)
-	return "", nil
+	again := relaunch{definitions: map[string]string{}}
+	valid := false
+	for _, run := range launch.Data.Runs {
+		again.definitions[run.ID] = run.Definition
+		valid = valid || run.Definition == t.definitions[run.Task]
+	}
+	if valid {
+		t.Log.Info("launching again what was decided before", "launch", id)
+		t.start(ctx, launch.Data)
+	}
+	return again, nil
 }
 
 // startsAtOnce is how many launches are asked for side by side: ECS takes up
@@ -615,7 +683,7 @@ func (t *tick) full() string {
 // finish leaves word for the next tick.
 func (t *tick) finish(ctx context.Context, rec state.Stored[state.Reconcile], now time.Time) error {
 	next := rec.Data
-	next.Config, next.Bundle, next.Refused = t.digest, t.Bundle, t.Refused
+	next.Config, next.Bundle, next.Refused, next.Overrides = t.digest, t.Bundle, t.Refused, t.overrides
 	if t.Refused != nil && sameBundle(rec.Data.Refused, t.Refused) {
 		next.Refused = rec.Data.Refused // since when counts
 	}
@@ -669,10 +737,28 @@ func (t *tick) finish(ctx context.Context, rec state.Stored[state.Reconcile], no
 	if bytes.Equal(state.Encode(next), state.Encode(rec.Data)) {
 		return nil
 	}
-	if _, err := t.Lease.Apply(ctx, rec.Write(next)); err != nil {
-		return fmt.Errorf("write the reconcile record: %w", err)
+	return t.leave(ctx, rec, next)
+}
+
+// leave writes the record. Who changes an override meanwhile, or asks for a
+// tick, writes it too: that stands, and the next tick looks at once.
+func (t *tick) leave(ctx context.Context, rec state.Stored[state.Reconcile], next state.Reconcile) error {
+	for {
+		written, err := t.Lease.Apply(ctx, rec.Write(next))
+		if err == nil {
+			t.saw(written[0].Version)
+			return nil
+		}
+		conflict := new(state.ConflictError)
+		if !errors.As(err, &conflict) || conflict.Change.Key != state.ReconcileKey {
+			return fmt.Errorf("write the reconcile record: %w", err)
+		}
+		if rec, err = state.Read[state.Reconcile](ctx, t.Store, state.ReconcileKey); err != nil {
+			return fmt.Errorf("read the reconcile record: %w", err)
+		}
+		now := t.Now()
+		next.Overrides, next.Due, t.report.Due = rec.Data.Overrides, now, now
 	}
-	return nil
 }
 
 // reached reports whether a due time is set and has come.

@@ -226,7 +226,7 @@ func TestATickAndSettleCountALostRunOnce(t *testing.T) {
 func TestARunOfAnInspectionIsLostWithoutItsTaskKnowing(t *testing.T) {
 	b := newBench(t, tasks(1)...)
 	b.settle()
-	launches, err := b.Inspect(t.Context(), []string{"task-0"}, "an invoke")
+	launches, err := b.Inspections().Start(t.Context(), []string{"task-0"}, "an invoke")
 	if err != nil {
 		t.Fatal(err)
 	}

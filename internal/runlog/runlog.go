@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
@@ -32,8 +33,9 @@ type Bucket struct {
 	Location deployment.Location
 }
 
-// Save keeps the output of a run and returns the URL that Load takes.
-func (b Bucket) Save(ctx context.Context, task, run string, output []byte) (string, error) {
+// Save keeps the output of a run and returns the URL that Load takes. How long
+// is for the bucket to say.
+func (b Bucket) Save(ctx context.Context, task, run string, output []byte, _ time.Time) (string, error) {
 	var packed bytes.Buffer
 	zip := gzip.NewWriter(&packed)
 	_, err := zip.Write(output)

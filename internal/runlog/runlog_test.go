@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/credentials"
@@ -45,7 +46,7 @@ func TestOutputIsFoundByItsURL(t *testing.T) {
 	b, _ := newBucket(t)
 	for run, text := range map[string][]byte{"r1": []byte("Apply complete!\n"), "r2": large, "r3": nil} {
 		for _, task := range []string{"web", "größe a/b%?#"} {
-			url, err := b.Save(t.Context(), task, run, text)
+			url, err := b.Save(t.Context(), task, run, text, time.Time{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -58,14 +59,14 @@ func TestOutputIsFoundByItsURL(t *testing.T) {
 			}
 		}
 	}
-	if url, err := b.Save(t.Context(), "web", "r1", []byte("x")); err != nil || url != "s3://logs/runs/web/r1.log.gz" {
+	if url, err := b.Save(t.Context(), "web", "r1", []byte("x"), time.Time{}); err != nil || url != "s3://logs/runs/web/r1.log.gz" {
 		t.Errorf("saved once more at %s, %v", url, err)
 	}
 }
 
 func TestABrowserShowsTheOutputAsText(t *testing.T) {
 	b, _ := newBucket(t)
-	if _, err := b.Save(t.Context(), "web", "r1", []byte("x")); err != nil {
+	if _, err := b.Save(t.Context(), "web", "r1", []byte("x"), time.Time{}); err != nil {
 		t.Fatal(err)
 	}
 	head, err := b.Client.HeadObject(t.Context(), &s3.HeadObjectInput{Bucket: aws.String("logs"), Key: aws.String("runs/web/r1.log.gz")})
@@ -98,7 +99,7 @@ func TestADeniedBucketSaysWhichRightIsMissing(t *testing.T) {
 		w.WriteHeader(http.StatusForbidden)
 		w.Write([]byte(`<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>`))
 	}))
-	_, err := Bucket{client, deployment.Location{Bucket: "logs"}}.Save(context.Background(), "web", "r1", nil)
+	_, err := Bucket{client, deployment.Location{Bucket: "logs"}}.Save(context.Background(), "web", "r1", nil, time.Time{})
 	if err == nil || !strings.Contains(err.Error(), "write s3://logs/web/r1.log.gz") || !strings.Contains(err.Error(), "s3:PutObject") {
 		t.Errorf("got %v", err)
 	}

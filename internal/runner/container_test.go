@@ -17,14 +17,15 @@ import (
 // inspector calls a function for a plan.
 type inspector applier
 
-func (i inspector) Inspect(ctx context.Context, _ *config.Task, _ *consul.Snapshot, out io.Writer) (*state.Changes, error) {
-	return i(ctx, out)
+func (i inspector) Inspect(ctx context.Context, _ *config.Config, _ *config.Task, _ *consul.Snapshot, out io.Writer) (*state.Changes, string, error) {
+	changes, err := i(ctx, out)
+	return changes, "the plan", err
 }
 
 // inspect intends an inspection as a leader does.
 func (b *bench) inspect(id string) {
 	b.t.Helper()
-	b.launch = state.Launch{ID: "l-" + id, Config: b.Digest, Inspect: true, Runs: []state.PlannedRun{{ID: id, Task: "web"}}}
+	b.launch = state.Launch{ID: "l-" + id, Inspect: true, Runs: b.planned(id)}
 	run := state.Run{ID: id, Task: "web", Launch: b.launch.ID, Inspect: true, State: state.RunIntended, Created: noon}
 	if _, err := b.store.Apply(b.t.Context(), state.Create(state.RunKey("web", id), state.Encode(run)).Until(noon.Add(state.KeptInspects))); err != nil {
 		b.t.Fatal(err)
@@ -118,7 +119,7 @@ type shelf struct {
 	err  error
 }
 
-func (s *shelf) Save(_ context.Context, task, run string, output []byte) (string, error) {
+func (s *shelf) Save(_ context.Context, task, run string, output []byte, _ time.Time) (string, error) {
 	s.text = string(output)
 	return "s3://logs/" + task + "/" + run, s.err
 }

@@ -18,7 +18,6 @@ const keptResources = 20
 
 // Module applies a task's module with Terraform, in the task's directory.
 type Module struct {
-	Config    *config.Config
 	Terraform *terraform.Binary
 	// Orphaned, if set, says in words why the holder of a lock of the task's
 	// state is dead, so that it is released; "" if that is not certain.
@@ -28,23 +27,23 @@ type Module struct {
 // Check finds what would make every run of the task fail, as far as that can be
 // told without Consul and Terraform: a local module that is not there or does
 // not declare what it is given, and a task_env that Terraform cannot be given.
-func (m *Module) Check(t *config.Task) error {
+func (m *Module) Check(cfg *config.Config, t *config.Task) error {
 	if err := terraform.CheckModule(t, rootmodule.Inputs(t)); err != nil {
 		return err
 	}
-	return terraform.CheckEnv(t.Name, rootmodule.Env(t, m.Config))
+	return terraform.CheckEnv(t.Name, rootmodule.Env(t, cfg))
 }
 
 // Apply renders the root module, initialises its directory where that is
 // needed, and applies it.
-func (m *Module) Apply(ctx context.Context, t *config.Task, snap *consul.Snapshot, out io.Writer) (*state.Changes, error) {
-	if err := m.Check(t); err != nil {
+func (m *Module) Apply(ctx context.Context, cfg *config.Config, t *config.Task, snap *consul.Snapshot, out io.Writer) (*state.Changes, error) {
+	if err := m.Check(cfg, t); err != nil {
 		return nil, err
 	}
-	if _, err := m.root(t, snap).Write(t.WorkingDir); err != nil {
+	if _, err := m.root(cfg, t, snap).Write(t.WorkingDir); err != nil {
 		return nil, err
 	}
-	opts, err := m.options(t, out)
+	opts, err := m.options(cfg, t, out)
 	if err != nil {
 		return nil, err
 	}
@@ -63,42 +62,42 @@ func (m *Module) Apply(ctx context.Context, t *config.Task, snap *consul.Snapsho
 }
 
 // Inspect counts what Apply would do, and leaves nothing behind.
-func (m *Module) Inspect(ctx context.Context, t *config.Task, snap *consul.Snapshot, out io.Writer) (*state.Changes, error) {
-	summary, err := m.Plan(ctx, t, snap, out)
+func (m *Module) Inspect(ctx context.Context, cfg *config.Config, t *config.Task, snap *consul.Snapshot, out io.Writer) (*state.Changes, string, error) {
+	summary, err := m.Plan(ctx, cfg, t, snap, out)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	return changes(summary), nil
+	return changes(summary), summary.Text, nil
 }
 
 // Plan says what Apply would do, in Terraform's words too, and leaves nothing
 // behind. What Terraform prints on the way goes to out.
-func (m *Module) Plan(ctx context.Context, t *config.Task, snap *consul.Snapshot, out io.Writer) (terraform.Summary, error) {
-	if err := m.Check(t); err != nil {
+func (m *Module) Plan(ctx context.Context, cfg *config.Config, t *config.Task, snap *consul.Snapshot, out io.Writer) (terraform.Summary, error) {
+	if err := m.Check(cfg, t); err != nil {
 		return terraform.Summary{}, err
 	}
-	opts, err := m.options(t, out)
+	opts, err := m.options(cfg, t, out)
 	if err != nil {
 		return terraform.Summary{}, err
 	}
 	return m.Terraform.Inspect(ctx, t.WorkingDir, func(dir string) error {
-		_, err := m.root(t, snap).Write(dir)
+		_, err := m.root(cfg, t, snap).Write(dir)
 		return err
 	}, opts)
 }
 
-func (m *Module) root(t *config.Task, snap *consul.Snapshot) rootmodule.Module {
-	return rootmodule.Module{Config: m.Config, Task: t, Blocks: snap.Blocks, Terraform: m.Terraform.Version}
+func (m *Module) root(cfg *config.Config, t *config.Task, snap *consul.Snapshot) rootmodule.Module {
+	return rootmodule.Module{Config: cfg, Task: t, Blocks: snap.Blocks, Terraform: m.Terraform.Version}
 }
 
-func (m *Module) options(t *config.Task, out io.Writer) (terraform.Options, error) {
-	values, err := rootmodule.ProviderValues(t, m.Config)
+func (m *Module) options(cfg *config.Config, t *config.Task, out io.Writer) (terraform.Options, error) {
+	values, err := rootmodule.ProviderValues(t, cfg)
 	if err != nil {
 		return terraform.Options{}, fmt.Errorf("provider values of task %s: %w", t.Name, err)
 	}
 	opts := terraform.Options{
-		Task: t.Name, Backend: m.Config.Terraform.Backend, Consul: m.Config.Consul,
-		Env: rootmodule.Env(t, m.Config), VarJSON: values, Log: out, PersistLog: m.Config.Terraform.PersistLog,
+		Task: t.Name, Backend: cfg.Terraform.Backend, Consul: cfg.Consul,
+		Env: rootmodule.Env(t, cfg), VarJSON: values, Log: out, PersistLog: cfg.Terraform.PersistLog,
 	}
 	if m.Orphaned != nil {
 		opts.Orphaned = func(ctx context.Context, lock *terraform.LockError) string { return m.Orphaned(ctx, t.Name, lock) }

@@ -20,6 +20,7 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/consul"
+	"github.com/terrapulse/terrapulse/internal/overlay"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
@@ -48,26 +49,29 @@ type Consul interface {
 // Applier makes a task's infrastructure what the snapshot says. It writes what
 // Terraform prints, without secrets and in whole lines, to out.
 type Applier interface {
-	Apply(ctx context.Context, t *config.Task, snap *consul.Snapshot, out io.Writer) (*state.Changes, error)
+	Apply(ctx context.Context, cfg *config.Config, t *config.Task, snap *consul.Snapshot, out io.Writer) (*state.Changes, error)
 }
 
 // Inspector says what an Apply would do, and changes nothing. It writes what
-// Terraform prints, without secrets and in whole lines, to out.
+// Terraform prints, without secrets and in whole lines, to out, and returns the
+// plan as Terraform words it.
 type Inspector interface {
-	Inspect(ctx context.Context, t *config.Task, snap *consul.Snapshot, out io.Writer) (*state.Changes, error)
+	Inspect(ctx context.Context, cfg *config.Config, t *config.Task, snap *consul.Snapshot, out io.Writer) (changes *state.Changes, plan string, err error)
 }
 
 // Logs keeps the output of runs.
 type Logs interface {
 	// Save returns the URL by which the output is found; "" if it lies in the
-	// store, where everybody looks.
-	Save(ctx context.Context, task, run string, output []byte) (url string, err error)
+	// store under the same name, where everybody looks. It may be removed after
+	// until, if that is set.
+	Save(ctx context.Context, task, name string, output []byte, until time.Time) (url string, err error)
 }
 
 // Runner carries out runs. It is safe for concurrent use.
 type Runner struct {
-	Config    *config.Config
-	Digest    string // of Config
+	// Config returns what the files say now, or the bundle of the launch does;
+	// what was changed through the API comes from the store.
+	Config    func() *config.Config
 	Store     state.Store
 	Consul    Consul
 	Applier   Applier
@@ -102,13 +106,21 @@ func (r *Runner) Run(ctx context.Context, launch state.Launch, planned state.Pla
 // for a reason that no run of the launch is at fault for. Only Store, Owner,
 // Claim, Now, Log, Patience and Ended are used.
 func (r *Runner) Refuse(ctx context.Context, launch state.Launch, planned state.PlannedRun, reason error) error {
-	return r.carryOut(ctx, launch, planned, func(*Runner, context.Context, state.Launch, state.Run, io.Writer) (*consul.Snapshot, *state.Changes, error) {
-		return nil, nil, reason
+	return r.carryOut(ctx, launch, planned, func(*Runner, context.Context, state.Launch, state.PlannedRun, io.Writer) (result, error) {
+		return result{}, reason
 	})
 }
 
+// result is what was done under a claim.
+type result struct {
+	definition string // of the task, that was worked on
+	snap       *consul.Snapshot
+	changes    *state.Changes
+	plan       string // of an inspection
+}
+
 // work is what is done under a claim.
-type work func(r *Runner, ctx context.Context, launch state.Launch, run state.Run, out io.Writer) (*consul.Snapshot, *state.Changes, error)
+type work func(r *Runner, ctx context.Context, launch state.Launch, planned state.PlannedRun, out io.Writer) (result, error)
 
 func (r *Runner) carryOut(ctx context.Context, launch state.Launch, planned state.PlannedRun, do work) error {
 	log := r.Log.With("task", planned.Task, "run", planned.ID, "launch", launch.ID, "fence", launch.Fence)
@@ -124,25 +136,24 @@ func (r *Runner) carryOut(ctx context.Context, launch state.Launch, planned stat
 	log.Info("run started")
 
 	var output state.Output
-	claimed := c.run.Data // renewals change it from here on
-	snap, changes, err := c.during(ctx, func(ctx context.Context) (*consul.Snapshot, *state.Changes, error) {
-		return do(r, ctx, launch, claimed, &output)
+	done, err := c.during(ctx, func(ctx context.Context) (result, error) {
+		return do(r, ctx, launch, planned, &output)
 	})
 	if errors.Is(err, errTaken) {
 		return fmt.Errorf("run %s of task %s: %w", planned.ID, planned.Task, err)
 	}
 	run := c.ended(r.Now())
-	run.Changes = changes
+	run.Changes = done.changes
 	switch {
 	case err == nil && run.Inspect:
 		run.State = state.RunSucceeded // nothing was applied, so there is no digest
 	case err == nil:
-		run.State, run.Digest = state.RunSucceeded, snap.Condition.Digest
+		run.State, run.Digest = state.RunSucceeded, done.snap.Condition.Digest
 	default:
 		run.State, run.Error = state.RunFailed, state.Cut(err.Error())
 	}
 
-	run, err = r.record(ctx, c, run, snap, &output)
+	run, err = r.record(ctx, c, run, done, &output)
 	if err != nil {
 		return fmt.Errorf("record that run %s of task %s %s (it will be taken for lost, and run again): %w",
 			planned.ID, planned.Task, said(run), err)
@@ -181,7 +192,7 @@ func said(run state.Run) string {
 }
 
 // during does something as long as the claim stands.
-func (c *claim) during(ctx context.Context, do func(context.Context) (*consul.Snapshot, *state.Changes, error)) (*consul.Snapshot, *state.Changes, error) {
+func (c *claim) during(ctx context.Context, do func(context.Context) (result, error)) (result, error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	kept := make(chan struct{})
 	go func() {
@@ -190,43 +201,68 @@ func (c *claim) during(ctx context.Context, do func(context.Context) (*consul.Sn
 	}()
 	defer func() { stop(nil); <-kept }()
 
-	snap, changes, err := do(ctx)
+	done, err := do(ctx)
 	if err != nil && errors.Is(context.Cause(ctx), errTaken) {
 		err = errTaken // the error that followed from it says less
 	}
-	return snap, changes, err
+	return done, err
 }
 
 // work reads what the task renders, and has it applied, or inspected. A panic
 // is an error of this task like any other: it must not end the runs of the
 // others.
-func (r *Runner) work(ctx context.Context, launch state.Launch, run state.Run, out io.Writer) (snap *consul.Snapshot, changes *state.Changes, err error) {
+func (r *Runner) work(ctx context.Context, launch state.Launch, planned state.PlannedRun, out io.Writer) (done result, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			fmt.Fprintf(out, "\npanic: %v\n%s", p, debug.Stack())
 			err = fmt.Errorf("panic: %v; this is a fault of Terrapulse, please report it with the output of this run", p)
 		}
 	}()
-	task, ok := r.Config.Task(run.Task)
-	if launch.Config != r.Digest || !ok {
-		return nil, nil, fmt.Errorf("the run was decided on another configuration (%.12s) than this runner has (%.12s)", launch.Config, r.Digest)
+	if launch.Inspect && r.Inspector == nil {
+		return done, errors.New("the run is an inspection, which this runner does not do")
 	}
-	inspect := run.Inspect || launch.Inspect
-	if inspect && r.Inspector == nil {
-		return nil, nil, errors.New("the run is an inspection, which this runner does not do")
+	cfg, task, err := r.task(ctx, launch, planned)
+	if err != nil {
+		return done, err
 	}
-	if snap, err = r.Consul.Snapshot(ctx, task); err != nil {
-		return nil, nil, err
+	done.definition = planned.Definition
+	if done.snap, err = r.Consul.Snapshot(ctx, task); err != nil {
+		return done, err
 	}
 	if r.Verbose {
 		out = io.MultiWriter(out, lineLog{r.Log})
 	}
-	if inspect {
-		changes, err = r.Inspector.Inspect(ctx, task, snap, out)
+	if launch.Inspect {
+		done.changes, done.plan, err = r.Inspector.Inspect(ctx, cfg, task, done.snap, out)
 	} else {
-		changes, err = r.Applier.Apply(ctx, task, snap, out)
+		done.changes, err = r.Applier.Apply(ctx, cfg, task, done.snap, out)
 	}
-	return snap, changes, err
+	return done, err
+}
+
+// task returns the task of a run as it was when the run was decided, or says
+// that it is not that any more.
+func (r *Runner) task(ctx context.Context, launch state.Launch, planned state.PlannedRun) (*config.Config, *config.Task, error) {
+	effective, err := retry(ctx, func() (*overlay.Effective, error) {
+		return overlay.Load(ctx, r.Store, r.Config())
+	}, backoff.WithMaxTries(claimTries))
+	if err != nil {
+		return nil, nil, err
+	}
+	cfg := effective.Config
+	if launch.Draft != nil {
+		if cfg, _, err = effective.Draft(launch.Draft); err != nil {
+			return nil, nil, err
+		}
+	}
+	task, ok := cfg.Task(planned.Task)
+	if !ok {
+		return nil, nil, errors.New("the task was removed since its run was decided")
+	}
+	if now := task.Digest(cfg); now != planned.Definition {
+		return nil, nil, fmt.Errorf("the run was decided on another definition of the task (%.12s) than there is now (%.12s): it is decided anew", planned.Definition, now)
+	}
+	return cfg, task, nil
 }
 
 // lineLog logs the lines that are written to it; empty ones say nothing.
@@ -361,7 +397,7 @@ func (c *claim) ended(now time.Time) state.Run {
 // record writes the outcome: the run and, in the same step, what it means for
 // its task. It goes on for a while when the store does not take it, also after
 // ctx has ended: an apply that happened must not be forgotten.
-func (r *Runner) record(ctx context.Context, c *claim, run state.Run, snap *consul.Snapshot, output *state.Output) (state.Run, error) {
+func (r *Runner) record(ctx context.Context, c *claim, run state.Run, done result, output *state.Output) (state.Run, error) {
 	patience := r.Patience
 	if patience == 0 {
 		patience = recordFor
@@ -369,9 +405,9 @@ func (r *Runner) record(ctx context.Context, c *claim, run state.Run, snap *cons
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()
 
-	r.keepForPeople(ctx, &run, snap, output, patience/4)
+	r.keepForPeople(ctx, &run, done, output, patience/4)
 	_, err := retry(ctx, func() (struct{}, error) {
-		err := r.settle(ctx, c, run)
+		err := r.settle(ctx, c, run, done.definition)
 		if errors.Is(err, errTaken) {
 			err = backoff.Permanent(err)
 		}
@@ -384,23 +420,36 @@ func (r *Runner) record(ctx context.Context, c *claim, run state.Run, snap *cons
 
 // keepForPeople keeps what is only there to be read by people. It may fail,
 // and must not take the time that the outcome needs.
-func (r *Runner) keepForPeople(ctx context.Context, run *state.Run, snap *consul.Snapshot, output *state.Output, limit time.Duration) {
+func (r *Runner) keepForPeople(ctx context.Context, run *state.Run, done result, output *state.Output, limit time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	logs := r.Logs
 	if logs == nil {
 		logs = storeLogs{r.Store}
 	}
+	var until time.Time
+	if run.Inspect {
+		until = run.Created.Add(state.KeptInspects)
+	}
 	text := output.Bytes()
-	if url, err := logs.Save(ctx, run.Task, run.ID, text); err != nil {
+	if url, err := logs.Save(ctx, run.Task, run.ID, text, until); err != nil {
 		r.Log.Warn("the output of a run was not kept", "error", err)
 	} else {
 		run.Logs, run.Output = len(text), url
 	}
+	if run.Inspect && run.State == state.RunSucceeded {
+		name := run.ID + "-plan"
+		url, err := logs.Save(ctx, run.Task, name, []byte(done.plan), until)
+		if err != nil {
+			r.Log.Warn("the plan of an inspection was not kept", "error", err)
+		} else if run.Plan = url; url == "" {
+			run.Plan = name
+		}
+	}
 	if run.State != state.RunSucceeded || run.Inspect {
 		return
 	}
-	if err := state.SaveInputs(ctx, r.Store, run.Task, snap.Condition.Elements); err != nil {
+	if err := state.SaveInputs(ctx, r.Store, run.Task, done.snap.Condition.Elements); err != nil {
 		r.Log.Warn("the elements of a condition were not kept", "error", err)
 	}
 }
@@ -408,21 +457,15 @@ func (r *Runner) keepForPeople(ctx context.Context, run *state.Run, snap *consul
 // storeLogs keeps the output of runs in the store.
 type storeLogs struct{ store state.Store }
 
-func (l storeLogs) Save(ctx context.Context, task, run string, output []byte) (string, error) {
-	return "", state.SaveLog(ctx, l.store, task, run, output)
+func (l storeLogs) Save(ctx context.Context, task, name string, output []byte, until time.Time) (string, error) {
+	return "", state.SaveLog(ctx, l.store, task, name, output, until)
 }
 
 // settle records the outcome. Where the leader has just written the task's
 // record, that is read again.
-func (r *Runner) settle(ctx context.Context, c *claim, run state.Run) error {
+func (r *Runner) settle(ctx context.Context, c *claim, run state.Run, definition string) error {
 	if run.Inspect {
 		return c.write(ctx, run) // its task knows nothing of it
-	}
-	definition := ""
-	if run.State == state.RunSucceeded {
-		if def, ok := r.Config.Task(run.Task); ok {
-			definition = def.Digest(r.Config)
-		}
 	}
 	for {
 		task, err := state.Read[state.Task](ctx, r.Store, state.TaskKey(run.Task))

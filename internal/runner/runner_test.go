@@ -39,7 +39,7 @@ func (c catalog) Snapshot(context.Context, *config.Task) (*consul.Snapshot, erro
 // applier calls a function for Terraform.
 type applier func(ctx context.Context, out io.Writer) (*state.Changes, error)
 
-func (a applier) Apply(ctx context.Context, _ *config.Task, _ *consul.Snapshot, out io.Writer) (*state.Changes, error) {
+func (a applier) Apply(ctx context.Context, _ *config.Config, _ *config.Task, _ *consul.Snapshot, out io.Writer) (*state.Changes, error) {
 	return a(ctx, out)
 }
 
@@ -90,7 +90,7 @@ func newBench(t *testing.T, apply applier) *bench {
 		Condition: config.Condition{Kind: config.KindServices, Services: []config.Services{{Names: []string{"web"}}}}}}}
 	b := &bench{t: t, store: &statetest.Faulty{Store: store}, log: &lines{}}
 	b.Runner = &Runner{
-		Config: cfg, Digest: cfg.Digest(), Store: b.store, Consul: catalog{}, Applier: apply,
+		Config: func() *config.Config { return cfg }, Store: b.store, Consul: catalog{}, Applier: apply,
 		Owner: "here", Claim: time.Minute, Now: func() time.Time { return noon },
 		Log: slog.New(slog.NewTextHandler(b.log, nil)), Patience: 5 * time.Second,
 	}
@@ -98,10 +98,16 @@ func newBench(t *testing.T, apply applier) *bench {
 	return b
 }
 
+// planned is a run of the one task that there is.
+func (b *bench) planned(id string) []state.PlannedRun {
+	cfg := b.Config()
+	return []state.PlannedRun{{ID: id, Task: "web", Definition: cfg.Tasks[0].Digest(cfg)}}
+}
+
 // intend writes a run as a leader does.
 func (b *bench) intend(id string, task state.Task) {
 	b.t.Helper()
-	b.launch = state.Launch{ID: "l-" + id, Config: b.Digest, Fence: 1, Runs: []state.PlannedRun{{ID: id, Task: "web"}}}
+	b.launch = state.Launch{ID: "l-" + id, Fence: 1, Runs: b.planned(id)}
 	task.Run = &state.LiveRun{ID: id, Launch: b.launch.ID, Created: noon}
 	was, err := state.Read[state.Task](b.t.Context(), b.store, state.TaskKey("web"))
 	if err != nil {
@@ -179,7 +185,7 @@ func TestASuccessfulRunMakesWhatItRenderedApplied(t *testing.T) {
 		t.Errorf("the run reads %+v", run)
 	}
 	if task.Run != nil || task.Applied != "B" || !task.AppliedAt.Equal(noon) || !task.Recheck || task.Failures != 0 ||
-		task.Definition != b.Config.Tasks[0].Digest(b.Config) || task.Last.State != state.RunSucceeded {
+		task.Definition != b.Config().Tasks[0].Digest(b.Config()) || task.Last.State != state.RunSucceeded {
 		t.Errorf("the task reads %+v", task)
 	}
 	if text, err := state.LoadLog(t.Context(), b.store, "web", "r1"); err != nil || string(text) != "Apply complete!\n" || run.Logs != len(text) {
@@ -272,16 +278,16 @@ func TestARunThatIsNotThereToBeClaimedIsLeftAlone(t *testing.T) {
 	}
 }
 
-func TestARunDecidedOnAnotherConfigurationIsRefused(t *testing.T) {
+func TestARunDecidedOnAnotherDefinitionOfItsTaskIsRefused(t *testing.T) {
 	b := newBench(t, func(context.Context, io.Writer) (*state.Changes, error) {
 		t.Error("applied")
 		return nil, nil
 	})
-	b.launch.Config = "other"
+	b.launch.Runs[0].Definition = "other"
 	if err := b.run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if run := b.stored("r1"); run.State != state.RunFailed || !strings.Contains(run.Error, "decided on another configuration (other)") {
+	if run := b.stored("r1"); run.State != state.RunFailed || !strings.Contains(run.Error, "decided on another definition of the task (other)") {
 		t.Errorf("the run reads %+v", run)
 	}
 }

@@ -285,7 +285,7 @@ func (c *container) main(ctx context.Context) {
 			return r.Refuse(ctx, launch, planned, err)
 		}
 	}
-	r.Config, r.Digest = bundles[b].config, digests[bundles[b].digest]
+	r.Config = func() *config.Config { return bundles[b].config }
 	r.Consul, r.Applier, r.Inspector = eyes{process: c.process}, hand, hand
 	var work sync.WaitGroup
 	room := make(chan struct{}, parallel)
@@ -309,7 +309,7 @@ type runKey struct{}
 type hand struct{ *container }
 
 // Apply implements runner.Applier.
-func (h *hand) Apply(ctx context.Context, t *config.Task, snap *consul.Snapshot, out io.Writer) (*state.Changes, error) {
+func (h *hand) Apply(ctx context.Context, _ *config.Config, t *config.Task, snap *consul.Snapshot, out io.Writer) (*state.Changes, error) {
 	run := ctx.Value(runKey{}).(string)
 	whole := context.WithoutCancel(ctx)
 	step := func(ctx context.Context, what string, effect func() error) error {
@@ -345,14 +345,15 @@ func (h *hand) Apply(ctx context.Context, t *config.Task, snap *consul.Snapshot,
 }
 
 // Inspect implements runner.Inspector.
-func (h *hand) Inspect(ctx context.Context, t *config.Task, _ *consul.Snapshot, _ io.Writer) (*state.Changes, error) {
-	return ask(ctx, h.process, terraform, "terraform plans "+t.Name, func() (*state.Changes, error) {
+func (h *hand) Inspect(ctx context.Context, _ *config.Config, t *config.Task, _ *consul.Snapshot, _ io.Writer) (*state.Changes, string, error) {
+	changes, err := ask(ctx, h.process, terraform, "terraform plans "+t.Name, func() (*state.Changes, error) {
 		return &state.Changes{Add: 1}, nil
 	})
+	return changes, "Plan: 1 to add", err
 }
 
 // Save implements runner.Logs.
-func (h *hand) Save(ctx context.Context, task, run string, _ []byte) (string, error) {
+func (h *hand) Save(ctx context.Context, task, run string, _ []byte, _ time.Time) (string, error) {
 	return ask(ctx, h.process, bucket, "keep the output of "+task, func() (string, error) {
 		return strings.Join([]string{"s3:/", task, run}, "/"), nil
 	})

@@ -51,6 +51,8 @@ func (t Task) Conclude(run Run, definition string) (next Task, forgotten []strin
 		}
 	}
 	next.Last = run.Result()
+	next.Recent = append(slices.Clone(next.Recent), run.State)
+	next.Recent = next.Recent[max(0, len(next.Recent)-RecentRuns):]
 	next.History = append(slices.Clone(next.History), run.ID)
 	if n := len(next.History) - History; n > 0 {
 		forgotten, next.History = next.History[:n:n], next.History[n:]

@@ -11,6 +11,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 )
 
 // pieceSize is how many bytes of a long value one record holds,
@@ -31,7 +32,7 @@ func SaveInputs(ctx context.Context, s Store, task string, elements map[string]s
 	if err := zip.Close(); err != nil {
 		return fmt.Errorf("pack the elements of task %s: %w", task, err)
 	}
-	return savePieces(ctx, s, inputsPrefix(task), packed.Bytes())
+	return savePieces(ctx, s, inputsPrefix(task), packed.Bytes(), time.Time{})
 }
 
 // LoadInputs returns what SaveInputs kept, nil if nothing is.
@@ -54,7 +55,7 @@ func LoadInputs(ctx context.Context, s Store, task string) (map[string]string, e
 // savePieces writes a value of any size as records below prefix, over what was
 // there. Pieces are written one Apply each; the reader of a mixture notices by
 // the checksum that gzip keeps.
-func savePieces(ctx context.Context, s Store, prefix string, value []byte) error {
+func savePieces(ctx context.Context, s Store, prefix string, value []byte, until time.Time) error {
 	old, err := s.List(ctx, prefix)
 	if err != nil {
 		return err
@@ -70,6 +71,9 @@ func savePieces(ctx context.Context, s Store, prefix string, value []byte) error
 		if rec, ok := there[key]; ok {
 			change = Replace(rec, value[:n])
 			delete(there, key)
+		}
+		if !until.IsZero() {
+			change = change.Until(until)
 		}
 		if _, err := s.Apply(ctx, change); err != nil {
 			return fmt.Errorf("write %s: %w", key, err)
@@ -137,8 +141,8 @@ func (o *Output) Bytes() []byte {
 
 func logPrefix(task, run string) string { return "log/" + element(task) + "/" + element(run) + "/" }
 
-// SaveLog keeps the output of a run in the store.
-func SaveLog(ctx context.Context, s Store, task, run string, output []byte) error {
+// SaveLog keeps the output of a run in the store, if until is set until then.
+func SaveLog(ctx context.Context, s Store, task, run string, output []byte, until time.Time) error {
 	var packed bytes.Buffer
 	zip := gzip.NewWriter(&packed)
 	if _, err := zip.Write(output); err != nil {
@@ -147,7 +151,7 @@ func SaveLog(ctx context.Context, s Store, task, run string, output []byte) erro
 	if err := zip.Close(); err != nil {
 		return fmt.Errorf("pack the output of run %s: %w", run, err)
 	}
-	return savePieces(ctx, s, logPrefix(task, run), packed.Bytes())
+	return savePieces(ctx, s, logPrefix(task, run), packed.Bytes(), until)
 }
 
 // LoadLog returns the kept output of a run, or ErrNotFound.

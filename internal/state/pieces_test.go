@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -34,7 +35,7 @@ func TestTheOutputOfARunIsKeptWhole(t *testing.T) {
 		noise[i] = byte(rand.Uint32())
 	}
 	for _, text := range [][]byte{nil, []byte("Apply complete!\n"), noise, []byte("shorter than before")} {
-		if err := state.SaveLog(t.Context(), s, "a task/with slash", "r1", text); err != nil {
+		if err := state.SaveLog(t.Context(), s, "a task/with slash", "r1", text, time.Time{}); err != nil {
 			t.Fatal(err)
 		}
 		got, err := state.LoadLog(t.Context(), s, "a task/with slash", "r1")
@@ -110,7 +111,7 @@ func TestForgettingIsDoneByWhoeverComesFirst(t *testing.T) {
 		if _, err := s.Apply(t.Context(), state.Create(state.RunKey("web", id), state.Encode(state.Run{ID: id}))); err != nil {
 			t.Fatal(err)
 		}
-		if err := state.SaveLog(t.Context(), s, "web", id, []byte(id)); err != nil {
+		if err := state.SaveLog(t.Context(), s, "web", id, []byte(id), time.Time{}); err != nil {
 			t.Fatal(err)
 		}
 	}

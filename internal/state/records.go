@@ -28,10 +28,11 @@ type Reconcile struct {
 	Config    string          `json:"config"`           // digest of the configuration that was decided on
 	Bundle    string          `json:"bundle,omitempty"` // digest of the bundle that the configuration was read from
 	Refused   *Refused        `json:"refused,omitempty"`
-	Gates     json.RawMessage `json:"gates,omitempty"` // what Consul's gates showed before the views were read
-	Due       time.Time       `json:"due,omitzero"`    // when something is to be done even if no gate moves
-	Refreshed time.Time       `json:"refreshed"`       // when every view was last read, whatever the gates said
-	Good      time.Time       `json:"good,omitzero"`   // when a tick last did its work
+	Overrides string          `json:"overrides,omitempty"` // id of the latest change of any override
+	Gates     json.RawMessage `json:"gates,omitempty"`     // what Consul's gates showed before the views were read
+	Due       time.Time       `json:"due,omitzero"`        // when something is to be done even if no gate moves
+	Refreshed time.Time       `json:"refreshed"`           // when every view was last read, whatever the gates said
+	Good      time.Time       `json:"good,omitzero"`       // when a tick last did its work
 	Problem   string          `json:"problem,omitempty"`
 	Since     time.Time       `json:"since,omitzero"`    // of the problem
 	Stalled   string          `json:"stalled,omitempty"` // why the latest tick could not launch what it had decided
@@ -64,6 +65,10 @@ type Task struct {
 
 	Scheduled time.Time `json:"scheduled,omitzero"` // up to when the times of a schedule are dealt with
 
+	// Held, if set, is an observation that is no reason for a run: the task was
+	// made or enabled without one. HoldNext stands for what is observed next.
+	Held string `json:"held,omitempty"`
+
 	Run    *LiveRun `json:"run,omitempty"`    // intended or running
 	Forced string   `json:"forced,omitempty"` // who asked for a run, whatever the condition says
 
@@ -71,7 +76,18 @@ type Task struct {
 	Due     time.Time `json:"due,omitzero"`
 	History []string  `json:"history,omitempty"` // ids of the kept runs, oldest first
 	Last    *Result   `json:"last,omitempty"`    // of the latest run that ended
+
+	Recent []RunState `json:"recent,omitempty"` // how the newest runs ended, RecentRuns at most, oldest first
 }
+
+// HoldNext in Task.Held stands for what the condition shows when it is next read.
+const HoldNext = "next"
+
+// Hold is Task.Held for an observation, by its digest.
+func Hold(digest string) string { return "=" + digest }
+
+// RecentRuns is how many of a task's ended runs its status is judged by.
+const RecentRuns = 5
 
 // Pending is a change of the condition that waits for its run.
 type Pending struct {
@@ -108,6 +124,7 @@ const (
 	ReasonRunning   ReasonKind = "already running"
 	ReasonConsul    ReasonKind = "waiting for Consul"
 	ReasonQueued    ReasonKind = "waiting for a launch"
+	ReasonHeld      ReasonKind = "waiting for a change"
 )
 
 // Reason is why a decision was taken.
@@ -119,19 +136,23 @@ type Reason struct {
 
 // Launch is one start of a runner for the runs of several tasks.
 type Launch struct {
-	ID      string       `json:"id"`
-	Config  string       `json:"config"`            // digest of the configuration that was decided on
-	Bundle  string       `json:"bundle,omitempty"`  // digest of the bundle that the configuration was read from
-	Inspect bool         `json:"inspect,omitempty"` // its runs plan and apply nothing
-	Fence   uint64       `json:"fence,omitempty"`   // token of the leader that decided; none where nothing is applied
-	Created time.Time    `json:"created"`
-	Runs    []PlannedRun `json:"runs"`
+	ID      string `json:"id"`
+	Config  string `json:"config"`            // digest of the configuration that was decided on
+	Bundle  string `json:"bundle,omitempty"`  // digest of the bundle that the configuration was read from
+	Inspect bool   `json:"inspect,omitempty"` // its runs plan and apply nothing
+	// Draft is the definition of a task that is not in the configuration, as
+	// the API takes it, for an inspection.
+	Draft   json.RawMessage `json:"draft,omitempty"`
+	Fence   uint64          `json:"fence,omitempty"` // token of the leader that decided; none where nothing is applied
+	Created time.Time       `json:"created"`
+	Runs    []PlannedRun    `json:"runs"`
 }
 
 // PlannedRun names one run of a launch.
 type PlannedRun struct {
-	ID   string `json:"id"`
-	Task string `json:"task"`
+	ID         string `json:"id"`
+	Task       string `json:"task"`
+	Definition string `json:"definition"` // digest of the task's definition that was decided on
 }
 
 // RunState is how far a run has come.
@@ -174,6 +195,7 @@ type Run struct {
 	Error   string    `json:"error,omitempty"`
 	Changes *Changes  `json:"changes,omitempty"` // what Terraform did
 	Logs    int       `json:"logs,omitempty"`    // bytes of its output that are kept
+	Plan    string    `json:"plan,omitempty"`    // of an inspection: URL of its plan, or the name of one that is kept in the store
 	Output  string    `json:"output,omitempty"`  // URL of its output, where that is not kept in the store
 }
 
@@ -241,6 +263,36 @@ func RunKey(task, id string) string { return RunPrefix(task) + element(id) }
 
 // LaunchKey returns the key of a launch's record.
 func LaunchKey(id string) string { return "launch/" + element(id) }
+
+// OverridePrefix is the collection of the overrides.
+const OverridePrefix = "override/"
+
+// OverrideKey returns the key of a task's override.
+func OverrideKey(task string) string { return OverridePrefix + element(task) }
+
+// Override is what people have changed about one task beside the files,
+// through the API or the command line.
+type Override struct {
+	Task string `json:"task"`
+	// Definition is that of a task that no file has, as the API takes it.
+	Definition json.RawMessage `json:"definition,omitempty"`
+	// Enabled, if set, counts instead of what the definition says.
+	Enabled *bool `json:"enabled,omitempty"`
+	// Deleted hides a task of a file until its block there is changed.
+	Deleted string `json:"deleted,omitempty"`
+	// Trial, if set, says that the change is kept only if the task's next run
+	// succeeds.
+	Trial *Trial    `json:"trial,omitempty"`
+	By    string    `json:"by,omitempty"` // who asked for the latest change
+	At    time.Time `json:"at"`           // of the latest change
+	Made  time.Time `json:"made"`         // of the override: the order of the tasks
+}
+
+// Trial is what a change that fails its run goes back to.
+type Trial struct {
+	Since  string    `json:"since,omitempty"`  // the task's latest run before: the next one decides
+	Before *Override `json:"before,omitempty"` // nil if there was none
+}
 
 // element makes a name fit into a key: task names may hold any letter.
 func element(name string) string { return url.PathEscape(name) }

@@ -1,0 +1,142 @@
+package config
+
+import (
+	"fmt"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"time"
+)
+
+// Change is what was changed about one task beside the files, through the API
+// or the command line.
+type Change struct {
+	Task string // its name
+	// Definition is that of a task that no file has: JSON as the API takes it.
+	Definition []byte
+	// Enabled, if set, is what counts instead of what the task says.
+	Enabled *bool
+	// Deleted hides a task of a file for as long as the task there is the one
+	// that was deleted: it is that task's Identity.
+	Deleted string
+}
+
+// Identity is what a task's block says, whatever was changed beside the file.
+func (t *Task) Identity(c *Config) string {
+	return digest([]any{c.taskMeaning(t), t.BufferPeriod, t.Description})
+}
+
+// With returns the configuration as the changes make it, and why some of them
+// are without effect, by task. The receiver stays as it is; what is not changed
+// is shared with it.
+func (c *Config) With(changes []Change) (*Config, map[string]error) {
+	if len(changes) == 0 {
+		return c, nil
+	}
+	by := map[string]Change{}
+	for _, ch := range changes {
+		by[ch.Task] = ch
+	}
+	next := *c
+	next.Tasks = nil
+	problems := map[string]error{}
+	for _, t := range c.Tasks {
+		ch, ok := by[t.Name]
+		switch {
+		case !ok:
+		case ch.Deleted != "" && ch.Deleted == t.Identity(c):
+			continue
+		case ch.Deleted == "" && ch.Enabled != nil:
+			t.Enabled = *ch.Enabled
+		}
+		if ok && len(ch.Definition) > 0 {
+			problems[t.Name] = fmt.Errorf("task %s was made through the API and is in %s now: what the file says counts; delete the task through the API to be rid of the other, or rename one",
+				quoted(t.Name), t.Source)
+		}
+		next.Tasks = append(next.Tasks, t)
+	}
+	for _, ch := range changes {
+		if _, taken := next.Task(ch.Task); taken || len(ch.Definition) == 0 {
+			continue
+		}
+		t, err := next.Parse(ch.Definition)
+		if err == nil && t.Name != ch.Task {
+			err = fmt.Errorf("the definition that is kept for task %s is that of %s", quoted(ch.Task), quoted(t.Name))
+		}
+		if err != nil {
+			problems[ch.Task] = err
+			continue
+		}
+		if ch.Enabled != nil {
+			t.Enabled = *ch.Enabled
+		}
+		next.Tasks = append(next.Tasks, *t)
+	}
+	return &next, problems
+}
+
+// Parse reads a task on its own, in the JSON form of the API, as one more task
+// of the configuration. What is wrong with it, and what stands in its way, is
+// reported all at once, as Errors; keys begin with "task".
+func (c *Config) Parse(definition []byte) (*Task, error) {
+	l := loader{Options: Options{Dir: c.dir, Getenv: func(string) string { return "" }, Now: time.Now()}}
+	root, diags := parseJSON("", definition)
+	l.errors = diags
+	if root == nil || len(diags) > 0 {
+		return nil, Errors(l.errors)
+	}
+	dashed(root)
+	var raw rawTask
+	l.block(root, reflect.ValueOf(&raw).Elem(), "task")
+	l.dynamicOutsideProviders(&node{kind: kindObject, entries: []entry{{key: "task", value: root}}})
+	l.fill(&raw, "", l.Getenv)
+	t := l.task(&raw, c, nil)
+	t.FromAPI, t.Source = true, Position{}
+	c.collides(&l, &raw, &t)
+	if len(l.errors) > 0 {
+		return nil, Errors(l.errors)
+	}
+	for i := range c.Tasks { // a bundle knows the files of the modules that its tasks use
+		if c.Tasks[i].Module == t.Module {
+			t.ModuleDigest = c.Tasks[i].ModuleDigest
+		}
+	}
+	return &t, nil
+}
+
+// collides reports what the other tasks of the configuration have taken.
+func (c *Config) collides(l *loader, raw *rawTask, t *Task) {
+	dir := func(t *Task) string { return filepath.Clean(l.abs(t.WorkingDir)) }
+	for i := range c.Tasks {
+		other := &c.Tasks[i]
+		if other.Name == t.Name {
+			l.fail(raw.Name.origin, "duplicate task name: "+quoted(t.Name), "give each task a name of its own")
+			continue
+		}
+		if dir(other) == dir(t) {
+			l.fail(raw.Name.origin, fmt.Sprintf("%s is the working directory of task %s already", quoted(t.WorkingDir), quoted(other.Name)), "")
+		}
+		for _, id := range t.Providers {
+			if p, ok := c.Provider(id); ok && p.AutoCommit && slices.Contains(other.Providers, id) {
+				l.fail(raw.Providers.origin, fmt.Sprintf("provider with autocommit (%s) cannot be used by more than one task, and task %s uses it", id, quoted(other.Name)),
+					"configure another instance with an alias")
+			}
+		}
+	}
+}
+
+// dashed gives the types of conditions and module inputs the names that they
+// have in task files: the API writes consul_kv for consul-kv.
+func dashed(task *node) {
+	names := map[string]string{"catalog_services": string(KindCatalogServices), "consul_kv": string(KindConsulKV)}
+	for _, e := range task.entries {
+		if e.key != "condition" && e.key != "module_input" {
+			continue
+		}
+		for i, kind := range e.value.entries {
+			if name, ok := names[kind.key]; ok {
+				e.value.entries[i].key = name
+			}
+		}
+	}
+}

@@ -1,0 +1,61 @@
+// Package overlay lays what people have changed through the API over what the
+// task files say. The changes are overrides in the store, one record a task, so
+// that they outlive every process and every instance sees the same.
+package overlay
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/state"
+)
+
+// Effective is the configuration that counts.
+type Effective struct {
+	Config    *config.Config
+	Base      *config.Config            // what the files say
+	Overrides map[string]state.Override // by task
+	// Problems are why overrides are without effect, by task: a task that was
+	// made through the API may clash with one that a file has gained since.
+	Problems map[string]error
+}
+
+// Load reads the overrides and lays them over base.
+func Load(ctx context.Context, store state.Store, base *config.Config) (*Effective, error) {
+	all, err := state.ReadAll[state.Override](ctx, store, state.OverridePrefix)
+	if err != nil {
+		return nil, fmt.Errorf("read what was changed through the API: %w", err)
+	}
+	overrides := make([]state.Override, len(all))
+	for i, o := range all {
+		overrides[i] = o.Data
+	}
+	return Compose(base, overrides), nil
+}
+
+// Compose lays overrides over base, in the order of the tasks' making.
+func Compose(base *config.Config, overrides []state.Override) *Effective {
+	e := &Effective{Base: base, Overrides: map[string]state.Override{}}
+	slices.SortStableFunc(overrides, func(a, b state.Override) int { return a.Made.Compare(b.Made) })
+	changes := make([]config.Change, len(overrides))
+	for i, o := range overrides {
+		e.Overrides[o.Task] = o
+		changes[i] = config.Change{Task: o.Task, Definition: o.Definition, Enabled: o.Enabled, Deleted: o.Deleted}
+	}
+	e.Config, e.Problems = base.With(changes)
+	return e
+}
+
+// Draft adds a task that is not kept anywhere: one that is only to be planned.
+func (e *Effective) Draft(definition json.RawMessage) (*config.Config, *config.Task, error) {
+	t, err := e.Config.Parse(definition)
+	if err != nil {
+		return nil, nil, fmt.Errorf("the definition of the task: %w", err)
+	}
+	with := *e.Config
+	with.Tasks = append(slices.Clone(e.Config.Tasks), *t)
+	return &with, &with.Tasks[len(with.Tasks)-1], nil
+}

@@ -1,0 +1,64 @@
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/google/uuid"
+
+	"github.com/terrapulse/terrapulse/internal/state"
+)
+
+// settleTrials keeps the changes on trial whose task has had its run, if that
+// succeeded, and takes back the others. It reports whether there were any.
+func (t *tick) settleTrials(ctx context.Context, states map[string]state.Stored[state.Task]) (bool, error) {
+	settled := false
+	for name, o := range t.effective.Overrides {
+		if o.Trial == nil {
+			continue
+		}
+		s := states[name].Data
+		if s.Run != nil || s.Forced != "" || s.Last == nil || s.Last.Run == o.Trial.Since {
+			continue
+		}
+		if err := t.settleTrial(ctx, name, s.Last); err != nil {
+			return settled, fmt.Errorf("settle the change of task %s that was on trial: %w", name, err)
+		}
+		settled = true
+	}
+	return settled, nil
+}
+
+func (t *tick) settleTrial(ctx context.Context, name string, result *state.Result) error {
+	override, err := state.Read[state.Override](ctx, t.Store, state.OverrideKey(name))
+	if err != nil || override.Data.Trial == nil {
+		return err
+	}
+	rec, err := state.Read[state.Reconcile](ctx, t.Store, state.ReconcileKey)
+	if err != nil {
+		return err
+	}
+	next := rec.Data
+	next.Overrides = uuid.NewString()
+	var change state.Change
+	kept := override.Data
+	kept.Trial = nil
+	switch before := override.Data.Trial.Before; {
+	case result.State == state.RunSucceeded:
+		change = override.Write(kept)
+	case before != nil:
+		change = override.Write(*before)
+	default:
+		change = state.Delete(override.Record)
+	}
+	_, err = t.Lease.Apply(ctx, change, rec.Write(next))
+	if conflict := new(state.ConflictError); errors.As(err, &conflict) {
+		return nil // somebody changes it at this moment: the next tick looks again
+	}
+	if err != nil {
+		return err
+	}
+	t.Log.Info("a change that was on trial is settled", "task", name, "run", result.Run, "kept", result.State == state.RunSucceeded, "asked_by", kept.By)
+	return nil
+}
