@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -297,15 +298,16 @@ func TestWhatKeepsAContainerFromItsJobIsRecordedOnItsRuns(t *testing.T) {
 	}
 }
 
-func TestAConfigurationThatIsNotTheOneDecidedOnIsRefusedOnTheRuns(t *testing.T) {
+func TestADefinitionThatIsNotTheOneDecidedOnIsRefusedOnItsRun(t *testing.T) {
 	c := newContainer(t, good)
 	other := *c.cfg
-	other.Tasks = append(other.Tasks[:1:1], config.Task{Name: "more"})
+	other.Tasks = slices.Clone(other.Tasks)
+	other.Tasks[0].Version = "2.0.0"
 	c.bundle = func(context.Context, string) (*config.Config, error) { return &other, nil }
 	if err := c.work(t.Context(), "l1"); err != nil {
 		t.Fatal(err)
 	}
-	if run := c.run("t0"); run.State != state.RunFailed || !strings.Contains(run.Error, "decided on another configuration") || c.read("m0/out") != "" {
+	if run := c.run("t0"); run.State != state.RunFailed || !strings.Contains(run.Error, "decided on another definition") || c.read("m0/out") != "" {
 		t.Errorf("the run reads %+v", run)
 	}
 }
