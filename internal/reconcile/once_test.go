@@ -52,6 +52,7 @@ type machine struct {
 	broken  map[string]error // tasks whose module fails
 	applied []string
 	took    time.Duration // of each apply
+	digest  string        // of every condition
 }
 
 func newMachine(t *testing.T) *machine {
@@ -61,7 +62,7 @@ func newMachine(t *testing.T) *machine {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { store.Close() })
-	return &machine{t: t, store: store, closed: map[string]bool{}, broken: map[string]error{}}
+	return &machine{t: t, store: store, closed: map[string]bool{}, broken: map[string]error{}, digest: "A"}
 }
 
 func (m *machine) Observe(_ context.Context, queries []consul.Query) []consul.Answer {
@@ -69,7 +70,7 @@ func (m *machine) Observe(_ context.Context, queries []consul.Query) []consul.An
 	defer m.mu.Unlock()
 	answers := make([]consul.Answer, len(queries))
 	for i, q := range queries {
-		answers[i].Digest = "A"
+		answers[i].Digest = m.digest
 		for name := range m.closed {
 			closed := task(name)
 			if query, _ := consul.ConditionQuery(&closed); query.ID() == q.ID() {
@@ -89,7 +90,9 @@ func (m *machine) Poll(_ context.Context, gates consul.GateSet) (consul.Marks, e
 }
 
 func (m *machine) Snapshot(context.Context, *config.Task) (*consul.Snapshot, error) {
-	return &consul.Snapshot{Condition: consul.Observation{Digest: "A"}}, nil
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return &consul.Snapshot{Condition: consul.Observation{Digest: m.digest}}, nil
 }
 
 func (m *machine) Apply(ctx context.Context, _ *config.Config, t *config.Task, _ *consul.Snapshot, _ io.Writer) (*state.Changes, error) {

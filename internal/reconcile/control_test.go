@@ -1,0 +1,431 @@
+package reconcile_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/consul"
+	"github.com/terrapulse/terrapulse/internal/reconcile"
+	"github.com/terrapulse/terrapulse/internal/state"
+)
+
+// gates is a watch whose gates move when a test says so.
+type gates struct {
+	c  chan struct{}
+	n  atomic.Int64
+	mu sync.Mutex
+	of []string
+}
+
+func (g *gates) C() <-chan struct{} { return g.c }
+
+func (g *gates) Marks() (consul.Marks, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	marks := consul.Marks{}
+	for _, key := range g.of {
+		marks[key] = string(rune('a' + g.n.Load()))
+	}
+	return marks, nil
+}
+
+// instance is a Terrapulse that loops, with what people ask it through.
+type instance struct {
+	*machine
+	gates  *gates
+	reload chan *config.Config
+	base   atomic.Pointer[config.Config]
+	stop   func()
+	*reconcile.Control
+}
+
+// start starts an instance with the tasks of a file.
+func (m *machine) start(tasks []config.Task) *instance {
+	m.t.Helper()
+	ctx, cancel := context.WithCancel(m.t.Context())
+	p := m.process(ctx, tasks)
+	i := &instance{machine: m, gates: &gates{c: make(chan struct{}, 1)}, reload: make(chan *config.Config)}
+	i.base.Store(p.Config)
+	p.runner.Config = i.base.Load
+	p.runner.Inspector = planner{}
+	asked := make(chan struct{}, 1)
+	loop := &reconcile.Loop{Reconciler: p.Reconciler, Ended: p.launcher.Ended(), Asked: asked, Reload: i.reload,
+		Watch: func(_ context.Context, set consul.GateSet, _ consul.Marks) reconcile.Watch {
+			i.gates.mu.Lock()
+			defer i.gates.mu.Unlock()
+			i.gates.of = set.Keys()
+			select {
+			case i.gates.c <- struct{}{}:
+			default:
+			}
+			return i.gates
+		}}
+	i.Control = &reconcile.Control{
+		Store: m.store, Now: time.Now, Poll: 5 * time.Millisecond,
+		Base: func(context.Context) (*config.Config, error) { return i.base.Load(), nil },
+		Wake: func(context.Context) {
+			select {
+			case asked <- struct{}{}:
+			default:
+			}
+		},
+		Plan: func(ctx context.Context, task string, draft json.RawMessage) (state.PlannedRun, error) {
+			inspections := reconcile.Inspections{Store: m.store, Launcher: p.launcher, Config: i.base.Load(), Now: time.Now}
+			if draft != nil {
+				launch, err := inspections.StartDraft(ctx, draft, "a test")
+				if err != nil {
+					return state.PlannedRun{}, err
+				}
+				return launch.Runs[0], nil
+			}
+			launches, err := inspections.Start(ctx, []string{task}, "a test")
+			if err != nil {
+				return state.PlannedRun{}, err
+			}
+			return launches[0].Runs[0], nil
+		},
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = loop.Run(ctx)
+		p.launcher.Wait()
+	}()
+	i.stop = func() { cancel(); <-ended }
+	m.t.Cleanup(i.stop)
+	return i
+}
+
+// planner says what an apply would do.
+type planner struct{}
+
+func (planner) Inspect(_ context.Context, _ *config.Config, t *config.Task, _ *consul.Snapshot, _ io.Writer) (*state.Changes, string, error) {
+	return &state.Changes{Add: 1}, "Plan: 1 to add for " + t.Module, nil
+}
+
+// change changes what every condition shows.
+func (i *instance) change(digest string) {
+	i.mu.Lock()
+	i.digest = digest
+	i.mu.Unlock()
+	i.gates.n.Add(1)
+	i.gates.c <- struct{}{}
+}
+
+// runs is how often a task was applied.
+func (m *machine) runs(task string) int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n := 0
+	for _, name := range m.applied {
+		if name == task {
+			n++
+		}
+	}
+	return n
+}
+
+// eventually waits until something is so.
+func eventually(t *testing.T, what string, so func() bool) {
+	t.Helper()
+	for range 2000 {
+		if so() {
+			return
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	t.Fatalf("not within ten seconds: %s", what)
+}
+
+// stays checks for a while that something is so. What it is to find happens
+// within milliseconds where the rule is broken.
+func stays(t *testing.T, what string, so func() bool) {
+	t.Helper()
+	for range 40 {
+		if !so() {
+			t.Fatalf("not so any more: %s", what)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+func (i *instance) reason(task string) state.ReasonKind {
+	i.t.Helper()
+	record, err := state.Read[state.Task](i.t.Context(), i.Store, state.TaskKey(task))
+	if err != nil {
+		i.t.Fatal(err)
+	}
+	return record.Data.Reason.Kind
+}
+
+const api = `{"name":"api","module":"./api","condition":{"services":{"names":["api"]}}}`
+
+func names(t *testing.T, c *reconcile.Control) []string {
+	t.Helper()
+	e, err := c.Config(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []string
+	for _, task := range e.Config.Tasks {
+		name := task.Name
+		if !task.Enabled {
+			name += " (disabled)"
+		}
+		all = append(all, name)
+	}
+	return all
+}
+
+func TestATaskThatIsMadeRunsWhenItsConditionChangesAndOutlivesTheProcess(t *testing.T) {
+	m := newMachine(t)
+	i := m.start(tasks("web"))
+	eventually(t, "web ran", func() bool { return m.runs("web") == 1 && i.reason("web") == state.ReasonUnchanged })
+	if _, err := i.Create(t.Context(), json.RawMessage(api), reconcile.ChangeOptions{By: "a test"}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the new task waits", func() bool { return i.reason("api") == state.ReasonHeld })
+	stays(t, "it has not run", func() bool { return m.runs("api") == 0 })
+	i.change("B")
+	eventually(t, "both ran", func() bool { return m.runs("api") == 1 && m.runs("web") == 2 })
+	i.stop()
+
+	again := m.start(tasks("web"))
+	expect(t, "tasks", names(t, again.Control), "web", "api")
+	eventually(t, "it runs when the process starts, as every task does", func() bool { return m.runs("api") == 2 })
+}
+
+func TestATaskOnTrialIsKeptOnlyIfItsRunSucceeds(t *testing.T) {
+	for _, fails := range []bool{false, true} {
+		m := newMachine(t)
+		i := m.start(tasks("web"))
+		if fails {
+			m.broken["api"] = errors.New("the module is broken")
+		}
+		if _, err := i.Create(t.Context(), json.RawMessage(api), reconcile.ChangeOptions{By: "a test", Trial: true}); err != nil {
+			t.Fatal(err)
+		}
+		run, err := i.AwaitRun(t.Context(), "api", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if fails != (run.State == state.RunFailed) {
+			t.Errorf("the run reads %+v", run)
+		}
+		want := []string{"web", "api"}
+		if fails {
+			want = want[:1]
+		}
+		expect(t, "tasks", names(t, i.Control), want...)
+		stays(t, "it ran once", func() bool { return m.runs("api") == 1 })
+		i.stop()
+	}
+}
+
+func TestATrialIsSettledByWhoeverLeadsNext(t *testing.T) {
+	m := newMachine(t)
+	m.broken["api"] = errors.New("the module is broken")
+	i := m.start(tasks("web"))
+	eventually(t, "web ran", func() bool { return m.runs("web") == 1 && i.reason("web") == state.ReasonUnchanged })
+	i.stop() // nobody leads
+	if _, err := i.Create(t.Context(), json.RawMessage(api), reconcile.ChangeOptions{By: "a test", Trial: true}); err != nil {
+		t.Fatal(err)
+	}
+	next := m.start(tasks("web"))
+	run, err := next.AwaitRun(t.Context(), "api", "")
+	if err != nil || run.State != state.RunFailed {
+		t.Fatalf("%+v, %v", run, err)
+	}
+	expect(t, "tasks", names(t, next.Control), "web")
+}
+
+func TestADisabledTaskRestsUntilItIsEnabledAndChanges(t *testing.T) {
+	m := newMachine(t)
+	i := m.start(tasks("web"))
+	eventually(t, "web ran", func() bool { return m.runs("web") == 1 && i.reason("web") == state.ReasonUnchanged })
+	if err := i.SetEnabled(t.Context(), "web", false, reconcile.ChangeOptions{By: "a test"}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it is disabled", func() bool { return i.reason("web") == state.ReasonDisabled })
+	i.change("B")
+	stays(t, "it rests", func() bool { return m.runs("web") == 1 })
+	i.stop()
+	i = m.start(tasks("web")) // a restart does not enable it
+	expect(t, "tasks", names(t, i.Control), "web (disabled)")
+	stays(t, "it rests", func() bool { return m.runs("web") == 1 })
+	if err := i.SetEnabled(t.Context(), "web", true, reconcile.ChangeOptions{By: "a test"}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it waits for a change", func() bool { return i.reason("web") == state.ReasonHeld })
+	stays(t, "it waits", func() bool { return m.runs("web") == 1 })
+	i.change("C")
+	eventually(t, "it ran", func() bool { return m.runs("web") == 2 })
+}
+
+func TestEnablingWithARunThatFailsLeavesTheTaskDisabled(t *testing.T) {
+	m := newMachine(t)
+	i := m.start(tasks("web"))
+	eventually(t, "web ran", func() bool { return m.runs("web") == 1 && i.reason("web") == state.ReasonUnchanged })
+	if err := i.SetEnabled(t.Context(), "web", false, reconcile.ChangeOptions{By: "a test"}); err != nil {
+		t.Fatal(err)
+	}
+	before, err := state.Read[state.Task](t.Context(), i.Store, state.TaskKey("web"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.mu.Lock()
+	m.broken["web"] = errors.New("the module is broken")
+	m.mu.Unlock()
+	if err := i.SetEnabled(t.Context(), "web", true, reconcile.ChangeOptions{By: "a test", Trial: true}); err != nil {
+		t.Fatal(err)
+	}
+	run, err := i.AwaitRun(t.Context(), "web", before.Data.Last.Run)
+	if err != nil || run.State != state.RunFailed {
+		t.Fatalf("%+v, %v", run, err)
+	}
+	expect(t, "tasks", names(t, i.Control), "web (disabled)")
+	stays(t, "it is not tried again", func() bool { return m.runs("web") == 2 })
+}
+
+func TestADeletedTaskOfAFileComesBackWhenTheFileIsChanged(t *testing.T) {
+	m := newMachine(t)
+	i := m.start(tasks("web", "db"))
+	eventually(t, "both ran", func() bool { return m.runs("web") == 1 && m.runs("db") == 1 })
+	comesBack, err := i.Delete(t.Context(), "web", "a test")
+	if err != nil || !comesBack {
+		t.Fatalf("%v, %v", comesBack, err)
+	}
+	if _, err := i.Delete(t.Context(), "web", "a test"); !errors.Is(err, reconcile.ErrNoTask) {
+		t.Errorf("deleted again: %v", err)
+	}
+	eventually(t, "it is removed", func() bool { return i.reason("web") == state.ReasonRemoved })
+	i.change("B")
+	eventually(t, "the other ran", func() bool { return m.runs("db") == 2 })
+	i.stop()
+	i = m.start(tasks("web", "db"))
+	expect(t, "tasks after a restart", names(t, i.Control), "db")
+	changed := tasks("web", "db")
+	changed[0].Module = "./another"
+	i.base.Store(&config.Config{Tasks: changed})
+	i.reload <- i.base.Load()
+	expect(t, "tasks after a change of the file", names(t, i.Control), "web", "db")
+	eventually(t, "it ran", func() bool { return m.runs("web") == 2 })
+}
+
+func TestResettingForgetsWhatWasChangedAndSaysWhat(t *testing.T) {
+	m := newMachine(t)
+	i := m.start(tasks("web", "db"))
+	if _, err := i.Create(t.Context(), json.RawMessage(api), reconcile.ChangeOptions{By: "a test"}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "db ran", func() bool { return m.runs("db") == 1 && i.reason("db") == state.ReasonUnchanged })
+	if err := i.SetEnabled(t.Context(), "db", false, reconcile.ChangeOptions{By: "a test"}); err != nil {
+		t.Fatal(err)
+	}
+	forgotten, err := i.Reset(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var of []string
+	for _, o := range forgotten {
+		of = append(of, o.Task)
+	}
+	expect(t, "forgotten", of, "api", "db")
+	expect(t, "tasks", names(t, i.Control), "web", "db")
+}
+
+func TestATaskIsPlannedBeforeItIsMade(t *testing.T) {
+	m := newMachine(t)
+	i := m.start(tasks("web"))
+	planned, err := i.Plan(t.Context(), "", json.RawMessage(api))
+	if err != nil {
+		t.Fatal(err)
+	}
+	run, plan, err := i.AwaitPlan(t.Context(), planned)
+	if err != nil || run.State != state.RunSucceeded || !strings.HasPrefix(plan, "Plan: 1 to add for ") || !strings.HasSuffix(plan, "api") {
+		t.Errorf("%+v, %q, %v", run, plan, err)
+	}
+	expect(t, "tasks", names(t, i.Control), "web")
+	if m.runs("api") != 0 {
+		t.Error("it was applied")
+	}
+}
+
+func TestARunIsHadWhenItIsAskedFor(t *testing.T) {
+	m := newMachine(t)
+	i := m.start(tasks("web"))
+	eventually(t, "web ran", func() bool { return m.runs("web") == 1 && i.reason("web") == state.ReasonUnchanged })
+	since, err := i.Force(t.Context(), "web", "somebody")
+	if err != nil {
+		t.Fatal(err)
+	}
+	run, err := i.AwaitRun(t.Context(), "web", since)
+	if err != nil || run.Reason.Kind != state.ReasonForced || !strings.Contains(run.Reason.Text, "somebody") {
+		t.Errorf("%+v, %v", run, err)
+	}
+}
+
+func TestAnotherInstanceIsAskedThroughTheStore(t *testing.T) {
+	m := newMachine(t)
+	leader := m.start(tasks("web"))
+	eventually(t, "web ran", func() bool { return m.runs("web") == 1 && leader.reason("web") == state.ReasonUnchanged })
+	follower := m.start(tasks("web"))
+	since, err := follower.Force(t.Context(), "web", "somebody")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := follower.AwaitRun(t.Context(), "web", since); err != nil {
+		t.Fatal(err)
+	}
+	if n := m.runs("web"); n != 2 {
+		t.Errorf("%d runs", n)
+	}
+}
+
+func TestWhatCannotBeDoneIsRefusedWithWords(t *testing.T) {
+	m := newMachine(t)
+	m.took = time.Hour
+	i := m.start(append(tasks("web"), config.Task{Name: "off", Module: "./off"}))
+	eventually(t, "web runs", func() bool { return i.reason("web") == state.ReasonFirst || i.reason("web") == state.ReasonForced })
+	one := func(_ any, err error) error { return err }
+	for _, tt := range []struct {
+		name string
+		err  error
+		want error
+	}{
+		{"a name twice", one(i.Create(t.Context(), json.RawMessage(strings.ReplaceAll(api, `"api"`, `"web"`)), reconcile.ChangeOptions{})), reconcile.ErrExists},
+		{"an active task", i.SetEnabled(t.Context(), "web", false, reconcile.ChangeOptions{}), reconcile.ErrActive},
+		{"a task that is not there", i.SetEnabled(t.Context(), "nope", true, reconcile.ChangeOptions{}), reconcile.ErrNoTask},
+		{"a run of one that is not there", one(i.Force(t.Context(), "nope", "")), reconcile.ErrNoTask},
+		{"a run of a disabled one", one(i.Force(t.Context(), "off", "")), reconcile.ErrDisabled},
+	} {
+		if !errors.Is(tt.err, tt.want) {
+			t.Errorf("%s: %v", tt.name, tt.err)
+		}
+	}
+	for definition, says := range map[string]string{
+		`{`:            "unexpected end",
+		`{"name":"x"}`: "task.module: module for the task is required",
+		`{"name":"x","module":"./x","condition":{"services":{}}}`:                                            "either the regexp or names field must be configured",
+		`{"name":"x","module":"./x","condition":{"consul_kv":{"path":"a"},"schedule":{"cron":"* * * * *"}}}`: "expected only one condition but got 2",
+		`{"name":"x","module":"./x","bogus":1}`:                                                              `task.bogus: invalid key "bogus"`,
+		`{"name":"x","module":"` + strings.Repeat("x", 65<<10) + `"}`:                                        "bytes long",
+	} {
+		_, err := i.Create(t.Context(), json.RawMessage(definition), reconcile.ChangeOptions{})
+		if wrong := (config.Errors)(nil); !errors.As(err, &wrong) || !strings.Contains(err.Error(), says) {
+			t.Errorf("%.80s says %v, want %s", definition, err, says)
+		}
+	}
+	if got := names(t, i.Control); !slices.Equal(got, []string{"web", "off (disabled)"}) {
+		t.Errorf("tasks: %v", got)
+	}
+}
