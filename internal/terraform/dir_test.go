@@ -570,8 +570,9 @@ func TestAConsulBackendIsReachedAsTerrapulseReachesConsul(t *testing.T) {
 		t.Setenv(name, "")
 		os.Unsetenv(name)
 	}
+	t.Setenv("CONSUL_HTTP_TOKEN_FILE", "another-token")
 	f := newFixture(t, fileModule)
-	f.cfg.Consul = config.Consul{Address: "consul.example:8501", Token: "the-token",
+	f.cfg.Consul = config.Consul{Address: "consul.example:8501", Token: "the-token", Namespace: "team",
 		Auth: config.BasicAuth{Enabled: true, Username: "me", Password: "pw"},
 		TLS:  config.ClientTLS{Enabled: true, CACert: "ca.pem", Cert: "cert.pem", Key: "key.pem", ServerName: "name", CAPath: "cas"}}
 	for backend, want := range map[string]bool{"consul": true, "local": false} {
@@ -583,11 +584,14 @@ func TestAConsulBackendIsReachedAsTerrapulseReachesConsul(t *testing.T) {
 		env := f.bin.recorded(t, "env")
 		for _, entry := range []string{
 			"CONSUL_HTTP_ADDR=consul.example:8501", "CONSUL_HTTP_TOKEN=the-token", "CONSUL_HTTP_AUTH=me:pw", "CONSUL_HTTP_SSL=true",
-			"CONSUL_HTTP_SSL_VERIFY=false", "CONSUL_CAPATH=cas", "CONSUL_CLIENT_CERT=cert.pem", "CONSUL_CLIENT_KEY=key.pem", "CONSUL_TLS_SERVER_NAME=name",
+			"CONSUL_HTTP_SSL_VERIFY=false", "CONSUL_NAMESPACE=team", "CONSUL_CAPATH=cas", "CONSUL_CLIENT_CERT=cert.pem", "CONSUL_CLIENT_KEY=key.pem", "CONSUL_TLS_SERVER_NAME=name",
 		} {
 			if strings.Contains(env, entry+"\n") != want {
 				t.Errorf("backend %s: %s is in the environment: %v", backend, entry, !want)
 			}
+		}
+		if strings.Contains(env, "CONSUL_HTTP_TOKEN_FILE=") == want {
+			t.Errorf("backend %s: the token file, which counts for more than the token, is in the environment: %v", backend, want)
 		}
 		if !strings.Contains(env, "CONSUL_CACERT=mine.pem\n") {
 			t.Errorf("backend %s: task_env does not count", backend)

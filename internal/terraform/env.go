@@ -1,15 +1,16 @@
 package terraform
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/hashicorp/terraform-exec/tfexec"
-
-	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/zclconf/go-cty/cty"
 )
 
 // surroundings is the environment of this process without what would change
@@ -72,36 +73,60 @@ func (o Options) environment() (map[string]string, error) {
 	}
 	env := surroundings()
 	if o.Backend.Type == "consul" {
-		maps.Copy(env, consulEnv(o.Consul))
+		o.connectToConsul(env)
 	}
 	maps.Copy(env, o.Env)
 	return env, nil
 }
 
-// consulEnv is how Terraform's Consul backend connects: as Terrapulse does.
-// Credentials go this way, as the files of the root module hold none.
-func consulEnv(c config.Consul) map[string]string {
-	env := map[string]string{}
+// connectToConsul has Terraform's Consul backend connect as Terrapulse does: it
+// takes from the environment what its arguments do not say. Credentials go this
+// way, as the files of the root module hold none.
+func (o Options) connectToConsul(env map[string]string) {
+	c := o.Consul
 	set := func(name, value string) {
 		if value != "" {
 			env[name] = value
 		}
 	}
 	set("CONSUL_HTTP_ADDR", c.Address)
-	set("CONSUL_HTTP_TOKEN", c.Token)
-	if c.Auth.Enabled {
-		set("CONSUL_HTTP_AUTH", c.Auth.Username+":"+c.Auth.Password)
+	set("CONSUL_NAMESPACE", c.Namespace)
+	set("CONSUL_PARTITION", c.Partition)
+	if c.Token != "" {
+		env["CONSUL_HTTP_TOKEN"] = c.Token
+		delete(env, "CONSUL_HTTP_TOKEN_FILE") // would count for more
 	}
+	set("CONSUL_CACERT", c.TLS.CACert)
+	set("CONSUL_CAPATH", c.TLS.CAPath)
+	set("CONSUL_CLIENT_CERT", c.TLS.Cert)
+	set("CONSUL_CLIENT_KEY", cmp.Or(c.TLS.Key, c.TLS.Cert)) // one file may hold both
+	set("CONSUL_TLS_SERVER_NAME", c.TLS.ServerName)
 	if c.TLS.Enabled {
 		env["CONSUL_HTTP_SSL"] = "true"
-		set("CONSUL_CACERT", c.TLS.CACert)
-		set("CONSUL_CAPATH", c.TLS.CAPath)
-		set("CONSUL_CLIENT_CERT", c.TLS.Cert)
-		set("CONSUL_CLIENT_KEY", c.TLS.Key)
-		set("CONSUL_TLS_SERVER_NAME", c.TLS.ServerName)
-		if !c.TLS.Verify {
-			env["CONSUL_HTTP_SSL_VERIFY"] = "false"
-		}
 	}
-	return env
+	// The rest is for the Consul of the consul block alone: a backend may name
+	// another, and that one is neither told this password nor trusted blindly.
+	if !o.sameConsul() {
+		return
+	}
+	if c.Auth.Enabled {
+		env["CONSUL_HTTP_AUTH"] = c.Auth.Username + ":" + c.Auth.Password
+	}
+	if c.TLS.Enabled {
+		env["CONSUL_HTTP_SSL_VERIFY"] = strconv.FormatBool(c.TLS.Verify)
+	}
+}
+
+// sameConsul reports whether the Consul backend is at the address of the consul block.
+func (o Options) sameConsul() bool {
+	address, ok := o.Backend.Body.Attributes["address"]
+	if !ok || address.IsNull() || address.Type() != cty.String {
+		return true
+	}
+	return hostOf(address.AsString()) == hostOf(o.Consul.Address)
+}
+
+// hostOf is an address of Consul without the scheme of HTTP.
+func hostOf(address string) string {
+	return strings.TrimSuffix(strings.TrimPrefix(strings.TrimPrefix(address, "http://"), "https://"), "/")
 }
