@@ -143,6 +143,7 @@ type APITLS struct {
 
 // Terraform is the driver "terraform" block.
 type Terraform struct {
+	Engine     string // the program: "terraform", or "tofu" for OpenTofu; "" is "terraform"
 	Version    string // exact version, or "" for any
 	Path       string // directory that holds, or receives, the binary; always absolute
 	Log        bool
