@@ -2,9 +2,11 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"runtime"
+	"sync/atomic"
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/config"
@@ -32,6 +34,40 @@ type engine struct {
 	consul     *consul.Client
 	launcher   *launch.Local
 	reconciler *reconcile.Reconciler
+	base       *atomic.Pointer[config.Config] // what the files say
+	asked      chan struct{}                  // for a tick
+}
+
+// control is what people ask the engine through.
+func (e *engine) control() *reconcile.Control {
+	return &reconcile.Control{
+		Store: e.store, Poll: 100 * time.Millisecond, Now: time.Now,
+		Base: func(context.Context) (*config.Config, error) { return e.base.Load(), nil },
+		Wake: func(context.Context) {
+			select {
+			case e.asked <- struct{}{}:
+			default: // it has been asked for one already
+			}
+		},
+		Plan: e.plan,
+	}
+}
+
+// plan starts an inspection, in this process.
+func (e *engine) plan(ctx context.Context, task string, draft json.RawMessage) (state.PlannedRun, error) {
+	inspections := reconcile.Inspections{Store: e.store, Launcher: e.launcher, Config: e.base.Load(), Now: time.Now}
+	if draft != nil {
+		launch, err := inspections.StartDraft(ctx, draft, "the API")
+		if err != nil {
+			return state.PlannedRun{}, err
+		}
+		return launch.Runs[0], nil
+	}
+	launches, err := inspections.Start(ctx, []string{task}, "the API")
+	if err != nil {
+		return state.PlannedRun{}, err
+	}
+	return launches[0].Runs[0], nil
 }
 
 // engineOptions are what the command line says beside the configuration.
@@ -72,14 +108,16 @@ func (a *app) newEngine(ctx context.Context, cfg *config.Config, log *slog.Logge
 	log.Debug("Terraform found", "path", found.Path, "version", found.Version, "source", found.Source)
 
 	owner := lease.NewOwner()
+	base := new(atomic.Pointer[config.Config])
+	base.Store(cfg)
+	module := &runner.Module{Terraform: found}
 	run := &runner.Runner{
-		Config: func() *config.Config { return cfg }, Store: store, Consul: client,
-		Applier: &runner.Module{Terraform: found},
-		Owner:   owner, Claim: leaseTTL, Now: time.Now, Log: log, Verbose: cfg.Terraform.Log,
+		Config: base.Load, Store: store, Consul: client, Applier: module, Inspector: module,
+		Owner: owner, Claim: leaseTTL, Now: time.Now, Log: log, Verbose: cfg.Terraform.Log,
 	}
 	launcher := launch.NewLocal(ctx, workers(opts.parallel), log, run.Run)
 	return &engine{
-		store: store, consul: client, launcher: launcher,
+		store: store, consul: client, launcher: launcher, base: base, asked: make(chan struct{}, 1),
 		reconciler: &reconcile.Reconciler{
 			Config: cfg, Store: store, Consul: client, Launcher: launcher,
 			Owner: owner, LeaseTTL: leaseTTL, Now: time.Now, Log: log,

@@ -88,11 +88,7 @@ func (c *configFlags) load(a *app) (*config.Config, int) {
 	if len(c.paths) == 0 {
 		return nil, a.fail(exitMissing, errors.New("no configuration: name task files with -config-file or -config-dir"))
 	}
-	host, err := os.Hostname()
-	if err != nil {
-		host = "localhost"
-	}
-	cfg, err := config.Load(config.Options{Paths: c.paths, Getenv: os.Getenv, Hostname: host})
+	cfg, err := c.read()
 	if err != nil {
 		var all config.Errors
 		if errors.As(err, &all) {
@@ -104,6 +100,15 @@ func (c *configFlags) load(a *app) (*config.Config, int) {
 		return nil, a.fail(exitConfig, err)
 	}
 	return cfg, -1
+}
+
+// read reads the configuration.
+func (c *configFlags) read() (*config.Config, error) {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "localhost"
+	}
+	return config.Load(config.Options{Paths: c.paths, Getenv: os.Getenv, Hostname: host})
 }
 
 // defaultStore is the store of someone who names none.

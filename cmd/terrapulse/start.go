@@ -43,6 +43,7 @@ type startOptions struct {
 	store    *string
 	parallel int
 	once     bool
+	reset    bool
 	inspect  inspectOptions
 }
 
@@ -53,6 +54,7 @@ func (c *startCommand) flags() (*flag.FlagSet, *startOptions) {
 	o.store = storeFlag(f)
 	parallelFlag(f, &o.parallel, "run")
 	f.BoolVar(&o.once, "once", false, "Run every enabled task one time and end.")
+	f.BoolVar(&o.reset, "reset-storage", false, "Forget which tasks were made, enabled, disabled or deleted through the API, and say which, before anything else.")
 	o.inspect.register(f)
 	return f, o
 }
@@ -90,11 +92,18 @@ func (c *startCommand) Run(args []string) int {
 		return code
 	}
 	defer e.store.Close()
+	if o.reset {
+		if code := c.reset(e); code >= 0 {
+			return code
+		}
+	}
 	if o.once {
 		return c.once(e, cfg)
 	}
 
-	loop := &reconcile.Loop{Reconciler: e.reconciler, Ended: e.launcher.Ended(),
+	reloads := make(chan reconcile.Reload)
+	go c.reload(o, e, reloads, log)
+	loop := &reconcile.Loop{Reconciler: e.reconciler, Ended: e.launcher.Ended(), Asked: e.asked, Reload: reloads,
 		Watch: func(ctx context.Context, gates consul.GateSet, since consul.Marks) reconcile.Watch {
 			return e.consul.Watch(ctx, gates, since)
 		}}
@@ -106,6 +115,21 @@ func (c *startCommand) Run(args []string) int {
 	}
 	log.Info("stopped")
 	return exitOK
+}
+
+// reset forgets what was changed through the API, and says what.
+func (c *startCommand) reset(e *engine) int {
+	forgotten, err := e.control().Reset(c.ctx)
+	for _, o := range forgotten {
+		fmt.Fprintf(c.stdout, "forgotten: task %s (%s)\n", o.Task, o)
+	}
+	if err != nil {
+		return c.fail(exitError, err)
+	}
+	if len(forgotten) == 0 {
+		fmt.Fprintln(c.stdout, "nothing was changed through the API: there is nothing to forget")
+	}
+	return -1
 }
 
 // once runs every task one time and sums up.

@@ -42,9 +42,11 @@ type status struct {
 	Good    *time.Time `json:"last_good_tick,omitempty"`
 	Bundle  string     `json:"bundle,omitempty"` // in force; "" where the configuration is read from files
 	Problem string     `json:"problem,omitempty"`
-	// Refused is a newer bundle that is not in force because it is wrong.
+	// Refused is a newer configuration that is not in force because it is wrong.
 	Refused *state.Refused `json:"refused,omitempty"`
 	Tasks   []taskStatus   `json:"tasks"`
+	// Overrides are what was changed through the API, beside the files.
+	Overrides []state.Override `json:"overrides,omitempty"`
 }
 
 type leader struct {
@@ -155,6 +157,13 @@ func readStatus(ctx context.Context, store state.Store, now time.Time) (status, 
 		}
 		st.Tasks = append(st.Tasks, ts)
 	}
+	overrides, err := state.ReadAll[state.Override](ctx, store, state.OverridePrefix)
+	if err != nil {
+		return st, fmt.Errorf("read what was changed through the API: %w", err)
+	}
+	for _, o := range overrides {
+		st.Overrides = append(st.Overrides, o.Data)
+	}
 	return st, nil
 }
 
@@ -205,9 +214,17 @@ func (c *statusCommand) print(st status, now time.Time) {
 	if st.Problem != "" {
 		fmt.Fprintf(c.stdout, "Problem: %s\n", st.Problem)
 	}
-	if st.Refused != nil {
+	switch {
+	case st.Refused == nil:
+	case st.Refused.Bundle == "":
+		fmt.Fprintf(c.stdout, "Problem: the task files were changed %s ago, and what they say now is not in force: %s\n",
+			ago(now.Sub(st.Refused.Since)), st.Refused.Error)
+	default:
 		fmt.Fprintf(c.stdout, "Problem: bundle %.12s was refused %s ago and is not in force: %s\n",
 			st.Refused.Bundle, ago(now.Sub(st.Refused.Since)), st.Refused.Error)
+	}
+	if len(st.Overrides) > 0 {
+		defer c.printOverrides(st.Overrides, now)
 	}
 	if len(st.Tasks) == 0 {
 		fmt.Fprintln(c.stdout, "No task has been decided on yet.")
@@ -242,6 +259,17 @@ func (c *statusCommand) print(st status, now time.Time) {
 			n = bad
 		}
 		tab.row(n, t.Task, t.State, last, due, changed(t), why(t))
+	}
+	tab.print(c.stdout)
+}
+
+// printOverrides prints what was changed through the API.
+func (c *statusCommand) printOverrides(overrides []state.Override, now time.Time) {
+	fmt.Fprintln(c.stdout)
+	var tab table
+	tab.row(plain, "CHANGED BESIDE THE FILES", "HOW", "WHEN", "BY")
+	for _, o := range overrides {
+		tab.row(plain, o.Task, o.String(), ago(now.Sub(o.At))+" ago", o.By)
 	}
 	tab.print(c.stdout)
 }

@@ -42,7 +42,7 @@ func (g *gates) Marks() (consul.Marks, error) {
 type instance struct {
 	*machine
 	gates  *gates
-	reload chan *config.Config
+	reload chan reconcile.Reload
 	base   atomic.Pointer[config.Config]
 	stop   func()
 	*reconcile.Control
@@ -53,7 +53,7 @@ func (m *machine) start(tasks []config.Task) *instance {
 	m.t.Helper()
 	ctx, cancel := context.WithCancel(m.t.Context())
 	p := m.process(ctx, tasks)
-	i := &instance{machine: m, gates: &gates{c: make(chan struct{}, 1)}, reload: make(chan *config.Config)}
+	i := &instance{machine: m, gates: &gates{c: make(chan struct{}, 1)}, reload: make(chan reconcile.Reload)}
 	i.base.Store(p.Config)
 	p.runner.Config = i.base.Load
 	p.runner.Inspector = planner{}
@@ -316,7 +316,7 @@ func TestADeletedTaskOfAFileComesBackWhenTheFileIsChanged(t *testing.T) {
 	changed := tasks("web", "db")
 	changed[0].Module = "./another"
 	i.base.Store(&config.Config{Tasks: changed})
-	i.reload <- i.base.Load()
+	i.reload <- reconcile.Reload{Config: i.base.Load()}
 	expect(t, "tasks after a change of the file", names(t, i.Control), "web", "db")
 	eventually(t, "it ran", func() bool { return m.runs("web") == 2 })
 }

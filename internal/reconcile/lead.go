@@ -35,6 +35,12 @@ type Watch interface {
 	Marks() (consul.Marks, error) // what the gates showed last, and why some cannot be read
 }
 
+// Reload is what has become of the files.
+type Reload struct {
+	Config *config.Config
+	Wrong  error // why they are not in force
+}
+
 // Loop ticks for as long as it is let: it is Reconciler with a window that
 // does not end.
 type Loop struct {
@@ -42,7 +48,7 @@ type Loop struct {
 	Watch   func(ctx context.Context, gates consul.GateSet, since consul.Marks) Watch
 	Ended   <-chan struct{}        // receives when a run has ended
 	Asked   <-chan struct{}        // receives when somebody in this process asks for a tick; may be nil
-	Reload  <-chan *config.Config  // receives what the files say from now on; may be nil
+	Reload  <-chan Reload          // receives what the files say from now on; may be nil
 	Standby func(*lease.HeldError) // told once each time another is found to lead; may be nil
 
 	version atomic.Pointer[string] // of the reconcile record, as a tick has seen it last
@@ -99,8 +105,8 @@ func (l *Loop) lead(ctx context.Context) *lease.Lease {
 		timer := time.NewTimer(wait)
 		select {
 		case <-ctx.Done():
-		case cfg := <-l.Reload:
-			l.reload(cfg)
+		case news := <-l.Reload:
+			l.reload(news)
 		case <-timer.C:
 		}
 		timer.Stop()
@@ -110,10 +116,14 @@ func (l *Loop) lead(ctx context.Context) *lease.Lease {
 	}
 }
 
-// reload has the next tick decide on what the files say now.
-func (l *Loop) reload(cfg *config.Config) {
-	l.Config, l.effective = cfg, nil
-	l.Log.Info("configuration reloaded", "tasks", len(cfg.Tasks))
+// reload has the next tick decide on what the files say now, or note that they
+// are wrong.
+func (l *Loop) reload(news Reload) {
+	if news.Wrong != nil {
+		l.Refused = &state.Refused{Error: state.Cut(news.Wrong.Error()), Since: l.Now()}
+		return
+	}
+	l.Config, l.Refused, l.effective = news.Config, nil, nil
 }
 
 // askedElsewhere receives when another process has written the reconcile
@@ -212,8 +222,8 @@ func (l *Loop) work(ctx context.Context, held *lease.Lease) error {
 			opts.Ended = true
 		case <-l.Asked:
 		case <-asked:
-		case cfg := <-l.Reload:
-			l.reload(cfg)
+		case news := <-l.Reload:
+			l.reload(news)
 		case <-timer.C:
 		}
 		timer.Stop()

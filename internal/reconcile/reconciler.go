@@ -85,7 +85,7 @@ type Reconciler struct {
 	// Bundle is the digest of the bundle that Config was read from; "" where
 	// it was read from files.
 	Bundle string
-	// Refused is a newer bundle that is not in force because it is wrong.
+	// Refused is a newer configuration that is not in force because it is wrong.
 	Refused *state.Refused
 	// MaxLaunches is how many launches may be under way at a time; what does
 	// not fit waits. 0 sets no limit.
@@ -316,7 +316,7 @@ func (t *tick) idle(rec state.Reconcile) bool {
 	if t.Ended || len(t.Force) > 0 || rec.Config != t.digest || reached(rec.Due, now) {
 		return false
 	}
-	if rec.Bundle != t.Bundle || !sameBundle(rec.Refused, t.Refused) || rec.Problem != t.problem() || !now.Before(rec.Refreshed.Add(refreshEvery)) {
+	if rec.Bundle != t.Bundle || !sameRefusal(rec.Refused, t.Refused) || rec.Problem != t.problem() || !now.Before(rec.Refreshed.Add(refreshEvery)) {
 		return false
 	}
 	moved := t.moved(rec)
@@ -328,8 +328,8 @@ func (t *tick) idle(rec state.Reconcile) bool {
 	return true
 }
 
-func sameBundle(a, b *state.Refused) bool {
-	return a == nil && b == nil || a != nil && b != nil && a.Bundle == b.Bundle
+func sameRefusal(a, b *state.Refused) bool {
+	return a == nil && b == nil || a != nil && b != nil && a.Bundle == b.Bundle && (a.Bundle != "" || a.Error == b.Error)
 }
 
 // problem is why gates cannot be read, as it is recorded.
@@ -684,7 +684,7 @@ func (t *tick) full() string {
 func (t *tick) finish(ctx context.Context, rec state.Stored[state.Reconcile], now time.Time) error {
 	next := rec.Data
 	next.Config, next.Bundle, next.Refused, next.Overrides = t.digest, t.Bundle, t.Refused, t.overrides
-	if t.Refused != nil && sameBundle(rec.Data.Refused, t.Refused) {
+	if t.Refused != nil && sameRefusal(rec.Data.Refused, t.Refused) {
 		next.Refused = rec.Data.Refused // since when counts
 	}
 	next.Stalled, next.Failing = "", 0

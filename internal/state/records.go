@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"strings"
 	"time"
 )
 
@@ -39,9 +40,9 @@ type Reconcile struct {
 	Failing   int             `json:"failing,omitempty"` // most runs in a row that failed or were lost, of any task
 }
 
-// Refused is a newer bundle that does not validate, and so is not in force.
+// Refused is a newer configuration that does not validate, and so is not in force.
 type Refused struct {
-	Bundle string    `json:"bundle"` // its digest
+	Bundle string    `json:"bundle,omitempty"` // digest of the bundle; "" where the configuration is read from files
 	Error  string    `json:"error"`
 	Since  time.Time `json:"since"`
 }
@@ -286,6 +287,24 @@ type Override struct {
 	By    string    `json:"by,omitempty"` // who asked for the latest change
 	At    time.Time `json:"at"`           // of the latest change
 	Made  time.Time `json:"made"`         // of the override: the order of the tasks
+}
+
+// String says in words what was changed.
+func (o Override) String() string {
+	var said []string
+	if len(o.Definition) > 0 {
+		said = append(said, "made")
+	}
+	if o.Deleted != "" && len(o.Definition) == 0 {
+		said = append(said, "deleted, until its block in the file is changed")
+	}
+	if o.Enabled != nil {
+		said = append(said, map[bool]string{true: "enabled", false: "disabled"}[*o.Enabled])
+	}
+	if o.Trial != nil {
+		said = append(said, "on trial")
+	}
+	return strings.Join(said, ", ")
 }
 
 // Trial is what a change that fails its run goes back to.
