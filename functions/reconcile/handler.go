@@ -15,6 +15,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/invoke"
 	"github.com/terrapulse/terrapulse/internal/lease"
 	"github.com/terrapulse/terrapulse/internal/metrics"
+	"github.com/terrapulse/terrapulse/internal/overlay"
 	"github.com/terrapulse/terrapulse/internal/reconcile"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
@@ -184,7 +185,15 @@ func (i *invocation) inspect(ctx context.Context, req invoke.Request) (invoke.An
 	if err != nil {
 		return i.answer(req, reconcile.Report{}, err)
 	}
-	launches, err := r.Inspections().Start(ctx, names, "an invocation of the function")
+	var launches []state.Launch
+	if req.Draft != nil {
+		var launch *state.Launch
+		if launch, err = r.Inspections().StartDraft(ctx, req.Draft, "an invocation of the function"); launch != nil {
+			launches = append(launches, *launch)
+		}
+	} else {
+		launches, err = r.Inspections().Start(ctx, names, "an invocation of the function")
+	}
 	answer := invoke.Answer{Mode: req.Mode, Bundle: r.Bundle}
 	answer.Launches, answer.Runs = started(launches)
 	if err == nil && req.Wait {
@@ -199,7 +208,11 @@ func (i *invocation) chosen(ctx context.Context, req invoke.Request) ([]string, 
 	if _, _, err := i.engine(ctx); err != nil {
 		return nil, err
 	}
-	cfg := i.current.config
+	effective, err := overlay.Load(ctx, i.store, i.current.config)
+	if err != nil {
+		return nil, err
+	}
+	cfg := effective.Config
 	if len(req.Tasks) == 0 {
 		var names []string
 		for _, t := range cfg.Tasks {
@@ -212,10 +225,10 @@ func (i *invocation) chosen(ctx context.Context, req invoke.Request) ([]string, 
 	for _, name := range req.Tasks {
 		t, ok := cfg.Task(name)
 		if !ok {
-			return nil, fmt.Errorf("task %q is not in the bundle %.12s", name, i.current.digest)
+			return nil, fmt.Errorf("task %q is not in the bundle %.12s, nor was it made through the API", name, i.current.digest)
 		}
 		if !t.Enabled && req.Mode == invoke.Once {
-			return nil, fmt.Errorf("task %q is disabled: enable it in its task file", name)
+			return nil, fmt.Errorf("task %q is disabled: enable it in its task file, or through the API", name)
 		}
 	}
 	return slices.Compact(slices.Sorted(slices.Values(req.Tasks))), nil

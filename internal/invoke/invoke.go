@@ -33,6 +33,9 @@ type Request struct {
 	Mode Mode `json:"mode"`
 	// Tasks are the tasks of Once and Inspect; every enabled one if empty.
 	Tasks []string `json:"tasks,omitempty"`
+	// Draft is the definition of a task that is not in the configuration, as
+	// the API takes it: Inspect plans that one instead.
+	Draft json.RawMessage `json:"draft,omitempty"`
 	// Wait has Once and Inspect answer when the runs have ended, or the time
 	// of the invocation is up.
 	Wait bool `json:"wait,omitempty"`
@@ -65,6 +68,9 @@ func Parse(payload []byte) (Request, error) {
 	}
 	if len(req.Tasks) > 0 && req.Mode != Once && req.Mode != Inspect {
 		return req, fmt.Errorf("mode %s takes no tasks: it looks at all of them", req.Mode)
+	}
+	if req.Draft != nil && (req.Mode != Inspect || len(req.Tasks) > 0) {
+		return req, errors.New("a draft is for mode inspect, without tasks")
 	}
 	return req, nil
 }

@@ -79,9 +79,10 @@ func Load(zip []byte, dir string, opts config.Options) (*config.Config, error) {
 	if err != nil {
 		return nil, &InvalidError{fmt.Errorf("the configuration in the bundle is wrong:\n%w", err)}
 	}
+	cfg.WorkingDir = "sync-tasks" // of tasks that are made through the API, too
 	for i := range cfg.Tasks {
 		t := &cfg.Tasks[i]
-		t.WorkingDir = filepath.Join("sync-tasks", t.Name)
+		t.WorkingDir = filepath.Join(cfg.WorkingDir, t.Name)
 		if !t.LocalModule() {
 			continue
 		}
