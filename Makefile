@@ -9,7 +9,7 @@ BUILD := CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(VERS
 PLATFORMS := linux_amd64 linux_arm64 darwin_amd64 darwin_arm64 windows_amd64 windows_arm64
 
 .DEFAULT_GOAL := help
-.PHONY: help build build-all demo demo-aws test test-short simulate lint bench tools clean $(PLATFORMS)
+.PHONY: help build build-all demo demo-aws test test-short test-tofu simulate lint bench tools clean $(PLATFORMS)
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -36,6 +36,10 @@ test: tools ## Run every test, with the race detector (needs a C compiler)
 
 test-short: tools ## Run the quick tests, in under a minute
 	go test -short ./...
+
+test-tofu: ## Run every test with OpenTofu in the place of Terraform
+	@go run ./tools/fetch run $(if $(EXE),,aws) tofu
+	TERRAPULSE_TEST_ENGINE=tofu go test -timeout 20m ./...
 
 # Each run looks at histories of its own, unless it is told which.
 SEED ?= $(shell date +%s)000000

@@ -101,7 +101,7 @@ func (d *Dir) attempt(ctx context.Context, command string, f func(lock, varFile 
 			select {
 			case <-time.After(lockPause):
 			case <-ctx.Done():
-				return &InterruptedError{Task: d.opts.Task, Command: command, Cause: context.Cause(ctx)}
+				return &InterruptedError{Task: d.opts.Task, Program: d.bin.Program(), Command: command, Cause: context.Cause(ctx)}
 			}
 		case !errors.As(err, &failed):
 			return err

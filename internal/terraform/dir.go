@@ -138,7 +138,7 @@ func (d *Dir) run(ctx context.Context, command string, seen func(line string), f
 		awaitEnd(d.path, d.opts.Grace)
 		// err itself must not be printed: terraform-exec's has no text where
 		// Terraform ended well in spite of the interrupt.
-		return &InterruptedError{Task: d.opts.Task, Command: command, Cause: context.Cause(ctx)}
+		return &InterruptedError{Task: d.opts.Task, Program: d.bin.Program(), Command: command, Cause: context.Cause(ctx)}
 	default:
 		return d.explain(command, out.errors(), err)
 	}

@@ -206,6 +206,33 @@ func TestApplyMakesWhatTheModuleSaysAndTellsWhatItDid(t *testing.T) {
 	}
 }
 
+func TestOpenTofuTakesOverWhatTerraformHasMade(t *testing.T) {
+	path := testtools.OpenTofu(t)
+	f := newFixture(t, fileModule)
+	f.init(f.open(), true)
+	f.apply(f.open())
+	v, err := Version(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f.bin.Version.Equal(v) {
+		t.Skip("Terraform's place is OpenTofu's already")
+	}
+	f.bin = &Binary{Path: path, Version: v}
+	f.init(f.open(), true)
+	if s := f.apply(f.open()); s.Changes {
+		t.Errorf("OpenTofu changes %+v", s)
+	}
+	f.render("api", "db")
+	if s := f.apply(f.open()); s.Add != 1 || s.Destroy != 1 {
+		t.Errorf("OpenTofu changes %+v", s)
+	}
+	f.writeModule("oh no")
+	if _, err := f.open().Apply(t.Context()); err == nil || !strings.HasPrefix(err.Error(), "tofu ") {
+		t.Errorf("the error is %v", err)
+	}
+}
+
 func TestTheStateThatCTSLeftIsFound(t *testing.T) {
 	server := consultest.Start(t)
 	for name, backend := range map[string]config.Backend{
@@ -496,7 +523,7 @@ output "seen" { value = nonsensitive(sha256(var.p.password)) }
 func recorder(t *testing.T, then string) *Binary {
 	t.Helper()
 	dir := t.TempDir()
-	path := filepath.Join(dir, executable)
+	path := filepath.Join(dir, terraformProgram+exe)
 	script(t, path, `
 case "$1" in
 version) echo '{"terraform_version": "1.5.7"}'; exit;;

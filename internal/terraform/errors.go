@@ -1,6 +1,7 @@
 package terraform
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"strings"
@@ -10,6 +11,7 @@ import (
 // Error is a Terraform command that failed.
 type Error struct {
 	Task    string
+	Program string // "tofu"; "" is "terraform"
 	Command string // such as "init" or "apply"
 	Message string // Terraform's errors, without decoration and secrets
 	Hint    string // what it means and what to do, where that is known; may be empty
@@ -18,7 +20,7 @@ type Error struct {
 }
 
 func (e *Error) Error() string {
-	s := fmt.Sprintf("terraform %s of task %s: ", e.Command, e.Task)
+	s := fmt.Sprintf("%s %s of task %s: ", cmp.Or(e.Program, terraformProgram), e.Command, e.Task)
 	if e.Hint != "" {
 		s += e.Hint + "\n"
 	}
@@ -41,6 +43,7 @@ func (e *Error) needsWorkspace() bool { return noWorkspace.MatchString(e.stderr)
 // LockError is a state that somebody else has locked.
 type LockError struct {
 	Task      string
+	Program   string // "tofu"; "" is "terraform"
 	Command   string
 	Workspace string
 	// Lock as Terraform tells it; empty where it does not.
@@ -58,7 +61,8 @@ func (e *LockError) CreatedAt() time.Time {
 }
 
 func (e *LockError) Error() string {
-	s := fmt.Sprintf("terraform %s of task %s: the state is locked", e.Command, e.Task)
+	program := cmp.Or(e.Program, terraformProgram)
+	s := fmt.Sprintf("%s %s of task %s: the state is locked", program, e.Command, e.Task)
 	if e.Who != "" {
 		s += " by " + e.Who
 	}
@@ -70,8 +74,8 @@ func (e *LockError) Error() string {
 	}
 	s += ": it is tried again with the next run"
 	if e.ID != "" {
-		s += fmt.Sprintf("; if you are sure that its holder is dead, run `terraform force-unlock %s` in the task's directory, "+
-			"or in any with the same backend and the workspace %s", e.ID, e.Workspace)
+		s += fmt.Sprintf("; if you are sure that its holder is dead, run `%s force-unlock %s` in the task's directory, "+
+			"or in any with the same backend and the workspace %s", program, e.ID, e.Workspace)
 	}
 	return s
 }
@@ -79,12 +83,13 @@ func (e *LockError) Error() string {
 // InterruptedError is a Terraform command that was interrupted and has ended.
 type InterruptedError struct {
 	Task    string
+	Program string // "tofu"; "" is "terraform"
 	Command string
 	Cause   error // why
 }
 
 func (e *InterruptedError) Error() string {
-	return fmt.Sprintf("terraform %s of task %s was interrupted: %v", e.Command, e.Task, e.Cause)
+	return fmt.Sprintf("%s %s of task %s was interrupted: %v", cmp.Or(e.Program, terraformProgram), e.Command, e.Task, e.Cause)
 }
 
 func (e *InterruptedError) Unwrap() error { return e.Cause }
@@ -101,9 +106,9 @@ func (d *Dir) explain(command, stderr string, err error) error {
 		return d.parseLock(command, m[1])
 	}
 	if notLocked.MatchString(plain) {
-		return &LockError{Task: d.opts.Task, Command: command, Workspace: d.opts.Workspace}
+		return &LockError{Task: d.opts.Task, Program: d.bin.Program(), Command: command, Workspace: d.opts.Workspace}
 	}
-	e := &Error{Task: d.opts.Task, Command: command, Message: messages(plain), Hint: hint(d.opts.Task, plain), stderr: plain}
+	e := &Error{Task: d.opts.Task, Program: d.bin.Program(), Command: command, Message: messages(plain), Hint: hint(d.opts.Task, plain), stderr: plain}
 	if e.Message == "" {
 		// Nothing on standard error: killed, or it could not be started.
 		first, _, _ := strings.Cut(err.Error(), "\n")
@@ -113,7 +118,7 @@ func (d *Dir) explain(command, stderr string, err error) error {
 }
 
 func (d *Dir) parseLock(command, info string) *LockError {
-	e := &LockError{Task: d.opts.Task, Command: command, Workspace: d.opts.Workspace}
+	e := &LockError{Task: d.opts.Task, Program: d.bin.Program(), Command: command, Workspace: d.opts.Workspace}
 	fields := map[string]*string{"ID": &e.ID, "Path": &e.Path, "Operation": &e.Operation, "Who": &e.Who, "Created": &e.Created}
 	for _, line := range strings.Split(info, "\n") {
 		name, value, ok := strings.Cut(strings.TrimSpace(line), ":")
@@ -194,6 +199,7 @@ func hint(task, plain string) string {
 		{"Unreadable module directory", "the module cannot be read: check the module of the task"},
 		{"Failed to query available provider packages", "a provider cannot be fetched: check the name and version of the providers, and the network or mirror"},
 		{"Failed to install provider", "a provider cannot be fetched: check the name and version of the providers, and the network or mirror"},
+		{"Unsupported OpenTofu Core version", "the module asks for another OpenTofu than this: install that one, or use Terraform"},
 		{"Unsupported Terraform Core version", "the module asks for another Terraform than this: set version in the driver \"terraform\" block, or remove it to get the latest"},
 	} {
 		if strings.Contains(plain, known.text) {

@@ -26,7 +26,7 @@ func fake(t *testing.T, version string) string {
 		t.Skip("needs a shell")
 	}
 	dir := t.TempDir()
-	script(t, filepath.Join(dir, executable), fmt.Sprintf(`echo asked >> %q; echo '{"terraform_version": %q}'`, filepath.Join(dir, "asked"), version))
+	script(t, filepath.Join(dir, terraformProgram+exe), fmt.Sprintf(`echo asked >> %q; echo '{"terraform_version": %q}'`, filepath.Join(dir, "asked"), version))
 	return dir
 }
 
@@ -81,6 +81,73 @@ func TestTheRealTerraformIsFound(t *testing.T) {
 	}
 }
 
+func TestTheRealOpenTofuIsFoundWhereItIsAskedFor(t *testing.T) {
+	path := testtools.OpenTofu(t)
+	t.Setenv("TF_CLI_CONFIG_FILE", testtools.TerraformRC(t))
+	for name, c := range map[string]struct {
+		cfg    config.Terraform
+		onPATH string
+		want   Source
+	}{
+		"a driver's path that holds tofu": {config.Terraform{Path: filepath.Dir(linkTo(t, path, "tofu"))}, "", FromDriverPath},
+		"engine tofu":                     {config.Terraform{Engine: "tofu", Path: t.TempDir()}, filepath.Dir(path), FromEnvironment},
+		"engine tofu, its version pinned": {config.Terraform{Engine: "tofu", Path: t.TempDir(), Version: "1.12.6"}, filepath.Dir(path), FromEnvironment},
+	} {
+		t.Setenv("PATH", c.onPATH)
+		b, err := FindLocal(t.Context(), c.cfg, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		} else if b.Source != c.want || b.Program() != "tofu" {
+			t.Errorf("%s: got %+v", name, b)
+		}
+	}
+}
+
+// linkTo makes a link of this name, in a directory of its own.
+func linkTo(t *testing.T, path, name string) string {
+	t.Helper()
+	link := filepath.Join(t.TempDir(), name)
+	if err := os.Symlink(path, link); err != nil {
+		t.Fatal(err)
+	}
+	return link
+}
+
+func TestOpenTofuIsTakenOnlyWhereItIsMeant(t *testing.T) {
+	both, onlyTofu := fake(t, "1.11.4"), t.TempDir()
+	for _, dir := range []string{both, onlyTofu} {
+		script(t, filepath.Join(dir, "tofu"), `echo '{"terraform_version": "1.12.6"}'`)
+	}
+	for _, c := range []struct {
+		name, engine, driverPath, onPATH string
+		want                             string // the program; "" for none
+	}{
+		{"both in the driver's path", "", both, "", "terraform"},
+		{"both in the driver's path, engine tofu", "tofu", both, "", "tofu"},
+		{"tofu on PATH is not meant by itself", "", t.TempDir(), onlyTofu, ""},
+		{"terraform on PATH is not meant by engine tofu", "tofu", t.TempDir(), fake(t, "1.11.4"), ""},
+		{"the driver's path counts for more than PATH", "", onlyTofu, both, "tofu"},
+	} {
+		f := finder{
+			cfg: config.Terraform{Engine: c.engine, Path: c.driverPath},
+			log: slog.New(slog.DiscardHandler),
+			lookPath: func(name string) (string, error) {
+				path := filepath.Join(c.onPATH, name)
+				_, err := os.Stat(path)
+				return path, err
+			},
+			install: &install{releases: closedPort(t), connect: time.Second},
+		}
+		b, err := f.find(t.Context())
+		switch {
+		case c.want == "" && (err == nil || c.engine == "tofu" && !strings.Contains(err.Error(), "install OpenTofu")):
+			t.Errorf("%s: got %+v, %v", c.name, b, err)
+		case c.want != "" && (err != nil || b.Program() != c.want):
+			t.Errorf("%s: got %+v, %v, want %s", c.name, b, err, c.want)
+		}
+	}
+}
+
 func TestWhereNothingIsToBeInstalledTerraformIsThereOrMissing(t *testing.T) {
 	t.Setenv("TF_CLI_CONFIG_FILE", testtools.TerraformRC(t))
 	t.Setenv("PATH", filepath.Dir(testtools.Terraform(t)))
@@ -126,11 +193,11 @@ func TestTerraformIsLookedForInTheDriversPathFirstAndThenOnPATH(t *testing.T) {
 
 func TestATerraformThatCannotBeUsedIsAnErrorThatSaysWhatToDo(t *testing.T) {
 	garbage := t.TempDir()
-	if err := os.WriteFile(filepath.Join(garbage, executable), []byte("no program"), 0o755); err != nil {
+	if err := os.WriteFile(filepath.Join(garbage, terraformProgram+exe), []byte("no program"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	words := t.TempDir()
-	script(t, filepath.Join(words, executable), "echo hello")
+	script(t, filepath.Join(words, terraformProgram+exe), "echo hello")
 	for _, c := range []struct {
 		name, driverPath, onPATH, pinned string
 		want                             []string
@@ -184,7 +251,7 @@ func TestAServerThatDoesNotAnswerIsGivenUpSoon(t *testing.T) {
 
 func TestABinaryIsAskedForItsVersionOnceUntilItChanges(t *testing.T) {
 	dir := fake(t, "1.5.7")
-	path := filepath.Join(dir, executable)
+	path := filepath.Join(dir, terraformProgram+exe)
 	asked := func() int {
 		raw, err := os.ReadFile(filepath.Join(dir, "asked"))
 		if err != nil && !errors.Is(err, os.ErrNotExist) {

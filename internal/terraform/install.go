@@ -60,7 +60,7 @@ func (i install) into(ctx context.Context, dir, exact string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	path := filepath.Join(dir, executable)
+	path := filepath.Join(dir, terraformProgram+exe)
 	if err := os.Rename(got, path); err != nil {
 		return "", fmt.Errorf("put the binary in place: %w", err)
 	}

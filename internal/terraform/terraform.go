@@ -1,5 +1,6 @@
 // Package terraform finds or installs Terraform, runs it in the directory of a
-// task, and reads what it did. terraform-exec starts the processes.
+// task, and reads what it did. terraform-exec starts the processes. OpenTofu can
+// take Terraform's place: it has the same commands, and says the same.
 //
 // Find gives a Binary, Open a Dir (a task's directory with all that Terraform
 // needs beside it), and Dir.Init and Dir.Apply make the task's infrastructure
@@ -13,6 +14,7 @@
 package terraform
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -40,12 +42,15 @@ const (
 	Installed       Source = "installed" // just now, into the driver's path
 )
 
-// Binary is a Terraform that can be run.
+// Binary is a Terraform that can be run, or an OpenTofu, which does the same.
 type Binary struct {
 	Path    string // absolute
 	Version *version.Version
 	Source  Source
 }
+
+// Program is what the binary is called: "terraform", or "tofu".
+func (b *Binary) Program() string { return strings.TrimSuffix(filepath.Base(b.Path), exe) }
 
 // The oldest Terraform that is run at all, and the oldest that is tested.
 var (
@@ -56,7 +61,9 @@ var (
 // Find returns the Terraform that the driver's path holds, else the one on
 // PATH, else it installs one from HashiCorp's releases into the driver's path.
 // A binary on PATH is passed over if it has another version than the
-// configured one. The error says what was tried and what to do.
+// configured one. A driver's path that holds only OpenTofu is taken at its word;
+// where the configuration names OpenTofu as the engine, nothing else is looked
+// for, and nothing installed. The error says what was tried and what to do.
 func Find(ctx context.Context, cfg config.Terraform, log *slog.Logger) (*Binary, error) {
 	f := finder{cfg: cfg, log: log, lookPath: exec.LookPath, install: &install{connect: 10 * time.Second}}
 	return f.find(ctx)
@@ -68,6 +75,15 @@ func FindLocal(ctx context.Context, cfg config.Terraform, log *slog.Logger) (*Bi
 	return f.find(ctx)
 }
 
+// The programs.
+const (
+	terraformProgram = "terraform"
+	tofuProgram      = "tofu"
+)
+
+// named is what people call a program.
+var named = map[string]string{terraformProgram: "Terraform", tofuProgram: "OpenTofu"}
+
 type finder struct {
 	cfg      config.Terraform
 	log      *slog.Logger
@@ -75,14 +91,24 @@ type finder struct {
 	install  *install // nil to install nothing
 }
 
+// engine is the configured program.
+func (f finder) engine() string { return cmp.Or(f.cfg.Engine, terraformProgram) }
+
 func (f finder) find(ctx context.Context) (*Binary, error) {
-	b, err := f.inDriverPath(ctx)
+	b, err := f.inDriverPath(ctx, f.engine())
+	if b == nil && err == nil && f.engine() == terraformProgram {
+		b, err = f.inDriverPath(ctx, tofuProgram)
+	}
 	if b == nil && err == nil {
 		b = f.onPATH(ctx)
 	}
 	if b == nil && err == nil {
-		if f.install == nil {
+		switch {
+		case f.install == nil:
 			return nil, fmt.Errorf("%s in %s or on PATH", f.missing(), f.cfg.Path)
+		case f.engine() == tofuProgram:
+			return nil, fmt.Errorf("%s in %s or on PATH: install OpenTofu, and put it on PATH or name its directory as path in the driver \"terraform\" block",
+				f.missing(), f.cfg.Path)
 		}
 		b, err = f.installed(ctx)
 	}
@@ -95,21 +121,21 @@ func (f finder) find(ctx context.Context) (*Binary, error) {
 	return b, nil
 }
 
-// inDriverPath returns nil if there is no binary.
-func (f finder) inDriverPath(ctx context.Context) (*Binary, error) {
+// inDriverPath returns nil if there is no such binary.
+func (f finder) inDriverPath(ctx context.Context, program string) (*Binary, error) {
 	const remedy = "remove it, or name another directory as path in the driver \"terraform\" block"
-	path := filepath.Join(f.cfg.Path, executable)
+	path := filepath.Join(f.cfg.Path, program+exe)
 	if _, err := os.Stat(path); err != nil {
 		return nil, nil // whatever stands in the way shows when installing
 	}
 	v, err := Version(ctx, path)
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("incompatible Terraform binary: %w: %s", err, remedy)
+		return nil, fmt.Errorf("incompatible %s binary: %w: %s", named[program], err, remedy)
 	case v.Core().LessThan(oldest):
-		return nil, fmt.Errorf("unsupported Terraform version: %s is %s and %s or later is needed: %s", path, v, oldest, remedy)
+		return nil, fmt.Errorf("unsupported %s version: %s is %s and %s or later is needed: %s", named[program], path, v, oldest, remedy)
 	case !f.wanted(v):
-		f.log.Warn("the Terraform in the driver's path has another version than the configured one, and is used",
+		f.log.Warn("the "+named[program]+" in the driver's path has another version than the configured one, and is used",
 			"path", path, "version", v, "configured", f.cfg.Version)
 	}
 	return &Binary{Path: path, Version: v, Source: FromDriverPath}, nil
@@ -117,7 +143,7 @@ func (f finder) inDriverPath(ctx context.Context) (*Binary, error) {
 
 // onPATH returns nil if there is no binary that will do.
 func (f finder) onPATH(ctx context.Context) *Binary {
-	path, err := f.lookPath(executable)
+	path, err := f.lookPath(f.engine() + exe)
 	if err != nil {
 		return nil
 	}
@@ -127,9 +153,9 @@ func (f finder) onPATH(ctx context.Context) *Binary {
 	v, err := Version(ctx, path)
 	switch {
 	case err != nil:
-		f.log.Warn("the Terraform on PATH does not work and is passed over", "error", err)
+		f.log.Warn("the "+named[f.engine()]+" on PATH does not work and is passed over", "error", err)
 	case v.Core().LessThan(oldest) || !f.wanted(v):
-		f.log.Info("the Terraform on PATH has another version than needed and is passed over",
+		f.log.Info("the "+named[f.engine()]+" on PATH has another version than needed and is passed over",
 			"path", path, "version", v, "configured", f.cfg.Version)
 	default:
 		return &Binary{Path: path, Version: v, Source: FromEnvironment}
@@ -153,7 +179,7 @@ func (f finder) installed(ctx context.Context) (*Binary, error) {
 
 // missing says what was not found.
 func (f finder) missing() string {
-	return strings.TrimSpace("no Terraform " + f.cfg.Version)
+	return strings.TrimSpace("no " + named[f.engine()] + " " + f.cfg.Version)
 }
 
 func (f finder) wanted(v *version.Version) bool {
@@ -164,8 +190,8 @@ func (f finder) wanted(v *version.Version) bool {
 	return err == nil && v.Equal(want)
 }
 
-// executable is the name of the file.
-var executable = map[bool]string{false: "terraform", true: "terraform.exe"}[runtime.GOOS == "windows"]
+// exe ends the name of a program's file.
+var exe = map[bool]string{false: "", true: ".exe"}[runtime.GOOS == "windows"]
 
 // versions remembers what a file said it is, until the file changes.
 var versions sync.Map // of fileID to *version.Version

@@ -50,8 +50,29 @@ func aws(t testing.TB, name string) string {
 	return find(t, name)
 }
 
-// Terraform returns the path of a Terraform binary.
-func Terraform(t testing.TB) string { return find(t, "bin/terraform") }
+// Terraform returns the path of a Terraform binary; with TERRAPULSE_TEST_ENGINE=tofu
+// in the environment, that of an OpenTofu that goes by the name of terraform.
+func Terraform(t testing.TB) string {
+	t.Helper()
+	if os.Getenv("TERRAPULSE_TEST_ENGINE") == "tofu" {
+		return filepath.Join(filepath.Dir(OpenTofu(t)), "terraform"+filepath.Ext(OpenTofu(t)))
+	}
+	return find(t, "bin/terraform")
+}
+
+// OpenTofu returns the path of an OpenTofu, in a folder that holds no Terraform.
+// Where there is none, the test is skipped: `make test-tofu` gets it.
+func OpenTofu(t testing.TB) string {
+	t.Helper()
+	path := filepath.Join(Root(t), ".tools", "tofu", "tofu")
+	if runtime.GOOS == "windows" {
+		path += ".exe"
+	}
+	if _, err := os.Stat(path); err != nil {
+		t.Skipf("%s is missing: `make test-tofu` gets it", path)
+	}
+	return path
+}
 
 // TerraformRC returns the path of a Terraform CLI configuration that installs
 // the providers local and time from a mirror on disk and reaches no network.

@@ -224,6 +224,10 @@ func TestProvidersAreLaidOutAsTerraformsMirrorWants(t *testing.T) {
 	if !want.MatchString(filepath.ToSlash(rel)) {
 		t.Errorf("the provider is at %s", rel)
 	}
+	tofus := strings.Replace(w.destination(local), "registry.terraform.io", "registry.opentofu.org", 1)
+	if !same(w.destination(local), tofus) {
+		t.Errorf("OpenTofu finds no provider at %s", tofus)
+	}
 	rc, err := os.ReadFile(filepath.Join(w.top, ".tools", "terraform.rc"))
 	if err != nil {
 		t.Fatal(err)

@@ -52,13 +52,12 @@ func (f *fetcher) get(ctx context.Context, t tool) error {
 	if t.pin != "" {
 		return f.getFolder(ctx, t)
 	}
-	dst := f.destination(t)
-	if installed := f.installed(ctx, t, dst); installed != "" {
-		return f.place(t, installed, dst)
+	if installed := f.installed(ctx, t, f.destination(t)); installed != "" {
+		return f.put(t, installed)
 	}
 	cached := f.cached(t)
 	if _, err := os.Stat(cached); err == nil {
-		return f.place(t, cached, dst)
+		return f.put(t, cached)
 	}
 
 	if err := os.MkdirAll(f.cache, 0o755); err != nil {
@@ -82,7 +81,25 @@ func (f *fetcher) get(ctx context.Context, t tool) error {
 			return err
 		}
 	}
-	return f.place(t, cached, dst)
+	return f.put(t, cached)
+}
+
+// put makes the tool at src the checkout's. Some go by a second name: providers,
+// as OpenTofu asks a registry of its own for what a module calls hashicorp/local,
+// and OpenTofu itself, for tests that know of no program but Terraform.
+func (f *fetcher) put(t tool, src string) error {
+	dst := f.destination(t)
+	if err := f.place(t, src, dst); err != nil {
+		return err
+	}
+	twin := strings.Replace(dst, "registry.terraform.io", "registry.opentofu.org", 1)
+	if t.name == "tofu" {
+		twin = filepath.Join(filepath.Dir(dst), "terraform"+exe()) // in Terraform's place
+	}
+	if twin == dst {
+		return nil
+	}
+	return f.place(t, src, twin)
 }
 
 // obtain downloads or builds the tool into work and returns the file's path.
@@ -189,7 +206,10 @@ func (f *fetcher) cached(t tool) string {
 // destination returns where the checkout's tests expect the tool.
 func (f *fetcher) destination(t tool) string {
 	provider, ok := strings.CutPrefix(t.name, "terraform-provider-")
-	if !ok {
+	switch {
+	case t.name == "tofu":
+		return filepath.Join(f.top, ".tools", "tofu", t.name+exe()) // where there is no Terraform
+	case !ok:
 		return filepath.Join(f.top, ".tools", "bin", t.name+exe())
 	}
 	return filepath.Join(f.mirror(), "registry.terraform.io", "hashicorp", provider, t.version,

@@ -2,7 +2,9 @@
 // .tools at the top of the checkout:
 //
 //	.tools/bin/<program>                        consul, terraform, staticcheck, govulncheck
-//	.tools/mirror/registry.terraform.io/...     Terraform's providers local and time
+//	.tools/tofu/tofu, terraform                 OpenTofu, by both names
+//	.tools/mirror/registry.terraform.io/...     the providers local and time
+//	.tools/mirror/registry.opentofu.org/...     the same, as OpenTofu calls them
 //	.tools/terraform.rc                         a Terraform configuration that uses the mirror only
 //	.tools/dynamodb                             DynamoDB Local, with its libraries
 //	.tools/python                               a Python environment with SAM CLI, cfn-lint and moto, which has
@@ -20,8 +22,9 @@
 //	go run ./tools/fetch [name | set ...]
 //
 // The sets are run (what the demo needs: nothing but Go is asked for), aws (what
-// the tests of AWS's home need in addition: Java, Maven, Python; not on Windows)
-// and lint. Without names it gets run and aws, what the tests need.
+// the tests of AWS's home need in addition: Java, Maven, Python; not on Windows),
+// lint, and tofu (what the tests with OpenTofu need in addition; it is built from
+// source). Without names it gets run and aws, what the tests need.
 package main
 
 import (
@@ -52,6 +55,11 @@ var tools = []tool{
 		module: "tools/terraform", pkg: "github.com/hashicorp/terraform",
 		// Without it the binary calls itself 1.11.4-dev.
 		ldflags: "-X github.com/hashicorp/terraform/version.dev=no",
+	},
+	{
+		name: "tofu", version: "1.12.6", set: "tofu",
+		module: "tools/opentofu", pkg: "github.com/opentofu/opentofu/cmd/tofu",
+		ldflags: "-X github.com/opentofu/opentofu/version.dev=no",
 	},
 	{
 		// Release 2.8.0; the module's path and its tags do not agree, hence
@@ -91,7 +99,7 @@ var tools = []tool{
 type tool struct {
 	name    string
 	version string
-	set     string // "run" for tests and demo, "aws" for tests, "lint"
+	set     string // "run" for tests and demo, "aws" for tests, "tofu" for tests with OpenTofu, "lint"
 
 	product *product.Product // looked for on PATH and in HashiCorp's releases; nil for neither
 	atLeast string           // the oldest version that is taken from PATH
@@ -166,7 +174,7 @@ func choose(names []string) ([]tool, error) {
 	}
 	for _, name := range names {
 		if !slices.ContainsFunc(tools, func(t tool) bool { return t.name == name || t.set == name }) {
-			known := []string{"run", "aws", "lint"}
+			known := []string{"run", "aws", "lint"} // tofu is the name of a tool, too
 			for _, t := range tools {
 				known = append(known, t.name)
 			}
