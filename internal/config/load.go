@@ -183,6 +183,9 @@ func (l *loader) usable(name string, info fs.FileInfo) bool {
 	return info.Mode().IsRegular() && info.Size() > 0 && parsers[extension(name)] != nil
 }
 
+// IsTaskFile reports whether a file of this name in a folder is read.
+func IsTaskFile(name string) bool { return parsers[extension(name)] != nil }
+
 func extension(name string) string { return strings.ToLower(filepath.Ext(name)) }
 
 // errTooLarge is the error of a file of more than maxFile bytes.
