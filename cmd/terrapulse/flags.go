@@ -102,6 +102,15 @@ func (c *configFlags) load(a *app) (*config.Config, int) {
 	return cfg, -1
 }
 
+// names are the paths as they were given.
+func (c *configFlags) names() []string {
+	names := make([]string, len(c.paths))
+	for i, p := range c.paths {
+		names[i] = p.Name
+	}
+	return names
+}
+
 // read reads the configuration.
 func (c *configFlags) read() (*config.Config, error) {
 	host, err := os.Hostname()

@@ -76,8 +76,12 @@ func (s *site) config(tasks string) string {
 	s.t.Helper()
 	return s.write("tasks.hcl", fmt.Sprintf(`
 working_dir = %q
+port = 0
 consul {
   address = %q
+  service_registration {
+    enabled = false
+  }
 }
 driver "terraform" {
   backend "local" {}

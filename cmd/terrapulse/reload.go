@@ -2,30 +2,23 @@ package main
 
 import (
 	"log/slog"
-	"os"
-	"os/signal"
 	"reflect"
 	"strings"
-	"syscall"
+	"time"
 
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/reconcile"
+	"github.com/terrapulse/terrapulse/internal/reload"
 )
 
 // reload reads the task files again whenever they change or SIGHUP says so,
 // until the program is to end. Files that are wrong change nothing.
-func (c *startCommand) reload(o *startOptions, e *engine, reloads chan<- reconcile.Reload, log *slog.Logger) {
-	hup := make(chan os.Signal, 1)
-	signal.Notify(hup, syscall.SIGHUP)
-	defer signal.Stop(hup)
+func (c *startCommand) reload(files *reload.Watcher, read time.Time, o *startOptions, e *engine, reloads chan<- reconcile.Reload, log *slog.Logger) {
 	wrong := ""
-	for {
-		select {
-		case <-hup:
-		case <-c.ctx.Done():
-			return
-		}
+	files.Follow(read, variableFiles(e.base.Load())...)
+	for change := range files.C() {
 		news := reconcile.Reload{}
+		read := time.Now()
 		cfg, err := o.config.read()
 		switch {
 		case err != nil:
@@ -38,7 +31,8 @@ func (c *startCommand) reload(o *startOptions, e *engine, reloads chan<- reconci
 			keep(cfg, e.base.Load(), log)
 			wrong, news.Config = "", cfg
 			e.base.Store(cfg)
-			log.Info("task files read again", "tasks", len(cfg.Tasks))
+			files.Follow(read, variableFiles(cfg)...)
+			log.Info("task files read again", "tasks", len(cfg.Tasks), "asked", change.Asked, "changed", strings.Join(change.Files, " "))
 		}
 		select {
 		case reloads <- news:
@@ -46,6 +40,15 @@ func (c *startCommand) reload(o *startOptions, e *engine, reloads chan<- reconci
 			return
 		}
 	}
+}
+
+// variableFiles are the files that tasks are read from beside the task files.
+func variableFiles(cfg *config.Config) []string {
+	var files []string
+	for i := range cfg.Tasks {
+		files = append(files, cfg.Tasks[i].VariableFiles...)
+	}
+	return files
 }
 
 // keep puts the settings that hold for as long as the process does back to what

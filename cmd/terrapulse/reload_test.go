@@ -13,28 +13,22 @@ func TestTaskFilesAreReadAgainWithoutARestart(t *testing.T) {
 	file := s.config(s.task("lb", onWeb))
 	p := s.start("-config-file", file)
 	eventually(t, "the first apply", func() bool { return s.read("lb.txt") != "" })
-	reload := func() {
-		t.Helper()
-		if err := p.Process.Signal(syscall.SIGHUP); err != nil {
-			t.Fatal(err)
-		}
-	}
 
 	onDB := strings.ReplaceAll(onWeb, "web", "db")
 	s.config(s.task("lb", onWeb) + s.task("more", onDB))
-	reload()
 	eventually(t, "a new task is applied", func() bool { return strings.HasPrefix(s.read("more.txt"), "db ") })
 	s.register("db", "db-2", 5433, "passing")
 	eventually(t, "its condition is watched", func() bool { return strings.Contains(s.read("more.txt"), "5433") })
 
 	s.config(s.task("lb", onDB) + s.task("more", onDB))
-	reload()
+	if err := p.Process.Signal(syscall.SIGHUP); err != nil { // at once
+		t.Fatal(err)
+	}
 	eventually(t, "a changed task is applied anew", func() bool { return strings.HasPrefix(s.read("lb.txt"), "db ") })
 
 	s.config(s.task("lb", "condition \"nonsense\" {}"))
-	reload()
 	eventually(t, "the status tells what is wrong", func() bool {
-		return strings.Contains(s.run("status").stdout, `tasks.hcl:17: task[0].condition.nonsense: unsupported condition type "nonsense"`)
+		return strings.Contains(s.run("status").stdout, `tasks.hcl:21: task[0].condition.nonsense: unsupported condition type "nonsense"`)
 	})
 	s.register("db", "db-3", 5434, "passing")
 	eventually(t, "what was read before stays in force", func() bool {
@@ -42,7 +36,6 @@ func TestTaskFilesAreReadAgainWithoutARestart(t *testing.T) {
 	})
 
 	s.config(s.task("more", onDB))
-	reload()
 	eventually(t, "a removed task is said to be removed, and no fault is left", func() bool {
 		out := s.run("status").stdout
 		return strings.Contains(out, "removed") && !strings.Contains(out, "Problem:")

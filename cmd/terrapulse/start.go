@@ -13,6 +13,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/consul"
 	"github.com/terrapulse/terrapulse/internal/reconcile"
+	"github.com/terrapulse/terrapulse/internal/reload"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
@@ -78,6 +79,11 @@ func (c *startCommand) Run(args []string) int {
 	if code := c.parseAll(f, args, c.Help()); code >= 0 {
 		return code
 	}
+	var files *reload.Watcher
+	if !o.once && !o.inspect.wanted() { // before they are read, so that no change falls in between
+		files = reload.Watch(c.ctx, slog.Default(), o.config.names()...)
+	}
+	read := time.Now()
 	cfg, log, code := o.load(c.app)
 	if code >= 0 {
 		return code
@@ -102,7 +108,7 @@ func (c *startCommand) Run(args []string) int {
 	}
 
 	reloads := make(chan reconcile.Reload)
-	go c.reload(o, e, reloads, log)
+	go c.reload(files, read, o, e, reloads, log)
 	loop := &reconcile.Loop{Reconciler: e.reconciler, Ended: e.launcher.Ended(), Asked: e.asked, Reload: reloads,
 		Watch: func(ctx context.Context, gates consul.GateSet, since consul.Marks) reconcile.Watch {
 			return e.consul.Watch(ctx, gates, since)
