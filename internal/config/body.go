@@ -3,7 +3,6 @@ package config
 import (
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -123,34 +122,6 @@ func (b Body) merged(over Body) Body {
 	return m
 }
 
-// dynamicValue is the template syntax that Consul-Terraform-Sync recognises in
-// the strings of a provider.
-var dynamicValue = regexp.MustCompile(`\{\{\s*(env|key|with secret)\s+\\?".+\\?"\s*\}\}`)
-
-var dynamicSecret = regexp.MustCompile(`\{\{\s*with secret\s`)
-
-// dynamicOutsideProviders reports template syntax where nothing evaluates it.
-func (l *loader) dynamicOutsideProviders(root *node) {
-	repeated := map[string]int{"task": 0, "service": 0}
-	for _, e := range root.entries {
-		if strings.EqualFold(e.key, "terraform_provider") {
-			continue
-		}
-		path := e.key
-		if n, ok := repeated[e.key]; ok && e.value.kind == kindObject {
-			path = indexed(e.key, n)
-			repeated[e.key]++
-		}
-		e.value.walk(path, func(n *node, path string) {
-			if dynamicValue.MatchString(n.text) {
-				l.fail(origin{pos: n.pos, path: path},
-					"dynamic configuration using template syntax is only supported for terraform_provider blocks",
-					"write the value itself, or set it by an environment variable")
-			}
-		})
-	}
-}
-
 // providers returns the terraform_provider blocks.
 func (l *loader) providers(raw *labelled, vault bool) []Provider {
 	var providers []Provider
@@ -168,12 +139,9 @@ func (l *loader) providers(raw *labelled, vault bool) []Provider {
 		}
 		first[p.ID()] = block.pos
 		block.body.walk(block.path, func(n *node, path string) {
-			if dynamicValue.MatchString(n.text) {
+			if IsTemplate(n.text) {
 				p.dynamic = true
-				if !vault && dynamicSecret.MatchString(n.text) {
-					l.fail(origin{pos: n.pos, path: path}, "detected dynamic configuration using Vault: missing Vault configuration",
-						"add a vault block with an address")
-				}
+				l.template(n, path, vault)
 			}
 		})
 		providers = append(providers, p)

@@ -5,6 +5,8 @@
 package config
 
 import (
+	"path"
+	"strings"
 	"time"
 
 	"github.com/zclconf/go-cty/cty"
@@ -25,6 +27,10 @@ type Config struct {
 	Providers    []Provider // in the order of the files
 	BufferPeriod BufferPeriod
 	Tasks        []Task // in the order of the files
+
+	// HighAvailability is how several instances share the work; nil if the
+	// block is not there.
+	HighAvailability *HighAvailability
 
 	// Warnings are findings that do not stop a run: deprecated keys, keys
 	// that have no effect, a task that never triggers.
@@ -120,6 +126,38 @@ type DefaultCheck struct {
 	Address string
 }
 
+// HighAvailability is the high_availability block.
+type HighAvailability struct {
+	Cluster  Cluster
+	Instance Instance
+}
+
+// Cluster is what all instances of a cluster have in common.
+type Cluster struct {
+	Name    string // never empty, without slashes
+	Storage ClusterStorage
+}
+
+// Path is where the cluster keeps its state in Consul's KV: below the parent
+// path, under the cluster's name. It neither begins nor ends with a slash.
+func (c Cluster) Path() string {
+	return strings.Trim(path.Join(c.Storage.ParentPath, c.Name), "/")
+}
+
+// ClusterStorage is the storage "consul" block: where in Consul's KV a cluster
+// keeps its state.
+type ClusterStorage struct {
+	ParentPath string        // as configured; "consul-terraform-sync/" by default
+	Namespace  string        // "" is the token's
+	SessionTTL time.Duration // 10 s to 24 h; 15 s by default
+}
+
+// Instance is what tells one instance of a cluster from the others, beside the
+// id of the configuration.
+type Instance struct {
+	Address string // that others are pointed to; may be empty
+}
+
 // Vault is the vault block with its environment fallbacks applied.
 type Vault struct {
 	Enabled        bool
@@ -154,6 +192,12 @@ type Terraform struct {
 	RequiredProviders map[string]cty.Value
 }
 
+// What can run a task's module.
+const (
+	EngineTerraform = "terraform"
+	EngineTofu      = "tofu" // OpenTofu
+)
+
 // Backend is the one backend block, with the defaults of the consul backend
 // merged in.
 type Backend struct {
@@ -176,8 +220,12 @@ type Provider struct {
 	Env        map[string]string // task_env: environment of the Terraform process
 	Body       Body              // without alias, auto_commit and task_env
 
-	dynamic bool // a value has template syntax
+	dynamic bool // see Dynamic
 }
+
+// Dynamic reports whether a value of the body or of the environment is a
+// template: one for which IsTemplate holds.
+func (p Provider) Dynamic() bool { return p.dynamic }
 
 // ID is what a task's providers list calls this provider: its name, or
 // "name.alias".

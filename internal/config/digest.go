@@ -58,6 +58,9 @@ func (c *Config) taskMeaning(t *Task) any {
 		"terraform":   c.Terraform.Version,
 		"backend":     c.backendMeaning(),
 	}
+	if c.Terraform.Engine == EngineTofu {
+		meaning["engine"] = c.Terraform.Engine
+	}
 	if t.ModuleDigest != "" {
 		meaning["module_digest"] = t.ModuleDigest
 	}

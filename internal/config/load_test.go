@@ -132,7 +132,7 @@ func TestAFullFileIsReadAsWritten(t *testing.T) {
 			VerifyIncoming: true, CACert: filepath.Join(dir, "ca.pem"),
 		},
 		Terraform: Terraform{
-			Version: "1.11.4", Path: filepath.Join(dir, "bin"), Log: true,
+			Engine: "terraform", Version: "1.11.4", Path: filepath.Join(dir, "bin"), Log: true,
 			Backend: Backend{Type: "consul", Body: Body{Attributes: map[string]cty.Value{
 				"address": cty.StringVal("consul.example.com:8500"), "path": cty.StringVal("network/terraform"), "gzip": cty.True,
 				"scheme": cty.StringVal("https"), "ca_file": cty.StringVal("/etc/consul/ca.pem"), "key_file": cty.StringVal("/etc/consul/key.pem"),

@@ -34,7 +34,7 @@ func TestDefaults(t *testing.T) {
 		},
 		Vault: Vault{TLS: ClientTLS{Enabled: true, Verify: true}, Transport: transport},
 		Terraform: Terraform{
-			Path: dir,
+			Engine: "terraform", Path: dir,
 			Backend: Backend{Type: "consul", Body: Body{Attributes: map[string]cty.Value{
 				"address": cty.StringVal("localhost:8500"), "path": cty.StringVal("consul-terraform-sync/terraform"), "gzip": cty.True,
 			}}},
@@ -84,6 +84,10 @@ func TestTheEnvironmentStandsInForKeysThatAreNotSet(t *testing.T) {
 			func(c *Config) any { return c.Consul.TLS }, ClientTLS{CACert: "/ca", ServerName: "s", Verify: true}},
 		{"TLS", `consul { tls { ca_path = "/d" } }`, map[string]string{"CONSUL_CAPATH": "/no", "CONSUL_CLIENT_CERT": "/c", "CONSUL_CLIENT_KEY": "/k"},
 			func(c *Config) any { return c.Consul.TLS }, ClientTLS{Enabled: true, CAPath: "/d", Cert: "/c", Key: "/k", Verify: true}},
+		{"a certificate's file holds the key too", `consul { tls { cert = "/c" } }`, nil, func(c *Config) any { return c.Consul.TLS }, ClientTLS{Enabled: true, Cert: "/c", Key: "/c", Verify: true}},
+		{"syslog", `syslog { facility = "local2" }`, nil, func(c *Config) any { return c.Syslog }, Syslog{true, "LOCAL2", "consul-terraform-sync"}},
+		{"syslog by its name", `syslog { name = "x" }`, nil, func(c *Config) any { return c.Syslog }, Syslog{true, "LOCAL0", "x"}},
+		{"syslog that is off", "syslog {\n enabled = false\n name = \"x\"\n}", nil, func(c *Config) any { return c.Syslog }, Syslog{false, "LOCAL0", "x"}},
 		{"Vault is enabled by its address", "", map[string]string{"VAULT_ADDR": "http://v"}, func(c *Config) any { return c.Vault.Enabled }, true},
 		{"Vault that is disabled", `vault { enabled = false }`, map[string]string{"VAULT_ADDR": "http://v"}, func(c *Config) any { return c.Vault.Enabled }, false},
 		{"Vault's TLS", "", map[string]string{"VAULT_CACERT": "/a", "VAULT_CAPATH": "/b", "VAULT_CLIENT_CERT": "/c", "VAULT_CLIENT_KEY": "/k", "VAULT_TLS_SERVER_NAME": "s", "VAULT_SKIP_VERIFY": "1"},
@@ -230,6 +234,55 @@ func TestDriverBlocksOfSeveralFilesMustAgreeOnTheBackend(t *testing.T) {
 	}
 }
 
+func TestHighAvailability(t *testing.T) {
+	if cfg := load(t, "f.hcl", "# nothing\n"); cfg.HighAvailability != nil {
+		t.Errorf("without the block: %+v", cfg.HighAvailability)
+	}
+
+	cfg := load(t, "f.hcl", `high_availability {
+  cluster { name = "prod" }
+}`)
+	want := &HighAvailability{Cluster: Cluster{Name: "prod", Storage: ClusterStorage{ParentPath: "consul-terraform-sync/", SessionTTL: 15 * time.Second}}}
+	if diff := cmp.Diff(want, cfg.HighAvailability); diff != "" {
+		t.Errorf("defaults:\n%s", diff)
+	}
+	if got := cfg.HighAvailability.Cluster.Path(); got != "consul-terraform-sync/prod" {
+		t.Errorf("path %q", got)
+	}
+
+	// What the instances share, and what is each one's own.
+	dir := write(t,
+		"shared.yaml", "high_availability:\n  cluster:\n    name: prod\n    storage: {consul: {parent_path: /a//b, namespace: n, session_ttl: 30s}}\n",
+		"own.json", `{"high_availability": {"instance": {"address": "cts-01.example.com"}}}`)
+	cfg = mustLoad(t, options(dir, "shared.yaml", "own.json"))
+	want = &HighAvailability{
+		Cluster:  Cluster{Name: "prod", Storage: ClusterStorage{ParentPath: "/a//b", Namespace: "n", SessionTTL: 30 * time.Second}},
+		Instance: Instance{Address: "cts-01.example.com"},
+	}
+	if diff := cmp.Diff(want, cfg.HighAvailability); diff != "" {
+		t.Errorf("merged:\n%s", diff)
+	}
+	if got := cfg.HighAvailability.Cluster.Path(); got != "a/b/prod" {
+		t.Errorf("path %q", got)
+	}
+	if cfg.Digest() != mustLoad(t, options(write(t, "f.yaml", "port: 1\n"), "f.yaml")).Digest() {
+		t.Error("the digest depends on it")
+	}
+}
+
+func TestOpenTofuIsAnotherEngine(t *testing.T) {
+	of := func(engine string) *Config {
+		return load(t, "f.hcl", change(t, `driver "terraform" {`, "driver \"terraform\" {\n version = \"1.10.0\"\n"+engine))
+	}
+	terraform, named, tofu := of(""), of(`engine = "terraform"`), of(`engine = "tofu"`)
+	if terraform.Terraform.Engine != EngineTerraform || tofu.Terraform.Engine != EngineTofu {
+		t.Errorf("engines %q and %q", terraform.Terraform.Engine, tofu.Terraform.Engine)
+	}
+	if terraform.Digest() != named.Digest() || terraform.Tasks[0].Digest(terraform) == tofu.Tasks[0].Digest(tofu) {
+		t.Error("a task's digest is that of its engine, and no other")
+	}
+}
+
 func TestTheDefaultBackend(t *testing.T) {
 	tests := []struct {
 		file string
@@ -255,7 +308,7 @@ func TestTheDefaultBackend(t *testing.T) {
 }
 
 func TestEveryBackend(t *testing.T) {
-	for _, kind := range []string{"azurerm", "cos", "gcs", "kubernetes", "local", "manta", "pg", "s3"} {
+	for _, kind := range []string{"azurerm", "cloud", "cos", "gcs", "http", "kubernetes", "local", "manta", "oci", "oss", "pg", "remote", "s3"} {
 		got := load(t, "f.yaml", "driver: {terraform: {backend: {"+kind+": {key: value}}}}").Terraform.Backend
 		want := Backend{kind, Body{Attributes: map[string]cty.Value{"key": cty.StringVal("value")}}}
 		if diff := cmp.Diff(want, got, ctyValues); diff != "" {

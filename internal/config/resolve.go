@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/hashicorp/go-version"
 	"github.com/zclconf/go-cty/cty"
@@ -29,7 +30,7 @@ func (l *loader) resolve(raw *rawConfig) *Config {
 		Port:       raw.Port.V,
 		WorkingDir: raw.WorkingDir.V,
 		ID:         raw.ID.V,
-		Syslog:     Syslog{Enabled: raw.Syslog.Enabled.V, Facility: raw.Syslog.Facility.V, Name: raw.Syslog.Name.V},
+		Syslog:     l.syslog(&raw.Syslog),
 		dir:        l.Dir,
 	}
 	if !slices.Contains(logLevels, cfg.LogLevel) {
@@ -46,6 +47,7 @@ func (l *loader) resolve(raw *rawConfig) *Config {
 	cfg.Consul = l.consul(&raw.Consul)
 	cfg.Vault = l.vault(&raw.Vault)
 	cfg.TLS = l.apiTLS(&raw.TLS)
+	cfg.HighAvailability = l.highAvailability(&raw.HighAvailability)
 	cfg.Terraform = l.terraform(&raw.Driver.Terraform, &raw.Consul, cfg.Consul)
 	cfg.Providers = l.providers(&raw.Providers, cfg.Vault.Enabled)
 	cfg.Tasks = l.tasks(raw, cfg)
@@ -69,6 +71,58 @@ func (l *loader) implied(raw *rawConfig) {
 
 	a := &raw.TLS
 	imply(&a.Enabled, a.Cert.set, a.Key.set, a.VerifyIncoming.set, a.CACert.set, a.CAPath.set)
+}
+
+// facilities are the ones that syslog knows.
+var facilities = []string{
+	"KERN", "USER", "MAIL", "DAEMON", "AUTH", "SYSLOG", "LPR", "NEWS", "UUCP", "CRON", "AUTHPRIV", "FTP",
+	"LOCAL0", "LOCAL1", "LOCAL2", "LOCAL3", "LOCAL4", "LOCAL5", "LOCAL6", "LOCAL7",
+}
+
+func (l *loader) syslog(raw *rawSyslog) Syslog {
+	s := Syslog{Enabled: raw.Enabled.V, Facility: strings.ToUpper(raw.Facility.V), Name: raw.Name.V}
+	if !slices.Contains(facilities, s.Facility) {
+		l.fail(raw.Facility.origin, "invalid syslog facility "+quoted(raw.Facility.V), "allowed: "+strings.Join(facilities, ", "))
+	}
+	return s
+}
+
+// Consul refuses sessions that are shorter or longer.
+const (
+	minSessionTTL = 10 * time.Second
+	maxSessionTTL = 24 * time.Hour
+)
+
+func (l *loader) highAvailability(raw *rawHighAvailability) *HighAvailability {
+	if !raw.set {
+		return nil
+	}
+	r := &raw.Cluster
+	storage := &r.Storage.Consul
+	h := &HighAvailability{
+		Cluster: Cluster{
+			Name: r.Name.V,
+			Storage: ClusterStorage{
+				ParentPath: storage.ParentPath.V,
+				Namespace:  storage.Namespace.V,
+				SessionTTL: storage.SessionTTL.V,
+			},
+		},
+		Instance: Instance{Address: raw.Instance.Address.V},
+	}
+	switch name := h.Cluster.Name; {
+	case name == "":
+		l.missing(raw.key("cluster.name"), "name is required for a high availability cluster", "the same for all instances of the cluster")
+	case name == "." || name == ".." || strings.Contains(name, "/"):
+		l.fail(r.Name.origin, "not the name of a cluster: "+quoted(name), "it is one part of a path in Consul's KV: no slash, and neither . nor ..")
+	}
+	if r.Storage.set && !storage.set {
+		l.missing(r.Storage.origin, "the storage has no type", `write consul after storage, as in storage "consul" { ... }`)
+	}
+	if ttl := h.Cluster.Storage.SessionTTL; ttl < minSessionTTL || ttl > maxSessionTTL {
+		l.fail(storage.SessionTTL.origin, fmt.Sprintf("session_ttl %s is out of range", ttl), "allowed: 10s to 24h")
+	}
+	return h
 }
 
 func (l *loader) consul(raw *rawConsul) Consul {
@@ -122,12 +176,16 @@ func (l *loader) consul(raw *rawConsul) Consul {
 }
 
 func (l *loader) clientTLS(raw *rawClientTLS) ClientTLS {
+	key := raw.Key
+	if key.V == "" {
+		key = raw.Cert // one file may hold both
+	}
 	return ClientTLS{
 		Enabled:    raw.Enabled.V,
 		CACert:     l.abs(raw.CACert.V),
 		CAPath:     l.abs(raw.CAPath.V),
 		Cert:       l.abs(raw.Cert.V),
-		Key:        l.abs(raw.Key.V),
+		Key:        l.abs(key.V),
 		ServerName: raw.ServerName.V,
 		Verify:     raw.Verify.V,
 	}
@@ -245,17 +303,25 @@ func (l *loader) apiTLS(raw *rawAPITLS) APITLS {
 	return t
 }
 
-// backends are the ones that Consul-Terraform-Sync allows: each has workspaces,
-// which keep the tasks' states apart.
-var backends = []string{"azurerm", "consul", "cos", "gcs", "kubernetes", "local", "manta", "pg", "s3"}
+// backends are the ones that Consul-Terraform-Sync allows, and those of Terraform
+// beside them that are still in use. "cloud" is not a backend block to
+// Terraform, but is configured where the others are.
+var backends = []string{"azurerm", "cloud", "consul", "cos", "gcs", "http", "kubernetes", "local", "manta", "oci", "oss", "pg", "remote", "s3"}
 
-// oldestTerraform is the first version that knows the source of a provider.
-var oldestTerraform = version.Must(version.NewVersion("0.13.0"))
+var engines = []string{EngineTerraform, EngineTofu}
+
+// oldest is the first version of each engine that is supported: of Terraform
+// the first that knows the source of a provider, of OpenTofu the first there is.
+var oldest = map[string]*version.Version{
+	EngineTerraform: version.Must(version.NewVersion("0.13.0")),
+	EngineTofu:      version.Must(version.NewVersion("1.6.0")),
+}
 
 var exactVersion = regexp.MustCompile(`^\d+\.\d+\.\d+(-[0-9A-Za-z.]+)?$`)
 
 func (l *loader) terraform(raw *rawTerraform, rawConsul *rawConsul, consul Consul) Terraform {
 	t := Terraform{
+		Engine:     raw.Engine.V,
 		Version:    strings.TrimPrefix(raw.Version.V, "v"),
 		Path:       l.abs(raw.Path.V),
 		Log:        raw.Log.V,
@@ -264,8 +330,10 @@ func (l *loader) terraform(raw *rawTerraform, rawConsul *rawConsul, consul Consu
 	if t.Path == "" {
 		t.Path = l.Dir
 	}
-	if t.Version != "" {
-		l.terraformVersion(raw.Version, t.Version)
+	if !slices.Contains(engines, t.Engine) {
+		l.fail(raw.Engine.origin, "invalid engine "+quoted(t.Engine), "allowed: "+strings.Join(engines, ", "))
+	} else if t.Version != "" {
+		l.engineVersion(raw.Version, t)
 	}
 	t.Backend = l.backend(&raw.Backend, rawConsul.Address.V, consul)
 	for _, name := range sortedKeys(raw.RequiredProviders.entries) {
@@ -290,15 +358,16 @@ func (l *loader) terraform(raw *rawTerraform, rawConsul *rawConsul, consul Consu
 	return t
 }
 
-func (l *loader) terraformVersion(raw rawString, text string) {
-	v, err := version.NewVersion(text)
+func (l *loader) engineVersion(raw rawString, t Terraform) {
+	name := map[string]string{EngineTerraform: "Terraform", EngineTofu: "OpenTofu"}[t.Engine]
+	v, err := version.NewVersion(t.Version)
 	switch {
 	case err != nil:
 		l.fail(raw.origin, "malformed version: "+quoted(raw.V), `an exact version such as "1.11.4"`)
-	case !exactVersion.MatchString(text):
-		l.fail(raw.origin, "provide the exact Terraform version to install: "+quoted(raw.V), `three numbers, such as "1.11.4"`)
-	case v.LessThan(oldestTerraform):
-		l.fail(raw.origin, "Terraform version is not supported: "+quoted(raw.V), ">= "+oldestTerraform.String())
+	case !exactVersion.MatchString(t.Version):
+		l.fail(raw.origin, "provide the exact "+name+" version to install: "+quoted(raw.V), `three numbers, such as "1.11.4"`)
+	case v.LessThan(oldest[t.Engine]):
+		l.fail(raw.origin, name+" version is not supported: "+quoted(raw.V), ">= "+oldest[t.Engine].String())
 	}
 }
 

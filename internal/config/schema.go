@@ -29,14 +29,16 @@ type rawConfig struct {
 	Vault        rawVault        `key:"vault" prefix:"VAULT"`
 	TLS          rawAPITLS       `key:"tls"`
 	Driver       rawDriver       `key:"driver"`
-	Providers    labelled        `key:"terraform_provider"`
-	Tasks        []rawTask       `key:"task"`
-	Services     []rawService    `key:"service" deprecated:"condition \"services\" in the task"`
 
-	Provider         unsupported `key:"provider" say:"provider is an invalid key here, try 'terraform_provider'"`
-	License          unsupported `key:"license" say:"license is not supported: it belongs to Consul-Terraform-Sync Enterprise, and nothing here needs one; remove it"`
-	LicensePath      unsupported `key:"license_path" say:"license_path is not supported: it belongs to Consul-Terraform-Sync Enterprise, and nothing here needs one; remove it"`
-	HighAvailability unsupported `key:"high_availability" say:"high_availability is not supported: high availability needs no block, start several instances on one store; remove it"`
+	HighAvailability rawHighAvailability `key:"high_availability"`
+
+	Providers labelled     `key:"terraform_provider"`
+	Tasks     []rawTask    `key:"task"`
+	Services  []rawService `key:"service" deprecated:"condition \"services\" in the task"`
+
+	Provider    unsupported `key:"provider" say:"provider is an invalid key here, try 'terraform_provider'"`
+	License     unsupported `key:"license" say:"license is not supported: it belongs to Consul-Terraform-Sync Enterprise, and nothing here needs one; remove it"`
+	LicensePath unsupported `key:"license_path" say:"license_path is not supported: it belongs to Consul-Terraform-Sync Enterprise, and nothing here needs one; remove it"`
 }
 
 type rawSyslog struct {
@@ -139,6 +141,36 @@ type rawAPITLS struct {
 	CAPath         rawString `key:"ca_path"`
 }
 
+type rawHighAvailability struct {
+	origin
+	Cluster  rawCluster  `key:"cluster"`
+	Instance rawInstance `key:"instance"`
+}
+
+type rawCluster struct {
+	origin
+	Name    rawString  `key:"name"`
+	Storage rawStorage `key:"storage"`
+}
+
+// rawStorage has a block for each kind; there is one.
+type rawStorage struct {
+	origin `unknown:"unsupported storage type"`
+	Consul rawConsulStorage `key:"consul"`
+}
+
+type rawConsulStorage struct {
+	origin
+	ParentPath rawString   `key:"parent_path" default:"consul-terraform-sync/"`
+	Namespace  rawString   `key:"namespace"`
+	SessionTTL rawDuration `key:"session_ttl" default:"15s"`
+}
+
+type rawInstance struct {
+	origin
+	Address rawString `key:"address"`
+}
+
 type rawDriver struct {
 	origin
 	Terraform      rawTerraform `key:"terraform"`
@@ -147,6 +179,7 @@ type rawDriver struct {
 
 type rawTerraform struct {
 	origin
+	Engine            rawString   `key:"engine" default:"terraform"`
 	Version           rawString   `key:"version"`
 	Path              rawString   `key:"path"`
 	Log               rawBool     `key:"log" default:"false"`

@@ -1,0 +1,89 @@
+package config
+
+import (
+	"regexp"
+	"strings"
+	"text/template/parse"
+)
+
+// Templates in the strings of a terraform_provider block stand for values that
+// are looked up for each run.
+var (
+	// ctsTemplate is what Consul-Terraform-Sync takes for one.
+	ctsTemplate = regexp.MustCompile(`\{\{\s*(env|key|with secret)\s+\\?".+\\?"\s*\}\}`)
+	// ownTemplate calls a function that Consul-Terraform-Sync does not have.
+	ownTemplate = regexp.MustCompile(`\{\{-?[^{}]*\b(secretsmanager|ssm)\s+\\?["` + "`" + `]`)
+
+	templateAction  = regexp.MustCompile(`(?s)\{\{(.*?)\}\}`)
+	templateLiteral = regexp.MustCompile(`(?s)\\?"(?:[^"\\]|\\.)*"|` + "`[^`]*`")
+	// templateCall is a call of a function that looks something up, in an action
+	// whose literals have been emptied: with an argument, at the end of a
+	// pipeline, or in a range.
+	templateCall = regexp.MustCompile(`(?:^|[\s(|=])(?:` +
+		`(?:env|envOrDefault|key|keyExists|keyExistsGet|keyOrDefault|ls|safeLs|tree|safeTree|node|service|secret|secrets|secretsmanager|ssm)\s+["$.(]` +
+		`|range\s+(?:\$\w+\s*(?:,\s*\$\w+\s*)?:=\s*)?(?:nodes|services|datacenters)\b` +
+		`)|\|\s*(?:env|key|secret|secretsmanager|ssm)\b`)
+
+	vaultCall = regexp.MustCompile(`(?:^|[\s(|=])secrets?\s+["$.(]|\|\s*secret\b`)
+)
+
+// IsTemplate reports whether a string of a terraform_provider block is a
+// template: whether it looks something up, with {{ env "X" }}, {{ key "path" }},
+// {{ with secret "path" }} or another of the functions that reach outside of the
+// text. Then the whole string is one; any other is taken as it is written, also
+// if it has double braces.
+func IsTemplate(text string) bool {
+	if !strings.Contains(text, "{{") {
+		return false
+	}
+	return ctsTemplate.MatchString(text) || calls(text, templateCall)
+}
+
+// calls reports whether an action of a template has a call, outside of literals.
+func calls(text string, call *regexp.Regexp) bool {
+	for _, action := range templateAction.FindAllStringSubmatch(text, -1) {
+		inside := templateLiteral.ReplaceAllString(strings.Trim(action[1], "-"), `""`)
+		if call.MatchString(inside) {
+			return true
+		}
+	}
+	return false
+}
+
+// template checks a template as far as that can be done without evaluating it.
+func (l *loader) template(n *node, path string, vault bool) {
+	at := origin{pos: n.pos, path: path}
+	if !vault && calls(n.text, vaultCall) {
+		l.fail(at, "detected dynamic configuration using Vault: missing Vault configuration", "add a vault block with an address")
+	}
+	t := parse.New(path)
+	t.Mode = parse.SkipFuncCheck
+	if _, err := t.Parse(n.text, "", "", map[string]*parse.Tree{}); err != nil {
+		// The parser's own words may quote what stands beside the template.
+		l.fail(at, "the template cannot be parsed", `the syntax is that of Go's text/template, such as {{ env "NAME" }}; every "with", "if" and "range" needs an {{ end }}`)
+	}
+}
+
+// dynamicOutsideProviders reports template syntax where nothing evaluates it.
+// What Consul-Terraform-Sync leaves alone there may be meant for another
+// program, such as the text of a template in a variable.
+func (l *loader) dynamicOutsideProviders(root *node) {
+	repeated := map[string]int{"task": 0, "service": 0}
+	for _, e := range root.entries {
+		if strings.EqualFold(e.key, "terraform_provider") {
+			continue
+		}
+		path := e.key
+		if n, ok := repeated[e.key]; ok && e.value.kind == kindObject {
+			path = indexed(e.key, n)
+			repeated[e.key]++
+		}
+		e.value.walk(path, func(n *node, path string) {
+			if ctsTemplate.MatchString(n.text) || ownTemplate.MatchString(n.text) {
+				l.fail(origin{pos: n.pos, path: path},
+					"dynamic configuration using template syntax is only supported for terraform_provider blocks",
+					"write the value itself, or set it by an environment variable")
+			}
+		})
+	}
+}
