@@ -26,12 +26,8 @@ func (m Module) main() ([]byte, error) {
 	if err := m.writeRequiredProviders(&b, providers); err != nil {
 		return nil, err
 	}
-	if backend := m.Config.Terraform.Backend; backend.Type != "" {
-		fmt.Fprintf(&b, "backend %s {\n", literal(cty.StringVal(backend.Type)))
-		if err := writeBody(&b, "backend "+strconv.Quote(backend.Type), backend.Body, nil); err != nil {
-			return nil, err
-		}
-		b.WriteString("}\n")
+	if err := m.writeBackend(&b); err != nil {
+		return nil, err
 	}
 	b.WriteString("}\n\n")
 

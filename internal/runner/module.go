@@ -26,8 +26,12 @@ type Module struct {
 
 // Check finds what would make every run of the task fail, as far as that can be
 // told without Consul and Terraform: a local module that is not there or does
-// not declare what it is given, and a task_env that Terraform cannot be given.
+// not declare what it is given, a task_env that Terraform cannot be given, and
+// a backend that would have the task share its state.
 func (m *Module) Check(cfg *config.Config, t *config.Task) error {
+	if _, err := rootmodule.Backend(cfg, t); err != nil {
+		return err
+	}
 	if err := terraform.CheckModule(t, rootmodule.Inputs(t)); err != nil {
 		return err
 	}
@@ -95,8 +99,12 @@ func (m *Module) options(cfg *config.Config, t *config.Task, out io.Writer) (ter
 	if err != nil {
 		return terraform.Options{}, fmt.Errorf("provider values of task %s: %w", t.Name, err)
 	}
+	backend, err := rootmodule.Backend(cfg, t)
+	if err != nil {
+		return terraform.Options{}, err
+	}
 	opts := terraform.Options{
-		Task: t.Name, Backend: cfg.Terraform.Backend, Consul: cfg.Consul,
+		Task: t.Name, Backend: backend, Consul: cfg.Consul,
 		Env: rootmodule.Env(t, cfg), VarJSON: values, Log: out, PersistLog: cfg.Terraform.PersistLog,
 	}
 	if m.Orphaned != nil {

@@ -19,7 +19,7 @@ import (
 // Options are what Terraform is run with, beside the files of a directory.
 type Options struct {
 	Task      string // name, for messages
-	Workspace string // the task's name, as CTS has it; Task if empty
+	Workspace string // the task's name, as CTS has it, where there are workspaces, if empty
 	Backend   config.Backend
 	Consul    config.Consul     // how a Consul backend connects; not used by others
 	Env       map[string]string // task_env of the task's providers: secret
@@ -66,7 +66,7 @@ var legacyPipes = version.Must(version.NewVersion("1.1.0"))
 // behind there by a Terraform that was killed are ended.
 func (b *Binary) Open(dir string, opts Options) (*Dir, error) {
 	if opts.Workspace == "" {
-		opts.Workspace = opts.Task
+		opts.Workspace = workspaceOf(opts.Backend, opts.Task)
 	}
 	if opts.LockTimeout == 0 {
 		opts.LockTimeout = time.Minute

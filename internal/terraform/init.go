@@ -46,9 +46,26 @@ func (d *Dir) Init(ctx context.Context) (ran bool, err error) {
 }
 
 // initialise runs `terraform init`, in the default workspace: it refuses a
-// selected workspace that does not exist yet.
+// selected workspace that does not exist yet. A backend that has no default
+// workspace wants one to be created first; without an option, it is.
 func (d *Dir) initialise(ctx context.Context, opts ...tfexec.InitOption) error {
-	if err := d.leaveWorkspace(); err != nil {
+	err := d.initOnce(ctx, opts...)
+	var failed *Error
+	if len(opts) == 0 && errors.As(err, &failed) && failed.needsWorkspace() {
+		if err := d.createWorkspace(ctx); err != nil {
+			return err
+		}
+		err = d.initOnce(ctx)
+	}
+	return err
+}
+
+func (d *Dir) initOnce(ctx context.Context, opts ...tfexec.InitOption) error {
+	begin := d.leaveWorkspace
+	if !hasDefault(d.opts.Backend) {
+		begin = d.selectWorkspace
+	}
+	if err := begin(); err != nil {
 		return err
 	}
 	if err := os.Remove(d.data(initFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -123,17 +123,25 @@ func (d *Dir) useLocalState(workspaces string) error {
 // useRemoteState opens the task's own backend, and turns to an empty local
 // state if that has no workspace of the task.
 func (d *Dir) useRemoteState(ctx context.Context, opts ...tfexec.InitOption) error {
-	if err := d.initialise(ctx, opts...); err != nil {
+	err := d.initialise(ctx, opts...)
+	var failed *Error
+	switch {
+	case errors.As(err, &failed) && failed.needsWorkspace():
+		// There is none yet, of any task.
+	case err != nil:
 		return err
-	}
-	var workspaces []string
-	err := d.run(ctx, "workspace list", nil, func(ctx context.Context) (err error) {
-		d.tf.SetStdout(io.Discard) // the names of all other tasks
-		workspaces, _, err = d.tf.WorkspaceList(ctx)
-		return err
-	})
-	if err != nil || slices.Contains(workspaces, d.opts.Workspace) {
-		return err
+	case !hasWorkspaces(d.opts.Backend):
+		return nil
+	default:
+		var workspaces []string
+		err := d.run(ctx, "workspace list", nil, func(ctx context.Context) (err error) {
+			d.tf.SetStdout(io.Discard) // the names of all other tasks
+			workspaces, _, err = d.tf.WorkspaceList(ctx)
+			return err
+		})
+		if err != nil || slices.Contains(workspaces, d.opts.Workspace) {
+			return err
+		}
 	}
 	if err := d.useLocalState(""); err != nil {
 		return err

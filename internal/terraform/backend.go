@@ -1,0 +1,58 @@
+package terraform
+
+import (
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/terrapulse/terrapulse/internal/config"
+)
+
+// Most backends have a workspace called default and any number of others, each
+// of which they create when its state is opened. The exceptions are here: http
+// has one state only; remote and cloud have either the one workspace that their
+// block workspaces names, or, with prefix, tags or project, any number of others
+// but no default.
+
+// defaultWorkspace is where Terraform works unless it is told otherwise.
+const defaultWorkspace = "default"
+
+// workspaceOf is the workspace of a task's state: the one that is named like the
+// task where there are several.
+func workspaceOf(b config.Backend, task string) string {
+	name, fixed := fixedWorkspace(b)
+	switch {
+	case !fixed && b.Type != "http":
+		return task
+	case b.Type == "cloud":
+		return name
+	default:
+		return defaultWorkspace
+	}
+}
+
+// hasWorkspaces reports whether the backend keeps the states of several tasks apart.
+func hasWorkspaces(b config.Backend) bool {
+	_, fixed := fixedWorkspace(b)
+	return !fixed && b.Type != "http"
+}
+
+// hasDefault reports whether the backend has the default workspace.
+func hasDefault(b config.Backend) bool {
+	if b.Type != "remote" && b.Type != "cloud" {
+		return true
+	}
+	_, fixed := fixedWorkspace(b)
+	return fixed
+}
+
+// fixedWorkspace is the one workspace that a remote or cloud backend names.
+func fixedWorkspace(b config.Backend) (name string, ok bool) {
+	if b.Type != "remote" && b.Type != "cloud" {
+		return "", false
+	}
+	for _, workspaces := range b.Body.Blocks["workspaces"] {
+		if v, ok := workspaces.Attributes["name"]; ok && !v.IsNull() && v.Type() == cty.String {
+			return v.AsString(), true
+		}
+	}
+	return "", false
+}
