@@ -22,6 +22,8 @@ type Module struct {
 	// Orphaned, if set, says in words why the holder of a lock of the task's
 	// state is dead, so that it is released; "" if that is not certain.
 	Orphaned func(ctx context.Context, task string, lock *terraform.LockError) (why string)
+	// Unlocked has Inspect and Plan take no lock of the task's state.
+	Unlocked bool
 }
 
 // Check finds what would make every run of the task fail, as far as that can be
@@ -105,7 +107,7 @@ func (m *Module) options(cfg *config.Config, t *config.Task, out io.Writer) (ter
 	}
 	opts := terraform.Options{
 		Task: t.Name, Backend: backend, Consul: cfg.Consul,
-		Env: rootmodule.Env(t, cfg), VarJSON: values, Log: out, PersistLog: cfg.Terraform.PersistLog,
+		Env: rootmodule.Env(t, cfg), VarJSON: values, Log: out, PersistLog: cfg.Terraform.PersistLog, Unlocked: m.Unlocked,
 	}
 	if m.Orphaned != nil {
 		opts.Orphaned = func(ctx context.Context, lock *terraform.LockError) string { return m.Orphaned(ctx, t.Name, lock) }

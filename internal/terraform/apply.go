@@ -40,7 +40,7 @@ func (d *Dir) Apply(ctx context.Context) (Summary, error) {
 func (d *Dir) Plan(ctx context.Context) (Summary, error) {
 	var r *reader
 	err := d.attempt(ctx, "plan", func(lock, varFile string) error {
-		opts := []tfexec.PlanOption{tfexec.Lock(true), tfexec.Parallelism(10), tfexec.Refresh(true), tfexec.LockTimeout(lock)}
+		opts := []tfexec.PlanOption{tfexec.Lock(!d.opts.Unlocked), tfexec.Parallelism(10), tfexec.Refresh(true), tfexec.LockTimeout(lock)}
 		if varFile != "" {
 			opts = append(opts, tfexec.VarFile(varFile))
 		}

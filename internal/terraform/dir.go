@@ -39,6 +39,9 @@ type Options struct {
 	// in words why the lock's holder is dead, and then the lock is released; ""
 	// has it waited for. A wrong answer lets two Terraforms change one state.
 	Orphaned func(ctx context.Context, lock *LockError) (why string)
+	// Unlocked has Plan take no lock of the state, and so disturb nobody who works
+	// on it. The plan may be of a state that is being changed.
+	Unlocked bool
 	// Grace is how long an interrupted Terraform may take to end, before it is
 	// killed. 60 s if zero. Terraform saves its state and releases its lock in it.
 	Grace time.Duration

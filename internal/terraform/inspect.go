@@ -46,20 +46,26 @@ func (b *Binary) Inspect(ctx context.Context, dir string, render func(dir string
 	if err != nil {
 		return Summary{}, err
 	}
-	fresh := tfexec.Upgrade(false) // and no -force-copy: there is nothing to move
+	var fresh bool
 	if d.opts.Backend.Type == "" || d.opts.Backend.Type == "local" {
-		err = d.useLocalState(existingState(dir, d.opts))
-		if err == nil {
-			err = d.initialise(ctx, fresh)
+		workspaces := existingState(dir, d.opts)
+		fresh = workspaces == ""
+		if err = d.useLocalState(workspaces); err == nil {
+			err = d.initialise(ctx, noCopy)
 		}
 	} else {
-		err = d.useRemoteState(ctx, fresh)
+		fresh, err = d.useRemoteState(ctx)
 	}
 	if err != nil {
 		return Summary{}, err
 	}
-	return d.Plan(ctx)
+	s, err := d.Plan(ctx)
+	s.Fresh = fresh
+	return s, err
 }
+
+// noCopy is an init without -force-copy: an inspection has nothing to move.
+var noCopy = tfexec.Upgrade(false)
 
 // mirror links the visible files of a task's directory into tmp, but for those
 // that tmp already has and for states, and copies the lock file.
@@ -121,17 +127,21 @@ func (d *Dir) useLocalState(workspaces string) error {
 }
 
 // useRemoteState opens the task's own backend, and turns to an empty local
-// state if that has no workspace of the task.
-func (d *Dir) useRemoteState(ctx context.Context, opts ...tfexec.InitOption) error {
-	err := d.initialise(ctx, opts...)
+// state if that has no workspace of the task: then it is fresh.
+func (d *Dir) useRemoteState(ctx context.Context) (fresh bool, err error) {
+	opts := []tfexec.InitOption{noCopy}
+	if d.opts.Unlocked && d.opts.Backend.Type == "consul" {
+		opts = append(opts, tfexec.BackendConfig("lock=false")) // it takes the lock when it opens a state, too
+	}
+	err = d.initialise(ctx, opts...)
 	var failed *Error
 	switch {
 	case errors.As(err, &failed) && failed.needsWorkspace():
 		// There is none yet, of any task.
 	case err != nil:
-		return err
+		return false, err
 	case !hasWorkspaces(d.opts.Backend):
-		return nil
+		return false, nil
 	default:
 		var workspaces []string
 		err := d.run(ctx, "workspace list", nil, func(ctx context.Context) (err error) {
@@ -140,11 +150,11 @@ func (d *Dir) useRemoteState(ctx context.Context, opts ...tfexec.InitOption) err
 			return err
 		})
 		if err != nil || slices.Contains(workspaces, d.opts.Workspace) {
-			return err
+			return false, err
 		}
 	}
 	if err := d.useLocalState(""); err != nil {
-		return err
+		return true, err
 	}
-	return d.initialise(ctx, append(opts, tfexec.Reconfigure(true))...)
+	return true, d.initialise(ctx, noCopy, tfexec.Reconfigure(true))
 }

@@ -13,6 +13,7 @@ type Summary struct {
 	Add, Change, Destroy, Import int
 	Resources                    []ResourceChange
 	Text                         string // of a plan: what Terraform printed, without secrets
+	Fresh                        bool   // of an inspection: the task has no state yet
 }
 
 // Unknown is the number of resources where Terraform did not say it.
