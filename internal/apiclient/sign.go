@@ -1,0 +1,86 @@
+package apiclient
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"regexp"
+	"sync"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
+	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/smithy-go/logging"
+)
+
+// functionHost is the host of a function URL, with its region.
+var functionHost = regexp.MustCompile(`^[a-z0-9]+\.lambda-url\.([a-z0-9-]+)\.on\.aws$`)
+
+// functionURL returns the region of the Lambda function behind a URL.
+func functionURL(u *url.URL) (region string, ok bool) {
+	m := functionHost.FindStringSubmatch(u.Hostname())
+	if m == nil {
+		return "", false
+	}
+	return m[1], true
+}
+
+// A signer signs requests to a function URL with the AWS credentials that the
+// AWS command line would use.
+type signer struct {
+	region string
+	next   http.RoundTripper
+
+	mu          sync.Mutex
+	credentials aws.CredentialsProvider // nil until the first request
+}
+
+func (s *signer) RoundTrip(req *http.Request) (*http.Response, error) {
+	if _, ok := functionURL(req.URL); !ok { // somewhere else, where a redirect leads
+		return s.next.RoundTrip(req)
+	}
+	var body []byte
+	if req.Body != nil {
+		var err error
+		body, err = io.ReadAll(req.Body)
+		req.Body.Close()
+		if err != nil {
+			return nil, err
+		}
+	}
+	provider, err := s.provider(req)
+	if err != nil {
+		return nil, err
+	}
+	credentials, err := provider.Retrieve(req.Context())
+	if err != nil {
+		return nil, fmt.Errorf("find AWS credentials to sign the request with: %w", err)
+	}
+	signed := req.Clone(req.Context())
+	if req.Body != nil {
+		signed.Body = io.NopCloser(bytes.NewReader(body))
+	}
+	hash := sha256.Sum256(body)
+	if err := v4.NewSigner().SignHTTP(req.Context(), credentials, signed, hex.EncodeToString(hash[:]), "lambda", s.region, time.Now()); err != nil {
+		return nil, fmt.Errorf("sign the request: %w", err)
+	}
+	return s.next.RoundTrip(signed)
+}
+
+func (s *signer) provider(req *http.Request) (aws.CredentialsProvider, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.credentials == nil {
+		cfg, err := config.LoadDefaultConfig(req.Context(), config.WithRegion(s.region), config.WithLogger(logging.Nop{}))
+		if err != nil {
+			return nil, fmt.Errorf("find AWS credentials to sign the request with: %w", err)
+		}
+		s.credentials = cfg.Credentials
+	}
+	return s.credentials, nil
+}
