@@ -83,6 +83,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 			"invoke":   func() (cli.Command, error) { return &invokeCommand{app: a}, nil },
 			"doctor":   func() (cli.Command, error) { return &doctorCommand{app: a}, nil },
 
+			"migrate":       func() (cli.Command, error) { return &migrateCommand{app: a}, nil },
+			"migrate check": func() (cli.Command, error) { return &migrateCheckCommand{app: a}, nil },
+
 			"bundle":      func() (cli.Command, error) { return &bundleCommand{app: a}, nil },
 			"bundle push": func() (cli.Command, error) { return &bundlePushCommand{app: a}, nil },
 			"bundle diff": func() (cli.Command, error) { return &bundleDiffCommand{app: a}, nil },
