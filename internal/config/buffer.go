@@ -5,6 +5,29 @@ import (
 	"time"
 )
 
+// OwnBufferPeriod is what a task's own buffer_period says. A field is nil where
+// it says nothing.
+type OwnBufferPeriod struct {
+	Enabled  *bool
+	Min, Max *time.Duration
+}
+
+// OwnBufferPeriod returns what the task itself says of its buffer period: what
+// it says nothing of follows from that, or is that of all tasks.
+func (t *Task) OwnBufferPeriod() OwnBufferPeriod { return t.buffer }
+
+func (raw *rawTaskBuffer) own() OwnBufferPeriod {
+	return OwnBufferPeriod{Enabled: written(raw.Enabled), Min: written(raw.Min), Max: written(raw.Max)}
+}
+
+// written is a copy of a value, so that what was read from the file can go.
+func written[T bool | time.Duration](v value[T]) *T {
+	if !v.set {
+		return nil
+	}
+	return new(v.V)
+}
+
 // globalBuffer resolves the buffer_period of all tasks. Its keys default one by
 // one, so that a min above the default max raises max.
 func (l *loader) globalBuffer(raw *rawGlobalBuffer) BufferPeriod {

@@ -270,7 +270,8 @@ type Task struct {
 	Source             Position // where the task block starts
 	FromAPI            bool     // no file has the task: it was made through the API
 
-	written string // Module as the file says it
+	written string          // Module as the file says it
+	buffer  OwnBufferPeriod // BufferPeriod as the file says it
 }
 
 // LocalModule reports whether the module is a directory on this machine, which

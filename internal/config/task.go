@@ -76,6 +76,7 @@ func (l *loader) task(raw *rawTask, cfg *Config, services map[string]Services) T
 		WorkingDir:    raw.WorkingDir.V,
 		Source:        raw.pos,
 	}
+	t.buffer = raw.BufferPeriod.own()
 	l.taskName(raw)
 	t.Module, t.written = l.module(raw)
 	l.taskProviders(raw)
