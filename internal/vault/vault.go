@@ -1,0 +1,338 @@
+// Package vault reads secrets from Vault, and keeps the token alive that they
+// are read with. No error of it holds a token or a secret.
+package vault
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path"
+	"strings"
+	"sync"
+
+	"github.com/hashicorp/vault/api"
+
+	"github.com/terrapulse/terrapulse/internal/config"
+)
+
+// retries is how often a request is made again that Vault answered with 5xx, or
+// not at all.
+const retries = 2
+
+// ErrNotFound says that there is nothing at a path, or nothing that the token
+// may know of.
+var ErrNotFound = errors.New("there is no secret at this path")
+
+// Secret is what Vault answers. Of the KV engine's second version, Data holds
+// the secret under "data", and what is known about it under "metadata".
+type Secret = api.Secret
+
+// Client reads from one Vault. It is safe for concurrent use.
+type Client struct {
+	cfg    config.Vault
+	client *api.Client // without a token
+	log    *slog.Logger
+
+	mu        sync.Mutex
+	unwrapped map[string]string // tokens, by the wrapping tokens that they came in
+	renewal   *renewal          // of the token that was used last; nil without one
+	ctx       context.Context   // of the renewals
+}
+
+// New prepares a client; it does not connect. Where the configuration says so,
+// the token is renewed from its first use on, until ctx ends. An error names
+// the key that is at fault.
+func New(ctx context.Context, cfg config.Vault, log *slog.Logger) (*Client, error) {
+	if cfg.Address == "" {
+		return nil, errors.New("vault.address is not set: name it in the vault block, or in VAULT_ADDR")
+	}
+	t, err := transport(cfg)
+	if err != nil {
+		return nil, err
+	}
+	client, err := api.NewClient(&api.Config{
+		Address: cfg.Address, MaxRetries: retries,
+		HttpClient: &http.Client{Transport: t, CheckRedirect: func(*http.Request, []*http.Request) error {
+			return http.ErrUseLastResponse // vault/api follows one itself: to the active server
+		}},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("prepare the connection to Vault at %s: %w", cfg.Address, err)
+	}
+	// The configuration has looked at the environment already.
+	client.ClearToken()
+	client.ClearNamespace()
+	if cfg.Namespace != "" {
+		client.SetNamespace(cfg.Namespace)
+	}
+	c := &Client{cfg: cfg, client: client, log: log, unwrapped: map[string]string{}, ctx: ctx}
+	context.AfterFunc(ctx, c.stop)
+	return c, nil
+}
+
+func transport(cfg config.Vault) (*http.Transport, error) {
+	c := cfg.Transport
+	t := &http.Transport{
+		Proxy:               http.ProxyFromEnvironment,
+		DialContext:         (&net.Dialer{Timeout: c.DialTimeout, KeepAlive: c.DialKeepAlive}).DialContext,
+		TLSHandshakeTimeout: c.TLSHandshakeTimeout,
+		DisableKeepAlives:   c.DisableKeepAlives,
+		IdleConnTimeout:     c.IdleConnTimeout,
+		MaxIdleConns:        c.MaxIdleConns,
+		MaxIdleConnsPerHost: c.MaxIdleConnsPerHost,
+		ForceAttemptHTTP2:   true,
+	}
+	if !cfg.TLS.Enabled {
+		return t, nil
+	}
+	var err error
+	if t.TLSClientConfig, err = clientTLS(cfg.TLS); err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+// Read returns the secret at a path. One of the KV engine's second version is
+// found with "data/" after the engine's own path, and without.
+func (c *Client) Read(ctx context.Context, at string) (*Secret, error) {
+	client, err := c.authorised(ctx)
+	if err != nil {
+		return nil, err
+	}
+	query, err := versionOf(&at)
+	if err != nil {
+		return nil, err
+	}
+	at, err = c.inKV(ctx, client, at, "data")
+	if err != nil {
+		return nil, err
+	}
+	secret, err := client.Logical().ReadWithDataWithContext(ctx, at, query)
+	if err != nil {
+		return nil, c.explain(ctx, err)
+	}
+	if secret == nil || deleted(secret) {
+		return nil, ErrNotFound
+	}
+	return secret, nil
+}
+
+// Write sends data to a path and returns what comes back, such as a
+// certificate that an engine issues.
+func (c *Client) Write(ctx context.Context, at string, data map[string]any) (*Secret, error) {
+	client, err := c.authorised(ctx)
+	if err != nil {
+		return nil, err
+	}
+	secret, err := client.Logical().WriteWithContext(ctx, clean(at), data)
+	if err != nil {
+		return nil, c.explain(ctx, err)
+	}
+	if secret == nil {
+		return nil, ErrNotFound
+	}
+	return secret, nil
+}
+
+// List returns the names below a path; those of folders end in a slash.
+func (c *Client) List(ctx context.Context, at string) ([]string, error) {
+	client, err := c.authorised(ctx)
+	if err != nil {
+		return nil, err
+	}
+	at, err = c.inKV(ctx, client, clean(at), "metadata")
+	if err != nil {
+		return nil, err
+	}
+	secret, err := client.Logical().ListWithContext(ctx, at)
+	if err != nil {
+		return nil, c.explain(ctx, err)
+	}
+	if secret == nil {
+		return nil, ErrNotFound
+	}
+	keys, _ := secret.Data["keys"].([]any)
+	names := make([]string, 0, len(keys))
+	for _, key := range keys {
+		if name, ok := key.(string); ok {
+			names = append(names, name)
+		}
+	}
+	return names, nil
+}
+
+// inKV adds data or metadata to a path of the KV engine's second version.
+func (c *Client) inKV(ctx context.Context, client *api.Client, at, kind string) (string, error) {
+	mount, err := client.Logical().ReadWithContext(ctx, "sys/internal/ui/mounts/"+at)
+	if err != nil {
+		// The path may be one that the token has no say in at all, or Vault is
+		// an old one. Reading says so better, or succeeds.
+		if status := new(api.ResponseError); errors.As(err, &status) && (status.StatusCode == http.StatusForbidden || status.StatusCode == http.StatusNotFound) {
+			return at, nil
+		}
+		return "", c.explain(ctx, err)
+	}
+	if mount == nil {
+		return at, nil
+	}
+	options, _ := mount.Data["options"].(map[string]any)
+	root, _ := mount.Data["path"].(string)
+	if version, _ := options["version"].(string); version != "2" || root == "" {
+		return at, nil
+	}
+	below, ok := strings.CutPrefix(at+"/", root)
+	if !ok {
+		return at, nil // root begins with the namespace that the token is of
+	}
+	if below = strings.TrimSuffix(below, "/"); below == kind || strings.HasPrefix(below, kind+"/") {
+		return at, nil
+	}
+	return path.Join(root, kind, below), nil
+}
+
+// deleted reports whether the version that was read of a KV secret is deleted:
+// Vault still tells when.
+func deleted(s *Secret) bool {
+	data, ok := s.Data["data"]
+	_, kv := s.Data["metadata"]
+	return ok && kv && data == nil
+}
+
+// versionOf takes "?version=N" off the end of a path.
+func versionOf(at *string) (map[string][]string, error) {
+	rest, version, ok := strings.Cut(*at, "?")
+	*at = clean(rest)
+	if !ok {
+		return nil, nil
+	}
+	number, ok := strings.CutPrefix(version, "version=")
+	if !ok || number == "" || strings.Trim(number, "0123456789") != "" {
+		return nil, errors.New("after the ? of the path only version=N is understood")
+	}
+	return map[string][]string{"version": {number}}, nil
+}
+
+func clean(at string) string { return strings.Trim(strings.TrimSpace(at), "/") }
+
+// authorised returns a client with the token of this moment.
+func (c *Client) authorised(ctx context.Context) (*api.Client, error) {
+	token, err := c.token(ctx)
+	if err != nil {
+		return nil, err
+	}
+	client, err := c.with(token)
+	if err != nil {
+		return nil, err
+	}
+	if c.cfg.RenewToken {
+		c.keep(client, token)
+	}
+	return client, nil
+}
+
+func (c *Client) with(token string) (*api.Client, error) {
+	client, err := c.client.CloneWithHeaders() // the namespace is one
+	if err != nil {
+		return nil, fmt.Errorf("prepare the connection to Vault at %s: %w", c.cfg.Address, err)
+	}
+	client.SetToken(token)
+	return client, nil
+}
+
+// token returns the token that is to be used now: what Vault Agent has left in
+// its file, or the configured one, and what was wrapped in it.
+func (c *Client) token(ctx context.Context) (string, error) {
+	token := c.cfg.Token
+	if file := c.cfg.AgentTokenFile; file != "" {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return "", fmt.Errorf("read the token that Vault Agent keeps in vault.vault_agent_token_file: %w", err)
+		}
+		if token = agentToken(text); token == "" {
+			return "", fmt.Errorf("%s (vault.vault_agent_token_file) holds no token: is Vault Agent running, and has it logged in?", file)
+		}
+	}
+	if token == "" {
+		return "", errors.New("there is no token for Vault: set VAULT_TOKEN, or vault_agent_token_file in the vault block")
+	}
+	if !c.cfg.UnwrapToken {
+		return token, nil
+	}
+	return c.unwrap(ctx, token)
+}
+
+// agentToken is the token in a sink file of Vault Agent: bare, or as the answer
+// to a wrapping.
+func agentToken(text []byte) string {
+	text = bytes.TrimSpace(text)
+	var wrapped struct {
+		Token string `json:"token"`
+	}
+	if bytes.HasPrefix(text, []byte("{")) && json.Unmarshal(text, &wrapped) == nil {
+		return wrapped.Token
+	}
+	return string(text)
+}
+
+// unwrap returns the token in a wrapping token, which Vault gives out once.
+func (c *Client) unwrap(ctx context.Context, wrapping string) (string, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if token, ok := c.unwrapped[wrapping]; ok {
+		return token, nil
+	}
+	client, err := c.with(wrapping)
+	if err != nil {
+		return "", err
+	}
+	secret, err := client.Logical().UnwrapWithContext(ctx, wrapping)
+	if status := new(api.ResponseError); errors.As(err, &status) && status.StatusCode == http.StatusBadRequest {
+		return "", errors.New("the token for Vault cannot be unwrapped (vault.unwrap_token): it is no wrapping token, has expired, or was unwrapped before, " +
+			"which nobody but this process should have done; give it a new one")
+	}
+	if err != nil {
+		return "", fmt.Errorf("unwrap the token for Vault: %w", c.explain(ctx, err))
+	}
+	token := ""
+	if secret != nil && secret.Auth != nil {
+		token = secret.Auth.ClientToken
+	} else if secret != nil {
+		token, _ = secret.Data["token"].(string)
+	}
+	if token == "" {
+		return "", errors.New("what is wrapped in the token for Vault (vault.unwrap_token) is no token: wrap the answer to a login or to a token's creation")
+	}
+	// Of wrapping tokens one after the other, as Vault Agent leaves them, only
+	// the latest is asked for again.
+	c.unwrapped = map[string]string{wrapping: token}
+	return token, nil
+}
+
+// explain says what an error of Vault means, and what can be done.
+func (c *Client) explain(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil {
+		return fmt.Errorf("Vault at %s: %w", c.cfg.Address, cause)
+	}
+	status := new(api.ResponseError)
+	if !errors.As(err, &status) {
+		return fmt.Errorf("Vault at %s does not answer: %w", c.cfg.Address, err)
+	}
+	said := strings.Join(strings.Fields(strings.Join(status.Errors, "; ")), " ")
+	switch status.StatusCode {
+	case http.StatusForbidden:
+		advice := "the token has expired, or its policies do not allow it"
+		if c.cfg.Namespace != "" {
+			advice += ", or it is of another namespace than " + c.cfg.Namespace
+		}
+		return fmt.Errorf("Vault at %s: permission denied: %s (%s)", c.cfg.Address, advice, said)
+	case http.StatusServiceUnavailable:
+		return fmt.Errorf("Vault at %s is sealed, or not active: unseal it (%s)", c.cfg.Address, said)
+	}
+	return fmt.Errorf("Vault at %s answers %d: %s", c.cfg.Address, status.StatusCode, said)
+}
