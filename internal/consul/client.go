@@ -1,6 +1,7 @@
 package consul
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -159,6 +160,7 @@ type request struct {
 	act   string // for errors, such as: read service "web"
 	needs string // the access rights it takes, for errors
 	path  string // unescaped, from /v1
+	body  []byte // sent by PUT, if there is one
 	scope scope
 	query url.Values // beside scope, index and wait
 	// partitionOnly is set for what lives outside of namespaces.
@@ -171,6 +173,7 @@ type request struct {
 type answer struct {
 	index    uint64 // 0 if there is none
 	filtered bool   // access control has hidden something
+	refused  bool   // the transaction was rolled back
 	missing  bool   // what was asked for does not exist
 }
 
@@ -229,10 +232,11 @@ func (c *Client) do(ctx context.Context, r request, decode func(*json.Decoder) e
 	a := answer{
 		filtered: resp.Header.Get("X-Consul-Results-Filtered-By-ACLs") == "true",
 		missing:  resp.StatusCode == http.StatusNotFound,
+		refused:  resp.StatusCode == http.StatusConflict && r.body != nil,
 	}
 	indexed := resp.Header.Get("X-Consul-Index")
 	a.index, _ = strconv.ParseUint(indexed, 10, 64) // an index that is none: 0
-	if resp.StatusCode != http.StatusOK && !(a.missing && r.missing && indexed != "") {
+	if resp.StatusCode != http.StatusOK && !a.refused && !(a.missing && r.missing && indexed != "") {
 		body, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<10)) // the status says enough
 		return answer{}, c.statusError(r.act, resp.StatusCode, string(body), r.needs)
 	}
@@ -297,7 +301,12 @@ func (c *Client) httpRequest(ctx context.Context, r request) (*http.Request, err
 		host = "localhost" // a Unix socket
 	}
 	u := url.URL{Scheme: cfg.Scheme, Host: host, Path: cfg.PathPrefix + r.path, RawQuery: query.Encode()}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	method := http.MethodGet
+	var body io.Reader
+	if r.body != nil {
+		method, body = http.MethodPut, bytes.NewReader(r.body)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, u.String(), body)
 	if err != nil {
 		return nil, &readError{act: r.act, address: c.address, kind: badQuery, cause: err}
 	}

@@ -28,6 +28,7 @@ func (k kind) Error() string { return [...]string{"", "unavailable", "forbidden"
 // readError is one read of Consul that did not succeed.
 type readError struct {
 	act     string // such as: read service "web"
+	inKV    bool   // it is about the KV store
 	address string // "" if Consul was not asked
 	kind    kind
 	silent  bool // there was no answer at all
@@ -37,7 +38,11 @@ type readError struct {
 
 func (e *readError) Error() string {
 	text := e.act
-	if e.address != "" {
+	switch {
+	case e.address == "":
+	case e.inKV:
+		text += " in Consul's KV store at " + e.address
+	default:
 		text += " from Consul at " + e.address
 	}
 	text += ": " + e.cause.Error()

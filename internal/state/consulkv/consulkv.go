@@ -1,0 +1,456 @@
+// Package consulkv keeps the state of Terrapulse in Consul's KV store, which
+// the instances of a cluster share: the home of a store where high
+// availability is configured.
+//
+// A record is a key below a folder of the cluster's own, and its value is
+// stored as it is, so that `consul kv get` shows it. Its version is Consul's
+// modify index. Consul's flags, a number that a client may give a key, hold
+// what else there is to say: see flags.
+//
+// Everything is asked for as a transaction, so that one address is all that is
+// needed, and a key may hold what would not survive in a URL. Transactions of
+// more than 64 operations and reads of keys that may not be there are known to
+// Consul since 1.13.
+package consulkv
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+	"github.com/hashicorp/consul/api"
+
+	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/consul"
+	"github.com/terrapulse/terrapulse/internal/state"
+)
+
+const (
+	// folder keeps records apart from all that others may store below the same
+	// path: CTS its own, and Terraform its states.
+	folder = "terrapulse/"
+
+	// expiring lists the records that become garbage, by the hour. No record
+	// begins like this.
+	expiring = ".expiring/"
+
+	// sweepEvery is how often a process that writes records which expire looks
+	// for those that have.
+	sweepEvery = time.Hour
+	// sweepPortion is how many of them one transaction removes: three
+	// operations each.
+	sweepPortion = state.MaxChanges / 3
+)
+
+// While Consul's servers elect a leader they hold a request back, for up to 7 s
+// unless they are configured otherwise, and then say that there is none. A
+// request that is not answered, or so, is made a few times more.
+const (
+	tryFor      = 8 * time.Second // one request
+	patience    = 20 * time.Second
+	tries       = 6
+	firstWait   = 50 * time.Millisecond
+	longestWait = time.Second
+)
+
+// Store is a state.Store in Consul's KV store. It is safe for concurrent use.
+type Store struct {
+	client    *consul.Client
+	prefix    string // of every key
+	namespace string
+	partition string
+	now       func() time.Time
+
+	mu    sync.Mutex
+	swept time.Time
+}
+
+var _ state.Store = (*Store)(nil)
+
+// Open returns the store below a path of Consul's KV store, in a namespace, or
+// in the one of the configuration if that is "". It does not connect.
+//
+// The store has connections of its own, so that the renewal of a lease does
+// not wait behind the reading of services.
+func Open(cfg config.Consul, path, namespace string) (*Store, error) {
+	client, err := consul.New(cfg)
+	if err != nil {
+		return nil, err
+	}
+	if namespace == "" {
+		namespace = cfg.Namespace
+	}
+	prefix := folder
+	if path = strings.Trim(path, "/"); path != "" {
+		prefix = path + "/" + folder
+	}
+	return &Store{client: client, prefix: prefix, namespace: namespace, partition: cfg.Partition, now: time.Now}, nil
+}
+
+// Close implements state.Store.
+func (s *Store) Close() error { return nil }
+
+// Get implements state.Store.
+func (s *Store) Get(ctx context.Context, key string) (state.Record, error) {
+	if err := state.ValidateKey(key); err != nil {
+		return state.Record{}, fmt.Errorf("read record: %w", err)
+	}
+	act := "read record " + key
+	pairs, err := s.read(ctx, act, s.op(api.KVGetOrEmpty, key))
+	switch {
+	case err != nil:
+		return state.Record{}, err
+	case len(pairs) == 0:
+		return state.Record{}, s.client.Forbidden(act, s.rights("read"))
+	case pairs[0].ModifyIndex == 0:
+		return state.Record{}, state.ErrNotFound
+	}
+	return s.record(pairs[0]), nil
+}
+
+// List implements state.Store.
+func (s *Store) List(ctx context.Context, prefix string) ([]state.Record, error) {
+	if err := state.ValidatePrefix(prefix); err != nil {
+		return nil, fmt.Errorf("list records: %w", err)
+	}
+	// What may not be read is left out, silently, and so is the empty answer
+	// for a key that is not there.
+	act := "list records " + prefix
+	pairs, err := s.read(ctx, act, s.op(api.KVGetOrEmpty, prefix), s.op(api.KVGetTree, prefix))
+	if err != nil {
+		return nil, err
+	}
+	if len(pairs) == 0 || pairs[0].Key != s.prefix+prefix {
+		return nil, s.client.Forbidden(act, s.rights("read"))
+	}
+	records := make([]state.Record, 0, len(pairs)-1)
+	for _, pair := range pairs[1:] {
+		records = append(records, s.record(pair))
+	}
+	slices.SortFunc(records, func(a, b state.Record) int { return strings.Compare(a.Key, b.Key) })
+	return records, nil
+}
+
+// Apply implements state.Store by one transaction.
+func (s *Store) Apply(ctx context.Context, changes ...state.Change) ([]state.Record, error) {
+	if err := state.Validate(changes...); err != nil {
+		return nil, fmt.Errorf("write to store: %w", err)
+	}
+	if len(changes) == 0 {
+		return nil, nil
+	}
+	t := s.transaction(changes)
+	err := retry(ctx, t.act, func(ctx context.Context) error { return t.try(ctx) })
+	if err != nil {
+		return nil, err
+	}
+	if t.expires {
+		s.sweep(ctx)
+	}
+	return t.records, nil
+}
+
+// op is an operation on one record.
+func (s *Store) op(verb api.KVOp, key string) *api.KVTxnOp {
+	return &api.KVTxnOp{Verb: verb, Key: s.prefix + key, Namespace: s.namespace, Partition: s.partition}
+}
+
+func (s *Store) record(pair *api.KVPair) state.Record {
+	return state.Record{Key: strings.TrimPrefix(pair.Key, s.prefix), Value: pair.Value, Version: version(pair.ModifyIndex)}
+}
+
+func (s *Store) rights(right string) string {
+	rights := fmt.Sprintf("key_prefix %q { policy = %q }", s.prefix, right)
+	if s.namespace != "" {
+		rights += " in namespace " + s.namespace
+	}
+	return rights
+}
+
+// read makes operations that only read, and returns what they have found.
+func (s *Store) read(ctx context.Context, act string, ops ...*api.KVTxnOp) (pairs []*api.KVPair, err error) {
+	err = retry(ctx, act, func(ctx context.Context) error {
+		pairs = nil
+		resp, done, err := s.client.Txn(ctx, act, s.rights("read"), ops)
+		if err != nil {
+			return err
+		}
+		if !done {
+			return unexpected(act, resp)
+		}
+		for _, result := range resp.Results {
+			if result.KV != nil {
+				pairs = append(pairs, result.KV)
+			}
+		}
+		return nil
+	})
+	return pairs, err
+}
+
+// unexpected is an answer that no operation should get.
+func unexpected(act string, resp *api.TxnResponse) error {
+	var what []string
+	for _, e := range resp.Errors {
+		what = append(what, e.What)
+	}
+	return fmt.Errorf("%s in Consul's KV store: it refuses: %s", act, strings.Join(what, "; "))
+}
+
+// errAgain is a transaction that was refused for what is no more.
+var errAgain = errors.New("others wrote the same records again and again")
+
+// retry calls do until it succeeds, or fails for another reason than one that
+// passes by itself.
+func retry(ctx context.Context, act string, do func(context.Context) error) error {
+	within, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("no answer within %s", patience))
+	defer cancel()
+	waits := backoff.NewExponentialBackOff()
+	waits.InitialInterval, waits.MaxInterval, waits.Multiplier = firstWait, longestWait, 2
+	var last error
+	_, err := backoff.Retry(within, func() (struct{}, error) {
+		try, cancel := context.WithTimeoutCause(within, tryFor, fmt.Errorf("no answer within %s", tryFor))
+		defer cancel()
+		last = do(try)
+		if last != nil && !consul.IsUnavailable(last) && !errors.Is(last, errAgain) {
+			return struct{}{}, backoff.Permanent(last)
+		}
+		return struct{}{}, last
+	}, backoff.WithBackOff(waits), backoff.WithMaxTries(tries))
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return fmt.Errorf("%s in Consul's KV store: %w", act, context.Cause(ctx))
+	}
+	return last // says more than that patience is at its end
+}
+
+// transaction is one Apply.
+type transaction struct {
+	*Store
+	act     string
+	id      uint64 // tells its writes from others'
+	changes []state.Change
+	ops     []*api.KVTxnOp
+	change  []int // of each operation, an index
+	expires bool
+	lost    error // of an attempt that may have taken place
+
+	records []state.Record // what was written
+}
+
+func (s *Store) transaction(changes []state.Change) *transaction {
+	t := &transaction{Store: s, changes: changes, id: rand.Uint64() & idMask, act: "write record " + changes[0].Key}
+	if len(changes) > 1 {
+		t.act = fmt.Sprintf("write %d records, beginning with %s", len(changes), changes[0].Key)
+	}
+	for i, c := range changes {
+		add := func(verb api.KVOp, key string) *api.KVTxnOp {
+			op := s.op(verb, key)
+			t.ops, t.change = append(t.ops, op), append(t.change, i)
+			return op
+		}
+		switch c.Op {
+		case state.OpCreate, state.OpReplace:
+			op := add(api.KVCAS, c.Key)
+			op.Value, op.Flags = c.Value, flags(t.id, c.Expires)
+			if c.Op == state.OpReplace {
+				op.Index = index(c.Version)
+			}
+			if !c.Expires.IsZero() {
+				add(api.KVSet, marker(c)).Flags = op.Flags
+				t.expires = true
+			}
+		case state.OpDelete: // the verb delete-cas is content where nothing is
+			add(api.KVCheckIndex, c.Key).Index = index(c.Version)
+			add(api.KVDelete, c.Key)
+		case state.OpCheck:
+			add(api.KVCheckIndex, c.Key).Index = index(c.Version)
+		}
+	}
+	return t
+}
+
+// try makes the transaction, or finds what stands in the way.
+func (t *transaction) try(ctx context.Context) error {
+	resp, done, err := t.client.Txn(ctx, t.act, t.rights("write"), t.ops)
+	if err != nil {
+		if t.lost == nil && consul.IsUnavailable(err) {
+			t.lost = err
+		}
+		return err
+	}
+	if done {
+		for _, result := range resp.Results {
+			if result.KV != nil && result.KV.Flags&idMask == t.id {
+				t.wrote(result.KV.ModifyIndex)
+				break
+			}
+		}
+		if t.records == nil {
+			t.wrote(0) // nothing but checks and deletes
+		}
+		return nil
+	}
+	return t.refused(ctx, resp)
+}
+
+// wrote notes what was written: all that one transaction writes has the same
+// index.
+func (t *transaction) wrote(index uint64) {
+	t.records = make([]state.Record, len(t.changes))
+	for i, c := range t.changes {
+		if c.Op == state.OpCreate || c.Op == state.OpReplace {
+			t.records[i] = state.Record{Key: c.Key, Value: c.Value, Version: version(index)}
+		}
+	}
+}
+
+// refused looks at the records for which Consul has refused the transaction.
+func (t *transaction) refused(ctx context.Context, resp *api.TxnResponse) error {
+	var suspects []int
+	var ops []*api.KVTxnOp
+	for _, e := range resp.Errors {
+		if e.OpIndex < 0 || e.OpIndex >= len(t.ops) {
+			return unexpected(t.act, resp)
+		}
+		i := t.change[e.OpIndex]
+		if !slices.Contains(suspects, i) {
+			suspects, ops = append(suspects, i), append(ops, t.op(api.KVGetOrEmpty, t.changes[i].Key))
+		}
+	}
+	found, done, err := t.client.Txn(ctx, t.act, t.rights("write"), ops)
+	switch {
+	case err != nil:
+		return err
+	case !done:
+		return unexpected(t.act, found)
+	case len(found.Results) != len(suspects):
+		return t.client.Forbidden(t.act, t.rights("write"))
+	}
+	var conflict error
+	for n, i := range suspects {
+		c, pair := t.changes[i], found.Results[n].KV
+		there := pair.ModifyIndex != 0
+		if there && pair.Flags&idMask == t.id {
+			// This very transaction took place before, and only its answer was
+			// lost.
+			t.wrote(pair.ModifyIndex)
+			return nil
+		}
+		current := t.record(pair)
+		switch {
+		case conflict != nil:
+		case c.Op == state.OpCreate && there, c.Op != state.OpCreate && there && current.Version != c.Version:
+			conflict = &state.ConflictError{Change: c, Current: &current}
+		case c.Op == state.OpDelete && !there && t.lost != nil:
+			// Removed by this very transaction, perhaps: nothing tells.
+			conflict = t.lost
+		case c.Op != state.OpCreate && !there:
+			conflict = &state.ConflictError{Change: c}
+		}
+	}
+	if conflict == nil { // what stood in the way of a Create is gone by now
+		conflict = fmt.Errorf("%w: %w", unexpected(t.act, resp), errAgain)
+	}
+	return conflict
+}
+
+// Consul keeps a number with every key, its flags. Here it holds the hour
+// since 1970 at which the record has become garbage, 0 if it never does, above
+// an id of the transaction that wrote it.
+const (
+	idBits = 44
+	idMask = 1<<idBits - 1
+)
+
+func flags(id uint64, expires time.Time) uint64 {
+	if expires.IsZero() {
+		return id
+	}
+	return hour(expires)<<idBits | id
+}
+
+// hour is the first full hour since 1970 that is not before t.
+func hour(t time.Time) uint64 {
+	return uint64(max(1, (t.Unix()+3600)/3600))
+}
+
+// marker is the key that lists a record which expires.
+func marker(c state.Change) string {
+	return fmt.Sprintf("%s%06d/%s", expiring, hour(c.Expires), c.Key)
+}
+
+// sweep removes records that have expired, now and then. It costs nobody his
+// write that it fails: the next one tries again.
+func (s *Store) sweep(ctx context.Context) {
+	now := s.now()
+	s.mu.Lock()
+	due := now.Sub(s.swept) >= sweepEvery
+	if due {
+		s.swept = now
+	}
+	s.mu.Unlock()
+	if !due {
+		return
+	}
+	const act = "list the records that expire"
+	markers, err := s.read(ctx, act, s.op(api.KVGetTree, expiring))
+	if err != nil {
+		return
+	}
+	past := uint64(now.Unix() / 3600)
+	markers = slices.DeleteFunc(markers, func(m *api.KVPair) bool { return m.Flags>>idBits > past })
+	for portion := range slices.Chunk(markers, sweepPortion) {
+		if s.remove(ctx, portion, past) != nil {
+			return
+		}
+	}
+}
+
+// remove removes the markers, and the records that they list which have not
+// been given a later end since.
+func (s *Store) remove(ctx context.Context, markers []*api.KVPair, past uint64) error {
+	const act = "remove records that have expired"
+	var reads, ops []*api.KVTxnOp
+	for _, m := range markers {
+		ops = append(ops, &api.KVTxnOp{Verb: api.KVDelete, Key: m.Key, Namespace: s.namespace, Partition: s.partition})
+		_, key, _ := strings.Cut(strings.TrimPrefix(m.Key, s.prefix+expiring), "/")
+		reads = append(reads, s.op(api.KVGetOrEmpty, key))
+	}
+	pairs, err := s.read(ctx, act, reads...)
+	if err != nil {
+		return err
+	}
+	for _, pair := range pairs {
+		if end := pair.Flags >> idBits; pair.ModifyIndex == 0 || end == 0 || end > past {
+			continue
+		}
+		key := strings.TrimPrefix(pair.Key, s.prefix)
+		check := s.op(api.KVCheckIndex, key)
+		check.Index = pair.ModifyIndex
+		ops = append(ops, check, s.op(api.KVDelete, key))
+	}
+	_, _, err = s.client.Txn(ctx, act, s.rights("write"), ops)
+	return err
+}
+
+func version(index uint64) string { return strconv.FormatUint(index, 10) }
+
+// index is the modify index of a version, or one that no key will ever have if
+// it is the version of something else.
+func index(v string) uint64 {
+	if n, err := strconv.ParseUint(v, 10, 64); err == nil && n > 0 && version(n) == v {
+		return n
+	}
+	return math.MaxUint64
+}
