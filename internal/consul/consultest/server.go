@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -38,6 +39,8 @@ type Server struct {
 	process    *exec.Cmd
 	exited     chan struct{}
 	leaderless bool
+	node       string
+	cluster    []*Server // those that it forms a cluster with, itself included
 }
 
 // Option changes how a server is started.
@@ -81,17 +84,7 @@ func WithoutLeader() Option {
 // has a leader and has registered its own node.
 func Start(t testing.TB, options ...Option) *Server {
 	t.Helper()
-	s := &Server{t: t, binary: testtools.Consul(t), dir: t.TempDir()}
-	for _, option := range options {
-		option(s)
-	}
-	for _, kv := range os.Environ() {
-		if !strings.HasPrefix(kv, "CONSUL_") {
-			s.env = append(s.env, kv)
-		}
-	}
-	t.Cleanup(s.Stop)
-
+	s := newServer(t, "consul-server", options)
 	// A port that was free a moment ago may be taken by now.
 	var err error
 	for range 5 {
@@ -105,6 +98,87 @@ func Start(t testing.TB, options ...Option) *Server {
 	}
 	t.Fatalf("start consul: %v\n%s", err, s.log())
 	return nil
+}
+
+func newServer(t testing.TB, node string, options []Option) *Server {
+	t.Helper()
+	s := &Server{t: t, binary: testtools.Consul(t), dir: t.TempDir(), node: node}
+	for _, option := range options {
+		option(s)
+	}
+	for _, kv := range os.Environ() {
+		if !strings.HasPrefix(kv, "CONSUL_") {
+			s.env = append(s.env, kv)
+		}
+	}
+	t.Cleanup(s.Stop)
+	return s
+}
+
+// StartCluster runs three Consul servers that elect a leader among themselves,
+// until the test ends. It returns when all know of each other. Their data lies
+// on disk, so that each can be stopped and started again with Restart.
+func StartCluster(t testing.TB, options ...Option) []*Server {
+	t.Helper()
+	servers := make([]*Server, 3)
+	for i := range servers {
+		servers[i] = newServer(t, fmt.Sprintf("consul-server-%d", i+1), append([]Option{WithData()}, options...))
+	}
+	for _, s := range servers {
+		s.cluster = servers
+	}
+	// A port that was free a moment ago may be taken by now.
+	var err error
+	for range 5 {
+		if err = startTogether(servers); err == nil {
+			return servers
+		}
+		for _, s := range servers {
+			s.Stop()
+			if err := os.RemoveAll(filepath.Join(s.dir, "data")); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	t.Fatalf("start a cluster of consul servers: %v\n%s", err, servers[0].log())
+	return nil
+}
+
+func startTogether(servers []*Server) error {
+	var names []string
+	for _, s := range servers {
+		for _, port := range []string{"http", "server", "serf_lan"} {
+			names = append(names, s.node+" "+port)
+		}
+	}
+	free, err := freePorts(names...) // all at once, so that they differ
+	if err != nil {
+		return err
+	}
+	for _, s := range servers {
+		s.ports = map[string]int{}
+		for _, port := range []string{"http", "server", "serf_lan"} {
+			s.ports[port] = free[s.node+" "+port]
+		}
+	}
+	for _, s := range servers {
+		if err := s.launch(); err != nil {
+			return err
+		}
+	}
+	for _, s := range servers {
+		if err := s.waitUntilReady(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Leads reports whether the server believes that it leads its cluster.
+func (s *Server) Leads() bool {
+	s.t.Helper()
+	leader, err := s.Client().Status().Leader()
+	return err == nil && leader == fmt.Sprintf("127.0.0.1:%d", s.ports["server"])
 }
 
 // Addr is the host and port of the HTTP API.
@@ -147,6 +221,14 @@ func (s *Server) Restart() {
 }
 
 func (s *Server) run() error {
+	if err := s.launch(); err != nil {
+		return err
+	}
+	return s.waitUntilReady()
+}
+
+// launch starts the process.
+func (s *Server) launch() error {
 	ports, err := json.Marshal(s.allPorts())
 	if err != nil {
 		return err
@@ -161,13 +243,18 @@ func (s *Server) run() error {
 	}
 	defer log.Close()
 
-	args := append([]string{"agent", "-config-file", config, "-node", "consul-server",
+	args := append([]string{"agent", "-config-file", config, "-node", s.node,
 		"-bind", "127.0.0.1", "-client", "127.0.0.1", "-log-level", "warn",
 		"-hcl", "disable_update_check = true, limits { http_max_conns_per_client = 10000 }",
 		// The settings of -dev that make a single server quick.
 		"-hcl", "performance { raft_multiplier = 1, leave_drain_time = \"0s\" }",
 	}, s.args...)
-	if s.leaderless {
+	if s.cluster != nil {
+		args = append(args, "-server", "-bootstrap-expect", strconv.Itoa(len(s.cluster)))
+		for _, other := range s.cluster {
+			args = append(args, "-retry-join", fmt.Sprintf("127.0.0.1:%d", other.ports["serf_lan"]), "-retry-interval", "1s")
+		}
+	} else if s.leaderless {
 		args = append(args, "-server", "-bootstrap-expect", "3", "-data-dir", filepath.Join(s.dir, "data"))
 	} else if !s.keepsData() {
 		args = append(args, "-dev")
@@ -186,7 +273,7 @@ func (s *Server) run() error {
 		_ = process.Wait() // how it ended is in its log
 		close(exited)
 	}(s.process, s.exited)
-	return s.waitUntilReady()
+	return nil
 }
 
 func (s *Server) keepsData() bool {
@@ -237,7 +324,10 @@ func (s *Server) ready(ctx context.Context, client *api.Client) (bool, error) {
 	// The leader registers the server, then the agent adds what it knows of its
 	// node. After that, nothing moves by itself.
 	instances, _, err := client.Catalog().Service("consul", "", query)
-	return err == nil && len(instances) > 0 && len(instances[0].NodeMeta) > 0, err
+	if err != nil || len(instances) < max(1, len(s.cluster)) {
+		return false, err
+	}
+	return len(instances[0].NodeMeta) > 0, nil
 }
 
 func (s *Server) logPath() string { return filepath.Join(s.dir, "consul.log") }

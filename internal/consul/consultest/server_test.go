@@ -2,6 +2,7 @@ package consultest
 
 import (
 	"testing"
+	"time"
 
 	"github.com/hashicorp/consul/api"
 )
@@ -55,5 +56,43 @@ func TestAServerWithoutLeaderAnswers(t *testing.T) {
 	leader, err := s.Client().Status().Leader()
 	if err != nil || leader != "" {
 		t.Errorf("leader = %q, %v", leader, err)
+	}
+}
+
+func TestAClusterElectsAnotherLeader(t *testing.T) {
+	if testing.Short() {
+		t.Skip("an election takes seconds")
+	}
+	servers := StartCluster(t)
+	if _, err := servers[0].Client().KV().Put(&api.KVPair{Key: "a", Value: []byte("b")}, nil); err != nil {
+		t.Fatal(err)
+	}
+	var first *Server
+	for _, s := range servers {
+		if s.Leads() {
+			first = s
+		}
+	}
+	if first == nil {
+		t.Fatal("no server leads")
+	}
+	first.Stop()
+	deadline := time.Now().Add(30 * time.Second)
+	for {
+		led := false
+		for _, s := range servers {
+			led = led || s != first && s.Leads()
+		}
+		if led {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("no other server leads")
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	first.Restart()
+	if pair, _, err := first.Client().KV().Get("a", nil); err != nil || pair == nil {
+		t.Errorf("pair = %v, %v", pair, err)
 	}
 }
