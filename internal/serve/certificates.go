@@ -1,0 +1,143 @@
+package serve
+
+import (
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/terrapulse/terrapulse/internal/config"
+)
+
+// certificates are the server's certificate and the authorities of its clients.
+// The files are read at each handshake, which costs far less than the handshake
+// itself: a certificate that was renewed holds from the next connection on.
+type certificates struct {
+	files config.APITLS
+	log   *slog.Logger
+
+	mu      sync.Mutex
+	current *tls.Config
+	digest  [sha256.Size]byte // of what current was made of
+	wrong   string            // what was last said to be wrong with the files
+}
+
+// newCertificates reads them for the first time.
+func newCertificates(files config.APITLS, log *slog.Logger) (*certificates, error) {
+	c := &certificates{files: files, log: log}
+	if err := c.refresh(); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// forClient returns what holds for a new connection. Files that cannot be used
+// change nothing: while one is replaced, it may not match the other.
+func (c *certificates) forClient(*tls.ClientHelloInfo) (*tls.Config, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	err := c.refresh()
+	switch {
+	case err == nil:
+		c.wrong = ""
+	case err.Error() != c.wrong:
+		c.wrong = err.Error()
+		c.log.Error("the certificates of the HTTP API were changed and are wrong: those from before stay in use", "error", err)
+	}
+	return c.current, nil
+}
+
+// refresh takes over the files if they have changed.
+func (c *certificates) refresh() error {
+	cert, err := os.ReadFile(c.files.Cert)
+	if err != nil {
+		return fmt.Errorf("read tls.cert: %w", err)
+	}
+	key, err := os.ReadFile(c.files.Key)
+	if err != nil {
+		return fmt.Errorf("read tls.key: %w", err)
+	}
+	authorities, err := c.authorities()
+	if err != nil {
+		return err
+	}
+	digest := sha256.Sum256(fmt.Appendf(nil, "%q %q %q", cert, key, authorities))
+	if c.current != nil && digest == c.digest {
+		return nil
+	}
+
+	pair, err := tls.X509KeyPair(cert, key)
+	if err != nil {
+		return fmt.Errorf("use tls.cert %s with tls.key %s: %w", c.files.Cert, c.files.Key, err)
+	}
+	next := &tls.Config{
+		MinVersion:   tls.VersionTLS12,
+		Certificates: []tls.Certificate{pair},
+		NextProtos:   []string{"http/1.1"},
+		// A client proves who it is each time: a resumed session would outlive
+		// the authority that it was begun with.
+		SessionTicketsDisabled: true,
+	}
+	if c.files.VerifyIncoming {
+		next.ClientAuth = tls.RequireAndVerifyClientCert
+		next.ClientCAs = x509.NewCertPool()
+		found := false
+		for _, pem := range authorities {
+			found = next.ClientCAs.AppendCertsFromPEM(pem) || found
+		}
+		if !found {
+			return fmt.Errorf("use tls.ca_cert or tls.ca_path: no certificate in PEM form in %s", c.authority())
+		}
+	}
+	if c.current != nil {
+		c.log.Info("the certificates of the HTTP API were read again", "cert", c.files.Cert)
+	}
+	c.current, c.digest = next, digest
+	return nil
+}
+
+// authority is the file or the folder of the authorities of clients.
+func (c *certificates) authority() string {
+	if c.files.CACert != "" {
+		return c.files.CACert
+	}
+	return c.files.CAPath
+}
+
+// authorities returns the files of the authorities of clients.
+func (c *certificates) authorities() ([][]byte, error) {
+	switch {
+	case !c.files.VerifyIncoming:
+		return nil, nil
+	case c.files.CACert != "":
+		pem, err := os.ReadFile(c.files.CACert)
+		if err != nil {
+			return nil, fmt.Errorf("read tls.ca_cert: %w", err)
+		}
+		return [][]byte{pem}, nil
+	case c.files.CAPath == "":
+		return nil, errors.New("tls.verify_incoming needs tls.ca_cert or tls.ca_path")
+	}
+	entries, err := os.ReadDir(c.files.CAPath)
+	if err != nil {
+		return nil, fmt.Errorf("read tls.ca_path: %w", err)
+	}
+	var files [][]byte
+	for _, e := range entries {
+		name := filepath.Join(c.files.CAPath, e.Name())
+		if info, err := os.Stat(name); err == nil && !info.Mode().IsRegular() {
+			continue
+		}
+		pem, err := os.ReadFile(name)
+		if err != nil {
+			return nil, fmt.Errorf("read tls.ca_path: %w", err)
+		}
+		files = append(files, pem)
+	}
+	return files, nil
+}

@@ -1,0 +1,167 @@
+package serve
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"runtime/debug"
+	"strconv"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// guard stands before a handler. A request that reaches the handler has its
+// whole body with it.
+type guard struct {
+	next   http.Handler
+	origin string
+	log    *slog.Logger
+	body   time.Duration // for a body
+	piece  time.Duration // for each piece of an answer
+}
+
+func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	answer := &answer{ResponseWriter: w, control: http.NewResponseController(w), piece: g.piece}
+	defer g.recover(answer, r)
+	if g.origin != "" && g.cors(answer, r) {
+		return
+	}
+	if !g.readBody(answer, r) {
+		return
+	}
+	g.next.ServeHTTP(answer, r)
+}
+
+// readBody reads the body, so that a slow client waits here and not in the
+// handler. It reports whether the request can go on.
+func (g *guard) readBody(w *answer, r *http.Request) bool {
+	if r.Body == nil || r.Body == http.NoBody {
+		return true
+	}
+	// An error means that this connection has no deadlines, which is a test's.
+	// The deadline also holds for net/http, which reads on after an error.
+	_ = w.control.SetReadDeadline(time.Now().Add(g.body))
+	if r.ContentLength > maxBody {
+		g.tooLarge(w, r)
+		return false
+	}
+	body, err := io.ReadAll(io.LimitReader(r.Body, maxBody+1))
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		w.refuse(http.StatusRequestTimeout, fmt.Sprintf("the request body did not arrive within %s", g.body))
+	case err != nil:
+		w.refuse(http.StatusBadRequest, "the request body did not arrive whole: "+err.Error())
+	case len(body) > maxBody:
+		g.tooLarge(w, r)
+	default:
+		_ = w.control.SetReadDeadline(time.Time{})
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		return true
+	}
+	return false
+}
+
+// tooLarge refuses a body. The rest of it is read all the same, for as long as
+// a body may take: many a client looks for an answer only when it has sent all.
+func (g *guard) tooLarge(w *answer, r *http.Request) {
+	w.refuse(http.StatusRequestEntityTooLarge, fmt.Sprintf("the request body is too large: at most %d bytes are read", maxBody))
+	_ = w.control.Flush()
+	_, _ = io.Copy(io.Discard, r.Body)
+}
+
+// cors says what a browser wants to know, and reports whether that was all.
+func (g *guard) cors(w http.ResponseWriter, r *http.Request) bool {
+	h := w.Header()
+	h.Set("Access-Control-Allow-Origin", g.origin)
+	if g.origin != "*" {
+		h.Set("Vary", "Origin")
+	}
+	if r.Method != http.MethodOptions || r.Header.Get("Access-Control-Request-Method") == "" {
+		return false
+	}
+	h.Set("Access-Control-Allow-Methods", "GET, POST, PATCH, DELETE")
+	h.Set("Access-Control-Allow-Headers", "Content-Type")
+	w.WriteHeader(http.StatusNoContent)
+	return true
+}
+
+// recover makes an answer of a handler that panics. What was begun is cut off,
+// so that nobody takes it for the whole.
+func (g *guard) recover(w *answer, r *http.Request) {
+	p := recover()
+	if p == nil {
+		return
+	}
+	if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) {
+		panic(p)
+	}
+	id := uuid.NewString()
+	g.log.Error("a request made the program panic: this is a fault of Terrapulse", "method", r.Method, "path", r.URL.Path,
+		"request_id", id, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+	if w.begun {
+		panic(http.ErrAbortHandler)
+	}
+	w.fail(http.StatusInternalServerError, "internal error, see the log for the request id", id)
+}
+
+// answer writes in pieces, each in its own time: a client may be slow, but must
+// not hold on to an answer for ever.
+type answer struct {
+	http.ResponseWriter
+	control *http.ResponseController
+	piece   time.Duration
+	begun   bool
+}
+
+// Unwrap is for http.ResponseController.
+func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
+
+func (a *answer) WriteHeader(status int) {
+	a.begun = true
+	a.ResponseWriter.WriteHeader(status)
+}
+
+func (a *answer) Write(p []byte) (int, error) {
+	a.begun = true
+	written := 0
+	for {
+		piece := p[written:min(written+pieceSize, len(p))]
+		_ = a.control.SetWriteDeadline(time.Now().Add(a.piece)) // as above
+		n, err := a.ResponseWriter.Write(piece)
+		written += n
+		if err != nil || written >= len(p) {
+			return written, err
+		}
+	}
+}
+
+// refuse answers a request that no handler gets, and then closes the connection.
+func (a *answer) refuse(status int, message string) {
+	a.Header().Set("Connection", "close")
+	a.fail(status, message, uuid.NewString())
+}
+
+// fail answers with an error in the shape of the API.
+func (a *answer) fail(status int, message, id string) {
+	var body struct {
+		Error struct {
+			Message string `json:"message"`
+		} `json:"error"`
+		RequestID string `json:"request_id"`
+	}
+	body.Error.Message, body.RequestID = message, id
+	text, err := json.Marshal(body)
+	if err != nil {
+		panic(err) // strings can be written
+	}
+	a.Header().Set("Content-Type", "application/json")
+	a.Header().Set("Content-Length", strconv.Itoa(len(text)))
+	a.WriteHeader(status)
+	_, _ = a.Write(text) // a client that has gone cannot be told
+}

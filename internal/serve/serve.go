@@ -1,0 +1,133 @@
+// Package serve serves an HTTP handler to a network that is not to be trusted:
+// with TLS and client certificates where they are configured, with limits on
+// what a request may take, and with an end that waits for answers under way.
+package serve
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/config"
+)
+
+// What a request may take. A handler may take its time: a run can take minutes.
+const (
+	maxHeader = 64 << 10 // bytes; the longest that is asked with is a list of names in a query
+	maxBody   = 1 << 20  // bytes; a task with a thousand variables has about 100 KB
+
+	headerTime = 10 * time.Second // for a TLS handshake, and for a header
+	bodyTime   = 30 * time.Second // for a body
+	pieceTime  = 30 * time.Second // for a client to take the next piece of an answer
+	pieceSize  = 64 << 10         // bytes
+	idleTime   = 2 * time.Minute  // for the next request over a connection
+	graceTime  = 5 * time.Second  // for answers under way when the server ends
+)
+
+// Options are what a server serves, and how.
+type Options struct {
+	Port    int // on all interfaces; 0 is any that is free
+	TLS     config.APITLS
+	Handler http.Handler
+	// AllowOrigin, if set, lets web pages of this origin use the handler from a
+	// browser: "*" or an origin such as "https://ops.example.com".
+	AllowOrigin string
+	Log         *slog.Logger
+}
+
+// Server is a server that has its port.
+type Server struct {
+	listener net.Listener
+	guard    *guard
+	header   time.Duration
+	grace    time.Duration
+	log      *slog.Logger
+}
+
+// Listen takes the port, so that it is known before anything else is begun
+// whether it is free, and reads the certificates. Clients wait until Serve.
+func Listen(ctx context.Context, o Options) (*Server, error) {
+	s := &Server{header: headerTime, grace: graceTime, log: o.Log, guard: &guard{
+		next: o.Handler, origin: o.AllowOrigin, log: o.Log, body: bodyTime, piece: pieceTime,
+	}}
+	var secure *tls.Config
+	if o.TLS.Enabled {
+		certs, err := newCertificates(o.TLS, o.Log)
+		if err != nil {
+			return nil, err
+		}
+		secure = &tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: certs.forClient}
+	}
+	var err error
+	s.listener, err = (&net.ListenConfig{}).Listen(ctx, "tcp", ":"+strconv.Itoa(o.Port))
+	if err != nil {
+		return nil, portError(o.Port, err)
+	}
+	if secure != nil {
+		s.listener = tls.NewListener(s.listener, secure)
+	}
+	return s, nil
+}
+
+// portError says what to do about a port that cannot be had.
+func portError(port int, err error) error {
+	var system syscall.Errno
+	if errors.As(err, &system) {
+		err = system // without the address, which says nothing new
+	}
+	advice := "set port in the configuration to another one"
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE), system == 10048: // the second is Windows's
+		advice = "another program has it, perhaps another Terrapulse or Consul-Terraform-Sync: end that one, or " + advice
+	case errors.Is(err, syscall.EACCES):
+		advice = "only the system's administrator may listen on it: " + advice
+	}
+	return fmt.Errorf("listen on port %d for the HTTP API: %w; %s", port, err, advice)
+}
+
+// Addr is where the server listens.
+func (s *Server) Addr() net.Addr { return s.listener.Addr() }
+
+// Close gives the port back if Serve is never called.
+func (s *Server) Close() error { return s.listener.Close() }
+
+// Serve answers until the context ends, and then no new request; it waits for
+// answers under way, at most 5 seconds. It returns nil after that, and an error
+// if it can no longer listen.
+func (s *Server) Serve(ctx context.Context) error {
+	// HTTP/1 alone: its limits are those above, and nothing here needs streams.
+	var protocols http.Protocols
+	protocols.SetHTTP1(true)
+	server := &http.Server{
+		Handler:           s.guard,
+		Protocols:         &protocols,
+		ReadHeaderTimeout: s.header,
+		IdleTimeout:       idleTime,
+		MaxHeaderBytes:    maxHeader,
+		// What strangers send is no news: port scanners are everywhere.
+		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(s.listener) }()
+	select {
+	case err := <-ended:
+		_ = server.Close()
+		return fmt.Errorf("serve the HTTP API: %w", err)
+	case <-ctx.Done():
+	}
+	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.grace)
+	defer cancel()
+	if err := server.Shutdown(grace); err != nil {
+		s.log.Warn("requests to the HTTP API were cut off at the end", "waited", s.grace)
+		_ = server.Close()
+	}
+	<-ended
+	return nil
+}

@@ -1,0 +1,84 @@
+package testtools
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// Authority makes certificates that nobody trusts who is not given CA.
+type Authority struct {
+	CA string // path of its own certificate
+
+	t      testing.TB
+	dir    string
+	cert   *x509.Certificate
+	key    *ecdsa.PrivateKey
+	serial int64
+}
+
+// NewAuthority makes a certificate authority in a folder of the test.
+func NewAuthority(t testing.TB) *Authority {
+	t.Helper()
+	a := &Authority{t: t, dir: t.TempDir()}
+	a.CA, _, a.cert, a.key = a.make("ca", &x509.Certificate{IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign})
+	return a
+}
+
+// Server makes a certificate for servers on loopback that are also called by
+// the given names, and returns the paths of its files. The same name again
+// replaces them.
+func (a *Authority) Server(name string, names ...string) (cert, key string) {
+	a.t.Helper()
+	cert, key, _, _ = a.make(name, &x509.Certificate{
+		DNSNames: append([]string{"localhost"}, names...), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	})
+	return cert, key
+}
+
+// Client makes a certificate for a client and returns the paths of its files.
+func (a *Authority) Client(name string) (cert, key string) {
+	a.t.Helper()
+	cert, key, _, _ = a.make(name, &x509.Certificate{ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+	return cert, key
+}
+
+func (a *Authority) make(name string, template *x509.Certificate) (certFile, keyFile string, cert *x509.Certificate, key *ecdsa.PrivateKey) {
+	a.t.Helper()
+	ok := func(err error) {
+		a.t.Helper()
+		if err != nil {
+			a.t.Fatalf("make certificate %s: %v", name, err)
+		}
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	ok(err)
+	a.serial++
+	template.SerialNumber = big.NewInt(a.serial)
+	template.Subject = pkix.Name{CommonName: name}
+	template.NotBefore, template.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(24*time.Hour)
+	parent, signer := template, key
+	if a.cert != nil {
+		parent, signer = a.cert, a.key
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), signer)
+	ok(err)
+	cert, err = x509.ParseCertificate(der)
+	ok(err)
+	secret, err := x509.MarshalPKCS8PrivateKey(key)
+	ok(err)
+	certFile, keyFile = filepath.Join(a.dir, name+".pem"), filepath.Join(a.dir, name+"-key.pem")
+	ok(os.WriteFile(certFile, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600))
+	ok(os.WriteFile(keyFile, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}), 0o600))
+	return certFile, keyFile, cert, key
+}
