@@ -20,7 +20,7 @@ var (
 	// whose literals have been emptied: with an argument, at the end of a
 	// pipeline, or in a range.
 	templateCall = regexp.MustCompile(`(?:^|[\s(|=])(?:` +
-		`(?:env|envOrDefault|key|keyExists|keyExistsGet|keyOrDefault|ls|safeLs|tree|safeTree|node|service|secret|secrets|secretsmanager|ssm)\s+["$.(]` +
+		`(?:env|envOrDefault|mustEnv|key|keyExists|keyExistsGet|keyOrDefault|ls|safeLs|tree|safeTree|node|service|secret|secrets|secretsmanager|ssm)\s+["$.(]` +
 		`|range\s+(?:\$\w+\s*(?:,\s*\$\w+\s*)?:=\s*)?(?:nodes|services|datacenters)\b` +
 		`)|\|\s*(?:env|key|secret|secretsmanager|ssm)\b`)
 
@@ -39,6 +39,9 @@ func IsTemplate(text string) bool {
 	return ctsTemplate.MatchString(text) || calls(text, templateCall)
 }
 
+// UsesVault reports whether a template asks Vault for something.
+func UsesVault(text string) bool { return calls(text, vaultCall) }
+
 // calls reports whether an action of a template has a call, outside of literals.
 func calls(text string, call *regexp.Regexp) bool {
 	for _, action := range templateAction.FindAllStringSubmatch(text, -1) {
@@ -53,7 +56,7 @@ func calls(text string, call *regexp.Regexp) bool {
 // template checks a template as far as that can be done without evaluating it.
 func (l *loader) template(n *node, path string, vault bool) {
 	at := origin{pos: n.pos, path: path}
-	if !vault && calls(n.text, vaultCall) {
+	if !vault && UsesVault(n.text) {
 		l.fail(at, "detected dynamic configuration using Vault: missing Vault configuration", "add a vault block with an address")
 	}
 	t := parse.New(path)

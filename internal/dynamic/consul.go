@@ -1,0 +1,394 @@
+package dynamic
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/consul/api"
+)
+
+// inConsul are the functions that look something up in Consul.
+type inConsul struct {
+	*lookups
+	ctx context.Context
+}
+
+// KeyPair is a key of Consul's KV store.
+type KeyPair struct {
+	Path  string // the whole key
+	Key   string // the key below the prefix that was asked for
+	Value string
+
+	CreateIndex, ModifyIndex, LockIndex uint64
+	Flags                               uint64
+	Session                             string
+}
+
+// Node is a node of Consul's catalog.
+type Node struct {
+	ID, Node, Address, Datacenter string
+	TaggedAddresses, Meta         map[string]string
+}
+
+// NodeServices is a node with the services on it.
+type NodeServices struct {
+	Node     *Node
+	Services []*NodeService
+}
+
+// NodeService is a service on a node.
+type NodeService struct {
+	ID, Service, Address string
+	Tags                 []string
+	Meta                 map[string]string
+	Port                 int
+	EnableTagOverride    bool
+}
+
+// Service is a service of Consul's catalog.
+type Service struct {
+	Name string
+	Tags []string
+}
+
+// Instance is an instance of a service, with its health.
+type Instance struct {
+	Node, NodeID, NodeAddress, NodeDatacenter string
+	NodeTaggedAddresses, NodeMeta             map[string]string
+	ID, Name, Kind, Namespace                 string
+	Address                                   string // the node's, if it has none of its own
+	Port                                      int
+	Tags                                      []string
+	ServiceMeta                               map[string]string
+	ServiceTaggedAddresses                    map[string]api.ServiceAddress
+	Checks                                    api.HealthChecks
+	Status                                    string
+	Weights                                   api.AgentWeights
+}
+
+func (c inConsul) key(name string, options ...string) (string, error) {
+	pair, err := c.pair("key", name, options)
+	if err != nil {
+		return "", err
+	}
+	if pair == nil {
+		return "", &lookupError{named("key", name), errors.New("Consul's KV store has no such key, or the token may not read it (key:read): put a value there")}
+	}
+	return string(pair.Value), nil
+}
+
+func (c inConsul) keyExists(name string, options ...string) (bool, error) {
+	pair, err := c.pair("keyExists", name, options)
+	return pair != nil, err
+}
+
+func (c inConsul) keyOrDefault(name, otherwise string, options ...string) (string, error) {
+	pair, err := c.pair("keyOrDefault", name, options)
+	if err != nil || pair == nil || len(pair.Value) == 0 {
+		return otherwise, err
+	}
+	return string(pair.Value), nil
+}
+
+// pair returns nil for a key that is not there.
+func (c inConsul) pair(function, name string, options []string) (*api.KVPair, error) {
+	q, err := parseQuery(function, name, options)
+	if err != nil {
+		return nil, err
+	}
+	return look(c, function, "key", name, q, func(client *api.Client, o *api.QueryOptions) (*api.KVPair, error) {
+		pair, _, err := client.KV().Get(strings.TrimPrefix(q.name, "/"), o)
+		return pair, err
+	})
+}
+
+func (c inConsul) ls(prefix string, options ...string) ([]*KeyPair, error) {
+	return c.list("ls", prefix, options, func(below string) bool { return !strings.Contains(below, "/") })
+}
+
+func (c inConsul) safeLs(prefix string, options ...string) ([]*KeyPair, error) {
+	return filled("safeLs", prefix)(c.ls(prefix, options...))
+}
+
+func (c inConsul) tree(prefix string, options ...string) ([]*KeyPair, error) {
+	return c.list("tree", prefix, options, func(below string) bool { return !strings.HasSuffix(below, "/") })
+}
+
+func (c inConsul) safeTree(prefix string, options ...string) ([]*KeyPair, error) {
+	return filled("safeTree", prefix)(c.tree(prefix, options...))
+}
+
+// filled refuses an empty list.
+func filled(function, prefix string) func([]*KeyPair, error) ([]*KeyPair, error) {
+	return func(pairs []*KeyPair, err error) ([]*KeyPair, error) {
+		if err == nil && len(pairs) == 0 {
+			err = &lookupError{named(function, prefix), errors.New("Consul's KV store has nothing there, or the token may not read it (key:read)")}
+		}
+		return pairs, err
+	}
+}
+
+// list returns the keys below a prefix that are wanted.
+func (c inConsul) list(function, prefix string, options []string, wanted func(below string) bool) ([]*KeyPair, error) {
+	q, err := parseQuery(function, prefix, options)
+	if err != nil {
+		return nil, err
+	}
+	root := strings.Trim(q.name, "/")
+	pairs, err := look(c, function, "tree", prefix, q, func(client *api.Client, o *api.QueryOptions) (api.KVPairs, error) {
+		pairs, _, err := client.KV().List(root, o)
+		return pairs, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	var list []*KeyPair
+	for _, p := range pairs {
+		below, ok := strings.CutPrefix(p.Key, root)
+		if below = strings.TrimPrefix(below, "/"); !ok || below == "" || !wanted(below) {
+			continue
+		}
+		list = append(list, &KeyPair{Path: p.Key, Key: below, Value: string(p.Value), CreateIndex: p.CreateIndex, ModifyIndex: p.ModifyIndex,
+			LockIndex: p.LockIndex, Flags: p.Flags, Session: p.Session})
+	}
+	return list, nil
+}
+
+func (c inConsul) datacenters() ([]string, error) {
+	return look(c, "datacenters", "datacenters", "", query{}, func(client *api.Client, o *api.QueryOptions) ([]string, error) {
+		var names []string
+		_, err := client.Raw().Query("/v1/catalog/datacenters", &names, o)
+		return names, err
+	})
+}
+
+func (c inConsul) nodes(options ...string) ([]*Node, error) {
+	q, err := parseQuery("nodes", "", options)
+	if err != nil {
+		return nil, err
+	}
+	return look(c, "nodes", "nodes", "", q, func(client *api.Client, o *api.QueryOptions) ([]*Node, error) {
+		all, _, err := client.Catalog().Nodes(o)
+		if o.Near == "" {
+			slices.SortFunc(all, func(a, b *api.Node) int { return cmp.Compare(a.Node, b.Node) })
+		}
+		nodes := make([]*Node, len(all))
+		for i, n := range all {
+			nodes[i] = node(n)
+		}
+		return nodes, err
+	})
+}
+
+func node(n *api.Node) *Node {
+	return &Node{ID: n.ID, Node: n.Node, Address: n.Address, Datacenter: n.Datacenter, TaggedAddresses: n.TaggedAddresses, Meta: n.Meta}
+}
+
+// node is {{ with node "name" }}, or without a name the one of the agent.
+func (c inConsul) node(options ...string) (*NodeServices, error) {
+	name := ""
+	if len(options) > 0 {
+		name, options = options[0], options[1:]
+	}
+	q, err := parseQuery("node", name, options)
+	if err != nil {
+		return nil, err
+	}
+	return look(c, "node", "node", name, q, func(client *api.Client, o *api.QueryOptions) (*NodeServices, error) {
+		name := q.name
+		if name == "" {
+			var self struct{ Config struct{ NodeName string } }
+			if _, err := client.Raw().Query("/v1/agent/self", &self, o); err != nil {
+				return nil, err
+			}
+			name = self.Config.NodeName
+		}
+		found, _, err := client.Catalog().Node(name, o)
+		if err != nil {
+			return nil, err
+		}
+		if found == nil || found.Node == nil {
+			return nil, errors.New("Consul has no such node, or the token may not read it (node:read)")
+		}
+		n := &NodeServices{Node: node(found.Node)}
+		for _, s := range found.Services {
+			n.Services = append(n.Services, &NodeService{ID: s.ID, Service: s.Service, Address: s.Address, Tags: s.Tags, Meta: s.Meta, Port: s.Port,
+				EnableTagOverride: s.EnableTagOverride})
+		}
+		slices.SortFunc(n.Services, func(a, b *NodeService) int {
+			return cmp.Or(cmp.Compare(a.Service, b.Service), cmp.Compare(a.ID, b.ID))
+		})
+		return n, nil
+	})
+}
+
+func (c inConsul) services(options ...string) ([]*Service, error) {
+	q, err := parseQuery("services", "", options)
+	if err != nil {
+		return nil, err
+	}
+	return look(c, "services", "services", "", q, func(client *api.Client, o *api.QueryOptions) ([]*Service, error) {
+		all, _, err := client.Catalog().Services(o)
+		var services []*Service
+		for name, tags := range all {
+			slices.Sort(tags)
+			services = append(services, &Service{name, tags})
+		}
+		slices.SortFunc(services, func(a, b *Service) int { return cmp.Compare(a.Name, b.Name) })
+		return services, err
+	})
+}
+
+// service is {{ range service "tag.name" }}: the instances that pass, or those
+// in the states that are listed: service "web|any", service "web" "warning".
+func (c inConsul) service(name string, options ...string) ([]*Instance, error) {
+	q, err := parseQuery("service", name, options)
+	if err != nil {
+		return nil, err
+	}
+	tag, bare := "", q.name
+	if i := strings.LastIndexByte(bare, '.'); i >= 0 {
+		tag, bare = bare[:i], bare[i+1:]
+	}
+	all, err := look(c, "service", "service", name, q, func(client *api.Client, o *api.QueryOptions) ([]*api.ServiceEntry, error) {
+		entries, _, err := client.Health().Service(bare, tag, false, o)
+		if o.Near == "" {
+			slices.SortFunc(entries, func(a, b *api.ServiceEntry) int {
+				return cmp.Or(cmp.Compare(a.Node.Node, b.Node.Node), cmp.Compare(a.Service.ID, b.Service.ID))
+			})
+		}
+		return entries, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	var instances []*Instance
+	for _, e := range all {
+		status := e.Checks.AggregatedStatus()
+		if !slices.Contains(q.states, status) && !slices.Contains(q.states, "any") {
+			continue
+		}
+		instances = append(instances, &Instance{
+			Node: e.Node.Node, NodeID: e.Node.ID, NodeAddress: e.Node.Address, NodeDatacenter: e.Node.Datacenter,
+			NodeTaggedAddresses: e.Node.TaggedAddresses, NodeMeta: e.Node.Meta,
+			ID: e.Service.ID, Name: e.Service.Service, Kind: string(e.Service.Kind), Namespace: e.Service.Namespace,
+			Address: cmp.Or(e.Service.Address, e.Node.Address), Port: e.Service.Port, Tags: e.Service.Tags,
+			ServiceMeta: e.Service.Meta, ServiceTaggedAddresses: e.Service.TaggedAddresses,
+			Checks: e.Checks, Status: status, Weights: e.Service.Weights,
+		})
+	}
+	return instances, nil
+}
+
+// query is what is asked of Consul.
+type query struct {
+	name    string
+	options api.QueryOptions
+	states  []string // of the instances of a service
+}
+
+// address is a name as Consul-Template writes it, with where it is after it:
+// name?ns=n&partition=p@datacenter~near|state,state
+var address = regexp.MustCompile(`^([^@?~|]*)(?:\?([^@~|]*))?(?:@([\w.-]+))?(?:~([\w.-]+))?(?:\|([\w,]+))?$`)
+
+var states = []string{"any", api.HealthPassing, api.HealthWarning, api.HealthCritical, api.HealthMaint}
+
+// parseQuery reads the arguments of a function: a name, and options such as
+// dc=dc2. Without options they may be part of the name; with options the name is
+// taken as it is.
+func parseQuery(function, name string, options []string) (query, error) {
+	q := query{name: name}
+	fail := func(problem string) (query, error) {
+		return query{}, &argumentError{named(function, append([]string{name}, options...)...) + ": " + problem}
+	}
+	if name == "" && len(options) == 1 && strings.ContainsAny(options[0], "@~") {
+		name, options = options[0], nil // nodes "@dc2"
+	}
+	filter := ""
+	if len(options) == 0 {
+		parts := address.FindStringSubmatch(name)
+		if parts == nil {
+			return fail(`a name with @, ?, ~ or | of its own needs its datacenter apart, such as "dc=dc1"`)
+		}
+		q.name, filter = parts[1], parts[5]
+		q.options.Datacenter, q.options.Near = parts[3], parts[4]
+		values, err := url.ParseQuery(parts[2])
+		if err != nil {
+			return fail("after the ? come ns=NAME and partition=NAME")
+		}
+		for name, value := range values {
+			options = append(options, name+"="+value[0])
+		}
+	}
+	for _, o := range options {
+		name, value, ok := strings.Cut(o, "=")
+		switch {
+		case !ok && function == "service":
+			filter = o
+		case name == "dc":
+			q.options.Datacenter = value
+		case name == "ns":
+			q.options.Namespace = value
+		case name == "partition":
+			q.options.Partition = value
+		case name == "near":
+			q.options.Near = value
+		default:
+			return fail("options are dc=, ns=, partition= and near=")
+		}
+	}
+	if filter != "" && function != "service" {
+		return fail("only services have states")
+	}
+	q.states = []string{api.HealthPassing}
+	if filter != "" {
+		q.states = strings.Split(filter, ",")
+	}
+	for _, s := range q.states {
+		if !slices.Contains(states, s) {
+			return fail("the states of an instance are " + strings.Join(states, ", "))
+		}
+	}
+	return q, nil
+}
+
+// look asks Consul, once for a run. Kind tells apart what is asked for; several
+// functions may ask for the same.
+func look[T any](c inConsul, function, kind, name string, q query, ask func(*api.Client, *api.QueryOptions) (T, error)) (T, error) {
+	what := function
+	if name != "" {
+		what = named(function, name)
+	}
+	key := named(kind, q.name, q.options.Datacenter, q.options.Namespace, q.options.Partition, q.options.Near)
+	return find(c.ctx, c.lookups, what, key, func(ctx context.Context) (T, error) {
+		var none T
+		client, err := c.consulClient(c.cfg.Consul)
+		if err != nil {
+			return none, err
+		}
+		found, err := ask(client, q.options.WithContext(ctx))
+		if err != nil {
+			return none, c.failed(err)
+		}
+		return found, nil
+	})
+}
+
+// failed says what an answer of Consul means.
+func (c inConsul) failed(err error) error {
+	var status api.StatusError
+	switch {
+	case errors.As(err, &status) && status.Code == http.StatusForbidden:
+		return fmt.Errorf("Consul at %s refuses: its token lacks a right (%s)", c.cfg.Consul.Address, strings.TrimSpace(status.Body))
+	case errors.As(err, &status):
+		return fmt.Errorf("Consul at %s answers %d: %s", c.cfg.Consul.Address, status.Code, strings.TrimSpace(status.Body))
+	}
+	return fmt.Errorf("Consul at %s: %w", c.cfg.Consul.Address, err)
+}

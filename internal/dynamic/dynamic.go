@@ -1,0 +1,324 @@
+// Package dynamic evaluates the templates that stand for values in
+// terraform_provider blocks: {{ env "NAME" }}, {{ key "path" }},
+// {{ with secret "path" }}{{ .Data.password }}{{ end }}, {{ ssm "name" }} and
+// what else functions.go has. It does so for each run anew, and for the providers
+// that the run uses, so that the next run has what has changed.
+//
+// What is looked up is secret. It is in no error, and in no file.
+package dynamic
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/consul/api"
+	"github.com/zclconf/go-cty/cty"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/consul"
+	"github.com/terrapulse/terrapulse/internal/vault"
+)
+
+// defaultPatience is long enough for a Vault that elects a leader, and short
+// enough for a person who waits.
+const defaultPatience = 10 * time.Second
+
+// atOnce is how many templates of a run are evaluated at a time.
+const atOnce = 8
+
+// AWS reads secrets of AWS.
+type AWS interface {
+	// Secret returns the value of a secret of Secrets Manager, by its ARN or
+	// name; with a key, what a secret in JSON has there.
+	Secret(ctx context.Context, id, key string) (string, error)
+	// Parameter returns the value of a parameter of SSM, by its ARN or name.
+	Parameter(ctx context.Context, name string) (string, error)
+}
+
+// Evaluator evaluates the templates of runs. The zero value is one without AWS.
+// It is safe for concurrent use.
+type Evaluator struct {
+	// AWS returns what the functions secretsmanager and ssm read with. It is
+	// called where a template has them.
+	AWS func(context.Context) (AWS, error)
+	// LookupEnv is os.LookupEnv if nil.
+	LookupEnv func(string) (string, bool)
+	// Patience is how long one look-up may take; 10 s if 0.
+	Patience time.Duration
+	// Context ends the renewals of Vault's token. Without one they end with the
+	// program.
+	Context context.Context
+	Log     *slog.Logger // slog.Default() if nil
+
+	mu     sync.Mutex
+	consul client[config.Consul, *api.Client]
+	vault  client[config.Vault, *vault.Client]
+	stop   context.CancelFunc // of the Vault client's renewals
+}
+
+// client is the client for a configuration, which a reload may change.
+type client[C comparable, T any] struct {
+	cfg C
+	of  T
+	set bool
+}
+
+// Values are the providers of a task as a run uses them.
+type Values struct {
+	// Config is the configuration with values for the templates of the task's
+	// providers.
+	Config *config.Config
+	// Secrets are what the templates were replaced by, piece by piece: a piece
+	// may be seen where the whole value is not.
+	Secrets []string
+}
+
+// Check finds what is wrong with the templates of the task's providers without
+// looking anything up.
+func Check(cfg *config.Config, t *config.Task) error {
+	var errs []error
+	for _, v := range templates(cfg, t) {
+		if _, err := parseText(v.text, new(lookups).functions(context.Background(), v.place)); err != nil {
+			errs = append(errs, v.wrap(err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Evaluate looks up what the templates of the task's providers stand for. An
+// error names the provider, the argument and what was looked up.
+func (e *Evaluator) Evaluate(ctx context.Context, cfg *config.Config, t *config.Task) (Values, error) {
+	all := templates(cfg, t)
+	if len(all) == 0 {
+		return Values{Config: cfg}, nil
+	}
+	l := &lookups{Evaluator: e, cfg: cfg, found: map[string]*lookup{}}
+	results := make([]result, len(all))
+	var group errgroup.Group
+	group.SetLimit(atOnce)
+	for i, v := range all {
+		group.Go(func() error {
+			results[i] = l.evaluate(ctx, v)
+			return nil
+		})
+	}
+	group.Wait()
+	if ctx.Err() != nil {
+		return Values{}, fmt.Errorf("look up the values of task %s's providers: %w", t.Name, context.Cause(ctx))
+	}
+	var errs []error
+	values := Values{}
+	texts := map[place]string{}
+	for i, r := range results {
+		if r.err != nil {
+			errs = append(errs, all[i].wrap(r.err))
+		}
+		texts[all[i].place] = r.text
+		values.Secrets = append(values.Secrets, r.pieces...)
+	}
+	if len(errs) > 0 {
+		return Values{}, errors.Join(errs...)
+	}
+	values.Config = replaced(cfg, t, texts)
+	return values, nil
+}
+
+// Keep begins to renew the token for Vault where a task's provider needs it and
+// the configuration says so. It asks Vault only for a token that is wrapped.
+func (e *Evaluator) Keep(ctx context.Context, cfg *config.Config) error {
+	if !cfg.Vault.Enabled || !cfg.Vault.RenewToken {
+		return nil
+	}
+	for i := range cfg.Tasks {
+		for _, v := range templates(cfg, &cfg.Tasks[i]) {
+			if config.UsesVault(v.text) {
+				client, err := e.vaultClient(cfg.Vault)
+				if err != nil {
+					return err
+				}
+				return client.Keep(ctx)
+			}
+		}
+	}
+	return nil
+}
+
+// place is where a template is.
+type place struct {
+	provider string // id
+	argument string // such as token, auth.password or hosts[2]; task_env.NAME
+}
+
+// site is a place with a template that is to be evaluated.
+type site struct {
+	place
+	text string
+}
+
+func (p place) wrap(err error) error {
+	return fmt.Errorf("provider %q, %s: %w", p.provider, p.argument, err)
+}
+
+// templates returns the templates of the task's providers, in a fixed order.
+func templates(cfg *config.Config, t *config.Task) []site {
+	var all []site
+	each(cfg, t, func(p place, text string) string {
+		if config.IsTemplate(text) {
+			all = append(all, site{p, text})
+		}
+		return text
+	})
+	return all
+}
+
+// replaced returns a configuration whose providers have other texts in some places.
+func replaced(cfg *config.Config, t *config.Task, texts map[place]string) *config.Config {
+	next := *cfg
+	next.Providers = each(cfg, t, func(p place, text string) string {
+		if other, ok := texts[p]; ok {
+			return other
+		}
+		return text
+	})
+	return &next
+}
+
+// each hands every text of the task's providers to f, in a fixed order, and
+// returns all providers, with what f returned in place of the texts.
+func each(cfg *config.Config, t *config.Task, f func(place, string) string) []config.Provider {
+	providers := slices.Clone(cfg.Providers)
+	for i := range providers {
+		p := &providers[i]
+		if !p.Dynamic() || !slices.Contains(t.Providers, p.ID()) {
+			continue
+		}
+		of := func(argument, text string) string { return f(place{p.ID(), argument}, text) }
+		p.Body = body(p.Body, "", of)
+		p.Env = maps.Clone(p.Env)
+		for _, name := range slices.Sorted(maps.Keys(p.Env)) {
+			p.Env[name] = of("task_env."+name, p.Env[name])
+		}
+	}
+	return providers
+}
+
+func body(b config.Body, path string, f func(string, string) string) config.Body {
+	next := config.Body{Attributes: maps.Clone(b.Attributes), Blocks: maps.Clone(b.Blocks)}
+	for _, name := range slices.Sorted(maps.Keys(b.Attributes)) {
+		next.Attributes[name] = value(b.Attributes[name], path+name, f)
+	}
+	for _, name := range slices.Sorted(maps.Keys(b.Blocks)) {
+		next.Blocks[name] = slices.Clone(b.Blocks[name])
+		for i, block := range b.Blocks[name] {
+			at := path + name
+			if len(b.Blocks[name]) > 1 {
+				at = fmt.Sprintf("%s[%d]", at, i)
+			}
+			next.Blocks[name][i] = body(block, at+".", f)
+		}
+	}
+	return next
+}
+
+// value replaces the strings in a value as a task file can have it: strings,
+// tuples and objects of them, and what holds none.
+func value(v cty.Value, path string, f func(string, string) string) cty.Value {
+	switch t := v.Type(); {
+	case v.IsNull() || !v.IsKnown():
+		return v
+	case t == cty.String:
+		return cty.StringVal(f(path, v.AsString()))
+	case t.IsTupleType():
+		items := v.AsValueSlice()
+		for i := range items {
+			items[i] = value(items[i], fmt.Sprintf("%s[%d]", path, i), f)
+		}
+		return cty.TupleVal(items)
+	case t.IsObjectType():
+		attrs := v.AsValueMap()
+		for _, name := range slices.Sorted(maps.Keys(attrs)) {
+			attrs[name] = value(attrs[name], path+"."+name, f)
+		}
+		return cty.ObjectVal(attrs)
+	}
+	return v
+}
+
+// consulClient returns a client of the Consul that the configuration names.
+func (e *Evaluator) consulClient(cfg config.Consul) (*api.Client, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !e.consul.set || e.consul.cfg != cfg {
+		c, err := consul.New(cfg)
+		if err != nil {
+			return nil, err
+		}
+		of, err := c.API()
+		if err != nil {
+			return nil, err
+		}
+		e.consul = client[config.Consul, *api.Client]{cfg, of, true}
+	}
+	return e.consul.of, nil
+}
+
+// vaultClient returns a client of the Vault that the configuration names.
+func (e *Evaluator) vaultClient(cfg config.Vault) (*vault.Client, error) {
+	if !cfg.Enabled {
+		return nil, errors.New("there is no Vault: add a vault block with an address, or set VAULT_ADDR")
+	}
+	if cfg.AgentTokenFile != "" {
+		cfg.Token = "" // the file's, when the task files were read
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !e.vault.set || e.vault.cfg != cfg {
+		ctx, stop := context.WithCancel(e.context())
+		of, err := vault.New(ctx, cfg, e.log())
+		if err != nil {
+			stop()
+			return nil, err
+		}
+		if e.stop != nil {
+			e.stop()
+		}
+		e.vault, e.stop = client[config.Vault, *vault.Client]{cfg, of, true}, stop
+	}
+	return e.vault.of, nil
+}
+
+func (e *Evaluator) context() context.Context {
+	if e.Context == nil {
+		return context.Background()
+	}
+	return e.Context
+}
+
+func (e *Evaluator) log() *slog.Logger {
+	if e.Log == nil {
+		return slog.Default()
+	}
+	return e.Log
+}
+
+func (e *Evaluator) lookupEnv(name string) (string, bool) {
+	if e.LookupEnv == nil {
+		return os.LookupEnv(name)
+	}
+	return e.LookupEnv(name)
+}
+
+func (e *Evaluator) patience() time.Duration {
+	if e.Patience == 0 {
+		return defaultPatience
+	}
+	return e.Patience
+}

@@ -1,0 +1,189 @@
+package dynamic
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"sync"
+	"text/template"
+	"text/template/parse"
+
+	"github.com/terrapulse/terrapulse/internal/config"
+)
+
+// result is what came of a template.
+type result struct {
+	text   string
+	pieces []string // what its actions wrote
+	err    error
+}
+
+// lookups are what was looked up for one run, each thing once.
+type lookups struct {
+	*Evaluator
+	cfg *config.Config
+
+	mu    sync.Mutex
+	found map[string]*lookup
+
+	awsOnce sync.Once
+	aws     AWS
+	awsErr  error
+}
+
+// lookup is one thing that is looked up.
+type lookup struct {
+	once  sync.Once
+	value any
+	err   error
+}
+
+// lookupError says what could not be looked up. It holds no values.
+type lookupError struct {
+	what  string // such as key "a/b"
+	cause error
+}
+
+func (e *lookupError) Error() string { return e.what + ": " + e.cause.Error() }
+func (e *lookupError) Unwrap() error { return e.cause }
+
+// find looks something up, unless that has been done for this run. What is its
+// name for people; the key tells it from everything else.
+func find[T any](ctx context.Context, l *lookups, what, key string, get func(context.Context) (T, error)) (T, error) {
+	l.mu.Lock()
+	found := l.found[key]
+	if found == nil {
+		found = &lookup{}
+		l.found[key] = found
+	}
+	l.mu.Unlock()
+	found.once.Do(func() {
+		patience := l.patience()
+		ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("there is no answer within %s", patience))
+		defer cancel()
+		value, err := get(ctx)
+		if err != nil && ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		if err != nil {
+			found.err = &lookupError{what, err}
+			return
+		}
+		found.value = value
+	})
+	value, _ := found.value.(T)
+	return value, found.err
+}
+
+// parsed is a template that can be executed.
+type parsed struct {
+	*template.Template
+	literal map[string]bool // the texts between its actions
+}
+
+func parseText(text string, functions template.FuncMap) (parsed, error) {
+	t, err := template.New("").Option("missingkey=error").Funcs(functions).Parse(text)
+	if err != nil {
+		return parsed{}, explain(err)
+	}
+	p := parsed{t, map[string]bool{}}
+	for _, t := range t.Templates() {
+		p.collect(t.Root)
+	}
+	return p, nil
+}
+
+// collect notes the literal texts of a part of the template.
+func (p parsed) collect(node parse.Node) {
+	branch := func(b *parse.BranchNode) {
+		p.list(b.List)
+		p.list(b.ElseList)
+	}
+	switch n := node.(type) {
+	case *parse.TextNode:
+		p.literal[string(n.Text)] = true
+	case *parse.ListNode:
+		p.list(n)
+	case *parse.IfNode:
+		branch(&n.BranchNode)
+	case *parse.RangeNode:
+		branch(&n.BranchNode)
+	case *parse.WithNode:
+		branch(&n.BranchNode)
+	}
+}
+
+func (p parsed) list(l *parse.ListNode) {
+	if l == nil {
+		return
+	}
+	for _, n := range l.Nodes {
+		p.collect(n)
+	}
+}
+
+// errNoValue says that an action had nothing to write.
+var errNoValue = errors.New("a value is not there: text/template would write <no value>")
+
+// writer takes what a template writes: each literal text and what each action
+// writes come by themselves.
+type writer struct {
+	strings.Builder
+	literal map[string]bool
+	pieces  []string
+}
+
+func (w *writer) Write(p []byte) (int, error) {
+	piece := string(p)
+	if !w.literal[piece] {
+		if piece == "<no value>" {
+			return 0, errNoValue
+		}
+		w.pieces = append(w.pieces, piece)
+	}
+	return w.Builder.Write(p)
+}
+
+func (l *lookups) evaluate(ctx context.Context, s site) result {
+	p, err := parseTemplate(t.text, l.functionsOf(ctx, t.place))
+	if err != nil {
+		return result{err: err}
+	}
+	w := &writer{literal: p.literal}
+	if err := p.Execute(w, nil); err != nil {
+		return result{err: explain(err)}
+	}
+	return result{text: w.String(), pieces: w.pieces}
+}
+
+// harmless are the words of text/template's errors that hold no values, but
+// only what the template says itself and names of fields.
+var harmless = regexp.MustCompile(`map has no entry for key "[^"]*"` +
+	`|can't evaluate field \w+ in type [\w.*\[\]{} ]+` +
+	`|nil pointer evaluating [\w.*\[\]{} ]+` +
+	`|function "\w+" not defined` +
+	`|wrong number of args for \w+: want (?:at least )?\d+ got \d+`)
+
+// explain returns an error of a template without what the template has looked up.
+func explain(err error) error {
+	var lookup *lookupError
+	var own *argumentError
+	switch {
+	case errors.As(err, &lookup):
+		return lookup
+	case errors.As(err, &own):
+		return own
+	case errors.Is(err, errNoValue):
+		return errNoValue
+	}
+	words := harmless.FindString(err.Error())
+	switch {
+	case words == "":
+		return errors.New("the template cannot be evaluated: look at its syntax, and at what its functions take and return")
+	case strings.HasPrefix(words, "map has no entry"):
+		return errors.New(words + "; of a secret of Vault's KV engine, version 2, write .Data.data.NAME")
+	}
+	return errors.New(words)
+}
