@@ -79,7 +79,7 @@ func (c inConsul) key(name string, options ...string) (string, error) {
 		return "", err
 	}
 	if pair == nil {
-		return "", &lookupError{named("key", name), errors.New("Consul's KV store has no such key, or the token may not read it (key:read): put a value there")}
+		return "", &lookupError{named("key", name), errors.New("no such key in the KV store of Consul, or the token may not read it (key:read): put a value there")}
 	}
 	return string(pair.Value), nil
 }
@@ -129,7 +129,7 @@ func (c inConsul) safeTree(prefix string, options ...string) ([]*KeyPair, error)
 func filled(function, prefix string) func([]*KeyPair, error) ([]*KeyPair, error) {
 	return func(pairs []*KeyPair, err error) ([]*KeyPair, error) {
 		if err == nil && len(pairs) == 0 {
-			err = &lookupError{named(function, prefix), errors.New("Consul's KV store has nothing there, or the token may not read it (key:read)")}
+			err = &lookupError{named(function, prefix), errors.New("nothing is there in the KV store of Consul, or the token may not read it (key:read)")}
 		}
 		return pairs, err
 	}
@@ -215,7 +215,7 @@ func (c inConsul) node(options ...string) (*NodeServices, error) {
 			return nil, err
 		}
 		if found == nil || found.Node == nil {
-			return nil, errors.New("Consul has no such node, or the token may not read it (node:read)")
+			return nil, errors.New("no such node in Consul, or the token may not read it (node:read)")
 		}
 		n := &NodeServices{Node: node(found.Node)}
 		for _, s := range found.Services {
@@ -386,9 +386,9 @@ func (c inConsul) failed(err error) error {
 	var status api.StatusError
 	switch {
 	case errors.As(err, &status) && status.Code == http.StatusForbidden:
-		return fmt.Errorf("Consul at %s refuses: its token lacks a right (%s)", c.cfg.Consul.Address, strings.TrimSpace(status.Body))
+		return fmt.Errorf("the Consul at %s refuses: its token lacks a right (%s)", c.cfg.Consul.Address, strings.TrimSpace(status.Body))
 	case errors.As(err, &status):
-		return fmt.Errorf("Consul at %s answers %d: %s", c.cfg.Consul.Address, status.Code, strings.TrimSpace(status.Body))
+		return fmt.Errorf("the Consul at %s answers %d: %s", c.cfg.Consul.Address, status.Code, strings.TrimSpace(status.Body))
 	}
-	return fmt.Errorf("Consul at %s: %w", c.cfg.Consul.Address, err)
+	return fmt.Errorf("the Consul at %s: %w", c.cfg.Consul.Address, err)
 }

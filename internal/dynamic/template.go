@@ -147,7 +147,7 @@ func (w *writer) Write(p []byte) (int, error) {
 }
 
 func (l *lookups) evaluate(ctx context.Context, s site) result {
-	p, err := parseTemplate(t.text, l.functionsOf(ctx, t.place))
+	p, err := parseText(s.text, l.functions(ctx, s.place))
 	if err != nil {
 		return result{err: err}
 	}

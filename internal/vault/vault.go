@@ -317,11 +317,11 @@ func (c *Client) unwrap(ctx context.Context, wrapping string) (string, error) {
 // explain says what an error of Vault means, and what can be done.
 func (c *Client) explain(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
-		return fmt.Errorf("Vault at %s: %w", c.cfg.Address, cause)
+		return fmt.Errorf("the Vault at %s: %w", c.cfg.Address, cause)
 	}
 	status := new(api.ResponseError)
 	if !errors.As(err, &status) {
-		return fmt.Errorf("Vault at %s does not answer: %w", c.cfg.Address, err)
+		return fmt.Errorf("the Vault at %s does not answer: %w", c.cfg.Address, err)
 	}
 	said := strings.Join(strings.Fields(strings.Join(status.Errors, "; ")), " ")
 	switch status.StatusCode {
@@ -330,9 +330,9 @@ func (c *Client) explain(ctx context.Context, err error) error {
 		if c.cfg.Namespace != "" {
 			advice += ", or it is of another namespace than " + c.cfg.Namespace
 		}
-		return fmt.Errorf("Vault at %s: permission denied: %s (%s)", c.cfg.Address, advice, said)
+		return fmt.Errorf("the Vault at %s: permission denied: %s (%s)", c.cfg.Address, advice, said)
 	case http.StatusServiceUnavailable:
-		return fmt.Errorf("Vault at %s is sealed, or not active: unseal it (%s)", c.cfg.Address, said)
+		return fmt.Errorf("the Vault at %s is sealed, or not active: unseal it (%s)", c.cfg.Address, said)
 	}
-	return fmt.Errorf("Vault at %s answers %d: %s", c.cfg.Address, status.StatusCode, said)
+	return fmt.Errorf("the Vault at %s answers %d: %s", c.cfg.Address, status.StatusCode, said)
 }
