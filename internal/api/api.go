@@ -1,0 +1,190 @@
+// Package api is the HTTP API: what scripts, dashboards, the command line and
+// health checks ask of Terrapulse, in the shapes of Consul-Terraform-Sync, and
+// beside these what only Terrapulse can tell. It reads the store and asks the
+// engine through reconcile.Control, so that any process can serve it: the one
+// that leads, one that stands by, or a function.
+//
+// openapi.yaml describes all of it. Requests are validated against it, and the
+// types of requests and answers are generated from it.
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/terrapulse/terrapulse/internal/overlay"
+	"github.com/terrapulse/terrapulse/internal/reconcile"
+	"github.com/terrapulse/terrapulse/internal/state"
+)
+
+//go:generate go run -C ../../tools/oapi-codegen github.com/oapi-codegen/oapi-codegen/v2/cmd/oapi-codegen -config ../../internal/api/codegen.yaml -o ../../internal/api/types.gen.go ../../internal/api/openapi.yaml
+
+// maxBody is how long the body of a request may be, in bytes: several times the
+// definition of a task that a record can hold.
+const maxBody = 1 << 20
+
+// Cluster tells which instances there are.
+type Cluster interface {
+	Status(context.Context) (ClusterStatus, error)
+}
+
+// Options are what the API works on.
+type Options struct {
+	Control *reconcile.Control
+	// Cluster, where several instances share the work; else nil.
+	Cluster Cluster
+	// Began is when this process began to do the work, or to stand by for it:
+	// before there can have been a tick it is healthy all the same. It is zero
+	// where others do the work.
+	Began time.Time
+	// Who says in words who asks; by default, the client's certificate or its
+	// address.
+	Who func(*http.Request) string
+	Log *slog.Logger
+}
+
+// api is the handler of all requests.
+type api struct {
+	Options
+	*http.ServeMux
+
+	mu        sync.Mutex
+	changes   string // id of the latest change of any override that counts has
+	counts    *overlay.Effective
+	statuses  map[string]*status // by task
+	taskNames []string           // of counts, sorted
+}
+
+// New returns the handler. It takes whole paths, which begin with /v1.
+func New(o Options) http.Handler {
+	if o.Who == nil {
+		o.Who = client
+	}
+	a := &api{Options: o, ServeMux: http.NewServeMux(), statuses: map[string]*status{}}
+	for pattern, handle := range a.routes() {
+		a.HandleFunc(pattern, handle)
+	}
+	return a
+}
+
+// routes are the operations of openapi.yaml, and what stands beside them to say
+// what cannot be done in the words that Consul-Terraform-Sync has for it.
+func (a *api) routes() map[string]http.HandlerFunc {
+	return map[string]http.HandlerFunc{
+		"GET /v1/health": a.getHealth,
+
+		"GET /v1/status":                 a.getStatus,
+		"/v1/status":                     unsupported("overallStatus", "GET"),
+		"GET /v1/status/tasks":           a.getTaskStatuses,
+		"GET /v1/status/tasks/{name...}": a.getTaskStatuses,
+		"/v1/status/tasks":               unsupported("taskStatus", "GET"),
+		"/v1/status/tasks/{name...}":     unsupported("taskStatus", "GET"),
+		"GET /v1/status/cluster":         a.getClusterStatus,
+		"/v1/status/cluster":             unsupported("clusterStatus", "GET"),
+
+		"GET /v1/tasks":           a.getTasks,
+		"POST /v1/tasks":          valid("/tasks", "POST", a.createTask),
+		"GET /v1/tasks/{name}":    a.getTask,
+		"PATCH /v1/tasks":         a.updateTask,
+		"PATCH /v1/tasks/{$}":     a.updateTask,
+		"PATCH /v1/tasks/{name}":  a.updateTask,
+		"DELETE /v1/tasks/{name}": a.deleteTask,
+		"PUT /v1/tasks/{name}":    unsupported("task", "PATCH"),
+		"POST /v1/tasks/{name}":   unsupported("task", "PATCH"),
+
+		"GET /v1/overview":                    a.getOverview,
+		"GET /v1/tasks/{name}/overview":       a.getTaskOverview,
+		"POST /v1/tasks/{name}/run":           valid("/tasks/{name}/run", "POST", a.runTask),
+		"GET /v1/runs":                        valid("/runs", "GET", a.getRuns),
+		"GET /v1/tasks/{name}/runs":           valid("/tasks/{name}/runs", "GET", a.getTaskRuns),
+		"GET /v1/tasks/{name}/runs/{id}":      a.getRun,
+		"GET /v1/tasks/{name}/runs/{id}/log":  a.getRunLog,
+		"GET /v1/tasks/{name}/runs/{id}/plan": a.getRunPlan,
+		"POST /v1/reconcile":                  a.reconcile,
+		"GET /v1/openapi.json":                a.getOpenAPI,
+		"OPTIONS /v1/":                        func(http.ResponseWriter, *http.Request) {},
+	}
+}
+
+// ServeHTTP answers one request.
+func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	id := uuid.NewString()
+	ctx := context.WithValue(r.Context(), requestID{}, id)
+	r = r.WithContext(ctx)
+	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+	a.ServeMux.ServeHTTP(w, r)
+	if r.Method != http.MethodGet && r.Method != http.MethodHead && r.Method != http.MethodOptions {
+		a.Log.Info("asked through the API", "request_id", id, "method", r.Method, "path", r.URL.Path, "by", a.Who(r))
+	}
+}
+
+// requestID is the key of a request's id in its context.
+type requestID struct{}
+
+// idOf returns the id of a request.
+func idOf(r *http.Request) string {
+	id, _ := r.Context().Value(requestID{}).(string)
+	return id
+}
+
+// client says who asks by the certificate, or else by the address.
+func client(r *http.Request) string {
+	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
+		if name := r.TLS.PeerCertificates[0].Subject.CommonName; name != "" {
+			return name + ", through the API"
+		}
+	}
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		host = r.RemoteAddr
+	}
+	return strings.TrimSpace("the API " + host)
+}
+
+// effective returns the configuration that counts. It is composed anew when the
+// files or the overrides have changed.
+func (a *api) effective(ctx context.Context) (*overlay.Effective, error) {
+	base, err := a.Control.Base(ctx)
+	if err != nil {
+		return nil, err
+	}
+	rec, err := state.Read[state.Reconcile](ctx, a.Control.Store, state.ReconcileKey)
+	if err != nil {
+		return nil, err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.counts != nil && a.counts.Base == base && a.changes == rec.Data.Overrides {
+		return a.counts, nil
+	}
+	// Whatever is changed between the two reads is read again next time.
+	counts, err := overlay.Load(ctx, a.Control.Store, base)
+	if err != nil {
+		return nil, err
+	}
+	a.counts, a.changes = counts, rec.Data.Overrides
+	a.taskNames = names(counts.Config)
+	return counts, nil
+}
+
+// unfinished reports whether an answer is late, or nobody waits for it any
+// more, rather than that something is wrong.
+func unfinished(err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
+}
+
+// write answers in JSON.
+func write(w http.ResponseWriter, status int, body any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(body) // a client that has gone cannot be told
+}

@@ -1,0 +1,127 @@
+package api
+
+import (
+	"encoding/json"
+
+	"github.com/hashicorp/hcl/v2/hclwrite"
+
+	"github.com/terrapulse/terrapulse/internal/config"
+)
+
+// define returns the definition of a task as the API shows it: as it was
+// configured, with what every task has.
+func define(t *config.Task) Task {
+	def := Task{
+		Name:        t.Name,
+		Description: &t.Description,
+		Enabled:     &t.Enabled,
+		Module:      t.WrittenModule(),
+		Version:     &t.Version,
+		Providers:   ref(list(t.Providers)),
+		Variables:   ref(variables(t)),
+		Condition:   condition(t.Condition),
+		ModuleInput: moduleInput(t.ModuleInputs),
+	}
+	if b := t.BufferPeriod; t.OwnBufferPeriod() != (config.OwnBufferPeriod{}) {
+		def.BufferPeriod = &BufferPeriod{Enabled: &b.Enabled, Min: ref(b.Min.String()), Max: ref(b.Max.String())}
+	}
+	return def
+}
+
+func ref[T any](v T) *T { return &v }
+
+// optional is nil for the zero value, which JSON then leaves out.
+func optional[T comparable](v T) *T {
+	if v == *new(T) {
+		return nil
+	}
+	return &v
+}
+
+func variables(t *config.Task) map[string]string {
+	source := map[string]string{}
+	for name, v := range t.Variables {
+		source[name] = string(hclwrite.Format(hclwrite.TokensForValue(v).Bytes()))
+	}
+	return source
+}
+
+func condition(c config.Condition) Condition {
+	var out Condition
+	switch use := ref(c.UseAsModuleInput); {
+	case len(c.Services) > 0:
+		s := services(c.Services)
+		out.Services = &ServicesCondition{Names: s.Names, Regexp: s.Regexp, Datacenter: s.Datacenter, Namespace: s.Namespace,
+			Filter: s.Filter, CtsUserDefinedMeta: s.CtsUserDefinedMeta, UseAsModuleInput: use}
+	case c.CatalogServices != nil:
+		s := c.CatalogServices
+		out.CatalogServices = &CatalogServicesCondition{Regexp: s.Regexp, Datacenter: &s.Datacenter, Namespace: &s.Namespace,
+			NodeMeta: ref(texts(s.NodeMeta)), UseAsModuleInput: use}
+	case c.ConsulKV != nil:
+		kv := c.ConsulKV
+		out.ConsulKv = &ConsulKVCondition{Path: kv.Path, Recurse: &kv.Recurse, Datacenter: &kv.Datacenter, Namespace: &kv.Namespace, UseAsModuleInput: use}
+	case c.Schedule != nil:
+		out.Schedule = &ScheduleCondition{Cron: c.Schedule.Cron}
+	}
+	return out
+}
+
+func moduleInput(inputs []config.Input) *ModuleInput {
+	var out ModuleInput
+	for _, in := range inputs {
+		switch {
+		case len(in.Services) > 0:
+			out.Services = services(in.Services)
+		case in.ConsulKV != nil:
+			kv := in.ConsulKV
+			out.ConsulKv = &ConsulKVModuleInput{Path: kv.Path, Recurse: &kv.Recurse, Datacenter: &kv.Datacenter, Namespace: &kv.Namespace}
+		}
+	}
+	return &out
+}
+
+// services joins the selections that the deprecated list of services stands for.
+func services(all []config.Services) *ServicesModuleInput {
+	s := all[0]
+	out := &ServicesModuleInput{Regexp: s.Regexp, Datacenter: &s.Datacenter, Namespace: &s.Namespace, Filter: &s.Filter,
+		CtsUserDefinedMeta: ref(texts(s.CTSUserDefinedMeta))}
+	if s.Regexp == nil {
+		names := []string{}
+		for _, s := range all {
+			names = append(names, s.Names...)
+		}
+		out.Names = &names
+	}
+	return out
+}
+
+func texts(m map[string]string) map[string]string {
+	if m == nil {
+		return map[string]string{}
+	}
+	return m
+}
+
+// withoutEmpty leaves out of a definition what has no meaning here and is empty:
+// clients of Consul-Terraform-Sync send it.
+func withoutEmpty(definition json.RawMessage) json.RawMessage {
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(definition, &fields) != nil {
+		return definition
+	}
+	changed := false
+	for key, empty := range map[string]string{"terraform_version": `""`, "terraform_cloud_workspace": "{}"} {
+		if string(fields[key]) == empty {
+			delete(fields, key)
+			changed = true
+		}
+	}
+	if !changed {
+		return definition
+	}
+	without, err := json.Marshal(fields)
+	if err != nil {
+		return definition
+	}
+	return without
+}

@@ -1,0 +1,70 @@
+package api
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/reconcile"
+)
+
+// Consul-Terraform-Sync has two shapes of errors, by the age of an endpoint.
+// The older has no request_id.
+
+// refuseOld answers with an error in the older shape.
+func refuseOld(w http.ResponseWriter, status int, format string, args ...any) {
+	write(w, status, LegacyErrorResponse{Error: ErrorObject{Message: fmt.Sprintf(format, args...)}})
+}
+
+// refuse answers with an error in the newer shape.
+func refuse(w http.ResponseWriter, r *http.Request, status int, format string, args ...any) {
+	write(w, status, ErrorResponse{Error: ErrorObject{Message: fmt.Sprintf(format, args...)}, RequestID: idOf(r)})
+}
+
+// unsupported answers requests of other methods than an endpoint has.
+func unsupported(api, methods string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodOptions {
+			return
+		}
+		w.Header().Set("Allow", methods)
+		refuseOld(w, http.StatusMethodNotAllowed, "'%s' in an unsupported method. The %s API currently supports the method(s): '%s'", r.Method, api, methods)
+	}
+}
+
+// noTask is what is said of a task that is not there.
+func noTask(name string) string {
+	return fmt.Sprintf("a task with name '%s' does not exist or has not been initialized yet", name)
+}
+
+// fail answers with what has gone wrong.
+func (a *api) fail(w http.ResponseWriter, r *http.Request, task string, err error) {
+	var wrong config.Errors
+	switch {
+	case errors.Is(err, reconcile.ErrNoTask):
+		refuse(w, r, http.StatusNotFound, "%s", noTask(task))
+	case errors.Is(err, reconcile.ErrExists):
+		refuse(w, r, http.StatusBadRequest, "task with name %s already exists", task)
+	case errors.As(err, &wrong):
+		refuse(w, r, http.StatusBadRequest, "%s", wrong.Error())
+	case errors.Is(err, reconcile.ErrActive):
+		refuse(w, r, http.StatusInternalServerError, "task '%s' is active and cannot be updated at this time", task)
+	case errors.Is(err, reconcile.ErrDisabled):
+		refuse(w, r, http.StatusConflict, "task '%s' is disabled: enable it first", task)
+	case unfinished(err):
+		refuse(w, r, http.StatusGatewayTimeout, "%s; what was asked for goes on: /v1/tasks/%s/runs shows it", err, task)
+	default:
+		a.Log.Error("a request cannot be answered", "request_id", idOf(r), "method", r.Method, "path", r.URL.Path, "error", err)
+		refuse(w, r, http.StatusInternalServerError, "%s", strings.TrimSpace(err.Error()))
+	}
+}
+
+// failOld is fail for endpoints of the older shape.
+func (a *api) failOld(w http.ResponseWriter, r *http.Request, err error) {
+	if !unfinished(err) {
+		a.Log.Error("a request cannot be answered", "request_id", idOf(r), "method", r.Method, "path", r.URL.Path, "error", err)
+	}
+	refuseOld(w, http.StatusInternalServerError, "%s", err)
+}

@@ -1,0 +1,113 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/lease"
+	"github.com/terrapulse/terrapulse/internal/overlay"
+	"github.com/terrapulse/terrapulse/internal/reconcile"
+	"github.com/terrapulse/terrapulse/internal/state"
+)
+
+// getOverview answers with what everything is at, and why.
+func (a *api) getOverview(w http.ResponseWriter, r *http.Request) {
+	overview, err := a.overview(r.Context())
+	if err != nil {
+		a.fail(w, r, "", err)
+		return
+	}
+	overview.RequestID = idOf(r)
+	write(w, http.StatusOK, overview)
+}
+
+func (a *api) overview(ctx context.Context) (OverviewResponse, error) {
+	var o OverviewResponse
+	counts, err := a.effective(ctx)
+	if err != nil {
+		return o, err
+	}
+	rec, err := state.Read[state.Reconcile](ctx, a.Control.Store, state.ReconcileKey)
+	if err != nil {
+		return o, fmt.Errorf("read the reconcile record: %w", err)
+	}
+	held, err := lease.Read(ctx, a.Control.Store, reconcile.LeaseName)
+	if err != nil {
+		return o, fmt.Errorf("read who leads: %w", err)
+	}
+	records, err := state.ReadAll[state.Task](ctx, a.Control.Store, state.TaskPrefix)
+	if err != nil {
+		return o, fmt.Errorf("read the tasks' records: %w", err)
+	}
+	o = OverviewResponse{
+		Healthy: a.illness(rec.Data) == "",
+		Good:    moment(rec.Data.Good), Problem: optional(rec.Data.Problem), Since: moment(rec.Data.Since), Bundle: optional(rec.Data.Bundle),
+		Tasks: []TaskOverview{},
+	}
+	if o.Problem == nil {
+		o.Problem = optional(rec.Data.Stalled)
+	}
+	if held.Owner != "" && a.Control.Now().Before(held.Expires) {
+		o.Leader = &Leader{Owner: held.Owner, Fence: int64(held.Fence), Until: held.Expires}
+	}
+	if wrong := rec.Data.Refused; wrong != nil {
+		o.Refused = &Refused{Bundle: optional(wrong.Bundle), Error: wrong.Error, Since: wrong.Since}
+	}
+	known := map[string]state.Task{}
+	for _, t := range records {
+		known[state.TaskName(t.Key)] = t.Data
+	}
+	for i := range counts.Config.Tasks {
+		t := &counts.Config.Tasks[i]
+		o.Tasks = append(o.Tasks, taskOverview(counts, t, known[t.Name]))
+	}
+	return o, nil
+}
+
+// getTaskOverview answers with what one task is at, and why.
+func (a *api) getTaskOverview(w http.ResponseWriter, r *http.Request) {
+	name := r.PathValue("name")
+	counts, err := a.effective(r.Context())
+	if err != nil {
+		a.fail(w, r, name, err)
+		return
+	}
+	t, ok := counts.Config.Task(name)
+	if !ok {
+		a.fail(w, r, name, reconcile.ErrNoTask)
+		return
+	}
+	known, err := state.Read[state.Task](r.Context(), a.Control.Store, state.TaskKey(name))
+	if err != nil {
+		a.fail(w, r, name, err)
+		return
+	}
+	write(w, http.StatusOK, TaskOverviewResponse{RequestID: idOf(r), Task: taskOverview(counts, t, known.Data)})
+}
+
+func taskOverview(counts *overlay.Effective, t *config.Task, known state.Task) TaskOverview {
+	o := TaskOverview{
+		Name: t.Name, Status: statusOf(known.Recent), Enabled: t.Enabled,
+		Origin: Origin{API: t.FromAPI, File: optional(t.Source.File), Line: optional(t.Source.Line)},
+		Reason: reason(known.Reason), Due: moment(known.Due), Applied: moment(known.AppliedAt), Failures: optional(known.Failures),
+	}
+	if override, ok := counts.Overrides[t.Name]; ok {
+		o.Override = &Override{Change: override.String(), Enabled: override.Enabled, Trial: optional(override.Trial != nil), By: optional(override.By), At: override.At}
+	}
+	if problem := counts.Problems[t.Name]; problem != nil {
+		o.Problem = optional(problem.Error())
+	}
+	if known.Pending != nil {
+		o.Changed = optional(known.Pending.Changed)
+	}
+	if known.Run != nil {
+		o.Running = optional(known.Run.ID)
+	}
+	if last := known.Last; last != nil {
+		o.LastRun = ref(show(state.Run{ID: last.Run, Task: t.Name, State: last.State, Reason: last.Reason, Created: last.Started,
+			Started: last.Started, Ended: last.Ended, Error: last.Error, Changes: last.Changes}))
+	}
+	return o
+}

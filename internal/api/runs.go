@@ -1,0 +1,253 @@
+package api
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/terrapulse/terrapulse/internal/state"
+)
+
+// runLimit is how many runs are listed unless another number is asked for.
+const runLimit = 50
+
+// show returns a run as the API shows it.
+func show(run state.Run) Run {
+	shown := Run{
+		ID: run.ID, Task: run.Task, State: RunState(run.State), Inspect: run.Inspect, Launch: optional(run.Launch),
+		Reason: reason(run.Reason), Seen: moment(run.Seen), Created: run.Created, Started: moment(run.Started), Ended: moment(run.Ended),
+		Error: optional(run.Error), Changes: changes(run.Changes),
+	}
+	if run.State.Ended() {
+		here := runURL(run.Task, run.ID)
+		if run.Logs > 0 || run.Output != "" {
+			shown.LogURL = ref(here + "/log")
+		}
+		if run.Plan != "" {
+			shown.PlanURL = ref(here + "/plan")
+		}
+	}
+	return shown
+}
+
+func runURL(task, id string) string {
+	return "/v1/tasks/" + url.PathEscape(task) + "/runs/" + url.PathEscape(id)
+}
+
+func reason(r state.Reason) Reason {
+	return Reason{Kind: string(r.Kind), Text: r.Text, Attempt: optional(r.Attempt)}
+}
+
+func changes(c *state.Changes) *Changes {
+	if c == nil {
+		return nil
+	}
+	out := &Changes{Add: c.Add, Change: c.Change, Destroy: c.Destroy}
+	if len(c.Resources) > 0 {
+		resources := make([]Resource, len(c.Resources))
+		for i, res := range c.Resources {
+			resources[i] = Resource{Address: res.Address, Action: res.Action}
+		}
+		out.Resources = &resources
+	}
+	return out
+}
+
+// moment is nil for no time, which JSON then leaves out.
+func moment(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
+}
+
+// getTaskRuns answers with the runs of a task.
+func (a *api) getTaskRuns(w http.ResponseWriter, r *http.Request) {
+	name, after := r.PathValue("name"), r.URL.Query().Get("after")
+	stored, err := state.ReadAll[state.Run](r.Context(), a.Control.Store, state.RunPrefix(name))
+	if err == nil && len(stored) == 0 { // of a task that was deleted there may be runs
+		_, err = a.task(r.Context(), name)
+	}
+	if err != nil {
+		a.fail(w, r, name, err)
+		return
+	}
+	runs := []Run{}
+	for _, run := range slices.Backward(stored) {
+		if run.Data.ID > after && len(runs) < limit(r) {
+			runs = append(runs, show(run.Data))
+		}
+	}
+	write(w, http.StatusOK, RunsResponse{RequestID: idOf(r), Runs: runs})
+}
+
+// limit is how many runs are asked for; the request is valid.
+func limit(r *http.Request) int {
+	if n, err := strconv.Atoi(r.URL.Query().Get("limit")); err == nil {
+		return n
+	}
+	return runLimit
+}
+
+// getRuns answers with the latest runs of all tasks.
+func (a *api) getRuns(w http.ResponseWriter, r *http.Request) {
+	runs, err := a.latest(r.Context(), limit(r))
+	if err != nil {
+		a.fail(w, r, "", err)
+		return
+	}
+	write(w, http.StatusOK, RunsResponse{RequestID: idOf(r), Runs: runs})
+}
+
+// latest reads the latest n runs. Their ids sort by time, so that no more runs
+// than these are read.
+func (a *api) latest(ctx context.Context, n int) ([]Run, error) {
+	tasks, err := state.ReadAll[state.Task](ctx, a.Control.Store, state.TaskPrefix)
+	if err != nil {
+		return nil, fmt.Errorf("read the tasks' records: %w", err)
+	}
+	type named struct{ task, id string }
+	var all []named
+	for _, t := range tasks {
+		name := state.TaskName(t.Key)
+		for _, id := range t.Data.History {
+			all = append(all, named{name, id})
+		}
+		if t.Data.Run != nil {
+			all = append(all, named{name, t.Data.Run.ID})
+		}
+	}
+	slices.SortFunc(all, func(a, b named) int { return cmp.Compare(b.id, a.id) })
+	all = all[:min(n, len(all))]
+	found := make([]*Run, len(all))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(readsAtOnce)
+	for i, run := range all {
+		group.Go(func() error {
+			stored, err := state.Read[state.Run](ctx, a.Control.Store, state.RunKey(run.task, run.id))
+			if err != nil {
+				return fmt.Errorf("read run %s of task %s: %w", run.id, run.task, err)
+			}
+			if stored.Exists() {
+				found[i] = ref(show(stored.Data))
+			}
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	runs := []Run{}
+	for _, run := range found {
+		if run != nil {
+			runs = append(runs, *run)
+		}
+	}
+	return runs, nil
+}
+
+// run returns the run that a request names. If it answers that there is none, or
+// that something is wrong, ok is false.
+func (a *api) run(w http.ResponseWriter, r *http.Request) (run state.Run, ok bool) {
+	name, id := r.PathValue("name"), r.PathValue("id")
+	stored, err := state.Read[state.Run](r.Context(), a.Control.Store, state.RunKey(name, id))
+	switch {
+	case err != nil:
+		a.fail(w, r, name, err)
+	case !stored.Exists():
+		refuse(w, r, http.StatusNotFound, "task '%s' has no run %s, or it was so long ago that it is not kept", name, id)
+	default:
+		return stored.Data, true
+	}
+	return state.Run{}, false
+}
+
+// getRun answers with one run.
+func (a *api) getRun(w http.ResponseWriter, r *http.Request) {
+	if run, ok := a.run(w, r); ok {
+		write(w, http.StatusOK, RunResponse{RequestID: idOf(r), Run: show(run)})
+	}
+}
+
+// getRunLog answers with what Terraform printed.
+func (a *api) getRunLog(w http.ResponseWriter, r *http.Request) {
+	run, ok := a.run(w, r)
+	if !ok {
+		return
+	}
+	log, err := a.Control.Log(r.Context(), run)
+	switch {
+	case errors.Is(err, state.ErrNotFound):
+		refuse(w, r, http.StatusNotFound, "no output of run %s is kept: it has not ended, or never came to Terraform", run.ID)
+	case err != nil:
+		a.fail(w, r, run.Task, fmt.Errorf("read the output of run %s: %w", run.ID, err))
+	default:
+		text(w, log)
+	}
+}
+
+// getRunPlan answers with the plan of an inspection.
+func (a *api) getRunPlan(w http.ResponseWriter, r *http.Request) {
+	run, ok := a.run(w, r)
+	if !ok {
+		return
+	}
+	if !run.Inspect || !run.State.Ended() || run.Plan == "" {
+		refuse(w, r, http.StatusNotFound, "run %s has no plan: it is no inspection, has not ended, or came to none", run.ID)
+		return
+	}
+	_, plan, err := a.Control.AwaitPlan(r.Context(), state.PlannedRun{ID: run.ID, Task: run.Task})
+	if err != nil {
+		a.fail(w, r, run.Task, err)
+		return
+	}
+	text(w, []byte(plan))
+}
+
+func text(w http.ResponseWriter, body []byte) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	_, _ = w.Write(body) // a client that has gone cannot be told
+}
+
+// runTask runs a task, whatever its condition says.
+func (a *api) runTask(w http.ResponseWriter, r *http.Request) {
+	name := r.PathValue("name")
+	since, err := a.Control.Force(r.Context(), name, a.Who(r))
+	if err != nil {
+		a.fail(w, r, name, err)
+		return
+	}
+	if wait, _ := strconv.ParseBool(r.URL.Query().Get("wait")); wait {
+		run, err := a.Control.AwaitRun(r.Context(), name, since)
+		if err != nil {
+			a.fail(w, r, name, err)
+			return
+		}
+		write(w, http.StatusOK, RunResponse{RequestID: idOf(r), Run: show(run)})
+		return
+	}
+	runs := "/v1/tasks/" + url.PathEscape(name) + "/runs"
+	if since != "" {
+		runs += "?after=" + url.QueryEscape(since)
+	}
+	w.Header().Set("Location", runs)
+	write(w, http.StatusAccepted, RunAskedResponse{RequestID: idOf(r), RunsURL: runs})
+}
+
+// reconcile has whoever leads look at Consul.
+func (a *api) reconcile(w http.ResponseWriter, r *http.Request) {
+	if err := a.Control.Tick(r.Context()); err != nil {
+		a.fail(w, r, "", err)
+		return
+	}
+	write(w, http.StatusAccepted, RequestID{RequestID: idOf(r)})
+}

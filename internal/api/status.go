@@ -1,0 +1,380 @@
+package api
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/state"
+)
+
+// readsAtOnce is how many records are read from the store at a time.
+const readsAtOnce = 16
+
+// status is what is known of one task's status, ready to be sent. It holds for
+// one version of the task's record and one definition of the task, and so needs
+// no time to end: runs that have ended do not change.
+type status struct {
+	version    string // of the task's record
+	definition EventConfig
+	enabled    bool
+
+	is      Status
+	history []string // ids of the newest runs that have ended, the latest first
+	brief   []byte   // TaskStatus in JSON, without events
+	full    []byte   // the same with events; nil until somebody has asked for them
+}
+
+// statusOf judges by how the newest runs ended, oldest first.
+func statusOf(recent []state.RunState) Status {
+	failures := 0
+	for _, s := range recent {
+		if failed(s) {
+			failures++
+		}
+	}
+	switch {
+	case len(recent) == 0:
+		return StatusUnknown
+	case !failed(recent[len(recent)-1]):
+		return StatusSuccessful
+	case failures == 1:
+		return StatusErrored
+	}
+	return StatusCritical
+}
+
+func failed(s state.RunState) bool { return s == state.RunFailed || s == state.RunLost }
+
+// names returns the tasks' names, sorted.
+func names(cfg *config.Config) []string {
+	all := make([]string, len(cfg.Tasks))
+	for i := range cfg.Tasks {
+		all[i] = cfg.Tasks[i].Name
+	}
+	slices.Sort(all)
+	return all
+}
+
+// read returns the statuses of all tasks that there are, or of one, by name.
+func (a *api) read(ctx context.Context, only string) (map[string]*status, []string, error) {
+	counts, err := a.effective(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	var records []state.Record
+	tasks := counts.Config.Tasks
+	if only == "" {
+		records, err = a.Control.Store.List(ctx, state.TaskPrefix)
+	} else {
+		t, ok := counts.Config.Task(only)
+		if !ok {
+			return nil, nil, nil
+		}
+		tasks = []config.Task{*t}
+		var rec state.Stored[state.Task]
+		rec, err = state.Read[state.Task](ctx, a.Control.Store, state.TaskKey(only))
+		records = []state.Record{{Key: rec.Key, Version: rec.Version, Value: state.Encode(rec.Data)}}
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("read the tasks' records: %w", err)
+	}
+	byKey := make(map[string]state.Record, len(records))
+	for _, rec := range records {
+		byKey[rec.Key] = rec
+	}
+	a.mu.Lock()
+	known := a.statuses
+	all, sorted := map[string]*status{}, a.taskNames
+	a.mu.Unlock()
+	for i := range tasks {
+		t := &tasks[i]
+		rec := byKey[state.TaskKey(t.Name)]
+		s := known[t.Name]
+		if s == nil || !s.holds(t, rec.Version) {
+			if s, err = judge(t, rec); err != nil {
+				return nil, nil, err
+			}
+		}
+		all[t.Name] = s
+	}
+	if only != "" {
+		return all, []string{only}, nil
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.statuses = all
+	return all, sorted, nil
+}
+
+// holds reports whether the status is that of a task and of a version of its
+// record.
+func (s *status) holds(t *config.Task, version string) bool {
+	return s.version == version && s.enabled == t.Enabled && s.definition.Source == t.Module &&
+		slices.Equal(s.definition.Providers, t.Providers) && slices.Equal(s.definition.Services, t.DeprecatedServices)
+}
+
+// judge makes the status of a task of its record.
+func judge(t *config.Task, rec state.Record) (*status, error) {
+	var known state.Task
+	if rec.Version != "" {
+		stored, err := state.Decode[state.Task](rec)
+		if err != nil {
+			return nil, err
+		}
+		known = stored.Data
+	}
+	s := &status{
+		version: rec.Version, enabled: t.Enabled, is: statusOf(known.Recent),
+		definition: EventConfig{Providers: list(t.Providers), Services: list(t.DeprecatedServices), Source: t.Module},
+		history:    slices.Clone(known.History[max(0, len(known.History)-len(known.Recent)):]),
+	}
+	slices.Reverse(s.history)
+	var err error
+	s.brief, err = json.Marshal(s.task(t.Name))
+	return s, err
+}
+
+func (s *status) task(name string) TaskStatus {
+	t := TaskStatus{TaskName: name, Status: s.is, Enabled: s.enabled, Providers: s.definition.Providers, Services: s.definition.Services}
+	if len(s.history) > 0 {
+		t.EventsURL = "/v1/status/tasks/" + url.PathEscape(name) + "?include=events"
+	}
+	return t
+}
+
+// list is a list that is never null in JSON.
+func list[T any](l []T) []T {
+	if l == nil {
+		return []T{}
+	}
+	return l
+}
+
+// withEvents reads the events of the tasks, where they are not known yet.
+func (a *api) withEvents(ctx context.Context, tasks map[string]*status) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(readsAtOnce)
+	for name, s := range tasks {
+		a.mu.Lock()
+		known := s.full != nil
+		a.mu.Unlock()
+		if known {
+			continue
+		}
+		group.Go(func() error {
+			t := s.task(name)
+			events := []Event{}
+			for _, id := range s.history {
+				run, err := state.Read[state.Run](ctx, a.Control.Store, state.RunKey(name, id))
+				if err != nil {
+					return fmt.Errorf("read run %s of task %s: %w", id, name, err)
+				}
+				if run.Exists() { // it may have fallen out of the history by now
+					events = append(events, event(run.Data, s.definition))
+				}
+			}
+			t.Events = &events
+			full, err := json.Marshal(t)
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			s.full = full
+			return err
+		})
+	}
+	return group.Wait()
+}
+
+// event is a run that has ended, as Consul-Terraform-Sync shows it.
+func event(run state.Run, definition EventConfig) Event {
+	e := Event{ID: run.ID, Success: !failed(run.State), TaskName: run.Task, StartTime: run.Started, EndTime: run.Ended, Config: definition}
+	if run.Started.IsZero() {
+		e.StartTime = run.Created
+	}
+	if !e.Success {
+		e.Error = &ErrorObject{Message: run.Error}
+	}
+	return e
+}
+
+// getStatus answers with how many tasks have which status.
+func (a *api) getStatus(w http.ResponseWriter, r *http.Request) {
+	tasks, _, err := a.read(r.Context(), "")
+	if err != nil {
+		a.failOld(w, r, err)
+		return
+	}
+	var all OverallStatus
+	for _, s := range tasks {
+		if s.enabled {
+			all.TaskSummary.Enabled.Enabled++
+		} else {
+			all.TaskSummary.Enabled.Disabled++
+		}
+		n := &all.TaskSummary.Status
+		switch s.is {
+		case StatusSuccessful:
+			n.Successful++
+		case StatusErrored:
+			n.Errored++
+		case StatusCritical:
+			n.Critical++
+		default:
+			n.Unknown++
+		}
+	}
+	write(w, http.StatusOK, all)
+}
+
+// getTaskStatuses answers with the status of each task, or of one.
+func (a *api) getTaskStatuses(w http.ResponseWriter, r *http.Request) {
+	name := r.PathValue("name")
+	if strings.Contains(name, "/") {
+		refuseOld(w, http.StatusBadRequest, "unsupported path '%s'. request must be format 'path/{task-name}'. task name cannot have '/ ' and api does not support further resources", r.URL.Path)
+		return
+	}
+	only, events, wrong := statusQuery(r.URL.Query())
+	if wrong != "" {
+		refuseOld(w, http.StatusBadRequest, "%s", wrong)
+		return
+	}
+	tasks, sorted, err := a.read(r.Context(), name)
+	if err != nil {
+		a.failOld(w, r, err)
+		return
+	}
+	if name != "" && tasks[name] == nil {
+		refuseOld(w, http.StatusNotFound, "%s", noTask(name))
+		return
+	}
+	if only != "" {
+		tasks = maps.Clone(tasks)
+		maps.DeleteFunc(tasks, func(_ string, s *status) bool { return s.is != only })
+	}
+	if events {
+		if err := a.withEvents(r.Context(), tasks); err != nil {
+			a.failOld(w, r, err)
+			return
+		}
+	}
+	a.send(w, tasks, sorted, events)
+}
+
+// statusQuery reads the parameters of a request for statuses.
+func statusQuery(q url.Values) (only Status, events bool, wrong string) {
+	if asked := q["status"]; len(asked) > 1 {
+		return "", false, "cannot support more than one status query parameter, got status values: " + strings.Join(asked, ", ")
+	} else if len(asked) == 1 {
+		only = Status(strings.ToLower(asked[0]))
+		if !only.Valid() {
+			return "", false, "unsupported status parameter value. only supporting status values successful, errored, critical, and unknown but got " + asked[0]
+		}
+	}
+	for _, include := range q["include"] {
+		if include != "events" {
+			return "", false, fmt.Sprintf("unsupported ?include parameter value. only supporting 'include=events' but got 'include=%s'", include)
+		}
+		events = true
+	}
+	return only, events, ""
+}
+
+// send answers with what is ready to be sent.
+func (a *api) send(w http.ResponseWriter, tasks map[string]*status, sorted []string, events bool) {
+	w.Header().Set("Content-Type", "application/json")
+	out := bufio.NewWriterSize(w, 64<<10)
+	between := byte('{')
+	for _, name := range sorted {
+		s := tasks[name]
+		if s == nil {
+			continue
+		}
+		body := s.brief
+		if events {
+			a.mu.Lock()
+			body = s.full
+			a.mu.Unlock()
+		}
+		key, _ := json.Marshal(name)
+		out.WriteByte(between)
+		out.Write(key)
+		out.WriteByte(':')
+		out.Write(body)
+		between = ','
+	}
+	if between == '{' {
+		out.WriteByte('{')
+	}
+	out.WriteString("}\n")
+	_ = out.Flush() // a client that has gone cannot be told
+}
+
+// getClusterStatus answers with the instances that there are.
+func (a *api) getClusterStatus(w http.ResponseWriter, r *http.Request) {
+	if a.Cluster == nil {
+		refuseOld(w, http.StatusMethodNotAllowed, "this endpoint is only available with high availability configured")
+		return
+	}
+	cluster, err := a.Cluster.Status(r.Context())
+	if err != nil {
+		a.failOld(w, r, err)
+		return
+	}
+	write(w, http.StatusOK, cluster)
+}
+
+const (
+	// problemAfter is how long Consul may not answer before that counts as ill:
+	// the election of a new leader there takes less.
+	problemAfter = 2 * time.Minute
+	// silentAfter is how long no tick may be noted: an idle one is every five
+	// minutes, and one of those may have been missed.
+	silentAfter = 11 * time.Minute
+)
+
+// getHealth answers whether the work is done.
+func (a *api) getHealth(w http.ResponseWriter, r *http.Request) {
+	rec, err := state.Read[state.Reconcile](r.Context(), a.Control.Store, state.ReconcileKey)
+	ill := ""
+	if err != nil {
+		ill = "the store cannot be read: " + err.Error()
+	} else {
+		ill = a.illness(rec.Data)
+	}
+	if ill != "" {
+		refuse(w, r, http.StatusServiceUnavailable, "%s", ill)
+		return
+	}
+	write(w, http.StatusOK, struct{}{})
+}
+
+// illness says why the work is not done; "" if it is.
+func (a *api) illness(rec state.Reconcile) string {
+	now := a.Control.Now()
+	latest := rec.Good
+	if a.Began.After(latest) {
+		latest = a.Began
+	}
+	ago := now.Sub(latest).Round(time.Second)
+	switch {
+	case rec.Problem != "" && now.Sub(rec.Since) > problemAfter:
+		return fmt.Sprintf("Consul cannot be watched since %s: %s", rec.Since.UTC().Format(time.RFC3339), rec.Problem)
+	case ago <= silentAfter:
+		return ""
+	case rec.Stalled != "":
+		return fmt.Sprintf("no tick has succeeded for %s: %s", ago, rec.Stalled)
+	case latest.IsZero():
+		return "no tick has succeeded yet"
+	}
+	return fmt.Sprintf("no tick has succeeded for %s: nothing leads, or it cannot write to the store", ago)
+}

@@ -1,0 +1,248 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/reconcile"
+	"github.com/terrapulse/terrapulse/internal/state"
+)
+
+// What the parameter run asks for.
+const (
+	runNow     = "now"
+	runInspect = "inspect"
+)
+
+// getTasks answers with the definitions of all tasks.
+func (a *api) getTasks(w http.ResponseWriter, r *http.Request) {
+	counts, err := a.effective(r.Context())
+	if err != nil {
+		a.fail(w, r, "", err)
+		return
+	}
+	tasks := make([]Task, len(counts.Config.Tasks))
+	for i := range tasks {
+		tasks[i] = define(&counts.Config.Tasks[i])
+	}
+	write(w, http.StatusOK, TasksResponse{RequestID: idOf(r), Tasks: tasks})
+}
+
+// getTask answers with the definition of one task.
+func (a *api) getTask(w http.ResponseWriter, r *http.Request) {
+	name := r.PathValue("name")
+	t, err := a.task(r.Context(), name)
+	if err != nil {
+		a.fail(w, r, name, err)
+		return
+	}
+	write(w, http.StatusOK, TaskResponse{RequestID: idOf(r), Task: define(t)})
+}
+
+// task returns a task that there is; else the error is reconcile.ErrNoTask.
+func (a *api) task(ctx context.Context, name string) (*config.Task, error) {
+	counts, err := a.effective(ctx)
+	if err != nil {
+		return nil, err
+	}
+	t, ok := counts.Config.Task(name)
+	if !ok {
+		return nil, reconcile.ErrNoTask
+	}
+	return t, nil
+}
+
+// createTask makes a task, or plans what making it would change.
+func (a *api) createTask(w http.ResponseWriter, r *http.Request) {
+	var request struct{ Task json.RawMessage }
+	var named struct{ Name string }
+	if err := json.NewDecoder(r.Body).Decode(&request); err != nil { // it is valid: the body could not be read again
+		a.fail(w, r, "", err)
+		return
+	}
+	definition := withoutEmpty(request.Task)
+	if err := json.Unmarshal(definition, &named); err != nil {
+		a.fail(w, r, "", err)
+		return
+	}
+	mode := r.URL.Query().Get("run")
+	if mode == runInspect {
+		a.inspectDraft(w, r, named.Name, definition)
+		return
+	}
+	t, err := a.Control.Create(r.Context(), definition, reconcile.ChangeOptions{By: a.Who(r), Trial: mode == runNow})
+	if err == nil && mode == runNow && t.Enabled {
+		err = a.await(r.Context(), t.Name, "", "the task is not kept")
+	}
+	if err != nil {
+		a.fail(w, r, named.Name, err)
+		return
+	}
+	w.Header().Set("Location", "/v1/tasks/"+t.Name)
+	write(w, http.StatusCreated, TaskResponse{RequestID: idOf(r), Task: define(t)})
+}
+
+// inspectDraft plans a task that is not kept.
+func (a *api) inspectDraft(w http.ResponseWriter, r *http.Request, name string, definition json.RawMessage) {
+	t, err := a.Control.Check(r.Context(), definition)
+	if err != nil {
+		a.fail(w, r, name, err)
+		return
+	}
+	inspection, err := a.inspect(r.Context(), t.Name, definition)
+	if wrong := (*inspectionError)(nil); errors.As(err, &wrong) {
+		refuse(w, r, http.StatusBadRequest, "%s", err)
+		return
+	}
+	if err != nil {
+		a.fail(w, r, name, err)
+		return
+	}
+	write(w, http.StatusOK, TaskResponse{RequestID: idOf(r), Task: define(t), Run: inspection})
+}
+
+// inspectionError is why an inspection came to no plan.
+type inspectionError struct{ run state.Run }
+
+func (e *inspectionError) Error() string {
+	return fmt.Sprintf("inspect task '%s': %s", e.run.Task, e.run.Error)
+}
+
+// inspect plans a task and returns its plan. The definition is that of a task
+// which is not there, else nil. The error is an *inspectionError where Terraform
+// had no plan.
+func (a *api) inspect(ctx context.Context, task string, definition json.RawMessage) (*Inspection, error) {
+	planned, err := a.Control.Plan(ctx, task, definition)
+	if err != nil {
+		return nil, err
+	}
+	run, plan, err := a.Control.AwaitPlan(ctx, planned)
+	if err != nil {
+		return nil, err
+	}
+	if failed(run.State) {
+		return nil, &inspectionError{run}
+	}
+	changes := run.Changes != nil && run.Changes.Add+run.Changes.Change+run.Changes.Destroy > 0
+	return &Inspection{ChangesPresent: changes, Plan: plan}, nil
+}
+
+// await waits until the run after since has ended. The error is that of the run;
+// otherwise says what becomes of the change then.
+func (a *api) await(ctx context.Context, task, since, otherwise string) error {
+	run, err := a.Control.AwaitRun(ctx, task, since)
+	if err == nil && failed(run.State) {
+		err = fmt.Errorf("run task '%s': %s; %s", task, strings.TrimSpace(run.Error), otherwise)
+	}
+	return err
+}
+
+// updateTask enables or disables a task, or plans what enabling it would change.
+func (a *api) updateTask(w http.ResponseWriter, r *http.Request) {
+	name := r.PathValue("name")
+	if name == "" {
+		refuseOld(w, http.StatusBadRequest, "no task name was included in the api request. Updating a task requires the task name: '/v1/tasks/:task_name'")
+		return
+	}
+	mode := ""
+	if asked, ok := r.URL.Query()["run"]; ok {
+		if mode = asked[0]; mode != runNow && mode != runInspect {
+			refuseOld(w, http.StatusBadRequest, "unsupported run parameter value. only supporting run values now and inspect but got %s", mode)
+			return
+		}
+	}
+	enabled, err := updateOf(r)
+	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
+		refuse(w, r, http.StatusRequestEntityTooLarge, "the request body is too large: at most %d bytes are read", tooLarge.Limit)
+		return
+	}
+	if err != nil {
+		refuseOld(w, http.StatusBadRequest, "%s", err)
+		return
+	}
+	inspection, err := a.update(r, name, enabled, mode)
+	if err != nil {
+		a.fail(w, r, name, err)
+		return
+	}
+	write(w, http.StatusOK, UpdateTaskResponse{Inspect: inspection})
+}
+
+// updateOf reads whether a task is to be enabled. Keys may be written in capitals.
+func updateOf(r *http.Request) (enabled bool, err error) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return false, fmt.Errorf("read the request body: %w", err)
+	}
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(body, &fields); err != nil {
+		return false, fmt.Errorf("unable to decode the request body: %w", err)
+	}
+	var asked *bool
+	var unknown []string
+	for key, value := range fields {
+		if !strings.EqualFold(key, "enabled") {
+			unknown = append(unknown, key)
+			continue
+		}
+		if err := json.Unmarshal(value, &asked); err != nil {
+			return false, fmt.Errorf("unable to decode '%s' of the request body: it must be true or false, and is %s", key, value)
+		}
+	}
+	switch {
+	case len(unknown) > 0:
+		slices.Sort(unknown)
+		return false, fmt.Errorf("request body's JSON contains unsupported keys: %s", strings.Join(unknown, ", "))
+	case asked == nil:
+		return false, errors.New("/v1/tasks/:task_name currently only supports the 'enabled' field. Missing 'enabled' from the request body")
+	}
+	return *asked, nil
+}
+
+// update does what updateTask was asked for.
+func (a *api) update(r *http.Request, name string, enabled bool, mode string) (*Inspection, error) {
+	ctx := r.Context()
+	if mode == runInspect {
+		if _, err := a.task(ctx, name); err != nil {
+			return nil, err
+		}
+		if !enabled {
+			return &Inspection{Plan: "Task is disabled, inspection was skipped."}, nil
+		}
+		return a.inspect(ctx, name, nil)
+	}
+	before, err := state.Read[state.Task](ctx, a.Control.Store, state.TaskKey(name))
+	if err != nil {
+		return nil, fmt.Errorf("read task %s: %w", name, err)
+	}
+	trial := mode == runNow && enabled
+	if err := a.Control.SetEnabled(ctx, name, enabled, reconcile.ChangeOptions{By: a.Who(r), Trial: trial}); err != nil || !trial {
+		return nil, err
+	}
+	since := ""
+	if before.Data.Last != nil {
+		since = before.Data.Last.Run
+	}
+	return nil, a.await(ctx, name, since, "the task stays as it was")
+}
+
+// deleteTask deletes a task.
+func (a *api) deleteTask(w http.ResponseWriter, r *http.Request) {
+	name := r.PathValue("name")
+	comesBack, err := a.Control.Delete(r.Context(), name, a.Who(r))
+	if err != nil {
+		a.fail(w, r, name, err)
+		return
+	}
+	if comesBack {
+		w.Header().Set("Terrapulse-Note", fmt.Sprintf("a file has task '%s': it comes back when its block there is changed, or with -reset-storage; delete it there to be rid of it", name))
+	}
+	write(w, http.StatusAccepted, RequestID{RequestID: idOf(r)})
+}
