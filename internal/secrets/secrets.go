@@ -4,6 +4,7 @@
 package secrets
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -137,7 +138,13 @@ func (s *Source) secret(ctx context.Context, name string, at arn.ARN) (string, e
 	if parts[4] != "" {
 		in.VersionId = &parts[4]
 	}
-	out, err := s.SecretsManager.GetSecretValue(ctx, in, func(o *secretsmanager.Options) { o.Region = at.Region })
+	return s.secretValue(ctx, name, in, key, at.Region)
+}
+
+// secretValue returns the text of a secret, or of one key of it. The region is
+// the client's own if empty.
+func (s *Source) secretValue(ctx context.Context, name string, in *secretsmanager.GetSecretValueInput, key, region string) (string, error) {
+	out, err := s.SecretsManager.GetSecretValue(ctx, in, func(o *secretsmanager.Options) { o.Region = cmp.Or(region, o.Region) })
 	if err != nil {
 		return "", explain(name, "secretsmanager:GetSecretValue", err)
 	}
@@ -148,11 +155,11 @@ func (s *Source) secret(ctx context.Context, name string, at arn.ARN) (string, e
 	if key != "" {
 		var object map[string]any
 		if json.Unmarshal([]byte(text), &object) != nil {
-			return "", &wrongError{fmt.Errorf("secret %s is no JSON object, so it has no key %q: store one, or take the key from the end of the ARN", name, key)}
+			return "", &wrongError{fmt.Errorf("secret %s is no JSON object, so it has no key %q: store one, or ask for the whole", name, key)}
 		}
 		var ok bool
 		if text, ok = object[key].(string); !ok {
-			return "", &wrongError{fmt.Errorf("secret %s has no key %q with a text: look at what it holds, and at the end of the ARN", name, key)}
+			return "", &wrongError{fmt.Errorf("secret %s has no key %q with a text: look at what it holds, and at the key", name, key)}
 		}
 	}
 	return filled(name, text)
@@ -162,8 +169,14 @@ func (s *Source) parameter(ctx context.Context, name string, at arn.ARN) (string
 	if !strings.HasPrefix(at.Resource, "parameter/") {
 		return "", &wrongError{fmt.Errorf("%s is no ARN of a parameter: it ends in parameter/NAME", name)}
 	}
+	return s.parameterValue(ctx, name, at.Region)
+}
+
+// parameterValue returns the text of a parameter. The region is the client's
+// own if empty.
+func (s *Source) parameterValue(ctx context.Context, name, region string) (string, error) {
 	out, err := s.Parameters.GetParameter(ctx, &ssm.GetParameterInput{Name: &name, WithDecryption: aws.Bool(true)},
-		func(o *ssm.Options) { o.Region = at.Region })
+		func(o *ssm.Options) { o.Region = cmp.Or(region, o.Region) })
 	if err != nil {
 		return "", explain(name, "ssm:GetParameter", err)
 	}
@@ -196,13 +209,13 @@ func explain(name, action string, err error) error {
 	}
 	switch api.ErrorCode() {
 	case "ResourceNotFoundException", "ParameterNotFound", "ParameterVersionNotFound":
-		err = fmt.Errorf("there is none: look at the ARN, and at the version, in the stack's parameters (%w)", err)
+		err = fmt.Errorf("there is none: look at its name or ARN, and at the version (%w)", err)
 	case "InvalidRequestException":
 		err = fmt.Errorf("it may be marked for deletion: restore it, or name another (%w)", err)
 	case "AccessDeniedException":
-		err = fmt.Errorf("access is denied: the function's role needs %s on it and, with a KMS key of your own, kms:Decrypt; a secret of another account has to allow it, too (%w)", action, err)
+		err = fmt.Errorf("access is denied: the role needs %s on it and, with a KMS key of your own, kms:Decrypt; a secret of another account has to allow it, too (%w)", action, err)
 	case "DecryptionFailure", "InvalidKeyId":
-		err = fmt.Errorf("it cannot be decrypted: the function's role needs kms:Decrypt, and the KMS key must be enabled (%w)", err)
+		err = fmt.Errorf("it cannot be decrypted: the role needs kms:Decrypt, and the KMS key must be enabled (%w)", err)
 	default:
 		return fmt.Errorf("read secret %s: %w", name, err)
 	}

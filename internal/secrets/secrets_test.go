@@ -47,8 +47,8 @@ func newVault(t *testing.T, values map[string]string) *vault {
 	t.Cleanup(server.Close)
 	keys := credentials.NewStaticCredentialsProvider("k", "s", "")
 	v.source = secrets.Source{
-		SecretsManager: secretsmanager.New(secretsmanager.Options{BaseEndpoint: &server.URL, Credentials: keys, Retryer: aws.NopRetryer{}}),
-		Parameters:     ssm.New(ssm.Options{BaseEndpoint: &server.URL, Credentials: keys, Retryer: aws.NopRetryer{}}),
+		SecretsManager: secretsmanager.New(secretsmanager.Options{Region: "eu-west-1", BaseEndpoint: &server.URL, Credentials: keys, Retryer: aws.NopRetryer{}}),
+		Parameters:     ssm.New(ssm.Options{Region: "eu-west-1", BaseEndpoint: &server.URL, Credentials: keys, Retryer: aws.NopRetryer{}}),
 		Now:            func() time.Time { return v.now },
 	}
 	return v
