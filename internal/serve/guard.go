@@ -45,7 +45,8 @@ func (g *guard) readBody(w *answer, r *http.Request) bool {
 		return true
 	}
 	// An error means that this connection has no deadlines, which is a test's.
-	// The deadline also holds for net/http, which reads on after an error.
+	// net/http takes the deadline away once the body has come; after an error it
+	// reads on, within it.
 	_ = w.control.SetReadDeadline(time.Now().Add(g.body))
 	if r.ContentLength > maxBody {
 		g.tooLarge(w, r)
@@ -60,7 +61,6 @@ func (g *guard) readBody(w *answer, r *http.Request) bool {
 	case len(body) > maxBody:
 		g.tooLarge(w, r)
 	default:
-		_ = w.control.SetReadDeadline(time.Time{})
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		return true
 	}

@@ -215,6 +215,16 @@ func TestABodyThatIsTooLargeIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantError(t, resp, http.StatusRequestEntityTooLarge, "too large")
+	// One that looks for an answer only in the end finds it.
+	conn = s.dial()
+	fmt.Fprintf(conn, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n", 32<<20)
+	if _, err := conn.Write(make([]byte, 32<<20)); err != nil {
+		t.Fatal(err)
+	}
+	if resp, err = http.ReadResponse(bufio.NewReader(conn), nil); err != nil {
+		t.Fatal(err)
+	}
+	wantError(t, resp, http.StatusRequestEntityTooLarge, "too large")
 	if len(reached) > 0 {
 		t.Error("the handler was called")
 	}
