@@ -1,8 +1,11 @@
 package config
 
 import (
+	"encoding/json"
 	"errors"
 	"os"
+	"regexp"
+	"sort"
 	"strings"
 	"testing"
 )
@@ -34,207 +37,280 @@ func aTask(inside string) string {
 // services is a condition that is right.
 const services = `condition "services" { names = ["web"] }`
 
-// TestMistakesOfConsulTerraformSync goes through the catalogue of what
-// Consul-Terraform-Sync refuses, and of the nonsense that it accepts.
-func TestMistakesOfConsulTerraformSync(t *testing.T) {
-	const identifiers = "a name starts with a letter or underscore and has only letters, digits, underscores and dashes"
-	tests := []struct {
-		name string
-		file string // the HCL
-		want string // all that is said
-	}{
-		{"an unknown key at the top", `bogus = 1`,
-			`f.hcl:1: bogus: invalid key "bogus"; allowed: buffer_period, consul, driver, high_availability, id, log_level, port, syslog, task, terraform_provider, tls, vault, working_dir`},
-		{"a provider block of Terraform", `provider "x" {}`,
-			`f.hcl:1: provider: provider is an invalid key here, try 'terraform_provider'`},
-		{"driver terraform-cloud", `driver "terraform-cloud" {}`,
-			`f.hcl:1: driver.terraform-cloud: driver "terraform-cloud" is not supported: Terraform Cloud belongs to Consul-Terraform-Sync Enterprise; use driver "terraform"`},
-		{"license_path", `license_path = "x"`,
-			`f.hcl:1: license_path: license_path is not supported: it belongs to Consul-Terraform-Sync Enterprise, and nothing here needs one; remove it`},
-		{"license", `license {}`,
-			`f.hcl:1: license: license is not supported: it belongs to Consul-Terraform-Sync Enterprise, and nothing here needs one; remove it`},
-		{"high_availability without the cluster's name", `high_availability {}`,
-			`f.hcl:1: high_availability.cluster.name: name is required for a high availability cluster; the same for all instances of the cluster`},
-		{"a cluster's name with a slash", "high_availability {\n cluster {\n  name = \"a/b\"\n }\n}",
-			`f.hcl:3: high_availability.cluster.name: not the name of a cluster: "a/b"; it is one part of a path in Consul's KV: no slash, and neither . nor ..`},
-		{"a storage that is not Consul", "high_availability {\n cluster {\n  name = \"a\"\n  storage \"etcd\" {}\n }\n}",
-			`f.hcl:4: high_availability.cluster.storage.etcd: unsupported storage type "etcd"; allowed: consul`},
-		{"a storage without type", "high_availability {\n cluster {\n  name = \"a\"\n  storage {}\n }\n}",
-			`f.hcl:4: high_availability.cluster.storage: the storage has no type; write consul after storage, as in storage "consul" { ... }`},
-		{"a session_ttl that is too short", "high_availability {\n cluster {\n  name = \"a\"\n  storage \"consul\" { session_ttl = \"9s\" }\n }\n}",
-			`f.hcl:4: high_availability.cluster.storage.consul.session_ttl: session_ttl 9s is out of range; allowed: 10s to 24h`},
-		{"a session_ttl that is too long", "high_availability {\n cluster {\n  name = \"a\"\n  storage \"consul\" { session_ttl = \"25h\" }\n }\n}",
-			`f.hcl:4: high_availability.cluster.storage.consul.session_ttl: session_ttl 25h0m0s is out of range; allowed: 10s to 24h`},
-		{"a syslog facility", `syslog { facility = "LOCAL8" }`,
-			`f.hcl:1: syslog.facility: invalid syslog facility "LOCAL8"; allowed: KERN, USER, MAIL, DAEMON, AUTH, SYSLOG, LPR, NEWS, UUCP, CRON, AUTHPRIV, FTP, LOCAL0, LOCAL1, LOCAL2, LOCAL3, LOCAL4, LOCAL5, LOCAL6, LOCAL7`},
-		{"an engine", `driver "terraform" { engine = "pulumi" }`,
-			`f.hcl:1: driver.terraform.engine: invalid engine "pulumi"; allowed: terraform, tofu`},
-		{"an OpenTofu version that there never was", "driver \"terraform\" {\n engine = \"tofu\"\n version = \"1.5.0\"\n}",
-			`f.hcl:3: driver.terraform.version: OpenTofu version is not supported: "1.5.0"; >= 1.6.0`},
-		{"an OpenTofu version of two parts", "driver \"terraform\" {\n engine = \"tofu\"\n version = \"1.10\"\n}",
-			`f.hcl:3: driver.terraform.version: provide the exact OpenTofu version to install: "1.10"; three numbers, such as "1.11.4"`},
-		{"a template that does not end", `terraform_provider "a" { token = "{{ if true }}{{ env \"X\" }}" }`,
-			`f.hcl:1: terraform_provider.a.token: the template cannot be parsed; the syntax is that of Go's text/template, such as {{ env "NAME" }}; every "with", "if" and "range" needs an {{ end }}`},
-		{"a Vault template in task_env", `terraform_provider "a" { task_env { "X" = "{{- with secret \"p\" -}}{{ .Data.x }}{{ end }}" } }`,
-			`f.hcl:1: terraform_provider.a.task_env.X: detected dynamic configuration using Vault: missing Vault configuration; add a vault block with an address`},
-		{"a new template outside of a provider", aTask(services + "\ndescription = \"{{ secretsmanager \\\"arn\\\" }}\""),
-			`f.hcl:5: task[0].description: dynamic configuration using template syntax is only supported for terraform_provider blocks; write the value itself, or set it by an environment variable`},
-		{"another new template outside of a provider", `consul { token = "{{- ssm \"x\" -}}" }`,
-			`f.hcl:1: consul.token: dynamic configuration using template syntax is only supported for terraform_provider blocks; write the value itself, or set it by an environment variable`},
-		{"two consul blocks", "consul {}\nconsul {}",
-			`f.hcl:2: consul: only one 'consul' block can be configured; join the blocks`},
-		{"two driver blocks", "driver \"terraform\" {}\ndriver \"terraform\" {}",
-			`f.hcl:2: driver: only one 'driver' block can be configured; join the blocks`},
-		{"a task without name", "task {\n module = \"./m\"\n " + services + "\n}",
-			`f.hcl:1: task[0].name: unique name for the task is required; ` + identifiers},
-		{"a bad task name", "task {\n name = \"0bad name\"\n module = \"./m\"\n " + services + "\n}",
-			`f.hcl:2: task[0].name: a task name must start with a letter or underscore and may contain only letters, digits, underscores, and dashes: "0bad name"`},
-		{"a task without module", "task {\n name = \"t\"\n " + services + "\n}",
-			`f.hcl:1: task[0].module: module for the task is required; a directory such as "./my-module", or the address of a Terraform module`},
-		{"two tasks of one name", aTask(services) + aTask(services),
-			`f.hcl:7: task[1].name: duplicate task name: "t" is already the task at f.hcl:1; give each task a name of its own`},
-		{"a working directory of two tasks", aTask(services+"\nworking_dir = \"d/x\"") + strings.Replace(aTask(services+"\nworking_dir = \"./d/x/\""), `"t"`, `"u"`, 1),
-			`f.hcl:11: task[1].working_dir: "./d/x/" is the working directory of task "t" already; give each task a working_dir of its own`},
-		{"a working directory that is another task's by default", aTask(services+"\nworking_dir = \"sync-tasks/u\"") + strings.Replace(aTask(services), `"t"`, `"u"`, 1),
-			`f.hcl:8: task[1].name: "sync-tasks/u" is the working directory of task "t" already; give each task a working_dir of its own`},
-		{"an unknown condition", aTask(`condition "intentions" {}`),
-			`f.hcl:4: task[0].condition.intentions: unsupported condition type "intentions"; allowed: catalog-services, consul-kv, schedule, services`},
-		{"an unknown key in a condition", aTask("condition \"services\" {\n names = [\"web\"]\n bogus = 1\n}"),
-			`f.hcl:6: task[0].condition.services.bogus: invalid key "bogus"; allowed: cts_user_defined_meta, datacenter, filter, names, namespace, regexp, use_as_module_input`},
-		{"names and regexp", aTask("condition \"services\" {\n names = [\"web\"]\n regexp = \".*\"\n}"),
-			`f.hcl:6: task[0].condition.services.regexp: condition "services": regexp and names fields cannot both be configured; make the names part of the regexp, or make two tasks`},
-		{"neither names nor regexp", aTask(`condition "services" {}`),
-			`f.hcl:4: task[0].condition.services: condition "services": either the regexp or names field must be configured; such as names = ["web"] or regexp = "^web"`},
-		{"an empty service name", aTask(`condition "services" { names = [""] }`),
-			`f.hcl:4: task[0].condition.services.names[0]: condition "services": names field includes empty string(s). services names cannot be empty; remove it`},
-		{"a bad regexp of services", aTask(`condition "services" { regexp = "*" }`),
-			"f.hcl:4: task[0].condition.services.regexp: condition \"services\": unable to compile services regexp: error parsing regexp: missing argument to repetition operator: `*`; the syntax is https://golang.org/s/re2syntax"},
-		{"catalog-services without regexp", aTask(`condition "catalog-services" {}`),
-			`f.hcl:4: task[0].condition.catalog-services.regexp: catalog-services 'regexp' field must be set; ".*" is every service`},
-		{"a bad regexp of catalog-services", aTask(`condition "catalog-services" { regexp = "*" }`),
-			"f.hcl:4: task[0].condition.catalog-services.regexp: unable to compile catalog-services 'regexp': error parsing regexp: missing argument to repetition operator: `*`; the syntax is https://golang.org/s/re2syntax"},
-		{"consul-kv without path", aTask(`condition "consul-kv" {}`),
-			`f.hcl:4: task[0].condition.consul-kv.path: path is required for consul-kv condition; the key, such as "config/web"`},
-		{"schedule without cron", aTask(`condition "schedule" {}`),
-			`f.hcl:4: task[0].condition.schedule.cron: cron config is required for schedule condition; such as "*/10 * * * *"; for more information on writing cron expressions, see https://github.com/hashicorp/cronexpr`},
-		{"a bad cron", aTask(`condition "schedule" { cron = "invalid" }`),
-			`f.hcl:4: task[0].condition.schedule.cron: unable to parse schedule condition's cron config "invalid": missing field(s); for more information on writing cron expressions, see https://github.com/hashicorp/cronexpr`},
-		{"a cron that never comes due", aTask(`condition "schedule" { cron = "0 0 30 2 *" }`),
-			`f.hcl:4: task[0].condition.schedule.cron: the schedule "0 0 30 2 *" never comes due; no date matches it from now on`},
-		{"a cron of a year that has passed", aTask(`condition "schedule" { cron = "0 0 1 1 * 2020" }`),
-			`f.hcl:4: task[0].condition.schedule.cron: the schedule "0 0 1 1 * 2020" never comes due; no date matches it from now on`},
-		{"two condition blocks", aTask(services + "\n" + `condition "consul-kv" { path = "x" }`),
-			`f.hcl:5: task[0].condition: only one 'condition' block can be configured; join the blocks`},
-		{"two module inputs of services", aTask(`condition "consul-kv" { path = "x" }
+const identifiers = "a name starts with a letter or underscore and has only letters, digits, underscores and dashes"
+
+// The catalogue of what Consul-Terraform-Sync refuses, and of the nonsense that
+// it accepts.
+var catalogue = []struct {
+	name string
+	file string // the HCL
+	want string // all that is said
+}{
+	{"an unknown key at the top", `bogus = 1`,
+		`f.hcl:1: bogus: invalid key "bogus"; allowed: buffer_period, consul, driver, high_availability, id, log_level, port, syslog, task, terraform_provider, tls, vault, working_dir`},
+	{"a provider block of Terraform", `provider "x" {}`,
+		`f.hcl:1: provider: provider is an invalid key here, try 'terraform_provider'`},
+	{"driver terraform-cloud", `driver "terraform-cloud" {}`,
+		`f.hcl:1: driver.terraform-cloud: driver "terraform-cloud" is not supported: Terraform Cloud belongs to Consul-Terraform-Sync Enterprise; use driver "terraform"`},
+	{"license_path", `license_path = "x"`,
+		`f.hcl:1: license_path: license_path is not supported: it belongs to Consul-Terraform-Sync Enterprise, and nothing here needs one; remove it`},
+	{"license", `license {}`,
+		`f.hcl:1: license: license is not supported: it belongs to Consul-Terraform-Sync Enterprise, and nothing here needs one; remove it`},
+	{"high_availability without the cluster's name", `high_availability {}`,
+		`f.hcl:1: high_availability.cluster.name: name is required for a high availability cluster; the same for all instances of the cluster`},
+	{"a cluster's name with a slash", "high_availability {\n cluster {\n  name = \"a/b\"\n }\n}",
+		`f.hcl:3: high_availability.cluster.name: not the name of a cluster: "a/b"; it is one part of a path in Consul's KV: no slash, and neither . nor ..`},
+	{"a storage that is not Consul", "high_availability {\n cluster {\n  name = \"a\"\n  storage \"etcd\" {}\n }\n}",
+		`f.hcl:4: high_availability.cluster.storage.etcd: unsupported storage type "etcd"; allowed: consul`},
+	{"a storage without type", "high_availability {\n cluster {\n  name = \"a\"\n  storage {}\n }\n}",
+		`f.hcl:4: high_availability.cluster.storage: the storage has no type; write consul after storage, as in storage "consul" { ... }`},
+	{"a session_ttl that is too short", "high_availability {\n cluster {\n  name = \"a\"\n  storage \"consul\" { session_ttl = \"9s\" }\n }\n}",
+		`f.hcl:4: high_availability.cluster.storage.consul.session_ttl: session_ttl 9s is out of range; allowed: 10s to 24h`},
+	{"a session_ttl that is too long", "high_availability {\n cluster {\n  name = \"a\"\n  storage \"consul\" { session_ttl = \"25h\" }\n }\n}",
+		`f.hcl:4: high_availability.cluster.storage.consul.session_ttl: session_ttl 25h0m0s is out of range; allowed: 10s to 24h`},
+	{"a syslog facility", `syslog { facility = "LOCAL8" }`,
+		`f.hcl:1: syslog.facility: invalid syslog facility "LOCAL8"; allowed: KERN, USER, MAIL, DAEMON, AUTH, SYSLOG, LPR, NEWS, UUCP, CRON, AUTHPRIV, FTP, LOCAL0, LOCAL1, LOCAL2, LOCAL3, LOCAL4, LOCAL5, LOCAL6, LOCAL7`},
+	{"an engine", `driver "terraform" { engine = "pulumi" }`,
+		`f.hcl:1: driver.terraform.engine: invalid engine "pulumi"; allowed: terraform, tofu`},
+	{"an OpenTofu version that there never was", "driver \"terraform\" {\n engine = \"tofu\"\n version = \"1.5.0\"\n}",
+		`f.hcl:3: driver.terraform.version: OpenTofu version is not supported: "1.5.0"; >= 1.6.0`},
+	{"an OpenTofu version of two parts", "driver \"terraform\" {\n engine = \"tofu\"\n version = \"1.10\"\n}",
+		`f.hcl:3: driver.terraform.version: provide the exact OpenTofu version to install: "1.10"; three numbers, such as "1.11.4"`},
+	{"a template that does not end", `terraform_provider "a" { token = "{{ if true }}{{ env \"X\" }}" }`,
+		`f.hcl:1: terraform_provider.a.token: the template cannot be parsed; the syntax is that of Go's text/template, such as {{ env "NAME" }}; every "with", "if" and "range" needs an {{ end }}`},
+	{"a Vault template in task_env", `terraform_provider "a" { task_env { "X" = "{{- with secret \"p\" -}}{{ .Data.x }}{{ end }}" } }`,
+		`f.hcl:1: terraform_provider.a.task_env.X: detected dynamic configuration using Vault: missing Vault configuration; add a vault block with an address`},
+	{"a new template outside of a provider", aTask(services + "\ndescription = \"{{ secretsmanager \\\"arn\\\" }}\""),
+		`f.hcl:5: task[0].description: dynamic configuration using template syntax is only supported for terraform_provider blocks; write the value itself, or set it by an environment variable`},
+	{"another new template outside of a provider", `consul { token = "{{- ssm \"x\" -}}" }`,
+		`f.hcl:1: consul.token: dynamic configuration using template syntax is only supported for terraform_provider blocks; write the value itself, or set it by an environment variable`},
+	{"two consul blocks", "consul {}\nconsul {}",
+		`f.hcl:2: consul: only one 'consul' block can be configured; join the blocks`},
+	{"two driver blocks", "driver \"terraform\" {}\ndriver \"terraform\" {}",
+		`f.hcl:2: driver: only one 'driver' block can be configured; join the blocks`},
+	{"a task without name", "task {\n module = \"./m\"\n " + services + "\n}",
+		`f.hcl:1: task[0].name: unique name for the task is required; ` + identifiers},
+	{"a bad task name", "task {\n name = \"0bad name\"\n module = \"./m\"\n " + services + "\n}",
+		`f.hcl:2: task[0].name: a task name must start with a letter or underscore and may contain only letters, digits, underscores, and dashes: "0bad name"`},
+	{"a task without module", "task {\n name = \"t\"\n " + services + "\n}",
+		`f.hcl:1: task[0].module: module for the task is required; a directory such as "./my-module", or the address of a Terraform module`},
+	{"two tasks of one name", aTask(services) + aTask(services),
+		`f.hcl:7: task[1].name: duplicate task name: "t" is already the task at f.hcl:1; give each task a name of its own`},
+	{"a working directory of two tasks", aTask(services+"\nworking_dir = \"d/x\"") + strings.Replace(aTask(services+"\nworking_dir = \"./d/x/\""), `"t"`, `"u"`, 1),
+		`f.hcl:11: task[1].working_dir: "./d/x/" is the working directory of task "t" already; give each task a working_dir of its own`},
+	{"a working directory that is another task's by default", aTask(services+"\nworking_dir = \"sync-tasks/u\"") + strings.Replace(aTask(services), `"t"`, `"u"`, 1),
+		`f.hcl:8: task[1].name: "sync-tasks/u" is the working directory of task "t" already; give each task a working_dir of its own`},
+	{"an unknown condition", aTask(`condition "intentions" {}`),
+		`f.hcl:4: task[0].condition.intentions: unsupported condition type "intentions"; allowed: catalog-services, consul-kv, schedule, services`},
+	{"an unknown key in a condition", aTask("condition \"services\" {\n names = [\"web\"]\n bogus = 1\n}"),
+		`f.hcl:6: task[0].condition.services.bogus: invalid key "bogus"; allowed: cts_user_defined_meta, datacenter, filter, names, namespace, regexp, use_as_module_input`},
+	{"names and regexp", aTask("condition \"services\" {\n names = [\"web\"]\n regexp = \".*\"\n}"),
+		`f.hcl:6: task[0].condition.services.regexp: condition "services": regexp and names fields cannot both be configured; make the names part of the regexp, or make two tasks`},
+	{"neither names nor regexp", aTask(`condition "services" {}`),
+		`f.hcl:4: task[0].condition.services: condition "services": either the regexp or names field must be configured; such as names = ["web"] or regexp = "^web"`},
+	{"an empty service name", aTask(`condition "services" { names = [""] }`),
+		`f.hcl:4: task[0].condition.services.names[0]: condition "services": names field includes empty string(s). services names cannot be empty; remove it`},
+	{"a bad regexp of services", aTask(`condition "services" { regexp = "*" }`),
+		"f.hcl:4: task[0].condition.services.regexp: condition \"services\": unable to compile services regexp: error parsing regexp: missing argument to repetition operator: `*`; the syntax is https://golang.org/s/re2syntax"},
+	{"catalog-services without regexp", aTask(`condition "catalog-services" {}`),
+		`f.hcl:4: task[0].condition.catalog-services.regexp: catalog-services 'regexp' field must be set; ".*" is every service`},
+	{"a bad regexp of catalog-services", aTask(`condition "catalog-services" { regexp = "*" }`),
+		"f.hcl:4: task[0].condition.catalog-services.regexp: unable to compile catalog-services 'regexp': error parsing regexp: missing argument to repetition operator: `*`; the syntax is https://golang.org/s/re2syntax"},
+	{"consul-kv without path", aTask(`condition "consul-kv" {}`),
+		`f.hcl:4: task[0].condition.consul-kv.path: path is required for consul-kv condition; the key, such as "config/web"`},
+	{"schedule without cron", aTask(`condition "schedule" {}`),
+		`f.hcl:4: task[0].condition.schedule.cron: cron config is required for schedule condition; such as "*/10 * * * *"; for more information on writing cron expressions, see https://github.com/hashicorp/cronexpr`},
+	{"a bad cron", aTask(`condition "schedule" { cron = "invalid" }`),
+		`f.hcl:4: task[0].condition.schedule.cron: unable to parse schedule condition's cron config "invalid": missing field(s); for more information on writing cron expressions, see https://github.com/hashicorp/cronexpr`},
+	{"a cron that never comes due", aTask(`condition "schedule" { cron = "0 0 30 2 *" }`),
+		`f.hcl:4: task[0].condition.schedule.cron: the schedule "0 0 30 2 *" never comes due; no date matches it from now on`},
+	{"a cron of a year that has passed", aTask(`condition "schedule" { cron = "0 0 1 1 * 2020" }`),
+		`f.hcl:4: task[0].condition.schedule.cron: the schedule "0 0 1 1 * 2020" never comes due; no date matches it from now on`},
+	{"two condition blocks", aTask(services + "\n" + `condition "consul-kv" { path = "x" }`),
+		`f.hcl:5: task[0].condition: only one 'condition' block can be configured; join the blocks`},
+	{"two module inputs of services", aTask(`condition "consul-kv" { path = "x" }
   module_input "services" { names = ["a"] }
   module_input "services" { names = ["b"] }`),
-			`f.hcl:6: task[0].module_input[1]: more than one 'module_input' block for the "services" variable; variable types must be unique: join the blocks`},
-		{"a module input of what the condition renders", aTask(services + "\nmodule_input \"services\" { names = [\"a\"] }"),
-			`f.hcl:5: task[0].module_input[0]: task's condition block and module_input block both monitor "services" variable type; condition and module_input variable type must be unique: remove the module_input`},
-		{"the same of KV", aTask("condition \"consul-kv\" { path = \"x\" }\nmodule_input \"consul-kv\" { path = \"y\" }"),
-			`f.hcl:5: task[0].module_input[0]: task's condition block and module_input block both monitor "consul_kv" variable type; condition and module_input variable type must be unique: remove the module_input`},
-		{"services list and module_input services", aTask("services = [\"a\"]\nmodule_input \"services\" { names = [\"b\"] }"),
-			"f.hcl:4: task[0].services: task's `services` field and `module_input 'services'` block both monitor \"services\" variable type. only one of these can be configured per task; remove services"},
-		{"services list and condition services", aTask("services = [\"a\"]\n" + services),
-			"f.hcl:4: task[0].services: task's `services` field and `condition 'services'` block both monitor \"services\" variable type. only one of these can be configured per task; remove services"},
-		{"module_input catalog-services", aTask(services + "\nmodule_input \"catalog-services\" { regexp = \".*\" }"),
-			`f.hcl:5: task[0].module_input[0].catalog-services: unsupported module_input type "catalog-services"; allowed: consul-kv, services`},
-		{"use_as_module_input in a module input", aTask(services + "\nmodule_input \"consul-kv\" {\n path = \"x\"\n use_as_module_input = true\n}"),
-			`f.hcl:7: task[0].module_input[0].consul-kv.use_as_module_input: invalid key "use_as_module_input"; allowed: datacenter, namespace, path, recurse`},
-		{"an empty module_input services", aTask(`module_input "services" {}`),
-			`f.hcl:4: task[0].module_input[0].services: module_input "services": either the regexp or names field must be configured; such as names = ["web"] or regexp = "^web"`},
-		{"an empty module_input consul-kv", aTask(`module_input "consul-kv" {}`),
-			`f.hcl:4: task[0].module_input[0].consul-kv.path: path is required for consul-kv module_input; the key, such as "config/web"`},
-		{"a module_input without type", aTask(`module_input {}`),
-			`f.hcl:4: task[0].module_input[0]: the module_input is empty; write services or consul-kv after module_input, as in module_input "services" { ... }`},
-		{"a condition without type", aTask(`condition {}`),
-			`f.hcl:4: task[0].condition: the condition has no type; write one of services, catalog-services, consul-kv and schedule after condition, as in condition "services" { ... }`},
-		{"terraform_version", aTask(services + "\nterraform_version = \"1.0.0\""),
-			`f.hcl:5: task[0].terraform_version: terraform_version is an unsupported configuration: it belongs to Consul-Terraform-Sync Enterprise; set version in driver "terraform"`},
-		{"terraform_cloud_workspace", aTask(services + "\nterraform_cloud_workspace {}"),
-			`f.hcl:5: task[0].terraform_cloud_workspace: terraform_cloud_workspace is an unsupported configuration: it belongs to Consul-Terraform-Sync Enterprise; remove it`},
-		{"two instances of a provider in one task", aTask(services + "\nproviders = [\"a.x\", \"a.y\"]"),
-			`f.hcl:5: task[0].providers[1]: only one provider instance per task, and "a.x" is already listed; make a task for each`},
-		{"two providers of one id", "terraform_provider \"a\" {}\nterraform_provider \"a\" {}",
-			`f.hcl:2: terraform_provider.a: duplicate provider configuration: a is already configured at f.hcl:1; remove one, or give it an alias of its own`},
-		{"an auto_commit provider in two tasks", "terraform_provider \"a\" { auto_commit = true }\n" + aTask(services+"\nproviders = [\"a\"]") +
-			strings.Replace(aTask(services+"\nproviders = [\"a\"]"), `"t"`, `"u"`, 1),
-			`f.hcl:12: task[1].providers: provider with autocommit (a) cannot be used by more than one task, and task "t" uses it; configure another instance with an alias`},
-		{"task_env that is no map", `terraform_provider "a" { task_env = "x" }`,
-			`f.hcl:1: terraform_provider.a.task_env: unexpected task_env block format: task_env should be a map of strings; such as task_env { "NAME" = "value" }`},
-		{"a number in task_env", `terraform_provider "a" { task_env { "X" = 1 } }`,
-			`f.hcl:1: terraform_provider.a.task_env.X: unexpected task_env block format: value for "X" should be a string; put it in quotes`},
-		{"a Terraform version of two parts", `driver "terraform" { version = "1.0" }`,
-			`f.hcl:1: driver.terraform.version: provide the exact Terraform version to install: "1.0"; three numbers, such as "1.11.4"`},
-		{"a Terraform version that is too old", `driver "terraform" { version = "0.12.31" }`,
-			`f.hcl:1: driver.terraform.version: Terraform version is not supported: "0.12.31"; >= 0.13.0`},
-		{"a Terraform version that is none", `driver "terraform" { version = "abc" }`,
-			`f.hcl:1: driver.terraform.version: malformed version: "abc"; an exact version such as "1.11.4"`},
-		{"backend etcd", `driver "terraform" { backend "etcd" {} }`,
-			`f.hcl:1: driver.terraform.backend.etcd: unsupported Terraform backend "etcd"; allowed: azurerm, cloud, consul, cos, gcs, http, kubernetes, local, manta, oci, oss, pg, remote, s3`},
-		{"two backends", "driver \"terraform\" {\n backend \"local\" {}\n backend \"s3\" {}\n}",
-			`f.hcl:3: driver.terraform.backend.s3: only one backend can be configured, and backend "local" is already (f.hcl:2); remove one of them`},
-		{"one backend twice", "driver \"terraform\" {\n backend \"s3\" {}\n backend \"s3\" {}\n}",
-			`f.hcl:3: driver.terraform.backend.s3: only one 'backend' block can be configured in a file; join the blocks`},
-		{"a negative buffer period", `buffer_period { min = "-5s" }`,
-			`f.hcl:1: buffer_period.min: buffer_period: cannot be negative; a duration such as "5s"`},
-		{"a negative buffer period of a task", aTask(services + "\nbuffer_period { max = \"-5s\" }"),
-			`f.hcl:5: task[0].buffer_period.max: buffer_period: cannot be negative; a duration such as "5s"`},
-		{"a buffer period that is no duration", `buffer_period { min = "abc" }`,
-			`f.hcl:1: buffer_period.min: invalid duration "abc"; a number with a unit, such as "500ms", "20s", "5m" or "1h"`},
-		{"a Vault template without Vault", `terraform_provider "a" { token = "{{ with secret \"p\" }}{{ .Data.x }}{{ end }}" }`,
-			`f.hcl:1: terraform_provider.a.token: detected dynamic configuration using Vault: missing Vault configuration; add a vault block with an address`},
-		{"a template outside of a provider", aTask(services + "\ndescription = \"{{ env \\\"X\\\" }}\""),
-			`f.hcl:5: task[0].description: dynamic configuration using template syntax is only supported for terraform_provider blocks; write the value itself, or set it by an environment variable`},
-		{"tls without key and cert", `tls { enabled = true }`,
-			`f.hcl:1: tls: key and cert are required if TLS is enabled on the API; set tls.key and tls.cert, or tls.enabled to false`},
-		{"tls with cert only", `tls { cert = "x" }`,
-			`f.hcl:1: tls.key: key is required if cert is configured for TLS on the API; the private key's file`},
-		{"tls with files that are missing", "tls {\n cert = \"/nowhere/x\"\n key = \"/nowhere/x\"\n}",
-			`f.hcl:2: tls.cert: cert and key do not load: open /nowhere/x: no such file or directory`},
-		{"verify_incoming without CA", `tls { verify_incoming = true }`,
-			"f.hcl:1: tls: key and cert are required if TLS is enabled on the API; set tls.key and tls.cert, or tls.enabled to false\n" +
-				`f.hcl:1: tls.verify_incoming: either ca_cert or ca_path is required if verify_incoming is enabled on the API`},
-		{"a check address without scheme", `consul { service_registration { default_check { address = "10.0.0.1" } } }`,
-			`f.hcl:1: consul.service_registration.default_check.address: default check address must include scheme (http or https); such as "http://10.0.0.5:8558"`},
-		{"a check address that is no URL", `consul { service_registration { default_check { address = "http//x" } } }`,
-			`f.hcl:1: consul.service_registration.default_check.address: error with address for default check: not a URL with scheme and host; such as "http://10.0.0.5:8558"`},
-		{"a service without name", `service {}`,
-			`f.hcl:1: service[0].name: logical name for the Consul service is required`},
-		{"two services of one id", "service { name = \"x\" }\nservice { name = \"x\" }",
-			`f.hcl:2: service[1]: unique service IDs are required: "x"; set id to tell them apart`},
-		{"a variable file that is missing", aTask(services + "\nvariable_files = [\"/nope.tfvars\"]"),
-			`f.hcl:5: task[0].variable_files[0]: the variable file cannot be read: open /nope.tfvars: no such file or directory`},
-		{"a log level", `log_level = "BOGUS"`,
-			`f.hcl:1: log_level: invalid log level "BOGUS"; allowed: TRACE, DEBUG, INFO, WARN, ERR`},
-		{"a port that is no number", `port = "abc"`,
-			`f.hcl:1: port: cannot parse "abc" as int; it must be a whole number`},
-		{"a port out of range", `port = 70000`,
-			`f.hcl:1: port: 70000 is no port; allowed: 0 to 65535`},
-		{"driver chef", `driver "chef" {}`,
-			`f.hcl:1: driver.chef: invalid key "chef"; allowed: terraform`},
-		{"working_dir of the driver", `driver "terraform" { working_dir = "x" }`,
-			`f.hcl:1: driver.terraform.working_dir: invalid key working_dir: it was removed from the driver, set working_dir at the top level or in the task`},
-		{"tag of a service", "service {\n name = \"x\"\n tag = \"y\"\n}",
-			`f.hcl:3: service[0].tag: invalid key tag: it was removed, use filter with "<tag>" in Service.Tags`},
-		{"an unknown key of a task", aTask(services + "\nfoo = 1"),
-			`f.hcl:5: task[0].foo: invalid key "foo"; allowed: buffer_period, condition, description, enabled, module, module_input, name, providers, variable_files, variables, version, working_dir`},
-		{"a terraform_provider without label", `terraform_provider { x = 1 }`,
-			`f.hcl:1: terraform_provider: the block has no label; write it as in terraform_provider "aws" { ... } or backend "s3" { ... }; in YAML as a key above the block's own`},
-		{"a terraform_provider with two labels", `terraform_provider "a" "b" {}`,
-			`f.hcl:1: terraform_provider.a: the block has two labels, "a" and "b"; it takes one`},
-		{"a typing mistake", aTask("condtion \"services\" { names = [\"web\"] }"),
-			`f.hcl:4: task[0].condtion: invalid key "condtion"; did you mean "condition"?`},
-		{"a bad filter", aTask(`condition "services" {
+		`f.hcl:6: task[0].module_input[1]: more than one 'module_input' block for the "services" variable; variable types must be unique: join the blocks`},
+	{"a module input of what the condition renders", aTask(services + "\nmodule_input \"services\" { names = [\"a\"] }"),
+		`f.hcl:5: task[0].module_input[0]: task's condition block and module_input block both monitor "services" variable type; condition and module_input variable type must be unique: remove the module_input`},
+	{"the same of KV", aTask("condition \"consul-kv\" { path = \"x\" }\nmodule_input \"consul-kv\" { path = \"y\" }"),
+		`f.hcl:5: task[0].module_input[0]: task's condition block and module_input block both monitor "consul_kv" variable type; condition and module_input variable type must be unique: remove the module_input`},
+	{"services list and module_input services", aTask("services = [\"a\"]\nmodule_input \"services\" { names = [\"b\"] }"),
+		"f.hcl:4: task[0].services: task's `services` field and `module_input 'services'` block both monitor \"services\" variable type. only one of these can be configured per task; remove services"},
+	{"services list and condition services", aTask("services = [\"a\"]\n" + services),
+		"f.hcl:4: task[0].services: task's `services` field and `condition 'services'` block both monitor \"services\" variable type. only one of these can be configured per task; remove services"},
+	{"module_input catalog-services", aTask(services + "\nmodule_input \"catalog-services\" { regexp = \".*\" }"),
+		`f.hcl:5: task[0].module_input[0].catalog-services: unsupported module_input type "catalog-services"; allowed: consul-kv, services`},
+	{"use_as_module_input in a module input", aTask(services + "\nmodule_input \"consul-kv\" {\n path = \"x\"\n use_as_module_input = true\n}"),
+		`f.hcl:7: task[0].module_input[0].consul-kv.use_as_module_input: invalid key "use_as_module_input"; allowed: datacenter, namespace, path, recurse`},
+	{"an empty module_input services", aTask(`module_input "services" {}`),
+		`f.hcl:4: task[0].module_input[0].services: module_input "services": either the regexp or names field must be configured; such as names = ["web"] or regexp = "^web"`},
+	{"an empty module_input consul-kv", aTask(`module_input "consul-kv" {}`),
+		`f.hcl:4: task[0].module_input[0].consul-kv.path: path is required for consul-kv module_input; the key, such as "config/web"`},
+	{"a module_input without type", aTask(`module_input {}`),
+		`f.hcl:4: task[0].module_input[0]: the module_input is empty; write services or consul-kv after module_input, as in module_input "services" { ... }`},
+	{"a condition without type", aTask(`condition {}`),
+		`f.hcl:4: task[0].condition: the condition has no type; write one of services, catalog-services, consul-kv and schedule after condition, as in condition "services" { ... }`},
+	{"terraform_version", aTask(services + "\nterraform_version = \"1.0.0\""),
+		`f.hcl:5: task[0].terraform_version: terraform_version is an unsupported configuration: it belongs to Consul-Terraform-Sync Enterprise; set version in driver "terraform"`},
+	{"terraform_cloud_workspace", aTask(services + "\nterraform_cloud_workspace {}"),
+		`f.hcl:5: task[0].terraform_cloud_workspace: terraform_cloud_workspace is an unsupported configuration: it belongs to Consul-Terraform-Sync Enterprise; remove it`},
+	{"two instances of a provider in one task", aTask(services + "\nproviders = [\"a.x\", \"a.y\"]"),
+		`f.hcl:5: task[0].providers[1]: only one provider instance per task, and "a.x" is already listed; make a task for each`},
+	{"two providers of one id", "terraform_provider \"a\" {}\nterraform_provider \"a\" {}",
+		`f.hcl:2: terraform_provider.a: duplicate provider configuration: a is already configured at f.hcl:1; remove one, or give it an alias of its own`},
+	{"an auto_commit provider in two tasks", "terraform_provider \"a\" { auto_commit = true }\n" + aTask(services+"\nproviders = [\"a\"]") +
+		strings.Replace(aTask(services+"\nproviders = [\"a\"]"), `"t"`, `"u"`, 1),
+		`f.hcl:12: task[1].providers: provider with autocommit (a) cannot be used by more than one task, and task "t" uses it; configure another instance with an alias`},
+	{"task_env that is no map", `terraform_provider "a" { task_env = "x" }`,
+		`f.hcl:1: terraform_provider.a.task_env: unexpected task_env block format: task_env should be a map of strings; such as task_env { "NAME" = "value" }`},
+	{"a number in task_env", `terraform_provider "a" { task_env { "X" = 1 } }`,
+		`f.hcl:1: terraform_provider.a.task_env.X: unexpected task_env block format: value for "X" should be a string; put it in quotes`},
+	{"a Terraform version of two parts", `driver "terraform" { version = "1.0" }`,
+		`f.hcl:1: driver.terraform.version: provide the exact Terraform version to install: "1.0"; three numbers, such as "1.11.4"`},
+	{"a Terraform version that is too old", `driver "terraform" { version = "0.12.31" }`,
+		`f.hcl:1: driver.terraform.version: Terraform version is not supported: "0.12.31"; >= 0.13.0`},
+	{"a Terraform version that is none", `driver "terraform" { version = "abc" }`,
+		`f.hcl:1: driver.terraform.version: malformed version: "abc"; an exact version such as "1.11.4"`},
+	{"backend etcd", `driver "terraform" { backend "etcd" {} }`,
+		`f.hcl:1: driver.terraform.backend.etcd: unsupported Terraform backend "etcd"; allowed: azurerm, cloud, consul, cos, gcs, http, kubernetes, local, manta, oci, oss, pg, remote, s3`},
+	{"two backends", "driver \"terraform\" {\n backend \"local\" {}\n backend \"s3\" {}\n}",
+		`f.hcl:3: driver.terraform.backend.s3: only one backend can be configured, and backend "local" is already (f.hcl:2); remove one of them`},
+	{"one backend twice", "driver \"terraform\" {\n backend \"s3\" {}\n backend \"s3\" {}\n}",
+		`f.hcl:3: driver.terraform.backend.s3: only one 'backend' block can be configured in a file; join the blocks`},
+	{"a negative buffer period", `buffer_period { min = "-5s" }`,
+		`f.hcl:1: buffer_period.min: buffer_period: cannot be negative; a duration such as "5s"`},
+	{"a negative buffer period of a task", aTask(services + "\nbuffer_period { max = \"-5s\" }"),
+		`f.hcl:5: task[0].buffer_period.max: buffer_period: cannot be negative; a duration such as "5s"`},
+	{"a buffer period that is no duration", `buffer_period { min = "abc" }`,
+		`f.hcl:1: buffer_period.min: invalid duration "abc"; a number with a unit, such as "500ms", "20s", "5m" or "1h"`},
+	{"a Vault template without Vault", `terraform_provider "a" { token = "{{ with secret \"p\" }}{{ .Data.x }}{{ end }}" }`,
+		`f.hcl:1: terraform_provider.a.token: detected dynamic configuration using Vault: missing Vault configuration; add a vault block with an address`},
+	{"a template outside of a provider", aTask(services + "\ndescription = \"{{ env \\\"X\\\" }}\""),
+		`f.hcl:5: task[0].description: dynamic configuration using template syntax is only supported for terraform_provider blocks; write the value itself, or set it by an environment variable`},
+	{"tls without key and cert", `tls { enabled = true }`,
+		`f.hcl:1: tls: key and cert are required if TLS is enabled on the API; set tls.key and tls.cert, or tls.enabled to false`},
+	{"tls with cert only", `tls { cert = "x" }`,
+		`f.hcl:1: tls.key: key is required if cert is configured for TLS on the API; the private key's file`},
+	{"tls with files that are missing", "tls {\n cert = \"/nowhere/x\"\n key = \"/nowhere/x\"\n}",
+		`f.hcl:2: tls.cert: cert and key do not load: open /nowhere/x: no such file or directory`},
+	{"verify_incoming without CA", `tls { verify_incoming = true }`,
+		"f.hcl:1: tls: key and cert are required if TLS is enabled on the API; set tls.key and tls.cert, or tls.enabled to false\n" +
+			`f.hcl:1: tls.verify_incoming: either ca_cert or ca_path is required if verify_incoming is enabled on the API`},
+	{"a check address without scheme", `consul { service_registration { default_check { address = "10.0.0.1" } } }`,
+		`f.hcl:1: consul.service_registration.default_check.address: default check address must include scheme (http or https); such as "http://10.0.0.5:8558"`},
+	{"a check address that is no URL", `consul { service_registration { default_check { address = "http//x" } } }`,
+		`f.hcl:1: consul.service_registration.default_check.address: error with address for default check: not a URL with scheme and host; such as "http://10.0.0.5:8558"`},
+	{"a service without name", `service {}`,
+		`f.hcl:1: service[0].name: logical name for the Consul service is required`},
+	{"two services of one id", "service { name = \"x\" }\nservice { name = \"x\" }",
+		`f.hcl:2: service[1]: unique service IDs are required: "x"; set id to tell them apart`},
+	{"a variable file that is missing", aTask(services + "\nvariable_files = [\"/nope.tfvars\"]"),
+		`f.hcl:5: task[0].variable_files[0]: the variable file cannot be read: open /nope.tfvars: no such file or directory`},
+	{"a log level", `log_level = "BOGUS"`,
+		`f.hcl:1: log_level: invalid log level "BOGUS"; allowed: TRACE, DEBUG, INFO, WARN, ERR`},
+	{"a port that is no number", `port = "abc"`,
+		`f.hcl:1: port: cannot parse "abc" as int; it must be a whole number`},
+	{"a port out of range", `port = 70000`,
+		`f.hcl:1: port: 70000 is no port; allowed: 0 to 65535`},
+	{"driver chef", `driver "chef" {}`,
+		`f.hcl:1: driver.chef: invalid key "chef"; allowed: terraform`},
+	{"working_dir of the driver", `driver "terraform" { working_dir = "x" }`,
+		`f.hcl:1: driver.terraform.working_dir: invalid key working_dir: it was removed from the driver, set working_dir at the top level or in the task`},
+	{"tag of a service", "service {\n name = \"x\"\n tag = \"y\"\n}",
+		`f.hcl:3: service[0].tag: invalid key tag: it was removed, use filter with "<tag>" in Service.Tags`},
+	{"an unknown key of a task", aTask(services + "\nfoo = 1"),
+		`f.hcl:5: task[0].foo: invalid key "foo"; allowed: buffer_period, condition, description, enabled, module, module_input, name, providers, variable_files, variables, version, working_dir`},
+	{"a terraform_provider without label", `terraform_provider { x = 1 }`,
+		`f.hcl:1: terraform_provider: the block has no label; write it as in terraform_provider "aws" { ... } or backend "s3" { ... }; in YAML as a key above the block's own`},
+	{"a terraform_provider with two labels", `terraform_provider "a" "b" {}`,
+		`f.hcl:1: terraform_provider.a: the block has two labels, "a" and "b"; it takes one`},
+	{"a typing mistake", aTask("condtion \"services\" { names = [\"web\"] }"),
+		`f.hcl:4: task[0].condtion: invalid key "condtion"; did you mean "condition"?`},
+	{"a bad filter", aTask(`condition "services" {
     names = ["web"]
     filter = "Service.Tags =="
   }`),
-			`f.hcl:6: task[0].condition.services.filter: invalid filter: 1:16 (15): no match found, expected: "-", "0", "\"", "` + "`" + `", [ \t\r\n], [1-9] or [a-zA-Z]; the syntax is https://developer.hashicorp.com/consul/api-docs/features/filtering`},
-	}
-	for _, tt := range tests {
+		`f.hcl:6: task[0].condition.services.filter: invalid filter: 1:16 (15): no match found, expected: "-", "0", "\"", "` + "`" + `", [ \t\r\n], [1-9] or [a-zA-Z]; the syntax is https://developer.hashicorp.com/consul/api-docs/features/filtering`},
+}
+
+// onlyHCL are the mistakes that cannot be made in another format.
+var onlyHCL = map[string]bool{"a terraform_provider with two labels": true}
+
+func TestMistakesOfConsulTerraformSync(t *testing.T) {
+	for _, tt := range catalogue {
 		t.Run(tt.name, func(t *testing.T) {
 			if got := mistakes(t, "f.hcl", tt.file); got != tt.want {
 				t.Errorf("said:\n%s\nwant:\n%s", got, tt.want)
+			}
+		})
+	}
+}
+
+// nested is a tree of HCL as JSON and YAML have it: each key once, with a list
+// of what is repeated.
+func nested(n *node) *node {
+	out := *n
+	out.items, out.entries = nil, nil
+	for _, item := range n.items {
+		out.items = append(out.items, nested(item))
+	}
+	for _, e := range n.entries {
+		value := nested(e.value)
+		switch before := out.get(e.key); {
+		case before == nil:
+			out.put(entry{key: e.key, pos: e.pos, value: value})
+		case before.kind == kindList:
+			before.items = append(before.items, value)
+		default:
+			first := *before
+			*before = node{kind: kindList, items: []*node{&first, value}}
+		}
+	}
+	return &out
+}
+
+// inJSON writes a tree as JSON, with a line for each value.
+func inJSON(t *testing.T, n *node) string {
+	t.Helper()
+	src, err := json.MarshalIndent(plain(n), "", " ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(src)
+}
+
+// What is said of a mistake does not depend on the language of the file.
+func TestTheSameMistakeIsToldInTheSameWordsInEachFormat(t *testing.T) {
+	place := regexp.MustCompile(`(?m)^f\.(hcl|json|yaml):(\d+): `)
+	for _, tt := range catalogue {
+		if onlyHCL[tt.name] {
+			continue
+		}
+		t.Run(tt.name, func(t *testing.T) {
+			root := nested(parsed(t, "f.hcl", []byte(tt.file)))
+			inYAML, err := writeYAML(root)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for name, file := range map[string]string{"f.json": inJSON(t, root), "f.yaml": string(inYAML)} {
+				// Where another task is, is told with its line.
+				places := regexp.MustCompile(`f\.(hcl|json|yaml):\d+`)
+				lines := func(said string) string {
+					all := strings.Split(places.ReplaceAllString(place.ReplaceAllString(said, ""), "f"), "\n")
+					sort.Strings(all)
+					return strings.Join(all, "\n")
+				}
+				got := mistakes(t, name, file)
+				if lines(got) != lines(tt.want) {
+					t.Errorf("%s\n%s\nsaid:\n%s\nwant:\n%s", name, file, got, tt.want)
+				}
+				for line := range strings.Lines(got) {
+					if !strings.HasPrefix(line, name+":") {
+						t.Errorf("%s: no place is given: %s", name, line)
+					}
+				}
 			}
 		})
 	}

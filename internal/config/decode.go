@@ -381,6 +381,9 @@ type key struct {
 	prefix     string   // of the environment variables of a nested block
 	deprecated string   // what to use instead
 	say        string   // of an unsupported key: why
+	hidden     bool     // not suggested
+
+	tag reflect.StructTag // what is said of the key beside that
 }
 
 var schemas sync.Map // reflect.Type -> *schema
@@ -410,6 +413,8 @@ func schemaOf(t reflect.Type) *schema {
 			prefix:     f.Tag.Get("prefix"),
 			deprecated: f.Tag.Get("deprecated"),
 			say:        f.Tag.Get("say"),
+			hidden:     f.Tag.Get("hidden") != "",
+			tag:        f.Tag,
 		})
 	}
 	schemas.Store(t, s)
@@ -434,7 +439,7 @@ func (s *schema) find(name string) (key, bool) {
 func (s *schema) names() []string {
 	var names []string
 	for _, k := range s.keys {
-		if k.say == "" && k.deprecated == "" {
+		if k.say == "" && k.deprecated == "" && !k.hidden {
 			names = append(names, k.name)
 		}
 	}

@@ -224,28 +224,30 @@ func readable(err error, name string) string {
 	return fmt.Sprintf("read %s: %s", name, err)
 }
 
-// read adds one file to what was read before.
-func (l *loader) read(file string, raw *rawConfig) {
+// read adds one file to what was read before. It returns nil if there is nothing
+// to be made of it.
+func (l *loader) read(file string, raw *rawConfig) *node {
 	at := origin{pos: Position{File: file}}
 	src, err := l.readFile(file)
 	if err != nil {
 		l.fail(at, readable(err, file), "")
-		return
+		return nil
 	}
 	src = bytes.TrimPrefix(src, []byte("\xef\xbb\xbf"))
 	if i := invalidUTF8(src); i >= 0 {
 		at.pos.Line = 1 + bytes.Count(src[:i], []byte("\n"))
 		l.fail(at, "the file is not UTF-8 text", "save it as UTF-8")
-		return
+		return nil
 	}
 	root, diags := parsers[extension(file)](file, src)
 	l.errors = append(l.errors, diags...)
 	if root == nil {
-		return
+		return nil
 	}
 	l.earlier = map[string]int{"task": len(raw.Tasks), "service": len(raw.Services)}
 	l.block(root, reflect.ValueOf(raw).Elem(), "")
 	l.dynamicOutsideProviders(root)
+	return root
 }
 
 // invalidUTF8 returns where src stops being UTF-8, or -1.

@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 )
@@ -214,12 +215,31 @@ func (l *loader) deprecatedServices(raw *rawTask, t *Task, services map[string]S
 		}
 		queries = append(queries, s)
 	}
+	queries = joinedQueries(queries)
 	// A condition that is there but wrong is reported as such, not replaced.
 	if t.Condition.Kind == KindNone && !raw.Condition.set {
 		t.Condition = Condition{Kind: KindServices, Services: queries, UseAsModuleInput: true}
 		return
 	}
 	t.ModuleInputs = append([]Input{{Kind: KindServices, Services: queries}}, t.ModuleInputs...)
+}
+
+// joinedQueries makes one query of services that are asked for in the same way.
+func joinedQueries(queries []Services) []Services {
+	if len(queries) == 0 {
+		return queries
+	}
+	one := queries[0]
+	one.Names = nil
+	for _, q := range queries {
+		names := q.Names
+		q.Names = nil
+		if !reflect.DeepEqual(q, Services{Datacenter: one.Datacenter, Namespace: one.Namespace, Filter: one.Filter, CTSUserDefinedMeta: one.CTSUserDefinedMeta}) {
+			return queries
+		}
+		one.Names = append(one.Names, names...)
+	}
+	return []Services{one}
 }
 
 // uniqueVariables reports module inputs that render the same variable of the

@@ -1,0 +1,489 @@
+package config
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+)
+
+// Convert returns one YAML task file that means what the files of the options
+// mean together, and what a person should know of it. It takes them as they are
+// written: no default is added, nothing is taken from the environment, templates
+// stay templates. Deprecated keys become those that replace them. Of comments it
+// keeps those above a key or block of HCL, and beside one.
+//
+// Files that the configuration names need not be there. What is wrong with the
+// shape of the files is reported all at once, as Errors.
+func Convert(opts Options) (file []byte, notes []Diagnostic, err error) {
+	l := loader{Options: opts}
+	if l.Dir == "" {
+		l.Dir = "."
+	}
+	files := l.files()
+	if len(files) == 0 && len(l.errors) == 0 {
+		return nil, nil, Errors{{Problem: "no configuration files found", Hint: "name files of .hcl, .json, .yaml or .yml"}}
+	}
+	var raw rawConfig
+	c := converter{out: &node{kind: kindObject}}
+	for _, file := range files {
+		root := l.read(file, &raw)
+		if root != nil && len(l.errors) == 0 {
+			c.block(c.out, root, reflect.TypeFor[rawConfig](), "")
+		}
+	}
+	if l.errors = append(l.errors, c.errors...); len(l.errors) > 0 {
+		return nil, nil, Errors(l.sorted(l.errors, files))
+	}
+	c.replaceDeprecated()
+	file, err = writeYAML(c.out)
+	return file, c.notes, err
+}
+
+// A converter merges the trees of files into one that has each key once, in the
+// form that YAML and JSON have.
+type converter struct {
+	out    *node
+	errors []Diagnostic
+	notes  []Diagnostic
+}
+
+// child returns the value of a key, which is made if it is not there.
+func (n *node) child(e entry, kind kind) *node {
+	for i := range n.entries {
+		if n.entries[i].key == e.key && n.entries[i].value.kind == kind {
+			return n.entries[i].value
+		}
+	}
+	e.value = &node{kind: kind, pos: e.pos}
+	n.put(e)
+	return e.value
+}
+
+// put sets a key, in place of what it had.
+func (n *node) put(e entry) {
+	e.form, e.label = formPlain, false
+	for i := range n.entries {
+		if n.entries[i].key == e.key {
+			n.entries[i] = e
+			return
+		}
+	}
+	n.entries = append(n.entries, e)
+}
+
+// get returns the value of a key, or nil.
+func (n *node) get(key string) *node {
+	for _, e := range n.entries {
+		if e.key == key {
+			return e.value
+		}
+	}
+	return nil
+}
+
+// take removes a key, and returns its entry.
+func (n *node) take(key string) (entry, bool) {
+	for i, e := range n.entries {
+		if e.key == key {
+			n.entries = slices.Delete(n.entries, i, i+1)
+			return e, true
+		}
+	}
+	return entry{}, false
+}
+
+// block adds a block to what earlier files say of it, as the decoder does.
+func (c *converter) block(dst, src *node, t reflect.Type, path string) {
+	s := schemaOf(t)
+	for _, e := range src.entries {
+		k, ok := s.find(e.key)
+		if !ok {
+			continue // was reported
+		}
+		e.key = k.name
+		field := t.FieldByIndex(k.index).Type
+		path := joined(path, k.name)
+		objects, _ := e.value.objects()
+		switch {
+		case field.Kind() == reflect.Slice:
+			list := dst.child(entry{key: e.key, pos: e.pos}, kindList)
+			for _, o := range objects {
+				item := &node{kind: kindObject, pos: o.pos, above: e.above}
+				c.block(item, o, field.Elem(), indexed(path, len(list.items)))
+				list.items = append(list.items, item)
+			}
+		case !k.field:
+			for _, o := range objects {
+				c.block(dst.child(e, kindObject), o, field, path)
+			}
+		case field == reflect.TypeFor[labelled]():
+			for _, o := range objects {
+				c.labelled(dst.child(entry{key: e.key, pos: e.pos}, kindObject), o, e, path)
+			}
+		case field == reflect.TypeFor[freeForm](), k.isMap:
+			for _, o := range objects {
+				if e.value.kind == kindNull {
+					continue
+				}
+				m := dst.child(e, kindObject)
+				for _, e := range o.entries {
+					e.value = attributeTree(e.value)
+					m.put(e)
+				}
+			}
+		case e.value.kind != kindNull:
+			e.value = attributeTree(e.value)
+			dst.put(e)
+		}
+	}
+}
+
+// labelled adds the blocks of a label: those of a provider beside each other,
+// those of the backend over each other.
+func (c *converter) labelled(dst, src *node, block entry, path string) {
+	for _, e := range src.entries {
+		e.above, e.beside = block.above, block.beside
+		path := joined(path, e.key)
+		bodies, _ := e.value.objects()
+		for _, b := range bodies {
+			if block.key == "backend" {
+				body := dst.child(e, kindObject)
+				for _, argument := range c.body(b, path, false).entries {
+					body.put(argument)
+				}
+				continue
+			}
+			body := c.body(b, path, true)
+			switch before := dst.get(e.key); {
+			case before == nil:
+				e.value = body
+				dst.put(e)
+			case before.kind == kindList:
+				body.above = e.above
+				before.items = append(before.items, body)
+			default:
+				body.above = e.above
+				first := *before
+				*before = node{kind: kindList, pos: before.pos, items: []*node{&first, body}}
+			}
+		}
+	}
+}
+
+// body is a block whose keys are not ours to know, so written that YAML tells
+// its blocks from its attributes as HCL does: see loader.body.
+func (c *converter) body(src *node, path string, provider bool) *node {
+	out := &node{kind: kindObject, pos: src.pos}
+	arguments := map[string]bool{}
+	for _, e := range src.entries {
+		path := joined(path, e.key)
+		at := Diagnostic{Position: e.pos, Key: path}
+		objects, ok := e.value.objects()
+		ok = ok && e.value.kind != kindNull && len(objects) > 0
+		blocks := e.form == formBlock || e.form == formPlain && e.value.kind == kindList || provider && e.value.kind == kindObject
+		before := out.get(e.key)
+		switch {
+		case arguments[e.key] || before != nil && !(ok && blocks):
+			at.Problem = "an argument and a block of the same name can be written in HCL alone"
+			at.Hint = "leave the block in a file of HCL: files of both languages can be used together"
+			c.errors = append(c.errors, at)
+		case provider && e.key == "task_env" && ok:
+			env := out.child(e, kindObject)
+			for _, o := range objects {
+				for _, e := range o.entries {
+					env.put(e)
+				}
+			}
+		case ok && blocks:
+			var list []*node
+			for _, o := range objects {
+				list = append(list, c.body(o, path, false))
+			}
+			if before != nil && before.kind == kindObject {
+				list = append([]*node{before}, list...)
+			} else if before != nil {
+				list = append(before.items, list...)
+			}
+			e.value = &node{kind: kindList, pos: e.value.pos, items: list}
+			if provider && len(list) == 1 {
+				e.value = list[0]
+			}
+			out.put(e)
+		case ok && e.value.kind == kindList:
+			at.Problem = "a list of objects that is an argument, and not blocks, can be written in HCL alone"
+			at.Hint = "leave the block in a file of HCL: files of both languages can be used together"
+			c.errors = append(c.errors, at)
+		default:
+			arguments[e.key] = true
+			e.value = attributeTree(e.value)
+			out.put(e)
+		}
+	}
+	return out
+}
+
+// attributeTree is a value without how it was written.
+func attributeTree(n *node) *node {
+	out := *n
+	out.items, out.entries = nil, nil
+	for _, item := range n.items {
+		out.items = append(out.items, attributeTree(item))
+	}
+	for _, e := range n.entries {
+		e.value = attributeTree(e.value)
+		out.put(e)
+	}
+	return &out
+}
+
+// replaceDeprecated rewrites the deprecated keys of tasks.
+func (c *converter) replaceDeprecated() {
+	tasks := c.out.get("task")
+	services := c.out.get("service")
+	used := map[string]bool{} // ids of services that are still listed by a task
+	if tasks != nil {
+		for i, t := range tasks.items {
+			renamed(t, "source", "module")
+			renamed(t, "source_input", "module_input")
+			if condition := t.get("condition"); condition != nil {
+				for _, kind := range condition.entries {
+					renamed(kind.value, "source_includes_var", "use_as_module_input")
+				}
+			}
+			for _, id := range c.services(t, services, indexed("task", i)) {
+				used[id] = true
+			}
+		}
+	}
+	if services == nil {
+		return
+	}
+	services.items = slices.DeleteFunc(services.items, func(s *node) bool { return !used[serviceID(s)] })
+	if len(services.items) == 0 {
+		c.out.take("service")
+	}
+}
+
+// renamed gives a deprecated key its new name. Beside the new key it has no effect.
+func renamed(n *node, from, to string) {
+	if n.get(to) != nil && (n.get(to).kind != kindList || len(n.get(to).items) > 0) {
+		n.take(from)
+		return
+	}
+	if n.get(from) == nil {
+		return
+	}
+	n.take(to)
+	for i := range n.entries {
+		if n.entries[i].key == from {
+			n.entries[i].key = to
+		}
+	}
+}
+
+func serviceID(service *node) string {
+	for _, key := range []string{"id", "name"} {
+		if v := service.get(key); v != nil && v.text != "" {
+			return v.text
+		}
+	}
+	return ""
+}
+
+// services makes the services list of a task its condition, or a module input.
+// Where they are not all asked for in the same way, which one block cannot say,
+// it returns the ids, and leaves the list.
+func (c *converter) services(task, services *node, path string) (left []string) {
+	list := task.get("services")
+	if list == nil {
+		return nil
+	}
+	ids := list.items
+	if list.kind != kindList {
+		ids = []*node{list}
+	}
+	if len(ids) == 0 {
+		task.take("services")
+		return nil
+	}
+	names := &node{kind: kindList}
+	var like *node // the keys of the first service, without its name
+	for _, id := range ids {
+		left = append(left, id.text)
+		one := &node{kind: kindObject}
+		name := id
+		if services != nil {
+			for _, s := range services.items {
+				if serviceID(s) != id.text {
+					continue
+				}
+				for _, e := range s.entries {
+					switch e.key {
+					case "name":
+						name = e.value
+					case "id", "description":
+					default:
+						if e.key == "filter" {
+							e.value = &node{kind: kindString, text: strings.Trim(e.value.text, "\n")}
+						}
+						if e.value.text != "" || len(e.value.entries) > 0 {
+							one.put(entry{key: e.key, value: e.value})
+						}
+					}
+				}
+			}
+		}
+		names.items = append(names.items, name)
+		if like == nil {
+			like = one
+		}
+		if !sameTree(like, one) {
+			c.notes = append(c.notes, Diagnostic{
+				Position: list.pos, Key: path + ".services",
+				Problem: "the services are not all asked for in the same way, which one condition or module_input cannot say: services and service stay",
+				Hint:    "they are deprecated, and work",
+			})
+			return left
+		}
+	}
+	if slices.Contains(left, "") { // will not load, and says why
+		return left
+	}
+	query := &node{kind: kindObject, entries: append([]entry{{key: "names", value: names}}, like.entries...)}
+	block := &node{kind: kindObject, entries: []entry{{key: "services", value: query}}}
+	if condition := task.get("condition"); condition == nil {
+		for i := range task.entries {
+			if task.entries[i].key == "services" {
+				task.entries[i].key, task.entries[i].value = "condition", block
+			}
+		}
+		return nil
+	} else if condition.get("services") != nil {
+		return left // will not load, and says why
+	}
+	taken, _ := task.take("services")
+	block.above = taken.above
+	inputs := task.child(entry{key: "module_input"}, kindList)
+	for _, in := range inputs.items {
+		if in.get("services") != nil {
+			task.put(taken)
+			return left // will not load, and says why
+		}
+	}
+	inputs.items = append([]*node{block}, inputs.items...)
+	return nil
+}
+
+// sameTree reports whether two trees say the same, whatever the order of keys.
+func sameTree(a, b *node) bool {
+	if a.kind != b.kind || a.text != b.text || len(a.items) != len(b.items) || len(a.entries) != len(b.entries) {
+		return false
+	}
+	for i := range a.items {
+		if !sameTree(a.items[i], b.items[i]) {
+			return false
+		}
+	}
+	for _, e := range a.entries {
+		if other := b.get(e.key); other == nil || !sameTree(e.value, other) {
+			return false
+		}
+	}
+	return true
+}
+
+// writeYAML writes a tree as a file that is read as the same tree.
+func writeYAML(root *node) ([]byte, error) {
+	for _, style := range []yaml.Style{0, yaml.DoubleQuotedStyle} {
+		var b bytes.Buffer
+		enc := yaml.NewEncoder(&b)
+		enc.SetIndent(2)
+		if err := enc.Encode(yamlTree(root, style)); err != nil {
+			return nil, fmt.Errorf("write YAML: %w", err)
+		}
+		file := spaced(b.Bytes())
+		again, diags := parseYAML("", file)
+		if again != nil && len(diags) == 0 && sameTree(root, again) {
+			return file, nil
+		}
+	}
+	return nil, errors.New("write YAML: what was written would not be read as what the files say")
+}
+
+// yamlTree is a tree for the encoder. The style is that of texts.
+func yamlTree(n *node, style yaml.Style) *yaml.Node {
+	y := &yaml.Node{HeadComment: marked(n.above)}
+	switch n.kind {
+	case kindObject:
+		y.Kind = yaml.MappingNode
+		for _, e := range n.entries {
+			key := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: e.key, HeadComment: marked(e.above)}
+			value := yamlTree(e.value, style)
+			if value.Kind == yaml.ScalarNode {
+				value.LineComment = marked(strings.ReplaceAll(e.beside, "\n", " "))
+			} else {
+				key.LineComment = marked(strings.ReplaceAll(e.beside, "\n", " "))
+			}
+			y.Content = append(y.Content, key, value)
+		}
+	case kindList:
+		y.Kind = yaml.SequenceNode
+		length := 0
+		for _, item := range n.items {
+			y.Content = append(y.Content, yamlTree(item, style))
+			length += len(item.text)
+			if item.kind == kindObject || item.kind == kindList {
+				length = maxFlow
+			}
+		}
+		if length < maxFlow {
+			y.Style = yaml.FlowStyle
+		}
+	case kindNull:
+		y.Kind, y.Tag, y.Value = yaml.ScalarNode, "!!null", "null"
+	case kindString:
+		y.Kind, y.Tag, y.Value, y.Style = yaml.ScalarNode, "!!str", n.text, style
+	default:
+		y.Kind, y.Value = yaml.ScalarNode, n.text
+		switch tag := y.ShortTag(); {
+		case n.kind == kindBool && tag != "!!bool":
+			y.Tag = "!!bool"
+		case n.kind == kindNumber && tag != "!!int" && tag != "!!float":
+			y.Tag = "!!float"
+		}
+	}
+	return y
+}
+
+// maxFlow is how many characters a list may have that is written in one line.
+const maxFlow = 60
+
+func marked(comment string) string {
+	if comment == "" {
+		return ""
+	}
+	return "# " + strings.ReplaceAll(comment, "\n", "\n# ")
+}
+
+// spaced puts an empty line before each key of the top level, and what is said
+// above it, as people do.
+func spaced(file []byte) []byte {
+	var out, comments []string
+	for line := range strings.Lines(string(file)) {
+		switch {
+		case strings.HasPrefix(line, "#"):
+			comments = append(comments, line)
+			continue
+		case strings.TrimSpace(line) != "" && line[0] != ' ' && line[0] != '-' && len(out) > 0:
+			out = append(out, "\n")
+		}
+		out = append(append(out, comments...), line)
+		comments = nil
+	}
+	return []byte(strings.Join(append(out, comments...), ""))
+}

@@ -1,0 +1,372 @@
+package config
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+const schemaURL = "https://raw.githubusercontent.com/terrapulse/terrapulse/main/docs/terrapulse.schema.json"
+
+// JSONSchema returns the JSON Schema, of draft 2020-12, of task files in YAML and
+// JSON, with a newline at its end. It refuses what Load refuses for its
+// structure (unknown keys, values of a wrong type, blocks that may be written
+// once), and accepts what Load accepts, except keys in another case.
+func JSONSchema() []byte {
+	g := schemaWriter{defs: map[string]any{}}
+	root := g.object(reflect.TypeFor[rawConfig](), "")
+	root["type"] = []string{"object", "null"} // an empty file
+	root["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+	root["$id"] = schemaURL
+	root["title"] = "Terrapulse task file"
+	root["description"] = "What Terrapulse keeps in step with Consul, and how. Task files of Consul-Terraform-Sync have the same keys."
+	root["$defs"] = g.defs
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	if err := enc.Encode(root); err != nil {
+		panic(fmt.Sprintf("config: JSON Schema: %v", err)) // a type that JSON cannot hold
+	}
+	return b.Bytes()
+}
+
+type object = map[string]any
+
+// identifierPattern is that of hclsyntax.ValidIdentifier, near enough.
+const identifierPattern = `^[\p{L}\p{Nl}_][\p{L}\p{Nl}\p{M}\p{N}\p{Pc}-]*$`
+
+// forms are what the tag "form" of a key names.
+var forms = map[string]object{
+	"identifier": {"type": "string", "pattern": identifierPattern},
+	"task":       {"type": []string{"string", "boolean"}, "pattern": identifierPattern, "maxLength": maxTaskName},
+	"cluster":    {"type": []string{"string", "number", "boolean"}, "pattern": "^[^/]+$"},
+	"any":        {"type": []string{"string", "number", "boolean"}}, // also the empty text
+	"port": {"anyOf": []object{
+		{"type": []string{"integer", "null"}, "minimum": 0, "maximum": 65535},
+		{"type": "string", "pattern": integerPattern},
+	}},
+	"delay": {"anyOf": []object{
+		{"type": "null"}, {"const": 0},
+		{"type": "string", "pattern": strings.Replace(durationPattern, "[+-]?", `\+?`, 1)},
+	}},
+	"version": {"type": []string{"string", "null"}, "pattern": `^$|^v?\d+\.\d+\.\d+(-[0-9A-Za-z.]+)?$`},
+}
+
+const (
+	integerPattern  = `^[+-]?(0[xX][0-9a-fA-F_]+|0[bB][01_]+|0[oO]?[0-7_]+|[0-9][0-9_]*)$`
+	durationPattern = `^[+-]?(0|(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$`
+)
+
+// values are the schemas of what stands behind a key, as weakly typed as the
+// loader is. Null is the same as no key.
+var values = map[string]object{
+	"string": {"type": []string{"string", "number", "boolean", "null"}},
+	"bool": {"anyOf": []object{
+		{"type": []string{"boolean", "null"}},
+		{"enum": []any{"true", "True", "TRUE", "t", "T", "1", 1, "false", "False", "FALSE", "f", "F", "0", 0}},
+	}},
+	"number": {"anyOf": []object{
+		{"type": []string{"integer", "null"}, "minimum": -1 << 31, "maximum": 1<<31 - 1},
+		{"type": "string", "pattern": integerPattern},
+	}},
+	"duration": {"anyOf": []object{
+		{"type": "null"}, {"const": 0},
+		{"type": "string", "pattern": durationPattern},
+	}},
+	"list": {"anyOf": []object{
+		{"type": []string{"string", "number", "boolean", "null"}},
+		{"type": "array", "items": object{"type": []string{"string", "number", "boolean"}}},
+	}},
+	"map": blocks(object{"type": "object", "additionalProperties": object{"$ref": "#/$defs/string"}}, true),
+}
+
+var valueNames = map[reflect.Type]string{
+	reflect.TypeFor[rawString]():   "string",
+	reflect.TypeFor[rawBool]():     "bool",
+	reflect.TypeFor[rawInt]():      "number",
+	reflect.TypeFor[rawDuration](): "duration",
+	reflect.TypeFor[rawStrings]():  "list",
+	reflect.TypeFor[rawMap]():      "map",
+}
+
+// blocks is a block, or a list of them; with null it may also be empty.
+func blocks(block object, null bool) object {
+	any := []object{block, {"type": "array", "items": block}}
+	if null {
+		any = append(any, object{"type": "null"})
+	}
+	return object{"anyOf": any}
+}
+
+// oneBlock is a block that can be written once.
+func oneBlock(block object, null bool) object {
+	b := blocks(block, null)
+	b["anyOf"].([]object)[1]["maxItems"] = 1
+	return b
+}
+
+// named is a labelled block: an object of bodies by their labels.
+func named(bodies object) object {
+	bodies["type"], bodies["minProperties"] = "object", 1
+	return bodies
+}
+
+type schemaWriter struct{ defs map[string]any }
+
+// define returns a reference to a schema that several places share.
+func (g *schemaWriter) define(name string, schema func() object) object {
+	if _, ok := g.defs[name]; !ok {
+		g.defs[name] = nil // against recursion
+		g.defs[name] = schema()
+	}
+	return object{"$ref": "#/$defs/" + name}
+}
+
+// block is the schema of a struct of schema.go.
+func (g *schemaWriter) block(t reflect.Type, prefix string) object {
+	name := strings.TrimPrefix(t.Name(), "raw")
+	if slices.ContainsFunc(schemaOf(t).keys, func(k key) bool { return len(k.env) > 0 && strings.HasPrefix(k.env[0], "*") }) {
+		name = strings.ToLower(prefix) + name
+	}
+	return g.define(name, func() object { return g.object(t, prefix) })
+}
+
+func (g *schemaWriter) object(t reflect.Type, prefix string) object {
+	properties := object{}
+	var required []string
+	for _, k := range schemaOf(t).keys {
+		if k.say != "" {
+			continue
+		}
+		properties[k.name] = g.property(k, t.FieldByIndex(k.index).Type, prefix)
+		if k.required() && !slices.Contains(spread, t) {
+			required = append(required, k.name)
+		}
+	}
+	o := object{"type": "object", "properties": properties, "additionalProperties": false}
+	switch t {
+	case reflect.TypeFor[rawTask]():
+		o["anyOf"] = []object{{"required": []string{"module"}}, {"required": []string{"source"}}}
+		required = []string{"name"}
+	case reflect.TypeFor[rawServices](), reflect.TypeFor[rawServicesCondition]():
+		o["anyOf"] = []object{{"required": []string{"names"}}, {"required": []string{"regexp"}}}
+		o["not"] = object{
+			"required": []string{"names", "regexp"},
+			"properties": object{
+				"names":  object{"not": object{"enum": []any{nil, []any{}}}},
+				"regexp": object{"not": object{"type": "null"}},
+			},
+		}
+	case reflect.TypeFor[rawCondition]():
+		o["minProperties"], o["maxProperties"] = 1, 1
+	case reflect.TypeFor[rawModuleInput]():
+		o["minProperties"] = 1
+	}
+	if len(required) > 0 {
+		o["required"] = required
+	}
+	return o
+}
+
+// spread are the blocks with required keys that may stand in another file.
+var spread = []reflect.Type{reflect.TypeFor[rawHighAvailability](), reflect.TypeFor[rawCluster]()}
+
+func (k key) required() bool { return k.tag.Get("required") != "" }
+
+// empty reports whether a block may be written without anything in it.
+func empty(o map[string]any) bool {
+	for _, key := range []string{"required", "anyOf", "minProperties"} {
+		if _, ok := o[key]; ok {
+			return false
+		}
+	}
+	return true
+}
+
+func (g *schemaWriter) property(k key, t reflect.Type, prefix string) object {
+	var p object
+	switch {
+	case t.Kind() == reflect.Slice:
+		p = blocks(g.block(t.Elem(), ""), false)
+	case !k.field:
+		under := prefix
+		if k.prefix != "" {
+			under = k.prefix
+		}
+		ref := g.block(t, under)
+		def, _ := g.defs[strings.TrimPrefix(ref["$ref"].(string), "#/$defs/")].(object)
+		p = oneBlock(ref, empty(def))
+	case t == reflect.TypeFor[freeForm]():
+		p = blocks(object{
+			"type": "object", "propertyNames": object{"pattern": identifierPattern},
+			"additionalProperties": object{"type": []string{"string", "object"}},
+		}, true)
+	case t == reflect.TypeFor[labelled]() && k.name == "backend":
+		p = g.backend()
+	case t == reflect.TypeFor[labelled]():
+		p = g.providers()
+	default:
+		p = g.value(k, t)
+	}
+	p["description"] = k.description(prefix)
+	if k.deprecated != "" {
+		p["deprecated"] = true
+	}
+	if v, ok := k.typed(k.fallback, t); ok {
+		p["default"] = v
+	}
+	if v, ok := k.typed(k.tag.Get("example"), t); ok {
+		p["examples"] = []any{v}
+	}
+	return p
+}
+
+// value is the schema of a scalar, list or map.
+func (g *schemaWriter) value(k key, t reflect.Type) object {
+	if one, anyCase := k.one(); len(one) > 0 {
+		any := []object{{"enum": one}, {"type": "null"}}
+		if anyCase {
+			any = append(any, object{"pattern": "^(" + insensitive(strings.Join(one, "|")) + ")$", "type": "string"})
+		}
+		return object{"anyOf": any}
+	}
+	if form := k.tag.Get("form"); form != "" {
+		p := object{}
+		for key, v := range forms[form] {
+			p[key] = v
+		}
+		return p
+	}
+	if k.required() {
+		return object{"type": []string{"string", "number", "boolean"}, "minLength": 1}
+	}
+	name := valueNames[t]
+	g.define("string", func() object { return values["string"] }) // that of maps refers to it
+	return g.define(name, func() object { return values[name] })
+}
+
+// one returns the values that are allowed, if they are listed, and whether they
+// may be written in any case.
+func (k key) one() (values []string, anyCase bool) {
+	list, anyCase := strings.CutSuffix(k.tag.Get("one"), " any case")
+	return strings.Fields(list), anyCase
+}
+
+// insensitive makes a pattern match in any case, which JSON Schema has no flag for.
+func insensitive(pattern string) string {
+	return regexp.MustCompile(`[A-Z]`).ReplaceAllStringFunc(pattern, func(c string) string {
+		return "[" + c + strings.ToLower(c) + "]"
+	})
+}
+
+// typed returns a text of a tag as a value of the key's type.
+func (k key) typed(text string, t reflect.Type) (any, bool) {
+	if text == "" {
+		return nil, false
+	}
+	switch t {
+	case reflect.TypeFor[rawBool]():
+		return text == "true", true
+	case reflect.TypeFor[rawInt]():
+		n, err := strconv.Atoi(text)
+		return n, err == nil
+	default:
+		return text, true
+	}
+}
+
+var codeWords = regexp.MustCompile(`(^|[\s(])'([^']+)'`)
+
+// markdown is a text of a tag, in which quotes stand for code.
+func markdown(text string) string { return codeWords.ReplaceAllString(text, "$1`$2`") }
+
+// description is what an editor shows of a key.
+func (k key) description(prefix string) string {
+	doc := markdown(k.tag.Get("doc"))
+	if doc == "" {
+		return ""
+	}
+	var b strings.Builder
+	b.WriteString(strings.ToUpper(doc[:1]) + doc[1:] + ".")
+	if unset := k.tag.Get("unset"); unset != "" {
+		b.WriteString(" If not set: " + markdown(unset) + ".")
+	}
+	if names := k.variables(prefix); len(names) > 0 {
+		b.WriteString(" From the environment: " + strings.Join(names, ", ") + ".")
+	}
+	if k.deprecated != "" {
+		b.WriteString(" Deprecated: use " + k.deprecated + ".")
+	}
+	return b.String()
+}
+
+// variables are the environment variables of a key.
+func (k key) variables(prefix string) []string {
+	var names []string
+	for _, name := range k.env {
+		names = append(names, strings.Replace(name, "*", prefix, 1))
+	}
+	return names
+}
+
+// backend is the schema of the one backend. Its arguments are Terraform's.
+func (g *schemaWriter) backend() object {
+	body := g.arguments()
+	kinds := object{}
+	for _, kind := range backends {
+		kinds[kind] = oneBlock(body, true)
+	}
+	return oneBlock(g.define("backend", func() object {
+		return named(object{"properties": kinds, "additionalProperties": false, "maxProperties": 1})
+	}), false)
+}
+
+// arguments is the schema of a block that is not ours to know. A list of objects
+// in it is blocks, any other value an argument.
+func (g *schemaWriter) arguments() object {
+	return g.define("arguments", func() object {
+		return object{
+			"type": "object", "propertyNames": object{"pattern": identifierPattern},
+			"additionalProperties": object{
+				"if":   object{"type": "array", "items": object{"type": "object"}},
+				"then": object{"items": object{"$ref": "#/$defs/arguments"}},
+			},
+		}
+	})
+}
+
+// providers is the schema of terraform_provider, whose content is the
+// provider's but for a few keys.
+func (g *schemaWriter) providers() object {
+	body := g.define("provider", func() object {
+		o := g.object(reflect.TypeFor[rawProvider](), "")
+		block := g.arguments()
+		o["additionalProperties"] = object{
+			"if":   object{"type": "object"}, // a block, too
+			"then": block,
+			"else": g.defs["arguments"].(object)["additionalProperties"],
+		}
+		o["propertyNames"] = object{"pattern": identifierPattern}
+		properties := o["properties"].(object)
+		strict := func(key string, schema object) {
+			p := properties[key].(object)
+			delete(p, "$ref")
+			for k, v := range schema {
+				p[k] = v
+			}
+		}
+		// The environment of a process holds strings, and nothing is made of null.
+		strict("task_env", blocks(object{"type": "object", "additionalProperties": object{"type": "string"}}, true))
+		strict("auto_commit", object{"anyOf": []object{{"type": "boolean"}, values["bool"]["anyOf"].([]object)[1]}})
+		return o
+	})
+	return blocks(g.define("providers", func() object {
+		return named(object{"propertyNames": object{"pattern": identifierPattern}, "additionalProperties": blocks(body, true)})
+	}), false)
+}
