@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -65,11 +66,14 @@ func (c *Control) Config(ctx context.Context) (*overlay.Effective, error) {
 
 // ChangeOptions say how a change is to be made.
 type ChangeOptions struct {
-	By string // who asks, in words
+	By string // who asks, in words; "somebody" if it is empty
 	// Trial has the task run at once, and keeps the change only if that run
 	// succeeds. Without it the task runs when its condition changes.
 	Trial bool
 }
+
+// someone is who asks, also where nobody has said who.
+func someone(by string) string { return cmp.Or(by, "somebody") }
 
 // Create makes a task from its definition, JSON as the API takes it. The error
 // is ErrExists, or config.Errors about the definition.
@@ -90,14 +94,14 @@ func (c *Control) Create(ctx context.Context, definition json.RawMessage, opts C
 		}
 		now := c.Now()
 		// A file's task of this name that was deleted stays so.
-		next := state.Override{Task: task.Name, Definition: definition, Deleted: override.Data.Deleted, By: opts.By, At: now, Made: now}
+		next := state.Override{Task: task.Name, Definition: definition, Deleted: override.Data.Deleted, By: someone(opts.By), At: now, Made: now}
 		fresh := state.Task{History: record.Data.History, Held: state.HoldNext}
 		if opts.Trial && task.Enabled {
 			next.Trial = &state.Trial{}
 			if override.Data.Deleted != "" {
 				next.Trial.Before = &override.Data
 			}
-			fresh.Held, fresh.Forced = "", opts.By
+			fresh.Held, fresh.Forced = "", next.By
 		}
 		return []state.Change{override.Write(next), record.Write(fresh)}, nil
 	})
@@ -149,7 +153,10 @@ func (c *Control) SetEnabled(ctx context.Context, task string, enabled bool, opt
 		if !override.Exists() {
 			next.Made = now
 		}
-		next.Task, next.Enabled, next.By, next.At = task, &enabled, opts.By, now
+		next.Task, next.Enabled, next.By, next.At = task, &enabled, someone(opts.By), now
+		if !t.FromAPI {
+			next.Deleted = "" // its block was changed since
+		}
 		trial := opts.Trial && enabled
 		if trial {
 			next.Trial = &state.Trial{}
@@ -160,21 +167,18 @@ func (c *Control) SetEnabled(ctx context.Context, task string, enabled bool, opt
 				next.Trial.Since = last.Run
 			}
 		}
-		var changes []state.Change
-		switch {
-		case trial || t.Enabled != enabled:
-			changes = append(changes, override.Write(next))
-		default:
+		if t.Enabled == enabled && !trial {
 			return nil, nil // it is so
 		}
-		if fresh := record.Data; enabled {
-			fresh.Held = state.HoldNext
-			if trial {
-				fresh.Held, fresh.Forced = "", opts.By
-			}
-			changes = append(changes, record.Write(fresh))
+		if !enabled {
+			return []state.Change{override.Write(next), unwanted(record)}, nil
 		}
-		return changes, nil
+		fresh := record.Data
+		fresh.Held = state.HoldNext
+		if trial {
+			fresh.Held, fresh.Forced = "", next.By
+		}
+		return []state.Change{override.Write(next), record.Write(fresh)}, nil
 	})
 }
 
@@ -190,18 +194,22 @@ func (c *Control) Delete(ctx context.Context, task, by string) (comesBack bool, 
 		if err != nil {
 			return nil, err
 		}
+		record, err := state.Read[state.Task](ctx, c.Store, state.TaskKey(task))
+		if err != nil {
+			return nil, err
+		}
 		now := c.Now()
-		next := state.Override{Task: task, Deleted: override.Data.Deleted, By: by, At: now, Made: override.Data.Made}
+		next := state.Override{Task: task, Deleted: override.Data.Deleted, By: someone(by), At: now, Made: override.Data.Made}
 		if comesBack = !t.FromAPI; comesBack {
 			next.Deleted = t.Identity(e.Base)
 		}
 		switch {
 		case next.Deleted == "" && override.Exists():
-			return []state.Change{state.Delete(override.Record)}, nil
+			return []state.Change{state.Delete(override.Record), unwanted(record)}, nil
 		case !override.Exists():
 			next.Made = now
 		}
-		return []state.Change{override.Write(next)}, nil
+		return []state.Change{override.Write(next), unwanted(record)}, nil
 	})
 	return comesBack, err
 }
@@ -219,7 +227,11 @@ func (c *Control) Reset(ctx context.Context) ([]state.Override, error) {
 			if err != nil || !now.Exists() {
 				return nil, err
 			}
-			return []state.Change{state.Delete(now.Record)}, nil
+			record, err := state.Read[state.Task](ctx, c.Store, state.TaskKey(o.Data.Task))
+			if err != nil {
+				return nil, err
+			}
+			return []state.Change{state.Delete(now.Record), unwanted(record)}, nil
 		})
 		if err != nil {
 			return forgotten, fmt.Errorf("forget what was changed about task %s: %w", o.Data.Task, err)
@@ -248,11 +260,14 @@ func (c *Control) Force(ctx context.Context, task, by string) (since string, err
 		if err != nil {
 			return nil, err
 		}
-		if since = ""; record.Data.Last != nil {
-			since = record.Data.Last.Run
-		}
 		next := record.Data
-		next.Forced = by
+		switch since = ""; {
+		case next.Run != nil:
+			since = next.Run.ID // one more is to follow
+		case next.Last != nil:
+			since = next.Last.Run
+		}
+		next.Forced = someone(by)
 		return []state.Change{record.Write(next)}, nil
 	})
 	return since, err
@@ -364,19 +379,20 @@ func (c *Control) change(ctx context.Context, decide func(*overlay.Effective) ([
 }
 
 // write makes changes and has whoever leads look at once. They are made anew
-// from what was read whenever somebody else was faster.
+// from what was read whenever somebody else was faster: whoever changes an
+// override writes the reconcile record, which is read before anything else.
 func (c *Control) write(ctx context.Context, overrides bool, decide func() ([]state.Change, error)) error {
 	for try := 1; ; try++ {
-		changes, err := decide()
-		if err != nil || changes == nil {
-			return err
-		}
 		rec, err := state.Read[state.Reconcile](ctx, c.Store, state.ReconcileKey)
 		if err != nil {
 			return fmt.Errorf("read the reconcile record: %w", err)
 		}
+		changes, err := decide()
+		if err != nil || changes == nil {
+			return err
+		}
 		next := rec.Data
-		next.Due = c.Now()
+		next.Due = earlier(next.Due, c.Now())
 		if overrides {
 			next.Overrides = uuid.NewString()
 		}
@@ -393,4 +409,13 @@ func (c *Control) write(ctx context.Context, overrides bool, decide func() ([]st
 		}
 		return nil
 	}
+}
+
+// unwanted is the record of a task that is not to be run. It is written also
+// where it says nothing new, so that no tick that has read it before has the
+// task run after all.
+func unwanted(record state.Stored[state.Task]) state.Change {
+	next := record.Data
+	next.Pending, next.Forced = nil, ""
+	return record.Write(next)
 }

@@ -228,6 +228,7 @@ func (r *Reconciler) Tick(ctx context.Context, opts TickOptions) (Report, error)
 		if !r.Windowed {
 			t.gates = r.polled
 		}
+		t.own = true
 		t.Marks, t.GatesErr = r.Consul.Poll(ctx, t.gates)
 		if err := ctx.Err(); err != nil {
 			return Report{}, fmt.Errorf("look at Consul's gates: %w", err)
@@ -250,7 +251,7 @@ func (r *Reconciler) Tick(ctx context.Context, opts TickOptions) (Report, error)
 			return Report{}, err
 		}
 		if overrides != r.overrides {
-			return t.Reconciler.Tick(ctx, t.TickOptions) // under the lease that is held now, with the gates that there are now
+			return t.again(ctx)
 		}
 	}
 	return t.act(ctx, rec)
@@ -304,6 +305,7 @@ type tick struct {
 	*Reconciler
 	TickOptions
 	gates  consul.GateSet
+	own    bool                               // Marks were polled by this tick
 	expiry time.Time                          // when the first claim of a runner that cannot be seen expires
 	dead   map[string]state.Stored[state.Run] // runs found lost, as they were read
 	live   map[string]bool                    // launches under way
@@ -367,23 +369,41 @@ func (t *tick) act(ctx context.Context, rec state.Stored[state.Reconcile]) (Repo
 	if err != nil {
 		return Report{}, err
 	}
-	if settled, err := t.settleTrials(ctx, states); settled || err != nil {
-		if err != nil {
-			return Report{}, err
-		}
-		return t.Reconciler.Tick(ctx, t.TickOptions)
+	// Who changes an override writes its task's record, too: what was read of
+	// the tasks fits the overrides only if those are the same still.
+	now, err := state.Read[state.Reconcile](ctx, t.Store, state.ReconcileKey)
+	if err != nil {
+		return Report{}, fmt.Errorf("read the reconcile record: %w", err)
+	}
+	if now.Data.Overrides != t.overrides {
+		return t.again(ctx)
+	}
+	if settled, err := t.settleTrials(ctx, states); err != nil {
+		return Report{}, err
+	} else if settled {
+		return t.again(ctx)
 	}
 	inputs, err := t.observe(ctx, rec.Data, states)
 	if err != nil {
 		return Report{}, err
 	}
-	now := t.Now()
-	t.report.Decisions = Decide(inputs, now)
-	if err := t.carryOut(ctx, states, now); err != nil {
+	at := t.Now()
+	t.report.Decisions = Decide(inputs, at)
+	if err := t.carryOut(ctx, states, at); err != nil {
 		return t.report, err
 	}
-	err = t.finish(ctx, rec, now)
+	err = t.finish(ctx, rec, at)
 	return t.report, err
+}
+
+// again ticks once more under the lease, for the overrides are others by now,
+// and with them, perhaps, the gates.
+func (t *tick) again(ctx context.Context) (Report, error) {
+	opts := t.TickOptions
+	if t.own {
+		opts.Marks, opts.GatesErr = nil, nil
+	}
+	return t.Reconciler.Tick(ctx, opts)
 }
 
 // readStates returns the records of all tasks by name; also of tasks that are
@@ -424,7 +444,11 @@ func (t *tick) observe(ctx context.Context, rec state.Reconcile, states map[stri
 
 	inputs := make([]Input, len(t.tasks))
 	for i, task := range t.tasks {
-		inputs[i] = Input{Task: task.Task, Definition: task.definition, State: states[task.Name].Data, Force: t.Force[task.Name]}
+		s := states[task.Name].Data
+		inputs[i] = Input{Task: task.Task, Definition: task.definition, State: s, Force: t.Force[task.Name]}
+		if o := t.effective.Overrides[task.Name]; o.Trial != nil && s.Run == nil && s.Forced == "" && !tried(o, s) {
+			inputs[i].Force = o.By // what was asked for is forgotten where the task was not there for a while
+		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(states)) {
 		if _, ok := t.effective.Config.Task(name); !ok {

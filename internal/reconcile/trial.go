@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/google/uuid"
 
@@ -14,15 +16,11 @@ import (
 // succeeded, and takes back the others. It reports whether there were any.
 func (t *tick) settleTrials(ctx context.Context, states map[string]state.Stored[state.Task]) (bool, error) {
 	settled := false
-	for name, o := range t.effective.Overrides {
-		if o.Trial == nil {
+	for _, name := range slices.Sorted(maps.Keys(t.effective.Overrides)) {
+		if !tried(t.effective.Overrides[name], states[name].Data) {
 			continue
 		}
-		s := states[name].Data
-		if s.Run != nil || s.Forced != "" || s.Last == nil || s.Last.Run == o.Trial.Since {
-			continue
-		}
-		if err := t.settleTrial(ctx, name, s.Last); err != nil {
+		if err := t.settleTrial(ctx, name, states[name]); err != nil {
 			return settled, fmt.Errorf("settle the change of task %s that was on trial: %w", name, err)
 		}
 		settled = true
@@ -30,18 +28,24 @@ func (t *tick) settleTrials(ctx context.Context, states map[string]state.Stored[
 	return settled, nil
 }
 
-func (t *tick) settleTrial(ctx context.Context, name string, result *state.Result) error {
-	override, err := state.Read[state.Override](ctx, t.Store, state.OverrideKey(name))
-	if err != nil || override.Data.Trial == nil {
-		return err
-	}
+// tried reports whether a change is on trial and its task has had its run.
+func tried(o state.Override, s state.Task) bool {
+	return o.Trial != nil && s.Run == nil && s.Forced == "" && s.Last != nil && s.Last.Run != o.Trial.Since
+}
+
+func (t *tick) settleTrial(ctx context.Context, name string, task state.Stored[state.Task]) error {
 	rec, err := state.Read[state.Reconcile](ctx, t.Store, state.ReconcileKey)
 	if err != nil {
+		return err
+	}
+	override, err := state.Read[state.Override](ctx, t.Store, state.OverrideKey(name))
+	if err != nil || !tried(override.Data, task.Data) {
 		return err
 	}
 	next := rec.Data
 	next.Overrides = uuid.NewString()
 	var change state.Change
+	result := task.Data.Last
 	kept := override.Data
 	kept.Trial = nil
 	switch before := override.Data.Trial.Before; {
@@ -52,7 +56,8 @@ func (t *tick) settleTrial(ctx context.Context, name string, result *state.Resul
 	default:
 		change = state.Delete(override.Record)
 	}
-	_, err = t.Lease.Apply(ctx, change, rec.Write(next))
+	// Where the task's record is another by now, so may be the trial.
+	_, err = t.Lease.Apply(ctx, change, state.Check(task.Record), rec.Write(next))
 	if conflict := new(state.ConflictError); errors.As(err, &conflict) {
 		return nil // somebody changes it at this moment: the next tick looks again
 	}

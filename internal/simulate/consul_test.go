@@ -12,16 +12,26 @@ import (
 )
 
 // services are what Consul knows of. Each is watched by a task of its name.
-var services = []string{"web", "api", "db", "report"}
+var services = []string{"web", "api", "db", "report", "extra"}
 
 // queryOf maps queries to the services that they ask about.
 var queryOf = func() map[string]string {
 	ids := map[string]string{}
+	add := func(t *config.Task) {
+		q, _ := consul.ConditionQuery(t)
+		ids[q.ID()] = t.Name
+	}
 	for _, b := range bundles {
 		for i := range b.config.Tasks {
-			q, _ := consul.ConditionQuery(&b.config.Tasks[i])
-			ids[q.ID()] = b.config.Tasks[i].Name
+			add(&b.config.Tasks[i])
 		}
+	}
+	for _, definition := range made {
+		t, err := new(config.Config).Parse(definition)
+		if err != nil {
+			panic(err)
+		}
+		add(t)
 	}
 	return ids
 }()

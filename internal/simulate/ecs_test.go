@@ -319,7 +319,7 @@ func (h *hand) Apply(ctx context.Context, _ *config.Config, t *config.Task, snap
 	resources := 0
 	if err := step(whole, "terraform begins with "+t.Name, func() error {
 		resources = h.rng.IntN(4)
-		h.judge.begins(h.container, t.Name, run)
+		h.judge.begins(h.container, t.Name, run, t.Module)
 		return nil
 	}); err != nil {
 		return nil, err

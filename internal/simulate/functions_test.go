@@ -220,8 +220,9 @@ func (w *world) unsettled() string {
 	if rec.Bundle != b.digest {
 		return "bundle " + rec.Bundle + " is in force, not " + b.digest
 	}
-	for i := range b.config.Tasks {
-		if why := w.judge.unsettled(w, &b.config.Tasks[i], b.config); why != "" {
+	cfg := w.judge.configuration(b.digest)
+	for i := range cfg.Tasks {
+		if why := w.judge.unsettled(w, &cfg.Tasks[i], cfg); why != "" {
 			return why
 		}
 	}

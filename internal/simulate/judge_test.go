@@ -20,6 +20,13 @@ type judge struct {
 	runs   map[string]map[string]state.Run // by task and id
 	known  map[string]bool                 // launches whose intents were written
 
+	overrides map[string]state.Override  // by task
+	counts    map[string]*config.Config  // by bundle: what counts, with the overrides as they are
+	trials    map[string]map[string]bool // by task: the runs that there were before its trial
+	asked     map[int]map[string]bool    // by process: the runs that there were before the one that it asked for
+	changed   map[int]bool               // processes that have written an override
+	modules   map[string]string          // by run: the module that it was decided on
+
 	applying map[string]*container // by task
 	applied  map[string]bool       // runs that Terraform was started for
 	rendered map[string]string     // by run: digest that a successful apply rendered
@@ -28,6 +35,8 @@ type judge struct {
 
 func (j *judge) init() {
 	j.tasks, j.runs, j.known = map[string]state.Task{}, map[string]map[string]state.Run{}, map[string]bool{}
+	j.overrides, j.counts, j.trials = map[string]state.Override{}, map[string]*config.Config{}, map[string]map[string]bool{}
+	j.asked, j.changed, j.modules = map[int]map[string]bool{}, map[int]bool{}, map[string]string{}
 	j.applying, j.applied, j.rendered, j.infra = map[string]*container{}, map[string]bool{}, map[string]string{}, map[string]string{}
 }
 
@@ -44,7 +53,14 @@ func decoded[T any](value []byte) T {
 // written looks at a write that has taken place, of someone who could not read
 // the conditions of some tasks.
 func (j *judge) written(v view, unread map[string]bool, changes []state.Change) {
+	j.kept(v, changes)
 	var touched []string
+	var launch state.Launch
+	for _, c := range changes {
+		if strings.HasPrefix(c.Key, "launch/") && c.Op != state.OpDelete {
+			launch = decoded[state.Launch](c.Value)
+		}
+	}
 	for _, c := range changes {
 		if c.Op == state.OpCheck {
 			continue
@@ -66,18 +82,24 @@ func (j *judge) written(v view, unread map[string]bool, changes []state.Change) 
 		case "reconcile":
 			j.last = decoded[state.Reconcile](c.Value)
 		case "launch":
-			l := decoded[state.Launch](c.Value)
-			if !l.Inspect && l.Fence != j.leader.Fence {
-				v.violated("one leader acts: %s launched under token %d while %d stands", v.name, l.Fence, j.leader.Fence)
+			if c.Op == state.OpDelete {
+				continue
 			}
-			j.known[l.ID] = true
+			if !launch.Inspect && launch.Fence != j.leader.Fence {
+				v.violated("one leader acts: %s launched under token %d while %d stands", v.name, launch.Fence, j.leader.Fence)
+			}
+			j.known[launch.ID] = true
 		case "run":
 			task, id, _ := strings.Cut(rest, "/")
 			if c.Op == state.OpDelete {
 				delete(j.runs[task], id)
 				continue
 			}
-			j.run(v, unread, task, decoded[state.Run](c.Value))
+			run := decoded[state.Run](c.Value)
+			if _, there := j.runs[task][run.ID]; !there && !run.Inspect && run.State == state.RunIntended {
+				j.decided(v, launch, run)
+			}
+			j.run(v, unread, task, run)
 			touched = append(touched, task)
 		case "task":
 			j.task(v, rest, decoded[state.Task](c.Value))
@@ -114,7 +136,12 @@ func (j *judge) run(v view, unread map[string]bool, task string, run state.Run) 
 func (j *judge) task(v view, name string, now state.Task) {
 	before := j.tasks[name]
 	j.tasks[name] = now
-	if before.Applied != now.Applied && (now.Last == nil || j.rendered[now.Last.Run] != now.Applied) {
+	j.held(v, name, before, now)
+	if v.person() && now.Forced != "" {
+		j.asked[v.id] = j.there(name)
+	}
+	anew := v.person() && now.Applied == "" && now.Definition == "" // a task that is made knows nothing of an earlier one
+	if before.Applied != now.Applied && !anew && (now.Last == nil || j.rendered[now.Last.Run] != now.Applied) {
 		v.violated("applied is what was rendered: %s is said to be applied with %s, which no successful apply rendered", name, now.Applied)
 	}
 	if len(now.History) > state.History {
@@ -148,7 +175,7 @@ func (j *judge) launched(w *world, launch string) {
 }
 
 // begins looks at a Terraform that begins to apply.
-func (j *judge) begins(c *container, task, run string) {
+func (j *judge) begins(c *container, task, run, module string) {
 	c.world.applies++
 	record := j.runs[task][run]
 	switch {
@@ -156,6 +183,10 @@ func (j *judge) begins(c *container, task, run string) {
 		c.violated("one container applies a task: %s begins with %s, which %s is at", c.id, task, j.applying[task].id)
 	case j.applied[run]:
 		c.violated("a run is applied once: %s applies run %s of %s again", c.id, run, task)
+	case j.modules[run] != module:
+		c.violated("what was decided is applied: %s applies %s for run %s of %s, which was decided on %s", c.id, module, run, task, j.modules[run])
+	case j.disabled(task):
+		c.violated("a disabled task rests: %s begins with run %s of %s", c.id, run, task)
 	case record.Inspect:
 		c.violated("an inspection applies nothing: %s applies run %s of %s", c.id, run, task)
 	}
@@ -195,6 +226,12 @@ func (j *judge) died(container string) {
 func (j *judge) unsettled(w *world, t *config.Task, cfg *config.Config) string {
 	record, want := j.tasks[t.Name], w.consul.digests[t.Name]
 	switch {
+	case j.overrides[t.Name].Trial != nil:
+		return fmt.Sprintf("the change of %s is on trial still: %+v", t.Name, record)
+	case !t.Enabled || record.Held == state.Hold(want):
+		if record.Run != nil {
+			return fmt.Sprintf("%s is to rest and reads %+v", t.Name, record)
+		}
 	case record.Applied != want || j.infra[t.Name] != want:
 		return fmt.Sprintf("Consul says %s of %s, %s counts as applied, %s is there: %+v", want, t.Name, record.Applied, j.infra[t.Name], record)
 	case record.Run != nil || record.Failures != 0 || record.Definition != t.Digest(cfg):

@@ -58,6 +58,7 @@ type weather struct {
 	torn    int           // a list, read in two
 	cuts    int           // from the network, of what could be one
 	slow    int           // in hundredths: how often Terraform does not come on
+	people  int           // how often somebody asks for something
 }
 
 // world is everything that functions and containers share.
@@ -76,6 +77,7 @@ type world struct {
 	ecs       cluster
 	pointer   int // the bundle that is to be in force
 	functions []*function
+	people    []*process
 	processes int
 	names     map[string]string // of random ids
 
@@ -296,6 +298,10 @@ func (w *world) trouble(r *request) bool {
 // step lets one thing happen.
 func (w *world) step() {
 	w.quiet()
+	if w.chance(w.weather.people) {
+		w.somebody()
+		return
+	}
 	if w.rng.IntN(100) < 80 {
 		if r := w.next(); r != nil {
 			w.serve(r)
@@ -400,8 +406,8 @@ func (w *world) settle() (took time.Duration) {
 	} else if took >= settleWithin {
 		w.violated("an idle tick only reads: with all applied there is still something to do")
 	}
-	if n := w.applies - before; n > 4*len(bundles[w.pointer].config.Tasks) {
-		w.violated("without faults %d runs were needed for %d tasks", n, len(bundles[w.pointer].config.Tasks))
+	if n, tasks := w.applies-before, len(w.judge.configuration(bundles[w.pointer].digest).Tasks); n > 4*tasks+parallel {
+		w.violated("without faults %d runs were needed for %d tasks", n, tasks)
 	}
 	return took
 }
@@ -465,7 +471,7 @@ func (w *world) drawWeather() weather {
 		skew: time.Duration(rate(0, 10, 30)) * clocksApart / 30, lag: time.Duration(rate(0, 3, 20)) * time.Second,
 		memory: time.Duration(rate(1, 24)) * time.Hour,
 		unread: rate(0, 50, 200), stale: rate(0, 50), still: rate(0, 500), torn: rate(0, 200),
-		cuts: rate(0, 300, 1000), slow: rate(50, 95),
+		cuts: rate(0, 300, 1000), slow: rate(50, 95), people: rate(0, 10, 30),
 	}
 	if *forgetful {
 		t.memory = time.Duration(rate(0, 2, 60)) * time.Minute
@@ -493,4 +499,5 @@ func (w *world) end() {
 		}
 	}
 	w.ecs.killSettling()
+	w.killPeople()
 }

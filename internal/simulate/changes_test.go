@@ -1,0 +1,147 @@
+package simulate
+
+import (
+	"bytes"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/overlay"
+	"github.com/terrapulse/terrapulse/internal/state"
+)
+
+// What the judge knows of the changes that people make.
+
+// person reports whether it is the API that acts.
+func (v view) person() bool { return strings.HasPrefix(v.name, "api-") }
+
+// configuration returns what counts where a bundle is in force.
+func (j *judge) configuration(digest string) *config.Config {
+	if cfg, ok := j.counts[digest]; ok {
+		return cfg
+	}
+	b := slices.IndexFunc(bundles, func(b bundle) bool { return b.digest == digest })
+	if b < 0 {
+		return &config.Config{}
+	}
+	j.counts[digest] = bundles[b].config
+	if len(j.overrides) > 0 {
+		j.counts[digest] = overlay.Compose(bundles[b].config, slices.Collect(maps.Values(j.overrides))).Config
+	}
+	return j.counts[digest]
+}
+
+// disabled reports whether somebody has disabled the task.
+func (j *judge) disabled(task string) bool {
+	enabled := j.overrides[task].Enabled
+	return enabled != nil && !*enabled
+}
+
+// there returns the runs that there are of a task.
+func (j *judge) there(task string) map[string]bool {
+	runs := map[string]bool{}
+	for id := range j.runs[task] {
+		runs[id] = true
+	}
+	return runs
+}
+
+// kept looks at the overrides that a write changes.
+func (j *judge) kept(v view, changes []state.Change) {
+	latest, changed := j.last.Overrides, false
+	for _, c := range changes {
+		if c.Key == state.ReconcileKey && c.Op != state.OpCheck {
+			latest = decoded[state.Reconcile](c.Value).Overrides
+		}
+		task, ok := strings.CutPrefix(c.Key, state.OverridePrefix)
+		if !ok || c.Op == state.OpCheck {
+			continue
+		}
+		changed = true
+		before := j.overrides[task]
+		var after state.Override
+		if c.Op == state.OpDelete {
+			delete(j.overrides, task)
+		} else {
+			after = decoded[state.Override](c.Value)
+			j.overrides[task] = after
+		}
+		if j.changed[v.id] = true; !v.person() {
+			j.settled(v, task, before, after)
+		}
+		if delete(j.trials, task); after.Trial != nil {
+			j.trials[task] = j.there(task)
+		}
+	}
+	switch {
+	case changed && latest == j.last.Overrides:
+		v.violated("everybody hears of a change: %s has written an override, and the reconcile record does not tell", v.name)
+	case !changed && latest != j.last.Overrides:
+		v.violated("everybody hears of a change: %s has the reconcile record name %q, the latest change is %q", v.name, latest, j.last.Overrides)
+	case changed:
+		clear(j.counts)
+	}
+}
+
+// settled looks at the end of a trial.
+func (j *judge) settled(v view, task string, before, after state.Override) {
+	record := j.tasks[task]
+	if before.Trial == nil || record.Run != nil || record.Last == nil || j.trials[task][record.Last.Run] {
+		v.violated("a trial has its run: the change of %s is settled by %s on %+v", task, v.name, record.Last)
+		return
+	}
+	want := before
+	if want.Trial = nil; record.Last.State != state.RunSucceeded {
+		if want = (state.Override{}); before.Trial.Before != nil {
+			want = *before.Trial.Before
+		}
+	}
+	if !bytes.Equal(state.Encode(after), state.Encode(want)) {
+		v.violated("a trial is kept if its run succeeds: that of %s has %s, and is %+v now", task, record.Last.State, after)
+	}
+}
+
+// decided looks at a run that is to be.
+func (j *judge) decided(v view, launch state.Launch, run state.Run) {
+	cfg := j.configuration(launch.Bundle)
+	t, there := cfg.Task(run.Task)
+	if !there || !t.Enabled {
+		v.violated("what is disabled or deleted rests: %s was to be run by %s", run.Task, v.name)
+		return
+	}
+	i := slices.IndexFunc(launch.Runs, func(p state.PlannedRun) bool { return p.ID == run.ID })
+	if i < 0 || launch.Runs[i].Definition != t.Digest(cfg) {
+		v.violated("a run is decided on what counts: that of %s was decided by %s on another definition", run.Task, v.name)
+	}
+	j.modules[run.ID] = t.Module
+}
+
+// held looks at what becomes of a task that was made or enabled without a run.
+func (j *judge) held(v view, task string, before, now state.Task) {
+	from, _ := strings.CutPrefix(before.Held, "=")
+	switch moved := before.Held != state.HoldNext && now.Observed != from; {
+	case v.person() || before.Held == "" && now.Held == "" || before.Held == now.Held:
+	case before.Held == state.HoldNext && now.Held != "":
+	case now.Held != "":
+		v.violated("a held task runs when its condition changes: %s held %s on %q and holds it on %q", v.name, task, before.Held, now.Held)
+	case now.Reason.Kind == state.ReasonRemoved && len(j.overrides[task].Definition) == 0:
+	case !moved && now.Reason.Kind != state.ReasonForced:
+		v.violated("a held task runs when its condition changes: %s let go of %s, held on %q: %+v", v.name, task, before.Held, now)
+	}
+}
+
+// answered looks at what was done for somebody who was told that it is done.
+func (j *judge) answered(w *world, p *process, it *wish) {
+	if (it.what == "create" || it.what == "delete") && !j.changed[p.id] {
+		w.violated("what is answered is done: %s was told of a %s of %s", p.name, it.what, it.task)
+	}
+}
+
+// waited looks at the run that somebody was told of.
+func (j *judge) waited(w *world, p *process, it *wish, run state.Run) {
+	before, asked := j.asked[p.id]
+	if asked && before[run.ID] {
+		w.violated("who asks for a run is told of that: %s asked for a %s of %s and is told of %s, which was before", p.name, it.what, it.task, run.ID)
+	}
+}

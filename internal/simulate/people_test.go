@@ -1,0 +1,151 @@
+package simulate
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/reconcile"
+	"github.com/terrapulse/terrapulse/internal/state"
+)
+
+// patience is how long people wait for a run.
+const patience = 3 * time.Minute
+
+// made are the definitions of tasks that people make: of one that no bundle
+// has, and of one that some have, too.
+var made = func() []json.RawMessage {
+	var all []json.RawMessage
+	for _, name := range []string{"extra", "db"} {
+		for _, module := range []string{"./made", "./made-otherwise"} {
+			all = append(all, fmt.Appendf(nil, `{"name":%q,"module":%q,"condition":{"services":{"names":[%[1]q]}}}`, name, module))
+		}
+	}
+	return all
+}()
+
+// wish is what somebody asks for.
+type wish struct {
+	what  string
+	task  string
+	trial bool
+	waits bool // for the run
+	do    func(ctx context.Context, c *reconcile.Control, w *wish) error
+	since string // of the run that is waited for
+}
+
+// somebody has a process of the API do what a person asks for.
+func (w *world) somebody() {
+	p, ctx := w.process("api")
+	w.people = append(w.people, p)
+	// What the process knows of the bundle may be old.
+	base := w.pointer
+	if w.chance(200) {
+		base = w.rng.IntN(len(bundles))
+	}
+	c := &reconcile.Control{Store: view{process: p}, Now: p.now, Poll: 5 * time.Second,
+		Base: func(ctx context.Context) (*config.Config, error) {
+			return ask(ctx, p, bucket, "read bundle "+bundles[base].digest, func() (*config.Config, error) { return bundles[base].config, nil })
+		}}
+	wish := w.wish()
+	w.note("%s is asked: %s %s, trial %v", p.name, wish.what, wish.task, wish.trial)
+	go func() {
+		limited, stop := context.WithTimeout(ctx, patience)
+		defer stop()
+		err := wish.do(limited, c, wish)
+		var run state.Run
+		waited := err == nil && wish.waits
+		if waited {
+			if run, err = c.AwaitRun(limited, wish.task, wish.since); err != nil {
+				waited = false
+			}
+		}
+		_, _ = ask(ctx, p, terraform, "answers", func() (any, error) {
+			w.note("    %v", err)
+			p.dead = true
+			w.people = slices.DeleteFunc(w.people, func(other *process) bool { return other == p })
+			if waited {
+				w.judge.waited(w, p, wish, run)
+			}
+			if err == nil || waited {
+				w.judge.answered(w, p, wish)
+			}
+			return nil, nil
+		})
+	}()
+}
+
+// wish draws what somebody asks for.
+func (w *world) wish() *wish {
+	it := &wish{task: services[w.rng.IntN(len(services))], trial: w.rng.IntN(2) == 0}
+	opts := reconcile.ChangeOptions{By: "a person", Trial: it.trial}
+	switch n := w.rng.IntN(100); {
+	case n < 35:
+		definition := made[w.rng.IntN(len(made))]
+		var named struct{ Name string }
+		_ = json.Unmarshal(definition, &named)
+		it.what, it.task = "create", named.Name
+		it.do = func(ctx context.Context, c *reconcile.Control, _ *wish) error {
+			_, err := c.Create(ctx, definition, opts)
+			return err
+		}
+	case n < 60:
+		it.what = "enable"
+		it.do = func(ctx context.Context, c *reconcile.Control, it *wish) error {
+			record, err := state.Read[state.Task](ctx, c.Store, state.TaskKey(it.task))
+			if err != nil {
+				return err
+			}
+			if record.Data.Last != nil {
+				it.since = record.Data.Last.Run
+			}
+			return c.SetEnabled(ctx, it.task, true, opts)
+		}
+	case n < 78:
+		it.what, it.trial = "disable", false
+		it.do = func(ctx context.Context, c *reconcile.Control, it *wish) error {
+			return c.SetEnabled(ctx, it.task, false, opts)
+		}
+	case n < 90:
+		it.what, it.trial = "delete", false
+		it.do = func(ctx context.Context, c *reconcile.Control, it *wish) error {
+			_, err := c.Delete(ctx, it.task, opts.By)
+			return err
+		}
+	case n < 97:
+		it.what, it.trial, it.waits = "force", false, w.rng.IntN(2) == 0
+		it.do = func(ctx context.Context, c *reconcile.Control, it *wish) (err error) {
+			it.since, err = c.Force(ctx, it.task, opts.By)
+			return err
+		}
+	case n < 98:
+		it.what, it.trial = "reset", false
+		it.do = func(ctx context.Context, c *reconcile.Control, _ *wish) error {
+			_, err := c.Reset(ctx)
+			return err
+		}
+	default:
+		it.what, it.trial = "tick", false
+		it.do = func(ctx context.Context, c *reconcile.Control, _ *wish) error { return c.Tick(ctx) }
+	}
+	it.waits = it.waits || it.trial && w.rng.IntN(2) == 0
+	return it
+}
+
+// killPeople ends the processes of the API.
+func (w *world) killPeople() {
+	for _, p := range slices.Clone(w.people) {
+		p.kill("the end")
+	}
+}
+
+// refusals are what Control may say instead of doing what it is asked for.
+var refusals = []error{reconcile.ErrNoTask, reconcile.ErrExists, reconcile.ErrActive, reconcile.ErrDisabled}
+
+func refused(err error) bool {
+	return slices.ContainsFunc(refusals, func(r error) bool { return errors.Is(err, r) })
+}
