@@ -28,8 +28,8 @@ type Options struct {
 	// Log receives what Terraform prints, a whole line at a time, with the
 	// secrets of Env, VarJSON and Consul made unreadable. Nil for nowhere.
 	Log io.Writer
-	// PersistLog has Terraform write a trace to terraform.log in the directory,
-	// as persist_log of CTS does. Terraform does not keep secrets out of it.
+	// PersistLog has Terraform's trace written to terraform.log in the directory,
+	// as persist_log of CTS does, up to traceLimit.
 	PersistLog bool
 	// LockTimeout is how long a state lock that somebody else holds is waited
 	// for. 60 s if zero: a lock on the Consul backend frees itself in about
@@ -102,11 +102,6 @@ func (b *Binary) Open(dir string, opts Options) (*Dir, error) {
 		}
 	}
 	tf.SetEnableLegacyPipeClosing(b.Version.Core().LessThan(legacyPipes))
-	if opts.PersistLog {
-		if err := tf.SetLogPath(filepath.Join(path, "terraform.log")); err != nil {
-			return nil, fmt.Errorf("run Terraform for task %s: %w", opts.Task, err)
-		}
-	}
 	if err := endLeftovers(path); err != nil {
 		return nil, fmt.Errorf("end what a killed Terraform left behind for task %s: %w", opts.Task, err)
 	}
@@ -121,6 +116,13 @@ func (d *Dir) run(ctx context.Context, command string, seen func(line string), f
 		return err
 	}
 	defer release()
+	if d.opts.PersistLog {
+		end, err := d.trace()
+		if err != nil {
+			return err
+		}
+		defer end()
+	}
 	out := output{log: d.opts.Log, scrub: d.scrub, seen: seen}
 	stdout, stderr := out.stdout(), out.stderr()
 	d.tf.SetStdout(stdout)

@@ -801,15 +801,6 @@ func TestALockOnTheConsulBackendIsWaitedFor(t *testing.T) {
 	}
 }
 
-func TestPersistLogKeepsATrace(t *testing.T) {
-	f := newFixture(t, fileModule)
-	d := f.open(func(o *Options) { o.PersistLog = true })
-	f.init(d, true)
-	if got := read(t, filepath.Join(f.dir, "terraform.log")); !strings.Contains(got, "[TRACE]") {
-		t.Errorf("terraform.log holds no trace: %.200s", got)
-	}
-}
-
 func TestErrorsOfTerraformSayWhatToDo(t *testing.T) {
 	f := newFixture(t, `variable "other" {}`)
 	for _, c := range []struct {

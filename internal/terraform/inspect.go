@@ -79,7 +79,7 @@ func mirror(dir, tmp string) error {
 	}
 	for _, e := range entries {
 		name := e.Name()
-		if strings.HasPrefix(name, ".") || strings.HasPrefix(name, "terraform.tfstate") || name == "terraform.log" {
+		if strings.HasPrefix(name, ".") || strings.HasPrefix(name, "terraform.tfstate") || strings.HasPrefix(name, traceFile) {
 			continue
 		}
 		// One that is there stays; where links cannot be made (Windows), only
