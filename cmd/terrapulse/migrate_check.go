@@ -1,25 +1,20 @@
 package main
 
 import (
-	"cmp"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"maps"
 	"net"
-	"net/http"
-	"os"
 	"slices"
 	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/terrapulse/terrapulse/internal/apiclient"
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/consul"
 	"github.com/terrapulse/terrapulse/internal/runner"
@@ -248,12 +243,6 @@ func (m *migration) print(a *app, plans bool) {
 // apiPatience is how long the API of a Consul-Terraform-Sync may take to answer.
 const apiPatience = 5 * time.Second
 
-// apiTask is a task as the API's status shows it.
-type apiTask struct {
-	Enabled bool   `json:"enabled"`
-	Status  string `json:"status"`
-}
-
 // compare looks for a Consul-Terraform-Sync that runs, and notes what it does
 // that is in no file.
 func (m *migration) compare(ctx context.Context, cfg *config.Config, address string) {
@@ -269,7 +258,7 @@ func (m *migration) compare(ctx context.Context, cfg *config.Config, address str
 		address = fmt.Sprintf("%s://localhost:%d", scheme, cfg.Port)
 	}
 	address = strings.TrimSuffix(address, "/")
-	running, err := apiTasks(ctx, cfg, address)
+	running, err := taskStatuses(ctx, cfg, address)
 	var dial *net.OpError
 	switch {
 	case !given && errors.As(err, &dial) && dial.Op == "dial":
@@ -312,54 +301,21 @@ func (m *migration) lose(format string, args ...any) {
 	m.note(format, args...)
 }
 
-// apiTasks asks an API for its tasks.
-func apiTasks(ctx context.Context, cfg *config.Config, address string) (map[string]apiTask, error) {
-	client, err := apiClient(cfg)
+// taskStatuses asks an API for its tasks. Over TLS it is spoken to as its own
+// configuration has it.
+func taskStatuses(ctx context.Context, cfg *config.Config, address string) (map[string]apiclient.TaskStatus, error) {
+	o := apiclient.Options{Address: address}
+	if cfg.TLS.Enabled {
+		o.CACert, o.CAPath = cfg.TLS.CACert, cfg.TLS.CAPath
+	}
+	if cfg.TLS.VerifyIncoming {
+		o.ClientCert, o.ClientKey = cfg.TLS.Cert, cfg.TLS.Key
+	}
+	client, err := apiclient.New(o)
 	if err != nil {
 		return nil, err
 	}
-	defer client.CloseIdleConnections()
 	ctx, cancel := context.WithTimeout(ctx, apiPatience)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address+"/v1/status/tasks", nil)
-	if err != nil {
-		return nil, err
-	}
-	resp, err := client.Do(req)
-	if err != nil {
-		return nil, err
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("GET /v1/status/tasks answers %s", resp.Status)
-	}
-	tasks := map[string]apiTask{}
-	if err := json.NewDecoder(io.LimitReader(resp.Body, 64<<20)).Decode(&tasks); err != nil {
-		return nil, fmt.Errorf("GET /v1/status/tasks does not answer as Consul-Terraform-Sync does: %w", err)
-	}
-	return tasks, nil
-}
-
-// apiClient trusts what the API's own configuration names, and shows its
-// certificate: it is on this machine, or meant by the user.
-func apiClient(cfg *config.Config) (*http.Client, error) {
-	transport := http.DefaultTransport.(*http.Transport).Clone()
-	if cfg.TLS.Enabled {
-		roots, err := x509.SystemCertPool()
-		if err != nil {
-			roots = x509.NewCertPool()
-		}
-		for _, file := range []string{cfg.TLS.CACert, cfg.TLS.Cert} {
-			pem, err := os.ReadFile(cmp.Or(file, os.DevNull))
-			if err != nil {
-				return nil, fmt.Errorf("read tls: %w", err)
-			}
-			roots.AppendCertsFromPEM(pem)
-		}
-		transport.TLSClientConfig = &tls.Config{RootCAs: roots}
-		if cert, err := tls.LoadX509KeyPair(cfg.TLS.Cert, cfg.TLS.Key); err == nil {
-			transport.TLSClientConfig.Certificates = []tls.Certificate{cert}
-		}
-	}
-	return &http.Client{Transport: transport}, nil
+	return client.TaskStatuses(ctx)
 }
