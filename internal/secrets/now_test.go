@@ -21,10 +21,13 @@ func TestASecretIsReadAnewByItsARNOrName(t *testing.T) {
 		t.Errorf("the secret is %q", got)
 	}
 	v.set(secretARN, `{"password": "rotated"}`, "")
-	for _, name := range []string{secretARN, secretARN + ":password::"} {
-		if got := secret(name, "password"); got != "rotated" {
+	for name, key := range map[string]string{secretARN: "password", secretARN + ":password::": ""} {
+		if got := secret(name, key); got != "rotated" {
 			t.Errorf("%s is %q after a rotation", name, got)
 		}
+	}
+	if _, err := v.source.Secret(t.Context(), secretARN+":password::", "user"); err == nil || !strings.Contains(err.Error(), `"user"`) {
+		t.Errorf("two keys are taken for one: %v", err)
 	}
 	if got := secret("prod/db", "password"); got != "by name" {
 		t.Errorf("the secret with a name is %q", got)
