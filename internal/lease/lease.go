@@ -40,7 +40,7 @@ var ErrLost = errors.New("the lease was taken over by another process or given b
 type HeldError struct {
 	Name  string
 	Owner string    // who holds it
-	Until time.Time // when it can be taken over if it is not renewed
+	Until time.Time // when it can be taken over if it is not renewed, by one's own clock
 }
 
 func (e *HeldError) Error() string {
@@ -55,8 +55,30 @@ type Options struct {
 	// lease counts as expired only so long after its time. 0 is right where
 	// all share one clock.
 	Skew time.Duration
+	// Witness, if set, counts instead of the times in the record and of Skew:
+	// another's lease is over when it was not renewed for its whole time while
+	// this process watched. It takes a contender that stays and tries again
+	// and again, and then the clocks may be as far apart as they like.
+	Witness *Witness
 	// Now tells the time; time.Now if nil.
 	Now func() time.Time
+}
+
+// A Witness remembers how long the record of a lease has stood as it is, by the
+// clock of this process alone. The zero value has seen nothing; it is for one
+// lease and one contender, and not for concurrent use.
+type Witness struct {
+	version string
+	since   time.Time
+}
+
+// until returns when the lease may be taken over unless it changes: its whole
+// time after this version of its record was seen first.
+func (w *Witness) until(record state.Record, ttl time.Duration, now time.Time) time.Time {
+	if w.version != record.Version {
+		w.version, w.since = record.Version, now
+	}
+	return w.since.Add(ttl)
 }
 
 // Holder is what the record of a lease says.
@@ -64,6 +86,8 @@ type Holder struct {
 	Owner   string    `json:"owner"`            // "" if the lease was given back
 	Fence   uint64    `json:"fence"`            // token of the latest holder; the first is 1
 	Expires time.Time `json:"expires,omitzero"` // by the holder's clock
+	// TTL is how long the lease lasts without renewal.
+	TTL time.Duration `json:"ttl,omitzero"`
 }
 
 // Lease is a lease that was taken. It is safe for concurrent use.
@@ -132,10 +156,14 @@ func Acquire(ctx context.Context, store state.Store, name, owner string, opts Op
 			}
 		}
 		now := opts.Now()
-		if until := last.Expires.Add(opts.Skew); last.Owner != "" && last.Owner != owner && now.Before(until) {
+		until := last.Expires.Add(opts.Skew)
+		if opts.Witness != nil {
+			until = opts.Witness.until(record, max(last.TTL, opts.TTL), now)
+		}
+		if last.Owner != "" && last.Owner != owner && now.Before(until) {
 			return nil, &HeldError{Name: name, Owner: last.Owner, Until: until}
 		}
-		want := Holder{Owner: owner, Fence: last.Fence + 1, Expires: expiry(now, opts.TTL)}
+		want := Holder{Owner: owner, Fence: last.Fence + 1, Expires: expiry(now, opts.TTL), TTL: opts.TTL}
 		l := &Lease{store: store, name: name, owner: owner, fence: want.Fence, ttl: opts.TTL}
 		l.record, err = put(ctx, store, name, record, want)
 		if err == nil {
@@ -167,7 +195,7 @@ func (l *Lease) Valid(now time.Time) bool {
 // it is still one's own. After any other error the lease is as it was, as far
 // as the holder knows.
 func (l *Lease) Renew(ctx context.Context, now time.Time) error {
-	next := Holder{Owner: l.owner, Fence: l.fence, Expires: expiry(now, l.ttl)}
+	next := Holder{Owner: l.owner, Fence: l.fence, Expires: expiry(now, l.ttl), TTL: l.ttl}
 	return l.own("renew", func(record state.Record) error {
 		written, err := put(ctx, l.store, l.name, record, next)
 		if err != nil {

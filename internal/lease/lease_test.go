@@ -90,7 +90,7 @@ func TestALeaseFromTakingToGivingBack(t *testing.T) {
 	if a.Fence() != 1 || !a.Valid(start) {
 		t.Errorf("fence %d, valid %v", a.Fence(), a.Valid(start))
 	}
-	if h, want := holder(t, s), (lease.Holder{Owner: "a", Fence: 1, Expires: start.Add(ttl)}); h != want {
+	if h, want := holder(t, s), (lease.Holder{Owner: "a", Fence: 1, Expires: start.Add(ttl), TTL: ttl}); h != want {
 		t.Errorf("the record says %+v, want %+v", h, want)
 	}
 	expectHeld(t, s, "b", at(ttl-1), "a", start.Add(ttl))
@@ -479,11 +479,70 @@ func TestTheDefaultsWillDo(t *testing.T) {
 	}
 }
 
+func TestAContenderThatWatches(t *testing.T) {
+	watching := func(d time.Duration, w *lease.Witness) lease.Options {
+		o := at(d)
+		o.Witness = w
+		return o
+	}
+	for name, ahead := range map[string]time.Duration{"a clock that is right": 0, "a clock a day ahead": 24 * time.Hour, "a clock a day behind": -24 * time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			s, ctx := newStore(t), t.Context()
+			a := acquire(t, s, "a", at(0))
+			w := new(lease.Witness)
+			// From when it looks first it waits for a whole time.
+			expectHeld(t, s, "b", watching(ahead+10*time.Second, w), "a", start.Add(ahead+10*time.Second+ttl))
+			expectHeld(t, s, "b", watching(ahead+ttl, w), "a", start.Add(ahead+10*time.Second+ttl))
+			if err := a.Renew(ctx, start.Add(ttl)); err != nil {
+				t.Fatal(err)
+			}
+			// A renewal begins that anew, from when it is seen.
+			seen := ahead + ttl + 10*time.Second
+			expectHeld(t, s, "b", watching(seen, w), "a", start.Add(seen+ttl))
+			expectHeld(t, s, "b", watching(seen+ttl-1, w), "a", start.Add(seen+ttl))
+			if b := acquire(t, s, "b", watching(seen+ttl, w)); b.Fence() != 2 {
+				t.Errorf("fence %d, want 2", b.Fence())
+			}
+			expectLost(t, "renew", a.Renew(ctx, start.Add(ttl)))
+		})
+	}
+	t.Run("a lease that was given back is free at once", func(t *testing.T) {
+		s, w := newStore(t), new(lease.Witness)
+		a := acquire(t, s, "a", at(0))
+		expectHeld(t, s, "b", watching(0, w), "a", start.Add(ttl))
+		if err := a.Release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		acquire(t, s, "b", watching(1, w))
+	})
+	t.Run("a holder whose lease lasts longer is waited for as long", func(t *testing.T) {
+		s, w := newStore(t), new(lease.Witness)
+		long := at(0)
+		long.TTL = 3 * ttl
+		acquire(t, s, "a", long)
+		expectHeld(t, s, "b", watching(0, w), "a", start.Add(3*ttl))
+		acquire(t, s, "b", watching(3*ttl, w))
+	})
+}
+
 // Processes with clocks of their own take, renew, use, lose and give back a
 // lease in any order, and answers get lost. Whatever happens, tokens only
 // grow, no write of an older token comes after one of a newer, and where the
-// clocks agree to within the allowance no two may act at once.
+// clocks agree to within the allowance, or all contenders watch, no two may act
+// at once.
 func TestAnyHistoryKeepsTheFence(t *testing.T) {
+	const skew = 4 * time.Second
+	t.Run("by the clock", func(t *testing.T) {
+		histories(t, 0, skew, func() lease.Options { return lease.Options{Skew: skew} })
+	})
+	t.Run("watching, with clocks that are hours apart", func(t *testing.T) {
+		histories(t, -5*time.Hour, 5*time.Hour, func() lease.Options { return lease.Options{Witness: new(lease.Witness)} })
+	})
+}
+
+// histories has processes whose clocks are ahead by least to most contend with
+// the given options.
+func histories(t *testing.T, least, most time.Duration, contend func() lease.Options) {
 	inner := newStore(t)
 	history := 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -495,10 +554,11 @@ func TestAnyHistoryKeepsTheFence(t *testing.T) {
 		if _, err := s.Apply(ctx, state.Create(log, []byte("0"))); err != nil {
 			t.Fatal(err)
 		}
-		const skew = 4 * time.Second
 		skews := make([]time.Duration, 3) // of each process's clock
+		options := make([]lease.Options, len(skews))
 		for i := range skews {
-			skews[i] = time.Duration(rapid.IntRange(0, int(skew/time.Second)).Draw(t, "skew")) * time.Second
+			skews[i] = time.Duration(rapid.IntRange(int(least/time.Second), int(most/time.Second)).Draw(t, "skew")) * time.Second
+			options[i] = contend()
 		}
 		held := make([]*lease.Lease, len(skews))
 		now, fence := start, uint64(0)
@@ -511,7 +571,9 @@ func TestAnyHistoryKeepsTheFence(t *testing.T) {
 			case "wait":
 				now = now.Add(time.Duration(rapid.IntRange(1, 60).Draw(t, "seconds")) * time.Second)
 			case "acquire":
-				l, err := lease.Acquire(ctx, s, name, fmt.Sprintf("p%d", i), lease.Options{TTL: 30 * time.Second, Skew: skew, Now: clock})
+				opts := options[i]
+				opts.TTL, opts.Now = 30*time.Second, clock
+				l, err := lease.Acquire(ctx, s, name, fmt.Sprintf("p%d", i), opts)
 				var other *lease.HeldError
 				switch {
 				case err == nil:
@@ -531,8 +593,8 @@ func TestAnyHistoryKeepsTheFence(t *testing.T) {
 				if l := held[i]; l != nil {
 					expectNoOther(t, l.Release(ctx))
 				}
-			case "crash":
-				held[i] = nil
+			case "crash": // and another process in its place
+				held[i], options[i] = nil, contend()
 			case "write":
 				l := held[i]
 				if l == nil {

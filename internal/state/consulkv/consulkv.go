@@ -50,13 +50,13 @@ const (
 	sweepPortion = state.MaxChanges / 3
 )
 
-// While Consul's servers elect a leader they hold a request back, for up to 7 s
-// unless they are configured otherwise, and then say that there is none. A
-// request that is not answered, or so, is made a few times more.
+// While Consul's servers elect a leader, which takes seconds, they hold a
+// request back, for up to 7 s unless they are configured otherwise, or answer
+// that they cannot reach the one that was. What is not answered, or so, is asked
+// again until patience is at its end.
 const (
 	tryFor      = 8 * time.Second // one request
-	patience    = 20 * time.Second
-	tries       = 6
+	patience    = 10 * time.Second
 	firstWait   = 50 * time.Millisecond
 	longestWait = time.Second
 )
@@ -224,7 +224,7 @@ func retry(ctx context.Context, act string, do func(context.Context) error) erro
 			return struct{}{}, backoff.Permanent(last)
 		}
 		return struct{}{}, last
-	}, backoff.WithBackOff(waits), backoff.WithMaxTries(tries))
+	}, backoff.WithBackOff(waits))
 	switch {
 	case err == nil:
 		return nil
