@@ -1,0 +1,207 @@
+// Package registration keeps this instance registered as a service on the local
+// Consul agent, with a health check that asks its HTTP API, for as long as it
+// runs. That it cannot be registered is logged and never stops anything.
+package registration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+	"github.com/hashicorp/consul/api"
+
+	"github.com/terrapulse/terrapulse/internal/config"
+)
+
+// Consul-Terraform-Sync registers itself in the same way.
+const (
+	tag             = "cts"
+	checkName       = "CTS Health Status"
+	checkNotes      = "Check created by Consul-Terraform-Sync"
+	healthPath      = "/v1/health"
+	checkInterval   = "10s"
+	checkTimeout    = "2s"
+	deregisterAfter = "30m" // of failing checks
+	retries         = 8
+)
+
+// How a Registration paces itself.
+const (
+	lookEvery    = 30 * time.Second        // at whether the agent still knows the service
+	firstWait    = 1250 * time.Millisecond // after a first failure, a fifth more or less; doubles with each
+	answerTime   = 10 * time.Second        // for one answer
+	withdrawTime = 3 * time.Second         // for the last one: the program is about to end
+)
+
+// Service is what the configuration says of this instance as a service. The
+// HTTP API listens on cfg.Port.
+func Service(cfg *config.Config) *api.AgentServiceRegistration {
+	r := cfg.Consul.ServiceRegistration
+	s := &api.AgentServiceRegistration{
+		ID: cfg.ID, Name: r.ServiceName, Tags: []string{tag},
+		Address: r.Address, Port: cfg.Port, Namespace: r.Namespace,
+	}
+	if !r.DefaultCheck.Enabled {
+		return s
+	}
+	address := strings.TrimRight(r.DefaultCheck.Address, "/")
+	if address == "" {
+		scheme := "http"
+		if cfg.TLS.Enabled {
+			scheme = "https"
+		}
+		address = scheme + "://localhost:" + strconv.Itoa(cfg.Port)
+	}
+	s.Checks = api.AgentServiceChecks{{
+		CheckID:  cfg.ID + "-health",
+		Name:     checkName,
+		Notes:    checkNotes,
+		HTTP:     address + healthPath,
+		Method:   http.MethodGet,
+		Interval: checkInterval,
+		Timeout:  checkTimeout,
+		Status:   api.HealthCritical, // until the first check
+		// The agent asks for health alone, and knows no name of this host.
+		TLSSkipVerify:                  true,
+		DeregisterCriticalServiceAfter: deregisterAfter,
+	}}
+	return s
+}
+
+// Registration keeps one service registered.
+type Registration struct {
+	agent   *api.Agent
+	service *api.AgentServiceRegistration
+	log     *slog.Logger
+	pace    pace
+
+	sent bool // the agent may know the service
+	said string
+}
+
+// pace is what tests make faster.
+type pace struct{ look, wait, answer time.Duration }
+
+// New prepares the registration of a service on the agent that the client
+// speaks to.
+func New(client *api.Client, service *api.AgentServiceRegistration, log *slog.Logger) *Registration {
+	return &Registration{agent: client.Agent(), service: service, log: log.With("service", service.Name, "service_id", service.ID),
+		pace: pace{lookEvery, firstWait, answerTime}}
+}
+
+// Run registers the service, does so again whenever the agent has lost it, and
+// takes it back when the context ends. It returns at most 3 seconds after that.
+func (r *Registration) Run(ctx context.Context) {
+	known := false // one of an earlier process may differ
+	for {
+		err := r.ensure(ctx, known)
+		switch {
+		case ctx.Err() != nil:
+			r.withdraw(ctx)
+			return
+		case err == nil:
+			known, r.said = true, ""
+		case err.Error() != r.said:
+			r.said = err.Error()
+			r.log.Error("not registered in Consul: tasks run all the same, and it is tried again", "error", err)
+		}
+		select {
+		case <-time.After(r.pace.look):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// ensure makes sure that the agent knows the service. Failures that may pass
+// are tried again, for about five minutes.
+func (r *Registration) ensure(ctx context.Context, known bool) error {
+	if known && !r.lost(ctx) {
+		return nil
+	}
+	waits := backoff.NewExponentialBackOff()
+	waits.InitialInterval, waits.RandomizationFactor, waits.Multiplier = r.pace.wait, 0.2, 2
+	waits.MaxInterval = r.pace.wait << retries
+	_, err := backoff.Retry(ctx, func() (struct{}, error) {
+		ctx, cancel := context.WithTimeout(ctx, r.pace.answer)
+		defer cancel()
+		r.sent = true
+		return struct{}{}, r.classify("register", r.agent.ServiceRegisterOpts(r.service, api.ServiceRegisterOpts{}.WithContext(ctx)))
+	}, backoff.WithBackOff(waits), backoff.WithMaxTries(1+retries), backoff.WithMaxElapsedTime(0),
+		backoff.WithNotify(func(err error, wait time.Duration) {
+			r.log.Debug("not registered in Consul yet", "error", err, "again_in", wait)
+		}))
+	if err == nil {
+		r.log.Info("registered in Consul")
+	}
+	return err
+}
+
+// lost asks the agent whether it knows the service. An agent that cannot say may
+// be asked the next time.
+func (r *Registration) lost(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, r.pace.answer)
+	defer cancel()
+	_, _, err := r.agent.Service(r.service.ID, (&api.QueryOptions{Namespace: r.service.Namespace}).WithContext(ctx))
+	code := status(err)
+	switch {
+	case err == nil:
+		return false
+	case code == http.StatusNotFound:
+		r.log.Warn("the Consul agent has lost this service: it is registered again")
+		return true
+	}
+	r.log.Debug("the Consul agent does not tell whether it knows this service", "error", err)
+	return code == http.StatusForbidden // to register tells what is missing
+}
+
+// withdraw takes the service back.
+func (r *Registration) withdraw(ctx context.Context) {
+	if !r.sent {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(withdrawTime, r.pace.answer))
+	defer cancel()
+	err := r.agent.ServiceDeregisterOpts(r.service.ID, (&api.QueryOptions{Namespace: r.service.Namespace}).WithContext(ctx))
+	switch {
+	case err == nil:
+		r.log.Info("deregistered from Consul")
+	case status(err) == http.StatusNotFound: // nothing is left
+	case len(r.service.Checks) > 0:
+		r.log.Warn("not deregistered from Consul: it does so itself when the check has failed for 30 minutes",
+			"error", r.classify("deregister", err))
+	default:
+		r.log.Warn("not deregistered from Consul: use `consul services deregister`", "error", r.classify("deregister", err))
+	}
+}
+
+// classify says what an error means, and marks those that do not pass by
+// waiting.
+func (r *Registration) classify(act string, err error) error {
+	if err == nil {
+		return nil
+	}
+	code := status(err)
+	err = fmt.Errorf("%s service %q on the Consul agent: %w", act, r.service.Name, err)
+	switch {
+	case code == http.StatusForbidden:
+		return backoff.Permanent(fmt.Errorf("missing required Consul ACL: the token (consul.token, CONSUL_HTTP_TOKEN) needs service:write on %q: %w", r.service.Name, err))
+	case code >= 400 && code < 500 && code != http.StatusTooManyRequests:
+		return backoff.Permanent(err)
+	}
+	return err
+}
+
+// status is the HTTP status behind an error, or 0.
+func status(err error) int {
+	var s api.StatusError
+	if errors.As(err, &s) {
+		return s.Code
+	}
+	return 0
+}
