@@ -15,6 +15,7 @@ import (
 	"path"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/hashicorp/vault/api"
 
@@ -22,8 +23,11 @@ import (
 )
 
 // retries is how often a request is made again that Vault answered with 5xx, or
-// not at all.
-const retries = 2
+// not at all, after about these waits.
+const (
+	retries              = 2
+	firstRetry, maxRetry = 250 * time.Millisecond, time.Second
+)
 
 // ErrNotFound says that there is nothing at a path, or nothing that the token
 // may know of.
@@ -57,7 +61,7 @@ func New(ctx context.Context, cfg config.Vault, log *slog.Logger) (*Client, erro
 		return nil, err
 	}
 	client, err := api.NewClient(&api.Config{
-		Address: cfg.Address, MaxRetries: retries,
+		Address: cfg.Address, MaxRetries: retries, MinRetryWait: firstRetry, MaxRetryWait: maxRetry,
 		HttpClient: &http.Client{Transport: t, CheckRedirect: func(*http.Request, []*http.Request) error {
 			return http.ErrUseLastResponse // vault/api follows one itself: to the active server
 		}},

@@ -1,0 +1,276 @@
+// Package vaulttest stands in for a Vault server in tests: it speaks what a
+// client that reads secrets needs of Vault's HTTP API, in Vault's words. Tokens
+// live, are renewed, wrapped and unwrapped; the KV engine is there in both
+// versions; and the server can be sealed.
+package vaulttest
+
+import (
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Token is a token that the server knows.
+type Token struct {
+	TTL       time.Duration // 0 for one that lives for ever; whole seconds
+	Renewable bool
+	Namespace string // "" is the root namespace
+
+	expires time.Time
+}
+
+// Server is a Vault. Its methods are safe for concurrent use.
+type Server struct {
+	*httptest.Server
+
+	mu       sync.Mutex
+	tokens   map[string]*Token
+	wrapped  map[string]string         // tokens, by their wrapping tokens
+	v1, v2   map[string]map[string]any // secrets by path, below kv/ and secret/
+	issued   int
+	sealed   bool
+	hanging  chan struct{} // closed when the server answers again; nil if it does
+	requests []string
+}
+
+// Start runs a server until the test ends. It has the KV engine at kv/ in its
+// first version and at secret/ in its second, an engine at db/ that gives out
+// a password for each request, and the token "root", which lives for ever.
+func Start(t testing.TB) *Server {
+	t.Helper()
+	s := newServer()
+	s.Server = httptest.NewServer(s)
+	t.Cleanup(s.close)
+	return s
+}
+
+// StartTLS is Start with TLS.
+func StartTLS(t testing.TB, cfg *tls.Config) *Server {
+	t.Helper()
+	s := newServer()
+	s.Server = httptest.NewUnstartedServer(s)
+	s.TLS = cfg
+	s.Server.StartTLS()
+	t.Cleanup(s.close)
+	return s
+}
+
+func newServer() *Server {
+	return &Server{tokens: map[string]*Token{"root": {}}, wrapped: map[string]string{},
+		v1: map[string]map[string]any{}, v2: map[string]map[string]any{}}
+}
+
+func (s *Server) close() {
+	s.Hang(false)
+	s.Server.Close()
+}
+
+// AddToken makes a token known.
+func (s *Server) AddToken(id string, t Token) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if t.TTL > 0 {
+		t.expires = time.Now().Add(t.TTL)
+	}
+	s.tokens[id] = &t
+}
+
+// Wrap makes a token that can be unwrapped once, to the other.
+func (s *Server) Wrap(wrapping, token string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.wrapped[wrapping] = token
+}
+
+// Put writes a secret: at kv/NAME or secret/NAME. Nil deletes it.
+func (s *Server) Put(path string, data map[string]any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	engine, name, _ := strings.Cut(path, "/")
+	if engine == "kv" {
+		s.v1[name] = data
+	} else {
+		s.v2[name] = data
+	}
+}
+
+// Seal has the server refuse everything, or not any more.
+func (s *Server) Seal(sealed bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sealed = sealed
+}
+
+// Hang has the server answer nothing, or all that it has not answered.
+func (s *Server) Hang(hang bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case hang && s.hanging == nil:
+		s.hanging = make(chan struct{})
+	case !hang && s.hanging != nil:
+		close(s.hanging)
+		s.hanging = nil
+	}
+}
+
+// Expires returns when a token ends.
+func (s *Server) Expires(token string) time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.tokens[token].expires
+}
+
+// Requests returns the requests so far, such as GET kv/db.
+func (s *Server) Requests() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]string(nil), s.requests...)
+}
+
+// Count returns how many requests there were of the kind.
+func (s *Server) Count(request string) int {
+	n := 0
+	for _, r := range s.Requests() {
+		if r == request {
+			n++
+		}
+	}
+	return n
+}
+
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	hanging := s.hanging
+	s.mu.Unlock()
+	if hanging != nil {
+		select {
+		case <-hanging:
+		case <-r.Context().Done():
+			return
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	path := strings.TrimPrefix(r.URL.Path, "/v1/")
+	method := r.Method
+	if r.URL.Query().Get("list") == "true" {
+		method = "LIST"
+	}
+	request := method + " " + path
+	if v := r.URL.Query().Get("version"); v != "" {
+		request += " version " + v
+	}
+	s.requests = append(s.requests, request)
+	w.Header().Set("Content-Type", "application/json")
+	if s.sealed {
+		refuse(w, http.StatusServiceUnavailable, "Vault is sealed")
+		return
+	}
+	id := r.Header.Get("X-Vault-Token")
+	if method == http.MethodPut && path == "sys/wrapping/unwrap" {
+		token, ok := s.wrapped[id]
+		if !ok {
+			refuse(w, http.StatusBadRequest, "wrapping token is not valid or does not exist")
+			return
+		}
+		delete(s.wrapped, id)
+		answer(w, map[string]any{"auth": map[string]any{"client_token": token}})
+		return
+	}
+	token := s.tokens[id]
+	if token == nil || token.TTL > 0 && time.Now().After(token.expires) || token.Namespace != strings.Trim(r.Header.Get("X-Vault-Namespace"), "/") {
+		refuse(w, http.StatusForbidden, "permission denied", "invalid token")
+		return
+	}
+	s.answer(w, r, method, path, token)
+}
+
+// answer is an answer to a token that is known.
+func (s *Server) answer(w http.ResponseWriter, r *http.Request, method, path string, token *Token) {
+	left := 0
+	if token.TTL > 0 {
+		left = int(token.expires.Sub(time.Now()).Round(time.Second).Seconds())
+	}
+	engine, name, _ := strings.Cut(path, "/")
+	switch {
+	case path == "auth/token/lookup-self":
+		answer(w, map[string]any{"data": map[string]any{"ttl": left, "creation_ttl": int(token.TTL.Seconds()), "renewable": token.Renewable}})
+	case path == "auth/token/renew-self":
+		if !token.Renewable {
+			refuse(w, http.StatusBadRequest, "lease is not renewable")
+			return
+		}
+		token.expires = time.Now().Add(token.TTL)
+		answer(w, map[string]any{"auth": map[string]any{"client_token": "same", "renewable": true, "lease_duration": int(token.TTL.Seconds())}})
+	case strings.HasPrefix(path, "sys/internal/ui/mounts/"):
+		mount, _, _ := strings.Cut(strings.TrimPrefix(path, "sys/internal/ui/mounts/"), "/")
+		version, ok := map[string]any{"kv": "1", "secret": "2", "db": nil}[mount]
+		if !ok {
+			refuse(w, http.StatusForbidden, "preflight capability check returned 403, please ensure client's policies grant access to path \""+mount+"/\"")
+			return
+		}
+		answer(w, map[string]any{"data": map[string]any{"path": mount + "/", "options": map[string]any{"version": version}}})
+	case engine == "kv" && method == "LIST":
+		list(w, s.v1, name)
+	case engine == "kv":
+		data, ok := s.v1[name]
+		if !ok || data == nil {
+			refuse(w, http.StatusNotFound)
+			return
+		}
+		answer(w, map[string]any{"data": data, "lease_duration": 2764800})
+	case engine == "secret" && method == "LIST" && strings.HasPrefix(name, "metadata/"):
+		list(w, s.v2, strings.TrimPrefix(name, "metadata/"))
+	case engine == "secret" && strings.HasPrefix(name, "data/"):
+		data, ok := s.v2[strings.TrimPrefix(name, "data/")]
+		if !ok {
+			refuse(w, http.StatusNotFound)
+			return
+		}
+		if data == nil {
+			w.WriteHeader(http.StatusNotFound) // deleted: what is known is told all the same
+		}
+		var held any
+		if data != nil {
+			held = data
+		}
+		answer(w, map[string]any{"data": map[string]any{"data": held, "metadata": map[string]any{"version": 3}}})
+	case engine == "db":
+		s.issued++
+		answer(w, map[string]any{"lease_id": fmt.Sprintf("%s/%d", path, s.issued), "lease_duration": 3600, "renewable": true,
+			"data": map[string]any{"username": "v-1", "password": fmt.Sprintf("issued-%d", s.issued)}})
+	default:
+		refuse(w, http.StatusForbidden, "1 error occurred:\n\t* permission denied\n\n")
+	}
+}
+
+func list(w http.ResponseWriter, secrets map[string]map[string]any, below string) {
+	var keys []string
+	for name := range secrets {
+		if rest, ok := strings.CutPrefix(name, below+"/"); ok {
+			keys = append(keys, rest)
+		}
+	}
+	if keys == nil {
+		refuse(w, http.StatusNotFound)
+		return
+	}
+	answer(w, map[string]any{"data": map[string]any{"keys": keys}})
+}
+
+func answer(w http.ResponseWriter, v map[string]any) { _ = json.NewEncoder(w).Encode(v) }
+
+func refuse(w http.ResponseWriter, status int, errors ...string) {
+	w.WriteHeader(status)
+	if errors == nil {
+		errors = []string{}
+	}
+	answer(w, map[string]any{"errors": errors})
+}
