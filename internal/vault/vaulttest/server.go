@@ -196,7 +196,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (s *Server) answer(w http.ResponseWriter, r *http.Request, method, path string, token *Token) {
 	left := 0
 	if token.TTL > 0 {
-		left = int(token.expires.Sub(time.Now()).Round(time.Second).Seconds())
+		left = int(time.Until(token.expires).Round(time.Second).Seconds())
 	}
 	engine, name, _ := strings.Cut(path, "/")
 	switch {
