@@ -12,25 +12,6 @@ import (
 	"github.com/terrapulse/terrapulse/internal/testtools"
 )
 
-// flagSets are the flags of every command.
-func flagSets() map[string]*flag.FlagSet {
-	a := &app{}
-	sets := map[string]*flag.FlagSet{}
-	sets["start"], _ = (&startCommand{app: a}).flags()
-	sets["inspect"], _ = (&inspectCommand{app: a}).flags()
-	sets["validate"], _, _ = (&validateCommand{app: a}).flags()
-	sets["render"], _ = (&renderCommand{app: a}).flags()
-	sets["status"], _, _ = (&statusCommand{app: a}).flags()
-	sets["runs"], _, _ = (&runsCommand{app: a}).flags()
-	sets["logs"], _ = (&logsCommand{app: a}).flags()
-	sets["invoke"], _ = (&invokeCommand{app: a}).flags()
-	sets["doctor"], _ = (&doctorCommand{app: a}).flags()
-	sets["bundle push"], _ = (&bundlePushCommand{app: a}).flags()
-	sets["bundle diff"], _ = (&bundleDiffCommand{app: a}).flags()
-	sets["bundle pull"], _ = (&bundlePullCommand{app: a}).flags()
-	return sets
-}
-
 func TestTheCommandReferenceIsComplete(t *testing.T) {
 	data, err := os.ReadFile(filepath.Join(testtools.Root(t), "docs", "commands.md"))
 	if err != nil {
@@ -44,11 +25,14 @@ func TestTheCommandReferenceIsComplete(t *testing.T) {
 		sections[name] = text
 	}
 	known := map[string]bool{}
-	for command, flags := range flagSets() {
+	for command, flags := range flagSets(&app{}) {
 		if sections[command] == "" {
 			t.Errorf("docs/commands.md has no section for %s", command)
 		}
 		flags.VisitAll(func(f *flag.Flag) {
+			if hidden(f) {
+				return
+			}
 			known[f.Name] = true
 			row := regexp.MustCompile("(?m)^\\| `-" + f.Name + "[=`].*$")
 			if row.MatchString(sections[command]) {

@@ -34,7 +34,7 @@ func (a *app) parse(f *flag.FlagSet, args []string, help string) int {
 		fmt.Fprintln(a.stdout, help)
 		return exitOK
 	case err != nil:
-		return a.fail(exitFlags, fmt.Errorf("%w (see `terrapulse %s -help`)", err, f.Name()))
+		return a.fail(exitFlags, fmt.Errorf("%w (see `%s %s -help`)", err, a.program, f.Name()))
 	}
 	return -1
 }
@@ -56,6 +56,9 @@ func describe(f *flag.FlagSet) string {
 	var b strings.Builder
 	b.WriteString("\nFlags:\n")
 	f.VisitAll(func(fl *flag.Flag) {
+		if hidden(fl) {
+			return
+		}
 		name, usage := flag.UnquoteUsage(fl)
 		if name != "" {
 			name = "=" + name
@@ -68,6 +71,9 @@ func describe(f *flag.FlagSet) string {
 	})
 	return strings.TrimRight(b.String(), "\n")
 }
+
+// hidden reports whether a flag is only there for scripts that know it.
+func hidden(f *flag.Flag) bool { return f.Usage == "" }
 
 // configFlags are where the configuration comes from, in order.
 type configFlags struct{ paths []config.Path }
@@ -197,6 +203,8 @@ func (l *logFlags) newLogger(a *app, configured string) (*slog.Logger, error) {
 		return slog.New(slog.NewJSONHandler(a.stderr, &slog.HandlerOptions{Level: level, ReplaceAttr: durationsWithUnit})), nil
 	case l.format != "text":
 		return nil, fmt.Errorf("-log-format %s: use text or json", l.format)
+	case a.isCTS():
+		return slog.New(newCTSHandler(a.stderr, level)), nil
 	case colored(a.stderr):
 		return slog.New(tint.NewTextHandler(a.stderr, &tint.Options{Level: level, TimeFormat: time.TimeOnly})), nil
 	}

@@ -129,13 +129,18 @@ func (a *app) inspect(cfg *config.Config, log *slog.Logger, o inspectOptions, pa
 	code = exitOK
 	for i, task := range tasks {
 		r := results[i]
-		fmt.Fprintf(a.stdout, "### Task %s\n", task.Name)
+		told := r.err == nil && a.ctsInspected(task, strings.TrimSpace(r.Text))
+		if !told {
+			fmt.Fprintf(a.stdout, "### Task %s\n", task.Name)
+		}
 		if r.err != nil {
 			a.fail(exitError, fmt.Errorf("inspect task %s: %w", task.Name, r.err))
 			code = exitError
 			continue
 		}
-		fmt.Fprintf(a.stdout, "%s\n\n", strings.TrimSpace(r.Text))
+		if !told {
+			fmt.Fprintf(a.stdout, "%s\n\n", strings.TrimSpace(r.Text))
+		}
 		if o.exitCode && code == exitOK && r.Changes {
 			code = exitChanges
 		}

@@ -46,33 +46,33 @@ func main() {
 		fmt.Fprintln(os.Stderr, "stopped a second time: not waiting for Terraform; it is ended with this process")
 		os.Exit(exitInterrupted)
 	}()
-	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+	a := &app{ctx: ctx, program: programName(os.Args[0]), stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr}
+	os.Exit(a.run(os.Args[1:]))
 }
 
 // run is the program without the process around it.
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	a := &app{ctx: ctx, stdout: stdout, stderr: stderr}
+func (a *app) run(args []string) int {
 	first := ""
 	if len(args) > 0 {
 		first = args[0]
 	}
 	switch first {
 	case "version", "-version", "--version", "-v":
-		fmt.Fprintf(stdout, "terrapulse %s\n", version)
+		a.printVersion()
 		return exitOK
 	case "help":
 		args = append(args[1:], "-help")
-	case "-h", "-help", "--help":
+	case "-h", "-help", "--help", "-autocomplete-install", "--autocomplete-install", "-autocomplete-uninstall", "--autocomplete-uninstall":
 	default:
 		if first == "" || strings.HasPrefix(first, "-") {
-			args = append([]string{"start"}, args...) // CTS's old way to start, without a command
+			args = append([]string{"start", "-deprecated-start-up"}, args...) // CTS's old way to start, without a command
 		}
 	}
 	c := &cli.CLI{
-		Name: "terrapulse", Version: version, Args: args,
-		HelpWriter: stdout, ErrorWriter: stderr,
+		Name: a.program, Version: version, Args: args,
+		HelpWriter: a.stdout, ErrorWriter: a.stderr,
 		Autocomplete: true,
-		Commands: map[string]cli.CommandFactory{
+		Commands: a.dressed(map[string]cli.CommandFactory{
 			"start":    func() (cli.Command, error) { return &startCommand{app: a}, nil },
 			"inspect":  func() (cli.Command, error) { return &inspectCommand{app: a}, nil },
 			"validate": func() (cli.Command, error) { return &validateCommand{app: a}, nil },
@@ -80,8 +80,15 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 			"status":   func() (cli.Command, error) { return &statusCommand{app: a}, nil },
 			"runs":     func() (cli.Command, error) { return &runsCommand{app: a}, nil },
 			"logs":     func() (cli.Command, error) { return &logsCommand{app: a}, nil },
-			"invoke":   func() (cli.Command, error) { return &invokeCommand{app: a}, nil },
-			"doctor":   func() (cli.Command, error) { return &doctorCommand{app: a}, nil },
+
+			"task":         func() (cli.Command, error) { return &taskCommand{app: a}, nil },
+			"task create":  func() (cli.Command, error) { return &taskCreateCommand{app: a}, nil },
+			"task enable":  func() (cli.Command, error) { return &taskEnableCommand{app: a}, nil },
+			"task disable": func() (cli.Command, error) { return &taskDisableCommand{app: a}, nil },
+			"task delete":  func() (cli.Command, error) { return &taskDeleteCommand{app: a}, nil },
+
+			"invoke": func() (cli.Command, error) { return &invokeCommand{app: a}, nil },
+			"doctor": func() (cli.Command, error) { return &doctorCommand{app: a}, nil },
 
 			"migrate":       func() (cli.Command, error) { return &migrateCommand{app: a}, nil },
 			"migrate check": func() (cli.Command, error) { return &migrateCheckCommand{app: a}, nil },
@@ -90,13 +97,12 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 			"bundle push": func() (cli.Command, error) { return &bundlePushCommand{app: a}, nil },
 			"bundle diff": func() (cli.Command, error) { return &bundleDiffCommand{app: a}, nil },
 			"bundle pull": func() (cli.Command, error) { return &bundlePullCommand{app: a}, nil },
-		},
-		HelpFunc: cli.BasicHelpFunc("terrapulse"),
+		}),
+		HelpFunc: cli.BasicHelpFunc(a.program),
 	}
 	code, err := c.Run()
 	if err != nil {
-		fmt.Fprintln(stderr, err)
-		return exitError
+		return a.fail(exitError, err)
 	}
 	return code
 }
@@ -104,6 +110,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 // app is what every command has.
 type app struct {
 	ctx            context.Context
+	program        string // the name that it was called by: ownName or ctsName
+	stdin          io.Reader
 	stdout, stderr io.Writer
 	region         string // of AWS, as the store's URL names it; "" is the usual one
 }

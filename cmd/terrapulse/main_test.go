@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -152,6 +153,12 @@ func (s *site) run(args ...string) result {
 	var stdout, stderr output
 	code := run(s.t.Context(), s.args(args), &stdout, &stderr)
 	return result{code, stdout.String(), stderr.String()}
+}
+
+// run runs the program, with nobody to answer it.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	a := &app{ctx: ctx, program: ownName, stdin: strings.NewReader(""), stdout: stdout, stderr: stderr}
+	return a.run(args)
 }
 
 // args adds the store of the site to commands that take one.

@@ -46,6 +46,7 @@ type startOptions struct {
 	once     bool
 	reset    bool
 	inspect  inspectOptions
+	cts      ctsFlags
 }
 
 func (c *startCommand) flags() (*flag.FlagSet, *startOptions) {
@@ -57,6 +58,8 @@ func (c *startCommand) flags() (*flag.FlagSet, *startOptions) {
 	f.BoolVar(&o.once, "once", false, "Run every enabled task one time and end.")
 	f.BoolVar(&o.reset, "reset-storage", false, "Forget which tasks were made, enabled, disabled or deleted through the API, and say which, before anything else.")
 	o.inspect.register(f)
+	f.StringVar(&o.cts.clientType, "client-type", "", "")
+	f.BoolVar(&o.cts.implied, "deprecated-start-up", false, "")
 	return f, o
 }
 
@@ -79,6 +82,9 @@ func (c *startCommand) Run(args []string) int {
 	if code := c.parseAll(f, args, c.Help()); code >= 0 {
 		return code
 	}
+	if err := o.cts.check(c.app); err != nil {
+		return c.fail(exitFlags, err)
+	}
 	var files *reload.Watcher
 	if !o.once && !o.inspect.wanted() { // before they are read, so that no change falls in between
 		files = reload.Watch(c.ctx, slog.Default(), o.config.names()...)
@@ -87,6 +93,9 @@ func (c *startCommand) Run(args []string) int {
 	cfg, log, code := o.load(c.app)
 	if code >= 0 {
 		return code
+	}
+	if o.cts.clientType == development {
+		return c.develop(cfg)
 	}
 	if o.inspect.wanted() {
 		return c.inspect(cfg, log, o.inspect, o.parallel)
@@ -104,7 +113,9 @@ func (c *startCommand) Run(args []string) int {
 		}
 	}
 	if o.once {
-		return c.once(e, cfg)
+		code := c.once(e, cfg)
+		c.ctsOnce(code)
+		return code
 	}
 
 	reloads := make(chan reconcile.Reload)

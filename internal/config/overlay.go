@@ -126,8 +126,12 @@ func (c *Config) collides(l *loader, raw *rawTask, t *Task) {
 }
 
 // dashed gives the types of conditions and module inputs the names that they
-// have in task files: the API writes consul_kv for consul-kv.
+// have in task files: the API writes consul_kv for consul-kv. It also writes an
+// empty condition for none.
 func dashed(task *node) {
+	task.entries = slices.DeleteFunc(task.entries, func(e entry) bool {
+		return e.key == "condition" && e.value.kind == kindObject && len(e.value.entries) == 0
+	})
 	names := map[string]string{"catalog_services": string(KindCatalogServices), "consul_kv": string(KindConsulKV)}
 	for _, e := range task.entries {
 		if e.key != "condition" && e.key != "module_input" {

@@ -1,0 +1,204 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/hashicorp/cli"
+	"github.com/mitchellh/go-wordwrap"
+
+	"github.com/terrapulse/terrapulse/internal/apiclient"
+)
+
+// taskCommand holds the commands that change the tasks of a running instance.
+type taskCommand struct{ *app }
+
+func (c *taskCommand) Synopsis() string { return "Create, enable, disable or delete a task" }
+
+func (c *taskCommand) Help() string {
+	return `Usage: terrapulse task create|enable|disable|delete [flags] [TASK]
+
+  Changes the tasks of a running instance through its HTTP API. What is changed
+  is kept: it outlives a restart, and every instance on the same store sees it.`
+}
+
+func (c *taskCommand) Run([]string) int { return cli.RunResultHelp }
+
+// apiFlags say which API is spoken to, and how.
+type apiFlags struct {
+	apiclient.Options
+	port   int
+	verify bool
+	flags  *flag.FlagSet
+}
+
+// defaultAddress is that of an instance on this machine with the usual port.
+const defaultAddress = "http://localhost:8558"
+
+func (o *apiFlags) register(f *flag.FlagSet) {
+	o.flags = f
+	text := func(p *string, name, env, def, usage string) {
+		if v := os.Getenv(env); v != "" {
+			def = v
+		}
+		f.StringVar(p, name, def, usage+" Also "+env+".")
+	}
+	text(&o.Address, "http-addr", "CTS_ADDRESS", defaultAddress, "The `address` of the HTTP API: of an instance, or a function URL of a deployment in AWS, to which requests are signed.")
+	f.IntVar(&o.port, "port", 0, "Deprecated: use -http-addr. The `port` of the HTTP API on this machine.")
+	text(&o.CACert, "ca-cert", "CTS_CACERT", "", "The `file` of the authority that the API's certificate is checked with.")
+	text(&o.CAPath, "ca-path", "CTS_CAPATH", "", "A `folder` of such files, instead of -ca-cert.")
+	text(&o.ClientCert, "client-cert", "CTS_CLIENT_CERT", "", "The `file` of the certificate that is shown to the API.")
+	text(&o.ClientKey, "client-key", "CTS_CLIENT_KEY", "", "The `file` of that certificate's key.")
+	o.verify = true
+	f.BoolVar(&o.verify, "ssl-verify", o.verify, "Check the API's certificate. Also CTS_SSL_VERIFY.")
+}
+
+// client returns a client of the API that the flags and the environment name.
+func (o *apiFlags) client() (*apiclient.Client, error) {
+	given := map[string]bool{}
+	o.flags.Visit(func(f *flag.Flag) { given[f.Name] = true })
+	opts := o.Options
+	if given["port"] && !given["http-addr"] {
+		if o.port < 1 || o.port > 65535 {
+			return nil, fmt.Errorf("-port %d is no port: use 1 to 65535", o.port)
+		}
+		opts.Address = fmt.Sprintf("http://localhost:%d", o.port)
+	}
+	verify := o.verify
+	if env := os.Getenv("CTS_SSL_VERIFY"); env != "" && !given["ssl-verify"] {
+		var err error
+		if verify, err = strconv.ParseBool(env); err != nil {
+			return nil, fmt.Errorf("CTS_SSL_VERIFY is %q: use true or false", env)
+		}
+	}
+	opts.SkipVerify = !verify
+	return apiclient.New(opts)
+}
+
+const approveUsage = "Do not ask before anything is changed."
+
+// taskArguments parses the flags of a command about one task, before or after
+// its name, and returns what the command needs. The exit code is -1 when it is
+// to go on.
+func (a *app) taskArguments(f *flag.FlagSet, o *apiFlags, args []string, help string) (string, *apiclient.Client, int) {
+	rest, code := a.parseAround(f, args, help)
+	if code >= 0 {
+		return "", nil, code
+	}
+	if len(rest) != 1 || rest[0] == "" {
+		return "", nil, a.fail(exitMissing, fmt.Errorf("name one task: %s %s [flags] TASK", a.program, f.Name()))
+	}
+	client, code := a.apiClient(o)
+	return rest[0], client, code
+}
+
+func (a *app) apiClient(o *apiFlags) (*apiclient.Client, int) {
+	client, err := o.client()
+	if err != nil {
+		return nil, a.problem("cannot speak to the API", err)
+	}
+	return client, -1
+}
+
+// The lines of these commands are wrapped and indented as scripts know them
+// from Consul-Terraform-Sync.
+const (
+	lineWidth = 78
+	heading   = "==> "
+	margin    = "    "
+)
+
+// say prints a step.
+func (a *app) say(format string, args ...any) {
+	fmt.Fprintf(a.stdout, "%s%s\n\n", heading, indented(wrapped(fmt.Sprintf(format, args...))))
+}
+
+// detail prints what belongs to a step. Its lines are kept as they are.
+func (a *app) detail(text string) {
+	fmt.Fprintf(a.stdout, "%s%s\n\n", margin, indented(strings.Trim(text, "\n")))
+}
+
+// problem prints what went wrong with a step, and returns the exit code.
+func (a *app) problem(what string, err error) int {
+	if a.ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		err = errors.New("interrupted; what the API was asked for last may still be done")
+	}
+	fmt.Fprintf(a.stderr, "%sError: %s\n\n%s%s\n", heading, indented(wrapped(what)), margin, indented(wrapped(err.Error())))
+	return exitError
+}
+
+func wrapped(text string) string { return wordwrap.WrapString(text, lineWidth) }
+
+// indented puts all lines but the first behind the margin.
+func indented(text string) string {
+	text = strings.ReplaceAll(text, "\n", "\n"+margin)
+	return strings.ReplaceAll(text, "\n"+margin+"\n", "\n\n")
+}
+
+// showPlan prints what Terraform would do.
+func (a *app) showPlan(plan apiclient.Plan) {
+	text := strings.Trim(plan.Plan, "\n")
+	if text == "" {
+		text = "No changes."
+	}
+	a.detail("Plan: \n" + text)
+}
+
+// generating is what is said while Terraform plans.
+func (a *app) generating() {
+	a.detail(fmt.Sprintf("Generating plan that %s will use Terraform to execute", a.product()))
+}
+
+// approval asks whether to go on, for the reasons that are given. The error
+// says why there is no answer.
+func (a *app) approval(question string, reasons ...string) (bool, error) {
+	a.say("%s", question)
+	var b strings.Builder
+	for _, r := range reasons {
+		b.WriteString(" - " + strings.ReplaceAll(wordwrap.WrapString(r, lineWidth-3), "\n", "\n   ") + "\n")
+	}
+	b.WriteString("\nOnly 'yes' will be accepted to approve, enter 'no' or leave blank to reject.")
+	a.detail(b.String())
+	fmt.Fprintf(a.stdout, "%sEnter a value: ", margin)
+	answer, err := readLine(a.ctx, a.stdin)
+	fmt.Fprint(a.stdout, "\n")
+	switch {
+	case a.ctx.Err() != nil:
+		return false, errors.New("interrupted before there was an answer: nothing is changed")
+	case errors.Is(err, io.EOF):
+		return false, errors.New("there is nobody to answer on standard input: nothing is changed; say -auto-approve to go on without asking")
+	case err != nil:
+		return false, fmt.Errorf("read the answer: %w", err)
+	}
+	return strings.TrimSpace(answer) == "yes", nil
+}
+
+// readLine returns the next line, which need not be ended, unless the context
+// ends first.
+func readLine(ctx context.Context, r io.Reader) (string, error) {
+	type line struct {
+		text string
+		err  error
+	}
+	read := make(chan line, 1)
+	go func() {
+		text, err := bufio.NewReader(r).ReadString('\n')
+		if text != "" {
+			err = nil
+		}
+		read <- line{text, err}
+	}()
+	select {
+	case <-ctx.Done():
+		return "", ctx.Err()
+	case l := <-read:
+		return l.text, l.err
+	}
+}

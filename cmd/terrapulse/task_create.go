@@ -1,0 +1,105 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+
+	"github.com/terrapulse/terrapulse/internal/apiclient"
+)
+
+// taskCreateCommand makes a task of a running instance.
+type taskCreateCommand struct{ *app }
+
+func (c *taskCreateCommand) Synopsis() string { return "Create and run a task" }
+
+func (c *taskCreateCommand) Help() string {
+	f, _ := c.flags()
+	return `Usage: terrapulse task create [flags] -task-file=FILE
+
+  Shows what a new task would change, asks, and then makes the task and runs it.
+  A task whose first run fails is not kept. A module that is a relative path is
+  looked for where the instance was started.
+` + describe(f)
+}
+
+type taskCreateOptions struct {
+	api     apiFlags
+	file    string
+	approve bool
+}
+
+func (c *taskCreateCommand) flags() (*flag.FlagSet, *taskCreateOptions) {
+	f, o := newFlags("task create"), &taskCreateOptions{}
+	f.StringVar(&o.file, "task-file", "", "The `path` of a task file with one task: YAML, HCL or JSON by its ending.")
+	f.BoolVar(&o.approve, "auto-approve", false, approveUsage)
+	o.api.register(f)
+	return f, o
+}
+
+func (c *taskCreateCommand) Run(args []string) int {
+	f, o := c.flags()
+	if code := c.parseAll(f, args, c.Help()); code >= 0 {
+		return code
+	}
+	if o.file == "" {
+		return c.fail(exitMissing, errors.New("name the task file with -task-file"))
+	}
+	task, warnings, err := readTaskFile(o.file)
+	if err != nil {
+		return c.problem("unable to read the task file", err)
+	}
+	for _, w := range warnings {
+		fmt.Fprintf(c.stderr, "Warning: %s\n", w)
+	}
+	client, code := c.apiClient(&o.api)
+	if code >= 0 {
+		return code
+	}
+
+	c.say("Inspecting changes to resource if creating task '%s'...", task.Name)
+	c.generating()
+	unable := fmt.Sprintf("unable to create '%s'", task.Name)
+	inspected, err := client.InspectTask(c.ctx, task)
+	if err != nil {
+		return c.problem(unable, err)
+	}
+	payload, err := indentedJSON(apiclient.TaskRequest{Task: task})
+	if err != nil {
+		return c.problem(unable, err)
+	}
+	c.detail(fmt.Sprintf("Request ID: %s\nRequest Payload:\n%s", inspected.RequestID, payload))
+	c.showPlan(inspected.Plan)
+
+	if !o.approve {
+		yes, err := c.approval(fmt.Sprintf("Creating task '%s' will perform the actions described above. Do you want to perform them?", task.Name),
+			"This cannot be undone.",
+			"Terraform may do something else if what the task watches in Consul changes meanwhile.")
+		if err != nil {
+			return c.problem(unable, err)
+		}
+		if !yes {
+			c.detail(fmt.Sprintf("Cancelled creating task '%s'", task.Name))
+			return exitOK
+		}
+	}
+
+	c.say("Creating and running task '%s'...", task.Name)
+	if err := client.CreateTask(c.ctx, task); err != nil {
+		return c.problem(unable, err)
+	}
+	c.say("Task '%s' created", task.Name)
+	return exitOK
+}
+
+// indentedJSON is what is sent, for a person.
+func indentedJSON(v any) (string, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	err := enc.Encode(v)
+	return b.String(), err
+}

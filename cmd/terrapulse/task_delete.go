@@ -1,0 +1,61 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+)
+
+// taskDeleteCommand deletes a task of a running instance.
+type taskDeleteCommand struct{ *app }
+
+func (c *taskDeleteCommand) Synopsis() string { return "Delete a task, and keep what it has made" }
+
+func (c *taskDeleteCommand) Help() string {
+	f, _, _ := c.flags()
+	return `Usage: terrapulse task delete [flags] TASK
+
+  Asks, and then deletes the task as soon as it is not running. Its
+  infrastructure and its Terraform state are kept. A task of a task file comes
+  back when its block there is changed: take it out of the file, too.
+` + describe(f)
+}
+
+func (c *taskDeleteCommand) flags() (f *flag.FlagSet, api *apiFlags, approve *bool) {
+	f, api = newFlags("task delete"), &apiFlags{}
+	approve = f.Bool("auto-approve", false, approveUsage)
+	api.register(f)
+	return f, api, approve
+}
+
+func (c *taskDeleteCommand) Run(args []string) int {
+	f, api, approve := c.flags()
+	task, client, code := c.taskArguments(f, api, args, c.Help())
+	if code >= 0 {
+		return code
+	}
+	unable := fmt.Sprintf("unable to delete '%s'", task)
+	if !*approve {
+		yes, err := c.approval(fmt.Sprintf("Do you want to delete '%s'?", task),
+			"This cannot be undone.",
+			"What the task has made is kept, and so is its Terraform state.",
+			"A task that is running is deleted when its run has ended.")
+		if err != nil {
+			return c.problem(unable, err)
+		}
+		if !yes {
+			c.detail(fmt.Sprintf("Cancelled deleting task '%s'", task))
+			return exitOK
+		}
+	}
+
+	c.say("Marking task '%s' for deletion...", task)
+	note, err := client.DeleteTask(c.ctx, task)
+	if err != nil {
+		return c.problem(unable, err)
+	}
+	c.say("Task '%s' has been marked for deletion and will be deleted when not running.", task)
+	if note != "" {
+		c.detail(wrapped(note))
+	}
+	return exitOK
+}

@@ -1,0 +1,64 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+)
+
+// taskEnableCommand enables a task of a running instance.
+type taskEnableCommand struct{ *app }
+
+func (c *taskEnableCommand) Synopsis() string { return "Enable and run a task" }
+
+func (c *taskEnableCommand) Help() string {
+	f, _, _ := c.flags()
+	return `Usage: terrapulse task enable [flags] TASK
+
+  Shows what the task would change, asks if that is anything, and then enables
+  the task and runs it. If that run fails, the task stays disabled.
+` + describe(f)
+}
+
+func (c *taskEnableCommand) flags() (f *flag.FlagSet, api *apiFlags, approve *bool) {
+	f, api = newFlags("task enable"), &apiFlags{}
+	approve = f.Bool("auto-approve", false, approveUsage)
+	api.register(f)
+	return f, api, approve
+}
+
+func (c *taskEnableCommand) Run(args []string) int {
+	f, api, approve := c.flags()
+	task, client, code := c.taskArguments(f, api, args, c.Help())
+	if code >= 0 {
+		return code
+	}
+
+	c.say("Inspecting changes to resource if enabling '%s'...", task)
+	c.generating()
+	unable := fmt.Sprintf("unable to enable '%s'", task)
+	inspected, err := client.InspectEnable(c.ctx, task)
+	if err != nil {
+		return c.problem(unable, err)
+	}
+	c.showPlan(inspected.Plan)
+
+	if inspected.ChangesPresent && !*approve {
+		yes, err := c.approval(fmt.Sprintf("Enabling '%s' will perform the actions described above. Do you want to perform them?", task),
+			"This cannot be undone.",
+			"Terraform may do something else if what the task watches in Consul changes meanwhile.")
+		if err != nil {
+			return c.problem(unable, err)
+		}
+		if !yes {
+			c.detail(fmt.Sprintf("Cancelled enabling task '%s'", task))
+			return exitOK
+		}
+	}
+
+	c.say("Enabling and running '%s'...", task)
+	if err := client.EnableTask(c.ctx, task); err != nil {
+		return c.problem(unable, err)
+	}
+	c.say("'%s' enable complete!", task)
+	return exitOK
+}

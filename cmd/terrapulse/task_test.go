@@ -1,0 +1,471 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/terrapulse/terrapulse/internal/apiclient"
+	"github.com/terrapulse/terrapulse/internal/config"
+)
+
+// standIn answers as the API of Consul-Terraform-Sync does, to the letter.
+type standIn struct {
+	*httptest.Server
+	answers map[string]string // "METHOD target": status, a space, body
+	note    string
+	asked   []string
+	bodies  []string
+}
+
+const planText = `Terraform will perform the following actions:
+
+  # module.web.local_file.out will be created
+  + resource "local_file" "out" {
+      + filename = "/tmp/a/rather/long/path/that/is/wider/than/what/prose/is/wrapped/at/web.txt"
+    }
+
+Plan: 1 to add, 0 to change, 0 to destroy.`
+
+func newStandIn(t *testing.T) *standIn {
+	t.Helper()
+	plan, err := json.Marshal(planText)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &standIn{answers: map[string]string{
+		"POST /v1/tasks?run=inspect":      fmt.Sprintf(`200 {"request_id":"7f0c2f8e-9a38-4a0a-8a6b-b8a0a4f7d3a1","task":{"name":"newt"},"run":{"changes_present":true,"plan":%s}}`, plan),
+		"POST /v1/tasks?run=now":          `201 {"request_id":"e3b6f0a2-0a77-4f1c-a6d0-7f1bb8c1f5a2","task":{"name":"newt"}}`,
+		"PATCH /v1/tasks/dis?run=inspect": fmt.Sprintf(`200 {"inspect":{"changes_present":true,"plan":%s}}`, plan),
+		"PATCH /v1/tasks/dis?run=now":     `200 {}`,
+		"PATCH /v1/tasks/dis":             `200 {}`,
+		"DELETE /v1/tasks/dis":            `202 {"request_id":"5d0f0df5-83ab-4be4-9d1b-0f5e6ad3d4f3"}`,
+	}}
+	s.Server = httptest.NewServer(s)
+	t.Cleanup(s.Close)
+	return s
+}
+
+func (s *standIn) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	asked := r.Method + " " + r.RequestURI
+	s.asked, s.bodies = append(s.asked, asked), append(s.bodies, string(body))
+	answer, ok := s.answers[asked]
+	if !ok {
+		answer = `404 {"error":{"message":"a task with name 'nope' does not exist or has not been initialized yet"},"request_id":"c0ffee00-0000-4000-8000-000000000000"}`
+	}
+	if s.note != "" && r.Method == http.MethodDelete {
+		w.Header().Set("Terrapulse-Note", s.note)
+	}
+	var status int
+	code, text, _ := strings.Cut(answer, " ")
+	fmt.Sscan(code, &status)
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	io.WriteString(w, text)
+}
+
+// task runs a command by a name of the program, with somebody who types the
+// answer.
+func (s *standIn) task(t *testing.T, program, answer string, args ...string) result {
+	t.Helper()
+	t.Setenv("CTS_ADDRESS", s.URL)
+	var stdout, stderr output
+	a := &app{ctx: t.Context(), program: program, stdin: strings.NewReader(answer), stdout: &stdout, stderr: &stderr}
+	code := a.run(append([]string{"task"}, args...))
+	return result{code, stdout.String(), stderr.String()}
+}
+
+func taskFile(t *testing.T, name, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+const newTask = `
+task {
+  name   = "newt"
+  module = "./mod"
+  condition "services" {
+    names = ["web"]
+  }
+}
+`
+
+// What a script of a CTS user sees, to the letter where it may look.
+func TestTheTaskCommandsSayWhatScriptsLookFor(t *testing.T) {
+	const plan = `    Plan: 
+    Terraform will perform the following actions:
+
+      # module.web.local_file.out will be created
+      + resource "local_file" "out" {
+          + filename = "/tmp/a/rather/long/path/that/is/wider/than/what/prose/is/wrapped/at/web.txt"
+        }
+
+    Plan: 1 to add, 0 to change, 0 to destroy.
+
+`
+	const prompt = ` - This cannot be undone.
+     - Terraform may do something else if what the task watches in Consul changes
+       meanwhile.
+
+    Only 'yes' will be accepted to approve, enter 'no' or leave blank to reject.
+
+    Enter a value: 
+`
+	inspectNew := `==> Inspecting changes to resource if creating task 'newt'...
+
+    Generating plan that Consul-Terraform-Sync will use Terraform to execute
+
+    Request ID: 7f0c2f8e-9a38-4a0a-8a6b-b8a0a4f7d3a1
+    Request Payload:
+    {
+      "task": {
+        "name": "newt",
+        "enabled": true,
+        "module": "./mod",
+        "condition": {
+          "services": {
+            "names": [
+              "web"
+            ],
+            "use_as_module_input": true
+          }
+        }
+      }
+    }
+
+` + plan
+	askNew := `==> Creating task 'newt' will perform the actions described above. Do you want to
+    perform them?
+
+    ` + prompt
+	created := `==> Creating and running task 'newt'...
+
+==> Task 'newt' created
+
+`
+	inspectDis := `==> Inspecting changes to resource if enabling 'dis'...
+
+    Generating plan that Consul-Terraform-Sync will use Terraform to execute
+
+` + plan
+	askDis := `==> Enabling 'dis' will perform the actions described above. Do you want to
+    perform them?
+
+    ` + prompt
+	enabled := `==> Enabling and running 'dis'...
+
+==> 'dis' enable complete!
+
+`
+	askDelete := `==> Do you want to delete 'dis'?
+
+     - This cannot be undone.
+     - What the task has made is kept, and so is its Terraform state.
+     - A task that is running is deleted when its run has ended.
+
+    Only 'yes' will be accepted to approve, enter 'no' or leave blank to reject.
+
+    Enter a value: 
+`
+	deleted := `==> Marking task 'dis' for deletion...
+
+==> Task 'dis' has been marked for deletion and will be deleted when not running.
+
+`
+	file := taskFile(t, "task.hcl", newTask)
+	for _, test := range []struct {
+		answer string
+		args   []string
+		stdout string
+		asked  []string
+	}{
+		{"yes\n", []string{"create", "-task-file", file}, inspectNew + askNew + created, []string{"POST /v1/tasks?run=inspect", "POST /v1/tasks?run=now"}},
+		{"yes", []string{"create", "-task-file", file}, inspectNew + askNew + created, []string{"POST /v1/tasks?run=inspect", "POST /v1/tasks?run=now"}},
+		{"", []string{"create", "-auto-approve", "-task-file", file}, inspectNew + created, []string{"POST /v1/tasks?run=inspect", "POST /v1/tasks?run=now"}},
+		{"y\n", []string{"create", "-task-file", file}, inspectNew + askNew + "    Cancelled creating task 'newt'\n\n", []string{"POST /v1/tasks?run=inspect"}},
+		{"yes\n", []string{"enable", "dis"}, inspectDis + askDis + enabled, []string{"PATCH /v1/tasks/dis?run=inspect", "PATCH /v1/tasks/dis?run=now"}},
+		{"", []string{"enable", "-auto-approve", "dis"}, inspectDis + enabled, []string{"PATCH /v1/tasks/dis?run=inspect", "PATCH /v1/tasks/dis?run=now"}},
+		{"", []string{"enable", "dis", "-auto-approve"}, inspectDis + enabled, []string{"PATCH /v1/tasks/dis?run=inspect", "PATCH /v1/tasks/dis?run=now"}},
+		{"\n", []string{"enable", "dis"}, inspectDis + askDis + "    Cancelled enabling task 'dis'\n\n", []string{"PATCH /v1/tasks/dis?run=inspect"}},
+		{"", []string{"disable", "dis"}, "==> Waiting to disable 'dis'...\n\n==> 'dis' disable complete!\n\n", []string{"PATCH /v1/tasks/dis"}},
+		{"yes\r\n", []string{"delete", "dis"}, askDelete + deleted, []string{"DELETE /v1/tasks/dis"}},
+		{"", []string{"delete", "-auto-approve", "dis"}, deleted, []string{"DELETE /v1/tasks/dis"}},
+		{"no\n", []string{"delete", "dis"}, askDelete + "    Cancelled deleting task 'dis'\n\n", nil},
+	} {
+		s := newStandIn(t)
+		r := s.task(t, ctsName, test.answer, test.args...)
+		if r.code != exitOK || r.stderr != "" {
+			t.Errorf("task %v ends with %d: %s", test.args, r.code, r.stderr)
+		}
+		if diff := cmp.Diff(test.stdout, r.stdout); diff != "" {
+			t.Errorf("task %v with the answer %q prints (-want +got):\n%s", test.args, test.answer, diff)
+		}
+		if diff := cmp.Diff(test.asked, s.asked); diff != "" {
+			t.Errorf("task %v with the answer %q asks the API for (-want +got):\n%s", test.args, test.answer, diff)
+		}
+	}
+}
+
+func TestATaskWithoutChangesIsEnabledWithoutAQuestion(t *testing.T) {
+	s := newStandIn(t)
+	s.answers["PATCH /v1/tasks/dis?run=inspect"] = `200 {"inspect":{"changes_present":false,"plan":"No changes. Your infrastructure matches the configuration."}}`
+	r := s.task(t, ownName, "", "enable", "dis")
+	wantCode(t, r, exitOK)
+	wantText(t, r.stdout, "Generating plan that Terrapulse will use", "No changes. Your infrastructure", "==> 'dis' enable complete!")
+	if strings.Contains(r.stdout, "Enter a value") {
+		t.Errorf("it asks although nothing would change:\n%s", r.stdout)
+	}
+}
+
+func TestNothingIsChangedWithoutAnAnswer(t *testing.T) {
+	s := newStandIn(t)
+	r := s.task(t, ownName, "", "delete", "dis")
+	wantCode(t, r, exitError)
+	wantText(t, r.stderr, "==> Error: unable to delete 'dis'", "-auto-approve to go on without asking")
+
+	t.Setenv("CTS_ADDRESS", s.URL)
+	ctx, cancel := context.WithCancel(t.Context())
+	typing, _ := io.Pipe() // and never ends a line
+	var stdout, stderr output
+	a := &app{ctx: ctx, program: ownName, stdin: typing, stdout: &stdout, stderr: &stderr}
+	code := make(chan int)
+	go func() { code <- a.run([]string{"task", "delete", "dis"}) }()
+	eventually(t, "it asks", func() bool { return strings.Contains(stdout.String(), "Enter a value") })
+	cancel()
+	select {
+	case c := <-code:
+		wantCode(t, result{c, stdout.String(), stderr.String()}, exitError)
+		wantText(t, stderr.String(), "interrupted before there was an answer")
+	case <-time.After(30 * time.Second):
+		t.Fatal("it goes on waiting for an answer after an interrupt")
+	}
+	if len(s.asked) > 0 {
+		t.Errorf("the API was asked for %q", s.asked)
+	}
+}
+
+func TestRefusalsOfTheAPIAreToldInTheWordsOfBothClients(t *testing.T) {
+	s := newStandIn(t)
+	s.answers["POST /v1/tasks?run=inspect"] = `400 {"error":{"message":"task with name newt already exists"},"request_id":"7f0c2f8e"}`
+	file := taskFile(t, "task.hcl", newTask)
+	for _, test := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"create", "-task-file", file}, `==> Error: unable to create 'newt'
+
+    400 Bad Request: task with name newt already exists, see logs for more details
+    (Request ID: 7f0c2f8e)
+`},
+		{[]string{"enable", "nope"}, `==> Error: unable to enable 'nope'
+
+    request returned 404 status code with error: a task with name 'nope' does not
+    exist or has not been initialized yet
+`},
+		{[]string{"disable", "nope"}, `==> Error: unable to disable 'nope'
+
+    request returned 404 status code with error: a task with name 'nope' does not
+    exist or has not been initialized yet
+`},
+		{[]string{"delete", "-auto-approve", "nope"}, `==> Error: unable to delete 'nope'
+
+    404 Not Found: a task with name 'nope' does not exist or has not been
+    initialized yet, see logs for more details (Request ID:
+    c0ffee00-0000-4000-8000-000000000000)
+`},
+	} {
+		r := s.task(t, ctsName, "", test.args...)
+		wantCode(t, r, exitError)
+		if diff := cmp.Diff(test.want, r.stderr); diff != "" {
+			t.Errorf("task %v says (-want +got):\n%s", test.args, diff)
+		}
+	}
+}
+
+func TestADeletedTaskThatComesBackIsSaidTo(t *testing.T) {
+	s := newStandIn(t)
+	s.note = "dis is a task of tasks.hcl: it comes back when its block there is changed, so take it out there, too"
+	r := s.task(t, ownName, "", "delete", "-auto-approve", "dis")
+	wantCode(t, r, exitOK)
+	wantText(t, r.stdout, "    dis is a task of tasks.hcl: it comes back when")
+}
+
+func TestTaskCommandsEndWithTheExitCodesOfCTS(t *testing.T) {
+	s := newStandIn(t)
+	two := taskFile(t, "two.hcl", newTask+strings.Replace(newTask, "newt", "other", 1))
+	for _, test := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{nil, 1, "Usage: consul-terraform-sync task create|enable|disable|delete"},
+		{[]string{"frobnicate"}, 1, "Usage: consul-terraform-sync task"},
+		{[]string{"create"}, exitMissing, "-task-file"},
+		{[]string{"enable"}, exitMissing, "name one task: consul-terraform-sync task enable [flags] TASK"},
+		{[]string{"disable", "a", "b"}, exitMissing, "name one task"},
+		{[]string{"delete", ""}, exitMissing, "name one task"},
+		{[]string{"disable", "-bogus", "a"}, exitFlags, "-bogus"},
+		{[]string{"create", "-task-file", two, "extra"}, exitFlags, "takes no arguments"},
+		{[]string{"create", "-task-file", two}, exitError, "exactly one task in the file, and there are 2"},
+		{[]string{"create", "-task-file", "none.hcl"}, exitError, "none.hcl: no such file"},
+		{[]string{"disable", "-http-addr", "ftp://x", "a"}, exitError, "only http and https"},
+		{[]string{"disable", "-port", "70000", "a"}, exitError, "no port"},
+	} {
+		r := s.task(t, ctsName, "", test.args...)
+		if r.code != test.code || !strings.Contains(r.stderr, test.want) || r.stdout != "" {
+			t.Errorf("task %v ends with %d, want %d and %q:\n%s%s", test.args, r.code, test.code, test.want, r.stdout, r.stderr)
+		}
+	}
+	if len(s.asked) > 0 {
+		t.Errorf("the API was asked for %q", s.asked)
+	}
+}
+
+func TestTheAPIIsFoundByFlagsAndEnvironment(t *testing.T) {
+	s := newStandIn(t)
+	secure := httptest.NewTLSServer(s)
+	defer secure.Close()
+	port := s.URL[strings.LastIndex(s.URL, ":")+1:]
+	for _, test := range []struct {
+		env  map[string]string
+		args []string
+		code int
+	}{
+		{map[string]string{"CTS_ADDRESS": "http://127.0.0.1:1"}, nil, exitError},
+		{map[string]string{"CTS_ADDRESS": "http://127.0.0.1:1"}, []string{"-http-addr", s.URL}, exitOK},
+		{map[string]string{"CTS_ADDRESS": "http://127.0.0.1:1"}, []string{"-port", port}, exitOK},
+		{nil, []string{"-http-addr", s.URL, "-port", "1"}, exitOK},
+		{nil, []string{"-http-addr", secure.URL}, exitError},
+		{nil, []string{"-http-addr", secure.URL, "-ssl-verify=false"}, exitOK},
+		{map[string]string{"CTS_SSL_VERIFY": "false"}, []string{"-http-addr", secure.URL}, exitOK},
+		{map[string]string{"CTS_SSL_VERIFY": "false"}, []string{"-http-addr", secure.URL, "-ssl-verify"}, exitError},
+		{map[string]string{"CTS_SSL_VERIFY": "maybe"}, []string{"-http-addr", s.URL}, exitError},
+	} {
+		t.Run(fmt.Sprint(test.env, test.args), func(t *testing.T) {
+			for k, v := range test.env {
+				t.Setenv(k, v)
+			}
+			wantCode(t, (&site{t: t}).bare("task", append([]string{"disable", "dis"}, test.args...)...), test.code)
+		})
+	}
+}
+
+// bare runs a command that takes no store.
+func (s *site) bare(command string, args ...string) result {
+	s.t.Helper()
+	var stdout, stderr output
+	code := run(s.t.Context(), append([]string{command}, args...), &stdout, &stderr)
+	return result{code, stdout.String(), stderr.String()}
+}
+
+// A task that is sent to the API is the task that the file would have been.
+func TestATaskFileIsSentAsWhatItSays(t *testing.T) {
+	t.Chdir(t.TempDir())
+	write := func(name, text string) {
+		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("a.tfvars", "text = \"a \\\"b\\\" $${c}\\n\"\nlist = [1, \"two\", { three = null }]\nnothing = null\nbig = 12345678901234567890.125\n")
+	write("b.tfvars", `list = ["later"]`)
+	for name, body := range map[string]string{
+		"services":   "condition \"services\" {\n names = [\"web\", \"api\"]\n datacenter = \"dc2\"\n namespace = \"ns\"\n filter = \"Checks.Status == \\\"passing\\\"\"\n cts_user_defined_meta {\n  a = \"b\"\n }\n use_as_module_input = false\n}",
+		"regexp":     "condition \"services\" {\n regexp = \"\"\n}\nmodule_input \"consul-kv\" {\n path = \"a/b\"\n recurse = true\n datacenter = \"dc2\"\n namespace = \"ns\"\n}",
+		"catalog":    "condition \"catalog-services\" {\n regexp = \"^web\"\n datacenter = \"dc2\"\n namespace = \"ns\"\n node_meta {\n  \"k\" = \"v\"\n }\n}",
+		"kv":         "condition \"consul-kv\" {\n path = \"a\"\n use_as_module_input = false\n}\nmodule_input \"services\" {\n regexp = \".*\"\n}",
+		"schedule":   "condition \"schedule\" {\n cron = \"*/10 * * * *\"\n}\nmodule_input \"services\" {\n names = [\"web\"]\n}",
+		"none":       "",
+		"everything": "condition \"services\" {\n names = [\"web\"]\n}\ndescription = \"what\"\nenabled = false\nversion = \"1.2.3\"\nproviders = [\"aws\", \"local.a\"]\nvariable_files = [\"a.tfvars\", \"b.tfvars\"]\nvariables = {\n text = \"\\\"hidden\\\"\"\n n = \"3\"\n}",
+		"min":        "condition \"services\" {\n names = [\"web\"]\n}\nbuffer_period {\n min = \"7s\"\n}",
+		"max":        "condition \"services\" {\n names = [\"web\"]\n}\nbuffer_period {\n max = \"1h2m\"\n}",
+		"on":         "condition \"services\" {\n names = [\"web\"]\n}\nbuffer_period {\n enabled = true\n}",
+		"off":        "condition \"services\" {\n names = [\"web\"]\n}\nbuffer_period {\n enabled = false\n}",
+	} {
+		t.Run(name, func(t *testing.T) {
+			file := name + ".hcl"
+			write(file, fmt.Sprintf("task {\n name = %q\n module = \"./mod\"\n %s\n}\n", name, strings.ReplaceAll(body, "\n", "\n ")))
+			cfg, err := config.Load(config.Options{Paths: []config.Path{{Name: file}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			task, _, err := readTaskFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			definition, err := json.Marshal(task)
+			if err != nil {
+				t.Fatal(err)
+			}
+			alone := *cfg
+			alone.Tasks = nil
+			got, err := alone.Parse(definition)
+			if err != nil {
+				t.Fatalf("%s is refused: %v", definition, err)
+			}
+			want := cfg.Tasks[0]
+			same := func(a, b cty.Value) bool { return a.RawEquals(b) }
+			if diff := cmp.Diff(want, *got, cmp.Comparer(same), cmpopts.IgnoreUnexported(config.Task{}),
+				cmpopts.IgnoreFields(config.Task{}, "Source", "FromAPI", "VariableFiles"), cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("as sent the task is another one (-file +sent):\n%s\n%s", diff, definition)
+			}
+		})
+	}
+}
+
+func TestTaskFilesMayBeInEveryFormat(t *testing.T) {
+	want := apiclient.Task{Name: "newt", Enabled: true, Module: "./mod"}
+	use := true
+	want.Condition.Services = &apiclient.Services{Names: []string{"web"}, UseAsModuleInput: &use}
+	for name, text := range map[string]string{
+		"task.hcl":  newTask,
+		"task.json": `{"task": {"name": "newt", "module": "./mod", "condition": {"services": {"names": ["web"]}}}}`,
+		"task.yaml": "task:\n- name: newt\n  module: ./mod\n  condition:\n    services:\n      names: [web]\n",
+	} {
+		got, warnings, err := readTaskFile(taskFile(t, name, text))
+		if err != nil || len(warnings) > 0 {
+			t.Errorf("%s: %v %v", name, err, warnings)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s is read as (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+func TestDeprecatedKeysAreRefusedInATaskFile(t *testing.T) {
+	for name, text := range map[string]string{
+		"source":              "task {\n name = \"a\"\n source = \"./m\"\n condition \"services\" {\n  names = [\"web\"]\n }\n}",
+		"services":            "task {\n name = \"a\"\n module = \"./m\"\n services = [\"web\"]\n}",
+		"source_input":        "task {\n name = \"a\"\n module = \"./m\"\n condition \"schedule\" {\n  cron = \"* * * * *\"\n }\n source_input \"services\" {\n  names = [\"web\"]\n }\n}",
+		"source_includes_var": "task {\n name = \"a\"\n module = \"./m\"\n condition \"services\" {\n  names = [\"web\"]\n  source_includes_var = true\n }\n}",
+		"service":             newTask + "service {\n name = \"web\"\n}",
+	} {
+		_, _, err := readTaskFile(taskFile(t, "task.hcl", text))
+		if err == nil || !strings.Contains(err.Error(), name+" is deprecated") {
+			t.Errorf("%s: error is %v", name, err)
+		}
+	}
+}
+
+func TestWhatTheAPICannotTakeOfATaskFileIsSaid(t *testing.T) {
+	_, warnings, err := readTaskFile(taskFile(t, "task.hcl", strings.Replace(newTask, "module", "working_dir = \"elsewhere\"\n  module", 1)))
+	if err != nil || len(warnings) != 1 || !strings.Contains(warnings[0], "working_dir has no effect") {
+		t.Errorf("warnings are %q, %v", warnings, err)
+	}
+}
