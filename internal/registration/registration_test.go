@@ -204,7 +204,7 @@ func TestFailuresAreTriedAgain(t *testing.T) {
 				return http.StatusOK
 			})
 			r := run(t, load(t, a.URL, ""))
-			eventually(t, "the last is well", func() bool { return strings.Contains(r.log.String(), "registered in Consul") })
+			eventually(t, "the last is well", func() bool { return strings.Contains(r.log.String(), `msg="registered in Consul"`) })
 			if a.count() != 1+retries || strings.Contains(r.log.String(), "ERROR") {
 				t.Errorf("%d requests\n%s", a.count(), r.log)
 			}
@@ -218,7 +218,7 @@ func TestFailuresAreTriedAgain(t *testing.T) {
 			return http.StatusOK
 		})
 		r := run(t, load(t, a.URL, ""))
-		eventually(t, "it was granted", func() bool { return strings.Contains(r.log.String(), "registered in Consul") })
+		eventually(t, "it was granted", func() bool { return strings.Contains(r.log.String(), `msg="registered in Consul"`) })
 		if n := strings.Count(r.log.String(), `missing required Consul ACL: the token (consul.token, CONSUL_HTTP_TOKEN) needs service:write on \"consul-terraform-sync\"`); n != 1 {
 			t.Errorf("it is said %d times:\n%s", n, r.log)
 		}
