@@ -90,6 +90,9 @@ func (a *app) run(args []string) int {
 			"invoke": func() (cli.Command, error) { return &invokeCommand{app: a}, nil },
 			"doctor": func() (cli.Command, error) { return &doctorCommand{app: a}, nil },
 
+			"convert": func() (cli.Command, error) { return &convertCommand{app: a}, nil },
+			"schema":  func() (cli.Command, error) { return &schemaCommand{app: a}, nil },
+
 			"migrate":       func() (cli.Command, error) { return &migrateCommand{app: a}, nil },
 			"migrate check": func() (cli.Command, error) { return &migrateCheckCommand{app: a}, nil },
 

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"reflect"
 	"regexp"
@@ -11,49 +12,150 @@ import (
 	"time"
 )
 
-// documented is one row of the tables in docs/configure.md.
-type documented struct{ kind, fallback, env string }
-
 var backticked = regexp.MustCompile("`([^`]+)`")
 
-// reference reads the tables: what is said of each key, by its full path, and
-// the keys that are said not to be supported.
-func reference(t *testing.T, doc string) (keys map[string]documented, unsupported map[string]bool) {
+// A section of docs/configure.md has one table, of the keys of the blocks in its
+// heading: "" is the top level. withTables returns the document with the tables
+// that the schema makes, and the blocks that have none.
+func withTables(t *testing.T, doc string) (string, []string) {
 	t.Helper()
-	keys, unsupported = map[string]documented{}, map[string]bool{}
-	var blocks []string // of the heading; "" is the top level
-	for _, line := range strings.Split(doc, "\n") {
-		if strings.HasPrefix(line, "#") {
-			blocks = nil
-			for _, m := range backticked.FindAllStringSubmatch(line, -1) {
-				blocks = append(blocks, m[1])
-			}
-			if len(blocks) == 0 {
-				blocks = []string{""}
-			}
-			continue
-		}
-		if !strings.HasPrefix(line, "| `") {
-			continue
-		}
-		cells := strings.Split(strings.Trim(line, "|"), "|")
-		for i := range cells {
-			cells[i] = strings.TrimSpace(cells[i])
-		}
-		name := strings.Trim(cells[0], "`")
-		if len(cells) == 2 {
-			unsupported[name] = true
-			continue
-		}
-		for _, block := range blocks {
-			path := joined(block, name)
-			if _, ok := keys[path]; ok {
-				t.Errorf("%s is documented twice", path)
-			}
-			keys[path] = documented{kind: cells[1], fallback: cells[2], env: cells[3]}
-		}
+	blocks := map[string]described{}
+	for _, b := range describedBlocks() {
+		blocks[b.path] = b
 	}
-	return keys, unsupported
+	var out []string
+	var section []described // of the heading
+	var deprecated, inTable bool
+	for _, line := range strings.Split(doc, "\n") {
+		switch {
+		case strings.HasPrefix(line, "#"):
+			section, deprecated = nil, line == "## Deprecated keys"
+			var names []string
+			for _, m := range backticked.FindAllStringSubmatch(line, -1) {
+				names = append(names, m[1])
+			}
+			if line == "## Top level" {
+				names = []string{""}
+			}
+			for _, name := range names {
+				if b, ok := blocks[name]; ok {
+					section = append(section, b)
+				}
+			}
+		case strings.HasPrefix(line, "| key | type |"):
+			inTable = true
+			rows := deprecatedTable()
+			if !deprecated {
+				rows = table(section)
+			}
+			if len(rows) <= 2 {
+				t.Errorf("a table under a heading that names no block, before:\n%s", line)
+			}
+			out = append(out, rows...)
+			for _, b := range section {
+				delete(blocks, b.path)
+			}
+			section = nil
+			continue
+		case inTable && strings.HasPrefix(line, "|"):
+			continue
+		default:
+			inTable = false
+		}
+		out = append(out, line)
+	}
+	return strings.Join(out, "\n"), slices.Sorted(maps.Keys(blocks))
+}
+
+// A described block is one whose keys the reference has a table of.
+type described struct {
+	path   string
+	of     reflect.Type
+	prefix string
+}
+
+func describedBlocks() []described {
+	all := []described{{path: "", of: reflect.TypeFor[rawConfig]()}, {path: "terraform_provider", of: reflect.TypeFor[rawProvider]()}}
+	everyKey(reflect.TypeFor[rawConfig](), "", "", func(path, prefix string, k key, t reflect.Type) {
+		if k.deprecated != "" || strings.HasPrefix(path, "service.") || k.field && t.Kind() != reflect.Slice {
+			return
+		}
+		if t.Kind() == reflect.Slice {
+			t = t.Elem()
+		}
+		all = append(all, described{path, t, prefix + k.prefix})
+	})
+	return all
+}
+
+// table is that of blocks with the same keys.
+func table(section []described) []string {
+	rows := []string{"| key | type | default | environment | meaning |", "|---|---|---|---|---|"}
+	if len(section) == 0 {
+		return rows
+	}
+	for _, k := range schemaOf(section[0].of).keys {
+		if k.say != "" || k.deprecated != "" {
+			continue
+		}
+		var env []string
+		for _, b := range section {
+			for _, name := range k.variables(b.prefix) {
+				if name = "`" + name + "`"; !slices.Contains(env, name) {
+					env = append(env, name)
+				}
+			}
+		}
+		rows = append(rows, row(k.name, kindOf(section[0].of.FieldByIndex(k.index).Type, k), k.otherwise(), strings.Join(env, ", "), k.meaning()))
+	}
+	return rows
+}
+
+var replacement = regexp.MustCompile(`\w+ "\w+"|^\w+$`)
+
+func deprecatedTable() []string {
+	rows := []string{"| key | type | default | environment | instead |", "|---|---|---|---|---|"}
+	everyKey(reflect.TypeFor[rawConfig](), "", "", func(path, _ string, k key, t reflect.Type) {
+		switch {
+		case k.say != "":
+		case k.deprecated != "":
+			rows = append(rows, row(path, kindOf(t, k), k.otherwise(), "", replacement.ReplaceAllString(k.deprecated, "`$0`")))
+		case strings.HasPrefix(path, "service."):
+			rows = append(rows, row(path, kindOf(t, k), k.otherwise(), "", k.meaning()))
+		}
+	})
+	return rows
+}
+
+func row(key string, cells ...string) string {
+	line := "| `" + key + "` |"
+	for _, cell := range cells {
+		if cell = " " + cell; cell != " " {
+			cell += " "
+		}
+		line += strings.ReplaceAll(cell, "|", "\\|") + "|"
+	}
+	return line
+}
+
+// otherwise is what counts where a key is not set.
+func (k key) otherwise() string {
+	switch {
+	case k.required():
+		return "*required*"
+	case k.fallback != "":
+		return "`" + k.fallback + "`"
+	default:
+		return markdown(k.tag.Get("unset"))
+	}
+}
+
+func (k key) meaning() string {
+	doc := markdown(k.tag.Get("doc"))
+	if one, _ := k.one(); len(one) > 0 {
+		doc += ": `" + strings.Join(one[:len(one)-1], "`, `") + "` or `" + one[len(one)-1] + "`"
+	}
+	return doc
 }
 
 // everyKey calls f for every key of the schema, with its full path.
@@ -72,12 +174,14 @@ func everyKey(block reflect.Type, path, prefix string, f func(path, prefix strin
 	}
 }
 
-func documentedKind(t reflect.Type, k key) string {
+func kindOf(t reflect.Type, k key) string {
 	switch {
 	case t.Kind() == reflect.Slice:
 		return "blocks"
 	case !k.field:
 		return "block"
+	case t == reflect.TypeFor[labelled]() && k.name != "backend": // there is one backend
+		return "labelled blocks"
 	}
 	return map[reflect.Type]string{
 		reflect.TypeFor[rawString]():   "string",
@@ -100,44 +204,46 @@ func readReference(t *testing.T) string {
 	return strings.ReplaceAll(string(doc), "\r\n", "\n")
 }
 
-func TestTheReferenceDocumentsEveryKeyAndNoOther(t *testing.T) {
-	keys, unsupportedKeys := reference(t, readReference(t))
-	everyKey(reflect.TypeFor[rawConfig](), "", "", func(path, prefix string, k key, typ reflect.Type) {
-		if k.say != "" {
-			if !unsupportedKeys[path] {
-				t.Errorf("%s is not said to be unsupported", path)
+func TestTheReferenceIsCurrent(t *testing.T) {
+	doc, missing := withTables(t, readReference(t))
+	for _, block := range missing {
+		t.Errorf("docs/configure.md has no table under a heading for %s", block)
+	}
+	current(t, "configure.md", []byte(doc))
+}
+
+func TestTheReferenceSaysWhatIsNotSupported(t *testing.T) {
+	said := map[string]bool{}
+	for _, line := range strings.Split(readReference(t), "\n") {
+		if cells := strings.Split(strings.Trim(line, "|"), "|"); strings.HasPrefix(line, "| `") && len(cells) == 2 {
+			said[strings.Trim(cells[0], " `")] = true
+		}
+	}
+	everyKey(reflect.TypeFor[rawConfig](), "", "", func(path, _ string, k key, _ reflect.Type) {
+		if (k.say != "") != said[path] {
+			t.Errorf("%s: not supported: %v, said to be: %v", path, k.say != "", said[path])
+		}
+		delete(said, path)
+	})
+	for path := range said {
+		t.Errorf("%s is said not to be supported, and is not known", path)
+	}
+}
+
+func TestEveryKeyIsDescribed(t *testing.T) {
+	everyKey(reflect.TypeFor[rawConfig](), "", "", func(path, _ string, k key, _ reflect.Type) {
+		if k.say == "" && k.tag.Get("doc") == "" {
+			t.Errorf("%s has no doc tag in schema.go", path)
+		}
+		for _, name := range []string{"doc", "unset", "deprecated"} {
+			if strings.HasSuffix(k.tag.Get(name), ".") {
+				t.Errorf("%s: %s ends in a full stop", path, name)
 			}
-			delete(unsupportedKeys, path)
-			return
 		}
-		d, ok := keys[path]
-		delete(keys, path)
-		if !ok {
-			t.Errorf("%s is not documented", path)
-			return
-		}
-		// What may be repeated says so; there is one backend.
-		if kind := documentedKind(typ, k); d.kind != kind && !(kind == "labelled block" && d.kind == "labelled blocks") {
-			t.Errorf("%s: the type is %q, documented as %q", path, kind, d.kind)
-		}
-		if k.fallback != "" && d.fallback != "`"+k.fallback+"`" {
-			t.Errorf("%s: the default is `%s`, documented as %q", path, k.fallback, d.fallback)
-		}
-		for _, name := range k.env {
-			if name = strings.Replace(name, "*", prefix, 1); !strings.Contains(d.env, "`"+name+"`") {
-				t.Errorf("%s: the environment variable %s is not documented", path, name)
-			}
-		}
-		if len(k.env) == 0 && d.env != "" {
-			t.Errorf("%s: %s is documented, and not read", path, d.env)
+		if f := k.tag.Get("form"); f != "" && forms[f] == nil {
+			t.Errorf("%s: there is no form %q", path, f)
 		}
 	})
-	for path := range keys {
-		t.Errorf("%s is documented, and is no key", path)
-	}
-	for path := range unsupportedKeys {
-		t.Errorf("%s is said to be unsupported, and is not known", path)
-	}
 }
 
 var fenced = regexp.MustCompile("(?ms)^```(yaml|hcl|json)( full)?\n(.*?)^```$")
@@ -167,7 +273,7 @@ func TestTheExamplesOfTheReferenceLoad(t *testing.T) {
 		t.Errorf("the full file in YAML and in HCL do not mean the same: %v", full)
 	}
 	everyKey(reflect.TypeFor[rawConfig](), "", "", func(path, _ string, k key, _ reflect.Type) {
-		if k.say == "" && k.deprecated == "" && !strings.HasPrefix(path, "service.") && !seen[path] {
+		if k.say == "" && k.deprecated == "" && !k.hidden && !strings.HasPrefix(path, "service.") && !seen[path] {
 			t.Errorf("%s is in no example", path)
 		}
 	})

@@ -81,12 +81,17 @@ func (l *loader) dynamicOutsideProviders(root *node) {
 			path = indexed(e.key, n)
 			repeated[e.key]++
 		}
-		e.value.walk(path, func(n *node, path string) {
-			if ctsTemplate.MatchString(n.text) || ownTemplate.MatchString(n.text) {
-				l.fail(origin{pos: n.pos, path: path},
-					"dynamic configuration using template syntax is only supported for terraform_provider blocks",
-					"write the value itself, or set it by an environment variable")
-			}
-		})
+		l.noTemplates(e.value, path)
 	}
+}
+
+// noTemplates reports template syntax in a value, whose key has this path.
+func (l *loader) noTemplates(n *node, path string) {
+	n.walk(path, func(n *node, path string) {
+		if ctsTemplate.MatchString(n.text) || ownTemplate.MatchString(n.text) {
+			l.fail(origin{pos: n.pos, path: path},
+				"dynamic configuration using template syntax is only supported for terraform_provider blocks",
+				"write the value itself, or set it by an environment variable")
+		}
+	})
 }

@@ -88,7 +88,7 @@ func (c *Config) Parse(definition []byte) (*Task, error) {
 	dashed(root)
 	var raw rawTask
 	l.block(root, reflect.ValueOf(&raw).Elem(), "task")
-	l.dynamicOutsideProviders(&node{kind: kindObject, entries: []entry{{key: "task", value: root}}})
+	l.noTemplates(root, "task")
 	l.fill(&raw, "", l.Getenv)
 	t := l.task(&raw, c, nil)
 	t.FromAPI, t.Source = true, Position{}

@@ -53,6 +53,8 @@ type rawConfig struct {
 	Tasks     []rawTask    `key:"task" doc:"what to keep in step"`
 	Services  []rawService `key:"service" deprecated:"condition \"services\" in the task" doc:"a service that 'services' of a task may name"`
 
+	JSONSchema rawString `key:"$schema" hidden:"true" doc:"for editors: where the JSON Schema of task files is"`
+
 	Provider    unsupported `key:"provider" say:"provider is an invalid key here, try 'terraform_provider'"`
 	License     unsupported `key:"license" say:"license is not supported: it belongs to Consul-Terraform-Sync Enterprise, and nothing here needs one; remove it"`
 	LicensePath unsupported `key:"license_path" say:"license_path is not supported: it belongs to Consul-Terraform-Sync Enterprise, and nothing here needs one; remove it"`
@@ -196,7 +198,7 @@ type rawDriver struct {
 
 type rawTerraform struct {
 	origin
-	Engine            rawString   `key:"engine" default:"terraform" one:"terraform tofu" doc:"what runs the modules: Terraform, or OpenTofu"`
+	Engine            rawString   `key:"engine" default:"terraform" one:"terraform tofu" doc:"what runs the modules, Terraform or OpenTofu"`
 	Version           rawString   `key:"version" form:"version" example:"1.11.4" doc:"exact version to run: of Terraform 0.13.0 or later, of OpenTofu 1.6.0 or later"`
 	Path              rawString   `key:"path" unset:"the working directory" doc:"folder that holds the binary, or receives it"`
 	Log               rawBool     `key:"log" default:"false" doc:"Terraform's output in the log, too, a record for each line"`
