@@ -111,18 +111,20 @@ func (a *api) routes() map[string]http.HandlerFunc {
 		"GET /v1/tasks/{name}/runs/{id}/plan": a.getRunPlan,
 		"POST /v1/reconcile":                  a.reconcile,
 		"GET /v1/openapi.json":                a.getOpenAPI,
-		"OPTIONS /v1/":                        func(http.ResponseWriter, *http.Request) {},
 	}
 }
 
 // ServeHTTP answers one request.
 func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method == http.MethodOptions {
+		return // 200, whatever is asked about
+	}
 	id := uuid.NewString()
 	ctx := context.WithValue(r.Context(), requestID{}, id)
 	r = r.WithContext(ctx)
 	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 	a.ServeMux.ServeHTTP(w, r)
-	if r.Method != http.MethodGet && r.Method != http.MethodHead && r.Method != http.MethodOptions {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		a.Log.Info("asked through the API", "request_id", id, "method", r.Method, "path", r.URL.Path, "by", a.Who(r))
 	}
 }

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bytes"
 	"encoding/json"
 
 	"github.com/hashicorp/hcl/v2/hclwrite"
@@ -102,26 +103,18 @@ func texts(m map[string]string) map[string]string {
 	return m
 }
 
-// withoutEmpty leaves out of a definition what has no meaning here and is empty:
-// clients of Consul-Terraform-Sync send it.
-func withoutEmpty(definition json.RawMessage) json.RawMessage {
+// withoutEmpty leaves out of a definition what is empty there in the requests of
+// Consul-Terraform-Sync's clients, and would be wrong in a task file.
+func withoutEmpty(definition json.RawMessage) (json.RawMessage, error) {
 	var fields map[string]json.RawMessage
-	if json.Unmarshal(definition, &fields) != nil {
-		return definition
+	if err := json.Unmarshal(definition, &fields); err != nil {
+		return nil, err
 	}
-	changed := false
-	for key, empty := range map[string]string{"terraform_version": `""`, "terraform_cloud_workspace": "{}"} {
-		if string(fields[key]) == empty {
+	for _, key := range []string{"module_input", "terraform_version", "terraform_cloud_workspace"} {
+		var empty bytes.Buffer
+		if err := json.Compact(&empty, fields[key]); err == nil && (empty.String() == "{}" || empty.String() == `""`) {
 			delete(fields, key)
-			changed = true
 		}
 	}
-	if !changed {
-		return definition
-	}
-	without, err := json.Marshal(fields)
-	if err != nil {
-		return definition
-	}
-	return without
+	return json.Marshal(fields)
 }

@@ -26,9 +26,6 @@ func refuse(w http.ResponseWriter, r *http.Request, status int, format string, a
 // unsupported answers requests of other methods than an endpoint has.
 func unsupported(api, methods string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		if r.Method == http.MethodOptions {
-			return
-		}
 		w.Header().Set("Allow", methods)
 		refuseOld(w, http.StatusMethodNotAllowed, "'%s' in an unsupported method. The %s API currently supports the method(s): '%s'", r.Method, api, methods)
 	}

@@ -63,13 +63,16 @@ func (a *api) task(ctx context.Context, name string) (*config.Task, error) {
 func (a *api) createTask(w http.ResponseWriter, r *http.Request) {
 	var request struct{ Task json.RawMessage }
 	var named struct{ Name string }
-	if err := json.NewDecoder(r.Body).Decode(&request); err != nil { // it is valid: the body could not be read again
-		a.fail(w, r, "", err)
-		return
+	err := json.NewDecoder(r.Body).Decode(&request)
+	if err == nil {
+		err = json.Unmarshal(request.Task, &named)
 	}
-	definition := withoutEmpty(request.Task)
-	if err := json.Unmarshal(definition, &named); err != nil {
-		a.fail(w, r, "", err)
+	definition := request.Task
+	if err == nil {
+		definition, err = withoutEmpty(definition)
+	}
+	if err != nil { // the request fits its description: this does not happen
+		a.fail(w, r, "", fmt.Errorf("read the definition of the task: %w", err))
 		return
 	}
 	mode := r.URL.Query().Get("run")

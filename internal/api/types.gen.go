@@ -429,7 +429,7 @@ type OverviewResponse struct {
 
 // Reason why a task runs, or waits
 type Reason struct {
-	// Attempt of a retry
+	// Attempt of a retry, from 1
 	Attempt *int   `json:"attempt,omitempty"`
 	Kind    string `json:"kind"`
 	Text    string `json:"text"`
@@ -468,7 +468,7 @@ type Run struct {
 	// Launch id of the launch that the run is part of
 	Launch *string `json:"launch,omitempty"`
 
-	// LogURL where Terraform's output is
+	// LogURL where Terraform's output is, if it is kept
 	LogURL *string `json:"log_url,omitempty"`
 
 	// PlanURL of an inspection, where its plan is

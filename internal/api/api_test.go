@@ -1,0 +1,606 @@
+package api_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/terrapulse/terrapulse/internal/api"
+	"github.com/terrapulse/terrapulse/internal/state"
+)
+
+const newTask = `{"task":{"name":"api","module":"./modules/api","condition":{"services":{"names":["api"]}}}}`
+
+// volatile matches what differs each time.
+var volatile = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|\d{4}-\d\d-\d\dT[0-9:.]+(Z|[+-]\d\d:\d\d)`)
+
+// same compares a body with JSON in which ids and times are "*".
+func same(t *testing.T, got answer, want string) {
+	t.Helper()
+	var g, w any
+	if err := json.Unmarshal([]byte(volatile.ReplaceAllString(got.body, "*")), &g); err != nil {
+		t.Fatalf("%v: %s", err, got.body)
+	}
+	if err := json.Unmarshal([]byte(want), &w); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(w, g); diff != "" {
+		t.Errorf("answer (-want +got):\n%s", diff)
+	}
+}
+
+func status(t *testing.T, got answer, want int) {
+	t.Helper()
+	if got.status != want {
+		t.Errorf("status %d, want %d: %s", got.status, want, got.body)
+	}
+}
+
+func TestAnAPISessionOfAUserOfConsulTerraformSync(t *testing.T) {
+	e := start(t, files)
+	same(t, e.get("/v1/health"), `{}`)
+	same(t, e.get("/v1/status"), `{"task_summary":{"status":{"successful":1,"errored":0,"critical":0,"unknown":1},"enabled":{"true":1,"false":1}}}`)
+	same(t, e.get("/v1/status/tasks"), `{
+		"web":{"task_name":"web","status":"successful","enabled":true,"events_url":"/v1/status/tasks/web?include=events","providers":["local"],"services":[]},
+		"off":{"task_name":"off","status":"unknown","enabled":false,"events_url":"","providers":[],"services":[]}}`)
+	events := e.get("/v1/status/tasks/web?include=events")
+	module := e.base.Load().Tasks[0].Module
+	same(t, events, `{"web":{"task_name":"web","status":"successful","enabled":true,"events_url":"/v1/status/tasks/web?include=events","providers":["local"],"services":[],
+		"events":[{"id":"*","success":true,"start_time":"*","end_time":"*","task_name":"web","error":null,"config":{"providers":["local"],"services":[],"source":"`+module+`"}}]}}`)
+	same(t, e.get("/v1/status/tasks/off?include=events"), `{"off":{"task_name":"off","status":"unknown","enabled":false,"events_url":"","events":[],"providers":[],"services":[]}}`)
+	same(t, e.get("/v1/tasks/web"), `{"request_id":"*","task":{"name":"web","description":"the web servers","enabled":true,"module":"./modules/web","version":"",
+		"providers":["local"],"variables":{"count":"1","name":"\"it\""},"module_input":{},
+		"condition":{"services":{"names":["web"],"datacenter":"","namespace":"","filter":"","cts_user_defined_meta":{},"use_as_module_input":true}}}}`)
+
+	plan := e.ask("POST", "/v1/tasks?run=inspect", newTask)
+	status(t, plan, http.StatusOK)
+	made := `{"name":"api","description":"","enabled":true,"module":"./modules/api","version":"","providers":[],"variables":{},"module_input":{},
+		"condition":{"services":{"names":["api"],"datacenter":"","namespace":"","filter":"","cts_user_defined_meta":{},"use_as_module_input":true}}}`
+	same(t, plan, `{"request_id":"*","task":`+made+`,"run":{"changes_present":true,"plan":"Plan: 1 to add, 0 to change, 0 to destroy."}}`)
+	status(t, e.get("/v1/tasks/api"), http.StatusNotFound)
+
+	created := e.ask("POST", "/v1/tasks?run=now", newTask)
+	status(t, created, http.StatusCreated)
+	same(t, created, `{"request_id":"*","task":`+made+`}`)
+	if e.runs("api") != 1 {
+		t.Errorf("it ran %d times", e.runs("api"))
+	}
+	same(t, e.get("/v1/status"), `{"task_summary":{"status":{"successful":2,"errored":0,"critical":0,"unknown":1},"enabled":{"true":2,"false":1}}}`)
+	if n := len(e.get("/v1/tasks").json(t)["tasks"].([]any)); n != 3 {
+		t.Errorf("%d tasks", n)
+	}
+
+	same(t, e.ask("PATCH", "/v1/tasks/off?run=inspect", `{"enabled":true}`), `{"inspect":{"changes_present":true,"plan":"Plan: 1 to add, 0 to change, 0 to destroy."}}`)
+	if e.runs("off") != 0 {
+		t.Error("it was applied by an inspection")
+	}
+	same(t, e.ask("PATCH", "/v1/tasks/off?run=now", `{"enabled":true}`), `{}`)
+	if e.runs("off") != 1 {
+		t.Errorf("it ran %d times", e.runs("off"))
+	}
+	same(t, e.ask("PATCH", "/v1/tasks/off", `{"Enabled":false}`), `{}`)
+
+	deleted := e.ask("DELETE", "/v1/tasks/api", "")
+	status(t, deleted, http.StatusAccepted)
+	same(t, deleted, `{"request_id":"*"}`)
+	if note := deleted.header.Get("Terrapulse-Note"); note != "" {
+		t.Errorf("note: %s", note)
+	}
+	deleted = e.ask("DELETE", "/v1/tasks/web", "")
+	status(t, deleted, http.StatusAccepted)
+	if note := deleted.header.Get("Terrapulse-Note"); !strings.Contains(note, "comes back") {
+		t.Errorf("note: %q", note)
+	}
+	same(t, e.get("/v1/status/tasks"), `{"off":{"task_name":"off","status":"successful","enabled":false,"events_url":"/v1/status/tasks/off?include=events","providers":[],"services":[]}}`)
+}
+
+func TestWhatIsWrongIsSaidInTheWordsThatScriptsKnow(t *testing.T) {
+	e := start(t, files)
+	const (
+		old   = `{"error":{"message":"*"}}`
+		newer = `{"error":{"message":"*"},"request_id":"*"}`
+	)
+	task := func(fields string) string {
+		return `{"task":{"name":"x","module":"./x",` + fields + `}}`
+	}
+	for _, tt := range []struct {
+		method, path, body string
+		status             int
+		shape, message     string
+	}{
+		{"GET", "/v1/status/tasks/nope", "", 404, old, "a task with name 'nope' does not exist or has not been initialized yet"},
+		{"GET", "/v1/status/tasks?status=bad", "", 400, old, "unsupported status parameter value. only supporting status values successful, errored, critical, and unknown but got bad"},
+		{"GET", "/v1/status/tasks?include=bad", "", 400, old, "unsupported ?include parameter value. only supporting 'include=events' but got 'include=bad'"},
+		{"GET", "/v1/status/tasks?status=errored&status=unknown", "", 400, old, "cannot support more than one status query parameter, got status values: errored, unknown"},
+		{"GET", "/v1/status/tasks/a/b", "", 400, old, "unsupported path '/v1/status/tasks/a/b'. request must be format 'path/{task-name}'. task name cannot have '/ ' and api does not support further resources"},
+		{"POST", "/v1/status", "", 405, old, "'POST' in an unsupported method. The overallStatus API currently supports the method(s): 'GET'"},
+		{"PUT", "/v1/status/tasks", "", 405, old, "'PUT' in an unsupported method. The taskStatus API currently supports the method(s): 'GET'"},
+		{"GET", "/v1/status/cluster", "", 405, old, "this endpoint is only available with high availability configured"},
+		{"GET", "/v1/tasks/nope", "", 404, newer, "a task with name 'nope' does not exist or has not been initialized yet"},
+		{"DELETE", "/v1/tasks/nope", "", 404, newer, "a task with name 'nope' does not exist or has not been initialized yet"},
+		{"PUT", "/v1/tasks/web", "", 405, old, "'PUT' in an unsupported method. The task API currently supports the method(s): 'PATCH'"},
+
+		{"PATCH", "/v1/tasks/web", `{}`, 400, old, "/v1/tasks/:task_name currently only supports the 'enabled' field. Missing 'enabled' from the request body"},
+		{"PATCH", "/v1/tasks/web", `{"enabled":true,"bogus":1}`, 400, old, "request body's JSON contains unsupported keys: bogus"},
+		{"PATCH", "/v1/tasks/web", `{"enabled":"yes"}`, 400, old, `unable to decode 'enabled' of the request body: it must be true or false, and is "yes"`},
+		{"PATCH", "/v1/tasks/web", `{"enabled":tr`, 400, old, "unable to decode the request body: invalid character"},
+		{"PATCH", "/v1/tasks/web?run=foo", `{"enabled":true}`, 400, old, "unsupported run parameter value. only supporting run values now and inspect but got foo"},
+		{"PATCH", "/v1/tasks/", `{"enabled":true}`, 400, old, "no task name was included in the api request. Updating a task requires the task name: '/v1/tasks/:task_name'"},
+		{"PATCH", "/v1/tasks/nope", `{"enabled":true}`, 404, newer, "a task with name 'nope' does not exist or has not been initialized yet"},
+		{"PATCH", "/v1/tasks/nope?run=inspect", `{"enabled":true}`, 404, newer, "a task with name 'nope' does not exist or has not been initialized yet"},
+
+		{"POST", "/v1/tasks", `{"task":{"name":"x","condition":{}}}`, 400, newer, `request body has an error: doesn't match schema #/components/schemas/TaskRequest: Error at "/task/module": property "module" is missing`},
+		{"POST", "/v1/tasks", task(`"condition":{},"bogus":1`), 400, newer, `request body has an error: doesn't match schema #/components/schemas/TaskRequest: Error at "/task": property "bogus" is unsupported`},
+		{"POST", "/v1/tasks", task(`"condition":{},"enabled":"yes"`), 400, newer, `request body has an error: doesn't match schema #/components/schemas/TaskRequest: Error at "/task/enabled": value must be a boolean`},
+		{"POST", "/v1/tasks?run=later", newTask, 400, newer, `parameter "run" in query has an error: value is not one of the allowed values ["now","inspect"]`},
+		{"POST", "/v1/tasks", `{"task":{"name":"x"`, 400, newer, "request body has an error: failed to decode request body: unexpected EOF"},
+		{"POST", "/v1/tasks", "", 400, newer, "request body has an error: value is required but missing"},
+
+		{"POST", "/v1/tasks", strings.ReplaceAll(newTask, `"api"`, `"web"`), 400, newer, "task with name web already exists"},
+		{"POST", "/v1/tasks", strings.ReplaceAll(newTask, `"name":"api"`, `"name":"a/b"`), 400, newer,
+			`task.name: a task name must start with a letter or underscore and may contain only letters, digits, underscores, and dashes: "a/b"`},
+		{"POST", "/v1/tasks", task(`"condition":{"consul_kv":{"path":"a"},"schedule":{"cron":"* * * * *"}}`), 400, newer, "expected only one condition but got 2"},
+		{"POST", "/v1/tasks?run=inspect", task(`"condition":{"services":{}}`), 400, newer, "either the regexp or names field must be configured"},
+		{"POST", "/v1/tasks?run=now", task(`"condition":{"schedule":{"cron":"invalid"}}`), 400, newer, "unable to parse schedule condition's cron config"},
+		{"POST", "/v1/tasks", task(`"condition":{},"terraform_version":"1.0.0"`), 400, newer, "terraform_version is an unsupported configuration"},
+		{"POST", "/v1/tasks", task(`"condition":{},"variables":{"a":"example.field"}`), 400, newer, "task.variables"},
+
+		{"POST", "/v1/tasks/nope/run", "", 404, newer, "a task with name 'nope' does not exist or has not been initialized yet"},
+		{"POST", "/v1/tasks/off/run", "", 409, newer, "task 'off' is disabled: enable it first"},
+		{"POST", "/v1/tasks/web/run?wait=perhaps", "", 400, newer, `parameter "wait" in query has an error`},
+		{"GET", "/v1/tasks/nope/runs", "", 404, newer, "a task with name 'nope' does not exist or has not been initialized yet"},
+		{"GET", "/v1/tasks/web/runs?limit=0", "", 400, newer, `parameter "limit" in query has an error: number must be at least 1`},
+		{"GET", "/v1/tasks/web/runs/nope", "", 404, newer, "task 'web' has no run nope"},
+		{"GET", "/v1/tasks/web/runs/nope/log", "", 404, newer, "task 'web' has no run nope"},
+	} {
+		got := e.ask(tt.method, tt.path, tt.body)
+		if got.status != tt.status || !strings.Contains(got.message(t), tt.message) {
+			t.Errorf("%s %s %s\n got %d %s\nwant %d %s", tt.method, tt.path, tt.body, got.status, got.message(t), tt.status, tt.message)
+		}
+		fields := got.json(t)
+		if _, has := fields["request_id"]; has != (tt.shape == newer) || len(fields) > 2 {
+			t.Errorf("%s %s: the shape is %s", tt.method, tt.path, got.body)
+		}
+	}
+
+	schema := e.ask("POST", "/v1/tasks", `{}`)
+	if ct := schema.header.Get("Content-Type"); ct != "text/plain; charset=utf-8" {
+		t.Errorf("a schema error is %s", ct)
+	}
+	media := e.ask("POST", "/v1/tasks", newTask, "Content-Type", "text/html")
+	if m := media.message(t); media.status != 400 || m != `request body has an error: header Content-Type has unexpected value "text/html"` {
+		t.Errorf("%d %s", media.status, m)
+	}
+	large := e.ask("POST", "/v1/tasks", strings.Repeat(" ", 2<<20)+newTask)
+	status(t, large, http.StatusRequestEntityTooLarge)
+	large = e.ask("PATCH", "/v1/tasks/web", strings.Repeat(" ", 2<<20)+`{"enabled":false}`)
+	status(t, large, http.StatusRequestEntityTooLarge)
+	if unknown := e.get("/v1/nope"); unknown.status != 404 || unknown.body != "404 page not found\n" {
+		t.Errorf("an unknown path: %d %q", unknown.status, unknown.body)
+	}
+	status(t, e.ask("OPTIONS", "/v1/tasks/web", ""), http.StatusOK)
+	same(t, e.get("/v1/status"), `{"task_summary":{"status":{"successful":1,"errored":0,"critical":0,"unknown":1},"enabled":{"true":1,"false":1}}}`)
+}
+
+func TestBothNamesOfTwoConditionsAreSaid(t *testing.T) {
+	e := start(t, files)
+	got := e.ask("POST", "/v1/tasks", `{"task":{"name":"x","module":"./x","condition":{"consul_kv":{"path":"a"},"services":{"names":["a"]}}}}`)
+	if m := got.message(t); got.status != 400 || !strings.Contains(m, "services") || !strings.Contains(m, "kv") {
+		t.Errorf("%d %s", got.status, m)
+	}
+}
+
+func TestAChangeThatFailsItsRunChangesNothing(t *testing.T) {
+	e := start(t, files)
+	e.fail("api", errors.New("the module is broken"))
+	e.fail("off", errors.New("the module is broken"))
+	got := e.ask("POST", "/v1/tasks?run=now", newTask)
+	if m := got.message(t); got.status != 500 || !strings.Contains(m, "the module is broken") {
+		t.Errorf("%d %s", got.status, m)
+	}
+	status(t, e.get("/v1/tasks/api"), http.StatusNotFound)
+	got = e.ask("POST", "/v1/tasks?run=inspect", newTask)
+	if m := got.message(t); got.status != 400 || !strings.Contains(m, "the module is broken") {
+		t.Errorf("%d %s", got.status, m)
+	}
+	got = e.ask("PATCH", "/v1/tasks/off?run=now", `{"enabled":true}`)
+	if m := got.message(t); got.status != 500 || !strings.Contains(m, "the module is broken") {
+		t.Errorf("%d %s", got.status, m)
+	}
+	if enabled := e.get("/v1/tasks/off").json(t)["task"].(map[string]any)["enabled"]; enabled != false {
+		t.Error("it is enabled")
+	}
+}
+
+func TestAnActiveTaskCannotBeUpdated(t *testing.T) {
+	e := start(t, files)
+	e.mu.Lock()
+	e.hold = make(chan struct{})
+	e.mu.Unlock()
+	defer close(e.hold)
+	e.change("B")
+	eventually(t, "web runs", func() bool {
+		return strings.Contains(e.get("/v1/tasks/web/runs").body, `"running"`)
+	})
+	got := e.ask("PATCH", "/v1/tasks/web", `{"enabled":false}`)
+	if m := got.message(t); got.status != 500 || m != "task 'web' is active and cannot be updated at this time" {
+		t.Errorf("%d %s", got.status, m)
+	}
+}
+
+func TestABufferPeriodThatSaysOnlyEnabledHasTheDefaults(t *testing.T) {
+	e := start(t, files)
+	with := strings.Replace(newTask, `"name"`, `"buffer_period":{"enabled":true},"name"`, 1)
+	status(t, e.ask("POST", "/v1/tasks", with), http.StatusCreated)
+	got := e.get("/v1/tasks/api").json(t)["task"].(map[string]any)["buffer_period"]
+	if want := map[string]any{"enabled": true, "min": "5s", "max": "20s"}; !reflect.DeepEqual(got, want) {
+		t.Errorf("%v", got)
+	}
+}
+
+func TestWhatTheAPIShowsOfATaskMakesTheSameTask(t *testing.T) {
+	e := start(t, `
+task { # everything that a task may say
+  name = "all"
+  description = "d"
+  module = "./m"
+  version = ""
+  variables = {
+    a = "[1, \"x\"]"
+    b = "{ c = true }"
+    d = "null"
+    e = "\"$${x}\""
+  }
+  buffer_period { min = "2s" }
+  condition "services" {
+    regexp = "^web"
+    datacenter = "dc1"
+    filter = "Service.Tags contains \"a\""
+    cts_user_defined_meta { k = "v" }
+    use_as_module_input = false
+  }
+  module_input "consul-kv" {
+    path = "p"
+    recurse = true
+  }
+}
+task {
+  name = "catalog"
+  module = "./m"
+  condition "catalog-services" {
+    regexp = ".*"
+    node_meta { k = "v" }
+  }
+  module_input "services" { names = ["a"] }
+}
+task {
+  name = "kv"
+  module = "hashicorp/consul/aws"
+  version = "0.1.0"
+  condition "consul-kv" { path = "p" }
+}
+task {
+  name = "cron"
+  module = "./m"
+  condition "schedule" { cron = "*/10 * * * *" }
+}
+`)
+	for _, task := range e.base.Load().Tasks {
+		shown := e.get("/v1/tasks/" + task.Name).json(t)["task"].(map[string]any)
+		shown["name"] = "again"
+		definition, err := json.Marshal(shown)
+		if err != nil {
+			t.Fatal(err)
+		}
+		status(t, e.ask("POST", "/v1/tasks", `{"task":`+string(definition)+`}`), http.StatusCreated)
+		effective, err := e.Config(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, ok := effective.Config.Task("again")
+		if !ok {
+			t.Fatalf("%s is not there again: %v", task.Name, effective.Problems)
+		}
+		want, got := task, *again
+		got.Name, got.WorkingDir = want.Name, want.WorkingDir
+		if want.Digest(effective.Base) != got.Digest(effective.Config) || want.BufferPeriod != got.BufferPeriod || want.Description != got.Description {
+			t.Errorf("%s is another task: %s", task.Name, definition)
+		}
+		status(t, e.ask("DELETE", "/v1/tasks/again", ""), http.StatusAccepted)
+	}
+}
+
+func TestStatusFollowsTheNewestFiveRuns(t *testing.T) {
+	e := start(t, files)
+	for i, tt := range []struct {
+		fails bool
+		want  string
+		n     int
+	}{{true, "errored", 2}, {true, "critical", 3}, {false, "successful", 4}, {true, "critical", 5}, {false, "successful", 5}, {false, "successful", 5}, {false, "successful", 5}} {
+		e.fail("web", nil)
+		if tt.fails {
+			e.fail("web", errors.New("the module is broken"))
+		}
+		status(t, e.ask("POST", "/v1/tasks/web/run?wait=true", ""), http.StatusOK)
+		var got map[string]api.TaskStatus
+		if err := json.Unmarshal([]byte(e.get("/v1/status/tasks/web?include=events").body), &got); err != nil {
+			t.Fatal(err)
+		}
+		web := got["web"]
+		if string(web.Status) != tt.want && !(tt.fails && e.runs("web") > i+2) { // a retry may have come in between
+			t.Errorf("after run %d: %s, want %s", i, web.Status, tt.want)
+		}
+		if events := *web.Events; tt.fails {
+			if events[0].Success || events[0].Error == nil || events[0].Error.Message != "the module is broken" {
+				t.Errorf("the latest event is %+v", events[0])
+			}
+			if filtered := e.get("/v1/status/tasks?status=successful").json(t); len(filtered) != 0 {
+				t.Errorf("successful: %v", filtered)
+			}
+		} else if !events[0].Success || len(events) > 5 {
+			t.Errorf("events: %+v", events)
+		}
+	}
+}
+
+func TestRunsAreToldWithTheirLogAndPlan(t *testing.T) {
+	e := start(t, files)
+	asked := e.ask("POST", "/v1/tasks/web/run", "")
+	status(t, asked, http.StatusAccepted)
+	where := asked.header.Get("Location")
+	if where == "" || where != asked.json(t)["runs_url"] {
+		t.Fatalf("it is found at %q: %s", where, asked.body)
+	}
+	var runs api.RunsResponse
+	eventually(t, "the run has ended", func() bool {
+		if err := json.Unmarshal([]byte(e.get(where).body), &runs); err != nil {
+			t.Fatal(err)
+		}
+		return len(runs.Runs) == 1 && runs.Runs[0].Ended != nil
+	})
+	run := runs.Runs[0]
+	if run.State != api.Succeeded || run.Reason.Kind != string(state.ReasonForced) || !strings.Contains(run.Reason.Text, "the API 127.0.0.1") || run.Changes.Add != 1 {
+		t.Errorf("%+v", run)
+	}
+	if log := e.get(*run.LogURL); log.body != "Apply complete! for web\n" || !strings.HasPrefix(log.header.Get("Content-Type"), "text/plain") {
+		t.Errorf("log: %+v", log)
+	}
+	if run.PlanURL != nil {
+		t.Error("it has a plan")
+	}
+	status(t, e.get("/v1/tasks/web/runs/"+run.ID+"/plan"), http.StatusNotFound)
+	same(t, e.get("/v1/tasks/web/runs/"+run.ID), `{"request_id":"*","run":`+marshal(t, run)+`}`)
+
+	e.ask("PATCH", "/v1/tasks/web?run=inspect", `{"enabled":true}`)
+	if err := json.Unmarshal([]byte(e.get("/v1/tasks/web/runs?limit=1").body), &runs); err != nil {
+		t.Fatal(err)
+	}
+	inspection := runs.Runs[0]
+	if len(runs.Runs) != 1 || !inspection.Inspect || inspection.PlanURL == nil {
+		t.Fatalf("%+v", runs.Runs)
+	}
+	if plan := e.get(*inspection.PlanURL); !strings.HasPrefix(plan.body, "Plan: 1 to add") {
+		t.Errorf("plan: %+v", plan)
+	}
+	if err := json.Unmarshal([]byte(e.get("/v1/runs").body), &runs); err != nil {
+		t.Fatal(err)
+	}
+	if len(runs.Runs) != 2 || runs.Runs[0].ID != run.ID {
+		t.Errorf("all runs: %+v", runs.Runs)
+	}
+}
+
+func marshal(t *testing.T, v any) string {
+	t.Helper()
+	body, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return volatile.ReplaceAllString(string(body), "*")
+}
+
+func TestTheOverviewSaysWhyATaskWaitsAndWhereItComesFrom(t *testing.T) {
+	e := start(t, files)
+	status(t, e.ask("POST", "/v1/tasks", newTask), http.StatusCreated)
+	status(t, e.ask("PATCH", "/v1/tasks/web", `{"enabled":false}`), http.StatusOK)
+	var all api.OverviewResponse
+	eventually(t, "both changes are seen", func() bool {
+		if err := json.Unmarshal([]byte(e.get("/v1/overview").body), &all); err != nil {
+			t.Fatal(err)
+		}
+		return len(all.Tasks) == 3 && all.Tasks[0].Reason.Kind == string(state.ReasonDisabled) && all.Tasks[2].Reason.Kind == string(state.ReasonHeld)
+	})
+	if !all.Healthy || all.Leader == nil || all.Leader.Fence != 1 {
+		t.Errorf("%+v", all)
+	}
+	web, made := all.Tasks[0], all.Tasks[2]
+	if web.Origin.API || web.Origin.File == nil || filepath.Base(*web.Origin.File) != "tasks.hcl" || *web.Origin.Line != 4 || web.Override == nil || web.Override.Change != "disabled" ||
+		*web.Override.By != "the API 127.0.0.1" || web.LastRun == nil || web.LastRun.State != api.Succeeded {
+		t.Errorf("%+v", web)
+	}
+	if !made.Origin.API || made.Override.Change != "made" || made.LastRun != nil {
+		t.Errorf("%+v", made)
+	}
+	var one api.TaskOverviewResponse
+	if err := json.Unmarshal([]byte(e.get("/v1/tasks/api/overview").body), &one); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(made, one.Task); diff != "" {
+		t.Errorf("the overview of one task (-of all +of one):\n%s", diff)
+	}
+}
+
+func TestALookAtConsulCanBeAskedFor(t *testing.T) {
+	e := start(t, files)
+	before, err := state.Read[state.Reconcile](t.Context(), e.store, state.ReconcileKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	status(t, e.ask("POST", "/v1/reconcile", ""), http.StatusAccepted)
+	eventually(t, "a tick was done", func() bool {
+		after, err := state.Read[state.Reconcile](t.Context(), e.store, state.ReconcileKey)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return after.Data.Good.After(before.Data.Good)
+	})
+}
+
+func TestHealthTellsTheTruth(t *testing.T) {
+	now := time.Date(2086, 3, 14, 12, 0, 0, 0, time.UTC)
+	for _, tt := range []struct {
+		name   string
+		began  time.Time
+		record state.Reconcile
+		says   string // "" is healthy
+	}{
+		{"just begun", now.Add(-time.Minute), state.Reconcile{}, ""},
+		{"just begun after a long rest", now.Add(-time.Minute), state.Reconcile{Good: now.Add(-time.Hour)}, ""},
+		{"nothing happens", now.Add(-time.Hour), state.Reconcile{Good: now.Add(-6 * time.Minute)}, ""},
+		{"no tick", now.Add(-time.Hour), state.Reconcile{Good: now.Add(-12 * time.Minute)}, "no tick has succeeded for 12m0s: nothing leads"},
+		{"no tick ever", now.Add(-time.Hour), state.Reconcile{}, "no tick has succeeded for 1h0m0s"},
+		{"a function that nobody has called", time.Time{}, state.Reconcile{}, "no tick has succeeded yet"},
+		{"an election in Consul", now.Add(-time.Hour), state.Reconcile{Good: now.Add(-time.Minute), Problem: "no leader", Since: now.Add(-time.Minute)}, ""},
+		{"Consul is gone", now.Add(-time.Hour), state.Reconcile{Good: now.Add(-3 * time.Minute), Problem: "connection refused", Since: now.Add(-3 * time.Minute)},
+			"Consul cannot be watched since 2086-03-14T11:57:00Z: connection refused"},
+		{"no capacity", now.Add(-time.Hour), state.Reconcile{Good: now.Add(-12 * time.Minute), Stalled: "no capacity"}, "no tick has succeeded for 12m0s: no capacity"},
+	} {
+		e := newEngine(t, files)
+		e.Now = func() time.Time { return now }
+		e.options.Began = tt.began
+		if _, err := e.store.Apply(t.Context(), state.Create(state.ReconcileKey, state.Encode(tt.record))); err != nil {
+			t.Fatal(err)
+		}
+		e.serve()
+		got := e.get("/v1/health")
+		switch {
+		case tt.says == "" && (got.status != 200 || got.body != "{}\n"):
+			t.Errorf("%s: %d %s", tt.name, got.status, got.body)
+		case tt.says != "" && (got.status != 503 || !strings.HasPrefix(got.message(t), tt.says)):
+			t.Errorf("%s: %d %s", tt.name, got.status, got.body)
+		}
+	}
+	e := newEngine(t, files).serve()
+	e.store.Close()
+	if got := e.get("/v1/health"); got.status != 503 || !strings.HasPrefix(got.message(t), "the store cannot be read") {
+		t.Errorf("without a store: %d %s", got.status, got.body)
+	}
+}
+
+func TestAClientThatGoesAwayLeavesNothingHalfMade(t *testing.T) {
+	e := start(t, files)
+	hold := make(chan struct{})
+	e.mu.Lock()
+	e.hold = hold
+	e.mu.Unlock()
+	e.fail("api", errors.New("the module is broken"))
+	ctx, leave := context.WithCancel(t.Context())
+	req, err := http.NewRequestWithContext(ctx, "POST", e.server.URL+"/v1/tasks?run=now", strings.NewReader(newTask))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	gone := make(chan error, 1)
+	go func() { _, err := http.DefaultClient.Do(req); gone <- err }()
+	eventually(t, "it runs", func() bool { return strings.Contains(e.get("/v1/tasks/api/runs").body, `"running"`) })
+	leave()
+	if err := <-gone; !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	close(hold)
+	eventually(t, "the task is gone", func() bool { return e.get("/v1/tasks/api").status == http.StatusNotFound })
+
+	conn, err := net.Dial("tcp", strings.TrimPrefix(e.server.URL, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.Write([]byte("POST /v1/tasks HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n" + newTask)); err != nil {
+		t.Fatal(err)
+	}
+	conn.Close()
+	status(t, e.get("/v1/tasks/api"), http.StatusNotFound)
+}
+
+func TestAnAnswerThatTakesTooLongSaysThatTheRunGoesOn(t *testing.T) {
+	e := newEngine(t, files).serve() // nobody leads
+	late := api.New(e.options)
+	e.server.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), 50*time.Millisecond)
+		defer cancel()
+		late.ServeHTTP(w, r.WithContext(ctx))
+	})
+	got := e.ask("POST", "/v1/tasks?run=now", newTask)
+	if m := got.message(t); got.status != http.StatusGatewayTimeout || !strings.Contains(m, "goes on: /v1/tasks/api/runs") {
+		t.Errorf("%d %s", got.status, m)
+	}
+}
+
+type cluster struct{ api.ClusterStatus }
+
+func (c cluster) Status(context.Context) (api.ClusterStatus, error) { return c.ClusterStatus, nil }
+
+func TestTheClusterIsTold(t *testing.T) {
+	e := newEngine(t, files)
+	e.options.Cluster = cluster{api.ClusterStatus{ClusterName: "c", Members: []api.ClusterMember{{ID: "a", Address: "10.0.0.1", Leader: true, Healthy: true}}}}
+	same(t, e.serve().get("/v1/status/cluster"), `{"cluster_name":"c","members":[{"id":"a","address":"10.0.0.1","leader":true,"healthy":true}]}`)
+}
+
+func TestTheDescriptionIsWhatIsServed(t *testing.T) {
+	e := newEngine(t, files).serve()
+	served, err := openapi3.NewLoader().LoadFromData([]byte(e.get("/v1/openapi.json").body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := served.Validate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for path, item := range served.Paths.Map() {
+		for method := range item.Operations() {
+			path := strings.NewReplacer("{name}", "nope", "{id}", "nope").Replace("/v1" + path)
+			got := e.ask(method, path, "")
+			if got.status == http.StatusNotFound && !strings.Contains(got.body, "nope") || got.status == http.StatusMethodNotAllowed && path != "/v1/status/cluster" {
+				t.Errorf("%s %s is described and not there: %d %s", method, path, got.status, got.body)
+			}
+		}
+	}
+}
+
+func TestTheTypesAreThoseOfTheDescription(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds the generator")
+	}
+	made := filepath.Join(t.TempDir(), "types.gen.go")
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), "go", "run", "-C", "../../tools/oapi-codegen", "github.com/oapi-codegen/oapi-codegen/v2/cmd/oapi-codegen",
+		"-config", filepath.Join(here, "codegen.yaml"), "-o", made, filepath.Join(here, "openapi.yaml"))
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	want, err := os.ReadFile(made)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := os.ReadFile("types.gen.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), string(got)); diff != "" {
+		t.Errorf("run `go generate ./internal/api` (-want +got):\n%s", diff)
+	}
+}
