@@ -1,0 +1,358 @@
+// Package cluster is high availability as Consul-Terraform-Sync configures it:
+// several instances share a store, one of them leads, and each knows of the
+// others.
+//
+// Who leads is the lease's matter alone. Beside it every instance keeps a record
+// of itself, which tells the others that it is there, where, and what it works
+// with. From those come the answer to "which instances are there?" and the
+// check whether this instance could do the work of the one that leads.
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/url"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/lease"
+	"github.com/terrapulse/terrapulse/internal/state"
+)
+
+const (
+	prefix = "cluster/"
+
+	// checkEvery is how often an instance looks whether it is compatible.
+	checkEvery = 5 * time.Minute
+
+	// beatMost is how long an instance is silent at most. Whether it lives
+	// decides nothing, so that a long session_ttl need not hide for hours that
+	// it does not.
+	beatMost = 30 * time.Second
+
+	// keptFor is how long an instance that has died is shown: as long as Consul
+	// keeps the service of one whose health check fails.
+	keptFor = 30 * time.Minute
+
+	// leaveTime is for an instance that ends to say so.
+	leaveTime = 3 * time.Second
+)
+
+// Timing is how long things last in a cluster.
+type Timing struct {
+	// LeaseTTL is how long the lease lasts that is renewed every third of it.
+	LeaseTTL time.Duration
+	// Claim is how long the claim of a run lasts.
+	Claim time.Duration
+	// Skew is how far clocks may be apart where they count: for claims.
+	Skew time.Duration
+}
+
+// Takeover begins at the latest renewal of the leader that has died: between a
+// third of its lease before its death and the death itself. One that stands by
+// looks every tenth of that time and takes over a whole lease after it has seen
+// the record first. With 1.55 times the session's TTL that makes between
+// (1 - 1/3) x 1.55 = 1.03 and (1 + 2/10) x 1.55 = 1.86 times it, where Consul's
+// sessions and locks took one to two times.
+const leaseFactor = 1.55
+
+// maxSkew is more than what machines that set their clocks by NTP are apart.
+const maxSkew = 5 * time.Second
+
+// TimingOf returns how long things last with this session_ttl.
+func TimingOf(sessionTTL time.Duration) Timing {
+	return Timing{LeaseTTL: time.Duration(leaseFactor * float64(sessionTTL)), Claim: sessionTTL, Skew: min(maxSkew, sessionTTL/2)}
+}
+
+// Instance is this instance: what it tells the others of itself.
+type Instance struct {
+	Cluster   string // name of the cluster
+	ID        string // unlike that of any other instance
+	Address   string // that others are pointed to; may be ""
+	Service   string // that it registers itself as in Consul
+	Owner     string // of the lease that it takes, see lease.NewOwner
+	Lease     string // name of that lease
+	Terraform string // program and version that it runs
+}
+
+// Options are what a member works with.
+type Options struct {
+	Instance
+	Store state.Store
+	// Base is the configuration as the files say it, and Effective the one
+	// with what was changed through the API.
+	Base       func() *config.Config
+	Effective  func(context.Context) (*config.Config, error)
+	SessionTTL time.Duration
+	Now        func() time.Time
+	Log        *slog.Logger
+}
+
+// Member is this instance among the others. It is safe for concurrent use.
+type Member struct {
+	Options
+	beat  time.Duration
+	since time.Time
+
+	mu      sync.Mutex
+	record  state.Stored[record]
+	blocked map[string]error
+}
+
+// record is what an instance tells of itself.
+type record struct {
+	ID        string        `json:"id"`
+	Address   string        `json:"address,omitempty"`
+	Service   string        `json:"service"`
+	Owner     string        `json:"owner"`
+	Terraform string        `json:"terraform"`
+	Config    string        `json:"config"` // digest of what its files say
+	Since     time.Time     `json:"since"`
+	Seen      time.Time     `json:"seen"`   // by its own clock
+	Silent    time.Duration `json:"silent"` // how long it may not be seen
+}
+
+func key(id string) string { return prefix + url.QueryEscape(id) }
+
+// Join makes this instance known to the others and looks whether it is
+// compatible with them. What does not succeed is logged, and tried again by Run.
+func Join(ctx context.Context, opts Options) *Member {
+	m := &Member{Options: opts, beat: min(opts.SessionTTL, beatMost), since: opts.Now().UTC()}
+	m.tell(ctx)
+	m.check(ctx)
+	return m
+}
+
+// Run keeps this instance known and looks whether it is compatible, every five
+// minutes, until ctx ends. Then the others no longer count it.
+func (m *Member) Run(ctx context.Context) {
+	beat, check := time.NewTicker(m.beat), time.NewTicker(checkEvery)
+	defer beat.Stop()
+	defer check.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			m.leave(context.WithoutCancel(ctx))
+			return
+		case <-beat.C:
+			m.tell(ctx)
+		case <-check.C:
+			m.check(ctx)
+		}
+	}
+}
+
+// Leads notes that this instance leads from now on, under this token.
+func (m *Member) Leads(ctx context.Context, fence uint64) {
+	// People and scripts look for these words in CTS's log.
+	m.Log.Info("ha: acquired leadership lock: id="+m.ID, "cluster", m.Cluster, "fence", fence)
+	m.check(ctx)
+}
+
+// tell writes this instance's record.
+func (m *Member) tell(ctx context.Context) {
+	if err := m.write(ctx); err != nil && ctx.Err() == nil {
+		m.Log.Warn("the other instances of the cluster are not told that this one lives", "cluster", m.Cluster, "error", err)
+	}
+}
+
+func (m *Member) write(ctx context.Context) error {
+	m.mu.Lock()
+	before := m.record
+	m.mu.Unlock()
+	now := m.Now().UTC()
+	mine := record{ID: m.ID, Address: m.Address, Service: m.Service, Owner: m.Owner, Terraform: m.Terraform,
+		Config: m.Base().Digest(), Since: m.since, Seen: now, Silent: 2*m.beat + maxSkew}
+	if before.Version == "" {
+		var err error
+		if before, err = state.Read[record](ctx, m.Store, key(m.ID)); err != nil {
+			return err
+		}
+	}
+	for {
+		records, err := m.Store.Apply(ctx, before.Write(mine).Until(now.Add(keptFor)))
+		refused, ok := errors.AsType[*state.ConflictError](err)
+		switch {
+		case err == nil:
+			m.mu.Lock()
+			m.record = state.Stored[record]{Record: records[0], Data: mine}
+			m.mu.Unlock()
+			return nil
+		case !ok:
+			return err
+		case refused.Current == nil:
+			before = state.Stored[record]{Record: state.Record{Key: key(m.ID)}}
+			continue
+		}
+		if before, err = state.Decode[record](*refused.Current); err != nil {
+			return err
+		}
+		if other := before.Data; other.Owner != m.Owner && other.Since.After(m.since) && other.lives(now) {
+			return fmt.Errorf("another instance, %s, has the id %q, too: give each an id of its own in its configuration", other.Owner, m.ID)
+		}
+	}
+}
+
+// leave takes this instance's record away.
+func (m *Member) leave(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, leaveTime)
+	defer cancel()
+	m.mu.Lock()
+	mine := m.record
+	m.mu.Unlock()
+	if mine.Version == "" {
+		return
+	}
+	if _, err := m.Store.Apply(ctx, state.Delete(mine.Record)); err != nil {
+		m.Log.Debug("the other instances of the cluster learn late that this one has ended", "cluster", m.Cluster, "error", err)
+	}
+}
+
+// lives reports whether the instance was seen lately.
+func (r record) lives(now time.Time) bool { return now.Sub(r.Seen) <= r.Silent }
+
+// Status is which instances there are, in the form of CTS's API.
+type Status struct {
+	ClusterName string         `json:"cluster_name"`
+	Members     []StatusMember `json:"members"`
+}
+
+// StatusMember is one instance.
+type StatusMember struct {
+	Address     string `json:"address,omitempty"`
+	Healthy     bool   `json:"healthy"`
+	ID          string `json:"id"`
+	Leader      bool   `json:"leader"`
+	ServiceName string `json:"service_name"`
+}
+
+// Status returns the instances that there are, the leader first and then by
+// id; also those that have died lately, which are not healthy.
+func (m *Member) Status(ctx context.Context) (Status, error) {
+	members, leader, err := m.members(ctx)
+	if err != nil {
+		return Status{}, err
+	}
+	status := Status{ClusterName: m.Cluster, Members: []StatusMember{}}
+	now := m.Now()
+	for _, r := range members {
+		if now.Sub(r.Seen) <= keptFor {
+			status.Members = append(status.Members, StatusMember{
+				Address: r.Address, Healthy: r.lives(now), ID: r.ID, Leader: r.Owner == leader, ServiceName: r.Service})
+		}
+	}
+	slices.SortFunc(status.Members, func(a, b StatusMember) int {
+		if a.Leader != b.Leader {
+			return map[bool]int{true: -1, false: 1}[a.Leader]
+		}
+		return cmp.Compare(a.ID, b.ID)
+	})
+	return status, nil
+}
+
+// members returns the records of all instances, and the owner of the lease.
+func (m *Member) members(ctx context.Context) ([]record, string, error) {
+	holder, err := lease.Read(ctx, m.Store, m.Lease)
+	if err != nil {
+		return nil, "", err
+	}
+	stored, err := state.ReadAll[record](ctx, m.Store, prefix)
+	if err != nil {
+		return nil, "", fmt.Errorf("read which instances there are: %w", err)
+	}
+	var members []record
+	for _, s := range stored {
+		members = append(members, s.Data)
+	}
+	return members, holder.Owner, nil
+}
+
+// Blocked returns the tasks that cannot be run on this instance, and why: what
+// the latest check has found. They wait for it, and others go on.
+func (m *Member) Blocked() map[string]error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return maps.Clone(m.blocked)
+}
+
+// incompatible is something that this instance is not fit for. The words are
+// those of CTS, which scripts look for in its log.
+type incompatible struct{ error }
+
+func (i incompatible) Error() string { return "compatibility check failure: " + i.error.Error() }
+
+func (i incompatible) Unwrap() error { return i.error }
+
+// check looks whether this instance could do what the cluster does, and logs
+// what it could not.
+//
+// Only a module that is missing has its tasks wait. Another version of Terraform
+// or another configuration is what a change of one instance after the other
+// looks like on its way: whoever leads leads with his own, and Terraform itself
+// refuses a state that a newer one has written.
+func (m *Member) check(ctx context.Context) {
+	blocked, err := m.missing(ctx)
+	if err != nil {
+		m.Log.Warn("whether this instance is compatible cannot be told", "cluster", m.Cluster, "error", err)
+		return
+	}
+	m.mu.Lock()
+	before := m.blocked
+	m.blocked = blocked
+	m.mu.Unlock()
+	for _, task := range slices.Sorted(maps.Keys(blocked)) {
+		m.Log.Error("the task waits while this instance leads", "cluster", m.Cluster, "task", task, "error", blocked[task])
+	}
+	for _, task := range slices.Sorted(maps.Keys(before)) {
+		if blocked[task] == nil {
+			m.Log.Info("the task need not wait any more", "cluster", m.Cluster, "task", task)
+		}
+	}
+	members, leader, err := m.members(ctx)
+	if err != nil {
+		m.Log.Warn("whether this instance is compatible cannot be told", "cluster", m.Cluster, "error", err)
+		return
+	}
+	for _, r := range members {
+		if r.Owner != leader || r.Owner == m.Owner {
+			continue
+		}
+		if r.Terraform != m.Terraform {
+			m.Log.Error("this instance differs from the leader", "cluster", m.Cluster, "leader", r.ID,
+				"error", incompatible{fmt.Errorf("this instance runs %s, and %s runs %s", m.Terraform, r.ID, r.Terraform)})
+		}
+		if mine := m.Base().Digest(); r.Config != mine {
+			m.Log.Error("this instance differs from the leader", "cluster", m.Cluster, "leader", r.ID,
+				"error", incompatible{fmt.Errorf("this instance has configuration %.12s, and %s has %.12s", mine, r.ID, r.Config)})
+		}
+	}
+}
+
+// missing returns the tasks whose module should be on this instance, and is not.
+func (m *Member) missing(ctx context.Context) (map[string]error, error) {
+	cfg, err := m.Effective(ctx)
+	if err != nil {
+		return nil, err
+	}
+	missing := map[string]error{}
+	for _, t := range cfg.Tasks {
+		if !t.LocalModule() { // Terraform fetches it
+			continue
+		}
+		info, err := os.Stat(t.Module)
+		if err == nil && !info.IsDir() {
+			err = &os.PathError{Op: "stat", Path: t.Module, Err: errors.New("not a directory")}
+		}
+		if err != nil {
+			missing[t.Name] = incompatible{err}
+		}
+	}
+	return missing, nil
+}
