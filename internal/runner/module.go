@@ -1,12 +1,14 @@
 package runner
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
 
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/consul"
+	"github.com/terrapulse/terrapulse/internal/dynamic"
 	"github.com/terrapulse/terrapulse/internal/rootmodule"
 	"github.com/terrapulse/terrapulse/internal/state"
 	"github.com/terrapulse/terrapulse/internal/terraform"
@@ -19,6 +21,9 @@ const keptResources = 20
 // Module applies a task's module with Terraform, in the task's directory.
 type Module struct {
 	Terraform *terraform.Binary
+	// Values looks up what the templates in provider blocks stand for; a new
+	// evaluator without AWS if nil.
+	Values *dynamic.Evaluator
 	// Orphaned, if set, says in words why the holder of a lock of the task's
 	// state is dead, so that it is released; "" if that is not certain.
 	Orphaned func(ctx context.Context, task string, lock *terraform.LockError) (why string)
@@ -28,13 +33,17 @@ type Module struct {
 
 // Check finds what would make every run of the task fail, as far as that can be
 // told without Consul and Terraform: a local module that is not there or does
-// not declare what it is given, a task_env that Terraform cannot be given, and
-// a backend that would have the task share its state.
+// not declare what it is given, a task_env that Terraform cannot be given, a
+// template in a provider that calls for what there is not, and a backend that
+// would have the task share its state.
 func (m *Module) Check(cfg *config.Config, t *config.Task) error {
 	if _, err := rootmodule.Backend(cfg, t); err != nil {
 		return err
 	}
 	if err := terraform.CheckModule(t, rootmodule.Inputs(t)); err != nil {
+		return err
+	}
+	if err := dynamic.Check(cfg, t); err != nil {
 		return err
 	}
 	return terraform.CheckEnv(t.Name, rootmodule.Env(t, cfg))
@@ -46,11 +55,11 @@ func (m *Module) Apply(ctx context.Context, cfg *config.Config, t *config.Task, 
 	if err := m.Check(cfg, t); err != nil {
 		return nil, err
 	}
-	if _, err := m.root(cfg, t, snap).Write(t.WorkingDir); err != nil {
+	opts, err := m.options(ctx, cfg, t, out)
+	if err != nil {
 		return nil, err
 	}
-	opts, err := m.options(cfg, t, out)
-	if err != nil {
+	if _, err := m.root(cfg, t, snap).Write(t.WorkingDir); err != nil {
 		return nil, err
 	}
 	dir, err := m.Terraform.Open(t.WorkingDir, opts)
@@ -82,7 +91,7 @@ func (m *Module) Plan(ctx context.Context, cfg *config.Config, t *config.Task, s
 	if err := m.Check(cfg, t); err != nil {
 		return terraform.Summary{}, err
 	}
-	opts, err := m.options(cfg, t, out)
+	opts, err := m.options(ctx, cfg, t, out)
 	if err != nil {
 		return terraform.Summary{}, err
 	}
@@ -96,8 +105,14 @@ func (m *Module) root(cfg *config.Config, t *config.Task, snap *consul.Snapshot)
 	return rootmodule.Module{Config: cfg, Task: t, Blocks: snap.Blocks, Terraform: m.Terraform.Version}
 }
 
-func (m *Module) options(cfg *config.Config, t *config.Task, out io.Writer) (terraform.Options, error) {
-	values, err := rootmodule.ProviderValues(t, cfg)
+// options are what Terraform is run with: with values for the templates of the
+// task's providers, which cfg does not have.
+func (m *Module) options(ctx context.Context, cfg *config.Config, t *config.Task, out io.Writer) (terraform.Options, error) {
+	evaluated, err := cmp.Or(m.Values, &dynamic.Evaluator{Context: ctx}).Evaluate(ctx, cfg, t)
+	if err != nil {
+		return terraform.Options{}, err
+	}
+	values, err := rootmodule.ProviderValues(t, evaluated.Config)
 	if err != nil {
 		return terraform.Options{}, fmt.Errorf("provider values of task %s: %w", t.Name, err)
 	}
@@ -107,7 +122,7 @@ func (m *Module) options(cfg *config.Config, t *config.Task, out io.Writer) (ter
 	}
 	opts := terraform.Options{
 		Task: t.Name, Backend: backend, Consul: cfg.Consul,
-		Env: rootmodule.Env(t, cfg), VarJSON: values, Log: out, PersistLog: cfg.Terraform.PersistLog, Unlocked: m.Unlocked,
+		Env: rootmodule.Env(t, evaluated.Config), VarJSON: values, Secrets: evaluated.Secrets, Log: out, PersistLog: cfg.Terraform.PersistLog, Unlocked: m.Unlocked,
 	}
 	if m.Orphaned != nil {
 		opts.Orphaned = func(ctx context.Context, lock *terraform.LockError) string { return m.Orphaned(ctx, t.Name, lock) }

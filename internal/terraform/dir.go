@@ -24,9 +24,10 @@ type Options struct {
 	Consul    config.Consul     // how a Consul backend connects; not used by others
 	Env       map[string]string // task_env of the task's providers: secret
 	VarJSON   []byte            // a variable file with the values of provider blocks: secret; nil for none
+	Secrets   []string          // parts of those values that may be seen by themselves
 
 	// Log receives what Terraform prints, a whole line at a time, with the
-	// secrets of Env, VarJSON and Consul made unreadable. Nil for nowhere.
+	// secrets of Env, VarJSON, Secrets and Consul made unreadable. Nil for nowhere.
 	Log io.Writer
 	// PersistLog has Terraform's trace written to terraform.log in the directory,
 	// as persist_log of CTS does, up to traceLimit.

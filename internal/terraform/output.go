@@ -129,6 +129,9 @@ func newScrubber(o Options) *scrubber {
 	for _, value := range o.Env {
 		add(value)
 	}
+	for _, value := range o.Secrets {
+		add(value)
+	}
 	add(o.Consul.Token)
 	if o.Consul.Auth.Enabled {
 		add(o.Consul.Auth.Password)
