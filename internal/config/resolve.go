@@ -242,7 +242,7 @@ func (l *loader) vault(raw *rawVault) Vault {
 	}
 	switch {
 	case v.AgentTokenFile != "":
-		v.Token = l.secretFile(v.AgentTokenFile, raw.AgentTokenFile.origin)
+		v.Token = l.secretFile(raw.AgentTokenFile.V, raw.AgentTokenFile.origin)
 	case v.Token == "":
 		// The Vault CLI leaves its token there. Without one, Vault says so.
 		if home := l.home(); home != "" {
