@@ -121,6 +121,11 @@ func TestCloseWaitsForTheLastLines(t *testing.T) {
 		slog.New(h).Info(fmt.Sprint("line ", i))
 	}
 	h.Close()
+	select {
+	case <-h.sink.done:
+	default:
+		t.Error("lines are still under way")
+	}
 	for i := range 5 {
 		if got := d.read(); !strings.Contains(got, fmt.Sprint("line ", i)) {
 			t.Errorf("got %q", got)
