@@ -63,9 +63,6 @@ func (c *bundlePushCommand) Run(args []string) int {
 	for _, w := range cfg.Warnings {
 		fmt.Fprintf(c.stdout, "Warning: %s\n", w)
 	}
-	for _, key := range cfg.Pending() {
-		fmt.Fprintf(c.stdout, "Warning: %s is valid but has no effect in this version\n", key)
-	}
 	module := &runner.Module{}
 	var wrong []error
 	for i := range cfg.Tasks {

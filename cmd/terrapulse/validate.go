@@ -43,9 +43,6 @@ func (c *validateCommand) Run(args []string) int {
 	for _, w := range cfg.Warnings {
 		fmt.Fprintf(c.stdout, "Warning: %s\n", w)
 	}
-	for _, key := range cfg.Pending() {
-		fmt.Fprintf(c.stdout, "Warning: %s is valid but has no effect in this version\n", key)
-	}
 	failed := false
 	module := &runner.Module{}
 	for i := range cfg.Tasks {
