@@ -35,6 +35,9 @@ func flagSets(a *app) map[string]*flag.FlagSet {
 	sets["doctor"], _ = (&doctorCommand{app: a}).flags()
 	sets["convert"], _ = (&convertCommand{app: a}).flags()
 	sets["schema"] = (&schemaCommand{app: a}).flags()
+	sets["convert"], _ = (&convertCommand{app: a}).flags()
+	sets["schema"] = (&schemaCommand{app: a}).flags()
+	sets["migrate check"], _ = (&migrateCheckCommand{app: a}).flags()
 	sets["bundle push"], _ = (&bundlePushCommand{app: a}).flags()
 	sets["bundle diff"], _ = (&bundleDiffCommand{app: a}).flags()
 	sets["bundle pull"], _ = (&bundlePullCommand{app: a}).flags()
@@ -112,6 +115,8 @@ func (c *called) AutocompleteArgs() complete.Predictor {
 		return complete.PredictFunc(c.configuredTasks)
 	case "runs", "logs":
 		return complete.PredictFunc(c.knownTasks)
+	case "convert":
+		return complete.PredictFiles("*")
 	case "bundle pull":
 		return complete.PredictDirs("*")
 	}

@@ -150,15 +150,17 @@ func (h *ctsHandler) Handle(_ context.Context, r slog.Record) error {
 	})
 	level := ctsLevel(r.Level)
 	message, known := ctsMessages[r.Message]
-	if !known {
-		h.log.Log(level, r.Message, attrs...)
-		return nil
-	}
 	var task []any
 	for i := 0; i < len(attrs); i += 2 {
-		if attrs[i] == ctsTask {
+		switch attrs[i] {
+		case ctsTask:
 			task = attrs[i : i+2]
+		case "inspect": // a plan completes no task
+			known = false
 		}
+	}
+	if !known {
+		message, task = r.Message, attrs
 	}
 	h.log.Log(level, message, task...)
 	return nil

@@ -168,6 +168,9 @@ func (r *Runner) carryOut(ctx context.Context, launch state.Launch, planned stat
 	if !run.Seen.IsZero() {
 		attrs = append(attrs, "since_seen", run.Ended.Sub(run.Seen).Round(time.Millisecond))
 	}
+	if run.Inspect {
+		attrs = append(attrs, "inspect", true)
+	}
 	if run.State == state.RunFailed {
 		log.Error("run failed", append(attrs, "error", run.Error)...)
 	} else {

@@ -1,0 +1,72 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestAShellCompletesWhatIsTyped(t *testing.T) {
+	api := newStandIn(t)
+	api.answers["GET /v1/tasks"] = `200 {"request_id":"1","tasks":[{"name":"web"},{"name":"walls"},{"name":"db"}]}`
+	t.Setenv("CTS_ADDRESS", api.URL)
+	t.Chdir(t.TempDir())
+	file := taskFile(t, "tasks.hcl", newTask+strings.Replace(newTask, "newt", "other", 1))
+	if err := os.WriteFile("some.hcl", nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir("folder", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		line string
+		want []string
+	}{
+		{"terrapulse ta", []string{"task"}},
+		{"terrapulse task ", []string{"create", "delete", "disable", "enable"}},
+		{"terrapulse task create -task", []string{"-task-file"}},
+		{"terrapulse task create -task-file so", []string{"some.hcl"}},
+		{"terrapulse task disable ", []string{"db", "walls", "web"}},
+		{"terrapulse task disable w", []string{"walls", "web"}},
+		{"terrapulse task delete -auto-approve d", []string{"db"}},
+		{"terrapulse task enable -http-addr http://127.0.0.1:1 ", nil},
+		{"terrapulse start -log-level ", []string{"DEBUG", "ERR", "INFO", "TRACE", "WARN"}},
+		{"terrapulse start -config-dir fo", []string{"folder/"}},
+		{"terrapulse start -client", nil},
+		{"terrapulse inspect -config-file " + file + " ", []string{"newt", "other"}},
+		{"terrapulse render -config-file=" + file + " o", []string{"other"}},
+		{"terrapulse start -config-file " + file + " -inspect-task n", []string{"newt"}},
+		{"terrapulse status -", []string{"-json", "-store"}},
+		{"consul-terraform-sync task dis", []string{"disable"}},
+	} {
+		got := completions(t, os.Args[0], test.line)
+		slices.Sort(got)
+		if fmt.Sprint(got) != fmt.Sprint(test.want) {
+			t.Errorf("after %q a shell shows %q, want %q", test.line, got, test.want)
+		}
+	}
+	if _, err := os.Stat("terrapulse.db"); err == nil {
+		t.Error("a store was made")
+	}
+}
+
+func TestAShellCompletesTheTasksThatAStoreKnows(t *testing.T) {
+	s := newSite(t)
+	s.register("web", "web-1", 8080, "passing")
+	wantCode(t, s.run("-once", "-config-file", s.config(s.task("lb", onWeb))), exitOK)
+	for _, command := range []string{"runs", "logs"} {
+		line := "terrapulse " + command + " -store sqlite:" + s.path("state.db") + " "
+		if got := completions(t, os.Args[0], line); fmt.Sprint(got) != "[lb]" {
+			t.Errorf("after %q a shell shows %q", line, got)
+		}
+	}
+}
+
+// The installation itself writes to the home folder of whoever runs the test.
+func TestTheFlagsThatInstallCompletionAreNotThoseOfStart(t *testing.T) {
+	r := program(t, os.Args[0], "", "-autocomplete-install", "-autocomplete-uninstall")
+	wantCode(t, r, exitError)
+	wantText(t, r.stderr, "autocomplete", "not both")
+}
