@@ -29,6 +29,8 @@ type Input struct {
 	Observed *Observed
 	// Unreadable is why a view that should have been read in this tick was not.
 	Unreadable error
+	// Blocked is why the task cannot be run where this is decided.
+	Blocked error
 	// Lost is the run of State.Run, ended as lost, if it is known to be dead.
 	Lost *state.Run
 	// Force asks for a run whatever the condition says, and names who asks.
@@ -114,6 +116,9 @@ func (d *decider) decide() Decision {
 
 	case d.Unreadable != nil:
 		return d.wait(state.ReasonConsul, d.overdue(), "%s", state.Cut(d.Unreadable.Error()))
+
+	case d.Blocked != nil:
+		return d.wait(state.ReasonBlocked, time.Time{}, "it cannot be run on the instance that leads: %s", state.Cut(d.Blocked.Error()))
 
 	case s.Recheck || s.ObservedAt.IsZero():
 		return d.wait(state.ReasonConsul, d.overdue(), "its condition has not been read yet")

@@ -96,6 +96,10 @@ func TestDecideGivesTheReason(t *testing.T) {
 		{"a forced run needs no change", Input{Task: webTask(), State: applied(), Observed: &Observed{Digest: "A"}, Force: "start"}, Run, state.ReasonForced, "asked for by start", time.Time{}},
 		{"nothing is run on a partial read",
 			Input{Task: webTask(), State: applied(), Force: "start", Unreadable: errors.New("read service web: no leader")}, Wait, state.ReasonConsul, "no leader", noon},
+		{"what cannot be run here waits, whatever is asked for",
+			Input{Task: webTask(), Observed: b, State: applied(), Force: "start", Blocked: errors.New("stat ./mod: no such file or directory")}, Wait, state.ReasonBlocked, "stat ./mod", time.Time{}},
+		{"and is not run when its run was lost",
+			Input{Task: webTask(), Observed: b, State: applied(), Lost: &state.Run{ID: "r1", Task: "web"}, Blocked: errors.New("stat ./mod")}, Wait, state.ReasonBlocked, "stat ./mod", time.Time{}},
 		{"nothing is run before the condition was read", Input{Task: webTask(), Force: "start"}, Wait, state.ReasonConsul, "not been read", noon},
 		{"a failed task waits for its retry",
 			Input{Task: webTask(), State: with(applied(), func(s *state.Task) { s.Failures, s.RetryAt = 2, noon.Add(time.Second) })}, Wait, state.ReasonBackoff, "retry number 2 at 12:00:01", noon.Add(time.Second)},
@@ -183,12 +187,13 @@ type world struct {
 	changed time.Time
 	run     *state.Run // under way
 	dead    bool       // the run's runner is dead
+	blocked error
 	next    int
 }
 
 // tick decides as the loop would, with views read or not.
 func (w *world) tick(t *rapid.T, readable, read bool) Decision {
-	in := Input{Task: w.task, Definition: "def", State: w.state}
+	in := Input{Task: w.task, Definition: "def", State: w.state, Blocked: w.blocked}
 	if w.dead {
 		lost := *w.run
 		lost.State, lost.Ended, lost.Error = state.RunLost, w.now, "killed"
@@ -219,6 +224,8 @@ func (w *world) tick(t *rapid.T, readable, read bool) Decision {
 		t.Fatalf("a second run while %s lives: %+v", w.run.ID, d.Reason)
 	case in.Unreadable != nil:
 		t.Fatalf("a run on a partial read: %+v", d.Reason)
+	case in.Blocked != nil:
+		t.Fatalf("a run that is not possible here: %+v", d.Reason)
 	case !w.task.Enabled:
 		t.Fatalf("a disabled task is run: %+v", d.Reason)
 	case d.Reason.Kind == "" || d.Reason.Text == "":
@@ -279,6 +286,8 @@ func TestNoHistoryLosesAChangeOrDoublesARun(t *testing.T) {
 			},
 			"disable": func(t *rapid.T) { w.task.Enabled = false; w.tick(t, true, false) },
 			"enable":  func(t *rapid.T) { w.task.Enabled = true },
+			"block":   func(t *rapid.T) { w.blocked = errors.New("no module") },
+			"unblock": func(t *rapid.T) { w.blocked = nil },
 			"run ends": func(t *rapid.T) {
 				if w.run == nil || w.dead {
 					t.Skip("no run")
@@ -294,7 +303,7 @@ func TestNoHistoryLosesAChangeOrDoublesARun(t *testing.T) {
 		})
 
 		// The faults end: within a bounded number of steps all is applied.
-		w.task.Enabled = true
+		w.task.Enabled, w.blocked = true, nil
 		w.state.Recheck = true // the loop's full read
 		for range 50 {
 			w.tick(t, true, false)

@@ -25,6 +25,9 @@ const (
 	restAfter = 100 * time.Millisecond
 	maxRest   = 5 * time.Second
 
+	// minLook is how often one that stands by looks at most whether it can lead.
+	minLook = 10 * time.Millisecond
+
 	// firstMarksWait is how long the first tick waits for the gates.
 	firstMarksWait = time.Second
 )
@@ -50,6 +53,9 @@ type Loop struct {
 	Asked   <-chan struct{}        // receives when somebody in this process asks for a tick; may be nil
 	Reload  <-chan Reload          // receives what the files say from now on; may be nil
 	Standby func(*lease.HeldError) // told once each time another is found to lead; may be nil
+	// Leads is told when this process begins to lead, before it does anything;
+	// may be nil.
+	Leads func(ctx context.Context, fence uint64)
 
 	version atomic.Pointer[string] // of the reconcile record, as a tick has seen it last
 }
@@ -97,7 +103,9 @@ func (l *Loop) lead(ctx context.Context) *lease.Lease {
 					l.Standby(other)
 				}
 			}
-			wait = l.LeaseTTL / 4
+			// Often enough to take over soon after the lease has ended, and at
+			// that moment if it is not renewed.
+			wait = max(minLook, min(l.LeaseTTL/10, other.Until.Sub(l.Now())))
 		default:
 			l.Log.Error("the lease cannot be read or written", "error", err)
 			wait = min(2*wait, failedTickMax)
@@ -156,6 +164,9 @@ func (l *Loop) work(ctx context.Context, held *lease.Lease) error {
 	}()
 	defer func() { stop(nil); <-kept }()
 
+	if l.Leads != nil {
+		l.Leads(ctx, held.Fence())
+	}
 	for n := 1; ; n++ {
 		err := l.prepareStored(ctx)
 		if err == nil {

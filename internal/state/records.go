@@ -126,6 +126,7 @@ const (
 	ReasonConsul    ReasonKind = "waiting for Consul"
 	ReasonQueued    ReasonKind = "waiting for a launch"
 	ReasonHeld      ReasonKind = "waiting for a change"
+	ReasonBlocked   ReasonKind = "cannot be run here"
 )
 
 // Reason is why a decision was taken.
