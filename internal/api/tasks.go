@@ -221,17 +221,10 @@ func (a *api) update(r *http.Request, name string, enabled bool, mode string) (*
 		}
 		return a.inspect(ctx, name, nil)
 	}
-	before, err := state.Read[state.Task](ctx, a.Control.Store, state.TaskKey(name))
-	if err != nil {
-		return nil, fmt.Errorf("read task %s: %w", name, err)
-	}
 	trial := mode == runNow && enabled
-	if err := a.Control.SetEnabled(ctx, name, enabled, reconcile.ChangeOptions{By: a.Who(r), Trial: trial}); err != nil || !trial {
+	since, err := a.Control.SetEnabled(ctx, name, enabled, reconcile.ChangeOptions{By: a.Who(r), Trial: trial})
+	if err != nil || !trial {
 		return nil, err
-	}
-	since := ""
-	if before.Data.Last != nil {
-		since = before.Data.Last.Run
 	}
 	return nil, a.await(ctx, name, since, "the task stays as it was")
 }

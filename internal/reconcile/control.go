@@ -130,9 +130,10 @@ func check(e *overlay.Effective, definition json.RawMessage) (*config.Task, erro
 	return e.Config.Parse(definition)
 }
 
-// SetEnabled enables or disables a task. The error is ErrNoTask or ErrActive.
-func (c *Control) SetEnabled(ctx context.Context, task string, enabled bool, opts ChangeOptions) error {
-	return c.change(ctx, func(e *overlay.Effective) ([]state.Change, error) {
+// SetEnabled enables or disables a task. AwaitRun returns the run of a trial,
+// given what is returned. The error is ErrNoTask or ErrActive.
+func (c *Control) SetEnabled(ctx context.Context, task string, enabled bool, opts ChangeOptions) (since string, err error) {
+	err = c.change(ctx, func(e *overlay.Effective) ([]state.Change, error) {
 		t, ok := e.Config.Task(task)
 		if !ok {
 			return nil, ErrNoTask
@@ -157,14 +158,14 @@ func (c *Control) SetEnabled(ctx context.Context, task string, enabled bool, opt
 		if !t.FromAPI {
 			next.Deleted = "" // its block was changed since
 		}
+		if since = ""; record.Data.Last != nil {
+			since = record.Data.Last.Run
+		}
 		trial := opts.Trial && enabled
 		if trial {
-			next.Trial = &state.Trial{}
+			next.Trial = &state.Trial{Since: since}
 			if override.Exists() {
 				next.Trial.Before = &override.Data
-			}
-			if last := record.Data.Last; last != nil {
-				next.Trial.Since = last.Run
 			}
 		}
 		if t.Enabled == enabled && !trial {
@@ -180,6 +181,7 @@ func (c *Control) SetEnabled(ctx context.Context, task string, enabled bool, opt
 		}
 		return []state.Change{override.Write(next), record.Write(fresh)}, nil
 	})
+	return since, err
 }
 
 // Delete removes a task; what it has made stays. A task of a file is hidden:

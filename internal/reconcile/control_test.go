@@ -252,7 +252,7 @@ func TestADisabledTaskRestsUntilItIsEnabledAndChanges(t *testing.T) {
 	m := newMachine(t)
 	i := m.start(tasks("web"))
 	eventually(t, "web ran", func() bool { return m.runs("web") == 1 && i.reason("web") == state.ReasonUnchanged })
-	if err := i.SetEnabled(t.Context(), "web", false, reconcile.ChangeOptions{By: "a test"}); err != nil {
+	if _, err := i.SetEnabled(t.Context(), "web", false, reconcile.ChangeOptions{By: "a test"}); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "it is disabled", func() bool { return i.reason("web") == state.ReasonDisabled })
@@ -262,7 +262,7 @@ func TestADisabledTaskRestsUntilItIsEnabledAndChanges(t *testing.T) {
 	i = m.start(tasks("web")) // a restart does not enable it
 	expect(t, "tasks", names(t, i.Control), "web (disabled)")
 	stays(t, "it rests", func() bool { return m.runs("web") == 1 })
-	if err := i.SetEnabled(t.Context(), "web", true, reconcile.ChangeOptions{By: "a test"}); err != nil {
+	if _, err := i.SetEnabled(t.Context(), "web", true, reconcile.ChangeOptions{By: "a test"}); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "it waits for a change", func() bool { return i.reason("web") == state.ReasonHeld })
@@ -275,7 +275,7 @@ func TestEnablingWithARunThatFailsLeavesTheTaskDisabled(t *testing.T) {
 	m := newMachine(t)
 	i := m.start(tasks("web"))
 	eventually(t, "web ran", func() bool { return m.runs("web") == 1 && i.reason("web") == state.ReasonUnchanged })
-	if err := i.SetEnabled(t.Context(), "web", false, reconcile.ChangeOptions{By: "a test"}); err != nil {
+	if _, err := i.SetEnabled(t.Context(), "web", false, reconcile.ChangeOptions{By: "a test"}); err != nil {
 		t.Fatal(err)
 	}
 	before, err := state.Read[state.Task](t.Context(), i.Store, state.TaskKey("web"))
@@ -285,7 +285,7 @@ func TestEnablingWithARunThatFailsLeavesTheTaskDisabled(t *testing.T) {
 	m.mu.Lock()
 	m.broken["web"] = errors.New("the module is broken")
 	m.mu.Unlock()
-	if err := i.SetEnabled(t.Context(), "web", true, reconcile.ChangeOptions{By: "a test", Trial: true}); err != nil {
+	if _, err := i.SetEnabled(t.Context(), "web", true, reconcile.ChangeOptions{By: "a test", Trial: true}); err != nil {
 		t.Fatal(err)
 	}
 	run, err := i.AwaitRun(t.Context(), "web", before.Data.Last.Run)
@@ -328,7 +328,7 @@ func TestResettingForgetsWhatWasChangedAndSaysWhat(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "db ran", func() bool { return m.runs("db") == 1 && i.reason("db") == state.ReasonUnchanged })
-	if err := i.SetEnabled(t.Context(), "db", false, reconcile.ChangeOptions{By: "a test"}); err != nil {
+	if _, err := i.SetEnabled(t.Context(), "db", false, reconcile.ChangeOptions{By: "a test"}); err != nil {
 		t.Fatal(err)
 	}
 	forgotten, err := i.Reset(t.Context())
@@ -403,8 +403,8 @@ func TestWhatCannotBeDoneIsRefusedWithWords(t *testing.T) {
 		want error
 	}{
 		{"a name twice", one(i.Create(t.Context(), json.RawMessage(strings.ReplaceAll(api, `"api"`, `"web"`)), reconcile.ChangeOptions{})), reconcile.ErrExists},
-		{"an active task", i.SetEnabled(t.Context(), "web", false, reconcile.ChangeOptions{}), reconcile.ErrActive},
-		{"a task that is not there", i.SetEnabled(t.Context(), "nope", true, reconcile.ChangeOptions{}), reconcile.ErrNoTask},
+		{"an active task", one(i.SetEnabled(t.Context(), "web", false, reconcile.ChangeOptions{})), reconcile.ErrActive},
+		{"a task that is not there", one(i.SetEnabled(t.Context(), "nope", true, reconcile.ChangeOptions{})), reconcile.ErrNoTask},
 		{"a run of one that is not there", one(i.Force(t.Context(), "nope", "")), reconcile.ErrNoTask},
 		{"a run of a disabled one", one(i.Force(t.Context(), "off", "")), reconcile.ErrDisabled},
 	} {

@@ -79,8 +79,12 @@ type Reconciler struct {
 	// Skew is how far the clocks of the processes that share the store may be
 	// apart: another's lease or claim counts as expired only so long after.
 	Skew time.Duration
-	Now  func() time.Time
-	Log  *slog.Logger
+	// Witness is for one that stays and stands by: see lease.Options. May be nil.
+	Witness *lease.Witness
+	// Blocked returns the tasks that cannot be run here, and why; may be nil.
+	Blocked func() map[string]error
+	Now     func() time.Time
+	Log     *slog.Logger
 
 	// Bundle is the digest of the bundle that Config was read from; "" where
 	// it was read from files.
@@ -259,7 +263,7 @@ func (r *Reconciler) Tick(ctx context.Context, opts TickOptions) (Report, error)
 
 // acquire takes the lease, or returns a *lease.HeldError.
 func (r *Reconciler) acquire(ctx context.Context) (*lease.Lease, error) {
-	return lease.Acquire(ctx, r.Store, LeaseName, r.Owner, lease.Options{TTL: r.LeaseTTL, Skew: r.Skew, Now: r.Now})
+	return lease.Acquire(ctx, r.Store, LeaseName, r.Owner, lease.Options{TTL: r.LeaseTTL, Skew: r.Skew, Witness: r.Witness, Now: r.Now})
 }
 
 // holding renews the lease until what it returns is called, which gives the
@@ -369,15 +373,6 @@ func (t *tick) act(ctx context.Context, rec state.Stored[state.Reconcile]) (Repo
 	if err != nil {
 		return Report{}, err
 	}
-	// Who changes an override writes its task's record, too: what was read of
-	// the tasks fits the overrides only if those are the same still.
-	now, err := state.Read[state.Reconcile](ctx, t.Store, state.ReconcileKey)
-	if err != nil {
-		return Report{}, fmt.Errorf("read the reconcile record: %w", err)
-	}
-	if now.Data.Overrides != t.overrides {
-		return t.again(ctx)
-	}
 	if settled, err := t.settleTrials(ctx, states); err != nil {
 		return Report{}, err
 	} else if settled {
@@ -387,12 +382,21 @@ func (t *tick) act(ctx context.Context, rec state.Stored[state.Reconcile]) (Repo
 	if err != nil {
 		return Report{}, err
 	}
-	at := t.Now()
-	t.report.Decisions = Decide(inputs, at)
-	if err := t.carryOut(ctx, states, at); err != nil {
+	// Who changes an override writes its task's record, too: what was read of
+	// the tasks fits the overrides only if those are the same still.
+	last, err := state.Read[state.Reconcile](ctx, t.Store, state.ReconcileKey)
+	if err != nil {
+		return Report{}, fmt.Errorf("read the reconcile record: %w", err)
+	}
+	if last.Data.Overrides != t.overrides {
+		return t.again(ctx)
+	}
+	now := t.Now()
+	t.report.Decisions = Decide(inputs, now)
+	if err := t.carryOut(ctx, states, now); err != nil {
 		return t.report, err
 	}
-	err = t.finish(ctx, rec, at)
+	err = t.finish(ctx, rec, now)
 	return t.report, err
 }
 
@@ -442,10 +446,14 @@ func (t *tick) observe(ctx context.Context, rec state.Reconcile, states map[stri
 		moved = func(consul.Query) bool { return false }
 	}
 
+	var blocked map[string]error
+	if t.Blocked != nil {
+		blocked = t.Blocked()
+	}
 	inputs := make([]Input, len(t.tasks))
 	for i, task := range t.tasks {
 		s := states[task.Name].Data
-		inputs[i] = Input{Task: task.Task, Definition: task.definition, State: s, Force: t.Force[task.Name]}
+		inputs[i] = Input{Task: task.Task, Definition: task.definition, State: s, Force: t.Force[task.Name], Blocked: blocked[task.Name]}
 		if o := t.effective.Overrides[task.Name]; o.Trial != nil && s.Run == nil && s.Forced == "" && !tried(o, s) {
 			inputs[i].Force = o.By // what was asked for is forgotten where the task was not there for a while
 		}

@@ -126,7 +126,8 @@ func (j *judge) held(v view, task string, before, now state.Task) {
 	case now.Held != "":
 		v.violated("a held task runs when its condition changes: %s held %s on %q and holds it on %q", v.name, task, before.Held, now.Held)
 	case now.Reason.Kind == state.ReasonRemoved && len(j.overrides[task].Definition) == 0:
-	case !moved && now.Reason.Kind != state.ReasonForced:
+	case now.Reason.Kind == state.ReasonForced, now.Reason.Kind == state.ReasonCron && before.Held != state.HoldNext:
+	case !moved:
 		v.violated("a held task runs when its condition changes: %s let go of %s, held on %q: %+v", v.name, task, before.Held, now)
 	}
 }

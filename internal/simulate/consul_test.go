@@ -137,10 +137,10 @@ func (e eyes) Poll(ctx context.Context, gates consul.GateSet) (consul.Marks, err
 
 // Observe implements reconcile.Consul.
 func (e eyes) Observe(ctx context.Context, queries []consul.Query) []consul.Answer {
-	if len(queries) == 0 {
+	unread := map[string]bool{} // of this look, however late the answer
+	if e.act.unread = unread; len(queries) == 0 {
 		return nil
 	}
-	unread := e.act.unread // of this tick, however late the answer
 	answers, err := ask(ctx, e.process, consulServer, "observe", func() ([]consul.Answer, error) {
 		answers := make([]consul.Answer, len(queries))
 		for i, q := range queries {

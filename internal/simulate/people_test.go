@@ -3,7 +3,6 @@ package simulate
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -58,21 +57,19 @@ func (w *world) somebody() {
 		defer stop()
 		err := wish.do(limited, c, wish)
 		var run state.Run
-		waited := err == nil && wish.waits
-		if waited {
-			if run, err = c.AwaitRun(limited, wish.task, wish.since); err != nil {
-				waited = false
-			}
+		waits := err == nil && wish.waits
+		if waits {
+			run, err = c.AwaitRun(limited, wish.task, wish.since)
 		}
 		_, _ = ask(ctx, p, terraform, "answers", func() (any, error) {
 			w.note("    %v", err)
 			p.dead = true
 			w.people = slices.DeleteFunc(w.people, func(other *process) bool { return other == p })
-			if waited {
-				w.judge.waited(w, p, wish, run)
-			}
-			if err == nil || waited {
+			if err == nil {
 				w.judge.answered(w, p, wish)
+			}
+			if err == nil && waits {
+				w.judge.waited(w, p, wish, run)
 			}
 			return nil, nil
 		})
@@ -95,20 +92,15 @@ func (w *world) wish() *wish {
 		}
 	case n < 60:
 		it.what = "enable"
-		it.do = func(ctx context.Context, c *reconcile.Control, it *wish) error {
-			record, err := state.Read[state.Task](ctx, c.Store, state.TaskKey(it.task))
-			if err != nil {
-				return err
-			}
-			if record.Data.Last != nil {
-				it.since = record.Data.Last.Run
-			}
-			return c.SetEnabled(ctx, it.task, true, opts)
+		it.do = func(ctx context.Context, c *reconcile.Control, it *wish) (err error) {
+			it.since, err = c.SetEnabled(ctx, it.task, true, opts)
+			return err
 		}
 	case n < 78:
 		it.what, it.trial = "disable", false
 		it.do = func(ctx context.Context, c *reconcile.Control, it *wish) error {
-			return c.SetEnabled(ctx, it.task, false, opts)
+			_, err := c.SetEnabled(ctx, it.task, false, opts)
+			return err
 		}
 	case n < 90:
 		it.what, it.trial = "delete", false
@@ -141,11 +133,4 @@ func (w *world) killPeople() {
 	for _, p := range slices.Clone(w.people) {
 		p.kill("the end")
 	}
-}
-
-// refusals are what Control may say instead of doing what it is asked for.
-var refusals = []error{reconcile.ErrNoTask, reconcile.ErrExists, reconcile.ErrActive, reconcile.ErrDisabled}
-
-func refused(err error) bool {
-	return slices.ContainsFunc(refusals, func(r error) bool { return errors.Is(err, r) })
 }
