@@ -70,6 +70,7 @@ func (c *Config) With(changes []Change) (*Config, map[string]error) {
 		if ch.Enabled != nil {
 			t.Enabled = *ch.Enabled
 		}
+		t.filesOfModule(c.Tasks) // also where the task that has it was deleted
 		next.Tasks = append(next.Tasks, *t)
 	}
 	return &next, problems
@@ -96,12 +97,18 @@ func (c *Config) Parse(definition []byte) (*Task, error) {
 	if len(l.errors) > 0 {
 		return nil, Errors(l.errors)
 	}
-	for i := range c.Tasks { // a bundle knows the files of the modules that its tasks use
-		if c.Tasks[i].Module == t.Module {
-			t.ModuleDigest = c.Tasks[i].ModuleDigest
+	t.filesOfModule(c.Tasks)
+	return &t, nil
+}
+
+// filesOfModule takes over what is known of the module's files from a task that
+// has the same: a bundle knows the files of the modules that its tasks use.
+func (t *Task) filesOfModule(tasks []Task) {
+	for i := range tasks {
+		if tasks[i].Module == t.Module && tasks[i].ModuleDigest != "" {
+			t.ModuleDigest = tasks[i].ModuleDigest
 		}
 	}
-	return &t, nil
 }
 
 // collides reports what the other tasks of the configuration have taken.

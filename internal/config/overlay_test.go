@@ -1,0 +1,396 @@
+package config
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// asked is a file's only task in the JSON form of the API; "" if the file has
+// something else.
+func asked(t *testing.T, file string) string {
+	root := nested(parsed(t, "f.hcl", []byte(file)))
+	if strings.Contains(file, "condition {}") { // this is how the API writes that there is none
+		return ""
+	}
+	if len(root.entries) != 1 || root.entries[0].key != "task" || root.entries[0].value.kind != kindObject {
+		return ""
+	}
+	task := root.entries[0].value
+	for _, e := range task.entries {
+		if e.key != "condition" && e.key != "module_input" {
+			continue
+		}
+		for i, kind := range e.value.entries {
+			e.value.entries[i].key = strings.ReplaceAll(kind.key, "-", "_")
+		}
+	}
+	return inJSON(t, task)
+}
+
+// wrong parses a definition that must be refused, and returns what is said.
+func wrong(t *testing.T, cfg *Config, definition string) string {
+	t.Helper()
+	task, err := cfg.Parse([]byte(definition))
+	if list := (Errors)(nil); err == nil || task != nil || !errors.As(err, &list) {
+		t.Fatalf("not refused as a configuration error: %v, %v\n%s", task, err, definition)
+	}
+	return err.Error()
+}
+
+func right(t *testing.T, cfg *Config, definition string) *Task {
+	t.Helper()
+	task, err := cfg.Parse([]byte(definition))
+	if err != nil {
+		t.Fatalf("refused: %v\n%s", err, definition)
+	}
+	return task
+}
+
+func TestTheSameMistakeIsToldInTheSameWordsThroughTheAPI(t *testing.T) {
+	tried := 0
+	for _, tt := range catalogue {
+		definition := asked(t, tt.file)
+		if definition == "" {
+			continue
+		}
+		tried++
+		t.Run(tt.name, func(t *testing.T) {
+			_, want, _ := strings.Cut(tt.want, ": ")
+			want = strings.Replace(want, "task[0]", "task", 1)
+			if got := wrong(t, new(Config), definition); got != want {
+				t.Errorf("said:\n%s\nwant:\n%s\nof:\n%s", got, want, definition)
+			}
+		})
+	}
+	if tried < 35 {
+		t.Errorf("only %d mistakes of the catalogue are those of one task", tried)
+	}
+}
+
+func TestATaskOfTheAPIMeansWhatItMeansInAFile(t *testing.T) {
+	for name, inside := range map[string]string{
+		"services":             services,
+		"a regexp":             `condition "services" { regexp = "^web" }`,
+		"the whole of it":      "description = \"of a test\"\nenabled = false\nversion = \"1.2.3\"\nproviders = [\"local.x\"]\nbuffer_period {\n enabled = true\n min = \"2s\"\n max = \"9s\"\n}\nvariables { a = 1 }\n" + services,
+		"catalog-services":     `condition "catalog-services" { regexp = ".*" }`,
+		"KV":                   "condition \"consul-kv\" {\n path = \"a/b\"\n recurse = true\n}\n",
+		"a schedule":           "condition \"schedule\" { cron = \"*/10 * * * *\" }\nmodule_input \"services\" { names = [\"web\"] }\nmodule_input \"consul-kv\" { path = \"a\" }",
+		"a schedule, one more": "condition \"schedule\" { cron = \"*/10 * * * *\" }\nmodule_input \"consul-kv\" { path = \"a\" }",
+		"no condition":         "",
+		"a buffer turned off":  services + "\nbuffer_period { enabled = false }",
+	} {
+		t.Run(name, func(t *testing.T) {
+			file := aTask(inside)
+			cfg := load(t, "f.hcl", "working_dir = \"here\"\nbuffer_period { min = \"3s\" }\nterraform_provider \"local\" { alias = \"x\" }\n"+file)
+			base := load(t, "f.hcl", "working_dir = \"here\"\nbuffer_period { min = \"3s\" }\nterraform_provider \"local\" { alias = \"x\" }\n")
+			base.dir = cfg.dir // each test file has a directory of its own
+			definition := strings.Replace(asked(t, file), `"1"`, `1`, 1)
+			got := right(t, base, definition)
+			want := cfg.Tasks[0]
+			if !got.FromAPI || got.Source != (Position{}) {
+				t.Errorf("it says of itself: from the API %v, in %s", got.FromAPI, got.Source)
+			}
+			if got.Digest(base) != want.Digest(cfg) || got.Identity(base) != want.Identity(cfg) {
+				t.Error("its digest is another one")
+			}
+			got.FromAPI, got.Source = want.FromAPI, want.Source
+			if !reflect.DeepEqual(*got, want) {
+				t.Errorf("got  %+v\nwant %+v", *got, want)
+			}
+		})
+	}
+}
+
+func TestADefinitionThatIsNoTask(t *testing.T) {
+	for definition, want := range map[string]string{
+		``:                                       "unexpected end",
+		`{`:                                      "unexpected end",
+		`[]`:                                     "not an object",
+		`"x"`:                                    "not an object",
+		`null`:                                   "not an object",
+		`{"name":"x"`:                            "unexpected end",
+		`{"name":"x","module":"./x"} {}`:         "more than one value",
+		`{"name":1,"module":"./x"}`:              "task.name",
+		`{"name":["x"],"module":"./x"}`:          "task.name",
+		`{"name":"x","name":"y","module":"./x"}`: "duplicate key",
+		`{"name":"a/b","module":"./x"}`:          "a task name must start with a letter",
+		`{"name":"../b","module":"./x"}`:         "a task name must start with a letter",
+		`{"name":"` + strings.Repeat("x", 201) + `","module":"./x"}`:              "too long",
+		`{"name":"x","module":"./x","condition":"services"}`:                      "task.condition",
+		`{"name":"x","module":"./x","condition":{"services":1}}`:                  "task.condition.services",
+		`{"name":"x","module":"./x","condition":{"services":{},"consul_kv":{}}}`:  "only one condition but got 2",
+		`{"name":"x","module":"./x","enabled":"perhaps"}`:                         "task.enabled",
+		`{"name":"x","module":"./x","variables":{"x":"text"}}`:                    "not a literal value",
+		`{"name":"x","module":"./x","buffer_period":{"min":5}}`:                   "task.buffer_period.min",
+		`{"name":"x","module":"./x","module_input":{"catalog_services":{}}}`:      "unsupported module_input type",
+		`{"name":"x","module":"./x","terraform_provider":{"a":{}}}`:               "task.terraform_provider",
+		`{"name":"x","module":"./x","description":"{{ env \"HOME\" }}"}`:          "only supported for terraform_provider",
+		strings.Repeat(`{"condition":`, 20000) + `1` + strings.Repeat(`}`, 20000): "",
+	} {
+		if got := wrong(t, new(Config), definition); !strings.Contains(got, want) {
+			t.Errorf("%.80s\nsaid %.300s\nwant %s", definition, got, want)
+		}
+	}
+}
+
+func TestATaskOfTheAPIMayNotTakeWhatOthersHave(t *testing.T) {
+	cfg := load(t, "f.hcl", `
+terraform_provider "panos" { auto_commit = true }
+task {
+  name = "web"
+  module = "./m"
+  working_dir = "sync-tasks/api"
+  providers = ["panos"]
+}`)
+	for definition, want := range map[string]string{
+		`{"name":"web","module":"./x"}`:                       `task.name: duplicate task name: "web"; give each task a name of its own`,
+		`{"name":"api","module":"./x"}`:                       `task.name: "sync-tasks/api" is the working directory of task "web" already`,
+		`{"name":"x","module":"./x","providers":["panos"]}`:   `task.providers: provider with autocommit (panos) cannot be used by more than one task, and task "web" uses it; configure another instance with an alias`,
+		`{"name":"web","module":"","providers":["a","a.b"]}`:  `task.providers[1]: only one provider instance per task`,
+		`{"name":"api","module":"./x","providers":["panos"]}`: `provider with autocommit (panos)`,
+	} {
+		if got := wrong(t, cfg, definition); !strings.Contains(got, want) {
+			t.Errorf("%s\nsaid %s\nwant %s", definition, got, want)
+		}
+	}
+	right(t, cfg, `{"name":"other","module":"./x"}`)
+	if before := load(t, "f.hcl", `task {
+  name = "web"
+  module = "./m"
+}`); len(cfg.Tasks) != 1 || before.Tasks[0].Name != cfg.Tasks[0].Name {
+		t.Error("parsing has changed the configuration")
+	}
+}
+
+// base is what a file says of tasks a, b and c, of which c is disabled.
+func base() *Config {
+	var c Config
+	for _, name := range []string{"a", "b", "c"} {
+		c.Tasks = append(c.Tasks, Task{Name: name, Module: "./" + name, Enabled: name != "c", Source: Position{File: "f.hcl", Line: 1}})
+	}
+	return &c
+}
+
+func of(t *testing.T, c *Config, name string) Task {
+	t.Helper()
+	task, ok := c.Task(name)
+	if !ok {
+		t.Fatalf("there is no task %s", name)
+	}
+	return *task
+}
+
+// said is what counts, in short.
+func said(c *Config) string {
+	var all []string
+	for _, t := range c.Tasks {
+		how := t.Module
+		if t.FromAPI {
+			how += " of the API"
+		}
+		if !t.Enabled {
+			how += " disabled"
+		}
+		all = append(all, t.Name+" "+how)
+	}
+	return strings.Join(all, ", ")
+}
+
+func TestWhatPeopleChangeIsLaidOverTheFiles(t *testing.T) {
+	yes, no := true, false
+	def := func(name string) []byte { return fmt.Appendf(nil, `{"name":%q,"module":"example.com/%[1]s"}`, name) }
+	b := base()
+	gone := of(t, b, "b")
+	for _, tt := range []struct {
+		name     string
+		changes  []Change
+		want     string
+		problems string
+	}{
+		{"nothing", nil, "a ./a, b ./b, c ./c disabled", ""},
+		{"one disabled, one enabled", []Change{{Task: "a", Enabled: &no}, {Task: "c", Enabled: &yes}}, "a ./a disabled, b ./b, c ./c", ""},
+		{"what is so", []Change{{Task: "a", Enabled: &yes}, {Task: "c", Enabled: &no}}, "a ./a, b ./b, c ./c disabled", ""},
+		{"one made", []Change{{Task: "d", Definition: def("d")}}, "a ./a, b ./b, c ./c disabled, d example.com/d of the API", ""},
+		{"one made and disabled", []Change{{Task: "d", Definition: def("d"), Enabled: &no}}, "a ./a, b ./b, c ./c disabled, d example.com/d of the API disabled", ""},
+		{"two made, in the order of their making", []Change{{Task: "e", Definition: def("e")}, {Task: "d", Definition: def("d")}},
+			"a ./a, b ./b, c ./c disabled, e example.com/e of the API, d example.com/d of the API", ""},
+		{"one deleted", []Change{{Task: "b", Deleted: gone.Identity(b)}}, "a ./a, c ./c disabled", ""},
+		{"one deleted that was changed since", []Change{{Task: "b", Deleted: "another"}}, "a ./a, b ./b, c ./c disabled", ""},
+		{"one deleted and made anew", []Change{{Task: "b", Deleted: gone.Identity(b), Definition: def("b")}}, "a ./a, c ./c disabled, b example.com/b of the API", ""},
+		{"the same, disabled", []Change{{Task: "b", Deleted: gone.Identity(b), Definition: def("b"), Enabled: &no}}, "a ./a, c ./c disabled, b example.com/b of the API disabled", ""},
+		{"one that came back is not disabled because the one made in its place was", []Change{{Task: "b", Deleted: "another", Definition: def("b"), Enabled: &no}},
+			"a ./a, b ./b, c ./c disabled", `task "b" was made through the API and is in f.hcl:1 now`},
+		{"one that a file has gained", []Change{{Task: "a", Definition: def("a")}}, "a ./a, b ./b, c ./c disabled", `task "a" was made through the API`},
+		{"one that a file has lost", []Change{{Task: "gone", Enabled: &no}, {Task: "gone too", Deleted: "x"}}, "a ./a, b ./b, c ./c disabled", ""},
+		{"a definition of another name", []Change{{Task: "d", Definition: def("e")}}, "a ./a, b ./b, c ./c disabled", `kept for task "d" is that of "e"`},
+		{"a definition that is none", []Change{{Task: "d", Definition: []byte("{")}, {Task: "e", Definition: def("e")}},
+			"a ./a, b ./b, c ./c disabled, e example.com/e of the API", "not valid JSON"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got, problems := b.With(tt.changes)
+			if said(got) != tt.want {
+				t.Errorf("got  %s\nwant %s", said(got), tt.want)
+			}
+			switch {
+			case len(problems) > 1 || (len(problems) == 1) != (tt.problems != ""):
+				t.Errorf("problems: %v", problems)
+			case tt.problems != "":
+				if err := problems[tt.changes[0].Task]; err == nil || !strings.Contains(err.Error(), tt.problems) {
+					t.Errorf("problems: %v", problems)
+				}
+			}
+			if !reflect.DeepEqual(b, base()) {
+				t.Error("what the files say was changed")
+			}
+			if len(tt.changes) == 0 && got != b {
+				t.Error("without a change the configuration is copied")
+			}
+		})
+	}
+}
+
+func TestTwoTasksOfTheAPIMayNotShareAWorkingDirectory(t *testing.T) {
+	got, problems := base().With([]Change{
+		{Task: "d", Definition: []byte(`{"name":"d","module":"./d","working_dir":"x"}`)},
+		{Task: "e", Definition: []byte(`{"name":"e","module":"./e","working_dir":"x"}`)},
+	})
+	if _, ok := got.Task("d"); !ok {
+		t.Error("the first is gone")
+	}
+	if _, ok := got.Task("e"); ok || problems["e"] == nil || !strings.Contains(problems["e"].Error(), `"x" is the working directory of task "d" already`) {
+		t.Errorf("%s, %v", said(got), problems)
+	}
+}
+
+func TestADeletedTaskOfAFileComesBackWhenItsBlockIsChangedAndNotBefore(t *testing.T) {
+	file := func(s string) *Config {
+		return load(t, "f.hcl", "task {\n  name = \"t\"\n  module = \"example.com/m\"\n"+s+"}\n")
+	}
+	was := file("  buffer_period { min = \"3s\" }\n  description = \"x\"\n")
+	gone := []Change{{Task: "t", Deleted: was.Tasks[0].Identity(was)}}
+	for _, tt := range []struct {
+		name  string
+		now   *Config
+		there bool
+	}{
+		{"as it was", file("  buffer_period { min = \"3s\" }\n  description = \"x\"\n"), false},
+		{"in another order", file("  description = \"x\"\n\n\n  buffer_period { min = \"3s\" }\n"), false},
+		{"disabled", file("  enabled = false\n  description = \"x\"\n  buffer_period { min = \"3s\" }\n"), false},
+		{"another description", file("  description = \"y\"\n  buffer_period { min = \"3s\" }\n"), true},
+		{"another buffer period", file("  description = \"x\"\n  buffer_period { min = \"4s\" }\n"), true},
+		{"a version", file("  description = \"x\"\n  version = \"1.0.0\"\n  buffer_period { min = \"3s\" }\n"), true},
+		{"a condition", file("  description = \"x\"\n" + services + "\n  buffer_period { min = \"3s\" }\n"), true},
+	} {
+		got, _ := tt.now.With(gone)
+		if _, there := got.Task("t"); there != tt.there {
+			t.Errorf("%s: there is %v", tt.name, there)
+		}
+	}
+}
+
+// A digest is that of a definition: whoever lays the same over the same finds
+// the same, and what is changed about one task is nothing to another.
+func TestADefinitionKeepsItsDigestWhateverIsChangedAboutOthers(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	yes, no := true, false
+	for range 500 {
+		b := base()
+		var changes []Change
+		for _, name := range []string{"a", "b", "c", "d", "e"} {
+			ch := Change{Task: name}
+			switch rng.IntN(5) {
+			case 0:
+				continue
+			case 1:
+				ch.Enabled = &yes
+			case 2:
+				ch.Enabled = &no
+			case 3:
+				ch.Definition = fmt.Appendf(nil, `{"name":%q,"module":"./m%d"}`, name, rng.IntN(3))
+			case 4:
+				if task, ok := b.Task(name); ok {
+					ch.Deleted = task.Identity(b)
+				}
+			}
+			changes = append(changes, ch)
+		}
+		got, problems := b.With(changes)
+		again, _ := base().With(changes)
+		if got.Digest() != again.Digest() {
+			t.Fatalf("%+v: two digests", changes)
+		}
+		for i := range got.Tasks {
+			task := &got.Tasks[i]
+			alone, _ := b.With(slices.DeleteFunc(slices.Clone(changes), func(ch Change) bool { return ch.Task != task.Name }))
+			other := of(t, alone, task.Name)
+			if task.Digest(got) != other.Digest(alone) || task.Enabled != other.Enabled {
+				t.Fatalf("%+v: task %s is %+v, and alone %+v", changes, task.Name, task, other)
+			}
+		}
+		for _, ch := range changes {
+			task, there := got.Task(ch.Task)
+			_, filed := b.Task(ch.Task)
+			switch {
+			case ch.Enabled != nil && there && task.Enabled != *ch.Enabled,
+				ch.Deleted != "" && there,
+				len(ch.Definition) > 0 && !there,
+				len(ch.Definition) > 0 && filed != (problems[ch.Task] != nil),
+				len(ch.Definition) > 0 && filed == task.FromAPI:
+				t.Fatalf("%+v became %+v, with %v", ch, task, problems)
+			}
+		}
+	}
+}
+
+func TestATaskOfTheAPIKnowsTheFilesOfItsModule(t *testing.T) {
+	b := base()
+	b.Tasks[0].Module, b.Tasks[0].ModuleDigest = "a", "the files of a"
+	made := Change{Task: "d", Definition: []byte(`{"name":"d","module":"./a"}`)}
+	got, _ := b.With([]Change{made})
+	want := of(t, got, "d")
+	if want.ModuleDigest != "the files of a" {
+		t.Errorf("it knows %q", want.ModuleDigest)
+	}
+	// Also where the file's task that uses it was deleted.
+	got, _ = b.With([]Change{made, {Task: "a", Deleted: b.Tasks[0].Identity(b)}})
+	if there := of(t, got, "d"); there.Digest(got) != want.Digest(got) {
+		t.Error("its definition is another one, for the other task's deletion")
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add([]byte(`{"name":"e1","description":"","enabled":true,"module":"./mod","version":"","providers":[],"variables":{"x":"1"},"buffer_period":{"enabled":true,"min":"5s","max":"20s"},"condition":{"services":{"names":["web"],"use_as_module_input":true}},"module_input":{"consul_kv":{"path":"a"}}}`))
+	f.Add([]byte(`{"name":"e1","module":"m","condition":{"schedule":{"cron":"* * * * *"}}}`))
+	f.Add([]byte(`{"condition":[{"consul_kv":null}],"module_input":[[]]}`))
+	f.Fuzz(func(t *testing.T, definition []byte) {
+		c := &Config{WorkingDir: "sync-tasks"}
+		task, err := c.Parse(definition)
+		if err != nil {
+			return
+		}
+		if !json.Valid(definition) {
+			t.Fatalf("taken: %q", definition)
+		}
+		got, problems := c.With([]Change{{Task: task.Name, Definition: definition}})
+		if again := of(t, got, task.Name); len(problems) > 0 || again.Digest(got) != task.Digest(c) {
+			t.Fatalf("%v", problems)
+		}
+	})
+}
+
+func BenchmarkParse(b *testing.B) {
+	c := &Config{WorkingDir: "sync-tasks"}
+	for range b.N {
+		if _, err := c.Parse([]byte(`{"name":"e1","module":"./mod","condition":{"services":{"names":["web"]}}}`)); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed())/float64(b.N)/float64(time.Microsecond), "µs/task")
+}
