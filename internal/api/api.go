@@ -57,11 +57,13 @@ type api struct {
 	Options
 	*http.ServeMux
 
-	mu        sync.Mutex
-	changes   string // id of the latest change of any override that counts has
-	counts    *overlay.Effective
-	statuses  map[string]*status // by task
-	taskNames []string           // of counts, sorted
+	mu      sync.Mutex
+	changes string // id of the latest change of any override that counts has
+	counts  *overlay.Effective
+	reading bool     // the tasks' records are being read
+	next    *reading // what is read next; nil if nobody waits for it
+
+	statuses map[string]*status // by task, as they were read last; readAll's own
 }
 
 // New returns the handler. It takes whole paths, which begin with /v1.
@@ -69,7 +71,7 @@ func New(o Options) http.Handler {
 	if o.Who == nil {
 		o.Who = client
 	}
-	a := &api{Options: o, ServeMux: http.NewServeMux(), statuses: map[string]*status{}}
+	a := &api{Options: o, ServeMux: http.NewServeMux()}
 	for pattern, handle := range a.routes() {
 		a.HandleFunc(pattern, handle)
 	}
@@ -174,7 +176,6 @@ func (a *api) effective(ctx context.Context) (*overlay.Effective, error) {
 		return nil, err
 	}
 	a.counts, a.changes = counts, rec.Data.Overrides
-	a.taskNames = names(counts.Config)
 	return counts, nil
 }
 

@@ -427,7 +427,7 @@ func TestTheOverviewSaysWhyATaskWaitsAndWhereItComesFrom(t *testing.T) {
 		t.Errorf("%+v", all)
 	}
 	web, made := all.Tasks[0], all.Tasks[2]
-	if web.Origin.API || web.Origin.File == nil || filepath.Base(*web.Origin.File) != "tasks.hcl" || *web.Origin.Line != 4 || web.Override == nil || web.Override.Change != "disabled" ||
+	if web.Origin.API || web.Origin.File == nil || filepath.Base(*web.Origin.File) != "tasks.hcl" || *web.Origin.Line != 5 || web.Override == nil || web.Override.Change != "disabled" ||
 		*web.Override.By != "the API 127.0.0.1" || web.LastRun == nil || web.LastRun.State != api.Succeeded {
 		t.Errorf("%+v", web)
 	}

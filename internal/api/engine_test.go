@@ -61,6 +61,7 @@ type engine struct {
 // files is what most tests have for task files.
 const files = `
 port = 8558
+buffer_period { enabled = false }
 working_dir = "work"
 task {
   name = "web"

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -15,11 +16,15 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/reconcile"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
 // readsAtOnce is how many records are read from the store at a time.
 const readsAtOnce = 16
+
+// readingTime is how long the records of all tasks may take to be read.
+const readingTime = time.Minute
 
 // status is what is known of one task's status, ready to be sent. It holds for
 // one version of the task's record and one definition of the task, and so needs
@@ -56,36 +61,59 @@ func statusOf(recent []state.RunState) Status {
 
 func failed(s state.RunState) bool { return s == state.RunFailed || s == state.RunLost }
 
-// names returns the tasks' names, sorted.
-func names(cfg *config.Config) []string {
-	all := make([]string, len(cfg.Tasks))
-	for i := range cfg.Tasks {
-		all[i] = cfg.Tasks[i].Name
+// all returns the statuses of all tasks that there are, by name, and their
+// names, sorted. However many requests there are, the records are read once at a
+// time: who asks meanwhile gets what is read next, never what was read before.
+func (a *api) all(ctx context.Context) (map[string]*status, []string, error) {
+	a.mu.Lock()
+	if a.next == nil {
+		a.next = &reading{done: make(chan struct{})}
+		if !a.reading {
+			a.reading = true
+			go a.readAll()
+		}
 	}
-	slices.Sort(all)
-	return all
+	r := a.next
+	a.mu.Unlock()
+	select {
+	case <-r.done:
+		return r.tasks, r.names, r.err
+	case <-ctx.Done():
+		return nil, nil, ctx.Err()
+	}
 }
 
-// read returns the statuses of all tasks that there are, or of one, by name.
-func (a *api) read(ctx context.Context, only string) (map[string]*status, []string, error) {
+// reading is one look at the records of all tasks.
+type reading struct {
+	done  chan struct{} // closed when the rest is there
+	tasks map[string]*status
+	names []string
+	err   error
+}
+
+// readAll reads as long as somebody waits.
+func (a *api) readAll() {
+	for {
+		a.mu.Lock()
+		r := a.next
+		a.next, a.reading = nil, r != nil
+		a.mu.Unlock()
+		if r == nil {
+			return
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), readingTime)
+		r.tasks, r.names, r.err = a.read(ctx)
+		cancel()
+		close(r.done)
+	}
+}
+
+func (a *api) read(ctx context.Context) (map[string]*status, []string, error) {
 	counts, err := a.effective(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	var records []state.Record
-	tasks := counts.Config.Tasks
-	if only == "" {
-		records, err = a.Control.Store.List(ctx, state.TaskPrefix)
-	} else {
-		t, ok := counts.Config.Task(only)
-		if !ok {
-			return nil, nil, nil
-		}
-		tasks = []config.Task{*t}
-		var rec state.Stored[state.Task]
-		rec, err = state.Read[state.Task](ctx, a.Control.Store, state.TaskKey(only))
-		records = []state.Record{{Key: rec.Key, Version: rec.Version, Value: state.Encode(rec.Data)}}
-	}
+	records, err := a.Control.Store.List(ctx, state.TaskPrefix)
 	if err != nil {
 		return nil, nil, fmt.Errorf("read the tasks' records: %w", err)
 	}
@@ -93,28 +121,38 @@ func (a *api) read(ctx context.Context, only string) (map[string]*status, []stri
 	for _, rec := range records {
 		byKey[rec.Key] = rec
 	}
-	a.mu.Lock()
-	known := a.statuses
-	all, sorted := map[string]*status{}, a.taskNames
-	a.mu.Unlock()
-	for i := range tasks {
-		t := &tasks[i]
+	tasks, names := make(map[string]*status, len(counts.Config.Tasks)), make([]string, len(counts.Config.Tasks))
+	for i := range counts.Config.Tasks {
+		t := &counts.Config.Tasks[i]
 		rec := byKey[state.TaskKey(t.Name)]
-		s := known[t.Name]
+		s := a.statuses[t.Name]
 		if s == nil || !s.holds(t, rec.Version) {
 			if s, err = judge(t, rec); err != nil {
 				return nil, nil, err
 			}
 		}
-		all[t.Name] = s
+		tasks[t.Name], names[i] = s, t.Name
 	}
-	if only != "" {
-		return all, []string{only}, nil
+	slices.Sort(names)
+	a.statuses = tasks
+	return tasks, names, nil
+}
+
+// one returns the status of one task, by its name; empty if there is none.
+func (a *api) one(ctx context.Context, name string) (map[string]*status, []string, error) {
+	t, err := a.task(ctx, name)
+	if errors.Is(err, reconcile.ErrNoTask) {
+		return nil, nil, nil
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.statuses = all
-	return all, sorted, nil
+	if err != nil {
+		return nil, nil, err
+	}
+	rec, err := a.Control.Store.Get(ctx, state.TaskKey(name))
+	if err != nil && !errors.Is(err, state.ErrNotFound) {
+		return nil, nil, fmt.Errorf("read task %s: %w", name, err)
+	}
+	s, err := judge(t, rec)
+	return map[string]*status{name: s}, []string{name}, err
 }
 
 // holds reports whether the status is that of a task and of a version of its
@@ -209,7 +247,7 @@ func event(run state.Run, definition EventConfig) Event {
 
 // getStatus answers with how many tasks have which status.
 func (a *api) getStatus(w http.ResponseWriter, r *http.Request) {
-	tasks, _, err := a.read(r.Context(), "")
+	tasks, _, err := a.all(r.Context())
 	if err != nil {
 		a.failOld(w, r, err)
 		return
@@ -248,7 +286,11 @@ func (a *api) getTaskStatuses(w http.ResponseWriter, r *http.Request) {
 		refuseOld(w, http.StatusBadRequest, "%s", wrong)
 		return
 	}
-	tasks, sorted, err := a.read(r.Context(), name)
+	read := a.all
+	if name != "" {
+		read = func(ctx context.Context) (map[string]*status, []string, error) { return a.one(ctx, name) }
+	}
+	tasks, sorted, err := read(r.Context())
 	if err != nil {
 		a.failOld(w, r, err)
 		return
