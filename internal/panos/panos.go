@@ -1,0 +1,303 @@
+// Package panos commits what a task's apply has changed on a firewall or a
+// Panorama of Palo Alto Networks: the panos provider of Terraform leaves its
+// changes in the candidate configuration, and auto_commit has them take effect.
+package panos
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/PaloAltoNetworks/pango"
+	"github.com/PaloAltoNetworks/pango/commit"
+	panoserr "github.com/PaloAltoNetworks/pango/errors"
+	"github.com/PaloAltoNetworks/pango/util"
+	"github.com/cenkalti/backoff/v5"
+	"github.com/zclconf/go-cty/cty"
+	"github.com/zclconf/go-cty/cty/convert"
+
+	"github.com/terrapulse/terrapulse/internal/config"
+)
+
+// ProviderName is the provider that auto_commit is for.
+const ProviderName = "panos"
+
+const (
+	// attempts are the first one and four more, after about these waits.
+	attempts                = 5
+	firstWait, longestWait  = time.Second, 10 * time.Second
+	firstLook, longestPause = 200 * time.Millisecond, 3 * time.Second // at a job
+
+	// commitLimit is how long a commit may take in all. On a large Panorama it
+	// takes minutes.
+	commitLimit = 20 * time.Minute
+)
+
+// Committer commits to one firewall or Panorama.
+type Committer struct {
+	provider string // id
+	client   pango.Client
+	wait     time.Duration // before the second attempt
+}
+
+// New returns what commits for a provider block whose templates have been
+// evaluated, or nil if that is not a panos provider with auto_commit. What the
+// block does not say is taken from its task_env or from the environment of the
+// process, in the variables that the provider itself knows. A json_config_file
+// is looked for from dir.
+func New(p config.Provider, dir string) (*Committer, error) {
+	if p.Name != ProviderName || !p.AutoCommit {
+		return nil, nil
+	}
+	c := &Committer{provider: p.ID(), wait: firstWait}
+	s := settings{p}
+	if file := s.text("json_config_file", ""); file != "" {
+		if err := c.read(file, dir); err != nil {
+			return nil, err
+		}
+	}
+	set := func(to *string, argument, variable string) { *to = cmp.Or(s.text(argument, variable), *to) }
+	set(&c.client.Hostname, "hostname", "PANOS_HOSTNAME")
+	set(&c.client.Username, "username", "PANOS_USERNAME")
+	set(&c.client.Password, "password", "PANOS_PASSWORD")
+	set(&c.client.ApiKey, "api_key", "PANOS_API_KEY")
+	set(&c.client.Protocol, "protocol", "PANOS_PROTOCOL")
+	set(&c.client.Target, "target", "PANOS_TARGET")
+	var errs []error
+	if text := s.text("port", "PANOS_PORT"); text != "" {
+		port, err := strconv.ParseUint(text, 10, 16)
+		errs = append(errs, c.wrong(err, "port (PANOS_PORT) must be a number from 1 to 65535"))
+		c.client.Port = uint(port)
+	}
+	if text := s.text("timeout", "PANOS_TIMEOUT"); text != "" {
+		seconds, err := strconv.ParseUint(text, 10, 16)
+		errs = append(errs, c.wrong(err, "timeout (PANOS_TIMEOUT) must be a number of seconds"))
+		c.client.Timeout = int(seconds)
+	}
+	if text := s.text("verify_certificate", "PANOS_VERIFY_CERTIFICATE"); text != "" {
+		verify, err := strconv.ParseBool(text)
+		errs = append(errs, c.wrong(err, "verify_certificate (PANOS_VERIFY_CERTIFICATE) must be true or false"))
+		c.client.VerifyCertificate = verify
+	}
+	if text := cmp.Or(s.json("additional_headers"), s.variable("PANOS_HEADERS")); text != "" {
+		err := json.Unmarshal([]byte(text), &c.client.Headers)
+		errs = append(errs, c.wrong(err, "additional_headers (PANOS_HEADERS) must be a map of strings, the variable in JSON"))
+	}
+	switch {
+	case c.client.Hostname == "":
+		errs = append(errs, c.wrong(errMissing, "hostname is needed for auto_commit: set it in the provider block, or set PANOS_HOSTNAME"))
+	case c.client.Username == "":
+		errs = append(errs, c.wrong(errMissing, "username is needed for auto_commit, which commits the changes of that one administrator: "+
+			"set it in the provider block, or set PANOS_USERNAME; it must be the one whose password or api_key the provider uses"))
+	case c.client.Password == "" && c.client.ApiKey == "":
+		errs = append(errs, c.wrong(errMissing, "password or api_key is needed for auto_commit: set one in the provider block, or set PANOS_PASSWORD or PANOS_API_KEY"))
+	}
+	return c, errors.Join(errs...)
+}
+
+var errMissing = errors.New("missing")
+
+// wrong is what is said of an argument if err is not nil. The error itself may
+// hold the argument, which may be secret.
+func (c *Committer) wrong(err error, problem string) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("provider %q: %s", c.provider, problem)
+}
+
+// read reads the file that json_config_file names.
+func (c *Committer) read(file, dir string) error {
+	if !filepath.IsAbs(file) {
+		file = filepath.Join(dir, file)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return fmt.Errorf("provider %q: read json_config_file: %w", c.provider, err)
+	}
+	return c.wrong(json.Unmarshal(text, &c.client), "json_config_file "+file+" is not what the panos provider reads: an object in JSON with hostname, username and so on")
+}
+
+// settings are the arguments of a provider block.
+type settings struct{ config.Provider }
+
+// text is an argument as text, or what an environment variable says instead.
+func (s settings) text(argument, variable string) string {
+	if v, ok := s.Body.Attributes[argument]; ok {
+		if v, err := convert.Convert(v, cty.String); err == nil && v.IsKnown() && !v.IsNull() && v.AsString() != "" {
+			return v.AsString()
+		}
+	}
+	return s.variable(variable)
+}
+
+// json is an argument that is a map, or a block.
+func (s settings) json(argument string) string {
+	table := map[string]string{}
+	add := func(values map[string]cty.Value) {
+		for name := range values {
+			table[name] = settings{config.Provider{Body: config.Body{Attributes: values}}}.text(name, "")
+		}
+	}
+	if v, ok := s.Body.Attributes[argument]; ok && v.Type().IsObjectType() && !v.IsNull() {
+		add(v.AsValueMap())
+	}
+	for _, block := range s.Body.Blocks[argument] {
+		add(block.Attributes)
+	}
+	if len(table) == 0 {
+		return ""
+	}
+	text, _ := json.Marshal(table) // strings
+	return string(text)
+}
+
+func (s settings) variable(name string) string {
+	if name == "" {
+		return ""
+	}
+	if v, ok := s.Env[name]; ok {
+		return v
+	}
+	return os.Getenv(name)
+}
+
+// Commit commits what the administrator has changed. Where nothing has changed,
+// nothing is done. It writes what it did to out.
+func (c *Committer) Commit(ctx context.Context, out io.Writer) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, commitLimit, fmt.Errorf("it has taken longer than %s", commitLimit))
+	defer cancel()
+	waits := backoff.NewExponentialBackOff()
+	waits.InitialInterval, waits.MaxInterval = c.wait, max(c.wait, longestWait)
+	var last error
+	job, err := backoff.Retry(ctx, func() (uint, error) {
+		job, err := c.attempt(ctx)
+		last = err
+		if refused(err) {
+			err = backoff.Permanent(err)
+		}
+		return job, err
+	}, backoff.WithBackOff(waits), backoff.WithMaxTries(attempts), backoff.WithMaxElapsedTime(0),
+		backoff.WithNotify(func(err error, wait time.Duration) {
+			fmt.Fprintf(out, "The commit to PAN-OS failed (%v). It is tried again in %s.\n", err, wait.Round(time.Second))
+		}))
+	switch {
+	case err == nil && job == 0:
+		fmt.Fprintln(out, "There is nothing to be committed to PAN-OS.")
+		return nil
+	case err == nil:
+		fmt.Fprintf(out, "The changes are committed to PAN-OS (job %d).\n", job)
+		return nil
+	case ctx.Err() != nil:
+		last = context.Cause(ctx)
+	}
+	return fmt.Errorf("what was applied is not committed to PAN-OS (provider %q), and without effect until then; the next run of the task commits it: %w", c.provider, last)
+}
+
+// refused reports whether another attempt would only lock the account.
+func refused(err error) bool {
+	var answer panoserr.Panos
+	return errors.As(err, &answer) && (answer.Code == 16 || answer.Code == http.StatusForbidden || answer.Code == http.StatusUnauthorized ||
+		strings.Contains(answer.Msg, "Invalid credentials") || strings.Contains(answer.Msg, "Invalid Credential"))
+}
+
+// attempt commits and waits for the end of the job; 0 if there was nothing to commit.
+func (c *Committer) attempt(ctx context.Context) (job uint, err error) {
+	client := c.client // anew: an attempt that failed leaves no key behind
+	client.Logging = pango.LogQuiet
+	client.Transport = transport(ctx, client.VerifyCertificate)
+	defer client.Transport.CloseIdleConnections()
+	if err := client.Initialize(); err != nil {
+		return 0, fmt.Errorf("log in: %w", err)
+	}
+	job, _, err = client.Commit(commit.FirewallCommit{Admins: []string{client.Username}}, "", nil)
+	if err != nil {
+		return 0, fmt.Errorf("begin the commit: %w", err)
+	}
+	if job == 0 {
+		return 0, nil
+	}
+	return job, wait(ctx, &client, job)
+}
+
+// wait returns when the job has ended.
+func wait(ctx context.Context, client *pango.Client, job uint) error {
+	type show struct {
+		XMLName xml.Name `xml:"show"`
+		ID      uint     `xml:"jobs>id"`
+	}
+	pause := firstLook
+	for {
+		var state util.BasicJob
+		if _, err := client.Op(show{ID: job}, "", nil, &state); err != nil {
+			return fmt.Errorf("look at the commit (job %d): %w", job, err)
+		}
+		ended, err := judge(&state)
+		if ended {
+			if err != nil {
+				return fmt.Errorf("the commit (job %d): %w", job, err)
+			}
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(pause):
+		}
+		pause = min(pause*3/2, longestPause)
+	}
+}
+
+// judge says whether a job has ended, and how.
+func judge(job *util.BasicJob) (ended bool, err error) {
+	if job.Progress != 100 {
+		return false, nil
+	}
+	failed := 0
+	for _, d := range job.Devices {
+		switch d.Result {
+		case "PEND":
+			return false, nil
+		case "OK":
+		default:
+			failed++
+		}
+	}
+	switch {
+	case job.Result == "FAIL" && len(job.Details.Lines) > 0:
+		return true, errors.New(job.Details.String())
+	case job.Result == "FAIL":
+		return true, errors.New("it failed, and PAN-OS does not say why: look at the job there")
+	case failed > 0:
+		return true, fmt.Errorf("it failed on %d devices of %d: look at the job in Panorama", failed, len(job.Devices))
+	}
+	return true, nil
+}
+
+// transport is one whose connections end with ctx, which pango does not know.
+func transport(ctx context.Context, verify bool) *http.Transport {
+	dialer := &net.Dialer{}
+	return &http.Transport{
+		Proxy:           http.ProxyFromEnvironment,
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: !verify},
+		DialContext: func(_ context.Context, network, address string) (net.Conn, error) {
+			conn, err := dialer.DialContext(ctx, network, address)
+			if err == nil {
+				context.AfterFunc(ctx, func() { conn.Close() })
+			}
+			return conn, err
+		},
+	}
+}
