@@ -37,7 +37,7 @@ func (m Module) writeBackend(b *bytes.Buffer) error {
 
 // Backend returns where the state of a task is. Each task has a state of its
 // own: in the workspace that is named like it, or, where a backend has none
-// (http, and remote or cloud with the name of a workspace), at what "{task}" in
+// (http and cloud, and remote with the name of a workspace), at what "{task}" in
 // the backend's arguments makes of its name. The error says that several tasks
 // would share one state.
 func Backend(c *config.Config, t *config.Task) (config.Backend, error) {
@@ -57,6 +57,10 @@ func Backend(c *config.Config, t *config.Task) (config.Backend, error) {
 		}
 	default:
 		return backend, nil
+	}
+	if backend.Type == "cloud" && key == "" {
+		return config.Backend{}, fmt.Errorf("the block cloud names no workspace: write workspaces { name = %q }, as without a name, which tags do not give, Terraform asks a person for the first workspace",
+			taskMark)
 	}
 	if key != "" && !marked && len(c.Tasks) > 1 {
 		return config.Backend{}, fmt.Errorf("the %d tasks would share one state, as the backend %q has no workspaces of its own for them: put %s, which stands for a task's name, into its %s",

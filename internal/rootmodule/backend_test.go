@@ -28,8 +28,8 @@ func TestABackendSaysWhereTheTasksStateIs(t *testing.T) {
 		{"remote with a name", config.Backend{Type: "remote", Body: config.Body{Blocks: block(values{"name": str("net-{task}")})}},
 			"backend \"remote\" {\nworkspaces {\nname = \"net-web\"\n}\n}\n"},
 		{"cloud", config.Backend{Type: "cloud", Body: config.Body{Attributes: values{"organization": str("acme"), "hostname": str("tfe.example")},
-			Blocks: block(values{"tags": cty.TupleVal([]cty.Value{str("net")}), "project": str("prod")})}},
-			"cloud {\nhostname = \"tfe.example\"\norganization = \"acme\"\nworkspaces {\nproject = \"prod\"\ntags = [\"net\"]\n}\n}\n"},
+			Blocks: block(values{"name": str("{task}"), "project": str("prod")})}},
+			"cloud {\nhostname = \"tfe.example\"\norganization = \"acme\"\nworkspaces {\nname = \"web\"\nproject = \"prod\"\n}\n}\n"},
 		{"cloud as YAML has it", config.Backend{Type: "cloud", Body: config.Body{Attributes: values{"workspaces": cty.ObjectVal(values{"name": str("{task}-state")})}}},
 			"cloud {\nworkspaces {\nname = \"web-state\"\n}\n}\n"},
 		{"http", config.Backend{Type: "http", Body: config.Body{Attributes: values{"address": str("https://x/{task}"), "lock_address": str("https://x/{task}/lock"), "retry_max": num(3)}}},
@@ -43,6 +43,16 @@ func TestABackendSaysWhereTheTasksStateIs(t *testing.T) {
 			t.Errorf("%s: %v", c.name, err)
 		} else if diff := cmp.Diff(c.want, b.String()); diff != "" {
 			t.Errorf("%s: %s", c.name, diff)
+		}
+	}
+}
+
+func TestACloudBlockNamesItsWorkspace(t *testing.T) {
+	web := config.Task{Name: "web"}
+	for _, body := range []config.Body{{}, {Blocks: block(values{"tags": cty.TupleVal([]cty.Value{str("net")})})}} {
+		cfg := &config.Config{Tasks: []config.Task{web}, Terraform: config.Terraform{Backend: config.Backend{Type: "cloud", Body: body}}}
+		if _, err := Backend(cfg, &web); err == nil || !strings.Contains(err.Error(), `workspaces { name = "{task}" }`) {
+			t.Errorf("got %v", err)
 		}
 	}
 }

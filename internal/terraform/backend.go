@@ -8,9 +8,9 @@ import (
 
 // Most backends have a workspace called default and any number of others, each
 // of which they create when its state is opened. The exceptions are here: http
-// has one state only; remote and cloud have either the one workspace that their
-// block workspaces names, or, with prefix, tags or project, any number of others
-// but no default.
+// has one state only; cloud has the workspace that its block workspaces names;
+// and remote has either such a one, or, with a prefix, any number of others but
+// no default, and wants each to be created first.
 
 // defaultWorkspace is where Terraform works unless it is told otherwise.
 const defaultWorkspace = "default"
@@ -35,14 +35,9 @@ func hasWorkspaces(b config.Backend) bool {
 	return !fixed && b.Type != "http"
 }
 
-// hasDefault reports whether the backend has the default workspace.
-func hasDefault(b config.Backend) bool {
-	if b.Type != "remote" && b.Type != "cloud" {
-		return true
-	}
-	_, fixed := fixedWorkspace(b)
-	return fixed
-}
+// hasDefault reports whether the backend has the default workspace, or another
+// that it selects by itself.
+func hasDefault(b config.Backend) bool { return b.Type != "remote" || !hasWorkspaces(b) }
 
 // fixedWorkspace is the one workspace that a remote or cloud backend names.
 func fixedWorkspace(b config.Backend) (name string, ok bool) {

@@ -101,7 +101,7 @@ func (f *fixture) render(services ...string) {
 }
 
 func (f *fixture) options() Options {
-	return Options{Task: "web", Backend: f.cfg.Terraform.Backend, Consul: f.cfg.Consul, Log: &f.log}
+	return Options{Task: f.task.Name, Backend: f.cfg.Terraform.Backend, Consul: f.cfg.Consul, Log: &f.log}
 }
 
 func (f *fixture) open(change ...func(*Options)) *Dir {

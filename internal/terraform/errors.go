@@ -36,7 +36,7 @@ var wantsInit = regexp.MustCompile(`Required plugins are not installed|Inconsist
 // needsInit reports whether Terraform asks for an init.
 func (e *Error) needsInit() bool { return e.Command != "init" && wantsInit.MatchString(e.stderr) }
 
-var noWorkspace = regexp.MustCompile(`(?i)workspace "?[^"\n]*"? (?:does not|doesn't) exist|no existing workspaces|failed to select (?:a )?workspace`)
+var noWorkspace = regexp.MustCompile(`(?i)workspace "?[^"\n]*"? (?:(?:does not|doesn't) exist|not found)|no existing workspaces|failed to select (?:a )?workspace`)
 
 func (e *Error) needsWorkspace() bool { return noWorkspace.MatchString(e.stderr) }
 

@@ -45,22 +45,26 @@ func (d *Dir) Init(ctx context.Context) (ran bool, err error) {
 	return ran, d.selectWorkspace()
 }
 
-// initialise runs `terraform init`, in the default workspace: it refuses a
-// selected workspace that does not exist yet. A backend that has no default
-// workspace wants one to be created first; without an option, it is.
-func (d *Dir) initialise(ctx context.Context, opts ...tfexec.InitOption) error {
-	err := d.initOnce(ctx, opts...)
+// initialise runs `terraform init`. A backend that has no default workspace to
+// begin in wants the task's to be created first.
+func (d *Dir) initialise(ctx context.Context) error {
+	// The state is moved to a changed backend without asking. HCP Terraform
+	// does so by itself, and refuses the option.
+	forceCopy := tfexec.ForceCopy(d.opts.Backend.Type != "cloud")
+	err := d.runInit(ctx, forceCopy)
 	var failed *Error
-	if len(opts) == 0 && errors.As(err, &failed) && failed.needsWorkspace() {
+	if errors.As(err, &failed) && failed.needsWorkspace() {
 		if err := d.createWorkspace(ctx); err != nil {
 			return err
 		}
-		err = d.initOnce(ctx)
+		err = d.runInit(ctx, forceCopy)
 	}
 	return err
 }
 
-func (d *Dir) initOnce(ctx context.Context, opts ...tfexec.InitOption) error {
+// runInit runs `terraform init`, in the default workspace, if there is one: it
+// refuses a selected workspace that does not exist yet.
+func (d *Dir) runInit(ctx context.Context, opts ...tfexec.InitOption) error {
 	begin := d.leaveWorkspace
 	if !hasDefault(d.opts.Backend) {
 		begin = d.selectWorkspace
@@ -73,9 +77,6 @@ func (d *Dir) initOnce(ctx context.Context, opts ...tfexec.InitOption) error {
 	}
 	if err := d.forgetCopies(); err != nil {
 		return fmt.Errorf("prepare the init of task %s: %w", d.opts.Task, err)
-	}
-	if len(opts) == 0 {
-		opts = []tfexec.InitOption{tfexec.ForceCopy(true)} // move the state to a changed backend without asking
 	}
 	d.askVersion(ctx)
 	err := d.run(ctx, "init", nil, func(ctx context.Context) error { return d.tf.Init(ctx, opts...) })

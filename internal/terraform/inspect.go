@@ -22,7 +22,8 @@ const overrideFile = "terrapulse_override.tf"
 // Inspect says what Apply would do in a task's directory, and leaves nothing
 // behind: it works in a temporary directory, into which render writes the root
 // module, and plans against an empty state where the task has no workspace
-// yet, as opening the state would create one. The task's directory need not
+// yet, as opening the state would create one. (remote and cloud create the one
+// workspace that they name all the same.) The task's directory need not
 // exist; what a person or the module has put there can be read under the same
 // relative names.
 func (b *Binary) Inspect(ctx context.Context, dir string, render func(dir string) error, opts Options) (Summary, error) {
@@ -51,7 +52,7 @@ func (b *Binary) Inspect(ctx context.Context, dir string, render func(dir string
 		workspaces := existingState(dir, d.opts)
 		fresh = workspaces == ""
 		if err = d.useLocalState(workspaces); err == nil {
-			err = d.initialise(ctx, noCopy)
+			err = d.runInit(ctx)
 		}
 	} else {
 		fresh, err = d.useRemoteState(ctx)
@@ -63,9 +64,6 @@ func (b *Binary) Inspect(ctx context.Context, dir string, render func(dir string
 	s.Fresh = fresh
 	return s, err
 }
-
-// noCopy is an init without -force-copy: an inspection has nothing to move.
-var noCopy = tfexec.Upgrade(false)
 
 // mirror links the visible files of a task's directory into tmp, but for those
 // that tmp already has and for states, and copies the lock file.
@@ -129,11 +127,11 @@ func (d *Dir) useLocalState(workspaces string) error {
 // useRemoteState opens the task's own backend, and turns to an empty local
 // state if that has no workspace of the task: then it is fresh.
 func (d *Dir) useRemoteState(ctx context.Context) (fresh bool, err error) {
-	opts := []tfexec.InitOption{noCopy}
+	var opts []tfexec.InitOption
 	if d.opts.Unlocked && d.opts.Backend.Type == "consul" {
 		opts = append(opts, tfexec.BackendConfig("lock=false")) // it takes the lock when it opens a state, too
 	}
-	err = d.initialise(ctx, opts...)
+	err = d.runInit(ctx, opts...)
 	var failed *Error
 	switch {
 	case errors.As(err, &failed) && failed.needsWorkspace():
@@ -156,5 +154,5 @@ func (d *Dir) useRemoteState(ctx context.Context) (fresh bool, err error) {
 	if err := d.useLocalState(""); err != nil {
 		return true, err
 	}
-	return true, d.initialise(ctx, noCopy, tfexec.Reconfigure(true))
+	return true, d.runInit(ctx, tfexec.Reconfigure(true))
 }

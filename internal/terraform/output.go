@@ -145,4 +145,10 @@ func newScrubber(o Options) *scrubber {
 	return &scrubber{strings.NewReplacer(pairs...)}
 }
 
+// Redact makes secrets unreadable in a text of somebody else's, as they are in
+// what Terraform prints.
+func Redact(text string, secrets []string) string {
+	return newScrubber(Options{Secrets: secrets}).clean(text)
+}
+
 func (s *scrubber) clean(text string) string { return s.replace.Replace(text) }
