@@ -16,7 +16,6 @@ import (
 	"github.com/terrapulse/terrapulse/internal/reconcile"
 	"github.com/terrapulse/terrapulse/internal/runner"
 	"github.com/terrapulse/terrapulse/internal/state"
-	"github.com/terrapulse/terrapulse/internal/state/sqlite"
 	"github.com/terrapulse/terrapulse/internal/terraform"
 )
 
@@ -36,6 +35,7 @@ type engine struct {
 	reconciler *reconcile.Reconciler
 	base       *atomic.Pointer[config.Config] // what the files say
 	asked      chan struct{}                  // for a tick
+	terraform  string                         // program and version
 }
 
 // control is what people ask the engine through.
@@ -92,11 +92,7 @@ func (a *app) newEngine(ctx context.Context, cfg *config.Config, log *slog.Logge
 			return nil, code
 		}
 	}
-	path, err := storePath(opts.store)
-	if err != nil {
-		return nil, a.fail(exitConfig, err)
-	}
-	store, err := sqlite.Open(ctx, path)
+	store, err := engineStore(ctx, cfg, opts.store)
 	if err != nil {
 		return nil, a.fail(exitConfig, err)
 	}
@@ -107,20 +103,20 @@ func (a *app) newEngine(ctx context.Context, cfg *config.Config, log *slog.Logge
 	}
 	log.Debug("Terraform found", "path", found.Path, "version", found.Version, "source", found.Source)
 
-	owner := lease.NewOwner()
+	owner, timing := lease.NewOwner(), timingOf(cfg)
 	base := new(atomic.Pointer[config.Config])
 	base.Store(cfg)
 	module := &runner.Module{Terraform: found}
 	run := &runner.Runner{
 		Config: base.Load, Store: store, Consul: client, Applier: module, Inspector: module,
-		Owner: owner, Claim: leaseTTL, Now: time.Now, Log: log, Verbose: cfg.Terraform.Log,
+		Owner: owner, Claim: timing.Claim, Now: time.Now, Log: log, Verbose: cfg.Terraform.Log,
 	}
 	launcher := launch.NewLocal(ctx, workers(opts.parallel), log, run.Run)
 	return &engine{
-		store: store, consul: client, launcher: launcher, base: base, asked: make(chan struct{}, 1),
+		store: store, consul: client, launcher: launcher, base: base, terraform: found.Program() + " " + found.Version.String(), asked: make(chan struct{}, 1),
 		reconciler: &reconcile.Reconciler{
 			Config: cfg, Store: store, Consul: client, Launcher: launcher,
-			Owner: owner, LeaseTTL: leaseTTL, Now: time.Now, Log: log,
+			Owner: owner, LeaseTTL: timing.LeaseTTL, Skew: timing.Skew, Now: time.Now, Log: log,
 		},
 	}, -1
 }

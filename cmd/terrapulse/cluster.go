@@ -1,0 +1,94 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/api"
+	"github.com/terrapulse/terrapulse/internal/cluster"
+	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/lease"
+	"github.com/terrapulse/terrapulse/internal/reconcile"
+	"github.com/terrapulse/terrapulse/internal/state"
+	"github.com/terrapulse/terrapulse/internal/state/consulkv"
+	"github.com/terrapulse/terrapulse/internal/state/sqlite"
+)
+
+// engineStore opens the store that the configuration or the flag names: the
+// instances of a cluster share one in Consul.
+func engineStore(ctx context.Context, cfg *config.Config, url string) (state.Store, error) {
+	if h := cfg.HighAvailability; h != nil {
+		return consulkv.Open(cfg.Consul, h.Cluster.Path(), h.Cluster.Storage.Namespace)
+	}
+	path, err := storePath(url)
+	if err != nil {
+		return nil, err
+	}
+	return sqlite.Open(ctx, path)
+}
+
+// consulStore opens the store of a cluster to read, at the Consul of the
+// environment.
+func consulStore(url string) (state.Store, error) {
+	path := strings.TrimPrefix(url, "consul:")
+	if strings.Trim(path, "/") == "" {
+		return nil, fmt.Errorf("store %q names no path: write consul:PATH, such as consul:consul-terraform-sync/NAME of the cluster", url)
+	}
+	return consulkv.Open(config.Consul{}, path, "")
+}
+
+// timingOf is how long leases and claims last.
+func timingOf(cfg *config.Config) cluster.Timing {
+	if h := cfg.HighAvailability; h != nil {
+		return cluster.TimingOf(h.Cluster.Storage.SessionTTL)
+	}
+	return cluster.Timing{LeaseTTL: leaseTTL, Claim: leaseTTL}
+}
+
+// join makes this instance one of its cluster until the context ends, and has
+// the engine keep to that. Where no high availability is configured it does
+// nothing and returns nil. What it returns beside waits until the others know
+// that the instance has ended.
+func (e *engine) join(ctx context.Context, cfg *config.Config, log *slog.Logger) (member *cluster.Member, wait func()) {
+	h := cfg.HighAvailability
+	if h == nil {
+		return nil, func() {}
+	}
+	control := e.control()
+	member = cluster.Join(ctx, cluster.Options{
+		Instance: cluster.Instance{
+			Cluster: h.Cluster.Name, ID: cfg.ID, Address: h.Instance.Address, Service: cfg.Consul.ServiceRegistration.ServiceName,
+			Owner: e.reconciler.Owner, Lease: reconcile.LeaseName, Terraform: e.terraform,
+		},
+		Store: e.store, SessionTTL: h.Cluster.Storage.SessionTTL, Now: time.Now, Log: log,
+		Base: e.base.Load,
+		Effective: func(ctx context.Context) (*config.Config, error) {
+			effective, err := control.Config(ctx)
+			if err != nil {
+				return nil, err
+			}
+			return effective.Config, nil
+		},
+	})
+	e.reconciler.Witness, e.reconciler.Blocked = new(lease.Witness), member.Blocked
+	var work sync.WaitGroup
+	work.Go(func() { member.Run(ctx) })
+	return member, work.Wait
+}
+
+// instances answers GET /v1/status/cluster.
+type instances struct{ *cluster.Member }
+
+// Status implements api.Cluster.
+func (i instances) Status(ctx context.Context) (api.ClusterStatus, error) {
+	status, err := i.Member.Status(ctx)
+	out := api.ClusterStatus{ClusterName: status.ClusterName, Members: []api.ClusterMember{}}
+	for _, m := range status.Members {
+		out.Members = append(out.Members, api.ClusterMember{ID: m.ID, Address: m.Address, Healthy: m.Healthy, Leader: m.Leader})
+	}
+	return out, err
+}
