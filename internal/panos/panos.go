@@ -47,6 +47,9 @@ const (
 
 // Committer commits to one firewall or Panorama.
 type Committer struct {
+	// Redact, if set, makes secrets unreadable in what Commit says.
+	Redact func(string) string
+
 	provider string // id
 	client   pango.Client
 	wait     time.Duration // before the second attempt
@@ -184,8 +187,15 @@ func (c *Committer) Commit(ctx context.Context, out io.Writer) error {
 	var last error
 	job, err := backoff.Retry(ctx, func() (uint, error) {
 		job, err := c.attempt(ctx)
+		if err == nil {
+			return job, nil
+		}
+		again := !refused(err)
+		if c.Redact != nil {
+			err = errors.New(c.Redact(err.Error()))
+		}
 		last = err
-		if refused(err) {
+		if !again {
 			err = backoff.Permanent(err)
 		}
 		return job, err

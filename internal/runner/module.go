@@ -9,6 +9,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/consul"
 	"github.com/terrapulse/terrapulse/internal/dynamic"
+	"github.com/terrapulse/terrapulse/internal/panos"
 	"github.com/terrapulse/terrapulse/internal/rootmodule"
 	"github.com/terrapulse/terrapulse/internal/state"
 	"github.com/terrapulse/terrapulse/internal/terraform"
@@ -50,12 +51,20 @@ func (m *Module) Check(cfg *config.Config, t *config.Task) error {
 }
 
 // Apply renders the root module, initialises its directory where that is
-// needed, and applies it.
+// needed, applies it, and commits to PAN-OS where a provider has auto_commit.
 func (m *Module) Apply(ctx context.Context, cfg *config.Config, t *config.Task, snap *consul.Snapshot, out io.Writer) (*state.Changes, error) {
 	if err := m.Check(cfg, t); err != nil {
 		return nil, err
 	}
-	opts, err := m.options(ctx, cfg, t, out)
+	values, err := m.values(ctx, cfg, t)
+	if err != nil {
+		return nil, err
+	}
+	commits, err := committers(values, t)
+	if err != nil {
+		return nil, err
+	}
+	opts, err := m.options(cfg, values, t, out)
 	if err != nil {
 		return nil, err
 	}
@@ -72,6 +81,12 @@ func (m *Module) Apply(ctx context.Context, cfg *config.Config, t *config.Task, 
 	summary, err := dir.Apply(ctx)
 	if err != nil {
 		return nil, err
+	}
+	for _, c := range commits {
+		// Also where nothing was changed: the run before may have failed to commit.
+		if err := c.Commit(ctx, out); err != nil {
+			return changes(summary), err
+		}
 	}
 	return changes(summary), nil
 }
@@ -91,7 +106,11 @@ func (m *Module) Plan(ctx context.Context, cfg *config.Config, t *config.Task, s
 	if err := m.Check(cfg, t); err != nil {
 		return terraform.Summary{}, err
 	}
-	opts, err := m.options(ctx, cfg, t, out)
+	values, err := m.values(ctx, cfg, t)
+	if err != nil {
+		return terraform.Summary{}, err
+	}
+	opts, err := m.options(cfg, values, t, out)
 	if err != nil {
 		return terraform.Summary{}, err
 	}
@@ -105,14 +124,32 @@ func (m *Module) root(cfg *config.Config, t *config.Task, snap *consul.Snapshot)
 	return rootmodule.Module{Config: cfg, Task: t, Blocks: snap.Blocks, Terraform: m.Terraform.Version}
 }
 
-// options are what Terraform is run with: with values for the templates of the
-// task's providers, which cfg does not have.
-func (m *Module) options(ctx context.Context, cfg *config.Config, t *config.Task, out io.Writer) (terraform.Options, error) {
-	evaluated, err := cmp.Or(m.Values, &dynamic.Evaluator{Context: ctx}).Evaluate(ctx, cfg, t)
-	if err != nil {
-		return terraform.Options{}, err
+// values looks up what the templates of the task's providers stand for.
+func (m *Module) values(ctx context.Context, cfg *config.Config, t *config.Task) (dynamic.Values, error) {
+	return cmp.Or(m.Values, &dynamic.Evaluator{Context: ctx}).Evaluate(ctx, cfg, t)
+}
+
+// committers are what commits the changes of the task's providers that have
+// auto_commit.
+func committers(values dynamic.Values, t *config.Task) ([]*panos.Committer, error) {
+	var commits []*panos.Committer
+	for _, id := range t.Providers {
+		p, _ := values.Config.Provider(id)
+		c, err := panos.New(p, t.WorkingDir)
+		if err != nil {
+			return nil, err
+		}
+		if c != nil {
+			c.Redact = func(text string) string { return terraform.Redact(text, values.Secrets) }
+			commits = append(commits, c)
+		}
 	}
-	values, err := rootmodule.ProviderValues(t, evaluated.Config)
+	return commits, nil
+}
+
+// options are what Terraform is run with.
+func (m *Module) options(cfg *config.Config, values dynamic.Values, t *config.Task, out io.Writer) (terraform.Options, error) {
+	variables, err := rootmodule.ProviderValues(t, values.Config)
 	if err != nil {
 		return terraform.Options{}, fmt.Errorf("provider values of task %s: %w", t.Name, err)
 	}
@@ -122,7 +159,7 @@ func (m *Module) options(ctx context.Context, cfg *config.Config, t *config.Task
 	}
 	opts := terraform.Options{
 		Task: t.Name, Backend: backend, Consul: cfg.Consul,
-		Env: rootmodule.Env(t, evaluated.Config), VarJSON: values, Secrets: evaluated.Secrets, Log: out, PersistLog: cfg.Terraform.PersistLog, Unlocked: m.Unlocked,
+		Env: rootmodule.Env(t, values.Config), VarJSON: variables, Secrets: values.Secrets, Log: out, PersistLog: cfg.Terraform.PersistLog, Unlocked: m.Unlocked,
 	}
 	if m.Orphaned != nil {
 		opts.Orphaned = func(ctx context.Context, lock *terraform.LockError) string { return m.Orphaned(ctx, t.Name, lock) }
