@@ -310,6 +310,7 @@ func TestWhateverIsConvertedMeansTheSame(t *testing.T) {
 			case 2:
 				line(" condition \"schedule\" {\n cron = \"@daily\"\n}")
 				maybe(" source_input \"consul-kv\" {\n path = \"p\"\n}")
+				maybe(" services = [\"api\"]")
 			case 3:
 				line(" condition \"services\" {\n names = [\"a\"]\n use_as_module_input = %s\n}", rapid.SampledFrom([]string{"true", "false"}).Draw(rt, "use"))
 				maybe(" module_input \"consul-kv\" {\n path = \"p\"\n}\n source_input \"consul-kv\" {\n path = \"q\"\n}")

@@ -292,3 +292,38 @@ func TestTheSchemaRefusesWhatTheLoaderRefusesOfTheCatalogue(t *testing.T) {
 		t.Errorf("only %d faults of shape among the catalogue", seen)
 	}
 }
+
+func TestTheSchemaRefusesWhatOnlyAMapCanSay(t *testing.T) {
+	const task = "task: {name: t, module: ./m, "
+	for _, content := range []string{
+		task + "condition: {services: {names: [a]}, schedule: {cron: '@daily'}}}",
+		task + "condition: {services: {names: [a], regexp: a}}}",
+		task + "condition: }",
+		task + "module_input: [{}]}",
+		"driver: {terraform: {backend: {s3: {}, local: {}}}}",
+		"driver: {terraform: {backend: }}",
+		"terraform_provider: {local: {task_env: {X: 1}}}",
+		"terraform_provider: {local: {auto_commit: }}",
+		"task: [t]",
+	} {
+		root := parsed(t, "f.yaml", []byte(content))
+		if len(read(root)) == 0 {
+			t.Errorf("the loader accepts %s", content)
+		}
+		if schemaSays(t, root) == nil {
+			t.Errorf("the schema accepts %s", content)
+		}
+	}
+	for _, content := range []string{
+		task + "condition: {services: {names: [], regexp: a}}}", task + "condition: {services: {names: a, regexp: }}}", task + "condition: []}",
+		"driver: {terraform: {backend: []}}", "terraform_provider: {local: }", "consul:", "syslog: [{enabled: 'true'}]", "port: '0x10'", "buffer_period: {min: 0}", "$schema: x", "log_level: warn",
+	} {
+		root := parsed(t, "f.yaml", []byte(content))
+		if said := read(root); len(said) > 0 {
+			t.Errorf("the loader refuses %s: %v", content, said)
+		}
+		if err := schemaSays(t, root); err != nil {
+			t.Errorf("the schema refuses %s: %v", content, err)
+		}
+	}
+}
