@@ -26,6 +26,7 @@ type standIn struct {
 	*httptest.Server
 	answers map[string]string // "METHOD target": status, a space, body
 	note    string
+	hang    string // the request that is never answered
 	asked   []string
 	bodies  []string
 }
@@ -62,6 +63,10 @@ func (s *standIn) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	asked := r.Method + " " + r.RequestURI
 	s.asked, s.bodies = append(s.asked, asked), append(s.bodies, string(body))
+	if asked == s.hang {
+		<-r.Context().Done()
+		return
+	}
 	answer, ok := s.answers[asked]
 	if !ok {
 		answer = `404 {"error":{"message":"a task with name 'nope' does not exist or has not been initialized yet"},"request_id":"c0ffee00-0000-4000-8000-000000000000"}`
@@ -259,6 +264,20 @@ func TestNothingIsChangedWithoutAnAnswer(t *testing.T) {
 	if len(s.asked) > 0 {
 		t.Errorf("the API was asked for %q", s.asked)
 	}
+}
+
+func TestAnInterruptedCommandSaysWhatMayStillHappen(t *testing.T) {
+	s := newStandIn(t)
+	s.hang = "PATCH /v1/tasks/dis?run=now"
+	ctx, cancel := context.WithCancel(t.Context())
+	var stdout, stderr output
+	a := &app{ctx: ctx, program: ownName, stdin: strings.NewReader(""), stdout: &stdout, stderr: &stderr}
+	code := make(chan int)
+	go func() { code <- a.run([]string{"task", "enable", "-auto-approve", "-http-addr", s.URL, "dis"}) }()
+	eventually(t, "it is enabled", func() bool { return strings.Contains(stdout.String(), "Enabling and running") })
+	cancel()
+	wantCode(t, result{<-code, stdout.String(), stderr.String()}, exitError)
+	wantText(t, stderr.String(), "interrupted; what the API was asked for last may still be done")
 }
 
 func TestRefusalsOfTheAPIAreToldInTheWordsOfBothClients(t *testing.T) {

@@ -81,7 +81,7 @@ func explained(err error, u *url.URL) error {
 		hint = "name the authority of the server's certificate with -ca-cert or -ca-path"
 	case errors.As(err, &wrongHost):
 		hint = "use a name in the address that the server's certificate is for"
-	case strings.Contains(err.Error(), "certificate required") || strings.Contains(err.Error(), "bad certificate"):
+	case strings.Contains(err.Error(), "remote error: tls:") && strings.Contains(err.Error(), "certificate"):
 		hint = "the server asks for a client certificate that it trusts: name it with -client-cert and -client-key"
 	case strings.Contains(err.Error(), "connection refused"):
 		hint = "is the program running there, and is this its port?"
