@@ -1,14 +1,7 @@
 package terraform
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"fmt"
-	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -17,64 +10,13 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/hashicorp/consul/api"
 
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/consul/consultest"
+	"github.com/terrapulse/terrapulse/internal/testtools"
 )
-
-// authority makes certificates that nobody else trusts.
-type authority struct {
-	t    *testing.T
-	dir  string
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-}
-
-func newAuthority(t *testing.T) *authority {
-	t.Helper()
-	a := &authority{t: t, dir: t.TempDir()}
-	a.cert, a.key = a.issue("ca", &x509.Certificate{IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign})
-	return a
-}
-
-// path is where a certificate's file or its key's is.
-func (a *authority) path(name string) string { return filepath.Join(a.dir, name, name+".pem") }
-
-func (a *authority) issue(name string, template *x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey) {
-	a.t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	template.SerialNumber = big.NewInt(time.Now().UnixNano())
-	template.Subject = pkix.Name{CommonName: name}
-	template.NotBefore, template.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
-	parent, signer := template, key
-	if a.cert != nil {
-		parent, signer = a.cert, a.key
-	}
-	raw, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), signer)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	secret, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	certPEM := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: raw})
-	keyPEM := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret})
-	write(a.t, a.path(name), string(certPEM))
-	write(a.t, a.path(name+"-key"), string(keyPEM))
-	write(a.t, a.path(name+"-both"), string(certPEM)+string(keyPEM))
-	cert, err := x509.ParseCertificate(raw)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	return cert, key
-}
 
 // statePolicy is all that Terraform's Consul backend needs for its state and
 // its locks.
@@ -132,13 +74,16 @@ func TestAConsulBehindTLSWithAPrivateAuthorityHoldsTheState(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
-	ca := newAuthority(t)
-	ca.issue("server", &x509.Certificate{DNSNames: []string{"server.dc1.consul"}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}})
-	ca.issue("client", &x509.Certificate{ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+	ca := testtools.NewAuthority(t)
+	serverCert, serverKey := ca.Server("server", "server.dc1.consul")
+	cert, key := ca.Client("client")
+	both, folder := filepath.Join(t.TempDir(), "both.pem"), t.TempDir()
+	write(t, both, read(t, cert)+read(t, key))
+	write(t, filepath.Join(folder, "ca.pem"), read(t, ca.CA))
 	port := freePort(t)
 	server := consultest.Start(t, consultest.WithACLs(), consultest.WithHCL(fmt.Sprintf(
 		`ports { https = %d } tls { https { ca_file = %q, cert_file = %q, key_file = %q, verify_incoming = true } }`,
-		port, ca.path("ca"), ca.path("server"), ca.path("server-key"))))
+		port, ca.CA, serverCert, serverKey)))
 	token := stateToken(t, server)
 	at := fmt.Sprintf("127.0.0.1:%d", port)
 
@@ -152,15 +97,14 @@ func TestAConsulBehindTLSWithAPrivateAuthorityHoldsTheState(t *testing.T) {
 		{"certificate and key in one file", `address = %[1]q, token = %[2]q, tls { ca_cert = %[3]q, cert = %[7]q, server_name = "server.dc1.consul" }`, ""},
 		{"a certificate that is not verified", `address = %[1]q, token = %[2]q, tls { verify = false, ` + client + `}`, ""},
 		{"by URL", `address = "https://%[1]s", token = %[2]q, tls { ca_cert = %[3]q, ` + client + `server_name = "server.dc1.consul" }`, ""},
-		{"the wrong name", `address = %[1]q, token = %[2]q, tls { ca_cert = %[3]q, ` + client + `}`, "127.0.0.1"},
+		{"another name", `address = %[1]q, token = %[2]q, tls { ca_cert = %[3]q, ` + client + `server_name = "server.dc2.consul" }`, "server.dc2.consul"},
 		{"no authority", `address = %[1]q, token = %[2]q, tls { ` + client + `server_name = "server.dc1.consul" }`, "unknown authority"},
 		{"no client certificate", `address = %[1]q, token = %[2]q, tls { ca_cert = %[3]q, server_name = "server.dc1.consul" }`, "task web"},
 		{"no token", `address = %[1]q, tls { ca_cert = %[3]q, ` + client + `server_name = "server.dc1.consul" }`, "Permission denied"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f := newFixture(t, fileModule)
-			block := fmt.Sprintf(c.consul+"%[8]s", at, token, ca.path("ca"), ca.path("client"), ca.path("client-key"),
-				filepath.Dir(ca.path("ca")), ca.path("client-both"), "")
+			block := fmt.Sprintf(c.consul+"%[8]s", at, token, ca.CA, cert, key, folder, both, "")
 			err := f.applyWith("consul {\n" + strings.ReplaceAll(block, ", ", "\n") + "\n}")
 			switch {
 			case c.want == "" && err != nil:
@@ -169,7 +113,7 @@ func TestAConsulBehindTLSWithAPrivateAuthorityHoldsTheState(t *testing.T) {
 				t.Errorf("the error is %v, and lacks %q", err, c.want)
 			}
 			if pair, _, err := server.Client().KV().Get("consul-terraform-sync/terraform-env:web", nil); err != nil || (pair == nil) != (c.want != "") {
-				t.Errorf("the state is %v (%v)", pair, err)
+				t.Errorf("there is a state: %v (%v)", pair != nil, err)
 			}
 			if _, err := server.Client().KV().DeleteTree("consul-terraform-sync/", nil); err != nil {
 				t.Fatal(err)

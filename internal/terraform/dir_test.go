@@ -523,7 +523,7 @@ output "seen" { value = nonsensitive(sha256(var.p.password)) }
 func recorder(t *testing.T, then string) *Binary {
 	t.Helper()
 	dir := t.TempDir()
-	path := filepath.Join(dir, terraformProgram+exe)
+	path := filepath.Join(dir, config.EngineTerraform+exe)
 	script(t, path, `
 case "$1" in
 version) echo '{"terraform_version": "1.5.7"}'; exit;;

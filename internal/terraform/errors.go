@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strings"
 	"time"
+
+	"github.com/terrapulse/terrapulse/internal/config"
 )
 
 // Error is a Terraform command that failed.
@@ -20,7 +22,7 @@ type Error struct {
 }
 
 func (e *Error) Error() string {
-	s := fmt.Sprintf("%s %s of task %s: ", cmp.Or(e.Program, terraformProgram), e.Command, e.Task)
+	s := fmt.Sprintf("%s %s of task %s: ", cmp.Or(e.Program, config.EngineTerraform), e.Command, e.Task)
 	if e.Hint != "" {
 		s += e.Hint + "\n"
 	}
@@ -61,7 +63,7 @@ func (e *LockError) CreatedAt() time.Time {
 }
 
 func (e *LockError) Error() string {
-	program := cmp.Or(e.Program, terraformProgram)
+	program := cmp.Or(e.Program, config.EngineTerraform)
 	s := fmt.Sprintf("%s %s of task %s: the state is locked", program, e.Command, e.Task)
 	if e.Who != "" {
 		s += " by " + e.Who
@@ -89,7 +91,7 @@ type InterruptedError struct {
 }
 
 func (e *InterruptedError) Error() string {
-	return fmt.Sprintf("%s %s of task %s was interrupted: %v", cmp.Or(e.Program, terraformProgram), e.Command, e.Task, e.Cause)
+	return fmt.Sprintf("%s %s of task %s was interrupted: %v", cmp.Or(e.Program, config.EngineTerraform), e.Command, e.Task, e.Cause)
 }
 
 func (e *InterruptedError) Unwrap() error { return e.Cause }

@@ -26,7 +26,7 @@ func fake(t *testing.T, version string) string {
 		t.Skip("needs a shell")
 	}
 	dir := t.TempDir()
-	script(t, filepath.Join(dir, terraformProgram+exe), fmt.Sprintf(`echo asked >> %q; echo '{"terraform_version": %q}'`, filepath.Join(dir, "asked"), version))
+	script(t, filepath.Join(dir, config.EngineTerraform+exe), fmt.Sprintf(`echo asked >> %q; echo '{"terraform_version": %q}'`, filepath.Join(dir, "asked"), version))
 	return dir
 }
 
@@ -193,11 +193,11 @@ func TestTerraformIsLookedForInTheDriversPathFirstAndThenOnPATH(t *testing.T) {
 
 func TestATerraformThatCannotBeUsedIsAnErrorThatSaysWhatToDo(t *testing.T) {
 	garbage := t.TempDir()
-	if err := os.WriteFile(filepath.Join(garbage, terraformProgram+exe), []byte("no program"), 0o755); err != nil {
+	if err := os.WriteFile(filepath.Join(garbage, config.EngineTerraform+exe), []byte("no program"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	words := t.TempDir()
-	script(t, filepath.Join(words, terraformProgram+exe), "echo hello")
+	script(t, filepath.Join(words, config.EngineTerraform+exe), "echo hello")
 	for _, c := range []struct {
 		name, driverPath, onPATH, pinned string
 		want                             []string
@@ -251,7 +251,7 @@ func TestAServerThatDoesNotAnswerIsGivenUpSoon(t *testing.T) {
 
 func TestABinaryIsAskedForItsVersionOnceUntilItChanges(t *testing.T) {
 	dir := fake(t, "1.5.7")
-	path := filepath.Join(dir, terraformProgram+exe)
+	path := filepath.Join(dir, config.EngineTerraform+exe)
 	asked := func() int {
 		raw, err := os.ReadFile(filepath.Join(dir, "asked"))
 		if err != nil && !errors.Is(err, os.ErrNotExist) {

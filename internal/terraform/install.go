@@ -12,6 +12,8 @@ import (
 	"github.com/hashicorp/go-version"
 	"github.com/hashicorp/hc-install/product"
 	"github.com/hashicorp/hc-install/releases"
+
+	"github.com/terrapulse/terrapulse/internal/config"
 )
 
 // downloadLimit is for the whole of an installation: some 30 MB, over a line of
@@ -60,7 +62,7 @@ func (i install) into(ctx context.Context, dir, exact string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	path := filepath.Join(dir, terraformProgram+exe)
+	path := filepath.Join(dir, config.EngineTerraform+exe)
 	if err := os.Rename(got, path); err != nil {
 		return "", fmt.Errorf("put the binary in place: %w", err)
 	}

@@ -75,14 +75,8 @@ func FindLocal(ctx context.Context, cfg config.Terraform, log *slog.Logger) (*Bi
 	return f.find(ctx)
 }
 
-// The programs.
-const (
-	terraformProgram = "terraform"
-	tofuProgram      = "tofu"
-)
-
 // named is what people call a program.
-var named = map[string]string{terraformProgram: "Terraform", tofuProgram: "OpenTofu"}
+var named = map[string]string{config.EngineTerraform: "Terraform", config.EngineTofu: "OpenTofu"}
 
 type finder struct {
 	cfg      config.Terraform
@@ -92,12 +86,12 @@ type finder struct {
 }
 
 // engine is the configured program.
-func (f finder) engine() string { return cmp.Or(f.cfg.Engine, terraformProgram) }
+func (f finder) engine() string { return cmp.Or(f.cfg.Engine, config.EngineTerraform) }
 
 func (f finder) find(ctx context.Context) (*Binary, error) {
 	b, err := f.inDriverPath(ctx, f.engine())
-	if b == nil && err == nil && f.engine() == terraformProgram {
-		b, err = f.inDriverPath(ctx, tofuProgram)
+	if b == nil && err == nil && f.engine() == config.EngineTerraform {
+		b, err = f.inDriverPath(ctx, config.EngineTofu)
 	}
 	if b == nil && err == nil {
 		b = f.onPATH(ctx)
@@ -106,7 +100,7 @@ func (f finder) find(ctx context.Context) (*Binary, error) {
 		switch {
 		case f.install == nil:
 			return nil, fmt.Errorf("%s in %s or on PATH", f.missing(), f.cfg.Path)
-		case f.engine() == tofuProgram:
+		case f.engine() == config.EngineTofu:
 			return nil, fmt.Errorf("%s in %s or on PATH: install OpenTofu, and put it on PATH or name its directory as path in the driver \"terraform\" block",
 				f.missing(), f.cfg.Path)
 		}
