@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -237,4 +238,48 @@ variable "file" {}`)
 	r = s.migrate(file, "-http-addr", server.URL)
 	wantCode(t, r, exitOK)
 	wantLine(t, r.stdout, "Note: what runs at "+server.URL+" was not compared")
+}
+
+// What docs/migrate.md promises of the way back.
+func TestAfterTerrapulseCTSFindsTheStateAndChangesNothing(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
+	s := newSite(t)
+	s.register("web", "web-1", 8080, "passing")
+	backend := fmt.Sprintf("backend \"consul\" {\n    address = %q\n    gzip    = true\n    path    = \"consul-terraform-sync/terraform\"\n  }", s.consul.Addr())
+	s.leaveAsCTS("there_and_back", backend)
+	generated := map[string]string{} // by CTS, which writes them anew when it starts
+	files, err := filepath.Glob(s.path("work/there_and_back/*.tf*"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("CTS left no files: %v", err)
+	}
+	for _, file := range files {
+		raw, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		generated[file] = string(raw)
+	}
+	file := s.config(s.task("there_and_back", onWeb))
+	s.write("tasks.hcl", strings.Replace(s.read("tasks.hcl"), "driver \"terraform\" {\n  backend \"local\" {}\n}", "", 1))
+	wantCode(t, s.run("-once", "-config-file", file), exitOK)
+
+	for file, text := range generated {
+		if err := os.WriteFile(file, []byte(text), 0o640); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, args := range [][]string{
+		{"init", "-no-color", "-force-copy", "-input=false", "-backend=true", "-get=true", "-upgrade=false"},
+		{"workspace", "select", "-no-color", "there_and_back"},
+		{"validate", "-no-color", "-json"},
+		{"plan", "-no-color", "-input=false", "-detailed-exitcode", "-lock-timeout=0s", "-lock=true", "-parallelism=10", "-refresh=true"},
+	} {
+		cmd := exec.Command("terraform", args...)
+		cmd.Dir = s.path("work/there_and_back")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("terraform %v: %v\n%s", args, err, out)
+		}
+	}
 }
