@@ -91,7 +91,7 @@ func TestTheTaskCommandsSpeakMutualTLS(t *testing.T) {
 	s := newSite(t)
 	ours, theirs := testtools.NewAuthority(t), testtools.NewAuthority(t)
 	cert, key := ours.Server("api")
-	p := s.start("-config-file", s.config(s.task("lb", onWeb)+fmt.Sprintf(`
+	p := s.start("-config-file", s.config(s.task("lb", "enabled = false\n"+onWeb)+fmt.Sprintf(`
 tls {
   cert            = %q
   key             = %q
