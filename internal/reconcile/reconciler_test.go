@@ -185,8 +185,11 @@ func (b *bench) end(outcome state.RunState, digest string) {
 			b.t.Fatalf("the run of %s: %v", name, err)
 		}
 		run.Data.State, run.Data.Ended, run.Data.Digest = outcome, b.now, digest
-		def, _ := b.Config.Task(name)
-		next, _ := task.Data.Conclude(run.Data, def.Digest(b.Config))
+		definition := b.definitions[name]
+		if t, ok := b.Config.Task(name); ok && definition == "" { // another reconciler decided
+			definition = t.Digest(b.Config)
+		}
+		next, _ := task.Data.Conclude(run.Data, definition)
 		if _, err := b.store.Apply(b.t.Context(), run.Write(run.Data), task.Write(next)); err != nil {
 			b.t.Fatal(err)
 		}

@@ -1,0 +1,437 @@
+package reconcile
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/state"
+)
+
+// moment has something happen just before the first request that is like the
+// one named: "get", "list" or "write", and the beginning of a key.
+type moment struct {
+	state.Store
+	request string
+	happens func()
+}
+
+func (m *moment) comes(verb, key string) {
+	if m.happens != nil && strings.HasPrefix(verb+" "+key, m.request) {
+		happens := m.happens
+		m.happens = nil
+		happens()
+	}
+}
+
+func (m *moment) Get(ctx context.Context, key string) (state.Record, error) {
+	m.comes("get", key)
+	return m.Store.Get(ctx, key)
+}
+
+func (m *moment) List(ctx context.Context, prefix string) ([]state.Record, error) {
+	m.comes("list", prefix)
+	return m.Store.List(ctx, prefix)
+}
+
+func (m *moment) Apply(ctx context.Context, changes ...state.Change) ([]state.Record, error) {
+	for _, c := range changes {
+		m.comes("write", c.Key)
+	}
+	return m.Store.Apply(ctx, changes...)
+}
+
+// people returns what people ask of the bench's engine.
+func (b *bench) people() *Control {
+	return &Control{Store: b.store, Now: func() time.Time { return b.now }, Poll: time.Millisecond,
+		Base: func(context.Context) (*config.Config, error) { return b.Config, nil }}
+}
+
+// at has something happen in the midst of what the bench's reconciler does next.
+func (b *bench) at(request string, happens func()) {
+	b.Store = &moment{Store: b.store, request: request, happens: happens}
+}
+
+func (b *bench) override(task string) state.Stored[state.Override] {
+	b.t.Helper()
+	o, err := state.Read[state.Override](b.t.Context(), b.store, state.OverrideKey(task))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return o
+}
+
+// must fails the test for an error; what else a call returns is of no interest.
+func (b *bench) must(results ...any) {
+	b.t.Helper()
+	if err, ok := results[len(results)-1].(error); ok && err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// begun returns how often runs of the task were launched.
+func (b *bench) begun(task string) int {
+	n := 0
+	for _, launch := range b.launcher.launches() {
+		for _, run := range launch.Runs {
+			if run.Task == task {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+const made = `{"name":"made","module":"./made","condition":{"services":{"names":["web"]}}}`
+
+func TestATickThatIsUnderWayDoesNotRunWhatIsDisabledOrDeletedMeanwhile(t *testing.T) {
+	for what, change := range map[string]func(*bench, string) error{
+		"disabled": func(b *bench, task string) error {
+			_, err := b.people().SetEnabled(t.Context(), task, false, ChangeOptions{By: "a test"})
+			return err
+		},
+		"deleted": func(b *bench, task string) error {
+			_, err := b.people().Delete(t.Context(), task, "a test")
+			return err
+		},
+		"forgotten": func(b *bench, _ string) error {
+			_, err := b.people().Reset(t.Context())
+			return err
+		},
+	} {
+		for _, request := range []string{"list override/", "list task/", "write task/", "write launch/"} {
+			t.Run(what+" before "+request, func(t *testing.T) {
+				b := newBench(t, tasks(2)...)
+				b.must(b.people().Create(t.Context(), json.RawMessage(made), ChangeOptions{}))
+				b.settle()
+				for _, task := range []string{"task-0", "made"} {
+					if what == "forgotten" && task != "made" {
+						continue
+					}
+					b.launcher.forget()
+					b.catalog.set("after "+task, nil)
+					b.effective = nil // it reads the overrides anew
+					b.at(request, func() {
+						if err := change(b, task); err != nil {
+							t.Fatal(err)
+						}
+					})
+					b.tick()
+					b.Store = b.store
+					if n := b.begun(task); n != 0 {
+						t.Errorf("%s was begun", task)
+					}
+					if b.tick(); b.begun("task-1") != 1 {
+						t.Errorf("another task was begun %d times", b.begun("task-1"))
+					}
+					b.end(state.RunSucceeded, "after "+task)
+					b.now = b.now.Add(liveCheck)
+					b.tick()
+					if n := b.begun(task); n != 0 {
+						t.Errorf("%s was begun later", task)
+					}
+					if kind := b.task(task).Reason.Kind; kind != state.ReasonDisabled && kind != state.ReasonRemoved {
+						t.Errorf("%s is %s", task, kind)
+					}
+				}
+			})
+		}
+	}
+}
+
+func TestATickThatIsUnderWayForgetsNothingOfWhatIsChangedMeanwhile(t *testing.T) {
+	for _, request := range []string{"list override/", "list task/", "write task/", "write reconcile/"} {
+		for _, trial := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, trial %v", request, trial), func(t *testing.T) {
+				all := tasks(3)
+				all[1].Enabled = false
+				b := newBench(t, all...)
+				b.must(b.people().SetEnabled(t.Context(), "task-2", false, ChangeOptions{})) // so that there are overrides
+				b.settle()
+				b.must(b.people().Tick(t.Context())) // and something to do
+				b.effective = nil
+				b.at(request, func() {
+					opts := ChangeOptions{By: "a test", Trial: trial}
+					b.must(b.people().Create(t.Context(), json.RawMessage(made), opts))
+					b.must(b.people().SetEnabled(t.Context(), "task-1", true, opts))
+				})
+				b.catalog.set("B", nil)
+				b.tick()
+				b.Store = b.store
+				b.launcher.status = nil
+				for range 3 {
+					b.tick()
+				}
+				for _, task := range []string{"made", "task-1"} {
+					record := b.task(task)
+					switch {
+					case trial && (record.Run == nil || record.Reason.Kind != state.ReasonForced || b.begun(task) != 1):
+						t.Errorf("%s is to be run and reads %+v", task, record)
+					case !trial && (record.Reason.Kind != state.ReasonHeld || record.Held != state.Hold("B") || b.begun(task) != 0):
+						t.Errorf("%s is to be held and reads %+v", task, record)
+					}
+				}
+				b.end(state.RunSucceeded, "B")
+				b.now = b.now.Add(liveCheck)
+				b.tick()
+				if b.override("made").Data.Trial != nil || b.override("task-1").Data.Trial != nil {
+					t.Error("the trials are not settled")
+				}
+				b.end(state.RunSucceeded, "B")
+				b.now = b.now.Add(liveCheck)
+				if b.tick(); !b.tick().Idle {
+					t.Error("it finds no rest")
+				}
+			})
+		}
+	}
+}
+
+func TestATrialIsKeptOrTakenBackByItsOwnRun(t *testing.T) {
+	disabled := func(b *bench) {
+		b.must(b.people().SetEnabled(t.Context(), "task-0", false, ChangeOptions{By: "before"}))
+		b.tick()
+		b.must(b.people().SetEnabled(t.Context(), "task-0", true, ChangeOptions{By: "now", Trial: true}))
+	}
+	create := func(b *bench) {
+		b.must(b.people().Create(t.Context(), json.RawMessage(strings.ReplaceAll(made, `"made"`, `"task-0"`)), ChangeOptions{By: "now", Trial: true}))
+	}
+	inPlace := func(b *bench) {
+		b.must(b.people().Delete(t.Context(), "task-0", "before"))
+		b.tick()
+		create(b)
+	}
+	for _, tt := range []struct {
+		name    string
+		files   int
+		change  func(*bench)
+		outcome state.RunState
+		after   string // the override, in words
+		tasks   string // that there are, in their order
+	}{
+		{"made", 0, create, state.RunSucceeded, "made by now", "task-0"},
+		{"made, and its run fails", 0, create, state.RunFailed, "", ""},
+		{"made, and its run is lost", 0, create, state.RunLost, "", ""},
+		{"made in the place of a file's", 1, inPlace, state.RunSucceeded, "made by now", "task-0"},
+		{"made in the place of a file's, and its run fails", 1, inPlace, state.RunFailed, "deleted, until its block in the file is changed by before", ""},
+		{"enabled", 1, disabled, state.RunSucceeded, "enabled by now", "task-0"},
+		{"enabled, and its run fails", 1, disabled, state.RunFailed, "disabled by before", "task-0"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			b := newBench(t, tasks(tt.files)...)
+			b.settle()
+			b.launcher.forget()
+			tt.change(b)
+			if o := b.override("task-0").Data; o.Trial == nil {
+				t.Fatalf("not on trial: %+v", o)
+			}
+			if b.tick(); b.begun("task-0") != 1 || b.override("task-0").Data.Trial == nil {
+				t.Fatalf("begun %d times: %+v", b.begun("task-0"), b.override("task-0").Data)
+			}
+			b.end(tt.outcome, "A")
+			b.now = b.now.Add(liveCheck)
+			b.tick()
+			got := ""
+			if o := b.override("task-0"); o.Exists() {
+				got = o.Data.String() + " by " + o.Data.By
+			}
+			if got != tt.after {
+				t.Errorf("what is kept is %q, want %q", got, tt.after)
+			}
+			var names []string
+			for _, task := range b.effective.Config.Tasks {
+				names = append(names, task.Name)
+			}
+			if strings.Join(names, " ") != tt.tasks || b.begun("task-0") != 1 {
+				t.Errorf("tasks %v, begun %d times", names, b.begun("task-0"))
+			}
+			b.now = b.now.Add(time.Hour)
+			if b.tick(); tt.outcome != state.RunSucceeded && b.begun("task-0") != 1 {
+				t.Error("it is tried again")
+			}
+		})
+	}
+}
+
+func TestATrialIsNotSettledByTheRunOfTheOneBefore(t *testing.T) {
+	b := newBench(t)
+	b.must(b.people().Create(t.Context(), json.RawMessage(made), ChangeOptions{Trial: true}))
+	b.tick()
+	b.end(state.RunFailed, "")
+	b.now = b.now.Add(liveCheck)
+	b.at("write override/", func() { // the leader is about to take it back
+		b.must(b.people().Delete(t.Context(), "made", "another"))
+		b.must(b.people().Create(t.Context(), json.RawMessage(made), ChangeOptions{By: "another", Trial: true}))
+	})
+	b.tick()
+	if o := b.override("made").Data; o.Trial == nil || o.By != "another" || b.begun("made") != 2 {
+		t.Fatalf("the second trial reads %+v, %d runs", o, b.begun("made"))
+	}
+	b.end(state.RunSucceeded, "A")
+	b.now = b.now.Add(liveCheck)
+	b.tick()
+	if o := b.override("made"); !o.Exists() || o.Data.Trial != nil {
+		t.Errorf("after its run it reads %+v", o.Data)
+	}
+}
+
+func TestATrialOfATaskThatIsNotThereForAWhileHasItsRunAfterAll(t *testing.T) {
+	all := tasks(2)
+	b := newBench(t, all...)
+	b.settle()
+	b.launcher.forget()
+	b.must(b.people().SetEnabled(t.Context(), "task-1", true, ChangeOptions{By: "a test", Trial: true}))
+	b.Config, b.effective = &config.Config{Tasks: all[:1]}, nil
+	b.tick()
+	if kind := b.task("task-1").Reason.Kind; kind != state.ReasonRemoved {
+		t.Fatalf("it is %s", kind)
+	}
+	b.Config, b.effective = &config.Config{Tasks: all}, nil
+	b.tick()
+	if n := b.begun("task-1"); n != 1 {
+		t.Errorf("begun %d times", n)
+	}
+	b.end(state.RunSucceeded, "A")
+	b.now = b.now.Add(liveCheck)
+	if b.tick(); b.override("task-1").Data.Trial != nil || b.begun("task-1") != 1 {
+		t.Errorf("begun %d times, %+v", b.begun("task-1"), b.override("task-1").Data)
+	}
+}
+
+func TestTwoChangesThatDoNotGoTogetherAreNotBothMade(t *testing.T) {
+	b := newBench(t)
+	definition := func(name string) json.RawMessage {
+		return fmt.Appendf(nil, `{"name":%q,"module":"./m","working_dir":"here"}`, name)
+	}
+	one := b.people()
+	one.Store = &moment{Store: b.store, request: "write override/", happens: func() {
+		b.must(b.people().Create(t.Context(), definition("two"), ChangeOptions{}))
+	}}
+	_, err := one.Create(t.Context(), definition("one"), ChangeOptions{})
+	if wrong := (config.Errors)(nil); !errors.As(err, &wrong) || !strings.Contains(err.Error(), `"here" is the working directory of task "two" already`) {
+		t.Errorf("both are made: %v", err)
+	}
+	one.Store = &moment{Store: b.store, request: "write override/", happens: func() {
+		b.must(b.people().Delete(t.Context(), "two", ""))
+	}}
+	if _, err := one.SetEnabled(t.Context(), "two", false, ChangeOptions{}); !errors.Is(err, ErrNoTask) {
+		t.Errorf("a task was disabled that was deleted meanwhile: %v", err)
+	}
+	if b.override("two").Exists() {
+		t.Error("it is back")
+	}
+}
+
+func TestATaskThatBeginsToRunMeanwhileIsActive(t *testing.T) {
+	b := newBench(t, tasks(1)...)
+	one := b.people()
+	one.Store = &moment{Store: b.store, request: "write override/", happens: func() { b.tick() }}
+	if _, err := one.SetEnabled(t.Context(), "task-0", false, ChangeOptions{}); !errors.Is(err, ErrActive) {
+		t.Errorf("a running task was disabled: %v", err)
+	}
+	b.must(b.people().Delete(t.Context(), "task-0", "")) // it may be: it ends its run
+	if _, err := b.people().Create(t.Context(), json.RawMessage(strings.ReplaceAll(made, `"made"`, `"task-0"`)), ChangeOptions{}); !errors.Is(err, ErrActive) {
+		t.Errorf("a task was made of the same name: %v", err)
+	}
+	b.end(state.RunSucceeded, "A")
+	b.must(b.people().Create(t.Context(), json.RawMessage(strings.ReplaceAll(made, `"made"`, `"task-0"`)), ChangeOptions{}))
+	if record := b.task("task-0"); record.Applied != "" || record.Last != nil || len(record.History) != 1 {
+		t.Errorf("the new task has of the old one more than its history: %+v", record)
+	}
+}
+
+func TestWhoAsksForARunWhileOneIsUnderWayIsToldOfTheNext(t *testing.T) {
+	b := newBench(t, tasks(1)...)
+	b.tick()
+	first := b.task("task-0").Run.ID
+	since, err := b.people().Force(t.Context(), "task-0", "")
+	if err != nil || since != first {
+		t.Fatalf("since %q, %v", since, err)
+	}
+	b.end(state.RunSucceeded, "A")
+	b.must(b.people().Delete(t.Context(), "task-0", "")) // and with it what was asked for
+	b.tick()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if run, err := b.people().AwaitRun(ctx, "task-0", since); err == nil {
+		t.Errorf("told of %+v", run)
+	}
+}
+
+func TestWhatIsSoIsNotChanged(t *testing.T) {
+	all := tasks(2)
+	all[1].Enabled = false
+	b := newBench(t, all...)
+	b.settle()
+	b.must(b.people().SetEnabled(t.Context(), "task-0", true, ChangeOptions{}))
+	b.must(b.people().SetEnabled(t.Context(), "task-1", false, ChangeOptions{Trial: true}))
+	if b.override("task-0").Exists() || b.override("task-1").Exists() || !b.tick().Idle {
+		t.Error("something was changed")
+	}
+}
+
+func TestATaskThatCameBackAfterItWasDeletedCanBeDisabled(t *testing.T) {
+	all := tasks(2)
+	b := newBench(t, all...)
+	b.must(b.people().Delete(t.Context(), "task-0", ""))
+	changed := slices.Clone(all)
+	changed[0].Module = "./another"
+	b.Config = &config.Config{Tasks: changed}
+	b.must(b.people().SetEnabled(t.Context(), "task-0", false, ChangeOptions{}))
+	b.effective = nil
+	b.tick()
+	if kind := b.task("task-0").Reason.Kind; kind != state.ReasonDisabled {
+		t.Errorf("it is %s", kind)
+	}
+}
+
+func TestWhoeverAsksForATickHasOneSoon(t *testing.T) {
+	b := newBench(t, tasks(1)...)
+	b.settle()
+	if !b.tick().Idle {
+		t.Fatal("there is something to do")
+	}
+	b.must(b.people().Tick(t.Context()))
+	if b.tick().Idle {
+		t.Error("nobody looked")
+	}
+	// In the midst of a tick, too.
+	b.must(b.people().Tick(t.Context()))
+	b.at("write reconcile/", func() { b.must(b.people().Tick(t.Context())) })
+	if report := b.tick(); report.Due.After(b.now) || report.Due.IsZero() {
+		t.Errorf("the next tick is due at %s", report.Due)
+	}
+	b.Store = b.store
+	if b.tick().Idle {
+		t.Error("nobody looked")
+	}
+	if !b.tick().Idle {
+		t.Error("they look again and again")
+	}
+	// A clock that is ahead puts nothing off.
+	c := b.people()
+	c.Now = func() time.Time { return b.now.Add(time.Minute) }
+	b.must(b.people().Tick(t.Context()))
+	b.must(c.Tick(t.Context()))
+	if b.tick().Idle {
+		t.Error("what was due is put off")
+	}
+}
+
+func TestNobodyIsNamedSomebody(t *testing.T) {
+	b := newBench(t, tasks(1)...)
+	b.must(b.people().Create(t.Context(), json.RawMessage(made), ChangeOptions{Trial: true}))
+	b.must(b.people().Force(t.Context(), "task-0", ""))
+	b.tick()
+	for _, task := range []string{"made", "task-0"} {
+		if record := b.task(task); record.Run == nil || record.Reason.Text != "asked for by somebody" {
+			t.Errorf("%s reads %+v", task, record)
+		}
+	}
+}
