@@ -117,6 +117,21 @@ func TestOnceIsLoggedAsScriptsOfCTSLookForIt(t *testing.T) {
 	}
 }
 
+func TestTheDaemonLogsAsScriptsOfCTSLookForIt(t *testing.T) {
+	s := newSite(t)
+	s.register("web", "web-1", 8080, "passing")
+	p := s.startProgram(cts(t), "-config-file", s.config(s.task("lb", onWeb)))
+	eventually(t, "the task is completed", func() bool {
+		return strings.Contains(p.stderr.String(), " [INFO]  ctrl: task completed: task_name=lb\n")
+	})
+	if code := p.stop(); code != exitOK {
+		t.Errorf("exit code %d", code)
+	}
+	if !strings.HasSuffix(p.stderr.String(), " [INFO]  ctrl: graceful shutdown\n") {
+		t.Errorf("its last line is not that of a graceful shutdown:\n%s", p.stderr)
+	}
+}
+
 func TestDevelopmentWritesFilesAndRunsNoTerraform(t *testing.T) {
 	s := newSite(t)
 	s.register("web", "web-1", 8080, "passing")
