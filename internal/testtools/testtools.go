@@ -26,6 +26,10 @@ func CFNLint(t testing.TB) string { return aws(t, "bin/cfn-lint") }
 // Moto returns the path of moto_server, a stand-in for AWS's control plane.
 func Moto(t testing.TB) string { return aws(t, "bin/moto_server") }
 
+// Schemathesis returns the path of a program that makes requests of every kind
+// from an OpenAPI description.
+func Schemathesis(t testing.TB) string { return aws(t, "bin/schemathesis") }
+
 // Python returns the path of a Python that has SAM's translator among its
 // modules.
 func Python(t testing.TB) string { return aws(t, "python/bin/python") }

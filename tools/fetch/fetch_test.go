@@ -58,7 +58,7 @@ func TestNamesChooseTools(t *testing.T) {
 	}
 	chosen, err := choose(nil)
 	const run = "consul terraform terraform-provider-local terraform-provider-time"
-	if got := names(chosen); err != nil || got != run+" dynamodb python" && runtime.GOOS != "windows" {
+	if got := names(chosen); err != nil || got != run+" dynamodb python schemathesis" && runtime.GOOS != "windows" {
 		t.Errorf("without names: %s, %v", got, err)
 	}
 	chosen, err = choose([]string{"run"})

@@ -114,7 +114,7 @@ func (f *fetcher) virtualEnvironment(ctx context.Context, t tool, dir string) er
 		"'Python 3.11 or newer is needed, this is ' + sys.version)"); err != nil {
 		return err
 	}
-	f.printf("%s: installing SAM CLI, cfn-lint and moto with pip, 400 MB: about a minute", t.name)
+	f.printf("%s: installing %s with pip: up to a minute and 400 MB", t.name, t.pin)
 	if err := f.command(ctx, python, "-m", "venv", dir); err != nil {
 		return fmt.Errorf("%w\nPython needs its module venv (Debian: python3-venv)", err)
 	}

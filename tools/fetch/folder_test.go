@@ -16,8 +16,9 @@ import (
 
 func TestWhatIsPinnedIsTheVersionThatATestRuns(t *testing.T) {
 	for file, lines := range map[string][]string{
-		"tools/dynamodb/pom.xml":     {`<version>3\.0\.0</version>`},
-		"tools/aws/requirements.txt": {`aws-sam-cli==1\.170\.0`, `cfn-lint==1\.58\.0`, `moto==5\.2\.5`, `aws-sam-translator==1\.115\.0`},
+		"tools/dynamodb/pom.xml":              {`<version>3\.0\.0</version>`},
+		"tools/aws/requirements.txt":          {`aws-sam-cli==1\.170\.0`, `cfn-lint==1\.58\.0`, `moto==5\.2\.5`, `aws-sam-translator==1\.115\.0`},
+		"tools/schemathesis/requirements.txt": {`schemathesis==4\.32\.5`},
 	} {
 		text, err := os.ReadFile(filepath.Join("..", "..", filepath.FromSlash(file)))
 		if err != nil {

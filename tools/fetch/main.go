@@ -9,6 +9,8 @@
 //	.tools/dynamodb                             DynamoDB Local, with its libraries
 //	.tools/python                               a Python environment with SAM CLI, cfn-lint and moto, which has
 //	.tools/bin/<program>                        sam, cfn-lint, moto_server, aws-lambda-rie
+//	.tools/schemathesis                         a Python environment with Schemathesis, which has
+//	.tools/bin/schemathesis                     makes requests from an OpenAPI description
 //
 // It takes Consul and Terraform from PATH, else downloads them from HashiCorp's
 // releases, else builds them from source through the Go module proxy. DynamoDB
@@ -92,6 +94,11 @@ var tools = []tool{
 		// SAM CLI brings Lambda's emulator for Linux, for both architectures.
 		program: "lib/python*/site-packages/samcli/local/rapid/aws-lambda-rie-" + lambdaArchitecture(),
 		as:      "aws-lambda-rie",
+	},
+	{
+		name: "schemathesis", set: "aws",
+		pin: "tools/schemathesis/requirements.txt", fill: (*fetcher).virtualEnvironment, proof: "bin/python",
+		scripts: map[string]string{"schemathesis": "bin/schemathesis"},
 	},
 }
 

@@ -1,0 +1,60 @@
+package api_test
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"os/exec"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/testtools"
+)
+
+// TestNoRequestBreaksTheAPI makes requests of every kind from the description,
+// right and wrong ones. Each must be answered as it is described.
+func TestNoRequestBreaksTheAPI(t *testing.T) {
+	if testing.Short() {
+		t.Skip("makes thousands of requests")
+	}
+	program := testtools.Schemathesis(t)
+	e := start(t, files)
+	handler := e.server.Config.Handler
+	var mu sync.Mutex
+	requests := 0
+	e.server.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		said := httptest.NewRecorder()
+		handler.ServeHTTP(said, r)
+		mu.Lock()
+		requests++
+		mu.Unlock()
+		if said.Code >= 500 && !strings.Contains(said.Body.String(), "is active and cannot be updated") {
+			t.Errorf("%s %s: %d %s", r.Method, r.URL, said.Code, said.Body)
+		}
+		for name, values := range said.Header() {
+			w.Header()[name] = values
+		}
+		w.WriteHeader(said.Code)
+		w.Write(said.Body.Bytes())
+	})
+	before := runtime.NumGoroutine()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, program, "run", "openapi.yaml", "--url", e.server.URL+"/v1", "--phases", "coverage,fuzzing", "--mode", "all",
+		"--checks", "status_code_conformance,content_type_conformance,response_schema_conformance,response_headers_conformance,negative_data_rejection",
+		"--max-examples", "60", "--seed", "1", "--generation-database", "none", "--request-timeout", "30", "--no-color", "--warnings", "off")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+	t.Logf("%d requests", requests)
+	if requests < 1000 {
+		t.Errorf("%d requests\n%s", requests, out)
+	}
+	e.server.CloseClientConnections()
+	http.DefaultClient.CloseIdleConnections()
+	eventually(t, "no goroutine is left behind", func() bool { return runtime.NumGoroutine() <= before })
+}
