@@ -49,9 +49,10 @@ func TestEveryExampleWritesItsFile(t *testing.T) {
 			haproxy: {"  balance leastconn\n", "  server web-1 10.0.0.1:8080 check\n"},
 			page:    {"<h1>&lt;Back> at noon</h1>\n"},
 		},
-		"catalog/tasks.yaml":  {"service-list/services.md": {"- consul\n", "- web: public, v2\n"}},
-		"kv/tasks.yaml":       {"feature-flags/features.json": {`{"search":"on"}`}},
-		"schedule/tasks.yaml": {"inventory/inventory.csv": {"service,address,port,node\n", "web,10.0.0.1,8080,consul-server\n"}},
+		"catalog/tasks.yaml":          {"service-list/services.md": {"- consul\n", "- web: public, v2\n"}},
+		"kv/tasks.yaml":               {"feature-flags/features.json": {`{"search":"on"}`}},
+		"high-availability/tasks.hcl": {haproxy: {"  balance leastconn\n", "  server web-1 10.0.0.1:8080 check\n"}},
+		"schedule/tasks.yaml":         {"inventory/inventory.csv": {"service,address,port,node\n", "web,10.0.0.1,8080,consul-server\n"}},
 	}
 	found := 0
 	for _, pattern := range []string{"*/tasks.yaml", "*/tasks.hcl"} {

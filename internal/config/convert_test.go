@@ -56,6 +56,9 @@ func TestWhatIsConvertedMeansTheSame(t *testing.T) {
 			sameAfterConversion(t, options(filepath.Dir(file), filepath.Base(file)), t.TempDir())
 		})
 	}
+	t.Run("a file and what is an instance's own", func(t *testing.T) {
+		sameAfterConversion(t, options("../../examples/high-availability", "tasks.hcl", "instance-1.hcl"), t.TempDir())
+	})
 	for i, m := range fenced.FindAllStringSubmatch(readReference(t), -1) {
 		name := "f." + m[1]
 		t.Run(fmt.Sprint("reference-", i+1), func(t *testing.T) {
