@@ -202,7 +202,7 @@ type rawTerraform struct {
 	Version           rawString   `key:"version" form:"version" example:"1.11.4" doc:"exact version to run: of Terraform 0.13.0 or later, of OpenTofu 1.6.0 or later"`
 	Path              rawString   `key:"path" unset:"the working directory" doc:"folder that holds the binary, or receives it"`
 	Log               rawBool     `key:"log" default:"false" doc:"Terraform's output in the log, too, a record for each line"`
-	PersistLog        rawBool     `key:"persist_log" default:"false" doc:"Terraform's trace log in the task's folder; it may hold secrets"`
+	PersistLog        rawBool     `key:"persist_log" default:"false" doc:"Terraform's trace in the task's folder, as terraform.log: 20 MB at most, without the secrets that Terrapulse knows"`
 	Backend           labelled    `key:"backend" unset:"'consul', see below" doc:"where the states are; one workspace a task"`
 	RequiredProviders freeForm    `key:"required_providers" doc:"source and version of providers, as in Terraform"`
 	WorkingDir        unsupported `key:"working_dir" say:"invalid key working_dir: it was removed from the driver, set working_dir at the top level or in the task"`
