@@ -11,6 +11,8 @@ package cluster
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -113,7 +115,7 @@ type record struct {
 	Service   string        `json:"service"`
 	Owner     string        `json:"owner"`
 	Terraform string        `json:"terraform"`
-	Config    string        `json:"config"` // digest of what its files say
+	Tasks     string        `json:"tasks"` // digest of the tasks that its files define
 	Since     time.Time     `json:"since"`
 	Seen      time.Time     `json:"seen"`   // by its own clock
 	Silent    time.Duration `json:"silent"` // how long it may not be seen
@@ -169,7 +171,7 @@ func (m *Member) write(ctx context.Context) error {
 	m.mu.Unlock()
 	now := m.Now().UTC()
 	mine := record{ID: m.ID, Address: m.Address, Service: m.Service, Owner: m.Owner, Terraform: m.Terraform,
-		Config: m.Base().Digest(), Since: m.since, Seen: now, Silent: 2*m.beat + maxSkew}
+		Tasks: digest(m.Base()), Since: m.since, Seen: now, Silent: 2*m.beat + maxSkew}
 	if before.Version == "" {
 		var err error
 		if before, err = state.Read[record](ctx, m.Store, key(m.ID)); err != nil {
@@ -328,11 +330,22 @@ func (m *Member) check(ctx context.Context) {
 			m.Log.Error("this instance differs from the leader", "cluster", m.Cluster, "leader", r.ID,
 				"error", incompatible{fmt.Errorf("this instance runs %s, and %s runs %s", m.Terraform, r.ID, r.Terraform)})
 		}
-		if mine := m.Base().Digest(); r.Config != mine {
+		if mine := digest(m.Base()); r.Tasks != mine {
 			m.Log.Error("this instance differs from the leader", "cluster", m.Cluster, "leader", r.ID,
-				"error", incompatible{fmt.Errorf("this instance has configuration %.12s, and %s has %.12s", mine, r.ID, r.Config)})
+				"error", incompatible{fmt.Errorf("the files of this instance define other tasks (digest %.12s) than those of %s (%.12s)", mine, r.ID, r.Tasks)})
 		}
 	}
+}
+
+// digest identifies the tasks of a configuration. What is around them, such as
+// the address of the nearest Consul, may be another one on each instance.
+func digest(cfg *config.Config) string {
+	sum := sha256.New()
+	for i := range cfg.Tasks {
+		t := &cfg.Tasks[i]
+		fmt.Fprintln(sum, t.Name, t.Digest(cfg), t.Enabled, t.BufferPeriod)
+	}
+	return hex.EncodeToString(sum.Sum(nil))
 }
 
 // missing returns the tasks whose module should be on this instance, and is not.

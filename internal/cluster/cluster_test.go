@@ -294,13 +294,20 @@ func TestAnInstanceThatDiffersFromTheLeaderSaysSo(t *testing.T) {
 	other := r.join("cts-04", func(o *cluster.Options) {
 		o.Base = func() *config.Config { return &config.Config{Tasks: []config.Task{{Name: "web"}}} }
 	})
-	says(t, other.log.take(), "compatibility check failure: this instance has configuration ", "and cts-01 has")
+	says(t, other.log.take(), "compatibility check failure: the files of this instance define other tasks (digest ", "than those of cts-01 (")
 	for _, i := range []*instance{newer, other} {
 		if blocked := i.Blocked(); len(blocked) != 0 {
 			t.Errorf("blocked: %v", blocked)
 		}
 	}
-	// It is the followers that differ: the leader leads with what it has.
+	near := r.join("cts-05", func(o *cluster.Options) {
+		o.Base = func() *config.Config { return &config.Config{Port: 1, Consul: config.Consul{Address: "10.0.0.5:8500"}} }
+	})
+	quiet(t, near.log.take())
+
+	// It is the followers that differ: the leader leads with what it has, also
+	// if its files are others since it has told of them.
+	leader.opts.Base().Tasks = []config.Task{{Name: "db"}}
 	r.leads(leader)
 	quiet(t, leader.log.take())
 }
