@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/config"
@@ -45,8 +44,10 @@ type startOptions struct {
 	parallel int
 	once     bool
 	reset    bool
-	inspect  inspectOptions
-	cts      ctsFlags
+	// allowOrigin lets web pages of this origin use the API.
+	allowOrigin string
+	inspect     inspectOptions
+	cts         ctsFlags
 }
 
 func (c *startCommand) flags() (*flag.FlagSet, *startOptions) {
@@ -57,6 +58,7 @@ func (c *startCommand) flags() (*flag.FlagSet, *startOptions) {
 	parallelFlag(f, &o.parallel, "run")
 	f.BoolVar(&o.once, "once", false, "Run every enabled task one time and end.")
 	f.BoolVar(&o.reset, "reset-storage", false, "Forget which tasks were made, enabled, disabled or deleted through the API, and say which, before anything else.")
+	f.StringVar(&o.allowOrigin, "allow-origin", "", "Let web pages of this `origin` use the HTTP API from a browser, such as https://ops.example.com, or * for any.")
 	o.inspect.register(f)
 	f.StringVar(&o.cts.clientType, "client-type", "", "")
 	f.BoolVar(&o.cts.implied, "deprecated-start-up", false, "")
@@ -118,16 +120,39 @@ func (c *startCommand) Run(args []string) int {
 		return code
 	}
 
+	ctx, stop := context.WithCancel(c.ctx)
+	defer stop()
+	member, left := e.join(ctx, cfg, log)
+	server, err := c.listen(o, e, member, cfg, log)
+	if err != nil {
+		return c.fail(exitError, err)
+	}
+	served := make(chan error, 1)
+	go func() {
+		defer stop() // without its API it ends
+		served <- server.Serve(ctx)
+	}()
+	withdrawn, err := c.register(ctx, e, cfg, server.Addr(), log)
+	if err != nil {
+		return c.fail(exitConfig, err)
+	}
+	go rest(ctx, e.launcher.Busy)
 	reloads := make(chan reconcile.Reload)
 	go c.reload(files, read, o, e, reloads, log)
 	loop := &reconcile.Loop{Reconciler: e.reconciler, Ended: e.launcher.Ended(), Asked: e.asked, Reload: reloads,
 		Watch: func(ctx context.Context, gates consul.GateSet, since consul.Marks) reconcile.Watch {
 			return e.consul.Watch(ctx, gates, since)
 		}}
-	err := loop.Run(c.ctx)
+	if member != nil {
+		loop.Leads = member.Leads
+	}
+	err = loop.Run(ctx)
+	stop()
 	log.Info("stopping, waiting for Terraform where it runs")
 	e.launcher.Wait()
-	if err != nil {
+	withdrawn()
+	left()
+	if err = errors.Join(err, <-served); err != nil {
 		return c.fail(exitError, err)
 	}
 	log.Info("stopped")
@@ -228,8 +253,5 @@ func counts(ch *state.Changes) []string {
 func announce(log *slog.Logger, cfg *config.Config) {
 	for _, w := range cfg.Warnings {
 		log.Warn("configuration", "finding", w.String())
-	}
-	if pending := cfg.Pending(); len(pending) > 0 {
-		log.Warn("configured, but without effect in this version", "keys", strings.Join(pending, ", "))
 	}
 }

@@ -87,6 +87,13 @@ func (l *Local) Status(_ context.Context, launches []string) (map[string]reconci
 	return status, nil
 }
 
+// Busy reports whether any run is under way, or waits for its turn.
+func (l *Local) Busy() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.alive) > 0
+}
+
 // Ended receives after a run has ended; several may be told as one.
 func (l *Local) Ended() <-chan struct{} { return l.ended }
 
