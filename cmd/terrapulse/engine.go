@@ -106,7 +106,8 @@ func (a *app) newEngine(ctx context.Context, cfg *config.Config, log *slog.Logge
 	owner, timing := lease.NewOwner(), timingOf(cfg)
 	base := new(atomic.Pointer[config.Config])
 	base.Store(cfg)
-	module := &runner.Module{Terraform: found}
+	module := &runner.Module{Terraform: found, Values: a.values(log)}
+	keepToken(ctx, module.Values, cfg, log)
 	run := &runner.Runner{
 		Config: base.Load, Store: store, Consul: client, Applier: module, Inspector: module,
 		Owner: owner, Claim: timing.Claim, Now: time.Now, Log: log, Verbose: cfg.Terraform.Log,

@@ -103,7 +103,7 @@ func (a *app) inspect(cfg *config.Config, log *slog.Logger, o inspectOptions, pa
 	if err != nil {
 		return a.fail(exitTerraform, err)
 	}
-	module := &runner.Module{Terraform: binary}
+	module := &runner.Module{Terraform: binary, Values: a.values(log)}
 
 	results := make([]inspection, len(tasks))
 	var group errgroup.Group

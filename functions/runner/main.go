@@ -28,6 +28,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/metrics"
 	"github.com/terrapulse/terrapulse/internal/runlog"
 	"github.com/terrapulse/terrapulse/internal/runner"
+	"github.com/terrapulse/terrapulse/internal/secrets"
 	"github.com/terrapulse/terrapulse/internal/state/dynamo"
 )
 
@@ -91,6 +92,7 @@ func newWorker(ctx context.Context, settings deployment.Runner, out io.Writer, l
 		connect: func(cfg config.Consul) (runner.Consul, error) {
 			return consul.New(cfg)
 		},
+		aws:       secrets.New(cfg),
 		terraform: findTerraform,
 		logs:      runlog.Bucket{Client: client, Location: settings.Logs},
 		owner:     owner(ctx, log),

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/dynamic"
 	"github.com/terrapulse/terrapulse/internal/metrics"
 	"github.com/terrapulse/terrapulse/internal/runner"
 	"github.com/terrapulse/terrapulse/internal/state"
@@ -32,6 +33,7 @@ type worker struct {
 	store     state.Store
 	bundle    func(ctx context.Context, digest string) (*config.Config, error)
 	connect   func(cfg config.Consul) (runner.Consul, error)
+	aws       dynamic.AWS // secrets that templates of providers name
 	terraform func(ctx context.Context, cfg config.Terraform, log *slog.Logger) (*terraform.Binary, error)
 	logs      runner.Logs
 	owner     string // of claims
@@ -128,7 +130,10 @@ func (w *worker) prepare(ctx context.Context, launch state.Launch, r *runner.Run
 		return err
 	}
 	w.log.Debug("Terraform found", "path", binary.Path, "version", binary.Version, "source", binary.Source)
-	module := &runner.Module{Terraform: binary, Orphaned: runner.Locks{Store: w.store, Log: w.log}.Orphaned}
+	module := &runner.Module{
+		Terraform: binary, Orphaned: runner.Locks{Store: w.store, Log: w.log}.Orphaned,
+		Values: &dynamic.Evaluator{Context: ctx, Log: w.log, AWS: func(context.Context) (dynamic.AWS, error) { return w.aws, nil }},
+	}
 	r.Config, r.Consul, r.Verbose = func() *config.Config { return cfg }, client, cfg.Terraform.Log
 	r.Applier, r.Inspector = module, module
 	return nil
