@@ -190,3 +190,13 @@ func TestLocalStatesMayLieElsewhere(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestABackendThatThisTerraformDoesNotHaveIsAnErrorThatSaysWhatToDo(t *testing.T) {
+	f := newFixture(t, dataModule)
+	f.cfg.Terraform.Backend = config.Backend{Type: "manta"} // until 1.2
+	f.render("api")
+	_, err := f.open().Init(t.Context())
+	if err == nil || !strings.Contains(err.Error(), `"manta"`) || !strings.Contains(err.Error(), "name another as backend") {
+		t.Errorf("got %v", err)
+	}
+}

@@ -201,6 +201,7 @@ func hint(task, plain string) string {
 		{"Unreadable module directory", "the module cannot be read: check the module of the task"},
 		{"Failed to query available provider packages", "a provider cannot be fetched: check the name and version of the providers, and the network or mirror"},
 		{"Failed to install provider", "a provider cannot be fetched: check the name and version of the providers, and the network or mirror"},
+		{"Unsupported backend type", "this version has no such backend: name another as backend in the driver \"terraform\" block, or install a version that has it"},
 		{"Unsupported OpenTofu Core version", "the module asks for another OpenTofu than this: install that one, or use Terraform"},
 		{"Unsupported Terraform Core version", "the module asks for another Terraform than this: set version in the driver \"terraform\" block, or remove it to get the latest"},
 	} {
