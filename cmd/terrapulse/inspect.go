@@ -30,7 +30,7 @@ func (c *inspectCommand) Help() string {
 }
 
 func (c *inspectCommand) flags() (*flag.FlagSet, *startOptions) {
-	f, o := newFlags("inspect"), &startOptions{}
+	f, o := newFlags("inspect"), &startOptions{flush: func() {}}
 	o.config.register(f)
 	o.log.register(f)
 	parallelFlag(f, &o.parallel, "are planned")
@@ -67,6 +67,7 @@ func (c *inspectCommand) Run(args []string) int {
 	if code >= 0 {
 		return code
 	}
+	defer o.flush()
 	o.inspect.tasks = f.Args()
 	return c.inspect(cfg, log, o.inspect, o.parallel)
 }

@@ -1,12 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"log/slog"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/config"
@@ -14,6 +16,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/reconcile"
 	"github.com/terrapulse/terrapulse/internal/reload"
 	"github.com/terrapulse/terrapulse/internal/state"
+	"github.com/terrapulse/terrapulse/internal/syslog"
 )
 
 // startCommand runs tasks when Consul changes, or once.
@@ -48,10 +51,11 @@ type startOptions struct {
 	allowOrigin string
 	inspect     inspectOptions
 	cts         ctsFlags
+	flush       func() // hands on the last of what is logged
 }
 
 func (c *startCommand) flags() (*flag.FlagSet, *startOptions) {
-	f, o := newFlags("start"), &startOptions{}
+	f, o := newFlags("start"), &startOptions{flush: func() {}}
 	o.config.register(f)
 	o.log.register(f)
 	o.store = storeFlag(f)
@@ -75,6 +79,15 @@ func (o *startOptions) load(a *app) (*config.Config, *slog.Logger, int) {
 	if err != nil {
 		return nil, nil, a.fail(exitFlags, err)
 	}
+	if cfg.Syslog.Enabled {
+		handler, err := syslog.New(cfg.Syslog, levels[strings.ToUpper(cmp.Or(o.log.level, cfg.LogLevel))])
+		if err != nil {
+			return nil, nil, a.fail(exitConfig, err)
+		}
+		o.flush = handler.Close
+		log = slog.New(slog.NewMultiHandler(log.Handler(), handler))
+		slog.SetDefault(log)
+	}
 	announce(log, cfg)
 	return cfg, log, -1
 }
@@ -96,6 +109,7 @@ func (c *startCommand) Run(args []string) int {
 	if code >= 0 {
 		return code
 	}
+	defer o.flush()
 	if o.cts.clientType == development {
 		return c.develop(cfg)
 	}
