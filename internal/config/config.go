@@ -36,9 +36,8 @@ type Config struct {
 	// that have no effect, a task that never triggers.
 	Warnings []Diagnostic
 
-	dir     string   // what relative paths were relative to
-	files   []string // see Files
-	pending []string // see Pending
+	dir   string   // what relative paths were relative to
+	files []string // see Files
 }
 
 // Provider returns the provider configuration with this id ("name" or

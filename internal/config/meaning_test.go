@@ -48,8 +48,8 @@ func TestDefaults(t *testing.T) {
 	if !filepath.IsAbs(dir) {
 		t.Errorf("the folder of Terraform is not absolute: %s", dir)
 	}
-	if len(cfg.Warnings) > 0 || len(cfg.Pending()) > 0 {
-		t.Errorf("warnings %v, pending %v", cfg.Warnings, cfg.Pending())
+	if len(cfg.Warnings) > 0 {
+		t.Errorf("warnings %v", cfg.Warnings)
 	}
 
 	task := load(t, "f.hcl", aTask(services)).Tasks[0]
@@ -501,29 +501,6 @@ func TestModules(t *testing.T) {
 		if task.Module != want || task.LocalModule() != filepath.IsAbs(want) {
 			t.Errorf("%s: %s, local %v", module, task.Module, task.LocalModule())
 		}
-	}
-}
-
-func TestWhatHasNoEffectYetIsNamed(t *testing.T) {
-	cfg := load(t, "f.hcl", `
-syslog { facility = "LOCAL1" }
-consul { service_registration { service_name = "x" } }
-vault { address = "http://v" }
-terraform_provider "a" { x { y = ["{{ env \"X\" }}"] } }
-terraform_provider "b" {
-  alias = "c"
-  task_env { "T" = "{{ with secret \"p\" }}{{ .Data.x }}{{ end }}" }
-}
-terraform_provider "d" { x = "{{ other }}" }
-`)
-	want := []string{"syslog", "vault", "consul.service_registration", "dynamic values in terraform_provider a", "dynamic values in terraform_provider b.c"}
-	if diff := cmp.Diff(want, cfg.Pending()); diff != "" {
-		t.Error(diff)
-	}
-	cfg = loadEnv(t, map[string]string{"VAULT_ADDR": "http://v"}, "f.hcl",
-		"tls { enabled = false }\nsyslog { enabled = false }\nconsul { service_registration { enabled = false } }")
-	if got := cfg.Pending(); len(got) > 0 {
-		t.Errorf("pending: %v", got)
 	}
 }
 

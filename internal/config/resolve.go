@@ -51,7 +51,6 @@ func (l *loader) resolve(raw *rawConfig) *Config {
 	cfg.Terraform = l.terraform(&raw.Driver.Terraform, &raw.Consul, cfg.Consul)
 	cfg.Providers = l.providers(&raw.Providers, cfg.Vault.Enabled)
 	cfg.Tasks = l.tasks(raw, cfg)
-	cfg.pending = pending(raw, cfg)
 	return cfg
 }
 
