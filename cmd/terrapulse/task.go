@@ -14,6 +14,7 @@ import (
 	"github.com/hashicorp/cli"
 	"github.com/mitchellh/go-wordwrap"
 
+	"github.com/terrapulse/terrapulse/internal/api"
 	"github.com/terrapulse/terrapulse/internal/apiclient"
 )
 
@@ -143,7 +144,7 @@ func indented(text string) string {
 }
 
 // showPlan prints what Terraform would do.
-func (a *app) showPlan(plan apiclient.Plan) {
+func (a *app) showPlan(plan api.Inspection) {
 	text := strings.Trim(plan.Plan, "\n")
 	if text == "" {
 		text = "No changes."

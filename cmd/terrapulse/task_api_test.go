@@ -49,7 +49,7 @@ func TestASessionOfTheTaskCommands(t *testing.T) {
     Request Payload:
     \{
       "task": \{
-        "name": "newt",.*
+        "condition": \{.*
         "variables": \{
           "file": .*
     \}

@@ -7,7 +7,7 @@ import (
 	"flag"
 	"fmt"
 
-	"github.com/terrapulse/terrapulse/internal/apiclient"
+	"github.com/terrapulse/terrapulse/internal/api"
 )
 
 // taskCreateCommand makes a task of a running instance.
@@ -66,12 +66,12 @@ func (c *taskCreateCommand) Run(args []string) int {
 	if err != nil {
 		return c.problem(unable, err)
 	}
-	payload, err := indentedJSON(apiclient.TaskRequest{Task: task})
+	payload, err := indentedJSON(api.TaskRequest{Task: task})
 	if err != nil {
 		return c.problem(unable, err)
 	}
 	c.detail(fmt.Sprintf("Request ID: %s\nRequest Payload:\n%s", inspected.RequestID, payload))
-	c.showPlan(inspected.Plan)
+	c.showPlan(inspected.Inspection)
 
 	if !o.approve {
 		yes, err := c.approval(fmt.Sprintf("Creating task '%s' will perform the actions described above. Do you want to perform them?", task.Name),

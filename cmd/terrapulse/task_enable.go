@@ -40,7 +40,7 @@ func (c *taskEnableCommand) Run(args []string) int {
 	if err != nil {
 		return c.problem(unable, err)
 	}
-	c.showPlan(inspected.Plan)
+	c.showPlan(inspected.Inspection)
 
 	if inspected.ChangesPresent && !*approve {
 		yes, err := c.approval(fmt.Sprintf("Enabling '%s' will perform the actions described above. Do you want to perform them?", task),

@@ -17,7 +17,6 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/zclconf/go-cty/cty"
 
-	"github.com/terrapulse/terrapulse/internal/apiclient"
 	"github.com/terrapulse/terrapulse/internal/config"
 )
 
@@ -141,17 +140,25 @@ func TestTheTaskCommandsSayWhatScriptsLookFor(t *testing.T) {
     Request Payload:
     {
       "task": {
-        "name": "newt",
-        "enabled": true,
-        "module": "./mod",
         "condition": {
           "services": {
+            "cts_user_defined_meta": {},
+            "datacenter": "",
+            "filter": "",
             "names": [
               "web"
             ],
+            "namespace": "",
             "use_as_module_input": true
           }
-        }
+        },
+        "description": "",
+        "enabled": true,
+        "module": "./mod",
+        "name": "newt",
+        "providers": [],
+        "variables": {},
+        "version": ""
       }
     }
 
@@ -449,11 +456,11 @@ func TestATaskFileIsSentAsWhatItSays(t *testing.T) {
 }
 
 func TestTaskFilesMayBeInEveryFormat(t *testing.T) {
-	want := apiclient.Task{Name: "newt", Enabled: true, Module: "./mod"}
-	use := true
-	want.Condition.Services = &apiclient.Services{Names: []string{"web"}, UseAsModuleInput: &use}
+	want, _, err := readTaskFile(taskFile(t, "task.hcl", newTask))
+	if err != nil {
+		t.Fatal(err)
+	}
 	for name, text := range map[string]string{
-		"task.hcl":  newTask,
 		"task.json": `{"task": {"name": "newt", "module": "./mod", "condition": {"services": {"names": ["web"]}}}}`,
 		"task.yaml": "task:\n- name: newt\n  module: ./mod\n  condition:\n    services:\n      names: [web]\n",
 	} {

@@ -9,9 +9,9 @@ import (
 	"github.com/terrapulse/terrapulse/internal/config"
 )
 
-// define returns the definition of a task as the API shows it: as it was
-// configured, with what every task has.
-func define(t *config.Task) Task {
+// Define returns the definition of a task as the API shows it, and takes it: as
+// it was configured, with what every task has.
+func Define(t *config.Task) Task {
 	def := Task{
 		Name:        t.Name,
 		Description: &t.Description,

@@ -30,7 +30,7 @@ func (a *api) getTasks(w http.ResponseWriter, r *http.Request) {
 	}
 	tasks := make([]Task, len(counts.Config.Tasks))
 	for i := range tasks {
-		tasks[i] = define(&counts.Config.Tasks[i])
+		tasks[i] = Define(&counts.Config.Tasks[i])
 	}
 	write(w, http.StatusOK, TasksResponse{RequestID: idOf(r), Tasks: tasks})
 }
@@ -43,7 +43,7 @@ func (a *api) getTask(w http.ResponseWriter, r *http.Request) {
 		a.fail(w, r, name, err)
 		return
 	}
-	write(w, http.StatusOK, TaskResponse{RequestID: idOf(r), Task: define(t)})
+	write(w, http.StatusOK, TaskResponse{RequestID: idOf(r), Task: Define(t)})
 }
 
 // task returns a task that there is; else the error is reconcile.ErrNoTask.
@@ -89,7 +89,7 @@ func (a *api) createTask(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Location", "/v1/tasks/"+t.Name)
-	write(w, http.StatusCreated, TaskResponse{RequestID: idOf(r), Task: define(t)})
+	write(w, http.StatusCreated, TaskResponse{RequestID: idOf(r), Task: Define(t)})
 }
 
 // inspectDraft plans a task that is not kept.
@@ -108,7 +108,7 @@ func (a *api) inspectDraft(w http.ResponseWriter, r *http.Request, name string, 
 		a.fail(w, r, name, err)
 		return
 	}
-	write(w, http.StatusOK, TaskResponse{RequestID: idOf(r), Task: define(t), Run: inspection})
+	write(w, http.StatusOK, TaskResponse{RequestID: idOf(r), Task: Define(t), Run: inspection})
 }
 
 // inspectionError is why an inspection came to no plan.

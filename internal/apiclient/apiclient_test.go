@@ -15,6 +15,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/terrapulse/terrapulse/internal/api"
 )
 
 // answer starts a server that gives one answer to everything, and keeps what
@@ -64,10 +66,10 @@ func TestRequestsAreThoseOfTheAPI(t *testing.T) {
 		method, target string
 		body           string
 	}{
-		{"inspect", func(c *Client) error { _, err := c.InspectTask(ctx, Task{Name: "a", Module: "./m"}); return err },
-			"POST", "/v1/tasks?run=inspect", `{"task":{"name":"a","enabled":false,"module":"./m","condition":{}}}`},
-		{"create", func(c *Client) error { return c.CreateTask(ctx, Task{Name: "a", Module: "./m"}) },
-			"POST", "/v1/tasks?run=now", `{"task":{"name":"a","enabled":false,"module":"./m","condition":{}}}`},
+		{"inspect", func(c *Client) error { _, err := c.InspectTask(ctx, api.Task{Name: "a", Module: "./m"}); return err },
+			"POST", "/v1/tasks?run=inspect", `{"task":{"condition":{},"module":"./m","name":"a"}}`},
+		{"create", func(c *Client) error { return c.CreateTask(ctx, api.Task{Name: "a", Module: "./m"}) },
+			"POST", "/v1/tasks?run=now", `{"task":{"condition":{},"module":"./m","name":"a"}}`},
 		{"inspect enable", func(c *Client) error { _, err := c.InspectEnable(ctx, "a"); return err },
 			"PATCH", "/v1/tasks/a?run=inspect", `{"enabled":true}`},
 		{"enable", func(c *Client) error { return c.EnableTask(ctx, "a") }, "PATCH", "/v1/tasks/a?run=now", `{"enabled":true}`},
@@ -111,7 +113,7 @@ func TestAnAddressMayHaveAPathAndNeedsNoScheme(t *testing.T) {
 
 func TestRefusalsReadAsInBothOfTheClientsThatScriptsKnow(t *testing.T) {
 	ctx := t.Context()
-	create := func(c *Client) error { return c.CreateTask(ctx, Task{}) }
+	create := func(c *Client) error { return c.CreateTask(ctx, api.Task{}) }
 	disable := func(c *Client) error { return c.DisableTask(ctx, "a") }
 	for _, test := range []struct {
 		ask    func(*Client) error
