@@ -1,0 +1,185 @@
+package main
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/hashicorp/consul/api"
+
+	"github.com/terrapulse/terrapulse/internal/panos/panostest"
+	"github.com/terrapulse/terrapulse/internal/vault/vaulttest"
+)
+
+// tellingModule says what it finds in a variable of its environment.
+func (s *site) tellingModule(variable string) string {
+	s.write("telling/main.tf", fmt.Sprintf(`
+variable "services" {}
+resource "terraform_data" "env" {
+  triggers_replace = timestamp()
+  provisioner "local-exec" { command = "printf %%s \"$%[1]s\" | sha256sum >> %[2]s; echo said $%[1]s" }
+}
+`, variable, s.path("seen")))
+	return s.path("telling")
+}
+
+// told is how often Terraform found a value.
+func (s *site) told(value string) int {
+	return strings.Count(s.read("seen"), fmt.Sprintf("%x", sha256.Sum256([]byte(value))))
+}
+
+// holding returns the files of the site that hold a text.
+func (s *site) holding(text string) []string {
+	s.t.Helper()
+	var found []string
+	err := filepath.WalkDir(s.dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		if strings.Contains(string(data), text) {
+			found = append(found, path)
+		}
+		return err
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return found
+}
+
+func TestARotatedSecretOfVaultIsUsedByTheNextRunAndIsNowhereElse(t *testing.T) {
+	s := newSite(t)
+	s.register("web", "web-1", 8080, "passing")
+	v := vaulttest.Start(t)
+	t.Setenv("VAULT_TOKEN", "root")
+	// A piece of the value is said by itself, too.
+	text := s.config(fmt.Sprintf(`
+vault { address = %q }
+terraform_provider "local" {
+  task_env {
+    API_URL = "https://{{ with secret \"secret/api\" }}{{ .Data.data.user }}:{{ .Data.data.password }}{{ end }}@{{ key \"api/host\" }}"
+    PIECE   = "{{ with secret \"secret/api\" }}{{ .Data.data.password | toUpper }}{{ end }}"
+  }
+}
+task {
+  name      = "tell"
+  module    = %q
+  providers = ["local"]
+  %s
+}
+`, v.URL, s.tellingModule("API_URL"), onWeb))
+	if _, err := s.consul.Client().KV().Put(&api.KVPair{Key: "api/host", Value: []byte("hunter2-host")}, nil); err != nil {
+		t.Fatal(err)
+	}
+	config := s.read("tasks.hcl")
+	s.write("tasks.hcl", strings.Replace(config, "driver \"terraform\" {", "driver \"terraform\" {\n  log = true\n  persist_log = true\n", 1))
+	var results []result
+	for _, password := range []string{"hunter2-first", "hunter2-rotated"} {
+		v.Put("secret/api", map[string]any{"user": "hunter2-user", "password": password})
+		r := s.run("-once", "-config-file", text, "-log-level", "TRACE")
+		wantCode(t, r, exitOK)
+		if n := s.told("https://hunter2-user:" + password + "@hunter2-host"); n != 1 {
+			t.Errorf("Terraform found the value with %q %d times:\n%s", password, n, s.read("seen"))
+		}
+		results = append(results, r, s.run("inspect", "-config-file", text, "-log-level", "TRACE"))
+	}
+	results = append(results, s.run("logs", "tell"), s.run("runs", "-json", "tell"), s.run("status", "-json"), s.run("render", "-config-file", text, "tell"))
+	wantText(t, results[4].stdout, "said (redacted)")
+	for i, r := range results {
+		if all := r.stdout + r.stderr; strings.Contains(strings.ToLower(all), "hunter2") {
+			t.Errorf("a secret is in output %d: %.2000s", i, all)
+		}
+	}
+	if found := s.holding("hunter2"); len(found) > 0 {
+		t.Errorf("a secret is in %q", found)
+	}
+}
+
+func TestASecretThatIsMissingIsAFailedRunThatNamesIt(t *testing.T) {
+	s := newSite(t)
+	s.register("web", "web-1", 8080, "passing")
+	file := s.config(fmt.Sprintf(`
+terraform_provider "local" {
+  task_env { API_TOKEN = "{{ key \"api/token\" }}" }
+}
+task {
+  name      = "tell"
+  module    = %q
+  providers = ["local"]
+  %s
+}
+`, s.tellingModule("API_TOKEN"), onWeb) + s.task("other", onWeb))
+	r := s.run("-once", "-config-file", file)
+	wantCode(t, r, exitError)
+	wantText(t, r.stderr, `Task tell failed: provider "local", task_env.API_TOKEN: key "api/token": no such key`)
+	wantRow(t, r.stdout, "other", "succeeded", "1", "0", "0")
+	wantText(t, s.run("inspect", "-config-file", file, "tell").stderr, `key "api/token"`)
+	wantText(t, s.run("status").stdout, "api/token")
+}
+
+func TestAnUnknownFunctionIsFoundByValidate(t *testing.T) {
+	s := newSite(t)
+	file := s.config(`
+terraform_provider "local" {
+  task_env { API_TOKEN = "{{ key \"api/token\" | shout }}" }
+}
+` + s.task("lb", onWeb+"\n  providers = [\"local\"]"))
+	r := s.run("validate", "-config-file", file)
+	wantCode(t, r, exitConfig)
+	wantText(t, r.stdout+r.stderr, `function "shout" not defined`)
+}
+
+func TestWhatAnApplyChangedOnAFirewallIsCommitted(t *testing.T) {
+	s := newSite(t)
+	s.register("web", "web-1", 8080, "passing")
+	fw := panostest.Start(t)
+	v := vaulttest.Start(t)
+	v.Put("kv/panos", map[string]any{"password": fw.Password})
+	t.Setenv("VAULT_TOKEN", "root")
+	host, port := fw.Host()
+	// The provider of that name is not there: another one takes its place, which
+	// has no arguments.
+	file := s.config(fmt.Sprintf(`
+vault { address = %q }
+terraform_provider "panos" {
+  auto_commit = true
+  task_env {
+    PANOS_HOSTNAME = %q
+    PANOS_PORT     = %q
+    PANOS_USERNAME = %q
+    PANOS_PASSWORD = "{{ with secret \"kv/panos\" }}{{ .Data.password }}{{ end }}"
+  }
+}
+`, v.URL, host, port, fw.Username) + s.task("lb", onWeb+"\n  providers = [\"panos\"]"))
+	s.write("tasks.hcl", strings.Replace(s.read("tasks.hcl"), `backend "local" {}`, `backend "local" {}
+  required_providers {
+    panos = { source = "hashicorp/local" }
+  }`, 1))
+
+	wantCode(t, s.run("-inspect", "-config-file", file), exitOK)
+	if commands, _ := fw.Commits(); len(commands) > 0 || !fw.Changed() {
+		t.Errorf("an inspection committed: %q", commands)
+	}
+	fw.Fail(5)
+	r := s.run("-once", "-config-file", file)
+	wantCode(t, r, exitError)
+	wantText(t, r.stderr, "Task lb failed", "not committed to PAN-OS", "rule 100% wrong is invalid")
+	wantRow(t, r.stdout, "lb", "failed", "1", "0", "0")
+
+	// The next run changes nothing, and commits what the one before has left.
+	r = s.run("-once", "-config-file", file)
+	wantCode(t, r, exitOK)
+	wantRow(t, r.stdout, "lb", "succeeded", "0", "0", "0")
+	if fw.Changed() {
+		t.Error("the changes are not committed")
+	}
+	wantText(t, s.run("logs", "lb").stdout, "committed to PAN-OS (job 6)")
+	if found := s.holding(fw.Password); len(found) > 0 {
+		t.Errorf("the password is in %q", found)
+	}
+}
