@@ -307,7 +307,7 @@ func TestADefinitionThatIsNotTheOneDecidedOnIsRefusedOnItsRun(t *testing.T) {
 	if err := c.work(t.Context(), "l1"); err != nil {
 		t.Fatal(err)
 	}
-	if run := c.run("t0"); run.State != state.RunFailed || !strings.Contains(run.Error, "decided on another definition") || c.read("m0/out") != "" {
+	if run := c.run("t0"); run.State != state.RunSuperseded || !strings.Contains(run.Error, "decided on another definition") || c.read("m0/out") != "" {
 		t.Errorf("the run reads %+v", run)
 	}
 }

@@ -136,7 +136,8 @@ func (d *decider) decide() Decision {
 		s.Pending = nil
 		return d.wait(state.ReasonHeld, time.Time{}, "made or enabled without a run: it runs when its condition changes")
 
-	case s.Held != "" && s.AppliedAt.IsZero() && s.Failures == 0:
+	// What was never applied and was held for this definition has changed.
+	case strings.HasPrefix(s.Held, state.Hold(d.Definition+"/")) && s.AppliedAt.IsZero() && s.Failures == 0:
 		return d.changed()
 
 	case s.Failures > 0 && (s.Attempted == d.attempt() || d.scheduled()):
@@ -169,15 +170,15 @@ func (d *decider) observe() {
 		return
 	}
 	s.Recheck = false
-	switch {
-	case s.Held == state.HoldNext:
-		s.Held = state.Hold(d.Observed.Digest)
-	case s.Held != state.Hold(d.Observed.Digest) && !s.AppliedAt.IsZero():
-		s.Held = ""
-	}
 	moved := s.Observed != d.Observed.Digest || s.ObservedAt.IsZero()
 	if moved {
 		s.Observed, s.ObservedAt = d.Observed.Digest, d.now
+	}
+	switch {
+	case s.Held == state.HoldNext:
+		s.Held = state.Hold(d.attempt())
+	case !d.held() && !s.AppliedAt.IsZero():
+		s.Held = ""
 	}
 	switch {
 	case s.Observed == s.Applied && s.Failures == 0 && !s.AppliedAt.IsZero():
@@ -285,8 +286,8 @@ func (d *decider) done(action Action, kind state.ReasonKind, text string) Decisi
 	return Decision{Task: d.Task, Action: action, Reason: d.state.Reason, State: d.state, Lost: d.Lost, Forget: d.forget}
 }
 
-// held reports whether what is observed is no reason for a run.
-func (d *decider) held() bool { return d.state.Held == state.Hold(d.state.Observed) }
+// held reports whether what would be applied is no reason for a run.
+func (d *decider) held() bool { return d.state.Held == state.Hold(d.attempt()) }
 
 func (d *decider) scheduled() bool { return d.Task.Condition.Kind == config.KindSchedule }
 

@@ -173,7 +173,7 @@ func TestATickThatIsUnderWayForgetsNothingOfWhatIsChangedMeanwhile(t *testing.T)
 					switch {
 					case trial && (record.Run == nil || record.Reason.Kind != state.ReasonForced || b.begun(task) != 1):
 						t.Errorf("%s is to be run and reads %+v", task, record)
-					case !trial && (record.Reason.Kind != state.ReasonHeld || record.Held != state.Hold("B") || b.begun(task) != 0):
+					case !trial && (record.Reason.Kind != state.ReasonHeld || !strings.HasSuffix(record.Held, "/B") || b.begun(task) != 0):
 						t.Errorf("%s is to be held and reads %+v", task, record)
 					}
 				}

@@ -41,6 +41,10 @@ const (
 // errTaken ends a run whose claim is no longer its own.
 var errTaken = errors.New("the leader has taken the run for lost and given it up")
 
+// errSuperseded ends a run before it begins: its task is not what it was when
+// the run was decided.
+var errSuperseded = errors.New("the run is superseded")
+
 // Consul reads what a task renders.
 type Consul interface {
 	Snapshot(ctx context.Context, t *config.Task) (*consul.Snapshot, error)
@@ -149,6 +153,8 @@ func (r *Runner) carryOut(ctx context.Context, launch state.Launch, planned stat
 		run.State = state.RunSucceeded // nothing was applied, so there is no digest
 	case err == nil:
 		run.State, run.Digest = state.RunSucceeded, done.snap.Condition.Digest
+	case errors.Is(err, errSuperseded) && !run.Inspect && !run.Replaces():
+		run.State, run.Error = state.RunSuperseded, state.Cut(err.Error())
 	default:
 		run.State, run.Error = state.RunFailed, state.Cut(err.Error())
 	}
@@ -171,9 +177,12 @@ func (r *Runner) carryOut(ctx context.Context, launch state.Launch, planned stat
 	if run.Inspect {
 		attrs = append(attrs, "inspect", true)
 	}
-	if run.State == state.RunFailed {
+	switch run.State {
+	case state.RunFailed:
 		log.Error("run failed", append(attrs, "error", run.Error)...)
-	} else {
+	case state.RunSuperseded:
+		log.Info("run superseded", append(attrs, "cause", run.Error)...)
+	default:
 		log.Info("run succeeded", attrs...)
 	}
 	return nil
@@ -260,10 +269,10 @@ func (r *Runner) task(ctx context.Context, launch state.Launch, planned state.Pl
 	}
 	task, ok := cfg.Task(planned.Task)
 	if !ok {
-		return nil, nil, errors.New("the task was removed since its run was decided")
+		return nil, nil, fmt.Errorf("%w: the task was removed since it was decided", errSuperseded)
 	}
 	if now := task.Digest(cfg); now != planned.Definition {
-		return nil, nil, fmt.Errorf("the run was decided on another definition of the task (%.12s) than there is now (%.12s): it is decided anew", planned.Definition, now)
+		return nil, nil, fmt.Errorf("%w: it was decided on another definition of the task (%.12s) than there is now (%.12s)", errSuperseded, planned.Definition, now)
 	}
 	return cfg, task, nil
 }
@@ -332,7 +341,7 @@ func (c *claim) holds(run state.Run, id string) bool {
 func (c *claim) write(ctx context.Context, next state.Run, others ...state.Change) error {
 	for {
 		change := c.run.Write(next)
-		if next.Inspect {
+		if next.Inspect || next.State == state.RunSuperseded {
 			change = change.Until(next.Created.Add(state.KeptInspects))
 		}
 		recs, err := c.Store.Apply(ctx, append([]state.Change{change}, others...)...)

@@ -278,20 +278,6 @@ func TestARunThatIsNotThereToBeClaimedIsLeftAlone(t *testing.T) {
 	}
 }
 
-func TestARunDecidedOnAnotherDefinitionOfItsTaskIsRefused(t *testing.T) {
-	b := newBench(t, func(context.Context, io.Writer) (*state.Changes, error) {
-		t.Error("applied")
-		return nil, nil
-	})
-	b.launch.Runs[0].Definition = "other"
-	if err := b.run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if run := b.stored("r1"); run.State != state.RunFailed || !strings.Contains(run.Error, "decided on another definition of the task (other)") {
-		t.Errorf("the run reads %+v", run)
-	}
-}
-
 func TestAClaimIsRenewedWhileTerraformWorks(t *testing.T) {
 	var now atomic.Int64 // seconds after noon
 	renewed := make(chan struct{}, 100)

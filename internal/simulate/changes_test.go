@@ -119,17 +119,26 @@ func (j *judge) decided(v view, launch state.Launch, run state.Run) {
 
 // held looks at what becomes of a task that was made or enabled without a run.
 func (j *judge) held(v view, task string, before, now state.Task) {
-	from, _ := strings.CutPrefix(before.Held, "=")
-	switch moved := before.Held != state.HoldNext && now.Observed != from; {
+	definition, observed, read := strings.Cut(strings.TrimPrefix(before.Held, "="), "/")
+	switch moved := read && (now.Observed != observed || j.redefined(task, definition)); {
 	case v.person() || before.Held == "" && now.Held == "" || before.Held == now.Held:
-	case before.Held == state.HoldNext && now.Held != "":
+	case !read && now.Held != "":
 	case now.Held != "":
 		v.violated("a held task runs when its condition changes: %s held %s on %q and holds it on %q", v.name, task, before.Held, now.Held)
 	case now.Reason.Kind == state.ReasonRemoved && len(j.overrides[task].Definition) == 0:
-	case now.Reason.Kind == state.ReasonForced, now.Reason.Kind == state.ReasonCron && before.Held != state.HoldNext:
+	case now.Reason.Kind == state.ReasonForced, now.Reason.Kind == state.ReasonCron && read:
 	case !moved:
 		v.violated("a held task runs when its condition changes: %s let go of %s, held on %q: %+v", v.name, task, before.Held, now)
 	}
+}
+
+// redefined reports whether some bundle has another definition of a task.
+func (j *judge) redefined(task, definition string) bool {
+	return slices.ContainsFunc(bundles, func(b bundle) bool {
+		cfg := j.configuration(b.digest)
+		t, there := cfg.Task(task)
+		return there && t.Digest(cfg) != definition
+	})
 }
 
 // answered looks at what was done for somebody who was told that it is done.

@@ -1,8 +1,10 @@
 package state
 
 import (
+	"cmp"
 	"hash/fnv"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -23,10 +25,20 @@ func Backoff(task string, n int) time.Duration {
 	return min(wait, MaxBackoff)
 }
 
+// overtaken is who asks for the run that takes the place of a superseded one.
+const overtaken = "a change of its definition before an earlier run began"
+
+// Replaces reports whether the run takes the place of a superseded one. It is
+// not superseded in its turn: where those who decide and those who run do not
+// see the same definition, it fails, and is tried again more and more rarely.
+func (r Run) Replaces() bool {
+	return r.Reason.Kind == ReasonForced && strings.HasSuffix(r.Reason.Text, overtaken)
+}
+
 // Conclude returns the task's state after one of its runs has ended, and the
 // runs that fall out of its history. The definition is that of the task when
 // the run succeeded. The digest that was applied is taken over from a
-// successful run only.
+// successful run only. A superseded run leaves nothing but the wish for another.
 func (t Task) Conclude(run Run, definition string) (next Task, forgotten []string) {
 	next = t
 	if next.Run != nil && next.Run.ID == run.ID {
@@ -34,6 +46,9 @@ func (t Task) Conclude(run Run, definition string) (next Task, forgotten []strin
 		next.Recheck = true
 	}
 	switch run.State {
+	case RunSuperseded:
+		next.Forced = cmp.Or(next.Forced, overtaken)
+		return next, nil
 	case RunSucceeded:
 		next.Definition = definition
 		next.Applied, next.AppliedAt = run.Digest, run.Ended

@@ -13,7 +13,8 @@ import (
 // History is how many ended runs are kept for each task.
 const History = 50
 
-// KeptInspects is how long the runs of an inspection are kept.
+// KeptInspects is how long runs are kept that are no part of their tasks'
+// histories: those of an inspection, and those that were superseded.
 const KeptInspects = 24 * time.Hour
 
 // MaxText is the length, in bytes, to which texts of unknown size (errors,
@@ -61,13 +62,14 @@ type Task struct {
 	Recheck bool     `json:"recheck,omitempty"` // a run has ended since the condition was read
 
 	Failures  int       `json:"failures,omitempty"`  // runs that failed or were lost since the last success
-	Attempted string    `json:"attempted,omitempty"` // what was observed when the latest run was decided
+	Attempted string    `json:"attempted,omitempty"` // the definition and what was observed when the latest run was decided
 	RetryAt   time.Time `json:"retry_at,omitzero"`
 
 	Scheduled time.Time `json:"scheduled,omitzero"` // up to when the times of a schedule are dealt with
 
-	// Held, if set, is an observation that is no reason for a run: the task was
-	// made or enabled without one. HoldNext stands for what is observed next.
+	// Held, if set, is an attempt, as in Attempted, that is no reason for a run:
+	// the task was made or enabled without one. HoldNext stands for that which
+	// what is observed next would lead to.
 	Held string `json:"held,omitempty"`
 
 	Run    *LiveRun `json:"run,omitempty"`    // intended or running
@@ -84,8 +86,8 @@ type Task struct {
 // HoldNext in Task.Held stands for what the condition shows when it is next read.
 const HoldNext = "next"
 
-// Hold is Task.Held for an observation, by its digest.
-func Hold(digest string) string { return "=" + digest }
+// Hold is Task.Held for an attempt.
+func Hold(attempt string) string { return "=" + attempt }
 
 // RecentRuns is how many of a task's ended runs its status is judged by.
 const RecentRuns = 5
@@ -160,7 +162,7 @@ type PlannedRun struct {
 // RunState is how far a run has come.
 type RunState string
 
-// The states of a run. The last four are final.
+// The states of a run. The last five are final.
 const (
 	RunIntended  RunState = "intended" // decided, not yet claimed by a runner
 	RunRunning   RunState = "running"
@@ -168,6 +170,11 @@ const (
 	RunFailed    RunState = "failed"
 	RunLost      RunState = "lost"      // its runner died without a word
 	RunUnchanged RunState = "unchanged" // a schedule came due and there was nothing to apply
+
+	// RunSuperseded is a run that nothing was done for, because its task's
+	// definition was changed before it began: it is decided anew. It is no part
+	// of the task's history.
+	RunSuperseded RunState = "superseded"
 )
 
 // Ended reports whether the state is final.

@@ -1,0 +1,178 @@
+package runner
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/consul"
+	"github.com/terrapulse/terrapulse/internal/overlay"
+	"github.com/terrapulse/terrapulse/internal/state"
+)
+
+// change writes what somebody changes about a task.
+func (b *bench) change(o state.Override) {
+	b.t.Helper()
+	was, err := state.Read[state.Override](b.t.Context(), b.store, state.OverrideKey(o.Task))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if _, err := b.store.Apply(b.t.Context(), was.Write(o)); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// unapplied fails the test if something is applied.
+func unapplied(t *testing.T) applier {
+	return func(context.Context, io.Writer) (*state.Changes, error) {
+		t.Error("applied")
+		return nil, nil
+	}
+}
+
+const otherWeb = `{"name":"web","module":"./other","condition":{"services":{"names":["web"]}}}`
+
+func TestARunWhoseTaskIsAnotherByThenIsSuperseded(t *testing.T) {
+	for name, tt := range map[string]struct {
+		meanwhile func(*bench)
+		says      string
+	}{
+		"decided on another definition": {func(b *bench) { b.launch.Runs[0].Definition = "other" }, "decided on another definition of the task (other)"},
+		"deleted": {func(b *bench) {
+			cfg := b.Config()
+			b.change(state.Override{Task: "web", Deleted: cfg.Tasks[0].Identity(cfg)})
+		}, "the task was removed"},
+		"deleted and made anew": {func(b *bench) {
+			cfg := b.Config()
+			b.change(state.Override{Task: "web", Deleted: cfg.Tasks[0].Identity(cfg), Definition: json.RawMessage(otherWeb)})
+		}, "decided on another definition"},
+		"gone from the files": {func(b *bench) { b.Runner.Config = func() *config.Config { return &config.Config{} } }, "the task was removed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, unapplied(t))
+			before := b.task()
+			tt.meanwhile(b)
+			if err := b.run(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if run := b.stored("r1"); run.State != state.RunSuperseded || !strings.Contains(run.Error, tt.says) || run.Ended.IsZero() {
+				t.Errorf("the run reads %+v", run)
+			}
+			after := b.task()
+			if after.Run != nil || after.Forced == "" || after.Failures != before.Failures || len(after.History) != len(before.History) || after.Last != nil {
+				t.Errorf("the task reads %+v", after)
+			}
+			if said := b.log.String(); strings.Contains(said, "level=ERROR") || !strings.Contains(said, "run superseded") {
+				t.Errorf("said:\n%s", said)
+			}
+		})
+	}
+}
+
+func TestARunIsNotSupersededAgainAndAgain(t *testing.T) {
+	b := newBench(t, unapplied(t))
+	b.launch.Runs[0].Definition = "other"
+	if err := b.run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	asked := b.task().Forced
+	b.intendNext("r2")
+	run, err := state.Read[state.Run](t.Context(), b.store, state.RunKey("web", "r2"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	run.Data.Reason = state.Reason{Kind: state.ReasonForced, Text: "asked for by " + asked}
+	if _, err := b.store.Apply(t.Context(), run.Write(run.Data)); err != nil {
+		t.Fatal(err)
+	}
+	b.launch.Runs[0].Definition = "other" // whoever decides sees another one than this runner, for good
+	if err := b.run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if run, task := b.stored("r2"), b.task(); run.State != state.RunFailed || task.Failures != 1 {
+		t.Errorf("the run reads %+v, its task %+v", run, task)
+	}
+}
+
+func TestATaskThatWasMadeThroughTheAPIIsRun(t *testing.T) {
+	var applied *config.Task
+	b := newBench(t, succeed)
+	b.change(state.Override{Task: "made", Definition: json.RawMessage(strings.ReplaceAll(otherWeb, `"web"`, `"made"`))})
+	b.Applier = seeing(func(t *config.Task) { applied = t })
+	effective, err := overlay.Load(t.Context(), b.store, b.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	made, _ := effective.Config.Task("made")
+	planned := state.PlannedRun{ID: "r7", Task: "made", Definition: made.Digest(effective.Config)}
+	launch := state.Launch{ID: "l7", Runs: []state.PlannedRun{planned}}
+	run := state.Run{ID: "r7", Task: "made", Launch: "l7", State: state.RunIntended}
+	if _, err := b.store.Apply(t.Context(), state.Create(state.RunKey("made", "r7"), state.Encode(run)),
+		state.Create(state.TaskKey("made"), state.Encode(state.Task{Run: &state.LiveRun{ID: "r7", Launch: "l7"}}))); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Run(t.Context(), launch, planned); err != nil {
+		t.Fatal(err)
+	}
+	if applied == nil || applied.Name != "made" || !applied.FromAPI || !strings.HasSuffix(applied.Module, "other") {
+		t.Errorf("applied: %+v", applied)
+	}
+	// What is changed about another task is nothing to a run.
+	b.intendNext("r8")
+	no := false
+	b.change(state.Override{Task: "made", Enabled: &no})
+	if err := b.run(t.Context()); err != nil || b.stored("r8").State != state.RunSucceeded {
+		t.Errorf("%+v, %v", b.stored("r8"), err)
+	}
+}
+
+// seeing is a Terraform that succeeds, and shows what it is to apply.
+type seeing func(*config.Task)
+
+func (s seeing) Apply(_ context.Context, _ *config.Config, t *config.Task, _ *consul.Snapshot, _ io.Writer) (*state.Changes, error) {
+	s(t)
+	return &state.Changes{}, nil
+}
+
+func TestTheDraftOfATaskIsPlanned(t *testing.T) {
+	draft := json.RawMessage(strings.ReplaceAll(otherWeb, `"web"`, `"draft"`))
+	for name, tt := range map[string]struct {
+		meanwhile func(*bench)
+		state     state.RunState
+		says      string
+	}{
+		"as it was":             {func(*bench) {}, state.RunSucceeded, ""},
+		"by then it was made":   {func(b *bench) { b.change(state.Override{Task: "draft", Definition: draft}) }, state.RunFailed, `duplicate task name: "draft"`},
+		"decided on another":    {func(b *bench) { b.launch.Runs[0].Definition = "other" }, state.RunFailed, "another definition"},
+		"a draft that is wrong": {func(b *bench) { b.launch.Draft = json.RawMessage(`{"name":"draft"}`) }, state.RunFailed, "module for the task is required"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, unapplied(t))
+			b.Inspector = inspector(succeed)
+			effective, err := overlay.Load(t.Context(), b.store, b.Config())
+			if err != nil {
+				t.Fatal(err)
+			}
+			cfg, task, err := effective.Draft(draft)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b.launch = state.Launch{ID: "l7", Inspect: true, Draft: draft, Runs: []state.PlannedRun{{ID: "r7", Task: "draft", Definition: task.Digest(cfg)}}}
+			run := state.Run{ID: "r7", Task: "draft", Launch: "l7", Inspect: true, State: state.RunIntended, Created: noon}
+			if _, err := b.store.Apply(t.Context(), state.Create(state.RunKey("draft", "r7"), state.Encode(run))); err != nil {
+				t.Fatal(err)
+			}
+			tt.meanwhile(b)
+			if err := b.run(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			got, err := state.Read[state.Run](t.Context(), b.store, state.RunKey("draft", "r7"))
+			if err != nil || got.Data.State != tt.state || !strings.Contains(got.Data.Error, tt.says) {
+				t.Errorf("%+v, %v", got.Data, err)
+			}
+		})
+	}
+}
