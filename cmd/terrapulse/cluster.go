@@ -88,7 +88,11 @@ func (i instances) Status(ctx context.Context) (api.ClusterStatus, error) {
 	status, err := i.Member.Status(ctx)
 	out := api.ClusterStatus{ClusterName: status.ClusterName, Members: []api.ClusterMember{}}
 	for _, m := range status.Members {
-		out.Members = append(out.Members, api.ClusterMember{ID: m.ID, Address: m.Address, Healthy: m.Healthy, Leader: m.Leader})
+		member := api.ClusterMember{ID: m.ID, Healthy: m.Healthy, Leader: m.Leader, ServiceName: m.ServiceName}
+		if m.Address != "" {
+			member.Address = &m.Address
+		}
+		out.Members = append(out.Members, member)
 	}
 	return out, err
 }

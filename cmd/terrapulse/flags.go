@@ -134,7 +134,7 @@ func storeFlag(f *flag.FlagSet) *string {
 	if def == "" {
 		def = defaultStore
 	}
-	return f.String("store", def, "The `URL` of the store that keeps state: sqlite:PATH, or dynamodb://TABLE of a deployment in AWS, with ?region=NAME if that is not the usual one. Also TERRAPULSE_STORE.")
+	return f.String("store", def, "The `URL` of the store that keeps state: sqlite:PATH, or dynamodb://TABLE of a deployment in AWS, with ?region=NAME if that is not the usual one, or consul:PATH of a cluster, as in consul:consul-terraform-sync/NAME, at the Consul of CONSUL_HTTP_ADDR. Also TERRAPULSE_STORE.")
 }
 
 // storePath returns the file of a sqlite URL.
@@ -143,8 +143,11 @@ func storePath(url string) (string, error) {
 	if scheme == "dynamodb" {
 		return "", fmt.Errorf("store %q is that of a deployment in AWS, which runs its tasks itself: start runs there with `terrapulse invoke`", url)
 	}
+	if scheme == "consul" {
+		return "", fmt.Errorf("store %q is that of a cluster: start uses it where high_availability is configured", url)
+	}
 	if !ok || scheme != "sqlite" {
-		return "", fmt.Errorf("store %q is of no known kind: write sqlite:PATH, such as %s, or dynamodb://TABLE", url, defaultStore)
+		return "", fmt.Errorf("store %q is of no known kind: write sqlite:PATH, such as %s, dynamodb://TABLE or consul:PATH", url, defaultStore)
 	}
 	path := filepath.FromSlash(strings.TrimPrefix(rest, "//"))
 	if path == "" {

@@ -93,6 +93,13 @@ func (a *app) openStore(url string) (state.Store, int) {
 	if strings.HasPrefix(url, "dynamodb:") {
 		return a.openTable(url)
 	}
+	if strings.HasPrefix(url, "consul:") {
+		store, err := consulStore(url)
+		if err != nil {
+			return nil, a.fail(exitConfig, err)
+		}
+		return store, -1
+	}
 	path, err := storePath(url)
 	if err != nil {
 		return nil, a.fail(exitConfig, err)
@@ -187,7 +194,7 @@ func taskState(s state.Task) string {
 		return string(s.Reason.Kind)
 	case s.Failures > 0:
 		return "failing"
-	case s.Reason.Kind == state.ReasonConsul, s.Reason.Kind == state.ReasonBuffering:
+	case s.Reason.Kind == state.ReasonConsul, s.Reason.Kind == state.ReasonBuffering, s.Reason.Kind == state.ReasonBlocked:
 		return "waiting"
 	case s.AppliedAt.IsZero():
 		return "new"

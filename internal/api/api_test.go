@@ -554,8 +554,12 @@ func (c cluster) Status(context.Context) (api.ClusterStatus, error) { return c.C
 
 func TestTheClusterIsTold(t *testing.T) {
 	e := newEngine(t, files)
-	e.options.Cluster = cluster{api.ClusterStatus{ClusterName: "c", Members: []api.ClusterMember{{ID: "a", Address: "10.0.0.1", Leader: true, Healthy: true}}}}
-	same(t, e.serve().get("/v1/status/cluster"), `{"cluster_name":"c","members":[{"id":"a","address":"10.0.0.1","leader":true,"healthy":true}]}`)
+	at := "10.0.0.1"
+	e.options.Cluster = cluster{api.ClusterStatus{ClusterName: "c", Members: []api.ClusterMember{
+		{ID: "a", Address: &at, Leader: true, Healthy: true, ServiceName: "cts"}, {ID: "b", ServiceName: "cts"}}}}
+	same(t, e.serve().get("/v1/status/cluster"), `{"cluster_name":"c","members":[
+		{"id":"a","address":"10.0.0.1","leader":true,"healthy":true,"service_name":"cts"},
+		{"id":"b","leader":false,"healthy":false,"service_name":"cts"}],"request_id":"*"}`)
 }
 
 func TestTheDescriptionIsWhatIsServed(t *testing.T) {

@@ -372,6 +372,7 @@ func (a *api) getClusterStatus(w http.ResponseWriter, r *http.Request) {
 		a.failOld(w, r, err)
 		return
 	}
+	cluster.RequestID = idOf(r)
 	write(w, http.StatusOK, cluster)
 }
 

@@ -270,16 +270,21 @@ type Changes struct {
 
 // ClusterMember defines model for ClusterMember.
 type ClusterMember struct {
-	Address string `json:"address"`
-	Healthy bool   `json:"healthy"`
-	ID      string `json:"id"`
-	Leader  bool   `json:"leader"`
+	// Address instance.address of its configuration, if there is one
+	Address *string `json:"address,omitempty"`
+	Healthy bool    `json:"healthy"`
+	ID      string  `json:"id"`
+	Leader  bool    `json:"leader"`
+
+	// ServiceName what it registers itself as in Consul
+	ServiceName string `json:"service_name"`
 }
 
 // ClusterStatus defines model for ClusterStatus.
 type ClusterStatus struct {
 	ClusterName string          `json:"cluster_name"`
 	Members     []ClusterMember `json:"members"`
+	RequestID   UUID            `json:"request_id"`
 }
 
 // Condition what makes the task run; one of these

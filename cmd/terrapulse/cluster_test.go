@@ -1,0 +1,433 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/consul/api"
+
+	"github.com/terrapulse/terrapulse/internal/consul/consultest"
+	"github.com/terrapulse/terrapulse/internal/testtools"
+)
+
+// member is one instance of a cluster in a test.
+type member struct {
+	*process
+	id   string
+	port int
+}
+
+// ensemble is a cluster of instances, each with a Consul server of its own.
+type ensemble struct {
+	*site
+	servers []*consultest.Server
+	session time.Duration
+}
+
+func newEnsemble(t *testing.T, session time.Duration, servers ...*consultest.Server) *ensemble {
+	t.Helper()
+	t.Setenv("TF_CLI_CONFIG_FILE", testtools.TerraformRC(t))
+	t.Setenv("PATH", filepath.Dir(testtools.Terraform(t))+string(os.PathListSeparator)+os.Getenv("PATH"))
+	t.Setenv("CONSUL_HTTP_ADDR", servers[0].Addr()) // for whoever looks at the cluster
+	return &ensemble{site: &site{t: t, dir: t.TempDir(), consul: servers[0]}, servers: servers, session: session}
+}
+
+// instance starts instance number n, from 1, with these tasks.
+func (e *ensemble) instance(n int, tasks string) *member {
+	e.t.Helper()
+	id := fmt.Sprintf("cts-%02d", n)
+	port := freePort(e.t)
+	file := e.write(id+"/tasks.hcl", fmt.Sprintf(`
+id   = %q
+port = %d
+consul {
+  address = %q
+}
+driver "terraform" {
+  backend "consul" {
+    address = %q
+  }
+}
+buffer_period {
+  enabled = false
+}
+high_availability {
+  cluster {
+    name = "network"
+    storage "consul" {
+      session_ttl = %q
+    }
+  }
+  instance {
+    address = "%s.example.com"
+  }
+}
+`, id, port, e.servers[(n-1)%len(e.servers)].Addr(), e.servers[0].Addr(), e.session, id)+tasks)
+	own := &site{t: e.t, dir: e.path(id)}
+	return &member{own.start("-config-file", file), id, port}
+}
+
+// freePort finds a TCP port that nothing listens on.
+func freePort(t testing.TB) int {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+type clusterStatus struct {
+	Name    string `json:"cluster_name"`
+	Members []struct {
+		ID      string
+		Address string
+		Healthy bool
+		Leader  bool
+	}
+}
+
+// status asks the instance for the cluster's.
+func (m *member) status() (s clusterStatus) {
+	resp, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/v1/status/cluster", m.port))
+	if err != nil {
+		return s
+	}
+	defer resp.Body.Close()
+	if json.NewDecoder(resp.Body).Decode(&s) != nil {
+		return clusterStatus{}
+	}
+	return s
+}
+
+// sees reports whether the instance tells of as many healthy ones, and of this leader.
+func (m *member) sees(healthy int, leader string) bool {
+	s, n, led := m.status(), 0, ""
+	for _, one := range s.Members {
+		if one.Healthy {
+			n++
+		}
+		if one.Leader {
+			led = one.ID
+		}
+	}
+	return s.Name == "network" && n == healthy && led == leader
+}
+
+// leads reports whether the instance has said last that it leads.
+func (m *member) leads() bool {
+	return strings.Contains(m.stderr.String(), "acquired leadership lock: id="+m.id)
+}
+
+// overlapModule is a module whose apply takes a second or two and writes down
+// when it began and ended, and which proves with a directory that no other is
+// under way.
+func (e *ensemble) overlapTask(name, body string) string {
+	e.write("overlap/main.tf", `
+variable "services" {}
+resource "terraform_data" "one" {
+  input = join(" ", sort([for s in var.services : "${s.name}:${s.port}"]))
+  triggers_replace = join(" ", sort([for s in var.services : "${s.name}:${s.port}"]))
+  provisioner "local-exec" {
+    command = <<-EOT
+      echo "began $$" >> `+e.path("log")+`
+      for pid in $(ls `+e.path("live")+`); do kill -0 $pid 2>/dev/null && echo "overlap $pid $$" >> `+e.path("log")+`; done
+      touch `+e.path("live")+`/$$
+      while [ -e `+e.path("hold")+` ]; do sleep 0.05; done
+      echo "${self.input}" > `+e.path(name+".out")+`
+      rm `+e.path("live")+`/$$
+    EOT
+  }
+}
+`)
+	if err := os.MkdirAll(e.path("live"), 0o700); err != nil {
+		e.t.Fatal(err)
+	}
+	return fmt.Sprintf(`
+task {
+  name = %q
+  module = %q
+  %s
+}
+`, name, e.path("overlap"), body)
+}
+
+func (e *ensemble) publish(server *consultest.Server, id string, port int) {
+	e.t.Helper()
+	_, err := server.Client().Catalog().Register(&api.CatalogRegistration{Node: "worker", Address: "10.0.0.1",
+		Service: &api.AgentService{ID: id, Service: "web", Port: port}}, nil)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+}
+
+func TestAClusterGoesOnWhenItsLeaderIsKilledInTheMidstOfAnApply(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for a lease to end")
+	}
+	const session = 10 * time.Second
+	e := newEnsemble(t, session, consultest.StartCluster(t)...)
+	task := e.overlapTask("slow", onWeb)
+	e.publish(e.servers[0], "web-1", 8080)
+
+	first := e.instance(1, task)
+	eventually(t, "the first instance leads", first.leads)
+	eventually(t, "the first apply", func() bool { return e.read("slow.out") == "web:8080\n" })
+	others := []*member{e.instance(2, task), e.instance(3, task)}
+	for _, m := range append(others, first) {
+		eventually(t, m.id+" sees three instances", func() bool { return m.sees(3, "cts-01") })
+	}
+	if s := others[0].status(); s.Members[0].Address != "cts-01.example.com" {
+		t.Errorf("the leader's address: %+v", s)
+	}
+
+	// In the midst of an apply the leader is killed, and what is changed then
+	// must not be lost.
+	e.write("hold", "")
+	e.publish(e.servers[1], "web-2", 8081)
+	eventually(t, "the second apply has begun", func() bool { return strings.Count(e.read("log"), "began") == 2 })
+	first.Process.Signal(syscall.SIGKILL)
+	killed := time.Now()
+	<-first.ended
+	e.publish(e.servers[1], "web-3", 8082)
+	if err := os.Remove(e.path("hold")); err != nil {
+		t.Fatal(err)
+	}
+	var next *member
+	eventually(t, "another instance leads", func() bool {
+		i := slices.IndexFunc(others, (*member).leads)
+		if i >= 0 {
+			next = others[i]
+		}
+		return i >= 0
+	})
+	took := time.Since(killed)
+	t.Logf("taken over after %s", took)
+	if took < session || took > 2*session {
+		t.Errorf("taken over %s after the leader's death, want %s to %s", took, session, 2*session)
+	}
+	eventually(t, "the change is applied", func() bool { return e.read("slow.out") == "web:8080 web:8081 web:8082\n" })
+	t.Logf("all was applied after %s", time.Since(killed))
+	if log := e.read("log"); strings.Contains(log, "overlap") {
+		t.Errorf("two runs of one task at once:\n%s", log)
+	}
+	for _, m := range others {
+		eventually(t, m.id+" sees who leads and who has died", func() bool { return m.sees(2, next.id) })
+	}
+	r := e.run("runs", "-store", "consul:consul-terraform-sync/network", "slow")
+	wantText(t, r.stdout, "lost")
+
+	// One that comes back follows.
+	back := e.instance(1, task)
+	eventually(t, "it is one of three again", func() bool { return back.sees(3, next.id) })
+	e.publish(e.servers[2], "web-4", 8083)
+	eventually(t, "changes are followed", func() bool { return strings.Contains(e.read("slow.out"), "web:8083") })
+	for _, m := range []*member{back, others[0], others[1]} {
+		if code := m.stop(); code != exitOK {
+			t.Errorf("%s: exit code %d", m.id, code)
+		}
+	}
+}
+
+// call asks the instance's API and returns the status code and the answer.
+func (m *member) call(method, path, body string) (int, string) {
+	m.t.Helper()
+	req, err := http.NewRequestWithContext(m.t.Context(), method, fmt.Sprintf("http://127.0.0.1:%d%s", m.port, path), strings.NewReader(body))
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return 0, err.Error()
+	}
+	return resp.StatusCode, string(text)
+}
+
+// newModule makes the module of the site's tasks: one that needs no provider
+// and writes the ports of its services to a file.
+func newModule(s *site) {
+	s.write("mod/main.tf", `
+variable "services" {
+  type = any
+}
+variable "file" {
+  type = string
+}
+resource "terraform_data" "out" {
+  triggers_replace = join("", [for s in var.services : "${s.port} "])
+  input = var.file
+  provisioner "local-exec" {
+    command = "echo '${self.triggers_replace}' > ${self.input}"
+  }
+}
+`)
+}
+
+// A configuration is changed on one instance after the other, the leader last,
+// as CTS's documentation says.
+func TestAClustersConfigurationIsChangedOneInstanceAfterTheOther(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts many processes")
+	}
+	e := newEnsemble(t, 10*time.Second, consultest.Start(t))
+	newModule(e.site)
+	e.publish(e.servers[0], "web-1", 8080)
+	before := e.task("lb", onWeb)
+	after := before + e.task("fw", onWeb)
+
+	one := e.instance(1, before)
+	eventually(t, "the first instance leads", one.leads)
+	two, three := e.instance(2, before), e.instance(3, before)
+	eventually(t, "there are three", func() bool { return one.sees(3, "cts-01") })
+	eventually(t, "the task is applied", func() bool { return strings.Contains(e.read("lb.txt"), "8080") })
+
+	// What people change goes to the leader, whomever they ask.
+	enable := func(m *member, enabled bool) {
+		t.Helper()
+		eventually(t, "the follower changes it, when no run is under way", func() bool {
+			code, _ := m.call("PATCH", "/v1/tasks/lb", fmt.Sprintf(`{"enabled": %t}`, enabled))
+			return code == http.StatusOK
+		})
+	}
+	enable(two, false)
+	eventually(t, "the leader has it", func() bool {
+		_, text := one.call("GET", "/v1/status/tasks/lb", "")
+		return strings.Contains(text, `"enabled":false`) || strings.Contains(text, `"enabled": false`)
+	})
+	e.publish(e.servers[0], "web-2", 8081)
+
+	for n, m := range map[int]*member{2: two, 3: three} {
+		if code := m.stop(); code != exitOK {
+			t.Errorf("exit code %d", code)
+		}
+		eventually(t, "it is not counted any more", func() bool { return one.sees(2, "cts-01") })
+		m = e.instance(n, after)
+		eventually(t, "it is back", func() bool { return one.sees(3, "cts-01") })
+		eventually(t, "it says that it differs", func() bool { return strings.Contains(m.stderr.String(), "compatibility check failure") })
+		if n == 2 {
+			two = m
+		} else {
+			three = m
+		}
+	}
+	if e.read("fw.txt") != "" {
+		t.Error("a follower's configuration is in force")
+	}
+	if code := one.stop(); code != exitOK {
+		t.Errorf("exit code %d", code)
+	}
+	eventually(t, "a follower leads at once, with the new configuration", func() bool { return strings.Contains(e.read("fw.txt"), "8081") })
+	one = e.instance(1, after)
+	var leader string
+	for _, m := range []*member{two, three} {
+		if m.leads() {
+			leader = m.id
+		}
+	}
+	eventually(t, "there are three again", func() bool { return one.sees(3, leader) })
+	if log := one.stderr.String(); strings.Contains(log, "compatibility check failure") {
+		t.Errorf("in the end all have the same configuration:\n%s", log)
+	}
+	// What was changed by people outlasts that.
+	if strings.Contains(e.read("lb.txt"), "8081") {
+		t.Error("a task that was disabled has run")
+	}
+	enable(one, true)
+	if code, text := three.call("POST", "/v1/tasks/lb/run", ""); code >= 300 {
+		t.Fatalf("an instance answers %d %s", code, text)
+	}
+	eventually(t, "enabled and run, it catches up", func() bool { return strings.Contains(e.read("lb.txt"), "8081") })
+}
+
+func TestATaskWhoseModuleIsMissingOnTheLeaderWaits(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts several processes")
+	}
+	e := newEnsemble(t, 10*time.Second, consultest.Start(t))
+	newModule(e.site)
+	e.publish(e.servers[0], "web-1", 8080)
+	// Relative to each instance.
+	far := strings.ReplaceAll(e.task("far", onWeb), fmt.Sprintf("module = %q", e.path("mod")), `module = "./modules/far"`)
+	tasks := e.task("near", onWeb) + far
+	e.write("cts-01/modules/far/main.tf", e.read("mod/main.tf"))
+	one := e.instance(1, tasks)
+	eventually(t, "both are applied", func() bool { return e.read("near.txt") != "" && e.read("far.txt") != "" })
+	two := e.instance(2, tasks)
+	missing := e.path("cts-02/modules/far")
+	eventually(t, "the instance says what is missing", func() bool {
+		return strings.Contains(two.stderr.String(), `compatibility check failure: stat `+missing+`: no such file or directory`)
+	})
+	e.publish(e.servers[0], "web-2", 8081)
+	eventually(t, "both are applied", func() bool {
+		return strings.Contains(e.read("near.txt"), "8081") && strings.Contains(e.read("far.txt"), "8081")
+	})
+	one.stop()
+	eventually(t, "the other instance leads", two.leads)
+	e.publish(e.servers[0], "web-3", 8082)
+	eventually(t, "what can be run is run", func() bool { return strings.Contains(e.read("near.txt"), "8082") })
+	r := e.run("status", "-store", "consul:consul-terraform-sync/network")
+	wantText(t, r.stdout, "it cannot be run on the instance that leads: compatibility check failure")
+	if runs := e.run("runs", "-store", "consul:consul-terraform-sync/network", "far"); strings.Contains(runs.stdout, "failed") {
+		t.Errorf("it was run all the same:\n%s", runs.stdout)
+	}
+	// Another one takes over that has it.
+	one = e.instance(1, tasks)
+	eventually(t, "it stands by", func() bool { return one.sees(2, "cts-02") })
+	two.stop()
+	eventually(t, "the task that waited is run", func() bool { return strings.Contains(e.read("far.txt"), "8082") })
+}
+
+// A machine that is halted, and goes on later, does no harm: its Terraform
+// holds the state's lock, and what it wants to write comes too late.
+func TestALeaderThatWasFrozenDoesNoHarm(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for a lease to end")
+	}
+	e := newEnsemble(t, 10*time.Second, consultest.Start(t))
+	task := e.overlapTask("slow", onWeb)
+	e.publish(e.servers[0], "web-1", 8080)
+	one := e.instance(1, task)
+	eventually(t, "the first apply", func() bool { return e.read("slow.out") == "web:8080\n" })
+	two := e.instance(2, task)
+	eventually(t, "there are two", func() bool { return one.sees(2, "cts-01") })
+	e.write("hold", "")
+	e.publish(e.servers[0], "web-2", 8081)
+	eventually(t, "the second apply has begun", func() bool { return strings.Count(e.read("log"), "began") == 2 })
+	one.Process.Signal(syscall.SIGSTOP)
+	eventually(t, "the other instance leads", two.leads)
+	e.publish(e.servers[0], "web-3", 8082)
+	eventually(t, "it runs the task anew", func() bool { return strings.Contains(two.stderr.String(), "run started") })
+	time.Sleep(3 * time.Second) // time to overlap in
+	if log := e.read("log"); strings.Count(log, "began") != 2 {
+		t.Errorf("the task is applied while the frozen instance's Terraform applies it:\n%s", log)
+	}
+	if err := os.Remove(e.path("hold")); err != nil {
+		t.Fatal(err)
+	}
+	one.Process.Signal(syscall.SIGCONT)
+	eventually(t, "all is applied", func() bool { return e.read("slow.out") == "web:8080 web:8081 web:8082\n" })
+	eventually(t, "the one that was frozen follows", func() bool { return one.sees(2, "cts-02") && two.sees(2, "cts-02") })
+	eventually(t, "it knows", func() bool { return strings.Contains(one.stderr.String(), "no longer leading") })
+	if log := e.read("log"); strings.Contains(log, "overlap") {
+		t.Errorf("two runs of one task at once:\n%s", log)
+	}
+	e.publish(e.servers[0], "web-4", 8083)
+	eventually(t, "changes are followed", func() bool { return strings.Contains(e.read("slow.out"), "web:8083") })
+}
