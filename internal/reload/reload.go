@@ -29,11 +29,15 @@ const (
 	pollEvery = 30 * time.Second       // where no events come: network drives, links far up in a path
 )
 
+// coarse is the step in which Linux counts the time of a file, and some more.
+const coarse = 20 * time.Millisecond
+
 // maxRead is how much of a file is looked at, in bytes; the configuration reads
 // no more of one.
 const maxRead = 10 << 20
 
-// Change says why the configuration is to be read again.
+// Change says why the configuration is to be read again. One that says nothing
+// repeats an earlier one, see Follow.
 type Change struct {
 	Asked bool     // by SIGHUP
 	Files []string // absolute, sorted: those with another content, new ones and missing ones
@@ -106,6 +110,10 @@ func (w *Watcher) C() <-chan Change { return w.c }
 // of Watch, such as variable files, in place of those that were named before. A
 // new one that was written since the given time, when the configuration began
 // to be read, has changed.
+//
+// A change that is not answered by Follow is repeated every 30 seconds: what was
+// wrong with the configuration may be put right in a file that is not watched, a
+// missing variable file for one.
 func (w *Watcher) Follow(read time.Time, files ...string) {
 	select {
 	case w.follow <- follow{read, absolute(files)}:
@@ -127,6 +135,7 @@ func (w *Watcher) run(ctx context.Context, asked <-chan os.Signal) {
 	var since time.Time // of the first event that was not looked at; zero without one
 
 	var news Change
+	answered, again := true, false
 	look := func() {
 		settled.Stop()
 		since = time.Time{}
@@ -142,18 +151,19 @@ func (w *Watcher) run(ctx context.Context, asked <-chan os.Signal) {
 	}
 	for {
 		var out chan<- Change
-		if news.Asked || len(news.Files) > 0 {
+		if news.Asked || len(news.Files) > 0 || again {
 			out = w.c
 		}
 		select {
 		case <-ctx.Done():
 			return
 		case out <- news:
-			news = Change{}
+			news, answered, again = Change{}, false, false
 		case <-asked:
 			look() // what is read now is no news later
 			news.Asked = true
 		case f := <-w.follow:
+			answered, again = true, false
 			news.Files = append(news.Files, w.replace(f)...)
 		case e := <-events:
 			if w.concerns(e.Name) {
@@ -166,6 +176,7 @@ func (w *Watcher) run(ctx context.Context, asked <-chan os.Signal) {
 			look()
 		case <-poll.C:
 			look()
+			again = !answered
 		}
 	}
 }
@@ -181,7 +192,7 @@ func (w *Watcher) replace(f follow) []string {
 		was, known := before[name]
 		if !known {
 			info, err := os.Stat(name)
-			known, was = err != nil || !info.ModTime().After(f.read), content
+			known, was = err != nil || !info.ModTime().After(f.read.Add(-coarse)), content
 		}
 		if !known || was != content {
 			changed = append(changed, name)

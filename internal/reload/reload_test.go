@@ -194,6 +194,35 @@ func TestVariableFilesAreFollowed(t *testing.T) {
 	expect(t, w, v1)
 }
 
+func TestWhatIsNotFollowedIsRepeated(t *testing.T) {
+	dir := t.TempDir()
+	file := write(t, filepath.Join(dir, "tasks.hcl"), "1")
+	w := byPoll(t, file)
+	write(t, file, "one that names a variable file which is missing")
+	expect(t, w, file)
+	for range 3 {
+		select {
+		case c := <-w.C():
+			if c.Asked || len(c.Files) > 0 {
+				t.Errorf("change = %+v", c)
+			}
+		case <-time.After(limit):
+			t.Fatal("it is not repeated")
+		}
+	}
+	missing := write(t, filepath.Join(dir, "one.tfvars"), "1")
+	w.Follow(time.Now().Add(time.Minute), missing)
+	write(t, file, "2")
+	select {
+	case c := <-w.C():
+		if !slices.Equal(c.Files, []string{file}) {
+			t.Errorf("after the answer, it is repeated: %+v", c)
+		}
+	case <-time.After(limit):
+		t.Fatal("no change is told")
+	}
+}
+
 func TestABurstIsFewChanges(t *testing.T) {
 	dir := t.TempDir()
 	events, err := fsnotify.NewWatcher()
