@@ -215,10 +215,10 @@ func TestATrialIsKeptOrTakenBackByItsOwnRun(t *testing.T) {
 		after   string // the override, in words
 		tasks   string // that there are, in their order
 	}{
-		{"made", 0, create, state.RunSucceeded, "made by now", "task-0"},
+		{"made", 0, create, state.RunSucceeded, "made by now", "task-0 of the API"},
 		{"made, and its run fails", 0, create, state.RunFailed, "", ""},
 		{"made, and its run is lost", 0, create, state.RunLost, "", ""},
-		{"made in the place of a file's", 1, inPlace, state.RunSucceeded, "made by now", "task-0"},
+		{"made in the place of a file's", 1, inPlace, state.RunSucceeded, "made by now", "task-0 of the API"},
 		{"made in the place of a file's, and its run fails", 1, inPlace, state.RunFailed, "deleted, until its block in the file is changed by before", ""},
 		{"enabled", 1, disabled, state.RunSucceeded, "enabled by now", "task-0"},
 		{"enabled, and its run fails", 1, disabled, state.RunFailed, "disabled by before", "task-0"},
@@ -246,7 +246,9 @@ func TestATrialIsKeptOrTakenBackByItsOwnRun(t *testing.T) {
 			}
 			var names []string
 			for _, task := range b.effective.Config.Tasks {
-				names = append(names, task.Name)
+				if names = append(names, task.Name); task.FromAPI {
+					names = append(names, "of the API")
+				}
 			}
 			if strings.Join(names, " ") != tt.tasks || b.begun("task-0") != 1 {
 				t.Errorf("tasks %v, begun %d times", names, b.begun("task-0"))
@@ -433,5 +435,76 @@ func TestNobodyIsNamedSomebody(t *testing.T) {
 		if record := b.task(task); record.Run == nil || record.Reason.Text != "asked for by somebody" {
 			t.Errorf("%s reads %+v", task, record)
 		}
+	}
+}
+
+func TestATaskThatIsMadeDisabledNeedsNoTrial(t *testing.T) {
+	b := newBench(t)
+	b.must(b.people().Create(t.Context(), json.RawMessage(strings.Replace(made, "{", `{"enabled":false,`, 1)), ChangeOptions{Trial: true}))
+	b.tick()
+	if o := b.override("made").Data; o.Trial != nil || b.begun("made") != 0 || b.task("made").Reason.Kind != state.ReasonDisabled {
+		t.Errorf("%+v, begun %d times, %+v", o, b.begun("made"), b.task("made"))
+	}
+	b.must(b.people().SetEnabled(t.Context(), "made", true, ChangeOptions{Trial: true}))
+	if b.tick(); b.begun("made") != 1 {
+		t.Errorf("begun %d times", b.begun("made"))
+	}
+	b.end(state.RunFailed, "")
+	b.now = b.now.Add(liveCheck)
+	b.tick()
+	if o := b.override("made").Data; len(o.Definition) == 0 || o.Enabled != nil || o.Trial != nil {
+		t.Errorf("taken back it reads %+v", o)
+	}
+}
+
+func TestTasksKeepTheOrderOfTheirMaking(t *testing.T) {
+	b := newBench(t, tasks(1)...)
+	order := func(want ...string) {
+		t.Helper()
+		e, err := b.people().Config(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, task := range e.Config.Tasks {
+			got = append(got, task.Name)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("tasks %v, want %v", got, want)
+		}
+	}
+	for _, name := range []string{"z", "a"} {
+		b.must(b.people().Create(t.Context(), json.RawMessage(strings.ReplaceAll(made, `"made"`, `"`+name+`"`)), ChangeOptions{}))
+		b.now = b.now.Add(time.Second)
+	}
+	order("task-0", "z", "a")
+	for _, enabled := range []bool{false, true} {
+		b.must(b.people().SetEnabled(t.Context(), "z", enabled, ChangeOptions{Trial: enabled}))
+		order("task-0", "z", "a")
+	}
+	for range 3 {
+		b.tick()
+		b.end(state.RunSucceeded, "A")
+		b.now = b.now.Add(liveCheck)
+	}
+	order("task-0", "z", "a")
+}
+
+func TestAFilesTaskStaysDeletedWhenTheOneMadeInItsPlaceIsDeleted(t *testing.T) {
+	b := newBench(t, tasks(1)...)
+	b.must(b.people().Delete(t.Context(), "task-0", ""))
+	b.must(b.people().Create(t.Context(), json.RawMessage(strings.ReplaceAll(made, `"made"`, `"task-0"`)), ChangeOptions{}))
+	comesBack, err := b.people().Delete(t.Context(), "task-0", "")
+	if err != nil || comesBack {
+		t.Errorf("it is said to come back: %v, %v", comesBack, err)
+	}
+	if e, err := b.people().Config(t.Context()); err != nil || len(e.Config.Tasks) != 0 {
+		t.Errorf("there are %+v, %v", e.Config.Tasks, err)
+	}
+	// What was only made is gone without a trace.
+	b.must(b.people().Create(t.Context(), json.RawMessage(made), ChangeOptions{}))
+	b.must(b.people().Delete(t.Context(), "made", ""))
+	if b.override("made").Exists() {
+		t.Error("it has left an override")
 	}
 }
