@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"regexp"
+	"slices"
 	"sort"
 	"strings"
 	"testing"
@@ -39,6 +40,21 @@ const services = `condition "services" { names = ["web"] }`
 
 const identifiers = "a name starts with a letter or underscore and has only letters, digits, underscores and dashes"
 
+func TestALicenseIsNoMistake(t *testing.T) {
+	cfg := load(t, "f.hcl", "license_path = \"x\"\nlicense {}\n"+aTask(services))
+	var said []string
+	for _, w := range cfg.Warnings {
+		said = append(said, w.String())
+	}
+	want := []string{
+		"f.hcl:1: license_path: license_path has no effect: nothing here needs a license; remove it",
+		"f.hcl:2: license: license has no effect: nothing here needs one; remove it",
+	}
+	if !slices.Equal(said, want) {
+		t.Errorf("said %q", said)
+	}
+}
+
 // The catalogue of what Consul-Terraform-Sync refuses, and of the nonsense that
 // it accepts.
 var catalogue = []struct {
@@ -52,10 +68,6 @@ var catalogue = []struct {
 		`f.hcl:1: provider: provider is an invalid key here, try 'terraform_provider'`},
 	{"driver terraform-cloud", `driver "terraform-cloud" {}`,
 		`f.hcl:1: driver.terraform-cloud: driver "terraform-cloud" is not supported: Terraform Cloud belongs to Consul-Terraform-Sync Enterprise; use driver "terraform"`},
-	{"license_path", `license_path = "x"`,
-		`f.hcl:1: license_path: license_path is not supported: it belongs to Consul-Terraform-Sync Enterprise, and nothing here needs one; remove it`},
-	{"license", `license {}`,
-		`f.hcl:1: license: license is not supported: it belongs to Consul-Terraform-Sync Enterprise, and nothing here needs one; remove it`},
 	{"high_availability without the cluster's name", `high_availability {}`,
 		`f.hcl:1: high_availability.cluster.name: name is required for a high availability cluster; the same for all instances of the cluster`},
 	{"a cluster's name with a slash", "high_availability {\n cluster {\n  name = \"a/b\"\n }\n}",

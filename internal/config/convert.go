@@ -102,7 +102,7 @@ func (c *converter) block(dst, src *node, t reflect.Type, path string) {
 	s := schemaOf(t)
 	for _, e := range src.entries {
 		k, ok := s.find(e.key)
-		if !ok {
+		if !ok || k.say != "" {
 			continue // was reported
 		}
 		e.key = k.name

@@ -219,7 +219,7 @@ func TestWhatCannotBeConvertedIsTold(t *testing.T) {
 		"terraform_provider \"p\" {\n x = 1\n x { a = 1 }\n}":            "f.hcl:3: terraform_provider.p.x: an argument and a block of the same name can be written in HCL alone; leave the block in a file of HCL: " + mixed,
 		"terraform_provider \"p\" {\n y {\n x { a = 1 }\n x = 1\n }\n}":  "f.hcl:4: terraform_provider.p.y.x: an argument and a block of the same name can be written in HCL alone; leave the block in a file of HCL: " + mixed,
 		"port = 1\ntask {\n nam = \"x\"\n}":                              `f.hcl:3: task[0].nam: invalid key "nam"; did you mean "name"?`,
-		"license_path = \"x\"":                                           `f.hcl:1: license_path: license_path is not supported: it belongs to Consul-Terraform-Sync Enterprise, and nothing here needs one; remove it`,
+		"provider \"x\" {}":                                              `f.hcl:1: provider: provider is an invalid key here, try 'terraform_provider'`,
 		"port = }":                                                       "f.hcl:1: not valid HCL: a value was expected here (strings need double quotes)",
 		"description = \"x\"\n" + `consul { token = "{{ key \"p\" }}" }`: "",
 	} {

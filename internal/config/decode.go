@@ -189,7 +189,8 @@ func quoted(s string) string {
 }
 
 // An unsupported key is one that Consul-Terraform-Sync knows, or that people
-// expect, and that has no meaning here. Its tag "say" is the error.
+// expect, and that has no meaning here. Its tag "say" is the error, or with the
+// tag "warn" a warning.
 type unsupported struct{}
 
 func (*unsupported) decode(*decoder, *node, string) {}
@@ -250,7 +251,11 @@ func (d *decoder) block(n *node, dst reflect.Value, path string) {
 		}
 		at.path = joined(path, k.name)
 		if k.say != "" {
-			d.fail(at, k.say, "")
+			if k.warn {
+				d.warn(at, k.say, "remove it")
+			} else {
+				d.fail(at, k.say, "")
+			}
 			continue
 		}
 		if k.deprecated != "" {
@@ -381,6 +386,7 @@ type key struct {
 	prefix     string   // of the environment variables of a nested block
 	deprecated string   // what to use instead
 	say        string   // of an unsupported key: why
+	warn       bool     // an unsupported key that harms nothing
 	hidden     bool     // not suggested
 
 	tag reflect.StructTag // what is said of the key beside that
@@ -413,6 +419,7 @@ func schemaOf(t reflect.Type) *schema {
 			prefix:     f.Tag.Get("prefix"),
 			deprecated: f.Tag.Get("deprecated"),
 			say:        f.Tag.Get("say"),
+			warn:       f.Tag.Get("warn") != "",
 			hidden:     f.Tag.Get("hidden") != "",
 			tag:        f.Tag,
 		})

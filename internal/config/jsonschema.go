@@ -142,6 +142,9 @@ func (g *schemaWriter) object(t reflect.Type, prefix string) object {
 	var required []string
 	for _, k := range schemaOf(t).keys {
 		if k.say != "" {
+			if k.warn {
+				properties[k.name] = object{"deprecated": true, "description": k.say}
+			}
 			continue
 		}
 		properties[k.name] = g.property(k, t.FieldByIndex(k.index).Type, prefix)

@@ -50,7 +50,7 @@ func (c *Config) With(changes []Change) (*Config, map[string]error) {
 			t.Enabled = *ch.Enabled
 		}
 		if ok && len(ch.Definition) > 0 {
-			problems[t.Name] = fmt.Errorf("task %s was made through the API and is in %s now: what the file says counts; delete the task through the API to be rid of the other, or rename one",
+			problems[t.Name] = fmt.Errorf("task %s was made through the API and is in %s now: what the file says counts; take it out of the file, or delete it through the API to be rid of both",
 				quoted(t.Name), t.Source)
 		}
 		next.Tasks = append(next.Tasks, t)

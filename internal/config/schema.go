@@ -56,8 +56,8 @@ type rawConfig struct {
 	JSONSchema rawString `key:"$schema" hidden:"true" doc:"for editors: where the JSON Schema of task files is"`
 
 	Provider    unsupported `key:"provider" say:"provider is an invalid key here, try 'terraform_provider'"`
-	License     unsupported `key:"license" say:"license is not supported: it belongs to Consul-Terraform-Sync Enterprise, and nothing here needs one; remove it"`
-	LicensePath unsupported `key:"license_path" say:"license_path is not supported: it belongs to Consul-Terraform-Sync Enterprise, and nothing here needs one; remove it"`
+	License     unsupported `key:"license" say:"license has no effect: nothing here needs one" warn:"true"`
+	LicensePath unsupported `key:"license_path" say:"license_path has no effect: nothing here needs a license" warn:"true"`
 }
 
 type rawSyslog struct {

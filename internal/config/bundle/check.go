@@ -132,7 +132,7 @@ func credential(l config.Literal) string {
 		}
 	}
 	all := words(l.Name)
-	if len(all) == 0 || len(text) == 0 || dynamic.MatchString(text) {
+	if len(all) == 0 || len(text) == 0 || dynamic.MatchString(text) || config.IsTemplate(text) {
 		return ""
 	}
 	joined := " " + strings.Join(all, " ") + " "
@@ -183,7 +183,8 @@ func better(key string) string {
 	case top == "driver":
 		return "remove it: give the runner's role what the backend needs (the stack's parameter RunnerPolicyArns), or have it read an environment variable" + last
 	case top == "terraform_provider":
-		return "remove it: give the runner's role what the provider needs (the stack's parameter RunnerPolicyArns), or have the provider read an environment variable" + last
+		return "have it looked up for each run, by a template such as {{ secretsmanager \"arn\" }} or {{ ssm \"name\" }} (docs/secrets.md), " +
+			"or give the runner's role what the provider needs (the stack's parameter RunnerPolicyArns)" + last
 	}
 	return "keep it in Secrets Manager or Vault and have the module read it from there, by a data source" + last
 }
