@@ -48,7 +48,7 @@ func open(cfg config.Syslog, level slog.Leveler, network, address string) (*Hand
 	if err != nil {
 		return nil, fmt.Errorf("connect to syslog: %w; check that a syslog daemon runs on this host, or set syslog.enabled to false", err)
 	}
-	s := &sink{lines: make(chan line, backlog), done: make(chan struct{})}
+	s := &sink{lines: make(chan line, backlog), stop: make(chan struct{}), done: make(chan struct{})}
 	go s.run(w)
 	return &Handler{sink: s, text: slog.NewTextHandler(&s.buffer, &slog.HandlerOptions{Level: level, ReplaceAttr: withoutTime})}, nil
 }
@@ -99,10 +99,10 @@ func (h *Handler) Handle(ctx context.Context, r slog.Record) error {
 	return nil
 }
 
-// Close waits until the daemon has the last lines, at most 2 seconds. Nothing may
-// be logged afterwards.
+// Close waits until the daemon has the last lines, at most 2 seconds. What is
+// logged afterwards is lost.
 func (h *Handler) Close() {
-	close(h.sink.lines)
+	h.sink.once.Do(func() { close(h.sink.stop) })
 	select {
 	case <-h.sink.done:
 	case <-time.After(flushTime):
@@ -130,7 +130,9 @@ type line struct {
 // sink is what the handlers of one connection share.
 type sink struct {
 	lines chan line
-	done  chan struct{}
+	stop  chan struct{} // closed when there are no more
+	once  sync.Once     // for stop
+	done  chan struct{} // closed when all are written
 	lost  atomic.Int64
 
 	mu     sync.Mutex
@@ -164,11 +166,18 @@ func cut(text string) string {
 func (s *sink) run(w *syslog.Writer) {
 	defer close(s.done)
 	defer w.Close()
-	for l := range s.lines {
-		s.confess(w)
-		s.write(w, l, 1)
+	for {
+		select {
+		case l := <-s.lines:
+			s.confess(w)
+			s.write(w, l, 1)
+		case <-s.stop:
+			if len(s.lines) == 0 {
+				s.confess(w)
+				return
+			}
+		}
 	}
-	s.confess(w)
 }
 
 // confess tells how many lines were lost.

@@ -126,6 +126,8 @@ func TestCloseWaitsForTheLastLines(t *testing.T) {
 	default:
 		t.Error("lines are still under way")
 	}
+	slog.New(h).Info("too late") // and does no harm
+	h.Close()
 	for i := range 5 {
 		if got := d.read(); !strings.Contains(got, fmt.Sprint("line ", i)) {
 			t.Errorf("got %q", got)
