@@ -109,6 +109,7 @@ terraform_provider:
     secretArn: arn:aws:secretsmanager:eu-central-1:1:secret:x
     password_length: 20
     api_key: '{{ env "X" }}'
+    auth_token: 'Bearer {{ key "x" }}'
     token: ""
     client_key: ~/.ssh/id
     tls_private_key: certs/key.pem
