@@ -56,6 +56,7 @@ consul {
 driver "terraform" {
   backend "consul" {
     address = %q
+    path = "states"
   }
 }
 buffer_period {
@@ -72,7 +73,7 @@ high_availability {
     address = "%s.example.com"
   }
 }
-`, id, port, e.servers[(n-1)%len(e.servers)].Addr(), e.servers[0].Addr(), e.session, id)+tasks)
+`, id, port, e.servers[(n-1)%len(e.servers)].Addr(), e.servers[1%len(e.servers)].Addr(), e.session, id)+tasks)
 	own := &site{t: e.t, dir: e.path(id)}
 	return &member{own.start("-config-file", file), id, port}
 }
@@ -430,4 +431,44 @@ func TestALeaderThatWasFrozenDoesNoHarm(t *testing.T) {
 	}
 	e.publish(e.servers[0], "web-4", 8083)
 	eventually(t, "changes are followed", func() bool { return strings.Contains(e.read("slow.out"), "web:8083") })
+}
+
+// Consul's own servers elect another leader, and the instances hardly notice;
+// the instance whose Consul is gone has to let another lead.
+func TestAClusterOutlivesTheLossOfConsulServers(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for elections")
+	}
+	servers := consultest.StartCluster(t)
+	// The instance that leads is not at the server that leads.
+	for !servers[2].Leads() {
+		servers = append(servers[1:], servers[0])
+	}
+	e := newEnsemble(t, 10*time.Second, servers...)
+	newModule(e.site)
+	e.publish(servers[0], "web-1", 8080)
+	task := e.task("lb", onWeb)
+	one := e.instance(1, task)
+	eventually(t, "the first instance leads", one.leads)
+	eventually(t, "the first apply", func() bool { return strings.Contains(e.read("lb.txt"), "8080") })
+	two := e.instance(2, task)
+	eventually(t, "there are two", func() bool { return two.sees(2, "cts-01") })
+
+	servers[2].Stop()
+	eventually(t, "another server leads", func() bool { return servers[0].Leads() || servers[1].Leads() })
+	e.publish(servers[1], "web-2", 8081)
+	eventually(t, "a change after the election is applied", func() bool { return strings.Contains(e.read("lb.txt"), "8081") })
+	if two.leads() || strings.Contains(one.stderr.String(), "no longer leading") {
+		t.Error("an election of Consul's servers has cost the instance the lead")
+	}
+	servers[2].Restart()
+
+	eventually(t, "it is back", func() bool { return two.sees(2, "cts-01") })
+	servers[0].Stop()
+	eventually(t, "another instance leads", two.leads)
+	e.publish(servers[1], "web-3", 8082)
+	eventually(t, "a change is applied", func() bool { return strings.Contains(e.read("lb.txt"), "8082") })
+	eventually(t, "the one that has no Consul knows that it leads no more", func() bool { return strings.Contains(one.stderr.String(), "no longer leading") })
+	servers[0].Restart()
+	eventually(t, "with its Consul it is one of two again", func() bool { return one.sees(2, "cts-02") })
 }
