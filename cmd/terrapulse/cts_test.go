@@ -102,7 +102,7 @@ func TestOnceIsLoggedAsScriptsOfCTSLookForIt(t *testing.T) {
 		t.Errorf("an inspection is printed, too:\n%s", r.stdout)
 	}
 	for _, line := range []string{
-		`\[INFO\]  ctrl: inspection results: task_name=lb\n  plan=\n(  \| .*\n)*  \| .*Terraform will perform the following actions`,
+		`\[INFO\]  ctrl: inspection results: task_name=lb\n  plan=\n(  \| .*\n)*  \| (Terraform|OpenTofu) will perform the following actions`,
 		`\[INFO\]  ctrl: inspection results: task_name=off plan="Task is disabled, inspection was skipped\."$`} {
 		if !regexp.MustCompile(stamp + line).MatchString(r.stderr) {
 			t.Errorf("%q is not logged:\n%s", line, r.stderr)
