@@ -9,8 +9,8 @@
 //
 // Everything is asked for as a transaction, so that one address is all that is
 // needed, and a key may hold what would not survive in a URL. Transactions of
-// more than 64 operations and reads of keys that may not be there are known to
-// Consul since 1.13.
+// more than 64 operations, and reads of keys that may not be there, are known
+// to Consul since 1.14.
 package consulkv
 
 import (
