@@ -342,6 +342,8 @@ func TestARotatedSecretIsUsedByTheNextRunAndIsNoChangeOfTheTask(t *testing.T) {
 	cfg, task := h.load(`terraform_provider "p" {
   v = "{{ with secret \"kv/db\" }}{{ .Data.password }}{{ end }}"
   w = "{{ ssm \"/token\" }}"
+  b { v = ["{{ ssm \"/token\" }}"] }
+  task_env { V = "{{ ssm \"/token\" }}" }
 }`, "p")
 	digest := task.Digest(cfg)
 	for _, password := range []string{"first", "rotated"} {
@@ -352,8 +354,11 @@ func TestARotatedSecretIsUsedByTheNextRunAndIsNoChangeOfTheTask(t *testing.T) {
 			t.Fatal(err)
 		}
 		raw, err := rootmodule.ProviderValues(task, v.Config)
-		if want := fmt.Sprintf(`{"p":{"v":%q,"w":%q}}`, password, password); string(raw) != want || err != nil {
+		if want := fmt.Sprintf(`{"p":{"b":{"v":[%q]},"v":%[1]q,"w":%[1]q}}`, password); string(raw) != want || err != nil {
 			t.Errorf("Terraform gets %s, not %s", raw, want)
+		}
+		if env := rootmodule.Env(task, v.Config); env["V"] != password {
+			t.Errorf("task_env is %q, not %q", env["V"], password)
 		}
 		if !slices.Contains(v.Secrets, password) {
 			t.Errorf("the secrets of the run are %q", v.Secrets)
