@@ -171,17 +171,28 @@ func (c *Control) SetEnabled(ctx context.Context, task string, enabled bool, opt
 		if t.Enabled == enabled && !trial {
 			return nil, nil // it is so
 		}
+		change := override.Write(next)
+		if override.Exists() && needless(next, e.Base) {
+			change = state.Delete(override.Record)
+		}
 		if !enabled {
-			return []state.Change{override.Write(next), unwanted(record)}, nil
+			return []state.Change{change, unwanted(record)}, nil
 		}
 		fresh := record.Data
 		fresh.Held = state.HoldNext
 		if trial {
 			fresh.Held, fresh.Forced = "", next.By
 		}
-		return []state.Change{override.Write(next), record.Write(fresh)}, nil
+		return []state.Change{change, record.Write(fresh)}, nil
 	})
 	return since, err
+}
+
+// needless reports whether an override says no more than the files do. It is not
+// kept: what the files say of it later is to count.
+func needless(o state.Override, base *config.Config) bool {
+	t, ok := base.Task(o.Task)
+	return ok && o.Trial == nil && len(o.Definition) == 0 && o.Deleted == "" && o.Enabled != nil && *o.Enabled == t.Enabled
 }
 
 // Delete removes a task; what it has made stays. A task of a file is hidden:

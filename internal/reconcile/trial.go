@@ -28,9 +28,10 @@ func (t *tick) settleTrials(ctx context.Context, states map[string]state.Stored[
 	return settled, nil
 }
 
-// tried reports whether a change is on trial and its task has had its run.
+// tried reports whether a change is on trial and its task has had its run: no
+// run is under way when a trial begins, and the next one is that of the trial.
 func tried(o state.Override, s state.Task) bool {
-	return o.Trial != nil && s.Run == nil && s.Forced == "" && s.Last != nil && s.Last.Run != o.Trial.Since
+	return o.Trial != nil && s.Run == nil && s.Last != nil && s.Last.Run != o.Trial.Since
 }
 
 func (t *tick) settleTrial(ctx context.Context, name string, task state.Stored[state.Task]) error {
@@ -39,7 +40,7 @@ func (t *tick) settleTrial(ctx context.Context, name string, task state.Stored[s
 		return err
 	}
 	override, err := state.Read[state.Override](ctx, t.Store, state.OverrideKey(name))
-	if err != nil || !tried(override.Data, task.Data) {
+	if err != nil || override.Data.Trial == nil {
 		return err
 	}
 	next := rec.Data
@@ -49,6 +50,8 @@ func (t *tick) settleTrial(ctx context.Context, name string, task state.Stored[s
 	kept := override.Data
 	kept.Trial = nil
 	switch before := override.Data.Trial.Before; {
+	case result.State == state.RunSucceeded && needless(kept, t.Config):
+		change = state.Delete(override.Record)
 	case result.State == state.RunSucceeded:
 		change = override.Write(kept)
 	case before != nil:

@@ -220,7 +220,7 @@ func TestATrialIsKeptOrTakenBackByItsOwnRun(t *testing.T) {
 		{"made, and its run is lost", 0, create, state.RunLost, "", ""},
 		{"made in the place of a file's", 1, inPlace, state.RunSucceeded, "made by now", "task-0 of the API"},
 		{"made in the place of a file's, and its run fails", 1, inPlace, state.RunFailed, "deleted, until its block in the file is changed by before", ""},
-		{"enabled", 1, disabled, state.RunSucceeded, "enabled by now", "task-0"},
+		{"enabled as the file says", 1, disabled, state.RunSucceeded, "", "task-0"},
 		{"enabled, and its run fails", 1, disabled, state.RunFailed, "disabled by before", "task-0"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -506,5 +506,71 @@ func TestAFilesTaskStaysDeletedWhenTheOneMadeInItsPlaceIsDeleted(t *testing.T) {
 	b.must(b.people().Delete(t.Context(), "made", ""))
 	if b.override("made").Exists() {
 		t.Error("it has left an override")
+	}
+}
+
+func TestWhatThePeopleAndTheFilesAgreeOnIsLeftToTheFiles(t *testing.T) {
+	for _, trial := range []bool{false, true} {
+		all := tasks(2)
+		all[1].Enabled = false
+		b := newBench(t, all...)
+		b.settle()
+		for n, task := range []string{"task-0", "task-1"} {
+			b.must(b.people().SetEnabled(t.Context(), task, n == 1, ChangeOptions{Trial: trial}))
+			for range 2 {
+				b.tick()
+				b.end(state.RunSucceeded, "A")
+				b.now = b.now.Add(liveCheck)
+			}
+			if o := b.override(task); !o.Exists() || o.Data.Trial != nil {
+				t.Fatalf("%s, trial %v: what differs is not kept: %+v", task, trial, o.Data)
+			}
+			b.must(b.people().SetEnabled(t.Context(), task, n == 0, ChangeOptions{Trial: trial}))
+			for range 2 {
+				b.tick()
+				b.end(state.RunSucceeded, "A")
+				b.now = b.now.Add(liveCheck)
+			}
+			if o := b.override(task); o.Exists() {
+				t.Errorf("%s, trial %v: it is kept: %+v", task, trial, o.Data)
+			}
+		}
+		if b.tick(); b.task("task-0").Reason.Kind == state.ReasonDisabled || b.task("task-1").Reason.Kind != state.ReasonDisabled {
+			t.Errorf("the tasks are %s and %s", b.task("task-0").Reason.Kind, b.task("task-1").Reason.Kind)
+		}
+	}
+}
+
+func TestATrialWhoseRunWasLostAndIsRunAgainIsSettledByThat(t *testing.T) {
+	b := newBench(t)
+	b.must(b.people().Create(t.Context(), json.RawMessage(made), ChangeOptions{Trial: true}))
+	b.tick()
+	launch := b.launcher.launches()[0].ID
+	b.launcher.status = map[string]LaunchStatus{launch: {Stopped: "out of memory"}}
+	b.now = b.now.Add(liveCheck)
+	b.tick()
+	if b.begun("made") != 2 || b.task("made").Reason.Kind != state.ReasonLost {
+		t.Fatalf("begun %d times: %+v", b.begun("made"), b.task("made"))
+	}
+	b.now = b.now.Add(liveCheck)
+	if b.tick(); b.override("made").Data.Trial == nil {
+		t.Error("it is settled while its run is under way")
+	}
+	b.end(state.RunSucceeded, "A")
+	b.now = b.now.Add(liveCheck)
+	if b.tick(); !b.override("made").Exists() || b.override("made").Data.Trial != nil {
+		t.Errorf("after its run it reads %+v", b.override("made").Data)
+	}
+}
+
+func TestATrialIsSettledByItsRunWhoeverAsksForAnother(t *testing.T) {
+	b := newBench(t)
+	b.must(b.people().Create(t.Context(), json.RawMessage(made), ChangeOptions{Trial: true}))
+	b.tick()
+	b.must(b.people().Force(t.Context(), "made", "another"))
+	b.end(state.RunFailed, "")
+	b.now = b.now.Add(liveCheck)
+	if b.tick(); b.override("made").Exists() || b.begun("made") != 1 {
+		t.Errorf("begun %d times: %+v", b.begun("made"), b.override("made").Data)
 	}
 }

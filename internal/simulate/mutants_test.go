@@ -138,7 +138,7 @@ var mutants = []struct {
 	}, {
 		rule: "a trial waits for its run",
 		file: "reconcile/trial.go",
-		old:  "s.Forced == \"\" && s.Last != nil && s.Last.Run != o.Trial.Since",
+		old:  "s.Last != nil && s.Last.Run != o.Trial.Since",
 		new:  "s.Last != nil",
 		says: "a trial has its run",
 	}, {
