@@ -21,7 +21,7 @@ func (s *site) tellingModule(variable string) string {
 variable "services" {}
 resource "terraform_data" "env" {
   triggers_replace = timestamp()
-  provisioner "local-exec" { command = "printf %%s \"$%[1]s\" | sha256sum >> %[2]s; echo said $%[1]s; echo part $(echo $%[1]s | cut -d@ -f2)" }
+  provisioner "local-exec" { command = "printf %%s \"$%[1]s\" | sha256sum >> %[2]s; echo said $%[1]s; echo token $VAULT_TOKEN; echo part $(echo $%[1]s | cut -d@ -f2)" }
 }
 `, variable, s.path("seen")))
 	return s.path("telling")
@@ -56,7 +56,8 @@ func TestARotatedSecretOfVaultIsUsedByTheNextRunAndIsNowhereElse(t *testing.T) {
 	s := newSite(t)
 	s.register("web", "web-1", 8080, "passing")
 	v := vaulttest.Start(t)
-	t.Setenv("VAULT_TOKEN", "root")
+	v.AddToken("hvs.token", vaulttest.Token{})
+	t.Setenv("VAULT_TOKEN", "hvs.token")
 	// A piece of the value is said by itself, too.
 	text := s.config(fmt.Sprintf(`
 vault { address = %q }
@@ -89,7 +90,7 @@ task {
 		results = append(results, r, s.run("inspect", "-config-file", text, "-log-level", "TRACE"))
 	}
 	results = append(results, s.run("logs", "tell"), s.run("runs", "-json", "tell"), s.run("status", "-json"), s.run("render", "-config-file", text, "tell"))
-	wantText(t, results[4].stdout, "said (redacted)", "part (redacted)")
+	wantText(t, results[4].stdout, "said (redacted)", "part (redacted)", "token (redacted)")
 	for i, r := range results {
 		if all := r.stdout + r.stderr; strings.Contains(strings.ToLower(all), "hunter2") {
 			t.Errorf("a secret is in output %d: %.2000s", i, all)

@@ -100,7 +100,7 @@ func (e *Evaluator) Evaluate(ctx context.Context, cfg *config.Config, t *config.
 	if len(all) == 0 {
 		return Values{Config: cfg}, nil
 	}
-	l := &lookups{Evaluator: e, cfg: cfg, found: map[string]*lookup{}}
+	l := &lookups{Evaluator: e, cfg: cfg, task: t.Name, found: map[string]*lookup{}}
 	results := make([]result, len(all))
 	var group errgroup.Group
 	group.SetLimit(atOnce)

@@ -311,7 +311,7 @@ func TestAnEnvironmentVariableThatIsNotSetIsEmptyAndLogged(t *testing.T) {
 	if got != "ab" || err != nil {
 		t.Errorf("it is %q (%v)", got, err)
 	}
-	if log := h.log.String(); !strings.Contains(log, "variable=UNSET") || !strings.Contains(log, "provider=p") {
+	if log := h.log.String(); !strings.Contains(log, "task=t") || !strings.Contains(log, "variable=UNSET") || !strings.Contains(log, "provider=p") {
 		t.Errorf("the log says: %s", log)
 	}
 }

@@ -23,7 +23,8 @@ type result struct {
 // lookups are what was looked up for one run, each thing once.
 type lookups struct {
 	*Evaluator
-	cfg *config.Config
+	cfg  *config.Config
+	task string
 
 	mu    sync.Mutex
 	found map[string]*lookup

@@ -159,7 +159,7 @@ func (m *Module) options(cfg *config.Config, values dynamic.Values, t *config.Ta
 	}
 	opts := terraform.Options{
 		Task: t.Name, Backend: backend, Consul: cfg.Consul,
-		Env: rootmodule.Env(t, values.Config), VarJSON: variables, Secrets: values.Secrets, Log: out, PersistLog: cfg.Terraform.PersistLog, Unlocked: m.Unlocked,
+		Env: rootmodule.Env(t, values.Config), VarJSON: variables, Secrets: append(values.Secrets, cfg.Vault.Token), Log: out, PersistLog: cfg.Terraform.PersistLog, Unlocked: m.Unlocked,
 	}
 	if m.Orphaned != nil {
 		opts.Orphaned = func(ctx context.Context, lock *terraform.LockError) string { return m.Orphaned(ctx, t.Name, lock) }
