@@ -429,3 +429,69 @@ func TestWhatCannotBeDoneIsRefusedWithWords(t *testing.T) {
 		t.Errorf("tasks: %v", got)
 	}
 }
+
+func TestFilesThatAreWrongChangeNothingAndAreToldUntilTheyAreRight(t *testing.T) {
+	m := newMachine(t)
+	i := m.start(tasks("web"))
+	eventually(t, "web ran", func() bool { return m.runs("web") == 1 && i.reason("web") == state.ReasonUnchanged })
+	refused := func() string {
+		rec, err := state.Read[state.Reconcile](t.Context(), i.Store, state.ReconcileKey)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if rec.Data.Refused == nil {
+			return ""
+		}
+		return rec.Data.Refused.Error
+	}
+	i.reload <- reconcile.Reload{Wrong: errors.New("f.hcl:1: not valid HCL")}
+	eventually(t, "it is told", func() bool { return refused() == "f.hcl:1: not valid HCL" })
+	i.change("B")
+	eventually(t, "web ran", func() bool { return m.runs("web") == 2 })
+	i.base.Store(&config.Config{Tasks: tasks("web", "db")})
+	i.reload <- reconcile.Reload{Config: i.base.Load()}
+	eventually(t, "db ran", func() bool { return m.runs("db") == 1 })
+	eventually(t, "nothing is told", func() bool { return refused() == "" })
+	stays(t, "web has no reason to run", func() bool { return m.runs("web") == 2 })
+}
+
+func TestWhoStandsByKnowsTheFilesAsTheyAreWhenItComesToLead(t *testing.T) {
+	m := newMachine(t)
+	leader := m.start(tasks("web"))
+	eventually(t, "web ran", func() bool { return m.runs("web") == 1 && leader.reason("web") == state.ReasonUnchanged })
+	follower := m.start(tasks("web"))
+	follower.base.Store(&config.Config{Tasks: tasks("web", "db")})
+	follower.reload <- reconcile.Reload{Config: follower.base.Load()}
+	leader.stop()
+	eventually(t, "db ran", func() bool { return m.runs("db") == 1 })
+}
+
+func TestATaskThatIsChangedWhileItsRunWaitsForItsTurnRunsAsItIsThen(t *testing.T) {
+	m := newMachine(t)
+	m.took = 200 * time.Millisecond
+	names := []string{"a", "b", "c", "d", "e", "f", "g", "h", "i", "j"}
+	i := m.start(tasks(names...))
+	eventually(t, "all are decided", func() bool { return i.reason("j") == state.ReasonForced || i.reason("j") == state.ReasonFirst })
+	changed := tasks(names...)
+	for n := range changed {
+		changed[n].Module = "./another"
+	}
+	i.base.Store(&config.Config{Tasks: changed})
+	i.reload <- reconcile.Reload{Config: i.base.Load()}
+	for n := range changed {
+		record := state.Task{}
+		eventually(t, changed[n].Name+" is applied as it is now", func() bool {
+			read, err := state.Read[state.Task](t.Context(), i.Store, state.TaskKey(changed[n].Name))
+			record = read.Data
+			return err == nil && record.Definition == changed[n].Digest(i.base.Load()) && record.Run == nil
+		})
+		for _, ended := range record.Recent {
+			if ended != state.RunSucceeded {
+				t.Errorf("%s: its runs have %v", changed[n].Name, record.Recent)
+			}
+		}
+		if record.Failures != 0 {
+			t.Errorf("%s has failed %d times", changed[n].Name, record.Failures)
+		}
+	}
+}
