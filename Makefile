@@ -73,13 +73,16 @@ ARCH     ?= arm64
 FUNCTION := CGO_ENABLED=0 GOOS=linux GOARCH=$(if $(filter x86_64,$(ARCH)),amd64,$(ARCH)) \
 	go build -tags lambda.norpc -trimpath -ldflags "-s -w -X main.version=$(VERSION)"
 
-.PHONY: build-ReconcileFunction build-SettleFunction build-TrustLayer runner-image
+.PHONY: build-ReconcileFunction build-SettleFunction build-ApiFunction build-TrustLayer runner-image
 
 build-ReconcileFunction:
 	$(FUNCTION) -o "$(ARTIFACTS_DIR)/bootstrap" ./functions/reconcile
 
 build-SettleFunction:
 	$(FUNCTION) -o "$(ARTIFACTS_DIR)/bootstrap" ./functions/settle
+
+build-ApiFunction:
+	$(FUNCTION) -o "$(ARTIFACTS_DIR)/bootstrap" ./functions/api
 
 build-TrustLayer:
 	sh layers/trust/pack "$(ARTIFACTS_DIR)/trust"

@@ -35,6 +35,10 @@ var implied = map[string]map[string]string{
 		"logs:CreateLogStream": "Lambda", "logs:PutLogEvents": "Lambda", "sqs:SendMessage": "Lambda, for an event that failed",
 		"kms:Decrypt": "DynamoDB", "kms:Encrypt": "DynamoDB", "kms:GenerateDataKey": "DynamoDB", "kms:DescribeKey": "DynamoDB",
 	},
+	"ApiRole": {
+		"logs:CreateLogStream": "Lambda", "logs:PutLogEvents": "Lambda",
+		"kms:Decrypt": "the services that keep data", "kms:Encrypt": "DynamoDB", "kms:GenerateDataKey": "DynamoDB", "kms:DescribeKey": "DynamoDB",
+	},
 	"RunnerRole": {
 		"s3:GetObject": "Terraform's state", "s3:PutObject": "Terraform's state", "s3:DeleteObject": "Terraform's lock file", "s3:ListBucket": "Terraform's workspaces",
 		"kms:Decrypt": "the services that keep data", "kms:Encrypt": "DynamoDB", "kms:GenerateDataKey": "S3", "kms:DescribeKey": "DynamoDB",
@@ -50,7 +54,7 @@ func TestARoleMayDoWhatItsProgramCallsAndNoMore(t *testing.T) {
 	delete(parameters, "FunctionSubnets")
 	delete(parameters, "FunctionSecurityGroups")
 	stack := built(t, rehearsal.Here()).Deploy(t, "rights", parameters)
-	for program, role := range map[string]string{"reconcile": "ReconcileRole", "settle": "SettleRole", "runner": "RunnerRole"} {
+	for program, role := range map[string]string{"reconcile": "ReconcileRole", "settle": "SettleRole", "api": "ApiRole", "runner": "RunnerRole"} {
 		t.Run(program, func(t *testing.T) {
 			called := calls(t, "./functions/"+program)
 			if len(called) == 0 {
@@ -111,6 +115,12 @@ func TestARoleReachesWhatBelongsToTheStackAlone(t *testing.T) {
 		{"RunnerRole", "s3:PutObject", bucket + "some/prefix/bundles/0123.zip", false}, // a provider gone bad changes no task
 		{"RunnerRole", "s3:PutObject", bucket + "some/prefix/current", false},
 		{"RunnerRole", "ecs:RunTask", account + "task-definition/bounds-runner:7", false},
+		{"ApiRole", "s3:GetObject", bucket + "some/prefix/bundles/0123.zip", true},
+		{"ApiRole", "s3:GetObject", bucket + "some/prefix/logs/web/0123.log.gz", true},
+		{"ApiRole", "s3:GetObject", bucket + "env:/task/terraform.tfstate", false}, // state holds secrets
+		{"ApiRole", "s3:PutObject", bucket + "some/prefix/current", false},
+		{"ApiRole", "secretsmanager:GetSecretValue", tokenARN, false},
+		{"ApiRole", "ecs:RunTask", account + "task-definition/bounds-runner:7", false}, // it has the function do that
 		{"SettleRole", "s3:GetObject", bucket + "some/prefix/current", false},
 		{"SettleRole", "ecs:RunTask", account + "task-definition/bounds-runner:7", false},
 	} {

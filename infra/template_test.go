@@ -109,6 +109,7 @@ func TestTheTemplateSetsTheVariablesThatAreRead(t *testing.T) {
 	}{
 		{"ReconcileFunction", slices.Collect(maps.Keys(stack.Functions["ReconcileFunction"].Environment)), deployment.Variables[deployment.Reconcile]()},
 		{"SettleFunction", slices.Collect(maps.Keys(stack.Functions["SettleFunction"].Environment)), deployment.Variables[deployment.Settle]()},
+		{"ApiFunction", slices.Collect(maps.Keys(stack.Functions["ApiFunction"].Environment)), deployment.Variables[deployment.API]()},
 		{"the container", container, deployment.Variables[deployment.Runner]()},
 	} {
 		for _, v := range tt.read {
@@ -141,7 +142,7 @@ func TestTheTemplateSetsTheVariablesThatAreRead(t *testing.T) {
 
 	// What says which parameter or resource sets a variable names one there is.
 	text := read(t, "template.yaml")
-	for _, v := range slices.Concat(deployment.Variables[deployment.Reconcile](), deployment.Variables[deployment.Settle](), deployment.Variables[deployment.Runner]()) {
+	for _, v := range slices.Concat(deployment.Variables[deployment.Reconcile](), deployment.Variables[deployment.Settle](), deployment.Variables[deployment.API](), deployment.Variables[deployment.Runner]()) {
 		for _, kind := range []string{"the parameter ", "the resource "} {
 			_, name, found := strings.Cut(v.From, kind)
 			if found && !strings.Contains(text, "\n  "+name+":\n") {
@@ -164,6 +165,9 @@ func TestTheTemplateSetsTheVariablesThatAreRead(t *testing.T) {
 	if _, err := deployment.Read[deployment.Settle](stack.Env("SettleFunction")); err != nil {
 		t.Error(err)
 	}
+	if _, err := deployment.Read[deployment.API](stack.Env("ApiFunction")); err != nil {
+		t.Error(err)
+	}
 	runner, err := deployment.Read[deployment.Runner](append(stack.Runner().Env(), "TERRAPULSE_LAUNCH=1"))
 	if err != nil {
 		t.Error(err)
@@ -180,7 +184,7 @@ func TestTheLeastThatCanBeGivenMakesAStack(t *testing.T) {
 		t.Run(arch, func(t *testing.T) {
 			build := built(t, arch)
 			stack := build.Deploy(t, "least", rehearsal.Minimal("10.0.0.1:8500"))
-			for _, function := range []string{"ReconcileFunction", "SettleFunction"} {
+			for _, function := range []string{"ReconcileFunction", "SettleFunction", "ApiFunction"} {
 				program, err := elf.Open(build.Bootstrap(function))
 				if err != nil {
 					t.Fatal(err)

@@ -128,6 +128,7 @@ type cloud struct {
 	client            *s3.Client
 	table             string
 	reconcile, settle string // functions
+	api               string // function
 	bucket            string
 	bundles           string // URL
 	image             string
@@ -159,7 +160,8 @@ func deploy(t testing.TB, o options) *cloud {
 	}
 	stack := rehearse(t, o.parameters)
 	c := &cloud{t: t, dir: t.TempDir(), secrets: maps.Clone(o.secrets),
-		reconcile: stack.Outputs["ReconcileFunction"], settle: stack.Outputs["SettleFunction"], bucket: stack.Outputs["Bucket"], bundles: stack.Outputs["BundleUrl"], image: o.image}
+		reconcile: stack.Outputs["ReconcileFunction"], settle: stack.Outputs["SettleFunction"], bucket: stack.Outputs["Bucket"], bundles: stack.Outputs["BundleUrl"], image: o.image,
+		api: stack.Functions["ApiFunction"].Name}
 	for _, dir := range []string{"files", "out"} {
 		if err := os.Mkdir(filepath.Join(c.dir, dir), 0o755); err != nil {
 			t.Fatal(err)
@@ -215,7 +217,7 @@ func deploy(t testing.TB, o options) *cloud {
 	}))
 	t.Cleanup(outputs.Close)
 	c.env["AWS_ENDPOINT_URL_CLOUDFORMATION"] = outputs.URL
-	for _, function := range []string{"ReconcileFunction", "SettleFunction"} {
+	for _, function := range []string{"ReconcileFunction", "SettleFunction", "ApiFunction"} {
 		f := stack.Functions[function]
 		env := maps.Clone(c.env)
 		for name, value := range f.Environment {
@@ -228,7 +230,7 @@ func deploy(t testing.TB, o options) *cloud {
 	c.client = s3.NewFromConfig(dynamotest.Config(c.s3.URL))
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("reconcile:\n%s\nsettle:\n%s\ncontainers:\n%s", tail(c.lambda.logs(c.reconcile)), tail(c.lambda.logs(c.settle)), tail(c.output.String()))
+			t.Logf("reconcile:\n%s\nsettle:\n%s\napi:\n%s\ncontainers:\n%s", tail(c.lambda.logs(c.reconcile)), tail(c.lambda.logs(c.settle)), tail(c.lambda.logs(c.api)), tail(c.output.String()))
 		}
 	})
 	return c

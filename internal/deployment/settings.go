@@ -62,6 +62,13 @@ type Settle struct {
 	ReconcileFunction string `env:"TERRAPULSE_RECONCILE_FUNCTION,notEmpty" from:"the resource ReconcileFunction"`
 }
 
+// API is what functions/api has.
+type API struct {
+	Common
+	Bundle            Location `env:"TERRAPULSE_BUNDLE,notEmpty" from:"the bucket, made or given by the parameter Bucket"`
+	ReconcileFunction string   `env:"TERRAPULSE_RECONCILE_FUNCTION,notEmpty" from:"the resource ReconcileFunction"`
+}
+
 // Runner is what the container has.
 type Runner struct {
 	Common
@@ -141,7 +148,7 @@ func (c *Capacity) UnmarshalText(text []byte) error {
 
 // Read reads the settings T from an environment as os.Environ returns it. The
 // error names everything that is wrong, and what should have set it.
-func Read[T Reconcile | Settle | Runner](environ []string) (T, error) {
+func Read[T Reconcile | Settle | API | Runner](environ []string) (T, error) {
 	var settings T
 	err := env.ParseWithOptions(&settings, env.Options{Environment: env.ToMap(environ)})
 	if err == nil {
@@ -168,7 +175,7 @@ type Variable struct {
 }
 
 // Variables lists the variables that settings T are read from.
-func Variables[T Reconcile | Settle | Runner]() []Variable {
+func Variables[T Reconcile | Settle | API | Runner]() []Variable {
 	var all []Variable
 	for _, f := range reflect.VisibleFields(reflect.TypeFor[T]()) {
 		name, options, _ := strings.Cut(f.Tag.Get("env"), ",")

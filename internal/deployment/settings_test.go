@@ -2,6 +2,7 @@ package deployment_test
 
 import (
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -62,8 +63,8 @@ func TestEverythingWrongInTheEnvironmentIsNamedWithWhatSetsIt(t *testing.T) {
 }
 
 func TestEveryVariableSaysWhatSetsIt(t *testing.T) {
-	for _, v := range append(append(deployment.Variables[deployment.Reconcile](), deployment.Variables[deployment.Settle]()...),
-		deployment.Variables[deployment.Runner]()...) {
+	for _, v := range slices.Concat(deployment.Variables[deployment.Reconcile](), deployment.Variables[deployment.Settle](),
+		deployment.Variables[deployment.API](), deployment.Variables[deployment.Runner]()) {
 		if v.From == "" {
 			t.Errorf("%s", v.Name)
 		}

@@ -1,0 +1,63 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+
+	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/config/bundle"
+	"github.com/terrapulse/terrapulse/internal/state"
+)
+
+// inForce is the bundle in force: the one that the reconcile record names, or,
+// before the first tick, the one that the pointer names.
+type inForce struct {
+	store   state.Store
+	bundles bundle.Bucket
+
+	mu     sync.Mutex
+	digest string // of what was read last
+	config *config.Config
+}
+
+// load returns its configuration. It is read again only when another one is in
+// force.
+func (i *inForce) load(ctx context.Context) (*config.Config, error) {
+	rec, err := state.Read[state.Reconcile](ctx, i.store, state.ReconcileKey)
+	if err != nil {
+		return nil, fmt.Errorf("read which bundle is in force: %w", err)
+	}
+	digest := rec.Data.Bundle
+	if digest == "" {
+		pointer, err := i.bundles.Current(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("look for the bundle: %w", err)
+		}
+		if digest = pointer.Digest; digest == "" {
+			return nil, errors.New("there are no task files: push a bundle with `terrapulse bundle push`")
+		}
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.digest == digest {
+		return i.config, nil
+	}
+	packed, err := i.bundles.Pull(ctx, digest)
+	if err != nil {
+		return nil, fmt.Errorf("read bundle %.12s: %w", digest, err)
+	}
+	dir, err := os.MkdirTemp("", "terrapulse-bundle-")
+	if err != nil {
+		return nil, fmt.Errorf("make room for bundle %.12s: %w", digest, err)
+	}
+	defer os.RemoveAll(dir)
+	cfg, err := bundle.Load(packed.Zip, dir, config.Options{})
+	if err != nil {
+		return nil, fmt.Errorf("read bundle %.12s: %w", digest, err)
+	}
+	i.digest, i.config = digest, cfg
+	return cfg, nil
+}

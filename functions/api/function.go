@@ -1,0 +1,66 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/lambda"
+	"github.com/aws/aws-sdk-go-v2/service/lambda/types"
+
+	"github.com/terrapulse/terrapulse/internal/invoke"
+	"github.com/terrapulse/terrapulse/internal/state"
+)
+
+// function is functions/reconcile, as it is invoked.
+type function struct {
+	client *lambda.Client
+	name   string
+}
+
+// inspect has it start an inspection, of a task or of a draft.
+func (f *function) inspect(ctx context.Context, task string, draft json.RawMessage) (state.PlannedRun, error) {
+	request := invoke.Request{Mode: invoke.Inspect, Draft: draft}
+	if draft == nil {
+		request.Tasks = []string{task}
+	}
+	out, err := f.invoke(ctx, request, types.InvocationTypeRequestResponse)
+	if err != nil {
+		return state.PlannedRun{}, fmt.Errorf("have an inspection of task %s started: %w", task, err)
+	}
+	if out.FunctionError != nil {
+		var said struct {
+			Message string `json:"errorMessage"`
+		}
+		_ = json.Unmarshal(out.Payload, &said) // else there is nothing but that it failed
+		return state.PlannedRun{}, fmt.Errorf("have an inspection of task %s started: function %s failed (%s): %s", task, f.name, *out.FunctionError, said.Message)
+	}
+	var answer invoke.Answer
+	if err := json.Unmarshal(out.Payload, &answer); err != nil {
+		return state.PlannedRun{}, fmt.Errorf("read what function %s answered: %w", f.name, err)
+	}
+	if len(answer.Runs) != 1 {
+		return state.PlannedRun{}, fmt.Errorf("have an inspection of task %s started: function %s has started %d runs: %s", task, f.name, len(answer.Runs), answer.Problem)
+	}
+	return state.PlannedRun{ID: answer.Runs[0].Run, Task: answer.Runs[0].Task}, nil
+}
+
+// reconcile returns what has it look at once, without waiting for that. It would
+// look by itself within minutes.
+func (f *function) reconcile(log *slog.Logger) func(context.Context) {
+	return func(ctx context.Context) {
+		if _, err := f.invoke(ctx, invoke.Request{Mode: invoke.Reconcile}, types.InvocationTypeEvent); err != nil {
+			log.Warn("the change waits for the next tick", "error", err)
+		}
+	}
+}
+
+func (f *function) invoke(ctx context.Context, request invoke.Request, how types.InvocationType) (*lambda.InvokeOutput, error) {
+	payload, err := json.Marshal(request)
+	if err != nil {
+		return nil, err
+	}
+	return f.client.Invoke(ctx, &lambda.InvokeInput{FunctionName: aws.String(f.name), InvocationType: how, Payload: payload})
+}

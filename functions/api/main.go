@@ -1,0 +1,105 @@
+// Command api is the function behind the function URL: the HTTP API that
+// `terrapulse start` serves, on the table's records. It changes what people ask
+// for there, and has functions/reconcile do the rest. Who may use it is IAM's to
+// say.
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/aws/aws-lambda-go/lambdaurl"
+	"github.com/aws/aws-sdk-go-v2/aws"
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
+	awslambda "github.com/aws/aws-sdk-go-v2/service/lambda"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+
+	"github.com/terrapulse/terrapulse/internal/api"
+	"github.com/terrapulse/terrapulse/internal/config/bundle"
+	"github.com/terrapulse/terrapulse/internal/deployment"
+	"github.com/terrapulse/terrapulse/internal/reconcile"
+	"github.com/terrapulse/terrapulse/internal/runlog"
+	"github.com/terrapulse/terrapulse/internal/state"
+	"github.com/terrapulse/terrapulse/internal/state/dynamo"
+)
+
+const (
+	// poll is how often a run is looked at that is waited for: a container takes
+	// half a minute to start.
+	poll = time.Second
+	// reserve is what is left of the invocation's time to answer that it is over.
+	reserve = 3 * time.Second
+	// inspectLimit is how long functions/reconcile may take to start an
+	// inspection: it answers before the container runs.
+	inspectLimit = time.Minute
+)
+
+func main() {
+	h, err := newHandler(context.Background(), os.Environ(), os.Stdout)
+	if err != nil {
+		deployment.Logger(os.Stdout, slog.LevelInfo).Error("the function cannot start", "error", err)
+		os.Exit(1)
+	}
+	lambdaurl.Start(h)
+}
+
+// newHandler puts the parts together, once for all requests of a process.
+func newHandler(ctx context.Context, environ []string, out io.Writer) (http.Handler, error) {
+	settings, err := deployment.Read[deployment.API](environ)
+	if err != nil {
+		return nil, err
+	}
+	cfg, err := deployment.AWS(ctx)
+	if err != nil {
+		return nil, err
+	}
+	store, objects := dynamo.New(cfg, settings.Table), s3.NewFromConfig(cfg)
+	function := &function{name: settings.ReconcileFunction, client: awslambda.NewFromConfig(cfg, func(o *awslambda.Options) {
+		// An inspection that is asked for again is another one.
+		o.HTTPClient, o.Retryer = awshttp.NewBuildableClient().WithTimeout(inspectLimit), aws.NopRetryer{}
+	})}
+	log := deployment.Logger(out, settings.LogLevel)
+	inForce := &inForce{store: store, bundles: bundle.Bucket{Client: objects, Location: settings.Bundle}}
+	return inTime(api.New(api.Options{
+		Control: &reconcile.Control{
+			Store: store, Base: inForce.load, Plan: function.inspect, Wake: function.reconcile(log),
+			Output: func(ctx context.Context, url string) ([]byte, error) {
+				output, err := runlog.Load(ctx, objects, url)
+				if errors.Is(err, runlog.ErrGone) {
+					err = errors.Join(state.ErrNotFound, err)
+				}
+				return output, err
+			},
+			Poll: poll, Now: time.Now,
+		},
+		Who: who, Log: log,
+	})), nil
+}
+
+// inTime ends a request before the invocation's time is over, so that it is
+// answered.
+func inTime(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if deadline, ok := r.Context().Deadline(); ok {
+			ctx, cancel := context.WithDeadline(r.Context(), deadline.Add(-reserve))
+			defer cancel()
+			r = r.WithContext(ctx)
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// who says who asks: whom IAM has let in.
+func who(r *http.Request) string {
+	if request, ok := lambdaurl.RequestFromContext(r.Context()); ok {
+		if by := request.RequestContext.Authorizer; by != nil && by.IAM != nil && by.IAM.UserARN != "" {
+			return by.IAM.UserARN
+		}
+	}
+	return "the API"
+}

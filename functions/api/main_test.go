@@ -1,0 +1,121 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-lambda-go/events"
+	"github.com/aws/aws-lambda-go/lambdaurl"
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/lambda"
+)
+
+func TestTheHandlerIsBuiltFromTheEnvironmentThatTheTemplateMakes(t *testing.T) {
+	t.Setenv("AWS_REGION", "eu-west-1")
+	if _, err := newHandler(t.Context(), []string{"TERRAPULSE_STACK=prod", "TERRAPULSE_TABLE=prod-table", "TERRAPULSE_BUNDLE=s3://prod/terrapulse",
+		"TERRAPULSE_RECONCILE_FUNCTION=prod-reconcile"}, io.Discard); err != nil {
+		t.Error(err)
+	}
+	_, err := newHandler(t.Context(), []string{"TERRAPULSE_STACK=prod"}, io.Discard)
+	if err == nil || !strings.Contains(err.Error(), "TERRAPULSE_RECONCILE_FUNCTION") || !strings.Contains(err.Error(), "TERRAPULSE_BUNDLE") {
+		t.Errorf("said %v", err)
+	}
+}
+
+// stub is functions/reconcile as far as it is asked here.
+func stub(t *testing.T, answer func(w http.ResponseWriter, asked string)) *function {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		answer(w, r.Header.Get("X-Amz-Invocation-Type")+" "+string(body))
+	}))
+	t.Cleanup(server.Close)
+	return &function{name: "reconcile", client: lambda.New(lambda.Options{Region: "eu-west-1", BaseEndpoint: &server.URL,
+		Credentials: credentials.NewStaticCredentialsProvider("a", "b", ""), Retryer: aws.NopRetryer{}})}
+}
+
+func TestAnInspectionIsHadFromTheFunctionThatReconciles(t *testing.T) {
+	var asked string
+	f := stub(t, func(w http.ResponseWriter, said string) {
+		asked = said
+		fmt.Fprint(w, `{"mode":"inspect","runs":[{"task":"web","run":"1","launch":"2","state":"intended"}]}`)
+	})
+	planned, err := f.inspect(t.Context(), "web", nil)
+	if err != nil || planned.Task != "web" || planned.ID != "1" || asked != `RequestResponse {"mode":"inspect","tasks":["web"]}` {
+		t.Errorf("%+v, %v; asked for %s", planned, err, asked)
+	}
+	if _, err := f.inspect(t.Context(), "web", json.RawMessage(`{"name":"web"}`)); err != nil || asked != `RequestResponse {"mode":"inspect","draft":{"name":"web"}}` {
+		t.Errorf("%v; asked for %s", err, asked)
+	}
+
+	for says, answer := range map[string]func(http.ResponseWriter, string){
+		"Unhandled): no bundle": func(w http.ResponseWriter, _ string) {
+			w.Header().Set("X-Amz-Function-Error", "Unhandled")
+			fmt.Fprint(w, `{"errorMessage":"no bundle"}`)
+		},
+		"has started 0 runs: Consul is gone":     func(w http.ResponseWriter, _ string) { fmt.Fprint(w, `{"mode":"inspect","problem":"Consul is gone"}`) },
+		"read what function reconcile answered":  func(w http.ResponseWriter, _ string) { fmt.Fprint(w, `null and void`) },
+		"have an inspection of task web started": func(w http.ResponseWriter, _ string) { w.WriteHeader(http.StatusForbidden) },
+	} {
+		if _, err := stub(t, answer).inspect(t.Context(), "web", nil); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("said %v, want %s", err, says)
+		}
+	}
+}
+
+func TestAChangeIsNotLostWithTheWordThatItWasMade(t *testing.T) {
+	var log strings.Builder
+	f := stub(t, func(w http.ResponseWriter, _ string) { w.WriteHeader(http.StatusTooManyRequests) })
+	f.reconcile(slog.New(slog.NewTextHandler(&log, nil)))(t.Context())
+	if !strings.Contains(log.String(), "waits for the next tick") {
+		t.Errorf("logged %q", log.String())
+	}
+}
+
+func TestARequestEndsBeforeItsInvocationDoes(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), reserve+50*time.Millisecond)
+	defer cancel()
+	began := time.Now()
+	inTime(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		<-r.Context().Done()
+		if !errors.Is(r.Context().Err(), context.DeadlineExceeded) {
+			t.Error(r.Context().Err())
+		}
+	})).ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
+	if left := reserve + 50*time.Millisecond - time.Since(began); left < reserve/2 {
+		t.Errorf("%s are left to answer", left)
+	}
+}
+
+func TestWhoAsksIsWhomIAMHasLetIn(t *testing.T) {
+	request := &events.LambdaFunctionURLRequest{}
+	request.RequestContext.HTTP.Method = http.MethodGet
+	var said string
+	handle := lambdaurl.Wrap(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { said = who(r) }))
+	for want, by := range map[string]*events.LambdaFunctionURLRequestContextAuthorizerDescription{
+		"the API": nil,
+		"arn:aws:iam::123456789012:user/ann": {IAM: &events.LambdaFunctionURLRequestContextAuthorizerIAMDescription{
+			UserARN: "arn:aws:iam::123456789012:user/ann"}},
+	} {
+		request.RequestContext.Authorizer = by
+		response, err := handle(t.Context(), request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.Copy(io.Discard, response.Body); err != nil {
+			t.Fatal(err)
+		}
+		if said != want {
+			t.Errorf("said %q, want %q", said, want)
+		}
+	}
+}

@@ -1,0 +1,148 @@
+//go:build linux
+
+package e2e
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-lambda-go/events"
+
+	"github.com/terrapulse/terrapulse/internal/api"
+)
+
+// ask makes a request of the function URL, as Lambda hands it on.
+func (c *cloud) ask(method, path, body string) (status int, header map[string]string, said string) {
+	c.t.Helper()
+	at, err := url.Parse(path)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	request := events.LambdaFunctionURLRequest{Version: "2.0", RawPath: at.EscapedPath(), RawQueryString: at.RawQuery,
+		Headers: map[string]string{"content-type": "application/json"}, Body: base64.StdEncoding.EncodeToString([]byte(body)), IsBase64Encoded: true}
+	request.RequestContext.DomainName = "id.lambda-url.eu-west-1.on.aws"
+	request.RequestContext.HTTP.Method, request.RequestContext.HTTP.Path, request.RequestContext.HTTP.SourceIP = method, at.Path, "198.51.100.7"
+	request.RequestContext.Authorizer = &events.LambdaFunctionURLRequestContextAuthorizerDescription{
+		IAM: &events.LambdaFunctionURLRequestContextAuthorizerIAMDescription{UserARN: "arn:aws:iam::123456789012:user/ann"}}
+	payload, err := json.Marshal(request)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	answer, err := c.lambda.invoke(c.t.Context(), c.api, payload)
+	if err != nil {
+		c.t.Fatalf("%s %s: %v", method, path, err)
+	}
+	// A streamed answer: the status and the headers, eight zeros, the body.
+	prelude, rest, streamed := bytes.Cut(answer, make([]byte, 8))
+	var head struct {
+		StatusCode int
+		Headers    map[string]string
+	}
+	if err := json.Unmarshal(prelude, &head); err != nil || !streamed {
+		c.t.Fatalf("%s %s: not streamed: %v: %q", method, path, err, answer)
+	}
+	return head.StatusCode, head.Headers, string(rest)
+}
+
+func (c *cloud) get(path string, into any) {
+	c.t.Helper()
+	status, _, said := c.ask(http.MethodGet, path, "")
+	if status != http.StatusOK {
+		c.t.Fatalf("%s: %d %s", path, status, said)
+	}
+	if err := json.Unmarshal([]byte(said), into); err != nil {
+		c.t.Fatalf("%s: %v: %s", path, err, said)
+	}
+}
+
+func TestTasksAreMadeAndChangedThroughTheFunctionURL(t *testing.T) {
+	c := deploy(t, options{})
+	c.register("web-1", 8080)
+	c.module("")
+	c.tasks(consulBackend, "lb")
+	if status, _, said := c.ask(http.MethodGet, "/v1/tasks", ""); status != http.StatusInternalServerError || !strings.Contains(said, "terrapulse bundle push") {
+		t.Errorf("before there is a bundle: %d %s", status, said)
+	}
+	if status, _, said := c.ask(http.MethodGet, "/v1/health", ""); status != http.StatusServiceUnavailable || !strings.Contains(said, "no tick has succeeded yet") {
+		t.Errorf("health before the first tick: %d %s", status, said)
+	}
+	c.mustPush()
+	c.tickUntil("applied", func() bool { return c.out("lb") == "web-1:8080" })
+	c.tickUntil("its end is seen", func() bool { return c.tick().Idle })
+	var health map[string]any
+	c.get("/v1/health", &health)
+	var tasks map[string]api.TaskStatus
+	c.get("/v1/status/tasks?include=events", &tasks)
+	if lb := tasks["lb"]; lb.Status != api.StatusSuccessful || len(*lb.Events) != 1 {
+		t.Errorf("%+v", tasks)
+	}
+	var one api.TaskResponse
+	c.get("/v1/tasks/lb", &one)
+
+	// A task like it, under another name.
+	definition := one.Task
+	definition.Name = "made"
+	for name, value := range *definition.Variables {
+		(*definition.Variables)[name] = strings.ReplaceAll(value, `"lb"`, `"made"`)
+	}
+	body, err := json.Marshal(api.TaskRequest{Task: definition})
+	if err != nil {
+		t.Fatal(err)
+	}
+	status, _, said := c.ask(http.MethodPost, "/v1/tasks?run=inspect", string(body))
+	var planned api.TaskResponse
+	if err := json.Unmarshal([]byte(said), &planned); err != nil || status != http.StatusOK || planned.Run == nil || !planned.Run.ChangesPresent ||
+		!strings.Contains(planned.Run.Plan, "1 to add") {
+		t.Fatalf("inspection: %d %s", status, said)
+	}
+	if status, _, said := c.ask(http.MethodPost, "/v1/tasks?run=now", string(body)); status != http.StatusCreated {
+		t.Fatalf("creation: %d %s", status, said)
+	}
+	var runs api.RunsResponse
+	c.get("/v1/tasks/made/runs", &runs)
+	applied := runs.Runs[0]
+	if applied.State != api.Succeeded || !strings.Contains(applied.Reason.Text, "arn:aws:iam::123456789012:user/ann") || applied.LogURL == nil {
+		t.Errorf("its run: %+v", applied)
+	}
+	if status, header, log := c.ask(http.MethodGet, *applied.LogURL, ""); status != http.StatusOK || !strings.Contains(log, "Apply complete!") || !strings.HasPrefix(header["Content-Type"], "text/plain") {
+		t.Errorf("its log: %d %v %s", status, header, log)
+	}
+
+	// What was changed there counts for whoever ticks.
+	if status, _, said := c.ask(http.MethodPatch, "/v1/tasks/lb", `{"enabled":false}`); status != http.StatusOK {
+		t.Fatalf("disabling: %d %s", status, said)
+	}
+	c.register("web-2", 8081)
+	c.tickUntil("the task that was made follows the change", func() bool {
+		c.get("/v1/tasks/made/runs?after="+applied.ID, &runs)
+		return len(runs.Runs) == 1 && runs.Runs[0].State == api.Succeeded
+	})
+	if got := c.out("lb"); got != "web-1:8080" {
+		t.Errorf("the disabled task has made %q", got)
+	}
+	status, header, said := c.ask(http.MethodDelete, "/v1/tasks/lb", "")
+	if status != http.StatusAccepted || !strings.Contains(header["Terrapulse-Note"], "comes back") {
+		t.Errorf("deletion: %d %v %s", status, header, said)
+	}
+	c.get("/v1/status/tasks", &tasks)
+	tasks = nil
+	c.get("/v1/status/tasks", &tasks)
+	if _, there := tasks["lb"]; there || len(tasks) != 1 {
+		t.Errorf("tasks: %v", tasks)
+	}
+
+	// A cold start, with the emulator's own.
+	c.lambda.deploy(c.api, c.lambda.functions[c.api].bootstrap, time.Minute, c.lambda.functions[c.api].env)
+	began := time.Now()
+	c.get("/v1/status", &map[string]any{})
+	cold := time.Since(began)
+	began = time.Now()
+	c.get("/v1/status", &map[string]any{})
+	t.Logf("the first answer took %s, the second %s", cold, time.Since(began))
+}
