@@ -3,6 +3,8 @@ package vault_test
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/pem"
 	"errors"
 	"log/slog"
@@ -346,6 +348,10 @@ func TestVaultIsSpokenToOverTLS(t *testing.T) {
 	if err := read(cfg); err != nil {
 		t.Errorf("with its authority: %v", err)
 	}
+	cfg.TLS.ServerName = "example.com" // is in the certificate, too
+	if err := read(cfg); err != nil {
+		t.Errorf("a server of this name: %v", err)
+	}
 	cfg.TLS.ServerName = "another.test"
 	if err := read(cfg); err == nil {
 		t.Error("a server of another name was believed")
@@ -353,5 +359,30 @@ func TestVaultIsSpokenToOverTLS(t *testing.T) {
 	cfg.TLS.Cert = filepath.Join(t.TempDir(), "none.pem")
 	if _, err := vault.New(t.Context(), cfg, slog.Default()); err == nil || !strings.Contains(err.Error(), cfg.TLS.Cert) {
 		t.Errorf("a certificate that is not there: %v", err)
+	}
+}
+
+func TestACertificateOfTheClientIsShownToVault(t *testing.T) {
+	s := vaulttest.StartTLS(t, &tls.Config{ClientAuth: tls.RequireAnyClientCert})
+	s.Put("kv/db", map[string]any{"password": "p"})
+	cfg := settings(s)
+	cfg.TLS.Verify = false
+	c, _ := open(t, cfg)
+	if _, err := c.Read(t.Context(), "kv/db"); err == nil {
+		t.Fatal("the server asks for no certificate")
+	}
+	key, err := x509.MarshalPKCS8PrivateKey(s.TLS.Certificates[0].PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	both := append(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}),
+		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key})...)
+	cfg.TLS.Cert = filepath.Join(t.TempDir(), "client.pem") // one file for both
+	if err := os.WriteFile(cfg.TLS.Cert, both, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, _ = open(t, cfg)
+	if _, err := c.Read(t.Context(), "kv/db"); err != nil {
+		t.Error(err)
 	}
 }
