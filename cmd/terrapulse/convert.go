@@ -46,7 +46,7 @@ func (c *convertCommand) Run(args []string) int {
 		return code
 	}
 	if f.NArg() == 0 {
-		return c.fail(exitMissing, errors.New("name the files to convert: terrapulse convert [-o=FILE] FILE..."))
+		return c.fail(exitMissing, errors.New("name the files to convert, as in: terrapulse convert [-o=FILE] tasks.hcl"))
 	}
 	if *out != "" {
 		if ext := strings.ToLower(filepath.Ext(*out)); ext != ".yaml" && ext != ".yml" {
