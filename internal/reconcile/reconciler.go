@@ -150,11 +150,8 @@ func (r *Reconciler) Prepare(ctx context.Context, overrides string) error {
 	return nil
 }
 
-// prepareStored is Prepare before the first tick, for who needs the tasks then.
+// prepareStored is Prepare before a tick, for who needs the tasks then.
 func (r *Reconciler) prepareStored(ctx context.Context) error {
-	if r.effective != nil {
-		return nil
-	}
 	rec, err := state.Read[state.Reconcile](ctx, r.Store, state.ReconcileKey)
 	if err != nil {
 		return fmt.Errorf("read the reconcile record: %w", err)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -474,7 +475,7 @@ func TestTasksKeepTheOrderOfTheirMaking(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"z", "a"} {
-		b.must(b.people().Create(t.Context(), json.RawMessage(strings.ReplaceAll(made, `"made"`, `"`+name+`"`)), ChangeOptions{}))
+		b.must(b.people().Create(t.Context(), json.RawMessage(strings.ReplaceAll(made, `"made"`, `"`+name+`"`)), ChangeOptions{Trial: name == "a"}))
 		b.now = b.now.Add(time.Second)
 	}
 	order("task-0", "z", "a")
@@ -572,5 +573,16 @@ func TestATrialIsSettledByItsRunWhoeverAsksForAnother(t *testing.T) {
 	b.now = b.now.Add(liveCheck)
 	if b.tick(); b.override("made").Exists() || b.begun("made") != 1 {
 		t.Errorf("begun %d times: %+v", b.begun("made"), b.override("made").Data)
+	}
+}
+
+func TestWhoComesToLeadAgainKnowsWhatWasChangedMeanwhile(t *testing.T) {
+	b := newBench(t, tasks(2)...)
+	b.settle()
+	b.must(b.people().Create(t.Context(), json.RawMessage(made), ChangeOptions{}))
+	b.must(b.people().SetEnabled(t.Context(), "task-1", false, ChangeOptions{}))
+	b.must(b.prepareStored(t.Context()))
+	if all := slices.Sorted(maps.Keys(b.force("start"))); !slices.Equal(all, []string{"made", "task-0"}) {
+		t.Errorf("at its start run %v", all)
 	}
 }

@@ -17,9 +17,11 @@ const windowRest = time.Second
 // returns whether to go on. The Reconciler must be Windowed.
 func (r *Reconciler) Window(ctx context.Context, watch func(context.Context, consul.GateSet, consul.Marks) Watch,
 	opts TickOptions, until time.Time, each func(Report, error) bool) {
-	if err := r.prepareStored(ctx); err != nil {
-		each(Report{}, err)
-		return
+	if r.effective == nil {
+		if err := r.prepareStored(ctx); err != nil {
+			each(Report{}, err)
+			return
+		}
 	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
