@@ -164,6 +164,9 @@ func TestWhatIsWrongIsSaidInTheWordsThatScriptsKnow(t *testing.T) {
 		{"GET", "/v1/tasks/nope/runs", "", 404, newer, "a task with name 'nope' does not exist or has not been initialized yet"},
 		{"GET", "/v1/tasks/web/runs?limit=0", "", 400, newer, `parameter "limit" in query has an error: number must be at least 1`},
 		{"GET", "/v1/tasks/web/runs/nope", "", 404, newer, "task 'web' has no run nope"},
+		{"GET", "/v1/tasks/" + strings.Repeat("x", 5000) + "/runs", "", 404, newer, "a task with name 'xxx"},
+		{"GET", "/v1/tasks/web/runs/" + strings.Repeat("x", 5000), "", 404, newer, "task 'web' has no run xxx"},
+		{"GET", "/v1/tasks/a%2Fb", "", 404, newer, "a task with name 'a/b' does not exist or has not been initialized yet"},
 		{"GET", "/v1/tasks/web/runs/nope/log", "", 404, newer, "task 'web' has no run nope"},
 	} {
 		got := e.ask(tt.method, tt.path, tt.body)
@@ -606,5 +609,56 @@ func TestTheTypesAreThoseOfTheDescription(t *testing.T) {
 	}
 	if diff := cmp.Diff(string(want), string(got)); diff != "" {
 		t.Errorf("run `go generate ./internal/api` (-want +got):\n%s", diff)
+	}
+}
+
+// slow is a store that reads the tasks' records when it is let.
+type slow struct {
+	state.Store
+	reading chan struct{}
+	let     chan struct{}
+}
+
+func (s *slow) List(ctx context.Context, prefix string) ([]state.Record, error) {
+	records, err := s.Store.List(ctx, prefix)
+	if prefix == state.TaskPrefix {
+		s.reading <- struct{}{}
+		<-s.let
+	}
+	return records, err
+}
+
+func TestWhoAsksAfterAChangeSeesItHoweverManyAsk(t *testing.T) {
+	e := newEngine(t, files)
+	store := &slow{Store: e.store, reading: make(chan struct{}), let: make(chan struct{})}
+	e.Store = store
+	e.serve()
+	answers := make(chan string, 20)
+	ask := func() { answers <- e.get("/v1/status/tasks?status=errored").body }
+	go ask()
+	<-store.reading // before the change
+	e.ends(t, "web", state.RunFailed)
+	for range 19 {
+		go ask()
+	}
+	time.Sleep(100 * time.Millisecond) // so that most of them wait together
+	go func() {
+		for {
+			select {
+			case store.let <- struct{}{}:
+			case <-store.reading:
+			case <-t.Context().Done():
+				return
+			}
+		}
+	}()
+	old := 0
+	for range 20 {
+		if !strings.Contains(<-answers, "web") {
+			old++
+		}
+	}
+	if old != 1 {
+		t.Errorf("%d of 20 answers are from before the change", old)
 	}
 }

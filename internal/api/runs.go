@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/terrapulse/terrapulse/internal/reconcile"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
@@ -72,6 +73,10 @@ func moment(t time.Time) *time.Time {
 // getTaskRuns answers with the runs of a task.
 func (a *api) getTaskRuns(w http.ResponseWriter, r *http.Request) {
 	name, after := r.PathValue("name"), r.URL.Query().Get("after")
+	if len(state.RunPrefix(name)) > state.MaxKey {
+		a.fail(w, r, name, reconcile.ErrNoTask)
+		return
+	}
 	stored, err := state.ReadAll[state.Run](r.Context(), a.Control.Store, state.RunPrefix(name))
 	if err == nil && len(stored) == 0 { // of a task that was deleted there may be runs
 		_, err = a.task(r.Context(), name)
@@ -158,7 +163,11 @@ func (a *api) latest(ctx context.Context, n int) ([]Run, error) {
 // that something is wrong, ok is false.
 func (a *api) run(w http.ResponseWriter, r *http.Request) (run state.Run, ok bool) {
 	name, id := r.PathValue("name"), r.PathValue("id")
-	stored, err := state.Read[state.Run](r.Context(), a.Control.Store, state.RunKey(name, id))
+	var stored state.Stored[state.Run]
+	var err error
+	if key := state.RunKey(name, id); len(key) <= state.MaxKey {
+		stored, err = state.Read[state.Run](r.Context(), a.Control.Store, key)
+	}
 	switch {
 	case err != nil:
 		a.fail(w, r, name, err)
