@@ -586,3 +586,42 @@ func TestWhoComesToLeadAgainKnowsWhatWasChangedMeanwhile(t *testing.T) {
 		t.Errorf("at its start run %v", all)
 	}
 }
+
+func TestARunIsAwaitedThatIsTheOneAskedFor(t *testing.T) {
+	last := func(id string) *state.Result { return &state.Result{Run: id} }
+	live := func(id string) *state.LiveRun { return &state.LiveRun{ID: id} }
+	for name, tt := range map[string]struct {
+		task  state.Task
+		since string
+		told  bool
+	}{
+		"none yet":                               {state.Task{}, "", false},
+		"it waits for its turn":                  {state.Task{Forced: "x", Last: last("r1")}, "r1", false},
+		"it is under way":                        {state.Task{Run: live("r2"), Last: last("r1")}, "r1", false},
+		"it has ended":                           {state.Task{Last: last("r2")}, "r1", true},
+		"the first has ended":                    {state.Task{Last: last("r2")}, "", true},
+		"it was lost and is run again":           {state.Task{Run: live("r3"), Last: last("r2")}, "r1", false},
+		"the one before is under way":            {state.Task{Run: live("r1"), Last: last("r0")}, "r1", false},
+		"the one before has ended":               {state.Task{Forced: "x", Last: last("r1")}, "r1", false},
+		"the one before was superseded":          {state.Task{Forced: "x", Last: last("r0")}, "r1", false},
+		"what was asked for was dropped by then": {state.Task{Last: last("r1")}, "r1", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			b.must(b.store.Apply(t.Context(), state.Create(state.TaskKey("made"), state.Encode(tt.task)),
+				state.Create(state.RunKey("made", "r2"), state.Encode(state.Run{ID: "r2"}))))
+			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
+			if tt.told {
+				ctx = t.Context()
+			}
+			defer cancel()
+			settled := false
+			c := b.people()
+			c.Store = &moment{Store: b.store, request: "get override/", happens: func() { settled = true }}
+			run, err := c.AwaitRun(ctx, "made", tt.since)
+			if (err == nil) != tt.told || tt.told && (run.ID != "r2" || !settled) {
+				t.Errorf("told of %+v, %v; looked at the trial: %v", run, err, settled)
+			}
+		})
+	}
+}
