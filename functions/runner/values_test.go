@@ -1,0 +1,60 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+
+	"github.com/terrapulse/terrapulse/internal/secrets"
+	"github.com/terrapulse/terrapulse/internal/state"
+	"github.com/terrapulse/terrapulse/internal/state/statetest"
+)
+
+func TestProvidersGetSecretsOfAWS(t *testing.T) {
+	// Secrets Manager and SSM, as far as the SDK reads their answers.
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/x-amz-json-1.1")
+		if strings.HasSuffix(r.Header.Get("X-Amz-Target"), "GetParameter") {
+			fmt.Fprint(w, `{"Parameter": {"Value": "hunter2-parameter"}}`)
+		} else {
+			fmt.Fprint(w, `{"SecretString": "{\"token\": \"hunter2-token\"}"}`)
+		}
+	}))
+	defer server.Close()
+	c := newContainer(t, `
+resource "terraform_data" "x" {
+  provisioner "local-exec" { command = "printf %s $API_TOKEN | sha256sum > ../../seen; echo said $API_TOKEN" }
+}`)
+	c.write("tasks.hcl", strings.Replace(c.read("tasks.hcl"), `  module = "./m0"`, `  module = "./m0"
+  providers = ["local"]`, 1)+`
+terraform_provider "local" {
+  task_env {
+    API_TOKEN = "{{ secretsmanager \"arn:aws:secretsmanager:eu-central-1:123456789012:secret:x-AbCdEf\" \"token\" }}/{{ ssm \"/prod/x\" }}"
+  }
+}
+`)
+	c.cfg, c.store = loadTasks(t, c.dir), &statetest.Faulty{Store: openStore(t, t.TempDir())}
+	c.worker = newTestWorker(c.store, c.cfg, c.out)
+	c.worker.aws = secrets.New(aws.Config{Region: "eu-central-1", BaseEndpoint: &server.URL, Credentials: credentials.NewStaticCredentialsProvider("k", "s", "")})
+	c.decide("l2", false)
+	if err := c.work(context.Background(), c.launch.ID); err != nil {
+		t.Fatal(err)
+	}
+	if run := c.run("t0"); run.State != state.RunSucceeded {
+		t.Fatalf("the run reads %+v", run)
+	}
+	if want := fmt.Sprintf("%x", sha256.Sum256([]byte("hunter2-token/hunter2-parameter"))); !strings.HasPrefix(c.read("seen"), want) {
+		t.Errorf("Terraform saw another value: %q", c.read("seen"))
+	}
+	output, err := state.LoadLog(t.Context(), c.store, "t0", c.launch.Runs[0].ID)
+	if err != nil || !strings.Contains(string(output), "said (redacted)") || strings.Contains(string(output)+c.out.String(), "hunter2") {
+		t.Errorf("the output is %s (%v); the log is %s", output, err, c.out)
+	}
+}
