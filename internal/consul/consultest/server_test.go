@@ -96,3 +96,21 @@ func TestAClusterElectsAnotherLeader(t *testing.T) {
 		t.Errorf("pair = %v, %v", pair, err)
 	}
 }
+
+func TestAClusterWithACLsDeniesWithoutAToken(t *testing.T) {
+	if testing.Short() {
+		t.Skip("an election takes seconds")
+	}
+	for _, s := range StartCluster(t, WithACLs()) {
+		if _, err := s.Client().KV().Put(&api.KVPair{Key: "a"}, nil); err != nil {
+			t.Fatal(err)
+		}
+		nobody, err := api.NewClient(&api.Config{Address: s.Addr(), Token: "anonymous"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := nobody.KV().Get("a", nil); err == nil {
+			t.Error("a request without a token was answered")
+		}
+	}
+}
