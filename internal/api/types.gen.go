@@ -9,12 +9,13 @@ import (
 
 // Defines values for RunState.
 const (
-	Failed    RunState = "failed"
-	Intended  RunState = "intended"
-	Lost      RunState = "lost"
-	Running   RunState = "running"
-	Succeeded RunState = "succeeded"
-	Unchanged RunState = "unchanged"
+	Failed     RunState = "failed"
+	Intended   RunState = "intended"
+	Lost       RunState = "lost"
+	Running    RunState = "running"
+	Succeeded  RunState = "succeeded"
+	Superseded RunState = "superseded"
+	Unchanged  RunState = "unchanged"
 )
 
 // Valid indicates whether the value is a known member of the RunState enum.
@@ -29,6 +30,8 @@ func (e RunState) Valid() bool {
 	case Running:
 		return true
 	case Succeeded:
+		return true
+	case Superseded:
 		return true
 	case Unchanged:
 		return true
@@ -486,12 +489,12 @@ type Run struct {
 	Seen    *time.Time `json:"seen,omitempty"`
 	Started *time.Time `json:"started,omitempty"`
 
-	// State unchanged: a schedule came due and there was nothing to apply. lost: the runner died without a word.
+	// State unchanged: a schedule came due and there was nothing to apply. lost: the runner died without a word. superseded: the task was changed before the run began, and is run anew.
 	State RunState `json:"state"`
 	Task  string   `json:"task"`
 }
 
-// RunState unchanged: a schedule came due and there was nothing to apply. lost: the runner died without a word.
+// RunState unchanged: a schedule came due and there was nothing to apply. lost: the runner died without a word. superseded: the task was changed before the run began, and is run anew.
 type RunState string
 
 // RunAskedResponse defines model for RunAskedResponse.
