@@ -59,7 +59,7 @@ func (e *engine) join(ctx context.Context, cfg *config.Config, log *slog.Logger)
 		return nil, func() {}
 	}
 	control := e.control()
-	member = cluster.Join(ctx, cluster.Options{
+	member = cluster.New(cluster.Options{
 		Instance: cluster.Instance{
 			Cluster: h.Cluster.Name, ID: cfg.ID, Address: h.Instance.Address, Service: cfg.Consul.ServiceRegistration.ServiceName,
 			Owner: e.reconciler.Owner, Lease: reconcile.LeaseName, Terraform: e.terraform,

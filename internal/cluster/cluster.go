@@ -123,18 +123,22 @@ type record struct {
 
 func key(id string) string { return prefix + url.QueryEscape(id) }
 
-// Join makes this instance known to the others and looks whether it is
-// compatible with them. What does not succeed is logged, and tried again by Run.
-func Join(ctx context.Context, opts Options) *Member {
-	m := &Member{Options: opts, beat: min(opts.SessionTTL, beatMost), since: opts.Now().UTC()}
-	m.tell(ctx)
-	m.check(ctx)
-	return m
+// New returns this instance, of which the others do not know yet.
+func New(opts Options) *Member {
+	return &Member{Options: opts, beat: min(opts.SessionTTL, beatMost), since: opts.Now().UTC()}
 }
 
-// Run keeps this instance known and looks whether it is compatible, every five
-// minutes, until ctx ends. Then the others no longer count it.
+// Join makes this instance known to the others and looks whether it is
+// compatible with them. What does not succeed is logged, and tried again by Run.
+func (m *Member) Join(ctx context.Context) {
+	m.tell(ctx)
+	m.check(ctx)
+}
+
+// Run joins, keeps this instance known and looks whether it is compatible,
+// every five minutes, until ctx ends. Then the others no longer count it.
 func (m *Member) Run(ctx context.Context) {
+	m.Join(ctx)
 	beat, check := time.NewTicker(m.beat), time.NewTicker(checkEvery)
 	defer beat.Stop()
 	defer check.Stop()
@@ -300,10 +304,15 @@ func (i incompatible) Unwrap() error { return i.error }
 // looks like on its way: whoever leads leads with his own, and Terraform itself
 // refuses a state that a newer one has written.
 func (m *Member) check(ctx context.Context) {
+	if err := m.compare(ctx); err != nil && ctx.Err() == nil {
+		m.Log.Warn("whether this instance is compatible cannot be told", "cluster", m.Cluster, "error", err)
+	}
+}
+
+func (m *Member) compare(ctx context.Context) error {
 	blocked, err := m.missing(ctx)
 	if err != nil {
-		m.Log.Warn("whether this instance is compatible cannot be told", "cluster", m.Cluster, "error", err)
-		return
+		return err
 	}
 	m.mu.Lock()
 	before := m.blocked
@@ -319,8 +328,7 @@ func (m *Member) check(ctx context.Context) {
 	}
 	members, leader, err := m.members(ctx)
 	if err != nil {
-		m.Log.Warn("whether this instance is compatible cannot be told", "cluster", m.Cluster, "error", err)
-		return
+		return err
 	}
 	for _, r := range members {
 		if r.Owner != leader || r.Owner == m.Owner {
@@ -335,6 +343,7 @@ func (m *Member) check(ctx context.Context) {
 				"error", incompatible{fmt.Errorf("the files of this instance define other tasks (digest %.12s) than those of %s (%.12s)", mine, r.ID, r.Tasks)})
 		}
 	}
+	return nil
 }
 
 // digest identifies the tasks of a configuration. What is around them, such as

@@ -92,7 +92,9 @@ func (r *room) join(id string, change func(*cluster.Options)) *instance {
 	if change != nil {
 		change(&opts)
 	}
-	return &instance{cluster.Join(r.t.Context(), opts), opts, log}
+	m := cluster.New(opts)
+	m.Join(r.t.Context())
+	return &instance{m, opts, log}
 }
 
 // leads has the instance take the lease.
