@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -274,11 +275,12 @@ func (c *Control) Force(ctx context.Context, task, by string) (since string, err
 			return nil, err
 		}
 		next := record.Data
-		switch since = ""; {
-		case next.Run != nil:
-			since = next.Run.ID // one more is to follow
-		case next.Last != nil:
+		since = ""
+		if next.Last != nil {
 			since = next.Last.Run
+		}
+		if next.Run != nil { // one more is to follow
+			since += " " + next.Run.ID
 		}
 		next.Forced = someone(by)
 		return []state.Change{record.Write(next)}, nil
@@ -292,7 +294,8 @@ func (c *Control) Tick(ctx context.Context) error {
 }
 
 // AwaitRun waits until the task has had the run that was asked for, by Force or
-// as a trial: the one after since. A trial is then settled as a rule.
+// as a trial: the one after those that since names. A trial is then settled as
+// a rule.
 func (c *Control) AwaitRun(ctx context.Context, task, since string) (state.Run, error) {
 	for {
 		record, err := state.Read[state.Task](ctx, c.Store, state.TaskKey(task))
@@ -300,7 +303,7 @@ func (c *Control) AwaitRun(ctx context.Context, task, since string) (state.Run, 
 			return state.Run{}, fmt.Errorf("read task %s: %w", task, err)
 		}
 		t := record.Data
-		if t.Run == nil && t.Forced == "" && t.Last != nil && t.Last.Run != since {
+		if t.Run == nil && t.Forced == "" && t.Last != nil && !slices.Contains(strings.Fields(since), t.Last.Run) {
 			run, err := state.Read[state.Run](ctx, c.Store, state.RunKey(task, t.Last.Run))
 			if err != nil {
 				return state.Run{}, fmt.Errorf("read run %s: %w", t.Last.Run, err)

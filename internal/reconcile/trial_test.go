@@ -354,7 +354,7 @@ func TestWhoAsksForARunWhileOneIsUnderWayIsToldOfTheNext(t *testing.T) {
 	b.tick()
 	first := b.task("task-0").Run.ID
 	since, err := b.people().Force(t.Context(), "task-0", "")
-	if err != nil || since != first {
+	if err != nil || strings.TrimSpace(since) != first {
 		t.Fatalf("since %q, %v", since, err)
 	}
 	b.end(state.RunSucceeded, "A")
@@ -605,6 +605,8 @@ func TestARunIsAwaitedThatIsTheOneAskedFor(t *testing.T) {
 		"the one before has ended":               {state.Task{Forced: "x", Last: last("r1")}, "r1", false},
 		"the one before was superseded":          {state.Task{Forced: "x", Last: last("r0")}, "r1", false},
 		"what was asked for was dropped by then": {state.Task{Last: last("r1")}, "r1", false},
+		"and so was the one before":              {state.Task{Last: last("r0")}, "r0 r1", false},
+		"both are over":                          {state.Task{Last: last("r2")}, "r0 r1", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)

@@ -93,20 +93,26 @@ func (w *world) invoke(opts reconcile.TickOptions) *act {
 	return a
 }
 
-// manual has someone ask for a run, or an inspection.
+// manual has someone ask for a run, or an inspection of a task or of a draft.
 func (w *world) manual() {
 	a := &act{inspects: w.rng.IntN(3) == 0}
+	draft := w.weather.people > 0 && w.rng.IntN(3) == 0
+	definition := made[w.rng.IntN(len(made))]
 	name := services[w.rng.IntN(len(services))]
 	w.on(a, func(ctx context.Context, f *function) {
 		f.looked = time.Time{}
 		if a.err = f.look(ctx); a.err != nil {
 			return
 		}
+		f.engine.Store = view{f.process, a}
+		if a.inspects && draft {
+			_, a.err = f.engine.Inspections().StartDraft(ctx, definition, "a person")
+			return
+		}
 		if _, there := f.bundle.config.Task(name); !there {
 			return
 		}
 		if a.inspects {
-			f.engine.Store = view{f.process, a}
 			_, a.err = f.engine.Inspections().Start(ctx, []string{name}, "a person")
 			return
 		}

@@ -108,8 +108,8 @@ var mutants = []struct {
 	}, {
 		rule: "a decision made before a task was disabled has it run no more",
 		file: "reconcile/control.go",
-		old:  "if !enabled {\n\t\t\treturn []state.Change{override.Write(next), unwanted(record)}, nil",
-		new:  "if !enabled {\n\t\t\treturn []state.Change{override.Write(next)}, nil",
+		old:  "if !enabled {\n\t\t\treturn []state.Change{change, unwanted(record)}, nil",
+		new:  "if !enabled {\n\t\t\treturn []state.Change{change}, nil",
 		says: "rests",
 	}, {
 		rule: "a decision made before a task was deleted has it run no more",
@@ -168,8 +168,8 @@ var mutants = []struct {
 	}, {
 		rule: "who asks for a run while one is under way is told of the next",
 		file: "reconcile/control.go",
-		old:  "case next.Run != nil:\n\t\t\tsince",
-		new:  "case next.Run != nil && false:\n\t\t\tsince",
+		old:  "if next.Run != nil { // one more",
+		new:  "if next.Run != nil && false { // one more",
 		says: "who asks for a run is told of that",
 	},
 }
