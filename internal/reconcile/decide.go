@@ -177,6 +177,9 @@ func (d *decider) observe() {
 	switch {
 	case s.Held == state.HoldNext:
 		s.Held = state.Hold(d.attempt())
+		if d.scheduled() {
+			s.Scheduled = d.now // what came due before is none of its times
+		}
 	case !d.held() && !s.AppliedAt.IsZero():
 		s.Held = ""
 	}

@@ -51,6 +51,8 @@ func TestAHeldTaskRunsWhenItsConditionOrItsDefinitionChangesAndNotBefore(t *test
 
 		{"a schedule that is not due", Input{Task: hourlyTask(), State: held(with(fresh, func(s *state.Task) { s.Scheduled = noon }), onA)}, Wait, state.ReasonUnchanged, onA},
 		{"a schedule that is due", Input{Task: hourlyTask(), State: held(with(fresh, func(s *state.Task) { s.Scheduled = noon.Add(-time.Hour) }), onA)}, Run, state.ReasonCron, ""},
+		{"a schedule whose times were missed while it was disabled", Input{Task: hourlyTask(), State: held(with(applied(), func(s *state.Task) { s.Scheduled = noon.Add(-50 * time.Hour) }), state.HoldNext), Observed: &Observed{Digest: "B"}},
+			Wait, state.ReasonUnchanged, "=def/B"},
 		{"a task without condition", Input{Task: &config.Task{Name: "once", Enabled: true}, State: held(state.Task{}, state.HoldNext), Observed: &Observed{}}, Wait, state.ReasonHeld, "=def/"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

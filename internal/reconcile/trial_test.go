@@ -627,3 +627,45 @@ func TestARunIsAwaitedThatIsTheOneAskedFor(t *testing.T) {
 		})
 	}
 }
+
+func TestWhatWasAskedForBeforeATaskWasDisabledIsForgotten(t *testing.T) {
+	b := newBench(t, tasks(1)...)
+	b.settle()
+	b.launcher.forget()
+	b.must(b.people().Force(t.Context(), "task-0", ""))
+	b.must(b.people().SetEnabled(t.Context(), "task-0", false, ChangeOptions{}))
+	b.must(b.people().SetEnabled(t.Context(), "task-0", true, ChangeOptions{}))
+	if b.tick(); b.begun("task-0") != 0 || b.task("task-0").Reason.Kind != state.ReasonHeld {
+		t.Errorf("begun %d times: %+v", b.begun("task-0"), b.task("task-0").Reason)
+	}
+}
+
+func TestATaskThatWasMadeStaysKnownThoughAFileHasGainedOneOfItsName(t *testing.T) {
+	b := newBench(t)
+	b.must(b.people().Create(t.Context(), json.RawMessage(strings.ReplaceAll(made, `"made"`, `"task-0"`)), ChangeOptions{}))
+	b.Config = &config.Config{Tasks: tasks(1)}
+	for _, enabled := range []bool{false, true} {
+		b.must(b.people().SetEnabled(t.Context(), "task-0", enabled, ChangeOptions{}))
+	}
+	if o := b.override("task-0").Data; len(o.Definition) == 0 {
+		t.Errorf("it is %+v", o)
+	}
+	b.must(b.people().Delete(t.Context(), "task-0", ""))
+	if e, err := b.people().Config(t.Context()); err != nil || len(e.Config.Tasks) != 0 || len(e.Problems) != 0 {
+		t.Errorf("after its deletion there are %+v, %v, %v", e.Config.Tasks, e.Problems, err)
+	}
+}
+
+func TestWhoeverAsksForSomethingWakesTheLeader(t *testing.T) {
+	b := newBench(t, tasks(1)...)
+	woken := 0
+	c := b.people()
+	c.Wake = func(context.Context) { woken++ }
+	b.must(c.Force(t.Context(), "task-0", ""))
+	b.must(c.SetEnabled(t.Context(), "task-0", false, ChangeOptions{}))
+	b.must(c.SetEnabled(t.Context(), "task-0", false, ChangeOptions{})) // it is so
+	b.must(c.Tick(t.Context()))
+	if woken != 3 {
+		t.Errorf("woken %d times", woken)
+	}
+}

@@ -130,23 +130,11 @@ var mutants = []struct {
 		new:  "case result.State != \"\":",
 		says: "a trial is kept if its run succeeds",
 	}, {
-		rule: "a trial goes back to what was before",
-		file: "reconcile/trial.go",
-		old:  "case before != nil:",
-		new:  "case before != nil && before.Enabled == nil:",
-		says: "a trial is kept if its run succeeds",
-	}, {
 		rule: "a trial waits for its run",
 		file: "reconcile/trial.go",
 		old:  "s.Last != nil && s.Last.Run != o.Trial.Since",
 		new:  "s.Last != nil",
 		says: "a trial has its run",
-	}, {
-		rule: "a trial has its run also if the task was not there for a while",
-		file: "reconcile/reconciler.go",
-		old:  "s.Forced == \"\" && !tried(o, s) {",
-		new:  "s.Forced == \"\" && !tried(o, s) && s.Observed == \"\" {",
-		says: "on trial still",
 	}, {
 		rule: "a held task is not run for what its condition showed at first",
 		file: "reconcile/decide.go",
