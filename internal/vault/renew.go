@@ -95,7 +95,11 @@ func (r *renewal) look() {
 				whole = max(ttl, time.Duration(seconds)*time.Second)
 			}
 		}
-		r.again(ttl-whole/3, r.renew) // at once, if it has been under way for so long
+		if ttl < whole-whole/10 {
+			r.renew() // it has come from another process, and the next one may be long in coming
+			return
+		}
+		r.again(ttl-ttl/3, r.renew)
 	}
 }
 

@@ -300,6 +300,24 @@ func TestATokenIsLeftAloneWhereItIsNotToBeRenewed(t *testing.T) {
 	}
 }
 
+func TestATokenThatIsNotNewIsRenewedAtOnce(t *testing.T) {
+	s := vaulttest.Start(t)
+	s.AddToken("new", vaulttest.Token{TTL: time.Hour, Renewable: true})
+	s.AddToken("used", vaulttest.Token{TTL: time.Hour, Left: 50 * time.Minute, Renewable: true})
+	for _, token := range []string{"new", "used"} {
+		cfg := settings(s)
+		cfg.Token, cfg.RenewToken = token, true
+		c, _ := open(t, cfg)
+		if err := c.Keep(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	until(t, "the used one is renewed", func() bool { return time.Until(s.Expires("used")) > 55*time.Minute })
+	if n := s.Count("PUT auth/token/renew-self"); n != 1 {
+		t.Errorf("there were %d renewals", n)
+	}
+}
+
 func TestARenewalThatFailsIsTriedAgain(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")

@@ -5,6 +5,7 @@
 package vaulttest
 
 import (
+	"cmp"
 	"crypto/tls"
 	"encoding/json"
 	"fmt"
@@ -19,6 +20,7 @@ import (
 // Token is a token that the server knows.
 type Token struct {
 	TTL       time.Duration // 0 for one that lives for ever; whole seconds
+	Left      time.Duration // of TTL; all of it if 0
 	Renewable bool
 	Namespace string // "" is the root namespace
 
@@ -76,7 +78,7 @@ func (s *Server) AddToken(id string, t Token) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if t.TTL > 0 {
-		t.expires = time.Now().Add(t.TTL)
+		t.expires = time.Now().Add(cmp.Or(t.Left, t.TTL))
 	}
 	s.tokens[id] = &t
 }
