@@ -27,6 +27,7 @@ const (
 	caARN    = "arn:aws:ssm:eu-west-1:123456789012:parameter/consul/ca"
 	certARN  = tokenARN + ":certificate::"
 	keyARN   = tokenARN + ":key::"
+	vaultARN = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:vault-AbCdEf"
 	kmsARN   = "arn:aws:kms:eu-west-1:123456789012:key/11111111-2222-3333-4444-555555555555"
 )
 
@@ -35,7 +36,7 @@ func everything() rehearsal.Parameters {
 	p := rehearsal.Minimal("consul.example.com:8501")
 	maps.Copy(p, rehearsal.Parameters{
 		"ConsulScheme": "https", "ConsulTlsServerName": "server.dc1.consul",
-		"ConsulTokenArn": tokenARN, "ConsulCaArn": caARN, "ConsulCertArn": certARN, "ConsulKeyArn": keyARN,
+		"ConsulTokenArn": tokenARN, "ConsulCaArn": caARN, "ConsulCertArn": certARN, "ConsulKeyArn": keyARN, "VaultTokenArn": vaultARN + ":token::",
 		"SecurityGroups": "sg-1,sg-2", "AssignPublicIp": "true", "FunctionSubnets": "subnet-3,subnet-4", "FunctionSecurityGroups": "sg-3",
 		"Window": "50s", "ScheduleMinutes": "2", "Capacity": "FARGATE_SPOT=3,FARGATE=1", "RunnerParallel": "4", "MaxContainers": "7",
 		"Bucket": "the-bucket", "BucketPrefix": "some/prefix", "KmsKeyArn": kmsARN, "LogLevel": "DEBUG",
@@ -90,6 +91,7 @@ func TestTheTemplateSetsTheVariablesThatAreRead(t *testing.T) {
 		"AWS_REGION",             // the SDK in the container; functions have it from Lambda
 		"CONSUL_HTTP_ADDR",       // internal/config
 		"CONSUL_HTTP_TOKEN",      // internal/config
+		"VAULT_TOKEN",            // internal/config
 		"CONSUL_TLS_SERVER_NAME", // internal/config
 		"SSL_CERT_DIR",           // Go: /opt/trust, from layers/trust
 		"TERRAPULSE_LAUNCH",      // the launcher
@@ -130,7 +132,8 @@ func TestTheTemplateSetsTheVariablesThatAreRead(t *testing.T) {
 	for _, s := range stack.Runner().Secrets {
 		given[s.Name] = s.From
 	}
-	want := map[string]string{"CONSUL_HTTP_TOKEN": tokenARN, "TERRAPULSE_CONSUL_CA": caARN, "TERRAPULSE_CONSUL_CERT": certARN, "TERRAPULSE_CONSUL_KEY": keyARN}
+	want := map[string]string{"CONSUL_HTTP_TOKEN": tokenARN, "TERRAPULSE_CONSUL_CA": caARN, "TERRAPULSE_CONSUL_CERT": certARN, "TERRAPULSE_CONSUL_KEY": keyARN,
+		"VAULT_TOKEN": vaultARN + ":token::"}
 	if !maps.Equal(given, want) {
 		t.Errorf("ECS gives the container %v", given)
 	}

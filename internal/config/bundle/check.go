@@ -179,7 +179,7 @@ func better(key string) string {
 	case strings.HasPrefix(key, "consul."):
 		return "remove it: in AWS the stack's parameter ConsulTokenArn gives Consul's token, on one machine CONSUL_HTTP_TOKEN" + last
 	case top == "vault":
-		return "remove it: set VAULT_TOKEN where Terrapulse runs" + last
+		return "remove it: in AWS the stack's parameter VaultTokenArn gives Vault's token, on one machine VAULT_TOKEN" + last
 	case top == "driver":
 		return "remove it: give the runner's role what the backend needs (the stack's parameter RunnerPolicyArns), or have it read an environment variable" + last
 	case top == "terraform_provider":
