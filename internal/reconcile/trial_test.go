@@ -669,3 +669,23 @@ func TestWhoeverAsksForSomethingWakesTheLeader(t *testing.T) {
 		t.Errorf("woken %d times", woken)
 	}
 }
+
+func TestATrialThatBeganSinceTheTasksWereReadIsNotSettledByWhatWasRead(t *testing.T) {
+	b := newBench(t)
+	b.must(b.people().Create(t.Context(), json.RawMessage(made), ChangeOptions{Trial: true}))
+	b.tick()
+	b.end(state.RunSucceeded, "A")
+	b.now = b.now.Add(liveCheck)
+	m := &moment{Store: b.store, request: "list task/"}
+	m.happens = func() { // the tasks are read now; what happens next is after that
+		m.request, m.happens = "get reconcile/", func() {
+			b.must(b.people().Delete(t.Context(), "made", "another"))
+			b.must(b.people().Create(t.Context(), json.RawMessage(made), ChangeOptions{By: "another", Trial: true}))
+		}
+	}
+	b.Store = m
+	b.tick()
+	if o := b.override("made").Data; o.Trial == nil || o.By != "another" || b.begun("made") != 2 {
+		t.Errorf("the second trial reads %+v, %d runs", o, b.begun("made"))
+	}
+}
