@@ -111,6 +111,7 @@ func (a *app) newEngine(ctx context.Context, cfg *config.Config, log *slog.Logge
 	run := &runner.Runner{
 		Config: base.Load, Store: store, Consul: client, Applier: module, Inspector: module,
 		Owner: owner, Claim: timing.Claim, Now: time.Now, Log: log, Verbose: cfg.Terraform.Log,
+		Yields: cfg.HighAvailability != nil,
 	}
 	launcher := launch.NewLocal(ctx, workers(opts.parallel), log, run.Run)
 	return &engine{

@@ -41,6 +41,9 @@ const (
 // errTaken ends a run whose claim is no longer its own.
 var errTaken = errors.New("the leader has taken the run for lost and given it up")
 
+// errExpired ends a run whose claim has expired, as far as this process knows.
+var errExpired = errors.New("the store could not be reached for as long as the claim lasts: another instance may be given the task by now, so Terraform was interrupted")
+
 // errSuperseded ends a run before it begins: its task is not what it was when
 // the run was decided.
 var errSuperseded = errors.New("the run is superseded")
@@ -91,6 +94,10 @@ type Runner struct {
 	Claim time.Duration // how long a claim lasts unless it is renewed
 	Now   func() time.Time
 	Log   *slog.Logger
+	// Yields has Terraform interrupted when the claim has expired by this
+	// process's clock: where it may be cut off from a store that others reach,
+	// one of them may be given the task then.
+	Yields bool
 	// Verbose logs what Terraform prints, too, a record for each line.
 	Verbose bool
 	// Patience is how long an outcome that the store does not take is offered
@@ -216,6 +223,9 @@ func (c *claim) during(ctx context.Context, do func(context.Context) (result, er
 	done, err := do(ctx)
 	if err != nil && errors.Is(context.Cause(ctx), errTaken) {
 		err = errTaken // the error that followed from it says less
+	}
+	if err != nil && errors.Is(context.Cause(ctx), errExpired) {
+		err = fmt.Errorf("%w: %w", errExpired, err)
 	}
 	return done, err
 }
@@ -382,19 +392,36 @@ func (c *claim) keep(ctx context.Context, stop context.CancelCauseFunc) {
 			return
 		case <-tick.C:
 		}
-		c.mu.Lock()
-		next := c.run.Data
-		next.Expires = c.Now().Add(c.Claim)
-		err := c.write(ctx, next)
-		c.mu.Unlock()
+		expired, err := c.renew(ctx)
 		if errors.Is(err, errTaken) {
 			stop(errTaken)
+			return
+		}
+		if expired && c.Yields {
+			stop(errExpired)
 			return
 		}
 		if err != nil && ctx.Err() == nil {
 			c.Log.Warn("a claim was not renewed, trying again", "error", err)
 		}
 	}
+}
+
+// renew makes the claim last longer. Where that fails, expired says whether it
+// has come to its end meanwhile.
+func (c *claim) renew(ctx context.Context) (expired bool, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	next, until := c.run.Data, c.run.Data.Expires
+	left := until.Sub(c.Now())
+	next.Expires = c.Now().Add(c.Claim)
+	if c.Yields { // a store that does not answer must not hide that the time is up
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, left)
+		defer cancel()
+	}
+	err = c.write(ctx, next)
+	return err != nil && (ctx.Err() != nil || !c.Now().Before(until)), err
 }
 
 // ended returns the run as it is when it ends now.

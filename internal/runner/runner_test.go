@@ -312,6 +312,40 @@ func TestAClaimIsRenewedWhileTerraformWorks(t *testing.T) {
 	}
 }
 
+func TestARunIsGivenUpWhenItsClaimHasExpiredWhereAnotherMayHaveTheTask(t *testing.T) {
+	for _, yields := range []bool{true, false} {
+		t.Run(fmt.Sprint(yields), func(t *testing.T) {
+			tried := make(chan struct{}, 100)
+			b := newBench(t, func(ctx context.Context, out io.Writer) (*state.Changes, error) {
+				for range 8 { // more renewals than a claim has time for
+					select {
+					case <-tried:
+					case <-ctx.Done():
+						return nil, ctx.Err()
+					}
+				}
+				return succeed(ctx, out)
+			})
+			b.Claim, b.Yields, b.Now = 60*time.Millisecond, yields, time.Now
+			var cut atomic.Bool
+			b.store.Before = func(changes []state.Change) error {
+				if !writes(changes, "run/", `"running"`) || !cut.Swap(true) {
+					return nil // the claim
+				}
+				tried <- struct{}{}
+				return errors.New("no route to host")
+			}
+			if err := b.run(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			run := b.stored("r1")
+			if yields != (run.State == state.RunFailed) || yields != strings.Contains(run.Error, "another instance may be given the task") {
+				t.Errorf("the run reads %+v", run)
+			}
+		})
+	}
+}
+
 func TestARenewalWhoseAnswerWasLostDoesNotEndTheRun(t *testing.T) {
 	renewed := make(chan struct{}, 100)
 	b := newBench(t, func(ctx context.Context, out io.Writer) (*state.Changes, error) {
