@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -54,6 +55,8 @@ type Control struct {
 	// Poll is how often a run is looked at that is waited for.
 	Poll time.Duration
 	Now  func() time.Time
+
+	writing sync.Mutex // who writes through this process waits here, not in the store
 }
 
 // Config returns the configuration that counts, and what makes it so.
@@ -398,6 +401,8 @@ func (c *Control) change(ctx context.Context, decide func(*overlay.Effective) ([
 // from what was read whenever somebody else was faster: whoever changes an
 // override writes the reconcile record, which is read before anything else.
 func (c *Control) write(ctx context.Context, overrides bool, decide func() ([]state.Change, error)) error {
+	c.writing.Lock()
+	defer c.writing.Unlock()
 	for try := 1; ; try++ {
 		rec, err := state.Read[state.Reconcile](ctx, c.Store, state.ReconcileKey)
 		if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -493,5 +494,26 @@ func TestATaskThatIsChangedWhileItsRunWaitsForItsTurnRunsAsItIsThen(t *testing.T
 		if record.Failures != 0 {
 			t.Errorf("%s has failed %d times", changed[n].Name, record.Failures)
 		}
+	}
+}
+
+func TestManyChangesAtOnceAreAllMade(t *testing.T) {
+	m := newMachine(t)
+	i := m.start(tasks("web"))
+	var work sync.WaitGroup
+	const many = 50
+	var failed atomic.Int64
+	for n := range many {
+		work.Go(func() {
+			definition := fmt.Sprintf(`{"name":"t%d","module":"./m","condition":{"services":{"names":["api"]}}}`, n)
+			if _, err := i.Create(t.Context(), json.RawMessage(definition), reconcile.ChangeOptions{By: "a test"}); err != nil {
+				failed.Add(1)
+				t.Error(err)
+			}
+		})
+	}
+	work.Wait()
+	if n := len(names(t, i.Control)); n != many+1 {
+		t.Errorf("%d tasks", n)
 	}
 }
