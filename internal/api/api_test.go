@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -538,13 +539,14 @@ func TestAClientThatGoesAwayLeavesNothingHalfMade(t *testing.T) {
 }
 
 func TestAnAnswerThatTakesTooLongSaysThatTheRunGoesOn(t *testing.T) {
-	e := newEngine(t, files).serve() // nobody leads
+	e := newEngine(t, files) // nobody leads
 	late := api.New(e.options)
-	e.server.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	e.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), 50*time.Millisecond)
 		defer cancel()
 		late.ServeHTTP(w, r.WithContext(ctx))
-	})
+	}))
+	defer e.server.Close()
 	got := e.ask("POST", "/v1/tasks?run=now", newTask)
 	if m := got.message(t); got.status != http.StatusGatewayTimeout || !strings.Contains(m, "goes on: /v1/tasks/api/runs") {
 		t.Errorf("%d %s", got.status, m)

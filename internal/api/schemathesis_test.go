@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/terrapulse/terrapulse/internal/api"
 	"github.com/terrapulse/terrapulse/internal/testtools"
 )
 
@@ -26,10 +27,11 @@ func TestNoRequestBreaksTheAPI(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := start(t, files)
-	handler := e.server.Config.Handler
+	e := newEngine(t, files).work()
+	e.settled("web")
+	handler := api.New(e.options)
 	var requests atomic.Int64
-	e.server.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		said := httptest.NewRecorder()
 		handler.ServeHTTP(said, r)
 		requests.Add(1)
@@ -41,11 +43,12 @@ func TestNoRequestBreaksTheAPI(t *testing.T) {
 		}
 		w.WriteHeader(said.Code)
 		w.Write(said.Body.Bytes())
-	})
+	}))
+	defer server.Close()
 	before := runtime.NumGoroutine()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, program, "run", description, "--url", e.server.URL+"/v1", "--phases", "coverage,fuzzing", "--mode", "all",
+	cmd := exec.CommandContext(ctx, program, "run", description, "--url", server.URL+"/v1", "--phases", "coverage,fuzzing", "--mode", "all",
 		"--checks", "status_code_conformance,content_type_conformance,response_schema_conformance,response_headers_conformance,negative_data_rejection",
 		"--max-examples", "60", "--seed", "1", "--generation-database", "none", "--request-timeout", "30", "--no-color", "--warnings", "off")
 	cmd.Dir = t.TempDir() // where it leaves notes of its own
@@ -57,7 +60,7 @@ func TestNoRequestBreaksTheAPI(t *testing.T) {
 	if requests.Load() < 1000 {
 		t.Errorf("only %d requests\n%s", requests.Load(), out)
 	}
-	e.server.CloseClientConnections()
+	server.CloseClientConnections()
 	http.DefaultClient.CloseIdleConnections()
 	eventually(t, "no goroutine is left behind", func() bool { return runtime.NumGoroutine() <= before })
 }
