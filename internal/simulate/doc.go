@@ -1,20 +1,20 @@
 // Package simulate runs the engine of the AWS home as a whole, in one process:
-// the real reconcile.Reconciler, reconcile.Settle and runner.Runner, on a
-// store, a Consul, an ECS and clocks that are in memory and lie as the real
-// ones do. It consists of tests only.
+// the real reconcile.Reconciler, reconcile.Control, reconcile.Settle and
+// runner.Runner, on a store, a Consul, an ECS and clocks that are in memory and
+// lie as the real ones do. It consists of tests only.
 //
-// A history is made by chance from a seed. Functions and containers are
-// goroutines in a bubble of testing/synctest, where time passes only when all
+// A history is made by chance from a seed. Functions, containers and processes
+// of the API are goroutines in a bubble of testing/synctest, where time passes only when all
 // of them wait. Whatever one of them asks of the world, be it a read, a write,
 // the start of a container or a step of Terraform, is a request that waits for
 // its turn. The scheduler (world.step) waits until nobody moves, and then lets
 // one thing happen: it answers a request, loses it or its answer, lets time
-// pass, changes Consul, kills someone. So every order of reads and writes is
-// possible, everybody can die at each of them, and the same seed makes the
-// same history.
+// pass, changes Consul, kills someone, has a person ask for something. So every
+// order of reads and writes is possible, everybody can die at each of them, and
+// the same seed makes the same history.
 //
-// What must always hold (judge_test.go) is looked at with every write and every
-// step of Terraform. Then the faults end, and before long everything must be
+// What must always hold (judge_test.go, changes_test.go) is looked at with every
+// write and every step of Terraform. Then the faults end, and before long everything must be
 // applied as Consul says.
 //
 //	make simulate N=100000            # histories from N seeds, on all cores

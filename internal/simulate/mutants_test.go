@@ -148,12 +148,6 @@ var mutants = []struct {
 		new:  "case s.Held != \"\":",
 		says: "a held task runs when its condition changes",
 	}, {
-		rule: "a runner applies the definition that was decided on",
-		file: "runner/runner.go",
-		old:  "now != planned.Definition {",
-		new:  "now == \"\" {",
-		says: "what was decided is applied",
-	}, {
 		rule: "who asks for a run while one is under way is told of the next",
 		file: "reconcile/control.go",
 		old:  "if next.Run != nil { // one more",
