@@ -41,6 +41,7 @@ func TestAHeldTaskRunsWhenItsConditionOrItsDefinitionChangesAndNotBefore(t *test
 
 		{"enabled, with what was applied", Input{Task: webTask(), State: held(applied(), state.HoldNext), Observed: &Observed{Digest: "A"}}, Wait, state.ReasonHeld, onA},
 		{"enabled, with something else than what was applied", Input{Task: unbuffered, State: held(applied(), state.HoldNext), Observed: &Observed{Digest: "B"}}, Wait, state.ReasonHeld, "=def/B"},
+		{"and read again", Input{Task: unbuffered, State: held(with(applied(), func(s *state.Task) { s.Observed = "B" }), "=def/B"), Observed: &Observed{Digest: "B"}}, Wait, state.ReasonHeld, "=def/B"},
 		{"enabled, with another definition than was applied", Input{Task: unbuffered, Definition: "other", State: held(applied(), state.HoldNext), Observed: &Observed{Digest: "A"}}, Wait, state.ReasonHeld, "=other/A"},
 		{"enabled, and its condition changes", Input{Task: unbuffered, State: held(applied(), onA), Observed: &Observed{Digest: "B"}}, Run, state.ReasonChanged, ""},
 		{"enabled, and its condition becomes what was applied", Input{Task: unbuffered, State: held(with(applied(), func(s *state.Task) { s.Observed = "B" }), "=def/B"), Observed: &Observed{Digest: "A"}},
