@@ -82,6 +82,9 @@ func TestScriptsOfConsulTerraformSyncFindTheirAPI(t *testing.T) {
 		t.Errorf("made: %q", got)
 	}
 	ask(t, "POST", at+"/v1/tasks", more, 400)
+	broken := strings.NewReplacer(`"name": "more"`, `"name": "broken"`, `"file":`, `"fil":`).Replace(more)
+	ask(t, "POST", at+"/v1/tasks", broken, 500) // Terraform refuses it
+	ask(t, "GET", at+"/v1/tasks/broken", "", 404)
 	ask(t, "PATCH", at+"/v1/tasks/lb", `{"enabled": false}`, 200)
 	s.register("web", "web-2", 8081, "passing")
 	eventually(t, "the new task follows", func() bool { return strings.Contains(s.read("more.txt"), "8081") })

@@ -80,6 +80,19 @@ func (a *api) createTask(w http.ResponseWriter, r *http.Request) {
 		a.inspectDraft(w, r, named.Name, definition)
 		return
 	}
+	if mode == "" {
+		// A task that Terraform refuses is not made: it is planned first.
+		if _, err = a.Control.Check(r.Context(), definition); err == nil {
+			_, err = a.inspect(r.Context(), named.Name, definition)
+		}
+		if unfinished(err) {
+			err = fmt.Errorf("the task is not made: %w", err)
+		}
+		if err != nil {
+			a.fail(w, r, named.Name, err)
+			return
+		}
+	}
 	t, err := a.Control.Create(r.Context(), definition, reconcile.ChangeOptions{By: a.Who(r), Trial: mode == runNow})
 	if err == nil && mode == runNow && t.Enabled {
 		err = a.await(r.Context(), t.Name, "", "the task is not kept")
