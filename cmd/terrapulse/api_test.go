@@ -112,10 +112,11 @@ func TestScriptsOfConsulTerraformSyncFindTheirAPI(t *testing.T) {
 	}
 	ask(t, "DELETE", at+"/v1/tasks/more", "", 202)
 	ask(t, "GET", at+"/v1/tasks/more", "", 404)
+	ask(t, "PATCH", at+"/v1/tasks/lb", `{"enabled": false}`, 200)
 	if code := p.stop(); code != exitOK {
 		t.Fatalf("exit code %d", code)
 	}
 	r := s.run("start", "-once", "-reset-storage", "-config-file", s.path("tasks.hcl"))
 	wantCode(t, r, exitOK)
-	wantText(t, r.stdout, "forgotten: task lb (enabled)")
+	wantText(t, r.stdout, "forgotten: task lb (disabled)")
 }
