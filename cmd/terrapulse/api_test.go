@@ -116,6 +116,9 @@ func TestScriptsOfConsulTerraformSyncFindTheirAPI(t *testing.T) {
 	if code := p.stop(); code != exitOK {
 		t.Fatalf("exit code %d", code)
 	}
+	s.config("")
+	wantText(t, s.run("start", "-once", "-config-file", s.path("tasks.hcl")).stdout, "no tasks configured")
+	s.config(s.task("lb", onWeb))
 	r := s.run("start", "-once", "-reset-storage", "-config-file", s.path("tasks.hcl"))
 	wantCode(t, r, exitOK)
 	wantText(t, r.stdout, "forgotten: task lb (disabled)")

@@ -129,7 +129,7 @@ func (c *startCommand) Run(args []string) int {
 		}
 	}
 	if o.once {
-		code := c.once(e, cfg)
+		code := c.once(e)
 		c.ctsOnce(code)
 		return code
 	}
@@ -189,17 +189,15 @@ func (c *startCommand) reset(e *engine) int {
 }
 
 // once runs every task one time and sums up.
-func (c *startCommand) once(e *engine, cfg *config.Config) int {
-	if len(cfg.Tasks) == 0 {
-		fmt.Fprintln(c.stdout, "no tasks configured")
-		return exitOK
-	}
+func (c *startCommand) once(e *engine) int {
 	outcomes, err := e.reconciler.Once(c.ctx, e.launcher.Wait)
 	code := exitOK
 	if len(outcomes) > 0 {
 		code = c.summarise(outcomes)
 	}
 	switch {
+	case err == nil && len(outcomes) == 0:
+		fmt.Fprintln(c.stdout, "no tasks configured")
 	case err != nil && c.ctx.Err() != nil:
 		return c.fail(exitError, errors.New("stopped before every task had its run"))
 	case err != nil:
