@@ -425,7 +425,22 @@ func TestAClusterOutlivesTheLossOfConsulServers(t *testing.T) {
 	}
 	servers[2].Restart()
 
-	eventually(t, "it is back", func() bool { return two.sees(2, "cts-01") })
+	// One that was away for long has to become a voter again: two of two are no
+	// quorum once another is lost.
+	eventually(t, "it is back", func() bool {
+		raft, err := servers[1].Client().Operator().RaftGetConfiguration(nil)
+		voters := 0
+		for i := 0; err == nil && i < len(raft.Servers); i++ {
+			if raft.Servers[i].Voter {
+				voters++
+			}
+		}
+		return voters == 3 && two.sees(2, "cts-01")
+	})
+	eventually(t, "it has caught up", func() bool {
+		health, err := servers[1].Client().Operator().AutopilotServerHealth(nil)
+		return err == nil && health.Healthy && health.FailureTolerance == 1
+	})
 	servers[0].Stop()
 	eventually(t, "another instance leads", two.leads)
 	e.publish(servers[1], "web-3", 8082)

@@ -127,8 +127,9 @@ func (v view) Apply(ctx context.Context, changes ...state.Change) ([]state.Recor
 	if err := state.Validate(changes...); err != nil {
 		return nil, err
 	}
-	label := "write"
+	label, renewal := "write", true
 	for _, c := range changes {
+		renewal = renewal && strings.HasPrefix(c.Key, "lease/")
 		if c.Op == state.OpDelete {
 			label += " without"
 		}
@@ -136,8 +137,8 @@ func (v view) Apply(ctx context.Context, changes ...state.Change) ([]state.Recor
 			label += " " + c.Key
 		}
 	}
-	var unread map[string]bool // as of now: the write may be late
-	if v.act != nil {
+	var unread map[string]bool    // as of now: the write may be late
+	if v.act != nil && !renewal { // which goes on beside the tick
 		unread = v.act.unread
 	}
 	return ask(ctx, v.process, store, label, func() ([]state.Record, error) {
