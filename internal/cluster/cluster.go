@@ -100,8 +100,9 @@ type Options struct {
 // Member is this instance among the others. It is safe for concurrent use.
 type Member struct {
 	Options
-	beat  time.Duration
-	since time.Time
+	beat    time.Duration
+	since   time.Time
+	unheard bool // the latest word of this instance did not get through, which was logged
 
 	mu      sync.Mutex
 	record  state.Stored[record]
@@ -164,9 +165,14 @@ func (m *Member) Leads(ctx context.Context, fence uint64) {
 
 // tell writes this instance's record.
 func (m *Member) tell(ctx context.Context) {
-	if err := m.write(ctx); err != nil && ctx.Err() == nil {
-		m.Log.Warn("the other instances of the cluster are not told that this one lives", "cluster", m.Cluster, "error", err)
+	err := m.write(ctx)
+	if ctx.Err() != nil {
+		return
 	}
+	if err != nil && !m.unheard {
+		m.Log.Warn("the other instances of the cluster are not told that this one lives, it goes on trying", "cluster", m.Cluster, "error", err)
+	}
+	m.unheard = err != nil
 }
 
 func (m *Member) write(ctx context.Context) error {
