@@ -56,7 +56,7 @@ func TestTheImageHasWhatARunNeeds(t *testing.T) {
 			"--cap-drop", "all", "--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024", "--env", "HOME=/work", "--entrypoint", entrypoint, name}, args...)...)
 		return string(out), err
 	}
-	if out, err := in("terraform", "version"); err != nil || !strings.HasPrefix(out, "Terraform v") {
+	if out, err := in("terraform", "version"); err != nil || !strings.HasPrefix(out, "Terraform v") && !strings.HasPrefix(out, "OpenTofu v") {
 		t.Errorf("terraform: %v\n%s", err, out)
 	}
 	if out, err := in("git", "version"); err != nil || !strings.HasPrefix(out, "git version") {
