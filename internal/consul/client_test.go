@@ -247,6 +247,24 @@ func TestAnAnswerThatIsCutShortIsAnError(t *testing.T) {
 	}
 }
 
+func TestAConnectionThatEndsBeforeTheQuestionIsNamedByItsReason(t *testing.T) {
+	c := client(t, "127.0.0.1:1")
+	early := func(cause error) string { // as net/http puts it
+		err := c.transportError("read", &url.Error{Op: "Get", URL: "/", Err: fmt.Errorf("readLoopPeekFailLocked: %w", cause)})
+		if !IsUnavailable(err) || strings.Contains(err.Error(), "readLoop") {
+			t.Errorf("error = %v", err)
+		}
+		return err.Error()
+	}
+	if text := early(errors.New("remote error: tls: certificate required")); !strings.Contains(text, ": remote error: tls: certificate required") ||
+		strings.Contains(text, "http_max_conns_per_client") {
+		t.Errorf("a certificate that is missing: %s", text)
+	}
+	if text := early(nil); !strings.Contains(text, "http_max_conns_per_client") {
+		t.Errorf("an answer before the question: %s", text)
+	}
+}
+
 func TestStatus404IsOnlyTakenFromConsul(t *testing.T) {
 	server := httptest.NewServer(http.NotFoundHandler())
 	defer server.Close()

@@ -111,10 +111,17 @@ func (c *Client) transportError(act string, err error) error {
 	if errors.As(err, &dial) && dial.Op == "dial" {
 		e.advice = "check that Consul runs there, and consul.address or CONSUL_HTTP_ADDR"
 	}
-	if strings.Contains(err.Error(), "readLoopPeekFailLocked") {
-		// So net/http calls an answer that is there before the question: Consul
-		// sends status 429 as soon as it has the connection.
-		e.cause, e.advice = errors.New("it refuses the connection"), tooMany
+	// So net/http calls what comes from the server before the question is sent.
+	for early := err; early != nil; early = errors.Unwrap(early) {
+		if !strings.HasPrefix(early.Error(), "readLoopPeekFailLocked: ") {
+			continue
+		}
+		if e.cause = errors.Unwrap(early); e.cause == nil {
+			// An answer: Consul sends status 429 as soon as it has the connection.
+			// Otherwise the connection's end and its reason, such as a TLS alert.
+			e.cause, e.advice = errors.New("it refuses the connection"), tooMany
+		}
+		break
 	}
 	return e
 }
