@@ -210,15 +210,17 @@ func said(run state.Run) string {
 	return fmt.Sprintf("%s with %q", run.State, run.Error)
 }
 
-// during does something as long as the claim stands.
+// during does something as long as the claim stands. That is kept until all is
+// done: also while Terraform, once it is interrupted, comes to its end.
 func (c *claim) during(ctx context.Context, do func(context.Context) (result, error)) (result, error) {
+	keeping, release := context.WithCancel(context.WithoutCancel(ctx))
 	ctx, stop := context.WithCancelCause(ctx)
 	kept := make(chan struct{})
 	go func() {
 		defer close(kept)
-		c.keep(ctx, stop)
+		c.keep(keeping, stop)
 	}()
-	defer func() { stop(nil); <-kept }()
+	defer func() { release(); <-kept; stop(nil) }()
 
 	done, err := do(ctx)
 	if err != nil && errors.Is(context.Cause(ctx), errTaken) {

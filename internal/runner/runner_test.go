@@ -563,6 +563,41 @@ func TestARunThatIsInterruptedStillRecordsItsOutcome(t *testing.T) {
 	}
 }
 
+// Terraform may take minutes to end once it is interrupted. Nobody else is to
+// have the task before.
+func TestAClaimIsRenewedUntilTerraformHasEndedThoughItIsInterrupted(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	renewed := make(chan struct{}, 100)
+	b := newBench(t, func(ctx context.Context, _ io.Writer) (*state.Changes, error) {
+		stop()
+		<-ctx.Done()
+		for len(renewed) > 0 { // that were made before
+			<-renewed
+		}
+		for range 3 {
+			select {
+			case <-renewed:
+			case <-time.After(10 * time.Second):
+				return nil, errors.New("the claim is not renewed any more")
+			}
+		}
+		return nil, errors.New("terraform was interrupted")
+	})
+	b.Claim, b.Yields, b.Now = 300*time.Millisecond, true, time.Now
+	b.store.After = func(changes []state.Change) error {
+		if writes(changes, "run/", `"running"`) {
+			renewed <- struct{}{}
+		}
+		return nil
+	}
+	if err := b.run(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if run := b.stored("r1"); run.State != state.RunFailed || !strings.Contains(run.Error, "interrupted") {
+		t.Errorf("the run reads %+v", run)
+	}
+}
+
 func TestAnApplyThatSucceededInSpiteOfTheInterruptCounts(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	b := newBench(t, func(ctx context.Context, out io.Writer) (*state.Changes, error) {
