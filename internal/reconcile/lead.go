@@ -28,6 +28,14 @@ const (
 	// minLook is how often one that stands by looks at most whether it can lead.
 	minLook = 10 * time.Millisecond
 
+	// maxLook is how rarely the store is looked into at least, however long the
+	// lease lasts: for a lease that was given back, and for what another process
+	// was asked.
+	maxLook = 5 * time.Second
+
+	// releaseTime is for a leader that ends to give the lease back.
+	releaseTime = 5 * time.Second
+
 	// firstMarksWait is how long the first tick waits for the gates.
 	firstMarksWait = time.Second
 )
@@ -72,13 +80,20 @@ func (l *Loop) Run(ctx context.Context) error {
 		}
 		l.Log.Info("leading", "owner", l.Owner, "fence", held.Fence())
 		err := l.work(ctx, held)
-		if rerr := held.Release(context.WithoutCancel(ctx)); rerr != nil && !errors.Is(rerr, lease.ErrLost) {
-			l.Log.Warn("the lease is left to expire", "error", rerr)
-		}
+		l.release(ctx, held)
 		if ctx.Err() != nil {
 			return nil
 		}
 		l.Log.Warn("no longer leading", "owner", l.Owner, "fence", held.Fence(), "cause", err)
+	}
+}
+
+// release gives the lease back, unless the store takes long: then it expires.
+func (l *Loop) release(ctx context.Context, held *lease.Lease) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTime)
+	defer cancel()
+	if err := held.Release(ctx); err != nil && !errors.Is(err, lease.ErrLost) {
+		l.Log.Warn("the lease is left to expire", "error", err)
 	}
 }
 
@@ -105,7 +120,7 @@ func (l *Loop) lead(ctx context.Context) *lease.Lease {
 			}
 			// Often enough to take over soon after the lease has ended, and at
 			// that moment if it is not renewed.
-			wait = max(minLook, min(l.LeaseTTL/10, other.Until.Sub(l.Now())))
+			wait = max(minLook, min(l.LeaseTTL/10, maxLook, other.Until.Sub(l.Now())))
 		default:
 			l.Log.Error("the lease cannot be read or written", "error", err)
 			wait = min(2*wait, failedTickMax)
@@ -140,7 +155,7 @@ func (l *Loop) reload(news Reload) {
 func (l *Loop) askedElsewhere(ctx context.Context) <-chan struct{} {
 	asked := make(chan struct{}, 1)
 	go func() {
-		for sleep(ctx, l.LeaseTTL/3) {
+		for sleep(ctx, min(l.LeaseTTL/3, maxLook)) {
 			rec, err := l.Store.Get(ctx, state.ReconcileKey)
 			if seen := l.version.Load(); err != nil || seen == nil || rec.Version == *seen {
 				continue // an error shows elsewhere

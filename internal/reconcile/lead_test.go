@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -164,6 +165,64 @@ func TestWhoStandsByTakesOverWhenTheLeaderStops(t *testing.T) {
 		}
 		if held, err := lease.Read(t.Context(), first.store, LeaseName); err != nil || held.Owner != other.Owner || held.Fence != 2 {
 			t.Errorf("the lease reads %+v (%v)", held, err)
+		}
+	})
+}
+
+// However long a lease lasts, nobody waits for it who need not.
+func TestALongLeaseDelaysNothingButATakeoverFromTheDead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		first := newLoopBench(t, tasks(1)...)
+		first.LeaseTTL = time.Hour
+		first.start()
+		other := first.another(first.Config.Tasks)
+		other.Now, other.LeaseTTL = time.Now, time.Hour
+		second := first.loop(other)
+		second.start()
+		first.finish()
+		pass(time.Minute)
+
+		first.bench.now = time.Now()
+		first.must(first.people().Force(t.Context(), "task-0", "another instance"))
+		pass(10 * time.Second)
+		if got := first.launched(); len(got) != 1 {
+			t.Fatalf("what another instance was asked for: launched %v", got)
+		}
+		first.finish()
+		first.end()
+		pass(10 * time.Second)
+		if held, err := lease.Read(t.Context(), first.store, LeaseName); err != nil || held.Owner != other.Owner {
+			t.Errorf("the leader has stopped, and the lease reads %+v (%v)", held, err)
+		}
+	})
+}
+
+// deaf is a store that, once it is so, answers no write before its context ends.
+type deaf struct {
+	state.Store
+	now atomic.Bool
+}
+
+func (d *deaf) Apply(ctx context.Context, changes ...state.Change) ([]state.Record, error) {
+	if d.now.Load() {
+		<-ctx.Done()
+		return nil, context.Cause(ctx)
+	}
+	return d.Store.Apply(ctx, changes...)
+}
+
+func TestALeaderEndsSoonThoughTheStoreDoesNotAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newLoopBench(t, tasks(1)...)
+		store := &deaf{Store: b.store}
+		b.Loop.Store = store
+		b.start()
+		b.finish()
+		store.now.Store(true)
+		told := time.Now()
+		b.end()
+		if took := time.Since(told); took >= 10*time.Second {
+			t.Errorf("it ended after %s", took)
 		}
 	})
 }
