@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
 
 	"github.com/hashicorp/cronexpr"
@@ -177,11 +178,61 @@ func (l *loader) schedule(raw *rawSchedule) *Schedule {
 		return &Schedule{}
 	}
 	expr, err := cronexpr.Parse(cron)
-	switch {
-	case err != nil:
+	if err != nil {
 		l.fail(raw.Cron.origin, fmt.Sprintf("unable to parse schedule condition's cron config %s: %s", quoted(cron), err), syntax)
-	case expr.Next(l.Now).IsZero():
+		return &Schedule{}
+	}
+	if span := backwards(cron); span != "" {
+		l.fail(raw.Cron.origin, fmt.Sprintf("the schedule %s has a range that goes backwards: %s", quoted(cron), quoted(span)),
+			"write it as two, such as 22-23,0-6 for 22-6")
+		return &Schedule{}
+	}
+	if expr.Next(l.Now).IsZero() {
 		l.fail(raw.Cron.origin, fmt.Sprintf("the schedule %s never comes due", quoted(cron)), "no date matches it from now on")
 	}
 	return &Schedule{Cron: cron}
+}
+
+var cronRange = regexp.MustCompile(`^([a-z]+|[0-9]+)-([a-z]+|[0-9]+)(/[0-9]+)?$`)
+
+// backwards returns a range of a cron expression, which can be parsed, that ends
+// before it begins. To cronexpr that is no time at all: it panics on the months
+// NOV-FEB, and looks at every second of a century for one in the seconds 5-1.
+func backwards(cron string) string {
+	fields := strings.Fields(strings.ToLower(cron))
+	weekday := 4
+	if len(fields) > 6 {
+		weekday = 5
+	}
+	for i, field := range fields {
+		for entry := range strings.SplitSeq(field, ",") {
+			m := cronRange.FindStringSubmatch(entry)
+			if m == nil {
+				continue
+			}
+			first, last := cronValue(m[1]), cronValue(m[2])
+			if i == weekday && last%7 == 0 {
+				continue // to the end of the week
+			}
+			if i == weekday {
+				first %= 7
+			}
+			if first > last {
+				return entry
+			}
+		}
+	}
+	return ""
+}
+
+// cronValue is a number, or what a month or a day of the week stands for.
+func cronValue(text string) int {
+	if n, err := strconv.Atoi(text); err == nil {
+		return n
+	}
+	name := text[:min(3, len(text))] // Parse has seen to it that it is one
+	if day := strings.Index("sunmontuewedthufrisat", name); day >= 0 {
+		return day / 3
+	}
+	return strings.Index("janfebmaraprmayjunjulaugsepoctnovdec", name)/3 + 1
 }

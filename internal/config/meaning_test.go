@@ -608,3 +608,34 @@ func TestAFileWithAByteOrderMark(t *testing.T) {
 		}
 	}
 }
+
+func TestRangesOfASchedule(t *testing.T) {
+	for cron, want := range map[string]string{
+		"*/10 8-18 * * MON-FRI": "", "0 0 * JAN-DEC SUN-SAT": "", "0 0 L * FRI-SUN": "", "0 0 15W * 5-7": "", "0 0 1-31/2 january-march 7-3 2026-2030": "",
+		"@daily": "", "5 0 0 * * 5L *": "",
+		"5-1 * * * * * *": "5-1", "50-10/5 * * * *": "50-10/5", "0 1,20-4 * * *": "20-4", "0 0 28-3 * *": "28-3", "0 0 * Nov-feb *": "nov-feb",
+		"0 0 * 11-2 *": "11-2", "0 0 * * SAT-MON": "sat-mon", "0 0 0 * * 5-2 *": "5-2", "0 0 * * * 2030-2026": "2030-2026",
+	} {
+		if got := backwards(cron); got != want {
+			t.Errorf("%q: backwards is %q, want %q", cron, got, want)
+		}
+	}
+}
+
+// A schedule is refused or comes due, whatever is written.
+func TestAnyScheduleIsReadAtOnce(t *testing.T) {
+	entry := rapid.SampledFrom([]string{"*", "*/5", "1", "31", "30", "2", "L", "W", "15W", "LW", "5#2", "6L", "MON", "JAN", "1-5", "5-1", "0-0", "7", "NOV-FEB",
+		"FRI-SUN", "?", "2020", "2030", "2030-2026", "0", "00", "/", "*/0", "1/0", "50-10/5", "#", "-", "@daily", "é-è"})
+	field := rapid.Custom(func(t *rapid.T) string {
+		return strings.Join(rapid.SliceOfN(entry, 1, 2).Draw(t, "entries"), ",")
+	})
+	rapid.Check(t, func(t *rapid.T) {
+		cron := strings.Join(rapid.SliceOfN(field, 1, 9).Draw(t, "fields"), " ")
+		l := loader{Options: options("/")}
+		start := time.Now()
+		l.schedule(&rawSchedule{Cron: rawString{V: cron}})
+		if took := time.Since(start); took > 5*time.Second {
+			t.Fatalf("%q took %s", cron, took)
+		}
+	})
+}
