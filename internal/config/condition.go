@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/hashicorp/cronexpr"
 	"github.com/hashicorp/go-bexpr"
@@ -187,8 +188,14 @@ func (l *loader) schedule(raw *rawSchedule) *Schedule {
 			"write it as two, such as 22-23,0-6 for 22-6")
 		return &Schedule{}
 	}
-	if expr.Next(l.Now).IsZero() {
-		l.fail(raw.Cron.origin, fmt.Sprintf("the schedule %s never comes due", quoted(cron)), "no date matches it from now on")
+	switch over := fmt.Sprintf("the schedule %s never comes due again", quoted(cron)); {
+	case expr.Next(time.Unix(0, 0)).IsZero():
+		l.fail(raw.Cron.origin, fmt.Sprintf("the schedule %s never comes due", quoted(cron)), "no date matches it")
+	case !expr.Next(l.Now).IsZero():
+	case l.made:
+		l.warn(raw.Cron.origin, over, "remove the task, or correct the year")
+	default:
+		l.fail(raw.Cron.origin, over, "correct the year")
 	}
 	return &Schedule{Cron: cron}
 }

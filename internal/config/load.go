@@ -28,7 +28,7 @@ type Options struct {
 	Dir string
 	// Hostname is part of the default id; the host's own name if empty.
 	Hostname string
-	// Now is the time by which a schedule must still come due; the current
+	// Now is the time from which on a schedule should come due; the current
 	// time if zero.
 	Now time.Time
 }
@@ -82,7 +82,7 @@ func Load(opts Options) (*Config, error) {
 		opts.Now = time.Now()
 	}
 
-	l := loader{Options: opts}
+	l := loader{Options: opts, made: true}
 	files := l.files()
 	var raw rawConfig
 	for _, file := range files {
@@ -107,6 +107,9 @@ func Load(opts Options) (*Config, error) {
 type loader struct {
 	Options
 	decoder
+	// made is whether the tasks may be from before: one whose schedule is over
+	// since must not keep the others from being read.
+	made bool
 }
 
 // sorted orders findings as a person reads the files.

@@ -59,7 +59,7 @@ func (c *Config) With(changes []Change) (*Config, map[string]error) {
 		if _, taken := next.Task(ch.Task); taken || len(ch.Definition) == 0 {
 			continue
 		}
-		t, err := next.Parse(ch.Definition)
+		t, err := next.parse(ch.Definition, true)
 		if err == nil && t.Name != ch.Task {
 			err = fmt.Errorf("the definition that is kept for task %s is that of %s", quoted(ch.Task), quoted(t.Name))
 		}
@@ -79,8 +79,11 @@ func (c *Config) With(changes []Change) (*Config, map[string]error) {
 // Parse reads a task on its own, in the JSON form of the API, as one more task
 // of the configuration. What is wrong with it, and what stands in its way, is
 // reported all at once, as Errors; keys begin with "task".
-func (c *Config) Parse(definition []byte) (*Task, error) {
-	l := loader{Options: Options{Dir: c.dir, Getenv: func(string) string { return "" }, Now: time.Now()}}
+func (c *Config) Parse(definition []byte) (*Task, error) { return c.parse(definition, false) }
+
+// parse reads a task that is being made, or was made before.
+func (c *Config) parse(definition []byte, made bool) (*Task, error) {
+	l := loader{Options: Options{Dir: c.dir, Getenv: func(string) string { return "" }, Now: time.Now()}, made: made}
 	root, diags := parseJSON("", definition)
 	l.errors = diags
 	if root == nil || len(diags) > 0 {

@@ -122,17 +122,18 @@ func TestADefinitionThatIsNoTask(t *testing.T) {
 		`{"name":"x","name":"y","module":"./x"}`: "duplicate key",
 		`{"name":"a/b","module":"./x"}`:          "a task name must start with a letter",
 		`{"name":"../b","module":"./x"}`:         "a task name must start with a letter",
-		`{"name":"` + strings.Repeat("x", 201) + `","module":"./x"}`:              "too long",
-		`{"name":"x","module":"./x","condition":"services"}`:                      "task.condition",
-		`{"name":"x","module":"./x","condition":{"services":1}}`:                  "task.condition.services",
-		`{"name":"x","module":"./x","condition":{"services":{},"consul_kv":{}}}`:  "only one condition but got 2",
-		`{"name":"x","module":"./x","enabled":"perhaps"}`:                         "task.enabled",
-		`{"name":"x","module":"./x","variables":{"x":"text"}}`:                    "not a literal value",
-		`{"name":"x","module":"./x","buffer_period":{"min":5}}`:                   "task.buffer_period.min",
-		`{"name":"x","module":"./x","module_input":{"catalog_services":{}}}`:      "unsupported module_input type",
-		`{"name":"x","module":"./x","terraform_provider":{"a":{}}}`:               "task.terraform_provider",
-		`{"name":"x","module":"./x","description":"{{ env \"HOME\" }}"}`:          "only supported for terraform_provider",
-		strings.Repeat(`{"condition":`, 20000) + `1` + strings.Repeat(`}`, 20000): "",
+		`{"name":"` + strings.Repeat("x", 201) + `","module":"./x"}`:                     "too long",
+		`{"name":"x","module":"./x","condition":"services"}`:                             "task.condition",
+		`{"name":"x","module":"./x","condition":{"services":1}}`:                         "task.condition.services",
+		`{"name":"x","module":"./x","condition":{"services":{},"consul_kv":{}}}`:         "only one condition but got 2",
+		`{"name":"x","module":"./x","condition":{"schedule":{"cron":"0 0 1 1 * 2020"}}}`: "never comes due again; correct the year",
+		`{"name":"x","module":"./x","enabled":"perhaps"}`:                                "task.enabled",
+		`{"name":"x","module":"./x","variables":{"x":"text"}}`:                           "not a literal value",
+		`{"name":"x","module":"./x","buffer_period":{"min":5}}`:                          "task.buffer_period.min",
+		`{"name":"x","module":"./x","module_input":{"catalog_services":{}}}`:             "unsupported module_input type",
+		`{"name":"x","module":"./x","terraform_provider":{"a":{}}}`:                      "task.terraform_provider",
+		`{"name":"x","module":"./x","description":"{{ env \"HOME\" }}"}`:                 "only supported for terraform_provider",
+		strings.Repeat(`{"condition":`, 20000) + `1` + strings.Repeat(`}`, 20000):        "",
 	} {
 		if got := wrong(t, new(Config), definition); !strings.Contains(got, want) {
 			t.Errorf("%.80s\nsaid %.300s\nwant %s", definition, got, want)
@@ -393,4 +394,19 @@ func BenchmarkParse(b *testing.B) {
 		}
 	}
 	b.ReportMetric(float64(b.Elapsed())/float64(b.N)/float64(time.Microsecond), "µs/task")
+}
+
+// What was right when it was made stays a task, and keeps no other from being read.
+func TestAScheduleThatIsOverIsNoMistake(t *testing.T) {
+	const over = `condition "schedule" { cron = "0 0 1 1 * 2020" }`
+	cfg := load(t, "f.hcl", aTask(over))
+	if len(cfg.Tasks) != 1 || len(cfg.Warnings) != 1 || cfg.Warnings[0].String() !=
+		`f.hcl:4: task[0].condition.schedule.cron: the schedule "0 0 1 1 * 2020" never comes due again; remove the task, or correct the year` {
+		t.Errorf("tasks %v, warnings %v", cfg.Tasks, cfg.Warnings)
+	}
+
+	next, problems := cfg.With([]Change{{Task: "u", Definition: []byte(`{"name":"u","module":"./m","condition":{"schedule":{"cron":"0 0 1 1 * 2020"}}}`)}})
+	if _, ok := next.Task("u"); !ok || len(problems) > 0 {
+		t.Errorf("a task that was made through the API is gone: %v", problems)
+	}
 }
