@@ -137,6 +137,14 @@ func TestTasksAreMadeAndChangedThroughTheFunctionURL(t *testing.T) {
 		t.Errorf("tasks: %v", tasks)
 	}
 
+	// The deletion counts for whoever ticks, too.
+	c.register("web-3", 8082)
+	c.tickUntil("the task that is left follows the change", func() bool { return strings.Contains(c.out("made"), "web-3") })
+	c.tickUntil("all has ended", func() bool { return c.tick().Idle })
+	if got := c.out("lb"); got != "web-1:8080" {
+		t.Errorf("the task that was deleted has made %q", got)
+	}
+
 	// A cold start, with the emulator's own.
 	c.lambda.deploy(c.api, c.lambda.functions[c.api].bootstrap, time.Minute, c.lambda.functions[c.api].env)
 	began := time.Now()
