@@ -25,11 +25,16 @@ func Convert(opts Options) (file []byte, notes []Diagnostic, err error) {
 		l.Dir = "."
 	}
 	files := l.files()
+	for _, said := range [][]Diagnostic{l.errors, l.warnings} {
+		for i := range said {
+			said[i].Key = "" // here they are arguments, not flags
+		}
+	}
 	if len(files) == 0 && len(l.errors) == 0 {
 		return nil, nil, Errors{{Problem: "no configuration files found", Hint: "name files of .hcl, .json, .yaml or .yml"}}
 	}
 	var raw rawConfig
-	c := converter{out: &node{kind: kindObject}}
+	c := converter{out: &node{kind: kindObject}, notes: slices.Clone(l.warnings)} // files that were skipped
 	for _, file := range files {
 		root := l.read(file, &raw)
 		if root != nil && len(l.errors) == 0 {

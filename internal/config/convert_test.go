@@ -228,8 +228,12 @@ func TestWhatCannotBeConvertedIsTold(t *testing.T) {
 			t.Errorf("%s\nsaid %v, want %s\n%s", content, err, want, file)
 		}
 	}
-	if _, _, err := Convert(options(t.TempDir(), "gone.hcl")); err == nil || err.Error() != "-config-file: stat gone.hcl: no such file or directory" {
+	if _, _, err := Convert(options(t.TempDir(), "gone.hcl")); err == nil || err.Error() != "stat gone.hcl: no such file or directory" {
 		t.Errorf("said %v", err)
+	}
+	dir := write(t, "f.hcl", "port = 1\nservice { name = \"x\" }\n", "f.conf", "port = 2\n")
+	if _, notes, err := Convert(options(dir, "f.hcl", "f.conf")); err != nil || len(notes) != 1 || notes[0].String() != "skipped f.conf; files end in .yaml, .yml, .hcl or .json" {
+		t.Errorf("of a file that is not read: %v, %v", notes, err)
 	}
 }
 
