@@ -298,7 +298,7 @@ func (c *Control) Tick(ctx context.Context) error {
 
 // AwaitRun waits until the task has had the run that was asked for, by Force or
 // as a trial: the one after those that since names. A trial is then settled as
-// a rule.
+// a rule. It returns an error if there will be no such run.
 func (c *Control) AwaitRun(ctx context.Context, task, since string) (state.Run, error) {
 	for {
 		record, err := state.Read[state.Task](ctx, c.Store, state.TaskKey(task))
@@ -312,6 +312,16 @@ func (c *Control) AwaitRun(ctx context.Context, task, since string) (state.Run, 
 				return state.Run{}, fmt.Errorf("read run %s: %w", t.Last.Run, err)
 			}
 			return run.Data, c.awaitSettled(ctx, task)
+		}
+		if t.Run == nil && t.Forced == "" {
+			// Nobody asks for it any more, unless the task is only not there for a while.
+			override, err := state.Read[state.Override](ctx, c.Store, state.OverrideKey(task))
+			if err != nil {
+				return state.Run{}, fmt.Errorf("read what was changed about task %s: %w", task, err)
+			}
+			if override.Data.Trial == nil {
+				return state.Run{}, fmt.Errorf("the run of task %s is given up: the task was disabled or deleted before it began, or whoever leads does not have it", task)
+			}
 		}
 		if !sleep(ctx, c.Poll) {
 			why := ""

@@ -628,6 +628,47 @@ func TestARunIsAwaitedThatIsTheOneAskedFor(t *testing.T) {
 	}
 }
 
+func TestWhoWaitsForARunIsToldThatThereWillBeNone(t *testing.T) {
+	for what, ends := range map[string]func(*bench){
+		"disabled": func(b *bench) { b.must(b.people().SetEnabled(b.t.Context(), "task-0", false, ChangeOptions{})) },
+		"deleted":  func(b *bench) { b.must(b.people().Delete(b.t.Context(), "task-0", "")) },
+		// The files of the one that leads do not have it.
+		"not the leader's": func(b *bench) { b.Config = &config.Config{}; b.effective = nil; b.tick() },
+	} {
+		t.Run(what, func(t *testing.T) {
+			b := newBench(t, tasks(1)...)
+			b.settle()
+			since, err := b.people().Force(t.Context(), "task-0", "")
+			b.must(err)
+			ends(b)
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			defer cancel()
+			if _, err := b.people().AwaitRun(ctx, "task-0", since); err == nil || ctx.Err() != nil || !strings.Contains(err.Error(), "task-0") {
+				t.Errorf("told %v", err)
+			}
+		})
+	}
+	// A trial comes to its run, though whoever leads does not have the task for a while.
+	b := newBench(t, tasks(1)...)
+	b.settle()
+	since, err := b.people().SetEnabled(t.Context(), "task-0", true, ChangeOptions{Trial: true})
+	b.must(err)
+	files := b.Config
+	b.Config, b.effective = &config.Config{}, nil
+	b.tick()
+	b.Config = files
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := b.people().AwaitRun(ctx, "task-0", since); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("of a trial told %v", err)
+	}
+	// Until it is deleted.
+	b.must(b.people().Delete(t.Context(), "task-0", ""))
+	if _, err := b.people().AwaitRun(t.Context(), "task-0", since); err == nil || !strings.Contains(err.Error(), "task-0") {
+		t.Errorf("of a trial that is no more told %v", err)
+	}
+}
+
 func TestWhatWasAskedForBeforeATaskWasDisabledIsForgotten(t *testing.T) {
 	b := newBench(t, tasks(1)...)
 	b.settle()
