@@ -394,6 +394,24 @@ func TestOnceAndInspectByHand(t *testing.T) {
 	}
 }
 
+func TestWhileTheScheduleIsDisabledNothingIsAppliedThatNobodyAsksFor(t *testing.T) {
+	c := deploy(t, options{parameters: rehearsal.Parameters{"ScheduleState": "DISABLED"}})
+	c.register("web-1", 8080)
+	c.module("")
+	c.tasks(consulBackend, "lb")
+	c.mustPush()
+	if answer := c.mustInvoke(`{"mode":"inspect","wait":true}`); len(answer.Runs) != 1 || answer.Runs[0].State != state.RunSucceeded || answer.Runs[0].Changes.Add != 1 {
+		t.Fatalf("inspect: %+v", answer)
+	}
+	c.until("the end of its container is settled", func() bool { return strings.Contains(c.lambda.logs(c.settle), "ScheduleState is DISABLED") })
+	if n := c.containers(); n != 1 || c.out("lb") != "" {
+		t.Errorf("%d containers, which have made %q", n, c.out("lb"))
+	}
+	if answer := c.mustInvoke(`{"mode":"once","tasks":["lb"],"wait":true}`); len(answer.Runs) != 1 || answer.Runs[0].State != state.RunSucceeded {
+		t.Errorf("once: %+v", answer)
+	}
+}
+
 func TestADeploymentIsWorkedWithByTheNameOfItsStack(t *testing.T) {
 	c := deploy(t, options{})
 	c.register("web-1", 8080)

@@ -23,6 +23,7 @@ type handler struct {
 	cluster string // ARN, or name
 	family  string // of the task definition
 	// proceed has functions/reconcile look at once, and does not wait for it.
+	// It is nil where the schedule is disabled: nothing is to look then.
 	proceed func(ctx context.Context) error
 	now     func() time.Time
 	log     *slog.Logger
@@ -61,6 +62,10 @@ func (h *handler) handle(ctx context.Context, payload json.RawMessage) error {
 		return fmt.Errorf("settle launch %s, whose task %s stopped: %w", task.Launch(), task.ID(), err)
 	}
 	log.Info("launch settled", "lost", len(lost), "stopped", why)
+	if h.proceed == nil {
+		log.Info("what follows is not looked at: ScheduleState is DISABLED")
+		return nil
+	}
 
 	// Also where nothing was lost: there is room for a launch that had to wait,
 	// and a change that came while its task was run goes on now, not at the

@@ -38,13 +38,16 @@ func newHandler(ctx context.Context, environ []string, out io.Writer) (*handler,
 	if err != nil {
 		return nil, err
 	}
-	return &handler{
+	h := &handler{
 		store:   dynamo.New(cfg, settings.Table),
 		cluster: settings.Cluster,
 		family:  ecstask.Family(settings.TaskDefinition),
-		proceed: proceed(awslambda.NewFromConfig(cfg), settings.ReconcileFunction),
 		now:     time.Now,
 		log:     deployment.Logger(out, settings.LogLevel),
 		metrics: metrics.New(out, settings.Stack),
-	}, nil
+	}
+	if settings.ScheduleState != "DISABLED" {
+		h.proceed = proceed(awslambda.NewFromConfig(cfg), settings.ReconcileFunction)
+	}
+	return h, nil
 }

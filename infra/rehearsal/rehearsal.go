@@ -123,6 +123,7 @@ type Function struct {
 // EventRule is a rule of EventBridge.
 type EventRule struct {
 	Pattern map[string]any `json:"pattern"`
+	State   string         `json:"state"` // ENABLED or DISABLED
 	Targets []string       `json:"targets"`
 }
 

@@ -160,7 +160,7 @@ def rule(name):
     events = client("events")
     found = events.describe_rule(Name=name)
     targets = events.list_targets_by_rule(Rule=name)["Targets"]
-    return {"pattern": json.loads(found["EventPattern"]), "targets": [t["Arn"] for t in targets]}
+    return {"pattern": json.loads(found["EventPattern"]), "state": found["State"], "targets": [t["Arn"] for t in targets]}
 
 
 if __name__ == "__main__":

@@ -60,6 +60,8 @@ type Settle struct {
 	Cluster           string `env:"TERRAPULSE_CLUSTER,notEmpty" from:"the resource Cluster"`
 	TaskDefinition    string `env:"TERRAPULSE_TASK_DEFINITION,notEmpty" from:"the resource TaskDefinition"`
 	ReconcileFunction string `env:"TERRAPULSE_RECONCILE_FUNCTION,notEmpty" from:"the resource ReconcileFunction"`
+	// ScheduleState is ENABLED or DISABLED, as EventBridge has it.
+	ScheduleState string `env:"TERRAPULSE_SCHEDULE_STATE" envDefault:"ENABLED" from:"the parameter ScheduleState"`
 }
 
 // API is what functions/api has.
