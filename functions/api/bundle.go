@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"sync"
 
 	"github.com/terrapulse/terrapulse/internal/config"
@@ -45,18 +44,9 @@ func (i *inForce) load(ctx context.Context) (*config.Config, error) {
 	if i.digest == digest {
 		return i.config, nil
 	}
-	packed, err := i.bundles.Pull(ctx, digest)
+	cfg, err := i.bundles.Load(ctx, digest)
 	if err != nil {
-		return nil, fmt.Errorf("read bundle %.12s: %w", digest, err)
-	}
-	dir, err := os.MkdirTemp("", "terrapulse-bundle-")
-	if err != nil {
-		return nil, fmt.Errorf("make room for bundle %.12s: %w", digest, err)
-	}
-	defer os.RemoveAll(dir)
-	cfg, err := bundle.Load(packed.Zip, dir, config.Options{})
-	if err != nil {
-		return nil, fmt.Errorf("read bundle %.12s: %w", digest, err)
+		return nil, err
 	}
 	i.digest, i.config = digest, cfg
 	return cfg, nil

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/config/bundle"
@@ -17,34 +16,10 @@ var errNoBundle = errors.New("no bundle can be in force")
 
 // bundles is where bundles come from.
 type bundles interface {
-	// Current returns the digest that the pointer names, "" if nothing was
-	// ever pushed.
-	Current(ctx context.Context) (digest string, err error)
+	Current(ctx context.Context) (bundle.Pointer, error)
 	// Load returns the configuration in the bundle, or what is wrong with it
 	// as a *bundle.InvalidError.
 	Load(ctx context.Context, digest string) (*config.Config, error)
-}
-
-// bucket is where bundles come from in AWS.
-type bucket struct{ bundle.Bucket }
-
-func (b bucket) Current(ctx context.Context) (string, error) {
-	pointer, err := b.Bucket.Current(ctx)
-	return pointer.Digest, err
-}
-
-// Load unpacks the bundle, for its modules to be looked at.
-func (b bucket) Load(ctx context.Context, digest string) (*config.Config, error) {
-	packed, err := b.Pull(ctx, digest)
-	if err != nil {
-		return nil, err
-	}
-	dir, err := os.MkdirTemp("", "terrapulse-bundle-")
-	if err != nil {
-		return nil, fmt.Errorf("make room for bundle %.12s: %w", digest, err)
-	}
-	defer os.RemoveAll(dir)
-	return bundle.Load(packed.Zip, dir, config.Options{})
 }
 
 // loaded is a bundle that was read, with what works on it.
@@ -60,7 +35,7 @@ type loaded struct {
 // look reads the pointer, and the bundle that it names if that is a new one.
 // Where that one is wrong, the last good one stays in force.
 func (i *invocation) look(ctx context.Context) error {
-	digest, err := i.bundles.Current(ctx)
+	pointer, err := i.bundles.Current(ctx)
 	if err != nil {
 		if i.current != nil {
 			// What is in force goes on: a bucket that does not answer is no
@@ -71,6 +46,7 @@ func (i *invocation) look(ctx context.Context) error {
 		}
 		return fmt.Errorf("look for the bundle: %w", err)
 	}
+	digest := pointer.Digest
 	switch {
 	case digest == "":
 		return fmt.Errorf("%w: none was pushed yet; push one with `terrapulse bundle push`", errNoBundle)
@@ -83,7 +59,7 @@ func (i *invocation) look(ctx context.Context) error {
 		return i.keepLastGood(ctx, state.Refused{Bundle: digest, Error: state.Cut(wrong.Error()), Since: i.now()})
 	}
 	if err != nil {
-		return fmt.Errorf("read bundle %.12s: %w", digest, err)
+		return err
 	}
 	i.current, i.looked = &loaded{digest: digest, config: cfg}, i.now()
 	i.log.Info("bundle read", "bundle", digest, "tasks", len(cfg.Tasks))
@@ -112,7 +88,7 @@ func (i *invocation) keepLastGood(ctx context.Context, refused state.Refused) er
 	if i.current == nil || i.current.digest != good {
 		cfg, err := i.bundles.Load(ctx, good)
 		if err != nil {
-			return fmt.Errorf("read bundle %.12s, the last good one: %w", good, err)
+			return fmt.Errorf("go on with the last good bundle: %w", err)
 		}
 		i.current = &loaded{digest: good, config: cfg}
 	}

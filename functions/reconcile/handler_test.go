@@ -72,11 +72,11 @@ func (s *stack) push(digest string, names ...string) {
 	s.configs[digest], s.pointer = cfg, digest
 }
 
-func (s *stack) Current(context.Context) (string, error) {
+func (s *stack) Current(context.Context) (bundle.Pointer, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.reads++
-	return s.pointer, s.bucket
+	return bundle.Pointer{Digest: s.pointer}, s.bucket
 }
 
 func (s *stack) Load(_ context.Context, digest string) (*config.Config, error) {

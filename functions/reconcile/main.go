@@ -62,7 +62,7 @@ func newHandler(ctx context.Context, environ []string, out io.Writer) (*handler,
 	}}
 	return &handler{
 		store: store, launcher: launcher, passes: dynamo.Passes,
-		bundles: bucket{bundle.Bucket{Client: s3.NewFromConfig(cfg), Location: settings.Bundle}},
+		bundles: &bundle.Bucket{Client: s3.NewFromConfig(cfg), Location: settings.Bundle},
 		connect: connector.connect,
 		checks: []check{
 			{"table", store.Check, "deploy the stack again, or restore the table: see docs/operate.md"},

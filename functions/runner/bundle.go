@@ -16,13 +16,9 @@ type bundles struct {
 
 // load reads the configuration in a bundle.
 func (b bundles) load(ctx context.Context, digest string) (*config.Config, error) {
-	read, err := b.bucket.Pull(ctx, digest)
-	if err != nil {
-		return nil, err
-	}
 	// There is something where a container is started on a volume that was used.
 	if err := os.RemoveAll(b.dir); err != nil {
 		return nil, err
 	}
-	return bundle.Load(read.Zip, b.dir, config.Options{})
+	return b.bucket.LoadInto(ctx, digest, b.dir)
 }

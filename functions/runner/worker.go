@@ -119,7 +119,7 @@ func (w *worker) prepare(ctx context.Context, launch state.Launch, r *runner.Run
 	}
 	cfg, err := w.bundle(ctx, launch.Bundle)
 	if err != nil {
-		return fmt.Errorf("read bundle %.12s, which the launch names: %w", launch.Bundle, err)
+		return fmt.Errorf("get the task files of the launch: %w", err)
 	}
 	client, err := w.connect(cfg.Consul)
 	if err != nil {

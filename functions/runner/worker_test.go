@@ -271,7 +271,7 @@ func TestWhatKeepsAContainerFromItsJobIsRecordedOnItsRuns(t *testing.T) {
 	}{
 		{"the bundle cannot be read", func(c *container) {
 			c.bundle = func(context.Context, string) (*config.Config, error) { return nil, errors.New("access denied") }
-		}, "read bundle 000000000000, which the launch names: access denied"},
+		}, "get the task files of the launch: access denied"},
 		{"Consul's certificate is broken", func(c *container) {
 			c.connect = func(config.Consul) (runner.Consul, error) { return nil, errors.New("no PEM data") }
 		}, "set up the connection to Consul: no PEM data"},

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -16,6 +17,7 @@ import (
 	"github.com/aws/smithy-go"
 	"github.com/google/uuid"
 
+	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/deployment"
 )
 
@@ -165,6 +167,32 @@ func (b *Bucket) Pull(ctx context.Context, digest string) (Bundle, error) {
 		return Bundle{}, fmt.Errorf("read bundle %s: %w", b.url(name), err)
 	}
 	return Bundle{digest, data}, nil
+}
+
+// Load returns the configuration in a bundle, without its modules: they are
+// unpacked to be looked at, and removed. What is wrong with the bundle is an
+// InvalidError.
+func (b *Bucket) Load(ctx context.Context, digest string) (*config.Config, error) {
+	dir, err := os.MkdirTemp("", "terrapulse-bundle-")
+	if err != nil {
+		return nil, fmt.Errorf("make room for bundle %.12s: %w", digest, err)
+	}
+	defer os.RemoveAll(dir)
+	return b.LoadInto(ctx, digest, dir)
+}
+
+// LoadInto is Load into the folder dir, which must be empty or not there: the
+// modules stay in it.
+func (b *Bucket) LoadInto(ctx context.Context, digest, dir string) (*config.Config, error) {
+	bundle, err := b.Pull(ctx, digest)
+	if err != nil {
+		return nil, err
+	}
+	cfg, err := Load(bundle.Zip, dir, config.Options{})
+	if err != nil {
+		return nil, fmt.Errorf("read bundle %s: %w", b.url(zipName(digest)), err)
+	}
+	return cfg, nil
 }
 
 func zipName(digest string) string { return folderName + "/" + digest + ".zip" }

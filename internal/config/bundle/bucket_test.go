@@ -2,11 +2,14 @@ package bundle_test
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -204,6 +207,37 @@ func TestADamagedOrMissingBundleIsInvalid(t *testing.T) {
 		_, err := s.bucket.Pull(t.Context(), digest)
 		if invalid := new(bundle.InvalidError); !errors.As(err, &invalid) || !strings.Contains(err.Error(), want) {
 			t.Errorf("not said: %s\nin: %v", want, err)
+		}
+	}
+}
+
+func TestABundleIsLoadedFromTheBucketAndWhatIsWrongWithItSaysWhere(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	s := newCloud(t)
+	a, b, _ := three(t)
+	s.push(t, a, "me")
+	cfg, err := s.bucket.Load(t.Context(), a.Digest)
+	if err != nil || len(cfg.Tasks) == 0 {
+		t.Fatalf("%+v, %v", cfg, err)
+	}
+	if left, err := os.ReadDir(os.TempDir()); err != nil || len(left) > 0 {
+		t.Errorf("%v is left, %v", left, err)
+	}
+	dir := filepath.Join(t.TempDir(), "bundle")
+	if cfg, err = s.bucket.LoadInto(t.Context(), a.Digest, dir); err != nil || !strings.HasPrefix(cfg.Dir(), dir) {
+		t.Errorf("it lies in %s, %v", cfg.Dir(), err)
+	}
+	none := bundle.Bundle{Zip: []byte("no bundle")}
+	none.Digest = fmt.Sprintf("%x", sha256.Sum256(none.Zip))
+	s.push(t, none, "me")
+	for digest, want := range map[string]string{none.Digest: "open the bundle", b.Digest: "there is no such object"} {
+		_, err := s.bucket.Load(t.Context(), digest)
+		if invalid := new(bundle.InvalidError); !errors.As(err, &invalid) {
+			t.Errorf("not invalid: %v", err)
+		}
+		said(t, err, "read bundle s3://files/some/prefix/bundles/"+digest+".zip: ", want)
+		if n := strings.Count(err.Error(), "read bundle"); n != 1 {
+			t.Errorf("said %d times: %v", n, err)
 		}
 	}
 }
