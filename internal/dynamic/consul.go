@@ -135,15 +135,16 @@ func filled(function, prefix string) func([]*KeyPair, error) ([]*KeyPair, error)
 	}
 }
 
-// list returns the keys below a prefix that are wanted.
+// list returns the keys below a prefix that are wanted. With a slash at its end
+// the prefix is a folder; without, it may end in the middle of a name.
 func (c inConsul) list(function, prefix string, options []string, wanted func(below string) bool) ([]*KeyPair, error) {
 	q, err := parseQuery(function, prefix, options)
 	if err != nil {
 		return nil, err
 	}
-	root := strings.Trim(q.name, "/")
+	q.name = strings.TrimPrefix(q.name, "/")
 	pairs, err := look(c, function, "tree", prefix, q, func(client *api.Client, o *api.QueryOptions) (api.KVPairs, error) {
-		pairs, _, err := client.KV().List(root, o)
+		pairs, _, err := client.KV().List(q.name, o)
 		return pairs, err
 	})
 	if err != nil {
@@ -151,7 +152,7 @@ func (c inConsul) list(function, prefix string, options []string, wanted func(be
 	}
 	var list []*KeyPair
 	for _, p := range pairs {
-		below, ok := strings.CutPrefix(p.Key, root)
+		below, ok := strings.CutPrefix(p.Key, q.name)
 		if below = strings.TrimPrefix(below, "/"); !ok || below == "" || !wanted(below) {
 			continue
 		}

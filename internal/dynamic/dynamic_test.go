@@ -191,7 +191,8 @@ func TestTheFunctionsOfConsulTemplateAreThere(t *testing.T) {
 	}
 	h := newHome(t, withConsul)
 	h.env["SET"] = "set"
-	for k, v := range map[string]string{"app/token": "T", "app/sub/deep": "D", "app/empty": "", "a@b": "at", "json": `{"a": {"b": "c"}}`} {
+	for k, v := range map[string]string{"app/token": "T", "app/sub/deep": "D", "app/empty": "", "a@b": "at", "json": `{"a": {"b": "c"}}`,
+		"dir/one": "1", "dir2": "2", "dir2/three": "3"} {
 		h.put(k, v)
 	}
 	agent := h.consul.Client().Agent()
@@ -230,6 +231,8 @@ func TestTheFunctionsOfConsulTemplateAreThere(t *testing.T) {
 		{`{{ if keyExists "app/token" }}yes{{ end }}{{ if keyExists "app/none" }}no{{ end }}`, "yes"},
 		{`{{ range ls "app" }}{{ .Key }}={{ .Value }} {{ end }}`, "empty= token=T "},
 		{`{{ range tree "app" }}{{ .Path }} {{ end }}`, "app/empty app/sub/deep app/token "},
+		{`{{ range ls "dir/" }}{{ .Key }}={{ .Value }} {{ end }}`, "one=1 "},
+		{`{{ range tree "/dir/" }}{{ .Key }}={{ .Value }} {{ end }}`, "one=1 "},
 		{`{{ range service "web" }}{{ .ID }}:{{ .Address }}:{{ .Port }} {{ end }}`, "web-1:10.0.0.1:80 "},
 		{`{{ range service "blue.web@dc1|any" }}{{ .ID }} {{ end }}`, "web-1 "},
 		{`{{ range service "web" "any" }}{{ .ID }} {{ end }}`, "web-1 web-2 "},
