@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"path"
 	"strings"
@@ -109,7 +110,7 @@ func (c *Client) Read(ctx context.Context, at string) (*Secret, error) {
 	if err != nil {
 		return nil, err
 	}
-	query, err := versionOf(&at)
+	query, err := queryOf(&at)
 	if err != nil {
 		return nil, err
 	}
@@ -208,18 +209,16 @@ func deleted(s *Secret) bool {
 	return ok && kv && data == nil
 }
 
-// versionOf takes "?version=N" off the end of a path.
-func versionOf(at *string) (map[string][]string, error) {
-	rest, version, ok := strings.Cut(*at, "?")
+// queryOf takes what follows a ? off the end of a path: the parameters of the
+// request, such as version=3 of the KV engine and ttl=15m of AWS's.
+func queryOf(at *string) (url.Values, error) {
+	rest, text, _ := strings.Cut(*at, "?")
 	*at = clean(rest)
-	if !ok {
-		return nil, nil
+	query, err := url.ParseQuery(text)
+	if err != nil {
+		return nil, errors.New("after the ? of the path come parameters, such as version=3 or ttl=15m")
 	}
-	number, ok := strings.CutPrefix(version, "version=")
-	if !ok || number == "" || strings.Trim(number, "0123456789") != "" {
-		return nil, errors.New("after the ? of the path only version=N is understood")
-	}
-	return map[string][]string{"version": {number}}, nil
+	return query, nil
 }
 
 func clean(at string) string { return strings.Trim(strings.TrimSpace(at), "/") }

@@ -86,6 +86,12 @@ func TestASecretIsReadOfBothVersionsOfTheKVEngine(t *testing.T) {
 	if _, err := c.Read(t.Context(), "secret/db?version=2"); err != nil || s.Count("GET secret/data/db version 2") != 1 {
 		t.Errorf("a version is not asked for (%v): %v", err, s.Requests())
 	}
+	if _, err := c.Read(t.Context(), "db/creds/x?ttl=15m"); err != nil || s.Count("GET db/creds/x ttl 15m") != 1 {
+		t.Errorf("a parameter of another engine is not passed on (%v): %v", err, s.Requests())
+	}
+	if _, err := c.Read(t.Context(), "secret/db?version=%"); err == nil || !strings.Contains(err.Error(), "after the ?") {
+		t.Errorf("parameters that cannot be read: %v", err)
+	}
 	for _, path := range []string{"secret", "kv"} {
 		s.Put(path+"/team/a", map[string]any{"x": "y"})
 		if names, err := c.List(t.Context(), path+"/team"); err != nil || !slices.Equal(names, []string{"a"}) {

@@ -166,8 +166,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		method = "LIST"
 	}
 	request := method + " " + path
-	if v := r.URL.Query().Get("version"); v != "" {
-		request += " version " + v
+	for name, values := range r.URL.Query() {
+		if name != "list" {
+			request += " " + name + " " + values[0]
+		}
 	}
 	s.requests = append(s.requests, request)
 	w.Header().Set("Content-Type", "application/json")
