@@ -122,8 +122,9 @@ func (c *Control) Check(ctx context.Context, definition json.RawMessage) (*confi
 }
 
 func check(e *overlay.Effective, definition json.RawMessage) (*config.Task, error) {
-	if len(definition) > maxDefinition {
-		return nil, config.Errors{{Key: "task", Problem: fmt.Sprintf("the definition is %d bytes long", len(definition)), Hint: fmt.Sprintf("at most %d are kept", maxDefinition)}}
+	// JSON is kept without spaces, and with some characters escaped. What is none is refused below.
+	if kept, err := json.Marshal(definition); err == nil && len(kept) > maxDefinition {
+		return nil, config.Errors{{Key: "task", Problem: fmt.Sprintf("the definition is %d bytes long", len(kept)), Hint: fmt.Sprintf("at most %d are kept", maxDefinition)}}
 	}
 	var named struct{ Name string }
 	if json.Unmarshal(definition, &named) == nil {

@@ -458,6 +458,34 @@ func TestATaskThatIsMadeDisabledNeedsNoTrial(t *testing.T) {
 	}
 }
 
+func TestADefinitionFitsIntoItsRecordOrIsRefused(t *testing.T) {
+	of := func(description string) json.RawMessage {
+		return json.RawMessage(`{"name":"made","module":"./made","description":"` + description + `","condition":{"services":{"names":["web"]}}}`)
+	}
+	for description, fits := range map[string]bool{
+		strings.Repeat("x", maxDefinition-200): true,
+		strings.Repeat("x", maxDefinition):     false,
+		strings.Repeat("<", maxDefinition/2):   false, // JSON may write it in six
+	} {
+		b := newBench(t)
+		_, err := b.people().Create(t.Context(), of(description), ChangeOptions{})
+		var wrong config.Errors
+		if fits && err != nil || !fits && (!errors.As(err, &wrong) || !strings.Contains(err.Error(), "bytes long")) {
+			t.Errorf("%d times %q: %v", len(description), description[:1], err)
+		}
+		if !fits {
+			continue
+		}
+		// It has room twice: a change on trial keeps the one before.
+		b.must(b.people().SetEnabled(t.Context(), "made", false, ChangeOptions{}))
+		b.must(b.people().SetEnabled(t.Context(), "made", true, ChangeOptions{Trial: true}))
+	}
+	_, err := newBench(t).people().Create(t.Context(), json.RawMessage(`{"name":`), ChangeOptions{})
+	if wrong := (config.Errors)(nil); !errors.As(err, &wrong) {
+		t.Errorf("what is no JSON: %v", err)
+	}
+}
+
 func TestTasksKeepTheOrderOfTheirMaking(t *testing.T) {
 	b := newBench(t, tasks(1)...)
 	order := func(want ...string) {
