@@ -269,8 +269,11 @@ type Task struct {
 	Source             Position // where the task block starts
 	FromAPI            bool     // no file has the task: it was made through the API
 
-	written string          // Module as the file says it
-	buffer  OwnBufferPeriod // BufferPeriod as the file says it
+	// as the file says them
+	written   string            // Module
+	variables map[string]string // Variables, without those of the variable files
+	buffer    OwnBufferPeriod   // BufferPeriod
+	dir       string            // WorkingDir
 }
 
 // LocalModule reports whether the module is a directory on this machine, which

@@ -271,25 +271,51 @@ func TestTwoTasksOfTheAPIMayNotShareAWorkingDirectory(t *testing.T) {
 }
 
 func TestADeletedTaskOfAFileComesBackWhenItsBlockIsChangedAndNotBefore(t *testing.T) {
-	file := func(s string) *Config {
-		return load(t, "f.hcl", "task {\n  name = \"t\"\n  module = \"example.com/m\"\n"+s+"}\n")
+	const block = "  module = \"example.com/m\"\n  buffer_period { min = \"3s\" }\n  description = \"x\"\n" +
+		"  providers = [\"local\"]\n  variable_files = [\"v.tfvars\"]\n"
+	file := func(name, block, others, variables string) *Config {
+		dir := write(t, "f.hcl", "task {\n  name = \"t\"\n"+block+"}\n"+others, "v.tfvars", variables)
+		o := options(dir, "f.hcl")
+		if name == "where Consul is" {
+			o.Getenv = environment(map[string]string{"CONSUL_HTTP_ADDR": "consul:8500"})
+		}
+		return mustLoad(t, o)
 	}
-	was := file("  buffer_period { min = \"3s\" }\n  description = \"x\"\n")
+	was := file("", block, "", "a = 1")
 	gone := []Change{{Task: "t", Deleted: was.Tasks[0].Identity(was)}}
-	for _, tt := range []struct {
-		name  string
-		now   *Config
-		there bool
-	}{
-		{"as it was", file("  buffer_period { min = \"3s\" }\n  description = \"x\"\n"), false},
-		{"in another order", file("  description = \"x\"\n\n\n  buffer_period { min = \"3s\" }\n"), false},
-		{"disabled", file("  enabled = false\n  description = \"x\"\n  buffer_period { min = \"3s\" }\n"), false},
-		{"another description", file("  description = \"y\"\n  buffer_period { min = \"3s\" }\n"), true},
-		{"another buffer period", file("  description = \"x\"\n  buffer_period { min = \"4s\" }\n"), true},
-		{"a version", file("  description = \"x\"\n  version = \"1.0.0\"\n  buffer_period { min = \"3s\" }\n"), true},
-		{"a condition", file("  description = \"x\"\n" + services + "\n  buffer_period { min = \"3s\" }\n"), true},
+	for name, others := range map[string]string{
+		"nothing":               "",
+		"where Consul is":       "",
+		"Terraform":             `driver "terraform" { version = "1.11.4" }`,
+		"where states are":      `driver "terraform" { backend "local" {} }`,
+		"a provider":            `terraform_provider "local" { x = 1 }`,
+		"the version of it":     `driver "terraform" { required_providers { local = "1.0.0" } }`,
+		"the buffer period":     `buffer_period { max = "1h" }`,
+		"the working directory": `working_dir = "elsewhere"`,
 	} {
-		got, _ := tt.now.With(gone)
+		now := file(name, block, others, "a = 1")
+		now.Tasks[0].ModuleDigest = name
+		if got, _ := now.With(gone); len(got.Tasks) > 0 {
+			t.Errorf("it comes back because %s has changed", name)
+		}
+	}
+	if got, _ := file("", block, "", "a = 2").With(gone); len(got.Tasks) > 0 {
+		t.Error("it comes back because its variable file has changed")
+	}
+	for _, tt := range []struct {
+		name, block string
+		there       bool
+	}{
+		{"in another order", "  description = \"x\"\n\n" + strings.Replace(block, "  description = \"x\"\n", "", 1), false},
+		{"disabled", block + "  enabled = false\n", false},
+		{"another description", strings.Replace(block, `"x"`, `"y"`, 1), true},
+		{"another buffer period", strings.Replace(block, `"3s"`, `"4s"`, 1), true},
+		{"a version", block + "  version = \"1.0.0\"\n", true},
+		{"a condition", block + services + "\n", true},
+		{"a variable", block + "  variables { b = 1 }\n", true},
+		{"a working directory", block + "  working_dir = \"x\"\n", true},
+	} {
+		got, _ := file("", tt.block, "", "a = 1").With(gone)
 		if _, there := got.Task("t"); there != tt.there {
 			t.Errorf("%s: there is %v", tt.name, there)
 		}

@@ -76,8 +76,11 @@ func (l *loader) task(raw *rawTask, cfg *Config, services map[string]Services) T
 		BufferPeriod:  l.taskBuffer(&raw.BufferPeriod, cfg.BufferPeriod),
 		WorkingDir:    raw.WorkingDir.V,
 		Source:        raw.pos,
+
+		variables: raw.Variables.V,
+		buffer:    raw.BufferPeriod.own(),
+		dir:       raw.WorkingDir.V,
 	}
-	t.buffer = raw.BufferPeriod.own()
 	l.taskName(raw)
 	t.Module, t.written = l.module(raw)
 	l.taskProviders(raw)
