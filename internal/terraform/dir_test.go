@@ -589,6 +589,18 @@ esac; done`)
 	}
 }
 
+func TestAnErrorOfTerraformHoldsNoSecret(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("needs a shell")
+	}
+	f := newFixture(t, fileModule)
+	f.bin = recorder(t, `printf '%s\n' "" "Error: refused" "" "The password hidden-value is wrong" >&2; exit 1`)
+	_, err := f.open(func(o *Options) { o.VarJSON = []byte(`{"p":"hidden-value"}`) }).Apply(t.Context())
+	if err == nil || strings.Contains(err.Error(), "hidden-value") || !strings.Contains(err.Error(), "The password (redacted) is wrong") {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestAConsulBackendIsReachedAsTerrapulseReachesConsul(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("needs a shell")

@@ -18,7 +18,7 @@ type Error struct {
 	Message string // Terraform's errors, without decoration and secrets
 	Hint    string // what it means and what to do, where that is known; may be empty
 
-	stderr string
+	stderr string // as Terraform printed it, with secrets: only to be matched
 }
 
 func (e *Error) Error() string {
@@ -101,7 +101,7 @@ var (
 	notLocked = regexp.MustCompile(`(?i)error acquiring the state lock|failed to lock state`)
 )
 
-// explain makes an error of what Terraform printed.
+// explain makes an error of what Terraform printed, which holds secrets.
 func (d *Dir) explain(command, stderr string, err error) error {
 	plain := undecorated(stderr)
 	if m := lockInfo.FindStringSubmatch(plain); m != nil {
@@ -110,7 +110,7 @@ func (d *Dir) explain(command, stderr string, err error) error {
 	if notLocked.MatchString(plain) {
 		return &LockError{Task: d.opts.Task, Program: d.bin.Program(), Command: command, Workspace: d.opts.Workspace}
 	}
-	e := &Error{Task: d.opts.Task, Program: d.bin.Program(), Command: command, Message: messages(plain), Hint: hint(d.opts.Task, plain), stderr: plain}
+	e := &Error{Task: d.opts.Task, Program: d.bin.Program(), Command: command, Message: messages(d.scrub.clean(plain)), Hint: hint(d.opts.Task, plain), stderr: plain}
 	if e.Message == "" {
 		// Nothing on standard error: killed, or it could not be started.
 		first, _, _ := strings.Cut(err.Error(), "\n")

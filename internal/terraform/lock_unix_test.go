@@ -169,6 +169,27 @@ func TestALockOfSomebodyElseIsWaitedFor(t *testing.T) {
 	}))
 }
 
+func TestALockIsReadAsItIsAlsoWhereItSaysWhatAProviderIsGiven(t *testing.T) {
+	f := newFixture(t, fileModule)
+	b := f.keepInS3()
+	f.init(f.open(), true)
+	f.apply(f.open()) // makes the workspace, without which no lock can be released
+	f.render("api", "db")
+	b.put("0d6d8b1c-5a7e-4b1f-9c9e-3f2f8a1b2c3d", "terraform@host")
+	var who string
+	_, err := f.open(func(o *Options) {
+		o.LockTimeout = time.Second
+		o.VarJSON = []byte(`{"p": {"username": "terraform", "password": "5a7e"}}`)
+		o.Orphaned = func(_ context.Context, lock *LockError) string {
+			who = lock.Who
+			return "its holder is dead"
+		}
+	}).Apply(t.Context())
+	if err != nil || who != "terraform@host" {
+		t.Errorf("the lock is held by %q, the apply ends with %v", who, err)
+	}
+}
+
 func TestALockThatWasTakenMeanwhileIsNotReleasedInPlaceOfADeadOne(t *testing.T) {
 	f := newFixture(t, fileModule)
 	b := f.keepInS3()

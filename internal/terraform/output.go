@@ -14,7 +14,7 @@ import (
 type output struct {
 	log   io.Writer
 	scrub *scrubber
-	seen  func(line string) // of standard output; may be nil
+	seen  func(line string) // of standard output, without secrets; may be nil
 
 	mu   sync.Mutex // terraform-exec reads both streams at once
 	last []string   // lines of standard error
@@ -26,31 +26,36 @@ type output struct {
 const errorLimit = 64 << 10
 
 func (o *output) stdout() *lineWriter {
-	return &lineWriter{line: func(line string) { o.take(line, o.seen) }}
+	return &lineWriter{line: func(line string) {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		if line = o.show(line); o.seen != nil {
+			o.seen(line)
+		}
+	}}
 }
 
 func (o *output) stderr() *lineWriter {
 	return &lineWriter{line: func(line string) {
-		o.take(line, func(line string) {
-			if o.size < errorLimit {
-				o.last = append(o.last, line)
-				o.size += len(line) + 1
-			}
-		})
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.show(line)
+		if o.size < errorLimit {
+			o.last = append(o.last, line)
+			o.size += len(line) + 1
+		}
 	}}
 }
 
-func (o *output) take(line string, next func(string)) {
+// show writes a line to the log and returns it as it stands there.
+func (o *output) show(line string) string {
 	line = o.scrub.clean(line)
-	o.mu.Lock()
-	defer o.mu.Unlock()
 	io.WriteString(o.log, line+"\n") // a log that cannot be written stops no run
-	if next != nil {
-		next(line)
-	}
+	return line
 }
 
-// errors is standard error as a text.
+// errors is standard error as a text, with its secrets: what it means is told
+// by its words, and a value may be one of them.
 func (o *output) errors() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
