@@ -343,6 +343,9 @@ func (i *invocation) answer(req invoke.Request, report reconcile.Report, err err
 	if report.Stalled != nil {
 		answer.Problem = report.Stalled.Error()
 	}
+	if err != nil {
+		delete(values, metrics.FailuresInARow) // of tasks that it may not have read
+	}
 	held := new(lease.HeldError)
 	switch {
 	case errors.As(err, &held):

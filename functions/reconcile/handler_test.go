@@ -391,8 +391,12 @@ func TestTwoInvocationsAtOnceHaveOneLeader(t *testing.T) {
 	if !strings.Contains(answer.Skipped, "another") || len(s.started) != 0 {
 		t.Errorf("%+v", answer)
 	}
-	if got := s.measured(); got["LeaseRefused"] != 1 || got["GoodTicks"] != 0 {
+	got := s.measured()
+	if got["LeaseRefused"] != 1 || got["GoodTicks"] != 0 {
 		t.Errorf("measured %v", got)
+	}
+	if n, ok := got["FailuresInARow"]; ok {
+		t.Errorf("a tick that has read no task measured %v failures: the alarm would be over", n)
 	}
 	if err := held.Release(t.Context()); err != nil {
 		t.Fatal(err)

@@ -24,7 +24,7 @@ var (
 	IdleTicks       = Metric{"IdleTicks", "Count"}
 	GoodTicks       = Metric{"GoodTicks", "Count"}         // looked at everything, and launched what it decided
 	LastGoodTickAge = Metric{"LastGoodTickAge", "Seconds"} // 0 by a good tick
-	FailuresInARow  = Metric{"FailuresInARow", "Count"}    // of the task that has most
+	FailuresInARow  = Metric{"FailuresInARow", "Count"}    // of the task that has most; by ticks that have read the tasks
 
 	ChangesSeen   = Metric{"ChangesSeen", "Count"} // tasks whose condition was found changed
 	ConsulErrors  = Metric{"ConsulErrors", "Count"}
