@@ -10,17 +10,17 @@ import (
 )
 
 // serve offers content at a path that Terraform reads as a variable file. The
-// content is never on disk: the path is a named pipe, in a directory of its
-// own for this user only, and a goroutine writes to whoever opens it. stop ends
-// that and removes the path; a killed process leaves an empty pipe.
+// content is never on disk: the path is a named pipe, in a temporary directory,
+// and a goroutine writes to whoever opens it. stop ends that and removes the
+// path; a killed process leaves an empty pipe, for Sweep.
 func serve(content []byte) (path string, stop func(), err error) {
-	dir, err := os.MkdirTemp("", "terrapulse-") // mode 0700
+	dir, remove, err := scratch("")
 	if err != nil {
 		return "", nil, err
 	}
 	path = filepath.Join(dir, "values.tfvars.json")
 	if err := syscall.Mkfifo(path, 0o600); err != nil {
-		os.RemoveAll(dir)
+		remove()
 		return "", nil, err
 	}
 	var stopping atomic.Bool
@@ -50,6 +50,6 @@ func serve(content []byte) (path string, stop func(), err error) {
 			defer r.Close()
 		}
 		<-done
-		os.RemoveAll(dir)
+		remove()
 	}, nil
 }
