@@ -70,6 +70,7 @@ func keep(cfg, before *config.Config, log *slog.Logger) {
 	hold("vault", &cfg.Vault, &before.Vault)
 	hold("tls", &cfg.TLS, &before.TLS)
 	hold("driver", &cfg.Terraform, &before.Terraform)
+	hold("high_availability", &cfg.HighAvailability, &before.HighAvailability)
 	if len(changed) > 0 {
 		log.Warn("some changes of the configuration need a restart", "keys", strings.Join(changed, ", "))
 	}
