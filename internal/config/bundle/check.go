@@ -14,21 +14,18 @@ import (
 )
 
 // CheckPlaces finds what is right on one machine and leads nowhere in AWS, as
-// config.Errors: certificates on this machine's disk, state on a container's.
+// config.Errors: certificates and tokens on this machine's disk, state on a
+// container's.
 func CheckPlaces(cfg *config.Config) error {
 	literals, err := config.Literals(cfg)
 	if err != nil {
 		return fmt.Errorf("look for paths of this machine: %w", err)
 	}
+	instead := insteadOfFiles(cfg)
 	var found config.Errors
 	for _, l := range literals {
-		name, isFile := strings.CutPrefix(l.Key, "consul.tls.")
-		parameter := map[string]string{"ca_cert": "ConsulCaArn", "ca_path": "ConsulCaArn", "cert": "ConsulCertArn", "key": "ConsulKeyArn"}[name]
-		if isFile && parameter != "" && l.Text != "" {
-			found = append(found, config.Diagnostic{Position: l.Position, Key: l.Key,
-				Problem: "a file of this machine is not there in AWS",
-				Hint: fmt.Sprintf("remove it (enabled: true may stay): in AWS the stack's parameter %s gives it, on one machine CONSUL_%s", parameter,
-					map[string]string{"ca_cert": "CACERT", "ca_path": "CAPATH", "cert": "CLIENT_CERT", "key": "CLIENT_KEY"}[name])})
+		if hint := instead[l.Key]; hint != "" && l.Text != "" {
+			found = append(found, config.Diagnostic{Position: l.Position, Key: l.Key, Problem: "a file of this machine is not there in AWS", Hint: hint})
 		}
 	}
 	if cfg.Terraform.Backend.Type == "local" {
@@ -40,6 +37,31 @@ func CheckPlaces(cfg *config.Config) error {
 		return nil
 	}
 	return found
+}
+
+// insteadOfFiles says by key what takes the place of a file that it names.
+func insteadOfFiles(cfg *config.Config) map[string]string {
+	variables := map[string]string{"ca_cert": "CACERT", "ca_path": "CAPATH", "cert": "CLIENT_CERT", "key": "CLIENT_KEY"}
+	instead := map[string]string{}
+	for name, variable := range variables {
+		parameter := map[string]string{"ca_cert": "ConsulCaArn", "ca_path": "ConsulCaArn", "cert": "ConsulCertArn", "key": "ConsulKeyArn"}[name]
+		instead["consul.tls."+name] = fmt.Sprintf("remove it (enabled: true may stay): in AWS the stack's parameter %s gives it, on one machine CONSUL_%s",
+			parameter, variable)
+		if cfg.TLS.Enabled {
+			instead["tls."+name] = "keep the block tls in a file that is not pushed: in AWS the HTTP API is behind a function URL"
+		}
+		if cfg.Vault.Enabled {
+			there := "Vault is asked without a client's certificate"
+			if strings.HasPrefix(name, "ca_") {
+				there = "the image trusts what is in layers/trust"
+			}
+			instead["vault.tls."+name] = fmt.Sprintf("remove it: in AWS %s, on one machine VAULT_%s gives it", there, variable)
+		}
+	}
+	if cfg.Vault.Enabled {
+		instead["vault.vault_agent_token_file"] = "remove it: in AWS the stack's parameter VaultTokenArn gives Vault's token, on one machine VAULT_TOKEN"
+	}
+	return instead
 }
 
 // CheckSecrets finds literals that look like credentials, as config.Errors:

@@ -1,7 +1,13 @@
 package bundle_test
 
 import (
+	"crypto/x509"
+	"encoding/pem"
 	"errors"
+	"fmt"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -156,5 +162,52 @@ task {
 	}
 	if err := bundle.CheckPlaces(load(t, written(t, checkout), "tasks")); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestFilesForTheDaemonAndForVaultAreFound(t *testing.T) {
+	cert, key := filepath.Join(t.TempDir(), "cert.pem"), filepath.Join(t.TempDir(), "key.pem")
+	pair(t, cert, key)
+	daemon := fmt.Sprintf(`
+tls {
+  cert = %q
+  key  = %q
+}
+vault {
+  address = "https://vault.example.com"
+  vault_agent_token_file = %[2]q
+  tls { ca_cert = %[1]q }
+}
+`, cert, key)
+	task := `
+task {
+  name = "a"
+  module = "x/y/z"
+}
+`
+	dir := written(t, map[string]string{"net/a.hcl": daemon + task, "net/off.hcl": strings.ReplaceAll(daemon, "{\n", "{\n  enabled = false\n") + task})
+	want := "a.hcl:3 tls.cert\na.hcl:4 tls.key\na.hcl:8 vault.vault_agent_token_file\na.hcl:9 vault.tls.ca_cert"
+	if got := strings.Join(places(t, bundle.CheckPlaces(load(t, dir, "a.hcl"))), "\n"); got != want {
+		t.Errorf("found:\n%s\nwant:\n%s", got, want)
+	}
+	if err := bundle.CheckPlaces(load(t, dir, "off.hcl")); err != nil {
+		t.Errorf("what is switched off needs no files: %v", err)
+	}
+}
+
+// pair writes a certificate and its key.
+func pair(t *testing.T, cert, key string) {
+	t.Helper()
+	server := httptest.NewTLSServer(nil)
+	defer server.Close()
+	pair := server.TLS.Certificates[0]
+	secret, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for file, block := range map[string]pem.Block{cert: {Type: "CERTIFICATE", Bytes: pair.Certificate[0]}, key: {Type: "PRIVATE KEY", Bytes: secret}} {
+		if err := os.WriteFile(file, pem.EncodeToMemory(&block), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
