@@ -383,6 +383,8 @@ func TestSyntaxErrorsNameTheLine(t *testing.T) {
 	tests := []struct{ name, file, content, want string }{
 		{"HCL", "f.hcl", "task {\n  name = \"a\"\n\n", `f.hcl:4: not valid HCL: object expected closing RBRACE got: EOF`},
 		{"HCL in a list", "f.hcl", "a = [\n 1,\n {\n  b = }\n]", `f.hcl:4: not valid HCL: a value was expected here (strings need double quotes)`},
+		{"HCL without =", "f.hcl", "consul {\n  token \"x\" # why\n\n  # more\n}", `f.hcl:2: not valid HCL: a key stands alone here: = and a value, or a block, should follow it`},
+		{"HCL without = at the end", "f.hcl", "port = 1\n\nid\n", `f.hcl:3: not valid HCL: a key stands alone here: = and a value, or a block, should follow it`},
 		{"JSON", "f.json", "{\n  \"port\": 1,\n}", `f.json:3: not valid JSON: invalid character '}' looking for beginning of object key string`},
 		{"JSON, a value", "f.json", "{\n  \"port\": }", `f.json:2: not valid JSON: invalid character '}' looking for beginning of value`},
 		{"JSON that ends early", "f.json", "{\n  \"port\": 1", `f.json:2: not valid JSON: unexpected end of the file`},
@@ -392,6 +394,9 @@ func TestSyntaxErrorsNameTheLine(t *testing.T) {
 		{"YAML with a tab", "f.yaml", "consul:\n\taddress: x\n", `f.yaml:2: not valid YAML: found character that cannot start any token; indent with spaces, YAML allows no tabs there`},
 		{"YAML of two documents", "f.yaml", "port: 1\n---\nport: 2\n", `f.yaml:2: more than one YAML document in the file; put each into a file of its own`},
 		{"YAML that is a list", "f.yaml", "- a\n", `f.yaml:1: the top level is a list, not keys with values`},
+		{"YAML with an unknown alias", "f.yaml", "port: 1\nid: *x\n", `f.yaml:2: not valid YAML: an alias of what has no anchor before it; a text that begins with * needs quotes`},
+		{"YAML with a tag", "f.yaml", "port: 1\nid: !Ref x\n", `f.yaml:2: a tag (!) has no meaning here; a text that begins with ! needs quotes`},
+		{"YAML with a map that has a tag", "f.yaml", "port: 1\nconsul: !x\n  address: a\n", `f.yaml:2: a tag (!) has no meaning here; a text that begins with ! needs quotes`},
 		{"YAML with a key that is a map", "f.yaml", "{a: b}: c\n", `f.yaml:1: a key must be a plain word`},
 		{"a duplicate key in HCL", "f.hcl", "port = 1\nid = \"x\"\nport = 2", `f.hcl:3: port: duplicate key: it is already set on line 1; keep one of them`},
 		{"a duplicate key in JSON", "f.json", "{\"port\": 1,\n\"port\": 2}", `f.json:2: port: duplicate key: it is already set on line 1; keep one of them`},
@@ -415,6 +420,10 @@ func TestAnErrorShowsNoSecret(t *testing.T) {
 		"f.yaml": "consul:\n  token:\n    x: hunter2\n",
 		"h.hcl":  `terraform_provider "a" { task_env { "X" = ["hunter2"] } }`,
 		"i.hcl":  aTask("variables { x = \"hunter2\" }"),
+		"k.hcl":  "consul {\n token \"hunter2\"\n}",
+		"l.hcl":  "consul {\n token = \"x\" hunter2\n}",
+		"g.yaml": "consul:\n  token: *hunter2\n",
+		"h.yaml": "consul:\n  token: !hunter2\n",
 		"j.hcl":  `consul { token = "{{ env \"hunter2\" }}" }`,
 	} {
 		if got := mistakes(t, name, content); strings.Contains(got, "hunter2") {

@@ -31,7 +31,7 @@ func parseHCL(file string, src []byte) (root *node, diags []Diagnostic) {
 	}
 	tree, err := parser.ParseDontErrorOnDuplicateKeys(src)
 	if err != nil {
-		return nil, []Diagnostic{r.syntaxError(err)}
+		return nil, []Diagnostic{r.syntaxError(err, src)}
 	}
 	list, ok := tree.Node.(*ast.ObjectList)
 	if !ok {
@@ -68,7 +68,7 @@ func (r *hclReader) tooDeep(src []byte) (Position, bool) {
 
 var atPosition = regexp.MustCompile(`^At (\d+):(\d+): `)
 
-func (r *hclReader) syntaxError(err error) Diagnostic {
+func (r *hclReader) syntaxError(err error, src []byte) Diagnostic {
 	d := Diagnostic{Position: Position{File: r.file}}
 	var at *parser.PosError
 	if errors.As(err, &at) {
@@ -84,11 +84,31 @@ func (r *hclReader) syntaxError(err error) Diagnostic {
 			text = text[i+len(m[0]):]
 		}
 	}
-	if strings.HasPrefix(text, "Unknown token: ") { // shows the token, which may be a secret
+	switch { // some show what is there, which may be a secret
+	case strings.HasPrefix(text, "Unknown token: "):
 		text = "a value was expected here (strings need double quotes)"
+	case strings.HasPrefix(text, "key '"):
+		d.Position = r.before(src, d.Position)
+		text = "a key stands alone here: = and a value, or a block, should follow it"
 	}
 	d.Problem = "not valid HCL: " + text
 	return d
+}
+
+// before is where what stands before a place begins.
+func (r *hclReader) before(src []byte, place Position) Position {
+	s := scanner.New(src)
+	s.Error = func(token.Pos, string) {}
+	for before := place; ; {
+		t := s.Scan()
+		at := r.position(t.Pos)
+		switch {
+		case t.Type == token.EOF, t.Type == token.ILLEGAL, at.Line > place.Line, at.Line == place.Line && at.Column >= place.Column:
+			return before
+		case t.Type != token.COMMENT:
+			before = at
+		}
+	}
 }
 
 func (r *hclReader) position(p token.Pos) Position {

@@ -36,7 +36,7 @@ func parseYAML(file string, src []byte) (root *node, diags []Diagnostic) {
 	if err := dec.Decode(&doc); errors.Is(err, io.EOF) {
 		return &node{kind: kindObject, pos: Position{File: file}}, nil
 	} else if err != nil {
-		return nil, []Diagnostic{r.syntaxError(err)}
+		return nil, []Diagnostic{r.syntaxError(err, src)}
 	}
 	var second yaml.Node
 	if err := dec.Decode(&second); err == nil {
@@ -45,7 +45,7 @@ func parseYAML(file string, src []byte) (root *node, diags []Diagnostic) {
 			Hint: "put each into a file of its own",
 		}}
 	} else if !errors.Is(err, io.EOF) {
-		return nil, []Diagnostic{r.syntaxError(err)}
+		return nil, []Diagnostic{r.syntaxError(err, src)}
 	}
 
 	root, err := r.value(doc.Content[0], 0)
@@ -73,14 +73,22 @@ type yamlReader struct {
 	open    map[*yaml.Node]bool // anchors that are being followed
 }
 
-var yamlLine = regexp.MustCompile(`^yaml: line (\d+): `)
+var (
+	yamlLine   = regexp.MustCompile(`^yaml: line (\d+): `)
+	yamlAnchor = regexp.MustCompile(`^yaml: unknown anchor '(.*)' referenced$`)
+)
 
-func (r *yamlReader) syntaxError(err error) Diagnostic {
+func (r *yamlReader) syntaxError(err error, src []byte) Diagnostic {
 	d := Diagnostic{Position: Position{File: r.file}}
 	text := err.Error()
 	if m := yamlLine.FindStringSubmatch(text); m != nil {
 		d.Line, _ = strconv.Atoi(m[1])
 		text = text[len(m[0]):]
+	}
+	if m := yamlAnchor.FindStringSubmatch(text); m != nil { // it has no line, and the name may be a secret
+		d.Line = 1 + bytes.Count(src[:max(0, bytes.Index(src, []byte("*"+m[1])))], []byte("\n"))
+		text = "an alias of what has no anchor before it"
+		d.Hint = "a text that begins with * needs quotes"
 	}
 	text = strings.TrimPrefix(text, "yaml: ")
 	d.Problem = "not valid YAML: " + text
@@ -113,9 +121,13 @@ func (r *yamlReader) value(y *yaml.Node, depth int) (*node, *Diagnostic) {
 	}
 
 	n := &node{pos: r.position(y)}
-	switch y.Kind {
-	case yaml.AliasNode:
+	if y.Kind == yaml.AliasNode {
 		return r.alias(y, depth)
+	}
+	if tag := y.ShortTag(); !strings.HasPrefix(tag, "!!") || tag == "!!binary" {
+		return nil, r.fault(y, "a tag (!) has no meaning here", "a text that begins with ! needs quotes") // it may be a secret
+	}
+	switch y.Kind {
 	case yaml.ScalarNode:
 		n.text = y.Value
 		switch y.ShortTag() {
