@@ -229,6 +229,22 @@ func TestAChangeThatFailsItsRunChangesNothing(t *testing.T) {
 	}
 }
 
+func TestARunAskedForDuringAnotherIsFoundWhereItIsSaidToShowUp(t *testing.T) {
+	e := start(t, files)
+	hold := make(chan struct{})
+	e.mu.Lock()
+	e.hold = hold
+	e.mu.Unlock()
+	e.change("B")
+	eventually(t, "web runs", func() bool { return strings.Contains(e.get("/v1/tasks/web/runs").body, `"running"`) })
+	asked := e.ask("POST", "/v1/tasks/web/run", "")
+	status(t, asked, http.StatusAccepted)
+	where := asked.header.Get("Location")
+	same(t, e.get(where), `{"request_id":"*","runs":[]}`) // the one under way is another
+	close(hold)
+	eventually(t, "it has run", func() bool { return strings.Contains(e.get(where).body, `"succeeded"`) })
+}
+
 func TestAnActiveTaskCannotBeUpdated(t *testing.T) {
 	e := start(t, files)
 	e.mu.Lock()

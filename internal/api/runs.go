@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -245,8 +246,8 @@ func (a *api) runTask(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	runs := "/v1/tasks/" + url.PathEscape(name) + "/runs"
-	if since != "" {
-		runs += "?after=" + url.QueryEscape(since)
+	if before := strings.Fields(since); len(before) > 0 { // the latest is the last
+		runs += "?after=" + before[len(before)-1]
 	}
 	w.Header().Set("Location", runs)
 	write(w, http.StatusAccepted, RunAskedResponse{RequestID: idOf(r), RunsURL: runs})
