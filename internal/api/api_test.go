@@ -1,9 +1,11 @@
 package api_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -13,6 +15,7 @@ import (
 	"reflect"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -258,6 +261,65 @@ func TestAnActiveTaskCannotBeUpdated(t *testing.T) {
 	got := e.ask("PATCH", "/v1/tasks/web", `{"enabled":false}`)
 	if m := got.message(t); got.status != 500 || m != "task 'web' is active and cannot be updated at this time" {
 		t.Errorf("%d %s", got.status, m)
+	}
+}
+
+func TestADisabledTaskThatTerraformRefusesIsNotMade(t *testing.T) {
+	e := start(t, files)
+	e.fail("api", errors.New("the module is broken"))
+	off := strings.Replace(newTask, `"name"`, `"enabled":false,"name"`, 1)
+	for _, run := range []string{"", "?run=now"} {
+		status(t, e.ask("POST", "/v1/tasks"+run, off), http.StatusInternalServerError)
+		status(t, e.get("/v1/tasks/api"), http.StatusNotFound)
+	}
+	e.fail("api", nil)
+	status(t, e.ask("POST", "/v1/tasks?run=now", off), http.StatusCreated)
+	if e.runs("api") != 0 {
+		t.Error("it was applied")
+	}
+}
+
+// lines are what several goroutines have logged.
+type lines struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// A run that fails is a matter of its module: it is the runner's to log, and no
+// fault of the API.
+func TestTheLogNamesTheRunThatARequestLedTo(t *testing.T) {
+	e := newEngine(t, files)
+	var log lines
+	e.options.Log = slog.New(slog.NewTextHandler(&log, nil))
+	e.serve()
+	e.options.Log = slog.New(slog.DiscardHandler) // the engine's
+	e.work()
+	e.settled("web")
+	e.fail("api", errors.New("the module is broken"))
+	for path, want := range map[string]int{"/v1/tasks": 500, "/v1/tasks?run=now": 500, "/v1/tasks?run=inspect": 400} {
+		got := e.ask("POST", path, newTask)
+		status(t, got, want)
+		var runs api.RunsResponse
+		if err := json.Unmarshal([]byte(e.get("/v1/tasks/api/runs?limit=1").body), &runs); err != nil {
+			t.Fatal(err)
+		}
+		id, _ := got.json(t)["request_id"].(string)
+		said := "level=WARN msg=\"the run that was asked for through the API has failed\" request_id=" + id + " task=api run=" + runs.Runs[0].ID
+		if !strings.Contains(log.String(), said) || strings.Contains(log.String(), "ERROR") {
+			t.Errorf("%s: the log lacks %q:\n%s", path, said, log.String())
+		}
 	}
 }
 

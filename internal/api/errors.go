@@ -39,6 +39,7 @@ func noTask(name string) string {
 // fail answers with what has gone wrong.
 func (a *api) fail(w http.ResponseWriter, r *http.Request, task string, err error) {
 	var wrong config.Errors
+	var run *runError
 	switch {
 	case errors.Is(err, reconcile.ErrNoTask):
 		refuse(w, r, http.StatusNotFound, "%s", noTask(task))
@@ -50,12 +51,21 @@ func (a *api) fail(w http.ResponseWriter, r *http.Request, task string, err erro
 		refuse(w, r, http.StatusInternalServerError, "task '%s' is active and cannot be updated at this time", task)
 	case errors.Is(err, reconcile.ErrDisabled):
 		refuse(w, r, http.StatusConflict, "task '%s' is disabled: enable it first", task)
+	case errors.As(err, &run):
+		a.failRun(w, r, http.StatusInternalServerError, run)
 	case unfinished(err):
 		refuse(w, r, http.StatusGatewayTimeout, "%s; what was asked for goes on: /v1/tasks/%s/runs shows it", err, task)
 	default:
 		a.Log.Error("a request cannot be answered", "request_id", idOf(r), "method", r.Method, "path", r.URL.Path, "error", err)
 		refuse(w, r, http.StatusInternalServerError, "%s", strings.TrimSpace(err.Error()))
 	}
+}
+
+// failRun answers with why a run has failed. The runner has logged that: here it
+// is only said which run a request led to.
+func (a *api) failRun(w http.ResponseWriter, r *http.Request, status int, err *runError) {
+	a.Log.Warn("the run that was asked for through the API has failed", "request_id", idOf(r), "task", err.run.Task, "run", err.run.ID)
+	refuse(w, r, status, "%s", err)
 }
 
 // failOld is fail for endpoints of the older shape.

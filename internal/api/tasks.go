@@ -80,11 +80,14 @@ func (a *api) createTask(w http.ResponseWriter, r *http.Request) {
 		a.inspectDraft(w, r, named.Name, definition)
 		return
 	}
-	if mode == "" {
-		// A task that Terraform refuses is not made: it is planned first.
-		if _, err = a.Control.Check(r.Context(), definition); err == nil {
-			_, err = a.inspect(r.Context(), named.Name, definition)
-		}
+	t, err := a.Control.Check(r.Context(), definition)
+	if err != nil {
+		a.fail(w, r, named.Name, err)
+		return
+	}
+	if mode == "" || !t.Enabled {
+		// It is not run now, and not made if Terraform refuses it: it is planned first.
+		_, err = a.inspect(r.Context(), t.Name, definition)
 		if unfinished(err) {
 			err = fmt.Errorf("the task is not made: %w", err)
 		}
@@ -93,7 +96,7 @@ func (a *api) createTask(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	t, err := a.Control.Create(r.Context(), definition, reconcile.ChangeOptions{By: a.Who(r), Trial: mode == runNow})
+	t, err = a.Control.Create(r.Context(), definition, reconcile.ChangeOptions{By: a.Who(r), Trial: mode == runNow})
 	if err == nil && mode == runNow && t.Enabled {
 		err = a.await(r.Context(), t.Name, "", "the task is not kept")
 	}
@@ -113,8 +116,8 @@ func (a *api) inspectDraft(w http.ResponseWriter, r *http.Request, name string, 
 		return
 	}
 	inspection, err := a.inspect(r.Context(), t.Name, definition)
-	if wrong := (*inspectionError)(nil); errors.As(err, &wrong) {
-		refuse(w, r, http.StatusBadRequest, "%s", err)
+	if wrong := (*runError)(nil); errors.As(err, &wrong) {
+		a.failRun(w, r, http.StatusBadRequest, wrong)
 		return
 	}
 	if err != nil {
@@ -124,16 +127,22 @@ func (a *api) inspectDraft(w http.ResponseWriter, r *http.Request, name string, 
 	write(w, http.StatusOK, TaskResponse{RequestID: idOf(r), Task: Define(t), Run: inspection})
 }
 
-// inspectionError is why an inspection came to no plan.
-type inspectionError struct{ run state.Run }
+// runError is why the run or the inspection that a request asked for has failed.
+type runError struct {
+	run       state.Run
+	otherwise string // what becomes of the change then
+}
 
-func (e *inspectionError) Error() string {
-	return fmt.Sprintf("inspect task '%s': %s", e.run.Task, e.run.Error)
+func (e *runError) Error() string {
+	if e.run.Inspect {
+		return fmt.Sprintf("inspect task '%s': %s", e.run.Task, e.run.Error)
+	}
+	return fmt.Sprintf("run task '%s': %s; %s", e.run.Task, strings.TrimSpace(e.run.Error), e.otherwise)
 }
 
 // inspect plans a task and returns its plan. The definition is that of a task
-// which is not there, else nil. The error is an *inspectionError where Terraform
-// had no plan.
+// which is not there, else nil. The error is a *runError where Terraform had no
+// plan.
 func (a *api) inspect(ctx context.Context, task string, definition json.RawMessage) (*Inspection, error) {
 	planned, err := a.Control.Plan(ctx, task, definition)
 	if err != nil {
@@ -144,18 +153,18 @@ func (a *api) inspect(ctx context.Context, task string, definition json.RawMessa
 		return nil, err
 	}
 	if failed(run.State) {
-		return nil, &inspectionError{run}
+		return nil, &runError{run: run}
 	}
 	changes := run.Changes != nil && run.Changes.Add+run.Changes.Change+run.Changes.Destroy > 0
 	return &Inspection{ChangesPresent: changes, Plan: plan}, nil
 }
 
-// await waits until the run after since has ended. The error is that of the run;
-// otherwise says what becomes of the change then.
+// await waits until the run after since has ended. The error is a *runError
+// where that failed; otherwise says what becomes of the change then.
 func (a *api) await(ctx context.Context, task, since, otherwise string) error {
 	run, err := a.Control.AwaitRun(ctx, task, since)
 	if err == nil && failed(run.State) {
-		err = fmt.Errorf("run task '%s': %s; %s", task, strings.TrimSpace(run.Error), otherwise)
+		err = &runError{run, otherwise}
 	}
 	return err
 }
