@@ -1,6 +1,8 @@
 package terraform
 
 import (
+	"regexp"
+
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/terrapulse/terrapulse/internal/config"
@@ -50,4 +52,30 @@ func fixedWorkspace(b config.Backend) (name string, ok bool) {
 		}
 	}
 	return "", false
+}
+
+// secretArgument matches the names of the arguments of all backends that hold
+// credentials. (A name that goes on, such as secret_suffix, is of something else.)
+var secretArgument = regexp.MustCompile(`(?:^|_)(?:password|secret|token|auth|credentials|conn_str|key_material|` +
+	`(?:access|secret|client|private|customer|encryption)_key)$`)
+
+// credentials are the secrets in a backend's arguments. Terraform repeats some
+// of them in its errors, such as a conn_str that it cannot parse.
+func credentials(b config.Body) []string {
+	var found []string
+	for name, v := range b.Attributes {
+		switch {
+		case v.IsNull() || !v.IsKnown():
+		case v.Type().IsObjectType():
+			found = append(found, credentials(config.Body{Attributes: v.AsValueMap()})...)
+		case v.Type() == cty.String && secretArgument.MatchString(name):
+			found = append(found, v.AsString())
+		}
+	}
+	for _, blocks := range b.Blocks {
+		for _, block := range blocks {
+			found = append(found, credentials(block)...)
+		}
+	}
+	return found
 }

@@ -27,7 +27,8 @@ type Options struct {
 	Secrets   []string          // parts of those values that may be seen by themselves
 
 	// Log receives what Terraform prints, a whole line at a time, with the
-	// secrets of Env, VarJSON, Secrets and Consul made unreadable. Nil for nowhere.
+	// secrets of Env, VarJSON, Secrets, Backend and Consul made unreadable. Nil for
+	// nowhere.
 	Log io.Writer
 	// PersistLog has Terraform's trace written to terraform.log in the directory,
 	// as persist_log of CTS does, up to traceLimit.

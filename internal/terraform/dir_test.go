@@ -601,6 +601,32 @@ func TestAnErrorOfTerraformHoldsNoSecret(t *testing.T) {
 	}
 }
 
+func TestTheCredentialsOfABackendAreMadeUnreadable(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("needs a shell")
+	}
+	f := newFixture(t, fileModule)
+	text := cty.StringVal
+	f.cfg.Terraform.Backend = config.Backend{Type: "any", Body: config.Body{
+		Attributes: map[string]cty.Value{
+			"conn_str": text("postgres://u:pg-pass@host:1x/db"), "secret_key": text("s3-key"), "password": text("http-pass"), "access_token": text("consul-token"),
+			"region": text("eu-central-1"), "secret_suffix": text("state"), "encryption_key": cty.NullVal(cty.String),
+			"assume_role_with_web_identity": cty.ObjectVal(map[string]cty.Value{"web_identity_token": text("in-an-object"), "role_arn": text("arn:role")}),
+		},
+		Blocks: map[string][]config.Body{"auth": {{Attributes: map[string]cty.Value{"client_secret": text("in-a-block")}}}},
+	}}
+	const said = "in eu-central-1 of arn:role the state is at "
+	f.bin = recorder(t, `echo "Error: `+said+`postgres://u:pg-pass@host:1x/db s3-key http-pass consul-token in-an-object in-a-block" >&2; exit 1`)
+	_, err := f.open().Apply(t.Context())
+	want := said + strings.TrimSpace(strings.Repeat(redacted+" ", 6))
+	if err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("the error is %v, want %s", err, want)
+	}
+	if log := f.log.String(); !strings.Contains(log, want) {
+		t.Errorf("the log is %s", log)
+	}
+}
+
 func TestAConsulBackendIsReachedAsTerrapulseReachesConsul(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("needs a shell")

@@ -134,7 +134,7 @@ func newScrubber(o Options) *scrubber {
 	for _, value := range o.Env {
 		add(value)
 	}
-	for _, value := range o.Secrets {
+	for _, value := range slices.Concat(o.Secrets, credentials(o.Backend.Body)) {
 		add(value)
 	}
 	add(o.Consul.Token)
