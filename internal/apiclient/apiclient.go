@@ -23,6 +23,9 @@ import (
 // Terraform's plans, which come near 10 MB where thousands of resources change.
 const maxAnswer = 256 << 20
 
+// maxRedirects is how often a request is led elsewhere, as net/http has it.
+const maxRedirects = 10
+
 // Options say where the API is and how to speak to it.
 type Options struct {
 	// Address is a URL such as https://sync.example.com:8558, which may have a
@@ -58,11 +61,23 @@ func New(o Options) (*Client, error) {
 	if transport.TLSClientConfig, err = tlsConfig(o); err != nil {
 		return nil, err
 	}
-	client := &Client{base: base, http: &http.Client{Transport: transport}}
+	client := &Client{base: base, http: &http.Client{Transport: transport, CheckRedirect: follow}}
 	if region, ok := functionURL(base); ok {
 		client.http.Transport = &signer{region: region, next: transport}
 	}
 	return client, nil
+}
+
+// follow lets a redirection be followed that keeps the method. Of any other,
+// net/http makes a GET: its answer would look as if what was asked for were done.
+func follow(next *http.Request, via []*http.Request) error {
+	switch {
+	case next.Method != via[0].Method:
+		return fmt.Errorf("the server redirects to %s, and nothing was done: give the address of that one", next.URL.Redacted())
+	case len(via) >= maxRedirects:
+		return fmt.Errorf("the server redirected %d times: is this the address of the API?", len(via))
+	}
+	return nil
 }
 
 func parseAddress(address string) (*url.URL, error) {

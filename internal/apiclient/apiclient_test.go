@@ -173,6 +173,27 @@ func TestTheWrongSchemeIsExplained(t *testing.T) {
 	}
 }
 
+func TestARequestThatIsLedElsewhereIsNotTakenForDone(t *testing.T) {
+	behind := serve(t, 200, `{"request_id":"1","tasks":[]}`)
+	for _, test := range []struct {
+		status int
+		method string // that comes to the other server; none if ""
+	}{{301, ""}, {302, ""}, {303, ""}, {307, "PATCH"}, {308, "PATCH"}} {
+		behind.request = nil
+		front := serve(t, test.status, "")
+		front.header = http.Header{"Location": {behind.URL + "/v1/tasks/a"}}
+		err := client(t, Options{Address: front.URL}).DisableTask(t.Context(), "a")
+		switch {
+		case test.method == "" && (err == nil || !strings.Contains(err.Error(), behind.URL)):
+			t.Errorf("%d: %v, want it to name %s", test.status, err, behind.URL)
+		case test.method == "" && behind.request != nil:
+			t.Errorf("%d: it was followed with %s", test.status, behind.request.Method)
+		case test.method != "" && (err != nil || behind.request.Method != test.method || behind.got != `{"enabled":false}`):
+			t.Errorf("%d: %v", test.status, err)
+		}
+	}
+}
+
 func TestTLSIsAsAsked(t *testing.T) {
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "{}") }))
 	server.TLS = &tls.Config{ClientAuth: tls.RequireAnyClientCert}
