@@ -162,6 +162,9 @@ func (l *loader) provider(block labelledBlock) Provider {
 			p.Alias = e.value.text
 		case "auto_commit":
 			p.AutoCommit, _ = l.bool(e.value, at)
+			if p.AutoCommit && p.Name != "panos" {
+				l.warn(at, "auto_commit has no effect on "+quoted(p.Name)+": it is for panos", "remove it")
+			}
 		case "task_env":
 			l.taskEnv(&p, e.value, at)
 		}

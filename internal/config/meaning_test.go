@@ -355,6 +355,16 @@ func TestBlocksAndAttributesOfAProvider(t *testing.T) {
 	}
 }
 
+func TestACommitIsForPANOSAlone(t *testing.T) {
+	cfg := load(t, "f.hcl", "terraform_provider \"panos\" { auto_commit = true }\nterraform_provider \"a\" { auto_commit = true }\nterraform_provider \"b\" { auto_commit = false }")
+	if len(cfg.Warnings) != 1 || cfg.Warnings[0].String() != `f.hcl:2: terraform_provider.a.auto_commit: auto_commit has no effect on "a": it is for panos; remove it` {
+		t.Errorf("warnings: %v", cfg.Warnings)
+	}
+	if len(cfg.Providers) != 3 || !cfg.Providers[0].AutoCommit || cfg.Providers[2].AutoCommit {
+		t.Errorf("providers: %+v", cfg.Providers)
+	}
+}
+
 func TestProvidersWithoutABlockAndSeveralInAMap(t *testing.T) {
 	cfg := load(t, "f.yaml", "terraform_provider:\n  a:\n  b:\n    - alias: x\n    - alias: y\ntask:\n  - name: t\n    module: ./m\n    providers: [a, b.y, c]\n    condition: {consul-kv: {path: p}}\n")
 	var ids []string
