@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"os"
 	"strings"
 	"sync"
 	"time"
@@ -38,7 +39,11 @@ func consulStore(url string) (state.Store, error) {
 	if strings.Trim(path, "/") == "" {
 		return nil, fmt.Errorf("store %q names no path: write consul:PATH, such as consul:consul-terraform-sync/NAME of the cluster", url)
 	}
-	return consulkv.Open(config.Consul{}, path, "")
+	cfg, err := config.ConsulOf(os.Getenv)
+	if err != nil {
+		return nil, err
+	}
+	return consulkv.Open(cfg, path, "")
 }
 
 // timingOf is how long leases and claims last.

@@ -449,3 +449,25 @@ func TestAClusterOutlivesTheLossOfConsulServers(t *testing.T) {
 	servers[0].Restart()
 	eventually(t, "with its Consul it is one of two again", func() bool { return one.sees(2, "cts-02") })
 }
+
+// Whoever looks at a cluster has no configuration file: how Consul is reached is
+// in the environment, as for Consul's own commands.
+func TestAClusterIsLookedAtThroughAConsulThatAsksForCertificates(t *testing.T) {
+	s := newSecured(t)
+	cert, key := s.authority.Client("someone")
+	for name, value := range map[string]string{
+		"CONSUL_HTTP_ADDR": s.address, "CONSUL_HTTP_SSL": "true", "CONSUL_CACERT": s.authority.CA, "CONSUL_CLIENT_CERT": cert, "CONSUL_CLIENT_KEY": key,
+		"CONSUL_HTTP_TOKEN": s.site.token("reader", `key_prefix "consul-terraform-sync/" { policy = "read" }`),
+	} {
+		t.Setenv(name, value)
+	}
+	r := s.run("status", "-store", "consul:consul-terraform-sync/network")
+	wantCode(t, r, exitOK)
+	wantText(t, r.stdout, "No task has been decided on yet")
+
+	t.Setenv("CONSUL_HTTP_TOKEN", "")
+	t.Setenv("CONSUL_HTTP_TOKEN_FILE", s.path("none"))
+	r = s.run("status", "-store", "consul:consul-terraform-sync/network")
+	wantCode(t, r, exitConfig)
+	wantText(t, r.stderr, "CONSUL_HTTP_TOKEN_FILE")
+}

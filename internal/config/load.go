@@ -103,6 +103,20 @@ func Load(opts Options) (*Config, error) {
 	return cfg, nil
 }
 
+// ConsulOf returns how Consul is reached where no file says so, as the
+// environment has it. What is wrong is reported as Errors.
+func ConsulOf(getenv func(string) string) (Consul, error) {
+	l := loader{Options: Options{Getenv: getenv}}
+	var raw rawConfig
+	l.implied(&raw)
+	l.fill(&raw, "", getenv)
+	consul := l.consul(&raw.Consul)
+	if len(l.errors) > 0 {
+		return Consul{}, Errors(l.errors)
+	}
+	return consul, nil
+}
+
 // A loader reads one configuration.
 type loader struct {
 	Options
