@@ -108,7 +108,7 @@ func (d *decoder) text(n *node, at origin) (string, bool) {
 }
 
 func (d *decoder) bool(n *node, at origin) (bool, bool) {
-	b, err := strconv.ParseBool(n.text)
+	b, err := strconv.ParseBool(n.whole())
 	if n.kind == kindList || n.kind == kindObject || err != nil {
 		d.fail(at, "cannot parse "+d.shown(n)+" as a bool", "allowed: true, false")
 		return false, false
@@ -117,7 +117,7 @@ func (d *decoder) bool(n *node, at origin) (bool, bool) {
 }
 
 func (d *decoder) int(n *node, at origin) (int, bool) {
-	i, err := strconv.ParseInt(n.text, 0, 32)
+	i, err := strconv.ParseInt(n.whole(), 0, 32)
 	if n.kind == kindList || n.kind == kindObject || err != nil {
 		d.fail(at, "cannot parse "+d.shown(n)+" as int", "it must be a whole number")
 		return 0, false
@@ -126,12 +126,25 @@ func (d *decoder) int(n *node, at origin) (int, bool) {
 }
 
 func (d *decoder) duration(n *node, at origin) (time.Duration, bool) {
-	t, err := time.ParseDuration(n.text)
+	t, err := time.ParseDuration(n.whole())
 	if n.kind == kindList || n.kind == kindObject || err != nil {
 		d.fail(at, "invalid duration "+d.shown(n), `a number with a unit, such as "500ms", "20s", "5m" or "1h"`)
 		return 0, false
 	}
 	return t, true
+}
+
+// whole is the text of a value, of a whole number without a fraction or an
+// exponent: to JSON, 8502.0 and 8.502e3 are 8502.
+func (n *node) whole() string {
+	if n.kind != kindNumber {
+		return n.text
+	}
+	f, ok := number(n.text)
+	if !ok || !f.IsInt() {
+		return n.text
+	}
+	return f.Text('f', 0)
 }
 
 func (d *decoder) strings(n *node, at origin) ([]string, bool) {

@@ -304,7 +304,7 @@ func TestTheSchemaRefusesWhatOnlyAMapCanSay(t *testing.T) {
 		"driver: {terraform: {backend: }}",
 		"terraform_provider: {local: {task_env: {X: 1}}}",
 		"terraform_provider: {local: {auto_commit: }}",
-		"task: [t]",
+		"task: [t]", "port: 1.5", "port: 1e99", "syslog: {enabled: 1.5}", "buffer_period: {min: 5.0}",
 	} {
 		root := parsed(t, "f.yaml", []byte(content))
 		if len(read(root)) == 0 {
@@ -316,7 +316,7 @@ func TestTheSchemaRefusesWhatOnlyAMapCanSay(t *testing.T) {
 	}
 	for _, content := range []string{
 		task + "condition: {services: {names: [], regexp: a}}}", task + "condition: {services: {names: a, regexp: }}}", task + "condition: []}",
-		"driver: {terraform: {backend: []}}", "terraform_provider: {local: }", "consul:", "syslog: [{enabled: 'true'}]", "port: '0x10'", "buffer_period: {min: 0}", "$schema: x", "log_level: warn",
+		"driver: {terraform: {backend: []}}", "terraform_provider: {local: }", "consul:", "syslog: [{enabled: 'true'}]", "port: '0x10'", "port: 8502.0", "port: 8.502e3", "buffer_period: {min: 0}", "buffer_period: {min: 0.0}", "syslog: {enabled: 1.0}", "$schema: x", "log_level: warn",
 	} {
 		root := parsed(t, "f.yaml", []byte(content))
 		if said := read(root); len(said) > 0 {
