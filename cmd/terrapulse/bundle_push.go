@@ -101,6 +101,10 @@ func (c *bundlePushCommand) Run(args []string) int {
 	if at.stack == nil {
 		return exitOK
 	}
+	if at.stack.stopped { // to have it read would have it applied
+		fmt.Fprintf(c.stdout, "ScheduleState is DISABLED: nothing is applied until it is ENABLED. See what would be, with `terrapulse invoke -stack=%s -inspect -wait`.\n", at.stack.name)
+		return exitOK
+	}
 	return c.refresh(at.stack, pointer.Digest)
 }
 

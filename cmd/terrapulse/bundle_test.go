@@ -129,6 +129,15 @@ func TestAPushToAStackIsInForceAtOnce(t *testing.T) {
 	}
 }
 
+func TestAPushToAStackThatIsStoppedHasNothingApplied(t *testing.T) {
+	d := newBundleStack(t, func(req invoke.Request) (invoke.Answer, error) { return invoke.Answer{}, nil })
+	d.scheduleState = "DISABLED"
+	d.runs(exitOK, "bundle push -stack=prod -config-dir=tasks", "is pushed", "ScheduleState is DISABLED")
+	if len(d.asked) > 0 {
+		t.Errorf("the function was asked %+v", d.asked)
+	}
+}
+
 func TestWhatIsWrongIsNotPushed(t *testing.T) {
 	const aTask = "task: [{name: lb, module: ./lb, condition: {services: {names: [web]}}}]\n"
 	tests := []struct {
@@ -145,8 +154,8 @@ func TestWhatIsWrongIsNotPushed(t *testing.T) {
 		{"certificates of this machine, and state on a container", map[string]string{"tasks/tasks.yaml": aTask + "consul:\n  tls: {ca_cert: /etc/ca.pem}\ndriver: {terraform: {backend: {local: {}}}}\n"}, exitConfig,
 			[]string{"tasks.yaml:3: consul.tls.ca_cert", "ConsulCaArn", "backend.local: the state would be on the disk of a container"}},
 		{"an absolute path", map[string]string{"tasks/tasks.yaml": strings.ReplaceAll(aTask, "./lb", "DIR/lb")}, exitConfig, []string{"tasks.yaml:1", "is an absolute path"}},
-		{"a file that a bundle does not hold", map[string]string{"token": "x", "tasks/tasks.yaml": aTask + "vault: {address: \"http://x\", vault_agent_token_file: token}\n"}, exitConfig,
-			[]string{"needs files that a bundle does not hold", "vault.vault_agent_token_file: open"}},
+		{"a file that is not there in AWS", map[string]string{"token": "x", "tasks/tasks.yaml": aTask + "vault: {address: \"http://x\", vault_agent_token_file: token}\n"}, exitConfig,
+			[]string{"tasks.yaml:2: vault.vault_agent_token_file", "VaultTokenArn"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

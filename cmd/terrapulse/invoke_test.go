@@ -27,6 +27,8 @@ type fakeStack struct {
 	mu     sync.Mutex
 	asked  []invoke.Request
 	answer func(invoke.Request) (invoke.Answer, error)
+
+	scheduleState string // the stack's parameter
 }
 
 func newFakeStack(t *testing.T, answer func(invoke.Request) (invoke.Answer, error)) *fakeStack {
@@ -61,11 +63,12 @@ func (d *fakeStack) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			fmt.Fprint(w, `<ErrorResponse><Error><Type>Sender</Type><Code>ValidationError</Code><Message>Stack with id nope does not exist</Message></Error></ErrorResponse>`)
 			return
 		}
-		fmt.Fprintf(w, `<DescribeStacksResponse><DescribeStacksResult><Stacks><member><StackName>prod</StackName><Outputs>
+		fmt.Fprintf(w, `<DescribeStacksResponse><DescribeStacksResult><Stacks><member><StackName>prod</StackName>
+			<Parameters><member><ParameterKey>ScheduleState</ParameterKey><ParameterValue>%s</ParameterValue></member></Parameters><Outputs>
 			<member><OutputKey>ReconcileFunction</OutputKey><OutputValue>prod-reconcile</OutputValue></member>
 			<member><OutputKey>BundleUrl</OutputKey><OutputValue>s3://files/some/prefix</OutputValue></member>
 			<member><OutputKey>StoreUrl</OutputKey><OutputValue>sqlite:%s</OutputValue></member>
-			</Outputs></member></Stacks></DescribeStacksResult></DescribeStacksResponse>`, d.path)
+			</Outputs></member></Stacks></DescribeStacksResult></DescribeStacksResponse>`, d.scheduleState, d.path)
 		return
 	}
 	if r.URL.Path != "/2015-03-31/functions/prod-reconcile/invocations" {

@@ -25,6 +25,7 @@ import (
 type stack struct {
 	name    string
 	outputs map[string]string
+	stopped bool // nothing looks at Consul by itself
 	aws     aws.Config
 }
 
@@ -46,6 +47,11 @@ func findStack(ctx context.Context, name string) (*stack, error) {
 	for _, st := range answer.Stacks {
 		for _, o := range st.Outputs {
 			s.outputs[aws.ToString(o.OutputKey)] = aws.ToString(o.OutputValue)
+		}
+		for _, p := range st.Parameters {
+			if aws.ToString(p.ParameterKey) == "ScheduleState" {
+				s.stopped = aws.ToString(p.ParameterValue) == "DISABLED"
+			}
 		}
 	}
 	return s, nil

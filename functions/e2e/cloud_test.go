@@ -214,7 +214,7 @@ func deploy(t testing.TB, o options) *cloud {
 	c.env["AWS_ENDPOINT_URL_ECS"] = c.ecs.URL
 	own = append(own, stack.Outputs["Cluster"], c.ecs.Cluster(), stack.Outputs["TaskDefinition"], c.ecs.TaskDefinition())
 	outputs := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		c.describeStack(w, stack.Outputs, strings.NewReplacer(own...))
+		c.describeStack(w, o.parameters, stack.Outputs, strings.NewReplacer(own...))
 	}))
 	t.Cleanup(outputs.Close)
 	c.env["AWS_ENDPOINT_URL_CLOUDFORMATION"] = outputs.URL
@@ -292,9 +292,13 @@ func (c *cloud) fromImage(ctx context.Context, container ecstest.Container) int 
 }
 
 // describeStack answers CloudFormation's DescribeStacks.
-func (c *cloud) describeStack(w http.ResponseWriter, outputs map[string]string, own *strings.Replacer) {
+func (c *cloud) describeStack(w http.ResponseWriter, parameters rehearsal.Parameters, outputs map[string]string, own *strings.Replacer) {
 	var b strings.Builder
-	b.WriteString("<DescribeStacksResponse><DescribeStacksResult><Stacks><member><StackName>e2e</StackName><Outputs>")
+	b.WriteString("<DescribeStacksResponse><DescribeStacksResult><Stacks><member><StackName>e2e</StackName><Parameters>")
+	for name, value := range parameters {
+		fmt.Fprintf(&b, "<member><ParameterKey>%s</ParameterKey><ParameterValue>%s</ParameterValue></member>", name, value)
+	}
+	b.WriteString("</Parameters><Outputs>")
 	for name, value := range outputs {
 		fmt.Fprintf(&b, "<member><OutputKey>%s</OutputKey><OutputValue>", name)
 		xml.EscapeText(&b, []byte(own.Replace(value)))

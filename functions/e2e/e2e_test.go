@@ -399,6 +399,9 @@ func TestWhileTheScheduleIsDisabledNothingIsAppliedThatNobodyAsksFor(t *testing.
 	c.register("web-1", 8080)
 	c.module("")
 	c.tasks(consulBackend, "lb")
+	if out, err := c.terrapulse("bundle", "push", "-stack=e2e", "-config-file=tasks.hcl"); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
 	c.mustPush()
 	if answer := c.mustInvoke(`{"mode":"inspect","wait":true}`); len(answer.Runs) != 1 || answer.Runs[0].State != state.RunSucceeded || answer.Runs[0].Changes.Add != 1 {
 		t.Fatalf("inspect: %+v", answer)
