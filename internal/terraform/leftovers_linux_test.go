@@ -132,9 +132,8 @@ func (c *endsWhenBegun) Err() error {
 func TestATerraformThatIsInterruptedWhileItIsStartedIsWaitedFor(t *testing.T) {
 	f := newFixture(t, fileModule)
 	begun, ended := filepath.Join(t.TempDir(), "begun"), filepath.Join(t.TempDir(), "ended")
-	f.bin = recorder(t, `sleep 60 & trap : INT; touch `+begun+`; sleep 1; touch `+ended)
+	f.bin = recorder(t, `sleep 600 & trap : INT; touch `+begun+`; sleep 1; touch `+ended)
 	d := f.open()
-	defer endLeftovers(f.dir)
 	start := time.Now()
 	_, err := d.Apply(&endsWhenBegun{Context: t.Context(), begun: func() bool { return exists(begun) }, done: make(chan struct{})})
 	var interrupted *InterruptedError
@@ -150,4 +149,5 @@ func TestATerraformThatIsInterruptedWhileItIsStartedIsWaitedFor(t *testing.T) {
 	if left, _ := filepath.Glob(filepath.Join(os.TempDir(), scratchPrefix+"*")); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
 	}
+	waitFor(t, "what Terraform had started has ended", func() bool { return len(descendants(f.dir)) == 0 })
 }
