@@ -146,6 +146,10 @@ var catalogue = []struct {
   module_input "services" { names = ["a"] }
   module_input "services" { names = ["b"] }`),
 		`f.hcl:6: task[0].module_input[1]: more than one 'module_input' block for the "services" variable; variable types must be unique: join the blocks`},
+	{"two module inputs of KV, beside a services list", aTask(`services = ["a"]
+  module_input "consul-kv" { path = "a" }
+  module_input "consul-kv" { path = "b" }`),
+		`f.hcl:6: task[0].module_input[1]: more than one 'module_input' block for the "consul_kv" variable; variable types must be unique: join the blocks`},
 	{"a module input of what the condition renders", aTask(services + "\nmodule_input \"services\" { names = [\"a\"] }"),
 		`f.hcl:5: task[0].module_input[0]: task's condition block and module_input block both monitor "services" variable type; condition and module_input variable type must be unique: remove the module_input`},
 	{"the same of KV", aTask("condition \"consul-kv\" { path = \"x\" }\nmodule_input \"consul-kv\" { path = \"y\" }"),

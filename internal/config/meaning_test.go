@@ -232,6 +232,12 @@ func TestDriverBlocksOfSeveralFilesMustAgreeOnTheBackend(t *testing.T) {
 	if want := `b.hcl:1: driver.terraform.backend.s3: only one backend can be configured, and backend "local" is already (a.hcl:1); remove one of them`; got != want {
 		t.Errorf("said:\n%s\nwant:\n%s", got, want)
 	}
+
+	dir = write(t, "a.hcl", `driver "terraform" { backend "s3" {} }`, "b.hcl", "driver \"terraform\" {\n backend \"s3\" {}\n backend \"s3\" {}\n}")
+	got = mistakesIn(t, options(dir, "."))
+	if want := `b.hcl:3: driver.terraform.backend.s3: only one 'backend' block can be configured in a file; join the blocks`; got != want {
+		t.Errorf("said:\n%s\nwant:\n%s", got, want)
+	}
 }
 
 func TestHighAvailability(t *testing.T) {

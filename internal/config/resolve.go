@@ -385,7 +385,7 @@ func (l *loader) backend(raw *labelled, address string, consul Consul) Backend {
 			l.fail(block.origin, "unsupported Terraform backend "+quoted(block.label), hint)
 		case i > 0 && block.label != first.label:
 			l.fail(block.origin, fmt.Sprintf("only one backend can be configured, and backend %q is already (%s)", first.label, first.pos), "remove one of them")
-		case i > 0 && block.pos.File == first.pos.File:
+		case i > 0 && block.pos.File == raw.blocks[i-1].pos.File:
 			l.fail(block.origin, "only one 'backend' block can be configured in a file", "join the blocks")
 		}
 		kind = block.label

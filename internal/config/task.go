@@ -97,7 +97,7 @@ func (l *loader) task(raw *rawTask, cfg *Config, services map[string]Services) T
 	}
 	t.ModuleInputs = l.moduleInputs(inputs)
 	l.deprecatedServices(raw, &t, services)
-	l.uniqueVariables(raw, &t, inputs)
+	l.uniqueVariables(t.Condition.Kind, inputs)
 
 	switch t.Condition.Kind {
 	case KindSchedule:
@@ -247,21 +247,26 @@ func joinedQueries(queries []Services) []Services {
 
 // uniqueVariables reports module inputs that render the same variable of the
 // module as another, or as the condition.
-func (l *loader) uniqueVariables(raw *rawTask, t *Task, inputs []rawModuleInput) {
-	variable := map[Kind]string{KindServices: "services", KindConsulKV: "consul_kv"}
+func (l *loader) uniqueVariables(condition Kind, inputs []rawModuleInput) {
 	seen := map[Kind]bool{}
-	for i, in := range t.ModuleInputs {
-		at := raw.origin
-		if i < len(inputs) {
-			at = inputs[i].origin
+	for i := range inputs {
+		in := &inputs[i]
+		for _, of := range []struct {
+			kind     Kind
+			set      bool
+			variable string
+		}{{KindServices, in.Services.set, "services"}, {KindConsulKV, in.ConsulKV.set, "consul_kv"}} {
+			if !of.set {
+				continue
+			}
+			if of.kind == condition {
+				l.fail(in.origin, fmt.Sprintf("task's condition block and module_input block both monitor %q variable type", of.variable),
+					"condition and module_input variable type must be unique: remove the module_input")
+			}
+			if seen[of.kind] {
+				l.fail(in.origin, fmt.Sprintf("more than one 'module_input' block for the %q variable", of.variable), "variable types must be unique: join the blocks")
+			}
+			seen[of.kind] = true
 		}
-		if in.Kind == t.Condition.Kind {
-			l.fail(at, fmt.Sprintf("task's condition block and module_input block both monitor %q variable type", variable[in.Kind]),
-				"condition and module_input variable type must be unique: remove the module_input")
-		}
-		if seen[in.Kind] {
-			l.fail(at, fmt.Sprintf("more than one 'module_input' block for the %q variable", variable[in.Kind]), "variable types must be unique: join the blocks")
-		}
-		seen[in.Kind] = true
 	}
 }
