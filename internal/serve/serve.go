@@ -29,6 +29,7 @@ const (
 	pieceSize  = 64 << 10         // bytes
 	idleTime   = 2 * time.Minute  // for the next request over a connection
 	graceTime  = 5 * time.Second  // for answers under way when the server ends
+	wordTime   = time.Second      // for handlers to say then that they have to give up
 )
 
 // Options are what a server serves, and how.
@@ -48,13 +49,14 @@ type Server struct {
 	guard    *guard
 	header   time.Duration
 	grace    time.Duration
+	word     time.Duration
 	log      *slog.Logger
 }
 
 // Listen takes the port, so that it is known before anything else is begun
 // whether it is free, and reads the certificates. Clients wait until Serve.
 func Listen(ctx context.Context, o Options) (*Server, error) {
-	s := &Server{header: headerTime, grace: graceTime, log: o.Log, guard: &guard{
+	s := &Server{header: headerTime, grace: graceTime, word: wordTime, log: o.Log, guard: &guard{
 		next: o.Handler, origin: o.AllowOrigin, log: o.Log, body: bodyTime, piece: pieceTime,
 	}}
 	var secure *tls.Config
@@ -99,14 +101,18 @@ func (s *Server) Addr() net.Addr { return s.listener.Addr() }
 func (s *Server) Close() error { return s.listener.Close() }
 
 // Serve answers until the context ends, and then no new request; it waits for
-// answers under way, at most 5 seconds. It returns nil after that, and an error
-// if it can no longer listen.
+// answers under way, at most 5 seconds. The contexts of those that are left end
+// then, and a second later their connections. It returns nil after that, and an
+// error if it can no longer listen.
 func (s *Server) Serve(ctx context.Context) error {
 	// HTTP/1 alone: its limits are those above, and nothing here needs streams.
 	var protocols http.Protocols
 	protocols.SetHTTP1(true)
+	requests, giveUp := context.WithCancel(context.WithoutCancel(ctx))
+	defer giveUp()
 	server := &http.Server{
 		Handler:           s.guard,
+		BaseContext:       func(net.Listener) context.Context { return requests },
 		Protocols:         &protocols,
 		ReadHeaderTimeout: s.header,
 		IdleTimeout:       idleTime,
@@ -122,10 +128,12 @@ func (s *Server) Serve(ctx context.Context) error {
 		return fmt.Errorf("serve the HTTP API: %w", err)
 	case <-ctx.Done():
 	}
-	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.grace)
+	hurry := time.AfterFunc(s.grace, giveUp)
+	defer hurry.Stop()
+	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.grace+s.word)
 	defer cancel()
-	if err := server.Shutdown(grace); err != nil {
-		s.log.Warn("requests to the HTTP API were cut off at the end", "waited", s.grace)
+	if err := server.Shutdown(end); err != nil {
+		s.log.Warn("requests to the HTTP API were cut off at the end", "waited", s.grace+s.word)
 		_ = server.Close()
 	}
 	<-ended

@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -472,12 +473,37 @@ func TestTheEndWaitsForAnswers(t *testing.T) {
 	}
 }
 
-func TestTheEndDoesNotWaitForEver(t *testing.T) {
+func TestWhoStillWaitsAtTheEndIsToldSo(t *testing.T) {
 	began := make(chan struct{})
-	s := start(t, Options{Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+	s := start(t, Options{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		close(began)
 		<-r.Context().Done()
-	})}, func(s *Server) { s.grace = 50 * time.Millisecond })
+		w.WriteHeader(http.StatusGatewayTimeout)
+	})}, func(s *Server) { s.grace, s.word = 50*time.Millisecond, limit })
+	got := make(chan error, 1)
+	c := client(t, nil)
+	go func() {
+		resp, err := c.Get(s.url("http"))
+		if err == nil {
+			resp.Body.Close()
+			err = errors.New(resp.Status)
+		}
+		got <- err
+	}()
+	<-began
+	s.stop()
+	if err := <-got; err.Error() != "504 Gateway Timeout" {
+		t.Error(err)
+	}
+}
+
+func TestTheEndDoesNotWaitForEver(t *testing.T) {
+	began, release := make(chan struct{}), make(chan struct{})
+	defer close(release)
+	s := start(t, Options{Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		close(began)
+		<-release
+	})}, func(s *Server) { s.grace, s.word = 50*time.Millisecond, 50*time.Millisecond })
 	conn := s.dial()
 	fmt.Fprint(conn, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 	<-began
