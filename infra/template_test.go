@@ -270,7 +270,7 @@ func TestTheFunctionsAreInvokedWithWhatTheyUnderstand(t *testing.T) {
 	schedule := stack.Template.Resources["ReconcileFunctionTick"]
 	target, _ := schedule.Properties["Target"].(map[string]any)
 	input, _ := target["Input"].(string)
-	if req, err := invoke.Parse([]byte(input)); err != nil || req.Mode != invoke.Reconcile {
+	if req, err := invoke.Parse([]byte(input)); err != nil || req.Mode != invoke.Reconcile || !req.Window {
 		t.Errorf("the schedule sends %q: %v", input, err)
 	}
 

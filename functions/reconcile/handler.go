@@ -113,13 +113,15 @@ func parse(payload json.RawMessage) (invoke.Request, error) {
 	return invoke.Parse(payload)
 }
 
-// reconcile ticks once, or for as long as the window lasts.
+// reconcile ticks once, or for as long as the window lasts. Whoever says that
+// something has happened is done with one tick, however many do so at once: the
+// schedule's invocations stay.
 func (i *invocation) reconcile(ctx context.Context, req invoke.Request) (invoke.Answer, error) {
 	if req.Refresh || i.now().Sub(i.looked) >= pointerEvery {
 		i.looked = time.Time{}
 	}
 	opts := reconcile.TickOptions{Ended: req.Ended}
-	if i.window == 0 {
+	if i.window == 0 || !req.Window {
 		report, err := i.tick(ctx, opts)
 		return i.answer(req, report, err)
 	}

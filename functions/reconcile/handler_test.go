@@ -550,7 +550,7 @@ func TestAWindowStaysWithinItsInvocation(t *testing.T) {
 		h := s.process()
 		h.window = 50 * time.Second
 		began := time.Now()
-		answer := s.must(h, schedule)
+		answer := s.must(h, `{"mode":"reconcile","window":true}`)
 		if took := time.Since(began); took < 40*time.Second || took > time.Minute-reserve {
 			t.Errorf("it took %s", took)
 		}
@@ -560,14 +560,39 @@ func TestAWindowStaysWithinItsInvocation(t *testing.T) {
 	})
 }
 
+// Else forty containers that end are forty invocations that hold on to Consul,
+// and whoever pushes a bundle waits for a minute.
+func TestOnlyWhoAsksForTheWindowStays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStack(t, "web")
+		h := s.process()
+		h.window = 50 * time.Second
+		for n, payload := range []string{
+			`{"mode":"reconcile"}`, `{"mode":"reconcile","ended":true}`, `{"mode":"reconcile","refresh":true}`,
+			`{"source":"aws.s3","detail-type":"Object Created","detail":{}}`,
+		} {
+			began := time.Now()
+			if answer := s.must(h, payload); len(answer.Launches) != 1 {
+				t.Errorf("%s: %+v", payload, answer)
+			}
+			if took := time.Since(began); took > 5*time.Second {
+				t.Errorf("%s took %s", payload, took)
+			}
+			s.end(state.RunSucceeded)
+			s.digest = fmt.Sprint(n)
+		}
+	})
+}
+
 func TestAWindowTakesUpABundleThatAnotherProcessHasPutInForce(t *testing.T) {
+	const window = `{"mode":"reconcile","window":true}`
 	s := newStack(t, "web")
 	h := s.process()
 	h.window = time.Nanosecond
-	s.must(h, schedule)
+	s.must(h, window)
 	s.push("b2", "db")
 	s.must(s.process(), schedule)
-	if answer := s.must(h, schedule); answer.Bundle != "b2" {
+	if answer := s.must(h, window); answer.Bundle != "b2" {
 		t.Errorf("%+v", answer)
 	}
 }

@@ -20,7 +20,7 @@ type Mode string
 
 // The modes.
 const (
-	Reconcile Mode = "reconcile" // one tick, as the schedule asks for
+	Reconcile Mode = "reconcile" // one tick
 	Once      Mode = "once"      // run the tasks now, whatever their conditions say
 	Inspect   Mode = "inspect"   // say what an apply of the tasks would do
 	Doctor    Mode = "doctor"    // say whether everything is in place
@@ -39,6 +39,9 @@ type Request struct {
 	// Wait has Once and Inspect answer when the runs have ended, or the time
 	// of the invocation is up.
 	Wait bool `json:"wait,omitempty"`
+	// Window has Reconcile stay for the stack's window, if it has one, and tick
+	// whenever something may have changed: as the schedule asks for.
+	Window bool `json:"window,omitempty"`
 	// Refresh looks for a new bundle first.
 	Refresh bool `json:"refresh,omitempty"`
 	// Ended says that a run has ended, so that there is something to look at.
@@ -68,6 +71,9 @@ func Parse(payload []byte) (Request, error) {
 	}
 	if len(req.Tasks) > 0 && req.Mode != Once && req.Mode != Inspect {
 		return req, fmt.Errorf("mode %s takes no tasks: it looks at all of them", req.Mode)
+	}
+	if req.Window && req.Mode != Reconcile {
+		return req, fmt.Errorf("mode %s takes no window: only mode reconcile stays", req.Mode)
 	}
 	if req.Draft != nil && (req.Mode != Inspect || len(req.Tasks) > 0) {
 		return req, errors.New("a draft is for mode inspect, without tasks")

@@ -29,6 +29,7 @@ func TestWhatIsNotUnderstoodIsRefusedWithWords(t *testing.T) {
 		{"an unknown field", `{"mode":"once","task":"web"}`, `unknown field "task"`},
 		{"tasks of the wrong kind", `{"mode":"once","tasks":"web"}`, "not understood"},
 		{"tasks for all", `{"mode":"reconcile","tasks":["web"]}`, "takes no tasks"},
+		{"a window to inspect in", `{"mode":"inspect","window":true}`, "takes no window"},
 		{"a draft to run", `{"mode":"once","draft":{"name":"web"}}`, "a draft is for mode inspect"},
 		{"a draft beside tasks", `{"mode":"inspect","tasks":["web"],"draft":{"name":"web"}}`, "without tasks"},
 		{"two requests", `{"mode":"once"}{"mode":"once"}`, "send one object"},
