@@ -629,6 +629,16 @@ func TestAnAnswerThatTakesTooLongSaysThatTheRunGoesOn(t *testing.T) {
 	if m := got.message(t); got.status != http.StatusGatewayTimeout || !strings.Contains(m, "goes on: /v1/tasks/api/runs") {
 		t.Errorf("%d %s", got.status, m)
 	}
+
+	// What nobody goes on with is not said to go on.
+	e.Plan = func(ctx context.Context, _ string, _ json.RawMessage) (state.PlannedRun, error) {
+		<-ctx.Done()
+		return state.PlannedRun{}, ctx.Err()
+	}
+	got = e.ask("POST", "/v1/tasks", strings.Replace(newTask, `"api"`, `"other"`, 1))
+	if m := got.message(t); got.status != http.StatusGatewayTimeout || !strings.HasPrefix(m, "the task is not made") || strings.Contains(m, "goes on") {
+		t.Errorf("%d %s", got.status, m)
+	}
 }
 
 type cluster struct{ api.ClusterStatus }

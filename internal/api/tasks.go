@@ -88,10 +88,11 @@ func (a *api) createTask(w http.ResponseWriter, r *http.Request) {
 	if mode == "" || !t.Enabled {
 		// It is not run now, and not made if Terraform refuses it: it is planned first.
 		_, err = a.inspect(r.Context(), t.Name, definition)
-		if unfinished(err) {
-			err = fmt.Errorf("the task is not made: %w", err)
-		}
-		if err != nil {
+		switch {
+		case unfinished(err):
+			refuse(w, r, http.StatusGatewayTimeout, "the task is not made: %s", err)
+			return
+		case err != nil:
 			a.fail(w, r, named.Name, err)
 			return
 		}
