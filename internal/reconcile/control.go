@@ -33,6 +33,10 @@ const maxDefinition = 64 << 10
 // changeTries is how often a change is written whose records others write, too.
 const changeTries = 20
 
+// turnWait is how long a change waits for those before it, at most. While the
+// store answers, each takes milliseconds.
+const turnWait = 3 * time.Second
+
 // trialSettled is how long AwaitRun waits for the leader to keep a change that
 // was on trial, or to take it back, once its run has ended.
 const trialSettled = 10 * time.Second
@@ -56,7 +60,8 @@ type Control struct {
 	Poll time.Duration
 	Now  func() time.Time
 
-	writing sync.Mutex // who writes through this process waits here, not in the store
+	once  sync.Once
+	turns chan struct{} // one place: who writes through this process waits here, not in the store
 }
 
 // Config returns the configuration that counts, and what makes it so.
@@ -412,8 +417,7 @@ func (c *Control) change(ctx context.Context, decide func(*overlay.Effective) ([
 // from what was read whenever somebody else was faster: whoever changes an
 // override writes the reconcile record, which is read before anything else.
 func (c *Control) write(ctx context.Context, overrides bool, decide func() ([]state.Change, error)) error {
-	c.writing.Lock()
-	defer c.writing.Unlock()
+	defer c.turn(ctx)()
 	for try := 1; ; try++ {
 		rec, err := state.Read[state.Reconcile](ctx, c.Store, state.ReconcileKey)
 		if err != nil {
@@ -440,6 +444,21 @@ func (c *Control) write(ctx context.Context, overrides bool, decide func() ([]st
 			c.Wake(ctx)
 		}
 		return nil
+	}
+}
+
+// turn waits for one's turn to write, and returns what ends it. Turns only save
+// attempts: where the store does not answer who is first, the others go on
+// without one, and are not kept from what it tells them.
+func (c *Control) turn(ctx context.Context) (end func()) {
+	c.once.Do(func() { c.turns = make(chan struct{}, 1) })
+	ctx, cancel := context.WithTimeout(ctx, turnWait)
+	defer cancel()
+	select {
+	case c.turns <- struct{}{}:
+		return func() { <-c.turns }
+	case <-ctx.Done():
+		return func() {}
 	}
 }
 

@@ -531,3 +531,44 @@ func TestALaunchThatFailsAtTheStartDoublesNoRun(t *testing.T) {
 		}
 	})
 }
+
+// mute is a store that answers nothing for as long as one waits for it.
+type mute struct{ state.Store }
+
+func (mute) Get(ctx context.Context, _ string) (state.Record, error) {
+	select {
+	case <-ctx.Done():
+		return state.Record{}, context.Cause(ctx)
+	case <-time.After(10 * time.Second):
+		return state.Record{}, errors.New("no answer within 10s")
+	}
+}
+
+func TestNobodyWaitsForWhatAStoreDoesNotAnswerAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newBench(t).people()
+		c.Store = mute{c.Store}
+		began := time.Now()
+		var people sync.WaitGroup
+		for range 20 {
+			people.Go(func() {
+				if err := c.Tick(t.Context()); err == nil || !strings.Contains(err.Error(), "no answer") {
+					t.Errorf("told %v", err)
+				}
+			})
+		}
+		people.Wait()
+		if took := time.Since(began); took > 15*time.Second {
+			t.Errorf("told after %s", took)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		people.Go(func() { _ = c.Tick(t.Context()) })
+		synctest.Wait()
+		began = time.Now()
+		if err := c.Tick(ctx); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) > time.Second {
+			t.Errorf("who has gone is told %v after %s", err, time.Since(began))
+		}
+		people.Wait()
+	})
+}
