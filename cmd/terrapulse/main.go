@@ -36,12 +36,12 @@ func main() {
 	// that the collector takes; Terraform takes all of the time anyway.
 	debug.SetGCPercent(50)
 
-	ctx, stop := context.WithCancel(context.Background())
+	ctx, stop := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGQUIT)
 	go func() {
 		<-signals
-		stop()
+		stop(stopped{})
 		<-signals
 		fmt.Fprintln(os.Stderr, "stopped a second time: not waiting for Terraform; it is ended with this process")
 		os.Exit(exitInterrupted)
@@ -49,6 +49,12 @@ func main() {
 	a := &app{ctx: ctx, program: programName(os.Args[0]), stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr}
 	os.Exit(a.run(os.Args[1:]))
 }
+
+// stopped is why runs are interrupted, among other things.
+type stopped struct{}
+
+func (stopped) Error() string        { return "Terrapulse was told to stop" }
+func (stopped) Is(target error) bool { return target == context.Canceled }
 
 // run is the program without the process around it.
 func (a *app) run(args []string) int {

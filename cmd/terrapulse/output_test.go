@@ -164,7 +164,7 @@ resource "terraform_data" "slow" {
 		t.Errorf("exit code %d", code)
 	}
 	wantText(t, p.stdout.String(), "not run")
-	wantText(t, p.stderr.String(), "was not run: its turn had not come")
+	wantText(t, p.stderr.String(), "was not run: its turn had not come", "was interrupted: Terrapulse was told to stop")
 	if strings.Contains(p.stdout.String(), "intended") {
 		t.Errorf("a word of the program's inside: %s", p.stdout)
 	}
