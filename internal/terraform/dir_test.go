@@ -854,7 +854,7 @@ func TestErrorsOfTerraformSayWhatToDo(t *testing.T) {
 			f.task.Condition = config.Condition{Kind: config.KindConsulKV, UseAsModuleInput: true}
 			f.render()
 			write(t, filepath.Join(f.dir, "kv.auto.tfvars"), "consul_kv = {}")
-		}, []string{`no variable "consul_kv": declare it, or set use_as_module_input = false in the condition of task web`}},
+		}, []string{`no variable "consul_kv": declare it, or set use_as_module_input = false in the condition of task web, or remove its module_input`}},
 		{"a module without a variable of the task", func() {
 			f.task.Condition = config.Condition{}
 			f.task.Variables = map[string]cty.Value{"size": cty.NumberIntVal(1)}

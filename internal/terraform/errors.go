@@ -219,8 +219,10 @@ func missingVariable(task, module, name string) string {
 	switch name {
 	case "services":
 		return s + " (every module gets the services)"
-	case "catalog_services", "consul_kv":
+	case "catalog_services":
 		return s + ", or set use_as_module_input = false in the condition of task " + task
+	case "consul_kv":
+		return s + ", or set use_as_module_input = false in the condition of task " + task + ", or remove its module_input, whichever it comes from"
 	default:
 		return s + ", or remove it from variables and variable_files of task " + task
 	}
