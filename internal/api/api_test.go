@@ -23,6 +23,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/terrapulse/terrapulse/internal/api"
+	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
@@ -631,6 +632,13 @@ func TestAnAnswerThatTakesTooLongSaysThatTheRunGoesOn(t *testing.T) {
 	}
 
 	// What nobody goes on with is not said to go on.
+	base := e.Base
+	e.Base = func(ctx context.Context) (*config.Config, error) { <-ctx.Done(); return nil, ctx.Err() }
+	got = e.ask("GET", "/v1/tasks", "")
+	if m := got.message(t); got.status != http.StatusInternalServerError || strings.Contains(m, "goes on") {
+		t.Errorf("%d %s", got.status, m)
+	}
+	e.Base = base
 	e.Plan = func(ctx context.Context, _ string, _ json.RawMessage) (state.PlannedRun, error) {
 		<-ctx.Done()
 		return state.PlannedRun{}, ctx.Err()
