@@ -35,8 +35,6 @@ func flagSets(a *app) map[string]*flag.FlagSet {
 	sets["doctor"], _ = (&doctorCommand{app: a}).flags()
 	sets["convert"], _ = (&convertCommand{app: a}).flags()
 	sets["schema"] = (&schemaCommand{app: a}).flags()
-	sets["convert"], _ = (&convertCommand{app: a}).flags()
-	sets["schema"] = (&schemaCommand{app: a}).flags()
 	sets["migrate check"], _ = (&migrateCheckCommand{app: a}).flags()
 	sets["bundle push"], _ = (&bundlePushCommand{app: a}).flags()
 	sets["bundle diff"], _ = (&bundleDiffCommand{app: a}).flags()
