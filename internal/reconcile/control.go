@@ -210,8 +210,8 @@ func needless(o state.Override, base *config.Config) bool {
 func (c *Control) Delete(ctx context.Context, task, by string) (comesBack bool, err error) {
 	err = c.change(ctx, func(e *overlay.Effective) ([]state.Change, error) {
 		t, ok := e.Config.Task(task)
-		if !ok {
-			return nil, ErrNoTask
+		if e.Problems[task] == nil && !ok {
+			return nil, ErrNoTask // one that is only without effect can be deleted
 		}
 		override, err := state.Read[state.Override](ctx, c.Store, state.OverrideKey(task))
 		if err != nil {
@@ -223,7 +223,7 @@ func (c *Control) Delete(ctx context.Context, task, by string) (comesBack bool, 
 		}
 		now := c.Now()
 		next := state.Override{Task: task, Deleted: override.Data.Deleted, By: someone(by), At: now, Made: override.Data.Made}
-		if comesBack = !t.FromAPI; comesBack {
+		if comesBack = ok && !t.FromAPI; comesBack {
 			next.Deleted = t.Identity(e.Base)
 		}
 		switch {

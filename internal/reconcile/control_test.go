@@ -322,6 +322,28 @@ func TestADeletedTaskOfAFileComesBackWhenTheFileIsChanged(t *testing.T) {
 	eventually(t, "it ran", func() bool { return m.runs("web") == 2 })
 }
 
+func TestATaskThatIsWithoutEffectCanBeDeleted(t *testing.T) {
+	m := newMachine(t)
+	i := m.start(tasks("web"))
+	if _, err := i.Create(t.Context(), json.RawMessage(api), reconcile.ChangeOptions{By: "a test"}); err != nil {
+		t.Fatal(err)
+	}
+	clash := tasks("web")
+	clash[0].WorkingDir = "api"
+	i.base.Store(&config.Config{Tasks: clash})
+	if e, err := i.Config(t.Context()); err != nil || e.Problems["api"] == nil {
+		t.Fatalf("the file has not taken its folder: %v, %v", e, err)
+	}
+	if comesBack, err := i.Delete(t.Context(), "api", "a test"); err != nil || comesBack {
+		t.Fatalf("comes back %v: %v", comesBack, err)
+	}
+	i.base.Store(&config.Config{Tasks: tasks("web")})
+	expect(t, "tasks", names(t, i.Control), "web")
+	if _, err := i.Delete(t.Context(), "api", "a test"); !errors.Is(err, reconcile.ErrNoTask) {
+		t.Errorf("deleted again: %v", err)
+	}
+}
+
 func TestResettingForgetsWhatWasChangedAndSaysWhat(t *testing.T) {
 	m := newMachine(t)
 	i := m.start(tasks("web", "db"))
