@@ -634,9 +634,11 @@ func TestAnAnswerThatTakesTooLongSaysThatTheRunGoesOn(t *testing.T) {
 	// What nobody goes on with is not said to go on.
 	base := e.Base
 	e.Base = func(ctx context.Context) (*config.Config, error) { <-ctx.Done(); return nil, ctx.Err() }
-	got = e.ask("GET", "/v1/tasks", "")
-	if m := got.message(t); got.status != http.StatusInternalServerError || strings.Contains(m, "goes on") {
-		t.Errorf("%d %s", got.status, m)
+	for method, path := range map[string]string{"GET": "/v1/tasks", "DELETE": "/v1/tasks/web"} {
+		got = e.ask(method, path, "")
+		if m := got.message(t); got.status != http.StatusInternalServerError || strings.Contains(m, "goes on") {
+			t.Errorf("%s %s: %d %s", method, path, got.status, m)
+		}
 	}
 	e.Base = base
 	e.Plan = func(ctx context.Context, _ string, _ json.RawMessage) (state.PlannedRun, error) {

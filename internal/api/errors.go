@@ -53,7 +53,8 @@ func (a *api) fail(w http.ResponseWriter, r *http.Request, task string, err erro
 		refuse(w, r, http.StatusConflict, "task '%s' is disabled: enable it first", task)
 	case errors.As(err, &run):
 		a.failRun(w, r, http.StatusInternalServerError, run)
-	case unfinished(err) && (r.Method == http.MethodGet || task == ""):
+	case unfinished(err) && (task == "" || r.Method == http.MethodGet || r.Method == http.MethodDelete):
+		// It waited for no run, but for the store.
 		refuse(w, r, http.StatusInternalServerError, "%s: ask again", err)
 	case unfinished(err):
 		refuse(w, r, http.StatusGatewayTimeout, "%s; what was asked for goes on: /v1/tasks/%s/runs shows it", err, task)
