@@ -7,7 +7,7 @@ import (
 
 func TestASecretIsReadAnewByItsARNOrName(t *testing.T) {
 	v := newVault(t, map[string]string{
-		secretARN: `{"password": "first"}`, "prod/db": `{"password": "by name"}`, "/prod/token": "a parameter\n", parameterARN: "by ARN",
+		secretARN: `{"password": "first"}`, "prod/db": `{"password": "by name", "port": 5432, "ssl": true}`, "/prod/token": "a parameter\n", parameterARN: "by ARN",
 	})
 	secret := func(name, key string) string {
 		t.Helper()
@@ -31,6 +31,9 @@ func TestASecretIsReadAnewByItsARNOrName(t *testing.T) {
 	}
 	if got := secret("prod/db", "password"); got != "by name" {
 		t.Errorf("the secret with a name is %q", got)
+	}
+	if port, ssl := secret("prod/db", "port"), secret("prod/db", "ssl"); port != "5432" || ssl != "true" { // as the secrets of RDS have them
+		t.Errorf("the port is %q, ssl %q", port, ssl)
 	}
 	for name, want := range map[string]string{"/prod/token": "a parameter", parameterARN: "by ARN"} {
 		if got, err := v.source.Parameter(t.Context(), name); got != want || err != nil {

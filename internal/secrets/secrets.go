@@ -153,13 +153,15 @@ func (s *Source) secretValue(ctx context.Context, name string, in *secretsmanage
 	}
 	text := *out.SecretString
 	if key != "" {
-		var object map[string]any
+		var object map[string]json.RawMessage
 		if json.Unmarshal([]byte(text), &object) != nil {
 			return "", &wrongError{fmt.Errorf("secret %s is no JSON object, so it has no key %q: store one, or ask for the whole", name, key)}
 		}
-		var ok bool
-		if text, ok = object[key].(string); !ok {
-			return "", &wrongError{fmt.Errorf("secret %s has no key %q with a text: look at what it holds, and at the key", name, key)}
+		switch value := object[key]; {
+		case len(value) == 0 || strings.ContainsRune("{[n", rune(value[0])): // an object, an array or null
+			return "", &wrongError{fmt.Errorf("secret %s has no key %q with a text or a number: look at what it holds, and at the key", name, key)}
+		case json.Unmarshal(value, &text) != nil: // a number, or true or false
+			text = string(value)
 		}
 	}
 	return filled(name, text)

@@ -130,7 +130,7 @@ func TestWhatIsWrongWithASecretIsSaidWithoutItsValue(t *testing.T) {
 		{secretARN, "", "", []string{secretARN + " is empty"}},
 		{secretARN + ":token::", "S3CRET", "", []string{"no JSON object", `"token"`}},
 		{secretARN + ":token::", `{"tokn": "S3CRET"}`, "", []string{`no key "token"`}},
-		{secretARN + ":token::", `{"token": {"S3CRET": 1}}`, "", []string{`no key "token" with a text`}},
+		{secretARN + ":token::", `{"token": {"S3CRET": 1}}`, "", []string{`no key "token" with a text or a number`}},
 		{secretARN, "", "ResourceNotFoundException", []string{secretARN, "there is none"}},
 		{parameterARN, "", "ParameterNotFound", []string{parameterARN, "there is none"}},
 		{secretARN, "", "AccessDeniedException", []string{secretARN, "needs secretsmanager:GetSecretValue", "kms:Decrypt"}},
