@@ -358,6 +358,19 @@ func TestAMissingConditionIsAcceptedWithAWarning(t *testing.T) {
 	}
 }
 
+func TestAStateThatTheInstancesOfAClusterDoNotShareIsWarnedOf(t *testing.T) {
+	const cluster = "high_availability {\n cluster {\n  name = \"a\"\n }\n}\n"
+	cfg := load(t, "f.hcl", cluster+"driver \"terraform\" {\n backend \"local\" {}\n}\n")
+	if len(cfg.Warnings) != 1 || !strings.HasPrefix(cfg.Warnings[0].String(), `f.hcl:7: driver.terraform.backend.local: Terraform's state stays on this machine`) {
+		t.Errorf("warnings: %v", cfg.Warnings)
+	}
+	for _, fine := range []string{cluster, "driver \"terraform\" {\n backend \"local\" {}\n}\n"} {
+		if cfg := load(t, "f.hcl", fine); len(cfg.Warnings) != 0 {
+			t.Errorf("warnings: %v", cfg.Warnings)
+		}
+	}
+}
+
 func TestAllMistakesAreReportedAtOnce(t *testing.T) {
 	dir := write(t,
 		"a.hcl", "port = \"abc\"\n\ntask {\n  nam = \"x\"\n  module = \"./m\"\n}\nconsul {",

@@ -49,6 +49,10 @@ func (l *loader) resolve(raw *rawConfig) *Config {
 	cfg.TLS = l.apiTLS(&raw.TLS)
 	cfg.HighAvailability = l.highAvailability(&raw.HighAvailability)
 	cfg.Terraform = l.terraform(&raw.Driver.Terraform, &raw.Consul, cfg.Consul)
+	if cfg.HighAvailability != nil && cfg.Terraform.Backend.Type == "local" {
+		l.warn(raw.Driver.Terraform.Backend.blocks[0].origin, "Terraform's state stays on this machine: an instance that takes over on another one knows nothing of it, and makes everything anew",
+			"use a backend that all instances reach, such as consul")
+	}
 	cfg.Providers = l.providers(&raw.Providers, cfg.Vault.Enabled)
 	cfg.Tasks = l.tasks(raw, cfg)
 	return cfg
