@@ -56,11 +56,10 @@ type Reload struct {
 // does not end.
 type Loop struct {
 	*Reconciler
-	Watch   func(ctx context.Context, gates consul.GateSet, since consul.Marks) Watch
-	Ended   <-chan struct{}        // receives when a run has ended
-	Asked   <-chan struct{}        // receives when somebody in this process asks for a tick; may be nil
-	Reload  <-chan Reload          // receives what the files say from now on; may be nil
-	Standby func(*lease.HeldError) // told once each time another is found to lead; may be nil
+	Watch  func(ctx context.Context, gates consul.GateSet, since consul.Marks) Watch
+	Ended  <-chan struct{} // receives when a run has ended
+	Asked  <-chan struct{} // receives when somebody in this process asks for a tick; may be nil
+	Reload <-chan Reload   // receives what the files say from now on; may be nil
 	// Leads is told when this process begins to lead, before it does anything;
 	// may be nil.
 	Leads func(ctx context.Context, fence uint64)
@@ -114,9 +113,6 @@ func (l *Loop) lead(ctx context.Context) *lease.Lease {
 			if other.Owner != leader {
 				leader = other.Owner
 				l.Log.Info("standing by", "leader", leader, "until", other.Until)
-				if l.Standby != nil {
-					l.Standby(other)
-				}
 			}
 			// Often enough to take over soon after the lease has ended, and at
 			// that moment if it is not renewed.

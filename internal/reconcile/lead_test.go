@@ -74,16 +74,34 @@ func newLoopBench(t *testing.T, tasks ...config.Task) *loopBench {
 	return b.loop(b.Reconciler)
 }
 
+// stoodBy is a log that notes who is found to lead.
+type stoodBy struct {
+	slog.Handler
+	of *loopBench
+}
+
+func (stoodBy) Enabled(context.Context, slog.Level) bool { return true }
+
+func (s stoodBy) Handle(_ context.Context, r slog.Record) error {
+	r.Attrs(func(a slog.Attr) bool {
+		if r.Message == "standing by" && a.Key == "leader" {
+			s.of.stood = append(s.of.stood, a.Value.String())
+		}
+		return true
+	})
+	return nil
+}
+
 // loop returns a Loop around the reconciler.
 func (b *bench) loop(r *Reconciler) *loopBench {
 	l := &loopBench{bench: b, gates: &gates{c: make(chan struct{}, 1), mark: "A"}, ended: make(chan struct{}, 1)}
+	r.Log = slog.New(stoodBy{slog.DiscardHandler, l})
 	l.Loop = &Loop{Reconciler: r, Ended: l.ended,
 		Watch: func(_ context.Context, set consul.GateSet, _ consul.Marks) Watch {
 			l.gates.keys = set.Keys()
 			l.gates.show("A", nil)
 			return l.gates
 		},
-		Standby: func(held *lease.HeldError) { l.stood = append(l.stood, held.Owner) },
 	}
 	return l
 }
