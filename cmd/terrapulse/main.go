@@ -39,10 +39,14 @@ func main() {
 	ctx, stop := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGQUIT)
+	if !signal.Ignored(syscall.SIGHUP) { // as under nohup
+		signal.Notify(signals, syscall.SIGHUP) // the terminal is gone
+	}
 	go func() {
 		<-signals
 		stop(stopped{})
-		<-signals
+		for <-signals == syscall.SIGHUP { // it comes more than once, and from nobody who is in a hurry
+		}
 		fmt.Fprintln(os.Stderr, "stopped a second time: not waiting for Terraform; it is ended with this process")
 		os.Exit(exitInterrupted)
 	}()

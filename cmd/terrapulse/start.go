@@ -7,8 +7,11 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
+	"os"
+	"os/signal"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/config"
@@ -102,6 +105,7 @@ func (c *startCommand) Run(args []string) int {
 	}
 	var files *reload.Watcher
 	if !o.once && !o.inspect.wanted() { // before they are read, so that no change falls in between
+		signal.Reset(syscall.SIGHUP) // it asks for the files to be read again, and stops nothing
 		files = reload.Watch(c.ctx, slog.Default(), o.config.names()...)
 	}
 	read := time.Now()
@@ -116,6 +120,11 @@ func (c *startCommand) Run(args []string) int {
 	if o.inspect.wanted() {
 		return c.inspect(cfg, log, o.inspect, o.parallel)
 	}
+
+	// Where nobody reads the output any more, such as a tee that Ctrl-C has ended,
+	// writing fails, and must not end the program while Terraform is at work. What
+	// it starts knows nothing of that, as it would if the signal were ignored.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 
 	e, code := c.newEngine(c.ctx, cfg, log, engineOptions{
 		store: *o.store, parallel: o.parallel, reach: o.once})

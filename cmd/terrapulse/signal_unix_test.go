@@ -1,0 +1,58 @@
+//go:build unix
+
+package main
+
+import (
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Whatever takes the terminal or the reader of the output away, Terraform ends
+// in order: it is interrupted, saves its state and gives the lock back.
+func TestTerraformOutlivesTheTerminalAndWhoReadsTheOutput(t *testing.T) {
+	for name, c := range map[string]struct {
+		args    []string
+		signals []syscall.Signal
+		code    int
+	}{
+		"Ctrl-C ends the reader, too":                     {nil, []syscall.Signal{syscall.SIGINT}, exitOK},
+		"once-mode hears twice that its terminal is gone": {[]string{"-once"}, []syscall.Signal{syscall.SIGHUP, syscall.SIGHUP}, exitError},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t)
+			s.register("web", "web-1", 8080, "passing")
+			cmd := exec.Command(os.Args[0], s.args(append(c.args, "-config-file", s.config(s.slowTask("slow"))))...)
+			cmd.Env = append(os.Environ(), "TERRAPULSE_TEST_AS_PROGRAM=1")
+			cmd.Dir = s.dir
+			read, write, err := os.Pipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			cmd.Stdout, cmd.Stderr = write, write
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			defer cmd.Process.Kill()
+			write.Close()
+			eventually(t, "the apply has begun", func() bool { return s.read("began") != "" })
+			read.Close()
+			for _, signal := range c.signals {
+				if err := cmd.Process.Signal(signal); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(50 * time.Millisecond) // else the system makes one of two
+			}
+			cmd.Wait()
+			if code := cmd.ProcessState.ExitCode(); code != c.code {
+				t.Errorf("it ended with %v, want exit code %d", cmd.ProcessState, c.code)
+			}
+			wantText(t, s.run("runs", "slow").stdout, "failed", "interrupt")
+			if _, err := os.Stat(s.path("work/slow/terraform.tfstate.d/slow/.terraform.tfstate.lock.info")); err == nil {
+				t.Error("the state is still locked")
+			}
+		})
+	}
+}
