@@ -21,6 +21,7 @@ import (
 type guard struct {
 	next   http.Handler
 	origin string
+	pages  *http.CrossOriginProtection // nil where pages of any origin are welcome
 	log    *slog.Logger
 	body   time.Duration // for a body
 	piece  time.Duration // for each piece of an answer
@@ -30,6 +31,11 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	answer := &answer{ResponseWriter: w, control: http.NewResponseController(w), piece: g.piece}
 	defer g.recover(answer, r)
 	if g.origin != "" && g.cors(answer, r) {
+		return
+	}
+	// A browser asks nobody before it sends a page's POST without a body.
+	if g.pages != nil && g.pages.Check(r) != nil {
+		answer.refuse(http.StatusForbidden, "web pages of other origins may not use this API: -allow-origin lets them")
 		return
 	}
 	if !g.readBody(answer, r) {

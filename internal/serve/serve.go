@@ -59,6 +59,14 @@ func Listen(ctx context.Context, o Options) (*Server, error) {
 	s := &Server{header: headerTime, grace: graceTime, word: wordTime, log: o.Log, guard: &guard{
 		next: o.Handler, origin: o.AllowOrigin, log: o.Log, body: bodyTime, piece: pieceTime,
 	}}
+	if o.AllowOrigin != "*" {
+		s.guard.pages = http.NewCrossOriginProtection()
+		if o.AllowOrigin != "" {
+			if err := s.guard.pages.AddTrustedOrigin(o.AllowOrigin); err != nil {
+				return nil, fmt.Errorf("let web pages use the HTTP API: %w; write an origin as in https://ops.example.com, or *", err)
+			}
+		}
+	}
 	var secure *tls.Config
 	if o.TLS.Enabled {
 		certs, err := newCertificates(o.TLS, o.Log)

@@ -434,6 +434,43 @@ func TestWebPagesMayUseItWhereTheyAreAllowedTo(t *testing.T) {
 	}
 }
 
+func TestNoWebPageFromElsewhereChangesAnything(t *testing.T) {
+	const page = "https://ops.example.com"
+	for _, test := range []struct {
+		allowed, origin string
+		want            int
+	}{
+		{"", "", 200}, // no browser
+		{"", page, 403},
+		{page, page, 200},
+		{page, "https://evil.example.com", 403},
+		{"*", "https://evil.example.com", 200},
+	} {
+		s := start(t, Options{Handler: echo, AllowOrigin: test.allowed}, nil)
+		req, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, s.url("http"), nil)
+		if test.origin != "" {
+			req.Header.Set("Origin", test.origin)
+			req.Header.Set("Sec-Fetch-Site", "cross-site")
+		}
+		resp, err := client(t, nil).Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if resp.StatusCode != test.want {
+			t.Errorf("a page of %q where %q is allowed: %s", test.origin, test.allowed, resp.Status)
+		}
+		if test.want == 403 {
+			wantError(t, resp, 403, "-allow-origin")
+		}
+		resp.Body.Close()
+	}
+	for _, origin := range []string{"ops.example.com", "https://ops.example.com/"} {
+		if _, err := Listen(t.Context(), Options{AllowOrigin: origin}); err == nil || !strings.Contains(err.Error(), origin) {
+			t.Errorf("%s: %v", origin, err)
+		}
+	}
+}
+
 func TestTheEndWaitsForAnswers(t *testing.T) {
 	began, goOn := make(chan struct{}), make(chan struct{})
 	s := start(t, Options{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
