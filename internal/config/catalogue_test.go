@@ -447,6 +447,11 @@ func TestAnErrorShowsNoSecret(t *testing.T) {
 			t.Errorf("%s: said: %s", name, got)
 		}
 	}
+
+	dir := write(t, "f.hcl", aTask(services+"\nvariable_files = [\"v.tfvars.json\"]"), "v.tfvars.json", `{"password": hunter}`)
+	if got := mistakesIn(t, options(dir, "f.hcl")); strings.Contains(got, "hunter") || !strings.Contains(got, "v.tfvars.json:1: task[0].variable_files[0]: ") {
+		t.Errorf("said: %s", got)
+	}
 }
 
 func TestAPathThatIsNotThere(t *testing.T) {

@@ -102,6 +102,9 @@ func position(r hcl.Range) Position {
 }
 
 func sentence(d *hcl.Diagnostic) string {
+	if d.Summary == "Invalid JSON keyword" { // the detail shows what is there, which may be a secret
+		return d.Summary + ": a text needs quotes"
+	}
 	return strings.TrimSuffix(d.Summary+": "+d.Detail, ".")
 }
 
