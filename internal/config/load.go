@@ -181,7 +181,7 @@ func (l *loader) directory(at origin, dir string) []string {
 	var files []string
 	for _, e := range entries {
 		name := filepath.Join(dir, e.Name())
-		if parsers[extension(name)] == nil {
+		if !IsTaskFile(name) {
 			continue
 		}
 		info, err := os.Stat(l.abs(name)) // follows symbolic links
@@ -200,8 +200,11 @@ func (l *loader) usable(name string, info fs.FileInfo) bool {
 	return info.Mode().IsRegular() && info.Size() > 0 && parsers[extension(name)] != nil
 }
 
-// IsTaskFile reports whether a file of this name in a folder is read.
-func IsTaskFile(name string) bool { return parsers[extension(name)] != nil }
+// IsTaskFile reports whether a file of this name in a folder is read. The JSON
+// Schema of task files lies beside them, for editors, and is none.
+func IsTaskFile(name string) bool {
+	return parsers[extension(name)] != nil && !strings.HasSuffix(strings.ToLower(name), ".schema.json")
+}
 
 func extension(name string) string { return strings.ToLower(filepath.Ext(name)) }
 

@@ -198,7 +198,7 @@ func TestFilesAreMergedInTheOrderOfTheCommandLine(t *testing.T) {
 		"d/b.json", `{"task": {"name": "b", "module": "./b", "condition": {"consul-kv": {"path": "b"}}}}`,
 		"d/a.yaml", "port: 1\nconsul: {address: a, kv_path: k}\ndriver: {terraform: {backend: {s3: {bucket: a, key: k}}, required_providers: {x: 1.0.0}}}\n"+
 			"task:\n  name: a\n  module: ./a\n  condition: {consul-kv: {path: a}}\n",
-		"d/ignored.txt", "x", "d/sub/c.hcl", "bogus = 1",
+		"d/ignored.txt", "x", "d/sub/c.hcl", "bogus = 1", "d/terrapulse.schema.json", string(JSONSchema()),
 		"z.hcl", "port = 2\nconsul { address = \"z\" }\ndriver \"terraform\" {\n backend \"s3\" { bucket = \"z\" }\n required_providers { y = \"2.0.0\" }\n}\n"+
 			strings.ReplaceAll(aTask(`condition "consul-kv" { path = "z" }`), `"t"`, `"z"`),
 	)
