@@ -137,6 +137,7 @@ func (d *Dir) run(ctx context.Context, command string, seen func(line string), f
 	err = f(ctx)
 	stdout.flush()
 	stderr.flush()
+	out.end()
 
 	switch {
 	case err == nil:

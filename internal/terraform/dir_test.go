@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -598,6 +599,27 @@ func TestAnErrorOfTerraformHoldsNoSecret(t *testing.T) {
 	_, err := f.open(func(o *Options) { o.VarJSON = []byte(`{"p":"hidden-value"}`) }).Apply(t.Context())
 	if err == nil || strings.Contains(err.Error(), "hidden-value") || !strings.Contains(err.Error(), "The password (redacted) is wrong") {
 		t.Errorf("got %v", err)
+	}
+}
+
+func TestASecretThatTerraformBreaksIntoLinesIsMadeUnreadable(t *testing.T) {
+	const phrase = "correct horse battery staple, which is longer than a line of Terraform, and so is broken at a space or two"
+	f := newFixture(t, fmt.Sprintf("variable \"services\" {}\nresource \"local_file\" \"x\" {\n  filename = \"/proc/%s/x\"\n  content = \"\"\n}", phrase))
+	d := f.open(func(o *Options) { o.Secrets = []string{phrase} })
+	f.init(d, true)
+	_, err := d.Apply(t.Context())
+	if err == nil {
+		t.Fatal("the apply has succeeded")
+	}
+	for where, text := range map[string]string{"the error": err.Error(), "the log": f.log.String()} {
+		for _, word := range []string{"correct", "horse", "broken", "two"} {
+			if strings.Contains(text, word) {
+				t.Errorf("%s shows %q:\n%s", where, word, text)
+			}
+		}
+		if !strings.Contains(text, "/proc/"+redacted) {
+			t.Errorf("%s lacks what was made unreadable:\n%s", where, text)
+		}
 	}
 }
 

@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"encoding/json"
 	"io"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"unicode/utf8"
 )
 
 // output takes what one command prints.
@@ -16,9 +18,10 @@ type output struct {
 	scrub *scrubber
 	seen  func(line string) // of standard output, without secrets; may be nil
 
-	mu   sync.Mutex // terraform-exec reads both streams at once
-	last []string   // lines of standard error
-	size int        // of last, in bytes
+	mu    sync.Mutex // terraform-exec reads both streams at once
+	last  []string   // lines of standard error
+	size  int        // of last, in bytes
+	shown bool       // last is in the log
 }
 
 // errorLimit bounds what is kept of standard error, in bytes: the errors of a
@@ -35,23 +38,41 @@ func (o *output) stdout() *lineWriter {
 	}}
 }
 
+// stderr is for Terraform's errors, which it breaks into lines: as a secret may
+// go over several of them, they are written to the log together, by end.
 func (o *output) stderr() *lineWriter {
 	return &lineWriter{line: func(line string) {
 		o.mu.Lock()
 		defer o.mu.Unlock()
-		o.show(line)
 		if o.size < errorLimit {
 			o.last = append(o.last, line)
 			o.size += len(line) + 1
+			return
 		}
+		o.showErrors()
+		o.show(line)
 	}}
 }
 
-// show writes a line to the log and returns it as it stands there.
-func (o *output) show(line string) string {
-	line = o.scrub.clean(line)
-	io.WriteString(o.log, line+"\n") // a log that cannot be written stops no run
-	return line
+// end writes to the log what is not there yet.
+func (o *output) end() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.showErrors()
+}
+
+func (o *output) showErrors() {
+	if !o.shown && len(o.last) > 0 {
+		o.shown = true
+		o.show(strings.Join(o.last, "\n"))
+	}
+}
+
+// show writes whole lines to the log and returns them as they stand there.
+func (o *output) show(lines string) string {
+	lines = o.scrub.clean(lines)
+	io.WriteString(o.log, lines+"\n") // a log that cannot be written stops no run
+	return lines
 }
 
 // errors is standard error as a text, with its secrets: what it means is told
@@ -96,7 +117,10 @@ const redacted = "(redacted)"
 const shortestSecret = 4
 
 // scrubber makes secrets unreadable in what Terraform prints.
-type scrubber struct{ replace *strings.Replacer }
+type scrubber struct {
+	replace *strings.Replacer
+	broken  *regexp.Regexp // secrets with spaces, also if a line ends there; nil for none
+}
 
 func newScrubber(o Options) *scrubber {
 	var secrets []string
@@ -144,10 +168,21 @@ func newScrubber(o Options) *scrubber {
 	// The longest first: one secret may begin with another.
 	slices.SortFunc(secrets, func(a, b string) int { return len(b) - len(a) })
 	pairs := make([]string, 0, 2*len(secrets))
+	var broken []string
 	for _, s := range secrets {
 		pairs = append(pairs, s, redacted)
+		if words := strings.Fields(s); len(words) > 1 && utf8.ValidString(s) {
+			for i, w := range words {
+				words[i] = regexp.QuoteMeta(w)
+			}
+			broken = append(broken, strings.Join(words, `[\s│]+`)) // with the frame that Terraform draws
+		}
 	}
-	return &scrubber{strings.NewReplacer(pairs...)}
+	scrub := &scrubber{replace: strings.NewReplacer(pairs...)}
+	if len(broken) > 0 {
+		scrub.broken = regexp.MustCompile(strings.Join(broken, "|"))
+	}
+	return scrub
 }
 
 // Redact makes secrets unreadable in a text of somebody else's, as they are in
@@ -156,4 +191,9 @@ func Redact(text string, secrets []string) string {
 	return newScrubber(Options{Secrets: secrets}).clean(text)
 }
 
-func (s *scrubber) clean(text string) string { return s.replace.Replace(text) }
+func (s *scrubber) clean(text string) string {
+	if s.broken != nil {
+		text = s.broken.ReplaceAllString(text, redacted)
+	}
+	return s.replace.Replace(text)
+}
