@@ -94,12 +94,12 @@ func (a *app) newEngine(ctx context.Context, cfg *config.Config, log *slog.Logge
 	}
 	store, err := engineStore(ctx, cfg, opts.store)
 	if err != nil {
-		return nil, a.fail(exitConfig, err)
+		return nil, a.unready(exitConfig, err)
 	}
 	found, err := binary.wait()
 	if err != nil {
 		store.Close()
-		return nil, a.fail(exitTerraform, err)
+		return nil, a.unready(exitTerraform, err)
 	}
 	log.Debug("Terraform found", "path", found.Path, "version", found.Version, "source", found.Source)
 
@@ -162,9 +162,19 @@ func (a *app) reach(ctx context.Context, client *consul.Client) int {
 	ctx, cancel := context.WithTimeout(ctx, consulPatience)
 	defer cancel()
 	if err := client.Leader(ctx); err != nil {
-		return a.fail(exitConfig, err)
+		return a.unready(exitConfig, err)
 	}
 	return -1
+}
+
+// unready is fail for what could not be set up, unless that is because the
+// program was told to stop.
+func (a *app) unready(code int, err error) int {
+	if a.ctx.Err() == nil {
+		return a.fail(code, err)
+	}
+	fmt.Fprintln(a.stderr, "stopped before anything was run")
+	return exitError
 }
 
 // workers is how many tasks run at a time if the flag says n.

@@ -102,7 +102,7 @@ func (a *app) inspect(cfg *config.Config, log *slog.Logger, o inspectOptions, pa
 	}
 	binary, err := finding.wait()
 	if err != nil {
-		return a.fail(exitTerraform, err)
+		return a.unready(exitTerraform, err)
 	}
 	module := &runner.Module{Terraform: binary, Values: a.values(log)}
 

@@ -3,8 +3,10 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -54,5 +56,31 @@ func TestTerraformOutlivesTheTerminalAndWhoReadsTheOutput(t *testing.T) {
 				t.Error("the state is still locked")
 			}
 		})
+	}
+}
+
+func TestToStopWhileTerraformIsLookedForIsNoFaultOfTerraforms(t *testing.T) {
+	s := newSite(t)
+	hangs := s.write("hangs/terraform", "#!/bin/sh\necho asked > "+s.path("asked")+"\nexec sleep 60\n")
+	if err := os.Chmod(hangs, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	s.config(s.task("lb", onWeb))
+	file := s.write("tasks.hcl", strings.Replace(s.read("tasks.hcl"), `backend "local"`, fmt.Sprintf("path = %q\n  backend \"local\"", s.path("hangs")), 1))
+	for _, c := range []struct {
+		args []string
+		code int
+	}{{nil, exitOK}, {[]string{"-once"}, exitError}, {[]string{"inspect"}, exitError}} {
+		if err := os.RemoveAll(s.path("asked")); err != nil {
+			t.Fatal(err)
+		}
+		p := s.start(append(c.args, "-config-file", file)...)
+		eventually(t, "Terraform is asked for its version", func() bool { return s.read("asked") != "" })
+		if code := p.stop(); code != c.code {
+			t.Errorf("%v: exit code %d, want %d", c.args, code, c.code)
+		}
+		if got := p.stderr.String(); got != "stopped before anything was run\n" {
+			t.Errorf("%v says %s", c.args, got)
+		}
 	}
 }

@@ -128,7 +128,10 @@ func (c *startCommand) Run(args []string) int {
 
 	e, code := c.newEngine(c.ctx, cfg, log, engineOptions{
 		store: *o.store, parallel: o.parallel, reach: o.once})
-	if code >= 0 {
+	switch {
+	case code >= 0 && c.ctx.Err() != nil && !o.once:
+		return exitOK // as told
+	case code >= 0:
 		return code
 	}
 	defer e.store.Close()
