@@ -201,9 +201,11 @@ func (l *loader) usable(name string, info fs.FileInfo) bool {
 }
 
 // IsTaskFile reports whether a file of this name in a folder is read. The JSON
-// Schema of task files lies beside them, for editors, and is none.
+// Schema of task files lies beside them, for editors, and is none; nor is .#name,
+// a link to nowhere with which Emacs marks what is being edited.
 func IsTaskFile(name string) bool {
-	return parsers[extension(name)] != nil && !strings.HasSuffix(strings.ToLower(name), ".schema.json")
+	return parsers[extension(name)] != nil && !strings.HasSuffix(strings.ToLower(name), ".schema.json") &&
+		!strings.HasPrefix(filepath.Base(name), ".#")
 }
 
 func extension(name string) string { return strings.ToLower(filepath.Ext(name)) }

@@ -599,7 +599,7 @@ func TestASymbolicLinkThatLeadsNowhere(t *testing.T) {
 		t.Skip("symbolic links need a privilege on Windows")
 	}
 	dir := write(t, "real/f.hcl", "port = 1")
-	for link, target := range map[string]string{"loop.hcl": "loop.hcl", "linked.hcl": "real/f.hcl", "up.hcl": "."} {
+	for link, target := range map[string]string{"loop.hcl": "loop.hcl", "linked.hcl": "real/f.hcl", "up.hcl": ".", ".#linked.hcl": "someone@host.1:2"} {
 		if err := os.Symlink(target, filepath.Join(dir, link)); err != nil {
 			t.Fatal(err)
 		}
