@@ -22,7 +22,7 @@ func (c *startCommand) reload(files *reload.Watcher, read time.Time, o *startOpt
 		cfg, err := o.config.read()
 		switch {
 		case err != nil:
-			if err.Error() == wrong {
+			if err.Error() == wrong && !change.Asked {
 				continue // it was said
 			}
 			wrong, news.Wrong = err.Error(), err

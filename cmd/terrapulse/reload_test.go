@@ -35,6 +35,12 @@ func TestTaskFilesAreReadAgainWithoutARestart(t *testing.T) {
 	eventually(t, "the status tells what is wrong", func() bool {
 		return strings.Contains(s.run("status").stdout, `tasks.hcl:21: task[0].condition.nonsense: unsupported condition type "nonsense"`)
 	})
+	said := func() int { return strings.Count(p.stderr.String(), "the task files are wrong") }
+	eventually(t, "the log tells, too", func() bool { return said() == 1 })
+	if err := p.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "who asks again is told again", func() bool { return said() == 2 })
 	s.register("db", "db-3", 5434, "passing")
 	eventually(t, "what was read before stays in force", func() bool {
 		return strings.Contains(s.read("lb.txt"), "5434") && strings.Contains(s.read("more.txt"), "5434")
