@@ -183,8 +183,13 @@ func (l *loader) schedule(raw *rawSchedule) *Schedule {
 		l.fail(raw.Cron.origin, fmt.Sprintf("unable to parse schedule condition's cron config %s: %s", quoted(cron), err), syntax)
 		return &Schedule{}
 	}
-	if span := backwards(cron); span != "" {
-		l.fail(raw.Cron.origin, fmt.Sprintf("the schedule %s has a range that goes backwards: %s", quoted(cron), quoted(span)),
+	backwards, noSunday := oddRanges(cron)
+	if noSunday != "" {
+		l.warn(raw.Cron.origin, fmt.Sprintf("the range %s of the schedule %s leaves Sunday out", quoted(noSunday), quoted(cron)),
+			"if it is meant, add it: SAT,SUN for SAT-SUN")
+	}
+	if backwards != "" {
+		l.fail(raw.Cron.origin, fmt.Sprintf("the schedule %s has a range that goes backwards: %s", quoted(cron), quoted(backwards)),
 			"write it as two, such as 22-23,0-6 for 22-6")
 		return &Schedule{}
 	}
@@ -202,10 +207,12 @@ func (l *loader) schedule(raw *rawSchedule) *Schedule {
 
 var cronRange = regexp.MustCompile(`^([a-z]+|[0-9]+)-([a-z]+|[0-9]+)(/[0-9]+)?$`)
 
-// backwards returns a range of a cron expression, which can be parsed, that ends
-// before it begins. To cronexpr that is no time at all: it panics on the months
-// NOV-FEB, and looks at every second of a century for one in the seconds 5-1.
-func backwards(cron string) string {
+// oddRanges returns a range of a cron expression, which can be parsed, that ends
+// before it begins, and one that ends on a Sunday which does not belong to it. To
+// cronexpr the first is no time at all: it panics on the months NOV-FEB, and
+// looks at every second of a century for one in the seconds 5-1. Of SAT-SUN, it
+// takes Saturday alone.
+func oddRanges(cron string) (backwards, noSunday string) {
 	fields := strings.Fields(strings.ToLower(cron))
 	weekday := 4
 	if len(fields) > 6 {
@@ -218,18 +225,20 @@ func backwards(cron string) string {
 				continue
 			}
 			first, last := cronValue(m[1]), cronValue(m[2])
-			if i == weekday && last%7 == 0 {
-				continue // to the end of the week
-			}
 			if i == weekday {
 				first %= 7
 			}
-			if first > last {
-				return entry
+			switch {
+			case i == weekday && last%7 == 0:
+				if first > 0 {
+					noSunday = entry
+				}
+			case first > last:
+				backwards = entry
 			}
 		}
 	}
-	return ""
+	return backwards, noSunday
 }
 
 // cronValue is a number, or what a month or a day of the week stands for.

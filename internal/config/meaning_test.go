@@ -626,15 +626,21 @@ func TestAFileWithAByteOrderMark(t *testing.T) {
 }
 
 func TestRangesOfASchedule(t *testing.T) {
-	for cron, want := range map[string]string{
-		"*/10 8-18 * * MON-FRI": "", "0 0 * JAN-DEC SUN-SAT": "", "0 0 L * FRI-SUN": "", "0 0 15W * 5-7": "", "0 0 1-31/2 january-march 7-3 2026-2030": "",
-		"@daily": "", "5 0 0 * * 5L *": "",
-		"5-1 * * * * * *": "5-1", "50-10/5 * * * *": "50-10/5", "0 1,20-4 * * *": "20-4", "0 0 28-3 * *": "28-3", "0 0 * Nov-feb *": "nov-feb",
-		"0 0 * 11-2 *": "11-2", "0 0 * * SAT-MON": "sat-mon", "0 0 0 * * 5-2 *": "5-2", "0 0 * * * 2030-2026": "2030-2026",
+	for cron, want := range map[string][2]string{
+		"*/10 8-18 * * MON-FRI": {}, "0 0 * JAN-DEC SUN-SAT": {}, "0 0 15W * 0-7": {}, "0 0 1-31/2 january-march 7-3 2026-2030": {}, "@daily": {}, "5 0 0 * * 5L *": {},
+		"5-1 * * * * * *": {"5-1"}, "50-10/5 * * * *": {"50-10/5"}, "0 1,20-4 * * *": {"20-4"}, "0 0 28-3 * *": {"28-3"}, "0 0 * Nov-feb *": {"nov-feb"},
+		"0 0 * 11-2 *": {"11-2"}, "0 0 * * SAT-MON": {"sat-mon"}, "0 0 0 * * 5-2 *": {"5-2"}, "0 0 * * * 2030-2026": {"2030-2026"},
+		"0 0 L * FRI-SUN": {"", "fri-sun"}, "0 0 * * MON,5-7": {"", "5-7"}, "0 0 0 * * 1-7/2 *": {"", "1-7/2"}, "0 0 * 9-7 sat-0": {"9-7", "sat-0"},
 	} {
-		if got := backwards(cron); got != want {
-			t.Errorf("%q: backwards is %q, want %q", cron, got, want)
+		backwards, noSunday := oddRanges(cron)
+		if backwards != want[0] || noSunday != want[1] {
+			t.Errorf("%q: backwards is %q, without Sunday %q, want %q", cron, backwards, noSunday, want)
 		}
+	}
+	cfg := load(t, "f.hcl", aTask(`condition "schedule" { cron = "0 3 * * 1-7" }`))
+	if len(cfg.Warnings) != 1 || cfg.Warnings[0].String() !=
+		`f.hcl:4: task[0].condition.schedule.cron: the range "1-7" of the schedule "0 3 * * 1-7" leaves Sunday out; if it is meant, add it: SAT,SUN for SAT-SUN` {
+		t.Errorf("warnings: %v", cfg.Warnings)
 	}
 }
 
