@@ -52,6 +52,12 @@ func TestDefaults(t *testing.T) {
 		t.Errorf("warnings %v", cfg.Warnings)
 	}
 
+	for _, condition := range []string{services, `condition "catalog-services" { regexp = "" }`, `condition "consul-kv" { path = "p" }`} {
+		c := load(t, "f.hcl", aTask(condition)).Tasks[0].Condition
+		if !c.UseAsModuleInput || c.ConsulKV != nil && c.ConsulKV.Recurse {
+			t.Errorf("%s: %+v", condition, c)
+		}
+	}
 	task := load(t, "f.hcl", aTask(services)).Tasks[0]
 	if !task.Enabled || !task.Condition.UseAsModuleInput || task.WorkingDir != filepath.Join("sync-tasks", "t") || !task.LocalModule() {
 		t.Errorf("task: %+v", task)
