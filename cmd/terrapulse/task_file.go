@@ -11,6 +11,10 @@ import (
 	"github.com/terrapulse/terrapulse/internal/config"
 )
 
+// ofTaskFile puts the flag that named the file where an error has the one that
+// the files of a configuration have.
+var ofTaskFile = strings.NewReplacer("-config-file and -config-dir", "-task-file", "-config-file", "-task-file")
+
 // readTaskFile reads the one task of a file into the form of the API. Variable
 // files are read here; a module that is a relative path stays one, since it is
 // the server that reads it.
@@ -21,7 +25,7 @@ func readTaskFile(file string) (task api.Task, warnings []string, err error) {
 		Hostname: "localhost",
 	})
 	if err != nil {
-		return task, nil, err
+		return task, nil, errors.New(ofTaskFile.Replace(err.Error()))
 	}
 	if len(cfg.Tasks) != 1 {
 		return task, nil, fmt.Errorf("%s: there must be exactly one task in the file, and there are %d", file, len(cfg.Tasks))

@@ -350,7 +350,8 @@ func TestTaskCommandsEndWithTheExitCodesOfCTS(t *testing.T) {
 		{[]string{"disable", "-bogus", "a"}, exitFlags, "-bogus"},
 		{[]string{"create", "-task-file", two, "extra"}, exitFlags, "takes no arguments"},
 		{[]string{"create", "-task-file", two}, exitError, "exactly one task in the file, and there are 2"},
-		{[]string{"create", "-task-file", "none.hcl"}, exitError, "none.hcl: no such file"},
+		{[]string{"create", "-task-file", "none.hcl"}, exitError, "-task-file: stat none.hcl: no such file"},
+		{[]string{"create", "-task-file", taskFile(t, "empty.txt", "")}, exitError, "with -task-file"},
 		{[]string{"disable", "-http-addr", "ftp://x", "a"}, exitError, "only http and https"},
 		{[]string{"disable", "-port", "70000", "a"}, exitError, "no port"},
 	} {
