@@ -115,7 +115,7 @@ func (w *Watch) hold(ctx context.Context, n int, g gate, held bool) {
 	}
 }
 
-// follow asks blocking questions until one fails or the index falls. It
+// follow asks blocking questions until one fails or the index does not rise. It
 // reports whether any was answered.
 func (w *Watch) follow(ctx context.Context, n int, g gate, index uint64, outages int) (answered bool) {
 	for {
@@ -125,7 +125,7 @@ func (w *Watch) follow(ctx context.Context, n int, g gate, index uint64, outages
 			return answered
 		}
 		answered = true
-		if a.index < index {
+		if a.index <= index { // the same: the wait is over, or Consul was restored from a snapshot
 			return true
 		}
 		index = a.index

@@ -1,8 +1,10 @@
 package consul
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -150,6 +152,39 @@ func TestAWatchNoticesThatConsulWasReplaced(t *testing.T) {
 	now, _ := w.Marks()
 	register(t, s, "n", api.AgentService{Service: "web"})
 	signalled(t, w, "a change at a low index", func(later Marks, _ error) bool { return later["services"] != now["services"] })
+}
+
+// Consul answers the questions under way with what it showed before, and would
+// keep whoever asks on from there waiting.
+func TestAWatchNoticesThatConsulWasRestored(t *testing.T) {
+	s := consultest.Start(t)
+	c := client(t, s.Addr())
+	web, key := query(t, services("web")), query(t, config.ConsulKV{Path: "a"})
+	register(t, s, "n", api.AgentService{Service: "web"})
+	putKey(t, s, "a", "1")
+	snapshot, _, err := s.Client().Snapshot().Save(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer snapshot.Close()
+	saved, err := io.ReadAll(snapshot)
+	if err != nil {
+		t.Fatal(err)
+	}
+	set := BlockGates([]Query{web, key})
+	w := c.watch(t.Context(), set, nil, quick)
+	marks := signalled(t, w, "the first look", complete(set))
+	register(t, s, "n", api.AgentService{Service: "web", Port: 80})
+	putKey(t, s, "a", "2")
+	marks = signalled(t, w, "changes", func(now Marks, _ error) bool {
+		return set.Moved(marks, now)(web) && set.Moved(marks, now)(key)
+	})
+	if err := s.Client().Snapshot().Restore(nil, bytes.NewReader(saved)); err != nil {
+		t.Fatal(err)
+	}
+	signalled(t, w, "the catalog and the key of before", func(now Marks, _ error) bool {
+		return set.Moved(marks, now)(web) && set.Moved(marks, now)(key)
+	})
 }
 
 func TestAWatchDoesNotTrustAnIndexAcrossAnOutage(t *testing.T) {
