@@ -48,10 +48,11 @@ func (f *function) inspect(ctx context.Context, task string, draft json.RawMessa
 }
 
 // reconcile returns what has it look at once, without waiting for that. It would
-// look by itself within minutes.
+// look by itself within minutes. That there is something to look at it is told,
+// as it may read that from the table only when its own clock has come to it.
 func (f *function) reconcile(log *slog.Logger) func(context.Context) {
 	return func(ctx context.Context) {
-		if _, err := f.invoke(ctx, invoke.Request{Mode: invoke.Reconcile}, types.InvocationTypeEvent); err != nil {
+		if _, err := f.invoke(ctx, invoke.Request{Mode: invoke.Reconcile, Ended: true}, types.InvocationTypeEvent); err != nil {
 			log.Warn("the change waits for the next tick", "error", err)
 		}
 	}

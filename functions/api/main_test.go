@@ -73,11 +73,14 @@ func TestAnInspectionIsHadFromTheFunctionThatReconciles(t *testing.T) {
 }
 
 func TestAChangeIsNotLostWithTheWordThatItWasMade(t *testing.T) {
-	var log strings.Builder
-	f := stub(t, func(w http.ResponseWriter, _ string) { w.WriteHeader(http.StatusTooManyRequests) })
+	var log, asked strings.Builder
+	f := stub(t, func(w http.ResponseWriter, said string) {
+		asked.WriteString(said)
+		w.WriteHeader(http.StatusTooManyRequests)
+	})
 	f.reconcile(slog.New(slog.NewTextHandler(&log, nil)))(t.Context())
-	if !strings.Contains(log.String(), "waits for the next tick") {
-		t.Errorf("logged %q", log.String())
+	if !strings.Contains(log.String(), "waits for the next tick") || asked.String() != `Event {"mode":"reconcile","ended":true}` {
+		t.Errorf("logged %q; asked for %s", log.String(), asked.String())
 	}
 }
 

@@ -101,9 +101,15 @@ func TestTasksAreMadeAndChangedThroughTheFunctionURL(t *testing.T) {
 		!strings.Contains(planned.Run.Plan, "1 to add") {
 		t.Fatalf("inspection: %d %s", status, said)
 	}
+	// ECS tells only some time after the run that its container has stopped.
+	c.ecs.Hold()
 	if status, _, said := c.ask(http.MethodPost, "/v1/tasks?run=now", string(body)); status != http.StatusCreated {
 		t.Fatalf("creation: %d %s", status, said)
 	}
+	if status, _, said := c.ask(http.MethodPatch, "/v1/tasks/made", `{"enabled":true}`); status != http.StatusOK {
+		t.Errorf("the task that was made cannot be changed: %d %s", status, said)
+	}
+	c.ecs.Release(1, false)
 	var runs api.RunsResponse
 	c.get("/v1/tasks/made/runs", &runs)
 	applied := runs.Runs[0]

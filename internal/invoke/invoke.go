@@ -44,7 +44,8 @@ type Request struct {
 	Window bool `json:"window,omitempty"`
 	// Refresh looks for a new bundle first.
 	Refresh bool `json:"refresh,omitempty"`
-	// Ended says that a run has ended, so that there is something to look at.
+	// Ended says that a run has ended, or that something was asked for, so that
+	// there is something to look at although nothing has moved in Consul.
 	Ended bool `json:"ended,omitempty"`
 }
 

@@ -343,12 +343,20 @@ func (c *Control) AwaitRun(ctx context.Context, task, since string) (state.Run, 
 func (c *Control) awaitSettled(ctx context.Context, task string) error {
 	limited, cancel := context.WithTimeout(ctx, trialSettled)
 	defer cancel()
-	for {
+	for told := false; ; told = true {
 		override, err := state.Read[state.Override](ctx, c.Store, state.OverrideKey(task))
 		if err != nil {
 			return fmt.Errorf("read what was changed about task %s: %w", task, err)
 		}
-		if override.Data.Trial == nil || !sleep(limited, c.Poll) {
+		if override.Data.Trial == nil {
+			return nil
+		}
+		// A leader that is woken may not know yet that the run has ended: ECS
+		// tells of it when its container is gone.
+		if c.Wake != nil && !told {
+			c.Wake(ctx)
+		}
+		if !sleep(limited, c.Poll) {
 			return nil
 		}
 	}
