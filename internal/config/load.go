@@ -109,7 +109,7 @@ func ConsulOf(getenv func(string) string) (Consul, error) {
 	l := loader{Options: Options{Getenv: getenv}}
 	var raw rawConfig
 	l.implied(&raw)
-	l.fill(&raw, "", getenv)
+	l.fill(&raw.Consul, "CONSUL", getenv) // and nothing else, which may be wrong
 	consul := l.consul(&raw.Consul)
 	if len(l.errors) > 0 {
 		return Consul{}, Errors(l.errors)

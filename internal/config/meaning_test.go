@@ -667,3 +667,19 @@ func TestAnyScheduleIsReadAtOnce(t *testing.T) {
 		}
 	})
 }
+
+func TestTheEnvironmentAloneSaysHowConsulIsReached(t *testing.T) {
+	env := map[string]string{"CONSUL_HTTP_ADDR": "consul:8501", "CONSUL_HTTP_SSL": "true", "CONSUL_CACERT": "/ca", "CONSUL_CLIENT_CERT": "/cert",
+		"CONSUL_HTTP_TOKEN": "t", "CONSUL_NAMESPACE": "n", "VAULT_RENEW_TOKEN": "perhaps"}
+	got, err := ConsulOf(func(name string) string { return env[name] })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Address != "https://consul:8501" || got.TLS.CACert != "/ca" || got.TLS.Cert != "/cert" || !got.TLS.Verify || got.Token != "t" || got.Namespace != "n" {
+		t.Errorf("%+v", got)
+	}
+	env["CONSUL_HTTP_TOKEN"], env["CONSUL_HTTP_TOKEN_FILE"] = "", filepath.Join(t.TempDir(), "none")
+	if _, err := ConsulOf(func(name string) string { return env[name] }); err == nil || !strings.Contains(err.Error(), "CONSUL_HTTP_TOKEN_FILE") {
+		t.Errorf("a token that is not there: %v", err)
+	}
+}
