@@ -48,18 +48,29 @@ func (d *Dir) Init(ctx context.Context) (ran bool, err error) {
 // initialise runs `terraform init`. A backend that has no default workspace to
 // begin in wants the task's to be created first.
 func (d *Dir) initialise(ctx context.Context) error {
-	// The state is moved to a changed backend without asking. HCP Terraform
-	// does so by itself, and refuses the option.
-	forceCopy := tfexec.ForceCopy(d.opts.Backend.Type != "cloud")
-	err := d.runInit(ctx, forceCopy)
-	var failed *Error
-	if errors.As(err, &failed) && failed.needsWorkspace() {
-		if err := d.createWorkspace(ctx); err != nil {
-			return err
-		}
-		err = d.runInit(ctx, forceCopy)
+	before, moves := d.backendBefore()
+	var opts []tfexec.InitOption
+	if !moves {
+		// The state is moved to a changed backend without asking. HCP Terraform
+		// does so by itself, and refuses the option.
+		opts = append(opts, tfexec.ForceCopy(d.opts.Backend.Type != "cloud"))
 	}
-	return err
+	err := d.runInit(ctx, opts...)
+	var failed *Error
+	switch {
+	case !errors.As(err, &failed):
+		return err
+	case moves && backendChanged.MatchString(failed.stderr):
+		err = d.move(ctx, before)
+	case failed.needsWorkspace():
+		err = d.createWorkspace(ctx)
+	default:
+		return err
+	}
+	if err != nil {
+		return err
+	}
+	return d.runInit(ctx, opts...)
 }
 
 // runInit runs `terraform init`, in the default workspace, if there is one: it
@@ -117,7 +128,7 @@ func (d *Dir) initialised(sum string) bool {
 	if err != nil || json.Unmarshal(raw, &record) != nil || record.Init != sum {
 		return false
 	}
-	if d.opts.Backend.Type != "" && !exists(d.data("terraform.tfstate")) {
+	if d.opts.Backend.Type != "" && !exists(d.data(backendFile)) {
 		return false
 	}
 	modules, ok := d.modules()

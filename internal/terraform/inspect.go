@@ -141,13 +141,8 @@ func (d *Dir) useRemoteState(ctx context.Context) (fresh bool, err error) {
 	case !hasWorkspaces(d.opts.Backend):
 		return false, nil
 	default:
-		var workspaces []string
-		err := d.run(ctx, "workspace list", nil, func(ctx context.Context) (err error) {
-			d.tf.SetStdout(io.Discard) // the names of all other tasks
-			workspaces, _, err = d.tf.WorkspaceList(ctx)
-			return err
-		})
-		if err != nil || slices.Contains(workspaces, d.opts.Workspace) {
+		there, err := d.hasWorkspace(ctx)
+		if there || err != nil {
 			return false, err
 		}
 	}
@@ -155,4 +150,15 @@ func (d *Dir) useRemoteState(ctx context.Context) (fresh bool, err error) {
 		return true, err
 	}
 	return true, d.runInit(ctx, tfexec.Reconfigure(true))
+}
+
+// hasWorkspace asks the backend whether it has the workspace.
+func (d *Dir) hasWorkspace(ctx context.Context) (bool, error) {
+	var workspaces []string
+	err := d.run(ctx, "workspace list", nil, func(ctx context.Context) (err error) {
+		d.tf.SetStdout(io.Discard) // the names of all other tasks
+		workspaces, _, err = d.tf.WorkspaceList(ctx)
+		return err
+	})
+	return slices.Contains(workspaces, d.opts.Workspace), err
 }

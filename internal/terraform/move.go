@@ -1,0 +1,254 @@
+package terraform
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"github.com/hashicorp/terraform-exec/tfexec"
+	"github.com/zclconf/go-cty/cty"
+	ctyjson "github.com/zclconf/go-cty/cty/json"
+
+	"github.com/terrapulse/terrapulse/internal/config"
+)
+
+// When the configuration names another backend than before, the state of each
+// task moves there with its next run. `terraform init -force-copy` would copy
+// the states of all tasks each time, and so put what it finds in the old backend
+// in place of what tasks that have moved already have applied since.
+
+// backendFile is Terraform's note, in the data directory, of the backend that
+// the directory was initialised for.
+const backendFile = "terraform.tfstate"
+
+// usedBackend is the backend that a directory was initialised for.
+type usedBackend struct {
+	Type   string         `json:"type"`
+	Config map[string]any `json:"config"` // its arguments; nil for those that are not set
+}
+
+// backendBefore is the backend that the directory was initialised for, if both
+// that one and the present one keep the states of several tasks apart. (A local
+// one keeps only this one's, unless its workspaces have a place of their own.)
+func (d *Dir) backendBefore() (before usedBackend, ok bool) {
+	raw, err := os.ReadFile(d.data(backendFile))
+	var file struct{ Backend *usedBackend }
+	if err != nil || json.Unmarshal(raw, &file) != nil || file.Backend == nil {
+		return usedBackend{}, false
+	}
+	switch d.opts.Backend.Type {
+	case "", "http", "remote", "cloud":
+		return usedBackend{}, false
+	case "local":
+		if dir := d.opts.Backend.Body.Attributes["workspace_dir"]; dir == cty.NilVal || dir.IsNull() || dir.Type() != cty.String || !filepath.IsAbs(dir.AsString()) {
+			return usedBackend{}, false
+		}
+	}
+	switch file.Backend.Type {
+	case "", "http", "remote", "cloud":
+		return usedBackend{}, false
+	}
+	return *file.Backend, true
+}
+
+var (
+	backendChanged = regexp.MustCompile(`Backend configuration changed|asking for state migration`)
+	newerState     = regexp.MustCompile(`over\s+newer\s+state`)
+)
+
+// move takes the task's state along to another backend, and has the directory
+// stand as if it had been initialised for that one. Whatever happens meanwhile,
+// the move is begun again.
+func (d *Dir) move(ctx context.Context, from usedBackend) error {
+	fmt.Fprintf(d.opts.Log, "The backend was %q and is %q: the state of this task is taken along.\n", from.Type, d.opts.Backend.Type)
+	err := d.moveState(ctx, from)
+	if interrupted := (*InterruptedError)(nil); err == nil || errors.As(err, &interrupted) {
+		return err
+	}
+	return fmt.Errorf("move the state of task %s from the backend %q that it was in before (to leave it there, and begin without one, remove %s): %w",
+		d.opts.Task, from.Type, d.data(), err)
+}
+
+func (d *Dir) moveState(ctx context.Context, from usedBackend) error {
+	state, err := d.stateIn(ctx, from)
+	if err != nil {
+		return err
+	}
+	present, err := valuesOf(d.opts.Backend.Body)
+	if err != nil {
+		return err
+	}
+	to, remove, err := d.beside(ctx, usedBackend{d.opts.Backend.Type, present}, d.opts.Backend)
+	if err != nil {
+		return err
+	}
+	defer remove()
+	if len(state) > 0 {
+		if err := to.push(ctx, state); err != nil {
+			return err
+		}
+	}
+	note, err := os.ReadFile(to.data(backendFile))
+	if err != nil {
+		return err
+	}
+	next := d.data(backendFile + ".next")
+	if err := os.WriteFile(next, note, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(next, d.data(backendFile))
+}
+
+// beside opens a temporary directory that is initialised for a backend, and has
+// nothing else.
+func (d *Dir) beside(ctx context.Context, used usedBackend, backend config.Backend) (*Dir, func(), error) {
+	dir, remove, err := scratch("")
+	if err != nil {
+		return nil, nil, err
+	}
+	module, err := json.Marshal(map[string]any{"terraform": map[string]any{"backend": map[string]any{used.Type: arguments(used.Config)}}})
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, "main.tf.json"), module, 0o600)
+	}
+	opts := d.opts
+	opts.PersistLog, opts.VarJSON, opts.Backend = false, nil, backend
+	var other *Dir
+	if err == nil {
+		other, err = d.bin.Open(dir, opts)
+	}
+	if err == nil {
+		err = other.runInit(ctx)
+	}
+	if err != nil {
+		remove()
+		return nil, nil, err
+	}
+	return other, remove, nil
+}
+
+// stateIn returns the task's state in a backend; nil if there is none.
+func (d *Dir) stateIn(ctx context.Context, from usedBackend) ([]byte, error) {
+	if from.Type == "local" {
+		workspaces, _ := from.Config["workspace_dir"].(string)
+		if workspaces == "" {
+			workspaces = "terraform.tfstate.d"
+		}
+		if !filepath.IsAbs(workspaces) {
+			workspaces = filepath.Join(d.path, workspaces)
+		}
+		state, err := os.ReadFile(filepath.Join(workspaces, d.opts.Workspace, "terraform.tfstate"))
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, nil
+		}
+		return state, err
+	}
+	old, remove, err := d.beside(ctx, from, config.Backend{Type: from.Type, Body: config.Body{Attributes: texts(from.Config)}})
+	if err != nil {
+		return nil, err
+	}
+	defer remove()
+	if there, err := old.hasWorkspace(ctx); !there || err != nil {
+		return nil, err
+	}
+	if err := old.selectWorkspace(); err != nil {
+		return nil, err
+	}
+	var state string
+	err = old.run(ctx, "state pull", nil, func(ctx context.Context) (err error) {
+		old.tf.SetStdout(io.Discard)
+		state, err = old.tf.StatePull(ctx)
+		return err
+	})
+	return []byte(state), err
+}
+
+// push writes the task's state to the backend. Terraform refuses to where there
+// is a newer one, which stays, or one of something else, which is for a person to
+// look at.
+func (d *Dir) push(ctx context.Context, state []byte) error {
+	path, stop, err := serve(state)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	err = d.attempt(ctx, "state push", func(lock, _ string) error {
+		return d.run(ctx, "state push", nil, func(ctx context.Context) error {
+			return d.tf.StatePush(ctx, path, tfexec.Lock(true), tfexec.LockTimeout(lock))
+		})
+	})
+	if failed := (*Error)(nil); errors.As(err, &failed) && newerState.MatchString(failed.stderr) {
+		fmt.Fprintln(d.opts.Log, "The state in the new backend is newer than that in the old one, and stays.")
+		return nil
+	}
+	return err
+}
+
+// arguments are the arguments of a backend that are set, as JSON has them in a
+// configuration: there, ${ begins an expression.
+func arguments(v any) any {
+	switch v := v.(type) {
+	case string:
+		return strings.NewReplacer("${", "$${", "%{", "%%{").Replace(v)
+	case []any:
+		var items []any
+		for _, e := range v {
+			items = append(items, arguments(e))
+		}
+		return items
+	case map[string]any:
+		set := map[string]any{}
+		for name, e := range v {
+			if e != nil {
+				set[name] = arguments(e)
+			}
+		}
+		return set
+	}
+	return v
+}
+
+// texts are the arguments of a backend that are texts.
+func texts(values map[string]any) map[string]cty.Value {
+	found := map[string]cty.Value{}
+	for name, v := range values {
+		if text, ok := v.(string); ok {
+			found[name] = cty.StringVal(text)
+		}
+	}
+	return found
+}
+
+// valuesOf are the arguments of a backend as JSON has them.
+func valuesOf(b config.Body) (map[string]any, error) {
+	values := map[string]any{}
+	for name, v := range b.Attributes {
+		raw, err := ctyjson.Marshal(v, v.Type())
+		if err != nil {
+			return nil, err
+		}
+		var value any
+		if err := json.Unmarshal(raw, &value); err != nil {
+			return nil, err
+		}
+		values[name] = value
+	}
+	for name, blocks := range b.Blocks {
+		var items []any
+		for _, block := range blocks {
+			item, err := valuesOf(block)
+			if err != nil {
+				return nil, err
+			}
+			items = append(items, item)
+		}
+		values[name] = items
+	}
+	return values, nil
+}
