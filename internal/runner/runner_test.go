@@ -583,7 +583,7 @@ func TestAClaimIsRenewedUntilTerraformHasEndedThoughItIsInterrupted(t *testing.T
 		}
 		return nil, errors.New("terraform was interrupted")
 	})
-	b.Claim, b.Yields, b.Now = 300*time.Millisecond, true, time.Now
+	b.Claim = 30 * time.Millisecond
 	b.store.After = func(changes []state.Change) error {
 		if writes(changes, "run/", `"running"`) {
 			renewed <- struct{}{}
