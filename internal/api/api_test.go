@@ -324,6 +324,24 @@ func TestTheLogNamesTheRunThatARequestLedTo(t *testing.T) {
 	}
 }
 
+func TestWhoWaitsForARunOfATaskThatIsDeletedIsToldSo(t *testing.T) {
+	e := newEngine(t, files) // nobody leads
+	var log lines
+	e.options.Log = slog.New(slog.NewTextHandler(&log, nil))
+	e.serve()
+	made := make(chan answer, 1)
+	go func() { made <- e.ask("POST", "/v1/tasks?run=now", newTask) }()
+	eventually(t, "it is on trial", func() bool { return e.get("/v1/tasks/api").status == http.StatusOK })
+	status(t, e.ask("DELETE", "/v1/tasks/api", ""), http.StatusAccepted)
+	got := <-made
+	if m := got.message(t); got.status != http.StatusInternalServerError || !strings.Contains(m, "the run is given up: task api was disabled or deleted") {
+		t.Errorf("%d %s", got.status, m)
+	}
+	if strings.Contains(log.String(), "ERROR") { // it is nobody's fault
+		t.Error(log.String())
+	}
+}
+
 func TestABufferPeriodThatSaysOnlyEnabledHasTheDefaults(t *testing.T) {
 	e := start(t, files)
 	with := strings.Replace(newTask, `"name"`, `"buffer_period":{"enabled":true},"name"`, 1)

@@ -51,6 +51,8 @@ func (a *api) fail(w http.ResponseWriter, r *http.Request, task string, err erro
 		refuse(w, r, http.StatusInternalServerError, "task '%s' is active and cannot be updated at this time", task)
 	case errors.Is(err, reconcile.ErrDisabled):
 		refuse(w, r, http.StatusConflict, "task '%s' is disabled: enable it first", task)
+	case errors.Is(err, reconcile.ErrGivenUp):
+		refuse(w, r, http.StatusInternalServerError, "%s", err)
 	case errors.As(err, &run):
 		a.failRun(w, r, http.StatusInternalServerError, run)
 	case unfinished(err) && (task == "" || r.Method == http.MethodGet || r.Method == http.MethodDelete):

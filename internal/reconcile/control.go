@@ -24,6 +24,7 @@ var (
 	ErrExists   = errors.New("there is a task of this name already")
 	ErrActive   = errors.New("the task is active and cannot be changed at this time")
 	ErrDisabled = errors.New("the task is disabled")
+	ErrGivenUp  = errors.New("the run is given up") // that somebody waits for
 )
 
 // maxDefinition is how long the definition of a task may be, in bytes, so that
@@ -304,7 +305,7 @@ func (c *Control) Tick(ctx context.Context) error {
 
 // AwaitRun waits until the task has had the run that was asked for, by Force or
 // as a trial: the one after those that since names. A trial is then settled as
-// a rule. It returns an error if there will be no such run.
+// a rule. The error is ErrGivenUp if there will be no such run.
 func (c *Control) AwaitRun(ctx context.Context, task, since string) (state.Run, error) {
 	for {
 		record, err := state.Read[state.Task](ctx, c.Store, state.TaskKey(task))
@@ -326,7 +327,7 @@ func (c *Control) AwaitRun(ctx context.Context, task, since string) (state.Run, 
 				return state.Run{}, fmt.Errorf("read what was changed about task %s: %w", task, err)
 			}
 			if override.Data.Trial == nil {
-				return state.Run{}, fmt.Errorf("the run of task %s is given up: the task was disabled or deleted before it began, or whoever leads does not have it", task)
+				return state.Run{}, fmt.Errorf("%w: task %s was disabled or deleted before it began, or whoever leads does not have it", ErrGivenUp, task)
 			}
 		}
 		if !sleep(ctx, c.Poll) {
