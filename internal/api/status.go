@@ -173,9 +173,9 @@ func judge(t *config.Task, rec state.Record) (*status, error) {
 		known = stored.Data
 	}
 	s := &status{
-		version: rec.Version, enabled: t.Enabled, is: statusOf(known.Recent),
+		version: rec.Version, enabled: t.Enabled, is: statusOf(known.Outcomes()),
 		definition: EventConfig{Providers: list(t.Providers), Services: list(t.DeprecatedServices), Source: t.Module},
-		history:    slices.Clone(known.History[max(0, len(known.History)-len(known.Recent)):]),
+		history:    slices.Clone(known.History[max(0, len(known.History)-len(known.Outcomes())):]),
 	}
 	slices.Reverse(s.history)
 	var err error

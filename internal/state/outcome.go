@@ -66,11 +66,20 @@ func (t Task) Conclude(run Run, definition string) (next Task, forgotten []strin
 		}
 	}
 	next.Last = run.Result()
-	next.Recent = append(slices.Clone(next.Recent), run.State)
+	next.Recent = append(slices.Clone(t.Outcomes()), run.State)
 	next.Recent = next.Recent[max(0, len(next.Recent)-RecentRuns):]
 	next.History = append(slices.Clone(next.History), run.ID)
 	if n := len(next.History) - History; n > 0 {
 		forgotten, next.History = next.History[:n:n], next.History[n:]
 	}
 	return next, forgotten
+}
+
+// Outcomes is how the task's newest runs ended, oldest first, RecentRuns at
+// most. A version that did not keep that has left the latest alone.
+func (t Task) Outcomes() []RunState {
+	if len(t.Recent) == 0 && t.Last != nil {
+		return []RunState{t.Last.State}
+	}
+	return t.Recent
 }
