@@ -144,11 +144,16 @@ func TestADefinitionThatIsNoTask(t *testing.T) {
 func TestATaskOfTheAPIMayNotTakeWhatOthersHave(t *testing.T) {
 	cfg := load(t, "f.hcl", `
 terraform_provider "panos" { auto_commit = true }
+terraform_provider "panos" {
+  alias = "spare"
+  auto_commit = true
+}
+terraform_provider "local" {}
 task {
   name = "web"
   module = "./m"
   working_dir = "sync-tasks/api"
-  providers = ["panos"]
+  providers = ["panos", "local", "null"]
 }`)
 	for definition, want := range map[string]string{
 		`{"name":"web","module":"./x"}`:                       `task.name: duplicate task name: "web"; give each task a name of its own`,
@@ -162,6 +167,11 @@ task {
 		}
 	}
 	right(t, cfg, `{"name":"other","module":"./x"}`)
+	right(t, cfg, `{"name":"other","module":"./x","providers":["panos.spare","local","null"]}`)
+	named := right(t, cfg, `{"name":"other","module":"./x","variables":{"consul_kv":"1"}}`)
+	if _, ok := named.Variables["consul_kv"]; !ok {
+		t.Errorf("a variable that is called like a type of condition is %v", named.Variables)
+	}
 	if before := load(t, "f.hcl", `task {
   name = "web"
   module = "./m"
@@ -384,6 +394,10 @@ func TestATaskOfTheAPIKnowsTheFilesOfItsModule(t *testing.T) {
 	want := of(t, got, "d")
 	if want.ModuleDigest != "the files of a" {
 		t.Errorf("it knows %q", want.ModuleDigest)
+	}
+	other, _ := b.With([]Change{{Task: "d", Definition: []byte(`{"name":"d","module":"./b"}`)}})
+	if of := of(t, other, "d"); of.ModuleDigest != "" {
+		t.Errorf("of another module it knows %q", of.ModuleDigest)
 	}
 	// Also where the file's task that uses it was deleted.
 	got, _ = b.With([]Change{made, {Task: "a", Deleted: b.Tasks[0].Identity(b)}})
