@@ -3,6 +3,7 @@ package reconcile
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"sync/atomic"
@@ -71,6 +72,7 @@ type Loop struct {
 // it has every enabled task run once, whatever the store says: what was
 // changed by hand meanwhile is put right.
 func (l *Loop) Run(ctx context.Context) error {
+	l.stays = true
 	l.seen = func(version string) { l.version.Store(&version) }
 	for {
 		held := l.lead(ctx)
@@ -89,7 +91,7 @@ func (l *Loop) Run(ctx context.Context) error {
 
 // release gives the lease back, unless the store takes long: then it expires.
 func (l *Loop) release(ctx context.Context, held *lease.Lease) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTime)
+	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), releaseTime, fmt.Errorf("no answer within %s", releaseTime))
 	defer cancel()
 	if err := held.Release(ctx); err != nil && !errors.Is(err, lease.ErrLost) {
 		l.Log.Warn("the lease is left to expire", "error", err)
