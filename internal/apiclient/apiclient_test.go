@@ -270,7 +270,7 @@ func TestRequestsToAFunctionURLAreSigned(t *testing.T) {
 		return &http.Response{StatusCode: 403, Body: io.NopCloser(strings.NewReader(`{"Message":"Forbidden"}`)), Request: r}, nil
 	})
 	err := c.DisableTask(t.Context(), "a")
-	if err == nil || !strings.Contains(err.Error(), "Forbidden; these AWS credentials need the right lambda:InvokeFunctionUrl") {
+	if err == nil || !strings.Contains(err.Error(), "Forbidden; these AWS credentials need the rights lambda:InvokeFunctionUrl and lambda:InvokeFunction") {
 		t.Errorf("a refusal of AWS is reported as %v", err)
 	}
 	want := regexp.MustCompile(`^AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/\d{8}/eu-central-1/lambda/aws4_request, SignedHeaders=content-length;content-type;host;x-amz-date;x-amz-security-token, Signature=[0-9a-f]{64}$`)

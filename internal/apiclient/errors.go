@@ -61,7 +61,7 @@ func refusal(method string, status int, body []byte, u *url.URL) error {
 		e.Message = "the server gives no reason"
 	}
 	if _, ok := functionURL(u); ok && status == http.StatusForbidden {
-		e.Message += "; these AWS credentials need the right lambda:InvokeFunctionUrl on the function behind this address"
+		e.Message += "; these AWS credentials need the rights lambda:InvokeFunctionUrl and lambda:InvokeFunction on the function behind this address"
 	}
 	return e
 }
