@@ -6,6 +6,7 @@ import (
 	"encoding/pem"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -256,5 +257,58 @@ func TestStatesOfHCPTerraform(t *testing.T) {
 				t.Errorf("there are the workspaces %q", got)
 			}
 		})
+	}
+}
+
+func TestATaskTakesItsStateToAndFromBackendsOfEveryKind(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
+	server, h := newStateServer(t), newHosted(t)
+	trusted := filepath.Join(t.TempDir(), "ca.pem")
+	write(t, trusted, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: h.Certificate().Raw})))
+	t.Setenv("SSL_CERT_FILE", trusted)
+	at, err := url.Parse(h.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hosted := func(kind string, workspaces attributes) config.Backend {
+		return config.Backend{Type: kind, Body: config.Body{
+			Attributes: attributes{"hostname": text(at.Host), "organization": text("acme"), "token": text("the-token")},
+			Blocks:     map[string][]config.Body{"workspaces": {{Attributes: workspaces}}},
+		}}
+	}
+	local := func(dir string) config.Backend {
+		return config.Backend{Type: "local", Body: config.Body{Attributes: attributes{"workspace_dir": text(dir)}}}
+	}
+	f := newFixture(t, dataModule)
+	f.keepInS3()
+	f.init(f.open(), true)
+	f.apply(f.open())
+	bucket := f.cfg.Terraform.Backend
+	bucket.Body.Attributes = maps.Clone(bucket.Body.Attributes)
+	bucket.Body.Attributes["key"] = text("another")
+	for _, b := range []config.Backend{
+		{Type: "http", Body: config.Body{Attributes: attributes{"address": text(server.URL + "/state")}}},
+		local("elsewhere"),
+		bucket,
+		hosted("remote", attributes{"prefix": text("net-")}),
+		local("elsewhere2"),
+		hosted("remote", attributes{"name": text("named")}),
+		local(t.TempDir()),
+		hosted("cloud", attributes{"name": text("of-cloud")}),
+		local("elsewhere3"),
+	} {
+		f.cfg.Terraform.Backend = b
+		f.render("api")
+		f.init(f.open(), true)
+		if s := f.apply(f.open()); s.Changes {
+			t.Errorf("on its way to %s the state was lost: %+v", b.Type, s)
+		}
+		f.init(f.open(), false)
+		f.render("api", b.Type) // so that the state is newer than where it was
+		f.apply(f.open())
+		f.render("api")
+		f.apply(f.open())
 	}
 }

@@ -131,9 +131,12 @@ func (d *Dir) parseLock(command, info string) *LockError {
 	return e
 }
 
-// undecorated removes the frame that Terraform draws around a diagnostic.
+var colour = regexp.MustCompile(`\x1b\[[0-9;]*m`)
+
+// undecorated removes the frame that Terraform draws around a diagnostic, and
+// the colours of commands that cannot be told to have none.
 func undecorated(text string) string {
-	lines := strings.Split(text, "\n")
+	lines := strings.Split(colour.ReplaceAllString(text, ""), "\n")
 	for i, line := range lines {
 		line = strings.TrimPrefix(strings.TrimPrefix(line, "│"), " ")
 		if line == "╷" || line == "╵" {

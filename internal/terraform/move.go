@@ -20,9 +20,10 @@ import (
 )
 
 // When the configuration names another backend than before, the state of each
-// task moves there with its next run. `terraform init -force-copy` would copy
-// the states of all tasks each time, and so put what it finds in the old backend
-// in place of what tasks that have moved already have applied since.
+// task moves there with its next run. `terraform init -force-copy` cannot do it: it
+// copies the states of all tasks each time, and so puts what it finds in the old
+// backend in place of what tasks that have moved already have applied since; and
+// between backends of which only one has workspaces it copies the default one.
 
 // backendFile is Terraform's note, in the data directory, of the backend that
 // the directory was initialised for.
@@ -34,33 +35,20 @@ type usedBackend struct {
 	Config map[string]any `json:"config"` // its arguments; nil for those that are not set
 }
 
-// backendBefore is the backend that the directory was initialised for, if both
-// that one and the present one keep the states of several tasks apart. (A local
-// one keeps only this one's, unless its workspaces have a place of their own.)
+// backendBefore is the backend that the directory was initialised for, if it was.
 func (d *Dir) backendBefore() (before usedBackend, ok bool) {
 	raw, err := os.ReadFile(d.data(backendFile))
-	var file struct{ Backend *usedBackend }
-	if err != nil || json.Unmarshal(raw, &file) != nil || file.Backend == nil {
+	var note struct{ Backend *usedBackend }
+	if err != nil || json.Unmarshal(raw, &note) != nil || note.Backend == nil || note.Backend.Type == "" {
 		return usedBackend{}, false
 	}
-	switch d.opts.Backend.Type {
-	case "", "http", "remote", "cloud":
-		return usedBackend{}, false
-	case "local":
-		if dir := d.opts.Backend.Body.Attributes["workspace_dir"]; dir == cty.NilVal || dir.IsNull() || dir.Type() != cty.String || !filepath.IsAbs(dir.AsString()) {
-			return usedBackend{}, false
-		}
-	}
-	switch file.Backend.Type {
-	case "", "http", "remote", "cloud":
-		return usedBackend{}, false
-	}
-	return *file.Backend, true
+	return *note.Backend, d.opts.Backend.Type != ""
 }
 
 var (
-	backendChanged = regexp.MustCompile(`Backend configuration changed|asking for state migration`)
+	backendChanged = regexp.MustCompile(`Backend configuration changed|for state migration|Migrating state from`)
 	newerState     = regexp.MustCompile(`over\s+newer\s+state`)
+	otherState     = regexp.MustCompile(`over\s+unrelated\s+state`)
 )
 
 // move takes the task's state along to another backend, and has the directory
@@ -85,6 +73,10 @@ func (d *Dir) moveState(ctx context.Context, from usedBackend) error {
 	if err != nil {
 		return err
 	}
+	place := present["workspace_dir"]
+	if d.opts.Backend.Type == "local" {
+		present["workspace_dir"] = d.workspaces(place)
+	}
 	to, remove, err := d.beside(ctx, usedBackend{d.opts.Backend.Type, present}, d.opts.Backend)
 	if err != nil {
 		return err
@@ -95,15 +87,42 @@ func (d *Dir) moveState(ctx context.Context, from usedBackend) error {
 			return err
 		}
 	}
-	note, err := os.ReadFile(to.data(backendFile))
+	raw, err := os.ReadFile(to.data(backendFile))
 	if err != nil {
 		return err
 	}
+	if d.opts.Backend.Type == "local" {
+		var note map[string]any
+		if err := json.Unmarshal(raw, &note); err != nil {
+			return err
+		}
+		if backend, ok := note["backend"].(map[string]any); ok {
+			if used, ok := backend["config"].(map[string]any); ok {
+				used["workspace_dir"] = place
+			}
+		}
+		if raw, err = json.Marshal(note); err != nil {
+			return err
+		}
+	}
 	next := d.data(backendFile + ".next")
-	if err := os.WriteFile(next, note, 0o600); err != nil {
+	if err := os.WriteFile(next, raw, 0o600); err != nil {
 		return err
 	}
 	return os.Rename(next, d.data(backendFile))
+}
+
+// workspaces is the directory of a local backend's workspaces, by its argument
+// workspace_dir.
+func (d *Dir) workspaces(place any) string {
+	dir, _ := place.(string)
+	if dir == "" {
+		dir = "terraform.tfstate.d"
+	}
+	if !filepath.IsAbs(dir) {
+		dir = filepath.Join(d.path, dir)
+	}
+	return dir
 }
 
 // beside opens a temporary directory that is initialised for a backend, and has
@@ -113,18 +132,23 @@ func (d *Dir) beside(ctx context.Context, used usedBackend, backend config.Backe
 	if err != nil {
 		return nil, nil, err
 	}
-	module, err := json.Marshal(map[string]any{"terraform": map[string]any{"backend": map[string]any{used.Type: arguments(used.Config)}}})
+	block := map[string]any{"backend": map[string]any{used.Type: arguments(used.Config)}}
+	if used.Type == "cloud" {
+		block = map[string]any{"cloud": arguments(used.Config)}
+	}
+	module, err := json.Marshal(map[string]any{"terraform": block})
 	if err == nil {
 		err = os.WriteFile(filepath.Join(dir, "main.tf.json"), module, 0o600)
 	}
 	opts := d.opts
 	opts.PersistLog, opts.VarJSON, opts.Backend = false, nil, backend
+	opts.Workspace = workspaceOf(backend, opts.Task)
 	var other *Dir
 	if err == nil {
 		other, err = d.bin.Open(dir, opts)
 	}
 	if err == nil {
-		err = other.runInit(ctx)
+		err = other.initialise(ctx)
 	}
 	if err != nil {
 		remove()
@@ -136,26 +160,21 @@ func (d *Dir) beside(ctx context.Context, used usedBackend, backend config.Backe
 // stateIn returns the task's state in a backend; nil if there is none.
 func (d *Dir) stateIn(ctx context.Context, from usedBackend) ([]byte, error) {
 	if from.Type == "local" {
-		workspaces, _ := from.Config["workspace_dir"].(string)
-		if workspaces == "" {
-			workspaces = "terraform.tfstate.d"
-		}
-		if !filepath.IsAbs(workspaces) {
-			workspaces = filepath.Join(d.path, workspaces)
-		}
-		state, err := os.ReadFile(filepath.Join(workspaces, d.opts.Workspace, "terraform.tfstate"))
+		state, err := os.ReadFile(filepath.Join(d.workspaces(from.Config["workspace_dir"]), d.opts.Task, "terraform.tfstate"))
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil, nil
 		}
 		return state, err
 	}
-	old, remove, err := d.beside(ctx, from, config.Backend{Type: from.Type, Body: config.Body{Attributes: texts(from.Config)}})
+	old, remove, err := d.beside(ctx, from, config.Backend{Type: from.Type, Body: bodyOf(from.Config)})
 	if err != nil {
 		return nil, err
 	}
 	defer remove()
-	if there, err := old.hasWorkspace(ctx); !there || err != nil {
-		return nil, err
+	if hasWorkspaces(old.opts.Backend) {
+		if there, err := old.hasWorkspace(ctx); !there || err != nil {
+			return nil, err
+		}
 	}
 	if err := old.selectWorkspace(); err != nil {
 		return nil, err
@@ -183,9 +202,14 @@ func (d *Dir) push(ctx context.Context, state []byte) error {
 			return d.tf.StatePush(ctx, path, tfexec.Lock(true), tfexec.LockTimeout(lock))
 		})
 	})
-	if failed := (*Error)(nil); errors.As(err, &failed) && newerState.MatchString(failed.stderr) {
+	failed := (*Error)(nil)
+	switch {
+	case !errors.As(err, &failed):
+	case newerState.MatchString(failed.stderr):
 		fmt.Fprintln(d.opts.Log, "The state in the new backend is newer than that in the old one, and stays.")
 		return nil
+	case otherState.MatchString(failed.stderr):
+		failed.Hint = fmt.Sprintf("the backend %q holds another state under the same name already: find out which one is right, and remove the other", d.opts.Backend.Type)
 	}
 	return err
 }
@@ -214,15 +238,24 @@ func arguments(v any) any {
 	return v
 }
 
-// texts are the arguments of a backend that are texts.
-func texts(values map[string]any) map[string]cty.Value {
-	found := map[string]cty.Value{}
+// bodyOf are the arguments of a backend that are texts, and those in its blocks.
+func bodyOf(values map[string]any) config.Body {
+	body := config.Body{Attributes: map[string]cty.Value{}, Blocks: map[string][]config.Body{}}
 	for name, v := range values {
-		if text, ok := v.(string); ok {
-			found[name] = cty.StringVal(text)
+		switch v := v.(type) {
+		case string:
+			body.Attributes[name] = cty.StringVal(v)
+		case map[string]any:
+			body.Blocks[name] = append(body.Blocks[name], bodyOf(v))
+		case []any:
+			for _, item := range v {
+				if block, ok := item.(map[string]any); ok {
+					body.Blocks[name] = append(body.Blocks[name], bodyOf(block))
+				}
+			}
 		}
 	}
-	return found
+	return body
 }
 
 // valuesOf are the arguments of a backend as JSON has them.
