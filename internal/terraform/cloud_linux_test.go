@@ -6,7 +6,6 @@ import (
 	"encoding/pem"
 	"fmt"
 	"io"
-	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -286,18 +285,17 @@ func TestATaskTakesItsStateToAndFromBackendsOfEveryKind(t *testing.T) {
 	f.init(f.open(), true)
 	f.apply(f.open())
 	bucket := f.cfg.Terraform.Backend
-	bucket.Body.Attributes = maps.Clone(bucket.Body.Attributes)
-	bucket.Body.Attributes["key"] = text("another")
 	for _, b := range []config.Backend{
 		{Type: "http", Body: config.Body{Attributes: attributes{"address": text(server.URL + "/state")}}},
 		local("elsewhere"),
 		bucket,
 		hosted("remote", attributes{"prefix": text("net-")}),
-		local("elsewhere2"),
+		local("elsewhere"),
 		hosted("remote", attributes{"name": text("named")}),
 		local(t.TempDir()),
+		bucket,
 		hosted("cloud", attributes{"name": text("of-cloud")}),
-		local("elsewhere3"),
+		local("elsewhere"),
 	} {
 		f.cfg.Terraform.Backend = b
 		f.render("api")

@@ -83,7 +83,7 @@ func (d *Dir) moveState(ctx context.Context, from usedBackend) error {
 	}
 	defer remove()
 	if len(state) > 0 {
-		if err := to.push(ctx, state); err != nil {
+		if err := to.receive(ctx, state); err != nil {
 			return err
 		}
 	}
@@ -179,19 +179,45 @@ func (d *Dir) stateIn(ctx context.Context, from usedBackend) ([]byte, error) {
 	if err := old.selectWorkspace(); err != nil {
 		return nil, err
 	}
+	return old.pull(ctx)
+}
+
+// pull returns the state of the selected workspace; empty if there is none.
+func (d *Dir) pull(ctx context.Context) ([]byte, error) {
 	var state string
-	err = old.run(ctx, "state pull", nil, func(ctx context.Context) (err error) {
-		old.tf.SetStdout(io.Discard)
-		state, err = old.tf.StatePull(ctx)
+	err := d.run(ctx, "state pull", nil, func(ctx context.Context) (err error) {
+		d.tf.SetStdout(io.Discard)
+		state, err = d.tf.StatePull(ctx)
 		return err
 	})
 	return []byte(state), err
 }
 
+// receive writes the task's state to the backend, and sees to it that it is
+// known there as the same state as before, by its lineage: some backends take it
+// for a new one where there was none. Another instance that has not moved yet, or
+// the way back, would meet a state of something else otherwise.
+func (d *Dir) receive(ctx context.Context, state []byte) error {
+	if err := d.push(ctx, state); err != nil {
+		return err
+	}
+	there, err := d.pull(ctx)
+	if err == nil && lineageOf(there) != lineageOf(state) {
+		err = d.push(ctx, state, tfexec.Force(true)) // over what was just written
+	}
+	return err
+}
+
+func lineageOf(state []byte) string {
+	var s struct{ Lineage string }
+	_ = json.Unmarshal(state, &s) // none if it cannot be read
+	return s.Lineage
+}
+
 // push writes the task's state to the backend. Terraform refuses to where there
 // is a newer one, which stays, or one of something else, which is for a person to
 // look at.
-func (d *Dir) push(ctx context.Context, state []byte) error {
+func (d *Dir) push(ctx context.Context, state []byte, opts ...tfexec.StatePushCmdOption) error {
 	path, stop, err := serve(state)
 	if err != nil {
 		return err
@@ -199,7 +225,7 @@ func (d *Dir) push(ctx context.Context, state []byte) error {
 	defer stop()
 	err = d.attempt(ctx, "state push", func(lock, _ string) error {
 		return d.run(ctx, "state push", nil, func(ctx context.Context) error {
-			return d.tf.StatePush(ctx, path, tfexec.Lock(true), tfexec.LockTimeout(lock))
+			return d.tf.StatePush(ctx, path, append(opts, tfexec.Lock(true), tfexec.LockTimeout(lock))...)
 		})
 	})
 	failed := (*Error)(nil)
