@@ -3,6 +3,7 @@ package reconcile
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -588,5 +589,52 @@ func TestNobodyWaitsForWhatAStoreDoesNotAnswerAnother(t *testing.T) {
 			t.Errorf("who has gone is told %v after %s", err, time.Since(began))
 		}
 		people.Wait()
+	})
+}
+
+// echo is a store whose writes move the gates a little later: so it is with one
+// in Consul's KV, where all keys are behind one gate.
+type echo struct {
+	state.Store
+	heard  func()
+	writes atomic.Int64
+}
+
+func (e *echo) Apply(ctx context.Context, changes ...state.Change) ([]state.Record, error) {
+	written, err := e.Store.Apply(ctx, changes...)
+	if err == nil && e.writes.Add(1) < 1000 { // enough to tell
+		time.AfterFunc(100*time.Millisecond, e.heard)
+	}
+	return written, err
+}
+
+func TestWhatALeaderWritesDoesNotKeepItWriting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newLoopBench(t, tasks(2)...)
+		var moves atomic.Int64
+		store := &echo{Store: b.store, heard: func() { b.gates.show(fmt.Sprint("move ", moves.Add(1)), nil) }}
+		b.Loop.Store = store
+		b.start()
+		b.finish()
+		pass(time.Minute)
+		before := store.writes.Load()
+		const spell = 6 * time.Minute
+		pass(spell)
+		renewals, notes := int64(spell/(b.Loop.LeaseTTL/3))+1, int64(spell/refreshEvery)+1
+		if n := store.writes.Load() - before; n > renewals+notes {
+			t.Errorf("%d writes in %s, want %d to renew the lease and %d to say that all is well", n, spell, renewals, notes)
+		}
+		rec, err := state.Read[state.Reconcile](t.Context(), b.store, state.ReconcileKey)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ago := time.Since(rec.Data.Good); ago > refreshEvery {
+			t.Errorf("that all is well was noted %s ago", ago)
+		}
+		launched := len(b.launched())
+		b.change("B")
+		if n := len(b.launched()) - launched; n != 2 {
+			t.Errorf("a change launched %d runs, want 2", n)
+		}
 	})
 }

@@ -106,7 +106,17 @@ type Reconciler struct {
 	definitions map[string]string // digests, by task
 	polled      consul.GateSet
 	watched     consul.GateSet
+	stays       bool // in a Loop, so that calm is kept
+	calm        calm
 	seen        func(version string) // told which version of the reconcile record a tick has seen
+}
+
+// calm is what the gates showed in a tick that had nothing else to write. Were
+// it written all the same, a store in Consul's KV would move a gate with every
+// write, and wake the next tick for nothing but another.
+type calm struct {
+	version string // of the reconcile record, which has stood since
+	marks   consul.Marks
 }
 
 // task is what the reconciler knows of a task beyond its configuration.
@@ -298,6 +308,7 @@ func (t *tick) read(ctx context.Context) (state.Stored[state.Reconcile], error) 
 		return rec, &OtherBundleError{inForce}
 	}
 	t.saw(rec.Version)
+	t.version = rec.Version
 	return rec, t.Prepare(ctx, rec.Data.Overrides)
 }
 
@@ -305,12 +316,13 @@ func (t *tick) read(ctx context.Context) (state.Stored[state.Reconcile], error) 
 type tick struct {
 	*Reconciler
 	TickOptions
-	gates  consul.GateSet
-	own    bool                               // Marks were polled by this tick
-	expiry time.Time                          // when the first claim of a runner that cannot be seen expires
-	dead   map[string]state.Stored[state.Run] // runs found lost, as they were read
-	live   map[string]bool                    // launches under way
-	report Report
+	version string // of the reconcile record
+	gates   consul.GateSet
+	own     bool                               // Marks were polled by this tick
+	expiry  time.Time                          // when the first claim of a runner that cannot be seen expires
+	dead    map[string]state.Stored[state.Run] // runs found lost, as they were read
+	live    map[string]bool                    // launches under way
+	report  Report
 }
 
 // idle reports whether nothing has moved since rec was written and nothing is due.
@@ -356,7 +368,9 @@ func (t *tick) sighted() bool {
 // moved returns which conditions may have changed since rec was written.
 func (t *tick) moved(rec state.Reconcile) func(consul.Query) bool {
 	var before consul.Marks
-	if len(rec.Gates) > 0 {
+	if t.calm.marks != nil && t.calm.version == t.version {
+		before = t.calm.marks
+	} else if len(rec.Gates) > 0 {
 		if err := json.Unmarshal(rec.Gates, &before); err != nil {
 			before = nil // then everything may have moved
 		}
@@ -738,10 +752,11 @@ func (t *tick) finish(ctx context.Context, rec state.Stored[state.Reconcile], no
 			t.report.Due = earlier(t.report.Due, due)
 		}
 	}
+	looked := false
 	if len(t.report.Dropped)+len(t.report.Postponed) > 0 || t.report.Stalled != nil {
 		t.report.Again = true
 		next.Due = now // the gates stay as they were: everything behind them is read again
-	} else if t.sighted() || t.gates.Len() == 0 {
+	} else if looked = t.sighted() || t.gates.Len() == 0; looked {
 		gates, err := json.Marshal(t.Marks)
 		if err != nil {
 			return fmt.Errorf("encode the gates: %w", err)
@@ -763,6 +778,14 @@ func (t *tick) finish(ctx context.Context, rec state.Stored[state.Reconcile], no
 		next.Problem = problem
 	}
 	t.report.Good, t.report.Failing = next.Good, next.Failing
+	if t.stays && looked {
+		quiet := next
+		quiet.Gates, quiet.Good = rec.Data.Gates, rec.Data.Good // written when everything is read again
+		if bytes.Equal(state.Encode(quiet), state.Encode(rec.Data)) {
+			t.calm = calm{rec.Version, t.Marks}
+			return nil
+		}
+	}
 	if bytes.Equal(state.Encode(next), state.Encode(rec.Data)) {
 		return nil
 	}
