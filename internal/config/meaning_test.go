@@ -58,6 +58,9 @@ func TestDefaults(t *testing.T) {
 			t.Errorf("%s: %+v", condition, c)
 		}
 	}
+	if longest := strings.Repeat("x", 200); load(t, "f.hcl", strings.Replace(aTask(services), `"t"`, `"`+longest+`"`, 1)).Tasks[0].Name != longest {
+		t.Error("a name of 200 bytes is another one")
+	}
 	task := load(t, "f.hcl", aTask(services)).Tasks[0]
 	if !task.Enabled || !task.Condition.UseAsModuleInput || task.WorkingDir != filepath.Join("sync-tasks", "t") || !task.LocalModule() {
 		t.Errorf("task: %+v", task)
@@ -191,6 +194,11 @@ func TestAScheduleHasNoBufferPeriod(t *testing.T) {
 	cfg := load(t, "f.hcl", aTask(schedule))
 	if cfg.Tasks[0].BufferPeriod.Enabled || len(cfg.Warnings) > 0 {
 		t.Errorf("buffer period %+v, warnings %v", cfg.Tasks[0].BufferPeriod, cfg.Warnings)
+	}
+	for _, own := range []string{`max = "1s"`, `enabled = true`} {
+		if cfg := load(t, "f.hcl", aTask(schedule+"\nbuffer_period { "+own+" }")); cfg.Tasks[0].BufferPeriod.Enabled || len(cfg.Warnings) != 1 {
+			t.Errorf("%s: buffer period %+v, warnings %v", own, cfg.Tasks[0].BufferPeriod, cfg.Warnings)
+		}
 	}
 	cfg = load(t, "f.hcl", aTask(schedule+"\nbuffer_period { min = \"1s\" }"))
 	if cfg.Tasks[0].BufferPeriod.Enabled || len(cfg.Warnings) != 1 ||
@@ -633,7 +641,7 @@ func TestAFileWithAByteOrderMark(t *testing.T) {
 
 func TestRangesOfASchedule(t *testing.T) {
 	for cron, want := range map[string][2]string{
-		"*/10 8-18 * * MON-FRI": {}, "0 0 * JAN-DEC SUN-SAT": {}, "0 0 15W * 0-7": {}, "0 0 1-31/2 january-march 7-3 2026-2030": {}, "@daily": {}, "5 0 0 * * 5L *": {},
+		"*/10 8-18 * * MON-FRI": {}, "0 0 * JAN-DEC SUN-SAT": {}, "0 0 15W * 0-7": {}, "0 0 1-31/2 january-march 7-3 2026-2030": {}, "@daily": {}, "5 0 0 * * 5L *": {}, "5-5 * * * *": {},
 		"5-1 * * * * * *": {"5-1"}, "50-10/5 * * * *": {"50-10/5"}, "0 1,20-4 * * *": {"20-4"}, "0 0 28-3 * *": {"28-3"}, "0 0 * Nov-feb *": {"nov-feb"},
 		"0 0 * 11-2 *": {"11-2"}, "0 0 * * SAT-MON": {"sat-mon"}, "0 0 0 * * 5-2 *": {"5-2"}, "0 0 * * * 2030-2026": {"2030-2026"},
 		"0 0 L * FRI-SUN": {"", "fri-sun"}, "0 0 * * MON,5-7": {"", "5-7"}, "0 0 0 * * 1-7/2 *": {"", "1-7/2"}, "0 0 * 9-7 sat-0": {"9-7", "sat-0"},
