@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"time"
 
 	"github.com/hashicorp/terraform-exec/tfexec"
@@ -11,11 +12,16 @@ import (
 
 // Apply makes the infrastructure what the root module says, in one step
 // without a saved plan. It initialises the directory where that proves to be
-// needed, and waits for a state lock as Options say.
+// needed, and waits for a state lock as Options say. A state that could not be
+// saved before is saved first, and that of this apply is tried to be saved for
+// savingFor.
 //
 // When ctx ends, Terraform is interrupted and waited for. The error is an
 // *InterruptedError then, unless Terraform has applied everything anyway.
 func (d *Dir) Apply(ctx context.Context) (Summary, error) {
+	if err := d.saveUnsaved(ctx); err != nil {
+		return Summary{}, err
+	}
 	var r *reader
 	err := d.attempt(ctx, "apply", func(lock, varFile string) error {
 		opts := []tfexec.ApplyOption{tfexec.Lock(true), tfexec.Parallelism(10), tfexec.Refresh(true), tfexec.LockTimeout(lock)}
@@ -28,6 +34,9 @@ func (d *Dir) Apply(ctx context.Context) (Summary, error) {
 	var interrupted *InterruptedError
 	if errors.As(err, &interrupted) && r != nil && r.applied {
 		err = nil
+	}
+	if failed := (*Error)(nil); errors.As(err, &failed) && exists(filepath.Join(d.path, unsavedFile)) {
+		err = d.saveAfter(ctx, failed)
 	}
 	if err != nil {
 		return Summary{}, err

@@ -32,6 +32,7 @@ type stateServer struct {
 	mu     sync.Mutex
 	states map[string]string // by path
 	locked map[string]string
+	refuse func() bool // whether a state is not taken; nil for never
 }
 
 func newStateServer(t *testing.T) *stateServer {
@@ -54,6 +55,10 @@ func (s *stateServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		io.WriteString(w, s.states[path])
 	case http.MethodPost:
+		if s.refuse != nil && s.refuse() {
+			w.WriteHeader(http.StatusInsufficientStorage)
+			return
+		}
 		s.states[path] = string(body)
 	case "LOCK":
 		if holder := s.locked[path]; holder != "" {

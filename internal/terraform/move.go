@@ -223,11 +223,7 @@ func (d *Dir) push(ctx context.Context, state []byte, opts ...tfexec.StatePushCm
 		return err
 	}
 	defer stop()
-	err = d.attempt(ctx, "state push", func(lock, _ string) error {
-		return d.run(ctx, "state push", nil, func(ctx context.Context) error {
-			return d.tf.StatePush(ctx, path, append(opts, tfexec.Lock(true), tfexec.LockTimeout(lock))...)
-		})
-	})
+	err = d.pushFile(ctx, path, opts...)
 	failed := (*Error)(nil)
 	switch {
 	case !errors.As(err, &failed):
