@@ -405,12 +405,15 @@ func (a *api) getHealth(w http.ResponseWriter, r *http.Request) {
 func (a *api) illness(rec state.Reconcile) string {
 	now := a.Control.Now()
 	latest := rec.Good
+	if rec.Problem != "" && !rec.Blind && rec.Refreshed.After(latest) {
+		latest = rec.Refreshed // of all that can be seen
+	}
 	if a.Began.After(latest) {
 		latest = a.Began
 	}
 	ago := now.Sub(latest).Round(time.Second)
 	switch {
-	case rec.Problem != "" && now.Sub(rec.Since) > problemAfter:
+	case rec.Blind && now.Sub(rec.Since) > problemAfter:
 		return fmt.Sprintf("Consul cannot be watched since %s: %s", rec.Since.UTC().Format(time.RFC3339), rec.Problem)
 	case ago <= silentAfter:
 		return ""

@@ -777,6 +777,10 @@ func (t *tick) finish(ctx context.Context, rec state.Stored[state.Reconcile], no
 	default:
 		next.Problem = problem
 	}
+	next.Blind = next.Problem != "" && !t.sighted()
+	if next.Blind && !rec.Data.Blind {
+		next.Since = now
+	}
 	t.report.Good, t.report.Failing = next.Good, next.Failing
 	if t.stays && looked {
 		quiet := next

@@ -377,6 +377,63 @@ func TestNothingRunsWhileConsulDoesNotAnswer(t *testing.T) {
 	}
 }
 
+// withoutOne is a Consul of which one datacenter cannot be reached.
+type withoutOne struct {
+	*catalog
+	lost string
+}
+
+func (p withoutOne) Poll(ctx context.Context, gates consul.GateSet) (consul.Marks, error) {
+	marks, err := p.catalog.Poll(ctx, gates)
+	for key := range marks {
+		if strings.Contains(key, p.lost) {
+			delete(marks, key)
+			err = fmt.Errorf("no path to datacenter %s", p.lost)
+		}
+	}
+	return marks, err
+}
+
+func TestOneDatacenterThatIsAwayIsNotAllOfConsul(t *testing.T) {
+	all := tasks(2)
+	all[1].Condition.Services = []config.Services{{Names: []string{"web"}, Datacenter: "far"}}
+	b := newBench(t, all...)
+	b.settle()
+	record := func() state.Reconcile {
+		b.tick()
+		rec, err := state.Read[state.Reconcile](t.Context(), b.store, state.ReconcileKey)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return rec.Data
+	}
+	began := b.now.Add(time.Minute)
+	b.now = began
+	b.Consul = withoutOne{b.catalog, "far"}
+	for range 3 {
+		if rec := record(); rec.Problem == "" || rec.Blind || !rec.Since.Equal(began) || b.now.Sub(rec.Refreshed) >= refreshEvery {
+			t.Errorf("with one away: %+v", rec)
+		}
+		b.now = b.now.Add(refreshEvery)
+	}
+	gone := b.now
+	b.catalog.set("A", errors.New("connection refused"))
+	for range 2 {
+		if rec := record(); !rec.Blind || !rec.Since.Equal(gone) {
+			t.Errorf("with all of Consul away: %+v", rec)
+		}
+		b.now = b.now.Add(time.Minute)
+	}
+	b.catalog.set("A", nil)
+	if rec := record(); rec.Problem == "" || rec.Blind {
+		t.Errorf("with one away again: %+v", rec)
+	}
+	b.Consul = b.catalog
+	if rec := record(); rec.Problem != "" || rec.Blind || !rec.Good.Equal(b.now) {
+		t.Errorf("with all there: %+v", rec)
+	}
+}
+
 func TestWhoDoesNotLeadDoesNothing(t *testing.T) {
 	b := newBench(t, tasks(2)...)
 	held, err := lease.Acquire(t.Context(), b.store, LeaseName, "another", lease.Options{TTL: time.Hour, Now: b.Now})

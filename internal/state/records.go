@@ -36,7 +36,8 @@ type Reconcile struct {
 	Refreshed time.Time       `json:"refreshed"`           // when every view was last read, whatever the gates said
 	Good      time.Time       `json:"good,omitzero"`       // when a tick last did its work
 	Problem   string          `json:"problem,omitempty"`
-	Since     time.Time       `json:"since,omitzero"`    // of the problem
+	Since     time.Time       `json:"since,omitzero"`    // of the problem, or of Blind
+	Blind     bool            `json:"blind,omitempty"`   // the problem leaves nothing of Consul to be seen
 	Stalled   string          `json:"stalled,omitempty"` // why the latest tick could not launch what it had decided
 	Failing   int             `json:"failing,omitempty"` // most runs in a row that failed or were lost, of any task
 }
