@@ -331,9 +331,15 @@ func TestATaskThatIsWithoutEffectCanBeDeleted(t *testing.T) {
 	clash := tasks("web")
 	clash[0].WorkingDir = "api"
 	i.base.Store(&config.Config{Tasks: clash})
-	if e, err := i.Config(t.Context()); err != nil || e.Problems["api"] == nil {
+	e, err := i.Config(t.Context())
+	if err != nil || e.Problems["api"] == nil {
 		t.Fatalf("the file has not taken its folder: %v, %v", e, err)
 	}
+	i.reload <- reconcile.Reload{Config: i.base.Load()}
+	eventually(t, "its status says why", func() bool {
+		record, err := state.Read[state.Task](t.Context(), i.Store, state.TaskKey("api"))
+		return err == nil && strings.Contains(record.Data.Reason.Text, e.Problems["api"].Error())
+	})
 	if comesBack, err := i.Delete(t.Context(), "api", "a test"); err != nil || comesBack {
 		t.Fatalf("comes back %v: %v", comesBack, err)
 	}

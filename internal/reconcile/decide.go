@@ -29,7 +29,8 @@ type Input struct {
 	Observed *Observed
 	// Unreadable is why a view that should have been read in this tick was not.
 	Unreadable error
-	// Blocked is why the task cannot be run where this is decided.
+	// Blocked is why the task cannot be run where this is decided; or why one that
+	// was made through the API is Removed, though nobody has deleted it.
 	Blocked error
 	// Lost is the run of State.Run, ended as lost, if it is known to be dead.
 	Lost *state.Run
@@ -108,6 +109,9 @@ func (d *decider) decide() Decision {
 
 	case d.Removed:
 		s.Pending, s.Forced, s.Held = nil, "", ""
+		if d.Blocked != nil {
+			return d.wait(state.ReasonRemoved, time.Time{}, "the task, made through the API, is without effect: %s", state.Cut(d.Blocked.Error()))
+		}
 		return d.wait(state.ReasonRemoved, time.Time{}, "the task is not in the configuration any more; what it has made stays")
 
 	case !d.Task.Enabled:

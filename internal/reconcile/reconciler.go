@@ -471,7 +471,7 @@ func (t *tick) observe(ctx context.Context, rec state.Reconcile, states map[stri
 	}
 	for _, name := range slices.Sorted(maps.Keys(states)) {
 		if _, ok := t.effective.Config.Task(name); !ok {
-			inputs = append(inputs, Input{Task: &config.Task{Name: name}, Removed: true, State: states[name].Data})
+			inputs = append(inputs, Input{Task: &config.Task{Name: name}, Removed: true, Blocked: t.effective.Problems[name], State: states[name].Data})
 		}
 	}
 	if err := t.lookAfterRuns(ctx, inputs, states); err != nil {
