@@ -92,6 +92,9 @@ func (a *app) newEngine(ctx context.Context, cfg *config.Config, log *slog.Logge
 			return nil, code
 		}
 	}
+	if cfg.HighAvailability != nil && opts.store != defaultStore {
+		log.Warn("-store is not used: with high_availability the state is kept in Consul", "store", opts.store)
+	}
 	store, err := engineStore(ctx, cfg, opts.store)
 	if err != nil {
 		return nil, a.unready(exitConfig, err)

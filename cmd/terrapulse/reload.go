@@ -28,7 +28,9 @@ func (c *startCommand) reload(files *reload.Watcher, read time.Time, o *startOpt
 			wrong, news.Wrong = err.Error(), err
 			log.Error("the task files are wrong: what was read before stays in force", "error", err)
 		default:
-			keep(cfg, e.base.Load(), log)
+			before := e.base.Load()
+			announce(log, cfg, before.Warnings...)
+			keep(cfg, before, log)
 			wrong, news.Config = "", cfg
 			e.base.Store(cfg)
 			files.Follow(read, variableFiles(cfg)...)

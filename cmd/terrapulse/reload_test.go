@@ -25,11 +25,18 @@ func TestTaskFilesAreReadAgainWithoutARestart(t *testing.T) {
 	s.register("db", "db-2", 5433, "passing")
 	eventually(t, "its condition is watched", func() bool { return strings.Contains(s.read("more.txt"), "5433") })
 
-	s.config(s.task("lb", onDB) + s.task("more", onDB))
+	const idle = "condition \"schedule\" {\n  cron = \"0 0 * * SAT-SUN\"\n}"
+	s.config(s.task("lb", onDB) + s.task("more", onDB) + s.task("weekly", idle))
 	if err := p.Process.Signal(syscall.SIGHUP); err != nil { // at once
 		t.Fatal(err)
 	}
 	eventually(t, "a changed task is applied anew", func() bool { return strings.HasPrefix(s.read("lb.txt"), "db ") })
+
+	s.config("# lines move\n" + s.task("lb", onDB) + s.task("more", onDB) + s.task("weekly", idle))
+	eventually(t, "they are read again", func() bool { return strings.Count(p.stderr.String(), "task files read again") >= 3 })
+	if n := strings.Count(p.stderr.String(), "leaves Sunday out"); n != 1 {
+		t.Errorf("what deserves a word was said %d times", n)
+	}
 
 	s.config(s.task("lb", "condition \"nonsense\" {}"))
 	eventually(t, "the status tells what is wrong", func() bool {

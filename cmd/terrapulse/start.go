@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -273,9 +274,13 @@ func counts(ch *state.Changes) []string {
 	return []string{strconv.Itoa(ch.Add), strconv.Itoa(ch.Change), strconv.Itoa(ch.Destroy)}
 }
 
-// announce logs what the configuration holds that deserves a word.
-func announce(log *slog.Logger, cfg *config.Config) {
+// announce logs what the configuration holds that deserves a word, without what
+// was said before, whichever line it was on.
+func announce(log *slog.Logger, cfg *config.Config, before ...config.Diagnostic) {
 	for _, w := range cfg.Warnings {
-		log.Warn("configuration", "finding", w.String())
+		said := func(b config.Diagnostic) bool { return b.Key == w.Key && b.Problem == w.Problem }
+		if !slices.ContainsFunc(before, said) {
+			log.Warn("configuration", "finding", w.String())
+		}
 	}
 }

@@ -770,6 +770,9 @@ func (t *tick) finish(ctx context.Context, rec state.Stored[state.Reconcile], no
 	case problem == "" && t.report.Stalled != nil: // no good tick, but no fault of Consul's
 		next.Problem, next.Since = "", time.Time{}
 	case problem == "":
+		if next.Problem != "" {
+			t.Log.Info("Consul's gates can be read again", "since", next.Since)
+		}
 		next.Good, next.Problem, next.Since = now, "", time.Time{}
 	case next.Problem == "":
 		next.Problem, next.Since = problem, now

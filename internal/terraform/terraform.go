@@ -146,6 +146,7 @@ func (f finder) onPATH(ctx context.Context) *Binary {
 	}
 	v, err := Version(ctx, path)
 	switch {
+	case ctx.Err() != nil: // nothing is known of it
 	case err != nil:
 		f.log.Warn("the "+named[f.engine()]+" on PATH does not work and is passed over", "error", err)
 	case v.Core().LessThan(oldest) || !f.wanted(v):
