@@ -56,18 +56,7 @@ func (e *engine) control() *reconcile.Control {
 // plan starts an inspection, in this process.
 func (e *engine) plan(ctx context.Context, task string, draft json.RawMessage) (state.PlannedRun, error) {
 	inspections := reconcile.Inspections{Store: e.store, Launcher: e.launcher, Config: e.base.Load(), Now: time.Now}
-	if draft != nil {
-		launch, err := inspections.StartDraft(ctx, draft, "the API")
-		if err != nil {
-			return state.PlannedRun{}, err
-		}
-		return launch.Runs[0], nil
-	}
-	launches, err := inspections.Start(ctx, []string{task}, "the API")
-	if err != nil {
-		return state.PlannedRun{}, err
-	}
-	return launches[0].Runs[0], nil
+	return inspections.Plan(ctx, task, draft, "the API")
 }
 
 // engineOptions are what the command line says beside the configuration.

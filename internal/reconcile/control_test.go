@@ -81,18 +81,7 @@ func (m *machine) start(tasks []config.Task) *instance {
 		},
 		Plan: func(ctx context.Context, task string, draft json.RawMessage) (state.PlannedRun, error) {
 			inspections := reconcile.Inspections{Store: m.store, Launcher: p.launcher, Config: i.base.Load(), Now: time.Now}
-			if draft != nil {
-				launch, err := inspections.StartDraft(ctx, draft, "a test")
-				if err != nil {
-					return state.PlannedRun{}, err
-				}
-				return launch.Runs[0], nil
-			}
-			launches, err := inspections.Start(ctx, []string{task}, "a test")
-			if err != nil {
-				return state.PlannedRun{}, err
-			}
-			return launches[0].Runs[0], nil
+			return inspections.Plan(ctx, task, draft, "a test")
 		},
 	}
 	ended := make(chan struct{})

@@ -28,6 +28,23 @@ func (r *Reconciler) Inspections() Inspections {
 	return Inspections{Store: r.Store, Launcher: r.Launcher, Config: r.Config, Bundle: r.Bundle, Now: r.Now}
 }
 
+// Plan launches a run for one task, or for the one that a definition makes, if
+// there is one.
+func (i Inspections) Plan(ctx context.Context, task string, definition json.RawMessage, who string) (state.PlannedRun, error) {
+	if definition != nil {
+		launch, err := i.StartDraft(ctx, definition, who)
+		if err != nil {
+			return state.PlannedRun{}, err
+		}
+		return launch.Runs[0], nil
+	}
+	launches, err := i.Start(ctx, []string{task}, who)
+	if err != nil {
+		return state.PlannedRun{}, err
+	}
+	return launches[0].Runs[0], nil
+}
+
 // Start launches a run for each task. It returns the launches that were
 // written, also with an error.
 func (i Inspections) Start(ctx context.Context, tasks []string, who string) ([]state.Launch, error) {
