@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -9,7 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -150,7 +148,7 @@ type result struct {
 // run runs the program inside the test.
 func (s *site) run(args ...string) result {
 	s.t.Helper()
-	var stdout, stderr output
+	var stdout, stderr testtools.Output
 	code := run(s.t.Context(), s.args(args), &stdout, &stderr)
 	return result{code, stdout.String(), stderr.String()}
 }
@@ -179,8 +177,8 @@ func (s *site) args(args []string) []string {
 type process struct {
 	*exec.Cmd
 	t      testing.TB
-	stderr *output
-	stdout *output
+	stderr *testtools.Output
+	stdout *testtools.Output
 	ended  chan struct{}
 }
 
@@ -193,7 +191,7 @@ func (s *site) start(args ...string) *process {
 // startProgram starts a binary of the program.
 func (s *site) startProgram(path string, args ...string) *process {
 	s.t.Helper()
-	p := &process{Cmd: exec.Command(path, s.args(args)...), t: s.t, stderr: &output{}, stdout: &output{}, ended: make(chan struct{})}
+	p := &process{Cmd: exec.Command(path, s.args(args)...), t: s.t, stderr: &testtools.Output{}, stdout: &testtools.Output{}, ended: make(chan struct{})}
 	p.Env = append(os.Environ(), "TERRAPULSE_TEST_AS_PROGRAM=1")
 	p.Stdout, p.Stderr, p.Dir = p.stdout, p.stderr, s.dir
 	if err := p.Start(); err != nil {
@@ -223,24 +221,6 @@ func (p *process) stop() int {
 		p.t.Fatal("the program did not end")
 	}
 	return p.ProcessState.ExitCode()
-}
-
-// output is a buffer that may be read while it is written.
-type output struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (o *output) Write(b []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.Write(b)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.String()
 }
 
 // eventually waits until what is so, and fails the test if it never is.

@@ -17,12 +17,14 @@ import (
 	"github.com/hashicorp/consul/api"
 	"github.com/johannesboyne/gofakes3"
 	"github.com/johannesboyne/gofakes3/backend/s3mem"
+
+	"github.com/terrapulse/terrapulse/internal/testtools"
 )
 
 // migrate runs `terrapulse migrate check`.
 func (s *site) migrate(file string, flags ...string) result {
 	s.t.Helper()
-	var stdout, stderr output
+	var stdout, stderr testtools.Output
 	code := run(s.t.Context(), append([]string{"migrate", "check", "-config-file", file}, flags...), &stdout, &stderr)
 	return result{code, stdout.String(), stderr.String()}
 }

@@ -7,6 +7,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/terrapulse/terrapulse/internal/testtools"
 )
 
 func TestOnceAppliesWhatConsulSays(t *testing.T) {
@@ -246,7 +248,7 @@ func TestExitCodesOfTheCommandLine(t *testing.T) {
 		{[]string{"status", "-store", "file:x"}, exitConfig, "sqlite"},
 		{[]string{"status", "-store", "sqlite:" + s.path("none.db")}, exitError, "none.db"},
 	} {
-		var stdout, stderr output
+		var stdout, stderr testtools.Output
 		code := run(t.Context(), tt.args, &stdout, &stderr)
 		if code != tt.code || !strings.Contains(stdout.String()+stderr.String(), tt.text) {
 			t.Errorf("%q: exit code %d, want %d, with %q in:\n%s%s", tt.args, code, tt.code, tt.text, &stdout, &stderr)

@@ -70,7 +70,7 @@ func TestWhatLibrariesLogIsJSONToo(t *testing.T) {
 	defer slog.SetDefault(slog.Default())
 	defer log.SetOutput(log.Writer())
 	defer log.SetFlags(log.Flags())
-	var stderr output
+	var stderr testtools.Output
 	flags := logFlags{format: "json"}
 	if _, err := flags.logger(&app{stderr: &stderr}, "INFO"); err != nil {
 		t.Fatal(err)

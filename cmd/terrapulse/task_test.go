@@ -18,6 +18,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/testtools"
 )
 
 // standIn answers as the API of Consul-Terraform-Sync does, to the letter.
@@ -86,7 +87,7 @@ func (s *standIn) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (s *standIn) task(t *testing.T, program, answer string, args ...string) result {
 	t.Helper()
 	t.Setenv("CTS_ADDRESS", s.URL)
-	var stdout, stderr output
+	var stdout, stderr testtools.Output
 	a := &app{ctx: t.Context(), program: program, stdin: strings.NewReader(answer), stdout: &stdout, stderr: &stderr}
 	code := a.run(append([]string{"task"}, args...))
 	return result{code, stdout.String(), stderr.String()}
@@ -255,7 +256,7 @@ func TestNothingIsChangedWithoutAnAnswer(t *testing.T) {
 	t.Setenv("CTS_ADDRESS", s.URL)
 	ctx, cancel := context.WithCancel(t.Context())
 	typing, _ := io.Pipe() // and never ends a line
-	var stdout, stderr output
+	var stdout, stderr testtools.Output
 	a := &app{ctx: ctx, program: ownName, stdin: typing, stdout: &stdout, stderr: &stderr}
 	code := make(chan int)
 	go func() { code <- a.run([]string{"task", "delete", "dis"}) }()
@@ -277,7 +278,7 @@ func TestAnInterruptedCommandSaysWhatMayStillHappen(t *testing.T) {
 	s := newStandIn(t)
 	s.hang = "PATCH /v1/tasks/dis?run=now"
 	ctx, cancel := context.WithCancel(t.Context())
-	var stdout, stderr output
+	var stdout, stderr testtools.Output
 	a := &app{ctx: ctx, program: ownName, stdin: strings.NewReader(""), stdout: &stdout, stderr: &stderr}
 	code := make(chan int)
 	go func() { code <- a.run([]string{"task", "enable", "-auto-approve", "-http-addr", s.URL, "dis"}) }()
@@ -397,7 +398,7 @@ func TestTheAPIIsFoundByFlagsAndEnvironment(t *testing.T) {
 // bare runs a command that takes no store.
 func (s *site) bare(command string, args ...string) result {
 	s.t.Helper()
-	var stdout, stderr output
+	var stdout, stderr testtools.Output
 	code := run(s.t.Context(), append([]string{command}, args...), &stdout, &stderr)
 	return result{code, stdout.String(), stderr.String()}
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"net"
@@ -100,7 +99,7 @@ func TestATerrapulseThatEndsIsReportedWithItsLastWords(t *testing.T) {
 }
 
 func TestAMissingProgramIsNamed(t *testing.T) {
-	d := &demo{top: t.TempDir(), out: new(screen)}
+	d := &demo{top: t.TempDir(), out: new(testtools.Output)}
 	if err := d.run(t.Context()); err == nil || !strings.Contains(err.Error(), "run `make demo` at the top of the checkout") {
 		t.Errorf("the error is %v", err)
 	}
@@ -126,12 +125,12 @@ func TestADiffKeepsWhatItCan(t *testing.T) {
 }
 
 // newDemo returns a demo of this checkout, and what it prints.
-func newDemo(t *testing.T) (*demo, *screen) {
+func newDemo(t *testing.T) (*demo, *testtools.Output) {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("runs Terraform several times")
 	}
-	out := new(screen)
+	out := new(testtools.Output)
 	// Its temporary folder, and with it all that it may forget, is the test's.
 	t.Setenv("TMPDIR", t.TempDir())
 	testtools.Consul(t)
@@ -186,8 +185,8 @@ func leavesNothing(t *testing.T, d *demo) {
 	}
 }
 
-// await waits until the screen shows a match.
-func await(t *testing.T, out *screen, ended <-chan error, want *regexp.Regexp) {
+// await waits until the output shows a match.
+func await(t *testing.T, out *testtools.Output, ended <-chan error, want *regexp.Regexp) {
 	t.Helper()
 	deadline := time.After(2 * time.Minute)
 	for !want.MatchString(out.String()) {
@@ -199,22 +198,4 @@ func await(t *testing.T, out *screen, ended <-chan error, want *regexp.Regexp) {
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
-}
-
-// screen is a buffer that can be read while it is written.
-type screen struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (s *screen) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.buf.Write(p)
-}
-
-func (s *screen) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.buf.String()
 }

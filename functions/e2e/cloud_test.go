@@ -7,7 +7,6 @@
 package e2e
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"encoding/xml"
@@ -138,7 +137,7 @@ type cloud struct {
 	secrets map[string]string // by ARN
 	started int               // containers
 	ran     time.Duration     // in all
-	output  syncBuffer        // of containers
+	output  testtools.Output  // of containers
 	env     map[string]string // of every program that asks AWS for something
 }
 
@@ -615,24 +614,6 @@ func (c *counter) throttles(operation string, n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.refuse[operation] = n
-}
-
-// syncBuffer is a buffer that several may write to.
-type syncBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *syncBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *syncBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
 }
 
 // exists reports whether an object is in the bucket.

@@ -40,7 +40,7 @@ func BenchmarkBounds(b *testing.B) {
 				work := filepath.Join(b.TempDir(), "work")
 				cmd := exec.Command(program)
 				cmd.Env = s.environ(launch, "TERRAPULSE_WORK="+work)
-				var out lines
+				var out testtools.Output
 				cmd.Stdout, cmd.Stderr = &out, &out
 				began := time.Now()
 				if err := cmd.Run(); err != nil {

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/terrapulse/terrapulse/internal/deployment"
+	"github.com/terrapulse/terrapulse/internal/testtools"
 )
 
 func TestAContainerIsAtHomeOnItsWorkVolume(t *testing.T) {
@@ -89,7 +90,7 @@ func TestClaimsNameTheECSTaskOfTheContainer(t *testing.T) {
 	}))
 	defer server.Close()
 	for endpoint, want := range map[string]bool{server.URL + "/v4/x": true, server.URL + "/other": false, "": false} {
-		var out lines
+		var out testtools.Output
 		t.Setenv("ECS_CONTAINER_METADATA_URI_V4", endpoint)
 		name := owner(t.Context(), slog.New(slog.NewJSONHandler(&out, nil)))
 		if name == "" || strings.Contains(name, id) != want || (out.String() != "") != (endpoint != "" && !want) {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/reconcile"
 	"github.com/terrapulse/terrapulse/internal/state"
+	"github.com/terrapulse/terrapulse/internal/testtools"
 )
 
 // containerVariable names, in the environment of a copy of the test's program,
@@ -55,7 +56,7 @@ func TestTheLockOfAKilledContainerIsReleasedByTheNextOne(t *testing.T) {
 
 	first := exec.Command(os.Args[0], "-test.run=^TestContainer$")
 	first.Env = append(os.Environ(), containerVariable+"="+c.dir)
-	var said lines
+	var said testtools.Output
 	first.Stdout, first.Stderr = &said, &said
 	if err := first.Start(); err != nil {
 		t.Fatal(err)

@@ -184,7 +184,7 @@ func (s *stack) run(launch, task string) state.Run {
 
 // container is the program's process, with a work volume of its own. Changes
 // of the environment come last; an empty value takes a variable away.
-func (s *stack) container(launch string, out *lines, changes ...string) *exec.Cmd {
+func (s *stack) container(launch string, out *testtools.Output, changes ...string) *exec.Cmd {
 	s.t.Helper()
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(s.environ(launch, changes...), "TERRAPULSE_TEST_AS_PROGRAM=1", "TERRAPULSE_WORK="+filepath.Join(s.t.TempDir(), "work"))
@@ -239,7 +239,7 @@ func eventually(t testing.TB, what string, holds func() bool) {
 func TestTheProgramCarriesOutItsLaunch(t *testing.T) {
 	s := newStack(t, s3Backend("S3"), data, data, broken)
 	s.launch("l1")
-	var out lines
+	var out testtools.Output
 	if err := s.container("l1", &out).Run(); err != nil {
 		t.Fatalf("%v\n%s", err, &out)
 	}
@@ -269,7 +269,7 @@ const sleeps = "resource \"time_sleep\" \"out\" {\n  create_duration = \"300s\"\
 func TestAStoppedContainerHasInterruptedTerraformAndSaidSo(t *testing.T) {
 	s := newStack(t, s3Backend("S3"), sleeps)
 	s.launch("l1")
-	var out lines
+	var out testtools.Output
 	cmd := s.container("l1", &out)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -315,7 +315,7 @@ func TestWhatTheProgramCannotDoItSaysOnceAndOnItsRuns(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			launch := fmt.Sprintf("l%d0", i)
 			s.launch(launch)
-			var out lines
+			var out testtools.Output
 			cmd := s.container(launch, &out)
 			cmd.Env = append(cmd.Env, tt.change)
 			if err := cmd.Run(); err == nil || cmd.ProcessState.ExitCode() != 1 {

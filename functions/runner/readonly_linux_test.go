@@ -60,7 +60,7 @@ func newBox(t *testing.T, modules ...string) *box {
 }
 
 // start runs the container of a launch, under the name of the launch.
-func (b *box) start(launch string, out *lines) *exec.Cmd {
+func (b *box) start(launch string, out *testtools.Output) *exec.Cmd {
 	b.t.Helper()
 	args := []string{"--runtime", "runc", "run", "--rm", "--name", b.name(launch), "--network", "host",
 		"--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024", "--read-only", "--read-only-tmpfs=false", "--passwd=false", "--user", "12345",
@@ -92,7 +92,7 @@ func (b *box) kill(launch string) {
 func TestTheProgramWritesToItsWorkVolumeAlone(t *testing.T) {
 	b := newBox(t, data, sleeps)
 	b.launch("l1")
-	var out lines
+	var out testtools.Output
 	first := b.start("l1", &out)
 	if err := first.Start(); err != nil {
 		t.Fatal(err)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,7 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -51,25 +49,7 @@ type container struct {
 	cfg    *config.Config
 	store  *statetest.Faulty
 	launch state.Launch
-	out    *lines
-}
-
-// lines is a log that a test reads.
-type lines struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
+	out    *testtools.Output
 }
 
 // newContainer has a launch of one run for each task, whose modules are in
@@ -85,7 +65,7 @@ func newContainerWith(t *testing.T, backend string, modules ...string) *containe
 	t.Setenv("TF_CLI_CONFIG_FILE", testtools.TerraformRC(t))
 	t.Setenv("PATH", filepath.Dir(testtools.Terraform(t))+string(filepath.ListSeparator)+os.Getenv("PATH"))
 	t.Setenv("TMPDIR", t.TempDir())
-	c := &container{t: t, dir: t.TempDir(), out: &lines{}}
+	c := &container{t: t, dir: t.TempDir(), out: &testtools.Output{}}
 	t.Chdir(c.dir) // where working directories are
 	text := "driver \"terraform\" {\n" + backend + "\n}\n"
 	for i, module := range modules {

@@ -19,28 +19,11 @@ import (
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/consul"
 	"github.com/terrapulse/terrapulse/internal/consul/consultest"
+	"github.com/terrapulse/terrapulse/internal/testtools"
 )
 
 // limit is how long a test waits for what must come.
 const limit = 20 * time.Second
-
-// log keeps what is logged.
-type log struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *log) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *log) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
 
 // load reads a configuration as a person writes it.
 func load(t *testing.T, address, more string) *config.Config {
@@ -63,7 +46,7 @@ consul {
 
 // running is a registration at work.
 type running struct {
-	log  *log
+	log  *testtools.Output
 	stop context.CancelFunc
 	done chan struct{}
 }
@@ -78,7 +61,7 @@ func run(t *testing.T, cfg *config.Config) *running {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &log{}
+	l := &testtools.Output{}
 	r := New(client, Service(cfg), slog.New(slog.NewTextHandler(l, nil)))
 	r.pace = pace{look: 50 * time.Millisecond, wait: time.Millisecond, answer: time.Second}
 	ctx, stop := context.WithCancel(context.Background())

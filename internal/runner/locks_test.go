@@ -10,6 +10,7 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/state"
 	"github.com/terrapulse/terrapulse/internal/terraform"
+	"github.com/terrapulse/terrapulse/internal/testtools"
 )
 
 func TestALockIsOrphanedOnlyIfTheRunThatHeldItIsDead(t *testing.T) {
@@ -62,7 +63,7 @@ func TestALockIsOrphanedOnlyIfTheRunThatHeldItIsDead(t *testing.T) {
 }
 
 func TestALockStaysWhileTheStoreCannotTellWhoseItIs(t *testing.T) {
-	log := &lines{}
+	log := &testtools.Output{}
 	locks := Locks{Store: deaf{}, Log: slog.New(slog.NewTextHandler(log, nil))}
 	lock := terraform.LockError{ID: "0d6d8b1c", Who: "terrapulse@host", Created: fmt.Sprint(noon)}
 	if why := locks.Orphaned(t.Context(), "web", &lock); why != "" || log.String() == "" {

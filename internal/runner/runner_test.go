@@ -1,7 +1,6 @@
 package runner
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -21,6 +20,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/state"
 	"github.com/terrapulse/terrapulse/internal/state/sqlite"
 	"github.com/terrapulse/terrapulse/internal/state/statetest"
+	"github.com/terrapulse/terrapulse/internal/testtools"
 )
 
 // noon lies in the future: the store removes what expired by the real clock.
@@ -58,25 +58,7 @@ type bench struct {
 	t      *testing.T
 	store  *statetest.Faulty
 	launch state.Launch
-	log    *lines
-}
-
-// lines is a log that a test reads.
-type lines struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
+	log    *testtools.Output
 }
 
 func newBench(t *testing.T, apply applier) *bench {
@@ -88,7 +70,7 @@ func newBench(t *testing.T, apply applier) *bench {
 	t.Cleanup(func() { store.Close() })
 	cfg := &config.Config{Tasks: []config.Task{{Name: "web", Enabled: true,
 		Condition: config.Condition{Kind: config.KindServices, Services: []config.Services{{Names: []string{"web"}}}}}}}
-	b := &bench{t: t, store: &statetest.Faulty{Store: store}, log: &lines{}}
+	b := &bench{t: t, store: &statetest.Faulty{Store: store}, log: &testtools.Output{}}
 	b.Runner = &Runner{
 		Config: func() *config.Config { return cfg }, Store: b.store, Consul: catalog{}, Applier: apply,
 		Owner: "here", Claim: time.Minute, Now: func() time.Time { return noon },

@@ -2,7 +2,6 @@ package serve
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -17,7 +16,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -30,29 +28,11 @@ import (
 // limit is how long a test waits for what must come.
 const limit = 20 * time.Second
 
-// log keeps what is logged.
-type log struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *log) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *log) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
 // served is a server under test.
 type served struct {
 	*Server
 	t    *testing.T
-	log  *log
+	log  *testtools.Output
 	stop context.CancelFunc
 	done chan error
 }
@@ -60,7 +40,7 @@ type served struct {
 func start(t *testing.T, o Options, tune func(*Server)) *served {
 	t.Helper()
 	before := runtime.NumGoroutine()
-	l := &log{}
+	l := &testtools.Output{}
 	o.Log = slog.New(slog.NewTextHandler(l, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	server, err := Listen(t.Context(), o)
 	if err != nil {
@@ -144,7 +124,7 @@ func wantError(t *testing.T, resp *http.Response, status int, text string) {
 	}
 }
 
-func wantLogged(t *testing.T, l *log, texts ...string) {
+func wantLogged(t *testing.T, l *testtools.Output, texts ...string) {
 	t.Helper()
 	deadline := time.Now().Add(limit)
 	for _, text := range texts {

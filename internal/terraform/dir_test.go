@@ -1,7 +1,6 @@
 package terraform
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,7 +9,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -32,7 +30,7 @@ type fixture struct {
 	task   *config.Task
 	module string // directory
 	dir    string // of the task
-	log    syncBuffer
+	log    testtools.Output
 }
 
 // fileModule writes the services' names to a file in the module's directory.
@@ -136,24 +134,6 @@ func (f *fixture) apply(d *Dir) Summary {
 		f.t.Fatalf("%v\n%s", err, f.log.String())
 	}
 	return s
-}
-
-// syncBuffer can be read while a command writes to it.
-type syncBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *syncBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *syncBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
 }
 
 // waitFor polls until the condition holds.

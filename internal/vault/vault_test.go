@@ -1,7 +1,6 @@
 package vault_test
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -13,41 +12,23 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/testtools"
 	"github.com/terrapulse/terrapulse/internal/vault"
 	"github.com/terrapulse/terrapulse/internal/vault/vaulttest"
 )
-
-// lines is a log that a test reads.
-type lines struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
 
 // settings are what the configuration says of a server, with the token "root".
 func settings(s *vaulttest.Server) config.Vault {
 	return config.Vault{Enabled: true, Address: s.URL, Token: "root", TLS: config.ClientTLS{Enabled: true, Verify: true}}
 }
 
-func open(t *testing.T, cfg config.Vault) (*vault.Client, *lines) {
+func open(t *testing.T, cfg config.Vault) (*vault.Client, *testtools.Output) {
 	t.Helper()
-	log := &lines{}
+	log := &testtools.Output{}
 	c, err := vault.New(t.Context(), cfg, slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})))
 	if err != nil {
 		t.Fatal(err)
