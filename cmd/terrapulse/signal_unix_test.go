@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"strings"
 	"syscall"
 	"testing"
@@ -15,6 +16,11 @@ import (
 // Whatever takes the terminal or the reader of the output away, Terraform ends
 // in order: it is interrupted, saves its state and gives the lock back.
 func TestTerraformOutlivesTheTerminalAndWhoReadsTheOutput(t *testing.T) {
+	// A program that is started hears of its terminal as one under a shell does,
+	// also where these tests are run by nohup.
+	heard := make(chan os.Signal, 1)
+	signal.Notify(heard, syscall.SIGHUP)
+	defer signal.Stop(heard)
 	for name, c := range map[string]struct {
 		args    []string
 		signals []syscall.Signal
@@ -37,8 +43,16 @@ func TestTerraformOutlivesTheTerminalAndWhoReadsTheOutput(t *testing.T) {
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
 			}
-			defer cmd.Process.Kill()
 			write.Close()
+			ended := make(chan struct{})
+			go func() {
+				defer close(ended)
+				cmd.Wait()
+			}()
+			defer func() {
+				cmd.Process.Kill()
+				<-ended
+			}()
 			eventually(t, "the apply has begun", func() bool { return s.read("began") != "" })
 			read.Close()
 			for _, signal := range c.signals {
@@ -47,7 +61,14 @@ func TestTerraformOutlivesTheTerminalAndWhoReadsTheOutput(t *testing.T) {
 				}
 				time.Sleep(50 * time.Millisecond) // else the system makes one of two
 			}
-			cmd.Wait()
+			eventually(t, "it ends", func() bool {
+				select {
+				case <-ended:
+					return true
+				default:
+					return false
+				}
+			})
 			if code := cmd.ProcessState.ExitCode(); code != c.code {
 				t.Errorf("it ended with %v, want exit code %d", cmd.ProcessState, c.code)
 			}

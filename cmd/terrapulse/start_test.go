@@ -111,7 +111,7 @@ variable "services" {}
 resource "terraform_data" "slow" {
   input = keys(var.services)
   provisioner "local-exec" {
-    command = "echo began >> `+s.path("began")+`; while [ ! -e `+s.path("go")+` ]; do sleep 0.05; done"
+    command = "echo began >> `+s.path("began")+`; while [ -e `+s.path("began")+` -a ! -e `+s.path("go")+` ]; do sleep 0.05; done"
   }
 }
 `)
