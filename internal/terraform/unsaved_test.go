@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/zclconf/go-cty/cty"
@@ -56,10 +57,10 @@ func TestTheNextRunSavesAStateFirstThatWasNotTaken(t *testing.T) {
 	// The server takes none until the program is told to stop.
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
-	refused := 0
+	var refused atomic.Int64
 	server.mu.Lock()
 	server.refuse = func() bool {
-		if refused++; refused == 2 {
+		if refused.Add(1) == 2 {
 			stop()
 		}
 		return true
@@ -70,9 +71,9 @@ func TestTheNextRunSavesAStateFirstThatWasNotTaken(t *testing.T) {
 	}
 
 	// As long as that is so, nothing is applied from the state before.
-	before := refused
-	if _, err := f.open().Apply(t.Context()); err == nil || !strings.Contains(err.Error(), left) || refused != before+1 {
-		t.Errorf("error = %v, and the server was given %d states", err, refused-before)
+	before := refused.Load()
+	if _, err := f.open().Apply(t.Context()); err == nil || !strings.Contains(err.Error(), left) || refused.Load() != before+1 {
+		t.Errorf("error = %v, and the server was given %d states", err, refused.Load()-before)
 	}
 
 	server.refuseNext(0)
