@@ -4,8 +4,8 @@
 // lie as the real ones do. It consists of tests only.
 //
 // A history is made by chance from a seed. Functions, containers and processes
-// of the API are goroutines in a bubble of testing/synctest, where time passes only when all
-// of them wait. Whatever one of them asks of the world, be it a read, a write,
+// of the API are goroutines in a bubble of testing/synctest, where time passes
+// only when all of them wait. Whatever one of them asks of the world, be it a read, a write,
 // the start of a container or a step of Terraform, is a request that waits for
 // its turn. The scheduler (world.step) waits until nobody moves, and then lets
 // one thing happen: it answers a request, loses it or its answer, lets time

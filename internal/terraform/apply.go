@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"time"
 
 	"github.com/hashicorp/terraform-exec/tfexec"
@@ -35,7 +34,7 @@ func (d *Dir) Apply(ctx context.Context) (Summary, error) {
 	if errors.As(err, &interrupted) && r != nil && r.applied {
 		err = nil
 	}
-	if failed := (*Error)(nil); errors.As(err, &failed) && exists(filepath.Join(d.path, unsavedFile)) {
+	if failed := (*Error)(nil); errors.As(err, &failed) && exists(d.unsaved()) {
 		err = d.saveAfter(ctx, failed)
 	}
 	if err != nil {

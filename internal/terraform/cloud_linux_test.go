@@ -114,7 +114,23 @@ func newHosted(t *testing.T) *hosted {
 	})
 	h.Server = httptest.NewTLSServer(mux)
 	t.Cleanup(h.Close)
+	trusted := filepath.Join(t.TempDir(), "ca.pem")
+	write(t, trusted, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: h.Certificate().Raw})))
+	t.Setenv("SSL_CERT_FILE", trusted)
 	return h
+}
+
+// backend is a backend of this kind, remote or cloud, that keeps states here.
+func (h *hosted) backend(kind string, workspaces attributes) config.Backend {
+	h.t.Helper()
+	at, err := url.Parse(h.URL)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return config.Backend{Type: kind, Body: config.Body{
+		Attributes: attributes{"hostname": text(at.Host), "organization": text("acme"), "token": text("the-token")},
+		Blocks:     map[string][]config.Body{"workspaces": {{Attributes: workspaces}}},
+	}}
 }
 
 // of finds the workspace of a path, by its name, which is its id too.
@@ -233,20 +249,10 @@ func TestStatesOfHCPTerraform(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			h := newHosted(t)
-			trusted := filepath.Join(t.TempDir(), "ca.pem")
-			write(t, trusted, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: h.Certificate().Raw})))
-			t.Setenv("SSL_CERT_FILE", trusted)
-			at, err := url.Parse(h.URL)
-			if err != nil {
-				t.Fatal(err)
-			}
 			f := newFixture(t, dataModule)
 			f.cfg = &config.Config{
-				Tasks: []config.Task{{Name: "web"}, {Name: "db"}, {Name: "api"}},
-				Terraform: config.Terraform{Backend: config.Backend{Type: c.kind, Body: config.Body{
-					Attributes: attributes{"hostname": text(at.Host), "organization": text("acme"), "token": text("the-token")},
-					Blocks:     map[string][]config.Body{"workspaces": {{Attributes: c.workspaces}}},
-				}}},
+				Tasks:     []config.Task{{Name: "web"}, {Name: "db"}, {Name: "api"}},
+				Terraform: config.Terraform{Backend: h.backend(c.kind, c.workspaces)},
 			}
 			for _, task := range []string{"web", "db", "api"} {
 				f.task = &config.Task{Name: task, Module: f.module}
@@ -264,19 +270,6 @@ func TestATaskTakesItsStateToAndFromBackendsOfEveryKind(t *testing.T) {
 		t.Skip("takes seconds")
 	}
 	server, h := newStateServer(t), newHosted(t)
-	trusted := filepath.Join(t.TempDir(), "ca.pem")
-	write(t, trusted, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: h.Certificate().Raw})))
-	t.Setenv("SSL_CERT_FILE", trusted)
-	at, err := url.Parse(h.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	hosted := func(kind string, workspaces attributes) config.Backend {
-		return config.Backend{Type: kind, Body: config.Body{
-			Attributes: attributes{"hostname": text(at.Host), "organization": text("acme"), "token": text("the-token")},
-			Blocks:     map[string][]config.Body{"workspaces": {{Attributes: workspaces}}},
-		}}
-	}
 	local := func(dir string) config.Backend {
 		return config.Backend{Type: "local", Body: config.Body{Attributes: attributes{"workspace_dir": text(dir)}}}
 	}
@@ -289,12 +282,12 @@ func TestATaskTakesItsStateToAndFromBackendsOfEveryKind(t *testing.T) {
 		{Type: "http", Body: config.Body{Attributes: attributes{"address": text(server.URL + "/state")}}},
 		local("elsewhere"),
 		bucket,
-		hosted("remote", attributes{"prefix": text("net-")}),
+		h.backend("remote", attributes{"prefix": text("net-")}),
 		local("elsewhere"),
-		hosted("remote", attributes{"name": text("named")}),
+		h.backend("remote", attributes{"name": text("named")}),
 		local(t.TempDir()),
 		bucket,
-		hosted("cloud", attributes{"name": text("of-cloud")}),
+		h.backend("cloud", attributes{"name": text("of-cloud")}),
 		local("elsewhere"),
 	} {
 		f.cfg.Terraform.Backend = b

@@ -30,7 +30,7 @@ var outdatedState = regexp.MustCompile(`over\s+(?:newer|unrelated)\s+state|that\
 // is one. Where the backend's state has gone on without it, that one counts, and
 // what was left is kept beside it for a person.
 func (d *Dir) saveUnsaved(ctx context.Context) error {
-	path := filepath.Join(d.path, unsavedFile)
+	path := d.unsaved()
 	if !exists(path) {
 		return nil
 	}
@@ -46,7 +46,7 @@ func (d *Dir) saveUnsaved(ctx context.Context) error {
 			"That is kept in %s: see whether it has resources that the backend's lacks.\n", aside)
 		err = os.Rename(path, aside)
 	case failed != nil:
-		failed.Hint = d.unsaved()
+		failed.Hint = d.unsavedHint()
 	}
 	return err
 }
@@ -58,14 +58,17 @@ func (d *Dir) saveAfter(ctx context.Context, failed *Error) error {
 	_, err := backoff.Retry(ctx, func() (struct{}, error) { return struct{}{}, d.saveUnsaved(ctx) }, backoff.WithMaxElapsedTime(savingFor))
 	failed.Hint = "the state could not be saved at first, and is saved now: the next run goes on from it"
 	if err != nil {
-		failed.Hint = d.unsaved()
+		failed.Hint = d.unsavedHint()
 	}
 	return failed
 }
 
-func (d *Dir) unsaved() string {
+// unsaved is the path of unsavedFile.
+func (d *Dir) unsaved() string { return filepath.Join(d.path, unsavedFile) }
+
+func (d *Dir) unsavedHint() string {
 	return fmt.Sprintf("what was applied is not in the state, which could not be saved: it is kept in %s, and the next run in that directory saves it first",
-		filepath.Join(d.path, unsavedFile))
+		d.unsaved())
 }
 
 // pushFile writes a file to the backend as the state of the selected workspace.
