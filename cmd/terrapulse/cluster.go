@@ -2,10 +2,7 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
-	"os"
-	"strings"
 	"sync"
 	"time"
 
@@ -14,37 +11,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/lease"
 	"github.com/terrapulse/terrapulse/internal/reconcile"
-	"github.com/terrapulse/terrapulse/internal/state"
-	"github.com/terrapulse/terrapulse/internal/state/consulkv"
-	"github.com/terrapulse/terrapulse/internal/state/sqlite"
 )
-
-// engineStore opens the store that the configuration or the flag names: the
-// instances of a cluster share one in Consul.
-func engineStore(ctx context.Context, cfg *config.Config, url string) (state.Store, error) {
-	if h := cfg.HighAvailability; h != nil {
-		return consulkv.Open(cfg.Consul, h.Cluster.Path(), h.Cluster.Storage.Namespace)
-	}
-	path, err := storePath(url)
-	if err != nil {
-		return nil, err
-	}
-	return sqlite.Open(ctx, path)
-}
-
-// consulStore opens the store of a cluster to read, at the Consul of the
-// environment.
-func consulStore(url string) (state.Store, error) {
-	path := strings.TrimPrefix(url, "consul:")
-	if strings.Trim(path, "/") == "" {
-		return nil, fmt.Errorf("store %q names no path: write consul:PATH, such as consul:consul-terraform-sync/NAME of the cluster", url)
-	}
-	cfg, err := config.ConsulOf(os.Getenv)
-	if err != nil {
-		return nil, err
-	}
-	return consulkv.Open(cfg, path, "")
-}
 
 // timingOf is how long leases and claims last.
 func timingOf(cfg *config.Config) cluster.Timing {

@@ -170,12 +170,12 @@ func (c *called) configuredTasks(args complete.Args) []string {
 // knownTasks are the tasks that a store on this machine knows.
 func (c *called) knownTasks(args complete.Args) []string {
 	f := newFlags(c.name)
-	url := storeFlag(f)
+	from := registerStore(f)
 	f.Bool("json", false, "")
 	if f.Parse(args.Completed) != nil {
 		return nil
 	}
-	path, err := storePath(*url)
+	path, err := from.localStore()
 	if err != nil {
 		return nil
 	}

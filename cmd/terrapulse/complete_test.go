@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -38,7 +39,7 @@ func TestAShellCompletesWhatIsTyped(t *testing.T) {
 		{"terrapulse inspect -config-file " + file + " ", []string{"newt", "other"}},
 		{"terrapulse render -config-file=" + file + " o", []string{"other"}},
 		{"terrapulse start -config-file " + file + " -inspect-task n", []string{"newt"}},
-		{"terrapulse status -", []string{"-json", "-store"}},
+		{"terrapulse status -", []string{"-config-dir", "-config-file", "-json", "-store"}},
 		{"consul-terraform-sync task dis", []string{"disable"}},
 	} {
 		got := completions(t, os.Args[0], test.line)
@@ -47,7 +48,7 @@ func TestAShellCompletesWhatIsTyped(t *testing.T) {
 			t.Errorf("after %q a shell shows %q, want %q", test.line, got, test.want)
 		}
 	}
-	if _, err := os.Stat("terrapulse.db"); err == nil {
+	if _, err := os.Stat(filepath.Join("sync-tasks", storeFile)); err == nil {
 		t.Error("a store was made")
 	}
 }

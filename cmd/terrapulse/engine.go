@@ -61,7 +61,7 @@ func (e *engine) plan(ctx context.Context, task string, draft json.RawMessage) (
 
 // engineOptions are what the command line says beside the configuration.
 type engineOptions struct {
-	store    string // URL
+	store    string // URL; "" is the one of working_dir
 	parallel int    // runs at a time; 0 is one per core
 	reach    bool   // Consul must answer
 }
@@ -81,7 +81,7 @@ func (a *app) newEngine(ctx context.Context, cfg *config.Config, log *slog.Logge
 			return nil, code
 		}
 	}
-	if cfg.HighAvailability != nil && opts.store != defaultStore {
+	if cfg.HighAvailability != nil && opts.store != "" {
 		log.Warn("-store is not used: with high_availability the state is kept in Consul", "store", opts.store)
 	}
 	store, err := engineStore(ctx, cfg, opts.store)

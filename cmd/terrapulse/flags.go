@@ -7,7 +7,6 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -96,16 +95,22 @@ func (c *configFlags) load(a *app) (*config.Config, int) {
 	}
 	cfg, err := c.read()
 	if err != nil {
-		var all config.Errors
-		if errors.As(err, &all) {
-			for _, d := range all {
-				fmt.Fprintf(a.stderr, "Error: %s\n", d)
-			}
-			return nil, exitConfig
-		}
-		return nil, a.fail(exitConfig, err)
+		return nil, a.invalid(err)
 	}
 	return cfg, -1
+}
+
+// invalid prints everything that is wrong with the configuration, a line each,
+// and returns the exit code.
+func (a *app) invalid(err error) int {
+	var all config.Errors
+	if !errors.As(err, &all) {
+		return a.fail(exitConfig, err)
+	}
+	for _, d := range all {
+		fmt.Fprintf(a.stderr, "Error: %s\n", d)
+	}
+	return exitConfig
 }
 
 // names are the paths as they were given.
@@ -124,36 +129,6 @@ func (c *configFlags) read() (*config.Config, error) {
 		host = "localhost"
 	}
 	return config.Load(config.Options{Paths: c.paths, Getenv: os.Getenv, Hostname: host})
-}
-
-// defaultStore is the store of someone who names none.
-const defaultStore = "sqlite:terrapulse.db"
-
-func storeFlag(f *flag.FlagSet) *string {
-	def := os.Getenv("TERRAPULSE_STORE")
-	if def == "" {
-		def = defaultStore
-	}
-	return f.String("store", def, "The `URL` of the store that keeps state: sqlite:PATH, or dynamodb://TABLE of a deployment in AWS, with ?region=NAME if that is not the usual one, or consul:PATH of a cluster, as in consul:consul-terraform-sync/NAME, at the Consul of CONSUL_HTTP_ADDR. Also TERRAPULSE_STORE.")
-}
-
-// storePath returns the file of a sqlite URL.
-func storePath(url string) (string, error) {
-	scheme, rest, ok := strings.Cut(url, ":")
-	if scheme == "dynamodb" {
-		return "", fmt.Errorf("store %q is that of a deployment in AWS, which runs its tasks itself: start runs there with `terrapulse invoke`", url)
-	}
-	if scheme == "consul" {
-		return "", fmt.Errorf("store %q is that of a cluster: start uses it where high_availability is configured", url)
-	}
-	if !ok || scheme != "sqlite" {
-		return "", fmt.Errorf("store %q is of no known kind: write sqlite:PATH, such as %s, dynamodb://TABLE or consul:PATH", url, defaultStore)
-	}
-	path := filepath.FromSlash(strings.TrimPrefix(rest, "//"))
-	if path == "" {
-		return "", fmt.Errorf("store %q names no file, such as %s", url, defaultStore)
-	}
-	return path, nil
 }
 
 // parallelFlag is how many tasks are worked on at a time.

@@ -25,20 +25,20 @@ func (c *logsCommand) Help() string {
 		"  `terrapulse runs` lists, or the name of a task for its latest run that has ended.\n" + describe(f)
 }
 
-func (c *logsCommand) flags() (*flag.FlagSet, *string) {
+func (c *logsCommand) flags() (*flag.FlagSet, *storeFlags) {
 	f := newFlags("logs")
-	return f, storeFlag(f)
+	return f, registerStore(f)
 }
 
 func (c *logsCommand) Run(args []string) int {
-	f, url := c.flags()
+	f, from := c.flags()
 	if code := c.parse(f, args, c.Help()); code >= 0 {
 		return code
 	}
 	if f.NArg() != 1 {
 		return c.fail(exitMissing, errors.New("name one run: terrapulse logs [flags] RUN"))
 	}
-	store, code := c.openStore(*url)
+	store, code := c.openStore(from)
 	if code >= 0 {
 		return code
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"log/slog"
+	"path/filepath"
 	"reflect"
 	"strings"
 	"time"
@@ -31,6 +32,10 @@ func (c *startCommand) reload(files *reload.Watcher, read time.Time, o *startOpt
 			before := e.base.Load()
 			announce(log, cfg, before.Warnings...)
 			keep(cfg, before, log)
+			if cfg.WorkingDir != before.WorkingDir && *o.store == "" && cfg.HighAvailability == nil {
+				log.Warn("working_dir changed: the store stays where it is until the restart; stop this instance and move the store's files to the new folder before you start it again",
+					"store", filepath.Join(before.WorkingDir, storeFile), "working_dir", cfg.WorkingDir)
+			}
 			wrong, news.Config = "", cfg
 			e.base.Store(cfg)
 			files.Follow(read, variableFiles(cfg)...)

@@ -25,20 +25,20 @@ func (c *runsCommand) Help() string {
 `, state.History) + describe(f)
 }
 
-func (c *runsCommand) flags() (*flag.FlagSet, *string, *bool) {
+func (c *runsCommand) flags() (*flag.FlagSet, *storeFlags, *bool) {
 	f := newFlags("runs")
-	return f, storeFlag(f), f.Bool("json", false, "Print JSON, for scripts.")
+	return f, registerStore(f), f.Bool("json", false, "Print JSON, for scripts.")
 }
 
 func (c *runsCommand) Run(args []string) int {
-	f, url, asJSON := c.flags()
+	f, from, asJSON := c.flags()
 	if code := c.parse(f, args, c.Help()); code >= 0 {
 		return code
 	}
 	if f.NArg() != 1 {
 		return c.fail(exitMissing, errors.New("name one task: terrapulse runs [flags] TASK"))
 	}
-	store, code := c.openStore(*url)
+	store, code := c.openStore(from)
 	if code >= 0 {
 		return code
 	}

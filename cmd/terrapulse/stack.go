@@ -104,7 +104,7 @@ func (a *app) openStackStore(s *stack) (state.Store, int) {
 	if err != nil {
 		return nil, a.fail(exitConfig, err)
 	}
-	return a.openStore(store)
+	return a.openStoreURL(store)
 }
 
 // functionError is what the function answers when it could not do what it was

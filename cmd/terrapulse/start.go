@@ -62,7 +62,7 @@ func (c *startCommand) flags() (*flag.FlagSet, *startOptions) {
 	f, o := newFlags("start"), &startOptions{flush: func() {}}
 	o.config.register(f)
 	o.log.register(f)
-	o.store = storeFlag(f)
+	o.store = storeURLFlag(f)
 	parallelFlag(f, &o.parallel, "run")
 	f.BoolVar(&o.once, "once", false, "Run every enabled task one time and end.")
 	f.BoolVar(&o.reset, "reset-storage", false, "Forget which tasks were made, enabled, disabled or deleted through the API, and say which, before anything else.")

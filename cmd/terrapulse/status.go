@@ -11,7 +11,6 @@ import (
 	"github.com/terrapulse/terrapulse/internal/lease"
 	"github.com/terrapulse/terrapulse/internal/reconcile"
 	"github.com/terrapulse/terrapulse/internal/state"
-	"github.com/terrapulse/terrapulse/internal/state/sqlite"
 )
 
 // statusCommand shows what is known of every task.
@@ -27,13 +26,14 @@ func (c *statusCommand) Help() string {
 
   Shows what the store knows: who leads, and for every task what it does and
   why, its last run and when it is due next. It reads only, also while another
-  process runs tasks.
+  process runs tasks. Name the task files of the instance, or its store: without
+  either the store is looked for in the default working_dir.
 ` + describe(f)
 }
 
-func (c *statusCommand) flags() (*flag.FlagSet, *string, *bool) {
+func (c *statusCommand) flags() (*flag.FlagSet, *storeFlags, *bool) {
 	f := newFlags("status")
-	return f, storeFlag(f), f.Bool("json", false, "Print JSON, for scripts.")
+	return f, registerStore(f), f.Bool("json", false, "Print JSON, for scripts.")
 }
 
 // status is what -json prints.
@@ -68,11 +68,11 @@ type taskStatus struct {
 }
 
 func (c *statusCommand) Run(args []string) int {
-	f, url, asJSON := c.flags()
+	f, from, asJSON := c.flags()
 	if code := c.parseAll(f, args, c.Help()); code >= 0 {
 		return code
 	}
-	store, code := c.openStore(*url)
+	store, code := c.openStore(from)
 	if code >= 0 {
 		return code
 	}
@@ -86,29 +86,6 @@ func (c *statusCommand) Run(args []string) int {
 	}
 	c.print(st, time.Now())
 	return exitOK
-}
-
-// openStore opens a store to read.
-func (a *app) openStore(url string) (state.Store, int) {
-	if strings.HasPrefix(url, "dynamodb:") {
-		return a.openTable(url)
-	}
-	if strings.HasPrefix(url, "consul:") {
-		store, err := consulStore(url)
-		if err != nil {
-			return nil, a.fail(exitConfig, err)
-		}
-		return store, -1
-	}
-	path, err := storePath(url)
-	if err != nil {
-		return nil, a.fail(exitConfig, err)
-	}
-	store, err := sqlite.ReadOnly(a.ctx, path)
-	if err != nil {
-		return nil, a.fail(exitError, err)
-	}
-	return store, -1
 }
 
 func (a *app) printJSON(v any) int {

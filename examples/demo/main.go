@@ -188,14 +188,13 @@ func (d *demo) startDaemon() error {
 	if err != nil {
 		return err
 	}
-	settings := filepath.Join(d.dir, "demo.yaml")
 	content := fmt.Sprintf("working_dir: %q\nport: %d\nbuffer_period: {min: 100ms, max: 1s}\n", filepath.ToSlash(d.dir), port)
-	if err := os.WriteFile(settings, []byte(content), 0o600); err != nil {
+	if err := os.WriteFile(d.settings(), []byte(content), 0o600); err != nil {
 		return err
 	}
 	d.daemon, err = startProcess("terrapulse", filepath.Join(d.dir, "terrapulse.log"), command{
 		path: d.terrapulse,
-		args: []string{"start", "-config-file", "tasks.yaml", "-config-file", settings, "-store", d.store()},
+		args: []string{"start", "-config-file", "tasks.yaml", "-config-file", d.settings()},
 		dir:  filepath.Join(d.top, "examples", "quickstart"),
 		env: append(os.Environ(),
 			"CONSUL_HTTP_ADDR="+d.consul.addr,
@@ -205,9 +204,8 @@ func (d *demo) startDaemon() error {
 	return err
 }
 
-func (d *demo) store() string {
-	return "sqlite:" + filepath.ToSlash(filepath.Join(d.dir, "terrapulse.db"))
-}
+// settings is the file of what differs from the quickstart.
+func (d *demo) settings() string { return filepath.Join(d.dir, "demo.yaml") }
 
 // awaitChange waits until the file is another than the one that was shown.
 func (d *demo) awaitChange(ctx context.Context, file string) error {

@@ -72,9 +72,9 @@ func (d *demo) suggest() {
     consul kv put web/maintenance "Closed for lunch"
     curl -X PUT -d "All is well again" http://%[1]s/v1/kv/web/maintenance
     consul kv put web/balance leastconn   # used from the next change of web on
-    %[4]s status -store %[5]s
+    %[4]s status -config-file %[5]s
 
-`, d.consul.addr, strings.Join(d.files, "\n                  "), d.daemon.log, here(d.terrapulse), d.store())
+`, d.consul.addr, strings.Join(d.files, "\n                  "), d.daemon.log, here(d.terrapulse), here(d.settings()))
 }
 
 func seconds(d time.Duration) string { return fmt.Sprintf("%.1f s", d.Seconds()) }

@@ -62,6 +62,32 @@ var parsers = map[string]func(file string, src []byte) (*node, []Diagnostic){
 // Load reads, merges, completes and validates the configuration. What is wrong
 // is reported all at once, as Errors.
 func Load(opts Options) (*Config, error) {
+	l, err := newLoader(opts)
+	if err != nil {
+		return nil, err
+	}
+	var raw rawConfig
+	files := l.readAll(&raw)
+	if len(files) == 0 && len(l.errors) == 0 {
+		return nil, noFiles
+	}
+	cfg := l.resolve(&raw)
+	if len(l.errors) > 0 {
+		return nil, Errors(l.sorted(l.errors, files))
+	}
+	cfg.Warnings = l.sorted(l.warnings, files)
+	cfg.files = files
+	return cfg, nil
+}
+
+// noFiles is the error where no path has a task file.
+var noFiles = Errors{{
+	Problem: "no configuration files found",
+	Hint:    "name files or folders of .yaml, .yml, .hcl or .json with -config-file and -config-dir",
+}}
+
+// newLoader fills in the options that are not set.
+func newLoader(opts Options) (*loader, error) {
 	if opts.Getenv == nil {
 		opts.Getenv = os.Getenv
 	}
@@ -81,26 +107,57 @@ func Load(opts Options) (*Config, error) {
 	if opts.Now.IsZero() {
 		opts.Now = time.Now()
 	}
+	return &loader{Options: opts, made: true}, nil
+}
 
-	l := loader{Options: opts, made: true}
+// readAll reads and merges the files that Paths stand for, and returns their names.
+func (l *loader) readAll(raw *rawConfig) []string {
 	files := l.files()
-	var raw rawConfig
 	for _, file := range files {
-		l.read(file, &raw)
+		l.read(file, raw)
 	}
-	if len(files) == 0 && len(l.errors) == 0 {
-		return nil, Errors{{
-			Problem: "no configuration files found",
-			Hint:    "name files or folders of .yaml, .yml, .hcl or .json with -config-file and -config-dir",
-		}}
+	return files
+}
+
+// StoreSettings are the settings that decide where the store is, unless -store
+// names it.
+type StoreSettings struct {
+	WorkingDir       string
+	Consul           Consul            // of a cluster
+	HighAvailability *HighAvailability // nil if the store is in WorkingDir
+}
+
+// LoadStoreSettings reads them from task files, or takes the defaults if there
+// are no paths. What is wrong with other keys does not matter: the store can be
+// read while a person edits the files.
+func LoadStoreSettings(opts Options) (StoreSettings, error) {
+	l, err := newLoader(opts)
+	if err != nil {
+		return StoreSettings{}, err
 	}
-	cfg := l.resolve(&raw)
+	var raw rawConfig
+	files := l.readAll(&raw)
+	if len(opts.Paths) > 0 && len(files) == 0 && len(l.errors) == 0 {
+		return StoreSettings{}, noFiles
+	}
+	l.implied(&raw)
+	workingDir, _ := schemaOf(reflect.TypeFor[rawConfig]()).find("working_dir")
+	l.fillField(reflect.ValueOf(&raw.WorkingDir).Elem(), workingDir, "", l.Getenv)
+	settings := StoreSettings{WorkingDir: raw.WorkingDir.V}
+	if raw.HighAvailability.set {
+		l.fill(&raw.HighAvailability, "", l.Getenv)
+		l.fill(&raw.Consul, "CONSUL", l.Getenv)
+		settings.HighAvailability = l.highAvailability(&raw.HighAvailability)
+		settings.Consul = l.consul(&raw.Consul)
+	}
+	l.errors = slices.DeleteFunc(l.errors, func(d Diagnostic) bool {
+		key, _, _ := strings.Cut(d.Key, ".")
+		return d.File != "" && key != "" && key != "working_dir" && key != "consul" && key != "high_availability"
+	})
 	if len(l.errors) > 0 {
-		return nil, Errors(l.sorted(l.errors, files))
+		return StoreSettings{}, Errors(l.sorted(l.errors, files))
 	}
-	cfg.Warnings = l.sorted(l.warnings, files)
-	cfg.files = files
-	return cfg, nil
+	return settings, nil
 }
 
 // ConsulOf returns how Consul is reached where no file says so, as the

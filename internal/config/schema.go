@@ -38,7 +38,7 @@ type (
 type rawConfig struct {
 	LogLevel     rawString       `key:"log_level" default:"INFO" one:"TRACE DEBUG INFO WARN ERR any case" doc:"how much is logged"`
 	Port         rawInt          `key:"port" default:"8558" form:"port" doc:"of the HTTP API, on all interfaces"`
-	WorkingDir   rawString       `key:"working_dir" default:"sync-tasks" doc:"folder of the tasks' folders"`
+	WorkingDir   rawString       `key:"working_dir" default:"sync-tasks" doc:"folder of the tasks' folders, and of the store unless '-store' names another; instances that share it share the store"`
 	ID           rawString       `key:"id" unset:"'cts-<hostname>'" doc:"of this instance in Consul, and in its cluster"`
 	Syslog       rawSyslog       `key:"syslog" doc:"logs to syslog too"`
 	BufferPeriod rawGlobalBuffer `key:"buffer_period" doc:"how long to wait for more changes before a run"`

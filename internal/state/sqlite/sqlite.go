@@ -149,8 +149,8 @@ func ReadOnly(ctx context.Context, path string) (*Store, error) {
 type noState struct{ path string }
 
 func (e noState) Error() string {
-	return fmt.Sprintf("no state yet: there is no store at %s; it is made by the first start, "+
-		"or lies elsewhere if another one was given with -store", e.path)
+	return fmt.Sprintf("no state yet: there is no store at %s; the first start creates it. If the instance has task files with another "+
+		"working_dir, name them with -config-file or -config-dir; if it has another store, name it with -store", e.path)
 }
 
 func (e noState) Is(target error) bool { return target == fs.ErrNotExist }
