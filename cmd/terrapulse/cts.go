@@ -12,6 +12,7 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/rootmodule"
+	"github.com/terrapulse/terrapulse/internal/terraform"
 )
 
 // The names of the program. By the second one it answers as
@@ -84,7 +85,7 @@ func (a *app) develop(cfg *config.Config) int {
 		task := &cfg.Tasks[i]
 		snap, err := client.Snapshot(a.ctx, task)
 		if err == nil {
-			_, err = rootmodule.Module{Config: cfg, Task: task, Blocks: snap.Blocks}.Write(task.WorkingDir)
+			_, err = rootmodule.Module{Config: cfg, Task: task, Blocks: snap.Blocks, Types: terraform.VariableTypes(task)}.Write(task.WorkingDir)
 		}
 		if err != nil {
 			return a.fail(exitError, fmt.Errorf("generate the files of task %s: %w", task.Name, err))

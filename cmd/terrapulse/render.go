@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/terrapulse/terrapulse/internal/rootmodule"
+	"github.com/terrapulse/terrapulse/internal/terraform"
 )
 
 // renderCommand prints a task's root module.
@@ -55,7 +56,7 @@ func (c *renderCommand) Run(args []string) int {
 	if err != nil {
 		return c.fail(exitError, fmt.Errorf("task %s: %w", task.Name, err))
 	}
-	files, err := rootmodule.Module{Config: cfg, Task: task, Blocks: snap.Blocks}.Files()
+	files, err := rootmodule.Module{Config: cfg, Task: task, Blocks: snap.Blocks, Types: terraform.VariableTypes(task)}.Files()
 	if err != nil {
 		return c.fail(exitError, fmt.Errorf("render task %s: %w", task.Name, err))
 	}

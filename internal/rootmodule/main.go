@@ -88,7 +88,11 @@ func (m Module) writeModule(b *bytes.Buffer) error {
 		fmt.Fprintf(b, "version = %s\n", literal(cty.StringVal(t.Version)))
 	}
 	for _, name := range Inputs(t) {
-		fmt.Fprintf(b, "%s = var.%s\n", name, name)
+		if m.grouped(name) {
+			fmt.Fprintf(b, "%s = merge(values(var.%s)...)\n", name, name)
+		} else {
+			fmt.Fprintf(b, "%s = var.%s\n", name, name)
+		}
 	}
 	if len(t.Variables) > 0 {
 		b.WriteString("\n")

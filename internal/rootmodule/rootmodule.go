@@ -53,6 +53,9 @@ type Module struct {
 	Blocks []consul.Block
 	// Terraform is the version that will read the files; nil for a current one.
 	Terraform *version.Version
+	// Types are the types that the task's module declares for its variables, as
+	// source text. They only make a large input faster: see groupedType. May be nil.
+	Types map[string]string
 }
 
 // File is one file of a root module.

@@ -52,7 +52,11 @@ type valueWriter struct {
 
 func (w *valueWriter) services(services []consul.Service) {
 	w.WriteString("\nservices = {\n")
+	groups := len(services) >= groupedFrom
 	for i := range services {
+		if groups {
+			w.group(i)
+		}
 		s := &services[i]
 		w.WriteString("  ")
 		w.quoted(serviceKey(s))
@@ -60,7 +64,22 @@ func (w *valueWriter) services(services []consul.Service) {
 		w.service(s)
 		w.WriteString("  },\n")
 	}
+	if groups {
+		w.WriteString("},\n")
+	}
 	w.WriteString("}\n")
+}
+
+// group begins the next group of a grouped input where its i-th entry does, and
+// ends the one before.
+func (w *valueWriter) group(i int) {
+	if i%groupSize != 0 {
+		return
+	}
+	if i > 0 {
+		w.WriteString("},\n")
+	}
+	fmt.Fprintf(w, "\"%06d\" = {\n", i/groupSize)
 }
 
 // serviceKey names an instance: id, node, namespace and datacenter, those that
@@ -219,12 +238,19 @@ func identifier(s string) bool {
 
 func (w *valueWriter) catalog(services []consul.CatalogService) {
 	w.WriteString("\ncatalog_services = {\n")
-	for _, s := range services {
+	groups := len(services) >= groupedFrom
+	for i, s := range services {
+		if groups {
+			w.group(i)
+		}
 		w.WriteString("  ")
 		w.quoted(s.Name)
 		w.WriteString(" = ")
 		w.list(s.Tags)
 		w.WriteByte('\n')
+	}
+	if groups {
+		w.WriteString("},\n")
 	}
 	w.WriteString("}\n")
 }

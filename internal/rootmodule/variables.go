@@ -67,7 +67,12 @@ var sensitiveSince = version.Must(version.NewVersion("0.14.0"))
 func (m Module) variables() ([]byte, error) {
 	var b bytes.Buffer
 	for _, name := range Inputs(m.Task) {
-		b.WriteString(declarations[name])
+		if m.grouped(name) {
+			fmt.Fprintf(&b, "\n# Grouped, so that Terraform converts it faster; main.tf joins the groups.\n"+
+				"variable %q {\ntype = map(%s)\n}\n", name, m.groupedType(name))
+		} else {
+			b.WriteString(declarations[name])
+		}
 	}
 	for _, p := range m.providers() {
 		if !p.Configured {

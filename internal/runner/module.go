@@ -121,7 +121,8 @@ func (m *Module) Plan(ctx context.Context, cfg *config.Config, t *config.Task, s
 }
 
 func (m *Module) root(cfg *config.Config, t *config.Task, snap *consul.Snapshot) rootmodule.Module {
-	return rootmodule.Module{Config: cfg, Task: t, Blocks: snap.Blocks, Terraform: m.Terraform.Version}
+	return rootmodule.Module{Config: cfg, Task: t, Blocks: snap.Blocks, Terraform: m.Terraform.Version,
+		Types: terraform.VariableTypes(t)}
 }
 
 // values looks up what the templates of the task's providers stand for.

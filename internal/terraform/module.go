@@ -58,6 +58,24 @@ func MissingVariables(dir string, names []string) []string {
 	return missing
 }
 
+// VariableTypes returns the types that the task's module declares for its
+// variables, as source text. It is empty for a module that is not in a directory
+// of this machine, and for one that cannot be parsed.
+func VariableTypes(t *config.Task) map[string]string {
+	if !localSource(t.Module) {
+		return nil
+	}
+	module, diags := tfconfig.LoadModule(t.Module)
+	if diags.HasErrors() {
+		return nil
+	}
+	types := make(map[string]string, len(module.Variables))
+	for name, v := range module.Variables {
+		types[name] = v.Type
+	}
+	return types
+}
+
 // localSource reports whether a module source is a directory on this machine.
 // Absolute paths are: relative ones of the task files have become absolute.
 func localSource(source string) bool {

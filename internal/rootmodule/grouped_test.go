@@ -1,0 +1,163 @@
+package rootmodule
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/consul"
+)
+
+// largeModule is a task with n services and n catalog services.
+func largeModule(n int) Module {
+	m := plainModule()
+	m.Blocks = []consul.Block{{Variable: ServicesVariable, Services: catalog(n)}, {Variable: CatalogVariable}}
+	for i := range n {
+		m.Blocks[1].Catalog = append(m.Blocks[1].Catalog, consul.CatalogService{Name: fmt.Sprintf("service-%d", i), Tags: []string{"v1", "é \"q\" ${x}"}})
+	}
+	return m
+}
+
+// received applies the module and returns what its inputs were, as JSON.
+func received(t *testing.T, m Module, declared string) (services, catalog any) {
+	t.Helper()
+	dir := t.TempDir()
+	mustWrite(t, filepath.Join(dir, "module", "main.tf"), declared+`
+variable "catalog_services" { type = map(list(string)) }
+resource "terraform_data" "services" { input = jsonencode(var.services) }
+resource "terraform_data" "catalog" { input = jsonencode(var.catalog_services) }
+`)
+	m.Config.Terraform.Backend = config.Backend{Type: "local"}
+	if _, err := m.Write(dir); err != nil {
+		t.Fatal(err)
+	}
+	terraform(t, dir, "init", "-input=false")
+	terraform(t, dir, "apply", "-auto-approve", "-input=false")
+	var state struct {
+		Values struct {
+			Root struct {
+				Children []struct {
+					Resources []struct {
+						Name   string
+						Values struct{ Input string }
+					}
+				} `json:"child_modules"`
+			} `json:"root_module"`
+		}
+	}
+	if err := json.Unmarshal([]byte(terraform(t, dir, "show", "-json")), &state); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range state.Values.Root.Children[0].Resources {
+		into := &services
+		if r.Name == "catalog" {
+			into = &catalog
+		}
+		if err := json.Unmarshal([]byte(r.Values.Input), into); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return services, catalog
+}
+
+func TestModule_ReceivesAGroupedInputAsItWouldUngrouped(t *testing.T) {
+	const n = groupedFrom + groupSize/2
+	whole := strings.TrimPrefix(declarations[ServicesVariable], "\n# Service definition protocol v0\n")
+	for name, declared := range map[string]string{
+		"whole type":            whole,
+		"some attributes":       "variable \"services\" {\n  type = map(object({ name = string, port = number, meta = map(string) }))\n}\n",
+		"other attribute types": "variable \"services\" {\n  type = map(object({ name = string, port = string, tags = set(string) }))\n}\n",
+		"any type":              "variable \"services\" {}\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := largeModule(n)
+			m.Types = map[string]string{ServicesVariable: typeText(declared)}
+			services, catalogs := received(t, m, declared)
+
+			// The module as it was before inputs were grouped: one entry less than
+			// groupedFrom at a time, put together here.
+			wantServices, wantCatalog := map[string]any{}, map[string]any{}
+			for from := 0; from < n; from += groupedFrom - 1 {
+				part := largeModule(n)
+				to := min(from+groupedFrom-1, n)
+				part.Blocks[0].Services = part.Blocks[0].Services[from:to]
+				part.Blocks[1].Catalog = part.Blocks[1].Catalog[from:to]
+				s, c := received(t, part, declared)
+				for key, v := range s.(map[string]any) {
+					wantServices[key] = v
+				}
+				for key, v := range c.(map[string]any) {
+					wantCatalog[key] = v
+				}
+			}
+			if diff := cmp.Diff(any(wantServices), services); diff != "" {
+				t.Errorf("services differ (-ungrouped +grouped):\n%s", diff)
+			}
+			if diff := cmp.Diff(any(wantCatalog), catalogs); diff != "" {
+				t.Errorf("catalog_services differ (-ungrouped +grouped):\n%s", diff)
+			}
+		})
+	}
+}
+
+// typeText is the type expression of a declaration.
+func typeText(declared string) string {
+	_, text, ok := strings.Cut(declared, "type = ")
+	if !ok {
+		return ""
+	}
+	return strings.TrimSuffix(strings.TrimSpace(text), "}")
+}
+
+func TestFiles_GroupOnlyALargeInput(t *testing.T) {
+	for _, n := range []int{groupedFrom - 1, groupedFrom} {
+		m := largeModule(n)
+		m.Blocks[1].Catalog = m.Blocks[1].Catalog[:1]
+		dir := t.TempDir()
+		if _, err := m.Write(dir); err != nil {
+			t.Fatal(err)
+		}
+		files := contents(t, dir)
+		grouped := n == groupedFrom
+		if got := strings.Contains(files[MainFile], "services         = merge(values(var.services)...)"); got != grouped {
+			t.Errorf("%d services: grouped in %s is %v:\n%s", n, MainFile, got, files[MainFile])
+		}
+		if got := strings.Contains(files[ValuesFile], `"000000" = {`); got != grouped {
+			t.Errorf("%d services: grouped in %s is %v", n, ValuesFile, got)
+		}
+		if !strings.Contains(files[VariablesFile], declarations[CatalogVariable]) {
+			t.Errorf("%d services: the small input is declared differently:\n%s", n, files[VariablesFile])
+		}
+	}
+}
+
+func TestGroupedType_IsTheModulesOwnWhereThatHasFewerAttributes(t *testing.T) {
+	m := largeModule(groupedFrom)
+	whole, _ := declaredType(ServicesVariable)
+	for declared, want := range map[string]string{
+		"map(object({ name = string, port = number }))":            "map(object({name=string,port=number}))",
+		"map(object({\n    name = string # of it\n  }))":           "map(object({name=string}))",
+		"map(object({ name = string, port = string }))":            whole,
+		"map(object({ name = string, other = optional(string) }))": whole,
+		"map(object({ name = optional(string) }))":                 "map(object({name=string}))",
+		"map(object({ name = optional(string, \"x\") }))":          whole,
+		"map(any)": whole,
+		"any":      whole,
+		"":         whole,
+		"map(":     whole,
+	} {
+		m.Types = map[string]string{ServicesVariable: declared}
+		if got := m.groupedType(ServicesVariable); got != want {
+			t.Errorf("%q: got %s, want %s", declared, got, want)
+		}
+	}
+	if got := m.groupedType(CatalogVariable); got != "map(list(string))" {
+		t.Errorf("catalog_services: got %s", got)
+	}
+}
