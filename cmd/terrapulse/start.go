@@ -242,6 +242,8 @@ func (a *app) summarise(outcomes []reconcile.Outcome) int {
 	t.print(a.stdout)
 	for _, o := range outcomes {
 		switch {
+		case o.Run != nil && o.Run.State == state.RunInterrupted:
+			fmt.Fprintf(a.stderr, "\nTask %s was interrupted: %s\n", o.Task, o.Run.Error)
 		case o.Run != nil && o.Run.Error != "":
 			fmt.Fprintf(a.stderr, "\nTask %s failed: %s\n", o.Task, o.Run.Error)
 		case o.Run != nil && notBegun(o):

@@ -226,7 +226,10 @@ func TestAnInterruptIsPassedOnToTerraformAndWaitedFor(t *testing.T) {
 	if terraformIn(t, s.path("work")) {
 		t.Error("Terraform is still there")
 	}
-	wantText(t, s.run("runs", "slow").stdout, "failed", "interrupt")
+	wantText(t, s.run("runs", "slow").stdout, "interrupted", "told to stop")
+	if log := p.stderr.String(); strings.Contains(log, "level=ERROR") {
+		t.Errorf("the stop is logged as an error: %s", log)
+	}
 	if _, err := os.Stat(s.path("work/slow/terraform.tfstate.d/slow/.terraform.tfstate.lock.info")); err == nil {
 		t.Error("the state is still locked")
 	}

@@ -171,6 +171,8 @@ func taskState(s state.Task) string {
 		return string(s.Reason.Kind)
 	case s.Failures > 0:
 		return "failing"
+	case s.Interrupted():
+		return "interrupted"
 	case s.Reason.Kind == state.ReasonConsul, s.Reason.Kind == state.ReasonBuffering, s.Reason.Kind == state.ReasonBlocked:
 		return "waiting"
 	case s.AppliedAt.IsZero():

@@ -283,7 +283,7 @@ func TestAStoppedContainerHasInterruptedTerraformAndSaidSo(t *testing.T) {
 	if err := cmd.Wait(); err != nil {
 		t.Errorf("%v\n%s", err, &out)
 	}
-	if run := s.run("l1", "t0"); run.State != state.RunFailed || !strings.Contains(run.Error, "interrupted: ECS stopped the container") || s.locked("t0") {
+	if run := s.run("l1", "t0"); run.State != state.RunInterrupted || !strings.Contains(run.Error, "interrupted: ECS stopped the container") || s.locked("t0") {
 		t.Errorf("the run reads %+v, the state is locked: %v", run, s.locked("t0"))
 	}
 	if took := time.Since(began); took > 100*time.Second {

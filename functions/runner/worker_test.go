@@ -363,7 +363,7 @@ func TestAContainerThatIsToldToStopInterruptsTerraformAndLeavesTheRest(t *testin
 	if err := c.work(ctx, "l1"); err != nil {
 		t.Errorf("got %v, and it did as it was told", err)
 	}
-	if run := c.run("t0"); run.State != state.RunFailed || !strings.Contains(run.Error, "interrupted: ECS stopped the container") {
+	if run := c.run("t0"); run.State != state.RunInterrupted || !strings.Contains(run.Error, "interrupted: ECS stopped the container") {
 		t.Errorf("the run that was under way reads %+v", run)
 	}
 	if run := c.run("t1"); run.State != state.RunIntended {

@@ -785,3 +785,19 @@ func TestWhoAsksAfterAChangeSeesItHoweverManyAsk(t *testing.T) {
 		t.Errorf("%d of 20 answers are from before the change", old)
 	}
 }
+
+func TestStatus_InterruptedRunIsNoEventOfCTS(t *testing.T) {
+	e := newEngine(t, files).serve()
+	e.ends(t, "web", state.RunFailed)
+	e.ends(t, "web", state.RunInterrupted)
+	var got map[string]api.TaskStatus
+	if err := json.Unmarshal([]byte(e.get("/v1/status/tasks/web?include=events").body), &got); err != nil {
+		t.Fatal(err)
+	}
+	if web := got["web"]; web.Status != api.StatusErrored || len(*web.Events) != 1 || (*web.Events)[0].Success {
+		t.Errorf("the status reads %+v with events %+v, want that of the failed run alone", web, *web.Events)
+	}
+	if runs := e.get("/v1/tasks/web/runs").body; !strings.Contains(runs, `"state":"interrupted"`) {
+		t.Errorf("the runs read %s", runs)
+	}
+}

@@ -88,8 +88,9 @@ func (a *api) getTaskOverview(w http.ResponseWriter, r *http.Request) {
 }
 
 func taskOverview(counts *overlay.Effective, t *config.Task, known state.Task) TaskOverview {
+	outcomes, _ := ended(known)
 	o := TaskOverview{
-		Name: t.Name, Status: statusOf(known.Outcomes()), Enabled: t.Enabled,
+		Name: t.Name, Status: statusOf(outcomes), Enabled: t.Enabled,
 		Origin: Origin{API: t.FromAPI, File: optional(t.Source.File), Line: optional(t.Source.Line)},
 		Reason: reason(known.Reason), Due: moment(known.Due), Applied: moment(known.AppliedAt), Failures: optional(known.Failures),
 	}

@@ -61,6 +61,21 @@ func statusOf(recent []state.RunState) Status {
 
 func failed(s state.RunState) bool { return s == state.RunFailed || s == state.RunLost }
 
+// ended returns how the task's newest runs ended and their ids, oldest first.
+// Interrupted runs are left out: Consul-Terraform-Sync keeps no event of a run
+// that its own stop has ended.
+func ended(t state.Task) (outcomes []state.RunState, ids []string) {
+	recent := t.Outcomes()
+	newest := t.History[max(0, len(t.History)-len(recent)):]
+	recent = recent[len(recent)-len(newest):]
+	for i, s := range recent {
+		if s != state.RunInterrupted {
+			outcomes, ids = append(outcomes, s), append(ids, newest[i])
+		}
+	}
+	return outcomes, ids
+}
+
 // all returns the statuses of all tasks that there are, by name, and their
 // names, sorted. However many requests there are, the records are read once at a
 // time: who asks meanwhile gets what is read next, never what was read before.
@@ -172,10 +187,11 @@ func judge(t *config.Task, rec state.Record) (*status, error) {
 		}
 		known = stored.Data
 	}
+	outcomes, ids := ended(known)
 	s := &status{
-		version: rec.Version, enabled: t.Enabled, is: statusOf(known.Outcomes()),
+		version: rec.Version, enabled: t.Enabled, is: statusOf(outcomes),
 		definition: EventConfig{Providers: list(t.Providers), Services: list(t.DeprecatedServices), Source: t.Module},
-		history:    slices.Clone(known.History[max(0, len(known.History)-len(known.Outcomes())):]),
+		history:    ids,
 	}
 	slices.Reverse(s.history)
 	var err error

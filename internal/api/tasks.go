@@ -153,7 +153,7 @@ func (a *api) inspect(ctx context.Context, task string, definition json.RawMessa
 	if err != nil {
 		return nil, err
 	}
-	if failed(run.State) {
+	if run.State != state.RunSucceeded {
 		return nil, &runError{run: run}
 	}
 	changes := run.Changes != nil && run.Changes.Add+run.Changes.Change+run.Changes.Destroy > 0
@@ -164,7 +164,7 @@ func (a *api) inspect(ctx context.Context, task string, definition json.RawMessa
 // where that failed; otherwise says what becomes of the change then.
 func (a *api) await(ctx context.Context, task, since, otherwise string) error {
 	run, err := a.Control.AwaitRun(ctx, task, since)
-	if err == nil && failed(run.State) {
+	if err == nil && run.State != state.RunSucceeded {
 		err = &runError{run, otherwise}
 	}
 	return err

@@ -9,13 +9,14 @@ import (
 
 // Defines values for RunState.
 const (
-	Failed     RunState = "failed"
-	Intended   RunState = "intended"
-	Lost       RunState = "lost"
-	Running    RunState = "running"
-	Succeeded  RunState = "succeeded"
-	Superseded RunState = "superseded"
-	Unchanged  RunState = "unchanged"
+	Failed      RunState = "failed"
+	Intended    RunState = "intended"
+	Interrupted RunState = "interrupted"
+	Lost        RunState = "lost"
+	Running     RunState = "running"
+	Succeeded   RunState = "succeeded"
+	Superseded  RunState = "superseded"
+	Unchanged   RunState = "unchanged"
 )
 
 // Valid indicates whether the value is a known member of the RunState enum.
@@ -24,6 +25,8 @@ func (e RunState) Valid() bool {
 	case Failed:
 		return true
 	case Intended:
+		return true
+	case Interrupted:
 		return true
 	case Lost:
 		return true
@@ -489,12 +492,12 @@ type Run struct {
 	Seen    *time.Time `json:"seen,omitempty"`
 	Started *time.Time `json:"started,omitempty"`
 
-	// State unchanged: a schedule came due and there was nothing to apply. lost: the runner died without a word. superseded: the task was changed before the run began, and is run anew.
+	// State unchanged: a schedule came due and there was nothing to apply. lost: the runner died without a word. superseded: the task was changed before the run began, and is run anew. interrupted: the runner was stopped, as by a deployment; the task is run again at once.
 	State RunState `json:"state"`
 	Task  string   `json:"task"`
 }
 
-// RunState unchanged: a schedule came due and there was nothing to apply. lost: the runner died without a word. superseded: the task was changed before the run began, and is run anew.
+// RunState unchanged: a schedule came due and there was nothing to apply. lost: the runner died without a word. superseded: the task was changed before the run began, and is run anew. interrupted: the runner was stopped, as by a deployment; the task is run again at once.
 type RunState string
 
 // RunAskedResponse defines model for RunAskedResponse.

@@ -140,6 +140,9 @@ func (d *decider) decide() Decision {
 		s.Pending = nil
 		return d.wait(state.ReasonHeld, time.Time{}, "made or enabled without a run: it runs when its condition changes")
 
+	case s.Interrupted():
+		return d.run(state.ReasonInterrupted, "the run before was interrupted: %s", s.Last.Error)
+
 	// What was never applied and was held for this definition has changed.
 	case strings.HasPrefix(s.Held, state.Hold(d.Definition+"/")) && s.AppliedAt.IsZero() && s.Failures == 0:
 		return d.changed()
@@ -158,7 +161,7 @@ func (d *decider) decide() Decision {
 	case d.scheduled():
 		return d.schedule()
 
-	case s.Observed != s.Applied || s.Failures > 0:
+	case s.Observed != s.Applied || s.Unfinished():
 		return d.changed()
 
 	case d.Task.Condition.Kind == config.KindNone:
@@ -188,7 +191,7 @@ func (d *decider) observe() {
 		s.Held = ""
 	}
 	switch {
-	case s.Observed == s.Applied && s.Failures == 0 && !s.AppliedAt.IsZero():
+	case s.Observed == s.Applied && !s.Unfinished() && !s.AppliedAt.IsZero():
 		s.Pending = nil // it went back to what is applied before a run took it up
 	case moved && s.Pending == nil:
 		s.Pending = &state.Pending{First: d.now, Latest: d.now, Changed: d.Observed.Changed}

@@ -52,14 +52,15 @@ func TestDecideGivesTheReason(t *testing.T) {
 	lost := &state.Run{ID: "r1", Task: "web", State: state.RunLost, Ended: noon, Error: "out of memory"}
 	b := &Observed{Digest: "B", Changed: "1 added: api.node.dc1"}
 
-	tests := []struct {
+	type test struct {
 		name   string
 		in     Input
 		action Action
 		kind   state.ReasonKind
 		text   string
 		due    time.Time
-	}{
+	}
+	tests := []test{
 		{"a task that was never applied runs at once, without buffering",
 			Input{Task: webTask(), Observed: &Observed{Digest: "A"}}, Run, state.ReasonFirst, "never been applied", time.Time{}},
 		{"nothing happens while nothing changes",
@@ -130,6 +131,13 @@ func TestDecideGivesTheReason(t *testing.T) {
 			Input{Task: hourlyTask(), Observed: b, State: with(applied(), func(s *state.Task) { s.Scheduled = noon })}, Wait, state.ReasonUnchanged, "next scheduled", noon.Add(time.Hour)},
 		{"a scheduled task that failed is retried before its next time",
 			Input{Task: hourlyTask(), State: with(applied(), func(s *state.Task) { s.Scheduled, s.Failures, s.RetryAt = noon, 1, noon })}, Run, state.ReasonRetry, "retry number 1", time.Time{}},
+	}
+	interrupted := with(applied(), func(s *state.Task) {
+		s.Last = &state.Result{Run: "r1", State: state.RunInterrupted, Error: "Terrapulse was told to stop"}
+	})
+	for _, task := range []*config.Task{webTask(), hourlyTask(), once} {
+		tests = append(tests, test{"an interrupted run is followed by another at once, although nothing changed: " + string(task.Condition.Kind),
+			Input{Task: task, State: interrupted}, Run, state.ReasonInterrupted, "told to stop", time.Time{}})
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -292,7 +300,7 @@ func TestNoHistoryLosesAChangeOrDoublesARun(t *testing.T) {
 				if w.run == nil || w.dead {
 					t.Skip("no run")
 				}
-				w.end(t, rapid.SampledFrom([]state.RunState{state.RunSucceeded, state.RunFailed}).Draw(t, "outcome"))
+				w.end(t, rapid.SampledFrom([]state.RunState{state.RunSucceeded, state.RunFailed, state.RunInterrupted}).Draw(t, "outcome"))
 			},
 			"runner dies": func(t *rapid.T) {
 				if w.run == nil {

@@ -371,8 +371,8 @@ func TestOnceLeavesAloneWhatHadNotBegunWhenItWasStopped(t *testing.T) {
 			}
 			count[o.Run.State]++
 		}
-		if count[state.RunFailed] != 2 || count[state.RunIntended] != 2 {
-			t.Errorf("the runs ended so: %v; want the two under way failed, the others not begun", count)
+		if count[state.RunInterrupted] != 2 || count[state.RunIntended] != 2 {
+			t.Errorf("the runs ended so: %v; want the two under way interrupted, the others not begun", count)
 		}
 		if held, err := lease.Read(t.Context(), m.store, reconcile.LeaseName); err != nil || held.Owner != "" {
 			t.Errorf("the lease was not given back: %+v (%v)", held, err)

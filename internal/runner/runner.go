@@ -162,6 +162,8 @@ func (r *Runner) carryOut(ctx context.Context, launch state.Launch, planned stat
 		run.State, run.Digest = state.RunSucceeded, done.snap.Condition.Digest
 	case errors.Is(err, errSuperseded) && !run.Inspect && !run.Replaces():
 		run.State, run.Error = state.RunSuperseded, state.Cut(err.Error())
+	case ctx.Err() != nil && !errors.Is(err, errExpired):
+		run.State, run.Error = state.RunInterrupted, state.Cut(err.Error())
 	default:
 		run.State, run.Error = state.RunFailed, state.Cut(err.Error())
 	}
@@ -187,6 +189,8 @@ func (r *Runner) carryOut(ctx context.Context, launch state.Launch, planned stat
 	switch run.State {
 	case state.RunFailed:
 		log.Error("run failed", append(attrs, "error", run.Error)...)
+	case state.RunInterrupted:
+		log.Info("run interrupted: the instance that leads next runs the task again", append(attrs, "cause", run.Error)...)
 	case state.RunSuperseded:
 		log.Info("run superseded", append(attrs, "cause", run.Error)...)
 	default:

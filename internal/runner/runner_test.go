@@ -530,7 +530,7 @@ func TestAnOutcomeIsRecordedAfterTheLeaderWroteToTheTask(t *testing.T) {
 	}
 }
 
-func TestARunThatIsInterruptedStillRecordsItsOutcome(t *testing.T) {
+func TestRun_AStopIsRecordedAsInterruptedAndIsNoFailure(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	b := newBench(t, func(ctx context.Context, _ io.Writer) (*state.Changes, error) {
 		stop()
@@ -540,8 +540,12 @@ func TestARunThatIsInterruptedStillRecordsItsOutcome(t *testing.T) {
 	if err := b.run(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if run, task := b.stored("r1"), b.task(); run.State != state.RunFailed || !strings.Contains(run.Error, "interrupted") || task.Run != nil {
+	if run, task := b.stored("r1"), b.task(); run.State != state.RunInterrupted || !strings.Contains(run.Error, "interrupted") ||
+		task.Run != nil || task.Failures != 0 || !task.RetryAt.IsZero() || !task.Unfinished() {
 		t.Errorf("run %+v, task %+v", run, task)
+	}
+	if log := b.log.String(); strings.Contains(log, "level=ERROR") || !strings.Contains(log, "run interrupted") {
+		t.Errorf("the log reads %s", log)
 	}
 }
 
@@ -575,7 +579,7 @@ func TestAClaimIsRenewedUntilTerraformHasEndedThoughItIsInterrupted(t *testing.T
 	if err := b.run(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if run := b.stored("r1"); run.State != state.RunFailed || !strings.Contains(run.Error, "interrupted") {
+	if run := b.stored("r1"); run.State != state.RunInterrupted || !strings.Contains(run.Error, "interrupted") {
 		t.Errorf("the run reads %+v", run)
 	}
 }

@@ -65,7 +65,7 @@ func (t Task) Conclude(run Run, definition string) (next Task, forgotten []strin
 			next.RetryAt = run.Ended.Add(Backoff(run.Task, next.Failures-1))
 		}
 	}
-	next.Last = run.Result()
+	next.Last = run.Result() // also of an interrupted run: Unfinished reads it
 	next.Recent = append(slices.Clone(t.Outcomes()), run.State)
 	next.Recent = next.Recent[max(0, len(next.Recent)-RecentRuns):]
 	next.History = append(slices.Clone(next.History), run.ID)
@@ -74,6 +74,13 @@ func (t Task) Conclude(run Run, definition string) (next Task, forgotten []strin
 	}
 	return next, forgotten
 }
+
+// Unfinished reports whether the task's latest run did not apply everything, so
+// that there is work to do although the condition shows nothing new.
+func (t Task) Unfinished() bool { return t.Failures > 0 || t.Interrupted() }
+
+// Interrupted reports whether the task's latest run was interrupted.
+func (t Task) Interrupted() bool { return t.Last != nil && t.Last.State == RunInterrupted }
 
 // Outcomes is how the task's newest runs ended, oldest first, RecentRuns at
 // most. A version that did not keep that has left the latest alone.

@@ -110,7 +110,7 @@ type LiveRun struct {
 // ReasonKind says why a task is run, or why it is not.
 type ReasonKind string
 
-// The kinds of reason. Those up to ReasonLost start a run.
+// The kinds of reason. Those up to ReasonInterrupted start a run.
 const (
 	ReasonFirst      ReasonKind = "first run"
 	ReasonDefinition ReasonKind = "definition changed"
@@ -119,6 +119,8 @@ const (
 	ReasonRetry      ReasonKind = "retry"
 	ReasonForced     ReasonKind = "forced"
 	ReasonLost       ReasonKind = "lost run"
+	// ReasonInterrupted starts the run that follows an interrupted one.
+	ReasonInterrupted ReasonKind = "interrupted run"
 
 	ReasonUnchanged ReasonKind = "nothing changed"
 	ReasonBuffering ReasonKind = "buffering"
@@ -163,7 +165,7 @@ type PlannedRun struct {
 // RunState is how far a run has come.
 type RunState string
 
-// The states of a run. The last five are final.
+// The states of a run. All but the first two are final.
 const (
 	RunIntended  RunState = "intended" // decided, not yet claimed by a runner
 	RunRunning   RunState = "running"
@@ -171,6 +173,10 @@ const (
 	RunFailed    RunState = "failed"
 	RunLost      RunState = "lost"      // its runner died without a word
 	RunUnchanged RunState = "unchanged" // a schedule came due and there was nothing to apply
+
+	// RunInterrupted is a run that ended early because its process was stopped,
+	// as by a deployment. It is no failure, and it is run again at once.
+	RunInterrupted RunState = "interrupted"
 
 	// RunSuperseded is a run that nothing was done for, because its task's
 	// definition was changed before it began: it is decided anew. It is no part
