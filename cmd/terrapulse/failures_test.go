@@ -230,8 +230,6 @@ func TestTaskFilesThatAreNoTaskFilesAreRefusedWithTheReason(t *testing.T) {
 		"bomb.yaml":      {bomb, "aliases stand for more than 100000 values"},
 		"tabs.yaml":      {"consul:\n\taddress: x\n", "tabs.yaml:2: not valid YAML: found character that cannot start any token; indent with spaces"},
 		"duplicate.yaml": {"port: 1\nid: x\nport: 2\n", "duplicate.yaml:3: port: duplicate key: it is already set on line 1"},
-		"duplicate.hcl":  {"port = 1\nid = \"x\"\nport = 2\n", "duplicate.hcl:3: port: duplicate key: it is already set on line 1"},
-		"duplicate.json": {"{\"port\": 1,\n\"id\": \"x\",\n\"port\": 2}\n", "duplicate.json:3: port: duplicate key: it is already set on line 1"},
 		"long.yaml":      {fmt.Sprintf(task, strings.Repeat("x", 10_000)), "(10000 characters) is too long; at most 200 bytes"},
 		"huge.yaml":      {strings.Repeat("# nothing\n", 5<<20), "huge.yaml: the file is too large"},
 		"unclosed.hcl":   {"task {\n", "unclosed.hcl:2: not valid HCL"},

@@ -55,6 +55,65 @@ func TestALicenseIsNoMistake(t *testing.T) {
 	}
 }
 
+func TestLoad_AcceptsWhatCTSDecodesWeakly(t *testing.T) {
+	for _, test := range []struct {
+		name, file, text string
+		want             []string // warnings
+	}{
+		{"a key that is set twice", "f.hcl", "port = 1\nid = \"x\"\nport = 8559\n" + aTask("condition \"services\" {\n names = [\"db\"]\n names = [\"web\"]\n}"), []string{
+			"f.hcl:3: port: set more than once: this value counts, and the one of line 1 does not; remove one of them",
+			"f.hcl:9: task[0].condition.services.names: set more than once: this value counts, and the one of line 8 does not; remove one of them",
+		}},
+		{"a key that is set three times", "f.hcl", "port = 1\nport = 2\nport = 8559\n" + aTask(services), []string{
+			"f.hcl:3: port: set more than once: this value counts, and the one of line 1 does not; remove one of them",
+			"f.hcl:3: port: set more than once: this value counts, and the one of line 2 does not; remove one of them",
+		}},
+		{"a key that is set twice in JSON", "f.json", "{\"port\": 1,\n\"port\": 8559, \"task\": {\"name\": \"t\", \"module\": \"./m\", \"condition\": {\"services\": {\"names\": [\"web\"]}}}}", []string{
+			"f.json:2: port: set more than once: this value counts, and the one of line 1 does not; remove one of them",
+		}},
+		{"lists of one", "f.hcl", "port = [\"8559\"]\n" + aTask("enabled = [true]\ncondition \"services\" {\n regexp = [\"web\"]\n cts_user_defined_meta { a = [\"b\"] }\n}\nbuffer_period { min = [\"1s\"] }"), []string{
+			"f.hcl:1: port: a list of one, where a single value is expected: its element is used; remove the brackets",
+			"f.hcl:5: task[0].enabled: a list of one, where a single value is expected: its element is used; remove the brackets",
+			"f.hcl:7: task[0].condition.services.regexp: a list of one, where a single value is expected: its element is used; remove the brackets",
+			"f.hcl:8: task[0].condition.services.cts_user_defined_meta.a: a list of one, where a single value is expected: its element is used; remove the brackets",
+			"f.hcl:10: task[0].buffer_period.min: a list of one, where a single value is expected: its element is used; remove the brackets",
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			cfg := load(t, test.file, test.text)
+			var said []string
+			for _, w := range cfg.Warnings {
+				said = append(said, w.String())
+			}
+			if !slices.Equal(said, test.want) {
+				t.Errorf("warned of %q", said)
+			}
+			watched := cfg.Tasks[0].Condition.Services[0]
+			if cfg.Port != 8559 || !slices.Equal(watched.Names, []string{"web"}) && (watched.Regexp == nil || *watched.Regexp != "web") {
+				t.Errorf("port %d, services %v %v", cfg.Port, watched.Names, watched.Regexp)
+			}
+			converted, _, err := Convert(options(write(t, test.file, test.text), test.file))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if again := load(t, "f.yaml", string(converted)); again.Digest() != cfg.Digest() || len(again.Warnings) > 0 {
+				t.Errorf("converted to\n%s\nwarnings %v", converted, again.Warnings)
+			}
+		})
+	}
+	if got, want := mistakes(t, "f.yaml", "id: [x]\n"), "f.yaml:1: id: must be a string, not a list"; got != want {
+		t.Error(got)
+	}
+	for text, want := range map[string]string{
+		"port = [1, 2]": `f.hcl:1: port: cannot parse a list as int; it must be a whole number`,
+		"id = []":       `f.hcl:1: id: must be a string, not a list`,
+	} {
+		if got := mistakes(t, "f.hcl", text+"\n"+aTask(services)); got != want {
+			t.Errorf("%s: %s", text, got)
+		}
+	}
+}
+
 // The catalogue of what Consul-Terraform-Sync refuses, and of the nonsense that
 // it accepts.
 var catalogue = []struct {
@@ -108,6 +167,10 @@ var catalogue = []struct {
 		`f.hcl:1: task[0].module: module for the task is required; a directory such as "./my-module", or the address of a Terraform module`},
 	{"two tasks of one name", aTask(services) + aTask(services),
 		`f.hcl:7: task[1].name: duplicate task name: "t" is already the task at f.hcl:1; give each task a name of its own`},
+	{"two tasks whose names differ only in case", aTask(services) + strings.Replace(aTask(services), `"t"`, `"T"`, 1),
+		`f.hcl:7: task[1].name: the task names "T" and "t" (f.hcl:1) differ only in case: on macOS and Windows the two tasks would share a folder; rename one of them`},
+	{"two tasks whose names differ only in how Unicode writes them", strings.Replace(aTask(services), `"t"`, "\"caf\u00e9\"", 1) + strings.Replace(aTask(services), `"t"`, "\"cafe\u0301\"", 1),
+		"f.hcl:7: task[1].name: the task names \"cafe\u0301\" and \"caf\u00e9\" (f.hcl:1) differ only in case: on macOS and Windows the two tasks would share a folder; rename one of them"},
 	{"a working directory of two tasks", aTask(services+"\nworking_dir = \"d/x\"") + strings.Replace(aTask(services+"\nworking_dir = \"./d/x/\""), `"t"`, `"u"`, 1),
 		`f.hcl:11: task[1].working_dir: "./d/x/" is the working directory of task "t" already; give each task a working_dir of its own`},
 	{"a working directory that is another task's by default", aTask(services+"\nworking_dir = \"sync-tasks/u\"") + strings.Replace(aTask(services), `"t"`, `"u"`, 1),
@@ -421,8 +484,6 @@ func TestSyntaxErrorsNameTheLine(t *testing.T) {
 		{"YAML with a tag", "f.yaml", "port: 1\nid: !Ref x\n", `f.yaml:2: a tag (!) has no meaning here; a text that begins with ! needs quotes`},
 		{"YAML with a map that has a tag", "f.yaml", "port: 1\nconsul: !x\n  address: a\n", `f.yaml:2: a tag (!) has no meaning here; a text that begins with ! needs quotes`},
 		{"YAML with a key that is a map", "f.yaml", "{a: b}: c\n", `f.yaml:1: a key must be a plain word`},
-		{"a duplicate key in HCL", "f.hcl", "port = 1\nid = \"x\"\nport = 2", `f.hcl:3: port: duplicate key: it is already set on line 1; keep one of them`},
-		{"a duplicate key in JSON", "f.json", "{\"port\": 1,\n\"port\": 2}", `f.json:2: port: duplicate key: it is already set on line 1; keep one of them`},
 		{"a duplicate key in YAML", "f.yaml", "port: 1\nport: 2\n", `f.yaml:2: port: duplicate key: it is already set on line 1; keep one of them`},
 		{"not UTF-8", "f.yaml", "port: 1\nid: \xff\n", `f.yaml:2: the file is not UTF-8 text; save it as UTF-8`},
 	}
@@ -438,7 +499,7 @@ func TestSyntaxErrorsNameTheLine(t *testing.T) {
 func TestAnErrorShowsNoSecret(t *testing.T) {
 	for name, content := range map[string]string{
 		"f.hcl":  "consul {\n token = hunter2\n}",
-		"g.hcl":  "consul {\n token = [\"hunter2\"]\n}",
+		"g.hcl":  "consul {\n token = [\"hunter2\", \"x\"]\n}",
 		"f.json": `{"consul": {"token": {"x": "hunter2"}}}`,
 		"f.yaml": "consul:\n  token:\n    x: hunter2\n",
 		"h.hcl":  `terraform_provider "a" { task_env { "X" = ["hunter2"] } }`,

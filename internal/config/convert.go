@@ -137,11 +137,17 @@ func (c *converter) block(dst, src *node, t reflect.Type, path string) {
 				}
 				m := dst.child(e, kindObject)
 				for _, e := range o.entries {
+					if k.isMap {
+						e.value = e.value.element()
+					}
 					e.value = attributeTree(e.value)
 					m.put(e)
 				}
 			}
 		case e.value.kind != kindNull:
+			if field != reflect.TypeFor[rawStrings]() {
+				e.value = e.value.element()
+			}
 			e.value = attributeTree(e.value)
 			dst.put(e)
 		}

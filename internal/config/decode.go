@@ -22,6 +22,7 @@ type decoder struct {
 	errors   []Diagnostic
 	warnings []Diagnostic
 	earlier  map[string]int // blocks of repeatable keys in the files before this one
+	weak     bool           // accept a list of one where a single value is expected
 }
 
 func (d *decoder) fail(at origin, problem, hint string) {
@@ -77,6 +78,10 @@ func (v *value[T]) decode(d *decoder, n *node, path string) {
 	}
 	at := origin{pos: n.pos, path: path}
 	var ok bool
+	switch any(&v.V).(type) {
+	case *string, *bool, *int, *time.Duration:
+		n = d.single(n, at)
+	}
 	switch p := any(&v.V).(type) {
 	case *string:
 		*p, ok = d.text(n, at)
@@ -94,6 +99,29 @@ func (v *value[T]) decode(d *decoder, n *node, path string) {
 	if ok {
 		v.mark(n.pos, path)
 	}
+}
+
+// single returns the element of a list of one where a single value is expected,
+// as Consul-Terraform-Sync does. Any other value is returned as it is.
+func (d *decoder) single(n *node, at origin) *node {
+	element := n.element()
+	if element == n || !d.weak {
+		return n
+	}
+	d.warn(at, "a list of one, where a single value is expected: its element is used", "remove the brackets")
+	return element
+}
+
+// element returns the scalar of a list that holds nothing else, or the value itself.
+func (n *node) element() *node {
+	if n.kind != kindList || len(n.items) != 1 {
+		return n
+	}
+	switch n.items[0].kind {
+	case kindBool, kindNumber, kindString:
+		return n.items[0]
+	}
+	return n
 }
 
 // text accepts any scalar, as weakly typed as Consul-Terraform-Sync is.
@@ -172,7 +200,8 @@ func (d *decoder) stringMap(m *map[string]string, n *node, at origin) bool {
 		for _, e := range o.entries {
 			s, ok := "", e.value.kind == kindNull
 			if !ok {
-				s, ok = d.text(e.value, origin{pos: e.pos, path: joined(at.path, e.key)})
+				at := origin{pos: e.pos, path: joined(at.path, e.key)}
+				s, ok = d.text(d.single(e.value, at), at)
 			}
 			if *m == nil {
 				*m = map[string]string{}

@@ -117,7 +117,7 @@ func (r *hclReader) position(p token.Pos) Position {
 
 func (r *hclReader) object(list *ast.ObjectList, pos Position) *node {
 	n := &node{kind: kindObject, pos: pos}
-	assigned := map[string]Position{}
+	assigned := map[string]bool{}
 	for _, item := range list.Items {
 		if len(item.Keys) == 0 {
 			continue
@@ -132,11 +132,6 @@ func (r *hclReader) object(list *ast.ObjectList, pos Position) *node {
 		}
 		if item.Assign.IsValid() {
 			e.form = formAttribute
-			if first, ok := assigned[e.key]; ok {
-				r.diags = append(r.diags, duplicateKey(e.pos, e.key, first))
-				continue
-			}
-			assigned[e.key] = e.pos
 		}
 		e.value = r.value(item.Val)
 		for i := len(keys) - 1; i > 0; i-- {
@@ -145,6 +140,12 @@ func (r *hclReader) object(list *ast.ObjectList, pos Position) *node {
 				{key: keys[i], pos: pos, form: formBlock, label: true, value: e.value},
 			}}
 		}
+		// Maps that are assigned to the same key are joined, as blocks are.
+		if e.form == formAttribute && e.value.kind != kindObject && assigned[e.key] {
+			n.set(e)
+			continue
+		}
+		assigned[e.key] = assigned[e.key] || e.form == formAttribute
 		n.entries = append(n.entries, e)
 	}
 	return n

@@ -112,7 +112,7 @@ func (r *jsonReader) list(n *node, depth int) error {
 }
 
 func (r *jsonReader) object(n *node, depth int) error {
-	seen := map[string]Position{}
+	seen := map[string]bool{}
 	for r.dec.More() {
 		e := entry{pos: r.at(r.dec.InputOffset())}
 		key, err := r.dec.Token()
@@ -123,11 +123,11 @@ func (r *jsonReader) object(n *node, depth int) error {
 		if e.value, err = r.value(depth + 1); err != nil {
 			return err
 		}
-		if first, ok := seen[e.key]; ok {
-			r.diags = append(r.diags, duplicateKey(e.pos, e.key, first))
+		if seen[e.key] {
+			n.set(e)
 			continue
 		}
-		seen[e.key] = e.pos
+		seen[e.key] = true
 		n.entries = append(n.entries, e)
 	}
 	_, err := r.dec.Token()

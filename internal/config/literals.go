@@ -63,6 +63,14 @@ func (n *node) literals(f func(Literal)) {
 			repeated[e.key]++
 		}
 		e.value.scalars(path, e.key, f)
+		e.supersededScalars(path, f)
+	}
+}
+
+// supersededScalars finds what is written in the file without effect.
+func (e *entry) supersededScalars(path string, f func(Literal)) {
+	for _, old := range e.superseded {
+		old.value.scalars(path, e.key, f)
 	}
 }
 
@@ -81,6 +89,7 @@ func (n *node) scalars(path, name string, f func(Literal)) {
 				continue
 			}
 			e.value.scalars(joined(path, e.key), e.key, f)
+			e.supersededScalars(joined(path, e.key), f)
 		}
 	default:
 		f(Literal{n.pos, path, name, n.text})

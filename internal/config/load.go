@@ -323,7 +323,11 @@ func (l *loader) read(file string, raw *rawConfig) *node {
 	if root == nil {
 		return nil
 	}
+	root.repeats("", func(path string, superseded, counts Position) {
+		l.warn(origin{pos: counts, path: path}, fmt.Sprintf("set more than once: this value counts, and the one of line %d does not", superseded.Line), "remove one of them")
+	})
 	l.earlier = map[string]int{"task": len(raw.Tasks), "service": len(raw.Services)}
+	l.weak = slices.Contains([]string{".hcl", ".json"}, extension(file)) // the formats of Consul-Terraform-Sync
 	l.block(root, reflect.ValueOf(raw).Elem(), "")
 	l.dynamicOutsideProviders(root)
 	return root

@@ -24,6 +24,10 @@ type entry struct {
 	value *node
 
 	above, beside string // comments of HCL at the key, without their marks
+
+	// superseded are the earlier values of a key that a file sets more than
+	// once: the last one counts.
+	superseded []entry
 }
 
 type kind int
@@ -89,6 +93,41 @@ func (n *node) walk(path string, f func(n *node, path string)) {
 		for _, e := range n.entries {
 			e.value.walk(joined(path, e.key), f)
 		}
+	}
+}
+
+// set adds an entry, in place of what the object says of the key so far.
+func (n *node) set(e entry) {
+	for i := range n.entries {
+		if n.entries[i].key == e.key && n.entries[i].form == e.form {
+			e.superseded = append(n.entries[i].superseded, n.entries[i])
+			n.entries[i] = e
+			return
+		}
+	}
+	n.entries = append(n.entries, e)
+}
+
+// repeats calls f for every value below n that a later one of the same key
+// supersedes, with the path of the key and the place of the value that counts.
+func (n *node) repeats(path string, f func(path string, superseded, counts Position)) {
+	indexes := map[string]int{}
+	for _, e := range n.entries {
+		at := joined(path, e.key)
+		switch e.key {
+		case "task", "service", "module_input", "source_input":
+			if e.value.kind == kindObject {
+				at = indexed(at, indexes[e.key])
+				indexes[e.key]++
+			}
+		}
+		for _, old := range e.superseded {
+			f(at, old.pos, e.pos)
+		}
+		e.value.repeats(at, f)
+	}
+	for i, item := range n.items {
+		item.repeats(indexed(path, i), f)
 	}
 }
 

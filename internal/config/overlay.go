@@ -90,6 +90,11 @@ func (c *Config) parse(definition []byte, made bool) (*Task, error) {
 	l := loader{Options: Options{Dir: c.dir, Getenv: func(string) string { return "" }, Now: time.Now()}, made: made}
 	root, diags := parseJSON("", definition)
 	l.errors = diags
+	if root != nil {
+		root.repeats("task", func(path string, _, counts Position) {
+			l.fail(origin{pos: counts, path: path}, "duplicate key", "keep one of them")
+		})
+	}
 	if root == nil || len(diags) > 0 {
 		return nil, Errors(l.errors)
 	}
@@ -125,6 +130,10 @@ func (c *Config) collides(l *loader, raw *rawTask, t *Task) {
 		other := &c.Tasks[i]
 		if other.Name == t.Name {
 			l.fail(raw.Name.origin, "duplicate task name: "+quoted(t.Name), "give each task a name of its own")
+			continue
+		}
+		if folded(other.Name) == folded(t.Name) {
+			l.fail(raw.Name.origin, onlyCase(t.Name, other.Name, other.Source), "give the task another name")
 			continue
 		}
 		if dir(other) == dir(t) {

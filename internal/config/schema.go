@@ -218,7 +218,7 @@ type rawProvider struct {
 
 type rawTask struct {
 	origin
-	Name          rawString        `key:"name" required:"true" form:"task" doc:"unique; letters, digits, '_' and '-', not a digit first, at most 200 bytes. Also the name of the Terraform workspace: renaming a task abandons its state"`
+	Name          rawString        `key:"name" required:"true" form:"task" doc:"unique, also without regard to case; letters, digits, '_' and '-', not a digit first, at most 200 bytes. Also the name of the Terraform workspace: renaming a task abandons its state"`
 	Description   rawString        `key:"description" doc:"for people; also a comment in the generated root module"`
 	Enabled       rawBool          `key:"enabled" default:"true" doc:"a disabled task keeps what it has made, and does not run"`
 	Module        rawString        `key:"module" required:"true" example:"./modules/load-balancer" doc:"a folder ('./m', '../m' or absolute) or any module address of Terraform"`

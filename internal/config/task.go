@@ -6,6 +6,9 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+
+	"golang.org/x/text/cases"
+	"golang.org/x/text/unicode/norm"
 )
 
 // maxTaskName is the longest name of a task, in bytes. The name becomes a
@@ -17,7 +20,7 @@ const maxTaskName = 200
 func (l *loader) tasks(raw *rawConfig, cfg *Config) []Task {
 	services := l.services(raw.Services)
 	tasks := make([]Task, 0, len(raw.Tasks))
-	named := map[string]Position{}
+	named := map[string]*rawTask{}    // by folded name
 	dirs := map[string]string{}       // working directory -> the task whose it is
 	autoCommit := map[string]string{} // provider id -> the task that uses it
 	for i := range raw.Tasks {
@@ -25,11 +28,14 @@ func (l *loader) tasks(raw *rawConfig, cfg *Config) []Task {
 		l.fill(r, "", l.Getenv)
 		t := l.task(r, cfg, services)
 
-		if first, ok := named[t.Name]; ok && t.Name != "" {
-			l.fail(r.Name.origin, fmt.Sprintf("duplicate task name: %s is already the task at %s", quoted(t.Name), first), "give each task a name of its own")
-		} else {
-			named[t.Name] = r.pos
+		switch first, ok := named[folded(t.Name)]; {
+		case !ok || t.Name == "":
+			named[folded(t.Name)] = r
 			l.ownDir(r, t, dirs)
+		case first.Name.V == t.Name:
+			l.fail(r.Name.origin, fmt.Sprintf("duplicate task name: %s is already the task at %s", quoted(t.Name), first.pos), "give each task a name of its own")
+		default:
+			l.fail(r.Name.origin, onlyCase(t.Name, first.Name.V, first.pos), "rename one of them")
 		}
 		for _, id := range t.Providers {
 			p, ok := cfg.Provider(id)
@@ -45,6 +51,18 @@ func (l *loader) tasks(raw *rawConfig, cfg *Config) []Task {
 		tasks = append(tasks, t)
 	}
 	return tasks
+}
+
+// folded is a task's name without what file systems of macOS and Windows do not
+// tell apart: case, and the ways to write the same letter in Unicode.
+func folded(name string) string { return norm.NFC.String(cases.Fold().String(name)) }
+
+func onlyCase(name, other string, at Position) string {
+	place := at.String()
+	if place == "" {
+		place = "created through the API"
+	}
+	return fmt.Sprintf("the task names %s and %s (%s) differ only in case: on macOS and Windows the two tasks would share a folder", quoted(name), quoted(other), place)
 }
 
 // ownDir refuses a working directory that another task has: the two would
