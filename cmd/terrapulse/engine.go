@@ -24,6 +24,15 @@ import (
 // millisecond, so three chances within it are plenty.
 const leaseTTL = 10 * time.Second
 
+const (
+	// liveOutput is how often the output of a run that goes on is written to
+	// the store.
+	liveOutput = 2 * time.Second
+	// liveOutputInCluster is about how often a claim is renewed: each write to
+	// Consul's KV moves a gate where conditions watch KV, and starts a tick.
+	liveOutputInCluster = 5 * time.Second
+)
+
 // consulPatience is how long start-up waits for an answer of Consul.
 const consulPatience = 10 * time.Second
 
@@ -103,7 +112,10 @@ func (a *app) newEngine(ctx context.Context, cfg *config.Config, log *slog.Logge
 	run := &runner.Runner{
 		Config: base.Load, Store: store, Consul: client, Applier: module, Inspector: module,
 		Owner: owner, Claim: timing.Claim, Now: time.Now, Log: log, Verbose: cfg.Terraform.Log,
-		Yields: cfg.HighAvailability != nil,
+		Yields: cfg.HighAvailability != nil, Live: liveOutput,
+	}
+	if cfg.HighAvailability != nil {
+		run.Live = liveOutputInCluster
 	}
 	launcher := launch.NewLocal(ctx, workers(opts.parallel), log, run.Run)
 	return &engine{

@@ -26,6 +26,10 @@ const (
 	// patience is how long an outcome is offered to a table that does not take
 	// it. After SIGTERM ECS leaves 120 s, of which Terraform may take 60.
 	patience = 45 * time.Second
+
+	// liveOutput is how often the output of a run that goes on is written to
+	// the table. A write costs a unit for each KB, and holds 16 at most.
+	liveOutput = 5 * time.Second
 )
 
 // worker carries out one launch.
@@ -108,7 +112,7 @@ func (w *worker) each(ctx context.Context, launch state.Launch, carryOut func(co
 func (w *worker) bare() *runner.Runner {
 	return &runner.Runner{
 		Store: w.store, Logs: w.logs, Owner: w.owner, Who: w.who,
-		Claim: claimFor, Patience: patience, Now: w.now, Log: w.log, Ended: w.measure,
+		Claim: claimFor, Patience: patience, Live: liveOutput, Now: w.now, Log: w.log, Ended: w.measure,
 	}
 }
 

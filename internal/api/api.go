@@ -103,16 +103,17 @@ func (a *api) routes() map[string]http.HandlerFunc {
 		"PUT /v1/tasks/{name}":    unsupported("task", "PATCH"),
 		"POST /v1/tasks/{name}":   unsupported("task", "PATCH"),
 
-		"GET /v1/overview":                    a.getOverview,
-		"GET /v1/tasks/{name}/overview":       a.getTaskOverview,
-		"POST /v1/tasks/{name}/run":           valid("/tasks/{name}/run", "POST", a.runTask),
-		"GET /v1/runs":                        valid("/runs", "GET", a.getRuns),
-		"GET /v1/tasks/{name}/runs":           valid("/tasks/{name}/runs", "GET", a.getTaskRuns),
-		"GET /v1/tasks/{name}/runs/{id}":      a.getRun,
-		"GET /v1/tasks/{name}/runs/{id}/log":  a.getRunLog,
-		"GET /v1/tasks/{name}/runs/{id}/plan": a.getRunPlan,
-		"POST /v1/reconcile":                  a.reconcile,
-		"GET /v1/openapi.json":                a.getOpenAPI,
+		"GET /v1/overview":                      a.getOverview,
+		"GET /v1/tasks/{name}/overview":         a.getTaskOverview,
+		"POST /v1/tasks/{name}/run":             valid("/tasks/{name}/run", "POST", a.runTask),
+		"GET /v1/runs":                          valid("/runs", "GET", a.getRuns),
+		"GET /v1/tasks/{name}/runs":             valid("/tasks/{name}/runs", "GET", a.getTaskRuns),
+		"GET /v1/tasks/{name}/runs/{id}":        a.getRun,
+		"GET /v1/tasks/{name}/runs/{id}/log":    a.getRunLog,
+		"GET /v1/tasks/{name}/runs/{id}/output": valid("/tasks/{name}/runs/{id}/output", "GET", a.getRunOutput),
+		"GET /v1/tasks/{name}/runs/{id}/plan":   a.getRunPlan,
+		"POST /v1/reconcile":                    a.reconcile,
+		"GET /v1/openapi.json":                  a.getOpenAPI,
 	}
 }
 

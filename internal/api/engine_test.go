@@ -131,7 +131,7 @@ func (e *engine) serve() *engine {
 func (e *engine) work() *engine {
 	ctx, cancel := context.WithCancel(e.t.Context())
 	log, owner := e.options.Log, lease.NewOwner()
-	run := &runner.Runner{Config: e.base.Load, Store: e.store, Consul: e, Applier: e, Inspector: e, Owner: owner, Claim: ttl, Now: time.Now, Log: log}
+	run := &runner.Runner{Config: e.base.Load, Store: e.store, Consul: e, Applier: e, Inspector: e, Owner: owner, Claim: ttl, Now: time.Now, Log: log, Live: time.Millisecond}
 	launcher := launch.NewLocal(ctx, 2, log, run.Run)
 	loop := &reconcile.Loop{
 		Reconciler: &reconcile.Reconciler{Config: e.base.Load(), Store: e.store, Consul: e, Launcher: launcher, Owner: owner, LeaseTTL: ttl, Now: time.Now, Log: log},
@@ -234,6 +234,7 @@ func (e *engine) Apply(ctx context.Context, _ *config.Config, t *config.Task, _ 
 	hold := e.hold
 	e.mu.Unlock()
 	if hold != nil {
+		fmt.Fprintln(out, "Creating…")
 		select {
 		case <-hold:
 		case <-ctx.Done():

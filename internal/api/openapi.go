@@ -39,7 +39,7 @@ func valid(path, method string, handle http.HandlerFunc) http.HandlerFunc {
 		item := doc.Paths.Value(path)
 		input := &openapi3filter.RequestValidationInput{
 			Request:    r,
-			PathParams: map[string]string{"name": r.PathValue("name")},
+			PathParams: map[string]string{"name": r.PathValue("name"), "id": r.PathValue("id")},
 			Route:      &routers.Route{Spec: doc, Path: path, PathItem: item, Method: method, Operation: item.GetOperation(method)},
 			Options:    &openapi3filter.Options{SkipSettingDefaults: true},
 		}

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"golang.org/x/sync/errgroup"
 
@@ -28,14 +29,12 @@ func show(run state.Run) Run {
 		Reason: reason(run.Reason), Seen: moment(run.Seen), Created: run.Created, Started: moment(run.Started), Ended: moment(run.Ended),
 		Error: optional(run.Error), Changes: changes(run.Changes),
 	}
-	if run.State.Ended() {
-		here := runURL(run.Task, run.ID)
-		if run.Logs > 0 || run.Output != "" {
-			shown.LogURL = ref(here + "/log")
-		}
-		if run.Plan != "" {
-			shown.PlanURL = ref(here + "/plan")
-		}
+	here := runURL(run.Task, run.ID)
+	if run.State == state.RunRunning || run.State == state.RunLost || run.Logs > 0 || run.Output != "" {
+		shown.LogURL = ref(here + "/log")
+	}
+	if run.State.Ended() && run.Plan != "" {
+		shown.PlanURL = ref(here + "/plan")
 	}
 	return shown
 }
@@ -196,12 +195,50 @@ func (a *api) getRunLog(w http.ResponseWriter, r *http.Request) {
 	log, err := a.Control.Log(r.Context(), run)
 	switch {
 	case errors.Is(err, state.ErrNotFound):
-		refuse(w, r, http.StatusNotFound, "no output of run %s is kept: it has not ended, or never came to Terraform", run.ID)
+		refuse(w, r, http.StatusNotFound, "no output of run %s is kept: Terraform has printed nothing", run.ID)
 	case err != nil:
 		a.fail(w, r, run.Task, fmt.Errorf("read the output of run %s: %w", run.ID, err))
 	default:
 		text(w, log)
 	}
+}
+
+// maxChunk is how much output one answer holds, in bytes. An answer of a Lambda
+// function may have 6 MB.
+const maxChunk = 256 << 10
+
+// getRunOutput answers with what Terraform printed from an offset on, also
+// while the run goes on.
+func (a *api) getRunOutput(w http.ResponseWriter, r *http.Request) {
+	run, ok := a.run(w, r) // before its output: once it has ended, that is complete
+	if !ok {
+		return
+	}
+	log, err := a.Control.Log(r.Context(), run)
+	if err != nil && !errors.Is(err, state.ErrNotFound) {
+		a.fail(w, r, run.Task, fmt.Errorf("read the output of run %s: %w", run.ID, err))
+		return
+	}
+	offset, _ := strconv.Atoi(r.URL.Query().Get("offset")) // the request is valid
+	chunk, last := chunkOf(log, offset)
+	write(w, http.StatusOK, RunOutputResponse{
+		RequestID: idOf(r), Output: string(chunk), Offset: offset, NextOffset: offset + len(chunk),
+		Ended: last && run.State.Ended(), State: RunState(run.State),
+	})
+}
+
+// chunkOf returns the part of a text that begins at an offset, and whether it is
+// the last one. It splits no character, unless the text is not UTF-8 at all.
+func chunkOf(text []byte, offset int) (chunk []byte, last bool) {
+	text = text[min(offset, len(text)):]
+	if len(text) <= maxChunk {
+		return text, true
+	}
+	end := maxChunk
+	for end > maxChunk-utf8.UTFMax && !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return text[:end], false
 }
 
 // getRunPlan answers with the plan of an inspection.

@@ -479,7 +479,7 @@ type Run struct {
 	// Launch id of the launch that the run is part of
 	Launch *string `json:"launch,omitempty"`
 
-	// LogURL where Terraform's output is, if it is kept
+	// LogURL where Terraform's output is, if there can be any
 	LogURL *string `json:"log_url,omitempty"`
 
 	// PlanURL of an inspection, where its plan is
@@ -492,13 +492,12 @@ type Run struct {
 	Seen    *time.Time `json:"seen,omitempty"`
 	Started *time.Time `json:"started,omitempty"`
 
-	// State unchanged: a schedule came due and there was nothing to apply. lost: the runner died without a word. superseded: the task was changed before the run began, and is run anew. interrupted: the runner was stopped, as by a deployment; the task is run again at once.
+	// State The state of a run. unchanged: a schedule came due and there was nothing to apply. lost: the runner died without a word.
+	// superseded: the task was changed before the run began, and is run anew. interrupted: the runner was stopped, as by a
+	// deployment; the task is run again at once.
 	State RunState `json:"state"`
 	Task  string   `json:"task"`
 }
-
-// RunState unchanged: a schedule came due and there was nothing to apply. lost: the runner died without a word. superseded: the task was changed before the run began, and is run anew. interrupted: the runner was stopped, as by a deployment; the task is run again at once.
-type RunState string
 
 // RunAskedResponse defines model for RunAskedResponse.
 type RunAskedResponse struct {
@@ -508,11 +507,35 @@ type RunAskedResponse struct {
 	RunsURL string `json:"runs_url"`
 }
 
+// RunOutputResponse defines model for RunOutputResponse.
+type RunOutputResponse struct {
+	// Ended the run has ended and this chunk is the last one
+	Ended bool `json:"ended"`
+
+	// NextOffset offset of the next chunk
+	NextOffset int `json:"next_offset"`
+
+	// Offset of this chunk, in bytes
+	Offset    int    `json:"offset"`
+	Output    string `json:"output"`
+	RequestID UUID   `json:"request_id"`
+
+	// State The state of a run. unchanged: a schedule came due and there was nothing to apply. lost: the runner died without a word.
+	// superseded: the task was changed before the run began, and is run anew. interrupted: the runner was stopped, as by a
+	// deployment; the task is run again at once.
+	State RunState `json:"state"`
+}
+
 // RunResponse defines model for RunResponse.
 type RunResponse struct {
 	RequestID UUID `json:"request_id"`
 	Run       Run  `json:"run"`
 }
+
+// RunState The state of a run. unchanged: a schedule came due and there was nothing to apply. lost: the runner died without a word.
+// superseded: the task was changed before the run began, and is run anew. interrupted: the runner was stopped, as by a
+// deployment; the task is run again at once.
+type RunState string
 
 // RunsResponse defines model for RunsResponse.
 type RunsResponse struct {
@@ -810,6 +833,12 @@ type GetTaskRunsParams struct {
 
 	// Limit at most so many runs
 	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+}
+
+// GetRunOutputParams defines parameters for GetRunOutput.
+type GetRunOutputParams struct {
+	// Offset bytes of the output to skip
+	Offset *int `form:"offset,omitempty" json:"offset,omitempty"`
 }
 
 // CreateTaskJSONRequestBody defines body for CreateTask for application/json ContentType.

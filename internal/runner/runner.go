@@ -11,7 +11,6 @@ import (
 	"io"
 	"log/slog"
 	"runtime/debug"
-	"strings"
 	"sync"
 	"time"
 
@@ -66,14 +65,6 @@ type Inspector interface {
 	Inspect(ctx context.Context, cfg *config.Config, t *config.Task, snap *consul.Snapshot, out io.Writer) (changes *state.Changes, plan string, err error)
 }
 
-// Logs keeps the output of runs.
-type Logs interface {
-	// Save returns the URL by which the output is found; "" if it lies in the
-	// store under the same name, where everybody looks. It may be removed after
-	// until, if that is set.
-	Save(ctx context.Context, task, name string, output []byte, until time.Time) (url string, err error)
-}
-
 // Runner carries out runs. It is safe for concurrent use.
 type Runner struct {
 	// Config returns what the files say now, or the bundle of the launch does;
@@ -84,6 +75,10 @@ type Runner struct {
 	Applier   Applier
 	Inspector Inspector // for runs that inspect; without it they fail
 	Logs      Logs      // the store if nil
+	// Live is how often the output of a run that goes on is written to the
+	// store, where there is something new; 0 writes it only when the run has
+	// ended.
+	Live time.Duration
 
 	Owner string // of claims; one per process
 	// Who is recorded with claims: whom the state locks of this process's
@@ -105,6 +100,9 @@ type Runner struct {
 	Patience time.Duration
 	// Ended, if set, is called with every outcome that was recorded.
 	Ended func(state.Run)
+	// Watch, if set, is called when a run starts. What Terraform prints in it,
+	// without secrets and in whole lines, goes to what it returns, too.
+	Watch func(state.Run) io.Writer
 }
 
 // Run carries out one run of the launch. The error says why there is no
@@ -146,9 +144,10 @@ func (r *Runner) carryOut(ctx context.Context, launch state.Launch, planned stat
 	}
 	log.Info("run started")
 
-	var output state.Output
+	output := r.newOutput(c.run.Data)
 	done, err := c.during(ctx, func(ctx context.Context) (result, error) {
-		return do(r, ctx, launch, planned, &output)
+		defer output.keepWriting(ctx)()
+		return do(r, ctx, launch, planned, output)
 	})
 	if errors.Is(err, errTaken) {
 		return fmt.Errorf("run %s of task %s: %w", planned.ID, planned.Task, err)
@@ -168,7 +167,7 @@ func (r *Runner) carryOut(ctx context.Context, launch state.Launch, planned stat
 		run.State, run.Error = state.RunFailed, state.Cut(err.Error())
 	}
 
-	run, err = r.record(ctx, c, run, done, &output)
+	run, err = r.record(ctx, c, run, done, output)
 	if err != nil {
 		return fmt.Errorf("record that run %s of task %s %s (it will be taken for lost, and run again): %w",
 			planned.ID, planned.Task, said(run), err)
@@ -291,18 +290,6 @@ func (r *Runner) task(ctx context.Context, launch state.Launch, planned state.Pl
 		return nil, nil, fmt.Errorf("%w: it was decided on another definition of the task (%.12s) than there is now (%.12s)", errSuperseded, planned.Definition, now)
 	}
 	return cfg, task, nil
-}
-
-// lineLog logs the lines that are written to it; empty ones say nothing.
-type lineLog struct{ log *slog.Logger }
-
-func (l lineLog) Write(lines []byte) (int, error) {
-	for line := range strings.Lines(string(lines)) {
-		if line = strings.TrimRight(line, " \r\n"); line != "" {
-			l.log.Info("terraform", "says", line)
-		}
-	}
-	return len(lines), nil
 }
 
 // claim is a run that this runner holds.
@@ -442,7 +429,7 @@ func (c *claim) ended(now time.Time) state.Run {
 // record writes the outcome: the run and, in the same step, what it means for
 // its task. It goes on for a while when the store does not take it, also after
 // ctx has ended: an apply that happened must not be forgotten.
-func (r *Runner) record(ctx context.Context, c *claim, run state.Run, done result, output *state.Output) (state.Run, error) {
+func (r *Runner) record(ctx context.Context, c *claim, run state.Run, done result, output *output) (state.Run, error) {
 	patience := r.Patience
 	if patience == 0 {
 		patience = recordFor
@@ -461,49 +448,6 @@ func (r *Runner) record(ctx context.Context, c *claim, run state.Run, done resul
 		r.Log.Warn("an outcome was not recorded, trying again", "in", wait, "error", err)
 	}))
 	return run, err
-}
-
-// keepForPeople keeps what is only there to be read by people. It may fail,
-// and must not take the time that the outcome needs.
-func (r *Runner) keepForPeople(ctx context.Context, run *state.Run, done result, output *state.Output, limit time.Duration) {
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	logs := r.Logs
-	if logs == nil {
-		logs = storeLogs{r.Store}
-	}
-	var until time.Time
-	if run.Inspect {
-		until = run.Created.Add(state.KeptInspects)
-	}
-	text := output.Bytes()
-	if url, err := logs.Save(ctx, run.Task, run.ID, text, until); err != nil {
-		r.Log.Warn("the output of a run was not kept", "error", err)
-	} else {
-		run.Logs, run.Output = len(text), url
-	}
-	if run.Inspect && run.State == state.RunSucceeded {
-		name := run.ID + "-plan"
-		url, err := logs.Save(ctx, run.Task, name, []byte(done.plan), until)
-		if err != nil {
-			r.Log.Warn("the plan of an inspection was not kept", "error", err)
-		} else if run.Plan = url; url == "" {
-			run.Plan = name
-		}
-	}
-	if run.State != state.RunSucceeded || run.Inspect {
-		return
-	}
-	if err := state.SaveInputs(ctx, r.Store, run.Task, done.snap.Condition.Elements); err != nil {
-		r.Log.Warn("the elements of a condition were not kept", "error", err)
-	}
-}
-
-// storeLogs keeps the output of runs in the store.
-type storeLogs struct{ store state.Store }
-
-func (l storeLogs) Save(ctx context.Context, task, name string, output []byte, until time.Time) (string, error) {
-	return "", state.SaveLog(ctx, l.store, task, name, output, until)
 }
 
 // settle records the outcome. Where the leader has just written the task's

@@ -7,10 +7,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
-	"sync"
 	"time"
 )
 
@@ -99,79 +97,6 @@ func loadPieces(ctx context.Context, s Store, prefix string) ([]byte, error) {
 		value.Write(rec.Value)
 	}
 	return value.Bytes(), nil
-}
-
-// MaxLog is how much of a run's output is kept, in bytes before compression.
-const MaxLog = 4 << 20
-
-// Output collects what a run prints, for SaveLog: of more than MaxLog bytes the
-// middle is left out. It is safe for concurrent use.
-type Output struct {
-	mu         sync.Mutex
-	head, tail []byte
-	dropped    int // bytes between head and tail
-}
-
-// Write implements io.Writer. It never fails.
-func (o *Output) Write(p []byte) (int, error) {
-	const half = MaxLog / 2
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	n := min(half-len(o.head), len(p))
-	o.head = append(o.head, p[:n]...)
-	o.tail = append(o.tail, p[n:]...)
-	if len(o.tail) > 2*half { // not each time: the rest has to be moved
-		o.dropped += len(o.tail) - half
-		o.tail = append(o.tail[:0], o.tail[len(o.tail)-half:]...)
-	}
-	return len(p), nil
-}
-
-// Bytes returns what is kept, with a line where something was left out.
-func (o *Output) Bytes() []byte {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	tail := o.tail[max(0, len(o.tail)-MaxLog/2):]
-	dropped := o.dropped + len(o.tail) - len(tail)
-	if dropped == 0 {
-		return slices.Concat(o.head, tail)
-	}
-	return slices.Concat(o.head, fmt.Appendf(nil, "\n… %d bytes left out …\n", dropped), tail)
-}
-
-func logPrefix(task, run string) string { return "log/" + element(task) + "/" + element(run) + "/" }
-
-// SaveLog keeps the output of a run in the store, if until is set until then.
-func SaveLog(ctx context.Context, s Store, task, run string, output []byte, until time.Time) error {
-	var packed bytes.Buffer
-	zip := gzip.NewWriter(&packed)
-	if _, err := zip.Write(output); err != nil {
-		return fmt.Errorf("pack the output of run %s: %w", run, err)
-	}
-	if err := zip.Close(); err != nil {
-		return fmt.Errorf("pack the output of run %s: %w", run, err)
-	}
-	return savePieces(ctx, s, logPrefix(task, run), packed.Bytes(), until)
-}
-
-// LoadLog returns the kept output of a run, or ErrNotFound.
-func LoadLog(ctx context.Context, s Store, task, run string) ([]byte, error) {
-	packed, err := loadPieces(ctx, s, logPrefix(task, run))
-	if err != nil {
-		return nil, err
-	}
-	if packed == nil {
-		return nil, ErrNotFound
-	}
-	zip, err := gzip.NewReader(bytes.NewReader(packed))
-	if err != nil {
-		return nil, fmt.Errorf("unpack the output of run %s: %w", run, err)
-	}
-	output, err := io.ReadAll(zip)
-	if err != nil {
-		return nil, fmt.Errorf("unpack the output of run %s: %w", run, err)
-	}
-	return output, nil
 }
 
 // Forget removes runs with their output. It is called for what Conclude

@@ -1,0 +1,154 @@
+package runner
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/state"
+)
+
+const (
+	// liveWrite is how long one write of a growing log may take.
+	liveWrite = 10 * time.Second
+
+	// keptLive is how long the growing log of a run stays in the store where
+	// the whole one is kept elsewhere: of a run whose container died, it is all
+	// that there is.
+	keptLive = 7 * 24 * time.Hour
+)
+
+// Logs keeps the output of runs that have ended.
+type Logs interface {
+	// Save returns the URL by which the output is found. The output may be
+	// removed after until, if that is set.
+	Save(ctx context.Context, task, name string, output []byte, until time.Time) (url string, err error)
+}
+
+// output takes what Terraform prints in a run, in whole lines and without
+// secrets, and writes it to the store while the run goes on.
+type output struct {
+	state.Output
+	watch io.Writer // nil if nobody watches
+	live  *state.LogWriter
+	every time.Duration
+	log   *slog.Logger
+}
+
+func (r *Runner) newOutput(run state.Run) *output {
+	o := &output{every: r.Live, log: r.Log}
+	if r.Watch != nil {
+		o.watch = r.Watch(run)
+	}
+	until := keptUntil(run)
+	if r.Logs != nil && until.IsZero() {
+		until = run.Created.Add(keptLive)
+	}
+	o.live = state.NewLogWriter(r.Store, run.Task, run.ID, until)
+	return o
+}
+
+// keptUntil is how long the output of a run is kept; zero for as long as the
+// run is in its task's history.
+func keptUntil(run state.Run) time.Time {
+	if run.Inspect {
+		return run.Created.Add(state.KeptInspects)
+	}
+	return time.Time{}
+}
+
+// Write implements io.Writer.
+func (o *output) Write(lines []byte) (int, error) {
+	if o.watch != nil {
+		_, _ = o.watch.Write(lines) // a terminal that is gone stops no run
+	}
+	return o.Output.Write(lines)
+}
+
+// keepWriting writes to the store what is new, until what it returns is called.
+func (o *output) keepWriting(ctx context.Context) (stop func()) {
+	if o.every <= 0 {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // also while an interrupted Terraform ends
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		tick := time.NewTicker(o.every)
+		defer tick.Stop()
+		failed := false
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+			if err := o.flush(ctx); err != nil && ctx.Err() == nil && !failed {
+				failed = true // one word is enough: the whole output is kept at the end
+				o.log.Warn("the output of a run cannot be written while the run goes on", "error", err)
+			}
+		}
+	}()
+	return func() { cancel(); <-done }
+}
+
+func (o *output) flush(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, liveWrite)
+	defer cancel()
+	return o.live.Append(ctx, o.Head(o.live.Len()))
+}
+
+// keepForPeople keeps what is only there to be read by people. It may fail,
+// and must not take the time that the outcome needs.
+func (r *Runner) keepForPeople(ctx context.Context, run *state.Run, done result, output *output, limit time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	until := keptUntil(*run)
+	text := output.Bytes()
+	url, err := "", error(nil)
+	switch {
+	case r.Logs != nil:
+		url, err = r.Logs.Save(ctx, run.Task, run.ID, text, until)
+	case len(text) > 0: // else the run ended before Terraform started
+		err = output.live.Close(ctx, text[output.live.Len():])
+	}
+	if err != nil {
+		r.Log.Warn("the output of a run was not kept", "error", err)
+	} else {
+		run.Logs, run.Output = len(text), url
+	}
+	if run.Inspect && run.State == state.RunSucceeded {
+		name := run.ID + "-plan"
+		url, err := "", error(nil)
+		if r.Logs == nil {
+			err = state.SaveLog(ctx, r.Store, run.Task, name, []byte(done.plan), until)
+		} else {
+			url, err = r.Logs.Save(ctx, run.Task, name, []byte(done.plan), until)
+		}
+		if err != nil {
+			r.Log.Warn("the plan of an inspection was not kept", "error", err)
+		} else if run.Plan = url; url == "" {
+			run.Plan = name
+		}
+	}
+	if run.State != state.RunSucceeded || run.Inspect {
+		return
+	}
+	if err := state.SaveInputs(ctx, r.Store, run.Task, done.snap.Condition.Elements); err != nil {
+		r.Log.Warn("the elements of a condition were not kept", "error", err)
+	}
+}
+
+// lineLog logs the lines that are written to it; empty ones say nothing.
+type lineLog struct{ log *slog.Logger }
+
+func (l lineLog) Write(lines []byte) (int, error) {
+	for line := range strings.Lines(string(lines)) {
+		if line = strings.TrimRight(line, " \r\n"); line != "" {
+			l.log.Info("terraform", "says", line)
+		}
+	}
+	return len(lines), nil
+}
