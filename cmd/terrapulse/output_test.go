@@ -234,4 +234,8 @@ func TestStatusSaysWhatHoldsUpADeploymentThatReadsBundles(t *testing.T) {
 	} {
 		wantText(t, out.String(), want)
 	}
+	out.Reset()
+	st.Refused.Bundle, st.Refused.Error = "", "the pointer is gone"
+	(&statusCommand{&app{stdout: &out}}).print(st, now)
+	wantText(t, out.String(), "Problem, noticed 1h ago: the pointer is gone")
 }

@@ -202,6 +202,8 @@ func (c *statusCommand) print(st status, now time.Time) {
 	}
 	switch {
 	case st.Refused == nil:
+	case st.Refused.Bundle == "" && st.Bundle != "":
+		fmt.Fprintf(c.stdout, "Problem, noticed %s ago: %s\n", ago(now.Sub(st.Refused.Since)), st.Refused.Error)
 	case st.Refused.Bundle == "":
 		fmt.Fprintf(c.stdout, "Problem: the task files were changed %s ago, and what they say now is not in force: %s\n",
 			ago(now.Sub(st.Refused.Since)), st.Refused.Error)

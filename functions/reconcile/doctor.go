@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/consul"
+	"github.com/terrapulse/terrapulse/internal/inforce"
 	"github.com/terrapulse/terrapulse/internal/invoke"
 )
 
@@ -23,8 +24,8 @@ type check struct {
 
 // examine runs all checks side by side.
 func (i *invocation) examine(ctx context.Context) invoke.Answer {
-	i.looked = time.Time{}
-	_, _, bundleErr := i.engine(ctx) // once, for all that need it
+	i.bundles.Forget()
+	_, _, bundleErr := i.prepare(ctx) // once, for all that need it
 	checks := append([]check{
 		{"bundle", func(context.Context) (string, error) { return i.checkBundle(bundleErr) }, "push one with `terrapulse bundle push`, or put right what is wrong with the one that was pushed"},
 		{"consul", i.checkConsul, "see whether the function's subnets and security groups let it reach Consul, and whether ConsulAddress and ConsulTokenArn are right"},
@@ -46,7 +47,7 @@ func (i *invocation) examine(ctx context.Context) invoke.Answer {
 	work.Wait()
 	answer := invoke.Answer{Mode: invoke.Doctor, Checks: results}
 	if bundleErr == nil {
-		answer.Bundle = i.current.digest
+		answer.Bundle = i.current.Digest
 	}
 	return answer
 }
@@ -55,17 +56,20 @@ func (i *invocation) checkBundle(err error) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if r := i.current.refused; r != nil {
-		return "", fmt.Errorf("bundle %.12s is refused, and %.12s still in force: %s", r.Bundle, i.current.digest, r.Error)
+	if problem := i.bundles.Problem(); problem != "" {
+		return "", fmt.Errorf("bundle %.12s stays in force: %s", i.current.Digest, problem)
 	}
-	return fmt.Sprintf("%.12s with %d tasks", i.current.digest, len(i.current.config.Tasks)), nil
+	if r := i.current.Refused; r != nil {
+		return "", fmt.Errorf("bundle %.12s is refused, and %.12s still in force: %s", r.Bundle, i.current.Digest, r.Error)
+	}
+	return fmt.Sprintf("%.12s with %d tasks", i.current.Digest, len(i.current.Config.Tasks)), nil
 }
 
 func (i *invocation) checkConsul(ctx context.Context) (string, error) {
-	if i.current == nil || i.current.client == nil {
-		return "", errNoBundle
+	if i.current == nil {
+		return "", inforce.ErrNone
 	}
-	if err := i.current.client.Leader(ctx); err != nil {
+	if err := i.client.Leader(ctx); err != nil {
 		return "", err
 	}
 	return "answers, and has a leader", nil
@@ -73,10 +77,10 @@ func (i *invocation) checkConsul(ctx context.Context) (string, error) {
 
 // checkRights reads every view of the configuration once.
 func (i *invocation) checkRights(ctx context.Context) (string, error) {
-	if i.current == nil || i.current.client == nil {
-		return "", errNoBundle
+	if i.current == nil {
+		return "", inforce.ErrNone
 	}
-	client, cfg := i.current.client, i.current.config
+	client, cfg := i.client, i.current.Config
 	var queries []consul.Query
 	for n := range cfg.Tasks {
 		if q, ok := consul.ConditionQuery(&cfg.Tasks[n]); ok && cfg.Tasks[n].Enabled {

@@ -12,6 +12,7 @@ import (
 	"github.com/aws/aws-lambda-go/lambdacontext"
 
 	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/inforce"
 	"github.com/terrapulse/terrapulse/internal/invoke"
 	"github.com/terrapulse/terrapulse/internal/lease"
 	"github.com/terrapulse/terrapulse/internal/metrics"
@@ -33,13 +34,13 @@ const (
 	reserve       = 3 * time.Second
 	launchReserve = 10 * time.Second
 
-	// pointerEvery is how often the bundle's pointer is read although nobody
-	// says that it has moved.
-	pointerEvery = 5 * time.Minute
-
 	// heldWait is how often an invocation that somebody waits for tries to
 	// lead while another does.
 	heldWait = time.Second
+
+	// maxOthers is how often a tick starts again because another bundle is in
+	// force. Each time another process has written the record meanwhile.
+	maxOthers = 5
 )
 
 // handler answers invocations, one at a time. It lives as long as the
@@ -49,7 +50,7 @@ type handler struct {
 	store       state.Store
 	launcher    reconcile.Launcher
 	passes      func(error) bool // whether an error of the store may pass by itself
-	bundles     bundles
+	bundles     *inforce.Follower
 	connect     func(ctx context.Context, cfg config.Consul) (consulClient, error)
 	checks      []check // of mode doctor, beside those of bundle and Consul
 	owner       string
@@ -59,8 +60,9 @@ type handler struct {
 	log         *slog.Logger
 	metrics     *metrics.Writer
 
-	current *loaded   // last read; nil at first
-	looked  time.Time // when the pointer was read last
+	current *inforce.Loaded // what engine works on; nil at first
+	engine  *reconcile.Reconciler
+	client  consulClient
 }
 
 // invocation is one invocation on its way.
@@ -117,8 +119,8 @@ func parse(payload json.RawMessage) (invoke.Request, error) {
 // something has happened is done with one tick, however many do so at once: the
 // schedule's invocations stay.
 func (i *invocation) reconcile(ctx context.Context, req invoke.Request) (invoke.Answer, error) {
-	if req.Refresh || i.now().Sub(i.looked) >= pointerEvery {
-		i.looked = time.Time{}
+	if req.Refresh {
+		i.bundles.Forget()
 	}
 	opts := reconcile.TickOptions{Ended: req.Ended}
 	if i.window == 0 || !req.Window {
@@ -130,15 +132,16 @@ func (i *invocation) reconcile(ctx context.Context, req invoke.Request) (invoke.
 		until = latest
 	}
 	var all invoke.Answer
-	for again := true; again; {
+	again := true
+	for others := 0; again; others++ {
 		again = false
-		r, client, err := i.engine(ctx)
+		r, client, err := i.prepare(ctx)
 		if err != nil {
 			return i.answer(req, reconcile.Report{}, err)
 		}
-		opts.Until = i.deadline.Add(-launchReserve)
+		opts.Until, opts.Replaces = i.deadline.Add(-launchReserve), i.bundles.Replaces()
 		r.Window(ctx, client.Watch, opts, until, func(report reconcile.Report, tickErr error) bool {
-			if again = i.superseded(&opts, tickErr); again {
+			if again = i.bundles.IsOther(tickErr) && others < maxOthers; again {
 				return false
 			}
 			var answer invoke.Answer
@@ -183,7 +186,7 @@ func (i *invocation) inspect(ctx context.Context, req invoke.Request) (invoke.An
 	if err != nil {
 		return i.answer(req, reconcile.Report{}, err)
 	}
-	r, _, err := i.engine(ctx)
+	r, _, err := i.prepare(ctx)
 	if err != nil {
 		return i.answer(req, reconcile.Report{}, err)
 	}
@@ -206,11 +209,11 @@ func (i *invocation) inspect(ctx context.Context, req invoke.Request) (invoke.An
 
 // chosen returns the tasks that the request is about, all of which exist.
 func (i *invocation) chosen(ctx context.Context, req invoke.Request) ([]string, error) {
-	i.looked = time.Time{} // people mean the bundle that they have pushed
-	if _, _, err := i.engine(ctx); err != nil {
+	i.bundles.Forget() // people mean the bundle that they have pushed
+	if _, _, err := i.prepare(ctx); err != nil {
 		return nil, err
 	}
-	effective, err := overlay.Load(ctx, i.store, i.current.config)
+	effective, err := overlay.Load(ctx, i.store, i.current.Config)
 	if err != nil {
 		return nil, err
 	}
@@ -227,7 +230,7 @@ func (i *invocation) chosen(ctx context.Context, req invoke.Request) ([]string, 
 	for _, name := range req.Tasks {
 		t, ok := cfg.Task(name)
 		if !ok {
-			return nil, fmt.Errorf("task %q is not in the bundle %.12s, nor was it made through the API", name, i.current.digest)
+			return nil, fmt.Errorf("task %q is not in the bundle %.12s, nor was it made through the API", name, i.current.Digest)
 		}
 		if !t.Enabled && req.Mode == invoke.Once {
 			return nil, fmt.Errorf("task %q is disabled: enable it in its task file, or through the API", name)
@@ -239,52 +242,39 @@ func (i *invocation) chosen(ctx context.Context, req invoke.Request) ([]string, 
 // tick ticks with the bundle that is to be in force.
 func (i *invocation) tick(ctx context.Context, opts reconcile.TickOptions) (reconcile.Report, error) {
 	opts.Until = i.deadline.Add(-launchReserve)
-	for {
-		r, _, err := i.engine(ctx)
+	for others := 0; ; others++ {
+		r, _, err := i.prepare(ctx)
 		if err != nil {
 			return reconcile.Report{}, err
 		}
+		opts.Replaces = i.bundles.Replaces()
 		report, err := r.Tick(ctx, opts)
-		if !i.superseded(&opts, err) {
+		if !i.bundles.IsOther(err) || others == maxOthers {
 			return report, err
 		}
 	}
 }
 
-// superseded reports whether a tick refused because another bundle is in
-// force, and it can be tried again. That one is replaced if the pointer, read
-// after that, names one's own; else the pointer has moved on.
-func (i *invocation) superseded(opts *reconcile.TickOptions, err error) bool {
-	other := new(reconcile.OtherBundleError)
-	if !errors.As(err, &other) || opts.Replaces == other.Bundle {
-		return false
+// prepare returns a Reconciler for the bundle that this process is to work
+// with. The pointer is read if it is time to.
+func (i *invocation) prepare(ctx context.Context) (*reconcile.Reconciler, consulClient, error) {
+	if err := i.bundles.Refresh(ctx, i.log); err != nil {
+		return nil, nil, err
 	}
-	i.looked, opts.Replaces = time.Time{}, other.Bundle
-	return true
-}
-
-// engine returns a Reconciler for the bundle that is to be in force. The
-// pointer is read if it is time to.
-func (i *invocation) engine(ctx context.Context) (*reconcile.Reconciler, consulClient, error) {
-	if i.looked.IsZero() || i.current == nil {
-		if err := i.look(ctx); err != nil {
-			return nil, nil, err
-		}
-	}
-	b := i.current
-	client, err := i.connect(ctx, b.config.Consul)
+	b := i.bundles.Loaded()
+	client, err := i.connect(ctx, b.Config.Consul)
 	if err != nil {
 		return nil, nil, fmt.Errorf("set up the connection to Consul: %w", err)
 	}
-	if b.reconciler == nil || b.client != client {
-		b.client = client
-		b.reconciler = &reconcile.Reconciler{
-			Config: b.config, Bundle: b.digest, Refused: b.refused, Store: i.store, Consul: client, Launcher: i.launcher,
+	if i.current != b || i.client != client {
+		i.current, i.client = b, client
+		i.engine = &reconcile.Reconciler{
+			Config: b.Config, Bundle: b.Digest, Refused: b.Refused, Store: i.store, Consul: client, Launcher: i.launcher,
 			Owner: i.owner, LeaseTTL: leaseTTL, Skew: skew, MaxLaunches: i.maxLaunches, Windowed: i.window > 0, Now: i.now,
 		}
 	}
-	b.reconciler.Log = i.log
-	return b.reconciler, b.client, nil
+	i.engine.Log = i.log
+	return i.engine, i.client, nil
 }
 
 // await waits until the runs of the answer have ended, or the time is up.
@@ -330,7 +320,10 @@ func (i *invocation) answer(req invoke.Request, report reconcile.Report, err err
 	now := i.now()
 	answer := invoke.Answer{Mode: req.Mode, Idle: report.Idle, Problem: report.Problem}
 	if i.current != nil {
-		answer.Bundle = i.current.digest
+		answer.Bundle = i.current.Digest
+	}
+	if answer.Problem == "" {
+		answer.Problem = i.bundles.Problem()
 	}
 	answer.Launches, answer.Runs = started(report.Launches)
 	for _, d := range report.Decisions {
@@ -338,8 +331,8 @@ func (i *invocation) answer(req invoke.Request, report reconcile.Report, err err
 			Run: d.Action == reconcile.Run && !slices.Contains(report.Postponed, d.Task.Name), Reason: d.Reason})
 	}
 	values := measure(report, now)
-	if i.current != nil && i.current.refused != nil {
-		answer.Problem = i.current.refused.Error
+	if i.current != nil && i.current.Refused != nil {
+		answer.Problem = i.current.Refused.Error
 		values[metrics.BundleRefused] = 1
 	}
 	if report.Stalled != nil {
@@ -362,7 +355,7 @@ func (i *invocation) answer(req invoke.Request, report reconcile.Report, err err
 		err = nil
 	case err != nil:
 		i.log.Error("tick failed", "error", err)
-		if errors.Is(err, errNoBundle) {
+		if errors.Is(err, inforce.ErrNone) {
 			values[metrics.BundleRefused] = 1
 		}
 	case report.Problem == "" && report.Stalled == nil:

@@ -20,6 +20,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/config/bundle"
 	"github.com/terrapulse/terrapulse/internal/consul"
+	"github.com/terrapulse/terrapulse/internal/inforce"
 	"github.com/terrapulse/terrapulse/internal/invoke"
 	"github.com/terrapulse/terrapulse/internal/lease"
 	"github.com/terrapulse/terrapulse/internal/metrics"
@@ -37,7 +38,8 @@ type stack struct {
 
 	mu      sync.Mutex
 	pointer string
-	bucket  error
+	bucket  error                     // why the pointer cannot be read
+	objects error                     // why bundles cannot be read
 	configs map[string]*config.Config // by digest of the bundle
 	wrong   map[string]string
 	reads   int // of the pointer
@@ -80,6 +82,9 @@ func (s *stack) Current(context.Context) (bundle.Pointer, error) {
 }
 
 func (s *stack) Load(_ context.Context, digest string) (*config.Config, error) {
+	if s.objects != nil {
+		return nil, s.objects
+	}
 	if why, ok := s.wrong[digest]; ok {
 		return nil, &bundle.InvalidError{Err: errors.New(why)}
 	}
@@ -141,7 +146,7 @@ func (s *stack) Status(_ context.Context, ids []string) (map[string]reconcile.La
 // process starts a process of the function.
 func (s *stack) process() *handler {
 	return &handler{
-		store: s.store, launcher: s, bundles: s, passes: func(error) bool { return false }, owner: lease.NewOwner(), maxLaunches: 40, now: time.Now,
+		store: s.store, launcher: s, bundles: &inforce.Follower{Source: s, Store: s.store, Now: time.Now}, passes: func(error) bool { return false }, owner: lease.NewOwner(), maxLaunches: 40, now: time.Now,
 		connect: func(context.Context, config.Consul) (consulClient, error) { return s, nil },
 		log:     slog.New(slog.DiscardHandler), metrics: metrics.New(&s.out, "test"),
 	}
@@ -303,7 +308,7 @@ func TestANewBundleIsFoundWithoutBeingTold(t *testing.T) {
 	h := s.process()
 	s.must(h, schedule)
 	s.push("b2", "db")
-	h.looked = h.looked.Add(-pointerEvery)
+	h.bundles.Now = func() time.Time { return time.Now().Add(5 * time.Minute) }
 	answer := s.must(h, schedule)
 	if answer.Bundle != "b2" {
 		t.Fatalf("%+v", answer)
@@ -376,8 +381,87 @@ func TestABucketThatDoesNotAnswerStopsNothingThatIsInForce(t *testing.T) {
 	if answer := s.must(h, `{"mode":"reconcile","refresh":true}`); len(answer.Decisions) != 1 {
 		t.Errorf("%+v", answer)
 	}
+	s.objects = s.bucket
 	if _, err := s.invoke(s.process(), schedule); err == nil || !strings.Contains(err.Error(), "access denied") {
 		t.Errorf("a process that has never read it: %v", err)
+	}
+}
+
+// Two warm processes, of which one has read the bundle of before only.
+func TestReconcile_ABundleIsNotReplacedByAnOlderOneWhileThePointerCannotBeRead(t *testing.T) {
+	s := newStack(t, "web", "old")
+	first, second := s.process(), s.process()
+	s.must(first, schedule)
+	s.must(second, schedule)
+	s.end(state.RunSucceeded)
+	s.must(first, `{"mode":"reconcile","ended":true}`)
+	s.push("b2", "web")
+	s.configs["b2"].Tasks[0].Module = "./other"
+	s.must(first, `{"mode":"reconcile","refresh":true}`)
+	s.end(state.RunSucceeded)
+	s.must(first, `{"mode":"reconcile","ended":true}`)
+	launches := len(s.started)
+
+	s.bucket = errors.New("SlowDown")
+	for n := range 4 {
+		answer := s.must([]*handler{second, first}[n%2], schedule)
+		if answer.Bundle != "b2" || s.record().Bundle != "b2" {
+			t.Errorf("tick %d works with bundle %s, and %s is in force", n, answer.Bundle, s.record().Bundle)
+		}
+		if n == 0 && !strings.Contains(answer.Problem, "SlowDown") {
+			t.Errorf("the answer does not say why the pointer was not read: %+v", answer)
+		}
+	}
+	if len(s.started) != launches {
+		t.Errorf("launched %+v", s.started[launches:])
+	}
+
+	s.push("b3", "web")
+	third := s.process() // knows the pointer of b3, and cannot read that bundle
+	s.bucket, s.objects = nil, errors.New("SlowDown")
+	if _, err := s.invoke(third, schedule); err == nil || !strings.Contains(err.Error(), "SlowDown") {
+		t.Errorf("a process that can read no bundle: %v", err)
+	}
+	if answer := s.must(first, `{"mode":"reconcile","refresh":true}`); answer.Bundle != "b2" {
+		t.Errorf("a warm process works with %+v", answer)
+	}
+	s.objects = nil
+	if answer := s.must(first, `{"mode":"reconcile","refresh":true}`); answer.Bundle != "b3" || answer.Problem != "" || s.record().Bundle != "b3" {
+		t.Errorf("the bucket answers again: %+v", answer)
+	}
+}
+
+func TestReconcile_TicksGoOnWhereThePointerIsGone(t *testing.T) {
+	s := newStack(t, "web")
+	warm := s.process()
+	s.must(warm, schedule)
+	s.end(state.RunSucceeded)
+	s.pointer = ""
+	for name, h := range map[string]*handler{"warm": warm, "cold": s.process()} {
+		s.digest = name
+		s.measured()
+		answer := s.must(h, `{"mode":"reconcile","refresh":true}`)
+		if len(answer.Runs) != 1 || answer.Bundle != "b1" || !strings.Contains(answer.Problem, "pointer to the current bundle is gone") {
+			t.Errorf("%s: %+v", name, answer)
+		}
+		if rec := s.record(); rec.Bundle != "b1" || rec.Refused == nil || !strings.Contains(rec.Refused.Error, "terrapulse bundle push") {
+			t.Errorf("%s: the record says %+v", name, rec)
+		}
+		if got := s.measured(); got["BundleRefused"] != 1 || got["GoodTicks"] != 1 {
+			t.Errorf("%s: measured %v", name, got)
+		}
+		for _, c := range s.must(h, `{"mode":"doctor"}`).Checks {
+			if c.Name == "bundle" && (c.OK || !strings.Contains(c.Found, "b1 stays in force")) {
+				t.Errorf("%s: %+v", name, c)
+			}
+		}
+		s.pointer = "b1"
+		s.end(state.RunSucceeded)
+		s.pointer = ""
+	}
+	s.pointer = "b1"
+	if answer := s.must(warm, `{"mode":"reconcile","refresh":true}`); answer.Problem != "" || s.record().Refused != nil {
+		t.Errorf("the pointer is back: %+v, %+v", answer, s.record())
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/config/bundle"
 	"github.com/terrapulse/terrapulse/internal/deployment"
+	"github.com/terrapulse/terrapulse/internal/inforce"
 	"github.com/terrapulse/terrapulse/internal/invoke"
 	"github.com/terrapulse/terrapulse/internal/launch/ecs"
 	"github.com/terrapulse/terrapulse/internal/lease"
@@ -62,7 +63,7 @@ func newHandler(ctx context.Context, environ []string, out io.Writer) (*handler,
 	}}
 	return &handler{
 		store: store, launcher: launcher, passes: dynamo.Passes,
-		bundles: &bundle.Bucket{Client: s3.NewFromConfig(cfg), Location: settings.Bundle},
+		bundles: &inforce.Follower{Source: &bundle.Bucket{Client: s3.NewFromConfig(cfg), Location: settings.Bundle}, Store: store, Now: time.Now},
 		connect: connector.connect,
 		checks: []check{
 			{"table", store.Check, "deploy the stack again, or restore the table: see docs/operate.md"},

@@ -192,14 +192,17 @@ type TickOptions struct {
 	// Until, if set, is when the tick begins no further launch: what is left
 	// waits for the next tick.
 	Until time.Time
-	// Replaces is the bundle in force that the Reconciler's bundle is to
-	// replace.
+	// Replaces is the version of the reconcile record whose bundle the
+	// Reconciler's bundle may replace. Whoever sets it has read after that
+	// record that the Reconciler's bundle is the one to be in force. A digest
+	// would not do: the same bundle may be in force a second time.
 	Replaces string
 }
 
 // OtherBundleError is returned by a tick whose bundle is not the one in force.
 type OtherBundleError struct {
-	Bundle string // digest of the one that is
+	Bundle  string // digest of the one that is
+	Version string // of the reconcile record that says so
 }
 
 func (e *OtherBundleError) Error() string {
@@ -304,8 +307,8 @@ func (t *tick) read(ctx context.Context) (state.Stored[state.Reconcile], error) 
 	if err != nil {
 		return rec, fmt.Errorf("read the reconcile record: %w", err)
 	}
-	if inForce := rec.Data.Bundle; inForce != "" && inForce != t.Bundle && inForce != t.Replaces {
-		return rec, &OtherBundleError{inForce}
+	if inForce := rec.Data.Bundle; inForce != "" && inForce != t.Bundle && rec.Version != t.Replaces {
+		return rec, &OtherBundleError{Bundle: inForce, Version: rec.Version}
 	}
 	t.saw(rec.Version)
 	t.version = rec.Version

@@ -154,10 +154,13 @@ func TestAProcessWithAnotherBundleThanTheOneInForceDoesNotAct(t *testing.T) {
 	}
 	newest := b.another(tasks(2))
 	newest.Bundle = "newest"
-	if _, err := newest.Tick(t.Context(), TickOptions{Replaces: "old"}); !errors.As(err, &other) {
-		t.Fatalf("replaces a bundle that it has not seen: %v", err)
+	earlier := other.Version
+	b.now = b.now.Add(refreshEvery)
+	b.tick() // writes the record, and leaves the bundle in force
+	if _, err := newest.Tick(t.Context(), TickOptions{Replaces: earlier}); !errors.As(err, &other) {
+		t.Fatalf("a bundle was replaced by a process that had not read the latest record: %v", err)
 	}
-	report, err := newest.Tick(t.Context(), TickOptions{Replaces: "new"})
+	report, err := newest.Tick(t.Context(), TickOptions{Replaces: other.Version})
 	if err != nil || b.reconcileRecord().Bundle != "newest" || len(report.Launches) != 1 || report.Launches[0].Bundle != "newest" {
 		t.Fatalf("a new bundle is not in force: %+v, %v", report, err)
 	}

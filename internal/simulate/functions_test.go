@@ -3,10 +3,13 @@ package simulate
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/config"
+	s3 "github.com/terrapulse/terrapulse/internal/config/bundle"
 	"github.com/terrapulse/terrapulse/internal/consul"
+	"github.com/terrapulse/terrapulse/internal/inforce"
 	"github.com/terrapulse/terrapulse/internal/lease"
 	"github.com/terrapulse/terrapulse/internal/reconcile"
 	"github.com/terrapulse/terrapulse/internal/state"
@@ -20,7 +23,6 @@ const (
 	invocationLimit = time.Minute
 	reserve         = 3 * time.Second
 	launchReserve   = 10 * time.Second
-	pointerEvery    = 5 * time.Minute
 	windowFor       = 40 * time.Second
 )
 
@@ -79,8 +81,8 @@ type function struct {
 	began    time.Time
 	max      int  // launches
 	windowed bool // stays and waits on the gates
-	bundle   *bundle
-	looked   time.Time
+	bundles  *inforce.Follower
+	loaded   *inforce.Loaded // what engine works on
 	engine   *reconcile.Reconciler
 	lifetime context.Context
 }
@@ -100,8 +102,8 @@ func (w *world) manual() {
 	definition := made[w.rng.IntN(len(made))]
 	name := services[w.rng.IntN(len(services))]
 	w.on(a, func(ctx context.Context, f *function) {
-		f.looked = time.Time{}
-		if a.err = f.look(ctx); a.err != nil {
+		f.bundles.Forget()
+		if a.err = f.prepare(ctx); a.err != nil {
 			return
 		}
 		f.engine.Store = view{f.process, a}
@@ -109,7 +111,7 @@ func (w *world) manual() {
 			_, a.err = f.engine.Inspections().StartDraft(ctx, definition, "a person")
 			return
 		}
-		if _, there := f.bundle.config.Task(name); !there {
+		if _, there := f.loaded.Config.Task(name); !there {
 			return
 		}
 		if a.inspects {
@@ -141,6 +143,7 @@ func (w *world) on(a *act, do func(context.Context, *function)) {
 	if f == nil {
 		p, ctx := w.process("function")
 		f = &function{process: p, lifetime: ctx, max: 1 + w.rng.IntN(3), windowed: w.rng.IntN(5) == 0}
+		f.bundles = &inforce.Follower{Source: source{p}, Store: view{process: p}, Now: p.now}
 		w.functions = append(w.functions, f)
 	}
 	w.note("%s is invoked", f.name)
@@ -159,13 +162,11 @@ func (w *world) on(a *act, do func(context.Context, *function)) {
 
 // tick ticks with the bundle that is to be in force.
 func (f *function) tick(ctx context.Context, a *act, opts reconcile.TickOptions) {
-	if f.now().Sub(f.looked) >= pointerEvery {
-		f.looked = time.Time{}
-	}
 	for {
-		if a.err = f.look(ctx); a.err != nil {
+		if a.err = f.prepare(ctx); a.err != nil {
 			return
 		}
+		opts.Replaces = f.bundles.Replaces()
 		a.unread = map[string]bool{}
 		f.engine.Windowed = f.windowed && len(opts.Force) == 0
 		f.engine.Store, f.engine.Consul = view{f.process, a}, eyes{f.process, a}
@@ -178,11 +179,9 @@ func (f *function) tick(ctx context.Context, a *act, opts reconcile.TickOptions)
 		} else {
 			a.report, a.err = f.engine.Tick(ctx, opts)
 		}
-		other := new(reconcile.OtherBundleError)
-		if !errors.As(a.err, &other) || opts.Replaces == other.Bundle {
+		if !f.bundles.IsOther(a.err) {
 			return
 		}
-		f.looked, opts.Replaces = time.Time{}, other.Bundle
 	}
 }
 
@@ -195,28 +194,44 @@ func (f *function) watch(ctx context.Context, gates consul.GateSet, _ consul.Mar
 	return w
 }
 
-// look reads the bundle's pointer, if it is time to.
-func (f *function) look(ctx context.Context) error {
-	if !f.looked.IsZero() {
-		return nil
-	}
-	n, err := ask(ctx, f.process, bucket, "read the pointer", func() (int, error) { return f.pointer, nil })
-	if err != nil {
-		if f.bundle != nil {
-			f.looked = f.now()
-			return nil
-		}
+// prepare makes an engine for the bundle to work with, if that is another one.
+func (f *function) prepare(ctx context.Context) error {
+	if err := f.bundles.Refresh(ctx, nothing); err != nil {
 		return err
 	}
-	f.looked = f.now()
-	if f.bundle == &bundles[n] {
-		return nil
+	if b := f.bundles.Loaded(); b != f.loaded {
+		engine := *engines[indexOf(b.Digest)]
+		engine.Launcher, engine.Owner, engine.MaxLaunches, engine.Now = launcher{f.process}, f.name, f.max, f.now
+		engine.Refused = b.Refused
+		f.loaded, f.engine = b, &engine
 	}
-	f.bundle = &bundles[n]
-	engine := *engines[n]
-	engine.Launcher, engine.Owner, engine.MaxLaunches, engine.Now = launcher{f.process}, f.name, f.max, f.now
-	f.engine = &engine
 	return nil
+}
+
+func indexOf(digest string) int {
+	return slices.IndexFunc(bundles, func(b bundle) bool { return b.digest == digest })
+}
+
+var _ inforce.Source = source{}
+
+// source is the bucket as a function sees it.
+type source struct{ *process }
+
+// Current implements inforce.Source.
+func (s source) Current(ctx context.Context) (s3.Pointer, error) {
+	return ask(ctx, s.process, bucket, "read the pointer", func() (s3.Pointer, error) {
+		if s.pointerGone {
+			return s3.Pointer{}, nil
+		}
+		return s3.Pointer{Digest: bundles[s.pointer].digest}, nil
+	})
+}
+
+// Load implements inforce.Source.
+func (s source) Load(ctx context.Context, digest string) (*config.Config, error) {
+	return ask(ctx, s.process, bucket, "read bundle "+digest, func() (*config.Config, error) {
+		return bundles[indexOf(digest)].config, nil
+	})
 }
 
 // unsettled says what is not as it should be in the end.

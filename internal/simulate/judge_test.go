@@ -26,6 +26,8 @@ type judge struct {
 	asked     map[int]map[string]bool    // by process: the runs that there were before the one that it asked for
 	changed   map[int]bool               // processes that have written an override
 	modules   map[string]string          // by run: the module that it was decided on
+	pushes    []string                   // bundles in the order in which the pointer named them
+	inForce   int                        // the index in pushes when the bundle in force was put in force
 
 	applying map[string]*container // by task
 	applied  map[string]bool       // runs that Terraform was started for
@@ -36,6 +38,7 @@ type judge struct {
 func (j *judge) init() {
 	j.tasks, j.runs, j.known = map[string]state.Task{}, map[string]map[string]state.Run{}, map[string]bool{}
 	j.overrides, j.counts, j.trials = map[string]state.Override{}, map[string]*config.Config{}, map[string]map[string]bool{}
+	j.pushes = []string{bundles[0].digest}
 	j.asked, j.changed, j.modules = map[int]map[string]bool{}, map[int]bool{}, map[string]string{}
 	j.applying, j.applied, j.rendered, j.infra = map[string]*container{}, map[string]bool{}, map[string]string{}, map[string]string{}
 }
@@ -80,7 +83,9 @@ func (j *judge) written(v view, unread map[string]bool, changes []state.Change) 
 		}
 		switch collection {
 		case "reconcile":
-			j.last = decoded[state.Reconcile](c.Value)
+			next := decoded[state.Reconcile](c.Value)
+			j.replaced(v, next.Bundle)
+			j.last = next
 		case "launch":
 			if c.Op == state.OpDelete {
 				continue
@@ -109,6 +114,18 @@ func (j *judge) written(v view, unread map[string]bool, changes []state.Change) 
 	for _, task := range touched {
 		j.oneLiveRun(v.world, task)
 	}
+}
+
+// replaced looks at the bundle that a write puts in force: the pointer must have
+// named it since the bundle that it replaces was put in force.
+func (j *judge) replaced(v view, bundle string) {
+	if bundle == j.last.Bundle {
+		return
+	}
+	if !slices.Contains(j.pushes[j.inForce:], bundle) {
+		v.violated("a bundle never goes back: %s puts %s in force again, after %s", v.name, bundle, j.last.Bundle)
+	}
+	j.inForce = len(j.pushes) - 1
 }
 
 // run looks at a run that was written.

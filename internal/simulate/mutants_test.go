@@ -148,6 +148,18 @@ var mutants = []struct {
 		new:  "case s.Held != \"\":",
 		says: "a held task runs when its condition changes",
 	}, {
+		rule: "a process that cannot read the pointer works with the bundle in force",
+		file: "inforce/inforce.go",
+		old:  "return f.keep(ctx, log, fmt.Errorf(\"find the bundle that was pushed last: %w\", err))",
+		new:  "if f.loaded == nil { return err }; f.replaces = f.another",
+		says: "a bundle never goes back",
+	}, {
+		rule: "a bundle replaces the one that was in force when the pointer was read",
+		file: "reconcile/reconciler.go",
+		old:  "&& inForce != t.Bundle && rec.Version != t.Replaces {",
+		new:  "&& inForce != t.Bundle && t.Replaces == \"\" {",
+		says: "a bundle never goes back",
+	}, {
 		rule: "who asks for a run while one is under way is told of the next",
 		file: "reconcile/control.go",
 		old:  "if next.Run != nil { // one more",

@@ -72,10 +72,13 @@ type world struct {
 	pending []*request
 	adrift  []*request // those that have an effect after all
 
-	memory    memory
-	consul    server
-	ecs       cluster
-	pointer   int // the bundle that is to be in force
+	memory  memory
+	consul  server
+	ecs     cluster
+	pointer int // the bundle that is to be in force
+
+	pointerGone bool // somebody has removed the pointer from the bucket
+
 	functions []*function
 	people    []*process
 	processes int
@@ -320,7 +323,12 @@ func (w *world) step() {
 	case n < 50:
 		w.consul.weather(w)
 	case n < 52:
+		if w.pointerGone = w.chance(100); w.pointerGone {
+			w.note("the pointer is removed")
+			return
+		}
 		w.pointer = w.rng.IntN(len(bundles))
+		w.judge.pushes = append(w.judge.pushes, bundles[w.pointer].digest)
 		w.note("bundle %s is pushed", bundles[w.pointer].digest)
 	case n < 64:
 		w.ecs.progress(w)
@@ -390,7 +398,7 @@ func (w *world) settle() (took time.Duration) {
 	w.note("the faults end")
 	w.faults = false
 	w.consul.clear(w)
-	w.ecs.capacity = true
+	w.ecs.capacity, w.pointerGone = true, false
 	w.adrift = nil
 	began, before := time.Now(), w.applies
 	for time.Since(began) < settleWithin && w.broken == "" {

@@ -42,9 +42,10 @@ type Reconcile struct {
 	Failing   int             `json:"failing,omitempty"` // most runs in a row that failed or were lost, of any task
 }
 
-// Refused is a newer configuration that does not validate, and so is not in force.
+// Refused says why a newer configuration is not in force: it does not validate,
+// or it is not known which bundle it is.
 type Refused struct {
-	Bundle string    `json:"bundle,omitempty"` // digest of the bundle; "" where the configuration is read from files
+	Bundle string    `json:"bundle,omitempty"` // digest of the bundle; "" if it is not known, or if the configuration is read from files
 	Error  string    `json:"error"`
 	Since  time.Time `json:"since"`
 }

@@ -1,0 +1,192 @@
+// Package inforce decides which bundle a process of the reconcile function
+// works with.
+//
+// Two places name a bundle. The pointer in S3 names the one that was pushed
+// last; the reconcile record names the one that is in force. A process replaces
+// the bundle in force only if it has read the pointer after it read the record,
+// and the pointer names another bundle. If the pointer is gone or cannot be
+// read, the process works with the bundle that the record names: what the
+// process read earlier may have been replaced since.
+package inforce
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/config/bundle"
+	"github.com/terrapulse/terrapulse/internal/reconcile"
+	"github.com/terrapulse/terrapulse/internal/state"
+)
+
+// pointerEvery is how often the pointer is read if no event says that it has
+// moved.
+const pointerEvery = 5 * time.Minute
+
+// ErrNone says that no bundle can be in force.
+var ErrNone = errors.New("no bundle can be in force")
+
+// Source reads the pointer and bundles. *bundle.Bucket is one.
+type Source interface {
+	Current(ctx context.Context) (bundle.Pointer, error)
+	// Load returns the configuration in a bundle. If the bundle is wrong, the
+	// error is a *bundle.InvalidError.
+	Load(ctx context.Context, digest string) (*config.Config, error)
+}
+
+// Loaded is a bundle that was read.
+type Loaded struct {
+	Digest  string
+	Config  *config.Config
+	Refused *state.Refused // why a newer configuration is not in force
+}
+
+// Follower keeps the bundle that a process works with. It serves one invocation
+// at a time.
+type Follower struct {
+	Source Source
+	Store  state.Store
+	Now    func() time.Time
+
+	loaded   *Loaded
+	read     time.Time // when the pointer was read last
+	problem  string    // why the pointer, or its bundle, could not be read then
+	another  string    // version of the record that named another bundle
+	replaces string    // another, if the pointer was read since
+}
+
+// Loaded returns the bundle that the process works with, nil if it has read
+// none. A new value is returned whenever something about it has changed.
+func (f *Follower) Loaded() *Loaded { return f.loaded }
+
+// Problem says why the pointer, or the bundle that it names, could not be read;
+// it is empty if it could.
+func (f *Follower) Problem() string { return f.problem }
+
+// Replaces returns the version of the reconcile record whose bundle the loaded
+// one may replace; see reconcile.TickOptions.
+func (f *Follower) Replaces() string { return f.replaces }
+
+// Forget has the next Refresh read the pointer.
+func (f *Follower) Forget() { f.read = time.Time{} }
+
+// IsOther reports whether a tick was refused because another bundle is in
+// force. Then the next Refresh finds out which of the two to work with.
+func (f *Follower) IsOther(err error) bool {
+	other := new(reconcile.OtherBundleError)
+	if !errors.As(err, &other) {
+		return false
+	}
+	f.another = other.Version
+	f.Forget()
+	return true
+}
+
+// Refresh reads the pointer if it is due, and the bundle to work with if that
+// is another one.
+func (f *Follower) Refresh(ctx context.Context, log *slog.Logger) error {
+	if f.loaded != nil && !f.read.IsZero() && f.Now().Sub(f.read) < pointerEvery {
+		return nil
+	}
+	f.replaces, f.problem = "", ""
+	pointer, err := f.Source.Current(ctx)
+	switch {
+	case err != nil:
+		return f.keep(ctx, log, fmt.Errorf("find the bundle that was pushed last: %w", err))
+	case pointer.Digest == "":
+		return f.pointerGone(ctx, log)
+	case f.loaded != nil && f.loaded.Digest == pointer.Digest:
+		if f.loaded.Refused != nil {
+			f.loaded = &Loaded{Digest: pointer.Digest, Config: f.loaded.Config}
+		}
+	default:
+		cfg, err := f.Source.Load(ctx, pointer.Digest)
+		if wrong := (*bundle.InvalidError)(nil); errors.As(err, &wrong) {
+			return f.refuse(ctx, log, state.Refused{Bundle: pointer.Digest, Error: state.Cut(wrong.Error()), Since: f.Now()})
+		}
+		if err != nil {
+			return f.keep(ctx, log, err)
+		}
+		f.loaded = &Loaded{Digest: pointer.Digest, Config: cfg}
+		log.Info("bundle read", "bundle", pointer.Digest, "tasks", len(cfg.Tasks))
+	}
+	f.read, f.replaces = f.Now(), f.another
+	return nil
+}
+
+// keep works with the bundle in force because the one that was pushed last
+// cannot be read now.
+func (f *Follower) keep(ctx context.Context, log *slog.Logger, cause error) error {
+	rec, err := f.record(ctx)
+	if err != nil {
+		return errors.Join(cause, err)
+	}
+	if rec.Data.Bundle == "" {
+		return cause
+	}
+	f.problem = state.Cut(cause.Error())
+	log.Warn("the bundle in force stays: the one that was pushed last cannot be read", "bundle", rec.Data.Bundle, "error", cause)
+	return f.work(ctx, rec.Data.Bundle, rec.Data.Refused)
+}
+
+// pointerGone works with the bundle in force because no pointer names another.
+func (f *Follower) pointerGone(ctx context.Context, log *slog.Logger) error {
+	rec, err := f.record(ctx)
+	if err != nil {
+		return err
+	}
+	if rec.Data.Bundle == "" {
+		return fmt.Errorf("%w: none was pushed yet; push one with `terrapulse bundle push`", ErrNone)
+	}
+	f.problem = "the bucket's pointer to the current bundle is gone: bundle " + fmt.Sprintf("%.12s", rec.Data.Bundle) +
+		" stays in force; push a bundle with `terrapulse bundle push`"
+	log.Warn("the bundle in force stays: the pointer to the current bundle is gone", "bundle", rec.Data.Bundle)
+	return f.work(ctx, rec.Data.Bundle, &state.Refused{Error: f.problem, Since: f.Now()})
+}
+
+// refuse works with the bundle in force because the one that was pushed last is
+// wrong.
+func (f *Follower) refuse(ctx context.Context, log *slog.Logger, refused state.Refused) error {
+	log.Error("bundle refused", "bundle", refused.Bundle, "error", refused.Error)
+	rec, err := f.record(ctx)
+	if err != nil {
+		return err
+	}
+	if rec.Data.Bundle != "" {
+		return f.work(ctx, rec.Data.Bundle, &refused)
+	}
+	if rec.Data.Refused == nil || rec.Data.Refused.Bundle != refused.Bundle {
+		next := rec.Data
+		next.Refused = &refused
+		if _, err := f.Store.Apply(ctx, rec.Write(next)); err != nil {
+			log.Warn("cannot record that the bundle is refused", "bundle", refused.Bundle, "error", err)
+		}
+	}
+	return fmt.Errorf("%w: bundle %.12s is wrong, and none was in force before: %s", ErrNone, refused.Bundle, refused.Error)
+}
+
+func (f *Follower) record(ctx context.Context) (state.Stored[state.Reconcile], error) {
+	rec, err := state.Read[state.Reconcile](ctx, f.Store, state.ReconcileKey)
+	if err != nil {
+		return rec, fmt.Errorf("read which bundle is in force: %w", err)
+	}
+	return rec, nil
+}
+
+// work loads the bundle that the record names, unless it is loaded.
+func (f *Follower) work(ctx context.Context, digest string, refused *state.Refused) error {
+	next := &Loaded{Digest: digest, Refused: refused}
+	if f.loaded != nil && f.loaded.Digest == digest {
+		next.Config = f.loaded.Config
+	} else {
+		var err error
+		if next.Config, err = f.Source.Load(ctx, digest); err != nil {
+			return fmt.Errorf("read the bundle in force: %w", err)
+		}
+	}
+	f.loaded, f.read = next, f.Now()
+	return nil
+}
