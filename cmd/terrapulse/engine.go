@@ -107,7 +107,7 @@ func (a *app) newEngine(ctx context.Context, cfg *config.Config, log *slog.Logge
 	owner, timing := lease.NewOwner(), timingOf(cfg)
 	base := new(atomic.Pointer[config.Config])
 	base.Store(cfg)
-	module := &runner.Module{Terraform: found, Values: a.values(log)}
+	module := &runner.Module{Terraform: found, Values: a.values(log), Log: log}
 	keepToken(ctx, module.Values, cfg, log)
 	run := &runner.Runner{
 		Config: base.Load, Store: store, Consul: client, Applier: module, Inspector: module,

@@ -95,6 +95,7 @@ func newWorker(ctx context.Context, settings deployment.Runner, out io.Writer, l
 		aws:       secrets.New(cfg),
 		terraform: findTerraform,
 		logs:      runlog.Bucket{Client: client, Location: settings.Logs},
+		keep:      unsavedStates{client, settings.Bundle}.keep,
 		owner:     owner(ctx, log),
 		who:       who,
 		parallel:  parallel,

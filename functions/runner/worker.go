@@ -24,7 +24,8 @@ const (
 	claimFor = time.Minute
 
 	// patience is how long an outcome is offered to a table that does not take
-	// it. After SIGTERM ECS leaves 120 s, of which Terraform may take 60.
+	// it. After SIGTERM ECS leaves 120 s, of which Terraform may take 60 to end, and
+	// 70 in all until its state is saved.
 	patience = 45 * time.Second
 
 	// liveOutput is how often the output of a run that goes on is written to
@@ -40,9 +41,10 @@ type worker struct {
 	aws       dynamic.AWS // secrets that templates of providers name
 	terraform func(ctx context.Context, cfg config.Terraform, log *slog.Logger) (*terraform.Binary, error)
 	logs      runner.Logs
-	owner     string // of claims
-	who       string // whom the state locks of its Terraform name
-	parallel  int    // runs at a time
+	keep      func(ctx context.Context, task, name string, state []byte) (place string, err error) // states that could not be saved
+	owner     string                                                                               // of claims
+	who       string                                                                               // whom the state locks of its Terraform name
+	parallel  int                                                                                  // runs at a time
 	metrics   *metrics.Writer
 	now       func() time.Time
 	log       *slog.Logger
@@ -137,6 +139,8 @@ func (w *worker) prepare(ctx context.Context, launch state.Launch, r *runner.Run
 	module := &runner.Module{
 		Terraform: binary, Orphaned: runner.Locks{Store: w.store, Log: w.log}.Orphaned,
 		Values: &dynamic.Evaluator{Context: ctx, Log: w.log, AWS: func(context.Context) (dynamic.AWS, error) { return w.aws, nil }},
+		Keep:   w.keep,
+		Log:    w.log,
 	}
 	r.Config, r.Consul, r.Verbose = func() *config.Config { return cfg }, client, cfg.Terraform.Log
 	r.Applier, r.Inspector = module, module

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/consul"
@@ -30,6 +31,10 @@ type Module struct {
 	Orphaned func(ctx context.Context, task string, lock *terraform.LockError) (why string)
 	// Unlocked has Inspect and Plan take no lock of the task's state.
 	Unlocked bool
+	// Keep, if set, keeps a state of the task that could not be written to its
+	// backend, and returns where: for a home whose disk ends with the run.
+	Keep func(ctx context.Context, task, name string, state []byte) (place string, err error)
+	Log  *slog.Logger // nil for nowhere
 }
 
 // Check finds what would make every run of the task fail, as far as that can be
@@ -161,6 +166,12 @@ func (m *Module) options(cfg *config.Config, values dynamic.Values, t *config.Ta
 	opts := terraform.Options{
 		Task: t.Name, Backend: backend, Consul: cfg.Consul,
 		Env: rootmodule.Env(t, values.Config), VarJSON: variables, Secrets: append(values.Secrets, cfg.Vault.Token), Log: out, PersistLog: cfg.Terraform.PersistLog, Unlocked: m.Unlocked,
+		Logger: m.Log,
+	}
+	if m.Keep != nil {
+		opts.Keep = func(ctx context.Context, name string, state []byte) (string, error) {
+			return m.Keep(ctx, t.Name, name, state)
+		}
 	}
 	if m.Orphaned != nil {
 		opts.Orphaned = func(ctx context.Context, lock *terraform.LockError) string { return m.Orphaned(ctx, t.Name, lock) }

@@ -12,17 +12,24 @@ import (
 // Apply makes the infrastructure what the root module says, in one step
 // without a saved plan. It initialises the directory where that proves to be
 // needed, and waits for a state lock as Options say. A state that could not be
-// saved before is saved first, and that of this apply is tried to be saved for
-// savingFor.
+// saved before is saved first. Where the backend does not take the state of this
+// apply, Apply tries again to save it for savingFor.
 //
-// When ctx ends, Terraform is interrupted and waited for. The error is an
-// *InterruptedError then, unless Terraform has applied everything anyway.
+// When ctx ends, Terraform is interrupted and waited for, and its state is saved
+// within Options.StopSaving. The error is an *InterruptedError then, unless
+// Terraform has applied everything anyway.
 func (d *Dir) Apply(ctx context.Context) (Summary, error) {
-	if err := d.saveUnsaved(ctx); err != nil {
+	saving, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(d.opts.StopSaving, stop) })()
+	if _, err := d.saveUnsaved(ctx); err != nil {
 		return Summary{}, err
 	}
 	var r *reader
 	err := d.attempt(ctx, "apply", func(lock, varFile string) error {
+		if err := d.noteBegin(ctx); err != nil {
+			return err
+		}
 		opts := []tfexec.ApplyOption{tfexec.Lock(true), tfexec.Parallelism(10), tfexec.Refresh(true), tfexec.LockTimeout(lock)}
 		if varFile != "" {
 			opts = append(opts, tfexec.VarFile(varFile))
@@ -30,12 +37,18 @@ func (d *Dir) Apply(ctx context.Context) (Summary, error) {
 		r = newReader(false)
 		return d.run(ctx, "apply", r.line, func(ctx context.Context) error { return d.tf.Apply(ctx, opts...) })
 	})
+	var failed *Error
 	var interrupted *InterruptedError
-	if errors.As(err, &interrupted) && r != nil && r.applied {
+	switch left := exists(d.unsaved()); {
+	case errors.As(err, &interrupted) && left:
+		interrupted.Hint = d.saveAfter(saving)
+	case errors.As(err, &interrupted) && r != nil && r.applied:
 		err = nil
+	case errors.As(err, &failed) && left:
+		failed.Hint = d.saveAfter(saving)
 	}
-	if failed := (*Error)(nil); errors.As(err, &failed) && exists(d.unsaved()) {
-		err = d.saveAfter(ctx, failed)
+	if !exists(d.unsaved()) {
+		err = errors.Join(err, d.forgetBegin())
 	}
 	if err != nil {
 		return Summary{}, err

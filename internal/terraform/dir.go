@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -47,6 +48,15 @@ type Options struct {
 	// Grace is how long an interrupted Terraform may take to end, before it is
 	// killed. 60 s if zero. Terraform saves its state and releases its lock in it.
 	Grace time.Duration
+	// StopSaving is how long, after Apply's context has ended, a state that the
+	// backend did not take is offered again. 70 s if zero.
+	StopSaving time.Duration
+	// Keep, if set, keeps a state that could not be written to its backend under a
+	// name, and returns where: for a directory that does not outlive the run. The
+	// state holds secrets.
+	Keep func(ctx context.Context, name string, state []byte) (place string, err error)
+	// Logger receives what a person must see to, beside Log. Nil for nowhere.
+	Logger *slog.Logger
 }
 
 // Dir is a task's directory in which Terraform can be run, by one goroutine at
@@ -78,6 +88,12 @@ func (b *Binary) Open(dir string, opts Options) (*Dir, error) {
 	}
 	if opts.Grace == 0 {
 		opts.Grace = time.Minute
+	}
+	if opts.StopSaving == 0 {
+		opts.StopSaving = stopSaving
+	}
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
 	}
 	if opts.Log == nil {
 		opts.Log = io.Discard

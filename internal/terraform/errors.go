@@ -87,11 +87,16 @@ type InterruptedError struct {
 	Task    string
 	Program string // "tofu"; "" is "terraform"
 	Command string
-	Cause   error // why
+	Cause   error  // why
+	Hint    string // what has become of a state that was not saved; may be empty
 }
 
 func (e *InterruptedError) Error() string {
-	return fmt.Sprintf("%s %s of task %s was interrupted: %v", cmp.Or(e.Program, config.EngineTerraform), e.Command, e.Task, e.Cause)
+	s := fmt.Sprintf("%s %s of task %s was interrupted: %v", cmp.Or(e.Program, config.EngineTerraform), e.Command, e.Task, e.Cause)
+	if e.Hint != "" {
+		s += ": " + e.Hint
+	}
+	return s
 }
 
 func (e *InterruptedError) Unwrap() error { return e.Cause }

@@ -6,10 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/hashicorp/terraform-exec/tfexec"
@@ -48,7 +48,7 @@ func (d *Dir) backendBefore() (before usedBackend, ok bool) {
 var (
 	backendChanged = regexp.MustCompile(`Backend configuration changed|for state migration|Migrating state from`)
 	newerState     = regexp.MustCompile(`over\s+newer\s+state`)
-	otherState     = regexp.MustCompile(`over\s+unrelated\s+state`)
+	otherState     = regexp.MustCompile(`over\s+unrelated\s+state|that\s+has\s+the\s+same\s+serial`)
 )
 
 // move takes the task's state along to another backend, and has the directory
@@ -82,8 +82,11 @@ func (d *Dir) moveState(ctx context.Context, from usedBackend) error {
 		return err
 	}
 	defer remove()
+	if d.opts.Backend.Type == "local" {
+		to.opts.Backend.Body = bodyOf(present)
+	}
 	if len(state) > 0 {
-		if err := to.receive(ctx, state); err != nil {
+		if err := to.receive(ctx, state, d); err != nil {
 			return err
 		}
 	}
@@ -160,11 +163,7 @@ func (d *Dir) beside(ctx context.Context, used usedBackend, backend config.Backe
 // stateIn returns the task's state in a backend; nil if there is none.
 func (d *Dir) stateIn(ctx context.Context, from usedBackend) ([]byte, error) {
 	if from.Type == "local" {
-		state, err := os.ReadFile(filepath.Join(d.workspaces(from.Config["workspace_dir"]), d.opts.Task, "terraform.tfstate"))
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil, nil
-		}
-		return state, err
+		return readState(filepath.Join(d.workspaces(from.Config["workspace_dir"]), d.opts.Task, "terraform.tfstate"))
 	}
 	old, remove, err := d.beside(ctx, from, config.Backend{Type: from.Type, Body: bodyOf(from.Config)})
 	if err != nil {
@@ -197,15 +196,51 @@ func (d *Dir) pull(ctx context.Context) ([]byte, error) {
 // known there as the same state as before, by its lineage: some backends take it
 // for a new one where there was none. Another instance that has not moved yet, or
 // the way back, would meet a state of something else otherwise.
-func (d *Dir) receive(ctx context.Context, state []byte) error {
-	if err := d.push(ctx, state); err != nil {
+//
+// An older state of the same lineage that is there already is replaced. It may
+// have gone on by itself, so a copy of it stays in the task's directory, home.
+func (d *Dir) receive(ctx context.Context, state []byte, home *Dir) error {
+	old, err := d.current(ctx)
+	if err != nil {
+		return err
+	}
+	copied := ""
+	if replaces(state, old) {
+		if copied, err = home.keepState(ctx, "replaced", old); err != nil {
+			return fmt.Errorf("keep a copy of the state that is replaced: %w", err)
+		}
+	}
+	taken, err := d.push(ctx, state)
+	switch {
+	case copied == "":
+	case taken:
+		fmt.Fprintf(d.opts.Log, "Warning: the new backend held an older state of this task already, which is replaced. A copy is kept in %s: "+
+			"see whether it has resources that the new state lacks.\n", copied)
+		d.opts.Logger.Warn("a state was moved over an older one of the same task: see whether the copy of that one has resources that the new state lacks",
+			"task", d.opts.Task, "copy", copied)
+	default:
+		os.Remove(copied) // it is still in the backend
+	}
+	if err != nil || !taken {
 		return err
 	}
 	there, err := d.pull(ctx)
 	if err == nil && lineageOf(there) != lineageOf(state) {
-		err = d.push(ctx, state, tfexec.Force(true)) // over what was just written
+		_, err = d.push(ctx, state, tfexec.Force(true)) // over what was just written
 	}
 	return err
+}
+
+// replaces reports whether writing a state over an older one of the same lineage
+// loses objects, or attributes of them, as far as is known.
+func replaces(state, old []byte) bool {
+	next, err := markOf(state)
+	if err != nil {
+		return false // Terraform will say what is wrong with it
+	}
+	was, err := markOf(old)
+	return err == nil && was.Lineage == next.Lineage && was.Serial < next.Serial &&
+		slices.ContainsFunc(was.Objects, func(object string) bool { return !next.has(object) })
 }
 
 func lineageOf(state []byte) string {
@@ -214,13 +249,13 @@ func lineageOf(state []byte) string {
 	return s.Lineage
 }
 
-// push writes the task's state to the backend. Terraform refuses to where there
-// is a newer one, which stays, or one of something else, which is for a person to
-// look at.
-func (d *Dir) push(ctx context.Context, state []byte, opts ...tfexec.StatePushCmdOption) error {
+// push writes the task's state to the backend, if that takes it. Terraform
+// refuses to where there is a newer one, which stays, or one of something else or
+// of as many changes, which is for a person to look at.
+func (d *Dir) push(ctx context.Context, state []byte, opts ...tfexec.StatePushCmdOption) (taken bool, err error) {
 	path, stop, err := serve(state)
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer stop()
 	err = d.pushFile(ctx, path, opts...)
@@ -228,12 +263,14 @@ func (d *Dir) push(ctx context.Context, state []byte, opts ...tfexec.StatePushCm
 	switch {
 	case !errors.As(err, &failed):
 	case newerState.MatchString(failed.stderr):
-		fmt.Fprintln(d.opts.Log, "The state in the new backend is newer than that in the old one, and stays.")
-		return nil
+		fmt.Fprintln(d.opts.Log, "Warning: the state in the new backend is newer than that in the old one, and stays. The old one is left where it is.")
+		d.opts.Logger.Warn("a state was not moved, as the new backend has a newer one of the same task: see whether the old one has resources that this one lacks",
+			"task", d.opts.Task)
+		return false, nil
 	case otherState.MatchString(failed.stderr):
 		failed.Hint = fmt.Sprintf("the backend %q holds another state under the same name already: find out which one is right, and remove the other", d.opts.Backend.Type)
 	}
-	return err
+	return err == nil, err
 }
 
 // arguments are the arguments of a backend that are set, as JSON has them in a

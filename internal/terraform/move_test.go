@@ -2,15 +2,20 @@ package terraform
 
 import (
 	"encoding/json"
+	"errors"
+	"log/slog"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/hashicorp/consul/api"
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/consul/consultest"
+	"github.com/terrapulse/terrapulse/internal/testtools"
 )
 
 // states is a Consul that keeps the states of a fixture.
@@ -64,11 +69,31 @@ func (s states) nothing(d *Dir) {
 	}
 }
 
+// readable fails the test if the state is read from Consul otherwise than
+// Terraform reads it.
+func (s states) readable() {
+	s.t.Helper()
+	d := s.open()
+	want, err := d.pull(s.t.Context())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	got, err := d.consulState(s.t.Context())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	var a, b any
+	if err := errors.Join(json.Unmarshal(got, &a), json.Unmarshal(want, &b)); err != nil || !cmp.Equal(a, b) {
+		s.t.Errorf("read %v: %s\nTerraform reads %s", err, got, want)
+	}
+}
+
 func TestATaskTakesItsStateToAnotherBackendAndLeavesThoseOfOthers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts Consul")
 	}
 	s := states{newFixture(t, fileModule), consultest.Start(t)}
+	s.cfg.Consul.Address = s.server.Addr()
 	s.render("api")
 	s.init(s.open(), true)
 	s.apply(s.open()) // local
@@ -77,6 +102,15 @@ func TestATaskTakesItsStateToAnotherBackendAndLeavesThoseOfOthers(t *testing.T) 
 	s.init(s.open(), true)
 	s.nothing(s.open())
 	mine := lineage(t, s.get("one/state-env:web"))
+	s.readable()
+	s.cfg.Terraform.Backend.Body.Attributes["gzip"] = cty.True
+	s.render("api", "db")
+	s.init(s.open(), true)
+	s.apply(s.open())
+	s.readable()
+	s.in("one/state") // without gzip again
+	s.init(s.open(), true)
+	s.apply(s.open())
 
 	// Another task has moved before, and its state has grown since.
 	other := strings.Replace(s.get("one/state-env:web"), mine, "11111111-2222-3333-4444-555555555555", 1)
@@ -129,5 +163,46 @@ func TestATaskTakesItsStateToAnotherBackendAndLeavesThoseOfOthers(t *testing.T) 
 	}
 	if left, _ := os.ReadDir(os.TempDir()); len(left) > 0 {
 		t.Errorf("left in the temporary directory: %v", left)
+	}
+}
+
+// Two instances with directories of their own are moved to another backend one
+// after the other, and the second applies in the old backend in between.
+func TestInit_MoveKeepsACopyOfAStateThatWentOnByItself(t *testing.T) {
+	f, server := onServer(t)
+	one, two := f.dir, filepath.Join(t.TempDir(), "web")
+	var events testtools.Output
+	run := func(path, dir string, services ...string) {
+		t.Helper()
+		f.dir = dir
+		f.cfg.Terraform.Backend.Body.Attributes["address"] = text(server.URL + path)
+		f.render(services...)
+		d := f.open(func(o *Options) { o.Logger = slog.New(slog.NewTextHandler(&events, nil)) })
+		if _, err := d.Init(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		f.apply(d)
+	}
+	run("/a", two, "v1")
+	run("/a", one, "v1")
+	run("/web", one, "v2")
+	if len(f.kept("replaced")) > 0 || events.String() != "" {
+		t.Errorf("a move to an empty backend kept a state: %s", &events)
+	}
+	replaced := server.state()
+	for _, service := range []string{"v3", "v4", "v5"} {
+		run("/a", two, service)
+	}
+	run("/web", two, "v5")
+	if got := f.kept("replaced"); len(got) != 1 || strings.TrimSpace(got[0]) != strings.TrimSpace(replaced) {
+		t.Errorf("kept are %q, want %s", got, replaced)
+	}
+	for name, text := range map[string]string{"output": f.log.String(), "log": events.String()} {
+		if strings.Count(text, filepath.Join(two, "replaced.tfstate.2")) != 1 {
+			t.Errorf("the %s does not name the copy once:\n%s", name, text)
+		}
+	}
+	if !strings.Contains(events.String(), "level=WARN") || !strings.Contains(server.state(), "v5") {
+		t.Errorf("the log says %s, and the state is %s", &events, server.state())
 	}
 }

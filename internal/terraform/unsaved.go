@@ -2,6 +2,7 @@ package terraform
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -13,54 +14,210 @@ import (
 	"github.com/hashicorp/terraform-exec/tfexec"
 )
 
-// unsavedFile is where Terraform leaves, in the directory, the state that an
-// apply has come to and that the backend did not take. If it stayed there, the
-// next run would make everything a second time.
-const unsavedFile = "errored.tfstate"
+const (
+	// unsavedFile is where Terraform leaves, in the directory, the state that an
+	// apply has come to and that the backend did not take. If it stayed there, the
+	// next run would make everything a second time.
+	unsavedFile = "errored.tfstate"
 
-// savingFor is how long a run goes on trying to save its state: a container's
-// directory goes with the run.
-const savingFor = 5 * time.Minute
+	// beganFile holds, in the directory, the mark of the state that the latest
+	// apply began from. A later process reads it there.
+	beganFile = ".terrapulse-began.json"
+
+	// savingFor is how long a run goes on trying to save its state: a container's
+	// directory goes with the run.
+	savingFor = 5 * time.Minute
+
+	// stopSaving is the default of Options.StopSaving. ECS kills a container 120
+	// seconds after SIGTERM, of which the run's outcome may need 45; systemd kills
+	// after 90 seconds.
+	stopSaving = 70 * time.Second
+
+	// keepingFor is how long a state may take to get to where Options.Keep puts it.
+	keepingFor = 10 * time.Second
+)
 
 // outdatedState is what Terraform says of a state that does not follow the one
 // in the backend.
 var outdatedState = regexp.MustCompile(`over\s+(?:newer|unrelated)\s+state|that\s+has\s+the\s+same\s+serial`)
 
+// unsavedState is what has become of a state that an apply has left.
+type unsavedState struct {
+	aside string // where it is kept instead, if it was not saved
+}
+
 // saveUnsaved saves the state that an apply has left in the directory, if there
-// is one. Where the backend's state has gone on without it, that one counts, and
-// what was left is kept beside it for a person.
-func (d *Dir) saveUnsaved(ctx context.Context) error {
+// is one. It does so only where the backend still shows what that apply began
+// from. Otherwise the backend's state counts, and what was left is kept aside
+// for a person.
+func (d *Dir) saveUnsaved(ctx context.Context) (unsavedState, error) {
 	path := d.unsaved()
-	if !exists(path) {
-		return nil
+	raw, err := readState(path)
+	if raw == nil {
+		return unsavedState{}, err
 	}
-	err := d.pushFile(ctx, path)
+	_ = os.Chmod(path, 0o600) // it holds what a state holds
+	now, err := d.current(ctx)
+	if err != nil {
+		return unsavedState{}, d.stillUnsaved(err)
+	}
+	if why := d.notFollowed(now, raw); why != "" {
+		return d.setAside(ctx, raw, why)
+	}
+	err = d.pushFile(ctx, path)
 	failed := (*Error)(nil)
 	switch {
 	case err == nil:
 		fmt.Fprintln(d.opts.Log, "The state that could not be saved before is saved now.")
-		err = os.Remove(path)
+		return unsavedState{}, errors.Join(os.Remove(path), d.forgetBegin())
 	case errors.As(err, &failed) && outdatedState.MatchString(failed.stderr):
-		aside := path + ".outdated"
-		fmt.Fprintf(d.opts.Log, "Warning: the backend's state has gone on without the one that an earlier run could not save. "+
-			"That is kept in %s: see whether it has resources that the backend's lacks.\n", aside)
-		err = os.Rename(path, aside)
-	case failed != nil:
+		return d.setAside(ctx, raw, "the backend's state has changed meanwhile")
+	default:
+		return unsavedState{}, d.stillUnsaved(err)
+	}
+}
+
+// stillUnsaved has the error of a command say where the state is.
+func (d *Dir) stillUnsaved(err error) error {
+	if failed := (*Error)(nil); errors.As(err, &failed) {
 		failed.Hint = d.unsavedHint()
 	}
 	return err
 }
 
-// saveAfter goes on trying to save the state that a failed apply has come to, and
-// returns the apply's error with what has become of it.
-func (d *Dir) saveAfter(ctx context.Context, failed *Error) error {
-	fmt.Fprintf(d.opts.Log, "The state is not saved. That is tried again for up to %v.\n", savingFor)
-	_, err := backoff.Retry(ctx, func() (struct{}, error) { return struct{}{}, d.saveUnsaved(ctx) }, backoff.WithMaxElapsedTime(savingFor))
-	failed.Hint = "the state could not be saved at first, and is saved now: the next run goes on from it"
-	if err != nil {
-		failed.Hint = d.unsavedHint()
+// notFollowed says why the state that an apply has left must not take the place
+// of the one that the backend shows now; "" if it may.
+func (d *Dir) notFollowed(now, left []byte) string {
+	began, known := d.begin()
+	if !known {
+		return "it is not known which state that run began from"
 	}
-	return failed
+	shown, err := markOf(now)
+	if err != nil {
+		return "the backend's state cannot be read"
+	}
+	mark, err := markOf(left)
+	if err != nil {
+		return "it cannot be read"
+	}
+	if !replaceable(began, shown, mark) {
+		return fmt.Sprintf("the backend's state has changed since that run began (serial %d then, %d now)", began.Serial, shown.Serial)
+	}
+	return ""
+}
+
+// setAside keeps a state that was left under a name of its own, and reports it.
+func (d *Dir) setAside(ctx context.Context, state []byte, why string) (unsavedState, error) {
+	aside, err := d.keepState(ctx, "errored", state)
+	if err != nil {
+		return unsavedState{}, fmt.Errorf("keep the state aside that task %s could not save (%s): %w", d.opts.Task, why, err)
+	}
+	if err := errors.Join(os.Remove(d.unsaved()), d.forgetBegin()); err != nil {
+		return unsavedState{}, fmt.Errorf("keep the state aside that task %s could not save: %w", d.opts.Task, err)
+	}
+	fmt.Fprintf(d.opts.Log, "Warning: the state that an earlier apply could not save is not written to the backend: %s. It is kept in %s: "+
+		"see whether it has resources that the backend's state lacks.\n", why, aside)
+	d.opts.Logger.Warn("a state that an apply could not save is kept aside: see whether it has resources that the backend's state lacks",
+		"task", d.opts.Task, "file", aside, "cause", why)
+	return unsavedState{aside}, nil
+}
+
+// keepState writes a state to a new file in the directory that only this user
+// can read, and where the directory does not last also to where it does.
+// It returns the place.
+func (d *Dir) keepState(ctx context.Context, kind string, state []byte) (place string, err error) {
+	name := kind + ".tfstate." + time.Now().UTC().Format("20060102T150405Z")
+	path := filepath.Join(d.path, name)
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	for n := 2; errors.Is(err, os.ErrExist); n++ {
+		path = filepath.Join(d.path, fmt.Sprintf("%s-%d", name, n))
+		f, err = os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	}
+	if err != nil {
+		return "", err
+	}
+	_, err = f.Write(state)
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		os.Remove(path)
+		return "", err
+	}
+	if d.opts.Keep == nil {
+		return path, nil
+	}
+	return d.opts.Keep(ctx, filepath.Base(path), state)
+}
+
+// noteBegin notes in the directory which state the next apply begins from.
+func (d *Dir) noteBegin(ctx context.Context) error {
+	state, err := d.current(ctx)
+	if err != nil {
+		return err
+	}
+	mark, err := markOf(state)
+	if err != nil {
+		return d.forgetBegin() // a state that Terraform may be able to read
+	}
+	raw, err := json.Marshal(mark)
+	if err == nil {
+		err = os.WriteFile(d.begun(), raw, 0o600)
+	}
+	if err != nil {
+		return fmt.Errorf("note the state that the apply of task %s begins from: %w", d.opts.Task, err)
+	}
+	return nil
+}
+
+// begin returns the mark of the state that the latest apply began from.
+func (d *Dir) begin() (mark stateMark, known bool) {
+	raw, err := os.ReadFile(d.begun())
+	return mark, err == nil && json.Unmarshal(raw, &mark) == nil
+}
+
+func (d *Dir) forgetBegin() error {
+	if err := os.Remove(d.begun()); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// begun is the path of beganFile.
+func (d *Dir) begun() string { return filepath.Join(d.path, beganFile) }
+
+// saveAfter goes on trying to save the state that an apply has left which failed
+// or was interrupted. It returns what has become of that state, in words.
+func (d *Dir) saveAfter(ctx context.Context) string {
+	fmt.Fprintln(d.opts.Log, "The state is not saved. That is tried again.")
+	saved, err := backoff.Retry(ctx, func() (unsavedState, error) { return d.saveUnsaved(ctx) }, backoff.WithMaxElapsedTime(savingFor))
+	switch {
+	case err != nil && d.opts.Keep != nil:
+		return d.keepUnsaved()
+	case err != nil:
+		return d.unsavedHint()
+	case saved.aside != "":
+		return fmt.Sprintf("what was applied is not in the state: the backend's state has changed since this run began, and this run's is kept in %s: "+
+			"see whether it has resources that the backend's lacks", saved.aside)
+	default:
+		return "the state could not be saved at first, and is saved now: the next run goes on from it"
+	}
+}
+
+// keepUnsaved keeps a state that the backend does not take, where the directory
+// does not last.
+func (d *Dir) keepUnsaved() string {
+	ctx, cancel := context.WithTimeout(context.Background(), keepingFor)
+	defer cancel()
+	raw, err := os.ReadFile(d.unsaved())
+	if err == nil {
+		var place string
+		if place, err = d.keepState(ctx, "errored", raw); err == nil {
+			d.opts.Logger.Warn("a state that an apply could not save is kept aside: write it to the backend with `terraform state push` before the task runs again",
+				"task", d.opts.Task, "file", place)
+			return fmt.Sprintf("what was applied is not in the state, which could not be saved: it is kept in %s: "+
+				"write it to the backend with `%s state push` before the task runs again", place, d.bin.Program())
+		}
+	}
+	return fmt.Sprintf("what was applied is not in the state, which could not be saved (%v), and is lost with this container: "+
+		"import what was made, or remove it", err)
 }
 
 // unsaved is the path of unsavedFile.

@@ -1,0 +1,98 @@
+package terraform
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+)
+
+// stateMark identifies a state without holding its values, which may be secret.
+// The zero value stands for no state.
+type stateMark struct {
+	Lineage string `json:"lineage,omitempty"`
+	Serial  uint64 `json:"serial,omitempty"`
+	// Objects are the digests of the managed objects: address and attributes. They
+	// are sorted.
+	Objects []string `json:"objects,omitempty"`
+}
+
+// markOf returns the mark of a state as Terraform writes it.
+func markOf(state []byte) (stateMark, error) {
+	if len(bytes.TrimSpace(state)) == 0 {
+		return stateMark{}, nil
+	}
+	var s struct {
+		Lineage   string
+		Serial    uint64
+		Resources []struct {
+			Module, Mode, Type, Name string
+			Instances                []struct {
+				IndexKey       json.RawMessage `json:"index_key"`
+				Attributes     json.RawMessage `json:"attributes"`
+				AttributesFlat json.RawMessage `json:"attributes_flat"`
+			}
+		}
+	}
+	if err := json.Unmarshal(state, &s); err != nil {
+		return stateMark{}, fmt.Errorf("read a state of Terraform: %w", err)
+	}
+	mark := stateMark{Lineage: s.Lineage, Serial: s.Serial}
+	var text bytes.Buffer
+	for _, r := range s.Resources {
+		if r.Mode != "managed" {
+			continue // data sources are read again by every apply
+		}
+		for _, i := range r.Instances {
+			text.Reset()
+			fmt.Fprintf(&text, "%q %q %q ", r.Module, r.Type, r.Name)
+			for _, part := range []json.RawMessage{i.IndexKey, i.Attributes, i.AttributesFlat} {
+				if len(part) > 0 {
+					if err := json.Compact(&text, part); err != nil {
+						return stateMark{}, fmt.Errorf("read a state of Terraform: %w", err)
+					}
+				}
+				text.WriteByte('\n')
+			}
+			sum := sha256.Sum256(text.Bytes())
+			mark.Objects = append(mark.Objects, hex.EncodeToString(sum[:16]))
+		}
+	}
+	slices.Sort(mark.Objects)
+	return mark, nil
+}
+
+// replaceable reports whether a state that an apply has left can take the place
+// of the one that the backend shows now: that is still the one which the apply
+// began from, or one that the same apply has saved on its way. Terraform saves
+// every 20 seconds. Whatever somebody else has written since has an object that
+// the apply neither found nor made, or lacks one that it has kept.
+func replaceable(began, now, left stateMark) bool {
+	if len(now.Objects) == 0 {
+		return len(began.Objects) == 0 // else somebody has emptied or removed it
+	}
+	if now.Lineage != left.Lineage || now.Serial >= left.Serial || now.Serial < began.Serial {
+		return false
+	}
+	if now.Serial == began.Serial {
+		return slices.Equal(now.Objects, began.Objects)
+	}
+	for _, object := range now.Objects {
+		if !left.has(object) && !began.has(object) {
+			return false
+		}
+	}
+	for _, object := range began.Objects {
+		if left.has(object) && !now.has(object) {
+			return false
+		}
+	}
+	return true
+}
+
+func (m stateMark) has(object string) bool {
+	_, found := slices.BinarySearch(m.Objects, object)
+	return found
+}
