@@ -63,7 +63,11 @@ func (a *app) dressed(commands map[string]cli.CommandFactory) map[string]cli.Com
 }
 
 func (c *called) Help() string {
-	return strings.ReplaceAll(c.Command.Help(), "Usage: "+ownName+" ", "Usage: "+c.app.program+" ")
+	help := strings.ReplaceAll(c.Command.Help(), "Usage: "+ownName+" ", "Usage: "+c.app.program+" ")
+	if c.app.isCTS() {
+		help = ctsHelp(c.name, help)
+	}
+	return help
 }
 
 // AutocompleteFlags are the flags of the command, and what may follow them.

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/hashicorp/cli"
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/terrapulse/terrapulse/internal/config"
@@ -51,6 +52,36 @@ func (a *app) printVersion() {
 		return
 	}
 	fmt.Fprintf(a.stdout, "%s %s\n", ownName, version)
+}
+
+// ctsUsage is how the first line of a command's help ends, where scripts look
+// for the words of Consul-Terraform-Sync.
+var ctsUsage = map[string]string{
+	"task create":  "[-help] [options] -task-file=<task config>",
+	"task enable":  "[-help] [options] <task name>",
+	"task disable": "[-help] [options] <task name>",
+	"task delete":  "[-help] [options] <task name>",
+}
+
+// ctsHelp puts the words of Consul-Terraform-Sync into the help of a command.
+func ctsHelp(command, help string) string {
+	if usage, ok := ctsUsage[command]; ok {
+		_, rest, _ := strings.Cut(help, "\n")
+		help = fmt.Sprintf("Usage: %s %s %s\n%s", ctsName, command, usage, rest)
+	}
+	return strings.Replace(help, "\n  -auto-approve\n", "\n  -auto-approve [Default: false]\n", 1)
+}
+
+// helpFunc is the help of the program without a command.
+func (a *app) helpFunc() cli.HelpFunc {
+	basic := cli.BasicHelpFunc(a.program)
+	if !a.isCTS() {
+		return basic
+	}
+	return func(commands map[string]cli.CommandFactory) string {
+		_, list, _ := strings.Cut(basic(commands), "commands are:\n")
+		return fmt.Sprintf("Usage CLI: %s <command> [-help] [options]\n\nCommands:\n%s", ctsName, list)
+	}
 }
 
 // ctsFlags are flags of start that Consul-Terraform-Sync does not show either.
@@ -99,6 +130,13 @@ func (a *app) develop(cfg *config.Config) int {
 func (a *app) ctsOnce(code int) {
 	if a.isCTS() && code == exitOK {
 		slog.Info("all tasks completed once")
+		a.ctsEnded()
+	}
+}
+
+// ctsEnded logs the end of the program as scripts look for it.
+func (a *app) ctsEnded() {
+	if a.isCTS() {
 		slog.Info("graceful shutdown")
 	}
 }

@@ -51,11 +51,16 @@ func TestByItsOtherNameTheProgramAnswersAsThat(t *testing.T) {
 		{[]string{"-version"}, 0, `^consul-terraform-sync 0\.9\.0 \(terrapulse dev\)\nCompatible with Terraform >= 0\.13\.0, <= 1\.14\.3\n$`, `^$`},
 		{[]string{"--version"}, 0, `^consul-terraform-sync 0\.9\.0`, `^$`},
 		{[]string{"-v"}, 0, `^consul-terraform-sync 0\.9\.0`, `^$`},
-		{[]string{"-h"}, 0, `Usage: consul-terraform-sync \[--version\]`, `^$`},
+		{[]string{"-h"}, 0, `^Usage CLI: consul-terraform-sync <command> \[-help\] \[options\]\n\nCommands:\n(.|\n)*\n    task +`, `^$`},
 		{[]string{"start", "-h"}, 0, `Usage: consul-terraform-sync start`, `^$`},
-		{[]string{"task", "create", "-h"}, 0, `Usage: consul-terraform-sync task create`, `^$`},
+		{[]string{"help"}, 0, `^Usage CLI: consul-terraform-sync <command> \[-help\] \[options\]\n`, `^$`},
+		{[]string{"task", "create", "-h"}, 0, `^Usage: consul-terraform-sync task create \[-help\] \[options\] -task-file=<task config>\n(.|\n)*-auto-approve \[Default: false\]\n`, `^$`},
+		{[]string{"task", "create", "-help"}, 0, `^Usage: consul-terraform-sync task create \[-help\] \[options\] -task-file=<task config>\n`, `^$`},
+		{[]string{"task", "enable", "-help"}, 0, `^Usage: consul-terraform-sync task enable \[-help\] \[options\] <task name>\n(.|\n)*-auto-approve \[Default: false\]\n`, `^$`},
+		{[]string{"task", "disable", "-help"}, 0, `^Usage: consul-terraform-sync task disable \[-help\] \[options\] <task name>\n`, `^$`},
+		{[]string{"task", "delete", "-help"}, 0, `^Usage: consul-terraform-sync task delete \[-help\] \[options\] <task name>\n(.|\n)*-auto-approve \[Default: false\]\n`, `^$`},
 		{[]string{"task"}, 1, `^$`, `Usage: consul-terraform-sync task`},
-		{[]string{"frobnicate"}, 127, `^$`, `Usage: consul-terraform-sync`},
+		{[]string{"frobnicate"}, 127, `^$`, `Usage CLI: consul-terraform-sync <command>`},
 		{[]string{"start"}, 13, `^$`, `-config-file`},
 		{[]string{"start", "-bogus"}, 14, `^$`, "see `consul-terraform-sync start -help`"},
 		{[]string{"start", "-client-type", "other", "-config-file", "x.hcl"}, 14, `^$`, `-client-type other`},
@@ -96,6 +101,7 @@ func TestOnceIsLoggedAsScriptsOfCTSLookForIt(t *testing.T) {
 	}
 
 	s.register("web", "web-2", 8081, "passing")
+	s.write("mod/more.tf", "resource \"terraform_data\" \"more\" {}\n")
 	r = program(t, path, "", "start", "-store", store, "-inspect", "-config-file", s.config(s.task("lb", onWeb)+s.task("off", "enabled = false\n"+onWeb)))
 	wantCode(t, r, exitOK)
 	if r.stdout != "" {
@@ -103,11 +109,13 @@ func TestOnceIsLoggedAsScriptsOfCTSLookForIt(t *testing.T) {
 	}
 	for _, line := range []string{
 		`\[INFO\]  ctrl: inspection results: task_name=lb\n  plan=\n(  \| .*\n)*  \| (Terraform|OpenTofu) will perform the following actions`,
-		`\[INFO\]  ctrl: inspection results: task_name=off plan="Task is disabled, inspection was skipped\."$`} {
+		`\[INFO\]  ctrl: inspection results: task_name=off plan="Task is disabled, inspection was skipped\."$`,
+		`\[INFO\]  ctrl: graceful shutdown\n$`} {
 		if !regexp.MustCompile(stamp + line).MatchString(r.stderr) {
 			t.Errorf("%q is not logged:\n%s", line, r.stderr)
 		}
 	}
+	wantText(t, r.stderr, "Plan: 2 to add, 0 to change, 1 to destroy.\n")
 
 	bad := s.config("task {\n name = \"broken\"\n module = \"" + s.path("nowhere") + "\"\n " + onWeb + "\n}\n")
 	r = program(t, path, "", "start", "-store", store, "-once", "-config-file", bad)

@@ -146,6 +146,9 @@ func (a *app) inspect(cfg *config.Config, log *slog.Logger, o inspectOptions, pa
 			code = exitChanges
 		}
 	}
+	if code != exitError {
+		a.ctsEnded()
+	}
 	return code
 }
 

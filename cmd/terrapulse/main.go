@@ -111,7 +111,7 @@ func (a *app) run(args []string) int {
 			"bundle diff": func() (cli.Command, error) { return &bundleDiffCommand{app: a}, nil },
 			"bundle pull": func() (cli.Command, error) { return &bundlePullCommand{app: a}, nil },
 		}),
-		HelpFunc: cli.BasicHelpFunc(a.program),
+		HelpFunc: a.helpFunc(),
 	}
 	code, err := c.Run()
 	if err != nil {

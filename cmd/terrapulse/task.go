@@ -94,10 +94,16 @@ func (a *app) taskArguments(f *flag.FlagSet, o *apiFlags, args []string, help st
 		return "", nil, code
 	}
 	if len(rest) != 1 || rest[0] == "" {
-		return "", nil, a.fail(exitMissing, fmt.Errorf("name one task: %s %s [flags] TASK", a.program, f.Name()))
+		a.problem("name one task", errors.New(a.help(f.Name())))
+		return "", nil, exitMissing
 	}
 	client, code := a.apiClient(o)
 	return rest[0], client, code
+}
+
+// help says where a person finds how a command is used.
+func (a *app) help(command string) string {
+	return fmt.Sprintf("For additional help try '%s %s --help'", a.program, command)
 }
 
 func (a *app) apiClient(o *apiFlags) (*apiclient.Client, int) {
@@ -157,7 +163,7 @@ func (a *app) generating() {
 	a.detail(fmt.Sprintf("Generating plan that %s will use Terraform to execute", a.product()))
 }
 
-// approval asks whether to go on, for the reasons that are given. The error
+// approval asks whether to go on, and names what the person should consider. The error
 // says why there is no answer.
 func (a *app) approval(question string, reasons ...string) (bool, error) {
 	a.say("%s", question)

@@ -58,16 +58,16 @@ func TestASessionOfTheTaskCommands(t *testing.T) {
     .*Plan: 1 to add, 0 to change, 0 to destroy\..*
 
 `
-	says("no\n", 0, inspectNew+`==> Creating task 'newt' .*    Cancelled creating task 'newt'\n\n`, "create", "-task-file", "newt.hcl")
+	says("no\n", 0, inspectNew+`==> Creating the task will perform the actions described above\.\n    Do you want to perform these actions for 'newt'\?.*    Cancelled creating task 'newt'\n\n`, "create", "-task-file", "newt.hcl")
 	if s.read("newt.txt") != "" {
 		t.Error("a cancelled task was applied")
 	}
-	says("yes\n", 0, inspectNew+`==> Creating task 'newt' .*Enter a value: \n==> Creating and running task 'newt'\.\.\.\n\n==> Task 'newt' created\n\n`, "create", "-task-file", "newt.hcl")
+	says("yes\n", 0, inspectNew+`==> Creating the task will perform the actions described above\.\n    Do you want to perform these actions for 'newt'\?.*Enter a value: \n==> Creating and running task 'newt'\.\.\.\n\n==> Task 'newt' created\n\n`, "create", "-task-file", "newt.hcl")
 	wantText(t, s.read("newt.txt"), "8080")
-	says("", exitError, `==> Error: unable to create 'newt'\n\n    400 Bad Request: task with name newt already exists, see logs for more details\n    \(Request ID: UUID\)\n`,
+	says("", exitError, `==> Error: unable to generate plan for 'newt'\n\n    400 Bad Request: task with name newt already exists, see logs for more details\n    \(Request ID: UUID\)\n`,
 		"create", "-auto-approve", "-task-file", "newt.hcl")
 
-	says("yes\n", 0, `==> Inspecting changes to resource if enabling 'dis'\.\.\..*==> Enabling 'dis' .*==> Enabling and running 'dis'\.\.\.\n\n==> 'dis' enable complete!\n\n`, "enable", "dis")
+	says("yes\n", 0, `==> Inspecting changes to resource if enabling 'dis'\.\.\..*==> Enabling the task will perform .*Do you want to perform these actions for 'dis'\?.*==> Enabling and running 'dis'\.\.\.\n\n==> 'dis' enable complete!\n\n`, "enable", "dis")
 	wantText(t, s.read("dis.txt"), "8080")
 	says("", 0, `==> Waiting to disable 'dis'\.\.\.\n\n==> 'dis' disable complete!\n\n`, "disable", "dis")
 	says("", 0, `==> Inspecting changes .*    Plan: \n.*No changes.*\n\n==> Enabling and running 'dis'\.\.\.\n\n==> 'dis' enable complete!\n\n`, "enable", "dis") // without a question

@@ -41,11 +41,19 @@ func (c *taskCreateCommand) flags() (*flag.FlagSet, *taskCreateOptions) {
 
 func (c *taskCreateCommand) Run(args []string) int {
 	f, o := c.flags()
-	if code := c.parseAll(f, args, c.Help()); code >= 0 {
+	parse := c.parseAll
+	if c.isCTS() {
+		parse = c.parse // Consul-Terraform-Sync ignores arguments
+	}
+	if code := parse(f, args, c.Help()); code >= 0 {
 		return code
 	}
+	if f.NArg() > 0 {
+		fmt.Fprintf(c.stderr, "Warning: arguments after the flags are ignored: %q\n", f.Args())
+	}
 	if o.file == "" {
-		return c.fail(exitMissing, errors.New("name the task file with -task-file"))
+		c.problem("no task file provided", errors.New(c.help(f.Name())))
+		return exitMissing
 	}
 	task, warnings, err := readTaskFile(o.file)
 	if err != nil {
@@ -64,7 +72,7 @@ func (c *taskCreateCommand) Run(args []string) int {
 	unable := fmt.Sprintf("unable to create '%s'", task.Name)
 	inspected, err := client.InspectTask(c.ctx, task)
 	if err != nil {
-		return c.problem(unable, err)
+		return c.problem(fmt.Sprintf("unable to generate plan for '%s'", task.Name), err)
 	}
 	payload, err := indentedJSON(api.TaskRequest{Task: task})
 	if err != nil {
@@ -74,7 +82,7 @@ func (c *taskCreateCommand) Run(args []string) int {
 	c.showPlan(inspected.Inspection)
 
 	if !o.approve {
-		yes, err := c.approval(fmt.Sprintf("Creating task '%s' will perform the actions described above. Do you want to perform them?", task.Name),
+		yes, err := c.approval(fmt.Sprintf("Creating the task will perform the actions described above.\nDo you want to perform these actions for '%s'?", task.Name),
 			"This cannot be undone.",
 			"Terraform may do something else if what the task watches in Consul changes meanwhile.")
 		if err != nil {

@@ -38,12 +38,12 @@ func (c *taskEnableCommand) Run(args []string) int {
 	unable := fmt.Sprintf("unable to enable '%s'", task)
 	inspected, err := client.InspectEnable(c.ctx, task)
 	if err != nil {
-		return c.problem(unable, err)
+		return c.problem(fmt.Sprintf("unable to generate plan for '%s'", task), err)
 	}
 	c.showPlan(inspected.Inspection)
 
 	if inspected.ChangesPresent && !*approve {
-		yes, err := c.approval(fmt.Sprintf("Enabling '%s' will perform the actions described above. Do you want to perform them?", task),
+		yes, err := c.approval(fmt.Sprintf("Enabling the task will perform the actions described above.\nDo you want to perform these actions for '%s'?", task),
 			"This cannot be undone.",
 			"Terraform may do something else if what the task watches in Consul changes meanwhile.")
 		if err != nil {

@@ -27,13 +27,16 @@ func readTaskFile(file string) (task api.Task, warnings []string, err error) {
 	if err != nil {
 		return task, nil, errors.New(ofTaskFile.Replace(err.Error()))
 	}
-	if len(cfg.Tasks) != 1 {
-		return task, nil, fmt.Errorf("%s: there must be exactly one task in the file, and there are %d", file, len(cfg.Tasks))
+	switch n := len(cfg.Tasks); {
+	case n == 0:
+		return task, nil, fmt.Errorf("task file '%s' contains no task", file)
+	case n > 1:
+		return task, nil, fmt.Errorf("task file '%s' cannot contain more than 1 task, contains %d tasks", file, n)
 	}
 	var deprecated []error
 	for _, w := range cfg.Warnings {
-		if strings.HasSuffix(w.Problem, " is deprecated") {
-			deprecated = append(deprecated, errors.New(w.String()))
+		if key, ok := strings.CutSuffix(w.Problem, " is deprecated"); ok {
+			deprecated = append(deprecated, noLongerSupported(key, w))
 			continue
 		}
 		warnings = append(warnings, w.String())
@@ -53,6 +56,19 @@ func readTaskFile(file string) (task api.Task, warnings []string, err error) {
 		task.ModuleInput = nil
 	}
 	return task, warnings, nil
+}
+
+// noLongerSupported is the error of a deprecated key, in words that scripts
+// look for.
+func noLongerSupported(key string, w config.Diagnostic) error {
+	block := "task"
+	switch {
+	case key == "service":
+		return fmt.Errorf("%s: the 'service' block is no longer supported; %s", w.Position, w.Hint)
+	case strings.Contains(w.Key, "condition."):
+		block = "condition"
+	}
+	return fmt.Errorf("%s: the '%s' field in the %s block is no longer supported; %s", w.Position, key, block, w.Hint)
 }
 
 // bufferPeriod is what a task says of its buffer period: what it does not say

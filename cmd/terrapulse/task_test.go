@@ -164,8 +164,8 @@ func TestTheTaskCommandsSayWhatScriptsLookFor(t *testing.T) {
     }
 
 ` + plan
-	askNew := `==> Creating task 'newt' will perform the actions described above. Do you want to
-    perform them?
+	askNew := `==> Creating the task will perform the actions described above.
+    Do you want to perform these actions for 'newt'?
 
     ` + prompt
 	created := `==> Creating and running task 'newt'...
@@ -178,8 +178,8 @@ func TestTheTaskCommandsSayWhatScriptsLookFor(t *testing.T) {
     Generating plan that Consul-Terraform-Sync will use Terraform to execute
 
 ` + plan
-	askDis := `==> Enabling 'dis' will perform the actions described above. Do you want to
-    perform them?
+	askDis := `==> Enabling the task will perform the actions described above.
+    Do you want to perform these actions for 'dis'?
 
     ` + prompt
 	enabled := `==> Enabling and running 'dis'...
@@ -296,12 +296,12 @@ func TestRefusalsOfTheAPIAreToldInTheWordsOfBothClients(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"create", "-task-file", file}, `==> Error: unable to create 'newt'
+		{[]string{"create", "-task-file", file}, `==> Error: unable to generate plan for 'newt'
 
     400 Bad Request: task with name newt already exists, see logs for more details
     (Request ID: 7f0c2f8e)
 `},
-		{[]string{"enable", "nope"}, `==> Error: unable to enable 'nope'
+		{[]string{"enable", "nope"}, `==> Error: unable to generate plan for 'nope'
 
     request returned 404 status code with error: a task with name 'nope' does not
     exist or has not been initialized yet
@@ -336,7 +336,16 @@ func TestADeletedTaskThatComesBackIsSaidTo(t *testing.T) {
 
 func TestTaskCommandsEndWithTheExitCodesOfCTS(t *testing.T) {
 	s := newStandIn(t)
-	two := taskFile(t, "two.hcl", newTask+strings.Replace(newTask, "newt", "other", 1))
+	t.Chdir(t.TempDir())
+	for name, text := range map[string]string{
+		"two.hcl":     newTask + strings.Replace(newTask, "newt", "other", 1),
+		"none-in.hcl": "port = 1\n",
+		"old.hcl":     strings.Replace(newTask, "condition \"services\" {\n    names = [\"web\"]\n  }", "services = [\"web\"]", 1),
+	} {
+		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for _, test := range []struct {
 		args []string
 		code int
@@ -344,13 +353,15 @@ func TestTaskCommandsEndWithTheExitCodesOfCTS(t *testing.T) {
 	}{
 		{nil, 1, "Usage: consul-terraform-sync task create|enable|disable|delete"},
 		{[]string{"frobnicate"}, 1, "Usage: consul-terraform-sync task"},
-		{[]string{"create"}, exitMissing, "-task-file"},
-		{[]string{"enable"}, exitMissing, "name one task: consul-terraform-sync task enable [flags] TASK"},
+		{[]string{"create"}, exitMissing, "==> Error: no task file provided\n\n    For additional help try 'consul-terraform-sync task create --help'\n"},
+		{[]string{"enable"}, exitMissing, "==> Error: name one task\n\n    For additional help try 'consul-terraform-sync task enable --help'\n"},
 		{[]string{"disable", "a", "b"}, exitMissing, "name one task"},
 		{[]string{"delete", ""}, exitMissing, "name one task"},
 		{[]string{"disable", "-bogus", "a"}, exitFlags, "-bogus"},
-		{[]string{"create", "-task-file", two, "extra"}, exitFlags, "takes no arguments"},
-		{[]string{"create", "-task-file", two}, exitError, "exactly one task in the file, and there are 2"},
+		{[]string{"create", "-task-file", "two.hcl", "extra"}, exitError, "Warning: arguments after the flags are ignored: [\"extra\"]"},
+		{[]string{"create", "-task-file", "two.hcl"}, exitError, "task file 'two.hcl' cannot contain more than 1 task, contains 2 tasks"},
+		{[]string{"create", "-task-file", "none-in.hcl"}, exitError, "task file 'none-in.hcl' contains no task"},
+		{[]string{"create", "-task-file", "old.hcl"}, exitError, "old.hcl:5: the 'services' field in the task block is no longer supported"},
 		{[]string{"create", "-task-file", "none.hcl"}, exitError, "-task-file: stat none.hcl: no such file"},
 		{[]string{"create", "-task-file", taskFile(t, "empty.txt", "")}, exitError, "with -task-file"},
 		{[]string{"disable", "-http-addr", "ftp://x", "a"}, exitError, "only http and https"},
@@ -361,6 +372,9 @@ func TestTaskCommandsEndWithTheExitCodesOfCTS(t *testing.T) {
 			t.Errorf("task %v ends with %d, want %d and %q:\n%s%s", test.args, r.code, test.code, test.want, r.stdout, r.stderr)
 		}
 	}
+	r := s.task(t, ownName, "", "create", "-task-file", "two.hcl", "extra")
+	wantCode(t, r, exitFlags)
+	wantText(t, r.stderr, "takes no arguments")
 	if len(s.asked) > 0 {
 		t.Errorf("the API was asked for %q", s.asked)
 	}
@@ -485,7 +499,7 @@ func TestDeprecatedKeysAreRefusedInATaskFile(t *testing.T) {
 		"service":             newTask + "service {\n name = \"web\"\n}",
 	} {
 		_, _, err := readTaskFile(taskFile(t, "task.hcl", text))
-		if err == nil || !strings.Contains(err.Error(), name+" is deprecated") {
+		if err == nil || !strings.Contains(err.Error(), "the '"+name+"' ") || !strings.Contains(err.Error(), " is no longer supported; use ") {
 			t.Errorf("%s: error is %v", name, err)
 		}
 	}
