@@ -75,8 +75,8 @@ func TestASessionOfTheTaskCommands(t *testing.T) {
 	const deleted = `==> Marking task '%' for deletion\.\.\.\n\n==> Task '%' has been marked for deletion and will be deleted when not running\.\n\n`
 	says("yes\n", 0, `==> Do you want to delete 'newt'\?.*Enter a value: \n`+strings.ReplaceAll(deleted, "%", "newt"), "delete", "newt")
 	says("", 0, strings.ReplaceAll(deleted, "%", "lb")+`    .*comes back.*\n\n`, "delete", "-auto-approve", "lb")
-	for _, command := range []string{"enable", "disable"} {
-		says("", exitError, `==> Error: unable to `+command+` 'newt'\n\n    request returned 404 status code with error: a task with name 'newt' does not\n    exist or has not been initialized yet\n`, command, "newt")
+	for command, unable := range map[string]string{"enable": "generate plan for", "disable": "disable"} {
+		says("", exitError, `==> Error: unable to `+unable+` 'newt'\n\n    request returned 404 status code with error: a task with name 'newt' does not\n    exist or has not been initialized yet\n`, command, "newt")
 	}
 	says("", exitError, `==> Error: unable to delete 'newt'\n\n    404 Not Found: a task with name 'newt' does not exist .*\(Request ID:\s*UUID\)\n`, "delete", "-auto-approve", "newt")
 	if got := completions(t, os.Args[0], "terrapulse task disable "); strings.Join(got, " ") != "dis" {
