@@ -114,7 +114,7 @@ func (a *app) develop(cfg *config.Config) int {
 	}
 	for i := range cfg.Tasks {
 		task := &cfg.Tasks[i]
-		snap, err := client.Snapshot(a.ctx, task)
+		snap, err := client.Preview(a.ctx, task)
 		if err == nil {
 			_, err = rootmodule.Module{Config: cfg, Task: task, Blocks: snap.Blocks, Types: terraform.VariableTypes(task)}.Write(task.WorkingDir)
 		}

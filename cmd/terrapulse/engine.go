@@ -89,6 +89,9 @@ func (a *app) newEngine(ctx context.Context, cfg *config.Config, log *slog.Logge
 		if code := a.reach(ctx, client); code >= 0 {
 			return nil, code
 		}
+		warnAccess(ctx, client, log)
+	} else {
+		go warnAccess(ctx, client, log) // Consul may not answer yet
 	}
 	if cfg.HighAvailability != nil && opts.store != "" {
 		log.Warn("-store is not used: with high_availability the state is kept in Consul", "store", opts.store)
@@ -169,6 +172,20 @@ func (a *app) reach(ctx context.Context, client *consul.Client) int {
 		return a.unready(exitConfig, err)
 	}
 	return -1
+}
+
+// warnAccess logs what a person should know about the rights in Consul.
+func warnAccess(ctx context.Context, client *consul.Client, log *slog.Logger) {
+	if access := client.Access(ctx); access != "" {
+		log.Warn(access)
+	}
+}
+
+// warnHidden logs what access control hides of what the task reads.
+func warnHidden(log *slog.Logger, task *config.Task, snap *consul.Snapshot) {
+	if hidden := snap.Visibility.Hidden(); hidden != "" {
+		log.Warn(hidden, "task", task.Name)
+	}
 }
 
 // unready is fail for what could not be set up, unless that is because the

@@ -100,6 +100,7 @@ func (a *app) inspect(cfg *config.Config, log *slog.Logger, o inspectOptions, pa
 	if code := a.reach(a.ctx, client); code >= 0 {
 		return code
 	}
+	warnAccess(a.ctx, client, log)
 	binary, err := finding.wait()
 	if err != nil {
 		return a.unready(exitTerraform, err)
@@ -116,11 +117,12 @@ func (a *app) inspect(cfg *config.Config, log *slog.Logger, o inspectOptions, pa
 				r.Text = "The task is disabled: it was not inspected."
 				return nil
 			}
-			snap, err := client.Snapshot(a.ctx, task)
+			snap, err := client.Preview(a.ctx, task)
 			if err != nil {
 				r.err = err
 				return nil
 			}
+			warnHidden(log, task, snap)
 			r.Summary, r.err = module.Plan(a.ctx, cfg, task, snap, io.Discard)
 			return nil
 		})

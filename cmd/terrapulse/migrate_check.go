@@ -166,7 +166,7 @@ func takeOver(ctx context.Context, cfg *config.Config, t *config.Task, client *c
 		result.Will, result.Why = willStay, "it is disabled, and stays so"
 		return result
 	}
-	snap, err := client.Snapshot(ctx, t)
+	snap, err := client.Preview(ctx, t)
 	var plan terraform.Summary
 	if err == nil {
 		plan, err = module.Plan(ctx, cfg, t, snap, io.Discard)

@@ -52,7 +52,7 @@ func (c *renderCommand) Run(args []string) int {
 	if code := c.reach(c.ctx, client); code >= 0 {
 		return code
 	}
-	snap, err := client.Snapshot(c.ctx, task)
+	snap, err := client.Preview(c.ctx, task)
 	if err != nil {
 		return c.fail(exitError, fmt.Errorf("task %s: %w", task.Name, err))
 	}

@@ -59,20 +59,26 @@ func (c *validateCommand) Run(args []string) int {
 		if code := c.reach(c.ctx, client); code >= 0 {
 			return code
 		}
+		if access := client.Access(c.ctx); access != "" {
+			fmt.Fprintf(c.stdout, "Warning: %s\n", access)
+		}
 		readable := true
 		for i := range cfg.Tasks {
-			if _, err := client.Snapshot(c.ctx, &cfg.Tasks[i]); err != nil {
+			snap, err := client.Preview(c.ctx, &cfg.Tasks[i])
+			if err != nil {
 				readable = false
 				c.fail(exitConfig, fmt.Errorf("task %s: %w", cfg.Tasks[i].Name, err))
 				if consul.IsUnavailable(err) {
 					break // the others would fail alike
 				}
+			} else if hidden := snap.Visibility.Hidden(); hidden != "" {
+				fmt.Fprintf(c.stdout, "Warning: task %s: %s\n", cfg.Tasks[i].Name, hidden)
 			}
 		}
 		if !readable {
 			return exitConfig
 		}
-		fmt.Fprintf(c.stdout, "Consul at %s answers, and the token may read what the tasks watch.\n", cfg.Consul.Address)
+		fmt.Fprintf(c.stdout, "Consul at %s answers, and Terrapulse may read what the tasks watch.\n", cfg.Consul.Address)
 	}
 	if failed {
 		return exitConfig

@@ -90,10 +90,18 @@ func (i *invocation) checkRights(ctx context.Context) (string, error) {
 	if _, err := client.Poll(ctx, consul.PollGates(queries)); err != nil {
 		return "", err
 	}
+	partial := ""
 	for n, answer := range client.Observe(ctx, queries) {
-		if answer.Err != nil {
-			return "", fmt.Errorf("condition %d of %d: %w", n+1, len(queries), answer.Err)
+		err := answer.Err
+		if err == nil {
+			err = answer.Visibility.Confirm(ctx, nil)
+		}
+		if err != nil {
+			return "", fmt.Errorf("condition %d of %d: %w", n+1, len(queries), err)
+		}
+		if hidden := answer.Visibility.Hidden(); hidden != "" {
+			partial = "; " + hidden
 		}
 	}
-	return fmt.Sprintf("%d conditions can be read", len(queries)), nil
+	return fmt.Sprintf("%d conditions can be read%s", len(queries), partial), nil
 }

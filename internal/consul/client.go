@@ -2,6 +2,7 @@ package consul
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -157,12 +158,13 @@ func (c *Client) Leader(ctx context.Context) error {
 
 // request is one question to Consul.
 type request struct {
-	act   string // for errors, such as: read service "web"
-	needs string // the access rights it takes, for errors
-	path  string // unescaped, from /v1
-	body  []byte // sent by PUT, if there is one
-	scope scope
-	query url.Values // beside scope, index and wait
+	act    string // for errors, such as: read service "web"
+	needs  string // the access rights it takes, for errors
+	path   string // unescaped, from /v1
+	body   []byte // sent by PUT unless method is set, if there is one
+	method string
+	scope  scope
+	query  url.Values // beside scope, index and wait
 	// partitionOnly is set for what lives outside of namespaces.
 	partitionOnly bool
 	// missing allows status 404: what is asked for need not exist.
@@ -236,7 +238,8 @@ func (c *Client) do(ctx context.Context, r request, decode func(*json.Decoder) e
 	}
 	indexed := resp.Header.Get("X-Consul-Index")
 	a.index, _ = strconv.ParseUint(indexed, 10, 64) // an index that is none: 0
-	if resp.StatusCode != http.StatusOK && !a.refused && !(a.missing && r.missing && indexed != "") {
+	byConsul := indexed != "" || resp.Header.Get("X-Consul-Default-Acl-Policy") != ""
+	if resp.StatusCode != http.StatusOK && !a.refused && !(a.missing && r.missing && byConsul) {
 		body, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<10)) // the status says enough
 		return answer{}, c.statusError(r.act, resp.StatusCode, string(body), r.needs)
 	}
@@ -304,7 +307,7 @@ func (c *Client) httpRequest(ctx context.Context, r request) (*http.Request, err
 	method := http.MethodGet
 	var body io.Reader
 	if r.body != nil {
-		method, body = http.MethodPut, bytes.NewReader(r.body)
+		method, body = cmp.Or(r.method, http.MethodPut), bytes.NewReader(r.body)
 	}
 	req, err := http.NewRequestWithContext(ctx, method, u.String(), body)
 	if err != nil {

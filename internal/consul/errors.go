@@ -136,7 +136,7 @@ func (c *Client) statusError(act string, status int, body, needs string) error {
 	switch {
 	case status == 401 || status == 403 || has("Permission denied") || has("ACL not found"):
 		e.kind = forbidden
-		e.advice = "the token (consul.token, CONSUL_HTTP_TOKEN) needs " + needs
+		e.advice = c.lacks(needs)
 		if has("ACL not found") {
 			e.advice = "Consul does not know the token (consul.token, CONSUL_HTTP_TOKEN): it is wrong, expired or deleted"
 		}

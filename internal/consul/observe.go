@@ -19,7 +19,8 @@ import (
 // Answer is what Observe says of one query: an observation or why there is none.
 type Answer struct {
 	Observation
-	Err error
+	Visibility *Visibility
+	Err        error
 }
 
 // Observe reads the queries and returns their answers in the same order. Views
@@ -47,6 +48,7 @@ func (c *Client) Observe(ctx context.Context, queries []Query) []Answer {
 		}
 		if answers[i].Err == nil {
 			answers[i].Observation = observation(elements)
+			answers[i].Visibility, answers[i].Err = r.visibility(q.parts)
 		}
 	}
 	return answers
@@ -62,8 +64,10 @@ type reading[T any] struct {
 }
 
 type loaded[T any] struct {
-	value T
-	err   error
+	value    T
+	sources  []source
+	filtered bool
+	err      error
 }
 
 func newReading[T any](c *Client, keep func(view, contents) T) *reading[T] {
@@ -153,15 +157,16 @@ func (r *reading[T]) loadViews(ctx context.Context, views []view) {
 				err := gone.in(v.scope.datacenter)
 				var got contents
 				var value T
+				var sources []source
 				if err == nil {
 					mu.Unlock()
 					if got, err = r.client.readView(ctx, v); err == nil {
-						value = r.keep(v, got)
+						value, sources = r.keep(v, got), v.sources(got)
 					}
 					mu.Lock()
 					gone.note(v.scope.datacenter, err)
 				}
-				r.loaded[v] = loaded[T]{value, err}
+				r.loaded[v] = loaded[T]{value, sources, got.filtered, err}
 				if v.kind == namesView {
 					r.names[v] = slices.Sorted(maps.Keys(got.names))
 				}

@@ -23,6 +23,9 @@ type Snapshot struct {
 	// Condition is what triggers the task, also where it is not rendered. It
 	// is the zero Observation for a task without a condition.
 	Condition Observation
+
+	// Visibility is of everything that was read.
+	Visibility *Visibility
 }
 
 // Block is the value of one input variable of the module. Only the field that
@@ -91,7 +94,8 @@ func (c *Client) Snapshot(ctx context.Context, t *config.Task) (*Snapshot, error
 	condition, triggers := ConditionQuery(t)
 
 	r := newReading(c, func(_ view, got contents) contents { return got })
-	r.load(ctx, append(slices.Clone(rendered), condition.parts...))
+	all := append(slices.Clone(rendered), condition.parts...)
+	r.load(ctx, all)
 
 	snapshot := &Snapshot{}
 	for _, p := range rendered {
@@ -104,8 +108,9 @@ func (c *Client) Snapshot(ctx context.Context, t *config.Task) (*Snapshot, error
 		}
 	}
 	snapshot.block(servicesVariable)
-	if !triggers {
-		return snapshot, nil
+	var err error
+	if snapshot.Visibility, err = r.visibility(all); err != nil || !triggers {
+		return snapshot, err
 	}
 	var elements []element
 	for _, p := range condition.parts {
@@ -122,6 +127,16 @@ func (c *Client) Snapshot(ctx context.Context, t *config.Task) (*Snapshot, error
 	}
 	snapshot.Condition = observation(elements)
 	return snapshot, nil
+}
+
+// Preview is Snapshot where nothing is known of what was applied before. What
+// access control may hide altogether is an error.
+func (c *Client) Preview(ctx context.Context, t *config.Task) (*Snapshot, error) {
+	snap, err := c.Snapshot(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	return snap, snap.Visibility.Confirm(ctx, nil)
 }
 
 // renderedParts returns what the module is given, in the order of the blocks.

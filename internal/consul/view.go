@@ -3,6 +3,7 @@ package consul
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/url"
 	"reflect"
@@ -33,6 +34,7 @@ type contents struct {
 	instances []*instance
 	names     map[string][]string // tags in the order in which Consul gave them
 	pairs     []pair
+	filtered  bool // access control has hidden something
 }
 
 // instance is what matters of an element of /v1/health/service.
@@ -118,9 +120,10 @@ func (c *Client) readView(ctx context.Context, v view) (contents, error) {
 	}
 	if a.filtered && len(got.instances)+len(got.names)+len(got.pairs) == 0 {
 		return contents{}, &readError{act: r.act, address: c.address, kind: forbidden,
-			cause:  fmt.Errorf("access control has hidden everything"),
-			advice: "the token (consul.token, CONSUL_HTTP_TOKEN) needs " + r.needs}
+			cause:  errors.New("access control has hidden everything"),
+			advice: c.lacks(r.needs)}
 	}
+	got.filtered = a.filtered
 	slices.SortFunc(got.instances, compareInstances)
 	return got, nil
 }

@@ -7,11 +7,14 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/hashicorp/consul/api"
+
+	"github.com/terrapulse/terrapulse/internal/consul"
 )
 
 // inConsul are the functions that look something up in Consul.
@@ -103,9 +106,8 @@ func (c inConsul) pair(function, name string, options []string) (*api.KVPair, er
 	if err != nil {
 		return nil, err
 	}
-	return look(c, function, "key", name, q, func(client *api.Client, o *api.QueryOptions) (*api.KVPair, error) {
-		pair, _, err := client.KV().Get(strings.TrimPrefix(q.name, "/"), o)
-		return pair, err
+	return look(c, function, "key", name, q, func(client *api.Client, o *api.QueryOptions) (*api.KVPair, *api.QueryMeta, error) {
+		return client.KV().Get(strings.TrimPrefix(q.name, "/"), o)
 	})
 }
 
@@ -143,9 +145,8 @@ func (c inConsul) list(function, prefix string, options []string, wanted func(be
 		return nil, err
 	}
 	q.name = strings.TrimPrefix(q.name, "/")
-	pairs, err := look(c, function, "tree", prefix, q, func(client *api.Client, o *api.QueryOptions) (api.KVPairs, error) {
-		pairs, _, err := client.KV().List(q.name, o)
-		return pairs, err
+	pairs, err := look(c, function, "tree", prefix, q, func(client *api.Client, o *api.QueryOptions) (api.KVPairs, *api.QueryMeta, error) {
+		return client.KV().List(q.name, o)
 	})
 	if err != nil {
 		return nil, err
@@ -163,10 +164,10 @@ func (c inConsul) list(function, prefix string, options []string, wanted func(be
 }
 
 func (c inConsul) datacenters() ([]string, error) {
-	return look(c, "datacenters", "datacenters", "", query{}, func(client *api.Client, o *api.QueryOptions) ([]string, error) {
+	return look(c, "datacenters", "datacenters", "", query{}, func(client *api.Client, o *api.QueryOptions) ([]string, *api.QueryMeta, error) {
 		var names []string
-		_, err := client.Raw().Query("/v1/catalog/datacenters", &names, o)
-		return names, err
+		meta, err := client.Raw().Query("/v1/catalog/datacenters", &names, o)
+		return names, meta, err
 	})
 }
 
@@ -175,8 +176,8 @@ func (c inConsul) nodes(options ...string) ([]*Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	return look(c, "nodes", "nodes", "", q, func(client *api.Client, o *api.QueryOptions) ([]*Node, error) {
-		all, _, err := client.Catalog().Nodes(o)
+	return look(c, "nodes", "nodes", "", q, func(client *api.Client, o *api.QueryOptions) ([]*Node, *api.QueryMeta, error) {
+		all, meta, err := client.Catalog().Nodes(o)
 		if o.Near == "" {
 			slices.SortFunc(all, func(a, b *api.Node) int { return cmp.Compare(a.Node, b.Node) })
 		}
@@ -184,7 +185,7 @@ func (c inConsul) nodes(options ...string) ([]*Node, error) {
 		for i, n := range all {
 			nodes[i] = node(n)
 		}
-		return nodes, err
+		return nodes, meta, err
 	})
 }
 
@@ -202,21 +203,21 @@ func (c inConsul) node(options ...string) (*NodeServices, error) {
 	if err != nil {
 		return nil, err
 	}
-	return look(c, "node", "node", name, q, func(client *api.Client, o *api.QueryOptions) (*NodeServices, error) {
+	return look(c, "node", "node", name, q, func(client *api.Client, o *api.QueryOptions) (*NodeServices, *api.QueryMeta, error) {
 		name := q.name
 		if name == "" {
 			var self struct{ Config struct{ NodeName string } }
 			if _, err := client.Raw().Query("/v1/agent/self", &self, o); err != nil {
-				return nil, err
+				return nil, nil, err
 			}
 			name = self.Config.NodeName
 		}
-		found, _, err := client.Catalog().Node(name, o)
+		found, meta, err := client.Catalog().Node(name, o)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		if found == nil || found.Node == nil {
-			return nil, errors.New("no such node in Consul, or the token may not read it (node:read)")
+			return nil, nil, errors.New("no such node in Consul, or the token may not read it (node:read)")
 		}
 		n := &NodeServices{Node: node(found.Node)}
 		for _, s := range found.Services {
@@ -226,7 +227,7 @@ func (c inConsul) node(options ...string) (*NodeServices, error) {
 		slices.SortFunc(n.Services, func(a, b *NodeService) int {
 			return cmp.Or(cmp.Compare(a.Service, b.Service), cmp.Compare(a.ID, b.ID))
 		})
-		return n, nil
+		return n, meta, nil
 	})
 }
 
@@ -235,15 +236,15 @@ func (c inConsul) services(options ...string) ([]*Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	return look(c, "services", "services", "", q, func(client *api.Client, o *api.QueryOptions) ([]*Service, error) {
-		all, _, err := client.Catalog().Services(o)
+	return look(c, "services", "services", "", q, func(client *api.Client, o *api.QueryOptions) ([]*Service, *api.QueryMeta, error) {
+		all, meta, err := client.Catalog().Services(o)
 		var services []*Service
 		for name, tags := range all {
 			slices.Sort(tags)
 			services = append(services, &Service{name, tags})
 		}
 		slices.SortFunc(services, func(a, b *Service) int { return cmp.Compare(a.Name, b.Name) })
-		return services, err
+		return services, meta, err
 	})
 }
 
@@ -258,14 +259,14 @@ func (c inConsul) service(name string, options ...string) ([]*Instance, error) {
 	if i := strings.LastIndexByte(bare, '.'); i >= 0 {
 		tag, bare = bare[:i], bare[i+1:]
 	}
-	all, err := look(c, "service", "service", name, q, func(client *api.Client, o *api.QueryOptions) ([]*api.ServiceEntry, error) {
-		entries, _, err := client.Health().Service(bare, tag, false, o)
+	all, err := look(c, "service", "service", name, q, func(client *api.Client, o *api.QueryOptions) ([]*api.ServiceEntry, *api.QueryMeta, error) {
+		entries, meta, err := client.Health().Service(bare, tag, false, o)
 		if o.Near == "" {
 			slices.SortFunc(entries, func(a, b *api.ServiceEntry) int {
 				return cmp.Or(cmp.Compare(a.Node.Node, b.Node.Node), cmp.Compare(a.Service.ID, b.Service.ID))
 			})
 		}
-		return entries, err
+		return entries, meta, err
 	})
 	if err != nil {
 		return nil, err
@@ -362,7 +363,7 @@ func parseQuery(function, name string, options []string) (query, error) {
 
 // look asks Consul, once for a run. Kind tells apart what is asked for; several
 // functions may ask for the same.
-func look[T any](c inConsul, function, kind, name string, q query, ask func(*api.Client, *api.QueryOptions) (T, error)) (T, error) {
+func look[T any](c inConsul, function, kind, name string, q query, ask func(*api.Client, *api.QueryOptions) (T, *api.QueryMeta, error)) (T, error) {
 	what := function
 	if name != "" {
 		what = named(function, name)
@@ -374,12 +375,45 @@ func look[T any](c inConsul, function, kind, name string, q query, ask func(*api
 		if err != nil {
 			return none, err
 		}
-		found, err := ask(client, q.options.WithContext(ctx))
+		found, meta, err := ask(client.Client, q.options.WithContext(ctx))
 		if err != nil {
 			return none, c.failed(err)
 		}
+		if list := reflect.ValueOf(found); list.Kind() == reflect.Slice && list.Len() == 0 {
+			return found, client.own.MayRead(ctx, what, q.rights(kind, client.own.Tokenless() || meta.ResultsFilteredByACLs)...)
+		}
 		return found, nil
 	})
+}
+
+// rights are what the token needs so that an empty list proves that nothing is
+// there. Consul denies the look-up itself, or tells a reader with a token what
+// it hides; all says that it does neither.
+func (q query) rights(kind string, all bool) []consul.Right {
+	in := consul.Right{Datacenter: q.options.Datacenter, Namespace: q.options.Namespace}
+	services, nodes, keys := in, in, in
+	services.Service, nodes.Node, keys.Prefix = "*", "*", &q.name
+	switch kind {
+	case "service":
+		services.Service = q.name[strings.LastIndexByte(q.name, '.')+1:] // without its tag
+		if !all {
+			return []consul.Right{services}
+		}
+		return []consul.Right{services, nodes}
+	case "services":
+		if all {
+			return []consul.Right{services, nodes}
+		}
+	case "nodes":
+		if all {
+			return []consul.Right{nodes}
+		}
+	case "tree":
+		if all {
+			return []consul.Right{keys}
+		}
+	}
+	return nil
 }
 
 // failed says what an answer of Consul means.

@@ -59,7 +59,7 @@ type Evaluator struct {
 	Log     *slog.Logger // slog.Default() if nil
 
 	mu     sync.Mutex
-	consul client[config.Consul, *api.Client]
+	consul client[config.Consul, consulClient]
 	vault  client[config.Vault, *vault.Client]
 	stop   context.CancelFunc // of the Vault client's renewals
 }
@@ -252,20 +252,26 @@ func value(v cty.Value, path string, f func(string, string) string) cty.Value {
 	return v
 }
 
+// consulClient are two clients of one Consul.
+type consulClient struct {
+	*api.Client
+	own *consul.Client
+}
+
 // consulClient returns a client of the Consul that the configuration names.
-func (e *Evaluator) consulClient(cfg config.Consul) (*api.Client, error) {
+func (e *Evaluator) consulClient(cfg config.Consul) (consulClient, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if !e.consul.set || e.consul.cfg != cfg {
-		c, err := consul.New(cfg)
+		own, err := consul.New(cfg)
 		if err != nil {
-			return nil, err
+			return consulClient{}, err
 		}
-		of, err := c.API()
+		of, err := own.API()
 		if err != nil {
-			return nil, err
+			return consulClient{}, err
 		}
-		e.consul = client[config.Consul, *api.Client]{cfg, of, true}
+		e.consul = client[config.Consul, consulClient]{cfg, consulClient{of, own}, true}
 	}
 	return e.consul.of, nil
 }

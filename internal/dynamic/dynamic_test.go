@@ -422,3 +422,47 @@ func TestCheckFindsFunctionsThatAreNotThere(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestEvaluate_ListThatMayBeHiddenIsAnError(t *testing.T) {
+	h := newHome(t, func(h *home) {
+		h.consul = consultest.Start(h.t, consultest.WithACLs())
+		h.address = h.consul.Addr()
+	})
+	h.put("app/a", "1")
+	if err := h.consul.Client().Agent().ServiceRegister(&api.AgentServiceRegistration{Name: "web"}); err != nil {
+		t.Fatal(err)
+	}
+	templates := []string{
+		`{{ range ls "app" }}{{ .Value }}{{ end }}`,
+		`{{ range tree "app" }}{{ .Value }}{{ end }}`,
+		`{{ range services }}{{ .Name }}{{ end }}`,
+		`{{ range service "web" }}{{ .Port }}{{ end }}`,
+		`{{ range nodes }}{{ .Node }}{{ end }}`,
+	}
+	policy, _, err := h.consul.Client().ACL().PolicyCreate(&api.ACLPolicy{Name: "p"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, _, err := h.consul.Client().ACL().TokenCreate(&api.ACLToken{Policies: []*api.ACLLink{{ID: policy.ID}}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, secret := range []string{"", token.SecretID} {
+		t.Setenv("CONSUL_HTTP_TOKEN", secret)
+		for _, template := range templates {
+			h.Evaluator.consul.set = false
+			if v, err := h.text(template); err == nil || !strings.Contains(err.Error(), "CONSUL_HTTP_TOKEN") {
+				t.Errorf("%s, token %t: %q, %v", template, secret != "", v, err)
+			}
+		}
+	}
+	policy.Rules = `service_prefix "" { policy = "read" } node_prefix "" { policy = "read" } key_prefix "" { policy = "read" }`
+	if _, _, err := h.consul.Client().ACL().PolicyUpdate(policy, nil); err != nil {
+		t.Fatal(err)
+	}
+	for _, template := range append(templates, `{{ range ls "none" }}x{{ end }}`, `{{ range service "none" }}x{{ end }}`) {
+		if _, err := h.text(template); err != nil {
+			t.Errorf("%s, with the rights: %v", template, err)
+		}
+	}
+}

@@ -104,6 +104,7 @@ type Reconciler struct {
 	tasks       []task
 	queries     []consul.Query    // every distinct condition
 	definitions map[string]string // digests, by task
+	hidden      map[string]bool   // tasks of which access control was found to hide a part
 	polled      consul.GateSet
 	watched     consul.GateSet
 	stays       bool // in a Loop, so that calm is kept
@@ -145,7 +146,7 @@ func (r *Reconciler) Prepare(ctx context.Context, overrides string) error {
 	}
 	cfg := effective.Config
 	r.effective, r.overrides, r.digest = effective, overrides, cfg.Digest()
-	r.tasks, r.queries, r.definitions = nil, nil, map[string]string{}
+	r.tasks, r.queries, r.definitions, r.hidden = nil, nil, map[string]string{}, map[string]bool{}
 	for i := range cfg.Tasks {
 		t := task{Task: &cfg.Tasks[i]}
 		t.definition = t.Digest(cfg)
@@ -513,10 +514,8 @@ func (t *tick) observe(ctx context.Context, rec state.Reconcile, states map[stri
 				in.Unreadable = answer.Err
 				continue
 			}
-			in.Observed = &Observed{Digest: answer.Digest}
-			if answer.Digest != in.State.Applied {
-				in.Observed.Changed = t.changed(ctx, in, answer.Elements)
-			}
+			in.Observed, in.Unreadable = t.observed(ctx, in, answer)
+			t.warnHidden(in.Task.Name, answer.Visibility.Hidden())
 		}
 		if err := ctx.Err(); err != nil {
 			return nil, err
@@ -525,14 +524,35 @@ func (t *tick) observe(ctx context.Context, rec state.Reconcile, states map[stri
 	return inputs, nil
 }
 
-// changed says in words how elements differ from what was last applied.
-func (t *tick) changed(ctx context.Context, in *Input, elements map[string]string) string {
+// warnHidden logs, once in this process, that a task works with a part of what
+// it selects.
+func (r *Reconciler) warnHidden(task, hidden string) {
+	if hidden != "" && !r.hidden[task] {
+		r.Log.Warn(hidden, "task", task)
+	}
+	r.hidden[task] = hidden != ""
+}
+
+// observed returns what the condition showed, and in words how that differs
+// from what was last applied; or why what is missing may only be hidden.
+func (t *tick) observed(ctx context.Context, in *Input, answer consul.Answer) (*Observed, error) {
+	o := &Observed{Digest: answer.Digest}
+	if answer.Digest == in.State.Applied {
+		return o, nil
+	}
 	before, err := state.LoadInputs(ctx, t.Store, in.Task.Name)
+	if err != nil && !errors.Is(err, state.ErrTorn) {
+		return nil, fmt.Errorf("read what the task was applied with: %w", err)
+	}
+	if err := answer.Visibility.Confirm(ctx, before.Sources); err != nil {
+		return nil, err
+	}
 	if err != nil {
 		t.Log.Debug("what changed cannot be said in detail", "task", in.Task.Name, "error", err)
-		return ""
+		return o, nil
 	}
-	return state.Cut(consul.Diff(before, elements).String())
+	o.Changed = state.Cut(consul.Diff(before.Elements, answer.Elements).String())
+	return o, nil
 }
 
 // lookAfterRuns finds out which of the runs under way are dead, and asks once

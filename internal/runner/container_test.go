@@ -69,8 +69,8 @@ func TestAnInspectionPlansAndLeavesItsTaskAlone(t *testing.T) {
 			if after, _ := b.store.Get(t.Context(), state.TaskKey("web")); after.Version != before.Version {
 				t.Errorf("the task was written: %s", after.Value)
 			}
-			if elements, _ := state.LoadInputs(t.Context(), b.store, "web"); elements != nil {
-				t.Errorf("the elements of what was not applied are kept: %v", elements)
+			if inputs, _ := state.LoadInputs(t.Context(), b.store, "web"); inputs.Elements != nil {
+				t.Errorf("the elements of what was not applied are kept: %v", inputs)
 			}
 			for i, until := range kept {
 				if !until.Equal(noon.Add(24 * time.Hour)) {

@@ -136,8 +136,8 @@ func (r *Runner) keepForPeople(ctx context.Context, run *state.Run, done result,
 	if run.State != state.RunSucceeded || run.Inspect {
 		return
 	}
-	if err := state.SaveInputs(ctx, r.Store, run.Task, done.snap.Condition.Elements); err != nil {
-		r.Log.Warn("the elements of a condition were not kept", "error", err)
+	if err := state.SaveInputs(ctx, r.Store, run.Task, state.Inputs{Elements: done.snap.Condition.Elements, Sources: done.snap.Visibility.Sources()}); err != nil {
+		r.Log.Warn("what the task was applied with was not kept", "error", err)
 	}
 }
 

@@ -256,6 +256,13 @@ func (r *Runner) work(ctx context.Context, launch state.Launch, planned state.Pl
 	if done.snap, err = r.Consul.Snapshot(ctx, task); err != nil {
 		return done, err
 	}
+	before, err := state.LoadInputs(ctx, r.Store, task.Name)
+	if err != nil && !errors.Is(err, state.ErrTorn) {
+		return done, fmt.Errorf("read what the task was applied with: %w", err)
+	}
+	if err := done.snap.Visibility.Confirm(ctx, before.Sources); err != nil {
+		return done, err
+	}
 	if r.Verbose {
 		out = io.MultiWriter(out, lineLog{r.Log})
 	}

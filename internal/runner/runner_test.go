@@ -173,8 +173,8 @@ func TestASuccessfulRunMakesWhatItRenderedApplied(t *testing.T) {
 	if text, err := state.LoadLog(t.Context(), b.store, "web", "r1"); err != nil || string(text) != "Apply complete!\n" || run.Logs != len(text) {
 		t.Errorf("the output kept is %q (%v), %d bytes by its run", text, err, run.Logs)
 	}
-	elements, err := state.LoadInputs(t.Context(), b.store, "web")
-	if diff := cmp.Diff(map[string]string{"web-1": "x"}, elements); err != nil || diff != "" {
+	inputs, err := state.LoadInputs(t.Context(), b.store, "web")
+	if diff := cmp.Diff(map[string]string{"web-1": "x"}, inputs.Elements); err != nil || diff != "" {
 		t.Errorf("the elements kept: %v %s", err, diff)
 	}
 }
@@ -203,8 +203,8 @@ func TestAFailedRunChangesNothingOfWhatIsApplied(t *testing.T) {
 			if task.Run != nil || task.Applied != "A" || task.Failures != 1 || !task.RetryAt.Equal(noon.Add(state.Backoff("web", 1))) {
 				t.Errorf("the task reads %+v", task)
 			}
-			if elements, _ := state.LoadInputs(t.Context(), b.store, "web"); elements != nil {
-				t.Errorf("the elements of what was not applied are kept: %v", elements)
+			if inputs, _ := state.LoadInputs(t.Context(), b.store, "web"); inputs.Elements != nil {
+				t.Errorf("the elements of what was not applied are kept: %v", inputs)
 			}
 		})
 	}

@@ -18,36 +18,47 @@ const pieceSize = MaxBytes / 2
 
 func inputsPrefix(task string) string { return "inputs/" + element(task) + "/" }
 
-// SaveInputs keeps what a task's condition consisted of when it was applied
-// (element name to short digest), so that a later tick can say what was added,
-// removed and changed. It decides nothing: a failure costs words, not changes.
-func SaveInputs(ctx context.Context, s Store, task string, elements map[string]string) error {
+// Inputs is what a task read when it was last applied.
+type Inputs struct {
+	// Elements are what the condition consisted of: a short digest by name. They
+	// give the words for a change.
+	Elements map[string]string `json:"elements"`
+	// Sources are what condition and module inputs showed, sorted: what of it
+	// is missing later counts as gone only if it is known not to be hidden.
+	Sources []string `json:"sources,omitempty"`
+}
+
+// SaveInputs keeps what a task read when it was applied.
+func SaveInputs(ctx context.Context, s Store, task string, inputs Inputs) error {
 	var packed bytes.Buffer
 	zip := gzip.NewWriter(&packed)
-	if err := json.NewEncoder(zip).Encode(elements); err != nil {
-		return fmt.Errorf("pack the elements of task %s: %w", task, err)
+	if err := json.NewEncoder(zip).Encode(inputs); err != nil {
+		return fmt.Errorf("pack the inputs of task %s: %w", task, err)
 	}
 	if err := zip.Close(); err != nil {
-		return fmt.Errorf("pack the elements of task %s: %w", task, err)
+		return fmt.Errorf("pack the inputs of task %s: %w", task, err)
 	}
 	return savePieces(ctx, s, inputsPrefix(task), packed.Bytes(), time.Time{})
 }
 
-// LoadInputs returns what SaveInputs kept, nil if nothing is.
-func LoadInputs(ctx context.Context, s Store, task string) (map[string]string, error) {
+// ErrTorn is what LoadInputs returns where a writer died half-way.
+var ErrTorn = errors.New("the record is incomplete; the next successful run replaces it")
+
+// LoadInputs returns what SaveInputs kept, the zero Inputs if nothing is.
+func LoadInputs(ctx context.Context, s Store, task string) (Inputs, error) {
 	packed, err := loadPieces(ctx, s, inputsPrefix(task))
 	if err != nil || packed == nil {
-		return nil, err
+		return Inputs{}, err
 	}
 	zip, err := gzip.NewReader(bytes.NewReader(packed))
 	if err != nil {
-		return nil, fmt.Errorf("unpack the elements of task %s: %w", task, err)
+		return Inputs{}, fmt.Errorf("unpack the inputs of task %s: %w (%w)", task, ErrTorn, err)
 	}
-	var elements map[string]string
-	if err := json.NewDecoder(zip).Decode(&elements); err != nil {
-		return nil, fmt.Errorf("unpack the elements of task %s: %w", task, err)
+	var inputs Inputs
+	if err := json.NewDecoder(zip).Decode(&inputs); err != nil {
+		return Inputs{}, fmt.Errorf("unpack the inputs of task %s: %w (%w)", task, ErrTorn, err)
 	}
-	return elements, nil
+	return inputs, nil
 }
 
 // savePieces writes a value of any size as records below prefix, over what was

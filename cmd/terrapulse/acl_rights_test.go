@@ -1,0 +1,98 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/terrapulse/terrapulse/internal/consul/consultest"
+)
+
+// readers are tasks that read the service web in each place that reads.
+var readers = map[string]string{
+	"condition":        onWeb,
+	"regexp":           `condition "services" { regexp = "^web$" }`,
+	"module input":     "condition \"schedule\" { cron = \"0 0 1 1 *\" }\n  module_input \"services\" { names = [\"web\"] }",
+	"keys of an input": "condition \"schedule\" { cron = \"0 0 1 1 *\" }\n  module_input \"consul-kv\" {\n    path = \"app/\"\n    recurse = true\n  }",
+}
+
+func TestOnce_NothingIsDestroyedWithoutTheRightToReadIt(t *testing.T) {
+	base := newSite(t, consultest.WithACLs())
+	base.register("web", "web-1", 8080, "passing")
+	base.register("web", "web-2", 8081, "passing")
+	base.put("app/colour", []byte("red"))
+	nothing := base.token("nothing", "")
+	for place, body := range readers {
+		t.Run(place, func(t *testing.T) {
+			s := base.beside(t)
+			file := s.config(s.task("out", body))
+			t.Setenv("CONSUL_HTTP_TOKEN", consultest.ManagementToken)
+			wantCode(t, s.run("start", "-once", "-config-file", file), exitOK)
+			before := s.read("out.txt")
+			if before == "" {
+				t.Fatal("nothing was applied")
+			}
+			for who, token := range map[string]string{"no token": "", "a token without rights": nothing} {
+				t.Setenv("CONSUL_HTTP_TOKEN", token)
+				for _, args := range [][]string{{"start", "-once"}, {"start", "-inspect"}, {"validate", "-consul"}} {
+					r := s.run(append(args, "-config-file", file)...)
+					if r.code == exitOK {
+						t.Errorf("%s: %v succeeds", who, args)
+					}
+					said := r.stdout + r.stderr
+					if !strings.Contains(said, "consul.token, CONSUL_HTTP_TOKEN") || !strings.Contains(said, "needs") && !strings.Contains(said, "set one that has") {
+						t.Errorf("%s: %v does not say what to do:\n%s", who, args, said)
+					}
+					if token == "" && !strings.Contains(said, "access control is on and there is no token") {
+						t.Errorf("%v does not say that there is no token:\n%s", args, said)
+					}
+				}
+				if got := s.read("out.txt"); got != before {
+					t.Fatalf("%s: out.txt = %q, was %q", who, got, before)
+				}
+			}
+			// A first apply, over what another program may have applied.
+			t.Setenv("CONSUL_HTTP_TOKEN", "")
+			fresh := base.beside(t)
+			if r := fresh.run("start", "-once", "-config-file", fresh.config(fresh.task("out", body))); r.code == exitOK || fileExists(fresh.path("out.txt")) {
+				t.Errorf("an empty answer was applied:\n%s", r.stderr)
+			}
+		})
+	}
+}
+
+func TestOnce_PartThatMayNotBeReadIsNotDestroyed(t *testing.T) {
+	s := newSite(t, consultest.WithACLs())
+	s.register("web-a", "web-a", 8080, "passing")
+	s.register("web-b", "web-b", 8081, "passing")
+	for name, body := range map[string]string{
+		"condition": `condition "services" { regexp = "^web" }`,
+		"input":     "condition \"schedule\" { cron = \"0 0 1 1 *\" }\n  module_input \"services\" { regexp = \"^web\" }",
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := s.beside(t)
+			file := s.config(s.task("out", body))
+			t.Setenv("CONSUL_HTTP_TOKEN", consultest.ManagementToken)
+			s.register("web-b", "web-b", 8081, "passing")
+			wantCode(t, s.run("start", "-once", "-config-file", file), exitOK)
+
+			t.Setenv("CONSUL_HTTP_TOKEN", s.token("a of "+name, `service "web-a" { policy = "read" } node_prefix "" { policy = "read" }`))
+			r := s.run("start", "-once", "-config-file", file)
+			wantCode(t, r, exitError)
+			wantText(t, r.stderr, "web-b", "service:read")
+			if got := s.read("out.txt"); !strings.Contains(got, "8081") {
+				t.Fatalf("out.txt = %q", got)
+			}
+			wantText(t, s.run("validate", "-consul", "-config-file", file).stdout, "Warning: task out: ", "hides a part of it")
+
+			// With the right to read it, what has gone is gone.
+			t.Setenv("CONSUL_HTTP_TOKEN", s.token("all of "+name, `service_prefix "web" { policy = "read" } node_prefix "" { policy = "read" }`))
+			if err := s.consul.Client().Agent().ServiceDeregister("web-b"); err != nil {
+				t.Fatal(err)
+			}
+			wantCode(t, s.run("start", "-once", "-config-file", file), exitOK)
+			if got := s.read("out.txt"); strings.Contains(got, "8081") || !strings.Contains(got, "8080") {
+				t.Errorf("out.txt = %q", got)
+			}
+		})
+	}
+}
