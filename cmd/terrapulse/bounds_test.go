@@ -49,6 +49,7 @@ func BenchmarkBounds(b *testing.B) {
 	b.Run("regexp", func(b *testing.B) {
 		m.on(b).manyServices("regexp", func([]string) string { return `regexp = "^svc-"` })
 	})
+	b.Run("large", func(b *testing.B) { m.on(b).large() })
 	b.Run("tasks", func(b *testing.B) { m.on(b).manyTasks() })
 	m.print()
 }
@@ -311,11 +312,7 @@ func (m *bounds) manyServices(how string, condition func(names []string) string)
 	}
 	registerAll(m.b, s.consul, names)
 	proxy := consultest.NewProxy(m.b, s.consul.Addr())
-	s.write("wide/main.tf", `
-variable "services" {
-  type = map(object({ name = string, port = number }))
-}
-`)
+	s.write("wide/main.tf", wideModule)
 	file := s.config(fmt.Sprintf(`
 task {
   name = "wide"

@@ -54,7 +54,7 @@ type Module struct {
 	// Terraform is the version that will read the files; nil for a current one.
 	Terraform *version.Version
 	// Types are the types that the task's module declares for its variables, as
-	// source text. They only make a large input faster: see groupedType. May be nil.
+	// source text. With them, Terraform converts a large input faster. May be nil.
 	Types map[string]string
 }
 

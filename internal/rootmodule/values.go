@@ -27,6 +27,7 @@ func (m Module) renderValues(w io.Writer) error {
 		switch block.Variable {
 		case ServicesVariable:
 			services = true
+			e.wanted = m.wanted(block.Variable)
 			e.services(block.Services)
 		case CatalogVariable:
 			e.catalog(block.Catalog)
@@ -48,6 +49,7 @@ type valueWriter struct {
 	*bufio.Writer
 	scratch []byte
 	keys    []string
+	wanted  map[string]bool // attributes of services to write; all of them if nil
 }
 
 func (w *valueWriter) services(services []consul.Service) {
@@ -120,7 +122,7 @@ const (
 // neighbouring lines are aligned; a map that is not empty takes several lines
 // and ends the neighbourhood.
 func (w *valueWriter) service(s *consul.Service) {
-	fields := [...]field{
+	all := [...]field{
 		{name: "id", text: s.ID},
 		{name: "name", text: s.Name},
 		{name: "kind", text: s.Kind},
@@ -137,6 +139,10 @@ func (w *valueWriter) service(s *consul.Service) {
 		{name: "node_tagged_addresses", kind: tableField, table: s.NodeTaggedAddresses},
 		{name: "node_meta", kind: tableField, table: s.NodeMeta},
 		{name: "cts_user_defined_meta", kind: tableField, table: s.CTSUserDefinedMeta},
+	}
+	fields := all[:]
+	if w.wanted != nil {
+		fields = slices.DeleteFunc(fields, func(f field) bool { return !w.wanted[f.name] })
 	}
 	for i := 0; i < len(fields); {
 		if f := &fields[i]; len(f.table) > 0 {
