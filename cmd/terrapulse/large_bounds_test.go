@@ -100,4 +100,3 @@ func (m *bounds) writeUngrouped(dir, few, many string) {
 		}
 	}
 }
-

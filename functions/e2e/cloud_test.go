@@ -135,7 +135,8 @@ type cloud struct {
 
 	mu      sync.Mutex
 	secrets map[string]string // by ARN
-	started int               // containers
+	started int               // containers that have ended
+	settled int               // containers whose end the function settle has been told
 	ran     time.Duration     // in all
 	output  testtools.Output  // of containers
 	env     map[string]string // of every program that asks AWS for something
@@ -207,6 +208,9 @@ func deploy(t testing.TB, o options) *cloud {
 			var e struct{ Detail struct{ LastStatus string } }
 			if json.Unmarshal(event, &e) == nil && e.Detail.LastStatus == "STOPPED" { // as the rule picks
 				c.lambda.invoke(context.Background(), c.settle, event)
+				c.mu.Lock()
+				c.settled++
+				c.mu.Unlock()
 			}
 		},
 	})

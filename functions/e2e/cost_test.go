@@ -119,19 +119,29 @@ func (c *cloud) taken() usage {
 	return u
 }
 
+// untilIdle ticks until nothing is under way and a tick finds nothing to do.
+func (c *cloud) untilIdle() {
+	c.t.Helper()
+	c.until("everything that was started has ended", c.quiet)
+	c.tickUntil("idle", func() bool { return c.tick().Idle && c.quiet() })
+}
+
 // quiet reports whether nothing is under way.
 func (c *cloud) quiet() bool {
 	c.mu.Lock()
-	ended := c.started
+	ended, settled := c.started, c.settled
 	c.mu.Unlock()
 	c.lambda.mu.Lock()
 	defer c.lambda.mu.Unlock()
+	if c.lambda.pending > 0 {
+		return false
+	}
 	for _, f := range c.lambda.functions {
 		if len(f.busy) > 0 {
 			return false
 		}
 	}
-	return ended == c.containers()
+	return ended == c.containers() && settled >= ended
 }
 
 func (u usage) minus(v usage) usage { return u.plus(v.times(-1)) }
@@ -148,7 +158,7 @@ func measure(c *cloud, n int) (idle, change usage) {
 	c.tasks(c.s3Backend(), names...)
 	c.mustPush()
 	c.tickUntil("applied, and idle", func() bool { return c.out(names[n-1]) != "" && c.tick().Idle })
-	c.until("all that was started is done", func() bool { time.Sleep(time.Second); return c.quiet() })
+	c.untilIdle()
 	before := c.taken()
 	const ticks = 20
 	for range ticks {

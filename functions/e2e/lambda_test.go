@@ -35,6 +35,7 @@ type lambda struct {
 	functions map[string]*function
 	work      sync.WaitGroup // asynchronous invocations
 
+	pending     int // asynchronous invocations that have not ended
 	invocations int
 	billed      time.Duration // what they took
 }
@@ -126,8 +127,16 @@ func (l *lambda) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if r.Header.Get("X-Amz-Invocation-Type") == "Event" {
+		l.mu.Lock()
+		l.pending++
+		l.mu.Unlock()
+		l.work.Go(func() {
+			l.invoke(context.Background(), name, payload)
+			l.mu.Lock()
+			l.pending--
+			l.mu.Unlock()
+		})
 		w.WriteHeader(http.StatusAccepted)
-		l.work.Go(func() { l.invoke(context.Background(), name, payload) })
 		return
 	}
 	answer, err := l.invoke(r.Context(), name, payload)
