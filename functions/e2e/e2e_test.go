@@ -288,12 +288,14 @@ func TestATokenIsReplacedWithoutADeployment(t *testing.T) {
 		parameters: rehearsal.Parameters{"ConsulTokenArn": arn}, secrets: map[string]string{arn: ""}})
 	c.register("web-1", 8080)
 	first, second := c.token(), c.token()
-	c.setSecret(arn, first)
+	// As --secret-string file://token stores it. The function reads it itself,
+	// the container gets it from ECS.
+	c.setSecret(arn, first+"\n")
 	c.module("")
 	c.tasks(consulBackend, "lb")
 	c.mustPush()
 	c.tickUntil("applied, and idle", func() bool { return c.out("lb") != "" && c.tick().Idle })
-	c.setSecret(arn, second)
+	c.setSecret(arn, second+"\n")
 	tokens, _, err := c.consul.Client().ACL().TokenList(nil)
 	if err != nil {
 		t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	"github.com/terrapulse/terrapulse/internal/deployment"
+	"github.com/terrapulse/terrapulse/internal/secrets"
 )
 
 // makeHome makes this container a place where Terraform can work: the root of its
@@ -29,7 +30,29 @@ func makeHome(settings deployment.Runner) error {
 	if err := os.Chdir(settings.Work); err != nil {
 		return fmt.Errorf("go to the work volume: %w", err)
 	}
+	if err := trimTokens(); err != nil {
+		return err
+	}
 	return keepPEM(settings)
+}
+
+// trimTokens trims the tokens that ECS has put into the environment, as the
+// functions do with those that they read themselves.
+func trimTokens() error {
+	for name, parameter := range map[string]string{"CONSUL_HTTP_TOKEN": "ConsulTokenArn", "VAULT_TOKEN": "VaultTokenArn"} {
+		value := os.Getenv(name)
+		trimmed := secrets.Trim(value)
+		switch {
+		case trimmed == value:
+			continue
+		case trimmed == "":
+			return fmt.Errorf("%s is empty: store the token in the secret that the parameter %s names", name, parameter)
+		}
+		if err := os.Setenv(name, trimmed); err != nil {
+			return fmt.Errorf("set %s: %w", name, err)
+		}
+	}
+	return nil
 }
 
 // keepPEM writes the certificates and the key for Consul to files, and names

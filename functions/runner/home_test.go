@@ -49,6 +49,29 @@ func TestAContainerIsAtHomeOnItsWorkVolume(t *testing.T) {
 	}
 }
 
+func TestContainer_TokensAreTrimmed(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for _, name := range []string{"HOME", "TMPDIR"} {
+		t.Setenv(name, "")
+	}
+	t.Setenv("CONSUL_HTTP_TOKEN", "consul's token\n")
+	t.Setenv("VAULT_TOKEN", "vault's token \r\n")
+	settings := deployment.Runner{Work: t.TempDir()}
+	if err := makeHome(settings); err != nil {
+		t.Fatal(err)
+	}
+	if got := os.Getenv("CONSUL_HTTP_TOKEN"); got != "consul's token" {
+		t.Errorf("Consul's token is %q", got)
+	}
+	if got := os.Getenv("VAULT_TOKEN"); got != "vault's token" {
+		t.Errorf("Vault's token is %q", got)
+	}
+	t.Setenv("VAULT_TOKEN", "\n")
+	if err := makeHome(settings); err == nil || !strings.Contains(err.Error(), "VaultTokenArn") {
+		t.Errorf("a secret that holds a line end only: %v", err)
+	}
+}
+
 func TestAWorkVolumeThatCannotBeWrittenIsAClearError(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {

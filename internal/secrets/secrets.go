@@ -188,10 +188,14 @@ func (s *Source) parameterValue(ctx context.Context, name, region string) (strin
 	return filled(name, aws.ToString(out.Parameter.Value))
 }
 
-// filled refuses an empty value, which no secret is meant to be. An editor's
-// line end is not part of it.
+// Trim removes space and line ends at the end of a secret. They come from the
+// file that it was stored from: `--secret-string file://token` keeps the last
+// line end.
+func Trim(text string) string { return strings.TrimRight(text, " \t\r\n") }
+
+// filled trims a value and refuses an empty one: no secret is meant to be empty.
 func filled(name, text string) (string, error) {
-	if text = strings.TrimSpace(text); text == "" {
+	if text = Trim(text); text == "" {
 		return "", &wrongError{fmt.Errorf("secret %s is empty: store the value in it", name)}
 	}
 	return text, nil

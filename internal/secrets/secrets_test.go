@@ -99,14 +99,14 @@ func (v *vault) get(t *testing.T, name string) string {
 
 func TestASecretIsReadByItsARN(t *testing.T) {
 	v := newVault(t, map[string]string{
-		secretARN: "plain", parameterARN: " with a line end\n",
+		secretARN: "plain", parameterARN: " with a line end \r\n\n",
 		secretARN + "1": `{"token": "from JSON", "port": 1}`, secretARN + "AWSPREVIOUS": "previous", secretARN + "v7": `{"token": "seventh"}`,
 	})
 	for _, tt := range []struct{ name, want, asked string }{
 		{secretARN, "plain", "secretsmanager.GetSecretValue " + secretARN + "eu-central-1 false"},
 		{secretARN + "::AWSPREVIOUS:", "previous", "secretsmanager.GetSecretValue " + secretARN + "AWSPREVIOUSeu-central-1 false"},
 		{secretARN + ":token::v7", "seventh", "secretsmanager.GetSecretValue " + secretARN + "v7eu-central-1 false"},
-		{parameterARN, "with a line end", "AmazonSSM.GetParameter " + parameterARN + "eu-central-1 true"},
+		{parameterARN, " with a line end", "AmazonSSM.GetParameter " + parameterARN + "eu-central-1 true"},
 	} {
 		if got := v.get(t, tt.name); got != tt.want || v.asked != tt.asked {
 			t.Errorf("%s is %q, asked %q", tt.name, got, v.asked)
