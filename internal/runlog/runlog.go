@@ -15,6 +15,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/smithy-go"
+	"github.com/aws/smithy-go/middleware"
 
 	"github.com/terrapulse/terrapulse/internal/deployment"
 	"github.com/terrapulse/terrapulse/internal/state"
@@ -33,8 +34,13 @@ type Bucket struct {
 	Location deployment.Location
 }
 
+// ErrTaken is returned by Save for output that is there already, and was not
+// written by the same Save.
+var ErrTaken = errors.New("the output of this run is there already")
+
 // Save keeps the output of a run and returns the URL that Load takes. How long
-// is for the bucket to say.
+// is for the bucket to say. Output is written once: the condition on the write
+// is what RunnerRole is bound to.
 func (b Bucket) Save(ctx context.Context, task, run string, output []byte, _ time.Time) (string, error) {
 	var packed bytes.Buffer
 	zip := gzip.NewWriter(&packed)
@@ -43,11 +49,17 @@ func (b Bucket) Save(ctx context.Context, task, run string, output []byte, _ tim
 		return "", fmt.Errorf("pack the output of run %s: %w", run, err)
 	}
 	at := deployment.Location{Bucket: b.Location.Bucket, Prefix: b.Location.Key(url.PathEscape(task) + "/" + run + ".log.gz")}
+	var attempts int
 	_, err = b.Client.PutObject(ctx, &s3.PutObjectInput{
-		Bucket: &at.Bucket, Key: &at.Prefix, Body: bytes.NewReader(packed.Bytes()),
+		Bucket: &at.Bucket, Key: &at.Prefix, Body: bytes.NewReader(packed.Bytes()), IfNoneMatch: aws.String("*"),
 		ContentType: aws.String("text/plain; charset=utf-8"), ContentEncoding: aws.String("gzip"),
-	})
-	if err != nil {
+	}, counted(&attempts))
+	switch {
+	case code(err) == "PreconditionFailed" && attempts > 1:
+		// An earlier attempt has written it, and its answer was lost.
+	case code(err) == "PreconditionFailed":
+		return "", fmt.Errorf("write %s: %w", at, ErrTaken)
+	case err != nil:
 		return "", fmt.Errorf("write %s: %w", at, explain(err))
 	}
 	return at.String(), nil
@@ -77,6 +89,18 @@ func Load(ctx context.Context, client *s3.Client, url string) ([]byte, error) {
 		return nil, fmt.Errorf("unpack %s: %w", at, err)
 	}
 	return output, nil
+}
+
+// counted counts the attempts at a request.
+func counted(attempts *int) func(*s3.Options) {
+	count := middleware.FinalizeMiddlewareFunc("CountAttempts",
+		func(ctx context.Context, in middleware.FinalizeInput, next middleware.FinalizeHandler) (middleware.FinalizeOutput, middleware.Metadata, error) {
+			*attempts++
+			return next.HandleFinalize(ctx, in)
+		})
+	return s3.WithAPIOptions(func(stack *middleware.Stack) error {
+		return stack.Finalize.Insert(count, "Retry", middleware.After)
+	})
 }
 
 func code(err error) string {

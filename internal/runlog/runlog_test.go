@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/aws/retry"
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/johannesboyne/gofakes3"
@@ -59,8 +60,41 @@ func TestOutputIsFoundByItsURL(t *testing.T) {
 			}
 		}
 	}
-	if url, err := b.Save(t.Context(), "web", "r1", []byte("x"), time.Time{}); err != nil || url != "s3://logs/runs/web/r1.log.gz" {
+}
+
+func TestSave_OutputIsWrittenOnce(t *testing.T) {
+	b, _ := newBucket(t)
+	url, err := b.Save(t.Context(), "web", "r1", []byte("the truth"), time.Time{})
+	if err != nil || url != "s3://logs/runs/web/r1.log.gz" {
+		t.Fatalf("saved at %s, %v", url, err)
+	}
+	if url, err := b.Save(t.Context(), "web", "r1", []byte("something else"), time.Time{}); !errors.Is(err, ErrTaken) || url != "" {
 		t.Errorf("saved once more at %s, %v", url, err)
+	}
+	if got, err := Load(t.Context(), b.Client, url); err != nil || string(got) != "the truth" {
+		t.Errorf("it is %q now, %v", got, err)
+	}
+}
+
+func TestSave_AnAnswerThatWasLostIsNoFailure(t *testing.T) {
+	backend := s3mem.New()
+	if err := backend.CreateBucket("logs"); err != nil {
+		t.Fatal(err)
+	}
+	server := gofakes3.New(backend, gofakes3.WithLogger(gofakes3.DiscardLog())).Server()
+	writes := 0
+	client := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if writes++; writes == 1 {
+			server.ServeHTTP(httptest.NewRecorder(), r)
+			panic(http.ErrAbortHandler)
+		}
+		server.ServeHTTP(w, r)
+	}))
+	options := client.Options()
+	options.RetryMaxAttempts, options.Retryer = 0, retry.NewStandard(func(o *retry.StandardOptions) { o.MaxBackoff = time.Millisecond })
+	b := Bucket{s3.New(options), deployment.Location{Bucket: "logs"}}
+	if url, err := b.Save(t.Context(), "web", "r1", []byte("x"), time.Time{}); err != nil || url != "s3://logs/web/r1.log.gz" || writes != 2 {
+		t.Errorf("saved at %s with %d writes, %v", url, writes, err)
 	}
 }
 
