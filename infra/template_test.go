@@ -224,6 +224,33 @@ func TestTheLeastThatCanBeGivenMakesAStack(t *testing.T) {
 	}
 }
 
+// Several stacks can be made in one account and region: no resource has the same
+// name in each of them.
+func TestTemplate_NoResourceHasAFixedName(t *testing.T) {
+	stack := built(t, rehearsal.Here()).Deploy(t, "names", everything())
+	scoped := map[string]string{ // names that belong to something that has a name of its own
+		"AWS::CloudWatch::Alarm/MetricName": "the metric has the stack as its dimension",
+		"AWS::IAM::Policy/PolicyName":       "each of the stack's roles has a policy of this name",
+	}
+	for id, r := range stack.Template.Resources {
+		for property, value := range r.Properties {
+			name := strings.HasSuffix(property, "Name") || strings.HasSuffix(property, "Identifier") || property == "Family"
+			if !name || scoped[r.Type+"/"+property] != "" {
+				continue
+			}
+			text, err := json.Marshal(value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			intrinsic, _ := value.(map[string]any)
+			ref, _ := intrinsic["Ref"].(string)
+			if _, ofStack := stack.Template.Resources[ref]; !ofStack && !strings.Contains(string(text), "${AWS::StackName}") {
+				t.Errorf("%s (%s) has the same %s in every stack: %s", id, r.Type, property, text)
+			}
+		}
+	}
+}
+
 // An output that a command reads is in the template.
 func TestTheCommandsFindTheOutputsThatTheyRead(t *testing.T) {
 	text := read(t, "template.yaml")
