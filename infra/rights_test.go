@@ -16,9 +16,12 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	"gopkg.in/yaml.v3"
 
 	"github.com/terrapulse/terrapulse/infra/rehearsal"
 	"github.com/terrapulse/terrapulse/internal/testtools"
@@ -118,7 +121,13 @@ func TestARoleReachesWhatBelongsToTheStackAlone(t *testing.T) {
 		{"ReconcileRole", "secretsmanager:GetSecretValue", vaultARN, false}, // it asks nothing of Vault
 		{"RunnerRole", "secretsmanager:GetSecretValue", vaultARN, false},
 		{"RunnerRole", "secretsmanager:GetSecretValue", tokenARN, false}, // ECS gives it what it needs
-		{"RunnerRole", "s3:GetObject", bucket + "env:/task/terraform.tfstate", true},
+		{"RunnerRole", "s3:GetObject", bucket + "some/prefix/state/task/key", true},
+		{"RunnerRole", "s3:GetObject", bucket + "env:/task/terraform.tfstate", false}, // of another project in the same bucket
+		{"RunnerRole", "s3:DeleteObject", bucket + "env:/task/terraform.tfstate", false},
+		{"RunnerRole", "s3:PutObject", bucket + "some/prefix/logs/web/0123.log.gz", true},
+		{"RunnerRole", "s3:GetObject", bucket + "some/prefix/logs/web/0123.log.gz", false},
+		{"RunnerRole", "s3:DeleteObject", bucket + "some/prefix/logs/web/0123.log.gz", false},
+		{"RunnerRole", "iam:PassRole", "arn:aws:iam::123456789012:role/bounds-RunnerRole", false},
 		{"RunnerRole", "s3:GetObject", bucket + "some/prefix/bundles/0123.zip", true},
 		{"RunnerRole", "s3:PutObject", bucket + "some/prefix/bundles/0123.zip", false}, // a provider gone bad changes no task
 		{"RunnerRole", "s3:PutObject", bucket + "some/prefix/current", false},
@@ -136,6 +145,14 @@ func TestARoleReachesWhatBelongsToTheStackAlone(t *testing.T) {
 			t.Errorf("%s: %s on %s: %v", tt.role, tt.action, tt.resource, may)
 		}
 	}
+	for _, s := range stack.Roles["RunnerRole"] {
+		if !slices.Contains(s.Actions, "s3:PutObject") || !slices.ContainsFunc(s.Resources, func(r string) bool { return strings.Contains(r, "/logs/") }) {
+			continue
+		}
+		if once, _ := s.Condition["Null"].(map[string]any); fmt.Sprint(once["s3:if-none-match"]) != "false" {
+			t.Errorf("%s lets RunnerRole replace the output of a run: %v", s, s.Condition)
+		}
+	}
 	for role, conditioned := range map[string][]string{
 		"ReconcileRole": {"ecs:RunTask", "ecs:ListTasks", "ecs:TagResource", "iam:PassRole", "kms:Decrypt"},
 		"RunnerRole":    {"kms:Decrypt"},
@@ -146,6 +163,75 @@ func TestARoleReachesWhatBelongsToTheStackAlone(t *testing.T) {
 					t.Errorf("%s: %s without a condition", role, s)
 				}
 			}
+		}
+	}
+}
+
+// Whoever keeps Terraform's state as docs/deploy.md shows needs no right beside
+// those that the template gives.
+func TestRunnerRole_ReachesTheStateOfTheDocumentedBackend(t *testing.T) {
+	parameters := everything()
+	delete(parameters, "RunnerPolicyArns")
+	delete(parameters, "BucketPrefix") // the documented one is the default
+	stack := built(t, rehearsal.Here()).Deploy(t, "state", parameters)
+	_, backend, _ := strings.Cut(read(t, "docs/deploy.md"), "\n      s3:\n")
+	backend, _, _ = strings.Cut(backend, "```")
+	var s3 map[string]any
+	if err := yaml.Unmarshal([]byte(backend), &s3); err != nil {
+		t.Fatal(err)
+	}
+	for _, object := range []string{
+		fmt.Sprint(s3["key"]), // Terraform looks at the default workspace first
+		fmt.Sprintf("%s/web/%s", s3["workspace_key_prefix"], s3["key"]), fmt.Sprintf("%s/web/%s.tflock", s3["workspace_key_prefix"], s3["key"]),
+	} {
+		for _, action := range []string{"s3:GetObject", "s3:PutObject", "s3:DeleteObject"} {
+			if !stack.Roles["RunnerRole"].Allows(action, "arn:aws:s3:::the-bucket/"+object) {
+				t.Errorf("RunnerRole does not allow %s on %s", action, object)
+			}
+		}
+	}
+	for _, s := range stack.Roles["RunnerRole"] {
+		if !slices.Contains(s.Actions, "s3:ListBucket") {
+			continue
+		}
+		like, _ := s.Condition["StringLikeIfExists"].(map[string]any)
+		prefix, _ := like["s3:prefix"].(string)
+		if !strings.HasPrefix(fmt.Sprint(s3["workspace_key_prefix"])+"/", strings.TrimSuffix(prefix, "*")) || !strings.HasSuffix(prefix, "/*") {
+			t.Errorf("RunnerRole lists names below %q, and the workspaces lie below %s", prefix, s3["workspace_key_prefix"])
+		}
+	}
+}
+
+// Where there is no NAT, each service that is called needs an endpoint; and what
+// docs/deploy.md says of them is so.
+func TestNetwork_EveryServiceThatIsCalledHasAnEndpoint(t *testing.T) {
+	slow(t)
+	needed := map[string]string{
+		"ecr.api": "ECS, which pulls the image", "ecr.dkr": "ECS, which pulls the image", "logs": "ECS, which writes the containers' log",
+		"sts": "Terraform's S3 backend",
+	}
+	for _, program := range []string{"reconcile", "runner"} { // the others are in no VPC
+		for action, by := range calls(t, "./functions/"+program) {
+			service, _, _ := strings.Cut(action, ":")
+			if service != "iam" { // a right for RunTask, and no request
+				needed[service] = by
+			}
+		}
+	}
+	endpoints := map[string]bool{}
+	for _, m := range regexp.MustCompile(`ServiceName: !Sub com\.amazonaws\.\$\{AWS::Region\}\.(\S+)`).FindAllStringSubmatch(read(t, "infra/network.yaml"), -1) {
+		endpoints[m[1]] = true
+		if needed[m[1]] == "" {
+			t.Errorf("infra/network.yaml makes an endpoint for %s, which nobody calls", m[1])
+		}
+	}
+	guide := read(t, "docs/deploy.md")
+	for service, by := range needed {
+		if !endpoints[service] {
+			t.Errorf("infra/network.yaml makes no endpoint for %s, which %s calls", service, by)
+		}
+		if !strings.Contains(guide, "`"+service+"`") {
+			t.Errorf("docs/deploy.md does not list the endpoint %s", service)
 		}
 	}
 }

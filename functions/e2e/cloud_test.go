@@ -121,6 +121,8 @@ type cloud struct {
 	proxy             *consultest.Proxy // in front of Consul
 	dynamo            *counter          // in front of DynamoDB
 	s3                *counter          // in front of S3
+	sts               *counter          // in front of STS
+	roles             map[string]rehearsal.Policy
 	ecs               *ecstest.Server
 	lambda            *lambda
 	store             state.Store
@@ -162,7 +164,7 @@ func deploy(t testing.TB, o options) *cloud {
 	stack := rehearse(t, o.parameters)
 	c := &cloud{t: t, dir: t.TempDir(), secrets: maps.Clone(o.secrets),
 		reconcile: stack.Outputs["ReconcileFunction"], settle: stack.Outputs["SettleFunction"], bucket: stack.Outputs["Bucket"], bundles: stack.Outputs["BundleUrl"], image: o.image,
-		api: stack.Functions["ApiFunction"].Name, told: stack.Rules["ReconcileFunctionPushed"].State == "ENABLED"}
+		roles: stack.Roles, api: stack.Functions["ApiFunction"].Name, told: stack.Rules["ReconcileFunctionPushed"].State == "ENABLED"}
 	for _, dir := range []string{"files", "out"} {
 		if err := os.Mkdir(filepath.Join(c.dir, dir), 0o755); err != nil {
 			t.Fatal(err)
@@ -180,6 +182,9 @@ func deploy(t testing.TB, o options) *cloud {
 	files := httptest.NewServer(gofakes3.New(backend).Server())
 	t.Cleanup(files.Close)
 	c.s3 = count(t, files.URL)
+	identity := httptest.NewServer(http.HandlerFunc(callerIdentity))
+	t.Cleanup(identity.Close)
+	c.sts = count(t, identity.URL)
 
 	c.lambda = newLambda(t, testtools.RIE(t))
 	secrets := httptest.NewServer(http.HandlerFunc(c.secretsManager))
@@ -292,6 +297,18 @@ func (c *cloud) fromImage(ctx context.Context, container ecstest.Container) int 
 		return 1
 	}
 	return 0
+}
+
+// callerIdentity answers STS's GetCallerIdentity.
+func callerIdentity(w http.ResponseWriter, r *http.Request) {
+	if action := r.FormValue("Action"); action != "GetCallerIdentity" {
+		http.Error(w, "this stand-in for STS does not know "+action, http.StatusBadRequest)
+		return
+	}
+	w.Header().Set("Content-Type", "text/xml")
+	io.WriteString(w, `<GetCallerIdentityResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><GetCallerIdentityResult>
+<Arn>arn:aws:sts::123456789012:assumed-role/runner/task</Arn><UserId>AROAEXAMPLE:task</UserId><Account>123456789012</Account>
+</GetCallerIdentityResult><ResponseMetadata><RequestId>1</RequestId></ResponseMetadata></GetCallerIdentityResponse>`)
 }
 
 // describeStack answers CloudFormation's DescribeStacks.

@@ -52,7 +52,7 @@ func TestDemo(t *testing.T) {
 	d.file("../slow", "")
 	d.register("web-2", 8081)
 	d.waitFor("a container", func() bool { answer := d.tick(); d.show(answer); return len(answer.Launches) > 0 })
-	d.waitFor("Terraform holds a state lock", func() bool { return d.exists("env:/firewall/state.tflock") })
+	d.waitFor("Terraform holds a state lock", func() bool { return d.exists(stateObject("firewall") + ".tflock") })
 	if err := os.Remove(d.dir + "/slow"); err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -23,21 +24,23 @@ import (
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
-// s3Backend is Terraform's own S3 backend on the test's S3 server, with a lock
-// file.
+// s3Backend is Terraform's own S3 backend as docs/deploy.md shows it, on the
+// test's S3 and STS servers.
 func (c *cloud) s3Backend() string {
 	return fmt.Sprintf(`"s3" {
     bucket = %q
-    key    = "state"
+    key    = "terrapulse/state/terraform.tfstate"
     region = %q
+    workspace_key_prefix = "terrapulse/state"
     use_lockfile = true
-    endpoints = { s3 = %q }
+    endpoints = { s3 = %q, sts = %q }
     use_path_style = true
-    skip_credentials_validation = true
-    skip_requesting_account_id = true
-    skip_metadata_api_check = true
-    skip_region_validation = true
-  }`, c.bucket, ecstest.Region, c.s3.URL)
+  }`, c.bucket, ecstest.Region, c.s3.URL, c.sts.URL)
+}
+
+// stateObject is the object that the state of a task is in.
+func stateObject(task string) string {
+	return "terrapulse/state/" + task + "/terrapulse/state/terraform.tfstate"
 }
 
 const consulBackend = `"consul" {}`
@@ -63,6 +66,9 @@ func TestAChangeInConsulBecomesAnAppliedFile(t *testing.T) {
 					t.Errorf("%+v", r)
 				}
 			}
+			if backend == "s3" {
+				c.stateIsAllowed("lb")
+			}
 			out, err := c.terrapulse("logs", "-store=dynamodb://"+c.table, "lb")
 			if err != nil || !strings.Contains(out, "Apply complete!") {
 				t.Errorf("%s, %v", out, err)
@@ -72,6 +78,31 @@ func TestAChangeInConsulBecomesAnAppliedFile(t *testing.T) {
 				t.Errorf("%s, %v", out, err)
 			}
 		})
+	}
+}
+
+// stateIsAllowed checks that the container has asked STS and S3 for nothing that
+// infra/network.yaml has no endpoint for, or RunnerRole no right to.
+func (c *cloud) stateIsAllowed(task string) {
+	c.t.Helper()
+	if c.sts.passed()["POST /"] == 0 {
+		c.t.Error("Terraform did not ask STS whose credentials it has: does infra/network.yaml still need the endpoint?")
+	}
+	seen := false
+	for request := range c.s3.passed() {
+		method, path, _ := strings.Cut(request, " ")
+		action := map[string]string{http.MethodGet: "s3:GetObject", http.MethodHead: "s3:GetObject", http.MethodPut: "s3:PutObject", http.MethodDelete: "s3:DeleteObject"}[method]
+		key := strings.TrimPrefix(path, "/"+c.bucket+"/")
+		if action == "" || key == "" || key == path || strings.HasPrefix(key, "terrapulse/bundles/") || key == "terrapulse/current" {
+			continue // of the functions and of this test, too
+		}
+		seen = seen || key == stateObject(task)
+		if !c.roles["RunnerRole"].Allows(action, "arn:aws:s3:::"+c.bucket+"/"+key) {
+			c.t.Errorf("RunnerRole does not allow %s on %s", action, key)
+		}
+	}
+	if !seen {
+		c.t.Errorf("the state is not in %s: %v", stateObject(task), c.s3.passed())
 	}
 }
 
@@ -207,7 +238,7 @@ resource "terraform_data" "slow" {
 }`)
 	c.tasks(c.s3Backend(), "lb")
 	c.mustPush()
-	c.until("the state is locked", func() bool { return c.exists("env:/lb/state.tflock") })
+	c.until("the state is locked", func() bool { return c.exists(stateObject("lb") + ".tflock") })
 	c.file("../fast", "")
 	arn := c.ecs.Tasks("")[0]
 	c.ecs.Kill(arn, "OutOfMemoryError: Container killed due to memory usage")
@@ -219,7 +250,7 @@ resource "terraform_data" "slow" {
 	if last := runs[len(runs)-1]; last.State != state.RunSucceeded {
 		t.Errorf("the next run: %+v", last)
 	}
-	if c.exists("env:/lb/state.tflock") {
+	if c.exists(stateObject("lb") + ".tflock") {
 		t.Error("the lock is still there")
 	}
 }
