@@ -156,7 +156,7 @@ func (l *loader) provider(block labelledBlock) Provider {
 		switch e.key {
 		case "alias":
 			if e.value.kind != kindString || !identifier(e.value.text) {
-				l.fail(at, "alias must be a name", identifierHint)
+				l.fail(at, "alias must be a name, not "+l.shown(e.value), identifierHint)
 				continue
 			}
 			p.Alias = e.value.text

@@ -71,6 +71,6 @@ func (l *loader) taskBuffer(raw *rawTaskBuffer, parent BufferPeriod) BufferPerio
 
 func (l *loader) notNegative(d rawDuration) {
 	if d.V < 0 {
-		l.fail(d.origin, "buffer_period: cannot be negative", `a duration such as "5s"`)
+		l.fail(d.origin, "buffer_period: cannot be negative: "+quoted(d.text), `a duration such as "5s"`)
 	}
 }

@@ -102,13 +102,13 @@ func (l *loader) moduleInputs(raw []rawModuleInput) []Input {
 func (l *loader) servicesQuery(raw *rawServices, block string) Services {
 	switch {
 	case raw.Names.set && len(raw.Names.V) > 0 && raw.Regexp.set:
-		l.fail(raw.Regexp.origin, block+": regexp and names fields cannot both be configured", "make the names part of the regexp, or make two tasks")
+		l.fail(raw.Regexp.origin, block+": regexp and names fields cannot both be configured: "+quoted(raw.Regexp.V)+" and "+quotedList(raw.Names.V), "make the names part of the regexp, or make two tasks")
 	case len(raw.Names.V) == 0 && !raw.Regexp.set:
 		l.missing(raw.origin, block+": either the regexp or names field must be configured", `such as names = ["web"] or regexp = "^web"`)
 	}
 	for i, name := range raw.Names.V {
 		if name == "" {
-			l.fail(origin{pos: raw.Names.pos, path: indexed(raw.Names.path, i)}, block+": names field includes empty string(s). services names cannot be empty", "remove it")
+			l.fail(raw.Names.element(i), block+": names field includes empty string(s). services names cannot be empty", "remove it")
 		}
 	}
 	l.compiles(raw.Regexp, block+": unable to compile services regexp")
@@ -130,7 +130,7 @@ func (l *loader) servicesQuery(raw *rawServices, block string) Services {
 
 func (l *loader) compiles(expr rawString, problem string) {
 	if _, err := regexp.Compile(expr.V); err != nil {
-		l.fail(expr.origin, problem+": "+err.Error(), "the syntax is https://golang.org/s/re2syntax")
+		l.fail(expr.origin, problem+" "+quoted(expr.V)+": "+err.Error(), "the syntax is https://golang.org/s/re2syntax")
 	}
 }
 
@@ -146,13 +146,13 @@ func (l *loader) filter(raw rawString) string {
 		return ""
 	}
 	if deep([]byte(filter)) {
-		l.fail(raw.origin, "invalid filter: nested too deep", "")
+		l.fail(raw.origin, "invalid filter "+quoted(filter)+": nested too deep", "")
 		return filter
 	}
 	_, err := bexpr.CreateEvaluator(filter, bexpr.WithMaxExpressions(maxFilterSteps))
 	// What is too hard to check here is left to Consul.
 	if err != nil && !strings.Contains(err.Error(), "max number of expressions parsed") {
-		l.fail(raw.origin, "invalid filter: "+err.Error(), "the syntax is https://developer.hashicorp.com/consul/api-docs/features/filtering")
+		l.fail(raw.origin, "invalid filter "+quoted(filter)+": "+err.Error(), "the syntax is https://developer.hashicorp.com/consul/api-docs/features/filtering")
 	}
 	return filter
 }

@@ -69,8 +69,25 @@ type field interface {
 // A value is one scalar, list or map. V holds the default where none was set.
 type value[T string | bool | int | time.Duration | []string | map[string]string] struct {
 	origin
-	V T
+	V     T
+	text  string              // of a scalar, as written
+	parts map[string]Position // of the elements of a list and the keys of a map, by path
 }
+
+// part is the place of an element of a list or of a key of a map.
+func (v *value[T]) part(path string) origin {
+	pos, ok := v.parts[path]
+	if !ok {
+		pos = v.pos
+	}
+	return origin{pos: pos, path: path}
+}
+
+// element is the place of an element of a list.
+func (v *value[T]) element(i int) origin { return v.part(indexed(v.path, i)) }
+
+// entry is the place of a key of a map.
+func (v *value[T]) entry(name string) origin { return v.part(joined(v.path, name)) }
 
 func (v *value[T]) decode(d *decoder, n *node, path string) {
 	if n.kind == kindNull {
@@ -98,6 +115,29 @@ func (v *value[T]) decode(d *decoder, n *node, path string) {
 	}
 	if ok {
 		v.mark(n.pos, path)
+		v.text = n.text
+		v.locate(n, path)
+	}
+}
+
+// locate keeps the places of the parts of a list or map.
+func (v *value[T]) locate(n *node, path string) {
+	switch any(&v.V).(type) {
+	case *[]string:
+		v.parts = map[string]Position{}
+		for i, item := range n.items {
+			v.parts[indexed(path, i)] = item.pos
+		}
+	case *map[string]string:
+		if v.parts == nil {
+			v.parts = map[string]Position{}
+		}
+		objects, _ := n.objects()
+		for _, o := range objects {
+			for _, e := range o.entries {
+				v.parts[joined(path, e.key)] = e.pos
+			}
+		}
 	}
 }
 
@@ -230,6 +270,17 @@ func quoted(s string) string {
 	return strconv.Quote(s)
 }
 
+func quotedList(list []string) string {
+	parts := make([]string, min(len(list), 10))
+	for i := range parts {
+		parts[i] = quoted(list[i])
+	}
+	if len(parts) < len(list) {
+		parts = append(parts, "...")
+	}
+	return strings.Join(parts, ", ")
+}
+
 // An unsupported key is one that Consul-Terraform-Sync knows, or that people
 // expect, and that has no meaning here. Its tag "say" is the error, or with the
 // tag "warn" a warning.
@@ -267,6 +318,9 @@ func (l *labelled) decode(d *decoder, n *node, path string) {
 				break
 			}
 			for _, b := range bodies {
+				if len(bodies) > 1 {
+					at.pos = b.pos
+				}
 				if len(b.entries) > 0 && b.entries[0].label {
 					d.fail(at, fmt.Sprintf("the block has two labels, %q and %q", e.key, b.entries[0].key), "it takes one")
 					continue

@@ -37,7 +37,7 @@ func (l *loader) resolve(raw *rawConfig) *Config {
 		l.fail(raw.LogLevel.origin, "invalid log level "+quoted(raw.LogLevel.V), "allowed: "+strings.Join(logLevels, ", "))
 	}
 	if cfg.Port < 0 || cfg.Port > 65535 {
-		l.fail(raw.Port.origin, fmt.Sprintf("%d is no port", cfg.Port), "allowed: 0 to 65535")
+		l.fail(raw.Port.origin, quoted(raw.Port.text)+" is not a valid port", "allowed: 0 to 65535")
 	}
 	if cfg.ID == "" {
 		cfg.ID = "cts-" + l.Hostname
@@ -123,7 +123,7 @@ func (l *loader) highAvailability(raw *rawHighAvailability) *HighAvailability {
 		l.missing(r.Storage.origin, "the storage has no type", `write consul after storage, as in storage "consul" { ... }`)
 	}
 	if ttl := h.Cluster.Storage.SessionTTL; ttl < minSessionTTL || ttl > maxSessionTTL {
-		l.fail(storage.SessionTTL.origin, fmt.Sprintf("session_ttl %s is out of range", ttl), "allowed: 10s to 24h")
+		l.fail(storage.SessionTTL.origin, fmt.Sprintf("session_ttl %s is out of range", quoted(storage.SessionTTL.text)), "allowed: 10s to 24h")
 	}
 	return h
 }
@@ -170,9 +170,9 @@ func (l *loader) consul(raw *rawConsul) Consul {
 	if check := &r.DefaultCheck; check.Address.V != "" {
 		const hint = `such as "http://10.0.0.5:8558"`
 		if !strings.HasPrefix(check.Address.V, "http") {
-			l.fail(check.Address.origin, "default check address must include scheme (http or https)", hint)
+			l.fail(check.Address.origin, "default check address must include scheme (http or https): "+quoted(check.Address.V), hint)
 		} else if u, err := url.ParseRequestURI(check.Address.V); err != nil || u.Host == "" {
-			l.fail(check.Address.origin, "error with address for default check: not a URL with scheme and host", hint)
+			l.fail(check.Address.origin, "error with address for default check: "+quoted(check.Address.V)+" is not a URL with scheme and host", hint)
 		}
 	}
 	return c
@@ -287,7 +287,7 @@ func (l *loader) apiTLS(raw *rawAPITLS) APITLS {
 		l.fail(raw.origin.key("cert"), "cert is required if key is configured for TLS on the API", "the certificate's file")
 	default:
 		if _, err := tls.LoadX509KeyPair(t.Cert, t.Key); err != nil {
-			l.fail(raw.Cert.origin, "cert and key do not load: "+err.Error(), "")
+			l.fail(raw.Cert.origin, fmt.Sprintf("cert %s and key %s do not load: %s", quoted(raw.Cert.V), quoted(raw.Key.V), err), "")
 		}
 	}
 	if t.VerifyIncoming && t.CACert == "" && t.CAPath == "" {

@@ -166,7 +166,7 @@ func (l *loader) module(raw *rawTask) (module, written string) {
 func (l *loader) taskProviders(raw *rawTask) {
 	seen := map[string]string{}
 	for i, id := range raw.Providers.V {
-		at := origin{pos: raw.Providers.pos, path: indexed(raw.Providers.path, i)}
+		at := raw.Providers.element(i)
 		name, alias, hasAlias := strings.Cut(id, ".")
 		if !identifier(name) || hasAlias && !identifier(alias) {
 			l.fail(at, "not a provider: "+quoted(id), `a name such as "aws", or a name and an alias such as "aws.west"`)
@@ -227,7 +227,7 @@ func (l *loader) deprecatedServices(raw *rawTask, t *Task, services map[string]S
 	queries := make([]Services, 0, len(raw.Services.V))
 	for i, id := range raw.Services.V {
 		if id == "" {
-			l.fail(origin{pos: raw.Services.pos, path: indexed(raw.Services.path, i)}, "a service's name is empty", "")
+			l.fail(raw.Services.element(i), "a service's name is empty", "")
 			continue
 		}
 		s, ok := services[id]

@@ -63,8 +63,8 @@ func TestTLSOfTheAPI(t *testing.T) {
 		{"any key turns it on", "ca_cert = \"ca.pem\"", APITLS{}, "f.hcl:1: tls: key and cert are required if TLS is enabled on the API; set tls.key and tls.cert, or tls.enabled to false"},
 		{"a key without its certificate", "key = \"key.pem\"", APITLS{}, "f.hcl:1: tls.cert: cert is required if key is configured for TLS on the API; the certificate's file"},
 		{"a certificate without its key", "cert = \"cert.pem\"", APITLS{}, "f.hcl:1: tls.key: key is required if cert is configured for TLS on the API; the private key's file"},
-		{"the key of another certificate", "cert = \"cert.pem\"\nkey = \"other.pem\"", APITLS{}, "f.hcl:2: tls.cert: cert and key do not load: tls: private key does not match public key"},
-		{"a certificate that is none", "cert = \"text.pem\"\nkey = \"key.pem\"", APITLS{}, "f.hcl:2: tls.cert: cert and key do not load: tls: failed to find any PEM data in certificate input"},
+		{"the key of another certificate", "cert = \"cert.pem\"\nkey = \"other.pem\"", APITLS{}, "f.hcl:2: tls.cert: cert \"cert.pem\" and key \"other.pem\" do not load: tls: private key does not match public key"},
+		{"a certificate that is none", "cert = \"text.pem\"\nkey = \"key.pem\"", APITLS{}, "f.hcl:2: tls.cert: cert \"text.pem\" and key \"key.pem\" do not load: tls: failed to find any PEM data in certificate input"},
 		{"no CA for the clients", files + "verify_incoming = true", APITLS{}, "f.hcl:4: tls.verify_incoming: either ca_cert or ca_path is required if verify_incoming is enabled on the API"},
 		{"a CA that is gone", files + "verify_incoming = true\nca_cert = \"gone.pem\"", APITLS{}, "f.hcl:5: tls.ca_cert: stat gone.pem: no such file or directory"},
 	} {

@@ -17,7 +17,7 @@ import (
 func (l *loader) variables(raw *rawTask) map[string]cty.Value {
 	vars := map[string]cty.Value{}
 	for _, name := range sortedKeys(raw.Variables.V) {
-		at := raw.Variables.key(name)
+		at := raw.Variables.entry(name)
 		if !identifier(name) {
 			l.fail(at, "not a variable's name: "+quoted(name), identifierHint)
 			continue
@@ -36,7 +36,7 @@ func (l *loader) variables(raw *rawTask) map[string]cty.Value {
 		vars[name] = v
 	}
 	for i, file := range raw.VariableFiles.V {
-		at := origin{pos: raw.VariableFiles.pos, path: indexed(raw.VariableFiles.path, i)}
+		at := raw.VariableFiles.element(i)
 		maps.Copy(vars, l.variableFile(file, at))
 	}
 	if len(vars) == 0 {

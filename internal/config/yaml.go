@@ -5,11 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
-	"strconv"
 	"strings"
 
-	"gopkg.in/yaml.v3"
+	"go.yaml.in/yaml/v4"
 )
 
 // maxYAMLNodes limits what a file may grow to when its aliases are followed.
@@ -20,10 +18,10 @@ const maxYAMLNodes = 5_000_000
 // aliases of aliases can stand for billions.
 const maxYAMLAliased = 100_000
 
-// parseYAML reads YAML 1.2 as yaml.v3 does, with aliases and merge keys.
+// parseYAML reads YAML 1.2 as go-yaml does, with aliases and merge keys.
 func parseYAML(file string, src []byte) (root *node, diags []Diagnostic) {
 	r := yamlReader{file: file}
-	defer func() { // yaml.v3 has panicked on malformed input before
+	defer func() { // the library has panicked on malformed input before
 		if p := recover(); p != nil {
 			root, diags = nil, append(r.diags, Diagnostic{
 				Position: Position{File: file}, Problem: fmt.Sprintf("not valid YAML: %v", p),
@@ -73,28 +71,37 @@ type yamlReader struct {
 	open    map[*yaml.Node]bool // anchors that are being followed
 }
 
-var (
-	yamlLine   = regexp.MustCompile(`^yaml: line (\d+): `)
-	yamlAnchor = regexp.MustCompile(`^yaml: unknown anchor '(.*)' referenced$`)
-)
-
+// syntaxError describes what the parser found, at the line that a person has to
+// correct.
 func (r *yamlReader) syntaxError(err error, src []byte) Diagnostic {
 	d := Diagnostic{Position: Position{File: r.file}}
-	text := err.Error()
-	if m := yamlLine.FindStringSubmatch(text); m != nil {
-		d.Line, _ = strconv.Atoi(m[1])
-		text = text[len(m[0]):]
+	var at *yaml.LoadError
+	if !errors.As(err, &at) {
+		d.Problem = "not valid YAML: " + err.Error()
+		return d
 	}
-	if m := yamlAnchor.FindStringSubmatch(text); m != nil { // it has no line, and the name may be a secret
-		d.Line = 1 + bytes.Count(src[:max(0, bytes.Index(src, []byte("*"+m[1])))], []byte("\n"))
-		text = "an alias of what has no anchor before it"
-		d.Hint = "a text that begins with * needs quotes"
+	text, mark, begins := at.Message, at.Mark, at.ContextMark
+	switch {
+	case strings.HasPrefix(text, "unknown anchor "): // the name may be a secret
+		text, d.Hint = "an alias of what has no anchor before it", "a text that begins with * needs quotes"
+	case text == "found character that cannot start any token":
+		d.Hint = "indent with spaces, YAML allows no tabs there; a text that begins with @, % or ` needs quotes"
+	case at.ContextMsg == "while scanning a simple key":
+		mark, text = begins, "a key stands alone here: a colon and a value should follow it"
+	case at.ContextMsg == "while scanning a quoted scalar" && text == "found unexpected end of stream":
+		mark, text = begins, "the quote that begins here does not end"
+	case text == "did not find expected ',' or ']'" && begins.Line < mark.Line:
+		text += fmt.Sprintf(" of the list that begins on line %d", begins.Line)
+	case text == "did not find expected ',' or '}'" && begins.Line < mark.Line:
+		text += fmt.Sprintf(" of the map that begins on line %d", begins.Line)
+	case text == "did not find expected key":
+		d.Hint = "look at the indentation, and for a quote or bracket that ends too early"
 	}
-	text = strings.TrimPrefix(text, "yaml: ")
+	if last := 1 + bytes.Count(bytes.TrimRight(src, " \t\r\n"), []byte("\n")); mark.Line > last {
+		mark.Line, mark.Column = last, 1 // the file ends before what is missing
+	}
+	d.Line, d.Column = mark.Line, mark.Column
 	d.Problem = "not valid YAML: " + text
-	if strings.Contains(text, "character that cannot start any token") {
-		d.Hint = "indent with spaces, YAML allows no tabs there"
-	}
 	return d
 }
 
