@@ -384,7 +384,7 @@ func TestATaskWhoseModuleIsMissingOnTheLeaderWaits(t *testing.T) {
 	e.publish(e.servers[0], "web-3", 8082)
 	eventually(t, "what can be run is run", func() bool { return strings.Contains(e.read("near.txt"), "8082") })
 	r := e.run("status", "-store", "consul:consul-terraform-sync/network")
-	wantText(t, r.stdout, "it cannot be run on the instance that leads: compatibility check failure")
+	wantText(t, unwrapped(r.stdout), "it cannot be run on the instance that leads: compatibility check failure")
 	if runs := e.run("runs", "-store", "consul:consul-terraform-sync/network", "far"); strings.Contains(runs.stdout, "failed") {
 		t.Errorf("it was run all the same:\n%s", runs.stdout)
 	}

@@ -174,8 +174,9 @@ func (c *called) configuredTasks(args complete.Args) []string {
 // knownTasks are the tasks that a store on this machine knows.
 func (c *called) knownTasks(args complete.Args) []string {
 	f := newFlags(c.name)
-	from := registerStore(f)
+	from := registerRecords(f).store
 	f.Bool("json", false, "")
+	f.Bool("follow", false, "")
 	if f.Parse(args.Completed) != nil {
 		return nil
 	}

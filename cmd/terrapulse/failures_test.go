@@ -450,9 +450,9 @@ func TestTasksThatCannotRunStopNoOtherUntilTheyCan(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, task := range st.Tasks {
-			reasons[task.Task] = task
+			reasons[task.Name] = task
 		}
-		return reasons["blob"].Run == ""
+		return reasons["blob"].Run == nil
 	})
 	for name, want := range map[string]string{"far": "check the datacenter's name", "far_keys": "check the datacenter's name",
 		"spaced": "this Consul has no namespaces", "filter": "check the filter"} {
@@ -460,7 +460,7 @@ func TestTasksThatCannotRunStopNoOtherUntilTheyCan(t *testing.T) {
 			t.Errorf("status of task %s: %q, %q; want %q", name, got.State, got.Reason.Text, want)
 		}
 	}
-	if got := reasons["blob"]; got.State != "failing" || got.Last == nil || !strings.Contains(got.Last.Error, `key "app/blob"`) {
+	if got := reasons["blob"]; got.State != "failing" || got.Last == nil || !strings.Contains(deref(got.Last.Error), `key "app/blob"`) {
 		t.Errorf("status of task blob: %+v", got)
 	}
 

@@ -203,3 +203,9 @@ func colored(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	return ok && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && term.IsTerminal(int(f.Fd()))
 }
+
+// exitCodes is the part of a command's help on its exit code.
+const exitCodes = `
+Exit codes:
+  0 success, 11 an error, 13 an argument is missing, 14 a wrong flag
+`

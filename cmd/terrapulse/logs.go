@@ -1,104 +1,124 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
+	"github.com/terrapulse/terrapulse/internal/api"
 	"github.com/terrapulse/terrapulse/internal/runlog"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
-// logsCommand prints what Terraform said.
+// logsCommand prints what Terraform printed.
 type logsCommand struct{ *app }
 
 func (c *logsCommand) Synopsis() string { return "Print Terraform's output of a run" }
 
 func (c *logsCommand) Help() string {
 	f, _ := c.flags()
-	return "Usage: terrapulse logs [flags] RUN\n\n" +
-		"  Prints what Terraform said in a run, without secrets. RUN is an id that\n" +
-		"  `terrapulse runs` lists, or the name of a task for its latest run that has ended.\n" + describe(f)
+	return `Usage: terrapulse logs [flags] RUN|TASK
+
+  Prints what Terraform printed in a run, without secrets. RUN is an id that
+  ` + "`terrapulse runs`" + ` lists, or the beginning of one. TASK stands for the latest
+  run of a task, also for one that goes on: its output is written every few
+  seconds.
+
+Examples:
+  terrapulse logs load-balancer           the latest run of a task
+  terrapulse logs -follow load-balancer   until the run has ended
+  terrapulse logs 01a20044-4426-70ba      a run of ` + "`terrapulse runs`" + `
+` + exitCodes + describe(f)
 }
 
-func (c *logsCommand) flags() (*flag.FlagSet, *storeFlags) {
+type logsOptions struct {
+	from         *recordFlags
+	follow, json bool
+}
+
+func (c *logsCommand) flags() (*flag.FlagSet, *logsOptions) {
 	f := newFlags("logs")
-	return f, registerStore(f)
+	o := &logsOptions{from: registerRecords(f)}
+	f.BoolVar(&o.follow, "follow", false, "Print the output of a run that goes on as it comes, until the run has ended.")
+	f.BoolVar(&o.json, "json", false, "Print JSON, for scripts: the run and its output.")
+	return f, o
 }
 
 func (c *logsCommand) Run(args []string) int {
-	f, from := c.flags()
+	f, o := c.flags()
 	if code := c.parse(f, args, c.Help()); code >= 0 {
 		return code
 	}
-	if f.NArg() != 1 {
-		return c.fail(exitMissing, errors.New("name one run: terrapulse logs [flags] RUN"))
+	switch {
+	case f.NArg() != 1:
+		return c.fail(exitMissing, errors.New("name one run, or one task for its latest run: terrapulse logs [flags] RUN|TASK"))
+	case o.follow && o.json:
+		return c.fail(exitFlags, errors.New("-follow prints text as it comes: leave out -json"))
 	}
-	store, code := c.openStore(from)
+	records, code := o.from.open(c.app)
 	if code >= 0 {
 		return code
 	}
-	defer store.Close()
-	task, run, err := findRun(c.ctx, store, f.Arg(0))
+	defer records.Close()
+	run, err := findRun(c.ctx, records, f.Arg(0), o.follow)
 	if err != nil {
 		return c.fail(exitError, err)
 	}
-	rec, err := state.Read[state.Run](c.ctx, store, state.RunKey(task, run))
-	if err != nil {
-		return c.fail(exitError, fmt.Errorf("read run %s: %w", run, err))
+	var text strings.Builder
+	out := io.Writer(c.stdout)
+	if o.json {
+		out = &text
 	}
-	rec.Data.Task, rec.Data.ID = task, run
-	output, err := c.loadOutput(store, rec.Data)
+	printed, last, err := c.copyOutput(records, run, out, o.follow)
 	switch {
-	case errors.Is(err, runlog.ErrGone):
-		return c.fail(exitError, fmt.Errorf("the output of run %s is not there any more: the bucket keeps it for some time only", run))
-	case errors.Is(err, state.ErrNotFound):
-		return c.fail(exitError, fmt.Errorf("no output of run %s is kept: it has not ended, or never came to Terraform", run))
+	case err != nil && c.ctx.Err() != nil:
+		return exitOK // Ctrl-C ends the command, and not the run
 	case err != nil:
-		return c.fail(exitError, fmt.Errorf("read the output of run %s: %w", run, err))
+		return c.fail(exitError, err)
+	case o.json:
+		return c.printJSON(map[string]any{"run": run, "output": text.String()})
+	case o.follow:
+		fmt.Fprintf(c.stderr, "Run %s of task %s: %s\n", shortened(run.ID), run.Task, last.State)
+	case !last.Ended:
+		fmt.Fprintf(c.stderr, "Run %s of task %s goes on: -follow prints what comes\n", shortened(run.ID), run.Task)
+	case printed == 0:
+		why := ""
+		if run.Error != nil {
+			why = ": " + *run.Error
+		}
+		return c.fail(exitError, fmt.Errorf("there is no output of run %s, which ended as %s before Terraform printed anything%s", run.ID, run.State, why))
 	}
-	c.stdout.Write(output)
 	return exitOK
 }
 
-// findRun finds the task and the full id of a run by its id or by its task.
-func findRun(ctx context.Context, store state.Store, name string) (task, run string, err error) {
-	tasks, err := state.ReadAll[state.Task](ctx, store, state.TaskPrefix)
-	if err != nil {
-		return "", "", fmt.Errorf("read the tasks' records: %w", err)
-	}
-	for _, t := range tasks {
-		task := state.TaskName(t.Key)
-		if task == name {
-			if len(t.Data.History) == 0 {
-				return "", "", fmt.Errorf("no run of task %s has ended yet: output is kept when a run ends", task)
-			}
-			return task, t.Data.History[len(t.Data.History)-1], nil
-		}
-		for _, id := range t.Data.History {
-			if strings.EqualFold(id, name) {
-				return task, id, nil
-			}
-		}
-		if t.Data.Run != nil && t.Data.Run.ID == name {
-			return "", "", fmt.Errorf("run %s has not ended: its output is kept when it does", name)
-		}
-	}
-	for _, t := range tasks { // an inspection is in no history
-		task := state.TaskName(t.Key)
-		run, err := state.Read[state.Run](ctx, store, state.RunKey(task, strings.ToLower(name)))
+// copyOutput prints the output of a run. If it follows, it returns when the run
+// has ended.
+func (a *app) copyOutput(from records, run api.Run, out io.Writer, follow bool) (printed int, last api.RunOutputResponse, err error) {
+	for {
+		chunk, err := from.output(a.ctx, run.Task, run.ID, printed)
 		if err != nil {
-			return "", "", fmt.Errorf("read the runs of task %s: %w", task, err)
+			return printed, last, err
 		}
-		if run.Exists() {
-			return task, run.Data.ID, nil
+		if _, err := io.WriteString(out, chunk.Output); err != nil {
+			return printed, last, fmt.Errorf("print the output: %w", err)
+		}
+		printed, last = chunk.NextOffset, chunk
+		switch {
+		case chunk.Ended:
+			return printed, last, nil
+		case chunk.Output != "" && chunk.NextOffset > chunk.Offset:
+			continue // there may be more at once
+		case !follow:
+			return printed, last, nil
+		}
+		if !sleep(a.ctx, followEvery) {
+			return printed, last, a.ctx.Err()
 		}
 	}
-	return "", "", fmt.Errorf("the store knows no run %q: `terrapulse runs TASK` lists those it keeps", name)
 }
 
 // loadOutput returns the kept output of a run.

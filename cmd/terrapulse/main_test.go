@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -167,7 +168,8 @@ func (s *site) args(args []string) []string {
 	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
 		command, rest = args[0], args[1:]
 	}
-	if command == "validate" || command == "render" || command == "inspect" {
+	overAPI := slices.ContainsFunc(args, func(arg string) bool { return strings.HasPrefix(arg, "-http-addr") })
+	if overAPI || command == "validate" || command == "render" || command == "inspect" {
 		return args
 	}
 	return append([]string{command, "-store", "sqlite:" + s.path("state.db")}, rest...)

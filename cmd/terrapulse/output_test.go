@@ -98,12 +98,12 @@ func TestStatusAndRunsAsJSON(t *testing.T) {
 			Fence int
 		}
 		Tasks []struct {
-			Task, State string
+			Name, State string
 			Reason      struct{ Kind, Text string }
 			Last        struct {
-				Run, State string
-				Reason     struct{ Kind, Text string }
-				Changes    struct{ Add, Destroy int }
+				ID, State string
+				Reason    struct{ Kind, Text string }
+				Changes   struct{ Add, Destroy int }
 			} `json:"last_run"`
 		}
 	}
@@ -116,17 +116,30 @@ func TestStatusAndRunsAsJSON(t *testing.T) {
 		lb.Last.Reason.Kind != "condition changed" || !strings.Contains(lb.Last.Reason.Text, "added web-2") || lb.Last.Changes.Add != 1 {
 		t.Errorf("lb: %+v", lb)
 	}
-	if off.State != "disabled" || off.Last.Run != "" {
+	if off.State != "disabled" || off.Last.ID != "" {
 		t.Errorf("off: %+v", off)
 	}
-	wantText(t, s.run("status").stdout, "CHANGED", "added web-2")
+	wantText(t, s.run("status").stdout, "changed: added web-2")
 
 	var runs []struct{ ID, Task, State string }
 	decode(t, s.run("runs", "-json", "lb"), &runs)
-	if len(runs) != 2 || runs[0].ID != lb.Last.Run || runs[0].Task != "lb" || runs[1].State != "succeeded" {
+	if len(runs) != 2 || runs[0].ID != lb.Last.ID || runs[0].Task != "lb" || runs[1].State != "succeeded" {
 		t.Errorf("runs: %+v", runs)
 	}
 	wantText(t, s.run("logs", runs[1].ID).stdout, "Apply complete!")
+	wantText(t, s.run("runs", "lb").stdout, runs[1].ID[:shortID]+"  ")
+	wantText(t, s.run("logs", strings.ToUpper(runs[1].ID[:shortID])).stdout, "Apply complete!")
+	r := s.run("logs", runs[1].ID[:leastID])
+	wantCode(t, r, exitError)
+	wantText(t, r.stderr, "is the beginning of 2 runs", runs[0].ID, runs[1].ID, "write more of the id")
+	var log struct {
+		Run    struct{ ID string }
+		Output string
+	}
+	decode(t, s.run("logs", "-json", "lb"), &log)
+	if log.Run.ID != runs[0].ID || !strings.Contains(log.Output, "Apply complete!") {
+		t.Errorf("the log in JSON: %+v", log)
+	}
 	if code := p.stop(); code != exitOK {
 		t.Errorf("exit code %d", code)
 	}
@@ -155,9 +168,10 @@ resource "terraform_data" "slow" {
 	p := s.start("-once", "-parallel", "1", "-config-file", file)
 	eventually(t, "an apply is under way", func() bool { _, err := os.Stat(s.path("begun")); return err == nil })
 	wantText(t, s.run("status").stdout, "running", "waiting", "waits for its turn")
+	wantText(t, s.run("status").stdout, "running 0s", "why: asked for by once-mode")
 	r := s.run("logs", "one")
-	wantCode(t, r, exitError)
-	wantText(t, r.stderr, "no run of task one has ended yet")
+	wantCode(t, r, exitOK)
+	wantText(t, r.stderr, "goes on: -follow prints what comes")
 	p.Process.Signal(syscall.SIGTERM)
 	<-p.ended
 	if code := p.ProcessState.ExitCode(); code != exitError {
@@ -199,17 +213,6 @@ esac
 	wantText(t, p.stderr.String(), "stopped a second time")
 }
 
-func TestStatusTellsTheEndOfARunAfterWhichNobodyLed(t *testing.T) {
-	retry := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	task := state.Task{Failures: 1, RetryAt: retry, Reason: state.Reason{Kind: state.ReasonRunning, Text: "run r1 is under way"},
-		Last: &state.Result{Run: "r1", State: state.RunFailed, Reason: state.Reason{Kind: state.ReasonChanged, Text: "added web-2"}}}
-	got := taskStatus{Reason: task.Reason}
-	settled(&got, task)
-	if got.Reason != task.Last.Reason || got.Due == nil || !got.Due.Equal(retry) {
-		t.Errorf("status: %+v", got)
-	}
-}
-
 func TestStatusSaysWhatHoldsUpADeploymentThatReadsBundles(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	store, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "state.db"))
@@ -228,14 +231,22 @@ func TestStatusSaysWhatHoldsUpADeploymentThatReadsBundles(t *testing.T) {
 	}
 	var out bytes.Buffer
 	(&statusCommand{&app{stdout: &out}}).print(st, now)
+	for line := range strings.Lines(out.String()) {
+		if n := len([]rune(strings.TrimRight(line, "\n"))); n > columns {
+			t.Errorf("a line of %d columns: %s", n, line)
+		}
+	}
 	for _, want := range []string{
-		"Bundle: 0123456789ab\n", "Last good tick noted: 3m ago", "Problem: start launch l1: no capacity",
+		"Bundle: 0123456789ab ", "Last good tick noted: 3m ago", "Problem: start launch l1: no capacity",
 		"Problem: bundle fedcba987654 was refused 1h ago and is not in force: web.yaml:3: no module",
 	} {
-		wantText(t, out.String(), want)
+		wantText(t, unwrapped(out.String()), want)
 	}
 	out.Reset()
-	st.Refused.Bundle, st.Refused.Error = "", "the pointer is gone"
+	st.Refused.Bundle, st.Refused.Error = nil, "the pointer is gone"
 	(&statusCommand{&app{stdout: &out}}).print(st, now)
-	wantText(t, out.String(), "Problem, noticed 1h ago: the pointer is gone")
+	wantText(t, unwrapped(out.String()), "Problem, noticed 1h ago: the pointer is gone")
 }
+
+// unwrapped is a text with one space where it has spaces or ends of lines.
+func unwrapped(text string) string { return strings.Join(strings.Fields(text), " ") }

@@ -40,7 +40,7 @@ func TestTaskFilesAreReadAgainWithoutARestart(t *testing.T) {
 
 	s.config(s.task("lb", "condition \"nonsense\" {}"))
 	eventually(t, "the status tells what is wrong", func() bool {
-		return strings.Contains(s.run("status").stdout, `tasks.hcl:21: task[0].condition.nonsense: unsupported condition type "nonsense"`)
+		return strings.Contains(unwrapped(s.run("status").stdout), `tasks.hcl:21: task[0].condition.nonsense: unsupported condition type "nonsense"`)
 	})
 	said := func() int { return strings.Count(p.stderr.String(), "the task files are wrong") }
 	eventually(t, "the log tells, too", func() bool { return said() == 1 })

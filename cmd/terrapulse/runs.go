@@ -1,14 +1,13 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"flag"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
+	"github.com/terrapulse/terrapulse/internal/api"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
@@ -25,9 +24,9 @@ func (c *runsCommand) Help() string {
 `, state.History) + describe(f)
 }
 
-func (c *runsCommand) flags() (*flag.FlagSet, *storeFlags, *bool) {
+func (c *runsCommand) flags() (*flag.FlagSet, *recordFlags, *bool) {
 	f := newFlags("runs")
-	return f, registerStore(f), f.Bool("json", false, "Print JSON, for scripts.")
+	return f, registerRecords(f), f.Bool("json", false, "Print JSON, for scripts.")
 }
 
 func (c *runsCommand) Run(args []string) int {
@@ -38,12 +37,15 @@ func (c *runsCommand) Run(args []string) int {
 	if f.NArg() != 1 {
 		return c.fail(exitMissing, errors.New("name one task: terrapulse runs [flags] TASK"))
 	}
-	store, code := c.openStore(from)
+	records, code := from.open(c.app)
 	if code >= 0 {
 		return code
 	}
-	defer store.Close()
-	runs, err := taskRuns(c.ctx, store, f.Arg(0))
+	defer records.Close()
+	runs, err := records.runs(c.ctx, f.Arg(0))
+	if errors.Is(err, errNoTask) {
+		return c.fail(exitError, fmt.Errorf("there is no task %q: `terrapulse status` lists the tasks", f.Arg(0)))
+	}
 	if err != nil {
 		return c.fail(exitError, err)
 	}
@@ -51,54 +53,48 @@ func (c *runsCommand) Run(args []string) int {
 		return c.printJSON(runs)
 	}
 	var t table
-	t.row(plain, "RUN", "STARTED", "DURATION", "OUTCOME", "ADDED", "CHANGED", "DESTROYED", "WHY")
+	t.row(plain, "RUN", "STARTED", "DURATION", "OUTCOME", "CHANGES")
 	for _, r := range runs {
-		started := "-"
-		if !r.Started.IsZero() {
-			started = r.Started.Local().Format(time.DateTime)
+		t.row(outcome(r.State), shortened(r.ID), at(r.Started), tookOf(r), string(r.State), changesOf(r.Changes))
+		text := fmt.Sprintf("why: %s: %s", r.Reason.Kind, r.Reason.Text)
+		if r.Inspect {
+			text = "inspection, " + text
 		}
-		text := fmt.Sprintf("%s: %s", r.Reason.Kind, r.Reason.Text)
-		if r.Error != "" {
-			text += ": " + strings.SplitN(r.Error, "\n", 2)[0]
+		if r.Error != nil {
+			text += ": " + strings.SplitN(*r.Error, "\n", 2)[0]
 		}
-		said := string(r.State)
-		if r.Inspect && r.State == state.RunSucceeded {
-			said = "planned"
-		}
-		cells := append([]string{r.ID, started, took(r), said}, counts(r.Changes)...)
-		t.row(outcome(r.State), append(cells, text)...)
+		t.line(text)
 	}
 	t.print(c.stdout)
 	return exitOK
 }
 
-// taskRuns returns the runs of a task, the latest first.
-func taskRuns(ctx context.Context, store state.Store, task string) ([]state.Run, error) {
-	rec, err := state.Read[state.Task](ctx, store, state.TaskKey(task))
-	if err != nil {
-		return nil, fmt.Errorf("read task %s: %w", task, err)
+// tookOf is the cell of how long a run took.
+func tookOf(r api.Run) string {
+	if r.Started == nil || r.Ended == nil {
+		return "-"
 	}
-	if !rec.Exists() {
-		return nil, fmt.Errorf("the store knows no task %q: `terrapulse status` lists those it knows", task)
+	took := r.Ended.Sub(*r.Started)
+	if took > time.Minute {
+		return took.Round(time.Second).String()
 	}
-	stored, err := state.ReadAll[state.Run](ctx, store, state.RunPrefix(task))
-	if err != nil {
-		return nil, fmt.Errorf("read the runs of task %s: %w", task, err)
+	return took.Round(time.Millisecond).String()
+}
+
+// changesOf is the cell of what an apply did.
+func changesOf(ch *api.Changes) string {
+	if ch == nil {
+		return "-"
 	}
-	runs := make([]state.Run, len(stored))
-	for i, r := range stored {
-		runs[i] = r.Data
-	}
-	slices.Reverse(runs)
-	return runs, nil
+	return fmt.Sprintf("+%d ~%d -%d", ch.Add, ch.Change, ch.Destroy)
 }
 
 // outcome is what the state of a run means to its reader.
-func outcome(s state.RunState) news {
+func outcome(s api.RunState) news {
 	switch s {
-	case state.RunSucceeded:
+	case api.RunStateSucceeded:
 		return good
-	case state.RunFailed, state.RunLost:
+	case api.RunStateFailed, api.RunStateLost:
 		return bad
 	}
 	return plain

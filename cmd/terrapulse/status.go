@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"flag"
@@ -8,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/terrapulse/terrapulse/internal/api"
 	"github.com/terrapulse/terrapulse/internal/lease"
 	"github.com/terrapulse/terrapulse/internal/reconcile"
 	"github.com/terrapulse/terrapulse/internal/state"
@@ -31,40 +33,41 @@ func (c *statusCommand) Help() string {
 ` + describe(f)
 }
 
-func (c *statusCommand) flags() (*flag.FlagSet, *storeFlags, *bool) {
+func (c *statusCommand) flags() (*flag.FlagSet, *recordFlags, *bool) {
 	f := newFlags("status")
-	return f, registerStore(f), f.Bool("json", false, "Print JSON, for scripts.")
+	return f, registerRecords(f), f.Bool("json", false, "Print JSON, for scripts.")
 }
 
-// status is what -json prints.
+// status is what -json prints. It has the names of the API's overview.
 type status struct {
-	Leader  *leader    `json:"leader,omitempty"`
-	Good    *time.Time `json:"last_good_tick,omitempty"`
-	Bundle  string     `json:"bundle,omitempty"` // in force; "" where the configuration is read from files
-	Problem string     `json:"problem,omitempty"`
+	Leader  *api.Leader `json:"leader,omitempty"`
+	Good    *time.Time  `json:"last_good_tick,omitempty"`
+	Bundle  string      `json:"bundle,omitempty"` // in force; "" where the configuration is read from files
+	Problem string      `json:"problem,omitempty"`
 	// Refused is a newer configuration that is not in force because it is wrong.
-	Refused *state.Refused `json:"refused,omitempty"`
-	Tasks   []taskStatus   `json:"tasks"`
+	Refused *api.Refused `json:"refused,omitempty"`
+	Tasks   []taskStatus `json:"tasks"`
 	// Overrides are what was changed through the API, beside the files.
-	Overrides []state.Override `json:"overrides,omitempty"`
-}
-
-type leader struct {
-	Owner string    `json:"owner"`
-	Fence uint64    `json:"fence"`
-	Until time.Time `json:"until"`
+	Overrides []override `json:"overrides,omitempty"`
 }
 
 type taskStatus struct {
-	Task    string        `json:"task"`
-	State   string        `json:"state"`
-	Reason  state.Reason  `json:"reason"`
-	Run     string        `json:"run,omitempty"` // under way
-	Due     *time.Time    `json:"due,omitempty"`
-	Changed string        `json:"changed,omitempty"` // in Consul, and not yet applied
-	Applied *time.Time    `json:"applied,omitempty"`
-	Failed  int           `json:"failures,omitempty"` // in a row
-	Last    *state.Result `json:"last_run,omitempty"`
+	Name     string        `json:"name"`
+	State    api.TaskState `json:"state"`
+	Reason   api.Reason    `json:"reason"`
+	Run      *api.Run      `json:"run,omitempty"` // that has not ended
+	Due      *time.Time    `json:"due,omitempty"`
+	Changed  string        `json:"changed,omitempty"` // in Consul, and not yet applied
+	Applied  *time.Time    `json:"applied,omitempty"`
+	Failures int           `json:"failures,omitempty"` // in a row
+	Last     *api.Run      `json:"last_run,omitempty"`
+}
+
+type override struct {
+	Task   string    `json:"task"`
+	Change string    `json:"change"` // in words
+	By     string    `json:"by,omitempty"`
+	At     time.Time `json:"at"`
 }
 
 func (c *statusCommand) Run(args []string) int {
@@ -72,12 +75,12 @@ func (c *statusCommand) Run(args []string) int {
 	if code := c.parseAll(f, args, c.Help()); code >= 0 {
 		return code
 	}
-	store, code := c.openStore(from)
+	records, code := from.open(c.app)
 	if code >= 0 {
 		return code
 	}
-	defer store.Close()
-	st, err := readStatus(c.ctx, store, time.Now())
+	defer records.Close()
+	st, err := records.status(c.ctx, time.Now())
 	if err != nil {
 		return c.fail(exitError, err)
 	}
@@ -103,41 +106,29 @@ func readStatus(ctx context.Context, store state.Store, now time.Time) (status, 
 	if err != nil {
 		return st, fmt.Errorf("read the reconcile record: %w", err)
 	}
-	st.Good, st.Problem = timeOrNil(rec.Data.Good), rec.Data.Problem
-	st.Bundle, st.Refused = rec.Data.Bundle, rec.Data.Refused
-	if st.Problem == "" {
-		st.Problem = rec.Data.Stalled
+	st.Good, st.Problem = timeOrNil(rec.Data.Good), cmp.Or(rec.Data.Problem, rec.Data.Stalled)
+	st.Bundle = rec.Data.Bundle
+	if r := rec.Data.Refused; r != nil {
+		st.Refused = &api.Refused{Error: r.Error, Since: r.Since}
+		if r.Bundle != "" {
+			st.Refused.Bundle = &r.Bundle
+		}
 	}
 	held, err := lease.Read(ctx, store, reconcile.LeaseName)
 	if err != nil {
 		return st, fmt.Errorf("read who leads: %w", err)
 	}
 	if held.Owner != "" && now.Before(held.Expires) {
-		st.Leader = &leader{Owner: held.Owner, Fence: held.Fence, Until: held.Expires}
+		st.Leader = &api.Leader{Owner: held.Owner, Fence: int64(held.Fence), Until: held.Expires}
 	}
 	tasks, err := state.ReadAll[state.Task](ctx, store, state.TaskPrefix)
 	if err != nil {
 		return st, fmt.Errorf("read the tasks' records: %w", err)
 	}
 	for _, t := range tasks {
-		s := t.Data
-		ts := taskStatus{Task: state.TaskName(t.Key), State: taskState(s), Reason: s.Reason, Due: timeOrNil(s.Due),
-			Applied: timeOrNil(s.AppliedAt), Failed: s.Failures, Last: s.Last}
-		if s.Run == nil {
-			settled(&ts, s)
-		} else {
-			ts.Run = s.Run.ID
-			run, err := state.Read[state.Run](ctx, store, state.RunKey(ts.Task, ts.Run))
-			if err != nil {
-				return st, fmt.Errorf("read run %s of task %s: %w", ts.Run, ts.Task, err)
-			}
-			if run.Data.State == state.RunIntended {
-				ts.State = "waiting"
-				ts.Reason.Text = fmt.Sprintf("run %s waits for its turn: %s", ts.Run, run.Data.Reason.Text)
-			}
-		}
-		if s.Pending != nil {
-			ts.Changed = s.Pending.Changed
+		ts, err := readTask(ctx, store, state.TaskName(t.Key), t.Data)
+		if err != nil {
+			return st, err
 		}
 		st.Tasks = append(st.Tasks, ts)
 	}
@@ -146,120 +137,135 @@ func readStatus(ctx context.Context, store state.Store, now time.Time) (status, 
 		return st, fmt.Errorf("read what was changed through the API: %w", err)
 	}
 	for _, o := range overrides {
-		st.Overrides = append(st.Overrides, o.Data)
+		st.Overrides = append(st.Overrides, override{Task: o.Data.Task, Change: o.Data.String(), By: o.Data.By, At: o.Data.At})
 	}
 	return st, nil
 }
 
-// settled puts right what nobody has looked at since the task's run ended,
-// because no one leads.
-func settled(ts *taskStatus, s state.Task) {
-	if s.Reason.Kind == state.ReasonRunning && s.Last != nil {
-		ts.Reason = s.Last.Reason
+func readTask(ctx context.Context, store state.Store, name string, t state.Task) (taskStatus, error) {
+	var run state.Run
+	if t.Run != nil {
+		rec, err := state.Read[state.Run](ctx, store, state.RunKey(name, t.Run.ID))
+		if err != nil {
+			return taskStatus{}, fmt.Errorf("read run %s of task %s: %w", t.Run.ID, name, err)
+		}
+		run = rec.Data
 	}
-	if s.Failures > 0 && s.Due.IsZero() {
-		ts.Due = timeOrNil(s.RetryAt)
+	sum := t.Summary(run)
+	ts := taskStatus{Name: name, State: api.TaskState(sum.State), Reason: api.ReasonOf(sum.Reason), Due: timeOrNil(sum.Due),
+		Applied: timeOrNil(t.AppliedAt), Failures: t.Failures}
+	if run.ID != "" {
+		shown := api.RunOf(run)
+		ts.Run = &shown
 	}
-}
-
-// taskState is one word for what a task is at.
-func taskState(s state.Task) string {
-	switch {
-	case s.Run != nil:
-		return "running"
-	case s.Reason.Kind == state.ReasonDisabled, s.Reason.Kind == state.ReasonRemoved:
-		return string(s.Reason.Kind)
-	case s.Failures > 0:
-		return "failing"
-	case s.Interrupted():
-		return "interrupted"
-	case s.Reason.Kind == state.ReasonConsul, s.Reason.Kind == state.ReasonBuffering, s.Reason.Kind == state.ReasonBlocked:
-		return "waiting"
-	case s.AppliedAt.IsZero():
-		return "new"
+	if t.Last != nil {
+		ts.Last = api.LastRunOf(name, t.Last)
 	}
-	return "applied"
+	if t.Pending != nil {
+		ts.Changed = t.Pending.Changed
+	}
+	return ts, nil
 }
 
 func (c *statusCommand) print(st status, now time.Time) {
+	line := func(format string, args ...any) { c.paragraph("", fmt.Sprintf(format, args...)) }
 	switch {
 	case st.Leader != nil:
-		fmt.Fprintf(c.stdout, "Leader: %s (fence %d)\n", st.Leader.Owner, st.Leader.Fence)
+		line("Leader: %s (fence %d)", st.Leader.Owner, st.Leader.Fence)
 	case st.Bundle != "":
 		// Nothing stands by: a tick leads only while there is something to do.
-		fmt.Fprintln(c.stdout, "Leader: none at this moment")
+		line("Leader: none at this moment")
 	default:
-		fmt.Fprintln(c.stdout, "Leader: none, nothing is watching Consul for this store")
+		line("Leader: none, nothing is watching Consul for this store")
 	}
 	if st.Bundle != "" {
-		fmt.Fprintf(c.stdout, "Bundle: %.12s\n", st.Bundle)
+		line("Bundle: %.12s", st.Bundle)
 	}
 	if st.Good != nil && st.Leader == nil && st.Bundle != "" {
-		fmt.Fprintf(c.stdout, "Last good tick noted: %s ago (one is noted every 5 minutes, and whenever something happens)\n", ago(now.Sub(*st.Good)))
+		line("Last good tick noted: %s ago (one is noted every 5 minutes, and whenever something happens)", ago(now.Sub(*st.Good)))
 	}
 	if st.Problem != "" {
-		fmt.Fprintf(c.stdout, "Problem: %s\n", st.Problem)
+		line("Problem: %s", st.Problem)
 	}
 	switch {
 	case st.Refused == nil:
-	case st.Refused.Bundle == "" && st.Bundle != "":
-		fmt.Fprintf(c.stdout, "Problem, noticed %s ago: %s\n", ago(now.Sub(st.Refused.Since)), st.Refused.Error)
-	case st.Refused.Bundle == "":
-		fmt.Fprintf(c.stdout, "Problem: the task files were changed %s ago, and what they say now is not in force: %s\n",
-			ago(now.Sub(st.Refused.Since)), st.Refused.Error)
+	case deref(st.Refused.Bundle) == "" && st.Bundle != "":
+		line("Problem, noticed %s ago: %s", ago(now.Sub(st.Refused.Since)), st.Refused.Error)
+	case deref(st.Refused.Bundle) == "":
+		line("Problem: the task files were changed %s ago, and what they say now is not in force: %s", ago(now.Sub(st.Refused.Since)), st.Refused.Error)
 	default:
-		fmt.Fprintf(c.stdout, "Problem: bundle %.12s was refused %s ago and is not in force: %s\n",
-			st.Refused.Bundle, ago(now.Sub(st.Refused.Since)), st.Refused.Error)
-	}
-	if len(st.Overrides) > 0 {
-		defer c.printOverrides(st.Overrides, now)
+		line("Problem: bundle %.12s was refused %s ago and is not in force: %s", *st.Refused.Bundle, ago(now.Sub(st.Refused.Since)), st.Refused.Error)
 	}
 	if len(st.Tasks) == 0 {
-		fmt.Fprintln(c.stdout, "No task has been decided on yet.")
-		return
+		line("No task has been decided on yet.")
+	} else {
+		c.printTasks(st.Tasks, now)
 	}
+	if len(st.Overrides) > 0 {
+		fmt.Fprintln(c.stdout, "\nChanged through the API, beside the task files:")
+		for _, o := range st.Overrides {
+			c.paragraph("  ", fmt.Sprintf("%s: %s, %s ago by %s", o.Task, o.Change, ago(now.Sub(o.At)), o.By))
+		}
+	}
+}
+
+// printTasks prints a row for each task, and below it why the task is in its
+// state.
+func (c *statusCommand) printTasks(tasks []taskStatus, now time.Time) {
 	fmt.Fprintln(c.stdout)
 	var tab table
-	tab.row(plain, "TASK", "STATE", "LAST RUN", "NEXT DUE", "CHANGED", "WHY")
-	for _, t := range st.Tasks {
-		last := "-"
-		if t.Last != nil {
-			last = fmt.Sprintf("%s %s ago", t.Last.State, ago(now.Sub(t.Last.Ended)))
-			if t.Last.Changes != nil {
-				last += " (" + t.Last.Changes.String() + ")"
-			}
-		}
-		due := "on change"
-		if t.State == "disabled" || t.State == "removed" {
-			due = "never"
-		}
-		if t.Due != nil {
-			due = "now"
-			if wait := t.Due.Sub(now); wait > 0 {
-				due = "in " + ago(wait)
-			}
+	tab.row(plain, "TASK", "STATE", "LAST RUN", "NEXT DUE")
+	for _, t := range tasks {
+		name := t.Name
+		if len([]rune(name)) > longName {
+			tab.note("", name) // a name is never cut: it is there to be copied
+			name = ""
 		}
 		n := plain
 		switch t.State {
-		case "applied":
+		case api.TaskStateApplied:
 			n = good
-		case "failing":
+		case api.TaskStateFailing:
 			n = bad
 		}
-		tab.row(n, t.Task, t.State, last, due, changed(t), why(t))
+		tab.row(n, name, doing(t, now), lastRun(t, now), due(t, now))
+		tab.note("  ", "why: "+why(t))
+		if changed := changed(t); changed != "" {
+			tab.note("  ", "changed: "+changed)
+		}
 	}
 	tab.print(c.stdout)
 }
 
-// printOverrides prints what was changed through the API.
-func (c *statusCommand) printOverrides(overrides []state.Override, now time.Time) {
-	fmt.Fprintln(c.stdout)
-	var tab table
-	tab.row(plain, "CHANGED BESIDE THE FILES", "HOW", "WHEN", "BY")
-	for _, o := range overrides {
-		tab.row(plain, o.Task, o.String(), ago(now.Sub(o.At))+" ago", o.By)
+// longName is the length from which on the name of a task has a line of its own:
+// what stands beside it takes 48 columns at most.
+const longName = 32
+
+// doing is the state of a task and, of one that runs, for how long.
+func doing(t taskStatus, now time.Time) string {
+	if t.State == api.TaskStateRunning && t.Run != nil && t.Run.Started != nil {
+		return fmt.Sprintf("%s %s", t.State, ago(now.Sub(*t.Run.Started)))
 	}
-	tab.print(c.stdout)
+	return string(t.State)
+}
+
+func lastRun(t taskStatus, now time.Time) string {
+	if t.Last == nil || t.Last.Ended == nil {
+		return "-"
+	}
+	return fmt.Sprintf("%s %s ago", t.Last.State, ago(now.Sub(*t.Last.Ended)))
+}
+
+func due(t taskStatus, now time.Time) string {
+	switch {
+	case t.Due != nil && t.Due.After(now):
+		return "in " + ago(t.Due.Sub(now))
+	case t.Due != nil:
+		return "now"
+	case t.State == api.TaskStateDisabled || t.State == api.TaskStateRemoved:
+		return "never"
+	}
+	return "on change"
 }
 
 // changed is what changed in Consul: what waits to be applied, else what the
@@ -267,20 +273,20 @@ func (c *statusCommand) printOverrides(overrides []state.Override, now time.Time
 func changed(t taskStatus) string {
 	switch {
 	case t.Changed != "":
-		return shorten(t.Changed, 40)
-	case t.Last != nil && t.Last.Reason.Kind == state.ReasonChanged:
-		return shorten(t.Last.Reason.Text, 40)
+		return shorten(t.Changed, 66)
+	case t.Last != nil && t.Last.Reason.Kind == string(state.ReasonChanged):
+		return shorten(t.Last.Reason.Text, 66)
 	}
-	return "-"
+	return ""
 }
 
-// why is one line for people.
+// why is the reason of a task's state in at most two lines.
 func why(t taskStatus) string {
 	text := t.Reason.Text
-	if t.Failed > 0 && t.Last != nil && t.Last.Error != "" {
-		text += ": " + t.Last.Error
+	if t.Failures > 0 && t.Last != nil && deref(t.Last.Error) != "" {
+		text += ": " + *t.Last.Error
 	}
-	return shorten(text, 120)
+	return shorten(text, 140)
 }
 
 // shorten makes one line of at most limit characters of the text.

@@ -53,7 +53,7 @@ func TestStore_LiesInWorkingDirUnlessItIsNamed(t *testing.T) {
 		}
 		wantCode(t, inFolder(t, s.dir, "runs", "-config-file", file, tasks[0]), exitOK)
 		wantCode(t, inFolder(t, s.dir, "logs", "-config-file", file, tasks[0]), exitOK)
-		wantText(t, inFolder(t, s.dir, "logs", "-config-file", file, tasks[1]).stderr, "knows no run")
+		wantText(t, inFolder(t, s.dir, "logs", "-config-file", file, tasks[1]).stderr, "there is no task and no run")
 	}
 
 	// A mistake elsewhere in the files does not hide the store.

@@ -1,20 +1,39 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
 	"io"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"github.com/fatih/color"
+	"github.com/mitchellh/go-wordwrap"
 )
+
+// columns is how wide help and tables are at most, where their words allow it.
+const columns = 80
+
+// clock is how commands print a time: RFC 3339 with a space, in the local zone.
+const clock = "2006-01-02 15:04:05Z07:00"
+
+// at is a time for people; "-" for none.
+func at(t *time.Time) string {
+	if t == nil || t.IsZero() {
+		return "-"
+	}
+	return t.Local().Format(clock)
+}
 
 // table is printed with aligned columns; on a terminal, rows that are bad news
 // are red and those that are good news green.
-type table struct {
-	lines  bytes.Buffer
-	colors []color.Attribute
+type table struct{ lines []line }
+
+// line is a row of a table, or a note between rows.
+type line struct {
+	text  string // of a row: its cells, with tabs between
+	note  bool
+	color color.Attribute
 }
 
 // news is what a row means to its reader.
@@ -31,22 +50,51 @@ func (t *table) row(n news, cells ...string) {
 	for i, cell := range cells {
 		cells[i] = strings.Join(strings.Fields(cell), " ") // a row is one line
 	}
-	t.lines.WriteString(strings.Join(cells, "\t") + "\n")
-	t.colors = append(t.colors, color.Attribute(n))
+	t.lines = append(t.lines, line{text: strings.Join(cells, "\t"), color: color.Attribute(n)})
+}
+
+// note adds a text below the row before, wrapped and behind a margin.
+func (t *table) note(margin, text string) {
+	t.lines = append(t.lines, line{text: behind(margin, text), note: true})
+}
+
+// line adds one line of any length below the row before.
+func (t *table) line(text string) {
+	t.lines = append(t.lines, line{text: "  " + strings.Join(strings.Fields(text), " "), note: true})
 }
 
 func (t *table) print(w io.Writer) {
-	var aligned bytes.Buffer
-	columns := tabwriter.NewWriter(&aligned, 0, 0, 2, ' ', 0)
-	columns.Write(t.lines.Bytes())
-	columns.Flush()
-	inColor := colored(w)
-	for i, line := range strings.Split(strings.TrimSuffix(aligned.String(), "\n"), "\n") {
-		if inColor && t.colors[i] != color.Reset {
-			c := color.New(t.colors[i])
-			c.EnableColor()
-			line = c.Sprint(line)
+	var aligned strings.Builder
+	rows := tabwriter.NewWriter(&aligned, 0, 0, 2, ' ', 0)
+	for _, l := range t.lines {
+		if !l.note {
+			fmt.Fprintln(rows, l.text)
 		}
-		fmt.Fprintln(w, line)
 	}
+	rows.Flush()
+	next := strings.Split(aligned.String(), "\n")
+	inColor := colored(w)
+	for _, l := range t.lines {
+		text := l.text
+		if !l.note {
+			text, next = next[0], next[1:]
+		}
+		if inColor && !l.note && l.color != color.Reset {
+			c := color.New(l.color)
+			c.EnableColor()
+			text = c.Sprint(text)
+		}
+		fmt.Fprintln(w, text)
+	}
+}
+
+// behind wraps a text, with each of its lines behind a margin.
+func behind(margin, text string) string {
+	text = wordwrap.WrapString(strings.TrimSpace(text), uint(columns-len(margin)))
+	return margin + strings.ReplaceAll(text, "\n", "\n"+margin)
+}
+
+// paragraph prints a text, wrapped and behind a margin.
+func (a *app) paragraph(margin, text string) {
+	fmt.Fprintln(a.stdout, behind(margin, text))
 }

@@ -61,7 +61,7 @@ func TestADeploymentIsLookedAtFromALaptop(t *testing.T) {
 		{[]string{"status", flag}, exitOK, "Bundle: 0123456789ab"},
 		{[]string{"runs", flag, "web"}, exitOK, "succeeded"},
 		{[]string{"logs", flag, "web"}, exitOK, "Apply complete!"},
-		{[]string{"logs", flag, "nope"}, exitError, `knows no run "nope"`},
+		{[]string{"logs", flag, "nope"}, exitError, `no task and no run "nope"`},
 		{[]string{"status", "-store=dynamodb://" + table}, exitConfig, "no AWS region is set"},
 		{[]string{"status", "-store=dynamodb://nope?region=eu-west-1"}, exitError, "is the name right, and the region?"},
 		{[]string{"status", "-store=dynamodb://"}, exitConfig, "names no table"},

@@ -113,7 +113,7 @@ func TestTasksAreMadeAndChangedThroughTheFunctionURL(t *testing.T) {
 	var runs api.RunsResponse
 	c.get("/v1/tasks/made/runs", &runs)
 	applied := runs.Runs[0]
-	if applied.State != api.Succeeded || !strings.Contains(applied.Reason.Text, "arn:aws:iam::123456789012:user/ann") || applied.LogURL == nil {
+	if applied.State != api.RunStateSucceeded || !strings.Contains(applied.Reason.Text, "arn:aws:iam::123456789012:user/ann") || applied.LogURL == nil {
 		t.Errorf("its run: %+v", applied)
 	}
 	if status, header, log := c.ask(http.MethodGet, *applied.LogURL, ""); status != http.StatusOK || !strings.Contains(log, "Apply complete!") || !strings.HasPrefix(header["Content-Type"], "text/plain") {
@@ -127,7 +127,7 @@ func TestTasksAreMadeAndChangedThroughTheFunctionURL(t *testing.T) {
 	c.register("web-2", 8081)
 	c.tickUntil("the task that was made follows the change", func() bool {
 		c.get("/v1/tasks/made/runs?after="+applied.ID, &runs)
-		return len(runs.Runs) == 1 && runs.Runs[0].State == api.Succeeded
+		return len(runs.Runs) == 1 && runs.Runs[0].State == api.RunStateSucceeded
 	})
 	if got := c.out("lb"); got != "web-1:8080" {
 		t.Errorf("the disabled task has made %q", got)

@@ -38,13 +38,13 @@ func TestRunOutput_IsReadInChunksWhileTheRunGoesOn(t *testing.T) {
 		if err := json.Unmarshal([]byte(e.get("/v1/tasks/web/runs?limit=1").body), &runs); err != nil {
 			t.Fatal(err)
 		}
-		return runs.Runs[0].State == api.Running
+		return runs.Runs[0].State == api.RunStateRunning
 	})
 	run := runs.Runs[0]
 	var chunk api.RunOutputResponse
 	eventually(t, "its output is there", func() bool { chunk = e.outputOf(run.ID, 0); return chunk.Output != "" })
 	const first = "Creating…\n"
-	if chunk.Output != first || chunk.NextOffset != len(first) || chunk.Ended || chunk.State != api.Running {
+	if chunk.Output != first || chunk.NextOffset != len(first) || chunk.Ended || chunk.State != api.RunStateRunning {
 		t.Errorf("while the run goes on: %+v", chunk)
 	}
 	if run.LogURL == nil {
@@ -57,7 +57,7 @@ func TestRunOutput_IsReadInChunksWhileTheRunGoesOn(t *testing.T) {
 	}
 	close(hold)
 	eventually(t, "the run has ended", func() bool { chunk = e.outputOf(run.ID, len(first)); return chunk.Ended })
-	if chunk.Output != "Apply complete! for web\n" || chunk.Offset != len(first) || chunk.State != api.Succeeded {
+	if chunk.Output != "Apply complete! for web\n" || chunk.Offset != len(first) || chunk.State != api.RunStateSucceeded {
 		t.Errorf("in the end: %+v", chunk)
 	}
 	if got := e.get("/v1/tasks/web/runs/" + run.ID + "/output?offset=-1"); got.status != http.StatusBadRequest {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/http"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/lease"
 	"github.com/terrapulse/terrapulse/internal/overlay"
@@ -42,9 +44,8 @@ func (a *api) overview(ctx context.Context) (OverviewResponse, error) {
 		return o, fmt.Errorf("read the tasks' records: %w", err)
 	}
 	o = OverviewResponse{
-		Healthy: a.illness(rec.Data) == "",
-		Good:    moment(rec.Data.Good), Problem: optional(rec.Data.Problem), Since: moment(rec.Data.Since), Bundle: optional(rec.Data.Bundle),
-		Tasks: []TaskOverview{},
+		Healthy:      a.illness(rec.Data) == "",
+		LastGoodTick: moment(rec.Data.Good), Problem: optional(rec.Data.Problem), Since: moment(rec.Data.Since), Bundle: optional(rec.Data.Bundle),
 	}
 	if o.Problem == nil {
 		o.Problem = optional(rec.Data.Stalled)
@@ -59,11 +60,18 @@ func (a *api) overview(ctx context.Context) (OverviewResponse, error) {
 	for _, t := range records {
 		known[state.TaskName(t.Key)] = t.Data
 	}
+	o.Tasks = make([]TaskOverview, len(counts.Config.Tasks))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(readsAtOnce)
 	for i := range counts.Config.Tasks {
 		t := &counts.Config.Tasks[i]
-		o.Tasks = append(o.Tasks, taskOverview(counts, t, known[t.Name]))
+		group.Go(func() error {
+			run, err := a.liveRun(ctx, t.Name, known[t.Name])
+			o.Tasks[i] = taskOverview(counts, t, known[t.Name], run)
+			return err
+		})
 	}
-	return o, nil
+	return o, group.Wait()
 }
 
 // getTaskOverview answers with what one task is at, and why.
@@ -84,15 +92,33 @@ func (a *api) getTaskOverview(w http.ResponseWriter, r *http.Request) {
 		a.fail(w, r, name, err)
 		return
 	}
-	write(w, http.StatusOK, TaskOverviewResponse{RequestID: idOf(r), Task: taskOverview(counts, t, known.Data)})
+	run, err := a.liveRun(r.Context(), name, known.Data)
+	if err != nil {
+		a.fail(w, r, name, err)
+		return
+	}
+	write(w, http.StatusOK, TaskOverviewResponse{RequestID: idOf(r), Task: taskOverview(counts, t, known.Data, run)})
 }
 
-func taskOverview(counts *overlay.Effective, t *config.Task, known state.Task) TaskOverview {
-	outcomes, _ := ended(known)
+// liveRun returns the run of a task that has not ended, if there is one.
+func (a *api) liveRun(ctx context.Context, task string, known state.Task) (state.Run, error) {
+	if known.Run == nil {
+		return state.Run{}, nil
+	}
+	run, err := state.Read[state.Run](ctx, a.Control.Store, state.RunKey(task, known.Run.ID))
+	if err != nil {
+		return state.Run{}, fmt.Errorf("read run %s of task %s: %w", known.Run.ID, task, err)
+	}
+	return run.Data, nil
+}
+
+// taskOverview sums up a task; run is its run that has not ended.
+func taskOverview(counts *overlay.Effective, t *config.Task, known state.Task, run state.Run) TaskOverview {
+	sum := known.Summary(run)
 	o := TaskOverview{
-		Name: t.Name, Status: statusOf(outcomes), Enabled: t.Enabled,
+		Name: t.Name, State: TaskState(sum.State), Enabled: t.Enabled,
 		Origin: Origin{API: t.FromAPI, File: optional(t.Source.File), Line: optional(t.Source.Line)},
-		Reason: reason(known.Reason), Due: moment(known.Due), Applied: moment(known.AppliedAt), Failures: optional(known.Failures),
+		Reason: ReasonOf(sum.Reason), Due: moment(sum.Due), Applied: moment(known.AppliedAt), Failures: optional(known.Failures),
 	}
 	if override, ok := counts.Overrides[t.Name]; ok {
 		o.Override = &Override{Change: override.String(), Enabled: override.Enabled, Trial: optional(override.Trial != nil), By: optional(override.By), At: override.At}
@@ -103,12 +129,17 @@ func taskOverview(counts *overlay.Effective, t *config.Task, known state.Task) T
 	if known.Pending != nil {
 		o.Changed = optional(known.Pending.Changed)
 	}
-	if known.Run != nil {
-		o.Running = optional(known.Run.ID)
+	if run.ID != "" {
+		o.Run = ref(RunOf(run))
 	}
-	if last := known.Last; last != nil {
-		o.LastRun = ref(show(state.Run{ID: last.Run, Task: t.Name, State: last.State, Reason: last.Reason, Created: last.Started,
-			Started: last.Started, Ended: last.Ended, Error: last.Error, Changes: last.Changes}))
+	if known.Last != nil {
+		o.LastRun = LastRunOf(t.Name, known.Last)
 	}
 	return o
+}
+
+// LastRunOf returns the latest run of a task that has ended as the API shows it.
+func LastRunOf(task string, last *state.Result) *Run {
+	return ref(RunOf(state.Run{ID: last.Run, Task: task, State: last.State, Reason: last.Reason, Created: last.Started,
+		Started: last.Started, Ended: last.Ended, Error: last.Error, Changes: last.Changes}))
 }

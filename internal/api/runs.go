@@ -22,11 +22,11 @@ import (
 // runLimit is how many runs are listed unless another number is asked for.
 const runLimit = 50
 
-// show returns a run as the API shows it.
-func show(run state.Run) Run {
+// RunOf returns a run as the API shows it.
+func RunOf(run state.Run) Run {
 	shown := Run{
 		ID: run.ID, Task: run.Task, State: RunState(run.State), Inspect: run.Inspect, Launch: optional(run.Launch),
-		Reason: reason(run.Reason), Seen: moment(run.Seen), Created: run.Created, Started: moment(run.Started), Ended: moment(run.Ended),
+		Reason: ReasonOf(run.Reason), Seen: moment(run.Seen), Created: run.Created, Started: moment(run.Started), Ended: moment(run.Ended),
 		Error: optional(run.Error), Changes: changes(run.Changes),
 	}
 	here := runURL(run.Task, run.ID)
@@ -43,7 +43,8 @@ func runURL(task, id string) string {
 	return "/v1/tasks/" + url.PathEscape(task) + "/runs/" + url.PathEscape(id)
 }
 
-func reason(r state.Reason) Reason {
+// ReasonOf returns a reason as the API shows it.
+func ReasonOf(r state.Reason) Reason {
 	return Reason{Kind: string(r.Kind), Text: r.Text, Attempt: optional(r.Attempt)}
 }
 
@@ -88,7 +89,7 @@ func (a *api) getTaskRuns(w http.ResponseWriter, r *http.Request) {
 	runs := []Run{}
 	for _, run := range slices.Backward(stored) {
 		if run.Data.ID > after && len(runs) < limit(r) {
-			runs = append(runs, show(run.Data))
+			runs = append(runs, RunOf(run.Data))
 		}
 	}
 	write(w, http.StatusOK, RunsResponse{RequestID: idOf(r), Runs: runs})
@@ -142,7 +143,7 @@ func (a *api) latest(ctx context.Context, n int) ([]Run, error) {
 				return fmt.Errorf("read run %s of task %s: %w", run.id, run.task, err)
 			}
 			if stored.Exists() {
-				found[i] = ref(show(stored.Data))
+				found[i] = ref(RunOf(stored.Data))
 			}
 			return nil
 		})
@@ -182,7 +183,7 @@ func (a *api) run(w http.ResponseWriter, r *http.Request) (run state.Run, ok boo
 // getRun answers with one run.
 func (a *api) getRun(w http.ResponseWriter, r *http.Request) {
 	if run, ok := a.run(w, r); ok {
-		write(w, http.StatusOK, RunResponse{RequestID: idOf(r), Run: show(run)})
+		write(w, http.StatusOK, RunResponse{RequestID: idOf(r), Run: RunOf(run)})
 	}
 }
 
@@ -279,7 +280,7 @@ func (a *api) runTask(w http.ResponseWriter, r *http.Request) {
 			a.fail(w, r, name, err)
 			return
 		}
-		write(w, http.StatusOK, RunResponse{RequestID: idOf(r), Run: show(run)})
+		write(w, http.StatusOK, RunResponse{RequestID: idOf(r), Run: RunOf(run)})
 		return
 	}
 	runs := "/v1/tasks/" + url.PathEscape(name) + "/runs"

@@ -9,34 +9,34 @@ import (
 
 // Defines values for RunState.
 const (
-	Failed      RunState = "failed"
-	Intended    RunState = "intended"
-	Interrupted RunState = "interrupted"
-	Lost        RunState = "lost"
-	Running     RunState = "running"
-	Succeeded   RunState = "succeeded"
-	Superseded  RunState = "superseded"
-	Unchanged   RunState = "unchanged"
+	RunStateFailed      RunState = "failed"
+	RunStateIntended    RunState = "intended"
+	RunStateInterrupted RunState = "interrupted"
+	RunStateLost        RunState = "lost"
+	RunStateRunning     RunState = "running"
+	RunStateSucceeded   RunState = "succeeded"
+	RunStateSuperseded  RunState = "superseded"
+	RunStateUnchanged   RunState = "unchanged"
 )
 
 // Valid indicates whether the value is a known member of the RunState enum.
 func (e RunState) Valid() bool {
 	switch e {
-	case Failed:
+	case RunStateFailed:
 		return true
-	case Intended:
+	case RunStateIntended:
 		return true
-	case Interrupted:
+	case RunStateInterrupted:
 		return true
-	case Lost:
+	case RunStateLost:
 		return true
-	case Running:
+	case RunStateRunning:
 		return true
-	case Succeeded:
+	case RunStateSucceeded:
 		return true
-	case Superseded:
+	case RunStateSuperseded:
 		return true
-	case Unchanged:
+	case RunStateUnchanged:
 		return true
 	default:
 		return false
@@ -61,6 +61,42 @@ func (e Status) Valid() bool {
 	case StatusSuccessful:
 		return true
 	case StatusUnknown:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for TaskState.
+const (
+	TaskStateApplied     TaskState = "applied"
+	TaskStateDisabled    TaskState = "disabled"
+	TaskStateFailing     TaskState = "failing"
+	TaskStateInterrupted TaskState = "interrupted"
+	TaskStateNew         TaskState = "new"
+	TaskStateRemoved     TaskState = "removed"
+	TaskStateRunning     TaskState = "running"
+	TaskStateWaiting     TaskState = "waiting"
+)
+
+// Valid indicates whether the value is a known member of the TaskState enum.
+func (e TaskState) Valid() bool {
+	switch e {
+	case TaskStateApplied:
+		return true
+	case TaskStateDisabled:
+		return true
+	case TaskStateFailing:
+		return true
+	case TaskStateInterrupted:
+		return true
+	case TaskStateNew:
+		return true
+	case TaskStateRemoved:
+		return true
+	case TaskStateRunning:
+		return true
+	case TaskStateWaiting:
 		return true
 	default:
 		return false
@@ -419,12 +455,12 @@ type OverviewResponse struct {
 	// Bundle digest of the bundle in force, where there is one
 	Bundle *string `json:"bundle,omitempty"`
 
-	// Good when a tick last did its work; while nothing happens, it is written every five minutes
-	Good *time.Time `json:"good,omitempty"`
-
 	// Healthy as /health says
-	Healthy bool    `json:"healthy"`
-	Leader  *Leader `json:"leader,omitempty"`
+	Healthy bool `json:"healthy"`
+
+	// LastGoodTick when a tick last did its work; while nothing happens, it is written every five minutes
+	LastGoodTick *time.Time `json:"last_good_tick,omitempty"`
+	Leader       *Leader    `json:"leader,omitempty"`
 
 	// Problem why tasks cannot be looked at or run
 	Problem *string `json:"problem,omitempty"`
@@ -658,13 +694,12 @@ type TaskOverview struct {
 
 	// Reason why a task runs, or waits
 	Reason Reason `json:"reason"`
+	Run    *Run   `json:"run,omitempty"`
 
-	// Running id of the run that has not ended
-	Running *string `json:"running,omitempty"`
-
-	// Status From the newest five runs: successful if the latest succeeded, errored if only the latest failed, critical if it failed and
-	// another one, too, unknown if there was none.
-	Status Status `json:"status"`
+	// State What a task is doing. applied: what was last seen is applied. running: a run is under way. waiting: for the end of its buffer
+	// period, for Consul, or for its turn to run. failing: the latest run failed and is retried. interrupted: the latest run was
+	// stopped and is run again. new: never applied. removed: no longer in the configuration.
+	State TaskState `json:"state"`
 }
 
 // TaskOverviewResponse defines model for TaskOverviewResponse.
@@ -684,6 +719,11 @@ type TaskResponse struct {
 	Run       *Inspection `json:"run,omitempty"`
 	Task      Task        `json:"task"`
 }
+
+// TaskState What a task is doing. applied: what was last seen is applied. running: a run is under way. waiting: for the end of its buffer
+// period, for Consul, or for its turn to run. failing: the latest run failed and is retried. interrupted: the latest run was
+// stopped and is run again. new: never applied. removed: no longer in the configuration.
+type TaskState string
 
 // TaskStatus defines model for TaskStatus.
 type TaskStatus struct {

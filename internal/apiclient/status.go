@@ -3,6 +3,10 @@ package apiclient
 import (
 	"context"
 	"net/http"
+	"net/url"
+	"strconv"
+
+	"github.com/terrapulse/terrapulse/internal/api"
 )
 
 // TaskStatus is how a task fares.
@@ -17,4 +21,35 @@ func (c *Client) TaskStatuses(ctx context.Context) (map[string]TaskStatus, error
 	statuses := map[string]TaskStatus{}
 	_, err := c.call(ctx, http.MethodGet, "v1/status/tasks", nil, nil, &statuses)
 	return statuses, err
+}
+
+// Overview returns what the instance and its tasks are doing.
+func (c *Client) Overview(ctx context.Context) (api.OverviewResponse, error) {
+	var answer api.OverviewResponse
+	_, err := c.call(ctx, http.MethodGet, "v1/overview", nil, nil, &answer)
+	return answer, err
+}
+
+// runLimit is how many runs one request asks for, which is the most there is.
+const runLimit = "200"
+
+// Runs returns the runs of a task, inspections too, the latest first.
+func (c *Client) Runs(ctx context.Context, task string) ([]api.Run, error) {
+	var answer api.RunsResponse
+	_, err := c.call(ctx, http.MethodGet, taskPath(task)+"/runs", url.Values{"limit": {runLimit}}, nil, &answer)
+	return answer.Runs, err
+}
+
+// LatestRuns returns the latest runs of all tasks, the latest first.
+func (c *Client) LatestRuns(ctx context.Context) ([]api.Run, error) {
+	var answer api.RunsResponse
+	_, err := c.call(ctx, http.MethodGet, "v1/runs", url.Values{"limit": {runLimit}}, nil, &answer)
+	return answer.Runs, err
+}
+
+// Output returns a chunk of what Terraform printed in a run.
+func (c *Client) Output(ctx context.Context, task, run string, offset int) (api.RunOutputResponse, error) {
+	var answer api.RunOutputResponse
+	_, err := c.call(ctx, http.MethodGet, taskPath(task)+"/runs/"+url.PathEscape(run)+"/output", url.Values{"offset": {strconv.Itoa(offset)}}, nil, &answer)
+	return answer, err
 }

@@ -1,0 +1,269 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/api"
+	"github.com/terrapulse/terrapulse/internal/apiclient"
+	"github.com/terrapulse/terrapulse/internal/runlog"
+	"github.com/terrapulse/terrapulse/internal/state"
+)
+
+// records is what status, runs and logs read: a store, or the API of a running
+// instance.
+type records interface {
+	status(ctx context.Context, now time.Time) (status, error)
+	// runs returns the runs of a task, the latest first.
+	runs(ctx context.Context, task string) ([]api.Run, error)
+	// find returns the runs whose ids begin with a prefix.
+	find(ctx context.Context, prefix string) ([]api.Run, error)
+	// output returns what Terraform printed in a run from an offset on: all of
+	// it, or a part that is not the last one.
+	output(ctx context.Context, task, run string, offset int) (api.RunOutputResponse, error)
+	Close() error
+}
+
+// errNoTask is returned by records.runs for a task that is not known.
+var errNoTask = errors.New("no such task")
+
+// recordFlags say where the records are read.
+type recordFlags struct {
+	store *storeFlags
+	api   apiFlags
+	flags *flag.FlagSet
+}
+
+func registerRecords(f *flag.FlagSet) *recordFlags {
+	r := &recordFlags{store: registerStore(f), flags: f}
+	r.api.register(f)
+	address, port := f.Lookup("http-addr"), f.Lookup("port")
+	address.DefValue, address.Usage = "", "Read from the HTTP API at this `address` instead of a store: of an instance, or a function URL of a deployment in AWS, to which requests are signed."
+	port.Usage = "" // deprecated before these commands had it
+	return r
+}
+
+// open returns the records that the flags name. The exit code is -1 if all is
+// well.
+func (r *recordFlags) open(a *app) (records, int) {
+	given := map[string]bool{}
+	r.flags.Visit(func(f *flag.Flag) { given[f.Name] = true })
+	if !given["http-addr"] {
+		store, code := a.openStore(r.store)
+		return storeRecords{a, store}, code
+	}
+	if given["store"] || given["config-file"] || given["config-dir"] {
+		return nil, a.fail(exitFlags, errors.New("-http-addr reads from an instance: leave out -store, -config-file and -config-dir"))
+	}
+	client, err := r.api.client()
+	if err != nil {
+		return nil, a.fail(exitFlags, err)
+	}
+	return apiRecords{client}, -1
+}
+
+// storeRecords are read from a store.
+type storeRecords struct {
+	*app
+	state.Store
+}
+
+func (r storeRecords) status(ctx context.Context, now time.Time) (status, error) {
+	return readStatus(ctx, r.Store, now)
+}
+
+func (r storeRecords) runs(ctx context.Context, task string) ([]api.Run, error) {
+	rec, err := state.Read[state.Task](ctx, r.Store, state.TaskKey(task))
+	if err != nil {
+		return nil, fmt.Errorf("read task %s: %w", task, err)
+	}
+	if !rec.Exists() {
+		return nil, errNoTask
+	}
+	return r.list(ctx, task, "")
+}
+
+// list returns the runs of a task whose ids begin with a prefix, the latest first.
+func (r storeRecords) list(ctx context.Context, task, prefix string) ([]api.Run, error) {
+	stored, err := state.ReadAll[state.Run](ctx, r.Store, state.RunKey(task, prefix))
+	if err != nil {
+		return nil, fmt.Errorf("read the runs of task %s: %w", task, err)
+	}
+	runs := make([]api.Run, len(stored))
+	for i, run := range stored {
+		runs[len(runs)-1-i] = api.RunOf(run.Data)
+	}
+	return runs, nil
+}
+
+func (r storeRecords) find(ctx context.Context, prefix string) ([]api.Run, error) {
+	tasks, err := state.ReadAll[state.Task](ctx, r.Store, state.TaskPrefix)
+	if err != nil {
+		return nil, fmt.Errorf("read the tasks' records: %w", err)
+	}
+	// The histories name most runs without another read.
+	in := map[string]bool{}
+	for _, t := range tasks {
+		known := slices.Clone(t.Data.History)
+		if t.Data.Run != nil {
+			known = append(known, t.Data.Run.ID)
+		}
+		for _, id := range known {
+			if strings.HasPrefix(id, prefix) {
+				in[state.TaskName(t.Key)] = true
+			}
+		}
+	}
+	var found []api.Run
+	for _, t := range tasks {
+		task := state.TaskName(t.Key)
+		if len(in) > 0 && !in[task] {
+			continue
+		}
+		runs, err := r.list(ctx, task, prefix)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, runs...)
+	}
+	return found, nil
+}
+
+func (r storeRecords) output(ctx context.Context, task, id string, offset int) (api.RunOutputResponse, error) {
+	var chunk api.RunOutputResponse
+	// Before its output: once the run has ended, that is complete.
+	run, err := state.Read[state.Run](ctx, r.Store, state.RunKey(task, id))
+	if err != nil {
+		return chunk, fmt.Errorf("read run %s: %w", id, err)
+	}
+	run.Data.Task, run.Data.ID = task, id
+	text, err := r.loadOutput(r.Store, run.Data)
+	switch {
+	case errors.Is(err, runlog.ErrGone):
+		return chunk, fmt.Errorf("the output of run %s was removed: the bucket keeps output for a limited time only", id)
+	case err != nil && !errors.Is(err, state.ErrNotFound):
+		return chunk, fmt.Errorf("read the output of run %s: %w", id, err)
+	}
+	text = text[min(offset, len(text)):]
+	return api.RunOutputResponse{
+		Output: string(text), Offset: offset, NextOffset: offset + len(text),
+		Ended: run.Data.State.Ended(), State: api.RunState(run.Data.State),
+	}, nil
+}
+
+// apiRecords are read over the HTTP API.
+type apiRecords struct{ client *apiclient.Client }
+
+func (r apiRecords) Close() error { return nil }
+
+func (r apiRecords) status(ctx context.Context, _ time.Time) (status, error) {
+	o, err := r.client.Overview(ctx)
+	if err != nil {
+		return status{}, err
+	}
+	st := status{Leader: o.Leader, Good: o.LastGoodTick, Bundle: deref(o.Bundle), Problem: deref(o.Problem), Refused: o.Refused, Tasks: []taskStatus{}}
+	for _, t := range o.Tasks {
+		st.Tasks = append(st.Tasks, taskStatus{Name: t.Name, State: t.State, Reason: t.Reason, Run: t.Run, Due: t.Due,
+			Changed: deref(t.Changed), Applied: t.Applied, Failures: deref(t.Failures), Last: t.LastRun})
+		if t.Override != nil {
+			st.Overrides = append(st.Overrides, override{Task: t.Name, Change: t.Override.Change, By: deref(t.Override.By), At: t.Override.At})
+		}
+	}
+	slices.SortFunc(st.Tasks, func(a, b taskStatus) int { return cmp.Compare(a.Name, b.Name) })
+	return st, nil
+}
+
+func (r apiRecords) runs(ctx context.Context, task string) ([]api.Run, error) {
+	runs, err := r.client.Runs(ctx, task)
+	if refused := (*apiclient.Error)(nil); errors.As(err, &refused) && refused.Status == 404 {
+		return nil, errNoTask
+	}
+	return runs, err
+}
+
+func (r apiRecords) find(ctx context.Context, prefix string) ([]api.Run, error) {
+	fits := func(run api.Run) bool { return !strings.HasPrefix(run.ID, prefix) }
+	runs, err := r.client.LatestRuns(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if found := slices.DeleteFunc(runs, fits); len(found) > 0 {
+		return found, nil
+	}
+	tasks, err := r.client.TaskNames(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var found []api.Run
+	for _, task := range tasks {
+		runs, err := r.client.Runs(ctx, task)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, slices.DeleteFunc(runs, fits)...)
+	}
+	return found, nil
+}
+
+func (r apiRecords) output(ctx context.Context, task, run string, offset int) (api.RunOutputResponse, error) {
+	return r.client.Output(ctx, task, run, offset)
+}
+
+// deref is what p points to, or nothing.
+func deref[T any](p *T) T {
+	if p == nil {
+		return *new(T)
+	}
+	return *p
+}
+
+// shortID is how much of a run's id is shown: the time at which it was decided,
+// to parts of a millisecond, which tells it from other runs.
+const shortID = 18
+
+// leastID is how much of an id names a run at least.
+const leastID = 4
+
+// findRun returns a run by its id or the beginning of its id, or else the
+// latest run of a task: one that has begun, or also one that is to begin.
+func findRun(ctx context.Context, from records, name string, intended bool) (api.Run, error) {
+	runs, err := from.runs(ctx, name)
+	if err == nil {
+		for _, run := range runs {
+			if (intended || run.State != api.RunStateIntended) && run.State != api.RunStateSuperseded && !run.Inspect {
+				return run, nil
+			}
+		}
+		return api.Run{}, fmt.Errorf("task %s has no run that has begun", name)
+	}
+	if !errors.Is(err, errNoTask) {
+		return api.Run{}, err
+	}
+	prefix := strings.ToLower(name)
+	var found []api.Run
+	if len(prefix) >= leastID {
+		if found, err = from.find(ctx, prefix); err != nil {
+			return api.Run{}, err
+		}
+	}
+	switch len(found) {
+	case 1:
+		return found[0], nil
+	case 0:
+		return api.Run{}, fmt.Errorf("there is no task and no run %q: `terrapulse runs TASK` lists the runs of a task", name)
+	}
+	ids := make([]string, 0, 3)
+	for _, run := range found[:min(len(found), 3)] {
+		ids = append(ids, run.ID+" of "+run.Task)
+	}
+	return api.Run{}, fmt.Errorf("%q is the beginning of %d runs (%s): write more of the id", name, len(found), strings.Join(ids, ", "))
+}
+
+// shortened is the beginning of a run's id.
+func shortened(id string) string { return id[:min(len(id), shortID)] }
