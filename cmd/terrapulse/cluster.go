@@ -9,7 +9,6 @@ import (
 	"github.com/terrapulse/terrapulse/internal/api"
 	"github.com/terrapulse/terrapulse/internal/cluster"
 	"github.com/terrapulse/terrapulse/internal/config"
-	"github.com/terrapulse/terrapulse/internal/lease"
 	"github.com/terrapulse/terrapulse/internal/reconcile"
 )
 
@@ -46,7 +45,7 @@ func (e *engine) join(ctx context.Context, cfg *config.Config, log *slog.Logger)
 			return effective.Config, nil
 		},
 	})
-	e.reconciler.Witness, e.reconciler.Blocked = new(lease.Witness), member.Blocked
+	e.reconciler.Blocked = member.Blocked
 	var work sync.WaitGroup
 	work.Go(func() { member.Run(ctx) })
 	return member, work.Wait

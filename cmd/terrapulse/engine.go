@@ -125,7 +125,8 @@ func (a *app) newEngine(ctx context.Context, cfg *config.Config, log *slog.Logge
 		store: store, consul: client, launcher: launcher, base: base, terraform: found.Program() + " " + found.Version.String(), asked: make(chan struct{}, 1),
 		reconciler: &reconcile.Reconciler{
 			Config: cfg, Store: store, Consul: client, Launcher: launcher,
-			Owner: owner, LeaseTTL: timing.LeaseTTL, Skew: timing.Skew, Now: time.Now, Log: log,
+			Owner: owner, LeaseTTL: timing.LeaseTTL, Skew: timing.Skew, Witness: new(lease.Witness), OneClock: cfg.HighAvailability == nil,
+			Now: time.Now, Log: log,
 		},
 	}, -1
 }

@@ -114,7 +114,7 @@ func (w *worker) each(ctx context.Context, launch state.Launch, carryOut func(co
 func (w *worker) bare() *runner.Runner {
 	return &runner.Runner{
 		Store: w.store, Logs: w.logs, Owner: w.owner, Who: w.who,
-		Claim: claimFor, Patience: patience, Live: liveOutput, Now: w.now, Log: w.log, Ended: w.measure,
+		Claim: claimFor, Yields: true, Patience: patience, Live: liveOutput, Now: w.now, Log: w.log, Ended: w.measure,
 	}
 }
 

@@ -60,6 +60,9 @@ type Options struct {
 	// this process watched. It takes a contender that stays and tries again
 	// and again, and then the clocks may be as far apart as they like.
 	Witness *Witness
+	// OneClock says that the contenders share one clock: what the record says
+	// counts, too, if it is sooner than what the witness says.
+	OneClock bool
 	// Now tells the time; time.Now if nil.
 	Now func() time.Time
 }
@@ -156,10 +159,7 @@ func Acquire(ctx context.Context, store state.Store, name, owner string, opts Op
 			}
 		}
 		now := opts.Now()
-		until := last.Expires.Add(opts.Skew)
-		if opts.Witness != nil {
-			until = opts.Witness.until(record, max(last.TTL, opts.TTL), now)
-		}
+		until := opts.until(record, last, now)
 		if last.Owner != "" && last.Owner != owner && now.Before(until) {
 			return nil, &HeldError{Name: name, Owner: last.Owner, Until: until}
 		}
@@ -176,6 +176,25 @@ func Acquire(ctx context.Context, store state.Store, name, owner string, opts Op
 		}
 		record = *refused.Current // someone was faster
 	}
+}
+
+// until returns when a lease that is not renewed may be taken over. A record
+// that says later than the lease lasts was written by a clock that was ahead.
+func (o Options) until(record state.Record, last Holder, now time.Time) time.Time {
+	ttl := max(last.TTL, o.TTL)
+	until := last.Expires.Add(o.Skew)
+	wrong := until.Sub(now) > ttl+2*o.Skew
+	switch {
+	case o.Witness == nil && wrong:
+		return now
+	case o.Witness == nil:
+		return until
+	}
+	seen := o.Witness.until(record, ttl, now)
+	if o.OneClock && until.Before(seen) {
+		return until
+	}
+	return seen
 }
 
 // Fence returns the token of this lease. It is greater than that of every

@@ -212,8 +212,33 @@ func TestClocksThatDiffer(t *testing.T) {
 	t.Run("a contender behind waits longer", func(t *testing.T) {
 		s := newStore(t)
 		acquire(t, s, "a", tolerant(0))
-		expectHeld(t, s, "b", tolerant(ttl-time.Hour), "a", start.Add(ttl+skew))
+		expectHeld(t, s, "b", tolerant(-skew), "a", start.Add(ttl+skew))
 		acquire(t, s, "b", tolerant(ttl+skew))
+	})
+	t.Run("a lease that expires later than it can last does not block", func(t *testing.T) {
+		s := newStore(t)
+		acquire(t, s, "a", tolerant(6*time.Hour)) // and the holder dies, and its clock is set right
+		acquire(t, s, "b", tolerant(0))
+	})
+	t.Run("a witness waits for the whole time of a lease that expires later than it can last", func(t *testing.T) {
+		s := newStore(t)
+		acquire(t, s, "a", at(6*time.Hour))
+		w := new(lease.Witness)
+		watching := func(d time.Duration) lease.Options {
+			o := at(d)
+			o.Witness, o.OneClock = w, true
+			return o
+		}
+		expectHeld(t, s, "b", watching(time.Second), "a", start.Add(time.Second+ttl))
+		expectHeld(t, s, "b", watching(ttl), "a", start.Add(time.Second+ttl))
+		acquire(t, s, "b", watching(ttl+time.Second))
+	})
+	t.Run("contenders that share a clock need not wait for the witness", func(t *testing.T) {
+		s := newStore(t)
+		acquire(t, s, "a", at(0))
+		o := at(ttl)
+		o.Witness, o.OneClock = new(lease.Witness), true
+		acquire(t, s, "b", o)
 	})
 	t.Run("a holder whose clock was set back does not act longer", func(t *testing.T) {
 		s := newStore(t)

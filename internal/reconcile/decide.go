@@ -127,7 +127,7 @@ func (d *decider) decide() Decision {
 	case s.Recheck || s.ObservedAt.IsZero():
 		return d.wait(state.ReasonConsul, d.overdue(), "its condition has not been read yet")
 
-	case d.Lost != nil && !d.now.Before(s.RetryAt):
+	case d.Lost != nil && !d.backingOff():
 		return d.run(state.ReasonLost, "the run before was lost: %s", d.Lost.Error)
 
 	case s.Forced != "":
@@ -139,6 +139,9 @@ func (d *decider) decide() Decision {
 	case d.held():
 		s.Pending = nil
 		return d.wait(state.ReasonHeld, time.Time{}, "made or enabled without a run: it runs when its condition changes")
+
+	case s.Doubt != "":
+		return d.run(state.ReasonLost, "what is there may not be what was applied last: %s", s.Doubt)
 
 	case s.Interrupted():
 		return d.run(state.ReasonInterrupted, "the run before was interrupted: %s", s.Last.Error)
@@ -207,7 +210,7 @@ func (d *decider) retry() Decision {
 	s := &d.state
 	n := s.Failures
 	var out Decision
-	if d.now.Before(s.RetryAt) {
+	if d.backingOff() {
 		out = d.wait(state.ReasonBackoff, s.RetryAt, "retry number %d at %s", n, stamp(s.RetryAt, d.now))
 	} else {
 		out = d.run(state.ReasonRetry, "retry number %d", n)
@@ -215,6 +218,13 @@ func (d *decider) retry() Decision {
 	out.Reason.Attempt = n
 	out.State.Reason.Attempt = n
 	return out
+}
+
+// backingOff reports whether the next attempt has to wait. A time further ahead
+// than the wait itself was written by a clock that was wrong.
+func (d *decider) backingOff() bool {
+	left := d.state.RetryAt.Sub(d.now)
+	return left > 0 && left <= state.Backoff(d.Task.Name, max(d.state.Failures, 1))
 }
 
 // changed decides about a condition that is not as it was applied, or that has
@@ -228,7 +238,8 @@ func (d *decider) changed() Decision {
 	if text == "" {
 		text = "it is not what was last applied"
 	}
-	if at := bufferedUntil(d.Task.BufferPeriod, *s.Pending); d.now.Before(at) {
+	at := bufferedUntil(d.Task.BufferPeriod, *s.Pending)
+	if left := at.Sub(d.now); left > 0 && left <= d.Task.BufferPeriod.Max {
 		return d.wait(state.ReasonBuffering, at, "buffering until %s: %s", stamp(at, d.now), text)
 	}
 	return d.run(state.ReasonChanged, "%s", text)
@@ -241,6 +252,13 @@ func (d *decider) schedule() Decision {
 		s.Scheduled = d.now
 	}
 	due := NextCron(cron, s.Scheduled.In(d.now.Location()))
+	// At most one time of the schedule is skipped for a clock that was ahead.
+	if s.Scheduled.After(d.now) {
+		soon := NextCron(cron, d.now)
+		if later := NextCron(cron, soon); !later.IsZero() && due.After(later) {
+			s.Scheduled, due = d.now, soon
+		}
+	}
 	switch {
 	case due.IsZero():
 		return d.wait(state.ReasonUnchanged, time.Time{}, "the schedule %q never comes due again", cron)
@@ -281,7 +299,7 @@ func (d *decider) run(kind state.ReasonKind, format string, args ...any) Decisio
 	if s.Pending != nil {
 		seen = s.Pending.First
 	}
-	s.Pending, s.Forced, s.Held, s.Due = nil, "", "", time.Time{}
+	s.Pending, s.Forced, s.Doubt, s.Held, s.Due = nil, "", "", "", time.Time{}
 	s.Attempted = d.attempt()
 	if d.scheduled() {
 		s.Scheduled = d.now

@@ -222,7 +222,7 @@ func (v view) judge(was map[string]state.Record, changes []state.Change) {
 			if before.State.Ended() && before.ID != "" {
 				v.violated("run %s had ended (%s) and was changed to %s by %s", run.ID, before.State, run.State, v.owner)
 			}
-			if before.State == state.RunRunning && run.State == state.RunRunning {
+			if before.State == state.RunRunning && run.State == state.RunRunning && before.Claim != run.Claim {
 				v.violated("run %s was claimed by %s and again by %s", run.ID, before.Owner, run.Owner)
 			}
 			if run.State == state.RunIntended && v.unread[run.Task] {

@@ -293,7 +293,7 @@ func TestALeaderThatLostItsLeaseStops(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				taken := state.Encode(lease.Holder{Owner: "another", Fence: 2, Expires: time.Now().Add(time.Minute)})
+				taken := state.Encode(lease.Holder{Owner: "another", Fence: 2, Expires: time.Now().Add(time.Minute), TTL: time.Minute})
 				if _, err := b.store.Apply(t.Context(), state.Replace(rec, taken)); err != nil {
 					t.Fatal(err)
 				}
@@ -316,6 +316,7 @@ func TestALeaderThatLostItsLeaseStops(t *testing.T) {
 func TestALeaderThatLostItsLeaseStopsThoughNothingChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newLoopBench(t, tasks(1)...)
+		b.Witness, b.OneClock = new(lease.Witness), true
 		b.start()
 		b.finish()
 		b.bench.now = time.Now().Add(time.Hour) // by another's clock the lease is long over

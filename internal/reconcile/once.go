@@ -39,7 +39,7 @@ func (r *Reconciler) Once(ctx context.Context, wait func()) ([]Outcome, error) {
 	}
 	defer r.holding(ctx, held)()
 
-	if err := r.awaitRuns(ctx); err != nil {
+	if err := r.awaitRuns(ctx, held); err != nil {
 		return nil, err
 	}
 	report, failed := r.Tick(ctx, TickOptions{Lease: held, Force: r.force("once-mode")})
@@ -78,7 +78,7 @@ func (r *Reconciler) Once(ctx context.Context, wait func()) ([]Outcome, error) {
 // awaitRuns waits for the runs that other processes have under way: until each
 // has ended, or its runner has given no sign of life for as long as its claim
 // lasts.
-func (r *Reconciler) awaitRuns(ctx context.Context) error {
+func (r *Reconciler) awaitRuns(ctx context.Context, held *lease.Lease) error {
 	told := map[string]bool{}
 	for {
 		states, err := r.readStates(ctx)
@@ -94,6 +94,9 @@ func (r *Reconciler) awaitRuns(ctx context.Context) error {
 			run, err := state.Read[state.Run](ctx, r.Store, state.RunKey(task.Name, live.ID))
 			if err != nil {
 				return fmt.Errorf("read run %s: %w", live.ID, err)
+			}
+			if run, err = r.boundClaim(ctx, held, run); err != nil {
+				return err
 			}
 			if run.Data.State != state.RunRunning || reached(run.Data.Expires, r.Now()) {
 				continue

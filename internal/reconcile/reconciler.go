@@ -29,6 +29,12 @@ const (
 	// liveCheck is how often the runs under way are looked at.
 	liveCheck = 10 * time.Second
 
+	// yieldPatience is how long a run whose claim has expired is waited for while
+	// the launcher cannot say whether its runner lives. A runner that cannot renew
+	// its claim interrupts Terraform, which has 60 seconds to end before it is
+	// killed; the rest is for a state that a backend does not take at once.
+	yieldPatience = 5 * time.Minute
+
 	// intentPatience is how long a launch that its launcher does not know is
 	// asked for again and again, before its runs are taken for lost.
 	intentPatience = 15 * time.Minute
@@ -79,8 +85,9 @@ type Reconciler struct {
 	// Skew is how far the clocks of the processes that share the store may be
 	// apart: another's lease or claim counts as expired only so long after.
 	Skew time.Duration
-	// Witness is for one that stays and stands by: see lease.Options. May be nil.
-	Witness *lease.Witness
+	// Witness and OneClock are those of lease.Options. Witness may be nil.
+	Witness  *lease.Witness
+	OneClock bool
 	// Blocked returns the tasks that cannot be run here, and why; may be nil.
 	Blocked func() map[string]error
 	Now     func() time.Time
@@ -274,7 +281,7 @@ func (r *Reconciler) Tick(ctx context.Context, opts TickOptions) (Report, error)
 
 // acquire takes the lease, or returns a *lease.HeldError.
 func (r *Reconciler) acquire(ctx context.Context) (*lease.Lease, error) {
-	return lease.Acquire(ctx, r.Store, LeaseName, r.Owner, lease.Options{TTL: r.LeaseTTL, Skew: r.Skew, Witness: r.Witness, Now: r.Now})
+	return lease.Acquire(ctx, r.Store, LeaseName, r.Owner, lease.Options{TTL: r.LeaseTTL, Skew: r.Skew, Witness: r.Witness, OneClock: r.OneClock, Now: r.Now})
 }
 
 // holding renews the lease until what it returns is called, which gives the
@@ -335,7 +342,7 @@ func (t *tick) idle(rec state.Reconcile) bool {
 	if t.Ended || len(t.Force) > 0 || rec.Config != t.digest || reached(rec.Due, now) {
 		return false
 	}
-	if rec.Bundle != t.Bundle || !sameRefusal(rec.Refused, t.Refused) || rec.Problem != t.problem() || !now.Before(rec.Refreshed.Add(refreshEvery)) {
+	if rec.Bundle != t.Bundle || !sameRefusal(rec.Refused, t.Refused) || rec.Problem != t.problem() || passed(rec.Refreshed, refreshEvery, now, t.Skew) {
 		return false
 	}
 	moved := t.moved(rec)
@@ -453,7 +460,7 @@ func (t *tick) observe(ctx context.Context, rec state.Reconcile, states map[stri
 	// After an outage Consul may be another one, whose index happens to be the
 	// same: everything is read then.
 	recovered := rec.Problem != "" && t.problem() == ""
-	all := recovered || rec.Config != t.digest || !now.Before(rec.Refreshed.Add(refreshEvery))
+	all := recovered || rec.Config != t.digest || passed(rec.Refreshed, refreshEvery, now, t.Skew)
 	moved := t.moved(rec)
 	// Where no gate at all can be read, nothing else can: what needs reading waits.
 	blind := t.GatesErr != nil && !t.sighted()
@@ -572,9 +579,10 @@ func (t *tick) lookAfterRuns(ctx context.Context, inputs []Input, states map[str
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		// What runs is told by its claims then, what is yet to run has to
-		// wait, and the other tasks need not.
-		t.Log.Warn("cannot ask after the launches under way", "error", err)
+		// Only the claims show which runs are alive then, and what no runner has
+		// claimed waits. The other tasks go on.
+		t.Log.Warn("cannot read the status of the launches under way: their runs wait until their claims have expired",
+			"wait", yieldPatience, "error", err)
 	}
 	known := err == nil
 	relaunched := map[string]relaunch{} // by launch
@@ -601,12 +609,19 @@ func (t *tick) lookAfterRuns(ctx context.Context, inputs []Input, states map[str
 		if !known && run.Data.State == state.RunIntended {
 			continue
 		}
+		if run, err = t.boundClaim(ctx, t.Lease, run); err != nil {
+			return err
+		}
 		now := t.Now()
+		grace := t.Skew
+		if !known {
+			grace += yieldPatience
+		}
 		stopped := ""
 		if status := statuses[live.Launch]; (Stopped{Runner: status.Runner}).left(run.Data) {
 			stopped = status.Stopped
 		}
-		lost := lifeless(run.Data, stopped, now, t.Skew)
+		lost := lifeless(run.Data, stopped, now, grace)
 		if lost == "" && run.Data.State == state.RunIntended {
 			again, done := relaunched[live.Launch]
 			if !done {
@@ -621,7 +636,7 @@ func (t *tick) lookAfterRuns(ctx context.Context, inputs []Input, states map[str
 		}
 		if lost == "" {
 			if !run.Data.Expires.IsZero() {
-				t.expiry = earlier(t.expiry, run.Data.Expires.Add(t.Skew))
+				t.expiry = earlier(t.expiry, run.Data.Expires.Add(grace))
 			}
 			continue
 		}
@@ -635,10 +650,29 @@ func (t *tick) lookAfterRuns(ctx context.Context, inputs []Input, states map[str
 	return nil
 }
 
+// boundClaim cuts a claim that ends later than a renewal could make it, because
+// a clock was ahead, to its full time from now. A runner that lives renews it.
+func (r *Reconciler) boundClaim(ctx context.Context, held *lease.Lease, run state.Stored[state.Run]) (state.Stored[state.Run], error) {
+	now, next := r.Now(), run.Data
+	if next.State != state.RunRunning || next.ClaimFor == 0 || next.Expires.Sub(now) <= next.ClaimFor+r.Skew {
+		return run, nil
+	}
+	next.Expires = now.Add(next.ClaimFor)
+	written, err := held.Apply(ctx, run.Write(next))
+	if conflict := new(state.ConflictError); errors.As(err, &conflict) {
+		return state.Read[state.Run](ctx, r.Store, run.Key) // it was renewed, or has ended
+	}
+	if err != nil {
+		return run, fmt.Errorf("shorten the claim of run %s, which expires too late: %w", run.Data.ID, err)
+	}
+	r.Log.Info("the claim of a run was shortened: it was written by a clock that was ahead", "task", next.Task, "run", next.ID, "expires", next.Expires)
+	return state.Stored[state.Run]{Record: written[0], Data: next}, nil
+}
+
 // lifeless says why a task's run is lost whose runner is not seen alive, and
 // is known to have stopped if stopped says why. It is empty if the run may
-// still come to its end. Its runner's clock may be off by skew.
-func lifeless(run state.Run, stopped string, now time.Time, skew time.Duration) string {
+// still come to its end. A claim counts for a grace after it has expired.
+func lifeless(run state.Run, stopped string, now time.Time, grace time.Duration) string {
 	switch {
 	case run.ID == "":
 		return "its record is gone"
@@ -646,9 +680,9 @@ func lifeless(run state.Run, stopped string, now time.Time, skew time.Duration) 
 		return "it ended without its task being told"
 	case stopped != "":
 		return stopped
-	case run.State == state.RunIntended && !now.Before(run.Created.Add(intentPatience)):
+	case run.State == state.RunIntended && passed(run.Created, intentPatience, now, grace):
 		return fmt.Sprintf("no runner claimed it within %s", intentPatience)
-	case run.State == state.RunRunning && !now.Before(run.Expires.Add(skew)):
+	case run.State == state.RunRunning && !now.Before(run.Expires.Add(grace)):
 		return fmt.Sprintf("its runner %s has given no sign of life since %s", run.Owner, stamp(run.Expires, now))
 	}
 	return ""
@@ -785,7 +819,7 @@ func (t *tick) finish(ctx context.Context, rec state.Stored[state.Reconcile], no
 			return fmt.Errorf("encode the gates: %w", err)
 		}
 		next.Gates = gates
-		if next.Config != rec.Data.Config || !now.Before(next.Refreshed.Add(refreshEvery)) {
+		if next.Config != rec.Data.Config || passed(next.Refreshed, refreshEvery, now, t.Skew) {
 			next.Refreshed = now
 		}
 	}
@@ -845,6 +879,13 @@ func (t *tick) leave(ctx context.Context, rec state.Stored[state.Reconcile], nex
 
 // reached reports whether a due time is set and has come.
 func reached(due, now time.Time) bool { return !due.IsZero() && !now.Before(due) }
+
+// passed reports whether the interval has passed since a time that was stored.
+// A time that lies ahead by more than clocks may be apart was written by a
+// clock that was wrong: the interval counts as passed.
+func passed(since time.Time, interval time.Duration, now time.Time, skew time.Duration) bool {
+	return !now.Before(since.Add(interval)) || since.After(now.Add(skew))
+}
 
 // earlier returns the earlier of two times, where zero stands for never.
 func earlier(a, b time.Time) time.Time {

@@ -56,6 +56,9 @@ func settleRun(ctx context.Context, store state.Store, stopped Stopped, planned 
 		if err != nil {
 			return nil, err
 		}
+		if stopped.overtaken(run.Data) {
+			return nil, doubt(ctx, store, run, stopped, now)
+		}
 		if !run.Exists() || run.Data.State.Ended() || run.Data.Launch != stopped.Launch || !stopped.left(run.Data) {
 			return nil, nil
 		}
@@ -89,6 +92,29 @@ func settleRun(ctx context.Context, store state.Store, stopped Stopped, planned 
 // still come to claim it: that claim is refused then.
 func (s Stopped) left(run state.Run) bool {
 	return run.State == state.RunIntended || strings.Contains(run.Owner, s.Runner)
+}
+
+// overtaken reports whether the runner claimed a run that was given up while
+// nobody could say whether the runner was alive.
+func (s Stopped) overtaken(run state.Run) bool {
+	return run.State == state.RunLost && !run.Dead && !run.Inspect && run.Launch == s.Launch &&
+		s.Runner != "" && strings.Contains(run.Owner, s.Runner)
+}
+
+// doubt has the task of a run that was given up run again, now that its runner
+// has stopped: that may have applied something until now.
+func doubt(ctx context.Context, store state.Store, run state.Stored[state.Run], stopped Stopped, now time.Time) error {
+	why := fmt.Sprintf("run %s was given up, and its runner went on until it stopped: %s", run.Data.ID, stopped.Why)
+	if err := state.Doubt(ctx, store, run.Data.Task, why, now); err != nil {
+		return err
+	}
+	dead := run.Data
+	dead.Dead = true // noted, so that the same event later does not do it again
+	_, err := store.Apply(ctx, run.Write(dead))
+	if conflict := new(state.ConflictError); errors.As(err, &conflict) {
+		return nil
+	}
+	return err
 }
 
 // tell returns the change that tells a run's task how the run has ended.

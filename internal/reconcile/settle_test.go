@@ -16,7 +16,7 @@ func (b *bench) claimed(planned state.PlannedRun, owner string) {
 	b.t.Helper()
 	b.change(planned, func(run *state.Run) {
 		run.State, run.Claim, run.Owner, run.Started = state.RunRunning, "claim of "+owner, owner, b.now
-		run.Expires = b.now.Add(time.Minute)
+		run.Expires, run.ClaimFor = b.now.Add(time.Minute), time.Minute
 	})
 }
 

@@ -108,20 +108,21 @@ type Runner struct {
 // Run carries out one run of the launch. The error says why there is no
 // outcome in the store; a run that failed and is recorded as failed is none.
 func (r *Runner) Run(ctx context.Context, launch state.Launch, planned state.PlannedRun) error {
-	return r.carryOut(ctx, launch, planned, (*Runner).work)
+	return r.carryOut(ctx, launch, planned, (*claim).work)
 }
 
 // Refuse records of one run of the launch that this runner cannot carry it out
 // for a reason that no run of the launch is at fault for. Only Store, Owner,
 // Claim, Now, Log, Patience and Ended are used.
 func (r *Runner) Refuse(ctx context.Context, launch state.Launch, planned state.PlannedRun, reason error) error {
-	return r.carryOut(ctx, launch, planned, func(*Runner, context.Context, state.Launch, state.PlannedRun, io.Writer) (result, error) {
+	return r.carryOut(ctx, launch, planned, func(*claim, context.Context, state.Launch, state.PlannedRun, io.Writer) (result, error) {
 		return result{}, reason
 	})
 }
 
 // result is what was done under a claim.
 type result struct {
+	applied    bool   // an apply has begun, however it ended
 	definition string // of the task, that was worked on
 	snap       *consul.Snapshot
 	changes    *state.Changes
@@ -129,7 +130,7 @@ type result struct {
 }
 
 // work is what is done under a claim.
-type work func(r *Runner, ctx context.Context, launch state.Launch, planned state.PlannedRun, out io.Writer) (result, error)
+type work func(c *claim, ctx context.Context, launch state.Launch, planned state.PlannedRun, out io.Writer) (result, error)
 
 func (r *Runner) carryOut(ctx context.Context, launch state.Launch, planned state.PlannedRun, do work) error {
 	log := r.Log.With("task", planned.Task, "run", planned.ID, "launch", launch.ID, "fence", launch.Fence)
@@ -147,10 +148,10 @@ func (r *Runner) carryOut(ctx context.Context, launch state.Launch, planned stat
 	output := r.newOutput(c.run.Data)
 	done, err := c.during(ctx, func(ctx context.Context) (result, error) {
 		defer output.keepWriting(ctx)()
-		return do(r, ctx, launch, planned, output)
+		return do(c, ctx, launch, planned, output)
 	})
 	if errors.Is(err, errTaken) {
-		return fmt.Errorf("run %s of task %s: %w", planned.ID, planned.Task, err)
+		return fmt.Errorf("run %s of task %s: %w", planned.ID, planned.Task, c.makeGood(ctx, done, err))
 	}
 	run := c.ended(r.Now())
 	run.Changes = done.changes
@@ -168,6 +169,9 @@ func (r *Runner) carryOut(ctx context.Context, launch state.Launch, planned stat
 	}
 
 	run, err = r.record(ctx, c, run, done, output)
+	if errors.Is(err, errTaken) {
+		err = c.makeGood(ctx, done, err)
+	}
 	if err != nil {
 		return fmt.Errorf("record that run %s of task %s %s (it will be taken for lost, and run again): %w",
 			planned.ID, planned.Task, said(run), err)
@@ -238,7 +242,8 @@ func (c *claim) during(ctx context.Context, do func(context.Context) (result, er
 // work reads what the task renders, and has it applied, or inspected. A panic
 // is an error of this task like any other: it must not end the runs of the
 // others.
-func (r *Runner) work(ctx context.Context, launch state.Launch, planned state.PlannedRun, out io.Writer) (done result, err error) {
+func (c *claim) work(ctx context.Context, launch state.Launch, planned state.PlannedRun, out io.Writer) (done result, err error) {
+	r := c.Runner
 	defer func() {
 		if p := recover(); p != nil {
 			fmt.Fprintf(out, "\npanic: %v\n%s", p, debug.Stack())
@@ -268,9 +273,14 @@ func (r *Runner) work(ctx context.Context, launch state.Launch, planned state.Pl
 	}
 	if launch.Inspect {
 		done.changes, done.plan, err = r.Inspector.Inspect(ctx, cfg, task, done.snap, out)
-	} else {
-		done.changes, err = r.Applier.Apply(ctx, cfg, task, done.snap, out)
+		return done, err
 	}
+	// A process that was frozen since its claim must not apply what it read before.
+	if err := c.confirm(ctx); err != nil {
+		return done, err
+	}
+	done.applied = true
+	done.changes, err = r.Applier.Apply(ctx, cfg, task, done.snap, out)
 	return done, err
 }
 
@@ -328,7 +338,7 @@ func (r *Runner) claim(ctx context.Context, launch state.Launch, planned state.P
 		now := r.Now()
 		next := run.Data
 		next.State, next.Claim, next.Owner, next.Who = state.RunRunning, id, r.Owner, r.Who
-		next.Started, next.Expires = now, now.Add(r.Claim)
+		next.Started, next.Expires, next.ClaimFor = now, now.Add(r.Claim), r.Claim
 		err = c.write(ctx, next)
 		if errors.Is(err, errTaken) {
 			return nil, nil // another runner was faster
@@ -412,16 +422,52 @@ func (c *claim) keep(ctx context.Context, stop context.CancelCauseFunc) {
 func (c *claim) renew(ctx context.Context) (expired bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	next, until := c.run.Data, c.run.Data.Expires
-	left := until.Sub(c.Now())
-	next.Expires = c.Now().Add(c.Claim)
+	next, until, now := c.run.Data, c.run.Data.Expires, c.Now()
+	// The monotonic clock stops while a machine sleeps, and the other may be set.
+	left := min(until.Sub(now), until.Round(0).Sub(now.Round(0)), c.Claim)
+	next.Expires, next.ClaimFor = now.Add(c.Claim), c.Claim
 	if c.Yields { // a store that does not answer must not hide that the time is up
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, left)
+		ctx, cancel = context.WithTimeout(ctx, max(left, c.Claim/20))
 		defer cancel()
 	}
 	err = c.write(ctx, next)
-	return err != nil && (ctx.Err() != nil || !c.Now().Before(until)), err
+	return err != nil && (ctx.Err() != nil || c.Now().Sub(now) >= left), err
+}
+
+// confirm renews the claim, so that no apply begins after the run was given to
+// another runner. A store that fails is retried for as long as the claim lasts.
+func (c *claim) confirm(ctx context.Context) error {
+	_, err := retry(ctx, func() (struct{}, error) {
+		_, err := c.renew(ctx) // also one that has expired: nobody may have taken the run
+		if errors.Is(err, errTaken) {
+			err = backoff.Permanent(err)
+		}
+		return struct{}{}, err
+	}, backoff.WithMaxElapsedTime(max(c.Claim, firstRetry*8)))
+	if err != nil && !errors.Is(err, errTaken) {
+		return fmt.Errorf("renew the claim of the run before Terraform is started, so that no other runner has the task (nothing was applied): %w", err)
+	}
+	return err
+}
+
+// makeGood has the task run again if this run, which another runner may have
+// overtaken, has applied something: that may be older than what the other applied.
+func (c *claim) makeGood(ctx context.Context, done result, taken error) error {
+	if !done.applied {
+		return taken
+	}
+	patience := c.patience()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	defer cancel()
+	run := c.run.Data
+	_, err := retry(ctx, func() (struct{}, error) {
+		return struct{}{}, state.Doubt(ctx, c.Store, run.Task, fmt.Sprintf("run %s was given up and went on: it may have applied older values", run.ID), c.Now())
+	}, backoff.WithMaxElapsedTime(patience))
+	if err != nil {
+		return fmt.Errorf("%w; it has applied something, and the task could not be marked to run again (run the task once by hand): %w", taken, err)
+	}
+	return fmt.Errorf("%w; it has applied something, so the task runs again", taken)
 }
 
 // ended returns the run as it is when it ends now.
@@ -429,18 +475,23 @@ func (c *claim) ended(now time.Time) state.Run {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	run := c.run.Data
-	run.Ended, run.Expires = now, time.Time{}
+	run.Ended, run.Expires, run.ClaimFor = now, time.Time{}, 0
 	return run
+}
+
+// patience is how long a write that must not be lost is retried.
+func (r *Runner) patience() time.Duration {
+	if r.Patience == 0 {
+		return recordFor
+	}
+	return r.Patience
 }
 
 // record writes the outcome: the run and, in the same step, what it means for
 // its task. It goes on for a while when the store does not take it, also after
 // ctx has ended: an apply that happened must not be forgotten.
 func (r *Runner) record(ctx context.Context, c *claim, run state.Run, done result, output *output) (state.Run, error) {
-	patience := r.Patience
-	if patience == 0 {
-		patience = recordFor
-	}
+	patience := r.patience()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()
 

@@ -2,6 +2,8 @@ package state
 
 import (
 	"cmp"
+	"context"
+	"errors"
 	"hash/fnv"
 	"slices"
 	"strings"
@@ -81,6 +83,34 @@ func (t Task) Unfinished() bool { return t.Failures > 0 || t.Interrupted() }
 
 // Interrupted reports whether the task's latest run was interrupted.
 func (t Task) Interrupted() bool { return t.Last != nil && t.Last.State == RunInterrupted }
+
+// Doubt records why what a task has made may not be what was applied last, so
+// that the task is run again, and asks for a tick at once. A task without a
+// record is left alone.
+func Doubt(ctx context.Context, s Store, task, why string, now time.Time) error {
+	for {
+		record, err := Read[Task](ctx, s, TaskKey(task))
+		if err != nil || !record.Exists() {
+			return err
+		}
+		last, err := Read[Reconcile](ctx, s, ReconcileKey)
+		if err != nil {
+			return err
+		}
+		next := record.Data
+		next.Doubt = Cut(why)
+		changes := []Change{record.Write(next)}
+		if last.Exists() {
+			wake := last.Data
+			wake.Due = now
+			changes = append(changes, last.Write(wake))
+		}
+		_, err = s.Apply(ctx, changes...)
+		if conflict := new(ConflictError); !errors.As(err, &conflict) {
+			return err
+		}
+	}
+}
 
 // Outcomes is how the task's newest runs ended, oldest first, RecentRuns at
 // most. A version that did not keep that has left the latest alone.

@@ -76,6 +76,9 @@ type Task struct {
 
 	Run    *LiveRun `json:"run,omitempty"`    // intended or running
 	Forced string   `json:"forced,omitempty"` // who asked for a run, whatever the condition says
+	// Doubt, if set, says why the infrastructure may not be what Applied says.
+	// The task is run again, whatever its condition says.
+	Doubt string `json:"doubt,omitempty"`
 
 	Reason  Reason    `json:"reason"`
 	Due     time.Time `json:"due,omitzero"`
@@ -205,6 +208,9 @@ type Run struct {
 	Owner   string    `json:"owner,omitempty"`  // of the claim: the process
 	Who     string    `json:"who,omitempty"`    // of the claim: whom the state locks of its Terraform name, where that tells it from others
 	Expires time.Time `json:"expires,omitzero"` // of the claim, unless renewed
+	// ClaimFor is how long the claim lasts from a renewal. A claim that expires
+	// later than that was written by a clock that was ahead.
+	ClaimFor time.Duration `json:"claim_for,omitempty"`
 	Started time.Time `json:"started,omitzero"` // when it was claimed
 	Ended   time.Time `json:"ended,omitzero"`
 	Dead    bool      `json:"dead,omitempty"`   // of a lost run: its runner is known to have stopped, with all that it had started

@@ -1,0 +1,138 @@
+package reconcile
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/lease"
+	"github.com/terrapulse/terrapulse/internal/state"
+)
+
+// A clock that is ahead for a while must not block anything for as long, such as
+// a hardware clock in local time until NTP has answered.
+const ahead = 6 * time.Hour
+
+// correct sets the clock right, a minute after it went wrong.
+func (b *bench) correct(right time.Time) {
+	b.now = right.Add(time.Minute)
+	b.launcher.forget()
+}
+
+// until ticks every minute until something has happened, and returns how long
+// that took.
+func (b *bench) until(happened func() bool) (waited time.Duration) {
+	b.t.Helper()
+	for waited = 0; waited < ahead+time.Hour; waited += time.Minute {
+		b.now = b.now.Add(time.Minute)
+		if b.tick(); happened() {
+			break
+		}
+	}
+	return waited
+}
+
+func (b *bench) hasLaunched() bool { return len(b.launcher.launches()) > 0 }
+
+func TestTick_FailedTaskIsRetriedAfterClockWasAhead(t *testing.T) {
+	b := newBench(t, tasks(1)...)
+	right := b.now
+	b.now = right.Add(ahead)
+	b.tick()
+	b.end(state.RunFailed, "")
+	b.correct(right)
+	if waited := b.until(b.hasLaunched); waited > refreshEvery+time.Minute {
+		t.Errorf("the task was retried after %s", waited)
+	}
+}
+
+func TestTick_ViewsAreRefreshedAfterClockWasAhead(t *testing.T) {
+	b := newBench(t, tasks(1)...)
+	right := b.now
+	b.now = right.Add(ahead)
+	b.settle()
+	b.correct(right)
+	reads := b.catalog.reads
+	if waited := b.until(func() bool { return b.catalog.reads > reads }); waited > refreshEvery {
+		t.Errorf("the views were read after %s", waited)
+	}
+}
+
+func TestTick_LeaseIsTakenOverAfterClockWasAhead(t *testing.T) {
+	b := newBench(t, tasks(1)...)
+	right := b.now
+	b.now = right.Add(ahead)
+	if _, err := b.acquire(t.Context()); err != nil { // and the process is killed
+		t.Fatal(err)
+	}
+	b.correct(right)
+	_, err := b.another(b.Config.Tasks).acquire(t.Context())
+	if held := new(lease.HeldError); errors.As(err, &held) {
+		t.Errorf("the lease is held for another %s, and lasts %s", held.Until.Sub(b.now), b.LeaseTTL)
+	}
+}
+
+func TestTick_ClaimEndsAfterClockWasAhead(t *testing.T) {
+	b := newBench(t, tasks(1)...)
+	right := b.now
+	b.now = right.Add(ahead)
+	b.tick()
+	run := b.launcher.launches()[0].Runs[0]
+	b.claimed(run, "host-1")
+	b.launcher.forget()
+	b.correct(right)
+	if _, err := b.Tick(t.Context(), TickOptions{Ended: true}); err != nil {
+		t.Fatal(err)
+	}
+	// A runner that lives renews its claim within this time.
+	if got := b.run(run).Data; got.State != state.RunRunning || !got.Expires.Equal(b.now.Add(got.ClaimFor)) {
+		t.Fatalf("the run reads %+v at %s", got, b.now)
+	}
+	if waited := b.until(b.hasLaunched); waited > 2*time.Minute {
+		t.Errorf("the task has its next run after %s", waited)
+	}
+}
+
+func TestTick_IntentIsGivenUpAfterClockWasAhead(t *testing.T) {
+	b := newBench(t, tasks(1)...)
+	right := b.now
+	b.now = right.Add(ahead)
+	b.tick()
+	run := b.launcher.launches()[0].Runs[0]
+	b.correct(right)
+	b.until(func() bool { return b.run(run).Data.State == state.RunLost })
+	if got := b.now.Sub(right); got > refreshEvery+2*time.Minute {
+		t.Errorf("the intent was given up after %s", got)
+	}
+}
+
+func TestDecide_BufferPeriodEndsAfterClockWasAhead(t *testing.T) {
+	task := webTask()
+	task.BufferPeriod = config.BufferPeriod{Enabled: true, Min: 5 * time.Second, Max: 20 * time.Second}
+	changed := noon.Add(ahead)
+	known := state.Task{Observed: "B", ObservedAt: changed, Applied: "A", AppliedAt: noon, Pending: &state.Pending{First: changed, Latest: changed}}
+	if d := Decide([]Input{{Task: task, State: known}}, noon.Add(time.Minute))[0]; d.Action != Run {
+		t.Errorf("the change waits: %+v", d.Reason)
+	}
+}
+
+func TestDecide_ScheduleSkipsAtMostOneTimeAfterClockWasAhead(t *testing.T) {
+	task := webTask()
+	task.Condition = config.Condition{Kind: config.KindSchedule, Schedule: &config.Schedule{Cron: "*/10 * * * *"}}
+	known := state.Task{Observed: "B", ObservedAt: noon, Applied: "A", AppliedAt: noon}
+	for _, tt := range []struct {
+		name      string
+		scheduled time.Time
+		due       time.Time
+	}{
+		{"far ahead", noon.Add(ahead), noon.Add(10 * time.Minute)},
+		{"ahead by less than the clocks may be apart", noon.Add(10*time.Minute + time.Second), noon.Add(20 * time.Minute)},
+	} {
+		known.Scheduled = tt.scheduled
+		d := Decide([]Input{{Task: task, State: known}}, noon.Add(9*time.Minute+55*time.Second))[0]
+		if d.Action != Wait || !d.State.Due.Equal(tt.due) {
+			t.Errorf("%s: it is due at %s: %+v", tt.name, d.State.Due, d.Reason)
+		}
+	}
+}

@@ -1,0 +1,99 @@
+package runner
+
+import (
+	"context"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/consul"
+	"github.com/terrapulse/terrapulse/internal/state"
+)
+
+// overtake gives the bench's run up and carries out the next one elsewhere.
+func (b *bench) overtake(apply applier) {
+	b.t.Helper()
+	b.giveUp("r1")
+	task := b.task()
+	task.Recheck, task.Observed = false, "B"
+	b.intend("r2", task)
+	other := *b.Runner
+	other.Owner, other.Applier = "there", apply
+	if err := other.Run(b.t.Context(), b.launch, b.launch.Runs[0]); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func TestRun_OvertakenApplyIsRunAgain(t *testing.T) {
+	for name, ends := range map[string]func(context.Context) error{
+		"after it succeeded":       func(context.Context) error { return nil },
+		"after it was interrupted": func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			infrastructure := ""
+			paused, resume := make(chan struct{}), make(chan struct{})
+			b := newBench(t, func(ctx context.Context, _ io.Writer) (*state.Changes, error) {
+				close(paused)
+				<-resume
+				infrastructure = "old"
+				return &state.Changes{Change: 1}, ends(ctx)
+			})
+			b.Claim = 30 * time.Millisecond
+			rec := state.Create(state.ReconcileKey, state.Encode(state.Reconcile{Due: noon.Add(time.Hour)}))
+			if _, err := b.store.Apply(t.Context(), rec); err != nil {
+				t.Fatal(err)
+			}
+			ended := make(chan error)
+			first, launch := b.Runner, b.launch
+			go func() { ended <- first.Run(context.Background(), launch, launch.Runs[0]) }()
+			<-paused
+			b.overtake(func(context.Context, io.Writer) (*state.Changes, error) {
+				infrastructure = "new"
+				return &state.Changes{Change: 1}, nil
+			})
+			close(resume)
+			err := <-ended
+			if infrastructure != "old" || err == nil || !strings.Contains(err.Error(), "the task runs again") {
+				t.Fatalf("the infrastructure is %q, and the first run returns: %v", infrastructure, err)
+			}
+			if got := b.task(); got.Doubt == "" || got.Applied != "B" {
+				t.Errorf("the task reads %+v", got)
+			}
+			woken, err := state.Read[state.Reconcile](t.Context(), b.store, state.ReconcileKey)
+			if err != nil || woken.Data.Due.After(noon) {
+				t.Errorf("the next tick is due at %s (%v)", woken.Data.Due, err)
+			}
+		})
+	}
+}
+
+// slowly is a Consul whose answer comes after something else has happened.
+type slowly struct {
+	catalog
+	meanwhile func()
+}
+
+func (s slowly) Snapshot(ctx context.Context, t *config.Task) (*consul.Snapshot, error) {
+	s.meanwhile()
+	return s.catalog.Snapshot(ctx, t)
+}
+
+func TestRun_GivenUpBeforeTheApplyAppliesNothing(t *testing.T) {
+	applied := false
+	b := newBench(t, func(ctx context.Context, out io.Writer) (*state.Changes, error) {
+		applied = true
+		return succeed(ctx, out)
+	})
+	b.Consul = slowly{meanwhile: func() { b.giveUp("r1") }} // the process was frozen while it read
+	if err := b.run(t.Context()); err == nil || !strings.Contains(err.Error(), "given it up") {
+		t.Errorf("the run returns %v", err)
+	}
+	if applied {
+		t.Error("Terraform was started for a run that was given up")
+	}
+	if got := b.task(); got.Doubt != "" {
+		t.Errorf("the task reads %+v, though nothing was applied", got)
+	}
+}
