@@ -11,7 +11,6 @@ import (
 	"io"
 	"log/slog"
 	"runtime/debug"
-	"sync"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
@@ -312,8 +311,8 @@ func (r *Runner) task(ctx context.Context, launch state.Launch, planned state.Pl
 // claim is a run that this runner holds.
 type claim struct {
 	*Runner
-	mu  sync.Mutex
-	run state.Stored[state.Run] // as last written
+	turn chan struct{}           // holds an element while run is being written
+	run  state.Stored[state.Run] // as last written
 }
 
 // claim takes the run if nobody else has; otherwise it returns nil. A run of
@@ -325,7 +324,7 @@ func (r *Runner) claim(ctx context.Context, launch state.Launch, planned state.P
 		if err != nil {
 			return nil, err
 		}
-		c := &claim{Runner: r, run: run}
+		c := &claim{Runner: r, turn: make(chan struct{}, 1), run: run}
 		if c.holds(run.Data, id) {
 			return c, nil // by the attempt before, whose answer was lost
 		}
@@ -356,7 +355,7 @@ func (c *claim) holds(run state.Run, id string) bool {
 // write replaces the run's record as it was last written, and makes other
 // changes in the same step. An earlier write that turns out to have taken
 // place although its answer was lost does not stand in its way. It returns
-// errTaken if someone else has changed the record. The caller holds mu or is
+// errTaken if someone else has changed the record. The caller has its turn or is
 // alone.
 func (c *claim) write(ctx context.Context, next state.Run, others ...state.Change) error {
 	for {
@@ -420,8 +419,12 @@ func (c *claim) keep(ctx context.Context, stop context.CancelCauseFunc) {
 // renew makes the claim last longer. Where that fails, expired says whether it
 // has come to its end meanwhile.
 func (c *claim) renew(ctx context.Context) (expired bool, err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	select {
+	case c.turn <- struct{}{}:
+		defer func() { <-c.turn }()
+	case <-ctx.Done():
+		return false, ctx.Err()
+	}
 	next, until, now := c.run.Data, c.run.Data.Expires, c.Now()
 	// The monotonic clock stops while a machine sleeps, and the other may be set.
 	left := min(until.Sub(now), until.Round(0).Sub(now.Round(0)), c.Claim)
@@ -470,10 +473,8 @@ func (c *claim) makeGood(ctx context.Context, done result, taken error) error {
 	return fmt.Errorf("%w; it has applied something, so the task runs again", taken)
 }
 
-// ended returns the run as it is when it ends now.
+// ended returns the run as it is when it ends now. The claim is not renewed any more.
 func (c *claim) ended(now time.Time) state.Run {
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	run := c.run.Data
 	run.Ended, run.Expires, run.ClaimFor = now, time.Time{}, 0
 	return run

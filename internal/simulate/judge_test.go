@@ -135,8 +135,9 @@ func (j *judge) run(v view, unread map[string]bool, task string, run state.Run) 
 	}
 	before, there := j.runs[task][run.ID]
 	j.runs[task][run.ID] = run
+	died := before.State == state.RunLost && run.State == state.RunLost && run.Dead // its runner, later than it was given up
 	switch {
-	case there && before.State.Ended():
+	case there && before.State.Ended() && !died:
 		v.violated("an outcome stays: run %s of %s was %s and became %s", run.ID, task, before.State, run.State)
 	case there && before.State == state.RunRunning && run.State == state.RunRunning && before.Claim != run.Claim:
 		v.violated("a run is claimed once: %s of %s was claimed by %s, and then by %s", run.ID, task, before.Owner, run.Owner)
