@@ -211,15 +211,15 @@ type Run struct {
 	// ClaimFor is how long the claim lasts from a renewal. A claim that expires
 	// later than that was written by a clock that was ahead.
 	ClaimFor time.Duration `json:"claim_for,omitempty"`
-	Started time.Time `json:"started,omitzero"` // when it was claimed
-	Ended   time.Time `json:"ended,omitzero"`
-	Dead    bool      `json:"dead,omitempty"`   // of a lost run: its runner is known to have stopped, with all that it had started
-	Digest  string    `json:"digest,omitempty"` // of what was rendered
-	Error   string    `json:"error,omitempty"`
-	Changes *Changes  `json:"changes,omitempty"` // what Terraform did
-	Logs    int       `json:"logs,omitempty"`    // bytes of its output that are kept
-	Plan    string    `json:"plan,omitempty"`    // of an inspection: URL of its plan, or the name of one that is kept in the store
-	Output  string    `json:"output,omitempty"`  // URL of its output, where that is not kept in the store
+	Started  time.Time     `json:"started,omitzero"` // when it was claimed
+	Ended    time.Time     `json:"ended,omitzero"`
+	Dead     bool          `json:"dead,omitempty"`   // of a lost run: its runner is known to have stopped, with all that it had started
+	Digest   string        `json:"digest,omitempty"` // of what was rendered
+	Error    string        `json:"error,omitempty"`
+	Changes  *Changes      `json:"changes,omitempty"` // what Terraform did
+	Logs     int           `json:"logs,omitempty"`    // bytes of its output that are kept
+	Plan     string        `json:"plan,omitempty"`    // of an inspection: URL of its plan, or the name of one that is kept in the store
+	Output   string        `json:"output,omitempty"`  // URL of its output, where that is not kept in the store
 }
 
 // Changes counts what an apply did, or a plan would do.
