@@ -1,6 +1,10 @@
 # What each target does: make help
 
-VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+# The SAM CLI may run the targets of functions in a copy of the checkout.
+ROOT := $(patsubst %/,%,$(dir $(abspath $(lastword $(MAKEFILE_LIST)))))
+
+DESCRIBE := describe --tags --always --dirty 2>/dev/null
+VERSION  ?= $(shell git $(DESCRIBE) || git -C '$(ROOT)' $(DESCRIBE) || echo dev)
 EXE     := $(shell go env GOEXE)
 
 # Static, and the same bytes wherever it is built.
@@ -56,7 +60,7 @@ lint: ## Check formatting, and run go vet, staticcheck, govulncheck and cfn-lint
 	.tools/bin/staticcheck$(EXE) ./...
 	@.ci/vulnerabilities
 	.tools/bin/cfn-lint template.yaml infra/network.yaml
-	@SAM_CLI_TELEMETRY=0 AWS_DEFAULT_REGION=us-east-1 .tools/bin/sam validate
+	@SAM_CLI_TELEMETRY=0 AWS_DEFAULT_REGION=us-east-1 .tools/bin/sam validate --lint
 
 bench: tools build ## Measure speed and size against their bounds
 	go test -run '^$$' -bench . -benchtime 1x -timeout 60m ./...
@@ -70,7 +74,7 @@ clean: ## Remove what was built here; downloaded tools stay in the user's cache
 # What the SAM CLI builds: sam build. It does not say what for; ARCH must be the
 # parameter Architecture.
 ARCH     ?= arm64
-FUNCTION := CGO_ENABLED=0 GOOS=linux GOARCH=$(if $(filter x86_64,$(ARCH)),amd64,$(ARCH)) \
+FUNCTION := cd '$(ROOT)' && CGO_ENABLED=0 GOOS=linux GOARCH=$(if $(filter x86_64,$(ARCH)),amd64,$(ARCH)) \
 	go build -tags lambda.norpc -trimpath -ldflags "-s -w -X main.version=$(VERSION)"
 
 .PHONY: build-ReconcileFunction build-SettleFunction build-ApiFunction build-TrustLayer runner-image
@@ -85,7 +89,7 @@ build-ApiFunction:
 	$(FUNCTION) -o "$(ARTIFACTS_DIR)/bootstrap" ./functions/api
 
 build-TrustLayer:
-	sh layers/trust/pack "$(ARTIFACTS_DIR)/trust"
+	sh '$(ROOT)/layers/trust/pack' "$(ARTIFACTS_DIR)/trust"
 
 runner-image: ## Build the image of AWS's containers; infra/runner/build says how
 	@VERSION="$(VERSION)" sh infra/runner/build

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -248,6 +249,34 @@ func TestTemplate_NoResourceHasAFixedName(t *testing.T) {
 				t.Errorf("%s (%s) has the same %s in every stack: %s", id, r.Type, property, text)
 			}
 		}
+	}
+}
+
+// `sam build` works where SAM copies the checkout first, which it does without
+// samconfig.toml, and what `sam deploy --guided` writes changes no tracked file.
+func TestSAM_BuildsAndDeploysWithoutTouchingATrackedFile(t *testing.T) {
+	root := testtools.Root(t)
+	for _, target := range []string{"build-ReconcileFunction", "build-TrustLayer"} {
+		cmd := exec.CommandContext(t.Context(), "make", "--makefile", filepath.Join(root, "Makefile"), "--dry-run", target)
+		cmd.Dir = t.TempDir()
+		cmd.Env = append(os.Environ(), "ARTIFACTS_DIR="+cmd.Dir)
+		out, err := cmd.CombinedOutput()
+		if err != nil || !strings.Contains(string(out), "'"+root) || strings.Contains(string(out), "main.version=dev") {
+			t.Errorf("%s in a copy: %v\n%s", target, err, out)
+		}
+	}
+	git := exec.CommandContext(t.Context(), "git", "check-ignore", "--no-index", "samconfig.toml")
+	git.Dir = root
+	if out, err := git.CombinedOutput(); err != nil {
+		t.Errorf("git does not ignore samconfig.toml: %v\n%s", err, out)
+	}
+	git = exec.CommandContext(t.Context(), "git", "ls-files", "--error-unmatch", "samconfig.toml")
+	git.Dir = root
+	if out, err := git.CombinedOutput(); err == nil {
+		t.Errorf("git tracks %s", out)
+	}
+	if !strings.Contains(read(t, "samconfig.example.toml"), "build_in_source = true") {
+		t.Error("samconfig.example.toml is not what this test was written for")
 	}
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -22,11 +23,13 @@ func (c *doctorCommand) Help() string {
 	return `Usage: terrapulse doctor -stack=NAME [flags]
 
   Examines a deployment in AWS from outside and, by asking its function, from
-  inside: the stack, the table, the bundle, Consul and the token's rights. At
-  last it has one task planned in a container, which shows whether image,
-  subnets, secrets and Terraform are right; nothing is applied.
+  inside: the stack, the table, the bundle, Consul and the token's rights.
+  Finally, it plans one task in a container, which shows whether image, subnets,
+  secrets and Terraform are right; nothing is applied. A stack whose schedule is
+  disabled is examined in the same way.
 
-  The exit code is 0 if all is well and 11 if something is not.
+  The exit code is 0 if all is well and 11 if something is not. A schedule that
+  is disabled is shown, and is not an error.
 ` + describe(f)
 }
 
@@ -56,7 +59,14 @@ func (c *doctorCommand) Run(args []string) int {
 	if err != nil {
 		return c.fail(exitConfig, err)
 	}
-	checks := []invoke.Check{{Name: "stack", OK: true, Found: fmt.Sprintf("%s in %s", o.stack, st.aws.Region)}}
+	schedule := "enabled"
+	if st.stopped {
+		schedule = "disabled: nothing is applied by itself until the stack is deployed with ScheduleState=ENABLED"
+	}
+	checks := []invoke.Check{
+		{Name: "stack", OK: true, Found: fmt.Sprintf("%s in %s", o.stack, st.aws.Region)},
+		{Name: "schedule", OK: true, Found: schedule},
+	}
 	answer, err := st.ask(c.ctx, invoke.Request{Mode: invoke.Doctor})
 	if err != nil {
 		checks = append(checks, invoke.Check{Name: "function", Found: err.Error(),
@@ -65,7 +75,7 @@ func (c *doctorCommand) Run(args []string) int {
 		checks = append(checks, invoke.Check{Name: "function", OK: true, Found: "answers"})
 		checks = append(checks, answer.Checks...)
 		if !o.quick {
-			checks = append(checks, c.container(st, o.task))
+			checks = append(checks, c.container(st, cmp.Or(o.task, answer.Enabled)))
 		}
 	}
 	code := exitOK
@@ -106,28 +116,16 @@ func (c *doctorCommand) container(st *stack, task string) invoke.Check {
 		check.Found = err.Error()
 		return check
 	}
+	if task == "" {
+		check.Fix = "push a bundle, enable a task, or name one with -task; -quick starts no container"
+		return fail(errors.New("there is no task to plan: none that is enabled was found"))
+	}
 	store, code := c.openStackStore(st)
 	if code >= 0 {
 		return fail(errors.New("the stack's store cannot be opened"))
 	}
 	defer store.Close()
-	req := invoke.Request{Mode: invoke.Inspect}
-	if task == "" {
-		tasks, err := state.ReadAll[state.Task](c.ctx, store, state.TaskPrefix)
-		if err != nil {
-			return fail(fmt.Errorf("choose a task: %w", err))
-		}
-		for _, t := range tasks {
-			if kind := t.Data.Reason.Kind; kind != state.ReasonDisabled && kind != state.ReasonRemoved {
-				task = state.TaskName(t.Key)
-				break
-			}
-		}
-	}
-	if task == "" {
-		return fail(errors.New("no task has been decided on yet, so that there is none to plan: name one with -task"))
-	}
-	req.Tasks = []string{task}
+	req := invoke.Request{Mode: invoke.Inspect, Tasks: []string{task}}
 	asked := time.Now()
 	answer, err := st.ask(c.ctx, req)
 	if err != nil {

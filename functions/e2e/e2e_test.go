@@ -436,11 +436,14 @@ func TestWhileTheScheduleIsDisabledNothingIsAppliedThatNobodyAsksFor(t *testing.
 		t.Fatalf("%v\n%s", err, out)
 	}
 	c.mustPush()
+	if out, err := c.terrapulse("doctor", "-stack=e2e"); err != nil || !strings.Contains(out, "disabled: nothing is applied") || !strings.Contains(out, "planned task lb") {
+		t.Fatalf("doctor: %v\n%s", err, out)
+	}
 	if answer := c.mustInvoke(`{"mode":"inspect","wait":true}`); len(answer.Runs) != 1 || answer.Runs[0].State != state.RunSucceeded || answer.Runs[0].Changes.Add != 1 {
 		t.Fatalf("inspect: %+v", answer)
 	}
 	c.until("the end of its container is settled", func() bool { return strings.Contains(c.lambda.logs(c.settle), "ScheduleState is DISABLED") })
-	if n := c.containers(); n != 1 || c.out("lb") != "" {
+	if n := c.containers(); n != 2 || c.out("lb") != "" {
 		t.Errorf("%d containers, which have made %q", n, c.out("lb"))
 	}
 	if answer := c.mustInvoke(`{"mode":"once","tasks":["lb"],"wait":true}`); len(answer.Runs) != 1 || answer.Runs[0].State != state.RunSucceeded {

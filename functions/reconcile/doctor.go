@@ -9,6 +9,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/consul"
 	"github.com/terrapulse/terrapulse/internal/inforce"
 	"github.com/terrapulse/terrapulse/internal/invoke"
+	"github.com/terrapulse/terrapulse/internal/overlay"
 )
 
 // checkLimit is how long one check may take: a security group that lets
@@ -47,9 +48,24 @@ func (i *invocation) examine(ctx context.Context) invoke.Answer {
 	work.Wait()
 	answer := invoke.Answer{Mode: invoke.Doctor, Checks: results}
 	if bundleErr == nil {
-		answer.Bundle = i.current.Digest
+		answer.Bundle, answer.Enabled = i.current.Digest, i.firstEnabled(ctx)
 	}
 	return answer
+}
+
+// firstEnabled returns the first task that is enabled, "" if there is none or
+// the table cannot be read, which is a check of its own.
+func (i *invocation) firstEnabled(ctx context.Context) string {
+	effective, err := overlay.Load(ctx, i.store, i.current.Config)
+	if err != nil {
+		return ""
+	}
+	for _, t := range effective.Config.Tasks {
+		if t.Enabled {
+			return t.Name
+		}
+	}
+	return ""
 }
 
 func (i *invocation) checkBundle(err error) (string, error) {

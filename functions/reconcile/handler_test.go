@@ -690,8 +690,8 @@ func TestTheDoctorSaysWhatIsMissingAndHowToFixIt(t *testing.T) {
 	for _, c := range answer.Checks {
 		found[c.Name] = c
 	}
-	if c := found["consul"]; !c.OK {
-		t.Errorf("%+v", c)
+	if c := found["consul"]; !c.OK || answer.Enabled != "web" {
+		t.Errorf("%+v, and %q is to be planned", c, answer.Enabled)
 	}
 	if c := found["table"]; c.OK || c.Found != "no such table" || c.Fix != "deploy the stack again" {
 		t.Errorf("%+v", c)

@@ -54,7 +54,7 @@ func Build(t testing.TB, architecture string) *Artifacts {
 func BuildIn(t testing.TB, dir, architecture string) *Artifacts {
 	t.Helper()
 	a := &Artifacts{Architecture: architecture, dir: dir}
-	cmd := exec.CommandContext(t.Context(), testtools.SAM(t), "build", "--build-dir", a.dir)
+	cmd := exec.CommandContext(t.Context(), testtools.SAM(t), "build", "--config-file", "samconfig.example.toml", "--build-dir", a.dir)
 	cmd.Dir = testtools.Root(t)
 	cmd.Env = append(os.Environ(), "ARCH="+architecture, "SAM_CLI_TELEMETRY=0", "AWS_DEFAULT_REGION=eu-west-1")
 	if out, err := cmd.CombinedOutput(); err != nil {

@@ -107,6 +107,8 @@ type Answer struct {
 	// the request says to wait.
 	Runs   []Run   `json:"runs,omitempty"`
 	Checks []Check `json:"checks,omitempty"` // of mode doctor
+	// Enabled is, of mode doctor, the first task that is enabled: one to plan.
+	Enabled string `json:"enabled,omitempty"`
 }
 
 // Decision is what was decided about a task, and why.
