@@ -81,7 +81,7 @@ func Listen(ctx context.Context, o Options) (*Server, error) {
 		return nil, portError(o.Port, err)
 	}
 	if secure != nil {
-		s.listener = tls.NewListener(s.listener, secure)
+		s.listener = tls.NewListener(plainListener{s.listener}, secure)
 	}
 	return s, nil
 }

@@ -583,17 +583,28 @@ func TestTLS(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	t.Run("HTTP spoken to it is told", func(t *testing.T) {
-		resp, err := client(t, nil).Get(s.url("http"))
+}
+
+func TestServe_PlainHTTPOnATLSPortGets400(t *testing.T) {
+	ca := testtools.NewAuthority(t)
+	cert, key := ca.Server("api")
+	s := start(t, Options{Handler: echo, TLS: config.APITLS{Enabled: true, Cert: cert, Key: key}}, nil)
+	large := strings.Repeat("x", 300<<10)
+	for _, test := range []struct{ method, body string }{
+		{"GET", ""}, {"PATCH", `{"enabled":false}`}, {"DELETE", ""}, {"POST", large}, {"PATCH", large},
+	} {
+		req, _ := http.NewRequestWithContext(t.Context(), test.method, s.url("http"), strings.NewReader(test.body))
+		resp, err := client(t, nil).Do(req)
 		if err != nil {
-			t.Fatal(err)
+			t.Errorf("%s with a body of %d bytes: %v", test.method, len(test.body), err)
+			continue
 		}
-		defer resp.Body.Close()
 		body, _ := io.ReadAll(resp.Body)
-		if resp.StatusCode != http.StatusBadRequest || !strings.Contains(string(body), "HTTPS server") {
-			t.Errorf("status %d: %s", resp.StatusCode, body)
+		resp.Body.Close()
+		if resp.StatusCode != http.StatusBadRequest || string(body) != "Client sent an HTTP request to an HTTPS server.\n" {
+			t.Errorf("%s with a body of %d bytes: status %d, %q", test.method, len(test.body), resp.StatusCode, body)
 		}
-	})
+	}
 }
 
 func TestOnlyClientsWithACertificateAreAnswered(t *testing.T) {
