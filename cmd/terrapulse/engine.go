@@ -11,6 +11,7 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/consul"
+	"github.com/terrapulse/terrapulse/internal/dynamic"
 	"github.com/terrapulse/terrapulse/internal/launch"
 	"github.com/terrapulse/terrapulse/internal/lease"
 	"github.com/terrapulse/terrapulse/internal/reconcile"
@@ -44,7 +45,8 @@ type engine struct {
 	reconciler *reconcile.Reconciler
 	base       *atomic.Pointer[config.Config] // what the files say
 	asked      chan struct{}                  // for a tick
-	terraform  string                         // program and version
+	values     *dynamic.Evaluator
+	terraform  string // program and version
 }
 
 // control is what people ask the engine through.
@@ -122,7 +124,7 @@ func (a *app) newEngine(ctx context.Context, cfg *config.Config, log *slog.Logge
 	}
 	launcher := launch.NewLocal(ctx, workers(opts.parallel), log, run.Run)
 	return &engine{
-		store: store, consul: client, launcher: launcher, base: base, terraform: found.Program() + " " + found.Version.String(), asked: make(chan struct{}, 1),
+		store: store, consul: client, launcher: launcher, base: base, values: module.Values, terraform: found.Program() + " " + found.Version.String(), asked: make(chan struct{}, 1),
 		reconciler: &reconcile.Reconciler{
 			Config: cfg, Store: store, Consul: client, Launcher: launcher,
 			Owner: owner, LeaseTTL: timing.LeaseTTL, Skew: timing.Skew, Witness: new(lease.Witness), OneClock: cfg.HighAvailability == nil,

@@ -75,6 +75,7 @@ func keep(cfg, before *config.Config, log *slog.Logger) {
 	hold("syslog", &cfg.Syslog, &before.Syslog)
 	hold("consul", &cfg.Consul, &before.Consul)
 	hold("vault", &cfg.Vault, &before.Vault)
+	hold("api", &cfg.API, &before.API)
 	hold("tls", &cfg.TLS, &before.TLS)
 	hold("driver", &cfg.Terraform, &before.Terraform)
 	hold("high_availability", &cfg.HighAvailability, &before.HighAvailability)

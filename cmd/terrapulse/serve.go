@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"net"
+	"strings"
 	"sync"
 	"time"
 
@@ -20,15 +22,36 @@ func (c *startCommand) listen(o *startOptions, e *engine, member *cluster.Member
 	if member != nil {
 		options.Cluster = instances{member}
 	}
-	server, err := serve.Listen(c.ctx, serve.Options{
-		Port: cfg.Port, TLS: cfg.TLS, AllowOrigin: o.allowOrigin, Log: log,
-		Handler: api.New(options),
-	})
+	served := serve.Options{
+		Address: cfg.API.BindAddress, Port: cfg.Port, Hosts: serve.Hosts(cfg), Public: api.HealthPath,
+		TLS: cfg.TLS, AllowOrigin: o.allowOrigin, Log: log, Handler: api.New(options),
+	}
+	var err error
+	if served.Token, err = token(c.ctx, e, cfg, cfg.API.Token); err != nil {
+		return nil, err
+	}
+	if served.ReadToken, err = token(c.ctx, e, cfg, cfg.API.ReadToken); err != nil {
+		return nil, err
+	}
+	server, err := serve.Listen(c.ctx, served)
 	if err != nil {
 		return nil, err
 	}
-	log.Info("serving the HTTP API", "address", server.Addr().String(), "tls", cfg.TLS.Enabled)
+	log.Info("serving the HTTP API", "address", server.Addr().String(), "tls", cfg.TLS.Enabled, "token", cfg.API.Token.Set())
+	if !cfg.API.Token.Set() && !cfg.TLS.VerifyIncoming && !cfg.API.Loopback() {
+		log.Warn("anyone who can reach the HTTP API can run programs on this host: set api.token, tls.verify_incoming, or api.bind_address to 127.0.0.1",
+			"address", server.Addr().String())
+	}
 	return server, nil
+}
+
+// token returns a configured token of the HTTP API. A template is evaluated.
+func token(ctx context.Context, e *engine, cfg *config.Config, from config.APIToken) (serve.Token, error) {
+	value, err := e.values.Text(ctx, cfg, from.Key, from.Text)
+	if err != nil {
+		return serve.Token{}, fmt.Errorf("look up the token of the HTTP API: %w", err)
+	}
+	return serve.Token{Key: from.Key, Value: strings.TrimSpace(value), File: from.File}, nil
 }
 
 // register keeps this instance registered in Consul until the context ends,

@@ -35,9 +35,10 @@ func (c *taskCommand) Run([]string) int { return cli.RunResultHelp }
 // apiFlags say which API is spoken to, and how.
 type apiFlags struct {
 	apiclient.Options
-	port   int
-	verify bool
-	flags  *flag.FlagSet
+	port      int
+	verify    bool
+	tokenFile string
+	flags     *flag.FlagSet
 }
 
 // defaultAddress is that of an instance on this machine with the usual port.
@@ -57,6 +58,9 @@ func (o *apiFlags) register(f *flag.FlagSet) {
 	text(&o.CAPath, "ca-path", "CTS_CAPATH", "", "A `folder` of such files, instead of -ca-cert.")
 	text(&o.ClientCert, "client-cert", "CTS_CLIENT_CERT", "", "The `file` of the certificate that is shown to the API.")
 	text(&o.ClientKey, "client-key", "CTS_CLIENT_KEY", "", "The `file` of that certificate's key.")
+	// The values of these variables are no defaults: the help would print them.
+	f.StringVar(&o.Token, "token", "", "The `token` that the API wants; other users of this machine see it in the list of processes. Also TERRAPULSE_TOKEN.")
+	f.StringVar(&o.tokenFile, "token-file", "", "The `file` that holds the token, instead of -token. Also TERRAPULSE_TOKEN_FILE.")
 	o.verify = true
 	f.BoolVar(&o.verify, "ssl-verify", o.verify, "Check the API's certificate. Also CTS_SSL_VERIFY.")
 }
@@ -72,15 +76,36 @@ func (o *apiFlags) client() (*apiclient.Client, error) {
 		}
 		opts.Address = fmt.Sprintf("http://localhost:%d", o.port)
 	}
-	verify := o.verify
+	verify, err := o.verify, error(nil)
 	if env := os.Getenv("CTS_SSL_VERIFY"); env != "" && !given["ssl-verify"] {
-		var err error
 		if verify, err = strconv.ParseBool(env); err != nil {
 			return nil, fmt.Errorf("CTS_SSL_VERIFY is %q: use true or false", env)
 		}
 	}
 	opts.SkipVerify = !verify
+	if opts.Token, err = o.token(given); err != nil {
+		return nil, err
+	}
 	return apiclient.New(opts)
+}
+
+// token returns the token of the flags or, without those, of the environment.
+func (o *apiFlags) token(given map[string]bool) (string, error) {
+	token, file := o.Token, o.tokenFile
+	switch {
+	case given["token"] && given["token-file"]:
+		return "", errors.New("-token and -token-file are both given: use one of them")
+	case !given["token"] && !given["token-file"]:
+		token, file = os.Getenv("TERRAPULSE_TOKEN"), os.Getenv("TERRAPULSE_TOKEN_FILE")
+	}
+	if token != "" || file == "" {
+		return token, nil
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return "", fmt.Errorf("read the token for the API: %w", err)
+	}
+	return strings.TrimSpace(string(text)), nil
 }
 
 const approveUsage = "Do not ask before anything is changed."

@@ -22,6 +22,7 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/terrapulse/terrapulse/internal/access"
 	"github.com/terrapulse/terrapulse/internal/api"
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/state"
@@ -601,6 +602,11 @@ func TestHealthTellsTheTruth(t *testing.T) {
 	}
 	e := newEngine(t, files).serve()
 	e.store.Close()
+	unknown := httptest.NewRecorder()
+	api.New(e.options).ServeHTTP(unknown, httptest.NewRequestWithContext(access.With(t.Context(), access.None), "GET", api.HealthPath, nil))
+	if body := unknown.Body.String(); unknown.Code != 503 || !strings.Contains(body, "a request with a token shows why") || strings.Contains(body, "store") {
+		t.Errorf("without a token: %d %s", unknown.Code, body)
+	}
 	if got := e.get("/v1/health"); got.status != 503 || !strings.HasPrefix(got.message(t), "the store cannot be read") {
 		t.Errorf("without a store: %d %s", got.status, got.body)
 	}

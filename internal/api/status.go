@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/terrapulse/terrapulse/internal/access"
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/reconcile"
 	"github.com/terrapulse/terrapulse/internal/state"
@@ -401,7 +402,11 @@ const (
 	silentAfter = 11 * time.Minute
 )
 
-// getHealth answers whether the work is done.
+// HealthPath is the path of the health check, which needs no token.
+const HealthPath = "/v1/health"
+
+// getHealth answers whether the work is done. Only who may read learns why it
+// is not.
 func (a *api) getHealth(w http.ResponseWriter, r *http.Request) {
 	rec, err := state.Read[state.Reconcile](r.Context(), a.Control.Store, state.ReconcileKey)
 	ill := ""
@@ -409,6 +414,9 @@ func (a *api) getHealth(w http.ResponseWriter, r *http.Request) {
 		ill = "the store cannot be read: " + err.Error()
 	} else {
 		ill = a.illness(rec.Data)
+	}
+	if ill != "" && access.Of(r.Context()) < access.Read {
+		ill = "unhealthy: a request with a token shows why"
 	}
 	if ill != "" {
 		refuse(w, r, http.StatusServiceUnavailable, "%s", ill)

@@ -40,14 +40,18 @@ type Options struct {
 	// ClientCert and ClientKey are the files of the certificate that is shown
 	// to the server, both or none.
 	ClientCert, ClientKey string
+	// Token is sent as a bearer token, if it is set: to the address alone, and not
+	// to a function URL, where requests are signed.
+	Token string
 	// SkipVerify has the server's certificate go unchecked.
 	SkipVerify bool
 }
 
 // Client speaks to one API. It is safe for use by several goroutines.
 type Client struct {
-	base *url.URL
-	http *http.Client
+	base  *url.URL
+	http  *http.Client
+	token string
 }
 
 // New returns a client. It reads the files of certificates, and connects to
@@ -61,9 +65,9 @@ func New(o Options) (*Client, error) {
 	if transport.TLSClientConfig, err = tlsConfig(o); err != nil {
 		return nil, err
 	}
-	client := &Client{base: base, http: &http.Client{Transport: transport, CheckRedirect: follow}}
+	client := &Client{base: base, token: o.Token, http: &http.Client{Transport: transport, CheckRedirect: follow}}
 	if region, ok := functionURL(base); ok {
-		client.http.Transport = &signer{region: region, next: transport}
+		client.http.Transport, client.token = &signer{region: region, next: transport}, ""
 	}
 	return client, nil
 }
@@ -161,6 +165,9 @@ func (c *Client) call(ctx context.Context, method, path string, query url.Values
 	}
 	if in != nil {
 		req.Header.Set("Content-Type", "application/json")
+	}
+	if c.token != "" {
+		req.Header.Set("Authorization", "Bearer "+c.token) // net/http keeps it from other hosts
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {

@@ -22,6 +22,7 @@ type Config struct {
 	Syslog       Syslog
 	Consul       Consul
 	Vault        Vault
+	API          API
 	TLS          APITLS
 	Terraform    Terraform
 	Providers    []Provider // in the order of the files

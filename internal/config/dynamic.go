@@ -7,7 +7,8 @@ import (
 )
 
 // Templates in the strings of a terraform_provider block stand for values that
-// are looked up for each run.
+// are looked up for each run; those in api.token and api.read_token are looked up
+// when the program starts.
 var (
 	// ctsTemplate is what Consul-Terraform-Sync takes for one.
 	ctsTemplate = regexp.MustCompile(`\{\{\s*(env|key|with secret)\s+\\?".+\\?"\s*\}\}`)
@@ -88,6 +89,9 @@ func (l *loader) dynamicOutsideProviders(root *node) {
 // noTemplates reports template syntax in a value, whose key has this path.
 func (l *loader) noTemplates(n *node, path string) {
 	n.walk(path, func(n *node, path string) {
+		if tokenTemplates[strings.ToLower(path)] {
+			return
+		}
 		if ctsTemplate.MatchString(n.text) || ownTemplate.MatchString(n.text) {
 			l.fail(origin{pos: n.pos, path: path},
 				"dynamic configuration using template syntax is only supported for terraform_provider blocks",

@@ -127,6 +127,11 @@ func TestAFullFileIsReadAsWritten(t *testing.T) {
 				MaxIdleConnsPerHost: 100, TLSHandshakeTimeout: 10 * time.Second,
 			},
 		},
+		API: API{
+			BindAddress: "10.0.0.5", Hosts: []string{"terrapulse.example.com", "terrapulse"},
+			Token:     APIToken{Key: "api.token", Text: `{{ env "TERRAPULSE_TOKEN" }}`},
+			ReadToken: APIToken{Key: "api.read_token_file", File: "/etc/terrapulse/read-token"},
+		},
 		TLS: APITLS{
 			Cert: filepath.Join(dir, "api.pem"), Key: filepath.Join(dir, "api-key.pem"),
 			VerifyIncoming: true, CACert: filepath.Join(dir, "ca.pem"),

@@ -46,6 +46,7 @@ func (l *loader) resolve(raw *rawConfig) *Config {
 	cfg.BufferPeriod = l.globalBuffer(&raw.BufferPeriod)
 	cfg.Consul = l.consul(&raw.Consul)
 	cfg.Vault = l.vault(&raw.Vault)
+	cfg.API = l.api(&raw.API, cfg.Vault.Enabled)
 	cfg.TLS = l.apiTLS(&raw.TLS)
 	cfg.HighAvailability = l.highAvailability(&raw.HighAvailability)
 	cfg.Terraform = l.terraform(&raw.Driver.Terraform, &raw.Consul, cfg.Consul)

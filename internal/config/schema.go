@@ -37,13 +37,14 @@ type (
 
 type rawConfig struct {
 	LogLevel     rawString       `key:"log_level" default:"INFO" one:"TRACE DEBUG INFO WARN ERR any case" doc:"how much is logged"`
-	Port         rawInt          `key:"port" default:"8558" form:"port" doc:"of the HTTP API, on all interfaces"`
+	Port         rawInt          `key:"port" default:"8558" form:"port" doc:"of the HTTP API"`
 	WorkingDir   rawString       `key:"working_dir" default:"sync-tasks" doc:"folder of the tasks' folders, and of the store unless '-store' names another; instances that share it share the store"`
 	ID           rawString       `key:"id" unset:"'cts-<hostname>'" doc:"of this instance in Consul, and in its cluster"`
 	Syslog       rawSyslog       `key:"syslog" doc:"logs to syslog too"`
 	BufferPeriod rawGlobalBuffer `key:"buffer_period" doc:"how long to wait for more changes before a run"`
 	Consul       rawConsul       `key:"consul" prefix:"CONSUL" doc:"where Consul is"`
 	Vault        rawVault        `key:"vault" prefix:"VAULT" doc:"where Vault is"`
+	API          rawAPI          `key:"api" doc:"where the HTTP API is served, and who may use it"`
 	TLS          rawAPITLS       `key:"tls" doc:"TLS of the HTTP API"`
 	Driver       rawDriver       `key:"driver" doc:"how Terraform is run"`
 
@@ -134,7 +135,7 @@ type rawServiceRegistration struct {
 type rawDefaultCheck struct {
 	origin
 	Enabled rawBool   `key:"enabled" default:"true" doc:"'false': the service has no check"`
-	Address rawString `key:"address" unset:"'http://localhost:<port>', with TLS 'https'" example:"http://10.0.0.5:8558" doc:"URL of the HTTP API, as the agent reaches it"`
+	Address rawString `key:"address" unset:"'http://localhost:<port>', or with 'api.bind_address'; with TLS 'https'" example:"http://10.0.0.5:8558" doc:"URL of the HTTP API, as the agent reaches it"`
 }
 
 type rawVault struct {
@@ -148,6 +149,16 @@ type rawVault struct {
 	UnwrapToken    rawBool      `key:"unwrap_token" env:"VAULT_UNWRAP_TOKEN" default:"false" doc:"the token is a wrapped one"`
 	TLS            rawClientTLS `key:"tls" doc:"TLS of the connection to Vault"`
 	Transport      rawTransport `key:"transport" doc:"the HTTP connections to Vault"`
+}
+
+type rawAPI struct {
+	origin
+	BindAddress   rawString  `key:"bind_address" unset:"every interface" example:"127.0.0.1" doc:"IP address that the API listens on"`
+	Hosts         rawStrings `key:"hosts" unset:"'localhost', IP addresses and the names of this machine" example:"terrapulse.example.com" doc:"further host names in URLs that the API answers to, against DNS rebinding; '*' is any"`
+	Token         rawString  `key:"token" doc:"bearer token that allows everything: a text, or a template such as '{{ env \"TERRAPULSE_TOKEN\" }}'. If it is set, only '/v1/health' is answered without a token"`
+	TokenFile     rawString  `key:"token_file" example:"/etc/terrapulse/token" doc:"file that holds the token, in place of 'token'; it is read again for each request"`
+	ReadToken     rawString  `key:"read_token" doc:"bearer token that allows requests that change nothing; needs 'token'"`
+	ReadTokenFile rawString  `key:"read_token_file" doc:"file that holds it, in place of 'read_token'"`
 }
 
 type rawAPITLS struct {

@@ -131,6 +131,20 @@ func (e *Evaluator) Evaluate(ctx context.Context, cfg *config.Config, t *config.
 	return values, nil
 }
 
+// Text evaluates a template that a key outside of the provider blocks has. Any
+// other text is returned as it is. An error names the key and what was looked up.
+func (e *Evaluator) Text(ctx context.Context, cfg *config.Config, key, text string) (string, error) {
+	if !config.IsTemplate(text) {
+		return text, nil
+	}
+	l := &lookups{Evaluator: e, cfg: cfg, found: map[string]*lookup{}}
+	r := l.evaluate(ctx, site{place{argument: key}, text})
+	if r.err != nil {
+		return "", fmt.Errorf("%s: %w", key, r.err)
+	}
+	return r.text, nil
+}
+
 // Keep begins to renew the token for Vault where a task's provider needs it and
 // the configuration says so. It asks Vault only for a token that is wrapped.
 func (e *Evaluator) Keep(ctx context.Context, cfg *config.Config) error {

@@ -51,7 +51,7 @@ func (l *lookups) functions(ctx context.Context, at place) template.FuncMap {
 func (l *lookups) env(ctx context.Context, at place, name string) string {
 	text, ok := l.lookupEnv(name)
 	if !ok {
-		l.log().LogAttrs(ctx, slog.LevelWarn, "an environment variable of a provider's template is not set: its value is empty",
+		l.log().LogAttrs(ctx, slog.LevelWarn, "an environment variable of a template is not set: its value is empty",
 			slog.String("task", l.task), slog.String("provider", at.provider), slog.String("argument", at.argument), slog.String("variable", name))
 	}
 	return text

@@ -8,7 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
+	"net/netip"
 	"strconv"
 	"strings"
 	"time"
@@ -56,7 +58,11 @@ func Service(cfg *config.Config) *api.AgentServiceRegistration {
 		if cfg.TLS.Enabled {
 			scheme = "https"
 		}
-		address = scheme + "://localhost:" + strconv.Itoa(cfg.Port)
+		host := "localhost"
+		if bound, err := netip.ParseAddr(cfg.API.BindAddress); err == nil && !bound.IsUnspecified() {
+			host = cfg.API.BindAddress
+		}
+		address = scheme + "://" + net.JoinHostPort(host, strconv.Itoa(cfg.Port))
 	}
 	s.Checks = api.AgentServiceChecks{{
 		CheckID:  cfg.ID + "-health",

@@ -177,6 +177,19 @@ func TestTheRegistrationIsThatOfConsulTerraformSync(t *testing.T) {
 	})
 }
 
+func TestService_CheckFollowsTheBindAddress(t *testing.T) {
+	for bound, want := range map[string]string{
+		"": "http://localhost:8558/v1/health", "0.0.0.0": "http://localhost:8558/v1/health", "::": "http://localhost:8558/v1/health",
+		"10.0.0.5": "http://10.0.0.5:8558/v1/health", "2001:db8::1": "http://[2001:db8::1]:8558/v1/health",
+	} {
+		cfg := load(t, "localhost:8500", "")
+		cfg.API.BindAddress = bound
+		if got := Service(cfg).Checks[0].HTTP; got != want {
+			t.Errorf("bound to %q: check %s, want %s", bound, got, want)
+		}
+	}
+}
+
 func TestFailuresAreTriedAgain(t *testing.T) {
 	t.Run("what may pass, eight times in a row", func(t *testing.T) {
 		for _, code := range []int{http.StatusInternalServerError, http.StatusTooManyRequests} {

@@ -52,6 +52,13 @@ func (c *certificates) forClient(*tls.ClientHelloInfo) (*tls.Config, error) {
 	return c.current, nil
 }
 
+// name reports whether the server's certificate is for a host.
+func (c *certificates) name(host string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.current.Certificates[0].Leaf.VerifyHostname(host) == nil
+}
+
 // refresh takes over the files if they have changed.
 func (c *certificates) refresh() error {
 	cert, err := os.ReadFile(c.files.Cert)

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/terrapulse/terrapulse/internal/access"
 )
 
 // guard stands before a handler. A request that reaches the handler has its
@@ -22,6 +24,9 @@ type guard struct {
 	next   http.Handler
 	origin string
 	pages  *http.CrossOriginProtection // nil where pages of any origin are welcome
+	hosts  *hosts
+	tokens *tokens
+	public string // path that is answered for any host and without a token
 	log    *slog.Logger
 	body   time.Duration // for a body
 	piece  time.Duration // for each piece of an answer
@@ -30,6 +35,18 @@ type guard struct {
 func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	answer := &answer{ResponseWriter: w, control: http.NewResponseController(w), piece: g.piece}
 	defer g.recover(answer, r)
+	if r.Body != nil && r.Body != http.NoBody {
+		// Also for a body that is refused: net/http reads some of it. An error
+		// means that this connection has no deadlines, which is a test's. net/http
+		// takes the deadline away once the body has come; after an error it reads
+		// on, within it.
+		_ = answer.control.SetReadDeadline(time.Now().Add(g.body))
+	}
+	local := g.hosts.allows(r)
+	if !local && r.URL.Path != g.public {
+		answer.refuse(http.StatusForbidden, fmt.Sprintf("this API does not answer to the host %q: if clients use that name, add it to api.hosts in the configuration, or use an IP address", r.Host))
+		return
+	}
 	if g.origin != "" && g.cors(answer, r) {
 		return
 	}
@@ -38,10 +55,36 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer.refuse(http.StatusForbidden, "web pages of other origins may not use this API: -allow-origin lets them")
 		return
 	}
-	if !g.readBody(answer, r) {
+	level, ok := g.level(answer, r)
+	if !ok || !g.readBody(answer, r) {
 		return
 	}
-	g.next.ServeHTTP(answer, r)
+	if !local {
+		level = access.None
+	}
+	g.next.ServeHTTP(answer, r.WithContext(access.With(r.Context(), level)))
+}
+
+// level returns what a request may do, and reports whether it can go on.
+func (g *guard) level(w *answer, r *http.Request) (access.Level, bool) {
+	level, err := g.tokens.level(r)
+	reads := r.Method == http.MethodGet || r.Method == http.MethodHead || r.Method == http.MethodOptions
+	switch {
+	case errors.Is(err, errNoToken) && r.URL.Path == g.public && reads:
+		return access.None, true
+	case errors.Is(err, errTooMany):
+		w.Header().Set("Retry-After", "5")
+		w.refuse(http.StatusTooManyRequests, err.Error())
+		return level, false
+	case err != nil:
+		w.Header().Set("WWW-Authenticate", `Bearer realm="terrapulse"`)
+		w.refuse(http.StatusUnauthorized, err.Error())
+		return level, false
+	case level < access.Act && !reads:
+		w.refuse(http.StatusForbidden, "this token allows requests that change nothing: use the one of api.token")
+		return level, false
+	}
+	return level, true
 }
 
 // readBody reads the body, so that a slow client waits here and not in the
@@ -50,10 +93,6 @@ func (g *guard) readBody(w *answer, r *http.Request) bool {
 	if r.Body == nil || r.Body == http.NoBody {
 		return true
 	}
-	// An error means that this connection has no deadlines, which is a test's.
-	// net/http takes the deadline away once the body has come; after an error it
-	// reads on, within it.
-	_ = w.control.SetReadDeadline(time.Now().Add(g.body))
 	if r.ContentLength > maxBody {
 		g.tooLarge(w, r)
 		return false
@@ -92,7 +131,7 @@ func (g *guard) cors(w http.ResponseWriter, r *http.Request) bool {
 		return false
 	}
 	h.Set("Access-Control-Allow-Methods", "GET, POST, PATCH, DELETE")
-	h.Set("Access-Control-Allow-Headers", "Content-Type")
+	h.Set("Access-Control-Allow-Headers", "Authorization, Content-Type")
 	w.WriteHeader(http.StatusNoContent)
 	return true
 }

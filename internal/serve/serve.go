@@ -34,9 +34,20 @@ const (
 
 // Options are what a server serves, and how.
 type Options struct {
-	Port    int // on all interfaces; 0 is any that is free
+	Address string // IP address; "" is every interface
+	Port    int    // 0 is any that is free
 	TLS     config.APITLS
 	Handler http.Handler
+	// Hosts are the host names that requests may be addressed to, beside
+	// localhost, IP addresses and the names in the server's certificate.
+	Hosts []string
+	// Token is needed for every request, ReadToken is enough for those that
+	// change nothing. Without Token every request may do everything. The handler
+	// finds what a request may do with access.Of.
+	Token, ReadToken Token
+	// Public is a path that is answered for any host and without a token: with
+	// the level access.None then.
+	Public string
 	// AllowOrigin, if set, lets web pages of this origin use the handler from a
 	// browser: "*" or an origin such as "https://ops.example.com".
 	AllowOrigin string
@@ -68,17 +79,22 @@ func Listen(ctx context.Context, o Options) (*Server, error) {
 		}
 	}
 	var secure *tls.Config
+	var certs *certificates
+	var err error
 	if o.TLS.Enabled {
-		certs, err := newCertificates(o.TLS, o.Log)
+		certs, err = newCertificates(o.TLS, o.Log)
 		if err != nil {
 			return nil, err
 		}
 		secure = &tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: certs.forClient}
 	}
-	var err error
-	s.listener, err = (&net.ListenConfig{}).Listen(ctx, "tcp", ":"+strconv.Itoa(o.Port))
+	s.guard.hosts, s.guard.public = newHosts(o.Hosts, certs), o.Public
+	if s.guard.tokens, err = newTokens(o.Token, o.ReadToken, o.Log); err != nil {
+		return nil, err
+	}
+	s.listener, err = (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort(o.Address, strconv.Itoa(o.Port)))
 	if err != nil {
-		return nil, portError(o.Port, err)
+		return nil, portError(o, err)
 	}
 	if secure != nil {
 		s.listener = tls.NewListener(plainListener{s.listener}, secure)
@@ -87,7 +103,7 @@ func Listen(ctx context.Context, o Options) (*Server, error) {
 }
 
 // portError says what to do about a port that cannot be had.
-func portError(port int, err error) error {
+func portError(o Options, err error) error {
 	var system syscall.Errno
 	if errors.As(err, &system) {
 		err = system // without the address, which says nothing new
@@ -98,8 +114,10 @@ func portError(port int, err error) error {
 		advice = "another program has it, perhaps another Terrapulse or Consul-Terraform-Sync: end that one, or " + advice
 	case errors.Is(err, syscall.EACCES):
 		advice = "only the system's administrator may listen on it: " + advice
+	case o.Address != "" && errors.Is(err, syscall.EADDRNOTAVAIL):
+		advice = "no network interface of this machine has the address " + o.Address + ": correct api.bind_address"
 	}
-	return fmt.Errorf("listen on port %d for the HTTP API: %w; %s", port, err, advice)
+	return fmt.Errorf("listen on port %d for the HTTP API: %w; %s", o.Port, err, advice)
 }
 
 // Addr is where the server listens.

@@ -190,7 +190,7 @@ func TestABodyThatIsTooLargeIsRefused(t *testing.T) {
 	}
 	// One that says so beforehand need not send it.
 	conn := s.dial()
-	fmt.Fprintf(conn, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000000\r\nExpect: 100-continue\r\n\r\n")
+	fmt.Fprintf(conn, "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000000\r\nExpect: 100-continue\r\n\r\n")
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -198,7 +198,7 @@ func TestABodyThatIsTooLargeIsRefused(t *testing.T) {
 	wantError(t, resp, http.StatusRequestEntityTooLarge, "too large")
 	// One that looks for an answer only in the end finds it.
 	conn = s.dial()
-	fmt.Fprintf(conn, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n", 32<<20)
+	fmt.Fprintf(conn, "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n", 32<<20)
 	if _, err := conn.Write(make([]byte, 32<<20)); err != nil {
 		t.Fatal(err)
 	}
@@ -260,7 +260,7 @@ func TestSlowClientsAreCutOff(t *testing.T) {
 	})
 	t.Run("a body that comes byte by byte", func(t *testing.T) {
 		conn := s.dial()
-		fmt.Fprint(conn, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n")
+		fmt.Fprint(conn, "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n")
 		gone := make(chan string, 1)
 		go func() { gone <- wantClosed(t, conn) }()
 		for {
@@ -296,7 +296,7 @@ func TestAnAnswerThatNobodyTakesIsGivenUp(t *testing.T) {
 		wrote <- err
 	})}, func(s *Server) { s.guard.piece = 200 * time.Millisecond })
 	conn := s.dial()
-	fmt.Fprint(conn, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	fmt.Fprint(conn, "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
 	select {
 	case err := <-wrote:
 		if err == nil {
@@ -333,7 +333,7 @@ func TestHalfABodyDoesNotReachTheHandler(t *testing.T) {
 	reached := make(chan struct{}, 9)
 	s := start(t, Options{Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached <- struct{}{} })}, nil)
 	conn := s.dial()
-	fmt.Fprint(conn, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n{\"task\":")
+	fmt.Fprint(conn, "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{\"task\":")
 	if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
 		t.Fatal(err)
 	}
@@ -355,7 +355,7 @@ func TestAClientThatGoesAwayEndsItsRequest(t *testing.T) {
 		close(ended)
 	})}, nil)
 	conn := s.dial()
-	fmt.Fprint(conn, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n{}")
+	fmt.Fprint(conn, "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{}")
 	<-began
 	conn.Close()
 	select {
@@ -522,7 +522,7 @@ func TestTheEndDoesNotWaitForEver(t *testing.T) {
 		<-release
 	})}, func(s *Server) { s.grace, s.word = 50*time.Millisecond, 50*time.Millisecond })
 	conn := s.dial()
-	fmt.Fprint(conn, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	fmt.Fprint(conn, "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
 	<-began
 	s.stop()
 	if said := wantClosed(t, conn); said != "" {

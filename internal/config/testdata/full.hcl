@@ -166,3 +166,10 @@ task {
     filter = "\"v1\" in Service.Tags"
   }
 }
+
+api {
+  bind_address    = "10.0.0.5"
+  hosts           = ["terrapulse.example.com", "terrapulse"]
+  token           = "{{ env \"TERRAPULSE_TOKEN\" }}"
+  read_token_file = "/etc/terrapulse/read-token"
+}

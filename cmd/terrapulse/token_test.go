@@ -1,0 +1,106 @@
+package main
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+)
+
+const warnsOfOpenAPI = "anyone who can reach the HTTP API can run programs on this host"
+
+func TestStart_APIWithTokens(t *testing.T) {
+	const act, read = "the-token-that-may-act", "the-token-that-may-read"
+	t.Setenv("X_TOKEN", act)
+	s := newSite(t)
+	s.write("read-token", read+"\n")
+	p := s.start("-config-file", s.config(s.task("lb", "enabled = false")), "-config-file", s.write("api.hcl", `
+api {
+  bind_address    = "127.0.0.1"
+  hosts           = ["sync.example.com"]
+  token           = "{{ env \"X_TOKEN\" }}"
+  read_token_file = "read-token"
+}
+`))
+	address := strings.Replace(p.served(), "localhost", "127.0.0.1", 1)
+	get := func(method, path, host, token string) int {
+		t.Helper()
+		req, err := http.NewRequestWithContext(t.Context(), method, address+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Host = host
+		if token != "" {
+			req.Header.Set("Authorization", "Bearer "+token)
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		return resp.StatusCode
+	}
+	for _, test := range []struct {
+		method, path, host, token string
+		want                      int
+	}{
+		{"GET", "/v1/health", "attacker.example", "", 200},
+		{"GET", "/v1/tasks", "", "", 401},
+		{"GET", "/v1/tasks", "", read, 200},
+		{"GET", "/v1/tasks", "sync.example.com", read, 200},
+		{"GET", "/v1/tasks", "attacker.example", act, 403},
+		{"POST", "/v1/reconcile", "", read, 403},
+		{"POST", "/v1/reconcile", "", act, 202},
+	} {
+		if got := get(test.method, test.path, test.host, test.token); got != test.want {
+			t.Errorf("%+v: status %d", test, got)
+		}
+	}
+	for _, test := range []struct {
+		env  map[string]string
+		args []string
+		code int
+		want string
+	}{
+		{nil, nil, exitError, "-token or TERRAPULSE_TOKEN"},
+		{nil, []string{"-token", "wrong"}, exitError, "not valid"},
+		{nil, []string{"-token", act}, exitOK, "complete"},
+		{nil, []string{"-token-file", s.write("act-token", act+"\n")}, exitOK, "complete"},
+		{map[string]string{"TERRAPULSE_TOKEN": act}, nil, exitOK, "complete"},
+		{map[string]string{"TERRAPULSE_TOKEN": act}, []string{"-token", read}, exitError, "use the one of api.token"},
+		{map[string]string{"TERRAPULSE_TOKEN_FILE": s.path("act-token")}, nil, exitOK, "complete"},
+		{nil, []string{"-token", act, "-token-file", "x"}, exitError, "use one of them"},
+	} {
+		for k, v := range test.env {
+			t.Setenv(k, v)
+		}
+		r := s.bare("task", append([]string{"disable", "-http-addr", address, "lb"}, test.args...)...)
+		wantCode(t, r, test.code)
+		wantText(t, strings.Join(strings.Fields(r.stdout+r.stderr), " "), test.want)
+		for k := range test.env {
+			t.Setenv(k, "")
+		}
+	}
+	help := s.bare("task", "disable", "-help")
+	for _, out := range []string{p.stderr.String(), help.stdout} {
+		if strings.Contains(out, act) || strings.Contains(out, read) {
+			t.Errorf("a token is printed:\n%s", out)
+		}
+	}
+	if strings.Contains(p.stderr.String(), warnsOfOpenAPI) {
+		t.Error("it warns although a token is needed")
+	}
+}
+
+func TestStart_ATokenThatIsNotThereStopsTheStart(t *testing.T) {
+	s := newSite(t)
+	r := s.run("start", "-config-file", s.config(s.task("lb", "enabled = false")), "-config-file", s.write("api.hcl", `api { token = "{{ env \"X_NOT_SET\" }}" }`))
+	wantCode(t, r, exitError)
+	wantText(t, r.stderr, "use api.token: the token has 0 characters")
+}
+
+func TestStart_WarnsOfAnOpenAPI(t *testing.T) {
+	s := newSite(t)
+	p := s.start("-config-file", s.config(s.task("lb", "enabled = false")))
+	p.served()
+	eventually(t, "the warning is logged", func() bool { return strings.Contains(p.stderr.String(), warnsOfOpenAPI) })
+}

@@ -1,0 +1,86 @@
+package config
+
+import (
+	"net/netip"
+	"regexp"
+	"strings"
+)
+
+// API is the api block: where the HTTP API is served, and who may use it.
+type API struct {
+	BindAddress string   // an IP address; "" is every interface
+	Hosts       []string // further host names that it answers to; AnyHost is all
+	Token       APIToken // needed for every request
+	ReadToken   APIToken // enough for requests that change nothing
+}
+
+// AnyHost in API.Hosts allows every host name.
+const AnyHost = "*"
+
+// APIToken is where a token comes from. The zero value is none.
+type APIToken struct {
+	Key  string // where it is configured, such as api.token
+	Text string // the token, or a template of it (see IsTemplate)
+	File string // path of a file that holds it; then Text is empty
+}
+
+// Set reports whether a token is configured.
+func (t APIToken) Set() bool { return t.Key != "" }
+
+// Loopback reports whether only this machine can connect.
+func (a API) Loopback() bool {
+	address, err := netip.ParseAddr(a.BindAddress)
+	return err == nil && address.Unmap().IsLoopback()
+}
+
+// tokenTemplates are the keys outside of terraform_provider blocks whose value
+// may be a template.
+var tokenTemplates = map[string]bool{"api.token": true, "api.read_token": true}
+
+// hostName is a DNS name, also with underscores, which some networks have.
+var hostName = regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?(\.[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?)*$`)
+
+func (l *loader) api(raw *rawAPI, vault bool) API {
+	a := API{
+		BindAddress: raw.BindAddress.V,
+		Token:       l.apiToken(raw, "token", raw.Token, raw.TokenFile, vault),
+		ReadToken:   l.apiToken(raw, "read_token", raw.ReadToken, raw.ReadTokenFile, vault),
+	}
+	if a.BindAddress != "" {
+		if _, err := netip.ParseAddr(a.BindAddress); err != nil {
+			l.fail(raw.BindAddress.origin, "not an IP address: "+quoted(a.BindAddress), "such as 127.0.0.1, ::1 or 0.0.0.0; the port is set with the key port at the top level")
+		}
+	}
+	for _, host := range raw.Hosts.V {
+		host = strings.TrimSuffix(host, ".")
+		if host != AnyHost && !hostName.MatchString(host) {
+			l.fail(raw.Hosts.origin, "not a host name: "+quoted(host), `without scheme and port, such as "terrapulse.example.com", or "*" for any`)
+		}
+		a.Hosts = append(a.Hosts, host)
+	}
+	if a.ReadToken.Set() && !a.Token.Set() {
+		l.fail(raw.key("token"), "read_token has no effect without token: everybody could act", "set token or token_file, too")
+	}
+	return a
+}
+
+func (l *loader) apiToken(raw *rawAPI, name string, text, file rawString, vault bool) APIToken {
+	t := APIToken{Key: "api." + name, Text: text.V, File: l.abs(file.V)}
+	switch {
+	case text.set && file.set:
+		l.fail(file.origin, name+" and "+name+"_file are both set", "remove one of them")
+	case text.set && text.V == "":
+		l.fail(text.origin, "the token is empty", "set a long random text, such as the output of `openssl rand -hex 32`, or remove the key")
+	case file.set && file.V == "":
+		l.fail(file.origin, "the file has no name", "set the path of a file, or remove the key")
+	case text.set && IsTemplate(text.V):
+		l.template(&node{kind: kindString, text: text.V, pos: text.pos}, t.Key, vault)
+	case text.set && strings.Contains(text.V, "{{"):
+		l.fail(text.origin, "the template looks nothing up", `such as {{ env "TERRAPULSE_TOKEN" }}`)
+	case file.set:
+		t.Key += "_file"
+	case !text.set:
+		return APIToken{}
+	}
+	return t
+}

@@ -1,0 +1,280 @@
+package serve
+
+import (
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/access"
+	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/testtools"
+)
+
+const (
+	actToken  = "the-token-that-may-act"
+	readToken = "the-token-that-may-read"
+)
+
+// levels answers with what the request may do.
+var levels = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	fmt.Fprint(w, access.Of(r.Context()))
+})
+
+// ask sends a request with a Host header and a token, if they are given.
+func (s *served) ask(method, path, host, token string) (*http.Response, string) {
+	s.t.Helper()
+	req, err := http.NewRequestWithContext(s.t.Context(), method, strings.TrimSuffix(s.url("http"), "/v1/x")+path, nil)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	req.Host = host
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	resp, err := client(s.t, nil).Do(req)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return resp, string(body)
+}
+
+func TestServe_OnlyConfiguredHostsAreAnswered(t *testing.T) {
+	s := start(t, Options{Handler: levels, Hosts: []string{"sync.example.com", ""}, Public: "/v1/health"}, nil)
+	for host, want := range map[string]int{
+		"": 200, "localhost": 200, "LOCALHOST:8558": 200, "localhost.": 200, "app.localhost": 200,
+		"127.0.0.1": 200, "10.0.0.5:8558": 200, "[::1]:8558": 200, "[fe80::1]": 200,
+		"sync.example.com": 200, "Sync.Example.com.:8558": 200,
+		"attacker.example": 403, "attacker.example:8558": 403, "sync.example.com.attacker.example": 403,
+		"localhost.attacker.example": 403, "127.0.0.1.attacker.example": 403, "notlocalhost": 403,
+	} {
+		resp, body := s.ask("POST", "/v1/tasks", host, "")
+		if resp.StatusCode != want {
+			t.Errorf("host %q: %s", host, resp.Status)
+		}
+		if want == 403 && !strings.Contains(body, "api.hosts") {
+			t.Errorf("host %q: the message names no key: %s", host, body)
+		}
+	}
+	if resp, body := s.ask("GET", "/v1/health", "attacker.example", ""); resp.StatusCode != 200 || body != fmt.Sprint(access.None) {
+		t.Errorf("health for another host: %s, level %s", resp.Status, body)
+	}
+	any := start(t, Options{Handler: levels, Hosts: []string{"*"}}, nil)
+	if resp, _ := any.ask("GET", "/", "attacker.example", ""); resp.StatusCode != 200 {
+		t.Errorf("any host is allowed: %s", resp.Status)
+	}
+}
+
+func TestServe_NamesInTheCertificateAreAnswered(t *testing.T) {
+	ca := testtools.NewAuthority(t)
+	cert, key := ca.Server("api")
+	pair, err := tls.LoadX509KeyPair(cert, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(pair.Leaf.DNSNames) == 0 {
+		t.Fatal("the certificate has no name")
+	}
+	s := start(t, Options{Handler: levels, TLS: config.APITLS{Enabled: true, Cert: cert, Key: key}}, nil)
+	for host, want := range map[string]int{pair.Leaf.DNSNames[0]: 200, "attacker.example": 403} {
+		req, _ := http.NewRequestWithContext(t.Context(), "GET", s.url("https"), nil)
+		req.Host = host
+		resp, err := client(t, trusting(t, ca.CA)).Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != want {
+			t.Errorf("host %q: %s", host, resp.Status)
+		}
+	}
+}
+
+func TestServe_ARefusedRequestWithASlowBodyIsClosed(t *testing.T) {
+	s := start(t, Options{Handler: levels}, func(s *Server) { s.guard.body = 100 * time.Millisecond })
+	conn := s.dial()
+	fmt.Fprint(conn, "POST / HTTP/1.1\r\nHost: attacker.example\r\nContent-Length: 1000\r\n\r\n")
+	if said := wantClosed(t, conn); !strings.HasPrefix(said, "HTTP/1.1 403 ") {
+		t.Errorf("it said %q", said)
+	}
+}
+
+func TestHosts_NamesOfTheInstance(t *testing.T) {
+	cfg := &config.Config{API: config.API{Hosts: []string{"a"}}, HighAvailability: &config.HighAvailability{Instance: config.Instance{Address: "b"}}}
+	cfg.Consul.ServiceRegistration.Address = "c"
+	cfg.Consul.ServiceRegistration.DefaultCheck.Address = "https://d:8558/x"
+	own, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := newHosts(Hosts(cfg), nil)
+	for _, name := range []string{"a", "b", "c", "d", own} {
+		if !h.allows(&http.Request{Host: name + ":8558"}) {
+			t.Errorf("%q is not allowed", name)
+		}
+	}
+	if h.allows(&http.Request{Host: "e:8558"}) {
+		t.Error("any host is allowed")
+	}
+}
+
+func TestServe_TokensDecideWhatARequestMayDo(t *testing.T) {
+	s := start(t, Options{Handler: levels, Public: "/v1/health",
+		Token: Token{Key: "api.token", Value: actToken}, ReadToken: Token{Key: "api.read_token", Value: readToken}}, nil)
+	for _, test := range []struct {
+		method, path, token string
+		want                int
+		level               access.Level
+		says                string
+	}{
+		{"GET", "/v1/tasks", "", 401, 0, "needs a token"},
+		{"POST", "/v1/tasks", "", 401, 0, "needs a token"},
+		{"GET", "/v1/tasks", "wrong", 401, 0, "not valid"},
+		{"GET", "/v1/tasks", readToken, 200, access.Read, ""},
+		{"HEAD", "/v1/tasks", readToken, 200, access.Read, ""},
+		{"POST", "/v1/tasks", readToken, 403, 0, "change nothing"},
+		{"DELETE", "/v1/tasks/a", readToken, 403, 0, "change nothing"},
+		{"GET", "/v1/tasks", actToken, 200, access.Act, ""},
+		{"PATCH", "/v1/tasks/a", actToken, 200, access.Act, ""},
+		{"GET", "/v1/health", "", 200, access.None, ""},
+		{"GET", "/v1/health", actToken, 200, access.Act, ""},
+		{"GET", "/v1/health", "wrong", 401, 0, "not valid"},
+		{"POST", "/v1/health", "", 401, 0, "needs a token"},
+		{"GET", "/v1/health/x", "", 401, 0, "needs a token"},
+	} {
+		resp, body := s.ask(test.method, test.path, "", test.token)
+		if resp.StatusCode != test.want || !strings.Contains(body, test.says) {
+			t.Errorf("%s %s with %q: %s, %s", test.method, test.path, test.token, resp.Status, body)
+		}
+		if test.want == 200 && test.method != "HEAD" && body != fmt.Sprint(test.level) {
+			t.Errorf("%s %s with %q: level %s, want %d", test.method, test.path, test.token, body, test.level)
+		}
+		if challenge := resp.Header.Get("WWW-Authenticate"); (test.want == 401) != strings.HasPrefix(challenge, "Bearer") {
+			t.Errorf("%s %s with %q: challenge %q", test.method, test.path, test.token, challenge)
+		}
+	}
+	for _, secret := range []string{actToken, readToken} {
+		if strings.Contains(s.log.String(), secret) {
+			t.Error("a token is in the log")
+		}
+	}
+}
+
+func TestServe_WithoutATokenEverybodyMayAct(t *testing.T) {
+	s := start(t, Options{Handler: levels}, nil)
+	for _, token := range []string{"", "whatever"} {
+		if resp, body := s.ask("POST", "/v1/tasks", "", token); resp.StatusCode != 200 || body != fmt.Sprint(access.Act) {
+			t.Errorf("with %q: %s, level %s", token, resp.Status, body)
+		}
+	}
+}
+
+func TestServe_WrongTokensAreLimitedPerAddress(t *testing.T) {
+	now := time.Unix(1700000000, 0)
+	s := start(t, Options{Handler: levels, Token: Token{Value: actToken}}, func(s *Server) {
+		s.guard.tokens.now = func() time.Time { return now }
+	})
+	for range failuresAtOnce {
+		if resp, _ := s.ask("GET", "/", "", "wrong"); resp.StatusCode != 401 {
+			t.Fatal(resp.Status)
+		}
+	}
+	for _, token := range []string{"wrong", actToken} {
+		resp, _ := s.ask("GET", "/", "", token)
+		if resp.StatusCode != 429 || resp.Header.Get("Retry-After") == "" {
+			t.Errorf("with %q: %s", token, resp.Status)
+		}
+	}
+	if resp, _ := s.ask("GET", "/", "", ""); resp.StatusCode != 401 {
+		t.Errorf("a request without a token is no guess: %s", resp.Status)
+	}
+	tokens := s.guard.tokens
+	other := &http.Request{RemoteAddr: "192.0.2.1:99", Header: http.Header{"Authorization": {"Bearer " + actToken}}}
+	if level, err := tokens.level(other); level != access.Act {
+		t.Errorf("another address: level %d, %v", level, err)
+	}
+	if n := strings.Count(s.log.String(), "wrong token"); n != failuresAtOnce {
+		t.Errorf("%d lines", n)
+	}
+	now = now.Add(failureEvery)
+	if resp, _ := s.ask("GET", "/", "", actToken); resp.StatusCode != 200 {
+		t.Errorf("after a while: %s", resp.Status)
+	}
+}
+
+func TestTokens_RememberABoundedNumberOfClients(t *testing.T) {
+	tokens, err := newTokens(Token{Value: actToken}, Token{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range maxClients + 100 {
+		tokens.failed(clientOf(fmt.Sprintf("10.0.%d.%d:1", n/256, n%256)))
+	}
+	if len(tokens.failures) > maxClients {
+		t.Errorf("%d clients", len(tokens.failures))
+	}
+	for remote, want := range map[string]string{
+		"192.0.2.1:80": "192.0.2.1/32", "[::ffff:192.0.2.1]:80": "192.0.2.1/32", "[2001:db8::1%eth0]:80": "2001:db8::/64",
+	} {
+		if got := clientOf(remote); got != netip.MustParsePrefix(want) {
+			t.Errorf("%s: %s", remote, got)
+		}
+	}
+}
+
+func TestServe_ATokenFileIsReadAgain(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "token")
+	put := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(actToken + "\n")
+	s := start(t, Options{Handler: levels, Token: Token{Key: "api.token_file", File: file}}, nil)
+	want := func(token string, status int) {
+		t.Helper()
+		if resp, _ := s.ask("GET", "/", "", token); resp.StatusCode != status {
+			t.Errorf("with %q: %s", token, resp.Status)
+		}
+	}
+	want(actToken, 200)
+	put("the-next-token-of-it\n")
+	want("the-next-token-of-it", 200)
+	want(actToken, 401)
+	put("")
+	want("the-next-token-of-it", 200)
+	want("", 401)
+	want("the-next-token-of-it", 200)
+	if n := strings.Count(s.log.String(), "stays in use"); n != 1 {
+		t.Errorf("it is said %d times", n)
+	}
+}
+
+func TestServe_TokensThatCannotBeUsedStopTheStart(t *testing.T) {
+	for want, o := range map[string]Options{
+		"api.token: the token has 5 characters": {Token: Token{Key: "api.token", Value: "short"}},
+		"api.token: the token has 0 characters": {Token: Token{Key: "api.token"}},
+		"read api.token_file":                   {Token: Token{Key: "api.token_file", File: "/nonexistent"}},
+		"the same token":                        {Token: Token{Key: "api.token", Value: actToken}, ReadToken: Token{Key: "api.read_token", Value: actToken}},
+	} {
+		s, err := Listen(t.Context(), o)
+		if err == nil {
+			s.Close()
+		}
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), actToken) {
+			t.Errorf("error %v, want %q", err, want)
+		}
+	}
+}

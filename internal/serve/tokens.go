@@ -1,0 +1,190 @@
+package serve
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/terrapulse/terrapulse/internal/access"
+)
+
+// minToken is how long a token must be, in bytes. With failures limited, one that
+// is not a word cannot be guessed.
+const minToken = 16
+
+// How many requests with a wrong token an address may send: some at once, for a
+// script that was not changed yet, and then one per failureEvery.
+const (
+	failuresAtOnce = 20
+	failureEvery   = time.Second
+	maxClients     = 4096 // that are remembered
+)
+
+// Token is one bearer token. The zero value is none.
+type Token struct {
+	Key   string // where it is configured, for messages
+	Value string
+	File  string // file that holds it, read for each request; Value is not used then
+}
+
+// tokens decides what a request may do by its bearer token.
+type tokens struct {
+	log *slog.Logger
+	now func() time.Time
+	all []*token // those that are configured; none if every request may do everything
+
+	mu       sync.Mutex // held for a whole check, so that guesses at the same time are all counted
+	failures map[netip.Prefix]*rate.Limiter
+}
+
+// token is one that is configured, with what it allows.
+type token struct {
+	Token
+	level access.Level
+	sum   [sha256.Size]byte // of the newest value that could be read
+	wrong string            // what was last said to be wrong with the file
+}
+
+// newTokens reads the tokens for the first time.
+func newTokens(act, read Token, log *slog.Logger) (*tokens, error) {
+	t := &tokens{log: log, now: time.Now, failures: map[netip.Prefix]*rate.Limiter{}}
+	for level, given := range map[access.Level]Token{access.Act: act, access.Read: read} {
+		if given == (Token{}) {
+			continue
+		}
+		one := &token{Token: given, level: level}
+		if err := one.refresh(); err != nil {
+			return nil, err
+		}
+		t.all = append(t.all, one)
+	}
+	if len(t.all) == 2 && t.all[0].sum == t.all[1].sum {
+		return nil, fmt.Errorf("%s and %s are the same token: whoever may read could act", act.Key, read.Key)
+	}
+	return t, nil
+}
+
+// refresh takes over the token's value if that can be used.
+func (t *token) refresh() error {
+	value := t.Value
+	if t.File != "" {
+		text, err := os.ReadFile(t.File)
+		if err != nil {
+			return fmt.Errorf("read %s: %w", t.Key, err)
+		}
+		value = strings.TrimSpace(string(text))
+	}
+	if len(value) < minToken {
+		return fmt.Errorf("use %s: the token has %d characters, and at least %d are needed: make one with `openssl rand -hex 32`", t.Key, len(value), minToken)
+	}
+	t.sum = sha256.Sum256([]byte(value))
+	return nil
+}
+
+// matches compares in a time that does not depend on the token.
+func (t *token) matches(sum [sha256.Size]byte, log *slog.Logger) bool {
+	if t.File != "" {
+		err := t.refresh()
+		switch {
+		case err == nil:
+			t.wrong = ""
+		case err.Error() != t.wrong:
+			t.wrong = err.Error()
+			log.Error("the token file of the HTTP API cannot be used: the token from before stays in use", "error", err)
+		}
+	}
+	return subtle.ConstantTimeCompare(sum[:], t.sum[:]) == 1
+}
+
+// What is wrong with a request's token.
+var (
+	errNoToken    = errors.New("this API needs a token: send it in the header Authorization: Bearer TOKEN, or with -token or TERRAPULSE_TOKEN on the command line")
+	errWrongToken = errors.New("the token in the header Authorization is not valid here")
+	errTooMany    = errors.New("too many requests with a wrong token came from this address: wait a few seconds")
+)
+
+// level returns what a request may do. The error says why that is nothing.
+func (t *tokens) level(r *http.Request) (access.Level, error) {
+	if len(t.all) == 0 {
+		return access.Act, nil
+	}
+	header := r.Header.Get("Authorization")
+	if header == "" {
+		return access.None, errNoToken
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	client := clientOf(r.RemoteAddr)
+	if failed := t.failures[client]; failed != nil && failed.TokensAt(t.now()) < 1 {
+		return access.None, errTooMany // also with a token that is right: else guessing would go on
+	}
+	level := access.None
+	if scheme, value, ok := strings.Cut(header, " "); ok && strings.EqualFold(scheme, "Bearer") {
+		sum := sha256.Sum256([]byte(strings.TrimSpace(value)))
+		for _, one := range t.all {
+			if one.matches(sum, t.log) {
+				level = max(level, one.level)
+			}
+		}
+	}
+	if level == access.None {
+		t.failed(client)
+		t.log.Warn("a request to the HTTP API had a wrong token", "client", r.RemoteAddr, "method", r.Method, "path", r.URL.Path)
+		return access.None, errWrongToken
+	}
+	return level, nil
+}
+
+// failed counts a request with a wrong token.
+func (t *tokens) failed(client netip.Prefix) {
+	one := t.failures[client]
+	if one == nil {
+		t.makeRoom()
+		one = rate.NewLimiter(rate.Every(failureEvery), failuresAtOnce)
+		t.failures[client] = one
+	}
+	one.AllowN(t.now(), 1)
+}
+
+// makeRoom forgets clients if there are many: first those that have not failed
+// for a while.
+func (t *tokens) makeRoom() {
+	if len(t.failures) < maxClients {
+		return
+	}
+	maps.DeleteFunc(t.failures, func(_ netip.Prefix, one *rate.Limiter) bool { return one.TokensAt(t.now()) >= failuresAtOnce })
+	for client := range t.failures {
+		if len(t.failures) < maxClients {
+			return
+		}
+		delete(t.failures, client)
+	}
+}
+
+// clientOf returns the addresses that count as one client: with IPv6, a whole /64.
+func clientOf(remote string) netip.Prefix {
+	host, _, err := net.SplitHostPort(remote)
+	if err != nil {
+		host = remote
+	}
+	address, _ := netip.ParseAddr(host)
+	address = address.Unmap().WithZone("")
+	bits := address.BitLen()
+	if address.Is6() {
+		bits = 64
+	}
+	prefix, _ := address.Prefix(bits)
+	return prefix
+}
