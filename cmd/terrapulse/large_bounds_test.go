@@ -1,12 +1,15 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
-	"strings"
 	"time"
+
+	"github.com/terrapulse/terrapulse/internal/consul"
+	"github.com/terrapulse/terrapulse/internal/rootmodule"
 )
 
 // large compares -once with thousands of services to a bare apply of the same
@@ -25,24 +28,31 @@ func (m *bounds) large() {
 	}
 
 	register(1)
-	few := m.onceWide(s)
+	few := m.onceWide(s, wideModule)
 	took := map[int]time.Duration{}
 	for _, c := range []struct {
 		services int
+		module   string
 		bound    float64 // 0 if no bare apply is measured
-	}{{4_000, 0.5}, {5_000, 0}, {10_000, 0.35}, {20_000, 0}} {
-		register(c.services)
-		site := m.onceWide(s)
+	}{{4_000, wideModule, 0.5}, {5_000, wideModule, 0}, {10_000, wideModule, 0.35}, {10_000, wholeModule, 0.35}, {20_000, wideModule, 0}} {
+		if c.services > registered {
+			register(c.services)
+		}
+		site := m.onceWide(s, c.module)
 		took[c.services] = site.took
 		if c.bound == 0 {
 			continue
 		}
 		bare := filepath.Join(m.b.TempDir(), "bare")
-		m.writeUngrouped(bare, few.root, site.root)
+		m.writeUngrouped(bare, few.root, site.file, c.module)
 		m.terraform(bare, "init", "-input=false", "-no-color")
 		plain := m.terraform(bare, "apply", "-auto-approve", "-input=false", "-no-color")
 		ratio := site.took.Seconds() / plain.Seconds()
-		m.row(fmt.Sprintf("-once, one task with %d services, first run, against a bare apply with one map", c.services),
+		declares := "2 attributes"
+		if c.module == wholeModule {
+			declares = "all attributes"
+		}
+		m.row(fmt.Sprintf("-once, %d services, module declares %s, against a bare apply with one map", c.services, declares),
 			fmt.Sprintf("%.2f (%s / %s)", ratio, site.took.Round(10*time.Millisecond), plain.Round(10*time.Millisecond)),
 			fmt.Sprintf("<= %.2f", c.bound), ratio <= c.bound)
 	}
@@ -54,17 +64,18 @@ func (m *bounds) large() {
 // wide is what a first run of one task with all services left.
 type wide struct {
 	root string // directory of the root module
+	file string // task file
 	took time.Duration
 }
 
-// onceWide runs one task with all services in a new folder.
-func (m *bounds) onceWide(s *site) wide {
+// onceWide runs one task with this module and all services in a new folder.
+func (m *bounds) onceWide(s *site, module string) wide {
 	m.b.Helper()
 	at := *s
 	at.dir = m.b.TempDir()
-	at.write("wide/main.tf", wideModule)
+	at.write("wide/main.tf", module)
 	file := at.config(fmt.Sprintf("task {\n  name = \"wide\"\n  module = %q\n  condition \"services\" {\n    regexp = \"^svc-\"\n  }\n}\n", at.path("wide")))
-	return wide{took: m.exec(&at, "-once", "-config-file", file), root: at.path("work/wide")}
+	return wide{took: m.exec(&at, "-once", "-config-file", file), root: at.path("work/wide"), file: file}
 }
 
 // wideModule is a module as most are: it declares some of a service's attributes.
@@ -74,29 +85,72 @@ variable "services" {
 }
 `
 
+// wholeModule declares every attribute, as the documentation of CTS shows it.
+const wholeModule = `
+variable "services" {
+  type = map(
+    object({
+      id        = string
+      name      = string
+      kind      = string
+      address   = string
+      port      = number
+      meta      = map(string)
+      tags      = list(string)
+      namespace = string
+      status    = string
+
+      node                  = string
+      node_id               = string
+      node_address          = string
+      node_datacenter       = string
+      node_tagged_addresses = map(string)
+      node_meta             = map(string)
+
+      cts_user_defined_meta = map(string)
+    })
+  )
+}
+`
+
 var groupLine = regexp.MustCompile(`(?m)^("\d{6}" = \{|\},)\n`)
 
-// writeUngrouped writes the root module with the values of one and the other
-// files of another that has so few services that it is not grouped.
-func (m *bounds) writeUngrouped(dir, few, many string) {
+// writeUngrouped writes the root module of the task in the file as one map, with
+// the files of another root module that has too few services to be grouped.
+func (m *bounds) writeUngrouped(dir, few, file, module string) {
 	m.b.Helper()
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	cfg := m.load(file)
+	client, err := consul.New(cfg.Consul)
+	if err != nil {
 		m.b.Fatal(err)
 	}
-	for name, from := range map[string]string{"main.tf": few, "variables.tf": few, "terraform.tfvars": many} {
+	snap, err := client.Snapshot(m.b.Context(), &cfg.Tasks[0])
+	if err != nil {
+		m.b.Fatal(err)
+	}
+	if _, err := (rootmodule.Module{Config: cfg, Task: &cfg.Tasks[0], Blocks: snap.Blocks}).Write(dir); err != nil {
+		m.b.Fatal(err)
+	}
+	for name, from := range map[string]string{rootmodule.MainFile: few, rootmodule.VariablesFile: few, rootmodule.ValuesFile: dir} {
 		text, err := os.ReadFile(filepath.Join(from, name))
 		if err != nil {
 			m.b.Fatal(err)
 		}
-		plain := groupLine.ReplaceAllString(string(text), "")
-		if name == "terraform.tfvars" && len(plain) == len(text) {
-			m.b.Fatal("the values of many services are not grouped")
+		plain := groupLine.ReplaceAll(text, nil)
+		if grouped := len(plain) < len(text) || bytes.Contains(text, []byte("merge(")); grouped != (from == dir) {
+			m.b.Fatalf("%s: grouped is %v", filepath.Join(from, name), grouped)
 		}
-		if strings.Contains(plain, "merge(") {
-			m.b.Fatalf("%s of few services is grouped", name)
+		if name == rootmodule.MainFile { // the other one's module is elsewhere
+			plain = regexp.MustCompile(`source( +)= ".*"`).ReplaceAll(plain, []byte(`source$1= "./module"`))
 		}
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(plain), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, name), plain, 0o600); err != nil {
 			m.b.Fatal(err)
 		}
+	}
+	if err := os.Mkdir(filepath.Join(dir, "module"), 0o755); err != nil {
+		m.b.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "module", "main.tf"), []byte(module), 0o600); err != nil {
+		m.b.Fatal(err)
 	}
 }
