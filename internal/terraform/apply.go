@@ -34,6 +34,7 @@ func (d *Dir) Apply(ctx context.Context) (Summary, error) {
 		if varFile != "" {
 			opts = append(opts, tfexec.VarFile(varFile))
 		}
+		defer d.privateState()()
 		r = newReader(false)
 		return d.run(ctx, "apply", r.line, func(ctx context.Context) error { return d.tf.Apply(ctx, opts...) })
 	})

@@ -48,6 +48,27 @@ func (d *Dir) localState() string {
 	return filepath.Join(d.workspaces(place), d.opts.Workspace, "terraform.tfstate")
 }
 
+// privateState makes the state of a local backend, which may hold secrets, one
+// that only this user can read, and returns what does so for the files that a
+// command has written. Terraform creates them with mode 0644: the directory keeps
+// others out until then.
+func (d *Dir) privateState() (after func()) {
+	if d.opts.Backend.Type != "" && d.opts.Backend.Type != "local" {
+		return func() {}
+	}
+	state := d.localState()
+	restrict := func() {
+		// What cannot be changed belongs to somebody else.
+		_ = os.Chmod(filepath.Dir(state), 0o700)
+		_ = os.Chmod(state, 0o600)
+		_ = os.Chmod(state+".backup", 0o600)
+	}
+	_ = os.MkdirAll(filepath.Dir(filepath.Dir(state)), 0o755) // Terraform says what is wrong
+	_ = os.Mkdir(filepath.Dir(state), 0o700)
+	restrict()
+	return restrict
+}
+
 func readState(path string) ([]byte, error) {
 	state, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -187,6 +187,36 @@ func TestApplyMakesWhatTheModuleSaysAndTellsWhatItDid(t *testing.T) {
 	}
 }
 
+func TestApply_LocalStateIsForThisUserAlone(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("has no modes")
+	}
+	f := newFixture(t, dataModule)
+	f.init(f.open(), true)
+	state := filepath.Join(f.dir, "terraform.tfstate.d", "web", "terraform.tfstate")
+	check := func(when string) {
+		t.Helper()
+		for path, want := range map[string]os.FileMode{filepath.Dir(state): 0o700, state: 0o600, state + ".backup": 0o600} {
+			if info, err := os.Stat(path); err == nil && info.Mode().Perm() != want || err != nil && path == state {
+				t.Errorf("%s: %s has mode %v: %v", when, path, info.Mode(), err)
+			}
+		}
+	}
+	f.apply(f.open())
+	check("a new state")
+	for path, mode := range map[string]os.FileMode{filepath.Dir(state): 0o755, state: 0o644} {
+		if err := os.Chmod(path, mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.render("api", "db")
+	f.apply(f.open())
+	check("one that was there")
+	if !exists(state + ".backup") {
+		t.Error("there is no backup to check")
+	}
+}
+
 func TestOpenTofuTakesOverWhatTerraformHasMade(t *testing.T) {
 	path := testtools.OpenTofu(t)
 	f := newFixture(t, fileModule)

@@ -2,14 +2,9 @@ package terraform
 
 import (
 	"bytes"
-	"encoding/json"
 	"io"
-	"regexp"
-	"slices"
-	"strconv"
 	"strings"
 	"sync"
-	"unicode/utf8"
 )
 
 // output takes what one command prints.
@@ -107,93 +102,4 @@ func (w *lineWriter) flush() {
 		w.line(string(w.partial))
 		w.partial = nil
 	}
-}
-
-// redacted stands where a secret was.
-const redacted = "(redacted)"
-
-// shortestSecret is the length, in bytes, from which on a value is made
-// unreadable: shorter ones are words like "tcp" and would garble the text.
-const shortestSecret = 4
-
-// scrubber makes secrets unreadable in what Terraform prints.
-type scrubber struct {
-	replace *strings.Replacer
-	broken  *regexp.Regexp // secrets with spaces, also if a line ends there; nil for none
-}
-
-func newScrubber(o Options) *scrubber {
-	var secrets []string
-	add := func(s string) {
-		for _, line := range strings.Split(s, "\n") { // output is seen line by line
-			line = strings.TrimSpace(line)
-			if len(line) < shortestSecret {
-				continue
-			}
-			secrets = append(secrets, line)
-			if quoted := strconv.Quote(line); quoted != `"`+line+`"` {
-				secrets = append(secrets, quoted[1:len(quoted)-1])
-			}
-		}
-	}
-	var walk func(v any)
-	walk = func(v any) {
-		switch v := v.(type) {
-		case string:
-			add(v)
-		case []any:
-			for _, e := range v {
-				walk(e)
-			}
-		case map[string]any:
-			for _, e := range v {
-				walk(e)
-			}
-		}
-	}
-	var values any
-	if json.Unmarshal(o.VarJSON, &values) == nil {
-		walk(values)
-	}
-	for _, value := range o.Env {
-		add(value)
-	}
-	for _, value := range slices.Concat(o.Secrets, credentials(o.Backend.Body)) {
-		add(value)
-	}
-	add(o.Consul.Token)
-	if o.Consul.Auth.Enabled {
-		add(o.Consul.Auth.Password)
-	}
-	// The longest first: one secret may begin with another.
-	slices.SortFunc(secrets, func(a, b string) int { return len(b) - len(a) })
-	pairs := make([]string, 0, 2*len(secrets))
-	var broken []string
-	for _, s := range secrets {
-		pairs = append(pairs, s, redacted)
-		if words := strings.Fields(s); len(words) > 1 && utf8.ValidString(s) {
-			for i, w := range words {
-				words[i] = regexp.QuoteMeta(w)
-			}
-			broken = append(broken, strings.Join(words, `[\s│]+`)) // with the frame that Terraform draws
-		}
-	}
-	scrub := &scrubber{replace: strings.NewReplacer(pairs...)}
-	if len(broken) > 0 {
-		scrub.broken = regexp.MustCompile(strings.Join(broken, "|"))
-	}
-	return scrub
-}
-
-// Redact makes secrets unreadable in a text of somebody else's, as they are in
-// what Terraform prints.
-func Redact(text string, secrets []string) string {
-	return newScrubber(Options{Secrets: secrets}).clean(text)
-}
-
-func (s *scrubber) clean(text string) string {
-	if s.broken != nil {
-		text = s.broken.ReplaceAllString(text, redacted)
-	}
-	return s.replace.Replace(text)
 }

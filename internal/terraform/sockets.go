@@ -1,6 +1,7 @@
 package terraform
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -17,8 +18,10 @@ const socketsVariable = "PLUGIN_UNIX_SOCKET_DIR"
 // theirs "plugin" and a number of up to ten digits.
 const longestDir = 104 - len("/plugin1234567890") - 1
 
-// guard gives the next command a directory of its own for the sockets of its
-// providers, which only this user can enter, and returns what removes it.
+// guard gives the next command a directory for temporary files and for the
+// sockets of its providers, which only this user can enter, and returns what
+// removes it. (Providers that were built with go-plugin before 1.5 put their sockets
+// among the temporary files.)
 //
 // It takes the place of the TLS that Terraform otherwise sets up with each
 // provider: both ends are processes of this user on this machine, and making
@@ -35,6 +38,7 @@ func (d *Dir) guard() (release func(), err error) {
 	}
 	env := maps.Clone(d.env)
 	env[socketsVariable] = sockets
+	env["TMPDIR"] = cmp.Or(d.opts.Env["TMPDIR"], sockets)
 	err = errors.Join(d.tf.SetEnv(env), d.tf.SetDisablePluginTLS(true))
 	if err != nil {
 		remove()

@@ -22,6 +22,7 @@ variable "services" {
 }
 resource "time_sleep" "while_someone_looks" {
   create_duration = "3s"
+  provisioner "local-exec" { command = "stat -c '%a %n' $TMPDIR" }
 }
 `)
 	temp, err := os.MkdirTemp("/tmp", "tp") // the test's own is too long for a socket
@@ -63,6 +64,9 @@ resource "time_sleep" "while_someone_looks" {
 	}
 	if err := <-done; err != nil {
 		t.Fatal(err)
+	}
+	if want := "700 " + filepath.Dir(socket); !strings.Contains(f.log.String(), want) {
+		t.Errorf("Terraform's temporary directory is not %s:\n%s", want, f.log.String())
 	}
 	if _, err := os.Stat(filepath.Dir(socket)); err == nil {
 		t.Error("the directory is left behind")

@@ -231,6 +231,7 @@ func (d *Dir) unsavedHint() string {
 // pushFile writes a file to the backend as the state of the selected workspace.
 func (d *Dir) pushFile(ctx context.Context, path string, opts ...tfexec.StatePushCmdOption) error {
 	return d.attempt(ctx, "state push", func(lock, _ string) error {
+		defer d.privateState()()
 		return d.run(ctx, "state push", nil, func(ctx context.Context) error {
 			return d.tf.StatePush(ctx, path, append(opts, tfexec.Lock(true), tfexec.LockTimeout(lock))...)
 		})
