@@ -13,6 +13,8 @@ import (
 	"syscall"
 
 	"github.com/hashicorp/cli"
+
+	"github.com/terrapulse/terrapulse/internal/terraform"
 )
 
 // version is set by the build.
@@ -35,6 +37,7 @@ func main() {
 	// A small resident set matters more to a daemon that waits than the time
 	// that the collector takes; Terraform takes all of the time anyway.
 	debug.SetGCPercent(50)
+	_ = terraform.KeepPrivate() // where that cannot be, there is no other way
 
 	ctx, stop := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 2)

@@ -30,12 +30,14 @@ import (
 	"github.com/terrapulse/terrapulse/internal/runner"
 	"github.com/terrapulse/terrapulse/internal/secrets"
 	"github.com/terrapulse/terrapulse/internal/state/dynamo"
+	"github.com/terrapulse/terrapulse/internal/terraform"
 )
 
 // errStopped is why runs are interrupted.
 var errStopped = errors.New("ECS stopped the container (Spot reclaim, a deployment, or somebody)")
 
 func main() {
+	_ = terraform.KeepPrivate() // where that cannot be, there is no other way
 	os.Exit(run(context.Background(), os.Stdout))
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"strings"
 
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/consul"
@@ -167,6 +168,10 @@ func (m *Module) options(cfg *config.Config, values dynamic.Values, t *config.Ta
 		Task: t.Name, Backend: backend, Consul: cfg.Consul,
 		Env: rootmodule.Env(t, values.Config), VarJSON: variables, Secrets: append(values.Secrets, cfg.Vault.Token), Log: out, PersistLog: cfg.Terraform.PersistLog, Unlocked: m.Unlocked,
 		Logger: m.Log,
+	}
+	for _, id := range t.Providers {
+		name, _, _ := strings.Cut(id, ".")
+		opts.Providers = append(opts.Providers, name)
 	}
 	if m.Keep != nil {
 		opts.Keep = func(ctx context.Context, name string, state []byte) (string, error) {

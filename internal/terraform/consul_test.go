@@ -122,6 +122,36 @@ func TestAConsulBehindTLSWithAPrivateAuthorityHoldsTheState(t *testing.T) {
 	}
 }
 
+// The token can read and write the states of all tasks.
+func TestApply_ConsulsTokenReachesTheBackendAndNotTheModule(t *testing.T) {
+	if testing.Short() || !tokenPipes {
+		t.Skip("takes seconds, or has no pipes to tell readers apart")
+	}
+	server := consultest.Start(t, consultest.WithACLs())
+	token := stateToken(t, server)
+	block := fmt.Sprintf("consul {\naddress = %q\ntoken = %q\n}", server.Addr(), token)
+	f := newFixture(t, `
+variable "services" {}
+resource "terraform_data" "curious" {
+  provisioner "local-exec" { command = "env > ${path.module}/env; cat $CONSUL_HTTP_TOKEN_FILE > ${path.module}/file; tr '\\0' '\\n' < /proc/$PPID/environ > ${path.module}/parent" }
+}
+`)
+	if err := f.applyWith(block); err != nil {
+		t.Fatalf("%v\n%s", err, f.log.String())
+	}
+	if pair, _, err := server.Client().KV().Get("consul-terraform-sync/terraform-env:web", nil); err != nil || pair == nil {
+		t.Errorf("no state: %v", err)
+	}
+	if env := read(t, filepath.Join(f.module, "env")); !strings.Contains(env, "CONSUL_HTTP_ADDR=") || !strings.Contains(read(t, filepath.Join(f.module, "parent")), "CONSUL_HTTP_ADDR=") {
+		t.Errorf("the module saw no environment: %s", env)
+	}
+	for _, name := range []string{"env", "file", "parent"} {
+		if text := read(t, filepath.Join(f.module, name)); strings.Contains(text, token) {
+			t.Errorf("the module found the token in %s: %s", name, text)
+		}
+	}
+}
+
 func TestAConsulBehindBasicAuthenticationHoldsTheState(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")

@@ -24,6 +24,7 @@ type Options struct {
 	Backend   config.Backend
 	Consul    config.Consul     // how a Consul backend connects; not used by others
 	Env       map[string]string // task_env of the task's providers: secret
+	Providers []string          // names of the task's providers, without aliases
 	VarJSON   []byte            // a variable file with the values of provider blocks: secret; nil for none
 	Secrets   []string          // parts of those values that may be seen by themselves
 

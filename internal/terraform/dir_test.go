@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -659,6 +660,41 @@ func TestTheCredentialsOfABackendAreMadeUnreadable(t *testing.T) {
 	}
 }
 
+func TestEnvironment_WithholdsWhatTheTaskDoesNotNeed(t *testing.T) {
+	for name, value := range map[string]string{
+		"CONSUL_HTTP_TOKEN": "consul", "CONSUL_HTTP_TOKEN_FILE": "file", "CONSUL_TOKEN": "cts", "CONSUL_HTTP_AUTH": "auth", "VAULT_TOKEN": "vault",
+		"TERRAPULSE_STORE": "ours", "CONSUL_HTTP_ADDR": "address", "VAULT_ADDR": "address", "PANOS_PASSWORD": "theirs", "AWS_SESSION_TOKEN": "theirs", "TF_TOKEN_app_terraform_io": "theirs",
+	} {
+		t.Setenv(name, value)
+	}
+	always := []string{"AWS_SESSION_TOKEN", "CONSUL_HTTP_ADDR", "PANOS_PASSWORD", "TF_TOKEN_app_terraform_io", "VAULT_ADDR"}
+	for _, c := range []struct{ providers, more []string }{
+		{nil, nil},
+		{[]string{"panos", "vault"}, []string{"VAULT_TOKEN"}},
+		{[]string{"consul"}, []string{"CONSUL_HTTP_AUTH", "CONSUL_HTTP_TOKEN", "CONSUL_HTTP_TOKEN_FILE", "CONSUL_TOKEN"}},
+	} {
+		env, err := Options{Task: "web", Backend: config.Backend{Type: "local"}, Providers: c.providers}.environment()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for name := range env {
+			if strings.HasPrefix(name, "CONSUL_") || strings.HasPrefix(name, "VAULT_") || strings.HasPrefix(name, "TERRAPULSE_") || slices.Contains(always, name) {
+				got = append(got, name)
+			}
+		}
+		slices.Sort(got)
+		want := slices.Sorted(slices.Values(slices.Concat(always, c.more)))
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("providers %v: %s", c.providers, diff)
+		}
+	}
+	explicit := Options{Task: "web", Env: map[string]string{"VAULT_TOKEN": "of task_env"}}
+	if env, err := explicit.environment(); err != nil || env["VAULT_TOKEN"] != "of task_env" {
+		t.Errorf("task_env is not handed on: %v", err)
+	}
+}
+
 func TestAConsulBackendIsReachedAsTerrapulseReachesConsul(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("needs a shell")
@@ -680,15 +716,18 @@ func TestAConsulBackendIsReachedAsTerrapulseReachesConsul(t *testing.T) {
 		}
 		env := f.bin.recorded(t, "env")
 		for _, entry := range []string{
-			"CONSUL_HTTP_ADDR=consul.example:8501", "CONSUL_HTTP_TOKEN=the-token", "CONSUL_HTTP_AUTH=me:pw", "CONSUL_HTTP_SSL=true",
+			"CONSUL_HTTP_ADDR=consul.example:8501", "CONSUL_HTTP_AUTH=me:pw", "CONSUL_HTTP_SSL=true",
 			"CONSUL_HTTP_SSL_VERIFY=false", "CONSUL_NAMESPACE=team", "CONSUL_CAPATH=cas", "CONSUL_CLIENT_CERT=cert.pem", "CONSUL_CLIENT_KEY=key.pem", "CONSUL_TLS_SERVER_NAME=name",
 		} {
 			if strings.Contains(env, entry+"\n") != want {
 				t.Errorf("backend %s: %s is in the environment: %v", backend, entry, !want)
 			}
 		}
-		if strings.Contains(env, "CONSUL_HTTP_TOKEN_FILE=") == want {
-			t.Errorf("backend %s: the token file, which counts for more than the token, is in the environment: %v", backend, want)
+		if strings.Contains(env, "another-token") {
+			t.Errorf("backend %s: a token file of the surroundings is in the environment", backend)
+		}
+		if piped := want && tokenPipes; strings.Contains(env, "CONSUL_HTTP_TOKEN_FILE=/") != piped || strings.Contains(env, "CONSUL_HTTP_TOKEN=the-token\n") != (want && !piped) {
+			t.Errorf("backend %s: the token is not handed over as it should be", backend)
 		}
 		if !strings.Contains(env, "CONSUL_CACERT=mine.pem\n") {
 			t.Errorf("backend %s: task_env does not count", backend)

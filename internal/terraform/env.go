@@ -13,11 +13,27 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-// surroundings is the environment of this process without what would change
-// how Terraform is run: variables that terraform-exec manages and refuses to be
-// given (TF_VAR_*, TF_LOG, TF_CLI_ARGS*, TF_WORKSPACE and others), and
-// TF_DATA_DIR, which would make tasks share one data directory.
-func surroundings() map[string]string {
+// ownPrefix begins the names of Terrapulse's own variables.
+const ownPrefix = "TERRAPULSE_"
+
+// withheld are the variables that hold Terrapulse's own credentials, with the
+// provider that a task lists if it needs them. Consul's token can read and write
+// the states of all tasks. Everything else is handed on, as modules and providers
+// that were written for Consul-Terraform-Sync rely on it.
+var withheld = map[string]string{
+	"CONSUL_HTTP_TOKEN":      "consul",
+	"CONSUL_HTTP_TOKEN_FILE": "consul",
+	"CONSUL_TOKEN":           "consul",
+	"CONSUL_HTTP_AUTH":       "consul",
+	"VAULT_TOKEN":            "vault",
+}
+
+// surroundings is the environment of this process without credentials that the
+// providers do not need, and without what would change how Terraform is run:
+// variables that terraform-exec manages and refuses to be given (TF_VAR_*,
+// TF_LOG, TF_CLI_ARGS*, TF_WORKSPACE and others), and TF_DATA_DIR, which would
+// make tasks share one data directory.
+func surroundings(providers []string) map[string]string {
 	env := map[string]string{}
 	for _, entry := range os.Environ() {
 		if name, value, ok := strings.Cut(entry, "="); ok && name != "" {
@@ -26,6 +42,11 @@ func surroundings() map[string]string {
 	}
 	for _, name := range managed(env) {
 		delete(env, name)
+	}
+	for name := range env {
+		if provider, ok := withheld[name]; strings.HasPrefix(name, ownPrefix) || ok && !slices.Contains(providers, provider) {
+			delete(env, name)
+		}
 	}
 	// Nobody reads that there is a newer Terraform, and where HashiCorp cannot
 	// be reached, asking takes time.
@@ -71,7 +92,7 @@ func (o Options) environment() (map[string]string, error) {
 	if err := CheckEnv(o.Task, o.Env); err != nil {
 		return nil, err
 	}
-	env := surroundings()
+	env := surroundings(o.Providers)
 	if o.Backend.Type == "consul" {
 		o.connectToConsul(env)
 	}
@@ -93,8 +114,10 @@ func (o Options) connectToConsul(env map[string]string) {
 	set("CONSUL_NAMESPACE", c.Namespace)
 	set("CONSUL_PARTITION", c.Partition)
 	if c.Token != "" {
-		env["CONSUL_HTTP_TOKEN"] = c.Token
 		delete(env, "CONSUL_HTTP_TOKEN_FILE") // would count for more
+	}
+	if c.Token != "" && !o.pipesToken() {
+		env["CONSUL_HTTP_TOKEN"] = c.Token
 	}
 	set("CONSUL_CACERT", c.TLS.CACert)
 	set("CONSUL_CAPATH", c.TLS.CAPath)
@@ -115,6 +138,14 @@ func (o Options) connectToConsul(env map[string]string) {
 	if c.TLS.Enabled {
 		env["CONSUL_HTTP_SSL_VERIFY"] = strconv.FormatBool(c.TLS.Verify)
 	}
+}
+
+// pipesToken reports whether Consul's token reaches the Consul backend by a pipe
+// that Terraform alone gets it from, and not by the environment, which providers
+// and provisioners inherit.
+func (o Options) pipesToken() bool {
+	_, explicit := o.Backend.Body.Attributes["access_token"]
+	return tokenPipes && o.Backend.Type == "consul" && o.Consul.Token != "" && !explicit && !slices.Contains(o.Providers, "consul")
 }
 
 // sameConsul reports whether the Consul backend is at the address of the consul block.

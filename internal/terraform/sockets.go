@@ -18,7 +18,7 @@ const socketsVariable = "PLUGIN_UNIX_SOCKET_DIR"
 // theirs "plugin" and a number of up to ten digits.
 const longestDir = 104 - len("/plugin1234567890") - 1
 
-// guard gives the next command a directory for temporary files and for the
+// guard has Consul's token handed to the next command, and gives it a directory for temporary files and for the
 // sockets of its providers, which only this user can enter, and returns what
 // removes it. (Providers that were built with go-plugin before 1.5 put their sockets
 // among the temporary files.)
@@ -29,20 +29,36 @@ const longestDir = 104 - len("/plugin1234567890") - 1
 // Terraform 1.11.4 on 2 cores). TLS stays where there can be no such directory:
 // on Windows, where providers listen on TCP ports, and below a long path.
 func (d *Dir) guard() (release func(), err error) {
-	if runtime.GOOS == "windows" || len(os.TempDir())+len("/"+scratchPrefix+"1234567890") > longestDir {
-		return func() {}, nil
-	}
-	sockets, remove, err := scratch("")
-	if err != nil {
-		return nil, fmt.Errorf("create a directory for the sockets of the providers of task %s: %w", d.opts.Task, err)
+	var releases []func()
+	release = func() {
+		for _, f := range releases {
+			f()
+		}
 	}
 	env := maps.Clone(d.env)
-	env[socketsVariable] = sockets
-	env["TMPDIR"] = cmp.Or(d.opts.Env["TMPDIR"], sockets)
-	err = errors.Join(d.tf.SetEnv(env), d.tf.SetDisablePluginTLS(true))
+	if d.opts.pipesToken() {
+		path, stop, err := serveIf([]byte(d.opts.Consul.Token), d.readByTerraform)
+		if err != nil {
+			return nil, fmt.Errorf("hand Consul's token to the backend of task %s: %w", d.opts.Task, err)
+		}
+		releases = append(releases, stop)
+		env["CONSUL_HTTP_TOKEN_FILE"] = path
+	}
+	private := runtime.GOOS != "windows" && len(os.TempDir())+len("/"+scratchPrefix+"1234567890") <= longestDir
+	if private {
+		sockets, remove, err := scratch("")
+		if err != nil {
+			release()
+			return nil, fmt.Errorf("create a directory for the sockets of the providers of task %s: %w", d.opts.Task, err)
+		}
+		releases = append(releases, remove)
+		env[socketsVariable] = sockets
+		env["TMPDIR"] = cmp.Or(d.opts.Env["TMPDIR"], sockets)
+	}
+	err = errors.Join(d.tf.SetEnv(env), d.tf.SetDisablePluginTLS(private))
 	if err != nil {
-		remove()
+		release()
 		return nil, fmt.Errorf("environment of Terraform for task %s: %w", d.opts.Task, err)
 	}
-	return remove, nil
+	return release, nil
 }

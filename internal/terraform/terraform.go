@@ -212,7 +212,7 @@ func Version(ctx context.Context, path string) (*version.Version, error) {
 	if err != nil {
 		return nil, fmt.Errorf("ask %s for its version: %w", path, err)
 	}
-	if err := tf.SetEnv(surroundings()); err != nil {
+	if err := tf.SetEnv(surroundings(nil)); err != nil {
 		return nil, fmt.Errorf("ask %s for its version: %w", path, err)
 	}
 	limited, cancel := context.WithTimeout(ctx, time.Minute)

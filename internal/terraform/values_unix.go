@@ -14,6 +14,12 @@ import (
 // and a goroutine writes to whoever opens it. stop ends that and removes the
 // path; a killed process leaves an empty pipe, for Sweep.
 func serve(content []byte) (path string, stop func(), err error) {
+	return serveIf(content, nil)
+}
+
+// serveIf is serve for content that a reader only gets if allowed, which is
+// called with the path; others find an empty file. A nil allowed allows all.
+func serveIf(content []byte, allowed func(path string) bool) (path string, stop func(), err error) {
 	dir, remove, err := scratch("")
 	if err != nil {
 		return "", nil, err
@@ -32,13 +38,17 @@ func serve(content []byte) (path string, stop func(), err error) {
 			if err != nil {
 				return
 			}
+			given := content
+			if allowed != nil && !stopping.Load() && !allowed(path) {
+				given = nil
+			}
 			// The next reader gets a new pipe, and not what is meant for this one.
 			next := path + ".next"
 			if stopping.Load() || syscall.Mkfifo(next, 0o600) != nil || os.Rename(next, path) != nil {
 				pipe.Close()
 				return
 			}
-			pipe.Write(content) // fails if the reader has gone, which is its affair
+			pipe.Write(given) // fails if the reader has gone, which is its affair
 			pipe.Close()
 		}
 	}()

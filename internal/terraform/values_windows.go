@@ -5,6 +5,11 @@ import (
 	"path/filepath"
 )
 
+// serveIf is serve: it is not called with a condition here, see tokenPipes.
+func serveIf(content []byte, _ func(path string) bool) (path string, stop func(), err error) {
+	return serve(content)
+}
+
 // serve offers content at a path that Terraform reads as a variable file. There
 // are no named pipes in the file system of Windows: it is a file, in a temporary
 // directory below that of the user, until stop removes it.

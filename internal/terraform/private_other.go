@@ -1,0 +1,6 @@
+//go:build !linux
+
+package terraform
+
+// KeepPrivate does nothing here.
+func KeepPrivate() error { return nil }
