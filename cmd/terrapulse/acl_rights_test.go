@@ -4,6 +4,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/hashicorp/consul/api"
+
 	"github.com/terrapulse/terrapulse/internal/consul/consultest"
 )
 
@@ -95,4 +98,61 @@ func TestOnce_PartThatMayNotBeReadIsNotDestroyed(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestStart_TokenThatLosesItsRights(t *testing.T) {
+	s := newSite(t, consultest.WithACLs())
+	s.register("web", "web-1", 8080, "passing")
+	s.register("api", "api-1", 9090, "passing")
+	acl := s.consul.Client().ACL()
+	const rules = `service_prefix "" { policy = "read" } node_prefix "" { policy = "read" }`
+	policy, _, err := acl.PolicyCreate(&api.ACLPolicy{Name: "rights", Rules: rules}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, _, err := acl.TokenCreate(&api.ACLToken{Policies: []*api.ACLLink{{ID: policy.ID}}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	grant := func(rules string) {
+		t.Helper()
+		policy.Rules = rules
+		if _, _, err := acl.PolicyUpdate(policy, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("CONSUL_HTTP_TOKEN", token.SecretID)
+	p := s.start("-config-file", s.config(s.task("web", onWeb)+s.task("api", `condition "services" {
+    names = ["api"]
+  }`)))
+	health := p.served() + "/v1/health"
+	eventually(t, "both tasks are applied", func() bool { return s.read("web.txt") != "" && s.read("api.txt") != "" })
+	before := s.read("web.txt")
+	ask(t, "GET", health, "", 200)
+
+	grant(`service "api" { policy = "read" } node_prefix "" { policy = "read" }`)
+	s.register("api", "api-2", 9091, "passing") // moves the gates
+	warning := `level=WARN msg="the task cannot be read, it waits" task=web`
+	eventually(t, "it is said", func() bool { return strings.Contains(p.stderr.String(), warning) })
+	eventually(t, "health names the task", func() bool {
+		return cmp.Equal(ask(t, "GET", health, "", 200), map[string]any{"unreadable_tasks": []any{"web"}, "unreadable_count": 1.0})
+	})
+	eventually(t, "the other task goes on", func() bool { return strings.Contains(s.read("api.txt"), "9091") })
+	s.register("api", "api-3", 9092, "passing")
+	eventually(t, "and on", func() bool { return strings.Contains(s.read("api.txt"), "9092") })
+	if got := s.read("web.txt"); got != before {
+		t.Errorf("web.txt = %q, was %q", got, before)
+	}
+
+	grant(rules)
+	eventually(t, "it can be read again", func() bool {
+		return strings.Contains(p.stderr.String(), `level=INFO msg="the task can be read again" task=web`)
+	})
+	eventually(t, "health is as before", func() bool { return len(ask(t, "GET", health, "", 200)) == 0 })
+	s.register("web", "web-2", 8081, "passing")
+	eventually(t, "changes are applied again", func() bool { return strings.Contains(s.read("web.txt"), "8081") })
+	if n := strings.Count(p.stderr.String(), warning); n != 1 {
+		t.Errorf("it was said %d times", n)
+	}
+	p.stop()
 }

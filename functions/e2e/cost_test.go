@@ -188,7 +188,7 @@ func TestTheCostThatIsDocumentedIsWhatIsMeasured(t *testing.T) {
 	note := usage{invocations: 1, function: 4 * idle.function, reads: 6, writes: 8, gets: 1}
 	// A metric is paid for by the hours in which it is written: five are by
 	// every tick, four more by runs.
-	standing := usage{monthMetrics: 5, monthAlarms: 5}
+	standing := usage{monthMetrics: 5, monthAlarms: 6}
 	ticks := month.Minutes()
 	quiet := idle.times(ticks).plus(note.times(ticks / 5)).plus(standing)
 	scenarios := []struct {

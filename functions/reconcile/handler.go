@@ -381,6 +381,9 @@ func measure(report reconcile.Report, now time.Time) metrics.Values {
 			values[m]++
 		}
 	}
+	if report.Unreadable > 0 {
+		values[metrics.TasksUnreadable] = float64(report.Unreadable)
+	}
 	count(metrics.ConsulErrors, report.Problem != "")
 	for _, d := range report.Decisions {
 		count(metrics.ChangesSeen, d.Reason.Kind == state.ReasonChanged && d.Action == reconcile.Run)

@@ -709,3 +709,12 @@ func TestTheDoctorSaysWhatIsMissingAndHowToFixIt(t *testing.T) {
 		}
 	}
 }
+
+func TestMeasure_UnreadableTasksAreCounted(t *testing.T) {
+	if got := measure(reconcile.Report{Unreadable: 2}, time.Now())[metrics.TasksUnreadable]; got != 2 {
+		t.Errorf("TasksUnreadable = %g", got)
+	}
+	if _, written := measure(reconcile.Report{}, time.Now())[metrics.TasksUnreadable]; written {
+		t.Error("a metric is written, and paid for, where all tasks can be read")
+	}
+}

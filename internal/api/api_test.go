@@ -583,6 +583,9 @@ func TestHealthTellsTheTruth(t *testing.T) {
 			"no tick has succeeded for 12m0s"},
 		{"Consul is gone", now.Add(-time.Hour), state.Reconcile{Good: now.Add(-3 * time.Minute), Problem: "connection refused", Blind: true, Since: now.Add(-3 * time.Minute)},
 			"Consul cannot be watched since 2086-03-14T11:57:00Z: connection refused"},
+		{"no task can be read", now.Add(-time.Hour), state.Reconcile{Good: now.Add(-time.Minute),
+			Unreadable: &state.Unreadable{Count: 1, Tasks: []string{"web"}, Error: "permission denied", Since: now.Add(-3 * time.Minute), All: true}},
+			"no task can be read since 2086-03-14T11:57:00Z (web): permission denied"},
 		{"no capacity", now.Add(-time.Hour), state.Reconcile{Good: now.Add(-12 * time.Minute), Stalled: "no capacity"}, "no tick has succeeded for 12m0s: no capacity"},
 	} {
 		e := newEngine(t, files)
@@ -600,7 +603,20 @@ func TestHealthTellsTheTruth(t *testing.T) {
 			t.Errorf("%s: %d %s", tt.name, got.status, got.body)
 		}
 	}
-	e := newEngine(t, files).serve()
+	e := newEngine(t, files)
+	e.Now = func() time.Time { return now }
+	e.options.Began = now.Add(-time.Minute)
+	rec := state.Reconcile{Good: now, Unreadable: &state.Unreadable{Count: 1, Tasks: []string{"web"}, Since: now.Add(-time.Hour)}}
+	if _, err := e.store.Apply(t.Context(), state.Create(state.ReconcileKey, state.Encode(rec))); err != nil {
+		t.Fatal(err)
+	}
+	same(t, e.serve().get("/v1/health"), `{"unreadable_tasks":["web"],"unreadable_count":1}`)
+	anybody := httptest.NewRecorder()
+	api.New(e.options).ServeHTTP(anybody, httptest.NewRequestWithContext(access.With(t.Context(), access.None), "GET", api.HealthPath, nil))
+	if anybody.Code != 200 || anybody.Body.String() != "{}\n" {
+		t.Errorf("without a token: %d %s", anybody.Code, anybody.Body)
+	}
+	e = newEngine(t, files).serve()
 	e.store.Close()
 	unknown := httptest.NewRecorder()
 	api.New(e.options).ServeHTTP(unknown, httptest.NewRequestWithContext(access.With(t.Context(), access.None), "GET", api.HealthPath, nil))

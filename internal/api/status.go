@@ -422,7 +422,19 @@ func (a *api) getHealth(w http.ResponseWriter, r *http.Request) {
 		refuse(w, r, http.StatusServiceUnavailable, "%s", ill)
 		return
 	}
-	write(w, http.StatusOK, struct{}{})
+	if access.Of(r.Context()) < access.Read {
+		write(w, http.StatusOK, HealthResponse{})
+		return
+	}
+	write(w, http.StatusOK, health(rec.Data))
+}
+
+// health names the tasks that cannot be read, if there are any.
+func health(rec state.Reconcile) HealthResponse {
+	if rec.Unreadable == nil {
+		return HealthResponse{}
+	}
+	return HealthResponse{UnreadableTasks: &rec.Unreadable.Tasks, UnreadableCount: &rec.Unreadable.Count}
 }
 
 // illness says why the work is not done; "" if it is.
@@ -439,6 +451,9 @@ func (a *api) illness(rec state.Reconcile) string {
 	switch {
 	case rec.Blind && now.Sub(rec.Since) > problemAfter:
 		return fmt.Sprintf("Consul cannot be watched since %s: %s", rec.Since.UTC().Format(time.RFC3339), rec.Problem)
+	case rec.Unreadable != nil && rec.Unreadable.All && now.Sub(rec.Unreadable.Since) > problemAfter:
+		return fmt.Sprintf("no task can be read since %s (%s): %s", rec.Unreadable.Since.UTC().Format(time.RFC3339),
+			strings.Join(rec.Unreadable.Tasks, ", "), rec.Unreadable.Error)
 	case ago <= silentAfter:
 		return ""
 	case rec.Stalled != "":

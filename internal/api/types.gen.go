@@ -398,6 +398,15 @@ type EventConfig struct {
 	Source string `json:"source"`
 }
 
+// HealthResponse defines model for HealthResponse.
+type HealthResponse struct {
+	// UnreadableCount how many there are
+	UnreadableCount *int `json:"unreadable_count,omitempty"`
+
+	// UnreadableTasks the first 20 tasks whose conditions Consul does not show; their runs wait
+	UnreadableTasks *[]string `json:"unreadable_tasks,omitempty"`
+}
+
 // Inspection defines model for Inspection.
 type Inspection struct {
 	ChangesPresent bool   `json:"changes_present"`

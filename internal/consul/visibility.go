@@ -13,7 +13,6 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/google/uuid"
 	"github.com/hashicorp/consul/api"
 
 	"github.com/terrapulse/terrapulse/internal/config"
@@ -28,6 +27,11 @@ import (
 
 // anonymous is the secret of the token that Consul uses for requests without one.
 const anonymous = "anonymous"
+
+// anyName is a name that no policy is written for. Who may read it may read
+// every name that no rule of its own denies. It is always the same, as it
+// stands in errors that are stored.
+const anyName = "terrapulse-asks-for-any-name"
 
 // Visibility is what a reading showed, and finds out whether Consul's access
 // control hides more. A nil Visibility confirms everything.
@@ -275,7 +279,7 @@ const (
 	aService questionKind = iota
 	aNode
 	aKey
-	anyService // of any name: a random one is asked for
+	anyService // of any name: anyName is asked for
 	anyNode
 	anyKey // with the prefix
 )
@@ -311,26 +315,25 @@ func (c *Client) answerAll(ctx context.Context, questions []question) error {
 // answer returns nil if the reader has the right.
 func (c *Client) answer(ctx context.Context, q question) error {
 	name := q.name
-	random := uuid.NewString()
 	r := request{act: "confirm that " + q.missing + " is gone and not hidden", scope: q.scope}
 	switch q.kind {
 	case aService, anyService:
 		r.needs = fmt.Sprintf("service:read on %q", name)
 		if q.kind == anyService {
-			name, r.needs = random, "service:read on all services"
+			name, r.needs = anyName, "service:read on all services"
 		}
 		// Consul answers 403 here if the reader may not read the service.
 		r.path, r.query = "/v1/health/connect/"+name, nothing("Node.Node")
 	case aNode, anyNode:
 		r.needs = fmt.Sprintf("node:read on %q", name)
 		if q.kind == anyNode {
-			name, r.needs = random, "node:read on all nodes"
+			name, r.needs = anyName, "node:read on all nodes"
 		}
 		return c.mayReadNode(ctx, r, name)
 	default:
 		r.needs = fmt.Sprintf("key:read on %q", name)
 		if q.kind == anyKey {
-			name, r.needs = name+random, fmt.Sprintf("key:read on prefix %q", name)
+			name, r.needs = name+anyName, fmt.Sprintf("key:read on prefix %q", name)
 		}
 		return c.mayReadKey(ctx, r, name)
 	}

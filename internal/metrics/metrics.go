@@ -25,6 +25,7 @@ var (
 	GoodTicks       = Metric{"GoodTicks", "Count"}         // looked at everything, and launched what it decided
 	LastGoodTickAge = Metric{"LastGoodTickAge", "Seconds"} // 0 by a good tick
 	FailuresInARow  = Metric{"FailuresInARow", "Count"}    // of the task that has most; by ticks that have read the tasks
+	TasksUnreadable = Metric{"TasksUnreadable", "Count"}   // whose conditions Consul does not show; as long as there are any
 
 	ChangesSeen   = Metric{"ChangesSeen", "Count"} // tasks whose condition was found changed
 	ConsulErrors  = Metric{"ConsulErrors", "Count"}
@@ -40,7 +41,7 @@ var (
 
 // All is every metric.
 var All = []Metric{
-	Ticks, IdleTicks, GoodTicks, LastGoodTickAge, FailuresInARow, ChangesSeen, ConsulErrors, LeaseRefused, BundleRefused,
+	Ticks, IdleTicks, GoodTicks, LastGoodTickAge, FailuresInARow, TasksUnreadable, ChangesSeen, ConsulErrors, LeaseRefused, BundleRefused,
 	RunsSucceeded, RunsFailed, RunsLost, RunSeconds, SeenToAppliedSeconds,
 }
 

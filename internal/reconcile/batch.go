@@ -121,6 +121,12 @@ func (b *batch) flush(ctx context.Context) error {
 		for _, it := range b.items {
 			d := it.decision
 			b.Log.Debug("decided", "task", d.Task.Name, "reason", d.Reason.Kind, "detail", d.Reason.Text)
+			switch since := it.was.UnreadableSince; {
+			case since.IsZero() && !d.State.UnreadableSince.IsZero():
+				b.Log.Warn("the task cannot be read, it waits", "task", d.Task.Name, "error", d.Unreadable)
+			case !since.IsZero() && d.State.UnreadableSince.IsZero() && d.Reason.Kind != state.ReasonRemoved && d.Reason.Kind != state.ReasonDisabled:
+				b.Log.Info("the task can be read again", "task", d.Task.Name, "since", since)
+			}
 		}
 		if !b.launches {
 			return nil

@@ -29,6 +29,9 @@ type Input struct {
 	Observed *Observed
 	// Unreadable is why a view that should have been read in this tick was not.
 	Unreadable error
+	// Blind is set where Unreadable is an outage that concerns all tasks and is
+	// logged as such.
+	Blind bool
 	// Blocked is why the task cannot be run where this is decided; or why one that
 	// was made through the API is Removed, though nobody has deleted it.
 	Blocked error
@@ -56,13 +59,14 @@ const (
 
 // Decision is what is to be done about one task, and why.
 type Decision struct {
-	Task   *config.Task
-	Action Action
-	Reason state.Reason
-	State  state.Task // from now on; it does not hold the ids of a run to be started
-	Lost   *state.Run // the run that State no longer holds because it was lost
-	Forget []string   // runs that State's history no longer holds
-	Seen   time.Time  // when the change behind a run was first seen; zero if none
+	Task       *config.Task
+	Action     Action
+	Reason     state.Reason
+	State      state.Task // from now on; it does not hold the ids of a run to be started
+	Lost       *state.Run // the run that State no longer holds because it was lost
+	Forget     []string   // runs that State's history no longer holds
+	Unreadable error      // as in Input
+	Seen       time.Time  // when the change behind a run was first seen; zero if none
 }
 
 // Decide says for every task what to do at the time now, and why. It does no
@@ -98,6 +102,7 @@ func (d *decider) decide() Decision {
 		s.Forced = d.Force
 	}
 	d.observe()
+	d.noteUnreadable()
 	if d.Lost != nil {
 		*s, d.forget = s.Conclude(*d.Lost, "")
 		s.Recheck = s.Recheck && d.Observed == nil
@@ -202,6 +207,17 @@ func (d *decider) observe() {
 		s.Pending = &state.Pending{First: s.Pending.First, Latest: d.now, Changed: d.Observed.Changed}
 	case s.Pending != nil: // what is applied may have changed, and so the difference to it
 		s.Pending = &state.Pending{First: s.Pending.First, Latest: s.Pending.Latest, Changed: d.Observed.Changed}
+	}
+}
+
+// noteUnreadable notes since when the condition cannot be read.
+func (d *decider) noteUnreadable() {
+	s := &d.state
+	switch {
+	case d.Observed != nil || d.Removed || !d.Task.Enabled:
+		s.UnreadableSince = time.Time{}
+	case d.Unreadable != nil && !d.Blind && s.UnreadableSince.IsZero():
+		s.UnreadableSince = d.now
 	}
 }
 
@@ -311,7 +327,7 @@ func (d *decider) run(kind state.ReasonKind, format string, args ...any) Decisio
 
 func (d *decider) done(action Action, kind state.ReasonKind, text string) Decision {
 	d.state.Reason = state.Reason{Kind: kind, Text: text}
-	return Decision{Task: d.Task, Action: action, Reason: d.state.Reason, State: d.state, Lost: d.Lost, Forget: d.forget}
+	return Decision{Task: d.Task, Action: action, Reason: d.state.Reason, State: d.state, Lost: d.Lost, Unreadable: d.Unreadable, Forget: d.forget}
 }
 
 // held reports whether what would be applied is no reason for a run.

@@ -228,8 +228,10 @@ type Report struct {
 	Stalled   error     // why a launch could not be started: it will be asked for again
 	Good      time.Time // when a tick last did its work, as the store has it; an idle one does not write it
 	Failing   int       // most runs in a row that failed or were lost, of any task
-	Due       time.Time // when to tick again even if no gate moves
-	Again     bool      // something is due at once that may not be possible yet: tick again before long
+	// Unreadable is how many tasks' conditions Consul does not show.
+	Unreadable int
+	Due        time.Time // when to tick again even if no gate moves
+	Again      bool      // something is due at once that may not be possible yet: tick again before long
 }
 
 // Tick looks once, decides and launches. A tick that finds nothing to do reads
@@ -257,7 +259,7 @@ func (r *Reconciler) Tick(ctx context.Context, opts TickOptions) (Report, error)
 		}
 	}
 	if t.idle(rec.Data) {
-		return Report{Idle: true, Due: rec.Data.Due, Problem: rec.Data.Problem, Good: rec.Data.Good, Failing: rec.Data.Failing}, nil
+		return Report{Idle: true, Due: rec.Data.Due, Problem: rec.Data.Problem, Good: rec.Data.Good, Failing: rec.Data.Failing, Unreadable: unreadableCount(rec.Data)}, nil
 	}
 
 	if t.Lease == nil {
@@ -512,7 +514,7 @@ func (t *tick) observe(ctx context.Context, rec state.Reconcile, states map[stri
 
 	if blind {
 		for _, i := range asked {
-			inputs[i].Unreadable = t.GatesErr
+			inputs[i].Unreadable, inputs[i].Blind = t.GatesErr, true
 		}
 	} else {
 		for n, answer := range t.Consul.Observe(ctx, queries) {
@@ -787,7 +789,7 @@ func (t *tick) finish(ctx context.Context, rec state.Stored[state.Reconcile], no
 	if t.Refused != nil && sameRefusal(rec.Data.Refused, t.Refused) {
 		next.Refused = rec.Data.Refused // since when counts
 	}
-	next.Stalled, next.Failing = "", 0
+	next.Stalled, next.Failing, next.Unreadable = "", 0, t.unreadable()
 	if t.report.Stalled != nil {
 		next.Stalled = state.Cut(t.report.Stalled.Error())
 	}
@@ -841,7 +843,7 @@ func (t *tick) finish(ctx context.Context, rec state.Stored[state.Reconcile], no
 	if next.Blind && !rec.Data.Blind {
 		next.Since = now
 	}
-	t.report.Good, t.report.Failing = next.Good, next.Failing
+	t.report.Good, t.report.Failing, t.report.Unreadable = next.Good, next.Failing, unreadableCount(next)
 	if t.stays && looked {
 		quiet := next
 		quiet.Gates, quiet.Good = rec.Data.Gates, rec.Data.Good // written when everything is read again
@@ -854,6 +856,39 @@ func (t *tick) finish(ctx context.Context, rec state.Stored[state.Reconcile], no
 		return nil
 	}
 	return t.leave(ctx, rec, next)
+}
+
+// unreadable sums up which tasks cannot be read, nil if all can.
+func (t *tick) unreadable() *state.Unreadable {
+	u := state.Unreadable{All: true}
+	for _, d := range t.report.Decisions {
+		switch since := d.State.UnreadableSince; {
+		case !since.IsZero():
+			u.Count++
+			if len(u.Tasks) < state.MaxNames {
+				u.Tasks = append(u.Tasks, d.Task.Name)
+			}
+			if u.Error == "" && d.Unreadable != nil {
+				u.Error = state.Cut(d.Unreadable.Error())
+			}
+			if since.After(u.Since) {
+				u.Since = since
+			}
+		case d.Reason.Kind != state.ReasonRemoved && d.Reason.Kind != state.ReasonDisabled && d.Task.Condition.Kind != config.KindNone:
+			u.All = false
+		}
+	}
+	if u.Count == 0 {
+		return nil
+	}
+	return &u
+}
+
+func unreadableCount(rec state.Reconcile) int {
+	if rec.Unreadable == nil {
+		return 0
+	}
+	return rec.Unreadable.Count
 }
 
 // leave writes the record. Who changes an override meanwhile, or asks for a

@@ -40,7 +40,21 @@ type Reconcile struct {
 	Blind     bool            `json:"blind,omitempty"`   // the problem leaves nothing of Consul to be seen
 	Stalled   string          `json:"stalled,omitempty"` // why the latest tick could not launch what it had decided
 	Failing   int             `json:"failing,omitempty"` // most runs in a row that failed or were lost, of any task
+
+	Unreadable *Unreadable `json:"unreadable,omitempty"` // nil if every task that is enabled can be read
 }
+
+// Unreadable are the tasks whose conditions Consul does not show.
+type Unreadable struct {
+	Count int       `json:"count"`
+	Tasks []string  `json:"tasks"`         // the first of them: MaxNames at most
+	Error string    `json:"error"`         // of the first of them
+	Since time.Time `json:"since"`         // when the latest one became unreadable
+	All   bool      `json:"all,omitempty"` // no task that is enabled and watches Consul can be read
+}
+
+// MaxNames is how many tasks a record names.
+const MaxNames = 20
 
 // Refused says why a newer configuration is not in force: it does not validate,
 // or it is not known which bundle it is.
@@ -59,6 +73,10 @@ type Task struct {
 	ObservedAt time.Time `json:"observed_at,omitzero"`
 	Applied    string    `json:"applied,omitempty"` // digest of what a successful apply rendered
 	AppliedAt  time.Time `json:"applied_at,omitzero"`
+
+	// UnreadableSince is when the condition could first not be read, although
+	// Consul answers; zero if it can.
+	UnreadableSince time.Time `json:"unreadable_since,omitzero"`
 
 	Pending *Pending `json:"pending,omitempty"` // a change that no run has taken up
 	Recheck bool     `json:"recheck,omitempty"` // a run has ended since the condition was read
