@@ -90,14 +90,22 @@ func (c *configFlags) register(f *flag.FlagSet) {
 
 // load reads the configuration, or prints all that is wrong with it.
 func (c *configFlags) load(a *app) (*config.Config, int) {
-	if len(c.paths) == 0 {
-		return nil, a.fail(exitMissing, errors.New("no configuration: name task files with -config-file or -config-dir"))
+	if code := c.required(a); code >= 0 {
+		return nil, code
 	}
 	cfg, err := c.read()
 	if err != nil {
 		return nil, a.invalid(err)
 	}
 	return cfg, -1
+}
+
+// required fails unless files are named.
+func (c *configFlags) required(a *app) int {
+	if len(c.paths) == 0 {
+		return a.fail(exitMissing, errors.New("no configuration: name task files with -config-file or -config-dir"))
+	}
+	return -1
 }
 
 // invalid prints everything that is wrong with the configuration, a line each,
@@ -123,12 +131,17 @@ func (c *configFlags) names() []string {
 }
 
 // read reads the configuration.
-func (c *configFlags) read() (*config.Config, error) {
+func (c *configFlags) read() (*config.Config, error) { return config.Load(c.options()) }
+
+// examine reads the configuration as far as that is possible.
+func (c *configFlags) examine() (*config.Config, error) { return config.Examine(c.options()) }
+
+func (c *configFlags) options() config.Options {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "localhost"
 	}
-	return config.Load(config.Options{Paths: c.paths, Getenv: os.Getenv, Hostname: host})
+	return config.Options{Paths: c.paths, Getenv: os.Getenv, Hostname: host}
 }
 
 // parallelFlag is how many tasks are worked on at a time.

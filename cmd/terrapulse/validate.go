@@ -1,9 +1,11 @@
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 
+	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/consul"
 	"github.com/terrapulse/terrapulse/internal/runner"
 )
@@ -19,9 +21,12 @@ func (c *validateCommand) Help() string {
 	f, _, _ := c.flags()
 	return `Usage: terrapulse validate [flags]
 
-  Reads the task files and reports everything that is wrong with them, and with
-  local modules that lack what they are given, without reaching for anything else. With -consul it also reads what every task
-  watches, which checks the address, the token's rights and the queries.
+  Reads the task files and the local modules of the tasks, and reports everything
+  that is wrong in one pass, each with its file and line: also variables that a
+  module requires and does not get, values of the wrong type, and references to
+  what a module does not declare. It contacts nothing and needs no Terraform.
+  With -consul it also reads what every task watches, which checks the address,
+  the token's rights and the queries.
 ` + describe(f)
 }
 
@@ -36,20 +41,31 @@ func (c *validateCommand) Run(args []string) int {
 	if code := c.parseAll(f, args, c.Help()); code >= 0 {
 		return code
 	}
-	cfg, code := cf.load(c.app)
-	if code >= 0 {
+	if code := cf.required(c.app); code >= 0 {
 		return code
+	}
+	cfg, err := cf.examine()
+	failed := err != nil
+	if failed {
+		c.invalid(err)
+	}
+	if cfg == nil {
+		return exitConfig
 	}
 	for _, w := range cfg.Warnings {
 		fmt.Fprintf(c.stdout, "Warning: %s\n", w)
 	}
-	failed := false
-	module := &runner.Module{}
+	module, said := &runner.Module{}, map[config.Diagnostic]bool{}
 	for i := range cfg.Tasks {
-		if err := module.Check(cfg, &cfg.Tasks[i]); err != nil {
-			failed = true
-			c.fail(exitConfig, err)
+		for _, d := range module.Findings(cfg, &cfg.Tasks[i]) {
+			if !said[d] { // of a module that several tasks use
+				c.fail(exitConfig, errors.New(d.String()))
+			}
+			failed, said[d] = true, true
 		}
+	}
+	if err != nil {
+		return exitConfig // how Consul is reached may be wrong
 	}
 	if *ask {
 		client, code := c.connect(cfg)

@@ -275,6 +275,17 @@ type Task struct {
 	variables map[string]string // Variables, without those of the variable files
 	buffer    OwnBufferPeriod   // BufferPeriod
 	dir       string            // WorkingDir
+
+	path   string              // of the keys, such as "task[0]"
+	places map[string]Position // of the Variables
+}
+
+// VariablePosition is where a variable of the task is set.
+func (t *Task) VariablePosition(name string) Position {
+	if pos, ok := t.places[name]; ok {
+		return pos
+	}
+	return t.Source
 }
 
 // LocalModule reports whether the module is a directory on this machine, which

@@ -62,6 +62,17 @@ var parsers = map[string]func(file string, src []byte) (*node, []Diagnostic){
 // Load reads, merges, completes and validates the configuration. What is wrong
 // is reported all at once, as Errors.
 func Load(opts Options) (*Config, error) {
+	cfg, err := Examine(opts)
+	if err != nil {
+		return nil, err
+	}
+	return cfg, nil
+}
+
+// Examine is Load for a program that has more to check: where something is
+// wrong, reported as Errors, it also returns what there is of the configuration,
+// with the tasks that nothing is wrong with.
+func Examine(opts Options) (*Config, error) {
 	l, err := newLoader(opts)
 	if err != nil {
 		return nil, err
@@ -72,12 +83,21 @@ func Load(opts Options) (*Config, error) {
 		return nil, noFiles
 	}
 	cfg := l.resolve(&raw)
-	if len(l.errors) > 0 {
-		return nil, Errors(l.sorted(l.errors, files))
-	}
 	cfg.Warnings = l.sorted(l.warnings, files)
 	cfg.files = files
+	if len(l.errors) > 0 {
+		cfg.Tasks = slices.DeleteFunc(cfg.Tasks, l.isWrong)
+		return cfg, Errors(l.sorted(l.errors, files))
+	}
 	return cfg, nil
+}
+
+// isWrong reports whether an error is about the task.
+func (l *loader) isWrong(t Task) bool {
+	return slices.ContainsFunc(l.errors, func(d Diagnostic) bool {
+		return d.File == t.Source.File && (d.Key == t.path || strings.HasPrefix(d.Key, t.path+".")) ||
+			slices.Contains(t.VariableFiles, d.File)
+	})
 }
 
 // noFiles is the error where no path has a task file.

@@ -100,7 +100,7 @@ func TestATaskOfTheAPIMeansWhatItMeansInAFile(t *testing.T) {
 			if got.Digest(base) != want.Digest(cfg) || got.Identity(base) != want.Identity(cfg) {
 				t.Error("its digest is another one")
 			}
-			got.FromAPI, got.Source = want.FromAPI, want.Source
+			got.FromAPI, got.Source, got.path, got.places = want.FromAPI, want.Source, want.path, want.places
 			if !reflect.DeepEqual(*got, want) {
 				t.Errorf("got  %+v\nwant %+v", *got, want)
 			}

@@ -89,7 +89,6 @@ func (l *loader) task(raw *rawTask, cfg *Config, services map[string]Services) T
 		Enabled:       raw.Enabled.V,
 		Version:       raw.Version.V,
 		Providers:     raw.Providers.V,
-		Variables:     l.variables(raw),
 		VariableFiles: raw.VariableFiles.V,
 		BufferPeriod:  l.taskBuffer(&raw.BufferPeriod, cfg.BufferPeriod),
 		WorkingDir:    raw.WorkingDir.V,
@@ -98,7 +97,9 @@ func (l *loader) task(raw *rawTask, cfg *Config, services map[string]Services) T
 		variables: raw.Variables.V,
 		buffer:    raw.BufferPeriod.own(),
 		dir:       raw.WorkingDir.V,
+		path:      raw.path,
 	}
+	t.Variables, t.places = l.variables(raw)
 	l.taskName(raw)
 	t.Module, t.written = l.module(raw)
 	l.taskProviders(raw)

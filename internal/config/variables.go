@@ -14,8 +14,8 @@ import (
 
 // variables returns the module's input variables. What a file sets wins over
 // the variables map, and a later file over an earlier one.
-func (l *loader) variables(raw *rawTask) map[string]cty.Value {
-	vars := map[string]cty.Value{}
+func (l *loader) variables(raw *rawTask) (map[string]cty.Value, map[string]Position) {
+	vars, places := map[string]cty.Value{}, map[string]Position{}
 	for _, name := range sortedKeys(raw.Variables.V) {
 		at := raw.Variables.entry(name)
 		if !identifier(name) {
@@ -33,19 +33,20 @@ func (l *loader) variables(raw *rawTask) map[string]cty.Value {
 			l.fail(at, "not a literal value: "+err.Error(), `the text is Terraform source: a string has quotes of its own, "\"text\""`)
 			continue
 		}
-		vars[name] = v
+		vars[name], places[name] = v, at.pos
 	}
 	for i, file := range raw.VariableFiles.V {
 		at := raw.VariableFiles.element(i)
-		maps.Copy(vars, l.variableFile(file, at))
+		maps.Copy(vars, l.variableFile(file, at, places))
 	}
 	if len(vars) == 0 {
-		return nil
+		return nil, nil
 	}
-	return vars
+	return vars, places
 }
 
-func (l *loader) variableFile(file string, at origin) map[string]cty.Value {
+// variableFile returns what a file sets, and adds the places to places.
+func (l *loader) variableFile(file string, at origin, places map[string]Position) map[string]cty.Value {
 	src, err := l.readFile(file)
 	if err != nil {
 		l.fail(at, "the variable file cannot be read: "+readable(err, file), "")
@@ -80,7 +81,7 @@ func (l *loader) variableFile(file string, at origin) map[string]cty.Value {
 			l.fail(origin{pos: position(attrs[name].Expr.Range()), path: at.path}, name+" is not a literal value: "+err.Error(), "write the value itself")
 			continue
 		}
-		vars[name] = v
+		vars[name], places[name] = v, position(attrs[name].NameRange)
 	}
 	return vars
 }

@@ -5,6 +5,8 @@ import (
 	"github.com/hashicorp/hcl/v2/ext/typeexpr"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/zclconf/go-cty/cty"
+
+	"github.com/terrapulse/terrapulse/internal/config"
 )
 
 // Terraform takes the square of the number of entries to convert a map of
@@ -92,6 +94,16 @@ func declaredType(variable string) (text string, parsed cty.Type) {
 	text = string(expr.Range().SliceBytes(source))
 	parsed, _ = parseType(text)
 	return text, parsed
+}
+
+// InputTypes returns the types of what the task's module gets from Consul, by
+// the names of the variables.
+func InputTypes(t *config.Task) map[string]cty.Type {
+	types := map[string]cty.Type{}
+	for _, name := range Inputs(t) {
+		_, types[name] = declaredType(name)
+	}
+	return types
 }
 
 func parseType(text string) (cty.Type, bool) {

@@ -56,6 +56,23 @@ func (m *Module) Check(cfg *config.Config, t *config.Task) error {
 	return terraform.CheckEnv(t.Name, rootmodule.Env(t, cfg))
 }
 
+// Findings returns what Check finds and what else Terraform would refuse, all of
+// it, with the place of each.
+func (m *Module) Findings(cfg *config.Config, t *config.Task) []config.Diagnostic {
+	var all []config.Diagnostic
+	add := func(err error) {
+		if err != nil {
+			all = append(all, config.Diagnostic{Position: t.Source, Problem: err.Error()})
+		}
+	}
+	_, err := rootmodule.Backend(cfg, t)
+	add(err)
+	all = append(all, terraform.ModuleFindings(t, rootmodule.InputTypes(t))...)
+	add(dynamic.Check(cfg, t))
+	add(terraform.CheckEnv(t.Name, rootmodule.Env(t, cfg)))
+	return all
+}
+
 // Apply renders the root module, initialises its directory where that is
 // needed, applies it, and commits to PAN-OS where a provider has auto_commit.
 func (m *Module) Apply(ctx context.Context, cfg *config.Config, t *config.Task, snap *consul.Snapshot, out io.Writer) (*state.Changes, error) {

@@ -22,6 +22,18 @@ func CheckModule(t *config.Task, inputs []string) error {
 	if !localSource(t.Module) {
 		return nil
 	}
+	if err := checkDirectory(t); err != nil {
+		return err
+	}
+	names := slices.Concat(inputs, slices.Sorted(maps.Keys(t.Variables)))
+	if missing := MissingVariables(t.Module, names); len(missing) > 0 {
+		return errors.New(missingVariable(t.Name, fmt.Sprintf("%s of task %s", t.Module, t.Name), missing[0]))
+	}
+	return nil
+}
+
+// checkDirectory finds out whether the local module of a task is there.
+func checkDirectory(t *config.Task) error {
 	if t.Version != "" {
 		return fmt.Errorf("task %s asks for version %q of the directory %s: only modules of a registry have versions, remove it", t.Name, t.Version, t.Module)
 	}
@@ -33,10 +45,6 @@ func CheckModule(t *config.Task, inputs []string) error {
 		return fmt.Errorf("look at the module of task %s: %w", t.Name, err)
 	case !info.IsDir():
 		return fmt.Errorf("the module of task %s must be a directory: %s is a file", t.Name, t.Module)
-	}
-	names := slices.Concat(inputs, slices.Sorted(maps.Keys(t.Variables)))
-	if missing := MissingVariables(t.Module, names); len(missing) > 0 {
-		return errors.New(missingVariable(t.Name, fmt.Sprintf("%s of task %s", t.Module, t.Name), missing[0]))
 	}
 	return nil
 }

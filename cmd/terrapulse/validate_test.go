@@ -1,0 +1,117 @@
+package main
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestValidate_ReportsWhatTerraformWouldRefuseInOnePass(t *testing.T) {
+	s := &site{t: t, dir: t.TempDir()}
+	t.Chdir(s.dir)
+	s.write("web/main.tf", `variable "services" {
+  type = list(string)
+}
+variable "size" {
+  type = number
+}
+variable "owner" {
+  type = object({ name = string, team = optional(string, "net") })
+}
+variable "region" {
+  type = string
+}
+variable "spare" {
+  type    = map
+  default = null
+}
+locals {
+  known = "x"
+}
+module "part" {
+  source = "./part"
+  colour = local.known
+  shape  = "round"
+}
+module "gone" {
+  source = "./gone"
+}
+output "all" {
+  value = [for v in var.services : "${v}${var.nothing}"]
+}
+resource "terraform_data" "x" {
+  input = local.unknown
+  lifecycle {
+    ignore_changes = [input]
+  }
+}
+`)
+	s.write("web/part/main.tf", "variable \"colour\" {}\nvariable \"weight\" {}\noutput \"x\" {\n  value = module.none.y\n}\n")
+	s.write("broken/main.tf", "variable \"services\" {}\noutput \"x\" {\n  value = [1,\n}\n")
+	s.write("fine/main.tf", "variable \"services\" {\n  type = map(object({ name = string, port = number }))\n}\nvariable \"consul_kv\" {\n  type = map(string)\n}\nvariable \"list\" {\n  type = list(any)\n}\n")
+	s.write("more.tfvars", "# a comment\nowner = \"hunter2\"\n")
+	s.write("tasks.yaml", `bogus: 1
+buffer_period:
+  min: -5s
+task:
+  - name: web
+    module: ./web
+    condition:
+      services:
+        names: [web]
+    variables:
+      extra: "1"
+      size: '"hunter2"'
+      spare: '{ a = 1 }'
+    variable_files: [more.tfvars]
+  - name: broken
+    module: ./broken
+    condition:
+      services:
+        names: [web]
+  - name: again
+    module: ./broken
+    condition:
+      services:
+        names: [web]
+  - name: fine
+    module: ./fine
+    condition:
+      consul-kv:
+        path: a
+    variables:
+      list: '[1, "two"]'
+  - name: wrong
+    module: ./web
+    condition:
+      schedule:
+        cron: never
+`)
+	r := s.run("validate", "-config-file", "tasks.yaml")
+	wantCode(t, r, exitConfig)
+	said := strings.ReplaceAll(r.stderr, s.dir+string(filepath.Separator), "")
+	want := []string{
+		`tasks.yaml:1: bogus: invalid key "bogus"`,
+		`tasks.yaml:3: buffer_period.min: buffer_period: cannot be negative: "-5s"`,
+		`tasks.yaml:36: task[4].condition.schedule.cron: unable to parse`,
+		`web/main.tf:29: the module refers to the variable "nothing", which it does not declare`,
+		`web/main.tf:32: the module refers to the local value "unknown", which it does not declare`,
+		`web/main.tf:20: the module "part" is not given the variable "weight", which it requires (web/part/main.tf:2)`,
+		`web/main.tf:23: the module "part" has no variable "shape"`,
+		`web/main.tf:25: the module "gone" is not there: there is no directory web/gone`,
+		`web/part/main.tf:4: the module refers to the module "none", which it does not declare`,
+		`web/main.tf:1: what task web gets from Consul in the variable "services" does not fit the type that the module declares (web/main.tf:1)`,
+		`tasks.yaml:12: the value of the variable "size" of task web does not fit the type that the module declares (web/main.tf:4): a number is required`,
+		`more.tfvars:2: the value of the variable "owner" of task web does not fit the type that the module declares (web/main.tf:7): object required`,
+		`tasks.yaml:11: the module web of task web has no variable "extra": declare it, or remove it from variables and variable_files of task web`,
+		`tasks.yaml:5: task web does not set the variable "region", which its module requires (web/main.tf:10)`,
+		`broken/main.tf:4: the module is not valid: `,
+	}
+	wantText(t, said, want...)
+	if n := strings.Count(said, "Error: "); n != len(want) {
+		t.Errorf("%d findings, want %d:\n%s", n, len(want), said)
+	}
+	if strings.Contains(said, "hunter2") {
+		t.Errorf("a value is shown:\n%s", said)
+	}
+}
