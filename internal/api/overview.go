@@ -39,9 +39,9 @@ func (a *api) overview(ctx context.Context) (OverviewResponse, error) {
 	if err != nil {
 		return o, fmt.Errorf("read who leads: %w", err)
 	}
-	records, err := state.ReadAll[state.Task](ctx, a.Control.Store, state.TaskPrefix)
+	records, err := a.records(ctx)
 	if err != nil {
-		return o, fmt.Errorf("read the tasks' records: %w", err)
+		return o, err
 	}
 	o = OverviewResponse{
 		Healthy:      a.illness(rec.Data) == "",
@@ -60,11 +60,11 @@ func (a *api) overview(ctx context.Context) (OverviewResponse, error) {
 	for _, t := range records {
 		known[state.TaskName(t.Key)] = t.Data
 	}
-	o.Tasks = make([]TaskOverview, len(counts.Config.Tasks))
+	tasks := shown(counts, records)
+	o.Tasks = make([]TaskOverview, len(tasks))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(readsAtOnce)
-	for i := range counts.Config.Tasks {
-		t := &counts.Config.Tasks[i]
+	for i, t := range tasks {
 		group.Go(func() error {
 			run, err := a.liveRun(ctx, t.Name, known[t.Name])
 			o.Tasks[i] = taskOverview(counts, t, known[t.Name], run)
@@ -82,9 +82,9 @@ func (a *api) getTaskOverview(w http.ResponseWriter, r *http.Request) {
 		a.fail(w, r, name, err)
 		return
 	}
-	t, ok := counts.Config.Task(name)
-	if !ok {
-		a.fail(w, r, name, reconcile.ErrNoTask)
+	t, err := a.task(r.Context(), name)
+	if err != nil {
+		a.fail(w, r, name, err)
 		return
 	}
 	known, err := state.Read[state.Task](r.Context(), a.Control.Store, state.TaskKey(name))

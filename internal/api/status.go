@@ -137,9 +137,26 @@ func (a *api) read(ctx context.Context) (map[string]*status, []string, error) {
 	for _, rec := range records {
 		byKey[rec.Key] = rec
 	}
-	tasks, names := make(map[string]*status, len(counts.Config.Tasks)), make([]string, len(counts.Config.Tasks))
+	shown, there := make([]*config.Task, len(counts.Config.Tasks)), make(map[string]bool, len(records))
 	for i := range counts.Config.Tasks {
-		t := &counts.Config.Tasks[i]
+		shown[i] = &counts.Config.Tasks[i]
+		there[shown[i].Name] = true
+	}
+	for _, rec := range records {
+		name := state.TaskName(rec.Key)
+		if there[name] {
+			continue
+		}
+		known, err := state.Decode[state.Task](rec)
+		if err != nil {
+			return nil, nil, err
+		}
+		if t := leaving(counts, name, known.Data); t != nil {
+			shown = append(shown, t)
+		}
+	}
+	tasks, names := make(map[string]*status, len(shown)), make([]string, len(shown))
+	for i, t := range shown {
 		rec := byKey[state.TaskKey(t.Name)]
 		s := a.statuses[t.Name]
 		if s == nil || !s.holds(t, rec.Version) {

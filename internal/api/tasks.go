@@ -28,9 +28,14 @@ func (a *api) getTasks(w http.ResponseWriter, r *http.Request) {
 		a.fail(w, r, "", err)
 		return
 	}
-	tasks := make([]Task, len(counts.Config.Tasks))
-	for i := range tasks {
-		tasks[i] = Define(&counts.Config.Tasks[i])
+	records, err := a.records(r.Context())
+	if err != nil {
+		a.fail(w, r, "", err)
+		return
+	}
+	tasks := []Task{}
+	for _, t := range shown(counts, records) {
+		tasks = append(tasks, Define(t))
 	}
 	write(w, http.StatusOK, TasksResponse{RequestID: idOf(r), Tasks: tasks})
 }
@@ -46,17 +51,27 @@ func (a *api) getTask(w http.ResponseWriter, r *http.Request) {
 	write(w, http.StatusOK, TaskResponse{RequestID: idOf(r), Task: Define(t)})
 }
 
-// task returns a task that there is; else the error is reconcile.ErrNoTask.
+// task returns a task that there is, or that is leaving; else the error is
+// reconcile.ErrNoTask.
 func (a *api) task(ctx context.Context, name string) (*config.Task, error) {
 	counts, err := a.effective(ctx)
 	if err != nil {
 		return nil, err
 	}
-	t, ok := counts.Config.Task(name)
-	if !ok {
+	if t, ok := counts.Config.Task(name); ok {
+		return t, nil
+	}
+	if len(state.TaskKey(name)) > state.MaxKey {
 		return nil, reconcile.ErrNoTask
 	}
-	return t, nil
+	known, err := state.Read[state.Task](ctx, a.Control.Store, state.TaskKey(name))
+	if err != nil {
+		return nil, fmt.Errorf("read task %s: %w", name, err)
+	}
+	if t := leaving(counts, name, known.Data); t != nil {
+		return t, nil
+	}
+	return nil, reconcile.ErrNoTask
 }
 
 // createTask makes a task, or plans what making it would change.

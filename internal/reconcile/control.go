@@ -147,7 +147,7 @@ func (c *Control) SetEnabled(ctx context.Context, task string, enabled bool, opt
 	err = c.change(ctx, func(e *overlay.Effective) ([]state.Change, error) {
 		t, ok := e.Config.Task(task)
 		if !ok {
-			return nil, ErrNoTask
+			return nil, c.missing(ctx, e, task)
 		}
 		record, err := c.idle(ctx, task)
 		if err != nil {
@@ -211,8 +211,12 @@ func needless(o state.Override, base *config.Config) bool {
 func (c *Control) Delete(ctx context.Context, task, by string) (comesBack bool, err error) {
 	err = c.change(ctx, func(e *overlay.Effective) ([]state.Change, error) {
 		t, ok := e.Config.Task(task)
-		if e.Problems[task] == nil && !ok {
-			return nil, ErrNoTask // one that is only without effect can be deleted
+		if e.Problems[task] == nil && !ok { // one that is only without effect can be deleted
+			if err := c.missing(ctx, e, task); errors.Is(err, ErrActive) {
+				return nil, nil // deleted already, and shown until its run has ended
+			} else {
+				return nil, err
+			}
 		}
 		override, err := state.Read[state.Override](ctx, c.Store, state.OverrideKey(task))
 		if err != nil {
@@ -229,6 +233,9 @@ func (c *Control) Delete(ctx context.Context, task, by string) (comesBack bool, 
 		}
 		switch {
 		case next.Deleted == "" && override.Exists():
+			if ok && record.Data.Run != nil {
+				record.Data.Leaving = override.Data.Definition
+			}
 			return []state.Change{state.Delete(override.Record), unwanted(record)}, nil
 		case !override.Exists():
 			next.Made = now
@@ -236,6 +243,22 @@ func (c *Control) Delete(ctx context.Context, task, by string) (comesBack bool, 
 		return []state.Change{override.Write(next), unwanted(record)}, nil
 	})
 	return comesBack, err
+}
+
+// missing is why a task that is not in the configuration cannot be changed:
+// ErrActive if it was deleted while a run of it is under way, else ErrNoTask.
+func (c *Control) missing(ctx context.Context, e *overlay.Effective, task string) error {
+	if len(state.TaskKey(task)) > state.MaxKey {
+		return ErrNoTask
+	}
+	record, err := state.Read[state.Task](ctx, c.Store, state.TaskKey(task))
+	if err != nil {
+		return fmt.Errorf("read task %s: %w", task, err)
+	}
+	if _, ok := e.Base.Task(task); record.Data.Run != nil && (ok || len(record.Data.Leaving) > 0) {
+		return ErrActive
+	}
+	return ErrNoTask
 }
 
 // Reset forgets every change that was made through the API, and returns them.

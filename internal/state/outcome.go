@@ -44,7 +44,7 @@ func (r Run) Replaces() bool {
 func (t Task) Conclude(run Run, definition string) (next Task, forgotten []string) {
 	next = t
 	if next.Run != nil && next.Run.ID == run.ID {
-		next.Run = nil
+		next.Run, next.Leaving = nil, nil
 		next.Recheck = true
 	}
 	switch run.State {

@@ -92,8 +92,11 @@ type Task struct {
 	// what is observed next would lead to.
 	Held string `json:"held,omitempty"`
 
-	Run    *LiveRun `json:"run,omitempty"`    // intended or running
-	Forced string   `json:"forced,omitempty"` // who asked for a run, whatever the condition says
+	Run *LiveRun `json:"run,omitempty"` // intended or running
+	// Leaving is the definition of a task that was made through the API and deleted
+	// while Run was under way: people see the task until Run has ended.
+	Leaving json.RawMessage `json:"leaving,omitempty"`
+	Forced  string          `json:"forced,omitempty"` // who asked for a run, whatever the condition says
 	// Doubt, if set, says why the infrastructure may not be what Applied says.
 	// The task is run again, whatever its condition says.
 	Doubt string `json:"doubt,omitempty"`
