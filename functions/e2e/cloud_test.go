@@ -123,6 +123,7 @@ type cloud struct {
 	s3                *counter          // in front of S3
 	sts               *counter          // in front of STS
 	roles             map[string]rehearsal.Policy
+	alarms            int
 	ecs               *ecstest.Server
 	lambda            *lambda
 	store             state.Store
@@ -139,7 +140,6 @@ type cloud struct {
 	secrets map[string]string // by ARN
 	started int               // containers that have ended
 	settled int               // containers whose end the function settle has been told
-	ran     time.Duration     // in all
 	output  testtools.Output  // of containers
 	env     map[string]string // of every program that asks AWS for something
 }
@@ -168,6 +168,11 @@ func deploy(t testing.TB, o options) *cloud {
 	for _, dir := range []string{"files", "out"} {
 		if err := os.Mkdir(filepath.Join(c.dir, dir), 0o755); err != nil {
 			t.Fatal(err)
+		}
+	}
+	for _, r := range stack.Template.Resources {
+		if r.Type == "AWS::CloudWatch::Alarm" {
+			c.alarms++
 		}
 	}
 	c.consul = consultest.Start(t, o.consul...)
@@ -259,12 +264,10 @@ func (c *cloud) container(ctx context.Context, container ecstest.Container) int 
 		return 1
 	}
 	defer os.RemoveAll(work)
-	began := time.Now()
 	defer func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.started++
-		c.ran += time.Since(began)
 	}()
 	env := []string{"TERRAPULSE_WORK=" + work, "TF_CLI_CONFIG_FILE=" + testtools.TerraformRC(c.t), "PATH=" + filepath.Dir(testtools.Terraform(c.t)) + ":/usr/bin:/bin"}
 	for name, value := range c.env {
