@@ -27,6 +27,9 @@ func flagSets(a *app) map[string]*flag.FlagSet {
 	sets["status"], _, _ = (&statusCommand{app: a}).flags()
 	sets["runs"], _, _ = (&runsCommand{app: a}).flags()
 	sets["logs"], _ = (&logsCommand{app: a}).flags()
+	sets["run"], _, _ = (&runCommand{app: a}).flags()
+	sets["retry"], _, _ = (&retryCommand{app: a}).flags()
+	sets["cancel"], _, _ = (&cancelCommand{app: a}).flags()
 	sets["task create"], _ = (&taskCreateCommand{app: a}).flags()
 	sets["task enable"], _, _ = (&taskEnableCommand{app: a}).flags()
 	sets["task disable"], _ = (&taskDisableCommand{app: a}).flags()
@@ -111,7 +114,7 @@ func (c *called) predictor(f *flag.Flag) complete.Predictor {
 // AutocompleteArgs are the arguments of the command.
 func (c *called) AutocompleteArgs() complete.Predictor {
 	switch c.name {
-	case "task enable", "task disable", "task delete":
+	case "run", "retry", "cancel", "task enable", "task disable", "task delete":
 		return complete.PredictFunc(c.servedTasks)
 	case "inspect", "render":
 		return complete.PredictFunc(c.configuredTasks)
@@ -131,6 +134,7 @@ func (c *called) servedTasks(args complete.Args) []string {
 	f := newFlags(c.name)
 	api.register(f)
 	f.Bool("auto-approve", false, "")
+	f.Bool("wait", false, "")
 	if f.Parse(args.Completed) != nil {
 		return nil
 	}

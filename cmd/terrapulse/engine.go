@@ -73,7 +73,7 @@ func (e *engine) plan(ctx context.Context, task string, draft json.RawMessage) (
 // engineOptions are what the command line says beside the configuration.
 type engineOptions struct {
 	store    string // URL; "" is the one of working_dir
-	parallel int    // runs at a time; 0 is one per core
+	parallel int    // runs at a time; 0 is the default of workers
 	reach    bool   // Consul must answer
 }
 
@@ -206,5 +206,7 @@ func workers(n int) int {
 	if n > 0 {
 		return n
 	}
-	return runtime.GOMAXPROCS(0)
+	// Terraform mostly waits for providers, and a run that hangs must not take
+	// the only place.
+	return max(4, 2*runtime.GOMAXPROCS(0))
 }

@@ -146,7 +146,7 @@ func (c *configFlags) options() config.Options {
 
 // parallelFlag is how many tasks are worked on at a time.
 func parallelFlag(f *flag.FlagSet, n *int, what string) {
-	f.Func("parallel", "The `number` of tasks that "+what+" at a time. Default: the number of cores.", func(s string) error {
+	f.Func("parallel", "The `number` of tasks that "+what+" at a time. Default: twice the number of cores, at least 4.", func(s string) error {
 		v, err := strconv.Atoi(s)
 		if err != nil || v < 1 {
 			return errors.New("give a number from 1 on")

@@ -94,6 +94,10 @@ func (a *app) run(args []string) int {
 			"runs":     func() (cli.Command, error) { return &runsCommand{app: a}, nil },
 			"logs":     func() (cli.Command, error) { return &logsCommand{app: a}, nil },
 
+			"run":    func() (cli.Command, error) { return &runCommand{app: a}, nil },
+			"retry":  func() (cli.Command, error) { return &retryCommand{app: a}, nil },
+			"cancel": func() (cli.Command, error) { return &cancelCommand{app: a}, nil },
+
 			"task":         func() (cli.Command, error) { return &taskCommand{app: a}, nil },
 			"task create":  func() (cli.Command, error) { return &taskCreateCommand{app: a}, nil },
 			"task enable":  func() (cli.Command, error) { return &taskEnableCommand{app: a}, nil },

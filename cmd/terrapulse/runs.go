@@ -94,7 +94,7 @@ func outcome(s api.RunState) news {
 	switch s {
 	case api.RunStateSucceeded:
 		return good
-	case api.RunStateFailed, api.RunStateLost:
+	case api.RunStateFailed, api.RunStateLost, api.RunStateCancelled:
 		return bad
 	}
 	return plain

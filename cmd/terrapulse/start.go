@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/terrapulse/terrapulse/internal/api"
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/consul"
 	"github.com/terrapulse/terrapulse/internal/reconcile"
@@ -242,8 +243,8 @@ func (a *app) summarise(outcomes []reconcile.Outcome) int {
 	t.print(a.stdout)
 	for _, o := range outcomes {
 		switch {
-		case o.Run != nil && o.Run.State == state.RunInterrupted:
-			fmt.Fprintf(a.stderr, "\nTask %s was interrupted: %s\n", o.Task, o.Run.Error)
+		case o.Run != nil && (o.Run.State == state.RunInterrupted || o.Run.State == state.RunCancelled):
+			fmt.Fprintf(a.stderr, "\nTask %s was %s: %s\n", o.Task, o.Run.State, o.Run.Error)
 		case o.Run != nil && o.Run.Error != "":
 			fmt.Fprintf(a.stderr, "\nTask %s failed: %s\n", o.Task, o.Run.Error)
 		case o.Run != nil && notBegun(o):
@@ -253,6 +254,24 @@ func (a *app) summarise(outcomes []reconcile.Outcome) int {
 		}
 	}
 	return code
+}
+
+// outcomesOf is a run of the API as an outcome.
+func outcomesOf(run api.Run) []reconcile.Outcome {
+	r := &state.Run{ID: run.ID, Task: run.Task, State: state.RunState(run.State), Created: run.Created}
+	if run.Started != nil {
+		r.Started = *run.Started
+	}
+	if run.Ended != nil {
+		r.Ended = *run.Ended
+	}
+	if run.Error != nil {
+		r.Error = *run.Error
+	}
+	if c := run.Changes; c != nil {
+		r.Changes = &state.Changes{Add: c.Add, Change: c.Change, Destroy: c.Destroy}
+	}
+	return []reconcile.Outcome{{Task: run.Task, Run: r, Reason: state.Reason{Kind: state.ReasonKind(run.Reason.Kind), Text: run.Reason.Text}}}
 }
 
 // notBegun reports whether the task was not run, although that may have been decided.

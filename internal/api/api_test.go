@@ -166,6 +166,11 @@ func TestWhatIsWrongIsSaidInTheWordsThatScriptsKnow(t *testing.T) {
 
 		{"POST", "/v1/tasks/nope/run", "", 404, newer, "a task with name 'nope' does not exist or has not been initialized yet"},
 		{"POST", "/v1/tasks/off/run", "", 409, newer, "task 'off' is disabled: enable it first"},
+		{"POST", "/v1/tasks/nope/retry", "", 404, newer, "a task with name 'nope' does not exist or has not been initialized yet"},
+		{"POST", "/v1/tasks/off/retry", "", 409, newer, "task 'off' is disabled: enable it first"},
+		{"POST", "/v1/tasks/web/retry", "", 409, newer, "the latest run of task 'web' did not fail: there is nothing to retry"},
+		{"POST", "/v1/tasks/nope/cancel", "", 404, newer, "a task with name 'nope' does not exist or has not been initialized yet"},
+		{"POST", "/v1/tasks/web/cancel", "", 409, newer, "task 'web' has no run under way"},
 		{"POST", "/v1/tasks/web/run?wait=perhaps", "", 400, newer, `parameter "wait" in query has an error`},
 		{"GET", "/v1/tasks/nope/runs", "", 404, newer, "a task with name 'nope' does not exist or has not been initialized yet"},
 		{"GET", "/v1/tasks/web/runs?limit=0", "", 400, newer, `parameter "limit" in query has an error: number must be at least 1`},
@@ -261,7 +266,7 @@ func TestAnActiveTaskCannotBeUpdated(t *testing.T) {
 		return strings.Contains(e.get("/v1/tasks/web/runs").body, `"running"`)
 	})
 	got := e.ask("PATCH", "/v1/tasks/web", `{"enabled":false}`)
-	if m := got.message(t); got.status != 500 || m != "task 'web' is active and cannot be updated at this time" {
+	if m := got.message(t); got.status != 500 || !strings.HasPrefix(m, "task 'web' is active and cannot be updated at this time") || !strings.Contains(m, "`terrapulse cancel web`") {
 		t.Errorf("%d %s", got.status, m)
 	}
 }
@@ -822,4 +827,32 @@ func TestStatus_InterruptedRunIsNoEventOfCTS(t *testing.T) {
 	if runs := e.get("/v1/tasks/web/runs").body; !strings.Contains(runs, `"state":"interrupted"`) {
 		t.Errorf("the runs read %s", runs)
 	}
+}
+
+func TestCancel_RunEndsAndTheTaskWaitsUntilARunIsRequested(t *testing.T) {
+	e := start(t, files)
+	hold := make(chan struct{})
+	e.mu.Lock()
+	e.hold = hold
+	e.mu.Unlock()
+	e.change("B")
+	eventually(t, "web runs", func() bool { return strings.Contains(e.get("/v1/tasks/web/runs").body, `"running"`) })
+	cancelled := e.ask("POST", "/v1/tasks/web/cancel", "")
+	status(t, cancelled, http.StatusAccepted)
+	where := cancelled.header.Get("Location")
+	eventually(t, "the run ends", func() bool { return strings.Contains(e.get(where).body, `"state":"cancelled"`) })
+	if said := e.get(where).body; !strings.Contains(said, "cancelled by") {
+		t.Errorf("the run reads %s", said)
+	}
+	eventually(t, "the task waits", func() bool { return strings.Contains(e.get("/v1/tasks/web/overview").body, `"kind":"cancelled"`) })
+	if status := e.get("/v1/status/tasks/web").body; !strings.Contains(status, "errored") {
+		t.Errorf("the status reads %s", status)
+	}
+	close(hold)
+	before := e.runs("web")
+	status(t, e.ask("POST", "/v1/tasks/web/retry?wait=true", ""), http.StatusOK)
+	if e.runs("web") != before+1 {
+		t.Errorf("applied %d times, then %d times", before, e.runs("web"))
+	}
+	status(t, e.ask("POST", "/v1/tasks/web/retry", ""), http.StatusConflict)
 }

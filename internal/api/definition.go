@@ -26,6 +26,9 @@ func Define(t *config.Task) Task {
 	if b := t.BufferPeriod; t.OwnBufferPeriod() != (config.OwnBufferPeriod{}) {
 		def.BufferPeriod = &BufferPeriod{Enabled: &b.Enabled, Min: ref(b.Min.String()), Max: ref(b.Max.String())}
 	}
+	if own := t.OwnRunTimeout(); own != nil {
+		def.RunTimeout = ref(own.String())
+	}
 	return def
 }
 

@@ -48,9 +48,13 @@ func (a *api) fail(w http.ResponseWriter, r *http.Request, task string, err erro
 	case errors.As(err, &wrong):
 		refuse(w, r, http.StatusBadRequest, "%s", wrong.Error())
 	case errors.Is(err, reconcile.ErrActive):
-		refuse(w, r, http.StatusInternalServerError, "task '%s' is active and cannot be updated at this time", task)
+		refuse(w, r, http.StatusInternalServerError, "task '%[1]s' is active and cannot be updated at this time: wait for its run, or end it first with `terrapulse cancel %[1]s` (POST /v1/tasks/%[1]s/cancel)", task)
 	case errors.Is(err, reconcile.ErrDisabled):
 		refuse(w, r, http.StatusConflict, "task '%s' is disabled: enable it first", task)
+	case errors.Is(err, reconcile.ErrNoRun):
+		refuse(w, r, http.StatusConflict, "task '%s' has no run under way", task)
+	case errors.Is(err, reconcile.ErrNoRetry):
+		refuse(w, r, http.StatusConflict, "the latest run of task '%[1]s' did not fail: there is nothing to retry; `terrapulse run %[1]s` runs it all the same", task)
 	case errors.Is(err, reconcile.ErrGivenUp):
 		refuse(w, r, http.StatusInternalServerError, "%s", err)
 	case errors.As(err, &run):

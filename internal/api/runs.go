@@ -267,9 +267,32 @@ func text(w http.ResponseWriter, body []byte) {
 }
 
 // runTask runs a task, whatever its condition says.
-func (a *api) runTask(w http.ResponseWriter, r *http.Request) {
+func (a *api) runTask(w http.ResponseWriter, r *http.Request) { a.request(w, r, a.Control.Force) }
+
+// retryTask runs a task again whose latest run did not succeed.
+func (a *api) retryTask(w http.ResponseWriter, r *http.Request) { a.request(w, r, a.Control.Retry) }
+
+// cancelTask ends the run of a task that is under way.
+func (a *api) cancelTask(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("name")
-	since, err := a.Control.Force(r.Context(), name, a.Who(r))
+	id, err := a.Control.Cancel(r.Context(), name, a.Who(r))
+	if errors.Is(err, reconcile.ErrNoRun) {
+		if _, missing := a.task(r.Context(), name); missing != nil {
+			err = missing
+		}
+	}
+	if err != nil {
+		a.fail(w, r, name, err)
+		return
+	}
+	w.Header().Set("Location", runURL(name, id))
+	write(w, http.StatusAccepted, RunCancelledResponse{RequestID: idOf(r), RunID: id, RunURL: runURL(name, id)})
+}
+
+// request requests a run, and waits for it if the client asks for that.
+func (a *api) request(w http.ResponseWriter, r *http.Request, how func(ctx context.Context, task, by string) (since string, err error)) {
+	name := r.PathValue("name")
+	since, err := how(r.Context(), name, a.Who(r))
 	if err != nil {
 		a.fail(w, r, name, err)
 		return

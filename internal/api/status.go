@@ -60,7 +60,9 @@ func statusOf(recent []state.RunState) Status {
 	return StatusCritical
 }
 
-func failed(s state.RunState) bool { return s == state.RunFailed || s == state.RunLost }
+func failed(s state.RunState) bool {
+	return s == state.RunFailed || s == state.RunLost || s == state.RunCancelled
+}
 
 // ended returns how the task's newest runs ended and their ids, oldest first.
 // Interrupted runs are left out: Consul-Terraform-Sync keeps no event of a run

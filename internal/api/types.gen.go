@@ -9,6 +9,7 @@ import (
 
 // Defines values for RunState.
 const (
+	RunStateCancelled   RunState = "cancelled"
 	RunStateFailed      RunState = "failed"
 	RunStateIntended    RunState = "intended"
 	RunStateInterrupted RunState = "interrupted"
@@ -22,6 +23,8 @@ const (
 // Valid indicates whether the value is a known member of the RunState enum.
 func (e RunState) Valid() bool {
 	switch e {
+	case RunStateCancelled:
+		return true
 	case RunStateFailed:
 		return true
 	case RunStateIntended:
@@ -70,6 +73,7 @@ func (e Status) Valid() bool {
 // Defines values for TaskState.
 const (
 	TaskStateApplied     TaskState = "applied"
+	TaskStateCancelled   TaskState = "cancelled"
 	TaskStateDisabled    TaskState = "disabled"
 	TaskStateFailing     TaskState = "failing"
 	TaskStateInterrupted TaskState = "interrupted"
@@ -83,6 +87,8 @@ const (
 func (e TaskState) Valid() bool {
 	switch e {
 	case TaskStateApplied:
+		return true
+	case TaskStateCancelled:
 		return true
 	case TaskStateDisabled:
 		return true
@@ -539,7 +545,7 @@ type Run struct {
 
 	// State The state of a run. unchanged: a schedule came due and there was nothing to apply. lost: the runner died without a word.
 	// superseded: the task was changed before the run began, and is run anew. interrupted: the runner was stopped, as by a
-	// deployment; the task is run again at once.
+	// deployment; the task is run again at once. cancelled: somebody ended it.
 	State RunState `json:"state"`
 	Task  string   `json:"task"`
 }
@@ -550,6 +556,17 @@ type RunAskedResponse struct {
 
 	// RunsURL where the run shows up
 	RunsURL string `json:"runs_url"`
+}
+
+// RunCancelledResponse defines model for RunCancelledResponse.
+type RunCancelledResponse struct {
+	RequestID UUID `json:"request_id"`
+
+	// RunID the run that was cancelled
+	RunID string `json:"run_id"`
+
+	// RunURL where it shows how it ends
+	RunURL string `json:"run_url"`
 }
 
 // RunOutputResponse defines model for RunOutputResponse.
@@ -567,7 +584,7 @@ type RunOutputResponse struct {
 
 	// State The state of a run. unchanged: a schedule came due and there was nothing to apply. lost: the runner died without a word.
 	// superseded: the task was changed before the run began, and is run anew. interrupted: the runner was stopped, as by a
-	// deployment; the task is run again at once.
+	// deployment; the task is run again at once. cancelled: somebody ended it.
 	State RunState `json:"state"`
 }
 
@@ -579,7 +596,7 @@ type RunResponse struct {
 
 // RunState The state of a run. unchanged: a schedule came due and there was nothing to apply. lost: the runner died without a word.
 // superseded: the task was changed before the run began, and is run anew. interrupted: the runner was stopped, as by a
-// deployment; the task is run again at once.
+// deployment; the task is run again at once. cancelled: somebody ended it.
 type RunState string
 
 // RunsResponse defines model for RunsResponse.
@@ -661,6 +678,11 @@ type Task struct {
 	// Providers ids of the terraform_provider blocks that the module gets
 	Providers *[]string `json:"providers,omitempty"`
 
+	// RunTimeout how long a run may take; 0s is no limit. Not given: that of the configuration
+	//
+	// Example: 30m
+	RunTimeout *string `json:"run_timeout,omitempty"`
+
 	// TerraformCloudWorkspace has no meaning here and is refused unless empty
 	TerraformCloudWorkspace *map[string]interface{} `json:"terraform_cloud_workspace,omitempty"`
 
@@ -707,7 +729,7 @@ type TaskOverview struct {
 
 	// State What a task is doing. applied: what was last seen is applied. running: a run is under way. waiting: for the end of its buffer
 	// period, for Consul, or for its turn to run. failing: the latest run failed and is retried. interrupted: the latest run was
-	// stopped and is run again. new: never applied. removed: no longer in the configuration.
+	// stopped and is run again. cancelled: somebody ended the latest run, which is not repeated by itself. new: never applied. removed: no longer in the configuration.
 	State TaskState `json:"state"`
 }
 
@@ -731,7 +753,7 @@ type TaskResponse struct {
 
 // TaskState What a task is doing. applied: what was last seen is applied. running: a run is under way. waiting: for the end of its buffer
 // period, for Consul, or for its turn to run. failing: the latest run failed and is retried. interrupted: the latest run was
-// stopped and is run again. new: never applied. removed: no longer in the configuration.
+// stopped and is run again. cancelled: somebody ended the latest run, which is not repeated by itself. new: never applied. removed: no longer in the configuration.
 type TaskState string
 
 // TaskStatus defines model for TaskStatus.
@@ -868,6 +890,12 @@ type UpdateTaskParams struct {
 
 // UpdateTaskParamsRun defines parameters for UpdateTask.
 type UpdateTaskParamsRun string
+
+// RetryTaskParams defines parameters for RetryTask.
+type RetryTaskParams struct {
+	// Wait answer when the run has ended
+	Wait *bool `form:"wait,omitempty" json:"wait,omitempty"`
+}
 
 // RunTaskParams defines parameters for RunTask.
 type RunTaskParams struct {

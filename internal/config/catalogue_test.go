@@ -122,7 +122,7 @@ var catalogue = []struct {
 	want string // all that is said
 }{
 	{"an unknown key at the top", `bogus = 1`,
-		`f.hcl:1: bogus: invalid key "bogus"; allowed: api, buffer_period, consul, driver, high_availability, id, log_level, port, syslog, task, terraform_provider, tls, vault, working_dir`},
+		`f.hcl:1: bogus: invalid key "bogus"; allowed: api, buffer_period, consul, driver, high_availability, id, log_level, port, run_timeout, syslog, task, terraform_provider, tls, vault, working_dir`},
 	{"a provider block of Terraform", `provider "x" {}`,
 		`f.hcl:1: provider: provider is an invalid key here, try 'terraform_provider'`},
 	{"driver terraform-cloud", `driver "terraform-cloud" {}`,
@@ -270,6 +270,10 @@ var catalogue = []struct {
 		`f.hcl:1: buffer_period.min: buffer_period: cannot be negative: "-5s"; a duration such as "5s"`},
 	{"a negative buffer period of a task", aTask(services + "\nbuffer_period { max = \"-5s\" }"),
 		`f.hcl:5: task[0].buffer_period.max: buffer_period: cannot be negative: "-5s"; a duration such as "5s"`},
+	{"a negative run_timeout", `run_timeout = "-5s"`,
+		`f.hcl:1: run_timeout: "-5s" is negative; a duration such as "30m", or "0s" for no limit`},
+	{"a negative run_timeout of a task", aTask(services + "\nrun_timeout = \"-5s\""),
+		`f.hcl:5: task[0].run_timeout: "-5s" is negative; a duration such as "30m", or "0s" for no limit`},
 	{"a buffer period that is no duration", `buffer_period { min = "abc" }`,
 		`f.hcl:1: buffer_period.min: invalid duration "abc"; a number with a unit, such as "500ms", "20s", "5m" or "1h"`},
 	{"a Vault template without Vault", `terraform_provider "a" { token = "{{ with secret \"p\" }}{{ .Data.x }}{{ end }}" }`,
@@ -308,7 +312,7 @@ var catalogue = []struct {
 	{"tag of a service", "service {\n name = \"x\"\n tag = \"y\"\n}",
 		`f.hcl:3: service[0].tag: invalid key tag: it was removed, use filter with "<tag>" in Service.Tags`},
 	{"an unknown key of a task", aTask(services + "\nfoo = 1"),
-		`f.hcl:5: task[0].foo: invalid key "foo"; allowed: buffer_period, condition, description, enabled, module, module_input, name, providers, variable_files, variables, version, working_dir`},
+		`f.hcl:5: task[0].foo: invalid key "foo"; allowed: buffer_period, condition, description, enabled, module, module_input, name, providers, run_timeout, variable_files, variables, version, working_dir`},
 	{"a terraform_provider without label", `terraform_provider { x = 1 }`,
 		`f.hcl:1: terraform_provider: the block has no label; write it as in terraform_provider "aws" { ... } or backend "s3" { ... }; in YAML as a key above the block's own`},
 	{"a terraform_provider with two labels", `terraform_provider "a" "b" {}`,

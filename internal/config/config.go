@@ -27,7 +27,8 @@ type Config struct {
 	Terraform    Terraform
 	Providers    []Provider // in the order of the files
 	BufferPeriod BufferPeriod
-	Tasks        []Task // in the order of the files
+	RunTimeout   time.Duration // of tasks that have none of their own; 0 is no limit
+	Tasks        []Task        // in the order of the files
 
 	// HighAvailability is how several instances share the work; nil if the
 	// block is not there.
@@ -259,7 +260,8 @@ type Task struct {
 	Condition     Condition
 	ModuleInputs  []Input
 	BufferPeriod  BufferPeriod
-	WorkingDir    string // the task's own directory
+	RunTimeout    time.Duration // of each run; 0 is no limit
+	WorkingDir    string        // the task's own directory
 	// ModuleDigest, if set, is a digest of the files of a local module. Load
 	// leaves it empty: only a bundle knows them.
 	ModuleDigest string
@@ -274,6 +276,7 @@ type Task struct {
 	written   string            // Module
 	variables map[string]string // Variables, without those of the variable files
 	buffer    OwnBufferPeriod   // BufferPeriod
+	timeout   *time.Duration    // RunTimeout
 	dir       string            // WorkingDir
 
 	path   string              // of the keys, such as "task[0]"

@@ -102,7 +102,8 @@ func TestAFullFileIsReadAsWritten(t *testing.T) {
 	}
 	cfg := mustLoad(t, options("testdata", "full.hcl"))
 	want := &Config{
-		LogLevel: "ERR", Port: 8502, WorkingDir: "working", ID: "terrapulse-1",
+		RunTimeout: 90 * time.Minute,
+		LogLevel:   "ERR", Port: 8502, WorkingDir: "working", ID: "terrapulse-1",
 		Syslog: Syslog{Enabled: true, Facility: "LOCAL0", Name: "terrapulse"},
 		Consul: Consul{
 			Address: "consul.example.com:8500", Token: "consul-token", KVPath: "network",
@@ -192,6 +193,7 @@ func TestAFullFileIsReadAsWritten(t *testing.T) {
 					{Kind: KindConsulKV, ConsulKV: &ConsulKV{Path: "firewall/rules", Recurse: true, Datacenter: "dc2", Namespace: "ns2"}},
 				},
 				BufferPeriod: BufferPeriod{Enabled: true, Min: 20 * time.Second, Max: time.Minute},
+				RunTimeout:   90 * time.Minute,
 				WorkingDir:   filepath.Join("working", "firewall"), DeprecatedServices: []string{"api", "db-b", "cache"},
 			},
 			{

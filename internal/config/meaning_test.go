@@ -23,7 +23,7 @@ func TestDefaults(t *testing.T) {
 		MaxIdleConnsPerHost: 100, TLSHandshakeTimeout: 10 * time.Second,
 	}
 	want := &Config{
-		LogLevel: "INFO", Port: 8558, WorkingDir: "sync-tasks", ID: "cts-host",
+		LogLevel: "INFO", Port: 8558, WorkingDir: "sync-tasks", ID: "cts-host", RunTimeout: time.Hour,
 		Syslog: Syslog{Facility: "LOCAL0", Name: "consul-terraform-sync"},
 		Consul: Consul{
 			Address: "localhost:8500", KVPath: "consul-terraform-sync/",
@@ -689,5 +689,26 @@ func TestTheEnvironmentAloneSaysHowConsulIsReached(t *testing.T) {
 	env["CONSUL_HTTP_TOKEN"], env["CONSUL_HTTP_TOKEN_FILE"] = "", filepath.Join(t.TempDir(), "none")
 	if _, err := ConsulOf(func(name string) string { return env[name] }); err == nil || !strings.Contains(err.Error(), "CONSUL_HTTP_TOKEN_FILE") {
 		t.Errorf("a token that is not there: %v", err)
+	}
+}
+
+func TestRunTimeout_TasksOwnOneCountsElseTheGlobalOne(t *testing.T) {
+	for _, tt := range []struct {
+		global, task string
+		want         time.Duration
+	}{
+		{``, ``, time.Hour},
+		{`run_timeout = "10m"`, ``, 10 * time.Minute},
+		{`run_timeout = "10m"`, `run_timeout = "2h"`, 2 * time.Hour},
+		{`run_timeout = "10m"`, `run_timeout = "0s"`, 0},
+		{`run_timeout = 0`, ``, 0},
+	} {
+		cfg := load(t, "f.hcl", tt.global+"\n"+aTask(services+"\n"+tt.task))
+		if got := cfg.Tasks[0].RunTimeout; got != tt.want {
+			t.Errorf("global {%s}, task {%s}: %s, want %s", tt.global, tt.task, got, tt.want)
+		}
+		if plain := load(t, "f.hcl", aTask(services)); cfg.Tasks[0].Digest(cfg) != plain.Tasks[0].Digest(plain) {
+			t.Errorf("global {%s}, task {%s}: another definition, which would run the task", tt.global, tt.task)
+		}
 	}
 }

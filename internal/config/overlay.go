@@ -26,7 +26,7 @@ type Change struct {
 func (t *Task) Identity(c *Config) string {
 	return digest([]any{
 		t.Name, t.Description, c.moduleMeaning(t), t.Version, t.Providers, t.VariableFiles, t.variables,
-		t.Condition, t.ModuleInputs, t.buffer, c.relative(t.dir),
+		t.Condition, t.ModuleInputs, t.buffer, t.timeout, c.relative(t.dir),
 	})
 }
 

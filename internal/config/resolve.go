@@ -44,6 +44,7 @@ func (l *loader) resolve(raw *rawConfig) *Config {
 	}
 
 	cfg.BufferPeriod = l.globalBuffer(&raw.BufferPeriod)
+	cfg.RunTimeout = l.runTimeout(raw.RunTimeout)
 	cfg.Consul = l.consul(&raw.Consul)
 	cfg.Vault = l.vault(&raw.Vault)
 	cfg.API = l.api(&raw.API, cfg.Vault.Enabled)

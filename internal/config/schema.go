@@ -42,6 +42,7 @@ type rawConfig struct {
 	ID           rawString       `key:"id" unset:"'cts-<hostname>'" doc:"of this instance in Consul, and in its cluster"`
 	Syslog       rawSyslog       `key:"syslog" doc:"logs to syslog too"`
 	BufferPeriod rawGlobalBuffer `key:"buffer_period" doc:"how long to wait for more changes before a run"`
+	RunTimeout   rawDuration     `key:"run_timeout" default:"1h" form:"delay" doc:"how long a run of a task may take: then Terraform is interrupted, killed a minute later, and the run has failed; '0s': no limit"`
 	Consul       rawConsul       `key:"consul" prefix:"CONSUL" doc:"where Consul is"`
 	Vault        rawVault        `key:"vault" prefix:"VAULT" doc:"where Vault is"`
 	API          rawAPI          `key:"api" doc:"where the HTTP API is served, and who may use it"`
@@ -240,6 +241,7 @@ type rawTask struct {
 	Condition     rawCondition     `key:"condition" doc:"what makes the task run, of exactly one of the types below. Without one the task runs once and is never triggered"`
 	ModuleInputs  []rawModuleInput `key:"module_input" doc:"further data for the module that triggers nothing"`
 	BufferPeriod  rawTaskBuffer    `key:"buffer_period" unset:"the global one" doc:"how long to wait for more changes before a run"`
+	RunTimeout    rawDuration      `key:"run_timeout" unset:"the global one" form:"delay" doc:"how long a run may take; '0s': no limit"`
 	WorkingDir    rawString        `key:"working_dir" unset:"'<working_dir>/<name>'" doc:"folder of the generated root module; each task has one of its own"`
 
 	Source       rawString        `key:"source" deprecated:"module" doc:"the module"`

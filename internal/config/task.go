@@ -91,15 +91,20 @@ func (l *loader) task(raw *rawTask, cfg *Config, services map[string]Services) T
 		Providers:     raw.Providers.V,
 		VariableFiles: raw.VariableFiles.V,
 		BufferPeriod:  l.taskBuffer(&raw.BufferPeriod, cfg.BufferPeriod),
+		RunTimeout:    cfg.RunTimeout,
 		WorkingDir:    raw.WorkingDir.V,
 		Source:        raw.pos,
 
 		variables: raw.Variables.V,
 		buffer:    raw.BufferPeriod.own(),
+		timeout:   written(raw.RunTimeout),
 		dir:       raw.WorkingDir.V,
 		path:      raw.path,
 	}
 	t.Variables, t.places = l.variables(raw)
+	if own := l.runTimeout(raw.RunTimeout); t.timeout != nil {
+		t.RunTimeout = own
+	}
 	l.taskName(raw)
 	t.Module, t.written = l.module(raw)
 	l.taskProviders(raw)

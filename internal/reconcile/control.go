@@ -24,6 +24,8 @@ var (
 	ErrExists   = errors.New("there is a task of this name already")
 	ErrActive   = errors.New("the task is active and cannot be changed at this time")
 	ErrDisabled = errors.New("the task is disabled")
+	ErrNoRun    = errors.New("the task has no run under way")
+	ErrNoRetry  = errors.New("the task's latest run did not fail")
 	ErrGivenUp  = errors.New("the run is given up") // that somebody waits for
 )
 
@@ -291,16 +293,8 @@ func (c *Control) Reset(ctx context.Context) ([]state.Override, error) {
 // Force asks for a run of the task, whatever its condition says. AwaitRun
 // returns it, given what is returned. The error is ErrNoTask or ErrDisabled.
 func (c *Control) Force(ctx context.Context, task, by string) (since string, err error) {
-	e, err := c.Config(ctx)
-	if err != nil {
+	if err := c.runnable(ctx, task); err != nil {
 		return "", err
-	}
-	t, ok := e.Config.Task(task)
-	if !ok {
-		return "", ErrNoTask
-	}
-	if !t.Enabled {
-		return "", ErrDisabled
 	}
 	err = c.write(ctx, false, func() ([]state.Change, error) {
 		record, err := state.Read[state.Task](ctx, c.Store, state.TaskKey(task))

@@ -7,6 +7,7 @@
 package reconcile
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -132,7 +133,7 @@ func (d *decider) decide() Decision {
 	case s.Recheck || s.ObservedAt.IsZero():
 		return d.wait(state.ReasonConsul, d.overdue(), "its condition has not been read yet")
 
-	case d.Lost != nil && !d.backingOff():
+	case d.Lost != nil && d.Lost.Cancel == "" && !d.backingOff():
 		return d.run(state.ReasonLost, "the run before was lost: %s", d.Lost.Error)
 
 	case s.Forced != "":
@@ -140,6 +141,11 @@ func (d *decider) decide() Decision {
 
 	case d.held() && d.scheduled():
 		return d.schedule()
+
+	case d.held() && s.Cancelled():
+		s.Pending = nil
+		return d.wait(state.ReasonCancelled, time.Time{}, "%s: it runs when its input or definition changes, or when a run is requested",
+			cmp.Or(s.Last.Error, "the run before was cancelled"))
 
 	case d.held():
 		s.Pending = nil
@@ -280,8 +286,11 @@ func (d *decider) schedule() Decision {
 		return d.wait(state.ReasonUnchanged, time.Time{}, "the schedule %q never comes due again", cron)
 	case d.now.Before(due):
 		return d.wait(state.ReasonUnchanged, due, "next scheduled at %s", stamp(due, d.now))
-	case s.Observed != s.Applied:
+	case s.Observed != s.Applied || s.Unfinished():
 		text := "its input is not what was last applied"
+		if s.Observed == s.Applied {
+			text = "the run before was not finished"
+		}
 		if s.Pending != nil && s.Pending.Changed != "" {
 			text = s.Pending.Changed
 		}

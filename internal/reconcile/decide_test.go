@@ -139,6 +139,31 @@ func TestDecideGivesTheReason(t *testing.T) {
 		tests = append(tests, test{"an interrupted run is followed by another at once, although nothing changed: " + string(task.Condition.Kind),
 			Input{Task: task, State: interrupted}, Run, state.ReasonInterrupted, "told to stop", time.Time{}})
 	}
+	cancelled := with(applied(), func(s *state.Task) {
+		s.Observed, s.Attempted, s.Held = "B", "def/B", state.Hold("def/B")
+		s.Last = &state.Result{Run: "r1", State: state.RunCancelled, Error: "cancelled by an operator"}
+	})
+	died := with(applied(), func(s *state.Task) {
+		s.Observed, s.Attempted, s.Run = "B", "def/B", live
+	})
+	cancelledAndLost := *lost
+	cancelledAndLost.Cancel, cancelledAndLost.Error = "an operator", "out of memory"
+	tests = append(tests, []test{
+		{"a cancelled run is not repeated",
+			Input{Task: webTask(), State: cancelled, Observed: b}, Wait, state.ReasonCancelled, "cancelled by an operator", time.Time{}},
+		{"another input runs a task whose run was cancelled",
+			Input{Task: unbuffered, State: cancelled, Observed: &Observed{Digest: "C"}}, Run, state.ReasonChanged, "", time.Time{}},
+		{"an input that goes back to what is applied runs a task whose run was cancelled half-way",
+			Input{Task: unbuffered, State: cancelled, Observed: &Observed{Digest: "A"}}, Run, state.ReasonChanged, "", time.Time{}},
+		{"another definition runs a task whose run was cancelled",
+			Input{Task: webTask(), Definition: "def2", State: cancelled, Observed: b}, Run, state.ReasonDefinition, "", time.Time{}},
+		{"a request runs a task whose run was cancelled",
+			Input{Task: webTask(), State: cancelled, Force: "the API"}, Run, state.ReasonForced, "the API", time.Time{}},
+		{"the schedule runs a task whose run was cancelled",
+			Input{Task: hourlyTask(), State: with(cancelled, func(s *state.Task) { s.Scheduled = noon.Add(-time.Minute) })}, Run, state.ReasonCron, "", time.Time{}},
+		{"a cancelled run whose runner died is not repeated",
+			Input{Task: webTask(), State: died, Observed: b, Lost: &cancelledAndLost}, Wait, state.ReasonCancelled, "out of memory", time.Time{}},
+	}...)
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			if tt.in.Definition == "" {

@@ -11,6 +11,7 @@ import (
 	"io"
 	"log/slog"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
@@ -45,6 +46,28 @@ var errExpired = errors.New("the store could not be reached for as long as the c
 // errSuperseded ends a run before it begins: its task is not what it was when
 // the run was decided.
 var errSuperseded = errors.New("the run is superseded")
+
+// cancelledError ends a run that somebody has cancelled.
+type cancelledError struct{ by string }
+
+func (e *cancelledError) Error() string { return "cancelled by " + e.by }
+
+// timeoutError ends a run that takes longer than its task allows.
+type timeoutError struct{ limit time.Duration }
+
+func (e *timeoutError) Error() string { return "exceeded run_timeout of " + brief(e.limit) }
+
+// brief is a duration without units that are zero: 1h, not 1h0m0s.
+func brief(d time.Duration) string {
+	text := d.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
+}
 
 // Consul reads what a task renders.
 type Consul interface {
@@ -161,6 +184,8 @@ func (r *Runner) carryOut(ctx context.Context, launch state.Launch, planned stat
 		run.State, run.Digest = state.RunSucceeded, done.snap.Condition.Digest
 	case errors.Is(err, errSuperseded) && !run.Inspect && !run.Replaces():
 		run.State, run.Error = state.RunSuperseded, state.Cut(err.Error())
+	case errors.As(err, new(*cancelledError)):
+		run.State, run.Error = state.RunCancelled, state.Cut(err.Error())
 	case ctx.Err() != nil && !errors.Is(err, errExpired):
 		run.State, run.Error = state.RunInterrupted, state.Cut(err.Error())
 	default:
@@ -191,6 +216,8 @@ func (r *Runner) carryOut(ctx context.Context, launch state.Launch, planned stat
 	switch run.State {
 	case state.RunFailed:
 		log.Error("run failed", append(attrs, "error", run.Error)...)
+	case state.RunCancelled:
+		log.Warn("run cancelled", append(attrs, "cause", run.Error)...)
 	case state.RunInterrupted:
 		log.Info("run interrupted: the instance that leads next runs the task again", append(attrs, "cause", run.Error)...)
 	case state.RunSuperseded:
@@ -235,7 +262,17 @@ func (c *claim) during(ctx context.Context, do func(context.Context) (result, er
 	if err != nil && errors.Is(context.Cause(ctx), errExpired) {
 		err = fmt.Errorf("%w: %w", errExpired, err)
 	}
-	return done, err
+	return done, endedBy[*cancelledError](ctx, err)
+}
+
+// endedBy returns the error of failed work. If the cause of the end of ctx is
+// an E, the error names it.
+func endedBy[E error](ctx context.Context, err error) error {
+	var cause E
+	if err == nil || errors.As(err, &cause) || !errors.As(context.Cause(ctx), &cause) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", cause, err)
 }
 
 // work reads what the task renders, and has it applied, or inspected. A panic
@@ -257,6 +294,12 @@ func (c *claim) work(ctx context.Context, launch state.Launch, planned state.Pla
 		return done, err
 	}
 	done.definition = planned.Definition
+	if limit := task.RunTimeout; limit > 0 {
+		var stop context.CancelFunc
+		ctx, stop = context.WithTimeoutCause(ctx, limit, &timeoutError{limit})
+		defer stop()
+		defer func() { err = endedBy[*timeoutError](ctx, err) }()
+	}
 	if done.snap, err = r.Consul.Snapshot(ctx, task); err != nil {
 		return done, err
 	}
@@ -387,7 +430,8 @@ func (c *claim) write(ctx context.Context, next state.Run, others ...state.Chang
 		if there.Version == c.run.Version || !c.holds(there.Data, c.run.Data.Claim) {
 			return errTaken
 		}
-		c.run = there // a renewal
+		c.run = there // a renewal, or the run was cancelled
+		next.Cancel = there.Data.Cancel
 	}
 }
 
@@ -406,6 +450,9 @@ func (c *claim) keep(ctx context.Context, stop context.CancelCauseFunc) {
 			stop(errTaken)
 			return
 		}
+		if by := c.cancelledBy(); by != "" {
+			stop(&cancelledError{by})
+		}
 		if expired && c.Yields {
 			stop(errExpired)
 			return
@@ -414,6 +461,13 @@ func (c *claim) keep(ctx context.Context, stop context.CancelCauseFunc) {
 			c.Log.Warn("a claim was not renewed, trying again", "error", err)
 		}
 	}
+}
+
+// cancelledBy says who has cancelled the run; "" if nobody has.
+func (c *claim) cancelledBy() string {
+	c.turn <- struct{}{}
+	defer func() { <-c.turn }()
+	return c.run.Data.Cancel
 }
 
 // renew makes the claim last longer. Where that fails, expired says whether it

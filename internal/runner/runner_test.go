@@ -20,6 +20,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/state"
 	"github.com/terrapulse/terrapulse/internal/state/sqlite"
 	"github.com/terrapulse/terrapulse/internal/state/statetest"
+	"github.com/terrapulse/terrapulse/internal/terraform"
 	"github.com/terrapulse/terrapulse/internal/testtools"
 )
 
@@ -141,7 +142,10 @@ func (b *bench) giveUp(id string) {
 	lost := run.Data
 	lost.State, lost.Ended, lost.Error = state.RunLost, noon, "no sign of life"
 	next, _ := task.Data.Conclude(lost, "")
-	if _, err := b.store.Apply(ctx, run.Write(lost), task.Write(next)); err != nil {
+	_, err = b.store.Apply(ctx, run.Write(lost), task.Write(next))
+	if errors.As(err, new(*state.ConflictError)) { // the claim was renewed meanwhile
+		b.giveUp(id)
+	} else if err != nil {
 		b.t.Error(err)
 	}
 }
@@ -644,5 +648,61 @@ func TestWhatTerraformPrintsIsLoggedWithItsRunWhereThatIsWanted(t *testing.T) {
 		if got := strings.Contains(b.log.String(), line); got != wanted {
 			t.Errorf("Verbose is %v, and the log has:\n%s", wanted, b.log)
 		}
+	}
+}
+
+// hang is an apply that goes on until it is interrupted.
+func hang(ctx context.Context, _ io.Writer) (*state.Changes, error) {
+	<-ctx.Done()
+	return nil, &terraform.InterruptedError{Task: "web", Command: "apply", Cause: context.Cause(ctx)}
+}
+
+func TestRun_ExceedingRunTimeoutFails(t *testing.T) {
+	b := newBench(t, hang)
+	b.Config().Tasks[0].RunTimeout = 50 * time.Millisecond
+	if err := b.run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	run, task := b.stored("r1"), b.task()
+	if want := "terraform apply of task web was interrupted: exceeded run_timeout of 50ms"; run.State != state.RunFailed || run.Error != want {
+		t.Errorf("the run %s with %q, want %q", run.State, run.Error, want)
+	}
+	if task.Failures != 1 || !task.RetryAt.After(noon) {
+		t.Errorf("the task is not retried with backoff: %+v", task)
+	}
+}
+
+func TestBrief(t *testing.T) {
+	for d, want := range map[time.Duration]string{time.Hour: "1h", 90 * time.Minute: "1h30m", 90 * time.Second: "1m30s", 10 * time.Second: "10s", time.Hour + time.Second: "1h0m1s"} {
+		if got := brief(d); got != want {
+			t.Errorf("%s is written as %q", want, got)
+		}
+	}
+}
+
+func TestRun_CancelEndsItAndTheTaskIsHeld(t *testing.T) {
+	var b *bench
+	b = newBench(t, func(ctx context.Context, out io.Writer) (*state.Changes, error) {
+		run, err := state.Read[state.Run](ctx, b.store, state.RunKey("web", "r1"))
+		if err != nil {
+			return nil, err
+		}
+		next := run.Data
+		next.Cancel = "an operator"
+		if _, err := b.store.Apply(ctx, run.Write(next)); err != nil {
+			return nil, err
+		}
+		return hang(ctx, out)
+	})
+	b.Claim = 60 * time.Millisecond
+	if err := b.run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	run, task := b.stored("r1"), b.task()
+	if run.State != state.RunCancelled || !strings.Contains(run.Error, "cancelled by an operator") {
+		t.Errorf("the run reads %+v", run)
+	}
+	if task.Run != nil || task.Failures != 0 || !task.Cancelled() || task.Held != state.Hold(task.Attempted) {
+		t.Errorf("the task reads %+v", task)
 	}
 }

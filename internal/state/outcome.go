@@ -47,18 +47,21 @@ func (t Task) Conclude(run Run, definition string) (next Task, forgotten []strin
 		next.Run, next.Leaving = nil, nil
 		next.Recheck = true
 	}
-	switch run.State {
-	case RunSuperseded:
+	switch {
+	case run.State == RunSuperseded:
 		next.Forced = cmp.Or(next.Forced, overtaken)
 		return next, nil
-	case RunSucceeded:
+	case run.State == RunCancelled, run.State == RunLost && run.Cancel != "":
+		next.Held = Hold(next.Attempted)
+		next.Failures, next.RetryAt = 0, time.Time{}
+	case run.State == RunSucceeded:
 		next.Definition = definition
 		next.Applied, next.AppliedAt = run.Digest, run.Ended
 		next.Failures, next.RetryAt = 0, time.Time{}
-	case RunFailed:
+	case run.State == RunFailed:
 		next.Failures++
 		next.RetryAt = run.Ended.Add(Backoff(run.Task, next.Failures))
-	case RunLost:
+	case run.State == RunLost:
 		// The first loss is made good at once; a task that keeps killing its
 		// runner backs off like one that fails.
 		next.Failures++
@@ -79,7 +82,7 @@ func (t Task) Conclude(run Run, definition string) (next Task, forgotten []strin
 
 // Unfinished reports whether the task's latest run did not apply everything, so
 // that there is work to do although the condition shows nothing new.
-func (t Task) Unfinished() bool { return t.Failures > 0 || t.Interrupted() }
+func (t Task) Unfinished() bool { return t.Failures > 0 || t.Interrupted() || t.Cancelled() }
 
 // Interrupted reports whether the task's latest run was interrupted.
 func (t Task) Interrupted() bool { return t.Last != nil && t.Last.State == RunInterrupted }
@@ -110,6 +113,12 @@ func Doubt(ctx context.Context, s Store, task, why string, now time.Time) error 
 			return err
 		}
 	}
+}
+
+// Cancelled reports whether the task's latest run was cancelled. One whose runner
+// died before it could end the run is recorded as lost, without a failure.
+func (t Task) Cancelled() bool {
+	return t.Last != nil && (t.Last.State == RunCancelled || t.Last.State == RunLost && t.Failures == 0)
 }
 
 // Outcomes is how the task's newest runs ended, oldest first, RecentRuns at

@@ -157,6 +157,7 @@ const (
 	ReasonQueued    ReasonKind = "waiting for a launch"
 	ReasonHeld      ReasonKind = "waiting for a change"
 	ReasonBlocked   ReasonKind = "cannot be run here"
+	ReasonCancelled ReasonKind = "cancelled"
 )
 
 // Reason is why a decision was taken.
@@ -203,6 +204,11 @@ const (
 	// as by a deployment. It is no failure, and it is run again at once.
 	RunInterrupted RunState = "interrupted"
 
+	// RunCancelled is a run that somebody has ended. The task is not run again
+	// until its input or definition changes, its schedule is due, or somebody
+	// requests a run.
+	RunCancelled RunState = "cancelled"
+
 	// RunSuperseded is a run that nothing was done for, because its task's
 	// definition was changed before it began: it is decided anew. It is no part
 	// of the task's history.
@@ -232,6 +238,7 @@ type Run struct {
 	// ClaimFor is how long the claim lasts from a renewal. A claim that expires
 	// later than that was written by a clock that was ahead.
 	ClaimFor time.Duration `json:"claim_for,omitempty"`
+	Cancel   string        `json:"cancel,omitempty"` // who has cancelled the run: its runner sees it when it renews the claim
 	Started  time.Time     `json:"started,omitzero"` // when it was claimed
 	Ended    time.Time     `json:"ended,omitzero"`
 	Dead     bool          `json:"dead,omitempty"`   // of a lost run: its runner is known to have stopped, with all that it had started

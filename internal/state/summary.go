@@ -14,6 +14,7 @@ const (
 	TaskRunning     TaskState = "running"
 	TaskWaiting     TaskState = "waiting"
 	TaskInterrupted TaskState = "interrupted"
+	TaskCancelled   TaskState = "cancelled"
 	TaskFailing     TaskState = "failing"
 	TaskNew         TaskState = "new"
 	TaskDisabled    TaskState = "disabled"
@@ -61,6 +62,8 @@ func (t Task) state() TaskState {
 		return TaskFailing
 	case t.Interrupted():
 		return TaskInterrupted
+	case t.Reason.Kind == ReasonCancelled:
+		return TaskCancelled
 	case t.Reason.Kind == ReasonConsul, t.Reason.Kind == ReasonBuffering, t.Reason.Kind == ReasonBlocked:
 		return TaskWaiting
 	case t.AppliedAt.IsZero():

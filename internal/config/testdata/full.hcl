@@ -165,6 +165,8 @@ task {
     names  = ["web"]
     filter = "\"v1\" in Service.Tags"
   }
+
+  run_timeout = "0s"
 }
 
 api {
@@ -173,3 +175,5 @@ api {
   token           = "{{ env \"TERRAPULSE_TOKEN\" }}"
   read_token_file = "/etc/terrapulse/read-token"
 }
+
+run_timeout = "90m"

@@ -1,0 +1,48 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+)
+
+// cancelCommand ends the run of a task of a running instance.
+type cancelCommand struct{ *app }
+
+func (c *cancelCommand) Synopsis() string { return "End the run of a task that is under way" }
+
+func (c *cancelCommand) Help() string {
+	f, _, _ := c.flags()
+	return `Usage: terrapulse cancel [flags] TASK
+
+  Ends the run of a task of a running instance: Terraform is interrupted, and
+  killed if it has not ended a minute later. The task is not run again until its
+  input or definition changes, its schedule is due, or a run is requested, as by
+  ` + "`terrapulse retry TASK`" + ` or by a restart. The exit code is 0 when the run has
+  ended.
+` + describe(f)
+}
+
+func (c *cancelCommand) flags() (*flag.FlagSet, *apiFlags, *bool) { return requestFlags("cancel") }
+
+func (c *cancelCommand) Run(args []string) int {
+	f, api, wait := c.flags()
+	task, client, code := c.taskArguments(f, api, args, c.Help())
+	if code >= 0 {
+		return code
+	}
+	unable := fmt.Sprintf("unable to cancel '%s'", task)
+	id, err := client.CancelTask(c.ctx, task)
+	if err != nil {
+		return c.problem(unable, err)
+	}
+	if !*wait {
+		fmt.Fprintf(c.stdout, "Run %s of task %s is being cancelled.\n", id, task)
+		return exitOK
+	}
+	run, err := client.AwaitEnd(c.ctx, task, id)
+	if err != nil {
+		return c.problem(unable, err)
+	}
+	c.summarise(outcomesOf(run))
+	return exitOK
+}

@@ -1,0 +1,43 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestCancel_RunUnderWayEndsAndRetryRunsTheTaskAgain(t *testing.T) {
+	s := newSite(t)
+	s.register("web", "web-1", 8080, "passing")
+	p := s.start("-config-file", s.config(s.slowTask("slow")))
+	t.Setenv("CTS_ADDRESS", p.served())
+	eventually(t, "the apply has begun", func() bool { return s.read("began") != "" })
+
+	r := s.bare("task", "disable", "slow")
+	wantCode(t, r, exitError)
+	wantText(t, strings.Join(strings.Fields(r.stderr), " "), "active and cannot be updated", "`terrapulse cancel slow`")
+
+	r = s.bare("cancel", "slow")
+	wantCode(t, r, exitOK)
+	wantText(t, r.stdout, "slow", "cancelled")
+	wantText(t, s.run("runs", "slow").stdout, "cancelled by")
+	eventually(t, "the task waits", func() bool { return strings.Contains(s.run("status").stdout, "cancelled") })
+	if n := strings.Count(s.read("began"), "began"); n != 1 {
+		t.Errorf("Terraform was run %d times", n)
+	}
+	r = s.bare("cancel", "slow")
+	wantCode(t, r, exitError)
+	wantText(t, r.stderr, "no run under way")
+
+	s.write("go", "")
+	r = s.bare("retry", "slow")
+	wantCode(t, r, exitOK)
+	wantText(t, r.stdout, "succeeded")
+	r = s.bare("retry", "slow")
+	wantCode(t, r, exitError)
+	wantText(t, strings.Join(strings.Fields(r.stderr), " "), "nothing to retry")
+	r = s.bare("run", "slow")
+	wantCode(t, r, exitOK)
+	wantText(t, r.stdout, "succeeded")
+	wantCode(t, s.bare("run", "nope"), exitError)
+	wantCode(t, s.bare("task", "disable", "slow"), exitOK)
+}

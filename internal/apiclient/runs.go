@@ -1,0 +1,131 @@
+package apiclient
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/api"
+)
+
+// The wait between two looks at a run doubles from firstPoll to longestPoll.
+const (
+	firstPoll   = 100 * time.Millisecond
+	longestPoll = 2 * time.Second
+)
+
+// RunTask requests a run of a task. AwaitRun returns the run, given what is
+// returned.
+func (c *Client) RunTask(ctx context.Context, name string) (after string, err error) {
+	return c.request(ctx, name, "run")
+}
+
+// RetryTask requests a run of a task whose latest run did not succeed. AwaitRun
+// returns the run, given what is returned.
+func (c *Client) RetryTask(ctx context.Context, name string) (after string, err error) {
+	return c.request(ctx, name, "retry")
+}
+
+func (c *Client) request(ctx context.Context, name, how string) (after string, err error) {
+	var answer api.RunAskedResponse
+	if _, err := c.call(ctx, http.MethodPost, taskPath(name)+"/"+how, nil, nil, &answer); err != nil {
+		return "", err
+	}
+	where, err := url.Parse(answer.RunsURL)
+	if err != nil {
+		return "", fmt.Errorf("read where the run of task %s shows up: %w", name, err)
+	}
+	return where.Query().Get("after"), nil
+}
+
+// CancelTask ends the run of a task that is under way, and returns its id.
+func (c *Client) CancelTask(ctx context.Context, name string) (id string, err error) {
+	var answer api.RunCancelledResponse
+	_, err = c.call(ctx, http.MethodPost, taskPath(name)+"/cancel", nil, nil, &answer)
+	return answer.RunID, err
+}
+
+// AwaitRun waits for the end of the first run of a task after the one with this
+// id. It calls waits with the reason for which the run has not begun, once for
+// each reason.
+func (c *Client) AwaitRun(ctx context.Context, name, after string, waits func(reason string)) (api.Run, error) {
+	said := ""
+	for wait := firstPoll; ; wait = min(2*wait, longestPoll) {
+		var runs api.RunsResponse
+		query := url.Values{"limit": {"200"}}
+		if after != "" {
+			query.Set("after", after)
+		}
+		if _, err := c.call(ctx, http.MethodGet, taskPath(name)+"/runs", query, nil, &runs); err != nil {
+			return api.Run{}, err
+		}
+		run := first(runs.Runs)
+		switch {
+		case run == nil:
+			reason, err := c.waiting(ctx, name)
+			if err != nil {
+				return api.Run{}, err
+			}
+			if reason != said && wait > 4*firstPoll {
+				waits(reason)
+				said = reason
+			}
+		case run.Ended != nil:
+			return *run, nil
+		}
+		if err := pause(ctx, wait); err != nil {
+			return api.Run{}, err
+		}
+	}
+}
+
+// first is the oldest run that is part of the task's history.
+func first(runs []api.Run) *api.Run {
+	for i := len(runs) - 1; i >= 0; i-- {
+		if !runs[i].Inspect && runs[i].State != api.RunStateSuperseded {
+			return &runs[i]
+		}
+	}
+	return nil
+}
+
+// waiting says why a task that is to be run has no run yet. The error says why
+// there will be none.
+func (c *Client) waiting(ctx context.Context, name string) (string, error) {
+	var answer api.TaskOverviewResponse
+	if _, err := c.call(ctx, http.MethodGet, taskPath(name)+"/overview", nil, nil, &answer); err != nil {
+		return "", err
+	}
+	if !answer.Task.Enabled {
+		return "", errors.New("the task was disabled before its run began")
+	}
+	return answer.Task.Reason.Text, nil
+}
+
+// AwaitEnd waits for the end of a run.
+func (c *Client) AwaitEnd(ctx context.Context, name, id string) (api.Run, error) {
+	for wait := firstPoll; ; wait = min(2*wait, longestPoll) {
+		var answer api.RunResponse
+		if _, err := c.call(ctx, http.MethodGet, taskPath(name)+"/runs/"+url.PathEscape(id), nil, nil, &answer); err != nil {
+			return api.Run{}, err
+		}
+		if answer.Run.Ended != nil {
+			return answer.Run, nil
+		}
+		if err := pause(ctx, wait); err != nil {
+			return api.Run{}, err
+		}
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}

@@ -1,0 +1,18 @@
+package config
+
+import (
+	"fmt"
+	"time"
+)
+
+// OwnRunTimeout returns the run_timeout that the task itself sets, nil if it
+// takes that of all tasks.
+func (t *Task) OwnRunTimeout() *time.Duration { return t.timeout }
+
+// runTimeout checks a run_timeout.
+func (l *loader) runTimeout(raw rawDuration) time.Duration {
+	if raw.V < 0 {
+		l.fail(raw.origin, fmt.Sprintf("%s is negative", quoted(raw.V.String())), `a duration such as "30m", or "0s" for no limit`)
+	}
+	return raw.V
+}
