@@ -463,11 +463,15 @@ func (c *claim) keep(ctx context.Context, stop context.CancelCauseFunc) {
 	}
 }
 
-// cancelledBy says who has cancelled the run; "" if nobody has.
+// cancelledBy says who has cancelled the run, as far as is known; "" if nobody has.
 func (c *claim) cancelledBy() string {
-	c.turn <- struct{}{}
-	defer func() { <-c.turn }()
-	return c.run.Data.Cancel
+	select {
+	case c.turn <- struct{}{}:
+		defer func() { <-c.turn }()
+		return c.run.Data.Cancel
+	default: // it is being written: the next renewal tells
+		return ""
+	}
 }
 
 // renew makes the claim last longer. Where that fails, expired says whether it
