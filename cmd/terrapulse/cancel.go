@@ -43,6 +43,6 @@ func (c *cancelCommand) Run(args []string) int {
 	if err != nil {
 		return c.problem(unable, err)
 	}
-	c.summarise(outcomesOf(run))
+	c.summarise(outcomesOf(run), 0)
 	return exitOK
 }

@@ -72,9 +72,10 @@ func (e *engine) plan(ctx context.Context, task string, draft json.RawMessage) (
 
 // engineOptions are what the command line says beside the configuration.
 type engineOptions struct {
-	store    string // URL; "" is the one of working_dir
-	parallel int    // runs at a time; 0 is the default of workers
-	reach    bool   // Consul must answer
+	store    string    // URL; "" is the one of working_dir
+	parallel int       // runs at a time; 0 is the default of workers
+	reach    bool      // Consul must answer
+	progress *progress // of the runs; nil if nobody watches
 }
 
 // newEngine puts the parts together. The exit code is -1 when all is well.
@@ -121,6 +122,9 @@ func (a *app) newEngine(ctx context.Context, cfg *config.Config, log *slog.Logge
 	}
 	if cfg.HighAvailability != nil {
 		run.Live = liveOutputInCluster
+	}
+	if p := opts.progress; p != nil {
+		run.Watch, run.Ended = p.watch, func(run state.Run) { p.end(run.Task) }
 	}
 	launcher := launch.NewLocal(ctx, workers(opts.parallel), log, run.Run)
 	return &engine{

@@ -197,7 +197,7 @@ func (l *logFlags) newLogger(a *app, configured string) (*slog.Logger, error) {
 	case a.isCTS():
 		return slog.New(newCTSHandler(a.stderr, level)), nil
 	case colored(a.stderr):
-		return slog.New(tint.NewTextHandler(a.stderr, &tint.Options{Level: level, TimeFormat: time.TimeOnly})), nil
+		return slog.New(tint.NewTextHandler(a.stderr, &tint.Options{Level: level, TimeFormat: time.TimeOnly + "Z07:00"})), nil
 	}
 	return slog.New(slog.NewTextHandler(a.stderr, &slog.HandlerOptions{Level: level})), nil
 }
@@ -213,6 +213,9 @@ func durationsWithUnit(_ []string, a slog.Attr) slog.Attr {
 
 // colored reports whether w is a terminal whose user has not asked for plain text.
 func colored(w io.Writer) bool {
+	if inner, ok := w.(interface{ Unwrap() io.Writer }); ok {
+		w = inner.Unwrap()
+	}
 	f, ok := w.(*os.File)
 	return ok && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && term.IsTerminal(int(f.Fd()))
 }

@@ -3,15 +3,16 @@ package main
 import (
 	"flag"
 	"fmt"
-	"io"
 	"log/slog"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/runner"
+	"github.com/terrapulse/terrapulse/internal/state"
 	"github.com/terrapulse/terrapulse/internal/terraform"
 )
 
@@ -63,13 +64,15 @@ func (c *inspectCommand) Run(args []string) int {
 	if code := c.parse(f, args, c.Help()); code >= 0 {
 		return code
 	}
+	shown, end := c.showProgress()
+	defer end()
 	cfg, log, code := o.load(c.app)
 	if code >= 0 {
 		return code
 	}
 	defer o.flush()
 	o.inspect.tasks = f.Args()
-	return c.inspect(cfg, log, o.inspect, o.parallel)
+	return c.inspect(cfg, log, o.inspect, o.parallel, shown)
 }
 
 // inspection is what came of planning one task.
@@ -79,7 +82,8 @@ type inspection struct {
 }
 
 // inspect plans tasks and prints the plans in the order of the configuration.
-func (a *app) inspect(cfg *config.Config, log *slog.Logger, o inspectOptions, parallel int) int {
+func (a *app) inspect(cfg *config.Config, log *slog.Logger, o inspectOptions, parallel int, shown *progress) int {
+	began := time.Now()
 	tasks := make([]*config.Task, 0, len(cfg.Tasks))
 	for _, name := range o.tasks {
 		if _, ok := cfg.Task(name); !ok {
@@ -107,6 +111,7 @@ func (a *app) inspect(cfg *config.Config, log *slog.Logger, o inspectOptions, pa
 	}
 	module := &runner.Module{Terraform: binary, Values: a.values(log)}
 
+	shown.set(log, "being planned", len(tasks))
 	results := make([]inspection, len(tasks))
 	var group errgroup.Group
 	group.SetLimit(workers(parallel))
@@ -123,11 +128,13 @@ func (a *app) inspect(cfg *config.Config, log *slog.Logger, o inspectOptions, pa
 				return nil
 			}
 			warnHidden(log, task, snap)
-			r.Summary, r.err = module.Plan(a.ctx, cfg, task, snap, io.Discard)
+			r.Summary, r.err = module.Plan(a.ctx, cfg, task, snap, shown.begin(task.Name))
+			shown.end(task.Name)
 			return nil
 		})
 	}
 	group.Wait()
+	shown.clear()
 
 	code = exitOK
 	for i, task := range tasks {
@@ -151,7 +158,27 @@ func (a *app) inspect(cfg *config.Config, log *slog.Logger, o inspectOptions, pa
 	if code != exitError {
 		a.ctsEnded()
 	}
+	if !a.isCTS() {
+		fmt.Fprintln(a.stdout, planned(results, time.Since(began)))
+	}
 	return code
+}
+
+// planned is one line about all plans.
+func planned(results []inspection, took time.Duration) string {
+	var all state.Changes
+	changing, failed := 0, 0
+	for _, r := range results {
+		switch {
+		case r.err != nil:
+			failed++
+		case r.Changes:
+			changing++
+			all.Add, all.Change, all.Destroy = all.Add+max(r.Add, 0), all.Change+max(r.Change, 0), all.Destroy+max(r.Destroy, 0)
+		}
+	}
+	return fmt.Sprintf("%s in %s: %d with changes, %d failed; %d to add, %d to change, %d to destroy",
+		tasksCount(len(results)), rounded(took), changing, failed, all.Add, all.Change, all.Destroy)
 }
 
 // unknownTask says which tasks there are.

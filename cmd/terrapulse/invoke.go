@@ -117,7 +117,7 @@ func (c *invokeCommand) Run(args []string) int {
 	case o.inspect:
 		c.printPlans(store, outcomes)
 	}
-	return c.summarise(outcomes)
+	return c.summarise(outcomes, time.Since(asked))
 }
 
 // explain says what the function has decided.

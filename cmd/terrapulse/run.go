@@ -56,7 +56,7 @@ func (a *app) request(f *flag.FlagSet, api *apiFlags, wait *bool, args []string,
 	if err != nil {
 		return a.problem(unable, err)
 	}
-	return a.summarise(outcomesOf(run))
+	return a.summarise(outcomesOf(run), 0)
 }
 
 // saysWhy returns a function that prints why a task's run has not begun.

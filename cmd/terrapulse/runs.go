@@ -5,7 +5,6 @@ import (
 	"flag"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/terrapulse/terrapulse/internal/api"
 	"github.com/terrapulse/terrapulse/internal/state"
@@ -74,11 +73,7 @@ func tookOf(r api.Run) string {
 	if r.Started == nil || r.Ended == nil {
 		return "-"
 	}
-	took := r.Ended.Sub(*r.Started)
-	if took > time.Minute {
-		return took.Round(time.Second).String()
-	}
-	return took.Round(time.Millisecond).String()
+	return rounded(r.Ended.Sub(*r.Started)).String()
 }
 
 // changesOf is the cell of what an apply did.

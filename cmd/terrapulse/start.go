@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"os/signal"
 	"slices"
@@ -111,6 +112,12 @@ func (c *startCommand) Run(args []string) int {
 		files = reload.Watch(c.ctx, slog.Default(), o.config.names()...)
 	}
 	read := time.Now()
+	var shown *progress
+	if o.once || o.inspect.wanted() { // before anything is logged
+		var end func()
+		shown, end = c.showProgress()
+		defer end()
+	}
 	cfg, log, code := o.load(c.app)
 	if code >= 0 {
 		return code
@@ -120,7 +127,7 @@ func (c *startCommand) Run(args []string) int {
 		return c.develop(cfg)
 	}
 	if o.inspect.wanted() {
-		return c.inspect(cfg, log, o.inspect, o.parallel)
+		return c.inspect(cfg, log, o.inspect, o.parallel, shown)
 	}
 
 	// Where nobody reads the output any more, such as a tee that Ctrl-C has ended,
@@ -129,7 +136,7 @@ func (c *startCommand) Run(args []string) int {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 
 	e, code := c.newEngine(c.ctx, cfg, log, engineOptions{
-		store: *o.store, parallel: o.parallel, reach: o.once})
+		store: *o.store, parallel: o.parallel, reach: o.once, progress: shown})
 	switch {
 	case code >= 0 && c.ctx.Err() != nil && !o.once:
 		return exitOK // as told
@@ -143,7 +150,8 @@ func (c *startCommand) Run(args []string) int {
 		}
 	}
 	if o.once {
-		code := c.once(e)
+		shown.set(log, "running", enabled(cfg))
+		code := c.once(e, read, shown)
 		c.ctsOnce(code)
 		return code
 	}
@@ -203,11 +211,12 @@ func (c *startCommand) reset(e *engine) int {
 }
 
 // once runs every task one time and sums up.
-func (c *startCommand) once(e *engine) int {
+func (c *startCommand) once(e *engine, began time.Time, shown *progress) int {
 	outcomes, err := e.reconciler.Once(c.ctx, e.launcher.Wait)
+	shown.clear()
 	code := exitOK
 	if len(outcomes) > 0 {
-		code = c.summarise(outcomes)
+		code = c.summarise(outcomes, time.Since(began))
 	}
 	switch {
 	case err == nil && len(outcomes) == 0:
@@ -220,8 +229,9 @@ func (c *startCommand) once(e *engine) int {
 	return code
 }
 
-// summarise prints a line for each task.
-func (a *app) summarise(outcomes []reconcile.Outcome) int {
+// summarise prints a line for each task and, if it is known how long they took
+// together, one for all.
+func (a *app) summarise(outcomes []reconcile.Outcome, elapsed time.Duration) int {
 	code := exitOK
 	var t table
 	t.row(plain, "TASK", "OUTCOME", "DURATION", "ADDED", "CHANGED", "DESTROYED")
@@ -241,6 +251,9 @@ func (a *app) summarise(outcomes []reconcile.Outcome) int {
 		t.row(n, append([]string{o.Task, string(o.Run.State), took(*o.Run)}, counts(o.Run.Changes)...)...)
 	}
 	t.print(a.stdout)
+	if elapsed > 0 {
+		fmt.Fprintf(a.stdout, "\n%s\n", summaryOf(outcomes, elapsed))
+	}
 	for _, o := range outcomes {
 		switch {
 		case o.Run != nil && (o.Run.State == state.RunInterrupted || o.Run.State == state.RunCancelled):
@@ -274,6 +287,53 @@ func outcomesOf(run api.Run) []reconcile.Outcome {
 	return []reconcile.Outcome{{Task: run.Task, Run: r, Reason: state.Reason{Kind: state.ReasonKind(run.Reason.Kind), Text: run.Reason.Text}}}
 }
 
+// summaryOf is one line about all tasks.
+func summaryOf(outcomes []reconcile.Outcome, took time.Duration) string {
+	counted := map[string]int{}
+	var all state.Changes
+	inspected := false
+	for _, o := range outcomes {
+		switch {
+		case o.Run == nil && o.Reason.Kind == state.ReasonDisabled:
+			counted["disabled"]++
+			continue
+		case notBegun(o):
+			counted["not run"]++
+			continue
+		}
+		counted[string(o.Run.State)]++
+		inspected = inspected || o.Run.Inspect
+		if ch := o.Run.Changes; ch != nil {
+			all.Add, all.Change, all.Destroy = all.Add+ch.Add, all.Change+ch.Change, all.Destroy+ch.Destroy
+		}
+	}
+	var parts []string
+	for _, word := range slices.Sorted(maps.Keys(counted)) {
+		parts = append(parts, fmt.Sprintf("%d %s", counted[word], word))
+	}
+	changes := all.String()
+	if inspected {
+		changes = fmt.Sprintf("%d to add, %d to change, %d to destroy", all.Add, all.Change, all.Destroy)
+	}
+	return fmt.Sprintf("%s in %s: %s; %s", tasksCount(len(outcomes)), rounded(took), strings.Join(parts, ", "), changes)
+}
+
+// tasksCount is a number of tasks in words.
+func tasksCount(n int) string {
+	if n == 1 {
+		return "1 task"
+	}
+	return fmt.Sprintf("%d tasks", n)
+}
+
+// rounded is a duration as people read it.
+func rounded(d time.Duration) time.Duration {
+	if d > time.Minute {
+		return d.Round(time.Second)
+	}
+	return d.Round(time.Millisecond)
+}
+
 // notBegun reports whether the task was not run, although that may have been decided.
 func notBegun(o reconcile.Outcome) bool {
 	return o.Run == nil || o.Run.State == state.RunIntended
@@ -284,7 +344,7 @@ func took(r state.Run) string {
 	if r.Started.IsZero() || r.Ended.IsZero() {
 		return "-"
 	}
-	return r.Ended.Sub(r.Started).Round(time.Millisecond).String()
+	return rounded(r.Ended.Sub(r.Started)).String()
 }
 
 // counts are the cells of what an apply did.

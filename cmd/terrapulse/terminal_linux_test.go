@@ -2,10 +2,15 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"os"
+	"regexp"
+	"strings"
 	"syscall"
 	"testing"
 	"unsafe"
+
+	"github.com/terrapulse/terrapulse/internal/testtools"
 )
 
 func TestATerminalGetsColourAndAPipeNone(t *testing.T) {
@@ -34,8 +39,38 @@ func TestATerminalGetsColourAndAPipeNone(t *testing.T) {
 	}
 }
 
+func TestOnce_ShowsProgressOnATerminalAndOneLineInTheEnd(t *testing.T) {
+	s := newSite(t)
+	s.register("web", "web-1", 8080, "passing")
+	file := s.config(s.task("lb", onWeb) + s.task("off", "enabled = false\n"+onWeb))
+	t.Setenv("TERM", "xterm")
+	for _, mode := range []struct{ args, shown, line string }{
+		{"start -once -store sqlite:" + s.path("state.db"), "0 of 1 done, running: lb 0s", `(?m)^2 tasks in [0-9.]+m?s: 1 disabled, 1 succeeded; 1 added, 0 changed, 0 destroyed$`},
+		{"inspect", "0 of 2 done, being planned: lb 0s", `(?m)^2 tasks in [0-9.]+m?s: 0 with changes, 0 failed; 0 to add, 0 to change, 0 to destroy$`},
+	} {
+		master, screen := terminalPair(t)
+		var seen, stdout testtools.Output
+		go func() { _, _ = io.Copy(&seen, master) }()
+		a := &app{ctx: t.Context(), program: ownName, stdin: strings.NewReader(""), stdout: &stdout, stderr: screen}
+		if code := a.run(append(strings.Fields(mode.args), "-config-file", file)); code != exitOK {
+			t.Errorf("%s: exit code %d: %s", mode.args, code, seen.String())
+		}
+		eventually(t, "the terminal has shown what runs", func() bool { return strings.Contains(seen.String(), mode.shown) })
+		if !regexp.MustCompile(mode.line).MatchString(stdout.String()) {
+			t.Errorf("%s: no line sums up: %s", mode.args, stdout.String())
+		}
+	}
+}
+
 // terminal opens a new pseudo-terminal.
 func terminal(t *testing.T) *os.File {
+	t.Helper()
+	_, screen := terminalPair(t)
+	return screen
+}
+
+// terminalPair opens a new pseudo-terminal, and the end that its user has.
+func terminalPair(t *testing.T) (master, screen *os.File) {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
 	if err != nil {
@@ -48,10 +83,10 @@ func terminal(t *testing.T) *os.File {
 			t.Fatal(errno)
 		}
 	}
-	screen, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|syscall.O_NOCTTY, 0)
+	screen, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|syscall.O_NOCTTY, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { screen.Close() })
-	return screen
+	return master, screen
 }

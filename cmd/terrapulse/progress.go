@@ -1,0 +1,251 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/term"
+
+	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/state"
+)
+
+const (
+	// redrawEvery is how often the line on a terminal is drawn.
+	redrawEvery = time.Second
+	// remindEvery is how often a log line tells of runs that go on, where there
+	// is no terminal.
+	remindEvery = 30 * time.Second
+)
+
+// progress tells on standard error how the runs of one command are going: on a
+// terminal in a line that is drawn again and again below what else is printed,
+// and elsewhere in log lines.
+type progress struct {
+	out   io.Writer
+	width int // of the terminal; 0 if there is none
+	now   func() time.Time
+	log   *slog.Logger
+	verb  string // what is done to tasks, such as "running"
+	total int    // tasks
+
+	mu      sync.Mutex
+	done    int
+	running map[string]*progressOf
+	drawn   bool // the line is on the screen
+	ended   bool
+}
+
+// progressOf is how the run of one task is going.
+type progressOf struct {
+	task      string
+	began     time.Time
+	planned   int // resources that are to change; 0 if that is not known yet
+	completed int
+}
+
+// showProgress has the program print through a progress on standard error. It
+// returns the function that ends it.
+func (a *app) showProgress() (p *progress, end func()) {
+	p = &progress{out: a.stderr, now: time.Now, log: slog.Default(), running: map[string]*progressOf{}}
+	if f, ok := a.stderr.(*os.File); ok && term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb" {
+		p.width = columns
+		if width, _, err := term.GetSize(int(f.Fd())); err == nil && width > 0 {
+			p.width = width
+		}
+		a.stderr = p // so that the line gives way to what else is printed
+	}
+	every := remindEvery
+	if p.width > 0 {
+		every = redrawEvery
+	}
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		tick := time.NewTicker(every)
+		defer tick.Stop()
+		for {
+			select {
+			case <-stop:
+				return
+			case <-tick.C:
+				p.tell()
+			}
+		}
+	}()
+	return p, sync.OnceFunc(func() {
+		close(stop)
+		<-stopped
+		p.mu.Lock()
+		p.erase()
+		p.ended = true
+		p.mu.Unlock()
+		a.stderr = p.out
+	})
+}
+
+// Unwrap is the terminal.
+func (p *progress) Unwrap() io.Writer { return p.out }
+
+// Write implements io.Writer for what is printed beside the progress.
+func (p *progress) Write(text []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.erase()
+	n, err := p.out.Write(text)
+	if strings.HasSuffix(string(text), "\n") {
+		p.draw()
+	}
+	return n, err
+}
+
+// begin tells that work on a task begins. What is returned takes Terraform's
+// output.
+func (p *progress) begin(task string) io.Writer {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.running[task] = &progressOf{task: task, began: p.now()}
+	p.erase()
+	p.draw()
+	return progressOutput{p, task}
+}
+
+// end tells that work on a task has ended.
+func (p *progress) end(task string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.running, task)
+	p.done++
+	p.erase()
+	p.draw()
+}
+
+// watch is for runner.Runner.Watch, and end for Ended.
+func (p *progress) watch(run state.Run) io.Writer { return p.begin(run.Task) }
+
+var (
+	completion = regexp.MustCompile(`: (?:Creation|Modifications|Destruction) complete after `)
+	planLine   = regexp.MustCompile(`^Plan: (?:\d+ to import, )?(\d+) to add, (\d+) to change, (\d+) to destroy`)
+)
+
+// progressOutput reads from Terraform's output how far a run has come.
+type progressOutput struct {
+	p    *progress
+	task string
+}
+
+func (o progressOutput) Write(lines []byte) (int, error) {
+	o.p.mu.Lock()
+	defer o.p.mu.Unlock()
+	run := o.p.running[o.task]
+	if run == nil {
+		return len(lines), nil
+	}
+	for line := range strings.Lines(string(lines)) {
+		if completion.MatchString(line) {
+			run.completed++
+		} else if m := planLine.FindStringSubmatch(line); m != nil {
+			run.planned = 0
+			for _, n := range m[1:] {
+				count, _ := strconv.Atoi(n)
+				run.planned += count
+			}
+		}
+	}
+	return len(lines), nil
+}
+
+// tell draws the line again, or logs which runs go on.
+func (p *progress) tell() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.width > 0 {
+		p.erase()
+		p.draw()
+		return
+	}
+	for _, run := range p.ordered() {
+		attrs := []any{"task", run.task, "for", p.now().Sub(run.began).Round(time.Second), "resources_done", run.completed}
+		if run.planned > 0 {
+			attrs = append(attrs, "resources", run.planned)
+		}
+		p.log.Info("the task is still "+p.verb, attrs...)
+	}
+}
+
+// ordered are the runs that go on, the longest first.
+func (p *progress) ordered() []*progressOf {
+	var runs []*progressOf
+	for _, run := range p.running {
+		runs = append(runs, run)
+	}
+	slices.SortFunc(runs, func(a, b *progressOf) int {
+		return cmp.Or(a.began.Compare(b.began), strings.Compare(a.task, b.task))
+	})
+	return runs
+}
+
+func (p *progress) erase() {
+	if p.drawn {
+		fmt.Fprint(p.out, "\r\x1b[K")
+		p.drawn = false
+	}
+}
+
+func (p *progress) draw() {
+	if p.width == 0 || p.ended || len(p.running) == 0 {
+		return
+	}
+	fmt.Fprint(p.out, shorten(p.line(), p.width-1)) // the last column would start a new line
+	p.drawn = true
+}
+
+// line is what a terminal shows.
+func (p *progress) line() string {
+	var runs []string
+	for _, run := range p.ordered() {
+		text := run.task + " " + ago(p.now().Sub(run.began))
+		switch {
+		case run.planned > 0:
+			text += fmt.Sprintf(" (%d of %d resources)", run.completed, run.planned)
+		case run.completed > 0:
+			text += fmt.Sprintf(" (%d resources)", run.completed)
+		}
+		runs = append(runs, text)
+	}
+	return fmt.Sprintf("%d of %d done, %s: %s", p.done, p.total, p.verb, strings.Join(runs, ", "))
+}
+
+// set says what the runs of how many tasks are doing, and where to log it.
+func (p *progress) set(log *slog.Logger, verb string, total int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.log, p.verb, p.total = log, verb, total
+}
+
+// clear takes the line off the screen, as all runs have ended.
+func (p *progress) clear() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.erase()
+	p.running = map[string]*progressOf{}
+}
+
+// enabled counts the tasks that are not disabled.
+func enabled(cfg *config.Config) (n int) {
+	for _, t := range cfg.Tasks {
+		if t.Enabled {
+			n++
+		}
+	}
+	return n
+}
