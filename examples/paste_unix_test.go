@@ -1,0 +1,112 @@
+//go:build unix
+
+package examples_test
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/consul/consultest"
+	"github.com/terrapulse/terrapulse/internal/testtools"
+)
+
+var shellBlock = regexp.MustCompile("(?ms)^```sh\n(.*?)^```$")
+
+// TestQuickstart_CommandsWorkWhenPasted runs the commands of both quickstarts
+// literally, in a copy of what they need. Only the ports differ from what a
+// reader has: the Consul that is started is one that already listens.
+func TestQuickstart_CommandsWorkWhenPasted(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs Terraform")
+	}
+	top, program := testtools.Root(t), build(t)
+	for _, page := range []struct {
+		file   string
+		blocks func(string) bool // which of its blocks are pasted
+		want   []string
+	}{
+		{"examples/quickstart/README.md", func(string) bool { return true },
+			[]string{"2 tasks in ", "server web-1 10.0.0.1:8080 check", "Back at noon</h1>", "server web-2 10.0.0.2:8080 check", "load-balancer  applied"}},
+		{"README.md", func(block string) bool { return strings.Contains(block, "terrapulse validate") },
+			[]string{"### Task load-balancer", "2 tasks in ", "maintenance    applied"}},
+	} {
+		t.Run(page.file, func(t *testing.T) {
+			text, err := os.ReadFile(filepath.Join(top, page.file))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var script strings.Builder
+			for _, m := range shellBlock.FindAllStringSubmatch(string(text), -1) {
+				if page.blocks(m[1]) {
+					script.WriteString(m[1])
+				}
+			}
+			scratch := t.TempDir()
+			for _, dir := range []string{"examples/quickstart", "bin", "path"} {
+				if err := os.MkdirAll(filepath.Join(scratch, dir), 0o755); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := os.CopyFS(filepath.Join(scratch, "examples/quickstart/."), os.DirFS(filepath.Join(top, "examples/quickstart"))); err != nil {
+				t.Fatal(err)
+			}
+			consul := consultest.Start(t)
+			standIns := map[string]string{
+				"bin/terrapulse": fmt.Sprintf("case \"$1\" in start) shift; exec %q start -config-file %q \"$@\";; *) exec %q \"$@\";; esac",
+					program, filepath.Join(scratch, "port.yaml"), program),
+				"path/make":   "exit 0",
+				"path/consul": fmt.Sprintf("[ \"$1 $2\" = \"agent -dev\" ] && exec sleep 600; exec %q \"$@\"", testtools.Consul(t)),
+			}
+			for name, text := range standIns {
+				if err := os.WriteFile(filepath.Join(scratch, name), []byte("#!/bin/sh\n"+text+"\n"), 0o755); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := os.WriteFile(filepath.Join(scratch, "port.yaml"), fmt.Appendf(nil, "port: %d\n", freePort(t)), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			cmd := exec.CommandContext(t.Context(), "bash", "-e")
+			cmd.Stdin = strings.NewReader(script.String())
+			cmd.Dir = filepath.Join(scratch, filepath.Dir(page.file))
+			cmd.Env = append(os.Environ(), "CONSUL_HTTP_ADDR="+consul.Addr(), "TF_CLI_CONFIG_FILE="+testtools.TerraformRC(t), "TERRAPULSE_STORE=",
+				"PATH="+strings.Join([]string{filepath.Join(scratch, "path"), filepath.Dir(testtools.Terraform(t)), os.Getenv("PATH")}, ":"))
+			cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+			cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+			cmd.WaitDelay = 10 * time.Second
+			var out bytes.Buffer
+			cmd.Stdout, cmd.Stderr = &out, &out
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			stuck := time.AfterFunc(2*time.Minute, func() { _ = cmd.Cancel() })
+			defer stuck.Stop()
+			if err := cmd.Wait(); err != nil {
+				t.Errorf("%v:\n%s", err, out.String())
+			}
+			for _, want := range page.want {
+				if !strings.Contains(out.String(), want) {
+					t.Errorf("the commands print no %q:\n%s", want, out.String())
+				}
+			}
+		})
+	}
+}
+
+func freePort(t *testing.T) int {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port
+}
