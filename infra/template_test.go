@@ -52,6 +52,7 @@ var artifacts struct {
 	sync.Mutex
 	dir    string
 	builds map[string]*rehearsal.Artifacts // by architecture
+	bounds *rehearsal.Stack
 }
 
 func TestMain(m *testing.M) {
@@ -76,6 +77,21 @@ func built(t *testing.T, architecture string) *rehearsal.Artifacts {
 		artifacts.builds[architecture] = rehearsal.BuildIn(t, filepath.Join(artifacts.dir, architecture, "build"), architecture)
 	}
 	return artifacts.builds[architecture]
+}
+
+// bounds is the stack of that name with every parameter, but for the policies
+// that a user adds, once for all tests.
+func bounds(t *testing.T) *rehearsal.Stack {
+	t.Helper()
+	build := built(t, rehearsal.Here())
+	artifacts.Lock()
+	defer artifacts.Unlock()
+	if artifacts.bounds == nil {
+		parameters := everything()
+		delete(parameters, "RunnerPolicyArns")
+		artifacts.bounds = build.Deploy(t, "bounds", parameters)
+	}
+	return artifacts.bounds
 }
 
 func slow(t *testing.T) {
@@ -228,7 +244,7 @@ func TestTheLeastThatCanBeGivenMakesAStack(t *testing.T) {
 // Several stacks can be made in one account and region: no resource has the same
 // name in each of them.
 func TestTemplate_NoResourceHasAFixedName(t *testing.T) {
-	stack := built(t, rehearsal.Here()).Deploy(t, "names", everything())
+	stack := bounds(t)
 	scoped := map[string]string{ // names that belong to something that has a name of its own
 		"AWS::CloudWatch::Alarm/MetricName": "the metric has the stack as its dimension",
 		"AWS::IAM::Policy/PolicyName":       "each of the stack's roles has a policy of this name",
