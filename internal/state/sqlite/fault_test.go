@@ -24,7 +24,7 @@ func refuses(t *testing.T, path string, what ...string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, open := range map[string]func(context.Context, string) (*Store, error){"Open": Open, "ReadOnly": ReadOnly} {
+	for name, open := range map[string]func(context.Context, string) (*Store, error){"Open": Open, "readOnly": readOnly} {
 		s, err := open(t.Context(), path)
 		if err == nil {
 			s.Close()
@@ -230,7 +230,7 @@ func TestReadingWhileAnotherProcessWrites(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.db")
 	w := open(t, path)
 	first := write(t, w, state.Create("task/a", []byte("1")))[0]
-	r, err := ReadOnly(t.Context(), path)
+	r, err := readOnly(t.Context(), path)
 	if err != nil {
 		t.Fatal(err)
 	}

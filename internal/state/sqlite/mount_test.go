@@ -76,3 +76,44 @@ func TestAReadOnlyDiskIsNamed(t *testing.T) {
 		t.Errorf("after the disk could be written again: %d records, %v", len(records), err)
 	}
 }
+
+func TestReadOnly_AStoreOnAReadOnlyDiskIsRead(t *testing.T) {
+	dir, remount := mount(t, "size=4m")
+	path := filepath.Join(dir, "state.db")
+	t.Setenv("TMPDIR", t.TempDir())
+	writer := open(t, path)
+	rec := write(t, writer, state.Create("task/a", []byte("old")))[0]
+	if err := writer.Close(); err != nil {
+		t.Fatal(err)
+	}
+	remount(syscall.MS_RDONLY)
+	store, err := ReadOnly(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	if got, err := store.Get(t.Context(), "task/a"); err != nil || string(got.Value) != "old" {
+		t.Errorf("read %q, %v", got.Value, err)
+	}
+	if _, err := store.Apply(t.Context(), state.Delete(rec)); err == nil {
+		t.Error("it was written")
+	}
+
+	// Somebody else may write, here or on another machine.
+	remount(0)
+	writer = open(t, path)
+	rec, err = writer.Get(t.Context(), "task/a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, writer, state.Replace(rec, []byte("new")))
+	if got, err := store.List(t.Context(), "task/"); err != nil || len(got) != 1 || string(got[0].Value) != "new" {
+		t.Errorf("after a change read %v, %v", got, err)
+	}
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if left, err := os.ReadDir(os.Getenv("TMPDIR")); err != nil || len(left) > 0 {
+		t.Errorf("copies are left: %v, %v", left, err)
+	}
+}

@@ -111,10 +111,8 @@ func Open(ctx context.Context, path string) (*Store, error) {
 	return s.ready()
 }
 
-// ReadOnly opens the store in the file at path for reading, also while other
-// processes write to it. Where there is no file yet it makes none: the error
-// is then fs.ErrNotExist.
-func ReadOnly(ctx context.Context, path string) (*Store, error) {
+// readOnly is ReadOnly where the folder may be written.
+func readOnly(ctx context.Context, path string) (*Store, error) {
 	s, err := newStore(path)
 	if err != nil {
 		return nil, err
