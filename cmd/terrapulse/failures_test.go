@@ -81,7 +81,7 @@ func TestOnceSaysWhatIsWrongWithEachTaskAndRunsTheOthers(t *testing.T) {
 		{"blob", s.path("mod"), `condition "consul-kv" { path = "blob" }`, []string{`key "blob"`, "not UTF-8 text", "base64"}},
 		{"far", plain, "condition \"services\" {\n names = [\"web\"]\n datacenter = \"moon\"\n}", []string{`"web"`, "moon", "No path to datacenter", "check the datacenter's name"}},
 		{"spaced", plain, "condition \"services\" {\n names = [\"web\"]\n namespace = \"team\"\n}", []string{`"web"`, "team", "this Consul has no namespaces"}},
-		{"unprintable", plain, `condition "services" { names = ["two\nlines"] }`, []string{`"two\nlines"`, "status 400", "characters that cannot be printed"}},
+		{"unprintable", plain, `condition "services" { names = ["two\nlines"] }`, []string{`"two\nlines"`, "Unexpected response code: 400", "characters that cannot be printed"}},
 		{"filter", plain, "condition \"services\" {\n names = [\"web\"]\n filter = \"Service.Nonsense == 1\"\n}", []string{`"web"`, "Nonsense", "check the filter"}},
 	}
 	var tasks strings.Builder

@@ -57,7 +57,8 @@ func deadAddress(t *testing.T) string {
 func TestAClusterWithoutLeaderIsNotReadFrom(t *testing.T) {
 	c := client(t, consultest.Start(t, consultest.WithoutLeader()).Addr())
 	q := query(t, services("web", "db"))
-	if err := c.Observe(t.Context(), []Query{q})[0].Err; !errors.Is(err, ErrNoLeader) || !IsUnavailable(err) {
+	err := c.Observe(t.Context(), []Query{q})[0].Err
+	if !errors.Is(err, ErrNoLeader) || !IsUnavailable(err) || !strings.Contains(err.Error(), "No cluster leader") {
 		t.Errorf("Observe: %v", err)
 	}
 	if _, err := c.Snapshot(t.Context(), task(services("web"))); !errors.Is(err, ErrNoLeader) {
@@ -91,7 +92,11 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 		{"a datacenter that is not there", open, config.Services{Names: []string{"web"}, Datacenter: "mars"}, isBadQuery,
 			[]string{"in datacenter mars", "No path to datacenter", "consul members -wan"}},
 		{"a namespace on Consul CE", open, config.ConsulKV{Path: "a", Namespace: "team"}, isBadQuery,
-			[]string{`read key "a" in namespace team`, "remove them"}},
+			[]string{`read key "a" in namespace team`, "Unexpected response code: 400 (Invalid query parameter: \"ns\"", "remove them"}},
+		{"services in a namespace on Consul CE", open, config.Services{Names: []string{"web"}, Namespace: "team"}, isBadQuery,
+			[]string{"Unexpected response code: 400 (Invalid query parameter: \"ns\"", "remove them"}},
+		{"names in a namespace on Consul CE", open, config.CatalogServices{Regexp: "", Namespace: "team"}, isBadQuery,
+			[]string{"Unexpected response code: 400 (Invalid query parameter: \"ns\"", "remove them"}},
 		{"a key with an empty element", open, config.ConsulKV{Path: "a//b"}, isBadQuery, []string{`"a//b"`}},
 		{"a path that leads elsewhere", open, services("../../status/leader"), isBadQuery, []string{"status/leader"}},
 		{"a regular expression that does not compile", open, matching("("), isBadQuery, []string{`"("`, "missing closing"}},
@@ -108,6 +113,9 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 				if !strings.Contains(err.Error(), text) {
 					t.Errorf("%q is missing in: %v", text, err)
 				}
+			}
+			if strings.Contains(err.Error(), "leader") && !strings.Contains(c.text[0], "leader") {
+				t.Errorf("a leader is missed in: %v", err)
 			}
 			if strings.Contains(err.Error(), "s3cr3t") {
 				t.Errorf("the token is in: %v", err)

@@ -127,11 +127,12 @@ func (c *Client) transportError(act string, err error) error {
 }
 
 // statusError classifies an answer that is not a success. Consul gives status
-// 500 to much that is the question's fault, so its words count too.
+// 500 to much that is the question's fault, so its words count too. They are
+// kept, in the form in which Consul's own client and CTS report them.
 func (c *Client) statusError(act string, status int, body, needs string) error {
 	body = strings.TrimSpace(body)
 	e := &readError{act: act, address: c.address, kind: unavailable,
-		cause: fmt.Errorf("status %d: %s", status, body)}
+		cause: fmt.Errorf("Unexpected response code: %d (%s)", status, body)}
 	has := func(s string) bool { return strings.Contains(body, s) }
 	switch {
 	case status == 401 || status == 403 || has("Permission denied") || has("ACL not found"):
@@ -141,7 +142,7 @@ func (c *Client) statusError(act string, status int, body, needs string) error {
 			e.advice = "Consul does not know the token (consul.token, CONSUL_HTTP_TOKEN): it is wrong, expired or deleted"
 		}
 	case has("No cluster leader"):
-		e.cause = ErrNoLeader
+		e.cause = fmt.Errorf("%w: %w", e.cause, ErrNoLeader)
 	case has("No path to datacenter"):
 		e.kind = badQuery
 		e.advice = "check the datacenter's name, and that it is joined (`consul members -wan`)"
@@ -153,7 +154,6 @@ func (c *Client) statusError(act string, status int, body, needs string) error {
 		e.advice = "this Consul has no namespaces and partitions: remove them from the task, CONSUL_NAMESPACE and CONSUL_PARTITION"
 	case status == 400 && body == "":
 		e.kind = badQuery
-		e.cause = errors.New("status 400, without a reason")
 		e.advice = "Consul refuses names with characters that cannot be printed: choose another name"
 	case has("too many concurrent connections"):
 		e.advice = tooMany

@@ -422,8 +422,6 @@ func (c inConsul) failed(err error) error {
 	switch {
 	case errors.As(err, &status) && status.Code == http.StatusForbidden:
 		return fmt.Errorf("the Consul at %s refuses: its token lacks a right (%s)", c.cfg.Consul.Address, strings.TrimSpace(status.Body))
-	case errors.As(err, &status):
-		return fmt.Errorf("the Consul at %s answers %d: %s", c.cfg.Consul.Address, status.Code, strings.TrimSpace(status.Body))
 	}
 	return fmt.Errorf("the Consul at %s: %w", c.cfg.Consul.Address, err)
 }
