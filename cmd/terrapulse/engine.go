@@ -188,10 +188,13 @@ func warnAccess(ctx context.Context, client *consul.Client, log *slog.Logger) {
 	}
 }
 
-// warnHidden logs what access control hides of what the task reads.
-func warnHidden(log *slog.Logger, task *config.Task, snap *consul.Snapshot) {
+// warnSnapshot logs what a person should know about what the task reads.
+func warnSnapshot(log *slog.Logger, task *config.Task, snap *consul.Snapshot) {
 	if hidden := snap.Visibility.Hidden(); hidden != "" {
 		log.Warn(hidden, "task", task.Name)
+	}
+	if warning := snap.PortWarning(); warning != "" {
+		log.Warn(warning, "task", task.Name)
 	}
 }
 

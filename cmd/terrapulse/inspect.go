@@ -127,7 +127,7 @@ func (a *app) inspect(cfg *config.Config, log *slog.Logger, o inspectOptions, pa
 				r.err = err
 				return nil
 			}
-			warnHidden(log, task, snap)
+			warnSnapshot(log, task, snap)
 			r.Summary, r.err = module.Plan(a.ctx, cfg, task, snap, shown.begin(task.Name))
 			shown.end(task.Name)
 			return nil

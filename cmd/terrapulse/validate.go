@@ -87,8 +87,12 @@ func (c *validateCommand) Run(args []string) int {
 				if consul.IsUnavailable(err) {
 					break // the others would fail alike
 				}
-			} else if hidden := snap.Visibility.Hidden(); hidden != "" {
-				fmt.Fprintf(c.stdout, "Warning: task %s: %s\n", cfg.Tasks[i].Name, hidden)
+				continue
+			}
+			for _, warning := range []string{snap.Visibility.Hidden(), snap.PortWarning()} {
+				if warning != "" {
+					fmt.Fprintf(c.stdout, "Warning: task %s: %s\n", cfg.Tasks[i].Name, warning)
+				}
 			}
 		}
 		if !readable {

@@ -289,6 +289,11 @@ func (s *Service) sum() [sha256.Size]byte {
 	d.string(s.NodeDatacenter)
 	d.stringMap(s.NodeTaggedAddresses)
 	d.stringMap(s.NodeMeta)
+	// Also where the module does not declare ports: that is not known here.
+	for _, name := range slices.Sorted(maps.Keys(s.Ports)) {
+		d.string(name)
+		d.number(uint64(s.Ports[name]))
+	}
 	return d.sum()
 }
 

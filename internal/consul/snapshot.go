@@ -24,6 +24,10 @@ type Snapshot struct {
 	// is the zero Observation for a task without a condition.
 	Condition Observation
 
+	// Portless are the names of services with health checks and without a port,
+	// sorted.
+	Portless []string
+
 	// Visibility is of everything that was read.
 	Visibility *Visibility
 }
@@ -42,9 +46,10 @@ type Block struct {
 type Service struct {
 	ID                  string
 	Name                string
-	Kind                string // "" for an ordinary service
-	Address             string // the service's own or, where it has none, the node's
-	Port                int
+	Kind                string         // "" for an ordinary service
+	Address             string         // the service's own or, where it has none, the node's
+	Port                int            // the default port of a service with several
+	Ports               map[string]int // by name; nil unless the service has several
 	Meta                map[string]string
 	Tags                []string // sorted
 	Namespace           string   // "" on Consul CE
@@ -129,6 +134,15 @@ func (c *Client) Snapshot(ctx context.Context, t *config.Task) (*Snapshot, error
 	return snapshot, nil
 }
 
+// PortWarning says which services are rendered with port 0, "" if none is.
+func (s *Snapshot) PortWarning() string {
+	if len(s.Portless) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("port 0 is rendered for services that have health checks: %s; a Consul agent before 1.22 shows services with several ports "+
+		"in this way: upgrade the agent at consul.address, or register them with a port", shorten(s.Portless))
+}
+
 // Preview is Snapshot where nothing is known of what was applied before. What
 // access control may hide altogether is an error.
 func (c *Client) Preview(ctx context.Context, t *config.Task) (*Snapshot, error) {
@@ -186,7 +200,11 @@ func (s *Snapshot) add(p part, read []contents) error {
 		b.Services = slices.Grow(b.Services, len(instances))
 		for _, i := range instances {
 			b.Services = append(b.Services, i.service(p.userMeta))
+			if i.portless() && !slices.Contains(s.Portless, i.Service.Service) {
+				s.Portless = append(s.Portless, i.Service.Service)
+			}
 		}
+		slices.Sort(s.Portless)
 		if merges {
 			slices.SortStableFunc(b.Services, func(x, y Service) int { return strings.Compare(x.Name, y.Name) })
 		}

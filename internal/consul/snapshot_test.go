@@ -3,6 +3,9 @@ package consul
 import (
 	"bytes"
 	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -61,11 +64,11 @@ func TestTheStatusOfAnInstanceIsItsWorstCheck(t *testing.T) {
 		want   string
 	}{
 		{nil, "passing"},
-		{[]check{{"a", "passing"}}, "passing"},
-		{[]check{{"a", "warning"}, {"b", "passing"}}, "warning"},
-		{[]check{{"a", "warning"}, {"b", "critical"}, {"c", "passing"}}, "critical"},
-		{[]check{{"a", "critical"}, {"_node_maintenance", "critical"}}, "maintenance"},
-		{[]check{{"_service_maintenance:web", "critical"}}, "maintenance"},
+		{[]check{{CheckID: "a", Status: "passing"}}, "passing"},
+		{[]check{{CheckID: "a", Status: "warning"}, {CheckID: "b", Status: "passing"}}, "warning"},
+		{[]check{{CheckID: "a", Status: "warning"}, {CheckID: "b", Status: "critical"}, {CheckID: "c", Status: "passing"}}, "critical"},
+		{[]check{{CheckID: "a", Status: "critical"}, {CheckID: "_node_maintenance", Status: "critical"}}, "maintenance"},
+		{[]check{{CheckID: "_service_maintenance:web", Status: "critical"}}, "maintenance"},
 	} {
 		if got := (&instance{Checks: c.checks}).status(); got != c.want {
 			t.Errorf("%v: %s, want %s", c.checks, got, c.want)
@@ -206,5 +209,48 @@ func TestAServiceWith5000Instances(t *testing.T) {
 	}
 	if got := snapshot(t, c, task(services("web"))); len(got.Blocks[0].Services) != n || len(got.Condition.Elements) != n {
 		t.Errorf("%d services, %d elements", len(got.Blocks[0].Services), len(got.Condition.Elements))
+	}
+}
+
+func TestSnapshot_ServiceWithSeveralPorts(t *testing.T) {
+	s := consultest.Start(t)
+	c := client(t, s.Addr())
+	register(t, s, "n1", api.AgentService{ID: "web-1", Service: "web",
+		Ports: api.ServicePorts{{Name: "http", Port: 8080}, {Name: "grpc", Port: 9090, Default: true}}})
+	register(t, s, "n1", api.AgentService{ID: "web-2", Service: "web", Port: 80})
+	q := query(t, services("web"))
+	before := observe(t, c, q)
+	snap := snapshot(t, c, task(services("web")))
+	got := snap.Blocks[0].Services
+	if len(got) != 2 || got[0].Port != 9090 || !maps.Equal(got[0].Ports, map[string]int{"http": 8080, "grpc": 9090}) {
+		t.Errorf("the service with several ports is %+v", got)
+	}
+	if got[1].Port != 80 || got[1].Ports != nil || snap.PortWarning() != "" {
+		t.Errorf("the service with one port is %+v; %s", got[1], snap.PortWarning())
+	}
+	register(t, s, "n1", api.AgentService{ID: "web-1", Service: "web",
+		Ports: api.ServicePorts{{Name: "http", Port: 8081}, {Name: "grpc", Port: 9090, Default: true}}})
+	if observe(t, c, q).Digest == before.Digest {
+		t.Error("another port that changes is not seen")
+	}
+}
+
+// An agent before 1.22 shows a service with several ports without them.
+func TestSnapshot_ServicesOfOtherAgents(t *testing.T) {
+	for answer, want := range map[string]string{
+		`"Port": 0, "Ports": [{"Name": "a", "Port": 1}, {"Name": "b", "Port": 2, "Default": true}]`: "2 ",
+		`"Port": 0, "Ports": [{"Name": "a", "Port": 1}, {"Name": "b", "Port": 2}]`:                  "1 ",
+		`"Port": 0`:  "0 port 0 is rendered for services that have health checks: web; a Consul agent before 1.22",
+		`"Port": 80`: "80 ",
+	} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("X-Consul-Index", "7")
+			fmt.Fprintf(w, `[{"Node": {"Node": "n"}, "Service": {"ID": "web-1", "Service": "web", %s}, "Checks": [{"CheckID": "c", "Status": "passing", "ServiceID": "web-1"}]}]`, answer)
+		}))
+		defer server.Close()
+		snap := snapshot(t, client(t, server.URL), task(services("web")))
+		if got := fmt.Sprint(snap.Blocks[0].Services[0].Port, " ", snap.PortWarning()); !strings.HasPrefix(got, want) {
+			t.Errorf("%s: %s, want %s", answer, got, want)
+		}
 	}
 }

@@ -46,13 +46,21 @@ type instance struct {
 	Service struct {
 		ID, Service, Kind, Address, Namespace string
 		Port                                  int
+		Ports                                 []servicePort
 		Tags                                  []string
 		Meta                                  map[string]string
 	}
 	Checks []check
 }
 
-type check struct{ CheckID, Status string }
+// servicePort is one port of a service with several (Consul 1.22).
+type servicePort struct {
+	Name    string
+	Port    int
+	Default bool
+}
+
+type check struct{ CheckID, Status, ServiceID string }
 
 // pair is what matters of an element of /v1/kv.
 type pair struct {
@@ -165,10 +173,37 @@ func (i *instance) service(userMeta map[string]string) Service {
 	if s.Address == "" {
 		s.Address = s.NodeAddress
 	}
+	if len(i.Service.Ports) > 0 {
+		s.Ports = make(map[string]int, len(i.Service.Ports))
+		for _, p := range i.Service.Ports {
+			s.Ports[p.Name] = p.Port
+		}
+		if s.Port == 0 { // an agent of 1.22 fills it
+			s.Port = i.defaultPort()
+		}
+	}
 	if s.Tags == nil {
 		s.Tags = []string{}
 	}
 	return s
+}
+
+// defaultPort is the port that is marked as default, else the first one.
+func (i *instance) defaultPort() int {
+	for _, p := range i.Service.Ports {
+		if p.Default {
+			return p.Port
+		}
+	}
+	return i.Service.Ports[0].Port
+}
+
+// portless reports whether the instance has health checks of its own, so that
+// it serves something, and no port. An agent before 1.22 shows services with
+// several ports in this way.
+func (i *instance) portless() bool {
+	return i.Service.Port == 0 && len(i.Service.Ports) == 0 && i.Service.Kind == "" &&
+		slices.ContainsFunc(i.Checks, func(c check) bool { return c.ServiceID != "" })
 }
 
 // status is the worst status of the instance's checks. Maintenance is a

@@ -221,7 +221,7 @@ func (c inConsul) node(options ...string) (*NodeServices, error) {
 		}
 		n := &NodeServices{Node: node(found.Node)}
 		for _, s := range found.Services {
-			n.Services = append(n.Services, &NodeService{ID: s.ID, Service: s.Service, Address: s.Address, Tags: s.Tags, Meta: s.Meta, Port: s.Port,
+			n.Services = append(n.Services, &NodeService{ID: s.ID, Service: s.Service, Address: s.Address, Tags: s.Tags, Meta: s.Meta, Port: cmp.Or(s.Port, s.DefaultPort()),
 				EnableTagOverride: s.EnableTagOverride})
 		}
 		slices.SortFunc(n.Services, func(a, b *NodeService) int {
@@ -281,7 +281,7 @@ func (c inConsul) service(name string, options ...string) ([]*Instance, error) {
 			Node: e.Node.Node, NodeID: e.Node.ID, NodeAddress: e.Node.Address, NodeDatacenter: e.Node.Datacenter,
 			NodeTaggedAddresses: e.Node.TaggedAddresses, NodeMeta: e.Node.Meta,
 			ID: e.Service.ID, Name: e.Service.Service, Kind: string(e.Service.Kind), Namespace: e.Service.Namespace,
-			Address: cmp.Or(e.Service.Address, e.Node.Address), Port: e.Service.Port, Tags: e.Service.Tags,
+			Address: cmp.Or(e.Service.Address, e.Node.Address), Port: cmp.Or(e.Service.Port, e.Service.DefaultPort()), Tags: e.Service.Tags,
 			ServiceMeta: e.Service.Meta, ServiceTaggedAddresses: e.Service.TaggedAddresses,
 			Checks: e.Checks, Status: status, Weights: e.Service.Weights,
 		})

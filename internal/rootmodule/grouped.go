@@ -44,7 +44,7 @@ func (m Module) groupedType(variable string) string {
 	if theirs, ok := m.narrower(variable); ok {
 		return typeexpr.TypeString(theirs)
 	}
-	text, _ := declaredType(variable)
+	text, _ := declaredType(variable, m.WantsPorts())
 	return text
 }
 
@@ -69,7 +69,7 @@ func (m Module) wanted(variable string) map[string]bool {
 // narrower is the type that the module declares for an input, if it is a map of
 // objects that have some of the input's attributes, each with its type.
 func (m Module) narrower(variable string) (cty.Type, bool) {
-	_, ours := declaredType(variable)
+	_, ours := declaredType(variable, m.WantsPorts())
 	theirs, ok := parseType(m.Types[variable])
 	if !ok || !theirs.IsMapType() || !theirs.ElementType().IsObjectType() || !ours.ElementType().IsObjectType() {
 		return cty.NilType, false
@@ -84,8 +84,8 @@ func (m Module) narrower(variable string) (cty.Type, bool) {
 }
 
 // declaredType is the type that declarations has for an input.
-func declaredType(variable string) (text string, parsed cty.Type) {
-	source := []byte(declarations[variable])
+func declaredType(variable string, ports bool) (text string, parsed cty.Type) {
+	source := []byte(declaration(variable, ports))
 	file, diags := hclsyntax.ParseConfig(source, VariablesFile, hcl.InitialPos)
 	if diags.HasErrors() {
 		panic(diags) // a constant of this package
@@ -97,13 +97,28 @@ func declaredType(variable string) (text string, parsed cty.Type) {
 }
 
 // InputTypes returns the types of what the task's module gets from Consul, by
-// the names of the variables.
-func InputTypes(t *config.Task) map[string]cty.Type {
+// the names of the variables. declared are the types that the module declares.
+func InputTypes(t *config.Task, declared map[string]string) map[string]cty.Type {
 	types := map[string]cty.Type{}
 	for _, name := range Inputs(t) {
-		_, types[name] = declaredType(name)
+		_, types[name] = declaredType(name, WantsPorts(declared))
 	}
 	return types
+}
+
+// WantsPorts reports whether the module declares the attribute ports of its
+// services.
+func (m Module) WantsPorts() bool { return WantsPorts(m.Types) }
+
+// WantsPorts reports whether a module with these types of variables declares
+// the attribute ports of its services.
+func WantsPorts(types map[string]string) bool {
+	expr, diags := hclsyntax.ParseExpression([]byte(types[ServicesVariable]), VariablesFile, hcl.InitialPos)
+	if diags.HasErrors() {
+		return false
+	}
+	t, _, diags := typeexpr.TypeConstraintWithDefaults(expr) // with optional attributes
+	return !diags.HasErrors() && t.IsMapType() && t.ElementType().IsObjectType() && t.ElementType().HasAttribute("ports")
 }
 
 func parseType(text string) (cty.Type, bool) {

@@ -139,7 +139,7 @@ func TestFiles_GroupOnlyALargeInput(t *testing.T) {
 
 func TestGroupedType_IsTheModulesOwnWhereThatHasFewerAttributes(t *testing.T) {
 	m := largeModule(groupedFrom)
-	whole, _ := declaredType(ServicesVariable)
+	whole, _ := declaredType(ServicesVariable, false)
 	for declared, want := range map[string]string{
 		"map(object({ name = string, port = number }))":            "map(object({name=string,port=number}))",
 		"map(object({\n    name = string # of it\n  }))":           "map(object({name=string}))",
@@ -160,4 +160,65 @@ func TestGroupedType_IsTheModulesOwnWhereThatHasFewerAttributes(t *testing.T) {
 	if got := m.groupedType(CatalogVariable); got != "map(list(string))" {
 		t.Errorf("catalog_services: got %s", got)
 	}
+}
+
+func TestModule_PortsAreForModulesThatDeclareThem(t *testing.T) {
+	for _, n := range []int{2, groupedFrom} {
+		m := largeModule(n)
+		without := allFiles(t, m)
+		m.Blocks[0].Services[0].Ports = map[string]int{"http": 8080, "grpc": 9090}
+		for _, declared := range []string{"", "any", "map(any)", "map(object({ id = string, port = number }))"} {
+			m.Types = nil
+			if declared != "" {
+				m.Types = map[string]string{ServicesVariable: declared}
+			}
+			plain := m
+			plain.Blocks = largeModule(n).Blocks
+			if diff := cmp.Diff(allFiles(t, plain), allFiles(t, m)); diff != "" {
+				t.Errorf("%d services, declared as %q: a port more shows:\n%s", n, declared, diff)
+			}
+		}
+		if m.Types = nil; n < groupedFrom {
+			if diff := cmp.Diff(without, allFiles(t, m)); diff != "" {
+				t.Errorf("-before +now:\n%s", diff)
+			}
+		}
+		for _, declared := range []string{
+			"map(object({ id = string, ports = map(number) }))",
+			"map(object({ id = string, ports = optional(map(number)) }))",
+		} {
+			m.Types = map[string]string{ServicesVariable: declared}
+			services, _ := received(t, m, "variable \"services\" {\n  type = "+declared+"\n}\n")
+			withPorts := 0
+			for _, s := range services.(map[string]any) {
+				if ports := s.(map[string]any)["ports"].(map[string]any); len(ports) > 0 {
+					withPorts++
+					if ports["http"] != 8080.0 || ports["grpc"] != 9090.0 {
+						t.Errorf("ports = %v", ports)
+					}
+				}
+			}
+			if withPorts != 1 {
+				t.Errorf("%d services, declared as %s: %d have ports", n, declared, withPorts)
+			}
+		}
+	}
+}
+
+// allFiles are the files of the module by name.
+func allFiles(t *testing.T, m Module) map[string]string {
+	t.Helper()
+	files, err := m.Files()
+	if err != nil {
+		t.Fatal(err)
+	}
+	texts := map[string]string{}
+	for _, f := range files {
+		var text strings.Builder
+		if err := f.Render(&text); err != nil {
+			t.Fatal(err)
+		}
+		texts[f.Name] = text.String()
+	}
+	return texts
 }

@@ -27,7 +27,7 @@ func (m Module) renderValues(w io.Writer) error {
 		switch block.Variable {
 		case ServicesVariable:
 			services = true
-			e.wanted = m.wanted(block.Variable)
+			e.wanted, e.ports = m.wanted(block.Variable), m.WantsPorts()
 			e.services(block.Services)
 		case CatalogVariable:
 			e.catalog(block.Catalog)
@@ -50,6 +50,7 @@ type valueWriter struct {
 	scratch []byte
 	keys    []string
 	wanted  map[string]bool // attributes of services to write; all of them if nil
+	ports   bool            // services have the attribute ports
 }
 
 func (w *valueWriter) services(services []consul.Service) {
@@ -128,6 +129,7 @@ func (w *valueWriter) service(s *consul.Service) {
 		{name: "kind", text: s.Kind},
 		{name: "address", text: s.Address},
 		{name: "port", text: strconv.Itoa(s.Port), number: true},
+		{name: "ports", kind: tableField, table: w.numbers(s.Ports), number: true},
 		{name: "meta", kind: tableField, table: s.Meta},
 		{name: "tags", kind: listField, list: s.Tags},
 		{name: "namespace", text: s.Namespace},
@@ -141,6 +143,9 @@ func (w *valueWriter) service(s *consul.Service) {
 		{name: "cts_user_defined_meta", kind: tableField, table: s.CTSUserDefinedMeta},
 	}
 	fields := all[:]
+	if !w.ports {
+		fields = slices.Delete(fields, portsField, portsField+1)
+	}
 	if w.wanted != nil {
 		fields = slices.DeleteFunc(fields, func(f field) bool { return !w.wanted[f.name] })
 	}
@@ -149,7 +154,7 @@ func (w *valueWriter) service(s *consul.Service) {
 			w.WriteString("    ")
 			w.WriteString(f.name)
 			w.WriteString(" = {\n")
-			w.table(f.table)
+			w.table(f.table, f.number)
 			w.WriteString("    }\n")
 			i++
 			continue
@@ -179,8 +184,23 @@ func (w *valueWriter) service(s *consul.Service) {
 	}
 }
 
+// portsField is the place of ports among the attributes of a service.
+const portsField = 5
+
+// numbers is a table of numbers as they are written.
+func (w *valueWriter) numbers(numbers map[string]int) map[string]string {
+	if !w.ports || len(numbers) == 0 {
+		return nil
+	}
+	table := make(map[string]string, len(numbers))
+	for name, n := range numbers {
+		table[name] = strconv.Itoa(n)
+	}
+	return table
+}
+
 // table writes the entries of a map, sorted and aligned.
-func (w *valueWriter) table(table map[string]string) {
+func (w *valueWriter) table(table map[string]string, numbers bool) {
 	w.keys = w.keys[:0]
 	width := 0
 	for key := range table {
@@ -193,7 +213,11 @@ func (w *valueWriter) table(table map[string]string) {
 		w.Write(w.key(key))
 		w.spaces(width - w.keyColumns(key))
 		w.WriteString(" = ")
-		w.quoted(table[key])
+		if numbers {
+			w.WriteString(table[key])
+		} else {
+			w.quoted(table[key])
+		}
 		w.WriteByte('\n')
 	}
 }

@@ -24,6 +24,7 @@ type hclService struct {
 	Kind                string            `hcl:"kind"`
 	Address             string            `hcl:"address"`
 	Port                int               `hcl:"port"`
+	Ports               map[string]int    `hcl:"ports"`
 	Meta                map[string]string `hcl:"meta"`
 	Tags                []string          `hcl:"tags"`
 	Namespace           string            `hcl:"namespace"`
@@ -50,7 +51,7 @@ func TestServicesAreWrittenAsHclwriteWould(t *testing.T) {
 		table := rapid.MapOfN(key, text, 0, 3)
 		s := consul.Service{
 			ID: text.Draw(t, "id"), Name: text.Draw(t, "name"), Kind: text.Draw(t, "kind"), Address: text.Draw(t, "address"),
-			Port: rapid.Int().Draw(t, "port"), Meta: table.Draw(t, "meta"), Tags: rapid.SliceOfN(text, 0, 3).Draw(t, "tags"),
+			Port: rapid.Int().Draw(t, "port"), Ports: rapid.MapOfN(key, rapid.Int(), 0, 3).Draw(t, "ports"), Meta: table.Draw(t, "meta"), Tags: rapid.SliceOfN(text, 0, 3).Draw(t, "tags"),
 			Namespace: text.Draw(t, "ns"), Status: text.Draw(t, "status"), Node: text.Draw(t, "node"), NodeID: text.Draw(t, "nodeID"),
 			NodeAddress: text.Draw(t, "nodeAddress"), NodeDatacenter: text.Draw(t, "dc"), NodeTaggedAddresses: table.Draw(t, "tagged"),
 			NodeMeta: table.Draw(t, "nodeMeta"), CTSUserDefinedMeta: table.Draw(t, "ctsMeta"),
@@ -64,6 +65,7 @@ func TestServicesAreWrittenAsHclwriteWould(t *testing.T) {
 
 		var got strings.Builder
 		m := plainModule()
+		m.Types = map[string]string{ServicesVariable: "map(object({ ports = optional(map(number), {}) }))"}
 		m.Blocks = []consul.Block{{Variable: ServicesVariable, Services: []consul.Service{s}}}
 		if err := m.renderValues(&got); err != nil {
 			t.Fatal(err)

@@ -60,6 +60,18 @@ variable "consul_kv" {
 `,
 }
 
+// declaration is the declaration of an input. Services have the attribute
+// ports only for a module that declares it, so that every other module sees
+// exactly what it saw before.
+func declaration(variable string, ports bool) string {
+	text := declarations[variable]
+	if variable == ServicesVariable && ports {
+		const port = "      port      = number\n"
+		text = strings.Replace(text, port, port+"      ports     = map(number)\n", 1)
+	}
+	return text
+}
+
 // sensitiveSince is the first Terraform that knows sensitive variables.
 var sensitiveSince = version.Must(version.NewVersion("0.14.0"))
 
@@ -71,7 +83,7 @@ func (m Module) variables() ([]byte, error) {
 			fmt.Fprintf(&b, "\n# Grouped, so that Terraform converts it faster; main.tf joins the groups.\n"+
 				"variable %q {\ntype = map(%s)\n}\n", name, m.groupedType(name))
 		} else {
-			b.WriteString(declarations[name])
+			b.WriteString(declaration(name, m.WantsPorts()))
 		}
 	}
 	for _, p := range m.providers() {

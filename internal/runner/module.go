@@ -67,7 +67,7 @@ func (m *Module) Findings(cfg *config.Config, t *config.Task) []config.Diagnosti
 	}
 	_, err := rootmodule.Backend(cfg, t)
 	add(err)
-	all = append(all, terraform.ModuleFindings(t, rootmodule.InputTypes(t))...)
+	all = append(all, terraform.ModuleFindings(t, rootmodule.InputTypes(t, terraform.VariableTypes(t)))...)
 	add(dynamic.Check(cfg, t))
 	add(terraform.CheckEnv(t.Name, rootmodule.Env(t, cfg)))
 	return all
@@ -91,7 +91,7 @@ func (m *Module) Apply(ctx context.Context, cfg *config.Config, t *config.Task, 
 	if err != nil {
 		return nil, err
 	}
-	if _, err := m.root(cfg, t, snap).Write(t.WorkingDir); err != nil {
+	if err := m.write(t.WorkingDir, cfg, t, snap, nil); err != nil {
 		return nil, err
 	}
 	dir, err := m.Terraform.Open(t.WorkingDir, opts)
@@ -100,6 +100,11 @@ func (m *Module) Apply(ctx context.Context, cfg *config.Config, t *config.Task, 
 	}
 	if _, err := dir.Init(ctx); err != nil {
 		return nil, err
+	}
+	if installed := dir.InstalledTypes(); installed != nil {
+		if err := m.write(t.WorkingDir, cfg, t, snap, installed); err != nil {
+			return nil, err
+		}
 	}
 	summary, err := dir.Apply(ctx)
 	if err != nil {
@@ -137,10 +142,23 @@ func (m *Module) Plan(ctx context.Context, cfg *config.Config, t *config.Task, s
 	if err != nil {
 		return terraform.Summary{}, err
 	}
-	return m.Terraform.Inspect(ctx, t.WorkingDir, func(dir string) error {
-		_, err := m.root(cfg, t, snap).Write(dir)
-		return err
+	return m.Terraform.Inspect(ctx, t.WorkingDir, func(dir string, installed map[string]string) error {
+		return m.write(dir, cfg, t, snap, installed)
 	}, opts)
+}
+
+// write writes the root module. After init, installed are the types that a
+// module which init has fetched declares: they are not known before.
+func (m *Module) write(dir string, cfg *config.Config, t *config.Task, snap *consul.Snapshot, installed map[string]string) error {
+	root := m.root(cfg, t, snap)
+	if installed != nil {
+		if root.Types != nil || !rootmodule.WantsPorts(installed) {
+			return nil // nothing that was not known before
+		}
+		root.Types = installed
+	}
+	_, err := root.Write(dir)
+	return err
 }
 
 func (m *Module) root(cfg *config.Config, t *config.Task, snap *consul.Snapshot) rootmodule.Module {

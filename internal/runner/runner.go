@@ -303,6 +303,9 @@ func (c *claim) work(ctx context.Context, launch state.Launch, planned state.Pla
 	if done.snap, err = r.Consul.Snapshot(ctx, task); err != nil {
 		return done, err
 	}
+	if warning := done.snap.PortWarning(); warning != "" {
+		r.Log.Warn(warning)
+	}
 	before, err := state.LoadInputs(ctx, r.Store, task.Name)
 	if err != nil && !errors.Is(err, state.ErrTorn) {
 		return done, fmt.Errorf("read what the task was applied with: %w", err)

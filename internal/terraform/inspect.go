@@ -25,8 +25,9 @@ const overrideFile = "terrapulse_override.tf"
 // yet, as opening the state would create one. (remote and cloud create the one
 // workspace that they name all the same.) The task's directory need not
 // exist; what a person or the module has put there can be read under the same
-// relative names.
-func (b *Binary) Inspect(ctx context.Context, dir string, render func(dir string) error, opts Options) (Summary, error) {
+// relative names. render is called once more after init if that has
+// fetched the module, with the types that it declares.
+func (b *Binary) Inspect(ctx context.Context, dir string, render func(dir string, installed map[string]string) error, opts Options) (Summary, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return Summary{}, fmt.Errorf("directory of task %s: %w", opts.Task, err)
@@ -36,7 +37,7 @@ func (b *Binary) Inspect(ctx context.Context, dir string, render func(dir string
 		return Summary{}, fmt.Errorf("create a directory to inspect task %s in: %w", opts.Task, err)
 	}
 	defer remove()
-	if err := render(tmp); err != nil {
+	if err := render(tmp, nil); err != nil {
 		return Summary{}, err
 	}
 	if err := mirror(dir, tmp); err != nil {
@@ -59,6 +60,11 @@ func (b *Binary) Inspect(ctx context.Context, dir string, render func(dir string
 	}
 	if err != nil {
 		return Summary{}, err
+	}
+	if installed := d.InstalledTypes(); installed != nil {
+		if err := render(tmp, installed); err != nil {
+			return Summary{}, err
+		}
 	}
 	s, err := d.Plan(ctx)
 	s.Fresh = fresh

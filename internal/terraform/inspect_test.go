@@ -72,7 +72,7 @@ func TestInspectSaysWhatApplyWouldDoAndLeavesNothingBehind(t *testing.T) {
 			inspect := func(services ...string) Summary {
 				t.Helper()
 				files, values := tree(t, filepath.Dir(f.dir)), keys()
-				s, err := f.bin.Inspect(t.Context(), f.dir, func(dir string) error { return f.renderTo(dir, services...) }, f.options())
+				s, err := f.bin.Inspect(t.Context(), f.dir, func(dir string, _ map[string]string) error { return f.renderTo(dir, services...) }, f.options())
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -73,7 +73,11 @@ func VariableTypes(t *config.Task) map[string]string {
 	if !localSource(t.Module) {
 		return nil
 	}
-	module, diags := tfconfig.LoadModule(t.Module)
+	return typesOf(t.Module)
+}
+
+func typesOf(dir string) map[string]string {
+	module, diags := tfconfig.LoadModule(dir)
 	if diags.HasErrors() {
 		return nil
 	}
@@ -82,6 +86,18 @@ func VariableTypes(t *config.Task) map[string]string {
 		types[name] = v.Type
 	}
 	return types
+}
+
+// InstalledTypes returns what VariableTypes does, for a module that init has
+// fetched; nil for one in a directory of this machine.
+func (d *Dir) InstalledTypes() map[string]string {
+	modules, _ := d.modules()
+	for _, m := range modules {
+		if m.Key == d.opts.Task && strings.HasPrefix(filepath.ToSlash(m.Dir), ".terraform/") {
+			return typesOf(filepath.Join(d.path, m.Dir))
+		}
+	}
+	return nil
 }
 
 // localSource reports whether a module source is a directory on this machine.
