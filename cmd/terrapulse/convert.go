@@ -24,8 +24,8 @@ func (c *convertCommand) Help() string {
 	return `Usage: terrapulse convert [-o=FILE] FILE...
 
   Writes the YAML for task files in HCL or JSON, such as those of
-  Consul-Terraform-Sync: one file that means the same as all of them together, in
-  the order of the arguments. No default is added, nothing is taken from the
+  Consul-Terraform-Sync: one file that means the same as all of them together,
+  in the order of the arguments. No default is added, nothing is taken from the
   environment, and values that are looked up stay as they are. Deprecated keys
   become those that replace them. Comments above a key or block, and beside a
   key, are kept; those that stand alone are lost.

@@ -50,30 +50,6 @@ func (a *app) parseAll(f *flag.FlagSet, args []string, help string) int {
 	return -1
 }
 
-// describe is the list of a command's flags for its help.
-func describe(f *flag.FlagSet) string {
-	var b strings.Builder
-	b.WriteString("\nFlags:\n")
-	f.VisitAll(func(fl *flag.Flag) {
-		if hidden(fl) {
-			return
-		}
-		name, usage := flag.UnquoteUsage(fl)
-		if name != "" {
-			name = "=" + name
-		}
-		fmt.Fprintf(&b, "\n  -%s%s\n      %s", fl.Name, name, strings.ReplaceAll(usage, "\n", "\n      "))
-		if fl.DefValue != "" && fl.DefValue != "false" && fl.DefValue != "0" {
-			fmt.Fprintf(&b, " Default: %s.", fl.DefValue)
-		}
-		b.WriteString("\n")
-	})
-	return strings.TrimRight(b.String(), "\n")
-}
-
-// hidden reports whether a flag is only there for scripts that know it.
-func hidden(f *flag.Flag) bool { return f.Usage == "" }
-
 // configFlags are where the configuration comes from, in order.
 type configFlags struct{ paths []config.Path }
 
@@ -219,9 +195,3 @@ func colored(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	return ok && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && term.IsTerminal(int(f.Fd()))
 }
-
-// exitCodes is the part of a command's help on its exit code.
-const exitCodes = `
-Exit codes:
-  0 success, 11 an error, 13 an argument is missing, 14 a wrong flag
-`

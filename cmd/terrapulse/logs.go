@@ -27,12 +27,7 @@ func (c *logsCommand) Help() string {
   ` + "`terrapulse runs`" + ` lists, or the beginning of one. TASK stands for the latest
   run of a task, also for one that goes on: its output is written every few
   seconds.
-
-Examples:
-  terrapulse logs load-balancer           the latest run of a task
-  terrapulse logs -follow load-balancer   until the run has ended
-  terrapulse logs 01a20044-4426-70ba      a run of ` + "`terrapulse runs`" + `
-` + exitCodes + describe(f)
+` + describe(f)
 }
 
 type logsOptions struct {

@@ -25,7 +25,8 @@ func (c *schemaCommand) Help() string {
 
   or as the first key of one in JSON
 
-    "$schema": "terrapulse.schema.json"`
+    "$schema": "terrapulse.schema.json"
+` + describe(c.flags())
 }
 
 func (c *schemaCommand) flags() *flag.FlagSet { return newFlags("schema") }

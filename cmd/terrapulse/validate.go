@@ -21,8 +21,8 @@ func (c *validateCommand) Help() string {
 	f, _, _ := c.flags()
 	return `Usage: terrapulse validate [flags]
 
-  Reads the task files and the local modules of the tasks, and reports everything
-  that is wrong in one pass, each with its file and line: also variables that a
+  Reads the task files and the local modules of the tasks, and reports all that
+  is wrong in one pass, each with its file and line: also variables that a
   module requires and does not get, values of the wrong type, and references to
   what a module does not declare. It contacts nothing and needs no Terraform.
   With -consul it also reads what every task watches, which checks the address,
