@@ -113,7 +113,7 @@ func (a *app) newEngine(ctx context.Context, cfg *config.Config, log *slog.Logge
 	owner, timing := lease.NewOwner(), timingOf(cfg)
 	base := new(atomic.Pointer[config.Config])
 	base.Store(cfg)
-	module := &runner.Module{Terraform: found, Values: a.values(log), Log: log}
+	module := &runner.Module{Terraform: found, Values: a.values(log), Log: log, Parallel: workers(opts.parallel)}
 	keepToken(ctx, module.Values, cfg, log)
 	run := &runner.Runner{
 		Config: base.Load, Store: store, Consul: client, Applier: module, Inspector: module,

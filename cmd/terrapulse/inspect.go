@@ -109,7 +109,7 @@ func (a *app) inspect(cfg *config.Config, log *slog.Logger, o inspectOptions, pa
 	if err != nil {
 		return a.unready(exitTerraform, err)
 	}
-	module := &runner.Module{Terraform: binary, Values: a.values(log)}
+	module := &runner.Module{Terraform: binary, Values: a.values(log), Parallel: workers(parallel)}
 
 	shown.set(log, "being planned", len(tasks))
 	results := make([]inspection, len(tasks))

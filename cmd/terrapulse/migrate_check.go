@@ -126,7 +126,7 @@ func (c *migrateCheckCommand) Run(args []string) int {
 
 	m := &migration{Notes: []string{}, Tasks: make([]takeover, len(cfg.Tasks))}
 	m.compare(c.ctx, cfg, o.api)
-	module := &runner.Module{Terraform: binary, Values: c.values(log), Unlocked: true}
+	module := &runner.Module{Terraform: binary, Values: c.values(log), Unlocked: true, Parallel: workers(o.parallel)}
 	var group errgroup.Group
 	group.SetLimit(workers(o.parallel))
 	for i := range cfg.Tasks {

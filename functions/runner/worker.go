@@ -140,7 +140,7 @@ func (w *worker) prepare(ctx context.Context, launch state.Launch, r *runner.Run
 		Terraform: binary, Orphaned: runner.Locks{Store: w.store, Log: w.log}.Orphaned,
 		Values: &dynamic.Evaluator{Context: ctx, Log: w.log, AWS: func(context.Context) (dynamic.AWS, error) { return w.aws, nil }},
 		Keep:   w.keep,
-		Log:    w.log,
+		Log:    w.log, Parallel: w.parallel,
 	}
 	r.Config, r.Consul, r.Verbose = func() *config.Config { return cfg }, client, cfg.Terraform.Log
 	r.Applier, r.Inspector = module, module

@@ -36,6 +36,8 @@ type Module struct {
 	// backend, and returns where: for a home whose disk ends with the run.
 	Keep func(ctx context.Context, task, name string, state []byte) (place string, err error)
 	Log  *slog.Logger // nil for nowhere
+	// Parallel is how many runs there may be at a time; 1 if zero.
+	Parallel int
 }
 
 // Check finds what would make every run of the task fail, as far as that can be
@@ -202,7 +204,7 @@ func (m *Module) options(cfg *config.Config, values dynamic.Values, t *config.Ta
 	opts := terraform.Options{
 		Task: t.Name, Backend: backend, Consul: cfg.Consul,
 		Env: rootmodule.Env(t, values.Config), VarJSON: variables, Secrets: append(values.Secrets, cfg.Vault.Token), Log: out, PersistLog: cfg.Terraform.PersistLog, Unlocked: m.Unlocked,
-		Logger: m.Log,
+		Logger: m.Log, Parallel: m.Parallel,
 	}
 	for _, id := range t.Providers {
 		name, _, _ := strings.Cut(id, ".")

@@ -32,6 +32,8 @@ type Options struct {
 	// secrets of Env, VarJSON, Secrets, Backend and Consul made unreadable. Nil for
 	// nowhere.
 	Log io.Writer
+	// Parallel is how many runs share the memory at a time; 1 if zero.
+	Parallel int
 	// PersistLog has Terraform's trace written to terraform.log in the directory,
 	// as persist_log of CTS does, up to traceLimit.
 	PersistLog bool

@@ -97,6 +97,7 @@ func (o Options) environment() (map[string]string, error) {
 		o.connectToConsul(env)
 	}
 	maps.Copy(env, o.Env)
+	collectLess(env, memory(), o.Parallel)
 	return env, nil
 }
 
