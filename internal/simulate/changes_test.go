@@ -67,6 +67,9 @@ func (j *judge) kept(v view, changes []state.Change) {
 			after = decoded[state.Override](c.Value)
 			j.overrides[task] = after
 		}
+		if c.Op == state.OpDelete || after.Deleted != "" {
+			j.deleted[task] = true
+		}
 		if j.changed[v.id] = true; !v.person() {
 			j.settled(v, task, before, after)
 		}
@@ -148,7 +151,9 @@ func (j *judge) redefined(task, definition string) bool {
 
 // answered looks at what was done for somebody who was told that it is done.
 func (j *judge) answered(w *world, p *process, it *wish) {
-	if (it.what == "create" || it.what == "delete") && !j.changed[p.id] {
+	// A task that is deleted already is shown, and can be deleted, until its run has ended.
+	already := it.what == "delete" && j.deleted[it.task]
+	if (it.what == "create" || it.what == "delete") && !j.changed[p.id] && !already {
 		w.violated("what is answered is done: %s was told of a %s of %s", p.name, it.what, it.task)
 	}
 }

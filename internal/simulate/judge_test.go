@@ -25,6 +25,7 @@ type judge struct {
 	trials    map[string]map[string]bool // by task: the runs that there were before its trial
 	asked     map[int]map[string]bool    // by process: the runs that there were before the one that it asked for
 	changed   map[int]bool               // processes that have written an override
+	deleted   map[string]bool            // tasks that were deleted at some time
 	modules   map[string]string          // by run: the module that it was decided on
 	pushes    []string                   // bundles in the order in which the pointer named them
 	inForce   int                        // the index in pushes when the bundle in force was put in force
@@ -38,7 +39,7 @@ type judge struct {
 func (j *judge) init() {
 	j.tasks, j.runs, j.known = map[string]state.Task{}, map[string]map[string]state.Run{}, map[string]bool{}
 	j.overrides, j.counts, j.trials = map[string]state.Override{}, map[string]*config.Config{}, map[string]map[string]bool{}
-	j.pushes = []string{bundles[0].digest}
+	j.pushes, j.deleted = []string{bundles[0].digest}, map[string]bool{}
 	j.asked, j.changed, j.modules = map[int]map[string]bool{}, map[int]bool{}, map[string]string{}
 	j.applying, j.applied, j.rendered, j.infra = map[string]*container{}, map[string]bool{}, map[string]string{}, map[string]string{}
 }
