@@ -29,6 +29,7 @@ func flagSets(a *app) map[string]*flag.FlagSet {
 	sets["logs"], _ = (&logsCommand{app: a}).flags()
 	sets["run"], _, _ = (&runCommand{app: a}).flags()
 	sets["retry"], _, _ = (&retryCommand{app: a}).flags()
+	sets["forget"], _ = (&forgetCommand{app: a}).flags()
 	sets["cancel"], _, _ = (&cancelCommand{app: a}).flags()
 	sets["task create"], _ = (&taskCreateCommand{app: a}).flags()
 	sets["task enable"], _, _ = (&taskEnableCommand{app: a}).flags()

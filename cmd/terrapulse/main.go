@@ -96,6 +96,7 @@ func (a *app) run(args []string) int {
 
 			"run":    func() (cli.Command, error) { return &runCommand{app: a}, nil },
 			"retry":  func() (cli.Command, error) { return &retryCommand{app: a}, nil },
+			"forget": func() (cli.Command, error) { return &forgetCommand{app: a}, nil },
 			"cancel": func() (cli.Command, error) { return &cancelCommand{app: a}, nil },
 
 			"task":         func() (cli.Command, error) { return &taskCommand{app: a}, nil },

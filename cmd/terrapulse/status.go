@@ -121,9 +121,9 @@ func readStatus(ctx context.Context, store state.Store, now time.Time) (status, 
 	if held.Owner != "" && now.Before(held.Expires) {
 		st.Leader = &api.Leader{Owner: held.Owner, Fence: int64(held.Fence), Until: held.Expires}
 	}
-	tasks, err := state.ReadAll[state.Task](ctx, store, state.TaskPrefix)
+	tasks, err := state.ReadTasks(ctx, store)
 	if err != nil {
-		return st, fmt.Errorf("read the tasks' records: %w", err)
+		return st, err
 	}
 	for _, t := range tasks {
 		ts, err := readTask(ctx, store, state.TaskName(t.Key), t.Data)

@@ -107,6 +107,7 @@ func (a *api) routes() map[string]http.HandlerFunc {
 		"GET /v1/tasks/{name}/overview":         a.getTaskOverview,
 		"POST /v1/tasks/{name}/run":             valid("/tasks/{name}/run", "POST", a.runTask),
 		"POST /v1/tasks/{name}/retry":           valid("/tasks/{name}/retry", "POST", a.retryTask),
+		"POST /v1/tasks/{name}/forget":          a.forgetTask,
 		"POST /v1/tasks/{name}/cancel":          valid("/tasks/{name}/cancel", "POST", a.cancelTask),
 		"GET /v1/runs":                          valid("/runs", "GET", a.getRuns),
 		"GET /v1/tasks/{name}/runs":             valid("/tasks/{name}/runs", "GET", a.getTaskRuns),

@@ -51,6 +51,8 @@ func (a *api) fail(w http.ResponseWriter, r *http.Request, task string, err erro
 		refuse(w, r, http.StatusInternalServerError, "task '%[1]s' is active and cannot be updated at this time: wait for its run, or end it first with `terrapulse cancel %[1]s` (POST /v1/tasks/%[1]s/cancel)", task)
 	case errors.Is(err, reconcile.ErrDisabled):
 		refuse(w, r, http.StatusConflict, "task '%s' is disabled: enable it first", task)
+	case errors.Is(err, reconcile.ErrConfigured):
+		refuse(w, r, http.StatusConflict, "task '%s' is in the configuration: delete it, or take it out of its file first", task)
 	case errors.Is(err, reconcile.ErrNoRun):
 		refuse(w, r, http.StatusConflict, "task '%s' has no run under way", task)
 	case errors.Is(err, reconcile.ErrNoRetry):

@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/overlay"
@@ -47,9 +46,5 @@ func shown(counts *overlay.Effective, records []state.Stored[state.Task]) []*con
 
 // records reads the records of all tasks.
 func (a *api) records(ctx context.Context) ([]state.Stored[state.Task], error) {
-	records, err := state.ReadAll[state.Task](ctx, a.Control.Store, state.TaskPrefix)
-	if err != nil {
-		return nil, fmt.Errorf("read the tasks' records: %w", err)
-	}
-	return records, nil
+	return state.ReadTasks(ctx, a.Control.Store)
 }

@@ -116,9 +116,9 @@ func (a *api) getRuns(w http.ResponseWriter, r *http.Request) {
 // latest reads the latest n runs. Their ids sort by time, so that no more runs
 // than these are read.
 func (a *api) latest(ctx context.Context, n int) ([]Run, error) {
-	tasks, err := state.ReadAll[state.Task](ctx, a.Control.Store, state.TaskPrefix)
+	tasks, err := state.ReadTasks(ctx, a.Control.Store)
 	if err != nil {
-		return nil, fmt.Errorf("read the tasks' records: %w", err)
+		return nil, err
 	}
 	type named struct{ task, id string }
 	var all []named
@@ -268,6 +268,16 @@ func text(w http.ResponseWriter, body []byte) {
 
 // runTask runs a task, whatever its condition says.
 func (a *api) runTask(w http.ResponseWriter, r *http.Request) { a.request(w, r, a.Control.Force) }
+
+// forgetTask removes the records of a task that is in no configuration.
+func (a *api) forgetTask(w http.ResponseWriter, r *http.Request) {
+	name := r.PathValue("name")
+	if err := a.Control.Forget(r.Context(), name); err != nil {
+		a.fail(w, r, name, err)
+		return
+	}
+	write(w, http.StatusOK, RequestID{RequestID: idOf(r)})
+}
 
 // retryTask runs a task again whose latest run did not succeed.
 func (a *api) retryTask(w http.ResponseWriter, r *http.Request) { a.request(w, r, a.Control.Retry) }

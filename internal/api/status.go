@@ -201,11 +201,7 @@ func (s *status) holds(t *config.Task, version string) bool {
 func judge(t *config.Task, rec state.Record) (*status, error) {
 	var known state.Task
 	if rec.Version != "" {
-		stored, err := state.Decode[state.Task](rec)
-		if err != nil {
-			return nil, err
-		}
-		known = stored.Data
+		known = state.DecodeTask(rec).Data
 	}
 	outcomes, ids := ended(known)
 	s := &status{

@@ -41,6 +41,12 @@ func (c *Client) request(ctx context.Context, name, how string) (after string, e
 	return where.Query().Get("after"), nil
 }
 
+// ForgetTask removes the records of a task that is in no configuration.
+func (c *Client) ForgetTask(ctx context.Context, name string) error {
+	_, err := c.call(ctx, http.MethodPost, taskPath(name)+"/forget", nil, nil, nil)
+	return err
+}
+
 // CancelTask ends the run of a task that is under way, and returns its id.
 func (c *Client) CancelTask(ctx context.Context, name string) (id string, err error) {
 	var answer api.RunCancelledResponse

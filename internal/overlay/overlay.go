@@ -21,11 +21,14 @@ type Effective struct {
 	// Problems are why overrides are without effect, by task: a task that was
 	// made through the API may clash with one that a file has gained since.
 	Problems map[string]error
+	// Corrupt are the errors of overrides that cannot be decoded, by task. Such a
+	// task must not run: it may have been disabled.
+	Corrupt map[string]error
 }
 
 // Load reads the overrides and lays them over base.
 func Load(ctx context.Context, store state.Store, base *config.Config) (*Effective, error) {
-	all, err := state.ReadAll[state.Override](ctx, store, state.OverridePrefix)
+	all, corrupt, err := state.ReadEach[state.Override](ctx, store, state.OverridePrefix)
 	if err != nil {
 		return nil, fmt.Errorf("read what was changed through the API: %w", err)
 	}
@@ -33,7 +36,12 @@ func Load(ctx context.Context, store state.Store, base *config.Config) (*Effecti
 	for i, o := range all {
 		overrides[i] = o.Data
 	}
-	return Compose(base, overrides), nil
+	e := Compose(base, overrides)
+	e.Corrupt = map[string]error{}
+	for _, err := range corrupt {
+		e.Corrupt[state.OverrideTask(err.Record.Key)] = err
+	}
+	return e, nil
 }
 
 // Compose lays overrides over base, in the order of the tasks' making.

@@ -49,6 +49,7 @@ func (b *batch) add(ctx context.Context, was state.Stored[state.Task], d Decisio
 		}
 	}
 	next := d.State
+	b.tellRemoved(was, d)
 	switch d.Action {
 	case Run:
 		it.run = &state.PlannedRun{ID: newID(), Task: d.Task.Name, Definition: b.definitions[d.Task.Name]}

@@ -26,7 +26,9 @@ var (
 	ErrDisabled = errors.New("the task is disabled")
 	ErrNoRun    = errors.New("the task has no run under way")
 	ErrNoRetry  = errors.New("the task's latest run did not fail")
-	ErrGivenUp  = errors.New("the run is given up") // that somebody waits for
+	// ErrConfigured is what Forget returns of a task that there is.
+	ErrConfigured = errors.New("the task is in the configuration")
+	ErrGivenUp    = errors.New("the run is given up") // that somebody waits for
 )
 
 // maxDefinition is how long the definition of a task may be, in bytes, so that
@@ -228,6 +230,7 @@ func (c *Control) Delete(ctx context.Context, task, by string) (comesBack bool, 
 		if err != nil {
 			return nil, err
 		}
+		record.Data.Deleted = true
 		now := c.Now()
 		next := state.Override{Task: task, Deleted: override.Data.Deleted, By: someone(by), At: now, Made: override.Data.Made}
 		if comesBack = ok && !t.FromAPI; comesBack {

@@ -36,6 +36,8 @@ type Input struct {
 	// Blocked is why the task cannot be run where this is decided; or why one that
 	// was made through the API is Removed, though nobody has deleted it.
 	Blocked error
+	// Corrupt says that a record of the task cannot be decoded: nothing is decided.
+	Corrupt bool
 	// Lost is the run of State.Run, ended as lost, if it is known to be dead.
 	Lost *state.Run
 	// Force asks for a run whatever the condition says, and names who asks.
@@ -53,9 +55,10 @@ type Action int
 
 // The actions.
 const (
-	Wait Action = iota // nothing now
-	Run                // start a run
-	Note               // record that a schedule came due with nothing to apply
+	Wait  Action = iota // nothing now
+	Run                 // start a run
+	Note                // record that a schedule came due with nothing to apply
+	Erase               // remove all records of a task that is in no configuration
 )
 
 // Decision is what is to be done about one task, and why.
@@ -99,8 +102,14 @@ type decider struct {
 
 func (d *decider) decide() Decision {
 	s := &d.state
+	if d.Corrupt {
+		return d.done(Wait, state.ReasonCorrupt, "a record of the task cannot be read")
+	}
 	if d.Force != "" {
 		s.Forced = d.Force
+	}
+	if !d.Removed {
+		s.RemovedAt, s.Deleted = time.Time{}, false
 	}
 	d.observe()
 	d.noteUnreadable()
@@ -118,7 +127,7 @@ func (d *decider) decide() Decision {
 		if d.Blocked != nil {
 			return d.wait(state.ReasonRemoved, time.Time{}, "the task, made through the API, is without effect: %s", state.Cut(d.Blocked.Error()))
 		}
-		return d.wait(state.ReasonRemoved, time.Time{}, "the task is not in the configuration any more; what it has made stays")
+		return d.removed()
 
 	case !d.Task.Enabled:
 		s.Pending, s.Forced = nil, ""

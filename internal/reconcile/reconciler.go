@@ -116,6 +116,7 @@ type Reconciler struct {
 	watched     consul.GateSet
 	stays       bool // in a Loop, so that calm is kept
 	calm        calm
+	corrupt     corrupt
 	seen        func(version string) // told which version of the reconcile record a tick has seen
 }
 
@@ -417,6 +418,7 @@ func (t *tick) act(ctx context.Context, rec state.Stored[state.Reconcile]) (Repo
 	}
 	now := t.Now()
 	t.report.Decisions = Decide(inputs, now)
+	t.corrupt.tell(t.Log, t.report.Decisions)
 	if err := t.carryOut(ctx, states, now); err != nil {
 		return t.report, err
 	}
@@ -437,13 +439,19 @@ func (t *tick) again(ctx context.Context) (Report, error) {
 // readStates returns the records of all tasks by name; also of tasks that are
 // in the store only.
 func (r *Reconciler) readStates(ctx context.Context) (map[string]state.Stored[state.Task], error) {
-	all, err := state.ReadAll[state.Task](ctx, r.Store, state.TaskPrefix)
+	all, corrupt, err := state.ReadEach[state.Task](ctx, r.Store, state.TaskPrefix)
 	if err != nil {
 		return nil, fmt.Errorf("read the tasks' records: %w", err)
 	}
 	states := make(map[string]state.Stored[state.Task], len(all))
 	for _, s := range all {
 		states[state.TaskName(s.Key)] = s
+	}
+	r.corrupt.begin(r.effective.Corrupt)
+	for _, err := range corrupt {
+		name := state.TaskName(err.Record.Key)
+		states[name] = state.Stored[state.Task]{Record: err.Record}
+		r.corrupt.add(name, err)
 	}
 	for _, task := range r.tasks {
 		if _, ok := states[task.Name]; !ok {
@@ -478,13 +486,18 @@ func (t *tick) observe(ctx context.Context, rec state.Reconcile, states map[stri
 	for i, task := range t.tasks {
 		s := states[task.Name].Data
 		inputs[i] = Input{Task: task.Task, Definition: task.definition, State: s, Force: t.Force[task.Name], Blocked: blocked[task.Name]}
+		if t.corrupt.has(task.Name) {
+			inputs[i] = Input{Task: task.Task, Corrupt: true}
+			continue
+		}
 		if o := t.effective.Overrides[task.Name]; o.Trial != nil && s.Run == nil && s.Forced == "" && !tried(o, s) {
 			inputs[i].Force = o.By // what was asked for is forgotten where the task was not there for a while
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(states)) {
 		if _, ok := t.effective.Config.Task(name); !ok {
-			inputs = append(inputs, Input{Task: &config.Task{Name: name}, Removed: true, Blocked: t.effective.Problems[name], State: states[name].Data})
+			inputs = append(inputs, Input{Task: &config.Task{Name: name}, Removed: true, Blocked: t.effective.Problems[name], State: states[name].Data,
+				Corrupt: t.corrupt.has(name)})
 		}
 	}
 	if err := t.lookAfterRuns(ctx, inputs, states); err != nil {
@@ -503,7 +516,7 @@ func (t *tick) observe(ctx context.Context, rec state.Reconcile, states map[stri
 		in := &inputs[i]
 		s := in.State
 		switch {
-		case !task.Enabled:
+		case !task.Enabled, in.Corrupt:
 		case task.query == nil:
 			in.Observed = &Observed{}
 		case all || moved(*task.query) || s.ObservedAt.IsZero() || s.Recheck || in.Lost != nil || reached(s.Due, now) ||
@@ -594,6 +607,11 @@ func (t *tick) lookAfterRuns(ctx context.Context, inputs []Input, states map[str
 			continue
 		}
 		run, err := state.Read[state.Run](ctx, t.Store, state.RunKey(inputs[i].Task.Name, live.ID))
+		if wrong := (*state.CorruptError)(nil); errors.As(err, &wrong) {
+			t.corrupt.add(inputs[i].Task.Name, wrong)
+			inputs[i].Corrupt = true
+			continue
+		}
 		if err != nil {
 			return fmt.Errorf("read run %s: %w", live.ID, err)
 		}
@@ -752,7 +770,19 @@ func (t *tick) start(ctx context.Context, launches ...state.Launch) {
 func (t *tick) carryOut(ctx context.Context, states map[string]state.Stored[state.Task], now time.Time) error {
 	quiet := batch{tick: t, now: now, limit: state.MaxChanges - 1}
 	runs := batch{tick: t, now: now, limit: state.MaxChanges - 2, launches: true}
+	erased := 0
 	for _, d := range t.report.Decisions {
+		if d.Reason.Kind == state.ReasonCorrupt {
+			continue // what is there may be worth more than what would be written
+		}
+		if d.Action == Erase {
+			if erased++; erased <= erasedPerTick {
+				if err := t.erase(ctx, states[d.Task.Name]); err != nil {
+					return err
+				}
+			}
+			continue
+		}
 		target := &quiet
 		if d.Action == Run {
 			target = &runs

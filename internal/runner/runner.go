@@ -344,6 +344,9 @@ func (r *Runner) task(ctx context.Context, launch state.Launch, planned state.Pl
 			return nil, nil, err
 		}
 	}
+	if err := effective.Corrupt[planned.Task]; err != nil {
+		return nil, nil, err
+	}
 	task, ok := cfg.Task(planned.Task)
 	if !ok {
 		return nil, nil, fmt.Errorf("%w: the task was removed since it was decided", errSuperseded)

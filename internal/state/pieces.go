@@ -138,6 +138,23 @@ func Forget(ctx context.Context, s Store, task string, runs []string) error {
 	return nil
 }
 
+// Erase removes all that is kept of a task but its own record: its runs, their
+// output and its inputs.
+func Erase(ctx context.Context, s Store, task string) error {
+	for _, prefix := range []string{RunPrefix(task), "log/" + element(task) + "/", inputsPrefix(task)} {
+		recs, err := s.List(ctx, prefix)
+		if err != nil {
+			return fmt.Errorf("list %s: %w", prefix, err)
+		}
+		for _, rec := range recs {
+			if err := remove(ctx, s, rec); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // remove deletes a record, if nobody else was faster.
 func remove(ctx context.Context, s Store, rec Record) error {
 	_, err := s.Apply(ctx, Delete(rec))

@@ -92,6 +92,11 @@ type Task struct {
 	// what is observed next would lead to.
 	Held string `json:"held,omitempty"`
 
+	// RemovedAt is since when the task is in no configuration. Its records are
+	// kept for a while, or, if it was deleted through the API, until its run ends.
+	RemovedAt time.Time `json:"removed_at,omitzero"`
+	Deleted   bool      `json:"deleted,omitempty"` // through the API
+
 	Run *LiveRun `json:"run,omitempty"` // intended or running
 	// Leaving is the definition of a task that was made through the API and deleted
 	// while Run was under way: people see the task until Run has ended.
@@ -158,6 +163,7 @@ const (
 	ReasonHeld      ReasonKind = "waiting for a change"
 	ReasonBlocked   ReasonKind = "cannot be run here"
 	ReasonCancelled ReasonKind = "cancelled"
+	ReasonCorrupt   ReasonKind = "record cannot be read"
 )
 
 // Reason is why a decision was taken.
@@ -298,10 +304,15 @@ const TaskPrefix = "task/"
 func TaskKey(task string) string { return TaskPrefix + element(task) }
 
 // TaskName returns the task of a key made by TaskKey.
-func TaskName(key string) string {
-	name, err := url.PathUnescape(key[len(TaskPrefix):])
+func TaskName(key string) string { return unescaped(key[len(TaskPrefix):]) }
+
+// OverrideTask returns the task of a key made by OverrideKey.
+func OverrideTask(key string) string { return unescaped(key[len(OverridePrefix):]) }
+
+func unescaped(element string) string {
+	name, err := url.PathUnescape(element)
 	if err != nil {
-		return key[len(TaskPrefix):]
+		return element
 	}
 	return name
 }
@@ -401,11 +412,66 @@ func ReadAll[T any](ctx context.Context, s Store, prefix string) ([]Stored[T], e
 	return all, nil
 }
 
-// Decode returns what a record says.
+// ReadEach is ReadAll, but leaves out the records that cannot be decoded, and
+// returns the error of each.
+func ReadEach[T any](ctx context.Context, s Store, prefix string) ([]Stored[T], []*CorruptError, error) {
+	recs, err := s.List(ctx, prefix)
+	if err != nil {
+		return nil, nil, err
+	}
+	all := make([]Stored[T], 0, len(recs))
+	var corrupt []*CorruptError
+	for _, rec := range recs {
+		stored, err := Decode[T](rec)
+		if wrong := (*CorruptError)(nil); errors.As(err, &wrong) {
+			corrupt = append(corrupt, wrong)
+			continue
+		}
+		all = append(all, stored)
+	}
+	return all, corrupt, nil
+}
+
+// DecodeTask is Decode for a task's record to be shown: one that cannot be
+// decoded is a task whose reason says so.
+func DecodeTask(rec Record) Stored[Task] {
+	task, err := Decode[Task](rec)
+	if err != nil {
+		task.Data = Task{Reason: Reason{Kind: ReasonCorrupt, Text: Cut(err.Error())}}
+	}
+	return task
+}
+
+// ReadTasks reads the records of all tasks to be shown, as DecodeTask returns them.
+func ReadTasks(ctx context.Context, s Store) ([]Stored[Task], error) {
+	recs, err := s.List(ctx, TaskPrefix)
+	if err != nil {
+		return nil, fmt.Errorf("read the tasks' records: %w", err)
+	}
+	tasks := make([]Stored[Task], len(recs))
+	for i, rec := range recs {
+		tasks[i] = DecodeTask(rec)
+	}
+	return tasks, nil
+}
+
+// CorruptError is a record that cannot be decoded.
+type CorruptError struct {
+	Record Record
+	Err    error
+}
+
+func (e *CorruptError) Error() string {
+	return fmt.Sprintf("record %s in the store is not what Terrapulse writes (was it edited by hand?): %v", e.Record.Key, e.Err)
+}
+
+func (e *CorruptError) Unwrap() error { return e.Err }
+
+// Decode returns what a record says. The error is a *CorruptError.
 func Decode[T any](rec Record) (Stored[T], error) {
 	out := Stored[T]{Record: rec}
 	if err := json.Unmarshal(rec.Value, &out.Data); err != nil {
-		return out, fmt.Errorf("record %s in the store is not what Terrapulse writes (was it edited by hand?): %w", rec.Key, err)
+		return out, &CorruptError{rec, err}
 	}
 	out.Record.Value = nil // it is in Data now
 	return out, nil

@@ -64,7 +64,7 @@ func (t Task) state() TaskState {
 		return TaskInterrupted
 	case t.Reason.Kind == ReasonCancelled:
 		return TaskCancelled
-	case t.Reason.Kind == ReasonConsul, t.Reason.Kind == ReasonBuffering, t.Reason.Kind == ReasonBlocked:
+	case t.Reason.Kind == ReasonConsul, t.Reason.Kind == ReasonBuffering, t.Reason.Kind == ReasonBlocked, t.Reason.Kind == ReasonCorrupt:
 		return TaskWaiting
 	case t.AppliedAt.IsZero():
 		return TaskNew

@@ -1,0 +1,40 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+)
+
+// forgetCommand removes the records of a task that is in no configuration.
+type forgetCommand struct{ *app }
+
+func (c *forgetCommand) Synopsis() string { return "Remove the records of a task that is gone" }
+
+func (c *forgetCommand) Help() string {
+	f, _ := c.flags()
+	return `Usage: terrapulse forget [flags] TASK
+
+  Removes the records of a task that is in no task file any more: what is known
+  of it, its runs and their output. What the task has made stays, and so does its
+  Terraform state. Also for a task with a record that cannot be read.
+` + describe(f)
+}
+
+func (c *forgetCommand) flags() (*flag.FlagSet, *apiFlags) {
+	f, api := newFlags("forget"), &apiFlags{}
+	api.register(f)
+	return f, api
+}
+
+func (c *forgetCommand) Run(args []string) int {
+	f, api := c.flags()
+	task, client, code := c.taskArguments(f, api, args, c.Help())
+	if code >= 0 {
+		return code
+	}
+	if err := client.ForgetTask(c.ctx, task); err != nil {
+		return c.problem(fmt.Sprintf("unable to forget '%s'", task), err)
+	}
+	fmt.Fprintf(c.stdout, "The records of task %s are removed. Its infrastructure and its Terraform state (workspace %s) stay.\n", task, task)
+	return exitOK
+}

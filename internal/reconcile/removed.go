@@ -1,0 +1,162 @@
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/state"
+)
+
+const (
+	// keptRemoved is how long the records of a task are kept that has vanished
+	// from the files: a file that was removed by mistake is noticed within that.
+	keptRemoved = 7 * 24 * time.Hour
+
+	// erasedPerTick is how many tasks' records one tick removes at most: each
+	// takes some hundred requests, and other tasks wait meanwhile.
+	erasedPerTick = 20
+)
+
+// removed decides about a task that is in no configuration and has no run.
+func (d *decider) removed() Decision {
+	s := &d.state
+	if s.RemovedAt.IsZero() || s.RemovedAt.After(d.now) {
+		s.RemovedAt = d.now
+	}
+	until := s.RemovedAt.Add(keptRemoved)
+	if s.Deleted || reached(until, d.now) {
+		out := d.wait(state.ReasonRemoved, d.now, "the task is not in the configuration any more: its records are removed")
+		out.Action = Erase
+		return out
+	}
+	return d.wait(state.ReasonRemoved, until, "the task is not in the configuration any more; what it has made stays")
+}
+
+// erase removes all records of a task, its own last: after a crash in between
+// the rest is removed by the next tick.
+func (t *tick) erase(ctx context.Context, task state.Stored[state.Task]) error {
+	name := state.TaskName(task.Key)
+	if err := state.Erase(ctx, t.Store, name); err != nil {
+		return fmt.Errorf("remove the records of task %s: %w", name, err)
+	}
+	if !task.Exists() {
+		return nil
+	}
+	_, err := t.Lease.Apply(ctx, state.Delete(task.Record))
+	if errors.As(err, new(*state.ConflictError)) {
+		return nil // it was made again, or is gone: the next tick sees
+	}
+	if err != nil {
+		return fmt.Errorf("remove the record of task %s: %w", name, err)
+	}
+	t.Log.Info("the records of a task that is not in the configuration any more are removed; what it has made stays", "task", name)
+	return nil
+}
+
+// tellRemoved logs once that a task has vanished from the configuration.
+func (t *tick) tellRemoved(was state.Stored[state.Task], d Decision) {
+	if d.State.RemovedAt.IsZero() || !was.Data.RemovedAt.IsZero() || was.Data.Deleted || was.Data.AppliedAt.IsZero() {
+		return
+	}
+	backend := t.effective.Config.Terraform.Backend.Type
+	t.Log.Warn("a task is not in the configuration any more: its infrastructure and Terraform state stay, and nothing keeps them in step; "+
+		"if it was renamed, move the state to the new name, or name it as before; `terrapulse forget` removes its records here",
+		"task", d.Task.Name, "backend", backend, "workspace", d.Task.Name, "records_kept_until", d.State.Due)
+}
+
+// corrupt remembers which tasks have a record that cannot be decoded.
+type corrupt struct {
+	now    map[string]error  // by task
+	warned map[string]string // errors that were logged, by task
+}
+
+func (c *corrupt) begin(overrides map[string]error) {
+	c.now = map[string]error{}
+	for task, err := range overrides {
+		c.now[task] = err
+	}
+}
+
+func (c *corrupt) add(task string, err error) { c.now[task] = err }
+
+func (c *corrupt) has(task string) bool { return c.now[task] != nil }
+
+// tell puts the errors into the decisions, and logs each once.
+func (c *corrupt) tell(log *slog.Logger, decisions []Decision) {
+	warned := map[string]string{}
+	for i := range decisions {
+		d := &decisions[i]
+		err := c.now[d.Task.Name]
+		if err == nil || d.Reason.Kind != state.ReasonCorrupt {
+			continue
+		}
+		d.Reason.Text = state.Cut(err.Error())
+		if warned[d.Task.Name] = err.Error(); c.warned[d.Task.Name] != err.Error() {
+			log.Warn("a record of a task cannot be read, so the task waits: put the record right, or remove all records of the task with `terrapulse forget` (an enabled task then runs)",
+				"task", d.Task.Name, "error", err)
+		}
+	}
+	c.warned = warned
+}
+
+// Forget removes all records of a task: of one that is in no configuration, or
+// one with a record that cannot be decoded. What it has made stays. The error is
+// ErrNoTask, ErrActive or ErrConfigured.
+func (c *Control) Forget(ctx context.Context, task string) error {
+	if len(state.TaskKey(task)) > state.MaxKey {
+		return ErrNoTask
+	}
+	e, err := c.Config(ctx)
+	if err != nil {
+		return err
+	}
+	_, configured := e.Config.Task(task)
+	err = c.write(ctx, e.Corrupt[task] != nil, func() ([]state.Change, error) {
+		changes := []state.Change{}
+		broken := false
+		for _, key := range []string{state.TaskKey(task), state.OverrideKey(task)} {
+			rec, err := c.Store.Get(ctx, key)
+			if errors.Is(err, state.ErrNotFound) {
+				continue
+			}
+			if err != nil {
+				return nil, fmt.Errorf("read %s: %w", key, err)
+			}
+			if key == state.OverrideKey(task) {
+				if e.Corrupt[task] != nil {
+					broken, changes = true, append(changes, state.Delete(rec))
+				}
+				continue
+			}
+			changes = append(changes, state.Delete(rec))
+			stored, err := state.Decode[state.Task](rec)
+			if err != nil {
+				broken = true
+				continue
+			}
+			if stored.Data.Run != nil {
+				run, err := state.Read[state.Run](ctx, c.Store, state.RunKey(task, stored.Data.Run.ID))
+				if !errors.As(err, new(*state.CorruptError)) {
+					if err == nil && run.Exists() {
+						err = ErrActive
+					}
+					if err != nil {
+						return nil, err
+					}
+				}
+				broken = true
+			}
+		}
+		switch {
+		case len(changes) == 0:
+			return nil, ErrNoTask
+		case configured && !broken:
+			return nil, ErrConfigured
+		}
+		return changes, state.Erase(ctx, c.Store, task)
+	})
+	return err
+}

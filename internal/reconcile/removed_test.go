@@ -1,0 +1,194 @@
+package reconcile
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/state"
+	"github.com/terrapulse/terrapulse/internal/testtools"
+)
+
+func controlOf(b *bench) *Control {
+	return &Control{Store: b.store, Now: func() time.Time { return b.now }, Base: func(context.Context) (*config.Config, error) { return b.Config, nil }}
+}
+
+// kept counts the records in the collections of tasks.
+func (b *bench) kept() (n int) {
+	b.t.Helper()
+	for _, prefix := range []string{"task/", "run/", "log/", "inputs/", "override/"} {
+		recs, err := b.store.List(b.t.Context(), prefix)
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		n += len(recs)
+	}
+	return n
+}
+
+func TestTick_TasksDeletedThroughTheAPILeaveNoRecords(t *testing.T) {
+	b := newBench(t)
+	c := controlOf(b)
+	for i := range 3 {
+		name := fmt.Sprintf("ci-%d", i)
+		definition := json.RawMessage(fmt.Sprintf(`{"name":%q,"module":"./m","condition":{"services":{"names":["web"]}}}`, name))
+		if _, err := c.Create(t.Context(), definition, ChangeOptions{By: "ci", Trial: true}); err != nil {
+			t.Fatal(err)
+		}
+		b.tick()
+		b.end(state.RunSucceeded, "A")
+		if err := state.SaveLog(t.Context(), b.store, name, "r1", []byte("Apply complete!"), time.Time{}); err != nil {
+			t.Fatal(err)
+		}
+		if err := state.SaveInputs(t.Context(), b.store, name, state.Inputs{}); err != nil {
+			t.Fatal(err)
+		}
+		b.now = b.now.Add(liveCheck)
+		b.tick()
+		if _, err := c.Delete(t.Context(), name, "ci"); err != nil {
+			t.Fatal(err)
+		}
+		b.tick()
+	}
+	if n := b.kept(); n != 0 {
+		t.Errorf("%d records are left", n)
+	}
+	report, err := b.Tick(t.Context(), TickOptions{Ended: true})
+	if err != nil || len(report.Decisions) != 0 {
+		t.Errorf("a tick decides about %d tasks (%v)", len(report.Decisions), err)
+	}
+}
+
+func TestTick_ADeletedTaskKeepsItsRecordsUntilItsRunHasEnded(t *testing.T) {
+	b := newBench(t, tasks(1)...)
+	b.tick() // it runs
+	if _, err := controlOf(b).Delete(t.Context(), b.Config.Tasks[0].Name, "somebody"); err != nil {
+		t.Fatal(err)
+	}
+	b.tick()
+	if b.task(b.Config.Tasks[0].Name).Run == nil {
+		t.Error("the record was removed while the run is under way")
+	}
+	b.end(state.RunSucceeded, "A")
+	b.now = b.now.Add(liveCheck)
+	b.tick()
+	if recs, _ := b.store.List(t.Context(), "task/"); len(recs) != 0 {
+		t.Errorf("%d records are left", len(recs))
+	}
+}
+
+func TestTick_ATaskThatVanishedFromTheFilesIsKeptForAWeekOrUntilItIsForgotten(t *testing.T) {
+	for _, forget := range []bool{false, true} {
+		b := newBench(t, tasks(2)...)
+		var log testtools.Output
+		b.Log = slog.New(slog.NewTextHandler(&log, nil))
+		b.settle()
+		gone := b.Config.Tasks[1].Name
+		c := controlOf(b)
+		if err := c.Forget(t.Context(), gone); !errors.Is(err, ErrConfigured) {
+			t.Errorf("forgetting a task that is configured: %v", err)
+		}
+		b.Config.Tasks = b.Config.Tasks[:1]
+		b.effective = nil
+		for range 3 {
+			b.tick()
+			b.now = b.now.Add(time.Hour)
+		}
+		if n := strings.Count(log.String(), "a task is not in the configuration any more"); n != 1 || !strings.Contains(log.String(), "workspace="+gone) {
+			t.Errorf("it is said %d times that the task is gone: %s", n, &log)
+		}
+		if b.task(gone).Reason.Kind != state.ReasonRemoved {
+			t.Errorf("the task reads %+v", b.task(gone))
+		}
+		if forget {
+			if err := c.Forget(t.Context(), gone); err != nil {
+				t.Fatal(err)
+			}
+		} else {
+			b.now = b.now.Add(keptRemoved)
+			b.tick()
+		}
+		for _, key := range []string{"task/", "run/"} {
+			recs, err := b.store.List(t.Context(), key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, rec := range recs {
+				if strings.Contains(rec.Key, gone) {
+					t.Errorf("forget %v: %s is left", forget, rec.Key)
+				}
+			}
+		}
+		if err := c.Forget(t.Context(), gone); !errors.Is(err, ErrNoTask) {
+			t.Errorf("forgetting it again: %v", err)
+		}
+	}
+}
+
+func TestTick_ARecordThatCannotBeDecodedHoldsUpItsTaskAlone(t *testing.T) {
+	for _, broken := range []string{"task", "override", "run"} {
+		t.Run(broken, func(t *testing.T) {
+			b := newBench(t, tasks(2)...)
+			var log testtools.Output
+			b.Log = slog.New(slog.NewTextHandler(&log, nil))
+			b.settle()
+			bad, good := b.Config.Tasks[0].Name, b.Config.Tasks[1].Name
+			c := controlOf(b)
+			key := state.TaskKey(bad)
+			switch broken {
+			case "override":
+				if _, err := c.SetEnabled(t.Context(), bad, false, ChangeOptions{}); err != nil {
+					t.Fatal(err)
+				}
+				key = state.OverrideKey(bad)
+			case "run":
+				if _, err := c.Force(t.Context(), bad, "somebody"); err != nil {
+					t.Fatal(err)
+				}
+				b.tick()
+				key = state.RunKey(bad, b.task(bad).Run.ID)
+				b.launcher.forget()
+			}
+			rec, err := b.store.Get(t.Context(), key)
+			if err == nil {
+				_, err = b.store.Apply(t.Context(), state.Replace(rec, []byte(`{"run":`)))
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			b.effective = nil
+			b.launcher.forget()
+			for range 3 {
+				if _, err := c.Force(t.Context(), good, "somebody"); err != nil {
+					t.Fatal(err)
+				}
+				report := b.tick()
+				for _, d := range report.Decisions {
+					if d.Task.Name == bad && (d.Reason.Kind != state.ReasonCorrupt || !strings.Contains(d.Reason.Text, key)) {
+						t.Errorf("the task waits because of %+v", d.Reason)
+					}
+				}
+				if n := len(report.Launches); n != 1 || report.Launches[0].Runs[0].Task != good || len(report.Launches[0].Runs) != 1 {
+					t.Fatalf("launched: %+v", report.Launches)
+				}
+				b.end(state.RunSucceeded, "A")
+			}
+			if n := strings.Count(log.String(), "a record of a task cannot be read"); n != 1 {
+				t.Errorf("it is said %d times: %s", n, &log)
+			}
+			if err := c.Forget(t.Context(), bad); err != nil {
+				t.Fatal(err)
+			}
+			report := b.tick()
+			if len(report.Launches) != 1 || report.Launches[0].Runs[0].Task != bad {
+				t.Errorf("after forget, launched: %+v", report.Launches)
+			}
+		})
+	}
+}
