@@ -58,6 +58,15 @@ func TestTaskFilesAreReadAgainWithoutARestart(t *testing.T) {
 		out := s.run("status").stdout
 		return strings.Contains(out, "removed") && !strings.Contains(out, "Problem:")
 	})
+	if n := strings.Count(p.stderr.String(), "a task is not in the configuration any more"); n != 2 { // weekly vanished, too
+		t.Errorf("it is said %d times that a task is gone", n)
+	}
+	t.Setenv("CTS_ADDRESS", p.served())
+	wantCode(t, s.bare("forget", "more"), exitError) // there is such a task
+	wantText(t, s.bare("forget", "lb").stdout, "Terraform state (workspace lb) stay")
+	if out := s.run("status").stdout; strings.Contains(out, "lb") {
+		t.Errorf("the task is still there: %s", out)
+	}
 	if code := p.stop(); code != exitOK {
 		t.Errorf("exit code %d", code)
 	}

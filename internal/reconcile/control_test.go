@@ -289,7 +289,9 @@ func TestEnablingWithARunThatFailsLeavesTheTaskDisabled(t *testing.T) {
 func TestADeletedTaskOfAFileComesBackWhenTheFileIsChanged(t *testing.T) {
 	m := newMachine(t)
 	i := m.start(tasks("web", "db"))
-	eventually(t, "both ran", func() bool { return i.reason("web") == state.ReasonUnchanged && i.reason("db") == state.ReasonUnchanged })
+	eventually(t, "both ran", func() bool {
+		return i.reason("web") == state.ReasonUnchanged && i.reason("db") == state.ReasonUnchanged
+	})
 	comesBack, err := i.Delete(t.Context(), "web", "a test")
 	if err != nil || !comesBack {
 		t.Fatalf("%v, %v", comesBack, err)
