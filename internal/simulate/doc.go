@@ -13,6 +13,10 @@
 // order of reads and writes is possible, everybody can die at each of them, and
 // the same seed makes the same history.
 //
+// Every history has its own weather (weather_test.go): how likely which fault is.
+// Single operations may fail while all others work, and in a storm processes
+// are cut off or frozen for minutes, so that others take their work over.
+//
 // What must always hold (judge_test.go, changes_test.go) is looked at with every
 // write and every step of Terraform. Then the faults end, and before long everything must be
 // applied as Consul says.

@@ -4,14 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/config"
-	"github.com/terrapulse/terrapulse/internal/consul"
 	"github.com/terrapulse/terrapulse/internal/reconcile"
 	"github.com/terrapulse/terrapulse/internal/runner"
 	"github.com/terrapulse/terrapulse/internal/state"
@@ -150,7 +147,7 @@ func (e *cluster) stop(w *world, c *container, why string) {
 		w.judge.died(c.id)
 	}
 	stopped := event{Stopped: reconcile.Stopped{Launch: c.launch, Runner: c.id, Why: why}}
-	if !w.chance(100) {
+	if !w.chance(w.weather.untold) {
 		e.events = append(e.events, stopped)
 	}
 	if w.chance(100) {
@@ -208,11 +205,11 @@ func (e *cluster) cutOff(w *world) {
 	}
 	c := alive[w.rng.IntN(len(alive))]
 	for _, other := range alive {
-		if w.judge.applies(other) {
+		if w.judge.applies(other.process) {
 			c = other
 		}
 	}
-	c.cut = time.Now().Add(time.Duration(30+w.rng.IntN(400)) * time.Second)
+	c.cut = time.Now().Add(time.Duration(30+w.rng.IntN(900)) * time.Second)
 	w.note("%s reaches nobody until %s", c.id, c.cut.Format(time.TimeOnly))
 }
 
@@ -277,8 +274,8 @@ func (c *container) main(ctx context.Context) {
 	if b < 0 {
 		return
 	}
-	hand := &hand{c}
-	r := &runner.Runner{Store: view{process: c.process}, Logs: hand, Owner: "ecs-" + c.id, Claim: claim, Now: c.now, Log: nothing}
+	hand := &hand{c.process}
+	r := &runner.Runner{Store: view{process: c.process}, Logs: hand, Owner: "ecs-" + c.id, Claim: claim, Yields: true, Now: c.now, Log: nothing}
 	carryOut := r.Run
 	if _, err := ask(ctx, c.process, bucket, "read bundle "+launch.Data.Bundle, func() (any, error) { return nil, nil }); err != nil {
 		carryOut = func(ctx context.Context, launch state.Launch, planned state.PlannedRun) error {
@@ -300,61 +297,4 @@ func (c *container) main(ctx context.Context) {
 		})
 	}
 	work.Wait()
-}
-
-type runKey struct{}
-
-// hand is what a container does to the world: Terraform, and where its output
-// is kept.
-type hand struct{ *container }
-
-// Apply implements runner.Applier.
-func (h *hand) Apply(ctx context.Context, _ *config.Config, t *config.Task, snap *consul.Snapshot, out io.Writer) (*state.Changes, error) {
-	run := ctx.Value(runKey{}).(string)
-	whole := context.WithoutCancel(ctx)
-	step := func(ctx context.Context, what string, effect func() error) error {
-		_, err := ask(ctx, h.process, terraform, what, func() (any, error) { return nil, effect() })
-		return err
-	}
-	resources := 0
-	if err := step(whole, "terraform begins with "+t.Name, func() error {
-		resources = h.rng.IntN(4)
-		h.judge.begins(h.container, t.Name, run, t.Module)
-		return nil
-	}); err != nil {
-		return nil, err
-	}
-	for range resources {
-		if step(ctx, working, func() error { return nil }) != nil {
-			break
-		}
-	}
-	err := step(whole, "terraform ends with "+t.Name, func() error {
-		broken := ctx.Err()
-		if h.chance(200) {
-			broken = errors.New("the module is broken")
-		}
-		h.judge.ends(h.container, t.Name, run, snap.Condition.Digest, broken)
-		return broken
-	})
-	if err != nil {
-		return nil, err
-	}
-	fmt.Fprintln(out, "Apply complete!")
-	return &state.Changes{Add: 1}, nil
-}
-
-// Inspect implements runner.Inspector.
-func (h *hand) Inspect(ctx context.Context, _ *config.Config, t *config.Task, _ *consul.Snapshot, _ io.Writer) (*state.Changes, string, error) {
-	changes, err := ask(ctx, h.process, terraform, "terraform plans "+t.Name, func() (*state.Changes, error) {
-		return &state.Changes{Add: 1}, nil
-	})
-	return changes, "Plan: 1 to add", err
-}
-
-// Save implements runner.Logs.
-func (h *hand) Save(ctx context.Context, task, run string, _ []byte, _ time.Time) (string, error) {
-	return ask(ctx, h.process, bucket, "keep the output of "+task, func() (string, error) {
-		return strings.Join([]string{"s3:/", task, run}, "/"), nil
-	})
 }

@@ -30,10 +30,10 @@ type judge struct {
 	pushes    []string                   // bundles in the order in which the pointer named them
 	inForce   int                        // the index in pushes when the bundle in force was put in force
 
-	applying map[string]*container // by task
-	applied  map[string]bool       // runs that Terraform was started for
-	rendered map[string]string     // by run: digest that a successful apply rendered
-	infra    map[string]string     // by task: what is there
+	applying map[string]*process // by task
+	applied  map[string]bool     // runs that Terraform was started for
+	rendered map[string]string   // by run: digest that a successful apply rendered
+	infra    map[string]string   // by task: what is there
 }
 
 func (j *judge) init() {
@@ -41,7 +41,7 @@ func (j *judge) init() {
 	j.overrides, j.counts, j.trials = map[string]state.Override{}, map[string]*config.Config{}, map[string]map[string]bool{}
 	j.pushes, j.deleted = []string{bundles[0].digest}, map[string]bool{}
 	j.asked, j.changed, j.modules = map[int]map[string]bool{}, map[int]bool{}, map[string]string{}
-	j.applying, j.applied, j.rendered, j.infra = map[string]*container{}, map[string]bool{}, map[string]string{}, map[string]string{}
+	j.applying, j.applied, j.rendered, j.infra = map[string]*process{}, map[string]bool{}, map[string]string{}, map[string]string{}
 }
 
 func (j *judge) reconcile() state.Reconcile { return j.last }
@@ -145,8 +145,8 @@ func (j *judge) run(v view, unread map[string]bool, task string, run state.Run) 
 	case !there && !run.Inspect && unread[task]:
 		v.violated("nothing is applied on a partial read: %s was to be run by a tick that could not read it", task)
 	case run.Dead:
-		if c := j.applying[task]; c != nil && "ecs-"+c.id == run.Owner {
-			v.violated("who is said to be dead is dead: %s still applies %s", c.id, task)
+		if p := j.applying[task]; p != nil && strings.HasSuffix(run.Owner, p.name) {
+			v.violated("who is said to be dead is dead: %s still applies %s", p.name, task)
 		}
 	}
 }
@@ -194,28 +194,32 @@ func (j *judge) launched(w *world, launch string) {
 }
 
 // begins looks at a Terraform that begins to apply.
-func (j *judge) begins(c *container, task, run, module string) {
-	c.world.applies++
+func (j *judge) begins(p *process, task, run, module string) {
+	p.world.applies++
 	record := j.runs[task][run]
 	switch {
-	case j.applying[task] != nil:
-		c.violated("one container applies a task: %s begins with %s, which %s is at", c.id, task, j.applying[task].id)
+	case j.applying[task] != nil && !j.applying[task].paused: // a frozen process cannot be told to stop
+		p.violated("one process applies a task: %s begins with %s, which %s is at", p.name, task, j.applying[task].name)
 	case j.applied[run]:
-		c.violated("a run is applied once: %s applies run %s of %s again", c.id, run, task)
+		p.violated("a run is applied once: %s applies run %s of %s again", p.name, run, task)
 	case j.modules[run] != module:
-		c.violated("what was decided is applied: %s applies %s for run %s of %s, which was decided on %s", c.id, module, run, task, j.modules[run])
+		p.violated("what was decided is applied: %s applies %s for run %s of %s, which was decided on %s", p.name, module, run, task, j.modules[run])
 	case j.disabled(task):
-		c.violated("a disabled task rests: %s begins with run %s of %s", c.id, run, task)
+		p.violated("a disabled task rests: %s begins with run %s of %s", p.name, run, task)
 	case record.Inspect:
-		c.violated("an inspection applies nothing: %s applies run %s of %s", c.id, run, task)
+		p.violated("an inspection applies nothing: %s applies run %s of %s", p.name, run, task)
 	}
-	j.applying[task], j.applied[run], j.infra[task] = c, true, "half done"
+	p.paused = false
+	j.applying[task], j.applied[run], j.infra[task] = p, true, "half done"
 }
 
+// works notes that Terraform has changed something.
+func (j *judge) works(task string) { j.infra[task] = "half done" }
+
 // applies reports whether a container applies something.
-func (j *judge) applies(c *container) bool {
+func (j *judge) applies(p *process) bool {
 	for _, other := range j.applying {
-		if other == c {
+		if other == p {
 			return true
 		}
 	}
@@ -223,19 +227,19 @@ func (j *judge) applies(c *container) bool {
 }
 
 // ends notes that Terraform has come to an end.
-func (j *judge) ends(c *container, task, run, digest string, broken error) {
-	if j.applying[task] == c {
+func (j *judge) ends(p *process, task, run, digest string, broken error) {
+	if j.applying[task] == p {
 		delete(j.applying, task)
 	}
-	if broken == nil {
+	if j.infra[task] = "half done"; broken == nil {
 		j.rendered[run], j.infra[task] = digest, digest
 	}
 }
 
 // died notes that a container is no more, and what it was at.
 func (j *judge) died(container string) {
-	for task, c := range j.applying {
-		if c.id == container {
+	for task, p := range j.applying {
+		if p.name == container {
 			delete(j.applying, task)
 		}
 	}

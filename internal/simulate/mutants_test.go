@@ -55,7 +55,7 @@ var mutants = []struct {
 		file: "reconcile/reconciler.go",
 		old:  "if live == nil || statuses[live.Launch].Running {",
 		new:  "if live == nil {",
-		says: "one container applies a task",
+		says: "one process applies a task",
 	}, {
 		rule: "a task that has a live run is not run",
 		file: "reconcile/decide.go",
@@ -159,6 +159,24 @@ var mutants = []struct {
 		old:  "&& inForce != t.Bundle && rec.Version != t.Replaces {",
 		new:  "&& inForce != t.Bundle && t.Replaces == \"\" {",
 		says: "a bundle never goes back",
+	}, {
+		rule: "a run whose launcher cannot be asked is not lost before its runner has yielded",
+		file: "reconcile/reconciler.go",
+		old:  "grace += yieldPatience",
+		new:  "grace += 0",
+		says: "one process applies a task",
+	}, {
+		rule: "a runner whose claim has expired interrupts Terraform",
+		file: "runner/runner.go",
+		old:  "if expired && c.Yields {",
+		new:  "if expired && !c.Yields {",
+		says: "one process applies a task",
+	}, {
+		rule: "a task that an overtaken run has applied is run again",
+		file: "reconcile/decide.go",
+		old:  "case s.Doubt != \"\":",
+		new:  "case s.Doubt == \"never\":",
+		says: "no change is lost",
 	}, {
 		rule: "who asks for a run while one is under way is told of the next",
 		file: "reconcile/control.go",

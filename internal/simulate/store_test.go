@@ -137,6 +137,12 @@ func (v view) Apply(ctx context.Context, changes ...state.Change) ([]state.Recor
 			label += " " + c.Key
 		}
 	}
+	switch {
+	case renewal:
+		label = "lead: " + label
+	case len(changes) == 1 && strings.HasPrefix(changes[0].Key, "run/"):
+		label = "claim: " + label
+	}
 	var unread map[string]bool    // as of now: the write may be late
 	if v.act != nil && !renewal { // which goes on beside the tick
 		unread = v.act.unread

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -41,25 +42,6 @@ const (
 	terraform
 	places
 )
-
-// weather is how likely which fault is in a history, in thousandths. Every
-// history has its own, for what never happens gives room to what else may.
-type weather struct {
-	dies    [2]int // before a request has reached its place, and after
-	refused [places]int
-	lost    [places]int // the answer, after the effect
-	late    [places]int // the effect, after the one who asked has given up
-	unread  int         // a view
-	stale   int         // a read of Consul
-	still   int         // a change that no gate tells of
-	skew    time.Duration
-	lag     time.Duration // of what ECS shows
-	memory  time.Duration // of ECS for client tokens
-	torn    int           // a list, read in two
-	cuts    int           // from the network, of what could be one
-	slow    int           // in hundredths: how often Terraform does not come on
-	people  int           // how often somebody asks for something
-}
 
 // world is everything that functions and containers share.
 type world struct {
@@ -116,7 +98,11 @@ type process struct {
 	skew time.Duration
 	cut  time.Time // until then it reaches nobody
 	dead bool
-	stop context.CancelFunc
+
+	frozen chan struct{} // closed when it goes on; nil if it is not frozen
+	until  time.Time     // when it goes on
+	paused bool          // it was frozen in the midst of an apply
+	stop   context.CancelFunc
 }
 
 func (w *world) process(kind string) (*process, context.Context) {
@@ -132,9 +118,6 @@ func (w *world) process(kind string) (*process, context.Context) {
 // now is the time by the process's own clock.
 func (p *process) now() time.Time { return time.Now().Add(p.skew) }
 
-// working is what Terraform asks for as long as it works.
-const working = "terraform works"
-
 // kill ends the process without a word: nothing that it asks for from now on
 // reaches anybody.
 func (p *process) kill(why string) {
@@ -143,6 +126,7 @@ func (p *process) kill(why string) {
 	}
 	p.note("%s is killed: %s", p.name, why)
 	p.dead = true
+	p.thaw()
 	for _, r := range p.pending {
 		if r.of == p {
 			r.left = true
@@ -160,7 +144,7 @@ func ask[T any](ctx context.Context, p *process, to place, label string, effect 
 		err   error
 	}
 	got := new(result)
-	err := p.submit(ctx, &request{of: p, to: to, label: label, answer: make(chan error, 1), slow: label == working,
+	err := p.submit(ctx, &request{of: p, to: to, label: label, answer: make(chan error, 1), slow: strings.HasPrefix(label, working) || strings.HasPrefix(label, interrupted),
 		effect: func() { got.value, got.err = effect() }})
 	if err != nil {
 		var none T
@@ -180,15 +164,67 @@ func (w *world) submit(ctx context.Context, r *request) error {
 	}
 	w.arrived = append(w.arrived, r)
 	w.mu.Unlock()
+	var err error
 	select {
-	case err := <-r.answer:
-		return err
+	case err = <-r.answer:
 	case <-ctx.Done():
+		err = ctx.Err()
 		w.mu.Lock()
-		defer w.mu.Unlock()
 		r.left = true
-		return ctx.Err()
+		w.mu.Unlock()
 	}
+	r.of.awaitThaw()
+	return err
+}
+
+// freeze stops a process with all that it has started, as a paused machine does.
+// Its clock goes on.
+func (p *process) freeze(d time.Duration) {
+	if p.dead || p.frozen != nil {
+		return
+	}
+	p.frozen, p.until, p.paused = make(chan struct{}), time.Now().Add(d), true
+	p.note("%s is frozen until %s", p.name, p.until.Format(time.TimeOnly))
+}
+
+// thaw has a frozen process go on.
+func (p *process) thaw() {
+	if p.frozen != nil {
+		close(p.frozen)
+		p.frozen = nil
+		p.note("%s goes on", p.name)
+	}
+}
+
+// awaitThaw returns when the process is not frozen.
+func (p *process) awaitThaw() {
+	for {
+		p.mu.Lock()
+		frozen := p.frozen
+		p.mu.Unlock()
+		if frozen == nil {
+			return
+		}
+		<-frozen
+	}
+}
+
+// thawAll has those go on whose time has come.
+func (w *world) thawAll(all bool) {
+	for _, p := range w.freezable() {
+		if p.frozen != nil && (all || !time.Now().Before(p.until)) {
+			p.thaw()
+		}
+	}
+}
+
+// freezable returns the processes that may be frozen.
+func (w *world) freezable() []*process {
+	var alive []*process
+	for _, c := range w.ecs.alive() {
+		alive = append(alive, c.process)
+	}
+	return alive
 }
 
 // quiet waits until nobody moves, and takes up what they ask for.
@@ -266,38 +302,6 @@ func (w *world) serve(r *request) {
 	r.answer <- nil
 }
 
-// trouble reports whether a request has come to a bad end.
-func (w *world) trouble(r *request) bool {
-	switch t := w.weather; {
-	case !w.faults || r.to == terraform && !w.chance(100):
-		return false
-	case w.chance(t.dies[0]):
-		r.answer <- errDead
-		r.of.kill("before " + r.label)
-	case w.chance(t.dies[1]):
-		w.note("%s: %s, its last", r.of.name, r.label)
-		r.effect()
-		r.answer <- errDead
-		r.of.kill("after " + r.label)
-	case r.to == terraform:
-		return false
-	case w.chance(t.refused[r.to]):
-		w.note("%s: %s, refused", r.of.name, r.label)
-		r.answer <- errRefused
-	case w.chance(t.late[r.to]):
-		w.note("%s: %s, adrift", r.of.name, r.label)
-		w.adrift = append(w.adrift, r)
-		r.answer <- errLost
-	case w.chance(t.lost[r.to]):
-		w.note("%s: %s, answer lost", r.of.name, r.label)
-		r.effect()
-		r.answer <- errLost
-	default:
-		return false
-	}
-	return true
-}
-
 // step lets one thing happen.
 func (w *world) step() {
 	w.quiet()
@@ -310,6 +314,10 @@ func (w *world) step() {
 			w.serve(r)
 			return
 		}
+	}
+	if w.weather.storm && w.rng.IntN(4) > 0 {
+		w.storm()
+		return
 	}
 	switch n := w.rng.IntN(100); {
 	case n < 22:
@@ -344,11 +352,51 @@ func (w *world) step() {
 		r.effect()
 	case n < 79:
 		w.ecs.cutOff(w)
+		w.freeze()
 	case n < 80 && len(w.functions) > 0:
 		w.functions[w.rng.IntN(len(w.functions))].kill("by chance")
 	default:
 		w.pass()
 	}
+}
+
+// storm is a step in which a process is more likely than usual to be left
+// alone, and to be given up.
+func (w *world) storm() {
+	switch n := w.rng.IntN(100); {
+	case n < 25:
+		w.invoke(reconcile.TickOptions{Ended: true})
+	case n < 35:
+		w.consul.change(w)
+	case n < 55:
+		w.ecs.progress(w)
+	case n < 60:
+		w.ecs.tell(w)
+	case n < 75 && len(w.judge.applying) > 0:
+		w.ecs.cutOff(w)
+		w.freeze()
+	case slices.ContainsFunc(w.functions, func(f *function) bool { return f.busy }):
+		if w.rng.IntN(4) == 0 {
+			w.sleep(time.Duration(w.rng.Int64N(int64(5 * time.Second))))
+		}
+	default:
+		w.sleep(time.Duration(w.rng.Int64N(int64(150 * time.Second)))) // not in whole seconds: two timers at one moment are in no order
+	}
+}
+
+// freeze freezes a process for a while, rather one that applies something.
+func (w *world) freeze() {
+	alive := w.freezable()
+	if len(alive) == 0 || !w.chance(w.weather.freezes) {
+		return
+	}
+	p := alive[w.rng.IntN(len(alive))]
+	for _, other := range alive {
+		if w.judge.applies(other) {
+			p = other
+		}
+	}
+	p.freeze(5*time.Second + time.Duration(w.rng.Int64N(int64(20*time.Minute))))
 }
 
 // next chooses a request to be answered, if one can be.
@@ -357,6 +405,9 @@ func (w *world) next() *request {
 		return nil
 	}
 	r := w.pending[w.rng.IntN(len(w.pending))]
+	if r.of.frozen != nil {
+		return nil
+	}
 	if w.faults && (r.slow && w.rng.IntN(100) < w.weather.slow || r.to != terraform && time.Now().Before(r.of.cut)) {
 		return nil
 	}
@@ -379,10 +430,20 @@ func (w *world) pass() {
 
 func (w *world) sleep(d time.Duration) {
 	w.note("%s pass", d)
-	w.mu.Unlock()
-	time.Sleep(d)
-	w.mu.Lock()
-	w.quiet()
+	for awake := w.faults && d < time.Hour && len(w.judge.applying) > 0 && w.rng.IntN(100) < w.weather.awake; d > 0; {
+		some := d
+		if awake {
+			some = min(d, claim/3)
+		}
+		w.mu.Unlock()
+		time.Sleep(some)
+		w.mu.Lock()
+		w.quiet()
+		w.thawAll(false)
+		if d -= some; awake {
+			w.renew()
+		}
+	}
 	w.memory.expire(w)
 	for _, f := range w.functions {
 		if f.busy && time.Since(f.began) >= invocationLimit {
@@ -393,11 +454,21 @@ func (w *world) sleep(d time.Duration) {
 	w.ecs.enforce(w)
 }
 
+// renew answers those who renew their claims.
+func (w *world) renew() {
+	for _, r := range slices.Clone(w.pending) {
+		if operation(r.label) == "claim" && !time.Now().Before(r.of.cut) && !r.left && r.of.frozen == nil {
+			w.serve(r)
+		}
+	}
+}
+
 // settle lets the faults end: before long, all is applied.
 func (w *world) settle() (took time.Duration) {
 	w.note("the faults end")
 	w.faults = false
 	w.consul.clear(w)
+	w.thawAll(true)
 	w.ecs.capacity, w.pointerGone = true, false
 	w.adrift = nil
 	began, before := time.Now(), w.applies
@@ -457,7 +528,11 @@ func history(t *testing.T, seed uint64, trace func(string, ...any)) (out outcome
 		w.consul.init()
 		w.ecs.init()
 		w.judge.init()
-		for range 50 + w.rng.IntN(350) {
+		steps := 50 + w.rng.IntN(350)
+		if w.weather.long { // what takes many things to come together
+			steps *= 4
+		}
+		for range steps {
 			if w.step(); w.broken != "" {
 				break
 			}
@@ -469,25 +544,6 @@ func history(t *testing.T, seed uint64, trace func(string, ...any)) (out outcome
 		w.end()
 	})
 	return out
-}
-
-// drawWeather draws how likely which fault is.
-func (w *world) drawWeather() weather {
-	rate := func(rates ...int) int { return rates[w.rng.IntN(len(rates))] }
-	t := weather{
-		dies: [2]int{rate(0, 2, 10), rate(0, 2, 10)},
-		skew: time.Duration(rate(0, 10, 30)) * clocksApart / 30, lag: time.Duration(rate(0, 3, 20)) * time.Second,
-		memory: time.Duration(rate(1, 24)) * time.Hour,
-		unread: rate(0, 50, 200), stale: rate(0, 50), still: rate(0, 500), torn: rate(0, 200),
-		cuts: rate(0, 300, 1000), slow: rate(50, 95), people: rate(0, 10, 30),
-	}
-	if *forgetful {
-		t.memory = time.Duration(rate(0, 2, 60)) * time.Minute
-	}
-	for p := range places {
-		t.refused[p], t.lost[p], t.late[p] = rate(0, 20, 60), rate(0, 20, 60), rate(0, 10, 30)
-	}
-	return t
 }
 
 // end kills whoever is still there, and gives them the time to notice.

@@ -1,0 +1,121 @@
+package simulate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/consul"
+	"github.com/terrapulse/terrapulse/internal/runner"
+	"github.com/terrapulse/terrapulse/internal/state"
+)
+
+// grace is how long an interrupted Terraform may take to end before it is killed.
+const grace = time.Minute
+
+// What Terraform is asked to do that may take its time.
+const (
+	working     = "terraform works on "
+	interrupted = "terraform was interrupted, and ends with "
+)
+
+type runKey struct{}
+
+var (
+	_ runner.Applier   = &hand{}
+	_ runner.Inspector = &hand{}
+	_ runner.Logs      = &hand{}
+)
+
+// hand is what a process does to the world: Terraform, and where its output is
+// kept.
+type hand struct{ *process }
+
+// step is a step of Terraform.
+func (h *hand) step(ctx context.Context, what string, effect func() error) error {
+	_, err := ask(ctx, h.process, terraform, what, func() (any, error) { return nil, effect() })
+	return err
+}
+
+// Apply implements runner.Applier.
+func (h *hand) Apply(ctx context.Context, _ *config.Config, t *config.Task, snap *consul.Snapshot, out io.Writer) (*state.Changes, error) {
+	run := ctx.Value(runKey{}).(string)
+	resources := 0
+	// A program that is told to stop before it starts Terraform does not start it.
+	if err := h.step(ctx, "terraform begins with "+t.Name, func() error {
+		resources = h.rng.IntN(4)
+		h.judge.begins(h.process, t.Name, run, t.Module)
+		return nil
+	}); err != nil {
+		return nil, err
+	}
+	for range resources {
+		if h.step(ctx, working+t.Name, func() error { h.judge.works(t.Name); return nil }) != nil {
+			break
+		}
+	}
+	ending, killed := afterwards(ctx, grace)
+	defer killed()
+	ends := "terraform ends with "
+	if ctx.Err() != nil {
+		ends = interrupted
+	}
+	err := h.step(ending, ends+t.Name, func() error {
+		broken := ctx.Err()
+		if h.chance(200) {
+			broken = errors.New("the module is broken")
+		}
+		h.judge.ends(h.process, t.Name, run, snap.Condition.Digest, broken)
+		return broken
+	})
+	if ending.Err() != nil && err != nil && !h.isDead() {
+		h.mu.Lock()
+		h.judge.ends(h.process, t.Name, run, "", errors.New("terraform was killed"))
+		h.mu.Unlock()
+	}
+	if err != nil {
+		return nil, err
+	}
+	fmt.Fprintln(out, "Apply complete!")
+	return &state.Changes{Add: 1}, nil
+}
+
+func (p *process) isDead() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.dead
+}
+
+// afterwards returns a context that ends some time after another has ended.
+func afterwards(ctx context.Context, d time.Duration) (context.Context, func()) {
+	later, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		timer := time.NewTimer(d)
+		defer timer.Stop()
+		select {
+		case <-later.Done():
+		case <-timer.C:
+			cancel()
+		}
+	})
+	return later, func() { stop(); cancel() }
+}
+
+// Inspect implements runner.Inspector.
+func (h *hand) Inspect(ctx context.Context, _ *config.Config, t *config.Task, _ *consul.Snapshot, _ io.Writer) (*state.Changes, string, error) {
+	changes, err := ask(ctx, h.process, terraform, "terraform plans "+t.Name, func() (*state.Changes, error) {
+		return &state.Changes{Add: 1}, nil
+	})
+	return changes, "Plan: 1 to add", err
+}
+
+// Save implements runner.Logs.
+func (h *hand) Save(ctx context.Context, task, run string, _ []byte, _ time.Time) (string, error) {
+	return ask(ctx, h.process, bucket, "keep the output of "+task, func() (string, error) {
+		return strings.Join([]string{"s3:/", task, run}, "/"), nil
+	})
+}
