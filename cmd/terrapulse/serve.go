@@ -14,11 +14,12 @@ import (
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/registration"
 	"github.com/terrapulse/terrapulse/internal/serve"
+	"github.com/terrapulse/terrapulse/internal/terraform"
 )
 
 // listen takes the port of the HTTP API. Clients wait until it is served.
 func (c *startCommand) listen(o *startOptions, e *engine, member *cluster.Member, cfg *config.Config, log *slog.Logger) (*serve.Server, error) {
-	options := api.Options{Control: e.control(), Began: time.Now(), Log: log}
+	options := api.Options{Control: e.control(), Began: time.Now(), Sensitive: terraform.SensitiveVariables, Log: log}
 	if member != nil {
 		options.Cluster = instances{member}
 	}

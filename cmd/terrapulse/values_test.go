@@ -184,3 +184,65 @@ terraform_provider "panos" {
 		t.Errorf("the password is in %q", found)
 	}
 }
+
+func TestVariableTemplate_ReachesTheModuleAndNothingElse(t *testing.T) {
+	s := newSite(t)
+	s.register("web", "web-1", 8080, "passing")
+	s.put("app/password", []byte("hunter2-consul"))
+	t.Setenv("APP_USER", "hunter2-env")
+	s.write("secret/main.tf", fmt.Sprintf(`
+variable "services" {}
+variable "login" {
+  type      = string
+  sensitive = true
+}
+variable "colour" {}
+variable "port" {
+  type = number
+}
+resource "terraform_data" "env" {
+  triggers_replace = timestamp()
+  provisioner "local-exec" {
+    command     = "printf %%s \"$LOGIN\" | sha256sum >> %s; echo said $LOGIN"
+    environment = { LOGIN = "${var.login}/${var.port}" }
+  }
+}
+`, s.path("seen")))
+	file := s.config(fmt.Sprintf(`
+task {
+  name   = "tell"
+  module = %q
+  variables = {
+    login  = "{{ env \"APP_USER\" }}:{{ key \"app/password\" }}"
+    port   = "{{ keyOrDefault \"app/port\" \"8443\" }}"
+    colour = "\"blue\""
+  }
+  %s
+}
+`, s.path("secret"), onWeb))
+	s.write("tasks.hcl", strings.Replace(s.read("tasks.hcl"), "driver \"terraform\" {", "driver \"terraform\" {\n  log = true\n  persist_log = true\n", 1))
+	wantCode(t, s.run("validate", "-config-file", file), exitOK)
+	results := []result{s.run("-once", "-config-file", file, "-log-level", "TRACE"), s.run("inspect", "-config-file", file, "-log-level", "TRACE"),
+		s.run("render", "-config-file", file, "tell"), s.run("logs", "tell"), s.run("runs", "-json", "tell"), s.run("status", "-json")}
+	for i, r := range results {
+		wantCode(t, r, exitOK)
+		if strings.Contains(r.stdout+r.stderr, "hunter2") {
+			t.Errorf("a secret is in output %d: %.2000s%.2000s", i, r.stdout, r.stderr)
+		}
+	}
+	if n := s.told("hunter2-env:hunter2-consul/8443"); n != 1 {
+		t.Errorf("the module found the value %d times:\n%s", n, s.read("seen"))
+	}
+	wantText(t, results[3].stdout, "Apply complete!")
+	wantText(t, results[2].stdout, `login  = var.login`, `colour = var.colour`, `colour = "blue"`)
+	if found := s.holding("hunter2"); len(found) > 0 {
+		t.Errorf("a secret is in %q", found)
+	}
+
+	if _, err := s.consul.Client().KV().Delete("app/password", nil); err != nil {
+		t.Fatal(err)
+	}
+	r := s.run("-once", "-config-file", file)
+	wantCode(t, r, exitError)
+	wantText(t, r.stderr, `Task tell failed: variable "login": key "app/password": no such key`)
+}

@@ -21,6 +21,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/overlay"
 	"github.com/terrapulse/terrapulse/internal/reconcile"
 	"github.com/terrapulse/terrapulse/internal/state"
@@ -49,7 +50,10 @@ type Options struct {
 	// Who says in words who asks; by default, the client's certificate or its
 	// address.
 	Who func(*http.Request) string
-	Log *slog.Logger
+	// Sensitive says which variables the task's module declares sensitive. Where
+	// it is nil, all of them count as sensitive.
+	Sensitive func(*config.Task) func(name string) bool
+	Log       *slog.Logger
 }
 
 // api is the handler of all requests.

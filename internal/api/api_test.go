@@ -633,6 +633,41 @@ func TestHealthTellsTheTruth(t *testing.T) {
 	}
 }
 
+func TestGetTask_MasksSensitiveValuesForReaders(t *testing.T) {
+	e := newEngine(t, strings.Replace(files, "count = 1", `token = "\"hunter2\""`, 1))
+	get := func(path string, level access.Level) map[string]string {
+		t.Helper()
+		w := httptest.NewRecorder()
+		api.New(e.options).ServeHTTP(w, httptest.NewRequestWithContext(access.With(t.Context(), level), "GET", path, nil))
+		var got struct {
+			Task  api.Task
+			Tasks []api.Task
+		}
+		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != http.StatusOK {
+			t.Fatalf("%d %s", w.Code, w.Body)
+		}
+		if len(got.Tasks) > 0 {
+			got.Task = got.Tasks[0]
+		}
+		return *got.Task.Variables
+	}
+	hidden := map[string]string{"token": `"(sensitive value)"`, "name": `"(sensitive value)"`}
+	if got := get("/v1/tasks/web", access.Read); !reflect.DeepEqual(got, hidden) {
+		t.Errorf("without knowledge of the module a reader gets %v", got)
+	}
+	e.options.Sensitive = func(task *config.Task) func(string) bool {
+		return func(name string) bool { return task.Name == "web" && name == "token" }
+	}
+	for _, path := range []string{"/v1/tasks/web", "/v1/tasks"} {
+		if got, want := get(path, access.Read), (map[string]string{"token": `"(sensitive value)"`, "name": `"it"`}); !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: a reader gets %v", path, got)
+		}
+		if got, want := get(path, access.Act), (map[string]string{"token": `"hunter2"`, "name": `"it"`}); !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: who may act gets %v", path, got)
+		}
+	}
+}
+
 func TestAClientThatGoesAwayLeavesNothingHalfMade(t *testing.T) {
 	e := start(t, files)
 	hold := make(chan struct{})

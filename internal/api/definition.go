@@ -3,6 +3,7 @@ package api
 import (
 	"bytes"
 	"encoding/json"
+	"maps"
 
 	"github.com/hashicorp/hcl/v2/hclwrite"
 
@@ -47,6 +48,7 @@ func variables(t *config.Task) map[string]string {
 	for name, v := range t.Variables {
 		source[name] = string(hclwrite.Format(hclwrite.TokensForValue(v).Bytes()))
 	}
+	maps.Copy(source, t.VariableTemplates)
 	return source
 }
 

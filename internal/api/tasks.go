@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/terrapulse/terrapulse/internal/access"
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/reconcile"
 	"github.com/terrapulse/terrapulse/internal/state"
@@ -35,7 +36,7 @@ func (a *api) getTasks(w http.ResponseWriter, r *http.Request) {
 	}
 	tasks := []Task{}
 	for _, t := range shown(counts, records) {
-		tasks = append(tasks, Define(t))
+		tasks = append(tasks, a.define(r, t))
 	}
 	write(w, http.StatusOK, TasksResponse{RequestID: idOf(r), Tasks: tasks})
 }
@@ -48,7 +49,29 @@ func (a *api) getTask(w http.ResponseWriter, r *http.Request) {
 		a.fail(w, r, name, err)
 		return
 	}
-	write(w, http.StatusOK, TaskResponse{RequestID: idOf(r), Task: Define(t)})
+	write(w, http.StatusOK, TaskResponse{RequestID: idOf(r), Task: a.define(r, t)})
+}
+
+// masked stands for the value of a sensitive variable, as Terraform source.
+const masked = `"(sensitive value)"`
+
+// define is Define for the sender of a request: the values of variables that the
+// module declares sensitive are for those who may act.
+func (a *api) define(r *http.Request, t *config.Task) Task {
+	def := Define(t)
+	if access.Of(r.Context()) >= access.Act || len(*def.Variables) == 0 {
+		return def
+	}
+	sensitive := func(string) bool { return true }
+	if a.Sensitive != nil {
+		sensitive = a.Sensitive(t)
+	}
+	for name := range *def.Variables {
+		if sensitive(name) {
+			(*def.Variables)[name] = masked
+		}
+	}
+	return def
 }
 
 // task returns a task that there is, or that is leaving; else the error is
@@ -121,7 +144,7 @@ func (a *api) createTask(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Location", "/v1/tasks/"+t.Name)
-	write(w, http.StatusCreated, TaskResponse{RequestID: idOf(r), Task: Define(t)})
+	write(w, http.StatusCreated, TaskResponse{RequestID: idOf(r), Task: a.define(r, t)})
 }
 
 // inspectDraft plans a task that is not kept.
@@ -140,7 +163,7 @@ func (a *api) inspectDraft(w http.ResponseWriter, r *http.Request, name string, 
 		a.fail(w, r, name, err)
 		return
 	}
-	write(w, http.StatusOK, TaskResponse{RequestID: idOf(r), Task: Define(t), Run: inspection})
+	write(w, http.StatusOK, TaskResponse{RequestID: idOf(r), Task: a.define(r, t), Run: inspection})
 }
 
 // runError is why the run or the inspection that a request asked for has failed.

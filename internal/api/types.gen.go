@@ -689,7 +689,7 @@ type Task struct {
 	// TerraformVersion has no meaning here and is refused unless empty
 	TerraformVersion *string `json:"terraform_version,omitempty"`
 
-	// Variables the module's input variables, each in the syntax of HCL: a string has its own quotes
+	// Variables the module's input variables, each in the syntax of HCL: a string has its own quotes. A sender who may only read gets "(sensitive value)" for those that the module declares sensitive
 	//
 	// Example: {"count":"1","name":"\"web\""}
 	Variables *map[string]string `json:"variables,omitempty"`

@@ -6,6 +6,7 @@ package config
 
 import (
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -255,13 +256,17 @@ type Task struct {
 	Providers   []string
 	// Variables are the module's input variables, from the variable files and
 	// the variables map, merged. Values are wholly known and may be null.
-	Variables     map[string]cty.Value
-	VariableFiles []string
-	Condition     Condition
-	ModuleInputs  []Input
-	BufferPeriod  BufferPeriod
-	RunTimeout    time.Duration // of each run; 0 is no limit
-	WorkingDir    string        // the task's own directory
+	Variables map[string]cty.Value
+	// VariableTemplates are the variables whose value is looked up for each run,
+	// with the template of each: what comes out is a string, and secret. No name
+	// is in Variables, too.
+	VariableTemplates map[string]string
+	VariableFiles     []string
+	Condition         Condition
+	ModuleInputs      []Input
+	BufferPeriod      BufferPeriod
+	RunTimeout        time.Duration // of each run; 0 is no limit
+	WorkingDir        string        // the task's own directory
 	// ModuleDigest, if set, is a digest of the files of a local module. Load
 	// leaves it empty: only a bundle knows them.
 	ModuleDigest string
@@ -281,6 +286,22 @@ type Task struct {
 
 	path   string              // of the keys, such as "task[0]"
 	places map[string]Position // of the Variables
+}
+
+// VariableNames are the names of all variables that the task sets, sorted.
+func (t *Task) VariableNames() []string {
+	return slices.Sorted(func(yield func(string) bool) {
+		for name := range t.Variables {
+			if !yield(name) {
+				return
+			}
+		}
+		for name := range t.VariableTemplates {
+			if !yield(name) {
+				return
+			}
+		}
+	})
 }
 
 // VariablePosition is where a variable of the task is set.

@@ -61,6 +61,9 @@ func (c *Config) taskMeaning(t *Task) any {
 	if c.Terraform.Engine == EngineTofu {
 		meaning["engine"] = c.Terraform.Engine
 	}
+	if len(t.VariableTemplates) > 0 {
+		meaning["variable_templates"] = t.VariableTemplates
+	}
 	if t.ModuleDigest != "" {
 		meaning["module_digest"] = t.ModuleDigest
 	}

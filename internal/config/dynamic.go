@@ -4,10 +4,13 @@ import (
 	"regexp"
 	"strings"
 	"text/template/parse"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
 )
 
-// Templates in the strings of a terraform_provider block stand for values that
-// are looked up for each run; those in api.token and api.read_token are looked up
+// Templates in the strings of a terraform_provider block, and in the variables of
+// a task, stand for values that are looked up for each run; those in api.token and api.read_token are looked up
 // when the program starts.
 var (
 	// ctsTemplate is what Consul-Terraform-Sync takes for one.
@@ -68,6 +71,21 @@ func (l *loader) template(n *node, path string, vault bool) {
 	}
 }
 
+// variablePath is the path of a variable of a task in a file. Tasks that are
+// created through the API have none: who creates one could have the secrets of
+// this process given to any module.
+var variablePath = regexp.MustCompile(`(?i)^task\[\d+\]\.variables\.`)
+
+// variableTemplate reports whether a variable of a task is a template. Terraform
+// source that is a value itself is none.
+func variableTemplate(path, text string) bool {
+	if !variablePath.MatchString(path) || !IsTemplate(text) {
+		return false
+	}
+	_, diags := hclsyntax.ParseExpression([]byte(text), "", hcl.InitialPos)
+	return diags.HasErrors()
+}
+
 // dynamicOutsideProviders reports template syntax where nothing evaluates it.
 // What Consul-Terraform-Sync leaves alone there may be meant for another
 // program, such as the text of a template in a variable.
@@ -89,13 +107,17 @@ func (l *loader) dynamicOutsideProviders(root *node) {
 // noTemplates reports template syntax in a value, whose key has this path.
 func (l *loader) noTemplates(n *node, path string) {
 	n.walk(path, func(n *node, path string) {
-		if tokenTemplates[strings.ToLower(path)] {
+		if tokenTemplates[strings.ToLower(path)] || variableTemplate(path, n.text) {
 			return
+		}
+		hint := "write the value itself, or set it by an environment variable"
+		if variablePath.MatchString(path) {
+			hint = "in variables, a template stands alone, without the quotes of Terraform source around it"
 		}
 		if ctsTemplate.MatchString(n.text) || ownTemplate.MatchString(n.text) {
 			l.fail(origin{pos: n.pos, path: path},
-				"dynamic configuration using template syntax is only supported for terraform_provider blocks",
-				"write the value itself, or set it by an environment variable")
+				"dynamic configuration using template syntax is only supported for terraform_provider blocks and variables of task files",
+				hint)
 		}
 	})
 }

@@ -1,6 +1,10 @@
 package config
 
 import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -70,4 +74,44 @@ terraform_provider "e" { x = "{{- ssm \"/a\" -}}" }
 // The text of a task may be a template that is meant for another program.
 func TestATemplateOfAnotherProgramIsLeftAloneInATask(t *testing.T) {
 	load(t, "f.hcl", aTask(services+"\nvariables { x = \"\\\"{{- range service \\\\\\\"web\\\\\\\" -}}{{ end }}\\\"\" }"))
+}
+
+func TestVariables_MayBeTemplatesInTaskFiles(t *testing.T) {
+	const task = "task {\n name = \"t\"\n module = \"./m\"\n condition \"services\" {\n  names = [\"web\"]\n }\n variables = {\n  token = %s\n  size  = \"3\"\n }\n %s\n}\n"
+	cfg := load(t, "f.hcl", fmt.Sprintf(task, `"Bearer {{ env \"TOKEN\" }}"`, ""))
+	got := cfg.Tasks[0]
+	if want := (map[string]string{"token": `Bearer {{ env "TOKEN" }}`}); !reflect.DeepEqual(got.VariableTemplates, want) || len(got.Variables) != 1 {
+		t.Errorf("templates %v, values %v", got.VariableTemplates, got.Variables)
+	}
+	if names := got.VariableNames(); !slices.Equal(names, []string{"size", "token"}) || got.VariablePosition("token").Line != 8 {
+		t.Errorf("names %q, token in line %d", names, got.VariablePosition("token").Line)
+	}
+	other := load(t, "f.hcl", fmt.Sprintf(task, `"{{ env \"OTHER\" }}"`, ""))
+	if got.Digest(cfg) == other.Tasks[0].Digest(other) || got.Identity(cfg) == other.Tasks[0].Identity(other) {
+		t.Error("another template is the same task")
+	}
+
+	// A variable file wins, as over any value.
+	dir := write(t, "f.hcl", fmt.Sprintf(task, `"{{ env \"TOKEN\" }}"`, `variable_files = ["v.tfvars"]`), "v.tfvars", `token = "x"`)
+	cfg, err := Load(options(dir, "f.hcl"))
+	if err != nil || len(cfg.Tasks[0].VariableTemplates) > 0 || len(cfg.Tasks[0].Variables) != 2 {
+		t.Errorf("%v %v", cfg, err)
+	}
+
+	for value, want := range map[string]string{
+		`"\"{{ env \\\"TOKEN\\\" }}\""`:                      "f.hcl:8: task[0].variables.token: dynamic configuration using template syntax is only supported for terraform_provider blocks and variables of task files; in variables, a template stands alone, without the quotes of Terraform source around it",
+		`"{{ with secret \"kv/x\" }}{{ .Data.x }}{{ end }}"`: "f.hcl:8: task[0].variables.token: detected dynamic configuration using Vault: missing Vault configuration; add a vault block with an address",
+		`"{{ env \"TOKEN\" }}{{ end }}"`:                     "f.hcl:8: task[0].variables.token: the template cannot be parsed",
+		`"{{ \"no look-up\" }}"`:                             "f.hcl:8: task[0].variables.token: not a literal value",
+	} {
+		if got := mistakes(t, "f.hcl", fmt.Sprintf(task, value, "")); !strings.HasPrefix(got, want) || strings.Contains(got, "\n") {
+			t.Errorf("%s: said %s", value, got)
+		}
+	}
+
+	// Who creates a task through the API would get secrets of this process.
+	_, err = cfg.Parse([]byte(`{"name":"x","module":"./m","variables":{"token":"{{ env \"TOKEN\" }}"}}`))
+	if err == nil || !strings.Contains(err.Error(), "only supported for terraform_provider blocks and variables of task files") {
+		t.Errorf("through the API: %v", err)
+	}
 }

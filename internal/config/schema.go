@@ -237,7 +237,7 @@ type rawTask struct {
 	Version       rawString        `key:"version" doc:"version constraint of a module from a registry"`
 	Providers     rawStrings       `key:"providers" doc:"ids of the providers that the module gets: 'name', or 'name.alias'; one instance of each name. One without a 'terraform_provider' block gets an empty configuration"`
 	VariableFiles rawStrings       `key:"variable_files" doc:"'.tfvars' or '.tfvars.json' files for the module's other variables; literal values only; later files win"`
-	Variables     rawMap           `key:"variables" doc:"the same in place; each value is Terraform source text, so a string has quotes of its own. Files win"`
+	Variables     rawMap           `key:"variables" doc:"the same in place; each value is Terraform source text, so a string has quotes of its own, or a template for a secret. Files win"`
 	Condition     rawCondition     `key:"condition" doc:"what makes the task run, of exactly one of the types below. Without one the task runs once and is never triggered"`
 	ModuleInputs  []rawModuleInput `key:"module_input" doc:"further data for the module that triggers nothing"`
 	BufferPeriod  rawTaskBuffer    `key:"buffer_period" unset:"the global one" doc:"how long to wait for more changes before a run"`

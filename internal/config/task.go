@@ -101,7 +101,7 @@ func (l *loader) task(raw *rawTask, cfg *Config, services map[string]Services) T
 		dir:       raw.WorkingDir.V,
 		path:      raw.path,
 	}
-	t.Variables, t.places = l.variables(raw)
+	l.variables(raw, &t, cfg.Vault.Enabled)
 	if own := l.runTimeout(raw.RunTimeout); t.timeout != nil {
 		t.RunTimeout = own
 	}

@@ -12,10 +12,10 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-// variables returns the module's input variables. What a file sets wins over
+// variables sets the module's input variables. What a file sets wins over
 // the variables map, and a later file over an earlier one.
-func (l *loader) variables(raw *rawTask) (map[string]cty.Value, map[string]Position) {
-	vars, places := map[string]cty.Value{}, map[string]Position{}
+func (l *loader) variables(raw *rawTask, t *Task, vault bool) {
+	vars, places, templates := map[string]cty.Value{}, map[string]Position{}, map[string]string{}
 	for _, name := range sortedKeys(raw.Variables.V) {
 		at := raw.Variables.entry(name)
 		if !identifier(name) {
@@ -25,6 +25,11 @@ func (l *loader) variables(raw *rawTask) (map[string]cty.Value, map[string]Posit
 		src := []byte(raw.Variables.V[name])
 		if deep(src) {
 			l.fail(at, fmt.Sprintf("nested deeper than %d levels", 100*maxDepth), "")
+			continue
+		}
+		if variableTemplate(at.path, string(src)) {
+			l.template(&node{kind: kindString, pos: at.pos, text: string(src)}, at.path, vault)
+			templates[name], places[name] = string(src), at.pos
 			continue
 		}
 		expr, diags := hclsyntax.ParseExpression(src, "", hcl.InitialPos)
@@ -39,10 +44,16 @@ func (l *loader) variables(raw *rawTask) (map[string]cty.Value, map[string]Posit
 		at := raw.VariableFiles.element(i)
 		maps.Copy(vars, l.variableFile(file, at, places))
 	}
-	if len(vars) == 0 {
-		return nil, nil
+	maps.DeleteFunc(templates, func(name, _ string) bool { _, set := vars[name]; return set })
+	if len(vars) > 0 {
+		t.Variables = vars
 	}
-	return vars, places
+	if len(templates) > 0 {
+		t.VariableTemplates = templates
+	}
+	if len(places) > 0 {
+		t.places = places
+	}
 }
 
 // variableFile returns what a file sets, and adds the places to places.

@@ -76,6 +76,8 @@ type Values struct {
 	// Config is the configuration with values for the templates of the task's
 	// providers.
 	Config *config.Config
+	// Variables are the values of the task's variables that are templates.
+	Variables map[string]string
 	// Secrets are what the templates were replaced by, piece by piece: a piece
 	// may be seen where the whole value is not.
 	Secrets []string
@@ -115,13 +117,17 @@ func (e *Evaluator) Evaluate(ctx context.Context, cfg *config.Config, t *config.
 		return Values{}, fmt.Errorf("look up the values of task %s's providers: %w", t.Name, context.Cause(ctx))
 	}
 	var errs []error
-	values := Values{}
+	values := Values{Variables: map[string]string{}}
 	texts := map[place]string{}
 	for i, r := range results {
 		if r.err != nil {
 			errs = append(errs, all[i].wrap(r.err))
 		}
-		texts[all[i].place] = r.text
+		if at := all[i].place; at.provider == "" {
+			values.Variables[at.argument] = r.text
+		} else {
+			texts[at] = r.text
+		}
 		values.Secrets = append(values.Secrets, r.pieces...)
 	}
 	if len(errs) > 0 {
@@ -167,8 +173,8 @@ func (e *Evaluator) Keep(ctx context.Context, cfg *config.Config) error {
 
 // place is where a template is.
 type place struct {
-	provider string // id
-	argument string // such as token, auth.password or hosts[2]; task_env.NAME
+	provider string // id; "" for a variable of the task
+	argument string // such as token, auth.password or hosts[2]; task_env.NAME; or the variable's name
 }
 
 // site is a place with a template that is to be evaluated.
@@ -178,10 +184,14 @@ type site struct {
 }
 
 func (p place) wrap(err error) error {
+	if p.provider == "" {
+		return fmt.Errorf("variable %q: %w", p.argument, err)
+	}
 	return fmt.Errorf("provider %q, %s: %w", p.provider, p.argument, err)
 }
 
-// templates returns the templates of the task's providers, in a fixed order.
+// templates returns the templates of the task's providers and variables, in a
+// fixed order.
 func templates(cfg *config.Config, t *config.Task) []site {
 	var all []site
 	each(cfg, t, func(p place, text string) string {
@@ -190,6 +200,9 @@ func templates(cfg *config.Config, t *config.Task) []site {
 		}
 		return text
 	})
+	for _, name := range slices.Sorted(maps.Keys(t.VariableTemplates)) {
+		all = append(all, site{place{argument: name}, t.VariableTemplates[name]})
+	}
 	return all
 }
 

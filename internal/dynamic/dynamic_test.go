@@ -130,7 +130,7 @@ func (h *home) evaluate(blocks string, providers ...string) (string, map[string]
 	if err != nil {
 		return "", nil, err
 	}
-	raw, err := rootmodule.ProviderValues(task, v.Config)
+	raw, err := rootmodule.SecretValues(task, v.Config, v.Variables)
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -356,7 +356,7 @@ func TestARotatedSecretIsUsedByTheNextRunAndIsNoChangeOfTheTask(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		raw, err := rootmodule.ProviderValues(task, v.Config)
+		raw, err := rootmodule.SecretValues(task, v.Config, v.Variables)
 		if want := fmt.Sprintf(`{"p":{"b":{"v":[%q]},"v":%[1]q,"w":%[1]q}}`, password); string(raw) != want || err != nil {
 			t.Errorf("Terraform gets %s, not %s", raw, want)
 		}

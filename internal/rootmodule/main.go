@@ -94,9 +94,9 @@ func (m Module) writeModule(b *bytes.Buffer) error {
 			fmt.Fprintf(b, "%s = var.%s\n", name, name)
 		}
 	}
-	if len(t.Variables) > 0 {
+	if names := t.VariableNames(); len(names) > 0 {
 		b.WriteString("\n")
-		for _, name := range slices.Sorted(maps.Keys(t.Variables)) {
+		for _, name := range names {
 			if err := checkName("variables of task "+t.Name, name); err != nil {
 				return err
 			}

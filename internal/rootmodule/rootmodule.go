@@ -81,7 +81,7 @@ func (m Module) Files() ([]File, error) {
 		{VariablesFile, m.whole(variables)},
 		{ProvidersFile, m.whole(nil)},
 	}
-	if len(m.Task.Variables) > 0 {
+	if len(m.Task.VariableNames()) > 0 {
 		declarations, values, err := m.moduleVariables()
 		if err != nil {
 			return nil, err
@@ -205,9 +205,10 @@ func bodyValue(b config.Body) cty.Value {
 	return cty.ObjectVal(attrs)
 }
 
-// ProviderValues returns the values of the task's provider blocks as a Terraform
-// variable file in JSON, or nil if there are none. They are secret.
-func ProviderValues(t *config.Task, c *config.Config) ([]byte, error) {
+// SecretValues returns the values of the task's provider blocks, and those of its
+// variables that are templates, as a Terraform variable file in JSON, or nil if
+// there are none. They are secret.
+func SecretValues(t *config.Task, c *config.Config, variables map[string]string) ([]byte, error) {
 	vars := map[string]json.RawMessage{}
 	for _, p := range (Module{Config: c, Task: t}).providers() {
 		if !p.Configured {
@@ -219,6 +220,13 @@ func ProviderValues(t *config.Task, c *config.Config) ([]byte, error) {
 			return nil, fmt.Errorf("encode the arguments of provider %q: a value cannot be written as JSON", p.Name)
 		}
 		vars[p.Name] = raw
+	}
+	for name, value := range variables {
+		raw, err := json.Marshal(value)
+		if err != nil {
+			return nil, fmt.Errorf("encode the variable %q: its value cannot be written as JSON", name)
+		}
+		vars[name] = raw
 	}
 	if len(vars) == 0 {
 		return nil, nil

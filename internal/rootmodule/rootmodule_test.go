@@ -254,7 +254,7 @@ func TestSecretsAreInNoFile(t *testing.T) {
 
 func TestProviderValuesHoldEveryArgumentOfTheTasksProviders(t *testing.T) {
 	m := full()
-	raw, err := ProviderValues(m.Task, m.Config)
+	raw, err := SecretValues(m.Task, m.Config, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -267,7 +267,7 @@ func TestProviderValuesHoldEveryArgumentOfTheTasksProviders(t *testing.T) {
 	if diff := cmp.Diff(map[string]string{"TOKEN": "secret-in-env"}, Env(m.Task, m.Config)); diff != "" {
 		t.Error(diff)
 	}
-	if raw, err := ProviderValues(plainModule().Task, plainModule().Config); raw != nil || err != nil {
+	if raw, err := SecretValues(plainModule().Task, plainModule().Config, nil); raw != nil || err != nil {
 		t.Errorf("a task without providers has values %s, %v", raw, err)
 	}
 }

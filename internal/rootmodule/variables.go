@@ -94,12 +94,18 @@ func (m Module) variables() ([]byte, error) {
 			return nil, err
 		}
 		fmt.Fprintf(&b, "\nvariable %q {\ndefault = null\ndescription = \"Configuration object for %s\"\n", p.Name, p.Name)
-		if m.Terraform == nil || m.Terraform.Core().GreaterThanOrEqual(sensitiveSince) {
-			b.WriteString("sensitive = true\n")
-		}
+		b.WriteString(m.sensitive())
 		fmt.Fprintf(&b, "type = %s\n}\n", typeExpr(p.value()))
 	}
 	return hclwrite.Format(b.Bytes()), nil
+}
+
+// sensitive declares that a variable is, for a Terraform that knows of it.
+func (m Module) sensitive() string {
+	if m.Terraform == nil || m.Terraform.Core().GreaterThanOrEqual(sensitiveSince) {
+		return "sensitive = true\n"
+	}
+	return ""
 }
 
 // moduleVariables is variables.module.tf and variables.auto.tfvars without
@@ -107,11 +113,15 @@ func (m Module) variables() ([]byte, error) {
 func (m Module) moduleVariables() (declarations, values []byte, err error) {
 	var decl, vals bytes.Buffer
 	vals.WriteString("\n")
-	for _, name := range slices.Sorted(maps.Keys(m.Task.Variables)) {
+	for _, name := range m.Task.VariableNames() {
 		if err := checkName("variables of task "+m.Task.Name, name); err != nil {
 			return nil, nil, err
 		}
-		v := m.Task.Variables[name]
+		v, written := m.Task.Variables[name]
+		if !written { // a template: its value comes with those of the providers
+			fmt.Fprintf(&decl, "\nvariable %q {\ndefault = null\n%stype = string\n}\n", name, m.sensitive())
+			continue
+		}
 		fmt.Fprintf(&decl, "\nvariable %q {\ndefault = null\ntype = %s\n}\n", name, typeExpr(v))
 		fmt.Fprintf(&vals, "%s = %s\n", name, literal(v))
 	}

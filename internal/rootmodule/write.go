@@ -33,7 +33,7 @@ func (m Module) Write(dir string) (changed []string, err error) {
 			changed = append(changed, f.Name)
 		}
 	}
-	if len(m.Task.Variables) == 0 {
+	if len(m.Task.VariableNames()) == 0 {
 		for _, name := range []string{ModuleVariablesFile, ModuleValuesFile} {
 			switch err := os.Remove(filepath.Join(dir, name)); {
 			case err == nil:

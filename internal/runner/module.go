@@ -193,9 +193,9 @@ func committers(values dynamic.Values, t *config.Task) ([]*panos.Committer, erro
 
 // options are what Terraform is run with.
 func (m *Module) options(cfg *config.Config, values dynamic.Values, t *config.Task, out io.Writer) (terraform.Options, error) {
-	variables, err := rootmodule.ProviderValues(t, values.Config)
+	variables, err := rootmodule.SecretValues(t, values.Config, values.Variables)
 	if err != nil {
-		return terraform.Options{}, fmt.Errorf("provider values of task %s: %w", t.Name, err)
+		return terraform.Options{}, fmt.Errorf("values of task %s: %w", t.Name, err)
 	}
 	backend, err := rootmodule.Backend(cfg, t)
 	if err != nil {

@@ -40,6 +40,9 @@ func ModuleFindings(t *config.Task, inputs map[string]cty.Type) []config.Diagnos
 	}
 	given := map[string]cty.Value{}
 	maps.Copy(given, t.Variables)
+	for name := range t.VariableTemplates {
+		given[name] = cty.UnknownVal(cty.String)
+	}
 	for name, of := range inputs {
 		given[name] = cty.UnknownVal(of)
 	}

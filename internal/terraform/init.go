@@ -158,7 +158,12 @@ type installedModule struct {
 }
 
 func (d *Dir) modules() ([]installedModule, bool) {
-	raw, err := os.ReadFile(d.data("modules", "modules.json"))
+	return modulesIn(d.data("modules", "modules.json"))
+}
+
+// modulesIn reads Terraform's list of the modules that it has installed.
+func modulesIn(file string) ([]installedModule, bool) {
+	raw, err := os.ReadFile(file)
 	var list struct{ Modules []installedModule }
 	if err != nil || json.Unmarshal(raw, &list) != nil {
 		return nil, false

@@ -3,7 +3,6 @@ package terraform
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -25,7 +24,7 @@ func CheckModule(t *config.Task, inputs []string) error {
 	if err := checkDirectory(t); err != nil {
 		return err
 	}
-	names := slices.Concat(inputs, slices.Sorted(maps.Keys(t.Variables)))
+	names := slices.Concat(inputs, t.VariableNames())
 	if missing := MissingVariables(t.Module, names); len(missing) > 0 {
 		return errors.New(missingVariable(t.Name, fmt.Sprintf("%s of task %s", t.Module, t.Name), missing[0]))
 	}
@@ -98,6 +97,40 @@ func (d *Dir) InstalledTypes() map[string]string {
 		}
 	}
 	return nil
+}
+
+// SensitiveVariables reports which variables of the task the module declares
+// sensitive. A module from elsewhere is read where Terraform has installed it for
+// the task. Where no module can be read, every variable counts as sensitive.
+func SensitiveVariables(t *config.Task) func(name string) bool {
+	all := func(string) bool { return true }
+	dir := t.Module
+	if !localSource(dir) {
+		dir = installed(t)
+	}
+	if dir == "" {
+		return all
+	}
+	module, diags := tfconfig.LoadModule(dir)
+	if diags.HasErrors() {
+		return all
+	}
+	return func(name string) bool {
+		v, ok := module.Variables[name]
+		return !ok || v.Sensitive
+	}
+}
+
+// installed is the directory into which Terraform has installed the task's
+// module; "" if it has not.
+func installed(t *config.Task) string {
+	modules, _ := modulesIn(filepath.Join(t.WorkingDir, ".terraform", "modules", "modules.json"))
+	for _, m := range modules {
+		if m.Key == t.Name && strings.HasSuffix(m.Source, t.Module) { // a registry's address is written in full
+			return filepath.Join(t.WorkingDir, m.Dir)
+		}
+	}
+	return ""
 }
 
 // localSource reports whether a module source is a directory on this machine.

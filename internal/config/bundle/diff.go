@@ -80,7 +80,19 @@ func differences(was, is *config.Config, old, t *config.Task) []string {
 	add("condition", reflect.DeepEqual(old.Condition, t.Condition))
 	add("module_input", reflect.DeepEqual(old.ModuleInputs, t.ModuleInputs))
 	add("buffer_period", old.BufferPeriod == t.BufferPeriod)
-	if names := changedValues(old.Variables, t.Variables); len(names) > 0 {
+	names := changedValues(old.Variables, t.Variables)
+	for _, name := range t.VariableNames() {
+		if old.VariableTemplates[name] != t.VariableTemplates[name] && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	for name := range old.VariableTemplates {
+		if !slices.Contains(t.VariableNames(), name) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	if len(names) > 0 {
 		add("variables "+strings.Join(names, ", "), false)
 	}
 	add("providers", slices.Equal(old.Providers, t.Providers))
