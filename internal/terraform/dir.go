@@ -24,7 +24,7 @@ type Options struct {
 	Backend   config.Backend
 	Consul    config.Consul     // how a Consul backend connects; not used by others
 	Env       map[string]string // task_env of the task's providers: secret
-	Providers []string          // names of the task's providers, without aliases
+	Providers []string          // names of the providers that the task lists, without aliases
 	VarJSON   []byte            // a variable file with the values of provider blocks: secret; nil for none
 	Secrets   []string          // parts of those values that may be seen by themselves
 
@@ -69,7 +69,6 @@ type Dir struct {
 	bin   *Binary
 	opts  Options
 	tf    *tfexec.Terraform
-	env   map[string]string
 	scrub *scrubber
 }
 
@@ -126,7 +125,7 @@ func (b *Binary) Open(dir string, opts Options) (*Dir, error) {
 	if err := endLeftovers(path); err != nil {
 		return nil, fmt.Errorf("end what a killed Terraform left behind for task %s: %w", opts.Task, err)
 	}
-	return &Dir{path: path, bin: b, opts: opts, tf: tf, env: env, scrub: newScrubber(opts)}, nil
+	return &Dir{path: path, bin: b, opts: opts, tf: tf, scrub: newScrubber(opts)}, nil
 }
 
 // run runs one command: f calls terraform-exec. Each line of standard output

@@ -695,6 +695,30 @@ func TestEnvironment_WithholdsWhatTheTaskDoesNotNeed(t *testing.T) {
 	}
 }
 
+func TestDir_GivesTheTokenToAModuleThatUsesTheProvider(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("needs a shell")
+	}
+	t.Setenv("CONSUL_HTTP_TOKEN", "of-consul")
+	t.Setenv("VAULT_TOKEN", "of-vault")
+	f := newFixture(t, fileModule)
+	f.bin = recorder(t, "")
+	lock := "provider \"registry.terraform.io/hashicorp/consul\" {\n  version = \"2.21.0\"\n}\n"
+	if err := os.WriteFile(filepath.Join(f.dir, lockFile), []byte(lock), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.open().Apply(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	env := f.bin.recorded(t, "env")
+	if !strings.Contains(env, "CONSUL_HTTP_TOKEN=of-consul\n") {
+		t.Error("a module that uses the provider consul, which its task does not list, has no token")
+	}
+	if strings.Contains(env, "of-vault") {
+		t.Error("a module that does not use the provider vault has its token")
+	}
+}
+
 func TestAConsulBackendIsReachedAsTerrapulseReachesConsul(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("needs a shell")

@@ -173,21 +173,34 @@ func modulesIn(file string) ([]installedModule, bool) {
 
 // providersThere reports whether every provider of the lock file is installed.
 func (d *Dir) providersThere() bool {
+	locked, ok := d.lockedProviders()
+	for source, version := range locked {
+		ok = ok && exists(d.data("providers", filepath.FromSlash(source), version, runtime.GOOS+"_"+runtime.GOARCH))
+	}
+	return ok
+}
+
+// lockedProviders returns the versions of the lock file's providers by their
+// sources, such as registry.terraform.io/hashicorp/consul. It is false if the
+// file cannot be read. Without a file there are none: nothing needs a provider,
+// or Terraform is one that writes no lock file.
+func (d *Dir) lockedProviders() (versions map[string]string, ok bool) {
 	raw, err := os.ReadFile(filepath.Join(d.path, lockFile))
 	if errors.Is(err, fs.ErrNotExist) {
-		return true // no providers, or a Terraform that has no lock file yet
+		return nil, true
 	}
 	if err != nil {
-		return false
+		return nil, false
 	}
 	file, diags := hclparse.NewParser().ParseHCL(raw, lockFile)
 	if diags.HasErrors() {
-		return false
+		return nil, false
 	}
 	body, ok := file.Body.(*hclsyntax.Body)
 	if !ok {
-		return false
+		return nil, false
 	}
+	versions = map[string]string{}
 	for _, block := range body.Blocks {
 		attr := block.Body.Attributes["version"]
 		if block.Type != "provider" || len(block.Labels) != 1 || attr == nil {
@@ -195,14 +208,11 @@ func (d *Dir) providersThere() bool {
 		}
 		v, diags := attr.Expr.Value(nil)
 		if diags.HasErrors() || v.IsNull() || v.Type().FriendlyName() != "string" {
-			return false
+			return nil, false
 		}
-		platform := runtime.GOOS + "_" + runtime.GOARCH
-		if !exists(d.data("providers", filepath.FromSlash(block.Labels[0]), v.AsString(), platform)) {
-			return false
-		}
+		versions[block.Labels[0]] = v.AsString()
 	}
-	return true
+	return versions, true
 }
 
 // forgetCopies removes installed modules that are copies of local directories:

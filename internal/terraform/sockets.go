@@ -4,9 +4,10 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
+	"path"
 	"runtime"
+	"slices"
 )
 
 // socketsVariable tells a provider in which directory to open the socket over
@@ -18,10 +19,11 @@ const socketsVariable = "PLUGIN_UNIX_SOCKET_DIR"
 // theirs "plugin" and a number of up to ten digits.
 const longestDir = 104 - len("/plugin1234567890") - 1
 
-// guard has Consul's token handed to the next command, and gives it a directory for temporary files and for the
-// sockets of its providers, which only this user can enter, and returns what
-// removes it. (Providers that were built with go-plugin before 1.5 put their sockets
-// among the temporary files.)
+// guard prepares the environment of the next command. It hands Consul's token
+// to it, and gives it a directory for temporary files and for the sockets of its
+// providers, which only this user can enter. It returns what removes both.
+// (Providers that were built with go-plugin before 1.5 put their sockets among
+// the temporary files.)
 //
 // It takes the place of the TLS that Terraform otherwise sets up with each
 // provider: both ends are processes of this user on this machine, and making
@@ -35,9 +37,15 @@ func (d *Dir) guard() (release func(), err error) {
 			f()
 		}
 	}
-	env := maps.Clone(d.env)
-	if d.opts.pipesToken() {
-		path, stop, err := serveIf([]byte(d.opts.Consul.Token), d.readByTerraform)
+	opts := d.opts
+	opts.Providers = append(slices.Clip(opts.Providers), d.moduleProviders()...)
+	env, err := opts.environment()
+	if err != nil {
+		return nil, err
+	}
+	env[markVariable] = d.path
+	if opts.pipesToken() {
+		path, stop, err := serveIf([]byte(opts.Consul.Token), d.readByTerraform)
 		if err != nil {
 			return nil, fmt.Errorf("hand Consul's token to the backend of task %s: %w", d.opts.Task, err)
 		}
@@ -61,4 +69,15 @@ func (d *Dir) guard() (release func(), err error) {
 		return nil, fmt.Errorf("environment of Terraform for task %s: %w", d.opts.Task, err)
 	}
 	return release, nil
+}
+
+// moduleProviders are the names of the providers that init has found in the
+// task's module, which need not be among those that the task lists.
+func (d *Dir) moduleProviders() []string {
+	locked, _ := d.lockedProviders()
+	var names []string
+	for source := range locked {
+		names = append(names, path.Base(source))
+	}
+	return names
 }
