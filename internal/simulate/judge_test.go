@@ -108,8 +108,11 @@ func (j *judge) written(v view, unread map[string]bool, changes []state.Change) 
 			j.run(v, unread, task, run)
 			touched = append(touched, task)
 		case "task":
+			if touched = append(touched, rest); c.Op == state.OpDelete {
+				delete(j.tasks, rest) // it was removed, and forgotten
+				continue
+			}
 			j.task(v, rest, decoded[state.Task](c.Value))
-			touched = append(touched, rest)
 		}
 	}
 	for _, task := range touched {
