@@ -9,11 +9,13 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/terrapulse/terrapulse/internal/api"
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/consul"
 	"github.com/terrapulse/terrapulse/internal/dynamic"
 	"github.com/terrapulse/terrapulse/internal/launch"
 	"github.com/terrapulse/terrapulse/internal/lease"
+	"github.com/terrapulse/terrapulse/internal/openmetrics"
 	"github.com/terrapulse/terrapulse/internal/reconcile"
 	"github.com/terrapulse/terrapulse/internal/runner"
 	"github.com/terrapulse/terrapulse/internal/state"
@@ -46,6 +48,7 @@ type engine struct {
 	base       *atomic.Pointer[config.Config] // what the files say
 	asked      chan struct{}                  // for a tick
 	values     *dynamic.Evaluator
+	metrics    *openmetrics.Metrics
 	terraform  string // program and version
 }
 
@@ -115,10 +118,11 @@ func (a *app) newEngine(ctx context.Context, cfg *config.Config, log *slog.Logge
 	base.Store(cfg)
 	module := &runner.Module{Terraform: found, Values: a.values(log), Log: log, Parallel: workers(opts.parallel)}
 	keepToken(ctx, module.Values, cfg, log)
+	measured := openmetrics.New(openmetrics.Options{Version: version, Commit: api.Commit(), Store: store, Now: time.Now})
 	run := &runner.Runner{
 		Config: base.Load, Store: store, Consul: client, Applier: module, Inspector: module,
 		Owner: owner, Claim: timing.Claim, Now: time.Now, Log: log, Verbose: cfg.Terraform.Log,
-		Yields: cfg.HighAvailability != nil, Live: liveOutput,
+		Yields: cfg.HighAvailability != nil, Live: liveOutput, Ended: measured.RunEnded,
 	}
 	if cfg.HighAvailability != nil {
 		run.Live = liveOutputInCluster
@@ -128,7 +132,7 @@ func (a *app) newEngine(ctx context.Context, cfg *config.Config, log *slog.Logge
 	}
 	launcher := launch.NewLocal(ctx, workers(opts.parallel), log, run.Run)
 	return &engine{
-		store: store, consul: client, launcher: launcher, base: base, values: module.Values, terraform: found.Program() + " " + found.Version.String(), asked: make(chan struct{}, 1),
+		store: store, consul: client, launcher: launcher, base: base, values: module.Values, metrics: measured, terraform: found.Program() + " " + found.Version.String(), asked: make(chan struct{}, 1),
 		reconciler: &reconcile.Reconciler{
 			Config: cfg, Store: store, Consul: client, Launcher: launcher,
 			Owner: owner, LeaseTTL: timing.LeaseTTL, Skew: timing.Skew, Witness: new(lease.Witness), OneClock: cfg.HighAvailability == nil,

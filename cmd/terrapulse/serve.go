@@ -19,7 +19,7 @@ import (
 
 // listen takes the port of the HTTP API. Clients wait until it is served.
 func (c *startCommand) listen(o *startOptions, e *engine, member *cluster.Member, cfg *config.Config, log *slog.Logger) (*serve.Server, error) {
-	options := api.Options{Control: e.control(), Began: time.Now(), Sensitive: terraform.SensitiveVariables, Log: log}
+	options := api.Options{Control: e.control(), Began: time.Now(), Sensitive: terraform.SensitiveVariables, Log: log, Version: version, Metrics: e.metrics.Handler()}
 	if member != nil {
 		options.Cluster = instances{member}
 	}

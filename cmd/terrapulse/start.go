@@ -175,7 +175,7 @@ func (c *startCommand) Run(args []string) int {
 	go rest(ctx, e.launcher.Busy)
 	reloads := make(chan reconcile.Reload)
 	go c.reload(files, read, o, e, reloads, log)
-	loop := &reconcile.Loop{Reconciler: e.reconciler, Ended: e.launcher.Ended(), Asked: e.asked, Reload: reloads,
+	loop := &reconcile.Loop{Reconciler: e.reconciler, Ended: e.launcher.Ended(), Asked: e.asked, Reload: reloads, Observer: e.metrics,
 		Watch: func(ctx context.Context, gates consul.GateSet, since consul.Marks) reconcile.Watch {
 			return e.consul.Watch(ctx, gates, since)
 		}}

@@ -39,6 +39,9 @@ const (
 	inspectLimit = time.Minute
 )
 
+// version is set by the build.
+var version = "dev"
+
 func main() {
 	h, err := newHandler(context.Background(), os.Environ(), os.Stdout)
 	if err != nil {
@@ -77,7 +80,7 @@ func newHandler(ctx context.Context, environ []string, out io.Writer) (http.Hand
 			},
 			Poll: poll, Now: time.Now,
 		},
-		Who: who, Log: log,
+		Who: who, Log: log, Version: version,
 	})), nil
 }
 

@@ -381,8 +381,13 @@ func measure(report reconcile.Report, now time.Time) metrics.Values {
 			values[m]++
 		}
 	}
-	if report.Unreadable > 0 {
-		values[metrics.TasksUnreadable] = float64(report.Unreadable)
+	for m, n := range map[metrics.Metric]int{
+		metrics.TasksUnreadable: report.Unreadable, metrics.TasksFailing: report.Tasks.Failing,
+		metrics.TasksWaiting: report.Tasks.Waiting, metrics.TasksHeld: report.Tasks.Held,
+	} {
+		if n > 0 {
+			values[m] = float64(n)
+		}
 	}
 	count(metrics.ConsulErrors, report.Problem != "")
 	for _, d := range report.Decisions {

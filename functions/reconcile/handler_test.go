@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/aws/aws-lambda-go/lambdacontext"
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/config/bundle"
@@ -716,5 +717,14 @@ func TestMeasure_UnreadableTasksAreCounted(t *testing.T) {
 	}
 	if _, written := measure(reconcile.Report{}, time.Now())[metrics.TasksUnreadable]; written {
 		t.Error("a metric is written, and paid for, where all tasks can be read")
+	}
+}
+
+func TestMeasure_StatesOfTasksAreWrittenWhereThereAreAny(t *testing.T) {
+	now := time.Now()
+	got := measure(reconcile.Report{Unreadable: 1, Tasks: state.TaskCounts{Failing: 2, Held: 3}}, now)
+	want := metrics.Values{metrics.Ticks: 1, metrics.FailuresInARow: 0, metrics.TasksUnreadable: 1, metrics.TasksFailing: 2, metrics.TasksHeld: 3}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
 	}
 }

@@ -177,6 +177,11 @@ func (w *worker) measure(run state.Run) {
 		}
 	case state.RunFailed:
 		values[metrics.RunsFailed] = 1
+	case state.RunInterrupted:
+		values[metrics.RunsInterrupted] = 1
+	}
+	if run.Changes != nil && run.Changes.Destroy > 0 {
+		values[metrics.ResourcesDestroyed] = float64(run.Changes.Destroy)
 	}
 	if err := w.metrics.Write(run.Ended, values); err != nil {
 		w.log.Warn("metrics were not written", "error", err)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -183,6 +184,7 @@ func TestEveryRunOfALaunchIsCarriedOutWhateverBecomesOfTheOthers(t *testing.T) {
 	c.measured(metrics.RunsSucceeded, 2)
 	c.measured(metrics.RunsFailed, 1)
 	c.measured(metrics.SeenToAppliedSeconds, 2)
+	c.measured(metrics.ResourcesDestroyed, 0)
 	for _, want := range []string{`"msg":"launch begun"`, `"task":"t1","run":"l1-t1","launch":"l1","fence":1`, `"msg":"launch ended"`} {
 		if !strings.Contains(c.out.String(), want) {
 			t.Errorf("the log lacks %s:\n%s", want, c.out)
@@ -363,6 +365,7 @@ func TestAContainerThatIsToldToStopInterruptsTerraformAndLeavesTheRest(t *testin
 	if err := c.work(ctx, "l1"); err != nil {
 		t.Errorf("got %v, and it did as it was told", err)
 	}
+	c.measured(metrics.RunsInterrupted, 1)
 	if run := c.run("t0"); run.State != state.RunInterrupted || !strings.Contains(run.Error, "interrupted: ECS stopped the container") {
 		t.Errorf("the run that was under way reads %+v", run)
 	}
@@ -399,5 +402,14 @@ func TestATerraformThatTheConfigurationNamesMayBeDownloaded(t *testing.T) {
 	var none *terraform.Binary
 	if none, err = findTerraform(t.Context(), config.Terraform{Path: t.TempDir()}, slog.New(slog.DiscardHandler)); err == nil || strings.Contains(err.Error(), "installed") {
 		t.Errorf("got %v, %v", none, err)
+	}
+}
+
+func TestMeasure_DestroyedResourcesAreCounted(t *testing.T) {
+	var out bytes.Buffer
+	w := newTestWorker(nil, nil, &out)
+	w.measure(state.Run{State: state.RunSucceeded, Changes: &state.Changes{Add: 1, Destroy: 2}})
+	if !strings.Contains(out.String(), `"ResourcesDestroyed":2`) {
+		t.Error(out.String())
 	}
 }

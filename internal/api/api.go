@@ -47,6 +47,10 @@ type Options struct {
 	// before there can have been a tick it is healthy all the same. It is zero
 	// where others do the work.
 	Began time.Time
+	// Version is that of the program.
+	Version string
+	// Metrics answers GET /v1/metrics; nil where metrics go elsewhere.
+	Metrics http.Handler
 	// Who says in words who asks; by default, the client's certificate or its
 	// address.
 	Who func(*http.Request) string
@@ -120,6 +124,8 @@ func (a *api) routes() map[string]http.HandlerFunc {
 		"GET /v1/tasks/{name}/runs/{id}/output": valid("/tasks/{name}/runs/{id}/output", "GET", a.getRunOutput),
 		"GET /v1/tasks/{name}/runs/{id}/plan":   a.getRunPlan,
 		"POST /v1/reconcile":                    a.reconcile,
+		"GET /v1/version":                       a.getVersion,
+		"GET /v1/metrics":                       a.getMetrics,
 		"GET /v1/openapi.json":                  a.getOpenAPI,
 	}
 }

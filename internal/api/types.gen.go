@@ -804,6 +804,20 @@ type UpdateTaskResponse struct {
 	Inspect *Inspection `json:"inspect,omitempty"`
 }
 
+// VersionResponse defines model for VersionResponse.
+type VersionResponse struct {
+	// APIVersion the first part of every path
+	APIVersion string `json:"api_version"`
+
+	// Commit that the program was built from, with +dirty if files were changed; missing if the build did not know it
+	Commit    *string `json:"commit,omitempty"`
+	GoVersion string  `json:"go_version"`
+	RequestID UUID    `json:"request_id"`
+
+	// Version of the program
+	Version string `json:"version"`
+}
+
 // Include defines model for Include.
 type Include string
 

@@ -25,7 +25,10 @@ var (
 	GoodTicks       = Metric{"GoodTicks", "Count"}         // looked at everything, and launched what it decided
 	LastGoodTickAge = Metric{"LastGoodTickAge", "Seconds"} // 0 by a good tick
 	FailuresInARow  = Metric{"FailuresInARow", "Count"}    // of the task that has most; by ticks that have read the tasks
-	TasksUnreadable = Metric{"TasksUnreadable", "Count"}   // whose conditions Consul does not show; as long as there are any
+	TasksFailing    = Metric{"TasksFailing", "Count"}      // as long as there are any, as the next three
+	TasksWaiting    = Metric{"TasksWaiting", "Count"}
+	TasksHeld       = Metric{"TasksHeld", "Count"}
+	TasksUnreadable = Metric{"TasksUnreadable", "Count"} // whose conditions Consul does not show; as long as there are any
 
 	ChangesSeen   = Metric{"ChangesSeen", "Count"} // tasks whose condition was found changed
 	ConsulErrors  = Metric{"ConsulErrors", "Count"}
@@ -34,15 +37,17 @@ var (
 
 	RunsSucceeded        = Metric{"RunsSucceeded", "Count"}
 	RunsFailed           = Metric{"RunsFailed", "Count"}
+	RunsInterrupted      = Metric{"RunsInterrupted", "Count"}
 	RunsLost             = Metric{"RunsLost", "Count"}
 	RunSeconds           = Metric{"RunSeconds", "Seconds"}
 	SeenToAppliedSeconds = Metric{"SeenToAppliedSeconds", "Seconds"} // from when a change was first seen
+	ResourcesDestroyed   = Metric{"ResourcesDestroyed", "Count"}     // by runs that destroyed some
 )
 
 // All is every metric.
 var All = []Metric{
-	Ticks, IdleTicks, GoodTicks, LastGoodTickAge, FailuresInARow, TasksUnreadable, ChangesSeen, ConsulErrors, LeaseRefused, BundleRefused,
-	RunsSucceeded, RunsFailed, RunsLost, RunSeconds, SeenToAppliedSeconds,
+	Ticks, IdleTicks, GoodTicks, LastGoodTickAge, FailuresInARow, TasksFailing, TasksWaiting, TasksHeld, TasksUnreadable, ChangesSeen, ConsulErrors, LeaseRefused, BundleRefused,
+	RunsSucceeded, RunsFailed, RunsInterrupted, RunsLost, RunSeconds, SeenToAppliedSeconds, ResourcesDestroyed,
 }
 
 // Values are what was measured.

@@ -53,6 +53,12 @@ type Reload struct {
 	Wrong  error // why they are not in force
 }
 
+// Observer is told what a Loop does, to measure it. It must not block.
+type Observer interface {
+	Leads(leads bool)
+	Ticked(report Report, err error)
+}
+
 // Loop ticks for as long as it is let: it is Reconciler with a window that
 // does not end.
 type Loop struct {
@@ -64,6 +70,8 @@ type Loop struct {
 	// Leads is told when this process begins to lead, before it does anything;
 	// may be nil.
 	Leads func(ctx context.Context, fence uint64)
+	// Observer is told what the loop does; may be nil.
+	Observer Observer
 
 	version atomic.Pointer[string] // of the reconcile record, as a tick has seen it last
 }
@@ -180,6 +188,10 @@ func (l *Loop) work(ctx context.Context, held *lease.Lease) error {
 	if l.Leads != nil {
 		l.Leads(ctx, held.Fence())
 	}
+	if l.Observer != nil {
+		l.Observer.Leads(true)
+		defer l.Observer.Leads(false)
+	}
 	for n := 1; ; n++ {
 		err := l.prepareStored(ctx)
 		if err == nil {
@@ -206,6 +218,9 @@ func (l *Loop) work(ctx context.Context, held *lease.Lease) error {
 		opts.Marks, opts.GatesErr = watch.Marks()
 		began := l.Now()
 		report, err := l.Tick(ctx, opts)
+		if l.Observer != nil && ctx.Err() == nil {
+			l.Observer.Ticked(report, err)
+		}
 		opts.Force = outstanding(opts.Force, report, err)
 		switch {
 		case ctx.Err() != nil:

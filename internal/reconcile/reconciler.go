@@ -231,6 +231,7 @@ type Report struct {
 	Failing   int       // most runs in a row that failed or were lost, of any task
 	// Unreadable is how many tasks' conditions Consul does not show.
 	Unreadable int
+	Tasks      state.TaskCounts
 	Due        time.Time // when to tick again even if no gate moves
 	Again      bool      // something is due at once that may not be possible yet: tick again before long
 }
@@ -260,7 +261,7 @@ func (r *Reconciler) Tick(ctx context.Context, opts TickOptions) (Report, error)
 		}
 	}
 	if t.idle(rec.Data) {
-		return Report{Idle: true, Due: rec.Data.Due, Problem: rec.Data.Problem, Good: rec.Data.Good, Failing: rec.Data.Failing, Unreadable: unreadableCount(rec.Data)}, nil
+		return Report{Idle: true, Due: rec.Data.Due, Problem: rec.Data.Problem, Good: rec.Data.Good, Failing: rec.Data.Failing, Unreadable: unreadableCount(rec.Data), Tasks: rec.Data.Tasks}, nil
 	}
 
 	if t.Lease == nil {
@@ -819,7 +820,7 @@ func (t *tick) finish(ctx context.Context, rec state.Stored[state.Reconcile], no
 	if t.Refused != nil && sameRefusal(rec.Data.Refused, t.Refused) {
 		next.Refused = rec.Data.Refused // since when counts
 	}
-	next.Stalled, next.Failing, next.Unreadable = "", 0, t.unreadable()
+	next.Stalled, next.Failing, next.Unreadable, next.Tasks = "", 0, t.unreadable(), state.TaskCounts{}
 	if t.report.Stalled != nil {
 		next.Stalled = state.Cut(t.report.Stalled.Error())
 	}
@@ -828,6 +829,9 @@ func (t *tick) finish(ctx context.Context, rec state.Stored[state.Reconcile], no
 	for _, d := range t.report.Decisions {
 		if d.Reason.Kind != state.ReasonRemoved && d.Reason.Kind != state.ReasonDisabled {
 			next.Failing = max(next.Failing, d.State.Failures)
+		}
+		if d.Action != Run || d.State.Failures > 0 {
+			next.Tasks.Count(d.State)
 		}
 		due := d.State.Due
 		if d.Action == Run || d.State.Run != nil {
@@ -841,6 +845,7 @@ func (t *tick) finish(ctx context.Context, rec state.Stored[state.Reconcile], no
 			t.report.Due = earlier(t.report.Due, due)
 		}
 	}
+	next.Tasks.Waiting += len(t.report.Postponed)
 	looked := false
 	if len(t.report.Dropped)+len(t.report.Postponed) > 0 || t.report.Stalled != nil {
 		t.report.Again = true
@@ -873,7 +878,7 @@ func (t *tick) finish(ctx context.Context, rec state.Stored[state.Reconcile], no
 	if next.Blind && !rec.Data.Blind {
 		next.Since = now
 	}
-	t.report.Good, t.report.Failing, t.report.Unreadable = next.Good, next.Failing, unreadableCount(next)
+	t.report.Good, t.report.Failing, t.report.Unreadable, t.report.Tasks = next.Good, next.Failing, unreadableCount(next), next.Tasks
 	if t.stays && looked {
 		quiet := next
 		quiet.Gates, quiet.Good = rec.Data.Gates, rec.Data.Good // written when everything is read again

@@ -41,7 +41,29 @@ type Reconcile struct {
 	Stalled   string          `json:"stalled,omitempty"` // why the latest tick could not launch what it had decided
 	Failing   int             `json:"failing,omitempty"` // most runs in a row that failed or were lost, of any task
 
+	Tasks      TaskCounts  `json:"tasks,omitzero"`
 	Unreadable *Unreadable `json:"unreadable,omitempty"` // nil if every task that is enabled can be read
+}
+
+// TaskCounts are how many enabled tasks are in the states that people watch.
+type TaskCounts struct {
+	Failing int `json:"failing,omitempty"` // the latest run failed or was lost
+	Waiting int `json:"waiting,omitempty"` // for Consul, for changes to settle, or for a runner
+	Held    int `json:"held,omitempty"`    // made or enabled without a run
+}
+
+// Count adds a task.
+func (c *TaskCounts) Count(t Task) {
+	switch kind := t.Reason.Kind; {
+	case kind == ReasonDisabled, kind == ReasonRemoved:
+	case t.Failures > 0: // also while it runs again
+		c.Failing++
+	case t.Run != nil:
+	case kind == ReasonHeld:
+		c.Held++
+	case kind == ReasonQueued, t.state() == TaskWaiting, t.state() == TaskInterrupted:
+		c.Waiting++
+	}
 }
 
 // Unreadable are the tasks whose conditions Consul does not show.

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"io"
 	"net/http"
+	"runtime"
 	"strings"
 	"testing"
 )
@@ -103,4 +105,32 @@ func TestStart_WarnsOfAnOpenAPI(t *testing.T) {
 	p := s.start("-config-file", s.config(s.task("lb", "enabled = false")))
 	p.served()
 	eventually(t, "the warning is logged", func() bool { return strings.Contains(p.stderr.String(), warnsOfOpenAPI) })
+}
+
+func TestStart_ServesMetricsAndItsVersion(t *testing.T) {
+	s := newSite(t)
+	s.register("web", "web-1", 80, "passing")
+	p := s.start("-config-file", s.config(s.task("lb", `condition "services" { names = ["web"] }`)))
+	address := p.served()
+	scrape := func() string {
+		t.Helper()
+		resp, err := http.Get(address + "/v1/metrics")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		body, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(body)
+	}
+	eventually(t, "the run and the tick are counted", func() bool {
+		text := scrape()
+		return strings.Contains(text, `terrapulse_runs_total{outcome="succeeded",task="lb"} 1`) && strings.Contains(text, `terrapulse_last_good_tick_age_seconds`)
+	})
+	wantText(t, scrape(), "terrapulse_leader 1", `version="dev"`, "terrapulse_store_up 1", "terrapulse_tasks_failing 0", `terrapulse_ticks_total{result="done"}`)
+	if got := ask(t, "GET", address+"/v1/version", "", 200); got["version"] != "dev" || got["api_version"] != "v1" || got["go_version"] != runtime.Version() {
+		t.Errorf("version: %v", got)
+	}
 }

@@ -1,0 +1,220 @@
+// Package openmetrics measures an instance for Prometheus. Runs and ticks are
+// counted in memory as they happen; what all instances share is read from the
+// store only when somebody scrapes.
+//
+// It is for `terrapulse start`. In AWS, package metrics writes the same numbers to
+// CloudWatch, and the functions must not grow by this package's library.
+package openmetrics
+
+import (
+	"context"
+	"net/http"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/terrapulse/terrapulse/internal/reconcile"
+	"github.com/terrapulse/terrapulse/internal/state"
+)
+
+// How the store is read for a scrape.
+const (
+	keepFor  = 5 * time.Second // what was read, for further scrapes
+	readTime = 5 * time.Second // one read, at most
+)
+
+// seconds are the upper bounds of histograms: a small apply takes half a second,
+// and run_timeout is an hour.
+var seconds = []float64{0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600}
+
+// Metrics are the metrics of one instance. It is safe for concurrent use.
+type Metrics struct {
+	registry  *prometheus.Registry
+	leader    prometheus.Gauge
+	ticks     *prometheus.CounterVec
+	seen      prometheus.Counter
+	runs      *prometheus.CounterVec
+	resources *prometheus.CounterVec
+	duration  prometheus.Histogram
+	toApplied prometheus.Histogram
+}
+
+// Options are what is measured.
+type Options struct {
+	Version, Commit string
+	Store           state.Store
+	Now             func() time.Time
+}
+
+// New returns metrics that are all 0.
+func New(o Options) *Metrics {
+	m := &Metrics{
+		registry: prometheus.NewRegistry(),
+		leader: prometheus.NewGauge(prometheus.GaugeOpts{Name: "terrapulse_leader",
+			Help: "1 if this instance leads, 0 if it stands by."}),
+		ticks: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "terrapulse_ticks_total",
+			Help: "Ticks of this instance by result: idle, done, incomplete (Consul or the launcher failed) or failed."}, []string{"result"}),
+		seen: prometheus.NewCounter(prometheus.CounterOpts{Name: "terrapulse_changes_seen_total",
+			Help: "Changes of conditions that this instance started a run for."}),
+		runs: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "terrapulse_runs_total",
+			Help: "Runs that ended on this instance by task and outcome; lost runs are counted by the leader."}, []string{"task", "outcome"}),
+		resources: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "terrapulse_resources_total",
+			Help: "Resources that runs on this instance added, changed or destroyed, by task and action."}, []string{"task", "action"}),
+		duration: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "terrapulse_run_duration_seconds",
+			Help: "How long runs took on this instance.", Buckets: seconds}),
+		toApplied: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "terrapulse_change_to_applied_seconds",
+			Help: "Time from when a change was first seen in Consul until it was applied.", Buckets: seconds}),
+	}
+	build := prometheus.NewGauge(prometheus.GaugeOpts{Name: "terrapulse_build_info", Help: "Always 1; the labels say which build this is.",
+		ConstLabels: prometheus.Labels{"version": o.Version, "commit": o.Commit, "go_version": runtime.Version()}})
+	build.Set(1)
+	for _, result := range []string{tickIdle, tickDone, tickIncomplete, tickFailed} {
+		m.ticks.WithLabelValues(result) // so that a rate begins at 0
+	}
+	m.registry.MustRegister(m.leader, m.ticks, m.seen, m.runs, m.resources, m.duration, m.toApplied, build, newShared(o),
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return m
+}
+
+// Handler answers scrapes, in the text format of Prometheus or in OpenMetrics.
+func (m *Metrics) Handler() http.Handler {
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{EnableOpenMetrics: true})
+}
+
+// RunEnded counts a run whose outcome was recorded. Inspections are not counted.
+func (m *Metrics) RunEnded(run state.Run) {
+	if run.Inspect {
+		return
+	}
+	m.runs.WithLabelValues(run.Task, string(run.State)).Inc()
+	if !run.Started.IsZero() && run.State != state.RunSuperseded {
+		m.duration.Observe(max(0, run.Ended.Sub(run.Started).Seconds()))
+	}
+	if run.State == state.RunSucceeded && !run.Seen.IsZero() {
+		m.toApplied.Observe(max(0, run.Ended.Sub(run.Seen).Seconds()))
+	}
+	if ch := run.Changes; ch != nil {
+		m.resources.WithLabelValues(run.Task, "added").Add(float64(ch.Add))
+		m.resources.WithLabelValues(run.Task, "changed").Add(float64(ch.Change))
+		m.resources.WithLabelValues(run.Task, "destroyed").Add(float64(ch.Destroy))
+	}
+}
+
+// The results of a tick.
+const (
+	tickIdle       = "idle"
+	tickDone       = "done"
+	tickIncomplete = "incomplete"
+	tickFailed     = "failed"
+)
+
+// Ticked counts a tick of the leader.
+func (m *Metrics) Ticked(report reconcile.Report, err error) {
+	result := tickDone
+	switch {
+	case err != nil:
+		result = tickFailed
+	case report.Problem != "" || report.Stalled != nil:
+		result = tickIncomplete
+	case report.Idle:
+		result = tickIdle
+	}
+	m.ticks.WithLabelValues(result).Inc()
+	for _, d := range report.Decisions {
+		if d.Reason.Kind == state.ReasonChanged && d.Action == reconcile.Run {
+			m.seen.Inc()
+		}
+		if d.Lost != nil {
+			m.runs.WithLabelValues(d.Lost.Task, string(state.RunLost)).Inc()
+		}
+	}
+}
+
+// Leads notes whether this instance leads.
+func (m *Metrics) Leads(leads bool) {
+	m.leader.Set(0)
+	if leads {
+		m.leader.Set(1)
+	}
+}
+
+// shared are the metrics that all instances on a store have in common. They are
+// in one record, which every tick of the leader keeps up to date.
+type shared struct {
+	Options
+	up    *prometheus.Desc
+	age   *prometheus.Desc
+	tasks []sharedTask
+
+	mu   sync.Mutex
+	read time.Time // when rec was read
+	rec  state.Reconcile
+	err  error
+}
+
+// sharedTask is a number of tasks.
+type sharedTask struct {
+	*prometheus.Desc
+	value func(state.Reconcile) int
+}
+
+func newShared(o Options) *shared {
+	desc := func(name, help string) *prometheus.Desc {
+		return prometheus.NewDesc("terrapulse_"+name, help, nil, nil)
+	}
+	return &shared{
+		Options: o,
+		up:      desc("store_up", "1 if the store could be read for this scrape; the metrics of tasks and of the last good tick are missing otherwise."),
+		age:     desc("last_good_tick_age_seconds", "Seconds since a tick last read all of Consul and launched what it decided; a tick without changes notes it every 5 minutes. Missing before the first one."),
+		tasks: []sharedTask{
+			{desc("tasks_failing", "Enabled tasks whose latest run failed or was lost."), func(r state.Reconcile) int { return r.Tasks.Failing }},
+			{desc("tasks_waiting", "Enabled tasks that wait for Consul, for changes to settle, or for a runner."), func(r state.Reconcile) int { return r.Tasks.Waiting }},
+			{desc("tasks_held", "Enabled tasks that were made or enabled without a run, and wait for a change."), func(r state.Reconcile) int { return r.Tasks.Held }},
+			{desc("tasks_unreadable", "Enabled tasks whose conditions Consul does not show."), func(r state.Reconcile) int {
+				if r.Unreadable == nil {
+					return 0
+				}
+				return r.Unreadable.Count
+			}},
+			{desc("failures_in_a_row", "Runs in a row that failed or were lost, of the task that has most."), func(r state.Reconcile) int { return r.Failing }},
+		},
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (s *shared) Describe(out chan<- *prometheus.Desc) {
+	out <- s.up
+	out <- s.age
+	for _, t := range s.tasks {
+		out <- t.Desc
+	}
+}
+
+// Collect implements prometheus.Collector. A scrape reads one record, and one that
+// follows soon none.
+func (s *shared) Collect(out chan<- prometheus.Metric) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if now := s.Now(); s.read.IsZero() || now.Sub(s.read) >= keepFor || now.Before(s.read) {
+		ctx, cancel := context.WithTimeout(context.Background(), readTime)
+		rec, err := state.Read[state.Reconcile](ctx, s.Store, state.ReconcileKey)
+		cancel()
+		s.rec, s.err, s.read = rec.Data, err, now
+	}
+	gauge := func(d *prometheus.Desc, v float64) { out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v) }
+	if s.err != nil {
+		gauge(s.up, 0)
+		return
+	}
+	gauge(s.up, 1)
+	if !s.rec.Good.IsZero() {
+		gauge(s.age, max(0, s.Now().Sub(s.rec.Good).Seconds()))
+	}
+	for _, t := range s.tasks {
+		gauge(t.Desc, float64(t.value(s.rec)))
+	}
+}
