@@ -4,7 +4,6 @@ import (
 	"flag"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/config/bundle"
@@ -105,7 +104,7 @@ func (c *bundleDiffCommand) print(d bundleDiff, pointer bundle.Pointer) int {
 	if d.InForce == "" {
 		fmt.Fprintln(c.stdout, "Nothing was pushed yet.")
 	} else {
-		fmt.Fprintf(c.stdout, "In force is bundle %.12s: %s has pushed it, %s.\n", d.InForce, pointer.By, pointer.Pushed.Local().Format(time.DateTime))
+		fmt.Fprintf(c.stdout, "In force is bundle %.12s: %s has pushed it, %s.\n", d.InForce, pointer.By, pointer.Pushed.Local().Format(clock))
 	}
 	switch {
 	case d.InForce == d.Files:

@@ -5,7 +5,6 @@ import (
 	"flag"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/terrapulse/terrapulse/internal/config/bundle"
 )
@@ -60,6 +59,6 @@ func (c *bundlePullCommand) Run(args []string) int {
 		return c.fail(exitError, err)
 	}
 	fmt.Fprintf(c.stdout, "Bundle %.12s, which %s has pushed, %s, is unpacked. To push it again:\n  cd %s\n  terrapulse bundle push -config-file=%s %s\n",
-		pointer.Digest, pointer.By, pointer.Pushed.Local().Format(time.DateTime), from, strings.Join(files, " -config-file="), at.Location)
+		pointer.Digest, pointer.By, pointer.Pushed.Local().Format(clock), from, strings.Join(files, " -config-file="), at.Location)
 	return exitOK
 }

@@ -96,7 +96,7 @@ func (c *bundlePushCommand) Run(args []string) int {
 			pointer.Digest, tasksOf(len(cfg.Tasks)), (len(packed.Zip)+1023)/1024, at.Location)
 	} else {
 		fmt.Fprintf(c.stdout, "Bundle %.12s (%s) is in force already: %s has pushed it, %s.\n",
-			pointer.Digest, tasksOf(len(cfg.Tasks)), pointer.By, pointer.Pushed.Local().Format(time.DateTime))
+			pointer.Digest, tasksOf(len(cfg.Tasks)), pointer.By, pointer.Pushed.Local().Format(clock))
 	}
 	if at.stack == nil {
 		return exitOK

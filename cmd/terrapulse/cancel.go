@@ -35,13 +35,19 @@ func (c *cancelCommand) Run(args []string) int {
 	if err != nil {
 		return c.problem(unable, err)
 	}
-	if !*wait {
+	switch {
+	case !*wait && wantsJSON(f):
+		return c.printJSON(map[string]string{"task": task, "id": id})
+	case !*wait:
 		fmt.Fprintf(c.stdout, "Run %s of task %s is being cancelled.\n", id, task)
 		return exitOK
 	}
 	run, err := client.AwaitEnd(c.ctx, task, id)
 	if err != nil {
 		return c.problem(unable, err)
+	}
+	if wantsJSON(f) {
+		return c.printJSON(run)
 	}
 	c.summarise(outcomesOf(run), 0)
 	return exitOK

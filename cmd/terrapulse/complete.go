@@ -22,8 +22,8 @@ func flagSets(a *app) map[string]*flag.FlagSet {
 	sets := map[string]*flag.FlagSet{}
 	sets["start"], _ = (&startCommand{app: a}).flags()
 	sets["inspect"], _ = (&inspectCommand{app: a}).flags()
-	sets["validate"], _, _ = (&validateCommand{app: a}).flags()
-	sets["render"], _ = (&renderCommand{app: a}).flags()
+	sets["validate"], _, _, _ = (&validateCommand{app: a}).flags()
+	sets["render"], _, _ = (&renderCommand{app: a}).flags()
 	sets["status"], _, _ = (&statusCommand{app: a}).flags()
 	sets["runs"], _, _ = (&runsCommand{app: a}).flags()
 	sets["logs"], _ = (&logsCommand{app: a}).flags()

@@ -15,8 +15,8 @@ func (c *forgetCommand) Help() string {
 	return `Usage: terrapulse forget [flags] TASK
 
   Removes the records of a task that is in no task file any more: what is known
-  of it, its runs and their output. What the task has made stays, and so does its
-  Terraform state. Also for a task with a record that cannot be read.
+  of it, its runs and their output. What the task has made stays, and so does
+  its Terraform state. Also for a task with a record that cannot be read.
 ` + describe(f)
 }
 

@@ -35,6 +35,7 @@ func (c *inspectCommand) flags() (*flag.FlagSet, *startOptions) {
 	o.config.register(f)
 	o.log.register(f)
 	parallelFlag(f, &o.parallel, "are planned")
+	f.BoolVar(&o.json, "json", false, "Print JSON, for scripts.")
 	f.BoolVar(&o.inspect.exitCode, "detailed-exitcode", false, detailedExitCode)
 	return f, o
 }
@@ -72,7 +73,7 @@ func (c *inspectCommand) Run(args []string) int {
 	}
 	defer o.flush()
 	o.inspect.tasks = f.Args()
-	return c.inspect(cfg, log, o.inspect, o.parallel, shown)
+	return c.inspect(cfg, log, o, shown)
 }
 
 // inspection is what came of planning one task.
@@ -82,7 +83,8 @@ type inspection struct {
 }
 
 // inspect plans tasks and prints the plans in the order of the configuration.
-func (a *app) inspect(cfg *config.Config, log *slog.Logger, o inspectOptions, parallel int, shown *progress) int {
+func (a *app) inspect(cfg *config.Config, log *slog.Logger, opts *startOptions, shown *progress) int {
+	o := opts.inspect
 	began := time.Now()
 	tasks := make([]*config.Task, 0, len(cfg.Tasks))
 	for _, name := range o.tasks {
@@ -109,12 +111,12 @@ func (a *app) inspect(cfg *config.Config, log *slog.Logger, o inspectOptions, pa
 	if err != nil {
 		return a.unready(exitTerraform, err)
 	}
-	module := &runner.Module{Terraform: binary, Values: a.values(log), Parallel: workers(parallel)}
+	module := &runner.Module{Terraform: binary, Values: a.values(log), Parallel: workers(opts.parallel)}
 
 	shown.set(log, "being planned", len(tasks))
 	results := make([]inspection, len(tasks))
 	var group errgroup.Group
-	group.SetLimit(workers(parallel))
+	group.SetLimit(workers(opts.parallel))
 	for i, task := range tasks {
 		group.Go(func() error {
 			r := &results[i]
@@ -135,6 +137,9 @@ func (a *app) inspect(cfg *config.Config, log *slog.Logger, o inspectOptions, pa
 	}
 	group.Wait()
 	shown.clear()
+	if opts.json {
+		return a.printPlansAsJSON(tasks, results, o.exitCode)
+	}
 
 	code = exitOK
 	for i, task := range tasks {
@@ -178,7 +183,7 @@ func planned(results []inspection, took time.Duration) string {
 		}
 	}
 	return fmt.Sprintf("%s in %s: %d with changes, %d failed; %d to add, %d to change, %d to destroy",
-		tasksCount(len(results)), rounded(took), changing, failed, all.Add, all.Change, all.Destroy)
+		tasksOf(len(results)), rounded(took), changing, failed, all.Add, all.Change, all.Destroy)
 }
 
 // unknownTask says which tasks there are.

@@ -25,7 +25,7 @@ import (
 type migrateCheckCommand struct{ *app }
 
 func (c *migrateCheckCommand) Synopsis() string {
-	return "Say what would change if Terrapulse took over from Consul-Terraform-Sync"
+	return "Say what a move from Consul-Terraform-Sync would change"
 }
 
 func (c *migrateCheckCommand) Help() string {

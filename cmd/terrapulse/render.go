@@ -4,6 +4,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"strings"
 
 	"github.com/terrapulse/terrapulse/internal/rootmodule"
 	"github.com/terrapulse/terrapulse/internal/terraform"
@@ -15,7 +16,7 @@ type renderCommand struct{ *app }
 func (c *renderCommand) Synopsis() string { return "Print what a task would give to Terraform" }
 
 func (c *renderCommand) Help() string {
-	f, _ := c.flags()
+	f, _, _ := c.flags()
 	return `Usage: terrapulse render [flags] TASK
 
   Reads from Consul what the task renders and prints the files of its root
@@ -23,14 +24,14 @@ func (c *renderCommand) Help() string {
 ` + describe(f)
 }
 
-func (c *renderCommand) flags() (*flag.FlagSet, *configFlags) {
+func (c *renderCommand) flags() (*flag.FlagSet, *configFlags, *bool) {
 	f, cf := newFlags("render"), &configFlags{}
 	cf.register(f)
-	return f, cf
+	return f, cf, f.Bool("json", false, "Print JSON, for scripts.")
 }
 
 func (c *renderCommand) Run(args []string) int {
-	f, cf := c.flags()
+	f, cf, asJSON := c.flags()
 	if code := c.parse(f, args, c.Help()); code >= 0 {
 		return code
 	}
@@ -60,12 +61,23 @@ func (c *renderCommand) Run(args []string) int {
 	if err != nil {
 		return c.fail(exitError, fmt.Errorf("render task %s: %w", task.Name, err))
 	}
+	type rendered struct {
+		Name    string `json:"name"`
+		Content string `json:"content"`
+	}
+	var all []rendered
 	for _, file := range files {
-		fmt.Fprintf(c.stdout, "### %s\n", file.Name)
-		if err := file.Render(c.stdout); err != nil {
+		var text strings.Builder
+		if err := file.Render(&text); err != nil {
 			return c.fail(exitError, fmt.Errorf("render %s of task %s: %w", file.Name, task.Name, err))
 		}
-		fmt.Fprintln(c.stdout)
+		all = append(all, rendered{file.Name, text.String()})
+	}
+	if *asJSON {
+		return c.printJSON(map[string]any{"task": task.Name, "files": all})
+	}
+	for _, file := range all {
+		fmt.Fprintf(c.stdout, "### %s\n%s\n", file.Name, file.Content)
 	}
 	return exitOK
 }

@@ -33,6 +33,7 @@ func (c *runCommand) Run(args []string) int {
 func requestFlags(command string) (*flag.FlagSet, *apiFlags, *bool) {
 	f, api := newFlags(command), &apiFlags{}
 	api.register(f)
+	f.Bool("json", false, "Print JSON, for scripts: the run when it has ended.")
 	return f, api, f.Bool("wait", true, "Wait for the run to end, and print how it ended.")
 }
 
@@ -48,7 +49,10 @@ func (a *app) request(f *flag.FlagSet, api *apiFlags, wait *bool, args []string,
 	if err != nil {
 		return a.problem(unable, err)
 	}
-	if !*wait {
+	switch {
+	case !*wait && wantsJSON(f):
+		return a.printJSON(map[string]string{"task": task, "after": after})
+	case !*wait:
 		fmt.Fprintf(a.stdout, "A run of task %s is requested.\n", task)
 		return exitOK
 	}
@@ -56,10 +60,19 @@ func (a *app) request(f *flag.FlagSet, api *apiFlags, wait *bool, args []string,
 	if err != nil {
 		return a.problem(unable, err)
 	}
-	return a.summarise(outcomesOf(run), 0)
+	if !wantsJSON(f) {
+		return a.summarise(outcomesOf(run), 0)
+	}
+	if code := a.printJSON(run); code != exitOK || run.State != "succeeded" {
+		return exitError
+	}
+	return exitOK
 }
 
 // saysWhy returns a function that prints why a task's run has not begun.
 func (a *app) saysWhy(task string) func(string) {
 	return func(reason string) { fmt.Fprintf(a.stderr, "Task %s waits: %s\n", task, reason) }
 }
+
+// wantsJSON reports whether -json is given to a command that has it.
+func wantsJSON(f *flag.FlagSet) bool { return f.Lookup("json").Value.String() == "true" }

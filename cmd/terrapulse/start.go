@@ -52,6 +52,7 @@ type startOptions struct {
 	store    *string
 	parallel int
 	once     bool
+	json     bool
 	reset    bool
 	// allowOrigin lets web pages of this origin use the API.
 	allowOrigin string
@@ -67,6 +68,7 @@ func (c *startCommand) flags() (*flag.FlagSet, *startOptions) {
 	o.store = storeURLFlag(f)
 	parallelFlag(f, &o.parallel, "run")
 	f.BoolVar(&o.once, "once", false, "Run every enabled task one time and end.")
+	f.BoolVar(&o.json, "json", false, "With -once or -inspect: print JSON, for scripts.")
 	f.BoolVar(&o.reset, "reset-storage", false, "Forget which tasks were made, enabled, disabled or deleted through the API, and say which, before anything else.")
 	f.StringVar(&o.allowOrigin, "allow-origin", "", "Let web pages of this `origin` use the HTTP API from a browser, such as https://ops.example.com, or * for any.")
 	o.inspect.register(f)
@@ -106,6 +108,9 @@ func (c *startCommand) Run(args []string) int {
 	if err := o.cts.check(c.app); err != nil {
 		return c.fail(exitFlags, err)
 	}
+	if o.json && !o.once && !o.inspect.wanted() {
+		return c.fail(exitFlags, errors.New("-json goes with -once or -inspect"))
+	}
 	var files *reload.Watcher
 	if !o.once && !o.inspect.wanted() { // before they are read, so that no change falls in between
 		signal.Reset(syscall.SIGHUP) // it asks for the files to be read again, and stops nothing
@@ -127,7 +132,7 @@ func (c *startCommand) Run(args []string) int {
 		return c.develop(cfg)
 	}
 	if o.inspect.wanted() {
-		return c.inspect(cfg, log, o.inspect, o.parallel, shown)
+		return c.inspect(cfg, log, o, shown)
 	}
 
 	// Where nobody reads the output any more, such as a tee that Ctrl-C has ended,
@@ -151,7 +156,7 @@ func (c *startCommand) Run(args []string) int {
 	}
 	if o.once {
 		shown.set(log, "running", enabled(cfg))
-		code := c.once(e, read, shown)
+		code := c.once(e, read, shown, o.json)
 		c.ctsOnce(code)
 		return code
 	}
@@ -211,15 +216,18 @@ func (c *startCommand) reset(e *engine) int {
 }
 
 // once runs every task one time and sums up.
-func (c *startCommand) once(e *engine, began time.Time, shown *progress) int {
+func (c *startCommand) once(e *engine, began time.Time, shown *progress, asJSON bool) int {
 	outcomes, err := e.reconciler.Once(c.ctx, e.launcher.Wait)
 	shown.clear()
 	code := exitOK
-	if len(outcomes) > 0 {
+	switch {
+	case asJSON:
+		code = c.printReport(outcomes, time.Since(began))
+	case len(outcomes) > 0:
 		code = c.summarise(outcomes, time.Since(began))
 	}
 	switch {
-	case err == nil && len(outcomes) == 0:
+	case err == nil && len(outcomes) == 0 && !asJSON:
 		fmt.Fprintln(c.stdout, "no tasks configured")
 	case err != nil && c.ctx.Err() != nil:
 		return c.fail(exitError, errors.New("stopped before every task had its run"))
@@ -315,15 +323,7 @@ func summaryOf(outcomes []reconcile.Outcome, took time.Duration) string {
 	if inspected {
 		changes = fmt.Sprintf("%d to add, %d to change, %d to destroy", all.Add, all.Change, all.Destroy)
 	}
-	return fmt.Sprintf("%s in %s: %s; %s", tasksCount(len(outcomes)), rounded(took), strings.Join(parts, ", "), changes)
-}
-
-// tasksCount is a number of tasks in words.
-func tasksCount(n int) string {
-	if n == 1 {
-		return "1 task"
-	}
-	return fmt.Sprintf("%d tasks", n)
+	return fmt.Sprintf("%s in %s: %s; %s", tasksOf(len(outcomes)), rounded(took), strings.Join(parts, ", "), changes)
 }
 
 // rounded is a duration as people read it.

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
+	"strings"
 
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/consul"
@@ -18,7 +20,7 @@ func (c *validateCommand) Synopsis() string {
 }
 
 func (c *validateCommand) Help() string {
-	f, _, _ := c.flags()
+	f, _, _, _ := c.flags()
 	return `Usage: terrapulse validate [flags]
 
   Reads the task files and the local modules of the tasks, and reports all that
@@ -30,20 +32,53 @@ func (c *validateCommand) Help() string {
 ` + describe(f)
 }
 
-func (c *validateCommand) flags() (*flag.FlagSet, *configFlags, *bool) {
-	f, cf := newFlags("validate"), &configFlags{}
+func (c *validateCommand) flags() (f *flag.FlagSet, cf *configFlags, ask, asJSON *bool) {
+	f, cf = newFlags("validate"), &configFlags{}
 	cf.register(f)
-	return f, cf, f.Bool("consul", false, "Also read from Consul what every task watches.")
+	return f, cf, f.Bool("consul", false, "Also read from Consul what every task watches."), f.Bool("json", false, "Print JSON, for scripts.")
 }
 
 func (c *validateCommand) Run(args []string) int {
-	f, cf, ask := c.flags()
+	f, cf, ask, asJSON := c.flags()
 	if code := c.parseAll(f, args, c.Help()); code >= 0 {
 		return code
 	}
 	if code := cf.required(c.app); code >= 0 {
 		return code
 	}
+	if !*asJSON {
+		return c.check(cf, *ask)
+	}
+	var stdout, stderr strings.Builder
+	collecting := *c.app
+	collecting.stdout, collecting.stderr = &stdout, &stderr
+	code := (&validateCommand{&collecting}).check(cf, *ask)
+	printed := c.printJSON(map[string]any{"valid": code == exitOK,
+		"errors": findings(stderr.String(), "Error: "), "warnings": findings(stdout.String(), "Warning: ")})
+	return cmp.Or(code, printed)
+}
+
+// findings are the paragraphs of a text that begin so.
+func findings(text, begin string) []string {
+	found := []string{}
+	open := false
+	for line := range strings.Lines(text) {
+		line = strings.TrimRight(line, "\n")
+		rest, ok := strings.CutPrefix(line, begin)
+		switch {
+		case ok:
+			found = append(found, rest)
+		case open && strings.HasPrefix(line, " "):
+			found[len(found)-1] += "\n" + line
+			ok = true
+		}
+		open = ok
+	}
+	return found
+}
+
+// check prints what is wrong, and returns the exit code.
+func (c *validateCommand) check(cf *configFlags, ask bool) int {
 	cfg, err := cf.examine()
 	failed := err != nil
 	if failed {
@@ -67,7 +102,7 @@ func (c *validateCommand) Run(args []string) int {
 	if err != nil {
 		return exitConfig // how Consul is reached may be wrong
 	}
-	if *ask {
+	if ask {
 		client, code := c.connect(cfg)
 		if code >= 0 {
 			return code

@@ -1,0 +1,81 @@
+package main
+
+import (
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/api"
+	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/reconcile"
+	"github.com/terrapulse/terrapulse/internal/state"
+)
+
+// onceReport is what start -once -json prints.
+type onceReport struct {
+	Tasks   []taskReport `json:"tasks"`
+	Seconds float64      `json:"seconds"`
+}
+
+type taskReport struct {
+	Name    string     `json:"name"`
+	Outcome string     `json:"outcome"` // the state of the run, "disabled" or "not run"
+	Reason  api.Reason `json:"reason"`
+	Run     *api.Run   `json:"run,omitempty"`
+}
+
+// printReport prints outcomes in JSON, and returns the exit code.
+func (a *app) printReport(outcomes []reconcile.Outcome, elapsed time.Duration) int {
+	code := exitOK
+	report := onceReport{Tasks: []taskReport{}, Seconds: elapsed.Seconds()}
+	for _, o := range outcomes {
+		if o.Failed() {
+			code = exitError
+		}
+		t := taskReport{Name: o.Task, Outcome: "not run", Reason: api.ReasonOf(o.Reason)}
+		switch {
+		case !notBegun(o):
+			run := api.RunOf(*o.Run)
+			t.Run, t.Outcome = &run, string(o.Run.State)
+		case o.Reason.Kind == state.ReasonDisabled:
+			t.Outcome = "disabled"
+		}
+		report.Tasks = append(report.Tasks, t)
+	}
+	if printed := a.printJSON(report); printed != exitOK {
+		return printed
+	}
+	return code
+}
+
+// inspectReport is what inspect -json prints of a task.
+type inspectReport struct {
+	Name           string       `json:"name"`
+	Enabled        bool         `json:"enabled"` // a task that is disabled is not planned
+	ChangesPresent bool         `json:"changes_present"`
+	Changes        *api.Changes `json:"changes,omitempty"`
+	Plan           string       `json:"plan,omitempty"`
+	Error          string       `json:"error,omitempty"`
+}
+
+// printPlansAsJSON prints plans in JSON, and returns the exit code.
+func (a *app) printPlansAsJSON(tasks []*config.Task, results []inspection, detailed bool) int {
+	code := exitOK
+	reports := make([]inspectReport, len(tasks))
+	for i, t := range tasks {
+		r := results[i]
+		reports[i] = inspectReport{Name: t.Name, Enabled: t.Enabled}
+		switch {
+		case r.err != nil:
+			reports[i].Error, code = r.err.Error(), exitError
+		case t.Enabled:
+			reports[i].ChangesPresent, reports[i].Plan = r.Changes, r.Text
+			reports[i].Changes = &api.Changes{Add: max(r.Add, 0), Change: max(r.Change, 0), Destroy: max(r.Destroy, 0)}
+			if r.Changes && detailed && code == exitOK {
+				code = exitChanges
+			}
+		}
+	}
+	if printed := a.printJSON(map[string]any{"tasks": reports}); printed != exitOK {
+		return printed
+	}
+	return code
+}
