@@ -145,6 +145,9 @@ func (c *startCommand) Run(args []string) int {
 	switch {
 	case code >= 0 && c.ctx.Err() != nil && !o.once:
 		return exitOK // as told
+	case code >= 0 && o.once:
+		c.saysUnrun(cfg)
+		return code
 	case code >= 0:
 		return code
 	}
@@ -200,6 +203,15 @@ func (c *startCommand) Run(args []string) int {
 	return exitOK
 }
 
+// saysUnrun prints which tasks were not run, as the set-up has failed.
+func (c *startCommand) saysUnrun(cfg *config.Config) {
+	for i := range cfg.Tasks {
+		if cfg.Tasks[i].Enabled {
+			fmt.Fprintf(c.stderr, "Task %s was not run.\n", cfg.Tasks[i].Name)
+		}
+	}
+}
+
 // reset forgets what was changed through the API, and says what.
 func (c *startCommand) reset(e *engine) int {
 	forgotten, err := e.control().Reset(c.ctx)
@@ -219,6 +231,11 @@ func (c *startCommand) reset(e *engine) int {
 func (c *startCommand) once(e *engine, began time.Time, shown *progress, asJSON bool) int {
 	outcomes, err := e.reconciler.Once(c.ctx, e.launcher.Wait)
 	shown.clear()
+	for i := range outcomes {
+		if o := &outcomes[i]; o.Run != nil && !o.Run.State.Ended() {
+			o.Err = cmp.Or(e.launcher.Lost(o.Run.ID), o.Err)
+		}
+	}
 	code := exitOK
 	switch {
 	case asJSON:
@@ -229,6 +246,8 @@ func (c *startCommand) once(e *engine, began time.Time, shown *progress, asJSON 
 	switch {
 	case err == nil && len(outcomes) == 0 && !asJSON:
 		fmt.Fprintln(c.stdout, "no tasks configured")
+	case c.ctx.Err() == nil && slices.ContainsFunc(outcomes, func(o reconcile.Outcome) bool { return o.Err != nil }):
+		return exitError // it was said which tasks were concerned
 	case err != nil && c.ctx.Err() != nil:
 		return c.fail(exitError, errors.New("stopped before every task had its run"))
 	case err != nil:
@@ -256,14 +275,23 @@ func (a *app) summarise(outcomes []reconcile.Outcome, elapsed time.Duration) int
 			t.row(n, o.Task, word, "-", "-", "-", "-")
 			continue
 		}
+		if !o.Run.State.Ended() && o.Err != nil {
+			t.row(n, o.Task, "not recorded", "-", "-", "-", "-")
+			continue
+		}
 		t.row(n, append([]string{o.Task, string(o.Run.State), took(*o.Run)}, counts(o.Run.Changes)...)...)
 	}
 	t.print(a.stdout)
 	if elapsed > 0 {
 		fmt.Fprintf(a.stdout, "\n%s\n", summaryOf(outcomes, elapsed))
 	}
+	unrun := map[string][]string{} // tasks that were not run, by the reason
 	for _, o := range outcomes {
 		switch {
+		case o.Err != nil && notBegun(o):
+			unrun[o.Err.Error()] = append(unrun[o.Err.Error()], o.Task)
+		case o.Err != nil && !o.Run.State.Ended():
+			fmt.Fprintf(a.stderr, "\nTask %s has no outcome in the store, and will be run again: %s\n", o.Task, o.Err)
 		case o.Run != nil && (o.Run.State == state.RunInterrupted || o.Run.State == state.RunCancelled):
 			fmt.Fprintf(a.stderr, "\nTask %s was %s: %s\n", o.Task, o.Run.State, o.Run.Error)
 		case o.Run != nil && o.Run.Error != "":
@@ -272,6 +300,14 @@ func (a *app) summarise(outcomes []reconcile.Outcome, elapsed time.Duration) int
 			fmt.Fprintf(a.stderr, "\nTask %s was not run: its turn had not come\n", o.Task)
 		case o.Run == nil && o.Failed():
 			fmt.Fprintf(a.stderr, "\nTask %s was not run: %s\n", o.Task, o.Reason.Text)
+		}
+	}
+	for _, why := range slices.Sorted(maps.Keys(unrun)) {
+		switch tasks := unrun[why]; len(tasks) {
+		case 1:
+			fmt.Fprintf(a.stderr, "\nTask %s was not run: %s\n", tasks[0], why)
+		default:
+			fmt.Fprintf(a.stderr, "\nTasks %s were not run: %s\n", strings.Join(tasks, ", "), why)
 		}
 	}
 	return code

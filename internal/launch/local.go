@@ -20,7 +20,8 @@ type Local struct {
 	work  sync.WaitGroup
 
 	mu    sync.Mutex
-	alive map[string]int // runs that have not ended, by launch
+	alive map[string]int   // runs that have not ended, by launch
+	lost  map[string]error // why runs have no outcome in the store, by run
 	ctx   context.Context
 }
 
@@ -31,7 +32,7 @@ func NewLocal(ctx context.Context, parallel int, log *slog.Logger, run func(cont
 		run: run, log: log, ctx: ctx,
 		slots: make(chan struct{}, max(parallel, 1)),
 		ended: make(chan struct{}, 1),
-		alive: map[string]int{},
+		alive: map[string]int{}, lost: map[string]error{},
 	}
 }
 
@@ -57,6 +58,9 @@ func (l *Local) Start(_ context.Context, launch state.Launch) error {
 				return // unclaimed: whoever leads next launches it again
 			}
 			if err := l.run(l.ctx, launch, run); err != nil {
+				l.mu.Lock()
+				l.lost[run.ID] = err
+				l.mu.Unlock()
 				l.log.Error("run without an outcome", "task", run.Task, "run", run.ID, "launch", launch.ID, "fence", launch.Fence, "error", err)
 			}
 		})
@@ -85,6 +89,14 @@ func (l *Local) Status(_ context.Context, launches []string) (map[string]reconci
 		status[id] = reconcile.LaunchStatus{Running: l.alive[id] > 0}
 	}
 	return status, nil
+}
+
+// Lost is why a run that this process carried out has no outcome in the store;
+// nil if it has, as far as is known.
+func (l *Local) Lost(run string) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lost[run]
 }
 
 // Busy reports whether any run is under way, or waits for its turn.

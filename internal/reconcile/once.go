@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +16,8 @@ type Outcome struct {
 	Task   string
 	Run    *state.Run   // nil if the task was not run
 	Reason state.Reason // why it was run, or why not
+	// Err is what kept the task from its run, or the run's outcome from the store.
+	Err error
 }
 
 // Failed reports whether the task should have been applied and was not.
@@ -31,20 +34,23 @@ func (o Outcome) Failed() bool {
 // runs of this process have ended.
 func (r *Reconciler) Once(ctx context.Context, wait func()) ([]Outcome, error) {
 	if err := r.prepareStored(ctx); err != nil {
-		return nil, err
+		return r.unrun(err), err
 	}
 	held, err := r.leadSoon(ctx)
 	if err != nil {
-		return nil, err
+		return r.unrun(err), err
 	}
 	defer r.holding(ctx, held)()
 
 	if err := r.awaitRuns(ctx, held); err != nil {
-		return nil, err
+		return r.unrun(err), err
 	}
 	report, failed := r.Tick(ctx, TickOptions{Lease: held, Force: r.force("once-mode")})
 	failed = errors.Join(failed, report.Stalled)
 	wait() // also when the tick failed half-way: what was launched is under way
+	if failed != nil && len(report.Decisions) == 0 {
+		return r.unrun(failed), failed
+	}
 	var outcomes []Outcome
 	runs := map[string]string{} // ids by task
 	for _, launch := range report.Launches {
@@ -62,17 +68,37 @@ func (r *Reconciler) Once(ctx context.Context, wait func()) ([]Outcome, error) {
 			// carried it out.
 			runs[d.Task.Name] = d.State.Run.ID
 		}
+		last := &outcomes[len(outcomes)-1]
 		id, ok := runs[d.Task.Name]
 		if !ok {
+			if d.Action == Run {
+				last.Err = failed
+			}
 			continue
 		}
 		run, err := state.Read[state.Run](context.WithoutCancel(ctx), r.Store, state.RunKey(d.Task.Name, id))
 		if err != nil {
-			return outcomes, fmt.Errorf("read the outcome of task %s: %w", d.Task.Name, err)
+			last.Run = &state.Run{ID: id, Task: d.Task.Name, State: state.RunRunning}
+			last.Err = fmt.Errorf("read the outcome of its run: %w", err)
+			failed = cmp.Or(failed, last.Err)
+			continue
 		}
-		outcomes[len(outcomes)-1].Run = &run.Data
+		last.Run = &run.Data
 	}
 	return outcomes, failed
+}
+
+// unrun returns that no task was run, and why.
+func (r *Reconciler) unrun(why error) []Outcome {
+	var outcomes []Outcome
+	for _, t := range r.tasks {
+		if t.Enabled {
+			outcomes = append(outcomes, Outcome{Task: t.Name, Err: why})
+		} else {
+			outcomes = append(outcomes, Outcome{Task: t.Name, Reason: state.Reason{Kind: state.ReasonDisabled, Text: "the task is disabled"}})
+		}
+	}
+	return outcomes
 }
 
 // awaitRuns waits for the runs that other processes have under way: until each

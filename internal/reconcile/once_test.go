@@ -22,6 +22,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/runner"
 	"github.com/terrapulse/terrapulse/internal/state"
 	"github.com/terrapulse/terrapulse/internal/state/sqlite"
+	"github.com/terrapulse/terrapulse/internal/state/statetest"
 )
 
 // ttl is how long leases and claims last.
@@ -436,4 +437,38 @@ func (r *recording) Start(ctx context.Context, l state.Launch) error {
 		}
 	}
 	return r.Launcher.Start(ctx, l)
+}
+
+func TestOnce_AStoreThatIsNotWrittenIsTheReasonOfEachTaskThatWasNotRun(t *testing.T) {
+	full := errors.New("no space left on the disk")
+	for what, refuses := range map[string]func(changes []state.Change) bool{
+		"from the start": func([]state.Change) bool { return true },
+		"when the runs are decided": func(changes []state.Change) bool {
+			return slices.ContainsFunc(changes, func(c state.Change) bool { return strings.HasPrefix(c.Key, "launch/") })
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			m := newMachine(t)
+			i := m.process(t.Context(), append(tasks("a", "b"), config.Task{Name: "off"}))
+			i.Store = &statetest.Faulty{Store: i.Store, Before: func(changes []state.Change) error {
+				if refuses(changes) {
+					return full
+				}
+				return nil
+			}}
+			outcomes, err := i.Once(t.Context(), func() {})
+			if !errors.Is(err, full) || len(outcomes) != 3 {
+				t.Fatalf("%d outcomes, %v", len(outcomes), err)
+			}
+			for _, o := range outcomes {
+				if o.Task == "off" {
+					if o.Failed() || o.Err != nil {
+						t.Errorf("the disabled task: %+v", o)
+					}
+				} else if !o.Failed() || o.Run != nil || !errors.Is(o.Err, full) {
+					t.Errorf("%s: %+v", o.Task, o)
+				}
+			}
+		})
+	}
 }
