@@ -83,6 +83,12 @@ func TestStore_WithoutTaskFilesIsInTheDefaultWorkingDir(t *testing.T) {
 	wantCode(t, r, exitOK)
 	wantText(t, r.stdout, "lb")
 
+	// The store of a cluster is found with its files, too.
+	clustered := s.write("clustered.hcl", s.read("tasks.hcl")+"high_availability {\n  cluster {\n    name = \"network\"\n  }\n}\n")
+	r = inFolder(t, s.dir, "status", "-config-file", clustered)
+	wantCode(t, r, exitOK)
+	wantText(t, r.stdout, "No task has been decided on yet")
+
 	t.Setenv("TERRAPULSE_STORE", "sqlite:"+s.path("named.db"))
 	wantCode(t, inFolder(t, s.dir, "start", "-once", "-config-file", file), exitOK)
 	if _, err := os.Stat(s.path("named.db")); err != nil {

@@ -416,6 +416,7 @@ func TestSyntaxErrorsNameTheLine(t *testing.T) {
 		{"HCL in a list", "f.hcl", "a = [\n 1,\n {\n  b = }\n]", `f.hcl:4: not valid HCL: a value was expected here (strings need double quotes)`},
 		{"HCL without =", "f.hcl", "consul {\n  token \"x\" # why\n\n  # more\n}", `f.hcl:2: not valid HCL: a key stands alone here: = and a value, or a block, should follow it`},
 		{"HCL without = at the end", "f.hcl", "port = 1\n\nid\n", `f.hcl:3: not valid HCL: a key stands alone here: = and a value, or a block, should follow it`},
+		{"HCL without a value at the end", "f.hcl", "port = 1\nid = ", `f.hcl:2: not valid HCL: a value was expected after =`},
 		{"JSON", "f.json", "{\n  \"port\": 1,\n}", `f.json:3: not valid JSON: invalid character '}' looking for beginning of object key string`},
 		{"JSON, a value", "f.json", "{\n  \"port\": }", `f.json:2: not valid JSON: invalid character '}' looking for beginning of value`},
 		{"JSON that ends early", "f.json", "{\n  \"port\": 1", `f.json:2: not valid JSON: unexpected end of the file`},

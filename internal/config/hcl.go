@@ -29,6 +29,9 @@ func parseHCL(file string, src []byte) (root *node, diags []Diagnostic) {
 	if pos, ok := r.tooDeep(src); !ok {
 		return nil, []Diagnostic{{Position: pos, Problem: fmt.Sprintf("nested deeper than %d levels", maxDepth)}}
 	}
+	if pos, ok := r.endsInAssignment(src); ok {
+		return nil, []Diagnostic{{Position: pos, Problem: "not valid HCL: a value was expected after ="}}
+	}
 	tree, err := parser.ParseDontErrorOnDuplicateKeys(src)
 	if err != nil {
 		return nil, []Diagnostic{r.syntaxError(err, src)}
@@ -62,6 +65,23 @@ func (r *hclReader) tooDeep(src []byte) (Position, bool) {
 			}
 		case token.RBRACE, token.RBRACK:
 			depth--
+		}
+	}
+}
+
+// endsInAssignment reports whether the file ends where a value should follow: the
+// parser drops the key without an error.
+func (r *hclReader) endsInAssignment(src []byte) (Position, bool) {
+	s := scanner.New(src)
+	s.Error = func(token.Pos, string) {}
+	var last token.Token
+	for {
+		switch t := s.Scan(); t.Type {
+		case token.EOF, token.ILLEGAL:
+			return r.position(last.Pos), last.Type == token.ASSIGN
+		case token.COMMENT:
+		default:
+			last = t
 		}
 	}
 }

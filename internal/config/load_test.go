@@ -220,3 +220,34 @@ full.hcl:127: task[0].services: services is deprecated; use condition "services"
 		t.Errorf("warnings:\n%s\nwant:\n%s", got, wantWarnings)
 	}
 }
+
+func TestLoadStoreSettings_NeedsOnlyWhatNamesTheStore(t *testing.T) {
+	o := options(write(t, "a.hcl", "working_dir = \"here\"\nport = \"wrong\"\nnonsense = 1\ntask {}\n", "b.yaml",
+		"high_availability: {cluster: {name: network, storage: {consul: {parent_path: up}}}}\n"), "a.hcl")
+	o.Getenv = environment(map[string]string{"CONSUL_HTTP_ADDR": "consul:8501", "CONSUL_HTTP_TOKEN": "secret"})
+	got, err := LoadStoreSettings(o)
+	if err != nil || got.WorkingDir != "here" || got.HighAvailability != nil {
+		t.Errorf("%+v %v", got, err)
+	}
+	o.Paths = append(o.Paths, Path{Name: "b.yaml"})
+	got, err = LoadStoreSettings(o)
+	if err != nil || got.HighAvailability == nil || got.HighAvailability.Cluster.Path() != "up/network" || got.Consul.Address != "consul:8501" || got.Consul.Token != "secret" {
+		t.Errorf("%+v %v", got, err)
+	}
+	o.Paths = nil
+	if got, err := LoadStoreSettings(o); err != nil || got.WorkingDir != "sync-tasks" {
+		t.Errorf("without files: %+v %v", got, err)
+	}
+	for content, want := range map[string]string{
+		"working_dir = [1, 2]":     "f.hcl:1: working_dir: must be a string, not a list",
+		"task {\n":                 "f.hcl:2: not valid HCL",
+		"high_availability {\n}\n": "f.hcl:1: high_availability.cluster.name: name is required",
+	} {
+		if _, err := LoadStoreSettings(options(write(t, "f.hcl", content), "f.hcl")); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%s: %v", content, err)
+		}
+	}
+	if _, err := LoadStoreSettings(options(t.TempDir(), "gone.hcl")); err == nil || !strings.Contains(err.Error(), "gone.hcl") {
+		t.Errorf("a missing file: %v", err)
+	}
+}
