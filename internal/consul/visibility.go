@@ -197,6 +197,7 @@ func (v *Visibility) Confirm(ctx context.Context, before []string) error {
 	}
 	tokenless := v.client.Tokenless()
 	var known []source
+	services := map[source]bool{} // among known
 	for _, text := range before {
 		s, err := parseSource(text)
 		if err != nil {
@@ -206,6 +207,9 @@ func (v *Visibility) Confirm(ctx context.Context, before []string) error {
 			continue
 		}
 		known = append(known, s)
+		if s.node != "" {
+			services[source{scope: s.scope, service: s.service}] = true
+		}
 		if shown[s] {
 			continue
 		}
@@ -226,7 +230,8 @@ func (v *Visibility) Confirm(ctx context.Context, before []string) error {
 	}
 	for _, e := range v.empty {
 		// What was applied is asked for by name above.
-		if slices.ContainsFunc(known, func(s source) bool { return s.of(e.part) && (e.kind != serviceView || s.service == e.name) }) {
+		if e.kind == serviceView && services[source{scope: e.scope, service: e.name}] ||
+			e.kind != serviceView && slices.ContainsFunc(known, func(s source) bool { return s.of(e.part) }) {
 			continue
 		}
 		switch e.kind {
@@ -257,7 +262,11 @@ func (s source) of(p part) bool {
 	}
 	switch p.kind {
 	case config.KindServices:
-		return s.node != "" && (p.regexp != nil && p.regexp.MatchString(s.service) || slices.Contains(p.names, s.service))
+		if p.regexp != nil {
+			return s.node != "" && p.regexp.MatchString(s.service)
+		}
+		_, listed := slices.BinarySearch(p.names, s.service)
+		return s.node != "" && listed
 	case config.KindCatalogServices:
 		return s.service != "" && s.node == "" && p.regexp.MatchString(s.service)
 	}
@@ -340,10 +349,15 @@ func (c *Client) answer(ctx context.Context, q question) error {
 	return c.read(ctx, r, nil)
 }
 
-// mayReadKey reads the key in a transaction, which takes names that a path
-// cannot hold. The answer holds an element for a key that does not exist, and
-// none for one that may not be read.
+// mayReadKey reads the key. One whose name a path cannot hold is read in a
+// transaction: the answer has an element for a key that does not exist, and none
+// for one that may not be read.
 func (c *Client) mayReadKey(ctx context.Context, r request, key string) error {
+	byPath := r
+	byPath.path, byPath.missing = "/v1/kv/"+key, true
+	if err := c.read(ctx, byPath, nil); !errors.Is(err, badQuery) {
+		return err
+	}
 	op := &api.TxnOp{KV: &api.KVTxnOp{Verb: api.KVGetOrEmpty, Key: key,
 		Namespace: cmp.Or(r.scope.namespace, c.resolved.Namespace), Partition: c.resolved.Partition}}
 	body, err := json.Marshal(api.TxnOps{op})

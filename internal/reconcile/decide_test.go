@@ -365,3 +365,30 @@ func BenchmarkDecide1000Tasks(b *testing.B) {
 		Decide(inputs, noon)
 	}
 }
+
+func TestDecide_UnreadableTaskIsMarkedUntilItIsRead(t *testing.T) {
+	denied, since := errors.New("permission denied"), noon.Add(-time.Minute)
+	disabled := webTask()
+	disabled.Enabled = false
+	marked := with(applied(), func(s *state.Task) { s.UnreadableSince = since })
+	for _, tt := range []struct {
+		name string
+		in   Input
+		want time.Time
+	}{
+		{"it becomes unreadable", Input{Task: webTask(), State: applied(), Unreadable: denied}, noon},
+		{"it stays unreadable", Input{Task: webTask(), State: marked, Unreadable: denied}, since},
+		{"it is not read in this tick", Input{Task: webTask(), State: marked}, since},
+		{"it is read", Input{Task: webTask(), State: marked, Observed: &Observed{Digest: "A"}}, time.Time{}},
+		{"it is disabled", Input{Task: disabled, State: marked}, time.Time{}},
+		{"it is removed", Input{Task: webTask(), Removed: true, State: marked}, time.Time{}},
+		{"no gate can be read", Input{Task: webTask(), State: applied(), Unreadable: denied, Blind: true}, time.Time{}},
+		{"it becomes unreadable while it runs", Input{Task: webTask(), Unreadable: denied,
+			State: with(applied(), func(s *state.Task) { s.Run = &state.LiveRun{ID: "r1"} })}, noon},
+	} {
+		tt.in.Definition = "def"
+		if got := Decide([]Input{tt.in}, noon)[0].State.UnreadableSince; !got.Equal(tt.want) {
+			t.Errorf("%s: unreadable since %s, want %s", tt.name, got, tt.want)
+		}
+	}
+}
