@@ -30,7 +30,7 @@ func (i *invocation) examine(ctx context.Context) invoke.Answer {
 	checks := append([]check{
 		{"bundle", func(context.Context) (string, error) { return i.checkBundle(bundleErr) }, "push one with `terrapulse bundle push`, or put right what is wrong with the one that was pushed"},
 		{"consul", i.checkConsul, "see whether the function's subnets and security groups let it reach Consul, and whether ConsulAddress and ConsulTokenArn are right"},
-		{"consul rights", i.checkRights, "give the token service:read and node:read, and key:read for the keys that tasks watch"},
+		{"consul rights", i.checkRights, "set ConsulTokenArn, and give that token service:read and node:read, and key:read for the keys that tasks watch: docs/acl.md"},
 	}, i.checks...)
 	results := make([]invoke.Check, len(checks))
 	var work sync.WaitGroup

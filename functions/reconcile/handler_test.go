@@ -21,6 +21,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/config/bundle"
 	"github.com/terrapulse/terrapulse/internal/consul"
+	"github.com/terrapulse/terrapulse/internal/consul/consultest"
 	"github.com/terrapulse/terrapulse/internal/inforce"
 	"github.com/terrapulse/terrapulse/internal/invoke"
 	"github.com/terrapulse/terrapulse/internal/lease"
@@ -726,5 +727,23 @@ func TestMeasure_StatesOfTasksAreWrittenWhereThereAreAny(t *testing.T) {
 	want := metrics.Values{metrics.Ticks: 1, metrics.FailuresInARow: 0, metrics.TasksUnreadable: 1, metrics.TasksFailing: 2, metrics.TasksHeld: 3}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
+	}
+}
+
+func TestDoctor_EmptyAnswerToAReaderWithoutRightsIsNotBelieved(t *testing.T) {
+	server := consultest.Start(t, consultest.WithACLs())
+	s := newStack(t, "web")
+	for token, ok := range map[string]bool{"": false, consultest.ManagementToken: true} {
+		reader, err := consul.New(config.Consul{Address: server.Addr(), Token: token})
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := s.process()
+		h.connect = func(context.Context, config.Consul) (consulClient, error) { return &client{Client: reader}, nil }
+		for _, c := range s.must(h, `{"mode":"doctor"}`).Checks {
+			if c.Name == "consul rights" && (c.OK != ok || !ok && (!strings.Contains(c.Found, "service:read") || !strings.Contains(c.Fix, "ConsulTokenArn"))) {
+				t.Errorf("with a token %v: %+v", ok, c)
+			}
+		}
 	}
 }
