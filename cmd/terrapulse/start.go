@@ -52,6 +52,8 @@ type startOptions struct {
 	store    *string
 	parallel int
 	once     bool
+	wait     time.Duration // for a lease that another holds
+	address  string        // of the API of the instance that leads
 	json     bool
 	reset    bool
 	// allowOrigin lets web pages of this origin use the API.
@@ -68,6 +70,8 @@ func (c *startCommand) flags() (*flag.FlagSet, *startOptions) {
 	o.store = storeURLFlag(f)
 	parallelFlag(f, &o.parallel, "run")
 	f.BoolVar(&o.once, "once", false, "Run every enabled task one time and end.")
+	f.DurationVar(&o.wait, "wait", 5*time.Minute, "With -once, how long to wait for another instance that leads on the store and cannot be requested to run the tasks. 0: not at all.")
+	f.StringVar(&o.address, "http-addr", "", "With -once, the `address` of the HTTP API of an instance that leads on the store. Default: the address that it has recorded there.")
 	f.BoolVar(&o.json, "json", false, "With -once or -inspect: print JSON, for scripts.")
 	f.BoolVar(&o.reset, "reset-storage", false, "Forget which tasks were made, enabled, disabled or deleted through the API, and say which, before anything else.")
 	f.StringVar(&o.allowOrigin, "allow-origin", "", "Let web pages of this `origin` use the HTTP API from a browser, such as https://ops.example.com, or * for any.")
@@ -159,6 +163,11 @@ func (c *startCommand) Run(args []string) int {
 	}
 	if o.once {
 		shown.set(log, "running", enabled(cfg))
+		e.reconciler.Patience = o.wait
+		if o.wait <= 0 {
+			e.reconciler.Patience = -1
+		}
+		e.reconciler.Elsewhere = c.elsewhere(e, cfg, o.address, log)
 		code := c.once(e, read, shown, o.json)
 		c.ctsOnce(code)
 		return code
@@ -187,8 +196,11 @@ func (c *startCommand) Run(args []string) int {
 		Watch: func(ctx context.Context, gates consul.GateSet, since consul.Marks) reconcile.Watch {
 			return e.consul.Watch(ctx, gates, since)
 		}}
-	if member != nil {
-		loop.Leads = member.Leads
+	loop.Leads = func(ctx context.Context, fence uint64) {
+		if member != nil {
+			member.Leads(ctx, fence)
+		}
+		e.announceLeader(ctx, cfg, server.Addr(), log)
 	}
 	err = loop.Run(ctx)
 	stop()

@@ -17,6 +17,13 @@ const (
 	longestPoll = 2 * time.Second
 )
 
+// Leader returns the owner of the lease of the instance that leads; "" if none does.
+func (c *Client) Leader(ctx context.Context) (string, error) {
+	var answer api.OverviewResponse
+	_, err := c.call(ctx, http.MethodGet, "v1/overview", nil, nil, &answer)
+	return deref(answer.Leader).Owner, err
+}
+
 // RunTask requests a run of a task. AwaitRun returns the run, given what is
 // returned.
 func (c *Client) RunTask(ctx context.Context, name string) (after string, err error) {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/lease"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
@@ -36,8 +37,11 @@ func (r *Reconciler) Once(ctx context.Context, wait func()) ([]Outcome, error) {
 	if err := r.prepareStored(ctx); err != nil {
 		return r.unrun(err), err
 	}
-	held, err := r.leadSoon(ctx)
-	if err != nil {
+	held, outcomes, err := r.leadSoon(ctx)
+	switch {
+	case outcomes != nil:
+		return outcomes, err
+	case err != nil:
 		return r.unrun(err), err
 	}
 	defer r.holding(ctx, held)()
@@ -51,7 +55,6 @@ func (r *Reconciler) Once(ctx context.Context, wait func()) ([]Outcome, error) {
 	if failed != nil && len(report.Decisions) == 0 {
 		return r.unrun(failed), failed
 	}
-	var outcomes []Outcome
 	runs := map[string]string{} // ids by task
 	for _, launch := range report.Launches {
 		for _, run := range launch.Runs {
@@ -153,28 +156,51 @@ func (r *Reconciler) force(who string) map[string]string {
 	return force
 }
 
-// leadSoon takes the lease. One that is held is waited for as long as its
-// holder may be a process that was killed, and no longer.
-func (r *Reconciler) leadSoon(ctx context.Context) (*lease.Lease, error) {
-	patience := r.Now().Add(2 * r.LeaseTTL)
+// ErrNotReached is returned by Elsewhere if the leader's API cannot be used.
+var ErrNotReached = errors.New("the instance that leads cannot be requested to run the tasks")
+
+// leadSoon takes the lease. If another leads, it returns what came of the tasks
+// there, or waits for the lease for as long as Patience says.
+func (r *Reconciler) leadSoon(ctx context.Context) (*lease.Lease, []Outcome, error) {
+	patience := r.Patience
+	if patience == 0 {
+		patience = 2 * r.LeaseTTL
+	}
+	until := r.Now().Add(patience)
 	var told string // of which holder the log has heard
 	for {
 		held, err := r.acquire(ctx)
 		var other *lease.HeldError
 		if !errors.As(err, &other) {
-			return held, err
+			return held, nil, err
 		}
-		if r.Now().After(patience) {
-			return nil, fmt.Errorf("%w; it runs the tasks of this store: stop it first, or use a store of your own with -store", err)
+		if r.Elsewhere != nil {
+			outcomes, unreached := r.Elsewhere(ctx, other.Owner, r.configured())
+			if !errors.Is(unreached, ErrNotReached) {
+				return nil, outcomes, unreached
+			}
+			err = fmt.Errorf("%w; %w", err, unreached)
+		}
+		if !r.Now().Before(until) {
+			return nil, nil, fmt.Errorf("%w: stop that instance, name its HTTP API with -http-addr, wait longer for it with -wait, or use a store of your own with -store", err)
 		}
 		if other.Owner != told {
 			told = other.Owner
-			r.Log.Info("waiting for the lease", "leader", other.Owner, "until", other.Until)
+			r.Log.Info("waiting for the lease", "leader", other.Owner, "until", other.Until, "at_most", until.Sub(r.Now()).Round(time.Second))
 		}
-		if !sleep(ctx, max(50*time.Millisecond, min(other.Until.Sub(r.Now()), time.Second))) {
-			return nil, ctx.Err()
+		if !sleep(ctx, max(50*time.Millisecond, min(other.Until.Sub(r.Now()), until.Sub(r.Now()), time.Second))) {
+			return nil, nil, ctx.Err()
 		}
 	}
+}
+
+// configured are the tasks of the configuration.
+func (r *Reconciler) configured() []*config.Task {
+	tasks := make([]*config.Task, len(r.tasks))
+	for i, t := range r.tasks {
+		tasks[i] = t.Task
+	}
+	return tasks
 }
 
 // keep renews the lease until ctx ends; it returns when the lease is lost.

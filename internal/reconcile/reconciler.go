@@ -93,6 +93,13 @@ type Reconciler struct {
 	Now     func() time.Time
 	Log     *slog.Logger
 
+	// Patience is how long Once waits for a lease that another holds: as long as
+	// its holder may be a process that was killed if 0, not at all if negative.
+	Patience time.Duration
+	// Elsewhere has the leader run the tasks of once-mode, if another leads. The
+	// error is ErrNotReached if that cannot be done now. May be nil.
+	Elsewhere func(ctx context.Context, leader string, tasks []*config.Task) ([]Outcome, error)
+
 	// Bundle is the digest of the bundle that Config was read from; "" where
 	// it was read from files.
 	Bundle string
