@@ -182,7 +182,7 @@ func (r *Reconciler) leadSoon(ctx context.Context) (*lease.Lease, []Outcome, err
 			err = fmt.Errorf("%w; %w", err, unreached)
 		}
 		if !r.Now().Before(until) {
-			return nil, nil, fmt.Errorf("%w: stop that instance, name its HTTP API with -http-addr, wait longer for it with -wait, or use a store of your own with -store", err)
+			return nil, nil, fmt.Errorf("%w; it runs the tasks of this store: stop it first, name its HTTP API with -http-addr, wait longer with -wait, or use a store of your own with -store", err)
 		}
 		if other.Owner != told {
 			told = other.Owner
