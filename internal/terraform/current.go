@@ -21,7 +21,8 @@ import (
 
 // current returns the task's state as the backend shows it now; empty if there
 // is none. A file, or a key in Consul, is read without Terraform, which takes
-// some 60 ms of CPU time for it and, with the backend consul, the lock.
+// some 60 ms of CPU time for it (6 % of a container's run with the backend s3)
+// and, with the backend consul, the lock.
 func (d *Dir) current(ctx context.Context) ([]byte, error) {
 	switch d.opts.Backend.Type {
 	case "", "local":
