@@ -125,6 +125,7 @@ func (t *Task) filesOfModule(tasks []Task) {
 
 // collides reports what the other tasks of the configuration have taken.
 func (c *Config) collides(l *loader, raw *rawTask, t *Task) {
+	name := folded(t.Name)
 	dir := func(t *Task) string { return filepath.Clean(l.abs(t.WorkingDir)) }
 	for i := range c.Tasks {
 		other := &c.Tasks[i]
@@ -132,7 +133,7 @@ func (c *Config) collides(l *loader, raw *rawTask, t *Task) {
 			l.fail(raw.Name.origin, "duplicate task name: "+quoted(t.Name), "give each task a name of its own")
 			continue
 		}
-		if folded(other.Name) == folded(t.Name) {
+		if folded(other.Name) == name {
 			l.fail(raw.Name.origin, onlyCase(t.Name, other.Name, other.Source), "give the task another name")
 			continue
 		}

@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"unicode"
 
 	"golang.org/x/text/cases"
 	"golang.org/x/text/unicode/norm"
@@ -55,7 +56,12 @@ func (l *loader) tasks(raw *rawConfig, cfg *Config) []Task {
 
 // folded is a task's name without what file systems of macOS and Windows do not
 // tell apart: case, and the ways to write the same letter in Unicode.
-func folded(name string) string { return norm.NFC.String(cases.Fold().String(name)) }
+func folded(name string) string {
+	if !strings.ContainsFunc(name, func(r rune) bool { return r > unicode.MaxASCII }) {
+		return strings.ToLower(name)
+	}
+	return norm.NFC.String(cases.Fold().String(name))
+}
 
 func onlyCase(name, other string, at Position) string {
 	place := at.String()
