@@ -77,7 +77,7 @@ ARCH     ?= arm64
 FUNCTION := cd '$(ROOT)' && CGO_ENABLED=0 GOOS=linux GOARCH=$(if $(filter x86_64,$(ARCH)),amd64,$(ARCH)) \
 	go build -tags lambda.norpc -trimpath -ldflags "-s -w -X main.version=$(VERSION)"
 
-.PHONY: build-ReconcileFunction build-SettleFunction build-ApiFunction build-TrustLayer runner-image
+.PHONY: build-ReconcileFunction build-SettleFunction build-ApiFunction build-TrustLayer runner-image daemon-image
 
 build-ReconcileFunction:
 	$(FUNCTION) -o "$(ARTIFACTS_DIR)/bootstrap" ./functions/reconcile
@@ -93,3 +93,6 @@ build-TrustLayer:
 
 runner-image: ## Build the image of AWS's containers; infra/runner/build says how
 	@VERSION="$(VERSION)" sh infra/runner/build
+
+daemon-image: ## Build the image of the daemon, for infra/daemon/compose.yaml
+	@VERSION="$(VERSION)" TARGET=daemon sh infra/runner/build

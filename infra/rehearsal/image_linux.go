@@ -41,17 +41,28 @@ func Podman(ctx context.Context, args ...string) *exec.Cmd {
 // certificate, as no registry is at hand.
 func Image(t testing.TB) string {
 	t.Helper()
+	return build(t, "runner")
+}
+
+// DaemonImage is Image for the image of the daemon.
+func DaemonImage(t testing.TB) string {
+	t.Helper()
+	return build(t, "daemon")
+}
+
+func build(t testing.TB, target string) string {
+	t.Helper()
 	base := fmt.Sprintf("localhost/terrapulse-base-%d", os.Getpid())
 	archive := filepath.Join(t.TempDir(), "base.tar")
 	writeBase(t, archive)
 	if out, err := Podman(t.Context(), "import", archive, base).CombinedOutput(); err != nil {
 		t.Fatalf("podman import: %v\n%s", err, out)
 	}
-	name := fmt.Sprintf("localhost/terrapulse-runner-%d", os.Getpid())
+	name := fmt.Sprintf("localhost/terrapulse-%s-%d", target, os.Getpid())
 	t.Cleanup(func() { _ = exec.Command("podman", "rmi", "--force", name, base).Run() })
 	build := exec.CommandContext(t.Context(), "sh", "infra/runner/build")
 	build.Dir = testtools.Root(t)
-	build.Env = append(os.Environ(), "CONTAINER=podman", "TAG="+name, "BASE="+base, "ARCH="+Here(),
+	build.Env = append(os.Environ(), "CONTAINER=podman", "TARGET="+target, "TAG="+name, "BASE="+base, "ARCH="+Here(),
 		"TERRAFORM="+testtools.Terraform(t), "MIRROR="+filepath.Join(testtools.Root(t), ".tools", "mirror"),
 		"BUILD_FLAGS=--runtime runc --network host --ulimit nofile=1024:1024 --ulimit nproc=1024:1024 --no-cache --layers=false")
 	if out, err := build.CombinedOutput(); err != nil {
