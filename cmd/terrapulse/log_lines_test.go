@@ -1,0 +1,107 @@
+package main
+
+import (
+	"go/ast"
+	"go/parser"
+	gotoken "go/token"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/terrapulse/terrapulse/internal/testtools"
+)
+
+// logLines returns the messages that the program logs above INFO, with … for
+// what they are filled with, and their levels.
+func logLines(t *testing.T) map[string]string {
+	t.Helper()
+	lines := map[string]string{}
+	for _, dir := range []string{"cmd", "functions", "internal"} {
+		err := filepath.WalkDir(filepath.Join(testtools.Root(t), dir), func(path string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() && (strings.HasSuffix(path, "test") || strings.HasSuffix(path, "simulate") || strings.HasSuffix(path, "testtools")) {
+				return cmpErr(err, fs.SkipDir)
+			}
+			if !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+				return nil
+			}
+			file, err := parser.ParseFile(gotoken.NewFileSet(), path, nil, parser.SkipObjectResolution)
+			if err != nil {
+				return err
+			}
+			ast.Inspect(file, func(n ast.Node) bool {
+				call, ok := n.(*ast.CallExpr)
+				if !ok || len(call.Args) == 0 {
+					return true
+				}
+				method, ok := call.Fun.(*ast.SelectorExpr)
+				level := map[string]string{"Warn": "WARN", "Error": "ERROR"}
+				if !ok || level[method.Sel.Name] == "" {
+					return true
+				}
+				if text := pattern(call.Args[0]); strings.Trim(text, "…") != "" {
+					lines[text] = level[method.Sel.Name]
+				}
+				return true
+			})
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return lines
+}
+
+// cmpErr is the error, or the other one if there is none.
+func cmpErr(err, other error) error {
+	if err != nil {
+		return err
+	}
+	return other
+}
+
+// pattern is a message as its source has it; what is not literal is ….
+func pattern(e ast.Expr) string {
+	switch e := e.(type) {
+	case *ast.BasicLit:
+		if text, err := strconv.Unquote(e.Value); err == nil && e.Kind == gotoken.STRING {
+			return text
+		}
+	case *ast.BinaryExpr:
+		if e.Op == gotoken.ADD {
+			return pattern(e.X) + pattern(e.Y)
+		}
+	}
+	return "…"
+}
+
+func TestLogLines_EachAboveINFOIsExplained(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(testtools.Root(t), "docs", "logs.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	explained := map[string]string{}
+	for _, m := range regexp.MustCompile("(?m)^\\| (WARN|ERROR) \\| ``? ?(.+?) ?``? \\| .+ \\|$").FindAllStringSubmatch(string(text), -1) {
+		explained[m[2]] = m[1]
+	}
+	logged := logLines(t)
+	if len(logged) < 40 {
+		t.Fatalf("%d lines are found in the source", len(logged))
+	}
+	for _, line := range slices.Sorted(maps.Keys(logged)) {
+		if explained[line] != logged[line] {
+			t.Errorf("docs/logs.md does not explain: | %s | `%s` |", logged[line], line)
+		}
+	}
+	for _, line := range slices.Sorted(maps.Keys(explained)) {
+		if logged[line] == "" {
+			t.Errorf("docs/logs.md explains what is logged nowhere: %s", line)
+		}
+	}
+}
