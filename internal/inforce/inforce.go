@@ -88,7 +88,7 @@ func (f *Follower) IsOther(err error) bool {
 // Refresh reads the pointer if it is due, and the bundle to work with if that
 // is another one.
 func (f *Follower) Refresh(ctx context.Context, log *slog.Logger) error {
-	if f.loaded != nil && !f.read.IsZero() && f.Now().Sub(f.read) < pointerEvery {
+	if since := f.Now().Sub(f.read); f.loaded != nil && !f.read.IsZero() && since >= 0 && since < pointerEvery {
 		return nil
 	}
 	f.replaces, f.problem = "", ""

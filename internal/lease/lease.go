@@ -78,7 +78,7 @@ type Witness struct {
 // until returns when the lease may be taken over unless it changes: its whole
 // time after this version of its record was seen first.
 func (w *Witness) until(record state.Record, ttl time.Duration, now time.Time) time.Time {
-	if w.version != record.Version {
+	if w.version != record.Version || now.Before(w.since) { // a clock that was set back has seen nothing, either
 		w.version, w.since = record.Version, now
 	}
 	return w.since.Add(ttl)

@@ -233,6 +233,19 @@ func TestClocksThatDiffer(t *testing.T) {
 		expectHeld(t, s, "b", watching(ttl), "a", start.Add(time.Second+ttl))
 		acquire(t, s, "b", watching(ttl+time.Second))
 	})
+	t.Run("a witness whose clock was set back begins anew", func(t *testing.T) {
+		s := newStore(t)
+		acquire(t, s, "a", at(0))
+		w := new(lease.Witness)
+		watching := func(d time.Duration) lease.Options {
+			o := at(d)
+			o.Witness = w
+			return o
+		}
+		expectHeld(t, s, "b", watching(6*time.Hour), "a", start.Add(6*time.Hour+ttl))
+		expectHeld(t, s, "b", watching(0), "a", start.Add(ttl))
+		acquire(t, s, "b", watching(ttl))
+	})
 	t.Run("contenders that share a clock need not wait for the witness", func(t *testing.T) {
 		s := newStore(t)
 		acquire(t, s, "a", at(0))

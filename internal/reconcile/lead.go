@@ -137,6 +137,11 @@ func (l *Loop) lead(ctx context.Context) *lease.Lease {
 		case news := <-l.Reload:
 			l.reload(news)
 		case <-timer.C:
+			select { // what the files say now counts before it leads
+			case news := <-l.Reload:
+				l.reload(news)
+			default:
+			}
 		}
 		timer.Stop()
 		if ctx.Err() != nil {
@@ -266,6 +271,20 @@ func (l *Loop) work(ctx context.Context, held *lease.Lease) error {
 		case <-timer.C:
 		}
 		timer.Stop()
+		// One tick is enough for all that has happened until now.
+		for more := true; more; {
+			select {
+			case <-watch.C():
+			case <-l.Ended:
+				opts.Ended = true
+			case <-l.Asked:
+			case <-asked:
+			case news := <-l.Reload:
+				l.reload(news)
+			default:
+				more = false
+			}
+		}
 	}
 }
 

@@ -32,6 +32,18 @@ func (j *judge) configuration(digest string) *config.Config {
 	return j.counts[digest]
 }
 
+// decidedOn returns the configuration of a launch.
+func (j *judge) decidedOn(launch state.Launch) *config.Config {
+	if launch.Bundle != "" {
+		return j.configuration(launch.Bundle)
+	}
+	i := slices.IndexFunc(bundles, func(b bundle) bool { return b.files == launch.Config })
+	if i < 0 {
+		return &config.Config{}
+	}
+	return bundles[i].config
+}
+
 // disabled reports whether somebody has disabled the task.
 func (j *judge) disabled(task string) bool {
 	enabled := j.overrides[task].Enabled
@@ -112,7 +124,7 @@ func (j *judge) settled(v view, task string, before, after state.Override) {
 
 // decided looks at a run that is to be.
 func (j *judge) decided(v view, launch state.Launch, run state.Run) {
-	cfg := j.configuration(launch.Bundle)
+	cfg := j.decidedOn(launch)
 	t, there := cfg.Task(run.Task)
 	if !there || !t.Enabled {
 		v.violated("what is disabled or deleted rests: %s was to be run by %s", run.Task, v.name)

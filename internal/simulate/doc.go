@@ -1,7 +1,8 @@
-// Package simulate runs the engine of the AWS home as a whole, in one process:
-// the real reconcile.Reconciler, reconcile.Control, reconcile.Settle and
-// runner.Runner, on a store, a Consul, an ECS and clocks that are in memory and
-// lie as the real ones do. It consists of tests only.
+// Package simulate runs the engine as a whole, in one process, as it works in
+// AWS, on one machine and in a cluster: the real reconcile.Reconciler, Loop,
+// Control and Settle, inforce.Follower, launch.Local and runner.Runner, on a
+// store, a Consul, an ECS and clocks that are in memory and fail as the real ones
+// do. It consists of tests only.
 //
 // A history is made by chance from a seed. Functions, containers and processes
 // of the API are goroutines in a bubble of testing/synctest, where time passes
@@ -15,7 +16,8 @@
 //
 // Every history has its own weather (weather_test.go): how likely which fault is.
 // Single operations may fail while all others work, and in a storm processes
-// are cut off or frozen for minutes, so that others take their work over.
+// are cut off or frozen for minutes, so that others take their work over. Clocks
+// may be hours ahead for a while.
 //
 // What must always hold (judge_test.go, changes_test.go) is looked at with every
 // write and every step of Terraform. Then the faults end, and before long everything must be

@@ -31,6 +31,7 @@ type judge struct {
 	inForce   int                        // the index in pushes when the bundle in force was put in force
 
 	applying map[string]*process // by task
+	yielding map[string]bool     // tasks whose Terraform was interrupted
 	applied  map[string]bool     // runs that Terraform was started for
 	rendered map[string]string   // by run: digest that a successful apply rendered
 	infra    map[string]string   // by task: what is there
@@ -41,6 +42,7 @@ func (j *judge) init() {
 	j.overrides, j.counts, j.trials = map[string]state.Override{}, map[string]*config.Config{}, map[string]map[string]bool{}
 	j.pushes, j.deleted = []string{bundles[0].digest}, map[string]bool{}
 	j.asked, j.changed, j.modules = map[int]map[string]bool{}, map[int]bool{}, map[string]string{}
+	j.yielding = map[string]bool{}
 	j.applying, j.applied, j.rendered, j.infra = map[string]*process{}, map[string]bool{}, map[string]string{}, map[string]string{}
 }
 
@@ -197,11 +199,15 @@ func (j *judge) launched(w *world, launch string) {
 }
 
 // begins looks at a Terraform that begins to apply.
-func (j *judge) begins(p *process, task, run, module string) {
+func (j *judge) begins(p *process, task, run, module string, late bool) {
 	p.world.applies++
 	record := j.runs[task][run]
 	switch {
-	case j.applying[task] != nil && !j.applying[task].paused: // a frozen process cannot be told to stop
+	case record.State.Ended() && !late && !p.world.jumped:
+		p.violated("a run that was given up is not applied: %s begins with run %s of %s, which was %s", p.name, run, task, record.State)
+	// A frozen process cannot be told to stop. In a cluster, Terraform's own lock
+	// is what the next instance waits for while an interrupted Terraform ends.
+	case j.applying[task] != nil && !j.applying[task].paused && !p.world.jumped && !(p.home == inCluster && j.yielding[task]):
 		p.violated("one process applies a task: %s begins with %s, which %s is at", p.name, task, j.applying[task].name)
 	case j.applied[run]:
 		p.violated("a run is applied once: %s applies run %s of %s again", p.name, run, task)
@@ -213,6 +219,7 @@ func (j *judge) begins(p *process, task, run, module string) {
 		p.violated("an inspection applies nothing: %s applies run %s of %s", p.name, run, task)
 	}
 	p.paused = false
+	delete(j.yielding, task)
 	j.applying[task], j.applied[run], j.infra[task] = p, true, "half done"
 }
 

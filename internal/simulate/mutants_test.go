@@ -178,6 +178,42 @@ var mutants = []struct {
 		new:  "case s.Doubt == \"never\":",
 		says: "no change is lost",
 	}, {
+		rule: "a run that was given up is not applied by a process that was frozen",
+		file: "runner/runner.go",
+		old:  "if err := c.confirm(ctx); err != nil {",
+		new:  "if err := error(nil); err != nil {",
+		says: "appli",
+	}, {
+		rule: "a lease of a clock that was ahead does not block",
+		file: "lease/lease.go",
+		old:  "case o.Witness == nil && wrong:",
+		new:  "case false && wrong:",
+		says: "no change is lost",
+	}, {
+		rule: "a witness whose clock was set back begins anew",
+		file: "lease/lease.go",
+		old:  "w.version != record.Version || now.Before(w.since) {",
+		new:  "w.version != record.Version {",
+		says: "no change is lost",
+	}, {
+		rule: "the pointer is read again by a process whose clock was ahead",
+		file: "inforce/inforce.go",
+		old:  "since >= 0 && since < pointerEvery",
+		new:  "since < pointerEvery",
+		says: "no change is lost",
+	}, {
+		rule: "a claim of a clock that was ahead ends",
+		file: "reconcile/reconciler.go",
+		old:  "if next.State != state.RunRunning || next.ClaimFor == 0",
+		new:  "if true || next.ClaimFor == 0",
+		says: "no change is lost",
+	}, {
+		rule: "a retry of a clock that was ahead is not late",
+		file: "reconcile/decide.go",
+		old:  "return left > 0 && left <= state",
+		new:  "return left > 0 || left == state",
+		says: "no change is lost",
+	}, {
 		rule: "who asks for a run while one is under way is told of the next",
 		file: "reconcile/control.go",
 		old:  "if next.Run != nil { // one more",

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -45,10 +47,11 @@ func (h *hand) step(ctx context.Context, what string, effect func() error) error
 func (h *hand) Apply(ctx context.Context, _ *config.Config, t *config.Task, snap *consul.Snapshot, out io.Writer) (*state.Changes, error) {
 	run := ctx.Value(runKey{}).(string)
 	resources := 0
+	asked := h.unpaused()
 	// A program that is told to stop before it starts Terraform does not start it.
 	if err := h.step(ctx, "terraform begins with "+t.Name, func() error {
 		resources = h.rng.IntN(4)
-		h.judge.begins(h.process, t.Name, run, t.Module)
+		h.judge.begins(h.process, t.Name, run, t.Module, h.paused || time.Since(asked) > localLease/2)
 		return nil
 	}); err != nil {
 		return nil, err
@@ -58,6 +61,12 @@ func (h *hand) Apply(ctx context.Context, _ *config.Config, t *config.Task, snap
 			break
 		}
 	}
+	yielded := context.AfterFunc(ctx, func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.judge.yielding[t.Name] = h.judge.yielding[t.Name] || h.judge.applying[t.Name] == h.process
+	})
+	defer yielded()
 	ending, killed := afterwards(ctx, grace)
 	defer killed()
 	ends := "terraform ends with "
@@ -82,6 +91,17 @@ func (h *hand) Apply(ctx context.Context, _ *config.Config, t *config.Task, snap
 	}
 	fmt.Fprintln(out, "Apply complete!")
 	return &state.Changes{Add: 1}, nil
+}
+
+// unpaused notes that what the process does from now on is not old, and returns
+// the time.
+func (p *process) unpaused() time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !slices.Contains(slices.Collect(maps.Values(p.judge.applying)), p) {
+		p.paused = false
+	}
+	return time.Now()
 }
 
 func (p *process) isDead() bool {

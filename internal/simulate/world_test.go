@@ -61,6 +61,10 @@ type world struct {
 
 	pointerGone bool // somebody has removed the pointer from the bucket
 
+	home      home
+	ahead     time.Duration // of the clock that the processes of one machine share
+	jumped    bool          // a clock was wrong
+	instances []*instance
 	functions []*function
 	people    []*process
 	processes int
@@ -89,53 +93,6 @@ var (
 	errRefused = errors.New("rate exceeded")
 	errLost    = errors.New("connection reset by peer")
 )
-
-// process is one function or container, with a clock of its own.
-type process struct {
-	*world
-	id   int
-	name string
-	skew time.Duration
-	cut  time.Time // until then it reaches nobody
-	dead bool
-
-	frozen chan struct{} // closed when it goes on; nil if it is not frozen
-	until  time.Time     // when it goes on
-	paused bool          // it was frozen in the midst of an apply
-	stop   context.CancelFunc
-}
-
-func (w *world) process(kind string) (*process, context.Context) {
-	w.processes++
-	ctx, stop := context.WithCancel(context.Background())
-	p := &process{world: w, id: w.processes, name: fmt.Sprintf("%s-%03d", kind, w.processes), stop: stop}
-	if w.weather.skew > 0 {
-		p.skew = time.Duration(w.rng.Int64N(int64(w.weather.skew))) - w.weather.skew/2
-	}
-	return p, ctx
-}
-
-// now is the time by the process's own clock.
-func (p *process) now() time.Time { return time.Now().Add(p.skew) }
-
-// kill ends the process without a word: nothing that it asks for from now on
-// reaches anybody.
-func (p *process) kill(why string) {
-	if p.dead {
-		return
-	}
-	p.note("%s is killed: %s", p.name, why)
-	p.dead = true
-	p.thaw()
-	for _, r := range p.pending {
-		if r.of == p {
-			r.left = true
-			r.answer <- errDead
-		}
-	}
-	p.stop()
-	p.ecs.died(p)
-}
 
 // ask has a process ask for something, and wait for the answer.
 func ask[T any](ctx context.Context, p *process, to place, label string, effect func() (T, error)) (T, error) {
@@ -175,56 +132,6 @@ func (w *world) submit(ctx context.Context, r *request) error {
 	}
 	r.of.awaitThaw()
 	return err
-}
-
-// freeze stops a process with all that it has started, as a paused machine does.
-// Its clock goes on.
-func (p *process) freeze(d time.Duration) {
-	if p.dead || p.frozen != nil {
-		return
-	}
-	p.frozen, p.until, p.paused = make(chan struct{}), time.Now().Add(d), true
-	p.note("%s is frozen until %s", p.name, p.until.Format(time.TimeOnly))
-}
-
-// thaw has a frozen process go on.
-func (p *process) thaw() {
-	if p.frozen != nil {
-		close(p.frozen)
-		p.frozen = nil
-		p.note("%s goes on", p.name)
-	}
-}
-
-// awaitThaw returns when the process is not frozen.
-func (p *process) awaitThaw() {
-	for {
-		p.mu.Lock()
-		frozen := p.frozen
-		p.mu.Unlock()
-		if frozen == nil {
-			return
-		}
-		<-frozen
-	}
-}
-
-// thawAll has those go on whose time has come.
-func (w *world) thawAll(all bool) {
-	for _, p := range w.freezable() {
-		if p.frozen != nil && (all || !time.Now().Before(p.until)) {
-			p.thaw()
-		}
-	}
-}
-
-// freezable returns the processes that may be frozen.
-func (w *world) freezable() []*process {
-	var alive []*process
-	for _, c := range w.ecs.alive() {
-		alive = append(alive, c.process)
-	}
-	return alive
 }
 
 // quiet waits until nobody moves, and takes up what they ask for.
@@ -305,7 +212,7 @@ func (w *world) serve(r *request) {
 // step lets one thing happen.
 func (w *world) step() {
 	w.quiet()
-	if w.chance(w.weather.people) {
+	if w.home == inAWS && w.chance(w.weather.people) {
 		w.somebody()
 		return
 	}
@@ -314,6 +221,10 @@ func (w *world) step() {
 			w.serve(r)
 			return
 		}
+	}
+	if w.home != inAWS {
+		w.stepLoop()
+		return
 	}
 	if w.weather.storm && w.rng.IntN(4) > 0 {
 		w.storm()
@@ -353,6 +264,9 @@ func (w *world) step() {
 	case n < 79:
 		w.ecs.cutOff(w)
 		w.freeze()
+		if n := len(w.functions); n > 0 {
+			w.jump(w.functions[w.rng.IntN(n)].process)
+		}
 	case n < 80 && len(w.functions) > 0:
 		w.functions[w.rng.IntN(len(w.functions))].kill("by chance")
 	default:
@@ -382,21 +296,6 @@ func (w *world) storm() {
 	default:
 		w.sleep(time.Duration(w.rng.Int64N(int64(150 * time.Second)))) // not in whole seconds: two timers at one moment are in no order
 	}
-}
-
-// freeze freezes a process for a while, rather one that applies something.
-func (w *world) freeze() {
-	alive := w.freezable()
-	if len(alive) == 0 || !w.chance(w.weather.freezes) {
-		return
-	}
-	p := alive[w.rng.IntN(len(alive))]
-	for _, other := range alive {
-		if w.judge.applies(other) {
-			p = other
-		}
-	}
-	p.freeze(5*time.Second + time.Duration(w.rng.Int64N(int64(20*time.Minute))))
 }
 
 // next chooses a request to be answered, if one can be.
@@ -430,10 +329,12 @@ func (w *world) pass() {
 
 func (w *world) sleep(d time.Duration) {
 	w.note("%s pass", d)
-	for awake := w.faults && d < time.Hour && len(w.judge.applying) > 0 && w.rng.IntN(100) < w.weather.awake; d > 0; {
+	for awake := w.faults && d < time.Hour && (len(w.judge.applying) > 0 || w.home != inAWS && d < 5*time.Minute) && w.rng.IntN(100) < w.weather.awake; d > 0; {
 		some := d
 		if awake {
-			some = min(d, claim/3)
+			if some = min(d, claim/3); w.home != inAWS {
+				some = min(d, 3*time.Second)
+			}
 		}
 		w.mu.Unlock()
 		time.Sleep(some)
@@ -457,7 +358,7 @@ func (w *world) sleep(d time.Duration) {
 // renew answers those who renew their claims.
 func (w *world) renew() {
 	for _, r := range slices.Clone(w.pending) {
-		if operation(r.label) == "claim" && !time.Now().Before(r.of.cut) && !r.left && r.of.frozen == nil {
+		if op := operation(r.label); (op == "claim" || op == "lead" && w.home != inAWS) && !time.Now().Before(r.of.cut) && !r.left && r.of.frozen == nil {
 			w.serve(r)
 		}
 	}
@@ -469,12 +370,22 @@ func (w *world) settle() (took time.Duration) {
 	w.faults = false
 	w.consul.clear(w)
 	w.thawAll(true)
+	w.ahead = 0
+	for _, p := range w.freezable() {
+		p.ahead = 0
+	}
+	for _, f := range w.functions {
+		f.ahead = 0
+	}
 	w.ecs.capacity, w.pointerGone = true, false
 	w.adrift = nil
 	began, before := time.Now(), w.applies
-	for time.Since(began) < settleWithin && w.broken == "" {
+	if w.home != inAWS {
+		w.settleLoop()
+	}
+	for w.home == inAWS && time.Since(began) < settleWithin && w.broken == "" {
 		idle := w.invoke(reconcile.TickOptions{})
-		w.minute()
+		w.unhindered(time.Minute)
 		if idle.report.Idle && idle.err == nil && w.unsettled() == "" {
 			break
 		}
@@ -491,9 +402,9 @@ func (w *world) settle() (took time.Duration) {
 	return took
 }
 
-// minute lets everybody work for a minute, unhindered.
-func (w *world) minute() {
-	for until := time.Now().Add(time.Minute); time.Now().Before(until) && w.broken == ""; {
+// unhindered lets everybody work for a while.
+func (w *world) unhindered(d time.Duration) {
+	for until := time.Now().Add(d); time.Now().Before(until) && w.broken == ""; {
 		w.quiet()
 		if r := w.next(); r != nil {
 			w.serve(r)
@@ -505,6 +416,8 @@ func (w *world) minute() {
 		step := time.Until(until)
 		if w.ecs.busy() {
 			step = min(step, 5*time.Second)
+		} else if w.home != inAWS {
+			step = min(step, 3*time.Second)
 		}
 		w.sleep(step)
 	}
@@ -524,6 +437,9 @@ func history(t *testing.T, seed uint64, trace func(string, ...any)) (out outcome
 		w := &world{rng: rand.New(rand.NewPCG(seed, 4711)), faults: true, names: map[string]string{}, trace: trace}
 		w.mu.Lock()
 		w.weather = w.drawWeather()
+		if w.home = []home{inAWS, inAWS, oneMachine, inCluster}[w.rng.IntN(4)]; w.weather.storm {
+			w.home = inAWS
+		}
 		w.memory.init()
 		w.consul.init()
 		w.ecs.init()
@@ -561,6 +477,9 @@ func (w *world) end() {
 		if c.process != nil {
 			c.kill("the end")
 		}
+	}
+	for _, i := range w.instances {
+		i.kill("the end")
 	}
 	w.ecs.killSettling()
 	w.killPeople()

@@ -1,0 +1,174 @@
+package simulate
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/consul"
+	"github.com/terrapulse/terrapulse/internal/launch"
+	"github.com/terrapulse/terrapulse/internal/lease"
+	"github.com/terrapulse/terrapulse/internal/reconcile"
+	"github.com/terrapulse/terrapulse/internal/runner"
+	"github.com/terrapulse/terrapulse/internal/state"
+)
+
+// home is where the engine runs.
+type home int
+
+const (
+	inAWS home = iota
+	oneMachine
+	inCluster
+)
+
+// How `terrapulse start` runs the engine on one machine and in a cluster.
+const (
+	localLease   = 10 * time.Second
+	sessionTTL   = 15 * time.Second
+	clusterLease = 155 * sessionTTL / 100
+	clusterSkew  = 5 * time.Second
+
+	mostInstances = 3
+)
+
+// instance is a process of `terrapulse start`.
+type instance struct {
+	*process
+	config  int // index in bundles
+	reloads chan reconcile.Reload
+	term    context.CancelFunc
+	alive   context.Context
+}
+
+// startInstance starts a process with a Loop.
+func (w *world) startInstance() {
+	p, ctx := w.process("instance")
+	working, term := context.WithCancel(ctx)
+	i := &instance{process: p, config: w.pointer, reloads: make(chan reconcile.Reload), term: term, alive: ctx}
+	w.instances = append(w.instances, i)
+	w.note("%s starts", p.name)
+
+	a := &act{}
+	hand := &hand{p}
+	r := &runner.Runner{Config: func() *config.Config { return bundles[i.config].config }, Store: view{process: p}, Logs: hand,
+		Consul: eyes{process: p}, Applier: hand, Inspector: hand, Owner: p.name, Claim: localLease, Now: p.now, Log: nothing}
+	engine := *engines[i.config]
+	engine.Bundle, engine.Owner, engine.LeaseTTL, engine.Skew, engine.Now = "", p.name, localLease, 0, p.now
+	engine.Witness, engine.OneClock = new(lease.Witness), true
+	if w.home == inCluster {
+		r.Claim, r.Yields = sessionTTL, true
+		engine.LeaseTTL, engine.Skew, engine.OneClock = clusterLease, clusterSkew, false
+	}
+	local := launch.NewLocal(working, parallel, nothing, func(ctx context.Context, l state.Launch, run state.PlannedRun) error {
+		return r.Run(context.WithValue(ctx, runKey{}, run.ID), l, run)
+	})
+	engine.Store, engine.Consul, engine.Launcher = view{p, a}, eyes{p, a}, local
+	loop := &reconcile.Loop{Reconciler: &engine, Ended: local.Ended(), Reload: i.reloads,
+		Watch: func(ctx context.Context, gates consul.GateSet, _ consul.Marks) reconcile.Watch {
+			w := watch{eyes{process: p}, ctx, gates, make(chan struct{}, 1)}
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			p.consul.watches = append(p.consul.watches, w.moved)
+			return w
+		}}
+	go func() {
+		_ = loop.Run(working)
+		local.Wait()
+		_, _ = ask(ctx, p, terraform, "exits", func() (any, error) {
+			p.dead = true
+			w.judge.died(p.name)
+			p.stop()
+			return nil, nil
+		})
+	}()
+}
+
+// running returns the instances that run.
+func (w *world) running() []*instance {
+	w.instances = slices.DeleteFunc(w.instances, func(i *instance) bool { return i.dead })
+	return w.instances
+}
+
+// stepLoop is a step outside of AWS.
+func (w *world) stepLoop() {
+	running := w.running()
+	n := w.rng.IntN(100)
+	if len(running) == 0 || n < 8 && len(running) < mostInstances {
+		w.startInstance()
+		return
+	}
+	some := running[w.rng.IntN(len(running))]
+	switch {
+	case n < 11:
+		if w.chance(300) {
+			some.kill("by chance")
+		}
+	case n < 14:
+		w.note("%s is told to stop", some.name)
+		some.term()
+	case n < 30:
+		w.consul.change(w)
+	case n < 34:
+		w.consul.weather(w)
+	case n < 38:
+		w.reload()
+	case n < 48:
+		w.freeze()
+	case n < 56 && w.home == inCluster:
+		if w.chance(w.weather.cuts) {
+			some.cut = time.Now().Add(time.Duration(w.rng.Int64N(int64(3 * time.Minute))))
+			w.note("%s reaches nobody until %s", some.name, some.cut.Format(time.TimeOnly))
+		}
+	case n < 60:
+		w.jump(some.process)
+	default:
+		w.pass()
+	}
+}
+
+// reload has every instance read other files.
+func (w *world) reload() {
+	w.pointer = w.rng.IntN(len(bundles))
+	w.note("the files are those of %s", bundles[w.pointer].digest)
+	for _, i := range w.running() {
+		i.config = w.pointer
+		go func() {
+			select {
+			case i.reloads <- reconcile.Reload{Config: bundles[i.config].config}:
+			case <-i.alive.Done():
+			}
+		}()
+	}
+}
+
+// jump puts a clock ahead, or sets it right. The processes of one machine share it.
+func (w *world) jump(p *process) {
+	clock := &p.ahead
+	if w.home == oneMachine {
+		clock = &w.ahead
+	}
+	switch {
+	case *clock != 0:
+		*clock = 0
+	case w.chance(w.weather.jumps):
+		*clock = time.Hour + time.Duration(w.rng.Int64N(int64(6*time.Hour)))
+		w.jumped = true
+	default:
+		return
+	}
+	w.note("the clock of %s is %s ahead", p.name, *clock)
+}
+
+// settleLoop lets the faults end outside of AWS.
+func (w *world) settleLoop() {
+	for began := time.Now(); time.Since(began) < settleWithin && w.broken == ""; {
+		if len(w.running()) == 0 { // the last one was told to stop
+			w.startInstance()
+		}
+		if w.unhindered(5 * time.Second); w.unsettled() == "" {
+			return
+		}
+	}
+}

@@ -1,0 +1,126 @@
+package simulate
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// process is one function or container, with a clock of its own.
+type process struct {
+	*world
+	id   int
+	name string
+	skew time.Duration
+	cut  time.Time // until then it reaches nobody
+	dead bool
+
+	frozen chan struct{} // closed when it goes on; nil if it is not frozen
+	until  time.Time     // when it goes on
+	paused bool          // it was frozen in the midst of an apply
+	ahead  time.Duration // of its clock, as long as that is wrong
+	stop   context.CancelFunc
+}
+
+func (w *world) process(kind string) (*process, context.Context) {
+	w.processes++
+	ctx, stop := context.WithCancel(context.Background())
+	p := &process{world: w, id: w.processes, name: fmt.Sprintf("%s-%03d", kind, w.processes), stop: stop}
+	if w.weather.skew > 0 && w.home == inAWS {
+		p.skew = time.Duration(w.rng.Int64N(int64(w.weather.skew))) - w.weather.skew/2
+	}
+	return p, ctx
+}
+
+// now is the time by the process's own clock.
+func (p *process) now() time.Time { return time.Now().Add(p.skew + p.ahead + p.world.ahead) }
+
+// kill ends the process without a word: nothing that it asks for from now on
+// reaches anybody.
+func (p *process) kill(why string) {
+	if p.dead {
+		return
+	}
+	p.note("%s is killed: %s", p.name, why)
+	p.dead = true
+	p.thaw()
+	for _, r := range p.pending {
+		if r.of == p {
+			r.left = true
+			r.answer <- errDead
+		}
+	}
+	p.stop()
+	p.ecs.died(p)
+	p.judge.died(p.name)
+}
+
+// freeze stops a process with all that it has started, as a paused machine does.
+// Its clock goes on.
+func (p *process) freeze(d time.Duration) {
+	if p.dead || p.frozen != nil {
+		return
+	}
+	p.frozen, p.until, p.paused = make(chan struct{}), time.Now().Add(d), true
+	p.note("%s is frozen until %s", p.name, p.until.Format(time.TimeOnly))
+}
+
+// thaw has a frozen process go on.
+func (p *process) thaw() {
+	if p.frozen != nil {
+		close(p.frozen)
+		p.frozen = nil
+		p.note("%s goes on", p.name)
+	}
+}
+
+// awaitThaw returns when the process is not frozen.
+func (p *process) awaitThaw() {
+	for {
+		p.mu.Lock()
+		frozen := p.frozen
+		p.mu.Unlock()
+		if frozen == nil {
+			return
+		}
+		<-frozen
+	}
+}
+
+// thawAll has those go on whose time has come.
+func (w *world) thawAll(all bool) {
+	for _, p := range w.freezable() {
+		if p.frozen != nil && (all || !time.Now().Before(p.until)) {
+			p.thaw()
+		}
+	}
+}
+
+// freezable returns the processes that may be frozen.
+func (w *world) freezable() []*process {
+	var alive []*process
+	for _, c := range w.ecs.alive() {
+		alive = append(alive, c.process)
+	}
+	for _, i := range w.instances {
+		if !i.dead {
+			alive = append(alive, i.process)
+		}
+	}
+	return alive
+}
+
+// freeze freezes a process for a while, rather one that applies something.
+func (w *world) freeze() {
+	alive := w.freezable()
+	if len(alive) == 0 || !w.chance(w.weather.freezes) {
+		return
+	}
+	p := alive[w.rng.IntN(len(alive))]
+	for _, other := range alive {
+		if w.judge.applies(other) {
+			p = other
+		}
+	}
+	p.freeze(5*time.Second + time.Duration(w.rng.Int64N(int64(20*time.Minute))))
+}
