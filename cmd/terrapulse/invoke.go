@@ -226,16 +226,13 @@ func (a *app) look(store state.Store, o *reconcile.Outcome, ids map[string]strin
 // progress is a line for each step of a run.
 func (a *app) progress(run state.Run) {
 	said := string(run.State)
-	switch {
-	case run.State == state.RunIntended:
+	if run.State == state.RunIntended {
 		said = "waiting for its container"
-	case run.Inspect && run.State == state.RunSucceeded:
-		said = "planned"
 	}
 	if run.Changes != nil && !run.Inspect {
 		said += " (" + run.Changes.String() + ")"
 	}
-	fmt.Fprintf(a.stderr, "%s %s: %s\n", time.Now().Format(time.TimeOnly), run.Task, said)
+	fmt.Fprintf(a.stderr, "%s %s: %s\n", time.Now().Format(clock), run.Task, said)
 }
 
 // printPlans prints what each inspection says.
