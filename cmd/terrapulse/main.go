@@ -14,6 +14,8 @@ import (
 
 	"github.com/hashicorp/cli"
 
+	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/config/yamlplace"
 	"github.com/terrapulse/terrapulse/internal/terraform"
 )
 
@@ -32,6 +34,8 @@ const (
 	exitTerraform   = 16 // no usable Terraform
 	exitUnknown     = 127
 )
+
+func init() { config.FindYAMLError = yamlplace.Find }
 
 func main() {
 	// A small resident set matters more to a daemon that waits than the time

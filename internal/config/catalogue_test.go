@@ -9,7 +9,11 @@ import (
 	"sort"
 	"strings"
 	"testing"
+
+	"github.com/terrapulse/terrapulse/internal/config/yamlplace"
 )
+
+func init() { FindYAMLError = yamlplace.Find }
 
 // mistakes reads one file that must be wrong, and returns what is said.
 func mistakes(t *testing.T, name, content string) string {

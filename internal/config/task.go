@@ -8,7 +8,6 @@ import (
 	"strings"
 	"unicode"
 
-	"golang.org/x/text/cases"
 	"golang.org/x/text/unicode/norm"
 )
 
@@ -60,7 +59,7 @@ func folded(name string) string {
 	if !strings.ContainsFunc(name, func(r rune) bool { return r > unicode.MaxASCII }) {
 		return strings.ToLower(name)
 	}
-	return norm.NFC.String(cases.Fold().String(name))
+	return norm.NFC.String(strings.ToLower(strings.ToUpper(name)))
 }
 
 func onlyCase(name, other string, at Position) string {
