@@ -48,7 +48,7 @@ func newHandler(ctx context.Context, environ []string, out io.Writer) (*handler,
 	if err != nil {
 		return nil, err
 	}
-	cfg, err := deployment.AWS(ctx)
+	cfg, err := deployment.Lambda(ctx)
 	if err != nil {
 		return nil, err
 	}
