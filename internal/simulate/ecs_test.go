@@ -275,7 +275,8 @@ func (c *container) main(ctx context.Context) {
 		return
 	}
 	hand := &hand{c.process}
-	r := &runner.Runner{Store: view{process: c.process}, Logs: hand, Owner: "ecs-" + c.id, Claim: claim, Yields: true, Now: c.now, Log: nothing}
+	c.who = "terrapulse-" + c.launch + "@" + c.id
+	r := &runner.Runner{Store: view{process: c.process}, Logs: hand, Owner: "ecs-" + c.id, Who: c.who, Claim: claim, Yields: true, Now: c.now, Log: nothing}
 	carryOut := r.Run
 	if _, err := ask(ctx, c.process, bucket, "read bundle "+launch.Data.Bundle, func() (any, error) { return nil, nil }); err != nil {
 		carryOut = func(ctx context.Context, launch state.Launch, planned state.PlannedRun) error {

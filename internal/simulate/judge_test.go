@@ -18,6 +18,7 @@ type judge struct {
 	last   state.Reconcile
 	tasks  map[string]state.Task
 	runs   map[string]map[string]state.Run // by task and id
+	gone   map[string]bool                 // runs that were removed before they ended
 	known  map[string]bool                 // launches whose intents were written
 
 	overrides map[string]state.Override  // by task
@@ -42,7 +43,7 @@ func (j *judge) init() {
 	j.overrides, j.counts, j.trials = map[string]state.Override{}, map[string]*config.Config{}, map[string]map[string]bool{}
 	j.pushes, j.deleted = []string{bundles[0].digest}, map[string]bool{}
 	j.asked, j.changed, j.modules = map[int]map[string]bool{}, map[int]bool{}, map[string]string{}
-	j.yielding = map[string]bool{}
+	j.yielding, j.gone = map[string]bool{}, map[string]bool{}
 	j.applying, j.applied, j.rendered, j.infra = map[string]*process{}, map[string]bool{}, map[string]string{}, map[string]string{}
 }
 
@@ -100,6 +101,7 @@ func (j *judge) written(v view, unread map[string]bool, changes []state.Change) 
 		case "run":
 			task, id, _ := strings.Cut(rest, "/")
 			if c.Op == state.OpDelete {
+				j.gone[id] = !j.runs[task][id].State.Ended() // of a task that was removed, whose record goes next
 				delete(j.runs[task], id)
 				continue
 			}
@@ -183,7 +185,7 @@ func (j *judge) oneLiveRun(w *world, task string) {
 		}
 	}
 	known := []string{}
-	if run := j.tasks[task].Run; run != nil {
+	if run := j.tasks[task].Run; run != nil && !j.gone[run.ID] {
 		known = append(known, run.ID)
 	}
 	if !slices.Equal(live, known) && len(live)+len(known) > 0 {
@@ -266,7 +268,7 @@ func (j *judge) unsettled(w *world, t *config.Task, cfg *config.Config) string {
 			return fmt.Sprintf("%s is to rest and reads %+v", t.Name, record)
 		}
 	case record.Applied != want || j.infra[t.Name] != want:
-		return fmt.Sprintf("Consul says %s of %s, %s counts as applied, %s is there: %+v", want, t.Name, record.Applied, j.infra[t.Name], record)
+		return fmt.Sprintf("Consul says %s of %s, %s counts as applied, %s is there: %s", want, t.Name, record.Applied, j.infra[t.Name], state.Encode(record))
 	case record.Run != nil || record.Failures != 0 || record.Definition != t.Digest(cfg):
 		return fmt.Sprintf("%s reads %+v", t.Name, record)
 	}

@@ -172,17 +172,11 @@ var mutants = []struct {
 		new:  "if expired && !c.Yields {",
 		says: "one process applies a task",
 	}, {
-		rule: "a task that an overtaken run has applied is run again",
-		file: "reconcile/decide.go",
-		old:  "case s.Doubt != \"\":",
-		new:  "case s.Doubt == \"never\":",
-		says: "no change is lost",
-	}, {
-		rule: "a run that was given up is not applied by a process that was frozen",
-		file: "runner/runner.go",
-		old:  "if err := c.confirm(ctx); err != nil {",
-		new:  "if err := error(nil); err != nil {",
-		says: "appli",
+		rule: "the lock of a run that is not known to be dead is not released",
+		file: "runner/locks.go",
+		old:  " || run.State == state.RunLost && !run.Dead",
+		new:  "",
+		says: "the lock of a run that lives is not released",
 	}, {
 		rule: "a lease of a clock that was ahead does not block",
 		file: "lease/lease.go",

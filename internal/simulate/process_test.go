@@ -9,11 +9,13 @@ import (
 // process is one function or container, with a clock of its own.
 type process struct {
 	*world
-	id   int
-	name string
-	skew time.Duration
-	cut  time.Time // until then it reaches nobody
-	dead bool
+	id      int
+	name    string
+	skew    time.Duration
+	cut     time.Time // until then it reaches nobody
+	dead    bool
+	freezes int    // how often it was frozen
+	who     string // names it in locks
 
 	frozen chan struct{} // closed when it goes on; nil if it is not frozen
 	until  time.Time     // when it goes on
@@ -53,6 +55,9 @@ func (p *process) kill(why string) {
 	p.stop()
 	p.ecs.died(p)
 	p.judge.died(p.name)
+	if p.home != inAWS { // its Terraform is gone with it, and so is the lock
+		p.freeLocks(p)
+	}
 }
 
 // freeze stops a process with all that it has started, as a paused machine does.
@@ -62,6 +67,7 @@ func (p *process) freeze(d time.Duration) {
 		return
 	}
 	p.frozen, p.until, p.paused = make(chan struct{}), time.Now().Add(d), true
+	p.freezes++
 	p.note("%s is frozen until %s", p.name, p.until.Format(time.TimeOnly))
 }
 
@@ -122,5 +128,12 @@ func (w *world) freeze() {
 			p = other
 		}
 	}
-	p.freeze(5*time.Second + time.Duration(w.rng.Int64N(int64(20*time.Minute))))
+	most := 20 * time.Minute
+	if w.home != inAWS {
+		most = 2 * time.Minute
+		if w.rng.IntN(2) == 0 { // also one that is about to apply something
+			p = alive[w.rng.IntN(len(alive))]
+		}
+	}
+	p.freeze(5*time.Second + time.Duration(w.rng.Int64N(int64(most))))
 }

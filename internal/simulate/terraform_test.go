@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
-	"slices"
 	"strings"
 	"time"
 
@@ -47,13 +45,17 @@ func (h *hand) step(ctx context.Context, what string, effect func() error) error
 func (h *hand) Apply(ctx context.Context, _ *config.Config, t *config.Task, snap *consul.Snapshot, out io.Writer) (*state.Changes, error) {
 	run := ctx.Value(runKey{}).(string)
 	resources := 0
-	asked := h.unpaused()
+	asked, freezes := time.Now(), h.freezeCount()
 	// A program that is told to stop before it starts Terraform does not start it.
-	if err := h.step(ctx, "terraform begins with "+t.Name, func() error {
+	err := h.begin(ctx, t.Name, func() error {
 		resources = h.rng.IntN(4)
-		h.judge.begins(h.process, t.Name, run, t.Module, h.paused || time.Since(asked) > localLease/2)
+		if err := h.lock(t.Name, run); err != nil {
+			return err
+		}
+		h.judge.begins(h.process, t.Name, run, t.Module, h.freezes != freezes || time.Since(asked) > localLease/2)
 		return nil
-	}); err != nil {
+	})
+	if err != nil {
 		return nil, err
 	}
 	for range resources {
@@ -73,10 +75,13 @@ func (h *hand) Apply(ctx context.Context, _ *config.Config, t *config.Task, snap
 	if ctx.Err() != nil {
 		ends = interrupted
 	}
-	err := h.step(ending, ends+t.Name, func() error {
+	err = h.step(ending, ends+t.Name, func() error {
 		broken := ctx.Err()
 		if h.chance(200) {
 			broken = errors.New("the module is broken")
+		}
+		if err := h.save(t.Name, run); err != nil {
+			broken = err
 		}
 		h.judge.ends(h.process, t.Name, run, snap.Condition.Digest, broken)
 		return broken
@@ -84,6 +89,9 @@ func (h *hand) Apply(ctx context.Context, _ *config.Config, t *config.Task, snap
 	if ending.Err() != nil && err != nil && !h.isDead() {
 		h.mu.Lock()
 		h.judge.ends(h.process, t.Name, run, "", errors.New("terraform was killed"))
+		if s := h.tfstate(t.Name); h.home != inAWS && s.lock != nil && s.lock.ID == run {
+			s.lock, s.holder = nil, nil // the backend frees what a dead Terraform has locked
+		}
 		h.mu.Unlock()
 	}
 	if err != nil {
@@ -93,15 +101,11 @@ func (h *hand) Apply(ctx context.Context, _ *config.Config, t *config.Task, snap
 	return &state.Changes{Add: 1}, nil
 }
 
-// unpaused notes that what the process does from now on is not old, and returns
-// the time.
-func (p *process) unpaused() time.Time {
+// freezeCount returns how often the process was frozen.
+func (p *process) freezeCount() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !slices.Contains(slices.Collect(maps.Values(p.judge.applying)), p) {
-		p.paused = false
-	}
-	return time.Now()
+	return p.freezes
 }
 
 func (p *process) isDead() bool {

@@ -70,6 +70,7 @@ type world struct {
 	processes int
 	names     map[string]string // of random ids
 
+	states  map[string]*tfstate // by task
 	judge   judge
 	applies int
 	broken  string // the first thing that must not be
@@ -125,9 +126,12 @@ func (w *world) submit(ctx context.Context, r *request) error {
 	select {
 	case err = <-r.answer:
 	case <-ctx.Done():
-		err = ctx.Err()
 		w.mu.Lock()
-		r.left = true
+		select {
+		case err = <-r.answer: // what was answered has had its effect
+		default:
+			err, r.left = ctx.Err(), true
+		}
 		w.mu.Unlock()
 	}
 	r.of.awaitThaw()
@@ -404,6 +408,7 @@ func (w *world) settle() (took time.Duration) {
 
 // unhindered lets everybody work for a while.
 func (w *world) unhindered(d time.Duration) {
+	w.freeLocks(nil) // a person does, where nobody can know that the holder is dead
 	for until := time.Now().Add(d); time.Now().Before(until) && w.broken == ""; {
 		w.quiet()
 		if r := w.next(); r != nil {
@@ -434,11 +439,14 @@ type outcome struct {
 // history makes the history of a seed.
 func history(t *testing.T, seed uint64, trace func(string, ...any)) (out outcome) {
 	synctest.Test(t, func(*testing.T) {
-		w := &world{rng: rand.New(rand.NewPCG(seed, 4711)), faults: true, names: map[string]string{}, trace: trace}
+		w := &world{rng: rand.New(rand.NewPCG(seed, 4711)), faults: true, names: map[string]string{}, states: map[string]*tfstate{}, trace: trace}
 		w.mu.Lock()
 		w.weather = w.drawWeather()
 		if w.home = []home{inAWS, inAWS, oneMachine, inCluster}[w.rng.IntN(4)]; w.weather.storm {
 			w.home = inAWS
+		}
+		if w.home != inAWS {
+			w.weather.freezes = []int{0, 300, 1000}[w.rng.IntN(3)]
 		}
 		w.memory.init()
 		w.consul.init()
