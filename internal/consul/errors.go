@@ -132,7 +132,8 @@ func (c *Client) transportError(act string, err error) error {
 func (c *Client) statusError(act string, status int, body, needs string) error {
 	body = strings.TrimSpace(body)
 	e := &readError{act: act, address: c.address, kind: unavailable,
-		cause: fmt.Errorf("Unexpected response code: %d (%s)", status, body)} //lint:ignore ST1005 Consul's words
+		//lint:ignore ST1005 scripts look for the words of Consul's own client
+		cause: fmt.Errorf("Unexpected response code: %d (%s)", status, body)}
 	has := func(s string) bool { return strings.Contains(body, s) }
 	switch {
 	case status == 401 || status == 403 || has("Permission denied") || has("ACL not found"):
