@@ -122,4 +122,9 @@ func TestScriptsOfConsulTerraformSyncFindTheirAPI(t *testing.T) {
 	r := s.run("start", "-once", "-reset-storage", "-config-file", s.path("tasks.hcl"))
 	wantCode(t, r, exitOK)
 	wantText(t, r.stdout, "forgotten: task lb (disabled)")
+
+	var report onceReport
+	r = s.run("start", "-once", "-json", "-reset-storage", "-config-file", s.path("tasks.hcl"))
+	decode(t, r, &report)
+	wantText(t, r.stderr, "there is nothing to forget")
 }

@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/terrapulse/terrapulse/internal/config/bundle"
 )
@@ -15,7 +16,7 @@ type bundlePullCommand struct{ *app }
 func (c *bundlePullCommand) Synopsis() string { return "Get the files that were pushed last" }
 
 func (c *bundlePullCommand) Help() string {
-	f, _ := c.flags()
+	f, _, _ := c.flags()
 	return `Usage: terrapulse bundle pull [flags] [s3://BUCKET/PREFIX] DIR
 
   Unpacks the bundle that was pushed last into a folder, which must be empty or
@@ -23,14 +24,24 @@ func (c *bundlePullCommand) Help() string {
 ` + describe(f)
 }
 
-func (c *bundlePullCommand) flags() (*flag.FlagSet, *string) {
-	f, stack := newFlags("bundle pull"), ""
-	stackFlag(f, &stack)
-	return f, &stack
+func (c *bundlePullCommand) flags() (f *flag.FlagSet, stack *string, asJSON *bool) {
+	f, stack = newFlags("bundle pull"), new(string)
+	stackFlag(f, stack)
+	return f, stack, jsonFlag(f)
+}
+
+// pullReport is what bundle pull -json prints.
+type pullReport struct {
+	Location string    `json:"location"`
+	Digest   string    `json:"digest"`
+	By       string    `json:"by"`
+	Pushed   time.Time `json:"pushed"`
+	Folder   string    `json:"folder"` // to push it again from
+	Files    []string  `json:"files"`  // task files, relative to the folder
 }
 
 func (c *bundlePullCommand) Run(args []string) int {
-	f, stack := c.flags()
+	f, stack, asJSON := c.flags()
 	rest, code := c.parseAround(f, args, c.Help())
 	if code >= 0 {
 		return code
@@ -57,6 +68,9 @@ func (c *bundlePullCommand) Run(args []string) int {
 	from, files, err := bundle.Unpack(b.Zip, dir)
 	if err != nil {
 		return c.fail(exitError, err)
+	}
+	if *asJSON {
+		return c.printJSON(pullReport{at.Location.String(), pointer.Digest, pointer.By, pointer.Pushed, from, files})
 	}
 	fmt.Fprintf(c.stdout, "Bundle %.12s, which %s has pushed, %s, is unpacked. To push it again:\n  cd %s\n  terrapulse bundle push -config-file=%s %s\n",
 		pointer.Digest, pointer.By, pointer.Pushed.Local().Format(clock), from, strings.Join(files, " -config-file="), at.Location)

@@ -34,9 +34,22 @@ func (c *bundlePushCommand) Help() string {
 }
 
 type bundlePushOptions struct {
-	config  configFlags
-	stack   string
-	secrets bool
+	config        configFlags
+	stack         string
+	secrets, json bool
+}
+
+// pushReport is what bundle push -json prints.
+type pushReport struct {
+	Location string         `json:"location"`
+	Digest   string         `json:"digest"`
+	By       string         `json:"by"` // who has put this bundle into force, and when
+	Pushed   time.Time      `json:"pushed"`
+	Changed  bool           `json:"changed"` // false: it was in force already
+	Tasks    int            `json:"tasks"`
+	Warnings []string       `json:"warnings"`
+	Note     string         `json:"note,omitempty"`
+	Answer   *invoke.Answer `json:"answer,omitempty"` // with -stack
 }
 
 func (c *bundlePushCommand) flags() (*flag.FlagSet, *bundlePushOptions) {
@@ -44,6 +57,7 @@ func (c *bundlePushCommand) flags() (*flag.FlagSet, *bundlePushOptions) {
 	o.config.register(f)
 	stackFlag(f, &o.stack)
 	f.BoolVar(&o.secrets, "allow-literal-secrets", false, "Pack files although something in them looks like a secret in plain text.")
+	f.BoolVar(&o.json, "json", false, "Print JSON, for scripts.")
 	return f, o
 }
 
@@ -60,8 +74,11 @@ func (c *bundlePushCommand) Run(args []string) int {
 	if code >= 0 {
 		return code
 	}
+	report := pushReport{Tasks: len(cfg.Tasks), Warnings: []string{}}
+	steps := c.steps(o.json)
 	for _, w := range cfg.Warnings {
-		fmt.Fprintf(c.stdout, "Warning: %s\n", w)
+		report.Warnings = append(report.Warnings, w.String())
+		fmt.Fprintf(steps.stdout, "Warning: %s\n", w)
 	}
 	module := &runner.Module{}
 	var wrong []error
@@ -91,34 +108,48 @@ func (c *bundlePushCommand) Run(args []string) int {
 	if err != nil {
 		return c.fail(exitError, err)
 	}
+	report.Location, report.Changed = at.Location.String(), moved
+	report.Digest, report.By, report.Pushed = pointer.Digest, pointer.By, pointer.Pushed
 	if moved {
-		fmt.Fprintf(c.stdout, "Bundle %.12s (%s, %d KB) is pushed to %s: it is in force from the next tick on.\n",
+		fmt.Fprintf(steps.stdout, "Bundle %.12s (%s, %d KB) is pushed to %s: it is in force from the next tick on.\n",
 			pointer.Digest, tasksOf(len(cfg.Tasks)), (len(packed.Zip)+1023)/1024, at.Location)
 	} else {
-		fmt.Fprintf(c.stdout, "Bundle %.12s (%s) is in force already: %s has pushed it, %s.\n",
+		fmt.Fprintf(steps.stdout, "Bundle %.12s (%s) is in force already: %s has pushed it, %s.\n",
 			pointer.Digest, tasksOf(len(cfg.Tasks)), pointer.By, pointer.Pushed.Local().Format(clock))
 	}
-	if at.stack == nil {
-		return exitOK
+	var notRead error
+	switch {
+	case at.stack == nil:
+	case at.stack.stopped: // to have it read would have it applied
+		report.Note = fmt.Sprintf("ScheduleState is DISABLED: nothing is applied until it is ENABLED. See what would be, with `terrapulse invoke -stack=%s -inspect -wait`.", at.stack.name)
+		fmt.Fprintln(steps.stdout, report.Note)
+	default:
+		report.Answer, notRead = c.refresh(at.stack, pointer.Digest, o.json)
 	}
-	if at.stack.stopped { // to have it read would have it applied
-		fmt.Fprintf(c.stdout, "ScheduleState is DISABLED: nothing is applied until it is ENABLED. See what would be, with `terrapulse invoke -stack=%s -inspect -wait`.\n", at.stack.name)
-		return exitOK
+	if o.json { // also when the bundle is pushed and not read yet
+		if code := c.printJSON(report); code != exitOK {
+			return code
+		}
 	}
-	return c.refresh(at.stack, pointer.Digest)
+	if notRead != nil {
+		return c.fail(exitError, notRead)
+	}
+	return exitOK
 }
 
 // refresh has the function take the new bundle at once.
-func (c *bundlePushCommand) refresh(st *stack, digest string) int {
+func (c *bundlePushCommand) refresh(st *stack, digest string, asJSON bool) (*invoke.Answer, error) {
 	answer, err := st.ask(c.ctx, invoke.Request{Mode: invoke.Reconcile, Refresh: true})
 	if err != nil {
-		return c.fail(exitError, fmt.Errorf("the bundle is pushed, and the next tick will read it; to have it read at once: %w", err))
+		return nil, fmt.Errorf("the bundle is pushed, and the next tick will read it; to have it read at once: %w", err)
 	}
-	c.explain(answer)
+	if !asJSON {
+		c.explain(answer)
+	}
 	if answer.Bundle != digest && answer.Skipped == "" {
-		return c.fail(exitError, fmt.Errorf("bundle %.12s is pushed, and %.12s is still in force: see `terrapulse status`, and whether the stack's output BundleUrl is the place that was pushed to", digest, answer.Bundle))
+		err = fmt.Errorf("bundle %.12s is pushed, and %.12s is still in force: see `terrapulse status`, and whether the stack's output BundleUrl is the place that was pushed to", digest, answer.Bundle)
 	}
-	return exitOK
+	return &answer, err
 }
 
 // pusher is who pushes, for people.

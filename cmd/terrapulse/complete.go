@@ -29,20 +29,21 @@ func flagSets(a *app) map[string]*flag.FlagSet {
 	sets["logs"], _ = (&logsCommand{app: a}).flags()
 	sets["run"], _, _ = (&runCommand{app: a}).flags()
 	sets["retry"], _, _ = (&retryCommand{app: a}).flags()
-	sets["forget"], _ = (&forgetCommand{app: a}).flags()
+	sets["forget"], _, _ = (&forgetCommand{app: a}).flags()
 	sets["cancel"], _, _ = (&cancelCommand{app: a}).flags()
 	sets["task create"], _ = (&taskCreateCommand{app: a}).flags()
-	sets["task enable"], _, _ = (&taskEnableCommand{app: a}).flags()
-	sets["task disable"], _ = (&taskDisableCommand{app: a}).flags()
-	sets["task delete"], _, _ = (&taskDeleteCommand{app: a}).flags()
+	sets["task enable"], _ = (&taskEnableCommand{app: a}).flags()
+	sets["task disable"], _, _ = (&taskDisableCommand{app: a}).flags()
+	sets["task delete"], _ = (&taskDeleteCommand{app: a}).flags()
 	sets["invoke"], _ = (&invokeCommand{app: a}).flags()
 	sets["doctor"], _ = (&doctorCommand{app: a}).flags()
-	sets["convert"], _ = (&convertCommand{app: a}).flags()
+	sets["convert"], _, _ = (&convertCommand{app: a}).flags()
 	sets["schema"] = (&schemaCommand{app: a}).flags()
 	sets["migrate check"], _ = (&migrateCheckCommand{app: a}).flags()
 	sets["bundle push"], _ = (&bundlePushCommand{app: a}).flags()
 	sets["bundle diff"], _ = (&bundleDiffCommand{app: a}).flags()
-	sets["bundle pull"], _ = (&bundlePullCommand{app: a}).flags()
+	sets["bundle pull"], _, _ = (&bundlePullCommand{app: a}).flags()
+	sets["version"], _ = (&versionCommand{app: a}).flags()
 	return sets
 }
 
@@ -136,6 +137,7 @@ func (c *called) servedTasks(args complete.Args) []string {
 	api.register(f)
 	f.Bool("auto-approve", false, "")
 	f.Bool("wait", false, "")
+	f.Bool("json", false, "")
 	if f.Parse(args.Completed) != nil {
 		return nil
 	}

@@ -20,7 +20,7 @@ func (c *convertCommand) Synopsis() string {
 }
 
 func (c *convertCommand) Help() string {
-	f, _ := c.flags()
+	f, _, _ := c.flags()
 	return `Usage: terrapulse convert [-o=FILE] FILE...
 
   Writes the YAML for task files in HCL or JSON, such as those of
@@ -35,13 +35,21 @@ func (c *convertCommand) Help() string {
 ` + describe(f)
 }
 
-func (c *convertCommand) flags() (*flag.FlagSet, *string) {
-	f := newFlags("convert")
-	return f, f.String("o", "", "The `FILE` to write, which must not be there yet. Default: print it.")
+func (c *convertCommand) flags() (f *flag.FlagSet, out *string, asJSON *bool) {
+	f = newFlags("convert")
+	out = f.String("o", "", "The `FILE` to write, which must not be there yet. Default: print it.")
+	return f, out, jsonFlag(f)
+}
+
+// converted is what convert -json prints.
+type converted struct {
+	File     string   `json:"file,omitempty"`    // that was written
+	Content  string   `json:"content,omitempty"` // without a file
+	Warnings []string `json:"warnings"`
 }
 
 func (c *convertCommand) Run(args []string) int {
-	f, out := c.flags()
+	f, out, asJSON := c.flags()
 	if code := c.parse(f, args, c.Help()); code >= 0 {
 		return code
 	}
@@ -68,10 +76,18 @@ func (c *convertCommand) Run(args []string) int {
 	if err != nil {
 		return c.fail(exitError, err)
 	}
+	result := converted{File: *out, Warnings: []string{}}
 	for _, n := range notes {
-		fmt.Fprintf(c.stderr, "Warning: %s\n", n)
+		result.Warnings = append(result.Warnings, n.String())
+		if !*asJSON {
+			fmt.Fprintf(c.stderr, "Warning: %s\n", n)
+		}
 	}
 	if *out == "" {
+		if *asJSON {
+			result.Content = string(file)
+			return c.printJSON(result)
+		}
 		if _, err := c.stdout.Write(file); err != nil {
 			return c.fail(exitError, err)
 		}
@@ -79,6 +95,9 @@ func (c *convertCommand) Run(args []string) int {
 	}
 	if err := writeNew(*out, file); err != nil {
 		return c.fail(exitError, err)
+	}
+	if *asJSON {
+		return c.printJSON(result)
 	}
 	fmt.Fprintf(c.stdout, "Wrote %s. Check it with: terrapulse validate -config-file=%s\n", *out, *out)
 	return exitOK

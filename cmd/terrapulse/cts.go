@@ -46,14 +46,6 @@ func (a *app) product() string {
 	return "Terrapulse"
 }
 
-func (a *app) printVersion() {
-	if a.isCTS() {
-		fmt.Fprintf(a.stdout, "%s %s (%s %s)\nCompatible with Terraform >= 0.13.0, <= 1.14.3\n", ctsName, ctsVersion, ownName, version)
-		return
-	}
-	fmt.Fprintf(a.stdout, "%s %s\n", ownName, version)
-}
-
 // ctsUsage is how the first line of a command's help ends, where scripts look
 // for the words of Consul-Terraform-Sync.
 var ctsUsage = map[string]string{

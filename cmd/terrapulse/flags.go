@@ -50,6 +50,9 @@ func (a *app) parseAll(f *flag.FlagSet, args []string, help string) int {
 	return -1
 }
 
+// jsonFlag makes a command print JSON.
+func jsonFlag(f *flag.FlagSet) *bool { return f.Bool("json", false, "Print JSON, for scripts.") }
+
 // configFlags are where the configuration comes from, in order.
 type configFlags struct{ paths []config.Path }
 

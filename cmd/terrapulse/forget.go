@@ -11,7 +11,7 @@ type forgetCommand struct{ *app }
 func (c *forgetCommand) Synopsis() string { return "Remove the records of a task that is gone" }
 
 func (c *forgetCommand) Help() string {
-	f, _ := c.flags()
+	f, _, _ := c.flags()
 	return `Usage: terrapulse forget [flags] TASK
 
   Removes the records of a task that is in no task file any more: what is known
@@ -20,20 +20,23 @@ func (c *forgetCommand) Help() string {
 ` + describe(f)
 }
 
-func (c *forgetCommand) flags() (*flag.FlagSet, *apiFlags) {
-	f, api := newFlags("forget"), &apiFlags{}
+func (c *forgetCommand) flags() (f *flag.FlagSet, api *apiFlags, asJSON *bool) {
+	f, api = newFlags("forget"), &apiFlags{}
 	api.register(f)
-	return f, api
+	return f, api, jsonFlag(f)
 }
 
 func (c *forgetCommand) Run(args []string) int {
-	f, api := c.flags()
+	f, api, asJSON := c.flags()
 	task, client, code := c.taskArguments(f, api, args, c.Help())
 	if code >= 0 {
 		return code
 	}
 	if err := client.ForgetTask(c.ctx, task); err != nil {
 		return c.problem(fmt.Sprintf("unable to forget '%s'", task), err)
+	}
+	if *asJSON {
+		return c.printJSON(taskChange{Task: task})
 	}
 	fmt.Fprintf(c.stdout, "The records of task %s are removed. Its infrastructure and its Terraform state (workspace %s) stay.\n", task, task)
 	return exitOK

@@ -101,4 +101,5 @@ var helpOf = map[string]about{
 	"bundle push":   {[]string{"-config-dir tasks s3://network-files/terrapulse", "-config-dir tasks -stack=network"}, codesOfStore},
 	"bundle diff":   {[]string{"-config-dir tasks -stack=network"}, append([]int{exitOK, exitChanges}, codesOfStore[1:]...)},
 	"bundle pull":   {[]string{"-stack=network ./tasks"}, codesOfStore},
+	"version":       {[]string{"", "-json"}, []int{exitOK, exitFlags}},
 }

@@ -53,7 +53,7 @@ func (c *invokeCommand) flags() (*flag.FlagSet, *invokeOptions) {
 		return nil
 	})
 	f.BoolVar(&o.wait, "wait", false, "Wait for the runs to end, and tell how each is going.")
-	f.BoolVar(&o.json, "json", false, "Print the function's answer as JSON, for scripts.")
+	f.BoolVar(&o.json, "json", false, "Print JSON, for scripts: the function's answer or, with -wait, what came of the runs.")
 	return f, o
 }
 
@@ -109,13 +109,17 @@ func (c *invokeCommand) Run(args []string) int {
 	if err != nil {
 		return c.fail(exitError, err)
 	}
-	switch {
-	case o.json:
-		if code := c.printJSON(runsOf(outcomes)); code != exitOK {
-			return code
+	plans := map[string]string{}
+	if o.inspect {
+		plans = c.plans(store, outcomes)
+	}
+	if o.json {
+		return c.printReport(outcomes, plans, time.Since(asked))
+	}
+	for _, out := range outcomes {
+		if plan, ok := plans[out.Task]; ok {
+			fmt.Fprintf(c.stdout, "### Task %s\n%s\n\n", out.Task, plan)
 		}
-	case o.inspect:
-		c.printPlans(store, outcomes)
 	}
 	return c.summarise(outcomes, time.Since(asked))
 }
@@ -235,8 +239,9 @@ func (a *app) progress(run state.Run) {
 	fmt.Fprintf(a.stderr, "%s %s: %s\n", time.Now().Format(clock), run.Task, said)
 }
 
-// printPlans prints what each inspection says.
-func (a *app) printPlans(store state.Store, outcomes []reconcile.Outcome) {
+// plans returns what each inspection says, by task.
+func (a *app) plans(store state.Store, outcomes []reconcile.Outcome) map[string]string {
+	plans := map[string]string{}
 	for _, o := range outcomes {
 		if o.Run == nil || o.Run.State != state.RunSucceeded {
 			continue
@@ -246,18 +251,9 @@ func (a *app) printPlans(store state.Store, outcomes []reconcile.Outcome) {
 			a.fail(exitError, fmt.Errorf("read the plan of task %s: %w", o.Task, err))
 			continue
 		}
-		fmt.Fprintf(a.stdout, "### Task %s\n%s\n\n", o.Task, strings.TrimSpace(string(text)))
+		plans[o.Task] = strings.TrimSpace(string(text))
 	}
-}
-
-func runsOf(outcomes []reconcile.Outcome) []state.Run {
-	runs := []state.Run{}
-	for _, o := range outcomes {
-		if o.Run != nil {
-			runs = append(runs, *o.Run)
-		}
-	}
-	return runs
+	return plans
 }
 
 // sleep waits for d and reports whether ctx is still good.

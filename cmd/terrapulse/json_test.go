@@ -1,8 +1,19 @@
 package main
 
 import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/invoke"
+	"github.com/terrapulse/terrapulse/internal/state"
+	"github.com/terrapulse/terrapulse/internal/testtools"
 )
 
 func TestJSON_OfOnceInspectRenderAndValidate(t *testing.T) {
@@ -57,4 +68,222 @@ func TestJSON_OfOnceInspectRenderAndValidate(t *testing.T) {
 		t.Errorf("not valid: %+v %s", valid, r.stderr)
 	}
 	wantCode(t, s.run("start", "-json", "-config-file", file), exitFlags)
+}
+
+// withoutJSON are the commands that take no -json, and why.
+var withoutJSON = map[string]string{
+	"schema":  "what it prints is JSON",
+	"task":    "a group: it prints its help alone",
+	"bundle":  "a group: it prints its help alone",
+	"migrate": "a group: it prints its help alone",
+}
+
+func TestJSON_EveryCommandTakesItAndItsShapeIsDocumented(t *testing.T) {
+	data, err := os.ReadFile(filepath.Join(testtools.Root(t), "docs", "commands.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(data), "\n## JSON\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	documented := map[string]bool{}
+	for _, row := range regexp.MustCompile("(?m)^\\| (`.+?`) \\|").FindAllStringSubmatch(section, -1) {
+		for name := range strings.SplitSeq(row[1], ", ") {
+			name, _, _ = strings.Cut(strings.Trim(name, "`"), " -")
+			documented[name] = true
+		}
+	}
+	a := &app{}
+	flags := flagSets(a)
+	for command := range a.commands() {
+		set := flags[command]
+		takes := set != nil && set.Lookup("json") != nil
+		why, exempt := withoutJSON[command]
+		switch {
+		case exempt && (takes || documented[command]):
+			t.Errorf("%s takes -json or has a row in docs/commands.md#json, though %s", command, why)
+		case !exempt && !takes:
+			t.Errorf("%s takes no -json", command)
+		case !exempt && !documented[command]:
+			t.Errorf("docs/commands.md#json does not say what %s prints", command)
+		}
+		delete(documented, command)
+	}
+	for command := range documented {
+		t.Errorf("docs/commands.md#json describes %q, which is no command", command)
+	}
+}
+
+// one fails unless a text is one value of JSON, and returns that without
+// indentation.
+func one(t *testing.T, text string) string {
+	t.Helper()
+	var b bytes.Buffer
+	if err := json.Compact(&b, []byte(text)); err != nil {
+		t.Fatalf("it is not one value of JSON: %v:\n%s", err, text)
+	}
+	return b.String()
+}
+
+func TestJSON_OfCommandsThatChangeTasks(t *testing.T) {
+	api := newStandIn(t)
+	api.note = "it comes back"
+	api.answers["POST /v1/tasks/gone/forget"] = "200 {}"
+	file := taskFile(t, "newt.hcl", newTask)
+	plan, err := json.Marshal(planText)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("CTS_ADDRESS", api.URL)
+	for _, test := range []struct {
+		args string
+		want string
+	}{
+		{"task create -auto-approve -task-file " + file, `{"task":"newt","changes_present":true,"plan":` + string(plan) + `}`},
+		{"task enable -auto-approve dis", `{"task":"dis","changes_present":true,"plan":` + string(plan) + `}`},
+		{"task disable dis", `{"task":"dis"}`},
+		{"task delete -auto-approve dis", `{"task":"dis","note":"it comes back"}`},
+		{"forget gone", `{"task":"gone"}`},
+	} {
+		for _, name := range []string{ownName, ctsName} {
+			var stdout, stderr testtools.Output
+			a := &app{ctx: t.Context(), program: name, stdin: strings.NewReader(""), stdout: &stdout, stderr: &stderr}
+			if code := a.run(append(strings.Fields(test.args), "-json")); code != exitOK || stderr.String() != "" {
+				t.Errorf("%s ends with %d and says %s", test.args, code, &stderr)
+				continue
+			}
+			if got := one(t, stdout.String()); got != test.want {
+				t.Errorf("%s prints\n%s, want\n%s", test.args, got, test.want)
+			}
+		}
+	}
+}
+
+func TestJSON_NeedsApprovalBeforeAnythingIsRequested(t *testing.T) {
+	api := newStandIn(t)
+	for _, args := range [][]string{
+		{"create", "-json", "-task-file", taskFile(t, "newt.hcl", newTask)}, {"enable", "-json", "dis"}, {"delete", "-json", "dis"},
+	} {
+		r := api.task(t, ownName, "yes\n", args...)
+		wantCode(t, r, exitMissing)
+		wantText(t, r.stderr, "-json cannot ask for approval", "-auto-approve")
+		if r.stdout != "" {
+			t.Errorf("task %v prints %s", args, r.stdout)
+		}
+	}
+	if len(api.asked) > 0 {
+		t.Errorf("requested: %q", api.asked)
+	}
+}
+
+func TestJSON_OfACommandThatFailsIsEmpty(t *testing.T) {
+	api := newStandIn(t)
+	for _, args := range [][]string{{"enable", "-json", "-auto-approve", "nope"}, {"disable", "-json", "nope"}, {"delete", "-json", "-auto-approve", "nope"}} {
+		r := api.task(t, ownName, "", args...)
+		wantCode(t, r, exitError)
+		wantText(t, r.stderr, "a task with name 'nope' does not")
+		if r.stdout != "" {
+			t.Errorf("task %v prints %s", args, r.stdout)
+		}
+	}
+}
+
+func TestJSON_OfVersionAndConvert(t *testing.T) {
+	s := &site{t: t}
+	for _, args := range [][]string{{"version", "-json"}, {"-version", "-json"}} {
+		var got versionReport
+		decode(t, s.bare(args[0], args[1:]...), &got)
+		if got.Version != version || got.GoVersion != runtime.Version() {
+			t.Errorf("%q: %+v", args, got)
+		}
+	}
+
+	file := taskFile(t, "cts.hcl", newTask)
+	var got converted
+	r := s.bare("convert", "-json", file, taskFile(t, "cts.conf", "port = 1\n")) // the second file has a wrong ending
+	decode(t, r, &got)
+	if !strings.Contains(got.Content, "module: ./mod") || got.File != "" || len(got.Warnings) != 1 || !strings.Contains(got.Warnings[0], "skipped") || r.stderr != "" {
+		t.Errorf("converted: %+v %s", got, r.stderr)
+	}
+	out := filepath.Join(t.TempDir(), "tasks.yaml")
+	got = converted{}
+	decode(t, s.bare("convert", "-json", "-o", out, file), &got)
+	if got.Content != "" || got.File != out {
+		t.Errorf("converted: %+v", got)
+	}
+	if _, err := os.Stat(out); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestJSON_OfBundlePushAndPull(t *testing.T) {
+	digest := "other"
+	d := newBundleStack(t, func(req invoke.Request) (invoke.Answer, error) {
+		return invoke.Answer{Mode: req.Mode, Bundle: digest, Runs: []invoke.Run{{Task: "lb", Run: "r1"}}}, nil
+	})
+	push := func(code int, args string) (got pushReport) {
+		t.Helper()
+		if err := json.Unmarshal([]byte(d.runs(code, "bundle push -json -config-dir=tasks "+args)), &got); err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	first := push(exitOK, bundleURL)
+	if first.Location != bundleURL || len(first.Digest) != 64 || first.By == "" || first.Pushed.IsZero() || !first.Changed || first.Tasks != 2 || first.Warnings == nil || first.Answer != nil {
+		t.Errorf("pushed: %+v", first)
+	}
+	// It is in force in the bucket, and the function has not read it.
+	if got := push(exitError, "-stack=prod"); got.Changed || got.Digest != first.Digest || got.Answer == nil || got.Answer.Bundle != "other" {
+		t.Errorf("pushed: %+v", got)
+	}
+	digest = first.Digest
+	if got := push(exitOK, "-stack=prod"); len(got.Answer.Runs) != 1 {
+		t.Errorf("pushed: %+v", got)
+	}
+	d.scheduleState = "DISABLED"
+	if got := push(exitOK, "-stack=prod"); got.Answer != nil || !strings.Contains(got.Note, "ScheduleState is DISABLED") {
+		t.Errorf("pushed: %+v", got)
+	}
+
+	var pulled pullReport
+	if err := json.Unmarshal([]byte(d.runs(exitOK, "bundle pull -json "+bundleURL+" pulled")), &pulled); err != nil {
+		t.Fatal(err)
+	}
+	if pulled.Digest != first.Digest || pulled.Location != bundleURL || pulled.By != first.By || !pulled.Pushed.Equal(first.Pushed) || len(pulled.Files) != 1 {
+		t.Errorf("pulled: %+v", pulled)
+	}
+	if _, err := os.Stat(filepath.Join(pulled.Folder, pulled.Files[0])); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestJSON_OfInvokeThatWaitsIsOneReport(t *testing.T) {
+	var d *fakeStack
+	d = newFakeStack(t, func(req invoke.Request) (invoke.Answer, error) {
+		id, outcome := "r1", state.Run{State: state.RunFailed, Error: "no such module"}
+		if req.Mode == invoke.Inspect {
+			id, outcome = "r2", state.Run{State: state.RunSucceeded, Inspect: true}
+			if err := state.SaveLog(t.Context(), d.store, "web", id, []byte("Plan: 1 to add\n"), time.Time{}); err != nil {
+				return invoke.Answer{}, err
+			}
+		}
+		return invoke.Answer{Mode: req.Mode, Runs: []invoke.Run{d.run("web", id, outcome)}}, nil
+	})
+	for _, test := range []struct {
+		mode    string
+		code    int
+		outcome string
+		plan    string
+	}{{"-once", exitError, "failed", ""}, {"-inspect", exitOK, "succeeded", "Plan: 1 to add"}} {
+		code, out, errs := d.command("invoke", "-stack=prod", test.mode, "-wait", "-json")
+		if code != test.code {
+			t.Errorf("%s ends with %d: %s", test.mode, code, errs)
+		}
+		var got onceReport
+		if err := json.Unmarshal([]byte(out), &got); err != nil {
+			t.Fatalf("%s: %v:\n%s", test.mode, err, out)
+		}
+		if len(got.Tasks) != 1 || got.Tasks[0].Name != "web" || got.Tasks[0].Outcome != test.outcome || got.Tasks[0].Run == nil || got.Tasks[0].Plan != test.plan {
+			t.Errorf("%s: %+v", test.mode, got)
+		}
+	}
 }

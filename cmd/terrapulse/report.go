@@ -9,7 +9,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
-// onceReport is what start -once -json prints.
+// onceReport is what start -once -json and invoke -wait -json print.
 type onceReport struct {
 	Tasks   []taskReport `json:"tasks"`
 	Seconds float64      `json:"seconds"`
@@ -20,17 +20,19 @@ type taskReport struct {
 	Outcome string     `json:"outcome"` // the state of the run, "disabled" or "not run"
 	Reason  api.Reason `json:"reason"`
 	Run     *api.Run   `json:"run,omitempty"`
+	Plan    string     `json:"plan,omitempty"` // of invoke -inspect
 }
 
-// printReport prints outcomes in JSON, and returns the exit code.
-func (a *app) printReport(outcomes []reconcile.Outcome, elapsed time.Duration) int {
+// printReport prints outcomes in JSON, with the plans of tasks that have one, and
+// returns the exit code.
+func (a *app) printReport(outcomes []reconcile.Outcome, plans map[string]string, elapsed time.Duration) int {
 	code := exitOK
 	report := onceReport{Tasks: []taskReport{}, Seconds: elapsed.Seconds()}
 	for _, o := range outcomes {
 		if o.Failed() {
 			code = exitError
 		}
-		t := taskReport{Name: o.Task, Outcome: "not run", Reason: api.ReasonOf(o.Reason)}
+		t := taskReport{Name: o.Task, Outcome: "not run", Reason: api.ReasonOf(o.Reason), Plan: plans[o.Task]}
 		switch {
 		case !notBegun(o):
 			run := api.RunOf(*o.Run)

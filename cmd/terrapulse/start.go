@@ -6,6 +6,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"log/slog"
 	"maps"
 	"os"
@@ -112,7 +113,7 @@ func (c *startCommand) Run(args []string) int {
 	if err := o.cts.check(c.app); err != nil {
 		return c.fail(exitFlags, err)
 	}
-	if o.json && !o.once && !o.inspect.wanted() {
+	if o.json && (o.cts.clientType != "" || !o.once && !o.inspect.wanted()) {
 		return c.fail(exitFlags, errors.New("-json goes with -once or -inspect"))
 	}
 	var files *reload.Watcher
@@ -157,7 +158,11 @@ func (c *startCommand) Run(args []string) int {
 	}
 	defer e.store.Close()
 	if o.reset {
-		if code := c.reset(e); code >= 0 {
+		said := c.stdout
+		if o.json {
+			said = c.stderr
+		}
+		if code := c.reset(e, said); code >= 0 {
 			return code
 		}
 	}
@@ -225,16 +230,16 @@ func (c *startCommand) saysUnrun(cfg *config.Config) {
 }
 
 // reset forgets what was changed through the API, and says what.
-func (c *startCommand) reset(e *engine) int {
+func (c *startCommand) reset(e *engine, said io.Writer) int {
 	forgotten, err := e.control().Reset(c.ctx)
 	for _, o := range forgotten {
-		fmt.Fprintf(c.stdout, "forgotten: task %s (%s)\n", o.Task, o)
+		fmt.Fprintf(said, "forgotten: task %s (%s)\n", o.Task, o)
 	}
 	if err != nil {
 		return c.fail(exitError, err)
 	}
 	if len(forgotten) == 0 {
-		fmt.Fprintln(c.stdout, "nothing was changed through the API: there is nothing to forget")
+		fmt.Fprintln(said, "nothing was changed through the API: there is nothing to forget")
 	}
 	return -1
 }
@@ -251,7 +256,7 @@ func (c *startCommand) once(e *engine, began time.Time, shown *progress, asJSON 
 	code := exitOK
 	switch {
 	case asJSON:
-		code = c.printReport(outcomes, time.Since(began))
+		code = c.printReport(outcomes, nil, time.Since(began))
 	case len(outcomes) > 0:
 		code = c.summarise(outcomes, time.Since(began))
 	}

@@ -110,6 +110,51 @@ func (o *apiFlags) token(given map[string]bool) (string, error) {
 
 const approveUsage = "Do not ask before anything is changed."
 
+// approvalOptions are those of a command that asks before it changes a task.
+type approvalOptions struct {
+	api           apiFlags
+	approve, json bool
+}
+
+func approvalFlags(command string) (*flag.FlagSet, *approvalOptions) {
+	f, o := newFlags(command), &approvalOptions{}
+	o.register(f)
+	return f, o
+}
+
+func (o *approvalOptions) register(f *flag.FlagSet) {
+	f.BoolVar(&o.approve, "auto-approve", false, approveUsage)
+	f.BoolVar(&o.json, "json", false, "Print JSON, for scripts. Needs -auto-approve.")
+	o.api.register(f)
+}
+
+// taskChange is what a command that changes a task prints with -json.
+type taskChange struct {
+	Task            string `json:"task"`
+	*api.Inspection        // the plan that was carried out
+	Note            string `json:"note,omitempty"`
+}
+
+// steps returns where a command tells of its steps: nowhere with -json, where
+// standard output is for the result alone.
+func (a *app) steps(asJSON bool) *app {
+	steps := *a
+	if asJSON {
+		steps.stdout = io.Discard
+	}
+	return &steps
+}
+
+// approvable fails where approval is needed and -json leaves no way to ask. The
+// exit code is -1 if all is well.
+func (a *app) approvable(asJSON, approved bool) int {
+	if !asJSON || approved {
+		return -1
+	}
+	a.problem("-json cannot ask for approval", errors.New("give -auto-approve, too: nothing is changed"))
+	return exitMissing
+}
+
 // taskArguments parses the flags of a command about one task, before or after
 // its name, and returns what the command needs. The exit code is -1 when it is
 // to go on.

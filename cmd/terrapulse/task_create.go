@@ -26,16 +26,14 @@ func (c *taskCreateCommand) Help() string {
 }
 
 type taskCreateOptions struct {
-	api     apiFlags
-	file    string
-	approve bool
+	approvalOptions
+	file string
 }
 
 func (c *taskCreateCommand) flags() (*flag.FlagSet, *taskCreateOptions) {
 	f, o := newFlags("task create"), &taskCreateOptions{}
 	f.StringVar(&o.file, "task-file", "", "The `path` of a task file with one task: YAML, HCL or JSON by its ending.")
-	f.BoolVar(&o.approve, "auto-approve", false, approveUsage)
-	o.api.register(f)
+	o.register(f)
 	return f, o
 }
 
@@ -55,6 +53,9 @@ func (c *taskCreateCommand) Run(args []string) int {
 		c.problem("no task file provided", errors.New(c.help(f.Name())))
 		return exitMissing
 	}
+	if code := c.approvable(o.json, o.approve); code >= 0 {
+		return code
+	}
 	task, warnings, err := readTaskFile(o.file)
 	if err != nil {
 		return c.problem("unable to read the task file", err)
@@ -67,8 +68,9 @@ func (c *taskCreateCommand) Run(args []string) int {
 		return code
 	}
 
-	c.say("Inspecting changes to resource if creating task '%s'...", task.Name)
-	c.generating()
+	steps := c.steps(o.json)
+	steps.say("Inspecting changes to resource if creating task '%s'...", task.Name)
+	steps.generating()
 	unable := fmt.Sprintf("unable to create '%s'", task.Name)
 	inspected, err := client.InspectTask(c.ctx, task)
 	if err != nil {
@@ -78,8 +80,8 @@ func (c *taskCreateCommand) Run(args []string) int {
 	if err != nil {
 		return c.problem(unable, err)
 	}
-	c.detail(fmt.Sprintf("Request ID: %s\nRequest Payload:\n%s", inspected.RequestID, payload))
-	c.showPlan(inspected.Inspection)
+	steps.detail(fmt.Sprintf("Request ID: %s\nRequest Payload:\n%s", inspected.RequestID, payload))
+	steps.showPlan(inspected.Inspection)
 
 	if !o.approve {
 		yes, err := c.approval(fmt.Sprintf("Creating the task will perform the actions described above.\nDo you want to perform these actions for '%s'?", task.Name),
@@ -89,16 +91,19 @@ func (c *taskCreateCommand) Run(args []string) int {
 			return c.problem(unable, err)
 		}
 		if !yes {
-			c.detail(fmt.Sprintf("Cancelled creating task '%s'", task.Name))
+			steps.detail(fmt.Sprintf("Cancelled creating task '%s'", task.Name))
 			return exitOK
 		}
 	}
 
-	c.say("Creating and running task '%s'...", task.Name)
+	steps.say("Creating and running task '%s'...", task.Name)
 	if err := client.CreateTask(c.ctx, task); err != nil {
 		return c.problem(unable, err)
 	}
-	c.say("Task '%s' created", task.Name)
+	steps.say("Task '%s' created", task.Name)
+	if o.json {
+		return c.printJSON(taskChange{Task: task.Name, Inspection: &inspected.Inspection})
+	}
 	return exitOK
 }
 

@@ -11,7 +11,7 @@ type taskDeleteCommand struct{ *app }
 func (c *taskDeleteCommand) Synopsis() string { return "Delete a task, and keep what it has made" }
 
 func (c *taskDeleteCommand) Help() string {
-	f, _, _ := c.flags()
+	f, _ := c.flags()
 	return `Usage: terrapulse task delete [flags] TASK
 
   Asks, and then deletes the task as soon as it is not running. Its
@@ -20,21 +20,22 @@ func (c *taskDeleteCommand) Help() string {
 ` + describe(f)
 }
 
-func (c *taskDeleteCommand) flags() (f *flag.FlagSet, api *apiFlags, approve *bool) {
-	f, api = newFlags("task delete"), &apiFlags{}
-	approve = f.Bool("auto-approve", false, approveUsage)
-	api.register(f)
-	return f, api, approve
+func (c *taskDeleteCommand) flags() (*flag.FlagSet, *approvalOptions) {
+	return approvalFlags("task delete")
 }
 
 func (c *taskDeleteCommand) Run(args []string) int {
-	f, api, approve := c.flags()
-	task, client, code := c.taskArguments(f, api, args, c.Help())
+	f, o := c.flags()
+	task, client, code := c.taskArguments(f, &o.api, args, c.Help())
 	if code >= 0 {
 		return code
 	}
+	if code := c.approvable(o.json, o.approve); code >= 0 {
+		return code
+	}
+	steps := c.steps(o.json)
 	unable := fmt.Sprintf("unable to delete '%s'", task)
-	if !*approve {
+	if !o.approve {
 		yes, err := c.approval(fmt.Sprintf("Do you want to delete '%s'?", task),
 			"This cannot be undone.",
 			"What the task has made is kept, and so is its Terraform state.",
@@ -43,19 +44,22 @@ func (c *taskDeleteCommand) Run(args []string) int {
 			return c.problem(unable, err)
 		}
 		if !yes {
-			c.detail(fmt.Sprintf("Cancelled deleting task '%s'", task))
+			steps.detail(fmt.Sprintf("Cancelled deleting task '%s'", task))
 			return exitOK
 		}
 	}
 
-	c.say("Marking task '%s' for deletion...", task)
+	steps.say("Marking task '%s' for deletion...", task)
 	note, err := client.DeleteTask(c.ctx, task)
 	if err != nil {
 		return c.problem(unable, err)
 	}
-	c.say("Task '%s' has been marked for deletion and will be deleted when not running.", task)
+	steps.say("Task '%s' has been marked for deletion and will be deleted when not running.", task)
 	if note != "" {
-		c.detail(wrapped(note))
+		steps.detail(wrapped(note))
+	}
+	if o.json {
+		return c.printJSON(taskChange{Task: task, Note: note})
 	}
 	return exitOK
 }

@@ -11,7 +11,7 @@ type taskDisableCommand struct{ *app }
 func (c *taskDisableCommand) Synopsis() string { return "Disable a task, and keep what it has made" }
 
 func (c *taskDisableCommand) Help() string {
-	f, _ := c.flags()
+	f, _, _ := c.flags()
 	return `Usage: terrapulse task disable [flags] TASK
 
   The task no longer runs, whatever changes in Consul. Its infrastructure and
@@ -19,22 +19,26 @@ func (c *taskDisableCommand) Help() string {
 ` + describe(f)
 }
 
-func (c *taskDisableCommand) flags() (*flag.FlagSet, *apiFlags) {
-	f, api := newFlags("task disable"), &apiFlags{}
+func (c *taskDisableCommand) flags() (f *flag.FlagSet, api *apiFlags, asJSON *bool) {
+	f, api = newFlags("task disable"), &apiFlags{}
 	api.register(f)
-	return f, api
+	return f, api, jsonFlag(f)
 }
 
 func (c *taskDisableCommand) Run(args []string) int {
-	f, api := c.flags()
+	f, api, asJSON := c.flags()
 	task, client, code := c.taskArguments(f, api, args, c.Help())
 	if code >= 0 {
 		return code
 	}
-	c.say("Waiting to disable '%s'...", task)
+	steps := c.steps(*asJSON)
+	steps.say("Waiting to disable '%s'...", task)
 	if err := client.DisableTask(c.ctx, task); err != nil {
 		return c.problem(fmt.Sprintf("unable to disable '%s'", task), err)
 	}
-	c.say("'%s' disable complete!", task)
+	steps.say("'%s' disable complete!", task)
+	if *asJSON {
+		return c.printJSON(taskChange{Task: task})
+	}
 	return exitOK
 }

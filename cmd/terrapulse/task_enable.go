@@ -11,7 +11,7 @@ type taskEnableCommand struct{ *app }
 func (c *taskEnableCommand) Synopsis() string { return "Enable and run a task" }
 
 func (c *taskEnableCommand) Help() string {
-	f, _, _ := c.flags()
+	f, _ := c.flags()
 	return `Usage: terrapulse task enable [flags] TASK
 
   Shows what the task would change, asks if that is anything, and then enables
@@ -19,30 +19,31 @@ func (c *taskEnableCommand) Help() string {
 ` + describe(f)
 }
 
-func (c *taskEnableCommand) flags() (f *flag.FlagSet, api *apiFlags, approve *bool) {
-	f, api = newFlags("task enable"), &apiFlags{}
-	approve = f.Bool("auto-approve", false, approveUsage)
-	api.register(f)
-	return f, api, approve
+func (c *taskEnableCommand) flags() (*flag.FlagSet, *approvalOptions) {
+	return approvalFlags("task enable")
 }
 
 func (c *taskEnableCommand) Run(args []string) int {
-	f, api, approve := c.flags()
-	task, client, code := c.taskArguments(f, api, args, c.Help())
+	f, o := c.flags()
+	task, client, code := c.taskArguments(f, &o.api, args, c.Help())
 	if code >= 0 {
 		return code
 	}
+	if code := c.approvable(o.json, o.approve); code >= 0 {
+		return code
+	}
+	steps := c.steps(o.json)
 
-	c.say("Inspecting changes to resource if enabling '%s'...", task)
-	c.generating()
+	steps.say("Inspecting changes to resource if enabling '%s'...", task)
+	steps.generating()
 	unable := fmt.Sprintf("unable to enable '%s'", task)
 	inspected, err := client.InspectEnable(c.ctx, task)
 	if err != nil {
 		return c.problem(fmt.Sprintf("unable to generate plan for '%s'", task), err)
 	}
-	c.showPlan(inspected.Inspection)
+	steps.showPlan(inspected.Inspection)
 
-	if inspected.ChangesPresent && !*approve {
+	if inspected.ChangesPresent && !o.approve {
 		yes, err := c.approval(fmt.Sprintf("Enabling the task will perform the actions described above.\nDo you want to perform these actions for '%s'?", task),
 			"This cannot be undone.",
 			"Terraform may do something else if what the task watches in Consul changes meanwhile.")
@@ -50,15 +51,18 @@ func (c *taskEnableCommand) Run(args []string) int {
 			return c.problem(unable, err)
 		}
 		if !yes {
-			c.detail(fmt.Sprintf("Cancelled enabling task '%s'", task))
+			steps.detail(fmt.Sprintf("Cancelled enabling task '%s'", task))
 			return exitOK
 		}
 	}
 
-	c.say("Enabling and running '%s'...", task)
+	steps.say("Enabling and running '%s'...", task)
 	if err := client.EnableTask(c.ctx, task); err != nil {
 		return c.problem(unable, err)
 	}
-	c.say("'%s' enable complete!", task)
+	steps.say("'%s' enable complete!", task)
+	if o.json {
+		return c.printJSON(taskChange{Task: task, Inspection: &inspected.Inspection})
+	}
 	return exitOK
 }
