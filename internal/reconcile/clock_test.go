@@ -136,3 +136,24 @@ func TestDecide_ScheduleSkipsAtMostOneTimeAfterClockWasAhead(t *testing.T) {
 		}
 	}
 }
+
+// A runner's clock that is ahead by less than clocks may be apart shortens
+// neither the wait after a failure nor the buffer period.
+func TestDecide_ClocksThatAreApartShortenNoWait(t *testing.T) {
+	const skew = 30 * time.Second
+	task := webTask()
+	task.BufferPeriod = config.BufferPeriod{Enabled: true, Min: 5 * time.Second, Max: 5 * time.Second}
+	later := noon.Add(2 * time.Second)
+	for name, known := range map[string]state.Task{
+		"retry": {Observed: "B", ObservedAt: noon, Attempted: "/B", Applied: "A", AppliedAt: noon, Failures: 3, RetryAt: later.Add(state.Backoff(task.Name, 3)),
+			Last: &state.Result{State: state.RunFailed}},
+		"buffer": {Observed: "B", ObservedAt: noon, Applied: "A", AppliedAt: noon, Pending: &state.Pending{First: later, Latest: later}},
+	} {
+		if d := Decide([]Input{{Task: task, State: known, Skew: skew}}, noon)[0]; d.Action != Wait {
+			t.Errorf("%s: it does not wait: %+v", name, d.Reason)
+		}
+		if d := Decide([]Input{{Task: task, State: known, Skew: skew}}, noon.Add(-skew))[0]; d.Action != Run {
+			t.Errorf("%s: it waits although the clock was wrong: %+v", name, d.Reason)
+		}
+	}
+}

@@ -38,6 +38,9 @@ type Input struct {
 	Blocked error
 	// Corrupt says that a record of the task cannot be decoded: nothing is decided.
 	Corrupt bool
+	// Skew is how far apart the clocks may be that write and read the times in
+	// State.
+	Skew time.Duration
 	// Lost is the run of State.Run, ended as lost, if it is known to be dead.
 	Lost *state.Run
 	// Force asks for a run whatever the condition says, and names who asks.
@@ -251,11 +254,17 @@ func (d *decider) retry() Decision {
 	return out
 }
 
-// backingOff reports whether the next attempt has to wait. A time further ahead
-// than the wait itself was written by a clock that was wrong.
+// backingOff reports whether the next attempt has to wait.
 func (d *decider) backingOff() bool {
-	left := d.state.RetryAt.Sub(d.now)
-	return left > 0 && left <= state.Backoff(d.Task.Name, max(d.state.Failures, 1))
+	return d.ahead(d.state.RetryAt, state.Backoff(d.Task.Name, max(d.state.Failures, 1)))
+}
+
+// ahead reports whether a time, which was at most an interval ahead when it was
+// written, has still to come. A time further ahead than that, and than clocks may
+// be apart, was written by a clock that was wrong.
+func (d *decider) ahead(at time.Time, interval time.Duration) bool {
+	left := at.Sub(d.now)
+	return left > 0 && left <= interval+d.Skew
 }
 
 // changed decides about a condition that is not as it was applied, or that has
@@ -270,7 +279,7 @@ func (d *decider) changed() Decision {
 		text = "it is not what was last applied"
 	}
 	at := bufferedUntil(d.Task.BufferPeriod, *s.Pending)
-	if left := at.Sub(d.now); left > 0 && left <= d.Task.BufferPeriod.Max {
+	if d.ahead(at, d.Task.BufferPeriod.Max) {
 		return d.wait(state.ReasonBuffering, at, "buffering until %s: %s", stamp(at, d.now), text)
 	}
 	return d.run(state.ReasonChanged, "%s", text)

@@ -121,6 +121,9 @@ func (r *Reconciler) awaitRuns(ctx context.Context, held *lease.Lease) error {
 				continue
 			}
 			run, err := state.Read[state.Run](ctx, r.Store, state.RunKey(task.Name, live.ID))
+			if errors.As(err, new(*state.CorruptError)) {
+				continue // the tick reports it, and that task alone waits
+			}
 			if err != nil {
 				return fmt.Errorf("read run %s: %w", live.ID, err)
 			}

@@ -493,7 +493,7 @@ func (t *tick) observe(ctx context.Context, rec state.Reconcile, states map[stri
 	inputs := make([]Input, len(t.tasks))
 	for i, task := range t.tasks {
 		s := states[task.Name].Data
-		inputs[i] = Input{Task: task.Task, Definition: task.definition, State: s, Force: t.Force[task.Name], Blocked: blocked[task.Name]}
+		inputs[i] = Input{Task: task.Task, Definition: task.definition, State: s, Force: t.Force[task.Name], Blocked: blocked[task.Name], Skew: t.Skew}
 		if t.corrupt.has(task.Name) {
 			inputs[i] = Input{Task: task.Task, Corrupt: true}
 			continue
@@ -727,7 +727,10 @@ type relaunch struct {
 // were decided on another definition of their task are refused by the runner.
 func (t *tick) relaunch(ctx context.Context, id string) (relaunch, error) {
 	launch, err := state.Read[state.Launch](ctx, t.Store, state.LaunchKey(id))
+	corrupt := (*state.CorruptError)(nil)
 	switch {
+	case errors.As(err, &corrupt):
+		return relaunch{useless: corrupt.Error()}, nil
 	case err != nil:
 		return relaunch{}, fmt.Errorf("read launch %s: %w", id, err)
 	case !launch.Exists():

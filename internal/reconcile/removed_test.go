@@ -192,3 +192,52 @@ func TestTick_ARecordThatCannotBeDecodedHoldsUpItsTaskAlone(t *testing.T) {
 		})
 	}
 }
+
+// corrupt has a record say nothing that can be decoded.
+func (b *bench) corrupt(key string) {
+	b.t.Helper()
+	rec, err := b.store.Get(b.t.Context(), key)
+	if err == nil {
+		_, err = b.store.Apply(b.t.Context(), state.Replace(rec, []byte(`{"run":`)))
+	}
+	if err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func TestTick_RunsOfALaunchThatCannotBeDecodedAreDecidedAnew(t *testing.T) {
+	b := newBench(t, tasks(2)...)
+	b.settle()
+	first := b.Config.Tasks[0].Name
+	if _, err := controlOf(b).Force(t.Context(), first, "somebody"); err != nil {
+		t.Fatal(err)
+	}
+	b.tick()
+	before := *b.task(first).Run
+	b.corrupt(state.LaunchKey(before.Launch))
+	b.launcher.forget()
+	if _, err := b.Tick(t.Context(), TickOptions{Ended: true}); err != nil {
+		t.Fatalf("the tick fails for all tasks: %v", err)
+	}
+	if now := b.task(first).Run; now == nil || now.ID == before.ID {
+		t.Errorf("the task has run %+v", now)
+	}
+}
+
+func TestOnce_DoesNotWaitForARunThatCannotBeDecoded(t *testing.T) {
+	b := newBench(t, tasks(2)...)
+	b.settle()
+	first := b.Config.Tasks[0].Name
+	if _, err := controlOf(b).Force(t.Context(), first, "somebody"); err != nil {
+		t.Fatal(err)
+	}
+	b.tick()
+	b.corrupt(state.RunKey(first, b.task(first).Run.ID))
+	held, err := b.acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.awaitRuns(t.Context(), held); err != nil {
+		t.Errorf("once-mode fails for all tasks: %v", err)
+	}
+}
