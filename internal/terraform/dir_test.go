@@ -695,6 +695,28 @@ func TestEnvironment_WithholdsWhatTheTaskDoesNotNeed(t *testing.T) {
 	}
 }
 
+func TestEnvironment_WithholdsTheTokenFromABackendWithAnother(t *testing.T) {
+	for _, c := range []struct {
+		own       string
+		providers []string
+		want      string
+	}{
+		{"another", nil, ""},
+		{"another", []string{"consul"}, "the-token"},
+		{"", []string{"consul"}, "the-token"},
+	} {
+		body := config.Body{Attributes: map[string]cty.Value{"path": cty.StringVal("states"), "access_token": cty.StringVal(c.own)}}
+		env, err := Options{Task: "web", Consul: config.Consul{Address: "consul.example:8500", Token: "the-token"},
+			Backend: config.Backend{Type: "consul", Body: body}, Providers: c.providers}.environment()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := env["CONSUL_HTTP_TOKEN"]; got != c.want {
+			t.Errorf("access_token %q, providers %v: CONSUL_HTTP_TOKEN is %q, want %q", c.own, c.providers, got, c.want)
+		}
+	}
+}
+
 func TestDir_GivesTheTokenToAModuleThatUsesTheProvider(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("needs a shell")

@@ -117,7 +117,7 @@ func (o Options) connectToConsul(env map[string]string) {
 	if c.Token != "" {
 		delete(env, "CONSUL_HTTP_TOKEN_FILE") // would count for more
 	}
-	if c.Token != "" && !o.pipesToken() {
+	if c.Token != "" && !o.pipesToken() && (!o.ownToken() || slices.Contains(o.Providers, "consul")) {
 		env["CONSUL_HTTP_TOKEN"] = c.Token
 	}
 	set("CONSUL_CACERT", c.TLS.CACert)
@@ -145,8 +145,14 @@ func (o Options) connectToConsul(env map[string]string) {
 // that Terraform alone gets it from, and not by the environment, which providers
 // and provisioners inherit.
 func (o Options) pipesToken() bool {
-	_, explicit := o.Backend.Body.Attributes["access_token"]
-	return tokenPipes && o.Backend.Type == "consul" && o.Consul.Token != "" && !explicit && !slices.Contains(o.Providers, "consul")
+	return tokenPipes && o.Backend.Type == "consul" && o.Consul.Token != "" && !o.ownToken() && !slices.Contains(o.Providers, "consul")
+}
+
+// ownToken reports whether the Consul backend has a token of its own, so that it
+// needs none from Terrapulse.
+func (o Options) ownToken() bool {
+	v, ok := o.Backend.Body.Attributes["access_token"]
+	return ok && !v.IsNull() && v.Type() == cty.String && v.IsKnown() && v.AsString() != ""
 }
 
 // sameConsul reports whether the Consul backend is at the address of the consul block.
