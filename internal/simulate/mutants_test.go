@@ -78,21 +78,21 @@ var mutants = []struct {
 	}, {
 		rule: "failure is not the end",
 		file: "reconcile/decide.go",
-		old:  "if d.now.Before(s.RetryAt) {",
-		new:  "if d.now.Before(s.RetryAt) || s.Failures > 2 {",
+		old:  "return left > 0 && left <= state.Backoff",
+		new:  "return d.state.Failures > 2 || left > 0 && left <= state.Backoff",
 		says: "no change is lost",
 	}, {
 		rule: "gates are a hint: every view is read now and then",
 		file: "reconcile/reconciler.go",
-		old:  "|| !now.Before(rec.Refreshed.Add(refreshEvery)) {\n\t\treturn false",
+		old:  "|| passed(rec.Refreshed, refreshEvery, now, t.Skew) {\n\t\treturn false",
 		new:  "{\n\t\treturn false",
 		says: "no change is lost",
 	}, {
 		rule: "a claim that nobody renews ends",
 		file: "reconcile/reconciler.go",
-		old:  "case run.State == state.RunRunning && !now.Before(run.Expires.Add(skew)):",
+		old:  "case run.State == state.RunRunning && !now.Before(run.Expires.Add(grace)):",
 		new:  "case false:",
-		says: "no change is lost",
+		says: "nobody spins",
 	}, {
 		rule: "what people change meanwhile is not lost with the record that a tick leaves",
 		file: "reconcile/reconciler.go",
@@ -218,8 +218,13 @@ var mutants = []struct {
 
 // A simulation that no fault of the engine can break proves nothing.
 func TestABrokenRuleIsCaught(t *testing.T) {
-	if testing.Short() {
-		t.Skip("builds the engine once for each rule")
+	for _, m := range mutants {
+		if _, _, err := edited(m.file, m.old, m.new); err != nil {
+			t.Errorf("%s: %v", m.rule, err)
+		}
+	}
+	if testing.Short() || t.Failed() {
+		return // the rest builds the engine once for each rule
 	}
 	for _, m := range mutants {
 		t.Run(m.rule, func(t *testing.T) {
@@ -237,27 +242,34 @@ func TestABrokenRuleIsCaught(t *testing.T) {
 	}
 }
 
+// edited returns the path of a file of the engine, and its source after an edit.
+func edited(file, from, to string) (path string, source []byte, err error) {
+	if path, err = filepath.Abs(filepath.Join("..", filepath.FromSlash(file))); err != nil {
+		return "", nil, err
+	}
+	if source, err = os.ReadFile(path); err != nil {
+		return "", nil, err
+	}
+	if n := strings.Count(string(source), from); n != 1 {
+		return "", nil, fmt.Errorf("%s has %q %d times, not once: update the edit to the code that keeps the rule now", path, from, n)
+	}
+	return path, []byte(strings.Replace(string(source), from, to, 1)), nil
+}
+
 // broken builds this package's tests with an edit of the engine's source.
 func broken(t *testing.T, file, from, to string) (binary string) {
 	t.Helper()
-	path, err := filepath.Abs(filepath.Join("..", filepath.FromSlash(file)))
+	path, source, err := edited(file, from, to)
 	if err != nil {
 		t.Fatal(err)
-	}
-	source, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n := strings.Count(string(source), from); n != 1 {
-		t.Fatalf("%q is %d times in %s: the rule is kept elsewhere now, or otherwise", from, n, path)
 	}
 	dir := t.TempDir()
-	edited, overlay, binary := filepath.Join(dir, "edited.go"), filepath.Join(dir, "overlay.json"), filepath.Join(dir, "simulate.test")
-	replace, err := json.Marshal(map[string]map[string]string{"Replace": {path: edited}})
+	copied, overlay, binary := filepath.Join(dir, "edited.go"), filepath.Join(dir, "overlay.json"), filepath.Join(dir, "simulate.test")
+	replace, err := json.Marshal(map[string]map[string]string{"Replace": {path: copied}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(edited, []byte(strings.Replace(string(source), from, to, 1)), 0o600); err != nil {
+	if err := os.WriteFile(copied, source, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(overlay, replace, 0o600); err != nil {

@@ -26,6 +26,10 @@ const (
 	// applied. The longest waits are the backoff of a task that kept failing
 	// and that of a launch that nobody knows any more, 15 minutes each.
 	settleWithin = 40 * time.Minute
+
+	// atOnce is how many requests may be made in a row without a pause, once the
+	// faults have ended.
+	atOnce = 5000
 )
 
 // nothing logs nothing.
@@ -409,9 +413,13 @@ func (w *world) settle() (took time.Duration) {
 // unhindered lets everybody work for a while.
 func (w *world) unhindered(d time.Duration) {
 	w.freeLocks(nil) // a person does, where nobody can know that the holder is dead
+	busy := 0 // requests since time has passed
 	for until := time.Now().Add(d); time.Now().Before(until) && w.broken == ""; {
 		w.quiet()
 		if r := w.next(); r != nil {
+			if busy++; busy > atOnce {
+				w.violated("nobody spins: %d requests without a pause, the latest is %q of %s", busy, r.label, r.of.name)
+			}
 			w.serve(r)
 			continue
 		}
@@ -424,6 +432,7 @@ func (w *world) unhindered(d time.Duration) {
 		} else if w.home != inAWS {
 			step = min(step, 3*time.Second)
 		}
+		busy = 0
 		w.sleep(step)
 	}
 }
