@@ -182,33 +182,46 @@ func (f *findings) references(bodies []*hclsyntax.Body, module *tfconfig.Module)
 			}
 		}
 	}
-	for _, body := range bodies {
-		hclsyntax.VisitAll(body, func(n hclsyntax.Node) hcl.Diagnostics {
-			expr, ok := n.(*hclsyntax.ScopeTraversalExpr)
-			if !ok || len(expr.Traversal) < 2 {
-				return nil
+	var check func(body *hclsyntax.Body)
+	check = func(body *hclsyntax.Body) {
+		for _, a := range body.Attributes {
+			for _, traversal := range hclsyntax.Variables(a.Expr) { // without those of a for expression
+				f.reference(traversal, module, locals)
 			}
-			attr, ok := expr.Traversal[1].(hcl.TraverseAttr)
-			if !ok {
-				return nil
+		}
+		for _, block := range body.Blocks {
+			if block.Type != "moved" && block.Type != "removed" { // they name what is not there any more
+				check(block.Body)
 			}
-			var what string
-			switch root := expr.Traversal.RootName(); {
-			case root == "var" && module.Variables[attr.Name] == nil:
-				what = "variable"
-			case root == "local" && !locals[attr.Name]:
-				what = "local value"
-			case root == "module" && module.ModuleCalls[attr.Name] == nil:
-				what = "module"
-			default:
-				return nil
-			}
-			r := expr.Range()
-			f.add(config.Position{File: r.Filename, Line: r.Start.Line, Column: r.Start.Column},
-				"the module refers to the %s %q, which it does not declare", what, attr.Name)
-			return nil
-		})
+		}
 	}
+	for _, body := range bodies {
+		check(body)
+	}
+}
+
+func (f *findings) reference(to hcl.Traversal, module *tfconfig.Module, locals map[string]bool) {
+	if len(to) < 2 {
+		return
+	}
+	attr, ok := to[1].(hcl.TraverseAttr)
+	if !ok {
+		return
+	}
+	var what string
+	switch root := to.RootName(); {
+	case root == "var" && module.Variables[attr.Name] == nil:
+		what = "variable"
+	case root == "local" && !locals[attr.Name]:
+		what = "local value"
+	case root == "module" && module.ModuleCalls[attr.Name] == nil:
+		what = "module"
+	default:
+		return
+	}
+	r := to.SourceRange()
+	f.add(config.Position{File: r.Filename, Line: r.Start.Line, Column: r.Start.Column},
+		"the module refers to the %s %q, which it does not declare", what, attr.Name)
 }
 
 // metaArguments of a module block are not variables of the module.
