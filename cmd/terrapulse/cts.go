@@ -61,6 +61,7 @@ func ctsHelp(command, help string) string {
 		_, rest, _ := strings.Cut(help, "\n")
 		help = fmt.Sprintf("Usage: %s %s %s\n%s", ctsName, command, usage, rest)
 	}
+	help = strings.NewReplacer("\n  "+ownName+" ", "\n  "+ctsName+" ", "`"+ownName+" ", "`"+ctsName+" ").Replace(help)
 	return strings.Replace(help, "\n  -auto-approve\n", "\n  -auto-approve [Default: false]\n", 1)
 }
 

@@ -56,7 +56,7 @@ func TestByItsOtherNameTheProgramAnswersAsThat(t *testing.T) {
 		{[]string{"help"}, 0, `^Usage CLI: consul-terraform-sync <command> \[-help\] \[options\]\n`, `^$`},
 		{[]string{"task", "create", "-h"}, 0, `^Usage: consul-terraform-sync task create \[-help\] \[options\] -task-file=<task config>\n(.|\n)*-auto-approve \[Default: false\]\n`, `^$`},
 		{[]string{"task", "create", "-help"}, 0, `^Usage: consul-terraform-sync task create \[-help\] \[options\] -task-file=<task config>\n`, `^$`},
-		{[]string{"task", "enable", "-help"}, 0, `^Usage: consul-terraform-sync task enable \[-help\] \[options\] <task name>\n(.|\n)*-auto-approve \[Default: false\]\n`, `^$`},
+		{[]string{"task", "enable", "-help"}, 0, `^Usage: consul-terraform-sync task enable \[-help\] \[options\] <task name>\n(.|\n)*-auto-approve \[Default: false\]\n(.|\n)*Examples:\n  consul-terraform-sync task enable load-balancer\n`, `^$`},
 		{[]string{"task", "disable", "-help"}, 0, `^Usage: consul-terraform-sync task disable \[-help\] \[options\] <task name>\n`, `^$`},
 		{[]string{"task", "delete", "-help"}, 0, `^Usage: consul-terraform-sync task delete \[-help\] \[options\] <task name>\n(.|\n)*-auto-approve \[Default: false\]\n`, `^$`},
 		{[]string{"task"}, 1, `^$`, `Usage: consul-terraform-sync task`},

@@ -61,7 +61,7 @@ func (c *configFlags) register(f *flag.FlagSet) {
 		c.paths = append(c.paths, config.Path{Name: s})
 		return nil
 	})
-	f.Func("config-dir", "A `path` of a folder whose task files are all read, in the order of their names. Repeatable.", func(s string) error {
+	f.Func("config-dir", "A `path` of a folder to load task files from, in the order of their names. Repeatable.", func(s string) error {
 		c.paths = append(c.paths, config.Path{Name: s, Dir: true})
 		return nil
 	})

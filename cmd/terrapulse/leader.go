@@ -120,8 +120,11 @@ func (c *startCommand) leaderClient(ctx context.Context, e *engine, cfg *config.
 	if err != nil {
 		return nil, "", err
 	}
-	if flags.Token, err = flags.token(map[string]bool{}); err == nil && flags.Token == "" && cfg.API.Token.Set() {
-		flags.Token, err = ownToken(ctx, e, cfg)
+	own, err := flags.token(map[string]bool{})
+	if err == nil && own == "" && cfg.API.Token.Set() {
+		if own, err = ownToken(ctx, e, cfg); err == nil {
+			err = f.Set("token", own)
+		}
 	}
 	if err != nil {
 		return nil, "", err

@@ -15,7 +15,8 @@ import (
 func TestOnce_BesideAnInstanceThatLeadsThatOneRunsTheTasks(t *testing.T) {
 	s := newSite(t)
 	s.register("web", "web-1", 8080, "passing")
-	file := s.config(s.task("lb", onWeb) + s.task("off", "enabled = false\n"+onWeb))
+	t.Setenv("API_TOKEN", "0123456789abcdef")
+	file := s.config("api {\n  token = \"{{ env \\\"API_TOKEN\\\" }}\"\n}\n" + s.task("lb", onWeb) + s.task("off", "enabled = false\n"+onWeb))
 	p := s.start("-config-file", file)
 	p.served()
 	eventually(t, "the first apply", func() bool { return strings.Contains(s.run("status").stdout, "applied") })

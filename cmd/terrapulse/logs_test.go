@@ -32,10 +32,10 @@ func TestLogs_FollowPrintsOutputUntilTheRunHasEnded(t *testing.T) {
 		}
 	}
 	r := s.run("status")
-	wantText(t, r.stdout, "running ", "why: asked for by start")
+	wantText(t, r.stdout, "running ", "why: requested by start")
 	over := s.run("status", address)
 	wantCode(t, over, exitOK)
-	wantText(t, over.stdout, "running ", "why: asked for by start", "Leader: ")
+	wantText(t, over.stdout, "running ", "why: requested by start", "Leader: ")
 
 	s.write("go", "")
 	for _, f := range follow {

@@ -168,7 +168,7 @@ resource "terraform_data" "slow" {
 	p := s.start("-once", "-parallel", "1", "-config-file", file)
 	eventually(t, "an apply is under way", func() bool { _, err := os.Stat(s.path("begun")); return err == nil })
 	wantText(t, s.run("status").stdout, "running", "waiting", "waits for its turn")
-	wantText(t, s.run("status").stdout, "running 0s", "why: asked for by once-mode")
+	wantText(t, s.run("status").stdout, "running 0s", "why: requested by -once")
 	r := s.run("logs", "one")
 	wantCode(t, r, exitOK)
 	wantText(t, r.stderr, "goes on: -follow prints what comes")

@@ -59,7 +59,7 @@ func (o *apiFlags) register(f *flag.FlagSet) {
 	text(&o.ClientCert, "client-cert", "CTS_CLIENT_CERT", "", "The `file` of the certificate that is shown to the API.")
 	text(&o.ClientKey, "client-key", "CTS_CLIENT_KEY", "", "The `file` of that certificate's key.")
 	// The values of these variables are no defaults: the help would print them.
-	f.StringVar(&o.Token, "token", "", "The `token` that the API wants; other users of this machine see it in the list of processes. Also TERRAPULSE_TOKEN.")
+	f.StringVar(&o.Token, "token", "", "The `token` that the API requires; other users of this machine see it in the list of processes. Also TERRAPULSE_TOKEN.")
 	f.StringVar(&o.tokenFile, "token-file", "", "The `file` that holds the token, instead of -token. Also TERRAPULSE_TOKEN_FILE.")
 	o.verify = true
 	f.BoolVar(&o.verify, "ssl-verify", o.verify, "Check the API's certificate. Also CTS_SSL_VERIFY.")
@@ -250,7 +250,7 @@ func (a *app) approval(question string, reasons ...string) (bool, error) {
 	case a.ctx.Err() != nil:
 		return false, errors.New("interrupted before there was an answer: nothing is changed")
 	case errors.Is(err, io.EOF):
-		return false, errors.New("there is nobody to answer on standard input: nothing is changed; say -auto-approve to go on without asking")
+		return false, errors.New("cannot prompt: standard input is closed; nothing is changed; use -auto-approve to skip the question")
 	case err != nil:
 		return false, fmt.Errorf("read the answer: %w", err)
 	}

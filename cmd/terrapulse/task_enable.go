@@ -14,8 +14,8 @@ func (c *taskEnableCommand) Help() string {
 	f, _ := c.flags()
 	return `Usage: terrapulse task enable [flags] TASK
 
-  Shows what the task would change, asks if that is anything, and then enables
-  the task and runs it. If that run fails, the task stays disabled.
+  Shows what the task would change, asks for approval if there are changes, and
+  then enables the task and runs it. If that run fails, the task stays disabled.
 ` + describe(f)
 }
 

@@ -154,18 +154,18 @@ func idOf(r *http.Request) string {
 	return id
 }
 
-// client says who asks by the certificate, or else by the address.
+// client names the sender of a request by the certificate, or else by the address.
 func client(r *http.Request) string {
 	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
 		if name := r.TLS.PeerCertificates[0].Subject.CommonName; name != "" {
-			return name + ", through the API"
+			return "API client " + name
 		}
 	}
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {
 		host = r.RemoteAddr
 	}
-	return strings.TrimSpace("the API " + host)
+	return strings.TrimSpace("API client " + host)
 }
 
 // effective returns the configuration that counts. It is composed anew when the

@@ -479,7 +479,7 @@ func TestRunsAreToldWithTheirLogAndPlan(t *testing.T) {
 		return len(runs.Runs) == 1 && runs.Runs[0].Ended != nil
 	})
 	run := runs.Runs[0]
-	if run.State != api.RunStateSucceeded || run.Reason.Kind != string(state.ReasonForced) || !strings.Contains(run.Reason.Text, "the API 127.0.0.1") || run.Changes.Add != 1 {
+	if run.State != api.RunStateSucceeded || run.Reason.Kind != string(state.ReasonForced) || !strings.Contains(run.Reason.Text, "API client 127.0.0.1") || run.Changes.Add != 1 {
 		t.Errorf("%+v", run)
 	}
 	if log := e.get(*run.LogURL); log.body != "Apply complete! for web\n" || !strings.HasPrefix(log.header.Get("Content-Type"), "text/plain") {
@@ -535,7 +535,7 @@ func TestTheOverviewSaysWhyATaskWaitsAndWhereItComesFrom(t *testing.T) {
 	}
 	web, made := all.Tasks[0], all.Tasks[2]
 	if web.Origin.API || web.Origin.File == nil || filepath.Base(*web.Origin.File) != "tasks.hcl" || *web.Origin.Line != 5 || web.Override == nil || web.Override.Change != "disabled" ||
-		*web.Override.By != "the API 127.0.0.1" || web.LastRun == nil || web.LastRun.State != api.RunStateSucceeded {
+		*web.Override.By != "API client 127.0.0.1" || web.LastRun == nil || web.LastRun.State != api.RunStateSucceeded {
 		t.Errorf("%+v", web)
 	}
 	if !made.Origin.API || made.Override.Change != "made" || made.LastRun != nil {

@@ -149,7 +149,7 @@ func (d *decider) decide() Decision {
 		return d.run(state.ReasonLost, "the run before was lost: %s", d.Lost.Error)
 
 	case s.Forced != "":
-		return d.run(state.ReasonForced, "asked for by %s", s.Forced)
+		return d.run(state.ReasonForced, "requested by %s", s.Forced)
 
 	case d.held() && d.scheduled():
 		return d.schedule()

@@ -94,7 +94,7 @@ func TestDecideGivesTheReason(t *testing.T) {
 		{"a task that keeps losing its runs backs off",
 			Input{Task: webTask(), Observed: &Observed{Digest: "A"}, Lost: lost, State: with(applied(), func(s *state.Task) { s.Run, s.Failures = live, 3 })},
 			Wait, state.ReasonBackoff, "retry number 4", noon.Add(state.Backoff("web", 3))},
-		{"a forced run needs no change", Input{Task: webTask(), State: applied(), Observed: &Observed{Digest: "A"}, Force: "start"}, Run, state.ReasonForced, "asked for by start", time.Time{}},
+		{"a forced run needs no change", Input{Task: webTask(), State: applied(), Observed: &Observed{Digest: "A"}, Force: "start"}, Run, state.ReasonForced, "requested by start", time.Time{}},
 		{"nothing is run on a partial read",
 			Input{Task: webTask(), State: applied(), Force: "start", Unreadable: errors.New("read service web: no leader")}, Wait, state.ReasonConsul, "no leader", noon},
 		{"what cannot be run here waits, whatever is asked for",

@@ -49,7 +49,7 @@ func (r *Reconciler) Once(ctx context.Context, wait func()) ([]Outcome, error) {
 	if err := r.awaitRuns(ctx, held); err != nil {
 		return r.unrun(err), err
 	}
-	report, failed := r.Tick(ctx, TickOptions{Lease: held, Force: r.force("once-mode")})
+	report, failed := r.Tick(ctx, TickOptions{Lease: held, Force: r.force("-once")})
 	failed = errors.Join(failed, report.Stalled)
 	wait() // also when the tick failed half-way: what was launched is under way
 	if failed != nil && len(report.Decisions) == 0 {
@@ -148,7 +148,7 @@ func (r *Reconciler) awaitRuns(ctx context.Context, held *lease.Lease) error {
 	}
 }
 
-// force names every enabled task as asked for by someone.
+// force names who requests a run, for every enabled task.
 func (r *Reconciler) force(who string) map[string]string {
 	force := map[string]string{}
 	for _, t := range r.tasks {
@@ -189,7 +189,7 @@ func (r *Reconciler) leadSoon(ctx context.Context) (*lease.Lease, []Outcome, err
 		}
 		if other.Owner != told {
 			told = other.Owner
-			r.Log.Info("waiting for the lease", "leader", other.Owner, "until", other.Until, "at_most", until.Sub(r.Now()).Round(time.Second))
+			r.Log.Info("waiting for the lease", "leader", other.Owner, "until", other.Until, "at_most", until.Sub(r.Now()).Round(time.Second), "error", err)
 		}
 		if !sleep(ctx, max(50*time.Millisecond, min(other.Until.Sub(r.Now()), until.Sub(r.Now()), time.Second))) {
 			return nil, nil, ctx.Err()

@@ -433,7 +433,7 @@ func TestNobodyIsNamedSomebody(t *testing.T) {
 	b.must(b.people().Force(t.Context(), "task-0", ""))
 	b.tick()
 	for _, task := range []string{"made", "task-0"} {
-		if record := b.task(task); record.Run == nil || record.Reason.Text != "asked for by somebody" {
+		if record := b.task(task); record.Run == nil || record.Reason.Text != "requested by somebody" {
 			t.Errorf("%s reads %+v", task, record)
 		}
 	}

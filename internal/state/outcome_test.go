@@ -54,10 +54,10 @@ func TestASupersededRunLeavesNothingButTheWishForAnother(t *testing.T) {
 	}
 	before.Forced = "somebody"
 	if after, _ := before.Conclude(Run{ID: "r2", State: RunSuperseded}, ""); after.Forced != "somebody" {
-		t.Errorf("what somebody has asked for is now asked for by %q", after.Forced)
+		t.Errorf("the request of somebody is now recorded as that of %q", after.Forced)
 	}
-	again := Run{Reason: Reason{Kind: ReasonForced, Text: "asked for by " + overtaken}}
-	if !again.Replaces() || (Run{Reason: Reason{Kind: ReasonForced, Text: "asked for by somebody"}}).Replaces() {
+	again := Run{Reason: Reason{Kind: ReasonForced, Text: "requested by " + overtaken}}
+	if !again.Replaces() || (Run{Reason: Reason{Kind: ReasonForced, Text: "requested by somebody"}}).Replaces() {
 		t.Error("what takes the place of a superseded run is not told from the others")
 	}
 }
