@@ -5,6 +5,7 @@ import (
 	"github.com/hashicorp/hcl/v2/ext/typeexpr"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/zclconf/go-cty/cty"
+	"github.com/zclconf/go-cty/cty/convert"
 
 	"github.com/terrapulse/terrapulse/internal/config"
 )
@@ -111,14 +112,19 @@ func InputTypes(t *config.Task, declared map[string]string) map[string]cty.Type 
 func (m Module) WantsPorts() bool { return WantsPorts(m.Types) }
 
 // WantsPorts reports whether a module with these types of variables declares
-// the attribute ports of its services.
+// the attribute ports of its services, with a type that can take them. An
+// optional attribute of another type is the module's own.
 func WantsPorts(types map[string]string) bool {
 	expr, diags := hclsyntax.ParseExpression([]byte(types[ServicesVariable]), VariablesFile, hcl.InitialPos)
 	if diags.HasErrors() {
 		return false
 	}
 	t, _, diags := typeexpr.TypeConstraintWithDefaults(expr) // with optional attributes
-	return !diags.HasErrors() && t.IsMapType() && t.ElementType().IsObjectType() && t.ElementType().HasAttribute("ports")
+	if diags.HasErrors() || !t.IsMapType() || !t.ElementType().IsObjectType() || !t.ElementType().HasAttribute("ports") {
+		return false
+	}
+	ports, theirs := cty.Map(cty.Number), t.ElementType().AttributeType("ports")
+	return theirs.Equals(ports) || convert.GetConversion(ports, theirs) != nil
 }
 
 func parseType(text string) (cty.Type, bool) {

@@ -205,6 +205,26 @@ func TestModule_PortsAreForModulesThatDeclareThem(t *testing.T) {
 	}
 }
 
+func TestModule_PortsOfAnotherTypeAreTheModulesOwn(t *testing.T) {
+	m := largeModule(2)
+	m.Blocks[0].Services[0].Ports = map[string]int{"http": 8080}
+	for declared, want := range map[string]any{
+		"optional(list(string), [\"none\"])":  []any{"none"},
+		"optional(object({ http = string }))": nil,
+		"optional(map(string))":               map[string]any{"http": "8080"},
+	} {
+		m.Types = map[string]string{ServicesVariable: "map(object({ id = string, ports = " + declared + " }))"}
+		services, _ := received(t, m, "variable \"services\" {\n  type = "+m.Types[ServicesVariable]+"\n}\n")
+		found := false
+		for _, s := range services.(map[string]any) {
+			found = found || cmp.Equal(want, s.(map[string]any)["ports"])
+		}
+		if !found {
+			t.Errorf("ports declared as %s: the services are %v", declared, services)
+		}
+	}
+}
+
 // allFiles are the files of the module by name.
 func allFiles(t *testing.T, m Module) map[string]string {
 	t.Helper()
