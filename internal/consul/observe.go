@@ -61,6 +61,8 @@ type reading[T any] struct {
 	keep   func(view, contents) T
 	names  map[view][]string // the sorted names that a namesView showed
 	loaded map[view]loaded[T]
+
+	confirmed sync.Map // see Visibility
 }
 
 type loaded[T any] struct {

@@ -41,6 +41,10 @@ type Visibility struct {
 	shown    [][]source
 	empty    []emptyView
 	filtered []view // that show something
+
+	// confirmed are the questions whose answer is yes. All that is read together
+	// shares them: where a node has gone, many tasks ask about it.
+	confirmed *sync.Map
 }
 
 // emptyView is a view that shows nothing of a part.
@@ -92,7 +96,7 @@ func (s source) words() string {
 
 // visibility tells what was loaded of the parts, which must be complete.
 func (r *reading[T]) visibility(parts []part) (*Visibility, error) {
-	v := &Visibility{client: r.client, parts: parts}
+	v := &Visibility{client: r.client, parts: parts, confirmed: &r.confirmed}
 	for _, p := range parts {
 		views, err := r.viewsOf(p)
 		if err != nil {
@@ -189,7 +193,8 @@ func (v *Visibility) Confirm(ctx context.Context, before []string) error {
 	var questions []question
 	asked := map[question]bool{}
 	ask := func(kind questionKind, in scope, name, missing string) {
-		if q := (question{kind: kind, scope: in, name: name}); !asked[q] {
+		q := question{kind: kind, scope: in, name: name}
+		if _, known := v.confirmed.Load(q); !known && !asked[q] {
 			asked[q] = true
 			q.missing = missing
 			questions = append(questions, q)
@@ -252,7 +257,7 @@ func (v *Visibility) Confirm(ctx context.Context, before []string) error {
 			}
 		}
 	}
-	return v.client.answerAll(ctx, questions)
+	return v.client.answerAll(ctx, questions, v.confirmed)
 }
 
 // of reports whether the part would show the source if it was there.
@@ -293,8 +298,9 @@ const (
 	anyKey // with the prefix
 )
 
-// answerAll returns the first error, in the order of the questions.
-func (c *Client) answerAll(ctx context.Context, questions []question) error {
+// answerAll returns the first error, in the order of the questions. It adds
+// those whose answer is yes to confirmed.
+func (c *Client) answerAll(ctx context.Context, questions []question, confirmed *sync.Map) error {
 	var (
 		mu   sync.Mutex
 		next int
@@ -310,7 +316,11 @@ func (c *Client) answerAll(ctx context.Context, questions []question) error {
 				i := next
 				next++
 				mu.Unlock()
-				err := c.answer(ctx, questions[i])
+				q := questions[i]
+				err := c.answer(ctx, q)
+				if q.missing = ""; err == nil {
+					confirmed.Store(q, true)
+				}
 				mu.Lock()
 				errs[i] = err
 				stop = stop || err != nil
@@ -450,7 +460,7 @@ func (c *Client) MayRead(ctx context.Context, what string, rights ...Right) erro
 		}
 		questions = append(questions, q)
 	}
-	return c.answerAll(ctx, questions)
+	return c.answerAll(ctx, questions, new(sync.Map))
 }
 
 // Tokenless reports whether Consul takes the client for anonymous, or for

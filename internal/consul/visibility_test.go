@@ -230,3 +230,30 @@ func TestVisibility_WithoutAccessControl(t *testing.T) {
 		}
 	}
 }
+
+func TestVisibility_TasksShareWhatIsConfirmed(t *testing.T) {
+	s := consultest.Start(t)
+	fill(t, s)
+	proxy := consultest.NewProxy(t, s.Addr())
+	c := client(t, proxy.Addr())
+	before := sources(t, c, services("web", "api"))
+	for _, node := range []string{"n1", "n2"} {
+		if _, err := s.Client().Catalog().Deregister(&api.CatalogDeregistration{Node: node}, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	queries := make([]Query, 10)
+	for i := range queries {
+		queries[i] = query(t, services("web", "api"))
+	}
+	answers := c.Observe(t.Context(), queries)
+	proxy.Reset()
+	for _, a := range answers {
+		if err := a.Visibility.Confirm(t.Context(), before); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := proxy.Total(); got != 4 { // two services and two nodes
+		t.Errorf("%d requests for what %d tasks miss: %v", got, len(queries), proxy.Requests())
+	}
+}
