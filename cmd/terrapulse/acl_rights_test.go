@@ -122,9 +122,10 @@ func TestStart_TokenThatLosesItsRights(t *testing.T) {
 		}
 	}
 	t.Setenv("CONSUL_HTTP_TOKEN", token.SecretID)
-	p := s.start("-config-file", s.config(s.task("web", onWeb)+s.task("api", `condition "services" {
+	file := s.config(s.task("web", onWeb) + s.task("api", `condition "services" {
     names = ["api"]
-  }`)))
+  }`))
+	p := s.start("-config-file", file)
 	health := p.served() + "/v1/health"
 	eventually(t, "both tasks are applied", func() bool { return s.read("web.txt") != "" && s.read("api.txt") != "" })
 	before := s.read("web.txt")
@@ -143,6 +144,14 @@ func TestStart_TokenThatLosesItsRights(t *testing.T) {
 	if got := s.read("web.txt"); got != before {
 		t.Errorf("web.txt = %q, was %q", got, before)
 	}
+	if n := strings.Count(p.stderr.String(), warning); n != 1 {
+		t.Errorf("the warning was logged %d times", n)
+	}
+
+	p.stop()
+	p = s.start("-config-file", file)
+	health = p.served() + "/v1/health"
+	eventually(t, "a new process warns, too", func() bool { return strings.Contains(p.stderr.String(), warning) })
 
 	grant(rules)
 	eventually(t, "it can be read again", func() bool {

@@ -50,6 +50,9 @@ func (b *batch) add(ctx context.Context, was state.Stored[state.Task], d Decisio
 	}
 	next := d.State
 	b.tellRemoved(was, d)
+	if b.Force[d.Task.Name] != "" && !was.Data.UnreadableSince.IsZero() && d.Unreadable != nil {
+		b.warnUnreadable(d) // the log of this process does not have it yet
+	}
 	switch d.Action {
 	case Run:
 		it.run = &state.PlannedRun{ID: newID(), Task: d.Task.Name, Definition: b.definitions[d.Task.Name]}
@@ -124,7 +127,7 @@ func (b *batch) flush(ctx context.Context) error {
 			b.Log.Debug("decided", "task", d.Task.Name, "reason", d.Reason.Kind, "detail", d.Reason.Text)
 			switch since := it.was.UnreadableSince; {
 			case since.IsZero() && !d.State.UnreadableSince.IsZero():
-				b.Log.Warn("the task cannot be read, it waits", "task", d.Task.Name, "error", d.Unreadable)
+				b.warnUnreadable(*d)
 			case !since.IsZero() && d.State.UnreadableSince.IsZero() && d.Reason.Kind != state.ReasonRemoved && d.Reason.Kind != state.ReasonDisabled:
 				b.Log.Info("the task can be read again", "task", d.Task.Name, "since", since)
 			}
@@ -143,6 +146,10 @@ func (b *batch) flush(ctx context.Context) error {
 		return b.startWritten(ctx)
 	}
 	return nil
+}
+
+func (b *batch) warnUnreadable(d Decision) {
+	b.Log.Warn("the task cannot be read, it waits", "task", d.Task.Name, "error", d.Unreadable)
 }
 
 // startWritten starts the launches whose intents were written.
