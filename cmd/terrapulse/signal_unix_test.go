@@ -92,7 +92,8 @@ func TestToStopWhileTerraformIsLookedForIsNoFaultOfTerraforms(t *testing.T) {
 	for _, c := range []struct {
 		args []string
 		code int
-	}{{nil, exitOK}, {[]string{"-once"}, exitError}, {[]string{"inspect"}, exitError}} {
+		also string
+	}{{nil, exitOK, ""}, {[]string{"-once"}, exitError, "Task lb was not run.\n"}, {[]string{"inspect"}, exitError, ""}} {
 		if err := os.RemoveAll(s.path("asked")); err != nil {
 			t.Fatal(err)
 		}
@@ -101,7 +102,7 @@ func TestToStopWhileTerraformIsLookedForIsNoFaultOfTerraforms(t *testing.T) {
 		if code := p.stop(); code != c.code {
 			t.Errorf("%v: exit code %d, want %d", c.args, code, c.code)
 		}
-		if got := p.stderr.String(); got != "stopped before anything was run\n" {
+		if got := p.stderr.String(); got != "stopped before anything was run\n"+c.also {
 			t.Errorf("%v says %s", c.args, got)
 		}
 	}
