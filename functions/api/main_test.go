@@ -21,7 +21,9 @@ import (
 )
 
 func TestTheHandlerIsBuiltFromTheEnvironmentThatTheTemplateMakes(t *testing.T) {
-	t.Setenv("AWS_REGION", "eu-west-1")
+	for name, value := range map[string]string{"AWS_REGION": "eu-west-1", "AWS_ACCESS_KEY_ID": "id", "AWS_SECRET_ACCESS_KEY": "secret"} {
+		t.Setenv(name, value)
+	}
 	if _, err := newHandler(t.Context(), []string{"TERRAPULSE_STACK=prod", "TERRAPULSE_TABLE=prod-table", "TERRAPULSE_BUNDLE=s3://prod/terrapulse",
 		"TERRAPULSE_RECONCILE_FUNCTION=prod-reconcile"}, io.Discard); err != nil {
 		t.Error(err)

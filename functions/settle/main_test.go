@@ -7,7 +7,9 @@ import (
 )
 
 func TestTheHandlerIsBuiltFromTheEnvironmentThatTheTemplateMakes(t *testing.T) {
-	t.Setenv("AWS_REGION", "eu-west-1")
+	for name, value := range map[string]string{"AWS_REGION": "eu-west-1", "AWS_ACCESS_KEY_ID": "id", "AWS_SECRET_ACCESS_KEY": "secret"} {
+		t.Setenv(name, value)
+	}
 	for state, proceeds := range map[string]bool{"": true, "ENABLED": true, "DISABLED": false} {
 		h, err := newHandler(t.Context(), []string{"TERRAPULSE_STACK=prod", "TERRAPULSE_TABLE=prod-table", "TERRAPULSE_CLUSTER=" + cluster,
 			"TERRAPULSE_TASK_DEFINITION=arn:aws:ecs:eu-west-1:111122223333:task-definition/prod-runner:7", "TERRAPULSE_RECONCILE_FUNCTION=prod-reconcile",
