@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -158,7 +159,8 @@ func TestAWatchNoticesThatConsulWasReplaced(t *testing.T) {
 // keep whoever asks on from there waiting.
 func TestAWatchNoticesThatConsulWasRestored(t *testing.T) {
 	s := consultest.Start(t)
-	c := client(t, s.Addr())
+	proxy := consultest.NewProxy(t, s.Addr())
+	c := client(t, proxy.Addr())
 	web, key := query(t, services("web")), query(t, config.ConsulKV{Path: "a"})
 	register(t, s, "n", api.AgentService{Service: "web"})
 	putKey(t, s, "a", "1")
@@ -179,6 +181,24 @@ func TestAWatchNoticesThatConsulWasRestored(t *testing.T) {
 	marks = signalled(t, w, "changes", func(now Marks, _ error) bool {
 		return set.Moved(marks, now)(web) && set.Moved(marks, now)(key)
 	})
+	// Consul answers a question that it gets after the restoration, with an index
+	// from before it, when its wait ends. So both gates are held first.
+	now, _ := w.Marks()
+	for gate, mark := range now {
+		path := "/v1/kv/a"
+		switch {
+		case gate == "services":
+			path = "/v1/catalog/services"
+		case !strings.HasPrefix(gate, "view-"):
+			continue
+		}
+		index := "index=" + strings.TrimPrefix(mark, "index ") + "&"
+		for began := time.Now(); !strings.Contains(proxy.Query(path)+"&", index); time.Sleep(time.Millisecond) {
+			if time.Since(began) > time.Minute {
+				t.Fatalf("gate %s is not held at %s, but with %s", gate, mark, proxy.Query(path))
+			}
+		}
+	}
 	if err := s.Client().Snapshot().Restore(nil, bytes.NewReader(saved)); err != nil {
 		t.Fatal(err)
 	}

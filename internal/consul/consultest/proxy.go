@@ -35,6 +35,7 @@ type Proxy struct {
 	mode     Mode
 	changed  chan struct{} // closed when mode changes
 	requests map[string]int
+	queries  map[string]string // of the latest request, by path
 	conns    map[net.Conn]struct{}
 	peak     int
 }
@@ -53,6 +54,7 @@ func NewProxy(t testing.TB, target string) *Proxy {
 		done:     make(chan struct{}),
 		changed:  make(chan struct{}),
 		requests: map[string]int{},
+		queries:  map[string]string{},
 		conns:    map[net.Conn]struct{}{},
 	}
 	quiet := log.New(io.Discard, "", 0) // a server that is down is what tests are about
@@ -94,6 +96,13 @@ func (p *Proxy) Requests() map[string]int {
 	return maps.Clone(p.requests)
 }
 
+// Query returns the query of the latest request to a path.
+func (p *Proxy) Query(path string) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.queries[path]
+}
+
 // Total returns how many requests came in since the last Reset.
 func (p *Proxy) Total() int {
 	total := 0
@@ -123,6 +132,7 @@ func (p *Proxy) Reset() {
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.mu.Lock()
 	p.requests[r.URL.Path]++
+	p.queries[r.URL.Path] = r.URL.RawQuery
 	mode, changed := p.mode, p.changed
 	p.mu.Unlock()
 
