@@ -241,3 +241,18 @@ func TestOnce_DoesNotWaitForARunThatCannotBeDecoded(t *testing.T) {
 		t.Errorf("once-mode fails for all tasks: %v", err)
 	}
 }
+
+func TestSettle_ARecordThatCannotBeDecodedHoldsUpItsTaskAlone(t *testing.T) {
+	for _, key := range []func(state.PlannedRun) string{
+		func(run state.PlannedRun) string { return state.RunKey(run.Task, run.ID) },
+		func(run state.PlannedRun) string { return state.TaskKey(run.Task) },
+	} {
+		b := newBench(t, tasks(2)...)
+		b.tick()
+		launch := b.launcher.launches()[0]
+		b.corrupt(key(launch.Runs[0]))
+		if lost := b.stop(launch, "", "the container stopped"); len(lost) != 1 || lost[0].Task != launch.Runs[1].Task {
+			t.Errorf("settled: %+v", lost)
+		}
+	}
+}

@@ -39,6 +39,9 @@ func Settle(ctx context.Context, store state.Store, stopped Stopped, now time.Ti
 	var lost []state.Run
 	for _, planned := range launch.Data.Runs {
 		run, err := settleRun(ctx, store, stopped, planned, now)
+		if errors.As(err, new(*state.CorruptError)) {
+			continue // the next tick reports it, and that task alone waits
+		}
 		if err != nil {
 			return lost, fmt.Errorf("settle run %s of task %s: %w", planned.ID, planned.Task, err)
 		}
