@@ -58,6 +58,9 @@ func TestTaskFilesAreReadAgainWithoutARestart(t *testing.T) {
 		out := s.run("status").stdout
 		return strings.Contains(out, "removed") && !strings.Contains(out, "Problem:")
 	})
+	if out := s.run("status", "-http-addr", p.served()).stdout; !strings.Contains(out, "lb      removed") {
+		t.Errorf("the removed task is not shown over the API:\n%s", out)
+	}
 	if n := strings.Count(p.stderr.String(), "a task is not in the configuration any more"); n != 2 { // weekly vanished, too
 		t.Errorf("it is said %d times that a task is gone", n)
 	}

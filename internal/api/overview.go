@@ -61,6 +61,15 @@ func (a *api) overview(ctx context.Context) (OverviewResponse, error) {
 		known[state.TaskName(t.Key)] = t.Data
 	}
 	tasks := shown(counts, records)
+	present := map[string]bool{}
+	for _, t := range tasks {
+		present[t.Name] = true
+	}
+	for _, rec := range records {
+		if name := state.TaskName(rec.Key); !present[name] {
+			tasks = append(tasks, &config.Task{Name: name}) // removed: its records are kept for a while
+		}
+	}
 	o.Tasks = make([]TaskOverview, len(tasks))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(readsAtOnce)

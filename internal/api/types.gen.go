@@ -437,7 +437,7 @@ type ModuleInput struct {
 	Services *ServicesModuleInput `json:"services,omitempty"`
 }
 
-// Origin where the task comes from
+// Origin where the task comes from; without a file if it is removed
 type Origin struct {
 	// API it was made through the API
 	API  bool    `json:"api"`
@@ -714,7 +714,7 @@ type TaskOverview struct {
 	LastRun  *Run   `json:"last_run,omitempty"`
 	Name     string `json:"name"`
 
-	// Origin where the task comes from
+	// Origin where the task comes from; without a file if it is removed
 	Origin Origin `json:"origin"`
 
 	// Override what was changed beside the files
