@@ -328,7 +328,7 @@ func TestARunWithoutSignOfLifeIsLostOnlyAfterItsClaim(t *testing.T) {
 		lost    string
 	}{
 		{"not while its claim lasts", running, "", noon.Add(9 * time.Second), ""},
-		{"when its claim has expired", running, "", noon.Add(10 * time.Second), "its runner host has given no sign of life since 12:00:10"},
+		{"when its claim has expired", running, "", noon.Add(10 * time.Second), "its runner host has given no sign of life since 12:00:10Z"},
 		{"as soon as its launcher saw it stop", running, "Spot reclaim", noon, "Spot reclaim"},
 		{"an intent is asked for again", intended, "", noon.Add(time.Minute), ""},
 		{"but not for ever", intended, "", noon.Add(time.Hour), "no runner claimed it"},
