@@ -36,6 +36,7 @@ type judge struct {
 	applied  map[string]bool     // runs that Terraform was started for
 	rendered map[string]string   // by run: digest that a successful apply rendered
 	infra    map[string]string   // by task: what is there
+	byHand   map[string]bool     // tasks that an error asks a person to run once
 }
 
 func (j *judge) init() {
@@ -44,6 +45,7 @@ func (j *judge) init() {
 	j.pushes, j.deleted = []string{bundles[0].digest}, map[string]bool{}
 	j.asked, j.changed, j.modules = map[int]map[string]bool{}, map[int]bool{}, map[string]string{}
 	j.yielding, j.gone = map[string]bool{}, map[string]bool{}
+	j.byHand = map[string]bool{}
 	j.applying, j.applied, j.rendered, j.infra = map[string]*process{}, map[string]bool{}, map[string]string{}, map[string]string{}
 }
 
@@ -222,6 +224,7 @@ func (j *judge) begins(p *process, task, run, module string, late bool) {
 	}
 	p.paused = false
 	delete(j.yielding, task)
+	delete(j.byHand, task)
 	j.applying[task], j.applied[run], j.infra[task] = p, true, "half done"
 }
 
@@ -233,6 +236,18 @@ func (j *judge) applies(p *process) bool {
 	for _, other := range j.applying {
 		if other == p {
 			return true
+		}
+	}
+	return false
+}
+
+// claims reports whether a process holds a run that it has not begun to apply.
+func (j *judge) claims(p *process) bool {
+	for _, runs := range j.runs {
+		for id, run := range runs {
+			if run.State == state.RunRunning && !j.applied[id] && strings.HasSuffix(run.Owner, p.name) {
+				return true
+			}
 		}
 	}
 	return false
@@ -267,7 +282,7 @@ func (j *judge) unsettled(w *world, t *config.Task, cfg *config.Config) string {
 		if record.Run != nil {
 			return fmt.Sprintf("%s is to rest and reads %+v", t.Name, record)
 		}
-	case record.Applied != want || j.infra[t.Name] != want:
+	case record.Applied != want || j.infra[t.Name] != want && !j.byHand[t.Name]:
 		return fmt.Sprintf("Consul says %s of %s, %s counts as applied, %s is there: %s", want, t.Name, record.Applied, j.infra[t.Name], state.Encode(record))
 	case record.Run != nil || record.Failures != 0 || record.Definition != t.Digest(cfg):
 		return fmt.Sprintf("%s reads %+v", t.Name, record)

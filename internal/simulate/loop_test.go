@@ -62,7 +62,9 @@ func (w *world) startInstance() {
 		engine.LeaseTTL, engine.Skew, engine.OneClock = clusterLease, clusterSkew, false
 	}
 	local := launch.NewLocal(working, parallel, nothing, func(ctx context.Context, l state.Launch, run state.PlannedRun) error {
-		return r.Run(context.WithValue(ctx, runKey{}, run.ID), l, run)
+		err := r.Run(context.WithValue(ctx, runKey{}, run.ID), l, run)
+		p.heard(run.Task, err)
+		return err
 	})
 	engine.Store, engine.Consul, engine.Launcher = view{p, a}, eyes{p, a}, local
 	loop := &reconcile.Loop{Reconciler: &engine, Ended: local.Ended(), Reload: i.reloads,
@@ -93,6 +95,10 @@ func (w *world) running() []*instance {
 
 // stepLoop is a step outside of AWS.
 func (w *world) stepLoop() {
+	if w.weather.frost && w.rng.IntN(8) > 0 {
+		w.frost()
+		return
+	}
 	running := w.running()
 	n := w.rng.IntN(100)
 	if len(running) == 0 || n < 8 && len(running) < mostInstances {

@@ -78,8 +78,8 @@ var mutants = []struct {
 	}, {
 		rule: "failure is not the end",
 		file: "reconcile/decide.go",
-		old:  "return left > 0 && left <= state.Backoff",
-		new:  "return d.state.Failures > 2 || left > 0 && left <= state.Backoff",
+		old:  "return d.ahead(d.state.RetryAt, ",
+		new:  "return d.state.Failures > 2 || d.ahead(d.state.RetryAt, ",
 		says: "no change is lost",
 	}, {
 		rule: "gates are a hint: every view is read now and then",
@@ -172,6 +172,18 @@ var mutants = []struct {
 		new:  "if expired && !c.Yields {",
 		says: "one process applies a task",
 	}, {
+		rule: "a run that was overtaken and has applied something has its task run again",
+		file: "runner/runner.go",
+		old:  "if !done.applied {\n\t\treturn taken",
+		new:  "if true {\n\t\treturn taken",
+		says: "no change is lost",
+	}, {
+		rule: "a runner that was frozen since its claim renews it before it applies",
+		file: "runner/runner.go",
+		old:  "if err := c.confirm(ctx); err != nil {",
+		new:  "if err := error(nil); err != nil {",
+		says: "applie", // by two processes at once, or after the run was given up
+	}, {
 		rule: "the lock of a run that is not known to be dead is not released",
 		file: "runner/locks.go",
 		old:  " || run.State == state.RunLost && !run.Dead",
@@ -204,8 +216,8 @@ var mutants = []struct {
 	}, {
 		rule: "a retry of a clock that was ahead is not late",
 		file: "reconcile/decide.go",
-		old:  "return left > 0 && left <= state",
-		new:  "return left > 0 || left == state",
+		old:  "return left > 0 && left <= interval+d.Skew",
+		new:  "return left > 0",
 		says: "no change is lost",
 	}, {
 		rule: "who asks for a run while one is under way is told of the next",

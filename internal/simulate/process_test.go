@@ -3,6 +3,7 @@ package simulate
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -36,6 +37,18 @@ func (w *world) process(kind string) (*process, context.Context) {
 
 // now is the time by the process's own clock.
 func (p *process) now() time.Time { return time.Now().Add(p.skew + p.ahead + p.world.ahead) }
+
+// heard takes up the error of a run, which may ask a person for something.
+func (p *process) heard(task string, err error) {
+	if err == nil || !strings.Contains(err.Error(), "run the task once by hand") {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.dead {
+		p.judge.byHand[task] = true
+	}
+}
 
 // kill ends the process without a word: nothing that it asks for from now on
 // reaches anybody.
@@ -114,6 +127,30 @@ func (w *world) freezable() []*process {
 		}
 	}
 	return alive
+}
+
+// frost is a step in which an instance that carries out a run may be frozen for
+// so long that another one finds the run lost and carries out the next one.
+func (w *world) frost() {
+	var at []*process
+	frozen := false
+	for _, p := range w.freezable() {
+		frozen = frozen || p.frozen != nil
+		if w.judge.applies(p) || w.judge.claims(p) {
+			at = append(at, p)
+		}
+	}
+	switch n := w.rng.IntN(100); {
+	case len(w.running()) < 2:
+		w.startInstance()
+	case frozen || n < 30:
+		w.sleep(time.Duration(w.rng.Int64N(int64(10 * time.Second))))
+	case n < 60 && len(at) > 0:
+		at[w.rng.IntN(len(at))].freeze(2*time.Minute + time.Duration(w.rng.Int64N(int64(2*time.Minute))))
+		w.consul.change(w)
+	case n < 80:
+		w.consul.change(w)
+	}
 }
 
 // freeze freezes a process for a while, rather one that applies something.

@@ -28,6 +28,7 @@ type weather struct {
 	jumps   int           // of clocks, of what could be one
 	untold  int           // ends of containers that no event tells of
 	storm   bool          // processes are left alone, and given up
+	frost   bool          // instances are frozen in the midst of a run, until others take over
 	long    bool          // the history is longer than usual
 	people  int           // how often somebody asks for something
 }
@@ -101,6 +102,10 @@ func (w *world) drawWeather() weather {
 	if w.rng.IntN(5) == 0 { // Terraform takes long, and nobody can say whether its process lives
 		t = weather{ops: map[string]int{"status": rate(300, 700, 950)}, skew: t.skew, lag: t.lag, memory: t.memory, awake: t.awake,
 			storm: true, locks: t.locks, long: true, untold: rate(0, 900), dies: [2]int{0, rate(0, 5)}, slow: 97, cuts: 1000, freezes: rate(0, 1000)}
+		return t
+	}
+	if w.rng.IntN(8) == 0 {
+		t = weather{ops: map[string]int{}, memory: t.memory, locks: t.locks, frost: true, awake: 100, slow: 50}
 		return t
 	}
 	for p := range places {

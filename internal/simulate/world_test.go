@@ -413,7 +413,7 @@ func (w *world) settle() (took time.Duration) {
 // unhindered lets everybody work for a while.
 func (w *world) unhindered(d time.Duration) {
 	w.freeLocks(nil) // a person does, where nobody can know that the holder is dead
-	busy := 0 // requests since time has passed
+	busy := 0        // requests since time has passed
 	for until := time.Now().Add(d); time.Now().Before(until) && w.broken == ""; {
 		w.quiet()
 		if r := w.next(); r != nil {
@@ -454,7 +454,9 @@ func history(t *testing.T, seed uint64, trace func(string, ...any)) (out outcome
 		if w.home = []home{inAWS, inAWS, oneMachine, inCluster}[w.rng.IntN(4)]; w.weather.storm {
 			w.home = inAWS
 		}
-		if w.home != inAWS {
+		if w.weather.frost {
+			w.home = inCluster
+		} else if w.home != inAWS {
 			w.weather.freezes = []int{0, 300, 1000}[w.rng.IntN(3)]
 		}
 		w.memory.init()
