@@ -184,6 +184,12 @@ var mutants = []struct {
 		new:  "if err := error(nil); err != nil {",
 		says: "applie", // by two processes at once, or after the run was given up
 	}, {
+		rule: "a state that was left is saved where nobody has saved another since",
+		file: "terraform/mark.go",
+		old:  "if now.Lineage != left.Lineage ||",
+		new:  "if now.Lineage == left.Lineage { return now.Serial < left.Serial }; if",
+		says: "an older state never replaces a newer one",
+	}, {
 		rule: "the lock of a run that is not known to be dead is not released",
 		file: "runner/locks.go",
 		old:  " || run.State == state.RunLost && !run.Dead",

@@ -11,16 +11,30 @@ import (
 
 // tfstate is what a backend keeps of a task: Terraform's state, and its lock.
 type tfstate struct {
-	serial int
+	mark   tf.StateMark  // of the state in the backend
+	saves  int           // how often it was written
 	lock   *tf.LockError // nil if it is not locked
 	holder *process
-	began  map[string]int // serial that a run began from
+	began  map[string]beginning // by run
+	left   map[string]leftState // by the disk on which an apply has left its state
+}
+
+// beginning is the state that an apply began from.
+type beginning struct {
+	mark  tf.StateMark
+	saves int
+}
+
+// leftState is a state that the backend did not take: errored.tfstate.
+type leftState struct {
+	began beginning
+	mark  tf.StateMark
 }
 
 // tfstate returns the state of a task.
 func (w *world) tfstate(task string) *tfstate {
 	if w.states[task] == nil {
-		w.states[task] = &tfstate{began: map[string]int{}}
+		w.states[task] = &tfstate{began: map[string]beginning{}, left: map[string]leftState{}}
 	}
 	return w.states[task]
 }
@@ -28,6 +42,9 @@ func (w *world) tfstate(task string) *tfstate {
 // begin starts an apply. Like internal/terraform, it releases a lock whose holder
 // is known to be dead, and begins once more.
 func (h *hand) begin(ctx context.Context, task string, effect func() error) error {
+	if err := h.saveLeft(ctx, task); err != nil {
+		return err
+	}
 	err := h.step(ctx, "terraform begins with "+task, effect)
 	locked := new(tf.LockError)
 	if !errors.As(err, &locked) {
@@ -53,7 +70,7 @@ func (h *hand) lock(task, run string) error {
 		s.lock = &tf.LockError{Task: task, Command: "apply", ID: run, Operation: "OperationTypeApply", Who: h.who,
 			Created: h.now().UTC().Format("2006-01-02 15:04:05.999999999 -0700 MST")}
 	}
-	s.began[run] = s.serial
+	s.began[run] = beginning{s.mark, s.saves}
 	return nil
 }
 
@@ -72,17 +89,66 @@ func (h *hand) unlock(task, id string) {
 // save writes the state that an apply has come to, and releases its lock.
 func (h *hand) save(task, run string) error {
 	s := h.tfstate(task)
+	began := s.began[run]
+	next := tf.StateMark{Lineage: task, Serial: began.mark.Serial + 1, Objects: []string{run}}
+	if h.chance(h.weather.unsaved) {
+		next.Serial += uint64(h.rng.IntN(2)) // one more where the apply was interrupted
+		s.left[h.disk()] = leftState{began, next}
+		if s.lock != nil && s.lock.ID == run {
+			s.lock, s.holder = nil, nil
+		}
+		h.note("    the backend does not take the state of %s", task)
+		return errors.New("the backend does not take the state")
+	}
 	switch {
 	case !h.weather.locks:
 	case s.lock == nil || s.lock.ID != run:
 		return fmt.Errorf("the lock of run %s was released", run)
-	case s.serial != s.began[run]:
-		h.violated("only the newest state survives: %s began run %s of %s from serial %d, and replaces %d", h.name, run, task, s.began[run], s.serial)
+	case s.saves != began.saves:
+		h.violated("only the newest state survives: %s began run %s of %s from serial %d, and replaces %d", h.name, run, task, began.mark.Serial, s.mark.Serial)
 	default:
 		s.lock, s.holder = nil, nil
 	}
-	s.serial++
+	s.mark, s.saves = next, s.saves+1
 	return nil
+}
+
+// disk is where a process has its directories. A container's is gone with it.
+func (p *process) disk() string {
+	if p.home == oneMachine {
+		return "the machine"
+	}
+	return p.name
+}
+
+// saveLeft saves the state that an earlier apply has left on this disk, by the
+// rule of internal/terraform. What does not follow the backend's is kept aside.
+func (h *hand) saveLeft(ctx context.Context, task string) error {
+	h.mu.Lock()
+	_, there := h.tfstate(task).left[h.disk()]
+	h.mu.Unlock()
+	if !there {
+		return nil
+	}
+	return h.step(ctx, "terraform saves the left state of "+task, func() error {
+		s := h.tfstate(task)
+		left, there := s.left[h.disk()]
+		switch {
+		case !there:
+			return nil
+		case s.lock != nil:
+			return s.lock
+		case !tf.Replaceable(left.began.mark, s.mark, left.mark):
+			h.note("    it is kept aside")
+		case s.saves != left.began.saves:
+			h.violated("an older state never replaces a newer one: %s pushes one of %s with serial %d, which began from %d, over %d",
+				h.name, task, left.mark.Serial, left.began.mark.Serial, s.mark.Serial)
+		default:
+			s.mark, s.saves = left.mark, s.saves+1
+		}
+		delete(s.left, h.disk())
+		return nil
+	})
 }
 
 // freeLocks releases the locks that a dead process has left: at once where the

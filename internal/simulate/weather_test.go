@@ -25,6 +25,7 @@ type weather struct {
 	awake   int           // in hundredths: how often claims are renewed while time passes
 	freezes int           // of what could be one
 	locks   bool          // of states
+	unsaved int           // states that the backend does not take
 	jumps   int           // of clocks, of what could be one
 	untold  int           // ends of containers that no event tells of
 	storm   bool          // processes are left alone, and given up
@@ -98,14 +99,14 @@ func (w *world) drawWeather() weather {
 		}
 	}
 	t.jumps, t.freezes, t.untold, t.long = rate(0, 0, 500), rate(0, 0, 300), rate(0, 100, 300), w.rng.IntN(8) == 0
-	t.locks = w.rng.IntN(2) == 0
+	t.locks, t.unsaved = w.rng.IntN(2) == 0, rate(0, 0, 300)
 	if w.rng.IntN(5) == 0 { // Terraform takes long, and nobody can say whether its process lives
 		t = weather{ops: map[string]int{"status": rate(300, 700, 950)}, skew: t.skew, lag: t.lag, memory: t.memory, awake: t.awake,
 			storm: true, locks: t.locks, long: true, untold: rate(0, 900), dies: [2]int{0, rate(0, 5)}, slow: 97, cuts: 1000, freezes: rate(0, 1000)}
 		return t
 	}
 	if w.rng.IntN(8) == 0 {
-		t = weather{ops: map[string]int{}, memory: t.memory, locks: t.locks, frost: true, awake: 100, slow: 50}
+		t = weather{ops: map[string]int{}, memory: t.memory, locks: t.locks, frost: true, awake: 100, slow: 50, unsaved: rate(0, 300)}
 		return t
 	}
 	for p := range places {

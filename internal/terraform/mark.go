@@ -9,9 +9,9 @@ import (
 	"slices"
 )
 
-// stateMark identifies a state without holding its values, which may be secret.
+// StateMark identifies a state without holding its values, which may be secret.
 // The zero value stands for no state.
-type stateMark struct {
+type StateMark struct {
 	Lineage string `json:"lineage,omitempty"`
 	Serial  uint64 `json:"serial,omitempty"`
 	// Objects are the digests of the managed objects: address and attributes. They
@@ -20,9 +20,9 @@ type stateMark struct {
 }
 
 // markOf returns the mark of a state as Terraform writes it.
-func markOf(state []byte) (stateMark, error) {
+func markOf(state []byte) (StateMark, error) {
 	if len(bytes.TrimSpace(state)) == 0 {
-		return stateMark{}, nil
+		return StateMark{}, nil
 	}
 	var s struct {
 		Lineage   string
@@ -37,9 +37,9 @@ func markOf(state []byte) (stateMark, error) {
 		}
 	}
 	if err := json.Unmarshal(state, &s); err != nil {
-		return stateMark{}, fmt.Errorf("read a state of Terraform: %w", err)
+		return StateMark{}, fmt.Errorf("read a state of Terraform: %w", err)
 	}
-	mark := stateMark{Lineage: s.Lineage, Serial: s.Serial}
+	mark := StateMark{Lineage: s.Lineage, Serial: s.Serial}
 	var text bytes.Buffer
 	for _, r := range s.Resources {
 		if r.Mode != "managed" {
@@ -51,7 +51,7 @@ func markOf(state []byte) (stateMark, error) {
 			for _, part := range []json.RawMessage{i.IndexKey, i.Attributes, i.AttributesFlat} {
 				if len(part) > 0 {
 					if err := json.Compact(&text, part); err != nil {
-						return stateMark{}, fmt.Errorf("read a state of Terraform: %w", err)
+						return StateMark{}, fmt.Errorf("read a state of Terraform: %w", err)
 					}
 				}
 				text.WriteByte('\n')
@@ -64,12 +64,12 @@ func markOf(state []byte) (stateMark, error) {
 	return mark, nil
 }
 
-// replaceable reports whether a state that an apply has left can take the place
+// Replaceable reports whether a state that an apply has left can take the place
 // of the one that the backend shows now: that is still the one which the apply
 // began from, or one that the same apply has saved on its way. Terraform saves
 // every 20 seconds. Whatever somebody else has written since has an object that
 // the apply neither found nor made, or lacks one that it has kept.
-func replaceable(began, now, left stateMark) bool {
+func Replaceable(began, now, left StateMark) bool {
 	if len(now.Objects) == 0 {
 		return len(began.Objects) == 0 // else somebody has emptied or removed it
 	}
@@ -92,7 +92,7 @@ func replaceable(began, now, left stateMark) bool {
 	return true
 }
 
-func (m stateMark) has(object string) bool {
+func (m StateMark) has(object string) bool {
 	_, found := slices.BinarySearch(m.Objects, object)
 	return found
 }

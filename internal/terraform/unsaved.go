@@ -100,7 +100,7 @@ func (d *Dir) notFollowed(now, left []byte) string {
 	if err != nil {
 		return "it cannot be read"
 	}
-	if !replaceable(began, shown, mark) {
+	if !Replaceable(began, shown, mark) {
 		return fmt.Sprintf("the backend's state has changed since that run began (serial %d then, %d now)", began.Serial, shown.Serial)
 	}
 	return ""
@@ -168,7 +168,7 @@ func (d *Dir) noteBegin(ctx context.Context) error {
 }
 
 // begin returns the mark of the state that the latest apply began from.
-func (d *Dir) begin() (mark stateMark, known bool) {
+func (d *Dir) begin() (mark StateMark, known bool) {
 	raw, err := os.ReadFile(d.begun())
 	return mark, err == nil && json.Unmarshal(raw, &mark) == nil
 }

@@ -285,33 +285,33 @@ func TestApply_InterruptedApplyNamesTheFileOfItsState(t *testing.T) {
 }
 
 func TestReplaceable(t *testing.T) {
-	began := stateMark{"L", 4, []string{"a1", "b1", "c1"}}
-	left := stateMark{"L", 7, []string{"a1", "b2", "d1"}} // b changed, c destroyed, d made
+	began := StateMark{"L", 4, []string{"a1", "b1", "c1"}}
+	left := StateMark{"L", 7, []string{"a1", "b2", "d1"}} // b changed, c destroyed, d made
 	for _, c := range []struct {
 		name string
-		now  stateMark
+		now  StateMark
 		want bool
 	}{
 		{"what the apply began from", began, true},
-		{"with b changed on the way", stateMark{"L", 5, []string{"a1", "b2", "c1"}}, true},
-		{"with c destroyed and d made on the way", stateMark{"L", 6, []string{"a1", "b1", "d1"}}, true},
-		{"another change of b", stateMark{"L", 5, []string{"a1", "b3", "c1"}}, false},
-		{"something else made", stateMark{"L", 5, []string{"a1", "b1", "c1", "e1"}}, false},
-		{"a destroyed by somebody else", stateMark{"L", 5, []string{"b1", "c1"}}, false},
-		{"the same serial and other objects", stateMark{"L", 4, []string{"a1"}}, false},
-		{"an older one", stateMark{"L", 3, []string{"a1"}}, false},
-		{"a newer one", stateMark{"L", 7, left.Objects}, false},
-		{"another lineage", stateMark{"M", 5, []string{"a1"}}, false},
-		{"removed", stateMark{}, false},
+		{"with b changed on the way", StateMark{"L", 5, []string{"a1", "b2", "c1"}}, true},
+		{"with c destroyed and d made on the way", StateMark{"L", 6, []string{"a1", "b1", "d1"}}, true},
+		{"another change of b", StateMark{"L", 5, []string{"a1", "b3", "c1"}}, false},
+		{"something else made", StateMark{"L", 5, []string{"a1", "b1", "c1", "e1"}}, false},
+		{"a destroyed by somebody else", StateMark{"L", 5, []string{"b1", "c1"}}, false},
+		{"the same serial and other objects", StateMark{"L", 4, []string{"a1"}}, false},
+		{"an older one", StateMark{"L", 3, []string{"a1"}}, false},
+		{"a newer one", StateMark{"L", 7, left.Objects}, false},
+		{"another lineage", StateMark{"M", 5, []string{"a1"}}, false},
+		{"removed", StateMark{}, false},
 	} {
-		if got := replaceable(began, c.now, left); got != c.want {
+		if got := Replaceable(began, c.now, left); got != c.want {
 			t.Errorf("%s: %v", c.name, got)
 		}
 	}
-	if !replaceable(stateMark{}, stateMark{"L", 1, nil}, left) || !replaceable(stateMark{}, stateMark{}, left) {
+	if !Replaceable(StateMark{}, StateMark{"L", 1, nil}, left) || !Replaceable(StateMark{}, StateMark{}, left) {
 		t.Error("the state of a first apply cannot be saved")
 	}
-	if replaceable(stateMark{}, stateMark{"M", 1, []string{"a1"}}, left) {
+	if Replaceable(StateMark{}, StateMark{"M", 1, []string{"a1"}}, left) {
 		t.Error("the state of a first apply replaces one that was made meanwhile")
 	}
 }
