@@ -251,7 +251,7 @@ func TestNothingIsChangedWithoutAnAnswer(t *testing.T) {
 	s := newStandIn(t)
 	r := s.task(t, ownName, "", "delete", "dis")
 	wantCode(t, r, exitError)
-	wantText(t, r.stderr, "==> Error: unable to delete 'dis'", "-auto-approve to go on without asking")
+	wantText(t, r.stderr, "==> Error: unable to delete 'dis'", "cannot prompt: standard input is closed; nothing is changed; use -auto-approve")
 
 	t.Setenv("CTS_ADDRESS", s.URL)
 	ctx, cancel := context.WithCancel(t.Context())

@@ -156,15 +156,15 @@ func (w *world) jump(p *process) {
 		clock = &w.ahead
 	}
 	switch {
-	case *clock != 0:
-		*clock = 0
+	case clock.Load() != 0:
+		clock.Store(0)
 	case w.chance(w.weather.jumps):
-		*clock = time.Hour + time.Duration(w.rng.Int64N(int64(6*time.Hour)))
+		clock.Store(int64(time.Hour) + w.rng.Int64N(int64(6*time.Hour)))
 		w.jumped = true
 	default:
 		return
 	}
-	w.note("the clock of %s is %s ahead", p.name, *clock)
+	w.note("the clock of %s is %s ahead", p.name, time.Duration(clock.Load()))
 }
 
 // settleLoop lets the faults end outside of AWS.

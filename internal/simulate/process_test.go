@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -21,7 +22,7 @@ type process struct {
 	frozen chan struct{} // closed when it goes on; nil if it is not frozen
 	until  time.Time     // when it goes on
 	paused bool          // it was frozen in the midst of an apply
-	ahead  time.Duration // of its clock, as long as that is wrong
+	ahead  atomic.Int64  // of its clock, in nanoseconds, as long as that is wrong
 	stop   context.CancelFunc
 }
 
@@ -36,7 +37,9 @@ func (w *world) process(kind string) (*process, context.Context) {
 }
 
 // now is the time by the process's own clock.
-func (p *process) now() time.Time { return time.Now().Add(p.skew + p.ahead + p.world.ahead) }
+func (p *process) now() time.Time {
+	return time.Now().Add(p.skew + time.Duration(p.ahead.Load()+p.world.ahead.Load()))
+}
 
 // heard takes up the error of a run, which may ask a person for something.
 func (p *process) heard(task string, err error) {

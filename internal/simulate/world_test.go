@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -66,8 +67,8 @@ type world struct {
 	pointerGone bool // somebody has removed the pointer from the bucket
 
 	home      home
-	ahead     time.Duration // of the clock that the processes of one machine share
-	jumped    bool          // a clock was wrong
+	ahead     atomic.Int64 // of the clock, in nanoseconds, that the processes of one machine share
+	jumped    bool         // a clock was wrong
 	instances []*instance
 	functions []*function
 	people    []*process
@@ -378,12 +379,12 @@ func (w *world) settle() (took time.Duration) {
 	w.faults = false
 	w.consul.clear(w)
 	w.thawAll(true)
-	w.ahead = 0
+	w.ahead.Store(0)
 	for _, p := range w.freezable() {
-		p.ahead = 0
+		p.ahead.Store(0)
 	}
 	for _, f := range w.functions {
-		f.ahead = 0
+		f.ahead.Store(0)
 	}
 	w.ecs.capacity, w.pointerGone = true, false
 	w.adrift = nil
