@@ -3,6 +3,7 @@ package simulate
 import (
 	"context"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/config"
@@ -36,7 +37,7 @@ const (
 // instance is a process of `terrapulse start`.
 type instance struct {
 	*process
-	config  int // index in bundles
+	config  atomic.Int64 // index in bundles
 	reloads chan reconcile.Reload
 	term    context.CancelFunc
 	alive   context.Context
@@ -46,15 +47,16 @@ type instance struct {
 func (w *world) startInstance() {
 	p, ctx := w.process("instance")
 	working, term := context.WithCancel(ctx)
-	i := &instance{process: p, config: w.pointer, reloads: make(chan reconcile.Reload), term: term, alive: ctx}
+	i := &instance{process: p, reloads: make(chan reconcile.Reload), term: term, alive: ctx}
+	i.config.Store(int64(w.pointer))
 	w.instances = append(w.instances, i)
 	w.note("%s starts", p.name)
 
 	a := &act{}
 	hand := &hand{p}
-	r := &runner.Runner{Config: func() *config.Config { return bundles[i.config].config }, Store: view{process: p}, Logs: hand,
+	r := &runner.Runner{Config: func() *config.Config { return bundles[i.config.Load()].config }, Store: view{process: p}, Logs: hand,
 		Consul: eyes{process: p}, Applier: hand, Inspector: hand, Owner: p.name, Claim: localLease, Now: p.now, Log: nothing}
-	engine := *engines[i.config]
+	engine := *engines[w.pointer]
 	engine.Bundle, engine.Owner, engine.LeaseTTL, engine.Skew, engine.Now = "", p.name, localLease, 0, p.now
 	engine.Witness, engine.OneClock = new(lease.Witness), true
 	if w.home == inCluster {
@@ -139,10 +141,11 @@ func (w *world) reload() {
 	w.pointer = w.rng.IntN(len(bundles))
 	w.note("the files are those of %s", bundles[w.pointer].digest)
 	for _, i := range w.running() {
-		i.config = w.pointer
+		i.config.Store(int64(w.pointer))
+		files := reconcile.Reload{Config: bundles[w.pointer].config}
 		go func() {
 			select {
-			case i.reloads <- reconcile.Reload{Config: bundles[i.config].config}:
+			case i.reloads <- files:
 			case <-i.alive.Done():
 			}
 		}()
