@@ -12,7 +12,9 @@
 // one thing happen: it answers a request, loses it or its answer, lets time
 // pass, changes Consul, kills someone, has a person ask for something. So every
 // order of reads and writes is possible, everybody can die at each of them, and
-// the same seed makes the same history.
+// the same seed makes the same history in AWS. On one machine and in a cluster it
+// nearly always does: Go chooses at random among the channels that are ready when
+// a Loop waits, and the race detector changes in which order goroutines run.
 //
 // Every history has its own weather (weather_test.go): how likely which fault is.
 // Single operations may fail while all others work, and in a storm processes

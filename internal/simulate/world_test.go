@@ -443,6 +443,7 @@ type outcome struct {
 	broken  string
 	took    time.Duration // for all to be applied after the faults
 	applies int
+	home    home
 	events  uint64
 }
 
@@ -476,7 +477,7 @@ func history(t *testing.T, seed uint64, trace func(string, ...any)) (out outcome
 		if w.broken == "" {
 			out.took = w.settle()
 		}
-		out.broken, out.applies, out.events = w.broken, w.applies, w.events
+		out.broken, out.applies, out.events, out.home = w.broken, w.applies, w.events, w.home
 		w.end()
 	})
 	return out
