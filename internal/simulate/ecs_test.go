@@ -294,7 +294,7 @@ func (c *container) main(ctx context.Context) {
 		}
 		work.Go(func() {
 			defer func() { <-room }()
-			c.heard(planned.Task, carryOut(context.WithValue(ctx, runKey{}, planned.ID), launch.Data, planned))
+			c.heard(planned.Task, carryOut(ofRun(ctx, planned), launch.Data, planned))
 		})
 	}
 	work.Wait()

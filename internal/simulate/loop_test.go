@@ -64,7 +64,7 @@ func (w *world) startInstance() {
 		engine.LeaseTTL, engine.Skew, engine.OneClock = clusterLease, clusterSkew, false
 	}
 	local := launch.NewLocal(working, parallel, nothing, func(ctx context.Context, l state.Launch, run state.PlannedRun) error {
-		err := r.Run(context.WithValue(ctx, runKey{}, run.ID), l, run)
+		err := r.Run(ofRun(ctx, run), l, run)
 		p.heard(run.Task, err)
 		return err
 	})

@@ -25,6 +25,14 @@ const (
 
 type runKey struct{}
 
+// taskKey is the key of a run's task in its context: it tells requests apart that
+// runs of one process make at the same time.
+type taskKey struct{}
+
+func ofRun(ctx context.Context, run state.PlannedRun) context.Context {
+	return context.WithValue(context.WithValue(ctx, runKey{}, run.ID), taskKey{}, run.Task)
+}
+
 var (
 	_ runner.Applier   = &hand{}
 	_ runner.Inspector = &hand{}

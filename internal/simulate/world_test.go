@@ -88,6 +88,7 @@ type request struct {
 	of     *process
 	to     place
 	label  string
+	task   string // of the run that asks, if it is one
 	effect func()
 	answer chan error
 	left   bool // nobody waits for the answer any more
@@ -107,7 +108,8 @@ func ask[T any](ctx context.Context, p *process, to place, label string, effect 
 		err   error
 	}
 	got := new(result)
-	err := p.submit(ctx, &request{of: p, to: to, label: label, answer: make(chan error, 1), slow: strings.HasPrefix(label, working) || strings.HasPrefix(label, interrupted),
+	task, _ := ctx.Value(taskKey{}).(string)
+	err := p.submit(ctx, &request{of: p, to: to, label: label, task: task, answer: make(chan error, 1), slow: strings.HasPrefix(label, working) || strings.HasPrefix(label, interrupted),
 		effect: func() { got.value, got.err = effect() }})
 	if err != nil {
 		var none T
@@ -151,7 +153,7 @@ func (w *world) quiet() {
 	// Who was faster is up to the machine: the order must not be. Ids sort by
 	// the time of their making.
 	slices.SortStableFunc(w.arrived, func(a, b *request) int {
-		return cmp.Or(cmp.Compare(a.of.id, b.of.id), cmp.Compare(a.label, b.label))
+		return cmp.Or(cmp.Compare(a.of.id, b.of.id), cmp.Compare(a.label, b.label), cmp.Compare(a.task, b.task))
 	})
 	w.pending = append(w.pending, w.arrived...)
 	w.arrived = w.arrived[:0]
