@@ -135,7 +135,11 @@ func (r *reading[T]) visibility(parts []part) (*Visibility, error) {
 
 // set returns all that the reading showed.
 func (v *Visibility) set() map[source]bool {
-	all := map[source]bool{}
+	n := 0
+	for _, shown := range v.shown {
+		n += len(shown)
+	}
+	all := make(map[source]bool, n)
 	for _, shown := range v.shown {
 		for _, s := range shown {
 			all[s] = true
@@ -151,11 +155,13 @@ func (v *Visibility) Sources() []string {
 		return nil
 	}
 	var sources []string
-	for s := range v.set() {
-		sources = append(sources, s.String())
+	for _, shown := range v.shown {
+		for _, s := range shown {
+			sources = append(sources, s.String())
+		}
 	}
 	slices.Sort(sources)
-	return sources
+	return slices.Compact(sources)
 }
 
 // Hidden says what access control hides from the token beside what it shows,
@@ -182,14 +188,18 @@ func (v *Visibility) Confirm(ctx context.Context, before []string) error {
 		return nil
 	}
 	shown := v.set()
-	// What is visible proves the right to its service and to its node.
-	proven := map[source]bool{}
-	for s := range shown {
-		if s.node != "" {
-			proven[source{scope: s.scope, service: s.service}] = true
-			proven[source{scope: s.scope, node: s.node}] = true
+	// What is visible proves the right to its service and to its node. Nothing
+	// needs a proof as long as nothing is missing.
+	proven := sync.OnceValue(func() map[source]bool {
+		all := map[source]bool{}
+		for s := range shown {
+			if s.node != "" {
+				all[source{scope: s.scope, service: s.service}] = true
+				all[source{scope: s.scope, node: s.node}] = true
+			}
 		}
-	}
+		return all
+	})
 	var questions []question
 	asked := map[question]bool{}
 	ask := func(kind questionKind, in scope, name, missing string) {
@@ -211,9 +221,11 @@ func (v *Visibility) Confirm(ctx context.Context, before []string) error {
 		if !slices.ContainsFunc(v.parts, s.of) {
 			continue
 		}
-		known = append(known, s)
-		if s.node != "" {
-			services[source{scope: s.scope, service: s.service}] = true
+		if len(v.empty) > 0 {
+			known = append(known, s)
+			if s.node != "" {
+				services[source{scope: s.scope, service: s.service}] = true
+			}
 		}
 		if shown[s] {
 			continue
@@ -223,13 +235,13 @@ func (v *Visibility) Confirm(ctx context.Context, before []string) error {
 			ask(aKey, s.scope, s.key, missing)
 			continue
 		}
-		if !proven[source{scope: s.scope, service: s.service}] {
+		if !proven()[source{scope: s.scope, service: s.service}] {
 			ask(aService, s.scope, s.service, missing)
 		}
 		switch {
 		case s.node == "" && (tokenless || len(v.filtered) > 0):
 			ask(anyNode, s.scope, "", missing)
-		case s.node != "" && !proven[source{scope: s.scope, node: s.node}]:
+		case s.node != "" && !proven()[source{scope: s.scope, node: s.node}]:
 			ask(aNode, s.scope, s.node, missing)
 		}
 	}
