@@ -338,7 +338,10 @@ func (c *Control) AwaitRun(ctx context.Context, task, since string) (state.Run, 
 			if err != nil {
 				return state.Run{}, fmt.Errorf("read run %s: %w", t.Last.Run, err)
 			}
-			return run.Data, c.awaitSettled(ctx, task)
+			// A run whose record is gone is one of a deleted task of that name.
+			if run.Exists() {
+				return run.Data, c.awaitSettled(ctx, task)
+			}
 		}
 		if t.Run == nil && t.Forced == "" {
 			// Nobody asks for it any more, unless the task is only not there for a while.
