@@ -165,7 +165,7 @@ func TestARoleReachesWhatBelongsToTheStackAlone(t *testing.T) {
 	}
 }
 
-// Whoever keeps Terraform's state as docs/deploy.md shows needs no right beside
+// A deployment that keeps its state as docs/deploy.md shows needs no right beside
 // those that the template gives.
 func TestRunnerRole_ReachesTheStateOfTheDocumentedBackend(t *testing.T) {
 	stack := bounds(t)

@@ -209,7 +209,7 @@ type TickOptions struct {
 	// waits for the next tick.
 	Until time.Time
 	// Replaces is the version of the reconcile record whose bundle the
-	// Reconciler's bundle may replace. Whoever sets it has read after that
+	// Reconciler's bundle may replace. The caller that sets it has read after that
 	// record that the Reconciler's bundle is the one to be in force. A digest
 	// would not do: the same bundle may be in force a second time.
 	Replaces string
