@@ -388,13 +388,3 @@ func NextCron(cron string, from time.Time) time.Time {
 	}
 	return expr.Next(from)
 }
-
-// stamp formats a time for people, with the date unless that is today's. The
-// zone is shown because readers may be in another one, as with a function in AWS.
-func stamp(t, now time.Time) string {
-	t = t.In(now.Location())
-	if t.Format(time.DateOnly) == now.Format(time.DateOnly) {
-		return t.Format(time.TimeOnly + "Z07:00")
-	}
-	return t.Format(time.DateTime + "Z07:00")
-}

@@ -205,18 +205,3 @@ func (r *Reconciler) configured() []*config.Task {
 	}
 	return tasks
 }
-
-// keep renews the lease until ctx ends; it returns when the lease is lost.
-func (r *Reconciler) keep(ctx context.Context, held *lease.Lease) error {
-	for sleep(ctx, r.LeaseTTL/3) {
-		err := held.Renew(ctx, r.Now())
-		switch {
-		case err == nil || ctx.Err() != nil:
-		case errors.Is(err, lease.ErrLost), !held.Valid(r.Now()):
-			return fmt.Errorf("renew the lease: %w", err)
-		default:
-			r.Log.Warn("the lease was not renewed, trying again", "error", err)
-		}
-	}
-	return ctx.Err()
-}

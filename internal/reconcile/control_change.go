@@ -1,0 +1,237 @@
+package reconcile
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/overlay"
+	"github.com/terrapulse/terrapulse/internal/state"
+)
+
+// maxDefinition is how long the definition of a task may be, in bytes, so that
+// it fits into a record.
+const maxDefinition = 64 << 10
+
+// ChangeOptions say how a change is to be made.
+type ChangeOptions struct {
+	By string // who asks, in words; "somebody" if it is empty
+	// Trial has the task run at once, and keeps the change only if that run
+	// succeeds. Without it the task runs when its condition changes.
+	Trial bool
+}
+
+// Create makes a task from its definition, JSON as the API takes it. The error
+// is ErrExists, or config.Errors about the definition.
+func (c *Control) Create(ctx context.Context, definition json.RawMessage, opts ChangeOptions) (*config.Task, error) {
+	var task *config.Task
+	err := c.change(ctx, func(e *overlay.Effective) (changes []state.Change, err error) {
+		if task, err = check(e, definition); err != nil {
+			return nil, err
+		}
+		key := state.OverrideKey(task.Name)
+		override, err := state.Read[state.Override](ctx, c.Store, key)
+		if err != nil {
+			return nil, err
+		}
+		record, err := c.idle(ctx, task.Name)
+		if err != nil {
+			return nil, err
+		}
+		now := c.Now()
+		// A file's task of this name that was deleted stays so.
+		next := state.Override{Task: task.Name, Definition: definition, Deleted: override.Data.Deleted, By: someone(opts.By), At: now, Made: now}
+		fresh := state.Task{History: record.Data.History, Held: state.HoldNext}
+		if opts.Trial && task.Enabled {
+			next.Trial = &state.Trial{}
+			if override.Data.Deleted != "" {
+				next.Trial.Before = &override.Data
+			}
+			fresh.Held, fresh.Forced = "", next.By
+		}
+		return []state.Change{override.Write(next), record.Write(fresh)}, nil
+	})
+	return task, err
+}
+
+// Check says what Create would.
+func (c *Control) Check(ctx context.Context, definition json.RawMessage) (*config.Task, error) {
+	e, err := c.Config(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return check(e, definition)
+}
+
+func check(e *overlay.Effective, definition json.RawMessage) (*config.Task, error) {
+	// JSON is kept without spaces, and with some characters escaped. What is none is refused below.
+	if kept, err := json.Marshal(definition); err == nil && len(kept) > maxDefinition {
+		return nil, config.Errors{{Key: "task", Problem: fmt.Sprintf("the definition is %d bytes long", len(kept)), Hint: fmt.Sprintf("at most %d are kept", maxDefinition)}}
+	}
+	var named struct{ Name string }
+	if json.Unmarshal(definition, &named) == nil {
+		if _, ok := e.Config.Task(named.Name); ok {
+			return nil, ErrExists
+		}
+	}
+	return e.Config.Parse(definition)
+}
+
+// SetEnabled enables or disables a task. AwaitRun returns the run of a trial,
+// given what is returned. The error is ErrNoTask or ErrActive.
+func (c *Control) SetEnabled(ctx context.Context, task string, enabled bool, opts ChangeOptions) (since string, err error) {
+	err = c.change(ctx, func(e *overlay.Effective) ([]state.Change, error) {
+		t, ok := e.Config.Task(task)
+		if !ok {
+			return nil, c.missing(ctx, e, task)
+		}
+		record, err := c.idle(ctx, task)
+		if err != nil {
+			return nil, err
+		}
+		override, err := state.Read[state.Override](ctx, c.Store, state.OverrideKey(task))
+		if err != nil {
+			return nil, err
+		}
+		if override.Data.Trial != nil {
+			return nil, ErrActive
+		}
+		now := c.Now()
+		next := override.Data
+		if !override.Exists() {
+			next.Made = now
+		}
+		next.Task, next.Enabled, next.By, next.At = task, &enabled, someone(opts.By), now
+		if !t.FromAPI {
+			next.Deleted = "" // its block was changed since
+		}
+		if since = ""; record.Data.Last != nil {
+			since = record.Data.Last.Run
+		}
+		trial := opts.Trial && enabled
+		if trial {
+			next.Trial = &state.Trial{Since: since}
+			if override.Exists() {
+				next.Trial.Before = &override.Data
+			}
+		}
+		if t.Enabled == enabled && !trial {
+			return nil, nil // it is so
+		}
+		change := override.Write(next)
+		if override.Exists() && needless(next, e.Base) {
+			change = state.Delete(override.Record)
+		}
+		if !enabled {
+			return []state.Change{change, unwanted(record)}, nil
+		}
+		fresh := record.Data
+		fresh.Held = state.HoldNext
+		if trial {
+			fresh.Held, fresh.Forced = "", next.By
+		}
+		return []state.Change{change, record.Write(fresh)}, nil
+	})
+	return since, err
+}
+
+// needless reports whether an override says no more than the files do. It is not
+// kept: what the files say of it later is to count.
+func needless(o state.Override, base *config.Config) bool {
+	t, ok := base.Task(o.Task)
+	return ok && o.Trial == nil && len(o.Definition) == 0 && o.Deleted == "" && o.Enabled != nil && *o.Enabled == t.Enabled
+}
+
+// Delete removes a task; what it has made stays. A task of a file is hidden:
+// it comes back when its block there is changed. The error is ErrNoTask.
+func (c *Control) Delete(ctx context.Context, task, by string) (comesBack bool, err error) {
+	err = c.change(ctx, func(e *overlay.Effective) ([]state.Change, error) {
+		t, ok := e.Config.Task(task)
+		if e.Problems[task] == nil && !ok { // one that is only without effect can be deleted
+			if err := c.missing(ctx, e, task); errors.Is(err, ErrActive) {
+				return nil, nil // deleted already, and shown until its run has ended
+			} else {
+				return nil, err
+			}
+		}
+		override, err := state.Read[state.Override](ctx, c.Store, state.OverrideKey(task))
+		if err != nil {
+			return nil, err
+		}
+		record, err := state.Read[state.Task](ctx, c.Store, state.TaskKey(task))
+		if err != nil {
+			return nil, err
+		}
+		record.Data.Deleted = true
+		now := c.Now()
+		next := state.Override{Task: task, Deleted: override.Data.Deleted, By: someone(by), At: now, Made: override.Data.Made}
+		if comesBack = ok && !t.FromAPI; comesBack {
+			next.Deleted = t.Identity(e.Base)
+		}
+		switch {
+		case next.Deleted == "" && override.Exists():
+			if ok && record.Data.Run != nil {
+				record.Data.Leaving = override.Data.Definition
+			}
+			return []state.Change{state.Delete(override.Record), unwanted(record)}, nil
+		case !override.Exists():
+			next.Made = now
+		}
+		return []state.Change{override.Write(next), unwanted(record)}, nil
+	})
+	return comesBack, err
+}
+
+// missing is why a task that is not in the configuration cannot be changed:
+// ErrActive if it was deleted while a run of it is under way, else ErrNoTask.
+func (c *Control) missing(ctx context.Context, e *overlay.Effective, task string) error {
+	if len(state.TaskKey(task)) > state.MaxKey {
+		return ErrNoTask
+	}
+	record, err := state.Read[state.Task](ctx, c.Store, state.TaskKey(task))
+	if err != nil {
+		return fmt.Errorf("read task %s: %w", task, err)
+	}
+	if _, ok := e.Base.Task(task); record.Data.Run != nil && (ok || len(record.Data.Leaving) > 0) {
+		return ErrActive
+	}
+	return ErrNoTask
+}
+
+// Reset forgets every change that was made through the API, and returns them.
+func (c *Control) Reset(ctx context.Context) ([]state.Override, error) {
+	all, err := state.ReadAll[state.Override](ctx, c.Store, state.OverridePrefix)
+	if err != nil {
+		return nil, fmt.Errorf("read what was changed through the API: %w", err)
+	}
+	var forgotten []state.Override
+	for _, o := range all {
+		err := c.write(ctx, true, func() ([]state.Change, error) {
+			now, err := state.Read[state.Override](ctx, c.Store, o.Key)
+			if err != nil || !now.Exists() {
+				return nil, err
+			}
+			record, err := state.Read[state.Task](ctx, c.Store, state.TaskKey(o.Data.Task))
+			if err != nil {
+				return nil, err
+			}
+			return []state.Change{state.Delete(now.Record), unwanted(record)}, nil
+		})
+		if err != nil {
+			return forgotten, fmt.Errorf("forget what was changed about task %s: %w", o.Data.Task, err)
+		}
+		forgotten = append(forgotten, o.Data)
+	}
+	return forgotten, nil
+}
+
+// unwanted is the record of a task that is not to be run. It is written also
+// where it says nothing new, so that no tick that has read it before has the
+// task run after all.
+func unwanted(record state.Stored[state.Task]) state.Change {
+	next := record.Data
+	next.Pending, next.Forced = nil, ""
+	return record.Write(next)
+}

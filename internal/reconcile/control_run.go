@@ -1,0 +1,146 @@
+package reconcile
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/state"
+)
+
+// trialSettled is how long AwaitRun waits for the leader to keep a change that
+// was on trial, or to take it back, once its run has ended.
+const trialSettled = 10 * time.Second
+
+// Force asks for a run of the task, whatever its condition says. AwaitRun
+// returns it, given what is returned. The error is ErrNoTask or ErrDisabled.
+func (c *Control) Force(ctx context.Context, task, by string) (since string, err error) {
+	if err := c.runnable(ctx, task); err != nil {
+		return "", err
+	}
+	err = c.write(ctx, false, func() ([]state.Change, error) {
+		record, err := state.Read[state.Task](ctx, c.Store, state.TaskKey(task))
+		if err != nil {
+			return nil, err
+		}
+		next := record.Data
+		since = ""
+		if next.Last != nil {
+			since = next.Last.Run
+		}
+		if next.Run != nil { // one more is to follow
+			since += " " + next.Run.ID
+		}
+		next.Forced = someone(by)
+		return []state.Change{record.Write(next)}, nil
+	})
+	return since, err
+}
+
+// Tick asks for a tick.
+func (c *Control) Tick(ctx context.Context) error {
+	return c.write(ctx, false, func() ([]state.Change, error) { return []state.Change{}, nil })
+}
+
+// AwaitRun waits until the task has had the run that was asked for, by Force or
+// as a trial: the one after those that since names. A trial is then settled as
+// a rule. The error is ErrGivenUp if there will be no such run.
+func (c *Control) AwaitRun(ctx context.Context, task, since string) (state.Run, error) {
+	for {
+		record, err := state.Read[state.Task](ctx, c.Store, state.TaskKey(task))
+		if err != nil {
+			return state.Run{}, fmt.Errorf("read task %s: %w", task, err)
+		}
+		t := record.Data
+		if t.Run == nil && t.Forced == "" && t.Last != nil && !slices.Contains(strings.Fields(since), t.Last.Run) {
+			run, err := state.Read[state.Run](ctx, c.Store, state.RunKey(task, t.Last.Run))
+			if err != nil {
+				return state.Run{}, fmt.Errorf("read run %s: %w", t.Last.Run, err)
+			}
+			// A run whose record is gone is one of a deleted task of that name.
+			if run.Exists() {
+				return run.Data, c.awaitSettled(ctx, task)
+			}
+		}
+		if t.Run == nil && t.Forced == "" {
+			// Nobody asks for it any more, unless the task is only not there for a while.
+			override, err := state.Read[state.Override](ctx, c.Store, state.OverrideKey(task))
+			if err != nil {
+				return state.Run{}, fmt.Errorf("read what was changed about task %s: %w", task, err)
+			}
+			if override.Data.Trial == nil {
+				return state.Run{}, fmt.Errorf("%w: task %s was disabled or deleted before it began, or whoever leads does not have it", ErrGivenUp, task)
+			}
+		}
+		if !sleep(ctx, c.Poll) {
+			why := ""
+			if t.Reason.Text != "" {
+				why = fmt.Sprintf(" (%s: %s)", t.Reason.Kind, t.Reason.Text)
+			}
+			return state.Run{}, fmt.Errorf("wait for the run of task %s%s: %w", task, why, ctx.Err())
+		}
+	}
+}
+
+// awaitSettled gives the leader the time to settle a trial.
+func (c *Control) awaitSettled(ctx context.Context, task string) error {
+	limited, cancel := context.WithTimeout(ctx, trialSettled)
+	defer cancel()
+	for told := false; ; told = true {
+		override, err := state.Read[state.Override](ctx, c.Store, state.OverrideKey(task))
+		if err != nil {
+			return fmt.Errorf("read what was changed about task %s: %w", task, err)
+		}
+		if override.Data.Trial == nil {
+			return nil
+		}
+		// A leader that is woken may not know yet that the run has ended: ECS
+		// tells of it when its container is gone.
+		if c.Wake != nil && !told {
+			c.Wake(ctx)
+		}
+		if !sleep(limited, c.Poll) {
+			return nil
+		}
+	}
+}
+
+// AwaitPlan waits until an inspection has ended and returns its plan, in
+// Terraform's words.
+func (c *Control) AwaitPlan(ctx context.Context, planned state.PlannedRun) (state.Run, string, error) {
+	for {
+		run, err := state.Read[state.Run](ctx, c.Store, state.RunKey(planned.Task, planned.ID))
+		if err != nil {
+			return state.Run{}, "", fmt.Errorf("read inspection %s: %w", planned.ID, err)
+		}
+		if run.Data.State.Ended() {
+			if run.Data.Plan == "" {
+				return run.Data, "", nil
+			}
+			plan, err := c.load(ctx, run.Data.Task, run.Data.Plan)
+			return run.Data, string(plan), err
+		}
+		if !sleep(ctx, c.Poll) {
+			return run.Data, "", fmt.Errorf("wait for the inspection of task %s: %w", planned.Task, ctx.Err())
+		}
+	}
+}
+
+// Log returns what Terraform printed in a run. The error is state.ErrNotFound
+// if nothing is kept.
+func (c *Control) Log(ctx context.Context, run state.Run) ([]byte, error) {
+	if run.Output != "" {
+		return c.load(ctx, run.Task, run.Output)
+	}
+	return c.load(ctx, run.Task, run.ID)
+}
+
+// load loads what is kept at a URL, or under a name in the store.
+func (c *Control) load(ctx context.Context, task, name string) ([]byte, error) {
+	if c.Output != nil && strings.Contains(name, "://") {
+		return c.Output(ctx, name)
+	}
+	return state.LoadLog(ctx, c.Store, task, name)
+}

@@ -1,0 +1,150 @@
+package reconcile
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/state"
+)
+
+// liveCheck is how often the runs under way are looked at.
+const liveCheck = 10 * time.Second
+
+// finish leaves word for the next tick.
+func (t *tick) finish(ctx context.Context, rec state.Stored[state.Reconcile], now time.Time) error {
+	next := rec.Data
+	next.Config, next.Bundle, next.Refused, next.Overrides = t.digest, t.Bundle, t.Refused, t.overrides
+	if t.Refused != nil && sameRefusal(rec.Data.Refused, t.Refused) {
+		next.Refused = rec.Data.Refused // since when counts
+	}
+	next.Stalled, next.Failing, next.Unreadable, next.Tasks = "", 0, t.unreadable(), state.TaskCounts{}
+	if t.report.Stalled != nil {
+		next.Stalled = state.Cut(t.report.Stalled.Error())
+	}
+	t.report.Problem = t.problem()
+	next.Due, t.report.Due = t.expiry, t.expiry
+	for _, d := range t.report.Decisions {
+		if d.Reason.Kind != state.ReasonRemoved && d.Reason.Kind != state.ReasonDisabled {
+			next.Failing = max(next.Failing, d.State.Failures)
+		}
+		if d.Action != Run || d.State.Failures > 0 {
+			next.Tasks.Count(d.State)
+		}
+		due := d.State.Due
+		if d.Action == Run || d.State.Run != nil {
+			due = now.Add(liveCheck)
+		}
+		next.Due = earlier(next.Due, due)
+		// What is due and could not be done must not hide what will be due.
+		if reached(due, now) {
+			t.report.Again = true
+		} else {
+			t.report.Due = earlier(t.report.Due, due)
+		}
+	}
+	next.Tasks.Waiting += len(t.report.Postponed)
+	looked := false
+	if len(t.report.Dropped)+len(t.report.Postponed) > 0 || t.report.Stalled != nil {
+		t.report.Again = true
+		next.Due = now // the gates stay as they were: everything behind them is read again
+	} else if looked = t.sighted() || t.gates.Len() == 0; looked {
+		gates, err := json.Marshal(t.Marks)
+		if err != nil {
+			return fmt.Errorf("encode the gates: %w", err)
+		}
+		next.Gates = gates
+		if next.Config != rec.Data.Config || passed(next.Refreshed, refreshEvery, now, t.Skew) {
+			next.Refreshed = now
+		}
+	}
+	switch problem := t.problem(); {
+	case problem == "" && t.report.Stalled != nil: // no good tick, but no fault of Consul's
+		next.Problem, next.Since = "", time.Time{}
+	case problem == "":
+		if next.Problem != "" {
+			t.Log.Info("Consul's gates can be read again", "since", next.Since)
+		}
+		next.Good, next.Problem, next.Since = now, "", time.Time{}
+	case next.Problem == "":
+		next.Problem, next.Since = problem, now
+		t.Log.Warn("Consul's gates cannot be read", "error", problem)
+	default:
+		next.Problem = problem
+	}
+	next.Blind = next.Problem != "" && !t.sighted()
+	if next.Blind && !rec.Data.Blind {
+		next.Since = now
+	}
+	t.report.Good, t.report.Failing, t.report.Unreadable, t.report.Tasks = next.Good, next.Failing, unreadableCount(next), next.Tasks
+	if t.stays && looked {
+		quiet := next
+		quiet.Gates, quiet.Good = rec.Data.Gates, rec.Data.Good // written when everything is read again
+		if bytes.Equal(state.Encode(quiet), state.Encode(rec.Data)) {
+			t.calm = calm{rec.Version, t.Marks}
+			return nil
+		}
+	}
+	if bytes.Equal(state.Encode(next), state.Encode(rec.Data)) {
+		return nil
+	}
+	return t.leave(ctx, rec, next)
+}
+
+// unreadable sums up which tasks cannot be read, nil if all can.
+func (t *tick) unreadable() *state.Unreadable {
+	u := state.Unreadable{All: true}
+	for _, d := range t.report.Decisions {
+		switch since := d.State.UnreadableSince; {
+		case !since.IsZero():
+			u.Count++
+			if len(u.Tasks) < state.MaxNames {
+				u.Tasks = append(u.Tasks, d.Task.Name)
+			}
+			if u.Error == "" && d.Unreadable != nil {
+				u.Error = state.Cut(d.Unreadable.Error())
+			}
+			if since.After(u.Since) {
+				u.Since = since
+			}
+		case d.Reason.Kind != state.ReasonRemoved && d.Reason.Kind != state.ReasonDisabled && d.Task.Condition.Kind != config.KindNone:
+			u.All = false
+		}
+	}
+	if u.Count == 0 {
+		return nil
+	}
+	return &u
+}
+
+func unreadableCount(rec state.Reconcile) int {
+	if rec.Unreadable == nil {
+		return 0
+	}
+	return rec.Unreadable.Count
+}
+
+// leave writes the record. Who changes an override meanwhile, or asks for a
+// tick, writes it too: that stands, and the next tick looks at once.
+func (t *tick) leave(ctx context.Context, rec state.Stored[state.Reconcile], next state.Reconcile) error {
+	for {
+		written, err := t.Lease.Apply(ctx, rec.Write(next))
+		if err == nil {
+			t.saw(written[0].Version)
+			return nil
+		}
+		conflict := new(state.ConflictError)
+		if !errors.As(err, &conflict) || conflict.Change.Key != state.ReconcileKey {
+			return fmt.Errorf("write the reconcile record: %w", err)
+		}
+		if rec, err = state.Read[state.Reconcile](ctx, t.Store, state.ReconcileKey); err != nil {
+			return fmt.Errorf("read the reconcile record: %w", err)
+		}
+		now := t.Now()
+		next.Overrides, next.Due, t.report.Due = rec.Data.Overrides, now, now
+	}
+}

@@ -1,0 +1,93 @@
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/terrapulse/terrapulse/internal/state"
+)
+
+// runsPerLaunch is how many runs one launch carries at most. They are
+// written at once with the launch and the check of the lease: two records
+// each, three where a run was lost, so that 20 lost ones fill a launch.
+const runsPerLaunch = 25
+
+// startsAtOnce is how many launches are asked for side by side: ECS takes up
+// to a second for one, and 20 a second in the long run.
+const startsAtOnce = 8
+
+// start starts launches. Where that fails, their intents stand, so that the
+// next tick asks again under the same ids, and this one begins no others.
+func (t *tick) start(ctx context.Context, launches ...state.Launch) {
+	errs := make([]error, len(launches))
+	var work sync.WaitGroup
+	for i, launch := range launches[1:] {
+		work.Go(func() { errs[i+1] = t.Launcher.Start(ctx, launch) })
+	}
+	errs[0] = t.Launcher.Start(ctx, launches[0])
+	work.Wait()
+	for i, err := range errs {
+		if err == nil {
+			continue
+		}
+		t.Log.Error("launch not started, it will be asked for again", "launch", launches[i].ID, "fence", launches[i].Fence, "error", err)
+		if t.report.Stalled == nil {
+			t.report.Stalled = fmt.Errorf("start launch %s: %w", launches[i].ID, err)
+		}
+	}
+}
+
+// carryOut writes what was decided and launches the runs, a batch at a time:
+// an intent is never far from its launch.
+func (t *tick) carryOut(ctx context.Context, states map[string]state.Stored[state.Task], now time.Time) error {
+	quiet := batch{tick: t, now: now, limit: state.MaxChanges - 1}
+	runs := batch{tick: t, now: now, limit: state.MaxChanges - 2, launches: true}
+	erased := 0
+	for _, d := range t.report.Decisions {
+		if d.Reason.Kind == state.ReasonCorrupt {
+			continue // what is there may be worth more than what would be written
+		}
+		if d.Action == Erase {
+			if erased++; erased <= erasedPerTick {
+				if err := t.erase(ctx, states[d.Task.Name]); err != nil {
+					return err
+				}
+			}
+			continue
+		}
+		target := &quiet
+		if d.Action == Run {
+			target = &runs
+		}
+		if err := target.add(ctx, states[d.Task.Name], d); err != nil {
+			return errors.Join(err, runs.startWritten(ctx))
+		}
+	}
+	err := errors.Join(runs.flush(ctx), runs.startWritten(ctx))
+	for _, d := range runs.postponed {
+		err = errors.Join(err, quiet.add(ctx, states[d.Task.Name], d))
+	}
+	return errors.Join(err, quiet.flush(ctx))
+}
+
+// full says why no further launch may begin now, if so.
+func (t *tick) full() string {
+	under := len(t.live) + len(t.report.Launches)
+	switch {
+	case t.report.Stalled != nil:
+		return state.Cut(t.report.Stalled.Error())
+	case !t.Until.IsZero() && !t.Now().Before(t.Until):
+		return "this tick has no time left"
+	case t.MaxLaunches > 0 && under >= t.MaxLaunches:
+		return fmt.Sprintf("%d launches are under way, and no more than %d may be", under, t.MaxLaunches)
+	}
+	return ""
+}
+
+// newID returns an id that sorts by the time of its making.
+func newID() string { return uuid.Must(uuid.NewV7()).String() }

@@ -1,0 +1,54 @@
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/terrapulse/terrapulse/internal/lease"
+)
+
+// acquire takes the lease, or returns a *lease.HeldError.
+func (r *Reconciler) acquire(ctx context.Context) (*lease.Lease, error) {
+	return lease.Acquire(ctx, r.Store, LeaseName, r.Owner, lease.Options{TTL: r.LeaseTTL, Skew: r.Skew, Witness: r.Witness, OneClock: r.OneClock, Now: r.Now})
+}
+
+// holding renews the lease until what it returns is called, which gives the
+// lease back.
+func (r *Reconciler) holding(ctx context.Context, held *lease.Lease) (release func()) {
+	ctx = context.WithoutCancel(ctx)
+	keeping, stop := context.WithCancel(ctx)
+	kept := make(chan struct{})
+	go func() {
+		defer close(kept)
+		// Whatever is written is written under the lease: nothing has to be
+		// stopped when it is lost.
+		if err := r.keep(keeping, held); keeping.Err() == nil {
+			r.Log.Error("the lease was lost while there was something to do", "fence", held.Fence(), "error", err)
+		}
+	}()
+	return func() {
+		stop()
+		<-kept
+		// The answer matters more than the release: a lease that is not
+		// released ends by itself.
+		if err := held.Release(ctx); err != nil && !errors.Is(err, lease.ErrLost) {
+			r.Log.Warn("the lease is left to expire", "fence", held.Fence(), "error", err)
+		}
+	}
+}
+
+// keep renews the lease until ctx ends; it returns when the lease is lost.
+func (r *Reconciler) keep(ctx context.Context, held *lease.Lease) error {
+	for sleep(ctx, r.LeaseTTL/3) {
+		err := held.Renew(ctx, r.Now())
+		switch {
+		case err == nil || ctx.Err() != nil:
+		case errors.Is(err, lease.ErrLost), !held.Valid(r.Now()):
+			return fmt.Errorf("renew the lease: %w", err)
+		default:
+			r.Log.Warn("the lease was not renewed, trying again", "error", err)
+		}
+	}
+	return ctx.Err()
+}

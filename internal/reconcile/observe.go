@@ -1,0 +1,154 @@
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/consul"
+	"github.com/terrapulse/terrapulse/internal/state"
+)
+
+// readStates returns the records of all tasks by name; also of tasks that are
+// in the store only.
+func (r *Reconciler) readStates(ctx context.Context) (map[string]state.Stored[state.Task], error) {
+	all, corrupt, err := state.ReadEach[state.Task](ctx, r.Store, state.TaskPrefix)
+	if err != nil {
+		return nil, fmt.Errorf("read the tasks' records: %w", err)
+	}
+	states := make(map[string]state.Stored[state.Task], len(all))
+	for _, s := range all {
+		states[state.TaskName(s.Key)] = s
+	}
+	r.corrupt.begin(r.effective.Corrupt)
+	for _, err := range corrupt {
+		name := state.TaskName(err.Record.Key)
+		states[name] = state.Stored[state.Task]{Record: err.Record}
+		r.corrupt.add(name, err)
+	}
+	for _, task := range r.tasks {
+		if _, ok := states[task.Name]; !ok {
+			s := state.Stored[state.Task]{}
+			s.Key = state.TaskKey(task.Name)
+			states[task.Name] = s
+		}
+	}
+	return states, nil
+}
+
+// observe collects what the decision needs: it reads the conditions that may
+// have changed or that something hangs on, and looks after the runs under way.
+func (t *tick) observe(ctx context.Context, rec state.Reconcile, states map[string]state.Stored[state.Task]) ([]Input, error) {
+	now := t.Now()
+	// After an outage Consul may be another one, whose index happens to be the
+	// same: everything is read then.
+	recovered := rec.Problem != "" && t.problem() == ""
+	all := recovered || rec.Config != t.digest || passed(rec.Refreshed, refreshEvery, now, t.Skew)
+	moved := t.moved(rec)
+	// Where no gate at all can be read, nothing else can: what needs reading waits.
+	blind := t.GatesErr != nil && !t.sighted()
+	if blind {
+		moved = func(consul.Query) bool { return false }
+	}
+
+	var blocked map[string]error
+	if t.Blocked != nil {
+		blocked = t.Blocked()
+	}
+	inputs := make([]Input, len(t.tasks))
+	for i, task := range t.tasks {
+		s := states[task.Name].Data
+		inputs[i] = Input{Task: task.Task, Definition: task.definition, State: s, Force: t.Force[task.Name], Blocked: blocked[task.Name], Skew: t.Skew}
+		if t.corrupt.has(task.Name) {
+			inputs[i] = Input{Task: task.Task, Corrupt: true}
+			continue
+		}
+		if o := t.effective.Overrides[task.Name]; o.Trial != nil && s.Run == nil && s.Forced == "" && !tried(o, s) {
+			inputs[i].Force = o.By // what was asked for is forgotten where the task was not there for a while
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(states)) {
+		if _, ok := t.effective.Config.Task(name); !ok {
+			inputs = append(inputs, Input{Task: &config.Task{Name: name}, Removed: true, Blocked: t.effective.Problems[name], State: states[name].Data,
+				Corrupt: t.corrupt.has(name)})
+		}
+	}
+	if err := t.lookAfterRuns(ctx, inputs, states); err != nil {
+		return nil, err
+	}
+	t.live = map[string]bool{}
+	for _, in := range inputs {
+		if in.State.Run != nil && in.Lost == nil {
+			t.live[in.State.Run.Launch] = true
+		}
+	}
+
+	var queries []consul.Query
+	var asked []int // which input each query is for
+	for i, task := range t.tasks {
+		in := &inputs[i]
+		s := in.State
+		switch {
+		case !task.Enabled, in.Corrupt:
+		case task.query == nil:
+			in.Observed = &Observed{}
+		case all || moved(*task.query) || s.ObservedAt.IsZero() || s.Recheck || in.Lost != nil || reached(s.Due, now) ||
+			in.Force != "" || s.Forced != "" || s.Held == state.HoldNext || s.Definition != task.definition:
+			queries, asked = append(queries, *task.query), append(asked, i)
+		}
+	}
+
+	if blind {
+		for _, i := range asked {
+			inputs[i].Unreadable, inputs[i].Blind = t.GatesErr, true
+		}
+	} else {
+		for n, answer := range t.Consul.Observe(ctx, queries) {
+			in := &inputs[asked[n]]
+			if answer.Err != nil {
+				in.Unreadable = answer.Err
+				continue
+			}
+			in.Observed, in.Unreadable = t.observed(ctx, in, answer)
+			t.warnHidden(in.Task.Name, answer.Visibility.Hidden())
+		}
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+	}
+	return inputs, nil
+}
+
+// warnHidden logs, once in this process, that a task works with a part of what
+// it selects.
+func (r *Reconciler) warnHidden(task, hidden string) {
+	if hidden != "" && !r.hidden[task] {
+		r.Log.Warn(hidden, "task", task)
+	}
+	r.hidden[task] = hidden != ""
+}
+
+// observed returns what the condition showed, and in words how that differs
+// from what was last applied; or why what is missing may only be hidden.
+func (t *tick) observed(ctx context.Context, in *Input, answer consul.Answer) (*Observed, error) {
+	o := &Observed{Digest: answer.Digest}
+	if answer.Digest == in.State.Applied {
+		return o, nil
+	}
+	before, err := state.LoadInputs(ctx, t.Store, in.Task.Name)
+	if err != nil && !errors.Is(err, state.ErrTorn) {
+		return nil, fmt.Errorf("read what the task was applied with: %w", err)
+	}
+	if err := answer.Visibility.Confirm(ctx, before.Sources); err != nil {
+		return nil, err
+	}
+	if err != nil {
+		t.Log.Debug("what changed cannot be said in detail", "task", in.Task.Name, "error", err)
+		return o, nil
+	}
+	o.Changed = state.Cut(consul.Diff(before.Elements, answer.Elements).String())
+	return o, nil
+}

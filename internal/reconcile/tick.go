@@ -1,0 +1,182 @@
+package reconcile
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/consul"
+	"github.com/terrapulse/terrapulse/internal/lease"
+	"github.com/terrapulse/terrapulse/internal/state"
+)
+
+// TickOptions say what is special about one tick.
+type TickOptions struct {
+	// Lease is one that is held already. Without it the tick takes the lease
+	// if it finds something to do, and releases it.
+	Lease *lease.Lease
+	// Marks are what the watched gates showed last, and GatesErr why some of
+	// them cannot be read. Without marks, gates are polled.
+	Marks    consul.Marks
+	GatesErr error
+	// Ended says that a run has ended, so that there is something to look at
+	// although no gate has moved.
+	Ended bool
+	// Force asks for a run of these tasks and says who asks.
+	Force map[string]string
+	// Until, if set, is when the tick begins no further launch: what is left
+	// waits for the next tick.
+	Until time.Time
+	// Replaces is the version of the reconcile record whose bundle the
+	// Reconciler's bundle may replace. The caller that sets it has read after that
+	// record that the Reconciler's bundle is the one to be in force. A digest
+	// would not do: the same bundle may be in force a second time.
+	Replaces string
+}
+
+// OtherBundleError is returned by a tick whose bundle is not the one in force.
+type OtherBundleError struct {
+	Bundle  string // digest of the one that is
+	Version string // of the reconcile record that says so
+}
+
+func (e *OtherBundleError) Error() string {
+	return fmt.Sprintf("bundle %.12s is in force, not the one that this process has read", e.Bundle)
+}
+
+// Report is what a tick did.
+type Report struct {
+	Idle      bool // nothing had moved and nothing was due
+	Decisions []Decision
+	Launches  []state.Launch
+	Dropped   []string  // tasks whose records were changed meanwhile: decided anew by the next tick
+	Postponed []string  // tasks to be run whose launch has to wait, for want of room, time or capacity
+	Problem   string    // why Consul's gates cannot be read
+	Stalled   error     // why a launch could not be started: it will be asked for again
+	Good      time.Time // when a tick last did its work, as the store has it; an idle one does not write it
+	Failing   int       // most runs in a row that failed or were lost, of any task
+	// Unreadable is how many tasks' conditions Consul does not show.
+	Unreadable int
+	Tasks      state.TaskCounts
+	Due        time.Time // when to tick again even if no gate moves
+	Again      bool      // something is due at once that may not be possible yet: tick again before long
+}
+
+// Tick looks once, decides and launches. A tick that finds nothing to do reads
+// one record and the gates, and writes nothing. It returns a *lease.HeldError
+// if there is something to do and another leads, and an *OtherBundleError if
+// another bundle is in force.
+func (r *Reconciler) Tick(ctx context.Context, opts TickOptions) (Report, error) {
+	t := &tick{Reconciler: r, TickOptions: opts, dead: map[string]state.Stored[state.Run]{}}
+	before := r.watched
+	rec, err := t.read(ctx)
+	if err != nil {
+		return Report{}, err
+	}
+	if !slices.Equal(before.Keys(), r.watched.Keys()) {
+		t.Marks = nil // they are those of other gates
+	}
+	if t.gates = r.watched; t.Marks == nil {
+		if !r.Windowed {
+			t.gates = r.polled
+		}
+		t.own = true
+		t.Marks, t.GatesErr = r.Consul.Poll(ctx, t.gates)
+		if err := ctx.Err(); err != nil {
+			return Report{}, fmt.Errorf("look at Consul's gates: %w", err)
+		}
+	}
+	if t.idle(rec.Data) {
+		return Report{Idle: true, Due: rec.Data.Due, Problem: rec.Data.Problem, Good: rec.Data.Good, Failing: rec.Data.Failing, Unreadable: unreadableCount(rec.Data), Tasks: rec.Data.Tasks}, nil
+	}
+
+	if t.Lease == nil {
+		held, err := r.acquire(ctx)
+		if err != nil {
+			return Report{}, err
+		}
+		defer r.holding(ctx, held)()
+		t.Lease = held
+		// What another tick wrote before this one led counts, too.
+		overrides := r.overrides
+		if rec, err = t.read(ctx); err != nil {
+			return Report{}, err
+		}
+		if overrides != r.overrides {
+			return t.again(ctx)
+		}
+	}
+	return t.act(ctx, rec)
+}
+
+// read reads the record that the last tick has left.
+func (t *tick) read(ctx context.Context) (state.Stored[state.Reconcile], error) {
+	rec, err := state.Read[state.Reconcile](ctx, t.Store, state.ReconcileKey)
+	if err != nil {
+		return rec, fmt.Errorf("read the reconcile record: %w", err)
+	}
+	if inForce := rec.Data.Bundle; inForce != "" && inForce != t.Bundle && rec.Version != t.Replaces {
+		return rec, &OtherBundleError{Bundle: inForce, Version: rec.Version}
+	}
+	t.saw(rec.Version)
+	t.version = rec.Version
+	return rec, t.Prepare(ctx, rec.Data.Overrides)
+}
+
+// tick is one tick on its way.
+type tick struct {
+	*Reconciler
+	TickOptions
+	version string // of the reconcile record
+	gates   consul.GateSet
+	own     bool                               // Marks were polled by this tick
+	expiry  time.Time                          // when the first claim of a runner that cannot be seen expires
+	dead    map[string]state.Stored[state.Run] // runs found lost, as they were read
+	live    map[string]bool                    // launches under way
+	report  Report
+}
+
+// act does what is to be done, under the lease.
+func (t *tick) act(ctx context.Context, rec state.Stored[state.Reconcile]) (Report, error) {
+	states, err := t.readStates(ctx)
+	if err != nil {
+		return Report{}, err
+	}
+	if settled, err := t.settleTrials(ctx, states); err != nil {
+		return Report{}, err
+	} else if settled {
+		return t.again(ctx)
+	}
+	inputs, err := t.observe(ctx, rec.Data, states)
+	if err != nil {
+		return Report{}, err
+	}
+	// Who changes an override writes its task's record, too: what was read of
+	// the tasks fits the overrides only if those are the same still.
+	last, err := state.Read[state.Reconcile](ctx, t.Store, state.ReconcileKey)
+	if err != nil {
+		return Report{}, fmt.Errorf("read the reconcile record: %w", err)
+	}
+	if last.Data.Overrides != t.overrides {
+		return t.again(ctx)
+	}
+	now := t.Now()
+	t.report.Decisions = Decide(inputs, now)
+	t.corrupt.tell(t.Log, t.report.Decisions)
+	if err := t.carryOut(ctx, states, now); err != nil {
+		return t.report, err
+	}
+	err = t.finish(ctx, rec, now)
+	return t.report, err
+}
+
+// again ticks once more under the lease, for the overrides are others by now,
+// and with them, perhaps, the gates.
+func (t *tick) again(ctx context.Context) (Report, error) {
+	opts := t.TickOptions
+	if t.own {
+		opts.Marks, opts.GatesErr = nil, nil
+	}
+	return t.Reconciler.Tick(ctx, opts)
+}
