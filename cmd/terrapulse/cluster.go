@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/terrapulse/terrapulse/internal/api"
+	"github.com/terrapulse/terrapulse/internal/apispec"
 	"github.com/terrapulse/terrapulse/internal/cluster"
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/reconcile"
@@ -55,11 +55,11 @@ func (e *engine) join(ctx context.Context, cfg *config.Config, log *slog.Logger)
 type instances struct{ *cluster.Member }
 
 // Status implements api.Cluster.
-func (i instances) Status(ctx context.Context) (api.ClusterStatus, error) {
+func (i instances) Status(ctx context.Context) (apispec.ClusterStatus, error) {
 	status, err := i.Member.Status(ctx)
-	out := api.ClusterStatus{ClusterName: status.ClusterName, Members: []api.ClusterMember{}}
+	out := apispec.ClusterStatus{ClusterName: status.ClusterName, Members: []apispec.ClusterMember{}}
 	for _, m := range status.Members {
-		member := api.ClusterMember{ID: m.ID, Healthy: m.Healthy, Leader: m.Leader, ServiceName: m.ServiceName}
+		member := apispec.ClusterMember{ID: m.ID, Healthy: m.Healthy, Leader: m.Leader, ServiceName: m.ServiceName}
 		if m.Address != "" {
 			member.Address = &m.Address
 		}

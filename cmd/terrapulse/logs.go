@@ -9,7 +9,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
-	"github.com/terrapulse/terrapulse/internal/api"
+	"github.com/terrapulse/terrapulse/internal/apispec"
 	"github.com/terrapulse/terrapulse/internal/runlog"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
@@ -92,7 +92,7 @@ func (c *logsCommand) Run(args []string) int {
 
 // copyOutput prints the output of a run. If it follows, it returns when the run
 // has ended.
-func (a *app) copyOutput(from records, run api.Run, out io.Writer, follow bool) (printed int, last api.RunOutputResponse, err error) {
+func (a *app) copyOutput(from records, run apispec.Run, out io.Writer, follow bool) (printed int, last apispec.RunOutputResponse, err error) {
 	for {
 		chunk, err := from.output(a.ctx, run.Task, run.ID, printed)
 		if err != nil {

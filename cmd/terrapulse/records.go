@@ -12,6 +12,7 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/api"
 	"github.com/terrapulse/terrapulse/internal/apiclient"
+	"github.com/terrapulse/terrapulse/internal/apispec"
 	"github.com/terrapulse/terrapulse/internal/runlog"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
@@ -21,12 +22,12 @@ import (
 type records interface {
 	status(ctx context.Context, now time.Time) (status, error)
 	// runs returns the runs of a task, the latest first.
-	runs(ctx context.Context, task string) ([]api.Run, error)
+	runs(ctx context.Context, task string) ([]apispec.Run, error)
 	// find returns the runs whose ids begin with a prefix.
-	find(ctx context.Context, prefix string) ([]api.Run, error)
+	find(ctx context.Context, prefix string) ([]apispec.Run, error)
 	// output returns what Terraform printed in a run from an offset on: all of
 	// it, or a part that is not the last one.
-	output(ctx context.Context, task, run string, offset int) (api.RunOutputResponse, error)
+	output(ctx context.Context, task, run string, offset int) (apispec.RunOutputResponse, error)
 	Close() error
 }
 
@@ -78,7 +79,7 @@ func (r storeRecords) status(ctx context.Context, now time.Time) (status, error)
 	return readStatus(ctx, r.Store, now)
 }
 
-func (r storeRecords) runs(ctx context.Context, task string) ([]api.Run, error) {
+func (r storeRecords) runs(ctx context.Context, task string) ([]apispec.Run, error) {
 	rec, err := state.Read[state.Task](ctx, r.Store, state.TaskKey(task))
 	if err != nil {
 		return nil, fmt.Errorf("read task %s: %w", task, err)
@@ -90,19 +91,19 @@ func (r storeRecords) runs(ctx context.Context, task string) ([]api.Run, error) 
 }
 
 // list returns the runs of a task whose ids begin with a prefix, the latest first.
-func (r storeRecords) list(ctx context.Context, task, prefix string) ([]api.Run, error) {
+func (r storeRecords) list(ctx context.Context, task, prefix string) ([]apispec.Run, error) {
 	stored, err := state.ReadAll[state.Run](ctx, r.Store, state.RunKey(task, prefix))
 	if err != nil {
 		return nil, fmt.Errorf("read the runs of task %s: %w", task, err)
 	}
-	runs := make([]api.Run, len(stored))
+	runs := make([]apispec.Run, len(stored))
 	for i, run := range stored {
 		runs[len(runs)-1-i] = api.RunOf(run.Data)
 	}
 	return runs, nil
 }
 
-func (r storeRecords) find(ctx context.Context, prefix string) ([]api.Run, error) {
+func (r storeRecords) find(ctx context.Context, prefix string) ([]apispec.Run, error) {
 	tasks, err := state.ReadAll[state.Task](ctx, r.Store, state.TaskPrefix)
 	if err != nil {
 		return nil, fmt.Errorf("read the tasks' records: %w", err)
@@ -120,7 +121,7 @@ func (r storeRecords) find(ctx context.Context, prefix string) ([]api.Run, error
 			}
 		}
 	}
-	var found []api.Run
+	var found []apispec.Run
 	for _, t := range tasks {
 		task := state.TaskName(t.Key)
 		if len(in) > 0 && !in[task] {
@@ -135,8 +136,8 @@ func (r storeRecords) find(ctx context.Context, prefix string) ([]api.Run, error
 	return found, nil
 }
 
-func (r storeRecords) output(ctx context.Context, task, id string, offset int) (api.RunOutputResponse, error) {
-	var chunk api.RunOutputResponse
+func (r storeRecords) output(ctx context.Context, task, id string, offset int) (apispec.RunOutputResponse, error) {
+	var chunk apispec.RunOutputResponse
 	// Before its output: once the run has ended, that is complete.
 	run, err := state.Read[state.Run](ctx, r.Store, state.RunKey(task, id))
 	if err != nil {
@@ -151,9 +152,9 @@ func (r storeRecords) output(ctx context.Context, task, id string, offset int) (
 		return chunk, fmt.Errorf("read the output of run %s: %w", id, err)
 	}
 	text = text[min(offset, len(text)):]
-	return api.RunOutputResponse{
+	return apispec.RunOutputResponse{
 		Output: string(text), Offset: offset, NextOffset: offset + len(text),
-		Ended: run.Data.State.Ended(), State: api.RunState(run.Data.State),
+		Ended: run.Data.State.Ended(), State: apispec.RunState(run.Data.State),
 	}, nil
 }
 
@@ -179,7 +180,7 @@ func (r apiRecords) status(ctx context.Context, _ time.Time) (status, error) {
 	return st, nil
 }
 
-func (r apiRecords) runs(ctx context.Context, task string) ([]api.Run, error) {
+func (r apiRecords) runs(ctx context.Context, task string) ([]apispec.Run, error) {
 	runs, err := r.client.Runs(ctx, task)
 	if refused := (*apiclient.Error)(nil); errors.As(err, &refused) && refused.Status == 404 {
 		return nil, errNoTask
@@ -187,8 +188,8 @@ func (r apiRecords) runs(ctx context.Context, task string) ([]api.Run, error) {
 	return runs, err
 }
 
-func (r apiRecords) find(ctx context.Context, prefix string) ([]api.Run, error) {
-	fits := func(run api.Run) bool { return !strings.HasPrefix(run.ID, prefix) }
+func (r apiRecords) find(ctx context.Context, prefix string) ([]apispec.Run, error) {
+	fits := func(run apispec.Run) bool { return !strings.HasPrefix(run.ID, prefix) }
 	runs, err := r.client.LatestRuns(ctx)
 	if err != nil {
 		return nil, err
@@ -200,7 +201,7 @@ func (r apiRecords) find(ctx context.Context, prefix string) ([]api.Run, error) 
 	if err != nil {
 		return nil, err
 	}
-	var found []api.Run
+	var found []apispec.Run
 	for _, task := range tasks {
 		runs, err := r.client.Runs(ctx, task)
 		if err != nil {
@@ -211,7 +212,7 @@ func (r apiRecords) find(ctx context.Context, prefix string) ([]api.Run, error) 
 	return found, nil
 }
 
-func (r apiRecords) output(ctx context.Context, task, run string, offset int) (api.RunOutputResponse, error) {
+func (r apiRecords) output(ctx context.Context, task, run string, offset int) (apispec.RunOutputResponse, error) {
 	return r.client.Output(ctx, task, run, offset)
 }
 
@@ -232,37 +233,37 @@ const leastID = 4
 
 // findRun returns a run by its id or the beginning of its id, or else the
 // latest run of a task: one that has begun, or also one that is to begin.
-func findRun(ctx context.Context, from records, name string, intended bool) (api.Run, error) {
+func findRun(ctx context.Context, from records, name string, intended bool) (apispec.Run, error) {
 	runs, err := from.runs(ctx, name)
 	if err == nil {
 		for _, run := range runs {
-			if (intended || run.State != api.RunStateIntended) && run.State != api.RunStateSuperseded && !run.Inspect {
+			if (intended || run.State != apispec.RunStateIntended) && run.State != apispec.RunStateSuperseded && !run.Inspect {
 				return run, nil
 			}
 		}
-		return api.Run{}, fmt.Errorf("task %s has no run that has begun", name)
+		return apispec.Run{}, fmt.Errorf("task %s has no run that has begun", name)
 	}
 	if !errors.Is(err, errNoTask) {
-		return api.Run{}, err
+		return apispec.Run{}, err
 	}
 	prefix := strings.ToLower(name)
-	var found []api.Run
+	var found []apispec.Run
 	if len(prefix) >= leastID {
 		if found, err = from.find(ctx, prefix); err != nil {
-			return api.Run{}, err
+			return apispec.Run{}, err
 		}
 	}
 	switch len(found) {
 	case 1:
 		return found[0], nil
 	case 0:
-		return api.Run{}, fmt.Errorf("there is no task and no run %q: `terrapulse runs TASK` lists the runs of a task", name)
+		return apispec.Run{}, fmt.Errorf("there is no task and no run %q: `terrapulse runs TASK` lists the runs of a task", name)
 	}
 	ids := make([]string, 0, 3)
 	for _, run := range found[:min(len(found), 3)] {
 		ids = append(ids, run.ID+" of "+run.Task)
 	}
-	return api.Run{}, fmt.Errorf("%q is the beginning of %d runs (%s): write more of the id", name, len(found), strings.Join(ids, ", "))
+	return apispec.Run{}, fmt.Errorf("%q is the beginning of %d runs (%s): write more of the id", name, len(found), strings.Join(ids, ", "))
 }
 
 // shortened is the beginning of a run's id.

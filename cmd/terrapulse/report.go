@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/api"
+	"github.com/terrapulse/terrapulse/internal/apispec"
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/reconcile"
 	"github.com/terrapulse/terrapulse/internal/state"
@@ -16,11 +17,11 @@ type onceReport struct {
 }
 
 type taskReport struct {
-	Name    string     `json:"name"`
-	Outcome string     `json:"outcome"` // the state of the run, "disabled" or "not run"
-	Reason  api.Reason `json:"reason"`
-	Run     *api.Run   `json:"run,omitempty"`
-	Plan    string     `json:"plan,omitempty"` // of invoke -inspect
+	Name    string         `json:"name"`
+	Outcome string         `json:"outcome"` // the state of the run, "disabled" or "not run"
+	Reason  apispec.Reason `json:"reason"`
+	Run     *apispec.Run   `json:"run,omitempty"`
+	Plan    string         `json:"plan,omitempty"` // of invoke -inspect
 }
 
 // printReport prints outcomes in JSON, with the plans of tasks that have one, and
@@ -50,12 +51,12 @@ func (a *app) printReport(outcomes []reconcile.Outcome, plans map[string]string,
 
 // inspectReport is what inspect -json prints of a task.
 type inspectReport struct {
-	Name           string       `json:"name"`
-	Enabled        bool         `json:"enabled"` // a task that is disabled is not planned
-	ChangesPresent bool         `json:"changes_present"`
-	Changes        *api.Changes `json:"changes,omitempty"`
-	Plan           string       `json:"plan,omitempty"`
-	Error          string       `json:"error,omitempty"`
+	Name           string           `json:"name"`
+	Enabled        bool             `json:"enabled"` // a task that is disabled is not planned
+	ChangesPresent bool             `json:"changes_present"`
+	Changes        *apispec.Changes `json:"changes,omitempty"`
+	Plan           string           `json:"plan,omitempty"`
+	Error          string           `json:"error,omitempty"`
 }
 
 // printPlansAsJSON prints plans in JSON, and returns the exit code.
@@ -70,7 +71,7 @@ func (a *app) printPlansAsJSON(tasks []*config.Task, results []inspection, detai
 			reports[i].Error, code = r.err.Error(), exitError
 		case t.Enabled:
 			reports[i].ChangesPresent, reports[i].Plan = r.Changes, r.Text
-			reports[i].Changes = &api.Changes{Add: max(r.Add, 0), Change: max(r.Change, 0), Destroy: max(r.Destroy, 0)}
+			reports[i].Changes = &apispec.Changes{Add: max(r.Add, 0), Change: max(r.Change, 0), Destroy: max(r.Destroy, 0)}
 			if r.Changes && detailed && code == exitOK {
 				code = exitChanges
 			}

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/terrapulse/terrapulse/internal/api"
+	"github.com/terrapulse/terrapulse/internal/apispec"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
@@ -69,7 +69,7 @@ func (c *runsCommand) Run(args []string) int {
 }
 
 // tookOf is the cell of how long a run took.
-func tookOf(r api.Run) string {
+func tookOf(r apispec.Run) string {
 	if r.Started == nil || r.Ended == nil {
 		return "-"
 	}
@@ -77,7 +77,7 @@ func tookOf(r api.Run) string {
 }
 
 // changesOf is the cell of what an apply did.
-func changesOf(ch *api.Changes) string {
+func changesOf(ch *apispec.Changes) string {
 	if ch == nil {
 		return "-"
 	}
@@ -85,11 +85,11 @@ func changesOf(ch *api.Changes) string {
 }
 
 // outcome is what the state of a run means to its reader.
-func outcome(s api.RunState) news {
+func outcome(s apispec.RunState) news {
 	switch s {
-	case api.RunStateSucceeded:
+	case apispec.RunStateSucceeded:
 		return good
-	case api.RunStateFailed, api.RunStateLost, api.RunStateCancelled:
+	case apispec.RunStateFailed, apispec.RunStateLost, apispec.RunStateCancelled:
 		return bad
 	}
 	return plain

@@ -17,7 +17,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/terrapulse/terrapulse/internal/api"
+	"github.com/terrapulse/terrapulse/internal/apispec"
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/consul"
 	"github.com/terrapulse/terrapulse/internal/reconcile"
@@ -331,7 +331,7 @@ func (a *app) summarise(outcomes []reconcile.Outcome, elapsed time.Duration) int
 }
 
 // outcomesOf is a run of the API as an outcome.
-func outcomesOf(run api.Run) []reconcile.Outcome {
+func outcomesOf(run apispec.Run) []reconcile.Outcome {
 	r := &state.Run{ID: run.ID, Task: run.Task, State: state.RunState(run.State), Created: run.Created}
 	if run.Started != nil {
 		r.Started = *run.Started

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/api"
+	"github.com/terrapulse/terrapulse/internal/apispec"
 	"github.com/terrapulse/terrapulse/internal/lease"
 	"github.com/terrapulse/terrapulse/internal/reconcile"
 	"github.com/terrapulse/terrapulse/internal/state"
@@ -40,27 +41,27 @@ func (c *statusCommand) flags() (*flag.FlagSet, *recordFlags, *bool) {
 
 // status is what -json prints. It has the names of the API's overview.
 type status struct {
-	Leader  *api.Leader `json:"leader,omitempty"`
-	Good    *time.Time  `json:"last_good_tick,omitempty"`
-	Bundle  string      `json:"bundle,omitempty"` // in force; "" where the configuration is read from files
-	Problem string      `json:"problem,omitempty"`
+	Leader  *apispec.Leader `json:"leader,omitempty"`
+	Good    *time.Time      `json:"last_good_tick,omitempty"`
+	Bundle  string          `json:"bundle,omitempty"` // in force; "" where the configuration is read from files
+	Problem string          `json:"problem,omitempty"`
 	// Refused is a newer configuration that is not in force because it is wrong.
-	Refused *api.Refused `json:"refused,omitempty"`
-	Tasks   []taskStatus `json:"tasks"`
+	Refused *apispec.Refused `json:"refused,omitempty"`
+	Tasks   []taskStatus     `json:"tasks"`
 	// Overrides are what was changed through the API, beside the files.
 	Overrides []override `json:"overrides,omitempty"`
 }
 
 type taskStatus struct {
-	Name     string        `json:"name"`
-	State    api.TaskState `json:"state"`
-	Reason   api.Reason    `json:"reason"`
-	Run      *api.Run      `json:"run,omitempty"` // that has not ended
-	Due      *time.Time    `json:"due,omitempty"`
-	Changed  string        `json:"changed,omitempty"` // in Consul, and not yet applied
-	Applied  *time.Time    `json:"applied,omitempty"`
-	Failures int           `json:"failures,omitempty"` // in a row
-	Last     *api.Run      `json:"last_run,omitempty"`
+	Name     string            `json:"name"`
+	State    apispec.TaskState `json:"state"`
+	Reason   apispec.Reason    `json:"reason"`
+	Run      *apispec.Run      `json:"run,omitempty"` // that has not ended
+	Due      *time.Time        `json:"due,omitempty"`
+	Changed  string            `json:"changed,omitempty"` // in Consul, and not yet applied
+	Applied  *time.Time        `json:"applied,omitempty"`
+	Failures int               `json:"failures,omitempty"` // in a row
+	Last     *apispec.Run      `json:"last_run,omitempty"`
 }
 
 type override struct {
@@ -109,7 +110,7 @@ func readStatus(ctx context.Context, store state.Store, now time.Time) (status, 
 	st.Good, st.Problem = timeOrNil(rec.Data.Good), cmp.Or(rec.Data.Problem, rec.Data.Stalled)
 	st.Bundle = rec.Data.Bundle
 	if r := rec.Data.Refused; r != nil {
-		st.Refused = &api.Refused{Error: r.Error, Since: r.Since}
+		st.Refused = &apispec.Refused{Error: r.Error, Since: r.Since}
 		if r.Bundle != "" {
 			st.Refused.Bundle = &r.Bundle
 		}
@@ -119,7 +120,7 @@ func readStatus(ctx context.Context, store state.Store, now time.Time) (status, 
 		return st, fmt.Errorf("read who leads: %w", err)
 	}
 	if held.Owner != "" && now.Before(held.Expires) {
-		st.Leader = &api.Leader{Owner: held.Owner, Fence: int64(held.Fence), Until: held.Expires}
+		st.Leader = &apispec.Leader{Owner: held.Owner, Fence: int64(held.Fence), Until: held.Expires}
 	}
 	tasks, err := state.ReadTasks(ctx, store)
 	if err != nil {
@@ -152,7 +153,7 @@ func readTask(ctx context.Context, store state.Store, name string, t state.Task)
 		run = rec.Data
 	}
 	sum := t.Summary(run)
-	ts := taskStatus{Name: name, State: api.TaskState(sum.State), Reason: api.ReasonOf(sum.Reason), Due: timeOrNil(sum.Due),
+	ts := taskStatus{Name: name, State: apispec.TaskState(sum.State), Reason: api.ReasonOf(sum.Reason), Due: timeOrNil(sum.Due),
 		Applied: timeOrNil(t.AppliedAt), Failures: t.Failures}
 	if run.ID != "" {
 		shown := api.RunOf(run)
@@ -223,9 +224,9 @@ func (c *statusCommand) printTasks(tasks []taskStatus, now time.Time) {
 		}
 		n := plain
 		switch t.State {
-		case api.TaskStateApplied:
+		case apispec.TaskStateApplied:
 			n = good
-		case api.TaskStateFailing:
+		case apispec.TaskStateFailing:
 			n = bad
 		}
 		tab.row(n, name, doing(t, now), lastRun(t, now), due(t, now))
@@ -243,7 +244,7 @@ const longName = 32
 
 // doing is the state of a task and, of one that runs, for how long.
 func doing(t taskStatus, now time.Time) string {
-	if t.State == api.TaskStateRunning && t.Run != nil && t.Run.Started != nil {
+	if t.State == apispec.TaskStateRunning && t.Run != nil && t.Run.Started != nil {
 		return fmt.Sprintf("%s %s", t.State, ago(now.Sub(*t.Run.Started)))
 	}
 	return string(t.State)
@@ -262,7 +263,7 @@ func due(t taskStatus, now time.Time) string {
 		return "in " + ago(t.Due.Sub(now))
 	case t.Due != nil:
 		return "now"
-	case t.State == api.TaskStateDisabled || t.State == api.TaskStateRemoved:
+	case t.State == apispec.TaskStateDisabled || t.State == apispec.TaskStateRemoved:
 		return "never"
 	}
 	return "on change"

@@ -14,8 +14,8 @@ import (
 	"github.com/hashicorp/cli"
 	"github.com/mitchellh/go-wordwrap"
 
-	"github.com/terrapulse/terrapulse/internal/api"
 	"github.com/terrapulse/terrapulse/internal/apiclient"
+	"github.com/terrapulse/terrapulse/internal/apispec"
 )
 
 // taskCommand holds the commands that change the tasks of a running instance.
@@ -130,9 +130,9 @@ func (o *approvalOptions) register(f *flag.FlagSet) {
 
 // taskChange is what a command that changes a task prints with -json.
 type taskChange struct {
-	Task            string `json:"task"`
-	*api.Inspection        // the plan that was carried out
-	Note            string `json:"note,omitempty"`
+	Task                string `json:"task"`
+	*apispec.Inspection        // the plan that was carried out
+	Note                string `json:"note,omitempty"`
 }
 
 // steps returns where a command tells of its steps: nowhere with -json, where
@@ -220,7 +220,7 @@ func indented(text string) string {
 }
 
 // showPlan prints what Terraform would do.
-func (a *app) showPlan(plan api.Inspection) {
+func (a *app) showPlan(plan apispec.Inspection) {
 	text := strings.Trim(plan.Plan, "\n")
 	if text == "" {
 		text = "No changes."

@@ -7,7 +7,7 @@ import (
 	"flag"
 	"fmt"
 
-	"github.com/terrapulse/terrapulse/internal/api"
+	"github.com/terrapulse/terrapulse/internal/apispec"
 )
 
 // taskCreateCommand makes a task of a running instance.
@@ -76,7 +76,7 @@ func (c *taskCreateCommand) Run(args []string) int {
 	if err != nil {
 		return c.problem(fmt.Sprintf("unable to generate plan for '%s'", task.Name), err)
 	}
-	payload, err := indentedJSON(api.TaskRequest{Task: task})
+	payload, err := indentedJSON(apispec.TaskRequest{Task: task})
 	if err != nil {
 		return c.problem(unable, err)
 	}

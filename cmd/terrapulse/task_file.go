@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/api"
+	"github.com/terrapulse/terrapulse/internal/apispec"
 	"github.com/terrapulse/terrapulse/internal/config"
 )
 
@@ -18,7 +19,7 @@ var ofTaskFile = strings.NewReplacer("-config-file and -config-dir", "-task-file
 // readTaskFile reads the one task of a file into the form of the API. Variable
 // files are read here; a module that is a relative path stays one, since it is
 // the server that reads it.
-func readTaskFile(file string) (task api.Task, warnings []string, err error) {
+func readTaskFile(file string) (task apispec.Task, warnings []string, err error) {
 	cfg, err := config.Load(config.Options{
 		Paths:    []config.Path{{Name: file}},
 		Getenv:   func(string) string { return "" }, // what surrounds the task is the server's
@@ -73,12 +74,12 @@ func noLongerSupported(key string, w config.Diagnostic) error {
 
 // bufferPeriod is what a task says of its buffer period: what it does not say
 // follows from the server's.
-func bufferPeriod(own config.OwnBufferPeriod) *api.BufferPeriod {
+func bufferPeriod(own config.OwnBufferPeriod) *apispec.BufferPeriod {
 	text := func(d *time.Duration) *string {
 		if d == nil {
 			return nil
 		}
 		return new(d.String())
 	}
-	return &api.BufferPeriod{Enabled: own.Enabled, Min: text(own.Min), Max: text(own.Max)}
+	return &apispec.BufferPeriod{Enabled: own.Enabled, Min: text(own.Min), Max: text(own.Max)}
 }

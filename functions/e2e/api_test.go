@@ -14,7 +14,7 @@ import (
 
 	"github.com/aws/aws-lambda-go/events"
 
-	"github.com/terrapulse/terrapulse/internal/api"
+	"github.com/terrapulse/terrapulse/internal/apispec"
 )
 
 // ask makes a request of the function URL, as Lambda hands it on.
@@ -77,12 +77,12 @@ func TestTasksAreMadeAndChangedThroughTheFunctionURL(t *testing.T) {
 	c.tickUntil("its end is seen", func() bool { return c.tick().Idle })
 	var health map[string]any
 	c.get("/v1/health", &health)
-	var tasks map[string]api.TaskStatus
+	var tasks map[string]apispec.TaskStatus
 	c.get("/v1/status/tasks?include=events", &tasks)
-	if lb := tasks["lb"]; lb.Status != api.StatusSuccessful || len(*lb.Events) != 1 {
+	if lb := tasks["lb"]; lb.Status != apispec.StatusSuccessful || len(*lb.Events) != 1 {
 		t.Errorf("%+v", tasks)
 	}
-	var one api.TaskResponse
+	var one apispec.TaskResponse
 	c.get("/v1/tasks/lb", &one)
 
 	// A task like it, under another name.
@@ -91,12 +91,12 @@ func TestTasksAreMadeAndChangedThroughTheFunctionURL(t *testing.T) {
 	for name, value := range *definition.Variables {
 		(*definition.Variables)[name] = strings.ReplaceAll(value, `"lb"`, `"made"`)
 	}
-	body, err := json.Marshal(api.TaskRequest{Task: definition})
+	body, err := json.Marshal(apispec.TaskRequest{Task: definition})
 	if err != nil {
 		t.Fatal(err)
 	}
 	status, _, said := c.ask(http.MethodPost, "/v1/tasks?run=inspect", string(body))
-	var planned api.TaskResponse
+	var planned apispec.TaskResponse
 	if err := json.Unmarshal([]byte(said), &planned); err != nil || status != http.StatusOK || planned.Run == nil || !planned.Run.ChangesPresent ||
 		!strings.Contains(planned.Run.Plan, "1 to add") {
 		t.Fatalf("inspection: %d %s", status, said)
@@ -110,10 +110,10 @@ func TestTasksAreMadeAndChangedThroughTheFunctionURL(t *testing.T) {
 		t.Errorf("the task that was made cannot be changed: %d %s", status, said)
 	}
 	c.ecs.Release(1, false)
-	var runs api.RunsResponse
+	var runs apispec.RunsResponse
 	c.get("/v1/tasks/made/runs", &runs)
 	applied := runs.Runs[0]
-	if applied.State != api.RunStateSucceeded || !strings.Contains(applied.Reason.Text, "arn:aws:iam::123456789012:user/ann") || applied.LogURL == nil {
+	if applied.State != apispec.RunStateSucceeded || !strings.Contains(applied.Reason.Text, "arn:aws:iam::123456789012:user/ann") || applied.LogURL == nil {
 		t.Errorf("its run: %+v", applied)
 	}
 	if status, header, log := c.ask(http.MethodGet, *applied.LogURL, ""); status != http.StatusOK || !strings.Contains(log, "Apply complete!") || !strings.HasPrefix(header["Content-Type"], "text/plain") {
@@ -127,7 +127,7 @@ func TestTasksAreMadeAndChangedThroughTheFunctionURL(t *testing.T) {
 	c.register("web-2", 8081)
 	c.tickUntil("the task that was made follows the change", func() bool {
 		c.get("/v1/tasks/made/runs?after="+applied.ID, &runs)
-		return len(runs.Runs) == 1 && runs.Runs[0].State == api.RunStateSucceeded
+		return len(runs.Runs) == 1 && runs.Runs[0].State == apispec.RunStateSucceeded
 	})
 	if got := c.out("lb"); got != "web-1:8080" {
 		t.Errorf("the disabled task has made %q", got)

@@ -4,8 +4,8 @@
 // engine through reconcile.Control, so that any process can serve it: the one
 // that leads, one that stands by, or a function.
 //
-// openapi.yaml describes all of it. Requests are validated against it, and the
-// types of requests and answers are generated from it.
+// Package apispec describes all of it. Requests are validated against that
+// description.
 package api
 
 import (
@@ -21,13 +21,12 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/terrapulse/terrapulse/internal/apispec"
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/overlay"
 	"github.com/terrapulse/terrapulse/internal/reconcile"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
-
-//go:generate go run -C ../../tools/oapi-codegen github.com/oapi-codegen/oapi-codegen/v2/cmd/oapi-codegen -config ../../internal/api/codegen.yaml -o ../../internal/api/types.gen.go ../../internal/api/openapi.yaml
 
 // maxBody is how long the body of a request may be, in bytes: several times the
 // definition of a task that a record can hold.
@@ -35,7 +34,7 @@ const maxBody = 1 << 20
 
 // Cluster tells which instances there are.
 type Cluster interface {
-	Status(context.Context) (ClusterStatus, error)
+	Status(context.Context) (apispec.ClusterStatus, error)
 }
 
 // Options are what the API works on.

@@ -7,13 +7,14 @@ import (
 
 	"github.com/hashicorp/hcl/v2/hclwrite"
 
+	"github.com/terrapulse/terrapulse/internal/apispec"
 	"github.com/terrapulse/terrapulse/internal/config"
 )
 
 // Define returns the definition of a task as the API shows it, and takes it: as
 // it was configured, with what every task has.
-func Define(t *config.Task) Task {
-	def := Task{
+func Define(t *config.Task) apispec.Task {
+	def := apispec.Task{
 		Name:        t.Name,
 		Description: &t.Description,
 		Enabled:     &t.Enabled,
@@ -25,7 +26,7 @@ func Define(t *config.Task) Task {
 		ModuleInput: moduleInput(t.ModuleInputs),
 	}
 	if b := t.BufferPeriod; t.OwnBufferPeriod() != (config.OwnBufferPeriod{}) {
-		def.BufferPeriod = &BufferPeriod{Enabled: &b.Enabled, Min: ref(b.Min.String()), Max: ref(b.Max.String())}
+		def.BufferPeriod = &apispec.BufferPeriod{Enabled: &b.Enabled, Min: ref(b.Min.String()), Max: ref(b.Max.String())}
 	}
 	if own := t.OwnRunTimeout(); own != nil {
 		def.RunTimeout = ref(own.String())
@@ -52,44 +53,44 @@ func variables(t *config.Task) map[string]string {
 	return source
 }
 
-func condition(c config.Condition) Condition {
-	var out Condition
+func condition(c config.Condition) apispec.Condition {
+	var out apispec.Condition
 	switch use := ref(c.UseAsModuleInput); {
 	case len(c.Services) > 0:
 		s := services(c.Services)
-		out.Services = &ServicesCondition{Names: s.Names, Regexp: s.Regexp, Datacenter: s.Datacenter, Namespace: s.Namespace,
+		out.Services = &apispec.ServicesCondition{Names: s.Names, Regexp: s.Regexp, Datacenter: s.Datacenter, Namespace: s.Namespace,
 			Filter: s.Filter, CtsUserDefinedMeta: s.CtsUserDefinedMeta, UseAsModuleInput: use}
 	case c.CatalogServices != nil:
 		s := c.CatalogServices
-		out.CatalogServices = &CatalogServicesCondition{Regexp: s.Regexp, Datacenter: &s.Datacenter, Namespace: &s.Namespace,
+		out.CatalogServices = &apispec.CatalogServicesCondition{Regexp: s.Regexp, Datacenter: &s.Datacenter, Namespace: &s.Namespace,
 			NodeMeta: ref(texts(s.NodeMeta)), UseAsModuleInput: use}
 	case c.ConsulKV != nil:
 		kv := c.ConsulKV
-		out.ConsulKv = &ConsulKVCondition{Path: kv.Path, Recurse: &kv.Recurse, Datacenter: &kv.Datacenter, Namespace: &kv.Namespace, UseAsModuleInput: use}
+		out.ConsulKv = &apispec.ConsulKVCondition{Path: kv.Path, Recurse: &kv.Recurse, Datacenter: &kv.Datacenter, Namespace: &kv.Namespace, UseAsModuleInput: use}
 	case c.Schedule != nil:
-		out.Schedule = &ScheduleCondition{Cron: c.Schedule.Cron}
+		out.Schedule = &apispec.ScheduleCondition{Cron: c.Schedule.Cron}
 	}
 	return out
 }
 
-func moduleInput(inputs []config.Input) *ModuleInput {
-	var out ModuleInput
+func moduleInput(inputs []config.Input) *apispec.ModuleInput {
+	var out apispec.ModuleInput
 	for _, in := range inputs {
 		switch {
 		case len(in.Services) > 0:
 			out.Services = services(in.Services)
 		case in.ConsulKV != nil:
 			kv := in.ConsulKV
-			out.ConsulKv = &ConsulKVModuleInput{Path: kv.Path, Recurse: &kv.Recurse, Datacenter: &kv.Datacenter, Namespace: &kv.Namespace}
+			out.ConsulKv = &apispec.ConsulKVModuleInput{Path: kv.Path, Recurse: &kv.Recurse, Datacenter: &kv.Datacenter, Namespace: &kv.Namespace}
 		}
 	}
 	return &out
 }
 
 // services joins the selections that the deprecated list of services stands for.
-func services(all []config.Services) *ServicesModuleInput {
+func services(all []config.Services) *apispec.ServicesModuleInput {
 	s := all[0]
-	out := &ServicesModuleInput{Regexp: s.Regexp, Datacenter: &s.Datacenter, Namespace: &s.Namespace, Filter: &s.Filter,
+	out := &apispec.ServicesModuleInput{Regexp: s.Regexp, Datacenter: &s.Datacenter, Namespace: &s.Namespace, Filter: &s.Filter,
 		CtsUserDefinedMeta: ref(texts(s.CTSUserDefinedMeta))}
 	if s.Regexp == nil {
 		names := []string{}

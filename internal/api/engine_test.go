@@ -24,6 +24,7 @@ import (
 	"github.com/getkin/kin-openapi/routers/legacy"
 
 	"github.com/terrapulse/terrapulse/internal/api"
+	"github.com/terrapulse/terrapulse/internal/apispec"
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/consul"
 	"github.com/terrapulse/terrapulse/internal/launch"
@@ -316,7 +317,7 @@ func (a answer) json(t testing.TB) map[string]any {
 // message is the message of an error.
 func (a answer) message(t testing.TB) string {
 	t.Helper()
-	var said api.ErrorResponse
+	var said apispec.ErrorResponse
 	if err := json.Unmarshal([]byte(a.body), &said); err != nil || said.Error.Message == "" {
 		t.Fatalf("no error: %s", a.body)
 	}
@@ -353,7 +354,7 @@ func (e *engine) get(path string) answer { e.t.Helper(); return e.ask(http.Metho
 
 // described is the description of the API, with its ways.
 var described = sync.OnceValues(func() (routers.Router, error) {
-	doc, err := openapi3.NewLoader().LoadFromFile("openapi.yaml")
+	doc, err := openapi3.NewLoader().LoadFromData(apispec.Document)
 	if err != nil {
 		return nil, err
 	}

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/terrapulse/terrapulse/internal/apispec"
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/reconcile"
 )
@@ -15,12 +16,12 @@ import (
 
 // refuseOld answers with an error in the older shape.
 func refuseOld(w http.ResponseWriter, status int, format string, args ...any) {
-	write(w, status, LegacyErrorResponse{Error: ErrorObject{Message: fmt.Sprintf(format, args...)}})
+	write(w, status, apispec.LegacyErrorResponse{Error: apispec.ErrorObject{Message: fmt.Sprintf(format, args...)}})
 }
 
 // refuse answers with an error in the newer shape.
 func refuse(w http.ResponseWriter, r *http.Request, status int, format string, args ...any) {
-	write(w, status, ErrorResponse{Error: ErrorObject{Message: fmt.Sprintf(format, args...)}, RequestID: idOf(r)})
+	write(w, status, apispec.ErrorResponse{Error: apispec.ErrorObject{Message: fmt.Sprintf(format, args...)}, RequestID: idOf(r)})
 }
 
 // unsupported answers requests of other methods than an endpoint has.

@@ -1,7 +1,6 @@
 package api
 
 import (
-	_ "embed"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,14 +11,13 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/getkin/kin-openapi/openapi3filter"
 	"github.com/getkin/kin-openapi/routers"
-)
 
-//go:embed openapi.yaml
-var description []byte
+	"github.com/terrapulse/terrapulse/internal/apispec"
+)
 
 // described is the description of the API, read when it is first needed.
 var described = sync.OnceValues(func() (*openapi3.T, error) {
-	doc, err := openapi3.NewLoader().LoadFromData(description)
+	doc, err := openapi3.NewLoader().LoadFromData(apispec.Document)
 	if err != nil {
 		return nil, fmt.Errorf("read the description of the API: %w", err)
 	}

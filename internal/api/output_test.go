@@ -9,12 +9,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/terrapulse/terrapulse/internal/api"
+	"github.com/terrapulse/terrapulse/internal/apispec"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
 // outputOf reads a chunk of the output of a run.
-func (e *engine) outputOf(run string, offset int) (chunk api.RunOutputResponse) {
+func (e *engine) outputOf(run string, offset int) (chunk apispec.RunOutputResponse) {
 	e.t.Helper()
 	got := e.get(fmt.Sprintf("/v1/tasks/web/runs/%s/output?offset=%d", url.PathEscape(run), offset))
 	if got.status != http.StatusOK {
@@ -33,18 +33,18 @@ func TestRunOutput_IsReadInChunksWhileTheRunGoesOn(t *testing.T) {
 	e.hold = hold
 	e.mu.Unlock()
 	e.change("B")
-	var runs api.RunsResponse
+	var runs apispec.RunsResponse
 	eventually(t, "web runs", func() bool {
 		if err := json.Unmarshal([]byte(e.get("/v1/tasks/web/runs?limit=1").body), &runs); err != nil {
 			t.Fatal(err)
 		}
-		return runs.Runs[0].State == api.RunStateRunning
+		return runs.Runs[0].State == apispec.RunStateRunning
 	})
 	run := runs.Runs[0]
-	var chunk api.RunOutputResponse
+	var chunk apispec.RunOutputResponse
 	eventually(t, "its output is there", func() bool { chunk = e.outputOf(run.ID, 0); return chunk.Output != "" })
 	const first = "Creating…\n"
-	if chunk.Output != first || chunk.NextOffset != len(first) || chunk.Ended || chunk.State != api.RunStateRunning {
+	if chunk.Output != first || chunk.NextOffset != len(first) || chunk.Ended || chunk.State != apispec.RunStateRunning {
 		t.Errorf("while the run goes on: %+v", chunk)
 	}
 	if run.LogURL == nil {
@@ -57,7 +57,7 @@ func TestRunOutput_IsReadInChunksWhileTheRunGoesOn(t *testing.T) {
 	}
 	close(hold)
 	eventually(t, "the run has ended", func() bool { chunk = e.outputOf(run.ID, len(first)); return chunk.Ended })
-	if chunk.Output != "Apply complete! for web\n" || chunk.Offset != len(first) || chunk.State != api.RunStateSucceeded {
+	if chunk.Output != "Apply complete! for web\n" || chunk.Offset != len(first) || chunk.State != apispec.RunStateSucceeded {
 		t.Errorf("in the end: %+v", chunk)
 	}
 	if got := e.get("/v1/tasks/web/runs/" + run.ID + "/output?offset=-1"); got.status != http.StatusBadRequest {
@@ -79,7 +79,7 @@ func TestRunOutput_ChunksOfALongOutputMakeTheWhole(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got strings.Builder
-	chunks, chunk := 0, api.RunOutputResponse{}
+	chunks, chunk := 0, apispec.RunOutputResponse{}
 	for !chunk.Ended && chunks < 10 {
 		chunk = e.outputOf("r1", chunk.NextOffset)
 		got.WriteString(chunk.Output)

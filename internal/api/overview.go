@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/terrapulse/terrapulse/internal/apispec"
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/lease"
 	"github.com/terrapulse/terrapulse/internal/overlay"
@@ -25,8 +26,8 @@ func (a *api) getOverview(w http.ResponseWriter, r *http.Request) {
 	write(w, http.StatusOK, overview)
 }
 
-func (a *api) overview(ctx context.Context) (OverviewResponse, error) {
-	var o OverviewResponse
+func (a *api) overview(ctx context.Context) (apispec.OverviewResponse, error) {
+	var o apispec.OverviewResponse
 	counts, err := a.effective(ctx)
 	if err != nil {
 		return o, err
@@ -43,7 +44,7 @@ func (a *api) overview(ctx context.Context) (OverviewResponse, error) {
 	if err != nil {
 		return o, err
 	}
-	o = OverviewResponse{
+	o = apispec.OverviewResponse{
 		Healthy:      a.illness(rec.Data) == "",
 		LastGoodTick: moment(rec.Data.Good), Problem: optional(rec.Data.Problem), Since: moment(rec.Data.Since), Bundle: optional(rec.Data.Bundle),
 	}
@@ -51,10 +52,10 @@ func (a *api) overview(ctx context.Context) (OverviewResponse, error) {
 		o.Problem = optional(rec.Data.Stalled)
 	}
 	if held.Owner != "" && a.Control.Now().Before(held.Expires) {
-		o.Leader = &Leader{Owner: held.Owner, Fence: int64(held.Fence), Until: held.Expires}
+		o.Leader = &apispec.Leader{Owner: held.Owner, Fence: int64(held.Fence), Until: held.Expires}
 	}
 	if wrong := rec.Data.Refused; wrong != nil {
-		o.Refused = &Refused{Bundle: optional(wrong.Bundle), Error: wrong.Error, Since: wrong.Since}
+		o.Refused = &apispec.Refused{Bundle: optional(wrong.Bundle), Error: wrong.Error, Since: wrong.Since}
 	}
 	known := map[string]state.Task{}
 	for _, t := range records {
@@ -70,7 +71,7 @@ func (a *api) overview(ctx context.Context) (OverviewResponse, error) {
 			tasks = append(tasks, &config.Task{Name: name}) // removed: its records are kept for a while
 		}
 	}
-	o.Tasks = make([]TaskOverview, len(tasks))
+	o.Tasks = make([]apispec.TaskOverview, len(tasks))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(readsAtOnce)
 	for i, t := range tasks {
@@ -106,7 +107,7 @@ func (a *api) getTaskOverview(w http.ResponseWriter, r *http.Request) {
 		a.fail(w, r, name, err)
 		return
 	}
-	write(w, http.StatusOK, TaskOverviewResponse{RequestID: idOf(r), Task: taskOverview(counts, t, known.Data, run)})
+	write(w, http.StatusOK, apispec.TaskOverviewResponse{RequestID: idOf(r), Task: taskOverview(counts, t, known.Data, run)})
 }
 
 // liveRun returns the run of a task that has not ended, if there is one.
@@ -122,15 +123,15 @@ func (a *api) liveRun(ctx context.Context, task string, known state.Task) (state
 }
 
 // taskOverview sums up a task; run is its run that has not ended.
-func taskOverview(counts *overlay.Effective, t *config.Task, known state.Task, run state.Run) TaskOverview {
+func taskOverview(counts *overlay.Effective, t *config.Task, known state.Task, run state.Run) apispec.TaskOverview {
 	sum := known.Summary(run)
-	o := TaskOverview{
-		Name: t.Name, State: TaskState(sum.State), Enabled: t.Enabled,
-		Origin: Origin{API: t.FromAPI, File: optional(t.Source.File), Line: optional(t.Source.Line)},
+	o := apispec.TaskOverview{
+		Name: t.Name, State: apispec.TaskState(sum.State), Enabled: t.Enabled,
+		Origin: apispec.Origin{API: t.FromAPI, File: optional(t.Source.File), Line: optional(t.Source.Line)},
 		Reason: ReasonOf(sum.Reason), Due: moment(sum.Due), Applied: moment(known.AppliedAt), Failures: optional(known.Failures),
 	}
 	if override, ok := counts.Overrides[t.Name]; ok {
-		o.Override = &Override{Change: override.String(), Enabled: override.Enabled, Trial: optional(override.Trial != nil), By: optional(override.By), At: override.At}
+		o.Override = &apispec.Override{Change: override.String(), Enabled: override.Enabled, Trial: optional(override.Trial != nil), By: optional(override.By), At: override.At}
 	}
 	if problem := counts.Problems[t.Name]; problem != nil {
 		o.Problem = optional(problem.Error())
@@ -148,7 +149,7 @@ func taskOverview(counts *overlay.Effective, t *config.Task, known state.Task, r
 }
 
 // LastRunOf returns the latest run of a task that has ended as the API shows it.
-func LastRunOf(task string, last *state.Result) *Run {
+func LastRunOf(task string, last *state.Result) *apispec.Run {
 	return ref(RunOf(state.Run{ID: last.Run, Task: task, State: last.State, Reason: last.Reason, Created: last.Started,
 		Started: last.Started, Ended: last.Ended, Error: last.Error, Changes: last.Changes}))
 }

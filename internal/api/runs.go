@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/terrapulse/terrapulse/internal/apispec"
 	"github.com/terrapulse/terrapulse/internal/reconcile"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
@@ -23,9 +24,9 @@ import (
 const runLimit = 50
 
 // RunOf returns a run as the API shows it.
-func RunOf(run state.Run) Run {
-	shown := Run{
-		ID: run.ID, Task: run.Task, State: RunState(run.State), Inspect: run.Inspect, Launch: optional(run.Launch),
+func RunOf(run state.Run) apispec.Run {
+	shown := apispec.Run{
+		ID: run.ID, Task: run.Task, State: apispec.RunState(run.State), Inspect: run.Inspect, Launch: optional(run.Launch),
 		Reason: ReasonOf(run.Reason), Seen: moment(run.Seen), Created: run.Created, Started: moment(run.Started), Ended: moment(run.Ended),
 		Error: optional(run.Error), Changes: changes(run.Changes),
 	}
@@ -44,19 +45,19 @@ func runURL(task, id string) string {
 }
 
 // ReasonOf returns a reason as the API shows it.
-func ReasonOf(r state.Reason) Reason {
-	return Reason{Kind: string(r.Kind), Text: r.Text, Attempt: optional(r.Attempt)}
+func ReasonOf(r state.Reason) apispec.Reason {
+	return apispec.Reason{Kind: string(r.Kind), Text: r.Text, Attempt: optional(r.Attempt)}
 }
 
-func changes(c *state.Changes) *Changes {
+func changes(c *state.Changes) *apispec.Changes {
 	if c == nil {
 		return nil
 	}
-	out := &Changes{Add: c.Add, Change: c.Change, Destroy: c.Destroy}
+	out := &apispec.Changes{Add: c.Add, Change: c.Change, Destroy: c.Destroy}
 	if len(c.Resources) > 0 {
-		resources := make([]Resource, len(c.Resources))
+		resources := make([]apispec.Resource, len(c.Resources))
 		for i, res := range c.Resources {
-			resources[i] = Resource{Address: res.Address, Action: res.Action}
+			resources[i] = apispec.Resource{Address: res.Address, Action: res.Action}
 		}
 		out.Resources = &resources
 	}
@@ -86,13 +87,13 @@ func (a *api) getTaskRuns(w http.ResponseWriter, r *http.Request) {
 		a.fail(w, r, name, err)
 		return
 	}
-	runs := []Run{}
+	runs := []apispec.Run{}
 	for _, run := range slices.Backward(stored) {
 		if run.Data.ID > after && len(runs) < limit(r) {
 			runs = append(runs, RunOf(run.Data))
 		}
 	}
-	write(w, http.StatusOK, RunsResponse{RequestID: idOf(r), Runs: runs})
+	write(w, http.StatusOK, apispec.RunsResponse{RequestID: idOf(r), Runs: runs})
 }
 
 // limit is how many runs are asked for; the request is valid.
@@ -110,12 +111,12 @@ func (a *api) getRuns(w http.ResponseWriter, r *http.Request) {
 		a.fail(w, r, "", err)
 		return
 	}
-	write(w, http.StatusOK, RunsResponse{RequestID: idOf(r), Runs: runs})
+	write(w, http.StatusOK, apispec.RunsResponse{RequestID: idOf(r), Runs: runs})
 }
 
 // latest reads the latest n runs. Their ids sort by time, so that no more runs
 // than these are read.
-func (a *api) latest(ctx context.Context, n int) ([]Run, error) {
+func (a *api) latest(ctx context.Context, n int) ([]apispec.Run, error) {
 	tasks, err := state.ReadTasks(ctx, a.Control.Store)
 	if err != nil {
 		return nil, err
@@ -133,7 +134,7 @@ func (a *api) latest(ctx context.Context, n int) ([]Run, error) {
 	}
 	slices.SortFunc(all, func(a, b named) int { return cmp.Compare(b.id, a.id) })
 	all = all[:min(n, len(all))]
-	found := make([]*Run, len(all))
+	found := make([]*apispec.Run, len(all))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(readsAtOnce)
 	for i, run := range all {
@@ -151,7 +152,7 @@ func (a *api) latest(ctx context.Context, n int) ([]Run, error) {
 	if err := group.Wait(); err != nil {
 		return nil, err
 	}
-	runs := []Run{}
+	runs := []apispec.Run{}
 	for _, run := range found {
 		if run != nil {
 			runs = append(runs, *run)
@@ -183,7 +184,7 @@ func (a *api) run(w http.ResponseWriter, r *http.Request) (run state.Run, ok boo
 // getRun answers with one run.
 func (a *api) getRun(w http.ResponseWriter, r *http.Request) {
 	if run, ok := a.run(w, r); ok {
-		write(w, http.StatusOK, RunResponse{RequestID: idOf(r), Run: RunOf(run)})
+		write(w, http.StatusOK, apispec.RunResponse{RequestID: idOf(r), Run: RunOf(run)})
 	}
 }
 
@@ -222,9 +223,9 @@ func (a *api) getRunOutput(w http.ResponseWriter, r *http.Request) {
 	}
 	offset, _ := strconv.Atoi(r.URL.Query().Get("offset")) // the request is valid
 	chunk, last := chunkOf(log, offset)
-	write(w, http.StatusOK, RunOutputResponse{
+	write(w, http.StatusOK, apispec.RunOutputResponse{
 		RequestID: idOf(r), Output: string(chunk), Offset: offset, NextOffset: offset + len(chunk),
-		Ended: last && run.State.Ended(), State: RunState(run.State),
+		Ended: last && run.State.Ended(), State: apispec.RunState(run.State),
 	})
 }
 
@@ -276,7 +277,7 @@ func (a *api) forgetTask(w http.ResponseWriter, r *http.Request) {
 		a.fail(w, r, name, err)
 		return
 	}
-	write(w, http.StatusOK, RequestID{RequestID: idOf(r)})
+	write(w, http.StatusOK, apispec.RequestID{RequestID: idOf(r)})
 }
 
 // retryTask runs a task again whose latest run did not succeed.
@@ -296,7 +297,7 @@ func (a *api) cancelTask(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Location", runURL(name, id))
-	write(w, http.StatusAccepted, RunCancelledResponse{RequestID: idOf(r), RunID: id, RunURL: runURL(name, id)})
+	write(w, http.StatusAccepted, apispec.RunCancelledResponse{RequestID: idOf(r), RunID: id, RunURL: runURL(name, id)})
 }
 
 // request requests a run, and waits for it if the client asks for that.
@@ -313,7 +314,7 @@ func (a *api) request(w http.ResponseWriter, r *http.Request, how func(ctx conte
 			a.fail(w, r, name, err)
 			return
 		}
-		write(w, http.StatusOK, RunResponse{RequestID: idOf(r), Run: RunOf(run)})
+		write(w, http.StatusOK, apispec.RunResponse{RequestID: idOf(r), Run: RunOf(run)})
 		return
 	}
 	runs := "/v1/tasks/" + url.PathEscape(name) + "/runs"
@@ -321,7 +322,7 @@ func (a *api) request(w http.ResponseWriter, r *http.Request, how func(ctx conte
 		runs += "?after=" + before[len(before)-1]
 	}
 	w.Header().Set("Location", runs)
-	write(w, http.StatusAccepted, RunAskedResponse{RequestID: idOf(r), RunsURL: runs})
+	write(w, http.StatusAccepted, apispec.RunAskedResponse{RequestID: idOf(r), RunsURL: runs})
 }
 
 // reconcile has whoever leads look at Consul.
@@ -330,5 +331,5 @@ func (a *api) reconcile(w http.ResponseWriter, r *http.Request) {
 		a.fail(w, r, "", err)
 		return
 	}
-	write(w, http.StatusAccepted, RequestID{RequestID: idOf(r)})
+	write(w, http.StatusAccepted, apispec.RequestID{RequestID: idOf(r)})
 }

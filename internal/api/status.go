@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/terrapulse/terrapulse/internal/access"
+	"github.com/terrapulse/terrapulse/internal/apispec"
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/reconcile"
 	"github.com/terrapulse/terrapulse/internal/state"
@@ -32,17 +33,17 @@ const readingTime = time.Minute
 // no time to end: runs that have ended do not change.
 type status struct {
 	version    string // of the task's record
-	definition EventConfig
+	definition apispec.EventConfig
 	enabled    bool
 
-	is      Status
+	is      apispec.Status
 	history []string // ids of the newest runs that have ended, the latest first
 	brief   []byte   // TaskStatus in JSON, without events
 	full    []byte   // the same with events; nil until somebody has asked for them
 }
 
 // statusOf judges by how the newest runs ended, oldest first.
-func statusOf(recent []state.RunState) Status {
+func statusOf(recent []state.RunState) apispec.Status {
 	failures := 0
 	for _, s := range recent {
 		if failed(s) {
@@ -51,13 +52,13 @@ func statusOf(recent []state.RunState) Status {
 	}
 	switch {
 	case len(recent) == 0:
-		return StatusUnknown
+		return apispec.StatusUnknown
 	case !failed(recent[len(recent)-1]):
-		return StatusSuccessful
+		return apispec.StatusSuccessful
 	case failures == 1:
-		return StatusErrored
+		return apispec.StatusErrored
 	}
-	return StatusCritical
+	return apispec.StatusCritical
 }
 
 func failed(s state.RunState) bool {
@@ -206,7 +207,7 @@ func judge(t *config.Task, rec state.Record) (*status, error) {
 	outcomes, ids := ended(known)
 	s := &status{
 		version: rec.Version, enabled: t.Enabled, is: statusOf(outcomes),
-		definition: EventConfig{Providers: list(t.Providers), Services: list(t.DeprecatedServices), Source: t.Module},
+		definition: apispec.EventConfig{Providers: list(t.Providers), Services: list(t.DeprecatedServices), Source: t.Module},
 		history:    ids,
 	}
 	slices.Reverse(s.history)
@@ -215,8 +216,8 @@ func judge(t *config.Task, rec state.Record) (*status, error) {
 	return s, err
 }
 
-func (s *status) task(name string) TaskStatus {
-	t := TaskStatus{TaskName: name, Status: s.is, Enabled: s.enabled, Providers: s.definition.Providers, Services: s.definition.Services}
+func (s *status) task(name string) apispec.TaskStatus {
+	t := apispec.TaskStatus{TaskName: name, Status: s.is, Enabled: s.enabled, Providers: s.definition.Providers, Services: s.definition.Services}
 	if len(s.history) > 0 {
 		t.EventsURL = "/v1/status/tasks/" + url.PathEscape(name) + "?include=events"
 	}
@@ -244,7 +245,7 @@ func (a *api) withEvents(ctx context.Context, tasks map[string]*status) error {
 		}
 		group.Go(func() error {
 			t := s.task(name)
-			events := []Event{}
+			events := []apispec.Event{}
 			for _, id := range s.history {
 				run, err := state.Read[state.Run](ctx, a.Control.Store, state.RunKey(name, id))
 				if err != nil {
@@ -266,13 +267,13 @@ func (a *api) withEvents(ctx context.Context, tasks map[string]*status) error {
 }
 
 // event is a run that has ended, as Consul-Terraform-Sync shows it.
-func event(run state.Run, definition EventConfig) Event {
-	e := Event{ID: run.ID, Success: !failed(run.State), TaskName: run.Task, StartTime: run.Started, EndTime: run.Ended, Config: definition}
+func event(run state.Run, definition apispec.EventConfig) apispec.Event {
+	e := apispec.Event{ID: run.ID, Success: !failed(run.State), TaskName: run.Task, StartTime: run.Started, EndTime: run.Ended, Config: definition}
 	if run.Started.IsZero() {
 		e.StartTime = run.Created
 	}
 	if !e.Success {
-		e.Error = &ErrorObject{Message: run.Error}
+		e.Error = &apispec.ErrorObject{Message: run.Error}
 	}
 	return e
 }
@@ -284,7 +285,7 @@ func (a *api) getStatus(w http.ResponseWriter, r *http.Request) {
 		a.failOld(w, r, err)
 		return
 	}
-	var all OverallStatus
+	var all apispec.OverallStatus
 	for _, s := range tasks {
 		if s.enabled {
 			all.TaskSummary.Enabled.Enabled++
@@ -293,11 +294,11 @@ func (a *api) getStatus(w http.ResponseWriter, r *http.Request) {
 		}
 		n := &all.TaskSummary.Status
 		switch s.is {
-		case StatusSuccessful:
+		case apispec.StatusSuccessful:
 			n.Successful++
-		case StatusErrored:
+		case apispec.StatusErrored:
 			n.Errored++
-		case StatusCritical:
+		case apispec.StatusCritical:
 			n.Critical++
 		default:
 			n.Unknown++
@@ -345,11 +346,11 @@ func (a *api) getTaskStatuses(w http.ResponseWriter, r *http.Request) {
 }
 
 // statusQuery reads the parameters of a request for statuses.
-func statusQuery(q url.Values) (only Status, events bool, wrong string) {
+func statusQuery(q url.Values) (only apispec.Status, events bool, wrong string) {
 	if asked := q["status"]; len(asked) > 1 {
 		return "", false, "cannot support more than one status query parameter, got status values: " + strings.Join(asked, ", ")
 	} else if len(asked) == 1 {
-		only = Status(strings.ToLower(asked[0]))
+		only = apispec.Status(strings.ToLower(asked[0]))
 		if !only.Valid() {
 			return "", false, "unsupported status parameter value. only supporting status values successful, errored, critical, and unknown but got " + asked[0]
 		}
@@ -438,18 +439,18 @@ func (a *api) getHealth(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if access.Of(r.Context()) < access.Read {
-		write(w, http.StatusOK, HealthResponse{})
+		write(w, http.StatusOK, apispec.HealthResponse{})
 		return
 	}
 	write(w, http.StatusOK, health(rec.Data))
 }
 
 // health names the tasks that cannot be read, if there are any.
-func health(rec state.Reconcile) HealthResponse {
+func health(rec state.Reconcile) apispec.HealthResponse {
 	if rec.Unreadable == nil {
-		return HealthResponse{}
+		return apispec.HealthResponse{}
 	}
-	return HealthResponse{UnreadableTasks: &rec.Unreadable.Tasks, UnreadableCount: &rec.Unreadable.Count}
+	return apispec.HealthResponse{UnreadableTasks: &rec.Unreadable.Tasks, UnreadableCount: &rec.Unreadable.Count}
 }
 
 // illness says why the work is not done; "" if it is.

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/terrapulse/terrapulse/internal/access"
+	"github.com/terrapulse/terrapulse/internal/apispec"
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/reconcile"
 	"github.com/terrapulse/terrapulse/internal/state"
@@ -34,11 +35,11 @@ func (a *api) getTasks(w http.ResponseWriter, r *http.Request) {
 		a.fail(w, r, "", err)
 		return
 	}
-	tasks := []Task{}
+	tasks := []apispec.Task{}
 	for _, t := range shown(counts, records) {
 		tasks = append(tasks, a.define(r, t))
 	}
-	write(w, http.StatusOK, TasksResponse{RequestID: idOf(r), Tasks: tasks})
+	write(w, http.StatusOK, apispec.TasksResponse{RequestID: idOf(r), Tasks: tasks})
 }
 
 // getTask answers with the definition of one task.
@@ -49,7 +50,7 @@ func (a *api) getTask(w http.ResponseWriter, r *http.Request) {
 		a.fail(w, r, name, err)
 		return
 	}
-	write(w, http.StatusOK, TaskResponse{RequestID: idOf(r), Task: a.define(r, t)})
+	write(w, http.StatusOK, apispec.TaskResponse{RequestID: idOf(r), Task: a.define(r, t)})
 }
 
 // masked stands for the value of a sensitive variable, as Terraform source.
@@ -57,7 +58,7 @@ const masked = `"(sensitive value)"`
 
 // define is Define for the sender of a request: the values of variables that the
 // module declares sensitive are for those who may act.
-func (a *api) define(r *http.Request, t *config.Task) Task {
+func (a *api) define(r *http.Request, t *config.Task) apispec.Task {
 	def := Define(t)
 	if access.Of(r.Context()) >= access.Act || len(*def.Variables) == 0 {
 		return def
@@ -144,7 +145,7 @@ func (a *api) createTask(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Location", "/v1/tasks/"+t.Name)
-	write(w, http.StatusCreated, TaskResponse{RequestID: idOf(r), Task: a.define(r, t)})
+	write(w, http.StatusCreated, apispec.TaskResponse{RequestID: idOf(r), Task: a.define(r, t)})
 }
 
 // inspectDraft plans a task that is not kept.
@@ -163,7 +164,7 @@ func (a *api) inspectDraft(w http.ResponseWriter, r *http.Request, name string, 
 		a.fail(w, r, name, err)
 		return
 	}
-	write(w, http.StatusOK, TaskResponse{RequestID: idOf(r), Task: a.define(r, t), Run: inspection})
+	write(w, http.StatusOK, apispec.TaskResponse{RequestID: idOf(r), Task: a.define(r, t), Run: inspection})
 }
 
 // runError is why the run or the inspection that a request asked for has failed.
@@ -182,7 +183,7 @@ func (e *runError) Error() string {
 // inspect plans a task and returns its plan. The definition is that of a task
 // which is not there, else nil. The error is a *runError where Terraform had no
 // plan.
-func (a *api) inspect(ctx context.Context, task string, definition json.RawMessage) (*Inspection, error) {
+func (a *api) inspect(ctx context.Context, task string, definition json.RawMessage) (*apispec.Inspection, error) {
 	planned, err := a.Control.Plan(ctx, task, definition)
 	if err != nil {
 		return nil, err
@@ -195,7 +196,7 @@ func (a *api) inspect(ctx context.Context, task string, definition json.RawMessa
 		return nil, &runError{run: run}
 	}
 	changes := run.Changes != nil && run.Changes.Add+run.Changes.Change+run.Changes.Destroy > 0
-	return &Inspection{ChangesPresent: changes, Plan: plan}, nil
+	return &apispec.Inspection{ChangesPresent: changes, Plan: plan}, nil
 }
 
 // await waits until the run after since has ended. The error is a *runError
@@ -236,7 +237,7 @@ func (a *api) updateTask(w http.ResponseWriter, r *http.Request) {
 		a.fail(w, r, name, err)
 		return
 	}
-	write(w, http.StatusOK, UpdateTaskResponse{Inspect: inspection})
+	write(w, http.StatusOK, apispec.UpdateTaskResponse{Inspect: inspection})
 }
 
 // updateOf reads whether a task is to be enabled. Keys may be written in capitals.
@@ -271,14 +272,14 @@ func updateOf(r *http.Request) (enabled bool, err error) {
 }
 
 // update does what updateTask was asked for.
-func (a *api) update(r *http.Request, name string, enabled bool, mode string) (*Inspection, error) {
+func (a *api) update(r *http.Request, name string, enabled bool, mode string) (*apispec.Inspection, error) {
 	ctx := r.Context()
 	if mode == runInspect {
 		if _, err := a.task(ctx, name); err != nil {
 			return nil, err
 		}
 		if !enabled {
-			return &Inspection{Plan: "Task is disabled, inspection was skipped."}, nil
+			return &apispec.Inspection{Plan: "Task is disabled, inspection was skipped."}, nil
 		}
 		return a.inspect(ctx, name, nil)
 	}
@@ -301,5 +302,5 @@ func (a *api) deleteTask(w http.ResponseWriter, r *http.Request) {
 	if comesBack {
 		w.Header().Set("Terrapulse-Note", fmt.Sprintf("a file has task '%s': it comes back when its block there is changed, or with -reset-storage; delete it there to be rid of it", name))
 	}
-	write(w, http.StatusAccepted, RequestID{RequestID: idOf(r)})
+	write(w, http.StatusAccepted, apispec.RequestID{RequestID: idOf(r)})
 }

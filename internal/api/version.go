@@ -5,6 +5,8 @@ import (
 	"runtime"
 	"runtime/debug"
 	"sync"
+
+	"github.com/terrapulse/terrapulse/internal/apispec"
 )
 
 // apiVersion is the first part of every path.
@@ -34,7 +36,7 @@ var Commit = sync.OnceValue(func() string {
 
 // getVersion answers with what runs here.
 func (a *api) getVersion(w http.ResponseWriter, r *http.Request) {
-	write(w, http.StatusOK, VersionResponse{
+	write(w, http.StatusOK, apispec.VersionResponse{
 		RequestID: idOf(r), Version: a.Version, Commit: optional(Commit()), GoVersion: runtime.Version(), APIVersion: apiVersion,
 	})
 }

@@ -16,7 +16,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/terrapulse/terrapulse/internal/api"
+	"github.com/terrapulse/terrapulse/internal/apispec"
 )
 
 // answer starts a server that gives one answer to everything, and keeps what
@@ -66,9 +66,12 @@ func TestRequestsAreThoseOfTheAPI(t *testing.T) {
 		method, target string
 		body           string
 	}{
-		{"inspect", func(c *Client) error { _, err := c.InspectTask(ctx, api.Task{Name: "a", Module: "./m"}); return err },
+		{"inspect", func(c *Client) error {
+			_, err := c.InspectTask(ctx, apispec.Task{Name: "a", Module: "./m"})
+			return err
+		},
 			"POST", "/v1/tasks?run=inspect", `{"task":{"condition":{},"module":"./m","name":"a"}}`},
-		{"create", func(c *Client) error { return c.CreateTask(ctx, api.Task{Name: "a", Module: "./m"}) },
+		{"create", func(c *Client) error { return c.CreateTask(ctx, apispec.Task{Name: "a", Module: "./m"}) },
 			"POST", "/v1/tasks?run=now", `{"task":{"condition":{},"module":"./m","name":"a"}}`},
 		{"inspect enable", func(c *Client) error { _, err := c.InspectEnable(ctx, "a"); return err },
 			"PATCH", "/v1/tasks/a?run=inspect", `{"enabled":true}`},
@@ -113,7 +116,7 @@ func TestAnAddressMayHaveAPathAndNeedsNoScheme(t *testing.T) {
 
 func TestRefusalsReadAsInBothOfTheClientsThatScriptsKnow(t *testing.T) {
 	ctx := t.Context()
-	create := func(c *Client) error { return c.CreateTask(ctx, api.Task{}) }
+	create := func(c *Client) error { return c.CreateTask(ctx, apispec.Task{}) }
 	disable := func(c *Client) error { return c.DisableTask(ctx, "a") }
 	for _, test := range []struct {
 		ask    func(*Client) error

@@ -8,7 +8,7 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/terrapulse/terrapulse/internal/api"
+	"github.com/terrapulse/terrapulse/internal/apispec"
 )
 
 // The wait between two looks at a run doubles from firstPoll to longestPoll.
@@ -19,7 +19,7 @@ const (
 
 // Leader returns the owner of the lease of the instance that leads; "" if none does.
 func (c *Client) Leader(ctx context.Context) (string, error) {
-	var answer api.OverviewResponse
+	var answer apispec.OverviewResponse
 	_, err := c.call(ctx, http.MethodGet, "v1/overview", nil, nil, &answer)
 	return deref(answer.Leader).Owner, err
 }
@@ -37,7 +37,7 @@ func (c *Client) RetryTask(ctx context.Context, name string) (after string, err 
 }
 
 func (c *Client) request(ctx context.Context, name, how string) (after string, err error) {
-	var answer api.RunAskedResponse
+	var answer apispec.RunAskedResponse
 	if _, err := c.call(ctx, http.MethodPost, taskPath(name)+"/"+how, nil, nil, &answer); err != nil {
 		return "", err
 	}
@@ -56,7 +56,7 @@ func (c *Client) ForgetTask(ctx context.Context, name string) error {
 
 // CancelTask ends the run of a task that is under way, and returns its id.
 func (c *Client) CancelTask(ctx context.Context, name string) (id string, err error) {
-	var answer api.RunCancelledResponse
+	var answer apispec.RunCancelledResponse
 	_, err = c.call(ctx, http.MethodPost, taskPath(name)+"/cancel", nil, nil, &answer)
 	return answer.RunID, err
 }
@@ -64,23 +64,23 @@ func (c *Client) CancelTask(ctx context.Context, name string) (id string, err er
 // AwaitRun waits for the end of the first run of a task after the one with this
 // id. It calls waits with the reason for which the run has not begun, once for
 // each reason.
-func (c *Client) AwaitRun(ctx context.Context, name, after string, waits func(reason string)) (api.Run, error) {
+func (c *Client) AwaitRun(ctx context.Context, name, after string, waits func(reason string)) (apispec.Run, error) {
 	said := ""
 	for wait := firstPoll; ; wait = min(2*wait, longestPoll) {
-		var runs api.RunsResponse
+		var runs apispec.RunsResponse
 		query := url.Values{"limit": {"200"}}
 		if after != "" {
 			query.Set("after", after)
 		}
 		if _, err := c.call(ctx, http.MethodGet, taskPath(name)+"/runs", query, nil, &runs); err != nil {
-			return api.Run{}, err
+			return apispec.Run{}, err
 		}
 		run := first(runs.Runs)
 		switch {
 		case run == nil:
 			reason, err := c.waiting(ctx, name)
 			if err != nil {
-				return api.Run{}, err
+				return apispec.Run{}, err
 			}
 			if reason != said && wait > 4*firstPoll {
 				waits(reason)
@@ -90,15 +90,15 @@ func (c *Client) AwaitRun(ctx context.Context, name, after string, waits func(re
 			return *run, nil
 		}
 		if err := pause(ctx, wait); err != nil {
-			return api.Run{}, err
+			return apispec.Run{}, err
 		}
 	}
 }
 
 // first is the oldest run that is part of the task's history.
-func first(runs []api.Run) *api.Run {
+func first(runs []apispec.Run) *apispec.Run {
 	for i := len(runs) - 1; i >= 0; i-- {
-		if !runs[i].Inspect && runs[i].State != api.RunStateSuperseded {
+		if !runs[i].Inspect && runs[i].State != apispec.RunStateSuperseded {
 			return &runs[i]
 		}
 	}
@@ -108,7 +108,7 @@ func first(runs []api.Run) *api.Run {
 // waiting says why a task that is to be run has no run yet. The error says why
 // there will be none.
 func (c *Client) waiting(ctx context.Context, name string) (string, error) {
-	var answer api.TaskOverviewResponse
+	var answer apispec.TaskOverviewResponse
 	if _, err := c.call(ctx, http.MethodGet, taskPath(name)+"/overview", nil, nil, &answer); err != nil {
 		return "", err
 	}
@@ -119,17 +119,17 @@ func (c *Client) waiting(ctx context.Context, name string) (string, error) {
 }
 
 // AwaitEnd waits for the end of a run.
-func (c *Client) AwaitEnd(ctx context.Context, name, id string) (api.Run, error) {
+func (c *Client) AwaitEnd(ctx context.Context, name, id string) (apispec.Run, error) {
 	for wait := firstPoll; ; wait = min(2*wait, longestPoll) {
-		var answer api.RunResponse
+		var answer apispec.RunResponse
 		if _, err := c.call(ctx, http.MethodGet, taskPath(name)+"/runs/"+url.PathEscape(id), nil, nil, &answer); err != nil {
-			return api.Run{}, err
+			return apispec.Run{}, err
 		}
 		if answer.Run.Ended != nil {
 			return answer.Run, nil
 		}
 		if err := pause(ctx, wait); err != nil {
-			return api.Run{}, err
+			return apispec.Run{}, err
 		}
 	}
 }

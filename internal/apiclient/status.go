@@ -6,7 +6,7 @@ import (
 	"net/url"
 	"strconv"
 
-	"github.com/terrapulse/terrapulse/internal/api"
+	"github.com/terrapulse/terrapulse/internal/apispec"
 )
 
 // TaskStatus is how a task fares.
@@ -24,8 +24,8 @@ func (c *Client) TaskStatuses(ctx context.Context) (map[string]TaskStatus, error
 }
 
 // Overview returns what the instance and its tasks are doing.
-func (c *Client) Overview(ctx context.Context) (api.OverviewResponse, error) {
-	var answer api.OverviewResponse
+func (c *Client) Overview(ctx context.Context) (apispec.OverviewResponse, error) {
+	var answer apispec.OverviewResponse
 	_, err := c.call(ctx, http.MethodGet, "v1/overview", nil, nil, &answer)
 	return answer, err
 }
@@ -34,22 +34,22 @@ func (c *Client) Overview(ctx context.Context) (api.OverviewResponse, error) {
 const runLimit = "200"
 
 // Runs returns the runs of a task, inspections too, the latest first.
-func (c *Client) Runs(ctx context.Context, task string) ([]api.Run, error) {
-	var answer api.RunsResponse
+func (c *Client) Runs(ctx context.Context, task string) ([]apispec.Run, error) {
+	var answer apispec.RunsResponse
 	_, err := c.call(ctx, http.MethodGet, taskPath(task)+"/runs", url.Values{"limit": {runLimit}}, nil, &answer)
 	return answer.Runs, err
 }
 
 // LatestRuns returns the latest runs of all tasks, the latest first.
-func (c *Client) LatestRuns(ctx context.Context) ([]api.Run, error) {
-	var answer api.RunsResponse
+func (c *Client) LatestRuns(ctx context.Context) ([]apispec.Run, error) {
+	var answer apispec.RunsResponse
 	_, err := c.call(ctx, http.MethodGet, "v1/runs", url.Values{"limit": {runLimit}}, nil, &answer)
 	return answer.Runs, err
 }
 
 // Output returns a chunk of what Terraform printed in a run.
-func (c *Client) Output(ctx context.Context, task, run string, offset int) (api.RunOutputResponse, error) {
-	var answer api.RunOutputResponse
+func (c *Client) Output(ctx context.Context, task, run string, offset int) (apispec.RunOutputResponse, error) {
+	var answer apispec.RunOutputResponse
 	_, err := c.call(ctx, http.MethodGet, taskPath(task)+"/runs/"+url.PathEscape(run)+"/output", url.Values{"offset": {strconv.Itoa(offset)}}, nil, &answer)
 	return answer, err
 }

@@ -7,31 +7,31 @@ import (
 	"sort"
 	"strings"
 
-	"github.com/terrapulse/terrapulse/internal/api"
+	"github.com/terrapulse/terrapulse/internal/apispec"
 )
 
 // Inspection is the answer to a request that changes nothing.
 type Inspection struct {
 	RequestID string // empty where the API gives none
-	api.Inspection
+	apispec.Inspection
 }
 
 // InspectTask says what making the task would do, and makes nothing.
-func (c *Client) InspectTask(ctx context.Context, task api.Task) (Inspection, error) {
-	var answer api.TaskResponse
-	_, err := c.call(ctx, http.MethodPost, "v1/tasks", run("inspect"), api.TaskRequest{Task: task}, &answer)
+func (c *Client) InspectTask(ctx context.Context, task apispec.Task) (Inspection, error) {
+	var answer apispec.TaskResponse
+	_, err := c.call(ctx, http.MethodPost, "v1/tasks", run("inspect"), apispec.TaskRequest{Task: task}, &answer)
 	return Inspection{answer.RequestID, deref(answer.Run)}, err
 }
 
 // CreateTask makes a task and runs it. A task whose first run fails is not kept.
-func (c *Client) CreateTask(ctx context.Context, task api.Task) error {
-	_, err := c.call(ctx, http.MethodPost, "v1/tasks", run("now"), api.TaskRequest{Task: task}, nil)
+func (c *Client) CreateTask(ctx context.Context, task apispec.Task) error {
+	_, err := c.call(ctx, http.MethodPost, "v1/tasks", run("now"), apispec.TaskRequest{Task: task}, nil)
 	return err
 }
 
 // InspectEnable says what enabling the task would do, and changes nothing.
 func (c *Client) InspectEnable(ctx context.Context, name string) (Inspection, error) {
-	var answer api.UpdateTaskResponse
+	var answer apispec.UpdateTaskResponse
 	err := c.setEnabled(ctx, name, true, run("inspect"), &answer)
 	return Inspection{Inspection: deref(answer.Inspect)}, err
 }
@@ -47,7 +47,7 @@ func (c *Client) DisableTask(ctx context.Context, name string) error {
 }
 
 func (c *Client) setEnabled(ctx context.Context, name string, enabled bool, query url.Values, out any) error {
-	body := api.UpdateTaskRequest{Enabled: enabled}
+	body := apispec.UpdateTaskRequest{Enabled: enabled}
 	_, err := c.call(ctx, http.MethodPatch, taskPath(name), query, body, out)
 	return err
 }
@@ -61,7 +61,7 @@ func (c *Client) DeleteTask(ctx context.Context, name string) (note string, err 
 
 // TaskNames returns the names of all tasks, sorted.
 func (c *Client) TaskNames(ctx context.Context) ([]string, error) {
-	var answer api.TasksResponse
+	var answer apispec.TasksResponse
 	_, err := c.call(ctx, http.MethodGet, "v1/tasks", nil, nil, &answer)
 	names := make([]string, len(answer.Tasks))
 	for i, t := range answer.Tasks {
