@@ -9,7 +9,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/apispec"
 	"github.com/terrapulse/terrapulse/internal/cluster"
 	"github.com/terrapulse/terrapulse/internal/config"
-	"github.com/terrapulse/terrapulse/internal/reconcile"
+	"github.com/terrapulse/terrapulse/internal/state"
 )
 
 // timingOf is how long leases and claims last.
@@ -33,7 +33,7 @@ func (e *engine) join(ctx context.Context, cfg *config.Config, log *slog.Logger)
 	member = cluster.New(cluster.Options{
 		Instance: cluster.Instance{
 			Cluster: h.Cluster.Name, ID: cfg.ID, Address: h.Instance.Address, Service: cfg.Consul.ServiceRegistration.ServiceName,
-			Owner: e.reconciler.Owner, Lease: reconcile.LeaseName, Terraform: e.terraform,
+			Owner: e.reconciler.Owner, Lease: state.LeaderLease, Terraform: e.terraform,
 		},
 		Store: e.store, SessionTTL: h.Cluster.Storage.SessionTTL, Now: time.Now, Log: log,
 		Base: e.base.Load,

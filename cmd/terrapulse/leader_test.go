@@ -8,7 +8,7 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/lease"
-	"github.com/terrapulse/terrapulse/internal/reconcile"
+	"github.com/terrapulse/terrapulse/internal/state"
 	"github.com/terrapulse/terrapulse/internal/state/sqlite"
 )
 
@@ -47,7 +47,7 @@ func TestOnce_EndsWithAdviceWhereTheInstanceThatLeadsCannotBeReached(t *testing.
 		t.Fatal(err)
 	}
 	defer store.Close()
-	if _, err := lease.Acquire(t.Context(), store, reconcile.LeaseName, "another", lease.Options{TTL: time.Hour, Now: time.Now}); err != nil {
+	if _, err := lease.Acquire(t.Context(), store, state.LeaderLease, "another", lease.Options{TTL: time.Hour, Now: time.Now}); err != nil {
 		t.Fatal(err)
 	}
 	r := s.run("-once", "-wait", "0", "-config-file", s.config(s.task("lb", onWeb)))

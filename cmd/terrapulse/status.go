@@ -12,7 +12,6 @@ import (
 	"github.com/terrapulse/terrapulse/internal/api"
 	"github.com/terrapulse/terrapulse/internal/apispec"
 	"github.com/terrapulse/terrapulse/internal/lease"
-	"github.com/terrapulse/terrapulse/internal/reconcile"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
@@ -115,7 +114,7 @@ func readStatus(ctx context.Context, store state.Store, now time.Time) (status, 
 			st.Refused.Bundle = &r.Bundle
 		}
 	}
-	held, err := lease.Read(ctx, store, reconcile.LeaseName)
+	held, err := lease.Read(ctx, store, state.LeaderLease)
 	if err != nil {
 		return st, fmt.Errorf("read who leads: %w", err)
 	}

@@ -20,7 +20,6 @@ import (
 	"github.com/terrapulse/terrapulse/internal/invoke"
 	"github.com/terrapulse/terrapulse/internal/launch/ecs/ecstest"
 	"github.com/terrapulse/terrapulse/internal/lease"
-	"github.com/terrapulse/terrapulse/internal/reconcile"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
@@ -521,7 +520,7 @@ func TestALeaseOfAProcessWhoseClockIsOffIsRespected(t *testing.T) {
 	c.tasks(consulBackend, "lb")
 	// By its clock, 20 seconds slow, the lease lasts; by ours it has expired.
 	slow := func() time.Time { return time.Now().Add(-20 * time.Second) }
-	held, err := lease.Acquire(t.Context(), c.store, reconcile.LeaseName, "another", lease.Options{TTL: 20 * time.Second, Now: slow})
+	held, err := lease.Acquire(t.Context(), c.store, state.LeaderLease, "another", lease.Options{TTL: 20 * time.Second, Now: slow})
 	if err != nil {
 		t.Fatal(err)
 	}

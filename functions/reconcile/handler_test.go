@@ -469,7 +469,7 @@ func TestReconcile_TicksGoOnWhereThePointerIsGone(t *testing.T) {
 
 func TestTwoInvocationsAtOnceHaveOneLeader(t *testing.T) {
 	s := newStack(t, "web")
-	held, err := lease.Acquire(t.Context(), s.store, reconcile.LeaseName, "another", lease.Options{TTL: leaseTTL})
+	held, err := lease.Acquire(t.Context(), s.store, state.LeaderLease, "another", lease.Options{TTL: leaseTTL})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -501,7 +501,7 @@ func TestOnceRunsWhatIsAskedForAndWaits(t *testing.T) {
 		s.end(state.RunSucceeded)
 		time.Sleep(time.Minute)
 		s.must(h, schedule)
-		held, err := lease.Acquire(t.Context(), s.store, reconcile.LeaseName, "a tick on its way", lease.Options{TTL: leaseTTL})
+		held, err := lease.Acquire(t.Context(), s.store, state.LeaderLease, "a tick on its way", lease.Options{TTL: leaseTTL})
 		if err != nil {
 			t.Fatal(err)
 		}

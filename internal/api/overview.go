@@ -11,7 +11,6 @@ import (
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/lease"
 	"github.com/terrapulse/terrapulse/internal/overlay"
-	"github.com/terrapulse/terrapulse/internal/reconcile"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
@@ -36,7 +35,7 @@ func (a *api) overview(ctx context.Context) (apispec.OverviewResponse, error) {
 	if err != nil {
 		return o, fmt.Errorf("read the reconcile record: %w", err)
 	}
-	held, err := lease.Read(ctx, a.Control.Store, reconcile.LeaseName)
+	held, err := lease.Read(ctx, a.Control.Store, state.LeaderLease)
 	if err != nil {
 		return o, fmt.Errorf("read who leads: %w", err)
 	}

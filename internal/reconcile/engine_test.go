@@ -446,7 +446,7 @@ func (w *world) step(depth int) {
 	case 18:
 		if p.held == nil && !p.ticking {
 			p.do(func() {
-				p.held, _ = lease.Acquire(context.Background(), view{p, false}, reconcile.LeaseName, p.owner,
+				p.held, _ = lease.Acquire(context.Background(), view{p, false}, state.LeaderLease, p.owner,
 					lease.Options{TTL: ttl, Now: func() time.Time { return w.now }})
 			})
 		}

@@ -182,7 +182,7 @@ func TestWhoStandsByTakesOverWhenTheLeaderStops(t *testing.T) {
 		if got := first.launched(); len(got) != 2 {
 			t.Errorf("launched by the second: %v, want each task once", got)
 		}
-		if held, err := lease.Read(t.Context(), first.store, LeaseName); err != nil || held.Owner != other.Owner || held.Fence != 2 {
+		if held, err := lease.Read(t.Context(), first.store, state.LeaderLease); err != nil || held.Owner != other.Owner || held.Fence != 2 {
 			t.Errorf("the lease reads %+v (%v)", held, err)
 		}
 	})
@@ -210,7 +210,7 @@ func TestALongLeaseDelaysNothingButATakeoverFromTheDead(t *testing.T) {
 		first.finish()
 		first.end()
 		pass(10 * time.Second)
-		if held, err := lease.Read(t.Context(), first.store, LeaseName); err != nil || held.Owner != other.Owner {
+		if held, err := lease.Read(t.Context(), first.store, state.LeaderLease); err != nil || held.Owner != other.Owner {
 			t.Errorf("the leader has stopped, and the lease reads %+v (%v)", held, err)
 		}
 	})
@@ -249,7 +249,7 @@ func TestALeaderEndsSoonThoughTheStoreDoesNotAnswer(t *testing.T) {
 func TestWhoStandsByTakesOverWhenTheLeaderWasKilled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newLoopBench(t, tasks(1)...)
-		if _, err := lease.Acquire(t.Context(), b.store, LeaseName, "killed", lease.Options{TTL: b.LeaseTTL, Now: time.Now}); err != nil {
+		if _, err := lease.Acquire(t.Context(), b.store, state.LeaderLease, "killed", lease.Options{TTL: b.LeaseTTL, Now: time.Now}); err != nil {
 			t.Fatal(err)
 		}
 		b.start()
@@ -267,7 +267,7 @@ func TestWhoStandsByTakesOverWhenTheLeaderWasKilled(t *testing.T) {
 func TestWhoStandsByEndsWhenToldTo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newLoopBench(t, tasks(1)...)
-		if _, err := lease.Acquire(t.Context(), b.store, LeaseName, "another", lease.Options{TTL: time.Hour, Now: time.Now}); err != nil {
+		if _, err := lease.Acquire(t.Context(), b.store, state.LeaderLease, "another", lease.Options{TTL: time.Hour, Now: time.Now}); err != nil {
 			t.Fatal(err)
 		}
 		b.start()
@@ -289,7 +289,7 @@ func TestALeaderThatLostItsLeaseStops(t *testing.T) {
 				b := newLoopBench(t, tasks(1)...)
 				b.start()
 				b.finish()
-				rec, err := b.store.Get(t.Context(), "lease/"+LeaseName)
+				rec, err := b.store.Get(t.Context(), "lease/"+state.LeaderLease)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -320,7 +320,7 @@ func TestALeaderThatLostItsLeaseStopsThoughNothingChanges(t *testing.T) {
 		b.start()
 		b.finish()
 		b.bench.now = time.Now().Add(time.Hour) // by another's clock the lease is long over
-		if _, err := lease.Acquire(t.Context(), b.store, LeaseName, "another",
+		if _, err := lease.Acquire(t.Context(), b.store, state.LeaderLease, "another",
 			lease.Options{TTL: time.Hour, Now: func() time.Time { return b.bench.now }}); err != nil {
 			t.Fatal(err)
 		}
@@ -344,7 +344,7 @@ func TestALeaderGoesOnThroughShortFailuresOfTheStore(t *testing.T) {
 			failing.set(nil)
 			pass(4 * time.Second)
 		}
-		if held, err := lease.Read(t.Context(), b.store, LeaseName); err != nil || held.Fence != 1 {
+		if held, err := lease.Read(t.Context(), b.store, state.LeaderLease); err != nil || held.Fence != 1 {
 			t.Errorf("the lease reads %+v (%v)", held, err)
 		}
 		b.change("B")
@@ -403,7 +403,7 @@ func (f *failingStore) Apply(ctx context.Context, changes ...state.Change) ([]st
 	err := f.err
 	f.mu.Unlock()
 	// The lease is another matter: here it can be renewed.
-	if err != nil && changes[0].Key != "lease/"+LeaseName {
+	if err != nil && changes[0].Key != "lease/"+state.LeaderLease {
 		return nil, err
 	}
 	return f.Store.Apply(ctx, changes...)

@@ -6,11 +6,12 @@ import (
 	"fmt"
 
 	"github.com/terrapulse/terrapulse/internal/lease"
+	"github.com/terrapulse/terrapulse/internal/state"
 )
 
 // acquire takes the lease, or returns a *lease.HeldError.
 func (r *Reconciler) acquire(ctx context.Context) (*lease.Lease, error) {
-	return lease.Acquire(ctx, r.Store, LeaseName, r.Owner, lease.Options{TTL: r.LeaseTTL, Skew: r.Skew, Witness: r.Witness, OneClock: r.OneClock, Now: r.Now})
+	return lease.Acquire(ctx, r.Store, state.LeaderLease, r.Owner, lease.Options{TTL: r.LeaseTTL, Skew: r.Skew, Witness: r.Witness, OneClock: r.OneClock, Now: r.Now})
 }
 
 // holding renews the lease until what it returns is called, which gives the

@@ -181,7 +181,7 @@ func TestOnceRunsEveryTaskAndNoFailureStopsAnother(t *testing.T) {
 func TestOnceWaitsForTheLeaseOfADeadProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMachine(t)
-		if _, err := lease.Acquire(t.Context(), m.store, reconcile.LeaseName, "dead", lease.Options{TTL: ttl, Now: time.Now}); err != nil {
+		if _, err := lease.Acquire(t.Context(), m.store, state.LeaderLease, "dead", lease.Options{TTL: ttl, Now: time.Now}); err != nil {
 			t.Fatal(err)
 		}
 		expect(t, "outcomes", said(m.once(tasks("web"))), "web: succeeded")
@@ -191,7 +191,7 @@ func TestOnceWaitsForTheLeaseOfADeadProcess(t *testing.T) {
 func TestOnceRefusesBesideALivingProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMachine(t)
-		held, err := lease.Acquire(t.Context(), m.store, reconcile.LeaseName, "host-1", lease.Options{TTL: ttl, Now: time.Now})
+		held, err := lease.Acquire(t.Context(), m.store, state.LeaderLease, "host-1", lease.Options{TTL: ttl, Now: time.Now})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -375,7 +375,7 @@ func TestOnceLeavesAloneWhatHadNotBegunWhenItWasStopped(t *testing.T) {
 		if count[state.RunInterrupted] != 2 || count[state.RunIntended] != 2 {
 			t.Errorf("the runs ended so: %v; want the two under way interrupted, the others not begun", count)
 		}
-		if held, err := lease.Read(t.Context(), m.store, reconcile.LeaseName); err != nil || held.Owner != "" {
+		if held, err := lease.Read(t.Context(), m.store, state.LeaderLease); err != nil || held.Owner != "" {
 			t.Errorf("the lease was not given back: %+v (%v)", held, err)
 		}
 		m.took = 0

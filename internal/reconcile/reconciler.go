@@ -13,9 +13,6 @@ import (
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
-// LeaseName is the lease that a tick holds while it acts.
-const LeaseName = "reconcile"
-
 // Consul is what a tick reads.
 type Consul interface {
 	Observe(ctx context.Context, queries []consul.Query) []consul.Answer

@@ -439,7 +439,7 @@ func TestOneDatacenterThatIsAwayIsNotAllOfConsul(t *testing.T) {
 
 func TestWhoDoesNotLeadDoesNothing(t *testing.T) {
 	b := newBench(t, tasks(2)...)
-	held, err := lease.Acquire(t.Context(), b.store, LeaseName, "another", lease.Options{TTL: time.Hour, Now: b.Now})
+	held, err := lease.Acquire(t.Context(), b.store, state.LeaderLease, "another", lease.Options{TTL: time.Hour, Now: b.Now})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -458,12 +458,12 @@ func TestWhoDoesNotLeadDoesNothing(t *testing.T) {
 
 func TestALeaderThatWasOvertakenWritesNothing(t *testing.T) {
 	b := newBench(t, tasks(1)...)
-	old, err := lease.Acquire(t.Context(), b.store, LeaseName, "old", lease.Options{TTL: time.Second, Now: b.Now})
+	old, err := lease.Acquire(t.Context(), b.store, state.LeaderLease, "old", lease.Options{TTL: time.Second, Now: b.Now})
 	if err != nil {
 		t.Fatal(err)
 	}
 	b.now = b.now.Add(time.Minute)
-	if _, err := lease.Acquire(t.Context(), b.store, LeaseName, "new", lease.Options{TTL: time.Hour, Now: b.Now}); err != nil {
+	if _, err := lease.Acquire(t.Context(), b.store, state.LeaderLease, "new", lease.Options{TTL: time.Hour, Now: b.Now}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := b.Tick(t.Context(), TickOptions{Lease: old}); !errors.Is(err, lease.ErrLost) {

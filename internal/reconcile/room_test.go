@@ -116,7 +116,7 @@ func TestNoIntentIsWrittenWhileLaunchesFail(t *testing.T) {
 
 func TestClocksThatAreApartCostNobodyTheLease(t *testing.T) {
 	b := newBench(t, tasks(1)...)
-	if _, err := lease.Acquire(t.Context(), b.store, LeaseName, "other", lease.Options{TTL: b.LeaseTTL, Now: b.Now}); err != nil {
+	if _, err := lease.Acquire(t.Context(), b.store, state.LeaderLease, "other", lease.Options{TTL: b.LeaseTTL, Now: b.Now}); err != nil {
 		t.Fatal(err)
 	}
 	b.Skew = 30 * time.Second

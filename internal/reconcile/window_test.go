@@ -35,7 +35,7 @@ func TestAWindowSeesAChangeAtOnceAndLetsOthersActMeanwhile(t *testing.T) {
 			}
 			switch reports = append(reports, r); len(reports) {
 			case 1: // the first run was launched: nothing is held while it runs
-				held, err := lease.Acquire(t.Context(), b.store, LeaseName, "other", lease.Options{TTL: time.Minute, Now: time.Now})
+				held, err := lease.Acquire(t.Context(), b.store, state.LeaderLease, "other", lease.Options{TTL: time.Minute, Now: time.Now})
 				if err != nil {
 					t.Fatalf("the lease is held while there is nothing to do: %v", err)
 				}
@@ -80,7 +80,7 @@ func TestAWindowEndsWithItsTimeAndCostsNothingWhileNothingMoves(t *testing.T) {
 func TestAWindowGoesOnAfterATickThatCouldNotLead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, gates := newWindow(t)
-		other, err := lease.Acquire(t.Context(), b.store, LeaseName, "other", lease.Options{TTL: time.Hour, Now: time.Now})
+		other, err := lease.Acquire(t.Context(), b.store, state.LeaderLease, "other", lease.Options{TTL: time.Hour, Now: time.Now})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,5 +1,8 @@
 package state
 
+// LeaderLease names the lease that a tick holds while it acts.
+const LeaderLease = "reconcile"
+
 // LeaderKey is the record of how the instance that leads is reached.
 const LeaderKey = "instance/leader"
 
