@@ -351,7 +351,7 @@ task {
 	time.Sleep(3 * time.Second) // what follows a run is over
 	began = time.Now()
 	change(m.b, s.consul, names[0])
-	soon(m.b, "the change is seen", func() bool { return strings.Contains(p.stderr.String(), `reason="condition changed"`) })
+	soon(m.b, "the change is seen", func() bool { return strings.Contains(p.stderr.String(), `reason=condition_changed`) })
 	seen := time.Since(began)
 	long(m.b, "the second apply", func() bool { return strings.Count(p.stderr.String(), "run succeeded") == 2 })
 	peak := memory(m.b, p.Process.Pid, "VmHWM")

@@ -141,8 +141,8 @@ func (a *app) explain(answer invoke.Answer) {
 		fmt.Fprintf(a.stderr, "%s: run %s was asked for\n", r.Task, r.Run)
 	}
 	for _, d := range answer.Decisions {
-		if _, ok := started[d.Task]; !ok && d.Reason.Kind != state.ReasonUnchanged {
-			fmt.Fprintf(a.stderr, "%s: %s: %s\n", d.Task, d.Reason.Kind, d.Reason.Text)
+		if _, ok := started[d.Task]; !ok && d.Reason.Code != state.ReasonUnchanged {
+			fmt.Fprintf(a.stderr, "%s: %s: %s\n", d.Task, d.Reason.Code, d.Reason.Text)
 		}
 	}
 }
@@ -162,7 +162,7 @@ func (a *app) follow(store state.Store, answer invoke.Answer, tasks []string, as
 			if len(tasks) > 0 && !slices.Contains(tasks, d.Task) {
 				continue
 			}
-			if _, ok := ids[d.Task]; !ok && d.Reason.Kind != state.ReasonDisabled && d.Reason.Kind != state.ReasonRemoved {
+			if _, ok := ids[d.Task]; !ok && d.Reason.Code != state.ReasonDisabled && d.Reason.Code != state.ReasonRemoved {
 				outcomes = append(outcomes, reconcile.Outcome{Task: d.Task, Reason: d.Reason})
 			}
 		}
@@ -179,7 +179,7 @@ func (a *app) follow(store state.Store, answer invoke.Answer, tasks []string, as
 				return outcomes, err
 			}
 			if o.Run == nil {
-				if ids[o.Task] != "" || o.Reason.Kind == state.ReasonRunning || o.Reason.Kind == state.ReasonQueued {
+				if ids[o.Task] != "" || o.Reason.Code == state.ReasonRunning || o.Reason.Code == state.ReasonQueued {
 					open++
 				}
 				continue

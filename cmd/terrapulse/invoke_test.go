@@ -122,7 +122,7 @@ func TestInvokeFollowsTheRunsThatItStarted(t *testing.T) {
 		return invoke.Answer{Mode: req.Mode, Launches: []string{"l1"}, Runs: []invoke.Run{
 			d.run("web", "r1", state.Run{State: state.RunSucceeded, Changes: &state.Changes{Add: 3}}),
 			d.run("api", "r2", state.Run{State: state.RunFailed, Error: "no such module"}),
-		}, Decisions: []invoke.Decision{{Task: "other", Reason: state.Reason{Kind: state.ReasonUnchanged}}}}, nil
+		}, Decisions: []invoke.Decision{{Task: "other", Reason: state.Reason{Code: state.ReasonUnchanged}}}}, nil
 	})
 	code, out, errs := d.command("invoke", "-stack=prod", "-once", "-task=web", "-task=api", "-wait")
 	if code != exitError {
@@ -142,7 +142,7 @@ func TestInvokeFollowsTheRunsThatItStarted(t *testing.T) {
 func TestInvokeWaitsForWhatHadNoRoomAtFirst(t *testing.T) {
 	var d *fakeStack
 	d = newFakeStack(t, func(req invoke.Request) (invoke.Answer, error) {
-		written, err := d.store.Apply(t.Context(), state.Create(state.TaskKey("web"), state.Encode(state.Task{Forced: "someone", Reason: state.Reason{Kind: state.ReasonQueued}})))
+		written, err := d.store.Apply(t.Context(), state.Create(state.TaskKey("web"), state.Encode(state.Task{Forced: "someone", Reason: state.Reason{Code: state.ReasonQueued}})))
 		if err != nil {
 			return invoke.Answer{}, err
 		}
@@ -151,13 +151,13 @@ func TestInvokeWaitsForWhatHadNoRoomAtFirst(t *testing.T) {
 			r := d.run("web", "r1", state.Run{State: state.RunSucceeded})
 			d.store.Apply(t.Context(), state.Replace(written[0], state.Encode(state.Task{Run: &state.LiveRun{ID: r.Run, Created: time.Now()}})))
 		}()
-		return invoke.Answer{Mode: req.Mode, Decisions: []invoke.Decision{{Task: "web", Reason: state.Reason{Kind: state.ReasonQueued, Text: "its run has to wait"}}}}, nil
+		return invoke.Answer{Mode: req.Mode, Decisions: []invoke.Decision{{Task: "web", Reason: state.Reason{Code: state.ReasonQueued, Text: "its run has to wait"}}}}, nil
 	})
 	code, out, errs := d.command("invoke", "-stack=prod", "-once", "-wait")
 	if code != exitOK || !strings.Contains(out, "succeeded") {
 		t.Errorf("%d: %s%s", code, out, errs)
 	}
-	wantText(t, errs, "web: waiting for a launch: its run has to wait")
+	wantText(t, errs, "web: queued: its run has to wait")
 }
 
 func TestInvokePrintsThePlansOfAnInspection(t *testing.T) {

@@ -70,7 +70,7 @@ func (c *startCommand) elsewhere(e *engine, cfg *config.Config, address string, 
 		var group errgroup.Group
 		group.SetLimit(requestsAtOnce)
 		for i, t := range tasks {
-			outcomes[i] = reconcile.Outcome{Task: t.Name, Reason: state.Reason{Kind: state.ReasonDisabled, Text: "the task is disabled"}}
+			outcomes[i] = reconcile.Outcome{Task: t.Name, Reason: state.Reason{Code: state.ReasonDisabled, Text: "the task is disabled"}}
 			if !t.Enabled {
 				continue
 			}

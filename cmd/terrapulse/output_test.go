@@ -99,10 +99,10 @@ func TestStatusAndRunsAsJSON(t *testing.T) {
 		}
 		Tasks []struct {
 			Name, State string
-			Reason      struct{ Kind, Text string }
+			Reason      struct{ Code, Text string }
 			Last        struct {
 				ID, State string
-				Reason    struct{ Kind, Text string }
+				Reason    struct{ Code, Text string }
 				Changes   struct{ Add, Destroy int }
 			} `json:"last_run"`
 		}
@@ -112,8 +112,8 @@ func TestStatusAndRunsAsJSON(t *testing.T) {
 		t.Fatalf("status: %+v", got)
 	}
 	lb, off := got.Tasks[0], got.Tasks[1]
-	if lb.State != "applied" || lb.Reason.Kind != "nothing changed" || lb.Last.State != "succeeded" ||
-		lb.Last.Reason.Kind != "condition changed" || !strings.Contains(lb.Last.Reason.Text, "added web-2") || lb.Last.Changes.Add != 1 {
+	if lb.State != "applied" || lb.Reason.Code != "unchanged" || lb.Last.State != "succeeded" ||
+		lb.Last.Reason.Code != "condition_changed" || !strings.Contains(lb.Last.Reason.Text, "added web-2") || lb.Last.Changes.Add != 1 {
 		t.Errorf("lb: %+v", lb)
 	}
 	if off.State != "disabled" || off.Last.ID != "" {

@@ -38,7 +38,7 @@ func (a *app) printReport(outcomes []reconcile.Outcome, plans map[string]string,
 		case !notBegun(o):
 			run := api.RunOf(*o.Run)
 			t.Run, t.Outcome = &run, string(o.Run.State)
-		case o.Reason.Kind == state.ReasonDisabled:
+		case o.Reason.Code == state.ReasonDisabled:
 			t.Outcome = "disabled"
 		}
 		report.Tasks = append(report.Tasks, t)

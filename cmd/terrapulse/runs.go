@@ -55,7 +55,7 @@ func (c *runsCommand) Run(args []string) int {
 	t.row(plain, "RUN", "STARTED", "DURATION", "OUTCOME", "CHANGES")
 	for _, r := range runs {
 		t.row(outcome(r.State), shortened(r.ID), at(r.Started), tookOf(r), string(r.State), changesOf(r.Changes))
-		text := fmt.Sprintf("why: %s: %s", r.Reason.Kind, r.Reason.Text)
+		text := fmt.Sprintf("why: %s: %s", r.Reason.Code, r.Reason.Text)
 		if r.Inspect {
 			text = "inspection, " + text
 		}

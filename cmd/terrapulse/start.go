@@ -286,7 +286,7 @@ func (a *app) summarise(outcomes []reconcile.Outcome, elapsed time.Duration) int
 		}
 		if notBegun(o) {
 			word := "not run"
-			if o.Reason.Kind == state.ReasonDisabled {
+			if o.Reason.Code == state.ReasonDisabled {
 				n, word = plain, "disabled"
 			}
 			t.row(n, o.Task, word, "-", "-", "-", "-")
@@ -345,7 +345,7 @@ func outcomesOf(run apispec.Run) []reconcile.Outcome {
 	if c := run.Changes; c != nil {
 		r.Changes = &state.Changes{Add: c.Add, Change: c.Change, Destroy: c.Destroy}
 	}
-	return []reconcile.Outcome{{Task: run.Task, Run: r, Reason: state.Reason{Kind: state.ReasonKind(run.Reason.Kind), Text: run.Reason.Text}}}
+	return []reconcile.Outcome{{Task: run.Task, Run: r, Reason: state.Reason{Code: state.ReasonCode(run.Reason.Code), Text: run.Reason.Text}}}
 }
 
 // summaryOf is one line about all tasks.
@@ -355,7 +355,7 @@ func summaryOf(outcomes []reconcile.Outcome, took time.Duration) string {
 	inspected := false
 	for _, o := range outcomes {
 		switch {
-		case o.Run == nil && o.Reason.Kind == state.ReasonDisabled:
+		case o.Run == nil && o.Reason.Code == state.ReasonDisabled:
 			counted["disabled"]++
 			continue
 		case notBegun(o):

@@ -68,7 +68,7 @@ func TestStartFollowsConsul(t *testing.T) {
 	if st.Leader == nil || len(st.Tasks) != 3 || st.Good == nil {
 		t.Errorf("status while start runs: %s", r.stdout)
 	}
-	wantText(t, s.run("runs", "lb").stdout, "condition changed", "web-2")
+	wantText(t, s.run("runs", "lb").stdout, "condition_changed", "web-2")
 
 	if code := p.stop(); code != exitOK {
 		t.Errorf("exit code %d after an interrupt, want 0", code)
@@ -145,7 +145,7 @@ func TestAKilledProcessLeavesNoTerraformAndItsRunIsMadeGood(t *testing.T) {
 		r := s.run("runs", "slow")
 		return strings.Contains(r.stdout, "lost") && strings.Contains(r.stdout, "succeeded")
 	})
-	wantText(t, s.run("runs", "slow").stdout, "no sign of life", "lost run")
+	wantText(t, s.run("runs", "slow").stdout, "no sign of life", "lost")
 }
 
 func TestWhatAKilledStartLeavesAmongTemporaryFilesIsRemovedByALaterOne(t *testing.T) {

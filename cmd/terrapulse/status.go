@@ -274,7 +274,7 @@ func changed(t taskStatus) string {
 	switch {
 	case t.Changed != "":
 		return shorten(t.Changed, 66)
-	case t.Last != nil && t.Last.Reason.Kind == string(state.ReasonChanged):
+	case t.Last != nil && t.Last.Reason.Code == string(state.ReasonChanged):
 		return shorten(t.Last.Reason.Text, 66)
 	}
 	return ""

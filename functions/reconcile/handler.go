@@ -391,8 +391,8 @@ func measure(report reconcile.Report, now time.Time) metrics.Values {
 	}
 	count(metrics.ConsulErrors, report.Problem != "")
 	for _, d := range report.Decisions {
-		count(metrics.ChangesSeen, d.Reason.Kind == state.ReasonChanged && d.Action == reconcile.Run)
-		count(metrics.ConsulErrors, d.Reason.Kind == state.ReasonConsul)
+		count(metrics.ChangesSeen, d.Reason.Code == state.ReasonChanged && d.Action == reconcile.Run)
+		count(metrics.ConsulErrors, d.Reason.Code == state.ReasonUnreadable)
 		count(metrics.RunsLost, d.Lost != nil)
 	}
 	return values

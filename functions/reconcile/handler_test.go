@@ -232,7 +232,7 @@ func TestTheScheduleRunsWhatChangedAndElseDoesNothing(t *testing.T) {
 	if len(answer.Launches) != 1 || len(answer.Runs) != 2 || len(answer.Decisions) != 2 || answer.Bundle != "b1" {
 		t.Fatalf("%+v", answer)
 	}
-	if d := answer.Decisions[0]; d.Task != "web" || !d.Run || d.Reason.Kind != state.ReasonFirst {
+	if d := answer.Decisions[0]; d.Task != "web" || !d.Run || d.Reason.Code != state.ReasonFirst {
 		t.Errorf("%+v", d)
 	}
 	s.end(state.RunSucceeded)
@@ -250,7 +250,7 @@ func TestTheScheduleRunsWhatChangedAndElseDoesNothing(t *testing.T) {
 		t.Errorf("measured %v", got)
 	}
 	s.digest = "B"
-	if answer := s.must(h, schedule); len(answer.Runs) != 2 || answer.Decisions[0].Reason.Kind != state.ReasonChanged {
+	if answer := s.must(h, schedule); len(answer.Runs) != 2 || answer.Decisions[0].Reason.Code != state.ReasonChanged {
 		t.Errorf("%+v", answer)
 	}
 	if got := s.measured(); got["ChangesSeen"] != 2 {
@@ -316,7 +316,7 @@ func TestANewBundleIsFoundWithoutBeingTold(t *testing.T) {
 		t.Fatalf("%+v", answer)
 	}
 	for _, d := range answer.Decisions {
-		if d.Task == "web" && d.Reason.Kind != state.ReasonRunning && d.Reason.Kind != state.ReasonRemoved {
+		if d.Task == "web" && d.Reason.Code != state.ReasonRunning && d.Reason.Code != state.ReasonRemoved {
 			t.Errorf("a task that is gone: %+v", d)
 		}
 	}

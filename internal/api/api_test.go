@@ -478,7 +478,7 @@ func TestRunsAreToldWithTheirLogAndPlan(t *testing.T) {
 		return len(runs.Runs) == 1 && runs.Runs[0].Ended != nil
 	})
 	run := runs.Runs[0]
-	if run.State != apispec.RunStateSucceeded || run.Reason.Kind != string(state.ReasonForced) || !strings.Contains(run.Reason.Text, "API client 127.0.0.1") || run.Changes.Add != 1 {
+	if run.State != apispec.RunStateSucceeded || run.Reason.Code != string(state.ReasonForced) || !strings.Contains(run.Reason.Text, "API client 127.0.0.1") || run.Changes.Add != 1 {
 		t.Errorf("%+v", run)
 	}
 	if log := e.get(*run.LogURL); log.body != "Apply complete! for web\n" || !strings.HasPrefix(log.header.Get("Content-Type"), "text/plain") {
@@ -527,7 +527,7 @@ func TestTheOverviewSaysWhyATaskWaitsAndWhereItComesFrom(t *testing.T) {
 		if err := json.Unmarshal([]byte(e.get("/v1/overview").body), &all); err != nil {
 			t.Fatal(err)
 		}
-		return len(all.Tasks) == 3 && all.Tasks[0].Reason.Kind == string(state.ReasonDisabled) && all.Tasks[2].Reason.Kind == string(state.ReasonHeld)
+		return len(all.Tasks) == 3 && all.Tasks[0].Reason.Code == string(state.ReasonDisabled) && all.Tasks[2].Reason.Code == string(state.ReasonHeld)
 	})
 	if !all.Healthy || all.Leader == nil || all.Leader.Fence != 1 {
 		t.Errorf("%+v", all)
@@ -851,7 +851,7 @@ func TestCancel_RunEndsAndTheTaskWaitsUntilARunIsRequested(t *testing.T) {
 	if said := e.get(where).body; !strings.Contains(said, "cancelled by") {
 		t.Errorf("the run reads %s", said)
 	}
-	eventually(t, "the task waits", func() bool { return strings.Contains(e.get("/v1/tasks/web/overview").body, `"kind":"cancelled"`) })
+	eventually(t, "the task waits", func() bool { return strings.Contains(e.get("/v1/tasks/web/overview").body, `"code":"cancelled"`) })
 	if status := e.get("/v1/status/tasks/web").body; !strings.Contains(status, "errored") {
 		t.Errorf("the status reads %s", status)
 	}

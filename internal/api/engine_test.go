@@ -282,7 +282,7 @@ func (e *engine) settled(task string) {
 		if err != nil {
 			e.t.Fatal(err)
 		}
-		return rec.Data.Run == nil && rec.Data.Last != nil && rec.Data.Reason.Kind == state.ReasonUnchanged
+		return rec.Data.Run == nil && rec.Data.Last != nil && rec.Data.Reason.Code == state.ReasonUnchanged
 	})
 }
 

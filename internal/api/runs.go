@@ -46,7 +46,7 @@ func runURL(task, id string) string {
 
 // ReasonOf returns a reason as the API shows it.
 func ReasonOf(r state.Reason) apispec.Reason {
-	return apispec.Reason{Kind: string(r.Kind), Text: r.Text, Attempt: optional(r.Attempt)}
+	return apispec.Reason{Code: string(r.Code), Text: r.Text, Attempt: optional(r.Attempt)}
 }
 
 func changes(c *state.Changes) *apispec.Changes {

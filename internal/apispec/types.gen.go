@@ -492,9 +492,13 @@ type OverviewResponse struct {
 // Reason why a task runs, or waits
 type Reason struct {
 	// Attempt of a retry, from 1
-	Attempt *int   `json:"attempt,omitempty"`
-	Kind    string `json:"kind"`
-	Text    string `json:"text"`
+	Attempt *int `json:"attempt,omitempty"`
+
+	// Code identifier, such as condition_changed: docs/reasons.md lists all; later versions add more
+	Code string `json:"code"`
+
+	// Text one sentence for people
+	Text string `json:"text"`
 }
 
 // Refused a newer configuration that is wrong and not in force

@@ -125,7 +125,7 @@ func (m *Metrics) Ticked(report reconcile.Report, err error) {
 	}
 	m.ticks.WithLabelValues(result).Inc()
 	for _, d := range report.Decisions {
-		if d.Reason.Kind == state.ReasonChanged && d.Action == reconcile.Run {
+		if d.Reason.Code == state.ReasonChanged && d.Action == reconcile.Run {
 			m.seen.Inc()
 		}
 		if d.Lost != nil {

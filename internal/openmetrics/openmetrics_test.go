@@ -54,8 +54,8 @@ func measured(s *oneRecord, at func() time.Time) *Metrics {
 	m.Ticked(reconcile.Report{Problem: "no leader"}, nil)
 	m.Ticked(reconcile.Report{}, errors.New("the store is away"))
 	m.Ticked(reconcile.Report{Decisions: []reconcile.Decision{
-		{Action: reconcile.Run, Reason: state.Reason{Kind: state.ReasonChanged}},
-		{Action: reconcile.Run, Reason: state.Reason{Kind: state.ReasonLost}, Lost: &state.Run{Task: "lb"}},
+		{Action: reconcile.Run, Reason: state.Reason{Code: state.ReasonChanged}},
+		{Action: reconcile.Run, Reason: state.Reason{Code: state.ReasonLost}, Lost: &state.Run{Task: "lb"}},
 	}}, nil)
 	m.RunEnded(state.Run{Task: "lb", State: state.RunSucceeded, Seen: now.Add(-9 * time.Second), Started: now.Add(-3 * time.Second), Ended: now,
 		Changes: &state.Changes{Add: 1, Change: 2, Destroy: 3}})

@@ -124,11 +124,11 @@ func (b *batch) flush(ctx context.Context) error {
 		}
 		for _, it := range b.items {
 			d := it.decision
-			b.Log.Debug("decided", "task", d.Task.Name, "reason", d.Reason.Kind, "detail", d.Reason.Text)
+			b.Log.Debug("decided", "task", d.Task.Name, "reason", d.Reason.Code, "detail", d.Reason.Text)
 			switch since := it.was.UnreadableSince; {
 			case since.IsZero() && !d.State.UnreadableSince.IsZero():
 				b.warnUnreadable(*d)
-			case !since.IsZero() && d.State.UnreadableSince.IsZero() && d.Reason.Kind != state.ReasonRemoved && d.Reason.Kind != state.ReasonDisabled:
+			case !since.IsZero() && d.State.UnreadableSince.IsZero() && d.Reason.Code != state.ReasonRemoved && d.Reason.Code != state.ReasonDisabled:
 				b.Log.Info("the task can be read again", "task", d.Task.Name, "since", since)
 			}
 		}
@@ -137,7 +137,7 @@ func (b *batch) flush(ctx context.Context) error {
 		}
 		for _, it := range b.items {
 			b.Log.Info("run decided", "task", it.run.Task, "run", it.run.ID, "launch", launch.ID,
-				"fence", launch.Fence, "reason", it.decision.Reason.Kind, "detail", it.decision.Reason.Text)
+				"fence", launch.Fence, "reason", it.decision.Reason.Code, "detail", it.decision.Reason.Text)
 		}
 		b.report.Launches = append(b.report.Launches, launch)
 		if b.written = append(b.written, launch); len(b.written) < startsAtOnce {
@@ -166,8 +166,8 @@ func (b *batch) startWritten(ctx context.Context) error {
 // for by someone is remembered.
 func (b *batch) postpone(why string) {
 	for _, it := range b.items {
-		d := Decision{Task: it.decision.Task, State: it.was, Reason: state.Reason{Kind: state.ReasonQueued,
-			Text: fmt.Sprintf("its run has to wait: %s (%s: %s)", why, it.decision.Reason.Kind, it.decision.Reason.Text)}}
+		d := Decision{Task: it.decision.Task, State: it.was, Reason: state.Reason{Code: state.ReasonQueued,
+			Text: fmt.Sprintf("its run has to wait: %s (%s: %s)", why, it.decision.Reason.Code, it.decision.Reason.Text)}}
 		b.report.Postponed = append(b.report.Postponed, d.Task.Name)
 		if d.State.Run == nil { // else it is found lost once more
 			d.State.Reason, d.State.Due = d.Reason, b.now

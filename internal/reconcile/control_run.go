@@ -77,7 +77,7 @@ func (c *Control) AwaitRun(ctx context.Context, task, since string) (state.Run, 
 		if !sleep(ctx, c.Poll) {
 			why := ""
 			if t.Reason.Text != "" {
-				why = fmt.Sprintf(" (%s: %s)", t.Reason.Kind, t.Reason.Text)
+				why = fmt.Sprintf(" (%s: %s)", t.Reason.Code, t.Reason.Text)
 			}
 			return state.Run{}, fmt.Errorf("wait for the run of task %s%s: %w", task, why, ctx.Err())
 		}

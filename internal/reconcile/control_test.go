@@ -148,13 +148,13 @@ func stays(t *testing.T, what string, so func() bool) {
 	}
 }
 
-func (i *instance) reason(task string) state.ReasonKind {
+func (i *instance) reason(task string) state.ReasonCode {
 	i.t.Helper()
 	record, err := state.Read[state.Task](i.t.Context(), i.Store, state.TaskKey(task))
 	if err != nil {
 		i.t.Fatal(err)
 	}
-	return record.Data.Reason.Kind
+	return record.Data.Reason.Code
 }
 
 const api = `{"name":"api","module":"./api","condition":{"services":{"names":["api"]}}}`
@@ -389,7 +389,7 @@ func TestARunIsHadWhenItIsAskedFor(t *testing.T) {
 		t.Fatal(err)
 	}
 	run, err := i.AwaitRun(t.Context(), "web", since)
-	if err != nil || run.Reason.Kind != state.ReasonForced || !strings.Contains(run.Reason.Text, "somebody") {
+	if err != nil || run.Reason.Code != state.ReasonForced || !strings.Contains(run.Reason.Text, "somebody") {
 		t.Errorf("%+v, %v", run, err)
 	}
 }

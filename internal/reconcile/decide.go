@@ -137,13 +137,13 @@ func (d *decider) decide() Decision {
 		return d.wait(state.ReasonDisabled, time.Time{}, "the task is disabled")
 
 	case d.Unreadable != nil:
-		return d.wait(state.ReasonConsul, d.overdue(), "%s", state.Cut(d.Unreadable.Error()))
+		return d.wait(state.ReasonUnreadable, d.overdue(), "%s", state.Cut(d.Unreadable.Error()))
 
 	case d.Blocked != nil:
 		return d.wait(state.ReasonBlocked, time.Time{}, "it cannot be run on the instance that leads: %s", state.Cut(d.Blocked.Error()))
 
 	case s.Recheck || s.ObservedAt.IsZero():
-		return d.wait(state.ReasonConsul, d.overdue(), "its condition has not been read yet")
+		return d.wait(state.ReasonUnread, d.overdue(), "its condition has not been read yet")
 
 	case d.Lost != nil && d.Lost.Cancel == "" && !d.backingOff():
 		return d.run(state.ReasonLost, "the run before was lost: %s", d.Lost.Error)
@@ -164,7 +164,7 @@ func (d *decider) decide() Decision {
 		return d.wait(state.ReasonHeld, time.Time{}, "made or enabled without a run: it runs when its condition changes")
 
 	case s.Doubt != "":
-		return d.run(state.ReasonLost, "what is there may not be what was applied last: %s", s.Doubt)
+		return d.run(state.ReasonDoubt, "what is there may not be what was applied last: %s", s.Doubt)
 
 	case s.Interrupted():
 		return d.run(state.ReasonInterrupted, "the run before was interrupted: %s", s.Last.Error)
@@ -312,7 +312,7 @@ func (d *decider) schedule() Decision {
 		if s.Pending != nil && s.Pending.Changed != "" {
 			text = s.Pending.Changed
 		}
-		return d.run(state.ReasonCron, "scheduled for %s: %s", stamp(due, d.now), text)
+		return d.run(state.ReasonSchedule, "scheduled for %s: %s", stamp(due, d.now), text)
 	}
 	s.Scheduled = d.now
 	next := NextCron(cron, d.now)
@@ -324,18 +324,19 @@ func (d *decider) schedule() Decision {
 // overdue is the due time of a task that waits for Consul: since when, so that
 // waiting on changes nothing and nothing is written.
 func (d *decider) overdue() time.Time {
-	if d.state.Reason.Kind == state.ReasonConsul && reached(d.state.Due, d.now) {
+	code := d.state.Reason.Code
+	if (code == state.ReasonUnreadable || code == state.ReasonUnread) && reached(d.state.Due, d.now) {
 		return d.state.Due
 	}
 	return d.now
 }
 
-func (d *decider) wait(kind state.ReasonKind, due time.Time, format string, args ...any) Decision {
+func (d *decider) wait(kind state.ReasonCode, due time.Time, format string, args ...any) Decision {
 	d.state.Due = due
 	return d.done(Wait, kind, fmt.Sprintf(format, args...))
 }
 
-func (d *decider) run(kind state.ReasonKind, format string, args ...any) Decision {
+func (d *decider) run(kind state.ReasonCode, format string, args ...any) Decision {
 	text := fmt.Sprintf(format, args...)
 	s := &d.state
 	var seen time.Time
@@ -352,8 +353,8 @@ func (d *decider) run(kind state.ReasonKind, format string, args ...any) Decisio
 	return out
 }
 
-func (d *decider) done(action Action, kind state.ReasonKind, text string) Decision {
-	d.state.Reason = state.Reason{Kind: kind, Text: text}
+func (d *decider) done(action Action, kind state.ReasonCode, text string) Decision {
+	d.state.Reason = state.Reason{Code: kind, Text: text}
 	return Decision{Task: d.Task, Action: action, Reason: d.state.Reason, State: d.state, Lost: d.Lost, Unreadable: d.Unreadable, Forget: d.forget}
 }
 

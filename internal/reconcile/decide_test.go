@@ -56,7 +56,7 @@ func TestDecideGivesTheReason(t *testing.T) {
 		name   string
 		in     Input
 		action Action
-		kind   state.ReasonKind
+		kind   state.ReasonCode
 		text   string
 		due    time.Time
 	}
@@ -96,12 +96,12 @@ func TestDecideGivesTheReason(t *testing.T) {
 			Wait, state.ReasonBackoff, "retry number 4", noon.Add(state.Backoff("web", 3))},
 		{"a forced run needs no change", Input{Task: webTask(), State: applied(), Observed: &Observed{Digest: "A"}, Force: "start"}, Run, state.ReasonForced, "requested by start", time.Time{}},
 		{"nothing is run on a partial read",
-			Input{Task: webTask(), State: applied(), Force: "start", Unreadable: errors.New("read service web: no leader")}, Wait, state.ReasonConsul, "no leader", noon},
+			Input{Task: webTask(), State: applied(), Force: "start", Unreadable: errors.New("read service web: no leader")}, Wait, state.ReasonUnreadable, "no leader", noon},
 		{"what cannot be run here waits, whatever is asked for",
 			Input{Task: webTask(), Observed: b, State: applied(), Force: "start", Blocked: errors.New("stat ./mod: no such file or directory")}, Wait, state.ReasonBlocked, "stat ./mod", time.Time{}},
 		{"and is not run when its run was lost",
 			Input{Task: webTask(), Observed: b, State: applied(), Lost: &state.Run{ID: "r1", Task: "web"}, Blocked: errors.New("stat ./mod")}, Wait, state.ReasonBlocked, "stat ./mod", time.Time{}},
-		{"nothing is run before the condition was read", Input{Task: webTask(), Force: "start"}, Wait, state.ReasonConsul, "not been read", noon},
+		{"nothing is run before the condition was read", Input{Task: webTask(), Force: "start"}, Wait, state.ReasonUnread, "not been read", noon},
 		{"a failed task waits for its retry",
 			Input{Task: webTask(), State: with(applied(), func(s *state.Task) { s.Failures, s.RetryAt = 2, noon.Add(time.Second) })}, Wait, state.ReasonBackoff, "retry number 2 at 12:00:01Z", noon.Add(time.Second)},
 		{"a failed task is retried",
@@ -124,7 +124,7 @@ func TestDecideGivesTheReason(t *testing.T) {
 		{"a schedule that is due on another day says which",
 			Input{Task: yearly, State: with(applied(), func(s *state.Task) { s.Scheduled = noon })}, Wait, state.ReasonUnchanged, "next scheduled at " + newYear.Format(time.DateTime), newYear},
 		{"a schedule that is due applies what changed",
-			Input{Task: hourlyTask(), Observed: b, State: with(applied(), func(s *state.Task) { s.Scheduled = noon.Add(-time.Minute) })}, Run, state.ReasonCron, "scheduled for 12:00:00Z: 1 added", time.Time{}},
+			Input{Task: hourlyTask(), Observed: b, State: with(applied(), func(s *state.Task) { s.Scheduled = noon.Add(-time.Minute) })}, Run, state.ReasonSchedule, "scheduled for 12:00:00Z: 1 added", time.Time{}},
 		{"a schedule that is due with nothing to apply is noted",
 			Input{Task: hourlyTask(), Observed: &Observed{Digest: "A"}, State: with(applied(), func(s *state.Task) { s.Scheduled = noon.Add(-time.Minute) })}, Note, state.ReasonUnchanged, "nothing to apply", noon.Add(time.Hour)},
 		{"a change alone does not run a scheduled task",
@@ -160,7 +160,7 @@ func TestDecideGivesTheReason(t *testing.T) {
 		{"a request runs a task whose run was cancelled",
 			Input{Task: webTask(), State: cancelled, Force: "the API"}, Run, state.ReasonForced, "the API", time.Time{}},
 		{"the schedule runs a task whose run was cancelled",
-			Input{Task: hourlyTask(), State: with(cancelled, func(s *state.Task) { s.Scheduled = noon.Add(-time.Minute) })}, Run, state.ReasonCron, "", time.Time{}},
+			Input{Task: hourlyTask(), State: with(cancelled, func(s *state.Task) { s.Scheduled = noon.Add(-time.Minute) })}, Run, state.ReasonSchedule, "", time.Time{}},
 		{"a cancelled run whose runner died is not repeated",
 			Input{Task: webTask(), State: died, Observed: b, Lost: &cancelledAndLost}, Wait, state.ReasonCancelled, "out of memory", time.Time{}},
 	}...)
@@ -170,8 +170,8 @@ func TestDecideGivesTheReason(t *testing.T) {
 				tt.in.Definition = "def"
 			}
 			d := Decide([]Input{tt.in}, noon)[0]
-			if d.Action != tt.action || d.Reason.Kind != tt.kind {
-				t.Fatalf("got action %v because of %q (%s), want %v because of %q", d.Action, d.Reason.Kind, d.Reason.Text, tt.action, tt.kind)
+			if d.Action != tt.action || d.Reason.Code != tt.kind {
+				t.Fatalf("got action %v because of %q (%s), want %v because of %q", d.Action, d.Reason.Code, d.Reason.Text, tt.action, tt.kind)
 			}
 			if !strings.Contains(d.Reason.Text, tt.text) {
 				t.Errorf("the reason reads %q, want it to say %q", d.Reason.Text, tt.text)
@@ -187,7 +187,7 @@ func TestMissedTimesOfAScheduleAreCaughtUpOnce(t *testing.T) {
 	s := with(applied(), func(s *state.Task) { s.Scheduled, s.Observed = noon.Add(-50*time.Hour), "B" })
 	in := Input{Task: hourlyTask(), Definition: "def", State: s, Observed: &Observed{Digest: "B"}}
 	first := Decide([]Input{in}, noon)[0]
-	if first.Action != Run || first.Reason.Kind != state.ReasonCron {
+	if first.Action != Run || first.Reason.Code != state.ReasonSchedule {
 		t.Fatalf("50 missed times: got %v (%s), want one run", first.Action, first.Reason.Text)
 	}
 	in.State = first.State
@@ -261,9 +261,9 @@ func (w *world) tick(t *rapid.T, readable, read bool) Decision {
 		t.Fatalf("a run that is not possible here: %+v", d.Reason)
 	case !w.task.Enabled:
 		t.Fatalf("a disabled task is run: %+v", d.Reason)
-	case d.Reason.Kind == "" || d.Reason.Text == "":
+	case d.Reason.Code == "" || d.Reason.Text == "":
 		t.Fatalf("a run without a reason")
-	case d.Reason.Kind == state.ReasonChanged && w.now.Before(w.changed.Add(w.task.BufferPeriod.Min)) && w.now.Before(before.Pending.First.Add(w.task.BufferPeriod.Max)):
+	case d.Reason.Code == state.ReasonChanged && w.now.Before(w.changed.Add(w.task.BufferPeriod.Min)) && w.now.Before(before.Pending.First.Add(w.task.BufferPeriod.Max)):
 		t.Fatalf("run at %s, the condition changed at %s: before its buffer period was over", w.now, w.changed)
 	}
 	w.next++

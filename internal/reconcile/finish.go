@@ -29,7 +29,7 @@ func (t *tick) finish(ctx context.Context, rec state.Stored[state.Reconcile], no
 	t.report.Problem = t.problem()
 	next.Due, t.report.Due = t.expiry, t.expiry
 	for _, d := range t.report.Decisions {
-		if d.Reason.Kind != state.ReasonRemoved && d.Reason.Kind != state.ReasonDisabled {
+		if d.Reason.Code != state.ReasonRemoved && d.Reason.Code != state.ReasonDisabled {
 			next.Failing = max(next.Failing, d.State.Failures)
 		}
 		if d.Action != Run || d.State.Failures > 0 {
@@ -111,7 +111,7 @@ func (t *tick) unreadable() *state.Unreadable {
 			if since.After(u.Since) {
 				u.Since = since
 			}
-		case d.Reason.Kind != state.ReasonRemoved && d.Reason.Kind != state.ReasonDisabled && d.Task.Condition.Kind != config.KindNone:
+		case d.Reason.Code != state.ReasonRemoved && d.Reason.Code != state.ReasonDisabled && d.Task.Condition.Kind != config.KindNone:
 			u.All = false
 		}
 	}

@@ -22,10 +22,10 @@ func TestAHeldTaskRunsWhenItsConditionOrItsDefinitionChangesAndNotBefore(t *test
 		name   string
 		in     Input
 		action Action
-		kind   state.ReasonKind
+		kind   state.ReasonCode
 		held   string // from now on
 	}{
-		{"made, and not read", Input{Task: webTask(), State: held(state.Task{}, state.HoldNext)}, Wait, state.ReasonConsul, state.HoldNext},
+		{"made, and not read", Input{Task: webTask(), State: held(state.Task{}, state.HoldNext)}, Wait, state.ReasonUnread, state.HoldNext},
 		{"made, and read", Input{Task: webTask(), State: held(state.Task{}, state.HoldNext), Observed: &Observed{Digest: "A"}}, Wait, state.ReasonHeld, onA},
 		{"read again", Input{Task: webTask(), State: held(fresh, onA), Observed: &Observed{Digest: "A"}}, Wait, state.ReasonHeld, onA},
 		{"not read again", Input{Task: webTask(), State: held(fresh, onA)}, Wait, state.ReasonHeld, onA},
@@ -37,7 +37,7 @@ func TestAHeldTaskRunsWhenItsConditionOrItsDefinitionChangesAndNotBefore(t *test
 		{"somebody asks before it was read", Input{Task: webTask(), State: held(state.Task{}, state.HoldNext), Observed: &Observed{Digest: "A"}, Force: "somebody"}, Run, state.ReasonForced, ""},
 		{"it is disabled again", Input{Task: disabled, State: held(fresh, onA)}, Wait, state.ReasonDisabled, onA},
 		{"it is removed", Input{Task: webTask(), Removed: true, State: held(fresh, onA)}, Wait, state.ReasonRemoved, ""},
-		{"a view cannot be read", Input{Task: webTask(), State: held(state.Task{}, state.HoldNext), Unreadable: errors.New("no leader")}, Wait, state.ReasonConsul, state.HoldNext},
+		{"a view cannot be read", Input{Task: webTask(), State: held(state.Task{}, state.HoldNext), Unreadable: errors.New("no leader")}, Wait, state.ReasonUnreadable, state.HoldNext},
 
 		{"enabled, with what was applied", Input{Task: webTask(), State: held(applied(), state.HoldNext), Observed: &Observed{Digest: "A"}}, Wait, state.ReasonHeld, onA},
 		{"enabled, with something else than what was applied", Input{Task: unbuffered, State: held(applied(), state.HoldNext), Observed: &Observed{Digest: "B"}}, Wait, state.ReasonHeld, "=def/B"},
@@ -51,7 +51,7 @@ func TestAHeldTaskRunsWhenItsConditionOrItsDefinitionChangesAndNotBefore(t *test
 		{"enabled after it had failed, and its condition changes", Input{Task: unbuffered, State: held(failed, onA), Observed: &Observed{Digest: "B"}}, Run, state.ReasonChanged, ""},
 
 		{"a schedule that is not due", Input{Task: hourlyTask(), State: held(with(fresh, func(s *state.Task) { s.Scheduled = noon }), onA)}, Wait, state.ReasonUnchanged, onA},
-		{"a schedule that is due", Input{Task: hourlyTask(), State: held(with(fresh, func(s *state.Task) { s.Scheduled = noon.Add(-time.Hour) }), onA)}, Run, state.ReasonCron, ""},
+		{"a schedule that is due", Input{Task: hourlyTask(), State: held(with(fresh, func(s *state.Task) { s.Scheduled = noon.Add(-time.Hour) }), onA)}, Run, state.ReasonSchedule, ""},
 		{"a schedule whose times were missed while it was disabled", Input{Task: hourlyTask(), State: held(with(applied(), func(s *state.Task) { s.Scheduled = noon.Add(-50 * time.Hour) }), state.HoldNext), Observed: &Observed{Digest: "B"}},
 			Wait, state.ReasonUnchanged, "=def/B"},
 		{"a task without condition", Input{Task: &config.Task{Name: "once", Enabled: true}, State: held(state.Task{}, state.HoldNext), Observed: &Observed{}}, Wait, state.ReasonHeld, "=def/"},
@@ -61,10 +61,10 @@ func TestAHeldTaskRunsWhenItsConditionOrItsDefinitionChangesAndNotBefore(t *test
 				tt.in.Definition = "def"
 			}
 			d := Decide([]Input{tt.in}, noon)[0]
-			if d.Action != tt.action || d.Reason.Kind != tt.kind || d.State.Held != tt.held {
-				t.Errorf("got action %v because of %q (%s), held %q", d.Action, d.Reason.Kind, d.Reason.Text, d.State.Held)
+			if d.Action != tt.action || d.Reason.Code != tt.kind || d.State.Held != tt.held {
+				t.Errorf("got action %v because of %q (%s), held %q", d.Action, d.Reason.Code, d.Reason.Text, d.State.Held)
 			}
-			if d.Reason.Kind == state.ReasonHeld && (d.State.Pending != nil || !d.State.Due.IsZero()) {
+			if d.Reason.Code == state.ReasonHeld && (d.State.Pending != nil || !d.State.Due.IsZero()) {
 				t.Errorf("something is pending: %+v, due %s", d.State.Pending, d.State.Due)
 			}
 		})

@@ -97,7 +97,7 @@ func (i Inspections) start(ctx context.Context, launch state.Launch, who string)
 	var changes []state.Change
 	for _, planned := range launch.Runs {
 		run := state.Run{ID: planned.ID, Task: planned.Task, Launch: launch.ID, Inspect: true, Created: now, State: state.RunIntended,
-			Reason: state.Reason{Kind: state.ReasonForced, Text: "inspection requested by " + who}}
+			Reason: state.Reason{Code: state.ReasonForced, Text: "inspection requested by " + who}}
 		changes = append(changes, state.Create(state.RunKey(run.Task, run.ID), state.Encode(run)).Until(now.Add(state.KeptInspects)))
 	}
 	changes = append(changes, state.Create(state.LaunchKey(launch.ID), state.Encode(launch)).Until(now.Add(keptLaunches)))

@@ -49,7 +49,7 @@ func (t *tick) carryOut(ctx context.Context, states map[string]state.Stored[stat
 	runs := batch{tick: t, now: now, limit: state.MaxChanges - 2, launches: true}
 	erased := 0
 	for _, d := range t.report.Decisions {
-		if d.Reason.Kind == state.ReasonCorrupt {
+		if d.Reason.Code == state.ReasonCorrupt {
 			continue // what is there may be worth more than what would be written
 		}
 		if d.Action == Erase {

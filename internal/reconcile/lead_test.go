@@ -488,7 +488,7 @@ func TestATaskThatCannotBeReadDelaysNoOther(t *testing.T) {
 		if got := b.launched(); !slices.Equal(got, []string{"web"}) {
 			t.Errorf("launched %v, want web when its buffer period is over", got)
 		}
-		if got := b.task("closed"); got.Reason.Kind != state.ReasonConsul || got.Forced != "start" {
+		if got := b.task("closed"); got.Reason.Code != state.ReasonUnreadable || got.Forced != "start" {
 			t.Errorf("the other task reads %+v", got)
 		}
 	})

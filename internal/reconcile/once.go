@@ -26,7 +26,7 @@ func (o Outcome) Failed() bool {
 	if o.Run != nil {
 		return o.Run.State != state.RunSucceeded
 	}
-	return o.Reason.Kind != state.ReasonDisabled
+	return o.Reason.Code != state.ReasonDisabled
 }
 
 // Once has every enabled task run one time, without retries, and returns what
@@ -62,11 +62,11 @@ func (r *Reconciler) Once(ctx context.Context, wait func()) ([]Outcome, error) {
 		}
 	}
 	for _, d := range report.Decisions {
-		if d.Reason.Kind == state.ReasonRemoved {
+		if d.Reason.Code == state.ReasonRemoved {
 			continue
 		}
 		outcomes = append(outcomes, Outcome{Task: d.Task.Name, Reason: d.Reason})
-		if d.Reason.Kind == state.ReasonRunning {
+		if d.Reason.Code == state.ReasonRunning {
 			// An intent that another process has left behind: this one has
 			// carried it out.
 			runs[d.Task.Name] = d.State.Run.ID
@@ -98,7 +98,7 @@ func (r *Reconciler) unrun(why error) []Outcome {
 		if t.Enabled {
 			outcomes = append(outcomes, Outcome{Task: t.Name, Err: why})
 		} else {
-			outcomes = append(outcomes, Outcome{Task: t.Name, Reason: state.Reason{Kind: state.ReasonDisabled, Text: "the task is disabled"}})
+			outcomes = append(outcomes, Outcome{Task: t.Name, Reason: state.Reason{Code: state.ReasonDisabled, Text: "the task is disabled"}})
 		}
 	}
 	return outcomes

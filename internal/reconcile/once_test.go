@@ -141,7 +141,7 @@ func (m *machine) once(tasks []config.Task) []reconcile.Outcome {
 func said(outcomes []reconcile.Outcome) []string {
 	var all []string
 	for _, o := range outcomes {
-		line := o.Task + ": " + string(o.Reason.Kind)
+		line := o.Task + ": " + string(o.Reason.Code)
 		if o.Run != nil {
 			line = o.Task + ": " + string(o.Run.State)
 		}
@@ -168,7 +168,7 @@ func TestOnceRunsEveryTaskAndNoFailureStopsAnother(t *testing.T) {
 	m.closed["b"] = true
 	for range 2 { // the same again, although two have just been applied
 		outcomes := m.once(all)
-		expect(t, "outcomes", said(outcomes), "e: succeeded", "d: disabled", "c: failed (failed)", "b: waiting for Consul (failed)", "a: succeeded")
+		expect(t, "outcomes", said(outcomes), "e: succeeded", "d: disabled", "c: failed (failed)", "b: unreadable (failed)", "a: succeeded")
 		if text := outcomes[3].Reason.Text; !strings.Contains(text, "read service b: permission denied") {
 			t.Errorf("why b was not run: %q", text)
 		}

@@ -239,7 +239,7 @@ func TestAChangeBecomesOneRunOfEachTaskConcerned(t *testing.T) {
 			t.Errorf("%s was launched %d times", task.Name, seen[task.Name])
 		}
 	}
-	if got := b.task("task-3"); got.Reason.Kind != state.ReasonRunning && got.Reason.Kind != state.ReasonChanged {
+	if got := b.task("task-3"); got.Reason.Code != state.ReasonRunning && got.Reason.Code != state.ReasonChanged {
 		t.Errorf("the reason is %+v", got.Reason)
 	}
 }
@@ -590,7 +590,7 @@ func TestATaskThatIsNoLongerConfiguredIsSaidToBeRemoved(t *testing.T) {
 	b.settle()
 	b.Reconciler = b.another(tasks(1))
 	b.tick()
-	if got := b.task("task-1"); got.Reason.Kind != state.ReasonRemoved || got.Applied == "" {
+	if got := b.task("task-1"); got.Reason.Code != state.ReasonRemoved || got.Applied == "" {
 		t.Errorf("the removed task reads %+v", got)
 	}
 	if !b.tick().Idle {
@@ -598,7 +598,7 @@ func TestATaskThatIsNoLongerConfiguredIsSaidToBeRemoved(t *testing.T) {
 	}
 	b.Reconciler = b.another(tasks(2))
 	b.tick()
-	if got := b.task("task-1"); got.Reason.Kind != state.ReasonUnchanged {
+	if got := b.task("task-1"); got.Reason.Code != state.ReasonUnchanged {
 		t.Errorf("the task that is configured again reads %+v", got.Reason)
 	}
 }

@@ -90,7 +90,7 @@ func (c *corrupt) tell(log *slog.Logger, decisions []Decision) {
 	for i := range decisions {
 		d := &decisions[i]
 		err := c.now[d.Task.Name]
-		if err == nil || d.Reason.Kind != state.ReasonCorrupt {
+		if err == nil || d.Reason.Code != state.ReasonCorrupt {
 			continue
 		}
 		d.Reason.Text = state.Cut(err.Error())

@@ -103,7 +103,7 @@ func TestTick_ATaskThatVanishedFromTheFilesIsKeptForAWeekOrUntilItIsForgotten(t 
 		if n := strings.Count(log.String(), "a task is not in the configuration any more"); n != 1 || !strings.Contains(log.String(), "workspace="+gone) {
 			t.Errorf("it is said %d times that the task is gone: %s", n, &log)
 		}
-		if b.task(gone).Reason.Kind != state.ReasonRemoved {
+		if b.task(gone).Reason.Code != state.ReasonRemoved {
 			t.Errorf("the task reads %+v", b.task(gone))
 		}
 		if forget {
@@ -170,7 +170,7 @@ func TestTick_ARecordThatCannotBeDecodedHoldsUpItsTaskAlone(t *testing.T) {
 				}
 				report := b.tick()
 				for _, d := range report.Decisions {
-					if d.Task.Name == bad && (d.Reason.Kind != state.ReasonCorrupt || !strings.Contains(d.Reason.Text, key)) {
+					if d.Task.Name == bad && (d.Reason.Code != state.ReasonCorrupt || !strings.Contains(d.Reason.Text, key)) {
 						t.Errorf("the task waits because of %+v", d.Reason)
 					}
 				}

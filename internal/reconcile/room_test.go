@@ -39,7 +39,7 @@ func TestNoMoreLaunchesThanThereIsRoomForAreUnderWay(t *testing.T) {
 		t.Fatalf("%d launches, %d tasks postponed", len(report.Launches), len(report.Postponed))
 	}
 	waiting := b.task(report.Postponed[0])
-	if waiting.Reason.Kind != state.ReasonQueued || !strings.Contains(waiting.Reason.Text, "2 launches are under way") {
+	if waiting.Reason.Code != state.ReasonQueued || !strings.Contains(waiting.Reason.Text, "2 launches are under way") {
 		t.Errorf("status says %+v", waiting.Reason)
 	}
 	if again := b.tick(); len(again.Launches) != 0 {

@@ -137,7 +137,7 @@ func TestATickThatIsUnderWayDoesNotRunWhatIsDisabledOrDeletedMeanwhile(t *testin
 					if n := b.begun(task); n != 0 {
 						t.Errorf("%s was begun later", task)
 					}
-					if kind := b.task(task).Reason.Kind; kind != state.ReasonDisabled && kind != state.ReasonRemoved && (what != "deleted" || kind != "") {
+					if kind := b.task(task).Reason.Code; kind != state.ReasonDisabled && kind != state.ReasonRemoved && (what != "deleted" || kind != "") {
 						t.Errorf("%s is %s", task, kind)
 					}
 				}
@@ -172,9 +172,9 @@ func TestATickThatIsUnderWayForgetsNothingOfWhatIsChangedMeanwhile(t *testing.T)
 				for _, task := range []string{"made", "task-1"} {
 					record := b.task(task)
 					switch {
-					case trial && (record.Run == nil || record.Reason.Kind != state.ReasonForced || b.begun(task) != 1):
+					case trial && (record.Run == nil || record.Reason.Code != state.ReasonForced || b.begun(task) != 1):
 						t.Errorf("%s is to be run and reads %+v", task, record)
-					case !trial && (record.Reason.Kind != state.ReasonHeld || !strings.HasSuffix(record.Held, "/B") || b.begun(task) != 0):
+					case !trial && (record.Reason.Code != state.ReasonHeld || !strings.HasSuffix(record.Held, "/B") || b.begun(task) != 0):
 						t.Errorf("%s is to be held and reads %+v", task, record)
 					}
 				}
@@ -292,7 +292,7 @@ func TestATrialOfATaskThatIsNotThereForAWhileHasItsRunAfterAll(t *testing.T) {
 	b.must(b.people().SetEnabled(t.Context(), "task-1", true, ChangeOptions{By: "a test", Trial: true}))
 	b.Config, b.effective = &config.Config{Tasks: all[:1]}, nil
 	b.tick()
-	if kind := b.task("task-1").Reason.Kind; kind != state.ReasonRemoved {
+	if kind := b.task("task-1").Reason.Code; kind != state.ReasonRemoved {
 		t.Fatalf("it is %s", kind)
 	}
 	b.Config, b.effective = &config.Config{Tasks: all}, nil
@@ -389,7 +389,7 @@ func TestATaskThatCameBackAfterItWasDeletedCanBeDisabled(t *testing.T) {
 	b.must(b.people().SetEnabled(t.Context(), "task-0", false, ChangeOptions{}))
 	b.effective = nil
 	b.tick()
-	if kind := b.task("task-0").Reason.Kind; kind != state.ReasonDisabled {
+	if kind := b.task("task-0").Reason.Code; kind != state.ReasonDisabled {
 		t.Errorf("it is %s", kind)
 	}
 }
@@ -443,7 +443,7 @@ func TestATaskThatIsMadeDisabledNeedsNoTrial(t *testing.T) {
 	b := newBench(t)
 	b.must(b.people().Create(t.Context(), json.RawMessage(strings.Replace(made, "{", `{"enabled":false,`, 1)), ChangeOptions{Trial: true}))
 	b.tick()
-	if o := b.override("made").Data; o.Trial != nil || b.begun("made") != 0 || b.task("made").Reason.Kind != state.ReasonDisabled {
+	if o := b.override("made").Data; o.Trial != nil || b.begun("made") != 0 || b.task("made").Reason.Code != state.ReasonDisabled {
 		t.Errorf("%+v, begun %d times, %+v", o, b.begun("made"), b.task("made"))
 	}
 	b.must(b.people().SetEnabled(t.Context(), "made", true, ChangeOptions{Trial: true}))
@@ -564,8 +564,8 @@ func TestWhatThePeopleAndTheFilesAgreeOnIsLeftToTheFiles(t *testing.T) {
 				t.Errorf("%s, trial %v: it is kept: %+v", task, trial, o.Data)
 			}
 		}
-		if b.tick(); b.task("task-0").Reason.Kind == state.ReasonDisabled || b.task("task-1").Reason.Kind != state.ReasonDisabled {
-			t.Errorf("the tasks are %s and %s", b.task("task-0").Reason.Kind, b.task("task-1").Reason.Kind)
+		if b.tick(); b.task("task-0").Reason.Code == state.ReasonDisabled || b.task("task-1").Reason.Code != state.ReasonDisabled {
+			t.Errorf("the tasks are %s and %s", b.task("task-0").Reason.Code, b.task("task-1").Reason.Code)
 		}
 	}
 }
@@ -578,7 +578,7 @@ func TestATrialWhoseRunWasLostAndIsRunAgainIsSettledByThat(t *testing.T) {
 	b.launcher.status = map[string]LaunchStatus{launch: {Stopped: "out of memory"}}
 	b.now = b.now.Add(liveCheck)
 	b.tick()
-	if b.begun("made") != 2 || b.task("made").Reason.Kind != state.ReasonLost {
+	if b.begun("made") != 2 || b.task("made").Reason.Code != state.ReasonLost {
 		t.Fatalf("begun %d times: %+v", b.begun("made"), b.task("made"))
 	}
 	b.now = b.now.Add(liveCheck)
@@ -704,7 +704,7 @@ func TestWhatWasAskedForBeforeATaskWasDisabledIsForgotten(t *testing.T) {
 	b.must(b.people().Force(t.Context(), "task-0", ""))
 	b.must(b.people().SetEnabled(t.Context(), "task-0", false, ChangeOptions{}))
 	b.must(b.people().SetEnabled(t.Context(), "task-0", true, ChangeOptions{}))
-	if b.tick(); b.begun("task-0") != 0 || b.task("task-0").Reason.Kind != state.ReasonHeld {
+	if b.tick(); b.begun("task-0") != 0 || b.task("task-0").Reason.Code != state.ReasonHeld {
 		t.Errorf("begun %d times: %+v", b.begun("task-0"), b.task("task-0").Reason)
 	}
 }

@@ -84,7 +84,7 @@ func TestARunIsNotSupersededAgainAndAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	run.Data.Reason = state.Reason{Kind: state.ReasonForced, Text: "requested by " + asked}
+	run.Data.Reason = state.Reason{Code: state.ReasonForced, Text: "requested by " + asked}
 	if _, err := b.store.Apply(t.Context(), run.Write(run.Data)); err != nil {
 		t.Fatal(err)
 	}

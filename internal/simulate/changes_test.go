@@ -145,8 +145,8 @@ func (j *judge) held(v view, task string, before, now state.Task) {
 	case !read && now.Held != "":
 	case now.Held != "":
 		v.violated("a held task runs when its condition changes: %s held %s on %q and holds it on %q", v.name, task, before.Held, now.Held)
-	case now.Reason.Kind == state.ReasonRemoved && len(j.overrides[task].Definition) == 0:
-	case now.Reason.Kind == state.ReasonForced, now.Reason.Kind == state.ReasonCron && read:
+	case now.Reason.Code == state.ReasonRemoved && len(j.overrides[task].Definition) == 0:
+	case now.Reason.Code == state.ReasonForced, now.Reason.Code == state.ReasonSchedule && read:
 	case !moved:
 		v.violated("a held task runs when its condition changes: %s let go of %s, held on %q: %+v", v.name, task, before.Held, now)
 	}

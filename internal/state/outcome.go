@@ -34,7 +34,7 @@ const overtaken = "a change of its definition before an earlier run began"
 // not superseded in its turn: where those who decide and those who run do not
 // see the same definition, it fails, and is tried again more and more rarely.
 func (r Run) Replaces() bool {
-	return r.Reason.Kind == ReasonForced && strings.HasSuffix(r.Reason.Text, overtaken)
+	return r.Reason.Code == ReasonForced && strings.HasSuffix(r.Reason.Text, overtaken)
 }
 
 // Conclude returns the task's state after one of its runs has ended, and the

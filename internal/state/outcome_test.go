@@ -56,8 +56,8 @@ func TestASupersededRunLeavesNothingButTheWishForAnother(t *testing.T) {
 	if after, _ := before.Conclude(Run{ID: "r2", State: RunSuperseded}, ""); after.Forced != "somebody" {
 		t.Errorf("the request of somebody is now recorded as that of %q", after.Forced)
 	}
-	again := Run{Reason: Reason{Kind: ReasonForced, Text: "requested by " + overtaken}}
-	if !again.Replaces() || (Run{Reason: Reason{Kind: ReasonForced, Text: "requested by somebody"}}).Replaces() {
+	again := Run{Reason: Reason{Code: ReasonForced, Text: "requested by " + overtaken}}
+	if !again.Replaces() || (Run{Reason: Reason{Code: ReasonForced, Text: "requested by somebody"}}).Replaces() {
 		t.Error("what takes the place of a superseded run is not told from the others")
 	}
 }

@@ -54,7 +54,7 @@ type TaskCounts struct {
 
 // Count adds a task.
 func (c *TaskCounts) Count(t Task) {
-	switch kind := t.Reason.Kind; {
+	switch kind := t.Reason.Code; {
 	case kind == ReasonDisabled, kind == ReasonRemoved:
 	case t.Failures > 0: // also while it runs again
 		c.Failing++
@@ -157,42 +157,6 @@ type LiveRun struct {
 	ID      string    `json:"id"`
 	Launch  string    `json:"launch"`
 	Created time.Time `json:"created"`
-}
-
-// ReasonKind says why a task is run, or why it is not.
-type ReasonKind string
-
-// The kinds of reason. Those up to ReasonInterrupted start a run.
-const (
-	ReasonFirst      ReasonKind = "first run"
-	ReasonDefinition ReasonKind = "definition changed"
-	ReasonChanged    ReasonKind = "condition changed"
-	ReasonCron       ReasonKind = "cron due"
-	ReasonRetry      ReasonKind = "retry"
-	ReasonForced     ReasonKind = "forced"
-	ReasonLost       ReasonKind = "lost run"
-	// ReasonInterrupted starts the run that follows an interrupted one.
-	ReasonInterrupted ReasonKind = "interrupted run"
-
-	ReasonUnchanged ReasonKind = "nothing changed"
-	ReasonBuffering ReasonKind = "buffering"
-	ReasonBackoff   ReasonKind = "backing off"
-	ReasonDisabled  ReasonKind = "disabled"
-	ReasonRemoved   ReasonKind = "removed"
-	ReasonRunning   ReasonKind = "already running"
-	ReasonConsul    ReasonKind = "waiting for Consul"
-	ReasonQueued    ReasonKind = "waiting for a launch"
-	ReasonHeld      ReasonKind = "waiting for a change"
-	ReasonBlocked   ReasonKind = "cannot be run here"
-	ReasonCancelled ReasonKind = "cancelled"
-	ReasonCorrupt   ReasonKind = "record cannot be read"
-)
-
-// Reason is why a decision was taken.
-type Reason struct {
-	Kind    ReasonKind `json:"kind,omitempty"`
-	Text    string     `json:"text,omitempty"`    // a sentence for people
-	Attempt int        `json:"attempt,omitempty"` // of ReasonRetry and ReasonBackoff, from 1
 }
 
 // Launch is one start of a runner for the runs of several tasks.
@@ -459,7 +423,7 @@ func ReadEach[T any](ctx context.Context, s Store, prefix string) ([]Stored[T], 
 func DecodeTask(rec Record) Stored[Task] {
 	task, err := Decode[Task](rec)
 	if err != nil {
-		task.Data = Task{Reason: Reason{Kind: ReasonCorrupt, Text: Cut(err.Error())}}
+		task.Data = Task{Reason: Reason{Code: ReasonCorrupt, Text: Cut(err.Error())}}
 	}
 	return task
 }

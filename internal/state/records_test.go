@@ -103,7 +103,7 @@ func TestARecordEditedByHandIsNamed(t *testing.T) {
 
 func TestTaskCounts_CountEnabledTasksOnce(t *testing.T) {
 	live := &state.LiveRun{ID: "r"}
-	reason := func(k state.ReasonKind) state.Reason { return state.Reason{Kind: k} }
+	reason := func(k state.ReasonCode) state.Reason { return state.Reason{Code: k} }
 	for name, test := range map[string]struct {
 		task state.Task
 		want state.TaskCounts
@@ -114,11 +114,11 @@ func TestTaskCounts_CountEnabledTasksOnce(t *testing.T) {
 		"failing and disabled":       {state.Task{Reason: reason(state.ReasonDisabled), Failures: 2}, state.TaskCounts{}},
 		"removed":                    {state.Task{Reason: reason(state.ReasonRemoved), Failures: 2}, state.TaskCounts{}},
 		"running":                    {state.Task{Reason: reason(state.ReasonRunning), Run: live}, state.TaskCounts{}},
-		"waiting for Consul":         {state.Task{Reason: reason(state.ReasonConsul)}, state.TaskCounts{Waiting: 1}},
+		"unreadable":                 {state.Task{Reason: reason(state.ReasonUnreadable)}, state.TaskCounts{Waiting: 1}},
 		"waiting for more changes":   {state.Task{Reason: reason(state.ReasonBuffering)}, state.TaskCounts{Waiting: 1}},
 		"waiting for a runner":       {state.Task{Reason: reason(state.ReasonQueued)}, state.TaskCounts{Waiting: 1}},
 		"made without a run":         {state.Task{Reason: reason(state.ReasonHeld), Held: state.HoldNext}, state.TaskCounts{Held: 1}},
-		"failing, and not readable":  {state.Task{Reason: reason(state.ReasonConsul), Failures: 1}, state.TaskCounts{Failing: 1}},
+		"failing, and not readable":  {state.Task{Reason: reason(state.ReasonUnreadable), Failures: 1}, state.TaskCounts{Failing: 1}},
 		"new, and not yet looked at": {state.Task{}, state.TaskCounts{}},
 	} {
 		var got state.TaskCounts

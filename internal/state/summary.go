@@ -35,7 +35,7 @@ func (t Task) Summary(run Run) Summary {
 	switch {
 	case t.Run == nil:
 		// Nobody has decided on the task since its run ended, because no one leads.
-		if s.Reason.Kind == ReasonRunning && t.Last != nil {
+		if s.Reason.Code == ReasonRunning && t.Last != nil {
 			s.Reason = t.Last.Reason
 		}
 		if t.Failures > 0 && s.Due.IsZero() {
@@ -54,17 +54,17 @@ func (t Task) state() TaskState {
 	switch {
 	case t.Run != nil:
 		return TaskRunning
-	case t.Reason.Kind == ReasonDisabled:
+	case t.Reason.Code == ReasonDisabled:
 		return TaskDisabled
-	case t.Reason.Kind == ReasonRemoved:
+	case t.Reason.Code == ReasonRemoved:
 		return TaskRemoved
 	case t.Failures > 0:
 		return TaskFailing
 	case t.Interrupted():
 		return TaskInterrupted
-	case t.Reason.Kind == ReasonCancelled:
+	case t.Reason.Code == ReasonCancelled:
 		return TaskCancelled
-	case t.Reason.Kind == ReasonConsul, t.Reason.Kind == ReasonBuffering, t.Reason.Kind == ReasonBlocked, t.Reason.Kind == ReasonCorrupt:
+	case t.Reason.Code == ReasonUnreadable, t.Reason.Code == ReasonUnread, t.Reason.Code == ReasonBuffering, t.Reason.Code == ReasonBlocked, t.Reason.Code == ReasonCorrupt:
 		return TaskWaiting
 	case t.AppliedAt.IsZero():
 		return TaskNew
