@@ -4,6 +4,8 @@ import (
 	"net/netip"
 	"regexp"
 	"strings"
+
+	"github.com/terrapulse/terrapulse/internal/config/block"
 )
 
 // API is the api block: where the HTTP API is served, and who may use it.
@@ -48,38 +50,38 @@ func (l *loader) api(raw *rawAPI, vault bool) API {
 	}
 	if a.BindAddress != "" {
 		if _, err := netip.ParseAddr(a.BindAddress); err != nil {
-			l.fail(raw.BindAddress.origin, "not an IP address: "+quoted(a.BindAddress), "such as 127.0.0.1, ::1 or 0.0.0.0; the port is set with the key port at the top level")
+			l.Fail(raw.BindAddress.Origin, "not an IP address: "+block.Quoted(a.BindAddress), "such as 127.0.0.1, ::1 or 0.0.0.0; the port is set with the key port at the top level")
 		}
 	}
 	for _, host := range raw.Hosts.V {
 		host = strings.TrimSuffix(host, ".")
 		if host != AnyHost && !hostName.MatchString(host) {
-			l.fail(raw.Hosts.origin, "not a host name: "+quoted(host), `without scheme and port, such as "terrapulse.example.com", or "*" for any`)
+			l.Fail(raw.Hosts.Origin, "not a host name: "+block.Quoted(host), `without scheme and port, such as "terrapulse.example.com", or "*" for any`)
 		}
 		a.Hosts = append(a.Hosts, host)
 	}
 	if a.ReadToken.Set() && !a.Token.Set() {
-		l.fail(raw.key("token"), "read_token has no effect without token: everybody could act", "set token or token_file, too")
+		l.Fail(raw.Key("token"), "read_token has no effect without token: everybody could act", "set token or token_file, too")
 	}
 	return a
 }
 
-func (l *loader) apiToken(raw *rawAPI, name string, text, file rawString, vault bool) APIToken {
+func (l *loader) apiToken(raw *rawAPI, name string, text, file block.String, vault bool) APIToken {
 	t := APIToken{Key: "api." + name, Text: text.V, File: l.abs(file.V)}
 	switch {
-	case text.set && file.set:
-		l.fail(file.origin, name+" and "+name+"_file are both set", "remove one of them")
-	case text.set && text.V == "":
-		l.fail(text.origin, "the token is empty", "set a long random text, such as the output of `openssl rand -hex 32`, or remove the key")
-	case file.set && file.V == "":
-		l.fail(file.origin, "the file has no name", "set the path of a file, or remove the key")
-	case text.set && IsTemplate(text.V):
-		l.template(&node{kind: kindString, text: text.V, pos: text.pos}, t.Key, vault)
-	case text.set && strings.Contains(text.V, "{{"):
-		l.fail(text.origin, "the template looks nothing up", `such as {{ env "TERRAPULSE_TOKEN" }}`)
-	case file.set:
+	case text.Set && file.Set:
+		l.Fail(file.Origin, name+" and "+name+"_file are both set", "remove one of them")
+	case text.Set && text.V == "":
+		l.Fail(text.Origin, "the token is empty", "set a long random text, such as the output of `openssl rand -hex 32`, or remove the key")
+	case file.Set && file.V == "":
+		l.Fail(file.Origin, "the file has no name", "set the path of a file, or remove the key")
+	case text.Set && IsTemplate(text.V):
+		l.template(&node{kind: kindString, text: text.V, pos: text.Pos}, t.Key, vault)
+	case text.Set && strings.Contains(text.V, "{{"):
+		l.Fail(text.Origin, "the template looks nothing up", `such as {{ env "TERRAPULSE_TOKEN" }}`)
+	case file.Set:
 		t.Key += "_file"
-	case !text.set:
+	case !text.Set:
 		return APIToken{}
 	}
 	return t

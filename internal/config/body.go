@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/zclconf/go-cty/cty"
+
+	"github.com/terrapulse/terrapulse/internal/config/block"
 )
 
 const identifierHint = "a name starts with a letter or underscore and has only letters, digits, underscores and dashes"
@@ -14,7 +16,7 @@ const identifierHint = "a name starts with a letter or underscore and has only l
 // body returns the content of a block whose keys are not ours to know. What is
 // a nested block and what an attribute of object type, only HCL can tell: in
 // JSON and YAML an object is an attribute, and a list of objects is blocks.
-func (l *loader) body(n *node, at origin) Body {
+func (l *loader) body(n *node, at block.Origin) Body {
 	var b Body
 	for _, e := range n.entries {
 		l.argument(&b, e, at, e.form == formBlock)
@@ -24,7 +26,7 @@ func (l *loader) body(n *node, at origin) Body {
 
 // providerBody is body for a provider, in which every object directly below the
 // provider is a nested block, as in Consul-Terraform-Sync.
-func (l *loader) providerBody(n *node, at origin) Body {
+func (l *loader) providerBody(n *node, at block.Origin) Body {
 	var b Body
 	for _, e := range n.entries {
 		switch e.key {
@@ -36,14 +38,14 @@ func (l *loader) providerBody(n *node, at origin) Body {
 	return b
 }
 
-func (l *loader) argument(b *Body, e entry, parent origin, block bool) {
-	at := origin{pos: e.pos, path: joined(parent.path, e.key)}
+func (l *loader) argument(b *Body, e entry, parent block.Origin, isBlock bool) {
+	at := block.Origin{Pos: e.pos, Path: block.Joined(parent.Path, e.key)}
 	if !identifier(e.key) {
-		l.fail(at, "not the name of an argument: "+quoted(e.key), identifierHint)
+		l.Fail(at, "not the name of an argument: "+block.Quoted(e.key), identifierHint)
 		return
 	}
 	if objects, ok := e.value.objects(); ok && e.value.kind != kindNull && len(objects) > 0 &&
-		(block || e.form == formPlain && e.value.kind == kindList) {
+		(isBlock || e.form == formPlain && e.value.kind == kindList) {
 		if b.Blocks == nil {
 			b.Blocks = map[string][]Body{}
 		}
@@ -63,7 +65,7 @@ func (l *loader) argument(b *Body, e entry, parent origin, block bool) {
 }
 
 // attribute returns a value as it was written: a string stays a string.
-func (l *loader) attribute(n *node, at origin) (cty.Value, bool) {
+func (l *loader) attribute(n *node, at block.Origin) (cty.Value, bool) {
 	switch n.kind {
 	case kindNull:
 		return cty.NullVal(cty.DynamicPseudoType), true
@@ -74,7 +76,7 @@ func (l *loader) attribute(n *node, at origin) (cty.Value, bool) {
 	case kindNumber:
 		f, ok := number(n.text)
 		if !ok {
-			l.fail(at, "not a usable number: "+quoted(n.text), "a finite number of sensible size")
+			l.Fail(at, "not a usable number: "+block.Quoted(n.text), "a finite number of sensible size")
 			return cty.NilVal, false
 		}
 		return cty.NumberVal(f), true
@@ -82,7 +84,7 @@ func (l *loader) attribute(n *node, at origin) (cty.Value, bool) {
 		items := make([]cty.Value, len(n.items))
 		all := true
 		for i, item := range n.items {
-			v, ok := l.attribute(item, origin{pos: item.pos, path: indexed(at.path, i)})
+			v, ok := l.attribute(item, block.Origin{Pos: item.pos, Path: block.Indexed(at.Path, i)})
 			items[i], all = v, all && ok
 		}
 		return cty.TupleVal(items), all
@@ -90,9 +92,9 @@ func (l *loader) attribute(n *node, at origin) (cty.Value, bool) {
 		attrs := map[string]cty.Value{}
 		all := true
 		for _, e := range n.entries {
-			at := origin{pos: e.pos, path: joined(at.path, e.key)}
+			at := block.Origin{Pos: e.pos, Path: block.Joined(at.Path, e.key)}
 			if _, ok := attrs[e.key]; ok {
-				l.fail(at, "duplicate key", "keep one of them")
+				l.Fail(at, "duplicate key", "keep one of them")
 				all = false
 				continue
 			}
@@ -126,19 +128,19 @@ func (b Body) merged(over Body) Body {
 func (l *loader) providers(raw *labelled, vault bool) []Provider {
 	var providers []Provider
 	first := map[string]Position{}
-	for _, block := range raw.blocks {
-		if !identifier(block.label) {
-			l.fail(block.origin, "not a provider's name: "+quoted(block.label), identifierHint)
+	for _, b := range raw.blocks {
+		if !identifier(b.label) {
+			l.Fail(b.Origin, "not a provider's name: "+block.Quoted(b.label), identifierHint)
 			continue
 		}
-		p := l.provider(block)
+		p := l.provider(b)
 		if pos, ok := first[p.ID()]; ok {
-			l.fail(block.origin, fmt.Sprintf("duplicate provider configuration: %s is already configured at %s", p.ID(), pos),
+			l.Fail(b.Origin, fmt.Sprintf("duplicate provider configuration: %s is already configured at %s", p.ID(), pos),
 				"remove one, or give it an alias of its own")
 			continue
 		}
-		first[p.ID()] = block.pos
-		block.body.walk(block.path, func(n *node, path string) {
+		first[p.ID()] = b.Pos
+		b.body.walk(b.Path, func(n *node, path string) {
 			if IsTemplate(n.text) {
 				p.dynamic = true
 				l.template(n, path, vault)
@@ -149,21 +151,21 @@ func (l *loader) providers(raw *labelled, vault bool) []Provider {
 	return providers
 }
 
-func (l *loader) provider(block labelledBlock) Provider {
-	p := Provider{Name: block.label, Body: l.providerBody(block.body, block.origin)}
-	for _, e := range block.body.entries {
-		at := origin{pos: e.pos, path: joined(block.path, e.key)}
+func (l *loader) provider(b labelledBlock) Provider {
+	p := Provider{Name: b.label, Body: l.providerBody(b.body, b.Origin)}
+	for _, e := range b.body.entries {
+		at := block.Origin{Pos: e.pos, Path: block.Joined(b.Path, e.key)}
 		switch e.key {
 		case "alias":
 			if e.value.kind != kindString || !identifier(e.value.text) {
-				l.fail(at, "alias must be a name, not "+l.shown(e.value), identifierHint)
+				l.Fail(at, "alias must be a name, not "+l.shown(e.value), identifierHint)
 				continue
 			}
 			p.Alias = e.value.text
 		case "auto_commit":
 			p.AutoCommit, _ = l.bool(e.value, at)
 			if p.AutoCommit && p.Name != "panos" {
-				l.warn(at, "auto_commit has no effect on "+quoted(p.Name)+": it is for panos", "remove it")
+				l.Warn(at, "auto_commit has no effect on "+block.Quoted(p.Name)+": it is for panos", "remove it")
 			}
 		case "task_env":
 			l.taskEnv(&p, e.value, at)
@@ -172,21 +174,21 @@ func (l *loader) provider(block labelledBlock) Provider {
 	return p
 }
 
-func (l *loader) taskEnv(p *Provider, n *node, at origin) {
+func (l *loader) taskEnv(p *Provider, n *node, at block.Origin) {
 	objects, ok := n.objects()
 	if !ok {
-		l.fail(at, "unexpected task_env block format: task_env should be a map of strings", `such as task_env { "NAME" = "value" }`)
+		l.Fail(at, "unexpected task_env block format: task_env should be a map of strings", `such as task_env { "NAME" = "value" }`)
 		return
 	}
 	for _, o := range objects {
 		for _, e := range o.entries {
 			if e.value.kind != kindString {
-				l.fail(origin{pos: e.pos, path: joined(at.path, e.key)},
-					fmt.Sprintf("unexpected task_env block format: value for %s should be a string", quoted(e.key)), "put it in quotes")
+				l.Fail(block.Origin{Pos: e.pos, Path: block.Joined(at.Path, e.key)},
+					fmt.Sprintf("unexpected task_env block format: value for %s should be a string", block.Quoted(e.key)), "put it in quotes")
 				continue
 			}
 			if e.key == "" || strings.ContainsAny(e.key, "=\x00") {
-				l.fail(at, "not the name of an environment variable: "+quoted(e.key), "")
+				l.Fail(at, "not the name of an environment variable: "+block.Quoted(e.key), "")
 				continue
 			}
 			if p.Env == nil {

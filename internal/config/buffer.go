@@ -3,6 +3,8 @@ package config
 import (
 	"math"
 	"time"
+
+	"github.com/terrapulse/terrapulse/internal/config/block"
 )
 
 // OwnBufferPeriod is what a task's own buffer_period says. A field is nil where
@@ -21,8 +23,8 @@ func (raw *rawTaskBuffer) own() OwnBufferPeriod {
 }
 
 // written is a copy of a value, so that what was read from the file can go.
-func written[T bool | time.Duration](v value[T]) *T {
-	if !v.set {
+func written[T bool | time.Duration](v block.Value[T]) *T {
+	if !v.Set {
 		return nil
 	}
 	return new(v.V)
@@ -44,21 +46,21 @@ func (l *loader) globalBuffer(raw *rawGlobalBuffer) BufferPeriod {
 func (l *loader) taskBuffer(raw *rawTaskBuffer, parent BufferPeriod) BufferPeriod {
 	l.notNegative(raw.Min)
 	l.notNegative(raw.Max)
-	if !raw.Enabled.set && !raw.Min.set && !raw.Max.set {
+	if !raw.Enabled.Set && !raw.Min.Set && !raw.Max.Set {
 		return parent
 	}
-	if raw.Enabled.set && !raw.Enabled.V {
+	if raw.Enabled.Set && !raw.Enabled.V {
 		return BufferPeriod{}
 	}
 	b := BufferPeriod{Enabled: true, Min: raw.Min.V}
-	if !raw.Min.set {
+	if !raw.Min.Set {
 		b.Min = parent.Min
 		if !parent.Enabled {
 			b.Min = 5 * time.Second
 		}
 	}
 	switch {
-	case raw.Max.set:
+	case raw.Max.Set:
 		b.Max = raw.Max.V
 	case b.Min > math.MaxInt64/4:
 		b.Max = b.Min
@@ -69,8 +71,8 @@ func (l *loader) taskBuffer(raw *rawTaskBuffer, parent BufferPeriod) BufferPerio
 	return b
 }
 
-func (l *loader) notNegative(d rawDuration) {
+func (l *loader) notNegative(d block.Duration) {
 	if d.V < 0 {
-		l.fail(d.origin, "buffer_period: cannot be negative: "+quoted(d.text), `a duration such as "5s"`)
+		l.Fail(d.Origin, "buffer_period: cannot be negative: "+block.Quoted(d.Text), `a duration such as "5s"`)
 	}
 }

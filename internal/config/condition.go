@@ -9,6 +9,8 @@ import (
 
 	"github.com/hashicorp/cronexpr"
 	"github.com/hashicorp/go-bexpr"
+
+	"github.com/terrapulse/terrapulse/internal/config/block"
 )
 
 // condition returns a task's condition, or none.
@@ -18,10 +20,10 @@ func (l *loader) condition(raw *rawCondition) Condition {
 		kind Kind
 		set  bool
 	}{
-		{KindServices, raw.Services.set},
-		{KindCatalogServices, raw.CatalogServices.set},
-		{KindConsulKV, raw.ConsulKV.set},
-		{KindSchedule, raw.Schedule.set},
+		{KindServices, raw.Services.Set},
+		{KindCatalogServices, raw.CatalogServices.Set},
+		{KindConsulKV, raw.ConsulKV.Set},
+		{KindSchedule, raw.Schedule.Set},
 	} {
 		if k.set {
 			kinds = append(kinds, string(k.kind))
@@ -29,12 +31,12 @@ func (l *loader) condition(raw *rawCondition) Condition {
 	}
 	switch {
 	case len(kinds) == 0:
-		if raw.set {
-			l.missing(raw.origin, "the condition has no type", `write one of services, catalog-services, consul-kv and schedule after condition, as in condition "services" { ... }`)
+		if raw.Set {
+			l.Missing(raw.Origin, "the condition has no type", `write one of services, catalog-services, consul-kv and schedule after condition, as in condition "services" { ... }`)
 		}
 		return Condition{}
 	case len(kinds) > 1:
-		l.fail(raw.origin, fmt.Sprintf("expected only one condition but got %d: %s", len(kinds), strings.Join(kinds, ", ")), "make a task for each")
+		l.Fail(raw.Origin, fmt.Sprintf("expected only one condition but got %d: %s", len(kinds), strings.Join(kinds, ", ")), "make a task for each")
 	}
 
 	c := Condition{Kind: Kind(kinds[0])}
@@ -45,8 +47,8 @@ func (l *loader) condition(raw *rawCondition) Condition {
 		c.UseAsModuleInput = l.useAsModuleInput(r.UseAsModuleInput, r.SourceIncludesVar)
 	case KindCatalogServices:
 		r := &raw.CatalogServices
-		if !r.Regexp.set {
-			l.missing(r.key("regexp"), "catalog-services 'regexp' field must be set", `".*" is every service`)
+		if !r.Regexp.Set {
+			l.Missing(r.Key("regexp"), "catalog-services 'regexp' field must be set", `".*" is every service`)
 		}
 		l.compiles(r.Regexp, "unable to compile catalog-services 'regexp'")
 		c.CatalogServices = &CatalogServices{
@@ -66,11 +68,11 @@ func (l *loader) condition(raw *rawCondition) Condition {
 	return c
 }
 
-func (l *loader) useAsModuleInput(use, deprecated rawBool) bool {
+func (l *loader) useAsModuleInput(use, deprecated block.Bool) bool {
 	switch {
-	case use.set && deprecated.set:
-		l.warn(deprecated.origin, "source_includes_var has no effect beside use_as_module_input", "remove it")
-	case deprecated.set:
+	case use.Set && deprecated.Set:
+		l.Warn(deprecated.Origin, "source_includes_var has no effect beside use_as_module_input", "remove it")
+	case deprecated.Set:
 		return deprecated.V
 	}
 	return use.V
@@ -80,16 +82,16 @@ func (l *loader) moduleInputs(raw []rawModuleInput) []Input {
 	var inputs []Input
 	for i := range raw {
 		r := &raw[i]
-		if !r.Services.set && !r.ConsulKV.set {
-			l.missing(r.origin, "the module_input is empty", `write services or consul-kv after module_input, as in module_input "services" { ... }`)
+		if !r.Services.Set && !r.ConsulKV.Set {
+			l.Missing(r.Origin, "the module_input is empty", `write services or consul-kv after module_input, as in module_input "services" { ... }`)
 		}
-		if r.Services.set {
+		if r.Services.Set {
 			inputs = append(inputs, Input{
 				Kind:     KindServices,
 				Services: []Services{l.servicesQuery(&r.Services, `module_input "services"`)},
 			})
 		}
-		if r.ConsulKV.set {
+		if r.ConsulKV.Set {
 			inputs = append(inputs, Input{
 				Kind:     KindConsulKV,
 				ConsulKV: l.kvQuery(&r.ConsulKV, "consul-kv module_input"),
@@ -99,19 +101,19 @@ func (l *loader) moduleInputs(raw []rawModuleInput) []Input {
 	return inputs
 }
 
-func (l *loader) servicesQuery(raw *rawServices, block string) Services {
+func (l *loader) servicesQuery(raw *rawServices, where string) Services {
 	switch {
-	case raw.Names.set && len(raw.Names.V) > 0 && raw.Regexp.set:
-		l.fail(raw.Regexp.origin, block+": regexp and names fields cannot both be configured: "+quoted(raw.Regexp.V)+" and "+quotedList(raw.Names.V), "make the names part of the regexp, or make two tasks")
-	case len(raw.Names.V) == 0 && !raw.Regexp.set:
-		l.missing(raw.origin, block+": either the regexp or names field must be configured", `such as names = ["web"] or regexp = "^web"`)
+	case raw.Names.Set && len(raw.Names.V) > 0 && raw.Regexp.Set:
+		l.Fail(raw.Regexp.Origin, where+": regexp and names fields cannot both be configured: "+block.Quoted(raw.Regexp.V)+" and "+block.QuotedList(raw.Names.V), "make the names part of the regexp, or make two tasks")
+	case len(raw.Names.V) == 0 && !raw.Regexp.Set:
+		l.Missing(raw.Origin, where+": either the regexp or names field must be configured", `such as names = ["web"] or regexp = "^web"`)
 	}
 	for i, name := range raw.Names.V {
 		if name == "" {
-			l.fail(raw.Names.element(i), block+": names field includes empty string(s). services names cannot be empty", "remove it")
+			l.Fail(raw.Names.Element(i), where+": names field includes empty string(s). services names cannot be empty", "remove it")
 		}
 	}
-	l.compiles(raw.Regexp, block+": unable to compile services regexp")
+	l.compiles(raw.Regexp, where+": unable to compile services regexp")
 	s := Services{
 		Names:              raw.Names.V,
 		Datacenter:         raw.Datacenter.V,
@@ -122,15 +124,15 @@ func (l *loader) servicesQuery(raw *rawServices, block string) Services {
 	if len(s.Names) == 0 {
 		s.Names = nil
 	}
-	if raw.Regexp.set {
+	if raw.Regexp.Set {
 		s.Regexp = &raw.Regexp.V
 	}
 	return s
 }
 
-func (l *loader) compiles(expr rawString, problem string) {
+func (l *loader) compiles(expr block.String, problem string) {
 	if _, err := regexp.Compile(expr.V); err != nil {
-		l.fail(expr.origin, problem+" "+quoted(expr.V)+": "+err.Error(), "the syntax is https://golang.org/s/re2syntax")
+		l.Fail(expr.Origin, problem+" "+block.Quoted(expr.V)+": "+err.Error(), "the syntax is https://golang.org/s/re2syntax")
 	}
 }
 
@@ -140,28 +142,28 @@ const maxFilterSteps = 1_000_000
 
 // filter checks a filter, and returns it without the newlines that a heredoc
 // leaves around it.
-func (l *loader) filter(raw rawString) string {
+func (l *loader) filter(raw block.String) string {
 	filter := strings.Trim(raw.V, "\n")
 	if strings.TrimSpace(filter) == "" {
 		return ""
 	}
 	if deep([]byte(filter)) {
-		l.fail(raw.origin, "invalid filter "+quoted(filter)+": nested too deep", "")
+		l.Fail(raw.Origin, "invalid filter "+block.Quoted(filter)+": nested too deep", "")
 		return filter
 	}
 	_, err := bexpr.CreateEvaluator(filter, bexpr.WithMaxExpressions(maxFilterSteps))
 	// What is too hard to check here is left to Consul.
 	if err != nil && !strings.Contains(err.Error(), "max number of expressions parsed") {
-		l.fail(raw.origin, "invalid filter "+quoted(filter)+": "+err.Error(), "the syntax is https://developer.hashicorp.com/consul/api-docs/features/filtering")
+		l.Fail(raw.Origin, "invalid filter "+block.Quoted(filter)+": "+err.Error(), "the syntax is https://developer.hashicorp.com/consul/api-docs/features/filtering")
 	}
 	return filter
 }
 
-func (l *loader) kvQuery(raw *rawConsulKV, block string) *ConsulKV {
+func (l *loader) kvQuery(raw *rawConsulKV, where string) *ConsulKV {
 	path := strings.TrimPrefix(raw.Path.V, "/")
 	// "/" with recurse is every key there is.
 	if path == "" && (raw.Path.V == "" || !raw.Recurse.V) {
-		l.missing(raw.key("path"), "path is required for "+block, `the key, such as "config/web"`)
+		l.Missing(raw.Key("path"), "path is required for "+where, `the key, such as "config/web"`)
 	}
 	return &ConsulKV{
 		Path:       path,
@@ -175,32 +177,32 @@ func (l *loader) schedule(raw *rawSchedule) *Schedule {
 	const syntax = "for more information on writing cron expressions, see https://github.com/hashicorp/cronexpr"
 	cron := raw.Cron.V
 	if cron == "" {
-		l.missing(raw.key("cron"), "cron config is required for schedule condition", `such as "*/10 * * * *"; `+syntax)
+		l.Missing(raw.Key("cron"), "cron config is required for schedule condition", `such as "*/10 * * * *"; `+syntax)
 		return &Schedule{}
 	}
 	expr, err := cronexpr.Parse(cron)
 	if err != nil {
-		l.fail(raw.Cron.origin, fmt.Sprintf("unable to parse schedule condition's cron config %s: %s", quoted(cron), err), syntax)
+		l.Fail(raw.Cron.Origin, fmt.Sprintf("unable to parse schedule condition's cron config %s: %s", block.Quoted(cron), err), syntax)
 		return &Schedule{}
 	}
 	backwards, noSunday := oddRanges(cron)
 	if noSunday != "" {
-		l.warn(raw.Cron.origin, fmt.Sprintf("the range %s of the schedule %s leaves Sunday out", quoted(noSunday), quoted(cron)),
+		l.Warn(raw.Cron.Origin, fmt.Sprintf("the range %s of the schedule %s leaves Sunday out", block.Quoted(noSunday), block.Quoted(cron)),
 			"if it is meant, add it: SAT,SUN for SAT-SUN")
 	}
 	if backwards != "" {
-		l.fail(raw.Cron.origin, fmt.Sprintf("the schedule %s has a range that goes backwards: %s", quoted(cron), quoted(backwards)),
+		l.Fail(raw.Cron.Origin, fmt.Sprintf("the schedule %s has a range that goes backwards: %s", block.Quoted(cron), block.Quoted(backwards)),
 			"write it as two, such as 22-23,0-6 for 22-6")
 		return &Schedule{}
 	}
-	switch over := fmt.Sprintf("the schedule %s never comes due again", quoted(cron)); {
+	switch over := fmt.Sprintf("the schedule %s never comes due again", block.Quoted(cron)); {
 	case expr.Next(time.Unix(0, 0)).IsZero():
-		l.fail(raw.Cron.origin, fmt.Sprintf("the schedule %s never comes due", quoted(cron)), "no date matches it")
-	case !expr.Next(l.Now).IsZero():
-	case l.made:
-		l.warn(raw.Cron.origin, over, "remove the task, or correct the year")
+		l.Fail(raw.Cron.Origin, fmt.Sprintf("the schedule %s never comes due", block.Quoted(cron)), "no date matches it")
+	case !expr.Next(l.Report.Now).IsZero():
+	case l.Existing:
+		l.Warn(raw.Cron.Origin, over, "remove the task, or correct the year")
 	default:
-		l.fail(raw.Cron.origin, over, "correct the year")
+		l.Fail(raw.Cron.Origin, over, "correct the year")
 	}
 	return &Schedule{Cron: cron}
 }

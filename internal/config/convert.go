@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"gopkg.in/yaml.v3"
+
+	"github.com/terrapulse/terrapulse/internal/config/block"
 )
 
 // Convert returns one YAML task file that means what the files of the options
@@ -25,24 +27,24 @@ func Convert(opts Options) (file []byte, notes []Diagnostic, err error) {
 		l.Dir = "."
 	}
 	files := l.files()
-	for _, said := range [][]Diagnostic{l.errors, l.warnings} {
+	for _, said := range [][]Diagnostic{l.Errors, l.Warnings} {
 		for i := range said {
 			said[i].Key = "" // here they are arguments, not flags
 		}
 	}
-	if len(files) == 0 && len(l.errors) == 0 {
+	if len(files) == 0 && len(l.Errors) == 0 {
 		return nil, nil, Errors{{Problem: "no configuration files found", Hint: "name files of .hcl, .json, .yaml or .yml"}}
 	}
 	var raw rawConfig
-	c := converter{out: &node{kind: kindObject}, notes: slices.Clone(l.warnings)} // files that were skipped
+	c := converter{out: &node{kind: kindObject}, notes: slices.Clone(l.Warnings)} // files that were skipped
 	for _, file := range files {
 		root := l.read(file, &raw)
-		if root != nil && len(l.errors) == 0 {
+		if root != nil && len(l.Errors) == 0 {
 			c.block(c.out, root, reflect.TypeFor[rawConfig](), "")
 		}
 	}
-	if l.errors = append(l.errors, c.errors...); len(l.errors) > 0 {
-		return nil, nil, Errors(l.sorted(l.errors, files))
+	if l.Errors = append(l.Errors, c.errors...); len(l.Errors) > 0 {
+		return nil, nil, Errors(l.sorted(l.Errors, files))
 	}
 	c.replaceDeprecated()
 	file, err = writeYAML(c.out)
@@ -112,14 +114,14 @@ func (c *converter) block(dst, src *node, t reflect.Type, path string) {
 		}
 		e.key = k.name
 		field := t.FieldByIndex(k.index).Type
-		path := joined(path, k.name)
+		path := block.Joined(path, k.name)
 		objects, _ := e.value.objects()
 		switch {
 		case field.Kind() == reflect.Slice:
 			list := dst.child(entry{key: e.key, pos: e.pos}, kindList)
 			for _, o := range objects {
 				item := &node{kind: kindObject, pos: o.pos, above: e.above}
-				c.block(item, o, field.Elem(), indexed(path, len(list.items)))
+				c.block(item, o, field.Elem(), block.Indexed(path, len(list.items)))
 				list.items = append(list.items, item)
 			}
 		case !k.field:
@@ -145,7 +147,7 @@ func (c *converter) block(dst, src *node, t reflect.Type, path string) {
 				}
 			}
 		case e.value.kind != kindNull:
-			if field != reflect.TypeFor[rawStrings]() {
+			if field != reflect.TypeFor[block.Strings]() {
 				e.value = e.value.element()
 			}
 			e.value = attributeTree(e.value)
@@ -156,13 +158,13 @@ func (c *converter) block(dst, src *node, t reflect.Type, path string) {
 
 // labelled adds the blocks of a label: those of a provider beside each other,
 // those of the backend over each other.
-func (c *converter) labelled(dst, src *node, block entry, path string) {
+func (c *converter) labelled(dst, src *node, parent entry, path string) {
 	for _, e := range src.entries {
-		e.above, e.beside = block.above, block.beside
-		path := joined(path, e.key)
+		e.above, e.beside = parent.above, parent.beside
+		path := block.Joined(path, e.key)
 		bodies, _ := e.value.objects()
 		for _, b := range bodies {
-			if block.key == "backend" {
+			if parent.key == "backend" {
 				body := dst.child(e, kindObject)
 				for _, argument := range c.body(b, path, false).entries {
 					body.put(argument)
@@ -192,7 +194,7 @@ func (c *converter) body(src *node, path string, provider bool) *node {
 	out := &node{kind: kindObject, pos: src.pos}
 	arguments := map[string]bool{}
 	for _, e := range src.entries {
-		path := joined(path, e.key)
+		path := block.Joined(path, e.key)
 		at := Diagnostic{Position: e.pos, Key: path}
 		objects, ok := e.value.objects()
 		ok = ok && e.value.kind != kindNull && len(objects) > 0
@@ -266,7 +268,7 @@ func (c *converter) replaceDeprecated() {
 					renamed(kind.value, "source_includes_var", "use_as_module_input")
 				}
 			}
-			for _, id := range c.services(t, services, indexed("task", i)) {
+			for _, id := range c.services(t, services, block.Indexed("task", i)) {
 				used[id] = true
 			}
 		}

@@ -5,12 +5,12 @@ import (
 	"math/big"
 	"reflect"
 	"sort"
-	"strconv"
 	"strings"
 	"sync"
-	"unicode"
 
 	"github.com/agext/levenshtein"
+
+	"github.com/terrapulse/terrapulse/internal/config/block"
 )
 
 // A decoder fills the structs of schema.go from trees and collects everything
@@ -18,46 +18,9 @@ import (
 // which is how they are merged: a value replaces, a map adds, a repeatable
 // block appends.
 type decoder struct {
-	errors   []Diagnostic
-	warnings []Diagnostic
-	earlier  map[string]int // blocks of repeatable keys in the files before this one
-	weak     bool           // accept a list of one where a single value is expected
-}
-
-func (d *decoder) fail(at origin, problem, hint string) {
-	problem = oneLine.Replace(problem) // libraries write some errors over several
-	d.errors = append(d.errors, Diagnostic{Position: at.pos, Key: at.path, Problem: problem, Hint: hint})
-}
-
-var oneLine = strings.NewReplacer("\r\n", " ", "\n", " ", "\t", " ")
-
-// missing reports what should be there, unless it is there and wrong: then the
-// reason has been reported already.
-func (d *decoder) missing(at origin, problem, hint string) {
-	for _, e := range d.errors {
-		if rest, ok := strings.CutPrefix(e.Key, at.path); ok && e.File == at.pos.File && (rest == "" || rest[0] == '.' || rest[0] == '[') {
-			return
-		}
-	}
-	d.fail(at, problem, hint)
-}
-
-func (d *decoder) warn(at origin, problem, hint string) {
-	d.warnings = append(d.warnings, Diagnostic{Position: at.pos, Key: at.path, Problem: problem, Hint: hint})
-}
-
-// An origin says where something was configured.
-type origin struct {
-	set  bool // in a file, not by the environment or a default
-	pos  Position
-	path string
-}
-
-func (o *origin) mark(pos Position, path string) { *o = origin{true, pos, path} }
-
-// key is the place of a key in the block o, which may not have been set.
-func (o *origin) key(name string) origin {
-	return origin{pos: o.pos, path: joined(o.path, name)}
+	block.Report
+	earlier map[string]int // blocks of repeatable keys in the files before this one
+	weak    bool           // accept a list of one where a single value is expected
 }
 
 // A field is a key of a block that is not itself a plain block.
@@ -77,39 +40,39 @@ func (*unsupported) decode(*decoder, *node, string) {}
 type labelled struct{ blocks []labelledBlock }
 
 type labelledBlock struct {
-	origin
+	block.Origin
 	label string
 	body  *node
 }
 
 func (l *labelled) decode(d *decoder, n *node, path string) {
-	at := origin{pos: n.pos, path: path}
+	at := block.Origin{Pos: n.pos, Path: path}
 	const hint = `write it as in terraform_provider "aws" { ... } or backend "s3" { ... }; in YAML as a key above the block's own`
 	objects, ok := n.objects()
 	if !ok {
-		d.fail(at, "must be a labelled block, not "+n.kind.String(), hint)
+		d.Fail(at, "must be a labelled block, not "+n.kind.String(), hint)
 		return
 	}
 	for _, o := range objects {
 		if len(o.entries) == 0 {
-			d.fail(origin{pos: o.pos, path: path}, "the block has no label", hint)
+			d.Fail(block.Origin{Pos: o.pos, Path: path}, "the block has no label", hint)
 		}
 		for _, e := range o.entries {
-			at := origin{set: true, pos: e.pos, path: joined(path, e.key)}
+			at := block.Origin{Set: true, Pos: e.pos, Path: block.Joined(path, e.key)}
 			bodies, isBlock := e.value.objects()
 			if !isBlock || e.form != formPlain && !e.label {
-				d.fail(origin{pos: o.pos, path: path}, "the block has no label", hint)
+				d.Fail(block.Origin{Pos: o.pos, Path: path}, "the block has no label", hint)
 				break
 			}
 			for _, b := range bodies {
 				if len(bodies) > 1 {
-					at.pos = b.pos
+					at.Pos = b.pos
 				}
 				if len(b.entries) > 0 && b.entries[0].label {
-					d.fail(at, fmt.Sprintf("the block has two labels, %q and %q", e.key, b.entries[0].key), "it takes one")
+					d.Fail(at, fmt.Sprintf("the block has two labels, %q and %q", e.key, b.entries[0].key), "it takes one")
 					continue
 				}
-				l.blocks = append(l.blocks, labelledBlock{origin: at, label: e.key, body: b})
+				l.blocks = append(l.blocks, labelledBlock{Origin: at, label: e.key, body: b})
 			}
 		}
 	}
@@ -117,53 +80,53 @@ func (l *labelled) decode(d *decoder, n *node, path string) {
 
 // block decodes an object into the struct of its schema.
 func (d *decoder) block(n *node, dst reflect.Value, path string) {
-	if m, ok := dst.Addr().Interface().(interface{ mark(Position, string) }); ok {
-		m.mark(n.pos, path)
+	if m, ok := dst.Addr().Interface().(interface{ Mark(Position, string) }); ok {
+		m.Mark(n.pos, path)
 	}
 	s := schemaOf(dst.Type())
 	seen := map[string]bool{}
 	for _, e := range n.entries {
 		k, ok := s.find(e.key)
-		at := origin{pos: e.pos, path: joined(path, e.key)}
+		at := block.Origin{Pos: e.pos, Path: block.Joined(path, e.key)}
 		if !ok {
-			d.fail(at, s.unknown+" "+quoted(e.key), s.suggest(e.key))
+			d.Fail(at, s.unknown+" "+block.Quoted(e.key), s.suggest(e.key))
 			continue
 		}
-		at.path = joined(path, k.name)
+		at.Path = block.Joined(path, k.name)
 		if k.say != "" {
 			if k.warn {
-				d.warn(at, k.say, "remove it")
+				d.Warn(at, k.say, "remove it")
 			} else {
-				d.fail(at, k.say, "")
+				d.Fail(at, k.say, "")
 			}
 			continue
 		}
 		if k.deprecated != "" {
-			d.warn(at, k.name+" is deprecated", "use "+k.deprecated)
+			d.Warn(at, k.name+" is deprecated", "use "+k.deprecated)
 		}
 		f := dst.FieldByIndex(k.index)
 		switch {
 		case f.Kind() == reflect.Slice:
-			d.blocks(e.value, f, at.path)
+			d.blocks(e.value, f, at.Path)
 		case k.field:
 			_, repeats := f.Addr().Interface().(*labelled)
 			if seen[k.name] && !repeats && !k.isMap {
-				d.fail(at, "duplicate key", "keep one of them")
+				d.Fail(at, "duplicate key", "keep one of them")
 				continue
 			}
-			f.Addr().Interface().(field).decode(d, e.value, at.path)
+			fieldOf(f).decode(d, e.value, at.Path)
 		default:
 			objects, ok := e.value.objects()
 			if !ok {
-				d.fail(at, fmt.Sprintf("must be a block, not %s", e.value.kind), s.suggestBlock(k))
+				d.Fail(at, fmt.Sprintf("must be a block, not %s", e.value.kind), s.suggestBlock(k))
 				continue
 			}
 			if seen[k.name] || len(objects) > 1 {
-				d.fail(at, fmt.Sprintf("only one '%s' block can be configured", k.name), "join the blocks")
+				d.Fail(at, fmt.Sprintf("only one '%s' block can be configured", k.name), "join the blocks")
 				continue
 			}
 			for _, o := range objects {
-				d.block(o, f, at.path)
+				d.block(o, f, at.Path)
 			}
 		}
 		seen[k.name] = true
@@ -174,13 +137,13 @@ func (d *decoder) block(n *node, dst reflect.Value, path string) {
 func (d *decoder) blocks(n *node, slice reflect.Value, path string) {
 	objects, ok := n.objects()
 	if !ok {
-		d.fail(origin{pos: n.pos, path: path}, "must be a block or a list of blocks, not "+n.kind.String(), "")
+		d.Fail(block.Origin{Pos: n.pos, Path: path}, "must be a block or a list of blocks, not "+n.kind.String(), "")
 		return
 	}
 	for _, o := range objects {
 		i := slice.Len()
 		slice.Set(reflect.Append(slice, reflect.Zero(slice.Type().Elem())))
-		d.block(o, slice.Index(i), indexed(path, i-d.earlier[path]))
+		d.block(o, slice.Index(i), block.Indexed(path, i-d.earlier[path]))
 	}
 }
 
@@ -204,12 +167,11 @@ func (d *decoder) fillValue(v reflect.Value, prefix string, getenv func(string) 
 }
 
 func (d *decoder) fillField(f reflect.Value, k key, prefix string, getenv func(string) string) {
-	v, ok := f.Addr().Interface().(interface {
+	v, ok := fieldOf(f).(interface {
 		field
-		wasSet() bool
-		unmark()
+		origin() *block.Origin
 	})
-	if !ok || v.wasSet() {
+	if !ok || v.origin().Set {
 		return
 	}
 	text, from := k.fallback, ""
@@ -222,12 +184,9 @@ func (d *decoder) fillField(f reflect.Value, k key, prefix string, getenv func(s
 	}
 	if text != "" {
 		v.decode(d, &node{kind: kindString, text: text}, from)
-		v.unmark()
+		*v.origin() = block.Origin{}
 	}
 }
-
-func (o *origin) wasSet() bool { return o.set }
-func (o *origin) unmark()      { *o = origin{} }
 
 // A freeForm block has keys that are not ours to know. A key of a later file
 // replaces the one of an earlier file.
@@ -236,7 +195,7 @@ type freeForm struct{ entries map[string]*node }
 func (v *freeForm) decode(d *decoder, n *node, path string) {
 	objects, ok := n.objects()
 	if !ok {
-		d.fail(origin{pos: n.pos, path: path}, "must be a block, not "+n.kind.String(), "")
+		d.Fail(block.Origin{Pos: n.pos, Path: path}, "must be a block, not "+n.kind.String(), "")
 		return
 	}
 	if v.entries == nil {
@@ -279,7 +238,6 @@ func schemaOf(t reflect.Type) *schema {
 		return s.(*schema)
 	}
 	s := &schema{byName: map[string]int{}, unknown: "invalid key"}
-	fieldType := reflect.TypeFor[field]()
 	for _, f := range reflect.VisibleFields(t) {
 		if unknown := f.Tag.Get("unknown"); unknown != "" {
 			s.unknown = unknown
@@ -292,8 +250,8 @@ func schemaOf(t reflect.Type) *schema {
 		s.keys = append(s.keys, key{
 			name:       name,
 			index:      f.Index,
-			field:      reflect.PointerTo(f.Type).Implements(fieldType),
-			isMap:      f.Type == reflect.TypeFor[value[map[string]string]](),
+			field:      fieldOf(reflect.New(f.Type).Elem()) != nil,
+			isMap:      f.Type == reflect.TypeFor[block.Value[map[string]string]](),
 			fallback:   f.Tag.Get("default"),
 			env:        strings.Fields(f.Tag.Get("env")),
 			prefix:     f.Tag.Get("prefix"),
@@ -363,21 +321,6 @@ func nearest(name string, candidates []string) (string, bool) {
 	}
 	return best, found
 }
-
-func joined(path, key string) string {
-	if r := []rune(key); len(r) > 60 {
-		key = string(r[:60]) + "..."
-	}
-	if strings.ContainsFunc(key, func(r rune) bool { return !unicode.IsPrint(r) }) {
-		key = strconv.Quote(key)
-	}
-	if path == "" {
-		return key
-	}
-	return path + "." + key
-}
-
-func indexed(path string, i int) string { return fmt.Sprintf("%s[%d]", path, i) }
 
 // maxExponent bounds the size of a number: one with more binary digits serves
 // no module, and writing it out takes gigabytes.

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/terrapulse/terrapulse/internal/config/block"
 )
 
 var backticked = regexp.MustCompile("`([^`]+)`")
@@ -159,10 +161,10 @@ func (k key) meaning() string {
 }
 
 // everyKey calls f for every key of the schema, with its full path.
-func everyKey(block reflect.Type, path, prefix string, f func(path, prefix string, k key, t reflect.Type)) {
-	for _, k := range schemaOf(block).keys {
-		t := block.FieldByIndex(k.index).Type
-		path := joined(path, k.name)
+func everyKey(of reflect.Type, path, prefix string, f func(path, prefix string, k key, t reflect.Type)) {
+	for _, k := range schemaOf(of).keys {
+		t := of.FieldByIndex(k.index).Type
+		path := block.Joined(path, k.name)
 		f(path, prefix, k, t)
 		switch {
 		case k.deprecated != "" && k.name == "source_input": // the keys of module_input
@@ -184,14 +186,14 @@ func kindOf(t reflect.Type, k key) string {
 		return "labelled blocks"
 	}
 	return map[reflect.Type]string{
-		reflect.TypeFor[rawString]():   "string",
-		reflect.TypeFor[rawBool]():     "bool",
-		reflect.TypeFor[rawInt]():      "number",
-		reflect.TypeFor[rawDuration](): "duration",
-		reflect.TypeFor[rawStrings]():  "list",
-		reflect.TypeFor[rawMap]():      "map",
-		reflect.TypeFor[freeForm]():    "map of strings and maps",
-		reflect.TypeFor[labelled]():    "labelled block",
+		reflect.TypeFor[block.String]():   "string",
+		reflect.TypeFor[block.Bool]():     "bool",
+		reflect.TypeFor[block.Int]():      "number",
+		reflect.TypeFor[block.Duration](): "duration",
+		reflect.TypeFor[block.Strings]():  "list",
+		reflect.TypeFor[block.Map]():      "map",
+		reflect.TypeFor[freeForm]():       "map of strings and maps",
+		reflect.TypeFor[labelled]():       "labelled block",
 	}[t]
 }
 
@@ -285,7 +287,7 @@ func mentioned(n *node, path string, seen map[string]bool) {
 		mentioned(item, path, seen)
 	}
 	for _, e := range n.entries {
-		path := joined(path, e.key)
+		path := block.Joined(path, e.key)
 		seen[path] = true
 		mentioned(e.value, path, seen)
 	}
@@ -293,7 +295,7 @@ func mentioned(n *node, path string, seen map[string]bool) {
 
 func TestEveryDefaultOfTheSchemaCanBeRead(t *testing.T) {
 	known := []reflect.Type{
-		reflect.TypeFor[value[string]](), reflect.TypeFor[value[bool]](), reflect.TypeFor[value[int]](), reflect.TypeFor[value[time.Duration]](),
+		reflect.TypeFor[block.Value[string]](), reflect.TypeFor[block.Value[bool]](), reflect.TypeFor[block.Value[int]](), reflect.TypeFor[block.Value[time.Duration]](),
 	}
 	everyKey(reflect.TypeFor[rawConfig](), "", "", func(path, _ string, k key, typ reflect.Type) {
 		if k.fallback == "" {
@@ -304,9 +306,9 @@ func TestEveryDefaultOfTheSchemaCanBeRead(t *testing.T) {
 			return
 		}
 		var d decoder
-		reflect.New(typ).Interface().(field).decode(&d, &node{kind: kindString, text: k.fallback}, path)
-		if len(d.errors) > 0 {
-			t.Error(d.errors)
+		fieldOf(reflect.New(typ).Elem()).decode(&d, &node{kind: kindString, text: k.fallback}, path)
+		if len(d.Errors) > 0 {
+			t.Error(d.Errors)
 		}
 	})
 }

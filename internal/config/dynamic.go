@@ -7,6 +7,8 @@ import (
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
+
+	"github.com/terrapulse/terrapulse/internal/config/block"
 )
 
 // Templates in the strings of a terraform_provider block, and in the variables of
@@ -59,15 +61,15 @@ func calls(text string, call *regexp.Regexp) bool {
 
 // template checks a template as far as that can be done without evaluating it.
 func (l *loader) template(n *node, path string, vault bool) {
-	at := origin{pos: n.pos, path: path}
+	at := block.Origin{Pos: n.pos, Path: path}
 	if !vault && UsesVault(n.text) {
-		l.fail(at, "detected dynamic configuration using Vault: missing Vault configuration", "add a vault block with an address")
+		l.Fail(at, "detected dynamic configuration using Vault: missing Vault configuration", "add a vault block with an address")
 	}
 	t := parse.New(path)
 	t.Mode = parse.SkipFuncCheck
 	if _, err := t.Parse(n.text, "", "", map[string]*parse.Tree{}); err != nil {
 		// The parser's own words may quote what stands beside the template.
-		l.fail(at, "the template cannot be parsed", `the syntax is that of Go's text/template, such as {{ env "NAME" }}; every "with", "if" and "range" needs an {{ end }}`)
+		l.Fail(at, "the template cannot be parsed", `the syntax is that of Go's text/template, such as {{ env "NAME" }}; every "with", "if" and "range" needs an {{ end }}`)
 	}
 }
 
@@ -97,7 +99,7 @@ func (l *loader) dynamicOutsideProviders(root *node) {
 		}
 		path := e.key
 		if n, ok := repeated[e.key]; ok && e.value.kind == kindObject {
-			path = indexed(e.key, n)
+			path = block.Indexed(e.key, n)
 			repeated[e.key]++
 		}
 		l.noTemplates(e.value, path)
@@ -115,7 +117,7 @@ func (l *loader) noTemplates(n *node, path string) {
 			hint = "in variables, a template stands alone, without the quotes of Terraform source around it"
 		}
 		if ctsTemplate.MatchString(n.text) || ownTemplate.MatchString(n.text) {
-			l.fail(origin{pos: n.pos, path: path},
+			l.Fail(block.Origin{Pos: n.pos, Path: path},
 				"dynamic configuration using template syntax is only supported for terraform_provider blocks and variables of task files",
 				hint)
 		}

@@ -35,10 +35,10 @@ func fuzz(f *testing.F, extension string, seeds ...string) {
 		l.block(root, reflect.ValueOf(&raw).Elem(), "")
 		l.dynamicOutsideProviders(root)
 		cfg := l.resolve(&raw)
-		if len(l.errors) == 0 {
+		if len(l.Errors) == 0 {
 			cfg.Digest()
 		}
-		for _, d := range l.errors {
+		for _, d := range l.Errors {
 			if d.Problem == "" || d.String() == "" {
 				t.Errorf("an error without text: %#v", d)
 			}

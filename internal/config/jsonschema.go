@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/terrapulse/terrapulse/internal/config/block"
 )
 
 const schemaURL = "https://raw.githubusercontent.com/terrapulse/terrapulse/main/docs/terrapulse.schema.json"
@@ -87,12 +89,12 @@ var values = map[string]object{
 }
 
 var valueNames = map[reflect.Type]string{
-	reflect.TypeFor[rawString]():   "string",
-	reflect.TypeFor[rawBool]():     "bool",
-	reflect.TypeFor[rawInt]():      "number",
-	reflect.TypeFor[rawDuration](): "duration",
-	reflect.TypeFor[rawStrings]():  "list",
-	reflect.TypeFor[rawMap]():      "map",
+	reflect.TypeFor[block.String]():   "string",
+	reflect.TypeFor[block.Bool]():     "bool",
+	reflect.TypeFor[block.Int]():      "number",
+	reflect.TypeFor[block.Duration](): "duration",
+	reflect.TypeFor[block.Strings]():  "list",
+	reflect.TypeFor[block.Map]():      "map",
 }
 
 // blocks is a block, or a list of them; with null it may also be empty.
@@ -274,9 +276,9 @@ func (k key) typed(text string, t reflect.Type) (any, bool) {
 		return nil, false
 	}
 	switch t {
-	case reflect.TypeFor[rawBool]():
+	case reflect.TypeFor[block.Bool]():
 		return text == "true", true
-	case reflect.TypeFor[rawInt]():
+	case reflect.TypeFor[block.Int]():
 		n, err := strconv.Atoi(text)
 		return n, err == nil
 	default:

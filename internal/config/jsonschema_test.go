@@ -189,7 +189,7 @@ func read(root *node) Errors {
 	l.block(root, reflect.ValueOf(&raw).Elem(), "")
 	l.dynamicOutsideProviders(root)
 	l.resolve(&raw)
-	return l.errors
+	return l.Errors
 }
 
 func TestTheSchemaAndTheLoaderAgree(t *testing.T) {

@@ -9,6 +9,8 @@ import (
 	hcljson "github.com/hashicorp/hcl/v2/json"
 	"github.com/zclconf/go-cty/cty"
 	"github.com/zclconf/go-cty/cty/convert"
+
+	"github.com/terrapulse/terrapulse/internal/config/block"
 )
 
 // A Literal is a text, number or bool as it is written in a file.
@@ -59,7 +61,7 @@ func (n *node) literals(f func(Literal)) {
 	for _, e := range n.entries {
 		path := e.key
 		if (path == "task" || path == "service") && e.value.kind == kindObject {
-			path = indexed(e.key, repeated[e.key])
+			path = block.Indexed(e.key, repeated[e.key])
 			repeated[e.key]++
 		}
 		e.value.scalars(path, e.key, f)
@@ -79,17 +81,17 @@ func (n *node) scalars(path, name string, f func(Literal)) {
 	case kindNull:
 	case kindList:
 		for i, item := range n.items {
-			item.scalars(indexed(path, i), name, f)
+			item.scalars(block.Indexed(path, i), name, f)
 		}
 	case kindObject:
 		variables := name == "variables" && strings.HasPrefix(path, "task")
 		for _, e := range n.entries {
 			if variables && e.value.kind == kindString {
-				e.value.source(joined(path, e.key), e.key, f)
+				e.value.source(block.Joined(path, e.key), e.key, f)
 				continue
 			}
-			e.value.scalars(joined(path, e.key), e.key, f)
-			e.supersededScalars(joined(path, e.key), f)
+			e.value.scalars(block.Joined(path, e.key), e.key, f)
+			e.supersededScalars(block.Joined(path, e.key), f)
 		}
 	default:
 		f(Literal{n.pos, path, name, n.text})
@@ -136,14 +138,14 @@ func expressionLiterals(expr hcl.Expression, path, name string, f func(Literal))
 		for _, p := range pairs {
 			key, diags := p.Key.Value(nil)
 			if text, err := convert.Convert(key, cty.String); !diags.HasErrors() && err == nil && text.IsKnown() && !text.IsNull() {
-				expressionLiterals(p.Value, joined(path, text.AsString()), text.AsString(), f)
+				expressionLiterals(p.Value, block.Joined(path, text.AsString()), text.AsString(), f)
 			}
 		}
 		return
 	}
 	if items, diags := hcl.ExprList(expr); !diags.HasErrors() {
 		for i, item := range items {
-			expressionLiterals(item, indexed(path, i), name, f)
+			expressionLiterals(item, block.Indexed(path, i), name, f)
 		}
 		return
 	}

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/terrapulse/terrapulse/internal/config/block"
 )
 
 // Options say where configuration comes from. The zero value of each field but
@@ -79,22 +81,22 @@ func Examine(opts Options) (*Config, error) {
 	}
 	var raw rawConfig
 	files := l.readAll(&raw)
-	if len(files) == 0 && len(l.errors) == 0 {
+	if len(files) == 0 && len(l.Errors) == 0 {
 		return nil, noFiles
 	}
 	cfg := l.resolve(&raw)
-	cfg.Warnings = l.sorted(l.warnings, files)
+	cfg.Warnings = l.sorted(l.Warnings, files)
 	cfg.files = files
-	if len(l.errors) > 0 {
+	if len(l.Errors) > 0 {
 		cfg.Tasks = slices.DeleteFunc(cfg.Tasks, l.isWrong)
-		return cfg, Errors(l.sorted(l.errors, files))
+		return cfg, Errors(l.sorted(l.Errors, files))
 	}
 	return cfg, nil
 }
 
 // isWrong reports whether an error is about the task.
 func (l *loader) isWrong(t Task) bool {
-	return slices.ContainsFunc(l.errors, func(d Diagnostic) bool {
+	return slices.ContainsFunc(l.Errors, func(d Diagnostic) bool {
 		return d.File == t.Source.File && (d.Key == t.path || strings.HasPrefix(d.Key, t.path+".")) ||
 			slices.Contains(t.VariableFiles, d.File)
 	})
@@ -127,7 +129,7 @@ func newLoader(opts Options) (*loader, error) {
 	if opts.Now.IsZero() {
 		opts.Now = time.Now()
 	}
-	return &loader{Options: opts, made: true}, nil
+	return &loader{Options: opts, decoder: decoder{Report: block.Report{Now: opts.Now, Existing: true}}}, nil
 }
 
 // readAll reads and merges the files that Paths stand for, and returns their names.
@@ -157,25 +159,25 @@ func LoadStoreSettings(opts Options) (StoreSettings, error) {
 	}
 	var raw rawConfig
 	files := l.readAll(&raw)
-	if len(opts.Paths) > 0 && len(files) == 0 && len(l.errors) == 0 {
+	if len(opts.Paths) > 0 && len(files) == 0 && len(l.Errors) == 0 {
 		return StoreSettings{}, noFiles
 	}
 	l.implied(&raw)
 	workingDir, _ := schemaOf(reflect.TypeFor[rawConfig]()).find("working_dir")
 	l.fillField(reflect.ValueOf(&raw.WorkingDir).Elem(), workingDir, "", l.Getenv)
 	settings := StoreSettings{WorkingDir: raw.WorkingDir.V}
-	if raw.HighAvailability.set {
+	if raw.HighAvailability.Set {
 		l.fill(&raw.HighAvailability, "", l.Getenv)
 		l.fill(&raw.Consul, "CONSUL", l.Getenv)
 		settings.HighAvailability = l.highAvailability(&raw.HighAvailability)
 		settings.Consul = l.consul(&raw.Consul)
 	}
-	l.errors = slices.DeleteFunc(l.errors, func(d Diagnostic) bool {
+	l.Errors = slices.DeleteFunc(l.Errors, func(d Diagnostic) bool {
 		key, _, _ := strings.Cut(d.Key, ".")
 		return d.File != "" && key != "" && key != "working_dir" && key != "consul" && key != "high_availability"
 	})
-	if len(l.errors) > 0 {
-		return StoreSettings{}, Errors(l.sorted(l.errors, files))
+	if len(l.Errors) > 0 {
+		return StoreSettings{}, Errors(l.sorted(l.Errors, files))
 	}
 	return settings, nil
 }
@@ -188,8 +190,8 @@ func ConsulOf(getenv func(string) string) (Consul, error) {
 	l.implied(&raw)
 	l.fill(&raw.Consul, "CONSUL", getenv) // and nothing else, which may be wrong
 	consul := l.consul(&raw.Consul)
-	if len(l.errors) > 0 {
-		return Consul{}, Errors(l.errors)
+	if len(l.Errors) > 0 {
+		return Consul{}, Errors(l.Errors)
 	}
 	return consul, nil
 }
@@ -198,9 +200,6 @@ func ConsulOf(getenv func(string) string) (Consul, error) {
 type loader struct {
 	Options
 	decoder
-	// made is whether the tasks may be from before: one whose schedule is over
-	// since must not keep the others from being read.
-	made bool
 }
 
 // sorted orders findings as a person reads the files.
@@ -227,18 +226,18 @@ func (l *loader) abs(path string) string {
 func (l *loader) files() []string {
 	var files []string
 	for _, p := range l.Paths {
-		at := origin{path: p.flag()}
+		at := block.Origin{Path: p.flag()}
 		info, err := os.Stat(l.abs(p.Name))
 		switch {
 		case p.Name == "":
-			l.fail(at, "the path is empty", "")
+			l.Fail(at, "the path is empty", "")
 		case err != nil:
-			l.fail(at, readable(err, p.Name), "")
+			l.Fail(at, readable(err, p.Name), "")
 		case !info.IsDir():
 			if l.usable(p.Name, info) {
 				files = append(files, p.Name)
 			} else if info.Size() > 0 {
-				l.warn(at, "skipped "+p.Name, "files end in .yaml, .yml, .hcl or .json")
+				l.Warn(at, "skipped "+p.Name, "files end in .yaml, .yml, .hcl or .json")
 			}
 		default:
 			files = append(files, l.directory(at, p.Name)...)
@@ -249,10 +248,10 @@ func (l *loader) files() []string {
 
 // directory returns the files of a folder, in the order of their names, without
 // those of its sub-folders.
-func (l *loader) directory(at origin, dir string) []string {
+func (l *loader) directory(at block.Origin, dir string) []string {
 	entries, err := os.ReadDir(l.abs(dir))
 	if err != nil {
-		l.fail(at, readable(err, dir), "")
+		l.Fail(at, readable(err, dir), "")
 		return nil
 	}
 	var files []string
@@ -263,7 +262,7 @@ func (l *loader) directory(at origin, dir string) []string {
 		}
 		info, err := os.Stat(l.abs(name)) // follows symbolic links
 		if err != nil {
-			l.fail(at, readable(err, name), "remove it or correct the link")
+			l.Fail(at, readable(err, name), "remove it or correct the link")
 			continue
 		}
 		if l.usable(name, info) {
@@ -326,25 +325,25 @@ func readable(err error, name string) string {
 // read adds one file to what was read before. It returns nil if there is nothing
 // to be made of it.
 func (l *loader) read(file string, raw *rawConfig) *node {
-	at := origin{pos: Position{File: file}}
+	at := block.Origin{Pos: Position{File: file}}
 	src, err := l.readFile(file)
 	if err != nil {
-		l.fail(at, readable(err, file), "")
+		l.Fail(at, readable(err, file), "")
 		return nil
 	}
 	src = bytes.TrimPrefix(src, []byte("\xef\xbb\xbf"))
 	if i := invalidUTF8(src); i >= 0 {
-		at.pos.Line = 1 + bytes.Count(src[:i], []byte("\n"))
-		l.fail(at, "the file is not UTF-8 text", "save it as UTF-8")
+		at.Pos.Line = 1 + bytes.Count(src[:i], []byte("\n"))
+		l.Fail(at, "the file is not UTF-8 text", "save it as UTF-8")
 		return nil
 	}
 	root, diags := parsers[extension(file)](file, src)
-	l.errors = append(l.errors, diags...)
+	l.Errors = append(l.Errors, diags...)
 	if root == nil {
 		return nil
 	}
 	root.repeats("", func(path string, superseded, counts Position) {
-		l.warn(origin{pos: counts, path: path}, fmt.Sprintf("set more than once: this value counts, and the one of line %d does not", superseded.Line), "remove one of them")
+		l.Warn(block.Origin{Pos: counts, Path: path}, fmt.Sprintf("set more than once: this value counts, and the one of line %d does not", superseded.Line), "remove one of them")
 	})
 	l.earlier = map[string]int{"task": len(raw.Tasks), "service": len(raw.Services)}
 	l.weak = slices.Contains([]string{".hcl", ".json"}, extension(file)) // the formats of Consul-Terraform-Sync

@@ -13,6 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/zclconf/go-cty/cty"
 	"pgregory.net/rapid"
+
+	"github.com/terrapulse/terrapulse/internal/config/block"
 )
 
 func TestDefaults(t *testing.T) {
@@ -170,15 +172,15 @@ func TestBufferPeriods(t *testing.T) {
 
 func TestABufferPeriodNeverEndsBeforeItsMin(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		duration := rapid.Custom(func(t *rapid.T) rawDuration {
-			return rawDuration{
-				origin: origin{set: rapid.Bool().Draw(t, "set")},
+		duration := rapid.Custom(func(t *rapid.T) block.Duration {
+			return block.Duration{
+				Origin: block.Origin{Set: rapid.Bool().Draw(t, "set")},
 				V:      time.Duration(rapid.Int64Range(0, math.MaxInt64).Draw(t, "duration")),
 			}
 		})
 		var l loader
 		parent := l.globalBuffer(&rawGlobalBuffer{
-			Enabled: rawBool{V: rapid.Bool().Draw(t, "global")}, Min: duration.Draw(t, "min"), Max: duration.Draw(t, "max"),
+			Enabled: block.Bool{V: rapid.Bool().Draw(t, "global")}, Min: duration.Draw(t, "min"), Max: duration.Draw(t, "max"),
 		})
 		b := l.taskBuffer(&rawTaskBuffer{Min: duration.Draw(t, "min"), Max: duration.Draw(t, "max")}, parent)
 		for _, b := range []BufferPeriod{parent, b} {
@@ -669,7 +671,7 @@ func TestAnyScheduleIsReadAtOnce(t *testing.T) {
 		cron := strings.Join(rapid.SliceOfN(field, 1, 9).Draw(t, "fields"), " ")
 		l := loader{Options: options("/")}
 		start := time.Now()
-		l.schedule(&rawSchedule{Cron: rawString{V: cron}})
+		l.schedule(&rawSchedule{Cron: block.String{V: cron}})
 		if took := time.Since(start); took > 5*time.Second {
 			t.Fatalf("%q took %s", cron, took)
 		}

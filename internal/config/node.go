@@ -1,6 +1,10 @@
 package config
 
-import "github.com/hashicorp/hcl/v2/hclsyntax"
+import (
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+
+	"github.com/terrapulse/terrapulse/internal/config/block"
+)
 
 // A node is one value of a configuration file. The three formats are read into
 // the same tree, so that there is one decoder and one set of errors.
@@ -87,11 +91,11 @@ func (n *node) walk(path string, f func(n *node, path string)) {
 		f(n, path)
 	case kindList:
 		for i, item := range n.items {
-			item.walk(indexed(path, i), f)
+			item.walk(block.Indexed(path, i), f)
 		}
 	case kindObject:
 		for _, e := range n.entries {
-			e.value.walk(joined(path, e.key), f)
+			e.value.walk(block.Joined(path, e.key), f)
 		}
 	}
 }
@@ -113,11 +117,11 @@ func (n *node) set(e entry) {
 func (n *node) repeats(path string, f func(path string, superseded, counts Position)) {
 	indexes := map[string]int{}
 	for _, e := range n.entries {
-		at := joined(path, e.key)
+		at := block.Joined(path, e.key)
 		switch e.key {
 		case "task", "service", "module_input", "source_input":
 			if e.value.kind == kindObject {
-				at = indexed(at, indexes[e.key])
+				at = block.Indexed(at, indexes[e.key])
 				indexes[e.key]++
 			}
 		}
@@ -127,7 +131,7 @@ func (n *node) repeats(path string, f func(path string, superseded, counts Posit
 		e.value.repeats(at, f)
 	}
 	for i, item := range n.items {
-		item.repeats(indexed(path, i), f)
+		item.repeats(block.Indexed(path, i), f)
 	}
 }
 

@@ -6,6 +6,8 @@ import (
 	"reflect"
 	"slices"
 	"time"
+
+	"github.com/terrapulse/terrapulse/internal/config/block"
 )
 
 // Change is what was changed about one task beside the files, through the API
@@ -55,7 +57,7 @@ func (c *Config) With(changes []Change) (*Config, map[string]error) {
 		}
 		if ok && len(ch.Definition) > 0 {
 			problems[t.Name] = fmt.Errorf("task %s was made through the API and is in %s now: what the file says counts; take it out of the file, or delete it through the API to be rid of both",
-				quoted(t.Name), t.Source)
+				block.Quoted(t.Name), t.Source)
 		}
 		next.Tasks = append(next.Tasks, t)
 	}
@@ -65,7 +67,7 @@ func (c *Config) With(changes []Change) (*Config, map[string]error) {
 		}
 		t, err := next.parse(ch.Definition, true)
 		if err == nil && t.Name != ch.Task {
-			err = fmt.Errorf("the definition that is kept for task %s is that of %s", quoted(ch.Task), quoted(t.Name))
+			err = fmt.Errorf("the definition that is kept for task %s is that of %s", block.Quoted(ch.Task), block.Quoted(t.Name))
 		}
 		if err != nil {
 			problems[ch.Task] = err
@@ -87,16 +89,19 @@ func (c *Config) Parse(definition []byte) (*Task, error) { return c.parse(defini
 
 // parse reads a task that is being made, or was made before.
 func (c *Config) parse(definition []byte, made bool) (*Task, error) {
-	l := loader{Options: Options{Dir: c.dir, Getenv: func(string) string { return "" }, Now: time.Now()}, made: made}
+	l := loader{
+		Options: Options{Dir: c.dir, Getenv: func(string) string { return "" }},
+		decoder: decoder{Report: block.Report{Now: time.Now(), Existing: made}},
+	}
 	root, diags := parseJSON("", definition)
-	l.errors = diags
+	l.Errors = diags
 	if root != nil {
 		root.repeats("task", func(path string, _, counts Position) {
-			l.fail(origin{pos: counts, path: path}, "duplicate key", "keep one of them")
+			l.Fail(block.Origin{Pos: counts, Path: path}, "duplicate key", "keep one of them")
 		})
 	}
 	if root == nil || len(diags) > 0 {
-		return nil, Errors(l.errors)
+		return nil, Errors(l.Errors)
 	}
 	dashed(root)
 	var raw rawTask
@@ -106,8 +111,8 @@ func (c *Config) parse(definition []byte, made bool) (*Task, error) {
 	t := l.task(&raw, c, nil)
 	t.FromAPI, t.Source = true, Position{}
 	c.collides(&l, &raw, &t)
-	if len(l.errors) > 0 {
-		return nil, Errors(l.errors)
+	if len(l.Errors) > 0 {
+		return nil, Errors(l.Errors)
 	}
 	t.filesOfModule(c.Tasks)
 	return &t, nil
@@ -130,19 +135,19 @@ func (c *Config) collides(l *loader, raw *rawTask, t *Task) {
 	for i := range c.Tasks {
 		other := &c.Tasks[i]
 		if other.Name == t.Name {
-			l.fail(raw.Name.origin, "duplicate task name: "+quoted(t.Name), "give each task a name of its own")
+			l.Fail(raw.Name.Origin, "duplicate task name: "+block.Quoted(t.Name), "give each task a name of its own")
 			continue
 		}
 		if folded(other.Name) == name {
-			l.fail(raw.Name.origin, onlyCase(t.Name, other.Name, other.Source), "give the task another name")
+			l.Fail(raw.Name.Origin, onlyCase(t.Name, other.Name, other.Source), "give the task another name")
 			continue
 		}
 		if dir(other) == dir(t) {
-			l.fail(raw.Name.origin, fmt.Sprintf("%s is the working directory of task %s already", quoted(t.WorkingDir), quoted(other.Name)), "")
+			l.Fail(raw.Name.Origin, fmt.Sprintf("%s is the working directory of task %s already", block.Quoted(t.WorkingDir), block.Quoted(other.Name)), "")
 		}
 		for _, id := range t.Providers {
 			if p, ok := c.Provider(id); ok && p.AutoCommit && slices.Contains(other.Providers, id) {
-				l.fail(raw.Providers.origin, fmt.Sprintf("provider with autocommit (%s) cannot be used by more than one task, and task %s uses it", id, quoted(other.Name)),
+				l.Fail(raw.Providers.Origin, fmt.Sprintf("provider with autocommit (%s) cannot be used by more than one task, and task %s uses it", id, block.Quoted(other.Name)),
 					"configure another instance with an alias")
 			}
 		}

@@ -15,6 +15,8 @@ import (
 
 	"github.com/hashicorp/go-version"
 	"github.com/zclconf/go-cty/cty"
+
+	"github.com/terrapulse/terrapulse/internal/config/block"
 )
 
 var logLevels = []string{"TRACE", "DEBUG", "INFO", "WARN", "ERR"}
@@ -34,10 +36,10 @@ func (l *loader) resolve(raw *rawConfig) *Config {
 		dir:        l.Dir,
 	}
 	if !slices.Contains(logLevels, cfg.LogLevel) {
-		l.fail(raw.LogLevel.origin, "invalid log level "+quoted(raw.LogLevel.V), "allowed: "+strings.Join(logLevels, ", "))
+		l.Fail(raw.LogLevel.Origin, "invalid log level "+block.Quoted(raw.LogLevel.V), "allowed: "+strings.Join(logLevels, ", "))
 	}
 	if cfg.Port < 0 || cfg.Port > 65535 {
-		l.fail(raw.Port.origin, quoted(raw.Port.text)+" is not a valid port", "allowed: 0 to 65535")
+		l.Fail(raw.Port.Origin, block.Quoted(raw.Port.Text)+" is not a valid port", "allowed: 0 to 65535")
 	}
 	if cfg.ID == "" {
 		cfg.ID = "cts-" + l.Hostname
@@ -52,7 +54,7 @@ func (l *loader) resolve(raw *rawConfig) *Config {
 	cfg.HighAvailability = l.highAvailability(&raw.HighAvailability)
 	cfg.Terraform = l.terraform(&raw.Driver.Terraform, &raw.Consul, cfg.Consul)
 	if cfg.HighAvailability != nil && cfg.Terraform.Backend.Type == "local" {
-		l.warn(raw.Driver.Terraform.Backend.blocks[0].origin, "Terraform's state stays on this machine: an instance that takes over on another one knows nothing of it, and makes everything anew",
+		l.Warn(raw.Driver.Terraform.Backend.blocks[0].Origin, "Terraform's state stays on this machine: an instance that takes over on another one knows nothing of it, and makes everything anew",
 			"use a backend that all instances reach, such as consul")
 	}
 	cfg.Providers = l.providers(&raw.Providers, cfg.Vault.Enabled)
@@ -64,18 +66,18 @@ func (l *loader) resolve(raw *rawConfig) *Config {
 // configured. It comes before the environment is looked at, because variables
 // alone do not turn TLS on.
 func (l *loader) implied(raw *rawConfig) {
-	imply := func(enabled *rawBool, set ...bool) {
-		if !enabled.set {
+	imply := func(enabled *block.Bool, set ...bool) {
+		if !enabled.Set {
 			enabled.V = slices.Contains(set, true)
 		}
 	}
-	imply(&raw.Syslog.Enabled, raw.Syslog.Facility.set, raw.Syslog.Name.set)
+	imply(&raw.Syslog.Enabled, raw.Syslog.Facility.Set, raw.Syslog.Name.Set)
 
 	t := &raw.Consul.TLS
-	imply(&t.Enabled, t.CACert.set, t.CAPath.set, t.Cert.set, t.Key.set, t.ServerName.set, t.Verify.set)
+	imply(&t.Enabled, t.CACert.Set, t.CAPath.Set, t.Cert.Set, t.Key.Set, t.ServerName.Set, t.Verify.Set)
 
 	a := &raw.TLS
-	imply(&a.Enabled, a.Cert.set, a.Key.set, a.VerifyIncoming.set, a.CACert.set, a.CAPath.set)
+	imply(&a.Enabled, a.Cert.Set, a.Key.Set, a.VerifyIncoming.Set, a.CACert.Set, a.CAPath.Set)
 }
 
 // facilities are the ones that syslog knows.
@@ -87,7 +89,7 @@ var facilities = []string{
 func (l *loader) syslog(raw *rawSyslog) Syslog {
 	s := Syslog{Enabled: raw.Enabled.V, Facility: strings.ToUpper(raw.Facility.V), Name: raw.Name.V}
 	if !slices.Contains(facilities, s.Facility) {
-		l.fail(raw.Facility.origin, "invalid syslog facility "+quoted(raw.Facility.V), "allowed: "+strings.Join(facilities, ", "))
+		l.Fail(raw.Facility.Origin, "invalid syslog facility "+block.Quoted(raw.Facility.V), "allowed: "+strings.Join(facilities, ", "))
 	}
 	return s
 }
@@ -99,7 +101,7 @@ const (
 )
 
 func (l *loader) highAvailability(raw *rawHighAvailability) *HighAvailability {
-	if !raw.set {
+	if !raw.Set {
 		return nil
 	}
 	r := &raw.Cluster
@@ -117,15 +119,15 @@ func (l *loader) highAvailability(raw *rawHighAvailability) *HighAvailability {
 	}
 	switch name := h.Cluster.Name; {
 	case name == "":
-		l.missing(raw.key("cluster.name"), "name is required for a high availability cluster", "the same for all instances of the cluster")
+		l.Missing(raw.Key("cluster.name"), "name is required for a high availability cluster", "the same for all instances of the cluster")
 	case name == "." || name == ".." || strings.Contains(name, "/"):
-		l.fail(r.Name.origin, "not the name of a cluster: "+quoted(name), "it is one part of a path in Consul's KV: no slash, and neither . nor ..")
+		l.Fail(r.Name.Origin, "not the name of a cluster: "+block.Quoted(name), "it is one part of a path in Consul's KV: no slash, and neither . nor ..")
 	}
-	if r.Storage.set && !storage.set {
-		l.missing(r.Storage.origin, "the storage has no type", `write consul after storage, as in storage "consul" { ... }`)
+	if r.Storage.Set && !storage.Set {
+		l.Missing(r.Storage.Origin, "the storage has no type", `write consul after storage, as in storage "consul" { ... }`)
 	}
 	if ttl := h.Cluster.Storage.SessionTTL; ttl < minSessionTTL || ttl > maxSessionTTL {
-		l.fail(storage.SessionTTL.origin, fmt.Sprintf("session_ttl %s is out of range", quoted(storage.SessionTTL.text)), "allowed: 10s to 24h")
+		l.Fail(storage.SessionTTL.Origin, fmt.Sprintf("session_ttl %s is out of range", block.Quoted(storage.SessionTTL.Text)), "allowed: 10s to 24h")
 	}
 	return h
 }
@@ -145,17 +147,17 @@ func (l *loader) consul(raw *rawConsul) Consul {
 		c.Address = "https://" + c.Address
 	}
 	if file := l.Getenv("CONSUL_HTTP_TOKEN_FILE"); c.Token == "" && file != "" {
-		c.Token = l.secretFile(file, origin{path: "environment variable CONSUL_HTTP_TOKEN_FILE"})
+		c.Token = l.secretFile(file, block.Origin{Path: "environment variable CONSUL_HTTP_TOKEN_FILE"})
 	}
-	if user := l.Getenv("CONSUL_HTTP_AUTH"); user != "" && !raw.Auth.Username.set && !raw.Auth.Password.set {
+	if user := l.Getenv("CONSUL_HTTP_AUTH"); user != "" && !raw.Auth.Username.Set && !raw.Auth.Password.Set {
 		c.Auth.Username, c.Auth.Password, _ = strings.Cut(user, ":")
 	}
 	c.Auth.Enabled = c.Auth.Username != "" || c.Auth.Password != ""
-	if raw.Auth.Enabled.set {
+	if raw.Auth.Enabled.Set {
 		c.Auth.Enabled = raw.Auth.Enabled.V
 	}
-	if raw.KVNamespace.set {
-		l.warn(raw.KVNamespace.origin, "kv_namespace has no effect", "name the namespace in the backend block")
+	if raw.KVNamespace.Set {
+		l.Warn(raw.KVNamespace.Origin, "kv_namespace has no effect", "name the namespace in the backend block")
 	}
 
 	r := &raw.ServiceRegistration
@@ -172,9 +174,9 @@ func (l *loader) consul(raw *rawConsul) Consul {
 	if check := &r.DefaultCheck; check.Address.V != "" {
 		const hint = `such as "http://10.0.0.5:8558"`
 		if !strings.HasPrefix(check.Address.V, "http") {
-			l.fail(check.Address.origin, "default check address must include scheme (http or https): "+quoted(check.Address.V), hint)
+			l.Fail(check.Address.Origin, "default check address must include scheme (http or https): "+block.Quoted(check.Address.V), hint)
 		} else if u, err := url.ParseRequestURI(check.Address.V); err != nil || u.Host == "" {
-			l.fail(check.Address.origin, "error with address for default check: "+quoted(check.Address.V)+" is not a URL with scheme and host", hint)
+			l.Fail(check.Address.Origin, "error with address for default check: "+block.Quoted(check.Address.V)+" is not a URL with scheme and host", hint)
 		}
 	}
 	return c
@@ -209,10 +211,10 @@ func transport(raw *rawTransport) Transport {
 }
 
 // secretFile returns the content of a file that holds a token.
-func (l *loader) secretFile(file string, at origin) string {
+func (l *loader) secretFile(file string, at block.Origin) string {
 	src, err := l.readFile(file)
 	if err != nil {
-		l.fail(at, readable(err, file), "")
+		l.Fail(at, readable(err, file), "")
 	}
 	return strings.TrimSpace(string(src))
 }
@@ -228,16 +230,16 @@ func (l *loader) vault(raw *rawVault) Vault {
 		TLS:         l.clientTLS(&raw.TLS),
 		Transport:   transport(&raw.Transport),
 	}
-	if raw.Enabled.set {
+	if raw.Enabled.Set {
 		v.Enabled = raw.Enabled.V
 	}
-	if !raw.TLS.Enabled.set {
+	if !raw.TLS.Enabled.Set {
 		v.TLS.Enabled = true
 	}
-	if skip := l.Getenv("VAULT_SKIP_VERIFY"); skip != "" && !raw.TLS.Verify.set {
+	if skip := l.Getenv("VAULT_SKIP_VERIFY"); skip != "" && !raw.TLS.Verify.Set {
 		b, err := strconv.ParseBool(skip)
 		if err != nil {
-			l.fail(origin{path: "environment variable VAULT_SKIP_VERIFY"}, "cannot parse "+quoted(skip)+" as a bool", "allowed: true, false")
+			l.Fail(block.Origin{Path: "environment variable VAULT_SKIP_VERIFY"}, "cannot parse "+block.Quoted(skip)+" as a bool", "allowed: true, false")
 		}
 		v.TLS.Verify = !b
 	}
@@ -247,7 +249,7 @@ func (l *loader) vault(raw *rawVault) Vault {
 	}
 	switch {
 	case v.AgentTokenFile != "":
-		v.Token = l.secretFile(raw.AgentTokenFile.V, raw.AgentTokenFile.origin)
+		v.Token = l.secretFile(raw.AgentTokenFile.V, raw.AgentTokenFile.Origin)
 	case v.Token == "":
 		// The Vault CLI leaves its token there. Without one, Vault says so.
 		if home := l.home(); home != "" {
@@ -255,7 +257,7 @@ func (l *loader) vault(raw *rawVault) Vault {
 			v.Token = strings.TrimSpace(string(src))
 		}
 	}
-	if !raw.RenewToken.set && l.Getenv("VAULT_RENEW_TOKEN") == "" {
+	if !raw.RenewToken.Set && l.Getenv("VAULT_RENEW_TOKEN") == "" {
 		v.RenewToken = v.Token != "" && v.AgentTokenFile == ""
 	}
 	return v
@@ -282,28 +284,28 @@ func (l *loader) apiTLS(raw *rawAPITLS) APITLS {
 	}
 	switch {
 	case t.Cert == "" && t.Key == "":
-		l.fail(raw.origin, "key and cert are required if TLS is enabled on the API", "set tls.key and tls.cert, or tls.enabled to false")
+		l.Fail(raw.Origin, "key and cert are required if TLS is enabled on the API", "set tls.key and tls.cert, or tls.enabled to false")
 	case t.Key == "":
-		l.fail(raw.origin.key("key"), "key is required if cert is configured for TLS on the API", "the private key's file")
+		l.Fail(raw.Origin.Key("key"), "key is required if cert is configured for TLS on the API", "the private key's file")
 	case t.Cert == "":
-		l.fail(raw.origin.key("cert"), "cert is required if key is configured for TLS on the API", "the certificate's file")
+		l.Fail(raw.Origin.Key("cert"), "cert is required if key is configured for TLS on the API", "the certificate's file")
 	default:
 		if _, err := tls.LoadX509KeyPair(t.Cert, t.Key); err != nil {
-			l.fail(raw.Cert.origin, fmt.Sprintf("cert %s and key %s do not load: %s", quoted(raw.Cert.V), quoted(raw.Key.V), err), "")
+			l.Fail(raw.Cert.Origin, fmt.Sprintf("cert %s and key %s do not load: %s", block.Quoted(raw.Cert.V), block.Quoted(raw.Key.V), err), "")
 		}
 	}
 	if t.VerifyIncoming && t.CACert == "" && t.CAPath == "" {
-		l.fail(raw.VerifyIncoming.origin, "either ca_cert or ca_path is required if verify_incoming is enabled on the API", "")
+		l.Fail(raw.VerifyIncoming.Origin, "either ca_cert or ca_path is required if verify_incoming is enabled on the API", "")
 	}
-	for _, f := range []rawString{raw.CACert, raw.CAPath} {
+	for _, f := range []block.String{raw.CACert, raw.CAPath} {
 		if f.V != "" {
 			if _, err := os.Stat(l.abs(f.V)); err != nil {
-				l.fail(f.origin, readable(err, f.V), "")
+				l.Fail(f.Origin, readable(err, f.V), "")
 			}
 		}
 	}
 	if t.VerifyIncoming && t.CACert != "" && t.CAPath != "" {
-		l.warn(raw.CAPath.origin, "ca_path has no effect beside ca_cert", "remove one of them")
+		l.Warn(raw.CAPath.Origin, "ca_path has no effect beside ca_cert", "remove one of them")
 	}
 	return t
 }
@@ -336,17 +338,17 @@ func (l *loader) terraform(raw *rawTerraform, rawConsul *rawConsul, consul Consu
 		t.Path = l.Dir
 	}
 	if !slices.Contains(engines, t.Engine) {
-		l.fail(raw.Engine.origin, "invalid engine "+quoted(t.Engine), "allowed: "+strings.Join(engines, ", "))
+		l.Fail(raw.Engine.Origin, "invalid engine "+block.Quoted(t.Engine), "allowed: "+strings.Join(engines, ", "))
 	} else if t.Version != "" {
 		l.engineVersion(raw.Version, t)
 	}
 	t.Backend = l.backend(&raw.Backend, rawConsul.Address.V, consul)
 	for _, name := range sortedKeys(raw.RequiredProviders.entries) {
 		n := raw.RequiredProviders.entries[name]
-		at := origin{pos: n.pos, path: "driver.terraform.required_providers." + name}
+		at := block.Origin{Pos: n.pos, Path: "driver.terraform.required_providers." + name}
 		switch {
 		case !identifier(name):
-			l.fail(at, "not a provider's name: "+quoted(name), identifierHint)
+			l.Fail(at, "not a provider's name: "+block.Quoted(name), identifierHint)
 		case n.kind == kindString || n.kind == kindObject:
 			v, ok := l.attribute(n, at)
 			if !ok {
@@ -357,22 +359,22 @@ func (l *loader) terraform(raw *rawTerraform, rawConsul *rawConsul, consul Consu
 			}
 			t.RequiredProviders[name] = v
 		default:
-			l.fail(at, "must be a version or a map, not "+n.kind.String(), `such as "~> 2.8" or { source = "hashicorp/local", version = "~> 2.8" }`)
+			l.Fail(at, "must be a version or a map, not "+n.kind.String(), `such as "~> 2.8" or { source = "hashicorp/local", version = "~> 2.8" }`)
 		}
 	}
 	return t
 }
 
-func (l *loader) engineVersion(raw rawString, t Terraform) {
+func (l *loader) engineVersion(raw block.String, t Terraform) {
 	name := map[string]string{EngineTerraform: "Terraform", EngineTofu: "OpenTofu"}[t.Engine]
 	v, err := version.NewVersion(t.Version)
 	switch {
 	case err != nil:
-		l.fail(raw.origin, "malformed version: "+quoted(raw.V), `an exact version such as "1.11.4"`)
+		l.Fail(raw.Origin, "malformed version: "+block.Quoted(raw.V), `an exact version such as "1.11.4"`)
 	case !exactVersion.MatchString(t.Version):
-		l.fail(raw.origin, "provide the exact "+name+" version to install: "+quoted(raw.V), `three numbers, such as "1.11.4"`)
+		l.Fail(raw.Origin, "provide the exact "+name+" version to install: "+block.Quoted(raw.V), `three numbers, such as "1.11.4"`)
 	case v.LessThan(oldest[t.Engine]):
-		l.fail(raw.origin, name+" version is not supported: "+quoted(raw.V), ">= "+oldest[t.Engine].String())
+		l.Fail(raw.Origin, name+" version is not supported: "+block.Quoted(raw.V), ">= "+oldest[t.Engine].String())
 	}
 }
 
@@ -380,31 +382,31 @@ func (l *loader) engineVersion(raw rawString, t Terraform) {
 func (l *loader) backend(raw *labelled, address string, consul Consul) Backend {
 	var b Backend
 	kind := "consul"
-	for i, block := range raw.blocks {
+	for i, written := range raw.blocks {
 		first := raw.blocks[0]
 		switch {
-		case !slices.Contains(backends, block.label):
+		case !slices.Contains(backends, written.label):
 			hint := "allowed: " + strings.Join(backends, ", ")
-			if near, ok := nearest(block.label, backends); ok {
+			if near, ok := nearest(written.label, backends); ok {
 				hint = fmt.Sprintf("did you mean %q?", near)
 			}
-			l.fail(block.origin, "unsupported Terraform backend "+quoted(block.label), hint)
-		case i > 0 && block.label != first.label:
-			l.fail(block.origin, fmt.Sprintf("only one backend can be configured, and backend %q is already (%s)", first.label, first.pos), "remove one of them")
-		case i > 0 && block.pos.File == raw.blocks[i-1].pos.File:
-			l.fail(block.origin, "only one 'backend' block can be configured in a file", "join the blocks")
+			l.Fail(written.Origin, "unsupported Terraform backend "+block.Quoted(written.label), hint)
+		case i > 0 && written.label != first.label:
+			l.Fail(written.Origin, fmt.Sprintf("only one backend can be configured, and backend %q is already (%s)", first.label, first.Pos), "remove one of them")
+		case i > 0 && written.Pos.File == raw.blocks[i-1].Pos.File:
+			l.Fail(written.Origin, "only one 'backend' block can be configured in a file", "join the blocks")
 		}
-		kind = block.label
+		kind = written.label
 	}
 	b.Type = kind
 	if kind == "consul" {
 		b.Body.Attributes = consulBackend(address, consul)
 	}
-	for _, block := range raw.blocks {
-		if block.label != kind {
+	for _, written := range raw.blocks {
+		if written.label != kind {
 			continue
 		}
-		b.Body = b.Body.merged(l.body(block.body, block.origin))
+		b.Body = b.Body.merged(l.body(written.body, written.Origin))
 	}
 	return b
 }

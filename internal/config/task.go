@@ -9,6 +9,8 @@ import (
 	"unicode"
 
 	"golang.org/x/text/unicode/norm"
+
+	"github.com/terrapulse/terrapulse/internal/config/block"
 )
 
 // maxTaskName is the longest name of a task, in bytes. The name becomes a
@@ -33,9 +35,9 @@ func (l *loader) tasks(raw *rawConfig, cfg *Config) []Task {
 			named[folded(t.Name)] = r
 			l.ownDir(r, t, dirs)
 		case first.Name.V == t.Name:
-			l.fail(r.Name.origin, fmt.Sprintf("duplicate task name: %s is already the task at %s", quoted(t.Name), first.pos), "give each task a name of its own")
+			l.Fail(r.Name.Origin, fmt.Sprintf("duplicate task name: %s is already the task at %s", block.Quoted(t.Name), first.Pos), "give each task a name of its own")
 		default:
-			l.fail(r.Name.origin, onlyCase(t.Name, first.Name.V, first.pos), "rename one of them")
+			l.Fail(r.Name.Origin, onlyCase(t.Name, first.Name.V, first.Pos), "rename one of them")
 		}
 		for _, id := range t.Providers {
 			p, ok := cfg.Provider(id)
@@ -43,7 +45,7 @@ func (l *loader) tasks(raw *rawConfig, cfg *Config) []Task {
 				continue
 			}
 			if other, ok := autoCommit[id]; ok {
-				l.fail(r.Providers.origin, fmt.Sprintf("provider with autocommit (%s) cannot be used by more than one task, and task %s uses it", id, quoted(other)),
+				l.Fail(r.Providers.Origin, fmt.Sprintf("provider with autocommit (%s) cannot be used by more than one task, and task %s uses it", id, block.Quoted(other)),
 					"configure another instance with an alias")
 			}
 			autoCommit[id] = t.Name
@@ -67,7 +69,7 @@ func onlyCase(name, other string, at Position) string {
 	if place == "" {
 		place = "created through the API"
 	}
-	return fmt.Sprintf("the task names %s and %s (%s) differ only in case: on macOS and Windows the two tasks would share a folder", quoted(name), quoted(other), place)
+	return fmt.Sprintf("the task names %s and %s (%s) differ only in case: on macOS and Windows the two tasks would share a folder", block.Quoted(name), block.Quoted(other), place)
 }
 
 // ownDir refuses a working directory that another task has: the two would
@@ -79,11 +81,11 @@ func (l *loader) ownDir(raw *rawTask, t Task, dirs map[string]string) {
 		dirs[dir] = t.Name
 		return
 	}
-	at := raw.WorkingDir.origin
+	at := raw.WorkingDir.Origin
 	if raw.WorkingDir.V == "" {
-		at = raw.Name.origin
+		at = raw.Name.Origin
 	}
-	l.fail(at, fmt.Sprintf("%s is the working directory of task %s already", quoted(t.WorkingDir), quoted(other)),
+	l.Fail(at, fmt.Sprintf("%s is the working directory of task %s already", block.Quoted(t.WorkingDir), block.Quoted(other)),
 		"give each task a working_dir of its own")
 }
 
@@ -98,13 +100,13 @@ func (l *loader) task(raw *rawTask, cfg *Config, services map[string]Services) T
 		BufferPeriod:  l.taskBuffer(&raw.BufferPeriod, cfg.BufferPeriod),
 		RunTimeout:    cfg.RunTimeout,
 		WorkingDir:    raw.WorkingDir.V,
-		Source:        raw.pos,
+		Source:        raw.Pos,
 
 		variables: raw.Variables.V,
 		buffer:    raw.BufferPeriod.own(),
 		timeout:   written(raw.RunTimeout),
 		dir:       raw.WorkingDir.V,
-		path:      raw.path,
+		path:      raw.Path,
 	}
 	l.variables(raw, &t, cfg.Vault.Enabled)
 	if own := l.runTimeout(raw.RunTimeout); t.timeout != nil {
@@ -122,7 +124,7 @@ func (l *loader) task(raw *rawTask, cfg *Config, services map[string]Services) T
 	if len(inputs) == 0 {
 		inputs = raw.SourceInputs
 	} else if len(raw.SourceInputs) > 0 {
-		l.warn(raw.SourceInputs[0].origin, "source_input has no effect beside module_input", "remove it")
+		l.Warn(raw.SourceInputs[0].Origin, "source_input has no effect beside module_input", "remove it")
 	}
 	t.ModuleInputs = l.moduleInputs(inputs)
 	l.deprecatedServices(raw, &t, services)
@@ -130,13 +132,13 @@ func (l *loader) task(raw *rawTask, cfg *Config, services map[string]Services) T
 
 	switch t.Condition.Kind {
 	case KindSchedule:
-		if buffer := raw.BufferPeriod; buffer.Min.set || buffer.Max.set || buffer.Enabled.V {
-			l.warn(buffer.origin, "buffer_period has no effect on a task with a schedule", "remove it")
+		if buffer := raw.BufferPeriod; buffer.Min.Set || buffer.Max.Set || buffer.Enabled.V {
+			l.Warn(buffer.Origin, "buffer_period has no effect on a task with a schedule", "remove it")
 		}
 		t.BufferPeriod = BufferPeriod{}
 	case KindNone:
-		if !raw.Condition.set {
-			l.warn(raw.origin, fmt.Sprintf("task %s has no condition: it runs once and nothing ever triggers it again", quoted(t.Name)),
+		if !raw.Condition.Set {
+			l.Warn(raw.Origin, fmt.Sprintf("task %s has no condition: it runs once and nothing ever triggers it again", block.Quoted(t.Name)),
 				"add a condition block")
 		}
 	}
@@ -144,30 +146,30 @@ func (l *loader) task(raw *rawTask, cfg *Config, services map[string]Services) T
 }
 
 func (l *loader) taskName(raw *rawTask) {
-	name, at := raw.Name.V, raw.Name.origin
+	name, at := raw.Name.V, raw.Name.Origin
 	switch {
 	case name == "":
-		l.missing(raw.key("name"), "unique name for the task is required", identifierHint)
+		l.Missing(raw.Key("name"), "unique name for the task is required", identifierHint)
 	case len(name) > maxTaskName:
-		l.fail(at, fmt.Sprintf("the task name %s is too long", quoted(name)), fmt.Sprintf("at most %d bytes: it names a directory and a Terraform workspace", maxTaskName))
+		l.Fail(at, fmt.Sprintf("the task name %s is too long", block.Quoted(name)), fmt.Sprintf("at most %d bytes: it names a directory and a Terraform workspace", maxTaskName))
 	case !identifier(name):
-		l.fail(at, "a task name must start with a letter or underscore and may contain only letters, digits, underscores, and dashes: "+quoted(name), "")
+		l.Fail(at, "a task name must start with a letter or underscore and may contain only letters, digits, underscores, and dashes: "+block.Quoted(name), "")
 	}
 }
 
 // module returns the task's module, a local one as an absolute path, and as it
 // was written.
 func (l *loader) module(raw *rawTask) (module, written string) {
-	if raw.Module.set && raw.Source.set {
-		l.warn(raw.Source.origin, "source has no effect beside module", "remove it")
+	if raw.Module.Set && raw.Source.Set {
+		l.Warn(raw.Source.Origin, "source has no effect beside module", "remove it")
 	}
 	module = raw.Module.V
-	if !raw.Module.set {
+	if !raw.Module.Set {
 		module = raw.Source.V
 	}
 	switch {
 	case module == "":
-		l.missing(raw.key("module"), "module for the task is required", `a directory such as "./my-module", or the address of a Terraform module`)
+		l.Missing(raw.Key("module"), "module for the task is required", `a directory such as "./my-module", or the address of a Terraform module`)
 	case relativeModule(module):
 		return l.abs(module), module
 	}
@@ -177,14 +179,14 @@ func (l *loader) module(raw *rawTask) (module, written string) {
 func (l *loader) taskProviders(raw *rawTask) {
 	seen := map[string]string{}
 	for i, id := range raw.Providers.V {
-		at := raw.Providers.element(i)
+		at := raw.Providers.Element(i)
 		name, alias, hasAlias := strings.Cut(id, ".")
 		if !identifier(name) || hasAlias && !identifier(alias) {
-			l.fail(at, "not a provider: "+quoted(id), `a name such as "aws", or a name and an alias such as "aws.west"`)
+			l.Fail(at, "not a provider: "+block.Quoted(id), `a name such as "aws", or a name and an alias such as "aws.west"`)
 			continue
 		}
 		if other, ok := seen[name]; ok {
-			l.fail(at, fmt.Sprintf("only one provider instance per task, and %s is already listed", quoted(other)), "make a task for each")
+			l.Fail(at, fmt.Sprintf("only one provider instance per task, and %s is already listed", block.Quoted(other)), "make a task for each")
 			continue
 		}
 		seen[name] = id
@@ -197,7 +199,7 @@ func (l *loader) services(raw []rawService) map[string]Services {
 	for i := range raw {
 		r := &raw[i]
 		if r.Name.V == "" {
-			l.missing(r.key("name"), "logical name for the Consul service is required", "")
+			l.Missing(r.Key("name"), "logical name for the Consul service is required", "")
 			continue
 		}
 		id := r.Name.V
@@ -205,7 +207,7 @@ func (l *loader) services(raw []rawService) map[string]Services {
 			id = r.ID.V
 		}
 		if _, ok := services[id]; ok {
-			l.fail(r.origin, "unique service IDs are required: "+quoted(id), "set id to tell them apart")
+			l.Fail(r.Origin, "unique service IDs are required: "+block.Quoted(id), "set id to tell them apart")
 			continue
 		}
 		services[id] = Services{
@@ -227,18 +229,18 @@ func (l *loader) deprecatedServices(raw *rawTask, t *Task, services map[string]S
 	}
 	const onlyOne = `both monitor "services" variable type. only one of these can be configured per task`
 	if t.Condition.Kind == KindServices {
-		l.fail(raw.Services.origin, "task's `services` field and `condition 'services'` block "+onlyOne, "remove services")
+		l.Fail(raw.Services.Origin, "task's `services` field and `condition 'services'` block "+onlyOne, "remove services")
 		return
 	}
 	if slices.ContainsFunc(t.ModuleInputs, func(in Input) bool { return in.Kind == KindServices }) {
-		l.fail(raw.Services.origin, "task's `services` field and `module_input 'services'` block "+onlyOne, "remove services")
+		l.Fail(raw.Services.Origin, "task's `services` field and `module_input 'services'` block "+onlyOne, "remove services")
 		return
 	}
 	t.DeprecatedServices = raw.Services.V
 	queries := make([]Services, 0, len(raw.Services.V))
 	for i, id := range raw.Services.V {
 		if id == "" {
-			l.fail(raw.Services.element(i), "a service's name is empty", "")
+			l.Fail(raw.Services.Element(i), "a service's name is empty", "")
 			continue
 		}
 		s, ok := services[id]
@@ -249,7 +251,7 @@ func (l *loader) deprecatedServices(raw *rawTask, t *Task, services map[string]S
 	}
 	queries = joinedQueries(queries)
 	// A condition that is there but wrong is reported as such, not replaced.
-	if t.Condition.Kind == KindNone && !raw.Condition.set {
+	if t.Condition.Kind == KindNone && !raw.Condition.Set {
 		t.Condition = Condition{Kind: KindServices, Services: queries, UseAsModuleInput: true}
 		return
 	}
@@ -284,16 +286,16 @@ func (l *loader) uniqueVariables(condition Kind, inputs []rawModuleInput) {
 			kind     Kind
 			set      bool
 			variable string
-		}{{KindServices, in.Services.set, "services"}, {KindConsulKV, in.ConsulKV.set, "consul_kv"}} {
+		}{{KindServices, in.Services.Set, "services"}, {KindConsulKV, in.ConsulKV.Set, "consul_kv"}} {
 			if !of.set {
 				continue
 			}
 			if of.kind == condition {
-				l.fail(in.origin, fmt.Sprintf("task's condition block and module_input block both monitor %q variable type", of.variable),
+				l.Fail(in.Origin, fmt.Sprintf("task's condition block and module_input block both monitor %q variable type", of.variable),
 					"condition and module_input variable type must be unique: remove the module_input")
 			}
 			if seen[of.kind] {
-				l.fail(in.origin, fmt.Sprintf("more than one 'module_input' block for the %q variable", of.variable), "variable types must be unique: join the blocks")
+				l.Fail(in.Origin, fmt.Sprintf("more than one 'module_input' block for the %q variable", of.variable), "variable types must be unique: join the blocks")
 			}
 			seen[of.kind] = true
 		}

@@ -3,6 +3,8 @@ package config
 import (
 	"fmt"
 	"time"
+
+	"github.com/terrapulse/terrapulse/internal/config/block"
 )
 
 // OwnRunTimeout returns the run_timeout that the task itself sets, nil if it
@@ -10,9 +12,9 @@ import (
 func (t *Task) OwnRunTimeout() *time.Duration { return t.timeout }
 
 // runTimeout checks a run_timeout.
-func (l *loader) runTimeout(raw rawDuration) time.Duration {
+func (l *loader) runTimeout(raw block.Duration) time.Duration {
 	if raw.V < 0 {
-		l.fail(raw.origin, fmt.Sprintf("%s is negative", quoted(raw.V.String())), `a duration such as "30m", or "0s" for no limit`)
+		l.Fail(raw.Origin, fmt.Sprintf("%s is negative", block.Quoted(raw.V.String())), `a duration such as "30m", or "0s" for no limit`)
 	}
 	return raw.V
 }

@@ -1,40 +1,42 @@
 package config
 
 import (
-	"fmt"
+	"reflect"
 	"strconv"
-	"strings"
 	"time"
+
+	"github.com/terrapulse/terrapulse/internal/config/block"
 )
 
-// A value is one scalar, list or map. V holds the default where none was set.
-type value[T string | bool | int | time.Duration | []string | map[string]string] struct {
-	origin
-	V     T
-	text  string              // of a scalar, as written
-	parts map[string]Position // of the elements of a list and the keys of a map, by path
-}
+// valueOf decodes the keys whose value is one of the types of package block.
+type valueOf[T string | bool | int | time.Duration | []string | map[string]string] struct{ *block.Value[T] }
 
-// part is the place of an element of a list or of a key of a map.
-func (v *value[T]) part(path string) origin {
-	pos, ok := v.parts[path]
-	if !ok {
-		pos = v.pos
+// fieldOf returns what decodes a key, or nil if the key is a plain block.
+func fieldOf(key reflect.Value) field {
+	switch v := key.Addr().Interface().(type) {
+	case field:
+		return v
+	case *block.String:
+		return valueOf[string]{v}
+	case *block.Bool:
+		return valueOf[bool]{v}
+	case *block.Int:
+		return valueOf[int]{v}
+	case *block.Duration:
+		return valueOf[time.Duration]{v}
+	case *block.Strings:
+		return valueOf[[]string]{v}
+	case *block.Map:
+		return valueOf[map[string]string]{v}
 	}
-	return origin{pos: pos, path: path}
+	return nil
 }
 
-// element is the place of an element of a list.
-func (v *value[T]) element(i int) origin { return v.part(indexed(v.path, i)) }
-
-// entry is the place of a key of a map.
-func (v *value[T]) entry(name string) origin { return v.part(joined(v.path, name)) }
-
-func (v *value[T]) decode(d *decoder, n *node, path string) {
+func (v valueOf[T]) decode(d *decoder, n *node, path string) {
 	if n.kind == kindNull {
 		return
 	}
-	at := origin{pos: n.pos, path: path}
+	at := block.Origin{Pos: n.pos, Path: path}
 	var ok bool
 	switch any(&v.V).(type) {
 	case *string, *bool, *int, *time.Duration:
@@ -55,28 +57,30 @@ func (v *value[T]) decode(d *decoder, n *node, path string) {
 		ok = d.stringMap(p, n, at)
 	}
 	if ok {
-		v.mark(n.pos, path)
-		v.text = n.text
+		v.Mark(n.pos, path)
+		v.Text = n.text
 		v.locate(n, path)
 	}
 }
 
+func (v valueOf[T]) origin() *block.Origin { return &v.Origin }
+
 // locate keeps the places of the parts of a list or map.
-func (v *value[T]) locate(n *node, path string) {
+func (v valueOf[T]) locate(n *node, path string) {
 	switch any(&v.V).(type) {
 	case *[]string:
-		v.parts = map[string]Position{}
+		v.Parts = map[string]Position{}
 		for i, item := range n.items {
-			v.parts[indexed(path, i)] = item.pos
+			v.Parts[block.Indexed(path, i)] = item.pos
 		}
 	case *map[string]string:
-		if v.parts == nil {
-			v.parts = map[string]Position{}
+		if v.Parts == nil {
+			v.Parts = map[string]Position{}
 		}
 		objects, _ := n.objects()
 		for _, o := range objects {
 			for _, e := range o.entries {
-				v.parts[joined(path, e.key)] = e.pos
+				v.Parts[block.Joined(path, e.key)] = e.pos
 			}
 		}
 	}
@@ -84,12 +88,12 @@ func (v *value[T]) locate(n *node, path string) {
 
 // single returns the element of a list of one where a single value is expected,
 // as Consul-Terraform-Sync does. Any other value is returned as it is.
-func (d *decoder) single(n *node, at origin) *node {
+func (d *decoder) single(n *node, at block.Origin) *node {
 	element := n.element()
 	if element == n || !d.weak {
 		return n
 	}
-	d.warn(at, "a list of one, where a single value is expected: its element is used", "remove the brackets")
+	d.Warn(at, "a list of one, where a single value is expected: its element is used", "remove the brackets")
 	return element
 }
 
@@ -106,38 +110,38 @@ func (n *node) element() *node {
 }
 
 // text accepts any scalar, as weakly typed as Consul-Terraform-Sync is.
-func (d *decoder) text(n *node, at origin) (string, bool) {
+func (d *decoder) text(n *node, at block.Origin) (string, bool) {
 	switch n.kind {
 	case kindString, kindNumber, kindBool:
 		return n.text, true
 	default:
-		d.fail(at, "must be a string, not "+n.kind.String(), "")
+		d.Fail(at, "must be a string, not "+n.kind.String(), "")
 		return "", false
 	}
 }
 
-func (d *decoder) bool(n *node, at origin) (bool, bool) {
+func (d *decoder) bool(n *node, at block.Origin) (bool, bool) {
 	b, err := strconv.ParseBool(n.whole())
 	if n.kind == kindList || n.kind == kindObject || err != nil {
-		d.fail(at, "cannot parse "+d.shown(n)+" as a bool", "allowed: true, false")
+		d.Fail(at, "cannot parse "+d.shown(n)+" as a bool", "allowed: true, false")
 		return false, false
 	}
 	return b, true
 }
 
-func (d *decoder) int(n *node, at origin) (int, bool) {
+func (d *decoder) int(n *node, at block.Origin) (int, bool) {
 	i, err := strconv.ParseInt(n.whole(), 0, 32)
 	if n.kind == kindList || n.kind == kindObject || err != nil {
-		d.fail(at, "cannot parse "+d.shown(n)+" as int", "it must be a whole number")
+		d.Fail(at, "cannot parse "+d.shown(n)+" as int", "it must be a whole number")
 		return 0, false
 	}
 	return int(i), true
 }
 
-func (d *decoder) duration(n *node, at origin) (time.Duration, bool) {
+func (d *decoder) duration(n *node, at block.Origin) (time.Duration, bool) {
 	t, err := time.ParseDuration(n.whole())
 	if n.kind == kindList || n.kind == kindObject || err != nil {
-		d.fail(at, "invalid duration "+d.shown(n), `a number with a unit, such as "500ms", "20s", "5m" or "1h"`)
+		d.Fail(at, "invalid duration "+d.shown(n), `a number with a unit, such as "500ms", "20s", "5m" or "1h"`)
 		return 0, false
 	}
 	return t, true
@@ -156,7 +160,7 @@ func (n *node) whole() string {
 	return f.Text('f', 0)
 }
 
-func (d *decoder) strings(n *node, at origin) ([]string, bool) {
+func (d *decoder) strings(n *node, at block.Origin) ([]string, bool) {
 	if n.kind != kindList {
 		s, ok := d.text(n, at)
 		return []string{s}, ok
@@ -164,16 +168,16 @@ func (d *decoder) strings(n *node, at origin) ([]string, bool) {
 	list := make([]string, 0, len(n.items))
 	all := true
 	for i, item := range n.items {
-		s, ok := d.text(item, origin{pos: item.pos, path: indexed(at.path, i)})
+		s, ok := d.text(item, block.Origin{Pos: item.pos, Path: block.Indexed(at.Path, i)})
 		list, all = append(list, s), all && ok
 	}
 	return list, all
 }
 
-func (d *decoder) stringMap(m *map[string]string, n *node, at origin) bool {
+func (d *decoder) stringMap(m *map[string]string, n *node, at block.Origin) bool {
 	objects, ok := n.objects()
 	if !ok {
-		d.fail(at, "must be a map of strings, not "+n.kind.String(), "")
+		d.Fail(at, "must be a map of strings, not "+n.kind.String(), "")
 		return false
 	}
 	all := true
@@ -181,7 +185,7 @@ func (d *decoder) stringMap(m *map[string]string, n *node, at origin) bool {
 		for _, e := range o.entries {
 			s, ok := "", e.value.kind == kindNull
 			if !ok {
-				at := origin{pos: e.pos, path: joined(at.path, e.key)}
+				at := block.Origin{Pos: e.pos, Path: block.Joined(at.Path, e.key)}
 				s, ok = d.text(d.single(e.value, at), at)
 			}
 			if *m == nil {
@@ -199,25 +203,5 @@ func (d *decoder) shown(n *node) string {
 	if n.kind == kindList || n.kind == kindObject {
 		return n.kind.String()
 	}
-	return quoted(n.text)
-}
-
-// quoted quotes text that came from a file, shortened to what a person reads.
-func quoted(s string) string {
-	const most = 60
-	if runes := []rune(s); len(runes) > most {
-		return fmt.Sprintf("%q... (%d characters)", string(runes[:most]), len(runes))
-	}
-	return strconv.Quote(s)
-}
-
-func quotedList(list []string) string {
-	parts := make([]string, min(len(list), 10))
-	for i := range parts {
-		parts[i] = quoted(list[i])
-	}
-	if len(parts) < len(list) {
-		parts = append(parts, "...")
-	}
-	return strings.Join(parts, ", ")
+	return block.Quoted(n.text)
 }

@@ -10,6 +10,8 @@ import (
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 	hcljson "github.com/hashicorp/hcl/v2/json"
 	"github.com/zclconf/go-cty/cty"
+
+	"github.com/terrapulse/terrapulse/internal/config/block"
 )
 
 // variables sets the module's input variables. What a file sets wins over
@@ -17,31 +19,31 @@ import (
 func (l *loader) variables(raw *rawTask, t *Task, vault bool) {
 	vars, places, templates := map[string]cty.Value{}, map[string]Position{}, map[string]string{}
 	for _, name := range sortedKeys(raw.Variables.V) {
-		at := raw.Variables.entry(name)
+		at := raw.Variables.Entry(name)
 		if !identifier(name) {
-			l.fail(at, "not a variable's name: "+quoted(name), identifierHint)
+			l.Fail(at, "not a variable's name: "+block.Quoted(name), identifierHint)
 			continue
 		}
 		src := []byte(raw.Variables.V[name])
 		if deep(src) {
-			l.fail(at, fmt.Sprintf("nested deeper than %d levels", 100*maxDepth), "")
+			l.Fail(at, fmt.Sprintf("nested deeper than %d levels", 100*maxDepth), "")
 			continue
 		}
-		if variableTemplate(at.path, string(src)) {
-			l.template(&node{kind: kindString, pos: at.pos, text: string(src)}, at.path, vault)
-			templates[name], places[name] = string(src), at.pos
+		if variableTemplate(at.Path, string(src)) {
+			l.template(&node{kind: kindString, pos: at.Pos, text: string(src)}, at.Path, vault)
+			templates[name], places[name] = string(src), at.Pos
 			continue
 		}
 		expr, diags := hclsyntax.ParseExpression(src, "", hcl.InitialPos)
 		v, err := literal(expr, diags)
 		if err != nil {
-			l.fail(at, "not a literal value: "+err.Error(), `the text is Terraform source: a string has quotes of its own, "\"text\""`)
+			l.Fail(at, "not a literal value: "+err.Error(), `the text is Terraform source: a string has quotes of its own, "\"text\""`)
 			continue
 		}
-		vars[name], places[name] = v, at.pos
+		vars[name], places[name] = v, at.Pos
 	}
 	for i, file := range raw.VariableFiles.V {
-		at := raw.VariableFiles.element(i)
+		at := raw.VariableFiles.Element(i)
 		maps.Copy(vars, l.variableFile(file, at, places))
 	}
 	maps.DeleteFunc(templates, func(name, _ string) bool { _, set := vars[name]; return set })
@@ -57,19 +59,19 @@ func (l *loader) variables(raw *rawTask, t *Task, vault bool) {
 }
 
 // variableFile returns what a file sets, and adds the places to places.
-func (l *loader) variableFile(file string, at origin, places map[string]Position) map[string]cty.Value {
+func (l *loader) variableFile(file string, at block.Origin, places map[string]Position) map[string]cty.Value {
 	src, err := l.readFile(file)
 	if err != nil {
-		l.fail(at, "the variable file cannot be read: "+readable(err, file), "")
+		l.Fail(at, "the variable file cannot be read: "+readable(err, file), "")
 		return nil
 	}
 
 	if i := invalidUTF8(src); i >= 0 {
-		l.fail(at, "the variable file "+file+" is not UTF-8 text", "save it as UTF-8")
+		l.Fail(at, "the variable file "+file+" is not UTF-8 text", "save it as UTF-8")
 		return nil
 	}
 	if deep(src) {
-		l.fail(at, fmt.Sprintf("the variable file %s is nested deeper than %d levels", file, 100*maxDepth), "")
+		l.Fail(at, fmt.Sprintf("the variable file %s is nested deeper than %d levels", file, 100*maxDepth), "")
 		return nil
 	}
 	parse := func(src []byte, file string) (*hcl.File, hcl.Diagnostics) {
@@ -89,7 +91,7 @@ func (l *loader) variableFile(file string, at origin, places map[string]Position
 	for _, name := range sortedKeys(attrs) {
 		v, err := literal(attrs[name].Expr, nil)
 		if err != nil {
-			l.fail(origin{pos: position(attrs[name].Expr.Range()), path: at.path}, name+" is not a literal value: "+err.Error(), "write the value itself")
+			l.Fail(block.Origin{Pos: position(attrs[name].Expr.Range()), Path: at.Path}, name+" is not a literal value: "+err.Error(), "write the value itself")
 			continue
 		}
 		vars[name], places[name] = v, position(attrs[name].NameRange)
@@ -97,14 +99,14 @@ func (l *loader) variableFile(file string, at origin, places map[string]Position
 	return vars
 }
 
-func (l *loader) variableErrors(at origin, diags hcl.Diagnostics) {
+func (l *loader) variableErrors(at block.Origin, diags hcl.Diagnostics) {
 	for _, d := range diags {
 		if d.Severity == hcl.DiagError {
 			at := at
 			if d.Subject != nil {
-				at.pos = position(*d.Subject)
+				at.Pos = position(*d.Subject)
 			}
-			l.fail(at, "not a valid variable file: "+sentence(d), "")
+			l.Fail(at, "not a valid variable file: "+sentence(d), "")
 		}
 	}
 }
