@@ -13,7 +13,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/config/bundle"
 	"github.com/terrapulse/terrapulse/internal/deployment"
-	"github.com/terrapulse/terrapulse/internal/runner"
+	tfdriver "github.com/terrapulse/terrapulse/internal/driver/terraform"
 )
 
 // bundleCommand holds the commands of bundles.
@@ -92,10 +92,10 @@ func (a *app) rehearse(cfg *config.Config) (r rehearsed, remove func(), err erro
 	if err != nil {
 		return r, remove, fmt.Errorf("the configuration needs files that a bundle does not hold: %w", err)
 	}
-	module := &runner.Module{}
+	checker := tfdriver.New(tfdriver.Options{})
 	var all []error
 	for i := range r.config.Tasks {
-		all = append(all, module.Check(r.config, &r.config.Tasks[i]))
+		all = append(all, checker.Check(r.config, &r.config.Tasks[i]).Err())
 	}
 	return r, remove, errors.Join(all...)
 }

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/config/bundle"
+	tfdriver "github.com/terrapulse/terrapulse/internal/driver/terraform"
 	"github.com/terrapulse/terrapulse/internal/invoke"
-	"github.com/terrapulse/terrapulse/internal/runner"
 )
 
 // bundlePushCommand puts a bundle into force.
@@ -80,10 +80,10 @@ func (c *bundlePushCommand) Run(args []string) int {
 		report.Warnings = append(report.Warnings, w.String())
 		fmt.Fprintf(steps.stdout, "Warning: %s\n", w)
 	}
-	module := &runner.Module{}
+	checker := tfdriver.New(tfdriver.Options{})
 	var wrong []error
 	for i := range cfg.Tasks {
-		wrong = append(wrong, module.Check(cfg, &cfg.Tasks[i]))
+		wrong = append(wrong, checker.Check(cfg, &cfg.Tasks[i]).Err())
 	}
 	if code := c.failAll(wrong...); code >= 0 {
 		return code

@@ -12,6 +12,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/api"
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/consul"
+	tfdriver "github.com/terrapulse/terrapulse/internal/driver/terraform"
 	"github.com/terrapulse/terrapulse/internal/dynamic"
 	"github.com/terrapulse/terrapulse/internal/launch"
 	"github.com/terrapulse/terrapulse/internal/lease"
@@ -116,12 +117,13 @@ func (a *app) newEngine(ctx context.Context, cfg *config.Config, log *slog.Logge
 	owner, timing := lease.NewOwner(), timingOf(cfg)
 	base := new(atomic.Pointer[config.Config])
 	base.Store(cfg)
-	module := &runner.Module{Terraform: found, Values: a.values(log), Log: log, Parallel: workers(opts.parallel)}
-	keepToken(ctx, module.Values, cfg, log)
+	values := a.values(log)
+	keepToken(ctx, values, cfg, log)
 	measured := openmetrics.New(openmetrics.Options{Version: version, Commit: api.Commit(), Store: store, Now: time.Now})
 	run := &runner.Runner{
-		Config: base.Load, Store: store, Consul: client, Applier: module, Inspector: module,
-		Owner: owner, Claim: timing.Claim, Now: time.Now, Log: log, Verbose: cfg.Terraform.Log,
+		Config: base.Load, Store: store, Consul: client,
+		Driver: tfdriver.New(tfdriver.Options{Terraform: found, Values: values, Log: log, Parallel: workers(opts.parallel)}),
+		Owner:  owner, Claim: timing.Claim, Now: time.Now, Log: log, Verbose: cfg.Terraform.Log,
 		Yields: cfg.HighAvailability != nil, Live: liveOutput, Ended: measured.RunEnded,
 	}
 	if cfg.HighAvailability != nil {
@@ -132,7 +134,7 @@ func (a *app) newEngine(ctx context.Context, cfg *config.Config, log *slog.Logge
 	}
 	launcher := launch.NewLocal(ctx, workers(opts.parallel), log, run.Run)
 	return &engine{
-		store: store, consul: client, launcher: launcher, base: base, values: module.Values, metrics: measured, terraform: found.Program() + " " + found.Version.String(), asked: make(chan struct{}, 1),
+		store: store, consul: client, launcher: launcher, base: base, values: values, metrics: measured, terraform: found.Program() + " " + found.Version.String(), asked: make(chan struct{}, 1),
 		reconciler: &reconcile.Reconciler{
 			Config: cfg, Store: store, Consul: client, Launcher: launcher,
 			Owner: owner, LeaseTTL: timing.LeaseTTL, Skew: timing.Skew, Witness: new(lease.Witness), OneClock: cfg.HighAvailability == nil,

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -13,6 +12,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/consul"
 	"github.com/terrapulse/terrapulse/internal/consul/consultest"
+	"github.com/terrapulse/terrapulse/internal/driver"
 	"github.com/terrapulse/terrapulse/internal/launch"
 	"github.com/terrapulse/terrapulse/internal/lease"
 	"github.com/terrapulse/terrapulse/internal/reconcile"
@@ -22,10 +22,10 @@ import (
 	"github.com/terrapulse/terrapulse/internal/state/statetest"
 )
 
-// nothing applies nothing, at once.
-type nothing struct{}
+// nothing is a driver that applies nothing, at once.
+type nothing struct{ driver.Driver }
 
-func (nothing) Apply(context.Context, *config.Config, *config.Task, *consul.Snapshot, io.Writer) (*state.Changes, error) {
+func (nothing) Apply(context.Context, driver.Job) (*state.Changes, error) {
 	return &state.Changes{}, nil
 }
 
@@ -48,7 +48,7 @@ func newQuiet(t testing.TB, cfg *config.Config, client *consul.Client) *quiet {
 	q.store = &statetest.Counted{Store: store}
 	clock := func() time.Time { return q.now }
 	log := slog.New(slog.DiscardHandler)
-	run := &runner.Runner{Config: func() *config.Config { return cfg }, Store: q.store, Consul: client, Applier: nothing{},
+	run := &runner.Runner{Config: func() *config.Config { return cfg }, Store: q.store, Consul: client, Driver: nothing{},
 		Owner: lease.NewOwner(), Claim: time.Minute, Now: clock, Log: log}
 	launcher := launch.NewLocal(t.Context(), 4, log, run.Run)
 	q.Reconciler = &reconcile.Reconciler{Config: cfg, Store: q.store, Consul: client, Launcher: launcher,

@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/terrapulse/terrapulse/internal/config"
-	"github.com/terrapulse/terrapulse/internal/runner"
+	"github.com/terrapulse/terrapulse/internal/driver"
+	tfdriver "github.com/terrapulse/terrapulse/internal/driver/terraform"
 	"github.com/terrapulse/terrapulse/internal/state"
-	"github.com/terrapulse/terrapulse/internal/terraform"
 )
 
 // inspectCommand shows what runs would change: `start -inspect` by a shorter name.
@@ -76,9 +76,9 @@ func (c *inspectCommand) Run(args []string) int {
 	return c.inspect(cfg, log, o, shown)
 }
 
-// inspection is what came of planning one task.
+// inspection is the result of planning one task.
 type inspection struct {
-	terraform.Summary
+	driver.Plan
 	err error
 }
 
@@ -111,7 +111,7 @@ func (a *app) inspect(cfg *config.Config, log *slog.Logger, opts *startOptions, 
 	if err != nil {
 		return a.unready(exitTerraform, err)
 	}
-	module := &runner.Module{Terraform: binary, Values: a.values(log), Parallel: workers(opts.parallel)}
+	planner := tfdriver.New(tfdriver.Options{Terraform: binary, Values: a.values(log), Parallel: workers(opts.parallel)})
 
 	shown.set(log, "being planned", len(tasks))
 	results := make([]inspection, len(tasks))
@@ -121,7 +121,7 @@ func (a *app) inspect(cfg *config.Config, log *slog.Logger, opts *startOptions, 
 		group.Go(func() error {
 			r := &results[i]
 			if !task.Enabled {
-				r.Text = "The task is disabled: it was not inspected."
+				r.Plan = driver.Plan{Changes: &state.Changes{}, Empty: true, Text: "The task is disabled: it was not inspected."}
 				return nil
 			}
 			snap, err := client.Preview(a.ctx, task)
@@ -130,7 +130,7 @@ func (a *app) inspect(cfg *config.Config, log *slog.Logger, opts *startOptions, 
 				return nil
 			}
 			warnSnapshot(log, task, snap)
-			r.Summary, r.err = module.Plan(a.ctx, cfg, task, snap, shown.begin(task.Name))
+			r.Plan, r.err = planner.Plan(a.ctx, driver.Job{Config: cfg, Task: task, Snapshot: snap, Output: shown.begin(task.Name)})
 			shown.end(task.Name)
 			return nil
 		})
@@ -156,7 +156,7 @@ func (a *app) inspect(cfg *config.Config, log *slog.Logger, opts *startOptions, 
 		if !told {
 			fmt.Fprintf(a.stdout, "%s\n\n", strings.TrimSpace(r.Text))
 		}
-		if o.exitCode && code == exitOK && r.Changes {
+		if o.exitCode && code == exitOK && !r.Empty {
 			code = exitChanges
 		}
 	}
@@ -177,9 +177,9 @@ func planned(results []inspection, took time.Duration) string {
 		switch {
 		case r.err != nil:
 			failed++
-		case r.Changes:
+		case !r.Empty:
 			changing++
-			all.Add, all.Change, all.Destroy = all.Add+max(r.Add, 0), all.Change+max(r.Change, 0), all.Destroy+max(r.Destroy, 0)
+			all.Add, all.Change, all.Destroy = all.Add+r.Changes.Add, all.Change+r.Changes.Change, all.Destroy+r.Changes.Destroy
 		}
 	}
 	return fmt.Sprintf("%s in %s: %d with changes, %d failed; %d to add, %d to change, %d to destroy",

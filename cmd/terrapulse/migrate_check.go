@@ -17,7 +17,8 @@ import (
 	"github.com/terrapulse/terrapulse/internal/apiclient"
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/consul"
-	"github.com/terrapulse/terrapulse/internal/runner"
+	"github.com/terrapulse/terrapulse/internal/driver"
+	tfdriver "github.com/terrapulse/terrapulse/internal/driver/terraform"
 	"github.com/terrapulse/terrapulse/internal/terraform"
 )
 
@@ -126,12 +127,12 @@ func (c *migrateCheckCommand) Run(args []string) int {
 
 	m := &migration{Notes: []string{}, Tasks: make([]takeover, len(cfg.Tasks))}
 	m.compare(c.ctx, cfg, o.api)
-	module := &runner.Module{Terraform: binary, Values: c.values(log), Unlocked: true, Parallel: workers(o.parallel)}
+	planner := tfdriver.New(tfdriver.Options{Terraform: binary, Values: c.values(log), Unlocked: true, Parallel: workers(o.parallel)})
 	var group errgroup.Group
 	group.SetLimit(workers(o.parallel))
 	for i := range cfg.Tasks {
 		group.Go(func() error {
-			m.Tasks[i] = takeOver(c.ctx, cfg, &cfg.Tasks[i], client, module)
+			m.Tasks[i] = takeOver(c.ctx, cfg, &cfg.Tasks[i], client, planner)
 			return nil
 		})
 	}
@@ -160,32 +161,32 @@ func (c *migrateCheckCommand) Run(args []string) int {
 }
 
 // takeOver plans a task against the state that Consul-Terraform-Sync has left.
-func takeOver(ctx context.Context, cfg *config.Config, t *config.Task, client *consul.Client, module *runner.Module) takeover {
+func takeOver(ctx context.Context, cfg *config.Config, t *config.Task, client *consul.Client, planner driver.Driver) takeover {
 	result := takeover{Task: t.Name}
 	if !t.Enabled {
 		result.Will, result.Why = willStay, "it is disabled, and stays so"
 		return result
 	}
 	snap, err := client.Preview(ctx, t)
-	var plan terraform.Summary
+	var plan driver.Plan
 	if err == nil {
-		plan, err = module.Plan(ctx, cfg, t, snap, io.Discard)
+		plan, err = planner.Plan(ctx, driver.Job{Config: cfg, Task: t, Snapshot: snap, Output: io.Discard})
 	}
 	if err != nil {
 		result.Will, result.Why = willNot, err.Error()
 		return result
 	}
-	result.Add, result.Change, result.Destroy = max(plan.Add, 0), max(plan.Change, 0), max(plan.Destroy, 0)
-	if !plan.Changes {
+	result.Add, result.Change, result.Destroy = plan.Changes.Add, plan.Changes.Change, plan.Changes.Destroy
+	if plan.Empty {
 		result.Will = willNothing
-		if plan.Fresh {
+		if plan.New {
 			result.Why = "it has no state, and makes nothing"
 		}
 		return result
 	}
 	result.Will, result.Plan = willChange, plan.Text
 	result.Why = fmt.Sprintf("%d to add, %d to change, %d to destroy", result.Add, result.Change, result.Destroy)
-	if plan.Fresh {
+	if plan.New {
 		result.Why = fmt.Sprintf("it has no state %s, so that everything would be made (%s): if it has run before, its state is elsewhere",
 			whereState(cfg, t), result.Why)
 	}

@@ -70,9 +70,9 @@ func (a *app) printPlansAsJSON(tasks []*config.Task, results []inspection, detai
 		case r.err != nil:
 			reports[i].Error, code = r.err.Error(), exitError
 		case t.Enabled:
-			reports[i].ChangesPresent, reports[i].Plan = r.Changes, r.Text
-			reports[i].Changes = &apispec.Changes{Add: max(r.Add, 0), Change: max(r.Change, 0), Destroy: max(r.Destroy, 0)}
-			if r.Changes && detailed && code == exitOK {
+			reports[i].ChangesPresent, reports[i].Plan = !r.Empty, r.Text
+			reports[i].Changes = &apispec.Changes{Add: r.Changes.Add, Change: r.Changes.Change, Destroy: r.Changes.Destroy}
+			if !r.Empty && detailed && code == exitOK {
 				code = exitChanges
 			}
 		}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/consul"
-	"github.com/terrapulse/terrapulse/internal/runner"
+	tfdriver "github.com/terrapulse/terrapulse/internal/driver/terraform"
 )
 
 // validateCommand checks the configuration.
@@ -90,9 +90,9 @@ func (c *validateCommand) check(cf *configFlags, ask bool) int {
 	for _, w := range cfg.Warnings {
 		fmt.Fprintf(c.stdout, "Warning: %s\n", w)
 	}
-	module, said := &runner.Module{}, map[config.Diagnostic]bool{}
+	checker, said := tfdriver.New(tfdriver.Options{}), map[config.Diagnostic]bool{}
 	for i := range cfg.Tasks {
-		for _, d := range module.Findings(cfg, &cfg.Tasks[i]) {
+		for _, d := range checker.Check(cfg, &cfg.Tasks[i]) {
 			if !said[d] { // of a module that several tasks use
 				c.fail(exitConfig, errors.New(d.String()))
 			}

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/terrapulse/terrapulse/internal/config"
+	tfdriver "github.com/terrapulse/terrapulse/internal/driver/terraform"
 	"github.com/terrapulse/terrapulse/internal/dynamic"
 	"github.com/terrapulse/terrapulse/internal/metrics"
 	"github.com/terrapulse/terrapulse/internal/runner"
@@ -136,14 +137,13 @@ func (w *worker) prepare(ctx context.Context, launch state.Launch, r *runner.Run
 		return err
 	}
 	w.log.Debug("Terraform found", "path", binary.Path, "version", binary.Version, "source", binary.Source)
-	module := &runner.Module{
+	r.Driver = tfdriver.New(tfdriver.Options{
 		Terraform: binary, Orphaned: runner.Locks{Store: w.store, Log: w.log}.Orphaned,
 		Values: &dynamic.Evaluator{Context: ctx, Log: w.log, AWS: func(context.Context) (dynamic.AWS, error) { return w.aws, nil }},
 		Keep:   w.keep,
 		Log:    w.log, Parallel: w.parallel,
-	}
+	})
 	r.Config, r.Consul, r.Verbose = func() *config.Config { return cfg }, client, cfg.Terraform.Log
-	r.Applier, r.Inspector = module, module
 	return nil
 }
 

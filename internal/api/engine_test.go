@@ -27,6 +27,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/apispec"
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/consul"
+	"github.com/terrapulse/terrapulse/internal/driver"
 	"github.com/terrapulse/terrapulse/internal/launch"
 	"github.com/terrapulse/terrapulse/internal/lease"
 	"github.com/terrapulse/terrapulse/internal/reconcile"
@@ -136,7 +137,7 @@ func (e *engine) serve() *engine {
 func (e *engine) work() *engine {
 	ctx, cancel := context.WithCancel(e.t.Context())
 	log, owner := e.options.Log, lease.NewOwner()
-	run := &runner.Runner{Config: e.base.Load, Store: e.store, Consul: e, Applier: e, Inspector: e, Owner: owner, Claim: ttl, Now: time.Now, Log: log, Live: time.Millisecond}
+	run := &runner.Runner{Config: e.base.Load, Store: e.store, Consul: e, Driver: terraform{engine: e}, Owner: owner, Claim: ttl, Now: time.Now, Log: log, Live: time.Millisecond}
 	launcher := launch.NewLocal(ctx, 2, log, run.Run)
 	loop := &reconcile.Loop{
 		Reconciler: &reconcile.Reconciler{Config: e.base.Load(), Store: e.store, Consul: e, Launcher: launcher, Owner: owner, LeaseTTL: ttl, Now: time.Now, Log: log},
@@ -234,7 +235,15 @@ func (e *engine) Snapshot(context.Context, *config.Task) (*consul.Snapshot, erro
 	return &consul.Snapshot{Condition: consul.Observation{Digest: e.digest}}, nil
 }
 
-func (e *engine) Apply(ctx context.Context, _ *config.Config, t *config.Task, _ *consul.Snapshot, out io.Writer) (*state.Changes, error) {
+// terraform is the driver of an engine.
+type terraform struct {
+	driver.Driver
+	*engine
+}
+
+// Apply implements driver.Driver.
+func (e terraform) Apply(ctx context.Context, job driver.Job) (*state.Changes, error) {
+	t, out := job.Task, job.Output
 	e.mu.Lock()
 	hold := e.hold
 	e.mu.Unlock()
@@ -253,13 +262,14 @@ func (e *engine) Apply(ctx context.Context, _ *config.Config, t *config.Task, _ 
 	return &state.Changes{Add: 1, Resources: []state.Resource{{Address: "terraform_data.it", Action: "create"}}}, e.broken[t.Name]
 }
 
-func (e *engine) Inspect(_ context.Context, _ *config.Config, t *config.Task, _ *consul.Snapshot, _ io.Writer) (*state.Changes, string, error) {
+// Plan implements driver.Driver.
+func (e terraform) Plan(_ context.Context, job driver.Job) (driver.Plan, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if err := e.broken[t.Name]; err != nil {
-		return nil, "", err
+	if err := e.broken[job.Task.Name]; err != nil {
+		return driver.Plan{}, err
 	}
-	return &state.Changes{Add: 1}, "Plan: 1 to add, 0 to change, 0 to destroy.", nil
+	return driver.Plan{Changes: &state.Changes{Add: 1}, Text: "Plan: 1 to add, 0 to change, 0 to destroy."}, nil
 }
 
 // runs is how often a task was applied.

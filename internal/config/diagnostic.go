@@ -16,6 +16,14 @@ type (
 // Errors is everything that is wrong with a configuration.
 type Errors []Diagnostic
 
+// Err returns e as an error, nil if e is empty.
+func (e Errors) Err() error {
+	if len(e) == 0 {
+		return nil
+	}
+	return e
+}
+
 func (e Errors) Error() string {
 	lines := make([]string, len(e))
 	for i, d := range e {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"sync"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/consul"
+	"github.com/terrapulse/terrapulse/internal/driver"
 	"github.com/terrapulse/terrapulse/internal/reconcile"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
@@ -57,7 +57,6 @@ func (m *machine) start(tasks []config.Task) *instance {
 	i := &instance{machine: m, gates: &gates{c: make(chan struct{}, 1)}, reload: make(chan reconcile.Reload)}
 	i.base.Store(p.Config)
 	p.runner.Config = i.base.Load
-	p.runner.Inspector = planner{}
 	asked := make(chan struct{}, 1)
 	loop := &reconcile.Loop{Reconciler: p.Reconciler, Ended: p.launcher.Ended(), Asked: asked, Reload: i.reload,
 		Watch: func(_ context.Context, set consul.GateSet, _ consul.Marks) reconcile.Watch {
@@ -95,11 +94,9 @@ func (m *machine) start(tasks []config.Task) *instance {
 	return i
 }
 
-// planner says what an apply would do.
-type planner struct{}
-
-func (planner) Inspect(_ context.Context, _ *config.Config, t *config.Task, _ *consul.Snapshot, _ io.Writer) (*state.Changes, string, error) {
-	return &state.Changes{Add: 1}, "Plan: 1 to add for " + t.Module, nil
+// Plan implements driver.Driver.
+func (terraform) Plan(_ context.Context, job driver.Job) (driver.Plan, error) {
+	return driver.Plan{Changes: &state.Changes{Add: 1}, Text: "Plan: 1 to add for " + job.Task.Module}, nil
 }
 
 // change changes what every condition shows.

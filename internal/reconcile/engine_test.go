@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"maps"
 	"slices"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/consul"
+	"github.com/terrapulse/terrapulse/internal/driver"
 	"github.com/terrapulse/terrapulse/internal/lease"
 	"github.com/terrapulse/terrapulse/internal/reconcile"
 	"github.com/terrapulse/terrapulse/internal/runner"
@@ -63,6 +63,7 @@ type world struct {
 
 // proc is one process.
 type proc struct {
+	driver.Driver
 	*world
 	owner   string
 	rec     *reconcile.Reconciler
@@ -123,7 +124,7 @@ func (w *world) start(variant int) *proc {
 	clock := func() time.Time { return w.now }
 	log := slog.New(slog.DiscardHandler)
 	p.rec = &reconcile.Reconciler{Config: cfg, Store: view{p, true}, Consul: p, Launcher: p, Owner: p.owner, LeaseTTL: ttl, Now: clock, Log: log}
-	p.run = &runner.Runner{Config: func() *config.Config { return cfg }, Store: view{p, false}, Consul: p, Applier: p,
+	p.run = &runner.Runner{Config: func() *config.Config { return cfg }, Store: view{p, false}, Consul: p, Driver: p,
 		Owner: p.owner, Claim: anHour, Now: clock, Log: log}
 	w.processes = append(w.processes, p)
 	return p
@@ -317,7 +318,8 @@ func (p *proc) Snapshot(_ context.Context, t *config.Task) (*consul.Snapshot, er
 }
 
 // Apply is Terraform: others act while it works, and it may fail.
-func (p *proc) Apply(ctx context.Context, _ *config.Config, t *config.Task, snap *consul.Snapshot, out io.Writer) (_ *state.Changes, err error) {
+func (p *proc) Apply(ctx context.Context, job driver.Job) (_ *state.Changes, err error) {
+	t, snap, out := job.Task, job.Snapshot, job.Output
 	defer func() {
 		if r := recover(); r != nil {
 			p.panic, p.dead, err = r, true, errors.New("unwinding")

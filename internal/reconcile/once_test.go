@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"path/filepath"
 	"slices"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/consul"
+	"github.com/terrapulse/terrapulse/internal/driver"
 	"github.com/terrapulse/terrapulse/internal/launch"
 	"github.com/terrapulse/terrapulse/internal/lease"
 	"github.com/terrapulse/terrapulse/internal/reconcile"
@@ -96,7 +96,15 @@ func (m *machine) Snapshot(context.Context, *config.Task) (*consul.Snapshot, err
 	return &consul.Snapshot{Condition: consul.Observation{Digest: m.digest}}, nil
 }
 
-func (m *machine) Apply(ctx context.Context, _ *config.Config, t *config.Task, _ *consul.Snapshot, _ io.Writer) (*state.Changes, error) {
+// terraform is the driver of a machine.
+type terraform struct {
+	driver.Driver
+	*machine
+}
+
+// Apply implements driver.Driver.
+func (m terraform) Apply(ctx context.Context, job driver.Job) (*state.Changes, error) {
+	t := job.Task
 	select {
 	case <-time.After(m.took):
 	case <-ctx.Done():
@@ -119,7 +127,7 @@ func (m *machine) process(ctx context.Context, tasks []config.Task) *process {
 	cfg := &config.Config{Tasks: tasks}
 	log := slog.New(slog.DiscardHandler)
 	owner := lease.NewOwner()
-	run := &runner.Runner{Config: func() *config.Config { return cfg }, Store: m.store, Consul: m, Applier: m,
+	run := &runner.Runner{Config: func() *config.Config { return cfg }, Store: m.store, Consul: m, Driver: terraform{machine: m},
 		Owner: owner, Claim: ttl, Now: time.Now, Log: log}
 	launcher := launch.NewLocal(ctx, 2, log, run.Run)
 	return &process{launcher: launcher, runner: run, Reconciler: &reconcile.Reconciler{

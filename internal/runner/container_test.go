@@ -9,18 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/terrapulse/terrapulse/internal/config"
-	"github.com/terrapulse/terrapulse/internal/consul"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
-
-// inspector calls a function for a plan.
-type inspector applier
-
-func (i inspector) Inspect(ctx context.Context, _ *config.Config, _ *config.Task, _ *consul.Snapshot, out io.Writer) (*state.Changes, string, error) {
-	changes, err := i(ctx, out)
-	return changes, "the plan", err
-}
 
 // inspect intends an inspection as a leader does.
 func (b *bench) inspect(id string) {
@@ -34,7 +24,7 @@ func (b *bench) inspect(id string) {
 
 func TestAnInspectionPlansAndLeavesItsTaskAlone(t *testing.T) {
 	for _, outcome := range []struct {
-		plan  inspector
+		plan  applier
 		state state.RunState
 	}{{func(_ context.Context, out io.Writer) (*state.Changes, error) {
 		fmt.Fprintln(out, "Plan: 2 to add")
@@ -43,11 +33,8 @@ func TestAnInspectionPlansAndLeavesItsTaskAlone(t *testing.T) {
 		return nil, errors.New("module is broken")
 	}, state.RunFailed}} {
 		t.Run(string(outcome.state), func(t *testing.T) {
-			b := newBench(t, func(context.Context, io.Writer) (*state.Changes, error) {
-				t.Error("applied")
-				return nil, nil
-			})
-			b.Inspector = outcome.plan
+			b := newBench(t, nil)
+			b.Driver = fake{apply: unapplied(t), plan: outcome.plan}
 			var kept []time.Time // when the run's record becomes garbage, by write
 			b.store.After = func(changes []state.Change) error {
 				for _, c := range changes {
@@ -81,20 +68,6 @@ func TestAnInspectionPlansAndLeavesItsTaskAlone(t *testing.T) {
 				t.Errorf("the run was written %d times", len(kept))
 			}
 		})
-	}
-}
-
-func TestAnInspectionIsNeverApplied(t *testing.T) {
-	b := newBench(t, func(context.Context, io.Writer) (*state.Changes, error) {
-		t.Error("applied")
-		return nil, nil
-	})
-	b.inspect("i1")
-	if err := b.run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if run := b.stored("i1"); run.State != state.RunFailed || !strings.Contains(run.Error, "inspection") {
-		t.Errorf("a runner that cannot inspect leaves %+v", run)
 	}
 }
 
@@ -156,7 +129,7 @@ func TestOutputThatCannotBeKeptCostsNoOutcome(t *testing.T) {
 
 func TestWhatARunnerCannotDoIsRecordedOnItsRuns(t *testing.T) {
 	b := newBench(t, nil)
-	b.Config, b.Consul, b.Applier = nil, nil, nil // none was got
+	b.Config, b.Consul, b.Driver = nil, nil, nil // none was got
 	if err := b.Refuse(t.Context(), b.launch, b.launch.Runs[0], errors.New("no Terraform in the image")); err != nil {
 		t.Fatal(err)
 	}

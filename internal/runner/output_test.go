@@ -17,14 +17,14 @@ func TestRun_OutputIsReadableWhileItGoesOn(t *testing.T) {
 	b := newBench(t, nil)
 	b.Live = time.Millisecond
 	var live string
-	b.Applier = applier(func(ctx context.Context, out io.Writer) (*state.Changes, error) {
+	b.Driver = fake{apply: func(ctx context.Context, out io.Writer) (*state.Changes, error) {
 		fmt.Fprintln(out, "local_file.a: Creating...")
 		for deadline := time.Now().Add(20 * time.Second); live == "" && time.Now().Before(deadline); {
 			text, _ := state.LoadLog(ctx, b.store, "web", "r1")
 			live = string(text)
 		}
 		return succeed(ctx, out)
-	})
+	}}
 	if err := b.run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +48,7 @@ func TestRun_OutputIsWrittenAtABoundedRateAndOnlyIfNew(t *testing.T) {
 		b := newBench(t, nil)
 		b.store.Before = counted
 		b.Live = 2 * time.Second
-		b.Applier = applier(func(ctx context.Context, out io.Writer) (*state.Changes, error) {
+		b.Driver = fake{apply: func(ctx context.Context, out io.Writer) (*state.Changes, error) {
 			for i := range 600 { // for a minute
 				fmt.Fprintln(out, "line", i)
 				time.Sleep(100 * time.Millisecond)
@@ -63,7 +63,7 @@ func TestRun_OutputIsWrittenAtABoundedRateAndOnlyIfNew(t *testing.T) {
 				t.Errorf("a minute without output took %d writes", n)
 			}
 			return succeed(ctx, out)
-		})
+		}}
 		if err := b.run(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -73,7 +73,7 @@ func TestRun_OutputIsWrittenAtABoundedRateAndOnlyIfNew(t *testing.T) {
 func TestRun_OutputOfALostRunIsKept(t *testing.T) {
 	b := newBench(t, nil)
 	b.Live, b.Claim = time.Millisecond, 30*time.Millisecond
-	b.Applier = applier(func(ctx context.Context, out io.Writer) (*state.Changes, error) {
+	b.Driver = fake{apply: func(ctx context.Context, out io.Writer) (*state.Changes, error) {
 		fmt.Fprintln(out, "local_file.a: Creating...")
 		for text := ""; text == "" && ctx.Err() == nil; {
 			got, _ := state.LoadLog(ctx, b.store, "web", "r1")
@@ -82,7 +82,7 @@ func TestRun_OutputOfALostRunIsKept(t *testing.T) {
 		b.giveUp("r1")
 		<-ctx.Done()
 		return nil, ctx.Err()
-	})
+	}}
 	if err := b.run(t.Context()); err == nil || !strings.Contains(err.Error(), "lost") {
 		t.Errorf("the run ended with %v", err)
 	}

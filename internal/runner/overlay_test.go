@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/terrapulse/terrapulse/internal/config"
-	"github.com/terrapulse/terrapulse/internal/consul"
+	"github.com/terrapulse/terrapulse/internal/driver"
 	"github.com/terrapulse/terrapulse/internal/overlay"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
@@ -101,7 +101,7 @@ func TestATaskThatWasMadeThroughTheAPIIsRun(t *testing.T) {
 	var applied *config.Task
 	b := newBench(t, succeed)
 	b.change(state.Override{Task: "made", Definition: json.RawMessage(strings.ReplaceAll(otherWeb, `"web"`, `"made"`))})
-	b.Applier = seeing(func(t *config.Task) { applied = t })
+	b.Driver = seeing{apply: func(t *config.Task) { applied = t }}
 	effective, err := overlay.Load(t.Context(), b.store, b.Config())
 	if err != nil {
 		t.Fatal(err)
@@ -129,11 +129,14 @@ func TestATaskThatWasMadeThroughTheAPIIsRun(t *testing.T) {
 	}
 }
 
-// seeing is a Terraform that succeeds, and shows what it is to apply.
-type seeing func(*config.Task)
+// seeing is a driver that succeeds, and passes the task to a function.
+type seeing struct {
+	driver.Driver
+	apply func(*config.Task)
+}
 
-func (s seeing) Apply(_ context.Context, _ *config.Config, t *config.Task, _ *consul.Snapshot, _ io.Writer) (*state.Changes, error) {
-	s(t)
+func (s seeing) Apply(_ context.Context, job driver.Job) (*state.Changes, error) {
+	s.apply(job.Task)
 	return &state.Changes{}, nil
 }
 
@@ -151,7 +154,7 @@ func TestTheDraftOfATaskIsPlanned(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, unapplied(t))
-			b.Inspector = inspector(succeed)
+			b.Driver = fake{plan: succeed}
 			effective, err := overlay.Load(t.Context(), b.store, b.Config())
 			if err != nil {
 				t.Fatal(err)

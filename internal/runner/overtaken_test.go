@@ -20,7 +20,7 @@ func (b *bench) overtake(apply applier) {
 	task.Recheck, task.Observed = false, "B"
 	b.intend("r2", task)
 	other := *b.Runner
-	other.Owner, other.Applier = "there", apply
+	other.Owner, other.Driver = "there", fake{apply: apply}
 	if err := other.Run(b.t.Context(), b.launch, b.launch.Runs[0]); err != nil {
 		b.t.Fatal(err)
 	}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/consul"
+	"github.com/terrapulse/terrapulse/internal/driver"
 	"github.com/terrapulse/terrapulse/internal/overlay"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
@@ -74,29 +75,15 @@ type Consul interface {
 	Snapshot(ctx context.Context, t *config.Task) (*consul.Snapshot, error)
 }
 
-// Applier makes a task's infrastructure what the snapshot says. It writes what
-// Terraform prints, without secrets and in whole lines, to out.
-type Applier interface {
-	Apply(ctx context.Context, cfg *config.Config, t *config.Task, snap *consul.Snapshot, out io.Writer) (*state.Changes, error)
-}
-
-// Inspector says what an Apply would do, and changes nothing. It writes what
-// Terraform prints, without secrets and in whole lines, to out, and returns the
-// plan as Terraform words it.
-type Inspector interface {
-	Inspect(ctx context.Context, cfg *config.Config, t *config.Task, snap *consul.Snapshot, out io.Writer) (changes *state.Changes, plan string, err error)
-}
-
 // Runner carries out runs. It is safe for concurrent use.
 type Runner struct {
 	// Config returns what the files say now, or the bundle of the launch does;
 	// what was changed through the API comes from the store.
-	Config    func() *config.Config
-	Store     state.Store
-	Consul    Consul
-	Applier   Applier
-	Inspector Inspector // for runs that inspect; without it they fail
-	Logs      Logs      // the store if nil
+	Config func() *config.Config
+	Store  state.Store
+	Consul Consul
+	Driver driver.Driver
+	Logs   Logs // the store if nil
 	// Live is how often the output of a run that goes on is written to the
 	// store, where there is something new; 0 writes it only when the run has
 	// ended.
@@ -286,9 +273,6 @@ func (c *claim) work(ctx context.Context, launch state.Launch, planned state.Pla
 			err = fmt.Errorf("panic: %v; this is a fault of Terrapulse, please report it with the output of this run", p)
 		}
 	}()
-	if launch.Inspect && r.Inspector == nil {
-		return done, errors.New("the run is an inspection, which this runner does not do")
-	}
 	cfg, task, err := r.task(ctx, launch, planned)
 	if err != nil {
 		return done, err
@@ -316,8 +300,10 @@ func (c *claim) work(ctx context.Context, launch state.Launch, planned state.Pla
 	if r.Verbose {
 		out = io.MultiWriter(out, lineLog{r.Log})
 	}
+	job := driver.Job{Config: cfg, Task: task, Snapshot: done.snap, Run: c.run.Data, Output: out}
 	if launch.Inspect {
-		done.changes, done.plan, err = r.Inspector.Inspect(ctx, cfg, task, done.snap, out)
+		plan, err := r.Driver.Plan(ctx, job)
+		done.changes, done.plan = plan.Changes, plan.Text
 		return done, err
 	}
 	// A process that was frozen since its claim must not apply what it read before.
@@ -325,7 +311,7 @@ func (c *claim) work(ctx context.Context, launch state.Launch, planned state.Pla
 		return done, err
 	}
 	done.applied = true
-	done.changes, err = r.Applier.Apply(ctx, cfg, task, done.snap, out)
+	done.changes, err = r.Driver.Apply(ctx, job)
 	return done, err
 }
 

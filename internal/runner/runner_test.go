@@ -17,6 +17,7 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/consul"
+	"github.com/terrapulse/terrapulse/internal/driver"
 	"github.com/terrapulse/terrapulse/internal/state"
 	"github.com/terrapulse/terrapulse/internal/state/sqlite"
 	"github.com/terrapulse/terrapulse/internal/state/statetest"
@@ -37,11 +38,22 @@ func (c catalog) Snapshot(context.Context, *config.Task) (*consul.Snapshot, erro
 	return &consul.Snapshot{Condition: consul.Observation{Digest: "B", Elements: map[string]string{"web-1": "x"}}}, nil
 }
 
-// applier calls a function for Terraform.
+// applier stands in for Terraform.
 type applier func(ctx context.Context, out io.Writer) (*state.Changes, error)
 
-func (a applier) Apply(ctx context.Context, _ *config.Config, _ *config.Task, _ *consul.Snapshot, out io.Writer) (*state.Changes, error) {
-	return a(ctx, out)
+// fake is a driver that calls functions.
+type fake struct {
+	driver.Driver
+	apply, plan applier
+}
+
+func (f fake) Apply(ctx context.Context, job driver.Job) (*state.Changes, error) {
+	return f.apply(ctx, job.Output)
+}
+
+func (f fake) Plan(ctx context.Context, job driver.Job) (driver.Plan, error) {
+	changes, err := f.plan(ctx, job.Output)
+	return driver.Plan{Changes: changes, Text: "the plan"}, err
 }
 
 func succeed(_ context.Context, out io.Writer) (*state.Changes, error) {
@@ -73,7 +85,7 @@ func newBench(t *testing.T, apply applier) *bench {
 		Condition: config.Condition{Kind: config.KindServices, Services: []config.Services{{Names: []string{"web"}}}}}}}
 	b := &bench{t: t, store: &statetest.Faulty{Store: store}, log: &testtools.Output{}}
 	b.Runner = &Runner{
-		Config: func() *config.Config { return cfg }, Store: b.store, Consul: catalog{}, Applier: apply,
+		Config: func() *config.Config { return cfg }, Store: b.store, Consul: catalog{}, Driver: fake{apply: apply},
 		Owner: "here", Claim: time.Minute, Now: func() time.Time { return noon },
 		Log: slog.New(slog.NewTextHandler(b.log, nil)), Patience: 5 * time.Second,
 	}

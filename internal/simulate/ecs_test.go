@@ -274,7 +274,7 @@ func (c *container) main(ctx context.Context) {
 	if b < 0 {
 		return
 	}
-	hand := &hand{c.process}
+	hand := &hand{process: c.process}
 	c.who = "terrapulse-" + c.launch + "@" + c.id
 	r := &runner.Runner{Store: view{process: c.process}, Logs: hand, Owner: "ecs-" + c.id, Who: c.who, Claim: claim, Yields: true, Now: c.now, Log: nothing}
 	carryOut := r.Run
@@ -284,7 +284,7 @@ func (c *container) main(ctx context.Context) {
 		}
 	}
 	r.Config = func() *config.Config { return bundles[b].config }
-	r.Consul, r.Applier, r.Inspector = eyes{process: c.process}, hand, hand
+	r.Consul, r.Driver = eyes{process: c.process}, hand
 	var work sync.WaitGroup
 	room := make(chan struct{}, parallel)
 	for _, planned := range launch.Data.Runs {

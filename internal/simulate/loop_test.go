@@ -53,9 +53,9 @@ func (w *world) startInstance() {
 	w.note("%s starts", p.name)
 
 	a := &act{}
-	hand := &hand{p}
+	hand := &hand{process: p}
 	r := &runner.Runner{Config: func() *config.Config { return bundles[i.config.Load()].config }, Store: view{process: p}, Logs: hand,
-		Consul: eyes{process: p}, Applier: hand, Inspector: hand, Owner: p.name, Claim: localLease, Now: p.now, Log: nothing}
+		Consul: eyes{process: p}, Driver: hand, Owner: p.name, Claim: localLease, Now: p.now, Log: nothing}
 	engine := *engines[w.pointer]
 	engine.Bundle, engine.Owner, engine.LeaseTTL, engine.Skew, engine.Now = "", p.name, localLease, 0, p.now
 	engine.Witness, engine.OneClock = new(lease.Witness), true

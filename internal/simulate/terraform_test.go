@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
-	"github.com/terrapulse/terrapulse/internal/config"
-	"github.com/terrapulse/terrapulse/internal/consul"
+	"github.com/terrapulse/terrapulse/internal/driver"
 	"github.com/terrapulse/terrapulse/internal/runner"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
@@ -34,14 +32,15 @@ func ofRun(ctx context.Context, run state.PlannedRun) context.Context {
 }
 
 var (
-	_ runner.Applier   = &hand{}
-	_ runner.Inspector = &hand{}
-	_ runner.Logs      = &hand{}
+	_ driver.Driver = &hand{}
+	_ runner.Logs   = &hand{}
 )
 
-// hand is what a process does to the world: Terraform, and where its output is
-// kept.
-type hand struct{ *process }
+// hand is how a process acts: it drives Terraform and stores its output.
+type hand struct {
+	driver.Driver
+	*process
+}
 
 // step is a step of Terraform.
 func (h *hand) step(ctx context.Context, what string, effect func() error) error {
@@ -49,8 +48,9 @@ func (h *hand) step(ctx context.Context, what string, effect func() error) error
 	return err
 }
 
-// Apply implements runner.Applier.
-func (h *hand) Apply(ctx context.Context, _ *config.Config, t *config.Task, snap *consul.Snapshot, out io.Writer) (*state.Changes, error) {
+// Apply implements driver.Driver.
+func (h *hand) Apply(ctx context.Context, job driver.Job) (*state.Changes, error) {
+	t, snap, out := job.Task, job.Snapshot, job.Output
 	run := ctx.Value(runKey{}).(string)
 	resources := 0
 	asked, freezes := time.Now(), h.freezeCount()
@@ -137,12 +137,11 @@ func afterwards(ctx context.Context, d time.Duration) (context.Context, func()) 
 	return later, func() { stop(); cancel() }
 }
 
-// Inspect implements runner.Inspector.
-func (h *hand) Inspect(ctx context.Context, _ *config.Config, t *config.Task, _ *consul.Snapshot, _ io.Writer) (*state.Changes, string, error) {
-	changes, err := ask(ctx, h.process, terraform, "terraform plans "+t.Name, func() (*state.Changes, error) {
-		return &state.Changes{Add: 1}, nil
+// Plan implements driver.Driver.
+func (h *hand) Plan(ctx context.Context, job driver.Job) (driver.Plan, error) {
+	return ask(ctx, h.process, terraform, "terraform plans "+job.Task.Name, func() (driver.Plan, error) {
+		return driver.Plan{Changes: &state.Changes{Add: 1}, Text: "Plan: 1 to add"}, nil
 	})
-	return changes, "Plan: 1 to add", err
 }
 
 // Save implements runner.Logs.

@@ -1,0 +1,235 @@
+// Package terraform is the driver that runs Terraform or OpenTofu on this machine.
+package terraform
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+
+	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/consul"
+	"github.com/terrapulse/terrapulse/internal/driver"
+	"github.com/terrapulse/terrapulse/internal/dynamic"
+	"github.com/terrapulse/terrapulse/internal/panos"
+	"github.com/terrapulse/terrapulse/internal/rootmodule"
+	"github.com/terrapulse/terrapulse/internal/state"
+	"github.com/terrapulse/terrapulse/internal/terraform"
+)
+
+// keptResources is how many of the resources that an apply changed are named
+// in its run's record.
+const keptResources = 20
+
+// Options say how Terraform is run. A driver that only checks tasks needs none.
+type Options struct {
+	Terraform *terraform.Binary
+	// Values evaluates the templates in provider blocks. Nil for a new evaluator
+	// without AWS.
+	Values *dynamic.Evaluator
+	// Orphaned returns why the holder of a lock of the task's state is certainly
+	// dead, so that the lock is released; "" if that is not certain. May be nil.
+	Orphaned func(ctx context.Context, task string, lock *terraform.LockError) (why string)
+	// Unlocked makes Plan take no lock of the task's state.
+	Unlocked bool
+	// Keep stores a state that the backend did not accept, and returns where. It
+	// is for machines whose disk is lost when the run ends. May be nil.
+	Keep     func(ctx context.Context, task, name string, state []byte) (place string, err error)
+	Log      *slog.Logger // nil for none
+	Parallel int          // the most runs at a time; 1 if zero
+}
+
+// Driver runs Terraform in the directories of tasks.
+type Driver struct{ Options }
+
+// New returns a driver.
+func New(o Options) *Driver { return &Driver{o} }
+
+// check finds the first thing that would make every run of the task fail: a
+// local module that is missing or does not declare what it is given, a task_env
+// that Terraform cannot be given, a template in a provider that cannot be
+// evaluated, or a backend in which the task would share its state.
+func (d *Driver) check(cfg *config.Config, t *config.Task) error {
+	if _, err := rootmodule.Backend(cfg, t); err != nil {
+		return err
+	}
+	if err := terraform.CheckModule(t, rootmodule.Inputs(t)); err != nil {
+		return err
+	}
+	if err := dynamic.Check(cfg, t); err != nil {
+		return err
+	}
+	return terraform.CheckEnv(t.Name, rootmodule.Env(t, cfg))
+}
+
+// Check implements driver.Driver. It returns all that Terraform would refuse,
+// where check ends with the first problem.
+func (d *Driver) Check(cfg *config.Config, t *config.Task) config.Errors {
+	var all config.Errors
+	add := func(err error) {
+		if err != nil {
+			all = append(all, config.Diagnostic{Position: t.Source, Problem: err.Error()})
+		}
+	}
+	_, err := rootmodule.Backend(cfg, t)
+	add(err)
+	all = append(all, terraform.ModuleFindings(t, rootmodule.InputTypes(t, terraform.VariableTypes(t)))...)
+	add(dynamic.Check(cfg, t))
+	add(terraform.CheckEnv(t.Name, rootmodule.Env(t, cfg)))
+	return all
+}
+
+// Apply implements driver.Driver. It writes the root module, initialises its
+// directory if needed, applies it, and commits to PAN-OS if a provider has
+// auto_commit.
+func (d *Driver) Apply(ctx context.Context, job driver.Job) (*state.Changes, error) {
+	cfg, t := job.Config, job.Task
+	if err := d.check(cfg, t); err != nil {
+		return nil, err
+	}
+	values, err := d.values(ctx, cfg, t)
+	if err != nil {
+		return nil, err
+	}
+	commits, err := committers(values, t)
+	if err != nil {
+		return nil, err
+	}
+	opts, err := d.options(cfg, values, t, job.Output)
+	if err != nil {
+		return nil, err
+	}
+	if err := d.write(t.WorkingDir, job, nil); err != nil {
+		return nil, err
+	}
+	dir, err := d.Terraform.Open(t.WorkingDir, opts)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := dir.Init(ctx); err != nil {
+		return nil, err
+	}
+	if installed := dir.InstalledTypes(); installed != nil {
+		if err := d.write(t.WorkingDir, job, installed); err != nil {
+			return nil, err
+		}
+	}
+	summary, err := dir.Apply(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range commits {
+		// Also if nothing changed: the previous run may have failed to commit.
+		if err := c.Commit(ctx, job.Output); err != nil {
+			return changes(summary), err
+		}
+	}
+	return changes(summary), nil
+}
+
+// Plan implements driver.Driver. It works in a directory of its own, which it
+// removes.
+func (d *Driver) Plan(ctx context.Context, job driver.Job) (driver.Plan, error) {
+	cfg, t := job.Config, job.Task
+	if err := d.check(cfg, t); err != nil {
+		return driver.Plan{}, err
+	}
+	values, err := d.values(ctx, cfg, t)
+	if err != nil {
+		return driver.Plan{}, err
+	}
+	opts, err := d.options(cfg, values, t, job.Output)
+	if err != nil {
+		return driver.Plan{}, err
+	}
+	summary, err := d.Terraform.Inspect(ctx, t.WorkingDir, func(dir string, installed map[string]string) error {
+		return d.write(dir, job, installed)
+	}, opts)
+	if err != nil {
+		return driver.Plan{}, err
+	}
+	return driver.Plan{Changes: changes(summary), Empty: !summary.Changes, New: summary.Fresh, Text: summary.Text}, nil
+}
+
+// write writes the root module. The types that a module from elsewhere declares
+// are known only after init has installed it: then write is called again with them.
+func (d *Driver) write(dir string, job driver.Job, installed map[string]string) error {
+	root := d.root(job.Config, job.Task, job.Snapshot)
+	if installed != nil {
+		if root.Types != nil || !rootmodule.WantsPorts(installed) {
+			return nil // what was written is right
+		}
+		root.Types = installed
+	}
+	_, err := root.Write(dir)
+	return err
+}
+
+func (d *Driver) root(cfg *config.Config, t *config.Task, snap *consul.Snapshot) rootmodule.Module {
+	return rootmodule.Module{Config: cfg, Task: t, Blocks: snap.Blocks, Terraform: d.Terraform.Version,
+		Types: terraform.VariableTypes(t)}
+}
+
+// values evaluates the templates of the task's providers.
+func (d *Driver) values(ctx context.Context, cfg *config.Config, t *config.Task) (dynamic.Values, error) {
+	return cmp.Or(d.Values, &dynamic.Evaluator{Context: ctx}).Evaluate(ctx, cfg, t)
+}
+
+// committers returns a committer for each of the task's providers that has
+// auto_commit.
+func committers(values dynamic.Values, t *config.Task) ([]*panos.Committer, error) {
+	var commits []*panos.Committer
+	for _, id := range t.Providers {
+		p, _ := values.Config.Provider(id)
+		c, err := panos.New(p, t.WorkingDir)
+		if err != nil {
+			return nil, err
+		}
+		if c != nil {
+			c.Redact = func(text string) string { return terraform.Redact(text, values.Secrets) }
+			commits = append(commits, c)
+		}
+	}
+	return commits, nil
+}
+
+// options returns what Terraform is run with.
+func (d *Driver) options(cfg *config.Config, values dynamic.Values, t *config.Task, out io.Writer) (terraform.Options, error) {
+	variables, err := rootmodule.SecretValues(t, values.Config, values.Variables)
+	if err != nil {
+		return terraform.Options{}, fmt.Errorf("values of task %s: %w", t.Name, err)
+	}
+	backend, err := rootmodule.Backend(cfg, t)
+	if err != nil {
+		return terraform.Options{}, err
+	}
+	opts := terraform.Options{
+		Task: t.Name, Backend: backend, Consul: cfg.Consul,
+		Env: rootmodule.Env(t, values.Config), VarJSON: variables, Secrets: append(values.Secrets, cfg.Vault.Token), Log: out, PersistLog: cfg.Terraform.PersistLog, Unlocked: d.Unlocked,
+		Logger: d.Log, Parallel: d.Parallel,
+	}
+	for _, id := range t.Providers {
+		name, _, _ := strings.Cut(id, ".")
+		opts.Providers = append(opts.Providers, name)
+	}
+	if d.Keep != nil {
+		opts.Keep = func(ctx context.Context, name string, state []byte) (string, error) {
+			return d.Keep(ctx, t.Name, name, state)
+		}
+	}
+	if d.Orphaned != nil {
+		opts.Orphaned = func(ctx context.Context, lock *terraform.LockError) string { return d.Orphaned(ctx, t.Name, lock) }
+	}
+	return opts, nil
+}
+
+// changes returns the summary as it is recorded.
+func changes(s terraform.Summary) *state.Changes {
+	c := &state.Changes{Add: max(s.Add, 0), Change: max(s.Change, 0), Destroy: max(s.Destroy, 0)}
+	for _, r := range s.Resources[:min(len(s.Resources), keptResources)] {
+		c.Resources = append(c.Resources, state.Resource{Address: state.Cut(r.Address), Action: r.Action})
+	}
+	return c
+}
