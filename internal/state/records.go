@@ -43,6 +43,8 @@ type Reconcile struct {
 
 	Tasks      TaskCounts  `json:"tasks,omitzero"`
 	Unreadable *Unreadable `json:"unreadable,omitempty"` // nil if every task that is enabled can be read
+
+	Events uint64 `json:"events,omitempty"` // number of the latest event that concerns no single task
 }
 
 // TaskCounts are how many enabled tasks are in the states that people watch.
@@ -134,6 +136,8 @@ type Task struct {
 	Last    *Result   `json:"last,omitempty"`    // of the latest run that ended
 
 	Recent []RunState `json:"recent,omitempty"` // how the newest runs ended, RecentRuns at most, oldest first
+
+	Events uint64 `json:"events,omitempty"` // number of the task's latest event
 }
 
 // HoldNext in Task.Held stands for what the condition shows when it is next read.

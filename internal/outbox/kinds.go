@@ -1,0 +1,117 @@
+package outbox
+
+import (
+	"log/slog"
+	"maps"
+	"slices"
+
+	"github.com/terrapulse/terrapulse/internal/state"
+)
+
+// Kind says what has happened.
+type Kind string
+
+// The kinds of event. Every kind is listed in kinds, below, and in
+// docs/events.md, which a test compares.
+const (
+	ChangeSeen        Kind = "change_seen"
+	RunDecided        Kind = "run_decided"
+	RunSucceeded      Kind = "run_succeeded"
+	RunFailed         Kind = "run_failed"
+	RunLost           Kind = "run_lost"
+	RunInterrupted    Kind = "run_interrupted"
+	RunCancelled      Kind = "run_cancelled"
+	RunSuperseded     Kind = "run_superseded"
+	RunUnchanged      Kind = "run_unchanged"
+	TaskUnreadable    Kind = "task_unreadable"
+	TaskReadable      Kind = "task_readable"
+	TaskRemoved       Kind = "task_removed"
+	TaskForgotten     Kind = "task_forgotten"
+	OverrideCreated   Kind = "override_created"
+	OverrideChanged   Kind = "override_changed"
+	OverrideRemoved   Kind = "override_removed"
+	OverrideConfirmed Kind = "override_confirmed"
+	OverrideReverted  Kind = "override_reverted"
+
+	ConsulLost  Kind = "consul_lost"
+	ConsulFound Kind = "consul_found"
+
+	ConfigurationInForce Kind = "configuration_in_force"
+	ConfigurationRefused Kind = "configuration_refused"
+
+	LeadershipTaken   Kind = "leadership_taken"
+	LeadershipGivenUp Kind = "leadership_given_up"
+)
+
+// Subject is what an event is about. Events are delivered in order for each
+// task, and in order for each of the other subjects.
+type Subject string
+
+// The subjects.
+const (
+	Task          Subject = "task"
+	Consul        Subject = "Consul"
+	Configuration Subject = "configuration"
+	Leadership    Subject = "leadership"
+)
+
+// About describes a kind of event.
+type About struct {
+	Subject Subject
+	Level   slog.Level // of its log line
+	// Line is its log line. It is empty if the process that makes the transition
+	// logs a line of its own, with more than the event has.
+	Line   string
+	Fields []string // which fields of an Event it may have, beside those that every event of its subject has
+}
+
+var kinds = map[Kind]About{
+	ChangeSeen:     {Task, slog.LevelInfo, "change seen", []string{"detail"}},
+	RunDecided:     {Task, slog.LevelInfo, "run decided", []string{"run", "launch", "fence", "reason", "detail"}},
+	RunSucceeded:   {Task, slog.LevelInfo, "run succeeded", endFields},
+	RunFailed:      {Task, slog.LevelError, "run failed", append([]string{"error"}, endFields...)},
+	RunLost:        {Task, slog.LevelWarn, "a run was lost", append([]string{"cause"}, endFields...)},
+	RunInterrupted: {Task, slog.LevelInfo, "run interrupted: the instance that leads next runs the task again", append([]string{"cause"}, endFields...)},
+	RunCancelled:   {Task, slog.LevelWarn, "run cancelled", append([]string{"cause"}, endFields...)},
+	RunSuperseded:  {Task, slog.LevelInfo, "run superseded", append([]string{"cause"}, endFields...)},
+	RunUnchanged:   {Task, slog.LevelInfo, "schedule came due, nothing to apply", []string{"run"}},
+	TaskUnreadable: {Task, slog.LevelWarn, "the task cannot be read, it waits", []string{"error"}},
+	TaskReadable:   {Task, slog.LevelInfo, "the task can be read again", []string{"since"}},
+	TaskRemoved: {Task, slog.LevelWarn, "a task is not in the configuration any more: its infrastructure and Terraform state stay, and nothing keeps them in step; " +
+		"if it was renamed, move the state to the new name, or name it as before; `terrapulse forget` removes its records here", []string{"until"}},
+	TaskForgotten:     {Task, slog.LevelInfo, "the records of a task that is not in the configuration any more are removed; its infrastructure stays", nil},
+	OverrideCreated:   {Task, slog.LevelInfo, "a task was changed through the API", []string{"detail", "by"}},
+	OverrideChanged:   {Task, slog.LevelInfo, "a change that was made through the API was changed", []string{"detail", "by"}},
+	OverrideRemoved:   {Task, slog.LevelInfo, "a change that was made through the API was removed", []string{"by"}},
+	OverrideConfirmed: {Task, slog.LevelInfo, "a provisional change is kept: its run succeeded", []string{"run", "detail", "by"}},
+	OverrideReverted:  {Task, slog.LevelInfo, "a provisional change is taken back: its run did not succeed", []string{"run", "detail", "by"}},
+
+	ConsulLost:  {Consul, slog.LevelWarn, "cannot watch Consul", []string{"error"}},
+	ConsulFound: {Consul, slog.LevelInfo, "Consul can be watched again", []string{"since"}},
+
+	ConfigurationInForce: {Configuration, slog.LevelInfo, "configuration in force", []string{"config", "bundle"}},
+	ConfigurationRefused: {Subject: Configuration, Level: slog.LevelError, Fields: []string{"bundle", "error"}},
+
+	LeadershipTaken:   {Subject: Leadership, Level: slog.LevelInfo, Fields: []string{"by", "fence"}},
+	LeadershipGivenUp: {Subject: Leadership, Level: slog.LevelInfo, Fields: []string{"by", "fence"}},
+}
+
+// endFields are those of a run that has ended.
+var endFields = []string{"run", "launch", "fence", "reason", "started", "seen", "changes"}
+
+// Kinds returns every kind of event, sorted.
+func Kinds() []Kind { return slices.Sorted(maps.Keys(kinds)) }
+
+// About describes the kind.
+func (k Kind) About() About { return kinds[k] }
+
+// ended is the kind of event of each final state of a run.
+var ended = map[state.RunState]Kind{
+	state.RunSucceeded:   RunSucceeded,
+	state.RunFailed:      RunFailed,
+	state.RunLost:        RunLost,
+	state.RunInterrupted: RunInterrupted,
+	state.RunCancelled:   RunCancelled,
+	state.RunSuperseded:  RunSuperseded,
+	state.RunUnchanged:   RunUnchanged,
+}

@@ -1,0 +1,166 @@
+// Package outbox keeps events: what people and other systems want to hear of,
+// such as a run that failed or a configuration that was refused.
+//
+// An event is written to the store in the same conditional write as the
+// transition that it tells of. So there is no event without its transition, and
+// none is missing, whichever process dies at which moment. All events of one
+// write are one record, which Events makes.
+//
+// The process that leads delivers the events to every sink and then removes
+// them (Delivery): at least once, and in order for each task. A sink is one file.
+package outbox
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/terrapulse/terrapulse/internal/state"
+)
+
+// Prefix is the collection of the outbox records.
+const Prefix = "outbox/"
+
+// Event tells of one transition. docs/events.md describes the fields, and which
+// kinds of event have them.
+type Event struct {
+	// ID is unlike any other: a sink that gets an event twice recognises it.
+	ID   string    `json:"id,omitempty"` // not stored: it follows from the record
+	Kind Kind      `json:"kind"`
+	Seq  uint64    `json:"seq"` // greater than that of every earlier event of the task or other subject
+	At   time.Time `json:"at"`
+	Task string    `json:"task,omitempty"`
+
+	Run     string           `json:"run,omitempty"`
+	Launch  string           `json:"launch,omitempty"`
+	Fence   uint64           `json:"fence,omitempty"`
+	Reason  state.ReasonCode `json:"reason,omitempty"` // why the run was decided
+	Detail  string           `json:"detail,omitempty"` // in words: what changed, or why the run was decided
+	Error   string           `json:"error,omitempty"`  // what went wrong
+	Cause   string           `json:"cause,omitempty"`  // what ended the run early
+	By      string           `json:"by,omitempty"`     // who caused it
+	Started time.Time        `json:"started,omitzero"` // when a runner claimed the run
+	Seen    time.Time        `json:"seen,omitzero"`    // when the change behind the run was first seen
+	Since   time.Time        `json:"since,omitzero"`   // when the state began that ends now
+	Until   time.Time        `json:"until,omitzero"`   // when the state ends that begins now
+	Changes *state.Changes   `json:"changes,omitempty"`
+	Config  string           `json:"config,omitempty"` // digest of the configuration
+	Bundle  string           `json:"bundle,omitempty"` // digest of the bundle
+}
+
+// stream is what the order of events is kept for: a task, or another subject.
+func (e Event) stream() string {
+	if e.Task != "" {
+		return string(Task) + "/" + e.Task
+	}
+	return string(e.Kind.About().Subject)
+}
+
+// OfRun is the event of a run that has ended.
+func OfRun(run state.Run) Event {
+	kind, ok := ended[run.State]
+	if !ok {
+		panic(fmt.Sprintf("outbox: run %s is %s, which is no end", run.ID, run.State))
+	}
+	e := Event{Kind: kind, At: run.Ended, Task: run.Task, Run: run.ID, Launch: run.Launch, Fence: run.Fence,
+		Reason: run.Reason.Code, Started: run.Started, Seen: run.Seen}
+	if run.Changes != nil {
+		e.Changes = &state.Changes{Add: run.Changes.Add, Change: run.Changes.Change, Destroy: run.Changes.Destroy}
+	}
+	if run.State == state.RunFailed {
+		e.Error = run.Error
+	} else {
+		e.Cause = run.Error
+	}
+	return e
+}
+
+// Number numbers the event of a task after the task's earlier events. The task's
+// record must be written in the same step as the event.
+func Number(task *state.Task, e Event) Event {
+	e.Seq = next(&task.Events, e.At)
+	return e
+}
+
+// NumberShared does what Number does for an event that concerns no single task,
+// whose record is the reconcile record.
+func NumberShared(rec *state.Reconcile, e Event) Event {
+	e.Seq = next(&rec.Events, e.At)
+	return e
+}
+
+// next counts on. It begins with the time, so that a record that was removed and
+// made anew does not begin below the events of the earlier one.
+func next(last *uint64, now time.Time) uint64 {
+	*last = max(*last+1, uint64(max(now.UnixMicro(), 0)))
+	return *last
+}
+
+// Events are the events of one write.
+type Events struct {
+	id  string
+	all []Event
+}
+
+// NewEvents makes the events of one write of numbered ones.
+func NewEvents(numbered ...Event) Events {
+	all := Events{id: uuid.Must(uuid.NewV7()).String()}
+	for i, e := range numbered {
+		e.ID = eventID(all.id, i)
+		all.all = append(all.all, e)
+	}
+	return all
+}
+
+func eventID(record string, n int) string { return fmt.Sprintf("%s.%d", record, n) }
+
+// Changes is the change that writes the events, for the Apply that makes the
+// transition; none if there are no events.
+func (e Events) Changes() []state.Change {
+	if len(e.all) == 0 {
+		return nil
+	}
+	rec := record{Events: make([]Event, len(e.all))}
+	for i, event := range e.all {
+		event.ID = ""
+		rec.Events[i] = event
+	}
+	return []state.Change{state.Create(Prefix+e.id, state.Encode(rec))}
+}
+
+// Size is how many bytes an event takes in its record, at most.
+func Size(e Event) int { return len(state.Encode(e)) + 1 }
+
+// All returns the events, with their ids.
+func (e Events) All() []Event { return e.all }
+
+// Sink takes events to where somebody hears of them.
+type Sink interface {
+	// Name is the same in every process that has the sink.
+	Name() string
+	// Deliver delivers one event. After an error the event is delivered again,
+	// and until then no later event of the same task.
+	Deliver(ctx context.Context, e Event) error
+}
+
+// record is the stored form of the events of one write.
+type record struct {
+	Events []Event `json:"events"`
+	// Taken are the indexes of the events that a sink has taken, by its name. It
+	// is written only where not all sinks have taken all events.
+	Taken map[string][]int `json:"taken,omitempty"`
+}
+
+// written is when the record with this key was written, by the clock of the
+// process that wrote it.
+func written(key string) (time.Time, bool) {
+	id, err := uuid.Parse(strings.TrimPrefix(key, Prefix))
+	if err != nil || id.Version() != 7 {
+		return time.Time{}, false
+	}
+	sec, nsec := id.Time().UnixTime()
+	return time.Unix(sec, nsec), true
+}
