@@ -20,6 +20,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/deployment"
 	"github.com/terrapulse/terrapulse/internal/invoke"
 	"github.com/terrapulse/terrapulse/internal/metrics"
+	"github.com/terrapulse/terrapulse/internal/s3url"
 	"github.com/terrapulse/terrapulse/internal/testtools"
 )
 
@@ -176,7 +177,7 @@ func TestTheTemplateSetsTheVariablesThatAreRead(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
-	if want := (deployment.Location{Bucket: "the-bucket", Prefix: "some/prefix"}); reconcile.Bundle != want {
+	if want := (s3url.URL{Bucket: "the-bucket", Prefix: "some/prefix"}); reconcile.Bundle != want {
 		t.Errorf("the bundle is at %v", reconcile.Bundle)
 	}
 	if len(reconcile.Capacity) != 2 || len(reconcile.SecurityGroups) != 2 || !reconcile.PublicIP || reconcile.Window.Seconds() != 50 || reconcile.MaxContainers != 7 {
@@ -192,7 +193,7 @@ func TestTheTemplateSetsTheVariablesThatAreRead(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
-	if want := (deployment.Location{Bucket: "the-bucket", Prefix: "some/prefix/logs"}); runner.Logs != want || runner.Parallel != 4 {
+	if want := (s3url.URL{Bucket: "the-bucket", Prefix: "some/prefix/logs"}); runner.Logs != want || runner.Parallel != 4 {
 		t.Errorf("%+v", runner)
 	}
 }

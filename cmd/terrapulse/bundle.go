@@ -10,10 +10,11 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
+	"github.com/terrapulse/terrapulse/internal/awsconfig"
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/config/bundle"
-	"github.com/terrapulse/terrapulse/internal/deployment"
 	tfdriver "github.com/terrapulse/terrapulse/internal/driver/terraform"
+	"github.com/terrapulse/terrapulse/internal/s3url"
 )
 
 // bundleCommand holds the commands of bundles.
@@ -57,7 +58,7 @@ func (a *app) place(f *flag.FlagSet, stackName string, urls []string) (*place, i
 	if stackName == "" && len(urls) == 0 {
 		return nil, a.fail(exitMissing, fmt.Errorf("say where bundles are: terrapulse %s s3://BUCKET/PREFIX, or -stack=NAME", f.Name()))
 	}
-	cfg, err := awsConfig(a.ctx, "")
+	cfg, err := awsconfig.ForCommand(a.ctx, "")
 	if err == nil && stackName != "" {
 		p.stack, err = findStack(a.ctx, stackName)
 	}
@@ -67,7 +68,7 @@ func (a *app) place(f *flag.FlagSet, stackName string, urls []string) (*place, i
 		urls = []string{url}
 	}
 	if err == nil {
-		p.Location, err = deployment.ParseLocation(urls[0])
+		p.Location, err = s3url.Parse(urls[0])
 	}
 	if err != nil {
 		return nil, a.fail(exitConfig, err)

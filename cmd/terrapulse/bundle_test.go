@@ -185,7 +185,7 @@ func TestABundlesPlaceHasToBeNamed(t *testing.T) {
 	d.runs(exitMissing, "bundle pull "+bundleURL, "-stack=NAME DIR")
 	d.runs(exitMissing, "bundle push "+bundleURL, "-config-dir")
 	d.runs(exitFlags, "bundle push -config-dir=tasks "+bundleURL+" tasks2", "takes one place")
-	d.runs(exitConfig, "bundle push -config-dir=tasks files/prefix", "is no place in S3")
+	d.runs(exitConfig, "bundle push -config-dir=tasks files/prefix", "is not a valid S3 URL")
 	d.runs(exitConfig, "bundle push -config-dir=tasks -stack=nope", "find stack nope")
 	d.runs(exitError, "bundle push -config-dir=tasks s3://gone/x", "there is no bucket gone")
 	for _, c := range []string{"push", "diff", "pull"} {

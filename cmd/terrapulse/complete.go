@@ -11,7 +11,6 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/state"
-	"github.com/terrapulse/terrapulse/internal/state/sqlite"
 )
 
 // completionPatience is how long the shell waits for the names of tasks.
@@ -187,13 +186,13 @@ func (c *called) knownTasks(args complete.Args) []string {
 	if f.Parse(args.Completed) != nil {
 		return nil
 	}
-	path, err := from.localStore()
-	if err != nil {
-		return nil
-	}
 	ctx, cancel := context.WithTimeout(c.app.ctx, completionPatience)
 	defer cancel()
-	store, err := sqlite.ReadOnly(ctx, path)
+	place, err := from.place(ctx)
+	if err != nil || place.File == "" {
+		return nil // reading a store over the network would take too long
+	}
+	store, err := place.Read(ctx)
 	if err != nil {
 		return nil
 	}

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/terrapulse/terrapulse/internal/stores"
 )
 
 func TestAShellCompletesWhatIsTyped(t *testing.T) {
@@ -51,7 +53,7 @@ func TestAShellCompletesWhatIsTyped(t *testing.T) {
 			t.Errorf("after %q a shell shows %q, want %q", test.line, got, test.want)
 		}
 	}
-	if _, err := os.Stat(filepath.Join("sync-tasks", storeFile)); err == nil {
+	if _, err := os.Stat(filepath.Join("sync-tasks", stores.DefaultFile)); err == nil {
 		t.Error("a store was made")
 	}
 }

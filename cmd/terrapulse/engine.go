@@ -28,15 +28,6 @@ import (
 // millisecond, so three chances within it are plenty.
 const leaseTTL = 10 * time.Second
 
-const (
-	// liveOutput is how often the output of a run that goes on is written to
-	// the store.
-	liveOutput = 2 * time.Second
-	// liveOutputInCluster is about how often a claim is renewed: each write to
-	// Consul's KV moves a gate where conditions watch KV, and starts a tick.
-	liveOutputInCluster = 5 * time.Second
-)
-
 // consulPatience is how long start-up waits for an answer of Consul.
 const consulPatience = 10 * time.Second
 
@@ -124,10 +115,7 @@ func (a *app) newEngine(ctx context.Context, cfg *config.Config, log *slog.Logge
 		Config: base.Load, Store: store, Consul: client,
 		Driver: tfdriver.New(tfdriver.Options{Terraform: found, Values: values, Log: log, Parallel: workers(opts.parallel)}),
 		Owner:  owner, Claim: timing.Claim, Now: time.Now, Log: log, Verbose: cfg.Terraform.Log,
-		Yields: cfg.HighAvailability != nil, Live: liveOutput, Ended: measured.RunEnded,
-	}
-	if cfg.HighAvailability != nil {
-		run.Live = liveOutputInCluster
+		Yields: cfg.HighAvailability != nil, Live: store.LiveOutput, Ended: measured.RunEnded,
 	}
 	if p := opts.progress; p != nil {
 		run.Watch, run.Ended = p.watch, func(run state.Run) { p.end(run.Task) }
@@ -137,7 +125,7 @@ func (a *app) newEngine(ctx context.Context, cfg *config.Config, log *slog.Logge
 		store: store, consul: client, launcher: launcher, base: base, values: values, metrics: measured, terraform: found.Program() + " " + found.Version.String(), asked: make(chan struct{}, 1),
 		reconciler: &reconcile.Reconciler{
 			Config: cfg, Store: store, Consul: client, Launcher: launcher,
-			Owner: owner, LeaseTTL: timing.LeaseTTL, Skew: timing.Skew, Witness: new(lease.Witness), OneClock: cfg.HighAvailability == nil,
+			Owner: owner, LeaseTTL: timing.LeaseTTL, Skew: timing.Skew, Witness: new(lease.Witness), OneClock: store.OneClock,
 			Now: time.Now, Log: log,
 		},
 	}, -1

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/logging"
 )
 
 // newFlags returns a flag set that reports errors itself and exits nothing.
@@ -170,7 +171,7 @@ func (l *logFlags) newLogger(a *app, configured string) (*slog.Logger, error) {
 	}
 	switch {
 	case l.format == "json":
-		return slog.New(slog.NewJSONHandler(a.stderr, &slog.HandlerOptions{Level: level, ReplaceAttr: durationsWithUnit})), nil
+		return logging.JSON(a.stderr, level), nil
 	case l.format != "text":
 		return nil, fmt.Errorf("-log-format %s: use text or json", l.format)
 	case a.isCTS():
@@ -179,15 +180,6 @@ func (l *logFlags) newLogger(a *app, configured string) (*slog.Logger, error) {
 		return slog.New(tint.NewTextHandler(a.stderr, &tint.Options{Level: level, TimeFormat: time.TimeOnly + "Z07:00"})), nil
 	}
 	return slog.New(slog.NewTextHandler(a.stderr, &slog.HandlerOptions{Level: level})), nil
-}
-
-// durationsWithUnit makes 1.5s of what slog would write in JSON as a number of
-// nanoseconds.
-func durationsWithUnit(_ []string, a slog.Attr) slog.Attr {
-	if a.Value.Kind() == slog.KindDuration {
-		a.Value = slog.StringValue(a.Value.Duration().String())
-	}
-	return a
 }
 
 // colored reports whether w is a terminal whose user has not asked for plain text.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -10,8 +9,10 @@ import (
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/invoke"
+	"github.com/terrapulse/terrapulse/internal/pause"
 	"github.com/terrapulse/terrapulse/internal/reconcile"
 	"github.com/terrapulse/terrapulse/internal/state"
+	"github.com/terrapulse/terrapulse/internal/stores"
 )
 
 // followEvery is how often runs under way are looked at. A container takes
@@ -195,7 +196,7 @@ func (a *app) follow(store state.Store, answer invoke.Answer, tasks []string, as
 		if open == 0 {
 			return outcomes, nil
 		}
-		if !sleep(a.ctx, followEvery) {
+		if !pause.For(a.ctx, followEvery) {
 			return outcomes, errors.New("stopped waiting; the runs go on, see `terrapulse status`")
 		}
 	}
@@ -240,13 +241,13 @@ func (a *app) progress(run state.Run) {
 }
 
 // plans returns what each inspection says, by task.
-func (a *app) plans(store state.Store, outcomes []reconcile.Outcome) map[string]string {
+func (a *app) plans(store *stores.Store, outcomes []reconcile.Outcome) map[string]string {
 	plans := map[string]string{}
 	for _, o := range outcomes {
 		if o.Run == nil || o.Run.State != state.RunSucceeded {
 			continue
 		}
-		text, err := a.loadOutput(store, *o.Run)
+		text, err := store.Output(a.ctx, *o.Run)
 		if err != nil {
 			a.fail(exitError, fmt.Errorf("read the plan of task %s: %w", o.Task, err))
 			continue
@@ -254,16 +255,4 @@ func (a *app) plans(store state.Store, outcomes []reconcile.Outcome) map[string]
 		plans[o.Task] = strings.TrimSpace(string(text))
 	}
 	return plans
-}
-
-// sleep waits for d and reports whether ctx is still good.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
 }

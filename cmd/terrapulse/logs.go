@@ -7,11 +7,8 @@ import (
 	"io"
 	"strings"
 
-	"github.com/aws/aws-sdk-go-v2/service/s3"
-
 	"github.com/terrapulse/terrapulse/internal/apispec"
-	"github.com/terrapulse/terrapulse/internal/runlog"
-	"github.com/terrapulse/terrapulse/internal/state"
+	"github.com/terrapulse/terrapulse/internal/pause"
 )
 
 // logsCommand prints what Terraform printed.
@@ -110,20 +107,8 @@ func (a *app) copyOutput(from records, run apispec.Run, out io.Writer, follow bo
 		case !follow:
 			return printed, last, nil
 		}
-		if !sleep(a.ctx, followEvery) {
+		if !pause.For(a.ctx, followEvery) {
 			return printed, last, a.ctx.Err()
 		}
 	}
-}
-
-// loadOutput returns the kept output of a run.
-func (a *app) loadOutput(store state.Store, run state.Run) ([]byte, error) {
-	if run.Output == "" {
-		return state.LoadLog(a.ctx, store, run.Task, run.ID)
-	}
-	cfg, err := awsConfig(a.ctx, a.region)
-	if err != nil {
-		return nil, err
-	}
-	return runlog.Load(a.ctx, s3.NewFromConfig(cfg), run.Output)
 }

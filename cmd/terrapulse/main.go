@@ -144,7 +144,6 @@ type app struct {
 	program        string // the name that it was called by: ownName or ctsName
 	stdin          io.Reader
 	stdout, stderr io.Writer
-	region         string // of AWS, as the store's URL names it; "" is the usual one
 }
 
 // fail prints what is wrong and returns the exit code.

@@ -15,6 +15,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/apispec"
 	"github.com/terrapulse/terrapulse/internal/runlog"
 	"github.com/terrapulse/terrapulse/internal/state"
+	"github.com/terrapulse/terrapulse/internal/stores"
 )
 
 // records is what status, runs and logs read: a store, or the API of a running
@@ -57,7 +58,7 @@ func (r *recordFlags) open(a *app) (records, int) {
 	r.flags.Visit(func(f *flag.Flag) { given[f.Name] = true })
 	if !given["http-addr"] {
 		store, code := a.openStore(r.store)
-		return storeRecords{a, store}, code
+		return storeRecords{store}, code
 	}
 	if given["store"] || given["config-file"] || given["config-dir"] {
 		return nil, a.fail(exitFlags, errors.New("-http-addr reads from an instance: leave out -store, -config-file and -config-dir"))
@@ -70,10 +71,7 @@ func (r *recordFlags) open(a *app) (records, int) {
 }
 
 // storeRecords are read from a store.
-type storeRecords struct {
-	*app
-	state.Store
-}
+type storeRecords struct{ *stores.Store }
 
 func (r storeRecords) status(ctx context.Context, now time.Time) (status, error) {
 	return readStatus(ctx, r.Store, now)
@@ -144,7 +142,7 @@ func (r storeRecords) output(ctx context.Context, task, id string, offset int) (
 		return chunk, fmt.Errorf("read run %s: %w", id, err)
 	}
 	run.Data.Task, run.Data.ID = task, id
-	text, err := r.loadOutput(r.Store, run.Data)
+	text, err := r.Output(ctx, run.Data)
 	switch {
 	case errors.Is(err, runlog.ErrGone):
 		return chunk, fmt.Errorf("the output of run %s was removed: the bucket keeps output for a limited time only", id)

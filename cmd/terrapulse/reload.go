@@ -10,6 +10,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/reconcile"
 	"github.com/terrapulse/terrapulse/internal/reload"
+	"github.com/terrapulse/terrapulse/internal/stores"
 )
 
 // reload reads the task files again whenever they change or SIGHUP says so,
@@ -34,7 +35,7 @@ func (c *startCommand) reload(files *reload.Watcher, read time.Time, o *startOpt
 			keep(cfg, before, log)
 			if cfg.WorkingDir != before.WorkingDir && *o.store == "" && cfg.HighAvailability == nil {
 				log.Warn("working_dir changed: the store stays where it is until the restart; stop this instance and move the store's files to the new folder before you start it again",
-					"store", filepath.Join(before.WorkingDir, storeFile), "working_dir", cfg.WorkingDir)
+					"store", filepath.Join(before.WorkingDir, stores.DefaultFile), "working_dir", cfg.WorkingDir)
 			}
 			wrong, news.Config = "", cfg
 			e.base.Store(cfg)

@@ -5,20 +5,17 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/url"
 	"strings"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/cloudformation"
 	"github.com/aws/aws-sdk-go-v2/service/lambda"
 	"github.com/aws/smithy-go"
-	"github.com/aws/smithy-go/logging"
 
+	"github.com/terrapulse/terrapulse/internal/awsconfig"
 	"github.com/terrapulse/terrapulse/internal/invoke"
-	"github.com/terrapulse/terrapulse/internal/state"
-	"github.com/terrapulse/terrapulse/internal/state/dynamo"
+	"github.com/terrapulse/terrapulse/internal/stores"
 )
 
 // stack is a deployment in AWS, as its outputs describe it.
@@ -32,7 +29,7 @@ type stack struct {
 // findStack asks CloudFormation for the stack, with the credentials and the
 // region that the AWS command line would use.
 func findStack(ctx context.Context, name string) (*stack, error) {
-	cfg, err := awsConfig(ctx, "")
+	cfg, err := awsconfig.ForCommand(ctx, "")
 	if err != nil {
 		return nil, err
 	}
@@ -66,45 +63,13 @@ func (s *stack) output(name string) (string, error) {
 	return value, nil
 }
 
-// openTable opens the store of a deployment in AWS.
-func (a *app) openTable(storeURL string) (state.Store, int) {
-	at, err := url.Parse(storeURL)
-	if err != nil || at.Host == "" || strings.Trim(at.Path, "/") != "" {
-		return nil, a.fail(exitConfig, fmt.Errorf("store %q names no table: write dynamodb://TABLE or dynamodb://TABLE?region=NAME", storeURL))
-	}
-	for name := range at.Query() {
-		if name != "region" {
-			return nil, a.fail(exitConfig, fmt.Errorf("store %q: %s is not known, only region is", storeURL, name))
-		}
-	}
-	a.region = at.Query().Get("region")
-	cfg, err := awsConfig(a.ctx, a.region)
-	if err != nil {
-		return nil, a.fail(exitConfig, err)
-	}
-	return dynamo.New(cfg, at.Host), -1
-}
-
-// awsConfig is the configuration that the AWS command line would use; region
-// is the usual one if empty.
-func awsConfig(ctx context.Context, region string) (aws.Config, error) {
-	cfg, err := config.LoadDefaultConfig(ctx, config.WithRegion(region), config.WithLogger(logging.Nop{}))
-	if err != nil {
-		return cfg, fmt.Errorf("find credentials and region for AWS: %w", err)
-	}
-	if cfg.Region == "" {
-		return cfg, errors.New("no AWS region is set: set AWS_REGION, or a region in your AWS profile")
-	}
-	return cfg, nil
-}
-
 // openStackStore opens the store of a stack to read.
-func (a *app) openStackStore(s *stack) (state.Store, int) {
-	store, err := s.output("StoreUrl")
+func (a *app) openStackStore(s *stack) (*stores.Store, int) {
+	url, err := s.output("StoreUrl")
 	if err != nil {
 		return nil, a.fail(exitConfig, err)
 	}
-	return a.openStoreURL(store)
+	return a.openStore(&storeFlags{url: &url})
 }
 
 // functionError is what the function answers when it could not do what it was

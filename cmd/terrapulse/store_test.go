@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/terrapulse/terrapulse/internal/stores"
 	"github.com/terrapulse/terrapulse/internal/testtools"
 )
 
@@ -36,11 +37,11 @@ func TestStore_LiesInWorkingDirUnlessItIsNamed(t *testing.T) {
 		wantCode(t, inFolder(t, s.dir, "start", "-once", "-config-file", file), exitOK)
 	}
 	for _, name := range []string{"one", "two"} {
-		if info, err := os.Stat(s.path(filepath.Join(name, storeFile))); err != nil || info.Mode().Perm() != 0o600 {
+		if info, err := os.Stat(s.path(filepath.Join(name, stores.DefaultFile))); err != nil || info.Mode().Perm() != 0o600 {
 			t.Errorf("the store of %s: %v, %v", name, info, err)
 		}
 	}
-	if _, err := os.Stat(s.path(storeFile)); err == nil {
+	if _, err := os.Stat(s.path(stores.DefaultFile)); err == nil {
 		t.Error("there is a store in the folder where the program was started")
 	}
 
@@ -73,7 +74,7 @@ func TestStore_WithoutTaskFilesIsInTheDefaultWorkingDir(t *testing.T) {
 	t.Setenv("TERRAPULSE_STORE", "")
 	r := inFolder(t, s.dir, "status")
 	wantCode(t, r, exitError)
-	wantText(t, r.stderr, filepath.Join("sync-tasks", storeFile), "-config-file", "-store")
+	wantText(t, r.stderr, filepath.Join("sync-tasks", stores.DefaultFile), "-config-file", "-store")
 
 	s.config(s.task("lb", onWeb))
 	text := strings.Replace(s.read("tasks.hcl"), "working_dir", "#", 1)

@@ -10,8 +10,9 @@ import (
 	"github.com/johannesboyne/gofakes3"
 	"github.com/johannesboyne/gofakes3/backend/s3mem"
 
-	"github.com/terrapulse/terrapulse/internal/deployment"
+	"github.com/terrapulse/terrapulse/internal/awsconfig"
 	"github.com/terrapulse/terrapulse/internal/runlog"
+	"github.com/terrapulse/terrapulse/internal/s3url"
 	"github.com/terrapulse/terrapulse/internal/state"
 	"github.com/terrapulse/terrapulse/internal/state/dynamo"
 	"github.com/terrapulse/terrapulse/internal/state/dynamo/dynamotest"
@@ -32,11 +33,11 @@ func TestADeploymentIsLookedAtFromALaptop(t *testing.T) {
 	} {
 		t.Setenv(name, value)
 	}
-	cfg, err := awsConfig(t.Context(), dynamotest.Region)
+	cfg, err := awsconfig.ForCommand(t.Context(), dynamotest.Region)
 	if err != nil {
 		t.Fatal(err)
 	}
-	url, err := runlog.Bucket{Client: s3.NewFromConfig(cfg), Location: deployment.Location{Bucket: "outputs", Prefix: "logs"}}.Save(t.Context(), "web", "r1", []byte("Apply complete!\n"), time.Time{})
+	url, err := runlog.Bucket{Client: s3.NewFromConfig(cfg), Location: s3url.URL{Bucket: "outputs", Prefix: "logs"}}.Save(t.Context(), "web", "r1", []byte("Apply complete!\n"), time.Time{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +66,7 @@ func TestADeploymentIsLookedAtFromALaptop(t *testing.T) {
 		{[]string{"status", "-store=dynamodb://" + table}, exitConfig, "no AWS region is set"},
 		{[]string{"status", "-store=dynamodb://nope?region=eu-west-1"}, exitError, "is the name right, and the region?"},
 		{[]string{"status", "-store=dynamodb://"}, exitConfig, "names no table"},
-		{[]string{"status", "-store=dynamodb://x?zone=1"}, exitConfig, "zone is not known"},
+		{[]string{"status", "-store=dynamodb://x?zone=1"}, exitConfig, "unknown parameter zone"},
 		{[]string{"start", flag, "-config-file=none.hcl"}, exitConfig, ""},
 	} {
 		code, out, errs := d.command(tt.args...)

@@ -4,8 +4,8 @@ import (
 	"context"
 	"log/slog"
 
+	"github.com/terrapulse/terrapulse/internal/awsconfig"
 	"github.com/terrapulse/terrapulse/internal/config"
-	"github.com/terrapulse/terrapulse/internal/deployment"
 	"github.com/terrapulse/terrapulse/internal/dynamic"
 	"github.com/terrapulse/terrapulse/internal/secrets"
 )
@@ -16,7 +16,7 @@ func (a *app) values(log *slog.Logger) *dynamic.Evaluator {
 	return &dynamic.Evaluator{
 		Context: a.ctx, Log: log,
 		AWS: func(ctx context.Context) (dynamic.AWS, error) {
-			cfg, err := deployment.AWS(ctx)
+			cfg, err := awsconfig.Load(ctx)
 			if err != nil {
 				return nil, err
 			}

@@ -20,8 +20,10 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
 	"github.com/terrapulse/terrapulse/internal/api"
+	"github.com/terrapulse/terrapulse/internal/awsconfig"
 	"github.com/terrapulse/terrapulse/internal/config/bundle"
 	"github.com/terrapulse/terrapulse/internal/deployment"
+	"github.com/terrapulse/terrapulse/internal/logging"
 	"github.com/terrapulse/terrapulse/internal/reconcile"
 	"github.com/terrapulse/terrapulse/internal/runlog"
 	"github.com/terrapulse/terrapulse/internal/state"
@@ -45,7 +47,7 @@ var version = "dev"
 func main() {
 	h, err := newHandler(context.Background(), os.Environ(), os.Stdout)
 	if err != nil {
-		deployment.Logger(os.Stdout, slog.LevelInfo).Error("the function cannot start", "error", err)
+		logging.JSON(os.Stdout, slog.LevelInfo).Error("the function cannot start", "error", err)
 		os.Exit(1)
 	}
 	lambdaurl.Start(h)
@@ -57,7 +59,7 @@ func newHandler(ctx context.Context, environ []string, out io.Writer) (http.Hand
 	if err != nil {
 		return nil, err
 	}
-	cfg, err := deployment.Lambda(ctx)
+	cfg, err := awsconfig.Lambda(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +68,7 @@ func newHandler(ctx context.Context, environ []string, out io.Writer) (http.Hand
 		// An inspection that is asked for again is another one.
 		o.HTTPClient, o.Retryer = awshttp.NewBuildableClient().WithTimeout(inspectLimit), aws.NopRetryer{}
 	})}
-	log := deployment.Logger(out, settings.LogLevel)
+	log := logging.JSON(out, settings.LogLevel)
 	inForce := &inForce{store: store, bundles: bundle.Bucket{Client: objects, Location: settings.Bundle}}
 	return inTime(api.New(api.Options{
 		Control: &reconcile.Control{

@@ -17,6 +17,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/lease"
 	"github.com/terrapulse/terrapulse/internal/metrics"
 	"github.com/terrapulse/terrapulse/internal/overlay"
+	"github.com/terrapulse/terrapulse/internal/pause"
 	"github.com/terrapulse/terrapulse/internal/reconcile"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
@@ -302,17 +303,7 @@ func (i *invocation) await(ctx context.Context, answer *invoke.Answer) error {
 
 // sleep waits and reports whether there is time left.
 func (i *invocation) sleep(ctx context.Context, d time.Duration) bool {
-	if i.deadline.Sub(i.now()) < launchReserve {
-		return false
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
+	return i.deadline.Sub(i.now()) >= launchReserve && pause.For(ctx, d)
 }
 
 // answer says what a tick did, and measures it.

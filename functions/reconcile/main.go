@@ -18,12 +18,14 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/secretsmanager"
 	"github.com/aws/aws-sdk-go-v2/service/ssm"
 
+	"github.com/terrapulse/terrapulse/internal/awsconfig"
 	"github.com/terrapulse/terrapulse/internal/config/bundle"
 	"github.com/terrapulse/terrapulse/internal/deployment"
 	"github.com/terrapulse/terrapulse/internal/inforce"
 	"github.com/terrapulse/terrapulse/internal/invoke"
 	"github.com/terrapulse/terrapulse/internal/launch/ecs"
 	"github.com/terrapulse/terrapulse/internal/lease"
+	"github.com/terrapulse/terrapulse/internal/logging"
 	"github.com/terrapulse/terrapulse/internal/metrics"
 	"github.com/terrapulse/terrapulse/internal/secrets"
 	"github.com/terrapulse/terrapulse/internal/state/dynamo"
@@ -44,11 +46,11 @@ func main() {
 // newHandler puts the parts together, once for all invocations of a process.
 func newHandler(ctx context.Context, environ []string, out io.Writer) (*handler, error) {
 	settings, err := deployment.Read[deployment.Reconcile](environ)
-	log := deployment.Logger(out, settings.LogLevel)
+	log := logging.JSON(out, settings.LogLevel)
 	if err != nil {
 		return nil, err
 	}
-	cfg, err := deployment.Lambda(ctx)
+	cfg, err := awsconfig.Lambda(ctx)
 	if err != nil {
 		return nil, err
 	}

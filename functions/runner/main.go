@@ -19,12 +19,14 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
+	"github.com/terrapulse/terrapulse/internal/awsconfig"
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/config/bundle"
 	"github.com/terrapulse/terrapulse/internal/consul"
 	"github.com/terrapulse/terrapulse/internal/deployment"
 	"github.com/terrapulse/terrapulse/internal/launch/ecs/ecstask"
 	"github.com/terrapulse/terrapulse/internal/lease"
+	"github.com/terrapulse/terrapulse/internal/logging"
 	"github.com/terrapulse/terrapulse/internal/metrics"
 	"github.com/terrapulse/terrapulse/internal/runlog"
 	"github.com/terrapulse/terrapulse/internal/runner"
@@ -56,7 +58,7 @@ func run(ctx context.Context, out io.Writer) int {
 	}()
 
 	settings, err := deployment.Read[deployment.Runner](os.Environ())
-	log := deployment.Logger(out, settings.LogLevel)
+	log := logging.JSON(out, settings.LogLevel)
 	if err == nil {
 		var w *worker
 		if w, err = newWorker(ctx, settings, out, log); err == nil {
@@ -75,7 +77,7 @@ func newWorker(ctx context.Context, settings deployment.Runner, out io.Writer, l
 	if err := makeHome(settings); err != nil {
 		return nil, err
 	}
-	cfg, err := deployment.AWS(ctx)
+	cfg, err := awsconfig.Load(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -22,8 +22,8 @@ import (
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/config/bundle"
 	"github.com/terrapulse/terrapulse/internal/consul/consultest"
-	"github.com/terrapulse/terrapulse/internal/deployment"
 	"github.com/terrapulse/terrapulse/internal/runlog"
+	"github.com/terrapulse/terrapulse/internal/s3url"
 	"github.com/terrapulse/terrapulse/internal/state"
 	"github.com/terrapulse/terrapulse/internal/state/dynamo"
 	"github.com/terrapulse/terrapulse/internal/state/dynamo/dynamotest"
@@ -120,7 +120,7 @@ func (s *stack) push() {
 		s.t.Fatal(err)
 	}
 	s.bundle = b.Digest
-	bucket := bundle.Bucket{Client: s.client, Location: deployment.Location{Bucket: "terrapulse", Prefix: "bundle"}}
+	bucket := bundle.Bucket{Client: s.client, Location: s3url.URL{Bucket: "terrapulse", Prefix: "bundle"}}
 	if _, _, err := bucket.Push(s.t.Context(), b, "test", time.Now()); err != nil {
 		s.t.Fatal(err)
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
-	"github.com/terrapulse/terrapulse/internal/deployment"
+	"github.com/terrapulse/terrapulse/internal/s3url"
 )
 
 // unsavedStates keeps states of Terraform that could not be written to their
@@ -20,12 +20,12 @@ type unsavedStates struct {
 	client interface {
 		PutObject(context.Context, *s3.PutObjectInput, ...func(*s3.Options)) (*s3.PutObjectOutput, error)
 	}
-	location deployment.Location // the bundles'
+	location s3url.URL // the bundles'
 }
 
 // keep writes a state of the task and returns its URL.
 func (u unsavedStates) keep(ctx context.Context, task, name string, state []byte) (place string, err error) {
-	at := deployment.Location{Bucket: u.location.Bucket, Prefix: u.location.Key("state/unsaved/" + url.PathEscape(task) + "/" + name)}
+	at := s3url.URL{Bucket: u.location.Bucket, Prefix: u.location.Key("state/unsaved/" + url.PathEscape(task) + "/" + name)}
 	_, err = u.client.PutObject(ctx, &s3.PutObjectInput{
 		Bucket: &at.Bucket, Key: &at.Prefix, Body: bytes.NewReader(state), ContentType: aws.String("application/json"),
 	})

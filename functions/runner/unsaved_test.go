@@ -12,7 +12,7 @@ import (
 	"github.com/johannesboyne/gofakes3"
 	"github.com/johannesboyne/gofakes3/backend/s3mem"
 
-	"github.com/terrapulse/terrapulse/internal/deployment"
+	"github.com/terrapulse/terrapulse/internal/s3url"
 )
 
 func TestUnsavedStates_KeptWhereOnlyTerraformsStatesAre(t *testing.T) {
@@ -26,7 +26,7 @@ func TestUnsavedStates_KeptWhereOnlyTerraformsStatesAre(t *testing.T) {
 		BaseEndpoint: &server.URL, Region: "eu-west-1", UsePathStyle: true,
 		Credentials: credentials.NewStaticCredentialsProvider("id", "secret", ""),
 	})
-	u := unsavedStates{client, deployment.Location{Bucket: "bucket", Prefix: "prefix"}}
+	u := unsavedStates{client, s3url.URL{Bucket: "bucket", Prefix: "prefix"}}
 	place, err := u.keep(t.Context(), "web", "errored.tfstate.20260101T000000Z", []byte("a state"))
 	if err != nil || place != "s3://bucket/prefix/state/unsaved/web/errored.tfstate.20260101T000000Z" {
 		t.Fatalf("kept in %s: %v", place, err)

@@ -21,11 +21,11 @@ import (
 	awslambda "github.com/aws/aws-sdk-go-v2/service/lambda"
 	"github.com/google/uuid"
 
-	"github.com/terrapulse/terrapulse/internal/deployment"
 	"github.com/terrapulse/terrapulse/internal/invoke"
 	"github.com/terrapulse/terrapulse/internal/launch/ecs"
 	"github.com/terrapulse/terrapulse/internal/launch/ecs/ecstask"
 	"github.com/terrapulse/terrapulse/internal/launch/ecs/ecstest"
+	"github.com/terrapulse/terrapulse/internal/logging"
 	"github.com/terrapulse/terrapulse/internal/metrics"
 	"github.com/terrapulse/terrapulse/internal/state"
 	"github.com/terrapulse/terrapulse/internal/state/sqlite"
@@ -62,7 +62,7 @@ func newBench(t *testing.T) *bench {
 	t.Cleanup(func() { store.Close() })
 	b := &bench{t: t, logged: &output{}}
 	b.handler = handler{store: store, cluster: cluster, family: "prod-runner", now: func() time.Time { return noon },
-		log: deployment.Logger(b.logged, 0), metrics: metrics.New(b.logged, "prod"),
+		log: logging.JSON(b.logged, 0), metrics: metrics.New(b.logged, "prod"),
 		proceed: func(context.Context) error {
 			b.invoked++
 			return b.refuse

@@ -13,8 +13,10 @@ import (
 	"github.com/aws/aws-lambda-go/lambda"
 	awslambda "github.com/aws/aws-sdk-go-v2/service/lambda"
 
+	"github.com/terrapulse/terrapulse/internal/awsconfig"
 	"github.com/terrapulse/terrapulse/internal/deployment"
 	"github.com/terrapulse/terrapulse/internal/launch/ecs/ecstask"
+	"github.com/terrapulse/terrapulse/internal/logging"
 	"github.com/terrapulse/terrapulse/internal/metrics"
 	"github.com/terrapulse/terrapulse/internal/state/dynamo"
 )
@@ -22,7 +24,7 @@ import (
 func main() {
 	h, err := newHandler(context.Background(), os.Environ(), os.Stdout)
 	if err != nil {
-		deployment.Logger(os.Stdout, slog.LevelInfo).Error("the function cannot start", "error", err)
+		logging.JSON(os.Stdout, slog.LevelInfo).Error("the function cannot start", "error", err)
 		os.Exit(1)
 	}
 	lambda.Start(h.handle)
@@ -34,7 +36,7 @@ func newHandler(ctx context.Context, environ []string, out io.Writer) (*handler,
 	if err != nil {
 		return nil, err
 	}
-	cfg, err := deployment.Lambda(ctx)
+	cfg, err := awsconfig.Lambda(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -43,7 +45,7 @@ func newHandler(ctx context.Context, environ []string, out io.Writer) (*handler,
 		cluster: settings.Cluster,
 		family:  ecstask.Family(settings.TaskDefinition),
 		now:     time.Now,
-		log:     deployment.Logger(out, settings.LogLevel),
+		log:     logging.JSON(out, settings.LogLevel),
 		metrics: metrics.New(out, settings.Stack),
 	}
 	if settings.ScheduleState != "DISABLED" {

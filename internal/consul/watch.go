@@ -7,6 +7,8 @@ import (
 	"math/rand/v2"
 	"sync"
 	"time"
+
+	"github.com/terrapulse/terrapulse/internal/pause"
 )
 
 // How a Watch paces itself.
@@ -93,23 +95,23 @@ func (w *Watch) hold(ctx context.Context, n int, g gate, held bool) {
 			}
 			failures++
 			w.note(ctx, n, g, "", err)
-			sleep(ctx, w.backoff(failures))
+			pause.For(ctx, w.backoff(failures))
 			continue
 		}
 		away = false
 		w.note(ctx, n, g, afresh(mark, outages), nil)
 		if !held || index == 0 {
 			failures = 0
-			sleep(ctx, w.pace.poll)
+			pause.For(ctx, w.pace.poll)
 			continue
 		}
 		// Something in between may cut long questions short: that is no outage,
 		// but must not become a storm of questions either.
 		if w.follow(ctx, n, g, index, outages) {
 			failures = 0
-			sleep(ctx, w.pace.spacing)
+			pause.For(ctx, w.pace.spacing)
 		} else {
-			sleep(ctx, w.backoff(failures))
+			pause.For(ctx, w.backoff(failures))
 			failures++
 		}
 	}
@@ -119,7 +121,7 @@ func (w *Watch) hold(ctx context.Context, n int, g gate, held bool) {
 // reports whether any was answered.
 func (w *Watch) follow(ctx context.Context, n int, g gate, index uint64, outages int) (answered bool) {
 	for {
-		sleep(ctx, w.pace.spacing)
+		pause.For(ctx, w.pace.spacing)
 		a, err := w.client.block(ctx, g.request, index, w.pace.wait)
 		if err != nil {
 			return answered
@@ -173,13 +175,4 @@ func (w *Watch) backoff(failures int) time.Duration {
 		d = min(d, w.pace.minBackoff<<(failures-1))
 	}
 	return d/2 + rand.N(d/2+1)
-}
-
-func sleep(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
 }

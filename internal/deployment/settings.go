@@ -1,5 +1,5 @@
-// Package deployment is what the functions and the container find in their
-// environment, as template.yaml sets it: settings, AWS, secrets, log.
+// Package deployment reads the settings of the functions and the container from
+// their environment, as template.yaml sets it.
 package deployment
 
 import (
@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/caarlos0/env/v11"
+
+	"github.com/terrapulse/terrapulse/internal/s3url"
 )
 
 // Every setting names the environment variable it is read from and, under
@@ -28,7 +30,7 @@ type Common struct {
 type Reconcile struct {
 	Common
 	Consul
-	Bundle Location `env:"TERRAPULSE_BUNDLE,notEmpty" from:"the bucket, made or given by the parameter Bucket"`
+	Bundle s3url.URL `env:"TERRAPULSE_BUNDLE,notEmpty" from:"the bucket, made or given by the parameter Bucket"`
 	// Window is how long an invocation stays and waits on the gates; 0 polls
 	// them once.
 	Window time.Duration `env:"TERRAPULSE_WINDOW" envDefault:"0s" from:"the parameter Window"`
@@ -67,16 +69,16 @@ type Settle struct {
 // API is what functions/api has.
 type API struct {
 	Common
-	Bundle            Location `env:"TERRAPULSE_BUNDLE,notEmpty" from:"the bucket, made or given by the parameter Bucket"`
-	ReconcileFunction string   `env:"TERRAPULSE_RECONCILE_FUNCTION,notEmpty" from:"the resource ReconcileFunction"`
+	Bundle            s3url.URL `env:"TERRAPULSE_BUNDLE,notEmpty" from:"the bucket, made or given by the parameter Bucket"`
+	ReconcileFunction string    `env:"TERRAPULSE_RECONCILE_FUNCTION,notEmpty" from:"the resource ReconcileFunction"`
 }
 
 // Runner is what the container has.
 type Runner struct {
 	Common
-	Bundle Location `env:"TERRAPULSE_BUNDLE,notEmpty" from:"the bucket, made or given by the parameter Bucket"`
-	Logs   Location `env:"TERRAPULSE_LOGS,notEmpty" from:"the bucket, made or given by the parameter Bucket"`
-	Launch string   `env:"TERRAPULSE_LAUNCH,notEmpty" from:"whoever starts the container: functions/reconcile"`
+	Bundle s3url.URL `env:"TERRAPULSE_BUNDLE,notEmpty" from:"the bucket, made or given by the parameter Bucket"`
+	Logs   s3url.URL `env:"TERRAPULSE_LOGS,notEmpty" from:"the bucket, made or given by the parameter Bucket"`
+	Launch string    `env:"TERRAPULSE_LAUNCH,notEmpty" from:"whoever starts the container: functions/reconcile"`
 	// Parallel is how many runs are worked on at a time; 0 is one per core
 	// and at least two.
 	Parallel int    `env:"TERRAPULSE_PARALLEL" envDefault:"0" from:"the parameter RunnerParallel"`
@@ -87,36 +89,6 @@ type Runner struct {
 	ConsulCert string `env:"TERRAPULSE_CONSUL_CERT" from:"the parameter ConsulCertArn"`
 	ConsulKey  string `env:"TERRAPULSE_CONSUL_KEY" from:"the parameter ConsulKeyArn"`
 }
-
-// Location is a place in S3: s3://bucket/prefix. The prefix has no slash at
-// either end.
-type Location struct{ Bucket, Prefix string }
-
-// ParseLocation reads s3://bucket or s3://bucket/prefix.
-func ParseLocation(url string) (Location, error) {
-	rest, ok := strings.CutPrefix(url, "s3://")
-	bucket, prefix, _ := strings.Cut(rest, "/")
-	if !ok || bucket == "" {
-		return Location{}, fmt.Errorf("%q is no place in S3: write s3://bucket/prefix", url)
-	}
-	return Location{bucket, strings.Trim(prefix, "/")}, nil
-}
-
-// UnmarshalText implements encoding.TextUnmarshaler.
-func (l *Location) UnmarshalText(text []byte) (err error) {
-	*l, err = ParseLocation(string(text))
-	return err
-}
-
-// Key is the key of the object called name in this place.
-func (l Location) Key(name string) string {
-	if l.Prefix == "" {
-		return name
-	}
-	return l.Prefix + "/" + name
-}
-
-func (l Location) String() string { return "s3://" + l.Bucket + "/" + l.Prefix }
 
 // Capacity is which of ECS's capacity providers containers are placed on.
 type Capacity []CapacityProvider

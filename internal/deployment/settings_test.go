@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/terrapulse/terrapulse/internal/deployment"
+	"github.com/terrapulse/terrapulse/internal/s3url"
 )
 
 func TestSettingsAreReadFromTheEnvironmentThatTheTemplateMakes(t *testing.T) {
@@ -26,7 +27,7 @@ func TestSettingsAreReadFromTheEnvironmentThatTheTemplateMakes(t *testing.T) {
 	want := deployment.Reconcile{
 		Common:  deployment.Common{Stack: "prod", Table: "prod-table", LogLevel: slog.LevelDebug},
 		Consul:  deployment.Consul{TokenARN: "arn:aws:ssm:eu-west-1:1:parameter/token"},
-		Bundle:  deployment.Location{Bucket: "files", Prefix: "some/prefix"},
+		Bundle:  s3url.URL{Bucket: "files", Prefix: "some/prefix"},
 		Window:  50 * time.Second,
 		Cluster: "c", TaskDefinition: "family:7",
 		Capacity: deployment.Capacity{{Name: "FARGATE_SPOT", Weight: 3}, {Name: "FARGATE", Weight: 1}},
@@ -52,7 +53,7 @@ func TestEverythingWrongInTheEnvironmentIsNamedWithWhatSetsIt(t *testing.T) {
 	for _, want := range []string{
 		"environment variable TERRAPULSE_TABLE is not set: it comes from the resource Table",
 		"environment variable TERRAPULSE_SUBNETS is not set: it comes from the parameter Subnets",
-		`environment variable TERRAPULSE_BUNDLE: "files/prefix" is no place in S3`,
+		`environment variable TERRAPULSE_BUNDLE: "files/prefix" is not a valid S3 URL`,
 		"environment variable TERRAPULSE_WINDOW: ",
 		`environment variable TERRAPULSE_CAPACITY: the weight of FARGATE is "many"`,
 	} {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/overlay"
+	"github.com/terrapulse/terrapulse/internal/pause"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
@@ -113,7 +114,7 @@ func (c *Control) write(ctx context.Context, overrides bool, decide func() ([]st
 		}
 		_, err = c.Store.Apply(ctx, append(changes, rec.Write(next))...)
 		conflict := new(state.ConflictError)
-		if errors.As(err, &conflict) && try < changeTries && sleep(ctx, time.Duration(try)*5*time.Millisecond) {
+		if errors.As(err, &conflict) && try < changeTries && pause.For(ctx, time.Duration(try)*5*time.Millisecond) {
 			continue
 		}
 		if err != nil {

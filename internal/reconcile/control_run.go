@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/terrapulse/terrapulse/internal/pause"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
@@ -74,7 +75,7 @@ func (c *Control) AwaitRun(ctx context.Context, task, since string) (state.Run, 
 				return state.Run{}, fmt.Errorf("%w: task %s was disabled or deleted before it began, or whoever leads does not have it", ErrGivenUp, task)
 			}
 		}
-		if !sleep(ctx, c.Poll) {
+		if !pause.For(ctx, c.Poll) {
 			why := ""
 			if t.Reason.Text != "" {
 				why = fmt.Sprintf(" (%s: %s)", t.Reason.Code, t.Reason.Text)
@@ -101,7 +102,7 @@ func (c *Control) awaitSettled(ctx context.Context, task string) error {
 		if c.Wake != nil && !told {
 			c.Wake(ctx)
 		}
-		if !sleep(limited, c.Poll) {
+		if !pause.For(limited, c.Poll) {
 			return nil
 		}
 	}
@@ -122,7 +123,7 @@ func (c *Control) AwaitPlan(ctx context.Context, planned state.PlannedRun) (stat
 			plan, err := c.load(ctx, run.Data.Task, run.Data.Plan)
 			return run.Data, string(plan), err
 		}
-		if !sleep(ctx, c.Poll) {
+		if !pause.For(ctx, c.Poll) {
 			return run.Data, "", fmt.Errorf("wait for the inspection of task %s: %w", planned.Task, ctx.Err())
 		}
 	}

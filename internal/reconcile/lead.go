@@ -12,6 +12,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/consul"
 	"github.com/terrapulse/terrapulse/internal/lease"
+	"github.com/terrapulse/terrapulse/internal/pause"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
@@ -166,7 +167,7 @@ func (l *Loop) reload(news Reload) {
 func (l *Loop) askedElsewhere(ctx context.Context) <-chan struct{} {
 	asked := make(chan struct{}, 1)
 	go func() {
-		for sleep(ctx, min(l.LeaseTTL/3, maxLook)) {
+		for pause.For(ctx, min(l.LeaseTTL/3, maxLook)) {
 			rec, err := l.Store.Get(ctx, state.ReconcileKey)
 			if seen := l.version.Load(); err != nil || seen == nil || rec.Version == *seen {
 				continue // an error shows elsewhere
@@ -203,7 +204,7 @@ func (l *Loop) work(ctx context.Context, held *lease.Lease) error {
 			break
 		}
 		l.Log.Error("the configuration is not complete", "error", err, "again_in", backoff(n))
-		if !sleep(ctx, backoff(n)) {
+		if !pause.For(ctx, backoff(n)) {
 			return context.Cause(ctx)
 		}
 	}
@@ -237,7 +238,7 @@ func (l *Loop) work(ctx context.Context, held *lease.Lease) error {
 			failures++
 			wait := backoff(failures)
 			l.Log.Error("tick", "error", err, "again_in", wait)
-			if !sleep(ctx, wait) {
+			if !pause.For(ctx, wait) {
 				return context.Cause(ctx)
 			}
 			continue
@@ -250,7 +251,7 @@ func (l *Loop) work(ctx context.Context, held *lease.Lease) error {
 		}
 		// Where much is watched, reading it takes Consul's time: it is left
 		// alone for as long before it is read again.
-		if took := l.Now().Sub(began); took > restAfter && !sleep(ctx, min(took, maxRest)) {
+		if took := l.Now().Sub(began); took > restAfter && !pause.For(ctx, min(took, maxRest)) {
 			return context.Cause(ctx)
 		}
 		if report.Again {
@@ -332,16 +333,4 @@ func (l *Loop) until(report Report, failures int) time.Duration {
 // backoff is the wait after the n-th failure in a row, n >= 1.
 func backoff(n int) time.Duration {
 	return min(failedTickWait<<min(n-1, 10), failedTickMax)
-}
-
-// sleep waits for d and reports whether ctx is still good.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/terrapulse/terrapulse/internal/lease"
+	"github.com/terrapulse/terrapulse/internal/pause"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
@@ -41,7 +42,7 @@ func (r *Reconciler) holding(ctx context.Context, held *lease.Lease) (release fu
 
 // keep renews the lease until ctx ends; it returns when the lease is lost.
 func (r *Reconciler) keep(ctx context.Context, held *lease.Lease) error {
-	for sleep(ctx, r.LeaseTTL/3) {
+	for pause.For(ctx, r.LeaseTTL/3) {
 		err := held.Renew(ctx, r.Now())
 		switch {
 		case err == nil || ctx.Err() != nil:

@@ -9,6 +9,7 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/lease"
+	"github.com/terrapulse/terrapulse/internal/pause"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
@@ -142,7 +143,7 @@ func (r *Reconciler) awaitRuns(ctx context.Context, held *lease.Lease) error {
 		if until.IsZero() {
 			return nil
 		}
-		if !sleep(ctx, max(50*time.Millisecond, min(until.Sub(r.Now()), time.Second))) {
+		if !pause.For(ctx, max(50*time.Millisecond, min(until.Sub(r.Now()), time.Second))) {
 			return ctx.Err()
 		}
 	}
@@ -191,7 +192,7 @@ func (r *Reconciler) leadSoon(ctx context.Context) (*lease.Lease, []Outcome, err
 			told = other.Owner
 			r.Log.Info("waiting for the lease", "leader", other.Owner, "until", other.Until, "at_most", until.Sub(r.Now()).Round(time.Second), "error", err)
 		}
-		if !sleep(ctx, max(50*time.Millisecond, min(other.Until.Sub(r.Now()), until.Sub(r.Now()), time.Second))) {
+		if !pause.For(ctx, max(50*time.Millisecond, min(other.Until.Sub(r.Now()), until.Sub(r.Now()), time.Second))) {
 			return nil, nil, ctx.Err()
 		}
 	}

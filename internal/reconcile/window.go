@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/consul"
+	"github.com/terrapulse/terrapulse/internal/pause"
 )
 
 // windowRest is the least time between two ticks of a window: what happens
@@ -46,7 +47,7 @@ func (r *Reconciler) Window(ctx context.Context, watch func(context.Context, con
 			rest = min(rest, max(report.Due.Sub(r.Now()), 0))
 			failures = 0
 		}
-		if !r.Now().Before(until) || !sleep(ctx, windowRest) {
+		if !r.Now().Before(until) || !pause.For(ctx, windowRest) {
 			return
 		}
 		wait(ctx, w, rest-windowRest)

@@ -17,7 +17,7 @@ import (
 	"github.com/aws/smithy-go"
 	"github.com/aws/smithy-go/middleware"
 
-	"github.com/terrapulse/terrapulse/internal/deployment"
+	"github.com/terrapulse/terrapulse/internal/s3url"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
@@ -31,7 +31,7 @@ const maxText = 2 * state.MaxLog
 // use.
 type Bucket struct {
 	Client   *s3.Client
-	Location deployment.Location
+	Location s3url.URL
 }
 
 // ErrTaken is returned by Save for output that is there already, and was not
@@ -48,7 +48,7 @@ func (b Bucket) Save(ctx context.Context, task, run string, output []byte, _ tim
 	if err := errors.Join(err, zip.Close()); err != nil {
 		return "", fmt.Errorf("pack the output of run %s: %w", run, err)
 	}
-	at := deployment.Location{Bucket: b.Location.Bucket, Prefix: b.Location.Key(url.PathEscape(task) + "/" + run + ".log.gz")}
+	at := s3url.URL{Bucket: b.Location.Bucket, Prefix: b.Location.Key(url.PathEscape(task) + "/" + run + ".log.gz")}
 	var attempts int
 	_, err = b.Client.PutObject(ctx, &s3.PutObjectInput{
 		Bucket: &at.Bucket, Key: &at.Prefix, Body: bytes.NewReader(packed.Bytes()), IfNoneMatch: aws.String("*"),
@@ -68,7 +68,7 @@ func (b Bucket) Save(ctx context.Context, task, run string, output []byte, _ tim
 // Load returns the output that Save kept at a URL. The error is ErrGone if
 // there is none: it is kept only for a time.
 func Load(ctx context.Context, client *s3.Client, url string) ([]byte, error) {
-	at, err := deployment.ParseLocation(url)
+	at, err := s3url.Parse(url)
 	if err != nil {
 		return nil, err
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/johannesboyne/gofakes3"
 	"github.com/johannesboyne/gofakes3/backend/s3mem"
 
-	"github.com/terrapulse/terrapulse/internal/deployment"
+	"github.com/terrapulse/terrapulse/internal/s3url"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
@@ -38,7 +38,7 @@ func newBucket(t *testing.T) (Bucket, *s3mem.Backend) {
 		t.Fatal(err)
 	}
 	client := serve(t, gofakes3.New(backend, gofakes3.WithLogger(gofakes3.DiscardLog())).Server())
-	return Bucket{client, deployment.Location{Bucket: "logs", Prefix: "runs"}}, backend
+	return Bucket{client, s3url.URL{Bucket: "logs", Prefix: "runs"}}, backend
 }
 
 func TestOutputIsFoundByItsURL(t *testing.T) {
@@ -92,7 +92,7 @@ func TestSave_AnAnswerThatWasLostIsNoFailure(t *testing.T) {
 	}))
 	options := client.Options()
 	options.RetryMaxAttempts, options.Retryer = 0, retry.NewStandard(func(o *retry.StandardOptions) { o.MaxBackoff = time.Millisecond })
-	b := Bucket{s3.New(options), deployment.Location{Bucket: "logs"}}
+	b := Bucket{s3.New(options), s3url.URL{Bucket: "logs"}}
 	if url, err := b.Save(t.Context(), "web", "r1", []byte("x"), time.Time{}); err != nil || url != "s3://logs/web/r1.log.gz" || writes != 2 {
 		t.Errorf("saved at %s with %d writes, %v", url, writes, err)
 	}
@@ -118,7 +118,7 @@ func TestWhatCannotBeReadSaysWhatToDo(t *testing.T) {
 		t.Errorf("output that is gone: %v", err)
 	}
 	for url, want := range map[string]string{
-		"file:///tmp/x":   "no place in S3",
+		"file:///tmp/x":   "not a valid S3 URL",
 		"s3://other/x.gz": "there is no such bucket",
 		"s3://logs/plain": "unpack s3://logs/plain",
 	} {
@@ -133,7 +133,7 @@ func TestADeniedBucketSaysWhichRightIsMissing(t *testing.T) {
 		w.WriteHeader(http.StatusForbidden)
 		w.Write([]byte(`<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>`))
 	}))
-	_, err := Bucket{client, deployment.Location{Bucket: "logs"}}.Save(context.Background(), "web", "r1", nil, time.Time{})
+	_, err := Bucket{client, s3url.URL{Bucket: "logs"}}.Save(context.Background(), "web", "r1", nil, time.Time{})
 	if err == nil || !strings.Contains(err.Error(), "write s3://logs/web/r1.log.gz") || !strings.Contains(err.Error(), "s3:PutObject") {
 		t.Errorf("got %v", err)
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/terrapulse/terrapulse/internal/config"
-	"github.com/terrapulse/terrapulse/internal/deployment"
+	"github.com/terrapulse/terrapulse/internal/s3url"
 )
 
 // Names of objects, below the bucket's location.
@@ -44,7 +44,7 @@ type S3 interface {
 // the object current, a Pointer to the one that is to be in force.
 type Bucket struct {
 	Client   S3
-	Location deployment.Location
+	Location s3url.URL
 }
 
 // Pointer names the bundle that is to be in force. Its zero value says that
@@ -60,7 +60,7 @@ type Pointer struct {
 
 // MovedError says that somebody else has pushed meanwhile.
 type MovedError struct {
-	Location deployment.Location
+	Location s3url.URL
 	Pointer  Pointer // what is in force now
 }
 

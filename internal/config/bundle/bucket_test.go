@@ -23,7 +23,7 @@ import (
 	"github.com/johannesboyne/gofakes3/backend/s3mem"
 
 	"github.com/terrapulse/terrapulse/internal/config/bundle"
-	"github.com/terrapulse/terrapulse/internal/deployment"
+	"github.com/terrapulse/terrapulse/internal/s3url"
 )
 
 var now = time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
@@ -57,7 +57,7 @@ func newCloud(t *testing.T) *cloud {
 		real.ServeHTTP(w, r)
 	}))
 	t.Cleanup(server.Close)
-	c.bucket = &bundle.Bucket{Client: client(server.URL), Location: deployment.Location{Bucket: "files", Prefix: "some/prefix"}}
+	c.bucket = &bundle.Bucket{Client: client(server.URL), Location: s3url.URL{Bucket: "files", Prefix: "some/prefix"}}
 	return c
 }
 
@@ -275,7 +275,7 @@ func TestWhatS3RefusesIsExplained(t *testing.T) {
 			w.WriteHeader(tt.status)
 			fmt.Fprintf(w, "<Error><Code>%s</Code><Message>x</Message></Error>", tt.code)
 		}))
-		b := bundle.Bucket{Client: client(server.URL), Location: deployment.Location{Bucket: "files"}}
+		b := bundle.Bucket{Client: client(server.URL), Location: s3url.URL{Bucket: "files"}}
 		_, err := b.Current(t.Context())
 		said(t, err, tt.want...)
 		server.Close()

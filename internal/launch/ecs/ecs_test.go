@@ -15,6 +15,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ecs/types"
 	"github.com/google/uuid"
 
+	"github.com/terrapulse/terrapulse/internal/awsconfig"
 	"github.com/terrapulse/terrapulse/internal/deployment"
 	"github.com/terrapulse/terrapulse/internal/launch/ecs"
 	"github.com/terrapulse/terrapulse/internal/launch/ecs/ecstest"
@@ -447,7 +448,7 @@ func TestTheClientOfTheFunctionsSpeaksWithIt(t *testing.T) {
 	t.Setenv("AWS_REGION", ecstest.Region)
 	t.Setenv("AWS_ACCESS_KEY_ID", "id")
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "secret")
-	cfg, err := deployment.AWS(t.Context())
+	cfg, err := awsconfig.Load(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

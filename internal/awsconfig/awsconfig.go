@@ -1,4 +1,6 @@
-package deployment
+// Package awsconfig makes the configuration of AWS's clients: for the functions,
+// for the container and for a command.
+package awsconfig
 
 import (
 	"context"
@@ -18,24 +20,22 @@ import (
 )
 
 const (
-	// attempts and longestWait bound what one request may cost: a tick comes
-	// every minute, and what cannot be done within seconds is done better by
-	// the next one. The SDK's own 3 attempts with waits of up to 20 s suit
-	// neither.
+	// attempts and longestWait limit the time of one request. A tick comes every
+	// minute: what fails for seconds is better left to the next one. The SDK's
+	// default is 3 attempts with waits of up to 20 s.
 	attempts    = 4
 	longestWait = time.Second
 
-	// connectLimit and answerLimit are for a route that leads nowhere (a
-	// security group that lets nothing out drops packets in silence). DynamoDB,
-	// ECS and S3 answer in milliseconds.
+	// connectLimit and answerLimit end a request whose packets are dropped, as by
+	// a security group that allows no outgoing traffic. DynamoDB, ECS and S3 answer
+	// in milliseconds.
 	connectLimit = 3 * time.Second
 	answerLimit  = 5 * time.Second
 )
 
-// AWS returns the configuration that the clients of AWS's services are made
-// of, with limits that suit a tick. Credentials and region are found where AWS's
-// own programs find them.
-func AWS(ctx context.Context) (aws.Config, error) {
+// Load returns a configuration with limits that suit a tick. It finds credentials
+// and region where the AWS command line finds them.
+func Load(ctx context.Context) (aws.Config, error) {
 	cfg, err := config.LoadDefaultConfig(ctx,
 		config.WithHTTPClient(httpClient()), config.WithLogger(logger(ctx)), config.WithRetryer(retryer))
 	if err != nil {
@@ -44,9 +44,9 @@ func AWS(ctx context.Context) (aws.Config, error) {
 	return cfg, nil
 }
 
-// Lambda is AWS for a function, which has its credentials and its region in its
-// environment. Not linking the SDK's other ways to find credentials makes the
-// program 1.4 MB smaller.
+// Lambda is Load for a function, which has its credentials and its region in its
+// environment. Without the SDK's other ways to find credentials the program is
+// 1.4 MB smaller.
 func Lambda(ctx context.Context) (aws.Config, error) {
 	env, err := config.NewEnvConfig()
 	if err != nil {
@@ -60,6 +60,19 @@ func Lambda(ctx context.Context) (aws.Config, error) {
 		HTTPClient: httpClient(), Logger: logger(ctx), Retryer: retryer,
 		ConfigSources: []any{env}, // endpoints
 	}, nil
+}
+
+// ForCommand returns a configuration without these limits, for a command that a
+// person runs. If region is "", the AWS command line's default region is used.
+func ForCommand(ctx context.Context, region string) (aws.Config, error) {
+	cfg, err := config.LoadDefaultConfig(ctx, config.WithRegion(region), config.WithLogger(logging.Nop{}))
+	if err != nil {
+		return cfg, fmt.Errorf("find credentials and region for AWS: %w", err)
+	}
+	if cfg.Region == "" {
+		return cfg, errors.New("no AWS region is set: set AWS_REGION, or a region in your AWS profile")
+	}
+	return cfg, nil
 }
 
 func httpClient() aws.HTTPClient {

@@ -1,0 +1,49 @@
+package stores
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/state"
+	"github.com/terrapulse/terrapulse/internal/state/sqlite"
+)
+
+// DefaultFile is the name of the store in working_dir.
+const DefaultFile = "terrapulse.db"
+
+var sqliteFile = kind{
+	scheme: "sqlite", form: "sqlite:PATH", about: "a file on this machine",
+	at: func(_ context.Context, url string) (Place, error) {
+		path := filepath.FromSlash(strings.TrimPrefix(strings.TrimPrefix(url, "sqlite:"), "//"))
+		if path == "" {
+			return Place{}, fmt.Errorf("store %q names no file: write for example sqlite:/var/lib/terrapulse/%s", url, DefaultFile)
+		}
+		return file(path), nil
+	},
+}
+
+func file(path string) Place {
+	return Place{
+		File:   path,
+		Traits: Traits{OneClock: true, LiveOutput: 2 * time.Second},
+		read:   func(ctx context.Context) (state.Store, error) { return sqlite.ReadOnly(ctx, path) },
+		write:  func(ctx context.Context) (state.Store, error) { return sqlite.Open(ctx, path) },
+	}
+}
+
+// fileIn is the store in the working_dir of an instance, which creates it.
+func fileIn(dir string) Place {
+	p := file(filepath.Join(dir, DefaultFile))
+	open := p.write
+	p.write = func(ctx context.Context) (state.Store, error) {
+		if err := os.MkdirAll(dir, 0o750); err != nil {
+			return nil, fmt.Errorf("create working_dir %s for the store: %w; set working_dir in the task files, or name another place with -store", dir, err)
+		}
+		return open(ctx)
+	}
+	return p
+}

@@ -1,0 +1,121 @@
+// Package stores lists the kinds of stores and opens a store by its URL.
+//
+// A kind of store is a package below internal/state that passes statetest, a
+// file in this package that describes its URL, and a line in kinds. The
+// functions in AWS open their table with internal/state/dynamo itself, so that
+// they do not link the other kinds.
+package stores
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/state"
+)
+
+// kinds are all kinds of stores, in the order in which help lists them.
+var kinds = []kind{sqliteFile, dynamoTable, consulFolder}
+
+// kind describes the stores whose URLs have the same scheme.
+type kind struct {
+	scheme string
+	form   string // of the URL, such as sqlite:PATH
+	about  string // what such a store is, for help
+	// at returns the place that a URL with this scheme names.
+	at func(ctx context.Context, url string) (Place, error)
+}
+
+// Place is where a store is. It is not open yet.
+type Place struct {
+	Traits
+	// File is the path of the store if it is a file on this machine, else "".
+	File string
+
+	read  func(context.Context) (state.Store, error)
+	write func(context.Context) (state.Store, error)
+	// output loads a run's output that is kept outside of the store; nil if the
+	// store keeps all output.
+	output func(ctx context.Context, url string) ([]byte, error)
+}
+
+// Traits are the properties of a store that an instance depends on.
+type Traits struct {
+	// OneClock says that all processes that use the store run on one machine, so
+	// that their clocks agree.
+	OneClock bool
+	// LiveOutput is how often the output of a running run is written.
+	LiveOutput time.Duration
+}
+
+// Store is an open store.
+type Store struct {
+	state.Store
+	Traits
+	output func(ctx context.Context, url string) ([]byte, error)
+}
+
+// At returns the place that a URL names.
+func At(ctx context.Context, url string) (Place, error) {
+	scheme, _, _ := strings.Cut(url, ":")
+	var forms []string
+	for _, k := range kinds {
+		if k.scheme == scheme {
+			return k.at(ctx, url)
+		}
+		forms = append(forms, k.form)
+	}
+	return Place{}, fmt.Errorf("store %q: unknown kind of store; use one of %s", url, strings.Join(forms, ", "))
+}
+
+// Configured returns the place of the store that task files configure: a file
+// in working_dir, or a folder in Consul if high_availability is configured.
+func Configured(settings config.StoreSettings) Place {
+	if h := settings.HighAvailability; h != nil {
+		return clusterFolder(settings.Consul, h.Cluster.Path(), h.Cluster.Storage.Namespace)
+	}
+	return fileIn(settings.WorkingDir)
+}
+
+// Read opens the store for reading.
+func (p Place) Read(ctx context.Context) (*Store, error) { return p.open(ctx, p.read) }
+
+// Write opens the store for an instance, which reads and writes it.
+func (p Place) Write(ctx context.Context) (*Store, error) { return p.open(ctx, p.write) }
+
+func (p Place) open(ctx context.Context, open func(context.Context) (state.Store, error)) (*Store, error) {
+	store, err := open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &Store{Store: store, Traits: p.Traits, output: p.output}, nil
+}
+
+// Output returns what Terraform printed in a run.
+func (s *Store) Output(ctx context.Context, run state.Run) ([]byte, error) {
+	switch {
+	case run.Output == "":
+		return state.LoadLog(ctx, s.Store, run.Task, run.ID)
+	case s.output == nil:
+		return nil, fmt.Errorf("load %s: this kind of store keeps all output itself", run.Output)
+	}
+	return s.output(ctx, run.Output)
+}
+
+// Help describes the URLs of all kinds of stores.
+func Help() string {
+	var all []string
+	for _, k := range kinds {
+		all = append(all, k.form+" is "+k.about)
+	}
+	return strings.Join(all, "; ")
+}
+
+// refused returns the function that refuses to open a store for an instance.
+func refused(url, why string) func(context.Context) (state.Store, error) {
+	return func(context.Context) (state.Store, error) {
+		return nil, fmt.Errorf("store %q: %s", url, why)
+	}
+}
