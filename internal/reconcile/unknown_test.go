@@ -55,7 +55,7 @@ func TestTick_RunIsNotLostWhileLauncherCannotBeAsked(t *testing.T) {
 	}
 	b.launcher.forget()
 	b.tick()
-	if got := b.task("task-0"); len(b.launcher.launches()) != 1 || got.Doubt != "" || got.Reason.Code != state.ReasonLost {
+	if got := b.task("task-0"); len(b.launcher.launches()) != 1 || got.Doubt != "" || got.Reason.Code != state.ReasonDoubt {
 		t.Errorf("the task was not run again: %+v", got)
 	}
 	b.end(state.RunSucceeded, "A")
