@@ -102,7 +102,7 @@ func TestStateLocksNameTheLaunchOrTheHost(t *testing.T) {
 	}
 }
 
-func TestClaimsNameTheECSTaskOfTheContainer(t *testing.T) {
+func TestRunner_ClaimsHoldTheIDOfTheECSTask(t *testing.T) {
 	const id = "cd189a933e5849daa93386466019ab50"
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/v4/x/task" {
@@ -115,9 +115,9 @@ func TestClaimsNameTheECSTaskOfTheContainer(t *testing.T) {
 	for endpoint, want := range map[string]bool{server.URL + "/v4/x": true, server.URL + "/other": false, "": false} {
 		var out testtools.Output
 		t.Setenv("ECS_CONTAINER_METADATA_URI_V4", endpoint)
-		name := owner(t.Context(), slog.New(slog.NewJSONHandler(&out, nil)))
-		if name == "" || strings.Contains(name, id) != want || (out.String() != "") != (endpoint != "" && !want) {
-			t.Errorf("at %q it is %s, and the log says %s", endpoint, name, &out)
+		name, container := identity(t.Context(), slog.New(slog.NewJSONHandler(&out, nil)))
+		if name == "" || strings.Contains(name, id) != want || (container == id) != want || (container != "") != want || (out.String() != "") != (endpoint != "" && !want) {
+			t.Errorf("at %q it is %s in %q, and the log says %s", endpoint, name, container, &out)
 		}
 	}
 }

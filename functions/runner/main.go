@@ -7,7 +7,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -90,6 +89,7 @@ func newWorker(ctx context.Context, settings deployment.Runner, out io.Writer, l
 		parallel = max(2, runtime.GOMAXPROCS(0))
 	}
 	client := s3.NewFromConfig(cfg)
+	name, container := identity(ctx, log)
 	return &worker{
 		store:  dynamo.New(cfg, settings.Table),
 		bundle: bundles{bundle.Bucket{Client: client, Location: settings.Bundle}, filepath.Join(settings.Work, "bundle")}.load,
@@ -100,7 +100,8 @@ func newWorker(ctx context.Context, settings deployment.Runner, out io.Writer, l
 		terraform: findTerraform,
 		logs:      runlog.Bucket{Client: client, Location: settings.Logs},
 		keep:      unsavedStates{client, settings.Bundle}.keep,
-		owner:     owner(ctx, log),
+		owner:     name,
+		container: container,
 		who:       who,
 		parallel:  parallel,
 		metrics:   metrics.New(out, settings.Stack),
@@ -109,18 +110,19 @@ func newWorker(ctx context.Context, settings deployment.Runner, out io.Writer, l
 	}, nil
 }
 
-// owner is the name for this container's claims. It holds the ID of the ECS
-// task, by which whoever hears of the task's end finds what it has claimed.
-func owner(ctx context.Context, log *slog.Logger) string {
-	name := lease.NewOwner()
+// identity returns the name for this container's claims, which contains the id
+// of its ECS task for people, and that id, which is empty if this is no ECS task
+// or ECS does not answer.
+func identity(ctx context.Context, log *slog.Logger) (name, container string) {
+	name = lease.NewOwner()
 	endpoint := os.Getenv("ECS_CONTAINER_METADATA_URI_V4")
 	if endpoint == "" {
-		return name // started by hand
+		return name, "" // started by hand
 	}
-	task, err := ecstask.Current(ctx, endpoint)
+	container, err := ecstask.Current(ctx, endpoint)
 	if err != nil {
 		log.Warn("if this container dies, its runs are found lost later than they could be", "error", err)
-		return name
+		return name, ""
 	}
-	return fmt.Sprintf("%s-%s", name, task)
+	return name + "-" + container, container
 }

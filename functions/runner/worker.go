@@ -44,6 +44,7 @@ type worker struct {
 	logs      runner.Logs
 	keep      func(ctx context.Context, task, name string, state []byte) (place string, err error) // states that could not be saved
 	owner     string                                                                               // of claims
+	container string                                                                               // id of the ECS task; empty if there is none
 	who       string                                                                               // whom the state locks of its Terraform name
 	parallel  int                                                                                  // runs at a time
 	metrics   *metrics.Writer
@@ -114,7 +115,7 @@ func (w *worker) each(ctx context.Context, launch state.Launch, carryOut func(co
 // bare is a runner that can claim runs and record outcomes, and nothing else.
 func (w *worker) bare() *runner.Runner {
 	return &runner.Runner{
-		Store: w.store, Logs: w.logs, Owner: w.owner, Who: w.who,
+		Store: w.store, Logs: w.logs, Owner: w.owner, ID: w.container, Who: w.who,
 		Claim: claimFor, Yields: true, Patience: patience, Live: liveOutput, Now: w.now, Log: w.log, Ended: w.measure,
 	}
 }

@@ -106,7 +106,7 @@ func newTestWorker(store state.Store, cfg *config.Config, out io.Writer) *worker
 		bundle:    func(context.Context, string) (*config.Config, error) { return cfg, nil },
 		connect:   func(config.Consul) (runner.Consul, error) { return catalog{}, nil },
 		terraform: findTerraform,
-		owner:     "host-1-task", who: "terrapulse-l1@host", parallel: 2,
+		owner:     "host-1-task", container: "task", who: "terrapulse-l1@host", parallel: 2,
 		metrics: metrics.New(out, "stack"), now: time.Now,
 		log: slog.New(slog.NewJSONHandler(out, nil)),
 	}

@@ -79,7 +79,7 @@ func (b *bench) launch(runner string, tasks ...string) state.Launch {
 	for _, task := range tasks {
 		run := state.Run{ID: uuid.Must(uuid.NewV7()).String(), Task: task, Launch: launch.ID, Fence: 3, State: state.RunIntended, Created: noon}
 		if runner != "" {
-			run.State, run.Owner, run.Claim, run.Expires = state.RunRunning, "host-1-"+runner, "claim", noon.Add(time.Minute)
+			run.State, run.Owner, run.Runner, run.Claim, run.Expires = state.RunRunning, "host-1-"+runner, runner, "claim", noon.Add(time.Minute)
 		}
 		launch.Runs = append(launch.Runs, state.PlannedRun{ID: run.ID, Task: task})
 		changes = append(changes, state.Create(state.RunKey(task, run.ID), state.Encode(run)),
@@ -195,7 +195,7 @@ func TestEventsThatComeTwiceOrLateDoNoHarm(t *testing.T) {
 	}
 
 	// The task is run again, under another launch, when the event comes once more.
-	again := state.Run{ID: "again", Task: "web", Launch: "second", State: state.RunRunning, Owner: "host-1-other"}
+	again := state.Run{ID: "again", Task: "web", Launch: "second", State: state.RunRunning, Owner: "host-1-other", Runner: "other"}
 	task, err := state.Read[state.Task](t.Context(), b.store, state.TaskKey("web"))
 	if err != nil {
 		t.Fatal(err)

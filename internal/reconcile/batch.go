@@ -173,7 +173,7 @@ func (b *batch) postpone(why string) {
 			d.State.Reason, d.State.Due = d.Reason, b.now
 		}
 		if who := b.Force[d.Task.Name]; who != "" {
-			d.State.Forced = who
+			d.State.Forced, d.State.Replaces = who, false
 		}
 		b.postponed = append(b.postponed, d)
 	}
@@ -195,7 +195,7 @@ func (b *batch) assemble() (state.Launch, []state.Change) {
 		launch.Runs = append(launch.Runs, *it.run)
 		d.State.Run = &state.LiveRun{ID: it.run.ID, Launch: launch.ID, Created: b.now}
 		run := state.Run{ID: it.run.ID, Task: it.run.Task, Launch: launch.ID, Fence: launch.Fence,
-			Reason: d.Reason, Seen: d.Seen, Created: b.now, State: state.RunIntended}
+			Reason: d.Reason, Seen: d.Seen, Replaces: d.Replaces, Created: b.now, State: state.RunIntended}
 		last := len(it.changes) - 1 // the task's own record
 		it.changes[last].Value = state.Encode(d.State)
 		changes = append(changes, it.changes...)

@@ -60,7 +60,7 @@ func (c *Control) Retry(ctx context.Context, task, by string) (since string, err
 			return nil, ErrNoRetry
 		}
 		since = next.Last.Run
-		next.Forced = someone(by)
+		next.Forced, next.Replaces = someone(by), false
 		return []state.Change{record.Write(next)}, nil
 	})
 	return since, err

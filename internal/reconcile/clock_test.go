@@ -145,7 +145,7 @@ func TestDecide_ClocksThatAreApartShortenNoWait(t *testing.T) {
 	task.BufferPeriod = config.BufferPeriod{Enabled: true, Min: 5 * time.Second, Max: 5 * time.Second}
 	later := noon.Add(2 * time.Second)
 	for name, known := range map[string]state.Task{
-		"retry": {Observed: "B", ObservedAt: noon, Attempted: "/B", Applied: "A", AppliedAt: noon, Failures: 3, RetryAt: later.Add(state.Backoff(task.Name, 3)),
+		"retry": {Observed: "B", ObservedAt: noon, Attempted: state.Attempt{Observed: "B"}, Applied: "A", AppliedAt: noon, Failures: 3, RetryAt: later.Add(state.Backoff(task.Name, 3)),
 			Last: &state.Result{State: state.RunFailed}},
 		"buffer": {Observed: "B", ObservedAt: noon, Applied: "A", AppliedAt: noon, Pending: &state.Pending{First: later, Latest: later}},
 	} {

@@ -43,13 +43,13 @@ func (c *Control) Create(ctx context.Context, definition json.RawMessage, opts C
 		now := c.Now()
 		// A file's task of this name that was deleted stays so.
 		next := state.Override{Task: task.Name, Definition: definition, Deleted: override.Data.Deleted, By: someone(opts.By), At: now, Made: now}
-		fresh := state.Task{History: record.Data.History, Held: state.HoldNext}
+		fresh := state.Task{History: record.Data.History, HoldNext: true}
 		if opts.Trial && task.Enabled {
 			next.Trial = &state.Trial{}
 			if override.Data.Deleted != "" {
 				next.Trial.Before = &override.Data
 			}
-			fresh.Held, fresh.Forced = "", next.By
+			fresh.HoldNext, fresh.Forced = false, next.By
 		}
 		return []state.Change{override.Write(next), record.Write(fresh)}, nil
 	})
@@ -128,9 +128,9 @@ func (c *Control) SetEnabled(ctx context.Context, task string, enabled bool, opt
 			return []state.Change{change, unwanted(record)}, nil
 		}
 		fresh := record.Data
-		fresh.Held = state.HoldNext
+		fresh.Held, fresh.HoldNext = nil, !trial
 		if trial {
-			fresh.Held, fresh.Forced = "", next.By
+			fresh.Forced, fresh.Replaces = next.By, false
 		}
 		return []state.Change{change, record.Write(fresh)}, nil
 	})
@@ -232,6 +232,6 @@ func (c *Control) Reset(ctx context.Context) ([]state.Override, error) {
 // task run after all.
 func unwanted(record state.Stored[state.Task]) state.Change {
 	next := record.Data
-	next.Pending, next.Forced = nil, ""
+	next.Pending, next.Forced, next.Replaces = nil, "", false
 	return record.Write(next)
 }

@@ -34,7 +34,7 @@ func (c *Control) Force(ctx context.Context, task, by string) (since string, err
 		if next.Run != nil { // one more is to follow
 			since += " " + next.Run.ID
 		}
-		next.Forced = someone(by)
+		next.Forced, next.Replaces = someone(by), false
 		return []state.Change{record.Write(next)}, nil
 	})
 	return since, err

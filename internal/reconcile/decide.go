@@ -9,7 +9,6 @@ package reconcile
 import (
 	"cmp"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/hashicorp/cronexpr"
@@ -74,6 +73,7 @@ type Decision struct {
 	Forget     []string   // runs that State's history no longer holds
 	Unreadable error      // as in Input
 	Seen       time.Time  // when the change behind a run was first seen; zero if none
+	Replaces   bool       // the run replaces a superseded one
 }
 
 // Decide says for every task what to do at the time now, and why. It does no
@@ -109,7 +109,7 @@ func (d *decider) decide() Decision {
 		return d.done(Wait, state.ReasonCorrupt, "a record of the task cannot be read")
 	}
 	if d.Force != "" {
-		s.Forced = d.Force
+		s.Forced, s.Replaces = d.Force, false
 	}
 	if !d.Removed {
 		s.RemovedAt, s.Deleted = time.Time{}, false
@@ -126,14 +126,14 @@ func (d *decider) decide() Decision {
 		return d.wait(state.ReasonRunning, time.Time{}, "run %s is under way", s.Run.ID)
 
 	case d.Removed:
-		s.Pending, s.Forced, s.Held = nil, "", ""
+		s.Pending, s.Forced, s.Replaces, s.Held, s.HoldNext = nil, "", false, nil, false
 		if d.Blocked != nil {
 			return d.wait(state.ReasonRemoved, time.Time{}, "the task, made through the API, is without effect: %s", state.Cut(d.Blocked.Error()))
 		}
 		return d.removed()
 
 	case !d.Task.Enabled:
-		s.Pending, s.Forced = nil, ""
+		s.Pending, s.Forced, s.Replaces = nil, "", false
 		return d.wait(state.ReasonDisabled, time.Time{}, "the task is disabled")
 
 	case d.Unreadable != nil:
@@ -170,7 +170,7 @@ func (d *decider) decide() Decision {
 		return d.run(state.ReasonInterrupted, "the run before was interrupted: %s", s.Last.Error)
 
 	// What was never applied and was held for this definition has changed.
-	case strings.HasPrefix(s.Held, state.Hold(d.Definition+"/")) && s.AppliedAt.IsZero() && s.Failures == 0:
+	case s.Held != nil && s.Held.Definition == d.Definition && s.AppliedAt.IsZero() && s.Failures == 0:
 		return d.changed()
 
 	case s.Failures > 0 && (s.Attempted == d.attempt() || d.scheduled()):
@@ -181,7 +181,7 @@ func (d *decider) decide() Decision {
 
 	// Where nothing was ever applied, what was last tried tells whether it is
 	// the definition or the input that has changed.
-	case s.Definition != d.Definition && !(s.AppliedAt.IsZero() && strings.HasPrefix(s.Attempted, d.Definition+"/")):
+	case s.Definition != d.Definition && !(s.AppliedAt.IsZero() && s.Attempted.Definition == d.Definition):
 		return d.run(state.ReasonDefinition, "the task's definition is not the one that was last applied")
 
 	case d.scheduled():
@@ -208,13 +208,14 @@ func (d *decider) observe() {
 		s.Observed, s.ObservedAt = d.Observed.Digest, d.now
 	}
 	switch {
-	case s.Held == state.HoldNext:
-		s.Held = state.Hold(d.attempt())
+	case s.HoldNext:
+		held := d.attempt()
+		s.Held, s.HoldNext = &held, false
 		if d.scheduled() {
 			s.Scheduled = d.now // what came due before is none of its times
 		}
 	case !d.held() && !s.AppliedAt.IsZero():
-		s.Held = ""
+		s.Held = nil
 	}
 	switch {
 	case s.Observed == s.Applied && !s.Unfinished() && !s.AppliedAt.IsZero():
@@ -331,41 +332,43 @@ func (d *decider) overdue() time.Time {
 	return d.now
 }
 
-func (d *decider) wait(kind state.ReasonCode, due time.Time, format string, args ...any) Decision {
+func (d *decider) wait(code state.ReasonCode, due time.Time, format string, args ...any) Decision {
 	d.state.Due = due
-	return d.done(Wait, kind, fmt.Sprintf(format, args...))
+	return d.done(Wait, code, fmt.Sprintf(format, args...))
 }
 
-func (d *decider) run(kind state.ReasonCode, format string, args ...any) Decision {
+func (d *decider) run(code state.ReasonCode, format string, args ...any) Decision {
 	text := fmt.Sprintf(format, args...)
 	s := &d.state
 	var seen time.Time
 	if s.Pending != nil {
 		seen = s.Pending.First
 	}
-	s.Pending, s.Forced, s.Doubt, s.Held, s.Due = nil, "", "", "", time.Time{}
+	replaces := s.Replaces && code == state.ReasonForced
+	s.Pending, s.Forced, s.Replaces, s.Doubt, s.Held, s.HoldNext, s.Due = nil, "", false, "", nil, false, time.Time{}
 	s.Attempted = d.attempt()
 	if d.scheduled() {
 		s.Scheduled = d.now
 	}
-	out := d.done(Run, kind, text)
-	out.Seen = seen
+	out := d.done(Run, code, text)
+	out.Seen, out.Replaces = seen, replaces
 	return out
 }
 
-func (d *decider) done(action Action, kind state.ReasonCode, text string) Decision {
-	d.state.Reason = state.Reason{Code: kind, Text: text}
+func (d *decider) done(action Action, code state.ReasonCode, text string) Decision {
+	d.state.Reason = state.Reason{Code: code, Text: text}
 	return Decision{Task: d.Task, Action: action, Reason: d.state.Reason, State: d.state, Lost: d.Lost, Unreadable: d.Unreadable, Forget: d.forget}
 }
 
 // held reports whether what would be applied is no reason for a run.
-func (d *decider) held() bool { return d.state.Held == state.Hold(d.attempt()) }
+func (d *decider) held() bool { return d.state.Held != nil && *d.state.Held == d.attempt() }
 
 func (d *decider) scheduled() bool { return d.Task.Condition.Kind == config.KindSchedule }
 
-// attempt identifies what a run tries to apply: a failed one is repeated with
-// backoff only as long as this stays the same.
-func (d *decider) attempt() string { return d.Definition + "/" + d.state.Observed }
+// attempt is what a run would try to apply now.
+func (d *decider) attempt() state.Attempt {
+	return state.Attempt{Definition: d.Definition, Observed: d.state.Observed}
+}
 
 // bufferedUntil is when a pending change may be run: min after the latest
 // change, but never later than max after the first.

@@ -31,7 +31,7 @@ func hourlyTask() *config.Task {
 // applied is the state of a task that applied digest "A" an hour ago.
 func applied() state.Task {
 	at := noon.Add(-time.Hour)
-	return state.Task{Definition: "def", Observed: "A", ObservedAt: at, Applied: "A", AppliedAt: at, Attempted: "def/A", Scheduled: at}
+	return state.Task{Definition: "def", Observed: "A", ObservedAt: at, Applied: "A", AppliedAt: at, Attempted: state.Attempt{Definition: "def", Observed: "A"}, Scheduled: at}
 }
 
 func with(s state.Task, change func(*state.Task)) state.Task {
@@ -110,12 +110,12 @@ func TestDecideGivesTheReason(t *testing.T) {
 			Input{Task: unbuffered, Observed: b, State: with(applied(), func(s *state.Task) { s.Failures, s.RetryAt = 9, noon.Add(time.Hour) })}, Run, state.ReasonChanged, "1 added", time.Time{}},
 		{"a failed apply is repeated although the condition went back to what was applied before it",
 			Input{Task: unbuffered, Observed: &Observed{Digest: "A"}, State: with(applied(), func(s *state.Task) {
-				s.Observed, s.Attempted, s.Failures, s.RetryAt = "B", "def/B", 1, noon.Add(time.Hour)
+				s.Observed, s.Attempted, s.Failures, s.RetryAt = "B", state.Attempt{Definition: "def", Observed: "B"}, 1, noon.Add(time.Hour)
 			})}, Run, state.ReasonChanged, "", time.Time{}},
 		{"an input that changed since the only attempt is named as the cause",
-			Input{Task: unbuffered, Definition: "def", Observed: b, State: state.Task{Attempted: "def/A", Failures: 1, RetryAt: noon.Add(time.Hour)}}, Run, state.ReasonChanged, "1 added", time.Time{}},
+			Input{Task: unbuffered, Definition: "def", Observed: b, State: state.Task{Attempted: state.Attempt{Definition: "def", Observed: "A"}, Failures: 1, RetryAt: noon.Add(time.Hour)}}, Run, state.ReasonChanged, "1 added", time.Time{}},
 		{"so is a definition",
-			Input{Task: unbuffered, Definition: "other", Observed: b, State: state.Task{Attempted: "def/A", Failures: 1, RetryAt: noon.Add(time.Hour)}}, Run, state.ReasonDefinition, "definition", time.Time{}},
+			Input{Task: unbuffered, Definition: "other", Observed: b, State: state.Task{Attempted: state.Attempt{Definition: "def", Observed: "A"}, Failures: 1, RetryAt: noon.Add(time.Hour)}}, Run, state.ReasonDefinition, "definition", time.Time{}},
 		{"a changed definition runs", Input{Task: webTask(), Definition: "other", Observed: &Observed{Digest: "A"}, State: applied()}, Run, state.ReasonDefinition, "definition", time.Time{}},
 		{"a task without condition runs once", Input{Task: once, Observed: &Observed{}}, Run, state.ReasonFirst, "", time.Time{}},
 		{"and never again", Input{Task: once, Observed: &Observed{}, State: with(applied(), func(s *state.Task) { s.Observed, s.Applied = "", "" })}, Wait, state.ReasonUnchanged, "no condition", time.Time{}},
@@ -140,11 +140,11 @@ func TestDecideGivesTheReason(t *testing.T) {
 			Input{Task: task, State: interrupted}, Run, state.ReasonInterrupted, "told to stop", time.Time{}})
 	}
 	cancelled := with(applied(), func(s *state.Task) {
-		s.Observed, s.Attempted, s.Held = "B", "def/B", state.Hold("def/B")
+		s.Observed, s.Attempted, s.Held = "B", state.Attempt{Definition: "def", Observed: "B"}, &state.Attempt{Definition: "def", Observed: "B"}
 		s.Last = &state.Result{Run: "r1", State: state.RunCancelled, Error: "cancelled by an operator"}
 	})
 	died := with(applied(), func(s *state.Task) {
-		s.Observed, s.Attempted, s.Run = "B", "def/B", live
+		s.Observed, s.Attempted, s.Run = "B", state.Attempt{Definition: "def", Observed: "B"}, live
 	})
 	cancelledAndLost := *lost
 	cancelledAndLost.Cancel, cancelledAndLost.Error = "an operator", "out of memory"
@@ -390,5 +390,18 @@ func TestDecide_UnreadableTaskIsMarkedUntilItIsRead(t *testing.T) {
 		if got := Decide([]Input{tt.in}, noon)[0].State.UnreadableSince; !got.Equal(tt.want) {
 			t.Errorf("%s: unreadable since %s, want %s", tt.name, got, tt.want)
 		}
+	}
+}
+
+func TestDecide_RunAfterASupersededOneReplacesIt(t *testing.T) {
+	superseded, _ := applied().Conclude(state.Run{ID: "r1", Task: "web", State: state.RunSuperseded}, "")
+	in := Input{Task: webTask(), Definition: "def", State: superseded, Observed: &Observed{Digest: "A"}}
+	d := Decide([]Input{in}, noon)[0]
+	if d.Action != Run || !d.Replaces || d.State.Replaces {
+		t.Errorf("got %+v, want a run that replaces the superseded one", d)
+	}
+	in.Force = "somebody"
+	if d = Decide([]Input{in}, noon)[0]; d.Action != Run || d.Replaces {
+		t.Errorf("got %+v, want the run that somebody requested", d)
 	}
 }

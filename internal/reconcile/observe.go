@@ -96,7 +96,7 @@ func (t *tick) observe(ctx context.Context, rec state.Reconcile, states map[stri
 		case task.query == nil:
 			in.Observed = &Observed{}
 		case all || moved(*task.query) || s.ObservedAt.IsZero() || s.Recheck || in.Lost != nil || reached(s.Due, now) ||
-			in.Force != "" || s.Forced != "" || s.Held == state.HoldNext || s.Definition != task.definition:
+			in.Force != "" || s.Forced != "" || s.HoldNext || s.Definition != task.definition:
 			queries, asked = append(queries, *task.query), append(asked, i)
 		}
 	}

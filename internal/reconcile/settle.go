@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/state"
@@ -13,8 +12,8 @@ import (
 // Stopped is a runner that is known to have stopped.
 type Stopped struct {
 	Launch string // that it was started for
-	// Runner is part of the Owner of every claim that it made, and of no
-	// other's. Where it is empty, the launch has no other runner.
+	// Runner is the Runner of every claim that it made. If it is empty, the
+	// launch has only this runner.
 	Runner string
 	Why    string // in words
 }
@@ -94,14 +93,14 @@ func settleRun(ctx context.Context, store state.Store, stopped Stopped, planned 
 // that it claimed, or that nobody has. An intent is taken from whoever may
 // still come to claim it: that claim is refused then.
 func (s Stopped) left(run state.Run) bool {
-	return run.State == state.RunIntended || strings.Contains(run.Owner, s.Runner)
+	return run.State == state.RunIntended || s.Runner == "" || run.Runner == s.Runner
 }
 
 // overtaken reports whether the runner claimed a run that was given up while
 // nobody could say whether the runner was alive.
 func (s Stopped) overtaken(run state.Run) bool {
 	return run.State == state.RunLost && !run.Dead && !run.Inspect && run.Launch == s.Launch &&
-		s.Runner != "" && strings.Contains(run.Owner, s.Runner)
+		s.Runner != "" && run.Runner == s.Runner
 }
 
 // doubt has the task of a run that was given up run again, now that its runner

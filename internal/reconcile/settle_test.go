@@ -12,10 +12,10 @@ import (
 )
 
 // claimed has a runner claim the run, and work on it.
-func (b *bench) claimed(planned state.PlannedRun, owner string) {
+func (b *bench) claimed(planned state.PlannedRun, runner string) {
 	b.t.Helper()
 	b.change(planned, func(run *state.Run) {
-		run.State, run.Claim, run.Owner, run.Started = state.RunRunning, "claim of "+owner, owner, b.now
+		run.State, run.Claim, run.Owner, run.Runner, run.Started = state.RunRunning, "claim of "+runner, "host-1-"+runner, runner, b.now
 		run.Expires, run.ClaimFor = b.now.Add(time.Minute), time.Minute
 	})
 }
@@ -87,7 +87,7 @@ func TestWhatAStoppedRunnerLeavesIsLostAndRunAgain(t *testing.T) {
 	launch := b.launcher.launches()[0]
 	ended, working, intended := launch.Runs[0], launch.Runs[1], launch.Runs[2]
 	for _, run := range []state.PlannedRun{ended, working} {
-		b.claimed(run, "host-1-container")
+		b.claimed(run, "container")
 	}
 	b.succeed(ended, "A")
 
@@ -148,8 +148,8 @@ func TestWhatAnotherRunnerOfTheLaunchWorksAtIsNotLost(t *testing.T) {
 	b := newBench(t, tasks(3)...)
 	b.tick()
 	launch := b.launcher.launches()[0]
-	b.claimed(launch.Runs[0], "host-1-first")
-	b.claimed(launch.Runs[1], "host-1-second")
+	b.claimed(launch.Runs[0], "first")
+	b.claimed(launch.Runs[1], "second")
 	lost := b.stop(launch, "second", "Spot reclaim")
 	if len(lost) != 2 || b.run(launch.Runs[0]).Data.State != state.RunRunning {
 		t.Errorf("lost are %+v", lost)
@@ -293,7 +293,7 @@ func TestALostRunIsKnownToBeDeadOnlyIfItsRunnerWasSeenToStop(t *testing.T) {
 		b := newBench(t, tasks(1)...)
 		b.tick()
 		launch := b.launcher.launches()[0]
-		b.claimed(launch.Runs[0], "host-1-container")
+		b.claimed(launch.Runs[0], "container")
 		b.launcher.status = map[string]LaunchStatus{launch.ID: {Stopped: stopped}}
 		b.now = b.now.Add(time.Hour)
 		b.tick()

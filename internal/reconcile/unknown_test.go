@@ -74,12 +74,12 @@ func TestDecide_DoubtfulTaskIsRunOnce(t *testing.T) {
 	if d.Action != Run || d.State.Doubt != "" {
 		t.Errorf("the decision is %+v", d)
 	}
-	known.Held = state.Hold("/A")
+	known.Held = &state.Attempt{Observed: "A"}
 	if d = Decide([]Input{{Task: webTask(), State: known}}, noon)[0]; d.Action != Wait || d.State.Doubt == "" {
 		t.Errorf("the decision about a held task is %+v", d)
 	}
 	disabled := webTask()
-	disabled.Enabled, known.Held = false, ""
+	disabled.Enabled, known.Held = false, nil
 	if d = Decide([]Input{{Task: disabled, State: known}}, noon)[0]; d.Action != Wait || d.State.Doubt == "" {
 		t.Errorf("the decision about a disabled task is %+v", d)
 	}

@@ -72,23 +72,23 @@ func TestARunWhoseTaskIsAnotherByThenIsSuperseded(t *testing.T) {
 	}
 }
 
-func TestARunIsNotSupersededAgainAndAgain(t *testing.T) {
+func TestRunner_ReplacingRunIsNotSuperseded(t *testing.T) {
 	b := newBench(t, unapplied(t))
 	b.launch.Runs[0].Definition = "other"
 	if err := b.run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	asked := b.task().Forced
+	replaces := b.task().Replaces
 	b.intendNext("r2")
 	run, err := state.Read[state.Run](t.Context(), b.store, state.RunKey("web", "r2"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	run.Data.Reason = state.Reason{Code: state.ReasonForced, Text: "requested by " + asked}
+	run.Data.Replaces = replaces
 	if _, err := b.store.Apply(t.Context(), run.Write(run.Data)); err != nil {
 		t.Fatal(err)
 	}
-	b.launch.Runs[0].Definition = "other" // whoever decides sees another one than this runner, for good
+	b.launch.Runs[0].Definition = "other" // the leader and this runner see different definitions
 	if err := b.run(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -90,6 +90,9 @@ type Runner struct {
 	Live time.Duration
 
 	Owner string // of claims; one per process
+	// ID is recorded with claims: the container's id where the launcher knows
+	// runners by their containers (the ECS task's id), else empty.
+	ID string
 	// Who is recorded with claims: whom the state locks of this process's
 	// Terraform name as their holder, user@host. Leave it empty where somebody
 	// else on the host may lock states: a lock under this name is released by a
@@ -169,7 +172,7 @@ func (r *Runner) carryOut(ctx context.Context, launch state.Launch, planned stat
 		run.State = state.RunSucceeded // nothing was applied, so there is no digest
 	case err == nil:
 		run.State, run.Digest = state.RunSucceeded, done.snap.Condition.Digest
-	case errors.Is(err, errSuperseded) && !run.Inspect && !run.Replaces():
+	case errors.Is(err, errSuperseded) && !run.Inspect && !run.Replaces:
 		run.State, run.Error = state.RunSuperseded, state.Cut(err.Error())
 	case errors.As(err, new(*cancelledError)):
 		run.State, run.Error = state.RunCancelled, state.Cut(err.Error())
@@ -371,7 +374,7 @@ func (r *Runner) claim(ctx context.Context, launch state.Launch, planned state.P
 		}
 		now := r.Now()
 		next := run.Data
-		next.State, next.Claim, next.Owner, next.Who = state.RunRunning, id, r.Owner, r.Who
+		next.State, next.Claim, next.Owner, next.Runner, next.Who = state.RunRunning, id, r.Owner, r.ID, r.Who
 		next.Started, next.Expires, next.ClaimFor = now, now.Add(r.Claim), r.Claim
 		err = c.write(ctx, next)
 		if errors.Is(err, errTaken) {

@@ -139,16 +139,17 @@ func (j *judge) decided(v view, launch state.Launch, run state.Run) {
 
 // held looks at what becomes of a task that was made or enabled without a run.
 func (j *judge) held(v view, task string, before, now state.Task) {
-	definition, observed, read := strings.Cut(strings.TrimPrefix(before.Held, "="), "/")
-	switch moved := read && (now.Observed != observed || j.redefined(task, definition)); {
-	case v.person() || before.Held == "" && now.Held == "" || before.Held == now.Held:
-	case !read && now.Held != "":
-	case now.Held != "":
-		v.violated("a held task runs when its condition changes: %s held %s on %q and holds it on %q", v.name, task, before.Held, now.Held)
+	read := before.Held != nil
+	switch moved := read && (now.Observed != before.Held.Observed || j.redefined(task, before.Held.Definition)); {
+	case v.person() || !read && !before.HoldNext:
+	case before.HoldNext == now.HoldNext && (!read && now.Held == nil || read && now.Held != nil && *before.Held == *now.Held):
+	case !read && now.Held != nil:
+	case now.Held != nil:
+		v.violated("a held task runs when its condition changes: %s held %s on %+v and holds it on %+v", v.name, task, before.Held, now.Held)
 	case now.Reason.Code == state.ReasonRemoved && len(j.overrides[task].Definition) == 0:
 	case now.Reason.Code == state.ReasonForced, now.Reason.Code == state.ReasonSchedule && read:
 	case !moved:
-		v.violated("a held task runs when its condition changes: %s let go of %s, held on %q: %+v", v.name, task, before.Held, now)
+		v.violated("a held task runs when its condition changes: %s let go of %s, held on %+v: %+v", v.name, task, before.Held, now)
 	}
 }
 

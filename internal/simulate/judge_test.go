@@ -278,7 +278,7 @@ func (j *judge) unsettled(w *world, t *config.Task, cfg *config.Config) string {
 	switch {
 	case j.overrides[t.Name].Trial != nil:
 		return fmt.Sprintf("the change of %s is on trial still: %+v", t.Name, record)
-	case !t.Enabled || record.Held == state.Hold(t.Digest(cfg)+"/"+want):
+	case !t.Enabled || record.Held != nil && *record.Held == state.Attempt{Definition: t.Digest(cfg), Observed: want}:
 		if record.Run != nil {
 			return fmt.Sprintf("%s is to rest and reads %+v", t.Name, record)
 		}

@@ -1,12 +1,10 @@
 package state
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"hash/fnv"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -27,20 +25,10 @@ func Backoff(task string, n int) time.Duration {
 	return min(wait, MaxBackoff)
 }
 
-// overtaken is who asks for the run that takes the place of a superseded one.
-const overtaken = "a change of its definition before an earlier run began"
-
-// Replaces reports whether the run takes the place of a superseded one. It is
-// not superseded in its turn: where those who decide and those who run do not
-// see the same definition, it fails, and is tried again more and more rarely.
-func (r Run) Replaces() bool {
-	return r.Reason.Code == ReasonForced && strings.HasSuffix(r.Reason.Text, overtaken)
-}
-
 // Conclude returns the task's state after one of its runs has ended, and the
 // runs that fall out of its history. The definition is that of the task when
 // the run succeeded. The digest that was applied is taken over from a
-// successful run only. A superseded run leaves nothing but the wish for another.
+// successful run only. A superseded run leaves only the request for another.
 func (t Task) Conclude(run Run, definition string) (next Task, forgotten []string) {
 	next = t
 	if next.Run != nil && next.Run.ID == run.ID {
@@ -49,10 +37,13 @@ func (t Task) Conclude(run Run, definition string) (next Task, forgotten []strin
 	}
 	switch {
 	case run.State == RunSuperseded:
-		next.Forced = cmp.Or(next.Forced, overtaken)
+		if next.Forced == "" {
+			next.Forced, next.Replaces = "a change of its definition before an earlier run began", true
+		}
 		return next, nil
 	case run.State == RunCancelled, run.State == RunLost && run.Cancel != "":
-		next.Held = Hold(next.Attempted)
+		held := next.Attempted
+		next.Held = &held
 		next.Failures, next.RetryAt = 0, time.Time{}
 	case run.State == RunSucceeded:
 		next.Definition = definition

@@ -105,16 +105,17 @@ type Task struct {
 	Pending *Pending `json:"pending,omitempty"` // a change that no run has taken up
 	Recheck bool     `json:"recheck,omitempty"` // a run has ended since the condition was read
 
-	Failures  int       `json:"failures,omitempty"`  // runs that failed or were lost since the last success
-	Attempted string    `json:"attempted,omitempty"` // the definition and what was observed when the latest run was decided
+	Failures  int       `json:"failures,omitempty"` // runs that failed or were lost since the last success
+	Attempted Attempt   `json:"attempted,omitzero"` // by the latest run that was decided
 	RetryAt   time.Time `json:"retry_at,omitzero"`
 
 	Scheduled time.Time `json:"scheduled,omitzero"` // up to when the times of a schedule are dealt with
 
-	// Held, if set, is an attempt, as in Attempted, that is no reason for a run:
-	// the task was made or enabled without one. HoldNext stands for that which
-	// what is observed next would lead to.
-	Held string `json:"held,omitempty"`
+	// Held, if set, is an attempt that is no reason for a run: the task was
+	// created or enabled without a run, or its run was cancelled.
+	Held *Attempt `json:"held,omitempty"`
+	// HoldNext makes the next attempt Held: the one with what is observed next.
+	HoldNext bool `json:"hold_next,omitempty"`
 
 	// RemovedAt is since when the task is in no configuration. Its records are
 	// kept for a while, or, if it was deleted through the API, until its run ends.
@@ -126,6 +127,8 @@ type Task struct {
 	// while Run was under way: people see the task until Run has ended.
 	Leaving json.RawMessage `json:"leaving,omitempty"`
 	Forced  string          `json:"forced,omitempty"` // who asked for a run, whatever the condition says
+	// Replaces says that Forced asks for the run that replaces a superseded one.
+	Replaces bool `json:"replaces,omitempty"`
 	// Doubt, if set, says why the infrastructure may not be what Applied says.
 	// The task is run again, whatever its condition says.
 	Doubt string `json:"doubt,omitempty"`
@@ -140,11 +143,12 @@ type Task struct {
 	Events uint64 `json:"events,omitempty"` // number of the task's latest event
 }
 
-// HoldNext in Task.Held stands for what the condition shows when it is next read.
-const HoldNext = "next"
-
-// Hold is Task.Held for an attempt.
-func Hold(attempt string) string { return "=" + attempt }
+// Attempt is what a run tries to apply. A failed attempt is repeated, with
+// backoff, as long as the task would try the same again.
+type Attempt struct {
+	Definition string `json:"definition"` // digest of the task's definition
+	Observed   string `json:"observed"`   // digest of what the condition showed
+}
 
 // RecentRuns is how many of a task's ended runs its status is judged by.
 const RecentRuns = 5
@@ -225,10 +229,15 @@ type Run struct {
 	Reason  Reason    `json:"reason"`
 	Seen    time.Time `json:"seen,omitzero"` // when the change behind it was first seen
 	Created time.Time `json:"created"`
+	// Replaces says that the run replaces a superseded one. It is not superseded
+	// itself: if the leader and the runner see different definitions, it fails, and
+	// is retried with backoff.
+	Replaces bool `json:"replaces,omitempty"`
 
 	State   RunState  `json:"state"`
 	Claim   string    `json:"claim,omitempty"`  // tells this claim from any other
 	Owner   string    `json:"owner,omitempty"`  // of the claim: the process
+	Runner  string    `json:"runner,omitempty"` // of the claim: id of the container, if the launcher knows it by one
 	Who     string    `json:"who,omitempty"`    // of the claim: whom the state locks of its Terraform name, where that tells it from others
 	Expires time.Time `json:"expires,omitzero"` // of the claim, unless renewed
 	// ClaimFor is how long the claim lasts from a renewal. A claim that expires

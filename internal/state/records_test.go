@@ -117,7 +117,7 @@ func TestTaskCounts_CountEnabledTasksOnce(t *testing.T) {
 		"unreadable":                 {state.Task{Reason: reason(state.ReasonUnreadable)}, state.TaskCounts{Waiting: 1}},
 		"waiting for more changes":   {state.Task{Reason: reason(state.ReasonBuffering)}, state.TaskCounts{Waiting: 1}},
 		"waiting for a runner":       {state.Task{Reason: reason(state.ReasonQueued)}, state.TaskCounts{Waiting: 1}},
-		"made without a run":         {state.Task{Reason: reason(state.ReasonHeld), Held: state.HoldNext}, state.TaskCounts{Held: 1}},
+		"made without a run":         {state.Task{Reason: reason(state.ReasonHeld), HoldNext: true}, state.TaskCounts{Held: 1}},
 		"failing, and not readable":  {state.Task{Reason: reason(state.ReasonUnreadable), Failures: 1}, state.TaskCounts{Failing: 1}},
 		"new, and not yet looked at": {state.Task{}, state.TaskCounts{}},
 	} {
