@@ -187,7 +187,7 @@ func (h *ctsHandler) Handle(_ context.Context, r slog.Record) error {
 		switch attrs[i] {
 		case ctsTask:
 			task = attrs[i : i+2]
-		case "inspect": // a plan completes no task
+		case "kind": // only an apply completes a task
 			known = false
 		}
 	}

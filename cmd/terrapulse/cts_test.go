@@ -160,14 +160,14 @@ func TestLogLinesHaveTheFormatOfCTS(t *testing.T) {
 	log.Debug("unheard")
 	log.Info("run started")
 	log.Info("run succeeded", "duration", 1500*time.Millisecond, "added", 1)
-	log.Info("run succeeded", "inspect", true)
+	log.Info("run succeeded", "kind", "plan")
 	log.Warn("two\twords", "why", errors.New("a cause\nof two lines"), slog.Group("g", "k", "v"))
 	log.WithGroup("g").Error("failed", "n", 3)
 	slog.New(newCTSHandler(&out, slog.LevelDebug-4)).Log(t.Context(), slog.LevelDebug-4, "stopped")
 	got := regexp.MustCompile(`(?m)^\d{4}-\S+ `).ReplaceAllString(out.String(), "")
 	want := `[INFO]  ctrl: run started: task_name=web run=r1
 [INFO]  ctrl: task completed: task_name=web
-[INFO]  ctrl: run succeeded: task_name=web run=r1 inspect=true
+[INFO]  ctrl: run succeeded: task_name=web run=r1 kind=plan
 [WARN]  ctrl: two	words: task_name=web run=r1
   why=
   | a cause

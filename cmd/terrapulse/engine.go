@@ -59,10 +59,10 @@ func (e *engine) control() *reconcile.Control {
 	}
 }
 
-// plan starts an inspection, in this process.
+// plan starts a plan run in this process.
 func (e *engine) plan(ctx context.Context, task string, draft json.RawMessage) (state.PlannedRun, error) {
-	inspections := reconcile.Inspections{Store: e.store, Launcher: e.launcher, Config: e.base.Load(), Now: time.Now}
-	return inspections.Plan(ctx, task, draft, "the API")
+	planner := reconcile.Planner{Store: e.store, Launcher: e.launcher, Config: e.base.Load(), Now: time.Now}
+	return planner.Plan(ctx, task, draft, "the API")
 }
 
 // engineOptions are what the command line says beside the configuration.

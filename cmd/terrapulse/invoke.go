@@ -234,7 +234,7 @@ func (a *app) progress(run state.Run) {
 	if run.State == state.RunIntended {
 		said = "waiting for its container"
 	}
-	if run.Changes != nil && !run.Inspect {
+	if run.Changes != nil && run.Kind.Applies() {
 		said += " (" + run.Changes.String() + ")"
 	}
 	fmt.Fprintf(a.stderr, "%s %s: %s\n", time.Now().Format(clock), run.Task, said)

@@ -96,7 +96,7 @@ func (d *fakeStack) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // run has a run intended, and ended some time after.
 func (d *fakeStack) run(task, id string, outcome state.Run) invoke.Run {
 	outcome.ID, outcome.Task, outcome.Created = id, task, time.Now()
-	intended := state.Run{ID: id, Task: task, State: state.RunIntended, Created: outcome.Created}
+	intended := state.Run{ID: id, Task: task, Kind: outcome.Kind, State: state.RunIntended, Created: outcome.Created}
 	written, err := d.store.Apply(d.t.Context(), state.Create(state.RunKey(task, id), state.Encode(intended)))
 	if err != nil {
 		d.t.Error(err)
@@ -120,8 +120,8 @@ func TestInvokeFollowsTheRunsThatItStarted(t *testing.T) {
 	var d *fakeStack
 	d = newFakeStack(t, func(req invoke.Request) (invoke.Answer, error) {
 		return invoke.Answer{Mode: req.Mode, Launches: []string{"l1"}, Runs: []invoke.Run{
-			d.run("web", "r1", state.Run{State: state.RunSucceeded, Changes: &state.Changes{Add: 3}}),
-			d.run("api", "r2", state.Run{State: state.RunFailed, Error: "no such module"}),
+			d.run("web", "r1", state.Run{Kind: state.KindApply, State: state.RunSucceeded, Changes: &state.Changes{Add: 3}}),
+			d.run("api", "r2", state.Run{Kind: state.KindApply, State: state.RunFailed, Error: "no such module"}),
 		}, Decisions: []invoke.Decision{{Task: "other", Reason: state.Reason{Code: state.ReasonUnchanged}}}}, nil
 	})
 	code, out, errs := d.command("invoke", "-stack=prod", "-once", "-task=web", "-task=api", "-wait")
@@ -148,7 +148,7 @@ func TestInvokeWaitsForWhatHadNoRoomAtFirst(t *testing.T) {
 		}
 		go func() {
 			time.Sleep(50 * time.Millisecond)
-			r := d.run("web", "r1", state.Run{State: state.RunSucceeded})
+			r := d.run("web", "r1", state.Run{Kind: state.KindApply, State: state.RunSucceeded})
 			d.store.Apply(t.Context(), state.Replace(written[0], state.Encode(state.Task{Run: &state.LiveRun{ID: r.Run, Created: time.Now()}})))
 		}()
 		return invoke.Answer{Mode: req.Mode, Decisions: []invoke.Decision{{Task: "web", Reason: state.Reason{Code: state.ReasonQueued, Text: "its run has to wait"}}}}, nil
@@ -166,7 +166,7 @@ func TestInvokePrintsThePlansOfAnInspection(t *testing.T) {
 		if err := state.SaveLog(t.Context(), d.store, "web", "r1", []byte("Plan: 1 to add\n"), time.Time{}); err != nil {
 			return invoke.Answer{}, err
 		}
-		return invoke.Answer{Mode: req.Mode, Runs: []invoke.Run{d.run("web", "r1", state.Run{State: state.RunSucceeded, Inspect: true})}}, nil
+		return invoke.Answer{Mode: req.Mode, Runs: []invoke.Run{d.run("web", "r1", state.Run{Kind: state.KindPlan, State: state.RunSucceeded})}}, nil
 	})
 	code, out, errs := d.command("invoke", "-stack=prod", "-inspect", "-wait")
 	if code != exitOK {
@@ -204,7 +204,7 @@ func TestDoctorShowsWhatTheFunctionFoundAndPlansInAContainer(t *testing.T) {
 		if req.Mode == invoke.Doctor {
 			return invoke.Answer{Checks: []invoke.Check{{Name: "table", OK: !broken, Found: "prod-table", Fix: "deploy the stack again"}}}, nil
 		}
-		outcome := state.Run{State: state.RunSucceeded, Inspect: true}
+		outcome := state.Run{Kind: state.KindPlan, State: state.RunSucceeded}
 		if broken {
 			outcome.State, outcome.Error = state.RunLost, "the image cannot be pulled"
 		}

@@ -259,9 +259,9 @@ func TestJSON_OfBundlePushAndPull(t *testing.T) {
 func TestJSON_OfInvokeThatWaitsIsOneReport(t *testing.T) {
 	var d *fakeStack
 	d = newFakeStack(t, func(req invoke.Request) (invoke.Answer, error) {
-		id, outcome := "r1", state.Run{State: state.RunFailed, Error: "no such module"}
+		id, outcome := "r1", state.Run{Kind: state.KindApply, State: state.RunFailed, Error: "no such module"}
 		if req.Mode == invoke.Inspect {
-			id, outcome = "r2", state.Run{State: state.RunSucceeded, Inspect: true}
+			id, outcome = "r2", state.Run{State: state.RunSucceeded, Kind: state.KindPlan}
 			if err := state.SaveLog(t.Context(), d.store, "web", id, []byte("Plan: 1 to add\n"), time.Time{}); err != nil {
 				return invoke.Answer{}, err
 			}

@@ -235,7 +235,7 @@ func findRun(ctx context.Context, from records, name string, intended bool) (api
 	runs, err := from.runs(ctx, name)
 	if err == nil {
 		for _, run := range runs {
-			if (intended || run.State != apispec.RunStateIntended) && run.State != apispec.RunStateSuperseded && !run.Inspect {
+			if (intended || run.State != apispec.RunStateIntended) && run.State != apispec.RunStateSuperseded && run.Kind != apispec.RunKindPlan {
 				return run, nil
 			}
 		}

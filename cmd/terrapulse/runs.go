@@ -56,8 +56,8 @@ func (c *runsCommand) Run(args []string) int {
 	for _, r := range runs {
 		t.row(outcome(r.State), shortened(r.ID), at(r.Started), tookOf(r), string(r.State), changesOf(r.Changes))
 		text := fmt.Sprintf("why: %s: %s", r.Reason.Code, r.Reason.Text)
-		if r.Inspect {
-			text = "inspection, " + text
+		if r.Kind != apispec.RunKindApply {
+			text = string(r.Kind) + ", " + text
 		}
 		if r.Error != nil {
 			text += ": " + strings.SplitN(*r.Error, "\n", 2)[0]

@@ -332,7 +332,7 @@ func (a *app) summarise(outcomes []reconcile.Outcome, elapsed time.Duration) int
 
 // outcomesOf is a run of the API as an outcome.
 func outcomesOf(run apispec.Run) []reconcile.Outcome {
-	r := &state.Run{ID: run.ID, Task: run.Task, State: state.RunState(run.State), Created: run.Created}
+	r := &state.Run{ID: run.ID, Task: run.Task, Kind: state.Kind(run.Kind), State: state.RunState(run.State), Created: run.Created}
 	if run.Started != nil {
 		r.Started = *run.Started
 	}
@@ -363,7 +363,7 @@ func summaryOf(outcomes []reconcile.Outcome, took time.Duration) string {
 			continue
 		}
 		counted[string(o.Run.State)]++
-		inspected = inspected || o.Run.Inspect
+		inspected = inspected || o.Run.Kind == state.KindPlan
 		if ch := o.Run.Changes; ch != nil {
 			all.Add, all.Change, all.Destroy = all.Add+ch.Add, all.Change+ch.Change, all.Destroy+ch.Destroy
 		}

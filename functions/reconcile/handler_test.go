@@ -554,7 +554,7 @@ func TestInspectPlansWithoutTouchingTheTasks(t *testing.T) {
 	s := newStack(t, "web", "api")
 	h := s.process()
 	answer := s.must(h, `{"mode":"inspect"}`)
-	if len(answer.Runs) != 2 || len(s.started) != 1 || !s.started[0].Inspect || s.started[0].Bundle != "b1" {
+	if len(answer.Runs) != 2 || len(s.started) != 1 || s.started[0].Kind != state.KindPlan || s.started[0].Bundle != "b1" {
 		t.Fatalf("%+v, %+v", answer, s.started)
 	}
 	tasks, err := state.ReadAll[state.Task](t.Context(), s.store, state.TaskPrefix)

@@ -108,5 +108,5 @@ func (c *container) again(id string) {
 	if _, err := c.store.Apply(c.t.Context(), state.Delete(task.Record)); err != nil {
 		c.t.Fatal(err)
 	}
-	c.decide(id, false)
+	c.decide(id, state.KindApply)
 }

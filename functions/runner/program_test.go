@@ -153,7 +153,7 @@ func s3Backend(url string) string {
 func (s *stack) launch(id string) {
 	s.t.Helper()
 	now := time.Now()
-	launch := state.Launch{ID: id, Config: s.cfg.Digest(), Bundle: s.bundle, Fence: 1, Created: now}
+	launch := state.Launch{ID: id, Kind: state.KindApply, Config: s.cfg.Digest(), Bundle: s.bundle, Fence: 1, Created: now}
 	var changes []state.Change
 	for i := range s.cfg.Tasks {
 		name := s.cfg.Tasks[i].Name
@@ -161,7 +161,7 @@ func (s *stack) launch(id string) {
 		if err != nil {
 			s.t.Fatal(err)
 		}
-		run := state.Run{ID: id + "-" + name, Task: name, Launch: id, Fence: 1, State: state.RunIntended, Created: now}
+		run := state.Run{ID: id + "-" + name, Task: name, Kind: state.KindApply, Launch: id, Fence: 1, State: state.RunIntended, Created: now}
 		launch.Runs = append(launch.Runs, state.PlannedRun{ID: run.ID, Task: name, Definition: s.cfg.Tasks[i].Digest(s.cfg)})
 		task := was.Data
 		task.Run = &state.LiveRun{ID: run.ID, Launch: id, Created: now}

@@ -43,7 +43,7 @@ terraform_provider "local" {
 	c.cfg, c.store = loadTasks(t, c.dir), &statetest.Faulty{Store: openStore(t, t.TempDir())}
 	c.worker = newTestWorker(c.store, c.cfg, c.out)
 	c.worker.aws = secrets.New(aws.Config{Region: "eu-central-1", BaseEndpoint: &server.URL, Credentials: credentials.NewStaticCredentialsProvider("k", "s", "")})
-	c.decide("l2", false)
+	c.decide("l2", state.KindApply)
 	if err := c.work(context.Background(), c.launch.ID); err != nil {
 		t.Fatal(err)
 	}

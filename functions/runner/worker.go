@@ -65,7 +65,7 @@ func (w *worker) work(ctx context.Context, id string) error {
 		return fmt.Errorf("the table holds no launch %s: containers are started by the reconcile function, which writes the launch first; "+
 			"start runs by hand with `terrapulse invoke`", id)
 	}
-	w.log.Info("launch begun", "launch", id, "fence", launch.Data.Fence, "bundle", launch.Data.Bundle, "runs", len(launch.Data.Runs), "inspect", launch.Data.Inspect)
+	w.log.Info("launch begun", "launch", id, "fence", launch.Data.Fence, "bundle", launch.Data.Bundle, "runs", len(launch.Data.Runs), "kind", launch.Data.Kind)
 
 	r := w.bare()
 	carryOut := r.Run
@@ -163,10 +163,10 @@ func findTerraform(ctx context.Context, cfg config.Terraform, log *slog.Logger) 
 	return binary, nil
 }
 
-// measure writes the metrics of a run that has ended. Inspections are none of
-// the work that the metrics are about.
+// measure writes the metrics of a run that has ended. Only runs that
+// are in their tasks' histories are measured.
 func (w *worker) measure(run state.Run) {
-	if run.Inspect {
+	if !run.Kind.Occupies() {
 		return
 	}
 	values := metrics.Values{metrics.RunSeconds: run.Ended.Sub(run.Started).Seconds()}

@@ -77,7 +77,7 @@ func newContainerWith(t *testing.T, backend string, modules ...string) *containe
 	c.cfg = loadTasks(t, c.dir)
 	c.store = &statetest.Faulty{Store: openStore(t, c.dir)}
 	c.worker = newTestWorker(c.store, c.cfg, c.out)
-	c.decide("l1", false)
+	c.decide("l1", state.KindApply)
 	return c
 }
 
@@ -129,17 +129,17 @@ func (c *container) read(name string) string {
 }
 
 // decide writes a launch of every task, as a leader does.
-func (c *container) decide(id string, inspect bool) {
+func (c *container) decide(id string, kind state.Kind) {
 	c.t.Helper()
 	now := time.Now()
-	c.launch = state.Launch{ID: id, Config: c.cfg.Digest(), Bundle: noBundle, Inspect: inspect, Fence: 1, Created: now}
+	c.launch = state.Launch{ID: id, Config: c.cfg.Digest(), Bundle: noBundle, Kind: kind, Fence: 1, Created: now}
 	var changes []state.Change
 	for i := range c.cfg.Tasks {
 		name := c.cfg.Tasks[i].Name
-		run := state.Run{ID: id + "-" + name, Task: name, Launch: id, Fence: 1, Inspect: inspect, State: state.RunIntended, Created: now, Seen: now.Add(-time.Minute)}
+		run := state.Run{ID: id + "-" + name, Task: name, Launch: id, Fence: 1, Kind: kind, State: state.RunIntended, Created: now, Seen: now.Add(-time.Minute)}
 		c.launch.Runs = append(c.launch.Runs, state.PlannedRun{ID: run.ID, Task: name, Definition: c.cfg.Tasks[i].Digest(c.cfg)})
 		changes = append(changes, state.Create(state.RunKey(name, run.ID), state.Encode(run)))
-		if !inspect {
+		if kind.Occupies() {
 			task := state.Task{Observed: "B", ObservedAt: now, Run: &state.LiveRun{ID: run.ID, Launch: id, Created: now}}
 			changes = append(changes, state.Create(state.TaskKey(name), state.Encode(task)))
 		}
@@ -207,9 +207,9 @@ func (c *container) measured(m metrics.Metric, want int) {
 	}
 }
 
-func TestAnInspectionAppliesNothingAndIsNotMeasured(t *testing.T) {
+func TestWorker_PlanRunIsNotMeasured(t *testing.T) {
 	c := newContainer(t, good)
-	c.decide("l2", true)
+	c.decide("l2", state.KindPlan)
 	if err := c.work(t.Context(), "l2"); err != nil {
 		t.Fatal(err)
 	}
@@ -408,7 +408,7 @@ func TestATerraformThatTheConfigurationNamesMayBeDownloaded(t *testing.T) {
 func TestMeasure_DestroyedResourcesAreCounted(t *testing.T) {
 	var out bytes.Buffer
 	w := newTestWorker(nil, nil, &out)
-	w.measure(state.Run{State: state.RunSucceeded, Changes: &state.Changes{Add: 1, Destroy: 2}})
+	w.measure(state.Run{Kind: state.KindApply, State: state.RunSucceeded, Changes: &state.Changes{Add: 1, Destroy: 2}})
 	if !strings.Contains(out.String(), `"ResourcesDestroyed":2`) {
 		t.Error(out.String())
 	}

@@ -74,10 +74,10 @@ func newBench(t *testing.T) *bench {
 // claimed them if it is named.
 func (b *bench) launch(runner string, tasks ...string) state.Launch {
 	b.t.Helper()
-	launch := state.Launch{ID: uuid.Must(uuid.NewV7()).String(), Fence: 3}
+	launch := state.Launch{ID: uuid.Must(uuid.NewV7()).String(), Kind: state.KindApply, Fence: 3}
 	var changes []state.Change
 	for _, task := range tasks {
-		run := state.Run{ID: uuid.Must(uuid.NewV7()).String(), Task: task, Launch: launch.ID, Fence: 3, State: state.RunIntended, Created: noon}
+		run := state.Run{ID: uuid.Must(uuid.NewV7()).String(), Task: task, Kind: state.KindApply, Launch: launch.ID, Fence: 3, State: state.RunIntended, Created: noon}
 		if runner != "" {
 			run.State, run.Owner, run.Runner, run.Claim, run.Expires = state.RunRunning, "host-1-"+runner, runner, "claim", noon.Add(time.Minute)
 		}
@@ -195,7 +195,7 @@ func TestEventsThatComeTwiceOrLateDoNoHarm(t *testing.T) {
 	}
 
 	// The task is run again, under another launch, when the event comes once more.
-	again := state.Run{ID: "again", Task: "web", Launch: "second", State: state.RunRunning, Owner: "host-1-other", Runner: "other"}
+	again := state.Run{ID: "again", Task: "web", Kind: state.KindApply, Launch: "second", State: state.RunRunning, Owner: "host-1-other", Runner: "other"}
 	task, err := state.Read[state.Task](t.Context(), b.store, state.TaskKey("web"))
 	if err != nil {
 		t.Fatal(err)

@@ -495,7 +495,7 @@ func TestRunsAreToldWithTheirLogAndPlan(t *testing.T) {
 		t.Fatal(err)
 	}
 	inspection := runs.Runs[0]
-	if len(runs.Runs) != 1 || !inspection.Inspect || inspection.PlanURL == nil {
+	if len(runs.Runs) != 1 || inspection.Kind != apispec.RunKindPlan || inspection.PlanURL == nil {
 		t.Fatalf("%+v", runs.Runs)
 	}
 	if plan := e.get(*inspection.PlanURL); !strings.HasPrefix(plan.body, "Plan: 1 to add") {

@@ -116,7 +116,7 @@ func manyTasks(tb testing.TB, n int) *engine {
 // conclude adds a run that has ended.
 func (e *engine) conclude(task string, known state.Task, how state.RunState, changes *[]state.Change) state.Task {
 	now := time.Now().UTC()
-	run := state.Run{ID: uuid.Must(uuid.NewV7()).String(), Task: task, State: how, Created: now, Started: now, Ended: now, Digest: "A",
+	run := state.Run{ID: uuid.Must(uuid.NewV7()).String(), Task: task, Kind: state.KindApply, State: how, Created: now, Started: now, Ended: now, Digest: "A",
 		Reason:  state.Reason{Code: state.ReasonChanged, Text: "service web: 1 instance added"},
 		Changes: &state.Changes{Add: 1, Resources: []state.Resource{{Address: "local_file.address", Action: "create"}}}}
 	next, forgotten := known.Conclude(run, "definition")

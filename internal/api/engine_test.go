@@ -148,8 +148,8 @@ func (e *engine) work() *engine {
 		},
 	}
 	e.Plan = func(ctx context.Context, task string, draft json.RawMessage) (state.PlannedRun, error) {
-		inspections := reconcile.Inspections{Store: e.store, Launcher: launcher, Config: e.base.Load(), Now: time.Now}
-		return inspections.Plan(ctx, task, draft, "a test")
+		planner := reconcile.Planner{Store: e.store, Launcher: launcher, Config: e.base.Load(), Now: time.Now}
+		return planner.Plan(ctx, task, draft, "a test")
 	}
 	ended := make(chan struct{})
 	go func() {

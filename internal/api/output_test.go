@@ -68,7 +68,7 @@ func TestRunOutput_IsReadInChunksWhileTheRunGoesOn(t *testing.T) {
 func TestRunOutput_ChunksOfALongOutputMakeTheWhole(t *testing.T) {
 	e := newEngine(t, files).serve()
 	text := strings.Repeat("größer\n", 100_000)
-	run := state.Run{ID: "r1", Task: "web", State: state.RunSucceeded, Created: time.Now(), Logs: len(text)}
+	run := state.Run{ID: "r1", Task: "web", Kind: state.KindApply, State: state.RunSucceeded, Created: time.Now(), Logs: len(text)}
 	if _, err := e.store.Apply(t.Context(), state.Create(state.RunKey("web", "r1"), state.Encode(run))); err != nil {
 		t.Fatal(err)
 	}

@@ -149,6 +149,6 @@ func taskOverview(counts *overlay.Effective, t *config.Task, known state.Task, r
 
 // LastRunOf returns the latest run of a task that has ended as the API shows it.
 func LastRunOf(task string, last *state.Result) *apispec.Run {
-	return ref(RunOf(state.Run{ID: last.Run, Task: task, State: last.State, Reason: last.Reason, Created: last.Started,
+	return ref(RunOf(state.Run{ID: last.Run, Task: task, Kind: last.Kind, State: last.State, Reason: last.Reason, Created: last.Started,
 		Started: last.Started, Ended: last.Ended, Error: last.Error, Changes: last.Changes}))
 }

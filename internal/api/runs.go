@@ -26,7 +26,7 @@ const runLimit = 50
 // RunOf returns a run as the API shows it.
 func RunOf(run state.Run) apispec.Run {
 	shown := apispec.Run{
-		ID: run.ID, Task: run.Task, State: apispec.RunState(run.State), Inspect: run.Inspect, Launch: optional(run.Launch),
+		ID: run.ID, Task: run.Task, State: apispec.RunState(run.State), Kind: apispec.RunKind(run.Kind), Launch: optional(run.Launch),
 		Reason: ReasonOf(run.Reason), Seen: moment(run.Seen), Created: run.Created, Started: moment(run.Started), Ended: moment(run.Ended),
 		Error: optional(run.Error), Changes: changes(run.Changes),
 	}
@@ -243,14 +243,14 @@ func chunkOf(text []byte, offset int) (chunk []byte, last bool) {
 	return text[:end], false
 }
 
-// getRunPlan answers with the plan of an inspection.
+// getRunPlan answers with the plan of a plan run.
 func (a *api) getRunPlan(w http.ResponseWriter, r *http.Request) {
 	run, ok := a.run(w, r)
 	if !ok {
 		return
 	}
-	if !run.Inspect || !run.State.Ended() || run.Plan == "" {
-		refuse(w, r, http.StatusNotFound, "run %s has no plan: it is no inspection, has not ended, or came to none", run.ID)
+	if run.Kind != state.KindPlan || !run.State.Ended() || run.Plan == "" {
+		refuse(w, r, http.StatusNotFound, "run %s has no plan: it is not a plan run, has not ended, or failed", run.ID)
 		return
 	}
 	_, plan, err := a.Control.AwaitPlan(r.Context(), state.PlannedRun{ID: run.ID, Task: run.Task})

@@ -174,7 +174,7 @@ type runError struct {
 }
 
 func (e *runError) Error() string {
-	if e.run.Inspect {
+	if e.run.Kind == state.KindPlan {
 		return fmt.Sprintf("inspect task '%s': %s", e.run.Task, e.run.Error)
 	}
 	return fmt.Sprintf("run task '%s': %s; %s", e.run.Task, strings.TrimSpace(e.run.Error), e.otherwise)

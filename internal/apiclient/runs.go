@@ -95,10 +95,10 @@ func (c *Client) AwaitRun(ctx context.Context, name, after string, waits func(re
 	}
 }
 
-// first is the oldest run that is part of the task's history.
+// first is the oldest run that applies the task and was not superseded.
 func first(runs []apispec.Run) *apispec.Run {
 	for i := len(runs) - 1; i >= 0; i-- {
-		if !runs[i].Inspect && runs[i].State != apispec.RunStateSuperseded {
+		if runs[i].Kind == apispec.RunKindApply && runs[i].State != apispec.RunStateSuperseded {
 			return &runs[i]
 		}
 	}

@@ -33,7 +33,7 @@ func (c *Client) Overview(ctx context.Context) (apispec.OverviewResponse, error)
 // runLimit is how many runs one request asks for, which is the most there is.
 const runLimit = "200"
 
-// Runs returns the runs of a task, inspections too, the latest first.
+// Runs returns the runs of a task, of every kind, the latest first.
 func (c *Client) Runs(ctx context.Context, task string) ([]apispec.Run, error) {
 	var answer apispec.RunsResponse
 	_, err := c.call(ctx, http.MethodGet, taskPath(task)+"/runs", url.Values{"limit": {runLimit}}, nil, &answer)

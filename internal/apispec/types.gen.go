@@ -7,6 +7,30 @@ import (
 	"time"
 )
 
+// Defines values for RunKind.
+const (
+	RunKindApply   RunKind = "apply"
+	RunKindDestroy RunKind = "destroy"
+	RunKindDrift   RunKind = "drift"
+	RunKindPlan    RunKind = "plan"
+)
+
+// Valid indicates whether the value is a known member of the RunKind enum.
+func (e RunKind) Valid() bool {
+	switch e {
+	case RunKindApply:
+		return true
+	case RunKindDestroy:
+		return true
+	case RunKindDrift:
+		return true
+	case RunKindPlan:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for RunState.
 const (
 	RunStateCancelled   RunState = "cancelled"
@@ -306,7 +330,7 @@ type CatalogServicesCondition struct {
 	UseAsModuleInput *bool  `json:"use_as_module_input,omitempty"`
 }
 
-// Changes what Terraform did; of an inspection, what it would do
+// Changes what Terraform did; of a plan run, what it would do
 type Changes struct {
 	Add     int `json:"add"`
 	Change  int `json:"change"`
@@ -521,15 +545,16 @@ type Resource struct {
 
 // Run defines model for Run.
 type Run struct {
-	// Changes what Terraform did; of an inspection, what it would do
+	// Changes what Terraform did; of a plan run, what it would do
 	Changes *Changes   `json:"changes,omitempty"`
 	Created time.Time  `json:"created"`
 	Ended   *time.Time `json:"ended,omitempty"`
 	Error   *string    `json:"error,omitempty"`
 	ID      UUID       `json:"id"`
 
-	// Inspect it plans and applies nothing
-	Inspect bool `json:"inspect"`
+	// Kind What a run does. apply: makes the infrastructure what the data says. plan: shows what an apply would change. drift: shows what differs
+	// from what was applied last. destroy: destroys what was applied last.
+	Kind RunKind `json:"kind"`
 
 	// Launch id of the launch that the run is part of
 	Launch *string `json:"launch,omitempty"`
@@ -537,7 +562,7 @@ type Run struct {
 	// LogURL where Terraform's output is, if there can be any
 	LogURL *string `json:"log_url,omitempty"`
 
-	// PlanURL of an inspection, where its plan is
+	// PlanURL of a plan run, where its plan is
 	PlanURL *string `json:"plan_url,omitempty"`
 
 	// Reason why a task runs, or waits
@@ -572,6 +597,10 @@ type RunCancelledResponse struct {
 	// RunURL where it shows how it ends
 	RunURL string `json:"run_url"`
 }
+
+// RunKind What a run does. apply: makes the infrastructure what the data says. plan: shows what an apply would change. drift: shows what differs
+// from what was applied last. destroy: destroys what was applied last.
+type RunKind string
 
 // RunOutputResponse defines model for RunOutputResponse.
 type RunOutputResponse struct {

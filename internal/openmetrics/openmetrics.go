@@ -85,9 +85,9 @@ func (m *Metrics) Handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{EnableOpenMetrics: true})
 }
 
-// RunEnded counts a run whose outcome was recorded. Inspections are not counted.
+// RunEnded counts a run whose outcome was recorded. Runs that are not in their task's history are not counted.
 func (m *Metrics) RunEnded(run state.Run) {
-	if run.Inspect {
+	if !run.Kind.Occupies() {
 		return
 	}
 	m.runs.WithLabelValues(run.Task, string(run.State)).Inc()

@@ -57,10 +57,10 @@ func measured(s *oneRecord, at func() time.Time) *Metrics {
 		{Action: reconcile.Run, Reason: state.Reason{Code: state.ReasonChanged}},
 		{Action: reconcile.Run, Reason: state.Reason{Code: state.ReasonLost}, Lost: &state.Run{Task: "lb"}},
 	}}, nil)
-	m.RunEnded(state.Run{Task: "lb", State: state.RunSucceeded, Seen: now.Add(-9 * time.Second), Started: now.Add(-3 * time.Second), Ended: now,
+	m.RunEnded(state.Run{Task: "lb", Kind: state.KindApply, State: state.RunSucceeded, Seen: now.Add(-9 * time.Second), Started: now.Add(-3 * time.Second), Ended: now,
 		Changes: &state.Changes{Add: 1, Change: 2, Destroy: 3}})
-	m.RunEnded(state.Run{Task: "lb", State: state.RunFailed, Started: now.Add(-time.Second), Ended: now})
-	m.RunEnded(state.Run{Task: "lb", State: state.RunSucceeded, Inspect: true, Started: now, Ended: now})
+	m.RunEnded(state.Run{Task: "lb", Kind: state.KindApply, State: state.RunFailed, Started: now.Add(-time.Second), Ended: now})
+	m.RunEnded(state.Run{Task: "lb", Kind: state.KindPlan, State: state.RunSucceeded, Started: now, Ended: now})
 	return m
 }
 

@@ -57,7 +57,7 @@ func (b *batch) add(ctx context.Context, was state.Stored[state.Task], d Decisio
 	case Run:
 		it.run = &state.PlannedRun{ID: newID(), Task: d.Task.Name, Definition: b.definitions[d.Task.Name]}
 	case Note:
-		run := state.Run{ID: newID(), Task: d.Task.Name, Reason: d.Reason, Created: b.now,
+		run := state.Run{ID: newID(), Task: d.Task.Name, Kind: state.KindApply, Reason: d.Reason, Created: b.now,
 			State: state.RunUnchanged, Started: b.now, Ended: b.now, Digest: next.Observed}
 		next, d.Forget = next.Conclude(run, "")
 		it.changes = append(it.changes, state.Create(state.RunKey(run.Task, run.ID), state.Encode(run)))
@@ -189,12 +189,12 @@ func (b *batch) assemble() (state.Launch, []state.Change) {
 		}
 		return state.Launch{}, changes
 	}
-	launch := state.Launch{ID: newID(), Config: b.digest, Bundle: b.Bundle, Fence: b.Lease.Fence(), Created: b.now}
+	launch := state.Launch{ID: newID(), Kind: state.KindApply, Config: b.digest, Bundle: b.Bundle, Fence: b.Lease.Fence(), Created: b.now}
 	for i := range b.items {
 		it, d := b.items[i], b.items[i].decision
 		launch.Runs = append(launch.Runs, *it.run)
 		d.State.Run = &state.LiveRun{ID: it.run.ID, Launch: launch.ID, Created: b.now}
-		run := state.Run{ID: it.run.ID, Task: it.run.Task, Launch: launch.ID, Fence: launch.Fence,
+		run := state.Run{ID: it.run.ID, Task: it.run.Task, Kind: launch.Kind, Launch: launch.ID, Fence: launch.Fence,
 			Reason: d.Reason, Seen: d.Seen, Replaces: d.Replaces, Created: b.now, State: state.RunIntended}
 		last := len(it.changes) - 1 // the task's own record
 		it.changes[last].Value = state.Encode(d.State)

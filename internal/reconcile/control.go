@@ -43,7 +43,7 @@ type Control struct {
 	Store state.Store
 	// Base returns what the files, or the bundle in force, say.
 	Base func(context.Context) (*config.Config, error)
-	// Plan starts an inspection of a task or, if a definition is given, of a
+	// Plan starts a plan run of a task or, if a definition is given, of a
 	// task that is not there.
 	Plan func(ctx context.Context, task string, draft json.RawMessage) (state.PlannedRun, error)
 	// Wake has the leader look at once, where that is possible; nil where it

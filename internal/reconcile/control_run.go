@@ -108,13 +108,13 @@ func (c *Control) awaitSettled(ctx context.Context, task string) error {
 	}
 }
 
-// AwaitPlan waits until an inspection has ended and returns its plan, in
+// AwaitPlan waits until a plan run has ended and returns its plan, in
 // Terraform's words.
 func (c *Control) AwaitPlan(ctx context.Context, planned state.PlannedRun) (state.Run, string, error) {
 	for {
 		run, err := state.Read[state.Run](ctx, c.Store, state.RunKey(planned.Task, planned.ID))
 		if err != nil {
-			return state.Run{}, "", fmt.Errorf("read inspection %s: %w", planned.ID, err)
+			return state.Run{}, "", fmt.Errorf("read plan run %s: %w", planned.ID, err)
 		}
 		if run.Data.State.Ended() {
 			if run.Data.Plan == "" {
@@ -124,7 +124,7 @@ func (c *Control) AwaitPlan(ctx context.Context, planned state.PlannedRun) (stat
 			return run.Data, string(plan), err
 		}
 		if !pause.For(ctx, c.Poll) {
-			return run.Data, "", fmt.Errorf("wait for the inspection of task %s: %w", planned.Task, ctx.Err())
+			return run.Data, "", fmt.Errorf("wait for the plan of task %s: %w", planned.Task, ctx.Err())
 		}
 	}
 }

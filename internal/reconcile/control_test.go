@@ -79,8 +79,8 @@ func (m *machine) start(tasks []config.Task) *instance {
 			}
 		},
 		Plan: func(ctx context.Context, task string, draft json.RawMessage) (state.PlannedRun, error) {
-			inspections := reconcile.Inspections{Store: m.store, Launcher: p.launcher, Config: i.base.Load(), Now: time.Now}
-			return inspections.Plan(ctx, task, draft, "a test")
+			planner := reconcile.Planner{Store: m.store, Launcher: p.launcher, Config: i.base.Load(), Now: time.Now}
+			return planner.Plan(ctx, task, draft, "a test")
 		},
 	}
 	ended := make(chan struct{})

@@ -49,7 +49,7 @@ func TestDecideGivesTheReason(t *testing.T) {
 	yearly.Condition.Schedule.Cron = "0 3 1 1 *"
 	newYear := time.Date(noon.Year()+1, 1, 1, 3, 0, 0, 0, noon.Location())
 	live := &state.LiveRun{ID: "r1", Launch: "l1", Created: noon.Add(-time.Minute)}
-	lost := &state.Run{ID: "r1", Task: "web", State: state.RunLost, Ended: noon, Error: "out of memory"}
+	lost := &state.Run{ID: "r1", Task: "web", Kind: state.KindApply, State: state.RunLost, Ended: noon, Error: "out of memory"}
 	b := &Observed{Digest: "B", Changed: "1 added: api.node.dc1"}
 
 	type test struct {

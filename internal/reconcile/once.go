@@ -82,7 +82,7 @@ func (r *Reconciler) Once(ctx context.Context, wait func()) ([]Outcome, error) {
 		}
 		run, err := state.Read[state.Run](context.WithoutCancel(ctx), r.Store, state.RunKey(d.Task.Name, id))
 		if err != nil {
-			last.Run = &state.Run{ID: id, Task: d.Task.Name, State: state.RunRunning}
+			last.Run = &state.Run{ID: id, Task: d.Task.Name, Kind: state.KindApply, State: state.RunRunning}
 			last.Err = fmt.Errorf("read the outcome of its run: %w", err)
 			failed = cmp.Or(failed, last.Err)
 			continue

@@ -318,8 +318,8 @@ func TestARunWhoseRunnerDiedIsRunAgain(t *testing.T) {
 }
 
 func TestARunWithoutSignOfLifeIsLostOnlyAfterItsClaim(t *testing.T) {
-	running := state.Run{ID: "r", Owner: "host", State: state.RunRunning, Created: noon, Expires: noon.Add(10 * time.Second)}
-	intended := state.Run{ID: "r", State: state.RunIntended, Created: noon}
+	running := state.Run{ID: "r", Kind: state.KindApply, Owner: "host", State: state.RunRunning, Created: noon, Expires: noon.Add(10 * time.Second)}
+	intended := state.Run{ID: "r", Kind: state.KindApply, State: state.RunIntended, Created: noon}
 	for _, tt := range []struct {
 		name    string
 		run     state.Run
@@ -333,7 +333,7 @@ func TestARunWithoutSignOfLifeIsLostOnlyAfterItsClaim(t *testing.T) {
 		{"an intent is asked for again", intended, "", noon.Add(time.Minute), ""},
 		{"but not for ever", intended, "", noon.Add(time.Hour), "no runner claimed it"},
 		{"without a record it is lost", state.Run{}, "", noon, "its record is gone"},
-		{"one that ended behind its task's back is made good", state.Run{ID: "r", State: state.RunSucceeded}, "", noon, "without its task being told"},
+		{"one that ended behind its task's back is made good", state.Run{ID: "r", Kind: state.KindApply, State: state.RunSucceeded}, "", noon, "without its task being told"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			lost := lifeless(tt.run, tt.stopped, tt.at, 0)

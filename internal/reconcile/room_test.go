@@ -130,7 +130,7 @@ func TestClocksThatAreApartCostNobodyTheLease(t *testing.T) {
 }
 
 func TestClaimsOfRunnersWhoseClocksAreApartCount(t *testing.T) {
-	running := state.Run{ID: "r", Owner: "host", State: state.RunRunning, Created: noon, Expires: noon}
+	running := state.Run{ID: "r", Kind: state.KindApply, Owner: "host", State: state.RunRunning, Created: noon, Expires: noon}
 	if lost := lifeless(running, "", noon.Add(29*time.Second), 30*time.Second); lost != "" {
 		t.Error("lost while it may be alive by its own clock: " + lost)
 	}

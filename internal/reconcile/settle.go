@@ -68,10 +68,8 @@ func settleRun(ctx context.Context, store state.Store, stopped Stopped, planned 
 		lost.State, lost.Ended, lost.Expires, lost.Error = state.RunLost, now, time.Time{}, state.Cut(stopped.Why)
 		lost.Dead = true
 
-		changes := []state.Change{run.Write(lost)}
-		if lost.Inspect {
-			changes[0] = changes[0].Until(now.Add(state.KeptInspects))
-		} else {
+		changes := []state.Change{run.Write(lost).Until(lost.KeptUntil())}
+		if lost.Kind.Occupies() {
 			told, err := tell(ctx, store, lost)
 			if err != nil {
 				return nil, err
@@ -99,7 +97,7 @@ func (s Stopped) left(run state.Run) bool {
 // overtaken reports whether the runner claimed a run that was given up while
 // nobody could say whether the runner was alive.
 func (s Stopped) overtaken(run state.Run) bool {
-	return run.State == state.RunLost && !run.Dead && !run.Inspect && run.Launch == s.Launch &&
+	return run.State == state.RunLost && !run.Dead && run.Kind.Applies() && run.Launch == s.Launch &&
 		s.Runner != "" && run.Runner == s.Runner
 }
 

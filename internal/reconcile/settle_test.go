@@ -223,10 +223,10 @@ func TestATickAndSettleCountALostRunOnce(t *testing.T) {
 	}
 }
 
-func TestARunOfAnInspectionIsLostWithoutItsTaskKnowing(t *testing.T) {
+func TestSettle_PlanRunLeavesItsTaskAlone(t *testing.T) {
 	b := newBench(t, tasks(1)...)
 	b.settle()
-	launches, err := b.Inspections().Start(t.Context(), []string{"task-0"}, "an invoke")
+	launches, err := b.Planner().Start(t.Context(), []string{"task-0"}, "an invoke")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -253,7 +253,7 @@ func TestALostRunPushesTheOldestOutOfTheHistory(t *testing.T) {
 	for i := range state.History {
 		id := fmt.Sprintf("old-%02d", i)
 		old = append(old, id)
-		if _, err := b.store.Apply(t.Context(), state.Create(state.RunKey("task-0", id), state.Encode(state.Run{ID: id}))); err != nil {
+		if _, err := b.store.Apply(t.Context(), state.Create(state.RunKey("task-0", id), state.Encode(state.Run{ID: id, Kind: state.KindApply}))); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -12,17 +12,17 @@ import (
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
-// inspect intends an inspection as a leader does.
+// inspect writes a plan run and its launch as the Planner does.
 func (b *bench) inspect(id string) {
 	b.t.Helper()
-	b.launch = state.Launch{ID: "l-" + id, Inspect: true, Runs: b.planned(id)}
-	run := state.Run{ID: id, Task: "web", Launch: b.launch.ID, Inspect: true, State: state.RunIntended, Created: noon}
-	if _, err := b.store.Apply(b.t.Context(), state.Create(state.RunKey("web", id), state.Encode(run)).Until(noon.Add(state.KeptInspects))); err != nil {
+	b.launch = state.Launch{ID: "l-" + id, Kind: state.KindPlan, Runs: b.planned(id)}
+	run := state.Run{ID: id, Task: "web", Kind: state.KindPlan, Launch: b.launch.ID, State: state.RunIntended, Created: noon}
+	if _, err := b.store.Apply(b.t.Context(), state.Create(state.RunKey("web", id), state.Encode(run)).Until(run.KeptUntil())); err != nil {
 		b.t.Fatal(err)
 	}
 }
 
-func TestAnInspectionPlansAndLeavesItsTaskAlone(t *testing.T) {
+func TestRun_PlanLeavesItsTaskAlone(t *testing.T) {
 	for _, outcome := range []struct {
 		plan  applier
 		state state.RunState

@@ -16,7 +16,7 @@ import (
 func TestALockIsOrphanedOnlyIfTheRunThatHeldItIsDead(t *testing.T) {
 	const who = "terrapulse-l1@ip-10-0-1-2"
 	began, ended := noon, noon.Add(time.Minute)
-	run := state.Run{ID: "r1", Task: "web", Who: who, Started: began, Ended: ended, State: state.RunLost, Dead: true, Error: "out of memory"}
+	run := state.Run{ID: "r1", Task: "web", Kind: state.KindApply, Who: who, Started: began, Ended: ended, State: state.RunLost, Dead: true, Error: "out of memory"}
 	lock := terraform.LockError{ID: "0d6d8b1c", Who: who, Operation: "OperationTypeApply", Created: fmt.Sprint(began.Add(time.Second))}
 	created := func(at time.Time) func(*state.Run, *terraform.LockError) {
 		return func(_ *state.Run, l *terraform.LockError) { l.Created = fmt.Sprint(at) }
@@ -28,7 +28,7 @@ func TestALockIsOrphanedOnlyIfTheRunThatHeldItIsDead(t *testing.T) {
 	}{
 		{"its container stopped", func(*state.Run, *terraform.LockError) {}, true},
 		{"its Terraform was killed, and its runner said so", func(r *state.Run, _ *terraform.LockError) { r.State, r.Dead = state.RunFailed, false }, true},
-		{"an inspection's", func(r *state.Run, _ *terraform.LockError) { r.Inspect = true }, true},
+		{"a plan run", func(r *state.Run, _ *terraform.LockError) { r.Kind = state.KindPlan }, true},
 		{"only no sign of life", func(r *state.Run, _ *terraform.LockError) { r.Dead = false }, false},
 		{"under way", func(r *state.Run, _ *terraform.LockError) { r.State, r.Ended = state.RunRunning, time.Time{} }, false},
 		{"not begun", func(r *state.Run, _ *terraform.LockError) { r.State = state.RunIntended }, false},

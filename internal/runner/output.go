@@ -42,21 +42,12 @@ func (r *Runner) newOutput(run state.Run) *output {
 	if r.Watch != nil {
 		o.watch = r.Watch(run)
 	}
-	until := keptUntil(run)
+	until := run.KeptUntil()
 	if r.Logs != nil && until.IsZero() {
 		until = run.Created.Add(keptLive)
 	}
 	o.live = state.NewLogWriter(r.Store, run.Task, run.ID, until)
 	return o
-}
-
-// keptUntil is how long the output of a run is kept; zero for as long as the
-// run is in its task's history.
-func keptUntil(run state.Run) time.Time {
-	if run.Inspect {
-		return run.Created.Add(state.KeptInspects)
-	}
-	return time.Time{}
 }
 
 // Write implements io.Writer.
@@ -105,7 +96,7 @@ func (o *output) flush(ctx context.Context) error {
 func (r *Runner) keepForPeople(ctx context.Context, run *state.Run, done result, output *output, limit time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	until := keptUntil(*run)
+	until := run.KeptUntil()
 	text := output.Bytes()
 	url, err := "", error(nil)
 	switch {
@@ -119,7 +110,7 @@ func (r *Runner) keepForPeople(ctx context.Context, run *state.Run, done result,
 	} else {
 		run.Logs, run.Output = len(text), url
 	}
-	if run.Inspect && run.State == state.RunSucceeded {
+	if run.Kind == state.KindPlan && run.State == state.RunSucceeded {
 		name := run.ID + "-plan"
 		url, err := "", error(nil)
 		if r.Logs == nil {
@@ -128,12 +119,12 @@ func (r *Runner) keepForPeople(ctx context.Context, run *state.Run, done result,
 			url, err = r.Logs.Save(ctx, run.Task, name, []byte(done.plan), until)
 		}
 		if err != nil {
-			r.Log.Warn("the plan of an inspection was not kept", "error", err)
+			r.Log.Warn("the plan of a run was not kept", "error", err)
 		} else if run.Plan = url; url == "" {
 			run.Plan = name
 		}
 	}
-	if run.State != state.RunSucceeded || run.Inspect {
+	if run.State != state.RunSucceeded || !run.Kind.Applies() {
 		return
 	}
 	if err := state.SaveInputs(ctx, r.Store, run.Task, state.Inputs{Elements: done.snap.Condition.Elements, Sources: done.snap.Visibility.Sources()}); err != nil {

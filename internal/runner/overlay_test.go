@@ -108,8 +108,8 @@ func TestATaskThatWasMadeThroughTheAPIIsRun(t *testing.T) {
 	}
 	made, _ := effective.Config.Task("made")
 	planned := state.PlannedRun{ID: "r7", Task: "made", Definition: made.Digest(effective.Config)}
-	launch := state.Launch{ID: "l7", Runs: []state.PlannedRun{planned}}
-	run := state.Run{ID: "r7", Task: "made", Launch: "l7", State: state.RunIntended}
+	launch := state.Launch{ID: "l7", Kind: state.KindApply, Runs: []state.PlannedRun{planned}}
+	run := state.Run{ID: "r7", Task: "made", Kind: state.KindApply, Launch: "l7", State: state.RunIntended}
 	if _, err := b.store.Apply(t.Context(), state.Create(state.RunKey("made", "r7"), state.Encode(run)),
 		state.Create(state.TaskKey("made"), state.Encode(state.Task{Run: &state.LiveRun{ID: "r7", Launch: "l7"}}))); err != nil {
 		t.Fatal(err)
@@ -163,8 +163,8 @@ func TestTheDraftOfATaskIsPlanned(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			b.launch = state.Launch{ID: "l7", Inspect: true, Draft: draft, Runs: []state.PlannedRun{{ID: "r7", Task: "draft", Definition: task.Digest(cfg)}}}
-			run := state.Run{ID: "r7", Task: "draft", Launch: "l7", Inspect: true, State: state.RunIntended, Created: noon}
+			b.launch = state.Launch{ID: "l7", Kind: state.KindPlan, Draft: draft, Runs: []state.PlannedRun{{ID: "r7", Task: "draft", Definition: task.Digest(cfg)}}}
+			run := state.Run{ID: "r7", Task: "draft", Kind: state.KindPlan, Launch: "l7", State: state.RunIntended, Created: noon}
 			if _, err := b.store.Apply(t.Context(), state.Create(state.RunKey("draft", "r7"), state.Encode(run))); err != nil {
 				t.Fatal(err)
 			}

@@ -138,7 +138,7 @@ type result struct {
 	definition string // of the task, that was worked on
 	snap       *consul.Snapshot
 	changes    *state.Changes
-	plan       string // of an inspection
+	plan       string // of a plan run
 }
 
 // work is what is done under a claim.
@@ -168,11 +168,12 @@ func (r *Runner) carryOut(ctx context.Context, launch state.Launch, planned stat
 	run := c.ended(r.Now())
 	run.Changes = done.changes
 	switch {
-	case err == nil && run.Inspect:
-		run.State = state.RunSucceeded // nothing was applied, so there is no digest
 	case err == nil:
-		run.State, run.Digest = state.RunSucceeded, done.snap.Condition.Digest
-	case errors.Is(err, errSuperseded) && !run.Inspect && !run.Replaces:
+		run.State = state.RunSucceeded
+		if run.Kind.Applies() {
+			run.Digest = done.snap.Condition.Digest
+		}
+	case errors.Is(err, errSuperseded) && run.Kind.Occupies() && !run.Replaces:
 		run.State, run.Error = state.RunSuperseded, state.Cut(err.Error())
 	case errors.As(err, new(*cancelledError)):
 		run.State, run.Error = state.RunCancelled, state.Cut(err.Error())
@@ -200,8 +201,8 @@ func (r *Runner) carryOut(ctx context.Context, launch state.Launch, planned stat
 	if !run.Seen.IsZero() {
 		attrs = append(attrs, "since_seen", run.Ended.Sub(run.Seen).Round(time.Millisecond))
 	}
-	if run.Inspect {
-		attrs = append(attrs, "inspect", true)
+	if run.Kind != state.KindApply {
+		attrs = append(attrs, "kind", run.Kind)
 	}
 	switch run.State {
 	case state.RunFailed:
@@ -265,9 +266,8 @@ func endedBy[E error](ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w", cause, err)
 }
 
-// work reads what the task renders, and has it applied, or inspected. A panic
-// is an error of this task like any other: it must not end the runs of the
-// others.
+// work reads what the task renders, and plans or applies it. A panic becomes an
+// error of this run: it must not end the runs of other tasks.
 func (c *claim) work(ctx context.Context, launch state.Launch, planned state.PlannedRun, out io.Writer) (done result, err error) {
 	r := c.Runner
 	defer func() {
@@ -303,19 +303,23 @@ func (c *claim) work(ctx context.Context, launch state.Launch, planned state.Pla
 	if r.Verbose {
 		out = io.MultiWriter(out, lineLog{r.Log})
 	}
-	job := driver.Job{Config: cfg, Task: task, Snapshot: done.snap, Run: c.run.Data, Output: out}
-	if launch.Inspect {
+	job := driver.Job{Config: cfg, Task: task, Snapshot: done.snap, Run: c.claimed, Output: out}
+	switch kind := c.claimed.Kind; kind {
+	case state.KindPlan:
 		plan, err := r.Driver.Plan(ctx, job)
 		done.changes, done.plan = plan.Changes, plan.Text
 		return done, err
-	}
-	// A process that was frozen since its claim must not apply what it read before.
-	if err := c.confirm(ctx); err != nil {
+	case state.KindApply:
+		// A process that was frozen since its claim must not apply what it read before.
+		if err := c.confirm(ctx); err != nil {
+			return done, err
+		}
+		done.applied = true
+		done.changes, err = r.Driver.Apply(ctx, job)
 		return done, err
+	default:
+		return done, fmt.Errorf("this version of Terrapulse cannot carry out a run of kind %s", kind)
 	}
-	done.applied = true
-	done.changes, err = r.Driver.Apply(ctx, job)
-	return done, err
 }
 
 // task returns the task of a run as it was when the run was decided, or says
@@ -351,6 +355,8 @@ type claim struct {
 	*Runner
 	turn chan struct{}           // holds an element while run is being written
 	run  state.Stored[state.Run] // as last written
+
+	claimed state.Run // as it was when it was claimed
 }
 
 // claim takes the run if nobody else has; otherwise it returns nil. A run of
@@ -364,6 +370,7 @@ func (r *Runner) claim(ctx context.Context, launch state.Launch, planned state.P
 		}
 		c := &claim{Runner: r, turn: make(chan struct{}, 1), run: run}
 		if c.holds(run.Data, id) {
+			c.claimed = run.Data
 			return c, nil // by the attempt before, whose answer was lost
 		}
 		if run.Data.State != state.RunIntended {
@@ -380,6 +387,7 @@ func (r *Runner) claim(ctx context.Context, launch state.Launch, planned state.P
 		if errors.Is(err, errTaken) {
 			return nil, nil // another runner was faster
 		}
+		c.claimed = next
 		return c, err
 	}, backoff.WithMaxTries(claimTries))
 }
@@ -397,10 +405,7 @@ func (c *claim) holds(run state.Run, id string) bool {
 // alone.
 func (c *claim) write(ctx context.Context, next state.Run, others ...state.Change) error {
 	for {
-		change := c.run.Write(next)
-		if next.Inspect || next.State == state.RunSuperseded {
-			change = change.Until(next.Created.Add(state.KeptInspects))
-		}
+		change := c.run.Write(next).Until(next.KeptUntil())
 		recs, err := c.Store.Apply(ctx, append([]state.Change{change}, others...)...)
 		if err == nil {
 			c.run = state.Stored[state.Run]{Record: recs[0], Data: next}
@@ -565,8 +570,8 @@ func (r *Runner) record(ctx context.Context, c *claim, run state.Run, done resul
 // settle records the outcome. Where the leader has just written the task's
 // record, that is read again.
 func (r *Runner) settle(ctx context.Context, c *claim, run state.Run, definition string) error {
-	if run.Inspect {
-		return c.write(ctx, run) // its task knows nothing of it
+	if !run.Kind.Occupies() {
+		return c.write(ctx, run)
 	}
 	for {
 		task, err := state.Read[state.Task](ctx, r.Store, state.TaskKey(run.Task))

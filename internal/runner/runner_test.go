@@ -102,13 +102,13 @@ func (b *bench) planned(id string) []state.PlannedRun {
 // intend writes a run as a leader does.
 func (b *bench) intend(id string, task state.Task) {
 	b.t.Helper()
-	b.launch = state.Launch{ID: "l-" + id, Fence: 1, Runs: b.planned(id)}
+	b.launch = state.Launch{ID: "l-" + id, Kind: state.KindApply, Fence: 1, Runs: b.planned(id)}
 	task.Run = &state.LiveRun{ID: id, Launch: b.launch.ID, Created: noon}
 	was, err := state.Read[state.Task](b.t.Context(), b.store, state.TaskKey("web"))
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	run := state.Run{ID: id, Task: "web", Launch: b.launch.ID, Fence: 1, State: state.RunIntended, Created: noon}
+	run := state.Run{ID: id, Task: "web", Kind: state.KindApply, Launch: b.launch.ID, Fence: 1, State: state.RunIntended, Created: noon}
 	if _, err := b.store.Apply(b.t.Context(), was.Write(task), state.Create(state.RunKey("web", id), state.Encode(run))); err != nil {
 		b.t.Fatal(err)
 	}

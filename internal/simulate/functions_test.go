@@ -100,7 +100,7 @@ func (w *world) invoke(opts reconcile.TickOptions) *act {
 	return a
 }
 
-// manual has someone ask for a run, or an inspection of a task or of a draft.
+// manual has someone ask for a run, or a plan of a task or of a draft.
 func (w *world) manual() {
 	a := &act{inspects: w.rng.IntN(3) == 0}
 	draft := w.weather.people > 0 && w.rng.IntN(3) == 0
@@ -113,14 +113,14 @@ func (w *world) manual() {
 		}
 		f.engine.Store = view{f.process, a}
 		if a.inspects && draft {
-			_, a.err = f.engine.Inspections().StartDraft(ctx, definition, "a person")
+			_, a.err = f.engine.Planner().StartDraft(ctx, definition, "a person")
 			return
 		}
 		if _, there := f.loaded.Config.Task(name); !there {
 			return
 		}
 		if a.inspects {
-			_, a.err = f.engine.Inspections().Start(ctx, []string{name}, "a person")
+			_, a.err = f.engine.Planner().Start(ctx, []string{name}, "a person")
 			return
 		}
 		for {

@@ -96,7 +96,7 @@ func (j *judge) written(v view, unread map[string]bool, changes []state.Change) 
 			if c.Op == state.OpDelete {
 				continue
 			}
-			if !launch.Inspect && launch.Fence != j.leader.Fence {
+			if launch.Kind.Applies() && launch.Fence != j.leader.Fence {
 				v.violated("one leader acts: %s launched under token %d while %d stands", v.name, launch.Fence, j.leader.Fence)
 			}
 			j.known[launch.ID] = true
@@ -108,7 +108,7 @@ func (j *judge) written(v view, unread map[string]bool, changes []state.Change) 
 				continue
 			}
 			run := decoded[state.Run](c.Value)
-			if _, there := j.runs[task][run.ID]; !there && !run.Inspect && run.State == state.RunIntended {
+			if _, there := j.runs[task][run.ID]; !there && run.Kind.Occupies() && run.State == state.RunIntended {
 				j.decided(v, launch, run)
 			}
 			j.run(v, unread, task, run)
@@ -151,7 +151,7 @@ func (j *judge) run(v view, unread map[string]bool, task string, run state.Run) 
 		v.violated("an outcome stays: run %s of %s was %s and became %s", run.ID, task, before.State, run.State)
 	case there && before.State == state.RunRunning && run.State == state.RunRunning && before.Claim != run.Claim:
 		v.violated("a run is claimed once: %s of %s was claimed by %s, and then by %s", run.ID, task, before.Owner, run.Owner)
-	case !there && !run.Inspect && unread[task]:
+	case !there && run.Kind.Occupies() && unread[task]:
 		v.violated("nothing is applied on a partial read: %s was to be run by a tick that could not read it", task)
 	case run.Dead:
 		if p := j.applying[task]; p != nil && strings.HasSuffix(run.Owner, p.name) {
@@ -182,7 +182,7 @@ func (j *judge) task(v view, name string, now state.Task) {
 func (j *judge) oneLiveRun(w *world, task string) {
 	var live []string
 	for id, run := range j.runs[task] {
-		if !run.State.Ended() && !run.Inspect {
+		if !run.State.Ended() && run.Kind.Occupies() {
 			live = append(live, id)
 		}
 	}
@@ -219,8 +219,8 @@ func (j *judge) begins(p *process, task, run, module string, late bool) {
 		p.violated("what was decided is applied: %s applies %s for run %s of %s, which was decided on %s", p.name, module, run, task, j.modules[run])
 	case j.disabled(task):
 		p.violated("a disabled task rests: %s begins with run %s of %s", p.name, run, task)
-	case record.Inspect:
-		p.violated("an inspection applies nothing: %s applies run %s of %s", p.name, run, task)
+	case !record.Kind.Applies():
+		p.violated("a plan run applies nothing: %s applies run %s of %s", p.name, run, task)
 	}
 	p.paused = false
 	delete(j.yielding, task)

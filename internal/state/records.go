@@ -13,10 +13,6 @@ import (
 // History is how many ended runs are kept for each task.
 const History = 50
 
-// KeptInspects is how long runs are kept that are no part of their tasks'
-// histories: those of an inspection, and those that were superseded.
-const KeptInspects = 24 * time.Hour
-
 // MaxText is the length, in bytes, to which texts of unknown size (errors,
 // change summaries) are cut before they are stored, so that a record stays
 // far below MaxBytes.
@@ -169,12 +165,12 @@ type LiveRun struct {
 
 // Launch is one start of a runner for the runs of several tasks.
 type Launch struct {
-	ID      string `json:"id"`
-	Config  string `json:"config"`            // digest of the configuration that was decided on
-	Bundle  string `json:"bundle,omitempty"`  // digest of the bundle that the configuration was read from
-	Inspect bool   `json:"inspect,omitempty"` // its runs plan and apply nothing
+	ID     string `json:"id"`
+	Config string `json:"config"`           // digest of the configuration that was decided on
+	Bundle string `json:"bundle,omitempty"` // digest of the bundle that the configuration was read from
+	Kind   Kind   `json:"kind"`             // of its runs
 	// Draft is the definition of a task that is not in the configuration, as
-	// the API takes it, for an inspection.
+	// the API takes it, for a plan run.
 	Draft   json.RawMessage `json:"draft,omitempty"`
 	Fence   uint64          `json:"fence,omitempty"` // token of the leader that decided; none where nothing is applied
 	Created time.Time       `json:"created"`
@@ -225,7 +221,7 @@ type Run struct {
 	Task    string    `json:"task"`
 	Launch  string    `json:"launch,omitempty"`
 	Fence   uint64    `json:"fence,omitempty"`
-	Inspect bool      `json:"inspect,omitempty"` // it plans and applies nothing: its task's record knows nothing of it
+	Kind    Kind      `json:"kind"`
 	Reason  Reason    `json:"reason"`
 	Seen    time.Time `json:"seen,omitzero"` // when the change behind it was first seen
 	Created time.Time `json:"created"`
@@ -251,7 +247,7 @@ type Run struct {
 	Error    string        `json:"error,omitempty"`
 	Changes  *Changes      `json:"changes,omitempty"` // what Terraform did
 	Logs     int           `json:"logs,omitempty"`    // bytes of its output that are kept
-	Plan     string        `json:"plan,omitempty"`    // of an inspection: URL of its plan, or the name of one that is kept in the store
+	Plan     string        `json:"plan,omitempty"`    // of a plan run: URL of its plan, or the name under which the store keeps it
 	Output   string        `json:"output,omitempty"`  // URL of its output, where that is not kept in the store
 }
 
@@ -279,6 +275,7 @@ type Resource struct {
 // Result is the short form of an ended run.
 type Result struct {
 	Run     string    `json:"run"`
+	Kind    Kind      `json:"kind"`
 	Reason  Reason    `json:"reason"`
 	State   RunState  `json:"state"`
 	Started time.Time `json:"started"`
@@ -289,7 +286,7 @@ type Result struct {
 
 // Result returns the short form of the run.
 func (r Run) Result() *Result {
-	res := &Result{Run: r.ID, Reason: r.Reason, State: r.State, Started: r.Started, Ended: r.Ended, Error: r.Error}
+	res := &Result{Run: r.ID, Kind: r.Kind, Reason: r.Reason, State: r.State, Started: r.Started, Ended: r.Ended, Error: r.Error}
 	if r.Changes != nil {
 		res.Changes = &Changes{Add: r.Changes.Add, Change: r.Changes.Change, Destroy: r.Changes.Destroy}
 	}

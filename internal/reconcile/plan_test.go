@@ -6,7 +6,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
-func TestAnInspectionLaunchesRunsThatAreNoPartOfTheTasks(t *testing.T) {
+func TestPlanner_RunsDoNotOccupyTheirTasks(t *testing.T) {
 	b := newBench(t, tasks(30)...)
 	b.settle()
 	b.launcher.forget()
@@ -15,17 +15,17 @@ func TestAnInspectionLaunchesRunsThatAreNoPartOfTheTasks(t *testing.T) {
 	for _, task := range b.tasks {
 		names = append(names, task.Name)
 	}
-	launches, err := b.Inspections().Start(t.Context(), names, "an invoke")
+	launches, err := b.Planner().Start(t.Context(), names, "an invoke")
 	if err != nil || len(launches) != 2 || len(b.launcher.launches()) != 2 {
 		t.Fatalf("%d launches (%v)", len(launches), err)
 	}
 	for _, launch := range launches {
-		if !launch.Inspect {
+		if launch.Kind != state.KindPlan {
 			t.Error("a launch that applies")
 		}
 		for _, planned := range launch.Runs {
 			run, err := state.Read[state.Run](t.Context(), b.store, state.RunKey(planned.Task, planned.ID))
-			if err != nil || !run.Data.Inspect || run.Data.State != state.RunIntended || run.Data.Launch != launch.ID {
+			if err != nil || run.Data.Kind != state.KindPlan || run.Data.State != state.RunIntended || run.Data.Launch != launch.ID {
 				t.Errorf("%+v, %v", run.Data, err)
 			}
 		}

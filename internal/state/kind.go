@@ -1,0 +1,53 @@
+package state
+
+import (
+	"fmt"
+	"time"
+)
+
+// Kind is what a run does.
+type Kind string
+
+// The kinds of run.
+const (
+	KindApply   Kind = "apply"   // makes the infrastructure what the data says
+	KindPlan    Kind = "plan"    // shows what an apply would change, because somebody requested it
+	KindDrift   Kind = "drift"   // shows what differs from what was applied last
+	KindDestroy Kind = "destroy" // destroys what was applied last
+)
+
+// keptApart is how long the record of a run is kept that is not in its task's
+// history.
+const keptApart = 24 * time.Hour
+
+// properties are what the kinds of run differ in, for everything but the work itself.
+type properties struct {
+	applies  bool
+	occupies bool
+}
+
+func (k Kind) properties() properties {
+	switch k {
+	case KindApply, KindDestroy:
+		return properties{applies: true, occupies: true}
+	case KindPlan, KindDrift:
+		return properties{}
+	}
+	panic(fmt.Sprintf("%q is not a kind of run", string(k)))
+}
+
+// Applies reports whether a run of this kind changes infrastructure.
+func (k Kind) Applies() bool { return k.properties().applies }
+
+// Occupies reports whether a run of this kind is its task's one live run and
+// counts in its history. The record of a task does not mention other runs.
+func (k Kind) Occupies() bool { return k.properties().occupies }
+
+// KeptUntil is when the records of the run expire; zero if they are kept as long
+// as the run is in its task's history.
+func (r Run) KeptUntil() time.Time {
+	if !r.Kind.Occupies() || r.State == RunSuperseded {
+		return r.Created.Add(keptApart)
+	}
+	return time.Time{}
+}
