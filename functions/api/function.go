@@ -53,7 +53,7 @@ func (f *function) inspect(ctx context.Context, task string, draft json.RawMessa
 func (f *function) reconcile(log *slog.Logger) func(context.Context) {
 	return func(ctx context.Context) {
 		if _, err := f.invoke(ctx, invoke.Request{Mode: invoke.Reconcile, Ended: true}, types.InvocationTypeEvent); err != nil {
-			log.Warn("the change waits for the next tick", "error", err)
+			log.Warn("cannot invoke the reconcile function: the change waits for the next tick", "error", err)
 		}
 	}
 }

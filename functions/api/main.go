@@ -47,7 +47,7 @@ var version = "dev"
 func main() {
 	h, err := newHandler(context.Background(), os.Environ(), os.Stdout)
 	if err != nil {
-		logging.JSON(os.Stdout, slog.LevelInfo).Error("the function cannot start", "error", err)
+		logging.JSON(os.Stdout, slog.LevelInfo).Error("the function is not configured correctly", "error", err)
 		os.Exit(1)
 	}
 	lambdaurl.Start(h)

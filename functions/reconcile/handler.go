@@ -353,7 +353,7 @@ func (i *invocation) answer(req invoke.Request, report reconcile.Report, err err
 		values[metrics.GoodTicks], values[metrics.LastGoodTickAge] = 1, 0
 	}
 	if err := i.metrics.Write(now, values); err != nil {
-		i.log.Warn("metrics are not written", "error", err)
+		i.log.Warn("metrics not written", "error", err)
 	}
 	return answer, err
 }

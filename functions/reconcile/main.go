@@ -36,7 +36,7 @@ func main() {
 	if err != nil {
 		// It is answered to whoever invokes: a process that ended here would
 		// be started over and over, and say why only in its log.
-		slog.Error("the function cannot work", "error", err)
+		slog.Error("the function is not configured correctly", "error", err)
 		awslambda.Start(func(context.Context, json.RawMessage) (invoke.Answer, error) { return invoke.Answer{}, err })
 		return
 	}

@@ -65,7 +65,7 @@ func run(ctx context.Context, out io.Writer) int {
 		}
 	}
 	if err != nil {
-		log.Error("the container could not do its job", "launch", settings.Launch, "error", err)
+		log.Error("the container cannot execute its launch", "launch", settings.Launch, "error", err)
 		return 1
 	}
 	return 0
@@ -121,7 +121,7 @@ func identity(ctx context.Context, log *slog.Logger) (name, container string) {
 	}
 	container, err := ecstask.Current(ctx, endpoint)
 	if err != nil {
-		log.Warn("if this container dies, its runs are found lost later than they could be", "error", err)
+		log.Warn("cannot read the metadata of ECS: if this container dies, its runs count as lost only when their claims expire", "error", err)
 		return name, ""
 	}
 	return name + "-" + container, container

@@ -323,7 +323,7 @@ func TestWhatTheProgramCannotDoItSaysOnceAndOnItsRuns(t *testing.T) {
 			}
 			said := 0
 			for line := range strings.Lines(out.String()) {
-				if strings.Contains(line, "the container could not do its job") && strings.Contains(line, tt.log) {
+				if strings.Contains(line, "the container cannot execute its launch") && strings.Contains(line, tt.log) {
 					said++
 				}
 			}

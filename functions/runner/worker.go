@@ -77,7 +77,7 @@ func (w *worker) work(ctx context.Context, id string) error {
 	}
 	without, left := w.each(ctx, launch.Data, carryOut)
 	if left > 0 {
-		w.log.Warn("the container was told to stop: runs that had not begun are left", "launch", id, "runs", left)
+		w.log.Warn("the container is stopping: some runs were not started", "launch", id, "runs", left)
 	}
 	switch {
 	case unable != nil && ctx.Err() == nil:
@@ -103,7 +103,7 @@ func (w *worker) each(ctx context.Context, launch state.Launch, carryOut func(co
 			}
 			if err := carryOut(ctx, launch, run); err != nil {
 				failed.Add(1)
-				w.log.Error("run without an outcome", "task", run.Task, "run", run.ID, "launch", launch.ID, "fence", launch.Fence, "error", err)
+				w.log.Error("outcome of a run not recorded", "task", run.Task, "run", run.ID, "launch", launch.ID, "fence", launch.Fence, "error", err)
 			}
 			return nil
 		})
@@ -185,6 +185,6 @@ func (w *worker) measure(run state.Run) {
 		values[metrics.ResourcesDestroyed] = float64(run.Changes.Destroy)
 	}
 	if err := w.metrics.Write(run.Ended, values); err != nil {
-		w.log.Warn("metrics were not written", "error", err)
+		w.log.Warn("metrics not written", "error", err)
 	}
 }

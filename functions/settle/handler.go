@@ -55,7 +55,7 @@ func (h *handler) handle(ctx context.Context, payload json.RawMessage) error {
 	}
 	if len(lost) > 0 {
 		if err := h.metrics.Write(h.now(), metrics.Values{metrics.RunsLost: float64(len(lost))}); err != nil {
-			log.Warn("metrics were not written", "error", err)
+			log.Warn("metrics not written", "error", err)
 		}
 	}
 	if err != nil {

@@ -170,7 +170,7 @@ func (m *Member) tell(ctx context.Context) {
 		return
 	}
 	if err != nil && !m.unheard {
-		m.Log.Warn("the other instances of the cluster are not told that this one lives, it goes on trying", "cluster", m.Cluster, "error", err)
+		m.Log.Warn("cannot announce this instance to the cluster, will retry", "cluster", m.Cluster, "error", err)
 	}
 	m.unheard = err != nil
 }
@@ -311,7 +311,7 @@ func (i incompatible) Unwrap() error { return i.error }
 // refuses a state that a newer one has written.
 func (m *Member) check(ctx context.Context) {
 	if err := m.compare(ctx); err != nil && ctx.Err() == nil {
-		m.Log.Warn("whether this instance is compatible cannot be told", "cluster", m.Cluster, "error", err)
+		m.Log.Warn("cannot check whether this instance is compatible, will retry", "cluster", m.Cluster, "error", err)
 	}
 }
 

@@ -325,7 +325,7 @@ func TestAStoreThatFailsStopsNothing(t *testing.T) {
 		return nil
 	}}
 	one := r.join("cts-01", func(o *cluster.Options) { o.SessionTTL = 20 * time.Millisecond })
-	says(t, one.log.take(), "not told that this one lives", "deadline exceeded")
+	says(t, one.log.take(), "cannot announce this instance to the cluster", "deadline exceeded")
 	one.shows(t, `{"cluster_name":"a","members":[]}`)
 	down = false
 	stop := one.run(t)

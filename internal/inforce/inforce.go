@@ -128,7 +128,7 @@ func (f *Follower) keep(ctx context.Context, log *slog.Logger, cause error) erro
 		return cause
 	}
 	f.problem = state.Cut(cause.Error())
-	log.Warn("the bundle in force stays: the one that was pushed last cannot be read", "bundle", rec.Data.Bundle, "error", cause)
+	log.Warn("cannot read the latest bundle: the previous bundle stays in force", "bundle", rec.Data.Bundle, "error", cause)
 	return f.work(ctx, rec.Data.Bundle, rec.Data.Refused)
 }
 
@@ -143,7 +143,7 @@ func (f *Follower) pointerGone(ctx context.Context, log *slog.Logger) error {
 	}
 	f.problem = "the bucket's pointer to the current bundle is gone: bundle " + fmt.Sprintf("%.12s", rec.Data.Bundle) +
 		" stays in force; push a bundle with `terrapulse bundle push`"
-	log.Warn("the bundle in force stays: the pointer to the current bundle is gone", "bundle", rec.Data.Bundle)
+	log.Warn("the pointer to the current bundle is missing: the bundle stays in force", "bundle", rec.Data.Bundle)
 	return f.work(ctx, rec.Data.Bundle, &state.Refused{Error: f.problem, Since: f.Now()})
 }
 

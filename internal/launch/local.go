@@ -61,7 +61,7 @@ func (l *Local) Start(_ context.Context, launch state.Launch) error {
 				l.mu.Lock()
 				l.lost[run.ID] = err
 				l.mu.Unlock()
-				l.log.Error("run without an outcome", "task", run.Task, "run", run.ID, "launch", launch.ID, "fence", launch.Fence, "error", err)
+				l.log.Error("outcome of a run not recorded", "task", run.Task, "run", run.ID, "launch", launch.ID, "fence", launch.Fence, "error", err)
 			}
 		})
 	}

@@ -115,7 +115,7 @@ func (r *Registration) Run(ctx context.Context) {
 			known, r.said = true, ""
 		case err.Error() != r.said:
 			r.said = err.Error()
-			r.log.Error("not registered in Consul: tasks run all the same, and it is tried again", "error", err)
+			r.log.Error("cannot register in Consul, will retry: tasks are not affected", "error", err)
 		}
 		select {
 		case <-time.After(r.pace.look):
@@ -159,7 +159,7 @@ func (r *Registration) lost(ctx context.Context) bool {
 	case err == nil:
 		return false
 	case code == http.StatusNotFound:
-		r.log.Warn("the Consul agent has lost this service: it is registered again")
+		r.log.Warn("the Consul agent has lost this service: registering it again")
 		return true
 	}
 	r.log.Debug("the Consul agent does not tell whether it knows this service", "error", err)
@@ -179,10 +179,10 @@ func (r *Registration) withdraw(ctx context.Context) {
 		r.log.Info("deregistered from Consul")
 	case status(err) == http.StatusNotFound: // nothing is left
 	case len(r.service.Checks) > 0:
-		r.log.Warn("not deregistered from Consul: it does so itself when the check has failed for 30 minutes",
+		r.log.Warn("cannot deregister from Consul: Consul removes the service when its check has failed for 30 minutes",
 			"error", r.classify("deregister", err))
 	default:
-		r.log.Warn("not deregistered from Consul: use `consul services deregister`", "error", r.classify("deregister", err))
+		r.log.Warn("cannot deregister from Consul: use `consul services deregister`", "error", r.classify("deregister", err))
 	}
 }
 

@@ -75,7 +75,7 @@ type follow struct {
 func Watch(ctx context.Context, log *slog.Logger, paths ...string) *Watcher {
 	events, err := fsnotify.NewWatcher()
 	if err != nil {
-		log.Warn("the system does not tell of changed files: task files are looked at now and then instead",
+		log.Warn("cannot watch the task files for changes: polling them instead",
 			"every", pollEvery, "error", err)
 	}
 	return watch(ctx, log, pace{quietFor, atMost, pollEvery}, events, paths)

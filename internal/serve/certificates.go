@@ -47,7 +47,7 @@ func (c *certificates) forClient(*tls.ClientHelloInfo) (*tls.Config, error) {
 		c.wrong = ""
 	case err.Error() != c.wrong:
 		c.wrong = err.Error()
-		c.log.Error("the certificates of the HTTP API were changed and are wrong: those from before stay in use", "error", err)
+		c.log.Error("the new certificates of the HTTP API are invalid: the previous ones stay in use", "error", err)
 	}
 	return c.current, nil
 }

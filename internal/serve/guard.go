@@ -147,7 +147,7 @@ func (g *guard) recover(w *answer, r *http.Request) {
 		panic(p)
 	}
 	id := uuid.NewString()
-	g.log.Error("a request made the program panic: this is a fault of Terrapulse", "method", r.Method, "path", r.URL.Path,
+	g.log.Error("a request caused a panic: please report this bug in Terrapulse", "method", r.Method, "path", r.URL.Path,
 		"request_id", id, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 	if w.begun {
 		panic(http.ErrAbortHandler)

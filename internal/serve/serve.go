@@ -159,7 +159,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.grace+s.word)
 	defer cancel()
 	if err := server.Shutdown(end); err != nil {
-		s.log.Warn("requests to the HTTP API were cut off at the end", "waited", s.grace+s.word)
+		s.log.Warn("requests to the HTTP API were aborted at shutdown", "waited", s.grace+s.word)
 		_ = server.Close()
 	}
 	<-ended

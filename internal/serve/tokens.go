@@ -102,7 +102,7 @@ func (t *token) matches(sum [sha256.Size]byte, log *slog.Logger) bool {
 			t.wrong = ""
 		case err.Error() != t.wrong:
 			t.wrong = err.Error()
-			log.Error("the token file of the HTTP API cannot be used: the token from before stays in use", "error", err)
+			log.Error("cannot use the token file of the HTTP API: the previous token stays in use", "error", err)
 		}
 	}
 	return subtle.ConstantTimeCompare(sum[:], t.sum[:]) == 1

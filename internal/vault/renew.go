@@ -86,7 +86,7 @@ func (r *renewal) look() {
 		r.failed(err, r.look)
 	case ttl == 0: // lives for ever
 	case !renewable:
-		r.log.Warn("the token for Vault cannot be renewed: providers that need a secret fail when it has expired", "expires_in", ttl)
+		r.log.Warn("the Vault token cannot be renewed: providers that need a secret fail when it has expired", "expires_in", ttl)
 	default:
 		r.wait = 0
 		whole := ttl
@@ -120,7 +120,7 @@ func (r *renewal) renew() {
 	ttl := time.Duration(secret.Auth.LeaseDuration) * time.Second
 	r.log.Debug("the token for Vault was renewed", "expires_in", ttl)
 	if !secret.Auth.Renewable || ttl <= 0 {
-		r.log.Warn("the token for Vault cannot be renewed any more: providers that need a secret fail when it has expired", "expires_in", ttl)
+		r.log.Warn("the Vault token cannot be renewed any further: providers that need a secret fail when it has expired", "expires_in", ttl)
 		return
 	}
 	r.again(ttl-ttl/3, r.renew)
@@ -132,12 +132,12 @@ func (r *renewal) failed(err error, attempt func()) {
 		return
 	}
 	if status := new(api.ResponseError); errors.As(err, &status) && status.StatusCode == http.StatusForbidden {
-		r.log.Warn("the token for Vault is not renewed: it has expired, was revoked, or may not look at itself and renew itself", "error", r.explain(r.ctx, err))
+		r.log.Warn("cannot renew the Vault token: it has expired, was revoked, or lacks the right to look itself up and renew itself", "error", r.explain(r.ctx, err))
 		return
 	}
 	if r.wait == 0 {
 		r.wait = firstWait
-		r.log.Warn("the token for Vault was not renewed, trying again", "error", r.explain(r.ctx, err))
+		r.log.Warn("cannot renew the Vault token, will retry", "error", r.explain(r.ctx, err))
 	}
 	r.again(r.wait, attempt)
 	r.wait = min(2*r.wait, longestWait)

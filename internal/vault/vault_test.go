@@ -318,7 +318,7 @@ func TestARenewalThatFailsIsTriedAgain(t *testing.T) {
 	if err := c.Keep(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "a word on a sealed Vault", func() bool { return strings.Contains(log.String(), "trying again") })
+	until(t, "a word on a sealed Vault", func() bool { return strings.Contains(log.String(), "will retry") })
 	s.Seal(false)
 	asked := len(s.Requests())
 	until(t, "asked again", func() bool { return len(s.Requests()) > asked })
