@@ -528,7 +528,7 @@ func TestTheEndDoesNotWaitForEver(t *testing.T) {
 	if said := wantClosed(t, conn); said != "" {
 		t.Errorf("it said %q", said)
 	}
-	wantLogged(t, s.log, "cut off")
+	wantLogged(t, s.log, "aborted")
 }
 
 // trusting is a client that trusts the authority and shows a certificate, if
