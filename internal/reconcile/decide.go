@@ -7,11 +7,7 @@
 package reconcile
 
 import (
-	"cmp"
-	"fmt"
 	"time"
-
-	"github.com/hashicorp/cronexpr"
 
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/state"
@@ -79,7 +75,12 @@ type Decision struct {
 // Decide says for every task what to do at the time now, and why. It does no
 // I/O and keeps nothing. Schedules are read in the time zone of now.
 //
+// It has two stages. The first says why a task should run (why.go), the second
+// whether it may run now (admit.go). A run that somebody requested has passed the
+// first stage only.
+//
 // Whatever the order of events, these hold:
+//   - a task is run only if every rule of admission lets it;
 //   - a task whose run is not known to be dead is never run;
 //   - a task is run only if its condition is known and every view that had to
 //     be read was read;
@@ -87,10 +88,14 @@ type Decision struct {
 //     unless it is disabled or waits for its schedule;
 //   - so is a task whose latest run did not succeed.
 func Decide(inputs []Input, now time.Time) []Decision {
+	return decideBy(admission, inputs, now)
+}
+
+func decideBy(rules []rule, inputs []Input, now time.Time) []Decision {
 	decisions := make([]Decision, len(inputs))
 	for i, in := range inputs {
 		d := decider{Input: in, now: now, state: in.State}
-		decisions[i] = d.decide()
+		decisions[i] = d.decide(rules)
 	}
 	return decisions
 }
@@ -103,101 +108,41 @@ type decider struct {
 	forget []string
 }
 
-func (d *decider) decide() Decision {
-	s := &d.state
-	if d.Corrupt {
-		return d.done(Wait, state.ReasonCorrupt, "a record of the task cannot be read")
+func (d *decider) decide(rules []rule) Decision {
+	if !d.Corrupt {
+		d.note()
 	}
+	t := d.why()
+	for _, refuses := range rules {
+		if h := refuses(d, t); h != nil {
+			return d.hold(*h)
+		}
+	}
+	if !t.run {
+		return d.rest(t)
+	}
+	return d.run(t)
+}
+
+// note takes over what is known since the last decision.
+func (d *decider) note() {
+	s := &d.state
 	if d.Force != "" {
 		s.Forced, s.Replaces = d.Force, false
 	}
 	if !d.Removed {
 		s.RemovedAt, s.Deleted = time.Time{}, false
 	}
-	d.observe()
+	d.noteObserved()
 	d.noteUnreadable()
 	if d.Lost != nil {
 		*s, d.forget = s.Conclude(*d.Lost, "")
 		s.Recheck = s.Recheck && d.Observed == nil
 	}
-
-	switch {
-	case s.Run != nil:
-		return d.wait(state.ReasonRunning, time.Time{}, "run %s is under way", s.Run.ID)
-
-	case d.Removed:
-		s.Pending, s.Forced, s.Replaces, s.Held, s.HoldNext = nil, "", false, nil, false
-		if d.Blocked != nil {
-			return d.wait(state.ReasonRemoved, time.Time{}, "the task, made through the API, is without effect: %s", state.Cut(d.Blocked.Error()))
-		}
-		return d.removed()
-
-	case !d.Task.Enabled:
-		s.Pending, s.Forced, s.Replaces = nil, "", false
-		return d.wait(state.ReasonDisabled, time.Time{}, "the task is disabled")
-
-	case d.Unreadable != nil:
-		return d.wait(state.ReasonUnreadable, d.overdue(), "%s", state.Cut(d.Unreadable.Error()))
-
-	case d.Blocked != nil:
-		return d.wait(state.ReasonBlocked, time.Time{}, "it cannot be run on the instance that leads: %s", state.Cut(d.Blocked.Error()))
-
-	case s.Recheck || s.ObservedAt.IsZero():
-		return d.wait(state.ReasonUnread, d.overdue(), "its condition has not been read yet")
-
-	case d.Lost != nil && d.Lost.Cancel == "" && !d.backingOff():
-		return d.run(state.ReasonLost, "the run before was lost: %s", d.Lost.Error)
-
-	case s.Forced != "":
-		return d.run(state.ReasonForced, "requested by %s", s.Forced)
-
-	case d.held() && d.scheduled():
-		return d.schedule()
-
-	case d.held() && s.Cancelled():
-		s.Pending = nil
-		return d.wait(state.ReasonCancelled, time.Time{}, "%s: it runs when its input or definition changes, or when a run is requested",
-			cmp.Or(s.Last.Error, "the run before was cancelled"))
-
-	case d.held():
-		s.Pending = nil
-		return d.wait(state.ReasonHeld, time.Time{}, "made or enabled without a run: it runs when its condition changes")
-
-	case s.Doubt != "":
-		return d.run(state.ReasonDoubt, "what is there may not be what was applied last: %s", s.Doubt)
-
-	case s.Interrupted():
-		return d.run(state.ReasonInterrupted, "the run before was interrupted: %s", s.Last.Error)
-
-	// What was never applied and was held for this definition has changed.
-	case s.Held != nil && s.Held.Definition == d.Definition && s.AppliedAt.IsZero() && s.Failures == 0:
-		return d.changed()
-
-	case s.Failures > 0 && (s.Attempted == d.attempt() || d.scheduled()):
-		return d.retry()
-
-	case s.AppliedAt.IsZero() && s.Failures == 0:
-		return d.run(state.ReasonFirst, "the task has never been applied")
-
-	// Where nothing was ever applied, what was last tried tells whether it is
-	// the definition or the input that has changed.
-	case s.Definition != d.Definition && !(s.AppliedAt.IsZero() && s.Attempted.Definition == d.Definition):
-		return d.run(state.ReasonDefinition, "the task's definition is not the one that was last applied")
-
-	case d.scheduled():
-		return d.schedule()
-
-	case s.Observed != s.Applied || s.Unfinished():
-		return d.changed()
-
-	case d.Task.Condition.Kind == config.KindNone:
-		return d.wait(state.ReasonUnchanged, time.Time{}, "the task has no condition: nothing triggers it again")
-	}
-	return d.wait(state.ReasonUnchanged, time.Time{}, "nothing changed since the last apply")
 }
 
-// observe takes in what the condition showed.
-func (d *decider) observe() {
+// noteObserved takes over what the condition showed.
+func (d *decider) noteObserved() {
 	s := &d.state
 	if d.Observed == nil {
 		return
@@ -212,7 +157,7 @@ func (d *decider) observe() {
 		held := d.attempt()
 		s.Held, s.HoldNext = &held, false
 		if d.scheduled() {
-			s.Scheduled = d.now // what came due before is none of its times
+			s.Scheduled = d.now // times that came due before do not count
 		}
 	case !d.held() && !s.AppliedAt.IsZero():
 		s.Held = nil
@@ -240,155 +185,53 @@ func (d *decider) noteUnreadable() {
 	}
 }
 
-// retry decides about a task that failed and whose input is as it was then.
-func (d *decider) retry() Decision {
+// hold is the decision that the task may not run now.
+func (d *decider) hold(h hold) Decision {
+	d.state.Due = h.due
+	action := Wait
+	if h.erase {
+		action = Erase
+	}
+	return d.done(action, h.reason)
+}
+
+// rest is the decision about a task that nothing triggers.
+func (d *decider) rest(t trigger) Decision {
 	s := &d.state
-	n := s.Failures
-	var out Decision
-	if d.backingOff() {
-		out = d.wait(state.ReasonBackoff, s.RetryAt, "retry number %d at %s", n, stamp(s.RetryAt, d.now))
-	} else {
-		out = d.run(state.ReasonRetry, "retry number %d", n)
+	if t.reason.Code == state.ReasonHeld || t.reason.Code == state.ReasonCancelled {
+		s.Pending = nil
 	}
-	out.Reason.Attempt = n
-	out.State.Reason.Attempt = n
-	return out
+	if !t.scheduled.IsZero() {
+		s.Scheduled = t.scheduled
+	}
+	s.Due = t.due
+	action := Wait
+	if t.missed {
+		action = Note
+	}
+	return d.done(action, t.reason)
 }
 
-// backingOff reports whether the next attempt has to wait.
-func (d *decider) backingOff() bool {
-	return d.ahead(d.state.RetryAt, state.Backoff(d.Task.Name, max(d.state.Failures, 1)))
-}
-
-// ahead reports whether a time, which was at most an interval ahead when it was
-// written, has still to come. A time further ahead than that, and than clocks may
-// be apart, was written by a clock that was wrong.
-func (d *decider) ahead(at time.Time, interval time.Duration) bool {
-	left := at.Sub(d.now)
-	return left > 0 && left <= interval+d.Skew
-}
-
-// changed decides about a condition that is not as it was applied, or that has
-// changed since a run failed.
-func (d *decider) changed() Decision {
-	s := &d.state
-	if s.Pending == nil {
-		s.Pending = &state.Pending{First: d.now, Latest: d.now}
-	}
-	text := s.Pending.Changed
-	if text == "" {
-		text = "it is not what was last applied"
-	}
-	at := bufferedUntil(d.Task.BufferPeriod, *s.Pending)
-	if d.ahead(at, d.Task.BufferPeriod.Max) {
-		return d.wait(state.ReasonBuffering, at, "buffering until %s: %s", stamp(at, d.now), text)
-	}
-	return d.run(state.ReasonChanged, "%s", text)
-}
-
-// schedule decides about a task that only its schedule triggers.
-func (d *decider) schedule() Decision {
-	s, cron := &d.state, d.Task.Condition.Schedule.Cron
-	if s.Scheduled.IsZero() {
-		s.Scheduled = d.now
-	}
-	due := NextCron(cron, s.Scheduled.In(d.now.Location()))
-	// At most one time of the schedule is skipped for a clock that was ahead.
-	if s.Scheduled.After(d.now) {
-		soon := NextCron(cron, d.now)
-		if later := NextCron(cron, soon); !later.IsZero() && due.After(later) {
-			s.Scheduled, due = d.now, soon
-		}
-	}
-	switch {
-	case due.IsZero():
-		return d.wait(state.ReasonUnchanged, time.Time{}, "the schedule %q never comes due again", cron)
-	case d.now.Before(due):
-		return d.wait(state.ReasonUnchanged, due, "next scheduled at %s", stamp(due, d.now))
-	case s.Observed != s.Applied || s.Unfinished():
-		text := "its input is not what was last applied"
-		if s.Observed == s.Applied {
-			text = "the run before was not finished"
-		}
-		if s.Pending != nil && s.Pending.Changed != "" {
-			text = s.Pending.Changed
-		}
-		return d.run(state.ReasonSchedule, "scheduled for %s: %s", stamp(due, d.now), text)
-	}
-	s.Scheduled = d.now
-	next := NextCron(cron, d.now)
-	out := d.wait(state.ReasonUnchanged, next, "the schedule came due at %s with nothing to apply", stamp(due, d.now))
-	out.Action = Note
-	return out
-}
-
-// overdue is the due time of a task that waits for Consul: since when, so that
-// waiting on changes nothing and nothing is written.
-func (d *decider) overdue() time.Time {
-	code := d.state.Reason.Code
-	if (code == state.ReasonUnreadable || code == state.ReasonUnread) && reached(d.state.Due, d.now) {
-		return d.state.Due
-	}
-	return d.now
-}
-
-func (d *decider) wait(code state.ReasonCode, due time.Time, format string, args ...any) Decision {
-	d.state.Due = due
-	return d.done(Wait, code, fmt.Sprintf(format, args...))
-}
-
-func (d *decider) run(code state.ReasonCode, format string, args ...any) Decision {
-	text := fmt.Sprintf(format, args...)
+// run is the decision to run the task.
+func (d *decider) run(t trigger) Decision {
 	s := &d.state
 	var seen time.Time
 	if s.Pending != nil {
 		seen = s.Pending.First
 	}
-	replaces := s.Replaces && code == state.ReasonForced
-	s.Pending, s.Forced, s.Replaces, s.Doubt, s.Held, s.HoldNext, s.Due = nil, "", false, "", nil, false, time.Time{}
+	replaces := s.Replaces && t.reason.Code == state.ReasonForced
+	d.dropRequests()
+	s.Doubt, s.Held, s.HoldNext, s.Due = "", nil, false, time.Time{}
 	s.Attempted = d.attempt()
 	if d.scheduled() {
 		s.Scheduled = d.now
 	}
-	out := d.done(Run, code, text)
+	out := d.done(Run, t.reason)
 	out.Seen, out.Replaces = seen, replaces
 	return out
 }
 
-func (d *decider) done(action Action, code state.ReasonCode, text string) Decision {
-	d.state.Reason = state.Reason{Code: code, Text: text}
-	return Decision{Task: d.Task, Action: action, Reason: d.state.Reason, State: d.state, Lost: d.Lost, Unreadable: d.Unreadable, Forget: d.forget}
-}
-
-// held reports whether what would be applied is no reason for a run.
-func (d *decider) held() bool { return d.state.Held != nil && *d.state.Held == d.attempt() }
-
-func (d *decider) scheduled() bool { return d.Task.Condition.Kind == config.KindSchedule }
-
-// attempt is what a run would try to apply now.
-func (d *decider) attempt() state.Attempt {
-	return state.Attempt{Definition: d.Definition, Observed: d.state.Observed}
-}
-
-// bufferedUntil is when a pending change may be run: min after the latest
-// change, but never later than max after the first.
-func bufferedUntil(b config.BufferPeriod, p state.Pending) time.Time {
-	if !b.Enabled {
-		return p.First
-	}
-	at := p.Latest.Add(b.Min)
-	if limit := p.First.Add(b.Max); at.After(limit) {
-		return limit
-	}
-	return at
-}
-
-// NextCron is the first time after from at which the expression is due, in
-// from's time zone; zero if there is none or the expression is not valid.
-func NextCron(cron string, from time.Time) time.Time {
-	expr, err := cronexpr.Parse(cron)
-	if err != nil {
-		return time.Time{}
-	}
-	return expr.Next(from)
+func (d *decider) done(action Action, reason state.Reason) Decision {
+	d.state.Reason = reason
+	return Decision{Task: d.Task, Action: action, Reason: reason, State: d.state, Lost: d.Lost, Unreadable: d.Unreadable, Forget: d.forget}
 }

@@ -3,6 +3,7 @@ package reconcile
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -39,7 +40,7 @@ func with(s state.Task, change func(*state.Task)) state.Task {
 	return s
 }
 
-func TestDecideGivesTheReason(t *testing.T) {
+func TestDecide_GivesTheReason(t *testing.T) {
 	disabled := webTask()
 	disabled.Enabled = false
 	unbuffered := webTask()
@@ -183,7 +184,7 @@ func TestDecideGivesTheReason(t *testing.T) {
 	}
 }
 
-func TestMissedTimesOfAScheduleAreCaughtUpOnce(t *testing.T) {
+func TestDecide_MissedTimesOfAScheduleAreCaughtUpOnce(t *testing.T) {
 	s := with(applied(), func(s *state.Task) { s.Scheduled, s.Observed = noon.Add(-50*time.Hour), "B" })
 	in := Input{Task: hourlyTask(), Definition: "def", State: s, Observed: &Observed{Digest: "B"}}
 	first := Decide([]Input{in}, noon)[0]
@@ -221,12 +222,38 @@ type world struct {
 	run     *state.Run // under way
 	dead    bool       // the run's runner is dead
 	blocked error
+	refused bool   // a rule beside those of the program refuses every run
+	force   string // who requests a run at the next tick
 	next    int
+}
+
+// decide is Decide with one rule more. Whatever rule refuses a run, it is not
+// decided: no trigger skips the list, and no order of the rules hides one.
+func (w *world) decide(t *rapid.T, in Input) Decision {
+	rules := append(slices.Clone(admission), func(*decider, trigger) *hold {
+		if !w.refused {
+			return nil
+		}
+		return refuse("refused", time.Time{}, "the rule of the test refuses")
+	})
+	d := decideBy(rules, []Input{in}, w.now)[0]
+	if d.Action == Run {
+		again := decider{Input: in, now: w.now, state: in.State}
+		again.note()
+		why := again.why()
+		for _, refuses := range rules {
+			if h := refuses(&again, why); h != nil {
+				t.Fatalf("a run because of %+v, which a rule refuses: %+v", d.Reason, h.reason)
+			}
+		}
+	}
+	return d
 }
 
 // tick decides as the loop would, with views read or not.
 func (w *world) tick(t *rapid.T, readable, read bool) Decision {
-	in := Input{Task: w.task, Definition: "def", State: w.state, Blocked: w.blocked}
+	in := Input{Task: w.task, Definition: "def", State: w.state, Blocked: w.blocked, Force: w.force}
+	w.force = ""
 	if w.dead {
 		lost := *w.run
 		lost.State, lost.Ended, lost.Error = state.RunLost, w.now, "killed"
@@ -241,7 +268,7 @@ func (w *world) tick(t *rapid.T, readable, read bool) Decision {
 		}
 	}
 	before := in.State
-	d := Decide([]Input{in}, w.now)[0]
+	d := w.decide(t, in)
 	if diff := cmp.Diff(before, in.State); diff != "" {
 		t.Fatalf("the decision changed its input: %s", diff)
 	}
@@ -261,6 +288,8 @@ func (w *world) tick(t *rapid.T, readable, read bool) Decision {
 		t.Fatalf("a run that is not possible here: %+v", d.Reason)
 	case !w.task.Enabled:
 		t.Fatalf("a disabled task is run: %+v", d.Reason)
+	case w.refused:
+		t.Fatalf("a run that a rule refuses: %+v", d.Reason)
 	case d.Reason.Code == "" || d.Reason.Text == "":
 		t.Fatalf("a run without a reason")
 	case d.Reason.Code == state.ReasonChanged && w.now.Before(w.changed.Add(w.task.BufferPeriod.Min)) && w.now.Before(before.Pending.First.Add(w.task.BufferPeriod.Max)):
@@ -287,7 +316,7 @@ func (w *world) end(t *rapid.T, outcome state.RunState) {
 	w.run, w.dead = nil, false
 }
 
-func TestNoHistoryLosesAChangeOrDoublesARun(t *testing.T) {
+func TestDecide_NoHistoryLosesAChangeDoublesARunOrSkipsARule(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := &world{task: webTask(), now: noon, consul: "c0", changed: noon}
 		switch rapid.IntRange(0, 3).Draw(t, "kind") {
@@ -317,10 +346,14 @@ func TestNoHistoryLosesAChangeOrDoublesARun(t *testing.T) {
 			"a moment passes": func(t *rapid.T) {
 				w.now = w.now.Add(time.Duration(rapid.IntRange(1, 8000).Draw(t, "ms")) * time.Millisecond)
 			},
-			"disable": func(t *rapid.T) { w.task.Enabled = false; w.tick(t, true, false) },
-			"enable":  func(t *rapid.T) { w.task.Enabled = true },
-			"block":   func(t *rapid.T) { w.blocked = errors.New("no module") },
-			"unblock": func(t *rapid.T) { w.blocked = nil },
+			"disable":                    func(t *rapid.T) { w.task.Enabled = false; w.tick(t, true, false) },
+			"enable":                     func(t *rapid.T) { w.task.Enabled = true },
+			"block":                      func(t *rapid.T) { w.blocked = errors.New("no module") },
+			"unblock":                    func(t *rapid.T) { w.blocked = nil },
+			"a rule refuses":             func(t *rapid.T) { w.refused = true },
+			"the rule lets runs pass":    func(t *rapid.T) { w.refused = false },
+			"somebody requests a run":    func(t *rapid.T) { w.force = "somebody"; w.tick(t, true, true) },
+			"an instance takes the lead": func(t *rapid.T) { w.force = "start"; w.tick(t, rapid.Bool().Draw(t, "readable"), true) },
 			"run ends": func(t *rapid.T) {
 				if w.run == nil || w.dead {
 					t.Skip("no run")
@@ -336,7 +369,7 @@ func TestNoHistoryLosesAChangeOrDoublesARun(t *testing.T) {
 		})
 
 		// The faults end: within a bounded number of steps all is applied.
-		w.task.Enabled, w.blocked = true, nil
+		w.task.Enabled, w.blocked, w.refused = true, nil, false
 		w.state.Recheck = true // the loop's full read
 		for range 50 {
 			w.tick(t, true, false)

@@ -20,21 +20,6 @@ const (
 	erasedPerTick = 20
 )
 
-// removed decides about a task that is in no configuration and has no run.
-func (d *decider) removed() Decision {
-	s := &d.state
-	if s.RemovedAt.IsZero() || s.RemovedAt.After(d.now) {
-		s.RemovedAt = d.now
-	}
-	until := s.RemovedAt.Add(keptRemoved)
-	if s.Deleted || reached(until, d.now) {
-		out := d.wait(state.ReasonRemoved, d.now, "the task is not in the configuration any more: its records are removed")
-		out.Action = Erase
-		return out
-	}
-	return d.wait(state.ReasonRemoved, until, "the task is not in the configuration any more; what it has made stays")
-}
-
 // erase removes all records of a task, its own last: after a crash in between
 // the rest is removed by the next tick.
 func (t *tick) erase(ctx context.Context, task state.Stored[state.Task]) error {

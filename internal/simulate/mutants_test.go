@@ -58,9 +58,9 @@ var mutants = []struct {
 		says: "one process applies a task",
 	}, {
 		rule: "a task that has a live run is not run",
-		file: "reconcile/decide.go",
-		old:  "case s.Run != nil:\n",
-		new:  "case s.Run != nil && d.Force == \"\":\n",
+		file: "reconcile/admit.go",
+		old:  "if d.state.Run == nil {",
+		new:  "if d.state.Run == nil || d.Force != \"\" {",
 		says: "one live run per task",
 	}, {
 		rule:    "what is settled is what the container that stopped has left",
@@ -77,7 +77,7 @@ var mutants = []struct {
 		says: "nothing is applied on a partial read",
 	}, {
 		rule: "failure is not the end",
-		file: "reconcile/decide.go",
+		file: "reconcile/admit.go",
 		old:  "return d.ahead(d.state.RetryAt, ",
 		new:  "return d.state.Failures > 2 || d.ahead(d.state.RetryAt, ",
 		says: "no change is lost",
@@ -137,7 +137,7 @@ var mutants = []struct {
 		says: "a trial has its run",
 	}, {
 		rule: "a held task is not run for what its condition showed at first",
-		file: "reconcile/decide.go",
+		file: "reconcile/why.go",
 		old:  "case d.held():\n",
 		new:  "case d.held() && s.Failures > 0:\n",
 		says: "a held task runs when its condition changes",
@@ -221,7 +221,7 @@ var mutants = []struct {
 		says: "no change is lost",
 	}, {
 		rule: "a retry of a clock that was ahead is not late",
-		file: "reconcile/decide.go",
+		file: "reconcile/admit.go",
 		old:  "return left > 0 && left <= interval+d.Skew",
 		new:  "return left > 0",
 		says: "no change is lost",

@@ -1,0 +1,178 @@
+package reconcile
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/state"
+)
+
+// rule is one reason why a task may not run now. It returns nil if it lets the
+// run pass. It sees the trigger because some rules concern some triggers only,
+// but no trigger skips a rule. A rule changes the task's state only if it
+// refuses the run.
+type rule func(*decider, trigger) *hold
+
+// admission are the rules that every run must pass, whatever triggers it. The
+// first that refuses gives the reason. Whether there is room for a launch is
+// found out when it is to be started: see tick.full.
+var admission = []rule{
+	holdCorrupt,
+	holdRunning,
+	holdRemoved,
+	holdDisabled,
+	holdUnreadable,
+	holdBlocked,
+	holdUnread,
+	holdBackingOff,
+	holdBuffering,
+}
+
+// hold is why a task may not run now.
+type hold struct {
+	reason state.Reason
+	due    time.Time // when to decide again if nothing happens until then; zero if only an event ends it
+	erase  bool      // remove the records of the task
+}
+
+func refuse(code state.ReasonCode, due time.Time, format string, args ...any) *hold {
+	return &hold{reason: state.Reason{Code: code, Text: fmt.Sprintf(format, args...)}, due: due}
+}
+
+// holdCorrupt refuses a task with a record that cannot be decoded: what is there
+// may be worth more than what would be written.
+func holdCorrupt(d *decider, _ trigger) *hold {
+	if !d.Corrupt {
+		return nil
+	}
+	return refuse(state.ReasonCorrupt, time.Time{}, "a record of the task cannot be read")
+}
+
+// holdRunning refuses a second run of a task.
+func holdRunning(d *decider, _ trigger) *hold {
+	if d.state.Run == nil {
+		return nil
+	}
+	return refuse(state.ReasonRunning, time.Time{}, "run %s is under way", d.state.Run.ID)
+}
+
+// holdRemoved refuses a task that is in no configuration. Its records are erased
+// once they were kept for long enough.
+func holdRemoved(d *decider, _ trigger) *hold {
+	if !d.Removed {
+		return nil
+	}
+	d.dropRequests()
+	s := &d.state
+	s.Held, s.HoldNext = nil, false
+	if d.Blocked != nil {
+		return refuse(state.ReasonRemoved, time.Time{}, "the task, created through the API, is without effect: %s", state.Cut(d.Blocked.Error()))
+	}
+	if s.RemovedAt.IsZero() || s.RemovedAt.After(d.now) {
+		s.RemovedAt = d.now
+	}
+	until := s.RemovedAt.Add(keptRemoved)
+	if s.Deleted || reached(until, d.now) {
+		h := refuse(state.ReasonRemoved, d.now, "the task is not in the configuration any more: its records are removed")
+		h.erase = true
+		return h
+	}
+	return refuse(state.ReasonRemoved, until, "the task is not in the configuration any more; its infrastructure stays")
+}
+
+// holdDisabled refuses a disabled task.
+func holdDisabled(d *decider, _ trigger) *hold {
+	if d.Task.Enabled {
+		return nil
+	}
+	d.dropRequests()
+	return refuse(state.ReasonDisabled, time.Time{}, "the task is disabled")
+}
+
+// holdUnreadable refuses a task if not everything that it watches was read.
+func holdUnreadable(d *decider, _ trigger) *hold {
+	if d.Unreadable == nil {
+		return nil
+	}
+	return refuse(state.ReasonUnreadable, d.overdue(), "%s", state.Cut(d.Unreadable.Error()))
+}
+
+// holdBlocked refuses a task that cannot run where this is decided.
+func holdBlocked(d *decider, _ trigger) *hold {
+	if d.Blocked == nil {
+		return nil
+	}
+	return refuse(state.ReasonBlocked, time.Time{}, "it cannot be run on the instance that leads: %s", state.Cut(d.Blocked.Error()))
+}
+
+// holdUnread refuses a task whose condition was not read, or not since its
+// latest run.
+func holdUnread(d *decider, _ trigger) *hold {
+	if !d.state.Recheck && !d.state.ObservedAt.IsZero() {
+		return nil
+	}
+	return refuse(state.ReasonUnread, d.overdue(), "its condition has not been read yet")
+}
+
+// holdBackingOff refuses to repeat what failed before its pause is over.
+func holdBackingOff(d *decider, t trigger) *hold {
+	if t.reason.Code != state.ReasonRetry || !d.backingOff() {
+		return nil
+	}
+	h := refuse(state.ReasonBackoff, d.state.RetryAt, "retry number %d at %s", t.reason.Attempt, stamp(d.state.RetryAt, d.now))
+	h.reason.Attempt = t.reason.Attempt
+	return h
+}
+
+// holdBuffering refuses to run a change before its buffer period is over.
+func holdBuffering(d *decider, t trigger) *hold {
+	pending := d.pending()
+	at := bufferedUntil(d.Task.BufferPeriod, pending)
+	if t.reason.Code != state.ReasonChanged || !d.ahead(at, d.Task.BufferPeriod.Max) {
+		return nil
+	}
+	d.state.Pending = &pending
+	return refuse(state.ReasonBuffering, at, "buffering until %s: %s", stamp(at, d.now), t.reason.Text)
+}
+
+// dropRequests forgets the change and the request that wait for a run.
+func (d *decider) dropRequests() {
+	d.state.Pending, d.state.Forced, d.state.Replaces = nil, "", false
+}
+
+// overdue is the due time of a task that waits for Consul. It is the time since
+// when the task waits, so that nothing changes and nothing is written meanwhile.
+func (d *decider) overdue() time.Time {
+	code := d.state.Reason.Code
+	if (code == state.ReasonUnreadable || code == state.ReasonUnread) && reached(d.state.Due, d.now) {
+		return d.state.Due
+	}
+	return d.now
+}
+
+// backingOff reports whether the next attempt has to wait.
+func (d *decider) backingOff() bool {
+	return d.ahead(d.state.RetryAt, state.Backoff(d.Task.Name, max(d.state.Failures, 1)))
+}
+
+// ahead reports whether a time, which was at most an interval ahead when it was
+// written, has still to come. A time further ahead than that, and than clocks may
+// be apart, was written by a clock that was wrong.
+func (d *decider) ahead(at time.Time, interval time.Duration) bool {
+	left := at.Sub(d.now)
+	return left > 0 && left <= interval+d.Skew
+}
+
+// bufferedUntil is when a pending change may be run: min after the latest
+// change, but never later than max after the first.
+func bufferedUntil(b config.BufferPeriod, p state.Pending) time.Time {
+	if !b.Enabled {
+		return p.First
+	}
+	at := p.Latest.Add(b.Min)
+	if limit := p.First.Add(b.Max); at.After(limit) {
+		return limit
+	}
+	return at
+}

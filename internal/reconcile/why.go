@@ -1,0 +1,160 @@
+package reconcile
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+
+	"github.com/hashicorp/cronexpr"
+
+	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/state"
+)
+
+// trigger answers the first question of a decision: why the task should run. It
+// says nothing about whether the task may run now: that is admission.
+type trigger struct {
+	run    bool
+	reason state.Reason // why it should run, or why nothing triggers it
+
+	// If nothing triggers the task:
+	due       time.Time // when its schedule is due next
+	scheduled time.Time // Task.Scheduled from now on, if it is set
+	missed    bool      // its schedule is due, and there is nothing to apply
+}
+
+// triggered says that the task should run, and why.
+func triggered(code state.ReasonCode, format string, args ...any) trigger {
+	return trigger{run: true, reason: state.Reason{Code: code, Text: fmt.Sprintf(format, args...)}}
+}
+
+// untriggered says that nothing triggers the task, and why.
+func untriggered(code state.ReasonCode, format string, args ...any) trigger {
+	return trigger{reason: state.Reason{Code: code, Text: fmt.Sprintf(format, args...)}}
+}
+
+// why says why the task should run, or why nothing triggers it. It changes
+// nothing: what it says may be refused, and is asked again in the next tick.
+func (d *decider) why() trigger {
+	s := &d.state
+	switch {
+	case d.Lost != nil && d.Lost.Cancel == "" && !d.backingOff():
+		return triggered(state.ReasonLost, "the run before was lost: %s", d.Lost.Error)
+
+	case s.Forced != "":
+		return triggered(state.ReasonForced, "requested by %s", s.Forced)
+
+	case d.held() && d.scheduled():
+		return d.schedule()
+
+	case d.held() && s.Cancelled():
+		return untriggered(state.ReasonCancelled, "%s: it runs when its input or definition changes, or when a run is requested",
+			cmp.Or(s.Last.Error, "the run before was cancelled"))
+
+	case d.held():
+		return untriggered(state.ReasonHeld, "created or enabled without a run: it runs when its condition changes")
+
+	case s.Doubt != "":
+		return triggered(state.ReasonDoubt, "its infrastructure may not be what was applied last: %s", s.Doubt)
+
+	case s.Interrupted():
+		return triggered(state.ReasonInterrupted, "the run before was interrupted: %s", s.Last.Error)
+
+	// A task that was never applied and was held for this definition has changed.
+	case s.Held != nil && s.Held.Definition == d.Definition && s.AppliedAt.IsZero() && s.Failures == 0:
+		return d.changed()
+
+	case s.Failures > 0 && (s.Attempted == d.attempt() || d.scheduled()):
+		t := triggered(state.ReasonRetry, "retry number %d", s.Failures)
+		t.reason.Attempt = s.Failures
+		return t
+
+	case s.AppliedAt.IsZero() && s.Failures == 0:
+		return triggered(state.ReasonFirst, "the task has never been applied")
+
+	// If nothing was ever applied, the latest attempt shows whether the definition
+	// or the input has changed.
+	case s.Definition != d.Definition && !(s.AppliedAt.IsZero() && s.Attempted.Definition == d.Definition):
+		return triggered(state.ReasonDefinition, "the task's definition is not the one that was last applied")
+
+	case d.scheduled():
+		return d.schedule()
+
+	case s.Observed != s.Applied || s.Unfinished():
+		return d.changed()
+
+	case d.Task.Condition.Kind == config.KindNone:
+		return untriggered(state.ReasonUnchanged, "the task has no condition: nothing triggers it again")
+	}
+	return untriggered(state.ReasonUnchanged, "nothing changed since the last apply")
+}
+
+// changed is the trigger of a condition that is not as it was applied, or that
+// has changed since a run failed.
+func (d *decider) changed() trigger {
+	return triggered(state.ReasonChanged, "%s", cmp.Or(d.pending().Changed, "it is not what was last applied"))
+}
+
+// pending is the change that waits for its run.
+func (d *decider) pending() state.Pending {
+	if d.state.Pending == nil {
+		return state.Pending{First: d.now, Latest: d.now}
+	}
+	return *d.state.Pending
+}
+
+// schedule is the trigger of a task that only its schedule triggers.
+func (d *decider) schedule() trigger {
+	s, cron := &d.state, d.Task.Condition.Schedule.Cron
+	since := s.Scheduled
+	if since.IsZero() {
+		since = d.now
+	}
+	due := NextCron(cron, since.In(d.now.Location()))
+	// At most one time of the schedule is skipped for a clock that was ahead.
+	if since.After(d.now) {
+		soon := NextCron(cron, d.now)
+		if later := NextCron(cron, soon); !later.IsZero() && due.After(later) {
+			since, due = d.now, soon
+		}
+	}
+	var t trigger
+	switch {
+	case due.IsZero():
+		t = untriggered(state.ReasonUnchanged, "the schedule %q never comes due again", cron)
+	case d.now.Before(due):
+		t = untriggered(state.ReasonUnchanged, "next scheduled at %s", stamp(due, d.now))
+		t.due = due
+	case s.Observed != s.Applied || s.Unfinished():
+		text := "its input is not what was last applied"
+		if s.Observed == s.Applied {
+			text = "the run before was not finished"
+		}
+		return triggered(state.ReasonSchedule, "scheduled for %s: %s", stamp(due, d.now), cmp.Or(d.pending().Changed, text))
+	default:
+		t = untriggered(state.ReasonUnchanged, "the schedule came due at %s with nothing to apply", stamp(due, d.now))
+		since, t.due, t.missed = d.now, NextCron(cron, d.now), true
+	}
+	t.scheduled = since
+	return t
+}
+
+func (d *decider) scheduled() bool { return d.Task.Condition.Kind == config.KindSchedule }
+
+// held reports whether what would be applied now is no reason for a run.
+func (d *decider) held() bool { return d.state.Held != nil && *d.state.Held == d.attempt() }
+
+// attempt is what a run would try to apply now.
+func (d *decider) attempt() state.Attempt {
+	return state.Attempt{Definition: d.Definition, Observed: d.state.Observed}
+}
+
+// NextCron is the first time after from at which the expression is due, in
+// from's time zone; zero if there is none or the expression is not valid.
+func NextCron(cron string, from time.Time) time.Time {
+	expr, err := cronexpr.Parse(cron)
+	if err != nil {
+		return time.Time{}
+	}
+	return expr.Next(from)
+}
