@@ -20,6 +20,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/apispec"
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/consul"
+	"github.com/terrapulse/terrapulse/internal/memory"
 	"github.com/terrapulse/terrapulse/internal/reconcile"
 	"github.com/terrapulse/terrapulse/internal/reload"
 	"github.com/terrapulse/terrapulse/internal/state"
@@ -194,7 +195,7 @@ func (c *startCommand) Run(args []string) int {
 	if err != nil {
 		return c.fail(exitConfig, err)
 	}
-	go rest(ctx, e.launcher.Busy)
+	go memory.Release(ctx, e.launcher.Busy)
 	reloads := make(chan reconcile.Reload)
 	go c.reload(files, read, o, e, reloads, log)
 	loop := &reconcile.Loop{Reconciler: e.reconciler, Ended: e.launcher.Ended(), Asked: e.asked, Reload: reloads, Observer: e.metrics,

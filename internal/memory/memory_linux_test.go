@@ -1,4 +1,4 @@
-package main
+package memory
 
 import (
 	"os"
@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A position-independent program holds pages that its loader has written to
-// and made read-only: without them it falls over.
-func TestWhatTheLoaderHasWrittenIsKept(t *testing.T) {
+// The loader of a position-independent program writes to pages of the program and
+// makes them read-only. The program crashes without them.
+func TestUnmap_KeepsPagesThatTheLoaderHasWritten(t *testing.T) {
 	own, err := os.Open("/proc/self/exe")
 	if err != nil {
 		t.Skip("needs /proc")

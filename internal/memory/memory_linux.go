@@ -1,4 +1,4 @@
-package main
+package memory
 
 import (
 	"bufio"
@@ -10,14 +10,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// unmap lets go of the pages of the program's own file: by the time it has run
-// its tasks once, a program of this size has most of them mapped, and waiting
-// takes a fraction. The kernel maps them again from its cache as they are used.
-// Measured with ten tasks: 46 MB become 27 MB.
+// unmap releases the pages of the program's own file, most of which are mapped
+// after the first run. The kernel maps them again from its cache when they are
+// used. Measured with ten tasks at rest: 43 MB without unmap, 17 to 25 MB with it;
+// 36 MB is the promise.
 //
-// Pages that are not as they are in the file would be lost: those that the
-// loader has put addresses into, in a position-independent program, are read-only
-// by now.
+// Only mappings that are read-only and have no page that differs from the file are
+// released: releasing a page that the loader has written to (as in a
+// position-independent program) would lose what it wrote.
 func unmap() {
 	own, err := os.Readlink("/proc/self/exe")
 	if err != nil {
@@ -28,7 +28,7 @@ func unmap() {
 		return
 	}
 	defer maps.Close()
-	var start, end uint64 // of a mapping of the program's
+	var start, end uint64 // of a mapping of the program
 	for lines := bufio.NewScanner(maps); lines.Scan(); {
 		f := strings.Fields(lines.Text())
 		switch {
