@@ -287,13 +287,13 @@ func (m *bounds) rest() {
 		return strings.Count(p.stderr.String(), "run succeeded") == 10
 	})
 	time.Sleep(5 * time.Second)
-	mb := memory(m.b, p.Process.Pid, "VmRSS")
+	mb := residentMB(m.b, p.Process.Pid, "VmRSS")
 	p.stop()
 	m.row("start at rest with 10 tasks, API on: memory", fmt.Sprintf("%.1f MB", mb), "<= 36 MB", mb <= 36)
 }
 
-// memory reads a size of a process from the kernel, in MB.
-func memory(t testing.TB, pid int, which string) float64 {
+// residentMB reads a size of a process from the kernel, in MB.
+func residentMB(t testing.TB, pid int, which string) float64 {
 	t.Helper()
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
@@ -354,7 +354,7 @@ task {
 	soon(m.b, "the change is seen", func() bool { return strings.Contains(p.stderr.String(), `reason=condition_changed`) })
 	seen := time.Since(began)
 	long(m.b, "the second apply", func() bool { return strings.Count(p.stderr.String(), "run succeeded") == 2 })
-	peak := memory(m.b, p.Process.Pid, "VmHWM")
+	peak := residentMB(m.b, p.Process.Pid, "VmHWM")
 	p.stop()
 
 	// Once more, through something that counts and so takes its time.

@@ -17,28 +17,10 @@ import (
 	"github.com/terrapulse/terrapulse/internal/s3url"
 )
 
-// bundleCommand holds the commands of bundles.
-type bundleCommand struct{ *app }
-
-func (c *bundleCommand) Synopsis() string {
-	return "Put task files where a deployment in AWS reads them"
-}
-
-func (c *bundleCommand) Help() string {
-	return `Usage: terrapulse bundle push|diff|pull [flags] [s3://BUCKET/PREFIX]
-
-  A deployment in AWS reads its task files, local modules and variable files
-  from one bundle in S3: the one that was pushed last.`
-}
-
-func (c *bundleCommand) Run([]string) int {
-	return c.fail(exitMissing, errors.New("say what is to be done: terrapulse bundle push, bundle diff or bundle pull"))
-}
-
 // parseAround is parse where flags may also follow arguments, which it returns.
-func (a *app) parseAround(f *flag.FlagSet, args []string, help string) (rest []string, code int) {
+func (a *app) parseAround(f *flag.FlagSet, args []string) (rest []string, code int) {
 	for {
-		if code := a.parse(f, args, help); code >= 0 || f.NArg() == 0 {
+		if code := a.parse(f, args); code >= 0 || f.NArg() == 0 {
 			return rest, code
 		}
 		rest, args = append(rest, f.Arg(0)), f.Args()[1:]

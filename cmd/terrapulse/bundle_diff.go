@@ -15,12 +15,17 @@ type bundleDiffCommand struct{ *app }
 func (c *bundleDiffCommand) Synopsis() string { return "Say by task what a push would change" }
 
 func (c *bundleDiffCommand) Help() string {
-	f, _ := c.flags()
 	return `Usage: terrapulse bundle diff [flags] [s3://BUCKET/PREFIX]
 
   Compares task files with the bundle in force: which tasks are new, changed
   (and in what) or gone, and which will run because of it. Changes nothing.
-` + describe(f)
+`
+}
+
+func (c *bundleDiffCommand) about() about {
+	f, _ := c.flags()
+	return about{flags: f, examples: []string{"-config-dir tasks -stack=network"},
+		codes: append([]int{exitOK, exitChanges}, codesOfStore[1:]...)}
 }
 
 type bundleDiffOptions struct {
@@ -47,7 +52,7 @@ type bundleDiff struct {
 
 func (c *bundleDiffCommand) Run(args []string) int {
 	f, o := c.flags()
-	rest, code := c.parseAround(f, args, c.Help())
+	rest, code := c.parseAround(f, args)
 	if code >= 0 {
 		return code
 	}

@@ -16,12 +16,17 @@ type bundlePullCommand struct{ *app }
 func (c *bundlePullCommand) Synopsis() string { return "Get the files that were pushed last" }
 
 func (c *bundlePullCommand) Help() string {
-	f, _, _ := c.flags()
 	return `Usage: terrapulse bundle pull [flags] [s3://BUCKET/PREFIX] DIR
 
   Unpacks the bundle that was pushed last into a folder, which must be empty or
   not there yet.
-` + describe(f)
+`
+}
+
+func (c *bundlePullCommand) about() about {
+	f, _, _ := c.flags()
+	return about{flags: f, examples: []string{"-stack=network ./tasks"},
+		codes: codesOfStore, args: folders}
 }
 
 func (c *bundlePullCommand) flags() (f *flag.FlagSet, stack *string, asJSON *bool) {
@@ -42,7 +47,7 @@ type pullReport struct {
 
 func (c *bundlePullCommand) Run(args []string) int {
 	f, stack, asJSON := c.flags()
-	rest, code := c.parseAround(f, args, c.Help())
+	rest, code := c.parseAround(f, args)
 	if code >= 0 {
 		return code
 	}

@@ -20,7 +20,6 @@ func (c *bundlePushCommand) Synopsis() string {
 }
 
 func (c *bundlePushCommand) Help() string {
-	f, _ := c.flags()
 	return `Usage: terrapulse bundle push [flags] [s3://BUCKET/PREFIX]
 
   Checks the task files as validate does, packs them with their local modules
@@ -30,7 +29,13 @@ func (c *bundlePushCommand) Help() string {
   somebody else has pushed meanwhile, nothing is changed either.
 
   Where bundles are is said by the stack's output BundleUrl, or found by -stack.
-` + describe(f)
+`
+}
+
+func (c *bundlePushCommand) about() about {
+	f, _ := c.flags()
+	return about{flags: f, examples: []string{"-config-dir tasks s3://network-files/terrapulse", "-config-dir tasks -stack=network"},
+		codes: codesOfStore}
 }
 
 type bundlePushOptions struct {
@@ -63,7 +68,7 @@ func (c *bundlePushCommand) flags() (*flag.FlagSet, *bundlePushOptions) {
 
 func (c *bundlePushCommand) Run(args []string) int {
 	f, o := c.flags()
-	rest, code := c.parseAround(f, args, c.Help())
+	rest, code := c.parseAround(f, args)
 	if code >= 0 {
 		return code
 	}

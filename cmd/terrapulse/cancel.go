@@ -11,7 +11,6 @@ type cancelCommand struct{ *app }
 func (c *cancelCommand) Synopsis() string { return "End the run of a task that is under way" }
 
 func (c *cancelCommand) Help() string {
-	f, _, _ := c.flags()
 	return `Usage: terrapulse cancel [flags] TASK
 
   Ends the run of a task of a running instance: Terraform is interrupted, and
@@ -19,14 +18,20 @@ func (c *cancelCommand) Help() string {
   input or definition changes, its schedule is due, or a run is requested, as by
   ` + "`terrapulse retry TASK`" + ` or by a restart. The exit code is 0 when the run has
   ended.
-` + describe(f)
+`
+}
+
+func (c *cancelCommand) about() about {
+	f, _, _ := c.flags()
+	return about{flags: f, examples: []string{"load-balancer"},
+		codes: codesOfTask, args: servedTasks}
 }
 
 func (c *cancelCommand) flags() (*flag.FlagSet, *apiFlags, *bool) { return requestFlags("cancel") }
 
 func (c *cancelCommand) Run(args []string) int {
 	f, api, wait := c.flags()
-	task, client, code := c.taskArguments(f, api, args, c.Help())
+	task, client, code := c.taskArguments(f, api, args)
 	if code >= 0 {
 		return code
 	}

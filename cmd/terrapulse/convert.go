@@ -20,7 +20,6 @@ func (c *convertCommand) Synopsis() string {
 }
 
 func (c *convertCommand) Help() string {
-	f, _, _ := c.flags()
 	return `Usage: terrapulse convert [-o=FILE] FILE...
 
   Writes the YAML for task files in HCL or JSON, such as those of
@@ -32,7 +31,13 @@ func (c *convertCommand) Help() string {
 
   Paths in the file are relative to the directory that Terrapulse is started in,
   as before, wherever the file lies.
-` + describe(f)
+`
+}
+
+func (c *convertCommand) about() about {
+	f, _, _ := c.flags()
+	return about{flags: f, examples: []string{"-o=tasks.yaml cts.hcl"},
+		codes: codesOfFiles, args: files}
 }
 
 func (c *convertCommand) flags() (f *flag.FlagSet, out *string, asJSON *bool) {
@@ -50,7 +55,7 @@ type converted struct {
 
 func (c *convertCommand) Run(args []string) int {
 	f, out, asJSON := c.flags()
-	if code := c.parse(f, args, c.Help()); code >= 0 {
+	if code := c.parse(f, args); code >= 0 {
 		return code
 	}
 	if f.NArg() == 0 {

@@ -19,7 +19,6 @@ func (c *doctorCommand) Synopsis() string {
 }
 
 func (c *doctorCommand) Help() string {
-	f, _ := c.flags()
 	return `Usage: terrapulse doctor -stack=NAME [flags]
 
   Examines a deployment in AWS from outside and, by asking its function, from
@@ -30,7 +29,13 @@ func (c *doctorCommand) Help() string {
 
   The exit code is 0 if all is well and 11 if something is not. A schedule that
   is disabled is shown, and is not an error.
-` + describe(f)
+`
+}
+
+func (c *doctorCommand) about() about {
+	f, _ := c.flags()
+	return about{flags: f, examples: []string{"-stack=network", "-stack=network -quick"},
+		codes: codesOfStore}
 }
 
 type doctorOptions struct {
@@ -49,7 +54,7 @@ func (c *doctorCommand) flags() (*flag.FlagSet, *doctorOptions) {
 
 func (c *doctorCommand) Run(args []string) int {
 	f, o := c.flags()
-	if code := c.parseAll(f, args, c.Help()); code >= 0 {
+	if code := c.parseAll(f, args); code >= 0 {
 		return code
 	}
 	if o.stack == "" {

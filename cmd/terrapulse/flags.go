@@ -26,23 +26,19 @@ func newFlags(name string) *flag.FlagSet {
 	return f
 }
 
-// parse parses the arguments. The exit code is -1 when the command is to go on.
-func (a *app) parse(f *flag.FlagSet, args []string, help string) int {
-	err := f.Parse(args)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		fmt.Fprintln(a.stdout, help)
-		return exitOK
-	case err != nil:
+// parse parses the arguments. The exit code is -1 if they are right. A request
+// for help does not come here.
+func (a *app) parse(f *flag.FlagSet, args []string) int {
+	if err := f.Parse(args); err != nil {
 		return a.fail(exitFlags, fmt.Errorf("%w (see `%s %s -help`)", err, a.program, f.Name()))
 	}
 	return -1
 }
 
-// parseAll is parse for a command that takes no arguments: one that is there
-// all the same, such as a second file after -config-file, must not be lost.
-func (a *app) parseAll(f *flag.FlagSet, args []string, help string) int {
-	if code := a.parse(f, args, help); code >= 0 {
+// parseAll is parse for a command that takes no arguments. It refuses one, such
+// as a second file after -config-file.
+func (a *app) parseAll(f *flag.FlagSet, args []string) int {
+	if code := a.parse(f, args); code >= 0 {
 		return code
 	}
 	if f.NArg() > 0 {

@@ -11,13 +11,18 @@ type forgetCommand struct{ *app }
 func (c *forgetCommand) Synopsis() string { return "Remove the records of a task that is gone" }
 
 func (c *forgetCommand) Help() string {
-	f, _, _ := c.flags()
 	return `Usage: terrapulse forget [flags] TASK
 
   Removes the records of a task that is in no task file any more: what is known
   of it, its runs and their output. What the task has made stays, and so does
   its Terraform state. Also for a task with a record that cannot be read.
-` + describe(f)
+`
+}
+
+func (c *forgetCommand) about() about {
+	f, _, _ := c.flags()
+	return about{flags: f, examples: []string{"load-balancer"},
+		codes: codesOfTask}
 }
 
 func (c *forgetCommand) flags() (f *flag.FlagSet, api *apiFlags, asJSON *bool) {
@@ -28,7 +33,7 @@ func (c *forgetCommand) flags() (f *flag.FlagSet, api *apiFlags, asJSON *bool) {
 
 func (c *forgetCommand) Run(args []string) int {
 	f, api, asJSON := c.flags()
-	task, client, code := c.taskArguments(f, api, args, c.Help())
+	task, client, code := c.taskArguments(f, api, args)
 	if code >= 0 {
 		return code
 	}

@@ -22,12 +22,17 @@ type inspectCommand struct{ *app }
 func (c *inspectCommand) Synopsis() string { return "Show what tasks would change, and change nothing" }
 
 func (c *inspectCommand) Help() string {
-	f, _ := c.flags()
 	return `Usage: terrapulse inspect [flags] [TASK...]
 
   Plans all tasks, or those that are named, with what Consul says now. Nothing
   is changed, no workspace is made and no file is left behind.
-` + describe(f)
+`
+}
+
+func (c *inspectCommand) about() about {
+	f, _ := c.flags()
+	return about{flags: f, examples: []string{onFile, onFile + " -detailed-exitcode load-balancer"},
+		codes: codesOfPlan, args: configuredTasks}
 }
 
 func (c *inspectCommand) flags() (*flag.FlagSet, *startOptions) {
@@ -62,7 +67,7 @@ func (o *inspectOptions) wanted() bool { return o.all || len(o.tasks) > 0 }
 
 func (c *inspectCommand) Run(args []string) int {
 	f, o := c.flags()
-	if code := c.parse(f, args, c.Help()); code >= 0 {
+	if code := c.parse(f, args); code >= 0 {
 		return code
 	}
 	shown, end := c.showProgress()

@@ -27,14 +27,19 @@ func (c *invokeCommand) Synopsis() string {
 }
 
 func (c *invokeCommand) Help() string {
-	f, _ := c.flags()
 	return `Usage: terrapulse invoke -stack=NAME [flags]
 
   Invokes the function of a deployment in AWS: without -once and -inspect for
   one look at Consul, as the schedule does every minute. With -wait it follows
   the runs that were started, prints a summary, and ends with the exit codes of
   once-mode: 0 if all is well, 11 if a run failed.
-` + describe(f)
+`
+}
+
+func (c *invokeCommand) about() about {
+	f, _ := c.flags()
+	return about{flags: f, examples: []string{"-stack=network", "-stack=network -once -task=firewall -wait"},
+		codes: codesOfStore}
 }
 
 type invokeOptions struct {
@@ -64,7 +69,7 @@ func stackFlag(f *flag.FlagSet, name *string) {
 
 func (c *invokeCommand) Run(args []string) int {
 	f, o := c.flags()
-	if code := c.parseAll(f, args, c.Help()); code >= 0 {
+	if code := c.parseAll(f, args); code >= 0 {
 		return code
 	}
 	switch {

@@ -17,14 +17,19 @@ type logsCommand struct{ *app }
 func (c *logsCommand) Synopsis() string { return "Print Terraform's output of a run" }
 
 func (c *logsCommand) Help() string {
-	f, _ := c.flags()
 	return `Usage: terrapulse logs [flags] RUN|TASK
 
   Prints what Terraform printed in a run, without secrets. RUN is an id that
   ` + "`terrapulse runs`" + ` lists, or the beginning of one. TASK stands for the latest
   run of a task, also for one that goes on: its output is written every few
   seconds.
-` + describe(f)
+`
+}
+
+func (c *logsCommand) about() about {
+	f, _ := c.flags()
+	return about{flags: f, examples: []string{onFile + " load-balancer", onFile + " -follow load-balancer", onFile + " 01a20044-4426-70ba"},
+		codes: codesOfStore, args: knownTasks}
 }
 
 type logsOptions struct {
@@ -42,7 +47,7 @@ func (c *logsCommand) flags() (*flag.FlagSet, *logsOptions) {
 
 func (c *logsCommand) Run(args []string) int {
 	f, o := c.flags()
-	if code := c.parse(f, args, c.Help()); code >= 0 {
+	if code := c.parse(f, args); code >= 0 {
 		return code
 	}
 	switch {

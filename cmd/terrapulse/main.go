@@ -88,7 +88,7 @@ func (a *app) run(args []string) int {
 		Name: a.program, Version: version, Args: args,
 		HelpWriter: a.stdout, ErrorWriter: a.stderr,
 		Autocomplete: true,
-		Commands:     a.dressed(a.commands()),
+		Commands:     a.factories(),
 		HelpFunc:     a.helpFunc(),
 	}
 	code, err := c.Run()
@@ -96,46 +96,6 @@ func (a *app) run(args []string) int {
 		return a.fail(exitError, err)
 	}
 	return code
-}
-
-// commands are all commands by their names.
-func (a *app) commands() map[string]cli.CommandFactory {
-	return map[string]cli.CommandFactory{
-		"start":    func() (cli.Command, error) { return &startCommand{app: a}, nil },
-		"inspect":  func() (cli.Command, error) { return &inspectCommand{app: a}, nil },
-		"validate": func() (cli.Command, error) { return &validateCommand{app: a}, nil },
-		"render":   func() (cli.Command, error) { return &renderCommand{app: a}, nil },
-		"status":   func() (cli.Command, error) { return &statusCommand{app: a}, nil },
-		"runs":     func() (cli.Command, error) { return &runsCommand{app: a}, nil },
-		"logs":     func() (cli.Command, error) { return &logsCommand{app: a}, nil },
-
-		"run":    func() (cli.Command, error) { return &runCommand{app: a}, nil },
-		"retry":  func() (cli.Command, error) { return &retryCommand{app: a}, nil },
-		"forget": func() (cli.Command, error) { return &forgetCommand{app: a}, nil },
-		"cancel": func() (cli.Command, error) { return &cancelCommand{app: a}, nil },
-
-		"task":         func() (cli.Command, error) { return &taskCommand{app: a}, nil },
-		"task create":  func() (cli.Command, error) { return &taskCreateCommand{app: a}, nil },
-		"task enable":  func() (cli.Command, error) { return &taskEnableCommand{app: a}, nil },
-		"task disable": func() (cli.Command, error) { return &taskDisableCommand{app: a}, nil },
-		"task delete":  func() (cli.Command, error) { return &taskDeleteCommand{app: a}, nil },
-
-		"invoke": func() (cli.Command, error) { return &invokeCommand{app: a}, nil },
-		"doctor": func() (cli.Command, error) { return &doctorCommand{app: a}, nil },
-
-		"convert": func() (cli.Command, error) { return &convertCommand{app: a}, nil },
-		"schema":  func() (cli.Command, error) { return &schemaCommand{app: a}, nil },
-
-		"migrate":       func() (cli.Command, error) { return &migrateCommand{app: a}, nil },
-		"migrate check": func() (cli.Command, error) { return &migrateCheckCommand{app: a}, nil },
-
-		"bundle":      func() (cli.Command, error) { return &bundleCommand{app: a}, nil },
-		"bundle push": func() (cli.Command, error) { return &bundlePushCommand{app: a}, nil },
-		"bundle diff": func() (cli.Command, error) { return &bundleDiffCommand{app: a}, nil },
-		"bundle pull": func() (cli.Command, error) { return &bundlePullCommand{app: a}, nil },
-
-		"version": func() (cli.Command, error) { return &versionCommand{app: a}, nil },
-	}
 }
 
 // app is what every command has.

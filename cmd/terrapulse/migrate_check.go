@@ -30,7 +30,6 @@ func (c *migrateCheckCommand) Synopsis() string {
 }
 
 func (c *migrateCheckCommand) Help() string {
-	f, _ := c.flags()
 	return `Usage: terrapulse migrate check -config-file=PATH [flags]
 
   Reads the configuration of Consul-Terraform-Sync, finds the state of each of
@@ -45,7 +44,13 @@ func (c *migrateCheckCommand) Help() string {
 
   The exit code is 0 if every task can be taken over and 11 if one cannot; with
   -detailed-exitcode it is 2 if something would change.
-` + describe(f)
+`
+}
+
+func (c *migrateCheckCommand) about() about {
+	f, _ := c.flags()
+	return about{flags: f, examples: []string{"-config-file cts.hcl", "-config-file cts.hcl -plan -detailed-exitcode"},
+		codes: codesOfPlan}
 }
 
 type migrateCheckOptions struct {
@@ -99,7 +104,7 @@ type migration struct {
 
 func (c *migrateCheckCommand) Run(args []string) int {
 	f, o := c.flags()
-	if code := c.parseAll(f, args, c.Help()); code >= 0 {
+	if code := c.parseAll(f, args); code >= 0 {
 		return code
 	}
 	cfg, code := o.config.load(c.app)

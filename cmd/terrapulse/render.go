@@ -16,12 +16,17 @@ type renderCommand struct{ *app }
 func (c *renderCommand) Synopsis() string { return "Print what a task would give to Terraform" }
 
 func (c *renderCommand) Help() string {
-	f, _, _ := c.flags()
 	return `Usage: terrapulse render [flags] TASK
 
   Reads from Consul what the task renders and prints the files of its root
   module. Nothing is written and Terraform is not run.
-` + describe(f)
+`
+}
+
+func (c *renderCommand) about() about {
+	f, _, _ := c.flags()
+	return about{flags: f, examples: []string{onFile + " load-balancer"},
+		codes: codesOfStore, args: configuredTasks}
 }
 
 func (c *renderCommand) flags() (*flag.FlagSet, *configFlags, *bool) {
@@ -32,7 +37,7 @@ func (c *renderCommand) flags() (*flag.FlagSet, *configFlags, *bool) {
 
 func (c *renderCommand) Run(args []string) int {
 	f, cf, asJSON := c.flags()
-	if code := c.parse(f, args, c.Help()); code >= 0 {
+	if code := c.parse(f, args); code >= 0 {
 		return code
 	}
 	if f.NArg() != 1 {

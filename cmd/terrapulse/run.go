@@ -14,19 +14,24 @@ type runCommand struct{ *app }
 func (c *runCommand) Synopsis() string { return "Run a task now" }
 
 func (c *runCommand) Help() string {
-	f, _, _ := c.flags()
 	return `Usage: terrapulse run [flags] TASK
 
   Runs a task of a running instance now, whatever its condition says, and waits
   for that run: exit code 0 when it succeeded, 11 when it did not.
-` + describe(f)
+`
+}
+
+func (c *runCommand) about() about {
+	f, _, _ := c.flags()
+	return about{flags: f, examples: []string{"load-balancer", "-wait=false load-balancer"},
+		codes: codesOfTask, args: servedTasks}
 }
 
 func (c *runCommand) flags() (*flag.FlagSet, *apiFlags, *bool) { return requestFlags("run") }
 
 func (c *runCommand) Run(args []string) int {
 	f, api, wait := c.flags()
-	return c.request(f, api, wait, args, c.Help(), (*apiclient.Client).RunTask)
+	return c.request(f, api, wait, args, (*apiclient.Client).RunTask)
 }
 
 // requestFlags are the flags of a command that requests a run.
@@ -38,9 +43,9 @@ func requestFlags(command string) (*flag.FlagSet, *apiFlags, *bool) {
 }
 
 // request requests a run through the API, and waits for it if wait says so.
-func (a *app) request(f *flag.FlagSet, api *apiFlags, wait *bool, args []string, help string,
+func (a *app) request(f *flag.FlagSet, api *apiFlags, wait *bool, args []string,
 	how func(*apiclient.Client, context.Context, string) (after string, err error)) int {
-	task, client, code := a.taskArguments(f, api, args, help)
+	task, client, code := a.taskArguments(f, api, args)
 	if code >= 0 {
 		return code
 	}

@@ -16,11 +16,16 @@ type runsCommand struct{ *app }
 func (c *runsCommand) Synopsis() string { return "List the runs of a task" }
 
 func (c *runsCommand) Help() string {
-	f, _, _ := c.flags()
 	return fmt.Sprintf(`Usage: terrapulse runs [flags] TASK
 
   Lists the newest runs of a task, at most %d, the latest first.
-`, state.History) + describe(f)
+`, state.History) + describe(c.about())
+}
+
+func (c *runsCommand) about() about {
+	f, _, _ := c.flags()
+	return about{flags: f, examples: []string{onFile + " load-balancer", "-http-addr http://localhost:8558 -json load-balancer"},
+		codes: codesOfStore, args: knownTasks}
 }
 
 func (c *runsCommand) flags() (*flag.FlagSet, *recordFlags, *bool) {
@@ -30,7 +35,7 @@ func (c *runsCommand) flags() (*flag.FlagSet, *recordFlags, *bool) {
 
 func (c *runsCommand) Run(args []string) int {
 	f, from, asJSON := c.flags()
-	if code := c.parse(f, args, c.Help()); code >= 0 {
+	if code := c.parse(f, args); code >= 0 {
 		return code
 	}
 	if f.NArg() != 1 {

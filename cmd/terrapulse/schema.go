@@ -1,10 +1,6 @@
 package main
 
-import (
-	"flag"
-
-	"github.com/terrapulse/terrapulse/internal/config"
-)
+import "github.com/terrapulse/terrapulse/internal/config"
 
 // schemaCommand prints the JSON Schema of task files.
 type schemaCommand struct{ *app }
@@ -26,13 +22,15 @@ func (c *schemaCommand) Help() string {
   or as the first key of one in JSON
 
     "$schema": "terrapulse.schema.json"
-` + describe(c.flags())
+`
 }
 
-func (c *schemaCommand) flags() *flag.FlagSet { return newFlags("schema") }
+func (c *schemaCommand) about() about {
+	return about{flags: newFlags("schema"), examples: []string{"> terrapulse.schema.json"}, codes: []int{exitOK, exitFlags}}
+}
 
 func (c *schemaCommand) Run(args []string) int {
-	if code := c.parseAll(c.flags(), args, c.Help()); code >= 0 {
+	if code := c.parseAll(newFlags("schema"), args); code >= 0 {
 		return code
 	}
 	if _, err := c.stdout.Write(config.JSONSchema()); err != nil {

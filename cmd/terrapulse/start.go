@@ -35,7 +35,6 @@ func (c *startCommand) Synopsis() string {
 }
 
 func (c *startCommand) Help() string {
-	f, _ := c.flags()
 	return `Usage: terrapulse start [flags]
 
   Watches Consul and applies a task's Terraform module whenever its condition
@@ -44,7 +43,13 @@ func (c *startCommand) Help() string {
 
   -once runs every enabled task one time and ends: exit code 0 when all were
   applied, 11 when any was not. -inspect shows what would be changed.
-` + describe(f)
+`
+}
+
+func (c *startCommand) about() about {
+	f, _ := c.flags()
+	return about{flags: f, examples: []string{onFile, "-once " + onFile, "-config-dir /etc/terrapulse -log-format json"},
+		codes: []int{exitOK, exitError, exitInterrupted, exitMissing, exitFlags, exitConfig, exitTerraform}}
 }
 
 // startOptions are the flags of start.
@@ -108,7 +113,7 @@ func (o *startOptions) load(a *app) (*config.Config, *slog.Logger, int) {
 
 func (c *startCommand) Run(args []string) int {
 	f, o := c.flags()
-	if code := c.parseAll(f, args, c.Help()); code >= 0 {
+	if code := c.parseAll(f, args); code >= 0 {
 		return code
 	}
 	if err := o.cts.check(c.app); err != nil {

@@ -23,14 +23,19 @@ func (c *statusCommand) Synopsis() string {
 }
 
 func (c *statusCommand) Help() string {
-	f, _, _ := c.flags()
 	return `Usage: terrapulse status [flags]
 
   Shows what the store knows: who leads, and for every task what it does and
   why, its last run and when it is due next. It reads only, also while another
   process runs tasks. Name the task files of the instance, or its store: without
   either the store is looked for in the default working_dir.
-` + describe(f)
+`
+}
+
+func (c *statusCommand) about() about {
+	f, _, _ := c.flags()
+	return about{flags: f, examples: []string{onFile, "-store sqlite:/var/lib/terrapulse/terrapulse.db -json", "-http-addr https://sync-1.example.com:8558"},
+		codes: codesOfStore}
 }
 
 func (c *statusCommand) flags() (*flag.FlagSet, *recordFlags, *bool) {
@@ -72,7 +77,7 @@ type override struct {
 
 func (c *statusCommand) Run(args []string) int {
 	f, from, asJSON := c.flags()
-	if code := c.parseAll(f, args, c.Help()); code >= 0 {
+	if code := c.parseAll(f, args); code >= 0 {
 		return code
 	}
 	records, code := from.open(c.app)

@@ -11,26 +11,11 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/hashicorp/cli"
 	"github.com/mitchellh/go-wordwrap"
 
 	"github.com/terrapulse/terrapulse/internal/apiclient"
 	"github.com/terrapulse/terrapulse/internal/apispec"
 )
-
-// taskCommand holds the commands that change the tasks of a running instance.
-type taskCommand struct{ *app }
-
-func (c *taskCommand) Synopsis() string { return "Create, enable, disable or delete a task" }
-
-func (c *taskCommand) Help() string {
-	return `Usage: terrapulse task create|enable|disable|delete [flags] [TASK]
-
-  Changes the tasks of a running instance through its HTTP API. What is changed
-  is kept: it outlives a restart, and every instance on the same store sees it.`
-}
-
-func (c *taskCommand) Run([]string) int { return cli.RunResultHelp }
 
 // apiFlags say which API is spoken to, and how.
 type apiFlags struct {
@@ -158,8 +143,8 @@ func (a *app) approvable(asJSON, approved bool) int {
 // taskArguments parses the flags of a command about one task, before or after
 // its name, and returns what the command needs. The exit code is -1 when it is
 // to go on.
-func (a *app) taskArguments(f *flag.FlagSet, o *apiFlags, args []string, help string) (string, *apiclient.Client, int) {
-	rest, code := a.parseAround(f, args, help)
+func (a *app) taskArguments(f *flag.FlagSet, o *apiFlags, args []string) (string, *apiclient.Client, int) {
+	rest, code := a.parseAround(f, args)
 	if code >= 0 {
 		return "", nil, code
 	}

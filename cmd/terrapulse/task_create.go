@@ -16,13 +16,18 @@ type taskCreateCommand struct{ *app }
 func (c *taskCreateCommand) Synopsis() string { return "Create and run a task" }
 
 func (c *taskCreateCommand) Help() string {
-	f, _ := c.flags()
 	return `Usage: terrapulse task create [flags] -task-file=FILE
 
   Shows what a new task would change, asks, and then makes the task and runs it.
   A task whose first run fails is not kept. A module that is a relative path is
   looked for where the instance was started.
-` + describe(f)
+`
+}
+
+func (c *taskCreateCommand) about() about {
+	f, _ := c.flags()
+	return about{flags: f, examples: []string{"-task-file web.yaml", "-task-file web.yaml -auto-approve"},
+		codes: codesOfTask}
 }
 
 type taskCreateOptions struct {
@@ -43,7 +48,7 @@ func (c *taskCreateCommand) Run(args []string) int {
 	if c.isCTS() {
 		parse = c.parse // Consul-Terraform-Sync ignores arguments
 	}
-	if code := parse(f, args, c.Help()); code >= 0 {
+	if code := parse(f, args); code >= 0 {
 		return code
 	}
 	if f.NArg() > 0 {

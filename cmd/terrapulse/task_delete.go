@@ -11,13 +11,18 @@ type taskDeleteCommand struct{ *app }
 func (c *taskDeleteCommand) Synopsis() string { return "Delete a task, and keep what it has made" }
 
 func (c *taskDeleteCommand) Help() string {
-	f, _ := c.flags()
 	return `Usage: terrapulse task delete [flags] TASK
 
   Asks, and then deletes the task as soon as it is not running. Its
   infrastructure and its Terraform state are kept. A task of a task file comes
   back when its block there is changed: take it out of the file, too.
-` + describe(f)
+`
+}
+
+func (c *taskDeleteCommand) about() about {
+	f, _ := c.flags()
+	return about{flags: f, examples: []string{"-auto-approve load-balancer"},
+		codes: codesOfTask, args: servedTasks}
 }
 
 func (c *taskDeleteCommand) flags() (*flag.FlagSet, *approvalOptions) {
@@ -26,7 +31,7 @@ func (c *taskDeleteCommand) flags() (*flag.FlagSet, *approvalOptions) {
 
 func (c *taskDeleteCommand) Run(args []string) int {
 	f, o := c.flags()
-	task, client, code := c.taskArguments(f, &o.api, args, c.Help())
+	task, client, code := c.taskArguments(f, &o.api, args)
 	if code >= 0 {
 		return code
 	}

@@ -11,12 +11,17 @@ type taskDisableCommand struct{ *app }
 func (c *taskDisableCommand) Synopsis() string { return "Disable a task, and keep what it has made" }
 
 func (c *taskDisableCommand) Help() string {
-	f, _, _ := c.flags()
 	return `Usage: terrapulse task disable [flags] TASK
 
   The task no longer runs, whatever changes in Consul. Its infrastructure and
   its Terraform state are kept.
-` + describe(f)
+`
+}
+
+func (c *taskDisableCommand) about() about {
+	f, _, _ := c.flags()
+	return about{flags: f, examples: []string{"load-balancer"},
+		codes: codesOfTask, args: servedTasks}
 }
 
 func (c *taskDisableCommand) flags() (f *flag.FlagSet, api *apiFlags, asJSON *bool) {
@@ -27,7 +32,7 @@ func (c *taskDisableCommand) flags() (f *flag.FlagSet, api *apiFlags, asJSON *bo
 
 func (c *taskDisableCommand) Run(args []string) int {
 	f, api, asJSON := c.flags()
-	task, client, code := c.taskArguments(f, api, args, c.Help())
+	task, client, code := c.taskArguments(f, api, args)
 	if code >= 0 {
 		return code
 	}

@@ -11,12 +11,17 @@ type taskEnableCommand struct{ *app }
 func (c *taskEnableCommand) Synopsis() string { return "Enable and run a task" }
 
 func (c *taskEnableCommand) Help() string {
-	f, _ := c.flags()
 	return `Usage: terrapulse task enable [flags] TASK
 
   Shows what the task would change, asks for approval if there are changes, and
   then enables the task and runs it. If that run fails, the task stays disabled.
-` + describe(f)
+`
+}
+
+func (c *taskEnableCommand) about() about {
+	f, _ := c.flags()
+	return about{flags: f, examples: []string{"load-balancer", "-auto-approve load-balancer"},
+		codes: codesOfTask, args: servedTasks}
 }
 
 func (c *taskEnableCommand) flags() (*flag.FlagSet, *approvalOptions) {
@@ -25,7 +30,7 @@ func (c *taskEnableCommand) flags() (*flag.FlagSet, *approvalOptions) {
 
 func (c *taskEnableCommand) Run(args []string) int {
 	f, o := c.flags()
-	task, client, code := c.taskArguments(f, &o.api, args, c.Help())
+	task, client, code := c.taskArguments(f, &o.api, args)
 	if code >= 0 {
 		return code
 	}

@@ -20,7 +20,6 @@ func (c *validateCommand) Synopsis() string {
 }
 
 func (c *validateCommand) Help() string {
-	f, _, _, _ := c.flags()
 	return `Usage: terrapulse validate [flags]
 
   Reads the task files and the local modules of the tasks, and reports all that
@@ -29,7 +28,13 @@ func (c *validateCommand) Help() string {
   what a module does not declare. It contacts nothing and needs no Terraform.
   With -consul it also reads what every task watches, which checks the address,
   the token's rights and the queries.
-` + describe(f)
+`
+}
+
+func (c *validateCommand) about() about {
+	f, _, _, _ := c.flags()
+	return about{flags: f, examples: []string{onFile, "-config-dir /etc/terrapulse -consul"},
+		codes: codesOfFiles}
 }
 
 func (c *validateCommand) flags() (f *flag.FlagSet, cf *configFlags, ask, asJSON *bool) {
@@ -40,7 +45,7 @@ func (c *validateCommand) flags() (f *flag.FlagSet, cf *configFlags, ask, asJSON
 
 func (c *validateCommand) Run(args []string) int {
 	f, cf, ask, asJSON := c.flags()
-	if code := c.parseAll(f, args, c.Help()); code >= 0 {
+	if code := c.parseAll(f, args); code >= 0 {
 		return code
 	}
 	if code := cf.required(c.app); code >= 0 {

@@ -14,11 +14,16 @@ type versionCommand struct{ *app }
 func (c *versionCommand) Synopsis() string { return "Print the version of the program" }
 
 func (c *versionCommand) Help() string {
-	f, _ := c.flags()
 	return `Usage: terrapulse version [flags]
 
   Prints the version of the program. So does terrapulse -version.
-` + describe(f)
+`
+}
+
+func (c *versionCommand) about() about {
+	f, _ := c.flags()
+	return about{flags: f, examples: []string{"", "-json"},
+		codes: []int{exitOK, exitFlags}}
 }
 
 func (c *versionCommand) flags() (*flag.FlagSet, *bool) {
@@ -35,7 +40,7 @@ type versionReport struct {
 
 func (c *versionCommand) Run(args []string) int {
 	f, asJSON := c.flags()
-	if code := c.parseAll(f, args, c.Help()); code >= 0 {
+	if code := c.parseAll(f, args); code >= 0 {
 		return code
 	}
 	switch {
