@@ -219,11 +219,7 @@ func deliver(ctx context.Context, sink Sink, items []item) (taken []item, failed
 // tooMany is how many of the records, the oldest, are not kept any longer.
 func (d Delivery) tooMany(kept []*stored) int {
 	n := max(0, len(kept)-MaxRecords)
-	for n < len(kept) {
-		at, ok := written(kept[n].Key)
-		if ok && d.Now().Sub(at) <= MaxAge {
-			break
-		}
+	for n < len(kept) && d.Now().Sub(kept[n].Data.Events[0].At) > MaxAge {
 		n++
 	}
 	return n

@@ -78,7 +78,7 @@ var kinds = map[Kind]About{
 	TaskUnreadable: {Task, slog.LevelWarn, "the task cannot be read, it waits", []string{"error"}},
 	TaskReadable:   {Task, slog.LevelInfo, "the task can be read again", []string{"since"}},
 	TaskRemoved: {Task, slog.LevelWarn, "a task is not in the configuration any more: its infrastructure and Terraform state stay, and nothing keeps them in step; " +
-		"if it was renamed, move the state to the new name, or name it as before; `terrapulse forget` removes its records here", []string{"until"}},
+		"if it was renamed, move the state to the new name, or name it as before; `terrapulse forget` removes its records here", []string{"detail", "until"}},
 	TaskForgotten:     {Task, slog.LevelInfo, "the records of a task that is not in the configuration any more are removed; its infrastructure stays", nil},
 	OverrideCreated:   {Task, slog.LevelInfo, "a task was changed through the API", []string{"detail", "by"}},
 	OverrideChanged:   {Task, slog.LevelInfo, "a change that was made through the API was changed", []string{"detail", "by"}},

@@ -28,7 +28,7 @@ func (Log) Name() string { return "log" }
 // delivery.
 func (l Log) Deliver(ctx context.Context, e Event) error {
 	about := e.Kind.About()
-	if about.Line == "" || l.Said.before(e.ID) || !l.To.Enabled(ctx, about.Level) {
+	if about.Line == "" || !l.To.Enabled(ctx, about.Level) || l.Said.before(e.ID) {
 		return nil
 	}
 	line := slog.NewRecord(e.At, about.Level, about.Line, 0)

@@ -13,7 +13,6 @@ package outbox
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -152,15 +151,4 @@ type record struct {
 	// Taken are the indexes of the events that a sink has taken, by its name. It
 	// is written only where not all sinks have taken all events.
 	Taken map[string][]int `json:"taken,omitempty"`
-}
-
-// written is when the record with this key was written, by the clock of the
-// process that wrote it.
-func written(key string) (time.Time, bool) {
-	id, err := uuid.Parse(strings.TrimPrefix(key, Prefix))
-	if err != nil || id.Version() != 7 {
-		return time.Time{}, false
-	}
-	sec, nsec := id.Time().UnixTime()
-	return time.Unix(sec, nsec), true
 }

@@ -70,7 +70,7 @@ func newBench(t *testing.T, s state.Store) *bench {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &bench{T: t, store: &statetest.Faulty{Store: s}, lease: l, now: time.Now()}
+	return &bench{T: t, store: &statetest.Faulty{Store: s}, lease: l, now: noon}
 }
 
 func onSQLite(t *testing.T) *bench {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/terrapulse/terrapulse/internal/outbox"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
@@ -36,6 +37,7 @@ type item struct {
 	was      state.Task
 	run      *state.PlannedRun
 	changes  []state.Change
+	events   []outbox.Event
 }
 
 // add puts the decision into the batch, which is written first if it is full.
@@ -43,13 +45,11 @@ type item struct {
 func (b *batch) add(ctx context.Context, was state.Stored[state.Task], d Decision) error {
 	it := item{decision: &d, was: was.Data}
 	if d.Lost != nil {
-		b.Log.Warn("a run was lost", "task", d.Task.Name, "run", d.Lost.ID, "launch", d.Lost.Launch, "fence", b.Lease.Fence(), "cause", d.Lost.Error)
 		if run := b.dead[d.Lost.ID]; run.Exists() && !run.Data.State.Ended() {
 			it.changes = append(it.changes, run.Write(*d.Lost))
 		}
 	}
 	next := d.State
-	b.tellRemoved(was, d)
 	if b.Force[d.Task.Name] != "" && !was.Data.UnreadableSince.IsZero() && d.Unreadable != nil {
 		b.warnUnreadable(d) // the log of this process does not have it yet
 	}
@@ -61,8 +61,9 @@ func (b *batch) add(ctx context.Context, was state.Stored[state.Task], d Decisio
 			State: state.RunUnchanged, Started: b.now, Ended: b.now, Digest: next.Observed}
 		next, d.Forget = next.Conclude(run, "")
 		it.changes = append(it.changes, state.Create(state.RunKey(run.Task, run.ID), state.Encode(run)))
-		b.Log.Info("schedule came due, nothing to apply", "task", run.Task, "run", run.ID)
+		it.events = append(it.events, outbox.OfRun(run))
 	}
+	it.events = number(&next, append(decided(was.Data, next, d, b.now, b.effective.Config.Terraform.Backend.Type), it.events...))
 	if err := state.Forget(ctx, b.Store, d.Task.Name, d.Forget); err != nil {
 		return err
 	}
@@ -75,6 +76,9 @@ func (b *batch) add(ctx context.Context, was state.Stored[state.Task], d Decisio
 	// The run to be started is written with the launch: its reason and, twice
 	// over, its ids, its times and the name of its task.
 	size := len(state.Encode(d.Reason)) + 2*len(was.Key) + 1024
+	for _, e := range it.events {
+		size += outbox.Size(e)
+	}
 	for _, c := range it.changes {
 		size += len(c.Value) + len(c.Key)
 	}
@@ -103,7 +107,7 @@ func (b *batch) flush(ctx context.Context) error {
 		}
 	}
 	for len(b.items) > 0 {
-		launch, changes := b.assemble()
+		launch, changes, events := b.assemble()
 		_, err := b.Lease.Apply(ctx, changes...)
 		var conflict *state.ConflictError
 		if errors.As(err, &conflict) {
@@ -125,19 +129,10 @@ func (b *batch) flush(ctx context.Context) error {
 		for _, it := range b.items {
 			d := it.decision
 			b.Log.Debug("decided", "task", d.Task.Name, "reason", d.Reason.Code, "detail", d.Reason.Text)
-			switch since := it.was.UnreadableSince; {
-			case since.IsZero() && !d.State.UnreadableSince.IsZero():
-				b.warnUnreadable(*d)
-			case !since.IsZero() && d.State.UnreadableSince.IsZero() && d.Reason.Code != state.ReasonRemoved && d.Reason.Code != state.ReasonDisabled:
-				b.Log.Info("the task can be read again", "task", d.Task.Name, "since", since)
-			}
 		}
+		b.eventLog().Now(ctx, events)
 		if !b.launches {
 			return nil
-		}
-		for _, it := range b.items {
-			b.Log.Info("run decided", "task", it.run.Task, "run", it.run.ID, "launch", launch.ID,
-				"fence", launch.Fence, "reason", it.decision.Reason.Code, "detail", it.decision.Reason.Text)
 		}
 		b.report.Launches = append(b.report.Launches, launch)
 		if b.written = append(b.written, launch); len(b.written) < startsAtOnce {
@@ -181,13 +176,15 @@ func (b *batch) postpone(why string) {
 
 // assemble returns the changes of the whole batch and its launch. The task
 // records of a launching batch receive the ids of their runs here.
-func (b *batch) assemble() (state.Launch, []state.Change) {
+func (b *batch) assemble() (state.Launch, []state.Change, outbox.Events) {
 	var changes []state.Change
+	var numbered []outbox.Event
 	if !b.launches {
 		for _, it := range b.items {
-			changes = append(changes, it.changes...)
+			changes, numbered = append(changes, it.changes...), append(numbered, it.events...)
 		}
-		return state.Launch{}, changes
+		events := outbox.NewEvents(numbered...)
+		return state.Launch{}, append(changes, events.Changes()...), events
 	}
 	launch := state.Launch{ID: newID(), Kind: state.KindApply, Config: b.digest, Bundle: b.Bundle, Fence: b.Lease.Fence(), Created: b.now}
 	for i := range b.items {
@@ -200,7 +197,14 @@ func (b *batch) assemble() (state.Launch, []state.Change) {
 		it.changes[last].Value = state.Encode(d.State)
 		changes = append(changes, it.changes...)
 		changes = append(changes, state.Create(state.RunKey(run.Task, run.ID), state.Encode(run)))
+		for _, e := range it.events {
+			if e.Kind == outbox.RunDecided {
+				e.Run, e.Launch, e.Fence = run.ID, launch.ID, launch.Fence
+			}
+			numbered = append(numbered, e)
+		}
 	}
 	changes = append(changes, state.Create(state.LaunchKey(launch.ID), state.Encode(launch)).Until(b.now.Add(keptLaunches)))
-	return launch, changes
+	events := outbox.NewEvents(numbered...)
+	return launch, append(changes, events.Changes()...), events
 }

@@ -69,6 +69,7 @@ type Decision struct {
 	Forget     []string   // runs that State's history no longer holds
 	Unreadable error      // as in Input
 	Seen       time.Time  // when the change behind a run was first seen; zero if none
+	Changed    string     // as in Observed, if the condition was read
 	Replaces   bool       // the run replaces a superseded one
 }
 
@@ -233,5 +234,9 @@ func (d *decider) run(t trigger) Decision {
 
 func (d *decider) done(action Action, reason state.Reason) Decision {
 	d.state.Reason = reason
-	return Decision{Task: d.Task, Action: action, Reason: reason, State: d.state, Lost: d.Lost, Unreadable: d.Unreadable, Forget: d.forget}
+	changed := ""
+	if d.Observed != nil {
+		changed = d.Observed.Changed
+	}
+	return Decision{Task: d.Task, Action: action, Reason: reason, State: d.state, Lost: d.Lost, Unreadable: d.Unreadable, Forget: d.forget, Changed: changed}
 }

@@ -6,9 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/outbox"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
@@ -66,13 +68,9 @@ func (t *tick) finish(ctx context.Context, rec state.Stored[state.Reconcile], no
 	case problem == "" && t.report.Stalled != nil: // no good tick, but no fault of Consul's
 		next.Problem, next.Since = "", time.Time{}
 	case problem == "":
-		if next.Problem != "" {
-			t.Log.Info("Consul's gates can be read again", "since", next.Since)
-		}
 		next.Good, next.Problem, next.Since = now, "", time.Time{}
 	case next.Problem == "":
 		next.Problem, next.Since = problem, now
-		t.Log.Warn("Consul's gates cannot be read", "error", problem)
 	default:
 		next.Problem = problem
 	}
@@ -92,7 +90,7 @@ func (t *tick) finish(ctx context.Context, rec state.Stored[state.Reconcile], no
 	if bytes.Equal(state.Encode(next), state.Encode(rec.Data)) {
 		return nil
 	}
-	return t.leave(ctx, rec, next)
+	return t.leave(ctx, rec, next, recorded(rec.Data, next, now))
 }
 
 // unreadable sums up which tasks cannot be read, nil if all can.
@@ -128,12 +126,18 @@ func unreadableCount(rec state.Reconcile) int {
 	return rec.Unreadable.Count
 }
 
-// leave writes the record. Who changes an override meanwhile, or asks for a
+// leave writes the record and its events. Who changes an override meanwhile, or asks for a
 // tick, writes it too: that stands, and the next tick looks at once.
-func (t *tick) leave(ctx context.Context, rec state.Stored[state.Reconcile], next state.Reconcile) error {
+func (t *tick) leave(ctx context.Context, rec state.Stored[state.Reconcile], next state.Reconcile, unnumbered []outbox.Event) error {
 	for {
-		written, err := t.Lease.Apply(ctx, rec.Write(next))
+		numbered := slices.Clone(unnumbered)
+		for i := range numbered {
+			numbered[i] = outbox.NumberShared(&next, numbered[i])
+		}
+		events := outbox.NewEvents(numbered...)
+		written, err := t.Lease.Apply(ctx, append([]state.Change{rec.Write(next)}, events.Changes()...)...)
 		if err == nil {
+			t.eventLog().Now(ctx, events)
 			t.saw(written[0].Version)
 			return nil
 		}
@@ -146,5 +150,6 @@ func (t *tick) leave(ctx context.Context, rec state.Stored[state.Reconcile], nex
 		}
 		now := t.Now()
 		next.Overrides, next.Due, t.report.Due = rec.Data.Overrides, now, now
+		next.Events = rec.Data.Events
 	}
 }

@@ -15,7 +15,7 @@ const refreshEvery = 5 * time.Minute
 // idle reports whether nothing has moved since rec was written and nothing is due.
 func (t *tick) idle(rec state.Reconcile) bool {
 	now := t.Now()
-	if t.Ended || len(t.Force) > 0 || rec.Config != t.digest || reached(rec.Due, now) {
+	if t.Ended || len(t.Force) > 0 || rec.Config != t.digest || reached(rec.Due, now) || reached(t.deliverAt, now) {
 		return false
 	}
 	if rec.Bundle != t.Bundle || !sameRefusal(rec.Refused, t.Refused) || rec.Problem != t.problem() || passed(rec.Refreshed, refreshEvery, now, t.Skew) {

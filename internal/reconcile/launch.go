@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/terrapulse/terrapulse/internal/lease"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
@@ -45,8 +46,10 @@ func (t *tick) start(ctx context.Context, launches ...state.Launch) {
 // carryOut writes what was decided and launches the runs, a batch at a time:
 // an intent is never far from its launch.
 func (t *tick) carryOut(ctx context.Context, states map[string]state.Stored[state.Task], now time.Time) error {
-	quiet := batch{tick: t, now: now, limit: state.MaxChanges - 1}
-	runs := batch{tick: t, now: now, limit: state.MaxChanges - 2, launches: true}
+	// Beside the records of its tasks a batch writes that of its events and, if
+	// it launches, that of the launch.
+	quiet := batch{tick: t, now: now, limit: lease.MaxChanges - 1}
+	runs := batch{tick: t, now: now, limit: lease.MaxChanges - 2, launches: true}
 	erased := 0
 	for _, d := range t.report.Decisions {
 		if d.Reason.Code == state.ReasonCorrupt {

@@ -9,6 +9,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/consul"
 	"github.com/terrapulse/terrapulse/internal/lease"
+	"github.com/terrapulse/terrapulse/internal/outbox"
 	"github.com/terrapulse/terrapulse/internal/overlay"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
@@ -57,6 +58,11 @@ type Reconciler struct {
 	Blocked func() map[string]error
 	Now     func() time.Time
 	Log     *slog.Logger
+	// Said are the events that this process has logged. Set it where something
+	// else logs events, too.
+	Said *outbox.Said
+	// Sinks take events, beside the log.
+	Sinks []outbox.Sink
 
 	// Patience is how long Once waits for a lease that another holds: as long as
 	// its holder may be a process that was killed if 0, not at all if negative.
@@ -90,6 +96,8 @@ type Reconciler struct {
 	calm        calm
 	corrupt     corrupt
 	seen        func(version string) // told which version of the reconcile record a tick has seen
+	undelivered int                  // deliveries in a row that left events
+	deliverAt   time.Time            // when events that were left are delivered again; zero if none were
 }
 
 // calm is what the gates showed in a tick that had nothing else to write. Were

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/terrapulse/terrapulse/internal/outbox"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
@@ -30,26 +31,17 @@ func (t *tick) erase(ctx context.Context, task state.Stored[state.Task]) error {
 	if !task.Exists() {
 		return nil
 	}
-	_, err := t.Lease.Apply(ctx, state.Delete(task.Record))
+	last := task.Data
+	events := outbox.NewEvents(outbox.Number(&last, outbox.Event{Kind: outbox.TaskForgotten, At: t.Now(), Task: name}))
+	_, err := t.Lease.Apply(ctx, append([]state.Change{state.Delete(task.Record)}, events.Changes()...)...)
 	if errors.As(err, new(*state.ConflictError)) {
 		return nil // it was made again, or is gone: the next tick sees
 	}
 	if err != nil {
 		return fmt.Errorf("remove the record of task %s: %w", name, err)
 	}
-	t.Log.Info("the records of a task that is not in the configuration any more are removed; what it has made stays", "task", name)
+	t.eventLog().Now(ctx, events)
 	return nil
-}
-
-// tellRemoved logs once that a task has vanished from the configuration.
-func (t *tick) tellRemoved(was state.Stored[state.Task], d Decision) {
-	if d.State.RemovedAt.IsZero() || !was.Data.RemovedAt.IsZero() || was.Data.Deleted || was.Data.AppliedAt.IsZero() {
-		return
-	}
-	backend := t.effective.Config.Terraform.Backend.Type
-	t.Log.Warn("a task is not in the configuration any more: its infrastructure and Terraform state stay, and nothing keeps them in step; "+
-		"if it was renamed, move the state to the new name, or name it as before; `terrapulse forget` removes its records here",
-		"task", d.Task.Name, "backend", backend, "workspace", d.Task.Name, "records_kept_until", d.State.Due)
 }
 
 // corrupt remembers which tasks have a record that cannot be decoded.

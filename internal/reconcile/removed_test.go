@@ -100,7 +100,7 @@ func TestTick_ATaskThatVanishedFromTheFilesIsKeptForAWeekOrUntilItIsForgotten(t 
 			b.tick()
 			b.now = b.now.Add(time.Hour)
 		}
-		if n := strings.Count(log.String(), "a task is not in the configuration any more"); n != 1 || !strings.Contains(log.String(), "workspace="+gone) {
+		if n := strings.Count(log.String(), "a task is not in the configuration any more"); n != 1 || !strings.Contains(log.String(), "is workspace "+gone+" of backend") {
 			t.Errorf("it is said %d times that the task is gone: %s", n, &log)
 		}
 		if b.task(gone).Reason.Code != state.ReasonRemoved {

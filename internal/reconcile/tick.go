@@ -88,7 +88,7 @@ func (r *Reconciler) Tick(ctx context.Context, opts TickOptions) (Report, error)
 		}
 	}
 	if t.idle(rec.Data) {
-		return Report{Idle: true, Due: rec.Data.Due, Problem: rec.Data.Problem, Good: rec.Data.Good, Failing: rec.Data.Failing, Unreadable: unreadableCount(rec.Data), Tasks: rec.Data.Tasks}, nil
+		return Report{Idle: true, Due: earlier(rec.Data.Due, t.deliverAt), Problem: rec.Data.Problem, Good: rec.Data.Good, Failing: rec.Data.Failing, Unreadable: unreadableCount(rec.Data), Tasks: rec.Data.Tasks}, nil
 	}
 
 	if t.Lease == nil {
@@ -164,10 +164,11 @@ func (t *tick) act(ctx context.Context, rec state.Stored[state.Reconcile]) (Repo
 	now := t.Now()
 	t.report.Decisions = Decide(inputs, now)
 	t.corrupt.tell(t.Log, t.report.Decisions)
-	if err := t.carryOut(ctx, states, now); err != nil {
-		return t.report, err
+	if err = t.carryOut(ctx, states, now); err == nil {
+		err = t.finish(ctx, rec, now)
 	}
-	err = t.finish(ctx, rec, now)
+	t.deliver(ctx, t.Lease)
+	t.report.Due = earlier(t.report.Due, t.deliverAt)
 	return t.report, err
 }
 

@@ -1,0 +1,105 @@
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/lease"
+	"github.com/terrapulse/terrapulse/internal/outbox"
+	"github.com/terrapulse/terrapulse/internal/state"
+)
+
+// deliveryTime is how long a tick delivers events at most. What is left waits.
+const deliveryTime = 5 * time.Second
+
+// decided returns the events of a decision that changes a task from was to next.
+// What assemble gives a run to be started is not in them yet.
+func decided(was, next state.Task, d Decision, now time.Time, backend string) []outbox.Event {
+	var events []outbox.Event
+	add := func(e outbox.Event) {
+		e.Task, e.At = d.Task.Name, now
+		events = append(events, e)
+	}
+	if d.Lost != nil {
+		events = append(events, outbox.OfRun(*d.Lost))
+	}
+	switch present := d.Reason.Code != state.ReasonRemoved && d.Reason.Code != state.ReasonDisabled; {
+	case was.UnreadableSince.IsZero() && !next.UnreadableSince.IsZero():
+		add(outbox.Event{Kind: outbox.TaskUnreadable, Error: state.Cut(d.Unreadable.Error())})
+	case !was.UnreadableSince.IsZero() && next.UnreadableSince.IsZero() && present:
+		add(outbox.Event{Kind: outbox.TaskReadable, Since: was.UnreadableSince})
+	}
+	if was.Observed != next.Observed && !was.ObservedAt.IsZero() {
+		add(outbox.Event{Kind: outbox.ChangeSeen, Detail: d.Changed})
+	}
+	if was.RemovedAt.IsZero() && !next.RemovedAt.IsZero() && !was.Deleted && !was.AppliedAt.IsZero() {
+		add(outbox.Event{Kind: outbox.TaskRemoved, Until: next.Due,
+			Detail: fmt.Sprintf("its state is workspace %s of backend %s", d.Task.Name, backend)})
+	}
+	if d.Action == Run {
+		add(outbox.Event{Kind: outbox.RunDecided, Reason: d.Reason.Code, Detail: d.Reason.Text})
+	}
+	return events
+}
+
+// recorded returns the events of a change of the reconcile record.
+func recorded(was, next state.Reconcile, now time.Time) []outbox.Event {
+	var events []outbox.Event
+	add := func(e outbox.Event) {
+		e.At = now
+		events = append(events, e)
+	}
+	switch {
+	case was.Problem == "" && next.Problem != "":
+		add(outbox.Event{Kind: outbox.ConsulLost, Error: next.Problem})
+	case was.Problem != "" && next.Problem == "":
+		add(outbox.Event{Kind: outbox.ConsulFound, Since: was.Since})
+	}
+	if r := next.Refused; r != nil && !sameRefusal(was.Refused, r) {
+		add(outbox.Event{Kind: outbox.ConfigurationRefused, Bundle: r.Bundle, Error: r.Error})
+	}
+	if was.Config != next.Config || was.Bundle != next.Bundle || was.Refused != nil && next.Refused == nil {
+		add(outbox.Event{Kind: outbox.ConfigurationInForce, Config: next.Config, Bundle: next.Bundle})
+	}
+	return events
+}
+
+// number numbers the events of a task, whose record is written with them.
+func number(task *state.Task, events []outbox.Event) []outbox.Event {
+	for i := range events {
+		events[i] = outbox.Number(task, events[i])
+	}
+	return events
+}
+
+func (r *Reconciler) eventLog() outbox.Log {
+	if r.Said == nil {
+		r.Said = new(outbox.Said)
+	}
+	return outbox.Log{To: r.Log, Said: r.Said}
+}
+
+// deliver delivers the events in the store. It comes last in a tick, so that it
+// delays no launch. What cannot be delivered is tried again by a later tick.
+func (r *Reconciler) deliver(ctx context.Context, held *lease.Lease) {
+	ctx, cancel := context.WithTimeout(ctx, deliveryTime)
+	defer cancel()
+	left, err := outbox.Delivery{
+		Store: r.Store, Apply: held.Apply, Now: r.Now, Log: r.Log,
+		Sinks: append([]outbox.Sink{r.eventLog()}, r.Sinks...),
+	}.Run(ctx)
+	switch {
+	case errors.Is(err, lease.ErrLost): // the next leader delivers them
+	case err == nil && left == 0:
+		r.undelivered, r.deliverAt = 0, time.Time{}
+	default:
+		r.undelivered++
+		wait := backoff(r.undelivered)
+		r.deliverAt = r.Now().Add(wait)
+		if err != nil {
+			r.Log.Warn("events were not delivered, trying again", "left", left, "again_in", wait, "error", err)
+		}
+	}
+}

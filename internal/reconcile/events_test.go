@@ -1,0 +1,254 @@
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/consul"
+	"github.com/terrapulse/terrapulse/internal/outbox"
+	"github.com/terrapulse/terrapulse/internal/state"
+)
+
+// recorder is a sink.
+type recorder struct {
+	got    []outbox.Event
+	before func(outbox.Event) error // called first; may be nil
+}
+
+func (r *recorder) Name() string { return "recorder" }
+
+func (r *recorder) Deliver(_ context.Context, e outbox.Event) error {
+	if r.before != nil {
+		if err := r.before(e); err != nil {
+			return err
+		}
+	}
+	r.got = append(r.got, e)
+	return nil
+}
+
+// heard returns the kinds of the events since it was last called, each with its
+// detail, error or cause.
+func (r *recorder) heard() string {
+	var all []string
+	for _, e := range r.got {
+		text := string(e.Kind)
+		if words := e.Detail + e.Error + e.Cause; words != "" {
+			text += fmt.Sprintf("(%s)", words)
+		}
+		all = append(all, text)
+	}
+	r.got = nil
+	return strings.Join(all, " ")
+}
+
+// recording adds a recorder to the reconciler's sinks.
+func (b *bench) recording() *recorder {
+	r := &recorder{}
+	b.Sinks = append(b.Sinks, r)
+	return r
+}
+
+func TestTick_EachTransitionIsDeliveredOnce(t *testing.T) {
+	b := newBench(t, tasks(1)...)
+	events := b.recording()
+	expect := func(when, want string) {
+		t.Helper()
+		if got := events.heard(); got != want {
+			t.Errorf("%s: %s, want %s", when, got, want)
+		}
+	}
+	b.tick()
+	b.end(state.RunSucceeded, "A")
+	b.now = b.now.Add(liveCheck)
+	b.tick()
+	expect("first run", "run_decided(the task has never been applied) configuration_in_force")
+
+	b.catalog.set("B", nil)
+	b.tick()
+	expect("change", "change_seen(added B) run_decided(added B)")
+	b.launcher.status = map[string]LaunchStatus{b.task("task-0").Run.Launch: {Stopped: "its container was killed"}}
+	b.now = b.now.Add(liveCheck)
+	b.tick()
+	expect("loss", "run_lost(its container was killed) run_decided(the run before was lost: its container was killed)")
+	b.end(state.RunSucceeded, "B")
+	b.now = b.now.Add(liveCheck)
+	b.tick()
+
+	b.catalog.set("B", errors.New("permission denied"))
+	b.now = b.now.Add(refreshEvery)
+	b.tick()
+	expect("outage", "consul_lost(permission denied)")
+	b.catalog.set("B", nil)
+	b.tick()
+	expect("end of the outage", "consul_found")
+
+	b.Refused = &state.Refused{Error: "task block is wrong", Since: b.now}
+	b.tick()
+	b.tick()
+	expect("wrong files", "configuration_refused(task block is wrong)")
+	b.Refused, b.Config, b.effective = nil, &config.Config{}, nil
+	b.tick()
+	b.tick()
+	expect("removal", "task_removed(its state is workspace task-0 of backend ) configuration_in_force")
+	b.now = b.now.Add(keptRemoved)
+	b.tick()
+	expect("end of its records", "task_forgotten")
+}
+
+func TestTick_OneTaskThatCannotBeReadIsAnEvent(t *testing.T) {
+	b := newBench(t, tasks(1)...)
+	b.settle()
+	events := b.recording()
+	b.Reconciler.Consul = unreadable{b.catalog}
+	b.now = b.now.Add(refreshEvery)
+	b.tick()
+	b.tick()
+	b.Reconciler.Consul = b.catalog
+	b.now = b.now.Add(refreshEvery)
+	b.tick()
+	if got := events.heard(); got != "task_unreadable(permission denied) task_readable" {
+		t.Errorf("the events are %s", got)
+	}
+}
+
+// unreadable is a Consul that denies every view, and no gate.
+type unreadable struct{ *catalog }
+
+func (u unreadable) Observe(ctx context.Context, queries []consul.Query) []consul.Answer {
+	answers := make([]consul.Answer, len(queries))
+	for i := range answers {
+		answers[i].Err = errors.New("permission denied")
+	}
+	return answers
+}
+
+func TestTick_EventsAreDeliveredAfterTheLaunchesAreStarted(t *testing.T) {
+	b := newBench(t, tasks(60)...)
+	events := b.recording()
+	started := 0
+	events.before = func(outbox.Event) error { started = len(b.launcher.started); return nil }
+	b.tick()
+	if started != 3 {
+		t.Errorf("%d of 3 launches were started when the last event was delivered", started)
+	}
+}
+
+func TestTick_LaunchOfLostRunsIsOneWriteWithOneRecordOfEvents(t *testing.T) {
+	b := newBench(t, tasks(25)...)
+	b.settle()
+	b.catalog.set("B", nil)
+	b.tick()
+	events := b.recording()
+	b.launcher.status = map[string]LaunchStatus{b.task("task-0").Run.Launch: {Stopped: "its container was killed"}}
+	b.now = b.now.Add(liveCheck)
+	writes := &widest{Store: b.store}
+	b.Reconciler.Store = writes
+	b.tick()
+	if writes.changes > state.MaxChanges || writes.outbox != 1 {
+		t.Errorf("a write has up to %d changes, %d of them of the outbox", writes.changes, writes.outbox)
+	}
+	if n := len(b.launcher.started[len(b.launcher.started)-2].Runs); n != 20 {
+		t.Errorf("the first launch has %d runs, want 20", n)
+	}
+	seen := map[string]string{}
+	for _, e := range events.got {
+		seen[e.Task] += string(e.Kind) + " "
+	}
+	for name, kinds := range seen {
+		if kinds != "run_lost run_decided " {
+			t.Errorf("the events of %s are %s", name, kinds)
+		}
+	}
+	if len(seen) != 25 {
+		t.Errorf("there are events of %d tasks", len(seen))
+	}
+}
+
+// widest notes the most changes of an Apply that writes events.
+type widest struct {
+	state.Store
+	changes, outbox int
+}
+
+func (w *widest) Apply(ctx context.Context, changes ...state.Change) ([]state.Record, error) {
+	n := 0
+	for _, c := range changes {
+		if c.Op == state.OpCreate && strings.HasPrefix(c.Key, outbox.Prefix) {
+			n++
+		}
+	}
+	if n > 0 {
+		w.changes, w.outbox = max(w.changes, len(changes)), max(w.outbox, n)
+	}
+	return w.Store.Apply(ctx, changes...)
+}
+
+func TestTick_EventsThatASinkDidNotTakeAreDeliveredLater(t *testing.T) {
+	b := newBench(t, tasks(1)...)
+	events := b.recording()
+	fault := errors.New("no answer")
+	events.before = func(outbox.Event) error { return fault }
+	report := b.tick()
+	b.end(state.RunSucceeded, "A")
+	if wait := report.Due.Sub(b.now); wait != failedTickWait {
+		t.Errorf("the next tick is due in %s", wait)
+	}
+	b.now = b.now.Add(liveCheck)
+	b.tick()
+	b.tick()
+	events.before = nil
+	b.store.Reset()
+	if b.tick(); b.store.Writes.Load() > 0 && len(events.got) == 0 {
+		t.Error("a tick writes although nothing is due")
+	}
+	b.now = b.now.Add(failedTickMax)
+	b.tick()
+	if got := events.heard(); got != "run_decided(the task has never been applied) configuration_in_force" {
+		t.Errorf("the events are %s", got)
+	}
+	b.store.Reset()
+	if report := b.tick(); !report.Idle || b.store.Reads.Load() != 1 {
+		t.Errorf("with all delivered the next tick is idle: %v, after %d reads", report.Idle, b.store.Reads.Load())
+	}
+}
+
+func TestTick_EventOfAWriteWhoseAnswerIsLostIsThereOnce(t *testing.T) {
+	b := newBench(t, tasks(1)...)
+	b.settle()
+	events := b.recording()
+	b.catalog.set("B", nil)
+	fault := errors.New("no answer")
+	lost := &lostAnswers{Store: b.store, err: fault}
+	b.Reconciler.Store = lost
+	if _, err := b.Tick(t.Context(), TickOptions{}); !errors.Is(err, fault) {
+		t.Fatalf("the tick: %v", err)
+	}
+	b.Reconciler.Store = b.store
+	b.now = b.now.Add(time.Minute)
+	b.tick()
+	if got := events.heard(); got != "change_seen(added B) run_decided(added B)" {
+		t.Errorf("the events are %s", got)
+	}
+}
+
+// lostAnswers writes events and says that it did not.
+type lostAnswers struct {
+	state.Store
+	err error
+}
+
+func (l *lostAnswers) Apply(ctx context.Context, changes ...state.Change) ([]state.Record, error) {
+	records, err := l.Store.Apply(ctx, changes...)
+	for _, c := range changes {
+		if err == nil && strings.HasPrefix(c.Key, outbox.Prefix) {
+			return nil, l.err
+		}
+	}
+	return records, err
+}
