@@ -5,6 +5,7 @@ import (
 	"go/parser"
 	gotoken "go/token"
 	"io/fs"
+	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
@@ -14,6 +15,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/terrapulse/terrapulse/internal/outbox"
 	"github.com/terrapulse/terrapulse/internal/testtools"
 )
 
@@ -53,6 +55,11 @@ func logLines(t *testing.T) map[string]string {
 		})
 		if err != nil {
 			t.Fatal(err)
+		}
+	}
+	for _, kind := range outbox.Kinds() {
+		if about := kind.About(); about.Line != "" && about.Level > slog.LevelInfo {
+			lines[about.Line] = about.Level.String()
 		}
 	}
 	return lines
