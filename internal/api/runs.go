@@ -9,7 +9,6 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -301,15 +300,15 @@ func (a *api) cancelTask(w http.ResponseWriter, r *http.Request) {
 }
 
 // request requests a run, and waits for it if the client asks for that.
-func (a *api) request(w http.ResponseWriter, r *http.Request, how func(ctx context.Context, task, by string) (since string, err error)) {
+func (a *api) request(w http.ResponseWriter, r *http.Request, how func(ctx context.Context, task, by string) (reconcile.Earlier, error)) {
 	name := r.PathValue("name")
-	since, err := how(r.Context(), name, a.Who(r))
+	earlier, err := how(r.Context(), name, a.Who(r))
 	if err != nil {
 		a.fail(w, r, name, err)
 		return
 	}
 	if wait, _ := strconv.ParseBool(r.URL.Query().Get("wait")); wait {
-		run, err := a.Control.AwaitRun(r.Context(), name, since)
+		run, err := a.Control.AwaitRun(r.Context(), name, earlier)
 		if err != nil {
 			a.fail(w, r, name, err)
 			return
@@ -318,8 +317,8 @@ func (a *api) request(w http.ResponseWriter, r *http.Request, how func(ctx conte
 		return
 	}
 	runs := "/v1/tasks/" + url.PathEscape(name) + "/runs"
-	if before := strings.Fields(since); len(before) > 0 { // the latest is the last
-		runs += "?after=" + before[len(before)-1]
+	if newest := earlier.Newest(); newest != "" {
+		runs += "?after=" + newest
 	}
 	w.Header().Set("Location", runs)
 	write(w, http.StatusAccepted, apispec.RunAskedResponse{RequestID: idOf(r), RunsURL: runs})

@@ -138,7 +138,7 @@ func (a *api) createTask(w http.ResponseWriter, r *http.Request) {
 	}
 	t, err = a.Control.Create(r.Context(), definition, reconcile.ChangeOptions{By: a.Who(r), Trial: mode == runNow})
 	if err == nil && mode == runNow && t.Enabled {
-		err = a.await(r.Context(), t.Name, "", "the task is not kept")
+		err = a.await(r.Context(), t.Name, reconcile.Earlier{}, "the task is not kept")
 	}
 	if err != nil {
 		a.fail(w, r, named.Name, err)
@@ -199,10 +199,10 @@ func (a *api) inspect(ctx context.Context, task string, definition json.RawMessa
 	return &apispec.Inspection{ChangesPresent: changes, Plan: plan}, nil
 }
 
-// await waits until the run after since has ended. The error is a *runError
-// where that failed; otherwise says what becomes of the change then.
-func (a *api) await(ctx context.Context, task, since, otherwise string) error {
-	run, err := a.Control.AwaitRun(ctx, task, since)
+// await waits until the run after the earlier ones has ended. The error is a
+// *runError if that failed; otherwise says what becomes of the change then.
+func (a *api) await(ctx context.Context, task string, earlier reconcile.Earlier, otherwise string) error {
+	run, err := a.Control.AwaitRun(ctx, task, earlier)
 	if err == nil && run.State != state.RunSucceeded {
 		err = &runError{run, otherwise}
 	}
@@ -284,11 +284,11 @@ func (a *api) update(r *http.Request, name string, enabled bool, mode string) (*
 		return a.inspect(ctx, name, nil)
 	}
 	trial := mode == runNow && enabled
-	since, err := a.Control.SetEnabled(ctx, name, enabled, reconcile.ChangeOptions{By: a.Who(r), Trial: trial})
+	earlier, err := a.Control.SetEnabled(ctx, name, enabled, reconcile.ChangeOptions{By: a.Who(r), Trial: trial})
 	if err != nil || !trial {
 		return nil, err
 	}
-	return nil, a.await(ctx, name, since, "the task stays as it was")
+	return nil, a.await(ctx, name, earlier, "the task stays as it was")
 }
 
 // deleteTask deletes a task.

@@ -44,11 +44,11 @@ func (c *Control) Cancel(ctx context.Context, task, by string) (id string, err e
 }
 
 // Retry has a task whose latest run failed, was lost or was cancelled run at
-// once, without its backoff. AwaitRun returns the run, given what is returned.
+// once, without its backoff. AwaitRun waits for that run.
 // The error is ErrNoTask, ErrDisabled, ErrActive or ErrNoRetry.
-func (c *Control) Retry(ctx context.Context, task, by string) (since string, err error) {
+func (c *Control) Retry(ctx context.Context, task, by string) (earlier Earlier, err error) {
 	if err := c.runnable(ctx, task); err != nil {
-		return "", err
+		return Earlier{}, err
 	}
 	err = c.write(ctx, false, func() ([]state.Change, error) {
 		record, err := c.idle(ctx, task)
@@ -59,11 +59,11 @@ func (c *Control) Retry(ctx context.Context, task, by string) (since string, err
 		if !next.Unfinished() {
 			return nil, ErrNoRetry
 		}
-		since = next.Last.Run
+		earlier = earlierThan(next)
 		next.Forced, next.Replaces = someone(by), false
 		return []state.Change{record.Write(next)}, nil
 	})
-	return since, err
+	return earlier, err
 }
 
 // runnable says why the task cannot be run: ErrNoTask or ErrDisabled.

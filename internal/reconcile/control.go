@@ -81,8 +81,12 @@ func (c *Control) idle(ctx context.Context, task string) (state.Stored[state.Tas
 	return record, err
 }
 
-// change writes what is to change about the overrides, which decide makes of
-// what counts now; nothing if that is nil.
+// errNoChange is returned by the functions that say what to write if everything
+// is as it should be: nothing is written then, and no tick is requested.
+var errNoChange = errors.New("there is nothing to change")
+
+// change writes changes of overrides, which decide derives from the effective
+// configuration.
 func (c *Control) change(ctx context.Context, decide func(*overlay.Effective) ([]state.Change, error)) error {
 	return c.write(ctx, true, func() ([]state.Change, error) {
 		e, err := c.Config(ctx)
@@ -93,9 +97,9 @@ func (c *Control) change(ctx context.Context, decide func(*overlay.Effective) ([
 	})
 }
 
-// write makes changes and has whoever leads look at once. They are made anew
-// from what was read whenever somebody else was faster: whoever changes an
-// override writes the reconcile record, which is read before anything else.
+// write writes changes, of which there may be none, and requests a tick. If
+// another process was faster, decide is called again. Each change of an override
+// writes the reconcile record too, so that it is read before anything else.
 func (c *Control) write(ctx context.Context, overrides bool, decide func() ([]state.Change, error)) error {
 	defer c.turn(ctx)()
 	for try := 1; ; try++ {
@@ -104,7 +108,10 @@ func (c *Control) write(ctx context.Context, overrides bool, decide func() ([]st
 			return fmt.Errorf("read the reconcile record: %w", err)
 		}
 		changes, err := decide()
-		if err != nil || changes == nil {
+		if errors.Is(err, errNoChange) {
+			return nil
+		}
+		if err != nil {
 			return err
 		}
 		next := rec.Data

@@ -79,9 +79,9 @@ func check(e *overlay.Effective, definition json.RawMessage) (*config.Task, erro
 	return e.Config.Parse(definition)
 }
 
-// SetEnabled enables or disables a task. AwaitRun returns the run of a trial,
-// given what is returned. The error is ErrNoTask or ErrActive.
-func (c *Control) SetEnabled(ctx context.Context, task string, enabled bool, opts ChangeOptions) (since string, err error) {
+// SetEnabled enables or disables a task. AwaitRun waits for the run of a trial.
+// The error is ErrNoTask or ErrActive.
+func (c *Control) SetEnabled(ctx context.Context, task string, enabled bool, opts ChangeOptions) (earlier Earlier, err error) {
 	err = c.change(ctx, func(e *overlay.Effective) ([]state.Change, error) {
 		t, ok := e.Config.Task(task)
 		if !ok {
@@ -107,18 +107,16 @@ func (c *Control) SetEnabled(ctx context.Context, task string, enabled bool, opt
 		if !t.FromAPI {
 			next.Deleted = "" // its block was changed since
 		}
-		if since = ""; record.Data.Last != nil {
-			since = record.Data.Last.Run
-		}
+		earlier = earlierThan(record.Data)
 		trial := opts.Trial && enabled
 		if trial {
-			next.Trial = &state.Trial{Since: since}
+			next.Trial = &state.Trial{Since: earlier.Ended}
 			if override.Exists() {
 				next.Trial.Before = &override.Data
 			}
 		}
 		if t.Enabled == enabled && !trial {
-			return nil, nil // it is so
+			return nil, errNoChange
 		}
 		change := override.Write(next)
 		if override.Exists() && needless(next, e.Base) {
@@ -134,7 +132,7 @@ func (c *Control) SetEnabled(ctx context.Context, task string, enabled bool, opt
 		}
 		return []state.Change{change, record.Write(fresh)}, nil
 	})
-	return since, err
+	return earlier, err
 }
 
 // needless reports whether an override says no more than the files do. It is not
@@ -151,7 +149,7 @@ func (c *Control) Delete(ctx context.Context, task, by string) (comesBack bool, 
 		t, ok := e.Config.Task(task)
 		if e.Problems[task] == nil && !ok { // one that is only without effect can be deleted
 			if err := c.missing(ctx, e, task); errors.Is(err, ErrActive) {
-				return nil, nil // deleted already, and shown until its run has ended
+				return nil, errNoChange // deleted already, and shown until its run has ended
 			} else {
 				return nil, err
 			}
@@ -210,8 +208,11 @@ func (c *Control) Reset(ctx context.Context) ([]state.Override, error) {
 	for _, o := range all {
 		err := c.write(ctx, true, func() ([]state.Change, error) {
 			now, err := state.Read[state.Override](ctx, c.Store, o.Key)
-			if err != nil || !now.Exists() {
+			if err != nil {
 				return nil, err
+			}
+			if !now.Exists() {
+				return nil, errNoChange
 			}
 			record, err := state.Read[state.Task](ctx, c.Store, state.TaskKey(o.Data.Task))
 			if err != nil {

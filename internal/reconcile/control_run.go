@@ -1,9 +1,9 @@
 package reconcile
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -15,11 +15,33 @@ import (
 // was on trial, or to take it back, once its run has ended.
 const trialSettled = 10 * time.Second
 
-// Force asks for a run of the task, whatever its condition says. AwaitRun
-// returns it, given what is returned. The error is ErrNoTask or ErrDisabled.
-func (c *Control) Force(ctx context.Context, task, by string) (since string, err error) {
+// Earlier names the runs that a task had when a run of it was requested.
+// AwaitRun waits for the first run after them.
+type Earlier struct {
+	Ended string // the latest that had ended; empty if none had
+	Live  string // the one under way; empty if none was
+}
+
+// Newest is the newest of the runs, empty if there was none.
+func (e Earlier) Newest() string { return cmp.Or(e.Live, e.Ended) }
+
+func (e Earlier) includes(run string) bool { return run == e.Ended || run == e.Live }
+
+func earlierThan(t state.Task) (e Earlier) {
+	if t.Last != nil {
+		e.Ended = t.Last.Run
+	}
+	if t.Run != nil {
+		e.Live = t.Run.ID
+	}
+	return e
+}
+
+// Force requests a run of the task, whatever its condition says. AwaitRun waits
+// for it. The error is ErrNoTask or ErrDisabled.
+func (c *Control) Force(ctx context.Context, task, by string) (earlier Earlier, err error) {
 	if err := c.runnable(ctx, task); err != nil {
-		return "", err
+		return Earlier{}, err
 	}
 	err = c.write(ctx, false, func() ([]state.Change, error) {
 		record, err := state.Read[state.Task](ctx, c.Store, state.TaskKey(task))
@@ -27,35 +49,30 @@ func (c *Control) Force(ctx context.Context, task, by string) (since string, err
 			return nil, err
 		}
 		next := record.Data
-		since = ""
-		if next.Last != nil {
-			since = next.Last.Run
-		}
-		if next.Run != nil { // one more is to follow
-			since += " " + next.Run.ID
-		}
+		earlier = earlierThan(next)
 		next.Forced, next.Replaces = someone(by), false
 		return []state.Change{record.Write(next)}, nil
 	})
-	return since, err
+	return earlier, err
 }
 
-// Tick asks for a tick.
+// Tick requests a tick.
 func (c *Control) Tick(ctx context.Context) error {
-	return c.write(ctx, false, func() ([]state.Change, error) { return []state.Change{}, nil })
+	return c.write(ctx, false, func() ([]state.Change, error) { return nil, nil })
 }
 
-// AwaitRun waits until the task has had the run that was asked for, by Force or
-// as a trial: the one after those that since names. A trial is then settled as
-// a rule. The error is ErrGivenUp if there will be no such run.
-func (c *Control) AwaitRun(ctx context.Context, task, since string) (state.Run, error) {
+// AwaitRun waits until the run has ended that was requested when the task had
+// the earlier runs: by Force, by Retry, or with a provisional change. Such a change
+// is then mostly kept or taken back already. The error is ErrGivenUp if there will
+// be no such run.
+func (c *Control) AwaitRun(ctx context.Context, task string, earlier Earlier) (state.Run, error) {
 	for {
 		record, err := state.Read[state.Task](ctx, c.Store, state.TaskKey(task))
 		if err != nil {
 			return state.Run{}, fmt.Errorf("read task %s: %w", task, err)
 		}
 		t := record.Data
-		if t.Run == nil && t.Forced == "" && t.Last != nil && !slices.Contains(strings.Fields(since), t.Last.Run) {
+		if t.Run == nil && t.Forced == "" && t.Last != nil && !earlier.includes(t.Last.Run) {
 			run, err := state.Read[state.Run](ctx, c.Store, state.RunKey(task, t.Last.Run))
 			if err != nil {
 				return state.Run{}, fmt.Errorf("read run %s: %w", t.Last.Run, err)

@@ -201,7 +201,7 @@ func TestATaskOnTrialIsKeptOnlyIfItsRunSucceeds(t *testing.T) {
 		if _, err := i.Create(t.Context(), json.RawMessage(api), reconcile.ChangeOptions{By: "a test", Trial: true}); err != nil {
 			t.Fatal(err)
 		}
-		run, err := i.AwaitRun(t.Context(), "api", "")
+		run, err := i.AwaitRun(t.Context(), "api", reconcile.Earlier{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -228,7 +228,7 @@ func TestATrialIsSettledByWhoeverLeadsNext(t *testing.T) {
 		t.Fatal(err)
 	}
 	next := m.start(tasks("web"))
-	run, err := next.AwaitRun(t.Context(), "api", "")
+	run, err := next.AwaitRun(t.Context(), "api", reconcile.Earlier{})
 	if err != nil || run.State != state.RunFailed {
 		t.Fatalf("%+v, %v", run, err)
 	}
@@ -275,7 +275,7 @@ func TestEnablingWithARunThatFailsLeavesTheTaskDisabled(t *testing.T) {
 	if _, err := i.SetEnabled(t.Context(), "web", true, reconcile.ChangeOptions{By: "a test", Trial: true}); err != nil {
 		t.Fatal(err)
 	}
-	run, err := i.AwaitRun(t.Context(), "web", before.Data.Last.Run)
+	run, err := i.AwaitRun(t.Context(), "web", reconcile.Earlier{Ended: before.Data.Last.Run})
 	if err != nil || run.State != state.RunFailed {
 		t.Fatalf("%+v, %v", run, err)
 	}

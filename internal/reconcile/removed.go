@@ -92,7 +92,7 @@ func (c *Control) Forget(ctx context.Context, task string) error {
 	}
 	_, configured := e.Config.Task(task)
 	err = c.write(ctx, e.Corrupt[task] != nil, func() ([]state.Change, error) {
-		changes := []state.Change{}
+		var changes []state.Change
 		broken := false
 		for _, key := range []string{state.TaskKey(task), state.OverrideKey(task)} {
 			rec, err := c.Store.Get(ctx, key)

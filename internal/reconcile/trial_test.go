@@ -349,21 +349,21 @@ func TestATaskThatBeginsToRunMeanwhileIsActive(t *testing.T) {
 	}
 }
 
-func TestWhoAsksForARunWhileOneIsUnderWayIsToldOfTheNext(t *testing.T) {
+func TestControl_ForceDuringARunAwaitsTheNext(t *testing.T) {
 	b := newBench(t, tasks(1)...)
 	b.tick()
 	first := b.task("task-0").Run.ID
-	since, err := b.people().Force(t.Context(), "task-0", "")
-	if err != nil || strings.TrimSpace(since) != first {
-		t.Fatalf("since %q, %v", since, err)
+	earlier, err := b.people().Force(t.Context(), "task-0", "")
+	if err != nil || earlier != (Earlier{Live: first}) {
+		t.Fatalf("earlier than %+v, %v", earlier, err)
 	}
 	b.end(state.RunSucceeded, "A")
 	b.must(b.people().Delete(t.Context(), "task-0", "")) // and with it what was asked for
 	b.tick()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	if run, err := b.people().AwaitRun(ctx, "task-0", since); err == nil {
-		t.Errorf("told of %+v", run)
+	if run, err := b.people().AwaitRun(ctx, "task-0", earlier); err == nil {
+		t.Errorf("got %+v", run)
 	}
 }
 
@@ -615,26 +615,26 @@ func TestWhoComesToLeadAgainKnowsWhatWasChangedMeanwhile(t *testing.T) {
 	}
 }
 
-func TestARunIsAwaitedThatIsTheOneAskedFor(t *testing.T) {
+func TestControl_AwaitRunWaitsForTheRequestedRun(t *testing.T) {
 	last := func(id string) *state.Result { return &state.Result{Run: id} }
 	live := func(id string) *state.LiveRun { return &state.LiveRun{ID: id} }
 	for name, tt := range map[string]struct {
-		task  state.Task
-		since string
-		told  bool
+		task    state.Task
+		earlier Earlier
+		told    bool
 	}{
-		"none yet":                               {state.Task{}, "", false},
-		"it waits for its turn":                  {state.Task{Forced: "x", Last: last("r1")}, "r1", false},
-		"it is under way":                        {state.Task{Run: live("r2"), Last: last("r1")}, "r1", false},
-		"it has ended":                           {state.Task{Last: last("r2")}, "r1", true},
-		"the first has ended":                    {state.Task{Last: last("r2")}, "", true},
-		"it was lost and is run again":           {state.Task{Run: live("r3"), Last: last("r2")}, "r1", false},
-		"the one before is under way":            {state.Task{Run: live("r1"), Last: last("r0")}, "r1", false},
-		"the one before has ended":               {state.Task{Forced: "x", Last: last("r1")}, "r1", false},
-		"the one before was superseded":          {state.Task{Forced: "x", Last: last("r0")}, "r1", false},
-		"what was asked for was dropped by then": {state.Task{Last: last("r1")}, "r1", false},
-		"and so was the one before":              {state.Task{Last: last("r0")}, "r0 r1", false},
-		"both are over":                          {state.Task{Last: last("r2")}, "r0 r1", true},
+		"none yet":                               {state.Task{}, Earlier{}, false},
+		"it waits for its turn":                  {state.Task{Forced: "x", Last: last("r1")}, Earlier{Ended: "r1"}, false},
+		"it is under way":                        {state.Task{Run: live("r2"), Last: last("r1")}, Earlier{Ended: "r1"}, false},
+		"it has ended":                           {state.Task{Last: last("r2")}, Earlier{Ended: "r1"}, true},
+		"the first has ended":                    {state.Task{Last: last("r2")}, Earlier{}, true},
+		"it was lost and is run again":           {state.Task{Run: live("r3"), Last: last("r2")}, Earlier{Ended: "r1"}, false},
+		"the one before is under way":            {state.Task{Run: live("r1"), Last: last("r0")}, Earlier{Ended: "r1"}, false},
+		"the one before has ended":               {state.Task{Forced: "x", Last: last("r1")}, Earlier{Ended: "r1"}, false},
+		"the one before was superseded":          {state.Task{Forced: "x", Last: last("r0")}, Earlier{Ended: "r1"}, false},
+		"what was asked for was dropped by then": {state.Task{Last: last("r1")}, Earlier{Ended: "r1"}, false},
+		"and so was the one before":              {state.Task{Last: last("r0")}, Earlier{Ended: "r0", Live: "r1"}, false},
+		"both are over":                          {state.Task{Last: last("r2")}, Earlier{Ended: "r0", Live: "r1"}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)
@@ -648,7 +648,7 @@ func TestARunIsAwaitedThatIsTheOneAskedFor(t *testing.T) {
 			settled := false
 			c := b.people()
 			c.Store = &moment{Store: b.store, request: "get override/", happens: func() { settled = true }}
-			run, err := c.AwaitRun(ctx, "made", tt.since)
+			run, err := c.AwaitRun(ctx, "made", tt.earlier)
 			if (err == nil) != tt.told || tt.told && (run.ID != "r2" || !settled) {
 				t.Errorf("told of %+v, %v; looked at the trial: %v", run, err, settled)
 			}

@@ -228,8 +228,8 @@ var mutants = []struct {
 	}, {
 		rule: "who asks for a run while one is under way is told of the next",
 		file: "reconcile/control_run.go",
-		old:  "if next.Run != nil { // one more",
-		new:  "if next.Run != nil && false { // one more",
+		old:  "if t.Run != nil {\n\t\te.Live",
+		new:  "if t.Run != nil && false {\n\t\te.Live",
 		says: "who asks for a run is told of that",
 	},
 }

@@ -29,12 +29,12 @@ var made = func() []json.RawMessage {
 
 // wish is what somebody asks for.
 type wish struct {
-	what  string
-	task  string
-	trial bool
-	waits bool // for the run
-	do    func(ctx context.Context, c *reconcile.Control, w *wish) error
-	since string // of the run that is waited for
+	what    string
+	task    string
+	trial   bool
+	waits   bool // for the run
+	do      func(ctx context.Context, c *reconcile.Control, w *wish) error
+	earlier reconcile.Earlier // than the run that is waited for
 }
 
 // somebody has a process of the API do what a person asks for.
@@ -59,7 +59,7 @@ func (w *world) somebody() {
 		var run state.Run
 		waits := err == nil && wish.waits
 		if waits {
-			run, err = c.AwaitRun(limited, wish.task, wish.since)
+			run, err = c.AwaitRun(limited, wish.task, wish.earlier)
 		}
 		_, _ = ask(ctx, p, terraform, "answers", func() (any, error) {
 			w.note("    %v", err)
@@ -93,7 +93,7 @@ func (w *world) wish() *wish {
 	case n < 60:
 		it.what = "enable"
 		it.do = func(ctx context.Context, c *reconcile.Control, it *wish) (err error) {
-			it.since, err = c.SetEnabled(ctx, it.task, true, opts)
+			it.earlier, err = c.SetEnabled(ctx, it.task, true, opts)
 			return err
 		}
 	case n < 78:
@@ -111,7 +111,7 @@ func (w *world) wish() *wish {
 	case n < 97:
 		it.what, it.trial, it.waits = "force", false, w.rng.IntN(2) == 0
 		it.do = func(ctx context.Context, c *reconcile.Control, it *wish) (err error) {
-			it.since, err = c.Force(ctx, it.task, opts.By)
+			it.earlier, err = c.Force(ctx, it.task, opts.By)
 			return err
 		}
 	case n < 98:
