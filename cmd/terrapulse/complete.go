@@ -131,12 +131,12 @@ func (c *called) knownTasks(args complete.Args) []string {
 		return nil
 	}
 	defer store.Close()
-	tasks, err := state.ReadAll[state.Task](ctx, store, state.TaskPrefix)
+	records, err := store.List(ctx, state.TaskPrefix)
 	if err != nil {
 		return nil
 	}
 	var names []string
-	for _, t := range tasks {
+	for _, t := range records {
 		names = append(names, state.TaskName(t.Key))
 	}
 	return names

@@ -14,6 +14,7 @@ import (
 
 	"github.com/hashicorp/consul/api"
 
+	"github.com/terrapulse/terrapulse/internal/apispec"
 	"github.com/terrapulse/terrapulse/internal/consul/consultest"
 )
 
@@ -441,9 +442,9 @@ func TestTasksThatCannotRunStopNoOtherUntilTheyCan(t *testing.T) {
 		s.register("web", fmt.Sprintf("web-%d", i+1), port, "passing")
 		eventually(t, "a change is applied", func() bool { return strings.Contains(s.read("lb.txt"), fmt.Sprint(port)) })
 	}
-	reasons := map[string]taskStatus{}
+	reasons := map[string]apispec.TaskOverview{}
 	eventually(t, "the binary value's task is between two attempts", func() bool {
-		var st status
+		var st apispec.Overview
 		r := s.run("status", "-json")
 		wantCode(t, r, exitOK)
 		if err := json.Unmarshal([]byte(r.stdout), &st); err != nil {
@@ -456,11 +457,11 @@ func TestTasksThatCannotRunStopNoOtherUntilTheyCan(t *testing.T) {
 	})
 	for name, want := range map[string]string{"far": "check the datacenter's name", "far_keys": "check the datacenter's name",
 		"spaced": "this Consul has no namespaces", "filter": "check the filter"} {
-		if got := reasons[name]; got.State != "waiting" || !strings.Contains(got.Reason.Text, want) {
-			t.Errorf("status of task %s: %q, %q; want %q", name, got.State, got.Reason.Text, want)
+		if got := reasons[name]; got.Phase != apispec.PhaseUnreadable || !strings.Contains(got.Reason.Text, want) {
+			t.Errorf("status of task %s: %q, %q; want %q", name, got.Phase, got.Reason.Text, want)
 		}
 	}
-	if got := reasons["blob"]; got.State != "failing" || got.Last == nil || !strings.Contains(deref(got.Last.Error), `key "app/blob"`) {
+	if got := reasons["blob"]; got.Phase != apispec.PhaseFailing || got.LastRun == nil || !strings.Contains(deref(got.LastRun.Error), `key "app/blob"`) {
 		t.Errorf("status of task blob: %+v", got)
 	}
 

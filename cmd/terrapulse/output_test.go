@@ -1,20 +1,15 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"log"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
-	"github.com/terrapulse/terrapulse/internal/state"
-	"github.com/terrapulse/terrapulse/internal/state/sqlite"
 	"github.com/terrapulse/terrapulse/internal/testtools"
 )
 
@@ -98,7 +93,7 @@ func TestStatusAndRunsAsJSON(t *testing.T) {
 			Fence int
 		}
 		Tasks []struct {
-			Name, State string
+			Name, Phase string
 			Reason      struct{ Code, Text string }
 			Last        struct {
 				ID, State string
@@ -112,11 +107,11 @@ func TestStatusAndRunsAsJSON(t *testing.T) {
 		t.Fatalf("status: %+v", got)
 	}
 	lb, off := got.Tasks[0], got.Tasks[1]
-	if lb.State != "applied" || lb.Reason.Code != "unchanged" || lb.Last.State != "succeeded" ||
+	if lb.Phase != "applied" || lb.Reason.Code != "unchanged" || lb.Last.State != "succeeded" ||
 		lb.Last.Reason.Code != "condition_changed" || !strings.Contains(lb.Last.Reason.Text, "added web-2") || lb.Last.Changes.Add != 1 {
 		t.Errorf("lb: %+v", lb)
 	}
-	if off.State != "disabled" || off.Last.ID != "" {
+	if off.Phase != "disabled" || off.Last.ID != "" {
 		t.Errorf("off: %+v", off)
 	}
 	wantText(t, s.run("status").stdout, "changed: added web-2")
@@ -167,7 +162,7 @@ resource "terraform_data" "slow" {
 	file := s.config(taskOf("one", s.path("slow"), onWeb) + taskOf("two", s.path("slow"), onWeb))
 	p := s.start("-once", "-parallel", "1", "-config-file", file)
 	eventually(t, "an apply is under way", func() bool { _, err := os.Stat(s.path("begun")); return err == nil })
-	wantText(t, s.run("status").stdout, "running", "waiting", "waits for its turn")
+	wantText(t, s.run("status").stdout, "running", "pending", "waits for its turn")
 	wantText(t, s.run("status").stdout, "running 0s", "why: requested by -once")
 	r := s.run("logs", "one")
 	wantCode(t, r, exitOK)
@@ -211,41 +206,6 @@ esac
 		t.Errorf("exit code %d", code)
 	}
 	wantText(t, p.stderr.String(), "stopped a second time")
-}
-
-func TestStatusSaysWhatHoldsUpADeploymentThatReadsBundles(t *testing.T) {
-	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	store, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "state.db"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer store.Close()
-	rec := state.Reconcile{Bundle: "0123456789abcdef", Good: now.Add(-3 * time.Minute), Stalled: "start launch l1: no capacity",
-		Refused: &state.Refused{Bundle: "fedcba9876543210", Error: "web.yaml:3: no module", Since: now.Add(-time.Hour)}}
-	if _, err := store.Apply(t.Context(), state.Create(state.ReconcileKey, state.Encode(rec))); err != nil {
-		t.Fatal(err)
-	}
-	st, err := readStatus(t.Context(), store, now)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var out bytes.Buffer
-	(&statusCommand{&app{stdout: &out}}).print(st, now)
-	for line := range strings.Lines(out.String()) {
-		if n := len([]rune(strings.TrimRight(line, "\n"))); n > columns {
-			t.Errorf("a line of %d columns: %s", n, line)
-		}
-	}
-	for _, want := range []string{
-		"Bundle: 0123456789ab ", "Last good tick noted: 3m ago", "Problem: start launch l1: no capacity",
-		"Problem: bundle fedcba987654 was refused 1h ago and is not in force: web.yaml:3: no module",
-	} {
-		wantText(t, unwrapped(out.String()), want)
-	}
-	out.Reset()
-	st.Refused.Bundle, st.Refused.Error = nil, "the pointer is gone"
-	(&statusCommand{&app{stdout: &out}}).print(st, now)
-	wantText(t, unwrapped(out.String()), "Problem, noticed 1h ago: the pointer is gone")
 }
 
 // unwrapped is a text with one space where it has spaces or ends of lines.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/api"
 	"github.com/terrapulse/terrapulse/internal/apiclient"
 	"github.com/terrapulse/terrapulse/internal/apispec"
+	"github.com/terrapulse/terrapulse/internal/overview"
 	"github.com/terrapulse/terrapulse/internal/runlog"
 	"github.com/terrapulse/terrapulse/internal/state"
 	"github.com/terrapulse/terrapulse/internal/stores"
@@ -21,7 +23,10 @@ import (
 // records is what status, runs and logs read: a store, or the API of a running
 // instance.
 type records interface {
-	status(ctx context.Context, now time.Time) (status, error)
+	// status returns the overview, with the tasks in the order of their names.
+	status(ctx context.Context) (apispec.Overview, error)
+	// health returns why Terrapulse does not do its work, nil if it does.
+	health(ctx context.Context) error
 	// runs returns the runs of a task, the latest first.
 	runs(ctx context.Context, task string) ([]apispec.Run, error)
 	// find returns the runs whose ids begin with a prefix.
@@ -58,7 +63,7 @@ func (r *recordFlags) open(a *app) (records, int) {
 	r.flags.Visit(func(f *flag.Flag) { given[f.Name] = true })
 	if !given["http-addr"] {
 		store, code := a.openStore(r.store)
-		return storeRecords{store}, code
+		return storeRecords{store, a.stderr}, code
 	}
 	if given["store"] || given["config-file"] || given["config-dir"] {
 		return nil, a.fail(exitFlags, errors.New("-http-addr reads from an instance: leave out -store, -config-file and -config-dir"))
@@ -71,10 +76,25 @@ func (r *recordFlags) open(a *app) (records, int) {
 }
 
 // storeRecords are read from a store.
-type storeRecords struct{ *stores.Store }
+type storeRecords struct {
+	*stores.Store
+	warnings io.Writer
+}
 
-func (r storeRecords) status(ctx context.Context, now time.Time) (status, error) {
-	return readStatus(ctx, r.Store, now)
+func (r storeRecords) status(ctx context.Context) (apispec.Overview, error) {
+	o, err := overview.Reader{Store: r.Store, Now: time.Now}.Read(ctx, nil)
+	return api.OverviewOf(o), err
+}
+
+func (r storeRecords) health(ctx context.Context) error {
+	rec, err := state.Read[state.Reconcile](ctx, r.Store, state.ReconcileKey)
+	if err != nil {
+		return fmt.Errorf("read the reconcile record: %w", err)
+	}
+	if why := overview.Unhealthy(rec.Data, time.Time{}, time.Now()); why != "" {
+		return errors.New(why)
+	}
+	return nil
 }
 
 func (r storeRecords) runs(ctx context.Context, task string) ([]apispec.Run, error) {
@@ -90,9 +110,12 @@ func (r storeRecords) runs(ctx context.Context, task string) ([]apispec.Run, err
 
 // list returns the runs of a task whose ids begin with a prefix, the latest first.
 func (r storeRecords) list(ctx context.Context, task, prefix string) ([]apispec.Run, error) {
-	stored, err := state.ReadAll[state.Run](ctx, r.Store, state.RunKey(task, prefix))
+	stored, corrupt, err := state.ReadEach[state.Run](ctx, r.Store, state.RunKey(task, prefix))
 	if err != nil {
 		return nil, fmt.Errorf("read the runs of task %s: %w", task, err)
+	}
+	for _, wrong := range corrupt {
+		fmt.Fprintf(r.warnings, "Warning: a run is left out: %s\n", wrong)
 	}
 	runs := make([]apispec.Run, len(stored))
 	for i, run := range stored {
@@ -102,7 +125,7 @@ func (r storeRecords) list(ctx context.Context, task, prefix string) ([]apispec.
 }
 
 func (r storeRecords) find(ctx context.Context, prefix string) ([]apispec.Run, error) {
-	tasks, err := state.ReadAll[state.Task](ctx, r.Store, state.TaskPrefix)
+	tasks, _, err := state.ReadEach[state.Task](ctx, r.Store, state.TaskPrefix)
 	if err != nil {
 		return nil, fmt.Errorf("read the tasks' records: %w", err)
 	}
@@ -161,22 +184,13 @@ type apiRecords struct{ client *apiclient.Client }
 
 func (r apiRecords) Close() error { return nil }
 
-func (r apiRecords) status(ctx context.Context, _ time.Time) (status, error) {
+func (r apiRecords) status(ctx context.Context) (apispec.Overview, error) {
 	o, err := r.client.Overview(ctx)
-	if err != nil {
-		return status{}, err
-	}
-	st := status{Leader: o.Leader, Good: o.LastGoodTick, Bundle: deref(o.Bundle), Problem: deref(o.Problem), Refused: o.Refused, Tasks: []taskStatus{}}
-	for _, t := range o.Tasks {
-		st.Tasks = append(st.Tasks, taskStatus{Name: t.Name, State: t.State, Reason: t.Reason, Run: t.Run, Due: t.Due,
-			Changed: deref(t.Changed), Applied: t.Applied, Failures: deref(t.Failures), Last: t.LastRun})
-		if t.Override != nil {
-			st.Overrides = append(st.Overrides, override{Task: t.Name, Change: t.Override.Change, By: deref(t.Override.By), At: t.Override.At})
-		}
-	}
-	slices.SortFunc(st.Tasks, func(a, b taskStatus) int { return cmp.Compare(a.Name, b.Name) })
-	return st, nil
+	slices.SortFunc(o.Tasks, func(a, b apispec.TaskOverview) int { return cmp.Compare(a.Name, b.Name) })
+	return o, err
 }
+
+func (r apiRecords) health(ctx context.Context) error { return r.client.Health(ctx) }
 
 func (r apiRecords) runs(ctx context.Context, task string) ([]apispec.Run, error) {
 	runs, err := r.client.Runs(ctx, task)

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/consul/api"
+
+	"github.com/terrapulse/terrapulse/internal/apispec"
 )
 
 func TestStartFollowsConsul(t *testing.T) {
@@ -59,13 +61,13 @@ func TestStartFollowsConsul(t *testing.T) {
 		return strings.Contains(s.read("all.txt"), "9000") && strings.Contains(s.read("all.txt"), "red")
 	})
 
-	var st status
+	var st apispec.Overview
 	r := s.run("status", "-json")
 	wantCode(t, r, exitOK)
 	if err := json.Unmarshal([]byte(r.stdout), &st); err != nil {
 		t.Fatal(err)
 	}
-	if st.Leader == nil || len(st.Tasks) != 3 || st.Good == nil {
+	if st.Leader == nil || len(st.Tasks) != 3 || st.LastGoodTick == nil {
 		t.Errorf("status while start runs: %s", r.stdout)
 	}
 	wantText(t, s.run("runs", "lb").stdout, "condition_changed", "web-2")

@@ -2,153 +2,118 @@ package api
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/terrapulse/terrapulse/internal/apispec"
-	"github.com/terrapulse/terrapulse/internal/config"
-	"github.com/terrapulse/terrapulse/internal/lease"
-	"github.com/terrapulse/terrapulse/internal/overlay"
+	"github.com/terrapulse/terrapulse/internal/overview"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
-// getOverview answers with what everything is at, and why.
+// getOverview answers with the phase of every task, and with who leads.
 func (a *api) getOverview(w http.ResponseWriter, r *http.Request) {
-	overview, err := a.overview(r.Context())
+	o, err := a.overview(r.Context())
 	if err != nil {
 		a.fail(w, r, "", err)
 		return
 	}
-	overview.RequestID = idOf(r)
-	write(w, http.StatusOK, overview)
+	write(w, http.StatusOK, struct {
+		apispec.RequestID
+		apispec.Overview
+	}{apispec.RequestID{RequestID: idOf(r)}, OverviewOf(o)})
 }
 
-func (a *api) overview(ctx context.Context) (apispec.OverviewResponse, error) {
-	var o apispec.OverviewResponse
+func (a *api) overview(ctx context.Context) (overview.Overview, error) {
 	counts, err := a.effective(ctx)
 	if err != nil {
-		return o, err
+		return overview.Overview{}, err
 	}
-	rec, err := state.Read[state.Reconcile](ctx, a.Control.Store, state.ReconcileKey)
-	if err != nil {
-		return o, fmt.Errorf("read the reconcile record: %w", err)
-	}
-	held, err := lease.Read(ctx, a.Control.Store, state.LeaderLease)
-	if err != nil {
-		return o, fmt.Errorf("read who leads: %w", err)
-	}
-	records, err := a.records(ctx)
-	if err != nil {
-		return o, err
-	}
-	o = apispec.OverviewResponse{
-		Healthy:      a.illness(rec.Data) == "",
-		LastGoodTick: moment(rec.Data.Good), Problem: optional(rec.Data.Problem), Since: moment(rec.Data.Since), Bundle: optional(rec.Data.Bundle),
-	}
-	if o.Problem == nil {
-		o.Problem = optional(rec.Data.Stalled)
-	}
-	if held.Owner != "" && a.Control.Now().Before(held.Expires) {
-		o.Leader = &apispec.Leader{Owner: held.Owner, Fence: int64(held.Fence), Until: held.Expires}
-	}
-	if wrong := rec.Data.Refused; wrong != nil {
-		o.Refused = &apispec.Refused{Bundle: optional(wrong.Bundle), Error: wrong.Error, Since: wrong.Since}
-	}
-	known := map[string]state.Task{}
-	for _, t := range records {
-		known[state.TaskName(t.Key)] = t.Data
-	}
-	tasks := shown(counts, records)
-	present := map[string]bool{}
-	for _, t := range tasks {
-		present[t.Name] = true
-	}
-	for _, rec := range records {
-		if name := state.TaskName(rec.Key); !present[name] {
-			tasks = append(tasks, &config.Task{Name: name}) // removed: its records are kept for a while
-		}
-	}
-	o.Tasks = make([]apispec.TaskOverview, len(tasks))
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(readsAtOnce)
-	for i, t := range tasks {
-		group.Go(func() error {
-			run, err := a.liveRun(ctx, t.Name, known[t.Name])
-			o.Tasks[i] = taskOverview(counts, t, known[t.Name], run)
-			return err
-		})
-	}
-	return o, group.Wait()
+	return a.reader().Read(ctx, counts)
 }
 
-// getTaskOverview answers with what one task is at, and why.
+func (a *api) reader() overview.Reader {
+	return overview.Reader{Store: a.Control.Store, Began: a.Began, Now: a.Control.Now}
+}
+
+// getTaskOverview answers with the phase of one task, and why it is in it.
 func (a *api) getTaskOverview(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("name")
-	counts, err := a.effective(r.Context())
+	task, err := a.taskOverview(r.Context(), name)
 	if err != nil {
 		a.fail(w, r, name, err)
 		return
 	}
-	t, err := a.task(r.Context(), name)
-	if err != nil {
-		a.fail(w, r, name, err)
-		return
-	}
-	known, err := state.Read[state.Task](r.Context(), a.Control.Store, state.TaskKey(name))
-	if err != nil {
-		a.fail(w, r, name, err)
-		return
-	}
-	run, err := a.liveRun(r.Context(), name, known.Data)
-	if err != nil {
-		a.fail(w, r, name, err)
-		return
-	}
-	write(w, http.StatusOK, apispec.TaskOverviewResponse{RequestID: idOf(r), Task: taskOverview(counts, t, known.Data, run)})
+	write(w, http.StatusOK, apispec.TaskOverviewResponse{RequestID: idOf(r), Task: taskOf(task)})
 }
 
-// liveRun returns the run of a task that has not ended, if there is one.
-func (a *api) liveRun(ctx context.Context, task string, known state.Task) (state.Run, error) {
-	if known.Run == nil {
-		return state.Run{}, nil
-	}
-	run, err := state.Read[state.Run](ctx, a.Control.Store, state.RunKey(task, known.Run.ID))
+func (a *api) taskOverview(ctx context.Context, name string) (overview.Task, error) {
+	definition, err := a.task(ctx, name)
 	if err != nil {
-		return state.Run{}, fmt.Errorf("read run %s of task %s: %w", known.Run.ID, task, err)
+		return overview.Task{}, err
 	}
-	return run.Data, nil
+	counts, err := a.effective(ctx)
+	if err != nil {
+		return overview.Task{}, err
+	}
+	return a.reader().ReadTask(ctx, counts, definition)
 }
 
-// taskOverview sums up a task; run is its run that has not ended.
-func taskOverview(counts *overlay.Effective, t *config.Task, known state.Task, run state.Run) apispec.TaskOverview {
-	sum := known.Summary(run)
-	o := apispec.TaskOverview{
-		Name: t.Name, State: apispec.TaskState(sum.State), Enabled: t.Enabled,
-		Origin: apispec.Origin{API: t.FromAPI, File: optional(t.Source.File), Line: optional(t.Source.Line)},
-		Reason: ReasonOf(sum.Reason), Due: moment(sum.Due), Applied: moment(known.AppliedAt), Failures: optional(known.Failures),
+// OverviewOf returns an overview as the API shows it.
+func OverviewOf(o overview.Overview) apispec.Overview {
+	shown := apispec.Overview{
+		Healthy: o.Unhealthy == "", Unhealthy: optional(o.Unhealthy), LastGoodTick: moment(o.LastGoodTick),
+		Problem: optional(o.Problem), Since: moment(o.Since), Bundle: optional(o.Bundle),
+		Tasks: make([]apispec.TaskOverview, len(o.Tasks)), Overrides: make([]apispec.Override, len(o.Overrides)),
 	}
-	if override, ok := counts.Overrides[t.Name]; ok {
-		o.Override = &apispec.Override{Change: override.String(), Enabled: override.Enabled, Trial: optional(override.Trial != nil), By: optional(override.By), At: override.At}
+	if l := o.Leader; l != nil {
+		shown.Leader = &apispec.Leader{Owner: l.Owner, Fence: int64(l.Fence), Until: l.Expires}
 	}
-	if problem := counts.Problems[t.Name]; problem != nil {
-		o.Problem = optional(problem.Error())
+	if r := o.Refused; r != nil {
+		shown.Refused = &apispec.Refused{Bundle: optional(r.Bundle), Error: r.Error, Since: r.Since}
 	}
-	if known.Pending != nil {
-		o.Changed = optional(known.Pending.Changed)
+	for i, t := range o.Tasks {
+		shown.Tasks[i] = taskOf(t)
 	}
-	if run.ID != "" {
-		o.Run = ref(RunOf(run))
+	for i, override := range o.Overrides {
+		shown.Overrides[i] = *overrideOf(&override)
 	}
-	if known.Last != nil {
-		o.LastRun = LastRunOf(t.Name, known.Last)
-	}
-	return o
+	return shown
 }
 
-// LastRunOf returns the latest run of a task that has ended as the API shows it.
-func LastRunOf(task string, last *state.Result) *apispec.Run {
-	return ref(RunOf(state.Run{ID: last.Run, Task: task, Kind: last.Kind, State: last.State, Reason: last.Reason, Created: last.Started,
+func taskOf(t overview.Task) apispec.TaskOverview {
+	shown := apispec.TaskOverview{
+		Name: t.Name, Phase: apispec.Phase(t.Phase), Enabled: t.Enabled, Override: overrideOf(t.Override),
+		Reason: ReasonOf(t.Reason), Due: moment(t.Due), Applied: moment(t.Applied), Failures: optional(t.Failures),
+	}
+	if d := t.Definition; d != nil {
+		shown.Origin = apispec.Origin{API: d.FromAPI, File: optional(d.Source.File), Line: optional(d.Source.Line)}
+	} else if o := t.Override; o != nil {
+		shown.Origin.API = len(o.Definition) > 0
+	}
+	if t.Pending != nil {
+		shown.Changed = optional(t.Pending.Changed)
+	}
+	if t.Run != nil {
+		shown.Run = ref(RunOf(*t.Run))
+	}
+	if t.Last != nil {
+		shown.LastRun = lastRunOf(t.Name, t.Last)
+	}
+	return shown
+}
+
+func overrideOf(o *overview.Override) *apispec.Override {
+	if o == nil {
+		return nil
+	}
+	shown := apispec.Override{Task: o.Task, Change: o.String(), Enabled: o.Enabled, Trial: optional(o.Trial != nil), By: optional(o.By), At: o.At}
+	if o.Problem != nil {
+		shown.Problem = optional(o.Problem.Error())
+	}
+	return &shown
+}
+
+// lastRunOf returns the latest run of a task that has ended.
+func lastRunOf(task string, last *state.Result) *apispec.Run {
+	return ref(RunOf(state.Run{ID: last.Run, Task: task, Kind: last.Kind, State: last.State, Reason: last.Reason, Created: last.Created,
 		Started: last.Started, Ended: last.Ended, Error: last.Error, Changes: last.Changes}))
 }

@@ -78,7 +78,10 @@ func (a *api) getTaskRuns(w http.ResponseWriter, r *http.Request) {
 		a.fail(w, r, name, reconcile.ErrNoTask)
 		return
 	}
-	stored, err := state.ReadAll[state.Run](r.Context(), a.Control.Store, state.RunPrefix(name))
+	stored, corrupt, err := state.ReadEach[state.Run](r.Context(), a.Control.Store, state.RunPrefix(name))
+	for _, wrong := range corrupt {
+		a.Log.Warn("a run cannot be shown", "task", name, "error", wrong)
+	}
 	if err == nil && len(stored) == 0 { // of a task that was deleted there may be runs
 		_, err = a.task(r.Context(), name)
 	}
@@ -116,9 +119,9 @@ func (a *api) getRuns(w http.ResponseWriter, r *http.Request) {
 // latest reads the latest n runs. Their ids sort by time, so that no more runs
 // than these are read.
 func (a *api) latest(ctx context.Context, n int) ([]apispec.Run, error) {
-	tasks, err := state.ReadTasks(ctx, a.Control.Store)
+	tasks, _, err := state.ReadEach[state.Task](ctx, a.Control.Store, state.TaskPrefix)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("read the tasks' records: %w", err)
 	}
 	type named struct{ task, id string }
 	var all []named
@@ -139,6 +142,10 @@ func (a *api) latest(ctx context.Context, n int) ([]apispec.Run, error) {
 	for i, run := range all {
 		group.Go(func() error {
 			stored, err := state.Read[state.Run](ctx, a.Control.Store, state.RunKey(run.task, run.id))
+			if wrong := (*state.CorruptError)(nil); errors.As(err, &wrong) {
+				a.Log.Warn("a run cannot be shown", "task", run.task, "error", wrong)
+				return nil
+			}
 			if err != nil {
 				return fmt.Errorf("read run %s of task %s: %w", run.id, run.task, err)
 			}

@@ -18,6 +18,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/access"
 	"github.com/terrapulse/terrapulse/internal/apispec"
 	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/overview"
 	"github.com/terrapulse/terrapulse/internal/reconcile"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
@@ -140,24 +141,7 @@ func (a *api) read(ctx context.Context) (map[string]*status, []string, error) {
 	for _, rec := range records {
 		byKey[rec.Key] = rec
 	}
-	shown, there := make([]*config.Task, len(counts.Config.Tasks)), make(map[string]bool, len(records))
-	for i := range counts.Config.Tasks {
-		shown[i] = &counts.Config.Tasks[i]
-		there[shown[i].Name] = true
-	}
-	for _, rec := range records {
-		name := state.TaskName(rec.Key)
-		if there[name] {
-			continue
-		}
-		known, err := state.Decode[state.Task](rec)
-		if err != nil {
-			return nil, nil, err
-		}
-		if t := leaving(counts, name, known.Data); t != nil {
-			shown = append(shown, t)
-		}
-	}
+	shown := overview.Definitions(counts, records)
 	tasks, names := make(map[string]*status, len(shown)), make([]string, len(shown))
 	for i, t := range shown {
 		rec := byKey[state.TaskKey(t.Name)]
@@ -202,7 +186,9 @@ func (s *status) holds(t *config.Task, version string) bool {
 func judge(t *config.Task, rec state.Record) (*status, error) {
 	var known state.Task
 	if rec.Version != "" {
-		known = state.DecodeTask(rec).Data
+		if stored, err := state.Decode[state.Task](rec); err == nil {
+			known = stored.Data // else nothing is known of its runs
+		}
 	}
 	outcomes, ids := ended(known)
 	s := &status{
@@ -248,6 +234,9 @@ func (a *api) withEvents(ctx context.Context, tasks map[string]*status) error {
 			events := []apispec.Event{}
 			for _, id := range s.history {
 				run, err := state.Read[state.Run](ctx, a.Control.Store, state.RunKey(name, id))
+				if wrong := (*state.CorruptError)(nil); errors.As(err, &wrong) {
+					continue // it is no event: nothing is known of how it ended
+				}
 				if err != nil {
 					return fmt.Errorf("read run %s of task %s: %w", id, name, err)
 				}
@@ -409,33 +398,22 @@ func (a *api) getClusterStatus(w http.ResponseWriter, r *http.Request) {
 	write(w, http.StatusOK, cluster)
 }
 
-const (
-	// problemAfter is how long Consul may not answer before that counts as ill:
-	// the election of a new leader there takes less.
-	problemAfter = 2 * time.Minute
-	// silentAfter is how long no tick may be noted: an idle one is every five
-	// minutes, and one of those may have been missed.
-	silentAfter = 11 * time.Minute
-)
-
 // HealthPath is the path of the health check, which needs no token.
 const HealthPath = "/v1/health"
 
-// getHealth answers whether the work is done. Only who may read learns why it
-// is not.
+// getHealth answers whether Terrapulse does its work. Only a sender that may read
+// gets the reason why it does not.
 func (a *api) getHealth(w http.ResponseWriter, r *http.Request) {
 	rec, err := state.Read[state.Reconcile](r.Context(), a.Control.Store, state.ReconcileKey)
-	ill := ""
+	unhealthy := overview.Unhealthy(rec.Data, a.Began, a.Control.Now())
 	if err != nil {
-		ill = "the store cannot be read: " + err.Error()
-	} else {
-		ill = a.illness(rec.Data)
+		unhealthy = "the store cannot be read: " + err.Error()
 	}
-	if ill != "" && access.Of(r.Context()) < access.Read {
-		ill = "unhealthy: a request with a token shows why"
+	if unhealthy != "" && access.Of(r.Context()) < access.Read {
+		unhealthy = "unhealthy: a request with a token shows why"
 	}
-	if ill != "" {
-		refuse(w, r, http.StatusServiceUnavailable, "%s", ill)
+	if unhealthy != "" {
+		refuse(w, r, http.StatusServiceUnavailable, "%s", unhealthy)
 		return
 	}
 	if access.Of(r.Context()) < access.Read {
@@ -451,31 +429,4 @@ func health(rec state.Reconcile) apispec.HealthResponse {
 		return apispec.HealthResponse{}
 	}
 	return apispec.HealthResponse{UnreadableTasks: &rec.Unreadable.Tasks, UnreadableCount: &rec.Unreadable.Count}
-}
-
-// illness says why the work is not done; "" if it is.
-func (a *api) illness(rec state.Reconcile) string {
-	now := a.Control.Now()
-	latest := rec.Good
-	if rec.Problem != "" && !rec.Blind && rec.Refreshed.After(latest) {
-		latest = rec.Refreshed // of all that can be seen
-	}
-	if a.Began.After(latest) {
-		latest = a.Began
-	}
-	ago := now.Sub(latest).Round(time.Second)
-	switch {
-	case rec.Blind && now.Sub(rec.Since) > problemAfter:
-		return fmt.Sprintf("Consul cannot be watched since %s: %s", rec.Since.UTC().Format(time.RFC3339), rec.Problem)
-	case rec.Unreadable != nil && rec.Unreadable.All && now.Sub(rec.Unreadable.Since) > problemAfter:
-		return fmt.Sprintf("no task can be read since %s (%s): %s", rec.Unreadable.Since.UTC().Format(time.RFC3339),
-			strings.Join(rec.Unreadable.Tasks, ", "), rec.Unreadable.Error)
-	case ago <= silentAfter:
-		return ""
-	case rec.Stalled != "":
-		return fmt.Sprintf("no tick has succeeded for %s: %s", ago, rec.Stalled)
-	case latest.IsZero():
-		return "no tick has succeeded yet"
-	}
-	return fmt.Sprintf("no tick has succeeded for %s: nothing leads, or it cannot write to the store", ago)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/access"
 	"github.com/terrapulse/terrapulse/internal/apispec"
 	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/overview"
 	"github.com/terrapulse/terrapulse/internal/reconcile"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
@@ -30,13 +31,13 @@ func (a *api) getTasks(w http.ResponseWriter, r *http.Request) {
 		a.fail(w, r, "", err)
 		return
 	}
-	records, err := a.records(r.Context())
+	records, err := a.Control.Store.List(r.Context(), state.TaskPrefix)
 	if err != nil {
-		a.fail(w, r, "", err)
+		a.fail(w, r, "", fmt.Errorf("read the tasks' records: %w", err))
 		return
 	}
 	tasks := []apispec.Task{}
-	for _, t := range shown(counts, records) {
+	for _, t := range overview.Definitions(counts, records) {
 		tasks = append(tasks, a.define(r, t))
 	}
 	write(w, http.StatusOK, apispec.TasksResponse{RequestID: idOf(r), Tasks: tasks})
@@ -92,7 +93,7 @@ func (a *api) task(ctx context.Context, name string) (*config.Task, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read task %s: %w", name, err)
 	}
-	if t := leaving(counts, name, known.Data); t != nil {
+	if t := overview.Leaving(counts, name, known.Data); t != nil {
 		return t, nil
 	}
 	return nil, reconcile.ErrNoTask

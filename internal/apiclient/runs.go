@@ -19,8 +19,7 @@ const (
 
 // Leader returns the owner of the lease of the instance that leads; "" if none does.
 func (c *Client) Leader(ctx context.Context) (string, error) {
-	var answer apispec.OverviewResponse
-	_, err := c.call(ctx, http.MethodGet, "v1/overview", nil, nil, &answer)
+	answer, err := c.Overview(ctx)
 	return deref(answer.Leader).Owner, err
 }
 

@@ -23,9 +23,16 @@ func (c *Client) TaskStatuses(ctx context.Context) (map[string]TaskStatus, error
 	return statuses, err
 }
 
+// Health returns why the instance does not do its work, nil if it does. It needs
+// no token; without one the reason is not told.
+func (c *Client) Health(ctx context.Context) error {
+	_, err := c.call(ctx, http.MethodGet, "v1/health", nil, nil, nil)
+	return err
+}
+
 // Overview returns what the instance and its tasks are doing.
-func (c *Client) Overview(ctx context.Context) (apispec.OverviewResponse, error) {
-	var answer apispec.OverviewResponse
+func (c *Client) Overview(ctx context.Context) (apispec.Overview, error) {
+	var answer apispec.Overview
 	_, err := c.call(ctx, http.MethodGet, "v1/overview", nil, nil, &answer)
 	return answer, err
 }

@@ -7,6 +7,57 @@ import (
 	"time"
 )
 
+// Defines values for Phase.
+const (
+	PhaseApplied     Phase = "applied"
+	PhaseBlocked     Phase = "blocked"
+	PhaseCancelled   Phase = "cancelled"
+	PhaseCorrupt     Phase = "corrupt"
+	PhaseDisabled    Phase = "disabled"
+	PhaseFailing     Phase = "failing"
+	PhaseHeld        Phase = "held"
+	PhaseInterrupted Phase = "interrupted"
+	PhaseNew         Phase = "new"
+	PhasePending     Phase = "pending"
+	PhaseRemoved     Phase = "removed"
+	PhaseRunning     Phase = "running"
+	PhaseUnreadable  Phase = "unreadable"
+)
+
+// Valid indicates whether the value is a known member of the Phase enum.
+func (e Phase) Valid() bool {
+	switch e {
+	case PhaseApplied:
+		return true
+	case PhaseBlocked:
+		return true
+	case PhaseCancelled:
+		return true
+	case PhaseCorrupt:
+		return true
+	case PhaseDisabled:
+		return true
+	case PhaseFailing:
+		return true
+	case PhaseHeld:
+		return true
+	case PhaseInterrupted:
+		return true
+	case PhaseNew:
+		return true
+	case PhasePending:
+		return true
+	case PhaseRemoved:
+		return true
+	case PhaseRunning:
+		return true
+	case PhaseUnreadable:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for RunKind.
 const (
 	RunKindApply   RunKind = "apply"
@@ -88,45 +139,6 @@ func (e Status) Valid() bool {
 	case StatusSuccessful:
 		return true
 	case StatusUnknown:
-		return true
-	default:
-		return false
-	}
-}
-
-// Defines values for TaskState.
-const (
-	TaskStateApplied     TaskState = "applied"
-	TaskStateCancelled   TaskState = "cancelled"
-	TaskStateDisabled    TaskState = "disabled"
-	TaskStateFailing     TaskState = "failing"
-	TaskStateInterrupted TaskState = "interrupted"
-	TaskStateNew         TaskState = "new"
-	TaskStateRemoved     TaskState = "removed"
-	TaskStateRunning     TaskState = "running"
-	TaskStateWaiting     TaskState = "waiting"
-)
-
-// Valid indicates whether the value is a known member of the TaskState enum.
-func (e TaskState) Valid() bool {
-	switch e {
-	case TaskStateApplied:
-		return true
-	case TaskStateCancelled:
-		return true
-	case TaskStateDisabled:
-		return true
-	case TaskStateFailing:
-		return true
-	case TaskStateInterrupted:
-		return true
-	case TaskStateNew:
-		return true
-	case TaskStateRemoved:
-		return true
-	case TaskStateRunning:
-		return true
-	case TaskStateWaiting:
 		return true
 	default:
 		return false
@@ -474,7 +486,7 @@ type OverallStatus struct {
 	TaskSummary TaskSummary `json:"task_summary"`
 }
 
-// Override what was changed beside the files
+// Override what was changed about a task through the API
 type Override struct {
 	At time.Time `json:"at"`
 	By *string   `json:"by,omitempty"`
@@ -485,8 +497,43 @@ type Override struct {
 	// Enabled if given, what counts instead of what the definition says
 	Enabled *bool `json:"enabled,omitempty"`
 
+	// Problem why the change is without effect
+	Problem *string `json:"problem,omitempty"`
+	Task    string  `json:"task"`
+
 	// Trial it is kept only if the next run succeeds
 	Trial *bool `json:"trial,omitempty"`
+}
+
+// Overview defines model for Overview.
+type Overview struct {
+	// Bundle digest of the bundle in force, where there is one
+	Bundle *string `json:"bundle,omitempty"`
+
+	// Healthy as /health says
+	Healthy bool `json:"healthy"`
+
+	// LastGoodTick when a tick last did its work; while nothing happens, it is written every five minutes
+	LastGoodTick *time.Time `json:"last_good_tick,omitempty"`
+	Leader       *Leader    `json:"leader,omitempty"`
+
+	// Overrides everything that was changed through the API, by task, with the tasks that were deleted
+	Overrides []Override `json:"overrides"`
+
+	// Problem why tasks cannot be looked at or run
+	Problem *string `json:"problem,omitempty"`
+
+	// Refused a newer configuration that is wrong and not in force
+	Refused *Refused `json:"refused,omitempty"`
+
+	// Since of the problem
+	Since *time.Time `json:"since,omitempty"`
+
+	// Tasks those of the configuration, and those whose records are kept: being deleted, or removed
+	Tasks []TaskOverview `json:"tasks"`
+
+	// Unhealthy if it is not healthy, why
+	Unhealthy *string `json:"unhealthy,omitempty"`
 }
 
 // OverviewResponse defines model for OverviewResponse.
@@ -501,6 +548,9 @@ type OverviewResponse struct {
 	LastGoodTick *time.Time `json:"last_good_tick,omitempty"`
 	Leader       *Leader    `json:"leader,omitempty"`
 
+	// Overrides everything that was changed through the API, by task, with the tasks that were deleted
+	Overrides []Override `json:"overrides"`
+
 	// Problem why tasks cannot be looked at or run
 	Problem *string `json:"problem,omitempty"`
 
@@ -509,9 +559,21 @@ type OverviewResponse struct {
 	RequestID UUID     `json:"request_id"`
 
 	// Since of the problem
-	Since *time.Time     `json:"since,omitempty"`
+	Since *time.Time `json:"since,omitempty"`
+
+	// Tasks those of the configuration, and those whose records are kept: being deleted, or removed
 	Tasks []TaskOverview `json:"tasks"`
+
+	// Unhealthy if it is not healthy, why
+	Unhealthy *string `json:"unhealthy,omitempty"`
 }
+
+// Phase What a task is doing. new: it was never applied. applied: what was observed last is applied. pending: a change or a requested run waits
+// for its turn. running: a run is under way. failing: the latest run failed and is retried. interrupted: the latest run was stopped and is run again.
+// cancelled: somebody cancelled the latest run. held: it was created or enabled without a run. unreadable: Consul does not show its condition.
+// blocked: it cannot run on the instance that leads. corrupt: one of its records in the store cannot be decoded. disabled: it is disabled.
+// removed: it is not in the configuration any more.
+type Phase string
 
 // Reason why a task runs, or waits
 type Reason struct {
@@ -738,7 +800,7 @@ type TaskOverview struct {
 	// Changed in Consul, and not yet applied
 	Changed *string `json:"changed,omitempty"`
 
-	// Due when it is looked at next if nothing changes
+	// Due when it is decided on next if nothing changes
 	Due     *time.Time `json:"due,omitempty"`
 	Enabled bool       `json:"enabled"`
 
@@ -750,20 +812,19 @@ type TaskOverview struct {
 	// Origin where the task comes from; without a file if it is removed
 	Origin Origin `json:"origin"`
 
-	// Override what was changed beside the files
+	// Override what was changed about a task through the API
 	Override *Override `json:"override,omitempty"`
 
-	// Problem why what was changed through the API is without effect
-	Problem *string `json:"problem,omitempty"`
+	// Phase What a task is doing. new: it was never applied. applied: what was observed last is applied. pending: a change or a requested run waits
+	// for its turn. running: a run is under way. failing: the latest run failed and is retried. interrupted: the latest run was stopped and is run again.
+	// cancelled: somebody cancelled the latest run. held: it was created or enabled without a run. unreadable: Consul does not show its condition.
+	// blocked: it cannot run on the instance that leads. corrupt: one of its records in the store cannot be decoded. disabled: it is disabled.
+	// removed: it is not in the configuration any more.
+	Phase Phase `json:"phase"`
 
 	// Reason why a task runs, or waits
 	Reason Reason `json:"reason"`
 	Run    *Run   `json:"run,omitempty"`
-
-	// State What a task is doing. applied: what was last seen is applied. running: a run is under way. waiting: for the end of its buffer
-	// period, for Consul, or for its turn to run. failing: the latest run failed and is retried. interrupted: the latest run was
-	// stopped and is run again. cancelled: somebody ended the latest run, which is not repeated by itself. new: never applied. removed: no longer in the configuration.
-	State TaskState `json:"state"`
 }
 
 // TaskOverviewResponse defines model for TaskOverviewResponse.
@@ -783,11 +844,6 @@ type TaskResponse struct {
 	Run       *Inspection `json:"run,omitempty"`
 	Task      Task        `json:"task"`
 }
-
-// TaskState What a task is doing. applied: what was last seen is applied. running: a run is under way. waiting: for the end of its buffer
-// period, for Consul, or for its turn to run. failing: the latest run failed and is retried. interrupted: the latest run was
-// stopped and is run again. cancelled: somebody ended the latest run, which is not repeated by itself. new: never applied. removed: no longer in the configuration.
-type TaskState string
 
 // TaskStatus defines model for TaskStatus.
 type TaskStatus struct {

@@ -28,20 +28,38 @@ type Effective struct {
 
 // Load reads the overrides and lays them over base.
 func Load(ctx context.Context, store state.Store, base *config.Config) (*Effective, error) {
-	all, corrupt, err := state.ReadEach[state.Override](ctx, store, state.OverridePrefix)
+	overrides, corrupt, err := read(ctx, store)
 	if err != nil {
-		return nil, fmt.Errorf("read what was changed through the API: %w", err)
-	}
-	overrides := make([]state.Override, len(all))
-	for i, o := range all {
-		overrides[i] = o.Data
+		return nil, err
 	}
 	e := Compose(base, overrides)
-	e.Corrupt = map[string]error{}
-	for _, err := range corrupt {
-		e.Corrupt[state.OverrideTask(err.Record.Key)] = err
-	}
+	e.Corrupt = corrupt
 	return e, nil
+}
+
+// ReadOverrides reads the overrides alone: Config and Base are nil.
+func ReadOverrides(ctx context.Context, store state.Store) (*Effective, error) {
+	overrides, corrupt, err := read(ctx, store)
+	e := &Effective{Overrides: map[string]state.Override{}, Corrupt: corrupt}
+	for _, o := range overrides {
+		e.Overrides[o.Task] = o
+	}
+	return e, err
+}
+
+func read(ctx context.Context, store state.Store) (overrides []state.Override, corrupt map[string]error, err error) {
+	stored, wrong, err := state.ReadEach[state.Override](ctx, store, state.OverridePrefix)
+	if err != nil {
+		return nil, nil, fmt.Errorf("read what was changed through the API: %w", err)
+	}
+	for _, o := range stored {
+		overrides = append(overrides, o.Data)
+	}
+	corrupt = map[string]error{}
+	for _, err := range wrong {
+		corrupt[state.OverrideTask(err.Record.Key)] = err
+	}
+	return overrides, corrupt, nil
 }
 
 // Compose lays overrides over base, in the order of the tasks' making.

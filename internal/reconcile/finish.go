@@ -11,6 +11,7 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/outbox"
+	"github.com/terrapulse/terrapulse/internal/overview"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
@@ -35,7 +36,7 @@ func (t *tick) finish(ctx context.Context, rec state.Stored[state.Reconcile], no
 			next.Failing = max(next.Failing, d.State.Failures)
 		}
 		if d.Action != Run || d.State.Failures > 0 {
-			next.Tasks.Count(d.State)
+			overview.Count(&next.Tasks, d.State)
 		}
 		due := d.State.Due
 		if d.Action == Run || d.State.Run != nil {

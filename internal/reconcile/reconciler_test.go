@@ -171,7 +171,7 @@ func (b *bench) tick() Report {
 // end ends every run that is under way, as a runner would.
 func (b *bench) end(outcome state.RunState, digest string) {
 	b.t.Helper()
-	all, err := state.ReadTasks(b.t.Context(), b.store)
+	all, _, err := state.ReadEach[state.Task](b.t.Context(), b.store, state.TaskPrefix)
 	if err != nil {
 		b.t.Fatal(err)
 	}

@@ -50,20 +50,6 @@ type TaskCounts struct {
 	Held    int `json:"held,omitempty"`    // made or enabled without a run
 }
 
-// Count adds a task.
-func (c *TaskCounts) Count(t Task) {
-	switch kind := t.Reason.Code; {
-	case kind == ReasonDisabled, kind == ReasonRemoved:
-	case t.Failures > 0: // also while it runs again
-		c.Failing++
-	case t.Run != nil:
-	case kind == ReasonHeld:
-		c.Held++
-	case kind == ReasonQueued, t.state() == TaskWaiting, t.state() == TaskInterrupted:
-		c.Waiting++
-	}
-}
-
 // Unreadable are the tasks whose conditions Consul does not show.
 type Unreadable struct {
 	Count int       `json:"count"`
@@ -278,6 +264,7 @@ type Result struct {
 	Kind    Kind      `json:"kind"`
 	Reason  Reason    `json:"reason"`
 	State   RunState  `json:"state"`
+	Created time.Time `json:"created"`
 	Started time.Time `json:"started"`
 	Ended   time.Time `json:"ended"`
 	Error   string    `json:"error,omitempty"`
@@ -286,7 +273,7 @@ type Result struct {
 
 // Result returns the short form of the run.
 func (r Run) Result() *Result {
-	res := &Result{Run: r.ID, Kind: r.Kind, Reason: r.Reason, State: r.State, Started: r.Started, Ended: r.Ended, Error: r.Error}
+	res := &Result{Run: r.ID, Kind: r.Kind, Reason: r.Reason, State: r.State, Created: r.Created, Started: r.Started, Ended: r.Ended, Error: r.Error}
 	if r.Changes != nil {
 		res.Changes = &Changes{Add: r.Changes.Add, Change: r.Changes.Change, Destroy: r.Changes.Destroy}
 	}
@@ -426,29 +413,6 @@ func ReadEach[T any](ctx context.Context, s Store, prefix string) ([]Stored[T], 
 		all = append(all, stored)
 	}
 	return all, corrupt, nil
-}
-
-// DecodeTask is Decode for a task's record to be shown: one that cannot be
-// decoded is a task whose reason says so.
-func DecodeTask(rec Record) Stored[Task] {
-	task, err := Decode[Task](rec)
-	if err != nil {
-		task.Data = Task{Reason: Reason{Code: ReasonCorrupt, Text: Cut(err.Error())}}
-	}
-	return task
-}
-
-// ReadTasks reads the records of all tasks to be shown, as DecodeTask returns them.
-func ReadTasks(ctx context.Context, s Store) ([]Stored[Task], error) {
-	recs, err := s.List(ctx, TaskPrefix)
-	if err != nil {
-		return nil, fmt.Errorf("read the tasks' records: %w", err)
-	}
-	tasks := make([]Stored[Task], len(recs))
-	for i, rec := range recs {
-		tasks[i] = DecodeTask(rec)
-	}
-	return tasks, nil
 }
 
 // CorruptError is a record that cannot be decoded.

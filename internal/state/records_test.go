@@ -100,31 +100,3 @@ func TestARecordEditedByHandIsNamed(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
-
-func TestTaskCounts_CountEnabledTasksOnce(t *testing.T) {
-	live := &state.LiveRun{ID: "r"}
-	reason := func(k state.ReasonCode) state.Reason { return state.Reason{Code: k} }
-	for name, test := range map[string]struct {
-		task state.Task
-		want state.TaskCounts
-	}{
-		"applied":                    {state.Task{Reason: reason(state.ReasonUnchanged), AppliedAt: time.Unix(1, 0)}, state.TaskCounts{}},
-		"failing":                    {state.Task{Reason: reason(state.ReasonBackoff), Failures: 2}, state.TaskCounts{Failing: 1}},
-		"failing and running again":  {state.Task{Reason: reason(state.ReasonRunning), Failures: 2, Run: live}, state.TaskCounts{Failing: 1}},
-		"failing and disabled":       {state.Task{Reason: reason(state.ReasonDisabled), Failures: 2}, state.TaskCounts{}},
-		"removed":                    {state.Task{Reason: reason(state.ReasonRemoved), Failures: 2}, state.TaskCounts{}},
-		"running":                    {state.Task{Reason: reason(state.ReasonRunning), Run: live}, state.TaskCounts{}},
-		"unreadable":                 {state.Task{Reason: reason(state.ReasonUnreadable)}, state.TaskCounts{Waiting: 1}},
-		"waiting for more changes":   {state.Task{Reason: reason(state.ReasonBuffering)}, state.TaskCounts{Waiting: 1}},
-		"waiting for a runner":       {state.Task{Reason: reason(state.ReasonQueued)}, state.TaskCounts{Waiting: 1}},
-		"made without a run":         {state.Task{Reason: reason(state.ReasonHeld), HoldNext: true}, state.TaskCounts{Held: 1}},
-		"failing, and not readable":  {state.Task{Reason: reason(state.ReasonUnreadable), Failures: 1}, state.TaskCounts{Failing: 1}},
-		"new, and not yet looked at": {state.Task{}, state.TaskCounts{}},
-	} {
-		var got state.TaskCounts
-		got.Count(test.task)
-		if got != test.want {
-			t.Errorf("%s: %+v, want %+v", name, got, test.want)
-		}
-	}
-}

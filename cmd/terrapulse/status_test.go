@@ -1,0 +1,316 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/terrapulse/terrapulse/internal/api"
+	"github.com/terrapulse/terrapulse/internal/apispec"
+	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/overview"
+	"github.com/terrapulse/terrapulse/internal/reconcile"
+	"github.com/terrapulse/terrapulse/internal/state"
+	"github.com/terrapulse/terrapulse/internal/state/sqlite"
+	"github.com/terrapulse/terrapulse/internal/testtools"
+)
+
+// situation is what the store has of a task, and what is shown of it.
+type situation struct {
+	name  string // of the task
+	phase overview.Phase
+	why   string
+	task  state.Task
+	run   state.Run
+	// What else is in the store.
+	override *state.Override
+	corrupt  string // key of a record that cannot be decoded
+	// What the configuration says.
+	disabled, absent bool
+}
+
+// situations take a task through every phase.
+func situations(now time.Time) []situation {
+	off := false
+	reason := func(code state.ReasonCode, text string) state.Reason { return state.Reason{Code: code, Text: text} }
+	live := &state.LiveRun{ID: "r1", Launch: "l1", Created: now}
+	under := func(s state.RunState) state.Run {
+		return state.Run{ID: "r1", Kind: state.KindApply, Launch: "l1", State: s, Created: now, Started: now.Add(-2 * time.Minute), Reason: reason(state.ReasonChanged, "added web-2")}
+	}
+	last := func(s state.RunState) *state.Result {
+		return &state.Result{Run: "r0", Kind: state.KindApply, State: s, Reason: reason(state.ReasonChanged, "added web-1"), Created: now.Add(-time.Hour), Started: now.Add(-59 * time.Minute), Ended: now.Add(-58 * time.Minute), Error: "no such file"}
+	}
+	running, applied := reason(state.ReasonRunning, "run r1 is under way"), now.Add(-time.Hour)
+	pending := &state.Pending{First: now, Latest: now, Changed: "added web-2"}
+	return []situation{
+		{name: "new", phase: overview.PhaseNew},
+		{name: "applied", phase: overview.PhaseApplied, why: "nothing changed", task: state.Task{AppliedAt: applied, Reason: reason(state.ReasonUnchanged, "nothing changed")}},
+		{name: "buffering", phase: overview.PhasePending, why: "until later", task: state.Task{AppliedAt: applied, Pending: pending, Reason: reason(state.ReasonBuffering, "until later")}},
+		{name: "queued", phase: overview.PhasePending, why: "no room", task: state.Task{AppliedAt: applied, Reason: reason(state.ReasonQueued, "no room")}},
+		{name: "scheduled", phase: overview.PhasePending, why: "next at noon", task: state.Task{AppliedAt: applied, Pending: pending, Due: now.Add(time.Hour), Reason: reason(state.ReasonUnchanged, "next at noon")}},
+		{name: "intended", phase: overview.PhasePending, why: "a run waits for its turn: added web-2", task: state.Task{AppliedAt: applied, Run: live, Reason: running}, run: under(state.RunIntended)},
+		{name: "requested", phase: overview.PhasePending, why: "a run was requested by Jo", task: state.Task{AppliedAt: applied, Forced: "Jo", Reason: reason(state.ReasonUnchanged, "nothing changed")}},
+		{name: "running", phase: overview.PhaseRunning, why: "added web-2", task: state.Task{AppliedAt: applied, Run: live, Reason: running}, run: under(state.RunRunning)},
+		{name: "failing", phase: overview.PhaseFailing, why: "retry at noon", task: state.Task{Failures: 1, RetryAt: now.Add(time.Minute), Last: last(state.RunFailed), Reason: reason(state.ReasonBackoff, "retry at noon")}},
+		{name: "failed", phase: overview.PhaseFailing, why: "added web-1: no such file", task: state.Task{Failures: 1, RetryAt: now.Add(time.Minute), Last: last(state.RunFailed), Reason: running}},
+		{name: "succeeded", phase: overview.PhaseApplied, why: "added web-1", task: state.Task{AppliedAt: applied, Last: last(state.RunSucceeded), Reason: running}},
+		{name: "interrupted", phase: overview.PhaseInterrupted, why: "added web-1", task: state.Task{AppliedAt: applied, Last: last(state.RunInterrupted), Reason: running}},
+		{name: "cancelled", phase: overview.PhaseCancelled, why: "by Jo", task: state.Task{AppliedAt: applied, Last: last(state.RunCancelled), Reason: reason(state.ReasonCancelled, "by Jo")}},
+		{name: "held", phase: overview.PhaseHeld, why: "made without a run", task: state.Task{Reason: reason(state.ReasonHeld, "made without a run")}},
+		{name: "unreadable", phase: overview.PhaseUnreadable, why: "permission denied", task: state.Task{AppliedAt: applied, Reason: reason(state.ReasonUnreadable, "permission denied")}},
+		{name: "blocked", phase: overview.PhaseBlocked, why: "no Terraform", task: state.Task{AppliedAt: applied, Reason: reason(state.ReasonBlocked, "no Terraform")}},
+		{name: "corrupt", phase: overview.PhaseCorrupt, why: "record task/corrupt in the store", corrupt: state.TaskKey("corrupt")},
+		{name: "corrupt-run", phase: overview.PhaseCorrupt, why: "record run/corrupt-run/r1 in the store", task: state.Task{Run: live, Reason: running}, corrupt: state.RunKey("corrupt-run", "r1")},
+		{name: "corrupt-override", phase: overview.PhaseCorrupt, why: "record override/corrupt-override in the store", task: state.Task{AppliedAt: applied}, corrupt: state.OverrideKey("corrupt-override")},
+		{name: "disabled", phase: overview.PhaseDisabled, why: "it is disabled", disabled: true, task: state.Task{AppliedAt: applied, Reason: reason(state.ReasonDisabled, "it is disabled")}},
+		{name: "just-disabled", phase: overview.PhaseDisabled, why: "the task is disabled", disabled: true, override: &state.Override{Task: "just-disabled", Enabled: &off, By: "Jo", At: now},
+			task: state.Task{AppliedAt: applied, Reason: reason(state.ReasonUnchanged, "nothing changed")}},
+		{name: "removed", phase: overview.PhaseRemoved, why: "it is gone", absent: true, task: state.Task{AppliedAt: applied, Reason: reason(state.ReasonRemoved, "it is gone")}},
+	}
+}
+
+// stored returns a store that has the situations, and the configuration.
+func stored(t *testing.T, now time.Time, all []situation) (path string, store state.Store, cfg *config.Config) {
+	t.Helper()
+	dir := t.TempDir()
+	path = filepath.Join(dir, "state.db")
+	store, err := sqlite.Open(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { store.Close() })
+	var hcl strings.Builder
+	changes := []state.Change{state.Create(state.ReconcileKey, state.Encode(state.Reconcile{Good: now}))}
+	add := func(key string, s situation, record any) {
+		value := state.Encode(record)
+		if key == s.corrupt {
+			value = []byte("{")
+		}
+		changes = append(changes, state.Create(key, value))
+	}
+	for _, s := range all {
+		if !s.absent {
+			fmt.Fprintf(&hcl, "task {\n  name = %q\n  enabled = %t\n  module = \"./m\"\n  condition \"services\" { names = [\"web\"] }\n}\n", s.name, !s.disabled)
+		}
+		add(state.TaskKey(s.name), s, s.task)
+		if s.task.Run != nil {
+			s.run.Task = s.name
+			add(state.RunKey(s.name, s.task.Run.ID), s, s.run)
+		}
+		if s.override != nil || s.corrupt == state.OverrideKey(s.name) {
+			add(state.OverrideKey(s.name), s, s.override)
+		}
+	}
+	for chunk := range slices.Chunk(changes, state.MaxChanges) {
+		if _, err := store.Apply(t.Context(), chunk...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	file := filepath.Join(dir, "tasks.hcl")
+	if err := os.WriteFile(file, []byte(hcl.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cfg, err = config.Load(config.Options{Paths: []config.Path{{Name: file}}, Dir: dir, Hostname: "host", Getenv: func(string) string { return "" }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path, store, cfg
+}
+
+// serveStored serves the API over a store.
+func serveStored(t *testing.T, store state.Store, cfg *config.Config) string {
+	control := &reconcile.Control{Store: store, Now: time.Now, Base: func(context.Context) (*config.Config, error) { return cfg, nil }}
+	server := httptest.NewServer(api.New(api.Options{Control: control, Began: time.Now(), Log: slog.New(slog.DiscardHandler)}))
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+func commandOf(t *testing.T, code int, args ...string) (stdout, stderr string) {
+	t.Helper()
+	var out, errs testtools.Output
+	if got := run(t.Context(), args, &out, &errs); got != code {
+		t.Fatalf("%v: exit code %d, want %d: %s", args, got, code, &errs)
+	}
+	return out.String(), errs.String()
+}
+
+func TestStatus_EveryPhaseIsTheSameEverywhere(t *testing.T) {
+	now := time.Now().UTC()
+	all := situations(now)
+	path, store, cfg := stored(t, now, all)
+	url := serveStored(t, store, cfg)
+
+	walked := map[overview.Phase]bool{}
+	for _, phase := range overview.Phases {
+		walked[phase] = false
+		if _, ok := newsOf[apispec.Phase(phase)]; !ok || !apispec.Phase(phase).Valid() {
+			t.Errorf("phase %s has no color, or is not in openapi.yaml", phase)
+		}
+	}
+	for where, source := range map[string]string{"store": "-store=sqlite:" + path, "API": "-http-addr=" + url} {
+		text, _ := commandOf(t, exitOK, "status", source)
+		out, _ := commandOf(t, exitOK, "status", "-json", source)
+		var o apispec.Overview
+		if err := json.Unmarshal([]byte(out), &o); err != nil {
+			t.Fatal(err)
+		}
+		tasks := map[string]apispec.TaskOverview{}
+		for _, task := range o.Tasks {
+			tasks[task.Name] = task
+		}
+		for _, s := range all {
+			if _, ok := walked[s.phase]; !ok {
+				t.Errorf("phase %s is not in overview.Phases", s.phase)
+			}
+			walked[s.phase] = true
+			got := tasks[s.name]
+			if got.Phase != apispec.Phase(s.phase) || !strings.HasPrefix(why(got), s.why) {
+				t.Errorf("%s: task %s is %s: %s; want %s: %s", where, s.name, got.Phase, why(got), s.phase, s.why)
+			}
+			row := regexp.MustCompile(`(?m)^` + s.name + ` +` + string(s.phase) + `( |$)`)
+			if !row.MatchString(text) {
+				t.Errorf("%s: no row shows that task %s is %s:\n%s", where, s.name, s.phase, text)
+			}
+			if news := newsOf[got.Phase]; (news == good) != (s.phase == overview.PhaseApplied) || news == good && got.Changed != nil {
+				t.Errorf("%s: task %s is green: %t", where, s.name, news == good)
+			}
+			if got.Enabled != (s.phase != overview.PhaseDisabled && s.phase != overview.PhaseRemoved) {
+				t.Errorf("%s: task %s: enabled %t", where, s.name, got.Enabled)
+			}
+			if r := got.LastRun; r != nil && !r.Created.Before(*r.Started) {
+				t.Errorf("%s: the last run of task %s was created at %s and started at %s", where, s.name, r.Created, r.Started)
+			}
+		}
+		if len(o.Overrides) != 1 || o.Overrides[0].Task != "just-disabled" || !strings.Contains(text, "just-disabled: disabled,") {
+			t.Errorf("%s: overrides %+v", where, o.Overrides)
+		}
+	}
+	for phase, ok := range walked {
+		if !ok {
+			t.Errorf("no task goes through phase %s", phase)
+		}
+	}
+}
+
+func TestStatus_PhasesAreDocumented(t *testing.T) {
+	data, err := os.ReadFile(filepath.Join(testtools.Root(t), "docs", "commands.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(data), "\n| phase | meaning |\n")
+	section, _, _ = strings.Cut(section, "\n\n")
+	var documented []overview.Phase
+	for _, row := range regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\|").FindAllStringSubmatch(section, -1) {
+		documented = append(documented, overview.Phase(row[1]))
+	}
+	if diff := cmp.Diff(overview.Phases, documented); diff != "" {
+		t.Errorf("the table of phases in docs/commands.md (-code +docs):\n%s", diff)
+	}
+}
+
+func TestStatus_OneUndecodableRecordFailsNoOtherTask(t *testing.T) {
+	now := time.Now().UTC()
+	path, store, _ := stored(t, now, []situation{
+		{name: "web", task: state.Task{AppliedAt: now, History: []string{"aaaa1", "aaaa2"}, Reason: state.Reason{Code: state.ReasonUnchanged}}},
+		{name: "broken", corrupt: state.TaskKey("broken")},
+	})
+	good := state.Run{ID: "aaaa1", Kind: state.KindApply, Task: "web", State: state.RunSucceeded, Created: now, Started: now, Ended: now}
+	if _, err := store.Apply(t.Context(), state.Create(state.RunKey("web", good.ID), state.Encode(good)), state.Create(state.RunKey("web", "aaaa2"), []byte("{"))); err != nil {
+		t.Fatal(err)
+	}
+	source := "-store=sqlite:" + path
+	out, warning := commandOf(t, exitOK, "runs", source, "web")
+	wantText(t, out, "aaaa1  ", "succeeded")
+	wantText(t, warning, "Warning: a run is left out: record run/web/aaaa2")
+	_, warning = commandOf(t, exitError, "logs", source, "aaaa1")
+	wantText(t, warning, "no output")
+}
+
+func TestStatus_HealthIsThatOfTheAPI(t *testing.T) {
+	now := time.Now().UTC()
+	path, store, cfg := stored(t, now, []situation{{name: "web"}})
+	url := serveStored(t, store, cfg)
+	sources := []string{"-store=sqlite:" + path, "-http-addr=" + url}
+	for _, source := range sources {
+		if out, _ := commandOf(t, exitOK, "status", "-health", source); out != "healthy\n" {
+			t.Errorf("%s: %s", source, out)
+		}
+	}
+	rec, err := state.Read[state.Reconcile](t.Context(), store, state.ReconcileKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const why = "Consul cannot be watched since "
+	if _, err := store.Apply(t.Context(), rec.Write(state.Reconcile{Good: now.Add(-time.Hour), Problem: "connection refused", Blind: true, Since: now.Add(-time.Hour)})); err != nil {
+		t.Fatal(err)
+	}
+	for _, source := range sources {
+		_, errs := commandOf(t, exitError, "status", "-health", source)
+		wantText(t, errs, why)
+		out, _ := commandOf(t, exitError, "status", "-health", "-json", source)
+		wantText(t, out, `"healthy": false`, `"unhealthy": "`, why)
+		out, _ = commandOf(t, exitOK, "status", "-json", source)
+		wantText(t, out, `"healthy": false`, why)
+	}
+}
+
+func TestStatus_ShowsWhatToDoAboutAnError(t *testing.T) {
+	remedy := "the token (consul.token, CONSUL_HTTP_TOKEN) needs service:read and node:read, see docs/acl.md"
+	text := "services web, " + strings.Repeat("another-service, ", 10) + "cannot be read: Consul's access control hides them: " + remedy
+	for _, phase := range []apispec.Phase{apispec.PhaseUnreadable, apispec.PhaseFailing, apispec.PhaseBlocked, apispec.PhaseCorrupt} {
+		if got := why(apispec.TaskOverview{Phase: phase, Reason: apispec.Reason{Text: text}}); !strings.HasSuffix(got, remedy) {
+			t.Errorf("%s: %s", phase, got)
+		}
+	}
+	if got := why(apispec.TaskOverview{Phase: apispec.PhasePending, Reason: apispec.Reason{Text: text}}); len([]rune(got)) != longReason {
+		t.Errorf("a reason that is no error: %s", got)
+	}
+}
+
+func TestStatus_ShowsWhatStopsADeploymentThatReadsBundles(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	store, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "state.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	rec := state.Reconcile{Bundle: "0123456789abcdef", Good: now.Add(-3 * time.Minute), Stalled: "start launch l1: no capacity",
+		Refused: &state.Refused{Bundle: "fedcba9876543210", Error: "web.yaml:3: no module", Since: now.Add(-time.Hour)}}
+	if _, err := store.Apply(t.Context(), state.Create(state.ReconcileKey, state.Encode(rec))); err != nil {
+		t.Fatal(err)
+	}
+	o, err := overview.Reader{Store: store, Now: func() time.Time { return now }}.Read(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	st := api.OverviewOf(o)
+	var out bytes.Buffer
+	(&statusCommand{&app{stdout: &out}}).print(st, now)
+	for line := range strings.Lines(out.String()) {
+		if n := len([]rune(strings.TrimRight(line, "\n"))); n > columns {
+			t.Errorf("a line of %d columns: %s", n, line)
+		}
+	}
+	for _, want := range []string{
+		"Bundle: 0123456789ab ", "Last good tick recorded: 3m ago", "Problem: start launch l1: no capacity",
+		"Problem: bundle fedcba987654 was refused 1h ago and is not in force: web.yaml:3: no module",
+	} {
+		wantText(t, unwrapped(out.String()), want)
+	}
+	out.Reset()
+	st.Refused.Bundle, st.Refused.Error = nil, "the pointer is gone"
+	(&statusCommand{&app{stdout: &out}}).print(st, now)
+	wantText(t, unwrapped(out.String()), "Problem, noticed 1h ago: the pointer is gone")
+}

@@ -1,0 +1,45 @@
+package overview
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/state"
+)
+
+const (
+	// outageLimit is how long Consul may not answer before that is unhealthy: the
+	// election of a new leader there takes less.
+	outageLimit = 2 * time.Minute
+	// silenceLimit is how long no tick may be recorded: an idle one is recorded
+	// every 5 minutes, and one of those may have been missed.
+	silenceLimit = 11 * time.Minute
+)
+
+// Unhealthy says why no work is done, or returns "". Began is that of Reader: a
+// process that has just begun is healthy although there was no tick yet.
+func Unhealthy(rec state.Reconcile, began, now time.Time) string {
+	latest := rec.Good
+	if rec.Problem != "" && !rec.Blind && rec.Refreshed.After(latest) {
+		latest = rec.Refreshed // every view that Consul shows was read then
+	}
+	if began.After(latest) {
+		latest = began
+	}
+	ago := now.Sub(latest).Round(time.Second)
+	switch {
+	case rec.Blind && now.Sub(rec.Since) > outageLimit:
+		return fmt.Sprintf("Consul cannot be watched since %s: %s", rec.Since.UTC().Format(time.RFC3339), rec.Problem)
+	case rec.Unreadable != nil && rec.Unreadable.All && now.Sub(rec.Unreadable.Since) > outageLimit:
+		return fmt.Sprintf("no task can be read since %s (%s): %s", rec.Unreadable.Since.UTC().Format(time.RFC3339),
+			strings.Join(rec.Unreadable.Tasks, ", "), rec.Unreadable.Error)
+	case ago <= silenceLimit:
+		return ""
+	case rec.Stalled != "":
+		return fmt.Sprintf("no tick has succeeded for %s: %s", ago, rec.Stalled)
+	case latest.IsZero():
+		return "no tick has succeeded yet"
+	}
+	return fmt.Sprintf("no tick has succeeded for %s: nothing leads, or it cannot write to the store", ago)
+}

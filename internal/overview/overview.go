@@ -1,0 +1,310 @@
+// Package overview is the read model: it reads the store and says in which phase
+// each task is, and why. The command line, the HTTP API, the health check and the
+// metrics show what this package finds, and judge nothing themselves.
+package overview
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/lease"
+	"github.com/terrapulse/terrapulse/internal/overlay"
+	"github.com/terrapulse/terrapulse/internal/state"
+)
+
+// readsAtOnce is how many runs are read from the store at a time.
+const readsAtOnce = 16
+
+// Overview is what is known of all tasks, and of those who work on them.
+type Overview struct {
+	Unhealthy    string        // why no work is done; "" if all is well
+	Leader       *lease.Holder // nil if nobody leads
+	LastGoodTick time.Time     // zero if there was none
+	Problem      string        // why tasks cannot be observed or run
+	Since        time.Time     // of the problem
+	Refused      *state.Refused
+	Bundle       string // digest of the bundle in force; "" where the configuration is read from files
+	Tasks        []Task // in the order of the configuration, then the others by name
+	Overrides    []Override
+}
+
+// Task is what is known of one task.
+type Task struct {
+	Name       string
+	Definition *config.Task // nil if the task is in no configuration that was read
+	Enabled    bool
+	Phase      Phase
+	Reason     state.Reason
+	Due        time.Time // when the task is decided on next if nothing changes; zero if never
+	Pending    *state.Pending
+	Applied    time.Time  // zero if it never was
+	Failures   int        // in a row
+	Run        *state.Run // that has not ended
+	Last       *state.Result
+	Override   *Override
+}
+
+// Override is what people changed about a task through the API.
+type Override struct {
+	state.Override
+	Problem error // why the change is without effect
+}
+
+// Reader reads an Overview.
+type Reader struct {
+	Store state.Store
+	// Began is when the process of the caller began to tick, or to stand by for
+	// that; zero if other processes do so.
+	Began time.Time
+	Now   func() time.Time
+}
+
+// Read reads everything. Without an effective configuration (nil), the tasks are
+// those that the store knows. A record that cannot be decoded concerns its task
+// alone.
+func (r Reader) Read(ctx context.Context, effective *overlay.Effective) (Overview, error) {
+	now := r.Now()
+	rec, err := state.Read[state.Reconcile](ctx, r.Store, state.ReconcileKey)
+	if err != nil {
+		return Overview{}, fmt.Errorf("read the reconcile record: %w", err)
+	}
+	held, err := lease.Read(ctx, r.Store, state.LeaderLease)
+	if err != nil {
+		return Overview{}, fmt.Errorf("read who leads: %w", err)
+	}
+	if effective == nil {
+		if effective, err = overlay.ReadOverrides(ctx, r.Store); err != nil {
+			return Overview{}, err
+		}
+	}
+	records, err := r.Store.List(ctx, state.TaskPrefix)
+	if err != nil {
+		return Overview{}, fmt.Errorf("read the tasks' records: %w", err)
+	}
+	o := Overview{
+		Unhealthy: Unhealthy(rec.Data, r.Began, now), LastGoodTick: rec.Data.Good,
+		Problem: cmp.Or(rec.Data.Problem, rec.Data.Stalled), Since: rec.Data.Since, Refused: rec.Data.Refused, Bundle: rec.Data.Bundle,
+	}
+	if held.Owner != "" && now.Before(held.Expires) {
+		o.Leader = &held
+	}
+	for name := range effective.Overrides {
+		o.Overrides = append(o.Overrides, *overrideOf(effective, name))
+	}
+	slices.SortFunc(o.Overrides, func(a, b Override) int { return cmp.Compare(a.Task, b.Task) })
+	entries := list(effective, records)
+	o.Tasks = make([]Task, len(entries))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(readsAtOnce)
+	for i, e := range entries {
+		group.Go(func() (err error) {
+			o.Tasks[i], err = r.task(ctx, effective, e)
+			return err
+		})
+	}
+	return o, group.Wait()
+}
+
+// ReadTask reads what is known of one task. Definition is that of the effective
+// configuration, or that of a task that is being deleted.
+func (r Reader) ReadTask(ctx context.Context, effective *overlay.Effective, definition *config.Task) (Task, error) {
+	e := entry{name: definition.Name, definition: definition}
+	_, e.configured = effective.Config.Task(e.name)
+	rec, err := r.Store.Get(ctx, state.TaskKey(e.name))
+	if err != nil && !errors.Is(err, state.ErrNotFound) {
+		return Task{}, fmt.Errorf("read task %s: %w", e.name, err)
+	}
+	e.decode(rec)
+	return r.task(ctx, effective, e)
+}
+
+// entry is a task and its record.
+type entry struct {
+	name       string
+	definition *config.Task
+	configured bool // the effective configuration has the task
+	known      state.Task
+	corrupt    error
+}
+
+func (e *entry) decode(rec state.Record) {
+	if rec.Version == "" {
+		return
+	}
+	stored, err := state.Decode[state.Task](rec)
+	if e.corrupt = err; err == nil {
+		e.known = stored.Data
+	}
+}
+
+// list returns the configured tasks, and the other ones that have records.
+func list(effective *overlay.Effective, records []state.Record) []entry {
+	var entries []entry
+	if effective.Config != nil {
+		for i := range effective.Config.Tasks {
+			t := &effective.Config.Tasks[i]
+			entries = append(entries, entry{name: t.Name, definition: t, configured: true})
+		}
+	}
+	at := make(map[string]int, len(entries))
+	for i, e := range entries {
+		at[e.name] = i
+	}
+	add := func(e entry) int {
+		at[e.name] = len(entries)
+		entries = append(entries, e)
+		return at[e.name]
+	}
+	for _, rec := range records {
+		name := state.TaskName(rec.Key)
+		i, ok := at[name]
+		if !ok {
+			i = add(entry{name: name})
+		}
+		e := &entries[i]
+		e.decode(rec)
+		if !e.configured {
+			e.definition = Leaving(effective, name, e.known)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(effective.Corrupt)) {
+		if _, ok := at[name]; !ok {
+			add(entry{name: name})
+		}
+	}
+	return entries
+}
+
+// Definitions returns the definitions of the tasks that are shown: those of the
+// effective configuration, and those that are being deleted.
+func Definitions(effective *overlay.Effective, records []state.Record) []*config.Task {
+	var tasks []*config.Task
+	configured := make(map[string]bool, len(effective.Config.Tasks))
+	for i := range effective.Config.Tasks {
+		tasks = append(tasks, &effective.Config.Tasks[i])
+		configured[tasks[i].Name] = true
+	}
+	for _, rec := range records {
+		name := state.TaskName(rec.Key)
+		if configured[name] {
+			continue
+		}
+		// A record that cannot be decoded is that of no task that is shown.
+		if known, err := state.Decode[state.Task](rec); err == nil {
+			if t := Leaving(effective, name, known.Data); t != nil {
+				tasks = append(tasks, t)
+			}
+		}
+	}
+	return tasks
+}
+
+// Leaving returns the definition of a task that was deleted while a run of it was
+// under way: the task is shown until that run has ended, as in
+// Consul-Terraform-Sync. It returns nil for every other task.
+func Leaving(e *overlay.Effective, name string, known state.Task) *config.Task {
+	if known.Run == nil || e.Config == nil {
+		return nil
+	}
+	if _, ok := e.Config.Task(name); ok {
+		return nil
+	}
+	if t, ok := e.Base.Task(name); ok {
+		return t
+	}
+	if len(known.Leaving) == 0 {
+		return nil
+	}
+	with, _ := e.Config.With([]config.Change{{Task: name, Definition: known.Leaving}})
+	t, _ := with.Task(name) // nil if a file has gained something that it clashes with
+	return t
+}
+
+// task judges one task.
+func (r Reader) task(ctx context.Context, effective *overlay.Effective, e entry) (Task, error) {
+	f := facts{task: e.known, setting: settingOf(effective, e), corrupt: cmp.Or(effective.Corrupt[e.name], e.corrupt)}
+	if err := r.readRun(ctx, e.name, &f); err != nil {
+		return Task{}, err
+	}
+	v := f.judge()
+	t := Task{
+		Name: e.name, Definition: e.definition, Phase: v.phase, Reason: v.reason, Due: v.due, Pending: f.task.Pending,
+		Applied: f.task.AppliedAt, Failures: f.task.Failures, Last: f.task.Last, Override: overrideOf(effective, e.name),
+	}
+	if t.Enabled = v.phase != PhaseDisabled && v.phase != PhaseRemoved; e.definition != nil {
+		t.Enabled = e.definition.Enabled
+	}
+	if f.run.ID != "" {
+		t.Run = &f.run
+	}
+	return t, nil
+}
+
+// readRun reads the task's run that has not ended. If it ended after the record
+// of the task was read, that record is read again.
+func (r Reader) readRun(ctx context.Context, name string, f *facts) error {
+	for again := true; f.task.Run != nil; again = false {
+		run, err := state.Read[state.Run](ctx, r.Store, state.RunKey(name, f.task.Run.ID))
+		if wrong := (*state.CorruptError)(nil); errors.As(err, &wrong) {
+			f.corrupt = cmp.Or(f.corrupt, error(wrong))
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("read run %s of task %s: %w", f.task.Run.ID, name, err)
+		}
+		if run.Exists() && !run.Data.State.Ended() {
+			f.run = run.Data
+			return nil
+		}
+		if !again {
+			return nil
+		}
+		task, err := state.Read[state.Task](ctx, r.Store, state.TaskKey(name))
+		if wrong := (*state.CorruptError)(nil); errors.As(err, &wrong) {
+			f.corrupt = wrong
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("read task %s: %w", name, err)
+		}
+		f.task = task.Data
+	}
+	return nil
+}
+
+// settingOf returns what the configuration says of a task.
+func settingOf(effective *overlay.Effective, e entry) setting {
+	var on *bool
+	switch {
+	case e.configured:
+		on = &e.definition.Enabled
+	case effective.Config != nil:
+		return removed
+	case e.known.Reason.Code != state.ReasonRemoved:
+		on = effective.Overrides[e.name].Enabled
+	}
+	switch {
+	case on == nil:
+		return unknown
+	case *on:
+		return enabled
+	}
+	return disabled
+}
+
+// overrideOf returns what was changed about a task, nil if nothing was.
+func overrideOf(effective *overlay.Effective, name string) *Override {
+	o, ok := effective.Overrides[name]
+	if !ok {
+		return nil
+	}
+	return &Override{Override: o, Problem: effective.Problems[name]}
+}

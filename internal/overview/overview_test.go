@@ -1,0 +1,131 @@
+package overview_test
+
+import (
+	"context"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/overlay"
+	"github.com/terrapulse/terrapulse/internal/overview"
+	"github.com/terrapulse/terrapulse/internal/state"
+	"github.com/terrapulse/terrapulse/internal/state/sqlite"
+)
+
+func newStore(t *testing.T) state.Store {
+	t.Helper()
+	store, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "state.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { store.Close() })
+	return store
+}
+
+func write(t *testing.T, store state.Store, key string, record any) {
+	t.Helper()
+	if _, err := store.Apply(t.Context(), state.Create(key, state.Encode(record))); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// endsMeanwhile ends the run of the task web after that task's record was read.
+type endsMeanwhile struct{ state.Store }
+
+func (s endsMeanwhile) Get(ctx context.Context, key string) (state.Record, error) {
+	if key != state.RunKey("web", "r1") {
+		return s.Store.Get(ctx, key)
+	}
+	run, err := state.Read[state.Run](ctx, s.Store, key)
+	if err != nil || run.Data.State.Ended() {
+		return s.Store.Get(ctx, key)
+	}
+	task, err := state.Read[state.Task](ctx, s.Store, state.TaskKey("web"))
+	if err != nil {
+		return state.Record{}, err
+	}
+	ended := run.Data
+	ended.State, ended.Ended = state.RunFailed, ended.Created.Add(time.Minute)
+	next, _ := task.Data.Conclude(ended, "")
+	if _, err := s.Store.Apply(ctx, run.Write(ended), task.Write(next)); err != nil {
+		return state.Record{}, err
+	}
+	return s.Store.Get(ctx, key)
+}
+
+func TestRead_ARunThatEndsMeanwhileIsNotShownAsRunning(t *testing.T) {
+	now := time.Now()
+	store := newStore(t)
+	write(t, store, state.TaskKey("web"), state.Task{AppliedAt: now, Run: &state.LiveRun{ID: "r1"}, Reason: state.Reason{Code: state.ReasonRunning}})
+	write(t, store, state.RunKey("web", "r1"), state.Run{ID: "r1", Task: "web", Kind: state.KindApply, State: state.RunRunning, Created: now})
+	o, err := overview.Reader{Store: endsMeanwhile{store}, Now: time.Now}.Read(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := o.Tasks[0]; got.Phase != overview.PhaseFailing || got.Run != nil || got.Failures != 1 {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestRead_WhatPeopleChangedCountsBeforeTheNextTick(t *testing.T) {
+	now := time.Now()
+	for name, test := range map[string]struct {
+		reason  state.ReasonCode // of the latest decision
+		enabled *bool            // what the configuration says since; nil if the task is not in it any more
+		task    state.Task
+		want    overview.Phase
+	}{
+		"enabled with a run":    {state.ReasonDisabled, new(true), state.Task{Forced: "Jo"}, overview.PhasePending},
+		"enabled without a run": {state.ReasonDisabled, new(true), state.Task{AppliedAt: now, HoldNext: true}, overview.PhaseHeld},
+		"disabled":              {state.ReasonUnchanged, new(false), state.Task{AppliedAt: now}, overview.PhaseDisabled},
+		"removed":               {state.ReasonUnchanged, nil, state.Task{AppliedAt: now}, overview.PhaseRemoved},
+		"back":                  {state.ReasonRemoved, new(true), state.Task{AppliedAt: now}, overview.PhaseApplied},
+		"cancelled, and a run requested since": {state.ReasonCancelled, new(true),
+			state.Task{AppliedAt: now, Forced: "Jo", Last: &state.Result{State: state.RunCancelled}}, overview.PhasePending},
+		"cancelled, and no tick since": {state.ReasonRunning, new(true), state.Task{AppliedAt: now, Last: &state.Result{State: state.RunCancelled}}, overview.PhaseCancelled},
+	} {
+		store := newStore(t)
+		test.task.Reason = state.Reason{Code: test.reason, Text: "as the latest tick decided"}
+		write(t, store, state.TaskKey("web"), test.task)
+		base := &config.Config{}
+		if test.enabled != nil {
+			base.Tasks = []config.Task{{Name: "web", Enabled: *test.enabled}}
+		}
+		o, err := overview.Reader{Store: store, Now: time.Now}.Read(t.Context(), overlay.Compose(base, nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := o.Tasks[0]; got.Phase != test.want || got.Reason.Code == test.reason {
+			t.Errorf("%s: %s because %+v, want %s", name, got.Phase, got.Reason, test.want)
+		}
+	}
+}
+
+func TestCount_EveryEnabledTaskCountsOnce(t *testing.T) {
+	live := &state.LiveRun{ID: "r"}
+	reason := func(k state.ReasonCode) state.Reason { return state.Reason{Code: k} }
+	for name, test := range map[string]struct {
+		task state.Task
+		want state.TaskCounts
+	}{
+		"applied":                   {state.Task{Reason: reason(state.ReasonUnchanged), AppliedAt: time.Unix(1, 0)}, state.TaskCounts{}},
+		"failing":                   {state.Task{Reason: reason(state.ReasonBackoff), Failures: 2}, state.TaskCounts{Failing: 1}},
+		"failing and running again": {state.Task{Reason: reason(state.ReasonRunning), Failures: 2, Run: live}, state.TaskCounts{Failing: 1}},
+		"failing and disabled":      {state.Task{Reason: reason(state.ReasonDisabled), Failures: 2}, state.TaskCounts{}},
+		"removed":                   {state.Task{Reason: reason(state.ReasonRemoved), Failures: 2}, state.TaskCounts{}},
+		"running":                   {state.Task{Reason: reason(state.ReasonRunning), Run: live}, state.TaskCounts{}},
+		"unreadable":                {state.Task{Reason: reason(state.ReasonUnreadable)}, state.TaskCounts{Waiting: 1}},
+		"waiting for more changes":  {state.Task{Reason: reason(state.ReasonBuffering)}, state.TaskCounts{Waiting: 1}},
+		"waiting for a runner":      {state.Task{Reason: reason(state.ReasonQueued)}, state.TaskCounts{Waiting: 1}},
+		"made without a run":        {state.Task{Reason: reason(state.ReasonHeld), HoldNext: true}, state.TaskCounts{Held: 1}},
+		"failing, and not readable": {state.Task{Reason: reason(state.ReasonUnreadable), Failures: 1}, state.TaskCounts{Failing: 1}},
+		"new, and not yet read":     {state.Task{}, state.TaskCounts{}},
+	} {
+		var got state.TaskCounts
+		overview.Count(&got, test.task)
+		if got != test.want {
+			t.Errorf("%s: %+v, want %+v", name, got, test.want)
+		}
+	}
+}

@@ -1,0 +1,166 @@
+package overview
+
+import (
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/state"
+)
+
+// Phase is what a task is doing, in one word. A task is in exactly one phase.
+type Phase string
+
+// The phases. docs/commands.md says what each of them means.
+const (
+	PhaseNew         Phase = "new"
+	PhaseApplied     Phase = "applied"
+	PhasePending     Phase = "pending"
+	PhaseRunning     Phase = "running"
+	PhaseFailing     Phase = "failing"
+	PhaseInterrupted Phase = "interrupted"
+	PhaseCancelled   Phase = "cancelled"
+	PhaseHeld        Phase = "held"
+	PhaseUnreadable  Phase = "unreadable"
+	PhaseBlocked     Phase = "blocked"
+	PhaseCorrupt     Phase = "corrupt"
+	PhaseDisabled    Phase = "disabled"
+	PhaseRemoved     Phase = "removed"
+)
+
+// Phases are all phases.
+var Phases = []Phase{
+	PhaseNew, PhaseApplied, PhasePending, PhaseRunning, PhaseFailing, PhaseInterrupted, PhaseCancelled,
+	PhaseHeld, PhaseUnreadable, PhaseBlocked, PhaseCorrupt, PhaseDisabled, PhaseRemoved,
+}
+
+// setting is what the configuration says of a task.
+type setting int
+
+const (
+	unknown setting = iota // only the store was read
+	enabled
+	disabled
+	removed // the task is in no configuration
+)
+
+// facts are what the phase of a task follows from.
+type facts struct {
+	task    state.Task
+	run     state.Run // the task's run that has not ended; zero if its record is gone
+	setting setting
+	corrupt error // of a record that cannot be decoded
+}
+
+// verdict is a task's phase, why the task is in it, and when it is due.
+type verdict struct {
+	phase  Phase
+	reason state.Reason
+	due    time.Time
+}
+
+// judge returns the phase. The record of a task has the reason of the latest
+// decision. Changes since that decision count at once: a run that has ended, and
+// what people changed through the API.
+func (f facts) judge() verdict {
+	t := f.task
+	switch {
+	case f.corrupt != nil:
+		return verdict{phase: PhaseCorrupt, reason: state.Reason{Code: state.ReasonCorrupt, Text: state.Cut(f.corrupt.Error())}}
+	case t.Run != nil:
+		return f.underWay()
+	case f.setting == removed:
+		return f.off(PhaseRemoved, state.ReasonRemoved, "the task is in no configuration")
+	case f.setting == disabled:
+		return f.off(PhaseDisabled, state.ReasonDisabled, "the task is disabled")
+	}
+	return f.between()
+}
+
+// underWay judges a task whose run has not ended.
+func (f facts) underWay() verdict {
+	v := verdict{phase: PhaseRunning, reason: f.task.Reason, due: f.task.Due}
+	switch f.run.State {
+	case state.RunIntended:
+		v.phase, v.reason = PhasePending, f.run.Reason
+		v.reason.Text = "a run waits for its turn: " + v.reason.Text
+	case state.RunRunning:
+		v.reason = f.run.Reason
+	}
+	return v
+}
+
+// off judges a task that is not to run.
+func (f facts) off(phase Phase, code state.ReasonCode, text string) verdict {
+	if f.task.Reason.Code == code {
+		return verdict{phase, f.task.Reason, f.task.Due}
+	}
+	return verdict{phase: phase, reason: state.Reason{Code: code, Text: text}} // no tick has seen it yet
+}
+
+// between judges a task that has no run under way.
+func (f facts) between() verdict {
+	t := f.task
+	in := func(phase Phase) verdict { return verdict{phase, t.Reason, t.Due} }
+	switch t.Reason.Code {
+	case state.ReasonDisabled:
+		if f.setting == unknown {
+			return in(PhaseDisabled)
+		}
+		t.Reason = state.Reason{} // it was enabled since
+	case state.ReasonRemoved:
+		if f.setting == unknown {
+			return in(PhaseRemoved)
+		}
+		t.Reason = state.Reason{} // it came back since
+	case state.ReasonRunning:
+		if t.Reason = (state.Reason{}); t.Last != nil { // its run has ended since
+			t.Reason = t.Last.Reason
+		}
+	case state.ReasonCorrupt:
+		return in(PhaseCorrupt)
+	case state.ReasonUnreadable:
+		return in(PhaseUnreadable)
+	case state.ReasonBlocked:
+		return in(PhaseBlocked)
+	}
+	switch {
+	case t.Forced != "":
+		if t.Reason.Code != state.ReasonQueued {
+			t.Reason = state.Reason{Code: state.ReasonForced, Text: "a run was requested by " + t.Forced}
+		}
+		return in(PhasePending)
+	case t.Reason.Code == state.ReasonCancelled:
+		return in(PhaseCancelled)
+	case t.Reason.Code == state.ReasonHeld:
+		return in(PhaseHeld)
+	case t.Failures > 0:
+		if t.Due.IsZero() {
+			t.Due = t.RetryAt
+		}
+		return in(PhaseFailing)
+	case t.Interrupted():
+		return in(PhaseInterrupted)
+	case t.Cancelled():
+		return in(PhaseCancelled)
+	case t.Held != nil, t.HoldNext:
+		return in(PhaseHeld)
+	case t.Reason.Code == state.ReasonUnread, t.Reason.Code == state.ReasonBuffering, t.Reason.Code == state.ReasonQueued, t.Pending != nil, t.Doubt != "":
+		return in(PhasePending)
+	case t.AppliedAt.IsZero():
+		return in(PhaseNew)
+	}
+	return in(PhaseApplied)
+}
+
+// Count adds a task, as the latest decision left it, to the counts that the
+// metrics show.
+func Count(c *state.TaskCounts, t state.Task) {
+	switch phase := (facts{task: t}).judge().phase; {
+	case phase == PhaseDisabled, phase == PhaseRemoved:
+	case t.Failures > 0: // also while the task runs again
+		c.Failing++
+	case phase == PhaseHeld:
+		c.Held++
+	case phase == PhasePending, phase == PhaseInterrupted, phase == PhaseUnreadable, phase == PhaseBlocked, phase == PhaseCorrupt:
+		c.Waiting++
+	}
+}
