@@ -1,13 +1,13 @@
-# What each target does: make help
+# make help lists the targets.
 
-# The SAM CLI may run the targets of functions in a copy of the checkout.
+# The SAM CLI may build the functions in a copy of the checkout.
 ROOT := $(patsubst %/,%,$(dir $(abspath $(lastword $(MAKEFILE_LIST)))))
 
 DESCRIBE := describe --tags --always --dirty 2>/dev/null
 VERSION  ?= $(shell git $(DESCRIBE) || git -C '$(ROOT)' $(DESCRIBE) || echo dev)
 EXE     := $(shell go env GOEXE)
 
-# Static, and the same bytes wherever it is built.
+# Static, and identical bytes on every machine.
 BUILD := CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)"
 
 PLATFORMS := linux_amd64 linux_arm64 darwin_amd64 darwin_arm64 windows_amd64 windows_arm64
@@ -27,12 +27,12 @@ $(PLATFORMS):
 	GOOS=$(word 1,$(subst _, ,$@)) GOARCH=$(word 2,$(subst _, ,$@)) \
 		$(BUILD) -o bin/terrapulse_$@$(if $(filter windows_%,$@),.exe) ./cmd/terrapulse
 
-demo: build ## Watch a real Consul and a real Terraform at work; KEEP=1 leaves them running
+demo: build ## Demonstrate changes with a real Consul and a real Terraform; KEEP=1 leaves them running
 	@go run ./tools/fetch run
 	@go build -o bin/demo$(EXE) ./examples/demo
 	@exec bin/demo$(EXE) $(if $(KEEP),-keep)
 
-demo-aws: tools ## Watch a deployment in AWS at work on this machine, with a stand-in for ECS
+demo-aws: tools ## Demonstrate an AWS deployment on this machine, with a simulated ECS
 	@cd functions/e2e && go test -count 1 -run '^TestDemo$$' -args -demo
 
 test: tools ## Run every test, with the race detector (needs a C compiler)
@@ -41,14 +41,14 @@ test: tools ## Run every test, with the race detector (needs a C compiler)
 test-short: tools ## Run the quick tests, in under a minute
 	go test -short ./...
 
-test-tofu: ## Run every test with OpenTofu in the place of Terraform
+test-tofu: ## Run every test with OpenTofu instead of Terraform
 	@go run ./tools/fetch run $(if $(EXE),,aws) tofu
 	TERRAPULSE_TEST_ENGINE=tofu go test -timeout 20m ./...
 
-# Each run looks at histories of its own, unless it is told which.
+# By default, each run simulates different histories.
 SEED ?= $(shell date +%s)000000
 
-simulate: ## Look for a history of faults that breaks the engine in AWS: N=100000, FOR=10m; SEED=1 TRACE=1 tells one
+simulate: ## Search for a history of faults that breaks the engine: N=100000, FOR=10m; SEED=1 TRACE=1 prints one
 	go test -count 1 -timeout 0 -v -run NoHistory ./internal/simulate -args \
 		$(if $(N),-histories $(N),-for $(or $(FOR),60s)) -seed $(SEED) $(if $(TRACE),-trace)
 
@@ -62,16 +62,16 @@ lint: ## Check formatting, and run go vet, staticcheck, govulncheck and cfn-lint
 	.tools/bin/cfn-lint template.yaml infra/network.yaml
 	@SAM_CLI_TELEMETRY=0 AWS_DEFAULT_REGION=us-east-1 .tools/bin/sam validate --lint
 
-bench: tools build ## Measure speed and size against their bounds
+bench: tools build ## Measure speed and size, and compare them with their limits
 	go test -run '^$$' -bench . -benchtime 1x -timeout 60m ./...
 
-tools: ## Get Consul, Terraform and what stands in for AWS in tests into .tools
+tools: ## Install Consul, Terraform and the simulated AWS services for tests into .tools
 	@go run ./tools/fetch
 
-clean: ## Remove what was built here; downloaded tools stay in the user's cache
+clean: ## Remove built files; downloaded tools stay in the user's cache
 	rm -rf bin .tools
 
-# What the SAM CLI builds: sam build. It does not say what for; ARCH must be the
+# Targets of `sam build`. It does not pass the architecture; ARCH must be equal to the
 # parameter Architecture.
 ARCH     ?= arm64
 FUNCTION := cd '$(ROOT)' && CGO_ENABLED=0 GOOS=linux GOARCH=$(if $(filter x86_64,$(ARCH)),amd64,$(ARCH)) \
@@ -91,7 +91,7 @@ build-ApiFunction:
 build-TrustLayer:
 	sh '$(ROOT)/layers/trust/pack' "$(ARTIFACTS_DIR)/trust"
 
-runner-image: ## Build the image of AWS's containers; infra/runner/build says how
+runner-image: ## Build the image of the containers in AWS; see infra/runner/build for options
 	@VERSION="$(VERSION)" sh infra/runner/build
 
 daemon-image: ## Build the image of the daemon, for infra/daemon/compose.yaml

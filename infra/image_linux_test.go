@@ -79,8 +79,8 @@ func TestTheImageHasWhatARunNeeds(t *testing.T) {
 func TestOnlyCertificatesAreTrusted(t *testing.T) {
 	for _, tt := range []struct{ name, file, content, refused string }{
 		{"a certificate", "own.pem", rehearsal.Certificate(t), ""},
-		{"a key", "own.pem", "-----BEGIN EC PRIVATE KEY-----\n", "holds a private key"},
-		{"junk", "own.crt", "junk", "holds no certificate"},
+		{"a key", "own.pem", "-----BEGIN EC PRIVATE KEY-----\n", "contains a private key"},
+		{"junk", "own.crt", "junk", "contains no certificate"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			dir, to := t.TempDir(), t.TempDir()

@@ -1,5 +1,5 @@
-# The load balancer of ../quickstart, written as for Consul-Terraform-Sync.
-# Such files need no change.
+# The load balancer of ../quickstart as a file for Consul-Terraform-Sync, which
+# Terrapulse reads unchanged.
 
 driver "terraform" {
   backend "local" {}
@@ -7,7 +7,7 @@ driver "terraform" {
 
 task {
   name        = "load-balancer"
-  description = "Give every healthy instance of web its line in the load balancer"
+  description = "Write a line for every healthy instance of web into the load balancer's configuration"
   module      = "../quickstart/load-balancer"
 
   condition "services" {
@@ -21,7 +21,7 @@ task {
 
 task {
   name        = "maintenance"
-  description = "Put a notice on the web site while there is one"
+  description = "Show the maintenance notice as a page"
   module      = "../quickstart/maintenance"
 
   condition "consul-kv" {

@@ -1,4 +1,4 @@
-# What is the first instance's own:
+# The settings of the first instance:
 #
 #   terrapulse start -config-file=tasks.hcl -config-file=instance-1.hcl
 

@@ -1,6 +1,6 @@
-# The load balancer of ../quickstart, kept in step by a cluster: start the same
-# file on three machines, each with an id and an address of its own in a second
-# file, and one of them leads. Another takes over when it is gone.
+# The load balancer of ../quickstart in a cluster. Start this file on three
+# machines, each with a second file with its own id and address. One instance
+# leads, and another one takes over if the leader fails.
 
 high_availability {
   cluster {
@@ -11,7 +11,7 @@ high_availability {
   }
 }
 
-# The states are in Consul too, where every instance finds them.
+# Terraform's states are also in Consul, where every instance can reach them.
 driver "terraform" {
   backend "consul" {
     path = "load-balancers/terraform"
@@ -20,7 +20,7 @@ driver "terraform" {
 
 task {
   name        = "load-balancer"
-  description = "Give every healthy instance of web its line in the load balancer"
+  description = "Write a line for every healthy instance of web into the load balancer's configuration"
   module      = "../quickstart/load-balancer"
 
   condition "services" {

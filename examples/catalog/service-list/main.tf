@@ -10,7 +10,7 @@ terraform {
   }
 }
 
-# Every module is given the services, whether it uses them or not.
+# Every module gets the services, whether it uses them or not.
 variable "services" {
   type = map(any)
 }

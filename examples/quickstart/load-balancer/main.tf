@@ -1,4 +1,4 @@
-# Writes the configuration of a load balancer, in the language of HAProxy.
+# Writes the configuration of a load balancer, in the format of HAProxy.
 
 terraform {
   required_version = ">= 1.0"
@@ -20,12 +20,12 @@ variable "services" {
 }
 
 variable "consul_kv" {
-  description = "May hold web/balance, the algorithm"
+  description = "Optional: the key web/balance with the algorithm"
   type        = map(string)
 }
 
 variable "file" {
-  description = "Where to write, below the task's folder unless absolute"
+  description = "The file to write; relative paths are below the task's folder"
   type        = string
   default     = "haproxy.cfg"
 }

@@ -1,4 +1,4 @@
-# Writes a page that says what is wrong, as long as a key in Consul says so.
+# Writes a page with the maintenance notice, as long as there is a key with the notice in Consul.
 
 terraform {
   required_version = ">= 1.0"
@@ -10,18 +10,18 @@ terraform {
   }
 }
 
-# Every module is given the services, whether it uses them or not.
+# Every module gets the services, whether it uses them or not.
 variable "services" {
   type = map(any)
 }
 
 variable "consul_kv" {
-  description = "Holds web/maintenance while there is something to say"
+  description = "Contains web/maintenance as long as there is a notice"
   type        = map(string)
 }
 
 variable "file" {
-  description = "Where to write, below the task's folder unless absolute"
+  description = "The file to write; relative paths are below the task's folder"
   type        = string
   default     = "maintenance.html"
 }
