@@ -11,7 +11,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
-// Driver checks, plans and applies one task. It is safe for
+// Driver checks, plans, applies and destroys one task. It is safe for
 // concurrent use by different tasks.
 type Driver interface {
 	// Check finds what would make every run of the task fail, as far as that can
@@ -21,24 +21,15 @@ type Driver interface {
 	Plan(ctx context.Context, job Job) (Plan, error)
 	// Apply makes the task's infrastructure what the snapshot asks for.
 	Apply(ctx context.Context, job Job) (*state.Changes, error)
+	// Destroy deletes all resources that the task has created.
+	Destroy(ctx context.Context, job Job) (*state.Changes, error)
 }
 
-// Job is one task to plan or apply.
+// Job is one task to plan, apply or destroy.
 type Job struct {
 	Config   *config.Config
 	Task     *config.Task
 	Snapshot *consul.Snapshot
 	Run      state.Run // its record as claimed; zero outside a run
 	Output   io.Writer // takes the driver's output, in whole lines without secrets
-}
-
-// Plan is what an apply would change.
-type Plan struct {
-	Changes *state.Changes
-	// Empty is set if there is nothing to apply.
-	Empty bool
-	// New is set if the task has no state yet.
-	New bool
-	// Text is the plan for people, without secrets.
-	Text string
 }

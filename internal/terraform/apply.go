@@ -9,16 +9,39 @@ import (
 	"github.com/hashicorp/terraform-exec/tfexec"
 )
 
-// Apply makes the infrastructure what the root module says, in one step
-// without a saved plan. It initialises the directory where that proves to be
-// needed, and waits for a state lock as Options say. A state that could not be
-// saved before is saved first. Where the backend does not take the state of this
-// apply, Apply tries again to save it for savingFor.
+// Apply makes the infrastructure what the root module says, in one step without
+// a saved plan. It initialises the directory if Terraform requires that, and waits
+// for a state lock for Options.LockTimeout. A state that an earlier apply could not
+// save is saved first. If the backend does not accept the state of this apply,
+// Apply retries for savingFor.
 //
 // When ctx ends, Terraform is interrupted and waited for, and its state is saved
-// within Options.StopSaving. The error is an *InterruptedError then, unless
-// Terraform has applied everything anyway.
+// within Options.StopSaving. Then the error is an *InterruptedError, unless
+// Terraform succeeded all the same.
 func (d *Dir) Apply(ctx context.Context) (Summary, error) {
+	return d.change(ctx, "apply", func(ctx context.Context, lock, varFile string) error {
+		opts := []tfexec.ApplyOption{tfexec.Lock(true), tfexec.Parallelism(10), tfexec.Refresh(true), tfexec.LockTimeout(lock)}
+		if varFile != "" {
+			opts = append(opts, tfexec.VarFile(varFile))
+		}
+		return d.tf.Apply(ctx, opts...)
+	})
+}
+
+// Destroy deletes everything that is in the state of the root module. In all else
+// it works as Apply does.
+func (d *Dir) Destroy(ctx context.Context) (Summary, error) {
+	return d.change(ctx, "destroy", func(ctx context.Context, lock, varFile string) error {
+		opts := []tfexec.DestroyOption{tfexec.Lock(true), tfexec.Parallelism(10), tfexec.Refresh(true), tfexec.LockTimeout(lock)}
+		if varFile != "" {
+			opts = append(opts, tfexec.VarFile(varFile))
+		}
+		return d.tf.Destroy(ctx, opts...)
+	})
+}
+
+// change runs a command that changes the infrastructure and its state.
+func (d *Dir) change(ctx context.Context, command string, f func(ctx context.Context, lock, varFile string) error) (Summary, error) {
 	saving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(d.opts.StopSaving, stop) })()
@@ -26,26 +49,22 @@ func (d *Dir) Apply(ctx context.Context) (Summary, error) {
 		return Summary{}, err
 	}
 	var r *reader
-	err := d.attempt(ctx, "apply", func(lock, varFile string) error {
+	err := d.attempt(ctx, command, func(lock, varFile string) error {
 		if err := d.noteBegin(ctx); err != nil {
 			return err
 		}
-		opts := []tfexec.ApplyOption{tfexec.Lock(true), tfexec.Parallelism(10), tfexec.Refresh(true), tfexec.LockTimeout(lock)}
-		if varFile != "" {
-			opts = append(opts, tfexec.VarFile(varFile))
-		}
 		defer d.privateState()()
-		r = newReader(false)
-		return d.run(ctx, "apply", r.line, func(ctx context.Context) error { return d.tf.Apply(ctx, opts...) })
+		r = new(reader)
+		return d.run(ctx, command, r.line, func(ctx context.Context) error { return f(ctx, lock, varFile) })
 	})
 	var failed *Error
 	var interrupted *InterruptedError
-	switch left := exists(d.unsaved()); {
-	case errors.As(err, &interrupted) && left:
+	switch unsaved := exists(d.unsaved()); {
+	case errors.As(err, &interrupted) && unsaved:
 		interrupted.Hint = d.saveAfter(saving)
-	case errors.As(err, &interrupted) && r != nil && r.applied:
+	case errors.As(err, &interrupted) && interrupted.Succeeded && interrupted.Command == command:
 		err = nil
-	case errors.As(err, &failed) && left:
+	case errors.As(err, &failed) && unsaved:
 		failed.Hint = d.saveAfter(saving)
 	}
 	if !exists(d.unsaved()) {
@@ -54,29 +73,7 @@ func (d *Dir) Apply(ctx context.Context) (Summary, error) {
 	if err != nil {
 		return Summary{}, err
 	}
-	return r.summary(), nil
-}
-
-// Plan says what Apply would do. It opens the state, and so creates the
-// workspace if there is none: see Inspect.
-func (d *Dir) Plan(ctx context.Context) (Summary, error) {
-	var r *reader
-	err := d.attempt(ctx, "plan", func(lock, varFile string) error {
-		opts := []tfexec.PlanOption{tfexec.Lock(!d.opts.Unlocked), tfexec.Parallelism(10), tfexec.Refresh(true), tfexec.LockTimeout(lock)}
-		if varFile != "" {
-			opts = append(opts, tfexec.VarFile(varFile))
-		}
-		r = newReader(true)
-		return d.run(ctx, "plan", r.line, func(ctx context.Context) error {
-			changes, err := d.tf.Plan(ctx, opts...)
-			r.Changes = changes
-			return err
-		})
-	})
-	if err != nil {
-		return Summary{}, err
-	}
-	return r.summary(), nil
+	return r.Summary, nil
 }
 
 // lockPause is the time between two attempts to get a state lock.

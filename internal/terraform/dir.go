@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"time"
@@ -163,9 +164,10 @@ func (d *Dir) run(ctx context.Context, command string, seen func(line string), f
 	case ctx.Err() != nil:
 		awaitEnd(d.path, d.opts.Grace)
 		_ = endLeftovers(d.path) // such as a git that waits for a server; the next Open tells what is in the way
-		// err itself must not be printed: terraform-exec's has no text where
-		// Terraform ended well in spite of the interrupt.
-		return &InterruptedError{Task: d.opts.Task, Program: d.bin.Program(), Command: command, Cause: context.Cause(ctx)}
+		// err itself must not be printed: terraform-exec's has no text if Terraform
+		// succeeded in spite of the interrupt.
+		return &InterruptedError{Task: d.opts.Task, Program: d.bin.Program(), Command: command, Cause: context.Cause(ctx),
+			Succeeded: out.any && !errors.As(err, new(*exec.ExitError))}
 	default:
 		return d.explain(command, out.errors(), err)
 	}

@@ -88,7 +88,10 @@ type InterruptedError struct {
 	Program string // "tofu"; "" is "terraform"
 	Command string
 	Cause   error  // why
-	Hint    string // what has become of a state that was not saved; may be empty
+	Hint    string // what happened to a state that was not saved; may be empty
+	// Succeeded is set if the command had started and ended with exit code 0 all
+	// the same.
+	Succeeded bool
 }
 
 func (e *InterruptedError) Error() string {

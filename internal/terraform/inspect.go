@@ -13,40 +13,56 @@ import (
 
 	"github.com/hashicorp/hcl/v2/hclwrite"
 	"github.com/hashicorp/terraform-exec/tfexec"
+	tfjson "github.com/hashicorp/terraform-json"
 	"github.com/zclconf/go-cty/cty"
+
+	"github.com/terrapulse/terrapulse/internal/config"
 )
 
 // overrideFile takes the place of the backend block of main.tf.
 const overrideFile = "terrapulse_override.tf"
 
-// Inspect says what Apply would do in a task's directory, and leaves nothing
+// Plan is what Apply would change. Its JSON holds secrets, its Text none.
+type Plan struct {
+	// JSON is the plan as data. It is nil if the backend runs the plan: then the
+	// Summary is read from the text.
+	JSON    *tfjson.Plan
+	Summary Summary
+	Changes bool   // there is something to apply, by Terraform's exit code
+	New     bool   // the task has no state yet
+	Text    string // for people
+	// Clean removes from a text the secrets that Terraform was given.
+	Clean func(text string) string
+}
+
+// Inspect finds what Apply would change in a task's directory. It leaves nothing
 // behind: it works in a temporary directory, into which render writes the root
-// module, and plans against an empty state where the task has no workspace
-// yet, as opening the state would create one. (remote and cloud create the one
-// workspace that they name all the same.) The task's directory need not
-// exist; what a person or the module has put there can be read under the same
-// relative names. render is called once more after init if that has
-// fetched the module, with the types that it declares.
-func (b *Binary) Inspect(ctx context.Context, dir string, render func(dir string, installed map[string]string) error, opts Options) (Summary, error) {
+// module. It plans against an empty state if the task has no workspace yet, as
+// opening the state would create one. (The backends remote and cloud create the
+// one workspace that they name all the same.) The task's directory need not
+// exist; files that a person or the module has put there can be read under the
+// same relative names. If init has installed the module, render is called again,
+// with the types that the module declares.
+func (b *Binary) Inspect(ctx context.Context, dir string, render func(dir string, installed map[string]string) error, opts Options) (Plan, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
-		return Summary{}, fmt.Errorf("directory of task %s: %w", opts.Task, err)
+		return Plan{}, fmt.Errorf("directory of task %s: %w", opts.Task, err)
 	}
 	tmp, remove, err := scratch("inspect-")
 	if err != nil {
-		return Summary{}, fmt.Errorf("create a directory to inspect task %s in: %w", opts.Task, err)
+		return Plan{}, fmt.Errorf("create a directory to inspect task %s in: %w", opts.Task, err)
 	}
 	defer remove()
 	if err := render(tmp, nil); err != nil {
-		return Summary{}, err
+		return Plan{}, err
 	}
 	if err := mirror(dir, tmp); err != nil {
-		return Summary{}, fmt.Errorf("prepare the directory to inspect task %s in: %w", opts.Task, err)
+		return Plan{}, fmt.Errorf("prepare the directory to inspect task %s in: %w", opts.Task, err)
 	}
 	opts.PersistLog = false
 	d, err := b.Open(tmp, opts)
 	if err != nil {
-		return Summary{}, err
+		return Plan{}, err
 	}
 	var fresh bool
 	if d.opts.Backend.Type == "" || d.opts.Backend.Type == "local" {
@@ -59,17 +75,62 @@ func (b *Binary) Inspect(ctx context.Context, dir string, render func(dir string
 		fresh, err = d.useRemoteState(ctx)
 	}
 	if err != nil {
-		return Summary{}, err
+		return Plan{}, err
 	}
 	if installed := d.InstalledTypes(); installed != nil {
 		if err := render(tmp, installed); err != nil {
-			return Summary{}, err
+			return Plan{}, err
 		}
 	}
-	s, err := d.Plan(ctx)
-	s.Fresh = fresh
-	return s, err
+	plan, err := d.Plan(ctx)
+	plan.New = fresh
+	return plan, err
 }
+
+// Plan finds what Apply would change. It opens the state, and so creates the
+// workspace if there is none; Inspect does not.
+func (d *Dir) Plan(ctx context.Context) (Plan, error) {
+	scratchDir, remove, err := scratch("plan-")
+	if err != nil {
+		return Plan{}, fmt.Errorf("create a directory for the plan of task %s: %w", d.opts.Task, err)
+	}
+	defer remove()
+	file := filepath.Join(scratchDir, "plan")
+	var plan Plan
+	err = d.attempt(ctx, "plan", func(lock, varFile string) error {
+		opts := []tfexec.PlanOption{tfexec.Lock(!d.opts.Unlocked), tfexec.Parallelism(10), tfexec.Refresh(true), tfexec.LockTimeout(lock)}
+		if varFile != "" {
+			opts = append(opts, tfexec.VarFile(varFile))
+		}
+		if !plansRemotely(d.opts.Backend) {
+			opts = append(opts, tfexec.Out(file))
+		}
+		var r reader
+		var text strings.Builder
+		seen := func(line string) { r.line(line); text.WriteString(line + "\n") }
+		plan = Plan{Clean: d.scrub.clean}
+		err := d.run(ctx, "plan", seen, func(ctx context.Context) (err error) {
+			plan.Changes, err = d.tf.Plan(ctx, opts...)
+			return err
+		})
+		plan.Summary, plan.Text = r.Summary, strings.TrimSpace(text.String())
+		return err
+	})
+	if err != nil || plansRemotely(d.opts.Backend) {
+		return plan, err
+	}
+	err = d.run(ctx, "show", nil, func(ctx context.Context) (err error) {
+		d.tf.SetStdout(io.Discard) // it holds secrets
+		plan.JSON, err = d.tf.ShowPlanFile(ctx, file, tfexec.JSONNumber(true))
+		return err
+	})
+	return plan, err
+}
+
+// plansRemotely reports whether plans may run in HCP Terraform, which keeps their
+// data: Terraform does not write such a plan to a file, or only if it stays there
+// as a run to be applied.
+func plansRemotely(b config.Backend) bool { return b.Type == "remote" || b.Type == "cloud" }
 
 // mirror links the visible files of a task's directory into tmp, but for those
 // that tmp already has and for states, and copies the lock file.

@@ -69,7 +69,7 @@ func TestInspectSaysWhatApplyWouldDoAndLeavesNothingBehind(t *testing.T) {
 				}
 				return values
 			}
-			inspect := func(services ...string) Summary {
+			inspect := func(services ...string) Plan {
 				t.Helper()
 				files, values := tree(t, filepath.Dir(f.dir)), keys()
 				s, err := f.bin.Inspect(t.Context(), f.dir, func(dir string, _ map[string]string) error { return f.renderTo(dir, services...) }, f.options())
@@ -93,18 +93,18 @@ func TestInspectSaysWhatApplyWouldDoAndLeavesNothingBehind(t *testing.T) {
 				t.Fatal(err)
 			}
 			s := inspect("api")
-			if !s.Changes || s.Add != 2 || s.Destroy != 0 || len(s.Resources) != 2 || !strings.Contains(s.Text, "module.web.local_file.names will be created") {
+			if !s.Changes || !s.New || len(s.JSON.ResourceChanges) != 2 || s.Summary.Add != 2 || len(s.Summary.Resources) != 2 || !strings.Contains(s.Text, "module.web.local_file.names will be created") {
 				t.Errorf("got %+v", s)
 			}
 
 			f.render("api")
 			f.apply(f.open())
-			if s := inspect("api"); s.Changes || s.Add != 0 || len(s.Resources) != 0 || !strings.Contains(s.Text, "No changes.") {
+			if s := inspect("api"); s.Changes || s.New || s.Summary.changed() || !strings.Contains(s.Text, "No changes.") {
 				t.Errorf("after the run: got %+v", s)
 			}
 			s = inspect("api", "db")
 			want := []ResourceChange{{"module.web.local_file.names", "replace"}}
-			if diff := cmp.Diff(want, s.Resources); diff != "" || !s.Changes || s.Add != 1 || s.Destroy != 1 {
+			if diff := cmp.Diff(want, s.Summary.Resources); diff != "" || !s.Changes || s.Summary.Add != 1 || s.Summary.Destroy != 1 {
 				t.Errorf("after a change: got %+v, %s", s, diff)
 			}
 		})

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/hashicorp/terraform-config-inspect/tfconfig"
+	"github.com/zclconf/go-cty/cty"
 
 	"github.com/terrapulse/terrapulse/internal/config"
 )
@@ -99,26 +100,53 @@ func (d *Dir) InstalledTypes() map[string]string {
 	return nil
 }
 
-// SensitiveVariables reports which variables of the task the module declares
-// sensitive. A module from elsewhere is read where Terraform has installed it for
-// the task. Where no module can be read, every variable counts as sensitive.
+// SensitiveVariables reports which variables of the task are sensitive by the
+// module's declaration. If the module cannot be read, all are.
 func SensitiveVariables(t *config.Task) func(name string) bool {
-	all := func(string) bool { return true }
+	variables := declared(t)
+	return func(name string) bool {
+		v, ok := variables[name]
+		return !ok || v.Sensitive
+	}
+}
+
+// SensitiveValues returns the texts in the values of the task's variables that
+// the module declares as sensitive. Terraform hides a variable's value, but not
+// what a provider makes of it, such as the output of a terraform_data. If the
+// module cannot be read, there are none.
+func SensitiveValues(t *config.Task) []string {
+	var texts []string
+	for name, v := range declared(t) {
+		value, ok := t.Variables[name]
+		if !ok || !v.Sensitive {
+			continue
+		}
+		_ = cty.Walk(value, func(_ cty.Path, v cty.Value) (bool, error) {
+			if v.Type() == cty.String && v.IsKnown() && !v.IsNull() {
+				texts = append(texts, v.AsString())
+			}
+			return true, nil
+		})
+	}
+	return texts
+}
+
+// declared returns the variables that the task's module declares. A module from
+// elsewhere is read where Terraform has installed it for the task. It returns nil
+// if the module cannot be read.
+func declared(t *config.Task) map[string]*tfconfig.Variable {
 	dir := t.Module
 	if !localSource(dir) {
 		dir = installed(t)
 	}
 	if dir == "" {
-		return all
+		return nil
 	}
 	module, diags := tfconfig.LoadModule(dir)
 	if diags.HasErrors() {
-		return all
+		return nil
 	}
-	return func(name string) bool {
-		v, ok := module.Variables[name]
-		return !ok || v.Sensitive
-	}
+	return module.Variables
 }
 
 // installed is the directory into which Terraform has installed the task's

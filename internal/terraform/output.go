@@ -17,6 +17,7 @@ type output struct {
 	last  []string   // lines of standard error
 	size  int        // of last, in bytes
 	shown bool       // last is in the log
+	any   bool       // something was printed: the command was started
 }
 
 // errorLimit bounds what is kept of standard error, in bytes: the errors of a
@@ -27,6 +28,7 @@ func (o *output) stdout() *lineWriter {
 	return &lineWriter{line: func(line string) {
 		o.mu.Lock()
 		defer o.mu.Unlock()
+		o.any = true
 		if line = o.show(line); o.seen != nil {
 			o.seen(line)
 		}

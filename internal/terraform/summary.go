@@ -6,65 +6,38 @@ import (
 	"strings"
 )
 
-// Summary is what Terraform did, or would do. Unknown stands for a number that
-// Terraform did not tell.
+// Summary counts what Terraform changed, for people. It is read from the text
+// that Terraform prints, as an apply prints either that text or JSON, and people
+// read the text. Nothing may be decided by it.
 type Summary struct {
-	Changes                      bool // there is something to do, or was
-	Add, Change, Destroy, Import int
-	Resources                    []ResourceChange
-	Text                         string // of a plan: what Terraform printed, without secrets
-	Fresh                        bool   // of an inspection: the task has no state yet
+	Add, Change, Destroy int
+	Resources            []ResourceChange
 }
 
-// Unknown is the number of resources where Terraform did not say it.
-const Unknown = -1
-
-// ResourceChange is what is done to one resource.
+// ResourceChange is what happened to one resource.
 type ResourceChange struct {
 	Address string
-	Action  string // create, update, replace, destroy, read, import, move; or Terraform's own words
+	Action  string // create, update, replace, delete, read, import, move; or Terraform's own words
 }
 
-// reader collects a Summary from the lines of a plan or an apply.
-type reader struct {
-	Summary
-	applied bool // Terraform said that it has applied everything
-	text    *strings.Builder
-}
-
-func newReader(keepText bool) *reader {
-	r := &reader{Summary: Summary{Add: Unknown, Change: Unknown, Destroy: Unknown, Import: Unknown}}
-	if keepText {
-		r.text = &strings.Builder{}
-	}
-	return r
-}
+// reader collects a Summary from the lines that Terraform prints.
+type reader struct{ Summary }
 
 var (
 	resourceLine = regexp.MustCompile(`^  # (.+?)(?: \(deposed object [0-9a-f]+\))? (will be |must be |is tainted, so must be |has moved to )(.*)$`)
 	countOf      = regexp.MustCompile(`(\d+) (?:to )?(\w+)`)
 )
 
-// actions by the word that begins what Terraform says of a resource.
+// actions by the word that follows the address of a resource.
 var actions = map[string]string{
-	"created": "create", "updated": "update", "replaced": "replace", "destroyed": "destroy",
+	"created": "create", "updated": "update", "replaced": "replace", "destroyed": "delete",
 	"read": "read", "imported": "import", "moved": "move",
 }
 
 func (r *reader) line(line string) {
-	if r.text != nil {
-		r.text.WriteString(line + "\n")
-	}
 	switch {
-	case strings.HasPrefix(line, "Apply complete!"):
-		r.applied = true
+	case strings.HasPrefix(line, "Apply complete!"), strings.HasPrefix(line, "Destroy complete!"), strings.HasPrefix(line, "Plan: "):
 		r.counts(line)
-		r.Changes = r.Changes || r.Add > 0 || r.Change > 0 || r.Destroy > 0 || r.Import > 0
-	case strings.HasPrefix(line, "Plan: "):
-		r.counts(line)
-		r.Changes = true
-	case strings.HasPrefix(line, "No changes."):
-		r.Add, r.Change, r.Destroy, r.Import = 0, 0, 0, 0
 	default:
 		if m := resourceLine.FindStringSubmatch(line); m != nil {
 			action, _, _ := strings.Cut(m[3], " ")
@@ -82,14 +55,14 @@ func (r *reader) line(line string) {
 	}
 }
 
-// counts reads "1 to add, 2 to change" and "1 added, 2 changed". What such a
-// line does not name is zero.
+// counts reads "1 to add, 2 to change" and "1 added, 2 changed". A number that
+// such a line does not name is zero.
 func (r *reader) counts(line string) {
-	r.Add, r.Change, r.Destroy, r.Import = 0, 0, 0, 0
+	r.Add, r.Change, r.Destroy = 0, 0, 0
 	for _, m := range countOf.FindAllStringSubmatch(line, -1) {
 		n, err := strconv.Atoi(m[1])
 		if err != nil {
-			n = Unknown
+			continue
 		}
 		switch m[2] {
 		case "add", "added":
@@ -98,16 +71,6 @@ func (r *reader) counts(line string) {
 			r.Change = n
 		case "destroy", "destroyed":
 			r.Destroy = n
-		case "import", "imported":
-			r.Import = n
 		}
 	}
-}
-
-func (r *reader) summary() Summary {
-	s := r.Summary
-	if r.text != nil {
-		s.Text = strings.TrimSpace(r.text.String())
-	}
-	return s
 }

@@ -7,14 +7,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestASummaryIsReadFromWhatTerraformPrints(t *testing.T) {
-	unknown := Summary{Add: Unknown, Change: Unknown, Destroy: Unknown, Import: Unknown}
+func TestReader_CountsWhatTerraformPrints(t *testing.T) {
 	for _, c := range []struct {
 		name, text string
 		want       Summary
 	}{
-		{"nothing", "", unknown},
-		{"words of another day", "All done! 3 things were made.", unknown},
+		{"nothing", "", Summary{}},
+		{"unknown words", "All done! 3 things were made.", Summary{}},
 		{"no changes", "\nNo changes. Your infrastructure matches the configuration.\n", Summary{}},
 		{"a plan", `
   # module.a.local_file.x["a b \" # c"] will be created
@@ -31,20 +30,21 @@ func TestASummaryIsReadFromWhatTerraformPrints(t *testing.T) {
   # a.i will be imported
   # a.n will be frobnicated soon
 Plan: 1 to import, 4 to add, 1 to change, 5 to destroy.
-`, Summary{Changes: true, Import: 1, Add: 4, Change: 1, Destroy: 5, Resources: []ResourceChange{
+`, Summary{Add: 4, Change: 1, Destroy: 5, Resources: []ResourceChange{
 			{`module.a.local_file.x["a b \" # c"]`, "create"}, {"module.a.local_file.y", "update"}, {"module.a.local_file.z", "replace"},
-			{"module.a.local_file.r", "replace"}, {"module.a.local_file.q", "replace"}, {"module.a.local_file.d", "destroy"},
-			{"module.a.local_file.e", "destroy"}, {"data.x.y", "read"}, {"a.b", "move"}, {"a.i", "import"}, {"a.n", "will be frobnicated soon"},
+			{"module.a.local_file.r", "replace"}, {"module.a.local_file.q", "replace"}, {"module.a.local_file.d", "delete"},
+			{"module.a.local_file.e", "delete"}, {"data.x.y", "read"}, {"a.b", "move"}, {"a.i", "import"}, {"a.n", "will be frobnicated soon"},
 		}}},
-		{"an apply", "Apply complete! Resources: 1 imported, 1 added, 2 changed, 3 destroyed.", Summary{Changes: true, Import: 1, Add: 1, Change: 2, Destroy: 3}},
+		{"an apply", "Apply complete! Resources: 1 imported, 1 added, 2 changed, 3 destroyed.", Summary{Add: 1, Change: 2, Destroy: 3}},
 		{"an apply without changes", "Apply complete! Resources: 0 added, 0 changed, 0 destroyed.", Summary{}},
-		{"a number out of this world", "Plan: 99999999999999999999 to add, 0 to change.", Summary{Changes: true, Add: Unknown}},
+		{"a destroy", "Destroy complete! Resources: 3 destroyed.", Summary{Destroy: 3}},
+		{"a number that is too large", "Plan: 99999999999999999999 to add, 2 to change.", Summary{Change: 2}},
 	} {
-		r := newReader(false)
+		r := new(reader)
 		for line := range strings.SplitSeq(c.text, "\n") {
 			r.line(line)
 		}
-		if diff := cmp.Diff(c.want, r.summary()); diff != "" {
+		if diff := cmp.Diff(c.want, r.Summary); diff != "" {
 			t.Errorf("%s: %s", c.name, diff)
 		}
 	}

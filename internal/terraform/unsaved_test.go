@@ -52,7 +52,7 @@ func TestAStateThatIsNotTakenAtFirstIsSavedByTheSameRun(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(f.dir, "errored.tfstate")); err == nil {
 		t.Error("the state is still in the directory")
 	}
-	if s := f.apply(f.open()); s.Changes {
+	if s := f.apply(f.open()); s.changed() {
 		t.Errorf("it is made again: %+v\n%s", s, f.log.String())
 	}
 }
@@ -85,7 +85,7 @@ func TestTheNextRunSavesAStateFirstThatWasNotTaken(t *testing.T) {
 	}
 
 	server.refuseNext(0)
-	if s := f.apply(f.open()); s.Changes {
+	if s := f.apply(f.open()); s.changed() {
 		t.Errorf("it is made again: %+v\n%s", s, f.log.String())
 	}
 	if _, err := os.Stat(left); err == nil {
@@ -162,7 +162,7 @@ func TestApply_LeftStateDoesNotReplaceOneThatHasGoneOn(t *testing.T) {
 			f.began(c.began)
 		}
 		write(t, filepath.Join(f.dir, "errored.tfstate"), c.left)
-		if s := f.apply(f.open(func(o *Options) { o.Logger = slog.New(slog.NewTextHandler(&events, nil)) })); s.Changes {
+		if s := f.apply(f.open(func(o *Options) { o.Logger = slog.New(slog.NewTextHandler(&events, nil)) })); s.changed() {
 			t.Errorf("%s: the apply changed %+v", c.name, s)
 		}
 		want = append(want, c.left)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"strings"
 
 	"github.com/terrapulse/terrapulse/internal/config"
@@ -18,10 +19,6 @@ import (
 	"github.com/terrapulse/terrapulse/internal/state"
 	"github.com/terrapulse/terrapulse/internal/terraform"
 )
-
-// keptResources is how many of the resources that an apply changed are named
-// in its run's record.
-const keptResources = 20
 
 // Options say how Terraform is run. A driver that only checks tasks needs none.
 type Options struct {
@@ -81,10 +78,19 @@ func (d *Driver) Check(cfg *config.Config, t *config.Task) config.Errors {
 	return all
 }
 
-// Apply implements driver.Driver. It writes the root module, initialises its
-// directory if needed, applies it, and commits to PAN-OS if a provider has
-// auto_commit.
+// Apply implements driver.Driver. It applies in one step, without a saved plan.
 func (d *Driver) Apply(ctx context.Context, job driver.Job) (*state.Changes, error) {
+	return d.change(ctx, job, (*terraform.Dir).Apply)
+}
+
+// Destroy implements driver.Driver.
+func (d *Driver) Destroy(ctx context.Context, job driver.Job) (*state.Changes, error) {
+	return d.change(ctx, job, (*terraform.Dir).Destroy)
+}
+
+// change writes the root module, initialises its directory if needed, runs a
+// command in it, and commits to PAN-OS if a provider has auto_commit.
+func (d *Driver) change(ctx context.Context, job driver.Job, command func(*terraform.Dir, context.Context) (terraform.Summary, error)) (*state.Changes, error) {
 	cfg, t := job.Config, job.Task
 	if err := d.check(cfg, t); err != nil {
 		return nil, err
@@ -116,7 +122,7 @@ func (d *Driver) Apply(ctx context.Context, job driver.Job) (*state.Changes, err
 			return nil, err
 		}
 	}
-	summary, err := dir.Apply(ctx)
+	summary, err := command(dir, ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -144,13 +150,20 @@ func (d *Driver) Plan(ctx context.Context, job driver.Job) (driver.Plan, error) 
 	if err != nil {
 		return driver.Plan{}, err
 	}
-	summary, err := d.Terraform.Inspect(ctx, t.WorkingDir, func(dir string, installed map[string]string) error {
+	found, err := d.Terraform.Inspect(ctx, t.WorkingDir, func(dir string, installed map[string]string) error {
 		return d.write(dir, job, installed)
 	}, opts)
 	if err != nil {
 		return driver.Plan{}, err
 	}
-	return driver.Plan{Changes: changes(summary), Empty: !summary.Changes, New: summary.Fresh, Text: summary.Text}, nil
+	plan := driver.Plan{Changes: changes(found.Summary)}
+	if found.JSON != nil {
+		if plan, err = planOf(found.JSON, found.Clean); err != nil {
+			return driver.Plan{}, fmt.Errorf("plan of task %s: %w", t.Name, err)
+		}
+	}
+	plan.Empty, plan.New, plan.Text = !found.Changes, found.New, found.Text
+	return plan, nil
 }
 
 // write writes the root module. The types that a module from elsewhere declares
@@ -207,7 +220,7 @@ func (d *Driver) options(cfg *config.Config, values dynamic.Values, t *config.Ta
 	}
 	opts := terraform.Options{
 		Task: t.Name, Backend: backend, Consul: cfg.Consul,
-		Env: rootmodule.Env(t, values.Config), VarJSON: variables, Secrets: append(values.Secrets, cfg.Vault.Token), Log: out, PersistLog: cfg.Terraform.PersistLog, Unlocked: d.Unlocked,
+		Env: rootmodule.Env(t, values.Config), VarJSON: variables, Secrets: slices.Concat(values.Secrets, []string{cfg.Vault.Token}, terraform.SensitiveValues(t)), Log: out, PersistLog: cfg.Terraform.PersistLog, Unlocked: d.Unlocked,
 		Logger: d.Log, Parallel: d.Parallel,
 	}
 	for _, id := range t.Providers {
@@ -227,8 +240,8 @@ func (d *Driver) options(cfg *config.Config, values dynamic.Values, t *config.Ta
 
 // changes returns the summary as it is recorded.
 func changes(s terraform.Summary) *state.Changes {
-	c := &state.Changes{Add: max(s.Add, 0), Change: max(s.Change, 0), Destroy: max(s.Destroy, 0)}
-	for _, r := range s.Resources[:min(len(s.Resources), keptResources)] {
+	c := &state.Changes{Add: s.Add, Change: s.Change, Destroy: s.Destroy}
+	for _, r := range s.Resources[:min(len(s.Resources), driver.KeptResources)] {
 		c.Resources = append(c.Resources, state.Resource{Address: state.Cut(r.Address), Action: r.Action})
 	}
 	return c

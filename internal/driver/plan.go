@@ -1,0 +1,155 @@
+package driver
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+
+	"github.com/terrapulse/terrapulse/internal/state"
+)
+
+// Plan is what an apply would change, as data and as text. It holds no secrets.
+type Plan struct {
+	// Resources lists every resource that would be changed, read, imported, moved or
+	// forgotten. It is nil if the backend runs the plan remotely: then only
+	// Changes says what is known.
+	Resources []ResourceChange `json:"resources"`
+	Outputs   []OutputChange   `json:"outputs,omitempty"`
+	// Drift lists the changes that somebody else made since the last run.
+	Drift []ResourceChange `json:"drift,omitempty"`
+	// Digest identifies Resources and Outputs. Two plans that differ only in
+	// sensitive values have the same digest. Empty if Resources is nil.
+	Digest string `json:"digest,omitempty"`
+	// Omitted counts the resources and drift whose attributes or entries are left
+	// out by Bounded.
+	Omitted int `json:"omitted,omitempty"`
+
+	Changes *state.Changes `json:"-"` // the counts, and the first resources
+	Empty   bool           `json:"-"` // there is nothing to apply
+	New     bool           `json:"-"` // the task has no state yet
+	Text    string         `json:"-"` // the plan for people
+}
+
+// Action is what happens to a resource.
+type Action string
+
+// The actions. A resource that is imported or moved and changed besides has the
+// action of the change.
+const (
+	Create  Action = "create"
+	Update  Action = "update"
+	Delete  Action = "delete"
+	Replace Action = "replace"
+	Read    Action = "read" // of a data source
+	Forget  Action = "forget"
+	Import  Action = "import"
+	Move    Action = "move"
+	NoOp    Action = "no-op"
+)
+
+// ResourceChange is what happens to one resource.
+type ResourceChange struct {
+	Address  string `json:"address"`
+	Type     string `json:"type"`
+	Provider string `json:"provider,omitempty"`
+	Action   Action `json:"action"`
+	// CreateFirst is set if the replacement is created before the old one is deleted.
+	CreateFirst bool              `json:"create_first,omitempty"`
+	Previous    string            `json:"previous_address,omitempty"` // it is moved from there
+	Imported    bool              `json:"imported,omitempty"`
+	Deposed     bool              `json:"deposed,omitempty"` // the rest of an earlier replacement
+	Reason      string            `json:"reason,omitempty"`  // Terraform's code, such as replace_because_tainted
+	Attributes  []AttributeChange `json:"attributes,omitempty"`
+}
+
+// AttributeChange is a change of one value of a resource.
+type AttributeChange struct {
+	Path   string `json:"path"` // such as tags["name"] or rule[0].port
+	Before any    `json:"before,omitempty"`
+	After  any    `json:"after,omitempty"`
+	// Sensitive is set if both values are hidden.
+	Sensitive bool `json:"sensitive,omitempty"`
+	// Unknown is set if the value is known only after the apply.
+	Unknown bool `json:"unknown,omitempty"`
+	// Replaces is set if this change is why the resource is replaced.
+	Replaces bool `json:"replaces,omitempty"`
+}
+
+// OutputChange is a change of one output of the root module.
+type OutputChange struct {
+	Name   string            `json:"name"`
+	Action Action            `json:"action"`
+	Values []AttributeChange `json:"values,omitempty"`
+}
+
+const (
+	// KeptResources is how many resources a run's record names.
+	KeptResources = 20
+
+	// boundedEntries is how many resources Bounded keeps, with and without
+	// attributes.
+	boundedEntries = 5000
+
+	// boundedAttributes is how many attributes Bounded keeps.
+	boundedAttributes = 2000
+)
+
+// Count returns the changes in numbers, as Terraform counts them: a replacement
+// is one to add and one to destroy.
+func Count(resources []ResourceChange) *state.Changes {
+	c := &state.Changes{}
+	for i, r := range resources {
+		switch r.Action {
+		case Create:
+			c.Add++
+		case Update:
+			c.Change++
+		case Delete:
+			c.Destroy++
+		case Replace:
+			c.Add, c.Destroy = c.Add+1, c.Destroy+1
+		case Read, Forget, Import, Move, NoOp:
+		}
+		if i < KeptResources {
+			c.Resources = append(c.Resources, state.Resource{Address: state.Cut(r.Address), Action: string(r.Action)})
+		}
+	}
+	return c
+}
+
+// DigestOf returns the digest of a plan with these changes.
+func DigestOf(resources []ResourceChange, outputs []OutputChange) (string, error) {
+	raw, err := json.Marshal(Plan{Resources: resources, Outputs: outputs})
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(raw)
+	return hex.EncodeToString(sum[:]), nil
+}
+
+// Bounded returns the plan without what a record has no room for: first the
+// attributes of the last resources are left out, then the last resources.
+func (p Plan) Bounded() Plan {
+	entries, attributes := boundedEntries, boundedAttributes
+	cut := func(all []ResourceChange) []ResourceChange {
+		kept := min(len(all), entries)
+		p.Omitted, entries = p.Omitted+len(all)-kept, entries-kept
+		all = append([]ResourceChange(nil), all[:kept]...)
+		for i := range all {
+			if n := len(all[i].Attributes); n > attributes {
+				all[i].Attributes, attributes = nil, 0
+				p.Omitted++
+			} else {
+				attributes -= n
+			}
+		}
+		return all
+	}
+	if p.Resources != nil {
+		p.Resources = append([]ResourceChange{}, cut(p.Resources)...)
+	}
+	if p.Drift != nil {
+		p.Drift = cut(p.Drift)
+	}
+	return p
+}
