@@ -22,18 +22,17 @@ import (
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
-// pointerEvery is how often the pointer is read if no event says that it has
-// moved.
+// pointerEvery is how often the pointer is read if no event reports that it has moved.
 const pointerEvery = 5 * time.Minute
 
-// ErrNone says that no bundle can be in force.
-var ErrNone = errors.New("no bundle can be in force")
+// ErrNone says that there is no bundle to use.
+var ErrNone = errors.New("no bundle is in force")
 
-// Source reads the pointer and bundles. *bundle.Bucket is one.
+// Source reads the pointer and bundles; *bundle.Bucket implements it.
 type Source interface {
 	Current(ctx context.Context) (bundle.Pointer, error)
-	// Load returns the configuration in a bundle. If the bundle is wrong, the
-	// error is a *bundle.InvalidError.
+	// Load returns the configuration in a bundle. If the bundle is invalid, the error is a
+	// *bundle.InvalidError.
 	Load(ctx context.Context, digest string) (*config.Config, error)
 }
 
@@ -52,10 +51,10 @@ type Follower struct {
 	Now    func() time.Time
 
 	loaded   *Loaded
-	read     time.Time // when the pointer was read last
-	problem  string    // why the pointer, or its bundle, could not be read then
+	read     time.Time // when the pointer was last read
+	problem  string    // why the pointer or its bundle could not be read then
 	another  string    // version of the record that named another bundle
-	replaces string    // another, if the pointer was read since
+	replaces string    // the same version, if the pointer was read since
 }
 
 // Loaded returns the bundle that the process works with, nil if it has read
@@ -70,11 +69,11 @@ func (f *Follower) Problem() string { return f.problem }
 // one may replace; see reconcile.TickOptions.
 func (f *Follower) Replaces() string { return f.replaces }
 
-// Forget has the next Refresh read the pointer.
+// Forget makes the next Refresh read the pointer.
 func (f *Follower) Forget() { f.read = time.Time{} }
 
-// IsOther reports whether a tick was refused because another bundle is in
-// force. Then the next Refresh finds out which of the two to work with.
+// IsOther reports whether a tick was refused because another bundle is in force. The next Refresh
+// then decides which of the two to use.
 func (f *Follower) IsOther(err error) bool {
 	other := new(reconcile.OtherBundleError)
 	if !errors.As(err, &other) {
@@ -85,8 +84,7 @@ func (f *Follower) IsOther(err error) bool {
 	return true
 }
 
-// Refresh reads the pointer if it is due, and the bundle to work with if that
-// is another one.
+// Refresh reads the pointer if it is due, and loads the bundle to use if that has changed.
 func (f *Follower) Refresh(ctx context.Context, log *slog.Logger) error {
 	if since := f.Now().Sub(f.read); f.loaded != nil && !f.read.IsZero() && since >= 0 && since < pointerEvery {
 		return nil
@@ -117,8 +115,7 @@ func (f *Follower) Refresh(ctx context.Context, log *slog.Logger) error {
 	return nil
 }
 
-// keep works with the bundle in force because the one that was pushed last
-// cannot be read now.
+// keep uses the bundle in force because the latest bundle cannot be read now.
 func (f *Follower) keep(ctx context.Context, log *slog.Logger, cause error) error {
 	rec, err := f.record(ctx)
 	if err != nil {
@@ -132,7 +129,7 @@ func (f *Follower) keep(ctx context.Context, log *slog.Logger, cause error) erro
 	return f.work(ctx, rec.Data.Bundle, rec.Data.Refused)
 }
 
-// pointerGone works with the bundle in force because no pointer names another.
+// pointerGone uses the bundle in force because the pointer is missing.
 func (f *Follower) pointerGone(ctx context.Context, log *slog.Logger) error {
 	rec, err := f.record(ctx)
 	if err != nil {
@@ -147,8 +144,7 @@ func (f *Follower) pointerGone(ctx context.Context, log *slog.Logger) error {
 	return f.work(ctx, rec.Data.Bundle, &state.Refused{Error: f.problem, Since: f.Now()})
 }
 
-// refuse works with the bundle in force because the one that was pushed last is
-// wrong.
+// refuse uses the bundle in force because the latest bundle is invalid.
 func (f *Follower) refuse(ctx context.Context, log *slog.Logger, refused state.Refused) error {
 	log.Error("bundle refused", "bundle", refused.Bundle, "error", refused.Error)
 	rec, err := f.record(ctx)

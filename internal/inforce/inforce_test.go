@@ -15,7 +15,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/state/sqlite"
 )
 
-// bucket is a Source whose pointer and bundles can be out of reach.
+// bucket is a Source whose pointer and bundles can be unreachable.
 type bucket struct {
 	pointer          string
 	pointers, loaded error
@@ -31,7 +31,7 @@ func (b *bucket) Load(context.Context, string) (*config.Config, error) {
 	return &config.Config{}, b.loaded
 }
 
-// setup returns a Follower, and what puts a bundle in force.
+// setup returns a Follower, and a function that puts a bundle into force.
 func setup(t *testing.T) (f *Follower, b *bucket, inForce func(digest string) (version string)) {
 	t.Helper()
 	store, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "state.db"))

@@ -1,11 +1,10 @@
-// Package lease lets one of several processes lead: a lease on any
+// Package lease elects one of several processes as leader: a lease on any
 // state.Store, with a fencing token that grows with every holder.
 //
-// A lease is one record, which is never deleted so that tokens never repeat.
-// It is taken by one conditional write that adds 1 to the token. The clocks of
-// the processes only decide when somebody tries; what keeps a former leader
-// from doing harm is that everything it writes goes through Lease.Apply,
-// together with the check that its token still stands.
+// A lease is one record, which is never deleted, so that tokens never repeat.
+// One conditional write takes it and adds 1 to the token. Clocks only decide
+// when a process tries to take it. A former leader can do no harm because it
+// writes only through Lease.Apply, which also checks that its token is current.
 package lease
 
 import (
@@ -23,77 +22,74 @@ import (
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
-// MaxChanges is how many changes one Lease.Apply takes: one less than a
-// store's, for the check of the token.
+// MaxChanges is the number of changes that one Lease.Apply takes: one less than the store, because
+// of the check of the token.
 const MaxChanges = state.MaxChanges - 1
 
-// DefaultTTL is how long a lease lasts without renewal if Options name no
-// time: a leader that renews every third of it may miss two renewals, and
-// whoever stands by need not wait long after a crash.
+// DefaultTTL is used if Options set no TTL. A leader that renews after every third of it may miss
+// two renewals, and standby processes need not wait long after a crash.
 const DefaultTTL = 15 * time.Second
 
-// ErrLost is returned when the lease is not one's own any more. It does not
-// come back; Acquire a new one.
-var ErrLost = errors.New("the lease was taken over by another process or given back")
+// ErrLost is returned when this process no longer holds the lease. It cannot be restored; Acquire a
+// new one.
+var ErrLost = errors.New("the lease was taken over by another process or released")
 
-// HeldError is returned by Acquire while somebody else holds the lease.
+// HeldError is returned by Acquire while another owner holds the lease.
 type HeldError struct {
 	Name  string
-	Owner string    // who holds it
-	Until time.Time // when it can be taken over if it is not renewed, by one's own clock
+	Owner string    // the holder
+	Until time.Time // when it can be taken over if it is not renewed, by the clock of this process
 }
 
 func (e *HeldError) Error() string {
 	return fmt.Sprintf("lease %s is held by %s until %s", e.Name, e.Owner, e.Until.Format(time.RFC3339))
 }
 
-// Options of Acquire; the zero value will do on one machine.
+// Options of Acquire; the zero value is sufficient on one machine.
 type Options struct {
-	// TTL is how long the lease lasts unless it is renewed; DefaultTTL if 0.
+	// TTL is how long the lease is valid without renewal; DefaultTTL if 0.
 	TTL time.Duration
-	// Skew is how far the clocks of the contenders may be apart: another's
-	// lease counts as expired only so long after its time. 0 is right where
-	// all share one clock.
+	// Skew is the maximum difference between the clocks of the contenders: another owner's lease
+	// counts as expired only this long after its time. Use 0 if all share one clock.
 	Skew time.Duration
-	// Witness, if set, counts instead of the times in the record and of Skew:
-	// another's lease is over when it was not renewed for its whole time while
-	// this process watched. It takes a contender that stays and tries again
-	// and again, and then the clocks may be as far apart as they like.
+	// Witness, if set, replaces the times in the record and Skew: another owner's lease is over if
+	// it was not renewed for its whole TTL while this process watched. The contender must keep
+	// trying; clocks may then differ by any amount.
 	Witness *Witness
-	// OneClock says that the contenders share one clock: what the record says
-	// counts, too, if it is sooner than what the witness says.
+	// OneClock says that the contenders share one clock: the lease is also over when the record
+	// says so, if that is earlier than the witness's time.
 	OneClock bool
-	// Now tells the time; time.Now if nil.
+	// Now returns the current time; time.Now if nil.
 	Now func() time.Time
 }
 
-// A Witness remembers how long the record of a lease has stood as it is, by the
-// clock of this process alone. The zero value has seen nothing; it is for one
-// lease and one contender, and not for concurrent use.
+// A Witness remembers since when the record of a lease is unchanged, by the clock of this process.
+// The zero value has seen nothing. It is for one lease and one contender, and not for concurrent
+// use.
 type Witness struct {
 	version string
 	since   time.Time
 }
 
-// until returns when the lease may be taken over unless it changes: its whole
-// time after this version of its record was seen first.
+// until returns when the lease may be taken over unless it changes: its whole TTL after this
+// version of its record was first seen.
 func (w *Witness) until(record state.Record, ttl time.Duration, now time.Time) time.Time {
-	if w.version != record.Version || now.Before(w.since) { // a clock that was set back has seen nothing, either
+	if w.version != record.Version || now.Before(w.since) { // after a step back of the clock, start again
 		w.version, w.since = record.Version, now
 	}
 	return w.since.Add(ttl)
 }
 
-// Holder is what the record of a lease says.
+// Holder is the content of the record of a lease.
 type Holder struct {
-	Owner   string    `json:"owner"`            // "" if the lease was given back
+	Owner   string    `json:"owner"`            // "" if the lease was released
 	Fence   uint64    `json:"fence"`            // token of the latest holder; the first is 1
 	Expires time.Time `json:"expires,omitzero"` // by the holder's clock
-	// TTL is how long the lease lasts without renewal.
+	// TTL is how long the lease is valid without renewal.
 	TTL time.Duration `json:"ttl,omitzero"`
 }
 
-// Lease is a lease that was taken. It is safe for concurrent use.
+// Lease is an acquired lease. It is safe for concurrent use.
 type Lease struct {
 	store state.Store
 	name  string
@@ -101,15 +97,14 @@ type Lease struct {
 	fence uint64
 	ttl   time.Duration
 
-	mu      sync.Mutex
-	record  state.Record // as last seen with this owner and fence
-	expires time.Time    // as last written by an answered write
-	lost    bool
-	given   bool // Release was called: perhaps it is free, whatever was answered
+	mu       sync.Mutex
+	record   state.Record // as last seen with this owner and fence
+	expires  time.Time    // as last written by a confirmed write
+	lost     bool
+	released bool // Release was called: the lease may be free, even if the answer was an error
 }
 
-// NewOwner returns a name for one line of work in this process, unlike any
-// other: host, process and something random.
+// NewOwner returns a unique name for a contender in this process: host, process and a random part.
 func NewOwner() string {
 	host, err := os.Hostname()
 	if err != nil {
@@ -120,8 +115,8 @@ func NewOwner() string {
 	return fmt.Sprintf("%s-%d-%s", host, os.Getpid(), hex.EncodeToString(b))
 }
 
-// Read tells who holds the lease called name, or held it last. Where nobody
-// ever has, the Holder is zero.
+// Read returns the current or last holder of the lease called name. If nobody has ever held it, the
+// Holder is zero.
 func Read(ctx context.Context, store state.Store, name string) (Holder, error) {
 	record, err := store.Get(ctx, key(name))
 	if errors.Is(err, state.ErrNotFound) {
@@ -133,10 +128,9 @@ func Read(ctx context.Context, store state.Store, name string) (Holder, error) {
 	return decode(name, record)
 }
 
-// Acquire takes the lease called name for owner (see NewOwner), or returns a
-// *HeldError. An owner does not wait for itself: it takes over at once, under
-// a new token, what an earlier attempt has left. So those that compete need
-// different owners, also within one process.
+// Acquire takes the lease called name for owner (see NewOwner), or returns a *HeldError. An owner
+// does not wait for itself: it takes its own earlier lease over at once, under a new token. So
+// contenders need different owners, also within one process.
 func Acquire(ctx context.Context, store state.Store, name, owner string, opts Options) (*Lease, error) {
 	if owner == "" {
 		return nil, fmt.Errorf("take lease %s: no owner is named", name)
@@ -178,8 +172,8 @@ func Acquire(ctx context.Context, store state.Store, name, owner string, opts Op
 	}
 }
 
-// until returns when a lease that is not renewed may be taken over. A record
-// that says later than the lease lasts was written by a clock that was ahead.
+// until returns when a lease that is not renewed may be taken over. An expiry later than the TTL
+// allows was written by a clock that was ahead.
 func (o Options) until(record state.Record, last Holder, now time.Time) time.Time {
 	ttl := max(last.TTL, o.TTL)
 	until := last.Expires.Add(o.Skew)
@@ -197,25 +191,24 @@ func (o Options) until(record state.Record, last Holder, now time.Time) time.Tim
 	return seen
 }
 
-// Fence returns the token of this lease. It is greater than that of every
-// earlier holder.
+// Fence returns the fencing token of this lease. It is greater than the tokens of all earlier
+// holders.
 func (l *Lease) Fence() uint64 { return l.fence }
 
-// Valid reports whether the holder may still act: the lease has neither been
-// lost or given back nor, by the holder's clock, expired.
+// Valid reports whether the holder may still act: the lease is neither lost nor released nor, by
+// the holder's clock, expired.
 func (l *Lease) Valid(now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return !l.lost && !l.given && now.Before(l.expires)
+	return !l.lost && !l.released && now.Before(l.expires)
 }
 
-// Renew makes the lease last for its whole time from now on. It returns
-// ErrLost if somebody else took it; one that expired without anybody taking
-// it is still one's own. After any other error the lease is as it was, as far
-// as the holder knows.
+// Renew extends the lease to its whole TTL from now on. It returns ErrLost if another owner took
+// it; an expired lease that nobody took can still be renewed. After any other error the lease is
+// unchanged, as far as the holder knows.
 func (l *Lease) Renew(ctx context.Context, now time.Time) error {
 	next := Holder{Owner: l.owner, Fence: l.fence, Expires: expiry(now, l.ttl), TTL: l.ttl}
-	return l.own("renew", func(record state.Record) error {
+	return l.withRecord("renew", func(record state.Record) error {
 		written, err := put(ctx, l.store, l.name, record, next)
 		if err != nil {
 			return err
@@ -227,15 +220,14 @@ func (l *Lease) Renew(ctx context.Context, now time.Time) error {
 	})
 }
 
-// Release gives the lease back, so that the next one need not wait. The
-// record stays, for its token. It returns ErrLost if somebody else took it.
-// Once called, the lease is not valid any more, even if Release fails; it may
-// then be called again.
+// Release gives the lease up, so that the next contender need not wait. The record stays, because
+// of its token. It returns ErrLost if another owner took the lease. After the call the lease is not
+// valid, even if Release fails; it may then be called again.
 func (l *Lease) Release(ctx context.Context) error {
 	l.mu.Lock()
-	l.given = true
+	l.released = true
 	l.mu.Unlock()
-	err := l.own("give back", func(record state.Record) error {
+	err := l.withRecord("give back", func(record state.Record) error {
 		_, err := put(ctx, l.store, l.name, record, Holder{Fence: l.fence})
 		return err
 	})
@@ -245,18 +237,17 @@ func (l *Lease) Release(ctx context.Context) error {
 	return err
 }
 
-// Apply makes the changes in the store, provided that this lease still
-// stands; it returns ErrLost if it does not, or what the store's Apply returns.
-// It takes up to MaxChanges changes.
+// Apply makes the changes in the store if this lease is current. Otherwise
+// it returns ErrLost. It takes up to MaxChanges changes.
 //
 // The store decides, not the clock: an expired lease that nobody has taken
-// over still stands, and one that was taken over never does.
+// over is still current; a lease that was taken over is not.
 func (l *Lease) Apply(ctx context.Context, changes ...state.Change) ([]state.Record, error) {
 	if len(changes) > MaxChanges {
 		return nil, fmt.Errorf("write under lease %s: %d changes at once, at most %d are possible", l.name, len(changes), MaxChanges)
 	}
 	var records []state.Record
-	err := l.own("write under", func(record state.Record) error {
+	err := l.withRecord("write under", func(record state.Record) error {
 		all := append([]state.Change{state.Check(record)}, changes...)
 		written, err := l.store.Apply(ctx, all...)
 		if err == nil {
@@ -267,14 +258,13 @@ func (l *Lease) Apply(ctx context.Context, changes ...state.Change) ([]state.Rec
 	return records, err
 }
 
-// own calls do with the record of the lease, once more whenever the record
-// has a newer version that is still one's own: a renewal came in between, or
-// one whose answer was lost. When the record is somebody else's, it notes that
-// the lease is lost.
+// withRecord calls do with the record of the lease. It repeats the call if the
+// record has a newer version of the same owner: after a renewal in between, or
+// after one whose answer was lost. If another owner has the record, it marks
+// the lease as lost.
 //
-// No lock is held meanwhile, so that a slow write cannot delay the renewal
-// that keeps the lease.
-func (l *Lease) own(act string, do func(state.Record) error) error {
+// No lock is held meanwhile, so that a slow write cannot delay the renewal.
+func (l *Lease) withRecord(act string, do func(state.Record) error) error {
 	for {
 		l.mu.Lock()
 		record, lost := l.record, l.lost
@@ -300,7 +290,7 @@ func (l *Lease) own(act string, do func(state.Record) error) error {
 	}
 }
 
-// adopt takes over a newer version of the record, if it is one's own.
+// adopt takes over a newer version of the record if it has the same owner.
 func (l *Lease) adopt(record state.Record) bool {
 	h, err := decode(l.name, record)
 	if err != nil || h.Owner != l.owner || h.Fence != l.fence {
@@ -320,8 +310,7 @@ func (l *Lease) lose() {
 
 func key(name string) string { return "lease/" + name }
 
-// expiry is a time of day, without the reading of this process's clock that
-// stands still while the machine sleeps.
+// expiry returns a time without the monotonic clock reading, which stops while the machine sleeps.
 func expiry(now time.Time, ttl time.Duration) time.Time { return now.Add(ttl).Round(0).UTC() }
 
 func decode(name string, record state.Record) (Holder, error) {
@@ -333,7 +322,7 @@ func decode(name string, record state.Record) (Holder, error) {
 	return h, nil
 }
 
-// put writes the record of a lease over the one that was read, if there was.
+// put writes the record of a lease, on the condition that it is still as read.
 func put(ctx context.Context, store state.Store, name string, read state.Record, h Holder) (state.Record, error) {
 	value, err := json.Marshal(h)
 	if err != nil {
@@ -345,8 +334,8 @@ func put(ctx context.Context, store state.Store, name string, read state.Record,
 	}
 	written, err := store.Apply(ctx, change)
 	if refused, ok := errors.AsType[*state.ConflictError](err); ok && refused.Current != nil && bytes.Equal(refused.Current.Value, value) {
-		// What stands in the way is this very write: it took place before,
-		// and only its answer was lost. Nobody else writes this token.
+		// This write itself took place before, and only its answer was lost. Nobody else writes
+		// this token.
 		return *refused.Current, nil
 	}
 	if err != nil {

@@ -20,10 +20,10 @@ import (
 
 const ttl = time.Minute
 
-// start is when each test begins.
+// start is the time at which each test begins.
 var start = time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 
-// at are the options of one whose clock shows so long after the start.
+// at returns the options of a process whose clock shows this time after the start.
 func at(d time.Duration) lease.Options {
 	return lease.Options{TTL: ttl, Now: func() time.Time { return start.Add(d) }}
 }
@@ -47,7 +47,7 @@ func acquire(t testing.TB, s state.Store, owner string, opts lease.Options) *lea
 	return l
 }
 
-// expectHeld expects that owner is kept from the lease by holder.
+// expectHeld fails unless owner cannot take the lease because of holder.
 func expectHeld(t testing.TB, s state.Store, owner string, opts lease.Options, holder string, until time.Time) {
 	t.Helper()
 	_, err := lease.Acquire(context.Background(), s, "reconcile", owner, opts)
@@ -81,7 +81,7 @@ func holder(t testing.TB, s state.Store) lease.Holder {
 	return h
 }
 
-func TestALeaseFromTakingToGivingBack(t *testing.T) {
+func TestLease_AcquireRenewRelease(t *testing.T) {
 	s, ctx := newStore(t), t.Context()
 	if h := holder(t, s); h != (lease.Holder{}) {
 		t.Errorf("before anyone led: %+v", h)
@@ -107,10 +107,10 @@ func TestALeaseFromTakingToGivingBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	if h, want := holder(t, s), (lease.Holder{Fence: 1}); h != want {
-		t.Errorf("after it was given back the record says %+v, want %+v", h, want)
+		t.Errorf("after the release the record says %+v, want %+v", h, want)
 	}
 	if a.Valid(start) {
-		t.Error("valid after it was given back")
+		t.Error("valid after the release")
 	}
 	expectLost(t, "renew after release", a.Renew(ctx, start))
 	expectLost(t, "release again", a.Release(ctx))
@@ -122,7 +122,7 @@ func TestALeaseFromTakingToGivingBack(t *testing.T) {
 	}
 }
 
-func TestAStaleHolderCannotWrite(t *testing.T) {
+func TestApply_StaleHolderCannotWrite(t *testing.T) {
 	s, ctx := newStore(t), t.Context()
 	a := acquire(t, s, "a", at(0))
 	records, err := a.Apply(ctx, state.Create("task/a", []byte("from a")))
@@ -154,7 +154,7 @@ func TestAStaleHolderCannotWrite(t *testing.T) {
 	}
 }
 
-func TestAStaleHolderCannotWriteAfterItsSuccessorGaveBack(t *testing.T) {
+func TestApply_StaleHolderCannotWriteAfterItsSuccessorReleased(t *testing.T) {
 	s, ctx := newStore(t), t.Context()
 	a := acquire(t, s, "a", at(0))
 	if err := acquire(t, s, "b", at(ttl)).Release(ctx); err != nil {
@@ -164,7 +164,7 @@ func TestAStaleHolderCannotWriteAfterItsSuccessorGaveBack(t *testing.T) {
 	expectLost(t, "apply", err)
 }
 
-func TestAnExpiredLeaseThatNobodyTookStillStands(t *testing.T) {
+func TestLease_ExpiredLeaseThatNobodyTookIsStillHeld(t *testing.T) {
 	s, ctx := newStore(t), t.Context()
 	a := acquire(t, s, "a", at(0))
 	late := start.Add(3 * ttl)
@@ -179,7 +179,7 @@ func TestAnExpiredLeaseThatNobodyTookStillStands(t *testing.T) {
 	}
 }
 
-func TestClocksThatDiffer(t *testing.T) {
+func TestAcquire_ClocksThatDiffer(t *testing.T) {
 	const skew = 5 * time.Second
 	tolerant := func(d time.Duration) lease.Options {
 		o := at(d)
@@ -189,7 +189,7 @@ func TestClocksThatDiffer(t *testing.T) {
 	t.Run("a contender ahead by no more than the allowance waits long enough", func(t *testing.T) {
 		s := newStore(t)
 		a := acquire(t, s, "a", tolerant(0))
-		// By a's clock its last moment has come; b's shows up to 5 s more.
+		// By a's clock the lease is in its last moment; b's clock differs by up to 5 s.
 		last := ttl - 1
 		if !a.Valid(start.Add(last)) {
 			t.Fatal("a's lease is over")
@@ -263,7 +263,7 @@ func TestClocksThatDiffer(t *testing.T) {
 
 var errAnswer = errors.New("connection reset")
 
-// lossy loses the answers of the next writes, as many as it is told.
+// lossy drops the answers of the next writes; the count says how many.
 func lossy(s state.Store) (*statetest.Faulty, *int) {
 	lose := new(int)
 	return &statetest.Faulty{Store: s, After: func([]state.Change) error {
@@ -275,7 +275,7 @@ func lossy(s state.Store) (*statetest.Faulty, *int) {
 	}}, lose
 }
 
-func TestLostAnswers(t *testing.T) {
+func TestLease_LostAnswers(t *testing.T) {
 	ctx := t.Context()
 	t.Run("an owner need not wait for what its own attempt has left", func(t *testing.T) {
 		s, lose := lossy(newStore(t))
@@ -355,8 +355,8 @@ func TestLostAnswers(t *testing.T) {
 	})
 }
 
-// repeating makes every write twice, as a client does whose first answer was
-// lost, and reports the second answer.
+// repeating makes every write twice, as a client does after a lost answer, and returns the second
+// answer.
 type repeating struct{ state.Store }
 
 func (r *repeating) Apply(ctx context.Context, changes ...state.Change) ([]state.Record, error) {
@@ -366,7 +366,7 @@ func (r *repeating) Apply(ctx context.Context, changes ...state.Change) ([]state
 	return r.Store.Apply(ctx, changes...)
 }
 
-func TestAnOwnerTakesOverFromItselfUnderANewToken(t *testing.T) {
+func TestAcquire_OwnerTakesOverFromItselfUnderANewToken(t *testing.T) {
 	s := newStore(t)
 	first := acquire(t, s, "a", at(0))
 	second := acquire(t, s, "a", at(0))
@@ -377,7 +377,7 @@ func TestAnOwnerTakesOverFromItselfUnderANewToken(t *testing.T) {
 	expectLost(t, "apply under the first", err)
 }
 
-func TestAStoreThatFailsCostsNoLease(t *testing.T) {
+func TestLease_FailingStoreDoesNotLoseTheLease(t *testing.T) {
 	s, ctx := newStore(t), t.Context()
 	down := true
 	faulty := &statetest.Faulty{Store: s, Before: func([]state.Change) error {
@@ -407,7 +407,7 @@ func TestAStoreThatFailsCostsNoLease(t *testing.T) {
 	}
 }
 
-func TestOfManyContendersOneLeads(t *testing.T) {
+func TestAcquire_OneOfManyContendersLeads(t *testing.T) {
 	s := newStore(t)
 	const contenders = 16
 	for round := range 5 {
@@ -437,7 +437,7 @@ func TestOfManyContendersOneLeads(t *testing.T) {
 	}
 }
 
-func TestWritesAndRenewalsDoNotDisturbEachOther(t *testing.T) {
+func TestLease_ConcurrentWritesAndRenewals(t *testing.T) {
 	s, ctx := newStore(t), t.Context()
 	l := acquire(t, s, "a", at(0))
 	var wg sync.WaitGroup
@@ -463,7 +463,7 @@ func TestWritesAndRenewalsDoNotDisturbEachOther(t *testing.T) {
 	}
 }
 
-func TestApplyLeavesRoomForItsCheck(t *testing.T) {
+func TestApply_TakesOneChangeLessThanTheStore(t *testing.T) {
 	s, ctx := newStore(t), t.Context()
 	l := acquire(t, s, "a", at(0))
 	var changes []state.Change
@@ -482,7 +482,7 @@ func TestApplyLeavesRoomForItsCheck(t *testing.T) {
 	}
 }
 
-func TestARecordThatIsNoLeaseIsNamed(t *testing.T) {
+func TestAcquire_InvalidRecordIsNamed(t *testing.T) {
 	s, ctx := newStore(t), t.Context()
 	if _, err := s.Apply(ctx, state.Create("lease/reconcile", []byte("{half"))); err != nil {
 		t.Fatal(err)
@@ -496,7 +496,7 @@ func TestARecordThatIsNoLeaseIsNamed(t *testing.T) {
 	}
 }
 
-func TestOwnersAreUnlikeEachOther(t *testing.T) {
+func TestNewOwner_IsUnique(t *testing.T) {
 	seen := map[string]bool{}
 	for range 100 {
 		seen[lease.NewOwner()] = true
@@ -509,7 +509,7 @@ func TestOwnersAreUnlikeEachOther(t *testing.T) {
 	}
 }
 
-func TestTheDefaultsWillDo(t *testing.T) {
+func TestAcquire_DefaultOptions(t *testing.T) {
 	s := newStore(t)
 	l := acquire(t, s, lease.NewOwner(), lease.Options{})
 	if now := time.Now(); !l.Valid(now) || l.Valid(now.Add(lease.DefaultTTL)) {
@@ -517,7 +517,7 @@ func TestTheDefaultsWillDo(t *testing.T) {
 	}
 }
 
-func TestAContenderThatWatches(t *testing.T) {
+func TestAcquire_WithWitness(t *testing.T) {
 	watching := func(d time.Duration, w *lease.Witness) lease.Options {
 		o := at(d)
 		o.Witness = w
@@ -528,13 +528,13 @@ func TestAContenderThatWatches(t *testing.T) {
 			s, ctx := newStore(t), t.Context()
 			a := acquire(t, s, "a", at(0))
 			w := new(lease.Witness)
-			// From when it looks first it waits for a whole time.
+			// Its first attempt starts the wait for a whole TTL.
 			expectHeld(t, s, "b", watching(ahead+10*time.Second, w), "a", start.Add(ahead+10*time.Second+ttl))
 			expectHeld(t, s, "b", watching(ahead+ttl, w), "a", start.Add(ahead+10*time.Second+ttl))
 			if err := a.Renew(ctx, start.Add(ttl)); err != nil {
 				t.Fatal(err)
 			}
-			// A renewal begins that anew, from when it is seen.
+			// A renewal that it sees starts the wait again.
 			seen := ahead + ttl + 10*time.Second
 			expectHeld(t, s, "b", watching(seen, w), "a", start.Add(seen+ttl))
 			expectHeld(t, s, "b", watching(seen+ttl-1, w), "a", start.Add(seen+ttl))
@@ -544,7 +544,7 @@ func TestAContenderThatWatches(t *testing.T) {
 			expectLost(t, "renew", a.Renew(ctx, start.Add(ttl)))
 		})
 	}
-	t.Run("a lease that was given back is free at once", func(t *testing.T) {
+	t.Run("a released lease is free at once", func(t *testing.T) {
 		s, w := newStore(t), new(lease.Witness)
 		a := acquire(t, s, "a", at(0))
 		expectHeld(t, s, "b", watching(0, w), "a", start.Add(ttl))
@@ -563,12 +563,11 @@ func TestAContenderThatWatches(t *testing.T) {
 	})
 }
 
-// Processes with clocks of their own take, renew, use, lose and give back a
-// lease in any order, and answers get lost. Whatever happens, tokens only
-// grow, no write of an older token comes after one of a newer, and where the
-// clocks agree to within the allowance, or all contenders watch, no two may act
-// at once.
-func TestAnyHistoryKeepsTheFence(t *testing.T) {
+// Processes with different clocks take, renew, use, lose and release a lease in any order, and
+// answers get lost. Tokens must only grow, and no write of an older token may follow one of a newer
+// token. If the clocks agree within the skew, or all contenders watch, no two processes may act at
+// once.
+func TestLease_AnyHistoryKeepsTheFence(t *testing.T) {
 	const skew = 4 * time.Second
 	t.Run("by the clock", func(t *testing.T) {
 		histories(t, 0, skew, func() lease.Options { return lease.Options{Skew: skew} })
@@ -578,8 +577,8 @@ func TestAnyHistoryKeepsTheFence(t *testing.T) {
 	})
 }
 
-// histories has processes whose clocks are ahead by least to most contend with
-// the given options.
+// histories lets processes contend with the given options; their clocks are ahead by between least
+// and most.
 func histories(t *testing.T, least, most time.Duration, contend func() lease.Options) {
 	inner := newStore(t)
 	history := 0
@@ -592,7 +591,7 @@ func histories(t *testing.T, least, most time.Duration, contend func() lease.Opt
 		if _, err := s.Apply(ctx, state.Create(log, []byte("0"))); err != nil {
 			t.Fatal(err)
 		}
-		skews := make([]time.Duration, 3) // of each process's clock
+		skews := make([]time.Duration, 3) // of the processes' clocks
 		options := make([]lease.Options, len(skews))
 		for i := range skews {
 			skews[i] = time.Duration(rapid.IntRange(int(least/time.Second), int(most/time.Second)).Draw(t, "skew")) * time.Second

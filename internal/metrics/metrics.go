@@ -1,5 +1,5 @@
-// Package metrics writes CloudWatch metrics as log lines, in the embedded
-// metric format: no request, no right and no waiting in the way of the work.
+// Package metrics writes CloudWatch metrics as log lines in the embedded metric format: this needs
+// no request, no right and no waiting.
 // https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/CloudWatch_Embedded_Metric_Format_Specification.html
 package metrics
 
@@ -10,15 +10,15 @@ import (
 	"time"
 )
 
-// Namespace is where the metrics lie in CloudWatch. Their one dimension is
-// Stack: one per task would cost as much as everything else together.
+// Namespace is the namespace of the metrics in CloudWatch. Their only dimension is Stack: a metric
+// for each task would cost as much as everything else together.
 const Namespace = "Terrapulse"
 
 // Metric is one metric: its name and CloudWatch's unit.
 type Metric struct{ Name, Unit string }
 
-// The metrics. Those of ticks are written by every tick, so that their
-// absence means something; the others only when there is something to count.
+// Every tick writes the metrics of ticks, so that their absence means something. The others are
+// written only if there is something to count.
 var (
 	Ticks           = Metric{"Ticks", "Count"}
 	IdleTicks       = Metric{"IdleTicks", "Count"}
@@ -44,13 +44,13 @@ var (
 	ResourcesDestroyed   = Metric{"ResourcesDestroyed", "Count"}     // by runs that destroyed some
 )
 
-// All is every metric.
+// All lists every metric.
 var All = []Metric{
 	Ticks, IdleTicks, GoodTicks, LastGoodTickAge, FailuresInARow, TasksFailing, TasksWaiting, TasksHeld, TasksUnreadable, ChangesSeen, ConsulErrors, LeaseRefused, BundleRefused,
 	RunsSucceeded, RunsFailed, RunsInterrupted, RunsLost, RunSeconds, SeenToAppliedSeconds, ResourcesDestroyed,
 }
 
-// Values are what was measured.
+// Values are measured values.
 type Values map[Metric]float64
 
 // Writer writes metrics. It is safe for concurrent use; nil writes nothing.
@@ -63,7 +63,7 @@ type Writer struct {
 // New returns a Writer of the metrics of a stack to its log.
 func New(out io.Writer, stack string) *Writer { return &Writer{out: out, stack: stack} }
 
-// Write writes what was measured at a time, as one line. No values are no line.
+// Write writes the values measured at a time as one line. Without values it writes nothing.
 func (w *Writer) Write(now time.Time, values Values) error {
 	if w == nil || len(values) == 0 {
 		return nil

@@ -11,7 +11,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/metrics"
 )
 
-func TestALineIsWhatCloudWatchTakesApart(t *testing.T) {
+func TestWrite_LineIsInEmbeddedMetricFormat(t *testing.T) {
 	var out bytes.Buffer
 	w := metrics.New(&out, "prod")
 	if err := w.Write(time.UnixMilli(1700000000123), metrics.Values{metrics.RunSeconds: 1.5, metrics.RunsSucceeded: 1}); err != nil {
@@ -35,7 +35,7 @@ func TestALineIsWhatCloudWatchTakesApart(t *testing.T) {
 	}
 }
 
-func TestNothingMeasuredIsNoLine(t *testing.T) {
+func TestWrite_NoValuesWriteNoLine(t *testing.T) {
 	var out bytes.Buffer
 	metrics.New(&out, "prod").Write(time.Now(), nil)
 	var none *metrics.Writer

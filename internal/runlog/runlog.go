@@ -1,5 +1,5 @@
-// Package runlog keeps the output of runs in S3, where the lifecycle rule of
-// the bucket removes it: gzip'd text, one object for each run.
+// Package runlog stores the output of runs in S3 as gzip'd text, one object per run. The lifecycle
+// rule of the bucket removes it.
 package runlog
 
 import (
@@ -21,26 +21,23 @@ import (
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
-// ErrGone is returned by Load for output that is not there (any more).
-var ErrGone = errors.New("the output is not there any more")
+// ErrGone is returned by Load for output that does not exist (any more).
+var ErrGone = errors.New("the output no longer exists")
 
-// maxText is how much output is unpacked, in bytes: more than a run keeps.
+// maxText limits the unpacked output, in bytes: more than a run keeps.
 const maxText = 2 * state.MaxLog
 
-// Bucket keeps the output of runs at a place in S3. It is safe for concurrent
-// use.
+// Bucket stores the output of runs in S3. It is safe for concurrent use.
 type Bucket struct {
 	Client   *s3.Client
 	Location s3url.URL
 }
 
-// ErrTaken is returned by Save for output that is there already, and was not
-// written by the same Save.
-var ErrTaken = errors.New("the output of this run is there already")
+// ErrTaken is returned by Save if the output exists already and was not written by the same Save.
+var ErrTaken = errors.New("the output of this run exists already")
 
-// Save keeps the output of a run and returns the URL that Load takes. How long
-// is for the bucket to say. Output is written once: the condition on the write
-// is what RunnerRole is bound to.
+// Save stores the output of a run and returns the URL for Load. The bucket decides how long it is
+// kept. Output is written once: RunnerRole may write only under this condition.
 func (b Bucket) Save(ctx context.Context, task, run string, output []byte, _ time.Time) (string, error) {
 	var packed bytes.Buffer
 	zip := gzip.NewWriter(&packed)
@@ -65,8 +62,8 @@ func (b Bucket) Save(ctx context.Context, task, run string, output []byte, _ tim
 	return at.String(), nil
 }
 
-// Load returns the output that Save kept at a URL. The error is ErrGone if
-// there is none: it is kept only for a time.
+// Load returns the output that Save stored under a URL, or ErrGone if it does not exist: it is kept
+// only for a time.
 func Load(ctx context.Context, client *s3.Client, url string) ([]byte, error) {
 	at, err := s3url.Parse(url)
 	if err != nil {
@@ -110,7 +107,7 @@ func code(err error) string {
 	return ""
 }
 
-// explain says what a person can do, where that is known.
+// explain adds what a person can do, if that is known.
 func explain(err error) error {
 	switch code(err) {
 	case "NoSuchBucket":

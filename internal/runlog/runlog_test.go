@@ -41,7 +41,7 @@ func newBucket(t *testing.T) (Bucket, *s3mem.Backend) {
 	return Bucket{client, s3url.URL{Bucket: "logs", Prefix: "runs"}}, backend
 }
 
-func TestOutputIsFoundByItsURL(t *testing.T) {
+func TestLoad_FindsOutputByItsURL(t *testing.T) {
 	large := make([]byte, state.MaxLog)
 	rand.New(rand.NewSource(1)).Read(large)
 	b, _ := newBucket(t)
@@ -76,7 +76,7 @@ func TestSave_OutputIsWrittenOnce(t *testing.T) {
 	}
 }
 
-func TestSave_AnAnswerThatWasLostIsNoFailure(t *testing.T) {
+func TestSave_LostAnswerIsNoFailure(t *testing.T) {
 	backend := s3mem.New()
 	if err := backend.CreateBucket("logs"); err != nil {
 		t.Fatal(err)
@@ -98,7 +98,7 @@ func TestSave_AnAnswerThatWasLostIsNoFailure(t *testing.T) {
 	}
 }
 
-func TestABrowserShowsTheOutputAsText(t *testing.T) {
+func TestSave_BrowserShowsTheOutputAsText(t *testing.T) {
 	b, _ := newBucket(t)
 	if _, err := b.Save(t.Context(), "web", "r1", []byte("x"), time.Time{}); err != nil {
 		t.Fatal(err)
@@ -109,7 +109,7 @@ func TestABrowserShowsTheOutputAsText(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeReadSaysWhatToDo(t *testing.T) {
+func TestLoad_ErrorSaysWhatToDo(t *testing.T) {
 	b, backend := newBucket(t)
 	if _, err := backend.PutObject("logs", "plain", nil, strings.NewReader("text"), 4, nil); err != nil {
 		t.Fatal(err)
@@ -128,7 +128,7 @@ func TestWhatCannotBeReadSaysWhatToDo(t *testing.T) {
 	}
 }
 
-func TestADeniedBucketSaysWhichRightIsMissing(t *testing.T) {
+func TestLoad_DeniedBucketNamesTheMissingRight(t *testing.T) {
 	client := serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusForbidden)
 		w.Write([]byte(`<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>`))

@@ -11,18 +11,16 @@ import (
 	"github.com/terrapulse/terrapulse/internal/deployment"
 )
 
-// Consul gives what the secrets hold to the configuration of a client of
-// Consul.
+// Consul adds the secrets for Consul to the configuration of its client.
 type Consul struct {
 	Source *Source
 	ARNs   deployment.Consul
-	Dir    string // where certificates and the key are kept, for this user alone
+	Dir    string // folder for the certificates and the key, readable only by this user
 }
 
-// Configure returns cfg with the token, the certificates and the key that the
-// secrets hold now. What the task files say themselves stays. The result is the
-// same as long as the secrets are, so that whoever keeps a client can tell by
-// == whether it is still the right one.
+// Configure returns cfg with the current token, certificates and key from the secrets. Values of
+// the task files have precedence. The result is equal as long as the secrets are unchanged, so that
+// a caller can compare with == whether its client is current.
 func (c *Consul) Configure(ctx context.Context, cfg config.Consul) (config.Consul, error) {
 	if c.tokenIsSecret(cfg) {
 		token, err := c.Source.Get(ctx, c.ARNs.TokenARN)
@@ -53,8 +51,8 @@ func (c *Consul) Configure(ctx context.Context, cfg config.Consul) (config.Consu
 	return cfg, nil
 }
 
-// Renew is Configure after Consul has refused a token, which is read again. It
-// reports whether there is another one to try.
+// Renew is Configure after Consul has denied a token: it reads the token again. It reports whether
+// there is another token to try.
 func (c *Consul) Renew(ctx context.Context, cfg config.Consul, refused string) (fresh config.Consul, another bool, err error) {
 	if !c.tokenIsSecret(cfg) {
 		return cfg, false, nil
@@ -68,7 +66,7 @@ func (c *Consul) tokenIsSecret(cfg config.Consul) bool {
 	return c.ARNs.TokenARN != "" && cfg.Token == ""
 }
 
-// keep writes a text to a file that is named by it.
+// keep writes a text to a file that is named after its content.
 func (c *Consul) keep(text string) (string, error) {
 	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
 		return "", err

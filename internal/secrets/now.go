@@ -12,7 +12,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ssm"
 )
 
-// New returns a source that reads with the clients of a configuration of AWS.
+// New returns a source that uses the clients of an AWS configuration.
 func New(cfg aws.Config) *Source {
 	return &Source{
 		SecretsManager: getSecretValue(secretsmanager.NewFromConfig(cfg).GetSecretValue),
@@ -21,9 +21,9 @@ func New(cfg aws.Config) *Source {
 	}
 }
 
-// A client that is held by an interface brings all of its operations, some 200,
-// into a program that calls methods by their names, as text/template does: 5 MB
-// of it, and 4 MB of its memory. One operation by itself does not.
+// A client in an interface links all of its operations, some 200, into a program that calls methods
+// by name, as text/template does: 5 MB of binary and 4 MB of memory. A function for one operation
+// does not.
 type (
 	getSecretValue func(context.Context, *secretsmanager.GetSecretValueInput, ...func(*secretsmanager.Options)) (*secretsmanager.GetSecretValueOutput, error)
 	getParameter   func(context.Context, *ssm.GetParameterInput, ...func(*ssm.Options)) (*ssm.GetParameterOutput, error)
@@ -37,9 +37,9 @@ func (f getParameter) GetParameter(ctx context.Context, in *ssm.GetParameterInpu
 	return f(ctx, in, opts...)
 }
 
-// Secret returns what a secret of Secrets Manager holds now, whatever Get has
-// kept. It is named by its ARN, as Get takes it, or by its name. With a key it is
-// what a secret in JSON has there.
+// Secret returns the current value of a secret in Secrets Manager, ignoring the cache of Get. The
+// name is its ARN, as for Get, or its name. With a key, it returns the value of that key of a
+// secret in JSON.
 func (s *Source) Secret(ctx context.Context, name, key string) (string, error) {
 	at, err := arn.Parse(name)
 	if err != nil {
@@ -54,8 +54,8 @@ func (s *Source) Secret(ctx context.Context, name, key string) (string, error) {
 	return s.secret(ctx, name, at)
 }
 
-// Parameter returns the value that a parameter of SSM has now, whatever Get has
-// kept. It is named by its ARN or by its name.
+// Parameter returns the current value of an SSM parameter, ignoring the cache of Get. The name is
+// its ARN or its name.
 func (s *Source) Parameter(ctx context.Context, name string) (string, error) {
 	if at, err := arn.Parse(name); err == nil {
 		return s.parameter(ctx, name, at)

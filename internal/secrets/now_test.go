@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestASecretIsReadAnewByItsARNOrName(t *testing.T) {
+func TestSecret_IsReadAgainByARNOrName(t *testing.T) {
 	v := newVault(t, map[string]string{
 		secretARN: `{"password": "first"}`, "prod/db": `{"password": "by name", "port": 5432, "ssl": true}`, "/prod/token": "a parameter\n", parameterARN: "by ARN",
 	})

@@ -1,6 +1,6 @@
-// Package secrets reads secrets by their ARNs from Secrets Manager and from
-// SSM's parameters, and gives those for Consul to its client. What was read is
-// kept for some minutes in memory, never longer, and is in no error.
+// Package secrets reads secrets by their ARNs from Secrets Manager and SSM parameters, and passes
+// those for Consul to its client. Values are cached in memory for some minutes, and are in no
+// error.
 package secrets
 
 import (
@@ -21,22 +21,22 @@ import (
 )
 
 const (
-	// fresh is how long a value is used without asking again: a rotated
-	// secret is in use soon, and a tick a minute costs 300 reads a day.
+	// fresh is how long a cached value is used: short enough for rotated secrets, and with a tick
+	// per minute it costs 300 reads a day.
 	fresh = 5 * time.Minute
-	// stale is how long a value is used when it cannot be read again for a
-	// reason that passes. An outage of Secrets Manager must not stop what works.
+	// stale is how long a cached value is used if it cannot be read for a transient reason. An
+	// outage of Secrets Manager must not stop running tasks.
 	stale = time.Hour
-	// pause is how long such a failure is remembered.
+	// pause is how long such a failure is cached.
 	pause = time.Minute
 )
 
-// SecretsManager is what is needed of Secrets Manager.
+// SecretsManager are the operations that this package uses.
 type SecretsManager interface {
 	GetSecretValue(context.Context, *secretsmanager.GetSecretValueInput, ...func(*secretsmanager.Options)) (*secretsmanager.GetSecretValueOutput, error)
 }
 
-// Parameters is what is needed of SSM.
+// Parameters are the operations of SSM that this package uses.
 type Parameters interface {
 	GetParameter(context.Context, *ssm.GetParameterInput, ...func(*ssm.Options)) (*ssm.GetParameterOutput, error)
 }
@@ -51,19 +51,17 @@ type Source struct {
 	values map[string]*value // by ARN
 }
 
-// value is one secret as it was read last.
+// value is a cached secret.
 type value struct {
-	mu    sync.Mutex // held while it is read
+	mu    sync.Mutex // held while the secret is read
 	text  string
-	read  time.Time // zero if it was never read, or dropped
-	again time.Time // not to be read again before, after a failure
+	read  time.Time // zero if it was never read, or was dropped
+	again time.Time // after a failure: do not read again before this time
 }
 
-// Get returns the value of a secret. The ARN is that of a parameter of SSM, or
-// of a secret of Secrets Manager, followed or not by what ECS takes, too:
-// :json-key:version-stage:version-id, of which each may be empty. A value is at
-// most 5 minutes old; an hour, if it cannot be read again for a reason that
-// passes.
+// Get returns the value of a secret. The ARN is that of an SSM parameter, or of a secret in Secrets
+// Manager with the optional suffix of ECS: :json-key:version-stage:version-id, of which each may be
+// empty. A value is at most 5 minutes old, or an hour if it cannot be read for a transient reason.
 func (s *Source) Get(ctx context.Context, name string) (string, error) {
 	v := s.value(name)
 	v.mu.Lock()
@@ -85,8 +83,8 @@ func (s *Source) Get(ctx context.Context, name string) (string, error) {
 	return v.text, nil
 }
 
-// Drop forgets a value that was refused, so that Get reads it again; unless it
-// has been read again meanwhile, and differs.
+// Drop removes a denied value from the cache, so that Get reads it again. It does nothing if the
+// cached value has changed meanwhile.
 func (s *Source) Drop(name, refused string) {
 	v := s.value(name)
 	v.mu.Lock()
@@ -141,8 +139,8 @@ func (s *Source) secret(ctx context.Context, name string, at arn.ARN) (string, e
 	return s.secretValue(ctx, name, in, key, at.Region)
 }
 
-// secretValue returns the text of a secret, or of one key of it. The region is
-// the client's own if empty.
+// secretValue returns the text of a secret, or of one key of it. An empty region is the client's
+// own.
 func (s *Source) secretValue(ctx context.Context, name string, in *secretsmanager.GetSecretValueInput, key, region string) (string, error) {
 	out, err := s.SecretsManager.GetSecretValue(ctx, in, func(o *secretsmanager.Options) { o.Region = cmp.Or(region, o.Region) })
 	if err != nil {
@@ -160,7 +158,7 @@ func (s *Source) secretValue(ctx context.Context, name string, in *secretsmanage
 		switch value := object[key]; {
 		case len(value) == 0 || strings.ContainsRune("{[n", rune(value[0])): // an object, an array or null
 			return "", &wrongError{fmt.Errorf("secret %s has no key %q with a text or a number: look at what it holds, and at the key", name, key)}
-		case json.Unmarshal(value, &text) != nil: // a number, or true or false
+		case json.Unmarshal(value, &text) != nil: // a number or a bool
 			text = string(value)
 		}
 	}
@@ -174,8 +172,7 @@ func (s *Source) parameter(ctx context.Context, name string, at arn.ARN) (string
 	return s.parameterValue(ctx, name, at.Region)
 }
 
-// parameterValue returns the text of a parameter. The region is the client's
-// own if empty.
+// parameterValue returns the text of a parameter. An empty region is the client's own.
 func (s *Source) parameterValue(ctx context.Context, name, region string) (string, error) {
 	out, err := s.Parameters.GetParameter(ctx, &ssm.GetParameterInput{Name: &name, WithDecryption: aws.Bool(true)},
 		func(o *ssm.Options) { o.Region = cmp.Or(region, o.Region) })
@@ -188,12 +185,11 @@ func (s *Source) parameterValue(ctx context.Context, name, region string) (strin
 	return filled(name, aws.ToString(out.Parameter.Value))
 }
 
-// Trim removes space and line ends at the end of a secret. They come from the
-// file that it was stored from: `--secret-string file://token` keeps the last
-// line end.
+// Trim removes spaces and newlines at the end of a secret. They come from the file that it was
+// stored from: `--secret-string file://token` keeps the last newline.
 func Trim(text string) string { return strings.TrimRight(text, " \t\r\n") }
 
-// filled trims a value and refuses an empty one: no secret is meant to be empty.
+// filled trims a value and refuses an empty one: an empty secret is always a mistake.
 func filled(name, text string) (string, error) {
 	if text = Trim(text); text == "" {
 		return "", &wrongError{fmt.Errorf("secret %s is empty: store the value in it", name)}
@@ -201,13 +197,12 @@ func filled(name, text string) (string, error) {
 	return text, nil
 }
 
-// wrongError says that a secret is not what it has to be, which a person must
-// put right.
+// wrongError says that a secret is invalid and a person must correct it.
 type wrongError struct{ error }
 
 func (e *wrongError) Unwrap() error { return e.error }
 
-// explain adds what can be done about an error of AWS.
+// explain adds to an AWS error what to do about it.
 func explain(name, action string, err error) error {
 	var api smithy.APIError
 	if !errors.As(err, &api) {
@@ -228,8 +223,7 @@ func explain(name, action string, err error) error {
 	return &wrongError{fmt.Errorf("read secret %s: %w", name, err)}
 }
 
-// final reports whether reading again is of no use before a person has put
-// something right.
+// final reports whether a retry is useless before a person has corrected something.
 func final(err error) bool {
 	var wrong *wrongError
 	return errors.As(err, &wrong)

@@ -27,15 +27,14 @@ const (
 	parameterARN = "arn:aws:ssm:eu-central-1:123456789012:parameter/consul/token"
 )
 
-// vault stands in for Secrets Manager and for SSM: it speaks their protocol and
-// holds a value for each name.
+// vault simulates Secrets Manager and SSM: it speaks their protocol and has a value for each name.
 type vault struct {
 	source secrets.Source
 	now    time.Time
 
 	mu     sync.Mutex
 	values map[string]string // by SecretId and stage, or by Name
-	fault  string            // the code of the error that everything is answered with
+	fault  string            // the error code of every answer
 	reads  int
 	asked  string // the last request
 }
@@ -97,7 +96,7 @@ func (v *vault) get(t *testing.T, name string) string {
 	return got
 }
 
-func TestASecretIsReadByItsARN(t *testing.T) {
+func TestGet_ReadsASecretByItsARN(t *testing.T) {
 	v := newVault(t, map[string]string{
 		secretARN: "plain", parameterARN: " with a line end \r\n\n",
 		secretARN + "1": `{"token": "from JSON", "port": 1}`, secretARN + "AWSPREVIOUS": "previous", secretARN + "v7": `{"token": "seventh"}`,
@@ -118,7 +117,7 @@ func TestASecretIsReadByItsARN(t *testing.T) {
 	}
 }
 
-func TestWhatIsWrongWithASecretIsSaidWithoutItsValue(t *testing.T) {
+func TestGet_ErrorsNeverContainTheValue(t *testing.T) {
 	for _, tt := range []struct {
 		name, value, fault string
 		want               []string
@@ -154,7 +153,7 @@ func TestWhatIsWrongWithASecretIsSaidWithoutItsValue(t *testing.T) {
 	}
 }
 
-func TestARotatedSecretIsInUseWithin5Minutes(t *testing.T) {
+func TestGet_RotatedSecretIsUsedWithin5Minutes(t *testing.T) {
 	v := newVault(t, map[string]string{secretARN: "old"})
 	v.get(t, secretARN)
 	v.set(secretARN, "new", "")
@@ -168,7 +167,7 @@ func TestARotatedSecretIsInUseWithin5Minutes(t *testing.T) {
 	}
 }
 
-func TestAnOutageDoesNotStopWhatWorks(t *testing.T) {
+func TestGet_CachedValueIsUsedDuringAnOutage(t *testing.T) {
 	v := newVault(t, map[string]string{secretARN: "old"})
 	v.get(t, secretARN)
 	v.set(secretARN, "new", "InternalServiceError")
@@ -193,7 +192,7 @@ func TestAnOutageDoesNotStopWhatWorks(t *testing.T) {
 	}
 }
 
-func TestAccessThatIsTakenAwayEndsTheUseOfASecret(t *testing.T) {
+func TestGet_RevokedAccessEndsTheUseOfASecret(t *testing.T) {
 	v := newVault(t, map[string]string{secretARN: "old"})
 	v.get(t, secretARN)
 	v.set(secretARN, "old", "AccessDeniedException")
@@ -203,7 +202,7 @@ func TestAccessThatIsTakenAwayEndsTheUseOfASecret(t *testing.T) {
 	}
 }
 
-func TestARefusedValueIsReadAgainOnce(t *testing.T) {
+func TestDrop_DeniedValueIsReadAgainOnce(t *testing.T) {
 	v := newVault(t, map[string]string{secretARN: "old"})
 	v.get(t, secretARN)
 	v.set(secretARN, "new", "")
@@ -228,7 +227,7 @@ func TestARefusedValueIsReadAgainOnce(t *testing.T) {
 	}
 }
 
-func TestTheClientOfConsulGetsWhatTheSecretsHold(t *testing.T) {
+func TestConfigure_ConsulClientGetsTheSecrets(t *testing.T) {
 	const ca, cert, key = parameterARN + "-ca", parameterARN + "-cert", parameterARN + "-key"
 	v := newVault(t, map[string]string{secretARN: "old", ca: "CA 1\n", cert: "CERT", key: "KEY"})
 	dir := filepath.Join(t.TempDir(), "consul")
@@ -279,7 +278,7 @@ func TestTheClientOfConsulGetsWhatTheSecretsHold(t *testing.T) {
 	}
 }
 
-func TestAfterARefusalAnotherTokenIsTried(t *testing.T) {
+func TestRenew_TriesAnotherTokenAfterADenial(t *testing.T) {
 	v := newVault(t, map[string]string{secretARN: "old"})
 	c := secrets.Consul{Source: &v.source, ARNs: deployment.Consul{TokenARN: secretARN}}
 	v.get(t, secretARN)

@@ -11,18 +11,17 @@ import (
 )
 
 const (
-	// renewLimit is how long one attempt to renew the token may take.
+	// renewLimit limits one attempt to renew the token.
 	renewLimit = 30 * time.Second
 
-	// Attempts that fail are made again after these waits, at most.
+	// Failed attempts are retried after a wait between these limits.
 	firstWait, longestWait = time.Second, 5 * time.Minute
 
-	// shortestWait keeps two requests apart, whatever Vault says.
+	// shortestWait is the minimum time between two requests, whatever Vault answers.
 	shortestWait = 100 * time.Millisecond
 )
 
-// renewal keeps one token alive: a timer that is set anew each time it has gone
-// off, and nothing between.
+// renewal renews one token, with a timer that is set again after each attempt.
 type renewal struct {
 	*Client
 	client *api.Client // with the token
@@ -31,9 +30,8 @@ type renewal struct {
 	wait   time.Duration // after the next failure; 0 before the first
 }
 
-// Keep begins to renew the token if the configuration says so, as the first
-// Read would do. Whoever may have nothing to read for longer than the token
-// lives calls it.
+// Keep begins to renew the token if the configuration says so, as the first Read does. Call it if
+// there may be no Read for longer than the token's lifetime.
 func (c *Client) Keep(ctx context.Context) error {
 	if !c.cfg.RenewToken {
 		return nil
@@ -42,7 +40,7 @@ func (c *Client) Keep(ctx context.Context) error {
 	return err
 }
 
-// keep sees to it that the token is renewed, and the one before no more.
+// keep begins to renew the token, and stops renewing the previous one.
 func (c *Client) keep(client *api.Client, token string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -54,7 +52,7 @@ func (c *Client) keep(client *api.Client, token string) {
 	}
 	r := &renewal{Client: c, client: client, token: token}
 	c.renewal = r
-	r.timer = time.AfterFunc(0, r.look)
+	r.timer = time.AfterFunc(0, r.lookup)
 }
 
 // stop ends the renewals.
@@ -66,25 +64,25 @@ func (c *Client) stop() {
 	}
 }
 
-// look asks how long the token lives, and sets the timer for its renewal.
-func (r *renewal) look() {
+// lookup reads the lifetime of the token, and sets the timer for its renewal.
+func (r *renewal) lookup() {
 	ctx, cancel := context.WithTimeout(r.ctx, renewLimit)
 	defer cancel()
 	secret, err := r.client.Auth().Token().LookupSelfWithContext(ctx)
 	if err != nil {
-		r.failed(err, r.look)
+		r.failed(err, r.lookup)
 		return
 	}
 	ttl, err := secret.TokenTTL()
 	if err != nil {
-		r.failed(err, r.look)
+		r.failed(err, r.lookup)
 		return
 	}
 	renewable, err := secret.TokenIsRenewable()
 	switch {
 	case err != nil:
-		r.failed(err, r.look)
-	case ttl == 0: // lives for ever
+		r.failed(err, r.lookup)
+	case ttl == 0: // never expires
 	case !renewable:
 		r.log.Warn("the Vault token cannot be renewed: providers that need a secret fail when it has expired", "expires_in", ttl)
 	default:
@@ -96,15 +94,15 @@ func (r *renewal) look() {
 			}
 		}
 		if ttl < whole-whole/10 {
-			r.renew() // it has come from another process, and the next one may be long in coming
+			r.renew() // the token comes from another process, and the next renewal may be far away
 			return
 		}
 		r.again(ttl-ttl/3, r.renew)
 	}
 }
 
-// renew renews the token, and sets the timer for the next time: when a third of
-// the token's life is left.
+// renew renews the token, and sets the timer for the next renewal: when a third of the lifetime is
+// left.
 func (r *renewal) renew() {
 	ctx, cancel := context.WithTimeout(r.ctx, renewLimit)
 	defer cancel()
@@ -126,7 +124,7 @@ func (r *renewal) renew() {
 	r.again(ttl-ttl/3, r.renew)
 }
 
-// failed sets the timer for another attempt, unless that is of no use.
+// failed sets the timer for another attempt, unless a retry is useless.
 func (r *renewal) failed(err error, attempt func()) {
 	if r.ctx.Err() != nil {
 		return
@@ -143,7 +141,7 @@ func (r *renewal) failed(err error, attempt func()) {
 	r.wait = min(2*r.wait, longestWait)
 }
 
-// again sets the timer, unless another token has taken this one's place.
+// again sets the timer, unless another token has replaced this one.
 func (r *renewal) again(after time.Duration, attempt func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/config"
 )
 
-// clientTLS is how Vault is spoken to, if its address is one of https.
+// clientTLS returns the TLS configuration if Vault's address is an https URL.
 func clientTLS(cfg config.ClientTLS) (*tls.Config, error) {
 	t := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: cfg.ServerName, InsecureSkipVerify: !cfg.Verify}
 	if err := rootcerts.ConfigureTLS(t, &rootcerts.Config{CAFile: cfg.CACert, CAPath: cfg.CAPath}); err != nil {
@@ -20,7 +20,7 @@ func clientTLS(cfg config.ClientTLS) (*tls.Config, error) {
 	}
 	key := cfg.Key
 	if key == "" {
-		key = cfg.Cert // one file may hold both
+		key = cfg.Cert // one file may contain both
 	}
 	pair, err := tls.LoadX509KeyPair(cfg.Cert, key)
 	if err != nil {

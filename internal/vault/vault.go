@@ -1,5 +1,5 @@
-// Package vault reads secrets from Vault, and keeps the token alive that they
-// are read with. No error of it holds a token or a secret.
+// Package vault reads secrets from Vault, and renews the token for that. Its errors contain no
+// token and no secret.
 package vault
 
 import (
@@ -23,36 +23,34 @@ import (
 	"github.com/terrapulse/terrapulse/internal/config"
 )
 
-// retries is how often a request is made again that Vault answered with 5xx, or
-// not at all, after about these waits.
+// Requests that Vault answers with 5xx, or not at all, are retried this often, after about these
+// waits.
 const (
 	retries              = 2
 	firstRetry, maxRetry = 250 * time.Millisecond, time.Second
 )
 
-// ErrNotFound says that there is nothing at a path, or nothing that the token
-// may know of.
+// ErrNotFound says that the path has no secret, or none that the token may see.
 var ErrNotFound = errors.New("there is no secret at this path")
 
-// Secret is what Vault answers. Of the KV engine's second version, Data holds
-// the secret under "data", and what is known about it under "metadata".
+// Secret is an answer of Vault. For the KV engine's version 2, Data has the secret under "data" and
+// its metadata under "metadata".
 type Secret = api.Secret
 
-// Client reads from one Vault. It is safe for concurrent use.
+// Client reads from one Vault server. It is safe for concurrent use.
 type Client struct {
 	cfg    config.Vault
 	client *api.Client // without a token
 	log    *slog.Logger
 
 	mu        sync.Mutex
-	unwrapped map[string]string // tokens, by the wrapping tokens that they came in
-	renewal   *renewal          // of the token that was used last; nil without one
+	unwrapped map[string]string // tokens by their wrapping tokens
+	renewal   *renewal          // of the last used token; nil without one
 	ctx       context.Context   // of the renewals
 }
 
-// New prepares a client; it does not connect. Where the configuration says so,
-// the token is renewed from its first use on, until ctx ends. An error names
-// the key that is at fault.
+// New prepares a client without connecting. If the configuration says so, the client renews the
+// token from its first use until ctx ends. An error names the invalid key.
 func New(ctx context.Context, cfg config.Vault, log *slog.Logger) (*Client, error) {
 	if cfg.Address == "" {
 		return nil, errors.New("vault.address is not set: name it in the vault block, or in VAULT_ADDR")
@@ -64,13 +62,13 @@ func New(ctx context.Context, cfg config.Vault, log *slog.Logger) (*Client, erro
 	client, err := api.NewClient(&api.Config{
 		Address: cfg.Address, MaxRetries: retries, MinRetryWait: firstRetry, MaxRetryWait: maxRetry,
 		HttpClient: &http.Client{Transport: t, CheckRedirect: func(*http.Request, []*http.Request) error {
-			return http.ErrUseLastResponse // vault/api follows one itself: to the active server
+			return http.ErrUseLastResponse // vault/api itself follows one redirect: to the active server
 		}},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("prepare the connection to Vault at %s: %w", cfg.Address, err)
 	}
-	// The configuration has looked at the environment already.
+	// The configuration has read the environment already.
 	client.ClearToken()
 	client.ClearNamespace()
 	if cfg.Namespace != "" {
@@ -103,8 +101,8 @@ func transport(cfg config.Vault) (*http.Transport, error) {
 	return t, nil
 }
 
-// Read returns the secret at a path. One of the KV engine's second version is
-// found with "data/" after the engine's own path, and without.
+// Read returns the secret at a path. For the KV engine's version 2, the path may have "data/" after
+// the engine's path or not.
 func (c *Client) Read(ctx context.Context, at string) (*Secret, error) {
 	client, err := c.authorised(ctx)
 	if err != nil {
@@ -128,8 +126,7 @@ func (c *Client) Read(ctx context.Context, at string) (*Secret, error) {
 	return secret, nil
 }
 
-// Write sends data to a path and returns what comes back, such as a
-// certificate that an engine issues.
+// Write sends data to a path and returns the answer, such as a certificate that an engine issues.
 func (c *Client) Write(ctx context.Context, at string, data map[string]any) (*Secret, error) {
 	client, err := c.authorised(ctx)
 	if err != nil {
@@ -145,7 +142,7 @@ func (c *Client) Write(ctx context.Context, at string, data map[string]any) (*Se
 	return secret, nil
 }
 
-// List returns the names below a path; those of folders end in a slash.
+// List returns the names below a path; names of folders end in a slash.
 func (c *Client) List(ctx context.Context, at string) ([]string, error) {
 	client, err := c.authorised(ctx)
 	if err != nil {
@@ -172,12 +169,12 @@ func (c *Client) List(ctx context.Context, at string) ([]string, error) {
 	return names, nil
 }
 
-// inKV adds data or metadata to a path of the KV engine's second version.
+// inKV adds data or metadata to a path of the KV engine's version 2.
 func (c *Client) inKV(ctx context.Context, client *api.Client, at, kind string) (string, error) {
 	mount, err := client.Logical().ReadWithContext(ctx, "sys/internal/ui/mounts/"+at)
 	if err != nil {
-		// The path may be one that the token has no say in at all, or Vault is
-		// an old one. Reading says so better, or succeeds.
+		// The token may have no right on the path, or Vault is old. The read that follows reports
+		// this better, or succeeds.
 		if status := new(api.ResponseError); errors.As(err, &status) && (status.StatusCode == http.StatusForbidden || status.StatusCode == http.StatusNotFound) {
 			return at, nil
 		}
@@ -193,7 +190,7 @@ func (c *Client) inKV(ctx context.Context, client *api.Client, at, kind string) 
 	}
 	below, ok := strings.CutPrefix(at+"/", root)
 	if !ok {
-		return at, nil // root begins with the namespace that the token is of
+		return at, nil // root begins with the token's namespace
 	}
 	if below = strings.TrimSuffix(below, "/"); below == kind || strings.HasPrefix(below, kind+"/") {
 		return at, nil
@@ -201,16 +198,16 @@ func (c *Client) inKV(ctx context.Context, client *api.Client, at, kind string) 
 	return path.Join(root, kind, below), nil
 }
 
-// deleted reports whether the version that was read of a KV secret is deleted:
-// Vault still tells when.
+// deleted reports whether the version of a KV secret is deleted: Vault then still returns the time
+// of deletion.
 func deleted(s *Secret) bool {
 	data, ok := s.Data["data"]
 	_, kv := s.Data["metadata"]
 	return ok && kv && data == nil
 }
 
-// queryOf takes what follows a ? off the end of a path: the parameters of the
-// request, such as version=3 of the KV engine and ttl=15m of AWS's.
+// queryOf removes the query from the end of a path and returns it: the parameters of the request,
+// such as version=3 of the KV engine and ttl=15m of the AWS engine.
 func queryOf(at *string) (url.Values, error) {
 	rest, text, _ := strings.Cut(*at, "?")
 	*at = clean(rest)
@@ -223,7 +220,7 @@ func queryOf(at *string) (url.Values, error) {
 
 func clean(at string) string { return strings.Trim(strings.TrimSpace(at), "/") }
 
-// authorised returns a client with the token of this moment.
+// authorised returns a client with the current token.
 func (c *Client) authorised(ctx context.Context) (*api.Client, error) {
 	token, err := c.token(ctx)
 	if err != nil {
@@ -240,7 +237,7 @@ func (c *Client) authorised(ctx context.Context) (*api.Client, error) {
 }
 
 func (c *Client) with(token string) (*api.Client, error) {
-	client, err := c.client.CloneWithHeaders() // the namespace is one
+	client, err := c.client.CloneWithHeaders() // the namespace is a header
 	if err != nil {
 		return nil, fmt.Errorf("prepare the connection to Vault at %s: %w", c.cfg.Address, err)
 	}
@@ -248,8 +245,8 @@ func (c *Client) with(token string) (*api.Client, error) {
 	return client, nil
 }
 
-// token returns the token that is to be used now: what Vault Agent has left in
-// its file, or the configured one, and what was wrapped in it.
+// token returns the current token: from the file of Vault Agent, or the configured one, unwrapped
+// if it was wrapped.
 func (c *Client) token(ctx context.Context) (string, error) {
 	token := c.cfg.Token
 	if file := c.cfg.AgentTokenFile; file != "" {
@@ -270,8 +267,8 @@ func (c *Client) token(ctx context.Context) (string, error) {
 	return c.unwrap(ctx, token)
 }
 
-// agentToken is the token in a sink file of Vault Agent: bare, or as the answer
-// to a wrapping.
+// agentToken returns the token in a sink file of Vault Agent, which contains the token or the
+// answer to a wrapping request.
 func agentToken(text []byte) string {
 	text = bytes.TrimSpace(text)
 	var wrapped struct {
@@ -283,7 +280,7 @@ func agentToken(text []byte) string {
 	return string(text)
 }
 
-// unwrap returns the token in a wrapping token, which Vault gives out once.
+// unwrap returns the token in a wrapping token. Vault returns it only once.
 func (c *Client) unwrap(ctx context.Context, wrapping string) (string, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -311,13 +308,12 @@ func (c *Client) unwrap(ctx context.Context, wrapping string) (string, error) {
 	if token == "" {
 		return "", errors.New("what is wrapped in the token for Vault (vault.unwrap_token) is no token: wrap the answer to a login or to a token's creation")
 	}
-	// Of wrapping tokens one after the other, as Vault Agent leaves them, only
-	// the latest is asked for again.
+	// Vault Agent writes one wrapping token after the other; only the latest is used again.
 	c.unwrapped = map[string]string{wrapping: token}
 	return token, nil
 }
 
-// explain says what an error of Vault means, and what can be done.
+// explain adds to an error of Vault what it means and what to do.
 func (c *Client) explain(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return fmt.Errorf("the Vault at %s: %w", c.cfg.Address, cause)

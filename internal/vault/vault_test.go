@@ -21,7 +21,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/vault/vaulttest"
 )
 
-// settings are what the configuration says of a server, with the token "root".
+// settings returns the configuration for a server, with the token "root".
 func settings(s *vaulttest.Server) config.Vault {
 	return config.Vault{Enabled: true, Address: s.URL, Token: "root", TLS: config.ClientTLS{Enabled: true, Verify: true}}
 }
@@ -36,7 +36,7 @@ func open(t *testing.T, cfg config.Vault) (*vault.Client, *testtools.Output) {
 	return c, log
 }
 
-// until waits for something to become so.
+// until waits until a condition holds.
 func until(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); !is(); time.Sleep(10 * time.Millisecond) {
@@ -46,7 +46,7 @@ func until(t *testing.T, what string, is func() bool) {
 	}
 }
 
-func TestASecretIsReadOfBothVersionsOfTheKVEngine(t *testing.T) {
+func TestRead_BothVersionsOfTheKVEngine(t *testing.T) {
 	s := vaulttest.Start(t)
 	s.Put("kv/db", map[string]any{"password": "of version 1"})
 	s.Put("secret/db", map[string]any{"password": "of version 2"})
@@ -81,7 +81,7 @@ func TestASecretIsReadOfBothVersionsOfTheKVEngine(t *testing.T) {
 	}
 }
 
-func TestWhatIsWrongIsSaidWithoutSecrets(t *testing.T) {
+func TestRead_ErrorsNeverContainSecrets(t *testing.T) {
 	s := vaulttest.Start(t)
 	s.Put("secret/deleted", nil)
 	c, _ := open(t, settings(s))
@@ -129,7 +129,7 @@ func TestWhatIsWrongIsSaidWithoutSecrets(t *testing.T) {
 	}
 }
 
-func TestAVaultThatHangsIsGivenUpWithTheContext(t *testing.T) {
+func TestRead_EndsWithTheContextIfVaultHangs(t *testing.T) {
 	s := vaulttest.Start(t)
 	c, _ := open(t, settings(s))
 	s.Hang(true)
@@ -140,7 +140,7 @@ func TestAVaultThatHangsIsGivenUpWithTheContext(t *testing.T) {
 	}
 }
 
-func TestTheTokenIsOfItsNamespace(t *testing.T) {
+func TestRead_UsesTheNamespaceOfTheToken(t *testing.T) {
 	s := vaulttest.Start(t)
 	s.AddToken("of-team", vaulttest.Token{Namespace: "team"})
 	s.Put("kv/db", map[string]any{"password": "p"})
@@ -157,7 +157,7 @@ func TestTheTokenIsOfItsNamespace(t *testing.T) {
 	}
 }
 
-func TestTheEnvironmentDoesNotStandInForWhatTheConfigurationSays(t *testing.T) {
+func TestNew_IgnoresTheEnvironment(t *testing.T) {
 	s := vaulttest.Start(t)
 	s.Put("kv/db", map[string]any{"password": "p"})
 	t.Setenv("VAULT_TOKEN", "of-another")
@@ -170,7 +170,7 @@ func TestTheEnvironmentDoesNotStandInForWhatTheConfigurationSays(t *testing.T) {
 	}
 }
 
-func TestVaultAgentsTokenIsReadAnewForEachRead(t *testing.T) {
+func TestRead_ReadsVaultAgentsTokenEachTime(t *testing.T) {
 	s := vaulttest.Start(t)
 	s.Put("kv/db", map[string]any{"password": "p"})
 	s.AddToken("second", vaulttest.Token{})
@@ -195,7 +195,7 @@ func TestVaultAgentsTokenIsReadAnewForEachRead(t *testing.T) {
 	if _, err := c.Read(t.Context(), "kv/db"); err != nil {
 		t.Error(err)
 	}
-	// Wrapped, the file holds Vault's answer.
+	// A wrapped file contains Vault's answer.
 	cfg.UnwrapToken = true
 	c, _ = open(t, cfg)
 	s.Wrap("w1", "root")
@@ -210,7 +210,7 @@ func TestVaultAgentsTokenIsReadAnewForEachRead(t *testing.T) {
 	}
 }
 
-func TestAWrappedTokenIsUnwrappedOnce(t *testing.T) {
+func TestRead_UnwrapsAWrappedTokenOnce(t *testing.T) {
 	s := vaulttest.Start(t)
 	s.Put("kv/db", map[string]any{"password": "p"})
 	s.Wrap("S3CRET-wrapping", "root")
@@ -229,7 +229,7 @@ func TestAWrappedTokenIsUnwrappedOnce(t *testing.T) {
 	}
 }
 
-func TestATokenIsRenewedAsLongAsTheProgramRuns(t *testing.T) {
+func TestRenewal_LastsAsLongAsTheProgram(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
@@ -264,7 +264,7 @@ func TestATokenIsRenewedAsLongAsTheProgramRuns(t *testing.T) {
 	}
 }
 
-func TestATokenIsLeftAloneWhereItIsNotToBeRenewed(t *testing.T) {
+func TestRenewal_TokenThatMustNotBeRenewedIsNot(t *testing.T) {
 	s := vaulttest.Start(t)
 	s.Put("kv/db", map[string]any{"password": "p"})
 	s.AddToken("fixed", vaulttest.Token{TTL: time.Hour})
@@ -281,13 +281,13 @@ func TestATokenIsLeftAloneWhereItIsNotToBeRenewed(t *testing.T) {
 	if err := c.Keep(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "a word on a token that cannot be renewed", func() bool { return strings.Contains(log.String(), "cannot be renewed") })
+	until(t, "the log line on a token that cannot be renewed", func() bool { return strings.Contains(log.String(), "cannot be renewed") })
 	if n := s.Count("PUT auth/token/renew-self"); n != 0 {
 		t.Errorf("it was renewed %d times", n)
 	}
 }
 
-func TestATokenThatIsNotNewIsRenewedAtOnce(t *testing.T) {
+func TestRenewal_UsedTokenIsRenewedAtOnce(t *testing.T) {
 	s := vaulttest.Start(t)
 	s.AddToken("new", vaulttest.Token{TTL: time.Hour, Renewable: true})
 	s.AddToken("used", vaulttest.Token{TTL: time.Hour, Left: 50 * time.Minute, Renewable: true})
@@ -305,7 +305,7 @@ func TestATokenThatIsNotNewIsRenewedAtOnce(t *testing.T) {
 	}
 }
 
-func TestARenewalThatFailsIsTriedAgain(t *testing.T) {
+func TestRenewal_IsRetriedAfterAFailure(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
@@ -318,7 +318,7 @@ func TestARenewalThatFailsIsTriedAgain(t *testing.T) {
 	if err := c.Keep(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "a word on a sealed Vault", func() bool { return strings.Contains(log.String(), "will retry") })
+	until(t, "the log line on a sealed Vault", func() bool { return strings.Contains(log.String(), "will retry") })
 	s.Seal(false)
 	asked := len(s.Requests())
 	until(t, "asked again", func() bool { return len(s.Requests()) > asked })
@@ -327,7 +327,7 @@ func TestARenewalThatFailsIsTriedAgain(t *testing.T) {
 	}
 }
 
-func TestVaultIsSpokenToOverTLS(t *testing.T) {
+func TestNew_TLS(t *testing.T) {
 	s := vaulttest.StartTLS(t, nil)
 	s.Put("kv/db", map[string]any{"password": "p"})
 	cfg := settings(s)
@@ -367,7 +367,7 @@ func TestVaultIsSpokenToOverTLS(t *testing.T) {
 	}
 }
 
-func TestACertificateOfTheClientIsShownToVault(t *testing.T) {
+func TestNew_ClientCertificate(t *testing.T) {
 	s := vaulttest.StartTLS(t, &tls.Config{ClientAuth: tls.RequireAnyClientCert})
 	s.Put("kv/db", map[string]any{"password": "p"})
 	cfg := settings(s)

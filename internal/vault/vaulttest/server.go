@@ -1,7 +1,6 @@
-// Package vaulttest stands in for a Vault server in tests: it speaks what a
-// client that reads secrets needs of Vault's HTTP API, in Vault's words. Tokens
-// live, are renewed, wrapped and unwrapped; the KV engine is there in both
-// versions; and the server can be sealed.
+// Package vaulttest simulates a Vault server for tests: the part of Vault's HTTP API that a client
+// needs to read secrets. Tokens have lifetimes, are renewed, wrapped and unwrapped; both versions
+// of the KV engine exist; and the server can be sealed.
 package vaulttest
 
 import (
@@ -17,33 +16,33 @@ import (
 	"time"
 )
 
-// Token is a token that the server knows.
+// Token is a token of the server.
 type Token struct {
-	TTL       time.Duration // 0 for one that lives for ever; whole seconds
-	Left      time.Duration // of TTL; all of it if 0
+	TTL       time.Duration // in whole seconds; 0 never expires
+	Left      time.Duration // the rest of TTL; 0 is all of it
 	Renewable bool
 	Namespace string // "" is the root namespace
 
 	expires time.Time
 }
 
-// Server is a Vault. Its methods are safe for concurrent use.
+// Server is a simulated Vault server. Its methods are safe for concurrent use.
 type Server struct {
 	*httptest.Server
 
 	mu       sync.Mutex
 	tokens   map[string]*Token
-	wrapped  map[string]string         // tokens, by their wrapping tokens
+	wrapped  map[string]string         // tokens by their wrapping tokens
 	v1, v2   map[string]map[string]any // secrets by path, below kv/ and secret/
 	issued   int
 	sealed   bool
-	hanging  chan struct{} // closed when the server answers again; nil if it does
+	hanging  chan struct{} // closed when the server answers again; nil if it does not hang
 	requests []string
 }
 
-// Start runs a server until the test ends. It has the KV engine at kv/ in its
-// first version and at secret/ in its second, an engine at db/ that gives out
-// a password for each request, and the token "root", which lives for ever.
+// Start runs a server until the test ends. It has the KV engine's version 1 at kv/ and version 2 at
+// secret/, an engine at db/ that returns a new password for each request, and the token "root",
+// which never expires.
 func Start(t testing.TB) *Server {
 	t.Helper()
 	s := newServer()
@@ -73,7 +72,7 @@ func (s *Server) close() {
 	s.Server.Close()
 }
 
-// AddToken makes a token known.
+// AddToken adds a token.
 func (s *Server) AddToken(id string, t Token) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -83,14 +82,14 @@ func (s *Server) AddToken(id string, t Token) {
 	s.tokens[id] = &t
 }
 
-// Wrap makes a token that can be unwrapped once, to the other.
+// Wrap adds a wrapping token that can be unwrapped once to the other token.
 func (s *Server) Wrap(wrapping, token string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.wrapped[wrapping] = token
 }
 
-// Put writes a secret: at kv/NAME or secret/NAME. Nil deletes it.
+// Put writes a secret at kv/NAME or secret/NAME. Nil deletes it.
 func (s *Server) Put(path string, data map[string]any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -102,14 +101,14 @@ func (s *Server) Put(path string, data map[string]any) {
 	}
 }
 
-// Seal has the server refuse everything, or not any more.
+// Seal makes the server deny every request, or ends that.
 func (s *Server) Seal(sealed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.sealed = sealed
 }
 
-// Hang has the server answer nothing, or all that it has not answered.
+// Hang makes the server answer nothing; false releases all waiting requests.
 func (s *Server) Hang(hang bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -129,14 +128,14 @@ func (s *Server) Expires(token string) time.Time {
 	return s.tokens[token].expires
 }
 
-// Requests returns the requests so far, such as GET kv/db.
+// Requests returns all requests so far, such as GET kv/db.
 func (s *Server) Requests() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return append([]string(nil), s.requests...)
 }
 
-// Count returns how many requests there were of the kind.
+// Count returns the number of requests of a kind.
 func (s *Server) Count(request string) int {
 	n := 0
 	for _, r := range s.Requests() {
@@ -196,7 +195,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.answer(w, r, method, path, token)
 }
 
-// answer is an answer to a token that is known.
+// answer writes the answer to a request with a valid token.
 func (s *Server) answer(w http.ResponseWriter, r *http.Request, method, path string, token *Token) {
 	left := 0
 	if token.TTL > 0 {
@@ -239,7 +238,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, method, path str
 			return
 		}
 		if data == nil {
-			w.WriteHeader(http.StatusNotFound) // deleted: what is known is told all the same
+			w.WriteHeader(http.StatusNotFound) // deleted: the metadata is returned all the same
 		}
 		var held any
 		if data != nil {
