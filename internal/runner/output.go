@@ -2,6 +2,7 @@ package runner
 
 import (
 	"context"
+	"encoding/json"
 	"io"
 	"log/slog"
 	"strings"
@@ -110,26 +111,43 @@ func (r *Runner) keepForPeople(ctx context.Context, run *state.Run, done result,
 	} else {
 		run.Logs, run.Output = len(text), url
 	}
-	if run.Kind == state.KindPlan && run.State == state.RunSucceeded {
-		name := run.ID + "-plan"
-		url, err := "", error(nil)
-		if r.Logs == nil {
-			err = state.SaveLog(ctx, r.Store, run.Task, name, []byte(done.plan), until)
-		} else {
-			url, err = r.Logs.Save(ctx, run.Task, name, []byte(done.plan), until)
-		}
-		if err != nil {
-			r.Log.Warn("the plan of a run was not kept", "error", err)
-		} else if run.Plan = url; url == "" {
-			run.Plan = name
-		}
+	if run.State != state.RunSucceeded {
+		return
 	}
-	if run.State != state.RunSucceeded || !run.Kind.Applies() {
+	if !run.Kind.Applies() {
+		run.Plan = r.keepPlan(ctx, *run, "plan", []byte(done.plan.Text))
+		if done.plan.Resources != nil {
+			data, err := json.Marshal(done.plan.Bounded())
+			if err != nil {
+				r.Log.Warn("the data of a plan was not kept", "error", err)
+				return
+			}
+			run.PlanData = r.keepPlan(ctx, *run, "plan-data", data)
+		}
+		return
+	}
+	if run.Kind != state.KindApply {
 		return
 	}
 	if err := state.SaveInputs(ctx, r.Store, run.Task, state.Inputs{Elements: done.snap.Condition.Elements, Sources: done.snap.Visibility.Sources()}); err != nil {
 		r.Log.Warn("what the task was applied with was not kept", "error", err)
 	}
+}
+
+// keepPlan keeps a text about a plan, and returns where; "" if that fails.
+func (r *Runner) keepPlan(ctx context.Context, run state.Run, suffix string, text []byte) string {
+	name := run.ID + "-" + suffix
+	where, err := name, error(nil)
+	if r.Logs == nil {
+		err = state.SaveLog(ctx, r.Store, run.Task, name, text, run.KeptUntil())
+	} else {
+		where, err = r.Logs.Save(ctx, run.Task, name, text, run.KeptUntil())
+	}
+	if err != nil {
+		r.Log.Warn("the plan of a run was not kept", "part", suffix, "error", err)
+		return ""
+	}
+	return where
 }
 
 // lineLog logs the lines that are written to it; empty ones say nothing.

@@ -138,7 +138,7 @@ type result struct {
 	definition string // of the task, that was worked on
 	snap       *consul.Snapshot
 	changes    *state.Changes
-	plan       string // of a plan run
+	plan       driver.Plan // of a run that plans
 }
 
 // work is what is done under a claim.
@@ -170,7 +170,7 @@ func (r *Runner) carryOut(ctx context.Context, launch state.Launch, planned stat
 	switch {
 	case err == nil:
 		run.State = state.RunSucceeded
-		if run.Kind.Applies() {
+		if run.Kind == state.KindApply { // after a destroy, nothing is applied
 			run.Digest = done.snap.Condition.Digest
 		}
 	case errors.Is(err, errSuperseded) && run.Kind.Occupies() && !run.Replaces:
@@ -305,17 +305,21 @@ func (c *claim) work(ctx context.Context, launch state.Launch, planned state.Pla
 	}
 	job := driver.Job{Config: cfg, Task: task, Snapshot: done.snap, Run: c.claimed, Output: out}
 	switch kind := c.claimed.Kind; kind {
-	case state.KindPlan:
-		plan, err := r.Driver.Plan(ctx, job)
-		done.changes, done.plan = plan.Changes, plan.Text
+	case state.KindPlan, state.KindDrift:
+		done.plan, err = r.Driver.Plan(ctx, job)
+		done.changes = done.plan.Changes
 		return done, err
-	case state.KindApply:
+	case state.KindApply, state.KindDestroy:
 		// A process that was frozen since its claim must not apply what it read before.
 		if err := c.confirm(ctx); err != nil {
 			return done, err
 		}
 		done.applied = true
-		done.changes, err = r.Driver.Apply(ctx, job)
+		change := r.Driver.Apply
+		if kind == state.KindDestroy {
+			change = r.Driver.Destroy
+		}
+		done.changes, err = change(ctx, job)
 		return done, err
 	default:
 		return done, fmt.Errorf("this version of Terrapulse cannot carry out a run of kind %s", kind)

@@ -231,10 +231,11 @@ type Run struct {
 	Dead     bool          `json:"dead,omitempty"`   // of a lost run: its runner is known to have stopped, with all that it had started
 	Digest   string        `json:"digest,omitempty"` // of what was rendered
 	Error    string        `json:"error,omitempty"`
-	Changes  *Changes      `json:"changes,omitempty"` // what Terraform did
-	Logs     int           `json:"logs,omitempty"`    // bytes of its output that are kept
-	Plan     string        `json:"plan,omitempty"`    // of a plan run: URL of its plan, or the name under which the store keeps it
-	Output   string        `json:"output,omitempty"`  // URL of its output, where that is not kept in the store
+	Changes  *Changes      `json:"changes,omitempty"`   // what Terraform did
+	Logs     int           `json:"logs,omitempty"`      // bytes of its output that are kept
+	Plan     string        `json:"plan,omitempty"`      // of a plan run: URL of its plan, or the name under which the store keeps it
+	PlanData string        `json:"plan_data,omitempty"` // the same of the plan as data, a driver.Plan; empty if the driver knows none
+	Output   string        `json:"output,omitempty"`    // URL of its output, where that is not kept in the store
 }
 
 // Changes counts what an apply did, or a plan would do.

@@ -1,0 +1,101 @@
+package runner
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/terrapulse/terrapulse/internal/driver"
+	"github.com/terrapulse/terrapulse/internal/state"
+)
+
+// readOnly is a driver that plans.
+type readOnly struct {
+	driver.Driver
+	plan driver.Plan
+}
+
+func (r readOnly) Plan(context.Context, driver.Job) (driver.Plan, error) { return r.plan, nil }
+
+// destroyer is a driver that destroys.
+type destroyer struct {
+	driver.Driver
+	run state.Run
+}
+
+func (d *destroyer) Destroy(_ context.Context, job driver.Job) (*state.Changes, error) {
+	d.run = job.Run
+	return &state.Changes{Destroy: 2}, nil
+}
+
+// intendKind changes the intended run to another kind.
+func (b *bench) intendKind(kind state.Kind) {
+	b.t.Helper()
+	b.launch.Kind = kind
+	run, err := state.Read[state.Run](b.t.Context(), b.store, state.RunKey("web", "r1"))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	next := run.Data
+	next.Kind = kind
+	if _, err := b.store.Apply(b.t.Context(), run.Write(next)); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func TestRun_PlanIsKeptAsTextAndAsData(t *testing.T) {
+	plan := driver.Plan{Changes: &state.Changes{Add: 1}, Text: "1 to add", Digest: "d",
+		Resources: []driver.ResourceChange{{Address: "a.b", Type: "a", Action: driver.Create}}}
+	for _, kind := range []state.Kind{state.KindPlan, state.KindDrift} {
+		b := newBench(t, nil)
+		b.Driver = readOnly{plan: plan}
+		b.intendKind(kind)
+		if err := b.run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		run := b.stored("r1")
+		if run.State != state.RunSucceeded || run.Digest != "" {
+			t.Errorf("the %s run reads %+v", kind, run)
+		}
+		if text, err := state.LoadLog(t.Context(), b.store, "web", run.Plan); err != nil || string(text) != plan.Text {
+			t.Errorf("the text of the %s run is %q, %v", kind, text, err)
+		}
+		raw, err := state.LoadLog(t.Context(), b.store, "web", run.PlanData)
+		var data driver.Plan
+		if err := errors.Join(err, json.Unmarshal(raw, &data)); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(driver.Plan{Resources: plan.Resources, Digest: "d"}, data); diff != "" {
+			t.Error(diff)
+		}
+	}
+	// A plan that runs remotely has no data.
+	b := newBench(t, nil)
+	b.Driver = readOnly{plan: driver.Plan{Changes: &state.Changes{}, Text: "none"}}
+	b.intendKind(state.KindPlan)
+	if err := b.run(t.Context()); err != nil || b.stored("r1").Plan == "" || b.stored("r1").PlanData != "" {
+		t.Errorf("%+v, %v", b.stored("r1"), err)
+	}
+}
+
+func TestRun_DestroyLeavesNothingApplied(t *testing.T) {
+	b, d := newBench(t, nil), &destroyer{}
+	b.Driver = d
+	b.intendKind(state.KindDestroy)
+	if err := b.run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	run, task := b.stored("r1"), b.task()
+	if run.State != state.RunSucceeded || run.Digest != "" || run.Changes.Destroy != 2 || task.Applied != "" || task.Run != nil {
+		t.Errorf("the run reads %+v, its task %+v", run, task)
+	}
+	if d.run.ID != "r1" || d.run.Claim == "" {
+		t.Errorf("the driver got the run %+v", d.run)
+	}
+	if inputs, err := state.LoadInputs(t.Context(), b.store, "web"); err != nil || inputs.Elements != nil {
+		t.Errorf("kept as applied: %+v, %v", inputs, err)
+	}
+}
