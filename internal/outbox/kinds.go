@@ -72,14 +72,14 @@ var kinds = map[Kind]About{
 	RunFailed:      {Task, slog.LevelError, "run failed", append([]string{"error"}, endFields...)},
 	RunLost:        {Task, slog.LevelWarn, "a run was lost", append([]string{"cause"}, endFields...)},
 	RunInterrupted: {Task, slog.LevelInfo, "run interrupted: the instance that leads next runs the task again", append([]string{"cause"}, endFields...)},
-	RunCancelled:   {Task, slog.LevelWarn, "run cancelled", append([]string{"cause"}, endFields...)},
+	RunCancelled:   {Task, slog.LevelWarn, "run cancelled", append([]string{"cause", "by"}, endFields...)},
 	RunSuperseded:  {Task, slog.LevelInfo, "run superseded", append([]string{"cause"}, endFields...)},
 	RunUnchanged:   {Task, slog.LevelInfo, "schedule came due, nothing to apply", []string{"run"}},
 	TaskUnreadable: {Task, slog.LevelWarn, "the task cannot be read, it waits", []string{"error"}},
 	TaskReadable:   {Task, slog.LevelInfo, "the task can be read again", []string{"since"}},
 	TaskRemoved: {Task, slog.LevelWarn, "a task is not in the configuration any more: its infrastructure and Terraform state stay, and nothing keeps them in step; " +
 		"if it was renamed, move the state to the new name, or name it as before; `terrapulse forget` removes its records here", []string{"detail", "until"}},
-	TaskForgotten:     {Task, slog.LevelInfo, "the records of a task that is not in the configuration any more are removed; its infrastructure stays", nil},
+	TaskForgotten:     {Task, slog.LevelInfo, "the records of a task are removed; its infrastructure stays", nil},
 	OverrideCreated:   {Task, slog.LevelInfo, "a task was changed through the API", []string{"detail", "by"}},
 	OverrideChanged:   {Task, slog.LevelInfo, "a change that was made through the API was changed", []string{"detail", "by"}},
 	OverrideRemoved:   {Task, slog.LevelInfo, "a change that was made through the API was removed", []string{"by"}},
@@ -97,7 +97,7 @@ var kinds = map[Kind]About{
 }
 
 // endFields are those of a run that has ended.
-var endFields = []string{"run", "launch", "fence", "reason", "started", "seen", "changes"}
+var endFields = []string{"run", "launch", "fence", "reason", "started", "seen", "changes", "run_kind"}
 
 // Kinds returns every kind of event, sorted.
 func Kinds() []Kind { return slices.Sorted(maps.Keys(kinds)) }

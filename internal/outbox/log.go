@@ -62,6 +62,7 @@ func attributes(e Event) (attrs []slog.Attr) {
 	if e.Fence > 0 {
 		attrs = append(attrs, slog.Uint64("fence", e.Fence))
 	}
+	text("kind", string(e.RunKind))
 	text("reason", string(e.Reason))
 	text("detail", e.Detail)
 	if !e.Started.IsZero() {
@@ -98,7 +99,7 @@ type Said struct {
 // before reports whether it was called with the id before. A nil Said has
 // never been.
 func (s *Said) before(id string) bool {
-	if s == nil {
+	if s == nil || id == "" {
 		return false
 	}
 	s.mu.Lock()

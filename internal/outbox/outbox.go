@@ -46,8 +46,9 @@ type Event struct {
 	Since   time.Time        `json:"since,omitzero"`   // when the state began that ends now
 	Until   time.Time        `json:"until,omitzero"`   // when the state ends that begins now
 	Changes *state.Changes   `json:"changes,omitempty"`
-	Config  string           `json:"config,omitempty"` // digest of the configuration
-	Bundle  string           `json:"bundle,omitempty"` // digest of the bundle
+	RunKind state.Kind       `json:"run_kind,omitempty"` // of the run, if it is no apply
+	Config  string           `json:"config,omitempty"`   // digest of the configuration
+	Bundle  string           `json:"bundle,omitempty"`   // digest of the bundle
 }
 
 // stream is what the order of events is kept for: a task, or another subject.
@@ -68,6 +69,12 @@ func OfRun(run state.Run) Event {
 		Reason: run.Reason.Code, Started: run.Started, Seen: run.Seen}
 	if run.Changes != nil {
 		e.Changes = &state.Changes{Add: run.Changes.Add, Change: run.Changes.Change, Destroy: run.Changes.Destroy}
+	}
+	if run.Kind != state.KindApply {
+		e.RunKind = run.Kind
+	}
+	if run.State == state.RunCancelled {
+		e.By = run.Cancel
 	}
 	if run.State == state.RunFailed {
 		e.Error = run.Error
@@ -105,8 +112,15 @@ type Events struct {
 }
 
 // NewEvents makes the events of one write of numbered ones.
-func NewEvents(numbered ...Event) Events {
-	all := Events{id: uuid.Must(uuid.NewV7()).String()}
+func NewEvents(numbered ...Event) Events { return Events{}.Again(numbered...) }
+
+// Again returns other events under the same ids, for another attempt at the
+// write: an attempt whose answer was lost may have taken place.
+func (e Events) Again(numbered ...Event) Events {
+	all := Events{id: e.id}
+	if all.id == "" {
+		all.id = uuid.Must(uuid.NewV7()).String()
+	}
 	for i, e := range numbered {
 		e.ID = eventID(all.id, i)
 		all.all = append(all.all, e)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/terrapulse/terrapulse/internal/outbox"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
@@ -38,7 +39,8 @@ func (c *Control) Cancel(ctx context.Context, task, by string) (id string, err e
 		if err := state.Forget(ctx, c.Store, task, forgotten); err != nil {
 			return nil, err
 		}
-		return []state.Change{run.Write(next), record.Write(concluded)}, nil
+		events := outbox.NewEvents(outbox.Number(&concluded, outbox.OfRun(next)))
+		return append([]state.Change{run.Write(next), record.Write(concluded)}, events.Changes()...), nil
 	})
 	return id, err
 }

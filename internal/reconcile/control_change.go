@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/outbox"
 	"github.com/terrapulse/terrapulse/internal/overlay"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
@@ -43,7 +44,7 @@ func (c *Control) Create(ctx context.Context, definition json.RawMessage, opts C
 		now := c.Now()
 		// A file's task of this name that was deleted stays so.
 		next := state.Override{Task: task.Name, Definition: definition, Deleted: override.Data.Deleted, By: someone(opts.By), At: now, Made: now}
-		fresh := state.Task{History: record.Data.History, HoldNext: true}
+		fresh := state.Task{History: record.Data.History, Events: record.Data.Events, HoldNext: true}
 		if opts.Trial && task.Enabled {
 			next.Trial = &state.Trial{}
 			if override.Data.Deleted != "" {
@@ -51,7 +52,7 @@ func (c *Control) Create(ctx context.Context, definition json.RawMessage, opts C
 			}
 			fresh.HoldNext, fresh.Forced = false, next.By
 		}
-		return []state.Change{override.Write(next), record.Write(fresh)}, nil
+		return overridden(override.Write(next), next, record, fresh), nil
 	})
 	return task, err
 }
@@ -123,14 +124,14 @@ func (c *Control) SetEnabled(ctx context.Context, task string, enabled bool, opt
 			change = state.Delete(override.Record)
 		}
 		if !enabled {
-			return []state.Change{change, unwanted(record)}, nil
+			return overridden(change, next, record, unwanted(record.Data)), nil
 		}
 		fresh := record.Data
 		fresh.Held, fresh.HoldNext = nil, !trial
 		if trial {
 			fresh.Forced, fresh.Replaces = next.By, false
 		}
-		return []state.Change{change, record.Write(fresh)}, nil
+		return overridden(change, next, record, fresh), nil
 	})
 	return earlier, err
 }
@@ -173,11 +174,11 @@ func (c *Control) Delete(ctx context.Context, task, by string) (comesBack bool, 
 			if ok && record.Data.Run != nil {
 				record.Data.Leaving = override.Data.Definition
 			}
-			return []state.Change{state.Delete(override.Record), unwanted(record)}, nil
+			return overridden(state.Delete(override.Record), next, record, unwanted(record.Data)), nil
 		case !override.Exists():
 			next.Made = now
 		}
-		return []state.Change{override.Write(next), unwanted(record)}, nil
+		return overridden(override.Write(next), next, record, unwanted(record.Data)), nil
 	})
 	return comesBack, err
 }
@@ -218,7 +219,8 @@ func (c *Control) Reset(ctx context.Context) ([]state.Override, error) {
 			if err != nil {
 				return nil, err
 			}
-			return []state.Change{state.Delete(now.Record), unwanted(record)}, nil
+			removed := state.Override{Task: o.Data.Task, By: "start -reset", At: c.Now()}
+			return overridden(state.Delete(now.Record), removed, record, unwanted(record.Data)), nil
 		})
 		if err != nil {
 			return forgotten, fmt.Errorf("forget what was changed about task %s: %w", o.Data.Task, err)
@@ -231,8 +233,15 @@ func (c *Control) Reset(ctx context.Context) ([]state.Override, error) {
 // unwanted is the record of a task that is not to be run. It is written also
 // where it says nothing new, so that no tick that has read it before has the
 // task run after all.
-func unwanted(record state.Stored[state.Task]) state.Change {
-	next := record.Data
-	next.Pending, next.Forced, next.Replaces = nil, "", false
-	return record.Write(next)
+func unwanted(task state.Task) state.Task {
+	task.Pending, task.Forced, task.Replaces = nil, "", false
+	return task
+}
+
+// overridden returns the changes that write an override, the record of its task
+// and the event of both.
+func overridden(change state.Change, o state.Override, record state.Stored[state.Task], next state.Task) []state.Change {
+	kind := map[state.Op]outbox.Kind{state.OpCreate: outbox.OverrideCreated, state.OpReplace: outbox.OverrideChanged, state.OpDelete: outbox.OverrideRemoved}[change.Op]
+	events := outbox.NewEvents(outbox.Number(&next, outbox.Event{Kind: kind, At: o.At, Task: o.Task, By: o.By, Detail: o.String()}))
+	return append([]state.Change{change, record.Write(next)}, events.Changes()...)
 }

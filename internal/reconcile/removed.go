@@ -108,8 +108,9 @@ func (c *Control) Forget(ctx context.Context, task string) error {
 				}
 				continue
 			}
-			changes = append(changes, state.Delete(rec))
 			stored, err := state.Decode[state.Task](rec)
+			events := outbox.NewEvents(outbox.Number(&stored.Data, outbox.Event{Kind: outbox.TaskForgotten, At: c.Now(), Task: task}))
+			changes = append(append(changes, state.Delete(rec)), events.Changes()...)
 			if err != nil {
 				broken = true
 				continue

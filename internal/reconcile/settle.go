@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/terrapulse/terrapulse/internal/outbox"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
@@ -130,5 +131,6 @@ func tell(ctx context.Context, store state.Store, run state.Run) ([]state.Change
 	if err := state.Forget(ctx, store, run.Task, forgotten); err != nil {
 		return nil, err
 	}
-	return []state.Change{task.Write(next)}, nil
+	events := outbox.NewEvents(outbox.Number(&next, outbox.OfRun(run)))
+	return append([]state.Change{task.Write(next)}, events.Changes()...), nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/terrapulse/terrapulse/internal/outbox"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
@@ -46,7 +47,12 @@ func (t *tick) settleTrial(ctx context.Context, name string, task state.Stored[s
 	next := rec.Data
 	next.Overrides = uuid.NewString()
 	var change state.Change
-	result := task.Data.Last
+	after, result := task.Data, task.Data.Last
+	event := outbox.Event{Kind: outbox.OverrideReverted, At: t.Now(), Task: name, Run: result.Run, By: override.Data.By, Detail: override.Data.String()}
+	if result.State == state.RunSucceeded {
+		event.Kind = outbox.OverrideConfirmed
+	}
+	events := outbox.NewEvents(outbox.Number(&after, event))
 	kept := override.Data
 	kept.Trial = nil
 	switch before := override.Data.Trial.Before; {
@@ -60,13 +66,13 @@ func (t *tick) settleTrial(ctx context.Context, name string, task state.Stored[s
 		change = state.Delete(override.Record)
 	}
 	// Where the task's record is another by now, so may be the trial.
-	_, err = t.Lease.Apply(ctx, change, state.Check(task.Record), rec.Write(next))
+	_, err = t.Lease.Apply(ctx, append([]state.Change{change, task.Write(after), rec.Write(next)}, events.Changes()...)...)
 	if conflict := new(state.ConflictError); errors.As(err, &conflict) {
 		return nil // somebody changes it at this moment: the next tick looks again
 	}
 	if err != nil {
 		return err
 	}
-	t.Log.Info("a change that was on trial is settled", "task", name, "run", result.Run, "kept", result.State == state.RunSucceeded, "asked_by", kept.By)
+	t.eventLog().Now(ctx, events)
 	return nil
 }
