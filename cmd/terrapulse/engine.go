@@ -17,6 +17,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/launch"
 	"github.com/terrapulse/terrapulse/internal/lease"
 	"github.com/terrapulse/terrapulse/internal/openmetrics"
+	"github.com/terrapulse/terrapulse/internal/outbox"
 	"github.com/terrapulse/terrapulse/internal/reconcile"
 	"github.com/terrapulse/terrapulse/internal/runner"
 	"github.com/terrapulse/terrapulse/internal/state"
@@ -111,7 +112,9 @@ func (a *app) newEngine(ctx context.Context, cfg *config.Config, log *slog.Logge
 	values := a.values(log)
 	keepToken(ctx, values, cfg, log)
 	measured := openmetrics.New(openmetrics.Options{Version: version, Commit: api.Commit(), Store: store, Now: time.Now})
+	said := new(outbox.Said)
 	run := &runner.Runner{
+		Said:   said,
 		Config: base.Load, Store: store, Consul: client,
 		Driver: tfdriver.New(tfdriver.Options{Terraform: found, Values: values, Log: log, Parallel: workers(opts.parallel)}),
 		Owner:  owner, Claim: timing.Claim, Now: time.Now, Log: log, Verbose: cfg.Terraform.Log,
@@ -126,7 +129,7 @@ func (a *app) newEngine(ctx context.Context, cfg *config.Config, log *slog.Logge
 		reconciler: &reconcile.Reconciler{
 			Config: cfg, Store: store, Consul: client, Launcher: launcher,
 			Owner: owner, LeaseTTL: timing.LeaseTTL, Skew: timing.Skew, Witness: new(lease.Witness), OneClock: store.OneClock,
-			Now: time.Now, Log: log,
+			Now: time.Now, Log: log, Said: said,
 		},
 	}, -1
 }

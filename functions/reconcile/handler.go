@@ -16,6 +16,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/invoke"
 	"github.com/terrapulse/terrapulse/internal/lease"
 	"github.com/terrapulse/terrapulse/internal/metrics"
+	"github.com/terrapulse/terrapulse/internal/outbox"
 	"github.com/terrapulse/terrapulse/internal/overlay"
 	"github.com/terrapulse/terrapulse/internal/pause"
 	"github.com/terrapulse/terrapulse/internal/reconcile"
@@ -61,6 +62,7 @@ type handler struct {
 	log         *slog.Logger
 	metrics     *metrics.Writer
 
+	said    outbox.Said
 	current *inforce.Loaded // what engine works on; nil at first
 	engine  *reconcile.Reconciler
 	client  consulClient
@@ -271,7 +273,7 @@ func (i *invocation) prepare(ctx context.Context) (*reconcile.Reconciler, consul
 		i.current, i.client = b, client
 		i.engine = &reconcile.Reconciler{
 			Config: b.Config, Bundle: b.Digest, Refused: b.Refused, Store: i.store, Consul: client, Launcher: i.launcher,
-			Owner: i.owner, LeaseTTL: leaseTTL, Skew: skew, MaxLaunches: i.maxLaunches, Windowed: i.window > 0, Now: i.now,
+			Owner: i.owner, LeaseTTL: leaseTTL, Skew: skew, MaxLaunches: i.maxLaunches, Windowed: i.window > 0, Now: i.now, Said: &i.said,
 		}
 	}
 	i.engine.Log = i.log

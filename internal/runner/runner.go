@@ -20,6 +20,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/consul"
 	"github.com/terrapulse/terrapulse/internal/driver"
+	"github.com/terrapulse/terrapulse/internal/outbox"
 	"github.com/terrapulse/terrapulse/internal/overlay"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
@@ -110,6 +111,9 @@ type Runner struct {
 	// Patience is how long an outcome that the store does not take is offered
 	// again; two minutes if 0. After that the run is found lost, and run again.
 	Patience time.Duration
+	// Said are the events that this process has logged; may be nil if nothing
+	// else in the process logs events.
+	Said *outbox.Said
 	// Ended, if set, is called with every outcome that was recorded.
 	Ended func(state.Run)
 	// Watch, if set, is called when a run starts. What Terraform prints in it,
@@ -145,6 +149,7 @@ type result struct {
 type work func(c *claim, ctx context.Context, launch state.Launch, planned state.PlannedRun, out io.Writer) (result, error)
 
 func (r *Runner) carryOut(ctx context.Context, launch state.Launch, planned state.PlannedRun, do work) error {
+	events := outbox.Log{To: r.Log, Said: r.Said}
 	log := r.Log.With("task", planned.Task, "run", planned.ID, "launch", launch.ID, "fence", launch.Fence)
 	r = r.logging(log)
 	c, err := r.claim(ctx, launch, planned)
@@ -194,28 +199,10 @@ func (r *Runner) carryOut(ctx context.Context, launch state.Launch, planned stat
 	if r.Ended != nil {
 		r.Ended(run)
 	}
-	attrs := []any{"duration", run.Ended.Sub(run.Started).Round(time.Millisecond)}
-	if run.Changes != nil {
-		attrs = append(attrs, "added", run.Changes.Add, "changed", run.Changes.Change, "destroyed", run.Changes.Destroy)
+	if !run.Kind.Occupies() { // it has no event, but a line
+		c.events = outbox.NewEvents(outbox.OfRun(run))
 	}
-	if !run.Seen.IsZero() {
-		attrs = append(attrs, "since_seen", run.Ended.Sub(run.Seen).Round(time.Millisecond))
-	}
-	if run.Kind != state.KindApply {
-		attrs = append(attrs, "kind", run.Kind)
-	}
-	switch run.State {
-	case state.RunFailed:
-		log.Error("run failed", append(attrs, "error", run.Error)...)
-	case state.RunCancelled:
-		log.Warn("run cancelled", append(attrs, "cause", run.Error)...)
-	case state.RunInterrupted:
-		log.Info("run interrupted: the instance that leads next runs the task again", append(attrs, "cause", run.Error)...)
-	case state.RunSuperseded:
-		log.Info("run superseded", append(attrs, "cause", run.Error)...)
-	default:
-		log.Info("run succeeded", attrs...)
-	}
+	events.Now(ctx, c.events)
 	return nil
 }
 
@@ -360,7 +347,8 @@ type claim struct {
 	turn chan struct{}           // holds an element while run is being written
 	run  state.Stored[state.Run] // as last written
 
-	claimed state.Run // as it was when it was claimed
+	claimed state.Run     // as it was when it was claimed
+	events  outbox.Events // of the outcome
 }
 
 // claim takes the run if nobody else has; otherwise it returns nil. A run of
@@ -586,11 +574,12 @@ func (r *Runner) settle(ctx context.Context, c *claim, run state.Run, definition
 			return c.recorded(ctx, run)
 		}
 		next, forgotten := task.Data.Conclude(run, definition)
+		c.events = c.events.Again(outbox.Number(&next, outbox.OfRun(run)))
 		if err := state.Forget(ctx, r.Store, run.Task, forgotten); err != nil {
 			r.Log.Warn("an old run was not removed, it will be with the next one", "error", err)
 			next.History = append(forgotten, next.History...)
 		}
-		err = c.write(ctx, run, task.Write(next))
+		err = c.write(ctx, run, append(c.events.Changes(), task.Write(next))...)
 		var conflict *state.ConflictError
 		if !errors.As(err, &conflict) {
 			return err
