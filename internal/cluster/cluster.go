@@ -1,11 +1,10 @@
-// Package cluster is high availability as Consul-Terraform-Sync configures it:
-// several instances share a store, one of them leads, and each knows of the
+// Package cluster provides high availability as Consul-Terraform-Sync configures
+// it: several instances share a store, one of them leads, and each one knows the
 // others.
 //
-// Who leads is the lease's matter alone. Beside it every instance keeps a record
-// of itself, which tells the others that it is there, where, and what it works
-// with. From those come the answer to "which instances are there?" and the
-// check whether this instance could do the work of the one that leads.
+// Only the lease decides who leads. In addition, every instance writes a record
+// about itself: its id, its address, its Terraform, its tasks. The list of the
+// cluster's instances and the check of leader eligibility read these records.
 package cluster
 
 import (
@@ -31,65 +30,63 @@ import (
 const (
 	prefix = "cluster/"
 
-	// checkEvery is how often an instance looks whether it is compatible.
+	// checkEvery is the interval of the check for compatibility.
 	checkEvery = 5 * time.Minute
 
-	// beatMost is how long an instance is silent at most. Whether it lives
-	// decides nothing, so that a long session_ttl need not hide for hours that
-	// it does not.
+	// beatMost is the longest interval between two records of an instance. No decision depends on
+	// it, so a long session_ttl need not delay the news of a death.
 	beatMost = 30 * time.Second
 
-	// keptFor is how long an instance that has died is shown: as long as Consul
-	// keeps the service of one whose health check fails.
+	// keptFor is how long a dead instance is listed: as long as Consul keeps a service whose health
+	// check fails.
 	keptFor = 30 * time.Minute
 
-	// leaveTime is for an instance that ends to say so.
+	// leaveTime limits the removal of the record of an instance that exits.
 	leaveTime = 3 * time.Second
 )
 
-// Timing is how long things last in a cluster.
+// Timing is the set of durations of a cluster.
 type Timing struct {
-	// LeaseTTL is how long the lease lasts that is renewed every third of it.
+	// LeaseTTL is the TTL of the lease, which is renewed after every third of it.
 	LeaseTTL time.Duration
 	// Claim is how long the claim of a run lasts.
 	Claim time.Duration
-	// Skew is how far clocks may be apart where they count: for claims.
+	// Skew is the maximum difference between clocks, for claims.
 	Skew time.Duration
 }
 
-// Takeover begins at the latest renewal of the leader that has died: between a
-// third of its lease before its death and the death itself. One that stands by
-// looks every tenth of that time and takes over a whole lease after it has seen
-// the record first. With 1.55 times the session's TTL that makes between
-// (1 - 1/3) x 1.55 = 1.03 and (1 + 2/10) x 1.55 = 1.86 times it, where Consul's
-// sessions and locks took one to two times.
+// A takeover takes one lease TTL from the leader's last renewal, which was at most a third of the
+// TTL before its death. A standby instance polls every tenth of the TTL, and waits a whole TTL
+// after it first saw the record. So with 1.55 times session_ttl, a takeover takes between (1 - 1/3)
+// x 1.55 = 1.03 and (1 + 2/10) x 1.55 = 1.86 times session_ttl; Consul's sessions and locks take 1
+// to 2 times.
 const leaseFactor = 1.55
 
-// maxSkew is more than what machines that set their clocks by NTP are apart.
+// maxSkew is more than the difference between machines that use NTP.
 const maxSkew = 5 * time.Second
 
-// TimingOf returns how long things last with this session_ttl.
+// TimingOf returns the durations for a session_ttl.
 func TimingOf(sessionTTL time.Duration) Timing {
 	return Timing{LeaseTTL: time.Duration(leaseFactor * float64(sessionTTL)), Claim: sessionTTL, Skew: min(maxSkew, sessionTTL/2)}
 }
 
-// Instance is this instance: what it tells the others of itself.
+// Instance describes this instance to the others.
 type Instance struct {
 	Cluster   string // name of the cluster
-	ID        string // unlike that of any other instance
-	Address   string // that others are pointed to; may be ""
-	Service   string // that it registers itself as in Consul
+	ID        string // unique
+	Address   string // for people, from other instances; may be ""
+	Service   string // its service name in Consul
 	Owner     string // of the lease that it takes, see lease.NewOwner
 	Lease     string // name of that lease
-	Terraform string // program and version that it runs
+	Terraform string // program and version
 }
 
-// Options are what a member works with.
+// Options are the dependencies of a Member.
 type Options struct {
 	Instance
 	Store state.Store
-	// Base is the configuration as the files say it, and Effective the one
-	// with what was changed through the API.
+	// Base returns the configuration of the files, and Effective the one with the changes made
+	// through the API.
 	Base       func() *config.Config
 	Effective  func(context.Context) (*config.Config, error)
 	SessionTTL time.Duration
@@ -97,19 +94,19 @@ type Options struct {
 	Log        *slog.Logger
 }
 
-// Member is this instance among the others. It is safe for concurrent use.
+// Member is this instance in the cluster. It is safe for concurrent use.
 type Member struct {
 	Options
-	beat    time.Duration
-	since   time.Time
-	unheard bool // the latest word of this instance did not get through, which was logged
+	beat        time.Duration
+	since       time.Time
+	unannounced bool // the latest record could not be written, which was logged
 
 	mu      sync.Mutex
 	record  state.Stored[record]
 	blocked map[string]error
 }
 
-// record is what an instance tells of itself.
+// record is what an instance writes about itself.
 type record struct {
 	ID        string        `json:"id"`
 	Address   string        `json:"address,omitempty"`
@@ -124,20 +121,20 @@ type record struct {
 
 func key(id string) string { return prefix + url.QueryEscape(id) }
 
-// New returns this instance, of which the others do not know yet.
+// New returns this instance, before it is announced to the others.
 func New(opts Options) *Member {
 	return &Member{Options: opts, beat: min(opts.SessionTTL, beatMost), since: opts.Now().UTC()}
 }
 
-// Join makes this instance known to the others and looks whether it is
-// compatible with them. What does not succeed is logged, and tried again by Run.
+// Join announces this instance to the others and checks whether it is compatible with them.
+// Failures are logged, and Run tries again.
 func (m *Member) Join(ctx context.Context) {
-	m.tell(ctx)
+	m.announce(ctx)
 	m.check(ctx)
 }
 
-// Run joins, keeps this instance known and looks whether it is compatible,
-// every five minutes, until ctx ends. Then the others no longer count it.
+// Run joins, keeps this instance announced, and checks every five minutes whether it is compatible,
+// until ctx ends. Then it removes the instance's record.
 func (m *Member) Run(ctx context.Context) {
 	m.Join(ctx)
 	beat, check := time.NewTicker(m.beat), time.NewTicker(checkEvery)
@@ -149,30 +146,30 @@ func (m *Member) Run(ctx context.Context) {
 			m.leave(context.WithoutCancel(ctx))
 			return
 		case <-beat.C:
-			m.tell(ctx)
+			m.announce(ctx)
 		case <-check.C:
 			m.check(ctx)
 		}
 	}
 }
 
-// Leads notes that this instance leads from now on, under this token.
+// Leads records that this instance leads from now on, with this fencing token.
 func (m *Member) Leads(ctx context.Context, fence uint64) {
-	// People and scripts look for these words in CTS's log.
+	// People and scripts search for these words in CTS's log.
 	m.Log.Info("ha: acquired leadership lock: id="+m.ID, "cluster", m.Cluster, "fence", fence)
 	m.check(ctx)
 }
 
-// tell writes this instance's record.
-func (m *Member) tell(ctx context.Context) {
+// announce writes this instance's record.
+func (m *Member) announce(ctx context.Context) {
 	err := m.write(ctx)
 	if ctx.Err() != nil {
 		return
 	}
-	if err != nil && !m.unheard {
+	if err != nil && !m.unannounced {
 		m.Log.Warn("cannot announce this instance to the cluster, will retry", "cluster", m.Cluster, "error", err)
 	}
-	m.unheard = err != nil
+	m.unannounced = err != nil
 }
 
 func (m *Member) write(ctx context.Context) error {
@@ -212,7 +209,7 @@ func (m *Member) write(ctx context.Context) error {
 	}
 }
 
-// leave takes this instance's record away.
+// leave removes this instance's record.
 func (m *Member) leave(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, leaveTime)
 	defer cancel()
@@ -227,10 +224,10 @@ func (m *Member) leave(ctx context.Context) {
 	}
 }
 
-// lives reports whether the instance was seen lately.
+// lives reports whether the instance wrote its record in time.
 func (r record) lives(now time.Time) bool { return now.Sub(r.Seen) <= r.Silent }
 
-// Status is which instances there are, in the form of CTS's API.
+// Status is the list of instances, in the format of CTS's API.
 type Status struct {
 	ClusterName string         `json:"cluster_name"`
 	Members     []StatusMember `json:"members"`
@@ -245,8 +242,8 @@ type StatusMember struct {
 	ServiceName string `json:"service_name"`
 }
 
-// Status returns the instances that there are, the leader first and then by
-// id; also those that have died lately, which are not healthy.
+// Status returns the instances, the leader first and then by id. Instances that died lately are
+// included as not healthy.
 func (m *Member) Status(ctx context.Context) (Status, error) {
 	members, leader, err := m.members(ctx)
 	if err != nil {
@@ -286,29 +283,28 @@ func (m *Member) members(ctx context.Context) ([]record, string, error) {
 	return members, holder.Owner, nil
 }
 
-// Blocked returns the tasks that cannot be run on this instance, and why: what
-// the latest check has found. They wait for it, and others go on.
+// Blocked returns the tasks that cannot run on this instance, and why, by the latest check. They
+// wait; other tasks run.
 func (m *Member) Blocked() map[string]error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return maps.Clone(m.blocked)
 }
 
-// incompatible is something that this instance is not fit for. The words are
-// those of CTS, which scripts look for in its log.
+// incompatible is a reason why this instance cannot do the work of the leader. The words are CTS's,
+// which scripts search for in its log.
 type incompatible struct{ error }
 
 func (i incompatible) Error() string { return "compatibility check failure: " + i.error.Error() }
 
 func (i incompatible) Unwrap() error { return i.error }
 
-// check looks whether this instance could do what the cluster does, and logs
-// what it could not.
+// check checks whether this instance could lead, and logs why not.
 //
-// Only a module that is missing has its tasks wait. Another version of Terraform
-// or another configuration is what a change of one instance after the other
-// looks like on its way: whoever leads leads with his own, and Terraform itself
-// refuses a state that a newer one has written.
+// Only a missing module blocks its tasks. Another version of Terraform or
+// another configuration is normal while instances are changed one after the
+// other: the leader uses its own files, and Terraform itself refuses a state
+// that a newer version has written.
 func (m *Member) check(ctx context.Context) {
 	if err := m.compare(ctx); err != nil && ctx.Err() == nil {
 		m.Log.Warn("cannot check whether this instance is compatible, will retry", "cluster", m.Cluster, "error", err)
@@ -352,8 +348,8 @@ func (m *Member) compare(ctx context.Context) error {
 	return nil
 }
 
-// digest identifies the tasks of a configuration. What is around them, such as
-// the address of the nearest Consul, may be another one on each instance.
+// digest identifies the tasks of a configuration. Other settings, such as the address of the
+// nearest Consul, may differ between instances.
 func digest(cfg *config.Config) string {
 	sum := sha256.New()
 	for i := range cfg.Tasks {
@@ -363,7 +359,7 @@ func digest(cfg *config.Config) string {
 	return hex.EncodeToString(sum.Sum(nil))
 }
 
-// missing returns the tasks whose module should be on this instance, and is not.
+// missing returns the tasks whose local module is missing on this instance.
 func (m *Member) missing(ctx context.Context) (map[string]error, error) {
 	cfg, err := m.Effective(ctx)
 	if err != nil {
@@ -371,7 +367,7 @@ func (m *Member) missing(ctx context.Context) (map[string]error, error) {
 	}
 	missing := map[string]error{}
 	for _, t := range cfg.Tasks {
-		if !t.LocalModule() { // Terraform fetches it
+		if !t.LocalModule() { // Terraform downloads it
 			continue
 		}
 		info, err := os.Stat(t.Module)

@@ -22,37 +22,37 @@ import (
 	"github.com/terrapulse/terrapulse/internal/state/statetest"
 )
 
-// room is what the instances of a test share.
-type room struct {
+// fixture is shared by the instances of a test.
+type fixture struct {
 	t     *testing.T
 	store state.Store
 	mu    sync.Mutex
 	now   time.Time
 }
 
-func newRoom(t *testing.T) *room {
+func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	store, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "state.db"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { store.Close() })
-	return &room{t: t, store: store, now: time.Now()}
+	return &fixture{t: t, store: store, now: time.Now()}
 }
 
-func (r *room) clock() time.Time {
+func (r *fixture) clock() time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.now
 }
 
-func (r *room) pass(d time.Duration) {
+func (r *fixture) pass(d time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.now = r.now.Add(d)
 }
 
-// instance is one of them and what it has logged.
+// instance is an instance with its log.
 type instance struct {
 	*cluster.Member
 	opts cluster.Options
@@ -70,7 +70,7 @@ func (l *logged) Write(p []byte) (int, error) {
 	return l.Buffer.Write(p)
 }
 
-// take returns what was logged since it was asked last.
+// take returns what was logged since the last call.
 func (l *logged) take() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -78,7 +78,7 @@ func (l *logged) take() string {
 	return l.String()
 }
 
-func (r *room) join(id string, change func(*cluster.Options)) *instance {
+func (r *fixture) join(id string, change func(*cluster.Options)) *instance {
 	r.t.Helper()
 	log := &logged{}
 	cfg := &config.Config{}
@@ -97,8 +97,8 @@ func (r *room) join(id string, change func(*cluster.Options)) *instance {
 	return &instance{m, opts, log}
 }
 
-// leads has the instance take the lease.
-func (r *room) leads(i *instance) *lease.Lease {
+// leads makes the instance take the lease.
+func (r *fixture) leads(i *instance) *lease.Lease {
 	r.t.Helper()
 	held, err := lease.Acquire(r.t.Context(), r.store, "reconcile", i.opts.Owner, lease.Options{TTL: 15 * time.Second, Now: r.clock})
 	if err != nil {
@@ -108,7 +108,7 @@ func (r *room) leads(i *instance) *lease.Lease {
 	return held
 }
 
-// run runs the member until what it returns is called.
+// run runs the member until stop is called.
 func (i *instance) run(t *testing.T) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -117,7 +117,7 @@ func (i *instance) run(t *testing.T) (stop func()) {
 	return func() { cancel(); <-done }
 }
 
-// shows expects the answer of GET /v1/status/cluster.
+// shows expects this answer of GET /v1/status/cluster.
 func (i *instance) shows(t *testing.T, want string) {
 	t.Helper()
 	status, err := i.Status(t.Context())
@@ -153,8 +153,8 @@ func quiet(t *testing.T, log string) {
 	}
 }
 
-func TestEveryInstanceTellsWhichThereAreAndWhoLeads(t *testing.T) {
-	r := newRoom(t)
+func TestStatus_ListsInstancesAndTheLeader(t *testing.T) {
+	r := newFixture(t)
 	one := r.join("cts-01", nil)
 	one.shows(t, `{"cluster_name":"a","members":[{"healthy":true,"id":"cts-01","leader":false,"service_name":"consul-terraform-sync"}]}`)
 	two := r.join("cts-02", func(o *cluster.Options) { o.Address = "cts-02.example.com" })
@@ -169,7 +169,7 @@ func TestEveryInstanceTellsWhichThereAreAndWhoLeads(t *testing.T) {
 		i.shows(t, all)
 	}
 
-	// One that ends is not counted any more.
+	// An instance that exits is no longer listed.
 	stop := three.run(t)
 	stop()
 	if err := held.Release(t.Context()); err != nil {
@@ -179,7 +179,7 @@ func TestEveryInstanceTellsWhichThereAreAndWhoLeads(t *testing.T) {
 		{"healthy":true,"id":"cts-01","leader":false,"service_name":"consul-terraform-sync"},
 		{"address":"cts-02.example.com","healthy":true,"id":"cts-02","leader":false,"service_name":"consul-terraform-sync"}]}`)
 
-	// One that dies is shown as such, for a while, and then not any more.
+	// A dead instance is listed as unhealthy for a while.
 	r.pass(26 * time.Second)
 	one = r.join("cts-01", nil) // it was restarted
 	const died = `{"cluster_name":"a","members":[
@@ -193,11 +193,11 @@ func TestEveryInstanceTellsWhichThereAreAndWhoLeads(t *testing.T) {
 	}
 }
 
-func TestAnInstanceThatLivesStaysHealthy(t *testing.T) {
+func TestStatus_LiveInstanceStaysHealthy(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes the time of a few beats")
 	}
-	r := newRoom(t)
+	r := newFixture(t)
 	one := r.join("cts-01", func(o *cluster.Options) { o.SessionTTL = 20 * time.Millisecond })
 	stop := one.run(t)
 	defer stop()
@@ -218,8 +218,8 @@ func TestAnInstanceThatLivesStaysHealthy(t *testing.T) {
 	}
 }
 
-func TestTwoInstancesOfTheSameIDAreTold(t *testing.T) {
-	r := newRoom(t)
+func TestJoin_ReportsADuplicateID(t *testing.T) {
+	r := newFixture(t)
 	first := r.join("cts-01", func(o *cluster.Options) { o.SessionTTL = 20 * time.Millisecond })
 	r.pass(time.Second)
 	second := r.join("cts-01", nil)
@@ -235,7 +235,7 @@ func TestTwoInstancesOfTheSameIDAreTold(t *testing.T) {
 	}
 }
 
-// module makes the folder of a module, and returns a task that uses it.
+// module creates the folder of a module, and returns a task that uses it.
 func module(t *testing.T, dir, name string) config.Task {
 	t.Helper()
 	path := filepath.Join(dir, name)
@@ -245,8 +245,8 @@ func module(t *testing.T, dir, name string) config.Task {
 	return config.Task{Name: name, Module: path, Enabled: true}
 }
 
-func TestATaskWhoseModuleIsMissingHereWaitsAndOthersDoNot(t *testing.T) {
-	r, dir := newRoom(t), t.TempDir()
+func TestBlocked_OnlyTasksWhoseModuleIsMissing(t *testing.T) {
+	r, dir := newFixture(t), t.TempDir()
 	cfg := &config.Config{Tasks: []config.Task{module(t, dir, "web"), module(t, dir, "db"), {Name: "far", Module: "findkim/print/cts"}}}
 	use := func(o *cluster.Options) {
 		o.Effective = func(context.Context) (*config.Config, error) { return cfg, nil }
@@ -269,7 +269,7 @@ func TestATaskWhoseModuleIsMissingHereWaitsAndOthersDoNot(t *testing.T) {
 	if err := os.WriteFile(missing, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r.leads(two) // it looks again
+	r.leads(two) // it checks again
 	says(t, two.log.take(), "compatibility check failure: stat "+missing+": not a directory")
 
 	if err := os.Remove(missing); err != nil {
@@ -283,8 +283,8 @@ func TestATaskWhoseModuleIsMissingHereWaitsAndOthersDoNot(t *testing.T) {
 	}
 }
 
-func TestAnInstanceThatDiffersFromTheLeaderSaysSo(t *testing.T) {
-	r := newRoom(t)
+func TestCheck_ReportsDifferencesFromTheLeader(t *testing.T) {
+	r := newFixture(t)
 	leader := r.join("cts-01", nil)
 	r.leads(leader)
 	quiet(t, leader.log.take())
@@ -307,15 +307,15 @@ func TestAnInstanceThatDiffersFromTheLeaderSaysSo(t *testing.T) {
 	})
 	quiet(t, near.log.take())
 
-	// It is the followers that differ: the leader leads with what it has, also
-	// if its files are others since it has told of them.
+	// Only followers report a difference: the leader uses its own files, even if they have changed
+	// since it announced them.
 	leader.opts.Base().Tasks = []config.Task{{Name: "db"}}
 	r.leads(leader)
 	quiet(t, leader.log.take())
 }
 
-func TestAStoreThatFailsStopsNothing(t *testing.T) {
-	r := newRoom(t)
+func TestRun_ContinuesIfTheStoreFails(t *testing.T) {
+	r := newFixture(t)
 	store := r.store
 	down := true
 	r.store = &statetest.Faulty{Store: store, Before: func([]state.Change) error {
@@ -342,16 +342,16 @@ func TestAStoreThatFailsStopsNothing(t *testing.T) {
 	}
 }
 
-// A leader that dies right after a renewal, or right before the next, is taken
-// over from between one and two times the session's TTL later.
-func TestTakeoverFallsBetweenOneAndTwoSessions(t *testing.T) {
+// If a leader dies right after a renewal, or right before the next one, another instance takes over
+// after one to two times session_ttl.
+func TestTimingOf_TakeoverTakesOneToTwoSessions(t *testing.T) {
 	for _, session := range []time.Duration{10 * time.Second, 15 * time.Second, 24 * time.Hour} {
 		timing := cluster.TimingOf(session)
-		renewal, look := timing.LeaseTTL/3, timing.LeaseTTL/10
+		renewal, poll := timing.LeaseTTL/3, timing.LeaseTTL/10
 		if soonest := timing.LeaseTTL - renewal; soonest < session {
 			t.Errorf("session_ttl %s: taken over %s after the leader's death", session, soonest)
 		}
-		if latest := timing.LeaseTTL + 2*look; latest > 2*session*95/100 {
+		if latest := timing.LeaseTTL + 2*poll; latest > 2*session*95/100 {
 			t.Errorf("session_ttl %s: taken over %s after the leader's death", session, latest)
 		}
 		if timing.Claim > session || timing.Skew <= 0 || timing.Skew > 5*time.Second {

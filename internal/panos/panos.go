@@ -1,6 +1,6 @@
-// Package panos commits what a task's apply has changed on a firewall or a
-// Panorama of Palo Alto Networks: the panos provider of Terraform leaves its
-// changes in the candidate configuration, and auto_commit has them take effect.
+// Package panos commits the changes of a task's apply on a PAN-OS firewall or Panorama. Terraform's
+// panos provider leaves its changes in the candidate configuration; with auto_commit they take
+// effect.
 package panos
 
 import (
@@ -31,23 +31,22 @@ import (
 	"github.com/terrapulse/terrapulse/internal/config"
 )
 
-// ProviderName is the provider that auto_commit is for.
+// ProviderName is the provider that supports auto_commit.
 const ProviderName = "panos"
 
 const (
-	// attempts are the first one and four more, after about these waits.
+	// The first attempt and four more, after about these waits.
 	attempts                = 5
 	firstWait, longestWait  = time.Second, 10 * time.Second
-	firstLook, longestPause = 200 * time.Millisecond, 3 * time.Second // at a job
+	firstPoll, longestPause = 200 * time.Millisecond, 3 * time.Second // polls of a job
 
-	// commitLimit is how long a commit may take in all. On a large Panorama it
-	// takes minutes.
+	// commitLimit limits a commit, which takes minutes on a large Panorama.
 	commitLimit = 20 * time.Minute
 )
 
 // Committer commits to one firewall or Panorama.
 type Committer struct {
-	// Redact, if set, makes secrets unreadable in what Commit says.
+	// Redact, if set, removes secrets from the output of Commit.
 	Redact func(string) string
 
 	provider string // id
@@ -55,11 +54,9 @@ type Committer struct {
 	wait     time.Duration // before the second attempt
 }
 
-// New returns what commits for a provider block whose templates have been
-// evaluated, or nil if that is not a panos provider with auto_commit. What the
-// block does not say is taken from its task_env or from the environment of the
-// process, in the variables that the provider itself knows. A json_config_file
-// is looked for from dir.
+// New returns the Committer for a provider block whose templates have been evaluated, or nil if it
+// is not a panos provider with auto_commit. Missing arguments are taken from its task_env or from
+// the process environment, in the provider's own variables. A json_config_file is relative to dir.
 func New(p config.Provider, dir string) (*Committer, error) {
 	if p.Name != ProviderName || !p.AutoCommit {
 		return nil, nil
@@ -112,8 +109,8 @@ func New(p config.Provider, dir string) (*Committer, error) {
 
 var errMissing = errors.New("missing")
 
-// wrong is what is said of an argument if err is not nil. The error itself may
-// hold the argument, which may be secret.
+// wrong adds the problem with an argument to err, if err is not nil. It drops the text of err,
+// which may contain the argument, which may be secret.
 func (c *Committer) wrong(err error, problem string) error {
 	if err == nil {
 		return nil
@@ -121,7 +118,7 @@ func (c *Committer) wrong(err error, problem string) error {
 	return fmt.Errorf("provider %q: %s", c.provider, problem)
 }
 
-// read reads the file that json_config_file names.
+// read reads the file of json_config_file.
 func (c *Committer) read(file, dir string) error {
 	if !filepath.IsAbs(file) {
 		file = filepath.Join(dir, file)
@@ -136,7 +133,7 @@ func (c *Committer) read(file, dir string) error {
 // settings are the arguments of a provider block.
 type settings struct{ config.Provider }
 
-// text is an argument as text, or what an environment variable says instead.
+// text returns an argument as text, or the value of the environment variable.
 func (s settings) text(argument, variable string) string {
 	if v, ok := s.Body.Attributes[argument]; ok {
 		if v, err := convert.Convert(v, cty.String); err == nil && v.IsKnown() && !v.IsNull() && v.AsString() != "" {
@@ -146,7 +143,7 @@ func (s settings) text(argument, variable string) string {
 	return s.variable(variable)
 }
 
-// json is an argument that is a map, or a block.
+// json returns an argument that is a map or a block.
 func (s settings) json(argument string) string {
 	table := map[string]string{}
 	add := func(values map[string]cty.Value) {
@@ -177,8 +174,7 @@ func (s settings) variable(name string) string {
 	return os.Getenv(name)
 }
 
-// Commit commits what the administrator has changed. Where nothing has changed,
-// nothing is done. It writes what it did to out.
+// Commit commits the changes of the administrator, if there are any. It writes what it did to out.
 func (c *Committer) Commit(ctx context.Context, out io.Writer) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, commitLimit, fmt.Errorf("it has taken longer than %s", commitLimit))
 	defer cancel()
@@ -223,9 +219,9 @@ func refused(err error) bool {
 		strings.Contains(answer.Msg, "Invalid credentials") || strings.Contains(answer.Msg, "Invalid Credential"))
 }
 
-// attempt commits and waits for the end of the job; 0 if there was nothing to commit.
+// attempt commits and waits for the end of the job; job is 0 if there was nothing to commit.
 func (c *Committer) attempt(ctx context.Context) (job uint, err error) {
-	client := c.client // anew: an attempt that failed leaves no key behind
+	client := c.client // a new copy: a failed attempt leaves its key in the client
 	client.Logging = pango.LogQuiet
 	client.Transport = transport(ctx, client.VerifyCertificate)
 	defer client.Transport.CloseIdleConnections()
@@ -242,19 +238,19 @@ func (c *Committer) attempt(ctx context.Context) (job uint, err error) {
 	return job, wait(ctx, &client, job)
 }
 
-// wait returns when the job has ended.
+// wait polls the job until it has ended.
 func wait(ctx context.Context, client *pango.Client, job uint) error {
 	type show struct {
 		XMLName xml.Name `xml:"show"`
 		ID      uint     `xml:"jobs>id"`
 	}
-	pause := firstLook
+	pause := firstPoll
 	for {
 		var state util.BasicJob
 		if _, err := client.Op(show{ID: job}, "", nil, &state); err != nil {
-			return fmt.Errorf("look at the commit (job %d): %w", job, err)
+			return fmt.Errorf("poll the commit (job %d): %w", job, err)
 		}
-		ended, err := judge(&state)
+		ended, err := result(&state)
 		if ended {
 			if err != nil {
 				return fmt.Errorf("the commit (job %d): %w", job, err)
@@ -270,8 +266,8 @@ func wait(ctx context.Context, client *pango.Client, job uint) error {
 	}
 }
 
-// judge says whether a job has ended, and how.
-func judge(job *util.BasicJob) (ended bool, err error) {
+// result says whether a job has ended, and how.
+func result(job *util.BasicJob) (ended bool, err error) {
 	if job.Progress != 100 {
 		return false, nil
 	}
@@ -289,14 +285,14 @@ func judge(job *util.BasicJob) (ended bool, err error) {
 	case job.Result == "FAIL" && len(job.Details.Lines) > 0:
 		return true, errors.New(job.Details.String())
 	case job.Result == "FAIL":
-		return true, errors.New("it failed, and PAN-OS does not say why: look at the job there")
+		return true, errors.New("it failed, and PAN-OS gave no reason: check the job there")
 	case failed > 0:
-		return true, fmt.Errorf("it failed on %d devices of %d: look at the job in Panorama", failed, len(job.Devices))
+		return true, fmt.Errorf("it failed on %d of %d devices: check the job in Panorama", failed, len(job.Devices))
 	}
 	return true, nil
 }
 
-// transport is one whose connections end with ctx, which pango does not know.
+// transport returns a transport whose connections end with ctx, which pango does not support.
 func transport(ctx context.Context, verify bool) *http.Transport {
 	dialer := &net.Dialer{}
 	return &http.Transport{

@@ -17,7 +17,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/panos/panostest"
 )
 
-// provider is a provider block for a firewall.
+// provider returns a provider block for a firewall.
 func provider(s *panostest.Server, arguments map[string]cty.Value, env map[string]string) config.Provider {
 	host, port := s.Host()
 	body := map[string]cty.Value{"hostname": cty.StringVal(host), "port": cty.StringVal(port)}
@@ -42,7 +42,7 @@ func commitTo(t *testing.T, ctx context.Context, p config.Provider) (string, err
 	return out.String(), err
 }
 
-func TestWhatTheAdministratorChangedIsCommitted(t *testing.T) {
+func TestCommit_CommitsTheAdministratorsChanges(t *testing.T) {
 	for name, p := range map[string]func(*panostest.Server) config.Provider{
 		"password": func(s *panostest.Server) config.Provider {
 			return provider(s, map[string]cty.Value{"username": text("admin"), "password": text("p4n-password")}, nil)
@@ -84,7 +84,7 @@ func TestWhatTheAdministratorChangedIsCommitted(t *testing.T) {
 	}
 }
 
-func TestACommitThatFailsIsTriedFourTimesMore(t *testing.T) {
+func TestCommit_IsRetriedFourTimes(t *testing.T) {
 	s := panostest.Start(t)
 	p := provider(s, map[string]cty.Value{"username": text("admin"), "password": text("p4n-password")}, nil)
 	s.Fail(4)
@@ -105,7 +105,7 @@ func TestACommitThatFailsIsTriedFourTimesMore(t *testing.T) {
 	}
 }
 
-func TestARefusedLoginIsNotRepeated(t *testing.T) {
+func TestCommit_RefusedLoginIsNotRetried(t *testing.T) {
 	s := panostest.Start(t)
 	p := provider(s, map[string]cty.Value{"username": text("admin"), "password": text("S3CRET-wrong")}, nil)
 	_, err := commitTo(t, t.Context(), p)
@@ -117,7 +117,7 @@ func TestARefusedLoginIsNotRepeated(t *testing.T) {
 	}
 }
 
-func TestACommitThatDoesNotEndIsGivenUpWithTheContext(t *testing.T) {
+func TestCommit_EndsWithTheContext(t *testing.T) {
 	s := panostest.Start(t)
 	s.Never()
 	p := provider(s, map[string]cty.Value{"username": text("admin"), "api_key": text("p4n-key")}, nil)
@@ -128,7 +128,7 @@ func TestACommitThatDoesNotEndIsGivenUpWithTheContext(t *testing.T) {
 	}
 }
 
-func TestTheCertificateIsLookedAtWhereThatIsAskedFor(t *testing.T) {
+func TestCommit_VerifiesTheCertificateIfConfigured(t *testing.T) {
 	s := panostest.Start(t)
 	p := provider(s, map[string]cty.Value{"username": text("admin"), "api_key": text("p4n-key"), "verify_certificate": cty.True}, nil)
 	_, err := commitTo(t, t.Context(), p)
@@ -137,7 +137,7 @@ func TestTheCertificateIsLookedAtWhereThatIsAskedFor(t *testing.T) {
 	}
 }
 
-func TestWhatIsMissingForACommitIsSaidBeforeTheApply(t *testing.T) {
+func TestNew_ReportsMissingArguments(t *testing.T) {
 	for want, p := range map[string]config.Provider{
 		"hostname":           {Name: "panos", AutoCommit: true},
 		"PANOS_USERNAME":     {Name: "panos", AutoCommit: true, Env: map[string]string{"PANOS_HOSTNAME": "h"}},

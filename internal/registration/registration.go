@@ -1,6 +1,6 @@
-// Package registration keeps this instance registered as a service on the local
-// Consul agent, with a health check that asks its HTTP API, for as long as it
-// runs. That it cannot be registered is logged and never stops anything.
+// Package registration keeps this instance registered as a service on the local Consul agent while
+// it runs, with a health check of its HTTP API. A failure to register is logged and stops nothing
+// else.
 package registration
 
 import (
@@ -33,16 +33,15 @@ const (
 	retries         = 8
 )
 
-// How a Registration paces itself.
+// Intervals and limits of a Registration.
 const (
-	lookEvery    = 30 * time.Second        // at whether the agent still knows the service
-	firstWait    = 1250 * time.Millisecond // after a first failure, a fifth more or less; doubles with each
-	answerTime   = 10 * time.Second        // for one answer
-	withdrawTime = 3 * time.Second         // for the last one: the program is about to end
+	checkEvery   = 30 * time.Second        // whether the agent still has the service
+	firstWait    = 1250 * time.Millisecond // after a first failure, plus or minus a fifth; doubles with each
+	answerTime   = 10 * time.Second        // limit of one answer
+	withdrawTime = 3 * time.Second         // limit of the deregistration, as the program is exiting
 )
 
-// Service is what the configuration says of this instance as a service. The
-// HTTP API listens on cfg.Port.
+// Service returns the service for this instance as configured. The HTTP API listens on cfg.Port.
 func Service(cfg *config.Config) *api.AgentServiceRegistration {
 	r := cfg.Consul.ServiceRegistration
 	s := &api.AgentServiceRegistration{
@@ -73,7 +72,7 @@ func Service(cfg *config.Config) *api.AgentServiceRegistration {
 		Interval: checkInterval,
 		Timeout:  checkTimeout,
 		Status:   api.HealthCritical, // until the first check
-		// The agent asks for health alone, and knows no name of this host.
+		// The agent calls only the health endpoint, and knows no name of this host.
 		TLSSkipVerify:                  true,
 		DeregisterCriticalServiceAfter: deregisterAfter,
 	}}
@@ -87,24 +86,23 @@ type Registration struct {
 	log     *slog.Logger
 	pace    pace
 
-	sent bool // the agent may know the service
+	sent bool // the agent may have the service
 	said string
 }
 
-// pace is what tests make faster.
-type pace struct{ look, wait, answer time.Duration }
+// pace is shortened by tests.
+type pace struct{ check, wait, answer time.Duration }
 
-// New prepares the registration of a service on the agent that the client
-// speaks to.
+// New prepares the registration of a service on the client's agent.
 func New(client *api.Client, service *api.AgentServiceRegistration, log *slog.Logger) *Registration {
 	return &Registration{agent: client.Agent(), service: service, log: log.With("service", service.Name, "service_id", service.ID),
-		pace: pace{lookEvery, firstWait, answerTime}}
+		pace: pace{checkEvery, firstWait, answerTime}}
 }
 
-// Run registers the service, does so again whenever the agent has lost it, and
-// takes it back when the context ends. It returns at most 3 seconds after that.
+// Run registers the service, registers it again whenever the agent has lost it, and deregisters it
+// when the context ends. It returns at most 3 seconds after that.
 func (r *Registration) Run(ctx context.Context) {
-	known := false // one of an earlier process may differ
+	known := false // a service of an earlier process may differ
 	for {
 		err := r.ensure(ctx, known)
 		switch {
@@ -118,14 +116,14 @@ func (r *Registration) Run(ctx context.Context) {
 			r.log.Error("cannot register in Consul, will retry: tasks are not affected", "error", err)
 		}
 		select {
-		case <-time.After(r.pace.look):
+		case <-time.After(r.pace.check):
 		case <-ctx.Done():
 		}
 	}
 }
 
-// ensure makes sure that the agent knows the service. Failures that may pass
-// are tried again, for about five minutes.
+// ensure registers the service unless the agent has it. It retries transient failures for about
+// five minutes.
 func (r *Registration) ensure(ctx context.Context, known bool) error {
 	if known && !r.lost(ctx) {
 		return nil
@@ -148,8 +146,8 @@ func (r *Registration) ensure(ctx context.Context, known bool) error {
 	return err
 }
 
-// lost asks the agent whether it knows the service. An agent that cannot say may
-// be asked the next time.
+// lost reports whether the agent has lost the service. If the agent does not answer, the next check
+// decides.
 func (r *Registration) lost(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, r.pace.answer)
 	defer cancel()
@@ -163,10 +161,10 @@ func (r *Registration) lost(ctx context.Context) bool {
 		return true
 	}
 	r.log.Debug("the Consul agent does not tell whether it knows this service", "error", err)
-	return code == http.StatusForbidden // to register tells what is missing
+	return code == http.StatusForbidden // registering then reports what is missing
 }
 
-// withdraw takes the service back.
+// withdraw deregisters the service.
 func (r *Registration) withdraw(ctx context.Context) {
 	if !r.sent {
 		return
@@ -177,7 +175,7 @@ func (r *Registration) withdraw(ctx context.Context) {
 	switch {
 	case err == nil:
 		r.log.Info("deregistered from Consul")
-	case status(err) == http.StatusNotFound: // nothing is left
+	case status(err) == http.StatusNotFound: // it was not registered
 	case len(r.service.Checks) > 0:
 		r.log.Warn("cannot deregister from Consul: Consul removes the service when its check has failed for 30 minutes",
 			"error", r.classify("deregister", err))
@@ -186,8 +184,7 @@ func (r *Registration) withdraw(ctx context.Context) {
 	}
 }
 
-// classify says what an error means, and marks those that do not pass by
-// waiting.
+// classify adds the meaning to an error, and marks errors that a retry cannot correct.
 func (r *Registration) classify(act string, err error) error {
 	if err == nil {
 		return nil
@@ -203,7 +200,7 @@ func (r *Registration) classify(act string, err error) error {
 	return err
 }
 
-// status is the HTTP status behind an error, or 0.
+// status returns the HTTP status behind an error, or 0.
 func status(err error) int {
 	var s api.StatusError
 	if errors.As(err, &s) {

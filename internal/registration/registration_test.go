@@ -22,10 +22,10 @@ import (
 	"github.com/terrapulse/terrapulse/internal/testtools"
 )
 
-// limit is how long a test waits for what must come.
+// limit limits how long a test waits.
 const limit = 20 * time.Second
 
-// load reads a configuration as a person writes it.
+// load loads a configuration from text.
 func load(t *testing.T, address, more string) *config.Config {
 	t.Helper()
 	file := t.TempDir() + "/cts.hcl"
@@ -44,7 +44,7 @@ consul {
 	return cfg
 }
 
-// running is a registration at work.
+// running is a Registration under test.
 type running struct {
 	log  *testtools.Output
 	stop context.CancelFunc
@@ -63,7 +63,7 @@ func run(t *testing.T, cfg *config.Config) *running {
 	}
 	l := &testtools.Output{}
 	r := New(client, Service(cfg), slog.New(slog.NewTextHandler(l, nil)))
-	r.pace = pace{look: 50 * time.Millisecond, wait: time.Millisecond, answer: time.Second}
+	r.pace = pace{check: 50 * time.Millisecond, wait: time.Millisecond, answer: time.Second}
 	ctx, stop := context.WithCancel(context.Background())
 	running := &running{log: l, stop: stop, done: make(chan struct{})}
 	go func() {
@@ -88,13 +88,13 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// agent stands in for an agent and keeps what it is sent.
+// agent simulates an agent and records the requests.
 type agent struct {
 	*httptest.Server
 	mu       sync.Mutex
 	requests []string // method, path and query
 	body     string
-	status   func(n int) int // of the answer to the nth request to register
+	status   func(n int) int // of the answer to the nth registration
 	puts     int
 }
 
@@ -131,7 +131,7 @@ func (a *agent) count() int {
 
 func allWell(int) int { return http.StatusOK }
 
-func TestTheRegistrationIsThatOfConsulTerraformSync(t *testing.T) {
+func TestService_EqualsThatOfConsulTerraformSync(t *testing.T) {
 	for name, c := range map[string]struct{ hcl, want string }{
 		"as it comes": {"", `{"ID":"cts-one","Name":"consul-terraform-sync","Tags":["cts"],"Port":8558,"Check":null,"Checks":[{
 			"CheckID":"cts-one-health","Name":"CTS Health Status","Interval":"10s","Timeout":"2s","HTTP":"http://localhost:8558/v1/health",
@@ -190,7 +190,7 @@ func TestService_CheckFollowsTheBindAddress(t *testing.T) {
 	}
 }
 
-func TestFailuresAreTriedAgain(t *testing.T) {
+func TestRun_RetriesFailures(t *testing.T) {
 	t.Run("what may pass, eight times in a row", func(t *testing.T) {
 		for _, code := range []int{http.StatusInternalServerError, http.StatusTooManyRequests} {
 			a := newAgent(t, func(n int) int {
@@ -221,7 +221,7 @@ func TestFailuresAreTriedAgain(t *testing.T) {
 	})
 }
 
-func TestAnEndWithoutARegistrationIsQuick(t *testing.T) {
+func TestRun_EndsAtOnceWithoutARegistration(t *testing.T) {
 	hung := make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		select {
@@ -239,7 +239,7 @@ func TestAnEndWithoutARegistrationIsQuick(t *testing.T) {
 	}
 }
 
-func TestAServiceIsRegisteredKeptAndTakenBack(t *testing.T) {
+func TestRun_RegistersRestoresAndDeregisters(t *testing.T) {
 	s := consultest.Start(t)
 	health := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/v1/health" {
@@ -275,7 +275,7 @@ func TestAServiceIsRegisteredKeptAndTakenBack(t *testing.T) {
 	eventually(t, "it is gone", func() bool { return len(entries()) == 0 })
 }
 
-func TestATokenThatMayNotIsTold(t *testing.T) {
+func TestRun_ReportsAMissingRight(t *testing.T) {
 	s := consultest.Start(t, consultest.WithACLs())
 	r := run(t, load(t, s.Addr(), ""))
 	eventually(t, "it is said", func() bool { return strings.Contains(r.log.String(), "missing required Consul ACL") })

@@ -1,7 +1,6 @@
-// Package reload tells when the configuration is to be read again: on SIGHUP,
-// and when one of the files that it is read from has another content. Events of
-// the file system only say when to look; what counts are the contents, so that
-// a file that is touched or written anew with the same text is no news.
+// Package reload reports when the configuration must be read again: on SIGHUP, and when the content
+// of one of its files has changed. File system events only trigger a comparison of contents: a file
+// that is written again with the same text is not a change.
 package reload
 
 import (
@@ -22,25 +21,24 @@ import (
 	"github.com/terrapulse/terrapulse/internal/config"
 )
 
-// How a Watcher paces itself.
+// Intervals of a Watcher.
 const (
-	quietFor  = 500 * time.Millisecond // an editor or a copy is done when nothing has moved for so long
-	atMost    = 5 * time.Second        // but files that never rest are looked at all the same
-	pollEvery = 30 * time.Second       // where no events come: network drives, links far up in a path
+	quietFor  = 500 * time.Millisecond // an editor or a copy has finished when nothing has changed for this long
+	atMost    = 5 * time.Second        // files that change all the time are compared at the latest after this time
+	pollEvery = 30 * time.Second       // for changes without events: network drives, links in parent folders
 )
 
-// coarse is the step in which Linux counts the time of a file, and some more.
+// coarse is the resolution of file times in Linux, rounded up.
 const coarse = 20 * time.Millisecond
 
-// maxRead is how much of a file is looked at, in bytes; the configuration reads
-// no more of one.
+// maxRead is how much of a file is compared, in bytes; the configuration reads no more of a file.
 const maxRead = 10 << 20
 
-// Change says why the configuration is to be read again. One that says nothing
-// repeats an earlier one, see Follow.
+// Change says why the configuration must be read again. An empty Change repeats an earlier one, see
+// Follow.
 type Change struct {
 	Asked bool     // by SIGHUP
-	Files []string // absolute, sorted: those with another content, new ones and missing ones
+	Files []string // absolute, sorted: changed, new and missing files
 }
 
 // Watcher watches the files of a configuration.
@@ -51,17 +49,17 @@ type Watcher struct {
 	follow chan follow
 	done   chan struct{}
 
-	events *fsnotify.Watcher // nil where the system has none
+	events *fsnotify.Watcher // nil if the system has no events
 
 	paths    []string          // absolute: files or folders
 	contents map[string]string // of paths, by file
 	more     []string          // see Follow
 	followed map[string]string // of more, by file
 
-	names, folders map[string]bool // whose events concern us
+	names, folders map[string]bool // whose events matter
 }
 
-// pace is what tests make faster.
+// pace is shortened by tests.
 type pace struct{ quiet, atMost, poll time.Duration }
 
 type follow struct {
@@ -69,9 +67,8 @@ type follow struct {
 	files []string
 }
 
-// Watch watches files and folders, and SIGHUP where there is one, until ctx ends.
-// Of a folder, its task files count. Start it before the configuration is read
-// for the first time, so that no change falls in between.
+// Watch watches files, the task files of folders, and SIGHUP, until ctx ends. Call it before the
+// configuration is read for the first time, so that no change is missed.
 func Watch(ctx context.Context, log *slog.Logger, paths ...string) *Watcher {
 	events, err := fsnotify.NewWatcher()
 	if err != nil {
@@ -87,9 +84,9 @@ func watch(ctx context.Context, log *slog.Logger, p pace, events *fsnotify.Watch
 		c: make(chan Change), follow: make(chan follow), done: make(chan struct{}),
 	}
 	w.listen()
-	w.contents = look(w.paths)
+	w.contents = contents(w.paths)
 	asked := make(chan os.Signal, 1)
-	signal.Notify(asked, syscall.SIGHUP) // Windows has none: nothing comes
+	signal.Notify(asked, syscall.SIGHUP) // never arrives on Windows
 	go func() {
 		defer close(w.c)
 		defer close(w.done)
@@ -102,18 +99,16 @@ func watch(ctx context.Context, log *slog.Logger, p pace, events *fsnotify.Watch
 	return w
 }
 
-// C receives changes; those that are not received become one. It is closed
-// when the context has ended.
+// C receives changes; unread changes are merged. It is closed when the context has ended.
 func (w *Watcher) C() <-chan Change { return w.c }
 
-// Follow names the files that the configuration is read from beside the paths
-// of Watch, such as variable files, in place of those that were named before. A
-// new one that was written since the given time, when the configuration began
-// to be read, has changed.
+// Follow names further files of the configuration, such as variable files,
+// and replaces the list of an earlier call. A new file has changed if it was
+// written after the given time, at which the configuration began to be read.
 //
-// A change that is not answered by Follow is repeated every 30 seconds: what was
-// wrong with the configuration may be put right in a file that is not watched, a
-// missing variable file for one.
+// A Change without a following call of Follow is repeated every 30 seconds: the
+// error in the configuration may be corrected in a file that is not watched,
+// such as a missing variable file.
 func (w *Watcher) Follow(read time.Time, files ...string) {
 	select {
 	case w.follow <- follow{read, absolute(files)}:
@@ -132,14 +127,14 @@ func (w *Watcher) run(ctx context.Context, asked <-chan os.Signal) {
 	settled := time.NewTimer(time.Hour)
 	defer settled.Stop()
 	settled.Stop()
-	var since time.Time // of the first event that was not looked at; zero without one
+	var since time.Time // of the first event since the last comparison; zero without one
 
 	var news Change
 	answered, again := true, false
-	look := func() {
+	check := func() {
 		settled.Stop()
 		since = time.Time{}
-		w.listen() // a folder may have been replaced, a link may lead elsewhere
+		w.listen() // a folder may have been replaced, or a link changed
 		news.Files = slices.Compact(slices.Sorted(slices.Values(append(news.Files, w.changed()...))))
 	}
 	stir := func() {
@@ -160,7 +155,7 @@ func (w *Watcher) run(ctx context.Context, asked <-chan os.Signal) {
 		case out <- news:
 			news, answered, again = Change{}, false, false
 		case <-asked:
-			look() // what is read now is no news later
+			check() // what is read now is not a change later
 			news.Asked = true
 		case f := <-w.follow:
 			answered, again = true, false
@@ -173,19 +168,19 @@ func (w *Watcher) run(ctx context.Context, asked <-chan os.Signal) {
 			w.log.Debug("events of the file system were lost", "error", err)
 			stir()
 		case <-settled.C:
-			look()
+			check()
 		case <-poll.C:
-			look()
+			check()
 			again = !answered
 		}
 	}
 }
 
-// replace takes over what is followed and returns what has changed of it.
+// replace replaces the followed files and returns those that have changed.
 func (w *Watcher) replace(f follow) []string {
 	w.more = f.files
 	w.listen()
-	before, now := w.followed, look(f.files)
+	before, now := w.followed, contents(f.files)
 	w.followed = now
 	var changed []string
 	for name, content := range now {
@@ -201,7 +196,7 @@ func (w *Watcher) replace(f follow) []string {
 	return changed
 }
 
-// changed looks and returns what is not as it was.
+// changed compares all files and returns those that have changed.
 func (w *Watcher) changed() []string {
 	var names []string
 	compare := func(before, now map[string]string) map[string]string {
@@ -217,17 +212,17 @@ func (w *Watcher) changed() []string {
 		}
 		return now
 	}
-	w.contents = compare(w.contents, look(w.paths))
-	w.followed = compare(w.followed, look(w.more))
+	w.contents = compare(w.contents, contents(w.paths))
+	w.followed = compare(w.followed, contents(w.more))
 	return names
 }
 
-// look returns what can be told of the content of every file.
-func look(paths []string) map[string]string {
+// contents returns a digest of the content of every file.
+func contents(paths []string) map[string]string {
 	contents := map[string]string{}
 	for _, path := range paths {
 		entries, err := os.ReadDir(path)
-		if err != nil { // a file, or nothing
+		if err != nil { // a file, or missing
 			contents[path] = content(path)
 			continue
 		}
@@ -240,14 +235,14 @@ func look(paths []string) map[string]string {
 	return contents
 }
 
-// content is a digest of a file's content, or why there is none.
+// content returns a digest of a file's content, or why it cannot be read.
 func content(path string) string {
 	info, err := os.Stat(path)
 	switch {
 	case err != nil:
 		return err.Error()
 	case !info.Mode().IsRegular():
-		return info.Mode().String() // to read a pipe would empty it, or wait
+		return info.Mode().String() // reading a pipe would empty it, or block
 	}
 	f, err := os.Open(path)
 	if err != nil {
@@ -261,8 +256,8 @@ func content(path string) string {
 	return fmt.Sprintf("%d bytes %x", info.Size(), sum.Sum(nil))
 }
 
-// listen asks for the events of every folder that a file is in: files
-// themselves are replaced rather than written.
+// listen subscribes to the events of every folder that contains a file: programs replace files
+// rather than write them.
 func (w *Watcher) listen() {
 	w.names, w.folders = map[string]bool{}, map[string]bool{}
 	parents := map[string]bool{}
@@ -284,27 +279,26 @@ func (w *Watcher) listen() {
 	}
 	for _, folder := range w.events.WatchList() {
 		if !parents[folder] && !w.folders[folder] {
-			_ = w.events.Remove(folder) // it may be gone
+			_ = w.events.Remove(folder) // the folder may be gone
 		}
 	}
 	for _, set := range []map[string]bool{parents, w.folders} {
 		for folder := range set {
 			if err := w.events.Add(folder); err != nil {
-				w.log.Debug("no events of a folder: it is looked at now and then", "folder", folder, "every", w.pace.poll, "error", err)
+				w.log.Debug("cannot watch a folder: polling it instead", "folder", folder, "every", w.pace.poll, "error", err)
 			}
 		}
 	}
 }
 
-// concerns reports whether an event may be about one of the files. Beside them
-// a folder may hold what is written all the time, such as a store.
+// concerns reports whether an event may be about one of the files. The folder may contain other
+// files that change all the time, such as a store.
 func (w *Watcher) concerns(name string) bool {
 	return w.names[name] || w.folders[name] || w.folders[filepath.Dir(name)] && config.IsTaskFile(name) ||
 		filepath.Base(name) == "..data" // so Kubernetes replaces all files of a volume at once
 }
 
-// absolute makes paths absolute. Without a working directory they stay what
-// they are.
+// absolute makes paths absolute. If the working directory is unknown, they stay unchanged.
 func absolute(paths []string) []string {
 	abs := make([]string, 0, len(paths))
 	for _, p := range paths {

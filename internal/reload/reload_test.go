@@ -15,7 +15,7 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// limit is how long a test waits for what must come.
+// limit limits how long a test waits.
 const limit = 20 * time.Second
 
 func write(t *testing.T, path, text string) string {
@@ -39,7 +39,7 @@ func link(t *testing.T, target, path string) {
 	}
 }
 
-// byEvents is a watcher that looks only when the system says so.
+// byEvents returns a watcher that compares only after events.
 func byEvents(t *testing.T, paths ...string) *Watcher {
 	t.Helper()
 	events, err := fsnotify.NewWatcher()
@@ -49,13 +49,12 @@ func byEvents(t *testing.T, paths ...string) *Watcher {
 	return watch(t.Context(), slog.New(slog.DiscardHandler), pace{20 * time.Millisecond, time.Second, time.Hour}, events, paths)
 }
 
-// byPoll is a watcher on a file system that tells of nothing.
+// byPoll returns a watcher on a file system without events.
 func byPoll(t *testing.T, paths ...string) *Watcher {
 	return watch(t.Context(), slog.New(slog.DiscardHandler), pace{20 * time.Millisecond, time.Second, 20 * time.Millisecond}, nil, paths)
 }
 
-// expect waits for changes until each of the files was among them, and refuses
-// any other file.
+// expect waits until each of the files was in a change, and fails for any other file.
 func expect(t *testing.T, w *Watcher, files ...string) {
 	t.Helper()
 	missing := slices.Clone(files)
@@ -75,8 +74,8 @@ func expect(t *testing.T, w *Watcher, files ...string) {
 	}
 }
 
-func TestChangedFilesAreTold(t *testing.T) {
-	for name, start := range map[string]func(*testing.T, ...string) *Watcher{"by events": byEvents, "by looking now and then": byPoll} {
+func TestWatch_ReportsChangedFiles(t *testing.T) {
+	for name, start := range map[string]func(*testing.T, ...string) *Watcher{"by events": byEvents, "by polling": byPoll} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			file := write(t, filepath.Join(dir, "tasks.hcl"), "1")
@@ -87,14 +86,14 @@ func TestChangedFilesAreTold(t *testing.T) {
 			write(t, file, "2")
 			expect(t, w, file)
 
-			// So editors save.
+			// This is how editors save.
 			write(t, file+".tmp", "3")
 			if err := os.Rename(file+".tmp", file); err != nil {
 				t.Fatal(err)
 			}
 			expect(t, w, file)
 
-			// What changes nothing is no news: the next change comes alone.
+			// The same content is not a change: the next change comes alone.
 			write(t, file, "3")
 			write(t, filepath.Join(dir, "terrapulse.db"), "x")
 			write(t, filepath.Join(folder, "notes.txt"), "x")
@@ -117,7 +116,7 @@ func TestChangedFilesAreTold(t *testing.T) {
 	}
 }
 
-func TestAVolumeOfKubernetesIsReplacedAtOnce(t *testing.T) {
+func TestWatch_KubernetesVolumeIsReplacedAtOnce(t *testing.T) {
 	dir := t.TempDir()
 	for _, version := range []string{"..1", "..2"} {
 		write(t, filepath.Join(dir, version, "a.yaml"), version)
@@ -135,7 +134,7 @@ func TestAVolumeOfKubernetesIsReplacedAtOnce(t *testing.T) {
 	expect(t, file, filepath.Join(dir, "b.yaml"))
 }
 
-func TestALinkIsFollowed(t *testing.T) {
+func TestWatch_FollowsLinks(t *testing.T) {
 	dir := t.TempDir()
 	target := write(t, filepath.Join(dir, "elsewhere", "tasks.hcl"), "1")
 	name := filepath.Join(dir, "here", "tasks.hcl")
@@ -153,7 +152,7 @@ func TestALinkIsFollowed(t *testing.T) {
 	expect(t, w, name)
 }
 
-func TestAFolderThatIsReplacedIsStillWatched(t *testing.T) {
+func TestWatch_ReplacedFolderIsStillWatched(t *testing.T) {
 	dir := t.TempDir()
 	folder := filepath.Join(dir, "conf.d")
 	a := write(t, filepath.Join(folder, "a.yaml"), "1")
@@ -171,7 +170,7 @@ func TestAFolderThatIsReplacedIsStillWatched(t *testing.T) {
 	expect(t, w, b)
 }
 
-func TestVariableFilesAreFollowed(t *testing.T) {
+func TestFollow_VariableFiles(t *testing.T) {
 	dir := t.TempDir()
 	file := write(t, filepath.Join(dir, "tasks.hcl"), "1")
 	began := time.Now().Add(-time.Minute)
@@ -194,7 +193,7 @@ func TestVariableFilesAreFollowed(t *testing.T) {
 	expect(t, w, v1)
 }
 
-func TestWhatIsNotFollowedIsRepeated(t *testing.T) {
+func TestFollow_UnansweredChangeIsRepeated(t *testing.T) {
 	dir := t.TempDir()
 	file := write(t, filepath.Join(dir, "tasks.hcl"), "1")
 	w := byPoll(t, file)
@@ -221,7 +220,7 @@ func TestWhatIsNotFollowedIsRepeated(t *testing.T) {
 	expect(t, w, file)
 }
 
-func TestABurstIsFewChanges(t *testing.T) {
+func TestWatch_MergesABurstOfChanges(t *testing.T) {
 	dir := t.TempDir()
 	events, err := fsnotify.NewWatcher()
 	if err != nil {
@@ -250,7 +249,7 @@ func TestABurstIsFewChanges(t *testing.T) {
 	}
 }
 
-func TestFilesThatNeverRestAreToldOfAllTheSame(t *testing.T) {
+func TestWatch_ReportsFilesThatChangeAllTheTime(t *testing.T) {
 	file := write(t, filepath.Join(t.TempDir(), "tasks.hcl"), "1")
 	events, err := fsnotify.NewWatcher()
 	if err != nil {
@@ -270,7 +269,7 @@ func TestFilesThatNeverRestAreToldOfAllTheSame(t *testing.T) {
 	}
 }
 
-func TestNothingIsLeftBehind(t *testing.T) {
+func TestWatch_EndsCleanly(t *testing.T) {
 	dir := t.TempDir()
 	before := runtime.NumGoroutine()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -288,7 +287,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 		case <-time.After(limit):
 			t.Fatal("the channel is still open")
 		}
-		w.Follow(time.Now(), dir) // does not wait for one who has gone
+		w.Follow(time.Now(), dir) // must not block after the end
 	}
 	deadline := time.Now().Add(limit)
 	for runtime.NumGoroutine() > before+1 { // os/signal keeps one

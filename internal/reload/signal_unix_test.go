@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-func TestSIGHUPAsks(t *testing.T) {
+func TestWatch_SIGHUP(t *testing.T) {
 	file := write(t, filepath.Join(t.TempDir(), "tasks.hcl"), "1")
 	w := byEvents(t, file)
 	write(t, file, "2")
@@ -30,7 +30,7 @@ func TestSIGHUPAsks(t *testing.T) {
 	if !slices.Equal(files, []string{file}) {
 		t.Errorf("files = %v", files)
 	}
-	// Without a change of anything it asks, too.
+	// It also requests a reload if no file has changed.
 	if err := syscall.Kill(syscall.Getpid(), syscall.SIGHUP); err != nil {
 		t.Fatal(err)
 	}

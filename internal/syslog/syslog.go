@@ -1,8 +1,7 @@
 //go:build unix
 
-// Package syslog hands log events on to the system's syslog daemon. A daemon that
-// hangs or restarts costs lines, which are counted, and never holds the program
-// up.
+// Package syslog sends log events to the system's syslog daemon. If the daemon hangs or restarts,
+// lines are lost and counted; the program never waits for it.
 package syslog
 
 import (
@@ -21,20 +20,20 @@ import (
 )
 
 const (
-	maxLine   = 8 << 10         // bytes, as much as rsyslog takes by default
-	backlog   = 1024            // lines that wait for the daemon; what comes on top is lost
-	flushTime = 2 * time.Second // for the last lines
+	maxLine   = 8 << 10         // bytes, the default limit of rsyslog
+	backlog   = 1024            // lines that wait for the daemon; further lines are lost
+	flushTime = 2 * time.Second // to send the last lines
 )
 
-// Handler writes each event as one line of key=value pairs. The time is left to
-// syslog, and the level is in the line, too: many a syslog file shows none.
+// Handler writes each event as one line of key=value pairs, without the time, which syslog adds,
+// but with the level, which many syslog files do not show.
 type Handler struct {
 	text slog.Handler // writes to sink.buffer
 	sink *sink
 }
 
-// New connects to the syslog daemon of this host. Events below the level are left
-// out. An error names the key of the configuration that is at fault.
+// New connects to the syslog daemon of this host. Events below the level are dropped. An error
+// names the invalid key of the configuration.
 func New(cfg config.Syslog, level slog.Leveler) (*Handler, error) {
 	return open(cfg, level, "", "")
 }
@@ -85,7 +84,7 @@ func (h *Handler) WithGroup(name string) slog.Handler {
 	return &Handler{text: h.text.WithGroup(name), sink: h.sink}
 }
 
-// Handle hands the event to the daemon, without waiting for it.
+// Handle passes the event to the daemon without waiting.
 func (h *Handler) Handle(ctx context.Context, r slog.Record) error {
 	text, err := h.sink.format(ctx, h.text, r)
 	if err != nil {
@@ -99,8 +98,7 @@ func (h *Handler) Handle(ctx context.Context, r slog.Record) error {
 	return nil
 }
 
-// Close waits until the daemon has the last lines, at most 2 seconds. What is
-// logged afterwards is lost.
+// Close waits for the last lines, at most 2 seconds. Later events are lost.
 func (h *Handler) Close() {
 	h.sink.once.Do(func() { close(h.sink.stop) })
 	select {
@@ -109,7 +107,7 @@ func (h *Handler) Close() {
 	}
 }
 
-// severity of a level: TRACE has none of its own.
+// severity returns the severity of a level: TRACE is debug, too.
 func severity(level slog.Level) syslog.Priority {
 	switch {
 	case level >= slog.LevelError:
@@ -127,12 +125,12 @@ type line struct {
 	text     string
 }
 
-// sink is what the handlers of one connection share.
+// sink is shared by the handlers of one connection.
 type sink struct {
 	lines chan line
-	stop  chan struct{} // closed when there are no more
+	stop  chan struct{} // closed when there are no more lines
 	once  sync.Once     // for stop
-	done  chan struct{} // closed when all are written
+	done  chan struct{} // closed when all lines are written
 	lost  atomic.Int64
 
 	mu     sync.Mutex
@@ -150,7 +148,7 @@ func (s *sink) format(ctx context.Context, h slog.Handler, r slog.Record) (strin
 	return cut(strings.TrimRight(s.buffer.String(), "\n")), nil
 }
 
-// cut shortens a line that syslog would not take.
+// cut truncates a line that is too long for syslog.
 func cut(text string) string {
 	if len(text) <= maxLine {
 		return text
@@ -169,26 +167,26 @@ func (s *sink) run(w *syslog.Writer) {
 	for {
 		select {
 		case l := <-s.lines:
-			s.confess(w)
+			s.reportLost(w)
 			s.write(w, l, 1)
 		case <-s.stop:
 			if len(s.lines) == 0 {
-				s.confess(w)
+				s.reportLost(w)
 				return
 			}
 		}
 	}
 }
 
-// confess tells how many lines were lost.
-func (s *sink) confess(w *syslog.Writer) {
+// reportLost writes how many lines were lost.
+func (s *sink) reportLost(w *syslog.Writer) {
 	if n := s.lost.Swap(0); n > 0 {
 		s.write(w, line{syslog.LOG_WARNING, fmt.Sprintf("level=WARN msg=\"syslog did not take lines of the log: they are lost\" lines=%d", n)}, n)
 	}
 }
 
-// write writes one line that stands for a number of lost ones if it fails.
-func (s *sink) write(w *syslog.Writer, l line, stands int64) {
+// write writes a line. If it fails, count lines are lost.
+func (s *sink) write(w *syslog.Writer, l line, count int64) {
 	var err error
 	switch l.severity {
 	case syslog.LOG_ERR:
@@ -201,6 +199,6 @@ func (s *sink) write(w *syslog.Writer, l line, stands int64) {
 		err = w.Debug(l.text)
 	}
 	if err != nil {
-		s.lost.Add(stands)
+		s.lost.Add(count)
 	}
 }

@@ -1,7 +1,6 @@
 //go:build !unix
 
-// Package syslog hands log events on to the system's syslog daemon, where there
-// is one.
+// Package syslog sends log events to the system's syslog daemon, if there is one.
 package syslog
 
 import (
@@ -11,10 +10,10 @@ import (
 	"github.com/terrapulse/terrapulse/internal/config"
 )
 
-// Handler is never made on this system.
+// Handler does not exist on this system.
 type Handler struct{ slog.Handler }
 
-// New says that this system has no syslog.
+// New returns an error: this system has no syslog.
 func New(config.Syslog, slog.Leveler) (*Handler, error) {
 	return nil, errors.New("this system has no syslog: set syslog.enabled to false, and use what stderr says")
 }

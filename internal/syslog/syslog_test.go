@@ -16,10 +16,10 @@ import (
 	"github.com/terrapulse/terrapulse/internal/config"
 )
 
-// limit is how long a test waits for what must come.
+// limit limits how long a test waits.
 const limit = 20 * time.Second
 
-// daemon stands in for a syslog daemon.
+// daemon simulates a syslog daemon.
 type daemon struct {
 	t    *testing.T
 	path string
@@ -69,7 +69,7 @@ func (d *daemon) handler(facility string, level slog.Leveler) *Handler {
 	return h
 }
 
-func TestEventsReachSyslog(t *testing.T) {
+func TestHandler_EventsReachSyslog(t *testing.T) {
 	d := newDaemon(t)
 	h := d.handler("local3", slog.LevelDebug-4)
 	defer h.Close()
@@ -92,7 +92,7 @@ func TestEventsReachSyslog(t *testing.T) {
 	}
 }
 
-func TestEventsBelowTheLevelAreLeftOut(t *testing.T) {
+func TestHandler_EventsBelowTheLevelAreDropped(t *testing.T) {
 	d := newDaemon(t)
 	h := d.handler("LOCAL0", slog.LevelWarn)
 	defer h.Close()
@@ -104,7 +104,7 @@ func TestEventsBelowTheLevelAreLeftOut(t *testing.T) {
 	}
 }
 
-func TestALongLineIsCut(t *testing.T) {
+func TestHandler_LongLineIsTruncated(t *testing.T) {
 	d := newDaemon(t)
 	h := d.handler("LOCAL0", slog.LevelInfo)
 	defer h.Close()
@@ -114,7 +114,7 @@ func TestALongLineIsCut(t *testing.T) {
 	}
 }
 
-func TestCloseWaitsForTheLastLines(t *testing.T) {
+func TestClose_WaitsForTheLastLines(t *testing.T) {
 	d := newDaemon(t)
 	h := d.handler("LOCAL0", slog.LevelInfo)
 	for i := range 5 {
@@ -135,7 +135,7 @@ func TestCloseWaitsForTheLastLines(t *testing.T) {
 	}
 }
 
-func TestADaemonThatHangsHoldsNothingUp(t *testing.T) {
+func TestHandler_DoesNotWaitForAHangingDaemon(t *testing.T) {
 	d := newDaemon(t)
 	h := d.handler("LOCAL0", slog.LevelInfo)
 	log := slog.New(h)
@@ -147,7 +147,7 @@ func TestADaemonThatHangsHoldsNothingUp(t *testing.T) {
 	if took := time.Since(began); took > limit/2 {
 		t.Errorf("logging took %s", took)
 	}
-	// When it goes on, it is told how much it has missed.
+	// When it reads again, it gets the number of lost lines.
 	closed := make(chan struct{})
 	go func() {
 		h.Close()
@@ -169,7 +169,7 @@ func TestADaemonThatHangsHoldsNothingUp(t *testing.T) {
 	<-closed
 }
 
-func TestADaemonThatIsRestartedIsFoundAgain(t *testing.T) {
+func TestHandler_ReconnectsAfterARestartOfTheDaemon(t *testing.T) {
 	d := newDaemon(t)
 	h := d.handler("LOCAL0", slog.LevelInfo)
 	defer h.Close()
@@ -192,7 +192,7 @@ func TestADaemonThatIsRestartedIsFoundAgain(t *testing.T) {
 	}
 }
 
-func TestWhatIsWrongIsSaid(t *testing.T) {
+func TestNew_ErrorsNameTheKey(t *testing.T) {
 	d := newDaemon(t)
 	if _, err := open(config.Syslog{Facility: "LOCAL9"}, slog.LevelInfo, "unixgram", d.path); err == nil || !strings.Contains(err.Error(), `syslog.facility "LOCAL9"`) {
 		t.Errorf("error = %v", err)

@@ -1,5 +1,5 @@
-// Package panostest stands in for a PAN-OS firewall in tests: it speaks what a
-// commit needs of the XML API, over HTTPS.
+// Package panostest simulates a PAN-OS firewall for tests: the part of its XML API that a commit
+// needs, over HTTPS.
 package panostest
 
 import (
@@ -18,16 +18,16 @@ type Server struct {
 	Username, Password, Key string
 
 	mu       sync.Mutex
-	changed  bool     // whether there is something to be committed
-	failures int      // of the next commits
-	never    bool     // whether a commit ends
+	changed  bool     // whether there are changes to commit
+	failures int      // how many of the next commits fail
+	never    bool     // whether commits never end
 	job      int      // the latest
-	looks    int      // at it
-	commits  []string // what was asked for, in XML
+	polls    int      // polls of the latest job
+	commits  []string // the commands, in XML
 	logins   int
 }
 
-// Start runs a firewall until the test ends. Something has changed on it.
+// Start runs a firewall with uncommitted changes until the test ends.
 func Start(t testing.TB) *Server {
 	t.Helper()
 	s := &Server{Username: "admin", Password: "p4n-password", Key: "p4n-key", changed: true}
@@ -36,35 +36,34 @@ func Start(t testing.TB) *Server {
 	return s
 }
 
-// Host returns the address without the port, and the port.
+// Host returns the host and the port.
 func (s *Server) Host() (host, port string) {
 	host, port, _ = strings.Cut(strings.TrimPrefix(s.URL, "https://"), ":")
 	return host, port
 }
 
-// Fail has the next commits fail.
+// Fail makes the next commits fail.
 func (s *Server) Fail(times int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.failures = times
 }
 
-// Never has commits not end.
+// Never makes commits never end.
 func (s *Server) Never() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.never = true
 }
 
-// Changed reports whether there is something to be committed.
+// Changed reports whether there are changes to commit.
 func (s *Server) Changed() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.changed
 }
 
-// Commits returns the commands of the commits so far, and how often somebody
-// tried to log in with a password.
+// Commits returns the commands of all commits, and the number of logins with a password.
 func (s *Server) Commits() (commands []string, logins int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -94,23 +93,22 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			say(`<response status="success" code="19"><msg>There are no changes to commit.</msg></response>`)
 			return
 		}
-		s.job, s.looks = s.job+1, 0
+		s.job, s.polls = s.job+1, 0
 		say(`<response status="success" code="19"><result><msg><line>Commit job enqueued with jobid %d</line></msg><job>%d</job></result></response>`, s.job, s.job)
 	case strings.Contains(command, "<system>"):
 		say(`<response status="success"><result><system><hostname>fw</hostname><model>PA-VM</model><sw-version>11.1.0</sw-version></system></result></response>`)
 	case strings.Contains(command, "<jobs>"):
-		s.look(say)
+		s.poll(say)
 	default:
 		say(`<response status="error" code="17"><msg><line>Invalid command</line></msg></response>`)
 	}
 }
 
-// look answers how the job is getting on: it ends when it is looked at for the
-// second time.
-func (s *Server) look(say func(string, ...any)) {
-	s.looks++
+// poll returns the status of the job, which ends with the second poll.
+func (s *Server) poll(say func(string, ...any)) {
+	s.polls++
 	switch {
-	case s.looks < 2 || s.never:
+	case s.polls < 2 || s.never:
 		say(`<response status="success"><result><job><id>%d</id><status>ACT</status><result>PEND</result><progress>50</progress></job></result></response>`, s.job)
 	case s.failures > 0:
 		s.failures--
