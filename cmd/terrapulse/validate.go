@@ -8,8 +8,8 @@ import (
 	"strings"
 
 	"github.com/terrapulse/terrapulse/internal/config"
-	"github.com/terrapulse/terrapulse/internal/consul"
 	tfdriver "github.com/terrapulse/terrapulse/internal/driver/terraform"
+	"github.com/terrapulse/terrapulse/internal/fault"
 )
 
 // validateCommand checks the configuration.
@@ -124,7 +124,7 @@ func (c *validateCommand) check(cf *configFlags, ask bool) int {
 			if err != nil {
 				readable = false
 				c.fail(exitConfig, fmt.Errorf("task %s: %w", cfg.Tasks[i].Name, err))
-				if consul.IsUnavailable(err) {
+				if fault.IsTransient(err) {
 					break // the others would fail alike
 				}
 				continue

@@ -12,6 +12,7 @@ import (
 	"github.com/aws/aws-lambda-go/lambdacontext"
 
 	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/fault"
 	"github.com/terrapulse/terrapulse/internal/inforce"
 	"github.com/terrapulse/terrapulse/internal/invoke"
 	"github.com/terrapulse/terrapulse/internal/lease"
@@ -51,7 +52,6 @@ const (
 type handler struct {
 	store       state.Store
 	launcher    reconcile.Launcher
-	passes      func(error) bool // whether an error of the store may pass by itself
 	bundles     *inforce.Follower
 	connect     func(ctx context.Context, cfg config.Consul) (consulClient, error)
 	checks      []check // of mode doctor, beside those of bundle and Consul
@@ -342,7 +342,7 @@ func (i *invocation) answer(req invoke.Request, report reconcile.Report, err err
 		answer.Skipped = held.Error()
 		i.log.Info("tick skipped", "reason", answer.Skipped)
 		err = nil
-	case err != nil && i.passes(err):
+	case fault.IsTransient(err):
 		answer.Skipped = err.Error()
 		i.log.Error("tick skipped, the next one tries again", "error", err)
 		err = nil

@@ -148,7 +148,7 @@ func (s *stack) Status(_ context.Context, ids []string) (map[string]reconcile.La
 // process starts a process of the function.
 func (s *stack) process() *handler {
 	return &handler{
-		store: s.store, launcher: s, bundles: &inforce.Follower{Source: s, Store: s.store, Now: time.Now}, passes: func(error) bool { return false }, owner: lease.NewOwner(), maxLaunches: 40, now: time.Now,
+		store: s.store, launcher: s, bundles: &inforce.Follower{Source: s, Store: s.store, Now: time.Now}, owner: lease.NewOwner(), maxLaunches: 40, now: time.Now,
 		connect: func(context.Context, config.Consul) (consulClient, error) { return s, nil },
 		log:     slog.New(slog.DiscardHandler), metrics: metrics.New(&s.out, "test"),
 	}

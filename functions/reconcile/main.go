@@ -64,7 +64,7 @@ func newHandler(ctx context.Context, environ []string, out io.Writer) (*handler,
 		ARNs:   settings.Consul, Dir: filepath.Join(os.TempDir(), "terrapulse-consul"),
 	}}
 	return &handler{
-		store: store, launcher: launcher, passes: dynamo.Passes,
+		store: store, launcher: launcher,
 		bundles: &inforce.Follower{Source: &bundle.Bucket{Client: s3.NewFromConfig(cfg), Location: settings.Bundle}, Store: store, Now: time.Now},
 		connect: connector.connect,
 		checks: []check{

@@ -22,6 +22,7 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/consul/consultest"
+	"github.com/terrapulse/terrapulse/internal/fault"
 )
 
 func TestLeader(t *testing.T) {
@@ -32,13 +33,13 @@ func TestLeader(t *testing.T) {
 	})
 	t.Run("a cluster without a leader is said to have none", func(t *testing.T) {
 		c := client(t, consultest.Start(t, consultest.WithoutLeader()).Addr())
-		if err := c.Leader(t.Context()); !errors.Is(err, ErrNoLeader) || !IsUnavailable(err) {
+		if err := c.Leader(t.Context()); !errors.Is(err, ErrNoLeader) || !fault.IsTransient(err) {
 			t.Errorf("error = %v", err)
 		}
 	})
 	t.Run("nothing listens", func(t *testing.T) {
 		err := client(t, deadAddress(t)).Leader(t.Context())
-		if !IsUnavailable(err) || errors.Is(err, ErrNoLeader) {
+		if !fault.IsTransient(err) || errors.Is(err, ErrNoLeader) {
 			t.Errorf("error = %v", err)
 		}
 	})
@@ -58,7 +59,7 @@ func TestAClusterWithoutLeaderIsNotReadFrom(t *testing.T) {
 	c := client(t, consultest.Start(t, consultest.WithoutLeader()).Addr())
 	q := query(t, services("web", "db"))
 	err := c.Observe(t.Context(), []Query{q})[0].Err
-	if !errors.Is(err, ErrNoLeader) || !IsUnavailable(err) || !strings.Contains(err.Error(), "No cluster leader") {
+	if !errors.Is(err, ErrNoLeader) || !fault.IsTransient(err) || !strings.Contains(err.Error(), "No cluster leader") {
 		t.Errorf("Observe: %v", err)
 	}
 	if _, err := c.Snapshot(t.Context(), task(services("web"))); !errors.Is(err, ErrNoLeader) {
@@ -83,7 +84,7 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 		is     func(error) bool
 		text   []string
 	}{
-		{"nothing listens", client(t, deadAddress(t)), services("web"), IsUnavailable,
+		{"nothing listens", client(t, deadAddress(t)), services("web"), fault.IsTransient,
 			[]string{`read service "web"`, "127.0.0.1:", "consul.address"}},
 		{"a filter that does not parse", open, config.Services{Names: []string{"web"}, Filter: "foo bar"}, isBadQuery,
 			[]string{`read service "web"`, "check the filter"}},
@@ -218,7 +219,7 @@ func TestAHungConsulIsGivenUpInTime(t *testing.T) {
 		names[i] = fmt.Sprintf("service-%d", i)
 	}
 	err := c.Observe(t.Context(), []Query{query(t, services(names...))})[0].Err
-	if !IsUnavailable(err) || !strings.Contains(err.Error(), "no answer within") {
+	if !fault.IsTransient(err) || !strings.Contains(err.Error(), "no answer within") {
 		t.Errorf("error = %v", err)
 	}
 	if n := proxy.Total(); n > 2*maxReads {
@@ -227,7 +228,7 @@ func TestAHungConsulIsGivenUpInTime(t *testing.T) {
 
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := c.Leader(ctx); !errors.Is(err, context.Canceled) || IsUnavailable(err) {
+	if err := c.Leader(ctx); !errors.Is(err, context.Canceled) || fault.IsTransient(err) {
 		t.Errorf("a caller who gives up sees %v", err)
 	}
 }
@@ -248,7 +249,7 @@ func TestAnAnswerThatIsCutShortIsAnError(t *testing.T) {
 			}))
 			defer server.Close()
 			_, err := client(t, server.URL).Snapshot(t.Context(), task(services("a")))
-			if !IsUnavailable(err) || !strings.Contains(err.Error(), server.URL[len("http://"):]) {
+			if !fault.IsTransient(err) || !strings.Contains(err.Error(), server.URL[len("http://"):]) {
 				t.Errorf("error = %v", err)
 			}
 		})
@@ -259,7 +260,7 @@ func TestAConnectionThatEndsBeforeTheQuestionIsNamedByItsReason(t *testing.T) {
 	c := client(t, "127.0.0.1:1")
 	early := func(cause error) string { // as net/http puts it
 		err := c.transportError("read", &url.Error{Op: "Get", URL: "/", Err: fmt.Errorf("readLoopPeekFailLocked: %w", cause)})
-		if !IsUnavailable(err) || strings.Contains(err.Error(), "readLoop") {
+		if !fault.IsTransient(err) || strings.Contains(err.Error(), "readLoop") {
 			t.Errorf("error = %v", err)
 		}
 		return err.Error()
@@ -299,12 +300,12 @@ func TestWhatAStatusMeans(t *testing.T) {
 		is           func(error) bool
 	}{
 		{200, "true", "[]", func(err error) bool { return err == nil }},
-		{200, "false", "[]", func(err error) bool { return IsUnavailable(err) && errors.Is(err, ErrNoLeader) }},
-		{500, "", "No cluster leader", func(err error) bool { return IsUnavailable(err) && errors.Is(err, ErrNoLeader) }},
-		{500, "", "rpc error: broken pipe", IsUnavailable},
-		{502, "", "", IsUnavailable},
-		{429, "", "Your IP is issuing too many concurrent connections", IsUnavailable},
-		{408, "", "", IsUnavailable},
+		{200, "false", "[]", func(err error) bool { return fault.IsTransient(err) && errors.Is(err, ErrNoLeader) }},
+		{500, "", "No cluster leader", func(err error) bool { return fault.IsTransient(err) && errors.Is(err, ErrNoLeader) }},
+		{500, "", "rpc error: broken pipe", fault.IsTransient},
+		{502, "", "", fault.IsTransient},
+		{429, "", "Your IP is issuing too many concurrent connections", fault.IsTransient},
+		{408, "", "", fault.IsTransient},
 		{500, "", "rpc error making call: Permission denied", IsForbidden},
 		{403, "", "Permission denied", IsForbidden},
 		{401, "", "", IsForbidden},
@@ -313,7 +314,7 @@ func TestWhatAStatusMeans(t *testing.T) {
 		status, leader, body = test.status, test.leader, test.body
 		_, err := c.Snapshot(t.Context(), task(services("web")))
 		kinds := 0
-		for _, is := range []func(error) bool{IsUnavailable, IsForbidden, isBadQuery} {
+		for _, is := range []func(error) bool{fault.IsTransient, IsForbidden, isBadQuery} {
 			if is(err) {
 				kinds++
 			}
@@ -337,7 +338,7 @@ func TestTooManyConnectionsFromOneAddress(t *testing.T) {
 	// Consul's refusal may come before the question or after it.
 	for range 50 {
 		err := client(t, s.Addr()).Leader(t.Context())
-		if !IsUnavailable(err) {
+		if !fault.IsTransient(err) {
 			t.Fatalf("got %v", err)
 		}
 		for _, text := range []string{"limits.http_max_conns_per_client", "200"} {

@@ -7,23 +7,33 @@ import (
 	"net"
 	"net/url"
 	"strings"
+
+	"github.com/terrapulse/terrapulse/internal/fault"
 )
 
 // ErrNoLeader says that Consul answers but its servers have elected no leader,
-// so that what it tells may be out of date. IsUnavailable holds for it.
+// so that its answers may be out of date. It is transient.
 var ErrNoLeader = errors.New("the cluster has no leader; look at its servers with `consul operator raft list-peers`")
 
-// kind is what an error means for whoever has to deal with it. A readError is
-// its kind, in the sense of errors.Is.
+// kind is what Consul says with an error. A readError is its kind, in the sense
+// of errors.Is.
 type kind int
 
 const (
-	unavailable kind = iota + 1 // passes: try again
+	unavailable kind = iota + 1
 	forbidden
-	badQuery // Consul does not understand it, and will not: needs a person
+	badQuery // Consul does not understand it, and will not
 )
 
 func (k kind) Error() string { return [...]string{"", "unavailable", "forbidden", "bad query"}[k] }
+
+// What Consul says about itself or the token. A readError is what it says, in the
+// sense of errors.Is.
+var (
+	errNoCoordinates = errors.New("coordinates are disabled")
+	errNoACL         = errors.New("access control is off")
+	errUnknownToken  = errors.New("unknown token")
+)
 
 // readError is one read of Consul that did not succeed.
 type readError struct {
@@ -31,7 +41,8 @@ type readError struct {
 	inKV    bool   // it is about the KV store
 	address string // "" if Consul was not asked
 	kind    kind
-	silent  bool // there was no answer at all
+	says    error // such as errNoACL; may be nil
+	silent  bool  // there was no answer at all
 	cause   error
 	advice  string // may be empty
 }
@@ -54,11 +65,18 @@ func (e *readError) Error() string {
 
 func (e *readError) Unwrap() error { return e.cause }
 
-func (e *readError) Is(target error) bool { return target == e.kind }
+func (e *readError) Is(target error) bool {
+	return target == e.kind || e.says != nil && target == e.says
+}
 
-// IsUnavailable reports whether the error may pass by itself: Consul cannot be
-// reached, answers too late or with an internal error, or has no leader.
-func IsUnavailable(err error) bool { return errors.Is(err, unavailable) }
+// Fault returns the kind of the error: transient if Consul cannot be reached,
+// answers too late or with an internal error, or has no leader.
+func (e *readError) Fault() fault.Kind {
+	if e.kind == unavailable {
+		return fault.Transient
+	}
+	return fault.Person
+}
 
 // IsForbidden reports whether Consul's access control is in the way.
 func IsForbidden(err error) bool { return errors.Is(err, forbidden) }
@@ -136,10 +154,18 @@ func (c *Client) statusError(act string, status int, body, needs string) error {
 		cause: fmt.Errorf("Unexpected response code: %d (%s)", status, body)}
 	has := func(s string) bool { return strings.Contains(body, s) }
 	switch {
+	case has("Coordinate support disabled"):
+		e.says = errNoCoordinates
+	case has("ACL support disabled"):
+		e.says = errNoACL
+	case has("ACL not found"):
+		e.says = errUnknownToken
+	}
+	switch {
 	case status == 401 || status == 403 || has("Permission denied") || has("ACL not found"):
 		e.kind = forbidden
 		e.advice = c.lacks(needs)
-		if has("ACL not found") {
+		if e.says == errUnknownToken {
 			e.advice = "Consul does not know the token (consul.token, CONSUL_HTTP_TOKEN): it is wrong, expired or deleted"
 		}
 	case has("No cluster leader"):

@@ -14,6 +14,7 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/consul/consultest"
+	"github.com/terrapulse/terrapulse/internal/fault"
 )
 
 func TestASnapshotHoldsEveryFieldThatModulesSee(t *testing.T) {
@@ -159,7 +160,7 @@ func TestAKVValueOfAnySortArrivesOrIsNamed(t *testing.T) {
 		putKey(t, s, key, value)
 		binary := task(config.ConsulKV{Path: "binary/", Recurse: true})
 		_, err := c.Snapshot(t.Context(), binary)
-		if err == nil || !strings.Contains(err.Error(), key) || IsUnavailable(err) || len(err.Error()) > 300 {
+		if err == nil || !strings.Contains(err.Error(), key) || fault.IsTransient(err) || len(err.Error()) > 300 {
 			t.Errorf("error = %.300v", err)
 		}
 		if o := observe(t, c, query(t, config.ConsulKV{Path: key})); o.Digest == "" {

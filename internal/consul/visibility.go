@@ -16,6 +16,7 @@ import (
 	"github.com/hashicorp/consul/api"
 
 	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/fault"
 )
 
 // Consul hides what a reader has no right to read, and does not tell a reader
@@ -407,7 +408,7 @@ func (c *Client) mayReadNode(ctx context.Context, r request, node string) error 
 	byAgent := r
 	r.path, r.partitionOnly, r.missing = "/v1/coordinate/node/"+node, true, true
 	err := c.read(ctx, r, nil)
-	if err == nil || IsUnavailable(err) || IsForbidden(err) && !strings.Contains(err.Error(), "Coordinate support disabled") {
+	if err == nil || fault.IsTransient(err) || IsForbidden(err) && !errors.Is(err, errNoCoordinates) {
 		return err
 	}
 	body, err := json.Marshal([]map[string]string{{"Resource": "node", "Access": "read", "Segment": node}})
@@ -418,7 +419,7 @@ func (c *Client) mayReadNode(ctx context.Context, r request, node string) error 
 	var answers []struct{ Allow bool }
 	err = c.read(ctx, byAgent, func(d *json.Decoder) error { return d.Decode(&answers) })
 	switch {
-	case err != nil && strings.Contains(err.Error(), "ACL support disabled"):
+	case errors.Is(err, errNoACL):
 		return nil
 	case err == nil && (len(answers) != 1 || !answers[0].Allow):
 		return c.denied(r)
@@ -445,7 +446,7 @@ func (c *Client) Access(ctx context.Context) string {
 		return ""
 	}
 	err := c.read(ctx, request{act: "ask whose token is used", needs: "nothing", path: "/v1/acl/token/self"}, nil)
-	if err == nil && c.resolved.Token == "" || err != nil && !strings.Contains(err.Error(), "ACL not found") {
+	if err == nil && c.resolved.Token == "" || err != nil && !errors.Is(err, errUnknownToken) {
 		return "" // access control is off, or the agent has a default token
 	}
 	return "Consul's access control is on and there is no token (consul.token, CONSUL_HTTP_TOKEN): " +

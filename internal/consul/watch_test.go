@@ -17,6 +17,7 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/consul/consultest"
+	"github.com/terrapulse/terrapulse/internal/fault"
 )
 
 // quick is a pace for tests; a wait is long, so that nothing passes by luck.
@@ -119,7 +120,7 @@ func TestAWatchOutlivesOutages(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			proxy.Set(consultest.Cut) // questions under way end
 			proxy.Set(mode)
-			signalled(t, w, "the outage", func(_ Marks, err error) bool { return IsUnavailable(err) })
+			signalled(t, w, "the outage", func(_ Marks, err error) bool { return fault.IsTransient(err) })
 			register(t, s, "n", api.AgentService{Service: "web", Tags: []string{name}})
 			proxy.Set(consultest.Working)
 			marks = signalled(t, w, "the change during the outage", func(now Marks, err error) bool {
@@ -129,7 +130,7 @@ func TestAWatchOutlivesOutages(t *testing.T) {
 	}
 	t.Run("restart", func(t *testing.T) {
 		s.Stop()
-		signalled(t, w, "the outage", func(_ Marks, err error) bool { return IsUnavailable(err) })
+		signalled(t, w, "the outage", func(_ Marks, err error) bool { return fault.IsTransient(err) })
 		s.Restart()
 		marks = signalled(t, w, "the end of the outage", func(_ Marks, err error) bool { return err == nil })
 		register(t, s, "n", api.AgentService{Service: "web", Tags: []string{"after"}})

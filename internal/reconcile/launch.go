@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/terrapulse/terrapulse/internal/fault"
 	"github.com/terrapulse/terrapulse/internal/lease"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
@@ -22,8 +23,8 @@ const runsPerLaunch = 25
 // to a second for one, and 20 a second in the long run.
 const startsAtOnce = 8
 
-// start starts launches. Where that fails, their intents stand, so that the
-// next tick asks again under the same ids, and this one begins no others.
+// start starts launches. If that fails, their intents stay, so that the next tick
+// starts them under the same ids, and this tick begins no others.
 func (t *tick) start(ctx context.Context, launches ...state.Launch) {
 	errs := make([]error, len(launches))
 	var work sync.WaitGroup
@@ -36,7 +37,12 @@ func (t *tick) start(ctx context.Context, launches ...state.Launch) {
 		if err == nil {
 			continue
 		}
-		t.Log.Error("launch not started, it will be asked for again", "launch", launches[i].ID, "fence", launches[i].Fence, "error", err)
+		attrs := []any{"launch", launches[i].ID, "fence", launches[i].Fence, "error", err}
+		if fault.IsTransient(err) {
+			t.Log.Warn("launch not started, will retry", attrs...)
+		} else {
+			t.Log.Error("launch not started, it will be asked for again", attrs...)
+		}
 		if t.report.Stalled == nil {
 			t.report.Stalled = fmt.Errorf("start launch %s: %w", launches[i].ID, err)
 		}

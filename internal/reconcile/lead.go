@@ -11,6 +11,7 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/consul"
+	"github.com/terrapulse/terrapulse/internal/fault"
 	"github.com/terrapulse/terrapulse/internal/lease"
 	"github.com/terrapulse/terrapulse/internal/pause"
 	"github.com/terrapulse/terrapulse/internal/state"
@@ -236,7 +237,7 @@ func (l *Loop) work(ctx context.Context, held *lease.Lease) error {
 		case err != nil:
 			// Whatever changes meanwhile is seen then, too.
 			failures++
-			wait := backoff(failures)
+			wait := retryWait(err, failures)
 			l.Log.Error("tick", "error", err, "again_in", wait)
 			if !pause.For(ctx, wait) {
 				return context.Cause(ctx)
@@ -316,18 +317,27 @@ func outstanding(force map[string]string, report Report, err error) map[string]s
 	return still
 }
 
-// until is how long to wait for the next tick if nothing happens. Where
-// something has been due for some ticks, because Consul does not answer, they
-// become rarer; what is due later keeps its time.
+// until is how long to wait for the next tick if nothing happens. If something
+// has been due for some ticks, because Consul does not answer, ticks become
+// rarer; a later due time is kept.
 func (l *Loop) until(report Report, failures int) time.Duration {
 	wait := refreshEvery
 	if !report.Due.IsZero() {
 		wait = min(wait, max(0, report.Due.Sub(l.Now())))
 	}
 	if report.Again {
-		wait = min(wait, backoff(failures))
+		wait = min(wait, retryWait(report.Stalled, failures))
 	}
 	return wait
+}
+
+// retryWait is how long to wait before a retry after the n-th failure in a row.
+// An error that needs a person is retried rarely from the start.
+func retryWait(err error, n int) time.Duration {
+	if fault.NeedsPerson(err) {
+		return failedTickMax
+	}
+	return backoff(n)
 }
 
 // backoff is the wait after the n-th failure in a row, n >= 1.

@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -42,7 +43,7 @@ func (r *Reconciler) Window(ctx context.Context, watch func(context.Context, con
 		switch {
 		case err != nil || report.Again:
 			failures++
-			rest = min(rest, backoff(failures))
+			rest = min(rest, retryWait(cmp.Or(err, report.Stalled), failures))
 		case !report.Due.IsZero():
 			rest = min(rest, max(report.Due.Sub(r.Now()), 0))
 			failures = 0

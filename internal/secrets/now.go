@@ -10,6 +10,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws/arn"
 	"github.com/aws/aws-sdk-go-v2/service/secretsmanager"
 	"github.com/aws/aws-sdk-go-v2/service/ssm"
+
+	"github.com/terrapulse/terrapulse/internal/fault"
 )
 
 // New returns a source that uses the clients of an AWS configuration.
@@ -47,7 +49,7 @@ func (s *Source) Secret(ctx context.Context, name, key string) (string, error) {
 	}
 	if key != "" {
 		if strings.Count(at.Resource, ":") > 1 {
-			return "", &wrongError{fmt.Errorf("secret %s and the key %q: the ARN goes on behind the secret's name, so it has to name the key, too", name, key)}
+			return "", fault.As(fault.Person, fmt.Errorf("secret %s and the key %q: the ARN goes on behind the secret's name, so it has to name the key, too", name, key))
 		}
 		at.Resource += ":" + key
 	}

@@ -18,6 +18,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/secretsmanager"
 	"github.com/aws/aws-sdk-go-v2/service/ssm"
 	"github.com/aws/smithy-go"
+
+	"github.com/terrapulse/terrapulse/internal/fault"
 )
 
 const (
@@ -75,7 +77,7 @@ func (s *Source) Get(ctx context.Context, name string) (string, error) {
 	switch {
 	case err == nil:
 		v.text, v.read, v.again = text, now, time.Time{}
-	case known && !final(err) && now.Sub(v.read) < stale:
+	case known && !fault.NeedsPerson(err) && now.Sub(v.read) < stale:
 		v.again = now.Add(pause)
 	default:
 		return "", err
@@ -109,7 +111,7 @@ func (s *Source) value(name string) *value {
 func (s *Source) read(ctx context.Context, name string) (string, error) {
 	at, err := arn.Parse(name)
 	if err != nil {
-		return "", &wrongError{fmt.Errorf("%q is no ARN: give the ARN of a Secrets Manager secret or of an SSM parameter", name)}
+		return "", fault.As(fault.Person, fmt.Errorf("%q is no ARN: give the ARN of a Secrets Manager secret or of an SSM parameter", name))
 	}
 	switch at.Service {
 	case "secretsmanager":
@@ -117,14 +119,14 @@ func (s *Source) read(ctx context.Context, name string) (string, error) {
 	case "ssm":
 		return s.parameter(ctx, name, at)
 	}
-	return "", &wrongError{fmt.Errorf("%s is an ARN of %s: give one of a Secrets Manager secret or of an SSM parameter", name, at.Service)}
+	return "", fault.As(fault.Person, fmt.Errorf("%s is an ARN of %s: give one of a Secrets Manager secret or of an SSM parameter", name, at.Service))
 }
 
 func (s *Source) secret(ctx context.Context, name string, at arn.ARN) (string, error) {
 	// secret:NAME:KEY:STAGE:VERSION; a name has no colon.
 	parts := strings.Split(at.Resource, ":")
 	if len(parts) < 2 || len(parts) > 5 || parts[0] != "secret" || parts[1] == "" {
-		return "", &wrongError{fmt.Errorf("%s is no ARN of a secret: it ends in secret:NAME, and :KEY:: for one key of a secret in JSON", name)}
+		return "", fault.As(fault.Person, fmt.Errorf("%s is no ARN of a secret: it ends in secret:NAME, and :KEY:: for one key of a secret in JSON", name))
 	}
 	parts = append(parts, "", "", "")
 	key := parts[2]
@@ -147,17 +149,17 @@ func (s *Source) secretValue(ctx context.Context, name string, in *secretsmanage
 		return "", explain(name, "secretsmanager:GetSecretValue", err)
 	}
 	if out.SecretString == nil {
-		return "", &wrongError{fmt.Errorf("secret %s is binary: store it as text", name)}
+		return "", fault.As(fault.Person, fmt.Errorf("secret %s is binary: store it as text", name))
 	}
 	text := *out.SecretString
 	if key != "" {
 		var object map[string]json.RawMessage
 		if json.Unmarshal([]byte(text), &object) != nil {
-			return "", &wrongError{fmt.Errorf("secret %s is no JSON object, so it has no key %q: store one, or ask for the whole", name, key)}
+			return "", fault.As(fault.Person, fmt.Errorf("secret %s is no JSON object, so it has no key %q: store one, or ask for the whole", name, key))
 		}
 		switch value := object[key]; {
 		case len(value) == 0 || strings.ContainsRune("{[n", rune(value[0])): // an object, an array or null
-			return "", &wrongError{fmt.Errorf("secret %s has no key %q with a text or a number: look at what it holds, and at the key", name, key)}
+			return "", fault.As(fault.Person, fmt.Errorf("secret %s has no key %q with a text or a number: look at what it holds, and at the key", name, key))
 		case json.Unmarshal(value, &text) != nil: // a number or a bool
 			text = string(value)
 		}
@@ -167,7 +169,7 @@ func (s *Source) secretValue(ctx context.Context, name string, in *secretsmanage
 
 func (s *Source) parameter(ctx context.Context, name string, at arn.ARN) (string, error) {
 	if !strings.HasPrefix(at.Resource, "parameter/") {
-		return "", &wrongError{fmt.Errorf("%s is no ARN of a parameter: it ends in parameter/NAME", name)}
+		return "", fault.As(fault.Person, fmt.Errorf("%s is no ARN of a parameter: it ends in parameter/NAME", name))
 	}
 	return s.parameterValue(ctx, name, at.Region)
 }
@@ -192,15 +194,10 @@ func Trim(text string) string { return strings.TrimRight(text, " \t\r\n") }
 // filled trims a value and refuses an empty one: an empty secret is always a mistake.
 func filled(name, text string) (string, error) {
 	if text = Trim(text); text == "" {
-		return "", &wrongError{fmt.Errorf("secret %s is empty: store the value in it", name)}
+		return "", fault.As(fault.Person, fmt.Errorf("secret %s is empty: store the value in it", name))
 	}
 	return text, nil
 }
-
-// wrongError says that a secret is invalid and a person must correct it.
-type wrongError struct{ error }
-
-func (e *wrongError) Unwrap() error { return e.error }
 
 // explain adds to an AWS error what to do about it.
 func explain(name, action string, err error) error {
@@ -220,11 +217,5 @@ func explain(name, action string, err error) error {
 	default:
 		return fmt.Errorf("read secret %s: %w", name, err)
 	}
-	return &wrongError{fmt.Errorf("read secret %s: %w", name, err)}
-}
-
-// final reports whether a retry is useless before a person has corrected something.
-func final(err error) bool {
-	var wrong *wrongError
-	return errors.As(err, &wrong)
+	return fault.As(fault.Person, fmt.Errorf("read secret %s: %w", name, err))
 }

@@ -48,8 +48,8 @@ var _ reconcile.Launcher = (*Launcher)(nil)
 // Start asks ECS for a task that carries out the launch. The launch's id is the
 // client token: to ask again, after an answer that was lost or by another
 // process, starts no second task for as long as ECS remembers the first, which
-// is up to a day. Errors are told apart by IsCapacity, IsUnavailable and
-// NeedsPerson.
+// is up to a day. Package fault
+// says what its errors mean.
 func (l *Launcher) Start(ctx context.Context, launch state.Launch) error {
 	assign := types.AssignPublicIpDisabled
 	if l.PublicIP {

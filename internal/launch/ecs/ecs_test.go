@@ -17,6 +17,7 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/awsconfig"
 	"github.com/terrapulse/terrapulse/internal/deployment"
+	"github.com/terrapulse/terrapulse/internal/fault"
 	"github.com/terrapulse/terrapulse/internal/launch/ecs"
 	"github.com/terrapulse/terrapulse/internal/launch/ecs/ecstest"
 	"github.com/terrapulse/terrapulse/internal/state"
@@ -127,7 +128,7 @@ func TestALostAnswerIsNoSecondContainer(t *testing.T) {
 	l, launch := newLauncher(s, time.Now), newLaunch()
 	s.Inject(ecstest.Fault{Operation: "RunTask", Times: 3, Lose: true})
 	err := l.Start(t.Context(), launch)
-	if !ecs.IsUnavailable(err) || !strings.Contains(err.Error(), "no answer from "+s.URL) {
+	if !fault.IsTransient(err) || !strings.Contains(err.Error(), "no answer from "+s.URL) {
 		t.Fatalf("said %v", err)
 	}
 	start(t, l, launch)
@@ -159,27 +160,27 @@ func TestErrorsAreToldApartAndSayWhatToDo(t *testing.T) {
 		is    func(error) bool
 		says  []string
 	}{
-		{"throttled", ecstest.Fault{Code: "ThrottlingException", Message: "Rate exceeded", Times: 3}, ecs.IsUnavailable, []string{"Rate exceeded", "next tick"}},
+		{"throttled", ecstest.Fault{Code: "ThrottlingException", Message: "Rate exceeded", Times: 3}, fault.IsTransient, []string{"Rate exceeded", "next tick"}},
 		{"throttled behind ECS", ecstest.Fault{Code: "InvalidParameterException", Message: "Error retrieving security group information for [sg-1]: Request limit exceeded. (ErrorCode: RequestLimitExceeded)"},
-			ecs.IsUnavailable, []string{"next tick"}},
-		{"a fault of ECS", ecstest.Fault{Code: "ServerException", Message: "Service Unavailable", Status: 500, Times: 3}, ecs.IsUnavailable, nil},
-		{"asked for at this moment", ecstest.Fault{Code: "ConflictException", Message: "in progress"}, ecs.IsUnavailable, nil},
-		{"no memory", ecstest.Fault{Failure: "RESOURCE:MEMORY"}, ecs.IsCapacity, []string{"RESOURCE:MEMORY", "parameter Capacity"}},
-		{"no capacity", ecstest.Fault{Failure: "Capacity is unavailable at this time. Please try again later or in a different availability zone"}, ecs.IsCapacity, []string{"availability zones"}},
-		{"no addresses", ecstest.Fault{Code: "ClientException", Message: "Create network interface failed: InsufficientFreeAddressesInSubnet"}, ecs.IsCapacity, nil},
-		{"the quota of vCPUs", ecstest.Fault{Failure: "You've reached the limit on the number of vCPUs you can run concurrently"}, ecs.IsCapacity, []string{"quota", "MaxContainers"}},
-		{"too many in provisioning", ecstest.Fault{Code: "ClientException", Message: "Tasks provisioning capacity limit exceeded."}, ecs.IsCapacity, nil},
-		{"a limit", ecstest.Fault{Code: "LimitExceededException", Message: "The limit for the resource was exceeded.", Times: 3}, ecs.IsCapacity, nil},
+			fault.IsTransient, []string{"next tick"}},
+		{"a fault of ECS", ecstest.Fault{Code: "ServerException", Message: "Service Unavailable", Status: 500, Times: 3}, fault.IsTransient, nil},
+		{"asked for at this moment", ecstest.Fault{Code: "ConflictException", Message: "in progress"}, fault.IsTransient, nil},
+		{"no memory", ecstest.Fault{Failure: "RESOURCE:MEMORY"}, fault.IsTransient, []string{"RESOURCE:MEMORY", "parameter Capacity"}},
+		{"no capacity", ecstest.Fault{Failure: "Capacity is unavailable at this time. Please try again later or in a different availability zone"}, fault.IsTransient, []string{"availability zones"}},
+		{"no addresses", ecstest.Fault{Code: "ClientException", Message: "Create network interface failed: InsufficientFreeAddressesInSubnet"}, fault.IsTransient, nil},
+		{"the quota of vCPUs", ecstest.Fault{Failure: "You've reached the limit on the number of vCPUs you can run concurrently"}, fault.IsTransient, []string{"quota", "MaxContainers"}},
+		{"too many in provisioning", ecstest.Fault{Code: "ClientException", Message: "Tasks provisioning capacity limit exceeded."}, fault.IsTransient, nil},
+		{"a limit", ecstest.Fault{Code: "LimitExceededException", Message: "The limit for the resource was exceeded.", Times: 3}, fault.IsTransient, nil},
 		{"no right", ecstest.Fault{Code: "AccessDeniedException", Message: "User: arn:aws:sts::111122223333:assumed-role/r is not authorized to perform: iam:PassRole on resource: x"},
-			ecs.NeedsPerson, []string{"iam:PassRole", "role of functions/reconcile"}},
-		{"a role that ECS may not take", ecstest.Fault{Code: "ClientException", Message: "ECS was unable to assume the role 'arn:aws:iam::111122223333:role/r' that was provided for this task."}, ecs.NeedsPerson, nil},
-		{"no such cluster", ecstest.Fault{Code: "ClusterNotFoundException", Message: "Cluster not found."}, ecs.NeedsPerson, []string{"deploy the stack again"}},
-		{"a wrong subnet", ecstest.Fault{Code: "InvalidParameterException", Message: "The subnet ID 'subnet-1' does not exist (ErrorCode: InvalidSubnetID.NotFound)"}, ecs.NeedsPerson, []string{"subnet-1", "parameters for subnets"}},
-		{"a task definition that is gone", ecstest.Fault{Code: "ClientException", Message: "TaskDefinition is inactive"}, ecs.NeedsPerson, nil},
-		{"a blocked account", ecstest.Fault{Code: "BlockedException", Message: "Your account is currently blocked"}, ecs.NeedsPerson, []string{"AWS Support"}},
-		{"a failure of the wrong kind", ecstest.Fault{Failure: "ATTRIBUTE"}, ecs.NeedsPerson, nil},
-		{"an instance that is gone", ecstest.Fault{Failure: "MISSING"}, ecs.NeedsPerson, nil},
-		{"a failure unheard of", ecstest.Fault{Failure: "NEW:THING"}, ecs.IsUnavailable, []string{"NEW:THING"}},
+			fault.NeedsPerson, []string{"iam:PassRole", "role of functions/reconcile"}},
+		{"a role that ECS may not take", ecstest.Fault{Code: "ClientException", Message: "ECS was unable to assume the role 'arn:aws:iam::111122223333:role/r' that was provided for this task."}, fault.NeedsPerson, nil},
+		{"no such cluster", ecstest.Fault{Code: "ClusterNotFoundException", Message: "Cluster not found."}, fault.NeedsPerson, []string{"deploy the stack again"}},
+		{"a wrong subnet", ecstest.Fault{Code: "InvalidParameterException", Message: "The subnet ID 'subnet-1' does not exist (ErrorCode: InvalidSubnetID.NotFound)"}, fault.NeedsPerson, []string{"subnet-1", "parameters for subnets"}},
+		{"a task definition that is gone", ecstest.Fault{Code: "ClientException", Message: "TaskDefinition is inactive"}, fault.NeedsPerson, nil},
+		{"a blocked account", ecstest.Fault{Code: "BlockedException", Message: "Your account is currently blocked"}, fault.NeedsPerson, []string{"AWS Support"}},
+		{"a failure of the wrong kind", ecstest.Fault{Failure: "ATTRIBUTE"}, fault.NeedsPerson, nil},
+		{"an instance that is gone", ecstest.Fault{Failure: "MISSING"}, fault.NeedsPerson, nil},
+		{"a failure unheard of", ecstest.Fault{Failure: "NEW:THING"}, fault.IsTransient, []string{"NEW:THING"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := ecstest.Start(t, ecstest.Options{})
@@ -191,7 +192,7 @@ func TestErrorsAreToldApartAndSayWhatToDo(t *testing.T) {
 				t.Fatalf("said %v", err)
 			}
 			kinds := 0
-			for _, is := range []func(error) bool{ecs.IsUnavailable, ecs.IsCapacity, ecs.NeedsPerson} {
+			for _, is := range []func(error) bool{fault.IsTransient, fault.NeedsPerson} {
 				if is(err) {
 					kinds++
 				}
@@ -217,7 +218,7 @@ func TestWhoeverStopsATickStopsTheRequest(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	err := newLauncher(s, time.Now).Start(ctx, newLaunch())
-	if err == nil || ecs.IsUnavailable(err) || ecs.NeedsPerson(err) {
+	if err == nil || fault.IsTransient(err) || fault.NeedsPerson(err) {
 		t.Errorf("said %v", err)
 	}
 }
@@ -227,7 +228,7 @@ func TestAFunctionThatReachesNothingSaysWhere(t *testing.T) {
 	l := newLauncher(s, time.Now)
 	s.Close()
 	err := l.Start(t.Context(), newLaunch())
-	if !ecs.IsUnavailable(err) || !strings.Contains(err.Error(), strings.TrimPrefix(s.URL, "http://")) || !strings.Contains(err.Error(), "security groups") {
+	if !fault.IsTransient(err) || !strings.Contains(err.Error(), strings.TrimPrefix(s.URL, "http://")) || !strings.Contains(err.Error(), "security groups") {
 		t.Errorf("said %v", err)
 	}
 }
@@ -436,7 +437,7 @@ func TestALookThatFailsSaysWhy(t *testing.T) {
 		l, launch := newLauncher(s, time.Now), newLaunch()
 		start(t, l, launch)
 		s.Inject(ecstest.Fault{Operation: operation, Code: "AccessDeniedException", Message: fmt.Sprintf("not authorized to perform: ecs:%s", operation)})
-		if _, err := l.Status(t.Context(), []string{launch.ID}); !ecs.NeedsPerson(err) || !strings.Contains(err.Error(), "ecs:"+operation) {
+		if _, err := l.Status(t.Context(), []string{launch.ID}); !fault.NeedsPerson(err) || !strings.Contains(err.Error(), "ecs:"+operation) {
 			t.Errorf("%s: %v", operation, err)
 		}
 	}

@@ -13,26 +13,14 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ecs/types"
 	"github.com/aws/smithy-go"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
+
+	"github.com/terrapulse/terrapulse/internal/fault"
 )
-
-// kind is what an error means for whoever has to deal with it. A requestError
-// is its kind, in the sense of errors.Is.
-type kind int
-
-const (
-	unavailable kind = iota + 1 // passes: try again
-	capacity                    // passes when there is room again
-	person
-)
-
-func (k kind) Error() string {
-	return [...]string{"", "unavailable", "no capacity", "needs a person"}[k]
-}
 
 // requestError is one request to ECS that was not granted.
 type requestError struct {
 	act    string
-	kind   kind
+	kind   fault.Kind
 	cause  error
 	advice string // may be empty
 }
@@ -47,19 +35,10 @@ func (e *requestError) Error() string {
 
 func (e *requestError) Unwrap() error { return e.cause }
 
-func (e *requestError) Is(target error) bool { return target == e.kind }
-
-// IsUnavailable reports whether the error passes by itself: ECS cannot be
-// reached, throttles, or has a fault of its own.
-func IsUnavailable(err error) bool { return errors.Is(err, unavailable) }
-
-// IsCapacity reports whether there is no room for one more container: Fargate
-// has none, or the account's quota is used up. Both may pass by themselves.
-func IsCapacity(err error) bool { return errors.Is(err, capacity) }
-
-// NeedsPerson reports whether the error stays until somebody changes
-// something: a right is missing, or what the stack names is wrong or gone.
-func NeedsPerson(err error) bool { return errors.Is(err, person) }
+// Fault is transient where ECS cannot be reached, throttles, has an error of its
+// own or no capacity. It needs a person where a right is missing, or something
+// that the stack names is wrong or gone.
+func (e *requestError) Fault() fault.Kind { return e.kind }
 
 const (
 	adviceRoute    = "check that the function's subnets and security groups let it reach ECS (port 443), by NAT or a VPC endpoint"
@@ -79,7 +58,7 @@ func classify(act string, err error) error {
 	if errors.Is(err, context.Canceled) {
 		return fmt.Errorf("%s: %w", act, err)
 	}
-	e := &requestError{act: act, kind: unavailable, cause: err, advice: adviceLater}
+	e := &requestError{act: act, kind: fault.Transient, cause: err, advice: adviceLater}
 	var api smithy.APIError
 	if !errors.As(err, &api) {
 		if u := new(url.Error); errors.As(err, &u) {
@@ -96,27 +75,27 @@ func classify(act string, err error) error {
 	case "ConflictException": // the same launch is being asked for at this moment
 		return e
 	case "LimitExceededException":
-		e.kind, e.advice = capacity, adviceQuota
+		e.kind, e.advice = fault.Transient, adviceQuota
 		return e
 	case "AccessDeniedException", "UnauthorizedOperation", "UnrecognizedClientException", "InvalidClientTokenId":
-		e.kind, e.advice = person, adviceRights
+		e.kind, e.advice = fault.Person, adviceRights
 		return e
 	case "ClusterNotFoundException", "ResourceNotFoundException":
-		e.kind, e.advice = person, adviceGone
+		e.kind, e.advice = fault.Person, adviceGone
 		return e
 	case "BlockedException":
-		e.kind, e.advice = person, adviceBlocked
+		e.kind, e.advice = fault.Person, adviceBlocked
 		return e
 	}
 	if _, throttled := retry.DefaultThrottleErrorCodes[code]; throttled {
 		return e
 	}
-	if k, advice := words(api.ErrorMessage()); k != 0 {
+	if k, advice := words(api.ErrorMessage()); k != "" {
 		e.kind, e.advice = k, advice
 		return e
 	}
 	if answer := new(smithyhttp.ResponseError); errors.As(err, &answer) && answer.HTTPStatusCode() < 500 {
-		e.kind, e.advice = person, adviceWrong
+		e.kind, e.advice = fault.Person, adviceWrong
 	}
 	return e
 }
@@ -129,36 +108,36 @@ func refused(act string, f types.Failure) error {
 	if text == "" {
 		text = "ECS started none, and does not say why"
 	}
-	e := &requestError{act: act, kind: unavailable, cause: errors.New(text), advice: adviceLater}
-	if k, advice := words(text); k != 0 {
+	e := &requestError{act: act, kind: fault.Transient, cause: errors.New(text), advice: adviceLater}
+	if k, advice := words(text); k != "" {
 		e.kind, e.advice = k, advice
 		return e
 	}
 	switch reason := aws.ToString(f.Reason); {
 	case strings.HasPrefix(reason, "RESOURCE:"), reason == "AGENT", reason == "LOCATION":
-		e.kind, e.advice = capacity, adviceCapacity
+		e.kind, e.advice = fault.Transient, adviceCapacity
 	case reason == "MISSING", reason == "INACTIVE":
-		e.kind, e.advice = person, adviceGone
+		e.kind, e.advice = fault.Person, adviceGone
 	case reason == "ATTRIBUTE":
-		e.kind, e.advice = person, adviceWrong
+		e.kind, e.advice = fault.Person, adviceWrong
 	}
 	return e
 }
 
-// words tells what a message of ECS means, 0 if it is none of those known.
-func words(message string) (kind, string) {
+// words returns what a message of ECS means, "" if it is not a known one.
+func words(message string) (fault.Kind, string) {
 	message = strings.ToLower(message)
 	has := func(s string) bool { return strings.Contains(message, s) }
 	switch {
 	// What ECS itself asks other services for is throttled, too.
 	case has("requestlimitexceeded"), has("request limit exceeded"), has("rate exceeded"), has("too many concurrent"):
-		return unavailable, adviceLater
+		return fault.Transient, adviceLater
 	case has("reached the limit on the number of"), has("above your limit"), has("limit exceeded"):
-		return capacity, adviceQuota
+		return fault.Transient, adviceQuota
 	case has("capacity is unavailable"), has("insufficientfreeaddresses"):
-		return capacity, adviceCapacity
+		return fault.Transient, adviceCapacity
 	case has("is not authorized to perform"), has("unable to assume the role"):
-		return person, adviceRights
+		return fault.Person, adviceRights
 	}
-	return 0, ""
+	return "", ""
 }

@@ -30,6 +30,7 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/consul"
+	"github.com/terrapulse/terrapulse/internal/fault"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
@@ -220,7 +221,7 @@ func retry(ctx context.Context, act string, do func(context.Context) error) erro
 		try, cancel := context.WithTimeoutCause(within, tryFor, fmt.Errorf("no answer within %s", tryFor))
 		defer cancel()
 		last = do(try)
-		if last != nil && !consul.IsUnavailable(last) && !errors.Is(last, errAgain) {
+		if last != nil && !fault.IsTransient(last) && !errors.Is(last, errAgain) {
 			return struct{}{}, backoff.Permanent(last)
 		}
 		return struct{}{}, last
@@ -284,7 +285,7 @@ func (s *Store) transaction(changes []state.Change) *transaction {
 func (t *transaction) try(ctx context.Context) error {
 	resp, done, err := t.client.Txn(ctx, t.act, t.rights("write"), t.ops)
 	if err != nil {
-		if t.lost == nil && consul.IsUnavailable(err) {
+		if t.lost == nil && fault.IsTransient(err) {
 			t.lost = err
 		}
 		return err

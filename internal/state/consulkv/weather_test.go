@@ -19,13 +19,14 @@ import (
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/consul"
 	"github.com/terrapulse/terrapulse/internal/consul/consultest"
+	"github.com/terrapulse/terrapulse/internal/fault"
 	"github.com/terrapulse/terrapulse/internal/state"
 	"github.com/terrapulse/terrapulse/internal/state/consulkv"
 	"github.com/terrapulse/terrapulse/internal/state/statetest"
 )
 
-// fault is what becomes of one request.
-type fault func(w http.ResponseWriter, r *http.Request, consul http.Handler)
+// treatment is what happens to one request.
+type treatment func(w http.ResponseWriter, r *http.Request, consul http.Handler)
 
 // lost has Consul do what is asked, and the answer lost.
 func lost(_ http.ResponseWriter, r *http.Request, consul http.Handler) {
@@ -34,14 +35,14 @@ func lost(_ http.ResponseWriter, r *http.Request, consul http.Handler) {
 }
 
 // doneAnd has Consul do what is asked and answer something else.
-func doneAnd(status int, body string) fault {
+func doneAnd(status int, body string) treatment {
 	return func(w http.ResponseWriter, r *http.Request, consul http.Handler) {
 		consul.ServeHTTP(httptest.NewRecorder(), r)
 		http.Error(w, body, status)
 	}
 }
 
-func answered(status int, body string) fault {
+func answered(status int, body string) treatment {
 	return func(w http.ResponseWriter, _ *http.Request, _ http.Handler) { http.Error(w, body, status) }
 }
 
@@ -49,11 +50,11 @@ func answered(status int, body string) fault {
 type weather struct {
 	consul http.Handler
 	mu     sync.Mutex
-	faults []fault // of the next requests
+	faults []treatment // of the next requests
 	count  int
 }
 
-func (w *weather) next(faults ...fault) {
+func (w *weather) next(faults ...treatment) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.faults, w.count = faults, 0
@@ -68,7 +69,7 @@ func (w *weather) requests() int {
 func (w *weather) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	w.mu.Lock()
 	w.count++
-	var f fault
+	var f treatment
 	if len(w.faults) > 0 {
 		f, w.faults = w.faults[0], w.faults[1:]
 	}
@@ -80,8 +81,8 @@ func (w *weather) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	f(rw, r, w.consul)
 }
 
-func times(n int, f fault) []fault {
-	var all []fault
+func times(n int, f treatment) []treatment {
+	var all []treatment
 	for range n {
 		all = append(all, f)
 	}
@@ -133,8 +134,8 @@ func conflict(t *testing.T, err error, current *state.Record) {
 // does not.
 func says(t *testing.T, err error, passes bool, what ...string) {
 	t.Helper()
-	if err == nil || consul.IsUnavailable(err) != passes {
-		t.Fatalf("%v: passes by itself is %t, want %t", err, consul.IsUnavailable(err), passes)
+	if err == nil || fault.IsTransient(err) != passes {
+		t.Fatalf("%v: passes by itself is %t, want %t", err, fault.IsTransient(err), passes)
 	}
 	for _, w := range what {
 		if !strings.Contains(err.Error(), w) {
@@ -145,7 +146,7 @@ func says(t *testing.T, err error, passes bool, what ...string) {
 
 func TestAWriteWhoseAnswerWasLostSucceeds(t *testing.T) {
 	s, w, _ := behind(t)
-	for name, f := range map[string]fault{"no answer": lost, "an error after the effect": doneAnd(500, "leadership lost while committing log")} {
+	for name, f := range map[string]treatment{"no answer": lost, "an error after the effect": doneAnd(500, "leadership lost while committing log")} {
 		key := "task/" + strings.ReplaceAll(name, " ", "-")
 		w.next(f)
 		a := apply(t, s, state.Create(key, []byte("1")))[0]
@@ -253,7 +254,7 @@ func TestWhatEndsTheContextEndsTheWaiting(t *testing.T) {
 	s, w, _ := behind(t)
 	hang := make(chan struct{})
 	defer close(hang)
-	for _, f := range []fault{answered(500, "No cluster leader"), func(_ http.ResponseWriter, r *http.Request, _ http.Handler) {
+	for _, f := range []treatment{answered(500, "No cluster leader"), func(_ http.ResponseWriter, r *http.Request, _ http.Handler) {
 		select {
 		case <-hang:
 		case <-r.Context().Done():

@@ -8,6 +8,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/terrapulse/terrapulse/internal/fault"
 )
 
 // Table is what CreateTable is given for a table of Terrapulse, beside its
@@ -46,7 +48,7 @@ func (s *Store) Check(ctx context.Context) (found string, err error) {
 		return "", s.schema("look at the keys", fmt.Errorf("its keys are %q and %q", keys[types.KeyTypeHash], keys[types.KeyTypeRange]))
 	}
 	if status := out.Table.TableStatus; status != types.TableStatusActive && status != types.TableStatusUpdating {
-		return "", &Error{kind: unavailable, act: "look at the table", table: s.table, cause: fmt.Errorf("it is %s", status)}
+		return "", &Error{kind: fault.Transient, act: "look at the table", table: s.table, cause: fmt.Errorf("it is %s", status)}
 	}
 	ttl, err := s.client.DescribeTimeToLive(ctx, &dynamodb.DescribeTimeToLiveInput{TableName: &s.table})
 	if err != nil {
@@ -54,7 +56,7 @@ func (s *Store) Check(ctx context.Context) (found string, err error) {
 	}
 	on := []types.TimeToLiveStatus{types.TimeToLiveStatusEnabled, types.TimeToLiveStatusEnabling}
 	if d := ttl.TimeToLiveDescription; d == nil || aws.ToString(d.AttributeName) != Expires || !slices.Contains(on, d.TimeToLiveStatus) {
-		return "", &Error{kind: person, act: "look at the time to live", table: s.table,
+		return "", &Error{kind: fault.Person, act: "look at the time to live", table: s.table,
 			cause:  fmt.Errorf("it does not remove items by their attribute %q", Expires),
 			advice: "switch it on, or garbage stays for good"}
 	}

@@ -34,6 +34,7 @@ import (
 	"github.com/cenkalti/backoff/v5"
 	"github.com/google/uuid"
 
+	"github.com/terrapulse/terrapulse/internal/fault"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
@@ -196,7 +197,7 @@ func (s *Store) apply(ctx context.Context, changes []state.Change, written []sta
 	// token can.
 	if len(changes) == 1 && written[0].Key != "" {
 		err := s.put(ctx, changes[0], written[0])
-		return errors.Is(err, busy), err
+		return errors.Is(err, errBusy), err
 	}
 	return s.transact(ctx, changes, written, token)
 }
@@ -245,7 +246,7 @@ func (s *Store) transact(ctx context.Context, changes []state.Change, written []
 		if err != nil {
 			err = s.classify(ctx, fmt.Sprintf("write %d records, beginning with %s", len(changes), changes[0].Key), err)
 		}
-		return errors.Is(err, busy), err
+		return errors.Is(err, errBusy), err
 	}
 	*token = uuid.NewString()
 	var refused, other error
@@ -271,7 +272,7 @@ func (s *Store) transact(ctx context.Context, changes []state.Change, written []
 	if other == nil {
 		other = s.reason("write records, beginning with "+changes[0].Key, cancelled.ErrorCode(), cancelled.ErrorMessage())
 	}
-	return Passes(other), other
+	return fault.IsTransient(other), other
 }
 
 // conflict is what a failed condition means, by the item that stands in the
@@ -334,7 +335,7 @@ func (s *Store) record(it map[string]types.AttributeValue) (state.Record, error)
 		return state.Record{}, s.edited(rec.Key, formatName)
 	}
 	if n, err := strconv.Atoi(f.Value); err != nil || n > format {
-		return state.Record{}, &Error{kind: person, act: "read record " + rec.Key, table: s.table,
+		return state.Record{}, &Error{kind: fault.Person, act: "read record " + rec.Key, table: s.table,
 			cause:  fmt.Errorf("it has format %s, and this program knows up to %d", f.Value, format),
 			advice: "a newer Terrapulse has written it: use that version, or restore the table to a time before it"}
 	}
@@ -355,7 +356,7 @@ func (s *Store) record(it map[string]types.AttributeValue) (state.Record, error)
 }
 
 func (s *Store) edited(name, attribute string) error {
-	return &Error{kind: person, act: "read record " + name, table: s.table,
+	return &Error{kind: fault.Person, act: "read record " + name, table: s.table,
 		cause:  fmt.Errorf("its attribute %q is missing or of another type", attribute),
 		advice: "was it edited by hand? put it back as it was, or restore the table to a time before that"}
 }

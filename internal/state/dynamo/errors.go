@@ -8,26 +8,18 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/aws/smithy-go"
+
+	"github.com/terrapulse/terrapulse/internal/fault"
 )
 
-// kind is what an error means for whoever has to deal with it. An Error is its
-// kind, in the sense of errors.Is.
-type kind int
-
-const (
-	unavailable kind = iota + 1 // passes: no answer, or an error of DynamoDB's own
-	throttled                   // passes: asked for too much
-	busy                        // passes at once: another transaction is at work on the same item
-	person
-)
-
-func (k kind) Error() string {
-	return [...]string{"", "unavailable", "throttled", "busy", "needs a person"}[k]
-}
+// errBusy is what an Error is, in the sense of errors.Is, if another transaction
+// writes the same item: it passes at once.
+var errBusy = errors.New("busy")
 
 // Error is something that DynamoDB did not do.
 type Error struct {
-	kind   kind
+	kind   fault.Kind
+	busy   bool
 	act    string
 	table  string
 	cause  error
@@ -44,14 +36,11 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.cause }
 
-// Is makes an Error its kind.
-func (e *Error) Is(target error) bool { return target == e.kind }
+func (e *Error) Is(target error) bool { return target == errBusy && e.busy }
 
-// Passes reports whether the error may pass by itself: throttling, an outage, a
-// lost answer. The SDK has tried again by then.
-func Passes(err error) bool {
-	return errors.Is(err, unavailable) || errors.Is(err, throttled) || errors.Is(err, busy)
-}
+// Fault is transient for throttling, an outage and a lost answer. The SDK has
+// tried again by then.
+func (e *Error) Fault() fault.Kind { return e.kind }
 
 // classify says what an error of the SDK means.
 func (s *Store) classify(ctx context.Context, act string, err error) error {
@@ -60,13 +49,13 @@ func (s *Store) classify(ctx context.Context, act string, err error) error {
 	}
 	// The SDK has no type for this one.
 	if strings.Contains(err.Error(), "get identity: ") {
-		return &Error{kind: person, act: act, table: s.table, cause: err,
+		return &Error{kind: fault.Person, act: act, table: s.table, cause: err,
 			advice: "there are no credentials for AWS that are valid: log in, or set AWS_PROFILE"}
 	}
 	if api := smithy.APIError(nil); errors.As(err, &api) {
 		return s.reason(act, api.ErrorCode(), api.ErrorMessage())
 	}
-	return &Error{kind: unavailable, act: act, table: s.table, cause: err,
+	return &Error{kind: fault.Transient, act: act, table: s.table, cause: err,
 		advice: "if that lasts: can DynamoDB be reached from here, in a VPC through a NAT gateway or a gateway endpoint?"}
 }
 
@@ -74,22 +63,19 @@ func (s *Store) classify(ctx context.Context, act string, err error) error {
 // transaction. The codes are those of "Error handling with DynamoDB" and of
 // CancellationReasons in its API reference.
 func (s *Store) reason(act, code, message string) error {
-	e := &Error{kind: unavailable, act: act, table: s.table, cause: fmt.Errorf("%s: %s", code, message)}
+	e := &Error{kind: fault.Transient, act: act, table: s.table, cause: fmt.Errorf("%s: %s", code, message)}
 	switch code {
 	case "TransactionConflict", "TransactionConflictException", "TransactionInProgressException", "ReplicatedWriteConflictException":
-		e.kind = busy
-	case "ThrottlingException", "ThrottlingError", "ProvisionedThroughputExceeded", "ProvisionedThroughputExceededException",
-		"RequestLimitExceeded", "LimitExceededException":
-		e.kind = throttled
+		e.busy = true
 	case "AccessDeniedException":
-		e.kind, e.advice = person, "allow that to the role; the stack's roles allow what they need on the stack's own table and key"
+		e.kind, e.advice = fault.Person, "allow that to the role; the stack's roles allow what they need on the stack's own table and key"
 	case "UnrecognizedClientException", "InvalidSignatureException", "IncompleteSignatureException",
 		"MissingAuthenticationTokenException", "ExpiredTokenException":
-		e.kind, e.advice = person, "the credentials for AWS are not valid, or not any more: log in again"
+		e.kind, e.advice = fault.Person, "the credentials for AWS are not valid, or not any more: log in again"
 	case (&types.ResourceNotFoundException{}).ErrorCode():
-		e.kind, e.advice = person, "is the name right, and the region? the stack makes the table"
+		e.kind, e.advice = fault.Person, "is the name right, and the region? the stack makes the table"
 	case "ValidationException", "ValidationError":
-		e.kind = person
+		e.kind = fault.Person
 		if strings.Contains(message, "key") || strings.Contains(message, "schema") {
 			return s.schema(act, e.cause)
 		}
@@ -102,6 +88,6 @@ func (s *Store) schema(act string, cause error) error {
 	if cause == nil {
 		cause = errors.New("an item has no key of ours")
 	}
-	return &Error{kind: person, act: act, table: s.table, cause: cause,
+	return &Error{kind: fault.Person, act: act, table: s.table, cause: cause,
 		advice: fmt.Sprintf("the table needs the string keys %s (partition) and %s (sort): is it Terrapulse's?", PartitionKey, SortKey)}
 }

@@ -16,6 +16,7 @@ import (
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/terrapulse/terrapulse/internal/fault"
 	"github.com/terrapulse/terrapulse/internal/state"
 	"github.com/terrapulse/terrapulse/internal/state/dynamo"
 	"github.com/terrapulse/terrapulse/internal/state/dynamo/dynamotest"
@@ -116,7 +117,7 @@ func TestThrottlingIsWaitedForAWhile(t *testing.T) {
 		proxy.Next(operation, dynamotest.Times(100, dynamotest.Throttled)...)
 		start := time.Now()
 		err := do()
-		if err == nil || !dynamo.Passes(err) || !strings.Contains(err.Error(), "Rate exceeded") || !strings.Contains(err.Error(), tableName) {
+		if err == nil || !fault.IsTransient(err) || !strings.Contains(err.Error(), "Rate exceeded") || !strings.Contains(err.Error(), tableName) {
 			t.Errorf("%s: %v", operation, err)
 		}
 		if n, took := proxy.Requests()[operation], time.Since(start); n != 4 || took > 5*time.Second {
@@ -156,7 +157,7 @@ func TestATransactionThatMeetsAnotherIsTriedAgain(t *testing.T) {
 	proxy.Next("TransactWriteItems", dynamotest.Times(100, cancelled("TransactionConflict", "None"))...)
 	proxy.Requests()
 	_, err := s.Apply(t.Context(), state.Create("task/x", nil), state.Create("task/y", nil))
-	if err == nil || !dynamo.Passes(err) || !strings.Contains(err.Error(), "task/x") {
+	if err == nil || !fault.IsTransient(err) || !strings.Contains(err.Error(), "task/x") {
 		t.Errorf("a conflict that does not end: %v", err)
 	}
 	if n := proxy.Requests()["TransactWriteItems"]; n != 7 {
@@ -215,7 +216,7 @@ func TestWhatEndsTheContextEndsTheWaiting(t *testing.T) {
 	})
 	ctx, cancel = context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	if _, err := s.Get(ctx, "task/x"); !errors.Is(err, context.DeadlineExceeded) || dynamo.Passes(err) {
+	if _, err := s.Get(ctx, "task/x"); !errors.Is(err, context.DeadlineExceeded) || fault.IsTransient(err) {
 		t.Errorf("a read that hangs: %v", err)
 	}
 }
@@ -271,8 +272,8 @@ func TestRefusalsAreAPersonsMatter(t *testing.T) {
 // does not.
 func says(t *testing.T, err error, passes bool, what ...string) {
 	t.Helper()
-	if err == nil || dynamo.Passes(err) != passes {
-		t.Fatalf("%v: passes by itself is %t, want %t", err, dynamo.Passes(err), passes)
+	if err == nil || fault.IsTransient(err) != passes {
+		t.Fatalf("%v: passes by itself is %t, want %t", err, fault.IsTransient(err), passes)
 	}
 	for _, w := range what {
 		if !strings.Contains(err.Error(), w) {
