@@ -501,6 +501,8 @@ func TestRunsAreToldWithTheirLogAndPlan(t *testing.T) {
 	if plan := e.get(*inspection.PlanURL); !strings.HasPrefix(plan.body, "Plan: 1 to add") {
 		t.Errorf("plan: %+v", plan)
 	}
+	same(t, e.get(*inspection.PlanDataURL), `{"request_id":"*","plan":{"resources":`+marshal(t, somePlan)+`}}`)
+	status(t, e.get("/v1/tasks/web/runs/"+run.ID+"/plan-data"), http.StatusNotFound)
 	if err := json.Unmarshal([]byte(e.get("/v1/runs").body), &runs); err != nil {
 		t.Fatal(err)
 	}

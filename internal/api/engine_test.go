@@ -262,6 +262,13 @@ func (e terraform) Apply(ctx context.Context, job driver.Job) (*state.Changes, e
 	return &state.Changes{Add: 1, Resources: []state.Resource{{Address: "terraform_data.it", Action: "create"}}}, e.broken[t.Name]
 }
 
+// somePlan has a value in every field.
+var somePlan = []driver.ResourceChange{{
+	Address: "terraform_data.it", Type: "terraform_data", Provider: "terraform.io/builtin/terraform", Action: driver.Replace,
+	CreateFirst: true, Previous: "terraform_data.was", Imported: true, Deposed: true, Reason: "replace_because_tainted",
+	Attributes: []driver.AttributeChange{{Path: "input", Before: json.Number("1"), After: false, Sensitive: true, Unknown: true, Replaces: true}},
+}}
+
 // Plan implements driver.Driver.
 func (e terraform) Plan(_ context.Context, job driver.Job) (driver.Plan, error) {
 	e.mu.Lock()
@@ -269,7 +276,7 @@ func (e terraform) Plan(_ context.Context, job driver.Job) (driver.Plan, error) 
 	if err := e.broken[job.Task.Name]; err != nil {
 		return driver.Plan{}, err
 	}
-	return driver.Plan{Changes: &state.Changes{Add: 1}, Text: "Plan: 1 to add, 0 to change, 0 to destroy."}, nil
+	return driver.Plan{Changes: &state.Changes{Add: 1}, Text: "Plan: 1 to add, 0 to change, 0 to destroy.", Resources: somePlan}, nil
 }
 
 // runs is how often a task was applied.

@@ -3,6 +3,7 @@ package api
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -35,6 +36,9 @@ func RunOf(run state.Run) apispec.Run {
 	}
 	if run.State.Ended() && run.Plan != "" {
 		shown.PlanURL = ref(here + "/plan")
+	}
+	if run.State.Ended() && run.PlanData != "" {
+		shown.PlanDataURL = ref(here + "/plan-data")
 	}
 	return shown
 }
@@ -255,7 +259,7 @@ func (a *api) getRunPlan(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	if run.Kind != state.KindPlan || !run.State.Ended() || run.Plan == "" {
+	if !run.State.Ended() || run.Plan == "" {
 		refuse(w, r, http.StatusNotFound, "run %s has no plan: it is not a plan run, has not ended, or failed", run.ID)
 		return
 	}
@@ -265,6 +269,28 @@ func (a *api) getRunPlan(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	text(w, []byte(plan))
+}
+
+// getRunPlanData answers with the plan of a plan run as data.
+func (a *api) getRunPlanData(w http.ResponseWriter, r *http.Request) {
+	run, ok := a.run(w, r)
+	if !ok {
+		return
+	}
+	raw, err := a.Control.PlanData(r.Context(), run)
+	if errors.Is(err, state.ErrNotFound) {
+		refuse(w, r, http.StatusNotFound, "run %s has no plan as data: it is not a plan run, has not ended, failed, or was planned remotely", run.ID)
+		return
+	}
+	plan := apispec.PlanResponse{RequestID: idOf(r)}
+	if err == nil {
+		err = json.Unmarshal(raw, &plan.Plan) // a driver.Plan has this form
+	}
+	if err != nil {
+		a.fail(w, r, run.Task, fmt.Errorf("read the plan of run %s: %w", run.ID, err))
+		return
+	}
+	write(w, http.StatusOK, plan)
 }
 
 func text(w http.ResponseWriter, body []byte) {

@@ -316,6 +316,27 @@ func (e UpdateTaskParamsRun) Valid() bool {
 	}
 }
 
+// AttributeChange defines model for AttributeChange.
+type AttributeChange struct {
+	// After the value after
+	After interface{} `json:"after,omitempty"`
+
+	// Before the value before
+	Before interface{} `json:"before,omitempty"`
+
+	// Path such as tags["name"] or rule[0].port; empty for the whole value
+	Path string `json:"path"`
+
+	// Replaces the resource is replaced because of it
+	Replaces *bool `json:"replaces,omitempty"`
+
+	// Sensitive both values are hidden
+	Sensitive *bool `json:"sensitive,omitempty"`
+
+	// Unknown the value is known after the apply
+	Unknown *bool `json:"unknown,omitempty"`
+}
+
 // BufferPeriod waits for changes to settle; what is not given follows from what is, or is the default
 type BufferPeriod struct {
 	Enabled *bool `json:"enabled,omitempty"`
@@ -481,6 +502,13 @@ type Origin struct {
 	Line *int    `json:"line,omitempty"`
 }
 
+// OutputChange defines model for OutputChange.
+type OutputChange struct {
+	Action string             `json:"action"`
+	Name   string             `json:"name"`
+	Values *[]AttributeChange `json:"values,omitempty"`
+}
+
 // OverallStatus defines model for OverallStatus.
 type OverallStatus struct {
 	TaskSummary TaskSummary `json:"task_summary"`
@@ -575,6 +603,29 @@ type OverviewResponse struct {
 // removed: it is not in the configuration any more.
 type Phase string
 
+// Plan what an apply would change, without secrets
+type Plan struct {
+	// Digest identifies resources and outputs; plans that differ only in sensitive values have the same one
+	Digest *string `json:"digest,omitempty"`
+
+	// Drift changes that somebody else made since the last run
+	Drift *[]ResourceChange `json:"drift,omitempty"`
+
+	// Omitted how many resources are left out or shown without their attributes because the plan is very large
+	Omitted *int            `json:"omitted,omitempty"`
+	Outputs *[]OutputChange `json:"outputs,omitempty"`
+
+	// Resources what is changed, read, imported, moved or forgotten
+	Resources []ResourceChange `json:"resources"`
+}
+
+// PlanResponse defines model for PlanResponse.
+type PlanResponse struct {
+	// Plan what an apply would change, without secrets
+	Plan      Plan `json:"plan"`
+	RequestID UUID `json:"request_id"`
+}
+
 // Reason why a task runs, or waits
 type Reason struct {
 	// Attempt of a retry, from 1
@@ -605,6 +656,29 @@ type Resource struct {
 	Address string `json:"address"`
 }
 
+// ResourceChange defines model for ResourceChange.
+type ResourceChange struct {
+	// Action create, update, delete, replace, read, forget, import or move; later versions of Terraform add more
+	Action     string             `json:"action"`
+	Address    string             `json:"address"`
+	Attributes *[]AttributeChange `json:"attributes,omitempty"`
+
+	// CreateFirst a replacement is created before the old resource is deleted
+	CreateFirst *bool `json:"create_first,omitempty"`
+
+	// Deposed it is the rest of an earlier replacement
+	Deposed  *bool `json:"deposed,omitempty"`
+	Imported *bool `json:"imported,omitempty"`
+
+	// PreviousAddress the resource is moved from there
+	PreviousAddress *string `json:"previous_address,omitempty"`
+	Provider        *string `json:"provider,omitempty"`
+
+	// Reason Terraform's code, such as replace_because_tainted
+	Reason *string `json:"reason,omitempty"`
+	Type   string  `json:"type"`
+}
+
 // Run defines model for Run.
 type Run struct {
 	// Changes what Terraform did; of a plan run, what it would do
@@ -623,6 +697,9 @@ type Run struct {
 
 	// LogURL where Terraform's output is, if there can be any
 	LogURL *string `json:"log_url,omitempty"`
+
+	// PlanDataURL of a plan run, where its plan is as data
+	PlanDataURL *string `json:"plan_data_url,omitempty"`
 
 	// PlanURL of a plan run, where its plan is
 	PlanURL *string `json:"plan_url,omitempty"`

@@ -146,6 +146,15 @@ func (c *Control) AwaitPlan(ctx context.Context, planned state.PlannedRun) (stat
 	}
 }
 
+// PlanData returns the plan of a run as data, in JSON. The error is
+// state.ErrNotFound if nothing is kept.
+func (c *Control) PlanData(ctx context.Context, run state.Run) ([]byte, error) {
+	if run.PlanData == "" {
+		return nil, state.ErrNotFound
+	}
+	return c.load(ctx, run.Task, run.PlanData)
+}
+
 // Log returns what Terraform printed in a run. The error is state.ErrNotFound
 // if nothing is kept.
 func (c *Control) Log(ctx context.Context, run state.Run) ([]byte, error) {
