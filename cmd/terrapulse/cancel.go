@@ -3,6 +3,9 @@ package main
 import (
 	"flag"
 	"fmt"
+
+	"github.com/terrapulse/terrapulse/internal/instance"
+	"github.com/terrapulse/terrapulse/internal/reconcile"
 )
 
 // cancelCommand ends the run of a task of a running instance.
@@ -54,6 +57,6 @@ func (c *cancelCommand) Run(args []string) int {
 	if wantsJSON(f) {
 		return c.printJSON(run)
 	}
-	c.summarise(outcomesOf(run), 0)
+	c.summarise([]reconcile.Outcome{instance.OutcomeOf(run)}, 0)
 	return exitOK
 }

@@ -102,9 +102,6 @@ func (a *app) develop(cfg *config.Config) int {
 	if code >= 0 {
 		return code
 	}
-	if code := a.reach(a.ctx, client); code >= 0 {
-		return code
-	}
 	for i := range cfg.Tasks {
 		task := &cfg.Tasks[i]
 		snap, err := client.Preview(a.ctx, task)

@@ -8,12 +8,12 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/terrapulse/terrapulse/internal/config"
-	"github.com/terrapulse/terrapulse/internal/driver"
 	tfdriver "github.com/terrapulse/terrapulse/internal/driver/terraform"
+	"github.com/terrapulse/terrapulse/internal/instance"
+	"github.com/terrapulse/terrapulse/internal/preview"
 	"github.com/terrapulse/terrapulse/internal/state"
+	"github.com/terrapulse/terrapulse/internal/terraform"
 )
 
 // inspectCommand shows what runs would change: `start -inspect` by a shorter name.
@@ -81,12 +81,6 @@ func (c *inspectCommand) Run(args []string) int {
 	return c.inspect(cfg, log, o, shown)
 }
 
-// inspection is the result of planning one task.
-type inspection struct {
-	driver.Plan
-	err error
-}
-
 // inspect plans tasks and prints the plans in the order of the configuration.
 func (a *app) inspect(cfg *config.Config, log *slog.Logger, opts *startOptions, shown *progress) int {
 	o := opts.inspect
@@ -102,66 +96,48 @@ func (a *app) inspect(cfg *config.Config, log *slog.Logger, opts *startOptions, 
 			tasks = append(tasks, &cfg.Tasks[i])
 		}
 	}
+	search := terraform.StartSearch(a.ctx, cfg.Terraform, log)
+	defer search.Stop()
 	client, code := a.connect(cfg)
 	if code >= 0 {
 		return code
 	}
-	finding := a.findTerraform(a.ctx, cfg, log)
-	defer finding.stop()
-	if code := a.reach(a.ctx, client); code >= 0 {
-		return code
-	}
-	warnAccess(a.ctx, client, log)
-	binary, err := finding.wait()
+	instance.WarnAccess(a.ctx, client, log)
+	binary, err := search.Wait()
 	if err != nil {
 		return a.unready(exitTerraform, err)
 	}
-	planner := tfdriver.New(tfdriver.Options{Terraform: binary, Values: a.values(log), Parallel: workers(opts.parallel)})
-
-	shown.set(log, "being planned", len(tasks))
-	results := make([]inspection, len(tasks))
-	var group errgroup.Group
-	group.SetLimit(workers(opts.parallel))
-	for i, task := range tasks {
-		group.Go(func() error {
-			r := &results[i]
-			if !task.Enabled {
-				r.Plan = driver.Plan{Changes: &state.Changes{}, Empty: true, Text: "The task is disabled: it was not inspected."}
-				return nil
-			}
-			snap, err := client.Preview(a.ctx, task)
-			if err != nil {
-				r.err = err
-				return nil
-			}
-			warnSnapshot(log, task, snap)
-			r.Plan, r.err = planner.Plan(a.ctx, driver.Job{Config: cfg, Task: task, Snapshot: snap, Output: shown.begin(task.Name)})
-			shown.end(task.Name)
-			return nil
-		})
+	parallel := instance.Workers(opts.parallel)
+	planner := preview.Planner{
+		Config: cfg, Consul: client, Parallel: parallel, Log: log, Begin: shown.begin, End: shown.end,
+		Driver: tfdriver.New(tfdriver.Options{Terraform: binary, Values: instance.Values(a.ctx, log), Parallel: parallel}),
 	}
-	group.Wait()
+	shown.set(log, "being planned", len(tasks))
+	results := planner.Plan(a.ctx, tasks)
 	shown.clear()
 	if opts.json {
-		return a.printPlansAsJSON(tasks, results, o.exitCode)
+		return a.printPlansAsJSON(results, o.exitCode)
 	}
 
 	code = exitOK
-	for i, task := range tasks {
-		r := results[i]
-		told := r.err == nil && a.ctsInspected(task, strings.TrimSpace(r.Text))
-		if !told {
+	for _, r := range results {
+		task, text := r.Task, strings.TrimSpace(r.Plan.Text)
+		if !task.Enabled {
+			text = "The task is disabled: it was not planned."
+		}
+		logged := r.Err == nil && a.ctsInspected(task, text)
+		if !logged {
 			fmt.Fprintf(a.stdout, "### Task %s\n", task.Name)
 		}
-		if r.err != nil {
-			a.fail(exitError, fmt.Errorf("inspect task %s: %w", task.Name, r.err))
+		if r.Err != nil {
+			a.fail(exitError, fmt.Errorf("inspect task %s: %w", task.Name, r.Err))
 			code = exitError
 			continue
 		}
-		if !told {
-			fmt.Fprintf(a.stdout, "%s\n\n", strings.TrimSpace(r.Text))
+		if !logged {
+			fmt.Fprintf(a.stdout, "%s\n\n", text)
 		}
-		if o.exitCode && code == exitOK && !r.Empty {
+		if o.exitCode && code == exitOK && changes(r) {
 			code = exitChanges
 		}
 	}
@@ -174,17 +150,20 @@ func (a *app) inspect(cfg *config.Config, log *slog.Logger, opts *startOptions, 
 	return code
 }
 
+// changes reports whether a plan would change something.
+func changes(r preview.Result) bool { return r.Task.Enabled && r.Err == nil && !r.Plan.Empty }
+
 // planned is one line about all plans.
-func planned(results []inspection, took time.Duration) string {
+func planned(results []preview.Result, took time.Duration) string {
 	var all state.Changes
 	changing, failed := 0, 0
 	for _, r := range results {
 		switch {
-		case r.err != nil:
+		case r.Err != nil:
 			failed++
-		case !r.Empty:
+		case changes(r):
 			changing++
-			all.Add, all.Change, all.Destroy = all.Add+r.Changes.Add, all.Change+r.Changes.Change, all.Destroy+r.Changes.Destroy
+			all.Add, all.Change, all.Destroy = all.Add+r.Plan.Changes.Add, all.Change+r.Plan.Changes.Change, all.Destroy+r.Plan.Changes.Destroy
 		}
 	}
 	return fmt.Sprintf("%s in %s: %d with changes, %d failed; %d to add, %d to change, %d to destroy",

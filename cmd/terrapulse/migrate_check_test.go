@@ -18,6 +18,7 @@ import (
 	"github.com/johannesboyne/gofakes3"
 	"github.com/johannesboyne/gofakes3/backend/s3mem"
 
+	"github.com/terrapulse/terrapulse/internal/migrate"
 	"github.com/terrapulse/terrapulse/internal/testtools"
 )
 
@@ -210,7 +211,7 @@ variable "file" {}`)
 	r := s.migrate(file, "-http-addr", server.URL)
 	wantCode(t, r, exitOK)
 	for _, want := range []string{
-		"Note: an API answers at " + server.URL, "Note: task from_api was made through the API", "Note: task paused was disabled through the API",
+		"Note: an API answers at " + server.URL, "Note: task from_api was created through the API", "Note: task paused was disabled through the API",
 		"Note: task woken runs, but", "Note: task added is in the files but", "Note: task failing fails where it runs now (critical)",
 	} {
 		wantLine(t, r.stdout, want)
@@ -224,7 +225,7 @@ variable "file" {}`)
 	s.write("tasks.hcl", strings.Replace(s.read("tasks.hcl"), "port = 0", "port = "+port, 1))
 	r = s.migrate(file, "-json", "-detailed-exitcode")
 	wantCode(t, r, exitChanges)
-	var m migration
+	var m migrate.Report
 	if err := json.Unmarshal([]byte(r.stdout), &m); err != nil {
 		t.Fatalf("%v:\n%s", err, r.stdout)
 	}

@@ -1,14 +1,9 @@
 package main
 
 import (
-	"bytes"
-	"log/slog"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
-
-	"github.com/terrapulse/terrapulse/internal/config"
 )
 
 func TestTaskFilesAreReadAgainWithoutARestart(t *testing.T) {
@@ -72,27 +67,5 @@ func TestTaskFilesAreReadAgainWithoutARestart(t *testing.T) {
 	}
 	if code := p.stop(); code != exitOK {
 		t.Errorf("exit code %d", code)
-	}
-}
-
-func TestWhatNeedsARestartIsHeldAndSaid(t *testing.T) {
-	cluster := func(ttl time.Duration) *config.Config {
-		h := &config.HighAvailability{Cluster: config.Cluster{Name: "prod", Storage: config.ClusterStorage{SessionTTL: ttl}}}
-		return &config.Config{LogLevel: "INFO", HighAvailability: h}
-	}
-	before, cfg := cluster(15*time.Second), cluster(time.Minute)
-	cfg.LogLevel, cfg.WorkingDir = "DEBUG", "elsewhere"
-	var said bytes.Buffer
-	keep(cfg, before, slog.New(slog.NewTextHandler(&said, nil)))
-	if !strings.Contains(said.String(), `keys="log_level, high_availability"`) {
-		t.Errorf("said %s", said.String())
-	}
-	if cfg.LogLevel != "INFO" || cfg.HighAvailability.Cluster.Storage.SessionTTL != 15*time.Second || cfg.WorkingDir != "elsewhere" {
-		t.Errorf("in force: %+v, of the cluster %+v", cfg, cfg.HighAvailability)
-	}
-
-	said.Reset()
-	if keep(cluster(15*time.Second), before, slog.New(slog.NewTextHandler(&said, nil))); said.Len() > 0 {
-		t.Errorf("nothing has changed, and said is %s", said.String())
 	}
 }

@@ -55,9 +55,6 @@ func (c *renderCommand) Run(args []string) int {
 	if code >= 0 {
 		return code
 	}
-	if code := c.reach(c.ctx, client); code >= 0 {
-		return code
-	}
 	snap, err := client.Preview(c.ctx, task)
 	if err != nil {
 		return c.fail(exitError, fmt.Errorf("task %s: %w", task.Name, err))

@@ -5,7 +5,7 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/api"
 	"github.com/terrapulse/terrapulse/internal/apispec"
-	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/preview"
 	"github.com/terrapulse/terrapulse/internal/reconcile"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
@@ -60,19 +60,18 @@ type inspectReport struct {
 }
 
 // printPlansAsJSON prints plans in JSON, and returns the exit code.
-func (a *app) printPlansAsJSON(tasks []*config.Task, results []inspection, detailed bool) int {
+func (a *app) printPlansAsJSON(results []preview.Result, detailed bool) int {
 	code := exitOK
-	reports := make([]inspectReport, len(tasks))
-	for i, t := range tasks {
-		r := results[i]
-		reports[i] = inspectReport{Name: t.Name, Enabled: t.Enabled}
+	reports := make([]inspectReport, len(results))
+	for i, r := range results {
+		reports[i] = inspectReport{Name: r.Task.Name, Enabled: r.Task.Enabled}
 		switch {
-		case r.err != nil:
-			reports[i].Error, code = r.err.Error(), exitError
-		case t.Enabled:
-			reports[i].ChangesPresent, reports[i].Plan = !r.Empty, r.Text
-			reports[i].Changes = &apispec.Changes{Add: r.Changes.Add, Change: r.Changes.Change, Destroy: r.Changes.Destroy}
-			if !r.Empty && detailed && code == exitOK {
+		case r.Err != nil:
+			reports[i].Error, code = r.Err.Error(), exitError
+		case r.Task.Enabled:
+			reports[i].ChangesPresent, reports[i].Plan = !r.Plan.Empty, r.Plan.Text
+			reports[i].Changes = &apispec.Changes{Add: r.Plan.Changes.Add, Change: r.Plan.Changes.Change, Destroy: r.Plan.Changes.Destroy}
+			if !r.Plan.Empty && detailed && code == exitOK {
 				code = exitChanges
 			}
 		}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"github.com/terrapulse/terrapulse/internal/apiclient"
+	"github.com/terrapulse/terrapulse/internal/instance"
+	"github.com/terrapulse/terrapulse/internal/reconcile"
 )
 
 // runCommand runs a task of a running instance.
@@ -66,7 +68,7 @@ func (a *app) request(f *flag.FlagSet, api *apiFlags, wait *bool, args []string,
 		return a.problem(unable, err)
 	}
 	if !wantsJSON(f) {
-		return a.summarise(outcomesOf(run), 0)
+		return a.summarise([]reconcile.Outcome{instance.OutcomeOf(run)}, 0)
 	}
 	if code := a.printJSON(run); code != exitOK || run.State != "succeeded" {
 		return exitError

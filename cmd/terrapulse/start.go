@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -17,10 +16,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/terrapulse/terrapulse/internal/apispec"
 	"github.com/terrapulse/terrapulse/internal/config"
-	"github.com/terrapulse/terrapulse/internal/consul"
-	"github.com/terrapulse/terrapulse/internal/memory"
+	"github.com/terrapulse/terrapulse/internal/instance"
 	"github.com/terrapulse/terrapulse/internal/reconcile"
 	"github.com/terrapulse/terrapulse/internal/reload"
 	"github.com/terrapulse/terrapulse/internal/state"
@@ -107,7 +104,7 @@ func (o *startOptions) load(a *app) (*config.Config, *slog.Logger, int) {
 		log = slog.New(slog.NewMultiHandler(log.Handler(), handler))
 		slog.SetDefault(log)
 	}
-	announce(log, cfg)
+	instance.LogWarnings(log, cfg)
 	return cfg, log, -1
 }
 
@@ -151,83 +148,57 @@ func (c *startCommand) Run(args []string) int {
 	// it starts knows nothing of that, as it would if the signal were ignored.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 
-	e, code := c.newEngine(c.ctx, cfg, log, engineOptions{
-		store: *o.store, parallel: o.parallel, reach: o.once, progress: shown})
+	opts := instance.Options{Version: version, Store: *o.store, Parallel: o.parallel, NeedsConsul: o.once, Log: log}
+	if shown != nil {
+		opts.Watch, opts.Ended = shown.watch, func(run state.Run) { shown.end(run.Task) }
+	}
+	e, err := instance.New(c.ctx, cfg, opts)
 	switch {
-	case code >= 0 && c.ctx.Err() != nil && !o.once:
-		return exitOK // as told
-	case code >= 0 && o.once:
-		c.saysUnrun(cfg)
-		return code
-	case code >= 0:
+	case err != nil && c.ctx.Err() != nil && !o.once:
+		fmt.Fprintln(c.stderr, "stopped before anything was run")
+		return exitOK // as requested
+	case err != nil:
+		code = exitConfig
+		if errors.Is(err, instance.ErrTerraform) {
+			code = exitTerraform
+		}
+		code = c.unready(code, err)
+		if o.once {
+			c.printNotRun(cfg)
+		}
 		return code
 	}
-	defer e.store.Close()
+	defer e.Close()
 	if o.reset {
-		said := c.stdout
+		out := c.stdout
 		if o.json {
-			said = c.stderr
+			out = c.stderr
 		}
-		if code := c.reset(e, said); code >= 0 {
+		if code := c.reset(e, out); code >= 0 {
 			return code
 		}
 	}
 	if o.once {
 		shown.set(log, "running", enabled(cfg))
-		e.reconciler.Patience = o.wait
+		e.Reconciler.Patience = o.wait
 		if o.wait <= 0 {
-			e.reconciler.Patience = -1
+			e.Reconciler.Patience = -1
 		}
-		e.reconciler.Elsewhere = c.elsewhere(e, cfg, o.address, log)
+		leader := &instance.Leader{Instance: e, Address: o.address, API: environmentAPI, Waits: c.saysWhy}
+		e.Reconciler.Elsewhere = leader.Run
 		code := c.once(e, read, shown, o.json)
 		c.ctsOnce(code)
 		return code
 	}
-
-	ctx, stop := context.WithCancel(c.ctx)
-	defer stop()
-	member, left := e.join(ctx, cfg, log)
-	server, err := c.listen(o, e, member, cfg, log)
+	err = e.Run(c.ctx, instance.RunOptions{Files: files, Read: o.config.read, ReadAt: read, Store: *o.store, AllowOrigin: o.allowOrigin})
 	if err != nil {
 		return c.fail(exitError, err)
 	}
-	served := make(chan error, 1)
-	go func() {
-		defer stop() // without its API it ends
-		served <- server.Serve(ctx)
-	}()
-	withdrawn, err := c.register(ctx, e, cfg, server.Addr(), log)
-	if err != nil {
-		return c.fail(exitConfig, err)
-	}
-	go memory.Release(ctx, e.launcher.Busy)
-	reloads := make(chan reconcile.Reload)
-	go c.reload(files, read, o, e, reloads, log)
-	loop := &reconcile.Loop{Reconciler: e.reconciler, Ended: e.launcher.Ended(), Asked: e.asked, Reload: reloads, Observer: e.metrics,
-		Watch: func(ctx context.Context, gates consul.GateSet, since consul.Marks) reconcile.Watch {
-			return e.consul.Watch(ctx, gates, since)
-		}}
-	loop.Leads = func(ctx context.Context, fence uint64) {
-		if member != nil {
-			member.Leads(ctx, fence)
-		}
-		e.announceLeader(ctx, cfg, server.Addr(), log)
-	}
-	err = loop.Run(ctx)
-	stop()
-	log.Info("stopping, waiting for Terraform where it runs")
-	e.launcher.Wait()
-	withdrawn()
-	left()
-	if err = errors.Join(err, <-served); err != nil {
-		return c.fail(exitError, err)
-	}
-	log.Info("stopped")
 	return exitOK
 }
 
-// saysUnrun prints which tasks were not run, as the set-up has failed.
-func (c *startCommand) saysUnrun(cfg *config.Config) {
+// printNotRun prints which tasks were not run because the set-up failed.
+func (c *startCommand) printNotRun(cfg *config.Config) {
 	for i := range cfg.Tasks {
 		if cfg.Tasks[i].Enabled {
 			fmt.Fprintf(c.stderr, "Task %s was not run.\n", cfg.Tasks[i].Name)
@@ -235,28 +206,28 @@ func (c *startCommand) saysUnrun(cfg *config.Config) {
 	}
 }
 
-// reset forgets what was changed through the API, and says what.
-func (c *startCommand) reset(e *engine, said io.Writer) int {
-	forgotten, err := e.control().Reset(c.ctx)
+// reset removes the changes that were made through the API, and prints them.
+func (c *startCommand) reset(e *instance.Instance, out io.Writer) int {
+	forgotten, err := e.Control().Reset(c.ctx)
 	for _, o := range forgotten {
-		fmt.Fprintf(said, "forgotten: task %s (%s)\n", o.Task, o)
+		fmt.Fprintf(out, "forgotten: task %s (%s)\n", o.Task, o)
 	}
 	if err != nil {
 		return c.fail(exitError, err)
 	}
 	if len(forgotten) == 0 {
-		fmt.Fprintln(said, "nothing was changed through the API: there is nothing to forget")
+		fmt.Fprintln(out, "nothing was changed through the API: there is nothing to forget")
 	}
 	return -1
 }
 
 // once runs every task one time and sums up.
-func (c *startCommand) once(e *engine, began time.Time, shown *progress, asJSON bool) int {
-	outcomes, err := e.reconciler.Once(c.ctx, e.launcher.Wait)
+func (c *startCommand) once(e *instance.Instance, began time.Time, shown *progress, asJSON bool) int {
+	outcomes, err := e.Reconciler.Once(c.ctx, e.Launcher.Wait)
 	shown.clear()
 	for i := range outcomes {
 		if o := &outcomes[i]; o.Run != nil && !o.Run.State.Ended() {
-			o.Err = cmp.Or(e.launcher.Lost(o.Run.ID), o.Err)
+			o.Err = cmp.Or(e.Launcher.Lost(o.Run.ID), o.Err)
 		}
 	}
 	code := exitOK
@@ -336,24 +307,6 @@ func (a *app) summarise(outcomes []reconcile.Outcome, elapsed time.Duration) int
 	return code
 }
 
-// outcomesOf is a run of the API as an outcome.
-func outcomesOf(run apispec.Run) []reconcile.Outcome {
-	r := &state.Run{ID: run.ID, Task: run.Task, Kind: state.Kind(run.Kind), State: state.RunState(run.State), Created: run.Created}
-	if run.Started != nil {
-		r.Started = *run.Started
-	}
-	if run.Ended != nil {
-		r.Ended = *run.Ended
-	}
-	if run.Error != nil {
-		r.Error = *run.Error
-	}
-	if c := run.Changes; c != nil {
-		r.Changes = &state.Changes{Add: c.Add, Change: c.Change, Destroy: c.Destroy}
-	}
-	return []reconcile.Outcome{{Task: run.Task, Run: r, Reason: state.Reason{Code: state.ReasonCode(run.Reason.Code), Text: run.Reason.Text}}}
-}
-
 // summaryOf is one line about all tasks.
 func summaryOf(outcomes []reconcile.Outcome, took time.Duration) string {
 	counted := map[string]int{}
@@ -412,15 +365,4 @@ func counts(ch *state.Changes) []string {
 		return []string{"-", "-", "-"}
 	}
 	return []string{strconv.Itoa(ch.Add), strconv.Itoa(ch.Change), strconv.Itoa(ch.Destroy)}
-}
-
-// announce logs what the configuration holds that deserves a word, without what
-// was said before, whichever line it was on.
-func announce(log *slog.Logger, cfg *config.Config, before ...config.Diagnostic) {
-	for _, w := range cfg.Warnings {
-		said := func(b config.Diagnostic) bool { return b.Key == w.Key && b.Problem == w.Problem }
-		if !slices.ContainsFunc(before, said) {
-			log.Warn("configuration", "finding", w.String())
-		}
-	}
 }

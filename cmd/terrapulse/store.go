@@ -49,16 +49,3 @@ func (a *app) openStore(flags *storeFlags) (*stores.Store, int) {
 	}
 	return store, -1
 }
-
-// engineStore opens the store that an instance writes. A cluster's store is the
-// one that its task files configure, whatever the URL.
-func engineStore(ctx context.Context, cfg *config.Config, url string) (*stores.Store, error) {
-	place := stores.Configured(config.StoreSettings{WorkingDir: cfg.WorkingDir, Consul: cfg.Consul, HighAvailability: cfg.HighAvailability})
-	if url != "" && cfg.HighAvailability == nil {
-		var err error
-		if place, err = stores.At(ctx, url); err != nil {
-			return nil, err
-		}
-	}
-	return place.Write(ctx)
-}

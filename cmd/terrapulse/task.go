@@ -50,28 +50,47 @@ func (o *apiFlags) register(f *flag.FlagSet) {
 	f.BoolVar(&o.verify, "ssl-verify", o.verify, "Check the API's certificate. Also CTS_SSL_VERIFY.")
 }
 
+// environmentAPI returns the options for the API at an address that the
+// environment names.
+func environmentAPI(address string) (apiclient.Options, error) {
+	var o apiFlags
+	f := newFlags("")
+	o.register(f)
+	if err := f.Parse([]string{"-http-addr", address}); err != nil {
+		return o.Options, err
+	}
+	return o.resolved()
+}
+
 // client returns a client of the API that the flags and the environment name.
 func (o *apiFlags) client() (*apiclient.Client, error) {
+	opts, err := o.resolved()
+	if err != nil {
+		return nil, err
+	}
+	return apiclient.New(opts)
+}
+
+// resolved returns the options that the flags and the environment name.
+func (o *apiFlags) resolved() (apiclient.Options, error) {
 	given := map[string]bool{}
 	o.flags.Visit(func(f *flag.Flag) { given[f.Name] = true })
 	opts := o.Options
 	if given["port"] && !given["http-addr"] {
 		if o.port < 1 || o.port > 65535 {
-			return nil, fmt.Errorf("-port %d is no port: use 1 to 65535", o.port)
+			return opts, fmt.Errorf("-port %d is not a valid port: use 1 to 65535", o.port)
 		}
 		opts.Address = fmt.Sprintf("http://localhost:%d", o.port)
 	}
 	verify, err := o.verify, error(nil)
 	if env := os.Getenv("CTS_SSL_VERIFY"); env != "" && !given["ssl-verify"] {
 		if verify, err = strconv.ParseBool(env); err != nil {
-			return nil, fmt.Errorf("CTS_SSL_VERIFY is %q: use true or false", env)
+			return opts, fmt.Errorf("CTS_SSL_VERIFY is %q: use true or false", env)
 		}
 	}
 	opts.SkipVerify = !verify
-	if opts.Token, err = o.token(given); err != nil {
-		return nil, err
-	}
-	return apiclient.New(opts)
+	opts.Token, err = o.token(given)
+	return opts, err
 }
 
 // token returns the token of the flags or, without those, of the environment.
@@ -86,11 +105,7 @@ func (o *apiFlags) token(given map[string]bool) (string, error) {
 	if token != "" || file == "" {
 		return token, nil
 	}
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return "", fmt.Errorf("read the token for the API: %w", err)
-	}
-	return strings.TrimSpace(string(text)), nil
+	return apiclient.TokenFile(file)
 }
 
 const approveUsage = "Do not ask before anything is changed."

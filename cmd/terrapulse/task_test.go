@@ -365,7 +365,7 @@ func TestTaskCommandsEndWithTheExitCodesOfCTS(t *testing.T) {
 		{[]string{"create", "-task-file", "none.hcl"}, exitError, "-task-file: stat none.hcl: no such file"},
 		{[]string{"create", "-task-file", taskFile(t, "empty.txt", "")}, exitError, "with -task-file"},
 		{[]string{"disable", "-http-addr", "ftp://x", "a"}, exitError, "only http and https"},
-		{[]string{"disable", "-port", "70000", "a"}, exitError, "no port"},
+		{[]string{"disable", "-port", "70000", "a"}, exitError, "not a valid port"},
 	} {
 		r := s.task(t, ctsName, "", test.args...)
 		if r.code != test.code || !strings.Contains(r.stderr, test.want) || r.stdout != "" {

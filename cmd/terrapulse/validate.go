@@ -112,9 +112,6 @@ func (c *validateCommand) check(cf *configFlags, ask bool) int {
 		if code >= 0 {
 			return code
 		}
-		if code := c.reach(c.ctx, client); code >= 0 {
-			return code
-		}
 		if access := client.Access(c.ctx); access != "" {
 			fmt.Fprintf(c.stdout, "Warning: %s\n", access)
 		}

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"runtime"
 
-	"github.com/terrapulse/terrapulse/internal/api"
+	"github.com/terrapulse/terrapulse/internal/buildinfo"
 )
 
 // versionCommand prints the version of the program.
@@ -45,7 +45,7 @@ func (c *versionCommand) Run(args []string) int {
 	}
 	switch {
 	case *asJSON:
-		return c.printJSON(versionReport{version, api.Commit(), runtime.Version()})
+		return c.printJSON(versionReport{version, buildinfo.Commit(), runtime.Version()})
 	case c.isCTS():
 		fmt.Fprintf(c.stdout, "%s %s (%s %s)\nCompatible with Terraform >= 0.13.0, <= 1.14.3\n", ctsName, ctsVersion, ownName, version)
 	default:

@@ -1,4 +1,4 @@
-// Package apiclient speaks to the HTTP API of a running instance: on this
+// Package apiclient sends requests to the HTTP API of a running instance: on this
 // machine, on another one, or behind the URL of a Lambda function, where every
 // request is signed.
 package apiclient
@@ -6,8 +6,6 @@ package apiclient
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,54 +13,59 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"path/filepath"
 	"strings"
+
+	"github.com/terrapulse/terrapulse/internal/clienttls"
 )
 
-// maxAnswer is how much of an answer is read, in bytes. The longest ones hold
-// Terraform's plans, which come near 10 MB where thousands of resources change.
+// maxAnswer is how much of an answer is read, in bytes. The longest answers hold
+// Terraform's plans: nearly 10 MB if thousands of resources change.
 const maxAnswer = 256 << 20
 
-// maxRedirects is how often a request is led elsewhere, as net/http has it.
+// maxRedirects is how many redirections are followed, as in net/http.
 const maxRedirects = 10
 
-// Options say where the API is and how to speak to it.
+// Options say where the API is and how to connect to it.
 type Options struct {
 	// Address is a URL such as https://sync.example.com:8558, which may have a
-	// path, or HOST:PORT, which is spoken to in plain HTTP. The API of a
-	// deployment in AWS is known by its host: ID.lambda-url.REGION.on.aws.
+	// path, or HOST:PORT for plain HTTP. The API of a deployment in AWS is
+	// recognized by its host: ID.lambda-url.REGION.on.aws.
 	Address string
 
-	// CACert and CAPath are files, or folders of files, of the authorities
-	// that the server's certificate is checked with; CACert counts if both are
-	// set, the system's authorities if none is.
+	// CACert is a file and CAPath a folder of the authorities that the server's
+	// certificate is checked with. CACert is used if both are set, the system's
+	// authorities if neither is.
 	CACert, CAPath string
-	// ClientCert and ClientKey are the files of the certificate that is shown
-	// to the server, both or none.
+	// ClientCert and ClientKey are the files of the certificate that is sent to
+	// the server: both or none.
 	ClientCert, ClientKey string
-	// Token is sent as a bearer token, if it is set: to the address alone, and not
-	// to a function URL, where requests are signed.
+	// Token is sent as a bearer token to the address only. Requests to a function
+	// URL are signed instead.
 	Token string
-	// SkipVerify has the server's certificate go unchecked.
+	// SkipVerify does not check the server's certificate.
 	SkipVerify bool
 }
 
-// Client speaks to one API. It is safe for use by several goroutines.
+// Client sends requests to one API. It is safe for concurrent use.
 type Client struct {
 	base  *url.URL
 	http  *http.Client
 	token string
 }
 
-// New returns a client. It reads the files of certificates, and connects to
-// nothing.
+// New returns a client. It reads the certificates and does not connect.
 func New(o Options) (*Client, error) {
 	base, err := parseAddress(o.Address)
 	if err != nil {
 		return nil, err
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
-	if transport.TLSClientConfig, err = tlsConfig(o); err != nil {
+	if (o.ClientCert == "") != (o.ClientKey == "") {
+		return nil, errors.New("a client certificate takes two files: the certificate and its key")
+	}
+	transport.TLSClientConfig, err = clienttls.Config(clienttls.Options{
+		CACert: o.CACert, CAPath: o.CAPath, Cert: o.ClientCert, Key: o.ClientKey, SkipVerify: o.SkipVerify})
+	if err != nil {
 		return nil, err
 	}
 	client := &Client{base: base, token: o.Token, http: &http.Client{Transport: transport, CheckRedirect: follow}}
@@ -72,12 +75,12 @@ func New(o Options) (*Client, error) {
 	return client, nil
 }
 
-// follow lets a redirection be followed that keeps the method. Of any other,
-// net/http makes a GET: its answer would look as if what was asked for were done.
+// follow follows only redirections that keep the method. For others net/http sends
+// a GET, whose answer would look like success although nothing was done.
 func follow(next *http.Request, via []*http.Request) error {
 	switch {
 	case next.Method != via[0].Method:
-		return fmt.Errorf("the server redirects to %s, and nothing was done: give the address of that one", next.URL.Redacted())
+		return fmt.Errorf("the server redirects to %s, and nothing was done: use that address", next.URL.Redacted())
 	case len(via) >= maxRedirects:
 		return fmt.Errorf("the server redirected %d times: is this the address of the API?", len(via))
 	}
@@ -93,61 +96,26 @@ func parseAddress(address string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("the address of the API is no URL: %w; %s", err, hint)
+		return nil, fmt.Errorf("the address of the API is not a valid URL: %w; %s", err, hint)
 	case u.Scheme != "http" && u.Scheme != "https":
-		return nil, fmt.Errorf("the address of the API is %q: only http and https are spoken; %s", address, hint)
+		return nil, fmt.Errorf("the address of the API is %q: only http and https are supported; %s", address, hint)
 	case u.Host == "":
 		return nil, fmt.Errorf("the address of the API is %q, which names no host; %s", address, hint)
 	}
 	return u, nil
 }
 
-func tlsConfig(o Options) (*tls.Config, error) {
-	cfg := &tls.Config{InsecureSkipVerify: o.SkipVerify}
-	if o.ClientCert != "" || o.ClientKey != "" {
-		if o.ClientCert == "" || o.ClientKey == "" {
-			return nil, errors.New("a client certificate takes two files: the certificate and its key")
-		}
-		pair, err := tls.LoadX509KeyPair(o.ClientCert, o.ClientKey)
-		if err != nil {
-			return nil, fmt.Errorf("read the client certificate: %w", err)
-		}
-		cfg.Certificates = []tls.Certificate{pair}
+// TokenFile reads a token from a file.
+func TokenFile(file string) (string, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return "", fmt.Errorf("read the token for the API: %w", err)
 	}
-	var files []string
-	switch {
-	case o.CACert != "":
-		files = []string{o.CACert}
-	case o.CAPath != "":
-		entries, err := os.ReadDir(o.CAPath)
-		if err != nil {
-			return nil, fmt.Errorf("read the folder of certificate authorities: %w", err)
-		}
-		for _, e := range entries {
-			if !e.IsDir() {
-				files = append(files, filepath.Join(o.CAPath, e.Name()))
-			}
-		}
-	default:
-		return cfg, nil
-	}
-	cfg.RootCAs = x509.NewCertPool()
-	found := false
-	for _, file := range files {
-		pem, err := os.ReadFile(file)
-		if err != nil {
-			return nil, fmt.Errorf("read the certificate authority: %w", err)
-		}
-		found = cfg.RootCAs.AppendCertsFromPEM(pem) || found
-	}
-	if !found {
-		return nil, fmt.Errorf("no certificate in PEM form is in %s", o.CACert+o.CAPath)
-	}
-	return cfg, nil
+	return strings.TrimSpace(string(text)), nil
 }
 
 // call sends a request and decodes the answer into out, if that is not nil. The
-// error is *Error if the server refused.
+// error is *Error if the server refused the request.
 func (c *Client) call(ctx context.Context, method, path string, query url.Values, in, out any) (http.Header, error) {
 	u := c.base.JoinPath(path)
 	u.RawQuery = query.Encode()
@@ -183,7 +151,7 @@ func (c *Client) call(ctx context.Context, method, path string, query url.Values
 	}
 	if out != nil {
 		if err := json.Unmarshal(data, out); err != nil {
-			return nil, fmt.Errorf("the answer of %s is not what the API would say (%w): is this its address?", u.Redacted(), err)
+			return nil, fmt.Errorf("the answer of %s is not an answer of the API (%w): is this its address?", u.Redacted(), err)
 		}
 	}
 	return resp.Header, nil

@@ -20,6 +20,7 @@ import (
 
 	"github.com/hashicorp/vault/api"
 
+	"github.com/terrapulse/terrapulse/internal/clienttls"
 	"github.com/terrapulse/terrapulse/internal/config"
 )
 
@@ -95,8 +96,11 @@ func transport(cfg config.Vault) (*http.Transport, error) {
 		return t, nil
 	}
 	var err error
-	if t.TLSClientConfig, err = clientTLS(cfg.TLS); err != nil {
-		return nil, err
+	tls := cfg.TLS
+	t.TLSClientConfig, err = clienttls.Config(clienttls.Options{
+		CACert: tls.CACert, CAPath: tls.CAPath, Cert: tls.Cert, Key: tls.Key, ServerName: tls.ServerName, SkipVerify: !tls.Verify})
+	if err != nil {
+		return nil, fmt.Errorf("use vault.tls: %w", err)
 	}
 	return t, nil
 }

@@ -1,6 +1,7 @@
-package main
+package instance
 
 import (
+	"context"
 	"log/slog"
 	"path/filepath"
 	"reflect"
@@ -9,42 +10,42 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/reconcile"
-	"github.com/terrapulse/terrapulse/internal/reload"
 	"github.com/terrapulse/terrapulse/internal/stores"
 )
 
-// reload reads the task files again whenever they change or SIGHUP says so,
-// until the program is to end. Files that are wrong change nothing.
-func (c *startCommand) reload(files *reload.Watcher, read time.Time, o *startOptions, e *engine, reloads chan<- reconcile.Reload, log *slog.Logger) {
+// reload reads the task files again when they change or SIGHUP requests it, until
+// the context ends. Wrong files change nothing.
+func (i *Instance) reload(ctx context.Context, o RunOptions, reloads chan<- reconcile.Reload) {
+	files, log := o.Files, i.log
 	wrong := ""
-	files.Follow(read, variableFiles(e.base.Load())...)
+	files.Follow(o.ReadAt, variableFiles(i.base.Load())...)
 	for change := range files.C() {
 		news := reconcile.Reload{}
 		read := time.Now()
-		cfg, err := o.config.read()
+		cfg, err := o.Read()
 		switch {
 		case err != nil:
 			if err.Error() == wrong && !change.Asked {
-				continue // it was said
+				continue // logged already
 			}
 			wrong, news.Wrong = err.Error(), err
 			log.Error("the task files are wrong: what was read before stays in force", "error", err)
 		default:
-			before := e.base.Load()
-			announce(log, cfg, before.Warnings...)
+			before := i.base.Load()
+			LogWarnings(log, cfg, before.Warnings...)
 			keep(cfg, before, log)
-			if cfg.WorkingDir != before.WorkingDir && *o.store == "" && cfg.HighAvailability == nil {
+			if cfg.WorkingDir != before.WorkingDir && o.Store == "" && cfg.HighAvailability == nil {
 				log.Warn("working_dir changed: the store stays where it is until the restart; stop this instance and move the store's files to the new folder before you start it again",
 					"store", filepath.Join(before.WorkingDir, stores.DefaultFile), "working_dir", cfg.WorkingDir)
 			}
 			wrong, news.Config = "", cfg
-			e.base.Store(cfg)
+			i.base.Store(cfg)
 			files.Follow(read, variableFiles(cfg)...)
 			log.Info("task files read again", "tasks", len(cfg.Tasks), "asked", change.Asked, "changed", strings.Join(change.Files, " "))
 		}
 		select {
 		case reloads <- news:
-		case <-c.ctx.Done():
+		case <-ctx.Done():
 			return
 		}
 	}

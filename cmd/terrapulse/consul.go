@@ -1,0 +1,31 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/consul"
+	"github.com/terrapulse/terrapulse/internal/instance"
+)
+
+// connect returns a client of the configured Consul, which answers.
+func (a *app) connect(cfg *config.Config) (*consul.Client, int) {
+	client, err := instance.Connect(cfg)
+	if err == nil {
+		err = instance.Reach(a.ctx, client)
+	}
+	if err != nil {
+		return nil, a.unready(exitConfig, err)
+	}
+	return client, -1
+}
+
+// unready is fail for an error of the set-up. If the program was stopped, it only
+// says so.
+func (a *app) unready(code int, err error) int {
+	if a.ctx.Err() == nil {
+		return a.fail(code, err)
+	}
+	fmt.Fprintln(a.stderr, "stopped before anything was run")
+	return exitError
+}

@@ -1,0 +1,215 @@
+// Package instance is one Terrapulse process on one machine or in a cluster: it
+// builds the engine, serves the HTTP API, registers in Consul and reloads the
+// task files.
+package instance
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"runtime"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/buildinfo"
+	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/consul"
+	tfdriver "github.com/terrapulse/terrapulse/internal/driver/terraform"
+	"github.com/terrapulse/terrapulse/internal/dynamic"
+	"github.com/terrapulse/terrapulse/internal/launch"
+	"github.com/terrapulse/terrapulse/internal/lease"
+	"github.com/terrapulse/terrapulse/internal/openmetrics"
+	"github.com/terrapulse/terrapulse/internal/outbox"
+	"github.com/terrapulse/terrapulse/internal/reconcile"
+	"github.com/terrapulse/terrapulse/internal/runner"
+	"github.com/terrapulse/terrapulse/internal/state"
+	"github.com/terrapulse/terrapulse/internal/stores"
+	"github.com/terrapulse/terrapulse/internal/terraform"
+)
+
+// leaseTTL is how long the lease and the claims of a killed process block the
+// next process. On one machine a renewal takes about a millisecond: three tries
+// fit into it.
+const leaseTTL = 10 * time.Second
+
+// consulPatience is how long start-up waits for an answer of Consul.
+const consulPatience = 10 * time.Second
+
+// ErrTerraform is returned by New if no usable Terraform was found.
+var ErrTerraform = errors.New("no usable Terraform")
+
+// Options are the settings of an instance beside its configuration.
+type Options struct {
+	Version  string
+	Store    string // URL; "" is the store that the configuration names
+	Parallel int    // runs at a time; 0 is the default of Workers
+	// NeedsConsul has New fail if Consul does not answer.
+	NeedsConsul bool
+	// Watch returns where a run's output also goes, and Ended is called when a run
+	// has ended. Both may be nil.
+	Watch func(state.Run) io.Writer
+	Ended func(state.Run)
+	Log   *slog.Logger
+}
+
+// Instance is one process that runs tasks.
+type Instance struct {
+	Reconciler *reconcile.Reconciler
+	Launcher   *launch.Local
+
+	store     *stores.Store
+	consul    *consul.Client
+	base      *atomic.Pointer[config.Config] // what the files say
+	asked     chan struct{}                  // for a tick
+	values    *dynamic.Evaluator
+	metrics   *openmetrics.Metrics
+	terraform string // program and version
+	version   string
+	log       *slog.Logger
+}
+
+// New builds an instance. Its runs are interrupted when ctx ends.
+func New(ctx context.Context, cfg *config.Config, o Options) (*Instance, error) {
+	client, err := Connect(cfg)
+	if err != nil {
+		return nil, err
+	}
+	search := terraform.StartSearch(ctx, cfg.Terraform, o.Log)
+	defer search.Stop()
+	terraform.Sweep(o.Log)
+	if o.NeedsConsul {
+		if err := Reach(ctx, client); err != nil {
+			return nil, err
+		}
+		WarnAccess(ctx, client, o.Log)
+	} else {
+		go WarnAccess(ctx, client, o.Log) // Consul may not answer yet
+	}
+	store, err := openStore(ctx, cfg, o)
+	if err != nil {
+		return nil, err
+	}
+	found, err := search.Wait()
+	if err != nil {
+		store.Close()
+		return nil, errors.Join(ErrTerraform, err)
+	}
+	o.Log.Debug("Terraform found", "path", found.Path, "version", found.Version, "source", found.Source)
+
+	owner, timing := lease.NewOwner(), timingOf(cfg)
+	i := &Instance{
+		store: store, consul: client, base: new(atomic.Pointer[config.Config]), asked: make(chan struct{}, 1),
+		values:    Values(ctx, o.Log),
+		metrics:   openmetrics.New(openmetrics.Options{Version: o.Version, Commit: buildinfo.Commit(), Store: store, Now: time.Now}),
+		terraform: found.Program() + " " + found.Version.String(), version: o.Version, log: o.Log,
+	}
+	i.base.Store(cfg)
+	i.keepToken(ctx, cfg)
+	said := new(outbox.Said)
+	run := &runner.Runner{
+		Said:   said,
+		Config: i.base.Load, Store: store, Consul: client,
+		Driver: tfdriver.New(tfdriver.Options{Terraform: found, Values: i.values, Log: o.Log, Parallel: Workers(o.Parallel)}),
+		Owner:  owner, Claim: timing.Claim, Now: time.Now, Log: o.Log, Verbose: cfg.Terraform.Log,
+		Yields: cfg.HighAvailability != nil, Live: store.LiveOutput, Watch: o.Watch, Ended: i.metrics.RunEnded,
+	}
+	if o.Ended != nil {
+		run.Ended = o.Ended
+	}
+	i.Launcher = launch.NewLocal(ctx, Workers(o.Parallel), o.Log, run.Run)
+	i.Reconciler = &reconcile.Reconciler{
+		Config: cfg, Store: store, Consul: client, Launcher: i.Launcher,
+		Owner: owner, LeaseTTL: timing.LeaseTTL, Skew: timing.Skew, Witness: new(lease.Witness), OneClock: store.OneClock,
+		Now: time.Now, Log: o.Log, Said: said,
+	}
+	return i, nil
+}
+
+// openStore opens the store that the instance writes. The store of a cluster is
+// the one that the task files configure.
+func openStore(ctx context.Context, cfg *config.Config, o Options) (*stores.Store, error) {
+	place := stores.Configured(config.StoreSettings{WorkingDir: cfg.WorkingDir, Consul: cfg.Consul, HighAvailability: cfg.HighAvailability})
+	switch {
+	case o.Store == "":
+	case cfg.HighAvailability != nil:
+		o.Log.Warn("-store is not used: with high_availability the state is kept in Consul", "store", o.Store)
+	default:
+		var err error
+		if place, err = stores.At(ctx, o.Store); err != nil {
+			return nil, err
+		}
+	}
+	return place.Write(ctx)
+}
+
+// Close closes the store.
+func (i *Instance) Close() error { return i.store.Close() }
+
+// Control returns what changes tasks and requests runs.
+func (i *Instance) Control() *reconcile.Control {
+	return &reconcile.Control{
+		Store: i.store, Poll: 100 * time.Millisecond, Now: time.Now,
+		Base: func(context.Context) (*config.Config, error) { return i.base.Load(), nil },
+		Wake: func(context.Context) {
+			select {
+			case i.asked <- struct{}{}:
+			default: // a tick is requested already
+			}
+		},
+		Plan: i.plan,
+	}
+}
+
+// plan starts a plan run in this process.
+func (i *Instance) plan(ctx context.Context, task string, draft json.RawMessage) (state.PlannedRun, error) {
+	planner := reconcile.Planner{Store: i.store, Launcher: i.Launcher, Config: i.base.Load(), Now: time.Now}
+	return planner.Plan(ctx, task, draft, "the API")
+}
+
+// Connect returns a client of the configured Consul.
+func Connect(cfg *config.Config) (*consul.Client, error) {
+	client, err := consul.New(cfg.Consul)
+	if err != nil {
+		return nil, fmt.Errorf("set up the connection to Consul: %w", err)
+	}
+	return client, nil
+}
+
+// Reach makes sure that Consul answers and has a leader.
+func Reach(ctx context.Context, client *consul.Client) error {
+	ctx, cancel := context.WithTimeout(ctx, consulPatience)
+	defer cancel()
+	return client.Leader(ctx)
+}
+
+// WarnAccess logs which rights in Consul are missing.
+func WarnAccess(ctx context.Context, client *consul.Client, log *slog.Logger) {
+	if access := client.Access(ctx); access != "" {
+		log.Warn(access)
+	}
+}
+
+// LogWarnings logs the warnings of a configuration, except those that an earlier
+// configuration had, on whichever line.
+func LogWarnings(log *slog.Logger, cfg *config.Config, earlier ...config.Diagnostic) {
+	for _, w := range cfg.Warnings {
+		same := func(b config.Diagnostic) bool { return b.Key == w.Key && b.Problem == w.Problem }
+		if !slices.ContainsFunc(earlier, same) {
+			log.Warn("configuration", "finding", w.String())
+		}
+	}
+}
+
+// Workers returns how many tasks run at a time if -parallel is n.
+func Workers(n int) int {
+	if n > 0 {
+		return n
+	}
+	// Terraform mostly waits for providers, and a run that hangs must not take
+	// the only place.
+	return max(4, 2*runtime.GOMAXPROCS(0))
+}

@@ -1,0 +1,76 @@
+package instance
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/api"
+	"github.com/terrapulse/terrapulse/internal/cluster"
+	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/registration"
+	"github.com/terrapulse/terrapulse/internal/serve"
+	"github.com/terrapulse/terrapulse/internal/terraform"
+)
+
+// listen takes the port of the HTTP API. Requests wait until it is served.
+func (i *Instance) listen(ctx context.Context, member *cluster.Member, cfg *config.Config, allowOrigin string) (*serve.Server, error) {
+	options := api.Options{Control: i.Control(), Began: time.Now(), Sensitive: terraform.SensitiveVariables, Log: i.log, Version: i.version, Metrics: i.metrics.Handler()}
+	if member != nil {
+		options.Cluster = members{member}
+	}
+	served := serve.Options{
+		Address: cfg.API.BindAddress, Port: cfg.Port, Hosts: serve.Hosts(cfg), Public: api.HealthPath,
+		TLS: cfg.TLS, AllowOrigin: allowOrigin, Log: i.log, Handler: api.New(options),
+	}
+	var err error
+	if served.Token, err = i.token(ctx, cfg, cfg.API.Token); err != nil {
+		return nil, err
+	}
+	if served.ReadToken, err = i.token(ctx, cfg, cfg.API.ReadToken); err != nil {
+		return nil, err
+	}
+	server, err := serve.Listen(ctx, served)
+	if err != nil {
+		return nil, err
+	}
+	i.log.Info("serving the HTTP API", "address", server.Addr().String(), "tls", cfg.TLS.Enabled, "token", cfg.API.Token.Set())
+	if !cfg.API.Token.Set() && !cfg.TLS.VerifyIncoming && !cfg.API.Loopback() {
+		i.log.Warn("anyone who can reach the HTTP API can run programs on this host: set api.token, tls.verify_incoming, or api.bind_address to 127.0.0.1",
+			"address", server.Addr().String())
+	}
+	return server, nil
+}
+
+// token returns a configured token of the HTTP API. It evaluates templates.
+func (i *Instance) token(ctx context.Context, cfg *config.Config, from config.APIToken) (serve.Token, error) {
+	value, err := i.values.Text(ctx, cfg, from.Key, from.Text)
+	if err != nil {
+		return serve.Token{}, fmt.Errorf("look up the token of the HTTP API: %w", err)
+	}
+	return serve.Token{Key: from.Key, Value: strings.TrimSpace(value), File: from.File}, nil
+}
+
+// register registers this instance in Consul, as listening at the address, until
+// the context ends. It does nothing unless the configuration enables it. The
+// function that it returns waits until the registration is removed.
+func (i *Instance) register(ctx context.Context, cfg *config.Config, at net.Addr) (wait func(), err error) {
+	if !cfg.Consul.ServiceRegistration.Enabled {
+		return func() {}, nil
+	}
+	client, err := i.consul.API()
+	if err != nil {
+		return nil, err
+	}
+	served := *cfg
+	if tcp, ok := at.(*net.TCPAddr); ok {
+		served.Port = tcp.Port // port 0 means any free port
+	}
+	registration := registration.New(client, registration.Service(&served), i.log)
+	var work sync.WaitGroup
+	work.Go(func() { registration.Run(ctx) })
+	return work.Wait, nil
+}
