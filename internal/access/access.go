@@ -1,5 +1,5 @@
-// Package access carries what the sender of an HTTP request may do, from the
-// server that has checked it to the handlers.
+// Package access carries the rights of an HTTP request from the server that has checked them to the
+// handlers.
 package access
 
 import "context"
@@ -7,10 +7,10 @@ import "context"
 // Level is what a request may do.
 type Level int
 
-// The levels, each with the rights of those before it.
+// The levels, each with the rights of the previous ones.
 const (
-	None Level = iota // the sender is unknown: only whether all is well may be shown
-	Read              // see everything that is no secret
+	None Level = iota // the sender is unknown: it may only learn whether Terrapulse works
+	Read              // read everything except secrets
 	Act               // change things, which includes running programs on the host
 )
 
@@ -21,8 +21,8 @@ func With(ctx context.Context, level Level) context.Context {
 	return context.WithValue(ctx, key{}, level)
 }
 
-// Of returns the level of a request by its context. It is Act where no server has
-// checked the request: behind a function URL, IAM has done that.
+// Of returns the level of a request from its context. It is Act if no server has checked the
+// request: behind a function URL, IAM has.
 func Of(ctx context.Context) Level {
 	if level, ok := ctx.Value(key{}).(Level); ok {
 		return level

@@ -1,4 +1,4 @@
-// Package launch starts runners for the runs that were decided.
+// Package launch starts runners for decided runs.
 package launch
 
 import (
@@ -10,8 +10,8 @@ import (
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
-// Local carries out the runs of its launches in this process, several at a
-// time. A run that fails has no influence on the others.
+// Local executes the runs of launches in this process, several in parallel. A failed run does not
+// affect the others.
 type Local struct {
 	run   func(ctx context.Context, launch state.Launch, run state.PlannedRun) error
 	log   *slog.Logger
@@ -20,13 +20,13 @@ type Local struct {
 	work  sync.WaitGroup
 
 	mu    sync.Mutex
-	alive map[string]int   // runs that have not ended, by launch
+	alive map[string]int   // number of runs that have not ended, by launch
 	lost  map[string]error // why runs have no outcome in the store, by run
 	ctx   context.Context
 }
 
-// NewLocal returns a launcher that carries out up to parallel runs at a time
-// with run. Runs are interrupted when ctx ends.
+// NewLocal returns a launcher that calls run for up to parallel runs at a time. When ctx ends, runs
+// are interrupted.
 func NewLocal(ctx context.Context, parallel int, log *slog.Logger, run func(context.Context, state.Launch, state.PlannedRun) error) *Local {
 	return &Local{
 		run: run, log: log, ctx: ctx,
@@ -36,8 +36,7 @@ func NewLocal(ctx context.Context, parallel int, log *slog.Logger, run func(cont
 	}
 }
 
-// Start begins to carry out the launch's runs and returns. A launch that is
-// under way already is left alone.
+// Start begins to execute the launch's runs and returns. A launch under way is not started again.
 func (l *Local) Start(_ context.Context, launch state.Launch) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -54,8 +53,8 @@ func (l *Local) Start(_ context.Context, launch state.Launch) error {
 				return
 			}
 			defer func() { <-l.slots }()
-			if l.ctx.Err() != nil { // both may have been so
-				return // unclaimed: whoever leads next launches it again
+			if l.ctx.Err() != nil { // both cases may have been ready
+				return // unclaimed: the next leader launches it again
 			}
 			if err := l.run(l.ctx, launch, run); err != nil {
 				l.mu.Lock()
@@ -76,7 +75,7 @@ func (l *Local) end(launch string) {
 	l.mu.Unlock()
 	select {
 	case l.ended <- struct{}{}:
-	default: // whoever listens has not yet looked since the last one
+	default: // an earlier signal was not read yet
 	}
 }
 
@@ -91,23 +90,23 @@ func (l *Local) Status(_ context.Context, launches []string) (map[string]reconci
 	return status, nil
 }
 
-// Lost is why a run that this process carried out has no outcome in the store;
-// nil if it has, as far as is known.
+// Lost returns why a run that this process executed has no outcome in the store; nil if it has one,
+// as far as is known.
 func (l *Local) Lost(run string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.lost[run]
 }
 
-// Busy reports whether any run is under way, or waits for its turn.
+// Busy reports whether any run is under way or waits to start.
 func (l *Local) Busy() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.alive) > 0
 }
 
-// Ended receives after a run has ended; several may be told as one.
+// Ended receives after a run has ended; several ends may be merged.
 func (l *Local) Ended() <-chan struct{} { return l.ended }
 
-// Wait returns when every run that was started has ended.
+// Wait returns when every started run has ended.
 func (l *Local) Wait() { l.work.Wait() }

@@ -15,10 +15,10 @@ import (
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
-// patience is how long a test waits for what must happen.
+// patience limits how long a test waits.
 const patience = 10 * time.Second
 
-// hand carries out runs: each says that it has begun and waits to be let go.
+// hand executes runs: each one reports its start and waits until it is released.
 type hand struct {
 	t     *testing.T
 	begun chan string
@@ -53,7 +53,7 @@ func (h *hand) run(ctx context.Context, _ state.Launch, run state.PlannedRun) er
 	}
 }
 
-// next returns the run that began next.
+// next returns the next run that has begun.
 func (h *hand) next() string {
 	h.t.Helper()
 	select {
@@ -89,7 +89,7 @@ func running(t *testing.T, l *Local, launch string) bool {
 	return all[launch].Running
 }
 
-func TestNoMoreRunsAtATimeThanAllowed(t *testing.T) {
+func TestLocal_LimitsParallelRuns(t *testing.T) {
 	h := newHand(t)
 	l := NewLocal(t.Context(), 3, slog.New(slog.DiscardHandler), h.run)
 	start(t, l, launchOf("a", 8))
@@ -107,7 +107,7 @@ func TestNoMoreRunsAtATimeThanAllowed(t *testing.T) {
 	}
 }
 
-func TestARunThatFailsStopsNoOther(t *testing.T) {
+func TestLocal_FailedRunStopsNoOther(t *testing.T) {
 	var log bytes.Buffer
 	var mu sync.Mutex
 	ran := 0
@@ -130,7 +130,7 @@ func TestARunThatFailsStopsNoOther(t *testing.T) {
 	}
 }
 
-func TestALaunchUnderWayIsNotStartedTwice(t *testing.T) {
+func TestLocal_LaunchUnderWayIsNotStartedTwice(t *testing.T) {
 	h := newHand(t)
 	l := NewLocal(t.Context(), 4, slog.New(slog.DiscardHandler), h.run)
 	launch := launchOf("a", 2)
@@ -146,8 +146,7 @@ func TestALaunchUnderWayIsNotStartedTwice(t *testing.T) {
 		t.Errorf("carried out: %v", h.ran)
 	}
 
-	// Once it has ended, it may be asked for again: its runs that nobody
-	// could claim are still there.
+	// After its end it may be started again: runs that no process could claim are still there.
 	start(t, l, launch)
 	l.Wait()
 	if len(h.ran) != 4 {
@@ -155,7 +154,7 @@ func TestALaunchUnderWayIsNotStartedTwice(t *testing.T) {
 	}
 }
 
-func TestTheEndOfARunIsTold(t *testing.T) {
+func TestLocal_ReportsTheEndOfARun(t *testing.T) {
 	h := newHand(t)
 	l := NewLocal(t.Context(), 4, slog.New(slog.DiscardHandler), h.run)
 	start(t, l, launchOf("a", 3))
@@ -167,7 +166,7 @@ func TestTheEndOfARunIsTold(t *testing.T) {
 		t.Fatal("told before a run has ended")
 	default:
 	}
-	for range 3 { // each is told, or they are told together: none is missed
+	for range 3 { // ends may be merged, but none is missed
 		h.goOn <- struct{}{}
 		select {
 		case <-l.Ended():
@@ -180,14 +179,14 @@ func TestTheEndOfARunIsTold(t *testing.T) {
 	}
 }
 
-func TestWhenToldToStopNoRunBegins(t *testing.T) {
+func TestLocal_NoRunBeginsAfterAStop(t *testing.T) {
 	h := newHand(t)
 	ctx, stop := context.WithCancel(t.Context())
 	l := NewLocal(ctx, 1, slog.New(slog.DiscardHandler), h.run)
 	start(t, l, launchOf("a", 50))
 	h.next()
 	stop()
-	l.Wait() // for the one that was interrupted
+	l.Wait() // for the interrupted run
 	if len(h.ran) != 1 {
 		t.Errorf("%d runs were begun", len(h.ran))
 	}

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// Authority makes certificates that nobody trusts who is not given CA.
+// Authority creates certificates. Only clients that are given CA trust them.
 type Authority struct {
 	CA string // path of its own certificate
 
@@ -26,7 +26,7 @@ type Authority struct {
 	serial int64
 }
 
-// NewAuthority makes a certificate authority in a folder of the test.
+// NewAuthority creates a certificate authority in a folder of the test.
 func NewAuthority(t testing.TB) *Authority {
 	t.Helper()
 	a := &Authority{t: t, dir: t.TempDir()}
@@ -34,9 +34,8 @@ func NewAuthority(t testing.TB) *Authority {
 	return a
 }
 
-// Server makes a certificate for servers on loopback that are also called by
-// the given names, and returns the paths of its files. The same name again
-// replaces them.
+// Server creates a certificate for servers on loopback and for the given host names, and returns
+// the paths of its files. The same name again replaces them.
 func (a *Authority) Server(name string, names ...string) (cert, key string) {
 	a.t.Helper()
 	cert, key, _, _ = a.make(name, &x509.Certificate{
@@ -46,7 +45,7 @@ func (a *Authority) Server(name string, names ...string) (cert, key string) {
 	return cert, key
 }
 
-// Client makes a certificate for a client and returns the paths of its files.
+// Client creates a certificate for a client and returns the paths of its files.
 func (a *Authority) Client(name string) (cert, key string) {
 	a.t.Helper()
 	cert, key, _, _ = a.make(name, &x509.Certificate{ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})

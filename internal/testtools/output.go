@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// Output is a buffer that a test reads while others write to it: a log, or what
-// a program prints.
+// Output is a buffer that a test can read while others write to it: a log, or the output of a
+// program.
 type Output struct {
 	mu sync.Mutex
 	b  bytes.Buffer

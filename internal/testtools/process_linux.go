@@ -7,10 +7,9 @@ import (
 	"syscall"
 )
 
-// StartWithTest starts a server that the kernel ends when the test process
-// dies, however that happens. It is started from a thread that lives as long
-// as the test process: the kernel takes the end of that thread for the end of
-// the parent.
+// StartWithTest starts a server that the kernel kills when the test process dies, for whatever
+// reason. A thread that lives as long as the test process starts it, because the kernel treats the
+// end of that thread as the end of the parent.
 func StartWithTest(cmd *exec.Cmd) error {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}

@@ -4,6 +4,5 @@ package testtools
 
 import "os/exec"
 
-// StartWithTest starts a server. Only Linux ends it with a test process that
-// was killed.
+// StartWithTest starts a server. Only on Linux does it end when the test process is killed.
 func StartWithTest(cmd *exec.Cmd) error { return cmd.Start() }

@@ -1,7 +1,6 @@
-// Package testtools finds the programs that tests run for real: a Consul
-// server, Terraform, a mirror of the providers that the tests' modules use, and
-// stand-ins for AWS.
-// `make tools` puts them into .tools at the top of the checkout.
+// Package testtools finds the real programs for tests: a Consul server, Terraform, a mirror of the
+// providers that the tests' modules use, and simulated AWS services. `make tools` puts them into
+// .tools at the top of the checkout.
 package testtools
 
 import (
@@ -23,20 +22,17 @@ func SAM(t testing.TB) string { return aws(t, "bin/sam") }
 // CFNLint returns the path of cfn-lint.
 func CFNLint(t testing.TB) string { return aws(t, "bin/cfn-lint") }
 
-// Moto returns the path of moto_server, a stand-in for AWS's control plane.
+// Moto returns the path of moto_server, which simulates AWS's control plane.
 func Moto(t testing.TB) string { return aws(t, "bin/moto_server") }
 
-// Schemathesis returns the path of a program that makes requests of every kind
-// from an OpenAPI description.
+// Schemathesis returns the path of a program that generates requests from an OpenAPI description.
 func Schemathesis(t testing.TB) string { return aws(t, "bin/schemathesis") }
 
-// Python returns the path of a Python that has SAM's translator among its
-// modules.
+// Python returns the path of a Python with the modules of SAM's translator.
 func Python(t testing.TB) string { return aws(t, "python/bin/python") }
 
-// RIE returns the path of Lambda's runtime interface emulator, which runs a
-// built bootstrap and takes invocations over HTTP. It is a program for Linux:
-// elsewhere the test is skipped.
+// RIE returns the path of Lambda's runtime interface emulator, which runs a built bootstrap and
+// accepts invocations over HTTP. It exists only for Linux: elsewhere the test is skipped.
 func RIE(t testing.TB) string {
 	t.Helper()
 	if runtime.GOOS != "linux" {
@@ -45,7 +41,7 @@ func RIE(t testing.TB) string {
 	return aws(t, "bin/aws-lambda-rie")
 }
 
-// aws finds a tool that `make tools` gets on every system but Windows.
+// aws finds a tool that `make tools` installs on every system except Windows.
 func aws(t testing.TB, name string) string {
 	t.Helper()
 	if runtime.GOOS == "windows" {
@@ -54,8 +50,8 @@ func aws(t testing.TB, name string) string {
 	return find(t, name)
 }
 
-// Terraform returns the path of a Terraform binary; with TERRAPULSE_TEST_ENGINE=tofu
-// in the environment, that of an OpenTofu that goes by the name of terraform.
+// Terraform returns the path of a Terraform binary. With TERRAPULSE_TEST_ENGINE=tofu it is an
+// OpenTofu with the name terraform.
 func Terraform(t testing.TB) string {
 	t.Helper()
 	if os.Getenv("TERRAPULSE_TEST_ENGINE") == "tofu" {
@@ -64,8 +60,8 @@ func Terraform(t testing.TB) string {
 	return find(t, "bin/terraform")
 }
 
-// OpenTofu returns the path of an OpenTofu, in a folder that holds no Terraform.
-// Where there is none, the test is skipped: `make test-tofu` gets it.
+// OpenTofu returns the path of an OpenTofu, in a folder without a Terraform. If there is none, the
+// test is skipped: `make test-tofu` installs it.
 func OpenTofu(t testing.TB) string {
 	t.Helper()
 	path := filepath.Join(Root(t), ".tools", "tofu", "tofu")
@@ -78,9 +74,8 @@ func OpenTofu(t testing.TB) string {
 	return path
 }
 
-// TerraformRC returns the path of a Terraform CLI configuration that installs
-// the providers local and time from a mirror on disk and reaches no network.
-// Tests set it as TF_CLI_CONFIG_FILE.
+// TerraformRC returns the path of a Terraform CLI configuration that installs the providers local
+// and time from a mirror on disk, without a network. Tests set it as TF_CLI_CONFIG_FILE.
 func TerraformRC(t testing.TB) string { return find(t, "terraform.rc") }
 
 // Root returns the top of the checkout.

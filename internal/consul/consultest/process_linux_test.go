@@ -11,14 +11,14 @@ import (
 	"time"
 )
 
-// TestAServerDiesWithItsTest runs itself again as a test process that is
-// killed while its server runs.
-func TestAServerDiesWithItsTest(t *testing.T) {
+// TestServer_DiesWithItsTest runs itself again as a test process that is killed while its server
+// runs.
+func TestServer_DiesWithItsTest(t *testing.T) {
 	if os.Getenv("CONSULTEST_KILLED") != "" {
 		os.Stdout.WriteString("address " + Start(t).Addr() + "\n")
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 	}
-	cmd := exec.Command(os.Args[0], "-test.run=^TestAServerDiesWithItsTest$")
+	cmd := exec.Command(os.Args[0], "-test.run=^TestServer_DiesWithItsTest$")
 	cmd.Env = append(os.Environ(), "CONSULTEST_KILLED=1", "TMPDIR="+t.TempDir())
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -33,7 +33,7 @@ func TestAServerDiesWithItsTest(t *testing.T) {
 			address = after
 		}
 	}
-	_ = cmd.Wait() // it was killed
+	_ = cmd.Wait() // the process was killed
 	if address == "" {
 		t.Fatal("no server was started")
 	}

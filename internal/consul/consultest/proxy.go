@@ -23,8 +23,8 @@ const (
 	Cut                 // every connection is closed without an answer, open ones too
 )
 
-// Proxy stands in front of a Consul server and counts what passes. Its methods
-// are safe for concurrent use.
+// Proxy forwards requests to a Consul server and counts them. Its methods are safe for concurrent
+// use.
 type Proxy struct {
 	server *http.Server
 	addr   string
@@ -40,8 +40,7 @@ type Proxy struct {
 	peak     int
 }
 
-// NewProxy starts a proxy to the host and port of a server. It ends with the
-// test.
+// NewProxy starts a proxy for a server's host and port. It ends with the test.
 func NewProxy(t testing.TB, target string) *Proxy {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -70,11 +69,10 @@ func NewProxy(t testing.TB, target string) *Proxy {
 	return p
 }
 
-// Addr is the host and port that the proxy listens on.
+// Addr returns the proxy's host and port.
 func (p *Proxy) Addr() string { return p.addr }
 
-// Set changes how requests are treated from now on. Requests that hang are
-// treated anew.
+// Set changes the treatment of requests from now on, including waiting ones.
 func (p *Proxy) Set(mode Mode) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -88,8 +86,7 @@ func (p *Proxy) Set(mode Mode) {
 	}
 }
 
-// Requests returns how many requests came in since the last Reset, by path
-// without query.
+// Requests returns the number of requests since the last Reset, by path without query.
 func (p *Proxy) Requests() map[string]int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -103,7 +100,7 @@ func (p *Proxy) Query(path string) string {
 	return p.queries[path]
 }
 
-// Total returns how many requests came in since the last Reset.
+// Total returns the number of requests since the last Reset.
 func (p *Proxy) Total() int {
 	total := 0
 	for _, n := range p.Requests() {
@@ -112,15 +109,15 @@ func (p *Proxy) Total() int {
 	return total
 }
 
-// PeakConnections returns the highest number of connections that were open at
-// the same time since the last Reset.
+// PeakConnections returns the highest number of connections open at the same time since the last
+// Reset.
 func (p *Proxy) PeakConnections() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.peak
 }
 
-// Reset starts counting anew.
+// Reset sets all counts to zero.
 func (p *Proxy) Reset() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -128,7 +125,7 @@ func (p *Proxy) Reset() {
 	p.peak = len(p.conns)
 }
 
-// ServeHTTP passes a request on, or does what the mode says.
+// ServeHTTP forwards a request, or does what the mode says.
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.mu.Lock()
 	p.requests[r.URL.Path]++

@@ -1,5 +1,5 @@
-// Package consultest runs real Consul servers for tests, on free loopback
-// ports, and a proxy in front of them that counts and can misbehave.
+// Package consultest runs real Consul servers for tests on free loopback ports, and a proxy that
+// counts requests and can fail.
 package consultest
 
 import (
@@ -21,13 +21,12 @@ import (
 	"github.com/terrapulse/terrapulse/internal/testtools"
 )
 
-// ManagementToken is the token that may do everything on a server started
-// with ACLs.
+// ManagementToken is the token with all rights on a server with ACLs.
 const ManagementToken = "3f6b0f5c-6a3c-4f7e-8a59-d4a0c4b2f1aa"
 
 const startTimeout = 30 * time.Second
 
-// Server is one Consul server that belongs to one test.
+// Server is a Consul server of one test.
 type Server struct {
 	t          testing.TB
 	binary     string
@@ -40,14 +39,14 @@ type Server struct {
 	exited     chan struct{}
 	leaderless bool
 	node       string
-	cluster    []*Server // those that it forms a cluster with, itself included
+	cluster    []*Server // the servers of its cluster, including itself
 }
 
 // Option changes how a server is started.
 type Option func(*Server)
 
-// WithACLs turns access control on, with everything denied to requests
-// without a token. Client uses ManagementToken.
+// WithACLs enables ACLs that deny everything to requests without a token. Client uses
+// ManagementToken.
 func WithACLs() Option {
 	return func(s *Server) {
 		s.token = ManagementToken
@@ -62,30 +61,30 @@ func WithHCL(config string) Option {
 	return func(s *Server) { s.args = append(s.args, "-hcl", config) }
 }
 
-// WithData keeps the server's data on disk, so that it survives Restart.
-// Without it a restarted server is empty and counts its indexes from 1.
+// WithData keeps the server's data on disk, so that it survives Restart. Without it, a restarted
+// server is empty and its indexes begin at 1.
 func WithData() Option {
 	return func(s *Server) {
 		s.args = append(s.args, "-data-dir", filepath.Join(s.dir, "data"))
 	}
 }
 
-// WithoutLeader starts a server that waits for others, in vain: it answers,
-// but has no leader.
+// WithoutLeader starts a server that waits forever for other servers: it answers, but has no
+// leader.
 func WithoutLeader() Option {
 	return func(s *Server) {
 		s.leaderless = true
-		// Consul would wait for a leader before it says that there is none.
+		// By default Consul waits for a leader before it reports that there is none.
 		WithHCL(`performance { rpc_hold_timeout = "10ms" }`)(s)
 	}
 }
 
-// Start runs a Consul server until the test ends. It returns when the server
-// has a leader and has registered its own node.
+// Start runs a Consul server until the test ends. It returns when the server has a leader and has
+// registered its own node.
 func Start(t testing.TB, options ...Option) *Server {
 	t.Helper()
 	s := newServer(t, "consul-server", options)
-	// A port that was free a moment ago may be taken by now.
+	// Another process may have taken a port that was free before.
 	var err error
 	for range 5 {
 		if s.ports, err = freePorts("http", "server", "serf_lan"); err != nil {
@@ -115,9 +114,9 @@ func newServer(t testing.TB, node string, options []Option) *Server {
 	return s
 }
 
-// StartCluster runs three Consul servers that elect a leader among themselves,
-// until the test ends. It returns when all know of each other. Their data lies
-// on disk, so that each can be stopped and started again with Restart.
+// StartCluster runs three Consul servers that elect a leader, until the test ends. It returns when
+// all of them know each other. Their data is on disk, so that each can be stopped, and started
+// again with Restart.
 func StartCluster(t testing.TB, options ...Option) []*Server {
 	t.Helper()
 	servers := make([]*Server, 3)
@@ -127,7 +126,7 @@ func StartCluster(t testing.TB, options ...Option) []*Server {
 	for _, s := range servers {
 		s.cluster = servers
 	}
-	// A port that was free a moment ago may be taken by now.
+	// Another process may have taken a port that was free before.
 	var err error
 	for range 5 {
 		if err = startTogether(servers); err == nil {
@@ -181,14 +180,13 @@ func (s *Server) Leads() bool {
 	return err == nil && leader == fmt.Sprintf("127.0.0.1:%d", s.ports["server"])
 }
 
-// Addr is the host and port of the HTTP API.
+// Addr returns the host and port of the HTTP API.
 func (s *Server) Addr() string { return fmt.Sprintf("127.0.0.1:%d", s.ports["http"]) }
 
-// Client returns a client that may do everything.
+// Client returns a client with all rights.
 func (s *Server) Client() *api.Client {
 	s.t.Helper()
-	// The address and the token are given, so that nothing comes from the
-	// surroundings of the test.
+	// Address and token are set, so that nothing comes from the environment of the test.
 	client, err := api.NewClient(&api.Config{Address: s.Addr(), Scheme: "http", Token: s.token})
 	if err != nil {
 		s.t.Fatal(err)
@@ -196,7 +194,7 @@ func (s *Server) Client() *api.Client {
 	return client
 }
 
-// Stop ends the server at once, as a crash would. It may be called again.
+// Stop kills the server, as a crash would. It may be called again.
 func (s *Server) Stop() {
 	if s.process == nil {
 		return
@@ -206,7 +204,7 @@ func (s *Server) Stop() {
 	s.process = nil
 }
 
-// Restart ends the server and starts it again on the same ports.
+// Restart kills the server and starts it again on the same ports.
 func (s *Server) Restart() {
 	s.t.Helper()
 	s.Stop()
@@ -246,7 +244,7 @@ func (s *Server) launch() error {
 	args := append([]string{"agent", "-config-file", config, "-node", s.node,
 		"-bind", "127.0.0.1", "-client", "127.0.0.1", "-log-level", "warn",
 		"-hcl", "disable_update_check = true, limits { http_max_conns_per_client = 10000 }",
-		// The settings of -dev that make a single server quick.
+		// The settings of -dev that make a single server fast.
 		"-hcl", "performance { raft_multiplier = 1, leave_drain_time = \"0s\" }",
 	}, s.args...)
 	if s.cluster != nil {
@@ -270,7 +268,7 @@ func (s *Server) launch() error {
 	}
 	s.exited = make(chan struct{})
 	go func(process *exec.Cmd, exited chan struct{}) {
-		_ = process.Wait() // how it ended is in its log
+		_ = process.Wait() // its log says how it ended
 		close(exited)
 	}(s.process, s.exited)
 	return nil
@@ -321,8 +319,8 @@ func (s *Server) ready(ctx context.Context, client *api.Client) (bool, error) {
 	if leader == "" {
 		return false, errors.New("no leader")
 	}
-	// The leader registers the server, then the agent adds what it knows of its
-	// node. After that, nothing moves by itself.
+	// The leader registers the server, then the agent adds data about its node. After that, nothing
+	// changes by itself.
 	instances, _, err := client.Catalog().Service("consul", "", query)
 	if err != nil || len(instances) < max(1, len(s.cluster)) {
 		return false, err
@@ -340,8 +338,8 @@ func (s *Server) log() string {
 	return string(log)
 }
 
-// freePorts finds TCP ports that nothing listens on. They are held open
-// together, so that they differ.
+// freePorts finds TCP ports that nothing listens on. It keeps all of them open until it has found
+// enough, so that they differ.
 func freePorts(names ...string) (map[string]int, error) {
 	ports := map[string]int{}
 	for _, name := range names {

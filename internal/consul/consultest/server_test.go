@@ -7,7 +7,7 @@ import (
 	"github.com/hashicorp/consul/api"
 )
 
-func TestAServerIsReadyWhenStartReturns(t *testing.T) {
+func TestStart_ReturnsAReadyServer(t *testing.T) {
 	s := Start(t)
 	if _, err := s.Client().KV().Put(&api.KVPair{Key: "a", Value: []byte("b")}, nil); err != nil {
 		t.Fatal(err)
@@ -26,7 +26,7 @@ func TestAServerIsReadyWhenStartReturns(t *testing.T) {
 	}
 }
 
-func TestDataSurvivesARestart(t *testing.T) {
+func TestWithData_SurvivesARestart(t *testing.T) {
 	s := Start(t, WithData())
 	if _, err := s.Client().KV().Put(&api.KVPair{Key: "a", Value: []byte("b")}, nil); err != nil {
 		t.Fatal(err)
@@ -37,7 +37,7 @@ func TestDataSurvivesARestart(t *testing.T) {
 	}
 }
 
-func TestACLsDenyWithoutAToken(t *testing.T) {
+func TestWithACLs_DenyWithoutAToken(t *testing.T) {
 	s := Start(t, WithACLs())
 	if _, err := s.Client().KV().Put(&api.KVPair{Key: "a"}, nil); err != nil {
 		t.Fatal(err)
@@ -51,7 +51,7 @@ func TestACLsDenyWithoutAToken(t *testing.T) {
 	}
 }
 
-func TestAServerWithoutLeaderAnswers(t *testing.T) {
+func TestWithoutLeader_Answers(t *testing.T) {
 	s := Start(t, WithoutLeader())
 	leader, err := s.Client().Status().Leader()
 	if err != nil || leader != "" {
@@ -59,7 +59,7 @@ func TestAServerWithoutLeaderAnswers(t *testing.T) {
 	}
 }
 
-func TestAClusterElectsAnotherLeader(t *testing.T) {
+func TestStartCluster_ElectsAnotherLeader(t *testing.T) {
 	if testing.Short() {
 		t.Skip("an election takes seconds")
 	}
@@ -97,7 +97,7 @@ func TestAClusterElectsAnotherLeader(t *testing.T) {
 	}
 }
 
-func TestAClusterWithACLsDeniesWithoutAToken(t *testing.T) {
+func TestStartCluster_ACLsDenyWithoutAToken(t *testing.T) {
 	if testing.Short() {
 		t.Skip("an election takes seconds")
 	}

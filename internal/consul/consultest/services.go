@@ -7,9 +7,9 @@ import (
 	"github.com/hashicorp/consul/api"
 )
 
-// ReadServices returns the time that a bare client needs to read the instances
-// of services from a Consul server, over 16 connections, as many as Terrapulse
-// uses. Bounds on the time of a tick are ratios to it.
+// ReadServices returns the time that a plain client needs to read the instances of services from a
+// Consul server over 16 connections, as many as Terrapulse uses. Limits on the time of a tick are
+// ratios to it.
 func ReadServices(t testing.TB, address string, names []string) time.Duration {
 	t.Helper()
 	const connections = 16

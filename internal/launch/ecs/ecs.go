@@ -1,4 +1,4 @@
-// Package ecs starts runners as tasks of ECS.
+// Package ecs starts runners as ECS tasks.
 package ecs
 
 import (
@@ -20,17 +20,17 @@ import (
 )
 
 const (
-	// describedAtOnce is how many tasks one DescribeTasks takes.
+	// describedAtOnce is the maximum number of tasks of one DescribeTasks.
 	// https://docs.aws.amazon.com/AmazonECS/latest/APIReference/API_DescribeTasks.html
 	describedAtOnce = 100
 
-	// startPatience is how long a task may take to start. Fargate needs about
-	// half a minute, and a minute or two with a large image.
+	// startPatience is how long a task may take to start. Fargate needs about half a minute, and
+	// one or two minutes with a large image.
 	startPatience = 10 * time.Minute
 )
 
-// Launcher starts a task of ECS for each launch. It keeps nothing in memory:
-// what it says of a launch is what ECS says. It is safe for concurrent use.
+// Launcher starts an ECS task for each launch. It keeps nothing in memory: it reports what ECS
+// reports. It is safe for concurrent use.
 type Launcher struct {
 	Client         *awsecs.Client
 	Stack          string // for the tag terrapulse:stack
@@ -38,18 +38,16 @@ type Launcher struct {
 	TaskDefinition string // family:revision, or ARN with revision
 	Capacity       deployment.Capacity
 	Subnets        []string
-	SecurityGroups []string // the default one of the VPC if empty
+	SecurityGroups []string // the default group of the VPC if empty
 	PublicIP       bool
 	Now            func() time.Time
 }
 
 var _ reconcile.Launcher = (*Launcher)(nil)
 
-// Start asks ECS for a task that carries out the launch. The launch's id is the
-// client token: to ask again, after an answer that was lost or by another
-// process, starts no second task for as long as ECS remembers the first, which
-// is up to a day. Package fault
-// says what its errors mean.
+// Start requests an ECS task that executes the launch. The launch's id is the client token: a
+// repeated request, after a lost answer or from another process, starts no second task as long as
+// ECS remembers the first, up to a day. Package fault classifies its errors.
 func (l *Launcher) Start(ctx context.Context, launch state.Launch) error {
 	assign := types.AssignPublicIpDisabled
 	if l.PublicIP {
@@ -78,8 +76,7 @@ func (l *Launcher) Start(ctx context.Context, launch state.Launch) error {
 			{Key: aws.String("terrapulse:launch"), Value: &launch.ID},
 		},
 	})
-	// The launch was asked for before, with other parameters: the stack was
-	// deployed in between.
+	// The launch was requested before with other parameters: the stack was deployed in between.
 	if conflict := new(types.ConflictException); errors.As(err, &conflict) && len(conflict.ResourceIds) > 0 {
 		return nil
 	}
@@ -95,21 +92,21 @@ func (l *Launcher) Start(ctx context.Context, launch state.Launch) error {
 	return refused(act, types.Failure{})
 }
 
-// Status says what ECS knows of the launches. A launch runs if any task of it
-// has not stopped, as there may be several when ECS has forgotten a client
-// token. One that was just asked for, or that stopped more than an hour ago,
-// may be unknown: what ECS lists lags behind.
+// Status reports the state of launches in ECS. A launch runs if any of its tasks has
+// not stopped; there may be several if ECS has forgotten a client token. A launch
+// that was just requested, or that stopped more than an hour ago, may be unknown:
+// the lists of ECS lag behind.
 //
-// It costs one request to list the tasks that are to run and one for every 100
-// of them. Only where some launch is not among these, those that stopped in the
-// last hour are listed, too. (To list by startedBy would be a request for each
-// launch, and could not show stopped tasks: it allows no other filter.)
+// It needs one request to list the tasks that should run, and one for every 100 of
+// them. Only if a launch is not among them does it also list the tasks that stopped
+// in the last hour. (Listing by startedBy would need a request for each launch and
+// could not show stopped tasks, because it allows no other filter.)
 func (l *Launcher) Status(ctx context.Context, launches []string) (map[string]reconcile.LaunchStatus, error) {
 	statuses := map[string]reconcile.LaunchStatus{}
 	if len(launches) == 0 {
 		return statuses, nil
 	}
-	stopped := map[string]time.Time{} // when the latest task of a launch stopped
+	stopped := map[string]time.Time{} // when the last task of a launch stopped
 	asked := map[string]bool{}
 	for _, desired := range []types.DesiredStatus{types.DesiredStatusRunning, types.DesiredStatusStopped} {
 		missing := func(id string) bool { return !statuses[id].Running }
@@ -136,7 +133,7 @@ func (l *Launcher) Status(ctx context.Context, launches []string) (map[string]re
 	return statuses, nil
 }
 
-// note adds what a task tells about its launch.
+// note adds the state of a task to its launch.
 func (l *Launcher) note(statuses map[string]reconcile.LaunchStatus, stopped map[string]time.Time, task types.Task) {
 	seen := seen(task)
 	id := seen.Launch()
@@ -145,11 +142,11 @@ func (l *Launcher) note(statuses map[string]reconcile.LaunchStatus, stopped map[
 	case seen.LastStatus == ecstask.Stopped:
 		why = seen.Why()
 	case l.stuck(task):
-		// It is not stopped first, which would take the right to stop any
-		// container in the midst of an apply: should it start after all, its
-		// claims are refused, as its runs are lost by then. Should it start at
-		// this very moment, what it claims stays its own: no claim names this.
-		why = fmt.Sprintf("its container has not started within %s (ECS says %s): look at the task %s", startPatience, seen.LastStatus, seen.ID())
+		// The task is not stopped first: that would need the right to stop any container, even
+		// during an apply. If it starts after all, its claims are refused, because its runs are
+		// lost by then. If it starts at this very moment, its claims stay valid: no claim names
+		// this task.
+		why = fmt.Sprintf("its container has not started within %s (ECS says %s): check the task %s", startPatience, seen.LastStatus, seen.ID())
 		at, runner = aws.ToTime(task.CreatedAt), "not started: "+seen.ID()
 	default:
 		statuses[id] = reconcile.LaunchStatus{Running: true}
@@ -166,8 +163,8 @@ func (l *Launcher) stuck(task types.Task) bool {
 	return task.StartedAt == nil && task.CreatedAt != nil && l.Now().Sub(*task.CreatedAt) >= startPatience
 }
 
-// list returns the ARNs of the tasks of the task definition's family, whatever
-// its revision, that ECS wants to be in a status.
+// list returns the ARNs of the tasks of the task definition's family, of all revisions, with a
+// desired status.
 func (l *Launcher) list(ctx context.Context, desired types.DesiredStatus) ([]string, error) {
 	var arns []string
 	pages := awsecs.NewListTasksPaginator(l.Client, &awsecs.ListTasksInput{
@@ -183,8 +180,7 @@ func (l *Launcher) list(ctx context.Context, desired types.DesiredStatus) ([]str
 	return arns, nil
 }
 
-// describe returns the tasks. One that ECS does not know (any more, or yet) is
-// left out.
+// describe returns the tasks. Tasks that ECS does not know (yet, or any more) are omitted.
 func (l *Launcher) describe(ctx context.Context, arns []string) ([]types.Task, error) {
 	out, err := l.Client.DescribeTasks(ctx, &awsecs.DescribeTasksInput{Cluster: &l.Cluster, Tasks: arns})
 	if err != nil {
@@ -193,7 +189,7 @@ func (l *Launcher) describe(ctx context.Context, arns []string) ([]types.Task, e
 	return out.Tasks, nil
 }
 
-// seen is a task as an event would tell of it.
+// seen converts a task to the form of an event.
 func seen(task types.Task) ecstask.Task {
 	s := ecstask.Task{
 		ARN:           aws.ToString(task.TaskArn),
@@ -218,16 +214,15 @@ func seen(task types.Task) ecstask.Task {
 	return s
 }
 
-// Check says what there is of the task definition and the cluster, or what is
-// wrong with them.
+// Check reports the task definition and the cluster, or what is wrong with them.
 func (l *Launcher) Check(ctx context.Context) (found string, err error) {
 	definition, err := l.Client.DescribeTaskDefinition(ctx, &awsecs.DescribeTaskDefinitionInput{TaskDefinition: &l.TaskDefinition})
 	if err != nil {
-		return "", classify("look at task definition "+l.TaskDefinition, err)
+		return "", classify("describe task definition "+l.TaskDefinition, err)
 	}
 	clusters, err := l.Client.DescribeClusters(ctx, &awsecs.DescribeClustersInput{Clusters: []string{l.Cluster}})
 	if err != nil {
-		return "", classify("look at cluster "+l.Cluster, err)
+		return "", classify("describe cluster "+l.Cluster, err)
 	}
 	if len(clusters.Clusters) == 0 || aws.ToString(clusters.Clusters[0].Status) != "ACTIVE" {
 		return "", fmt.Errorf("cluster %s is not there or not active", l.Cluster)

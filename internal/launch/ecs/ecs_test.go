@@ -23,7 +23,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
-// patience is how long a test waits for what must happen.
+// patience limits how long a test waits.
 const patience = 20 * time.Second
 
 // clock is a clock that a test moves.
@@ -69,7 +69,7 @@ func start(t *testing.T, l *ecs.Launcher, launch state.Launch) {
 	}
 }
 
-// await waits until the one task of a launch has a status.
+// await waits until the only task of a launch has a status.
 func await(t *testing.T, s *ecstest.Server, launch state.Launch, status string) string {
 	t.Helper()
 	arns := s.Tasks(launch.ID)
@@ -89,7 +89,7 @@ func awaitTask(t *testing.T, s *ecstest.Server, arn, status string) {
 	}
 }
 
-func TestALaunchIsOneTaskThatKnowsItsLaunch(t *testing.T) {
+func TestStart_OneTaskWithTheIDOfItsLaunch(t *testing.T) {
 	ran := make(chan ecstest.Container, 10)
 	s := ecstest.Start(t, ecstest.Options{
 		TaskDefinition: ecstest.TaskDefinition{Family: "prod-runner", ContainerDefinitions: []ecstest.ContainerDefinition{{
@@ -123,7 +123,7 @@ func TestALaunchIsOneTaskThatKnowsItsLaunch(t *testing.T) {
 	}
 }
 
-func TestALostAnswerIsNoSecondContainer(t *testing.T) {
+func TestStart_LostAnswerStartsNoSecondContainer(t *testing.T) {
 	s := ecstest.Start(t, ecstest.Options{})
 	l, launch := newLauncher(s, time.Now), newLaunch()
 	s.Inject(ecstest.Fault{Operation: "RunTask", Times: 3, Lose: true})
@@ -137,7 +137,7 @@ func TestALostAnswerIsNoSecondContainer(t *testing.T) {
 	}
 }
 
-func TestALaunchAskedForBeforeADeploymentIsNotAskedForTwice(t *testing.T) {
+func TestStart_LaunchRequestedBeforeADeployment(t *testing.T) {
 	s := ecstest.Start(t, ecstest.Options{})
 	l, launch := newLauncher(s, time.Now), newLaunch()
 	start(t, l, launch)
@@ -153,7 +153,7 @@ func TestALaunchAskedForBeforeADeploymentIsNotAskedForTwice(t *testing.T) {
 	}
 }
 
-func TestErrorsAreToldApartAndSayWhatToDo(t *testing.T) {
+func TestStart_ErrorsAreClassifiedAndSayWhatToDo(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		fault ecstest.Fault
@@ -213,7 +213,7 @@ func TestErrorsAreToldApartAndSayWhatToDo(t *testing.T) {
 	}
 }
 
-func TestWhoeverStopsATickStopsTheRequest(t *testing.T) {
+func TestStart_EndsWithTheContext(t *testing.T) {
 	s := ecstest.Start(t, ecstest.Options{})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -223,7 +223,7 @@ func TestWhoeverStopsATickStopsTheRequest(t *testing.T) {
 	}
 }
 
-func TestAFunctionThatReachesNothingSaysWhere(t *testing.T) {
+func TestStart_UnreachableECSNamesTheAddress(t *testing.T) {
 	s := ecstest.Start(t, ecstest.Options{})
 	l := newLauncher(s, time.Now)
 	s.Close()
@@ -233,7 +233,7 @@ func TestAFunctionThatReachesNothingSaysWhere(t *testing.T) {
 	}
 }
 
-func TestALaunchRunsUntilItsTaskHasStopped(t *testing.T) {
+func TestStatus_RunsUntilTheTaskHasStopped(t *testing.T) {
 	end := make(chan struct{})
 	s := ecstest.Start(t, ecstest.Options{Run: func(ctx context.Context, c ecstest.Container) int {
 		select {
@@ -272,7 +272,7 @@ func TestALaunchRunsUntilItsTaskHasStopped(t *testing.T) {
 	}
 }
 
-func TestATaskThatIsToldToEndRunsUntilItHas(t *testing.T) {
+func TestStatus_StoppingTaskStillRuns(t *testing.T) {
 	s := ecstest.Start(t, ecstest.Options{Run: func(ctx context.Context, c ecstest.Container) int { <-ctx.Done(); return 137 }})
 	l, launch := newLauncher(s, time.Now), newLaunch()
 	start(t, l, launch)
@@ -285,7 +285,7 @@ func TestATaskThatIsToldToEndRunsUntilItHas(t *testing.T) {
 	await(t, s, launch, "STOPPED")
 }
 
-func TestWhyTasksStoppedIsTold(t *testing.T) {
+func TestStatus_ReportsWhyTasksStopped(t *testing.T) {
 	s := ecstest.Start(t, ecstest.Options{})
 	l := newLauncher(s, time.Now)
 	killed, reclaimed, unstarted := newLaunch(), newLaunch(), newLaunch()
@@ -311,7 +311,7 @@ func TestWhyTasksStoppedIsTold(t *testing.T) {
 	}
 }
 
-func TestATaskThatDoesNotStartIsGivenUp(t *testing.T) {
+func TestStatus_TaskThatDoesNotStartCountsAsStopped(t *testing.T) {
 	c := newClock()
 	s := ecstest.Start(t, ecstest.Options{Now: c.Now})
 	l, stuck, running := newLauncher(s, c.Now), newLaunch(), newLaunch()
@@ -336,7 +336,7 @@ func TestATaskThatDoesNotStartIsGivenUp(t *testing.T) {
 	}
 }
 
-func TestOneLiveTaskOfALaunchIsEnough(t *testing.T) {
+func TestStatus_OneLiveTaskIsSufficient(t *testing.T) {
 	for dies := range 2 {
 		c := newClock()
 		s := ecstest.Start(t, ecstest.Options{Now: c.Now})
@@ -350,7 +350,7 @@ func TestOneLiveTaskOfALaunchIsEnough(t *testing.T) {
 		}
 		s.Kill(tasks[dies], "")
 		awaitTask(t, s, tasks[dies], "STOPPED")
-		// With an unknown launch those that stopped are looked at, too.
+		// If a launch is unknown, stopped tasks are listed, too.
 		if statuses, err := l.Status(t.Context(), []string{launch.ID, "unknown"}); err != nil || !statuses[launch.ID].Running || statuses[launch.ID].Stopped != "" {
 			t.Errorf("when task %d has stopped: %+v, %v", dies, statuses, err)
 		}
@@ -364,7 +364,7 @@ func TestOneLiveTaskOfALaunchIsEnough(t *testing.T) {
 	}
 }
 
-func TestALaunchThatECSDoesNotYetListIsUnknown(t *testing.T) {
+func TestStatus_UnlistedLaunchIsUnknown(t *testing.T) {
 	c := newClock()
 	s := ecstest.Start(t, ecstest.Options{Now: c.Now})
 	l, launch := newLauncher(s, c.Now), newLaunch()
@@ -392,7 +392,7 @@ func TestALaunchThatECSDoesNotYetListIsUnknown(t *testing.T) {
 	}
 }
 
-func TestWhatALookCosts(t *testing.T) {
+func TestStatus_NumberOfRequests(t *testing.T) {
 	s := ecstest.Start(t, ecstest.Options{})
 	l := newLauncher(s, time.Now)
 	var ids []string
@@ -431,7 +431,7 @@ func TestWhatALookCosts(t *testing.T) {
 	look(ids, map[string]int{"ListTasks": 3, "DescribeTasks": 3})
 }
 
-func TestALookThatFailsSaysWhy(t *testing.T) {
+func TestStatus_ErrorsSayWhy(t *testing.T) {
 	for _, operation := range []string{"ListTasks", "DescribeTasks"} {
 		s := ecstest.Start(t, ecstest.Options{})
 		l, launch := newLauncher(s, time.Now), newLaunch()
@@ -443,7 +443,7 @@ func TestALookThatFailsSaysWhy(t *testing.T) {
 	}
 }
 
-func TestTheClientOfTheFunctionsSpeaksWithIt(t *testing.T) {
+func TestLauncher_WorksWithTheSDKClient(t *testing.T) {
 	s := ecstest.Start(t, ecstest.Options{})
 	t.Setenv("AWS_ENDPOINT_URL_ECS", s.URL)
 	t.Setenv("AWS_REGION", ecstest.Region)
@@ -462,7 +462,7 @@ func TestTheClientOfTheFunctionsSpeaksWithIt(t *testing.T) {
 	}
 }
 
-func TestACheckFindsWhatALaunchNeeds(t *testing.T) {
+func TestCheck_FindsWhatALaunchNeeds(t *testing.T) {
 	s := ecstest.Start(t, ecstest.Options{TaskDefinition: ecstest.TaskDefinition{Family: "runner",
 		ContainerDefinitions: []ecstest.ContainerDefinition{{Name: "runner", Image: "registry/terrapulse:1"}}}})
 	l := newLauncher(s, time.Now)

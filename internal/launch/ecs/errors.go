@@ -17,7 +17,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/fault"
 )
 
-// requestError is one request to ECS that was not granted.
+// requestError is a refused request to ECS.
 type requestError struct {
 	act    string
 	kind   fault.Kind
@@ -35,9 +35,9 @@ func (e *requestError) Error() string {
 
 func (e *requestError) Unwrap() error { return e.cause }
 
-// Fault is transient where ECS cannot be reached, throttles, has an error of its
-// own or no capacity. It needs a person where a right is missing, or something
-// that the stack names is wrong or gone.
+// Fault returns fault.Transient if ECS cannot be reached, throttles requests, has an internal error
+// or no capacity. It returns fault.Person if a right is missing, or the stack names something wrong
+// or missing.
 func (e *requestError) Fault() fault.Kind { return e.kind }
 
 const (
@@ -45,15 +45,14 @@ const (
 	adviceLater    = "it is tried again with the next tick"
 	adviceCapacity = "it is tried again with the next tick; subnets in more availability zones and FARGATE in the parameter Capacity help"
 	adviceQuota    = "it is tried again with the next tick; lower the parameter MaxContainers, or have AWS raise the account's quota of Fargate vCPUs"
-	adviceRights   = "the role of functions/reconcile lacks this right: deploy the stack again, and look at the parameter PermissionsBoundary and the organization's policies"
+	adviceRights   = "the role of functions/reconcile lacks this right: deploy the stack again, and check the parameter PermissionsBoundary and the organization's policies"
 	adviceGone     = "it is not what the stack has made: deploy the stack again"
 	adviceWrong    = "check the parameters for subnets, security groups, capacity and the runner, and deploy the stack again"
 	adviceBlocked  = "the account is blocked: ask AWS Support"
 )
 
-// classify tells what the error of a request means. Where the code of ECS's
-// error says little (InvalidParameterException, ClientException), its words
-// count.
+// classify returns the error of a request with its kind. If the error code of ECS says little
+// (InvalidParameterException, ClientException), it compares the message.
 func classify(act string, err error) error {
 	if errors.Is(err, context.Canceled) {
 		return fmt.Errorf("%s: %w", act, err)
@@ -100,8 +99,7 @@ func classify(act string, err error) error {
 	return e
 }
 
-// refused tells what one of the failures means that RunTask names in an answer
-// that is no error.
+// refused classifies a failure that RunTask returns in a successful answer.
 // https://docs.aws.amazon.com/AmazonECS/latest/developerguide/api_failures_messages.html
 func refused(act string, f types.Failure) error {
 	text := strings.TrimSuffix(aws.ToString(f.Reason)+": "+aws.ToString(f.Detail), ": ")
@@ -124,12 +122,12 @@ func refused(act string, f types.Failure) error {
 	return e
 }
 
-// words returns what a message of ECS means, "" if it is not a known one.
+// words classifies a message of ECS; the kind is "" if it is unknown.
 func words(message string) (fault.Kind, string) {
 	message = strings.ToLower(message)
 	has := func(s string) bool { return strings.Contains(message, s) }
 	switch {
-	// What ECS itself asks other services for is throttled, too.
+	// The requests of ECS itself to other services can be throttled, too.
 	case has("requestlimitexceeded"), has("request limit exceeded"), has("rate exceeded"), has("too many concurrent"):
 		return fault.Transient, adviceLater
 	case has("reached the limit on the number of"), has("above your limit"), has("limit exceeded"):

@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// metadataLimit is for an answer from a link-local address, in the same host.
+// metadataLimit limits an answer from a link-local address on the same host.
 const metadataLimit = 5 * time.Second
 
-// Current is the ID of the task that this process is a container of. The
-// endpoint is what ECS sets ECS_CONTAINER_METADATA_URI_V4 to.
+// Current returns the ID of the ECS task that this process runs in. The endpoint is the value of
+// ECS_CONTAINER_METADATA_URI_V4.
 // https://docs.aws.amazon.com/AmazonECS/latest/developerguide/task-metadata-endpoint-v4-fargate.html
 func Current(ctx context.Context, endpoint string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, metadataLimit)

@@ -1,6 +1,6 @@
-// Package ecstask is what an ECS task of Terrapulse looks like from outside:
-// which launch it carries out, and why it stopped. It needs no client of ECS,
-// so that what only listens to ECS's events does without.
+// Package ecstask interprets ECS tasks of Terrapulse: which launch a task executes, and why it
+// stopped. It needs no ECS client, so that a program that only receives ECS events works without
+// one.
 package ecstask
 
 import (
@@ -9,19 +9,17 @@ import (
 )
 
 const (
-	// Container is the name that the task definition gives to the container
-	// that carries out a launch.
+	// Container is the name of the container in the task definition that executes a launch.
 	Container = "runner"
 
-	// LaunchVariable is the variable of its environment that names the launch.
+	// LaunchVariable is its environment variable with the id of the launch.
 	LaunchVariable = "TERRAPULSE_LAUNCH"
 )
 
-// Stopped is the last status of a task. Whatever ran in it has ended.
+// Stopped is the last status of a task. Everything in it has ended.
 const Stopped = "STOPPED"
 
-// Task is what ECS says of a task, in the words of its task state change
-// events and of DescribeTasks.
+// Task is an ECS task, with the field names of task state change events and of DescribeTasks.
 // https://docs.aws.amazon.com/AmazonECS/latest/developerguide/ecs_task_events.html
 type Task struct {
 	ARN            string            `json:"taskArn"`
@@ -35,32 +33,32 @@ type Task struct {
 	Overrides      Overrides         `json:"overrides"`
 }
 
-// ContainerStatus is what ECS says of a container.
+// ContainerStatus is the state of a container.
 type ContainerStatus struct {
 	Name     string `json:"name"`
 	ExitCode *int32 `json:"exitCode"` // nil if it never ran
 	Reason   string `json:"reason"`
 }
 
-// Overrides are what a task has that its task definition does not say.
+// Overrides are the settings of a task that differ from its task definition.
 type Overrides struct {
 	Containers []ContainerOverride `json:"containerOverrides"`
 }
 
-// ContainerOverride is what overrides say of a container.
+// ContainerOverride are the overrides of a container.
 type ContainerOverride struct {
 	Name        string     `json:"name"`
 	Environment []Variable `json:"environment"`
 }
 
-// Variable is one variable of a container's environment.
+// Variable is an environment variable of a container.
 type Variable struct {
 	Name  string `json:"name"`
 	Value string `json:"value"`
 }
 
-// Launch is the id of the launch that the task was started for; "" if it is
-// none of Terrapulse's.
+// Launch returns the id of the launch that the task was started for; "" if it is not a task of
+// Terrapulse.
 func (t Task) Launch() string {
 	for _, c := range t.Overrides.Containers {
 		if c.Name != Container {
@@ -75,19 +73,19 @@ func (t Task) Launch() string {
 	return t.StartedBy
 }
 
-// ID is the last part of the task's ARN, which no other task has.
+// ID returns the last part of the task's ARN, which is unique.
 func (t Task) ID() string { return t.ARN[strings.LastIndex(t.ARN, "/")+1:] }
 
-// Family is the family of a task definition, given by its ARN, by
-// family:revision or by its family alone.
+// Family returns the family of a task definition, given by its ARN, by family:revision or by its
+// family.
 func Family(taskDefinition string) string {
 	family := taskDefinition[strings.LastIndex(taskDefinition, "/")+1:]
 	family, _, _ = strings.Cut(family, ":")
 	return family
 }
 
-// Why says in words why a task stopped that has, and what to do about it.
-// ECS's own words, which it keeps changing, are part of it.
+// Why says why a stopped task stopped, and what to do about it. It includes ECS's own text, which
+// changes often.
 // https://docs.aws.amazon.com/AmazonECS/latest/developerguide/stopped-task-error-codes.html
 func (t Task) Why() string {
 	why, says := t.why(), t.says()
@@ -100,7 +98,7 @@ func (t Task) Why() string {
 	return why + "; ECS says: " + says
 }
 
-// says is what ECS says itself.
+// says returns ECS's own text.
 func (t Task) says() string {
 	says := t.StoppedReason
 	for _, c := range t.Containers {
@@ -156,7 +154,7 @@ func (t Task) why() string {
 	return ""
 }
 
-// exited says what an exit code means.
+// exited returns the meaning of an exit code.
 func exited(code int32) string {
 	switch code {
 	case 0:

@@ -8,7 +8,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/launch/ecs/ecstask"
 )
 
-func TestWhyATaskStoppedIsSaidInWords(t *testing.T) {
+func TestWhy_SaysWhyATaskStopped(t *testing.T) {
 	for _, tt := range []struct{ name, task, says string }{
 		{"out of memory", `{"stopCode":"EssentialContainerExited","stoppedReason":"Essential container in task exited",
 			"containers":[{"name":"runner","exitCode":137,"reason":"OutOfMemoryError: Container killed due to memory usage"}]}`,
@@ -57,7 +57,7 @@ func TestWhyATaskStoppedIsSaidInWords(t *testing.T) {
 	}
 }
 
-func TestATaskNamesItsLaunch(t *testing.T) {
+func TestTask_Launch(t *testing.T) {
 	for _, tt := range []struct{ name, task, launch string }{
 		{"by its override", `{"startedBy":"someone","overrides":{"containerOverrides":[{"name":"other","environment":[{"name":"TERRAPULSE_LAUNCH","value":"no"}]},
 			{"name":"runner","environment":[{"name":"A","value":"b"},{"name":"TERRAPULSE_LAUNCH","value":"l-1"}]}]}}`, "l-1"},
@@ -72,7 +72,7 @@ func TestATaskNamesItsLaunch(t *testing.T) {
 	}
 }
 
-func TestPartsOfARNs(t *testing.T) {
+func TestTask_PartsOfARNs(t *testing.T) {
 	task := ecstask.Task{ARN: "arn:aws:ecs:eu-west-1:111122223333:task/terrapulse/cd189a933e5849daa93386466019ab50"}
 	if id := task.ID(); id != "cd189a933e5849daa93386466019ab50" {
 		t.Error(id)

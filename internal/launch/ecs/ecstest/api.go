@@ -13,10 +13,10 @@ import (
 	"time"
 )
 
-// target comes before the operation in the header X-Amz-Target.
+// target precedes the operation in the header X-Amz-Target.
 const target = "AmazonEC2ContainerServiceV20141113."
 
-// apiError is an error as ECS answers it.
+// apiError is an error in the format of ECS.
 type apiError struct {
 	status  int
 	code    string
@@ -50,7 +50,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	s.mu.Unlock()
 	if fault.Lose {
-		panic(http.ErrAbortHandler) // the connection breaks
+		panic(http.ErrAbortHandler) // break the connection
 	}
 	w.Header().Set("Content-Type", "application/x-amz-json-1.1")
 	if refusal != nil {
@@ -83,7 +83,7 @@ func (s *Server) answer(operation string, body []byte, fault Fault) (any, *apiEr
 	return nil, refuse("UnknownOperationException", "the stand-in knows no %q", operation)
 }
 
-// handle reads a request, and refuses what the stand-in does not know of.
+// handle decodes a request, and refuses fields that the simulation does not support.
 func handle[T any](body []byte, do func(T) (any, *apiError)) (any, *apiError) {
 	var request T
 	dec := json.NewDecoder(bytes.NewReader(body))
@@ -108,7 +108,7 @@ type containerOverride struct {
 	Environment []Variable `json:"environment,omitempty"`
 }
 
-// runTask is what RunTask is asked.
+// runTask is the request of RunTask.
 type runTask struct {
 	Cluster                  string    `json:"cluster"`
 	TaskDefinition           string    `json:"taskDefinition"`
@@ -219,8 +219,8 @@ func (s *Server) cluster(name string) *apiError {
 	return nil
 }
 
-// definition finds a task definition by its ARN, by family:revision, or the
-// latest of a family.
+// definition finds a task definition by its ARN, by family:revision, or the latest revision of a
+// family.
 func (s *Server) definition(name string) (TaskDefinition, bool) {
 	name = name[strings.LastIndex(name, "/")+1:]
 	for _, d := range slices.Backward(s.definitions) {
@@ -231,7 +231,7 @@ func (s *Server) definition(name string) (TaskDefinition, bool) {
 	return TaskDefinition{}, false
 }
 
-// seen is a task as the lag shows it, if it does.
+// seen returns a task as it was before the lag, if it existed then.
 func (s *Server) seen(t *task) (status, bool) {
 	for _, st := range slices.Backward(t.before) {
 		if !st.Updated.After(s.opts.Now().Add(-s.lag)) {
@@ -364,7 +364,7 @@ func (s *Server) describeClusters(r describeClusters) (any, *apiError) {
 	return map[string]any{"clusters": clusters, "failures": failures}, nil
 }
 
-// metadata answers a container that asks which task it is.
+// metadata answers a container's request for its own task.
 // https://docs.aws.amazon.com/AmazonECS/latest/developerguide/task-metadata-endpoint-v4-fargate.html
 func (s *Server) metadata(w http.ResponseWriter, r *http.Request) {
 	id, path, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/v4/"), "/")
@@ -380,7 +380,7 @@ func (s *Server) metadata(w http.ResponseWriter, r *http.Request) {
 		"Revision": strconv.Itoa(t.definition.revision), "DesiredStatus": t.now.DesiredStatus, "KnownStatus": t.now.LastStatus})
 }
 
-// status is what ECS says of a task at one time.
+// status is the state of a task at one time.
 type status struct {
 	ARN, Cluster, TaskDefinition, StartedBy string
 	LastStatus, DesiredStatus               string
@@ -404,7 +404,7 @@ type containerStatus struct {
 	Reason     string `json:"reason,omitempty"`
 }
 
-// fields are what the API and an event have in common.
+// fields are the fields that the API and an event have in common.
 func (s status) fields(at func(time.Time) any) map[string]any {
 	all := map[string]any{
 		"taskArn": s.ARN, "clusterArn": s.Cluster, "taskDefinitionArn": s.TaskDefinition, "lastStatus": s.LastStatus,
@@ -425,7 +425,7 @@ func (s status) fields(at func(time.Time) any) map[string]any {
 	return all
 }
 
-// wire is the task as the API answers it.
+// wire returns the task in the format of the API.
 func (s status) wire() map[string]any {
 	all := s.fields(func(t time.Time) any { return float64(t.UnixMilli()) / 1000 })
 	all["tags"] = s.Tags

@@ -56,7 +56,7 @@ func await(t *testing.T, what string, true func() bool) {
 	}
 }
 
-func TestAClientTokenCountsForADay(t *testing.T) {
+func TestRunTask_ClientTokenIsValidForADay(t *testing.T) {
 	now := time.Now()
 	var mu sync.Mutex
 	s := ecstest.Start(t, ecstest.Options{Now: func() time.Time { mu.Lock(); defer mu.Unlock(); return now }})
@@ -78,7 +78,7 @@ func TestAClientTokenCountsForADay(t *testing.T) {
 	}
 }
 
-func TestWhatECSRefusesIsRefused(t *testing.T) {
+func TestServer_RefusesWhatECSRefuses(t *testing.T) {
 	s := ecstest.Start(t, ecstest.Options{})
 	for _, tt := range []struct {
 		name string
@@ -115,7 +115,7 @@ func TestWhatECSRefusesIsRefused(t *testing.T) {
 	}
 }
 
-func TestEventsTellOfEveryStatusLateTwiceAndInAnyOrder(t *testing.T) {
+func TestServer_EventsLateTwiceAndInAnyOrder(t *testing.T) {
 	var mu sync.Mutex
 	var told []string
 	s := ecstest.Start(t, ecstest.Options{Events: func(event []byte) {
@@ -145,7 +145,7 @@ func TestEventsTellOfEveryStatusLateTwiceAndInAnyOrder(t *testing.T) {
 	await(t, backwards+" twice", func() bool { return seen() == backwards+" "+backwards })
 }
 
-func TestAContainerCanAskWhichTaskItIs(t *testing.T) {
+func TestServer_ContainerMetadata(t *testing.T) {
 	asked := make(chan string, 1)
 	s := ecstest.Start(t, ecstest.Options{Run: func(ctx context.Context, c ecstest.Container) int {
 		id, err := ecstask.Current(ctx, c.Getenv("ECS_CONTAINER_METADATA_URI_V4"))
@@ -166,7 +166,7 @@ func TestAContainerCanAskWhichTaskItIs(t *testing.T) {
 	}
 }
 
-func TestAContainerHasItsSecretsOrDoesNotStart(t *testing.T) {
+func TestServer_ContainerHasItsSecretsOrDoesNotStart(t *testing.T) {
 	definition := ecstest.TaskDefinition{Family: "f", ContainerDefinitions: []ecstest.ContainerDefinition{{
 		Name: "runner", Secrets: []ecstest.Secret{{Name: "CONSUL_HTTP_TOKEN", ValueFrom: "arn:token"}}}}}
 	ran := make(chan string, 1)
@@ -189,7 +189,7 @@ func TestAContainerHasItsSecretsOrDoesNotStart(t *testing.T) {
 	}
 }
 
-func TestAProcessIsAContainer(t *testing.T) {
+func TestProcess_RunsAsAContainer(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("needs a shell")
 	}
@@ -224,7 +224,7 @@ func TestAProcessIsAContainer(t *testing.T) {
 	}
 }
 
-func TestAKilledContainerTakesWhatItStartedWithIt(t *testing.T) {
+func TestProcess_KillEndsItsChildren(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("processes are found by their session on Linux only")
 	}
@@ -241,13 +241,13 @@ func TestAKilledContainerTakesWhatItStartedWithIt(t *testing.T) {
 	await(t, "the child is gone", func() bool { return gone(pid) })
 }
 
-// gone reports whether a process has ended; its parent may not know yet.
+// gone reports whether a process has ended; its parent may not have noticed yet.
 func gone(pid int) bool {
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	return err != nil || strings.Contains(string(text), ") Z ")
 }
 
-// output collects what processes print.
+// output collects the output of processes.
 type output struct {
 	mu  sync.Mutex
 	all bytes.Buffer

@@ -9,7 +9,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// event is the status as EventBridge tells of it.
+// event returns the status as an EventBridge event.
 // https://docs.aws.amazon.com/AmazonECS/latest/developerguide/ecs_task_events.html
 func (s status) event() []byte {
 	stamp := func(t time.Time) any { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
@@ -79,15 +79,15 @@ func (e *events) end() {
 	<-e.done
 }
 
-// Hold keeps events back until Release.
+// Hold delays events until Release.
 func (s *Server) Hold() {
 	s.events.mu.Lock()
 	defer s.events.mu.Unlock()
 	s.events.hold = true
 }
 
-// Release delivers the events that were held, each so many times, the latest
-// first if reversed, and holds no more.
+// Release delivers the delayed events, each this many times, in reverse order if reversed, and ends
+// Hold.
 func (s *Server) Release(times int, reversed bool) {
 	e := &s.events
 	e.mu.Lock()

@@ -6,27 +6,25 @@ import (
 	"time"
 )
 
-// Fault is one thing that goes wrong with requests of an operation.
+// Fault is a failure of requests of one operation.
 type Fault struct {
 	Operation string
-	Times     int // how many requests it concerns; 1 if 0
+	Times     int // number of requests that fail; 1 if 0
 
-	// Code and Message are the error that is answered, with the HTTP status
-	// 400, or Status.
+	// Code and Message are the returned error, with the HTTP status 400, or Status.
 	Code, Message string
 	Status        int
-	// Failure is the reason of the failure in an answer of RunTask that is no
-	// error, such as RESOURCE:MEMORY.
+	// Failure is the reason of a failure in a successful answer of RunTask, such as
+	// RESOURCE:MEMORY.
 	Failure string
-	// FailToStart is why a task that RunTask starts stops before it runs, such
-	// as CannotPullContainerError: not found.
+	// FailToStart is why a task of RunTask stops before it runs, such as CannotPullContainerError:
+	// not found.
 	FailToStart string
-	// Lose breaks the connection instead of the answer, whatever was done.
+	// Lose processes the request and then breaks the connection instead of answering.
 	Lose bool
 }
 
-// Inject has requests go wrong. Of several faults of an operation, the first
-// comes first.
+// Inject makes requests fail. Several faults of an operation occur in order.
 func (s *Server) Inject(faults ...Fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -36,14 +34,14 @@ func (s *Server) Inject(faults ...Fault) {
 	}
 }
 
-// Heal takes back every fault that is left.
+// Heal removes all remaining faults.
 func (s *Server) Heal() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.faults = nil
 }
 
-// fault is what goes wrong with a request. The caller holds mu.
+// fault returns the fault for a request. The caller holds mu.
 func (s *Server) fault(operation string) Fault {
 	i := slices.IndexFunc(s.faults, func(f Fault) bool { return f.Operation == operation })
 	if i < 0 {
@@ -65,23 +63,22 @@ func (f Fault) refusal() *apiError {
 	return e
 }
 
-// Lag has ListTasks and DescribeTasks show everything as it was so long ago:
-// a task that was just started is unknown.
+// Lag makes ListTasks and DescribeTasks show everything as it was this long ago: a task that was
+// just started is unknown.
 func (s *Server) Lag(by time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lag = by
 }
 
-// ForgetTokens forgets every client token, as ECS does in time.
+// ForgetTokens forgets every client token, as ECS does after a time.
 func (s *Server) ForgetTokens() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	clear(s.tokens)
 }
 
-// HoldStarts keeps tasks that are started from now on in PROVISIONING, until
-// the function that it returns is called.
+// HoldStarts keeps new tasks in PROVISIONING until release is called.
 func (s *Server) HoldStarts() (release func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -90,8 +87,8 @@ func (s *Server) HoldStarts() (release func()) {
 	return func() { close(starts) }
 }
 
-// Kill ends a task's container at once, as by SIGKILL. The reason is what ECS
-// says of the container, such as OutOfMemoryError; it may be empty.
+// Kill ends a task's container at once, as by SIGKILL. The reason is the container's reason in ECS,
+// such as OutOfMemoryError; it may be empty.
 func (s *Server) Kill(arn, reason string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -101,8 +98,8 @@ func (s *Server) Kill(arn, reason string) {
 	}
 }
 
-// Interrupt takes back the Spot capacity of a task: its container is told to
-// end, and killed when its stopTimeout is over.
+// Interrupt reclaims the Spot capacity of a task: its container gets SIGTERM, and is killed after
+// its stopTimeout.
 func (s *Server) Interrupt(arn string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

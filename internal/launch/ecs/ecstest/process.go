@@ -9,22 +9,22 @@ import (
 	"time"
 )
 
-// Process is a container that is a process of this machine.
+// Process is a container that runs as a process on this machine.
 type Process struct {
 	Path   string
 	Args   []string
 	Dir    string
-	Env    []string // beside that of the container, which comes first
+	Env    []string // in addition to the environment of the container, which comes first
 	Output io.Writer
 }
 
-// Run runs the process in the environment of the container, for Options.Run.
-// When the container is killed, so is everything that the process has started.
+// Run runs the process in the environment of the container, for Options.Run. If the container is
+// killed, all processes that it started are killed, too.
 func (p Process) Run(ctx context.Context, c Container) int {
 	cmd := exec.Command(p.Path, p.Args...)
 	cmd.Dir, cmd.Env = p.Dir, append(append([]string{}, c.Env...), p.Env...)
 	cmd.Stdout, cmd.Stderr = p.Output, p.Output
-	cmd.WaitDelay = time.Second // for output that what it left behind holds open
+	cmd.WaitDelay = time.Second // for children that keep the output open
 	contain(cmd)
 	if err := cmd.Start(); err != nil {
 		if p.Output != nil {
@@ -49,7 +49,7 @@ func (p Process) Run(ctx context.Context, c Container) int {
 	}()
 	err := cmd.Wait()
 	close(ended)
-	kill(cmd) // what a container leaves behind ends with it
+	kill(cmd) // children end with the container
 	exit := new(exec.ExitError)
 	switch {
 	case err == nil, errors.Is(err, exec.ErrWaitDelay):

@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// contain makes the process the first of a session, by which kill finds what
-// it starts, also in process groups of their own.
+// contain makes the process the leader of a session. Kill finds its children by the session, even
+// in other process groups.
 func contain(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} }
 
 // kill ends every process of the container's session.
@@ -22,7 +22,7 @@ func kill(cmd *exec.Cmd) {
 		if err != nil {
 			continue // it has just ended
 		}
-		// pid (name) state ppid pgrp session …; a name may hold anything.
+		// pid (name) state ppid pgrp session …; a name may contain any character.
 		fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
 		if len(fields) < 4 || fields[3] != session {
 			continue

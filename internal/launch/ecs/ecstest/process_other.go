@@ -6,5 +6,5 @@ import "os/exec"
 
 func contain(*exec.Cmd) {}
 
-// kill ends the process; what it has started has to end by itself.
+// kill ends the process, but not its children.
 func kill(cmd *exec.Cmd) { cmd.Process.Kill() }

@@ -1,10 +1,9 @@
-// Package ecstest is a stand-in for the control plane of ECS: it speaks its
-// wire protocol, runs "containers" by a function, tells of them by events as
-// EventBridge delivers them, and can be told to fail, to throttle, to lag, to
-// lose answers, to forget client tokens and to kill containers.
+// Package ecstest simulates the control plane of ECS. It speaks the wire protocol,
+// runs "containers" by a function and sends events like EventBridge. It can fail,
+// throttle, lag, lose answers, forget client tokens and kill containers.
 //
-// It knows one cluster, and does what Terrapulse asks of ECS: RunTask,
-// ListTasks, DescribeTasks, StopTask, DescribeTaskDefinition, DescribeClusters.
+// It has one cluster and the operations that Terrapulse uses: RunTask, ListTasks,
+// DescribeTasks, StopTask, DescribeTaskDefinition, DescribeClusters.
 package ecstest
 
 import (
@@ -27,38 +26,34 @@ const (
 	Region  = "eu-west-1"
 	Account = "111122223333"
 
-	// tokenMemory is how long a client token counts, and stoppedMemory how
-	// long a task that stopped is still listed.
-	// https://docs.aws.amazon.com/AmazonECS/latest/APIReference/ECS_Idempotency.html
+	// tokenMemory is how long a client token is valid, and stoppedMemory how long a stopped task is
+	// still listed. https://docs.aws.amazon.com/AmazonECS/latest/APIReference/ECS_Idempotency.html
 	tokenMemory   = 24 * time.Hour
 	stoppedMemory = time.Hour
 
-	// stopTimeout is the default of a container's definition.
+	// stopTimeout is the default of a container definition.
 	stopTimeout = 30 * time.Second
 )
 
-// Options say what a Server has and does.
+// Options configure a Server.
 type Options struct {
-	// Cluster is the name of its cluster; "terrapulse" if empty.
+	// Cluster is the name of the cluster; "terrapulse" if empty.
 	Cluster string
-	// TaskDefinition is its first task definition.
+	// TaskDefinition is the first task definition.
 	TaskDefinition TaskDefinition
-	// Run is what a container does: it returns the container's exit code, and
-	// returns at once when ctx ends, which is SIGKILL. Without it containers
-	// run until they are told to end.
+	// Run executes a container and returns its exit code. It must return at once when ctx ends,
+	// which is SIGKILL. Without Run, containers run until they are stopped.
 	Run func(ctx context.Context, c Container) int
-	// Secret reads what a container's secrets name. A task whose secrets
-	// cannot be read does not start.
+	// Secret returns the secret for an ARN. A task whose secrets cannot be read does not start.
 	Secret func(arn string) (string, error)
-	// Events takes the events of ECS, one at a time, whatever their status:
-	// what a rule would pick is up to it.
+	// Events receives all events of ECS, one at a time, without the filter of a rule.
 	Events func(event []byte)
-	// Now is its clock; time.Now if nil.
+	// Now returns the current time; time.Now if nil.
 	Now func() time.Time
 }
 
-// TaskDefinition is a task definition. It is read from what DescribeTaskDefinition
-// answers as well as from a template's properties: case does not matter.
+// TaskDefinition is a task definition. It can be decoded from the answer of DescribeTaskDefinition
+// or from a template's properties, because decoding ignores case.
 type TaskDefinition struct {
 	Family               string                `json:"family"`
 	ContainerDefinitions []ContainerDefinition `json:"containerDefinitions"`
@@ -68,8 +63,7 @@ type TaskDefinition struct {
 	revision int
 }
 
-// ContainerDefinition is a container of a task definition. Only the first one
-// is run.
+// ContainerDefinition is a container of a task definition. Only the first one runs.
 type ContainerDefinition struct {
 	Name        string     `json:"name"`
 	Image       string     `json:"image"`
@@ -78,28 +72,28 @@ type ContainerDefinition struct {
 	StopTimeout int        `json:"stopTimeout"` // seconds between SIGTERM and SIGKILL
 }
 
-// Variable is one variable of a container's environment.
+// Variable is an environment variable of a container.
 type Variable struct {
 	Name  string `json:"name"`
 	Value string `json:"value"`
 }
 
-// Secret is one variable whose value is a secret.
+// Secret is an environment variable whose value is a secret.
 type Secret struct {
 	Name      string `json:"name"`
 	ValueFrom string `json:"valueFrom"`
 }
 
-// Container is a container that runs.
+// Container is a running container.
 type Container struct {
 	TaskARN string
 	Image   string
-	Env     []string // NAME=value: of the definition, its secrets and the override
-	// Terminated is closed when the container is told to end, as by SIGTERM.
+	Env     []string // NAME=value: from the definition, its secrets and the override
+	// Terminated is closed when the container must end, as by SIGTERM.
 	Terminated <-chan struct{}
 }
 
-// Getenv is the value of a variable of the container's environment.
+// Getenv returns an environment variable of the container.
 func (c Container) Getenv(name string) string {
 	for _, v := range slices.Backward(c.Env) {
 		if value, ok := strings.CutPrefix(v, name+"="); ok {
@@ -109,9 +103,9 @@ func (c Container) Getenv(name string) string {
 	return ""
 }
 
-// Server is one stand-in. Its methods are safe for concurrent use.
+// Server is a simulated ECS. Its methods are safe for concurrent use.
 type Server struct {
-	// URL is its address, for AWS_ENDPOINT_URL_ECS.
+	// URL is the address, for AWS_ENDPOINT_URL_ECS.
 	URL string
 
 	opts Options
@@ -120,23 +114,23 @@ type Server struct {
 
 	mu          sync.Mutex
 	definitions []TaskDefinition
-	tasks       []*task // as they were started
+	tasks       []*task // in the order of their starts
 	tokens      map[string]token
 	faults      []Fault
 	requests    map[string]int
 	lag         time.Duration
-	starts      chan struct{} // closed unless starts are held
+	starts      chan struct{} // closed unless HoldStarts is active
 	events      events
 }
 
-// token is what a client token stands for.
+// token is the memory of a client token.
 type token struct {
 	request string // without the token
 	task    *task
 	at      time.Time
 }
 
-// New starts a stand-in, which is ended by Close.
+// New starts a server; Close ends it.
 func New(opts Options) *Server {
 	if opts.Cluster == "" {
 		opts.Cluster = "terrapulse"
@@ -167,7 +161,7 @@ func New(opts Options) *Server {
 	return s
 }
 
-// Start starts a stand-in that lives as long as the test.
+// Start starts a server that ends with the test.
 func Start(t testing.TB, opts Options) *Server {
 	t.Helper()
 	s := New(opts)
@@ -175,8 +169,7 @@ func Start(t testing.TB, opts Options) *Server {
 	return s
 }
 
-// Close kills every container, delivers what events there are, and ends the
-// stand-in.
+// Close kills every container, delivers the remaining events, and ends the server.
 func (s *Server) Close() {
 	s.mu.Lock()
 	for _, t := range s.tasks {
@@ -207,29 +200,29 @@ func (d TaskDefinition) arn() string {
 	return fmt.Sprintf("arn:aws:ecs:%s:%s:task-definition/%s:%d", Region, Account, d.Family, d.revision)
 }
 
-// Cluster is the cluster's ARN, and TaskDefinition that of the latest one.
+// Cluster returns the ARN of the cluster.
 func (s *Server) Cluster() string {
 	return fmt.Sprintf("arn:aws:ecs:%s:%s:cluster/%s", Region, Account, s.opts.Cluster)
 }
 
-// TaskDefinition is the ARN of the latest task definition.
+// TaskDefinition returns the ARN of the latest task definition.
 func (s *Server) TaskDefinition() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.definitions[len(s.definitions)-1].arn()
 }
 
-// Requests counts the requests by operation. What the SDK asks again counts
-// once: it does so without need, too, where an answer comes as fast as here
-// (it closes the body of a request that the transport is still at).
+// Requests counts the requests by operation. Repetitions by the SDK are not counted: it repeats
+// requests needlessly if answers come as fast as here, because it closes the body of a request that
+// the transport still uses.
 func (s *Server) Requests() map[string]int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return maps.Clone(s.requests)
 }
 
-// Tasks returns the ARNs of the tasks that were started by whom, as by a
-// launch; of all if it is empty. The oldest is first.
+// Tasks returns the ARNs of the tasks with this startedBy, such as the id of a launch, or of all
+// tasks if it is empty. The oldest is first.
 func (s *Server) Tasks(startedBy string) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -242,7 +235,7 @@ func (s *Server) Tasks(startedBy string) []string {
 	return arns
 }
 
-// LastStatus is the status of a task, whatever the lag.
+// LastStatus returns the status of a task, ignoring the lag.
 func (s *Server) LastStatus(arn string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -261,23 +254,23 @@ func (s *Server) find(arn string) *task {
 	return nil
 }
 
-// task is a task of ECS.
+// task is an ECS task.
 type task struct {
 	definition TaskDefinition
 	env        []Variable // of the override
 	now        status
-	before     []status // what it was, the oldest first
+	before     []status // earlier states, the oldest first
 
 	terminate func()
 	kill      func()
-	killer    *time.Timer // kills once it was told to end
-	stopped   stop        // why it stops, if somebody or something stops it
+	killer    *time.Timer // kills the container after its stopTimeout
+	stopped   stop        // why it stops, if it was stopped
 }
 
 // stop is why a task stops.
 type stop struct{ code, reason, container string }
 
-// begin makes a task of a request; its container starts beside.
+// begin creates the task of a request; its container starts in another goroutine.
 func (s *Server) begin(req runTask, d TaskDefinition, failToStart string) *task {
 	ctx, kill := context.WithCancel(context.Background())
 	terminated := make(chan struct{})
@@ -306,7 +299,7 @@ func (s *Server) begin(req runTask, d TaskDefinition, failToStart string) *task 
 	return t
 }
 
-// live is a task's life.
+// live runs a task from its start to its end.
 func (s *Server) live(ctx context.Context, t *task, starts, terminated <-chan struct{}, failToStart string) {
 	select {
 	case <-starts:
@@ -342,7 +335,7 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// environment is what the container finds.
+// environment returns the environment of the container.
 func (s *Server) environment(t *task) ([]string, error) {
 	d := t.definition.ContainerDefinitions[0]
 	id := t.now.ARN[strings.LastIndex(t.now.ARN, "/")+1:]
@@ -366,7 +359,7 @@ func (s *Server) environment(t *task) ([]string, error) {
 	return env, nil
 }
 
-// end stops a task whose container has ended, or never began.
+// end stops a task whose container has ended or never began.
 func (s *Server) end(t *task, code *int, why stop) {
 	s.change(t, func() {
 		t.now.DesiredStatus = "STOPPED"
@@ -395,7 +388,7 @@ func (s *Server) change(t *task, how func()) {
 	how()
 }
 
-// move takes a task to a status, and tells of it. The caller holds mu.
+// move changes the status of a task and sends the event. The caller holds mu.
 func (s *Server) move(t *task, to string) {
 	t.now.LastStatus = to
 	containers := slices.Clone(t.now.Containers)
@@ -409,8 +402,8 @@ func (s *Server) move(t *task, to string) {
 	s.events.add(t.now.event())
 }
 
-// stop tells a task's container to end, and kills it when its time is up. The
-// caller holds mu.
+// stop sends SIGTERM to a task's container, and kills it after its stopTimeout. The caller holds
+// mu.
 func (s *Server) stop(t *task, why stop) {
 	if t.now.DesiredStatus == "STOPPED" {
 		return
