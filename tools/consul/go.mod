@@ -277,3 +277,5 @@ exclude (
 	github.com/hashicorp/go-msgpack v1.1.5
 	github.com/hashicorp/go-msgpack v1.1.6
 )
+
+replace github.com/hashicorp/go-discover => ./discover
