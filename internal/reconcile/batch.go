@@ -19,7 +19,7 @@ const keptLaunches = 24 * time.Hour
 // batch gathers decisions until they fill one Apply, and writes them under the
 // lease. A batch that launches also writes the launch, and starts it.
 type batch struct {
-	*tick
+	tick     *tick
 	now      time.Time
 	limit    int // changes, without the lease's check and the launch
 	launches bool
@@ -45,17 +45,17 @@ type item struct {
 func (b *batch) add(ctx context.Context, was state.Stored[state.Task], d Decision) error {
 	it := item{decision: &d, was: was.Data}
 	if d.Lost != nil {
-		if run := b.dead[d.Lost.ID]; run.Exists() && !run.Data.State.Ended() {
+		if run := b.tick.dead[d.Lost.ID]; run.Exists() && !run.Data.State.Ended() {
 			it.changes = append(it.changes, run.Write(*d.Lost))
 		}
 	}
 	next := d.State
-	if b.Force[d.Task.Name] != "" && !was.Data.UnreadableSince.IsZero() && d.Unreadable != nil {
+	if b.tick.opts.Force[d.Task.Name] != "" && !was.Data.UnreadableSince.IsZero() && d.Unreadable != nil {
 		b.warnUnreadable(d) // the log of this process does not have it yet
 	}
 	switch d.Action {
 	case Run:
-		it.run = &state.PlannedRun{ID: newID(), Task: d.Task.Name, Definition: b.definitions[d.Task.Name]}
+		it.run = &state.PlannedRun{ID: newID(), Task: d.Task.Name, Definition: b.tick.definitions[d.Task.Name]}
 	case Note:
 		run := state.Run{ID: newID(), Task: d.Task.Name, Kind: state.KindApply, Reason: d.Reason, Created: b.now,
 			State: state.RunUnchanged, Started: b.now, Ended: b.now, Digest: next.Observed}
@@ -63,8 +63,8 @@ func (b *batch) add(ctx context.Context, was state.Stored[state.Task], d Decisio
 		it.changes = append(it.changes, state.Create(state.RunKey(run.Task, run.ID), state.Encode(run)))
 		it.events = append(it.events, outbox.OfRun(run))
 	}
-	it.events = number(&next, append(decided(was.Data, next, d, b.now, b.effective.Config.Terraform.Backend.Type), it.events...))
-	if err := state.Forget(ctx, b.Store, d.Task.Name, d.Forget); err != nil {
+	it.events = number(&next, append(decided(was.Data, next, d, b.now, b.tick.effective.Config.Terraform.Backend.Type), it.events...))
+	if err := state.Forget(ctx, b.tick.Store, d.Task.Name, d.Forget); err != nil {
 		return err
 	}
 	if it.run == nil && bytes.Equal(state.Encode(next), state.Encode(was.Data)) && len(it.changes) == 0 {
@@ -101,21 +101,21 @@ func (b *batch) add(ctx context.Context, was state.Stored[state.Task], d Decisio
 func (b *batch) flush(ctx context.Context) error {
 	defer func() { b.items, b.changes, b.bytes = nil, 0, 0 }()
 	if b.launches && len(b.items) > 0 {
-		if why := b.full(); why != "" {
+		if why := b.tick.full(); why != "" {
 			b.postpone(why)
 			return nil
 		}
 	}
 	for len(b.items) > 0 {
 		launch, changes, events := b.assemble()
-		_, err := b.Lease.Apply(ctx, changes...)
+		_, err := b.tick.opts.Lease.Apply(ctx, changes...)
 		var conflict *state.ConflictError
 		if errors.As(err, &conflict) {
 			n := len(b.items)
 			b.items = slices.DeleteFunc(b.items, func(it item) bool {
 				concerned := slices.ContainsFunc(it.changes, func(c state.Change) bool { return c.Key == conflict.Change.Key })
 				if concerned {
-					b.report.Dropped = append(b.report.Dropped, it.decision.Task.Name)
+					b.tick.report.Dropped = append(b.tick.report.Dropped, it.decision.Task.Name)
 				}
 				return concerned
 			})
@@ -128,13 +128,13 @@ func (b *batch) flush(ctx context.Context) error {
 		}
 		for _, it := range b.items {
 			d := it.decision
-			b.Log.Debug("decided", "task", d.Task.Name, "reason", d.Reason.Code, "detail", d.Reason.Text)
+			b.tick.Log.Debug("decided", "task", d.Task.Name, "reason", d.Reason.Code, "detail", d.Reason.Text)
 		}
-		b.eventLog().Now(ctx, events)
+		b.tick.eventLog().Now(ctx, events)
 		if !b.launches {
 			return nil
 		}
-		b.report.Launches = append(b.report.Launches, launch)
+		b.tick.report.Launches = append(b.tick.report.Launches, launch)
 		if b.written = append(b.written, launch); len(b.written) < startsAtOnce {
 			return nil
 		}
@@ -144,7 +144,7 @@ func (b *batch) flush(ctx context.Context) error {
 }
 
 func (b *batch) warnUnreadable(d Decision) {
-	b.Log.Warn("the task cannot be read, it waits", "task", d.Task.Name, "error", d.Unreadable)
+	b.tick.Log.Warn("the task cannot be read, it waits", "task", d.Task.Name, "error", d.Unreadable)
 }
 
 // startWritten starts the launches whose intents were written.
@@ -152,7 +152,7 @@ func (b *batch) startWritten(ctx context.Context) error {
 	if len(b.written) == 0 {
 		return nil
 	}
-	b.start(ctx, b.written...)
+	b.tick.start(ctx, b.written...)
 	b.written = nil
 	return ctx.Err()
 }
@@ -163,11 +163,11 @@ func (b *batch) postpone(why string) {
 	for _, it := range b.items {
 		d := Decision{Task: it.decision.Task, State: it.was, Reason: state.Reason{Code: state.ReasonQueued,
 			Text: fmt.Sprintf("its run has to wait: %s (%s: %s)", why, it.decision.Reason.Code, it.decision.Reason.Text)}}
-		b.report.Postponed = append(b.report.Postponed, d.Task.Name)
+		b.tick.report.Postponed = append(b.tick.report.Postponed, d.Task.Name)
 		if d.State.Run == nil { // else it is found lost once more
 			d.State.Reason, d.State.Due = d.Reason, b.now
 		}
-		if who := b.Force[d.Task.Name]; who != "" {
+		if who := b.tick.opts.Force[d.Task.Name]; who != "" {
 			d.State.Forced, d.State.Replaces = who, false
 		}
 		b.postponed = append(b.postponed, d)
@@ -186,7 +186,7 @@ func (b *batch) assemble() (state.Launch, []state.Change, outbox.Events) {
 		events := outbox.NewEvents(numbered...)
 		return state.Launch{}, append(changes, events.Changes()...), events
 	}
-	launch := state.Launch{ID: newID(), Kind: state.KindApply, Config: b.digest, Bundle: b.Bundle, Fence: b.Lease.Fence(), Created: b.now}
+	launch := state.Launch{ID: newID(), Kind: state.KindApply, Config: b.tick.digest, Bundle: b.tick.Bundle, Fence: b.tick.opts.Lease.Fence(), Created: b.now}
 	for i := range b.items {
 		it, d := b.items[i], b.items[i].decision
 		launch.Runs = append(launch.Runs, *it.run)

@@ -33,8 +33,8 @@ var (
 // changeTries is how often a change is written whose records others write, too.
 const changeTries = 20
 
-// turnWait is how long a change waits for those before it, at most. While the
-// store answers, each takes milliseconds.
+// turnWait is how long a change waits for earlier ones at most. While the store
+// answers, each takes milliseconds.
 const turnWait = 3 * time.Second
 
 // Control is what people ask of the engine, through whichever process serves
@@ -101,7 +101,7 @@ func (c *Control) change(ctx context.Context, decide func(*overlay.Effective) ([
 // another process was faster, decide is called again. Each change of an override
 // writes the reconcile record too, so that it is read before anything else.
 func (c *Control) write(ctx context.Context, overrides bool, decide func() ([]state.Change, error)) error {
-	defer c.turn(ctx)()
+	defer c.acquireTurn(ctx)()
 	for try := 1; ; try++ {
 		rec, err := state.Read[state.Reconcile](ctx, c.Store, state.ReconcileKey)
 		if err != nil {
@@ -134,10 +134,10 @@ func (c *Control) write(ctx context.Context, overrides bool, decide func() ([]st
 	}
 }
 
-// turn waits for one's turn to write, and returns what ends it. Turns only save
-// attempts: where the store does not answer who is first, the others go on
-// without one, and are not kept from what it tells them.
-func (c *Control) turn(ctx context.Context) (end func()) {
+// acquireTurn waits until no other goroutine of this process writes, and returns
+// what ends the turn. Turns only save attempts: after turnWait the caller goes on
+// without one, because the store may not answer the others.
+func (c *Control) acquireTurn(ctx context.Context) (end func()) {
 	c.once.Do(func() { c.turns = make(chan struct{}, 1) })
 	ctx, cancel := context.WithTimeout(ctx, turnWait)
 	defer cancel()

@@ -120,11 +120,11 @@ func (c *Control) SetEnabled(ctx context.Context, task string, enabled bool, opt
 			return nil, errNoChange
 		}
 		change := override.Write(next)
-		if override.Exists() && needless(next, e.Base) {
+		if override.Exists() && redundant(next, e.Base) {
 			change = state.Delete(override.Record)
 		}
 		if !enabled {
-			return overridden(change, next, record, unwanted(record.Data)), nil
+			return overridden(change, next, record, cancelPending(record.Data)), nil
 		}
 		fresh := record.Data
 		fresh.Held, fresh.HoldNext = nil, !trial
@@ -136,9 +136,9 @@ func (c *Control) SetEnabled(ctx context.Context, task string, enabled bool, opt
 	return earlier, err
 }
 
-// needless reports whether an override says no more than the files do. It is not
-// kept: what the files say of it later is to count.
-func needless(o state.Override, base *config.Config) bool {
+// redundant reports whether an override says the same as the files. It is not
+// kept, so that later changes of the files take effect.
+func redundant(o state.Override, base *config.Config) bool {
 	t, ok := base.Task(o.Task)
 	return ok && o.Trial == nil && len(o.Definition) == 0 && o.Deleted == "" && o.Enabled != nil && *o.Enabled == t.Enabled
 }
@@ -174,11 +174,11 @@ func (c *Control) Delete(ctx context.Context, task, by string) (comesBack bool, 
 			if ok && record.Data.Run != nil {
 				record.Data.Leaving = override.Data.Definition
 			}
-			return overridden(state.Delete(override.Record), next, record, unwanted(record.Data)), nil
+			return overridden(state.Delete(override.Record), next, record, cancelPending(record.Data)), nil
 		case !override.Exists():
 			next.Made = now
 		}
-		return overridden(override.Write(next), next, record, unwanted(record.Data)), nil
+		return overridden(override.Write(next), next, record, cancelPending(record.Data)), nil
 	})
 	return comesBack, err
 }
@@ -220,7 +220,7 @@ func (c *Control) Reset(ctx context.Context) ([]state.Override, error) {
 				return nil, err
 			}
 			removed := state.Override{Task: o.Data.Task, By: "start -reset", At: c.Now()}
-			return overridden(state.Delete(now.Record), removed, record, unwanted(record.Data)), nil
+			return overridden(state.Delete(now.Record), removed, record, cancelPending(record.Data)), nil
 		})
 		if err != nil {
 			return forgotten, fmt.Errorf("forget what was changed about task %s: %w", o.Data.Task, err)
@@ -230,10 +230,10 @@ func (c *Control) Reset(ctx context.Context) ([]state.Override, error) {
 	return forgotten, nil
 }
 
-// unwanted is the record of a task that is not to be run. It is written also
-// where it says nothing new, so that no tick that has read it before has the
-// task run after all.
-func unwanted(task state.Task) state.Task {
+// cancelPending removes the change and the request that wait for a run. The
+// record is written even if it stays the same, so that a tick that has read it
+// before does not run the task.
+func cancelPending(task state.Task) state.Task {
 	task.Pending, task.Forced, task.Replaces = nil, "", false
 	return task
 }

@@ -18,7 +18,7 @@ import (
 // liveCheck is how often the runs under way are looked at.
 const liveCheck = 10 * time.Second
 
-// finish leaves word for the next tick.
+// finish writes what the next tick needs.
 func (t *tick) finish(ctx context.Context, rec state.Stored[state.Reconcile], now time.Time) error {
 	next := rec.Data
 	next.Config, next.Bundle, next.Refused, next.Overrides = t.digest, t.Bundle, t.Refused, t.overrides
@@ -56,7 +56,7 @@ func (t *tick) finish(ctx context.Context, rec state.Stored[state.Reconcile], no
 		t.report.Again = true
 		next.Due = now // the gates stay as they were: everything behind them is read again
 	} else if looked = t.sighted() || t.gates.Len() == 0; looked {
-		gates, err := json.Marshal(t.Marks)
+		gates, err := json.Marshal(t.opts.Marks)
 		if err != nil {
 			return fmt.Errorf("encode the gates: %w", err)
 		}
@@ -80,18 +80,18 @@ func (t *tick) finish(ctx context.Context, rec state.Stored[state.Reconcile], no
 		next.Since = now
 	}
 	t.report.Good, t.report.Failing, t.report.Unreadable, t.report.Tasks = next.Good, next.Failing, unreadableCount(next), next.Tasks
-	if t.stays && looked {
+	if t.inLoop && looked {
 		quiet := next
 		quiet.Gates, quiet.Good = rec.Data.Gates, rec.Data.Good // written when everything is read again
 		if bytes.Equal(state.Encode(quiet), state.Encode(rec.Data)) {
-			t.calm = calm{rec.Version, t.Marks}
+			t.quiet = quietMarks{rec.Version, t.opts.Marks}
 			return nil
 		}
 	}
 	if bytes.Equal(state.Encode(next), state.Encode(rec.Data)) {
 		return nil
 	}
-	return t.leave(ctx, rec, next, recorded(rec.Data, next, now))
+	return t.saveRecord(ctx, rec, next, recorded(rec.Data, next, now))
 }
 
 // unreadable sums up which tasks cannot be read, nil if all can.
@@ -127,19 +127,19 @@ func unreadableCount(rec state.Reconcile) int {
 	return rec.Unreadable.Count
 }
 
-// leave writes the record and its events. Who changes an override meanwhile, or asks for a
-// tick, writes it too: that stands, and the next tick looks at once.
-func (t *tick) leave(ctx context.Context, rec state.Stored[state.Reconcile], next state.Reconcile, unnumbered []outbox.Event) error {
+// saveRecord writes the record and its events. If somebody has changed an override
+// or requested a tick meanwhile, that stays, and the next tick is due at once.
+func (t *tick) saveRecord(ctx context.Context, rec state.Stored[state.Reconcile], next state.Reconcile, unnumbered []outbox.Event) error {
 	for {
 		numbered := slices.Clone(unnumbered)
 		for i := range numbered {
 			numbered[i] = outbox.NumberShared(&next, numbered[i])
 		}
 		events := outbox.NewEvents(numbered...)
-		written, err := t.Lease.Apply(ctx, append([]state.Change{rec.Write(next)}, events.Changes()...)...)
+		written, err := t.opts.Lease.Apply(ctx, append([]state.Change{rec.Write(next)}, events.Changes()...)...)
 		if err == nil {
 			t.eventLog().Now(ctx, events)
-			t.saw(written[0].Version)
+			t.noteVersion(written[0].Version)
 			return nil
 		}
 		conflict := new(state.ConflictError)

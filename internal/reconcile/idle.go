@@ -15,7 +15,7 @@ const refreshEvery = 5 * time.Minute
 // idle reports whether nothing has moved since rec was written and nothing is due.
 func (t *tick) idle(rec state.Reconcile) bool {
 	now := t.Now()
-	if t.Ended || len(t.Force) > 0 || rec.Config != t.digest || reached(rec.Due, now) || reached(t.deliverAt, now) {
+	if t.opts.Ended || len(t.opts.Force) > 0 || rec.Config != t.digest || reached(rec.Due, now) || reached(t.deliverAt, now) {
 		return false
 	}
 	if rec.Bundle != t.Bundle || !sameRefusal(rec.Refused, t.Refused) || rec.Problem != t.problem() || passed(rec.Refreshed, refreshEvery, now, t.Skew) {
@@ -36,15 +36,15 @@ func sameRefusal(a, b *state.Refused) bool {
 
 // problem is why gates cannot be read, as it is recorded.
 func (t *tick) problem() string {
-	if t.GatesErr == nil {
+	if t.opts.GatesErr == nil {
 		return ""
 	}
-	return state.Cut(t.GatesErr.Error())
+	return state.Cut(t.opts.GatesErr.Error())
 }
 
 // sighted reports whether any gate showed something.
 func (t *tick) sighted() bool {
-	for _, mark := range t.Marks {
+	for _, mark := range t.opts.Marks {
 		if mark != "" {
 			return true
 		}
@@ -55,12 +55,12 @@ func (t *tick) sighted() bool {
 // moved returns which conditions may have changed since rec was written.
 func (t *tick) moved(rec state.Reconcile) func(consul.Query) bool {
 	var before consul.Marks
-	if t.calm.marks != nil && t.calm.version == t.version {
-		before = t.calm.marks
+	if t.quiet.marks != nil && t.quiet.version == t.version {
+		before = t.quiet.marks
 	} else if len(rec.Gates) > 0 {
 		if err := json.Unmarshal(rec.Gates, &before); err != nil {
 			before = nil // then everything may have moved
 		}
 	}
-	return t.gates.Moved(before, t.Marks)
+	return t.gates.Moved(before, t.opts.Marks)
 }

@@ -90,7 +90,7 @@ func (t *tick) full() string {
 	switch {
 	case t.report.Stalled != nil:
 		return state.Cut(t.report.Stalled.Error())
-	case !t.Until.IsZero() && !t.Now().Before(t.Until):
+	case !t.opts.Until.IsZero() && !t.Now().Before(t.opts.Until):
 		return "this tick has no time left"
 	case t.MaxLaunches > 0 && under >= t.MaxLaunches:
 		return fmt.Sprintf("%d launches are under way, and no more than %d may be", under, t.MaxLaunches)

@@ -82,8 +82,8 @@ type Loop struct {
 // it has every enabled task run once, whatever the store says: what was
 // changed by hand meanwhile is put right.
 func (l *Loop) Run(ctx context.Context) error {
-	l.stays = true
-	l.seen = func(version string) { l.version.Store(&version) }
+	l.inLoop = true
+	l.onVersion = func(version string) { l.version.Store(&version) }
 	for {
 		held := l.lead(ctx)
 		if held == nil {

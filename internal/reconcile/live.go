@@ -72,7 +72,7 @@ func (t *tick) lookAfterRuns(ctx context.Context, inputs []Input, states map[str
 		if !known && run.Data.State == state.RunIntended {
 			continue
 		}
-		if run, err = t.boundClaim(ctx, t.Lease, run); err != nil {
+		if run, err = t.boundClaim(ctx, t.opts.Lease, run); err != nil {
 			return err
 		}
 		now := t.Now()

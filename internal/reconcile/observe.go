@@ -49,7 +49,7 @@ func (t *tick) observe(ctx context.Context, rec state.Reconcile, states map[stri
 	all := recovered || rec.Config != t.digest || passed(rec.Refreshed, refreshEvery, now, t.Skew)
 	moved := t.moved(rec)
 	// Where no gate at all can be read, nothing else can: what needs reading waits.
-	blind := t.GatesErr != nil && !t.sighted()
+	blind := t.opts.GatesErr != nil && !t.sighted()
 	if blind {
 		moved = func(consul.Query) bool { return false }
 	}
@@ -61,7 +61,7 @@ func (t *tick) observe(ctx context.Context, rec state.Reconcile, states map[stri
 	inputs := make([]Input, len(t.tasks))
 	for i, task := range t.tasks {
 		s := states[task.Name].Data
-		inputs[i] = Input{Task: task.Task, Definition: task.definition, State: s, Force: t.Force[task.Name], Blocked: blocked[task.Name], Skew: t.Skew}
+		inputs[i] = Input{Task: task.Task, Definition: task.definition, State: s, Force: t.opts.Force[task.Name], Blocked: blocked[task.Name], Skew: t.Skew}
 		if t.corrupt.has(task.Name) {
 			inputs[i] = Input{Task: task.Task, Corrupt: true}
 			continue
@@ -103,7 +103,7 @@ func (t *tick) observe(ctx context.Context, rec state.Reconcile, states map[stri
 
 	if blind {
 		for _, i := range asked {
-			inputs[i].Unreadable, inputs[i].Blind = t.GatesErr, true
+			inputs[i].Unreadable, inputs[i].Blind = t.opts.GatesErr, true
 		}
 	} else {
 		for n, answer := range t.Consul.Observe(ctx, queries) {

@@ -92,19 +92,19 @@ type Reconciler struct {
 	hidden      map[string]bool   // tasks of which access control was found to hide a part
 	polled      consul.GateSet
 	watched     consul.GateSet
-	stays       bool // in a Loop, so that calm is kept
-	calm        calm
+	inLoop      bool // quiet is kept from tick to tick
+	quiet       quietMarks
 	corrupt     corrupt
-	seen        func(version string) // told which version of the reconcile record a tick has seen
+	onVersion   func(version string) // called with each version of the reconcile record that a tick reads or writes
 	undelivered int                  // deliveries in a row that left events
 	deliverAt   time.Time            // when events that were left are delivered again; zero if none were
 }
 
-// calm is what the gates showed in a tick that had nothing else to write. Were
-// it written all the same, a store in Consul's KV would move a gate with every
-// write, and wake the next tick for nothing but another.
-type calm struct {
-	version string // of the reconcile record, which has stood since
+// quietMarks are what the gates showed in a tick that had nothing else to write.
+// They are not written: with the store in Consul's KV, each write would move a
+// gate and start another tick for nothing.
+type quietMarks struct {
+	version string // of the reconcile record, which was not written since
 	marks   consul.Marks
 }
 
@@ -158,8 +158,8 @@ func (r *Reconciler) prepareStored(ctx context.Context) error {
 	return r.Prepare(ctx, rec.Data.Overrides)
 }
 
-func (r *Reconciler) saw(version string) {
-	if r.seen != nil {
-		r.seen(version)
+func (r *Reconciler) noteVersion(version string) {
+	if r.onVersion != nil {
+		r.onVersion(version)
 	}
 }

@@ -33,7 +33,7 @@ func (t *tick) erase(ctx context.Context, task state.Stored[state.Task]) error {
 	}
 	last := task.Data
 	events := outbox.NewEvents(outbox.Number(&last, outbox.Event{Kind: outbox.TaskForgotten, At: t.Now(), Task: name}))
-	_, err := t.Lease.Apply(ctx, append([]state.Change{state.Delete(task.Record)}, events.Changes()...)...)
+	_, err := t.opts.Lease.Apply(ctx, append([]state.Change{state.Delete(task.Record)}, events.Changes()...)...)
 	if errors.As(err, new(*state.ConflictError)) {
 		return nil // it was made again, or is gone: the next tick sees
 	}

@@ -68,21 +68,21 @@ type Report struct {
 // if there is something to do and another leads, and an *OtherBundleError if
 // another bundle is in force.
 func (r *Reconciler) Tick(ctx context.Context, opts TickOptions) (Report, error) {
-	t := &tick{Reconciler: r, TickOptions: opts, dead: map[string]state.Stored[state.Run]{}}
+	t := &tick{Reconciler: r, opts: opts, dead: map[string]state.Stored[state.Run]{}}
 	before := r.watched
 	rec, err := t.read(ctx)
 	if err != nil {
 		return Report{}, err
 	}
 	if !slices.Equal(before.Keys(), r.watched.Keys()) {
-		t.Marks = nil // they are those of other gates
+		t.opts.Marks = nil // they are those of other gates
 	}
-	if t.gates = r.watched; t.Marks == nil {
+	if t.gates = r.watched; t.opts.Marks == nil {
 		if !r.Windowed {
 			t.gates = r.polled
 		}
-		t.own = true
-		t.Marks, t.GatesErr = r.Consul.Poll(ctx, t.gates)
+		t.polledHere = true
+		t.opts.Marks, t.opts.GatesErr = r.Consul.Poll(ctx, t.gates)
 		if err := ctx.Err(); err != nil {
 			return Report{}, fmt.Errorf("look at Consul's gates: %w", err)
 		}
@@ -91,13 +91,13 @@ func (r *Reconciler) Tick(ctx context.Context, opts TickOptions) (Report, error)
 		return Report{Idle: true, Due: earlier(rec.Data.Due, t.deliverAt), Problem: rec.Data.Problem, Good: rec.Data.Good, Failing: rec.Data.Failing, Unreadable: unreadableCount(rec.Data), Tasks: rec.Data.Tasks}, nil
 	}
 
-	if t.Lease == nil {
+	if t.opts.Lease == nil {
 		held, err := r.acquire(ctx)
 		if err != nil {
 			return Report{}, err
 		}
 		defer r.holding(ctx, held)()
-		t.Lease = held
+		t.opts.Lease = held
 		// What another tick wrote before this one led counts, too.
 		overrides := r.overrides
 		if rec, err = t.read(ctx); err != nil {
@@ -116,10 +116,10 @@ func (t *tick) read(ctx context.Context) (state.Stored[state.Reconcile], error) 
 	if err != nil {
 		return rec, fmt.Errorf("read the reconcile record: %w", err)
 	}
-	if inForce := rec.Data.Bundle; inForce != "" && inForce != t.Bundle && rec.Version != t.Replaces {
+	if inForce := rec.Data.Bundle; inForce != "" && inForce != t.Bundle && rec.Version != t.opts.Replaces {
 		return rec, &OtherBundleError{Bundle: inForce, Version: rec.Version}
 	}
-	t.saw(rec.Version)
+	t.noteVersion(rec.Version)
 	t.version = rec.Version
 	return rec, t.Prepare(ctx, rec.Data.Overrides)
 }
@@ -127,14 +127,14 @@ func (t *tick) read(ctx context.Context) (state.Stored[state.Reconcile], error) 
 // tick is one tick on its way.
 type tick struct {
 	*Reconciler
-	TickOptions
-	version string // of the reconcile record
-	gates   consul.GateSet
-	own     bool                               // Marks were polled by this tick
-	expiry  time.Time                          // when the first claim of a runner that cannot be seen expires
-	dead    map[string]state.Stored[state.Run] // runs found lost, as they were read
-	live    map[string]bool                    // launches under way
-	report  Report
+	opts       TickOptions
+	version    string // of the reconcile record
+	gates      consul.GateSet
+	polledHere bool                               // Marks were polled by this tick
+	expiry     time.Time                          // when the first claim of a runner that cannot be seen expires
+	dead       map[string]state.Stored[state.Run] // runs found lost, as they were read
+	live       map[string]bool                    // launches under way
+	report     Report
 }
 
 // act does what is to be done, under the lease.
@@ -167,7 +167,7 @@ func (t *tick) act(ctx context.Context, rec state.Stored[state.Reconcile]) (Repo
 	if err = t.carryOut(ctx, states, now); err == nil {
 		err = t.finish(ctx, rec, now)
 	}
-	t.deliver(ctx, t.Lease)
+	t.deliver(ctx, t.opts.Lease)
 	t.report.Due = earlier(t.report.Due, t.deliverAt)
 	return t.report, err
 }
@@ -175,8 +175,8 @@ func (t *tick) act(ctx context.Context, rec state.Stored[state.Reconcile]) (Repo
 // again ticks once more under the lease, for the overrides are others by now,
 // and with them, perhaps, the gates.
 func (t *tick) again(ctx context.Context) (Report, error) {
-	opts := t.TickOptions
-	if t.own {
+	opts := t.opts
+	if t.polledHere {
 		opts.Marks, opts.GatesErr = nil, nil
 	}
 	return t.Reconciler.Tick(ctx, opts)

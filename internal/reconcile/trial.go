@@ -56,7 +56,7 @@ func (t *tick) settleTrial(ctx context.Context, name string, task state.Stored[s
 	kept := override.Data
 	kept.Trial = nil
 	switch before := override.Data.Trial.Before; {
-	case result.State == state.RunSucceeded && needless(kept, t.Config):
+	case result.State == state.RunSucceeded && redundant(kept, t.Config):
 		change = state.Delete(override.Record)
 	case result.State == state.RunSucceeded:
 		change = override.Write(kept)
@@ -66,7 +66,7 @@ func (t *tick) settleTrial(ctx context.Context, name string, task state.Stored[s
 		change = state.Delete(override.Record)
 	}
 	// Where the task's record is another by now, so may be the trial.
-	_, err = t.Lease.Apply(ctx, append([]state.Change{change, task.Write(after), rec.Write(next)}, events.Changes()...)...)
+	_, err = t.opts.Lease.Apply(ctx, append([]state.Change{change, task.Write(after), rec.Write(next)}, events.Changes()...)...)
 	if conflict := new(state.ConflictError); errors.As(err, &conflict) {
 		return nil // somebody changes it at this moment: the next tick looks again
 	}

@@ -41,8 +41,8 @@ var mutants = []struct {
 	}, {
 		rule: "the intent is written before its launch is started",
 		file: "reconcile/batch.go",
-		old:  "_, err := b.Lease.Apply(ctx, changes...)",
-		new:  "if b.launches { b.start(ctx, launch) }; _, err := b.Lease.Apply(ctx, changes...)",
+		old:  "_, err := b.tick.opts.Lease.Apply(ctx, changes...)",
+		new:  "if b.launches { b.tick.start(ctx, launch) }; _, err := b.tick.opts.Lease.Apply(ctx, changes...)",
 		says: "the intent comes first",
 	}, {
 		rule: "the digest: applied is what a successful apply rendered",
@@ -108,13 +108,13 @@ var mutants = []struct {
 	}, {
 		rule: "a decision made before a task was disabled has it run no more",
 		file: "reconcile/control_change.go",
-		old:  "if !enabled {\n\t\t\treturn []state.Change{change, unwanted(record)}, nil",
+		old:  "if !enabled {\n\t\t\treturn overridden(change, next, record, cancelPending(record.Data)), nil",
 		new:  "if !enabled {\n\t\t\treturn []state.Change{change}, nil",
 		says: "rests",
 	}, {
 		rule: "a decision made before a task was deleted has it run no more",
 		file: "reconcile/control_change.go",
-		old:  "next.Made = now\n\t\t}\n\t\treturn []state.Change{override.Write(next), unwanted(record)}, nil",
+		old:  "next.Made = now\n\t\t}\n\t\treturn overridden(override.Write(next), next, record, cancelPending(record.Data)), nil",
 		new:  "next.Made = now\n\t\t}\n\t\treturn []state.Change{override.Write(next)}, nil",
 		says: "rests",
 	}, {
@@ -156,8 +156,8 @@ var mutants = []struct {
 	}, {
 		rule: "a bundle replaces the one that was in force when the pointer was read",
 		file: "reconcile/tick.go",
-		old:  "&& inForce != t.Bundle && rec.Version != t.Replaces {",
-		new:  "&& inForce != t.Bundle && t.Replaces == \"\" {",
+		old:  "&& inForce != t.Bundle && rec.Version != t.opts.Replaces {",
+		new:  "&& inForce != t.Bundle && t.opts.Replaces == \"\" {",
 		says: "a bundle never goes back",
 	}, {
 		rule: "a run whose launcher cannot be asked is not lost before its runner has yielded",
