@@ -15,6 +15,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/config/bundle"
 	tfdriver "github.com/terrapulse/terrapulse/internal/driver/terraform"
 	"github.com/terrapulse/terrapulse/internal/s3url"
+	"github.com/terrapulse/terrapulse/internal/stack"
 )
 
 // parseAround is parse where flags may also follow arguments, which it returns.
@@ -30,7 +31,7 @@ func (a *app) parseAround(f *flag.FlagSet, args []string) (rest []string, code i
 // place is where bundles are kept.
 type place struct {
 	bundle.Bucket
-	stack *stack // nil if the place itself was named
+	stack *stack.Stack // nil if the place itself was named
 }
 
 // place finds where bundles are kept: at the URL that may be given, or where the
@@ -42,11 +43,11 @@ func (a *app) place(f *flag.FlagSet, stackName string, urls []string) (*place, i
 	}
 	cfg, err := awsconfig.ForCommand(a.ctx, "")
 	if err == nil && stackName != "" {
-		p.stack, err = findStack(a.ctx, stackName)
+		p.stack, err = stack.Find(a.ctx, stackName)
 	}
 	if err == nil && len(urls) == 0 {
 		var url string
-		url, err = p.stack.output("BundleUrl")
+		url, err = p.stack.Output("BundleUrl")
 		urls = []string{url}
 	}
 	if err == nil {

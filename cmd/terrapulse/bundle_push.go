@@ -10,6 +10,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/config/bundle"
 	tfdriver "github.com/terrapulse/terrapulse/internal/driver/terraform"
 	"github.com/terrapulse/terrapulse/internal/invoke"
+	"github.com/terrapulse/terrapulse/internal/stack"
 )
 
 // bundlePushCommand puts a bundle into force.
@@ -125,8 +126,8 @@ func (c *bundlePushCommand) Run(args []string) int {
 	var notRead error
 	switch {
 	case at.stack == nil:
-	case at.stack.stopped: // to have it read would have it applied
-		report.Note = fmt.Sprintf("ScheduleState is DISABLED: nothing is applied until it is ENABLED. See what would be, with `terrapulse invoke -stack=%s -inspect -wait`.", at.stack.name)
+	case at.stack.Disabled: // to have it read would have it applied
+		report.Note = fmt.Sprintf("ScheduleState is DISABLED: nothing is applied until it is ENABLED. See what would be, with `terrapulse invoke -stack=%s -inspect -wait`.", at.stack.Name)
 		fmt.Fprintln(steps.stdout, report.Note)
 	default:
 		report.Answer, notRead = c.refresh(at.stack, pointer.Digest, o.json)
@@ -143,8 +144,8 @@ func (c *bundlePushCommand) Run(args []string) int {
 }
 
 // refresh has the function take the new bundle at once.
-func (c *bundlePushCommand) refresh(st *stack, digest string, asJSON bool) (*invoke.Answer, error) {
-	answer, err := st.ask(c.ctx, invoke.Request{Mode: invoke.Reconcile, Refresh: true})
+func (c *bundlePushCommand) refresh(st *stack.Stack, digest string, asJSON bool) (*invoke.Answer, error) {
+	answer, err := st.Invoke(c.ctx, invoke.Request{Mode: invoke.Reconcile, Refresh: true})
 	if err != nil {
 		return nil, fmt.Errorf("the bundle is pushed, and the next tick will read it; to have it read at once: %w", err)
 	}

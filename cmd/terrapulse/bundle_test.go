@@ -191,6 +191,6 @@ func TestABundlesPlaceHasToBeNamed(t *testing.T) {
 	for _, c := range []string{"push", "diff", "pull"} {
 		d.runs(exitOK, "bundle "+c+" -help", "Usage: terrapulse bundle "+c)
 	}
-	d.runs(exitMissing, "bundle", "bundle push, bundle diff or bundle pull")
+	d.runs(exitMissing, "bundle", "missing subcommand: terrapulse bundle push|diff|pull")
 	d.runs(exitOK, "bundle -help", "Usage: terrapulse bundle push|diff|pull")
 }

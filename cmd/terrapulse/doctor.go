@@ -1,14 +1,11 @@
 package main
 
 import (
-	"cmp"
 	"errors"
 	"flag"
 	"fmt"
-	"time"
 
-	"github.com/terrapulse/terrapulse/internal/invoke"
-	"github.com/terrapulse/terrapulse/internal/state"
+	"github.com/terrapulse/terrapulse/internal/stack"
 )
 
 // doctorCommand examines a deployment in AWS.
@@ -60,29 +57,11 @@ func (c *doctorCommand) Run(args []string) int {
 	if o.stack == "" {
 		return c.fail(exitMissing, errors.New("name the stack with -stack"))
 	}
-	st, err := findStack(c.ctx, o.stack)
+	st, err := stack.Find(c.ctx, o.stack)
 	if err != nil {
 		return c.fail(exitConfig, err)
 	}
-	schedule := "enabled"
-	if st.stopped {
-		schedule = "disabled: nothing is applied by itself until the stack is deployed with ScheduleState=ENABLED"
-	}
-	checks := []invoke.Check{
-		{Name: "stack", OK: true, Found: fmt.Sprintf("%s in %s", o.stack, st.aws.Region)},
-		{Name: "schedule", OK: true, Found: schedule},
-	}
-	answer, err := st.ask(c.ctx, invoke.Request{Mode: invoke.Doctor})
-	if err != nil {
-		checks = append(checks, invoke.Check{Name: "function", Found: err.Error(),
-			Fix: "look at its log; with subnets of its own it needs a way to DynamoDB, S3, ECS and Consul: see infra/network.yaml"})
-	} else {
-		checks = append(checks, invoke.Check{Name: "function", OK: true, Found: "answers"})
-		checks = append(checks, answer.Checks...)
-		if !o.quick {
-			checks = append(checks, c.container(st, cmp.Or(o.task, answer.Enabled)))
-		}
-	}
+	checks := st.Examine(c.ctx, o.task, !o.quick)
 	code := exitOK
 	for _, check := range checks {
 		if !check.OK {
@@ -111,44 +90,4 @@ func (c *doctorCommand) Run(args []string) int {
 		}
 	}
 	return code
-}
-
-// container has one task planned in a container.
-func (c *doctorCommand) container(st *stack, task string) invoke.Check {
-	check := invoke.Check{Name: "container", Fix: "what a container ended with tells what is wrong: the image, its subnets and security groups, its secrets, or the task itself; " +
-		"`terrapulse logs` shows what Terraform said"}
-	fail := func(err error) invoke.Check {
-		check.Found = err.Error()
-		return check
-	}
-	if task == "" {
-		check.Fix = "push a bundle, enable a task, or name one with -task; -quick starts no container"
-		return fail(errors.New("there is no task to plan: none that is enabled was found"))
-	}
-	store, code := c.openStackStore(st)
-	if code >= 0 {
-		return fail(errors.New("the stack's store cannot be opened"))
-	}
-	defer store.Close()
-	req := invoke.Request{Mode: invoke.Inspect, Tasks: []string{task}}
-	asked := time.Now()
-	answer, err := st.ask(c.ctx, req)
-	if err != nil {
-		return fail(err)
-	}
-	outcomes, err := c.follow(store, answer, req.Tasks, asked)
-	if err != nil {
-		return fail(err)
-	}
-	for _, o := range outcomes {
-		switch {
-		case o.Run == nil:
-			return fail(errors.New("no container was asked for"))
-		case o.Run.State != state.RunSucceeded:
-			return fail(fmt.Errorf("the plan of task %s %s: %s", o.Task, o.Run.State, o.Run.Error))
-		}
-		check.Found = fmt.Sprintf("planned task %s, %s after it was asked for", o.Task, o.Run.Ended.Sub(o.Run.Created).Round(time.Second))
-	}
-	check.OK, check.Fix = true, ""
-	return check
 }

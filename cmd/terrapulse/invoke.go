@@ -4,20 +4,15 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/invoke"
-	"github.com/terrapulse/terrapulse/internal/pause"
 	"github.com/terrapulse/terrapulse/internal/reconcile"
+	"github.com/terrapulse/terrapulse/internal/stack"
 	"github.com/terrapulse/terrapulse/internal/state"
 	"github.com/terrapulse/terrapulse/internal/stores"
 )
-
-// followEvery is how often runs under way are looked at. A container takes
-// about half a minute to start.
-const followEvery = time.Second
 
 // invokeCommand starts runs in AWS by hand.
 type invokeCommand struct{ *app }
@@ -87,12 +82,12 @@ func (c *invokeCommand) Run(args []string) int {
 	case o.inspect:
 		req.Mode = invoke.Inspect
 	}
-	st, err := findStack(c.ctx, o.stack)
+	st, err := stack.Find(c.ctx, o.stack)
 	if err != nil {
 		return c.fail(exitConfig, err)
 	}
 	asked := time.Now()
-	answer, err := st.ask(c.ctx, req)
+	answer, err := st.Invoke(c.ctx, req)
 	if err != nil {
 		return c.fail(exitError, err)
 	}
@@ -106,12 +101,13 @@ func (c *invokeCommand) Run(args []string) int {
 	if !o.wait {
 		return exitOK
 	}
-	store, code := c.openStackStore(st)
-	if code >= 0 {
-		return code
+	store, err := st.Store(c.ctx)
+	if err != nil {
+		return c.fail(exitConfig, err)
 	}
 	defer store.Close()
-	outcomes, err := c.follow(store, answer, o.tasks, asked)
+	follower := stack.Follower{Store: store, Asked: asked, Changed: c.progress}
+	outcomes, err := follower.Follow(c.ctx, answer, o.tasks)
 	if err != nil {
 		return c.fail(exitError, err)
 	}
@@ -151,86 +147,6 @@ func (a *app) explain(answer invoke.Answer) {
 			fmt.Fprintf(a.stderr, "%s: %s: %s\n", d.Task, d.Reason.Code, d.Reason.Text)
 		}
 	}
-}
-
-// follow tells how the runs are going until all have ended. A task that was
-// asked for, which are all if none is named, and could not be run yet is waited
-// for, too.
-func (a *app) follow(store state.Store, answer invoke.Answer, tasks []string, asked time.Time) ([]reconcile.Outcome, error) {
-	outcomes := make([]reconcile.Outcome, 0, len(answer.Runs))
-	ids := map[string]string{} // of runs, by task
-	for _, r := range answer.Runs {
-		ids[r.Task] = r.Run
-		outcomes = append(outcomes, reconcile.Outcome{Task: r.Task})
-	}
-	if answer.Mode == invoke.Once {
-		for _, d := range answer.Decisions {
-			if len(tasks) > 0 && !slices.Contains(tasks, d.Task) {
-				continue
-			}
-			if _, ok := ids[d.Task]; !ok && d.Reason.Code != state.ReasonDisabled && d.Reason.Code != state.ReasonRemoved {
-				outcomes = append(outcomes, reconcile.Outcome{Task: d.Task, Reason: d.Reason})
-			}
-		}
-	}
-	told := map[string]state.RunState{}
-	for {
-		open := 0
-		for i := range outcomes {
-			o := &outcomes[i]
-			if o.Run != nil && o.Run.State.Ended() {
-				continue
-			}
-			if err := a.look(store, o, ids, asked); err != nil {
-				return outcomes, err
-			}
-			if o.Run == nil {
-				if ids[o.Task] != "" || o.Reason.Code == state.ReasonRunning || o.Reason.Code == state.ReasonQueued {
-					open++
-				}
-				continue
-			}
-			if told[o.Task] != o.Run.State {
-				told[o.Task] = o.Run.State
-				a.progress(*o.Run)
-			}
-			if !o.Run.State.Ended() {
-				open++
-			}
-		}
-		if open == 0 {
-			return outcomes, nil
-		}
-		if !pause.For(a.ctx, followEvery) {
-			return outcomes, errors.New("stopped waiting; the runs go on, see `terrapulse status`")
-		}
-	}
-}
-
-// look reads how the run of one task is going.
-func (a *app) look(store state.Store, o *reconcile.Outcome, ids map[string]string, asked time.Time) error {
-	if ids[o.Task] == "" {
-		task, err := state.Read[state.Task](a.ctx, store, state.TaskKey(o.Task))
-		if err != nil {
-			return fmt.Errorf("read task %s: %w", o.Task, err)
-		}
-		o.Reason = task.Data.Reason
-		if run := task.Data.Run; run != nil && task.Data.Forced == "" && run.Created.After(asked) {
-			ids[o.Task] = run.ID
-		} else if last := task.Data.Last; run == nil && last != nil && last.Started.After(asked) {
-			ids[o.Task] = last.Run
-		} else {
-			return nil
-		}
-	}
-	run, err := state.Read[state.Run](a.ctx, store, state.RunKey(o.Task, ids[o.Task]))
-	if err != nil {
-		return fmt.Errorf("read run %s of task %s: %w", ids[o.Task], o.Task, err)
-	}
-	if run.Exists() {
-		o.Run, o.Reason = &run.Data, run.Data.Reason
-	}
-	return nil
 }
 
 // progress is a line for each step of a run.

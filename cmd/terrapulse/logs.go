@@ -6,10 +6,14 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/terrapulse/terrapulse/internal/apispec"
 	"github.com/terrapulse/terrapulse/internal/pause"
 )
+
+// followEvery is how often -follow reads new output.
+const followEvery = time.Second
 
 // logsCommand prints what Terraform printed.
 type logsCommand struct{ *app }

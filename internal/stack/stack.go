@@ -1,4 +1,6 @@
-package main
+// Package stack uses a deployment in AWS from outside: it finds its CloudFormation
+// stack, invokes its function, follows runs in its store and examines it.
+package stack
 
 import (
 	"context"
@@ -18,17 +20,19 @@ import (
 	"github.com/terrapulse/terrapulse/internal/stores"
 )
 
-// stack is a deployment in AWS, as its outputs describe it.
-type stack struct {
-	name    string
+// Stack is a deployment in AWS, as its outputs describe it.
+type Stack struct {
+	Name     string
+	Region   string
+	Disabled bool // the schedule is disabled: nothing runs by itself
+
 	outputs map[string]string
-	stopped bool // nothing looks at Consul by itself
 	aws     aws.Config
 }
 
-// findStack asks CloudFormation for the stack, with the credentials and the
-// region that the AWS command line would use.
-func findStack(ctx context.Context, name string) (*stack, error) {
+// Find reads the stack from CloudFormation, with the credentials and the region
+// that the AWS command line would use.
+func Find(ctx context.Context, name string) (*Stack, error) {
 	cfg, err := awsconfig.ForCommand(ctx, "")
 	if err != nil {
 		return nil, err
@@ -36,51 +40,54 @@ func findStack(ctx context.Context, name string) (*stack, error) {
 	answer, err := cloudformation.NewFromConfig(cfg).DescribeStacks(ctx, &cloudformation.DescribeStacksInput{StackName: &name})
 	if err != nil {
 		if api := smithy.APIError(nil); errors.As(err, &api) && api.ErrorCode() == "ValidationError" {
-			return nil, fmt.Errorf("find stack %s in %s: %s; look at the name and at the region", name, cfg.Region, api.ErrorMessage())
+			return nil, fmt.Errorf("find stack %s in %s: %s; check the name and the region", name, cfg.Region, api.ErrorMessage())
 		}
 		return nil, fmt.Errorf("find stack %s in %s: %w", name, cfg.Region, err)
 	}
-	s := &stack{name: name, aws: cfg, outputs: map[string]string{}}
+	s := &Stack{Name: name, Region: cfg.Region, aws: cfg, outputs: map[string]string{}}
 	for _, st := range answer.Stacks {
 		for _, o := range st.Outputs {
 			s.outputs[aws.ToString(o.OutputKey)] = aws.ToString(o.OutputValue)
 		}
 		for _, p := range st.Parameters {
 			if aws.ToString(p.ParameterKey) == "ScheduleState" {
-				s.stopped = aws.ToString(p.ParameterValue) == "DISABLED"
+				s.Disabled = aws.ToString(p.ParameterValue) == "DISABLED"
 			}
 		}
 	}
 	return s, nil
 }
 
-// output returns one of the stack's outputs.
-func (s *stack) output(name string) (string, error) {
+// Output returns one of the stack's outputs.
+func (s *Stack) Output(name string) (string, error) {
 	value := s.outputs[name]
 	if value == "" {
-		return "", fmt.Errorf("stack %s has no output %s: is it a Terrapulse stack, and deployed to the end?", s.name, name)
+		return "", fmt.Errorf("stack %s has no output %s: is it a Terrapulse stack whose deployment is complete?", s.Name, name)
 	}
 	return value, nil
 }
 
-// openStackStore opens the store of a stack to read.
-func (a *app) openStackStore(s *stack) (*stores.Store, int) {
-	url, err := s.output("StoreUrl")
+// Store opens the stack's store for reading.
+func (s *Stack) Store(ctx context.Context) (*stores.Store, error) {
+	url, err := s.Output("StoreUrl")
 	if err != nil {
-		return nil, a.fail(exitConfig, err)
+		return nil, err
 	}
-	return a.openStore(&storeFlags{url: &url})
+	place, err := stores.At(ctx, url)
+	if err != nil {
+		return nil, err
+	}
+	return place.Read(ctx)
 }
 
-// functionError is what the function answers when it could not do what it was
-// asked.
+// functionError is the answer of the function if it failed.
 type functionError struct {
 	Message string `json:"errorMessage"`
 }
 
-// ask invokes the function that reconciles, and waits for its answer.
-func (s *stack) ask(ctx context.Context, req invoke.Request) (invoke.Answer, error) {
-	function, err := s.output("ReconcileFunction")
+// Invoke invokes the function that reconciles, and waits for its answer.
+func (s *Stack) Invoke(ctx context.Context, req invoke.Request) (invoke.Answer, error) {
+	function, err := s.Output("ReconcileFunction")
 	if err != nil {
 		return invoke.Answer{}, err
 	}
@@ -88,14 +95,14 @@ func (s *stack) ask(ctx context.Context, req invoke.Request) (invoke.Answer, err
 	if err != nil {
 		return invoke.Answer{}, err
 	}
-	// What may have been done is not done twice: no retries. The SDK itself
-	// sets no limit to the wait, and a function works for up to 15 minutes.
+	// No retries: the first request may have been carried out. The SDK sets no
+	// limit to the wait; a function works for up to 15 minutes.
 	ctx, stop := context.WithTimeout(ctx, 16*time.Minute)
 	defer stop()
 	client := lambda.NewFromConfig(s.aws, func(o *lambda.Options) { o.Retryer = aws.NopRetryer{} })
 	answer, err := client.Invoke(ctx, &lambda.InvokeInput{FunctionName: &function, Payload: payload})
 	if err != nil {
-		return invoke.Answer{}, fmt.Errorf("invoke function %s: %w; what it was asked may have been done: see `terrapulse status`", function, err)
+		return invoke.Answer{}, fmt.Errorf("invoke function %s: %w; the request may have been carried out: see `terrapulse status`", function, err)
 	}
 	if answer.FunctionError != nil {
 		var failed functionError
@@ -106,7 +113,7 @@ func (s *stack) ask(ctx context.Context, req invoke.Request) (invoke.Answer, err
 	}
 	var out invoke.Answer
 	if err := json.Unmarshal(answer.Payload, &out); err != nil {
-		return invoke.Answer{}, fmt.Errorf("understand the answer of function %s: %w; is it of the same version as this program?", function, err)
+		return invoke.Answer{}, fmt.Errorf("read the answer of function %s: %w; does it have the same version as this program?", function, err)
 	}
 	return out, nil
 }

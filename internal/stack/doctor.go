@@ -1,0 +1,77 @@
+package stack
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/invoke"
+	"github.com/terrapulse/terrapulse/internal/state"
+)
+
+// Examine checks the deployment from outside and, through its function, from
+// inside. With a container it also plans a task: the named one or, if task is "",
+// the first enabled one.
+func (s *Stack) Examine(ctx context.Context, task string, container bool) []invoke.Check {
+	schedule := "enabled"
+	if s.Disabled {
+		schedule = "disabled: nothing is applied by itself until the stack is deployed with ScheduleState=ENABLED"
+	}
+	checks := []invoke.Check{
+		{Name: "stack", OK: true, Found: fmt.Sprintf("%s in %s", s.Name, s.Region)},
+		{Name: "schedule", OK: true, Found: schedule},
+	}
+	answer, err := s.Invoke(ctx, invoke.Request{Mode: invoke.Doctor})
+	if err != nil {
+		return append(checks, invoke.Check{Name: "function", Found: err.Error(),
+			Fix: "read its log; with subnets of its own it needs a route to DynamoDB, S3, ECS and Consul: see infra/network.yaml"})
+	}
+	checks = append(checks, invoke.Check{Name: "function", OK: true, Found: "answers"})
+	checks = append(checks, answer.Checks...)
+	if container {
+		checks = append(checks, s.container(ctx, cmp.Or(task, answer.Enabled)))
+	}
+	return checks
+}
+
+// container plans one task in a container.
+func (s *Stack) container(ctx context.Context, task string) invoke.Check {
+	check := invoke.Check{Name: "container", Fix: "the reason why the container ended says what is wrong: the image, its subnets and security groups, its secrets, or the task itself; " +
+		"`terrapulse logs` prints Terraform's output"}
+	fail := func(err error) invoke.Check {
+		check.Found = err.Error()
+		return check
+	}
+	if task == "" {
+		check.Fix = "push a bundle, enable a task, or name one with -task; -quick starts no container"
+		return fail(errors.New("no enabled task was found to plan"))
+	}
+	store, err := s.Store(ctx)
+	if err != nil {
+		return fail(fmt.Errorf("open the stack's store: %w", err))
+	}
+	defer store.Close()
+	req := invoke.Request{Mode: invoke.Inspect, Tasks: []string{task}}
+	follower := Follower{Store: store, Asked: time.Now(), Changed: func(state.Run) {}}
+	answer, err := s.Invoke(ctx, req)
+	if err != nil {
+		return fail(err)
+	}
+	outcomes, err := follower.Follow(ctx, answer, req.Tasks)
+	if err != nil {
+		return fail(err)
+	}
+	for _, o := range outcomes {
+		switch {
+		case o.Run == nil:
+			return fail(errors.New("no container was requested"))
+		case o.Run.State != state.RunSucceeded:
+			return fail(fmt.Errorf("the plan of task %s %s: %s", o.Task, o.Run.State, o.Run.Error))
+		}
+		check.Found = fmt.Sprintf("planned task %s, %s after the request", o.Task, o.Run.Ended.Sub(o.Run.Created).Round(time.Second))
+	}
+	check.OK, check.Fix = true, ""
+	return check
+}
