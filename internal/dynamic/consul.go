@@ -17,7 +17,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/consul"
 )
 
-// inConsul are the functions that look something up in Consul.
+// inConsul are the template functions that read from Consul.
 type inConsul struct {
 	*lookups
 	ctx context.Context
@@ -26,7 +26,7 @@ type inConsul struct {
 // KeyPair is a key of Consul's KV store.
 type KeyPair struct {
 	Path  string // the whole key
-	Key   string // the key below the prefix that was asked for
+	Key   string // the key below the given prefix
 	Value string
 
 	CreateIndex, ModifyIndex, LockIndex uint64
@@ -66,7 +66,7 @@ type Instance struct {
 	Node, NodeID, NodeAddress, NodeDatacenter string
 	NodeTaggedAddresses, NodeMeta             map[string]string
 	ID, Name, Kind, Namespace                 string
-	Address                                   string // the node's, if it has none of its own
+	Address                                   string // the node's, if the instance has none
 	Port                                      int
 	Tags                                      []string
 	ServiceMeta                               map[string]string
@@ -100,13 +100,13 @@ func (c inConsul) keyOrDefault(name, otherwise string, options ...string) (strin
 	return string(pair.Value), nil
 }
 
-// pair returns nil for a key that is not there.
+// pair returns nil if the key does not exist.
 func (c inConsul) pair(function, name string, options []string) (*api.KVPair, error) {
 	q, err := parseQuery(function, name, options)
 	if err != nil {
 		return nil, err
 	}
-	return look(c, function, "key", name, q, func(client *api.Client, o *api.QueryOptions) (*api.KVPair, *api.QueryMeta, error) {
+	return lookUp(c, function, "key", name, q, func(client *api.Client, o *api.QueryOptions) (*api.KVPair, *api.QueryMeta, error) {
 		return client.KV().Get(strings.TrimPrefix(q.name, "/"), o)
 	})
 }
@@ -137,15 +137,15 @@ func filled(function, prefix string) func([]*KeyPair, error) ([]*KeyPair, error)
 	}
 }
 
-// list returns the keys below a prefix that are wanted. With a slash at its end
-// the prefix is a folder; without, it may end in the middle of a name.
+// list returns the wanted keys below a prefix. A prefix with a slash at its end is a folder;
+// without a slash it may end in the middle of a name.
 func (c inConsul) list(function, prefix string, options []string, wanted func(below string) bool) ([]*KeyPair, error) {
 	q, err := parseQuery(function, prefix, options)
 	if err != nil {
 		return nil, err
 	}
 	q.name = strings.TrimPrefix(q.name, "/")
-	pairs, err := look(c, function, "tree", prefix, q, func(client *api.Client, o *api.QueryOptions) (api.KVPairs, *api.QueryMeta, error) {
+	pairs, err := lookUp(c, function, "tree", prefix, q, func(client *api.Client, o *api.QueryOptions) (api.KVPairs, *api.QueryMeta, error) {
 		return client.KV().List(q.name, o)
 	})
 	if err != nil {
@@ -164,7 +164,7 @@ func (c inConsul) list(function, prefix string, options []string, wanted func(be
 }
 
 func (c inConsul) datacenters() ([]string, error) {
-	return look(c, "datacenters", "datacenters", "", query{}, func(client *api.Client, o *api.QueryOptions) ([]string, *api.QueryMeta, error) {
+	return lookUp(c, "datacenters", "datacenters", "", query{}, func(client *api.Client, o *api.QueryOptions) ([]string, *api.QueryMeta, error) {
 		var names []string
 		meta, err := client.Raw().Query("/v1/catalog/datacenters", &names, o)
 		return names, meta, err
@@ -176,7 +176,7 @@ func (c inConsul) nodes(options ...string) ([]*Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	return look(c, "nodes", "nodes", "", q, func(client *api.Client, o *api.QueryOptions) ([]*Node, *api.QueryMeta, error) {
+	return lookUp(c, "nodes", "nodes", "", q, func(client *api.Client, o *api.QueryOptions) ([]*Node, *api.QueryMeta, error) {
 		all, meta, err := client.Catalog().Nodes(o)
 		if o.Near == "" {
 			slices.SortFunc(all, func(a, b *api.Node) int { return cmp.Compare(a.Node, b.Node) })
@@ -193,7 +193,7 @@ func node(n *api.Node) *Node {
 	return &Node{ID: n.ID, Node: n.Node, Address: n.Address, Datacenter: n.Datacenter, TaggedAddresses: n.TaggedAddresses, Meta: n.Meta}
 }
 
-// node is {{ with node "name" }}, or without a name the one of the agent.
+// node is {{ node "name" }}, or without a name the node of the agent.
 func (c inConsul) node(options ...string) (*NodeServices, error) {
 	name := ""
 	if len(options) > 0 {
@@ -203,7 +203,7 @@ func (c inConsul) node(options ...string) (*NodeServices, error) {
 	if err != nil {
 		return nil, err
 	}
-	return look(c, "node", "node", name, q, func(client *api.Client, o *api.QueryOptions) (*NodeServices, *api.QueryMeta, error) {
+	return lookUp(c, "node", "node", name, q, func(client *api.Client, o *api.QueryOptions) (*NodeServices, *api.QueryMeta, error) {
 		name := q.name
 		if name == "" {
 			var self struct{ Config struct{ NodeName string } }
@@ -236,7 +236,7 @@ func (c inConsul) services(options ...string) ([]*Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	return look(c, "services", "services", "", q, func(client *api.Client, o *api.QueryOptions) ([]*Service, *api.QueryMeta, error) {
+	return lookUp(c, "services", "services", "", q, func(client *api.Client, o *api.QueryOptions) ([]*Service, *api.QueryMeta, error) {
 		all, meta, err := client.Catalog().Services(o)
 		var services []*Service
 		for name, tags := range all {
@@ -248,8 +248,8 @@ func (c inConsul) services(options ...string) ([]*Service, error) {
 	})
 }
 
-// service is {{ range service "tag.name" }}: the instances that pass, or those
-// in the states that are listed: service "web|any", service "web" "warning".
+// service is {{ range service "tag.name" }}: the passing instances, or those with the listed
+// states: service "web|any", service "web" "warning".
 func (c inConsul) service(name string, options ...string) ([]*Instance, error) {
 	q, err := parseQuery("service", name, options)
 	if err != nil {
@@ -259,7 +259,7 @@ func (c inConsul) service(name string, options ...string) ([]*Instance, error) {
 	if i := strings.LastIndexByte(bare, '.'); i >= 0 {
 		tag, bare = bare[:i], bare[i+1:]
 	}
-	all, err := look(c, "service", "service", name, q, func(client *api.Client, o *api.QueryOptions) ([]*api.ServiceEntry, *api.QueryMeta, error) {
+	all, err := lookUp(c, "service", "service", name, q, func(client *api.Client, o *api.QueryOptions) ([]*api.ServiceEntry, *api.QueryMeta, error) {
 		entries, meta, err := client.Health().Service(bare, tag, false, o)
 		if o.Near == "" {
 			slices.SortFunc(entries, func(a, b *api.ServiceEntry) int {
@@ -289,22 +289,21 @@ func (c inConsul) service(name string, options ...string) ([]*Instance, error) {
 	return instances, nil
 }
 
-// query is what is asked of Consul.
+// query is a query to Consul.
 type query struct {
 	name    string
 	options api.QueryOptions
 	states  []string // of the instances of a service
 }
 
-// address is a name as Consul-Template writes it, with where it is after it:
+// address is a name in the syntax of Consul-Template, with its location:
 // name?ns=n&partition=p@datacenter~near|state,state
 var address = regexp.MustCompile(`^([^@?~|]*)(?:\?([^@~|]*))?(?:@([\w.-]+))?(?:~([\w.-]+))?(?:\|([\w,]+))?$`)
 
 var states = []string{"any", api.HealthPassing, api.HealthWarning, api.HealthCritical, api.HealthMaint}
 
-// parseQuery reads the arguments of a function: a name, and options such as
-// dc=dc2. Without options they may be part of the name; with options the name is
-// taken as it is.
+// parseQuery parses the arguments of a function: a name and options such as dc=dc2. Without
+// options, they may be part of the name; with options, the name is taken literally.
 func parseQuery(function, name string, options []string) (query, error) {
 	q := query{name: name}
 	fail := func(problem string) (query, error) {
@@ -361,9 +360,9 @@ func parseQuery(function, name string, options []string) (query, error) {
 	return q, nil
 }
 
-// look asks Consul, once for a run. Kind tells apart what is asked for; several
-// functions may ask for the same.
-func look[T any](c inConsul, function, kind, name string, q query, ask func(*api.Client, *api.QueryOptions) (T, *api.QueryMeta, error)) (T, error) {
+// lookUp queries Consul, once per run. The kind distinguishes queries; several functions may use
+// the same one.
+func lookUp[T any](c inConsul, function, kind, name string, q query, ask func(*api.Client, *api.QueryOptions) (T, *api.QueryMeta, error)) (T, error) {
 	what := function
 	if name != "" {
 		what = named(function, name)
@@ -386,16 +385,16 @@ func look[T any](c inConsul, function, kind, name string, q query, ask func(*api
 	})
 }
 
-// rights are what the token needs so that an empty list proves that nothing is
-// there. Consul denies the look-up itself, or tells a reader with a token what
-// it hides; all says that it does neither.
+// rights are the rights that the token needs so that an empty list proves that nothing exists. For
+// some queries, Consul denies the request, or tells a client with a token what it hides; all says
+// that it does neither.
 func (q query) rights(kind string, all bool) []consul.Right {
 	in := consul.Right{Datacenter: q.options.Datacenter, Namespace: q.options.Namespace}
 	services, nodes, keys := in, in, in
 	services.Service, nodes.Node, keys.Prefix = "*", "*", &q.name
 	switch kind {
 	case "service":
-		services.Service = q.name[strings.LastIndexByte(q.name, '.')+1:] // without its tag
+		services.Service = q.name[strings.LastIndexByte(q.name, '.')+1:] // without the tag
 		if !all {
 			return []consul.Right{services}
 		}
@@ -416,7 +415,7 @@ func (q query) rights(kind string, all bool) []consul.Right {
 	return nil
 }
 
-// failed says what an answer of Consul means.
+// failed adds the meaning to an error of Consul.
 func (c inConsul) failed(err error) error {
 	var status api.StatusError
 	switch {

@@ -14,9 +14,9 @@ import (
 	"github.com/terrapulse/terrapulse/internal/config"
 )
 
-// TestTheExamplesOfTheDocumentationWork evaluates each example of
-// docs/secrets.md, with a value for everything that they look up.
-func TestTheExamplesOfTheDocumentationWork(t *testing.T) {
+// TestDocs_ExamplesWork evaluates each example of docs/secrets.md, with a value for everything that
+// it looks up.
+func TestDocs_ExamplesWork(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts Consul")
 	}
@@ -24,7 +24,7 @@ func TestTheExamplesOfTheDocumentationWork(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := newHome(t, withConsul)
+	h := newFixture(t, withConsul)
 	h.env["CLOUDFLARE_TOKEN"] = "SECRET"
 	for _, key := range []string{"cloudflare/email", "odd@name"} {
 		if _, err := h.consul.Client().KV().Put(&api.KVPair{Key: key, Value: []byte("SECRET")}, nil); err != nil {
@@ -79,7 +79,7 @@ task {
 			continue
 		}
 		found := len(v.Secrets)
-		for i := range cfg.Tasks { // templates in the variables of the example's own tasks
+		for i := range cfg.Tasks { // templates in the variables of the example's tasks
 			if cfg.Tasks[i].Name == "t" {
 				continue
 			}
@@ -102,9 +102,8 @@ task {
 	}
 }
 
-// TestTheDocumentationListsAllFunctions compares the tables of docs/secrets.md
-// with what templates may call.
-func TestTheDocumentationListsAllFunctions(t *testing.T) {
+// TestDocs_ListAllFunctions compares the tables of docs/secrets.md with the functions of templates.
+func TestDocs_ListAllFunctions(t *testing.T) {
 	text, err := os.ReadFile("../../docs/secrets.md")
 	if err != nil {
 		t.Fatal(err)

@@ -1,10 +1,9 @@
-// Package dynamic evaluates the templates that stand for values in
-// terraform_provider blocks: {{ env "NAME" }}, {{ key "path" }},
-// {{ with secret "path" }}{{ .Data.password }}{{ end }}, {{ ssm "name" }} and
-// what else functions.go has. It does so for each run anew, and for the providers
-// that the run uses, so that the next run has what has changed.
+// Package dynamic evaluates the templates in terraform_provider blocks:
+// {{ env "NAME" }}, {{ key "path" }}, {{ with secret "path" }}{{ .Data.password }}{{ end }},
+// {{ ssm "name" }} and the others in functions.go. It evaluates them for each run, and
+// only for the providers that the run uses, so that the next run uses changed values.
 //
-// What is looked up is secret. It is in no error, and in no file.
+// The values are secret. They are in no error and in no file.
 package dynamic
 
 import (
@@ -27,34 +26,33 @@ import (
 	"github.com/terrapulse/terrapulse/internal/vault"
 )
 
-// defaultPatience is long enough for a Vault that elects a leader, and short
-// enough for a person who waits.
+// defaultPatience is long enough for an election of Vault's leader, and short enough for a person
+// who waits.
 const defaultPatience = 10 * time.Second
 
-// atOnce is how many templates of a run are evaluated at a time.
+// atOnce is the number of templates that are evaluated in parallel.
 const atOnce = 8
 
-// AWS reads secrets of AWS.
+// AWS reads secrets from AWS.
 type AWS interface {
-	// Secret returns the value of a secret of Secrets Manager, by its ARN or
-	// name; with a key, what a secret in JSON has there.
+	// Secret returns the value of a secret in Secrets Manager, by its ARN or name; with a key, the
+	// value of that key of a secret in JSON.
 	Secret(ctx context.Context, id, key string) (string, error)
-	// Parameter returns the value of a parameter of SSM, by its ARN or name.
+	// Parameter returns the value of an SSM parameter, by its ARN or name.
 	Parameter(ctx context.Context, name string) (string, error)
 }
 
-// Evaluator evaluates the templates of runs. The zero value is one without AWS.
-// It is safe for concurrent use.
+// Evaluator evaluates the templates of runs. The zero value works without AWS. It is safe for
+// concurrent use.
 type Evaluator struct {
-	// AWS returns what the functions secretsmanager and ssm read with. It is
-	// called where a template has them.
+	// AWS returns the client for the functions secretsmanager and ssm. It is called only if a
+	// template uses them.
 	AWS func(context.Context) (AWS, error)
 	// LookupEnv is os.LookupEnv if nil.
 	LookupEnv func(string) (string, bool)
-	// Patience is how long one look-up may take; 10 s if 0.
+	// Patience limits one look-up; 10 s if 0.
 	Patience time.Duration
-	// Context ends the renewals of Vault's token. Without one they end with the
-	// program.
+	// Context ends the renewals of Vault's token. If nil, they end with the program.
 	Context context.Context
 	Log     *slog.Logger // slog.Default() if nil
 
@@ -64,27 +62,25 @@ type Evaluator struct {
 	stop   context.CancelFunc // of the Vault client's renewals
 }
 
-// client is the client for a configuration, which a reload may change.
+// client is the client for a configuration, which may change with a reload.
 type client[C comparable, T any] struct {
 	cfg C
 	of  T
 	set bool
 }
 
-// Values are the providers of a task as a run uses them.
+// Values are the providers of a task with evaluated templates.
 type Values struct {
-	// Config is the configuration with values for the templates of the task's
-	// providers.
+	// Config is the configuration with evaluated templates in the task's providers.
 	Config *config.Config
-	// Variables are the values of the task's variables that are templates.
+	// Variables are the values of the task's variables with templates.
 	Variables map[string]string
-	// Secrets are what the templates were replaced by, piece by piece: a piece
-	// may be seen where the whole value is not.
+	// Secrets are all values and parts of values: output may contain a part without the whole
+	// value.
 	Secrets []string
 }
 
-// Check finds what is wrong with the templates of the task's providers without
-// looking anything up.
+// Check validates the templates of the task's providers without looking anything up.
 func Check(cfg *config.Config, t *config.Task) error {
 	var errs []error
 	for _, v := range templates(cfg, t) {
@@ -95,8 +91,8 @@ func Check(cfg *config.Config, t *config.Task) error {
 	return errors.Join(errs...)
 }
 
-// Evaluate looks up what the templates of the task's providers stand for. An
-// error names the provider, the argument and what was looked up.
+// Evaluate evaluates the templates of the task's providers. An error names the provider, the
+// argument and what was looked up.
 func (e *Evaluator) Evaluate(ctx context.Context, cfg *config.Config, t *config.Task) (Values, error) {
 	all := templates(cfg, t)
 	if len(all) == 0 {
@@ -137,8 +133,8 @@ func (e *Evaluator) Evaluate(ctx context.Context, cfg *config.Config, t *config.
 	return values, nil
 }
 
-// Text evaluates a template that a key outside of the provider blocks has. Any
-// other text is returned as it is. An error names the key and what was looked up.
+// Text evaluates a template in a key outside of the provider blocks. Any other text is returned
+// unchanged. An error names the key and what was looked up.
 func (e *Evaluator) Text(ctx context.Context, cfg *config.Config, key, text string) (string, error) {
 	if !config.IsTemplate(text) {
 		return text, nil
@@ -151,8 +147,8 @@ func (e *Evaluator) Text(ctx context.Context, cfg *config.Config, key, text stri
 	return r.text, nil
 }
 
-// Keep begins to renew the token for Vault where a task's provider needs it and
-// the configuration says so. It asks Vault only for a token that is wrapped.
+// Keep begins to renew the Vault token if a task's provider needs it and the configuration says so.
+// It sends a request to Vault only if the token is wrapped.
 func (e *Evaluator) Keep(ctx context.Context, cfg *config.Config) error {
 	if !cfg.Vault.Enabled || !cfg.Vault.RenewToken {
 		return nil
@@ -171,13 +167,13 @@ func (e *Evaluator) Keep(ctx context.Context, cfg *config.Config) error {
 	return nil
 }
 
-// place is where a template is.
+// place is the place of a template.
 type place struct {
 	provider string // id; "" for a variable of the task
 	argument string // such as token, auth.password or hosts[2]; task_env.NAME; or the variable's name
 }
 
-// site is a place with a template that is to be evaluated.
+// site is a place with a template to evaluate.
 type site struct {
 	place
 	text string
@@ -206,7 +202,7 @@ func templates(cfg *config.Config, t *config.Task) []site {
 	return all
 }
 
-// replaced returns a configuration whose providers have other texts in some places.
+// replaced returns a configuration with other texts in some places of the providers.
 func replaced(cfg *config.Config, t *config.Task, texts map[place]string) *config.Config {
 	next := *cfg
 	next.Providers = each(cfg, t, func(p place, text string) string {
@@ -218,8 +214,8 @@ func replaced(cfg *config.Config, t *config.Task, texts map[place]string) *confi
 	return &next
 }
 
-// each hands every text of the task's providers to f, in a fixed order, and
-// returns all providers, with what f returned in place of the texts.
+// each calls f for every text of the task's providers, in a fixed order, and returns all providers,
+// with the results in place of the texts.
 func each(cfg *config.Config, t *config.Task, f func(place, string) string) []config.Provider {
 	providers := slices.Clone(cfg.Providers)
 	for i := range providers {
@@ -255,8 +251,7 @@ func body(b config.Body, path string, f func(string, string) string) config.Body
 	return next
 }
 
-// value replaces the strings in a value as a task file can have it: strings,
-// tuples and objects of them, and what holds none.
+// value replaces the strings in a value of a task file: in strings, tuples and objects.
 func value(v cty.Value, path string, f func(string, string) string) cty.Value {
 	switch t := v.Type(); {
 	case v.IsNull() || !v.IsKnown():
@@ -285,7 +280,7 @@ type consulClient struct {
 	own *consul.Client
 }
 
-// consulClient returns a client of the Consul that the configuration names.
+// consulClient returns a client for the configured Consul.
 func (e *Evaluator) consulClient(cfg config.Consul) (consulClient, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -303,7 +298,7 @@ func (e *Evaluator) consulClient(cfg config.Consul) (consulClient, error) {
 	return e.consul.of, nil
 }
 
-// vaultClient returns a client of the Vault that the configuration names.
+// vaultClient returns a client for the configured Vault.
 func (e *Evaluator) vaultClient(cfg config.Vault) (*vault.Client, error) {
 	if !cfg.Enabled {
 		return nil, errors.New("there is no Vault: add a vault block with an address, or set VAULT_ADDR")

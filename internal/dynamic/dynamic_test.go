@@ -23,7 +23,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/vault/vaulttest"
 )
 
-// cloud stands in for AWS.
+// cloud simulates AWS.
 type cloud struct {
 	mu     sync.Mutex
 	values map[string]string
@@ -47,8 +47,8 @@ func (c *cloud) get(name string) (string, error) {
 	return v, nil
 }
 
-// home is where templates find their values.
-type home struct {
+// fixture is the environment from which templates take values.
+type fixture struct {
 	t      *testing.T
 	consul *consultest.Server
 	vault  *vaulttest.Server
@@ -59,9 +59,9 @@ type home struct {
 	address string // of Consul; the server's if empty
 }
 
-func newHome(t *testing.T, options ...func(*home)) *home {
+func newFixture(t *testing.T, options ...func(*fixture)) *fixture {
 	t.Helper()
-	h := &home{t: t, env: map[string]string{}, aws: &cloud{values: map[string]string{}}}
+	h := &fixture{t: t, env: map[string]string{}, aws: &cloud{values: map[string]string{}}}
 	h.vault = vaulttest.Start(t)
 	h.Evaluator = &Evaluator{
 		AWS:       func(context.Context) (AWS, error) { return h.aws, nil },
@@ -75,22 +75,21 @@ func newHome(t *testing.T, options ...func(*home)) *home {
 	return h
 }
 
-// withConsul gives a home a real Consul.
-func withConsul(h *home) {
+// withConsul adds a real Consul to a fixture.
+func withConsul(h *fixture) {
 	h.consul = consultest.Start(h.t)
 	h.address = h.consul.Addr()
 }
 
-func (h *home) put(key, value string) {
+func (h *fixture) put(key, value string) {
 	h.t.Helper()
 	if _, err := h.consul.Client().KV().Put(&api.KVPair{Key: key, Value: []byte(value)}, nil); err != nil {
 		h.t.Fatal(err)
 	}
 }
 
-// load reads a configuration with these provider blocks, and with a task t that
-// uses the providers that are named.
-func (h *home) load(blocks string, providers ...string) (*config.Config, *config.Task) {
+// load loads a configuration with these provider blocks and a task t that uses the named providers.
+func (h *fixture) load(blocks string, providers ...string) (*config.Config, *config.Task) {
 	h.t.Helper()
 	for i, p := range providers {
 		providers[i] = fmt.Sprintf("%q", p)
@@ -122,8 +121,8 @@ task {
 	return cfg, &cfg.Tasks[0]
 }
 
-// evaluate returns the provider values as Terraform gets them, and task_env.
-func (h *home) evaluate(blocks string, providers ...string) (string, map[string]string, error) {
+// evaluate returns the provider values for Terraform, and task_env.
+func (h *fixture) evaluate(blocks string, providers ...string) (string, map[string]string, error) {
 	h.t.Helper()
 	cfg, task := h.load(blocks, providers...)
 	v, err := h.Evaluate(h.t.Context(), cfg, task)
@@ -138,7 +137,7 @@ func (h *home) evaluate(blocks string, providers ...string) (string, map[string]
 }
 
 // text evaluates one template.
-func (h *home) text(template string) (string, error) {
+func (h *fixture) text(template string) (string, error) {
 	h.t.Helper()
 	_, env, err := h.evaluate(fmt.Sprintf("terraform_provider \"p\" {\n task_env {\n V = %s\n }\n}", quote(template)), "p")
 	return env["V"], err
@@ -149,8 +148,8 @@ func quote(s string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(s) + `"`
 }
 
-func TestTemplatesAreFoundInAllPlacesOfAProviderAndGiveStrings(t *testing.T) {
-	h := newHome(t)
+func TestEvaluate_AllPlacesOfAProvider(t *testing.T) {
+	h := newFixture(t)
 	h.env["TOKEN"], h.env["PORT"] = "T0KEN", "8443"
 	h.vault.Put("kv/db", map[string]any{"user": "u", "password": "pa\"ss\n${x}", "port": 5432})
 	h.vault.Put("secret/db", map[string]any{"password": "of version 2"})
@@ -185,11 +184,11 @@ terraform_provider "p" {
 	}
 }
 
-func TestTheFunctionsOfConsulTemplateAreThere(t *testing.T) {
+func TestEvaluate_FunctionsOfConsulTemplate(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts Consul")
 	}
-	h := newHome(t, withConsul)
+	h := newFixture(t, withConsul)
 	h.env["SET"] = "set"
 	for k, v := range map[string]string{"app/token": "T", "app/sub/deep": "D", "app/empty": "", "a@b": "at", "json": `{"a": {"b": "c"}}`,
 		"dir/one": "1", "dir2": "2", "dir2/three": "3"} {
@@ -254,11 +253,11 @@ func TestTheFunctionsOfConsulTemplateAreThere(t *testing.T) {
 	}
 }
 
-func TestWhatIsMissingIsAnErrorAtOnceThatNamesIt(t *testing.T) {
+func TestEvaluate_MissingValueIsAnErrorThatNamesIt(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts Consul")
 	}
-	h := newHome(t, withConsul)
+	h := newFixture(t, withConsul)
 	h.vault.Put("kv/db", map[string]any{"password": "S3CRET"})
 	h.vault.Put("secret/db", map[string]any{"password": "S3CRET"})
 	h.put("secret", "S3CRET")
@@ -308,8 +307,8 @@ func TestWhatIsMissingIsAnErrorAtOnceThatNamesIt(t *testing.T) {
 	}
 }
 
-func TestAnEnvironmentVariableThatIsNotSetIsEmptyAndLogged(t *testing.T) {
-	h := newHome(t)
+func TestEvaluate_UnsetVariableIsEmptyAndLogged(t *testing.T) {
+	h := newFixture(t)
 	got, err := h.text(`a{{ env "UNSET" }}b`)
 	if got != "ab" || err != nil {
 		t.Errorf("it is %q (%v)", got, err)
@@ -319,8 +318,8 @@ func TestAnEnvironmentVariableThatIsNotSetIsEmptyAndLogged(t *testing.T) {
 	}
 }
 
-func TestOnlyTheProvidersOfTheTaskAreEvaluated(t *testing.T) {
-	h := newHome(t)
+func TestEvaluate_OnlyProvidersOfTheTask(t *testing.T) {
+	h := newFixture(t)
 	h.env["A"] = "a"
 	raw, _, err := h.evaluate(`
 terraform_provider "used" { v = "{{ env \"A\" }}" }
@@ -338,8 +337,8 @@ terraform_provider "unused" { v = "{{ ssm \"/none\" }}" }
 	}
 }
 
-func TestARotatedSecretIsUsedByTheNextRunAndIsNoChangeOfTheTask(t *testing.T) {
-	h := newHome(t)
+func TestEvaluate_RotatedSecretIsNoChangeOfTheTask(t *testing.T) {
+	h := newFixture(t)
 	h.vault.Put("kv/db", map[string]any{"password": "first"})
 	h.aws.values["/token"] = "first"
 	cfg, task := h.load(`terraform_provider "p" {
@@ -372,8 +371,8 @@ func TestARotatedSecretIsUsedByTheNextRunAndIsNoChangeOfTheTask(t *testing.T) {
 	}
 }
 
-func TestThePiecesOfAValueAreSecretAndWhatStandsBetweenThemIsNot(t *testing.T) {
-	h := newHome(t)
+func TestEvaluate_PartsOfAValueAreSecretAndLiteralTextIsNot(t *testing.T) {
+	h := newFixture(t)
 	h.vault.Put("kv/db", map[string]any{"user": "u-piece", "password": "p-piece"})
 	cfg, task := h.load(`terraform_provider "p" {
   url = "https://{{ with secret \"kv/db\" }}{{ .Data.user }}:{{ .Data.password }}{{ end }}@host"
@@ -385,8 +384,8 @@ func TestThePiecesOfAValueAreSecretAndWhatStandsBetweenThemIsNot(t *testing.T) {
 	}
 }
 
-func TestALookUpThatHangsIsNamedAndGivenUp(t *testing.T) {
-	h := newHome(t)
+func TestEvaluate_HangingLookUpTimesOutAndIsNamed(t *testing.T) {
+	h := newFixture(t)
 	proxy := consultest.NewProxy(t, "127.0.0.1:1")
 	proxy.Set(consultest.Hanging)
 	h.address, h.Patience = proxy.Addr(), 200*time.Millisecond
@@ -400,7 +399,7 @@ func TestALookUpThatHangsIsNamedAndGivenUp(t *testing.T) {
 			t.Errorf("%s: %v", template, err)
 		}
 	}
-	// A run that is stopped does not wait so long, and says why.
+	// A stopped run does not wait that long, and says why.
 	h.Patience = time.Hour
 	stopped := errors.New("ECS stopped the container")
 	ctx, stop := context.WithCancelCause(t.Context())
@@ -411,8 +410,8 @@ func TestALookUpThatHangsIsNamedAndGivenUp(t *testing.T) {
 	}
 }
 
-func TestCheckFindsFunctionsThatAreNotThere(t *testing.T) {
-	h := newHome(t)
+func TestCheck_FindsUnknownFunctions(t *testing.T) {
+	h := newFixture(t)
 	cfg, task := h.load(`terraform_provider "p" { v = "{{ key \"a\" | shout }}" }`, "p")
 	if err := Check(cfg, task); err == nil || !strings.Contains(err.Error(), `provider "p", v: function "shout" not defined`) {
 		t.Errorf("the error is %v", err)
@@ -423,8 +422,8 @@ func TestCheckFindsFunctionsThatAreNotThere(t *testing.T) {
 	}
 }
 
-func TestEvaluate_ListThatMayBeHiddenIsAnError(t *testing.T) {
-	h := newHome(t, func(h *home) {
+func TestEvaluate_PossiblyHiddenListIsAnError(t *testing.T) {
+	h := newFixture(t, func(h *fixture) {
 		h.consul = consultest.Start(h.t, consultest.WithACLs())
 		h.address = h.consul.Addr()
 	})

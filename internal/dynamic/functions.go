@@ -12,8 +12,8 @@ import (
 	"github.com/terrapulse/terrapulse/internal/vault"
 )
 
-// functions are what a template may call: first those that reach outside of the text, with the arguments
-// that Consul-Template's have. config.IsTemplate knows their names.
+// functions are the functions of templates: first those that look something up, with the arguments
+// of Consul-Template's functions. config.IsTemplate has the same names.
 func (l *lookups) functions(ctx context.Context, at place) template.FuncMap {
 	c := inConsul{l, ctx}
 	v := inVault{l, ctx}
@@ -46,8 +46,8 @@ func (l *lookups) functions(ctx context.Context, at place) template.FuncMap {
 	return functions
 }
 
-// env returns the value of an environment variable, and "" for one that is not
-// set, as Consul-Terraform-Sync does. That is rarely meant, so it is logged.
+// env returns the value of an environment variable. A variable that is not set is "", as in
+// Consul-Terraform-Sync; because that is mostly a mistake, it is logged.
 func (l *lookups) env(ctx context.Context, at place, name string) string {
 	text, ok := l.lookupEnv(name)
 	if !ok {
@@ -72,7 +72,7 @@ func (l *lookups) envOrDefault(name, otherwise string) string {
 	return otherwise
 }
 
-// inAWS are the functions that look something up in AWS.
+// inAWS are the template functions that read from AWS.
 type inAWS struct {
 	*lookups
 	ctx context.Context
@@ -113,14 +113,14 @@ func (a inAWS) open(ctx context.Context) (AWS, error) {
 	return a.aws, a.awsErr
 }
 
-// inVault are the functions that look something up in Vault.
+// inVault are the template functions that read from Vault.
 type inVault struct {
 	*lookups
 	ctx context.Context
 }
 
-// secret is {{ with secret "path" }}, or, with more arguments of the form
-// NAME=VALUE, what Vault answers to them.
+// secret is {{ with secret "path" }}; with more arguments of the form NAME=VALUE, it writes them to
+// Vault and returns the answer.
 func (v inVault) secret(path string, data ...string) (*vault.Secret, error) {
 	fields := map[string]any{}
 	for _, d := range data {
@@ -153,7 +153,7 @@ func (v inVault) secrets(path string) ([]string, error) {
 	})
 }
 
-// named is a call as a template has it.
+// named returns a call in the syntax of templates.
 func named(function string, words ...string) string {
 	quoted := []string{function}
 	for _, w := range words {

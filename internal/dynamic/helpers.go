@@ -13,15 +13,15 @@ import (
 	"text/template"
 )
 
-// argumentError says what is wrong with the arguments of a function. It holds
-// none that may have been looked up.
+// argumentError is an error in the arguments of a function. It contains no argument that may have
+// been looked up.
 type argumentError struct{ problem string }
 
 func (e *argumentError) Error() string { return e.problem }
 
-// helpers work on texts, beside those that text/template has itself. Names and
-// the order of arguments are Consul-Template's: the text comes last, so that it
-// can be piped in. What they refuse may be secret, and is in no error.
+// helpers are functions on texts, in addition to those of text/template. Names and order of
+// arguments are Consul-Template's: the text is the last one, so that it can be piped in. Refused
+// arguments may be secret, so errors do not contain them.
 var helpers = template.FuncMap{
 	"toLower":    strings.ToLower,
 	"toUpper":    strings.ToUpper,
@@ -104,7 +104,7 @@ func parseWith[T any](name, wanted string, with func(string) (T, error)) func(st
 	}
 }
 
-// in reports whether a list has an element, or a text a part.
+// in reports whether a list contains an element, or a text contains another one.
 func in(list, element any) (bool, error) {
 	v := reflect.ValueOf(list)
 	switch v.Kind() {

@@ -13,14 +13,14 @@ import (
 	"github.com/terrapulse/terrapulse/internal/config"
 )
 
-// result is what came of a template.
+// result is the result of a template.
 type result struct {
 	text   string
-	pieces []string // what its actions wrote
+	pieces []string // the output of its actions
 	err    error
 }
 
-// lookups are what was looked up for one run, each thing once.
+// lookups are the look-ups of one run; each value is looked up once.
 type lookups struct {
 	*Evaluator
 	cfg  *config.Config
@@ -34,14 +34,14 @@ type lookups struct {
 	awsErr  error
 }
 
-// lookup is one thing that is looked up.
+// lookup is one look-up.
 type lookup struct {
 	once  sync.Once
 	value any
 	err   error
 }
 
-// lookupError says what could not be looked up. It holds no values.
+// lookupError is a failed look-up. It contains no values.
 type lookupError struct {
 	what  string // such as key "a/b"
 	cause error
@@ -50,8 +50,7 @@ type lookupError struct {
 func (e *lookupError) Error() string { return e.what + ": " + e.cause.Error() }
 func (e *lookupError) Unwrap() error { return e.cause }
 
-// find looks something up, unless that has been done for this run. What is its
-// name for people; the key tells it from everything else.
+// find looks something up, once per run. What is its name for people; the key identifies it.
 func find[T any](ctx context.Context, l *lookups, what, key string, get func(context.Context) (T, error)) (T, error) {
 	l.mu.Lock()
 	found := l.found[key]
@@ -96,7 +95,7 @@ func parseText(text string, functions template.FuncMap) (parsed, error) {
 	return p, nil
 }
 
-// collect notes the literal texts of a part of the template.
+// collect collects the literal texts of a part of the template.
 func (p parsed) collect(node parse.Node) {
 	branch := func(b *parse.BranchNode) {
 		p.list(b.List)
@@ -125,11 +124,11 @@ func (p parsed) list(l *parse.ListNode) {
 	}
 }
 
-// errNoValue says that an action had nothing to write.
-var errNoValue = errors.New("a value is not there: text/template would write <no value>")
+// errNoValue says that an action has no value.
+var errNoValue = errors.New("a value is missing: text/template would write <no value>")
 
-// writer takes what a template writes: each literal text and what each action
-// writes come by themselves.
+// writer receives the output of a template: each literal text and the output of each action
+// separately.
 type writer struct {
 	strings.Builder
 	literal map[string]bool
@@ -159,15 +158,15 @@ func (l *lookups) evaluate(ctx context.Context, s site) result {
 	return result{text: w.String(), pieces: w.pieces}
 }
 
-// harmless are the words of text/template's errors that hold no values, but
-// only what the template says itself and names of fields.
+// harmless matches the parts of text/template's errors that contain no values, only names from the
+// template.
 var harmless = regexp.MustCompile(`map has no entry for key "[^"]*"` +
 	`|can't evaluate field \w+ in type [\w.*\[\]{} ]+` +
 	`|nil pointer evaluating [\w.*\[\]{} ]+` +
 	`|function "\w+" not defined` +
 	`|wrong number of args for \w+: want (?:at least )?\d+ got \d+`)
 
-// explain returns an error of a template without what the template has looked up.
+// explain removes the looked-up values from an error of a template.
 func explain(err error) error {
 	var lookup *lookupError
 	var own *argumentError

@@ -22,12 +22,12 @@ const (
 	readToken = "the-token-that-may-read"
 )
 
-// levels answers with what the request may do.
+// levels answers with the level of the request.
 var levels = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprint(w, access.Of(r.Context()))
 })
 
-// ask sends a request with a Host header and a token, if they are given.
+// ask sends a request with a Host header and a token, if given.
 func (s *served) ask(method, path, host, token string) (*http.Response, string) {
 	s.t.Helper()
 	req, err := http.NewRequestWithContext(s.t.Context(), method, strings.TrimSuffix(s.url("http"), "/v1/x")+path, nil)
@@ -50,7 +50,7 @@ func (s *served) ask(method, path, host, token string) (*http.Response, string) 
 	return resp, string(body)
 }
 
-func TestServe_OnlyConfiguredHostsAreAnswered(t *testing.T) {
+func TestServe_AnswersOnlyConfiguredHosts(t *testing.T) {
 	s := start(t, Options{Handler: levels, Hosts: []string{"sync.example.com", ""}, Public: "/v1/health"}, nil)
 	for host, want := range map[string]int{
 		"": 200, "localhost": 200, "LOCALHOST:8558": 200, "localhost.": 200, "app.localhost": 200,
@@ -76,7 +76,7 @@ func TestServe_OnlyConfiguredHostsAreAnswered(t *testing.T) {
 	}
 }
 
-func TestServe_NamesInTheCertificateAreAnswered(t *testing.T) {
+func TestServe_AnswersTheNamesInTheCertificate(t *testing.T) {
 	ca := testtools.NewAuthority(t)
 	cert, key := ca.Server("api")
 	pair, err := tls.LoadX509KeyPair(cert, key)
@@ -101,7 +101,7 @@ func TestServe_NamesInTheCertificateAreAnswered(t *testing.T) {
 	}
 }
 
-func TestServe_ARefusedRequestWithASlowBodyIsClosed(t *testing.T) {
+func TestServe_RefusedRequestWithASlowBodyIsClosed(t *testing.T) {
 	s := start(t, Options{Handler: levels}, func(s *Server) { s.guard.body = 100 * time.Millisecond })
 	conn := s.dial()
 	fmt.Fprint(conn, "POST / HTTP/1.1\r\nHost: attacker.example\r\nContent-Length: 1000\r\n\r\n")
@@ -171,7 +171,7 @@ func TestServe_TokensDecideWhatARequestMayDo(t *testing.T) {
 	}
 }
 
-func TestServe_WithoutATokenEverybodyMayAct(t *testing.T) {
+func TestServe_WithoutATokenEverythingIsAllowed(t *testing.T) {
 	s := start(t, Options{Handler: levels}, nil)
 	for _, token := range []string{"", "whatever"} {
 		if resp, body := s.ask("POST", "/v1/tasks", "", token); resp.StatusCode != 200 || body != fmt.Sprint(access.Act) {
@@ -213,7 +213,7 @@ func TestServe_WrongTokensAreLimitedPerAddress(t *testing.T) {
 	}
 }
 
-func TestTokens_RememberABoundedNumberOfClients(t *testing.T) {
+func TestTokens_LimitNumberOfRememberedClients(t *testing.T) {
 	tokens, err := newTokens(Token{Value: actToken}, Token{}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -233,7 +233,7 @@ func TestTokens_RememberABoundedNumberOfClients(t *testing.T) {
 	}
 }
 
-func TestServe_ATokenFileIsReadAgain(t *testing.T) {
+func TestServe_ReadsATokenFileAgain(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "token")
 	put := func(text string) {
 		t.Helper()
@@ -262,7 +262,7 @@ func TestServe_ATokenFileIsReadAgain(t *testing.T) {
 	}
 }
 
-func TestServe_TokensThatCannotBeUsedStopTheStart(t *testing.T) {
+func TestListen_RefusesUnusableTokens(t *testing.T) {
 	for want, o := range map[string]Options{
 		"api.token: the token has 5 characters": {Token: Token{Key: "api.token", Value: "short"}},
 		"api.token: the token has 0 characters": {Token: Token{Key: "api.token"}},

@@ -14,20 +14,20 @@ import (
 	"github.com/terrapulse/terrapulse/internal/config"
 )
 
-// certificates are the server's certificate and the authorities of its clients.
-// The files are read at each handshake, which costs far less than the handshake
-// itself: a certificate that was renewed holds from the next connection on.
+// certificates are the server's certificate and the CAs for clients. The files are read at each
+// handshake, which costs far less than the handshake itself: a renewed certificate is used from the
+// next connection on.
 type certificates struct {
 	files config.APITLS
 	log   *slog.Logger
 
 	mu      sync.Mutex
 	current *tls.Config
-	digest  [sha256.Size]byte // of what current was made of
-	wrong   string            // what was last said to be wrong with the files
+	digest  [sha256.Size]byte // of the files of current
+	wrong   string            // the last reported error of the files
 }
 
-// newCertificates reads them for the first time.
+// newCertificates reads the files for the first time.
 func newCertificates(files config.APITLS, log *slog.Logger) (*certificates, error) {
 	c := &certificates{files: files, log: log}
 	if err := c.refresh(); err != nil {
@@ -36,8 +36,8 @@ func newCertificates(files config.APITLS, log *slog.Logger) (*certificates, erro
 	return c, nil
 }
 
-// forClient returns what holds for a new connection. Files that cannot be used
-// change nothing: while one is replaced, it may not match the other.
+// forClient returns the configuration for a new connection. If the files are invalid, the previous
+// ones are used: while one file is replaced, it may not match the other.
 func (c *certificates) forClient(*tls.ClientHelloInfo) (*tls.Config, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -59,7 +59,7 @@ func (c *certificates) name(host string) bool {
 	return c.current.Certificates[0].Leaf.VerifyHostname(host) == nil
 }
 
-// refresh takes over the files if they have changed.
+// refresh uses the files if they have changed and are valid.
 func (c *certificates) refresh() error {
 	cert, err := os.ReadFile(c.files.Cert)
 	if err != nil {
@@ -86,8 +86,8 @@ func (c *certificates) refresh() error {
 		MinVersion:   tls.VersionTLS12,
 		Certificates: []tls.Certificate{pair},
 		NextProtos:   []string{"http/1.1"},
-		// A client proves who it is each time: a resumed session would outlive
-		// the authority that it was begun with.
+		// A client must prove its identity each time: a resumed session would survive the removal
+		// of a CA.
 		SessionTicketsDisabled: true,
 	}
 	if c.files.VerifyIncoming {
@@ -108,7 +108,7 @@ func (c *certificates) refresh() error {
 	return nil
 }
 
-// authority is the file or the folder of the authorities of clients.
+// authority returns the file or the folder of the CAs for clients.
 func (c *certificates) authority() string {
 	if c.files.CACert != "" {
 		return c.files.CACert
@@ -116,7 +116,7 @@ func (c *certificates) authority() string {
 	return c.files.CAPath
 }
 
-// authorities returns the files of the authorities of clients.
+// authorities returns the content of the CA files for clients.
 func (c *certificates) authorities() ([][]byte, error) {
 	switch {
 	case !c.files.VerifyIncoming:

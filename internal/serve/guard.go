@@ -18,28 +18,27 @@ import (
 	"github.com/terrapulse/terrapulse/internal/access"
 )
 
-// guard stands before a handler. A request that reaches the handler has its
-// whole body with it.
+// guard checks requests before the handler. A request that reaches the handler has its complete
+// body.
 type guard struct {
 	next   http.Handler
 	origin string
-	pages  *http.CrossOriginProtection // nil where pages of any origin are welcome
+	pages  *http.CrossOriginProtection // nil if pages of any origin are allowed
 	hosts  *hosts
 	tokens *tokens
 	public string // path that is answered for any host and without a token
 	log    *slog.Logger
-	body   time.Duration // for a body
-	piece  time.Duration // for each piece of an answer
+	body   time.Duration // time limit for a body
+	piece  time.Duration // time limit for each piece of an answer
 }
 
 func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	answer := &answer{ResponseWriter: w, control: http.NewResponseController(w), piece: g.piece}
 	defer g.recover(answer, r)
 	if r.Body != nil && r.Body != http.NoBody {
-		// Also for a body that is refused: net/http reads some of it. An error
-		// means that this connection has no deadlines, which is a test's. net/http
-		// takes the deadline away once the body has come; after an error it reads
-		// on, within it.
+		// This also limits a refused body, of which net/http reads a part. An error means that the
+		// connection has no deadlines, as in tests. net/http removes the deadline when the body is
+		// complete; after an error it reads on until the deadline.
 		_ = answer.control.SetReadDeadline(time.Now().Add(g.body))
 	}
 	local := g.hosts.allows(r)
@@ -50,7 +49,7 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if g.origin != "" && g.cors(answer, r) {
 		return
 	}
-	// A browser asks nobody before it sends a page's POST without a body.
+	// A browser sends a page's POST without a body without a preflight request.
 	if g.pages != nil && g.pages.Check(r) != nil {
 		answer.refuse(http.StatusForbidden, "web pages of other origins may not use this API: -allow-origin lets them")
 		return
@@ -65,7 +64,7 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	g.next.ServeHTTP(answer, r.WithContext(access.With(r.Context(), level)))
 }
 
-// level returns what a request may do, and reports whether it can go on.
+// level returns the level of a request, and reports whether it may continue.
 func (g *guard) level(w *answer, r *http.Request) (access.Level, bool) {
 	level, err := g.tokens.level(r)
 	reads := r.Method == http.MethodGet || r.Method == http.MethodHead || r.Method == http.MethodOptions
@@ -87,8 +86,8 @@ func (g *guard) level(w *answer, r *http.Request) (access.Level, bool) {
 	return level, true
 }
 
-// readBody reads the body, so that a slow client waits here and not in the
-// handler. It reports whether the request can go on.
+// readBody reads the body, so that a slow client waits here and not in the handler. It reports
+// whether the request may continue.
 func (g *guard) readBody(w *answer, r *http.Request) bool {
 	if r.Body == nil || r.Body == http.NoBody {
 		return true
@@ -112,15 +111,15 @@ func (g *guard) readBody(w *answer, r *http.Request) bool {
 	return false
 }
 
-// tooLarge refuses a body. The rest of it is read all the same, for as long as
-// a body may take: many a client looks for an answer only when it has sent all.
+// tooLarge refuses a body. It reads the rest within the time limit of a body: many clients read the
+// answer only after they have sent everything.
 func (g *guard) tooLarge(w *answer, r *http.Request) {
 	w.refuse(http.StatusRequestEntityTooLarge, fmt.Sprintf("the request body is too large: at most %d bytes are read", maxBody))
 	_ = w.control.Flush()
 	_, _ = io.Copy(io.Discard, r.Body)
 }
 
-// cors says what a browser wants to know, and reports whether that was all.
+// cors answers the questions of a browser, and reports whether the request is complete.
 func (g *guard) cors(w http.ResponseWriter, r *http.Request) bool {
 	h := w.Header()
 	h.Set("Access-Control-Allow-Origin", g.origin)
@@ -136,8 +135,8 @@ func (g *guard) cors(w http.ResponseWriter, r *http.Request) bool {
 	return true
 }
 
-// recover makes an answer of a handler that panics. What was begun is cut off,
-// so that nobody takes it for the whole.
+// recover answers if a handler panics. It aborts an answer that has begun, so that no client takes
+// it for complete.
 func (g *guard) recover(w *answer, r *http.Request) {
 	p := recover()
 	if p == nil {
@@ -155,8 +154,8 @@ func (g *guard) recover(w *answer, r *http.Request) {
 	w.fail(http.StatusInternalServerError, "internal error, see the log for the request id", id)
 }
 
-// answer writes in pieces, each in its own time: a client may be slow, but must
-// not hold on to an answer for ever.
+// answer writes in pieces with a time limit each: a client may be slow, but must not block an
+// answer forever.
 type answer struct {
 	http.ResponseWriter
 	control *http.ResponseController
@@ -186,13 +185,13 @@ func (a *answer) Write(p []byte) (int, error) {
 	}
 }
 
-// refuse answers a request that no handler gets, and then closes the connection.
+// refuse answers a request that does not reach the handler, and closes the connection.
 func (a *answer) refuse(status int, message string) {
 	a.Header().Set("Connection", "close")
 	a.fail(status, message, uuid.NewString())
 }
 
-// fail answers with an error in the shape of the API.
+// fail answers with an error in the format of the API.
 func (a *answer) fail(status int, message, id string) {
 	var body struct {
 		Error struct {
@@ -203,10 +202,10 @@ func (a *answer) fail(status int, message, id string) {
 	body.Error.Message, body.RequestID = message, id
 	text, err := json.Marshal(body)
 	if err != nil {
-		panic(err) // strings can be written
+		panic(err) // strings can always be encoded
 	}
 	a.Header().Set("Content-Type", "application/json")
 	a.Header().Set("Content-Length", strconv.Itoa(len(text)))
 	a.WriteHeader(status)
-	_, _ = a.Write(text) // a client that has gone cannot be told
+	_, _ = a.Write(text) // the client may have disconnected
 }

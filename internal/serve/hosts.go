@@ -11,10 +11,9 @@ import (
 	"github.com/terrapulse/terrapulse/internal/config"
 )
 
-// hosts decides which Host headers are answered. A web page can have its own DNS
-// name resolve to an address of this machine (DNS rebinding), and then its
-// requests are those of the page's own origin to a browser. They still name the
-// page's host.
+// hosts decides which Host headers are accepted. With DNS rebinding, a web page makes its own DNS
+// name resolve to an address of this machine; a browser then treats requests to it as requests to
+// the page's own origin. But they still name the page's host.
 type hosts struct {
 	any   bool
 	names map[string]bool
@@ -30,8 +29,8 @@ func newHosts(names []string, certs *certificates) *hosts {
 	return h
 }
 
-// Hosts returns the host names that a configuration allows: the api block's, the
-// other names of this instance in it, and those of this machine.
+// Hosts returns the host names that a configuration allows: those of the api block, the other names
+// of this instance in it, and those of this machine.
 func Hosts(cfg *config.Config) []string {
 	names := append([]string{}, cfg.API.Hosts...)
 	names = append(names, cfg.Consul.ServiceRegistration.Address)
@@ -48,7 +47,7 @@ func Hosts(cfg *config.Config) []string {
 	return names
 }
 
-// allows reports whether a request is addressed to this server.
+// allows reports whether a request is for this server.
 func (h *hosts) allows(r *http.Request) bool {
 	if h.any || r.Host == "" { // a browser always sends a host
 		return true
@@ -59,12 +58,12 @@ func (h *hosts) allows(r *http.Request) bool {
 	}
 	host = normalHost(host)
 	if _, err := netip.ParseAddr(host); err == nil {
-		return true // a browser resolved no name
+		return true // an IP address: the browser resolved no name
 	}
 	return h.names[host] || strings.HasSuffix(host, ".localhost") || h.certs != nil && h.certs.name(host)
 }
 
-// normalHost is a host name as it is compared.
+// normalHost normalizes a host name for comparison.
 func normalHost(name string) string {
 	name = strings.TrimSuffix(strings.TrimPrefix(name, "["), "]")
 	return strings.ToLower(strings.TrimSuffix(name, "."))

@@ -1,6 +1,5 @@
-// Package serve serves an HTTP handler to a network that is not to be trusted:
-// with TLS and client certificates where they are configured, with limits on
-// what a request may take, and with an end that waits for answers under way.
+// Package serve serves an HTTP handler to an untrusted network: with TLS and client certificates if
+// configured, with limits on requests, and with a shutdown that waits for answers under way.
 package serve
 
 import (
@@ -18,43 +17,43 @@ import (
 	"github.com/terrapulse/terrapulse/internal/config"
 )
 
-// What a request may take. A handler may take its time: a run can take minutes.
+// Limits of a request. A handler has no time limit: a run can take minutes.
 const (
-	maxHeader = 64 << 10 // bytes; the longest that is asked with is a list of names in a query
+	maxHeader = 64 << 10 // bytes; the longest legitimate header is a list of names in a query
 	maxBody   = 1 << 20  // bytes; a task with a thousand variables has about 100 KB
 
 	headerTime = 10 * time.Second // for a TLS handshake, and for a header
 	bodyTime   = 30 * time.Second // for a body
-	pieceTime  = 30 * time.Second // for a client to take the next piece of an answer
+	pieceTime  = 30 * time.Second // for a client to read the next piece of an answer
 	pieceSize  = 64 << 10         // bytes
 	idleTime   = 2 * time.Minute  // for the next request over a connection
-	graceTime  = 5 * time.Second  // for answers under way when the server ends
-	wordTime   = time.Second      // for handlers to say then that they have to give up
+	graceTime  = 5 * time.Second  // for answers under way at shutdown
+	wordTime   = time.Second      // for handlers to answer after that
 )
 
-// Options are what a server serves, and how.
+// Options configure a server.
 type Options struct {
 	Address string // IP address; "" is every interface
-	Port    int    // 0 is any that is free
+	Port    int    // 0 is any free port
 	TLS     config.APITLS
 	Handler http.Handler
-	// Hosts are the host names that requests may be addressed to, beside
-	// localhost, IP addresses and the names in the server's certificate.
+	// Hosts are the accepted host names, besides localhost, IP addresses and the names in the
+	// server's certificate.
 	Hosts []string
-	// Token is needed for every request, ReadToken is enough for those that
-	// change nothing. Without Token every request may do everything. The handler
-	// finds what a request may do with access.Of.
+	// Token is required for every request; ReadToken is sufficient for those that change nothing.
+	// Without Token every request is allowed everything. The handler gets the level of a request
+	// with access.Of.
 	Token, ReadToken Token
-	// Public is a path that is answered for any host and without a token: with
-	// the level access.None then.
+	// Public is a path that is answered for any host and, with the level access.None, without a
+	// token.
 	Public string
-	// AllowOrigin, if set, lets web pages of this origin use the handler from a
-	// browser: "*" or an origin such as "https://ops.example.com".
+	// AllowOrigin, if set, allows web pages of this origin to use the handler from a browser: "*"
+	// or an origin such as "https://ops.example.com".
 	AllowOrigin string
 	Log         *slog.Logger
 }
 
-// Server is a server that has its port.
+// Server is a server that listens on its port.
 type Server struct {
 	listener net.Listener
 	guard    *guard
@@ -64,8 +63,8 @@ type Server struct {
 	log      *slog.Logger
 }
 
-// Listen takes the port, so that it is known before anything else is begun
-// whether it is free, and reads the certificates. Clients wait until Serve.
+// Listen opens the port, so that it is known early whether it is free, and reads the certificates.
+// Clients wait until Serve.
 func Listen(ctx context.Context, o Options) (*Server, error) {
 	s := &Server{header: headerTime, grace: graceTime, word: wordTime, log: o.Log, guard: &guard{
 		next: o.Handler, origin: o.AllowOrigin, log: o.Log, body: bodyTime, piece: pieceTime,
@@ -102,15 +101,15 @@ func Listen(ctx context.Context, o Options) (*Server, error) {
 	return s, nil
 }
 
-// portError says what to do about a port that cannot be had.
+// portError says what to do if a port cannot be opened.
 func portError(o Options, err error) error {
 	var system syscall.Errno
 	if errors.As(err, &system) {
-		err = system // without the address, which says nothing new
+		err = system // without the address, which is known
 	}
 	advice := "set port in the configuration to another one"
 	switch {
-	case errors.Is(err, syscall.EADDRINUSE), system == 10048: // the second is Windows's
+	case errors.Is(err, syscall.EADDRINUSE), system == 10048: // the second is the code of Windows
 		advice = "another program has it, perhaps another Terrapulse or Consul-Terraform-Sync: end that one, or " + advice
 	case errors.Is(err, syscall.EACCES):
 		advice = "only the system's administrator may listen on it: " + advice
@@ -120,18 +119,17 @@ func portError(o Options, err error) error {
 	return fmt.Errorf("listen on port %d for the HTTP API: %w; %s", o.Port, err, advice)
 }
 
-// Addr is where the server listens.
+// Addr returns the address that the server listens on.
 func (s *Server) Addr() net.Addr { return s.listener.Addr() }
 
-// Close gives the port back if Serve is never called.
+// Close closes the port if Serve is never called.
 func (s *Server) Close() error { return s.listener.Close() }
 
-// Serve answers until the context ends, and then no new request; it waits for
-// answers under way, at most 5 seconds. The contexts of those that are left end
-// then, and a second later their connections. It returns nil after that, and an
-// error if it can no longer listen.
+// Serve answers until the context ends. Then it accepts no new requests and waits at most 5 seconds
+// for answers under way. After that the contexts of the remaining requests end, and a second later
+// their connections. It returns nil then, and an error if it can no longer listen.
 func (s *Server) Serve(ctx context.Context) error {
-	// HTTP/1 alone: its limits are those above, and nothing here needs streams.
+	// Only HTTP/1: its limits are those above, and no streams are needed.
 	var protocols http.Protocols
 	protocols.SetHTTP1(true)
 	requests, giveUp := context.WithCancel(context.WithoutCancel(ctx))
@@ -143,7 +141,7 @@ func (s *Server) Serve(ctx context.Context) error {
 		ReadHeaderTimeout: s.header,
 		IdleTimeout:       idleTime,
 		MaxHeaderBytes:    maxHeader,
-		// What strangers send is no news: port scanners are everywhere.
+		// Invalid requests of strangers, such as port scanners, are not worth a warning.
 		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
 	ended := make(chan error, 1)

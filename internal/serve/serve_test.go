@@ -25,7 +25,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/testtools"
 )
 
-// limit is how long a test waits for what must come.
+// limit limits how long a test waits.
 const limit = 20 * time.Second
 
 // served is a server under test.
@@ -80,7 +80,7 @@ func (s *served) url(scheme string) string {
 	return fmt.Sprintf("%s://127.0.0.1:%d/v1/x", scheme, s.port())
 }
 
-// dial opens a connection of raw bytes.
+// dial opens a raw connection.
 func (s *served) dial() net.Conn {
 	s.t.Helper()
 	conn, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", s.port()))
@@ -94,7 +94,7 @@ func (s *served) dial() net.Conn {
 	return conn
 }
 
-// client is an HTTP client that leaves nothing open.
+// client returns an HTTP client that leaves no connection open.
 func client(t *testing.T, secure *tls.Config) *http.Client {
 	transport := &http.Transport{TLSClientConfig: secure, DisableKeepAlives: true}
 	t.Cleanup(transport.CloseIdleConnections)
@@ -104,7 +104,7 @@ func client(t *testing.T, secure *tls.Config) *http.Client {
 // echo answers with the body of the request.
 var echo = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) })
 
-// wantError wants an answer in the API's shape of an error.
+// wantError wants an error in the format of the API.
 func wantError(t *testing.T, resp *http.Response, status int, text string) {
 	t.Helper()
 	defer resp.Body.Close()
@@ -137,7 +137,7 @@ func wantLogged(t *testing.T, l *testtools.Output, texts ...string) {
 	}
 }
 
-func TestAnswersComeThrough(t *testing.T) {
+func TestServe_ReturnsAnswers(t *testing.T) {
 	s := start(t, Options{Handler: echo}, nil)
 	body := strings.Repeat("x", maxBody) // the largest there may be
 	resp, err := client(t, nil).Post(s.url("http"), "text/plain", strings.NewReader(body))
@@ -154,7 +154,7 @@ func TestAnswersComeThrough(t *testing.T) {
 	}
 }
 
-func TestAPortThatIsTakenIsSaid(t *testing.T) {
+func TestListen_ReportsAPortInUse(t *testing.T) {
 	l, err := net.Listen("tcp", ":0")
 	if err != nil {
 		t.Fatal(err)
@@ -175,7 +175,7 @@ func TestAPortThatIsTakenIsSaid(t *testing.T) {
 	}
 }
 
-func TestABodyThatIsTooLargeIsRefused(t *testing.T) {
+func TestServe_RefusesALargeBody(t *testing.T) {
 	reached := make(chan struct{}, 9)
 	s := start(t, Options{Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached <- struct{}{} })}, nil)
 	for name, body := range map[string]io.Reader{
@@ -188,7 +188,7 @@ func TestABodyThatIsTooLargeIsRefused(t *testing.T) {
 		}
 		wantError(t, resp, http.StatusRequestEntityTooLarge, "1048576 bytes")
 	}
-	// One that says so beforehand need not send it.
+	// A client that announces the size need not send the body.
 	conn := s.dial()
 	fmt.Fprintf(conn, "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000000\r\nExpect: 100-continue\r\n\r\n")
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
@@ -196,7 +196,7 @@ func TestABodyThatIsTooLargeIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantError(t, resp, http.StatusRequestEntityTooLarge, "too large")
-	// One that looks for an answer only in the end finds it.
+	// A client that reads the answer only at the end gets it.
 	conn = s.dial()
 	fmt.Fprintf(conn, "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n", 32<<20)
 	if _, err := conn.Write(make([]byte, 32<<20)); err != nil {
@@ -215,7 +215,7 @@ type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
-func TestAHeaderThatIsTooLargeIsRefused(t *testing.T) {
+func TestServe_RefusesALargeHeader(t *testing.T) {
 	s := start(t, Options{Handler: echo}, nil)
 	req, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, s.url("http"), nil)
 	req.Header.Set("X-Long", strings.Repeat("x", 2*maxHeader))
@@ -229,7 +229,7 @@ func TestAHeaderThatIsTooLargeIsRefused(t *testing.T) {
 	}
 }
 
-// wantClosed wants the server to close the connection; it returns what it said.
+// wantClosed wants the server to close the connection, and returns what the server sent.
 func wantClosed(t *testing.T, conn net.Conn) string {
 	t.Helper()
 	said, err := io.ReadAll(conn)
@@ -239,7 +239,7 @@ func wantClosed(t *testing.T, conn net.Conn) string {
 	return string(said)
 }
 
-func TestSlowClientsAreCutOff(t *testing.T) {
+func TestServe_DisconnectsSlowClients(t *testing.T) {
 	reached := make(chan struct{}, 99)
 	quick := func(s *Server) { s.header, s.guard.body = 200*time.Millisecond, 200*time.Millisecond }
 	s := start(t, Options{Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached <- struct{}{} })}, quick)
@@ -289,7 +289,7 @@ func TestSlowClientsAreCutOff(t *testing.T) {
 	}
 }
 
-func TestAnAnswerThatNobodyTakesIsGivenUp(t *testing.T) {
+func TestServe_AbortsAnAnswerThatIsNotRead(t *testing.T) {
 	wrote := make(chan error, 1)
 	s := start(t, Options{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, err := w.Write(make([]byte, 64<<20))
@@ -307,7 +307,7 @@ func TestAnAnswerThatNobodyTakesIsGivenUp(t *testing.T) {
 	}
 }
 
-func TestASlowHandlerIsNotCutOff(t *testing.T) {
+func TestServe_SlowHandlerIsNotAborted(t *testing.T) {
 	quick := func(s *Server) {
 		s.header, s.guard.body, s.guard.piece = 100*time.Millisecond, 100*time.Millisecond, 100*time.Millisecond
 	}
@@ -329,7 +329,7 @@ func TestASlowHandlerIsNotCutOff(t *testing.T) {
 	}
 }
 
-func TestHalfABodyDoesNotReachTheHandler(t *testing.T) {
+func TestServe_IncompleteBodyDoesNotReachTheHandler(t *testing.T) {
 	reached := make(chan struct{}, 9)
 	s := start(t, Options{Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached <- struct{}{} })}, nil)
 	conn := s.dial()
@@ -347,7 +347,7 @@ func TestHalfABodyDoesNotReachTheHandler(t *testing.T) {
 	}
 }
 
-func TestAClientThatGoesAwayEndsItsRequest(t *testing.T) {
+func TestServe_DisconnectEndsTheRequest(t *testing.T) {
 	began, ended := make(chan struct{}), make(chan struct{})
 	s := start(t, Options{Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		close(began)
@@ -365,7 +365,7 @@ func TestAClientThatGoesAwayEndsItsRequest(t *testing.T) {
 	}
 }
 
-func TestAPanicIsAnAnswerAndALine(t *testing.T) {
+func TestServe_PanicIsAnsweredAndLogged(t *testing.T) {
 	s := start(t, Options{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Query().Has("late") {
 			fmt.Fprint(w, "the first ha")
@@ -390,7 +390,7 @@ func TestAPanicIsAnAnswerAndALine(t *testing.T) {
 	}
 }
 
-func TestWebPagesMayUseItWhereTheyAreAllowedTo(t *testing.T) {
+func TestServe_AllowedOriginsMayUseIt(t *testing.T) {
 	for _, origin := range []string{"*", "https://ops.example.com"} {
 		s := start(t, Options{Handler: echo, AllowOrigin: origin}, nil)
 		for _, method := range []string{http.MethodGet, http.MethodOptions} {
@@ -414,7 +414,7 @@ func TestWebPagesMayUseItWhereTheyAreAllowedTo(t *testing.T) {
 	}
 }
 
-func TestNoWebPageFromElsewhereChangesAnything(t *testing.T) {
+func TestServe_OtherOriginsCannotChangeAnything(t *testing.T) {
 	const page = "https://ops.example.com"
 	for _, test := range []struct {
 		allowed, origin string
@@ -451,7 +451,7 @@ func TestNoWebPageFromElsewhereChangesAnything(t *testing.T) {
 	}
 }
 
-func TestTheEndWaitsForAnswers(t *testing.T) {
+func TestServe_ShutdownWaitsForAnswers(t *testing.T) {
 	began, goOn := make(chan struct{}), make(chan struct{})
 	s := start(t, Options{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		close(began)
@@ -473,7 +473,7 @@ func TestTheEndWaitsForAnswers(t *testing.T) {
 	<-began
 	s.stop()
 	deadline := time.Now().Add(limit)
-	for { // no new request is taken
+	for { // no new request is accepted
 		conn, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", s.port()))
 		if err != nil {
 			break
@@ -490,7 +490,7 @@ func TestTheEndWaitsForAnswers(t *testing.T) {
 	}
 }
 
-func TestWhoStillWaitsAtTheEndIsToldSo(t *testing.T) {
+func TestServe_ShutdownEndsTheContextsOfRequests(t *testing.T) {
 	began := make(chan struct{})
 	s := start(t, Options{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		close(began)
@@ -514,7 +514,7 @@ func TestWhoStillWaitsAtTheEndIsToldSo(t *testing.T) {
 	}
 }
 
-func TestTheEndDoesNotWaitForEver(t *testing.T) {
+func TestServe_ShutdownIsLimitedInTime(t *testing.T) {
 	began, release := make(chan struct{}), make(chan struct{})
 	defer close(release)
 	s := start(t, Options{Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
@@ -531,8 +531,8 @@ func TestTheEndDoesNotWaitForEver(t *testing.T) {
 	wantLogged(t, s.log, "aborted")
 }
 
-// trusting is a client that trusts the authority and shows a certificate, if
-// it is given one.
+// trusting returns the TLS configuration of a client that trusts the CA and has a certificate, if
+// given.
 func trusting(t *testing.T, ca string, own ...string) *tls.Config {
 	t.Helper()
 	pem, err := os.ReadFile(ca)
@@ -551,7 +551,7 @@ func trusting(t *testing.T, ca string, own ...string) *tls.Config {
 	return cfg
 }
 
-// get asks once and returns the certificate that the server showed.
+// get sends a request and returns the server's certificate.
 func get(t *testing.T, s *served, secure *tls.Config) (*x509.Certificate, error) {
 	t.Helper()
 	resp, err := client(t, secure).Get(s.url("https"))
@@ -562,7 +562,7 @@ func get(t *testing.T, s *served, secure *tls.Config) (*x509.Certificate, error)
 	return resp.TLS.PeerCertificates[0], nil
 }
 
-func TestTLS(t *testing.T) {
+func TestServe_TLS(t *testing.T) {
 	ca := testtools.NewAuthority(t)
 	cert, key := ca.Server("api")
 	s := start(t, Options{Handler: echo, TLS: config.APITLS{Enabled: true, Cert: cert, Key: key}}, nil)
@@ -607,7 +607,7 @@ func TestServe_PlainHTTPOnATLSPortGets400(t *testing.T) {
 	}
 }
 
-func TestOnlyClientsWithACertificateAreAnswered(t *testing.T) {
+func TestServe_ClientCertificates(t *testing.T) {
 	ca, strangers := testtools.NewAuthority(t), testtools.NewAuthority(t)
 	cert, key := ca.Server("api")
 	folder := t.TempDir()
@@ -643,7 +643,7 @@ func TestOnlyClientsWithACertificateAreAnswered(t *testing.T) {
 	}
 }
 
-func TestARenewedCertificateHoldsFromTheNextConnectionOn(t *testing.T) {
+func TestServe_RenewedCertificateIsUsedByTheNextConnection(t *testing.T) {
 	ca := testtools.NewAuthority(t)
 	cert, key := ca.Server("api")
 	authority := filepath.Join(t.TempDir(), "clients.pem")
@@ -667,7 +667,7 @@ func TestARenewedCertificateHoldsFromTheNextConnectionOn(t *testing.T) {
 	}
 	wantLogged(t, s.log, "read again")
 
-	// A pair that does not match changes nothing, and is said once.
+	// A pair that does not match changes nothing, and is reported once.
 	if err := os.WriteFile(key, []byte("not a key"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -685,8 +685,7 @@ func TestARenewedCertificateHoldsFromTheNextConnectionOn(t *testing.T) {
 		t.Errorf("certificate %v, %v", third, err)
 	}
 
-	// Clients of an authority that is no longer there are out, however they
-	// came in before.
+	// Clients of a removed CA are refused, even after earlier connections.
 	others := testtools.NewAuthority(t)
 	copyFile(t, others.CA, authority)
 	if _, err := get(t, s, me); err == nil {
@@ -709,7 +708,7 @@ func copyFile(t *testing.T, from, to string) {
 	}
 }
 
-func TestCertificatesThatCannotBeUsedAreSaidBeforeAnythingElse(t *testing.T) {
+func TestListen_RefusesInvalidCertificates(t *testing.T) {
 	ca := testtools.NewAuthority(t)
 	cert, key := ca.Server("api")
 	none := filepath.Join(t.TempDir(), "none.pem")

@@ -20,41 +20,41 @@ import (
 	"github.com/terrapulse/terrapulse/internal/access"
 )
 
-// minToken is how long a token must be, in bytes. With failures limited, one that
-// is not a word cannot be guessed.
+// minToken is the minimum length of a token, in bytes. As failures are limited, a random token of
+// this length cannot be guessed.
 const minToken = 16
 
-// How many requests with a wrong token an address may send: some at once, for a
-// script that was not changed yet, and then one per failureEvery.
+// The number of requests with a wrong token per address: some at once, for a script with an old
+// token, and then one per failureEvery.
 const (
 	failuresAtOnce = 20
 	failureEvery   = time.Second
-	maxClients     = 4096 // that are remembered
+	maxClients     = 4096 // in memory
 )
 
-// Token is one bearer token. The zero value is none.
+// Token is a bearer token. The zero value is none.
 type Token struct {
-	Key   string // where it is configured, for messages
+	Key   string // its configuration key, for messages
 	Value string
-	File  string // file that holds it, read for each request; Value is not used then
+	File  string // file with the token, read for each request instead of Value
 }
 
-// tokens decides what a request may do by its bearer token.
+// tokens decides about the level of a request by its bearer token.
 type tokens struct {
 	log *slog.Logger
 	now func() time.Time
-	all []*token // those that are configured; none if every request may do everything
+	all []*token // the configured tokens; without any, every request may do everything
 
-	mu       sync.Mutex // held for a whole check, so that guesses at the same time are all counted
+	mu       sync.Mutex // held for a whole check, so that parallel guesses are all counted
 	failures map[netip.Prefix]*rate.Limiter
 }
 
-// token is one that is configured, with what it allows.
+// token is a configured token with its level.
 type token struct {
 	Token
 	level access.Level
-	sum   [sha256.Size]byte // of the newest value that could be read
-	wrong string            // what was last said to be wrong with the file
+	sum   [sha256.Size]byte // of the last valid value
+	wrong string            // the last reported error of the file
 }
 
 // newTokens reads the tokens for the first time.
@@ -76,7 +76,7 @@ func newTokens(act, read Token, log *slog.Logger) (*tokens, error) {
 	return t, nil
 }
 
-// refresh takes over the token's value if that can be used.
+// refresh uses the token's current value if it is valid.
 func (t *token) refresh() error {
 	value := t.Value
 	if t.File != "" {
@@ -108,14 +108,14 @@ func (t *token) matches(sum [sha256.Size]byte, log *slog.Logger) bool {
 	return subtle.ConstantTimeCompare(sum[:], t.sum[:]) == 1
 }
 
-// What is wrong with a request's token.
+// What is wrong with the token of a request.
 var (
 	errNoToken    = errors.New("this API needs a token: send it in the header Authorization: Bearer TOKEN, or with -token or TERRAPULSE_TOKEN on the command line")
 	errWrongToken = errors.New("the token in the header Authorization is not valid here")
 	errTooMany    = errors.New("too many requests with a wrong token came from this address: wait a few seconds")
 )
 
-// level returns what a request may do. The error says why that is nothing.
+// level returns the level of a request. If it is None, the error says why.
 func (t *tokens) level(r *http.Request) (access.Level, error) {
 	if len(t.all) == 0 {
 		return access.Act, nil
@@ -128,7 +128,7 @@ func (t *tokens) level(r *http.Request) (access.Level, error) {
 	defer t.mu.Unlock()
 	client := clientOf(r.RemoteAddr)
 	if failed := t.failures[client]; failed != nil && failed.TokensAt(t.now()) < 1 {
-		return access.None, errTooMany // also with a token that is right: else guessing would go on
+		return access.None, errTooMany // even with the right token: otherwise guessing would go on
 	}
 	level := access.None
 	if scheme, value, ok := strings.Cut(header, " "); ok && strings.EqualFold(scheme, "Bearer") {
@@ -158,8 +158,7 @@ func (t *tokens) failed(client netip.Prefix) {
 	one.AllowN(t.now(), 1)
 }
 
-// makeRoom forgets clients if there are many: first those that have not failed
-// for a while.
+// makeRoom removes clients if there are too many: first those without a recent failure.
 func (t *tokens) makeRoom() {
 	if len(t.failures) < maxClients {
 		return
