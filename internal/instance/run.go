@@ -59,6 +59,7 @@ func (i *Instance) Run(ctx context.Context, o RunOptions) error {
 	stop()
 	i.log.Info("stopping, waiting for Terraform where it runs")
 	i.Launcher.Wait()
+	i.Reconciler.DeliverRest(context.WithoutCancel(ctx))
 	withdrawn()
 	left()
 	if err = errors.Join(err, <-served); err == nil {

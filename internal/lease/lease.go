@@ -61,6 +61,9 @@ type Options struct {
 	OneClock bool
 	// Now returns the current time; time.Now if nil.
 	Now func() time.Time
+	// Also returns changes that are made in the same step in which next takes the
+	// lease after last; may be nil.
+	Also func(next, last Holder) []state.Change
 }
 
 // A Witness remembers since when the record of a lease is unchanged, by the clock of this process.
@@ -159,7 +162,11 @@ func Acquire(ctx context.Context, store state.Store, name, owner string, opts Op
 		}
 		want := Holder{Owner: owner, Fence: last.Fence + 1, Expires: expiry(now, opts.TTL), TTL: opts.TTL}
 		l := &Lease{store: store, name: name, owner: owner, fence: want.Fence, ttl: opts.TTL}
-		l.record, err = put(ctx, store, name, record, want)
+		var also []state.Change
+		if opts.Also != nil {
+			also = opts.Also(want, last)
+		}
+		l.record, err = put(ctx, store, name, record, want, also...)
 		if err == nil {
 			l.expires = want.Expires
 			return l, nil
@@ -223,12 +230,14 @@ func (l *Lease) Renew(ctx context.Context, now time.Time) error {
 // Release gives the lease up, so that the next contender need not wait. The record stays, because
 // of its token. It returns ErrLost if another owner took the lease. After the call the lease is not
 // valid, even if Release fails; it may then be called again.
-func (l *Lease) Release(ctx context.Context) error {
+//
+// It makes the other changes in the same step.
+func (l *Lease) Release(ctx context.Context, also ...state.Change) error {
 	l.mu.Lock()
 	l.released = true
 	l.mu.Unlock()
 	err := l.withRecord("give back", func(record state.Record) error {
-		_, err := put(ctx, l.store, l.name, record, Holder{Fence: l.fence})
+		_, err := put(ctx, l.store, l.name, record, Holder{Fence: l.fence}, also...)
 		return err
 	})
 	if err == nil {
@@ -323,7 +332,7 @@ func decode(name string, record state.Record) (Holder, error) {
 }
 
 // put writes the record of a lease, on the condition that it is still as read.
-func put(ctx context.Context, store state.Store, name string, read state.Record, h Holder) (state.Record, error) {
+func put(ctx context.Context, store state.Store, name string, read state.Record, h Holder, also ...state.Change) (state.Record, error) {
 	value, err := json.Marshal(h)
 	if err != nil {
 		return state.Record{}, err
@@ -332,7 +341,7 @@ func put(ctx context.Context, store state.Store, name string, read state.Record,
 	if read.Version != "" {
 		change = state.Replace(read, value)
 	}
-	written, err := store.Apply(ctx, change)
+	written, err := store.Apply(ctx, append([]state.Change{change}, also...)...)
 	if refused, ok := errors.AsType[*state.ConflictError](err); ok && refused.Current != nil && bytes.Equal(refused.Current.Value, value) {
 		// This write itself took place before, and only its answer was lost. Nobody else writes
 		// this token.

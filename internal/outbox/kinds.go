@@ -92,7 +92,7 @@ var kinds = map[Kind]About{
 	ConfigurationInForce: {Configuration, slog.LevelInfo, "configuration in force", []string{"config", "bundle"}},
 	ConfigurationRefused: {Subject: Configuration, Level: slog.LevelError, Fields: []string{"bundle", "error"}},
 
-	LeadershipTaken:   {Subject: Leadership, Level: slog.LevelInfo, Fields: []string{"by", "fence"}},
+	LeadershipTaken:   {Subject: Leadership, Level: slog.LevelInfo, Fields: []string{"by", "fence", "cause"}},
 	LeadershipGivenUp: {Subject: Leadership, Level: slog.LevelInfo, Fields: []string{"by", "fence"}},
 }
 

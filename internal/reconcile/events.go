@@ -66,6 +66,21 @@ func recorded(was, next state.Reconcile, now time.Time) []outbox.Event {
 	return events
 }
 
+// takes returns the event of a process that begins to lead. Fencing tokens number
+// the events about the leadership: nobody else writes one with this token.
+func (r *Reconciler) takes(next, last lease.Holder) []state.Change {
+	e := outbox.Event{Kind: outbox.LeadershipTaken, Seq: 2 * next.Fence, At: r.Now(), By: next.Owner, Fence: next.Fence}
+	if last.Owner != "" && last.Owner != next.Owner {
+		e.Cause = fmt.Sprintf("the lease of %s expired", last.Owner)
+	}
+	return outbox.NewEvents(e).Changes()
+}
+
+// givesUp returns the event of a process that stops leading.
+func (r *Reconciler) givesUp(fence uint64) []state.Change {
+	return outbox.NewEvents(outbox.Event{Kind: outbox.LeadershipGivenUp, Seq: 2*fence + 1, At: r.Now(), By: r.Owner, Fence: fence}).Changes()
+}
+
 // number numbers the events of a task, whose record is written with them.
 func number(task *state.Task, events []outbox.Event) []outbox.Event {
 	for i := range events {
@@ -79,6 +94,19 @@ func (r *Reconciler) eventLog() outbox.Log {
 		r.Said = new(outbox.Said)
 	}
 	return outbox.Log{To: r.Log, Said: r.Said}
+}
+
+// DeliverRest delivers the events of runs that ended after this process had given
+// the lease back. If another process leads, that one delivers them.
+func (r *Reconciler) DeliverRest(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, 2*deliveryTime)
+	defer cancel()
+	held, err := r.acquire(ctx)
+	if err != nil {
+		return // they are kept
+	}
+	r.deliver(ctx, held)
+	_ = held.Release(ctx) // else it expires
 }
 
 // deliver delivers the events in the store. It comes last in a tick, so that it

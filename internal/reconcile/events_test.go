@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/config"
@@ -251,4 +252,102 @@ func (l *lostAnswers) Apply(ctx context.Context, changes ...state.Change) ([]sta
 		}
 	}
 	return records, err
+}
+
+func TestLoop_LeadershipIsAnEvent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLoopBench(t, tasks(1)...)
+		events := l.recording()
+		l.start()
+		l.end()
+		if got := events.heard(); got != "leadership_taken run_decided(requested by start) configuration_in_force" {
+			t.Errorf("the events are %s", got)
+		}
+		// What happened since this process gave the lease back waits in the store.
+		l.Reconciler.DeliverRest(t.Context())
+		if got := events.heard(); got != "leadership_given_up" {
+			t.Errorf("the events are %s", got)
+		}
+
+		dead := l.another(l.Config.Tasks)
+		dead.Owner, dead.Now = "dead", time.Now
+		if _, err := dead.acquire(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		pass(time.Minute)
+		l.start()
+		l.end()
+		if got := events.heard(); got != "leadership_taken(the lease of dead expired)" {
+			t.Errorf("the events are %s", got)
+		}
+	})
+}
+
+func TestDeliverRest_LeavesEventsToTheLeader(t *testing.T) {
+	b := newBench(t, tasks(1)...)
+	events := b.recording()
+	leader := b.another(b.Config.Tasks)
+	if _, err := leader.acquireAnd(t.Context(), leader.takes); err != nil {
+		t.Fatal(err)
+	}
+	b.DeliverRest(t.Context())
+	if got := events.heard(); got != "" {
+		t.Errorf("while another process leads, the events are %s", got)
+	}
+}
+
+func TestOnce_EventsOfItsRunsAreDelivered(t *testing.T) {
+	b := newBench(t, tasks(1)...)
+	events := b.recording()
+	_, err := b.Once(t.Context(), func() {
+		run := b.task("task-0").Run
+		if _, err := Settle(t.Context(), b.store, Stopped{Launch: run.Launch, Why: "its container was killed"}, b.now); err != nil {
+			t.Error(err)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := events.heard(); !strings.HasSuffix(got, " run_lost(its container was killed)") {
+		t.Errorf("the events are %s", got)
+	}
+}
+
+func TestControl_ChangesAreEvents(t *testing.T) {
+	b := newBench(t, tasks(1)...)
+	b.settle()
+	events := b.recording()
+	c := controlOf(b)
+	steps := []func() error{
+		func() error {
+			_, err := c.SetEnabled(t.Context(), "task-0", false, ChangeOptions{By: "ann"})
+			return err
+		},
+		func() error {
+			_, err := c.SetEnabled(t.Context(), "task-0", true, ChangeOptions{By: "bob"})
+			return err
+		},
+		func() error { _, err := c.Delete(t.Context(), "task-0", "ann"); return err },
+		func() error { _, err := c.Reset(t.Context()); return err },
+		func() error { _, err := c.Force(t.Context(), "task-0", "ann"); return err },
+	}
+	for _, step := range steps {
+		if err := step(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.tick()
+	if _, err := c.Cancel(t.Context(), "task-0", "bob"); err != nil {
+		t.Fatal(err)
+	}
+	b.tick()
+	by := ""
+	for _, e := range events.got {
+		by += " " + e.By
+	}
+	want := "override_created(disabled) override_removed(enabled) override_created(deleted, until its block in the file is changed) override_removed " +
+		"run_decided(requested by ann) run_cancelled(cancelled by bob before it began)"
+	if got := events.heard(); got != want || strings.TrimSpace(by) != "ann bob ann start -reset  bob" {
+		t.Errorf("the events are %s, by%s; want %s", got, by, want)
+	}
 }

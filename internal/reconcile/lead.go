@@ -103,7 +103,7 @@ func (l *Loop) Run(ctx context.Context) error {
 func (l *Loop) release(ctx context.Context, held *lease.Lease) {
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), releaseTime, fmt.Errorf("no answer within %s", releaseTime))
 	defer cancel()
-	if err := held.Release(ctx); err != nil && !errors.Is(err, lease.ErrLost) {
+	if err := held.Release(ctx, l.givesUp(held.Fence())...); err != nil && !errors.Is(err, lease.ErrLost) {
 		l.Log.Warn("the lease is left to expire", "error", err)
 	}
 }
@@ -113,7 +113,7 @@ func (l *Loop) lead(ctx context.Context) *lease.Lease {
 	var leader string
 	wait := failedTickWait
 	for {
-		held, err := l.acquire(ctx)
+		held, err := l.acquireAnd(ctx, l.takes)
 		if err == nil {
 			return held
 		}

@@ -12,7 +12,12 @@ import (
 
 // acquire takes the lease, or returns a *lease.HeldError.
 func (r *Reconciler) acquire(ctx context.Context) (*lease.Lease, error) {
-	return lease.Acquire(ctx, r.Store, state.LeaderLease, r.Owner, lease.Options{TTL: r.LeaseTTL, Skew: r.Skew, Witness: r.Witness, OneClock: r.OneClock, Now: r.Now})
+	return r.acquireAnd(ctx, nil)
+}
+
+func (r *Reconciler) acquireAnd(ctx context.Context, also func(next, last lease.Holder) []state.Change) (*lease.Lease, error) {
+	return lease.Acquire(ctx, r.Store, state.LeaderLease, r.Owner,
+		lease.Options{TTL: r.LeaseTTL, Skew: r.Skew, Witness: r.Witness, OneClock: r.OneClock, Now: r.Now, Also: also})
 }
 
 // holding renews the lease until what it returns is called, which gives the

@@ -53,6 +53,7 @@ func (r *Reconciler) Once(ctx context.Context, wait func()) ([]Outcome, error) {
 	report, failed := r.Tick(ctx, TickOptions{Lease: held, Force: r.force("-once")})
 	failed = errors.Join(failed, report.Stalled)
 	wait() // also when the tick failed half-way: what was launched is under way
+	r.deliver(context.WithoutCancel(ctx), held)
 	if failed != nil && len(report.Decisions) == 0 {
 		return r.unrun(failed), failed
 	}
