@@ -79,25 +79,25 @@ func (d *Dir) change(ctx context.Context, command string, f func(ctx context.Con
 // lockPause is the time between two attempts to get a state lock.
 const lockPause = 2 * time.Second
 
-// attempt runs a command, and once more after each thing that can be put right:
-// a directory that needs an init, a workspace that the backend wants to be
-// created first, a lock whose holder is dead, and a lock that is not waited for
-// by Terraform itself. (The Consul backend takes the lock when it opens a
-// workspace, and has no patience then, whatever -lock-timeout says.)
+// attempt runs a command, and again after each problem that it can solve: a
+// directory that needs an init, a workspace that must be created first, and a lock
+// whose holder is dead. It also waits for a lock, as Terraform does not always:
+// the Consul backend takes the lock when it opens a workspace, and ignores
+// -lock-timeout then.
 func (d *Dir) attempt(ctx context.Context, command string, f func(lock, varFile string) error) error {
 	if err := d.selectWorkspace(); err != nil {
 		return err
 	}
 	patience := time.Now().Add(d.opts.LockTimeout)
 	initialised, created := false, false
-	// A lock on the Consul backend frees itself, and force-unlock cannot do it.
+	// A lock of the Consul backend expires by itself; force-unlock does not work.
 	ask := d.opts.Orphaned != nil && d.opts.Backend.Type != "consul"
 	asked := "" // the lock that Orphaned was asked about
 	for {
 		err := d.withValues(func(varFile string) error {
 			left := max(time.Until(patience), 0)
 			if ask && asked == "" {
-				left = 0 // who holds a lock is known once Terraform has given up
+				left = 0 // Terraform names the holder of a lock when it gives up
 			}
 			return f(fmt.Sprintf("%ds", int(left.Round(time.Second).Seconds())), varFile)
 		})
@@ -116,7 +116,7 @@ func (d *Dir) attempt(ctx context.Context, command string, f func(lock, varFile 
 			if left < lockPause {
 				return err
 			}
-			fmt.Fprintf(d.opts.Log, "The state is locked. It is tried again for %v.\n", left.Round(time.Second))
+			fmt.Fprintf(d.opts.Log, "The state is locked. Trying again for %v.\n", left.Round(time.Second))
 			select {
 			case <-time.After(lockPause):
 			case <-ctx.Done():
@@ -124,12 +124,12 @@ func (d *Dir) attempt(ctx context.Context, command string, f func(lock, varFile 
 			}
 		case !errors.As(err, &failed):
 			return err
-		case failed.needsWorkspace() && !created:
+		case failed.has(wantsWorkspace) && !created:
 			created = true
 			if err := d.createWorkspace(ctx); err != nil {
 				return err
 			}
-		case failed.needsInit() && !initialised:
+		case failed.has(wantsInit) && failed.Command != "init" && !initialised:
 			initialised = true
 			if err := d.initialise(ctx); err != nil {
 				return err
@@ -143,10 +143,9 @@ func (d *Dir) attempt(ctx context.Context, command string, f func(lock, varFile 
 	}
 }
 
-// unlock releases a state lock. Terraform only does so while the lock still has
-// this id. Where it refuses, the lock is waited for like any other: whoever held
-// it or was faster has let it go, or its release takes a right that is missing,
-// which the log says.
+// unlock releases a state lock, if it still has this id. If Terraform refuses, the
+// lock is waited for like any other: it was released already, or a right is
+// missing, which the log says.
 func (d *Dir) unlock(ctx context.Context, lock *LockError, why string) error {
 	fmt.Fprintf(d.opts.Log, "The state is locked by %s (%s) since %s. This lock is released: %s.\n", lock.Who, lock.Operation, lock.Created, why)
 	err := d.run(ctx, "force-unlock", nil, func(ctx context.Context) error { return d.tf.ForceUnlock(ctx, lock.ID) })
@@ -156,7 +155,7 @@ func (d *Dir) unlock(ctx context.Context, lock *LockError, why string) error {
 	return nil
 }
 
-// withValues gives Terraform the secret values for the time of f.
+// withValues makes the secret values readable for Terraform while f runs.
 func (d *Dir) withValues(f func(varFile string) error) error {
 	if len(d.opts.VarJSON) == 0 {
 		return f("")

@@ -18,48 +18,47 @@ import (
 	"github.com/terrapulse/terrapulse/internal/config"
 )
 
-// Options are what Terraform is run with, beside the files of a directory.
+// Options say how Terraform is run in a directory.
 type Options struct {
 	Task      string // name, for messages
-	Workspace string // the task's name, as CTS has it, where there are workspaces, if empty
+	Workspace string // if empty, the task's name as in CTS, if the backend has workspaces
 	Backend   config.Backend
 	Consul    config.Consul     // how a Consul backend connects; not used by others
 	Env       map[string]string // task_env of the task's providers: secret
 	Providers []string          // names of the providers that the task lists, without aliases
 	VarJSON   []byte            // a variable file with the values of provider blocks: secret; nil for none
-	Secrets   []string          // parts of those values that may be seen by themselves
+	Secrets   []string          // parts of those values that may occur by themselves
 
-	// Log receives what Terraform prints, a whole line at a time, with the
-	// secrets of Env, VarJSON, Secrets, Backend and Consul made unreadable. Nil for
-	// nowhere.
+	// Log receives what Terraform prints, a whole line at a time, without the secrets
+	// of Env, VarJSON, Secrets, Backend and Consul. Nil for none.
 	Log io.Writer
-	// Parallel is how many runs share the memory at a time; 1 if zero.
+	// Parallel is how many runs at a time share the memory; 1 if zero.
 	Parallel int
-	// PersistLog has Terraform's trace written to terraform.log in the directory,
-	// as persist_log of CTS does, up to traceLimit.
+	// PersistLog writes Terraform's trace to terraform.log in the directory, as
+	// persist_log of CTS does, up to traceLimit.
 	PersistLog bool
-	// LockTimeout is how long a state lock that somebody else holds is waited
-	// for. 60 s if zero: a lock on the Consul backend frees itself in about
-	// 33 s when its holder was killed.
+	// LockTimeout is how long to wait for a state lock that somebody else holds.
+	// 60 s if zero: a lock of the Consul backend expires about 33 s after its holder
+	// was killed.
 	LockTimeout time.Duration
-	// Orphaned, if set, is asked once about each state lock that is met. It says
-	// in words why the lock's holder is dead, and then the lock is released; ""
-	// has it waited for. A wrong answer lets two Terraforms change one state.
+	// Orphaned, if set, is called once for each state lock that is in the way. It
+	// returns why the lock's holder is dead: then the lock is released. For "" the
+	// lock is waited for. A wrong answer lets two Terraforms change one state.
 	Orphaned func(ctx context.Context, lock *LockError) (why string)
-	// Unlocked has Plan take no lock of the state, and so disturb nobody who works
-	// on it. The plan may be of a state that is being changed.
+	// Unlocked makes Plan take no lock of the state, so that it disturbs nobody. The
+	// plan may be of a state that is being changed.
 	Unlocked bool
-	// Grace is how long an interrupted Terraform may take to end, before it is
-	// killed. 60 s if zero. Terraform saves its state and releases its lock in it.
+	// Grace is how long an interrupted Terraform may take to save its state and
+	// release its lock before it is killed. 60 s if zero.
 	Grace time.Duration
-	// StopSaving is how long, after Apply's context has ended, a state that the
-	// backend did not take is offered again. 70 s if zero.
+	// StopSaving is how long, after the context has ended, the write of a state that
+	// the backend did not accept is retried. 70 s if zero.
 	StopSaving time.Duration
-	// Keep, if set, keeps a state that could not be written to its backend under a
-	// name, and returns where: for a directory that does not outlive the run. The
-	// state holds secrets.
+	// Keep, if set, stores a state that could not be written to its backend, and
+	// returns where: for a directory that is lost with the run. The state holds
+	// secrets.
 	Keep func(ctx context.Context, name string, state []byte) (place string, err error)
-	// Logger receives what a person must see to, beside Log. Nil for nowhere.
+	// Logger receives what a person must act on, besides Log. Nil for none.
 	Logger *slog.Logger
 }
 
@@ -73,15 +72,15 @@ type Dir struct {
 	scrub *scrubber
 }
 
-// markVariable names, in the environment of every process that Terraform
-// starts, the directory for which it was started.
+// markVariable is the environment variable that names the directory for which a
+// process of Terraform was started.
 const markVariable = "TERRAPULSE_TASK_DIR"
 
-// legacyPipes is the first Terraform that ends its output when interrupted.
+// legacyPipes is the first version that closes its output when interrupted.
 var legacyPipes = version.Must(version.NewVersion("1.1.0"))
 
-// Open prepares a directory that holds a root module. Processes that were left
-// behind there by a Terraform that was killed are ended.
+// Open prepares a directory that holds a root module. It ends processes that a
+// killed Terraform has left behind there.
 func (b *Binary) Open(dir string, opts Options) (*Dir, error) {
 	if opts.Workspace == "" {
 		opts.Workspace = workspaceOf(opts.Backend, opts.Task)
@@ -129,8 +128,8 @@ func (b *Binary) Open(dir string, opts Options) (*Dir, error) {
 	return &Dir{path: path, bin: b, opts: opts, tf: tf, scrub: newScrubber(opts)}, nil
 }
 
-// run runs one command: f calls terraform-exec. Each line of standard output
-// is shown to seen.
+// run runs one command: f calls terraform-exec. seen is called with each line of
+// standard output.
 func (d *Dir) run(ctx context.Context, command string, seen func(line string), f func(context.Context) error) error {
 	release, err := d.guard()
 	if err != nil {
@@ -149,8 +148,8 @@ func (d *Dir) run(ctx context.Context, command string, seen func(line string), f
 	d.tf.SetStdout(stdout)
 	d.tf.SetStderr(stderr)
 
-	// On Linux Terraform is killed when the thread that started it ends, so
-	// that it never outlives this process. The thread must last as long.
+	// On Linux, Terraform is killed when the thread that started it ends, so that it
+	// never outlives this process. Hence the thread must not end before.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	err = f(ctx)
@@ -163,7 +162,7 @@ func (d *Dir) run(ctx context.Context, command string, seen func(line string), f
 		return nil
 	case ctx.Err() != nil:
 		awaitEnd(d.path, d.opts.Grace)
-		_ = endLeftovers(d.path) // such as a git that waits for a server; the next Open tells what is in the way
+		_ = endLeftovers(d.path) // such as a git that waits for a server; the next Open reports what is in the way
 		// err itself must not be printed: terraform-exec's has no text if Terraform
 		// succeeded in spite of the interrupt.
 		return &InterruptedError{Task: d.opts.Task, Program: d.bin.Program(), Command: command, Cause: context.Cause(ctx),
@@ -173,14 +172,14 @@ func (d *Dir) run(ctx context.Context, command string, seen func(line string), f
 	}
 }
 
-// data is a path in Terraform's data directory.
+// data returns a path in Terraform's data directory.
 func (d *Dir) data(elem ...string) string {
 	return filepath.Join(append([]string{d.path, ".terraform"}, elem...)...)
 }
 
-// selectWorkspace does what `terraform workspace select` does, without a
-// process and without asking whether there is such a workspace: backends
-// create it when its state is opened.
+// selectWorkspace does what `terraform workspace select` does, without a process
+// and without checking that the workspace exists: backends create it when they open
+// its state.
 func (d *Dir) selectWorkspace() error {
 	file := d.data("environment")
 	if now, err := os.ReadFile(file); err == nil && string(now) == d.opts.Workspace {

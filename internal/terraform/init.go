@@ -29,8 +29,8 @@ const (
 	initFile = "terrapulse.json" // in the data directory: after what the latest init was run
 )
 
-// Init prepares the directory for Apply. It runs `terraform init` unless
-// nothing that an init looks at has changed since the last one; ran tells.
+// Init prepares the directory for Apply. It runs `terraform init` if something
+// that an init reads has changed since the last one; ran reports whether it did.
 func (d *Dir) Init(ctx context.Context) (ran bool, err error) {
 	sum, err := d.fingerprint()
 	if err != nil {
@@ -45,8 +45,8 @@ func (d *Dir) Init(ctx context.Context) (ran bool, err error) {
 	return ran, d.selectWorkspace()
 }
 
-// initialise runs `terraform init`. A backend that has no default workspace to
-// begin in wants the task's to be created first.
+// initialise runs `terraform init`. A backend without a default workspace needs the
+// task's workspace first.
 func (d *Dir) initialise(ctx context.Context) error {
 	before, moves := d.backendBefore()
 	var opts []tfexec.InitOption
@@ -60,9 +60,9 @@ func (d *Dir) initialise(ctx context.Context) error {
 	switch {
 	case !errors.As(err, &failed):
 		return err
-	case moves && backendChanged.MatchString(failed.stderr):
+	case moves && failed.has(backendChanged):
 		err = d.move(ctx, before)
-	case failed.needsWorkspace():
+	case failed.has(wantsWorkspace):
 		err = d.createWorkspace(ctx)
 	default:
 		return err

@@ -132,8 +132,8 @@ func (d *Dir) Plan(ctx context.Context) (Plan, error) {
 // as a run to be applied.
 func plansRemotely(b config.Backend) bool { return b.Type == "remote" || b.Type == "cloud" }
 
-// mirror links the visible files of a task's directory into tmp, but for those
-// that tmp already has and for states, and copies the lock file.
+// mirror links the visible files of a task's directory into tmp, except states and
+// files that tmp already has, and copies the lock file.
 func mirror(dir, tmp string) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -147,8 +147,8 @@ func mirror(dir, tmp string) error {
 		if strings.HasPrefix(name, ".") || strings.HasPrefix(name, "terraform.tfstate") || strings.HasPrefix(name, traceFile) {
 			continue
 		}
-		// One that is there stays; where links cannot be made (Windows), only
-		// what relative names would find is missing.
+		// A file that exists stays. Without links (Windows), only files with
+		// relative names are missing.
 		_ = os.Symlink(filepath.Join(dir, name), filepath.Join(tmp, name))
 	}
 	lock, err := os.ReadFile(filepath.Join(dir, lockFile))
@@ -177,8 +177,8 @@ func existingState(dir string, opts Options) string {
 	return ""
 }
 
-// useLocalState overrides the backend by a local one, with its workspaces in
-// this directory; "" is a new one, in the directory of the inspection.
+// useLocalState overrides the backend with a local one that has its workspaces in
+// this directory; "" for a new one in the directory of the plan.
 func (d *Dir) useLocalState(workspaces string) error {
 	f := hclwrite.NewEmptyFile()
 	backend := f.Body().AppendNewBlock("terraform", nil).Body().AppendNewBlock("backend", []string{"local"}).Body()
@@ -191,18 +191,18 @@ func (d *Dir) useLocalState(workspaces string) error {
 	return nil
 }
 
-// useRemoteState opens the task's own backend, and turns to an empty local
-// state if that has no workspace of the task: then it is fresh.
+// useRemoteState opens the task's own backend. If that has no workspace of the
+// task, it uses an empty local state and returns fresh.
 func (d *Dir) useRemoteState(ctx context.Context) (fresh bool, err error) {
 	var opts []tfexec.InitOption
 	if d.opts.Unlocked && d.opts.Backend.Type == "consul" {
-		opts = append(opts, tfexec.BackendConfig("lock=false")) // it takes the lock when it opens a state, too
+		opts = append(opts, tfexec.BackendConfig("lock=false")) // it also takes the lock when it opens a state
 	}
 	err = d.runInit(ctx, opts...)
 	var failed *Error
 	switch {
-	case errors.As(err, &failed) && failed.needsWorkspace():
-		// There is none yet, of any task.
+	case errors.As(err, &failed) && failed.has(wantsWorkspace):
+		// No task has a workspace yet.
 	case err != nil:
 		return false, err
 	case !hasWorkspaces(d.opts.Backend):
@@ -219,7 +219,7 @@ func (d *Dir) useRemoteState(ctx context.Context) (fresh bool, err error) {
 	return true, d.runInit(ctx, tfexec.Reconfigure(true))
 }
 
-// hasWorkspace asks the backend whether it has the workspace.
+// hasWorkspace reports whether the backend has the workspace.
 func (d *Dir) hasWorkspace(ctx context.Context) (bool, error) {
 	var workspaces []string
 	err := d.run(ctx, "workspace list", nil, func(ctx context.Context) (err error) {

@@ -46,7 +46,7 @@ resource "local_file" "names" {
 resource "terraform_data" "workspace" { input = terraform.workspace }
 `
 
-func TestInspectSaysWhatApplyWouldDoAndLeavesNothingBehind(t *testing.T) {
+func TestInspect_PlansAndLeavesNothingBehind(t *testing.T) {
 	server := consultest.Start(t)
 	for name, backend := range map[string]config.Backend{
 		"local": {Type: "local"},

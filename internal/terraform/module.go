@@ -14,10 +14,9 @@ import (
 	"github.com/terrapulse/terrapulse/internal/config"
 )
 
-// CheckModule finds out before any Terraform is started that the task's module
-// is not there, or does not declare a variable that it is given: inputs (what
-// Consul says) or the task's own variables. Only a module in a directory of
-// this machine is looked at.
+// CheckModule finds, before Terraform is started, that the task's module is missing
+// or does not declare a variable that it is given: inputs (the data of Consul) or
+// the task's own variables. It reads only modules in directories of this machine.
 func CheckModule(t *config.Task, inputs []string) error {
 	if !localSource(t.Module) {
 		return nil
@@ -32,7 +31,7 @@ func CheckModule(t *config.Task, inputs []string) error {
 	return nil
 }
 
-// checkDirectory finds out whether the local module of a task is there.
+// checkDirectory finds what is wrong with the directory of a local module.
 func checkDirectory(t *config.Task) error {
 	if t.Version != "" {
 		return fmt.Errorf("task %s asks for version %q of the directory %s: only modules of a registry have versions, remove it", t.Name, t.Version, t.Module)
@@ -50,8 +49,8 @@ func checkDirectory(t *config.Task) error {
 }
 
 // MissingVariables returns those of the names that the module in the directory
-// does not declare. A module that cannot be parsed is said to miss none:
-// Terraform explains what is wrong with it.
+// does not declare. It returns none if the module cannot be parsed: Terraform
+// explains what is wrong with it.
 func MissingVariables(dir string, names []string) []string {
 	module, diags := tfconfig.LoadModule(dir)
 	if diags.HasErrors() {
@@ -67,8 +66,8 @@ func MissingVariables(dir string, names []string) []string {
 }
 
 // VariableTypes returns the types that the task's module declares for its
-// variables, as source text. It is empty for a module that is not in a directory
-// of this machine, and for one that cannot be parsed.
+// variables, as source text. It is empty if the module is not in a directory of
+// this machine or cannot be parsed.
 func VariableTypes(t *config.Task) map[string]string {
 	if !localSource(t.Module) {
 		return nil
@@ -88,8 +87,8 @@ func typesOf(dir string) map[string]string {
 	return types
 }
 
-// InstalledTypes returns what VariableTypes does, for a module that init has
-// fetched; nil for one in a directory of this machine.
+// InstalledTypes returns the same for a module that init has installed; nil for a
+// module in a directory of this machine.
 func (d *Dir) InstalledTypes() map[string]string {
 	modules, _ := d.modules()
 	for _, m := range modules {
@@ -149,7 +148,7 @@ func declared(t *config.Task) map[string]*tfconfig.Variable {
 	return module.Variables
 }
 
-// installed is the directory into which Terraform has installed the task's
+// installed returns the directory into which Terraform has installed the task's
 // module; "" if it has not.
 func installed(t *config.Task) string {
 	modules, _ := modulesIn(filepath.Join(t.WorkingDir, ".terraform", "modules", "modules.json"))
@@ -162,8 +161,24 @@ func installed(t *config.Task) string {
 }
 
 // localSource reports whether a module source is a directory on this machine.
-// Absolute paths are: relative ones of the task files have become absolute.
+// Relative paths in task files are absolute by now.
 func localSource(source string) bool {
 	return filepath.IsAbs(source) || strings.HasPrefix(source, "./") || strings.HasPrefix(source, "../") ||
 		strings.HasPrefix(source, `.\`) || strings.HasPrefix(source, `..\`)
+}
+
+// missingVariable says what to do about a module that is given a variable and
+// does not declare it.
+func missingVariable(task, module, name string) string {
+	s := fmt.Sprintf("the module %s has no variable %q: declare it", module, name)
+	switch name {
+	case "services":
+		return s + " (every module gets the services)"
+	case "catalog_services":
+		return s + ", or set use_as_module_input = false in the condition of task " + task
+	case "consul_kv":
+		return s + ", or set use_as_module_input = false in the condition of task " + task + ", or remove its module_input, whichever it comes from"
+	default:
+		return s + ", or remove it from variables and variable_files of task " + task
+	}
 }

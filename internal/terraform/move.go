@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -44,12 +43,6 @@ func (d *Dir) backendBefore() (before usedBackend, ok bool) {
 	}
 	return *note.Backend, d.opts.Backend.Type != ""
 }
-
-var (
-	backendChanged = regexp.MustCompile(`Backend configuration changed|for state migration|Migrating state from`)
-	newerState     = regexp.MustCompile(`over\s+newer\s+state`)
-	otherState     = regexp.MustCompile(`over\s+unrelated\s+state|that\s+has\s+the\s+same\s+serial`)
-)
 
 // move takes the task's state along to another backend, and has the directory
 // stand as if it had been initialised for that one. Whatever happens meanwhile,
@@ -262,12 +255,12 @@ func (d *Dir) push(ctx context.Context, state []byte, opts ...tfexec.StatePushCm
 	failed := (*Error)(nil)
 	switch {
 	case !errors.As(err, &failed):
-	case newerState.MatchString(failed.stderr):
+	case failed.has(newerState):
 		fmt.Fprintln(d.opts.Log, "Warning: the state in the new backend is newer than that in the old one, and stays. The old one is left where it is.")
 		d.opts.Logger.Warn("a state was not moved, as the new backend has a newer one of the same task: see whether the old one has resources that this one lacks",
 			"task", d.opts.Task)
 		return false, nil
-	case otherState.MatchString(failed.stderr):
+	case failed.has(unrelatedState | sameSerialState):
 		failed.Hint = fmt.Sprintf("the backend %q holds another state under the same name already: find out which one is right, and remove the other", d.opts.Backend.Type)
 	}
 	return err == nil, err

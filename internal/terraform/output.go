@@ -20,8 +20,8 @@ type output struct {
 	any   bool       // something was printed: the command was started
 }
 
-// errorLimit bounds what is kept of standard error, in bytes: the errors of a
-// plan of thousands of resources may say the same thing thousands of times.
+// errorLimit is how many bytes of standard error are kept: a plan of thousands of
+// resources may repeat one error thousands of times.
 const errorLimit = 64 << 10
 
 func (o *output) stdout() *lineWriter {
@@ -35,8 +35,8 @@ func (o *output) stdout() *lineWriter {
 	}}
 }
 
-// stderr is for Terraform's errors, which it breaks into lines: as a secret may
-// go over several of them, they are written to the log together, by end.
+// stderr takes Terraform's errors. Terraform wraps them, so a secret may span
+// several lines: end writes them to the log together.
 func (o *output) stderr() *lineWriter {
 	return &lineWriter{line: func(line string) {
 		o.mu.Lock()
@@ -51,7 +51,7 @@ func (o *output) stderr() *lineWriter {
 	}}
 }
 
-// end writes to the log what is not there yet.
+// end writes to the log what is not in it yet.
 func (o *output) end() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -65,22 +65,22 @@ func (o *output) showErrors() {
 	}
 }
 
-// show writes whole lines to the log and returns them as they stand there.
+// show writes whole lines to the log, without secrets, and returns them.
 func (o *output) show(lines string) string {
 	lines = o.scrub.clean(lines)
 	io.WriteString(o.log, lines+"\n") // a log that cannot be written stops no run
 	return lines
 }
 
-// errors is standard error as a text, with its secrets: what it means is told
-// by its words, and a value may be one of them.
+// errors returns standard error with its secrets: redacting them first could
+// remove words that causesOf needs.
 func (o *output) errors() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return strings.Join(o.last, "\n")
 }
 
-// lineWriter hands over whole lines without their ends.
+// lineWriter calls a function with each whole line, without its end.
 type lineWriter struct {
 	line    func(string)
 	partial []byte

@@ -50,7 +50,7 @@ Plan: 1 to import, 4 to add, 1 to change, 5 to destroy.
 	}
 }
 
-func TestErrorBlocksAreGivenWithoutDecoration(t *testing.T) {
+func TestMessages_AreWithoutDecoration(t *testing.T) {
 	for _, c := range []struct{ name, text, want string }{
 		{"one in a frame", "╷\n│ Error: Bad thing\n│ \n│   on main.tf line 1:\n│    1: x\n│ \n│ Because.\n╵\n", "Bad thing\n  on main.tf line 1:\n   1: x\nBecause."},
 		{"a warning before it", "\nWarning: Old\n\nold text\n\nError: New\n\ntext\n", "New\ntext"},
@@ -68,7 +68,7 @@ func TestErrorBlocksAreGivenWithoutDecoration(t *testing.T) {
 	}
 }
 
-func TestOutputIsWrittenInWholeLinesWithoutSecrets(t *testing.T) {
+func TestOutput_IsWrittenInWholeLinesWithoutSecrets(t *testing.T) {
 	var log strings.Builder
 	o := output{log: &log, scrub: newScrubber(Options{VarJSON: []byte(`{"a": {"b": ["first-secret-long", "first", "-----KEY-----\nline2\n", 5, "ab"]}}`)})}
 	w := o.stdout()

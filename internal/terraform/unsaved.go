@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
@@ -36,10 +35,6 @@ const (
 	// keepingFor is how long a state may take to get to where Options.Keep puts it.
 	keepingFor = 10 * time.Second
 )
-
-// outdatedState is what Terraform says of a state that does not follow the one
-// in the backend.
-var outdatedState = regexp.MustCompile(`over\s+(?:newer|unrelated)\s+state|that\s+has\s+the\s+same\s+serial`)
 
 // unsavedState is what has become of a state that an apply has left.
 type unsavedState struct {
@@ -70,7 +65,7 @@ func (d *Dir) saveUnsaved(ctx context.Context) (unsavedState, error) {
 	case err == nil:
 		fmt.Fprintln(d.opts.Log, "The state that could not be saved before is saved now.")
 		return unsavedState{}, errors.Join(os.Remove(path), d.forgetBegin())
-	case errors.As(err, &failed) && outdatedState.MatchString(failed.stderr):
+	case errors.As(err, &failed) && failed.has(newerState|unrelatedState|sameSerialState):
 		return d.setAside(ctx, raw, "the backend's state has changed meanwhile")
 	default:
 		return unsavedState{}, d.stillUnsaved(err)
