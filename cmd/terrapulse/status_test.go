@@ -5,7 +5,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"log/slog"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -92,7 +94,7 @@ func stored(t *testing.T, now time.Time, all []situation) (path string, store st
 	}
 	t.Cleanup(func() { store.Close() })
 	var hcl strings.Builder
-	changes := []state.Change{state.Create(state.ReconcileKey, state.Encode(state.Reconcile{Good: now}))}
+	changes := []state.Change{state.Create(state.ReconcileKey, state.Encode(state.Reconcile{Good: now, Overrides: "c1"}))}
 	add := func(key string, s situation, record any) {
 		value := state.Encode(record)
 		if key == s.corrupt {
@@ -222,13 +224,28 @@ func TestStatus_PhasesAreDocumented(t *testing.T) {
 
 func TestStatus_OneUndecodableRecordFailsNoOtherTask(t *testing.T) {
 	now := time.Now().UTC()
-	path, store, _ := stored(t, now, []situation{
+	path, store, cfg := stored(t, now, []situation{
 		{name: "web", task: state.Task{AppliedAt: now, History: []string{"aaaa1", "aaaa2"}, Reason: state.Reason{Code: state.ReasonUnchanged}}},
 		{name: "broken", corrupt: state.TaskKey("broken")},
 	})
 	good := state.Run{ID: "aaaa1", Kind: state.KindApply, Task: "web", State: state.RunSucceeded, Created: now, Started: now, Ended: now}
 	if _, err := store.Apply(t.Context(), state.Create(state.RunKey("web", good.ID), state.Encode(good)), state.Create(state.RunKey("web", "aaaa2"), []byte("{"))); err != nil {
 		t.Fatal(err)
+	}
+	url := serveStored(t, store, cfg)
+	for path, want := range map[string]string{
+		"/v1/status": `"unknown":2`, "/v1/status/tasks?include=events": `"broken"`, "/v1/tasks": `"broken"`,
+		"/v1/runs": good.ID, "/v1/tasks/web/runs": good.ID, "/v1/overview": `"corrupt"`, "/v1/tasks/broken/overview": `"corrupt"`,
+	} {
+		res, err := http.Get(url + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(res.Body)
+		res.Body.Close()
+		if err != nil || res.StatusCode != http.StatusOK || !strings.Contains(string(body), want) {
+			t.Errorf("%s: status %d (%v): %s", path, res.StatusCode, err, body)
+		}
 	}
 	source := "-store=sqlite:" + path
 	out, warning := commandOf(t, exitOK, "runs", source, "web")

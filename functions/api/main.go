@@ -24,6 +24,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/config/bundle"
 	"github.com/terrapulse/terrapulse/internal/deployment"
 	"github.com/terrapulse/terrapulse/internal/logging"
+	"github.com/terrapulse/terrapulse/internal/overlay"
 	"github.com/terrapulse/terrapulse/internal/reconcile"
 	"github.com/terrapulse/terrapulse/internal/runlog"
 	"github.com/terrapulse/terrapulse/internal/state"
@@ -72,7 +73,7 @@ func newHandler(ctx context.Context, environ []string, out io.Writer) (http.Hand
 	inForce := &inForce{store: store, bundles: bundle.Bucket{Client: objects, Location: settings.Bundle}}
 	return inTime(api.New(api.Options{
 		Control: &reconcile.Control{
-			Store: store, Base: inForce.load, Plan: function.inspect, Wake: function.reconcile(log),
+			Store: store, Base: inForce.load, Source: new(overlay.Source), Plan: function.inspect, Wake: function.reconcile(log),
 			Output: func(ctx context.Context, url string) ([]byte, error) {
 				output, err := runlog.Load(ctx, objects, url)
 				if errors.Is(err, runlog.ErrGone) {

@@ -9,7 +9,6 @@ import (
 	"github.com/terrapulse/terrapulse/internal/consul"
 	"github.com/terrapulse/terrapulse/internal/inforce"
 	"github.com/terrapulse/terrapulse/internal/invoke"
-	"github.com/terrapulse/terrapulse/internal/overlay"
 )
 
 // checkLimit is how long one check may take: a security group that lets
@@ -56,7 +55,7 @@ func (i *invocation) examine(ctx context.Context) invoke.Answer {
 // firstEnabled returns the first task that is enabled, "" if there is none or
 // the table cannot be read, which is a check of its own.
 func (i *invocation) firstEnabled(ctx context.Context) string {
-	effective, err := overlay.Load(ctx, i.store, i.current.Config)
+	effective, err := i.source.Read(ctx, i.store, i.current.Config)
 	if err != nil {
 		return ""
 	}

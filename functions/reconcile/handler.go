@@ -63,6 +63,7 @@ type handler struct {
 	metrics     *metrics.Writer
 
 	said    outbox.Said
+	source  overlay.Source
 	current *inforce.Loaded // what engine works on; nil at first
 	engine  *reconcile.Reconciler
 	client  consulClient
@@ -216,7 +217,7 @@ func (i *invocation) chosen(ctx context.Context, req invoke.Request) ([]string, 
 	if _, _, err := i.prepare(ctx); err != nil {
 		return nil, err
 	}
-	effective, err := overlay.Load(ctx, i.store, i.current.Config)
+	effective, err := i.source.Read(ctx, i.store, i.current.Config)
 	if err != nil {
 		return nil, err
 	}
@@ -272,7 +273,7 @@ func (i *invocation) prepare(ctx context.Context) (*reconcile.Reconciler, consul
 	if i.current != b || i.client != client {
 		i.current, i.client = b, client
 		i.engine = &reconcile.Reconciler{
-			Config: b.Config, Bundle: b.Digest, Refused: b.Refused, Store: i.store, Consul: client, Launcher: i.launcher,
+			Config: b.Config, Source: &i.source, Bundle: b.Digest, Refused: b.Refused, Store: i.store, Consul: client, Launcher: i.launcher,
 			Owner: i.owner, LeaseTTL: leaseTTL, Skew: skew, MaxLaunches: i.maxLaunches, Windowed: i.window > 0, Now: i.now, Said: &i.said,
 		}
 	}

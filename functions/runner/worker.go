@@ -13,6 +13,7 @@ import (
 	tfdriver "github.com/terrapulse/terrapulse/internal/driver/terraform"
 	"github.com/terrapulse/terrapulse/internal/dynamic"
 	"github.com/terrapulse/terrapulse/internal/metrics"
+	"github.com/terrapulse/terrapulse/internal/overlay"
 	"github.com/terrapulse/terrapulse/internal/runner"
 	"github.com/terrapulse/terrapulse/internal/state"
 	"github.com/terrapulse/terrapulse/internal/terraform"
@@ -115,7 +116,7 @@ func (w *worker) each(ctx context.Context, launch state.Launch, carryOut func(co
 // bare is a runner that can claim runs and record outcomes, and nothing else.
 func (w *worker) bare() *runner.Runner {
 	return &runner.Runner{
-		Store: w.store, Logs: w.logs, Owner: w.owner, ID: w.container, Who: w.who,
+		Store: w.store, Source: new(overlay.Source), Logs: w.logs, Owner: w.owner, ID: w.container, Who: w.who,
 		Claim: claimFor, Yields: true, Patience: patience, Live: liveOutput, Now: w.now, Log: w.log, Ended: w.measure,
 	}
 }

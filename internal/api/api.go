@@ -23,9 +23,7 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/apispec"
 	"github.com/terrapulse/terrapulse/internal/config"
-	"github.com/terrapulse/terrapulse/internal/overlay"
 	"github.com/terrapulse/terrapulse/internal/reconcile"
-	"github.com/terrapulse/terrapulse/internal/state"
 )
 
 // maxBody is how long the body of a request may be, in bytes: several times the
@@ -65,8 +63,6 @@ type api struct {
 	*http.ServeMux
 
 	mu      sync.Mutex
-	changes string // id of the latest change of any override that counts has
-	counts  *overlay.Effective
 	reading bool     // the tasks' records are being read
 	next    *reading // what is read next; nil if nobody waits for it
 
@@ -166,31 +162,6 @@ func client(r *http.Request) string {
 		host = r.RemoteAddr
 	}
 	return strings.TrimSpace("API client " + host)
-}
-
-// effective returns the configuration that counts. It is composed anew when the
-// files or the overrides have changed.
-func (a *api) effective(ctx context.Context) (*overlay.Effective, error) {
-	base, err := a.Control.Base(ctx)
-	if err != nil {
-		return nil, err
-	}
-	rec, err := state.Read[state.Reconcile](ctx, a.Control.Store, state.ReconcileKey)
-	if err != nil {
-		return nil, err
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.counts != nil && a.counts.Base == base && a.changes == rec.Data.Overrides {
-		return a.counts, nil
-	}
-	// Whatever is changed between the two reads is read again next time.
-	counts, err := overlay.Load(ctx, a.Control.Store, base)
-	if err != nil {
-		return nil, err
-	}
-	a.counts, a.changes = counts, rec.Data.Overrides
-	return counts, nil
 }
 
 // unfinished reports whether an answer is late, or nobody waits for it any

@@ -30,6 +30,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/driver"
 	"github.com/terrapulse/terrapulse/internal/launch"
 	"github.com/terrapulse/terrapulse/internal/lease"
+	"github.com/terrapulse/terrapulse/internal/overlay"
 	"github.com/terrapulse/terrapulse/internal/reconcile"
 	"github.com/terrapulse/terrapulse/internal/runner"
 	"github.com/terrapulse/terrapulse/internal/state"
@@ -109,7 +110,7 @@ func newEngine(t testing.TB, hcl string) *engine {
 	e := &engine{t: t, store: store, asked: make(chan struct{}, 1), gates: make(chan struct{}, 1), digest: "A", broken: map[string]error{}}
 	e.base.Store(load(t, hcl))
 	e.Control = &reconcile.Control{
-		Store: store, Now: time.Now, Poll: 2 * time.Millisecond,
+		Store: store, Source: new(overlay.Source), Now: time.Now, Poll: 2 * time.Millisecond,
 		Base: func(context.Context) (*config.Config, error) { return e.base.Load(), nil },
 		Wake: func(context.Context) {
 			select {

@@ -23,7 +23,7 @@ func (a *api) getOverview(w http.ResponseWriter, r *http.Request) {
 }
 
 func (a *api) overview(ctx context.Context) (overview.Overview, error) {
-	counts, err := a.effective(ctx)
+	counts, err := a.Control.Config(ctx)
 	if err != nil {
 		return overview.Overview{}, err
 	}
@@ -50,7 +50,7 @@ func (a *api) taskOverview(ctx context.Context, name string) (overview.Task, err
 	if err != nil {
 		return overview.Task{}, err
 	}
-	counts, err := a.effective(ctx)
+	counts, err := a.Control.Config(ctx)
 	if err != nil {
 		return overview.Task{}, err
 	}

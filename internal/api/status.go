@@ -129,7 +129,7 @@ func (a *api) readAll() {
 }
 
 func (a *api) read(ctx context.Context) (map[string]*status, []string, error) {
-	counts, err := a.effective(ctx)
+	counts, err := a.Control.Config(ctx)
 	if err != nil {
 		return nil, nil, err
 	}

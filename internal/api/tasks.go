@@ -26,7 +26,7 @@ const (
 
 // getTasks answers with the definitions of all tasks.
 func (a *api) getTasks(w http.ResponseWriter, r *http.Request) {
-	counts, err := a.effective(r.Context())
+	counts, err := a.Control.Config(r.Context())
 	if err != nil {
 		a.fail(w, r, "", err)
 		return
@@ -79,7 +79,7 @@ func (a *api) define(r *http.Request, t *config.Task) apispec.Task {
 // task returns a task that there is, or that is leaving; else the error is
 // reconcile.ErrNoTask.
 func (a *api) task(ctx context.Context, name string) (*config.Task, error) {
-	counts, err := a.effective(ctx)
+	counts, err := a.Control.Config(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -24,6 +24,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/lease"
 	"github.com/terrapulse/terrapulse/internal/openmetrics"
 	"github.com/terrapulse/terrapulse/internal/outbox"
+	"github.com/terrapulse/terrapulse/internal/overlay"
 	"github.com/terrapulse/terrapulse/internal/reconcile"
 	"github.com/terrapulse/terrapulse/internal/runner"
 	"github.com/terrapulse/terrapulse/internal/state"
@@ -109,10 +110,10 @@ func New(ctx context.Context, cfg *config.Config, o Options) (*Instance, error) 
 	}
 	i.base.Store(cfg)
 	i.keepToken(ctx, cfg)
-	said := new(outbox.Said)
+	said, source := new(outbox.Said), new(overlay.Source)
 	run := &runner.Runner{
 		Said:   said,
-		Config: i.base.Load, Store: store, Consul: client,
+		Config: i.base.Load, Source: source, Store: store, Consul: client,
 		Driver: tfdriver.New(tfdriver.Options{Terraform: found, Values: i.values, Log: o.Log, Parallel: Workers(o.Parallel)}),
 		Owner:  owner, Claim: timing.Claim, Now: time.Now, Log: o.Log, Verbose: cfg.Terraform.Log,
 		Yields: cfg.HighAvailability != nil, Live: store.LiveOutput, Watch: o.Watch, Ended: i.metrics.RunEnded,
@@ -122,7 +123,7 @@ func New(ctx context.Context, cfg *config.Config, o Options) (*Instance, error) 
 	}
 	i.Launcher = launch.NewLocal(ctx, Workers(o.Parallel), o.Log, run.Run)
 	i.Reconciler = &reconcile.Reconciler{
-		Config: cfg, Store: store, Consul: client, Launcher: i.Launcher,
+		Config: cfg, Source: source, Store: store, Consul: client, Launcher: i.Launcher,
 		Owner: owner, LeaseTTL: timing.LeaseTTL, Skew: timing.Skew, Witness: new(lease.Witness), OneClock: store.OneClock,
 		Now: time.Now, Log: o.Log, Said: said,
 	}
@@ -153,7 +154,8 @@ func (i *Instance) Close() error { return i.store.Close() }
 func (i *Instance) Control() *reconcile.Control {
 	return &reconcile.Control{
 		Store: i.store, Poll: 100 * time.Millisecond, Now: time.Now,
-		Base: func(context.Context) (*config.Config, error) { return i.base.Load(), nil },
+		Base:   func(context.Context) (*config.Config, error) { return i.base.Load(), nil },
+		Source: i.Reconciler.Source,
 		Wake: func(context.Context) {
 			select {
 			case i.asked <- struct{}{}:
@@ -166,7 +168,7 @@ func (i *Instance) Control() *reconcile.Control {
 
 // plan starts a plan run in this process.
 func (i *Instance) plan(ctx context.Context, task string, draft json.RawMessage) (state.PlannedRun, error) {
-	planner := reconcile.Planner{Store: i.store, Launcher: i.Launcher, Config: i.base.Load(), Now: time.Now}
+	planner := reconcile.Planner{Store: i.store, Launcher: i.Launcher, Config: i.base.Load(), Source: i.Reconciler.Source, Now: time.Now}
 	return planner.Plan(ctx, task, draft, "the API")
 }
 

@@ -26,8 +26,8 @@ type Effective struct {
 	Corrupt map[string]error
 }
 
-// Load reads the overrides and lays them over base.
-func Load(ctx context.Context, store state.Store, base *config.Config) (*Effective, error) {
+// load reads the overrides and lays them over base.
+func load(ctx context.Context, store state.Store, base *config.Config) (*Effective, error) {
 	overrides, corrupt, err := read(ctx, store)
 	if err != nil {
 		return nil, err

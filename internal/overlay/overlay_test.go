@@ -91,7 +91,7 @@ func TestWhatIsKeptInTheStoreIsLaidOverTheFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	e, err := overlay.Load(t.Context(), store, base())
+	e, err := new(overlay.Source).At(t.Context(), store, base(), "c1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +107,7 @@ func TestWhatIsKeptInTheStoreIsLaidOverTheFiles(t *testing.T) {
 		t.Errorf("what a trial goes back to is not kept: %+v", e.Overrides["web"])
 	}
 	store.Close()
-	if _, err := overlay.Load(t.Context(), store, base()); err == nil || !strings.Contains(err.Error(), "changed through the API") {
+	if _, err := new(overlay.Source).At(t.Context(), store, base(), "c1"); err == nil || !strings.Contains(err.Error(), "changed through the API") {
 		t.Errorf("without a store: %v", err)
 	}
 }

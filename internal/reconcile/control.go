@@ -43,6 +43,8 @@ type Control struct {
 	Store state.Store
 	// Base returns what the files, or the bundle in force, say.
 	Base func(context.Context) (*config.Config, error)
+	// Source is the cache of the effective configuration; may be nil.
+	Source *overlay.Source
 	// Plan starts a plan run of a task or, if a definition is given, of a
 	// task that is not there.
 	Plan func(ctx context.Context, task string, draft json.RawMessage) (state.PlannedRun, error)
@@ -60,13 +62,13 @@ type Control struct {
 	turns chan struct{} // one place: who writes through this process waits here, not in the store
 }
 
-// Config returns the configuration that counts, and what makes it so.
+// Config returns the effective configuration.
 func (c *Control) Config(ctx context.Context) (*overlay.Effective, error) {
 	base, err := c.Base(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return overlay.Load(ctx, c.Store, base)
+	return c.Source.Read(ctx, c.Store, base)
 }
 
 // someone is who asks, also where nobody has said who.

@@ -201,31 +201,40 @@ func (c *Control) missing(ctx context.Context, e *overlay.Effective, task string
 
 // Reset forgets every change that was made through the API, and returns them.
 func (c *Control) Reset(ctx context.Context) ([]state.Override, error) {
-	all, err := state.ReadAll[state.Override](ctx, c.Store, state.OverridePrefix)
+	all, err := c.Store.List(ctx, state.OverridePrefix)
 	if err != nil {
 		return nil, fmt.Errorf("read what was changed through the API: %w", err)
 	}
 	var forgotten []state.Override
 	for _, o := range all {
+		task := state.OverrideTask(o.Key)
 		err := c.write(ctx, true, func() ([]state.Change, error) {
-			now, err := state.Read[state.Override](ctx, c.Store, o.Key)
-			if err != nil {
-				return nil, err
-			}
-			if !now.Exists() {
+			now, err := c.Store.Get(ctx, o.Key)
+			if errors.Is(err, state.ErrNotFound) {
 				return nil, errNoChange
 			}
-			record, err := state.Read[state.Task](ctx, c.Store, state.TaskKey(o.Data.Task))
 			if err != nil {
 				return nil, err
 			}
-			removed := state.Override{Task: o.Data.Task, By: "start -reset", At: c.Now()}
-			return overridden(state.Delete(now.Record), removed, record, cancelPending(record.Data)), nil
+			record, err := state.Read[state.Task](ctx, c.Store, state.TaskKey(task))
+			if errors.As(err, new(*state.CorruptError)) {
+				return []state.Change{state.Delete(now)}, nil // no tick acts on such a record
+			}
+			if err != nil {
+				return nil, err
+			}
+			removed := state.Override{Task: task, By: "start -reset-storage", At: c.Now()}
+			return overridden(state.Delete(now), removed, record, cancelPending(record.Data)), nil
 		})
 		if err != nil {
-			return forgotten, fmt.Errorf("forget what was changed about task %s: %w", o.Data.Task, err)
+			return forgotten, fmt.Errorf("forget what was changed about task %s: %w", task, err)
 		}
-		forgotten = append(forgotten, o.Data)
+		// Of an override that cannot be decoded only the task is known.
+		override := state.Override{Task: task}
+		if stored, err := state.Decode[state.Override](o); err == nil {
+			override = stored.Data
+		}
+		forgotten = append(forgotten, override)
 	}
 	return forgotten, nil
 }

@@ -338,7 +338,7 @@ func TestATaskThatIsWithoutEffectCanBeDeleted(t *testing.T) {
 	}
 }
 
-func TestResettingForgetsWhatWasChangedAndSaysWhat(t *testing.T) {
+func TestReset_RemovesEveryOverrideAndReturnsThem(t *testing.T) {
 	m := newMachine(t)
 	i := m.start(tasks("web", "db"))
 	if _, err := i.Create(t.Context(), json.RawMessage(api), reconcile.ChangeOptions{By: "a test"}); err != nil {
@@ -346,6 +346,9 @@ func TestResettingForgetsWhatWasChangedAndSaysWhat(t *testing.T) {
 	}
 	eventually(t, "db ran", func() bool { return m.runs("db") == 1 && i.reason("db") == state.ReasonUnchanged })
 	if _, err := i.SetEnabled(t.Context(), "db", false, reconcile.ChangeOptions{By: "a test"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.store.Apply(t.Context(), state.Create(state.OverrideKey("broken"), []byte("{"))); err != nil {
 		t.Fatal(err)
 	}
 	forgotten, err := i.Reset(t.Context())
@@ -356,7 +359,7 @@ func TestResettingForgetsWhatWasChangedAndSaysWhat(t *testing.T) {
 	for _, o := range forgotten {
 		of = append(of, o.Task)
 	}
-	expect(t, "forgotten", of, "api", "db")
+	expect(t, "forgotten", of, "api", "broken", "db")
 	expect(t, "tasks", names(t, i.Control), "web", "db")
 }
 

@@ -18,13 +18,15 @@ type Planner struct {
 	Store    state.Store
 	Launcher Launcher
 	Config   *config.Config // what the files say; overrides come from the store
-	Bundle   string         // as in Reconciler
-	Now      func() time.Time
+	// Source is the cache of the effective configuration; may be nil.
+	Source *overlay.Source
+	Bundle string // as in Reconciler
+	Now    func() time.Time
 }
 
 // Planner starts plan runs of the Reconciler's tasks.
 func (r *Reconciler) Planner() Planner {
-	return Planner{Store: r.Store, Launcher: r.Launcher, Config: r.Config, Bundle: r.Bundle, Now: r.Now}
+	return Planner{Store: r.Store, Launcher: r.Launcher, Config: r.Config, Source: r.Source, Bundle: r.Bundle, Now: r.Now}
 }
 
 // Plan launches a run for one task or, if a definition is given, for the task
@@ -47,7 +49,7 @@ func (p Planner) Plan(ctx context.Context, task string, definition json.RawMessa
 // Start launches a run for each task. It returns the launches that were
 // written, also with an error.
 func (p Planner) Start(ctx context.Context, tasks []string, who string) ([]state.Launch, error) {
-	effective, err := overlay.Load(ctx, p.Store, p.Config)
+	effective, err := p.Source.Read(ctx, p.Store, p.Config)
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +78,7 @@ func (p Planner) Start(ctx context.Context, tasks []string, who string) ([]state
 // StartDraft launches a run for a task that is not in the configuration: its
 // definition travels in the launch.
 func (p Planner) StartDraft(ctx context.Context, definition json.RawMessage, who string) (*state.Launch, error) {
-	effective, err := overlay.Load(ctx, p.Store, p.Config)
+	effective, err := p.Source.Read(ctx, p.Store, p.Config)
 	if err != nil {
 		return nil, err
 	}

@@ -42,7 +42,9 @@ type LaunchStatus struct {
 
 // Reconciler takes Consul's changes to runs, a tick at a time.
 type Reconciler struct {
-	Config   *config.Config // what the files say; overrides come from the store
+	Config *config.Config // what the files say; overrides come from the store
+	// Source is the cache of the effective configuration; may be nil.
+	Source   *overlay.Source
 	Store    state.Store
 	Consul   Consul
 	Launcher Launcher
@@ -115,19 +117,16 @@ type task struct {
 	query      *consul.Query // nil if it has no condition to read
 }
 
-// Prepare makes the configuration that counts from the files and the overrides,
-// if the change of the overrides is another than the one that is in it. A tick
-// does that by itself.
+// Prepare derives the tasks and gates from the effective configuration, if the
+// latest change of the overrides is another one than before. A tick does that by
+// itself.
 func (r *Reconciler) Prepare(ctx context.Context, overrides string) error {
 	if r.effective != nil && r.overrides == overrides {
 		return nil
 	}
-	effective := overlay.Compose(r.Config, nil)
-	if overrides != "" {
-		var err error
-		if effective, err = overlay.Load(ctx, r.Store, r.Config); err != nil {
-			return err
-		}
+	effective, err := r.Source.At(ctx, r.Store, r.Config, overrides)
+	if err != nil {
+		return err
 	}
 	for name, problem := range effective.Problems {
 		r.Log.Error("a change that was made through the API is without effect", "task", name, "error", problem)

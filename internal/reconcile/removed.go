@@ -91,7 +91,7 @@ func (c *Control) Forget(ctx context.Context, task string) error {
 		return err
 	}
 	_, configured := e.Config.Task(task)
-	err = c.write(ctx, e.Corrupt[task] != nil, func() ([]state.Change, error) {
+	err = c.write(ctx, true, func() ([]state.Change, error) {
 		var changes []state.Change
 		broken := false
 		for _, key := range []string{state.TaskKey(task), state.OverrideKey(task)} {
@@ -103,7 +103,7 @@ func (c *Control) Forget(ctx context.Context, task string) error {
 				return nil, fmt.Errorf("read %s: %w", key, err)
 			}
 			if key == state.OverrideKey(task) {
-				if e.Corrupt[task] != nil {
+				if _, err := state.Decode[state.Override](rec); err != nil {
 					broken, changes = true, append(changes, state.Delete(rec))
 				}
 				continue

@@ -7,9 +7,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/uuid"
+
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/driver"
-	"github.com/terrapulse/terrapulse/internal/overlay"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
@@ -20,7 +21,13 @@ func (b *bench) change(o state.Override) {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	if _, err := b.store.Apply(b.t.Context(), was.Write(o)); err != nil {
+	rec, err := state.Read[state.Reconcile](b.t.Context(), b.store, state.ReconcileKey)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	next := rec.Data
+	next.Overrides = uuid.NewString()
+	if _, err := b.store.Apply(b.t.Context(), was.Write(o), rec.Write(next)); err != nil {
 		b.t.Fatal(err)
 	}
 }
@@ -102,7 +109,7 @@ func TestATaskThatWasMadeThroughTheAPIIsRun(t *testing.T) {
 	b := newBench(t, succeed)
 	b.change(state.Override{Task: "made", Definition: json.RawMessage(strings.ReplaceAll(otherWeb, `"web"`, `"made"`))})
 	b.Driver = seeing{apply: func(t *config.Task) { applied = t }}
-	effective, err := overlay.Load(t.Context(), b.store, b.Config())
+	effective, err := b.Source.Read(t.Context(), b.store, b.Config())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,7 +162,7 @@ func TestTheDraftOfATaskIsPlanned(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, unapplied(t))
 			b.Driver = fake{plan: succeed}
-			effective, err := overlay.Load(t.Context(), b.store, b.Config())
+			effective, err := b.Source.Read(t.Context(), b.store, b.Config())
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -81,6 +81,8 @@ type Runner struct {
 	// Config returns what the files say now, or the bundle of the launch does;
 	// what was changed through the API comes from the store.
 	Config func() *config.Config
+	// Source is the cache of the effective configuration; may be nil.
+	Source *overlay.Source
 	Store  state.Store
 	Consul Consul
 	Driver driver.Driver
@@ -317,7 +319,7 @@ func (c *claim) work(ctx context.Context, launch state.Launch, planned state.Pla
 // that it is not that any more.
 func (r *Runner) task(ctx context.Context, launch state.Launch, planned state.PlannedRun) (*config.Config, *config.Task, error) {
 	effective, err := retry(ctx, func() (*overlay.Effective, error) {
-		return overlay.Load(ctx, r.Store, r.Config())
+		return r.Source.Read(ctx, r.Store, r.Config())
 	}, backoff.WithMaxTries(claimTries))
 	if err != nil {
 		return nil, nil, err

@@ -18,6 +18,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/consul"
 	"github.com/terrapulse/terrapulse/internal/driver"
+	"github.com/terrapulse/terrapulse/internal/overlay"
 	"github.com/terrapulse/terrapulse/internal/state"
 	"github.com/terrapulse/terrapulse/internal/state/sqlite"
 	"github.com/terrapulse/terrapulse/internal/state/statetest"
@@ -85,7 +86,7 @@ func newBench(t *testing.T, apply applier) *bench {
 		Condition: config.Condition{Kind: config.KindServices, Services: []config.Services{{Names: []string{"web"}}}}}}}
 	b := &bench{t: t, store: &statetest.Faulty{Store: store}, log: &testtools.Output{}}
 	b.Runner = &Runner{
-		Config: func() *config.Config { return cfg }, Store: b.store, Consul: catalog{}, Driver: fake{apply: apply},
+		Config: func() *config.Config { return cfg }, Source: new(overlay.Source), Store: b.store, Consul: catalog{}, Driver: fake{apply: apply},
 		Owner: "here", Claim: time.Minute, Now: func() time.Time { return noon },
 		Log: slog.New(slog.NewTextHandler(b.log, nil)), Patience: 5 * time.Second,
 	}

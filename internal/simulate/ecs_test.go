@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/overlay"
 	"github.com/terrapulse/terrapulse/internal/reconcile"
 	"github.com/terrapulse/terrapulse/internal/runner"
 	"github.com/terrapulse/terrapulse/internal/state"
@@ -276,7 +277,7 @@ func (c *container) main(ctx context.Context) {
 	}
 	hand := &hand{process: c.process}
 	c.who = "terrapulse-" + c.launch + "@" + c.id
-	r := &runner.Runner{Store: view{process: c.process}, Logs: hand, Owner: "ecs-" + c.id, ID: c.id, Who: c.who, Claim: claim, Yields: true, Now: c.now, Log: nothing}
+	r := &runner.Runner{Store: view{process: c.process}, Source: new(overlay.Source), Logs: hand, Owner: "ecs-" + c.id, ID: c.id, Who: c.who, Claim: claim, Yields: true, Now: c.now, Log: nothing}
 	carryOut := r.Run
 	if _, err := ask(ctx, c.process, bucket, "read bundle "+launch.Data.Bundle, func() (any, error) { return nil, nil }); err != nil {
 		carryOut = func(ctx context.Context, launch state.Launch, planned state.PlannedRun) error {

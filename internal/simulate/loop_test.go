@@ -10,6 +10,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/consul"
 	"github.com/terrapulse/terrapulse/internal/launch"
 	"github.com/terrapulse/terrapulse/internal/lease"
+	"github.com/terrapulse/terrapulse/internal/overlay"
 	"github.com/terrapulse/terrapulse/internal/reconcile"
 	"github.com/terrapulse/terrapulse/internal/runner"
 	"github.com/terrapulse/terrapulse/internal/state"
@@ -54,11 +55,11 @@ func (w *world) startInstance() {
 
 	a := &act{}
 	hand := &hand{process: p}
-	r := &runner.Runner{Config: func() *config.Config { return bundles[i.config.Load()].config }, Store: view{process: p}, Logs: hand,
+	r := &runner.Runner{Config: func() *config.Config { return bundles[i.config.Load()].config }, Source: new(overlay.Source), Store: view{process: p}, Logs: hand,
 		Consul: eyes{process: p}, Driver: hand, Owner: p.name, Claim: localLease, Now: p.now, Log: nothing}
 	engine := *engines[w.pointer]
 	engine.Bundle, engine.Owner, engine.LeaseTTL, engine.Skew, engine.Now = "", p.name, localLease, 0, p.now
-	engine.Witness, engine.OneClock = new(lease.Witness), true
+	engine.Witness, engine.OneClock, engine.Source = new(lease.Witness), true, r.Source
 	if w.home == inCluster {
 		r.Claim, r.Yields = sessionTTL, true
 		engine.LeaseTTL, engine.Skew, engine.OneClock = clusterLease, clusterSkew, false

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -139,14 +140,26 @@ func Forget(ctx context.Context, s Store, task string, runs []string) error {
 }
 
 // Erase removes all that is kept of a task but its own record: its runs, their
-// output and its inputs.
+// output and its inputs. Plan runs stay until they expire: one may plan a new task
+// of this name.
 func Erase(ctx context.Context, s Store, task string) error {
+	var kept []string // prefixes
 	for _, prefix := range []string{RunPrefix(task), "log/" + element(task) + "/", inputsPrefix(task)} {
 		recs, err := s.List(ctx, prefix)
 		if err != nil {
 			return fmt.Errorf("list %s: %w", prefix, err)
 		}
 		for _, rec := range recs {
+			if slices.ContainsFunc(kept, func(prefix string) bool { return strings.HasPrefix(rec.Key, prefix) }) {
+				continue
+			}
+			if prefix == RunPrefix(task) {
+				run, err := Decode[Run](rec)
+				if err == nil && run.Data.Kind == KindPlan {
+					kept = append(kept, logPrefix(task, run.Data.ID))
+					continue
+				}
+			}
 			if err := remove(ctx, s, rec); err != nil {
 				return err
 			}

@@ -131,3 +131,30 @@ func TestForgettingIsDoneByWhoeverComesFirst(t *testing.T) {
 		}
 	}
 }
+
+func TestErase_KeepsPlanRuns(t *testing.T) {
+	s := newStore(t)
+	for _, run := range []state.Run{
+		{ID: "r1", Kind: state.KindApply, State: state.RunSucceeded}, {ID: "r2", Kind: state.KindPlan, State: state.RunSucceeded},
+		{ID: "r3", Kind: state.KindPlan, State: state.RunRunning},
+	} {
+		if _, err := s.Apply(t.Context(), state.Create(state.RunKey("web", run.ID), state.Encode(run))); err != nil {
+			t.Fatal(err)
+		}
+		if err := state.SaveLog(t.Context(), s, "web", run.ID, []byte("Plan: 1 to add"), time.Time{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := state.Erase(t.Context(), s, "web"); err != nil {
+		t.Fatal(err)
+	}
+	for id, kept := range map[string]bool{"r1": false, "r2": true, "r3": true} {
+		run, err := state.Read[state.Run](t.Context(), s, state.RunKey("web", id))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := state.LoadLog(t.Context(), s, "web", id); (err == nil) != kept || run.Exists() != kept {
+			t.Errorf("run %s is kept: %t, its output: %t", id, run.Exists(), err == nil)
+		}
+	}
+}
