@@ -272,7 +272,7 @@ func TestEvaluate_MissingValueIsAnErrorThatNamesIt(t *testing.T) {
 		{`{{ with secret "kv/none" }}{{ .Data.x }}{{ end }}`, []string{`secret "kv/none"`, "no secret"}},
 		{`{{ with secret "kv/db" }}{{ .Data.none }}{{ end }}`, []string{`no entry for key "none"`}},
 		{`{{ with secret "secret/db" }}{{ .Data.password }}{{ end }}`, []string{`no entry for key "password"`, ".Data.data."}},
-		{`{{ with secret "kv/db" }}{{ index .Data "none" }}{{ end }}`, []string{"not there"}},
+		{`{{ with secret "kv/db" }}{{ index .Data "none" }}{{ end }}`, []string{"missing"}},
 		{`{{ secretsmanager "arn:none" }}`, []string{`secretsmanager "arn:none"`}},
 		{`{{ ssm "/none" }}`, []string{`ssm "/none"`}},
 		{`{{ mustEnv "NONE" }}`, []string{`mustEnv "NONE"`}},
