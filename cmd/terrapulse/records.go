@@ -175,7 +175,7 @@ func (r storeRecords) output(ctx context.Context, task, id string, offset int) (
 	text = text[min(offset, len(text)):]
 	return apispec.RunOutputResponse{
 		Output: string(text), Offset: offset, NextOffset: offset + len(text),
-		Ended: run.Data.State.Ended(), State: apispec.RunState(run.Data.State),
+		Ended: !run.Data.State.Active(), State: apispec.RunState(run.Data.State),
 	}, nil
 }
 

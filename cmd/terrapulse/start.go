@@ -226,7 +226,7 @@ func (c *startCommand) once(e *instance.Instance, began time.Time, shown *progre
 	outcomes, err := e.Reconciler.Once(c.ctx, e.Launcher.Wait)
 	shown.clear()
 	for i := range outcomes {
-		if o := &outcomes[i]; o.Run != nil && !o.Run.State.Ended() {
+		if o := &outcomes[i]; o.Run != nil && o.Run.State.Active() {
 			o.Err = cmp.Or(e.Launcher.Lost(o.Run.ID), o.Err)
 		}
 	}
@@ -269,7 +269,7 @@ func (a *app) summarise(outcomes []reconcile.Outcome, elapsed time.Duration) int
 			t.row(n, o.Task, word, "-", "-", "-", "-")
 			continue
 		}
-		if !o.Run.State.Ended() && o.Err != nil {
+		if o.Run.State.Active() && o.Err != nil {
 			t.row(n, o.Task, "not recorded", "-", "-", "-", "-")
 			continue
 		}
@@ -284,10 +284,12 @@ func (a *app) summarise(outcomes []reconcile.Outcome, elapsed time.Duration) int
 		switch {
 		case o.Err != nil && notBegun(o):
 			unrun[o.Err.Error()] = append(unrun[o.Err.Error()], o.Task)
-		case o.Err != nil && !o.Run.State.Ended():
+		case o.Err != nil && o.Run.State.Active():
 			fmt.Fprintf(a.stderr, "\nTask %s has no outcome in the store, and will be run again: %s\n", o.Task, o.Err)
 		case o.Run != nil && (o.Run.State == state.RunInterrupted || o.Run.State == state.RunCancelled):
 			fmt.Fprintf(a.stderr, "\nTask %s was %s: %s\n", o.Task, o.Run.State, o.Run.Error)
+		case o.Run != nil && o.Run.State == state.RunWaiting:
+			fmt.Fprintf(a.stderr, "\nTask %s %s\n", o.Task, o.Run.Wait)
 		case o.Run != nil && o.Run.Error != "":
 			fmt.Fprintf(a.stderr, "\nTask %s failed: %s\n", o.Task, o.Run.Error)
 		case o.Run != nil && notBegun(o):
@@ -356,7 +358,7 @@ func took(r state.Run) string {
 	if r.Started.IsZero() || r.Ended.IsZero() {
 		return "-"
 	}
-	return rounded(r.Ended.Sub(r.Started)).String()
+	return rounded(r.Worked(r.Ended)).String()
 }
 
 // counts are the cells of what an apply did.

@@ -157,6 +157,7 @@ var newsOf = map[apispec.Phase]news{
 	apispec.PhaseApplied:     good,
 	apispec.PhasePending:     plain,
 	apispec.PhaseRunning:     plain,
+	apispec.PhaseWaiting:     plain,
 	apispec.PhaseFailing:     bad,
 	apispec.PhaseInterrupted: plain,
 	apispec.PhaseCancelled:   plain,

@@ -48,6 +48,7 @@ func situations(now time.Time) []situation {
 	off := false
 	reason := func(code state.ReasonCode, text string) state.Reason { return state.Reason{Code: code, Text: text} }
 	live := &state.LiveRun{ID: "r1", Launch: "l1", Created: now}
+	waiting := &state.LiveRun{ID: "r1", Launch: "l1", Created: now, Wait: &state.Wait{For: state.WaitApproval, ID: "w1", Text: "3 to destroy", Since: now}}
 	under := func(s state.RunState) state.Run {
 		return state.Run{ID: "r1", Kind: state.KindApply, Launch: "l1", State: s, Created: now, Started: now.Add(-2 * time.Minute), Reason: reason(state.ReasonChanged, "added web-2")}
 	}
@@ -65,6 +66,7 @@ func situations(now time.Time) []situation {
 		{name: "intended", phase: overview.PhasePending, why: "a run waits for its turn: added web-2", task: state.Task{AppliedAt: applied, Run: live, Reason: running}, run: under(state.RunIntended)},
 		{name: "requested", phase: overview.PhasePending, why: "a run was requested by Jo", task: state.Task{AppliedAt: applied, Forced: "Jo", Reason: reason(state.ReasonUnchanged, "nothing changed")}},
 		{name: "running", phase: overview.PhaseRunning, why: "added web-2", task: state.Task{AppliedAt: applied, Run: live, Reason: running}, run: under(state.RunRunning)},
+		{name: "waits", phase: overview.PhaseWaiting, why: "waits for approval: 3 to destroy", task: state.Task{AppliedAt: applied, Run: waiting, Reason: running}, run: under(state.RunWaiting)},
 		{name: "failing", phase: overview.PhaseFailing, why: "retry at noon", task: state.Task{Failures: 1, RetryAt: now.Add(time.Minute), Last: last(state.RunFailed), Reason: reason(state.ReasonBackoff, "retry at noon")}},
 		{name: "failed", phase: overview.PhaseFailing, why: "added web-1: no such file", task: state.Task{Failures: 1, RetryAt: now.Add(time.Minute), Last: last(state.RunFailed), Reason: running}},
 		{name: "succeeded", phase: overview.PhaseApplied, why: "added web-1", task: state.Task{AppliedAt: applied, Last: last(state.RunSucceeded), Reason: running}},

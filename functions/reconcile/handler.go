@@ -281,12 +281,12 @@ func (i *invocation) prepare(ctx context.Context) (*reconcile.Reconciler, consul
 	return i.engine, i.client, nil
 }
 
-// await waits until the runs of the answer have ended, or the time is up.
+// await waits until the runs of the answer have ended or wait, or the time is up.
 func (i *invocation) await(ctx context.Context, answer *invoke.Answer) error {
 	for {
 		open := 0
 		for n, r := range answer.Runs {
-			if r.State.Ended() {
+			if !r.State.Active() {
 				continue
 			}
 			run, err := state.Read[state.Run](ctx, i.store, state.RunKey(r.Task, r.Run))
@@ -294,7 +294,7 @@ func (i *invocation) await(ctx context.Context, answer *invoke.Answer) error {
 				return fmt.Errorf("read run %s of task %s: %w", r.Run, r.Task, err)
 			}
 			answer.Runs[n] = told(run.Data, r)
-			if !run.Data.State.Ended() {
+			if run.Data.State.Active() {
 				open++
 			}
 		}
@@ -322,7 +322,7 @@ func (i *invocation) answer(req invoke.Request, report reconcile.Report, err err
 	answer.Launches, answer.Runs = started(report.Launches)
 	for _, d := range report.Decisions {
 		answer.Decisions = append(answer.Decisions, invoke.Decision{Task: d.Task.Name,
-			Run: d.Action == reconcile.Run && !slices.Contains(report.Postponed, d.Task.Name), Reason: d.Reason})
+			Run: (d.Action == reconcile.Run || d.Action == reconcile.Resume) && !slices.Contains(report.Postponed, d.Task.Name), Reason: d.Reason})
 	}
 	values := measure(report, now)
 	if i.current != nil && i.current.Refused != nil {

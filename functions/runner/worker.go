@@ -167,15 +167,15 @@ func findTerraform(ctx context.Context, cfg config.Terraform, log *slog.Logger) 
 // measure writes the metrics of a run that has ended. Only runs that
 // are in their tasks' histories are measured.
 func (w *worker) measure(run state.Run) {
-	if !run.Kind.Occupies() {
+	if !run.Kind.Occupies() || !run.State.Ended() {
 		return
 	}
-	values := metrics.Values{metrics.RunSeconds: run.Ended.Sub(run.Started).Seconds()}
+	values := metrics.Values{metrics.RunSeconds: run.Worked(run.Ended).Seconds()}
 	switch run.State {
 	case state.RunSucceeded:
 		values[metrics.RunsSucceeded] = 1
 		if !run.Seen.IsZero() {
-			values[metrics.SeenToAppliedSeconds] = run.Ended.Sub(run.Seen).Seconds()
+			values[metrics.SeenToAppliedSeconds] = (run.Ended.Sub(run.Seen) - run.Waited).Seconds()
 		}
 	case state.RunFailed:
 		values[metrics.RunsFailed] = 1

@@ -30,6 +30,9 @@ func RunOf(run state.Run) apispec.Run {
 		Reason: ReasonOf(run.Reason), Seen: moment(run.Seen), Created: run.Created, Started: moment(run.Started), Ended: moment(run.Ended),
 		Error: optional(run.Error), Changes: changes(run.Changes),
 	}
+	if w := run.Wait; w != nil && run.State == state.RunWaiting {
+		shown.Wait = &apispec.Wait{For: apispec.WaitFor(w.For), ID: w.ID, Text: optional(w.Text), Since: w.Since, Until: moment(w.Until)}
+	}
 	here := runURL(run.Task, run.ID)
 	if run.State == state.RunRunning || run.State == state.RunLost || run.Logs > 0 || run.Output != "" {
 		shown.LogURL = ref(here + "/log")
@@ -235,7 +238,7 @@ func (a *api) getRunOutput(w http.ResponseWriter, r *http.Request) {
 	chunk, last := chunkOf(log, offset)
 	write(w, http.StatusOK, apispec.RunOutputResponse{
 		RequestID: idOf(r), Output: string(chunk), Offset: offset, NextOffset: offset + len(chunk),
-		Ended: last && run.State.Ended(), State: apispec.RunState(run.State),
+		Ended: last && !run.State.Active(), State: apispec.RunState(run.State),
 	})
 }
 

@@ -22,6 +22,7 @@ const (
 	PhaseRemoved     Phase = "removed"
 	PhaseRunning     Phase = "running"
 	PhaseUnreadable  Phase = "unreadable"
+	PhaseWaiting     Phase = "waiting"
 )
 
 // Valid indicates whether the value is a known member of the Phase enum.
@@ -52,6 +53,8 @@ func (e Phase) Valid() bool {
 	case PhaseRunning:
 		return true
 	case PhaseUnreadable:
+		return true
+	case PhaseWaiting:
 		return true
 	default:
 		return false
@@ -93,6 +96,7 @@ const (
 	RunStateSucceeded   RunState = "succeeded"
 	RunStateSuperseded  RunState = "superseded"
 	RunStateUnchanged   RunState = "unchanged"
+	RunStateWaiting     RunState = "waiting"
 )
 
 // Valid indicates whether the value is a known member of the RunState enum.
@@ -115,6 +119,8 @@ func (e RunState) Valid() bool {
 	case RunStateSuperseded:
 		return true
 	case RunStateUnchanged:
+		return true
+	case RunStateWaiting:
 		return true
 	default:
 		return false
@@ -139,6 +145,27 @@ func (e Status) Valid() bool {
 	case StatusSuccessful:
 		return true
 	case StatusUnknown:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for WaitFor.
+const (
+	WaitForApproval WaitFor = "approval"
+	WaitForRemote   WaitFor = "remote"
+	WaitForWindow   WaitFor = "window"
+)
+
+// Valid indicates whether the value is a known member of the WaitFor enum.
+func (e WaitFor) Valid() bool {
+	switch e {
+	case WaitForApproval:
+		return true
+	case WaitForRemote:
+		return true
+	case WaitForWindow:
 		return true
 	default:
 		return false
@@ -711,11 +738,14 @@ type Run struct {
 	Seen    *time.Time `json:"seen,omitempty"`
 	Started *time.Time `json:"started,omitempty"`
 
-	// State The state of a run. unchanged: a schedule came due and there was nothing to apply. lost: the runner died without a word.
-	// superseded: the task was changed before the run began, and is run anew. interrupted: the runner was stopped, as by a
+	// State The state of a run. waiting: it goes on when it is resumed. unchanged: a schedule came due and there was nothing to apply. lost: the runner died without a word.
+	// superseded: the task was changed before the run began or while it waited, and is run anew. interrupted: the runner was stopped, as by a
 	// deployment; the task is run again at once. cancelled: somebody ended it.
 	State RunState `json:"state"`
 	Task  string   `json:"task"`
+
+	// Wait what a waiting run waits for
+	Wait *Wait `json:"wait,omitempty"`
 }
 
 // RunAskedResponse defines model for RunAskedResponse.
@@ -754,8 +784,8 @@ type RunOutputResponse struct {
 	Output    string `json:"output"`
 	RequestID UUID   `json:"request_id"`
 
-	// State The state of a run. unchanged: a schedule came due and there was nothing to apply. lost: the runner died without a word.
-	// superseded: the task was changed before the run began, and is run anew. interrupted: the runner was stopped, as by a
+	// State The state of a run. waiting: it goes on when it is resumed. unchanged: a schedule came due and there was nothing to apply. lost: the runner died without a word.
+	// superseded: the task was changed before the run began or while it waited, and is run anew. interrupted: the runner was stopped, as by a
 	// deployment; the task is run again at once. cancelled: somebody ended it.
 	State RunState `json:"state"`
 }
@@ -766,8 +796,8 @@ type RunResponse struct {
 	Run       Run  `json:"run"`
 }
 
-// RunState The state of a run. unchanged: a schedule came due and there was nothing to apply. lost: the runner died without a word.
-// superseded: the task was changed before the run began, and is run anew. interrupted: the runner was stopped, as by a
+// RunState The state of a run. waiting: it goes on when it is resumed. unchanged: a schedule came due and there was nothing to apply. lost: the runner died without a word.
+// superseded: the task was changed before the run began or while it waited, and is run anew. interrupted: the runner was stopped, as by a
 // deployment; the task is run again at once. cancelled: somebody ended it.
 type RunState string
 
@@ -983,6 +1013,22 @@ type VersionResponse struct {
 	// Version of the program
 	Version string `json:"version"`
 }
+
+// Wait what a waiting run waits for
+type Wait struct {
+	For WaitFor `json:"for"`
+
+	// ID identifies this wait of the run
+	ID    string    `json:"id"`
+	Since time.Time `json:"since"`
+	Text  *string   `json:"text,omitempty"`
+
+	// Until when the run is cancelled if it still waits; never if there is none
+	Until *time.Time `json:"until,omitempty"`
+}
+
+// WaitFor defines model for Wait.for.
+type WaitFor string
 
 // Include defines model for Include.
 type Include string

@@ -87,15 +87,15 @@ func (m *Metrics) Handler() http.Handler {
 
 // RunEnded counts a run whose outcome was recorded. Runs that are not in their task's history are not counted.
 func (m *Metrics) RunEnded(run state.Run) {
-	if !run.Kind.Occupies() {
+	if !run.Kind.Occupies() || !run.State.Ended() {
 		return
 	}
 	m.runs.WithLabelValues(run.Task, string(run.State)).Inc()
 	if !run.Started.IsZero() && run.State != state.RunSuperseded {
-		m.duration.Observe(max(0, run.Ended.Sub(run.Started).Seconds()))
+		m.duration.Observe(run.Worked(run.Ended).Seconds())
 	}
 	if run.State == state.RunSucceeded && !run.Seen.IsZero() {
-		m.toApplied.Observe(max(0, run.Ended.Sub(run.Seen).Seconds()))
+		m.toApplied.Observe(max(0, (run.Ended.Sub(run.Seen) - run.Waited).Seconds()))
 	}
 	if ch := run.Changes; ch != nil {
 		m.resources.WithLabelValues(run.Task, "added").Add(float64(ch.Add))

@@ -16,6 +16,8 @@ type Kind string
 const (
 	ChangeSeen        Kind = "change_seen"
 	RunDecided        Kind = "run_decided"
+	RunWaiting        Kind = "run_waiting"
+	RunResumed        Kind = "run_resumed"
 	RunSucceeded      Kind = "run_succeeded"
 	RunFailed         Kind = "run_failed"
 	RunLost           Kind = "run_lost"
@@ -68,6 +70,8 @@ type About struct {
 var kinds = map[Kind]About{
 	ChangeSeen:     {Task, slog.LevelInfo, "change seen", []string{"detail"}},
 	RunDecided:     {Task, slog.LevelInfo, "run decided", []string{"run", "launch", "fence", "reason", "detail"}},
+	RunWaiting:     {Task, slog.LevelInfo, "run waits", []string{"run", "launch", "fence", "reason", "started", "seen", "changes", "run_kind", "detail", "until"}},
+	RunResumed:     {Task, slog.LevelInfo, "run resumed", []string{"run", "launch", "fence", "since", "by"}},
 	RunSucceeded:   {Task, slog.LevelInfo, "run succeeded", endFields},
 	RunFailed:      {Task, slog.LevelError, "run failed", append([]string{"error"}, endFields...)},
 	RunLost:        {Task, slog.LevelWarn, "a run was lost", append([]string{"cause"}, endFields...)},
@@ -107,6 +111,7 @@ func (k Kind) About() About { return kinds[k] }
 
 // ended is the kind of event of each final state of a run.
 var ended = map[state.RunState]Kind{
+	state.RunWaiting:     RunWaiting,
 	state.RunSucceeded:   RunSucceeded,
 	state.RunFailed:      RunFailed,
 	state.RunLost:        RunLost,

@@ -59,7 +59,7 @@ func (e Event) stream() string {
 	return string(e.Kind.About().Subject)
 }
 
-// OfRun is the event of a run that has ended.
+// OfRun is the event of a run that has ended, or that begins to wait.
 func OfRun(run state.Run) Event {
 	kind, ok := ended[run.State]
 	if !ok {
@@ -76,9 +76,12 @@ func OfRun(run state.Run) Event {
 	if run.State == state.RunCancelled {
 		e.By = run.Cancel
 	}
-	if run.State == state.RunFailed {
+	switch run.State {
+	case state.RunWaiting:
+		e.At, e.Until, e.Detail = run.Wait.Since, run.Wait.Until, run.Wait.String()
+	case state.RunFailed:
 		e.Error = run.Error
-	} else {
+	default:
 		e.Cause = run.Error
 	}
 	return e

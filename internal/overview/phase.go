@@ -15,6 +15,7 @@ const (
 	PhaseApplied     Phase = "applied"
 	PhasePending     Phase = "pending"
 	PhaseRunning     Phase = "running"
+	PhaseWaiting     Phase = "waiting"
 	PhaseFailing     Phase = "failing"
 	PhaseInterrupted Phase = "interrupted"
 	PhaseCancelled   Phase = "cancelled"
@@ -28,7 +29,7 @@ const (
 
 // Phases are all phases.
 var Phases = []Phase{
-	PhaseNew, PhaseApplied, PhasePending, PhaseRunning, PhaseFailing, PhaseInterrupted, PhaseCancelled,
+	PhaseNew, PhaseApplied, PhasePending, PhaseRunning, PhaseWaiting, PhaseFailing, PhaseInterrupted, PhaseCancelled,
 	PhaseHeld, PhaseUnreadable, PhaseBlocked, PhaseCorrupt, PhaseDisabled, PhaseRemoved,
 }
 
@@ -77,6 +78,13 @@ func (f facts) judge() verdict {
 
 // underWay judges a task whose run has not ended.
 func (f facts) underWay() verdict {
+	if wait := f.task.Waits(); wait != nil {
+		reason := state.Reason{Code: state.ReasonWaiting, Text: wait.String()}
+		if resume := f.task.Run.Resume; resume != nil {
+			reason.Text += "; resumed by " + resume.By
+		}
+		return verdict{PhaseWaiting, reason, wait.Until}
+	}
 	v := verdict{phase: PhaseRunning, reason: f.task.Reason, due: f.task.Due}
 	switch f.run.State {
 	case state.RunIntended:
@@ -160,7 +168,7 @@ func Count(c *state.TaskCounts, t state.Task) {
 		c.Failing++
 	case phase == PhaseHeld:
 		c.Held++
-	case phase == PhasePending, phase == PhaseInterrupted, phase == PhaseUnreadable, phase == PhaseBlocked, phase == PhaseCorrupt:
+	case phase == PhasePending, phase == PhaseWaiting, phase == PhaseInterrupted, phase == PhaseUnreadable, phase == PhaseBlocked, phase == PhaseCorrupt:
 		c.Waiting++
 	}
 }

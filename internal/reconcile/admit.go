@@ -49,9 +49,9 @@ func holdCorrupt(d *decider, _ trigger) *hold {
 	return refuse(state.ReasonCorrupt, time.Time{}, "a record of the task cannot be read")
 }
 
-// holdRunning refuses a second run of a task.
+// holdRunning refuses a second run of a task. A waiting run goes on.
 func holdRunning(d *decider, _ trigger) *hold {
-	if d.state.Run == nil {
+	if d.state.Run == nil || d.state.Waits() != nil {
 		return nil
 	}
 	return refuse(state.ReasonRunning, time.Time{}, "run %s is under way", d.state.Run.ID)

@@ -36,6 +36,7 @@ type item struct {
 	decision *Decision
 	was      state.Task
 	run      *state.PlannedRun
+	resumed  *state.Stored[state.Run] // the waiting run that run resumes
 	changes  []state.Change
 	events   []outbox.Event
 }
@@ -56,6 +57,21 @@ func (b *batch) add(ctx context.Context, was state.Stored[state.Task], d Decisio
 	switch d.Action {
 	case Run:
 		it.run = &state.PlannedRun{ID: newID(), Task: d.Task.Name, Definition: b.tick.definitions[d.Task.Name]}
+	case Resume, End:
+		run, waits, err := b.waitingRun(ctx, d.Task.Name, was.Data.Run)
+		if err != nil {
+			return err
+		}
+		if !waits {
+			b.tick.report.Dropped = append(b.tick.report.Dropped, d.Task.Name)
+			return nil
+		}
+		if d.Action == End {
+			next = b.ended(&it, next, run)
+			break
+		}
+		it.resumed = &run
+		it.run = &state.PlannedRun{ID: run.Data.ID, Task: d.Task.Name, Definition: b.tick.definitions[d.Task.Name]}
 	case Note:
 		run := state.Run{ID: newID(), Task: d.Task.Name, Kind: state.KindApply, Reason: d.Reason, Created: b.now,
 			State: state.RunUnchanged, Started: b.now, Ended: b.now, Digest: next.Observed}
@@ -191,14 +207,19 @@ func (b *batch) assemble() (state.Launch, []state.Change, outbox.Events) {
 		it, d := b.items[i], b.items[i].decision
 		launch.Runs = append(launch.Runs, *it.run)
 		d.State.Run = &state.LiveRun{ID: it.run.ID, Launch: launch.ID, Created: b.now}
-		run := state.Run{ID: it.run.ID, Task: it.run.Task, Kind: launch.Kind, Launch: launch.ID, Fence: launch.Fence,
-			Reason: d.Reason, Seen: d.Seen, Replaces: d.Replaces, Created: b.now, State: state.RunIntended}
+		record := state.Stored[state.Run]{Record: state.Record{Key: state.RunKey(it.run.Task, it.run.ID)}}
+		run := state.Run{ID: it.run.ID, Task: it.run.Task, Kind: launch.Kind, Reason: d.Reason, Seen: d.Seen, Replaces: d.Replaces, Created: b.now}
+		if it.resumed != nil {
+			record, run = *it.resumed, it.resumed.Data
+			run.Resumed = &state.Resume{By: it.was.Run.Resume.By, At: b.now}
+		}
+		run.Launch, run.Fence, run.State = launch.ID, launch.Fence, state.RunIntended
 		last := len(it.changes) - 1 // the task's own record
 		it.changes[last].Value = state.Encode(d.State)
 		changes = append(changes, it.changes...)
-		changes = append(changes, state.Create(state.RunKey(run.Task, run.ID), state.Encode(run)))
+		changes = append(changes, record.Write(run))
 		for _, e := range it.events {
-			if e.Kind == outbox.RunDecided {
+			if e.Kind == outbox.RunDecided || e.Kind == outbox.RunResumed {
 				e.Run, e.Launch, e.Fence = run.ID, launch.ID, launch.Fence
 			}
 			numbered = append(numbered, e)

@@ -8,9 +8,9 @@ import (
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
-// Cancel ends the run of the task that is under way, and returns its id. A run
-// that has begun ends once its runner sees that, which is when it renews its
-// claim. The error is ErrNoRun.
+// Cancel ends the task's run that has not ended, and returns its id. If a runner
+// has claimed it, the run ends when the runner renews the claim and sees the
+// request. The error is ErrNoRun.
 func (c *Control) Cancel(ctx context.Context, task, by string) (id string, err error) {
 	err = c.write(ctx, false, func() ([]state.Change, error) {
 		record, err := state.Read[state.Task](ctx, c.Store, state.TaskKey(task))
@@ -33,8 +33,15 @@ func (c *Control) Cancel(ctx context.Context, task, by string) (id string, err e
 		if run.Data.State == state.RunRunning {
 			return []state.Change{run.Write(next)}, nil
 		}
+		when := "before it began"
+		switch {
+		case run.Data.State == state.RunWaiting:
+			when = "while it waited for " + string(run.Data.Wait.For)
+		case run.Data.Resumed != nil:
+			when = "before it went on"
+		}
 		next.State, next.Ended = state.RunCancelled, c.Now()
-		next.Error = state.Cut(fmt.Sprintf("cancelled by %s before it began", next.Cancel))
+		next.Error = state.Cut(fmt.Sprintf("cancelled by %s %s", next.Cancel, when))
 		concluded, forgotten := record.Data.Conclude(next, "")
 		if err := state.Forget(ctx, c.Store, task, forgotten); err != nil {
 			return nil, err

@@ -53,10 +53,12 @@ type Action int
 
 // The actions.
 const (
-	Wait  Action = iota // nothing now
-	Run                 // start a run
-	Note                // record that a schedule came due with nothing to apply
-	Erase               // remove all records of a task that is in no configuration
+	Wait   Action = iota // nothing now
+	Run                  // start a run
+	Resume               // start a runner for a waiting run
+	End                  // end a waiting run
+	Note                 // record that a schedule came due with nothing to apply
+	Erase                // remove all records of a task that is in no configuration
 )
 
 // Decision is what is to be done about one task, and why.
@@ -64,13 +66,14 @@ type Decision struct {
 	Task       *config.Task
 	Action     Action
 	Reason     state.Reason
-	State      state.Task // from now on; it does not hold the ids of a run to be started
-	Lost       *state.Run // the run that State no longer holds because it was lost
-	Forget     []string   // runs that State's history no longer holds
-	Unreadable error      // as in Input
-	Seen       time.Time  // when the change behind a run was first seen; zero if none
-	Changed    string     // as in Observed, if the condition was read
-	Replaces   bool       // the run replaces a superseded one
+	State      state.Task     // from now on; it does not hold the ids of a run to be started
+	Lost       *state.Run     // the run that State no longer holds because it was lost
+	Forget     []string       // runs that State's history no longer holds
+	Unreadable error          // as in Input
+	Seen       time.Time      // when the change behind a run was first seen; zero if none
+	Changed    string         // as in Observed, if the condition was read
+	Replaces   bool           // the run replaces a superseded one
+	EndAs      state.RunState // how a waiting run ends
 }
 
 // Decide says for every task what to do at the time now, and why. It does no
@@ -113,7 +116,15 @@ func (d *decider) decide(rules []rule) Decision {
 	if !d.Corrupt {
 		d.note()
 	}
-	t := d.why()
+	var t trigger
+	if d.waits() {
+		var decided *Decision
+		if t, decided = d.waiting(); decided != nil {
+			return *decided
+		}
+	} else {
+		t = d.why()
+	}
 	for _, refuses := range rules {
 		if h := refuses(d, t); h != nil {
 			return d.hold(*h)
@@ -122,13 +133,16 @@ func (d *decider) decide(rules []rule) Decision {
 	if !t.run {
 		return d.rest(t)
 	}
+	if d.waits() {
+		return d.resume(t)
+	}
 	return d.run(t)
 }
 
 // note takes over what is known since the last decision.
 func (d *decider) note() {
 	s := &d.state
-	if d.Force != "" {
+	if d.Force != "" && s.Waits() == nil { // a waiting run is the run that is requested
 		s.Forced, s.Replaces = d.Force, false
 	}
 	if !d.Removed {

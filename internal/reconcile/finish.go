@@ -39,7 +39,7 @@ func (t *tick) finish(ctx context.Context, rec state.Stored[state.Reconcile], no
 			overview.Count(&next.Tasks, d.State)
 		}
 		due := d.State.Due
-		if d.Action == Run || d.State.Run != nil {
+		if d.Action == Run || d.Action == Resume || d.State.Run != nil && d.State.Waits() == nil {
 			due = now.Add(liveCheck)
 		}
 		next.Due = earlier(next.Due, due)

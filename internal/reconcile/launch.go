@@ -70,7 +70,7 @@ func (t *tick) carryOut(ctx context.Context, states map[string]state.Stored[stat
 			continue
 		}
 		target := &quiet
-		if d.Action == Run {
+		if d.Action == Run || d.Action == Resume {
 			target = &runs
 		}
 		if err := target.add(ctx, states[d.Task.Name], d); err != nil {

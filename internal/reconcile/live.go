@@ -25,7 +25,7 @@ const intentPatience = 15 * time.Minute
 func (t *tick) lookAfterRuns(ctx context.Context, inputs []Input, states map[string]state.Stored[state.Task]) error {
 	var launches []string
 	for _, in := range inputs {
-		if in.State.Run != nil {
+		if in.State.Run != nil && in.State.Waits() == nil {
 			launches = append(launches, in.State.Run.Launch)
 		}
 	}
@@ -46,7 +46,7 @@ func (t *tick) lookAfterRuns(ctx context.Context, inputs []Input, states map[str
 	relaunched := map[string]relaunch{} // by launch
 	for i := range inputs {
 		live := inputs[i].State.Run
-		if live == nil || statuses[live.Launch].Running {
+		if live == nil || live.Wait != nil || statuses[live.Launch].Running {
 			continue
 		}
 		run, err := state.Read[state.Run](ctx, t.Store, state.RunKey(inputs[i].Task.Name, live.ID))
@@ -58,14 +58,14 @@ func (t *tick) lookAfterRuns(ctx context.Context, inputs []Input, states map[str
 		if err != nil {
 			return fmt.Errorf("read run %s: %w", live.ID, err)
 		}
-		if run.Data.State.Ended() {
-			// Its task was told in the same step: after the task was read.
+		if !run.Data.State.Active() {
+			// It has ended or waits, which is written with its task: after the task was read.
 			name := inputs[i].Task.Name
 			if states[name], err = state.Read[state.Task](ctx, t.Store, state.TaskKey(name)); err != nil {
 				return fmt.Errorf("read task %s: %w", name, err)
 			}
 			inputs[i].State = states[name].Data
-			if again := inputs[i].State.Run; again == nil || again.ID != live.ID {
+			if again := inputs[i].State.Run; again == nil || again.ID != live.ID || again.Wait != nil {
 				continue
 			}
 		}
@@ -143,7 +143,7 @@ func lifeless(run state.Run, stopped string, now time.Time, grace time.Duration)
 		return "it ended without its task being told"
 	case stopped != "":
 		return stopped
-	case run.State == state.RunIntended && passed(run.Created, intentPatience, now, grace):
+	case run.State == state.RunIntended && passed(run.Intended(), intentPatience, now, grace):
 		return fmt.Sprintf("no runner claimed it within %s", intentPatience)
 	case run.State == state.RunRunning && !now.Before(run.Expires.Add(grace)):
 		return fmt.Sprintf("its runner %s has given no sign of life since %s", run.Owner, stamp(run.Expires, now))

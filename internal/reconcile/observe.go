@@ -81,7 +81,7 @@ func (t *tick) observe(ctx context.Context, rec state.Reconcile, states map[stri
 	}
 	t.live = map[string]bool{}
 	for _, in := range inputs {
-		if in.State.Run != nil && in.Lost == nil {
+		if in.State.Run != nil && in.Lost == nil && in.State.Waits() == nil {
 			t.live[in.State.Run.Launch] = true
 		}
 	}

@@ -51,6 +51,9 @@ func (r *Reconciler) Once(ctx context.Context, wait func()) ([]Outcome, error) {
 		return r.unrun(err), err
 	}
 	report, failed := r.Tick(ctx, TickOptions{Lease: held, Force: r.force("-once")})
+	if failed == nil {
+		failed = r.replaceWaiting(ctx, held, &report)
+	}
 	failed = errors.Join(failed, report.Stalled)
 	wait() // also when the tick failed half-way: what was launched is under way
 	r.deliver(context.WithoutCancel(ctx), held)
@@ -68,9 +71,9 @@ func (r *Reconciler) Once(ctx context.Context, wait func()) ([]Outcome, error) {
 			continue
 		}
 		outcomes = append(outcomes, Outcome{Task: d.Task.Name, Reason: d.Reason})
-		if d.Reason.Code == state.ReasonRunning {
-			// An intent that another process has left behind: this one has
-			// carried it out.
+		if d.State.Run != nil {
+			// An intent that another process has left behind, which this one has
+			// carried out, or a waiting run.
 			runs[d.Task.Name] = d.State.Run.ID
 		}
 		last := &outcomes[len(outcomes)-1]
@@ -91,6 +94,30 @@ func (r *Reconciler) Once(ctx context.Context, wait func()) ([]Outcome, error) {
 		last.Run = &run.Data
 	}
 	return outcomes, failed
+}
+
+// replaceWaiting runs the tasks whose waiting runs the tick of the report has
+// ended, and adds what it does to the report.
+func (r *Reconciler) replaceWaiting(ctx context.Context, held *lease.Lease, report *Report) error {
+	ended := map[string]int{} // place of the decision, by task
+	force := map[string]string{}
+	for i, d := range report.Decisions {
+		if d.Action == End {
+			ended[d.Task.Name], force[d.Task.Name] = i, "-once"
+		}
+	}
+	if len(ended) == 0 {
+		return nil
+	}
+	next, err := r.Tick(ctx, TickOptions{Lease: held, Force: force})
+	for _, d := range next.Decisions {
+		if i, ok := ended[d.Task.Name]; ok {
+			report.Decisions[i] = d
+		}
+	}
+	report.Launches = append(report.Launches, next.Launches...)
+	report.Stalled = cmp.Or(report.Stalled, next.Stalled)
+	return err
 }
 
 // unrun returns that no task was run, and why.

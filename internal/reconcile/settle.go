@@ -62,7 +62,7 @@ func settleRun(ctx context.Context, store state.Store, stopped Stopped, planned 
 		if stopped.overtaken(run.Data) {
 			return nil, doubt(ctx, store, run, stopped, now)
 		}
-		if !run.Exists() || run.Data.State.Ended() || run.Data.Launch != stopped.Launch || !stopped.left(run.Data) {
+		if !run.Data.State.Active() || run.Data.Launch != stopped.Launch || !stopped.left(run.Data) {
 			return nil, nil
 		}
 		lost := run.Data

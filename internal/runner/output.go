@@ -34,12 +34,13 @@ type output struct {
 	state.Output
 	watch io.Writer // nil if nobody watches
 	live  *state.LogWriter
+	name  string // under which it is kept
 	every time.Duration
 	log   *slog.Logger
 }
 
 func (r *Runner) newOutput(run state.Run) *output {
-	o := &output{every: r.Live, log: r.Log}
+	o := &output{name: outputName(run), every: r.Live, log: r.Log}
 	if r.Watch != nil {
 		o.watch = r.Watch(run)
 	}
@@ -47,8 +48,17 @@ func (r *Runner) newOutput(run state.Run) *output {
 	if r.Logs != nil && until.IsZero() {
 		until = run.Created.Add(keptLive)
 	}
-	o.live = state.NewLogWriter(r.Store, run.Task, run.ID, until)
+	o.live = state.NewLogWriter(r.Store, run.Task, o.name, until)
 	return o
+}
+
+// outputName is the name under which the output is kept. After a wait, a run has
+// a new one.
+func outputName(run state.Run) string {
+	if run.Resumed == nil {
+		return run.ID
+	}
+	return run.ID + "-" + run.Launch
 }
 
 // Write implements io.Writer.
@@ -99,10 +109,10 @@ func (r *Runner) keepForPeople(ctx context.Context, run *state.Run, done result,
 	defer cancel()
 	until := run.KeptUntil()
 	text := output.Bytes()
-	url, err := "", error(nil)
+	url, err := run.Output, error(nil)
 	switch {
 	case r.Logs != nil:
-		url, err = r.Logs.Save(ctx, run.Task, run.ID, text, until)
+		url, err = r.Logs.Save(ctx, run.Task, output.name, text, until)
 	case len(text) > 0: // else the run ended before Terraform started
 		err = output.live.Close(ctx, text[output.live.Len():])
 	}

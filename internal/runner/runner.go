@@ -116,7 +116,7 @@ type Runner struct {
 	// Said are the events that this process has logged; may be nil if nothing
 	// else in the process logs events.
 	Said *outbox.Said
-	// Ended, if set, is called with every outcome that was recorded.
+	// Ended, if set, is called with every run whose outcome, or wait, was recorded.
 	Ended func(state.Run)
 	// Watch, if set, is called when a run starts. What Terraform prints in it,
 	// without secrets and in whole lines, goes to what it returns, too.
@@ -174,6 +174,7 @@ func (r *Runner) carryOut(ctx context.Context, launch state.Launch, planned stat
 	}
 	run := c.ended(r.Now())
 	run.Changes = done.changes
+	var wait *driver.WaitError
 	switch {
 	case err == nil:
 		run.State = state.RunSucceeded
@@ -184,6 +185,8 @@ func (r *Runner) carryOut(ctx context.Context, launch state.Launch, planned stat
 		run.State, run.Error = state.RunSuperseded, state.Cut(err.Error())
 	case errors.As(err, new(*cancelledError)):
 		run.State, run.Error = state.RunCancelled, state.Cut(err.Error())
+	case errors.As(err, &wait) && run.Kind.Occupies():
+		run = c.waiting(r.Now(), wait.Wait, done)
 	case ctx.Err() != nil && !errors.Is(err, errExpired):
 		run.State, run.Error = state.RunInterrupted, state.Cut(err.Error())
 	default:
@@ -272,7 +275,7 @@ func (c *claim) work(ctx context.Context, launch state.Launch, planned state.Pla
 	done.definition = planned.Definition
 	if limit := task.RunTimeout; limit > 0 {
 		var stop context.CancelFunc
-		ctx, stop = context.WithTimeoutCause(ctx, limit, &timeoutError{limit})
+		ctx, stop = context.WithTimeoutCause(ctx, limit-c.worked, &timeoutError{limit})
 		defer stop()
 		defer func() { err = endedBy[*timeoutError](ctx, err) }()
 	}
@@ -350,6 +353,7 @@ type claim struct {
 	run  state.Stored[state.Run] // as last written
 
 	claimed state.Run     // as it was when it was claimed
+	worked  time.Duration // by the run before it was claimed, without its waits
 	events  outbox.Events // of the outcome
 }
 
@@ -364,8 +368,7 @@ func (r *Runner) claim(ctx context.Context, launch state.Launch, planned state.P
 		}
 		c := &claim{Runner: r, turn: make(chan struct{}, 1), run: run}
 		if c.holds(run.Data, id) {
-			c.claimed = run.Data
-			return c, nil // by the attempt before, whose answer was lost
+			return c.begun(run.Data), nil // by the attempt before, whose answer was lost
 		}
 		if run.Data.State != state.RunIntended {
 			return nil, nil
@@ -376,14 +379,26 @@ func (r *Runner) claim(ctx context.Context, launch state.Launch, planned state.P
 		now := r.Now()
 		next := run.Data
 		next.State, next.Claim, next.Owner, next.Runner, next.Who = state.RunRunning, id, r.Owner, r.ID, r.Who
-		next.Started, next.Expires, next.ClaimFor = now, now.Add(r.Claim), r.Claim
+		next.Expires, next.ClaimFor = now.Add(r.Claim), r.Claim
+		if next.Resumed == nil {
+			next.Started = now
+		} else {
+			next.Waited += max(0, now.Sub(next.Wait.Since))
+			next.Output = outputName(next)
+		}
 		err = c.write(ctx, next)
 		if errors.Is(err, errTaken) {
 			return nil, nil // another runner was faster
 		}
-		c.claimed = next
-		return c, err
+		return c.begun(next), err
 	}, backoff.WithMaxTries(claimTries))
+}
+
+// begun notes the run as it was claimed.
+func (c *claim) begun(run state.Run) *claim {
+	c.claimed = run
+	c.worked = run.Worked(run.Expires.Add(-run.ClaimFor))
+	return c
 }
 
 // holds reports whether the record says that the run is under way under the
@@ -395,10 +410,13 @@ func (c *claim) holds(run state.Run, id string) bool {
 // write replaces the run's record as it was last written, and makes other
 // changes in the same step. An earlier write that turns out to have taken
 // place although its answer was lost does not stand in its way. It returns
-// errTaken if someone else has changed the record. The caller has its turn or is
-// alone.
+// errTaken if someone else has changed the record, and a *cancelledError instead
+// of recording a wait if the run was cancelled. The caller has its turn or is alone.
 func (c *claim) write(ctx context.Context, next state.Run, others ...state.Change) error {
 	for {
+		if next.State == state.RunWaiting && next.Cancel != "" {
+			return &cancelledError{next.Cancel} // nobody would end it while it waits
+		}
 		change := c.run.Write(next).Until(next.KeptUntil())
 		recs, err := c.Store.Apply(ctx, append([]state.Change{change}, others...)...)
 		if err == nil {
@@ -532,6 +550,19 @@ func (c *claim) ended(now time.Time) state.Run {
 	return run
 }
 
+// waiting returns the run as it is when it begins to wait: without a claim.
+func (c *claim) waiting(now time.Time, wait state.Wait, done result) state.Run {
+	if wait.ID == "" {
+		wait.ID = uuid.NewString()
+	}
+	wait.Since, wait.Text = now, state.Cut(wait.Text)
+	run := c.run.Data
+	run.State, run.Wait, run.Resumed = state.RunWaiting, &wait, nil
+	run.Claim, run.Owner, run.Runner, run.Who, run.Expires, run.ClaimFor = "", "", "", "", time.Time{}, 0
+	run.Digest, run.Changes = done.snap.Condition.Digest, done.changes
+	return run
+}
+
 // patience is how long a write that must not be lost is retried.
 func (r *Runner) patience() time.Duration {
 	if r.Patience == 0 {
@@ -551,6 +582,11 @@ func (r *Runner) record(ctx context.Context, c *claim, run state.Run, done resul
 	r.keepForPeople(ctx, &run, done, output, patience/4)
 	_, err := retry(ctx, func() (struct{}, error) {
 		err := r.settle(ctx, c, run, done.definition)
+		if cancelled := new(cancelledError); errors.As(err, &cancelled) {
+			run = c.ended(r.Now())
+			run.State, run.Cancel, run.Error = state.RunCancelled, cancelled.by, state.Cut(cancelled.Error())
+			err = r.settle(ctx, c, run, done.definition)
+		}
 		if errors.Is(err, errTaken) {
 			err = backoff.Permanent(err)
 		}
@@ -561,8 +597,8 @@ func (r *Runner) record(ctx context.Context, c *claim, run state.Run, done resul
 	return run, err
 }
 
-// settle records the outcome. Where the leader has just written the task's
-// record, that is read again.
+// settle records the outcome, or that the run waits. If the leader has just
+// written the task's record, that is read again.
 func (r *Runner) settle(ctx context.Context, c *claim, run state.Run, definition string) error {
 	if !run.Kind.Occupies() {
 		return c.write(ctx, run)
@@ -575,7 +611,13 @@ func (r *Runner) settle(ctx context.Context, c *claim, run state.Run, definition
 		if task.Data.Run == nil || task.Data.Run.ID != run.ID {
 			return c.recorded(ctx, run)
 		}
-		next, forgotten := task.Data.Conclude(run, definition)
+		var next state.Task
+		var forgotten []string
+		if run.State == state.RunWaiting {
+			next = task.Data.BeginWait(run)
+		} else {
+			next, forgotten = task.Data.Conclude(run, definition)
+		}
 		c.events = c.events.Again(outbox.Number(&next, outbox.OfRun(run)))
 		if err := state.Forget(ctx, r.Store, run.Task, forgotten); err != nil {
 			r.Log.Warn("an old run was not removed, it will be with the next one", "error", err)

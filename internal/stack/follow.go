@@ -49,7 +49,7 @@ func (f *Follower) Follow(ctx context.Context, answer invoke.Answer, tasks []str
 		open := 0
 		for i := range outcomes {
 			o := &outcomes[i]
-			if o.Run != nil && o.Run.State.Ended() {
+			if o.Run != nil && !o.Run.State.Active() {
 				continue
 			}
 			if err := f.read(ctx, o, ids); err != nil {
@@ -65,7 +65,7 @@ func (f *Follower) Follow(ctx context.Context, answer invoke.Answer, tasks []str
 				seen[o.Task] = o.Run.State
 				f.Changed(*o.Run)
 			}
-			if !o.Run.State.Ended() {
+			if o.Run.State.Active() {
 				open++
 			}
 		}

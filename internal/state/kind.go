@@ -46,7 +46,10 @@ func (k Kind) Occupies() bool { return k.properties().occupies }
 // KeptUntil is when the records of the run expire; zero if they are kept as long
 // as the run is in its task's history.
 func (r Run) KeptUntil() time.Time {
-	if !r.Kind.Occupies() || r.State == RunSuperseded {
+	switch {
+	case r.State == RunSuperseded:
+		return r.Ended.Add(keptApart)
+	case !r.Kind.Occupies():
 		return r.Created.Add(keptApart)
 	}
 	return time.Time{}

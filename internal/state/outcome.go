@@ -37,8 +37,13 @@ func (t Task) Conclude(run Run, definition string) (next Task, forgotten []strin
 	}
 	switch {
 	case run.State == RunSuperseded:
-		if next.Forced == "" {
+		switch {
+		case next.Forced != "":
+		case run.Wait == nil:
 			next.Forced, next.Replaces = "a change of its definition before an earlier run began", true
+		case run.Reason.Code == ReasonForced || run.Reason.Code == ReasonDoubt:
+			// No other record says that it should run.
+			next.Forced = "an earlier request, whose run was superseded while it waited"
 		}
 		return next, nil
 	case run.State == RunCancelled, run.State == RunLost && run.Cancel != "":

@@ -116,11 +116,15 @@ func loadPieces(ctx context.Context, s Store, prefix string) ([]byte, error) {
 // the same runs are forgotten once more, and none is left behind unlisted.
 func Forget(ctx context.Context, s Store, task string, runs []string) error {
 	for _, id := range runs {
-		logs, err := s.List(ctx, logPrefix(task, id))
+		prefix := strings.TrimSuffix(logPrefix(task, id), "/")
+		logs, err := s.List(ctx, prefix)
 		if err != nil {
 			return fmt.Errorf("list the output of run %s: %w", id, err)
 		}
 		for _, rec := range logs {
+			if rest := rec.Key[len(prefix):]; rest[0] != '/' && rest[0] != '-' {
+				continue // of another run
+			}
 			if err := remove(ctx, s, rec); err != nil {
 				return err
 			}

@@ -27,6 +27,7 @@ const (
 const (
 	ReasonUnchanged  ReasonCode = "unchanged"
 	ReasonRunning    ReasonCode = "running"
+	ReasonWaiting    ReasonCode = "waiting"
 	ReasonQueued     ReasonCode = "queued"
 	ReasonBuffering  ReasonCode = "buffering"
 	ReasonBackoff    ReasonCode = "backing_off"

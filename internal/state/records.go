@@ -147,6 +147,11 @@ type LiveRun struct {
 	ID      string    `json:"id"`
 	Launch  string    `json:"launch"`
 	Created time.Time `json:"created"`
+
+	// Of a waiting run:
+	Wait   *Wait   `json:"wait,omitempty"`
+	Input  string  `json:"input,omitempty"`  // digest of what it has read
+	Resume *Resume `json:"resume,omitempty"` // the request to go on, until it is launched again
 }
 
 // Launch is one start of a runner for the runs of several tasks.
@@ -173,10 +178,15 @@ type PlannedRun struct {
 // RunState is how far a run has come.
 type RunState string
 
-// The states of a run. All but the first two are final.
+// The states of a run.
 const (
-	RunIntended  RunState = "intended" // decided, not yet claimed by a runner
-	RunRunning   RunState = "running"
+	RunIntended RunState = "intended" // decided or resumed, not yet claimed by a runner
+	RunRunning  RunState = "running"
+
+	// RunWaiting is a run that waits for something named. It has no claim and needs
+	// no process: it is never lost, and another process can resume it.
+	RunWaiting RunState = "waiting"
+
 	RunSucceeded RunState = "succeeded"
 	RunFailed    RunState = "failed"
 	RunLost      RunState = "lost"      // its runner died without a word
@@ -191,14 +201,26 @@ const (
 	// requests a run.
 	RunCancelled RunState = "cancelled"
 
-	// RunSuperseded is a run that nothing was done for, because its task's
-	// definition was changed before it began: it is decided anew. It is no part
-	// of the task's history.
+	// RunSuperseded is a run that was replaced before it applied anything: its task
+	// was changed before it began, or while it waited. It is not in the task's
+	// history.
 	RunSuperseded RunState = "superseded"
 )
 
 // Ended reports whether the state is final.
-func (s RunState) Ended() bool { return s != RunIntended && s != RunRunning }
+func (s RunState) Ended() bool {
+	switch s {
+	case RunIntended, RunRunning, RunWaiting:
+		return false
+	case RunSucceeded, RunFailed, RunLost, RunUnchanged, RunInterrupted, RunCancelled, RunSuperseded:
+		return true
+	}
+	return false // no record has another state: Decode refuses it
+}
+
+// Active reports whether a run in this state has a process, or will have one
+// without being resumed.
+func (s RunState) Active() bool { return s == RunIntended || s == RunRunning }
 
 // Run is one run of one task: an intent, then a claim, then an outcome. The
 // ended runs of a task are its events.
@@ -226,10 +248,13 @@ type Run struct {
 	// later than that was written by a clock that was ahead.
 	ClaimFor time.Duration `json:"claim_for,omitempty"`
 	Cancel   string        `json:"cancel,omitempty"` // who has cancelled the run: its runner sees it when it renews the claim
-	Started  time.Time     `json:"started,omitzero"` // when it was claimed
+	Started  time.Time     `json:"started,omitzero"` // when it was first claimed
 	Ended    time.Time     `json:"ended,omitzero"`
-	Dead     bool          `json:"dead,omitempty"`   // of a lost run: its runner is known to have stopped, with all that it had started
-	Digest   string        `json:"digest,omitempty"` // of what was rendered
+	Dead     bool          `json:"dead,omitempty"`    // of a lost run: its runner is known to have stopped, with all that it had started
+	Wait     *Wait         `json:"wait,omitempty"`    // what it waits for, or waited for last
+	Resumed  *Resume       `json:"resumed,omitempty"` // who ended its last wait, and when it was launched again
+	Waited   time.Duration `json:"waited,omitempty"`  // in all
+	Digest   string        `json:"digest,omitempty"`  // of what was rendered
 	Error    string        `json:"error,omitempty"`
 	Changes  *Changes      `json:"changes,omitempty"`   // what Terraform did
 	Logs     int           `json:"logs,omitempty"`      // bytes of its output that are kept

@@ -7,6 +7,7 @@
 package stores
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -96,8 +97,8 @@ func (p Place) open(ctx context.Context, open func(context.Context) (state.Store
 // Output returns what Terraform printed in a run.
 func (s *Store) Output(ctx context.Context, run state.Run) ([]byte, error) {
 	switch {
-	case run.Output == "":
-		return state.LoadLog(ctx, s.Store, run.Task, run.ID)
+	case !strings.Contains(run.Output, "://"):
+		return state.LoadLog(ctx, s.Store, run.Task, cmp.Or(run.Output, run.ID))
 	case s.output == nil:
 		return nil, fmt.Errorf("load %s: this kind of store keeps all output itself", run.Output)
 	}

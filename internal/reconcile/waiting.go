@@ -1,0 +1,118 @@
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/outbox"
+	"github.com/terrapulse/terrapulse/internal/state"
+)
+
+// ErrNotWaiting is what Resume returns of a run that does not wait, or not any
+// more for what was meant.
+var ErrNotWaiting = errors.New("the run does not wait for this")
+
+// waits reports whether the task has a waiting run, which the decision is about.
+func (d *decider) waits() bool { return !d.Corrupt && d.state.Waits() != nil }
+
+// waiting decides about a task with a waiting run: that it waits on, that it is
+// ended, or that it should go on. In the last case, the decision is nil, and
+// the rules of admission decide on the trigger.
+//
+// New input or a new definition replaces the run: what it waits with is not
+// what would be applied. If its work goes on elsewhere, the run keeps on.
+func (d *decider) waiting() (trigger, *Decision) {
+	s := &d.state
+	live := s.Run
+	wait := live.Wait
+	moved := !s.Recheck && s.Observed != live.Input && !d.scheduled()
+	buffered := bufferedUntil(d.Task.BufferPeriod, d.pending())
+	switch {
+	case d.Removed:
+		return trigger{}, d.end(state.RunSuperseded, state.ReasonRemoved, "the task is not in the configuration any more")
+	case !d.Task.Enabled:
+		return trigger{}, d.end(state.RunSuperseded, state.ReasonDisabled, "the task is disabled")
+	case !wait.For.Elsewhere() && s.Attempted.Definition != d.Definition:
+		return trigger{}, d.end(state.RunSuperseded, state.ReasonDefinition, "the task's definition has changed while the run waited")
+	case !wait.For.Elsewhere() && moved && !d.ahead(buffered, d.Task.BufferPeriod.Max):
+		return trigger{}, d.end(state.RunSuperseded, state.ReasonChanged, "the task's input has changed while the run waited")
+	case live.Resume != nil:
+		return triggered(state.ReasonRunning, "run %s goes on: resumed by %s", live.ID, live.Resume.By), nil
+	case reached(wait.Until, d.now):
+		return trigger{}, d.end(state.RunCancelled, state.ReasonCancelled, "it "+wait.String()+" since "+stamp(wait.Since, d.now)+", and the time for that is over")
+	}
+	s.Due = wait.Until
+	if moved && !wait.For.Elsewhere() {
+		s.Due = earlier(s.Due, buffered)
+	}
+	out := d.done(Wait, state.Reason{Code: state.ReasonWaiting, Text: fmt.Sprintf("run %s %s", live.ID, wait)})
+	return trigger{}, &out
+}
+
+// end is the decision that a waiting run ends. Its task is decided in the next
+// tick, which follows at once.
+func (d *decider) end(as state.RunState, code state.ReasonCode, text string) *Decision {
+	d.state.Due = d.now
+	out := d.done(End, state.Reason{Code: code, Text: text})
+	out.EndAs = as
+	return &out
+}
+
+// resume is the decision that a waiting run goes on.
+func (d *decider) resume(t trigger) Decision {
+	d.state.Attempted, d.state.Due = d.attempt(), time.Time{}
+	return d.done(Resume, t.reason)
+}
+
+// waitingRun reads the record of a run that is to be resumed or ended. It returns
+// false if the run does not wait any more: the next tick decides anew.
+func (b *batch) waitingRun(ctx context.Context, task string, live *state.LiveRun) (state.Stored[state.Run], bool, error) {
+	run, err := state.Read[state.Run](ctx, b.tick.Store, state.RunKey(task, live.ID))
+	if corrupt := (*state.CorruptError)(nil); errors.As(err, &corrupt) {
+		run, err = state.Stored[state.Run]{Record: corrupt.Record}, nil
+	}
+	if err != nil {
+		return run, false, fmt.Errorf("read run %s: %w", live.ID, err)
+	}
+	if run.Data.ID == "" { // its record is gone, or cannot be decoded: only its task tells of it
+		run.Data = state.Run{ID: live.ID, Task: task, Kind: state.KindApply, Launch: live.Launch, Created: live.Created,
+			State: state.RunWaiting, Wait: live.Wait}
+	}
+	return run, run.Data.State == state.RunWaiting, nil
+}
+
+// ended ends a waiting run as it was decided.
+func (b *batch) ended(it *item, next state.Task, run state.Stored[state.Run]) state.Task {
+	d, ended := it.decision, run.Data
+	ended.State, ended.Ended, ended.Error = d.EndAs, b.now, state.Cut(d.Reason.Text)
+	next, d.Forget = next.Conclude(ended, "")
+	it.changes = append(it.changes, run.Write(ended).Until(ended.KeptUntil()))
+	it.events = append(it.events, outbox.OfRun(ended))
+	return next
+}
+
+// Resume requests that the waiting run of a task goes on, if it still waits for
+// what the given wait identifies. To repeat the request is harmless. The error
+// is ErrNotWaiting.
+func (c *Control) Resume(ctx context.Context, task, run, wait, by string) error {
+	return c.write(ctx, false, func() ([]state.Change, error) {
+		record, err := state.Read[state.Task](ctx, c.Store, state.TaskKey(task))
+		if err != nil {
+			return nil, err
+		}
+		next := record.Data
+		now := c.Now()
+		if w := next.Waits(); w == nil || next.Run.ID != run || w.ID != wait || next.Run.Resume == nil && reached(w.Until, now) {
+			return nil, ErrNotWaiting
+		}
+		if next.Run.Resume != nil {
+			return nil, nil
+		}
+		live := *next.Run
+		live.Resume = &state.Resume{By: someone(by), At: now}
+		next.Run = &live
+		return []state.Change{record.Write(next)}, nil
+	})
+}
