@@ -72,7 +72,7 @@ func TestTheLockOfAKilledContainerIsReleasedByTheNextOne(t *testing.T) {
 		t.Fatalf("the run reads %+v, the state is locked: %v\n%s", run, locked(), &said)
 	}
 
-	lost, err := reconcile.Settle(t.Context(), c.store, reconcile.Stopped{Launch: "l1", Runner: "host-1-task", Why: "out of memory"}, time.Now())
+	lost, err := reconcile.Settle(t.Context(), c.store, reconcile.Stopped{Launch: "l1", Runner: "task", Why: "out of memory"}, time.Now())
 	if err != nil || len(lost) != 1 {
 		t.Fatalf("lost are %+v, %v", lost, err)
 	}
