@@ -1,16 +1,13 @@
-// Package consulkv keeps the state of Terrapulse in Consul's KV store, which
-// the instances of a cluster share: the home of a store where high
-// availability is configured.
+// Package consulkv keeps the state of Terrapulse in Consul's KV store, which the
+// instances of a cluster share.
 //
-// A record is a key below a folder of the cluster's own, and its value is
-// stored as it is, so that `consul kv get` shows it. Its version is Consul's
-// modify index. Consul's flags, a number that a client may give a key, hold
-// what else there is to say: see flags.
+// A record is a key below a folder of the cluster. Its value is stored unchanged,
+// so that `consul kv get` shows it. Its version is Consul's modify index. Further
+// data is in the key's flags, a number that clients may set: see flags.
 //
-// Everything is asked for as a transaction, so that one address is all that is
-// needed, and a key may hold what would not survive in a URL. Transactions of
-// more than 64 operations, and reads of keys that may not be there, are known
-// to Consul since 1.14.
+// Every request is a transaction, so that one address is sufficient, and a key may
+// contain characters that are not allowed in a URL. Transactions of more than 64
+// operations, and reads of missing keys in them, exist since Consul 1.14.
 package consulkv
 
 import (
@@ -35,26 +32,23 @@ import (
 )
 
 const (
-	// folder keeps records apart from all that others may store below the same
-	// path: CTS its own, and Terraform its states.
+	// folder separates the records from others below the same path: those of CTS, and Terraform's
+	// states.
 	folder = "terrapulse/"
 
-	// expiring lists the records that become garbage, by the hour. No record
-	// begins like this.
+	// expiring is the prefix of an index of expiring records, by the hour. No record begins like
+	// this.
 	expiring = ".expiring/"
 
-	// sweepEvery is how often a process that writes records which expire looks
-	// for those that have.
+	// sweepEvery is how often a process that writes expiring records searches for expired ones.
 	sweepEvery = time.Hour
-	// sweepPortion is how many of them one transaction removes: three
-	// operations each.
+	// sweepPortion limits how many of them one transaction removes: each needs three operations.
 	sweepPortion = state.MaxChanges / 3
 )
 
-// While Consul's servers elect a leader, which takes seconds, they hold a
-// request back, for up to 7 s unless they are configured otherwise, or answer
-// that they cannot reach the one that was. What is not answered, or so, is asked
-// again until patience is at its end.
+// While Consul's servers elect a leader, which takes seconds, they delay a request for up to 7 s by
+// default, or answer that they cannot reach the previous leader. Such requests, and requests
+// without an answer, are retried until patience is over.
 const (
 	tryFor      = 8 * time.Second // one request
 	patience    = 10 * time.Second
@@ -65,7 +59,7 @@ const (
 // Store is a state.Store in Consul's KV store. It is safe for concurrent use.
 type Store struct {
 	client    *consul.Client
-	prefix    string // of every key
+	prefix    string // the prefix of every key
 	namespace string
 	partition string
 	now       func() time.Time
@@ -77,10 +71,10 @@ type Store struct {
 var _ state.Store = (*Store)(nil)
 
 // Open returns the store below a path of Consul's KV store, in a namespace, or
-// in the one of the configuration if that is "". It does not connect.
+// in the configured one if that is "". It does not connect.
 //
-// The store has connections of its own, so that the renewal of a lease does
-// not wait behind the reading of services.
+// The store has its own connections, so that the renewal of a lease does not wait
+// for the reading of services.
 func Open(cfg config.Consul, path, namespace string) (*Store, error) {
 	client, err := consul.New(cfg)
 	if err != nil {
@@ -122,8 +116,8 @@ func (s *Store) List(ctx context.Context, prefix string) ([]state.Record, error)
 	if err := state.ValidatePrefix(prefix); err != nil {
 		return nil, fmt.Errorf("list records: %w", err)
 	}
-	// What may not be read is left out, silently, and so is the empty answer
-	// for a key that is not there.
+	// Consul omits, without a message, what the token may not read. So it does for the answer to a
+	// missing key.
 	act := "list records " + prefix
 	pairs, err := s.read(ctx, act, s.op(api.KVGetOrEmpty, prefix), s.op(api.KVGetTree, prefix))
 	if err != nil {
@@ -140,7 +134,7 @@ func (s *Store) List(ctx context.Context, prefix string) ([]state.Record, error)
 	return records, nil
 }
 
-// Apply implements state.Store by one transaction.
+// Apply implements state.Store with one transaction.
 func (s *Store) Apply(ctx context.Context, changes ...state.Change) ([]state.Record, error) {
 	if err := state.Validate(changes...); err != nil {
 		return nil, fmt.Errorf("write to store: %w", err)
@@ -159,7 +153,7 @@ func (s *Store) Apply(ctx context.Context, changes ...state.Change) ([]state.Rec
 	return t.records, nil
 }
 
-// op is an operation on one record.
+// op returns an operation on one record.
 func (s *Store) op(verb api.KVOp, key string) *api.KVTxnOp {
 	return &api.KVTxnOp{Verb: verb, Key: s.prefix + key, Namespace: s.namespace, Partition: s.partition}
 }
@@ -176,7 +170,7 @@ func (s *Store) rights(right string) string {
 	return rights
 }
 
-// read makes operations that only read, and returns what they have found.
+// read executes read operations and returns the pairs.
 func (s *Store) read(ctx context.Context, act string, ops ...*api.KVTxnOp) (pairs []*api.KVPair, err error) {
 	err = retry(ctx, act, func(ctx context.Context) error {
 		pairs = nil
@@ -197,7 +191,7 @@ func (s *Store) read(ctx context.Context, act string, ops ...*api.KVTxnOp) (pair
 	return pairs, err
 }
 
-// unexpected is an answer that no operation should get.
+// unexpected is the error for an answer that should not occur.
 func unexpected(act string, resp *api.TxnResponse) error {
 	var what []string
 	for _, e := range resp.Errors {
@@ -206,11 +200,11 @@ func unexpected(act string, resp *api.TxnResponse) error {
 	return fmt.Errorf("%s in Consul's KV store: it refuses: %s", act, strings.Join(what, "; "))
 }
 
-// errAgain is a transaction that was refused for what is no more.
+// errAgain is the error of a transaction that was refused because of conditions that have changed
+// since.
 var errAgain = errors.New("others wrote the same records again and again")
 
-// retry calls do until it succeeds, or fails for another reason than one that
-// passes by itself.
+// retry calls do until it succeeds or fails for a reason that is not transient.
 func retry(ctx context.Context, act string, do func(context.Context) error) error {
 	within, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("no answer within %s", patience))
 	defer cancel()
@@ -232,21 +226,21 @@ func retry(ctx context.Context, act string, do func(context.Context) error) erro
 	case ctx.Err() != nil:
 		return fmt.Errorf("%s in Consul's KV store: %w", act, context.Cause(ctx))
 	}
-	return last // says more than that patience is at its end
+	return last // says more than the end of patience
 }
 
 // transaction is one Apply.
 type transaction struct {
 	*Store
 	act     string
-	id      uint64 // tells its writes from others'
+	id      uint64 // distinguishes its writes from others
 	changes []state.Change
 	ops     []*api.KVTxnOp
 	change  []int // of each operation, an index
 	expires bool
-	lost    error // of an attempt that may have taken place
+	lost    error // error of an attempt that may have taken place
 
-	records []state.Record // what was written
+	records []state.Record // the written records
 }
 
 func (s *Store) transaction(changes []state.Change) *transaction {
@@ -271,7 +265,7 @@ func (s *Store) transaction(changes []state.Change) *transaction {
 				add(api.KVSet, marker(c)).Flags = op.Flags
 				t.expires = true
 			}
-		case state.OpDelete: // the verb delete-cas is content where nothing is
+		case state.OpDelete: // the verb delete-cas also succeeds for a missing key
 			add(api.KVCheckIndex, c.Key).Index = index(c.Version)
 			add(api.KVDelete, c.Key)
 		case state.OpCheck:
@@ -281,7 +275,7 @@ func (s *Store) transaction(changes []state.Change) *transaction {
 	return t
 }
 
-// try makes the transaction, or finds what stands in the way.
+// try executes the transaction, or finds the reason for its refusal.
 func (t *transaction) try(ctx context.Context) error {
 	resp, done, err := t.client.Txn(ctx, t.act, t.rights("write"), t.ops)
 	if err != nil {
@@ -298,15 +292,14 @@ func (t *transaction) try(ctx context.Context) error {
 			}
 		}
 		if t.records == nil {
-			t.wrote(0) // nothing but checks and deletes
+			t.wrote(0) // only checks and deletes
 		}
 		return nil
 	}
 	return t.refused(ctx, resp)
 }
 
-// wrote notes what was written: all that one transaction writes has the same
-// index.
+// wrote records the result: all writes of one transaction have the same index.
 func (t *transaction) wrote(index uint64) {
 	t.records = make([]state.Record, len(t.changes))
 	for i, c := range t.changes {
@@ -316,7 +309,7 @@ func (t *transaction) wrote(index uint64) {
 	}
 }
 
-// refused looks at the records for which Consul has refused the transaction.
+// refused reads the records because of which Consul has refused the transaction.
 func (t *transaction) refused(ctx context.Context, resp *api.TxnResponse) error {
 	var suspects []int
 	var ops []*api.KVTxnOp
@@ -343,8 +336,7 @@ func (t *transaction) refused(ctx context.Context, resp *api.TxnResponse) error 
 		c, pair := t.changes[i], found.Results[n].KV
 		there := pair.ModifyIndex != 0
 		if there && pair.Flags&idMask == t.id {
-			// This very transaction took place before, and only its answer was
-			// lost.
+			// This transaction itself took place before, and only its answer was lost.
 			t.wrote(pair.ModifyIndex)
 			return nil
 		}
@@ -354,21 +346,20 @@ func (t *transaction) refused(ctx context.Context, resp *api.TxnResponse) error 
 		case c.Op == state.OpCreate && there, c.Op != state.OpCreate && there && current.Version != c.Version:
 			conflict = &state.ConflictError{Change: c, Current: &current}
 		case c.Op == state.OpDelete && !there && t.lost != nil:
-			// Removed by this very transaction, perhaps: nothing tells.
+			// Perhaps this transaction itself removed the record: Consul does not show it.
 			conflict = t.lost
 		case c.Op != state.OpCreate && !there:
 			conflict = &state.ConflictError{Change: c}
 		}
 	}
-	if conflict == nil { // what stood in the way of a Create is gone by now
+	if conflict == nil { // the record that prevented a Create is gone by now
 		conflict = fmt.Errorf("%w: %w", unexpected(t.act, resp), errAgain)
 	}
 	return conflict
 }
 
-// Consul keeps a number with every key, its flags. Here it holds the hour
-// since 1970 at which the record has become garbage, 0 if it never does, above
-// an id of the transaction that wrote it.
+// Consul keeps a number with every key, its flags. The upper bits are the hour since 1970 at which
+// the record expires (0: never), the lower bits an id of the transaction that wrote it.
 const (
 	idBits = 44
 	idMask = 1<<idBits - 1
@@ -381,18 +372,18 @@ func flags(id uint64, expires time.Time) uint64 {
 	return hour(expires)<<idBits | id
 }
 
-// hour is the first full hour since 1970 that is not before t.
+// hour returns the first full hour since 1970 that is not before t.
 func hour(t time.Time) uint64 {
 	return uint64(max(1, (t.Unix()+3600)/3600))
 }
 
-// marker is the key that lists a record which expires.
+// marker returns the index key of an expiring record.
 func marker(c state.Change) string {
 	return fmt.Sprintf("%s%06d/%s", expiring, hour(c.Expires), c.Key)
 }
 
-// sweep removes records that have expired, now and then. It costs nobody his
-// write that it fails: the next one tries again.
+// sweep sometimes removes expired records. Its failure does not affect the write: the next sweep
+// tries again.
 func (s *Store) sweep(ctx context.Context) {
 	now := s.now()
 	s.mu.Lock()
@@ -418,8 +409,7 @@ func (s *Store) sweep(ctx context.Context) {
 	}
 }
 
-// remove removes the markers, and the records that they list which have not
-// been given a later end since.
+// remove removes the index keys, and their records unless they got a later expiry since.
 func (s *Store) remove(ctx context.Context, markers []*api.KVPair, past uint64) error {
 	const act = "remove records that have expired"
 	var reads, ops []*api.KVTxnOp
@@ -447,8 +437,8 @@ func (s *Store) remove(ctx context.Context, markers []*api.KVPair, past uint64) 
 
 func version(index uint64) string { return strconv.FormatUint(index, 10) }
 
-// index is the modify index of a version, or one that no key will ever have if
-// it is the version of something else.
+// index returns the modify index of a version, or an index that no key will ever have if it is not
+// a version of this store.
 func index(v string) uint64 {
 	if n, err := strconv.ParseUint(v, 10, 64); err == nil && n > 0 && version(n) == v {
 		return n

@@ -12,8 +12,8 @@ import (
 	"github.com/terrapulse/terrapulse/internal/fault"
 )
 
-// Table is what CreateTable is given for a table of Terrapulse, beside its
-// name; template.yaml makes the same, with more around it.
+// Table returns the input of CreateTable for a table of Terrapulse; template.yaml creates the same
+// table, with more settings.
 func Table(name string) *dynamodb.CreateTableInput {
 	return &dynamodb.CreateTableInput{
 		TableName:   &name,
@@ -29,7 +29,7 @@ func Table(name string) *dynamodb.CreateTableInput {
 	}
 }
 
-// Check says what there is of the table, or what is wrong with it.
+// Check reports the state of the table, or what is wrong with it.
 func (s *Store) Check(ctx context.Context) (found string, err error) {
 	out, err := s.client.DescribeTable(ctx, &dynamodb.DescribeTableInput{TableName: &s.table})
 	if err != nil {

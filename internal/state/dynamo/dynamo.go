@@ -1,20 +1,18 @@
-// Package dynamo is the Store of a deployment in AWS: one DynamoDB table, on
-// demand. Table says what it looks like.
+// Package dynamo is the store of a deployment in AWS: one DynamoDB table, on
+// demand. Table describes it.
 //
-// A record is one item. Its key is split at the first slash, so that a
-// collection is one partition key and List is a query, never a scan. Values
-// that are text, which is all of them but what was compressed, are readable in
-// the console.
+// A record is one item. Its key is split at the first slash, so that a collection
+// is one partition key and List is a query, never a scan. Text values, which are
+// all except compressed ones, are readable in the console.
 //
 // # Load
 //
-// DynamoDB gives a partition 3,000 reads of 4 KB and 1,000 writes of 1 KB a
-// second. 1,000 tasks of 4 KB are 1,000 reads, once in a tick that acts; a tick
-// that decides on 1,000 runs writes them in a few seconds, twice the price in
-// transactions. So the largest collections come near to what one partition
-// takes, for moments: what is refused then is tried again, and what stays hot
-// DynamoDB itself splits by sort key, which it can as long as the table has no
-// local secondary index.
+// DynamoDB allows a partition 3,000 reads of 4 KB and 1,000 writes of 1 KB per
+// second. 1,000 tasks of 4 KB are 1,000 reads, once in a tick that acts. A tick
+// that decides on 1,000 runs writes them in a few seconds; transactions cost
+// twice. So for moments the largest collections come close to the limit of one
+// partition: refused requests are retried, and DynamoDB splits a busy partition by
+// sort key, as long as the table has no local secondary index.
 package dynamo
 
 import (
@@ -49,24 +47,21 @@ const (
 	formatName  = "format"
 )
 
-// format is the form of items that this program writes and the newest that it
-// reads.
+// format is the format of items that this program writes, and the newest that it reads.
 const format = 1
 
 const (
-	// attempts, and waits of 50, 200 and 800 ms at most between them, are for
-	// what the SDK tries again: lost connections, errors of DynamoDB's own,
-	// throttling. DynamoDB answers in milliseconds and most of this passes as
-	// fast, while the SDK's own waits begin at a second; and a tick comes every
-	// minute, so that after a second the next one is the better try.
+	// attempts, with waits of at most 50, 200 and 800 ms, are for errors that the SDK retries: lost
+	// connections, internal errors of DynamoDB, throttling. DynamoDB answers in milliseconds and
+	// most errors are as short, but the SDK's own waits begin at a second. A tick runs every
+	// minute, so after a second the next tick is the better retry.
 	attempts = 4
 	sdkWait  = 50 * time.Millisecond
 
-	// tries and the waits are for what the SDK does not try again, since it
-	// takes a transaction that was cancelled for one that was answered: another
-	// transaction was at work on one of its items, which passes in
-	// milliseconds, or a partition was asked for too much, which passes within
-	// a second or is left to the next tick. All waits together last 1.5 s or so.
+	// tries and their waits are for errors that the SDK does not retry, because it regards a
+	// cancelled transaction as an answer: another transaction on one of the items, which takes
+	// milliseconds, or a partition over its limit, which takes a second or is left to the next
+	// tick. All waits together take about 1.5 s.
 	tries       = 7
 	firstWait   = 25 * time.Millisecond
 	longestWait = 500 * time.Millisecond
@@ -80,8 +75,8 @@ type Store struct {
 
 var _ state.Store = (*Store)(nil)
 
-// New returns the store in a table. It does not look whether the table is
-// there: Check does, and whatever is asked of the store says so.
+// New returns the store in a table. It does not check that the table exists: Check does, and every
+// request reports it.
 func New(cfg aws.Config, table string) *Store {
 	client := dynamodb.NewFromConfig(cfg, func(o *dynamodb.Options) {
 		o.Retryer = retry.NewStandard(func(o *retry.StandardOptions) {
@@ -91,8 +86,8 @@ func New(cfg aws.Config, table string) *Store {
 	return &Store{client: client, table: table}
 }
 
-// wait is how long the SDK waits after an attempt, the first of which is 1: by
-// chance, so that those who were refused together do not come back together.
+// wait returns how long the SDK waits after an attempt; the first attempt is 1. The time is random,
+// so that requests that were refused together do not return together.
 func wait(attempt int, _ error) (time.Duration, error) {
 	most := sdkWait << (2 * max(attempt-1, 0))
 	return most/2 + rand.N(most/2), nil
@@ -101,7 +96,7 @@ func wait(attempt int, _ error) (time.Duration, error) {
 // Close implements state.Store.
 func (s *Store) Close() error { return nil }
 
-// key is the primary key of the item of a record.
+// key returns the primary key of the item of a record.
 func key(name string) map[string]types.AttributeValue {
 	collection, rest, _ := strings.Cut(name, "/")
 	return map[string]types.AttributeValue{
@@ -110,7 +105,7 @@ func key(name string) map[string]types.AttributeValue {
 	}
 }
 
-// Get implements state.Store by one GetItem.
+// Get implements state.Store with one GetItem.
 func (s *Store) Get(ctx context.Context, name string) (state.Record, error) {
 	if err := state.ValidateKey(name); err != nil {
 		return state.Record{}, err
@@ -125,7 +120,7 @@ func (s *Store) Get(ctx context.Context, name string) (state.Record, error) {
 	return s.record(out.Item)
 }
 
-// List implements state.Store by a query, of as many pages as it takes.
+// List implements state.Store with a query of as many pages as needed.
 func (s *Store) List(ctx context.Context, prefix string) ([]state.Record, error) {
 	if err := state.ValidatePrefix(prefix); err != nil {
 		return nil, err
@@ -158,7 +153,7 @@ func (s *Store) List(ctx context.Context, prefix string) ([]state.Record, error)
 	return records, nil
 }
 
-// Apply implements state.Store by one write, or by one transaction.
+// Apply implements state.Store with one write or one transaction.
 func (s *Store) Apply(ctx context.Context, changes ...state.Change) ([]state.Record, error) {
 	if err := state.Validate(changes...); err != nil {
 		return nil, err
@@ -169,8 +164,7 @@ func (s *Store) Apply(ctx context.Context, changes ...state.Change) ([]state.Rec
 	written := make([]state.Record, len(changes))
 	for i, c := range changes {
 		if c.Op == state.OpCreate || c.Op == state.OpReplace {
-			// Made here and unlike any other, it tells this very write from
-			// others' when its answer was lost.
+			// The unique version identifies this write if its answer is lost.
 			written[i] = state.Record{Key: c.Key, Value: c.Value, Version: uuid.NewString()}
 		}
 	}
@@ -190,11 +184,10 @@ func (s *Store) Apply(ctx context.Context, changes ...state.Change) ([]state.Rec
 	return written, nil
 }
 
-// apply makes the changes, and reports of an error whether to try again at once.
+// apply makes the changes. If it returns an error, again reports whether to retry at once.
 func (s *Store) apply(ctx context.Context, changes []state.Change, written []state.Record, token *string) (again bool, err error) {
-	// One write is half the price of a transaction of one. A delete whose
-	// answer was lost leaves nothing to tell it by: that only a transaction's
-	// token can.
+	// A single write costs half as much as a transaction. But a delete whose answer was lost leaves
+	// no version to recognise it by: only the token of a transaction does.
 	if len(changes) == 1 && written[0].Key != "" {
 		err := s.put(ctx, changes[0], written[0])
 		return errors.Is(err, errBusy), err
@@ -219,8 +212,8 @@ func (s *Store) put(ctx context.Context, c state.Change, written state.Record) e
 	return nil
 }
 
-// transact makes all changes or none. DynamoDB makes a transaction once for
-// each token; the token is another one after a transaction that was cancelled.
+// transact makes all changes or none. DynamoDB executes a transaction once per token; after a
+// cancelled transaction the token changes.
 func (s *Store) transact(ctx context.Context, changes []state.Change, written []state.Record, token *string) (again bool, err error) {
 	in := &dynamodb.TransactWriteItemsInput{ClientRequestToken: token}
 	old := types.ReturnValuesOnConditionCheckFailureAllOld
@@ -257,7 +250,7 @@ func (s *Store) transact(ctx context.Context, changes []state.Change, written []
 		case code == "ConditionalCheckFailed":
 			err := s.conflict(c, reason.Item, written[i].Version)
 			if err == nil {
-				return false, nil // this very transaction took place before: it is whole
+				return false, nil // this transaction itself took place before, completely
 			}
 			if refused == nil {
 				refused = err
@@ -275,8 +268,8 @@ func (s *Store) transact(ctx context.Context, changes []state.Change, written []
 	return fault.IsTransient(other), other
 }
 
-// conflict is what a failed condition means, by the item that stands in the
-// way: nothing, if that is what was to be written.
+// conflict returns the error for a false condition, given the existing item; nil if that item is
+// the one to be written.
 func (s *Store) conflict(c state.Change, there map[string]types.AttributeValue, version string) error {
 	if len(there) == 0 {
 		return &state.ConflictError{Change: c}
@@ -291,7 +284,7 @@ func (s *Store) conflict(c state.Change, there map[string]types.AttributeValue, 
 	return &state.ConflictError{Change: c, Current: &current}
 }
 
-// condition is what must hold for a change.
+// condition returns the condition of a change.
 func condition(c state.Change) (string, map[string]types.AttributeValue) {
 	if c.Op == state.OpCreate {
 		return "attribute_not_exists(#key)", nil
@@ -306,7 +299,7 @@ func names(c state.Change) map[string]string {
 	return map[string]string{"#version": versionName}
 }
 
-// item is a record as it is stored.
+// item returns the item of a record.
 func item(c state.Change, rec state.Record) map[string]types.AttributeValue {
 	it := key(rec.Key)
 	it[versionName] = &types.AttributeValueMemberS{Value: rec.Version}
@@ -322,7 +315,7 @@ func item(c state.Change, rec state.Record) map[string]types.AttributeValue {
 	return it
 }
 
-// record reads an item.
+// record decodes an item.
 func (s *Store) record(it map[string]types.AttributeValue) (state.Record, error) {
 	collection, ok1 := it[PartitionKey].(*types.AttributeValueMemberS)
 	rest, ok2 := it[SortKey].(*types.AttributeValueMemberS)

@@ -35,8 +35,7 @@ func TestStore(t *testing.T) {
 	})
 }
 
-// behind returns a store in a new table, behind a proxy, and a client of the
-// table itself.
+// behind returns a store in a new table behind a proxy, and a client of the table itself.
 func behind(t *testing.T) (*dynamo.Store, *dynamotest.Proxy, *raw) {
 	t.Helper()
 	url := dynamotest.Start(t)
@@ -45,7 +44,7 @@ func behind(t *testing.T) (*dynamo.Store, *dynamotest.Proxy, *raw) {
 	return dynamo.New(dynamotest.Config(proxy.URL), table), proxy, &raw{t, dynamodb.NewFromConfig(dynamotest.Config(url)), table}
 }
 
-// raw is a table as a person sees it in AWS's console.
+// raw is a table as the AWS console shows it.
 type raw struct {
 	t      *testing.T
 	client *dynamodb.Client
@@ -97,7 +96,7 @@ func expect(t *testing.T, s state.Store, want state.Record) {
 	}
 }
 
-func TestARecordIsAnItemThatAPersonCanRead(t *testing.T) {
+func TestApply_RecordIsAReadableItem(t *testing.T) {
 	t.Parallel()
 	s, _, table := behind(t)
 	end := time.Now().Add(time.Hour).Truncate(time.Second)
@@ -116,7 +115,7 @@ func TestARecordIsAnItemThatAPersonCanRead(t *testing.T) {
 	}
 }
 
-// plain compares attributes by what they hold.
+// plain compares attributes by their values.
 var plain = cmp.Transformer("plain", func(v types.AttributeValue) any {
 	switch v := v.(type) {
 	case *types.AttributeValueMemberS:
@@ -129,7 +128,7 @@ var plain = cmp.Transformer("plain", func(v types.AttributeValue) any {
 	return v
 })
 
-func TestWhatIsAskedOfDynamoDB(t *testing.T) {
+func TestStore_NumberOfRequests(t *testing.T) {
 	t.Parallel()
 	s, proxy, _ := behind(t)
 	asks := func(what string, want map[string]int) {
@@ -155,7 +154,7 @@ func TestWhatIsAskedOfDynamoDB(t *testing.T) {
 	asks("a list of 250 KB", map[string]int{"Query": 1})
 }
 
-func TestCheckKnowsATableOfOurs(t *testing.T) {
+func TestCheck_AcceptsATableOfTerrapulse(t *testing.T) {
 	t.Parallel()
 	s, _, _ := behind(t)
 	if found, err := s.Check(t.Context()); err != nil || found == "" {
@@ -163,7 +162,7 @@ func TestCheckKnowsATableOfOurs(t *testing.T) {
 	}
 }
 
-// refusal expects a conflict with what stands there, or with nothing.
+// refusal expects a conflict with the current record, or with none.
 func refusal(t *testing.T, err error, current *state.Record) {
 	t.Helper()
 	var refused *state.ConflictError
@@ -175,7 +174,7 @@ func refusal(t *testing.T, err error, current *state.Record) {
 	}
 }
 
-func TestEveryReadSeesWhatWasAnswered(t *testing.T) {
+func TestStore_ReadsSeeConfirmedWrites(t *testing.T) {
 	t.Parallel()
 	s, proxy, _ := behind(t)
 	look := func(w http.ResponseWriter, r *http.Request, server http.Handler) {

@@ -12,11 +12,11 @@ import (
 	"github.com/terrapulse/terrapulse/internal/fault"
 )
 
-// errBusy is what an Error is, in the sense of errors.Is, if another transaction
-// writes the same item: it passes at once.
+// errBusy is the kind of an Error, for errors.Is, if another transaction writes the same item: it
+// is transient.
 var errBusy = errors.New("busy")
 
-// Error is something that DynamoDB did not do.
+// Error is a failed request to DynamoDB.
 type Error struct {
 	kind   fault.Kind
 	busy   bool
@@ -42,12 +42,12 @@ func (e *Error) Is(target error) bool { return target == errBusy && e.busy }
 // tried again by then.
 func (e *Error) Fault() fault.Kind { return e.kind }
 
-// classify says what an error of the SDK means.
+// classify returns the meaning of an SDK error.
 func (s *Store) classify(ctx context.Context, act string, err error) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("%s in DynamoDB table %s: %w", act, s.table, err)
 	}
-	// The SDK has no type for this one.
+	// The SDK has no type for this error.
 	if strings.Contains(err.Error(), "get identity: ") {
 		return &Error{kind: fault.Person, act: act, table: s.table, cause: err,
 			advice: "there are no credentials for AWS that are valid: log in, or set AWS_PROFILE"}
@@ -59,9 +59,9 @@ func (s *Store) classify(ctx context.Context, act string, err error) error {
 		advice: "if that lasts: can DynamoDB be reached from here, in a VPC through a NAT gateway or a gateway endpoint?"}
 }
 
-// reason says what an error code means, of an answer or of one item of a
-// transaction. The codes are those of "Error handling with DynamoDB" and of
-// CancellationReasons in its API reference.
+// reason returns the meaning of an error code, of an answer or of one item of a transaction. The
+// codes are those of "Error handling with DynamoDB" and of CancellationReasons in its API
+// reference.
 func (s *Store) reason(act, code, message string) error {
 	e := &Error{kind: fault.Transient, act: act, table: s.table, cause: fmt.Errorf("%s: %s", code, message)}
 	switch code {
@@ -83,7 +83,7 @@ func (s *Store) reason(act, code, message string) error {
 	return e
 }
 
-// schema is the error of a table that is not one of ours.
+// schema returns the error of a table with another schema.
 func (s *Store) schema(act string, cause error) error {
 	if cause == nil {
 		cause = errors.New("an item has no key of ours")

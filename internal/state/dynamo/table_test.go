@@ -14,7 +14,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/state/dynamo/dynamotest"
 )
 
-func TestATableOfSomethingElseIsNamed(t *testing.T) {
+func TestCheck_RefusesATableOfAnotherProgram(t *testing.T) {
 	t.Parallel()
 	url := dynamotest.Start(t)
 	for name, change := range map[string]func(*dynamodb.CreateTableInput){
@@ -52,7 +52,7 @@ func TestATableOfSomethingElseIsNamed(t *testing.T) {
 	}
 }
 
-func TestATableThatIsNotThereIsNamed(t *testing.T) {
+func TestCheck_ReportsAMissingTable(t *testing.T) {
 	t.Parallel()
 	s := dynamo.New(dynamotest.Config(dynamotest.Start(t)), "nope")
 	const advice = "is the name right, and the region?"
@@ -68,7 +68,7 @@ func TestATableThatIsNotThereIsNamed(t *testing.T) {
 	says(t, err, false, "table nope", advice)
 }
 
-func TestATableThatKeepsGarbageIsNamed(t *testing.T) {
+func TestCheck_ReportsMissingExpiry(t *testing.T) {
 	t.Parallel()
 	url := dynamotest.Start(t)
 	in := dynamo.Table("test-" + uuid.NewString())
@@ -87,7 +87,7 @@ func TestATableThatKeepsGarbageIsNamed(t *testing.T) {
 	says(t, err, false, *in.TableName, "expires", "switch it on")
 }
 
-func TestAnItemThatWasEditedByHandIsNamed(t *testing.T) {
+func TestStore_ReportsAnItemThatWasEditedByHand(t *testing.T) {
 	t.Parallel()
 	s, _, table := behind(t)
 	written := apply(t, s, state.Create("task/a", []byte("{}")))[0]
@@ -125,5 +125,5 @@ func TestAnItemThatWasEditedByHandIsNamed(t *testing.T) {
 	more := maps.Clone(good)
 	more["note"] = text("mine")
 	table.put(more)
-	expect(t, s, written) // what a person adds does no harm
+	expect(t, s, written) // further attributes do no harm
 }

@@ -9,7 +9,7 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 )
 
-// damaged is what SQLite's own check found.
+// damaged is the result of SQLite's own check.
 type damaged string
 
 func (d damaged) Error() string { return string(d) }

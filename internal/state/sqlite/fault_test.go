@@ -16,8 +16,8 @@ import (
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
-// refuses expects that neither way of opening the file succeeds, that the
-// error says all of what and names the file, and that the file stays as it is.
+// refuses expects that both ways of opening the file fail, that the error contains all of what and
+// the file's name, and that the file stays unchanged.
 func refuses(t *testing.T, path string, what ...string) {
 	t.Helper()
 	before, err := os.ReadFile(path)
@@ -51,7 +51,7 @@ func says(t *testing.T, err error, what ...string) {
 	}
 }
 
-// filled makes a store with some hundred records and closes it.
+// filled creates a store with some hundred records and closes it.
 func filled(t *testing.T, path string) {
 	t.Helper()
 	s := open(t, path)
@@ -63,7 +63,7 @@ func filled(t *testing.T, path string) {
 	}
 }
 
-func TestAFileThatIsNoDatabaseIsRefusedAndKept(t *testing.T) {
+func TestOpen_RefusesAFileThatIsNoDatabase(t *testing.T) {
 	for name, content := range map[string]string{
 		"short text": "hello\n",
 		"long text":  strings.Repeat("task \"web\" {}\n", 1000),
@@ -79,7 +79,7 @@ func TestAFileThatIsNoDatabaseIsRefusedAndKept(t *testing.T) {
 	}
 }
 
-func TestTheDatabaseOfAnotherProgramIsRefusedAndKept(t *testing.T) {
+func TestOpen_RefusesTheDatabaseOfAnotherProgram(t *testing.T) {
 	for _, mode := range []string{"DELETE", "WAL"} {
 		t.Run(mode, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "bookmarks.db")
@@ -89,7 +89,7 @@ func TestTheDatabaseOfAnotherProgramIsRefusedAndKept(t *testing.T) {
 	}
 }
 
-func TestAStoreOfANewerVersionIsRefusedAndKept(t *testing.T) {
+func TestOpen_RefusesAStoreOfANewerVersion(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.db")
 	filled(t, path)
 	execute(t, path, "PRAGMA user_version=7")
@@ -112,7 +112,7 @@ func execute(t *testing.T, path string, statements ...string) {
 	}
 }
 
-func TestADamagedStoreIsRefusedAndKept(t *testing.T) {
+func TestOpen_RefusesADamagedStore(t *testing.T) {
 	for name, harm := range map[string]func([]byte) []byte{
 		"cut off":               func(b []byte) []byte { return b[:len(b)/2] },
 		"first bytes lost":      func(b []byte) []byte { copy(b, make([]byte, 100)); return b },
@@ -145,7 +145,7 @@ func TestADamagedStoreIsRefusedAndKept(t *testing.T) {
 	}
 }
 
-func TestDamageDuringUseIsNamed(t *testing.T) {
+func TestStore_ReportsDamageDuringUse(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.db")
 	filled(t, path)
 	s := open(t, path)
@@ -167,7 +167,7 @@ func TestDamageDuringUseIsNamed(t *testing.T) {
 	says(t, err, path, "write to", "damaged")
 }
 
-func TestAMissingFolderIsNamed(t *testing.T) {
+func TestOpen_ReportsAMissingFolder(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "none", "state.db")
 	_, err := Open(t.Context(), path)
 	says(t, err, "no folder "+filepath.Dir(path), "make it", "-store")
@@ -176,7 +176,7 @@ func TestAMissingFolderIsNamed(t *testing.T) {
 	}
 }
 
-func TestAFileThatMayNotBeWrittenIsNamed(t *testing.T) {
+func TestOpen_ReportsAReadOnlyFile(t *testing.T) {
 	if runtime.GOOS == "windows" || os.Geteuid() == 0 {
 		t.Skip("rights do not stop this user")
 	}
@@ -197,7 +197,7 @@ func TestAFileThatMayNotBeWrittenIsNamed(t *testing.T) {
 	}
 }
 
-func TestAFolderIsNoStore(t *testing.T) {
+func TestOpen_RefusesAFolder(t *testing.T) {
 	path := t.TempDir()
 	_, err := Open(t.Context(), path)
 	says(t, err, path, "not a file", "-store")
@@ -205,7 +205,7 @@ func TestAFolderIsNoStore(t *testing.T) {
 	says(t, err, path, "not a file", "-store")
 }
 
-func TestReadingWhereThereIsNoStateYet(t *testing.T) {
+func TestReadOnly_WithoutAStore(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "state.db")
 	for _, made := range []bool{false, true} {
@@ -226,7 +226,7 @@ func TestReadingWhereThereIsNoStateYet(t *testing.T) {
 	open(t, path) // an empty file becomes a store
 }
 
-func TestReadingWhileAnotherProcessWrites(t *testing.T) {
+func TestReadOnly_WhileAnotherProcessWrites(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.db")
 	w := open(t, path)
 	first := write(t, w, state.Create("task/a", []byte("1")))[0]
@@ -247,7 +247,7 @@ func TestReadingWhileAnotherProcessWrites(t *testing.T) {
 	}
 }
 
-func TestAStoreThatIsRemovedWhileInUseIsNoticed(t *testing.T) {
+func TestStore_NoticesThatItsFileWasRemoved(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("Windows does not let one remove a file in use")
 	}
@@ -272,8 +272,7 @@ func TestAStoreThatIsRemovedWhileInUseIsNoticed(t *testing.T) {
 	}
 }
 
-// limit makes the file unable to grow, which is for SQLite as if the disk were
-// full.
+// limit prevents the file from growing, which SQLite treats like a full disk.
 func limit(t *testing.T, s *Store) {
 	t.Helper()
 	var pages int
@@ -285,7 +284,7 @@ func limit(t *testing.T, s *Store) {
 	}
 }
 
-func TestAFullDiskLosesNothingAndPasses(t *testing.T) {
+func TestStore_FullDiskLosesNothing(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.db")
 	s := open(t, path)
 	kept := write(t, s, state.Create("task/a", []byte("kept")))[0]
@@ -298,8 +297,8 @@ func TestAFullDiskLosesNothingAndPasses(t *testing.T) {
 	write(t, s, state.Replace(kept, bytes.Repeat([]byte("v"), 100_000)))
 }
 
-// full writes until nothing more fits and expects a clear error, and that all
-// that was answered is there, the refused write not in part.
+// full writes until the file is full. It expects a clear error, that all confirmed records are
+// there, and that no part of the refused write is.
 func full(t *testing.T, s *Store, kept state.Record) {
 	t.Helper()
 	ctx := context.Background()

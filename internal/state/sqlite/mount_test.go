@@ -11,8 +11,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
-// mount puts a small file system of its own at a new folder, where the tests
-// may do that.
+// mount mounts a small file system at a new folder, if the tests have the right to.
 func mount(t *testing.T, options string) (dir string, remount func(flags uintptr)) {
 	dir = t.TempDir()
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, options); err != nil {
@@ -30,7 +29,7 @@ func mount(t *testing.T, options string) (dir string, remount func(flags uintptr
 	}
 }
 
-func TestARealFullDiskLosesNothingAndPasses(t *testing.T) {
+func TestStore_RealFullDiskLosesNothing(t *testing.T) {
 	dir, _ := mount(t, "size=400k")
 	s := open(t, filepath.Join(dir, "state.db"))
 	ballast := filepath.Join(dir, "ballast")
@@ -45,7 +44,7 @@ func TestARealFullDiskLosesNothingAndPasses(t *testing.T) {
 	write(t, s, state.Replace(kept, []byte("more")))
 }
 
-func TestNoStoreIsMadeOnAFullDisk(t *testing.T) {
+func TestOpen_OnAFullDisk(t *testing.T) {
 	dir, _ := mount(t, "size=64k")
 	ballast := filepath.Join(dir, "ballast")
 	os.WriteFile(ballast, make([]byte, 1<<20), 0o600) // as much as fits
@@ -55,15 +54,15 @@ func TestNoStoreIsMadeOnAFullDisk(t *testing.T) {
 	if err := os.Remove(ballast); err != nil {
 		t.Fatal(err)
 	}
-	// 64 KiB are too little for the store and its index together; a disk with
-	// room takes the store that could not be made before.
+	// 64 KiB are too small for the store and its index together. With more space, the store can be
+	// created.
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", syscall.MS_REMOUNT, "size=4m"); err != nil {
 		t.Fatal(err)
 	}
 	write(t, open(t, path), state.Create("task/a", nil))
 }
 
-func TestAReadOnlyDiskIsNamed(t *testing.T) {
+func TestOpen_ReportsAReadOnlyDisk(t *testing.T) {
 	dir, remount := mount(t, "size=4m")
 	path := filepath.Join(dir, "state.db")
 	filled(t, path)
@@ -77,7 +76,7 @@ func TestAReadOnlyDiskIsNamed(t *testing.T) {
 	}
 }
 
-func TestReadOnly_AStoreOnAReadOnlyDiskIsRead(t *testing.T) {
+func TestReadOnly_ReadsAStoreOnAReadOnlyDisk(t *testing.T) {
 	dir, remount := mount(t, "size=4m")
 	path := filepath.Join(dir, "state.db")
 	t.Setenv("TMPDIR", t.TempDir())
@@ -99,7 +98,7 @@ func TestReadOnly_AStoreOnAReadOnlyDiskIsRead(t *testing.T) {
 		t.Error("it was written")
 	}
 
-	// Somebody else may write, here or on another machine.
+	// Another process may write now, here or on another machine.
 	remount(0)
 	writer = open(t, path)
 	rec, err = writer.Get(t.Context(), "task/a")

@@ -16,22 +16,21 @@ import (
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
-// copyTries is how often the files of a store are copied that change meanwhile.
+// copyTries limits the attempts to copy the files of a store that changes meanwhile.
 const copyTries = 20
 
 // ReadOnly opens the store in the file at path for reading, also while other
-// processes write to it. Where there is no file yet it makes none: the error
-// is then fs.ErrNotExist.
+// processes write to it. If the file does not exist, it returns fs.ErrNotExist.
 //
-// SQLite writes to the folder even to read. Where this process may not, a copy
-// is read, and made anew whenever the store has changed.
+// SQLite needs to write to the folder even to read. If this process may not write
+// there, it reads a copy, and copies again whenever the store has changed.
 func ReadOnly(ctx context.Context, path string) (state.Store, error) {
 	s, err := readOnly(ctx, path)
 	switch code(err) {
 	case sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM:
 		c := &copied{source: path}
 		if cerr := c.refresh(ctx); cerr != nil {
-			return nil, errors.Join(err, c.Close()) // the copy would say no more
+			return nil, errors.Join(err, c.Close()) // a copy would fail in the same way
 		}
 		return c, nil
 	}
@@ -41,25 +40,25 @@ func ReadOnly(ctx context.Context, path string) (state.Store, error) {
 	return s, nil
 }
 
-// copied reads a copy of a store.
+// copied is a store that reads a copy.
 type copied struct {
 	source string
 
 	mu    sync.Mutex
-	store *Store // of the latest copy; nil before the first
-	dir   string // of that copy
+	store *Store // the latest copy; nil before the first
+	dir   string // folder of that copy
 	seen  [2]version
 }
 
 var _ state.Store = (*copied)(nil)
 
-// version tells whether a file has changed.
+// version shows whether a file has changed.
 type version struct {
 	size  int64
 	mtime time.Time
 }
 
-// versions are those of the store's file and of its write-ahead log.
+// versions returns the versions of the store's file and of its write-ahead log.
 func (c *copied) versions() (v [2]version, err error) {
 	for i, name := range []string{c.source, c.source + "-wal"} {
 		info, err := os.Stat(name)
@@ -74,8 +73,7 @@ func (c *copied) versions() (v [2]version, err error) {
 	return v, nil
 }
 
-// refresh makes a new copy if the store has changed. The caller holds mu or is
-// alone.
+// refresh copies the store again if it has changed. The caller holds mu or is alone.
 func (c *copied) refresh(ctx context.Context) error {
 	for try := 1; ; try++ {
 		now, err := c.versions()

@@ -1,22 +1,20 @@
-// Package sqlite keeps the state of Terrapulse in one SQLite file, which
-// several processes of one machine may share: the default home of a store.
+// Package sqlite keeps the state of Terrapulse in an SQLite file, which several
+// processes of one machine may share. It is the default store on one machine.
 //
 // # Durability
 //
-// Every answered Apply has been flushed to the disk (synchronous=FULL). In WAL
-// mode the cheaper NORMAL would survive the death of the process but could
-// lose the last writes when the power fails, and among those are ones that
-// nobody repeats: a task that a person has disabled, a run that a person has
-// asked for, a fencing token that is already written down elsewhere. Writes
-// are few (a handful a run, none on an idle tick), so a flush for each costs
-// nothing that is noticed.
+// Every confirmed Apply was flushed to the disk (synchronous=FULL). In WAL mode
+// the cheaper NORMAL would survive a crash of the process, but could lose the last
+// writes in a power failure. Nobody repeats some of them: a task that a person has
+// disabled, a requested run, a fencing token that is already recorded elsewhere.
+// There are few writes (a handful per run, none on an idle tick), so the flushes
+// cost nothing that anybody notices.
 //
 // # Size
 //
-// Pages of removed records are used again, the write-ahead log is folded into
-// the file every quarter of a mebibyte or so, and expired records are
-// removed a few at a time along with writes: under steady use the file stays
-// as large as its records once were.
+// SQLite reuses the pages of removed records, moves the write-ahead log into the
+// file after about every quarter of a mebibyte, and each write removes a few
+// expired records: under constant load the file keeps its size.
 package sqlite
 
 import (
@@ -44,17 +42,17 @@ const (
 	applicationID = 0x54504c53 // "TPLS", in the header of every store file
 	schemaVersion = 1          // raised with every change of the schema
 
-	// busyTimeout is how long a write waits for another process's. Writes take
-	// milliseconds; what holds the lock longer is somebody's open transaction.
+	// busyTimeout is how long a write waits for another process's write. Writes take milliseconds;
+	// a lock that lasts longer is a transaction that somebody left open.
 	busyTimeout = 30 * time.Second
 
-	// purgePortion is how many expired records a write removes at most, so
-	// that no write pays for all that has gathered.
+	// purgePortion limits how many expired records one write removes, so that no write pays for all
+	// of them.
 	purgePortion = 32
 )
 
-// A version is unique in the whole store: it comes from a counter that every
-// Apply raises, so that it does not repeat when a record is created anew.
+// A version is unique in the whole store: it comes from a counter that every Apply increments, so
+// that it does not repeat if a record is created again.
 const schema = `
 CREATE TABLE records (
 	key     TEXT NOT NULL UNIQUE,
@@ -78,18 +76,17 @@ type Store struct {
 
 var _ state.Store = (*Store)(nil)
 
-// errReadOnly is what Apply answers on a store that ReadOnly opened.
+// errReadOnly is the error of Apply on a store that ReadOnly opened.
 var errReadOnly = errors.New("the store was opened for reading only")
 
-// creating keeps the making of a file apart from everything else that this
-// process opens: closing a file of one's own makes the system forget the locks
-// that the process holds on it, SQLite's included.
+// creating serializes the creation of a file with everything else that this process opens: when a
+// process closes a file, the system releases all its locks on that file, including SQLite's.
 var creating sync.Mutex
 
-// Open opens the store in the file at path and makes it if there is none; its
-// folder must exist. The file is readable by its owner only.
+// Open opens the store in the file at path, and creates it if it does not exist;
+// its folder must exist. Only its owner can read the file.
 //
-// It refuses, and does not touch, a file that is something else, that is
+// Open refuses, and does not change, a file that is something else, that is
 // damaged, that a newer version has written, or that cannot be written.
 func Open(ctx context.Context, path string) (*Store, error) {
 	s, err := newStore(path)
@@ -111,7 +108,7 @@ func Open(ctx context.Context, path string) (*Store, error) {
 	return s.ready()
 }
 
-// readOnly is ReadOnly where the folder may be written.
+// readOnly is ReadOnly for a writable folder.
 func readOnly(ctx context.Context, path string) (*Store, error) {
 	s, err := newStore(path)
 	if err != nil {
@@ -143,7 +140,7 @@ func readOnly(ctx context.Context, path string) (*Store, error) {
 	return s, nil
 }
 
-// noState is the error of ReadOnly where nothing was ever stored.
+// noState is the error of ReadOnly if nothing was ever stored.
 type noState struct{ path string }
 
 func (e noState) Error() string {
@@ -154,8 +151,7 @@ func (e noState) Error() string {
 func (e noState) Is(target error) bool { return target == fs.ErrNotExist }
 
 func newStore(path string) (*Store, error) {
-	// The connections are opened when they are needed, perhaps in another
-	// working directory.
+	// Connections are opened later, perhaps in another working directory.
 	abs, err := filepath.Abs(path)
 	if err != nil {
 		return nil, fmt.Errorf("open store: %w", err)
@@ -163,7 +159,7 @@ func newStore(path string) (*Store, error) {
 	return &Store{path: abs, now: time.Now}, nil
 }
 
-// exists reports whether there is a file, perhaps an empty one.
+// exists reports whether the file exists, even if it is empty.
 func (s *Store) exists() (bool, error) {
 	info, err := os.Stat(s.path)
 	switch {
@@ -177,8 +173,8 @@ func (s *Store) exists() (bool, error) {
 	return true, nil
 }
 
-// createFile makes an empty file where there is none; SQLite itself would make
-// it readable by everyone.
+// createFile creates an empty file if there is none; SQLite itself would make it readable by
+// everyone.
 func (s *Store) createFile() error {
 	creating.Lock()
 	defer creating.Unlock()
@@ -218,7 +214,7 @@ func (s *Store) connect(parameters string) (*sql.DB, error) {
 	return sql.OpenDB(c), nil
 }
 
-// ready adds what reading needs to a store that is made.
+// ready completes a store for reading.
 func (s *Store) ready() (*Store, error) {
 	var err error
 	if s.reader, err = s.connect("&_query_only=1"); err != nil {
@@ -231,19 +227,19 @@ func (s *Store) ready() (*Store, error) {
 		s.Close()
 		return nil, fmt.Errorf("open store: %w", err)
 	}
-	os.SameFile(s.file, s.file) // Windows: look at the file now, not at the first comparison
+	os.SameFile(s.file, s.file) // on Windows: read the identity now, not at the first comparison
 	return s, nil
 }
 
-// prepare makes the schema where there is none and looks whether all is well.
+// prepare creates the schema if there is none, and checks the file.
 func (s *Store) prepare(ctx context.Context) error {
 	conn, err := s.writer.Conn(ctx)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	// Look before anything is written: it may be someone else's file, or
-	// damaged. The check reads every page, about 1 ms a mebibyte.
+	// Check before anything is written: the file may belong to another program, or be damaged. The
+	// check reads every page, about 1 ms per mebibyte.
 	if _, err := identify(ctx, conn); err != nil {
 		return err
 	}
@@ -260,8 +256,8 @@ func (s *Store) prepare(ctx context.Context) error {
 			return err
 		}
 		if made {
-			// A write that changes nothing, to learn now rather than later
-			// whether there can be any: the lock alone does not tell.
+			// This write changes nothing. It finds out now whether the file can be written; the
+			// lock alone does not show that.
 			_, err := conn.ExecContext(ctx, "UPDATE counter SET version = version + 1")
 			return err
 		}
@@ -272,8 +268,7 @@ func (s *Store) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// Only now, so that a file that is not empty says from its first byte on
-	// whose it is.
+	// Only now, so that every file with content identifies its program from its first byte on.
 	var mode string
 	if err := s.eventually(ctx, func() error {
 		return conn.QueryRowContext(ctx, "PRAGMA journal_mode=WAL").Scan(&mode)
@@ -286,8 +281,8 @@ func (s *Store) prepare(ctx context.Context) error {
 	return nil
 }
 
-// eventually repeats what SQLite refuses at once, without waiting as it does
-// elsewhere: the change of the journal's mode while others open the file.
+// eventually retries what SQLite refuses at once instead of waiting: a change of the journal mode
+// while other processes open the file.
 func (s *Store) eventually(ctx context.Context, do func() error) error {
 	deadline := time.NewTimer(busyTimeout)
 	defer deadline.Stop()
@@ -306,10 +301,10 @@ func (s *Store) eventually(ctx context.Context, do func() error) error {
 	}
 }
 
-// identify reports whether the file holds a store; it holds nothing yet if it
-// does not. Everything else is an error.
+// identify reports whether the file contains a store. If not, it must be empty: everything else is
+// an error.
 func identify(ctx context.Context, conn *sql.Conn) (made bool, err error) {
-	// One statement, so that the answers belong together.
+	// One statement, so that the answers are consistent.
 	var application, version, objects int64
 	if err := conn.QueryRowContext(ctx, `SELECT application_id, user_version, (SELECT count(*) FROM sqlite_schema)
 		FROM pragma_application_id, pragma_user_version`).Scan(&application, &version, &objects); err != nil {
@@ -331,8 +326,8 @@ func identify(ctx context.Context, conn *sql.Conn) (made bool, err error) {
 
 // transaction calls do with the write lock held. It commits if do succeeds.
 func transaction(ctx context.Context, conn *sql.Conn, do func() error) error {
-	// Ending a transaction is not for the caller's impatience to interrupt:
-	// he would not know whether it took place.
+	// The caller's context must not interrupt the end of a transaction: the caller would not know
+	// whether it took place.
 	end := context.WithoutCancel(ctx)
 	_, err := conn.ExecContext(ctx, "BEGIN IMMEDIATE")
 	if err == nil {
@@ -344,10 +339,10 @@ func transaction(ctx context.Context, conn *sql.Conn, do func() error) error {
 		}
 	}
 	if err != nil {
-		// Also after a BEGIN that failed: where ctx ended meanwhile, the driver
-		// says so of one that took place, too.
+		// Also after a failed BEGIN: if ctx ended meanwhile, the driver also reports failure for
+		// one that took place.
 		if _, rerr := conn.ExecContext(end, "ROLLBACK"); rerr != nil && !strings.Contains(rerr.Error(), "no transaction is active") {
-			// Never lend out a connection that may still hold the lock.
+			// Never reuse a connection that may still hold the lock.
 			conn.Raw(func(any) error { return driver.ErrBadConn })
 		}
 	}
@@ -400,8 +395,8 @@ func (s *Store) List(ctx context.Context, prefix string) ([]state.Record, error)
 }
 
 func (s *Store) list(ctx context.Context, prefix string) ([]state.Record, error) {
-	// The first string after all that begin with the prefix. Its characters
-	// are ASCII, so the last one has a successor.
+	// The first string after all strings with the prefix. Its characters are ASCII, so the last one
+	// has a successor.
 	last := len(prefix) - 1
 	end := prefix[:last] + string(rune(prefix[last]+1))
 	rows, err := s.reader.QueryContext(ctx,
@@ -474,7 +469,7 @@ func (s *Store) apply(ctx context.Context, changes []state.Change) ([]state.Reco
 	return records, nil
 }
 
-// change makes one change, or reports that its condition does not hold.
+// change makes one change, or reports that its condition is false.
 func change(ctx context.Context, conn *sql.Conn, c state.Change, version string) (held bool, err error) {
 	value := c.Value
 	if value == nil {
@@ -505,7 +500,7 @@ func change(ctx context.Context, conn *sql.Conn, c state.Change, version string)
 	return n == 1, err
 }
 
-// conflict returns the error for a change whose condition does not hold.
+// conflict returns the error for a change whose condition is false.
 func conflict(ctx context.Context, conn *sql.Conn, c state.Change) error {
 	current, err := get(ctx, conn, c.Key)
 	switch {
@@ -531,9 +526,9 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// stillThere reports whether the file was removed or replaced since it was
-// opened. The system lets one go on with a file that has no name any more:
-// the next process would make another and lead beside this one.
+// stillThere reports whether the file was removed or replaced since it was opened. The system
+// allows a process to continue with a removed file: the next process would create another one, and
+// two processes would lead.
 func (s *Store) stillThere() error {
 	now, err := os.Stat(s.path)
 	if err == nil && os.SameFile(now, s.file) {

@@ -22,7 +22,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/state/statetest"
 )
 
-// TestMain lets the test binary be the other process: see second.
+// TestMain also runs the test binary as the other process: see second.
 func TestMain(m *testing.M) {
 	if role := os.Getenv("STORE_TEST_ROLE"); role != "" {
 		if err := other(role, os.Getenv("STORE_TEST_PATH")); err != nil {
@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 
 const childIncrements = 50
 
-// other is what a second process does with the store.
+// other executes what a second process does with the store.
 func other(role, path string) error {
 	ctx := context.Background()
 	s, err := Open(ctx, path)
@@ -54,13 +54,13 @@ func other(role, path string) error {
 			if _, err := s.Apply(ctx, state.Create(fmt.Sprintf("run/%06d", i), bytes.Repeat([]byte("x"), 2000))); err != nil {
 				return err
 			}
-			fmt.Println(i) // answered: from here on it must not be lost
+			fmt.Println(i) // confirmed: from now on it must not be lost
 		}
 	}
 	return fmt.Errorf("unknown role %q", role)
 }
 
-// second prepares another process in this role.
+// second prepares another process with this role.
 func second(t *testing.T, role, path string) *exec.Cmd {
 	exe, err := os.Executable()
 	if err != nil {
@@ -90,7 +90,7 @@ func write(t testing.TB, s *Store, changes ...state.Change) []state.Record {
 	return records
 }
 
-func TestStoreKeepsTheContract(t *testing.T) {
+func TestStore_Contract(t *testing.T) {
 	statetest.Test(t, func(t *testing.T) func() state.Store {
 		path := filepath.Join(t.TempDir(), "state.db")
 		return func() state.Store {
@@ -103,8 +103,8 @@ func TestStoreKeepsTheContract(t *testing.T) {
 	})
 }
 
-func TestStateSurvivesARestart(t *testing.T) {
-	// Characters that mean something in a URL, where the path becomes one.
+func TestStore_SurvivesARestart(t *testing.T) {
+	// The path has characters with a meaning in URLs, because it becomes one.
 	path := filepath.Join(t.TempDir(), "a folder 100% #1", "state & more.db")
 	if runtime.GOOS != "windows" {
 		path += "?mode=memory"
@@ -127,7 +127,7 @@ func TestStateSurvivesARestart(t *testing.T) {
 	}
 }
 
-func TestARelativePathOutlivesAChangeOfFolder(t *testing.T) {
+func TestStore_RelativePathSurvivesAChangeOfFolder(t *testing.T) {
 	t.Chdir(t.TempDir())
 	s := open(t, "state.db")
 	t.Chdir(t.TempDir())
@@ -137,7 +137,7 @@ func TestARelativePathOutlivesAChangeOfFolder(t *testing.T) {
 	}
 }
 
-func TestOnlyTheOwnerMayReadTheFiles(t *testing.T) {
+func TestStore_OnlyTheOwnerMayReadTheFiles(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("Windows keeps rights in access lists that come from the folder")
 	}
@@ -155,7 +155,7 @@ func TestOnlyTheOwnerMayReadTheFiles(t *testing.T) {
 	}
 }
 
-func TestWritesAreFlushedToTheDisk(t *testing.T) {
+func TestApply_FlushesToTheDisk(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "state.db"))
 	for pragma, want := range map[string]string{"synchronous": "2", "fullfsync": "1", "journal_mode": "wal"} {
 		var got string
@@ -165,7 +165,7 @@ func TestWritesAreFlushedToTheDisk(t *testing.T) {
 	}
 }
 
-func TestSeveralProcessesShareAStore(t *testing.T) {
+func TestStore_SeveralProcesses(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.db")
 	s := open(t, path)
 	write(t, s, state.Create("counter/a", []byte("0")))
@@ -188,7 +188,7 @@ func TestSeveralProcessesShareAStore(t *testing.T) {
 	}
 }
 
-func TestManyProcessesMakeTheStoreAtOnce(t *testing.T) {
+func TestOpen_ManyProcessesCreateTheStoreAtOnce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.db")
 	var wg sync.WaitGroup
 	for range 4 {
@@ -210,7 +210,7 @@ func TestManyProcessesMakeTheStoreAtOnce(t *testing.T) {
 	write(t, open(t, path), state.Create("task/a", nil))
 }
 
-func TestAnsweredWritesSurviveAKilledProcess(t *testing.T) {
+func TestApply_ConfirmedWritesSurviveAKill(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.db")
 	s := open(t, path)
 	cmd := second(t, "write until killed", path)
@@ -241,7 +241,7 @@ func TestAnsweredWritesSurviveAKilledProcess(t *testing.T) {
 	}
 }
 
-func TestAWaitForAnotherWriterEndsWithItsContext(t *testing.T) {
+func TestApply_WaitEndsWithTheContext(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.db")
 	a, b := open(t, path), open(t, path)
 	conn, err := a.writer.Conn(t.Context())
@@ -270,7 +270,7 @@ func TestAWaitForAnotherWriterEndsWithItsContext(t *testing.T) {
 	write(t, a, state.Create("task/b", nil))
 }
 
-func TestAWriteThatIsGivenUpLeavesNoTransactionOpen(t *testing.T) {
+func TestApply_InterruptedWriteLeavesNoOpenTransaction(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.db")
 	s, other := open(t, path), open(t, path)
 	missing := state.Check(state.Record{Key: "task/a", Version: "1"})
@@ -282,7 +282,7 @@ func TestAWriteThatIsGivenUpLeavesNoTransactionOpen(t *testing.T) {
 		}
 		return err
 	}
-	// Found after 700 writes on average, where it was.
+	// This found the bug after 700 writes on average.
 	rounds := 6000
 	if testing.Short() {
 		rounds = 500
@@ -303,7 +303,7 @@ func TestAWriteThatIsGivenUpLeavesNoTransactionOpen(t *testing.T) {
 	}
 }
 
-func TestExpiredRecordsGoAFewWithEachWrite(t *testing.T) {
+func TestApply_RemovesAFewExpiredRecords(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "state.db"))
 	start := time.Now()
 	const old = 3*purgePortion - 5
@@ -331,24 +331,24 @@ func TestExpiredRecordsGoAFewWithEachWrite(t *testing.T) {
 	}
 }
 
-func TestTheFileStaysFlatUnderSteadyUse(t *testing.T) {
+func TestStore_FileKeepsItsSizeUnderConstantLoad(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.db")
 	s := open(t, path)
-	// What is measured is how pages are used, not how the disk flushes.
+	// This measures the use of pages, not the flushes of the disk.
 	if _, err := s.writer.Exec("PRAGMA synchronous=OFF"); err != nil {
 		t.Fatal(err)
 	}
 	cycles := 20_000
-	if testing.Short() || underRaceDetector() { // which makes SQLite 20 times slower
+	if testing.Short() || underRaceDetector() { // the race detector makes SQLite 20 times slower
 		cycles = 2_000
 	}
 	value := bytes.Repeat([]byte("v"), 3000)
 	task := write(t, s, state.Create("task/a", value))[0]
 	var runs []state.Record
-	var after int64 // of the file, when as many runs have long been kept as ever will be
-	var log int64   // at its largest
+	var after int64 // size of the file when as many runs are kept as ever will be
+	var log int64   // its maximum
 	for i := range cycles {
-		// A task's life: its record changes, a run comes, the oldest goes.
+		// The life of a task: its record changes, a run is added, the oldest is removed.
 		changes := []state.Change{
 			state.Replace(task, value[:1000+i%2000]),
 			state.Create(fmt.Sprintf("run/%06d", i), value[:500+i%2500]),
@@ -380,7 +380,7 @@ func underRaceDetector() bool {
 	return info != nil && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
 }
 
-func TestTheLogShrinksAfterALongRead(t *testing.T) {
+func TestStore_LogShrinksAfterALongRead(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.db")
 	s := open(t, path)
 	value := bytes.Repeat([]byte("v"), 100_000)
@@ -397,7 +397,7 @@ func TestTheLogShrinksAfterALongRead(t *testing.T) {
 	if err := conn.QueryRowContext(t.Context(), "SELECT count(*) FROM records").Scan(&records); err != nil {
 		t.Fatal(err)
 	}
-	// While someone reads, the log cannot be folded into the file.
+	// While somebody reads, the log cannot be moved into the file.
 	for i := range 40 {
 		r = write(t, s, state.Replace(r, bytes.Repeat([]byte{byte(i)}, len(value))))[0]
 	}

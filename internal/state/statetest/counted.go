@@ -7,8 +7,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
-// Counted is a store that counts what reaches it: Gets and Lists as reads,
-// Applies as writes.
+// Counted is a store that counts the requests to it: Gets and Lists as reads, Applies as writes.
 type Counted struct {
 	state.Store
 	Reads, Writes atomic.Int64
@@ -32,7 +31,7 @@ func (c *Counted) Apply(ctx context.Context, changes ...state.Change) ([]state.R
 	return c.Store.Apply(ctx, changes...)
 }
 
-// Reset starts counting anew.
+// Reset sets the counts to zero.
 func (c *Counted) Reset() {
 	c.Reads.Store(0)
 	c.Writes.Store(0)

@@ -6,16 +6,15 @@ import (
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
-// Faulty is a Store whose Apply fails when a test wants it to. The functions
-// may be called from several goroutines.
+// Faulty is a Store whose Apply fails on demand. The functions may be called from several
+// goroutines.
 type Faulty struct {
 	state.Store
-	// Before, if set, is called before each Apply. Where it returns an error
-	// that is the answer and nothing is written, as on a full disk.
+	// Before, if set, is called before each Apply. If it returns an error, Apply returns that error
+	// and writes nothing, as on a full disk.
 	Before func(changes []state.Change) error
-	// After, if set, is called after each Apply that has succeeded. Where it
-	// returns an error that is the answer, although all is written: the answer
-	// was lost on its way.
+	// After, if set, is called after each successful Apply. If it returns an error, Apply returns
+	// that error although everything was written: the answer was lost.
 	After func(changes []state.Change) error
 }
 

@@ -16,16 +16,16 @@ import (
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
-// agreesWithModel makes random changes, right and stale ones, over two handles
-// and expects of the store what a plain map does.
+// agreesWithModel makes random changes, current and stale ones, over two handles, and compares the
+// store with a map.
 func agreesWithModel(t *testing.T, open func() state.Store) {
 	handles := []state.Store{open(), open()}
 	history := 0
 	rapid.Check(t, func(t *rapid.T) {
-		history++ // each in a collection of its own
+		history++ // separate collections
 		collection := fmt.Sprintf("h%d/", history)
 		model := map[string]state.Record{}
-		past := map[string][]state.Record{} // every version that a key ever had
+		past := map[string][]state.Record{} // every version that a key has had
 
 		for range rapid.IntRange(1, 12).Draw(t, "steps") {
 			s := rapid.SampledFrom(handles).Draw(t, "handle")
@@ -41,7 +41,7 @@ func agreesWithModel(t *testing.T, open func() state.Store) {
 				if !errors.As(err, &got) {
 					t.Fatalf("apply %v: %v, want a refusal of %s", changes, err, refused.Change.Key)
 				}
-				// Several may be refused; any of them will do.
+				// If several changes are refused, the store may report any of them.
 				if !refusedAlone(model, *got) {
 					t.Fatalf("apply %v: refused %v because of %v, which does not stand there", changes, got.Change, got.Current)
 				}
@@ -74,7 +74,7 @@ func agreesWithModel(t *testing.T, open func() state.Store) {
 	})
 }
 
-// drawChange draws a change of key that may hold, or may not.
+// drawChange draws a change of key whose condition may be true or false.
 func drawChange(t *rapid.T, key string, past []state.Record) state.Change {
 	value := rapid.SliceOfN(rapid.Byte(), 0, 20).Draw(t, "value")
 	if len(past) == 0 || rapid.IntRange(0, 3).Draw(t, "create") == 0 {
@@ -93,7 +93,7 @@ func drawChange(t *rapid.T, key string, past []state.Record) state.Change {
 	return state.Check(read)
 }
 
-// refusedBy returns the first refusal that the model knows, or nil.
+// refusedBy returns the first change that the model refuses, or nil.
 func refusedBy(model map[string]state.Record, changes []state.Change) *state.ConflictError {
 	for _, c := range changes {
 		current, there := model[c.Key]
@@ -107,8 +107,7 @@ func refusedBy(model map[string]state.Record, changes []state.Change) *state.Con
 	return nil
 }
 
-// refusedAlone reports whether the model would refuse this change for this
-// very reason.
+// refusedAlone reports whether the model would refuse this change for the same reason.
 func refusedAlone(model map[string]state.Record, got state.ConflictError) bool {
 	want := refusedBy(model, []state.Change{got.Change})
 	return want != nil && cmp.Equal(want.Current, got.Current, cmpopts.EquateEmpty())

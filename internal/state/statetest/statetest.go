@@ -1,5 +1,5 @@
-// Package statetest is the contract of state.Store as tests, which every
-// back-end runs, and a Store that fails when a test wants it to.
+// Package statetest contains the contract of state.Store as tests for every implementation, and a
+// Store that fails on demand.
 package statetest
 
 import (
@@ -18,9 +18,9 @@ import (
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
-// Test runs the contract's tests. create makes a new, empty store and returns
-// how to open a handle on it; every handle must act as that of another process
-// would. Test closes the handles.
+// Test runs the tests of the contract. create makes a new, empty store and returns a function that
+// opens a handle on it; every handle must behave like that of another process. Test closes the
+// handles.
 func Test(t *testing.T, create func(t *testing.T) (open func() state.Store)) {
 	contract := map[string]func(*testing.T, func() state.Store){
 		"what is written is read":                              roundTrip,
@@ -99,8 +99,8 @@ func expectNone(t testing.TB, s state.Store, key string) {
 	}
 }
 
-// expectConflict makes the changes and expects that the one of key is refused,
-// because of current, or because there is none.
+// expectConflict makes the changes and expects that the one of key is refused because of current,
+// or because there is no record.
 func expectConflict(t testing.TB, s state.Store, key string, current *state.Record, changes ...state.Change) {
 	t.Helper()
 	_, err := s.Apply(context.Background(), changes...)
@@ -264,7 +264,7 @@ func versionsNeverRepeat(t *testing.T, open func() state.Store) {
 		seen[r.Version] = true
 	}
 	for range 5 {
-		// The same value each time: a version is no digest.
+		// The same value each time: a version is not a digest.
 		r := create(t, s, "task/a", "same")
 		note(r)
 		r = apply(t, s, state.Replace(r, []byte("same")))[0]
@@ -277,7 +277,7 @@ func versionsNeverRepeat(t *testing.T, open func() state.Store) {
 
 func list(t *testing.T, open func() state.Store) {
 	s := open()
-	// In byte order, which is not the order of words.
+	// In byte order, not in the order of words.
 	keys := []string{"run/A", "run/a", "run/a-1", "run/a.1", "run/a/1", "run/a/1/x", "run/a/2", "run/a0", "run/aa", "run/b%", "run/b_", "run/bb", "run/~", "run/~~"}
 	var want []state.Record
 	for _, k := range keys {
@@ -306,7 +306,7 @@ func list(t *testing.T, open func() state.Store) {
 	}
 }
 
-// longList is longer than a page of any back-end (DynamoDB's is 1 MB).
+// longList is longer than a page of any store (DynamoDB's is 1 MB).
 func longList(t *testing.T, open func() state.Store) {
 	s := open()
 	const n, size = 24, 100 << 10
@@ -327,7 +327,7 @@ func longList(t *testing.T, open func() state.Store) {
 	}
 }
 
-// expired records may stay or go. Either way the next writer gets by.
+// Expired records may stay or be removed. The next write must succeed in both cases.
 func expired(t *testing.T, open func() state.Store) {
 	s := open()
 	r := apply(t, s, state.Create("run/old", []byte("old")).Until(time.Now().Add(-time.Hour)))[0]
@@ -450,8 +450,7 @@ func largest(t *testing.T, open func() state.Store) {
 	}
 }
 
-// expectRefused makes the changes and expects an error that says all of what,
-// and no change.
+// expectRefused makes the changes, and expects an error that contains all of what and no change.
 func expectRefused(t *testing.T, s state.Store, changes []state.Change, what ...string) {
 	t.Helper()
 	_, err := s.Apply(context.Background(), changes...)

@@ -14,8 +14,7 @@ import (
 	"testing"
 )
 
-// Proxy stands between clients and a server, counts what is asked, and makes of
-// it what a test wants.
+// Proxy forwards requests to a server, counts them, and injects faults.
 type Proxy struct {
 	URL string // for AWS_ENDPOINT_URL_DYNAMODB
 
@@ -46,7 +45,7 @@ func NewProxy(t testing.TB, server string) *Proxy {
 	return p
 }
 
-// take counts a request and returns what is to become of it.
+// take counts a request and returns its fault.
 func (p *Proxy) take(operation string) Fault {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -59,16 +58,15 @@ func (p *Proxy) take(operation string) Fault {
 	return queue[0]
 }
 
-// Next tells what becomes of the next requests for an operation, such as
-// PutItem: the first fault of the first, and so on. Later ones pass.
+// Next sets the faults of the next requests for an operation, such as PutItem, in order. Later
+// requests are forwarded.
 func (p *Proxy) Next(operation string, faults ...Fault) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.next[operation] = faults
 }
 
-// Requests returns how many requests for each operation came since the last
-// call.
+// Requests returns the number of requests for each operation since the last call.
 func (p *Proxy) Requests() map[string]int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -76,17 +74,16 @@ func (p *Proxy) Requests() map[string]int {
 	return maps.Clone(p.count)
 }
 
-// Fault makes something of one request: server does what is asked.
+// Fault handles one request; server executes it.
 type Fault func(w http.ResponseWriter, r *http.Request, server http.Handler)
 
-// Lost is a request that the server answers, and the answer gets lost.
+// Lost executes the request and loses the answer.
 func Lost(_ http.ResponseWriter, r *http.Request, server http.Handler) {
 	server.ServeHTTP(httptest.NewRecorder(), r)
-	panic(http.ErrAbortHandler) // cuts the connection
+	panic(http.ErrAbortHandler) // closes the connection
 }
 
-// LostThen is Lost, and then something else happens before the client tries
-// again.
+// LostThen is Lost, and calls happens before the client tries again.
 func LostThen(happens func()) Fault {
 	return func(w http.ResponseWriter, r *http.Request, server http.Handler) {
 		server.ServeHTTP(httptest.NewRecorder(), r)
@@ -95,18 +92,16 @@ func LostThen(happens func()) Fault {
 	}
 }
 
-// Passed is a request that nothing happens to.
+// Passed forwards the request without a fault.
 func Passed(w http.ResponseWriter, r *http.Request, server http.Handler) { server.ServeHTTP(w, r) }
 
-// Answered is a request that does nothing and is answered with an error of
-// DynamoDB: a code, such as ThrottlingException, and more of the body as JSON,
-// such as "message": "no".
+// Answered does not execute the request, and answers with an error of DynamoDB: a code, such as
+// ThrottlingException, and more of the body as JSON, such as "message": "no".
 func Answered(status int, code, more string) Fault {
 	return func(w http.ResponseWriter, _ *http.Request, _ http.Handler) { answer(w, status, code, more) }
 }
 
-// DoneAnd is a request that takes effect, and is answered with an error all the
-// same.
+// DoneAnd executes the request, and answers with an error all the same.
 func DoneAnd(status int, code, more string) Fault {
 	return func(w http.ResponseWriter, r *http.Request, server http.Handler) {
 		server.ServeHTTP(httptest.NewRecorder(), r)
@@ -122,10 +117,10 @@ func answer(w http.ResponseWriter, status int, code, more string) {
 	io.WriteString(w, body)
 }
 
-// Throttled is a request that is refused because there were too many.
+// Throttled refuses the request because of too many requests.
 var Throttled = Answered(http.StatusBadRequest, "ThrottlingException", `"message":"Rate exceeded"`)
 
-// Times is the same fault n times.
+// Times returns the same fault n times.
 func Times(n int, fault Fault) []Fault {
 	faults := make([]Fault, n)
 	for i := range faults {

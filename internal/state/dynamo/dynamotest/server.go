@@ -1,5 +1,5 @@
-// Package dynamotest starts DynamoDB Local for tests: AWS's own emulator, which
-// has the conditions, transactions and their refusals of the real one.
+// Package dynamotest starts DynamoDB Local for tests, AWS's own emulator, which has the same
+// conditions and transactions as DynamoDB, and refuses them in the same way.
 package dynamotest
 
 import (
@@ -26,25 +26,25 @@ import (
 	"github.com/terrapulse/terrapulse/internal/testtools"
 )
 
-// Region is where the tables of tests lie.
+// Region is the region of the tables.
 const Region = "eu-west-1"
 
-// server is the one server of this process. It ends with the process.
+// server is the server of this process. It ends with the process.
 var server struct {
 	sync.Mutex
 	url   string
-	input io.Closer // keeps it running; never closed, and not to be collected
+	input io.Closer // keeps the server running; never closed, and must not be garbage-collected
 }
 
-// Start returns the address of a server that all tests of this process share,
-// for AWS_ENDPOINT_URL_DYNAMODB. It starts in about two seconds.
+// Start returns the address of a server that all tests of this process share, for
+// AWS_ENDPOINT_URL_DYNAMODB. It starts in about two seconds.
 func Start(t testing.TB) string {
 	t.Helper()
 	server.Lock()
 	defer server.Unlock()
 	if server.url == "" {
 		var err error
-		for range 3 { // someone may take the port first
+		for range 3 { // another process may take the port first
 			if server.url, err = start(t); err == nil {
 				break
 			}
@@ -64,8 +64,8 @@ func start(t testing.TB) (string, error) {
 	}
 	port := listener.Addr().(*net.TCPAddr).Port
 	listener.Close()
-	// The shell ends the server when its own input ends, and so when this
-	// process does, however that happens.
+	// The shell ends the server when its own standard input ends, and so when this process ends,
+	// for whatever reason.
 	cmd := exec.Command("sh", "-c", `exec 3<&0; "$@" & pid=$!; { cat; kill -9 $pid; } <&3 >/dev/null 2>&1 & wait $pid`, "sh",
 		"java", "-Xmx512m", "-Djava.library.path="+lib, "-Dsqlite4java.library.path="+lib, "-cp", filepath.Join(lib, "*"),
 		"software.amazon.dynamodb.services.local.main.ServerRunner", "-inMemory", "-sharedDb", "-port", fmt.Sprint(port))
@@ -103,13 +103,13 @@ func start(t testing.TB) (string, error) {
 	}
 }
 
-// Config is how clients reach a server.
+// Config returns the configuration of clients of a server.
 func Config(url string) aws.Config {
 	return aws.Config{Region: Region, BaseEndpoint: &url, Credentials: credentials.NewStaticCredentialsProvider("test", "test", ""),
-		Logger: logging.Nop{}} // it warns of errors without a checksum, which DynamoDB itself has
+		Logger: logging.Nop{}} // it warns of errors without a checksum, which DynamoDB also returns
 }
 
-// Table makes a table of Terrapulse and returns its name.
+// Table creates a table of Terrapulse and returns its name.
 func Table(t testing.TB, url string) string {
 	t.Helper()
 	client := dynamodb.NewFromConfig(Config(url))

@@ -22,7 +22,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/state/dynamo/dynamotest"
 )
 
-// cancelled is the answer to a transaction of which some items were refused.
+// cancelled is the answer to a transaction with refused items.
 func cancelled(codes ...string) dynamotest.Fault {
 	var reasons []string
 	for _, code := range codes {
@@ -32,7 +32,7 @@ func cancelled(codes ...string) dynamotest.Fault {
 		`"Message":"Transaction cancelled","CancellationReasons":[`+strings.Join(reasons, ",")+`]`)
 }
 
-func TestAWriteWhoseAnswerWasLostSucceeds(t *testing.T) {
+func TestApply_LostAnswerOfAWrite(t *testing.T) {
 	t.Parallel()
 	failure := dynamotest.DoneAnd(http.StatusInternalServerError, "InternalServerError", `"message":"Internal server error"`)
 	for name, fault := range map[string]dynamotest.Fault{"no answer": dynamotest.Lost, "an error after the effect": failure} {
@@ -65,7 +65,7 @@ func TestAWriteWhoseAnswerWasLostSucceeds(t *testing.T) {
 	}
 }
 
-func TestALostAnswerDoesNotHideWhatOthersDidMeanwhile(t *testing.T) {
+func TestApply_LostAnswerDoesNotHideOtherWrites(t *testing.T) {
 	t.Parallel()
 	s, proxy, table := behind(t)
 	other := dynamo.New(dynamotest.Config(dynamotest.Start(t)), table.table)
@@ -90,7 +90,7 @@ func TestALostAnswerDoesNotHideWhatOthersDidMeanwhile(t *testing.T) {
 	expect(t, s, theirs)
 }
 
-func TestAConflictIsOneAlsoWhenTheFirstAnswerWasLost(t *testing.T) {
+func TestApply_ConflictAfterALostAnswer(t *testing.T) {
 	t.Parallel()
 	s, proxy, _ := behind(t)
 	there := apply(t, s, state.Create("task/a", []byte("there")))[0]
@@ -102,7 +102,7 @@ func TestAConflictIsOneAlsoWhenTheFirstAnswerWasLost(t *testing.T) {
 	refusal(t, err, &there)
 }
 
-func TestThrottlingIsWaitedForAWhile(t *testing.T) {
+func TestStore_RetriesThrottledRequests(t *testing.T) {
 	t.Parallel()
 	s, proxy, _ := behind(t)
 	rec := apply(t, s, state.Create("task/a", nil))[0]
@@ -132,7 +132,7 @@ func TestThrottlingIsWaitedForAWhile(t *testing.T) {
 
 const tableName = "DynamoDB table test-"
 
-func TestATransactionThatMeetsAnotherIsTriedAgain(t *testing.T) {
+func TestApply_RetriesATransactionConflict(t *testing.T) {
 	t.Parallel()
 	s, proxy, _ := behind(t)
 	gone := apply(t, s, state.Create("task/gone", nil))[0]
@@ -149,7 +149,7 @@ func TestATransactionThatMeetsAnotherIsTriedAgain(t *testing.T) {
 	proxy.Next("PutItem", dynamotest.Answered(http.StatusBadRequest, "TransactionConflictException", `"message":"busy"`))
 	apply(t, s, state.Create("task/single", nil))
 
-	// It takes effect while its own second try is told to wait.
+	// The first attempt takes effect while the second one is told to wait.
 	wait := dynamotest.DoneAnd(http.StatusBadRequest, "TransactionInProgressException", `"Message":"wait"`)
 	proxy.Next("TransactWriteItems", dynamotest.Times(5, wait)...)
 	apply(t, s, state.Delete(gone))
@@ -165,7 +165,7 @@ func TestATransactionThatMeetsAnotherIsTriedAgain(t *testing.T) {
 	}
 }
 
-func TestAConflictOutweighsWhatPasses(t *testing.T) {
+func TestApply_ConflictOutweighsTransientErrors(t *testing.T) {
 	t.Parallel()
 	s, proxy, _ := behind(t)
 	proxy.Next("TransactWriteItems", cancelled("TransactionConflict", "ConditionalCheckFailed"))
@@ -177,7 +177,7 @@ func TestAConflictOutweighsWhatPasses(t *testing.T) {
 	}
 }
 
-func TestManyTransactionsOverOneRecordAllSucceed(t *testing.T) {
+func TestApply_ManyTransactionsOnOneRecord(t *testing.T) {
 	t.Parallel()
 	s, _, _ := behind(t)
 	lease := apply(t, s, state.Create("lease/x", nil))[0]
@@ -195,7 +195,7 @@ func TestManyTransactionsOverOneRecordAllSucceed(t *testing.T) {
 	}
 }
 
-func TestWhatEndsTheContextEndsTheWaiting(t *testing.T) {
+func TestStore_WaitEndsWithTheContext(t *testing.T) {
 	t.Parallel()
 	s, proxy, _ := behind(t)
 	proxy.Next("TransactWriteItems", dynamotest.Times(1000, cancelled("TransactionConflict", "None"))...)
@@ -221,10 +221,10 @@ func TestWhatEndsTheContextEndsTheWaiting(t *testing.T) {
 	}
 }
 
-func TestNobodyAnswers(t *testing.T) {
+func TestStore_UnreachableDynamoDB(t *testing.T) {
 	t.Parallel()
-	// A limit that is over before any connection is made, as at a security
-	// group that lets nothing out.
+	// The time limit is over before any connection exists, as with a security group that blocks
+	// everything.
 	cfg := dynamotest.Config("http://127.0.0.1:1")
 	cfg.HTTPClient = awshttp.NewBuildableClient().WithDialerOptions(func(d *net.Dialer) { d.Timeout = time.Nanosecond })
 	cfg.RetryMaxAttempts = 1
@@ -237,7 +237,7 @@ func TestNobodyAnswers(t *testing.T) {
 	says(t, err, true, "127.0.0.1:1", "refused", "gateway endpoint")
 }
 
-func TestNoCredentialsAreAPersonsMatter(t *testing.T) {
+func TestStore_MissingCredentialsNeedAPerson(t *testing.T) {
 	t.Parallel()
 	cfg := dynamotest.Config("http://127.0.0.1:1")
 	cfg.Credentials = aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
@@ -247,7 +247,7 @@ func TestNoCredentialsAreAPersonsMatter(t *testing.T) {
 	says(t, err, false, "no profile, no role", "log in", "AWS_PROFILE")
 }
 
-func TestRefusalsAreAPersonsMatter(t *testing.T) {
+func TestStore_RefusalsNeedAPerson(t *testing.T) {
 	t.Parallel()
 	s, proxy, _ := behind(t)
 	for code, want := range map[string]string{
@@ -268,8 +268,7 @@ func TestRefusalsAreAPersonsMatter(t *testing.T) {
 	says(t, err, false, "write record task/a", "Item size")
 }
 
-// says expects an error that says all of what, and that passes by itself, or
-// does not.
+// says expects an error that contains all of what, and is transient or not.
 func says(t *testing.T, err error, passes bool, what ...string) {
 	t.Helper()
 	if err == nil || fault.IsTransient(err) != passes {
@@ -282,7 +281,7 @@ func says(t *testing.T, err error, passes bool, what ...string) {
 	}
 }
 
-func TestRecordsReadBackAreThoseWritten(t *testing.T) {
+func TestStore_RecordsRoundTrip(t *testing.T) {
 	t.Parallel()
 	s, proxy, _ := behind(t)
 	proxy.Next("Query", dynamotest.Passed, dynamotest.Lost) // the second page, once

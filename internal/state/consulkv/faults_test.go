@@ -25,16 +25,16 @@ import (
 	"github.com/terrapulse/terrapulse/internal/state/statetest"
 )
 
-// treatment is what happens to one request.
+// treatment handles one request.
 type treatment func(w http.ResponseWriter, r *http.Request, consul http.Handler)
 
-// lost has Consul do what is asked, and the answer lost.
+// lost lets Consul execute the request, and loses the answer.
 func lost(_ http.ResponseWriter, r *http.Request, consul http.Handler) {
 	consul.ServeHTTP(httptest.NewRecorder(), r)
 	panic(http.ErrAbortHandler)
 }
 
-// doneAnd has Consul do what is asked and answer something else.
+// doneAnd lets Consul execute the request, and answers something else.
 func doneAnd(status int, body string) treatment {
 	return func(w http.ResponseWriter, r *http.Request, consul http.Handler) {
 		consul.ServeHTTP(httptest.NewRecorder(), r)
@@ -46,27 +46,27 @@ func answered(status int, body string) treatment {
 	return func(w http.ResponseWriter, _ *http.Request, _ http.Handler) { http.Error(w, body, status) }
 }
 
-// weather is what lies between a store and Consul.
-type weather struct {
+// link is a connection with faults between a store and Consul.
+type link struct {
 	consul http.Handler
 	mu     sync.Mutex
 	faults []treatment // of the next requests
 	count  int
 }
 
-func (w *weather) next(faults ...treatment) {
+func (w *link) next(faults ...treatment) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.faults, w.count = faults, 0
 }
 
-func (w *weather) requests() int {
+func (w *link) requests() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.count
 }
 
-func (w *weather) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
+func (w *link) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	w.mu.Lock()
 	w.count++
 	var f treatment
@@ -89,11 +89,11 @@ func times(n int, f treatment) []treatment {
 	return all
 }
 
-// behind returns a store behind weather, and one that is not.
-func behind(t *testing.T) (*consulkv.Store, *weather, *consulkv.Store) {
+// behind returns a store behind a link, and one with a direct connection.
+func behind(t *testing.T) (*consulkv.Store, *link, *consulkv.Store) {
 	t.Helper()
 	server := consultest.Start(t)
-	w := &weather{consul: httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: server.Addr()})}
+	w := &link{consul: httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: server.Addr()})}
 	front := httptest.NewServer(w)
 	t.Cleanup(front.Close)
 	return open(t, front.Listener.Addr().String(), "cts"), w, open(t, server.Addr(), "cts")
@@ -130,8 +130,7 @@ func conflict(t *testing.T, err error, current *state.Record) {
 	}
 }
 
-// says expects an error that says all of what, and that passes by itself, or
-// does not.
+// says expects an error that contains all of what, and is transient or not.
 func says(t *testing.T, err error, passes bool, what ...string) {
 	t.Helper()
 	if err == nil || fault.IsTransient(err) != passes {
@@ -144,14 +143,14 @@ func says(t *testing.T, err error, passes bool, what ...string) {
 	}
 }
 
-func TestAWriteWhoseAnswerWasLostSucceeds(t *testing.T) {
+func TestApply_LostAnswerOfAWrite(t *testing.T) {
 	s, w, _ := behind(t)
 	for name, f := range map[string]treatment{"no answer": lost, "an error after the effect": doneAnd(500, "leadership lost while committing log")} {
 		key := "task/" + strings.ReplaceAll(name, " ", "-")
 		w.next(f)
 		a := apply(t, s, state.Create(key, []byte("1")))[0]
 		expect(t, s, a)
-		w.next(f, f) // the same value: only the write itself is another one
+		w.next(f, f) // the same value: only the write itself differs
 		a = apply(t, s, state.Replace(a, []byte("1")))[0]
 		expect(t, s, a)
 		w.next(f)
@@ -167,7 +166,7 @@ func TestAWriteWhoseAnswerWasLostSucceeds(t *testing.T) {
 	}
 }
 
-func TestADeleteWhoseAnswerWasLostIsNotTakenForADecision(t *testing.T) {
+func TestApply_LostAnswerOfADelete(t *testing.T) {
 	s, w, other := behind(t)
 	a := apply(t, s, state.Create("task/a", nil))[0]
 	w.next(lost)
@@ -180,7 +179,7 @@ func TestADeleteWhoseAnswerWasLostIsNotTakenForADecision(t *testing.T) {
 	conflict(t, err, nil)
 }
 
-func TestALostAnswerDoesNotHideWhatOthersDidMeanwhile(t *testing.T) {
+func TestApply_LostAnswerDoesNotHideOtherWrites(t *testing.T) {
 	s, w, other := behind(t)
 	a := apply(t, s, state.Create("task/a", []byte("1")))[0]
 	var theirs state.Record
@@ -201,7 +200,7 @@ func TestALostAnswerDoesNotHideWhatOthersDidMeanwhile(t *testing.T) {
 	_, err := s.Apply(t.Context(), state.Replace(a, []byte("2")))
 	conflict(t, err, &theirs)
 
-	// Two that write the same are still two.
+	// Two writers of the same value are still two.
 	w.next(answered(500, "No cluster leader"), func(rw http.ResponseWriter, r *http.Request, consul http.Handler) {
 		theirs = apply(t, other, state.Replace(theirs, []byte("same")))[0]
 		consul.ServeHTTP(rw, r)
@@ -210,7 +209,7 @@ func TestALostAnswerDoesNotHideWhatOthersDidMeanwhile(t *testing.T) {
 	conflict(t, err, &theirs)
 }
 
-func TestWhatPassesIsWaitedForAWhile(t *testing.T) {
+func TestStore_RetriesTransientErrors(t *testing.T) {
 	t.Parallel()
 	s, w, _ := behind(t)
 	rec := apply(t, s, state.Create("task/a", nil))[0]
@@ -249,7 +248,7 @@ func TestWhatPassesIsWaitedForAWhile(t *testing.T) {
 	}
 }
 
-func TestWhatEndsTheContextEndsTheWaiting(t *testing.T) {
+func TestStore_WaitEndsWithTheContext(t *testing.T) {
 	t.Parallel()
 	s, w, _ := behind(t)
 	hang := make(chan struct{})
@@ -272,7 +271,7 @@ func TestWhatEndsTheContextEndsTheWaiting(t *testing.T) {
 	}
 }
 
-func TestNobodyAnswers(t *testing.T) {
+func TestStore_UnreachableConsul(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("takes as long as an election is waited for")
@@ -282,7 +281,7 @@ func TestNobodyAnswers(t *testing.T) {
 	says(t, err, true, "list records task/", "127.0.0.1:1", "consul.address")
 }
 
-func TestATokenThatMayTooLittleIsNamed(t *testing.T) {
+func TestStore_ReportsAMissingRight(t *testing.T) {
 	server := consultest.Start(t, consultest.WithACLs())
 	token := func(rules string) *consulkv.Store {
 		t.Helper()
@@ -301,7 +300,7 @@ func TestATokenThatMayTooLittleIsNamed(t *testing.T) {
 		}
 		return s
 	}
-	// The policy that the error asks for is enough.
+	// The policy in the error message is sufficient.
 	write := token(`key_prefix "consul-terraform-sync/a/terrapulse/" { policy = "write" }`)
 	rec := apply(t, write, state.Create("task/a", []byte("1")).Until(time.Now().Add(time.Hour)))[0]
 	apply(t, write, state.Check(rec), state.Create("task/b", nil))
@@ -327,7 +326,7 @@ func TestATokenThatMayTooLittleIsNamed(t *testing.T) {
 	says(t, err, false, "write record task/b", `policy = "write"`)
 }
 
-func TestARecordIsAKeyThatAPersonCanRead(t *testing.T) {
+func TestApply_RecordIsAReadableKey(t *testing.T) {
 	server := consultest.Start(t)
 	client := server.Client()
 	for path, folder := range map[string]string{
@@ -340,7 +339,7 @@ func TestARecordIsAKeyThatAPersonCanRead(t *testing.T) {
 			t.Errorf("%s: %+v, %v", path, pair, err)
 		}
 	}
-	// What others keep nearby stays.
+	// Keys of others below the path stay.
 	if _, err := client.KV().Put(&api.KVPair{Key: "cts/terraform-env:web", Value: []byte("state")}, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -349,7 +348,7 @@ func TestARecordIsAKeyThatAPersonCanRead(t *testing.T) {
 	}
 }
 
-func TestWhatHasExpiredGoesSometime(t *testing.T) {
+func TestApply_RemovesExpiredRecords(t *testing.T) {
 	server := consultest.Start(t)
 	first := open(t, server.Addr(), "cts")
 	past, future := time.Now().Add(-3*time.Hour), time.Now().Add(3*time.Hour)
@@ -398,7 +397,7 @@ func keys(records []state.Record) []string {
 	return all
 }
 
-func TestManyTransactionsOverOneRecordAllSucceed(t *testing.T) {
+func TestApply_ManyTransactionsOnOneRecord(t *testing.T) {
 	s, _, other := behind(t)
 	lease := apply(t, s, state.Create("lease/x", nil))[0]
 	var wg sync.WaitGroup
@@ -415,7 +414,7 @@ func TestManyTransactionsOverOneRecordAllSucceed(t *testing.T) {
 	}
 }
 
-func TestTheLargestNumberOfDeletesFits(t *testing.T) {
+func TestApply_LargestNumberOfDeletes(t *testing.T) {
 	s, _, _ := behind(t)
 	var creates, deletes []state.Change
 	for i := range state.MaxChanges {
@@ -427,9 +426,9 @@ func TestTheLargestNumberOfDeletesFits(t *testing.T) {
 	apply(t, s, deletes...)
 }
 
-// While servers elect a leader, writers wait, and what was answered is there
-// afterwards: no increment is lost or made twice.
-func TestAnElectionLosesNothing(t *testing.T) {
+// While servers elect a leader, writers wait. Confirmed writes are there afterwards: no increment
+// is lost or made twice.
+func TestApply_ElectionLosesNothing(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("an election takes seconds")
