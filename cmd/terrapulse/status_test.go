@@ -96,7 +96,7 @@ func stored(t *testing.T, now time.Time, all []situation) (path string, store st
 	}
 	t.Cleanup(func() { store.Close() })
 	var hcl strings.Builder
-	changes := []state.Change{state.Create(state.ReconcileKey, state.Encode(state.Reconcile{Good: now, Overrides: "c1"}))}
+	changes := []state.Change{state.Create(state.ReconcileKey, state.Encode(state.Reconcile{LastSuccess: now, Overrides: "c1"}))}
 	add := func(key string, s situation, record any) {
 		value := state.Encode(record)
 		if key == s.corrupt {
@@ -272,7 +272,7 @@ func TestStatus_HealthIsThatOfTheAPI(t *testing.T) {
 		t.Fatal(err)
 	}
 	const why = "Consul cannot be watched since "
-	if _, err := store.Apply(t.Context(), rec.Write(state.Reconcile{Good: now.Add(-time.Hour), Problem: "connection refused", Blind: true, Since: now.Add(-time.Hour)})); err != nil {
+	if _, err := store.Apply(t.Context(), rec.Write(state.Reconcile{LastSuccess: now.Add(-time.Hour), ConsulError: "connection refused", ConsulUnreachable: true, Since: now.Add(-time.Hour)})); err != nil {
 		t.Fatal(err)
 	}
 	for _, source := range sources {
@@ -305,7 +305,7 @@ func TestStatus_ShowsWhatStopsADeploymentThatReadsBundles(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	rec := state.Reconcile{Bundle: "0123456789abcdef", Good: now.Add(-3 * time.Minute), Stalled: "start launch l1: no capacity",
+	rec := state.Reconcile{Bundle: "0123456789abcdef", LastSuccess: now.Add(-3 * time.Minute), Stalled: "start launch l1: no capacity",
 		Refused: &state.Refused{Bundle: "fedcba9876543210", Error: "web.yaml:3: no module", Since: now.Add(-time.Hour)}}
 	if _, err := store.Apply(t.Context(), state.Create(state.ReconcileKey, state.Encode(rec))); err != nil {
 		t.Fatal(err)

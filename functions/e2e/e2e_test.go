@@ -274,7 +274,7 @@ func TestConsulGoneForAQuarterOfAnHourAndBack(t *testing.T) {
 	c.register("web-2", 8081)
 	c.proxy.Set(consultest.Working)
 	c.tickUntil("the change is applied", func() bool { return strings.Contains(c.out("lb"), "web-2") })
-	if c.record().Problem != "" {
+	if c.record().ConsulError != "" {
 		t.Errorf("%+v", c.record())
 	}
 }

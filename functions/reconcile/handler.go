@@ -312,7 +312,7 @@ func (i *invocation) sleep(ctx context.Context, d time.Duration) bool {
 // answer says what a tick did, and measures it.
 func (i *invocation) answer(req invoke.Request, report reconcile.Report, err error) (invoke.Answer, error) {
 	now := i.now()
-	answer := invoke.Answer{Mode: req.Mode, Idle: report.Idle, Problem: report.Problem}
+	answer := invoke.Answer{Mode: req.Mode, Idle: report.Idle, Problem: report.ConsulError}
 	if i.current != nil {
 		answer.Bundle = i.current.Digest
 	}
@@ -352,7 +352,7 @@ func (i *invocation) answer(req invoke.Request, report reconcile.Report, err err
 		if errors.Is(err, inforce.ErrNone) {
 			values[metrics.BundleRefused] = 1
 		}
-	case report.Problem == "" && report.Stalled == nil:
+	case report.ConsulError == "" && report.Stalled == nil:
 		values[metrics.GoodTicks], values[metrics.LastGoodTickAge] = 1, 0
 	}
 	if err := i.metrics.Write(now, values); err != nil {
@@ -367,8 +367,8 @@ func measure(report reconcile.Report, now time.Time) metrics.Values {
 	if report.Idle {
 		values[metrics.IdleTicks] = 1
 	}
-	if !report.Good.IsZero() {
-		values[metrics.LastGoodTickAge] = max(now.Sub(report.Good).Seconds(), 0)
+	if !report.LastSuccess.IsZero() {
+		values[metrics.LastGoodTickAge] = max(now.Sub(report.LastSuccess).Seconds(), 0)
 	}
 	count := func(m metrics.Metric, is bool) {
 		if is {
@@ -383,7 +383,7 @@ func measure(report reconcile.Report, now time.Time) metrics.Values {
 			values[m] = float64(n)
 		}
 	}
-	count(metrics.ConsulErrors, report.Problem != "")
+	count(metrics.ConsulErrors, report.ConsulError != "")
 	for _, d := range report.Decisions {
 		count(metrics.ChangesSeen, d.Reason.Code == state.ReasonChanged && d.Action == reconcile.Run)
 		count(metrics.ConsulErrors, d.Reason.Code == state.ReasonUnreadable)

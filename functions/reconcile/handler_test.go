@@ -603,7 +603,7 @@ func TestConsulGoneForAQuarterOfAnHourIsSkippedAndMadeUpFor(t *testing.T) {
 		if got["GoodTicks"] != 0 || got["ConsulErrors"] < 15 || got["LastGoodTickAge"] < 15*60 {
 			t.Errorf("measured %v", got)
 		}
-		if rec := s.record(); !strings.Contains(rec.Problem, "connection refused") {
+		if rec := s.record(); !strings.Contains(rec.ConsulError, "connection refused") {
 			t.Errorf("status would not say so: %+v", rec)
 		}
 		s.gone, s.digest = nil, "B"

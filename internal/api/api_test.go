@@ -563,7 +563,7 @@ func TestALookAtConsulCanBeAskedFor(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return after.Data.Good.After(before.Data.Good)
+		return after.Data.LastSuccess.After(before.Data.LastSuccess)
 	})
 }
 
@@ -576,23 +576,23 @@ func TestHealthTellsTheTruth(t *testing.T) {
 		says   string // "" is healthy
 	}{
 		{"just begun", now.Add(-time.Minute), state.Reconcile{}, ""},
-		{"just begun after a long rest", now.Add(-time.Minute), state.Reconcile{Good: now.Add(-time.Hour)}, ""},
-		{"nothing happens", now.Add(-time.Hour), state.Reconcile{Good: now.Add(-6 * time.Minute)}, ""},
-		{"no tick", now.Add(-time.Hour), state.Reconcile{Good: now.Add(-12 * time.Minute)}, "no tick has succeeded for 12m0s: nothing leads"},
+		{"just begun after a long rest", now.Add(-time.Minute), state.Reconcile{LastSuccess: now.Add(-time.Hour)}, ""},
+		{"nothing happens", now.Add(-time.Hour), state.Reconcile{LastSuccess: now.Add(-6 * time.Minute)}, ""},
+		{"no tick", now.Add(-time.Hour), state.Reconcile{LastSuccess: now.Add(-12 * time.Minute)}, "no tick has succeeded for 12m0s: nothing leads"},
 		{"no tick ever", now.Add(-time.Hour), state.Reconcile{}, "no tick has succeeded for 1h0m0s"},
 		{"a function that nobody has called", time.Time{}, state.Reconcile{}, "no tick has succeeded yet"},
-		{"an election in Consul", now.Add(-time.Hour), state.Reconcile{Good: now.Add(-time.Minute), Problem: "no leader", Blind: true, Since: now.Add(-time.Minute)}, ""},
+		{"an election in Consul", now.Add(-time.Hour), state.Reconcile{LastSuccess: now.Add(-time.Minute), ConsulError: "no leader", ConsulUnreachable: true, Since: now.Add(-time.Minute)}, ""},
 		{"a datacenter is gone that one task asks for", now.Add(-time.Hour),
-			state.Reconcile{Good: now.Add(-50 * time.Minute), Refreshed: now.Add(-4 * time.Minute), Problem: "no path to datacenter", Since: now.Add(-50 * time.Minute)}, ""},
+			state.Reconcile{LastSuccess: now.Add(-50 * time.Minute), Refreshed: now.Add(-4 * time.Minute), ConsulError: "no path to datacenter", Since: now.Add(-50 * time.Minute)}, ""},
 		{"a datacenter is gone, and no tick looks at the others", now.Add(-time.Hour),
-			state.Reconcile{Good: now.Add(-50 * time.Minute), Refreshed: now.Add(-12 * time.Minute), Problem: "no path to datacenter", Since: now.Add(-50 * time.Minute)},
+			state.Reconcile{LastSuccess: now.Add(-50 * time.Minute), Refreshed: now.Add(-12 * time.Minute), ConsulError: "no path to datacenter", Since: now.Add(-50 * time.Minute)},
 			"no tick has succeeded for 12m0s"},
-		{"Consul is gone", now.Add(-time.Hour), state.Reconcile{Good: now.Add(-3 * time.Minute), Problem: "connection refused", Blind: true, Since: now.Add(-3 * time.Minute)},
+		{"Consul is gone", now.Add(-time.Hour), state.Reconcile{LastSuccess: now.Add(-3 * time.Minute), ConsulError: "connection refused", ConsulUnreachable: true, Since: now.Add(-3 * time.Minute)},
 			"Consul cannot be watched since 2086-03-14T11:57:00Z: connection refused"},
-		{"no task can be read", now.Add(-time.Hour), state.Reconcile{Good: now.Add(-time.Minute),
+		{"no task can be read", now.Add(-time.Hour), state.Reconcile{LastSuccess: now.Add(-time.Minute),
 			Unreadable: &state.Unreadable{Count: 1, Tasks: []string{"web"}, Error: "permission denied", Since: now.Add(-3 * time.Minute), All: true}},
 			"no task can be read since 2086-03-14T11:57:00Z (web): permission denied"},
-		{"no capacity", now.Add(-time.Hour), state.Reconcile{Good: now.Add(-12 * time.Minute), Stalled: "no capacity"}, "no tick has succeeded for 12m0s: no capacity"},
+		{"no capacity", now.Add(-time.Hour), state.Reconcile{LastSuccess: now.Add(-12 * time.Minute), Stalled: "no capacity"}, "no tick has succeeded for 12m0s: no capacity"},
 	} {
 		e := newEngine(t, files)
 		e.Now = func() time.Time { return now }
@@ -612,7 +612,7 @@ func TestHealthTellsTheTruth(t *testing.T) {
 	e := newEngine(t, files)
 	e.Now = func() time.Time { return now }
 	e.options.Began = now.Add(-time.Minute)
-	rec := state.Reconcile{Good: now, Unreadable: &state.Unreadable{Count: 1, Tasks: []string{"web"}, Since: now.Add(-time.Hour)}}
+	rec := state.Reconcile{LastSuccess: now, Unreadable: &state.Unreadable{Count: 1, Tasks: []string{"web"}, Since: now.Add(-time.Hour)}}
 	if _, err := e.store.Apply(t.Context(), state.Create(state.ReconcileKey, state.Encode(rec))); err != nil {
 		t.Fatal(err)
 	}

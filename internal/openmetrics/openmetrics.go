@@ -118,7 +118,7 @@ func (m *Metrics) Ticked(report reconcile.Report, err error) {
 	switch {
 	case err != nil:
 		result = tickFailed
-	case report.Problem != "" || report.Stalled != nil:
+	case report.ConsulError != "" || report.Stalled != nil:
 		result = tickIncomplete
 	case report.Idle:
 		result = tickIdle
@@ -211,8 +211,8 @@ func (s *shared) Collect(out chan<- prometheus.Metric) {
 		return
 	}
 	gauge(s.up, 1)
-	if !s.rec.Good.IsZero() {
-		gauge(s.age, max(0, s.Now().Sub(s.rec.Good).Seconds()))
+	if !s.rec.LastSuccess.IsZero() {
+		gauge(s.age, max(0, s.Now().Sub(s.rec.LastSuccess).Seconds()))
 	}
 	for _, t := range s.tasks {
 		gauge(t.Desc, float64(t.value(s.rec)))

@@ -51,7 +51,7 @@ func measured(s *oneRecord, at func() time.Time) *Metrics {
 	m := New(Options{Version: "1.2.3", Commit: "abc", Store: s, Now: at})
 	m.Leads(true)
 	m.Ticked(reconcile.Report{Idle: true}, nil)
-	m.Ticked(reconcile.Report{Problem: "no leader"}, nil)
+	m.Ticked(reconcile.Report{ConsulError: "no leader"}, nil)
 	m.Ticked(reconcile.Report{}, errors.New("the store is away"))
 	m.Ticked(reconcile.Report{Decisions: []reconcile.Decision{
 		{Action: reconcile.Run, Reason: state.Reason{Code: state.ReasonChanged}},
@@ -65,7 +65,7 @@ func measured(s *oneRecord, at func() time.Time) *Metrics {
 }
 
 func TestMetrics_AScrapeShowsWhatWasDone(t *testing.T) {
-	s := &oneRecord{rec: state.Reconcile{Good: now.Add(-90 * time.Second), Failing: 4, Tasks: state.TaskCounts{Failing: 1, Waiting: 2, Held: 3},
+	s := &oneRecord{rec: state.Reconcile{LastSuccess: now.Add(-90 * time.Second), Failing: 4, Tasks: state.TaskCounts{Failing: 1, Waiting: 2, Held: 3},
 		Unreadable: &state.Unreadable{Count: 5}}}
 	m := measured(s, func() time.Time { return now })
 	text := scrape(t, m, "")
@@ -140,7 +140,7 @@ func documented(t *testing.T, section string) []string {
 }
 
 func TestDocs_NameTheMetricsThatAreServed(t *testing.T) {
-	m := measured(&oneRecord{rec: state.Reconcile{Good: now}}, func() time.Time { return now })
+	m := measured(&oneRecord{rec: state.Reconcile{LastSuccess: now}}, func() time.Time { return now })
 	families, err := m.registry.Gather()
 	if err != nil {
 		t.Fatal(err)

@@ -20,8 +20,8 @@ const (
 // Unhealthy says why no work is done, or returns "". Began is that of Reader: a
 // process that has just begun is healthy although there was no tick yet.
 func Unhealthy(rec state.Reconcile, began, now time.Time) string {
-	latest := rec.Good
-	if rec.Problem != "" && !rec.Blind && rec.Refreshed.After(latest) {
+	latest := rec.LastSuccess
+	if rec.ConsulError != "" && !rec.ConsulUnreachable && rec.Refreshed.After(latest) {
 		latest = rec.Refreshed // every view that Consul shows was read then
 	}
 	if began.After(latest) {
@@ -29,8 +29,8 @@ func Unhealthy(rec state.Reconcile, began, now time.Time) string {
 	}
 	ago := now.Sub(latest).Round(time.Second)
 	switch {
-	case rec.Blind && now.Sub(rec.Since) > outageLimit:
-		return fmt.Sprintf("Consul cannot be watched since %s: %s", rec.Since.UTC().Format(time.RFC3339), rec.Problem)
+	case rec.ConsulUnreachable && now.Sub(rec.Since) > outageLimit:
+		return fmt.Sprintf("Consul cannot be watched since %s: %s", rec.Since.UTC().Format(time.RFC3339), rec.ConsulError)
 	case rec.Unreadable != nil && rec.Unreadable.All && now.Sub(rec.Unreadable.Since) > outageLimit:
 		return fmt.Sprintf("no task can be read since %s (%s): %s", rec.Unreadable.Since.UTC().Format(time.RFC3339),
 			strings.Join(rec.Unreadable.Tasks, ", "), rec.Unreadable.Error)

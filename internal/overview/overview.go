@@ -90,8 +90,8 @@ func (r Reader) Read(ctx context.Context, effective *overlay.Effective) (Overvie
 		return Overview{}, fmt.Errorf("read the tasks' records: %w", err)
 	}
 	o := Overview{
-		Unhealthy: Unhealthy(rec.Data, r.Began, now), LastGoodTick: rec.Data.Good,
-		Problem: cmp.Or(rec.Data.Problem, rec.Data.Stalled), Since: rec.Data.Since, Refused: rec.Data.Refused, Bundle: rec.Data.Bundle,
+		Unhealthy: Unhealthy(rec.Data, r.Began, now), LastGoodTick: rec.Data.LastSuccess,
+		Problem: cmp.Or(rec.Data.ConsulError, rec.Data.Stalled), Since: rec.Data.Since, Refused: rec.Data.Refused, Bundle: rec.Data.Bundle,
 	}
 	if held.Owner != "" && now.Before(held.Expires) {
 		o.Leader = &held

@@ -25,9 +25,9 @@ type Input struct {
 	Observed *Observed
 	// Unreadable is why a view that should have been read in this tick was not.
 	Unreadable error
-	// Blind is set where Unreadable is an outage that concerns all tasks and is
+	// ConsulUnreachable is set where Unreadable is an outage that concerns all tasks and is
 	// logged as such.
-	Blind bool
+	ConsulUnreachable bool
 	// Blocked is why the task cannot be run where this is decided; or why one that
 	// was made through the API is Removed, though nobody has deleted it.
 	Blocked error
@@ -195,7 +195,7 @@ func (d *decider) noteUnreadable() {
 	switch {
 	case d.Observed != nil || d.Removed || !d.Task.Enabled:
 		s.UnreadableSince = time.Time{}
-	case d.Unreadable != nil && !d.Blind && s.UnreadableSince.IsZero():
+	case d.Unreadable != nil && !d.ConsulUnreachable && s.UnreadableSince.IsZero():
 		s.UnreadableSince = d.now
 	}
 }

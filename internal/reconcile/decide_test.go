@@ -415,7 +415,7 @@ func TestDecide_UnreadableTaskIsMarkedUntilItIsRead(t *testing.T) {
 		{"it is read", Input{Task: webTask(), State: marked, Observed: &Observed{Digest: "A"}}, time.Time{}},
 		{"it is disabled", Input{Task: disabled, State: marked}, time.Time{}},
 		{"it is removed", Input{Task: webTask(), Removed: true, State: marked}, time.Time{}},
-		{"no gate can be read", Input{Task: webTask(), State: applied(), Unreadable: denied, Blind: true}, time.Time{}},
+		{"no gate can be read", Input{Task: webTask(), State: applied(), Unreadable: denied, ConsulUnreachable: true}, time.Time{}},
 		{"it becomes unreadable while it runs", Input{Task: webTask(), Unreadable: denied,
 			State: with(applied(), func(s *state.Task) { s.Run = &state.LiveRun{ID: "r1"} })}, noon},
 	} {

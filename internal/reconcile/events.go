@@ -55,9 +55,9 @@ func recorded(was, next state.Reconcile, now time.Time) []outbox.Event {
 		events = append(events, e)
 	}
 	switch {
-	case was.Problem == "" && next.Problem != "":
-		add(outbox.Event{Kind: outbox.ConsulLost, Error: next.Problem})
-	case was.Problem != "" && next.Problem == "":
+	case was.ConsulError == "" && next.ConsulError != "":
+		add(outbox.Event{Kind: outbox.ConsulLost, Error: next.ConsulError})
+	case was.ConsulError != "" && next.ConsulError == "":
 		add(outbox.Event{Kind: outbox.ConsulFound, Since: was.Since})
 	}
 	if r := next.Refused; r != nil && !sameRefusal(was.Refused, r) {

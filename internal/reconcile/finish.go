@@ -29,7 +29,7 @@ func (t *tick) finish(ctx context.Context, rec state.Stored[state.Reconcile], no
 	if t.report.Stalled != nil {
 		next.Stalled = state.Cut(t.report.Stalled.Error())
 	}
-	t.report.Problem = t.problem()
+	t.report.ConsulError = t.problem()
 	next.Due, t.report.Due = t.expiry, t.expiry
 	for _, d := range t.report.Decisions {
 		if d.Reason.Code != state.ReasonRemoved && d.Reason.Code != state.ReasonDisabled {
@@ -67,22 +67,22 @@ func (t *tick) finish(ctx context.Context, rec state.Stored[state.Reconcile], no
 	}
 	switch problem := t.problem(); {
 	case problem == "" && t.report.Stalled != nil: // no good tick, but no fault of Consul's
-		next.Problem, next.Since = "", time.Time{}
+		next.ConsulError, next.Since = "", time.Time{}
 	case problem == "":
-		next.Good, next.Problem, next.Since = now, "", time.Time{}
-	case next.Problem == "":
-		next.Problem, next.Since = problem, now
+		next.LastSuccess, next.ConsulError, next.Since = now, "", time.Time{}
+	case next.ConsulError == "":
+		next.ConsulError, next.Since = problem, now
 	default:
-		next.Problem = problem
+		next.ConsulError = problem
 	}
-	next.Blind = next.Problem != "" && !t.sighted()
-	if next.Blind && !rec.Data.Blind {
+	next.ConsulUnreachable = next.ConsulError != "" && !t.sighted()
+	if next.ConsulUnreachable && !rec.Data.ConsulUnreachable {
 		next.Since = now
 	}
-	t.report.Good, t.report.Failing, t.report.Unreadable, t.report.Tasks = next.Good, next.Failing, unreadableCount(next), next.Tasks
+	t.report.LastSuccess, t.report.Failing, t.report.Unreadable, t.report.Tasks = next.LastSuccess, next.Failing, unreadableCount(next), next.Tasks
 	if t.inLoop && looked {
 		quiet := next
-		quiet.Gates, quiet.Good = rec.Data.Gates, rec.Data.Good // written when everything is read again
+		quiet.Gates, quiet.LastSuccess = rec.Data.Gates, rec.Data.LastSuccess // written when everything is read again
 		if bytes.Equal(state.Encode(quiet), state.Encode(rec.Data)) {
 			t.quiet = quietMarks{rec.Version, t.opts.Marks}
 			return nil

@@ -18,7 +18,7 @@ func (t *tick) idle(rec state.Reconcile) bool {
 	if t.opts.Ended || len(t.opts.Force) > 0 || rec.Config != t.digest || reached(rec.Due, now) || reached(t.deliverAt, now) {
 		return false
 	}
-	if rec.Bundle != t.Bundle || !sameRefusal(rec.Refused, t.Refused) || rec.Problem != t.problem() || passed(rec.Refreshed, refreshEvery, now, t.Skew) {
+	if rec.Bundle != t.Bundle || !sameRefusal(rec.Refused, t.Refused) || rec.ConsulError != t.problem() || passed(rec.Refreshed, refreshEvery, now, t.Skew) {
 		return false
 	}
 	moved := t.moved(rec)

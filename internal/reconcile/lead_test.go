@@ -629,7 +629,7 @@ func TestWhatALeaderWritesDoesNotKeepItWriting(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if ago := time.Since(rec.Data.Good); ago > refreshEvery {
+		if ago := time.Since(rec.Data.LastSuccess); ago > refreshEvery {
 			t.Errorf("that all is well was noted %s ago", ago)
 		}
 		launched := len(b.launched())

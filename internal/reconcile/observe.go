@@ -45,12 +45,12 @@ func (t *tick) observe(ctx context.Context, rec state.Reconcile, states map[stri
 	now := t.Now()
 	// After an outage Consul may be another one, whose index happens to be the
 	// same: everything is read then.
-	recovered := rec.Problem != "" && t.problem() == ""
+	recovered := rec.ConsulError != "" && t.problem() == ""
 	all := recovered || rec.Config != t.digest || passed(rec.Refreshed, refreshEvery, now, t.Skew)
 	moved := t.moved(rec)
 	// Where no gate at all can be read, nothing else can: what needs reading waits.
-	blind := t.opts.GatesErr != nil && !t.sighted()
-	if blind {
+	unreachable := t.opts.GatesErr != nil && !t.sighted()
+	if unreachable {
 		moved = func(consul.Query) bool { return false }
 	}
 
@@ -101,9 +101,9 @@ func (t *tick) observe(ctx context.Context, rec state.Reconcile, states map[stri
 		}
 	}
 
-	if blind {
+	if unreachable {
 		for _, i := range asked {
-			inputs[i].Unreadable, inputs[i].Blind = t.opts.GatesErr, true
+			inputs[i].Unreadable, inputs[i].ConsulUnreachable = t.opts.GatesErr, true
 		}
 	} else {
 		for n, answer := range t.Consul.Observe(ctx, queries) {

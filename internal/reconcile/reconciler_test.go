@@ -369,14 +369,14 @@ func TestNothingRunsWhileConsulDoesNotAnswer(t *testing.T) {
 	b.now = b.now.Add(refreshEvery)
 	b.tick()
 	rec, _ := state.Read[state.Reconcile](t.Context(), b.store, state.ReconcileKey)
-	if !strings.Contains(rec.Data.Problem, "no cluster leader") || len(b.launcher.started) > 0 {
-		t.Fatalf("problem %q, started %d", rec.Data.Problem, len(b.launcher.started))
+	if !strings.Contains(rec.Data.ConsulError, "no cluster leader") || len(b.launcher.started) > 0 {
+		t.Fatalf("problem %q, started %d", rec.Data.ConsulError, len(b.launcher.started))
 	}
 	b.catalog.set("B", nil)
 	b.tick()
 	rec, _ = state.Read[state.Reconcile](t.Context(), b.store, state.ReconcileKey)
-	if rec.Data.Problem != "" || len(b.launcher.started) != 1 {
-		t.Fatalf("after the outage: problem %q, %d launches", rec.Data.Problem, len(b.launcher.started))
+	if rec.Data.ConsulError != "" || len(b.launcher.started) != 1 {
+		t.Fatalf("after the outage: problem %q, %d launches", rec.Data.ConsulError, len(b.launcher.started))
 	}
 }
 
@@ -414,7 +414,7 @@ func TestOneDatacenterThatIsAwayIsNotAllOfConsul(t *testing.T) {
 	b.now = began
 	b.Consul = withoutOne{b.catalog, "far"}
 	for range 3 {
-		if rec := record(); rec.Problem == "" || rec.Blind || !rec.Since.Equal(began) || b.now.Sub(rec.Refreshed) >= refreshEvery {
+		if rec := record(); rec.ConsulError == "" || rec.ConsulUnreachable || !rec.Since.Equal(began) || b.now.Sub(rec.Refreshed) >= refreshEvery {
 			t.Errorf("with one away: %+v", rec)
 		}
 		b.now = b.now.Add(refreshEvery)
@@ -422,17 +422,17 @@ func TestOneDatacenterThatIsAwayIsNotAllOfConsul(t *testing.T) {
 	gone := b.now
 	b.catalog.set("A", errors.New("connection refused"))
 	for range 2 {
-		if rec := record(); !rec.Blind || !rec.Since.Equal(gone) {
+		if rec := record(); !rec.ConsulUnreachable || !rec.Since.Equal(gone) {
 			t.Errorf("with all of Consul away: %+v", rec)
 		}
 		b.now = b.now.Add(time.Minute)
 	}
 	b.catalog.set("A", nil)
-	if rec := record(); rec.Problem == "" || rec.Blind {
+	if rec := record(); rec.ConsulError == "" || rec.ConsulUnreachable {
 		t.Errorf("with one away again: %+v", rec)
 	}
 	b.Consul = b.catalog
-	if rec := record(); rec.Problem != "" || rec.Blind || !rec.Good.Equal(b.now) {
+	if rec := record(); rec.ConsulError != "" || rec.ConsulUnreachable || !rec.LastSuccess.Equal(b.now) {
 		t.Errorf("with all there: %+v", rec)
 	}
 }

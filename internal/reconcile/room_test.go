@@ -96,12 +96,12 @@ func TestNoIntentIsWrittenWhileLaunchesFail(t *testing.T) {
 	if report.Stalled == nil || len(report.Launches) != startsAtOnce || len(report.Postponed) != 250-startsAtOnce*runsPerLaunch {
 		t.Fatalf("stalled: %v; %d launches, %d postponed", report.Stalled, len(report.Launches), len(report.Postponed))
 	}
-	if rec := b.reconcileRecord(); !strings.Contains(rec.Stalled, "no capacity") || !rec.Good.IsZero() {
+	if rec := b.reconcileRecord(); !strings.Contains(rec.Stalled, "no capacity") || !rec.LastSuccess.IsZero() {
 		t.Errorf("the record says %+v", rec)
 	}
 	b.launcher.refuse(nil)
 	b.tick()
-	if rec := b.reconcileRecord(); rec.Stalled != "" || rec.Good.IsZero() {
+	if rec := b.reconcileRecord(); rec.Stalled != "" || rec.LastSuccess.IsZero() {
 		t.Errorf("afterwards the record says %+v", rec)
 	}
 	for name, n := range b.launchedRuns() {

@@ -47,15 +47,15 @@ func (e *OtherBundleError) Error() string {
 
 // Report is what a tick did.
 type Report struct {
-	Idle      bool // nothing had moved and nothing was due
-	Decisions []Decision
-	Launches  []state.Launch
-	Dropped   []string  // tasks whose records were changed meanwhile: decided anew by the next tick
-	Postponed []string  // tasks to be run whose launch has to wait, for want of room, time or capacity
-	Problem   string    // why Consul's gates cannot be read
-	Stalled   error     // why a launch could not be started: it will be asked for again
-	Good      time.Time // when a tick last did its work, as the store has it; an idle one does not write it
-	Failing   int       // most runs in a row that failed or were lost, of any task
+	Idle        bool // nothing had moved and nothing was due
+	Decisions   []Decision
+	Launches    []state.Launch
+	Dropped     []string  // tasks whose records were changed meanwhile: decided anew by the next tick
+	Postponed   []string  // tasks to be run whose launch has to wait, for want of room, time or capacity
+	ConsulError string    // why gates cannot be read
+	Stalled     error     // why a launch could not be started: it will be asked for again
+	LastSuccess time.Time // of a tick, as it is stored; an idle tick does not write it
+	Failing     int       // most runs in a row that failed or were lost, of any task
 	// Unreadable is how many tasks' conditions Consul does not show.
 	Unreadable int
 	Tasks      state.TaskCounts
@@ -88,7 +88,7 @@ func (r *Reconciler) Tick(ctx context.Context, opts TickOptions) (Report, error)
 		}
 	}
 	if t.idle(rec.Data) {
-		return Report{Idle: true, Due: earlier(rec.Data.Due, t.deliverAt), Problem: rec.Data.Problem, Good: rec.Data.Good, Failing: rec.Data.Failing, Unreadable: unreadableCount(rec.Data), Tasks: rec.Data.Tasks}, nil
+		return Report{Idle: true, Due: earlier(rec.Data.Due, t.deliverAt), ConsulError: rec.Data.ConsulError, LastSuccess: rec.Data.LastSuccess, Failing: rec.Data.Failing, Unreadable: unreadableCount(rec.Data), Tasks: rec.Data.Tasks}, nil
 	}
 
 	if t.opts.Lease == nil {

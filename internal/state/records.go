@@ -23,19 +23,19 @@ const ReconcileKey = "reconcile/state"
 
 // Reconcile is what one tick leaves for the next.
 type Reconcile struct {
-	Config    string          `json:"config"`           // digest of the configuration that was decided on
-	Bundle    string          `json:"bundle,omitempty"` // digest of the bundle that the configuration was read from
-	Refused   *Refused        `json:"refused,omitempty"`
-	Overrides string          `json:"overrides,omitempty"` // id of the latest change of any override
-	Gates     json.RawMessage `json:"gates,omitempty"`     // what Consul's gates showed before the views were read
-	Due       time.Time       `json:"due,omitzero"`        // when something is to be done even if no gate moves
-	Refreshed time.Time       `json:"refreshed"`           // when every view was last read, whatever the gates said
-	Good      time.Time       `json:"good,omitzero"`       // when a tick last did its work
-	Problem   string          `json:"problem,omitempty"`
-	Since     time.Time       `json:"since,omitzero"`    // of the problem, or of Blind
-	Blind     bool            `json:"blind,omitempty"`   // the problem leaves nothing of Consul to be seen
-	Stalled   string          `json:"stalled,omitempty"` // why the latest tick could not launch what it had decided
-	Failing   int             `json:"failing,omitempty"` // most runs in a row that failed or were lost, of any task
+	Config            string          `json:"config"`           // digest of the configuration that was decided on
+	Bundle            string          `json:"bundle,omitempty"` // digest of the bundle that the configuration was read from
+	Refused           *Refused        `json:"refused,omitempty"`
+	Overrides         string          `json:"overrides,omitempty"`          // id of the latest change of any override
+	Gates             json.RawMessage `json:"gates,omitempty"`              // what Consul's gates showed before the views were read
+	Due               time.Time       `json:"due,omitzero"`                 // when something is to be done even if no gate moves
+	Refreshed         time.Time       `json:"refreshed"`                    // when every view was last read, whatever the gates said
+	LastSuccess       time.Time       `json:"last_success,omitzero"`        // of a tick; an idle one does not write it
+	ConsulError       string          `json:"consul_error,omitempty"`       // why gates cannot be read
+	Since             time.Time       `json:"since,omitzero"`               // of ConsulError, or of ConsulUnreachable
+	ConsulUnreachable bool            `json:"consul_unreachable,omitempty"` // no gate at all can be read
+	Stalled           string          `json:"stalled,omitempty"`            // why the latest tick could not launch what it had decided
+	Failing           int             `json:"failing,omitempty"`            // most runs in a row that failed or were lost, of any task
 
 	Tasks      TaskCounts  `json:"tasks,omitzero"`
 	Unreadable *Unreadable `json:"unreadable,omitempty"` // nil if every task that is enabled can be read
