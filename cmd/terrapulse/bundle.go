@@ -13,7 +13,6 @@ import (
 	"github.com/terrapulse/terrapulse/internal/awsconfig"
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/config/bundle"
-	tfdriver "github.com/terrapulse/terrapulse/internal/driver/terraform"
 	"github.com/terrapulse/terrapulse/internal/s3url"
 	"github.com/terrapulse/terrapulse/internal/stack"
 )
@@ -76,12 +75,7 @@ func (a *app) rehearse(cfg *config.Config) (r rehearsed, remove func(), err erro
 	if err != nil {
 		return r, remove, fmt.Errorf("the configuration needs files that a bundle does not hold: %w", err)
 	}
-	checker := tfdriver.New(tfdriver.Options{})
-	var all []error
-	for i := range r.config.Tasks {
-		all = append(all, checker.Check(r.config, &r.config.Tasks[i]).Err())
-	}
-	return r, remove, errors.Join(all...)
+	return r, remove, checkTasks(r.config).Err()
 }
 
 // unpacked loads a bundle in a folder of its own.

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/config/bundle"
-	tfdriver "github.com/terrapulse/terrapulse/internal/driver/terraform"
 	"github.com/terrapulse/terrapulse/internal/invoke"
 	"github.com/terrapulse/terrapulse/internal/stack"
 )
@@ -86,12 +85,7 @@ func (c *bundlePushCommand) Run(args []string) int {
 		report.Warnings = append(report.Warnings, w.String())
 		fmt.Fprintf(steps.stdout, "Warning: %s\n", w)
 	}
-	checker := tfdriver.New(tfdriver.Options{})
-	var wrong []error
-	for i := range cfg.Tasks {
-		wrong = append(wrong, checker.Check(cfg, &cfg.Tasks[i]).Err())
-	}
-	if code := c.failAll(wrong...); code >= 0 {
+	if code := c.failAll(checkTasks(cfg).Err()); code >= 0 {
 		return code
 	}
 	places, secrets := bundle.CheckPlaces(cfg), error(nil)

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/terrapulse/terrapulse/internal/driver"
 	"github.com/terrapulse/terrapulse/internal/invoke"
 	"github.com/terrapulse/terrapulse/internal/state"
 	"github.com/terrapulse/terrapulse/internal/testtools"
@@ -29,7 +30,8 @@ func TestJSON_OfOnceInspectRenderAndValidate(t *testing.T) {
 	if len(inspected.Tasks) != 2 {
 		t.Fatalf("inspected: %+v", inspected)
 	}
-	if lb := inspected.Tasks[0]; lb.Name != "lb" || !lb.Enabled || !lb.ChangesPresent || lb.Changes.Add != 1 || !strings.Contains(lb.Plan, "local_file.out will be created") {
+	if lb := inspected.Tasks[0]; lb.Name != "lb" || !lb.Enabled || !lb.ChangesPresent || lb.Changes.Add != 1 || !strings.Contains(lb.Plan, "local_file.out will be created") ||
+		len(lb.Data.Resources) != 1 || lb.Data.Resources[0].Action != driver.Create {
 		t.Errorf("inspected: %+v", lb)
 	}
 	if off := inspected.Tasks[1]; off.Enabled || off.ChangesPresent || off.Error != "" {

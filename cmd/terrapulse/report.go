@@ -5,6 +5,7 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/api"
 	"github.com/terrapulse/terrapulse/internal/apispec"
+	"github.com/terrapulse/terrapulse/internal/driver"
 	"github.com/terrapulse/terrapulse/internal/preview"
 	"github.com/terrapulse/terrapulse/internal/reconcile"
 	"github.com/terrapulse/terrapulse/internal/state"
@@ -56,6 +57,7 @@ type inspectReport struct {
 	ChangesPresent bool             `json:"changes_present"`
 	Changes        *apispec.Changes `json:"changes,omitempty"`
 	Plan           string           `json:"plan,omitempty"`
+	Data           *driver.Plan     `json:"data,omitempty"` // the plan as data
 	Error          string           `json:"error,omitempty"`
 }
 
@@ -71,6 +73,9 @@ func (a *app) printPlansAsJSON(results []preview.Result, detailed bool) int {
 		case r.Task.Enabled:
 			reports[i].ChangesPresent, reports[i].Plan = !r.Plan.Empty, r.Plan.Text
 			reports[i].Changes = &apispec.Changes{Add: r.Plan.Changes.Add, Change: r.Plan.Changes.Change, Destroy: r.Plan.Changes.Destroy}
+			if r.Plan.Resources != nil {
+				reports[i].Data = &results[i].Plan
+			}
 			if !r.Plan.Empty && detailed && code == exitOK {
 				code = exitChanges
 			}

@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/terrapulse/terrapulse/internal/config"
-	tfdriver "github.com/terrapulse/terrapulse/internal/driver/terraform"
 	"github.com/terrapulse/terrapulse/internal/fault"
 )
 
@@ -95,14 +93,9 @@ func (c *validateCommand) check(cf *configFlags, ask bool) int {
 	for _, w := range cfg.Warnings {
 		fmt.Fprintf(c.stdout, "Warning: %s\n", w)
 	}
-	checker, said := tfdriver.New(tfdriver.Options{}), map[config.Diagnostic]bool{}
-	for i := range cfg.Tasks {
-		for _, d := range checker.Check(cfg, &cfg.Tasks[i]) {
-			if !said[d] { // of a module that several tasks use
-				c.fail(exitConfig, errors.New(d.String()))
-			}
-			failed, said[d] = true, true
-		}
+	for _, d := range checkTasks(cfg) {
+		c.fail(exitConfig, errors.New(d.String()))
+		failed = true
 	}
 	if err != nil {
 		return exitConfig // how Consul is reached may be wrong

@@ -5,6 +5,7 @@ package driver
 import (
 	"context"
 	"io"
+	"slices"
 
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/consul"
@@ -23,6 +24,20 @@ type Driver interface {
 	Apply(ctx context.Context, job Job) (*state.Changes, error)
 	// Destroy deletes all resources that the task has created.
 	Destroy(ctx context.Context, job Job) (*state.Changes, error)
+}
+
+// CheckAll returns what Check finds about all tasks. A problem of a module that
+// several tasks use is returned once.
+func CheckAll(d Driver, cfg *config.Config) config.Errors {
+	var all config.Errors
+	for i := range cfg.Tasks {
+		for _, problem := range d.Check(cfg, &cfg.Tasks[i]) {
+			if !slices.Contains(all, problem) {
+				all = append(all, problem)
+			}
+		}
+	}
+	return all
 }
 
 // Job is one task to plan, apply or destroy.
