@@ -26,6 +26,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/logging"
 	"github.com/terrapulse/terrapulse/internal/overlay"
 	"github.com/terrapulse/terrapulse/internal/reconcile"
+	"github.com/terrapulse/terrapulse/internal/request"
 	"github.com/terrapulse/terrapulse/internal/runlog"
 	"github.com/terrapulse/terrapulse/internal/state"
 	"github.com/terrapulse/terrapulse/internal/state/dynamo"
@@ -71,7 +72,7 @@ func newHandler(ctx context.Context, environ []string, out io.Writer) (http.Hand
 	})}
 	log := logging.JSON(out, settings.LogLevel)
 	inForce := &inForce{store: store, bundles: bundle.Bucket{Client: objects, Location: settings.Bundle}}
-	return inTime(api.New(api.Options{
+	return inTime(http.MaxBytesHandler(api.New(api.Options{
 		Control: &reconcile.Control{
 			Store: store, Base: inForce.load, Source: new(overlay.Source), Plan: function.inspect, Wake: function.reconcile(log),
 			Output: func(ctx context.Context, url string) ([]byte, error) {
@@ -84,7 +85,7 @@ func newHandler(ctx context.Context, environ []string, out io.Writer) (http.Hand
 			Poll: poll, Now: time.Now,
 		},
 		Who: who, Log: log, Version: version,
-	})), nil
+	}), request.MaxBody)), nil
 }
 
 // inTime ends a request before the invocation's time is over, so that it is

@@ -19,16 +19,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/terrapulse/terrapulse/internal/apispec"
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/reconcile"
+	"github.com/terrapulse/terrapulse/internal/request"
 )
-
-// maxBody is how long the body of a request may be, in bytes: several times the
-// definition of a task that a record can hold.
-const maxBody = 1 << 20
 
 // Cluster tells which instances there are.
 type Cluster interface {
@@ -131,23 +126,11 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodOptions {
 		return // 200, whatever is asked about
 	}
-	id := uuid.NewString()
-	ctx := context.WithValue(r.Context(), requestID{}, id)
-	r = r.WithContext(ctx)
-	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+	r = request.WithID(r)
 	a.ServeMux.ServeHTTP(w, r)
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		a.Log.Info("asked through the API", "request_id", id, "method", r.Method, "path", r.URL.Path, "by", a.Who(r))
+		a.Log.Info("asked through the API", "request_id", request.ID(r), "method", r.Method, "path", r.URL.Path, "by", a.Who(r))
 	}
-}
-
-// requestID is the key of a request's id in its context.
-type requestID struct{}
-
-// idOf returns the id of a request.
-func idOf(r *http.Request) string {
-	id, _ := r.Context().Value(requestID{}).(string)
-	return id
 }
 
 // client names the sender of a request by the certificate, or else by the address.

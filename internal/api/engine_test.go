@@ -32,6 +32,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/lease"
 	"github.com/terrapulse/terrapulse/internal/overlay"
 	"github.com/terrapulse/terrapulse/internal/reconcile"
+	"github.com/terrapulse/terrapulse/internal/request"
 	"github.com/terrapulse/terrapulse/internal/runner"
 	"github.com/terrapulse/terrapulse/internal/state"
 	"github.com/terrapulse/terrapulse/internal/state/sqlite"
@@ -129,7 +130,7 @@ func newEngine(t testing.TB, hcl string) *engine {
 
 // serve serves the API.
 func (e *engine) serve() *engine {
-	e.server = httptest.NewServer(api.New(e.options))
+	e.server = httptest.NewServer(http.MaxBytesHandler(api.New(e.options), request.MaxBody)) // as the servers limit it
 	e.t.Cleanup(e.server.Close)
 	return e
 }

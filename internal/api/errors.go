@@ -9,6 +9,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/apispec"
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/reconcile"
+	"github.com/terrapulse/terrapulse/internal/request"
 )
 
 // Consul-Terraform-Sync has two shapes of errors, by the age of an endpoint.
@@ -21,7 +22,7 @@ func refuseOld(w http.ResponseWriter, status int, format string, args ...any) {
 
 // refuse answers with an error in the newer shape.
 func refuse(w http.ResponseWriter, r *http.Request, status int, format string, args ...any) {
-	write(w, status, apispec.ErrorResponse{Error: apispec.ErrorObject{Message: fmt.Sprintf(format, args...)}, RequestID: idOf(r)})
+	request.Fail(w, r, status, fmt.Sprintf(format, args...))
 }
 
 // unsupported answers requests of other methods than an endpoint has.
@@ -68,7 +69,7 @@ func (a *api) fail(w http.ResponseWriter, r *http.Request, task string, err erro
 	case unfinished(err):
 		refuse(w, r, http.StatusGatewayTimeout, "%s; what was asked for goes on: /v1/tasks/%s/runs shows it", err, task)
 	default:
-		a.Log.Error("a request cannot be answered", "request_id", idOf(r), "method", r.Method, "path", r.URL.Path, "error", err)
+		a.Log.Error("a request cannot be answered", "request_id", request.ID(r), "method", r.Method, "path", r.URL.Path, "error", err)
 		refuse(w, r, http.StatusInternalServerError, "%s", strings.TrimSpace(err.Error()))
 	}
 }
@@ -76,14 +77,14 @@ func (a *api) fail(w http.ResponseWriter, r *http.Request, task string, err erro
 // failRun answers with why a run has failed. The runner has logged that: here it
 // is only said which run a request led to.
 func (a *api) failRun(w http.ResponseWriter, r *http.Request, status int, err *runError) {
-	a.Log.Warn("the run that was asked for through the API has failed", "request_id", idOf(r), "task", err.run.Task, "run", err.run.ID)
+	a.Log.Warn("the run that was asked for through the API has failed", "request_id", request.ID(r), "task", err.run.Task, "run", err.run.ID)
 	refuse(w, r, status, "%s", err)
 }
 
 // failOld is fail for endpoints of the older shape.
 func (a *api) failOld(w http.ResponseWriter, r *http.Request, err error) {
 	if !unfinished(err) {
-		a.Log.Error("a request cannot be answered", "request_id", idOf(r), "method", r.Method, "path", r.URL.Path, "error", err)
+		a.Log.Error("a request cannot be answered", "request_id", request.ID(r), "method", r.Method, "path", r.URL.Path, "error", err)
 	}
 	refuseOld(w, http.StatusInternalServerError, "%s", err)
 }

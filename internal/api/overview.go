@@ -6,6 +6,7 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/apispec"
 	"github.com/terrapulse/terrapulse/internal/overview"
+	"github.com/terrapulse/terrapulse/internal/request"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
@@ -19,7 +20,7 @@ func (a *api) getOverview(w http.ResponseWriter, r *http.Request) {
 	write(w, http.StatusOK, struct {
 		apispec.RequestID
 		apispec.Overview
-	}{apispec.RequestID{RequestID: idOf(r)}, OverviewOf(o)})
+	}{apispec.RequestID{RequestID: request.ID(r)}, OverviewOf(o)})
 }
 
 func (a *api) overview(ctx context.Context) (overview.Overview, error) {
@@ -42,7 +43,7 @@ func (a *api) getTaskOverview(w http.ResponseWriter, r *http.Request) {
 		a.fail(w, r, name, err)
 		return
 	}
-	write(w, http.StatusOK, apispec.TaskOverviewResponse{RequestID: idOf(r), Task: taskOf(task)})
+	write(w, http.StatusOK, apispec.TaskOverviewResponse{RequestID: request.ID(r), Task: taskOf(task)})
 }
 
 func (a *api) taskOverview(ctx context.Context, name string) (overview.Task, error) {

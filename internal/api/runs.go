@@ -17,6 +17,7 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/apispec"
 	"github.com/terrapulse/terrapulse/internal/reconcile"
+	"github.com/terrapulse/terrapulse/internal/request"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
@@ -102,7 +103,7 @@ func (a *api) getTaskRuns(w http.ResponseWriter, r *http.Request) {
 			runs = append(runs, RunOf(run.Data))
 		}
 	}
-	write(w, http.StatusOK, apispec.RunsResponse{RequestID: idOf(r), Runs: runs})
+	write(w, http.StatusOK, apispec.RunsResponse{RequestID: request.ID(r), Runs: runs})
 }
 
 // limit is how many runs are asked for; the request is valid.
@@ -120,7 +121,7 @@ func (a *api) getRuns(w http.ResponseWriter, r *http.Request) {
 		a.fail(w, r, "", err)
 		return
 	}
-	write(w, http.StatusOK, apispec.RunsResponse{RequestID: idOf(r), Runs: runs})
+	write(w, http.StatusOK, apispec.RunsResponse{RequestID: request.ID(r), Runs: runs})
 }
 
 // latest reads the latest n runs. Their ids sort by time, so that no more runs
@@ -197,7 +198,7 @@ func (a *api) run(w http.ResponseWriter, r *http.Request) (run state.Run, ok boo
 // getRun answers with one run.
 func (a *api) getRun(w http.ResponseWriter, r *http.Request) {
 	if run, ok := a.run(w, r); ok {
-		write(w, http.StatusOK, apispec.RunResponse{RequestID: idOf(r), Run: RunOf(run)})
+		write(w, http.StatusOK, apispec.RunResponse{RequestID: request.ID(r), Run: RunOf(run)})
 	}
 }
 
@@ -237,7 +238,7 @@ func (a *api) getRunOutput(w http.ResponseWriter, r *http.Request) {
 	offset, _ := strconv.Atoi(r.URL.Query().Get("offset")) // the request is valid
 	chunk, last := chunkOf(log, offset)
 	write(w, http.StatusOK, apispec.RunOutputResponse{
-		RequestID: idOf(r), Output: string(chunk), Offset: offset, NextOffset: offset + len(chunk),
+		RequestID: request.ID(r), Output: string(chunk), Offset: offset, NextOffset: offset + len(chunk),
 		Ended: last && !run.State.Active(), State: apispec.RunState(run.State),
 	})
 }
@@ -285,7 +286,7 @@ func (a *api) getRunPlanData(w http.ResponseWriter, r *http.Request) {
 		refuse(w, r, http.StatusNotFound, "run %s has no plan as data: it is not a plan run, has not ended, failed, or was planned remotely", run.ID)
 		return
 	}
-	plan := apispec.PlanResponse{RequestID: idOf(r)}
+	plan := apispec.PlanResponse{RequestID: request.ID(r)}
 	if err == nil {
 		err = json.Unmarshal(raw, &plan.Plan) // a driver.Plan has this form
 	}
@@ -312,7 +313,7 @@ func (a *api) forgetTask(w http.ResponseWriter, r *http.Request) {
 		a.fail(w, r, name, err)
 		return
 	}
-	write(w, http.StatusOK, apispec.RequestID{RequestID: idOf(r)})
+	write(w, http.StatusOK, apispec.RequestID{RequestID: request.ID(r)})
 }
 
 // retryTask runs a task again whose latest run did not succeed.
@@ -332,7 +333,7 @@ func (a *api) cancelTask(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Location", runURL(name, id))
-	write(w, http.StatusAccepted, apispec.RunCancelledResponse{RequestID: idOf(r), RunID: id, RunURL: runURL(name, id)})
+	write(w, http.StatusAccepted, apispec.RunCancelledResponse{RequestID: request.ID(r), RunID: id, RunURL: runURL(name, id)})
 }
 
 // request requests a run, and waits for it if the client asks for that.
@@ -349,7 +350,7 @@ func (a *api) request(w http.ResponseWriter, r *http.Request, how func(ctx conte
 			a.fail(w, r, name, err)
 			return
 		}
-		write(w, http.StatusOK, apispec.RunResponse{RequestID: idOf(r), Run: RunOf(run)})
+		write(w, http.StatusOK, apispec.RunResponse{RequestID: request.ID(r), Run: RunOf(run)})
 		return
 	}
 	runs := "/v1/tasks/" + url.PathEscape(name) + "/runs"
@@ -357,7 +358,7 @@ func (a *api) request(w http.ResponseWriter, r *http.Request, how func(ctx conte
 		runs += "?after=" + newest
 	}
 	w.Header().Set("Location", runs)
-	write(w, http.StatusAccepted, apispec.RunAskedResponse{RequestID: idOf(r), RunsURL: runs})
+	write(w, http.StatusAccepted, apispec.RunAskedResponse{RequestID: request.ID(r), RunsURL: runs})
 }
 
 // reconcile has whoever leads look at Consul.
@@ -366,5 +367,5 @@ func (a *api) reconcile(w http.ResponseWriter, r *http.Request) {
 		a.fail(w, r, "", err)
 		return
 	}
-	write(w, http.StatusAccepted, apispec.RequestID{RequestID: idOf(r)})
+	write(w, http.StatusAccepted, apispec.RequestID{RequestID: request.ID(r)})
 }

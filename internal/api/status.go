@@ -20,6 +20,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/overview"
 	"github.com/terrapulse/terrapulse/internal/reconcile"
+	"github.com/terrapulse/terrapulse/internal/request"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
@@ -394,7 +395,7 @@ func (a *api) getClusterStatus(w http.ResponseWriter, r *http.Request) {
 		a.failOld(w, r, err)
 		return
 	}
-	cluster.RequestID = idOf(r)
+	cluster.RequestID = request.ID(r)
 	write(w, http.StatusOK, cluster)
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/overview"
 	"github.com/terrapulse/terrapulse/internal/reconcile"
+	"github.com/terrapulse/terrapulse/internal/request"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
@@ -40,7 +41,7 @@ func (a *api) getTasks(w http.ResponseWriter, r *http.Request) {
 	for _, t := range overview.Definitions(counts, records) {
 		tasks = append(tasks, a.define(r, t))
 	}
-	write(w, http.StatusOK, apispec.TasksResponse{RequestID: idOf(r), Tasks: tasks})
+	write(w, http.StatusOK, apispec.TasksResponse{RequestID: request.ID(r), Tasks: tasks})
 }
 
 // getTask answers with the definition of one task.
@@ -51,7 +52,7 @@ func (a *api) getTask(w http.ResponseWriter, r *http.Request) {
 		a.fail(w, r, name, err)
 		return
 	}
-	write(w, http.StatusOK, apispec.TaskResponse{RequestID: idOf(r), Task: a.define(r, t)})
+	write(w, http.StatusOK, apispec.TaskResponse{RequestID: request.ID(r), Task: a.define(r, t)})
 }
 
 // masked stands for the value of a sensitive variable, as Terraform source.
@@ -101,13 +102,13 @@ func (a *api) task(ctx context.Context, name string) (*config.Task, error) {
 
 // createTask makes a task, or plans what making it would change.
 func (a *api) createTask(w http.ResponseWriter, r *http.Request) {
-	var request struct{ Task json.RawMessage }
+	var asked struct{ Task json.RawMessage }
 	var named struct{ Name string }
-	err := json.NewDecoder(r.Body).Decode(&request)
+	err := json.NewDecoder(r.Body).Decode(&asked)
 	if err == nil {
-		err = json.Unmarshal(request.Task, &named)
+		err = json.Unmarshal(asked.Task, &named)
 	}
-	definition := request.Task
+	definition := asked.Task
 	if err == nil {
 		definition, err = withoutEmpty(definition)
 	}
@@ -146,7 +147,7 @@ func (a *api) createTask(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Location", "/v1/tasks/"+t.Name)
-	write(w, http.StatusCreated, apispec.TaskResponse{RequestID: idOf(r), Task: a.define(r, t)})
+	write(w, http.StatusCreated, apispec.TaskResponse{RequestID: request.ID(r), Task: a.define(r, t)})
 }
 
 // inspectDraft plans a task that is not kept.
@@ -165,7 +166,7 @@ func (a *api) inspectDraft(w http.ResponseWriter, r *http.Request, name string, 
 		a.fail(w, r, name, err)
 		return
 	}
-	write(w, http.StatusOK, apispec.TaskResponse{RequestID: idOf(r), Task: a.define(r, t), Run: inspection})
+	write(w, http.StatusOK, apispec.TaskResponse{RequestID: request.ID(r), Task: a.define(r, t), Run: inspection})
 }
 
 // runError is why the run or the inspection that a request asked for has failed.
@@ -303,5 +304,5 @@ func (a *api) deleteTask(w http.ResponseWriter, r *http.Request) {
 	if comesBack {
 		w.Header().Set("Terrapulse-Note", fmt.Sprintf("a file has task '%s': it comes back when its block there is changed, or with -reset-storage; delete it there to be rid of it", name))
 	}
-	write(w, http.StatusAccepted, apispec.RequestID{RequestID: idOf(r)})
+	write(w, http.StatusAccepted, apispec.RequestID{RequestID: request.ID(r)})
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/apispec"
 	"github.com/terrapulse/terrapulse/internal/buildinfo"
+	"github.com/terrapulse/terrapulse/internal/request"
 )
 
 // apiVersion is the first part of every path.
@@ -14,7 +15,7 @@ const apiVersion = "v1"
 // getVersion answers with what runs here.
 func (a *api) getVersion(w http.ResponseWriter, r *http.Request) {
 	write(w, http.StatusOK, apispec.VersionResponse{
-		RequestID: idOf(r), Version: a.Version, Commit: optional(buildinfo.Commit()), GoVersion: runtime.Version(), APIVersion: apiVersion,
+		RequestID: request.ID(r), Version: a.Version, Commit: optional(buildinfo.Commit()), GoVersion: runtime.Version(), APIVersion: apiVersion,
 	})
 }
 

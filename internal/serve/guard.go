@@ -2,7 +2,6 @@ package serve
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -10,12 +9,10 @@ import (
 	"net/http"
 	"os"
 	"runtime/debug"
-	"strconv"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/terrapulse/terrapulse/internal/access"
+	"github.com/terrapulse/terrapulse/internal/request"
 )
 
 // guard checks requests before the handler. A request that reaches the handler has its complete
@@ -33,6 +30,7 @@ type guard struct {
 }
 
 func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	r = request.WithID(r)
 	answer := &answer{ResponseWriter: w, control: http.NewResponseController(w), piece: g.piece}
 	defer g.recover(answer, r)
 	if r.Body != nil && r.Body != http.NoBody {
@@ -43,7 +41,7 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	local := g.hosts.allows(r)
 	if !local && r.URL.Path != g.public {
-		answer.refuse(http.StatusForbidden, fmt.Sprintf("this API does not answer to the host %q: if clients use that name, add it to api.hosts in the configuration, or use an IP address", r.Host))
+		answer.refuse(r, http.StatusForbidden, fmt.Sprintf("this API does not answer to the host %q: if clients use that name, add it to api.hosts in the configuration, or use an IP address", r.Host))
 		return
 	}
 	if g.origin != "" && g.cors(answer, r) {
@@ -51,7 +49,7 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	// A browser sends a page's POST without a body without a preflight request.
 	if g.pages != nil && g.pages.Check(r) != nil {
-		answer.refuse(http.StatusForbidden, "web pages of other origins may not use this API: -allow-origin lets them")
+		answer.refuse(r, http.StatusForbidden, "web pages of other origins may not use this API: -allow-origin lets them")
 		return
 	}
 	level, ok := g.level(answer, r)
@@ -73,14 +71,14 @@ func (g *guard) level(w *answer, r *http.Request) (access.Level, bool) {
 		return access.None, true
 	case errors.Is(err, errTooMany):
 		w.Header().Set("Retry-After", "5")
-		w.refuse(http.StatusTooManyRequests, err.Error())
+		w.refuse(r, http.StatusTooManyRequests, err.Error())
 		return level, false
 	case err != nil:
 		w.Header().Set("WWW-Authenticate", `Bearer realm="terrapulse"`)
-		w.refuse(http.StatusUnauthorized, err.Error())
+		w.refuse(r, http.StatusUnauthorized, err.Error())
 		return level, false
 	case level < access.Act && !reads:
-		w.refuse(http.StatusForbidden, "this token allows requests that change nothing: use the one of api.token")
+		w.refuse(r, http.StatusForbidden, "this token allows requests that change nothing: use the one of api.token")
 		return level, false
 	}
 	return level, true
@@ -92,17 +90,17 @@ func (g *guard) readBody(w *answer, r *http.Request) bool {
 	if r.Body == nil || r.Body == http.NoBody {
 		return true
 	}
-	if r.ContentLength > maxBody {
+	if r.ContentLength > request.MaxBody {
 		g.tooLarge(w, r)
 		return false
 	}
-	body, err := io.ReadAll(io.LimitReader(r.Body, maxBody+1))
+	body, err := io.ReadAll(io.LimitReader(r.Body, request.MaxBody+1))
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		w.refuse(http.StatusRequestTimeout, fmt.Sprintf("the request body did not arrive within %s", g.body))
+		w.refuse(r, http.StatusRequestTimeout, fmt.Sprintf("the request body did not arrive within %s", g.body))
 	case err != nil:
-		w.refuse(http.StatusBadRequest, "the request body did not arrive whole: "+err.Error())
-	case len(body) > maxBody:
+		w.refuse(r, http.StatusBadRequest, "the request body did not arrive whole: "+err.Error())
+	case len(body) > request.MaxBody:
 		g.tooLarge(w, r)
 	default:
 		r.Body = io.NopCloser(bytes.NewReader(body))
@@ -114,7 +112,7 @@ func (g *guard) readBody(w *answer, r *http.Request) bool {
 // tooLarge refuses a body. It reads the rest within the time limit of a body: many clients read the
 // answer only after they have sent everything.
 func (g *guard) tooLarge(w *answer, r *http.Request) {
-	w.refuse(http.StatusRequestEntityTooLarge, fmt.Sprintf("the request body is too large: at most %d bytes are read", maxBody))
+	w.refuse(r, http.StatusRequestEntityTooLarge, fmt.Sprintf("the request body is too large: at most %d bytes are read", request.MaxBody))
 	_ = w.control.Flush()
 	_, _ = io.Copy(io.Discard, r.Body)
 }
@@ -145,13 +143,12 @@ func (g *guard) recover(w *answer, r *http.Request) {
 	if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 		panic(p)
 	}
-	id := uuid.NewString()
 	g.log.Error("a request caused a panic: please report this bug in Terrapulse", "method", r.Method, "path", r.URL.Path,
-		"request_id", id, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+		"request_id", request.ID(r), "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 	if w.begun {
 		panic(http.ErrAbortHandler)
 	}
-	w.fail(http.StatusInternalServerError, "internal error, see the log for the request id", id)
+	request.Fail(w, r, http.StatusInternalServerError, "internal error, see the log for the request id")
 }
 
 // answer writes in pieces with a time limit each: a client may be slow, but must not block an
@@ -185,27 +182,9 @@ func (a *answer) Write(p []byte) (int, error) {
 	}
 }
 
-// refuse answers a request that does not reach the handler, and closes the connection.
-func (a *answer) refuse(status int, message string) {
+// refuse answers a request that does not reach the handler, and closes the
+// connection.
+func (a *answer) refuse(r *http.Request, status int, message string) {
 	a.Header().Set("Connection", "close")
-	a.fail(status, message, uuid.NewString())
-}
-
-// fail answers with an error in the format of the API.
-func (a *answer) fail(status int, message, id string) {
-	var body struct {
-		Error struct {
-			Message string `json:"message"`
-		} `json:"error"`
-		RequestID string `json:"request_id"`
-	}
-	body.Error.Message, body.RequestID = message, id
-	text, err := json.Marshal(body)
-	if err != nil {
-		panic(err) // strings can always be encoded
-	}
-	a.Header().Set("Content-Type", "application/json")
-	a.Header().Set("Content-Length", strconv.Itoa(len(text)))
-	a.WriteHeader(status)
-	_, _ = a.Write(text) // the client may have disconnected
+	request.Fail(a, r, status, message)
 }

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"io"
 	"net"
+
+	"github.com/terrapulse/terrapulse/internal/request"
 )
 
 // plainRefusal answers plain HTTP on a TLS port, with the text of net/http.
@@ -45,8 +47,8 @@ func (c *firstBytes) Read(p []byte) (int, error) {
 	_, _ = io.WriteString(c.Conn, plainRefusal)
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		_ = half.CloseWrite()
-		// Closing a connection with unread data resets it, and the answer is lost.
-		_, _ = io.Copy(io.Discard, io.LimitReader(c.Conn, maxHeader+maxBody))
+		// Closing with unread data resets the connection, and the answer is lost.
+		_, _ = io.Copy(io.Discard, io.LimitReader(c.Conn, maxHeader+request.MaxBody))
 	}
 	return 0, errPlainHTTP
 }

@@ -20,7 +20,6 @@ import (
 // Limits of a request. A handler has no time limit: a run can take minutes.
 const (
 	maxHeader = 64 << 10 // bytes; the longest legitimate header is a list of names in a query
-	maxBody   = 1 << 20  // bytes; a task with a thousand variables has about 100 KB
 
 	headerTime = 10 * time.Second // for a TLS handshake, and for a header
 	bodyTime   = 30 * time.Second // for a body

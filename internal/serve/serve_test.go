@@ -22,6 +22,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/request"
 	"github.com/terrapulse/terrapulse/internal/testtools"
 )
 
@@ -139,7 +140,7 @@ func wantLogged(t *testing.T, l *testtools.Output, texts ...string) {
 
 func TestServe_ReturnsAnswers(t *testing.T) {
 	s := start(t, Options{Handler: echo}, nil)
-	body := strings.Repeat("x", maxBody) // the largest there may be
+	body := strings.Repeat("x", request.MaxBody) // the largest there may be
 	resp, err := client(t, nil).Post(s.url("http"), "text/plain", strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
@@ -180,7 +181,7 @@ func TestServe_RefusesALargeBody(t *testing.T) {
 	s := start(t, Options{Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached <- struct{}{} })}, nil)
 	for name, body := range map[string]io.Reader{
 		"100 MB":                     io.LimitReader(zeros{}, 100<<20), // of unknown length: chunked
-		"one byte more than allowed": strings.NewReader(strings.Repeat("x", maxBody+1)),
+		"one byte more than allowed": strings.NewReader(strings.Repeat("x", request.MaxBody+1)),
 	} {
 		resp, err := client(t, nil).Post(s.url("http"), "application/json", body)
 		if err != nil {
