@@ -119,7 +119,7 @@ func (c *validateCommand) check(cf *configFlags, ask bool) int {
 				}
 				continue
 			}
-			for _, warning := range []string{snap.Visibility.Hidden(), snap.PortWarning()} {
+			for _, warning := range []string{snap.Visibility.Hidden(), snap.Warning()} {
 				if warning != "" {
 					fmt.Fprintf(c.stdout, "Warning: task %s: %s\n", cfg.Tasks[i].Name, warning)
 				}

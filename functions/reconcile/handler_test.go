@@ -18,6 +18,7 @@ import (
 	"github.com/aws/aws-lambda-go/lambdacontext"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/terrapulse/terrapulse/internal/condition"
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/config/bundle"
 	"github.com/terrapulse/terrapulse/internal/consul"
@@ -71,7 +72,7 @@ func (s *stack) push(digest string, names ...string) {
 	cfg := &config.Config{}
 	for _, name := range names {
 		cfg.Tasks = append(cfg.Tasks, config.Task{Name: name, Enabled: true,
-			Condition: config.Condition{Kind: config.KindServices, Services: []config.Services{{Names: []string{"web"}}}}})
+			Condition: config.Condition{Spec: condition.Services{{Names: []string{"web"}}}}})
 	}
 	s.configs[digest], s.pointer = cfg, digest
 }

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/terrapulse/terrapulse/internal/condition"
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/consul"
 	"github.com/terrapulse/terrapulse/internal/metrics"
@@ -38,7 +39,7 @@ func (c catalog) Snapshot(ctx context.Context, t *config.Task) (*consul.Snapshot
 	if c.snapshot != nil {
 		c.snapshot(ctx, t.Name)
 	}
-	block := consul.Block{Variable: "services", Services: []consul.Service{{ID: "web", Name: "web"}}}
+	block := consul.Block{Variable: "services", Entries: condition.Instances{{ID: "web", Name: "web"}}}
 	return &consul.Snapshot{Blocks: []consul.Block{block}, Condition: consul.Observation{Digest: "B"}}, nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/hashicorp/hcl/v2/hclwrite"
 
 	"github.com/terrapulse/terrapulse/internal/apispec"
+	"github.com/terrapulse/terrapulse/internal/condition"
 	"github.com/terrapulse/terrapulse/internal/config"
 )
 
@@ -22,8 +23,8 @@ func Define(t *config.Task) apispec.Task {
 		Version:     &t.Version,
 		Providers:   ref(list(t.Providers)),
 		Variables:   ref(variables(t)),
-		Condition:   condition(t.Condition),
-		ModuleInput: moduleInput(t.ModuleInputs),
+		Condition:   conditionOf(t.Condition),
+		ModuleInput: ref(definitions(t.ModuleInputs...)),
 	}
 	if b := t.BufferPeriod; t.OwnBufferPeriod() != (config.OwnBufferPeriod{}) {
 		def.BufferPeriod = &apispec.BufferPeriod{Enabled: &b.Enabled, Min: ref(b.Min.String()), Max: ref(b.Max.String())}
@@ -53,60 +54,24 @@ func variables(t *config.Task) map[string]string {
 	return source
 }
 
-func condition(c config.Condition) apispec.Condition {
-	var out apispec.Condition
-	switch use := ref(c.UseAsModuleInput); {
-	case len(c.Services) > 0:
-		s := services(c.Services)
-		out.Services = &apispec.ServicesCondition{Names: s.Names, Regexp: s.Regexp, Datacenter: s.Datacenter, Namespace: s.Namespace,
-			Filter: s.Filter, CtsUserDefinedMeta: s.CtsUserDefinedMeta, UseAsModuleInput: use}
-	case c.CatalogServices != nil:
-		s := c.CatalogServices
-		out.CatalogServices = &apispec.CatalogServicesCondition{Regexp: s.Regexp, Datacenter: &s.Datacenter, Namespace: &s.Namespace,
-			NodeMeta: ref(texts(s.NodeMeta)), UseAsModuleInput: use}
-	case c.ConsulKV != nil:
-		kv := c.ConsulKV
-		out.ConsulKv = &apispec.ConsulKVCondition{Path: kv.Path, Recurse: &kv.Recurse, Datacenter: &kv.Datacenter, Namespace: &kv.Namespace, UseAsModuleInput: use}
-	case c.Schedule != nil:
-		out.Schedule = &apispec.ScheduleCondition{Cron: c.Schedule.Cron}
+// definitions are the blocks of kinds, by the names that they have in the API.
+func definitions(specs ...condition.Spec) map[string]any {
+	shown := map[string]any{}
+	for _, spec := range specs {
+		shown[spec.Kind().APIName()] = spec.Definition()
 	}
-	return out
+	return shown
 }
 
-func moduleInput(inputs []config.Input) *apispec.ModuleInput {
-	var out apispec.ModuleInput
-	for _, in := range inputs {
-		switch {
-		case len(in.Services) > 0:
-			out.Services = services(in.Services)
-		case in.ConsulKV != nil:
-			kv := in.ConsulKV
-			out.ConsulKv = &apispec.ConsulKVModuleInput{Path: kv.Path, Recurse: &kv.Recurse, Datacenter: &kv.Datacenter, Namespace: &kv.Namespace}
-		}
+func conditionOf(c config.Condition) apispec.Condition {
+	if c.Spec == nil {
+		return apispec.Condition{}
 	}
-	return &out
-}
-
-// services joins the selections that the deprecated list of services stands for.
-func services(all []config.Services) *apispec.ServicesModuleInput {
-	s := all[0]
-	out := &apispec.ServicesModuleInput{Regexp: s.Regexp, Datacenter: &s.Datacenter, Namespace: &s.Namespace, Filter: &s.Filter,
-		CtsUserDefinedMeta: ref(texts(s.CTSUserDefinedMeta))}
-	if s.Regexp == nil {
-		names := []string{}
-		for _, s := range all {
-			names = append(names, s.Names...)
-		}
-		out.Names = &names
+	shown := c.Spec.Definition()
+	if c.Kind().Variable != nil {
+		shown["use_as_module_input"] = c.UseAsModuleInput
 	}
-	return out
-}
-
-func texts(m map[string]string) map[string]string {
-	if m == nil {
-		return map[string]string{}
-	}
-	return m
+	return apispec.Condition{c.Kind().APIName(): shown}
 }
 
 // withoutEmpty leaves out of a definition what is empty there in the requests of

@@ -379,17 +379,6 @@ type BufferPeriod struct {
 	Min *string `json:"min,omitempty"`
 }
 
-// CatalogServicesCondition defines model for CatalogServicesCondition.
-type CatalogServicesCondition struct {
-	Datacenter *string            `json:"datacenter,omitempty"`
-	Namespace  *string            `json:"namespace,omitempty"`
-	NodeMeta   *map[string]string `json:"node_meta,omitempty"`
-
-	// Regexp RE2, matches anywhere in the name
-	Regexp           string `json:"regexp"`
-	UseAsModuleInput *bool  `json:"use_as_module_input,omitempty"`
-}
-
 // Changes what Terraform did; of a plan run, what it would do
 type Changes struct {
 	Add     int `json:"add"`
@@ -419,34 +408,8 @@ type ClusterStatus struct {
 	RequestID   UUID            `json:"request_id"`
 }
 
-// Condition what makes the task run; one of these
-type Condition struct {
-	CatalogServices *CatalogServicesCondition `json:"catalog_services,omitempty"`
-	ConsulKv        *ConsulKVCondition        `json:"consul_kv,omitempty"`
-	Schedule        *ScheduleCondition        `json:"schedule,omitempty"`
-	Services        *ServicesCondition        `json:"services,omitempty"`
-}
-
-// ConsulKVCondition defines model for ConsulKVCondition.
-type ConsulKVCondition struct {
-	Datacenter *string `json:"datacenter,omitempty"`
-	Namespace  *string `json:"namespace,omitempty"`
-
-	// Path a key; with recurse the beginning of keys
-	Path             string `json:"path"`
-	Recurse          *bool  `json:"recurse,omitempty"`
-	UseAsModuleInput *bool  `json:"use_as_module_input,omitempty"`
-}
-
-// ConsulKVModuleInput defines model for ConsulKVModuleInput.
-type ConsulKVModuleInput struct {
-	Datacenter *string `json:"datacenter,omitempty"`
-	Namespace  *string `json:"namespace,omitempty"`
-
-	// Path a key; with recurse the beginning of keys
-	Path    string `json:"path"`
-	Recurse *bool  `json:"recurse,omitempty"`
-}
+// Condition the trigger of the task; one of these
+type Condition = map[string]any
 
 // Empty defines model for Empty.
 type Empty = map[string]interface{}
@@ -515,11 +478,8 @@ type LegacyErrorResponse struct {
 	Error ErrorObject `json:"error"`
 }
 
-// ModuleInput what the module gets beside what the condition shows
-type ModuleInput struct {
-	ConsulKv *ConsulKVModuleInput `json:"consul_kv,omitempty"`
-	Services *ServicesModuleInput `json:"services,omitempty"`
-}
+// ModuleInput further data for the module, which does not trigger the task
+type ModuleInput = map[string]any
 
 // Origin where the task comes from; without a file if it is removed
 type Origin struct {
@@ -807,41 +767,6 @@ type RunsResponse struct {
 	Runs      []Run `json:"runs"`
 }
 
-// ScheduleCondition defines model for ScheduleCondition.
-type ScheduleCondition struct {
-	// Cron Example: */10 * * * *
-	Cron string `json:"cron"`
-}
-
-// ServicesCondition defines model for ServicesCondition.
-type ServicesCondition struct {
-	CtsUserDefinedMeta *map[string]string `json:"cts_user_defined_meta,omitempty"`
-	Datacenter         *string            `json:"datacenter,omitempty"`
-
-	// Filter an expression of Consul's filter language
-	Filter *string `json:"filter,omitempty"`
-
-	// Names Example: ["web","api"]
-	Names     *[]string `json:"names,omitempty"`
-	Namespace *string   `json:"namespace,omitempty"`
-
-	// Regexp instead of names: RE2, matches anywhere in the name
-	Regexp           *string `json:"regexp,omitempty"`
-	UseAsModuleInput *bool   `json:"use_as_module_input,omitempty"`
-}
-
-// ServicesModuleInput defines model for ServicesModuleInput.
-type ServicesModuleInput struct {
-	CtsUserDefinedMeta *map[string]string `json:"cts_user_defined_meta,omitempty"`
-	Datacenter         *string            `json:"datacenter,omitempty"`
-	Filter             *string            `json:"filter,omitempty"`
-	Names              *[]string          `json:"names,omitempty"`
-	Namespace          *string            `json:"namespace,omitempty"`
-
-	// Regexp instead of names: RE2, matches anywhere in the name
-	Regexp *string `json:"regexp,omitempty"`
-}
-
 // Status From the newest five runs: successful if the latest succeeded, errored if only the latest failed, critical if it failed and
 // another one, too, unknown if there was none.
 type Status string
@@ -859,7 +784,7 @@ type Task struct {
 	// BufferPeriod waits for changes to settle; what is not given follows from what is, or is the default
 	BufferPeriod *BufferPeriod `json:"buffer_period,omitempty"`
 
-	// Condition what makes the task run; one of these
+	// Condition the trigger of the task; one of these
 	Condition   Condition `json:"condition"`
 	Description *string   `json:"description,omitempty"`
 	Enabled     *bool     `json:"enabled,omitempty"`
@@ -869,7 +794,7 @@ type Task struct {
 	// Example: ./modules/firewall
 	Module string `json:"module"`
 
-	// ModuleInput what the module gets beside what the condition shows
+	// ModuleInput further data for the module, which does not trigger the task
 	ModuleInput *ModuleInput `json:"module_input,omitempty"`
 
 	// Name a letter or an underscore, then letters, digits, underscores and dashes

@@ -371,7 +371,7 @@ func TestAMissingConditionIsAcceptedWithAWarning(t *testing.T) {
 		`f.hcl:1: task[0]: task "t" has no condition: it runs once and nothing ever triggers it again; add a condition block` {
 		t.Errorf("warnings: %v", cfg.Warnings)
 	}
-	if c := cfg.Tasks[0].Condition; c.Kind != KindNone || c.UseAsModuleInput {
+	if c := cfg.Tasks[0].Condition; c.Spec != nil || c.UseAsModuleInput {
 		t.Errorf("condition: %+v", c)
 	}
 }

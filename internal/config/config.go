@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/zclconf/go-cty/cty"
+
+	"github.com/terrapulse/terrapulse/internal/condition"
 )
 
 // Config is everything the task files say, merged, with defaults filled in.
@@ -263,7 +265,7 @@ type Task struct {
 	VariableTemplates map[string]string
 	VariableFiles     []string
 	Condition         Condition
-	ModuleInputs      []Input
+	ModuleInputs      []condition.Spec // data for the module that triggers nothing
 	BufferPeriod      BufferPeriod
 	RunTimeout        time.Duration // of each run; 0 is no limit
 	WorkingDir        string        // the task's own directory
@@ -316,65 +318,26 @@ func (t *Task) VariablePosition(name string) Position {
 // Load has made absolute.
 func (t *Task) LocalModule() bool { return localModule(t.Module) }
 
-// Kind names what a condition or module input watches.
-type Kind string
-
-// The kinds of condition. Module inputs are KindServices or KindConsulKV.
-const (
-	KindNone            Kind = ""
-	KindServices        Kind = "services"
-	KindCatalogServices Kind = "catalog-services"
-	KindConsulKV        Kind = "consul-kv"
-	KindSchedule        Kind = "schedule"
-)
-
-// Condition says what makes a task run. Exactly the field of its kind is set.
+// Condition says what makes a task run.
 type Condition struct {
-	Kind Kind
-	// Services has one element, or one for each service of the deprecated
-	// services list.
-	Services         []Services
-	CatalogServices  *CatalogServices
-	ConsulKV         *ConsulKV
-	Schedule         *Schedule
-	UseAsModuleInput bool // the data is also rendered for the module
+	// Spec is what the block of its kind says; nil if the task has no condition.
+	Spec             condition.Spec
+	UseAsModuleInput bool // the module gets the data, too
 }
 
-// Input is data that is rendered for the module but triggers nothing.
-type Input struct {
-	Kind     Kind
-	Services []Services // as in Condition
-	ConsulKV *ConsulKV
+// Kind is the kind of the condition; nil if the task has no condition.
+func (c Condition) Kind() *condition.Kind {
+	if c.Spec == nil {
+		return nil
+	}
+	return c.Spec.Kind()
 }
 
-// Services selects service instances, by exact names or by a regular expression.
-type Services struct {
-	Names              []string // as configured; empty if Regexp is used
-	Regexp             *string  // RE2, unanchored; nil if Names is used
-	Datacenter         string   // "" is the agent's
-	Namespace          string
-	Filter             string // bexpr, "" for none
-	CTSUserDefinedMeta map[string]string
-}
-
-// CatalogServices selects service names and their tags.
-type CatalogServices struct {
-	Regexp     string
-	Datacenter string
-	Namespace  string
-	NodeMeta   map[string]string
-}
-
-// ConsulKV selects one key, or all keys with a prefix.
-type ConsulKV struct {
-	Path       string // without leading slash
-	Recurse    bool
-	Datacenter string
-	Namespace  string
-}
-
-// Schedule runs a task at the times of a cron expression of
-// github.com/hashicorp/cronexpr, in the local time zone.
-type Schedule struct {
-	Cron string
+// Schedule returns the cron expression of a condition that is due at times.
+func (c Condition) Schedule() (cron string, ok bool) {
+	s, ok := c.Spec.(condition.Scheduled)
+	if !ok {
+		return "", false
+	}
+	return s.CronExpression(), true
 }

@@ -113,7 +113,7 @@ func (c *converter) block(dst, src *node, t reflect.Type, path string) {
 			continue // was reported
 		}
 		e.key = k.name
-		field := t.FieldByIndex(k.index).Type
+		field := k.typ
 		path := block.Joined(path, k.name)
 		objects, _ := e.value.objects()
 		switch {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/agext/levenshtein"
 
+	"github.com/terrapulse/terrapulse/internal/condition"
 	"github.com/terrapulse/terrapulse/internal/config/block"
 )
 
@@ -104,7 +105,7 @@ func (d *decoder) block(n *node, dst reflect.Value, path string) {
 		if k.deprecated != "" {
 			d.Warn(at, k.name+" is deprecated", "use "+k.deprecated)
 		}
-		f := dst.FieldByIndex(k.index)
+		f := k.in(dst)
 		switch {
 		case f.Kind() == reflect.Slice:
 			d.blocks(e.value, f, at.Path)
@@ -155,7 +156,10 @@ func (d *decoder) fill(block any, prefix string, getenv func(string) string) {
 
 func (d *decoder) fillValue(v reflect.Value, prefix string, getenv func(string) string) {
 	for _, k := range schemaOf(v.Type()).keys {
-		f := v.FieldByIndex(k.index)
+		if k.kind != nil && !v.Addr().Interface().(kindBlock).written(k.kind) {
+			continue
+		}
+		f := k.in(v)
 		switch {
 		case k.say != "" || f.Kind() == reflect.Slice:
 		case !k.field:
@@ -217,7 +221,9 @@ type schema struct {
 
 type key struct {
 	name       string
-	index      []int // of the struct's field
+	index      []int           // of the struct's field
+	kind       *condition.Kind // instead of a field, if the key is a kind
+	typ        reflect.Type    // of the value
 	field      bool
 	isMap      bool
 	fallback   string   // default
@@ -250,6 +256,7 @@ func schemaOf(t reflect.Type) *schema {
 		s.keys = append(s.keys, key{
 			name:       name,
 			index:      f.Index,
+			typ:        f.Type,
 			field:      fieldOf(reflect.New(f.Type).Elem()) != nil,
 			isMap:      f.Type == reflect.TypeFor[block.Value[map[string]string]](),
 			fallback:   f.Tag.Get("default"),
@@ -262,8 +269,20 @@ func schemaOf(t reflect.Type) *schema {
 			tag:        f.Tag,
 		})
 	}
+	for _, k := range kindsOf(t) {
+		s.byName[k.name] = len(s.keys)
+		s.keys = append(s.keys, k)
+	}
 	schemas.Store(t, s)
 	return s
+}
+
+// in returns the value of the key in a block.
+func (k key) in(b reflect.Value) reflect.Value {
+	if k.kind != nil {
+		return reflect.ValueOf(b.Addr().Interface().(kindBlock).keysOf(k.kind)).Elem()
+	}
+	return b.FieldByIndex(k.index)
 }
 
 // find looks a key up as written, and then without regard to case, which

@@ -108,7 +108,7 @@ func table(section []described) []string {
 				}
 			}
 		}
-		rows = append(rows, row(k.name, kindOf(section[0].of.FieldByIndex(k.index).Type, k), k.otherwise(), strings.Join(env, ", "), k.meaning()))
+		rows = append(rows, row(k.name, kindOf(k.typ, k), k.otherwise(), strings.Join(env, ", "), k.meaning()))
 	}
 	return rows
 }
@@ -163,7 +163,7 @@ func (k key) meaning() string {
 // everyKey calls f for every key of the schema, with its full path.
 func everyKey(of reflect.Type, path, prefix string, f func(path, prefix string, k key, t reflect.Type)) {
 	for _, k := range schemaOf(of).keys {
-		t := of.FieldByIndex(k.index).Type
+		t := k.typ
 		path := block.Joined(path, k.name)
 		f(path, prefix, k, t)
 		switch {

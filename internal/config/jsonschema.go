@@ -133,6 +133,7 @@ func (g *schemaWriter) define(name string, schema func() object) object {
 // block is the schema of a struct of schema.go.
 func (g *schemaWriter) block(t reflect.Type, prefix string) object {
 	name := strings.TrimPrefix(t.Name(), "raw")
+	name = strings.ToUpper(name[:1]) + name[1:]
 	if slices.ContainsFunc(schemaOf(t).keys, func(k key) bool { return len(k.env) > 0 && strings.HasPrefix(k.env[0], "*") }) {
 		name = strings.ToLower(prefix) + name
 	}
@@ -149,7 +150,7 @@ func (g *schemaWriter) object(t reflect.Type, prefix string) object {
 			}
 			continue
 		}
-		properties[k.name] = g.property(k, t.FieldByIndex(k.index).Type, prefix)
+		properties[k.name] = g.property(k, k.typ, prefix)
 		if k.required() && !slices.Contains(spread, t) {
 			required = append(required, k.name)
 		}
@@ -159,19 +160,13 @@ func (g *schemaWriter) object(t reflect.Type, prefix string) object {
 	case reflect.TypeFor[rawTask]():
 		o["anyOf"] = []object{{"required": []string{"module"}}, {"required": []string{"source"}}}
 		required = []string{"name"}
-	case reflect.TypeFor[rawServices](), reflect.TypeFor[rawServicesCondition]():
-		o["anyOf"] = []object{{"required": []string{"names"}}, {"required": []string{"regexp"}}}
-		o["not"] = object{
-			"required": []string{"names", "regexp"},
-			"properties": object{
-				"names":  object{"not": object{"enum": []any{nil, []any{}}}},
-				"regexp": object{"not": object{"type": "null"}},
-			},
-		}
 	case reflect.TypeFor[rawCondition]():
 		o["minProperties"], o["maxProperties"] = 1, 1
 	case reflect.TypeFor[rawModuleInput]():
 		o["minProperties"] = 1
+	}
+	if special, ok := reflect.New(t).Interface().(interface{ Schema(map[string]any) }); ok {
+		special.Schema(o)
 	}
 	if len(required) > 0 {
 		o["required"] = required

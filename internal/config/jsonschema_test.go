@@ -19,7 +19,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-var update = flag.Bool("update", false, "write what is made from the schema: docs/configure.md and docs/terrapulse.schema.json")
+var update = flag.Bool("update", false, "write what is generated from the schema")
 
 // current compares a file of docs with what it should be, or writes it.
 func current(t *testing.T, name string, want []byte) {

@@ -118,7 +118,7 @@ func VariableLiterals(file string, src []byte) []Literal {
 	if strings.HasSuffix(file, ".json") {
 		parse = func() (*hcl.File, hcl.Diagnostics) { return hcljson.Parse(src, file) }
 	}
-	if deep(src) {
+	if block.TooDeep(src) {
 		return nil
 	}
 	f, diags := parse()

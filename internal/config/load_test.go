@@ -10,6 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/zclconf/go-cty/cty"
+
+	"github.com/terrapulse/terrapulse/internal/condition"
 )
 
 var now = time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
@@ -178,19 +180,19 @@ func TestAFullFileIsReadAsWritten(t *testing.T) {
 				Module: filepath.Join(dir, "firewall"), Providers: []string{"local", "firewall.east"},
 				Variables: map[string]cty.Value{"zone": cty.StringVal("dmz")},
 				Condition: Condition{
-					Kind: KindCatalogServices, UseAsModuleInput: true,
-					CatalogServices: &CatalogServices{
+					UseAsModuleInput: true,
+					Spec: condition.CatalogServices{
 						Regexp: ".*", Datacenter: "dc2", Namespace: "ns2",
 						NodeMeta: map[string]string{"key1": "value1", "key2": "value2"},
 					},
 				},
-				ModuleInputs: []Input{
-					{Kind: KindServices, Services: []Services{
+				ModuleInputs: []condition.Spec{
+					condition.Services{
 						{Names: []string{"api"}},
 						{Names: []string{"db"}, Namespace: "team-b", CTSUserDefinedMeta: map[string]string{"owner": "b"}},
 						{Names: []string{"cache"}},
-					}},
-					{Kind: KindConsulKV, ConsulKV: &ConsulKV{Path: "firewall/rules", Recurse: true, Datacenter: "dc2", Namespace: "ns2"}},
+					},
+					condition.ConsulKV{Path: "firewall/rules", Recurse: true, Datacenter: "dc2", Namespace: "ns2"},
 				},
 				BufferPeriod: BufferPeriod{Enabled: true, Min: 20 * time.Second, Max: time.Minute},
 				RunTimeout:   90 * time.Minute,
@@ -198,9 +200,9 @@ func TestAFullFileIsReadAsWritten(t *testing.T) {
 			},
 			{
 				Name: "report", Module: "example/report/local", Version: "1.2.0",
-				Condition: Condition{Kind: KindSchedule, Schedule: &Schedule{Cron: "0 6 * * Mon"}},
-				ModuleInputs: []Input{
-					{Kind: KindServices, Services: []Services{{Names: []string{"web"}, Filter: `"v1" in Service.Tags`}}},
+				Condition: Condition{Spec: condition.Schedule{Cron: "0 6 * * Mon"}},
+				ModuleInputs: []condition.Spec{
+					condition.Services{{Names: []string{"web"}, Filter: `"v1" in Service.Tags`}},
 				},
 				WorkingDir: filepath.Join("working", "report"),
 			},

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/terrapulse/terrapulse/internal/condition"
 	"github.com/terrapulse/terrapulse/internal/config/block"
 )
 
@@ -161,7 +162,10 @@ func dashed(task *node) {
 	task.entries = slices.DeleteFunc(task.entries, func(e entry) bool {
 		return e.key == "condition" && e.value.kind == kindObject && len(e.value.entries) == 0
 	})
-	names := map[string]string{"catalog_services": string(KindCatalogServices), "consul_kv": string(KindConsulKV)}
+	names := map[string]string{}
+	for _, k := range condition.Kinds {
+		names[k.APIName()] = k.Name
+	}
 	for _, e := range task.entries {
 		if e.key != "condition" && e.key != "module_input" {
 			continue

@@ -242,64 +242,16 @@ type rawTask struct {
 	TerraformCloudWorkspace unsupported `key:"terraform_cloud_workspace" say:"terraform_cloud_workspace is an unsupported configuration: it belongs to Consul-Terraform-Sync Enterprise; remove it"`
 }
 
-// rawCondition has a block for each kind; exactly one may be set.
+// rawCondition has a block for each kind of condition; exactly one may be set.
 type rawCondition struct {
-	block.Origin    `unknown:"unsupported condition type"`
-	Services        rawServicesCondition `key:"services" doc:"instances of services and their health"`
-	CatalogServices rawCatalogServices   `key:"catalog-services" doc:"which services exist"`
-	ConsulKV        rawKVCondition       `key:"consul-kv" doc:"a key, or all keys with a prefix"`
-	Schedule        rawSchedule          `key:"schedule" doc:"points in time"`
+	block.Origin `unknown:"unsupported condition type"`
+	conditionBlocks
 }
 
+// rawModuleInput has a block for each kind of module input.
 type rawModuleInput struct {
 	block.Origin `unknown:"unsupported module_input type"`
-	Services     rawServices `key:"services" doc:"instances, in 'services'"`
-	ConsulKV     rawConsulKV `key:"consul-kv" doc:"keys and values, in 'consul_kv'"`
-}
-
-type rawServices struct {
-	block.Origin
-	Names              block.Strings `key:"names" doc:"exact names; either these or 'regexp'"`
-	Regexp             block.String  `key:"regexp" example:"^web" doc:"[RE2](https://golang.org/s/re2syntax), matches anywhere in a name: '^web' matches names that begin with web. '\"\"' matches every service"`
-	Datacenter         block.String  `key:"datacenter" unset:"the agent's" doc:"datacenter to read from"`
-	Namespace          block.String  `key:"namespace" unset:"the agent's" doc:"Consul Enterprise"`
-	Filter             block.String  `key:"filter" example:"\"v1\" in Service.Tags" doc:"[filter](https://developer.hashicorp.com/consul/api-docs/features/filtering) on the instances. If it does not contain 'Checks.Status', only passing instances are selected"`
-	CTSUserDefinedMeta block.Map     `key:"cts_user_defined_meta" doc:"metadata for the module, added to every instance"`
-}
-
-type rawServicesCondition struct {
-	rawServices
-	UseAsModuleInput  block.Bool `key:"use_as_module_input" default:"true" doc:"'false': the services only trigger the task; the module does not get them"`
-	SourceIncludesVar block.Bool `key:"source_includes_var" deprecated:"use_as_module_input" doc:"whether the module gets the data"`
-}
-
-type rawCatalogServices struct {
-	block.Origin
-	Regexp            block.String `key:"regexp" required:"true" form:"any" example:"^web" doc:"as in 'services', for the names of services; '\".*\"' matches every service"`
-	Datacenter        block.String `key:"datacenter" unset:"the agent's" doc:"datacenter to read from"`
-	Namespace         block.String `key:"namespace" unset:"the agent's" doc:"Consul Enterprise"`
-	NodeMeta          block.Map    `key:"node_meta" doc:"only services on nodes with this metadata"`
-	UseAsModuleInput  block.Bool   `key:"use_as_module_input" default:"true" doc:"'false': the data only triggers the task; the module does not get it"`
-	SourceIncludesVar block.Bool   `key:"source_includes_var" deprecated:"use_as_module_input" doc:"whether the module gets the data"`
-}
-
-type rawConsulKV struct {
-	block.Origin
-	Path       block.String `key:"path" required:"true" doc:"the key; with 'recurse' the prefix of the keys ('cfg' also selects 'cfg2'). A leading '/' is ignored"`
-	Recurse    block.Bool   `key:"recurse" default:"false" doc:"select all keys that begin with 'path'"`
-	Datacenter block.String `key:"datacenter" unset:"the agent's" doc:"datacenter to read from"`
-	Namespace  block.String `key:"namespace" unset:"the agent's" doc:"Consul Enterprise"`
-}
-
-type rawKVCondition struct {
-	rawConsulKV
-	UseAsModuleInput  block.Bool `key:"use_as_module_input" default:"true" doc:"'false': the data only triggers the task; the module does not get it"`
-	SourceIncludesVar block.Bool `key:"source_includes_var" deprecated:"use_as_module_input" doc:"whether the module gets the data"`
-}
-
-type rawSchedule struct {
-	block.Origin
-	Cron block.String `key:"cron" required:"true" example:"0 3 * * Mon-Fri" doc:"five fields; six with a year at the end; seven with seconds at the beginning, too; also '@hourly' and similar ([cronexpr](https://github.com/hashicorp/cronexpr))"`
+	inputBlocks
 }
 
 type rawService struct {

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/text/unicode/norm"
 
+	"github.com/terrapulse/terrapulse/internal/condition"
 	"github.com/terrapulse/terrapulse/internal/config/block"
 )
 
@@ -89,7 +90,7 @@ func (l *loader) ownDir(raw *rawTask, t Task, dirs map[string]string) {
 		"give each task a working_dir of its own")
 }
 
-func (l *loader) task(raw *rawTask, cfg *Config, services map[string]Services) Task {
+func (l *loader) task(raw *rawTask, cfg *Config, services map[string]condition.ServiceQuery) Task {
 	t := Task{
 		Name:          raw.Name.V,
 		Description:   raw.Description.V,
@@ -128,19 +129,17 @@ func (l *loader) task(raw *rawTask, cfg *Config, services map[string]Services) T
 	}
 	t.ModuleInputs = l.moduleInputs(inputs)
 	l.deprecatedServices(raw, &t, services)
-	l.uniqueVariables(t.Condition.Kind, inputs)
+	l.uniqueVariables(t.Condition.Kind(), inputs)
 
-	switch t.Condition.Kind {
-	case KindSchedule:
+	switch _, scheduled := t.Condition.Schedule(); {
+	case scheduled:
 		if buffer := raw.BufferPeriod; buffer.Min.Set || buffer.Max.Set || buffer.Enabled.V {
 			l.Warn(buffer.Origin, "buffer_period has no effect on a task with a schedule", "remove it")
 		}
 		t.BufferPeriod = BufferPeriod{}
-	case KindNone:
-		if !raw.Condition.Set {
-			l.Warn(raw.Origin, fmt.Sprintf("task %s has no condition: it runs once and nothing ever triggers it again", block.Quoted(t.Name)),
-				"add a condition block")
-		}
+	case t.Condition.Spec == nil && !raw.Condition.Set:
+		l.Warn(raw.Origin, fmt.Sprintf("task %s has no condition: it runs once and nothing ever triggers it again", block.Quoted(t.Name)),
+			"add a condition block")
 	}
 	return t
 }
@@ -194,8 +193,8 @@ func (l *loader) taskProviders(raw *rawTask) {
 }
 
 // services returns the deprecated service blocks by id.
-func (l *loader) services(raw []rawService) map[string]Services {
-	services := map[string]Services{}
+func (l *loader) services(raw []rawService) map[string]condition.ServiceQuery {
+	services := map[string]condition.ServiceQuery{}
 	for i := range raw {
 		r := &raw[i]
 		if r.Name.V == "" {
@@ -210,11 +209,11 @@ func (l *loader) services(raw []rawService) map[string]Services {
 			l.Fail(r.Origin, "unique service IDs are required: "+block.Quoted(id), "set id to tell them apart")
 			continue
 		}
-		services[id] = Services{
+		services[id] = condition.ServiceQuery{
 			Names:              []string{r.Name.V},
 			Datacenter:         r.Datacenter.V,
 			Namespace:          r.Namespace.V,
-			Filter:             l.filter(r.Filter),
+			Filter:             condition.CheckFilter(&l.Report, r.Filter),
 			CTSUserDefinedMeta: r.CTSUserDefinedMeta.V,
 		}
 	}
@@ -223,21 +222,21 @@ func (l *loader) services(raw []rawService) map[string]Services {
 
 // deprecatedServices adds the services list to the task: as its condition if it
 // has no other, else as a module input.
-func (l *loader) deprecatedServices(raw *rawTask, t *Task, services map[string]Services) {
+func (l *loader) deprecatedServices(raw *rawTask, t *Task, services map[string]condition.ServiceQuery) {
 	if len(raw.Services.V) == 0 {
 		return
 	}
 	const onlyOne = `both monitor "services" variable type. only one of these can be configured per task`
-	if t.Condition.Kind == KindServices {
+	if t.Condition.Kind() == condition.ServicesKind {
 		l.Fail(raw.Services.Origin, "task's `services` field and `condition 'services'` block "+onlyOne, "remove services")
 		return
 	}
-	if slices.ContainsFunc(t.ModuleInputs, func(in Input) bool { return in.Kind == KindServices }) {
+	if slices.ContainsFunc(t.ModuleInputs, func(in condition.Spec) bool { return in.Kind() == condition.ServicesKind }) {
 		l.Fail(raw.Services.Origin, "task's `services` field and `module_input 'services'` block "+onlyOne, "remove services")
 		return
 	}
 	t.DeprecatedServices = raw.Services.V
-	queries := make([]Services, 0, len(raw.Services.V))
+	queries := make(condition.Services, 0, len(raw.Services.V))
 	for i, id := range raw.Services.V {
 		if id == "" {
 			l.Fail(raw.Services.Element(i), "a service's name is empty", "")
@@ -245,21 +244,21 @@ func (l *loader) deprecatedServices(raw *rawTask, t *Task, services map[string]S
 		}
 		s, ok := services[id]
 		if !ok {
-			s = Services{Names: []string{id}}
+			s = condition.ServiceQuery{Names: []string{id}}
 		}
 		queries = append(queries, s)
 	}
 	queries = joinedQueries(queries)
 	// A condition that is there but wrong is reported as such, not replaced.
-	if t.Condition.Kind == KindNone && !raw.Condition.Set {
-		t.Condition = Condition{Kind: KindServices, Services: queries, UseAsModuleInput: true}
+	if t.Condition.Spec == nil && !raw.Condition.Set {
+		t.Condition = Condition{Spec: queries, UseAsModuleInput: true}
 		return
 	}
-	t.ModuleInputs = append([]Input{{Kind: KindServices, Services: queries}}, t.ModuleInputs...)
+	t.ModuleInputs = append([]condition.Spec{queries}, t.ModuleInputs...)
 }
 
 // joinedQueries makes one query of services that are asked for in the same way.
-func joinedQueries(queries []Services) []Services {
+func joinedQueries(queries condition.Services) condition.Services {
 	if len(queries) == 0 {
 		return queries
 	}
@@ -268,36 +267,10 @@ func joinedQueries(queries []Services) []Services {
 	for _, q := range queries {
 		names := q.Names
 		q.Names = nil
-		if !reflect.DeepEqual(q, Services{Datacenter: one.Datacenter, Namespace: one.Namespace, Filter: one.Filter, CTSUserDefinedMeta: one.CTSUserDefinedMeta}) {
+		if !reflect.DeepEqual(q, condition.ServiceQuery{Datacenter: one.Datacenter, Namespace: one.Namespace, Filter: one.Filter, CTSUserDefinedMeta: one.CTSUserDefinedMeta}) {
 			return queries
 		}
 		one.Names = append(one.Names, names...)
 	}
-	return []Services{one}
-}
-
-// uniqueVariables reports module inputs that render the same variable of the
-// module as another, or as the condition.
-func (l *loader) uniqueVariables(condition Kind, inputs []rawModuleInput) {
-	seen := map[Kind]bool{}
-	for i := range inputs {
-		in := &inputs[i]
-		for _, of := range []struct {
-			kind     Kind
-			set      bool
-			variable string
-		}{{KindServices, in.Services.Set, "services"}, {KindConsulKV, in.ConsulKV.Set, "consul_kv"}} {
-			if !of.set {
-				continue
-			}
-			if of.kind == condition {
-				l.Fail(in.Origin, fmt.Sprintf("task's condition block and module_input block both monitor %q variable type", of.variable),
-					"condition and module_input variable type must be unique: remove the module_input")
-			}
-			if seen[of.kind] {
-				l.Fail(in.Origin, fmt.Sprintf("more than one 'module_input' block for the %q variable", of.variable), "variable types must be unique: join the blocks")
-			}
-			seen[of.kind] = true
-		}
-	}
+	return condition.Services{one}
 }

@@ -25,7 +25,7 @@ func (l *loader) variables(raw *rawTask, t *Task, vault bool) {
 			continue
 		}
 		src := []byte(raw.Variables.V[name])
-		if deep(src) {
+		if block.TooDeep(src) {
 			l.Fail(at, fmt.Sprintf("nested deeper than %d levels", 100*maxDepth), "")
 			continue
 		}
@@ -70,7 +70,7 @@ func (l *loader) variableFile(file string, at block.Origin, places map[string]Po
 		l.Fail(at, "the variable file "+file+" is not UTF-8 text", "save it as UTF-8")
 		return nil
 	}
-	if deep(src) {
+	if block.TooDeep(src) {
 		l.Fail(at, fmt.Sprintf("the variable file %s is nested deeper than %d levels", file, 100*maxDepth), "")
 		return nil
 	}
@@ -140,32 +140,4 @@ func literal(expr hcl.Expression, diags hcl.Diagnostics) (cty.Value, error) {
 		return true, nil
 	})
 	return v, err
-}
-
-// deep reports whether values or operators are nested so deep that a recursive
-// parser would exhaust the stack. Characters in strings count too; no real file
-// comes near.
-func deep(src []byte) bool {
-	const most = 100 * maxDepth
-	brackets, unary, conditional := 0, 0, 0
-	for _, c := range src {
-		switch c {
-		case '[', '{', '(':
-			brackets++
-		case ']', '}', ')':
-			brackets--
-		case '-', '!':
-			unary++
-			continue // a run of operators
-		case ' ', '\t':
-			continue
-		case '?':
-			conditional++
-		}
-		if brackets > most || unary > most || conditional > most {
-			return true
-		}
-		unary = 0
-	}
-	return unary > most
 }

@@ -3,6 +3,8 @@ package config
 import (
 	"slices"
 	"testing"
+
+	"github.com/terrapulse/terrapulse/internal/condition"
 )
 
 func TestLoad_AcceptsWhatCTSDecodesWeakly(t *testing.T) {
@@ -38,7 +40,7 @@ func TestLoad_AcceptsWhatCTSDecodesWeakly(t *testing.T) {
 			if !slices.Equal(said, test.want) {
 				t.Errorf("warned of %q", said)
 			}
-			watched := cfg.Tasks[0].Condition.Services[0]
+			watched := cfg.Tasks[0].Condition.Spec.(condition.Services)[0]
 			if cfg.Port != 8559 || !slices.Equal(watched.Names, []string{"web"}) && (watched.Regexp == nil || *watched.Regexp != "web") {
 				t.Errorf("port %d, services %v %v", cfg.Port, watched.Names, watched.Regexp)
 			}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hashicorp/consul/api"
 
+	"github.com/terrapulse/terrapulse/internal/condition"
 	"github.com/terrapulse/terrapulse/internal/consul/consultest"
 )
 
@@ -39,7 +40,7 @@ func withManyServices(b *testing.B) (*consultest.Server, []string) {
 // change, which costs the same: the gates say that something has moved, not what.
 func BenchmarkObserve(b *testing.B) {
 	s, names := withManyServices(b)
-	for name, selection := range map[string]any{"names": services(names...), "regexp": matching("^service-[0-9]+$")} {
+	for name, selection := range map[string]condition.Spec{"names": services(names...), "regexp": matching("^service-[0-9]+$")} {
 		b.Run(name, func(b *testing.B) {
 			c := client(b, s.Addr())
 			queries := []Query{query(b, selection)}

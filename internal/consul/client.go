@@ -20,6 +20,7 @@ import (
 
 	"github.com/hashicorp/consul/api"
 
+	"github.com/terrapulse/terrapulse/internal/condition"
 	"github.com/terrapulse/terrapulse/internal/config"
 )
 
@@ -163,7 +164,7 @@ type request struct {
 	path   string // unescaped, from /v1
 	body   []byte // sent by PUT unless method is set, if there is one
 	method string
-	scope  scope
+	scope  condition.Scope
 	query  url.Values // beside scope, index and wait
 	// partitionOnly is set for what lives outside of namespaces.
 	partitionOnly bool
@@ -294,10 +295,10 @@ func (c *Client) httpRequest(ctx context.Context, r request) (*http.Request, err
 			query.Set(key, value)
 		}
 	}
-	set("dc", r.scope.datacenter, cfg.Datacenter)
+	set("dc", r.scope.Datacenter, cfg.Datacenter)
 	set("partition", cfg.Partition, "")
 	if !r.partitionOnly {
-		set("ns", r.scope.namespace, cfg.Namespace)
+		set("ns", r.scope.Namespace, cfg.Namespace)
 	}
 	host := cfg.Address
 	if strings.HasPrefix(host, "/") {

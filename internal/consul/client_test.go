@@ -20,6 +20,7 @@ import (
 
 	"github.com/hashicorp/consul/api"
 
+	"github.com/terrapulse/terrapulse/internal/condition"
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/consul/consultest"
 	"github.com/terrapulse/terrapulse/internal/fault"
@@ -80,30 +81,30 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		client *Client
-		cond   any
+		cond   condition.Spec
 		is     func(error) bool
 		text   []string
 	}{
 		{"nothing listens", client(t, deadAddress(t)), services("web"), fault.IsTransient,
 			[]string{`read service "web"`, "127.0.0.1:", "consul.address"}},
-		{"a filter that does not parse", open, config.Services{Names: []string{"web"}, Filter: "foo bar"}, isBadQuery,
+		{"a filter that does not parse", open, condition.Services{{Names: []string{"web"}, Filter: "foo bar"}}, isBadQuery,
 			[]string{`read service "web"`, "check the filter"}},
-		{"a filter on what does not exist", open, config.Services{Names: []string{"web"}, Filter: `Nope == "1"`}, isBadQuery,
+		{"a filter on what does not exist", open, condition.Services{{Names: []string{"web"}, Filter: `Nope == "1"`}}, isBadQuery,
 			[]string{`Selector "Nope"`, "check the filter"}},
-		{"a datacenter that is not there", open, config.Services{Names: []string{"web"}, Datacenter: "mars"}, isBadQuery,
+		{"a datacenter that is not there", open, condition.Services{{Names: []string{"web"}, Datacenter: "mars"}}, isBadQuery,
 			[]string{"in datacenter mars", "No path to datacenter", "consul members -wan"}},
-		{"a namespace on Consul CE", open, config.ConsulKV{Path: "a", Namespace: "team"}, isBadQuery,
+		{"a namespace on Consul CE", open, condition.ConsulKV{Path: "a", Namespace: "team"}, isBadQuery,
 			[]string{`read key "a" in namespace team`, "Unexpected response code: 400 (Invalid query parameter: \"ns\"", "remove them"}},
-		{"services in a namespace on Consul CE", open, config.Services{Names: []string{"web"}, Namespace: "team"}, isBadQuery,
+		{"services in a namespace on Consul CE", open, condition.Services{{Names: []string{"web"}, Namespace: "team"}}, isBadQuery,
 			[]string{"Unexpected response code: 400 (Invalid query parameter: \"ns\"", "remove them"}},
-		{"names in a namespace on Consul CE", open, config.CatalogServices{Regexp: "", Namespace: "team"}, isBadQuery,
+		{"names in a namespace on Consul CE", open, condition.CatalogServices{Regexp: "", Namespace: "team"}, isBadQuery,
 			[]string{"Unexpected response code: 400 (Invalid query parameter: \"ns\"", "remove them"}},
-		{"a key with an empty element", open, config.ConsulKV{Path: "a//b"}, isBadQuery, []string{`"a//b"`}},
+		{"a key with an empty element", open, condition.ConsulKV{Path: "a//b"}, isBadQuery, []string{`"a//b"`}},
 		{"a path that leads elsewhere", open, services("../../status/leader"), isBadQuery, []string{"status/leader"}},
 		{"a regular expression that does not compile", open, matching("("), isBadQuery, []string{`"("`, "missing closing"}},
-		{"a catalog expression that does not compile", open, config.CatalogServices{Regexp: "["}, isBadQuery, []string{`"["`}},
+		{"a catalog expression that does not compile", open, condition.CatalogServices{Regexp: "["}, isBadQuery, []string{`"["`}},
 		{"a token that Consul does not know", stranger, services("web"), IsForbidden, []string{"wrong, expired or deleted"}},
-		{"a key that may not be read", nobody, config.ConsulKV{Path: "a"}, IsForbidden, []string{`key:read on "a"`}},
+		{"a key that may not be read", nobody, condition.ConsulKV{Path: "a"}, IsForbidden, []string{`key:read on "a"`}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			err := c.client.Observe(t.Context(), []Query{query(t, c.cond)})[0].Err
@@ -149,21 +150,21 @@ func TestWhatATokenMayNotSeeIsNotTakenForGone(t *testing.T) {
 	}
 	c := clientOf(t, config.Consul{Address: s.Addr(), Token: token.SecretID})
 
-	for _, allowed := range []any{services("web"), services("nothing-there"), matching(".*"),
-		config.ConsulKV{Path: "config/a"}, config.ConsulKV{Path: "config/", Recurse: true}, config.ConsulKV{Path: "", Recurse: true}} {
+	for _, allowed := range []condition.Spec{services("web"), services("nothing-there"), matching(".*"),
+		condition.ConsulKV{Path: "config/a"}, condition.ConsulKV{Path: "config/", Recurse: true}, condition.ConsulKV{Path: "", Recurse: true}} {
 		if err := c.Observe(t.Context(), []Query{query(t, allowed)})[0].Err; err != nil {
 			t.Errorf("%+v: %v", allowed, err)
 		}
 	}
-	for _, hidden := range []any{services("db"), config.ConsulKV{Path: "secret/a"}, config.ConsulKV{Path: "secret/", Recurse: true}} {
+	for _, hidden := range []condition.Spec{services("db"), condition.ConsulKV{Path: "secret/a"}, condition.ConsulKV{Path: "secret/", Recurse: true}} {
 		err := c.Observe(t.Context(), []Query{query(t, hidden)})[0].Err
 		if !IsForbidden(err) {
 			t.Errorf("%+v: %v", hidden, err)
 		}
 	}
 	// The gates work for such a token too.
-	q := query(t, config.ConsulKV{Path: "config/", Recurse: true})
-	set := PollGates([]Query{q, query(t, services("web", "web2")), query(t, config.ConsulKV{Path: "config/a"})})
+	q := query(t, condition.ConsulKV{Path: "config/", Recurse: true})
+	set := PollGates([]Query{q, query(t, services("web", "web2")), query(t, condition.ConsulKV{Path: "config/a"})})
 	before, err := c.Poll(t.Context(), set)
 	if err != nil {
 		t.Fatal(err)
@@ -188,7 +189,7 @@ func TestAClosedKVGateIsReplacedByTheKeysThemselves(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := clientOf(t, config.Consul{Address: s.Addr(), Token: token.SecretID})
-	queries := []Query{query(t, config.ConsulKV{Path: "config/a"}), query(t, config.ConsulKV{Path: "config/", Recurse: true})}
+	queries := []Query{query(t, condition.ConsulKV{Path: "config/a"}), query(t, condition.ConsulKV{Path: "config/", Recurse: true})}
 	set := PollGates(queries)
 	poll := func() Marks {
 		marks, err := c.Poll(t.Context(), set)
@@ -277,7 +278,7 @@ func TestAConnectionThatEndsBeforeTheQuestionIsNamedByItsReason(t *testing.T) {
 func TestStatus404IsOnlyTakenFromConsul(t *testing.T) {
 	server := httptest.NewServer(http.NotFoundHandler())
 	defer server.Close()
-	_, err := client(t, server.URL).Snapshot(t.Context(), task(config.ConsulKV{Path: "a"}))
+	_, err := client(t, server.URL).Snapshot(t.Context(), task(condition.ConsulKV{Path: "a"}))
 	if err == nil {
 		t.Error("a server that knows no KV store was believed that there is no such key")
 	}
@@ -446,13 +447,13 @@ func TestConnectionSettings(t *testing.T) {
 		}))
 		defer server.Close()
 		c := clientOf(t, config.Consul{Address: server.URL, Namespace: "team", Partition: "part"})
-		own := config.Services{Names: []string{"web"}, Namespace: "other"}
-		for _, cond := range []any{services("web"), own} {
+		own := condition.Services{{Names: []string{"web"}, Namespace: "other"}}
+		for _, cond := range []condition.Spec{services("web"), own} {
 			if err := c.Observe(t.Context(), []Query{query(t, cond)})[0].Err; err != nil {
 				t.Fatal(err)
 			}
 		}
-		if _, err := c.Poll(t.Context(), GateSet{[]gate{nodesGate(scope{"", "other"})}}); err != nil {
+		if _, err := c.Poll(t.Context(), nodesOf(t, "other")); err != nil {
 			t.Fatal(err)
 		}
 		want := "/v1/health/service/web team part,/v1/health/service/web other part,/v1/catalog/nodes  part"

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hashicorp/consul/api"
 
+	"github.com/terrapulse/terrapulse/internal/condition"
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/consul/consultest"
 )
@@ -29,32 +30,28 @@ func clientOf(t testing.TB, cfg config.Consul) *Client {
 }
 
 // task returns a task with this condition, which is rendered.
-func task(condition any) *config.Task {
-	c := config.Condition{UseAsModuleInput: true}
-	switch v := condition.(type) {
-	case config.Services:
-		c.Kind, c.Services = config.KindServices, []config.Services{v}
-	case config.CatalogServices:
-		c.Kind, c.CatalogServices = config.KindCatalogServices, &v
-	case config.ConsulKV:
-		c.Kind, c.ConsulKV = config.KindConsulKV, &v
-	case config.Schedule:
-		c.Kind, c.Schedule = config.KindSchedule, &v
-	}
-	return &config.Task{Name: "t", Condition: c}
+func task(spec condition.Spec) *config.Task {
+	return &config.Task{Name: "t", Condition: config.Condition{Spec: spec, UseAsModuleInput: true}}
 }
 
-func services(names ...string) config.Services { return config.Services{Names: names} }
+func services(names ...string) condition.Services { return condition.Services{{Names: names}} }
 
-func matching(expression string) config.Services { return config.Services{Regexp: &expression} }
+func matching(expression string) condition.Services { return condition.Services{{Regexp: &expression}} }
 
-func query(t testing.TB, condition any) Query {
+func query(t testing.TB, spec condition.Spec) Query {
 	t.Helper()
-	q, ok := ConditionQuery(task(condition))
+	q, ok := ConditionQuery(task(spec))
 	if !ok {
-		t.Fatalf("%v is no condition", condition)
+		t.Fatalf("%v is no condition", spec)
 	}
 	return q
+}
+
+// nodesOf has the gate of the nodes alone, for services in a namespace.
+func nodesOf(t testing.TB, namespace string) GateSet {
+	t.Helper()
+	all := PollGates([]Query{query(t, condition.Services{{Names: []string{"a", "b"}, Namespace: namespace}})})
+	return GateSet{all.gates[:1]}
 }
 
 func observe(t testing.TB, c *Client, q Query) Observation {

@@ -1,10 +1,11 @@
 package consul
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/terrapulse/terrapulse/internal/condition"
 )
 
 // Change is what differs between two observations: the names of their
@@ -41,20 +42,11 @@ func (c Change) String() string {
 		names []string
 	}{{"added", c.Added}, {"removed", c.Removed}, {"changed", c.Changed}} {
 		if len(list.names) > 0 {
-			clauses = append(clauses, list.verb+" "+shorten(list.names))
+			clauses = append(clauses, list.verb+" "+condition.Shorten(list.names))
 		}
 	}
 	if len(clauses) == 0 {
 		return "nothing changed"
 	}
 	return strings.Join(clauses, "; ")
-}
-
-// shorten lists at most five names, so that a line remains one: "a, b and 7 more".
-func shorten(names []string) string {
-	const most = 5
-	if len(names) <= most {
-		return strings.Join(names, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:most-1], ", "), len(names)-most+1)
 }

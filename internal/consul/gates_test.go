@@ -10,7 +10,7 @@ import (
 
 	"github.com/hashicorp/consul/api"
 
-	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/condition"
 	"github.com/terrapulse/terrapulse/internal/consul/consultest"
 )
 
@@ -99,17 +99,17 @@ func (c *catalog) step() string {
 // watched are queries of every kind.
 func watched(t testing.TB) []Query {
 	critical := services("web")
-	critical.Filter = `Checks.Status == "critical"`
+	critical[0].Filter = `Checks.Status == "critical"`
 	every := matching("^(web|db)$")
-	every.Filter = `Checks.Status != "x"`
+	every[0].Filter = `Checks.Status != "x"`
 	port := services("web", "db")
-	port.Filter = `Service.Port == 1`
+	port[0].Filter = `Service.Port == 1`
 	var queries []Query
-	for _, cond := range []any{
+	for _, cond := range []condition.Spec{
 		services("web"), services("web", "db", "missing"), critical, every, port, matching("^d"),
-		config.CatalogServices{Regexp: "web|db"}, config.CatalogServices{NodeMeta: map[string]string{"rack": "1"}},
-		config.ConsulKV{Path: "cfg/a"}, config.ConsulKV{Path: "cfg", Recurse: true}, config.ConsulKV{Path: "one"},
-		config.ConsulKV{Path: "", Recurse: true},
+		condition.CatalogServices{Regexp: "web|db"}, condition.CatalogServices{NodeMeta: map[string]string{"rack": "1"}},
+		condition.ConsulKV{Path: "cfg/a"}, condition.ConsulKV{Path: "cfg", Recurse: true}, condition.ConsulKV{Path: "one"},
+		condition.ConsulKV{Path: "", Recurse: true},
 	} {
 		queries = append(queries, query(t, cond))
 	}
@@ -219,7 +219,7 @@ func TestBlockingMissesNoRenderedChange(t *testing.T) {
 				running++
 				go func() {
 					defer func() { ended <- struct{}{} }()
-					if a, err := c.block(ctx, gate.request, index, time.Minute); err == nil && a.index != index {
+					if a, err := c.block(ctx, of(gate.Request), index, time.Minute); err == nil && a.index != index {
 						wakes <- woken{i, j}
 					}
 				}()
@@ -270,12 +270,12 @@ func TestBlockingMissesNoRenderedChange(t *testing.T) {
 }
 
 func TestMoved(t *testing.T) {
-	web, db := query(t, services("web", "api")), query(t, config.Services{Names: []string{"a", "b"}, Datacenter: "dc2"})
-	kv := query(t, config.ConsulKV{Path: "a"})
+	web, db := query(t, services("web", "api")), query(t, condition.Services{{Names: []string{"a", "b"}, Datacenter: "dc2"}})
+	kv := query(t, condition.ConsulKV{Path: "a"})
 	set := PollGates([]Query{web, db, kv})
 	full := Marks{}
 	for _, g := range set.gates {
-		full[g.key] = "index 7"
+		full[g.Key] = "index 7"
 	}
 	with := func(key, mark string) Marks {
 		m := Marks{}
@@ -301,7 +301,7 @@ func TestMoved(t *testing.T) {
 	check("a lower index", full, with("checks-critical in datacenter dc2", "index 6"), false, true, false)
 	check("no index", with("nodes", ""), with("nodes", ""), true, false, false)
 	moved := set.Moved(full, full)
-	if !moved(query(t, config.ConsulKV{Path: "b"})) || !moved(query(t, config.Services{Names: []string{"a"}, Namespace: "n"})) {
+	if !moved(query(t, condition.ConsulKV{Path: "b"})) || !moved(query(t, condition.Services{{Names: []string{"a"}, Namespace: "n"}})) {
 		t.Error("a query that is behind no gate of the set is taken for unmoved")
 	}
 	if moved(query(t, services("new"))) {
@@ -312,10 +312,10 @@ func TestMoved(t *testing.T) {
 func TestNamespacesHaveGatesOfTheirOwn(t *testing.T) {
 	var keys []string
 	in := func(ns string) Query {
-		return query(t, config.Services{Names: []string{"a", "b"}, Namespace: ns})
+		return query(t, condition.Services{{Names: []string{"a", "b"}, Namespace: ns}})
 	}
 	for _, g := range PollGates([]Query{in("one"), in("two")}).gates {
-		keys = append(keys, g.key)
+		keys = append(keys, g.Key)
 	}
 	want := "[nodes checks-critical in namespace one checks-critical in namespace two]"
 	if fmt.Sprint(keys) != want {
@@ -326,7 +326,7 @@ func TestNamespacesHaveGatesOfTheirOwn(t *testing.T) {
 func TestGatesThatCanBeReadCountThoughOthersCannot(t *testing.T) {
 	s := consultest.Start(t)
 	c := client(t, s.Addr())
-	here, mars := query(t, services("a", "b")), query(t, config.Services{Names: []string{"a", "b"}, Datacenter: "mars"})
+	here, mars := query(t, services("a", "b")), query(t, condition.Services{{Names: []string{"a", "b"}, Datacenter: "mars"}})
 	set := PollGates([]Query{here, mars})
 	before, err := c.Poll(t.Context(), set)
 	if !isBadQuery(err) || len(before) != 2 {

@@ -3,17 +3,13 @@ package consul
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/binary"
 	"encoding/hex"
 	"errors"
-	"hash"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
 
-	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/condition"
 )
 
 // Answer is what Observe says of one query: an observation or why there is none.
@@ -24,11 +20,11 @@ type Answer struct {
 }
 
 // Observe reads the queries and returns their answers in the same order. Views
-// that several queries share are read once, a few at a time; what cannot be
+// that several queries share are read once, a few at a time. A view that cannot be
 // read spoils only the queries that need it.
 func (c *Client) Observe(ctx context.Context, queries []Query) []Answer {
-	r := newReading(c, view.elements)
-	var all []part
+	r := newReading(c, contents.elements)
+	var all []condition.Selection
 	for _, q := range queries {
 		all = append(all, q.parts...)
 	}
@@ -36,10 +32,10 @@ func (c *Client) Observe(ctx context.Context, queries []Query) []Answer {
 
 	answers := make([]Answer, len(queries))
 	for i, q := range queries {
-		var elements []element
+		var elements []condition.Element
 		for _, p := range q.parts {
-			err := r.each(p, func(shown []element) {
-				elements = append(elements, p.adapt(shown)...)
+			err := r.each(p, func(shown []condition.Element) {
+				elements = append(elements, p.Adapt(shown)...)
 			})
 			if err != nil {
 				answers[i].Err = err
@@ -54,41 +50,48 @@ func (c *Client) Observe(ctx context.Context, queries []Query) []Answer {
 	return answers
 }
 
+func (c contents) elements() []condition.Element {
+	if c.Contents == nil {
+		return nil
+	}
+	return c.Elements()
+}
+
 // reading reads each view once, and keeps what the function keep makes of its
 // contents.
 type reading[T any] struct {
 	client *Client
-	keep   func(view, contents) T
-	names  map[view][]string // the sorted names that a namesView showed
-	loaded map[view]loaded[T]
+	keep   func(contents) T
+	names  map[condition.View][]string // the sorted names that a view showed
+	loaded map[condition.View]loaded[T]
 
 	confirmed sync.Map // see Visibility
 }
 
 type loaded[T any] struct {
 	value    T
-	sources  []source
+	sources  []condition.Source
 	filtered bool
 	err      error
 }
 
-func newReading[T any](c *Client, keep func(view, contents) T) *reading[T] {
-	return &reading[T]{client: c, keep: keep, names: map[view][]string{}, loaded: map[view]loaded[T]{}}
+func newReading[T any](c *Client, keep func(contents) T) *reading[T] {
+	return &reading[T]{client: c, keep: keep, names: map[condition.View][]string{}, loaded: map[condition.View]loaded[T]{}}
 }
 
-// load reads everything that the parts need: what is known beforehand, then
-// the services that a regular expression chooses.
-func (r *reading[T]) load(ctx context.Context, parts []part) {
-	var views []view
+// load reads everything that the parts need: first what is known beforehand, then
+// the views that a Chooser chooses.
+func (r *reading[T]) load(ctx context.Context, parts []condition.Selection) {
+	var views []condition.View
 	for _, p := range parts {
-		views = append(views, p.views()...)
+		views = append(views, p.Views()...)
 	}
 	r.loadViews(ctx, views)
 
 	views = views[:0]
 	for _, p := range parts {
-		if p.byRegexp() {
-			matched, _ := r.viewsOf(p) // its error is met again when it is asked for
+		if _, chooses := p.(condition.Chooser); chooses {
+			matched, _ := r.viewsOf(p) // each returns the error again
 			views = append(views, matched...)
 		}
 	}
@@ -96,30 +99,22 @@ func (r *reading[T]) load(ctx context.Context, parts []part) {
 }
 
 // viewsOf returns the views that hold the part's data, in order of the names.
-func (r *reading[T]) viewsOf(p part) ([]view, error) {
-	if !p.byRegexp() {
-		return p.views(), nil
+func (r *reading[T]) viewsOf(p condition.Selection) ([]condition.View, error) {
+	chooser, ok := p.(condition.Chooser)
+	if !ok {
+		return p.Views(), nil
 	}
-	list := p.views()[0]
+	list := p.Views()[0]
 	if err := r.loaded[list].err; err != nil {
 		return nil, err
 	}
-	if p.invalid != nil {
-		return nil, p.invalid
-	}
-	var names []string
-	for _, name := range r.names[list] {
-		if p.regexp.MatchString(name) {
-			names = append(names, name)
-		}
-	}
-	return p.serviceViews(names), nil
+	return chooser.Choose(r.names[list]), nil
 }
 
 // each visits what is loaded of the part, or returns why it is not complete.
-func (r *reading[T]) each(p part, visit func(T)) error {
-	if p.invalid != nil {
-		return p.invalid
+func (r *reading[T]) each(p condition.Selection, visit func(T)) error {
+	if act, err := p.Invalid(); err != nil {
+		return &readError{act: act, kind: badQuery, cause: err}
 	}
 	views, err := r.viewsOf(p)
 	if err != nil {
@@ -135,8 +130,8 @@ func (r *reading[T]) each(p part, visit func(T)) error {
 	return nil
 }
 
-func (r *reading[T]) loadViews(ctx context.Context, views []view) {
-	todo := make([]view, 0, len(views))
+func (r *reading[T]) loadViews(ctx context.Context, views []condition.View) {
+	todo := make([]condition.View, 0, len(views))
 	for _, v := range views {
 		if _, known := r.loaded[v]; !known {
 			r.loaded[v] = loaded[T]{}
@@ -156,21 +151,23 @@ func (r *reading[T]) loadViews(ctx context.Context, views []view) {
 			for next < len(todo) {
 				v := todo[next]
 				next++
-				err := gone.in(v.scope.datacenter)
+				err := gone.in(v.Scope().Datacenter)
 				var got contents
 				var value T
-				var sources []source
+				var sources []condition.Source
 				if err == nil {
 					mu.Unlock()
 					if got, err = r.client.readView(ctx, v); err == nil {
-						value, sources = r.keep(v, got), v.sources(got)
+						if value = r.keep(got); got.Contents != nil {
+							sources = got.Sources(v)
+						}
 					}
 					mu.Lock()
-					gone.note(v.scope.datacenter, err)
+					gone.note(v.Scope().Datacenter, err)
 				}
 				r.loaded[v] = loaded[T]{value, sources, got.filtered, err}
-				if v.kind == namesView {
-					r.names[v] = slices.Sorted(maps.Keys(got.names))
+				if names, ok := got.Contents.(condition.Names); ok {
+					r.names[v] = names.Names()
 				}
 			}
 		})
@@ -179,7 +176,7 @@ func (r *reading[T]) loadViews(ctx context.Context, views []view) {
 }
 
 // outages counts, by datacenter, how often in a row there was no answer or no
-// leader, so that ten thousand reads need not each wait to hear so.
+// leader, so that not each of ten thousand reads waits for its timeout.
 type outages map[string]outage
 
 type outage struct {
@@ -203,136 +200,23 @@ func (o outages) note(datacenter string, err error) {
 	}
 }
 
-// element is one part of an observation, and a digest of all that is rendered
-// of it.
-type element struct {
-	kind viewKind
-	name string
-	sum  [sha256.Size]byte
-}
-
-func (v view) elements(got contents) []element {
-	var elements []element
-	switch v.kind {
-	case serviceView:
-		for _, i := range got.instances {
-			s := i.service(nil)
-			elements = append(elements, element{serviceView, s.Key(), s.sum()})
-		}
-	case namesView:
-		// Tags trigger nothing.
-		for name := range got.names {
-			elements = append(elements, element{kind: namesView, name: name})
-		}
-	default:
-		for _, p := range got.pairs {
-			elements = append(elements, element{keyView, p.Key, sha256.Sum256(p.Value)})
-		}
-	}
-	return elements
-}
-
-// adapt turns what a view shows, which parts may share, into what this part
-// makes of it.
-func (p part) adapt(elements []element) []element {
-	switch {
-	case p.kind == config.KindCatalogServices:
-		return slices.DeleteFunc(slices.Clone(elements), func(e element) bool { return !p.regexp.MatchString(e.name) })
-	case len(p.userMeta) > 0:
-		elements = slices.Clone(elements)
-		for i := range elements {
-			d := newDigest()
-			d.bytes(elements[i].sum[:])
-			d.stringMap(p.userMeta)
-			elements[i].sum = d.sum()
-		}
-	}
-	return elements
-}
-
 // observation digests the elements, whatever their order.
-func observation(elements []element) Observation {
+func observation(elements []condition.Element) Observation {
 	elements = slices.Clone(elements)
-	slices.SortFunc(elements, func(a, b element) int {
-		return cmp.Or(cmp.Compare(a.kind, b.kind), strings.Compare(a.name, b.name),
-			slices.Compare(a.sum[:], b.sum[:]))
+	slices.SortFunc(elements, func(a, b condition.Element) int {
+		return cmp.Or(strings.Compare(a.Of, b.Of), strings.Compare(a.Name, b.Name),
+			slices.Compare(a.Sum[:], b.Sum[:]))
 	})
-	d := newDigest()
+	d := condition.NewHash()
 	shown := make(map[string]string, len(elements))
 	for _, e := range elements {
-		d.number(uint64(e.kind))
-		d.string(e.name)
-		d.bytes(e.sum[:])
+		d.String(e.Of)
+		d.String(e.Name)
+		d.Bytes(e.Sum[:])
 		// Two elements of one name are rare (a key and a service of a schedule):
 		// the short digests of both then stand for it.
-		shown[e.name] += hex.EncodeToString(e.sum[:4])
+		shown[e.Name] += hex.EncodeToString(e.Sum[:4])
 	}
-	sum := d.sum()
+	sum := d.Sum()
 	return Observation{Digest: hex.EncodeToString(sum[:]), Elements: shown}
-}
-
-func (s *Service) sum() [sha256.Size]byte {
-	d := newDigest()
-	d.string(s.ID)
-	d.string(s.Name)
-	d.string(s.Kind)
-	d.string(s.Address)
-	d.number(uint64(s.Port))
-	d.stringMap(s.Meta)
-	d.number(uint64(len(s.Tags)))
-	for _, tag := range s.Tags {
-		d.string(tag)
-	}
-	d.string(s.Namespace)
-	d.string(s.Status)
-	d.string(s.Node)
-	d.string(s.NodeID)
-	d.string(s.NodeAddress)
-	d.string(s.NodeDatacenter)
-	d.stringMap(s.NodeTaggedAddresses)
-	d.stringMap(s.NodeMeta)
-	// Also where the module does not declare ports: that is not known here.
-	for _, name := range slices.Sorted(maps.Keys(s.Ports)) {
-		d.string(name)
-		d.number(uint64(s.Ports[name]))
-	}
-	return d.sum()
-}
-
-// digest hashes fields, each after its length, so that no other fields give
-// the same bytes.
-type digest struct {
-	h       hash.Hash
-	scratch []byte
-}
-
-func newDigest() *digest { return &digest{h: sha256.New()} }
-
-func (d *digest) number(n uint64) {
-	d.scratch = binary.BigEndian.AppendUint64(d.scratch[:0], n)
-	d.h.Write(d.scratch)
-}
-
-func (d *digest) string(s string) {
-	d.number(uint64(len(s)))
-	d.scratch = append(d.scratch[:0], s...)
-	d.h.Write(d.scratch)
-}
-
-func (d *digest) bytes(b []byte) {
-	d.number(uint64(len(b)))
-	d.h.Write(b)
-}
-
-func (d *digest) stringMap(m map[string]string) {
-	d.number(uint64(len(m)))
-	for _, key := range slices.Sorted(maps.Keys(m)) {
-		d.string(key)
-		d.string(m[key])
-	}
-}
-
-func (d *digest) sum() (sum [sha256.Size]byte) {
-	d.h.Sum(sum[:0])
-	return sum
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hashicorp/consul/api"
 
+	"github.com/terrapulse/terrapulse/internal/condition"
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/consul/consultest"
 )
@@ -23,14 +24,14 @@ func TestWhatTriggers(t *testing.T) {
 	register(t, s, "n1", web, checkOf("web-1", "passing"))
 	putKey(t, s, "cfg/a", "1")
 
-	conditions := map[string]any{
+	conditions := map[string]condition.Spec{
 		"names":    services("web", "missing"),
 		"regexp":   matching("^we"),
-		"critical": config.Services{Names: []string{"web"}, Filter: `Checks.Status == "critical"`},
-		"criticre": func() config.Services { s := matching("web"); s.Filter = `Checks.Status == "critical"`; return s }(),
-		"catalog":  config.CatalogServices{Regexp: "web|late"},
-		"key":      config.ConsulKV{Path: "cfg/a"},
-		"prefix":   config.ConsulKV{Path: "/cfg", Recurse: true},
+		"critical": condition.Services{{Names: []string{"web"}, Filter: `Checks.Status == "critical"`}},
+		"criticre": func() condition.Services { s := matching("web"); s[0].Filter = `Checks.Status == "critical"`; return s }(),
+		"catalog":  condition.CatalogServices{Regexp: "web|late"},
+		"key":      condition.ConsulKV{Path: "cfg/a"},
+		"prefix":   condition.ConsulKV{Path: "/cfg", Recurse: true},
 	}
 	look := func() map[string]string {
 		digests := map[string]string{}
@@ -161,7 +162,7 @@ func TestRandomOrderGivesTheSameDigest(t *testing.T) {
 	}))
 	defer server.Close()
 	c := client(t, server.URL)
-	for _, cond := range []any{services("web"), matching("web"), config.CatalogServices{Regexp: ""}} {
+	for _, cond := range []condition.Spec{services("web"), matching("web"), condition.CatalogServices{Regexp: ""}} {
 		first := observe(t, c, query(t, cond)).Digest
 		rendered := fmt.Sprint(snapshot(t, c, task(cond)).Blocks)
 		for range 20 {
@@ -176,21 +177,21 @@ func TestRandomOrderGivesTheSameDigest(t *testing.T) {
 }
 
 func TestTwoQueriesAreToldApart(t *testing.T) {
-	regexp := func(e, filter string) config.Services { return config.Services{Regexp: &e, Filter: filter} }
-	different := []any{
+	regexp := func(e, filter string) condition.Services { return condition.Services{{Regexp: &e, Filter: filter}} }
+	different := []condition.Spec{
 		services(), services("a"), services("a", "b"), services("ab"), regexp("", ""), regexp("a", ""), regexp("a", "b"),
-		config.Services{Names: []string{"a"}, Datacenter: "d"}, config.Services{Names: []string{"a"}, Namespace: "d"},
-		config.Services{Names: []string{"a"}, Filter: "d"},
-		config.Services{Names: []string{"a"}, CTSUserDefinedMeta: map[string]string{"k": "v"}},
-		config.CatalogServices{Regexp: "a"}, config.CatalogServices{Regexp: "a", Namespace: "n"},
-		config.CatalogServices{Regexp: "a", NodeMeta: map[string]string{"k": "v"}},
-		config.CatalogServices{Regexp: "a", NodeMeta: map[string]string{"k": "v", "l": ""}},
-		config.ConsulKV{Path: "a"}, config.ConsulKV{Path: "a", Recurse: true},
-		config.ConsulKV{Path: "a", Recurse: true, Namespace: "one"}, config.ConsulKV{Path: "a", Recurse: true, Namespace: "two"},
-		config.ConsulKV{Path: "a", Datacenter: "one"},
-		config.Schedule{Cron: "@daily"},
+		condition.Services{{Names: []string{"a"}, Datacenter: "d"}}, condition.Services{{Names: []string{"a"}, Namespace: "d"}},
+		condition.Services{{Names: []string{"a"}, Filter: "d"}},
+		condition.Services{{Names: []string{"a"}, CTSUserDefinedMeta: map[string]string{"k": "v"}}},
+		condition.CatalogServices{Regexp: "a"}, condition.CatalogServices{Regexp: "a", Namespace: "n"},
+		condition.CatalogServices{Regexp: "a", NodeMeta: map[string]string{"k": "v"}},
+		condition.CatalogServices{Regexp: "a", NodeMeta: map[string]string{"k": "v", "l": ""}},
+		condition.ConsulKV{Path: "a"}, condition.ConsulKV{Path: "a", Recurse: true},
+		condition.ConsulKV{Path: "a", Recurse: true, Namespace: "one"}, condition.ConsulKV{Path: "a", Recurse: true, Namespace: "two"},
+		condition.ConsulKV{Path: "a", Datacenter: "one"},
+		condition.Schedule{Cron: "@daily"},
 	}
-	seen := map[string]any{}
+	seen := map[string]condition.Spec{}
 	for _, cond := range different {
 		id := query(t, cond).ID()
 		if other, ok := seen[id]; ok {
@@ -215,10 +216,10 @@ func TestAScheduleLooksAtItsModuleInputs(t *testing.T) {
 	s := consultest.Start(t)
 	c := client(t, s.Addr())
 	putKey(t, s, "a", "1")
-	cron := task(config.Schedule{Cron: "@daily"})
-	cron.ModuleInputs = []config.Input{
-		{Kind: config.KindServices, Services: []config.Services{services("web")}},
-		{Kind: config.KindConsulKV, ConsulKV: &config.ConsulKV{Path: "a"}},
+	cron := task(condition.Schedule{Cron: "@daily"})
+	cron.ModuleInputs = []condition.Spec{
+		services("web"),
+		condition.ConsulKV{Path: "a"},
 	}
 	q, ok := ConditionQuery(cron)
 	if !ok {
@@ -238,7 +239,7 @@ func TestAScheduleLooksAtItsModuleInputs(t *testing.T) {
 	if snapshot(t, c, cron).Condition.Digest != two.Digest {
 		t.Error("Snapshot and Observe disagree")
 	}
-	bare, ok := ConditionQuery(task(config.Schedule{}))
+	bare, ok := ConditionQuery(task(condition.Schedule{}))
 	if a := c.Observe(t.Context(), []Query{bare})[0]; !ok || a.Err != nil || a.Digest == "" {
 		t.Errorf("a schedule without module inputs: %+v", a)
 	}
@@ -249,11 +250,11 @@ func TestEqualViewsAreReadOnceAndOneFailureSpoilsNothingElse(t *testing.T) {
 	proxy := consultest.NewProxy(t, s.Addr())
 	c := client(t, proxy.Addr())
 	bad := services("web")
-	bad.Filter = "not a filter"
+	bad[0].Filter = "not a filter"
 	meta := services("web")
-	meta.CTSUserDefinedMeta = map[string]string{"k": "v"}
+	meta[0].CTSUserDefinedMeta = map[string]string{"k": "v"}
 	var queries []Query
-	for _, cond := range []any{services("web", "db"), services("web"), bad, meta, matching("nothing"), matching("consul")} {
+	for _, cond := range []condition.Spec{services("web", "db"), services("web"), bad, meta, matching("nothing"), matching("consul")} {
 		queries = append(queries, query(t, cond))
 	}
 	for i, a := range c.Observe(t.Context(), queries) {
@@ -276,7 +277,7 @@ func TestAThousandServicesTakeFewConnections(t *testing.T) {
 	for i := range 1000 {
 		queries = append(queries, query(t, services(fmt.Sprintf("service-%d", i))))
 	}
-	queries = append(queries, query(t, config.ConsulKV{Path: "a"}), query(t, config.ConsulKV{Path: "b"}))
+	queries = append(queries, query(t, condition.ConsulKV{Path: "a"}), query(t, condition.ConsulKV{Path: "b"}))
 	watch := c.Watch(t.Context(), BlockGates(queries), nil)
 	for range 4 { // as several runs at a time would
 		t.Run("observe", func(t *testing.T) {
@@ -309,7 +310,7 @@ func TestAnIdlePollCosts(t *testing.T) {
 		}
 		return queries
 	}
-	keys := []Query{query(t, config.ConsulKV{Path: "a"}), query(t, config.ConsulKV{Path: "b", Recurse: true})}
+	keys := []Query{query(t, condition.ConsulKV{Path: "a"}), query(t, condition.ConsulKV{Path: "b", Recurse: true})}
 	for _, test := range []struct {
 		name    string
 		queries []Query

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/hashicorp/consul/api"
 
+	"github.com/terrapulse/terrapulse/internal/condition"
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/consul/consultest"
 	"github.com/terrapulse/terrapulse/internal/fault"
@@ -31,49 +32,32 @@ func TestASnapshotHoldsEveryFieldThatModulesSee(t *testing.T) {
 	put(t, s, &api.CatalogRegistration{Node: "worker-00", Address: "10.0.0.2", Service: &api.AgentService{Service: "api"}})
 
 	selection := services("api")
-	selection.Filter = "\nChecks.Status != nothing\n"
-	selection.CTSUserDefinedMeta = map[string]string{"mine": "1"}
-	got := snapshot(t, c, task(selection)).Blocks
+	selection[0].Filter = "\nChecks.Status != nothing\n"
+	selection[0].CTSUserDefinedMeta = map[string]string{"mine": "1"}
+	blocks := snapshot(t, c, task(selection)).Blocks
+	got := blocks[0].Entries.(condition.Instances)
 	empty := map[string]string{}
-	want := []Block{{Variable: "services", Services: []Service{
+	want := condition.Instances{
 		{ID: "api", Name: "api", Address: "10.0.0.2", Meta: empty, Tags: []string{}, Status: "passing",
 			Node: "worker-00", NodeAddress: "10.0.0.2", NodeDatacenter: "dc1", NodeTaggedAddresses: empty, NodeMeta: empty,
-			CTSUserDefinedMeta: selection.CTSUserDefinedMeta},
+			CTSUserDefinedMeta: selection[0].CTSUserDefinedMeta},
 		{ID: "api-1", Name: "api", Kind: "connect-proxy", Address: "1.2.3.4", Port: 8080, Meta: map[string]string{"k": "%{v}"},
 			Tags: []string{"${x}", "a\nb", "z"}, Status: "warning", Node: "worker-01",
 			NodeID: "39e5a7f5-2834-e16d-6925-78167c9f50d8", NodeAddress: "10.0.0.1", NodeDatacenter: "dc1",
 			NodeTaggedAddresses: map[string]string{"lan": "10.0.0.1"}, NodeMeta: map[string]string{"rack": "7"},
-			CTSUserDefinedMeta: selection.CTSUserDefinedMeta},
-	}}}
+			CTSUserDefinedMeta: selection[0].CTSUserDefinedMeta},
+	}
 	// An instance without checks has no status to filter by.
-	want[0].Services = want[0].Services[len(want[0].Services)-len(got[0].Services):]
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
+	want = want[len(want)-len(got):]
+	if diff := cmp.Diff(want, got); diff != "" || len(blocks) != 1 || blocks[0].Variable != "services" {
+		t.Errorf("%d blocks: %s", len(blocks), diff)
 	}
-	if len(got[0].Services) == 0 || got[0].Services[len(got[0].Services)-1].Key() != "api-1.worker-01.dc1" {
-		t.Errorf("services = %+v", got[0].Services)
+	if len(got) == 0 || got[len(got)-1].Key() != "api-1.worker-01.dc1" {
+		t.Errorf("services = %+v", got)
 	}
-	selection.Filter = ""
-	if got := snapshot(t, c, task(selection)).Blocks[0].Services; len(got) != 1 || got[0].ID != "api" {
+	selection[0].Filter = ""
+	if got := snapshot(t, c, task(selection)).Blocks[0].Entries.(condition.Instances); len(got) != 1 || got[0].ID != "api" {
 		t.Errorf("without a filter on checks, only passing instances are rendered: %+v", got)
-	}
-}
-
-func TestTheStatusOfAnInstanceIsItsWorstCheck(t *testing.T) {
-	for _, c := range []struct {
-		checks []check
-		want   string
-	}{
-		{nil, "passing"},
-		{[]check{{CheckID: "a", Status: "passing"}}, "passing"},
-		{[]check{{CheckID: "a", Status: "warning"}, {CheckID: "b", Status: "passing"}}, "warning"},
-		{[]check{{CheckID: "a", Status: "warning"}, {CheckID: "b", Status: "critical"}, {CheckID: "c", Status: "passing"}}, "critical"},
-		{[]check{{CheckID: "a", Status: "critical"}, {CheckID: "_node_maintenance", Status: "critical"}}, "maintenance"},
-		{[]check{{CheckID: "_service_maintenance:web", Status: "critical"}}, "maintenance"},
-	} {
-		if got := (&instance{Checks: c.checks}).status(); got != c.want {
-			t.Errorf("%v: %s, want %s", c.checks, got, c.want)
-		}
 	}
 }
 
@@ -87,9 +71,9 @@ func TestTheOrderOfBlocks(t *testing.T) {
 	putKey(t, s, "cfg/b/", "")
 	putKey(t, s, "cfg2", "2")
 
-	servicesInput := config.Input{Kind: config.KindServices, Services: []config.Services{services("web", "api")}}
-	kvInput := config.Input{Kind: config.KindConsulKV, ConsulKV: &config.ConsulKV{Path: "cfg", Recurse: true}}
-	with := func(t *config.Task, inputs ...config.Input) *config.Task {
+	servicesInput := services("web", "api")
+	kvInput := condition.ConsulKV{Path: "cfg", Recurse: true}
+	with := func(t *config.Task, inputs ...condition.Spec) *config.Task {
 		t.ModuleInputs = inputs
 		return t
 	}
@@ -97,10 +81,10 @@ func TestTheOrderOfBlocks(t *testing.T) {
 		t.Condition.UseAsModuleInput = false
 		return t
 	}
-	deprecated := with(task(config.ConsulKV{Path: "cfg/a"}), servicesInput)
+	deprecated := with(task(condition.ConsulKV{Path: "cfg/a"}), servicesInput)
 	deprecated.DeprecatedServices = []string{"web", "api"}
 	list := task(services("web"))
-	list.Condition.Services = []config.Services{services("web"), services("api")}
+	list.Condition.Spec = condition.Services{{Names: []string{"web"}}, {Names: []string{"api"}}}
 
 	for _, test := range []struct {
 		name string
@@ -109,30 +93,35 @@ func TestTheOrderOfBlocks(t *testing.T) {
 	}{
 		{"services, then keys", with(task(services("web", "api")), kvInput), "services[api.c.dc1 web.a.dc1 web.b.dc1] consul_kv[cfg/a cfg/b/ cfg2]"},
 		{"by regexp, sorted by node", task(matching("web|api")), "services[web.a.dc1 web.b.dc1 api.c.dc1]"},
-		{"keys, then services", with(task(config.ConsulKV{Path: "cfg/a"}), servicesInput), "consul_kv[cfg/a] services[api.c.dc1 web.a.dc1 web.b.dc1]"},
+		{"keys, then services", with(task(condition.ConsulKV{Path: "cfg/a"}), servicesInput), "consul_kv[cfg/a] services[api.c.dc1 web.a.dc1 web.b.dc1]"},
 		{"the deprecated list first", deprecated, "services[api.c.dc1 web.a.dc1 web.b.dc1] consul_kv[cfg/a]"},
 		{"a list of services is one block", list, "services[api.c.dc1 web.a.dc1 web.b.dc1]"},
-		{"the catalog", task(config.CatalogServices{Regexp: "^(web|consul)$"}), "catalog_services[consul web] services[]"},
+		{"the catalog", task(condition.CatalogServices{Regexp: "^(web|consul)$"}), "catalog_services[consul web] services[]"},
 		{"not rendered", hidden(task(services("web"))), "services[]"},
 		{"not rendered, with keys", hidden(with(task(services("web")), kvInput)), "consul_kv[cfg/a cfg/b/ cfg2] services[]"},
-		{"a missing key", task(config.ConsulKV{Path: "none"}), "consul_kv[] services[]"},
+		{"a missing key", task(condition.ConsulKV{Path: "none"}), "consul_kv[] services[]"},
 		{"a missing service", task(services("none")), "services[]"},
 		{"no condition", with(&config.Task{}, kvInput), "consul_kv[cfg/a cfg/b/ cfg2] services[]"},
-		{"a schedule", with(task(config.Schedule{}), servicesInput), "services[api.c.dc1 web.a.dc1 web.b.dc1]"},
+		{"a schedule", with(task(condition.Schedule{}), servicesInput), "services[api.c.dc1 web.a.dc1 web.b.dc1]"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			snapshot := snapshot(t, c, test.task)
 			var blocks []string
 			for _, b := range snapshot.Blocks {
 				var names []string
-				for _, s := range b.Services {
-					names = append(names, s.Key())
-				}
-				for _, s := range b.Catalog {
-					names = append(names, s.Name)
-				}
-				for _, p := range b.KV {
-					names = append(names, p.Key)
+				switch entries := b.Entries.(type) {
+				case condition.Instances:
+					for _, s := range entries {
+						names = append(names, s.Key())
+					}
+				case condition.CatalogEntries:
+					for _, s := range entries {
+						names = append(names, s.Name)
+					}
+				case condition.Pairs:
+					for _, p := range entries {
+						names = append(names, p.Key)
+					}
 				}
 				blocks = append(blocks, fmt.Sprintf("%s%s", b.Variable, names))
 			}
@@ -151,19 +140,19 @@ func TestAKVValueOfAnySortArrivesOrIsNamed(t *testing.T) {
 	c := client(t, s.Addr())
 	text := "\"quotes\"\nlines\\ ${x} %{y} \t ü" + strings.Repeat("x", 400<<10)
 	putKey(t, s, "text", text)
-	if got := snapshot(t, c, task(config.ConsulKV{Path: "text"})).Blocks[0].KV[0].Value; got != text {
+	if got := snapshot(t, c, task(condition.ConsulKV{Path: "text"})).Blocks[0].Entries.(condition.Pairs)[0].Value; got != text {
 		t.Errorf("%d bytes arrived of %d", len(got), len(text))
 	}
 	putKey(t, s, "binary/a", "fine")
 	for name, value := range map[string]string{"bytes": string(bytes.Repeat([]byte{0xff, 0xfe}, 256<<10)), "nul": "a\x00b"} {
 		key := "binary/" + name
 		putKey(t, s, key, value)
-		binary := task(config.ConsulKV{Path: "binary/", Recurse: true})
+		binary := task(condition.ConsulKV{Path: "binary/", Recurse: true})
 		_, err := c.Snapshot(t.Context(), binary)
 		if err == nil || !strings.Contains(err.Error(), key) || fault.IsTransient(err) || len(err.Error()) > 300 {
 			t.Errorf("error = %.300v", err)
 		}
-		if o := observe(t, c, query(t, config.ConsulKV{Path: key})); o.Digest == "" {
+		if o := observe(t, c, query(t, condition.ConsulKV{Path: key})); o.Digest == "" {
 			t.Error("no digest")
 		}
 		binary.Condition.UseAsModuleInput = false
@@ -183,8 +172,8 @@ func TestServiceNamesOfAnySort(t *testing.T) {
 	for _, name := range names {
 		register(t, s, "n", api.AgentService{Service: name})
 	}
-	for _, cond := range []any{services(names...), matching(`quo"te|^a[/ =]b$|%|ü|\?|back\\slash`)} {
-		if got := snapshot(t, c, task(cond)).Blocks[0].Services; len(got) != len(names) {
+	for _, cond := range []condition.Spec{services(names...), matching(`quo"te|^a[/ =]b$|%|ü|\?|back\\slash`)} {
+		if got := snapshot(t, c, task(cond)).Blocks[0].Entries.(condition.Instances); len(got) != len(names) {
 			t.Errorf("%d of %d services arrived", len(got), len(names))
 		}
 	}
@@ -208,8 +197,8 @@ func TestAServiceWith5000Instances(t *testing.T) {
 			t.Fatal(err, response)
 		}
 	}
-	if got := snapshot(t, c, task(services("web"))); len(got.Blocks[0].Services) != n || len(got.Condition.Elements) != n {
-		t.Errorf("%d services, %d elements", len(got.Blocks[0].Services), len(got.Condition.Elements))
+	if got := snapshot(t, c, task(services("web"))); len(got.Blocks[0].Entries.(condition.Instances)) != n || len(got.Condition.Elements) != n {
+		t.Errorf("%d services, %d elements", len(got.Blocks[0].Entries.(condition.Instances)), len(got.Condition.Elements))
 	}
 }
 
@@ -222,12 +211,12 @@ func TestSnapshot_ServiceWithSeveralPorts(t *testing.T) {
 	q := query(t, services("web"))
 	before := observe(t, c, q)
 	snap := snapshot(t, c, task(services("web")))
-	got := snap.Blocks[0].Services
+	got := snap.Blocks[0].Entries.(condition.Instances)
 	if len(got) != 2 || got[0].Port != 9090 || !maps.Equal(got[0].Ports, map[string]int{"http": 8080, "grpc": 9090}) {
 		t.Errorf("the service with several ports is %+v", got)
 	}
-	if got[1].Port != 80 || got[1].Ports != nil || snap.PortWarning() != "" {
-		t.Errorf("the service with one port is %+v; %s", got[1], snap.PortWarning())
+	if got[1].Port != 80 || got[1].Ports != nil || snap.Warning() != "" {
+		t.Errorf("the service with one port is %+v; %s", got[1], snap.Warning())
 	}
 	register(t, s, "n1", api.AgentService{ID: "web-1", Service: "web",
 		Ports: api.ServicePorts{{Name: "http", Port: 8081}, {Name: "grpc", Port: 9090, Default: true}}})
@@ -250,7 +239,7 @@ func TestSnapshot_ServicesOfOtherAgents(t *testing.T) {
 		}))
 		defer server.Close()
 		snap := snapshot(t, client(t, server.URL), task(services("web")))
-		if got := fmt.Sprint(snap.Blocks[0].Services[0].Port, " ", snap.PortWarning()); !strings.HasPrefix(got, want) {
+		if got := fmt.Sprint(snap.Blocks[0].Entries.(condition.Instances)[0].Port, " ", snap.Warning()); !strings.HasPrefix(got, want) {
 			t.Errorf("%s: %s, want %s", answer, got, want)
 		}
 	}

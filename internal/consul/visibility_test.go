@@ -6,17 +6,18 @@ import (
 
 	"github.com/hashicorp/consul/api"
 
+	"github.com/terrapulse/terrapulse/internal/condition"
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/consul/consultest"
 )
 
 // readings are one condition of each kind that lists something.
-var readings = map[string]any{
+var readings = map[string]condition.Spec{
 	"services by name":   services("web", "api"),
 	"services by regexp": matching("^(web|api)$"),
-	"names of services":  config.CatalogServices{Regexp: "^(web|api)$"},
-	"keys with a prefix": config.ConsulKV{Path: "app/", Recurse: true},
-	"all keys":           config.ConsulKV{Recurse: true},
+	"names of services":  condition.CatalogServices{Regexp: "^(web|api)$"},
+	"keys with a prefix": condition.ConsulKV{Path: "app/", Recurse: true},
+	"all keys":           condition.ConsulKV{Recurse: true},
 }
 
 // fill registers what the readings read.
@@ -31,33 +32,33 @@ func fill(t *testing.T, s *consultest.Server) {
 }
 
 // sources are what the reader sees.
-func sources(t *testing.T, c *Client, condition any) []string {
+func sources(t *testing.T, c *Client, spec condition.Spec) []string {
 	t.Helper()
-	a := c.Observe(t.Context(), []Query{query(t, condition)})[0]
+	a := c.Observe(t.Context(), []Query{query(t, spec)})[0]
 	if a.Err != nil {
 		t.Fatal(a.Err)
 	}
 	if len(a.Visibility.Sources()) == 0 {
-		t.Fatalf("%+v shows nothing", condition)
+		t.Fatalf("%+v shows nothing", spec)
 	}
 	return a.Visibility.Sources()
 }
 
-// confirm reads the condition, once for a tick and once for a run, and returns
+// confirm reads the spec, once for a tick and once for a run, and returns
 // why what is missing does not count as gone.
-func confirm(t *testing.T, c *Client, condition any, before []string) error {
+func confirm(t *testing.T, c *Client, spec condition.Spec, before []string) error {
 	t.Helper()
-	a := c.Observe(t.Context(), []Query{query(t, condition)})[0]
+	a := c.Observe(t.Context(), []Query{query(t, spec)})[0]
 	err := a.Err
 	if err == nil {
 		err = a.Visibility.Confirm(t.Context(), before)
 	}
-	snap, other := c.Snapshot(t.Context(), task(condition))
+	snap, other := c.Snapshot(t.Context(), task(spec))
 	if other == nil {
 		other = snap.Visibility.Confirm(t.Context(), before)
 	}
 	if (err == nil) != (other == nil) {
-		t.Errorf("%+v: Observe says %v, Snapshot %v", condition, err, other)
+		t.Errorf("%+v: Observe says %v, Snapshot %v", spec, err, other)
 	}
 	return err
 }
@@ -102,17 +103,17 @@ func TestVisibility_ReaderWithoutRightsProvesNothing(t *testing.T) {
 	anonymous, named := client(t, s.Addr()), clientOf(t, config.Consul{Address: s.Addr(), Token: "anonymous"})
 	token, rights := reader(t, s, "token", everything)
 	before := map[string][]string{}
-	for name, condition := range readings {
-		before[name] = sources(t, admin, condition)
-		if err := confirm(t, token, condition, before[name]); err != nil {
+	for name, spec := range readings {
+		before[name] = sources(t, admin, spec)
+		if err := confirm(t, token, spec, before[name]); err != nil {
 			t.Errorf("a token with every right, %s: %v", name, err)
 		}
 	}
 	grant(t, s, rights, "")
-	for name, condition := range readings {
+	for name, spec := range readings {
 		for who, c := range map[string]*Client{"no token": anonymous, "the anonymous token": named, "a token that lost its rights": token} {
 			for _, known := range [][]string{before[name], nil} {
-				err := confirm(t, c, condition, known)
+				err := confirm(t, c, spec, known)
 				if !IsForbidden(err) {
 					t.Errorf("%s, %s, %d sources before: %v", who, name, len(known), err)
 				} else if c == anonymous && !strings.Contains(err.Error(), "there is no token") {
@@ -131,9 +132,9 @@ func TestVisibility_ReaderWithoutRightsProvesNothing(t *testing.T) {
 	grant(t, s, rights, everything)
 	check := func(when string) {
 		t.Helper()
-		for name, condition := range readings {
+		for name, spec := range readings {
 			for who, c := range map[string]*Client{"no token": anonymous, "a token": token} {
-				if err := confirm(t, c, condition, before[name]); err != nil {
+				if err := confirm(t, c, spec, before[name]); err != nil {
 					t.Errorf("%s, %s, %s: %v", when, who, name, err)
 				}
 			}
@@ -177,26 +178,26 @@ func TestVisibility_TokenThatSeesAPart(t *testing.T) {
 	// A part of the services, of which one goes: it may be read, so it is gone.
 	c, rights := reader(t, s, "prefix", `service_prefix "web" { policy = "read" } node_prefix "" { policy = "read" }`)
 	put(t, s, &api.CatalogRegistration{Node: "n3", Address: "10.0.0.3", Service: &api.AgentService{Service: "web-late"}})
-	conditions := []any{matching("^web"), config.CatalogServices{Regexp: "^web"}}
+	conditions := []condition.Spec{matching("^web"), condition.CatalogServices{Regexp: "^web"}}
 	var known [2][]string
-	for i, condition := range conditions {
-		known[i] = sources(t, c, condition)
+	for i, spec := range conditions {
+		known[i] = sources(t, c, spec)
 	}
 	if _, err := s.Client().Catalog().Deregister(&api.CatalogDeregistration{Node: "n3"}, nil); err != nil {
 		t.Fatal(err)
 	}
-	for i, condition := range conditions {
-		if err := confirm(t, c, condition, known[i]); err != nil {
-			t.Errorf("%+v: a service that may be read has gone: %v", condition, err)
+	for i, spec := range conditions {
+		if err := confirm(t, c, spec, known[i]); err != nil {
+			t.Errorf("%+v: a service that may be read has gone: %v", spec, err)
 		}
 	}
 	grant(t, s, rights, `service "web" { policy = "read" } node_prefix "" { policy = "read" }`)
-	for i, condition := range conditions {
-		if err := confirm(t, c, condition, known[i]); !IsForbidden(err) {
-			t.Errorf("%+v: the right to a service is lost: %v", condition, err)
+	for i, spec := range conditions {
+		if err := confirm(t, c, spec, known[i]); !IsForbidden(err) {
+			t.Errorf("%+v: the right to a service is lost: %v", spec, err)
 		}
-		if hidden := c.Observe(t.Context(), []Query{query(t, condition)})[0].Visibility.Hidden(); hidden == "" {
-			t.Errorf("%+v: nothing is said to be hidden", condition)
+		if hidden := c.Observe(t.Context(), []Query{query(t, spec)})[0].Visibility.Hidden(); hidden == "" {
+			t.Errorf("%+v: nothing is said to be hidden", spec)
 		}
 	}
 	// What the task no longer selects is not missed.
@@ -210,9 +211,9 @@ func TestVisibility_WithoutAccessControl(t *testing.T) {
 		s := consultest.Start(t, consultest.WithHCL(hcl))
 		fill(t, s)
 		c := client(t, s.Addr())
-		for name, condition := range readings {
-			before := sources(t, c, condition)
-			if err := confirm(t, c, condition, before); err != nil {
+		for name, spec := range readings {
+			before := sources(t, c, spec)
+			if err := confirm(t, c, spec, before); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
 		}

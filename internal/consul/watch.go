@@ -53,7 +53,7 @@ func (c *Client) watch(ctx context.Context, g GateSet, since Marks, p pace) *Wat
 	}
 	var gates sync.WaitGroup
 	for _, gate := range g.gates {
-		w.marks[gate.key] = since[gate.key]
+		w.marks[gate.Key] = since[gate.Key]
 	}
 	for i, gate := range g.gates {
 		// Beyond the connections that may be held, gates are polled.
@@ -122,7 +122,7 @@ func (w *Watch) hold(ctx context.Context, n int, g gate, held bool) {
 func (w *Watch) follow(ctx context.Context, n int, g gate, index uint64, outages int) (answered bool) {
 	for {
 		pause.For(ctx, w.pace.spacing)
-		a, err := w.client.block(ctx, g.request, index, w.pace.wait)
+		a, err := w.client.block(ctx, of(g.Request), index, w.pace.wait)
 		if err != nil {
 			return answered
 		}
@@ -152,8 +152,8 @@ func (w *Watch) note(ctx context.Context, n int, g gate, mark string, err error)
 	defer w.mu.Unlock()
 	news := (err == nil) != (w.errs[n] == nil)
 	w.errs[n] = err
-	if err == nil && (mark == "" || mark != w.marks[g.key]) {
-		w.marks[g.key] = mark
+	if err == nil && (mark == "" || mark != w.marks[g.Key]) {
+		w.marks[g.Key] = mark
 		news = true
 	}
 	if news {

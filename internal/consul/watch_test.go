@@ -15,7 +15,7 @@ import (
 
 	"github.com/hashicorp/consul/api"
 
-	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/condition"
 	"github.com/terrapulse/terrapulse/internal/consul/consultest"
 	"github.com/terrapulse/terrapulse/internal/fault"
 )
@@ -44,7 +44,7 @@ func signalled(t *testing.T, w *Watch, what string, is func(Marks, error) bool) 
 func complete(g GateSet) func(Marks, error) bool {
 	return func(m Marks, err error) bool {
 		for _, gate := range g.gates {
-			if m[gate.key] == "" {
+			if m[gate.Key] == "" {
 				return false
 			}
 		}
@@ -55,7 +55,7 @@ func complete(g GateSet) func(Marks, error) bool {
 func TestAWatchSignalsChanges(t *testing.T) {
 	s := consultest.Start(t)
 	c := client(t, s.Addr())
-	web, key := query(t, services("web")), query(t, config.ConsulKV{Path: "a"})
+	web, key := query(t, services("web")), query(t, condition.ConsulKV{Path: "a"})
 	set := BlockGates([]Query{web, key})
 	ctx, cancel := context.WithCancel(t.Context())
 	w := c.watch(ctx, set, nil, quick)
@@ -162,7 +162,7 @@ func TestAWatchNoticesThatConsulWasRestored(t *testing.T) {
 	s := consultest.Start(t)
 	proxy := consultest.NewProxy(t, s.Addr())
 	c := client(t, proxy.Addr())
-	web, key := query(t, services("web")), query(t, config.ConsulKV{Path: "a"})
+	web, key := query(t, services("web")), query(t, condition.ConsulKV{Path: "a"})
 	register(t, s, "n", api.AgentService{Service: "web"})
 	putKey(t, s, "a", "1")
 	snapshot, _, err := s.Client().Snapshot().Save(nil)
@@ -249,7 +249,7 @@ func TestAMarkAboveConsulsIndexDoesNotBlock(t *testing.T) {
 	set := BlockGates([]Query{query(t, services("web"))})
 	since := Marks{}
 	for _, g := range set.gates {
-		since[g.key] = "index 999999999"
+		since[g.Key] = "index 999999999"
 	}
 	w := c.watch(t.Context(), set, since, quick)
 	signalled(t, w, "an index that has fallen", func(now Marks, _ error) bool { return now["nodes"] != since["nodes"] })
@@ -283,7 +283,7 @@ func TestOneLostGateDoesNotStopTheOthers(t *testing.T) {
 	s := consultest.Start(t)
 	c := client(t, s.Addr())
 	here := query(t, services("web"))
-	set := BlockGates([]Query{query(t, config.Services{Names: []string{"web"}, Datacenter: "mars"}), here})
+	set := BlockGates([]Query{query(t, condition.Services{{Names: []string{"web"}, Datacenter: "mars"}}), here})
 	w := c.watch(t.Context(), set, nil, quick)
 	marks := signalled(t, w, "what is well", func(m Marks, err error) bool {
 		return isBadQuery(err) && m["nodes"] != "" && m["services"] != "" && m["checks-any"] != ""
@@ -298,7 +298,8 @@ func TestBeyondEightGatesAWatchPolls(t *testing.T) {
 	c := client(t, proxy.Addr())
 	var set GateSet
 	for i := range 30 {
-		set.add(viewGate(view{kind: keyView, name: fmt.Sprintf("key-%d", i)}, false))
+		one := BlockGates([]Query{query(t, condition.ConsulKV{Path: fmt.Sprintf("key-%d", i)})})
+		set.gates = append(set.gates, one.gates...)
 	}
 	w := c.watch(t.Context(), set, nil, quick)
 	signalled(t, w, "the first look", complete(set))
@@ -327,7 +328,7 @@ func TestQuestionsThatAreCutShortMakeNoStorm(t *testing.T) {
 	slow := quick
 	slow.minBackoff, slow.maxBackoff = time.Hour, time.Hour
 	ctx, cancel := context.WithCancel(t.Context())
-	w := client(t, server.URL).watch(ctx, GateSet{[]gate{nodesGate(scope{})}}, nil, slow)
+	w := client(t, server.URL).watch(ctx, nodesOf(t, ""), nil, slow)
 	eventually(t, "two rounds", func() bool { return asked.Load() == 4 })
 	if _, err := w.Marks(); err != nil {
 		t.Errorf("a question that something in between has cut short is taken for an outage: %v", err)

@@ -59,7 +59,7 @@ func (p *Planner) plan(ctx context.Context, task *config.Task) (driver.Plan, err
 	if err != nil {
 		return driver.Plan{}, err
 	}
-	for _, warning := range []string{snap.Visibility.Hidden(), snap.PortWarning()} {
+	for _, warning := range []string{snap.Visibility.Hidden(), snap.Warning()} {
 		if warning != "" {
 			p.Log.Warn(warning, "task", task.Name)
 		}

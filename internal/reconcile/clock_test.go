@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/terrapulse/terrapulse/internal/condition"
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/lease"
 	"github.com/terrapulse/terrapulse/internal/state"
@@ -119,7 +120,7 @@ func TestDecide_BufferPeriodEndsAfterClockWasAhead(t *testing.T) {
 
 func TestDecide_ScheduleSkipsAtMostOneTimeAfterClockWasAhead(t *testing.T) {
 	task := webTask()
-	task.Condition = config.Condition{Kind: config.KindSchedule, Schedule: &config.Schedule{Cron: "*/10 * * * *"}}
+	task.Condition = config.Condition{Spec: condition.Schedule{Cron: "*/10 * * * *"}}
 	known := state.Task{Observed: "B", ObservedAt: noon, Applied: "A", AppliedAt: noon}
 	for _, tt := range []struct {
 		name      string

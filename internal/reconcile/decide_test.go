@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/terrapulse/terrapulse/internal/condition"
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
@@ -20,13 +21,13 @@ var noon = time.Date(2086, 3, 14, 12, 0, 0, 0, time.UTC)
 
 func webTask() *config.Task {
 	return &config.Task{Name: "web", Enabled: true,
-		Condition:    config.Condition{Kind: config.KindServices, Services: []config.Services{{Names: []string{"web"}}}},
+		Condition:    config.Condition{Spec: condition.Services{{Names: []string{"web"}}}},
 		BufferPeriod: config.BufferPeriod{Enabled: true, Min: 5 * time.Second, Max: 20 * time.Second}}
 }
 
 func hourlyTask() *config.Task {
 	return &config.Task{Name: "hourly", Enabled: true,
-		Condition: config.Condition{Kind: config.KindSchedule, Schedule: &config.Schedule{Cron: "0 * * * *"}}}
+		Condition: config.Condition{Spec: condition.Schedule{Cron: "0 * * * *"}}}
 }
 
 // applied is the state of a task that applied digest "A" an hour ago.
@@ -47,7 +48,7 @@ func TestDecide_GivesTheReason(t *testing.T) {
 	unbuffered.BufferPeriod = config.BufferPeriod{}
 	once := &config.Task{Name: "once", Enabled: true}
 	yearly := hourlyTask()
-	yearly.Condition.Schedule.Cron = "0 3 1 1 *"
+	yearly.Condition.Spec = condition.Schedule{Cron: "0 3 1 1 *"}
 	newYear := time.Date(noon.Year()+1, 1, 1, 3, 0, 0, 0, noon.Location())
 	live := &state.LiveRun{ID: "r1", Launch: "l1", Created: noon.Add(-time.Minute)}
 	lost := &state.Run{ID: "r1", Task: "web", Kind: state.KindApply, State: state.RunLost, Ended: noon, Error: "out of memory"}
@@ -137,7 +138,7 @@ func TestDecide_GivesTheReason(t *testing.T) {
 		s.Last = &state.Result{Run: "r1", State: state.RunInterrupted, Error: "Terrapulse was told to stop"}
 	})
 	for _, task := range []*config.Task{webTask(), hourlyTask(), once} {
-		tests = append(tests, test{"an interrupted run is followed by another at once, although nothing changed: " + string(task.Condition.Kind),
+		tests = append(tests, test{"an interrupted run is followed by another at once, although nothing changed: " + fmt.Sprintf("%T", task.Condition.Spec),
 			Input{Task: task, State: interrupted}, Run, state.ReasonInterrupted, "told to stop", time.Time{}})
 	}
 	cancelled := with(applied(), func(s *state.Task) {

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/outbox"
 	"github.com/terrapulse/terrapulse/internal/overview"
 	"github.com/terrapulse/terrapulse/internal/state"
@@ -110,7 +109,7 @@ func (t *tick) unreadable() *state.Unreadable {
 			if since.After(u.Since) {
 				u.Since = since
 			}
-		case d.Reason.Code != state.ReasonRemoved && d.Reason.Code != state.ReasonDisabled && d.Task.Condition.Kind != config.KindNone:
+		case d.Reason.Code != state.ReasonRemoved && d.Reason.Code != state.ReasonDisabled && d.Task.Condition.Spec != nil:
 			u.All = false
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/terrapulse/terrapulse/internal/condition"
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/consul"
 	"github.com/terrapulse/terrapulse/internal/lease"
@@ -471,7 +472,7 @@ func TestATaskThatCannotBeReadDelaysNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		closed, open := *webTask(), *webTask()
 		closed.Name = "closed"
-		closed.Condition.Services = []config.Services{{Names: []string{"secret"}}}
+		closed.Condition.Spec = condition.Services{{Names: []string{"secret"}}}
 		b := newLoopBench(t, closed, open)
 		query, _ := consul.ConditionQuery(&closed)
 		b.Loop.Consul = partly{b.catalog, query.ID()}

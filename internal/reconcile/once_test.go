@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/terrapulse/terrapulse/internal/condition"
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/consul"
 	"github.com/terrapulse/terrapulse/internal/driver"
@@ -31,7 +32,7 @@ const ttl = 10 * time.Second
 // task returns a task that watches the service of its own name.
 func task(name string) config.Task {
 	return config.Task{Name: name, Enabled: true,
-		Condition: config.Condition{Kind: config.KindServices, Services: []config.Services{{Names: []string{name}}}}}
+		Condition: config.Condition{Spec: condition.Services{{Names: []string{name}}}}}
 }
 
 func tasks(names ...string) []config.Task {

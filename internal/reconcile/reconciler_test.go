@@ -15,6 +15,7 @@ import (
 
 	"github.com/hashicorp/consul/api"
 
+	"github.com/terrapulse/terrapulse/internal/condition"
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/consul"
 	"github.com/terrapulse/terrapulse/internal/consul/consultest"
@@ -399,7 +400,7 @@ func (p withoutOne) Poll(ctx context.Context, gates consul.GateSet) (consul.Mark
 
 func TestOneDatacenterThatIsAwayIsNotAllOfConsul(t *testing.T) {
 	all := tasks(2)
-	all[1].Condition.Services = []config.Services{{Names: []string{"web"}, Datacenter: "far"}}
+	all[1].Condition.Spec = condition.Services{{Names: []string{"web"}, Datacenter: "far"}}
 	b := newBench(t, all...)
 	b.settle()
 	record := func() state.Reconcile {
@@ -526,13 +527,14 @@ func TestAnIdleTickIsTwoRequestsWhateverIsWatched(t *testing.T) {
 	}
 	kv := *webTask()
 	kv.Name = "kv"
-	kv.Condition = config.Condition{Kind: config.KindConsulKV, ConsulKV: &config.ConsulKV{Path: "app", Recurse: true}}
+	kv.Condition = config.Condition{Spec: condition.ConsulKV{Path: "app", Recurse: true}}
 	many := *webTask()
 	many.Name = "many"
-	many.Condition.Services[0].Names = nil
+	var names []string
 	for i := range 100 {
-		many.Condition.Services[0].Names = append(many.Condition.Services[0].Names, fmt.Sprintf("web-%d", i))
+		names = append(names, fmt.Sprintf("web-%d", i))
 	}
+	many.Condition.Spec = condition.Services{{Names: names}}
 	for _, tt := range []struct {
 		name  string
 		tasks []config.Task

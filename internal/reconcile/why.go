@@ -7,7 +7,6 @@ import (
 
 	"github.com/hashicorp/cronexpr"
 
-	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
@@ -83,7 +82,7 @@ func (d *decider) why() trigger {
 	case s.Observed != s.Applied || s.Unfinished():
 		return d.changed()
 
-	case d.Task.Condition.Kind == config.KindNone:
+	case d.Task.Condition.Spec == nil:
 		return untriggered(state.ReasonUnchanged, "the task has no condition: nothing triggers it again")
 	}
 	return untriggered(state.ReasonUnchanged, "nothing changed since the last apply")
@@ -105,7 +104,8 @@ func (d *decider) pending() state.Pending {
 
 // schedule is the trigger of a task that only its schedule triggers.
 func (d *decider) schedule() trigger {
-	s, cron := &d.state, d.Task.Condition.Schedule.Cron
+	s := &d.state
+	cron, _ := d.Task.Condition.Schedule()
 	since := s.Scheduled
 	if since.IsZero() {
 		since = d.now
@@ -139,7 +139,10 @@ func (d *decider) schedule() trigger {
 	return t
 }
 
-func (d *decider) scheduled() bool { return d.Task.Condition.Kind == config.KindSchedule }
+func (d *decider) scheduled() bool {
+	_, scheduled := d.Task.Condition.Schedule()
+	return scheduled
+}
 
 // held reports whether what would be applied now is no reason for a run.
 func (d *decider) held() bool { return d.state.Held != nil && *d.state.Held == d.attempt() }

@@ -1,12 +1,14 @@
 package rootmodule
 
 import (
+	"slices"
+
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/ext/typeexpr"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/zclconf/go-cty/cty"
-	"github.com/zclconf/go-cty/cty/convert"
 
+	"github.com/terrapulse/terrapulse/internal/condition"
 	"github.com/terrapulse/terrapulse/internal/config"
 )
 
@@ -21,57 +23,56 @@ const (
 	// groupedFrom is the number of entries from which an input is grouped. Below
 	// it a conversion takes less than 0.1 s.
 	groupedFrom = 500
-
-	// groupSize is the number of entries of a group. From 30 to 200 it makes no
-	// difference that could be measured.
-	groupSize = 100
 )
 
-// grouped reports whether the variable of an input is a map of groups.
-func (m Module) grouped(variable string) bool {
+// grouped reports whether the variable is a map of groups.
+func (m Module) grouped(v *condition.Variable) bool {
+	if !v.Grouped {
+		return false
+	}
 	for _, block := range m.Blocks {
-		if block.Variable == variable {
-			return max(len(block.Services), len(block.Catalog)) >= groupedFrom
+		if block.Variable == v.Name {
+			return block.Entries != nil && block.Entries.Len() >= groupedFrom
 		}
 	}
 	return false
 }
 
-// groupedType is the type of one group. Where the module declares fewer
-// attributes than an input has, it is the module's own type: what merge joins
-// then needs no further conversion, which would be quadratic in all entries.
-// Where the module's type differs in another way, Terraform converts as usual.
-func (m Module) groupedType(variable string) string {
-	if theirs, ok := m.narrower(variable); ok {
+// groupedType is the type of one group. If the module declares fewer attributes
+// than the variable has, it is the module's own type: the result of merge then
+// needs no further conversion, which would be quadratic in all entries. If the
+// module's type differs in another way, Terraform converts as usual.
+func (m Module) groupedType(v *condition.Variable) string {
+	if theirs, ok := m.narrower(v); ok {
 		return typeexpr.TypeString(theirs)
 	}
-	text, _ := declaredType(variable, m.WantsPorts())
+	text, _ := typeOf(v, m.Types)
 	return text
 }
 
-// wanted are the attributes of a grouped input that its module declares; nil if
-// all of them are written. With 2 of 16 attributes, Terraform needs a tenth of
-// the time and a third of the memory.
-func (m Module) wanted(variable string) map[string]bool {
-	if !m.grouped(variable) {
-		return nil
+// attributes are the attributes of an entry to write; nil if an entry is no
+// object. Of a grouped variable, they are those that its module declares: with 2
+// of 16 attributes, Terraform needs a tenth of the time and a third of the memory.
+func (m Module) attributes(v *condition.Variable) map[string]bool {
+	_, t := typeOf(v, m.Types)
+	if theirs, ok := m.narrower(v); ok && m.grouped(v) {
+		t = theirs
 	}
-	theirs, ok := m.narrower(variable)
-	if !ok {
+	if !t.ElementType().IsObjectType() {
 		return nil
 	}
 	names := map[string]bool{}
-	for name := range theirs.ElementType().AttributeTypes() {
+	for name := range t.ElementType().AttributeTypes() {
 		names[name] = true
 	}
 	return names
 }
 
-// narrower is the type that the module declares for an input, if it is a map of
-// objects that have some of the input's attributes, each with its type.
-func (m Module) narrower(variable string) (cty.Type, bool) {
-	_, ours := declaredType(variable, m.WantsPorts())
-	theirs, ok := parseType(m.Types[variable])
+// narrower is the type that the module declares for a variable, if it is a map of
+// objects that have some of the variable's attributes, each with its type.
+func (m Module) narrower(v *condition.Variable) (cty.Type, bool) {
+	_, ours := typeOf(v, m.Types)
+	theirs, ok := parseType(m.Types[v.Name])
 	if !ok || !theirs.IsMapType() || !theirs.ElementType().IsObjectType() || !ours.ElementType().IsObjectType() {
 		return cty.NilType, false
 	}
@@ -84,12 +85,13 @@ func (m Module) narrower(variable string) (cty.Type, bool) {
 	return theirs, true
 }
 
-// declaredType is the type that declarations has for an input.
-func declaredType(variable string, ports bool) (text string, parsed cty.Type) {
-	source := []byte(declaration(variable, ports))
+// typeOf is the type that the root module declares for a variable. declared are
+// the types that the module declares.
+func typeOf(v *condition.Variable, declared map[string]string) (text string, parsed cty.Type) {
+	source := []byte(v.Declaration(declared[v.Name]))
 	file, diags := hclsyntax.ParseConfig(source, VariablesFile, hcl.InitialPos)
 	if diags.HasErrors() {
-		panic(diags) // a constant of this package
+		panic(diags) // a constant of package condition
 	}
 	expr := file.Body.(*hclsyntax.Body).Blocks[0].Body.Attributes["type"].Expr
 	text = string(expr.Range().SliceBytes(source))
@@ -97,34 +99,22 @@ func declaredType(variable string, ports bool) (text string, parsed cty.Type) {
 	return text, parsed
 }
 
+// TypesMatter reports whether the types that the module declares change the
+// declarations of the root module.
+func TypesMatter(t *config.Task, declared map[string]string) bool {
+	return slices.ContainsFunc(inputs(t), func(v *condition.Variable) bool {
+		return v.Declaration(declared[v.Name]) != v.Declaration("")
+	})
+}
+
 // InputTypes returns the types of what the task's module gets from Consul, by
 // the names of the variables. declared are the types that the module declares.
 func InputTypes(t *config.Task, declared map[string]string) map[string]cty.Type {
 	types := map[string]cty.Type{}
-	for _, name := range Inputs(t) {
-		_, types[name] = declaredType(name, WantsPorts(declared))
+	for _, v := range inputs(t) {
+		_, types[v.Name] = typeOf(v, declared)
 	}
 	return types
-}
-
-// WantsPorts reports whether the module declares the attribute ports of its
-// services.
-func (m Module) WantsPorts() bool { return WantsPorts(m.Types) }
-
-// WantsPorts reports whether a module with these types of variables declares
-// the attribute ports of its services, with a type that can take them. An
-// optional attribute of another type is the module's own.
-func WantsPorts(types map[string]string) bool {
-	expr, diags := hclsyntax.ParseExpression([]byte(types[ServicesVariable]), VariablesFile, hcl.InitialPos)
-	if diags.HasErrors() {
-		return false
-	}
-	t, _, diags := typeexpr.TypeConstraintWithDefaults(expr) // with optional attributes
-	if diags.HasErrors() || !t.IsMapType() || !t.ElementType().IsObjectType() || !t.ElementType().HasAttribute("ports") {
-		return false
-	}
-	ports, theirs := cty.Map(cty.Number), t.ElementType().AttributeType("ports")
-	return theirs.Equals(ports) || convert.GetConversion(ports, theirs) != nil
 }
 
 func parseType(text string) (cty.Type, bool) {

@@ -9,17 +9,21 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/terrapulse/terrapulse/internal/condition"
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/consul"
+	"github.com/terrapulse/terrapulse/internal/rootmodule/tfvars"
 )
 
 // largeModule is a task with n services and n catalog services.
 func largeModule(n int) Module {
 	m := plainModule()
-	m.Blocks = []consul.Block{{Variable: ServicesVariable, Services: catalog(n)}, {Variable: CatalogVariable}}
-	for i := range n {
-		m.Blocks[1].Catalog = append(m.Blocks[1].Catalog, consul.CatalogService{Name: fmt.Sprintf("service-%d", i), Tags: []string{"v1", "é \"q\" ${x}"}})
+	m.Blocks = []consul.Block{{Variable: servicesVariable, Entries: catalog(n)}, {Variable: catalogVariable}}
+	services := make(condition.CatalogEntries, n)
+	for i := range services {
+		services[i] = condition.CatalogService{Name: fmt.Sprintf("service-%d", i), Tags: []string{"v1", "é \"q\" ${x}"}}
 	}
+	m.Blocks[1].Entries = services
 	return m
 }
 
@@ -66,8 +70,8 @@ resource "terraform_data" "catalog" { input = jsonencode(var.catalog_services) }
 }
 
 func TestModule_ReceivesAGroupedInputAsItWouldUngrouped(t *testing.T) {
-	const n = groupedFrom + groupSize/2
-	whole := strings.TrimPrefix(declarations[ServicesVariable], "\n# Service definition protocol v0\n")
+	const n = groupedFrom + tfvars.GroupSize/2
+	whole := strings.TrimPrefix(condition.ServicesKind.Variable.Declaration(""), "\n# Service definition protocol v0\n")
 	for name, declared := range map[string]string{
 		"whole type":            whole,
 		"some attributes":       "variable \"services\" {\n  type = map(object({ name = string, port = number, meta = map(string) }))\n}\n",
@@ -77,7 +81,7 @@ func TestModule_ReceivesAGroupedInputAsItWouldUngrouped(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			m := largeModule(n)
-			m.Types = map[string]string{ServicesVariable: typeText(declared)}
+			m.Types = map[string]string{servicesVariable: typeText(declared)}
 			services, catalogs := received(t, m, declared)
 
 			// The module as it was before inputs were grouped: one entry less than
@@ -86,8 +90,8 @@ func TestModule_ReceivesAGroupedInputAsItWouldUngrouped(t *testing.T) {
 			for from := 0; from < n; from += groupedFrom - 1 {
 				part := largeModule(n)
 				to := min(from+groupedFrom-1, n)
-				part.Blocks[0].Services = part.Blocks[0].Services[from:to]
-				part.Blocks[1].Catalog = part.Blocks[1].Catalog[from:to]
+				part.Blocks[0].Entries = part.Blocks[0].Entries.(condition.Instances)[from:to]
+				part.Blocks[1].Entries = part.Blocks[1].Entries.(condition.CatalogEntries)[from:to]
 				s, c := received(t, part, declared)
 				for key, v := range s.(map[string]any) {
 					wantServices[key] = v
@@ -118,7 +122,7 @@ func typeText(declared string) string {
 func TestFiles_GroupOnlyALargeInput(t *testing.T) {
 	for _, n := range []int{groupedFrom - 1, groupedFrom} {
 		m := largeModule(n)
-		m.Blocks[1].Catalog = m.Blocks[1].Catalog[:1]
+		m.Blocks[1].Entries = m.Blocks[1].Entries.(condition.CatalogEntries)[:1]
 		dir := t.TempDir()
 		if _, err := m.Write(dir); err != nil {
 			t.Fatal(err)
@@ -131,7 +135,7 @@ func TestFiles_GroupOnlyALargeInput(t *testing.T) {
 		if got := strings.Contains(files[ValuesFile], `"000000" = {`); got != grouped {
 			t.Errorf("%d services: grouped in %s is %v", n, ValuesFile, got)
 		}
-		if !strings.Contains(files[VariablesFile], declarations[CatalogVariable]) {
+		if !strings.Contains(files[VariablesFile], condition.CatalogServicesKind.Variable.Declaration("")) {
 			t.Errorf("%d services: the small input is declared differently:\n%s", n, files[VariablesFile])
 		}
 	}
@@ -139,7 +143,7 @@ func TestFiles_GroupOnlyALargeInput(t *testing.T) {
 
 func TestGroupedType_IsTheModulesOwnWhereThatHasFewerAttributes(t *testing.T) {
 	m := largeModule(groupedFrom)
-	whole, _ := declaredType(ServicesVariable, false)
+	whole, _ := typeOf(condition.ServicesKind.Variable, nil)
 	for declared, want := range map[string]string{
 		"map(object({ name = string, port = number }))":            "map(object({name=string,port=number}))",
 		"map(object({\n    name = string # of it\n  }))":           "map(object({name=string}))",
@@ -152,12 +156,12 @@ func TestGroupedType_IsTheModulesOwnWhereThatHasFewerAttributes(t *testing.T) {
 		"":         whole,
 		"map(":     whole,
 	} {
-		m.Types = map[string]string{ServicesVariable: declared}
-		if got := m.groupedType(ServicesVariable); got != want {
+		m.Types = map[string]string{servicesVariable: declared}
+		if got := m.groupedType(condition.ServicesKind.Variable); got != want {
 			t.Errorf("%q: got %s, want %s", declared, got, want)
 		}
 	}
-	if got := m.groupedType(CatalogVariable); got != "map(list(string))" {
+	if got := m.groupedType(condition.CatalogServicesKind.Variable); got != "map(list(string))" {
 		t.Errorf("catalog_services: got %s", got)
 	}
 }
@@ -166,11 +170,11 @@ func TestModule_PortsAreForModulesThatDeclareThem(t *testing.T) {
 	for _, n := range []int{2, groupedFrom} {
 		m := largeModule(n)
 		without := allFiles(t, m)
-		m.Blocks[0].Services[0].Ports = map[string]int{"http": 8080, "grpc": 9090}
+		m.Blocks[0].Entries.(condition.Instances)[0].Ports = map[string]int{"http": 8080, "grpc": 9090}
 		for _, declared := range []string{"", "any", "map(any)", "map(object({ id = string, port = number }))"} {
 			m.Types = nil
 			if declared != "" {
-				m.Types = map[string]string{ServicesVariable: declared}
+				m.Types = map[string]string{servicesVariable: declared}
 			}
 			plain := m
 			plain.Blocks = largeModule(n).Blocks
@@ -187,7 +191,7 @@ func TestModule_PortsAreForModulesThatDeclareThem(t *testing.T) {
 			"map(object({ id = string, ports = map(number) }))",
 			"map(object({ id = string, ports = optional(map(number)) }))",
 		} {
-			m.Types = map[string]string{ServicesVariable: declared}
+			m.Types = map[string]string{servicesVariable: declared}
 			services, _ := received(t, m, "variable \"services\" {\n  type = "+declared+"\n}\n")
 			withPorts := 0
 			for _, s := range services.(map[string]any) {
@@ -207,14 +211,14 @@ func TestModule_PortsAreForModulesThatDeclareThem(t *testing.T) {
 
 func TestModule_PortsOfAnotherTypeAreTheModulesOwn(t *testing.T) {
 	m := largeModule(2)
-	m.Blocks[0].Services[0].Ports = map[string]int{"http": 8080}
+	m.Blocks[0].Entries.(condition.Instances)[0].Ports = map[string]int{"http": 8080}
 	for declared, want := range map[string]any{
 		"optional(list(string), [\"none\"])":  []any{"none"},
 		"optional(object({ http = string }))": nil,
 		"optional(map(string))":               map[string]any{"http": "8080"},
 	} {
-		m.Types = map[string]string{ServicesVariable: "map(object({ id = string, ports = " + declared + " }))"}
-		services, _ := received(t, m, "variable \"services\" {\n  type = "+m.Types[ServicesVariable]+"\n}\n")
+		m.Types = map[string]string{servicesVariable: "map(object({ id = string, ports = " + declared + " }))"}
+		services, _ := received(t, m, "variable \"services\" {\n  type = "+m.Types[servicesVariable]+"\n}\n")
 		found := false
 		for _, s := range services.(map[string]any) {
 			found = found || cmp.Equal(want, s.(map[string]any)["ports"])

@@ -87,11 +87,11 @@ func (m Module) writeModule(b *bytes.Buffer) error {
 	if t.Version != "" {
 		fmt.Fprintf(b, "version = %s\n", literal(cty.StringVal(t.Version)))
 	}
-	for _, name := range Inputs(t) {
-		if m.grouped(name) {
-			fmt.Fprintf(b, "%s = merge(values(var.%s)...)\n", name, name)
+	for _, v := range inputs(t) {
+		if m.grouped(v) {
+			fmt.Fprintf(b, "%s = merge(values(var.%s)...)\n", v.Name, v.Name)
 		} else {
-			fmt.Fprintf(b, "%s = var.%s\n", name, name)
+			fmt.Fprintf(b, "%s = var.%s\n", v.Name, v.Name)
 		}
 	}
 	if names := t.VariableNames(); len(names) > 0 {

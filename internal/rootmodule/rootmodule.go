@@ -1,5 +1,5 @@
 // Package rootmodule writes the root module of a task: the Terraform
-// configuration that calls the task's module with what Consul says. File names
+// configuration that calls the task's module with the data from Consul. File names
 // and formats are those of Consul-Terraform-Sync, so that every module written
 // for it works unchanged.
 //
@@ -23,6 +23,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 	ctyjson "github.com/zclconf/go-cty/cty/json"
 
+	"github.com/terrapulse/terrapulse/internal/condition"
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/consul"
 )
@@ -34,21 +35,14 @@ const (
 	ModuleVariablesFile = "variables.module.tf"   // only if the task has variables
 	ModuleValuesFile    = "variables.auto.tfvars" // only if the task has variables
 	ProvidersFile       = "providers.auto.tfvars" // a preamble only: provider values are secret
-	ValuesFile          = "terraform.tfvars"      // what Consul says
-)
-
-// The variables that carry what Consul says.
-const (
-	ServicesVariable = "services"
-	CatalogVariable  = "catalog_services"
-	KVVariable       = "consul_kv"
+	ValuesFile          = "terraform.tfvars"      // the data from Consul
 )
 
 // Module is everything a root module is made from.
 type Module struct {
 	Config *config.Config
 	Task   *config.Task
-	// Blocks are what Consul says, at most one for each variable, in the order
+	// Blocks are the data from Consul, at most one for each variable, in the order
 	// in which they are written. An empty services block is added if there is none.
 	Blocks []consul.Block
 	// Terraform is the version that will read the files; nil for a current one.
@@ -121,33 +115,37 @@ func writeComment(b *bytes.Buffer, label, text string) {
 
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
-// Inputs returns the variables through which the task's module gets what Consul
-// says, in the order of the module block: services always, and what the
-// condition and the module inputs render. A module that does not declare one of
-// them cannot be used.
+// Inputs returns the names of the variables through which the task's module gets
+// its data, in the order of the module block: services always, and those of the
+// condition and the module inputs. A module that does not declare one of them
+// cannot be used.
 func Inputs(t *config.Task) []string {
-	names := []string{ServicesVariable}
-	add := func(k config.Kind) {
-		var name string
-		switch k {
-		case config.KindCatalogServices:
-			name = CatalogVariable
-		case config.KindConsulKV:
-			name = KVVariable
-		default:
-			return
+	var names []string
+	for _, v := range inputs(t) {
+		names = append(names, v.Name)
+	}
+	return names
+}
+
+func inputs(t *config.Task) []*condition.Variable {
+	var all []*condition.Variable
+	for _, k := range condition.Kinds {
+		if k.Variable != nil && k.Variable.Always {
+			all = append(all, k.Variable)
 		}
-		if !slices.Contains(names, name) {
-			names = append(names, name)
+	}
+	add := func(k *condition.Kind) {
+		if k != nil && k.Variable != nil && !slices.Contains(all, k.Variable) {
+			all = append(all, k.Variable)
 		}
 	}
 	if t.Condition.UseAsModuleInput {
-		add(t.Condition.Kind)
+		add(t.Condition.Kind())
 	}
 	for _, in := range t.ModuleInputs {
-		add(in.Kind)
+		add(in.Kind())
 	}
-	return names
+	return all
 }
 
 // provider is a provider that the task uses. Configured is false if no

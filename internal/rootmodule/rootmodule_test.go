@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/go-version"
 	"github.com/zclconf/go-cty/cty"
 
+	"github.com/terrapulse/terrapulse/internal/condition"
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/consul"
 	"github.com/terrapulse/terrapulse/internal/testtools"
@@ -64,10 +65,9 @@ func full() Module {
 	task := &config.Task{
 		Name: "test", Description: "user description for task named 'test'",
 		Module: "namespace/consul-terraform-sync/consul//modules/test", Version: "0.0.0",
-		Providers: []string{"testProvider.tp", "other"},
-		Condition: config.Condition{Kind: config.KindConsulKV, UseAsModuleInput: true, ConsulKV: &config.ConsulKV{Path: "key-path"}},
-		ModuleInputs: []config.Input{{Kind: config.KindServices,
-			Services: []config.Services{{Names: []string{"api", "web"}}}}},
+		Providers:    []string{"testProvider.tp", "other"},
+		Condition:    config.Condition{Spec: condition.ConsulKV{Path: "key-path"}, UseAsModuleInput: true},
+		ModuleInputs: []condition.Spec{condition.Services{{Names: []string{"api", "web"}}}},
 		Variables: values{
 			"bool_true": cty.True, "nothing": cty.NullVal(cty.DynamicPseudoType),
 			"tup": cty.TupleVal([]cty.Value{str("abc"), num(123), cty.False}),
@@ -80,11 +80,11 @@ func full() Module {
 	}
 	none := map[string]string{}
 	return Module{Config: cfg, Task: task, Blocks: []consul.Block{
-		{Variable: KVVariable, KV: []consul.KVPair{
+		{Variable: kvVariable, Entries: condition.Pairs{
 			{Key: "key-path", Value: "red"},
 			{Key: `quo"te`, Value: "{\"a\": \"b\\\\c\"}\n${x} %{if}"},
 		}},
-		{Variable: ServicesVariable, Services: []consul.Service{{
+		{Variable: servicesVariable, Entries: condition.Instances{{
 			ID: "api", Name: "api", Address: "1.2.3.4", Port: 8080, Meta: none, Tags: []string{"tag"}, Status: "passing",
 			Node: "worker-01", NodeID: "39e5a7f5-2834-e16d-6925-78167c9f50d8", NodeAddress: "127.0.0.1", NodeDatacenter: "dc1",
 			NodeTaggedAddresses: map[string]string{"wan_ipv4": "127.0.0.1", "lan": "127.0.0.1"},
@@ -98,13 +98,19 @@ func full() Module {
 	}}
 }
 
+const (
+	servicesVariable = "services"
+	catalogVariable  = "catalog_services"
+	kvVariable       = "consul_kv"
+)
+
 // plain uses as little as possible.
 func plainModule() Module {
 	return Module{
 		Config: &config.Config{Terraform: config.Terraform{Backend: config.Backend{Type: "local"}}},
 		Task: &config.Task{Name: "test", Module: "./module", Condition: config.Condition{
-			Kind: config.KindCatalogServices, UseAsModuleInput: true, CatalogServices: &config.CatalogServices{}}},
-		Blocks: []consul.Block{{Variable: CatalogVariable, Catalog: []consul.CatalogService{
+			Spec: condition.CatalogServices{}, UseAsModuleInput: true}},
+		Blocks: []consul.Block{{Variable: catalogVariable, Entries: condition.CatalogEntries{
 			{Name: "api", Tags: []string{"tag"}}, {Name: "consul"},
 			{Name: "web", Tags: []string{"tag_a", "tag\nb \"q\" ${x}"}},
 		}}},
@@ -189,8 +195,8 @@ output "seen" { value = terraform_data.seen.output }
 		"list": cty.TupleVal([]cty.Value{cty.ObjectVal(values{"a": num(1)}), cty.ObjectVal(values{"b": str(nasty)})}),
 	}
 	m.Blocks = []consul.Block{
-		{Variable: KVVariable, KV: []consul.KVPair{{Key: nasty, Value: nasty}}},
-		{Variable: ServicesVariable, Services: []consul.Service{{
+		{Variable: kvVariable, Entries: condition.Pairs{{Key: nasty, Value: nasty}}},
+		{Variable: servicesVariable, Entries: condition.Instances{{
 			ID: nasty, Name: nasty, Tags: []string{nasty, "${"}, Meta: map[string]string{nasty: nasty, "a": "b"}, Node: "n",
 		}}},
 	}
@@ -287,9 +293,9 @@ func TestOnlyWhatChangedIsWritten(t *testing.T) {
 	write(MainFile, VariablesFile, ProvidersFile, ModuleVariablesFile, ModuleValuesFile, ValuesFile)
 	write()
 
-	m.Blocks[0].KV[0].Value = "blue"
+	m.Blocks[0].Entries.(condition.Pairs)[0].Value = "blue"
 	write(ValuesFile)
-	m.Blocks[0].KV = m.Blocks[0].KV[:1] // shorter, and so a prefix up to there
+	m.Blocks[0].Entries = m.Blocks[0].Entries.(condition.Pairs)[:1] // shorter, and so a prefix up to there
 	write(ValuesFile)
 
 	mustWrite(t, filepath.Join(dir, MainFile), "changed by hand")
@@ -341,21 +347,21 @@ func TestAnOldTerraformGetsNoSensitiveVariables(t *testing.T) {
 }
 
 func TestInputsAreWhatTheTaskRenders(t *testing.T) {
-	kv := config.Input{Kind: config.KindConsulKV}
-	services := config.Input{Kind: config.KindServices}
+	kv := condition.ConsulKV{}
+	services := condition.Services{}
 	for _, c := range []struct {
 		name string
 		task config.Task
 		want []string
 	}{
 		{"no condition", config.Task{}, []string{"services"}},
-		{"services, KV as input", config.Task{Condition: config.Condition{Kind: config.KindServices, UseAsModuleInput: true},
-			ModuleInputs: []config.Input{kv}}, []string{"services", "consul_kv"}},
-		{"catalog, both inputs", config.Task{Condition: config.Condition{Kind: config.KindCatalogServices, UseAsModuleInput: true},
-			ModuleInputs: []config.Input{services, kv}}, []string{"services", "catalog_services", "consul_kv"}},
-		{"catalog not used", config.Task{Condition: config.Condition{Kind: config.KindCatalogServices}}, []string{"services"}},
-		{"schedule", config.Task{Condition: config.Condition{Kind: config.KindSchedule, UseAsModuleInput: true},
-			ModuleInputs: []config.Input{kv}}, []string{"services", "consul_kv"}},
+		{"services, KV as input", config.Task{Condition: config.Condition{Spec: condition.Services{}, UseAsModuleInput: true},
+			ModuleInputs: []condition.Spec{kv}}, []string{"services", "consul_kv"}},
+		{"catalog, both inputs", config.Task{Condition: config.Condition{Spec: condition.CatalogServices{}, UseAsModuleInput: true},
+			ModuleInputs: []condition.Spec{services, kv}}, []string{"services", "catalog_services", "consul_kv"}},
+		{"catalog not used", config.Task{Condition: config.Condition{Spec: condition.CatalogServices{}}}, []string{"services"}},
+		{"schedule", config.Task{Condition: config.Condition{Spec: condition.Schedule{}, UseAsModuleInput: true},
+			ModuleInputs: []condition.Spec{kv}}, []string{"services", "consul_kv"}},
 	} {
 		if diff := cmp.Diff(c.want, Inputs(&c.task)); diff != "" {
 			t.Errorf("%s: %s", c.name, diff)

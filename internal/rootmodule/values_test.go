@@ -13,6 +13,7 @@ import (
 	"golang.org/x/text/unicode/norm"
 	"pgregory.net/rapid"
 
+	"github.com/terrapulse/terrapulse/internal/condition"
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/consul"
 )
@@ -36,6 +37,8 @@ type hclService struct {
 	NodeTaggedAddresses map[string]string `hcl:"node_tagged_addresses"`
 	NodeMeta            map[string]string `hcl:"node_meta"`
 	CTSUserDefinedMeta  map[string]string `hcl:"cts_user_defined_meta"`
+
+	Portless bool // is not rendered
 }
 
 func TestServicesAreWrittenAsHclwriteWould(t *testing.T) {
@@ -49,7 +52,7 @@ func TestServicesAreWrittenAsHclwriteWould(t *testing.T) {
 			return !strings.ContainsAny(s, "$%\uFEFF") || isASCII(s)
 		})
 		table := rapid.MapOfN(key, text, 0, 3)
-		s := consul.Service{
+		s := condition.Service{
 			ID: text.Draw(t, "id"), Name: text.Draw(t, "name"), Kind: text.Draw(t, "kind"), Address: text.Draw(t, "address"),
 			Port: rapid.Int().Draw(t, "port"), Ports: rapid.MapOfN(key, rapid.Int(), 0, 3).Draw(t, "ports"), Meta: table.Draw(t, "meta"), Tags: rapid.SliceOfN(text, 0, 3).Draw(t, "tags"),
 			Namespace: text.Draw(t, "ns"), Status: text.Draw(t, "status"), Node: text.Draw(t, "node"), NodeID: text.Draw(t, "nodeID"),
@@ -65,8 +68,8 @@ func TestServicesAreWrittenAsHclwriteWould(t *testing.T) {
 
 		var got strings.Builder
 		m := plainModule()
-		m.Types = map[string]string{ServicesVariable: "map(object({ ports = optional(map(number), {}) }))"}
-		m.Blocks = []consul.Block{{Variable: ServicesVariable, Services: []consul.Service{s}}}
+		m.Types = map[string]string{servicesVariable: "map(object({ ports = optional(map(number), {}) }))"}
+		m.Blocks = []consul.Block{{Variable: servicesVariable, Entries: condition.Instances{s}}}
 		if err := m.renderValues(&got); err != nil {
 			t.Fatal(err)
 		}
@@ -84,12 +87,12 @@ func isASCII(s string) bool {
 }
 
 func TestAServiceIsKeyedByWhatItHas(t *testing.T) {
-	for want, s := range map[string]consul.Service{
+	for want, s := range map[string]condition.Service{
 		"api.n.dc1":     {ID: "api", Node: "n", NodeDatacenter: "dc1"},
 		"api.n.ns1.dc1": {ID: "api", Node: "n", Namespace: "ns1", NodeDatacenter: "dc1"},
 		"n.dc1":         {Node: "n", NodeDatacenter: "dc1"},
 	} {
-		if got := serviceKey(&s); got != want {
+		if got := s.Key(); got != want {
 			t.Errorf("got %s, want %s", got, want)
 		}
 	}
@@ -104,11 +107,11 @@ func TestAVariableThatNoModuleKnowsIsAnError(t *testing.T) {
 }
 
 // catalog is n instances with all that Consul usually says about one.
-func catalog(n int) []consul.Service {
-	services := make([]consul.Service, n)
+func catalog(n int) condition.Instances {
+	services := make(condition.Instances, n)
 	for i := range services {
 		id := fmt.Sprintf("service-%d", i)
-		services[i] = consul.Service{ID: id, Name: id, Address: "10.0.0.1", Port: 8080, Status: "passing",
+		services[i] = condition.Service{ID: id, Name: id, Address: "10.0.0.1", Port: 8080, Status: "passing",
 			Meta: map[string]string{"version": "1"}, Tags: []string{"primary", "v1"},
 			Node: "node-1", NodeID: "39e5a7f5-2834-e16d-6925-78167c9f50d8", NodeAddress: "10.0.0.1", NodeDatacenter: "dc1",
 			NodeTaggedAddresses: map[string]string{"lan": "10.0.0.1", "lan_ipv4": "10.0.0.1", "wan": "10.0.0.1", "wan_ipv4": "10.0.0.1"},
@@ -120,7 +123,7 @@ func catalog(n int) []consul.Service {
 func TestRenderingManyServicesTakesNoMemoryForThem(t *testing.T) {
 	allocations := func(n int) float64 {
 		m := Module{Config: &config.Config{}, Task: &config.Task{Name: "t"},
-			Blocks: []consul.Block{{Variable: ServicesVariable, Services: catalog(n)}}}
+			Blocks: []consul.Block{{Variable: servicesVariable, Entries: catalog(n)}}}
 		return testing.AllocsPerRun(3, func() {
 			if err := m.renderValues(io.Discard); err != nil {
 				t.Fatal(err)
@@ -135,7 +138,7 @@ func TestRenderingManyServicesTakesNoMemoryForThem(t *testing.T) {
 
 func BenchmarkRender10000Services(b *testing.B) {
 	m := Module{Config: &config.Config{}, Task: &config.Task{Name: "t"},
-		Blocks: []consul.Block{{Variable: ServicesVariable, Services: slices.Clip(catalog(10000))}}}
+		Blocks: []consul.Block{{Variable: servicesVariable, Entries: slices.Clip(catalog(10000))}}}
 	b.ReportAllocs()
 	for b.Loop() {
 		if err := m.renderValues(io.Discard); err != nil {

@@ -13,77 +13,18 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-// The declarations of the variables that carry what Consul says. Modules are
-// written against them.
-var declarations = map[string]string{
-	ServicesVariable: `
-# Service definition protocol v0
-variable "services" {
-  description = "Consul services monitored by Consul-Terraform-Sync"
-  type = map(
-    object({
-      id        = string
-      name      = string
-      kind      = string
-      address   = string
-      port      = number
-      meta      = map(string)
-      tags      = list(string)
-      namespace = string
-      status    = string
-
-      node                  = string
-      node_id               = string
-      node_address          = string
-      node_datacenter       = string
-      node_tagged_addresses = map(string)
-      node_meta             = map(string)
-
-      cts_user_defined_meta = map(string)
-    })
-  )
-}
-`,
-	CatalogVariable: `
-# Catalog Services definition protocol v0
-variable "catalog_services" {
-  description = "Consul catalog service names and list of all known tags for a given service"
-  type        = map(list(string))
-}
-`,
-	KVVariable: `
-# Consul KV definition protocol v0
-variable "consul_kv" {
-  description = "Consul KV pair"
-  type        = map(string)
-}
-`,
-}
-
-// declaration is the declaration of an input. Services have the attribute
-// ports only for a module that declares it, so that every other module sees
-// exactly what it saw before.
-func declaration(variable string, ports bool) string {
-	text := declarations[variable]
-	if variable == ServicesVariable && ports {
-		const port = "      port      = number\n"
-		text = strings.Replace(text, port, port+"      ports     = map(number)\n", 1)
-	}
-	return text
-}
-
 // sensitiveSince is the first Terraform that knows sensitive variables.
 var sensitiveSince = version.Must(version.NewVersion("0.14.0"))
 
 // variables is variables.tf without its preamble.
 func (m Module) variables() ([]byte, error) {
 	var b bytes.Buffer
-	for _, name := range Inputs(m.Task) {
-		if m.grouped(name) {
+	for _, v := range inputs(m.Task) {
+		if m.grouped(v) {
 			fmt.Fprintf(&b, "\n# Grouped, so that Terraform converts it faster; main.tf joins the groups.\n"+
-				"variable %q {\ntype = map(%s)\n}\n", name, m.groupedType(name))
+				"variable %q {\ntype = map(%s)\n}\n", v.Name, m.groupedType(v))
 		} else {
-			b.WriteString(declaration(name, m.WantsPorts()))
+			b.WriteString(v.Declaration(m.Types[v.Name]))
 		}
 	}
 	for _, p := range m.providers() {

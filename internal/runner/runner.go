@@ -282,7 +282,7 @@ func (c *claim) work(ctx context.Context, launch state.Launch, planned state.Pla
 	if done.snap, err = r.Consul.Snapshot(ctx, task); err != nil {
 		return done, err
 	}
-	if warning := done.snap.PortWarning(); warning != "" {
+	if warning := done.snap.Warning(); warning != "" {
 		r.Log.Warn(warning)
 	}
 	before, err := state.LoadInputs(ctx, r.Store, task.Name)

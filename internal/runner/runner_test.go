@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/terrapulse/terrapulse/internal/condition"
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/consul"
 	"github.com/terrapulse/terrapulse/internal/driver"
@@ -83,7 +84,7 @@ func newBench(t *testing.T, apply applier) *bench {
 	}
 	t.Cleanup(func() { store.Close() })
 	cfg := &config.Config{Tasks: []config.Task{{Name: "web", Enabled: true,
-		Condition: config.Condition{Kind: config.KindServices, Services: []config.Services{{Names: []string{"web"}}}}}}}
+		Condition: config.Condition{Spec: condition.Services{{Names: []string{"web"}}}}}}}
 	b := &bench{t: t, store: &statetest.Faulty{Store: store}, log: &testtools.Output{}}
 	b.Runner = &Runner{
 		Config: func() *config.Config { return cfg }, Source: new(overlay.Source), Store: b.store, Consul: catalog{}, Driver: fake{apply: apply},

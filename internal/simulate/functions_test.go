@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/terrapulse/terrapulse/internal/condition"
 	"github.com/terrapulse/terrapulse/internal/config"
 	s3 "github.com/terrapulse/terrapulse/internal/config/bundle"
 	"github.com/terrapulse/terrapulse/internal/consul"
@@ -38,13 +39,13 @@ type bundle struct {
 var bundles = func() []bundle {
 	task := func(name string) config.Task {
 		return config.Task{Name: name, Enabled: true,
-			Condition: config.Condition{Kind: config.KindServices, Services: []config.Services{{Names: []string{name}}}}}
+			Condition: config.Condition{Spec: condition.Services{{Names: []string{name}}}}}
 	}
 	other, buffered, scheduled := task("web"), task("db"), task("report")
 	other.Module = "./other"
 	buffered.BufferPeriod = config.BufferPeriod{Enabled: true, Min: 5 * time.Second, Max: 20 * time.Second}
-	scheduled.ModuleInputs = []config.Input{{Kind: config.KindServices, Services: scheduled.Condition.Services}}
-	scheduled.Condition = config.Condition{Kind: config.KindSchedule, Schedule: &config.Schedule{Cron: "*/5 * * * *"}}
+	scheduled.ModuleInputs = []condition.Spec{scheduled.Condition.Spec}
+	scheduled.Condition = config.Condition{Spec: condition.Schedule{Cron: "*/5 * * * *"}}
 	all := []bundle{
 		{"b0", "", &config.Config{Tasks: []config.Task{task("web"), task("api")}}},
 		{"b1", "", &config.Config{Tasks: []config.Task{other, task("api"), buffered}}},

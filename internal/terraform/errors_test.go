@@ -11,6 +11,7 @@ import (
 
 	"github.com/zclconf/go-cty/cty"
 
+	"github.com/terrapulse/terrapulse/internal/condition"
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/consul/consultest"
 )
@@ -96,7 +97,7 @@ func TestError_SaysWhatToDo(t *testing.T) {
 			"terraform apply of task web: ", "Unsupported argument"}},
 		{"a module without consul_kv", func() {
 			f.writeModule(`variable "services" {}`)
-			f.task.Condition = config.Condition{Kind: config.KindConsulKV, UseAsModuleInput: true}
+			f.task.Condition = config.Condition{Spec: condition.ConsulKV{}, UseAsModuleInput: true}
 			f.render()
 			write(t, filepath.Join(f.dir, "kv.auto.tfvars"), "consul_kv = {}")
 		}, []string{`no variable "consul_kv": declare it, or set use_as_module_input = false in the condition of task web, or remove its module_input`}},

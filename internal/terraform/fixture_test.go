@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/terrapulse/terrapulse/internal/condition"
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/consul"
 	"github.com/terrapulse/terrapulse/internal/rootmodule"
@@ -75,10 +76,11 @@ func read(t testing.TB, path string) string {
 
 // renderTo writes the root module with services of these names.
 func (f *fixture) renderTo(dir string, services ...string) error {
-	block := consul.Block{Variable: "services"}
+	var instances condition.Instances
 	for _, name := range services {
-		block.Services = append(block.Services, consul.Service{ID: name, Name: name})
+		instances = append(instances, condition.Service{ID: name, Name: name})
 	}
+	block := consul.Block{Variable: "services", Entries: instances}
 	_, err := rootmodule.Module{Config: f.cfg, Task: f.task, Blocks: []consul.Block{block}}.Write(dir)
 	return err
 }

@@ -53,3 +53,6 @@ func (v *Value[T]) Element(i int) Origin { return v.Part(Indexed(v.Path, i)) }
 
 // Entry is the place of a key of a map.
 func (v *Value[T]) Entry(name string) Origin { return v.Part(Joined(v.Path, name)) }
+
+// Place is the origin itself, for blocks that embed it.
+func (o *Origin) Place() *Origin { return o }

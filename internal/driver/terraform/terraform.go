@@ -171,7 +171,7 @@ func (d *Driver) Plan(ctx context.Context, job driver.Job) (driver.Plan, error) 
 func (d *Driver) write(dir string, job driver.Job, installed map[string]string) error {
 	root := d.root(job.Config, job.Task, job.Snapshot)
 	if installed != nil {
-		if root.Types != nil || !rootmodule.WantsPorts(installed) {
+		if root.Types != nil || !rootmodule.TypesMatter(job.Task, installed) {
 			return nil // what was written is right
 		}
 		root.Types = installed

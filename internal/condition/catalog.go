@@ -1,0 +1,128 @@
+package condition
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/url"
+	"regexp"
+	"slices"
+)
+
+// Consul's catalog: what the kinds that read services have in common.
+
+// catalog is the catalog of a datacenter. Its gates were measured (the tests of
+// package consul do it again). Polled, catalog/nodes moves with every registration
+// and every change of a node or an instance. It does not move with the status of
+// checks, but health/state/critical does. Blocking queries on catalog/nodes miss
+// changes of instances, and those on health/state/critical miss checks that pass,
+// so that catalog/services and health/state/any are needed.
+var catalog = &Family{
+	Name: "catalog",
+	Poll: func(s Scope, _ []View) []Gate { return []Gate{nodesGate(s), checksGate(s, "critical")} },
+	Block: func(s Scope, _ []View) []Gate {
+		return []Gate{nodesGate(s), servicesGate(s), checksGate(s, "any")}
+	},
+}
+
+func nodesGate(s Scope) Gate {
+	s.Namespace = ""
+	return Gate{
+		Key: "nodes" + s.String(), Scope: s, EveryNamespace: true,
+		Request: Request{Act: "watch the nodes" + s.String(), Needs: "node:read", Path: "/v1/catalog/nodes",
+			Scope: s, Query: NoElement("Node"), PartitionOnly: true},
+	}
+}
+
+func checksGate(s Scope, state string) Gate {
+	return Gate{
+		Key: "checks-" + state + s.String(), Scope: s,
+		Request: Request{Act: "watch the health checks" + s.String(), Needs: "service:read and node:read",
+			Path: "/v1/health/state/" + state, Scope: s, Query: NoElement("Node")},
+	}
+}
+
+func servicesGate(s Scope) Gate {
+	return Gate{
+		Key: "services" + s.String(), Scope: s,
+		Request: Request{Act: "watch the names of services" + s.String(), Needs: "service:read",
+			Path: "/v1/catalog/services", Scope: s, Query: NoElement("ServiceName")},
+	}
+}
+
+// nameFilter selects services by a regular expression. One that does not compile
+// matches nothing, and is an error when the services are read.
+type nameFilter struct {
+	*regexp.Regexp
+	act     string // that is impossible if the expression is invalid
+	invalid error
+}
+
+func compile(expression string) nameFilter {
+	re, err := regexp.Compile(expression)
+	if err != nil {
+		return nameFilter{regexp.MustCompile(`[^\s\S]`), fmt.Sprintf("choose services by regexp %q", expression), err}
+	}
+	return nameFilter{Regexp: re}
+}
+
+// Invalid returns the error of the expression.
+func (f nameFilter) Invalid() (act string, err error) { return f.act, f.invalid }
+
+// namesView has the names of services, with their tags.
+type namesView struct {
+	scope    Scope
+	nodeMeta string // as parameters of a URL
+}
+
+func (v namesView) ID() string    { return Encode("names", v.nodeMeta) }
+func (v namesView) Scope() Scope  { return v.scope }
+func (v namesView) Gate() Request { return v.Request() }
+
+func (v namesView) Request() Request {
+	query, _ := url.ParseQuery(v.nodeMeta) // url.Values has encoded it
+	return Request{
+		Act:   fmt.Sprintf("read the names of services%s", v.scope),
+		Needs: "service:read on the services and node:read on their nodes",
+		Path:  "/v1/catalog/services", Scope: v.scope, Query: query,
+	}
+}
+
+func (v namesView) Decode(d *json.Decoder) (Contents, error) {
+	var got nameContents
+	err := d.Decode(&got)
+	return got, err
+}
+
+func (v namesView) Empty(reader Reader) (string, []Right) {
+	if !reader.Tokenless && !reader.Filtered {
+		return "", nil
+	}
+	return "every service that the task selects" + v.scope.String(), []Right{
+		{Scope: v.scope, Of: OfService, Any: true}, {Scope: v.scope, Of: OfNode, Any: true},
+	}
+}
+
+// nameContents are the tags by the service's name, in the order in which Consul
+// gave them.
+type nameContents map[string][]string
+
+func (c nameContents) Len() int        { return len(c) }
+func (c nameContents) Names() []string { return slices.Sorted(maps.Keys(c)) }
+
+// Elements are the names: tags trigger nothing.
+func (c nameContents) Elements() []Element {
+	elements := make([]Element, 0, len(c))
+	for name := range c {
+		elements = append(elements, Element{Of: "name", Name: name})
+	}
+	return elements
+}
+
+func (c nameContents) Sources(v View) []Source {
+	sources := make([]Source, 0, len(c))
+	for _, name := range c.Names() {
+		sources = append(sources, Source{Scope: v.Scope(), Of: OfService, Name: name})
+	}
+	return sources
+}

@@ -1,0 +1,221 @@
+package condition
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/terrapulse/terrapulse/internal/config/block"
+	"github.com/terrapulse/terrapulse/internal/rootmodule/tfvars"
+)
+
+// ConsulKVKind is condition "consul-kv", and the module input of that name.
+var ConsulKVKind = &Kind{
+	Name:      "consul-kv",
+	Doc:       "a key, or all keys with a prefix",
+	Keys:      func() Keys { return &consulKVCondition{} },
+	InputDoc:  "keys and values, in 'consul_kv'",
+	InputKeys: func() Keys { return &consulKV{} },
+	Variable: &Variable{
+		Name: "consul_kv",
+		Declaration: func(string) string {
+			return `
+# Consul KV definition protocol v0
+variable "consul_kv" {
+  description = "Consul KV pair"
+  type        = map(string)
+}
+`
+		},
+	},
+}
+
+type consulKV struct {
+	block.Origin
+	Path       block.String `key:"path" required:"true" doc:"the key; with 'recurse' the prefix of the keys ('cfg' also selects 'cfg2'). A leading '/' is ignored"`
+	Recurse    block.Bool   `key:"recurse" default:"false" doc:"select all keys that begin with 'path'"`
+	Datacenter block.String `key:"datacenter" unset:"the agent's" doc:"datacenter to read from"`
+	Namespace  block.String `key:"namespace" unset:"the agent's" doc:"Consul Enterprise"`
+}
+
+type consulKVCondition struct {
+	consulKV
+	UseAsInput
+}
+
+func (k *consulKV) Spec(r *block.Report, parent string) Spec {
+	path := strings.TrimPrefix(k.Path.V, "/")
+	// "/" with recurse selects every key.
+	if path == "" && (k.Path.V == "" || !k.Recurse.V) {
+		r.Missing(k.Key("path"), "path is required for consul-kv "+parent, `the key, such as "config/web"`)
+	}
+	return ConsulKV{Path: path, Recurse: k.Recurse.V, Datacenter: k.Datacenter.V, Namespace: k.Namespace.V}
+}
+
+// ConsulKV selects one key, or all keys with a prefix.
+type ConsulKV struct {
+	Path       string `json:"path,omitempty"` // without leading slash
+	Recurse    bool   `json:"recurse,omitempty"`
+	Datacenter string `json:"datacenter,omitempty"`
+	Namespace  string `json:"namespace,omitempty"`
+}
+
+// Kind is ConsulKVKind.
+func (ConsulKV) Kind() *Kind { return ConsulKVKind }
+
+// Definition is the block as the API shows it.
+func (c ConsulKV) Definition() map[string]any { return Definition(c) }
+
+// Selections is the block itself.
+func (c ConsulKV) Selections() []Selection { return []Selection{kvSelection(c)} }
+
+type kvSelection ConsulKV
+
+func (s kvSelection) ID() string {
+	return Encode(ConsulKVKind.Name, s.Datacenter, s.Namespace, s.path(), strconv.FormatBool(s.Recurse))
+}
+
+func (s kvSelection) path() string             { return strings.TrimPrefix(s.Path, "/") }
+func (s kvSelection) Scope() Scope             { return Scope{s.Datacenter, s.Namespace} }
+func (s kvSelection) Family() *Family          { return kvStore }
+func (s kvSelection) Invalid() (string, error) { return "", nil }
+
+func (s kvSelection) Views() []View {
+	return []View{keysView{scope: s.Scope(), path: s.path(), recurse: s.Recurse}}
+}
+
+func (s kvSelection) Adapt(elements []Element) []Element { return elements }
+
+// ViewOf is nil for a single key: if it may not be read, that is an error.
+func (s kvSelection) ViewOf(source Source) View {
+	if source.Scope != s.Scope() || source.Of != OfKey || !s.Recurse || !strings.HasPrefix(source.Name, s.path()) {
+		return nil
+	}
+	return s.Views()[0]
+}
+
+func (s kvSelection) Missing(source Source, _ Reader) []Right {
+	return []Right{{Scope: source.Scope, Of: OfKey, Name: source.Name}}
+}
+
+func (s kvSelection) Render(into Entries, read []Contents) (Entries, error) {
+	pairs, _ := into.(Pairs)
+	for _, got := range read {
+		for _, p := range got.(keyContents) {
+			value := string(p.Value)
+			if !utf8.ValidString(value) || strings.ContainsRune(value, 0) {
+				return nil, fmt.Errorf("render key %q%s: its value is not UTF-8 text, and Terraform knows no other strings; "+
+					"store it encoded (base64), or leave the key out", p.Key, s.Scope())
+			}
+			pairs = append(pairs, KVPair{Key: p.Key, Value: value})
+		}
+	}
+	return pairs, nil
+}
+
+// keysView is one key, or all keys with a prefix.
+type keysView struct {
+	scope   Scope
+	path    string
+	recurse bool
+}
+
+func (v keysView) ID() string   { return Encode("key", v.path, strconv.FormatBool(v.recurse)) }
+func (v keysView) Scope() Scope { return v.scope }
+
+func (v keysView) Request() Request {
+	r := Request{Path: "/v1/kv/" + v.path, Scope: v.scope, Missing: true}
+	if v.recurse {
+		r.Act = fmt.Sprintf("read keys with prefix %q%s", v.path, v.scope)
+		r.Needs = fmt.Sprintf("key:read and, where the server asks for it, key:list on prefix %q", v.path)
+		r.Query = url.Values{"recurse": {""}}
+	} else {
+		r.Act = fmt.Sprintf("read key %q%s", v.path, v.scope)
+		r.Needs = fmt.Sprintf("key:read on %q", v.path)
+	}
+	return r
+}
+
+// Gate reads the keys alone, which have the same index as with their values.
+func (v keysView) Gate() Request {
+	r := v.Request()
+	if v.recurse {
+		r.Query = url.Values{"keys": {""}, "separator": {"/"}}
+	}
+	return r
+}
+
+func (v keysView) Decode(d *json.Decoder) (Contents, error) {
+	var got keyContents
+	err := DecodeEach(d, func(p *keyPair) { got = append(got, *p) })
+	return got, err
+}
+
+func (v keysView) Empty(reader Reader) (string, []Right) {
+	if !v.recurse || !reader.Tokenless {
+		return "", nil
+	}
+	return fmt.Sprintf("every key with prefix %q%s", v.path, v.scope), []Right{{Scope: v.scope, Of: OfKey, Name: v.path, Any: true}}
+}
+
+// keyPair is what matters of an element of /v1/kv.
+type keyPair struct {
+	Key   string
+	Value []byte
+}
+
+type keyContents []keyPair
+
+func (c keyContents) Len() int { return len(c) }
+
+func (c keyContents) Elements() []Element {
+	elements := make([]Element, len(c))
+	for i, p := range c {
+		elements[i] = Element{"key", p.Key, sha256.Sum256(p.Value)}
+	}
+	return elements
+}
+
+func (c keyContents) Sources(v View) []Source {
+	sources := make([]Source, len(c))
+	for i, p := range c {
+		sources[i] = Source{Scope: v.Scope(), Of: OfKey, Name: p.Key}
+	}
+	return sources
+}
+
+// kvStore is Consul's KV store. A few keys are held open one by one, so that other
+// keys, such as Terraform's state, start no tick.
+var kvStore = &Family{Name: "consul-kv", Poll: kvGates, Block: kvGates, Few: 3}
+
+func kvGates(s Scope, views []View) []Gate {
+	return []Gate{{
+		Key: "keys" + s.String(), Scope: s, Instead: views,
+		Request: Request{Act: "watch the KV store" + s.String(), Needs: "key:list on all keys",
+			Path: "/v1/kv/", Scope: s, Query: url.Values{"keys": {""}, "separator": {"/"}}, Missing: true},
+	}}
+}
+
+// Pairs are the entries of consul_kv.
+type Pairs []KVPair
+
+// KVPair is a key of Consul's KV store by its full path, and its value.
+type KVPair struct {
+	Key, Value string
+}
+
+// Len is the number of keys.
+func (p Pairs) Len() int { return len(p) }
+
+// Write writes the values by key.
+func (p Pairs) Write(w *tfvars.Writer, _ map[string]bool) {
+	for _, pair := range p {
+		w.Entry(pair.Key)
+		w.Quoted(pair.Value)
+		w.WriteByte('\n')
+	}
+}

@@ -1,0 +1,289 @@
+package condition
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"hash"
+	"maps"
+	"net/url"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// Scope is where something is in Consul. Empty fields stand for the agent's own
+// datacenter and the client's own namespace.
+type Scope struct{ Datacenter, Namespace string }
+
+func (s Scope) String() string {
+	var b strings.Builder
+	if s.Datacenter != "" {
+		b.WriteString(" in datacenter " + s.Datacenter)
+	}
+	if s.Namespace != "" {
+		b.WriteString(" in namespace " + s.Namespace)
+	}
+	return b.String()
+}
+
+// Selection is one part of what a condition reads. It is comparable. Two selections
+// with the same ID read the same.
+type Selection interface {
+	// ID is the kind and every parameter, see Encode.
+	ID() string
+	Scope() Scope
+	// Family is what the gates of the selection stand in front of.
+	Family() *Family
+	// Invalid returns why the selection cannot be read, and what cannot be done
+	// because of it; nil if it can be read.
+	Invalid() (act string, err error)
+	// Views are the views that can be read without further knowledge.
+	Views() []View
+	// Adapt returns what this selection makes of the elements of a view, which
+	// other selections may share.
+	Adapt([]Element) []Element
+	// ViewOf is the one of Views that shows the source if the source exists; nil if
+	// the selection does not select it.
+	ViewOf(Source) View
+	// Missing are the rights that prove that a source is gone and not hidden.
+	Missing(Source, Reader) []Right
+	// Render adds the contents of the views, in their order, to the entries of the
+	// variable, which are nil at first.
+	Render(into Entries, read []Contents) (Entries, error)
+}
+
+// Chooser is a Selection whose only view shows names. The data is in the views of
+// the names that it chooses.
+type Chooser interface {
+	Selection
+	Choose(names []string) []View
+}
+
+// Picker is a Selection that takes only some of what its views show.
+type Picker interface {
+	Selection
+	Picks(Source) bool
+}
+
+// View is one read of Consul. It is comparable; equal views are read once.
+type View interface {
+	ID() string
+	Scope() Scope
+	Request() Request
+	// Gate is a request with the same index that costs less, or Request.
+	Gate() Request
+	Decode(*json.Decoder) (Contents, error)
+	// Empty are the rights that prove that there is nothing to show, and what they
+	// are about.
+	Empty(Reader) (what string, rights []Right)
+}
+
+// Contents are what a view showed. The zero value of the type shows nothing.
+type Contents interface {
+	Len() int
+	Elements() []Element
+	Sources(View) []Source
+}
+
+// Names is implemented by contents whose entries are names.
+type Names interface {
+	Names() []string // sorted
+}
+
+// Request is a read over Consul's HTTP API.
+type Request struct {
+	Act   string // for errors, such as: read service "web"
+	Needs string // the access rights it takes, for errors
+	Path  string // unescaped, from /v1
+	Scope Scope
+	Query url.Values // beside scope, index and wait
+	// PartitionOnly is set for what is outside of namespaces.
+	PartitionOnly bool
+	// Missing allows status 404: the object may not exist.
+	Missing bool
+}
+
+// Element is one part of an observation, with a digest of everything that is
+// rendered of it.
+type Element struct {
+	Of   string // the type of thing
+	Name string // for people
+	Sum  [sha256.Size]byte
+}
+
+// Source is one thing that a view shows. Sources are stored, so that what was
+// applied and is missing later can be confirmed as gone.
+type Source struct {
+	Scope Scope
+	Of    string // such as OfService
+	Name  string
+	Node  string // of an instance
+}
+
+// The things of which access rights are known.
+const (
+	OfService = "service"
+	OfNode    = "node"
+	OfKey     = "key"
+)
+
+func (s Source) String() string {
+	fields := []string{s.Scope.Datacenter, s.Scope.Namespace, s.Of, s.Name, s.Node}
+	for i := range fields {
+		fields[i] = url.PathEscape(fields[i])
+	}
+	return strings.Join(fields, "/")
+}
+
+// ParseSource reads what String returned.
+func ParseSource(text string) (Source, error) {
+	fields := strings.Split(text, "/")
+	if len(fields) != 5 {
+		return Source{}, fmt.Errorf("source %q has %d fields instead of 5", text, len(fields))
+	}
+	for i := range fields {
+		var err error
+		if fields[i], err = url.PathUnescape(fields[i]); err != nil {
+			return Source{}, fmt.Errorf("source %q: %w", text, err)
+		}
+	}
+	return Source{Scope{fields[0], fields[1]}, fields[2], fields[3], fields[4]}, nil
+}
+
+// Words describe the source in an error.
+func (s Source) Words() string {
+	if s.Node != "" {
+		return fmt.Sprintf("%s %q on node %q%s", s.Of, s.Name, s.Node, s.Scope)
+	}
+	return fmt.Sprintf("%s %q%s", s.Of, s.Name, s.Scope)
+}
+
+// Right is one right of the reader. If Of is OfService, OfNode or OfKey, it is
+// the right to read the thing with the Name. Otherwise Proof is the path of a
+// request that Consul denies to a reader without the right.
+type Right struct {
+	Scope Scope
+	Of    string
+	Name  string // of a key with Any, the prefix
+	Any   bool   // all names
+	Proof string
+	Needs string // the right in Consul's words, where Proof is set
+}
+
+// Reader is what is known of the reader when something is missing.
+type Reader struct {
+	Tokenless bool // Consul does not tell this reader that it hides something
+	Filtered  bool // Consul has hidden something of the view, or of any view
+}
+
+// Family is a part of Consul with gates of its own.
+type Family struct {
+	Name string
+	// Poll and Block return the gates for polls and for blocking queries in front
+	// of the views. If they are nil, each view is its own gate.
+	Poll, Block func(Scope, []View) []Gate
+	// Few is the number of views up to which a blocking query is made for each.
+	Few int
+}
+
+// Gate is one cheap read whose index says whether views may have changed.
+type Gate struct {
+	Key   string
+	Scope Scope
+	// EveryNamespace is set if the gate stands for all namespaces of the
+	// datacenter. Such a gate never stands alone.
+	EveryNamespace bool
+	Request        Request
+	// Instead are the views to read if access control closes the gate.
+	Instead []View
+}
+
+// NoElement is a filter that no element passes: a gate is read for its index.
+func NoElement(field string) url.Values {
+	return url.Values{"filter": {fmt.Sprintf(`%[1]s == "" and %[1]s != ""`, field)}}
+}
+
+// Encode joins strings so that no other strings give the same result.
+func Encode(fields ...string) string {
+	var b strings.Builder
+	for _, f := range fields {
+		fmt.Fprintf(&b, "%d:%s", len(f), f)
+	}
+	return b.String()
+}
+
+// DecodeEach decodes the elements of an array one by one, so that the whole
+// answer is never in memory.
+func DecodeEach[T any](d *json.Decoder, each func(*T)) error {
+	start, err := d.Token()
+	if err != nil || start == nil { // null means []
+		return err
+	}
+	if start != json.Delim('[') {
+		return &json.UnmarshalTypeError{Value: fmt.Sprint(start), Type: reflect.TypeFor[[]T](), Offset: d.InputOffset()}
+	}
+	for d.More() {
+		element := new(T)
+		if err := d.Decode(element); err != nil {
+			return err
+		}
+		each(element)
+	}
+	_, err = d.Token()
+	return err
+}
+
+// Hash hashes fields, each after its length, so that no other fields give the
+// same bytes.
+type Hash struct {
+	h       hash.Hash
+	scratch []byte
+}
+
+// NewHash returns an empty SHA-256 hash.
+func NewHash() *Hash { return &Hash{h: sha256.New()} }
+
+// Number adds a number.
+func (d *Hash) Number(n uint64) {
+	d.scratch = binary.BigEndian.AppendUint64(d.scratch[:0], n)
+	d.h.Write(d.scratch)
+}
+
+// String adds a text.
+func (d *Hash) String(s string) {
+	d.Number(uint64(len(s)))
+	d.scratch = append(d.scratch[:0], s...)
+	d.h.Write(d.scratch)
+}
+
+// Bytes adds bytes.
+func (d *Hash) Bytes(b []byte) {
+	d.Number(uint64(len(b)))
+	d.h.Write(b)
+}
+
+// Map adds a map of texts, whatever its order.
+func (d *Hash) Map(m map[string]string) {
+	d.Number(uint64(len(m)))
+	for _, key := range slices.Sorted(maps.Keys(m)) {
+		d.String(key)
+		d.String(m[key])
+	}
+}
+
+// Sum returns the hash.
+func (d *Hash) Sum() (sum [sha256.Size]byte) {
+	d.h.Sum(sum[:0])
+	return sum
+}
+
+// Shorten lists at most five names, so that a line remains one: "a, b and 7 more".
+func Shorten(names []string) string {
+	const most = 5
+	if len(names) <= most {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:most-1], ", "), len(names)-most+1)
+}

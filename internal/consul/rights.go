@@ -1,0 +1,206 @@
+package consul
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+
+	"github.com/hashicorp/consul/api"
+
+	"github.com/terrapulse/terrapulse/internal/condition"
+	"github.com/terrapulse/terrapulse/internal/fault"
+)
+
+// Some requests are denied instead of filtered: those prove a right. They go to
+// the server that also answers the reads; /v1/internal/acl/authorize does not, a
+// client agent answers it from a cache.
+
+// anonymous is the secret of the token that Consul uses for requests without one.
+const anonymous = "anonymous"
+
+// anyName is a name that no policy is written for. Whoever may read it may read
+// every name that no rule of its own denies. It is always the same, because errors
+// that are stored contain it.
+const anyName = "terrapulse-asks-for-any-name"
+
+// question is one right of the reader that is to be confirmed.
+type question struct {
+	condition.Right
+	missing string // what the answer is needed for, for errors
+}
+
+// answerAll returns the first error, in the order of the questions. It adds the
+// rights that are proven to confirmed.
+func (c *Client) answerAll(ctx context.Context, questions []question, confirmed *sync.Map) error {
+	var (
+		mu   sync.Mutex
+		next int
+		wg   sync.WaitGroup
+		errs = make([]error, len(questions))
+		stop bool
+	)
+	for range min(maxReads, len(questions)) {
+		wg.Go(func() {
+			mu.Lock()
+			defer mu.Unlock()
+			for next < len(questions) && !stop {
+				i := next
+				next++
+				mu.Unlock()
+				q := questions[i]
+				err := c.answer(ctx, q)
+				if err == nil {
+					confirmed.Store(q.Right, true)
+				}
+				mu.Lock()
+				errs[i] = err
+				stop = stop || err != nil
+			}
+		})
+	}
+	wg.Wait()
+	return cmp.Or(errs...)
+}
+
+// answer returns nil if the reader has the right.
+func (c *Client) answer(ctx context.Context, q question) error {
+	name := q.Name
+	r := request{act: "confirm that " + q.missing + " is gone and not hidden", scope: q.Scope, needs: fmt.Sprintf("%s:read on %q", q.Of, name)}
+	switch q.Of {
+	case condition.OfService:
+		if q.Any {
+			name, r.needs = anyName, "service:read on all services"
+		}
+		// Consul answers 403 here if the reader may not read the service.
+		r.path, r.query = "/v1/health/connect/"+name, condition.NoElement("Node.Node")
+	case condition.OfNode:
+		if q.Any {
+			name, r.needs = anyName, "node:read on all nodes"
+		}
+		return c.mayReadNode(ctx, r, name)
+	case condition.OfKey:
+		if q.Any {
+			name, r.needs = name+anyName, fmt.Sprintf("key:read on prefix %q", name)
+		}
+		return c.mayReadKey(ctx, r, name)
+	default:
+		r.path, r.needs, r.missing = q.Proof, q.Needs, true
+	}
+	return c.read(ctx, r, nil)
+}
+
+// mayReadKey reads the key. One whose name a path cannot hold is read in a
+// transaction: the answer has an element for a key that does not exist, and none
+// for one that may not be read.
+func (c *Client) mayReadKey(ctx context.Context, r request, key string) error {
+	byPath := r
+	byPath.path, byPath.missing = "/v1/kv/"+key, true
+	if err := c.read(ctx, byPath, nil); !errors.Is(err, badQuery) {
+		return err
+	}
+	op := &api.TxnOp{KV: &api.KVTxnOp{Verb: api.KVGetOrEmpty, Key: key,
+		Namespace: cmp.Or(r.scope.Namespace, c.resolved.Namespace), Partition: c.resolved.Partition}}
+	body, err := json.Marshal(api.TxnOps{op})
+	if err != nil {
+		return err
+	}
+	r.path, r.body = "/v1/txn", body
+	var resp api.TxnResponse
+	if err := c.read(ctx, r, func(d *json.Decoder) error { return d.Decode(&resp) }); err != nil {
+		return err
+	}
+	for _, e := range resp.Errors {
+		return c.statusError(r.act, http.StatusConflict, e.What, r.needs)
+	}
+	if len(resp.Results) == 0 {
+		return c.denied(r)
+	}
+	return nil
+}
+
+// mayReadNode asks for the node's coordinates: the one request about a node
+// that Consul denies instead of filtering. Where coordinates are switched off,
+// the agent is asked.
+func (c *Client) mayReadNode(ctx context.Context, r request, node string) error {
+	byAgent := r
+	r.path, r.partitionOnly, r.missing = "/v1/coordinate/node/"+node, true, true
+	err := c.read(ctx, r, nil)
+	if err == nil || fault.IsTransient(err) || IsForbidden(err) && !errors.Is(err, errNoCoordinates) {
+		return err
+	}
+	body, err := json.Marshal([]map[string]string{{"Resource": "node", "Access": "read", "Segment": node}})
+	if err != nil {
+		return err
+	}
+	byAgent.path, byAgent.method, byAgent.body = "/v1/internal/acl/authorize", http.MethodPost, body
+	var answers []struct{ Allow bool }
+	err = c.read(ctx, byAgent, func(d *json.Decoder) error { return d.Decode(&answers) })
+	switch {
+	case errors.Is(err, errNoACL):
+		return nil
+	case err == nil && (len(answers) != 1 || !answers[0].Allow):
+		return c.denied(r)
+	}
+	return err
+}
+
+// denied is the error where an answer shows that the reader lacks a right.
+func (c *Client) denied(r request) error {
+	return &readError{act: r.act, address: c.address, kind: forbidden, cause: errors.New("permission denied"), advice: c.lacks(r.needs)}
+}
+
+// Right is what a look-up that shows nothing needs.
+type Right struct {
+	Datacenter, Namespace string
+	Service, Node         string // "*" stands for all
+	Prefix                *string
+}
+
+// Access says in words what a person should know about the rights of a client
+// without a token, "" if there is nothing to say.
+func (c *Client) Access(ctx context.Context) string {
+	if !c.Tokenless() {
+		return ""
+	}
+	err := c.read(ctx, request{act: "ask whose token is used", needs: "nothing", path: "/v1/acl/token/self"}, nil)
+	if err == nil && c.resolved.Token == "" || err != nil && !errors.Is(err, errUnknownToken) {
+		return "" // access control is off, or the agent has a default token
+	}
+	return "Consul's access control is on and there is no token (consul.token, CONSUL_HTTP_TOKEN): " +
+		"what Consul's anonymous token may not read cannot be read, and tasks that need it wait; see docs/acl.md"
+}
+
+// MayRead returns an error for which IsForbidden holds if the reader lacks a
+// right, so that an empty answer proves nothing.
+func (c *Client) MayRead(ctx context.Context, what string, rights ...Right) error {
+	var questions []question
+	for _, r := range rights {
+		right := condition.Right{Scope: condition.Scope{Datacenter: r.Datacenter, Namespace: r.Namespace}}
+		switch {
+		case r.Service != "":
+			right.Of, right.Name, right.Any = condition.OfService, r.Service, r.Service == "*"
+		case r.Node != "":
+			right.Of, right.Name, right.Any = condition.OfNode, r.Node, r.Node == "*"
+		default:
+			right.Of, right.Name, right.Any = condition.OfKey, *r.Prefix, true
+		}
+		questions = append(questions, question{right, what})
+	}
+	return c.answerAll(ctx, questions, new(sync.Map))
+}
+
+// Tokenless reports whether Consul takes the client for anonymous, or for
+// whomever the agent's own default token belongs to.
+func (c *Client) Tokenless() bool { return c.resolved.Token == "" || c.resolved.Token == anonymous }
+
+// lacks is the advice where a right is missing.
+func (c *Client) lacks(needs string) string {
+	if c.Tokenless() {
+		return "there is no token (consul.token, CONSUL_HTTP_TOKEN): set one that has " + needs + ", see docs/acl.md"
+	}
+	return "the token (consul.token, CONSUL_HTTP_TOKEN) needs " + needs
+}
