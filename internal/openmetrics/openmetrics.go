@@ -172,7 +172,7 @@ func newShared(o Options) *shared {
 		age:     desc("last_good_tick_age_seconds", "Seconds since a tick last read all of Consul and launched what it decided; a tick without changes notes it every 5 minutes. Missing before the first one."),
 		tasks: []sharedTask{
 			{desc("tasks_failing", "Enabled tasks whose latest run failed or was lost."), func(r state.Reconcile) int { return r.Tasks.Failing }},
-			{desc("tasks_waiting", "Enabled tasks that wait for Consul, for changes to settle, or for a runner."), func(r state.Reconcile) int { return r.Tasks.Waiting }},
+			{desc("tasks_waiting", "Enabled tasks that wait: for Consul, a buffer period, a schedule, room, a runner, or what a waiting run waits for."), func(r state.Reconcile) int { return r.Tasks.Waiting }},
 			{desc("tasks_held", "Enabled tasks that were made or enabled without a run, and wait for a change."), func(r state.Reconcile) int { return r.Tasks.Held }},
 			{desc("tasks_unreadable", "Enabled tasks whose conditions Consul does not show."), func(r state.Reconcile) int {
 				if r.Unreadable == nil {

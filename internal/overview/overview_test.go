@@ -2,7 +2,9 @@ package overview_test
 
 import (
 	"context"
+	"os"
 	"path/filepath"
+	"regexp"
 	"testing"
 	"time"
 
@@ -126,6 +128,52 @@ func TestCount_EveryEnabledTaskCountsOnce(t *testing.T) {
 		overview.Count(&got, test.task)
 		if got != test.want {
 			t.Errorf("%s: %+v, want %+v", name, got, test.want)
+		}
+	}
+}
+
+// codes are all codes of reasons.
+func codes(t *testing.T) []state.ReasonCode {
+	t.Helper()
+	source, err := os.ReadFile("../state/reason.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []state.ReasonCode
+	for _, m := range regexp.MustCompile(`ReasonCode = "([a-z_]+)"`).FindAllSubmatch(source, -1) {
+		all = append(all, state.ReasonCode(m[1]))
+	}
+	return all
+}
+
+func TestRead_EveryReasonBelongsToAPhase(t *testing.T) {
+	want := map[state.ReasonCode]overview.Phase{
+		state.ReasonUnreadable: overview.PhaseUnreadable, state.ReasonBlocked: overview.PhaseBlocked, state.ReasonCorrupt: overview.PhaseCorrupt,
+		state.ReasonDisabled: overview.PhaseDisabled, state.ReasonRemoved: overview.PhaseRemoved, state.ReasonHeld: overview.PhaseHeld,
+		state.ReasonCancelled: overview.PhaseCancelled, state.ReasonQueued: overview.PhasePending, state.ReasonBuffering: overview.PhasePending,
+		state.ReasonUnread: overview.PhasePending, "of a newer version": overview.PhasePending,
+		// The run that had one of these reasons has ended, and a failure would show.
+		state.ReasonUnchanged: overview.PhaseApplied, state.ReasonBackoff: overview.PhaseApplied, state.ReasonRunning: overview.PhaseApplied,
+		state.ReasonWaiting: overview.PhaseApplied, state.ReasonFirst: overview.PhaseApplied, state.ReasonDefinition: overview.PhaseApplied,
+		state.ReasonChanged: overview.PhaseApplied, state.ReasonSchedule: overview.PhaseApplied, state.ReasonForced: overview.PhaseApplied,
+		state.ReasonRetry: overview.PhaseApplied, state.ReasonLost: overview.PhaseApplied, state.ReasonInterrupted: overview.PhaseApplied,
+		state.ReasonDoubt: overview.PhaseApplied,
+	}
+	all := append(codes(t), "of a newer version")
+	if len(all) != len(want) {
+		t.Errorf("there are %d codes, and %d have a phase here", len(all), len(want))
+	}
+	store := newStore(t)
+	for _, code := range all {
+		write(t, store, state.TaskKey(string(code)), state.Task{AppliedAt: time.Now(), Reason: state.Reason{Code: code}})
+	}
+	o, err := overview.Reader{Store: store, Now: time.Now}.Read(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, task := range o.Tasks {
+		if got := want[state.ReasonCode(task.Name)]; task.Phase != got {
+			t.Errorf("a task whose reason is %s is %s, want %s", task.Name, task.Phase, got)
 		}
 	}
 }

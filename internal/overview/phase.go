@@ -104,31 +104,51 @@ func (f facts) off(phase Phase, code state.ReasonCode, text string) verdict {
 	return verdict{phase: phase, reason: state.Reason{Code: code, Text: text}} // no tick has seen it yet
 }
 
+// decided are the phases of tasks without a run by the reason of their latest
+// decision; "" if the rest of the record says in which phase the task is.
+var decided = map[state.ReasonCode]Phase{
+	state.ReasonCorrupt:    PhaseCorrupt,
+	state.ReasonUnreadable: PhaseUnreadable,
+	state.ReasonBlocked:    PhaseBlocked,
+	state.ReasonDisabled:   PhaseDisabled,
+	state.ReasonRemoved:    PhaseRemoved,
+	state.ReasonHeld:       PhaseHeld,
+	state.ReasonCancelled:  PhaseCancelled,
+	state.ReasonQueued:     PhasePending,
+	state.ReasonBuffering:  PhasePending,
+	state.ReasonUnread:     PhasePending,
+
+	"":                    "", // there was no decision yet
+	state.ReasonUnchanged: "",
+	state.ReasonBackoff:   "",
+	state.ReasonRunning:   "", // the run has ended since
+	state.ReasonWaiting:   "",
+
+	state.ReasonFirst: "", state.ReasonDefinition: "", state.ReasonChanged: "", state.ReasonSchedule: "", state.ReasonForced: "",
+	state.ReasonRetry: "", state.ReasonLost: "", state.ReasonInterrupted: "", state.ReasonDoubt: "",
+}
+
 // between judges a task that has no run under way.
 func (f facts) between() verdict {
 	t := f.task
+	phase, known := decided[t.Reason.Code]
+	if !known {
+		phase = PhasePending // by a newer version; never shown as applied
+	}
 	in := func(phase Phase) verdict { return verdict{phase, t.Reason, t.Due} }
-	switch t.Reason.Code {
-	case state.ReasonDisabled:
+	switch phase {
+	case PhaseCorrupt, PhaseUnreadable, PhaseBlocked:
+		return in(phase)
+	case PhaseDisabled, PhaseRemoved:
 		if f.setting == unknown {
-			return in(PhaseDisabled)
+			return in(phase)
 		}
-		t.Reason = state.Reason{} // it was enabled since
-	case state.ReasonRemoved:
-		if f.setting == unknown {
-			return in(PhaseRemoved)
-		}
-		t.Reason = state.Reason{} // it came back since
-	case state.ReasonRunning:
-		if t.Reason = (state.Reason{}); t.Last != nil { // its run has ended since
+		phase, t.Reason = "", state.Reason{} // the configuration has changed since
+	}
+	if t.Reason.Code == state.ReasonRunning || t.Reason.Code == state.ReasonWaiting {
+		if t.Reason = (state.Reason{}); t.Last != nil {
 			t.Reason = t.Last.Reason
 		}
-	case state.ReasonCorrupt:
-		return in(PhaseCorrupt)
-	case state.ReasonUnreadable:
-		return in(PhaseUnreadable)
-	case state.ReasonBlocked:
-		return in(PhaseBlocked)
 	}
 	switch {
 	case t.Forced != "":
@@ -136,10 +156,8 @@ func (f facts) between() verdict {
 			t.Reason = state.Reason{Code: state.ReasonForced, Text: "a run was requested by " + t.Forced}
 		}
 		return in(PhasePending)
-	case t.Reason.Code == state.ReasonCancelled:
-		return in(PhaseCancelled)
-	case t.Reason.Code == state.ReasonHeld:
-		return in(PhaseHeld)
+	case phase == PhaseCancelled, phase == PhaseHeld:
+		return in(phase)
 	case t.Failures > 0:
 		if t.Due.IsZero() {
 			t.Due = t.RetryAt
@@ -151,7 +169,7 @@ func (f facts) between() verdict {
 		return in(PhaseCancelled)
 	case t.Held != nil, t.HoldNext:
 		return in(PhaseHeld)
-	case t.Reason.Code == state.ReasonUnread, t.Reason.Code == state.ReasonBuffering, t.Reason.Code == state.ReasonQueued, t.Pending != nil, t.Doubt != "":
+	case phase == PhasePending, t.Pending != nil, t.Doubt != "":
 		return in(PhasePending)
 	case t.AppliedAt.IsZero():
 		return in(PhaseNew)
