@@ -11,19 +11,18 @@ import (
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
-// inForce is the bundle in force: the one that the reconcile record names, or,
-// before the first tick, the one that the pointer names.
+// inForce is the bundle in force: the one that the reconcile record names or, before the first
+// tick, the one that the pointer names.
 type inForce struct {
 	store   state.Store
 	bundles bundle.Bucket
 
 	mu     sync.Mutex
-	digest string // of what was read last
+	digest string // of the last read bundle
 	config *config.Config
 }
 
-// load returns its configuration. It is read again only when another one is in
-// force.
+// load returns its configuration. It reads the bundle only if another one is in force.
 func (i *inForce) load(ctx context.Context) (*config.Config, error) {
 	rec, err := state.Read[state.Reconcile](ctx, i.store, state.ReconcileKey)
 	if err != nil {

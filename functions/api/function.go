@@ -14,13 +14,13 @@ import (
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
-// function is functions/reconcile, as it is invoked.
+// function invokes functions/reconcile.
 type function struct {
 	client *lambda.Client
 	name   string
 }
 
-// inspect has it start an inspection, of a task or of a draft.
+// inspect starts an inspection of a task or of a draft.
 func (f *function) inspect(ctx context.Context, task string, draft json.RawMessage) (state.PlannedRun, error) {
 	request := invoke.Request{Mode: invoke.Inspect, Draft: draft}
 	if draft == nil {
@@ -34,7 +34,7 @@ func (f *function) inspect(ctx context.Context, task string, draft json.RawMessa
 		var said struct {
 			Message string `json:"errorMessage"`
 		}
-		_ = json.Unmarshal(out.Payload, &said) // else there is nothing but that it failed
+		_ = json.Unmarshal(out.Payload, &said) // without an error message in the answer, it is only known that it failed
 		return state.PlannedRun{}, fmt.Errorf("have an inspection of task %s started: function %s failed (%s): %s", task, f.name, *out.FunctionError, said.Message)
 	}
 	var answer invoke.Answer
@@ -47,9 +47,9 @@ func (f *function) inspect(ctx context.Context, task string, draft json.RawMessa
 	return state.PlannedRun{ID: answer.Runs[0].Run, Task: answer.Runs[0].Task}, nil
 }
 
-// reconcile returns what has it look at once, without waiting for that. It would
-// look by itself within minutes. That there is something to look at it is told,
-// as it may read that from the table only when its own clock has come to it.
+// reconcile returns a function that invokes a tick without waiting for it. The next scheduled tick
+// would find the change within minutes. The request says that there is a change, because a process
+// reads changes from the table only at its own intervals.
 func (f *function) reconcile(log *slog.Logger) func(context.Context) {
 	return func(ctx context.Context) {
 		if _, err := f.invoke(ctx, invoke.Request{Mode: invoke.Reconcile, Ended: true}, types.InvocationTypeEvent); err != nil {

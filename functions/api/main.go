@@ -1,7 +1,6 @@
-// Command api is the function behind the function URL: the HTTP API that
-// `terrapulse start` serves, on the table's records. It changes what people ask
-// for there, and has functions/reconcile do the rest. Who may use it is IAM's to
-// say.
+// Command api is the function behind the function URL: the HTTP API of `terrapulse start` on the
+// records of the table. It writes requested changes there, and functions/reconcile does the rest.
+// IAM decides who may use it.
 package main
 
 import (
@@ -33,13 +32,14 @@ import (
 )
 
 const (
-	// poll is how often a run is looked at that is waited for: a container takes
+	// poll is the interval at which a run is polled that a request waits for: a container takes
 	// half a minute to start.
 	poll = time.Second
-	// reserve is what is left of the invocation's time to answer that it is over.
+	// reserve is the part of the invocation's time that is kept for the answer that the time is
+	// over.
 	reserve = 3 * time.Second
-	// inspectLimit is how long functions/reconcile may take to start an
-	// inspection: it answers before the container runs.
+	// inspectLimit limits how long functions/reconcile may take to start an inspection: it answers
+	// before the container runs.
 	inspectLimit = time.Minute
 )
 
@@ -55,7 +55,7 @@ func main() {
 	lambdaurl.Start(h)
 }
 
-// newHandler puts the parts together, once for all requests of a process.
+// newHandler builds the handler, once for all requests of a process.
 func newHandler(ctx context.Context, environ []string, out io.Writer) (http.Handler, error) {
 	settings, err := deployment.Read[deployment.API](environ)
 	if err != nil {
@@ -67,7 +67,7 @@ func newHandler(ctx context.Context, environ []string, out io.Writer) (http.Hand
 	}
 	store, objects := dynamo.New(cfg, settings.Table), s3.NewFromConfig(cfg)
 	function := &function{name: settings.ReconcileFunction, client: awslambda.NewFromConfig(cfg, func(o *awslambda.Options) {
-		// An inspection that is asked for again is another one.
+		// A repeated request would start a second inspection.
 		o.HTTPClient, o.Retryer = awshttp.NewBuildableClient().WithTimeout(inspectLimit), aws.NopRetryer{}
 	})}
 	log := logging.JSON(out, settings.LogLevel)
@@ -88,8 +88,7 @@ func newHandler(ctx context.Context, environ []string, out io.Writer) (http.Hand
 	}), request.MaxBody)), nil
 }
 
-// inTime ends a request before the invocation's time is over, so that it is
-// answered.
+// inTime ends a request before the invocation's time is over, so that it gets an answer.
 func inTime(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if deadline, ok := r.Context().Deadline(); ok {
@@ -101,7 +100,7 @@ func inTime(next http.Handler) http.Handler {
 	})
 }
 
-// who says who asks: whom IAM has let in.
+// who returns the caller that IAM has authenticated.
 func who(r *http.Request) string {
 	if request, ok := lambdaurl.RequestFromContext(r.Context()); ok {
 		if by := request.RequestContext.Authorizer; by != nil && by.IAM != nil && by.IAM.UserARN != "" {

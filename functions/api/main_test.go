@@ -20,7 +20,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/lambda"
 )
 
-func TestTheHandlerIsBuiltFromTheEnvironmentThatTheTemplateMakes(t *testing.T) {
+func TestNewHandler_WithTheEnvironmentOfTheTemplate(t *testing.T) {
 	for name, value := range map[string]string{"AWS_REGION": "eu-west-1", "AWS_ACCESS_KEY_ID": "id", "AWS_SECRET_ACCESS_KEY": "secret"} {
 		t.Setenv(name, value)
 	}
@@ -34,7 +34,7 @@ func TestTheHandlerIsBuiltFromTheEnvironmentThatTheTemplateMakes(t *testing.T) {
 	}
 }
 
-// stub is functions/reconcile as far as it is asked here.
+// stub simulates functions/reconcile.
 func stub(t *testing.T, answer func(w http.ResponseWriter, asked string)) *function {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
@@ -45,7 +45,7 @@ func stub(t *testing.T, answer func(w http.ResponseWriter, asked string)) *funct
 		Credentials: credentials.NewStaticCredentialsProvider("a", "b", ""), Retryer: aws.NopRetryer{}})}
 }
 
-func TestAnInspectionIsHadFromTheFunctionThatReconciles(t *testing.T) {
+func TestInspect_InvokesTheReconcileFunction(t *testing.T) {
 	var asked string
 	f := stub(t, func(w http.ResponseWriter, said string) {
 		asked = said
@@ -74,7 +74,7 @@ func TestAnInspectionIsHadFromTheFunctionThatReconciles(t *testing.T) {
 	}
 }
 
-func TestAChangeIsNotLostWithTheWordThatItWasMade(t *testing.T) {
+func TestReconcile_FailedInvocationDoesNotLoseAChange(t *testing.T) {
 	var log, asked strings.Builder
 	f := stub(t, func(w http.ResponseWriter, said string) {
 		asked.WriteString(said)
@@ -86,7 +86,7 @@ func TestAChangeIsNotLostWithTheWordThatItWasMade(t *testing.T) {
 	}
 }
 
-func TestARequestEndsBeforeItsInvocationDoes(t *testing.T) {
+func TestInTime_RequestEndsBeforeTheInvocation(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), reserve+50*time.Millisecond)
 	defer cancel()
 	began := time.Now()
@@ -101,7 +101,7 @@ func TestARequestEndsBeforeItsInvocationDoes(t *testing.T) {
 	}
 }
 
-func TestWhoAsksIsWhomIAMHasLetIn(t *testing.T) {
+func TestWho_IsTheCallerOfIAM(t *testing.T) {
 	request := &events.LambdaFunctionURLRequest{}
 	request.RequestContext.HTTP.Method = http.MethodGet
 	var said string

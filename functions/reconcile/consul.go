@@ -9,21 +9,21 @@ import (
 	"github.com/terrapulse/terrapulse/internal/secrets"
 )
 
-// consulClient is what is needed of Consul.
+// consulClient are the operations of Consul that a tick uses.
 type consulClient interface {
 	reconcile.Consul
 	Leader(ctx context.Context) error
 	Watch(ctx context.Context, gates consul.GateSet, since consul.Marks) reconcile.Watch
 }
 
-// connector makes clients of Consul with the secrets that the stack names.
+// connector creates clients of Consul with the secrets that the stack names.
 type connector struct {
 	secrets *secrets.Consul
 	last    *client
 }
 
-// connect returns the same client as long as the configuration and the secrets
-// are the same: it holds connections.
+// connect returns the same client, which keeps its connections, as long as the configuration and
+// the secrets are unchanged.
 func (c *connector) connect(ctx context.Context, cfg config.Consul) (consulClient, error) {
 	complete, err := c.secrets.Configure(ctx, cfg)
 	if err != nil {
@@ -39,14 +39,14 @@ func (c *connector) connect(ctx context.Context, cfg config.Consul) (consulClien
 	return c.last, nil
 }
 
-// client is one of Consul whose token may come from a secret: when Consul
-// refuses that, the secret is read again and the request tried once more, so
-// that a token can be replaced without a deployment.
+// client is a client of Consul whose token may come from a secret. If Consul denies the token, it
+// reads the secret again and retries the request, so that a token can be replaced without a
+// deployment.
 type client struct {
 	*consul.Client
 	secrets  *secrets.Consul
-	written  config.Consul // by the task files and the environment
-	complete config.Consul // with what the secrets hold
+	written  config.Consul // from the task files and the environment
+	complete config.Consul // with the secrets
 }
 
 func (c *client) Poll(ctx context.Context, gates consul.GateSet) (consul.Marks, error) {

@@ -11,21 +11,20 @@ import (
 	"github.com/terrapulse/terrapulse/internal/invoke"
 )
 
-// checkLimit is how long one check may take: a security group that lets
-// nothing out shows as silence.
+// checkLimit limits one check: a security group that blocks everything causes a timeout.
 const checkLimit = 10 * time.Second
 
-// check is one thing that must be in place, as seen from inside the function.
+// check is a check from inside the function.
 type check struct {
 	name string
 	look func(ctx context.Context) (found string, err error)
-	fix  string // what to do where look fails
+	fix  string // what to do if the check fails
 }
 
-// examine runs all checks side by side.
+// examine runs all checks in parallel.
 func (i *invocation) examine(ctx context.Context) invoke.Answer {
 	i.bundles.Forget()
-	_, _, bundleErr := i.prepare(ctx) // once, for all that need it
+	_, _, bundleErr := i.prepare(ctx) // once, for all checks that need it
 	checks := append([]check{
 		{"bundle", func(context.Context) (string, error) { return i.checkBundle(bundleErr) }, "push one with `terrapulse bundle push`, or put right what is wrong with the one that was pushed"},
 		{"consul", i.checkConsul, "see whether the function's subnets and security groups let it reach Consul, and whether ConsulAddress and ConsulTokenArn are right"},
@@ -52,8 +51,8 @@ func (i *invocation) examine(ctx context.Context) invoke.Answer {
 	return answer
 }
 
-// firstEnabled returns the first task that is enabled, "" if there is none or
-// the table cannot be read, which is a check of its own.
+// firstEnabled returns the first enabled task. It is "" if there is none, or if the table cannot be
+// read, which is a separate check.
 func (i *invocation) firstEnabled(ctx context.Context) string {
 	effective, err := i.source.Read(ctx, i.store, i.current.Config)
 	if err != nil {

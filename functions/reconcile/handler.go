@@ -25,36 +25,34 @@ import (
 )
 
 const (
-	// leaseTTL and skew: a tick that is killed stands in the way of the next
-	// ones for 50 seconds at most, so of none or one where there is one a
-	// minute. The clocks of Lambda and Fargate are seconds apart at worst.
+	// leaseTTL and skew: a killed tick blocks the next ones for at most 50 seconds, so at most one
+	// of the ticks of every minute. The clocks of Lambda and Fargate differ by seconds at worst.
 	leaseTTL = 20 * time.Second
 	skew     = 30 * time.Second
 
-	// reserve is what a tick leaves of the invocation's time to release the
-	// lease and to answer, and launchReserve what it takes at most, with
-	// retries, to write and start the launches of one step.
+	// reserve is the part of the invocation's time that a tick keeps to release the lease and to
+	// answer. launchReserve is the maximum time, with retries, to write and start the launches of
+	// one step.
 	reserve       = 3 * time.Second
 	launchReserve = 10 * time.Second
 
-	// heldWait is how often an invocation that somebody waits for tries to
-	// lead while another does.
+	// heldWait is the interval at which an invocation that a caller waits for tries to lead while
+	// another one leads.
 	heldWait = time.Second
 
-	// maxOthers is how often a tick starts again because another bundle is in
-	// force. Each time another process has written the record meanwhile.
+	// maxOthers limits how often a tick starts again because another bundle is in force. Each time,
+	// another process has written the record meanwhile.
 	maxOthers = 5
 )
 
-// handler answers invocations, one at a time. It lives as long as the
-// function's process: what it has read of the bundle and of the secrets serves
-// the next invocations, too.
+// handler answers invocations, one at a time. It lives as long as the function's process, so that
+// the next invocations reuse the bundle and the secrets.
 type handler struct {
 	store       state.Store
 	launcher    reconcile.Launcher
 	bundles     *inforce.Follower
 	connect     func(ctx context.Context, cfg config.Consul) (consulClient, error)
-	checks      []check // of mode doctor, beside those of bundle and Consul
+	checks      []check // of the mode doctor, besides those of bundle and Consul
 	owner       string
 	window      time.Duration
 	maxLaunches int
@@ -64,20 +62,20 @@ type handler struct {
 
 	said    outbox.Said
 	source  overlay.Source
-	current *inforce.Loaded // what engine works on; nil at first
+	current *inforce.Loaded // the bundle of engine; nil at first
 	engine  *reconcile.Reconciler
 	client  consulClient
 }
 
-// invocation is one invocation on its way.
+// invocation is an invocation in progress.
 type invocation struct {
 	*handler
 	log      *slog.Logger
-	deadline time.Time // by when it must have answered
+	deadline time.Time // time limit of the answer
 }
 
-// handle answers one invocation. Its error is for what could not be done at
-// all; a tick that was skipped for a reason that passes is none.
+// handle answers one invocation. It returns an error if the invocation could not be executed at
+// all; a tick that was skipped for a transient reason is not an error.
 func (h *handler) handle(ctx context.Context, payload json.RawMessage) (invoke.Answer, error) {
 	req, err := parse(payload)
 	if err != nil {
@@ -106,8 +104,8 @@ func (h *handler) handle(ctx context.Context, payload json.RawMessage) (invoke.A
 	return inv.reconcile(ctx, req)
 }
 
-// parse takes what the bucket tells about the bundle's pointer for a request
-// to look at it.
+// parse parses a request. An event of the bucket about the bundle's pointer becomes a request to
+// check for a new bundle.
 func parse(payload json.RawMessage) (invoke.Request, error) {
 	var event struct {
 		Source     string `json:"source"`
@@ -119,9 +117,9 @@ func parse(payload json.RawMessage) (invoke.Request, error) {
 	return invoke.Parse(payload)
 }
 
-// reconcile ticks once, or for as long as the window lasts. Whoever says that
-// something has happened is done with one tick, however many do so at once: the
-// schedule's invocations stay.
+// reconcile executes one tick, or ticks until the end of the window. Only the schedule's
+// invocations request the window: invocations for an event end after one tick, however many there
+// are.
 func (i *invocation) reconcile(ctx context.Context, req invoke.Request) (invoke.Answer, error) {
 	if req.Refresh {
 		i.bundles.Forget()
@@ -160,7 +158,7 @@ func (i *invocation) reconcile(ctx context.Context, req invoke.Request) (invoke.
 	return all, nil
 }
 
-// once runs the tasks now. It waits for a tick that is on its way.
+// once runs the tasks now. It waits for a tick in progress.
 func (i *invocation) once(ctx context.Context, req invoke.Request) (invoke.Answer, error) {
 	names, err := i.chosen(ctx, req)
 	if err != nil {
@@ -184,7 +182,7 @@ func (i *invocation) once(ctx context.Context, req invoke.Request) (invoke.Answe
 	}
 }
 
-// inspect launches runs that plan.
+// inspect launches plan runs.
 func (i *invocation) inspect(ctx context.Context, req invoke.Request) (invoke.Answer, error) {
 	names, err := i.chosen(ctx, req)
 	if err != nil {
@@ -211,9 +209,9 @@ func (i *invocation) inspect(ctx context.Context, req invoke.Request) (invoke.An
 	return answer, err
 }
 
-// chosen returns the tasks that the request is about, all of which exist.
+// chosen returns the tasks of the request, all of which exist.
 func (i *invocation) chosen(ctx context.Context, req invoke.Request) ([]string, error) {
-	i.bundles.Forget() // people mean the bundle that they have pushed
+	i.bundles.Forget() // the caller means the bundle that was pushed last
 	if _, _, err := i.prepare(ctx); err != nil {
 		return nil, err
 	}
@@ -243,7 +241,7 @@ func (i *invocation) chosen(ctx context.Context, req invoke.Request) ([]string, 
 	return slices.Compact(slices.Sorted(slices.Values(req.Tasks))), nil
 }
 
-// tick ticks with the bundle that is to be in force.
+// tick executes a tick with the bundle that is to be in force.
 func (i *invocation) tick(ctx context.Context, opts reconcile.TickOptions) (reconcile.Report, error) {
 	opts.Until = i.deadline.Add(-launchReserve)
 	for others := 0; ; others++ {
@@ -259,8 +257,7 @@ func (i *invocation) tick(ctx context.Context, opts reconcile.TickOptions) (reco
 	}
 }
 
-// prepare returns a Reconciler for the bundle that this process is to work
-// with. The pointer is read if it is time to.
+// prepare returns a Reconciler for the bundle to use. It reads the pointer if it is due.
 func (i *invocation) prepare(ctx context.Context) (*reconcile.Reconciler, consulClient, error) {
 	if err := i.bundles.Refresh(ctx, i.log); err != nil {
 		return nil, nil, err
@@ -281,7 +278,7 @@ func (i *invocation) prepare(ctx context.Context) (*reconcile.Reconciler, consul
 	return i.engine, i.client, nil
 }
 
-// await waits until the runs of the answer have ended or wait, or the time is up.
+// await waits until the runs of the answer have ended or wait, or the time is over.
 func (i *invocation) await(ctx context.Context, answer *invoke.Answer) error {
 	for {
 		open := 0
@@ -304,12 +301,12 @@ func (i *invocation) await(ctx context.Context, answer *invoke.Answer) error {
 	}
 }
 
-// sleep waits and reports whether there is time left.
+// sleep waits, and reports whether there is time left.
 func (i *invocation) sleep(ctx context.Context, d time.Duration) bool {
 	return i.deadline.Sub(i.now()) >= launchReserve && pause.For(ctx, d)
 }
 
-// answer says what a tick did, and measures it.
+// answer returns the result of a tick, and writes its metrics.
 func (i *invocation) answer(req invoke.Request, report reconcile.Report, err error) (invoke.Answer, error) {
 	now := i.now()
 	answer := invoke.Answer{Mode: req.Mode, Idle: report.Idle, Problem: report.ConsulError}
@@ -333,12 +330,12 @@ func (i *invocation) answer(req invoke.Request, report reconcile.Report, err err
 		answer.Problem = report.Stalled.Error()
 	}
 	if err != nil {
-		delete(values, metrics.FailuresInARow) // of tasks that it may not have read
+		delete(values, metrics.FailuresInARow) // the tick may not have read the tasks
 	}
 	held := new(lease.HeldError)
 	switch {
 	case errors.As(err, &held):
-		// Another is at work, and so does what there is to do.
+		// Another tick has the lease, and does the work.
 		values[metrics.LeaseRefused] = 1
 		answer.Skipped = held.Error()
 		i.log.Info("tick skipped", "reason", answer.Skipped)
@@ -361,7 +358,7 @@ func (i *invocation) answer(req invoke.Request, report reconcile.Report, err err
 	return answer, err
 }
 
-// measure counts what a tick did.
+// measure returns the metrics of a tick.
 func measure(report reconcile.Report, now time.Time) metrics.Values {
 	values := metrics.Values{metrics.Ticks: 1, metrics.FailuresInARow: float64(report.Failing)}
 	if report.Idle {
@@ -392,7 +389,7 @@ func measure(report reconcile.Report, now time.Time) metrics.Values {
 	return values
 }
 
-// started names launches and their runs.
+// started returns the launches and their runs.
 func started(launches []state.Launch) (ids []string, runs []invoke.Run) {
 	for _, launch := range launches {
 		ids = append(ids, launch.ID)
@@ -414,7 +411,7 @@ func told(run state.Run, r invoke.Run) invoke.Run {
 	return r
 }
 
-// merge adds what a later tick of a window did.
+// merge adds the answer of a later tick of a window.
 func merge(all, next invoke.Answer) invoke.Answer {
 	if all.Mode == "" {
 		return next

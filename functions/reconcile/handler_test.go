@@ -32,8 +32,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/state/sqlite"
 )
 
-// stack is everything around a function's process; several processes may be
-// started on it.
+// stack is the environment of a function's process; tests can start several processes on it.
 type stack struct {
 	t     *testing.T
 	store state.Store
@@ -41,11 +40,11 @@ type stack struct {
 
 	mu      sync.Mutex
 	pointer string
-	bucket  error                     // why the pointer cannot be read
-	objects error                     // why bundles cannot be read
+	bucket  error                     // error of reading the pointer
+	objects error                     // error of reading bundles
 	configs map[string]*config.Config // by digest of the bundle
 	wrong   map[string]string
-	reads   int // of the pointer
+	reads   int // reads of the pointer
 	digest  string
 	gone    error
 	started []state.Launch
@@ -67,7 +66,7 @@ func newStack(t *testing.T, names ...string) *stack {
 	return s
 }
 
-// push makes a bundle of these tasks, and moves the pointer to it.
+// push creates a bundle of these tasks, and moves the pointer to it.
 func (s *stack) push(digest string, names ...string) {
 	cfg := &config.Config{}
 	for _, name := range names {
@@ -155,7 +154,7 @@ func (s *stack) process() *handler {
 	}
 }
 
-// invoke invokes the process with a minute's time.
+// invoke invokes the process with a time limit of a minute.
 func (s *stack) invoke(h *handler, payload string) (invoke.Answer, error) {
 	ctx, stop := context.WithTimeout(s.t.Context(), time.Minute)
 	defer stop()
@@ -171,7 +170,7 @@ func (s *stack) must(h *handler, payload string) invoke.Answer {
 	return answer
 }
 
-// end ends every run under way as a container would.
+// end ends every run under way, as a container would.
 func (s *stack) end(outcome state.RunState) {
 	s.t.Helper()
 	all, err := state.ReadAll[state.Task](s.t.Context(), s.store, state.TaskPrefix)
@@ -206,7 +205,7 @@ func (s *stack) record() state.Reconcile {
 	return rec.Data
 }
 
-// measured adds up what was written of each metric.
+// measured adds up the written values of each metric.
 func (s *stack) measured() map[string]float64 {
 	sum := map[string]float64{}
 	for line := range strings.Lines(s.out.String()) {
@@ -226,7 +225,7 @@ func (s *stack) measured() map[string]float64 {
 
 const schedule = `{"mode":"reconcile"}`
 
-func TestTheScheduleRunsWhatChangedAndElseDoesNothing(t *testing.T) {
+func TestReconcile_RunsOnlyWhatChanged(t *testing.T) {
 	s := newStack(t, "web", "api")
 	h := s.process()
 	answer := s.must(h, schedule)
@@ -259,7 +258,7 @@ func TestTheScheduleRunsWhatChangedAndElseDoesNothing(t *testing.T) {
 	}
 }
 
-func TestTheLogNamesTheTickOfEachLine(t *testing.T) {
+func TestHandle_LogLinesNameTheirTick(t *testing.T) {
 	s := newStack(t, "web")
 	h := s.process()
 	var log bytes.Buffer
@@ -285,7 +284,7 @@ func TestTheLogNamesTheTickOfEachLine(t *testing.T) {
 	}
 }
 
-func TestANewBundleIsInForceAtOnceInEveryProcess(t *testing.T) {
+func TestReconcile_NewBundleIsInForceInEveryProcess(t *testing.T) {
 	s := newStack(t, "web")
 	first, second := s.process(), s.process()
 	s.must(first, schedule)
@@ -306,7 +305,7 @@ func TestANewBundleIsInForceAtOnceInEveryProcess(t *testing.T) {
 	}
 }
 
-func TestANewBundleIsFoundWithoutBeingTold(t *testing.T) {
+func TestReconcile_FindsANewBundleWithoutAnEvent(t *testing.T) {
 	s := newStack(t, "web")
 	h := s.process()
 	s.must(h, schedule)
@@ -323,7 +322,7 @@ func TestANewBundleIsFoundWithoutBeingTold(t *testing.T) {
 	}
 }
 
-func TestAWrongBundleIsNeverInForce(t *testing.T) {
+func TestReconcile_InvalidBundleIsNeverInForce(t *testing.T) {
 	s := newStack(t, "web")
 	h := s.process()
 	s.must(h, schedule)
@@ -357,7 +356,7 @@ func TestAWrongBundleIsNeverInForce(t *testing.T) {
 	}
 }
 
-func TestWithoutAnyGoodBundleNothingIsDoneAndThereIsAReason(t *testing.T) {
+func TestReconcile_WithoutAValidBundle(t *testing.T) {
 	s := newStack(t)
 	if _, err := s.invoke(s.process(), schedule); err == nil || !strings.Contains(err.Error(), "terrapulse bundle push") {
 		t.Errorf("nothing was pushed: %v", err)
@@ -374,7 +373,7 @@ func TestWithoutAnyGoodBundleNothingIsDoneAndThereIsAReason(t *testing.T) {
 	}
 }
 
-func TestABucketThatDoesNotAnswerStopsNothingThatIsInForce(t *testing.T) {
+func TestReconcile_ContinuesWithoutTheBucket(t *testing.T) {
 	s := newStack(t, "web")
 	h := s.process()
 	s.must(h, schedule)
@@ -390,8 +389,8 @@ func TestABucketThatDoesNotAnswerStopsNothingThatIsInForce(t *testing.T) {
 	}
 }
 
-// Two warm processes, of which one has read the bundle of before only.
-func TestReconcile_ABundleIsNotReplacedByAnOlderOneWhileThePointerCannotBeRead(t *testing.T) {
+// Two warm processes, one of which has read only the previous bundle.
+func TestReconcile_OlderBundleDoesNotReplaceANewerOne(t *testing.T) {
 	s := newStack(t, "web", "old")
 	first, second := s.process(), s.process()
 	s.must(first, schedule)
@@ -420,7 +419,7 @@ func TestReconcile_ABundleIsNotReplacedByAnOlderOneWhileThePointerCannotBeRead(t
 	}
 
 	s.push("b3", "web")
-	third := s.process() // knows the pointer of b3, and cannot read that bundle
+	third := s.process() // reads the pointer to b3, but cannot read that bundle
 	s.bucket, s.objects = nil, errors.New("SlowDown")
 	if _, err := s.invoke(third, schedule); err == nil || !strings.Contains(err.Error(), "SlowDown") {
 		t.Errorf("a process that can read no bundle: %v", err)
@@ -434,7 +433,7 @@ func TestReconcile_ABundleIsNotReplacedByAnOlderOneWhileThePointerCannotBeRead(t
 	}
 }
 
-func TestReconcile_TicksGoOnWhereThePointerIsGone(t *testing.T) {
+func TestReconcile_ContinuesWithoutThePointer(t *testing.T) {
 	s := newStack(t, "web")
 	warm := s.process()
 	s.must(warm, schedule)
@@ -468,7 +467,7 @@ func TestReconcile_TicksGoOnWhereThePointerIsGone(t *testing.T) {
 	}
 }
 
-func TestTwoInvocationsAtOnceHaveOneLeader(t *testing.T) {
+func TestReconcile_OneOfTwoInvocationsLeads(t *testing.T) {
 	s := newStack(t, "web")
 	held, err := lease.Acquire(t.Context(), s.store, state.LeaderLease, "another", lease.Options{TTL: leaseTTL})
 	if err != nil {
@@ -494,7 +493,7 @@ func TestTwoInvocationsAtOnceHaveOneLeader(t *testing.T) {
 	}
 }
 
-func TestOnceRunsWhatIsAskedForAndWaits(t *testing.T) {
+func TestOnce_RunsTheRequestedTasksAndWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStack(t, "web", "api", "db")
 		h := s.process()
@@ -524,7 +523,7 @@ func TestOnceRunsWhatIsAskedForAndWaits(t *testing.T) {
 	})
 }
 
-func TestAWaitEndsBeforeTheInvocationDoes(t *testing.T) {
+func TestOnce_WaitEndsBeforeTheInvocation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStack(t, "web")
 		began := time.Now()
@@ -538,7 +537,7 @@ func TestAWaitEndsBeforeTheInvocationDoes(t *testing.T) {
 	})
 }
 
-func TestAnInvocationWithoutTimeBeginsNoLaunch(t *testing.T) {
+func TestOnce_WithoutTimeLeftStartsNoLaunch(t *testing.T) {
 	s := newStack(t, "web")
 	ctx, stop := context.WithTimeout(t.Context(), launchReserve-time.Second)
 	defer stop()
@@ -551,7 +550,7 @@ func TestAnInvocationWithoutTimeBeginsNoLaunch(t *testing.T) {
 	}
 }
 
-func TestInspectPlansWithoutTouchingTheTasks(t *testing.T) {
+func TestInspect_DoesNotChangeTheTasks(t *testing.T) {
 	s := newStack(t, "web", "api")
 	h := s.process()
 	answer := s.must(h, `{"mode":"inspect"}`)
@@ -564,7 +563,7 @@ func TestInspectPlansWithoutTouchingTheTasks(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeAskedForIsRefusedAndNothingIsDone(t *testing.T) {
+func TestHandle_RefusesInvalidRequests(t *testing.T) {
 	s := newStack(t, "web")
 	s.configs["b1"].Tasks = append(s.configs["b1"].Tasks, config.Task{Name: "off"})
 	for payload, says := range map[string]string{
@@ -584,7 +583,7 @@ func TestWhatCannotBeAskedForIsRefusedAndNothingIsDone(t *testing.T) {
 	}
 }
 
-func TestConsulGoneForAQuarterOfAnHourIsSkippedAndMadeUpFor(t *testing.T) {
+func TestReconcile_ContinuesAfterAnOutageOfConsul(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStack(t, "web")
 		h := s.process()
@@ -615,7 +614,7 @@ func TestConsulGoneForAQuarterOfAnHourIsSkippedAndMadeUpFor(t *testing.T) {
 	})
 }
 
-func TestECSWithoutCapacityIsAskedAgainUnderTheSameName(t *testing.T) {
+func TestReconcile_RetriesALaunchWithoutCapacity(t *testing.T) {
 	s := newStack(t, "web")
 	s.running = false
 	h := s.process()
@@ -631,7 +630,7 @@ func TestECSWithoutCapacityIsAskedAgainUnderTheSameName(t *testing.T) {
 	}
 }
 
-func TestAWindowStaysWithinItsInvocation(t *testing.T) {
+func TestReconcile_WindowEndsBeforeTheInvocation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStack(t, "web")
 		h := s.process()
@@ -647,9 +646,9 @@ func TestAWindowStaysWithinItsInvocation(t *testing.T) {
 	})
 }
 
-// Else forty containers that end are forty invocations that hold on to Consul,
-// and whoever pushes a bundle waits for a minute.
-func TestOnlyWhoAsksForTheWindowStays(t *testing.T) {
+// Otherwise forty ended containers would be forty invocations that keep polling Consul, and a push
+// of a bundle would wait for a minute.
+func TestReconcile_OnlyRequestsWithAWindowContinue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStack(t, "web")
 		h := s.process()
@@ -671,7 +670,7 @@ func TestOnlyWhoAsksForTheWindowStays(t *testing.T) {
 	})
 }
 
-func TestAWindowTakesUpABundleThatAnotherProcessHasPutInForce(t *testing.T) {
+func TestReconcile_WindowUsesANewBundleInForce(t *testing.T) {
 	const window = `{"mode":"reconcile","window":true}`
 	s := newStack(t, "web")
 	h := s.process()
@@ -684,7 +683,7 @@ func TestAWindowTakesUpABundleThatAnotherProcessHasPutInForce(t *testing.T) {
 	}
 }
 
-func TestTheDoctorSaysWhatIsMissingAndHowToFixIt(t *testing.T) {
+func TestDoctor_ReportsProblemsAndFixes(t *testing.T) {
 	s := newStack(t, "web")
 	h := s.process()
 	h.checks = []check{{"table", func(context.Context) (string, error) { return "", errors.New("no such table") }, "deploy the stack again"}}
@@ -722,7 +721,7 @@ func TestMeasure_UnreadableTasksAreCounted(t *testing.T) {
 	}
 }
 
-func TestMeasure_StatesOfTasksAreWrittenWhereThereAreAny(t *testing.T) {
+func TestMeasure_WritesStatesOfTasksIfThereAreAny(t *testing.T) {
 	now := time.Now()
 	got := measure(reconcile.Report{Unreadable: 1, Tasks: state.TaskCounts{Failing: 2, Held: 3}}, now)
 	want := metrics.Values{metrics.Ticks: 1, metrics.FailuresInARow: 0, metrics.TasksUnreadable: 1, metrics.TasksFailing: 2, metrics.TasksHeld: 3}
@@ -731,7 +730,7 @@ func TestMeasure_StatesOfTasksAreWrittenWhereThereAreAny(t *testing.T) {
 	}
 }
 
-func TestDoctor_EmptyAnswerToAReaderWithoutRightsIsNotBelieved(t *testing.T) {
+func TestDoctor_EmptyAnswerWithoutRightsIsAProblem(t *testing.T) {
 	server := consultest.Start(t, consultest.WithACLs())
 	s := newStack(t, "web")
 	for token, ok := range map[string]bool{"": false, consultest.ManagementToken: true} {

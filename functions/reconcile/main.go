@@ -1,6 +1,5 @@
-// Command reconcile is the function that EventBridge Scheduler wakes: it looks
-// whether anything has changed in Consul, decides, and launches containers for
-// the tasks concerned. People invoke it, too: see internal/invoke.
+// Command reconcile is the function that EventBridge Scheduler invokes: it polls Consul, decides,
+// and launches containers for tasks with changes. People can invoke it, too: see internal/invoke.
 package main
 
 import (
@@ -34,8 +33,8 @@ import (
 func main() {
 	h, err := newHandler(context.Background(), os.Environ(), os.Stdout)
 	if err != nil {
-		// It is answered to whoever invokes: a process that ended here would
-		// be started over and over, and say why only in its log.
+		// Every invocation returns the error: if the process exited here, Lambda would restart it
+		// again and again, and only its log would say why.
 		slog.Error("the function is not configured correctly", "error", err)
 		awslambda.Start(func(context.Context, json.RawMessage) (invoke.Answer, error) { return invoke.Answer{}, err })
 		return
@@ -43,7 +42,7 @@ func main() {
 	awslambda.Start(h.handle)
 }
 
-// newHandler puts the parts together, once for all invocations of a process.
+// newHandler builds the handler, once for all invocations of a process.
 func newHandler(ctx context.Context, environ []string, out io.Writer) (*handler, error) {
 	settings, err := deployment.Read[deployment.Reconcile](environ)
 	log := logging.JSON(out, settings.LogLevel)

@@ -14,10 +14,9 @@ import (
 	"github.com/terrapulse/terrapulse/internal/testtools"
 )
 
-// BenchmarkBounds measures what the project promises about a container's time:
-// ten tasks, from the start of its process to its end, against bare Terraform
-// commands on the same root modules. Containers have an empty work volume, and
-// so do the bare commands.
+// BenchmarkBounds measures the promised limits of a container's time: ten tasks, from the start of
+// its process to its end, relative to plain Terraform commands on the same root modules. The work
+// volume is empty in both cases.
 func BenchmarkBounds(b *testing.B) {
 	if testing.Short() {
 		b.Skip("takes minutes")
@@ -73,7 +72,7 @@ func BenchmarkBounds(b *testing.B) {
 	}
 }
 
-// copyRootModule copies the generated files, and gives them states of their own.
+// copyRootModule copies the generated files, and gives them separate states.
 func (s *stack) copyRootModule(from, key string) string {
 	s.t.Helper()
 	files, err := filepath.Glob(from + "/*.tf*")
@@ -97,7 +96,7 @@ func (s *stack) copyRootModule(from, key string) string {
 	return dir
 }
 
-// terraform runs a bare command.
+// terraform runs a plain command.
 func (s *stack) terraform(dir string, args ...string) time.Duration {
 	s.t.Helper()
 	cmd := exec.Command(testtools.Terraform(s.t), args...)

@@ -11,12 +11,12 @@ import (
 // bundles reads bundles.
 type bundles struct {
 	bucket bundle.Bucket
-	dir    string // where the modules of the one that was read lie
+	dir    string // folder with the modules of the bundle
 }
 
 // load reads the configuration in a bundle.
 func (b bundles) load(ctx context.Context, digest string) (*config.Config, error) {
-	// There is something where a container is started on a volume that was used.
+	// The folder is not empty if a container starts on a used volume.
 	if err := os.RemoveAll(b.dir); err != nil {
 		return nil, err
 	}

@@ -1,7 +1,6 @@
-// Command runner is what the container of an ECS task runs: it carries out the
-// runs of one launch with Terraform and ends. It exits with 0 when it did its
-// job, whatever came of the runs, and otherwise with 1 and the reason in its log
-// and, where that can be, on the runs.
+// Command runner is the program in the container of an ECS task: it executes the runs of one launch
+// with Terraform and exits. The exit code is 0 if it did its job, whatever the outcomes of the
+// runs; otherwise it is 1, and the reason is in its log and, if possible, in the runs.
 package main
 
 import (
@@ -34,11 +33,11 @@ import (
 	"github.com/terrapulse/terrapulse/internal/terraform"
 )
 
-// errStopped is why runs are interrupted.
+// errStopped is the reason of interrupted runs.
 var errStopped = errors.New("ECS stopped the container (Spot reclaim, a deployment, or somebody)")
 
 func main() {
-	_ = terraform.KeepPrivate() // where that cannot be, there is no other way
+	_ = terraform.KeepPrivate() // if this fails, there is no other way
 	os.Exit(run(context.Background(), os.Stdout))
 }
 
@@ -71,9 +70,9 @@ func run(ctx context.Context, out io.Writer) int {
 	return 0
 }
 
-// newWorker puts the parts together.
+// newWorker builds the worker.
 func newWorker(ctx context.Context, settings deployment.Runner, out io.Writer, log *slog.Logger) (*worker, error) {
-	if err := makeHome(settings); err != nil {
+	if err := prepareEnvironment(settings); err != nil {
 		return nil, err
 	}
 	cfg, err := awsconfig.Load(ctx)
@@ -110,9 +109,8 @@ func newWorker(ctx context.Context, settings deployment.Runner, out io.Writer, l
 	}, nil
 }
 
-// identity returns the name for this container's claims, which contains the id
-// of its ECS task for people, and that id, which is empty if this is no ECS task
-// or ECS does not answer.
+// identity returns the name for this container's claims, which contains the id of its ECS task for
+// people, and that id. The id is empty if this is no ECS task or ECS does not answer.
 func identity(ctx context.Context, log *slog.Logger) (name, container string) {
 	name = lease.NewOwner()
 	endpoint := os.Getenv("ECS_CONTAINER_METADATA_URI_V4")

@@ -16,11 +16,11 @@ import (
 	"github.com/terrapulse/terrapulse/internal/testtools"
 )
 
-// containerVariable names, in the environment of a copy of the test's program,
-// the directory in which that is to be the container of launch l1.
+// containerVariable is an environment variable. In a copy of the test program, it names the
+// directory in which that copy acts as the container of launch l1.
 const containerVariable = "TERRAPULSE_TEST_CONTAINER"
 
-// TestContainer is the container, in a process of its own.
+// TestContainer acts as the container, in a separate process.
 func TestContainer(t *testing.T) {
 	dir := os.Getenv(containerVariable)
 	if dir == "" {
@@ -35,9 +35,8 @@ func TestContainer(t *testing.T) {
 	t.Error(w.work(t.Context(), "l1"))
 }
 
-// A container is killed in the midst of an apply, without a chance to release
-// the lock of the state in S3.
-func TestTheLockOfAKilledContainerIsReleasedByTheNextOne(t *testing.T) {
+// A container is killed during an apply, and cannot release the lock of the state in S3.
+func TestLocks_OfAKilledContainerAreReleased(t *testing.T) {
 	backend := s3mem.New()
 	if err := backend.CreateBucket("states"); err != nil {
 		t.Fatal(err)
@@ -98,7 +97,7 @@ func TestTheLockOfAKilledContainerIsReleasedByTheNextOne(t *testing.T) {
 	}
 }
 
-// again decides the task once more after its run has ended.
+// again decides on the task again after its run has ended.
 func (c *container) again(id string) {
 	c.t.Helper()
 	task, err := state.Read[state.Task](c.t.Context(), c.store, state.TaskKey("t0"))

@@ -30,8 +30,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/testtools"
 )
 
-// TestMain lets tests start the program as a process of its own: the test
-// binary is the program when it is told so.
+// TestMain runs the test binary as the program if the environment says so.
 func TestMain(m *testing.M) {
 	if os.Getenv("TERRAPULSE_TEST_AS_PROGRAM") != "" {
 		main()
@@ -40,8 +39,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// stack is what the program works with: a table, a bucket and a Consul, with a
-// bundle in force.
+// stack is the environment of the program: a table, a bucket and a Consul, with a bundle in force.
 type stack struct {
 	t      testing.TB
 	dir    string // of the task files
@@ -50,12 +48,12 @@ type stack struct {
 	s3     *s3mem.Backend
 	client *s3.Client
 	consul *consultest.Server
-	bundle string // digest
+	bundle string // the digest
 	cfg    *config.Config
 }
 
-// newStack pushes a bundle of tasks on the service web, whose modules have
-// these texts. The backend may say S3 for the address of the S3 server.
+// newStack pushes a bundle of tasks on the service web with the given module texts. In the backend,
+// S3 stands for the address of the S3 server.
 func newStack(t testing.TB, backend string, modules ...string) *stack {
 	t.Helper()
 	if testing.Short() {
@@ -107,7 +105,7 @@ func (s *stack) write(name, text string) {
 	}
 }
 
-// push puts a bundle of the task files into the bucket.
+// push writes a bundle of the task files into the bucket.
 func (s *stack) push() {
 	s.t.Helper()
 	getenv := func(name string) string { return s.env[name] }
@@ -124,13 +122,13 @@ func (s *stack) push() {
 	if _, _, err := bucket.Push(s.t.Context(), b, "test", time.Now()); err != nil {
 		s.t.Fatal(err)
 	}
-	// As the function reads it: in another place.
+	// The function reads it in another folder.
 	if s.cfg, err = bundle.Load(b.Zip, s.t.TempDir(), config.Options{Getenv: getenv}); err != nil {
 		s.t.Fatal(err)
 	}
 }
 
-// s3Backend keeps states in a bucket of an S3 server, with locks that are files.
+// s3Backend returns a backend in a bucket of an S3 server, with lock files.
 func s3Backend(url string) string {
 	return fmt.Sprintf(`backend "s3" {
   bucket         = "states"
@@ -182,8 +180,8 @@ func (s *stack) run(launch, task string) state.Run {
 	return run.Data
 }
 
-// container is the program's process, with a work volume of its own. Changes
-// of the environment come last; an empty value takes a variable away.
+// container returns the program's process, with a separate work volume. Changes of the environment
+// come last; an empty value removes a variable.
 func (s *stack) container(launch string, out *testtools.Output, changes ...string) *exec.Cmd {
 	s.t.Helper()
 	cmd := exec.Command(os.Args[0])
@@ -210,7 +208,7 @@ func (s *stack) environ(launch string, changes ...string) []string {
 	return list
 }
 
-// lock is the file that locks the state of a task in S3; "" if there is none.
+// lock returns the lock file of a task's state in S3; "" if there is none.
 func (s *stack) lock(task string) string {
 	object, err := s.s3.GetObject("states", "env:/"+task+"/state.tflock", nil)
 	if err != nil {
@@ -236,7 +234,7 @@ func eventually(t testing.TB, what string, holds func() bool) {
 	}
 }
 
-func TestTheProgramCarriesOutItsLaunch(t *testing.T) {
+func TestProgram_ExecutesItsLaunch(t *testing.T) {
 	s := newStack(t, s3Backend("S3"), data, data, broken)
 	s.launch("l1")
 	var out testtools.Output
@@ -263,10 +261,10 @@ func TestTheProgramCarriesOutItsLaunch(t *testing.T) {
 // data needs no provider.
 const data = "resource \"terraform_data\" \"out\" {\n  input = var.services\n}\n"
 
-// sleeps is in the midst of an apply for as long as it is let.
+// sleeps creates a resource that takes 300 s.
 const sleeps = "resource \"time_sleep\" \"out\" {\n  create_duration = \"300s\"\n}\n"
 
-func TestAStoppedContainerHasInterruptedTerraformAndSaidSo(t *testing.T) {
+func TestProgram_StopInterruptsTerraform(t *testing.T) {
 	s := newStack(t, s3Backend("S3"), sleeps)
 	s.launch("l1")
 	var out testtools.Output
@@ -291,7 +289,7 @@ func TestAStoppedContainerHasInterruptedTerraformAndSaidSo(t *testing.T) {
 	}
 }
 
-func TestWhatTheProgramCannotDoItSaysOnceAndOnItsRuns(t *testing.T) {
+func TestProgram_ReportsFailuresOnceAndOnItsRuns(t *testing.T) {
 	s := newStack(t, `backend "local" {}`, data)
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
@@ -301,7 +299,7 @@ func TestWhatTheProgramCannotDoItSaysOnceAndOnItsRuns(t *testing.T) {
 		name   string
 		change string
 		log    string
-		run    string // what its run says; "" if it cannot be told
+		run    string // the error of its run; "" if it cannot be recorded
 	}{
 		{"no launch", "TERRAPULSE_LAUNCH=", "environment variable TERRAPULSE_LAUNCH is not set", ""},
 		{"an unknown launch", "TERRAPULSE_LAUNCH=l9", "the table holds no launch l9", ""},

@@ -14,9 +14,8 @@ import (
 	"github.com/terrapulse/terrapulse/internal/testtools"
 )
 
-// box is a container as the task definition has it: the root of its file system
-// is read-only, its user is a number that /etc/passwd does not know, and there
-// is no shell.
+// box is a container as the task definition describes it: read-only root file system, a user
+// without a name in /etc/passwd, and no shell.
 type box struct {
 	*stack
 	root string
@@ -59,7 +58,7 @@ func newBox(t *testing.T, modules ...string) *box {
 	return b
 }
 
-// start runs the container of a launch, under the name of the launch.
+// start runs the container of a launch under the name of the launch.
 func (b *box) start(launch string, out *testtools.Output) *exec.Cmd {
 	b.t.Helper()
 	args := []string{"--runtime", "runc", "run", "--rm", "--name", b.name(launch), "--network", "host",
@@ -89,7 +88,7 @@ func (b *box) kill(launch string) {
 	}
 }
 
-func TestTheProgramWritesToItsWorkVolumeAlone(t *testing.T) {
+func TestProgram_WritesOnlyToItsWorkVolume(t *testing.T) {
 	b := newBox(t, data, sleeps)
 	b.launch("l1")
 	var out testtools.Output
@@ -101,7 +100,7 @@ func TestTheProgramWritesToItsWorkVolumeAlone(t *testing.T) {
 		return b.run("l1", "t0").State.Ended() && b.locked("t1")
 	})
 	b.kill("l1")
-	_ = first.Wait() // killed
+	_ = first.Wait() // the process was killed
 	run := b.run("l1", "t1")
 	if run.State != state.RunRunning || !strings.HasPrefix(run.Who, "terrapulse-l1@") || !b.locked("t1") {
 		t.Fatalf("the run reads %+v\n%s", run, &out)
@@ -113,7 +112,7 @@ func TestTheProgramWritesToItsWorkVolumeAlone(t *testing.T) {
 		t.Errorf("the lock names somebody else than %s: %s", run.Who, lock)
 	}
 
-	// Its lock is told from any other by the launch that it names.
+	// The lock names the launch, so that it can be recognised.
 	_, err := reconcile.Settle(t.Context(), b.store, reconcile.Stopped{Launch: "l1", Why: "out of memory"}, time.Now())
 	if err != nil {
 		t.Fatal(err)
@@ -125,7 +124,7 @@ func TestTheProgramWritesToItsWorkVolumeAlone(t *testing.T) {
 	}
 	eventually(t, "the next container has the lock", func() bool { return strings.Contains(b.lock("t1"), `"terrapulse-l2@`) })
 	b.kill("l2")
-	_ = second.Wait() // killed
+	_ = second.Wait() // the process was killed
 	if !strings.Contains(out.String(), `"holder":"l1-t1"`) {
 		t.Errorf("the log does not tell:\n%s", &out)
 	}

@@ -12,15 +12,14 @@ import (
 	"github.com/terrapulse/terrapulse/internal/s3url"
 )
 
-// unsavedStates keeps states of Terraform that could not be written to their
-// backend: this container's disk ends with it. The place is one that only the
-// containers' role may read, besides who administers the bucket; it is not that of
-// the runs' output, as a state holds secrets.
+// unsavedStates stores Terraform states that could not be written to their backend, because the
+// container's disk is deleted with it. Only the containers' role, and administrators of the bucket,
+// may read the place; it is separate from the output of runs, because a state contains secrets.
 type unsavedStates struct {
 	client interface {
 		PutObject(context.Context, *s3.PutObjectInput, ...func(*s3.Options)) (*s3.PutObjectOutput, error)
 	}
-	location s3url.URL // the bundles'
+	location s3url.URL // the location of the bundles
 }
 
 // keep writes a state of the task and returns its URL.

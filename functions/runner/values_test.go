@@ -17,8 +17,8 @@ import (
 	"github.com/terrapulse/terrapulse/internal/state/statetest"
 )
 
-func TestProvidersGetSecretsOfAWS(t *testing.T) {
-	// Secrets Manager and SSM, as far as the SDK reads their answers.
+func TestProgram_ProvidersGetSecretsOfAWS(t *testing.T) {
+	// The parts of Secrets Manager and SSM that the SDK needs.
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/x-amz-json-1.1")
 		if strings.HasSuffix(r.Header.Get("X-Amz-Target"), "GetParameter") {

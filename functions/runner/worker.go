@@ -20,22 +20,21 @@ import (
 )
 
 const (
-	// claimFor is how long a run stays this container's without a renewal. It
-	// outlasts a failover of DynamoDB, and is not what a death is noticed by:
-	// ECS tells of that.
+	// claimFor is how long a claim is valid without renewal. It is longer than a failover of
+	// DynamoDB. Dead containers are noticed earlier, by ECS's events.
 	claimFor = time.Minute
 
-	// patience is how long an outcome is offered to a table that does not take
-	// it. After SIGTERM ECS leaves 120 s, of which Terraform may take 60 to end, and
-	// 70 in all until its state is saved.
+	// patience is how long an outcome is retried if the table does not accept it. After SIGTERM,
+	// ECS allows 120 s, of which Terraform may take 60 to end, and 70 in all until its state is
+	// saved.
 	patience = 45 * time.Second
 
-	// liveOutput is how often the output of a run that goes on is written to
-	// the table. A write costs a unit for each KB, and holds 16 at most.
+	// liveOutput is the interval at which the output of a run under way is written to the table. A
+	// write costs a unit per KB, and has at most 16 KB.
 	liveOutput = 5 * time.Second
 )
 
-// worker carries out one launch.
+// worker executes one launch.
 type worker struct {
 	store     state.Store
 	bundle    func(ctx context.Context, digest string) (*config.Config, error)
@@ -43,20 +42,19 @@ type worker struct {
 	aws       dynamic.AWS // secrets that templates of providers name
 	terraform func(ctx context.Context, cfg config.Terraform, log *slog.Logger) (*terraform.Binary, error)
 	logs      runner.Logs
-	keep      func(ctx context.Context, task, name string, state []byte) (place string, err error) // states that could not be saved
+	keep      func(ctx context.Context, task, name string, state []byte) (place string, err error) // stores states that could not be saved
 	owner     string                                                                               // of claims
 	container string                                                                               // id of the ECS task; empty if there is none
-	who       string                                                                               // whom the state locks of its Terraform name
+	who       string                                                                               // the holder that its Terraform writes into state locks
 	parallel  int                                                                                  // runs at a time
 	metrics   *metrics.Writer
 	now       func() time.Time
 	log       *slog.Logger
 }
 
-// work carries out the runs of a launch. The error says why it could not be
-// done at all, or for which runs the table holds no outcome; that tasks failed
-// is none. When ctx ends, Terraform is interrupted and waited for, and the runs
-// that have not begun are left: they are found lost, and decided anew.
+// work executes the runs of a launch. It returns an error if it could not do that at all, or if the
+// outcome of a run is not in the table; failed tasks are not an error. When ctx ends, it interrupts
+// Terraform and waits for it. Runs that have not begun are then found lost, and decided again.
 func (w *worker) work(ctx context.Context, id string) error {
 	launch, err := state.Read[state.Launch](ctx, w.store, state.LaunchKey(id))
 	if err != nil {
@@ -90,8 +88,8 @@ func (w *worker) work(ctx context.Context, id string) error {
 	return nil
 }
 
-// each carries out the runs, several at a time, and counts those without an
-// outcome and those that were left.
+// each executes the runs, several in parallel, and counts the runs without an outcome and those
+// that never began.
 func (w *worker) each(ctx context.Context, launch state.Launch, carryOut func(context.Context, state.Launch, state.PlannedRun) error) (without, left int) {
 	var group errgroup.Group
 	group.SetLimit(w.parallel)
@@ -113,7 +111,7 @@ func (w *worker) each(ctx context.Context, launch state.Launch, carryOut func(co
 	return int(failed.Load()), int(unbegun.Load())
 }
 
-// bare is a runner that can claim runs and record outcomes, and nothing else.
+// bare returns a runner that can only claim runs and record outcomes.
 func (w *worker) bare() *runner.Runner {
 	return &runner.Runner{
 		Store: w.store, Source: new(overlay.Source), Logs: w.logs, Owner: w.owner, ID: w.container, Who: w.who,
@@ -149,9 +147,9 @@ func (w *worker) prepare(ctx context.Context, launch state.Launch, r *runner.Run
 	return nil
 }
 
-// findTerraform finds the Terraform of the image. Another one is downloaded
-// only if the configuration names a version: a container that does so at every
-// launch is slow, and depends on HashiCorp.
+// findTerraform finds the Terraform of the image. It downloads another one only if the
+// configuration names a version: a container that downloads at every launch is slow, and depends on
+// HashiCorp.
 func findTerraform(ctx context.Context, cfg config.Terraform, log *slog.Logger) (*terraform.Binary, error) {
 	if cfg.Version != "" {
 		return terraform.Find(ctx, cfg, log)
@@ -164,8 +162,7 @@ func findTerraform(ctx context.Context, cfg config.Terraform, log *slog.Logger) 
 	return binary, nil
 }
 
-// measure writes the metrics of a run that has ended. Only runs that
-// are in their tasks' histories are measured.
+// measure writes the metrics of an ended run, if its kind occupies its task.
 func (w *worker) measure(run state.Run) {
 	if !run.Kind.Occupies() || !run.State.Ended() {
 		return

@@ -43,7 +43,7 @@ func (c catalog) Snapshot(ctx context.Context, t *config.Task) (*consul.Snapshot
 	return &consul.Snapshot{Blocks: []consul.Block{block}, Condition: consul.Observation{Digest: "B"}}, nil
 }
 
-// container is a worker whose launch is decided, on the real Terraform.
+// container is a worker with a decided launch and a real Terraform.
 type container struct {
 	*worker
 	t      *testing.T
@@ -54,21 +54,20 @@ type container struct {
 	out    *testtools.Output
 }
 
-// newContainer has a launch of one run for each task, whose modules are in
-// folders of these names.
+// newContainer creates a launch with one run for each task, whose modules are in these folders.
 func newContainer(t *testing.T, modules ...string) *container {
 	t.Helper()
 	return newContainerWith(t, `backend "local" {}`, modules...)
 }
 
-// newContainerWith keeps the states of the tasks in a backend.
+// newContainerWith also sets the backend of the tasks' states.
 func newContainerWith(t *testing.T, backend string, modules ...string) *container {
 	t.Helper()
 	t.Setenv("TF_CLI_CONFIG_FILE", testtools.TerraformRC(t))
 	t.Setenv("PATH", filepath.Dir(testtools.Terraform(t))+string(filepath.ListSeparator)+os.Getenv("PATH"))
 	t.Setenv("TMPDIR", t.TempDir())
 	c := &container{t: t, dir: t.TempDir(), out: &testtools.Output{}}
-	t.Chdir(c.dir) // where working directories are
+	t.Chdir(c.dir) // the parent of the working directories
 	text := "driver \"terraform\" {\n" + backend + "\n}\n"
 	for i, module := range modules {
 		text += fmt.Sprintf("task {\n  name = \"t%d\"\n  module = \"./m%d\"\n  condition \"services\" {\n    names = [\"web\"]\n  }\n}\n", i, i)
@@ -151,7 +150,7 @@ func (c *container) decide(id string, kind state.Kind) {
 	}
 }
 
-// run is the record of a task's run.
+// run returns the record of a task's run.
 func (c *container) run(task string) state.Run {
 	c.t.Helper()
 	run, err := state.Read[state.Run](context.WithoutCancel(c.t.Context()), c.store, state.RunKey(task, c.launch.ID+"-"+task))
@@ -166,10 +165,10 @@ const (
 	broken = "resource \"local_file\" \"out\" {\n  filename = \"/proc/none/out\"\n  content = \"done\"\n}\n"
 )
 
-// slow says that it has begun, and waits.
+// slow creates a file when it has begun, and waits.
 const slow = "resource \"terraform_data\" \"slow\" {\n  provisioner \"local-exec\" {\n    command = \"echo > ${path.module}/begun; exec sleep 300\"\n  }\n}\n"
 
-func TestEveryRunOfALaunchIsCarriedOutWhateverBecomesOfTheOthers(t *testing.T) {
+func TestWork_ExecutesEveryRun(t *testing.T) {
 	c := newContainer(t, good, broken, good)
 	if err := c.work(t.Context(), "l1"); err != nil {
 		t.Fatalf("a task that fails is no failure of the container: %v", err)
@@ -193,7 +192,7 @@ func TestEveryRunOfALaunchIsCarriedOutWhateverBecomesOfTheOthers(t *testing.T) {
 	}
 }
 
-// measured expects so many lines with the metric.
+// measured expects this number of lines with the metric.
 func (c *container) measured(m metrics.Metric, want int) {
 	c.t.Helper()
 	n := 0
@@ -224,7 +223,7 @@ func TestWorker_PlanRunIsNotMeasured(t *testing.T) {
 	c.measured(metrics.RunSeconds, 0)
 }
 
-func TestAsManyRunsAsAreAllowedGoOnAtOnce(t *testing.T) {
+func TestWork_LimitsParallelRuns(t *testing.T) {
 	c := newContainer(t, good, good, good, good)
 	var now, most atomic.Int32
 	c.connect = func(config.Consul) (runner.Consul, error) {
@@ -234,10 +233,10 @@ func TestAsManyRunsAsAreAllowedGoOnAtOnce(t *testing.T) {
 			for was := most.Load(); n > was && !most.CompareAndSwap(was, n); was = most.Load() {
 			}
 			for deadline := time.Now().Add(10 * time.Second); most.Load() < 2 && time.Now().Before(deadline); {
-				time.Sleep(time.Millisecond) // until there is a second one
+				time.Sleep(time.Millisecond) // until a second run begins
 			}
 			for deadline := time.Now().Add(200 * time.Millisecond); most.Load() < 3 && time.Now().Before(deadline); {
-				time.Sleep(time.Millisecond) // as there must not be a third
+				time.Sleep(time.Millisecond) // no third run may begin
 			}
 		}}, nil
 	}
@@ -246,7 +245,7 @@ func TestAsManyRunsAsAreAllowedGoOnAtOnce(t *testing.T) {
 	}
 }
 
-func TestWhatKeepsAContainerFromItsJobIsRecordedOnItsRuns(t *testing.T) {
+func TestWork_RecordsAFailureOnItsRuns(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		spoil func(*container)
@@ -281,7 +280,7 @@ func TestWhatKeepsAContainerFromItsJobIsRecordedOnItsRuns(t *testing.T) {
 	}
 }
 
-func TestADefinitionThatIsNotTheOneDecidedOnIsRefusedOnItsRun(t *testing.T) {
+func TestWork_RefusesAnotherDefinition(t *testing.T) {
 	c := newContainer(t, good)
 	other := *c.cfg
 	other.Tasks = slices.Clone(other.Tasks)
@@ -295,7 +294,7 @@ func TestADefinitionThatIsNotTheOneDecidedOnIsRefusedOnItsRun(t *testing.T) {
 	}
 }
 
-func TestALaunchThatIsNotItsOwnIsRefused(t *testing.T) {
+func TestWork_RefusesAnotherLaunch(t *testing.T) {
 	c := newContainer(t, good)
 	c.bundle = func(context.Context, string) (*config.Config, error) {
 		t.Error("the bundle was read")
@@ -305,7 +304,7 @@ func TestALaunchThatIsNotItsOwnIsRefused(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "the table holds no launch l9") {
 		t.Errorf("got %v", err)
 	}
-	// One that has no bundle was never meant for a container.
+	// A launch without a bundle was never meant for a container.
 	launch := c.launch
 	launch.ID, launch.Bundle = "l8", ""
 	if _, err := c.store.Apply(t.Context(), state.Create(state.LaunchKey("l8"), state.Encode(launch))); err != nil {
@@ -319,7 +318,7 @@ func TestALaunchThatIsNotItsOwnIsRefused(t *testing.T) {
 	}
 }
 
-func TestATableThatCannotBeReadIsAClearError(t *testing.T) {
+func TestWork_ReportsAnUnreadableTable(t *testing.T) {
 	c := newContainer(t, good)
 	c.worker.store = silent{}
 	if err := c.work(t.Context(), "l1"); err == nil || err.Error() != "read launch l1: access denied" {
@@ -334,7 +333,7 @@ func (silent) Get(context.Context, string) (state.Record, error) {
 	return state.Record{}, errors.New("access denied")
 }
 
-func TestOutcomesThatTheTableDoesNotTakeAreTold(t *testing.T) {
+func TestWork_ReportsUnrecordedOutcomes(t *testing.T) {
 	c := newContainer(t, good, good)
 	c.store.Before = func(changes []state.Change) error {
 		for _, change := range changes {
@@ -353,7 +352,7 @@ func TestOutcomesThatTheTableDoesNotTakeAreTold(t *testing.T) {
 	}
 }
 
-func TestAContainerThatIsToldToStopInterruptsTerraformAndLeavesTheRest(t *testing.T) {
+func TestWork_StopInterruptsTerraformAndStartsNoRun(t *testing.T) {
 	c := newContainer(t, slow, good)
 	c.parallel = 1
 	ctx, stop := context.WithCancelCause(t.Context())
@@ -378,7 +377,7 @@ func TestAContainerThatIsToldToStopInterruptsTerraformAndLeavesTheRest(t *testin
 	}
 }
 
-func TestAContainerThatIsToldToStopBeforeItsBundleIsReadLeavesEverything(t *testing.T) {
+func TestWork_StopBeforeTheBundleIsRead(t *testing.T) {
 	c := newContainer(t, good)
 	ctx, stop := context.WithCancelCause(t.Context())
 	c.bundle = func(context.Context, string) (*config.Config, error) {
@@ -393,7 +392,7 @@ func TestAContainerThatIsToldToStopBeforeItsBundleIsReadLeavesEverything(t *test
 	}
 }
 
-func TestATerraformThatTheConfigurationNamesMayBeDownloaded(t *testing.T) {
+func TestFindTerraform_DownloadsAConfiguredVersion(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	t.Setenv("HTTPS_PROXY", "http://127.0.0.1:1") // nothing is reached
 	_, err := findTerraform(t.Context(), config.Terraform{Path: t.TempDir(), Version: "1.9.5"}, slog.New(slog.DiscardHandler))

@@ -17,25 +17,24 @@ import (
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
-// handler settles the runs of tasks that have stopped.
+// handler settles the runs of stopped tasks.
 type handler struct {
 	store   state.Store
 	cluster string // ARN, or name
 	family  string // of the task definition
-	// proceed has functions/reconcile look at once, and does not wait for it.
-	// It is nil where the schedule is disabled: nothing is to look then.
+	// proceed invokes functions/reconcile for one tick, without waiting for it. It is nil if the
+	// schedule is disabled.
 	proceed func(ctx context.Context) error
 	now     func() time.Time
 	log     *slog.Logger
 	metrics *metrics.Writer
 }
 
-// handle takes one event. They come late, twice and out of order: STOPPED is a
-// task's last status and settling is idempotent, so that none of it matters.
+// handle processes one event. Events come late, twice and out of order. That does not
+// matter: STOPPED is a task's last status, and settling is idempotent.
 //
-// Its error is for what another attempt may do better: Lambda tries events
-// again that come asynchronously. What is no event of a task of this stack is
-// logged and dropped, as it would be the same then.
+// It returns an error if a retry may help: Lambda retries asynchronous events. Events
+// of other tasks are logged and dropped, because a retry would not change them.
 func (h *handler) handle(ctx context.Context, payload json.RawMessage) error {
 	task, err := h.read(payload)
 	if err != nil {
@@ -67,16 +66,16 @@ func (h *handler) handle(ctx context.Context, payload json.RawMessage) error {
 		return nil
 	}
 
-	// Also where nothing was lost: there is room for a launch that had to wait,
-	// and a change that came while its task was run goes on now, not at the
-	// next minute. It is one tick for each container.
+	// Also if nothing was lost: now there may be capacity for a waiting launch, and a change that
+	// came while its task ran can proceed at once, not at the next minute. This costs one tick per
+	// container.
 	if err := h.proceed(ctx); err != nil {
 		return fmt.Errorf("have functions/reconcile decide anew after launch %s: %w", task.Launch(), err)
 	}
 	return nil
 }
 
-// read returns the task that an event tells of, if it is one of this stack.
+// read returns the task of an event, if it belongs to this stack.
 func (h *handler) read(payload []byte) (ecstask.Task, error) {
 	var event events.CloudWatchEvent
 	var task ecstask.Task
@@ -102,7 +101,7 @@ func (h *handler) read(payload []byte) (ecstask.Task, error) {
 	return task, nil
 }
 
-// start is enough of an event to recognise it.
+// start returns enough of an event to recognise it.
 func start(payload []byte) string {
 	const most = 500
 	return strings.ToValidUTF8(string(payload[:min(len(payload), most)]), "")

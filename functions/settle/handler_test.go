@@ -32,10 +32,10 @@ import (
 	"github.com/terrapulse/terrapulse/internal/state/statetest"
 )
 
-// patience is how long a test waits for what must happen.
+// patience limits how long a test waits.
 const patience = 20 * time.Second
 
-// What testdata/stopped.json names.
+// The names in testdata/stopped.json.
 const (
 	cluster  = "arn:aws:ecs:eu-west-1:111122223333:cluster/prod"
 	taskID   = "cd189a933e5849daa93386466019ab50"
@@ -44,23 +44,23 @@ const (
 
 var noon = time.Date(2026, 3, 14, 12, 0, 0, 0, time.UTC)
 
-// bench is a handler with everything around it.
-type bench struct {
+// fixture is a handler with its dependencies.
+type fixture struct {
 	handler
 	t       *testing.T
 	logged  *output
-	invoked int   // how often reconcile was
+	invoked int   // number of invocations of reconcile
 	refuse  error // by Lambda
 }
 
-func newBench(t *testing.T) *bench {
+func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	store, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "state.db"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { store.Close() })
-	b := &bench{t: t, logged: &output{}}
+	b := &fixture{t: t, logged: &output{}}
 	b.handler = handler{store: store, cluster: cluster, family: "prod-runner", now: func() time.Time { return noon },
 		log: logging.JSON(b.logged, 0), metrics: metrics.New(b.logged, "prod"),
 		proceed: func(context.Context) error {
@@ -70,9 +70,8 @@ func newBench(t *testing.T) *bench {
 	return b
 }
 
-// launch writes a launch with one run for each task, which have a runner that
-// claimed them if it is named.
-func (b *bench) launch(runner string, tasks ...string) state.Launch {
+// launch writes a launch with one run for each task. If a runner is named, it has claimed them.
+func (b *fixture) launch(runner string, tasks ...string) state.Launch {
 	b.t.Helper()
 	launch := state.Launch{ID: uuid.Must(uuid.NewV7()).String(), Kind: state.KindApply, Fence: 3}
 	var changes []state.Change
@@ -92,7 +91,7 @@ func (b *bench) launch(runner string, tasks ...string) state.Launch {
 	return launch
 }
 
-func (b *bench) run(planned state.PlannedRun) state.Run {
+func (b *fixture) run(planned state.PlannedRun) state.Run {
 	b.t.Helper()
 	run, err := state.Read[state.Run](b.t.Context(), b.store, state.RunKey(planned.Task, planned.ID))
 	if err != nil || !run.Exists() {
@@ -101,7 +100,7 @@ func (b *bench) run(planned state.PlannedRun) state.Run {
 	return run.Data
 }
 
-func (b *bench) failures(task string) int {
+func (b *fixture) failures(task string) int {
 	b.t.Helper()
 	t, err := state.Read[state.Task](b.t.Context(), b.store, state.TaskKey(task))
 	if err != nil {
@@ -110,14 +109,14 @@ func (b *bench) failures(task string) int {
 	return t.Data.Failures
 }
 
-// invoke sends a payload the way Lambda does.
-func (b *bench) invoke(payload []byte) error {
+// invoke sends a payload as Lambda does.
+func (b *fixture) invoke(payload []byte) error {
 	b.t.Helper()
 	_, err := lambda.NewHandler(b.handle).Invoke(b.t.Context(), payload)
 	return err
 }
 
-// stopped is the event of the task's end, as documented.
+// stopped returns the event of the task's end, as documented.
 func stopped(t *testing.T, launch string) []byte {
 	t.Helper()
 	text, err := os.ReadFile("testdata/stopped.json")
@@ -127,12 +126,12 @@ func stopped(t *testing.T, launch string) []byte {
 	return bytes.ReplaceAll(text, []byte(launchID), []byte(launch))
 }
 
-// with is an event with other words in it.
+// with returns the event with other words in it.
 func with(event []byte, oldNew ...string) []byte {
 	return []byte(strings.NewReplacer(oldNew...).Replace(string(event)))
 }
 
-// output collects what is logged.
+// output collects the log.
 type output struct {
 	mu  sync.Mutex
 	all bytes.Buffer
@@ -150,8 +149,8 @@ func (o *output) String() string {
 	return o.all.String()
 }
 
-func TestAContainerThatDiesMidWorkIsSettledAndItsTasksDecidedAnew(t *testing.T) {
-	b := newBench(t)
+func TestHandle_SettlesTheRunsOfADeadContainer(t *testing.T) {
+	b := newFixture(t)
 	launch := b.launch(taskID, "web", "api")
 	if err := b.invoke(stopped(t, launch.ID)); err != nil {
 		t.Fatal(err)
@@ -175,8 +174,8 @@ func TestAContainerThatDiesMidWorkIsSettledAndItsTasksDecidedAnew(t *testing.T) 
 	}
 }
 
-func TestEventsThatComeTwiceOrLateDoNoHarm(t *testing.T) {
-	b := newBench(t)
+func TestHandle_DuplicateAndLateEvents(t *testing.T) {
+	b := newFixture(t)
 	first := b.launch(taskID, "web")
 	event := stopped(t, first.ID)
 	early := with(event, `"lastStatus": "STOPPED",
@@ -194,7 +193,7 @@ func TestEventsThatComeTwiceOrLateDoNoHarm(t *testing.T) {
 		t.Errorf("%d failures are counted, reconcile was invoked %d times", n, b.invoked)
 	}
 
-	// The task is run again, under another launch, when the event comes once more.
+	// The task runs again in another launch when the event comes once more.
 	again := state.Run{ID: "again", Task: "web", Kind: state.KindApply, Launch: "second", State: state.RunRunning, Owner: "host-1-other", Runner: "other"}
 	task, err := state.Read[state.Task](t.Context(), b.store, state.TaskKey("web"))
 	if err != nil {
@@ -212,8 +211,8 @@ func TestEventsThatComeTwiceOrLateDoNoHarm(t *testing.T) {
 	}
 }
 
-func TestWhatAnotherContainerOfTheLaunchWorksAtGoesOn(t *testing.T) {
-	b := newBench(t)
+func TestHandle_RunsOfAnotherContainerContinue(t *testing.T) {
+	b := newFixture(t)
 	launch := b.launch("0123456789abcdef0123456789abcdef", "web")
 	if err := b.invoke(stopped(t, launch.ID)); err != nil {
 		t.Fatal(err)
@@ -223,8 +222,8 @@ func TestWhatAnotherContainerOfTheLaunchWorksAtGoesOn(t *testing.T) {
 	}
 }
 
-func TestAContainerThatNeverStartedIsSettledByWhoStartedIt(t *testing.T) {
-	b := newBench(t)
+func TestHandle_ContainerThatNeverStarted(t *testing.T) {
+	b := newFixture(t)
 	launch := b.launch("", "web")
 	event := with(stopped(t, launch.ID), `"TERRAPULSE_LAUNCH"`, `"OTHER"`, `"exitCode": 137,`, ``,
 		"OutOfMemoryError: Container killed due to memory usage", "", "EssentialContainerExited", "TaskFailedToStart",
@@ -237,8 +236,8 @@ func TestAContainerThatNeverStartedIsSettledByWhoStartedIt(t *testing.T) {
 	}
 }
 
-func TestAfterANormalEndReconcileIsInvokedToo(t *testing.T) {
-	b := newBench(t)
+func TestHandle_InvokesReconcileAfterANormalEnd(t *testing.T) {
+	b := newFixture(t)
 	if err := b.invoke(stopped(t, "0190b5a0-0000-7000-8000-000000000000")); err != nil {
 		t.Fatal(err)
 	}
@@ -247,7 +246,7 @@ func TestAfterANormalEndReconcileIsInvokedToo(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoEndOfATaskOfThisStackIsDroppedWithWords(t *testing.T) {
+func TestHandle_DropsOtherEvents(t *testing.T) {
 	event := stopped(t, "l-1")
 	for _, tt := range []struct {
 		name    string
@@ -269,7 +268,7 @@ func TestWhatIsNoEndOfATaskOfThisStackIsDroppedWithWords(t *testing.T) {
 		{"a task of someone else", with(event, `"TERRAPULSE_LAUNCH"`, `"OTHER"`, `"startedBy": "l-1"`, `"startedBy": ""`), "was not started by Terrapulse"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			b := newBench(t)
+			b := newFixture(t)
 			if err := b.invoke(tt.payload); err != nil {
 				t.Errorf("it would be tried again: %v", err)
 			}
@@ -283,8 +282,8 @@ func TestWhatIsNoEndOfATaskOfThisStackIsDroppedWithWords(t *testing.T) {
 	}
 }
 
-func TestWhatTheStoreOrLambdaRefusesIsTriedAgain(t *testing.T) {
-	b := newBench(t)
+func TestHandle_RefusedRequestsAreRetried(t *testing.T) {
+	b := newFixture(t)
 	launch := b.launch(taskID, "web", "api")
 	event := stopped(t, launch.ID)
 	writes := 0
@@ -313,7 +312,7 @@ func TestWhatTheStoreOrLambdaRefusesIsTriedAgain(t *testing.T) {
 	}
 }
 
-func TestReconcileIsInvokedWithoutWaitingForItsAnswer(t *testing.T) {
+func TestProceed_DoesNotWaitForTheAnswer(t *testing.T) {
 	var path, kind string
 	var payload []byte
 	status := http.StatusAccepted
@@ -341,8 +340,8 @@ func TestReconcileIsInvokedWithoutWaitingForItsAnswer(t *testing.T) {
 	}
 }
 
-func TestALaunchOnECSThatEndsIsSettledHoweverItsEventsCome(t *testing.T) {
-	b := newBench(t)
+func TestHandle_SettlesALaunchOnECSWithAnyOrderOfEvents(t *testing.T) {
+	b := newFixture(t)
 	s := ecstest.Start(t, ecstest.Options{Events: func(event []byte) {
 		if err := b.invoke(event); err != nil {
 			t.Errorf("%s: %v", event, err)

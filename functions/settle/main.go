@@ -1,6 +1,5 @@
-// Settle is the function that ECS tells which tasks have stopped. Runs that a
-// container left unfinished become lost, with the reason in words, and
-// functions/reconcile is invoked to decide anew.
+// Settle is the function that receives ECS's events of stopped tasks. Runs that a container did not
+// finish become lost, with the reason, and functions/reconcile is invoked for a new decision.
 package main
 
 import (

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestTheHandlerIsBuiltFromTheEnvironmentThatTheTemplateMakes(t *testing.T) {
+func TestNewHandler_WithTheEnvironmentOfTheTemplate(t *testing.T) {
 	for name, value := range map[string]string{"AWS_REGION": "eu-west-1", "AWS_ACCESS_KEY_ID": "id", "AWS_SECRET_ACCESS_KEY": "secret"} {
 		t.Setenv(name, value)
 	}

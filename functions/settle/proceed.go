@@ -10,8 +10,8 @@ import (
 	"github.com/terrapulse/terrapulse/internal/invoke"
 )
 
-// proceed returns what has the function reconcile at once, as a run has ended.
-// The invocation is asynchronous: nobody waits for its answer.
+// proceed returns a function that invokes a tick at once, because a run has ended. The invocation
+// is asynchronous.
 func proceed(client *lambda.Client, function string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		payload, err := json.Marshal(invoke.Request{Mode: invoke.Reconcile, Ended: true})

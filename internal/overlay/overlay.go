@@ -1,6 +1,6 @@
-// Package overlay lays what people have changed through the API over what the
-// task files say. The changes are overrides in the store, one record a task, so
-// that they outlive every process and every instance sees the same.
+// Package overlay applies the changes made through the API to the configuration of the task files.
+// The changes are overrides in the store, one record per task, so that they survive every process
+// and are the same on every instance.
 package overlay
 
 import (
@@ -13,20 +13,20 @@ import (
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
-// Effective is the configuration that counts.
+// Effective is the effective configuration.
 type Effective struct {
 	Config    *config.Config
-	Base      *config.Config            // what the files say
+	Base      *config.Config            // of the task files
 	Overrides map[string]state.Override // by task
-	// Problems are why overrides are without effect, by task: a task that was
-	// made through the API may clash with one that a file has gained since.
+	// Problems are the reasons why overrides have no effect, by task: for example, a task created
+	// through the API may clash with a task that was added to a file later.
 	Problems map[string]error
-	// Corrupt are the errors of overrides that cannot be decoded, by task. Such a
-	// task must not run: it may have been disabled.
+	// Corrupt are the errors of overrides that cannot be decoded, by task. Such a task must not
+	// run: it may have been disabled.
 	Corrupt map[string]error
 }
 
-// load reads the overrides and lays them over base.
+// load reads the overrides and applies them to base.
 func load(ctx context.Context, store state.Store, base *config.Config) (*Effective, error) {
 	overrides, corrupt, err := read(ctx, store)
 	if err != nil {
@@ -37,7 +37,7 @@ func load(ctx context.Context, store state.Store, base *config.Config) (*Effecti
 	return e, nil
 }
 
-// ReadOverrides reads the overrides alone: Config and Base are nil.
+// ReadOverrides reads only the overrides: Config and Base are nil.
 func ReadOverrides(ctx context.Context, store state.Store) (*Effective, error) {
 	overrides, corrupt, err := read(ctx, store)
 	e := &Effective{Overrides: map[string]state.Override{}, Corrupt: corrupt}
@@ -62,7 +62,7 @@ func read(ctx context.Context, store state.Store) (overrides []state.Override, c
 	return overrides, corrupt, nil
 }
 
-// Compose lays overrides over base, in the order of the tasks' making.
+// Compose applies overrides to base, in the order in which the tasks were created.
 func Compose(base *config.Config, overrides []state.Override) *Effective {
 	e := &Effective{Base: base, Overrides: map[string]state.Override{}}
 	slices.SortStableFunc(overrides, func(a, b state.Override) int { return a.Made.Compare(b.Made) })
@@ -75,7 +75,7 @@ func Compose(base *config.Config, overrides []state.Override) *Effective {
 	return e
 }
 
-// Draft adds a task that is not kept anywhere: one that is only to be planned.
+// Draft adds a task that is only to be planned and is not stored.
 func (e *Effective) Draft(definition json.RawMessage) (*config.Config, *config.Task, error) {
 	t, err := e.Config.Parse(definition)
 	if err != nil {

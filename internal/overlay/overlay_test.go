@@ -24,7 +24,7 @@ func base() *config.Config {
 	}}
 }
 
-// made is an override that makes a task.
+// made returns an override that creates a task.
 func made(name string, at time.Time) state.Override {
 	return state.Override{Task: name, Definition: json.RawMessage(`{"name":"` + name + `","module":"` + name + `"}`), Made: at, At: at, By: "a test"}
 }
@@ -44,9 +44,9 @@ func names(c *config.Config) string {
 	return strings.Join(all, " ")
 }
 
-func TestTasksCountInTheOrderOfTheirMaking(t *testing.T) {
+func TestCompose_OrdersTasksByCreation(t *testing.T) {
 	no := false
-	overrides := []state.Override{ // as a store lists them: by name
+	overrides := []state.Override{ // a store lists them by name
 		made("a", noon.Add(2*time.Second)),
 		{Task: "db", Enabled: &no, Made: noon.Add(time.Hour)},
 		made("m", noon),
@@ -59,7 +59,7 @@ func TestTasksCountInTheOrderOfTheirMaking(t *testing.T) {
 	if names(e.Base) != "web db" || len(e.Problems) != 0 || len(e.Overrides) != 4 || e.Overrides["z"].By != "a test" {
 		t.Errorf("base %s, problems %v, overrides %+v", names(e.Base), e.Problems, e.Overrides)
 	}
-	// Every process composes the same, whatever the order they come in.
+	// Every process gets the same result, whatever the order.
 	for range 10 {
 		again := overlay.Compose(base(), overrides)
 		if again.Config.Digest() != e.Config.Digest() {
@@ -69,14 +69,14 @@ func TestTasksCountInTheOrderOfTheirMaking(t *testing.T) {
 	}
 }
 
-func TestWithoutOverridesTheFilesCount(t *testing.T) {
+func TestCompose_WithoutOverrides(t *testing.T) {
 	b := base()
 	if e := overlay.Compose(b, nil); e.Config != b || e.Base != b || len(e.Overrides)+len(e.Problems) != 0 {
 		t.Errorf("%+v", e)
 	}
 }
 
-func TestWhatIsKeptInTheStoreIsLaidOverTheFiles(t *testing.T) {
+func TestLoad_AppliesOverridesToTheFiles(t *testing.T) {
 	store, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "state.db"))
 	if err != nil {
 		t.Fatal(err)
@@ -112,7 +112,7 @@ func TestWhatIsKeptInTheStoreIsLaidOverTheFiles(t *testing.T) {
 	}
 }
 
-func TestADraftIsKeptNowhere(t *testing.T) {
+func TestDraft_IsNotStored(t *testing.T) {
 	e := overlay.Compose(base(), []state.Override{made("z", noon)})
 	cfg, task, err := e.Draft(json.RawMessage(`{"name":"new","module":"m"}`))
 	if err != nil {

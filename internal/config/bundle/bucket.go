@@ -21,47 +21,45 @@ import (
 	"github.com/terrapulse/terrapulse/internal/s3url"
 )
 
-// Names of objects, below the bucket's location.
+// Names of objects below the bucket's location.
 const (
 	pointerName = "current"
 	folderName  = "bundles"
 )
 
-// maxPointer is more than a pointer is long, in bytes.
+// maxPointer is more than the length of a pointer, in bytes.
 const maxPointer = 64 << 10
 
-// maxZip is how long the zip of a bundle may be, in bytes: what it holds, and
-// what the zip says about each file.
+// maxZip limits the zip of a bundle, in bytes: its content, and the zip's data about each file.
 const maxZip = maxBytes + maxFiles*1000 + 1<<20
 
-// S3 is what is needed of S3.
+// S3 are the operations of S3 that this package uses.
 type S3 interface {
 	GetObject(context.Context, *s3.GetObjectInput, ...func(*s3.Options)) (*s3.GetObjectOutput, error)
 	PutObject(context.Context, *s3.PutObjectInput, ...func(*s3.Options)) (*s3.PutObjectOutput, error)
 }
 
-// Bucket keeps bundles at a place in S3: each as bundles/<digest>.zip, and in
-// the object current, a Pointer to the one that is to be in force.
+// Bucket keeps bundles in S3: each one as bundles/<digest>.zip, and in the object current a Pointer
+// to the bundle that is to be in force.
 type Bucket struct {
 	Client   S3
 	Location s3url.URL
 }
 
-// Pointer names the bundle that is to be in force. Its zero value says that
-// nothing was pushed yet.
+// Pointer names the bundle that is to be in force. The zero value says that nothing was pushed yet.
 type Pointer struct {
 	Digest string    `json:"digest"`
 	Pushed time.Time `json:"pushed"`
 	By     string    `json:"by"` // who has pushed it, for people
-	// Push is unique to a push: it tells one's own pointer, whose answer was
-	// lost, from another's.
+	// Push is unique for each push: if the answer of a write was lost, it shows who wrote the
+	// pointer.
 	Push string `json:"push"`
 }
 
 // MovedError says that somebody else has pushed meanwhile.
 type MovedError struct {
 	Location s3url.URL
-	Pointer  Pointer // what is in force now
+	Pointer  Pointer // the current pointer
 }
 
 func (e *MovedError) Error() string {
@@ -75,7 +73,7 @@ func (b *Bucket) Current(ctx context.Context) (Pointer, error) {
 	return p, err
 }
 
-// pointer returns the pointer with its ETag, "" if there is none.
+// pointer returns the pointer and its ETag, which is "" if there is no pointer.
 func (b *Bucket) pointer(ctx context.Context) (p Pointer, etag string, err error) {
 	data, etag, err := b.get(ctx, pointerName, maxPointer)
 	if err == nil && etag != "" {
@@ -93,16 +91,16 @@ func (b *Bucket) pointer(ctx context.Context) (p Pointer, etag string, err error
 	return p, etag, nil
 }
 
-// Push keeps the bundle and moves the pointer to it, unless the pointer names
-// it already: then moved is false. By is for people. If somebody else has moved
-// the pointer meanwhile, that stays and the error is a MovedError.
+// Push stores the bundle and moves the pointer to it. If the pointer names it already, moved is
+// false. By is for people. If somebody else has moved the pointer meanwhile, it stays, and the
+// error is a MovedError.
 func (b *Bucket) Push(ctx context.Context, bundle Bundle, by string, now time.Time) (p Pointer, moved bool, err error) {
 	was, etag, err := b.pointer(ctx)
 	if err != nil {
 		return was, false, err
 	}
-	// The same name is the same bytes, so writing them again does no harm and
-	// repairs what was removed.
+	// The same name means the same bytes, so writing them again does no harm and restores a deleted
+	// object.
 	name := zipName(bundle.Digest)
 	if _, err := b.put(ctx, name, bundle.Zip, "application/zip", nil, nil); err != nil {
 		return was, false, fmt.Errorf("write bundle %s: %w", b.url(name), err)
@@ -121,8 +119,8 @@ func (b *Bucket) Push(ctx context.Context, bundle Bundle, by string, now time.Ti
 	} else {
 		match = &etag
 	}
-	// S3 answers with a conflict where two writes meet, of which one may be
-	// an earlier attempt of this one.
+	// S3 answers with a conflict if two writes meet; one of them may be an earlier attempt of this
+	// push.
 	for range conflicts {
 		var status int
 		if status, err = b.put(ctx, pointerName, text, "application/json", match, none); err == nil {
@@ -132,7 +130,7 @@ func (b *Bucket) Push(ctx context.Context, bundle Bundle, by string, now time.Ti
 			err = errors.Join(context.Cause(ctx), err)
 			break
 		}
-		// Whatever the answer, what counts is what stands there now.
+		// Whatever the answer was, only the current pointer counts.
 		is, tag, readErr := b.pointer(ctx)
 		switch {
 		case readErr != nil:
@@ -150,7 +148,7 @@ func (b *Bucket) Push(ctx context.Context, bundle Bundle, by string, now time.Ti
 	return was, false, fmt.Errorf("move the pointer %s: %w", b.url(pointerName), err)
 }
 
-// conflicts is how often a write that meets another one is tried.
+// conflicts limits the attempts of a write that meets another one.
 const conflicts = 5
 
 // Pull returns a bundle.
@@ -169,9 +167,8 @@ func (b *Bucket) Pull(ctx context.Context, digest string) (Bundle, error) {
 	return Bundle{digest, data}, nil
 }
 
-// Load returns the configuration in a bundle, without its modules: they are
-// unpacked to be looked at, and removed. What is wrong with the bundle is an
-// InvalidError.
+// Load returns the configuration in a bundle, without its modules: they are unpacked for the
+// checks, and removed. If the bundle is invalid, the error is an InvalidError.
 func (b *Bucket) Load(ctx context.Context, digest string) (*config.Config, error) {
 	dir, err := os.MkdirTemp("", "terrapulse-bundle-")
 	if err != nil {
@@ -181,8 +178,8 @@ func (b *Bucket) Load(ctx context.Context, digest string) (*config.Config, error
 	return b.LoadInto(ctx, digest, dir)
 }
 
-// LoadInto is Load into the folder dir, which must be empty or not there: the
-// modules stay in it.
+// LoadInto is Load into the folder dir, which must be empty or must not exist: the modules stay in
+// it.
 func (b *Bucket) LoadInto(ctx context.Context, digest, dir string) (*config.Config, error) {
 	bundle, err := b.Pull(ctx, digest)
 	if err != nil {
@@ -201,7 +198,7 @@ func (b *Bucket) url(name string) string {
 	return "s3://" + b.Location.Bucket + "/" + b.Location.Key(name)
 }
 
-// get reads an object. If there is none, the ETag is "".
+// get reads an object. If it does not exist, the ETag is "".
 func (b *Bucket) get(ctx context.Context, name string, most int64) (data []byte, etag string, err error) {
 	out, err := b.Client.GetObject(ctx, &s3.GetObjectInput{Bucket: &b.Location.Bucket, Key: aws.String(b.Location.Key(name))})
 	if api := smithy.APIError(nil); errors.As(err, &api) && api.ErrorCode() == "NoSuchKey" {

@@ -28,8 +28,7 @@ import (
 
 var now = time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 
-// cloud is S3 in this process. Before and after hold a request up or take its
-// answer away, once.
+// cloud is an S3 server in this process. Before and after delay a request or drop its answer, once.
 type cloud struct {
 	bucket *bundle.Bucket
 
@@ -69,7 +68,7 @@ func client(url string) *s3.Client {
 	})
 }
 
-// take returns what is to be done with a write of the pointer.
+// take returns what to do with a write of the pointer.
 func (c *cloud) take(do *func(http.ResponseWriter, *http.Request) bool, r *http.Request) func(http.ResponseWriter, *http.Request) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -90,7 +89,7 @@ func (c *cloud) push(t *testing.T, b bundle.Bundle, by string) bundle.Pointer {
 	return p
 }
 
-// three are bundles that differ.
+// three returns different bundles.
 func three(t *testing.T) (a, b, c bundle.Bundle) {
 	t.Helper()
 	of := func(text string) bundle.Bundle {
@@ -99,10 +98,10 @@ func three(t *testing.T) (a, b, c bundle.Bundle) {
 	return of("1"), of("2"), of("3")
 }
 
-// lost ends the connection without an answer.
+// lost closes the connection without an answer.
 func lost(http.ResponseWriter, *http.Request) bool { panic(http.ErrAbortHandler) }
 
-func TestWhatWasPushedIsInForceAndCanBePulled(t *testing.T) {
+func TestPush_BundleIsInForceAndCanBePulled(t *testing.T) {
 	s := newCloud(t)
 	if p, err := s.bucket.Current(t.Context()); err != nil || p != (bundle.Pointer{}) {
 		t.Fatalf("at first there is %+v, %v", p, err)
@@ -127,7 +126,7 @@ func TestWhatWasPushedIsInForceAndCanBePulled(t *testing.T) {
 	}
 }
 
-func TestAPushThatAnotherOvertookChangesNothing(t *testing.T) {
+func TestPush_OvertakenPushChangesNothing(t *testing.T) {
 	for _, first := range []bool{true, false} {
 		t.Run(fmt.Sprint("the first ", first), func(t *testing.T) {
 			s := newCloud(t)
@@ -150,7 +149,7 @@ func TestAPushThatAnotherOvertookChangesNothing(t *testing.T) {
 	}
 }
 
-func TestAPushThatAnotherMadeMeanwhileIsDone(t *testing.T) {
+func TestPush_SamePushByAnother(t *testing.T) {
 	s := newCloud(t)
 	a, b, _ := three(t)
 	s.push(t, a, "somebody")
@@ -163,7 +162,7 @@ func TestAPushThatAnotherMadeMeanwhileIsDone(t *testing.T) {
 	}
 }
 
-func TestAPushWhoseAnswerWasLostIsKnownAsOnesOwn(t *testing.T) {
+func TestPush_LostAnswer(t *testing.T) {
 	for name, retries := range map[string]aws.Retryer{"with the client's retries": retry.NewStandard(), "without": aws.NopRetryer{}} {
 		t.Run(name, func(t *testing.T) {
 			s := newCloud(t)
@@ -179,7 +178,7 @@ func TestAPushWhoseAnswerWasLostIsKnownAsOnesOwn(t *testing.T) {
 	}
 }
 
-// S3 documents 409 for writes that meet, and asks to try again.
+// S3 documents the status 409 for concurrent writes, which should be retried.
 func conflict(w http.ResponseWriter, r *http.Request) bool {
 	io.Copy(io.Discard, r.Body)
 	w.WriteHeader(http.StatusConflict)
@@ -187,7 +186,7 @@ func conflict(w http.ResponseWriter, r *http.Request) bool {
 	return true
 }
 
-func TestAConflictIsTriedAgain(t *testing.T) {
+func TestPush_RetriesAConflict(t *testing.T) {
 	s := newCloud(t)
 	a, b, _ := three(t)
 	s.push(t, a, "somebody")
@@ -197,7 +196,7 @@ func TestAConflictIsTriedAgain(t *testing.T) {
 	}
 }
 
-func TestADamagedOrMissingBundleIsInvalid(t *testing.T) {
+func TestPull_DamagedOrMissingBundleIsInvalid(t *testing.T) {
 	s := newCloud(t)
 	a, b, _ := three(t)
 	bad := a
@@ -211,7 +210,7 @@ func TestADamagedOrMissingBundleIsInvalid(t *testing.T) {
 	}
 }
 
-func TestABundleIsLoadedFromTheBucketAndWhatIsWrongWithItSaysWhere(t *testing.T) {
+func TestLoad_ErrorsNameTheirPlace(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	s := newCloud(t)
 	a, b, _ := three(t)
@@ -242,7 +241,7 @@ func TestABundleIsLoadedFromTheBucketAndWhatIsWrongWithItSaysWhere(t *testing.T)
 	}
 }
 
-func TestAPointerThatIsNoneIsNotTakenForOne(t *testing.T) {
+func TestCurrent_RefusesAnInvalidPointer(t *testing.T) {
 	s := newCloud(t)
 	for _, text := range []string{"", "junk", "{}", `{"digest": "abc"}`} {
 		_, err := s.bucket.Client.PutObject(t.Context(), &s3.PutObjectInput{
@@ -256,7 +255,7 @@ func TestAPointerThatIsNoneIsNotTakenForOne(t *testing.T) {
 	}
 }
 
-func TestWhatS3RefusesIsExplained(t *testing.T) {
+func TestBucket_ExplainsRefusals(t *testing.T) {
 	s := newCloud(t)
 	s.bucket.Location.Bucket = "gone"
 	_, err := s.bucket.Current(t.Context())
@@ -282,7 +281,7 @@ func TestWhatS3RefusesIsExplained(t *testing.T) {
 	}
 }
 
-func TestAPushEndsWithItsContext(t *testing.T) {
+func TestPush_EndsWithTheContext(t *testing.T) {
 	s := newCloud(t)
 	a, _, _ := three(t)
 	ctx, stop := context.WithCancel(t.Context())

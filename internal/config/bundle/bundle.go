@@ -1,7 +1,6 @@
-// Package bundle packs a configuration into one zip: task files, local modules
-// and variable files, laid out as they refer to each other. The same content
-// gives the same bytes, wherever and whenever it is packed, and the digest of
-// the bytes is the bundle's name. Bucket keeps bundles in S3.
+// Package bundle packs a configuration into one zip: task files, local modules and variable files,
+// with the same relative paths. The same content gives the same bytes, regardless of place and
+// time, and the digest of the bytes is the bundle's name. Bucket keeps bundles in S3.
 package bundle
 
 import (
@@ -16,19 +15,18 @@ import (
 )
 
 const (
-	// maxBytes is how much a bundle may hold. A thousand tasks with their
-	// modules are a few MB, and the function keeps a bundle in memory while it
-	// unpacks it.
+	// maxBytes limits the content of a bundle. A thousand tasks with their modules are a few MB,
+	// and the function keeps a bundle in memory while it unpacks it.
 	maxBytes = 20 << 20
-	// maxFiles is how many files a bundle may hold.
+	// maxFiles limits the number of files in a bundle.
 	maxFiles = 10_000
 
 	// manifestName is the name of the entry that describes the others.
 	manifestName = ".terrapulse"
 	// format is the version of the layout. A reader refuses a newer one.
 	format = 1
-	// above is a folder in a bundle that stands for one whose name does not
-	// matter: one that holds what a reference by ../ leads to, too.
+	// above is the name of a folder in a bundle whose real name does not matter: a parent folder
+	// that references with ../ lead to.
 	above = "_"
 )
 
@@ -38,8 +36,7 @@ type Bundle struct {
 	Zip    []byte
 }
 
-// InvalidError says that a bundle is wrong: it will not do the next time,
-// either.
+// InvalidError says that a bundle is invalid: a retry is useless.
 type InvalidError struct{ Err error }
 
 func (e *InvalidError) Error() string { return e.Err.Error() }
@@ -49,23 +46,21 @@ func (e *InvalidError) Unwrap() error { return e.Err }
 // manifest describes a bundle. All paths have slashes.
 type manifest struct {
 	Format int `json:"format"`
-	// Dir is the folder in the bundle that relative paths are relative to.
+	// Dir is the folder in the bundle to which relative paths are relative.
 	Dir string `json:"dir"`
-	// Files are the task files in the order in which they are read, relative
-	// to Dir.
+	// Files are the task files in their order, relative to Dir.
 	Files []string `json:"files"`
-	// Modules are the digests of the files of each local module, by its path
-	// relative to Dir.
+	// Modules are the digests of the files of each local module, by its path relative to Dir.
 	Modules map[string]string `json:"modules,omitempty"`
 }
 
-// Load unpacks a bundle into the folder dir, which must be empty or not there,
-// and returns the configuration in it. The configuration's local modules lie in
-// dir. Its working directories do not, whatever the task files say: they are
-// relative to the directory that the process works in, one for each task.
+// Load unpacks a bundle into the folder dir, which must be empty or must not exist,
+// and returns the configuration in it. The configuration's local modules are in dir.
+// Its working directories are not, whatever the task files say: they are relative to
+// the working directory of the process, one for each task.
 //
-// Of the options, Getenv, Hostname and Now count. What is wrong with the bundle
-// is reported as an InvalidError.
+// Of the options, Load uses Getenv, Hostname and Now. If the bundle is invalid, the
+// error is an InvalidError.
 func Load(zip []byte, dir string, opts config.Options) (*config.Config, error) {
 	m, err := unpack(zip, dir)
 	if err != nil {
@@ -102,7 +97,7 @@ func digestOf(data []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// relative names a path as one relative to dir, with slashes.
+// relative returns a path relative to dir, with slashes.
 func relative(dir, target string) (string, error) {
 	rel, err := filepath.Rel(dir, target)
 	if err != nil {
@@ -114,12 +109,12 @@ func relative(dir, target string) (string, error) {
 func (m manifest) encode() []byte {
 	text, err := json.MarshalIndent(m, "", "  ")
 	if err != nil {
-		panic(err) // strings and a number
+		panic(err) // strings and a number can always be encoded
 	}
 	return append(text, '\n')
 }
 
-// valid reports what is wrong with a manifest.
+// valid returns what is wrong with a manifest.
 func (m manifest) valid() error {
 	switch {
 	case m.Format > format:

@@ -18,7 +18,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/config/bundle"
 )
 
-// checkout is a folder of task files with all that a bundle has to hold.
+// checkout is a folder of task files with everything that belongs into a bundle.
 var checkout = map[string]string{
 	"net/tasks/a.yaml": `
 driver: {terraform: {backend: {s3: {bucket: states, key: net, region: eu-central-1}}}}
@@ -109,7 +109,7 @@ func pack(t testing.TB, cfg *config.Config) bundle.Bundle {
 	return b
 }
 
-// written puts files into a new folder, in which net is the one to be in.
+// written writes files into a new folder and returns its folder net.
 func written(t testing.TB, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -117,7 +117,7 @@ func written(t testing.TB, files map[string]string) string {
 	return filepath.Join(dir, "net")
 }
 
-// with is the checkout with some files replaced or added; "" removes one.
+// with returns the checkout with some files replaced or added; "" removes a file.
 func with(changes map[string]string) map[string]string {
 	files := map[string]string{}
 	for name, content := range checkout {
@@ -147,7 +147,7 @@ func names(t testing.TB, b bundle.Bundle) []string {
 	return all
 }
 
-func TestABundleHoldsWhatTheTasksNeedAndNothingElse(t *testing.T) {
+func TestPack_ContainsOnlyWhatTheTasksNeed(t *testing.T) {
 	got := names(t, pack(t, load(t, written(t, checkout), "tasks")))
 	want := []string{
 		".terrapulse",
@@ -159,7 +159,7 @@ func TestABundleHoldsWhatTheTasksNeedAndNothingElse(t *testing.T) {
 	}
 }
 
-func TestTheSameContentGivesTheSameBytesWhereverItLies(t *testing.T) {
+func TestPack_SameContentGivesTheSameBytes(t *testing.T) {
 	first := pack(t, load(t, written(t, checkout), "tasks"))
 	dir := t.TempDir()
 	place(t, dir, checkout)
@@ -186,7 +186,7 @@ func TestTheSameContentGivesTheSameBytesWhereverItLies(t *testing.T) {
 	}
 }
 
-func TestAnUnpackedBundleMeansTheSame(t *testing.T) {
+func TestUnpack_BundleMeansTheSame(t *testing.T) {
 	for name, paths := range map[string][]string{
 		"a folder":              {"tasks"},
 		"files in an order":     {"../more/z.hcl", "tasks/a.yaml", "../more/b.json"},
@@ -219,8 +219,8 @@ func TestAnUnpackedBundleMeansTheSame(t *testing.T) {
 	}
 }
 
-// A function and a container unpack into different places.
-func TestALoadedBundleMeansTheSameEverywhere(t *testing.T) {
+// A function and a container unpack into different folders.
+func TestLoad_MeansTheSameInEveryFolder(t *testing.T) {
 	b := pack(t, load(t, written(t, checkout), "tasks"))
 	in := func(b bundle.Bundle) *config.Config {
 		cfg, err := bundle.Load(b.Zip, filepath.Join(t.TempDir(), "x"), options("/elsewhere"))
@@ -258,7 +258,7 @@ func TestALoadedBundleMeansTheSameEverywhere(t *testing.T) {
 	}
 }
 
-func TestWhereTaskFilesSayThatTasksWorkDoesNotCount(t *testing.T) {
+func TestLoad_IgnoresWorkingDirectories(t *testing.T) {
 	dir := written(t, map[string]string{"net/t.yaml": "working_dir: /var/lib/x\ntask: [{name: a, module: x/y/z, working_dir: ../out}, {name: b, module: x/y/z}]\n"})
 	cfg, err := bundle.Load(pack(t, load(t, dir, "t.yaml")).Zip, t.TempDir(), options(""))
 	if err != nil {
@@ -271,7 +271,7 @@ func TestWhereTaskFilesSayThatTasksWorkDoesNotCount(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBePackedIsRefusedInWords(t *testing.T) {
+func TestPack_RefusalsSayWhy(t *testing.T) {
 	const aTask = "task:\n  - name: lb\n    module: ./lb\n"
 	tests := []struct {
 		name  string
@@ -325,7 +325,7 @@ func TestWhatCannotBePackedIsRefusedInWords(t *testing.T) {
 	}
 }
 
-func TestLinksInsideAreFollowed(t *testing.T) {
+func TestPack_FollowsLinksInside(t *testing.T) {
 	dir := written(t, map[string]string{"net/tasks/a.yaml": "task: [{name: lb, module: ./lb}]", "net/lb/main.tf": "", "net/templates/x": "text"})
 	for name, target := range map[string]string{"lb/templates": "../templates", "lb/again.tf": "main.tf"} {
 		if err := os.Symlink(target, filepath.Join(dir, name)); err != nil {
@@ -360,7 +360,7 @@ func hostile(t *testing.T, headers ...zip.FileHeader) []byte {
 	return buf.Bytes()
 }
 
-func TestAZipThatIsNoBundleIsNotUnpacked(t *testing.T) {
+func TestUnpack_RefusesOtherZips(t *testing.T) {
 	manifest := zip.FileHeader{Name: ".terrapulse", Comment: `{"format": 1, "dir": ".", "files": ["a.yaml"]}`}
 	link := zip.FileHeader{Name: "link", Comment: "/etc/passwd"}
 	link.SetMode(os.ModeSymlink | 0o777)
@@ -393,7 +393,7 @@ func TestAZipThatIsNoBundleIsNotUnpacked(t *testing.T) {
 	}
 }
 
-func TestABundleWithAWrongConfigurationIsInvalid(t *testing.T) {
+func TestLoad_InvalidConfigurationIsAnInvalidError(t *testing.T) {
 	b := hostile(t, zip.FileHeader{Name: ".terrapulse", Comment: `{"format": 1, "dir": ".", "files": ["a.yaml"]}`},
 		zip.FileHeader{Name: "a.yaml", Comment: "tasks: []"})
 	_, err := bundle.Load(b, t.TempDir(), options(""))
@@ -402,7 +402,7 @@ func TestABundleWithAWrongConfigurationIsInvalid(t *testing.T) {
 	}
 }
 
-func TestAFolderThatHoldsSomethingIsNotUnpackedInto(t *testing.T) {
+func TestUnpack_RefusesANonEmptyFolder(t *testing.T) {
 	dir := written(t, checkout)
 	_, _, err := bundle.Unpack(pack(t, load(t, dir, "tasks")).Zip, dir)
 	if err == nil || !strings.Contains(err.Error(), "is not empty") {

@@ -13,9 +13,8 @@ import (
 	"github.com/terrapulse/terrapulse/internal/config"
 )
 
-// CheckPlaces finds what is right on one machine and leads nowhere in AWS, as
-// config.Errors: certificates and tokens on this machine's disk, state on a
-// container's.
+// CheckPlaces finds settings that work on one machine but not in AWS, as config.Errors:
+// certificates and tokens on this machine's disk, state on a container's disk.
 func CheckPlaces(cfg *config.Config) error {
 	literals, err := config.Literals(cfg)
 	if err != nil {
@@ -39,7 +38,7 @@ func CheckPlaces(cfg *config.Config) error {
 	return found
 }
 
-// insteadOfFiles says by key what takes the place of a file that it names.
+// insteadOfFiles says for each key with a file what to use instead.
 func insteadOfFiles(cfg *config.Config) map[string]string {
 	variables := map[string]string{"ca_cert": "CACERT", "ca_path": "CAPATH", "cert": "CLIENT_CERT", "key": "CLIENT_KEY"}
 	instead := map[string]string{}
@@ -64,9 +63,8 @@ func insteadOfFiles(cfg *config.Config) map[string]string {
 	return instead
 }
 
-// CheckSecrets finds literals that look like credentials, as config.Errors:
-// under a key that is called like one, or by how they look. A bundle is read by
-// whoever may read the bucket, and is kept.
+// CheckSecrets finds literals that look like credentials, as config.Errors: by the name of their
+// key, or by their form. Anyone who can read the bucket can read the bundle and its old versions.
 func CheckSecrets(cfg *config.Config) error {
 	literals, err := config.Literals(cfg)
 	if err != nil {
@@ -88,8 +86,8 @@ func CheckSecrets(cfg *config.Config) error {
 			found = append(found, config.Diagnostic{Position: l.Position, Key: l.Key, Problem: problem, Hint: better(l.Key)})
 		}
 	}
-	// Modules hold code, in which keys are arguments and values are
-	// references; only what is certain counts there.
+	// Modules are code, in which keys are arguments and values are references; there, only certain
+	// findings count.
 	for _, rel := range slices.Sorted(maps.Keys(p.files)) {
 		content, name := p.files[rel].content, filepath.FromSlash(rel)
 		if at := privateKey.FindIndex(content); at != nil {
@@ -114,19 +112,18 @@ var (
 	privateKey = regexp.MustCompile(`-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----`)
 	uuids      = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`)
 	wordStart  = regexp.MustCompile(`([a-z0-9])([A-Z])`)
-	// dynamic is a value that is looked up when it is needed.
+	// dynamic matches a value that is looked up when it is needed.
 	dynamic = regexp.MustCompile(`^\s*\{\{.*\}\}\s*$`)
 )
 
-// secretWords are the names of credentials, as words: a key is one if it has
-// these words, one after the other.
+// secretWords are names of credentials: a key with these words in sequence is the name of a
+// credential.
 var secretWords = []string{
 	"token", "tokens", "password", "passwords", "passwd", "passphrase", "pwd", "secret", "secrets", "credential", "credentials",
 	"api key", "apikey", "private key", "access key", "secret key", "auth key", "encryption key", "shared key", "account key", "signing key",
 }
 
-// aspects are last words of keys that say something about a credential and do
-// not hold it.
+// aspects are last words of keys that describe a credential but do not contain it.
 var aspects = map[string]bool{
 	"file": true, "files": true, "path": true, "dir": true, "name": true, "names": true, "arn": true, "url": true, "uri": true, "endpoint": true,
 	"id": true, "ids": true, "ttl": true, "period": true, "duration": true, "timeout": true, "expiry": true, "expiration": true, "age": true,
@@ -135,14 +132,14 @@ var aspects = map[string]bool{
 	"algorithm": true, "format": true, "header": true, "reader": true, "manager": true, "count": true,
 }
 
-// words takes a key apart: clientSecret, client-secret and CLIENT_SECRET are
-// client secret.
+// words splits a key into words: clientSecret, client-secret and CLIENT_SECRET become client
+// secret.
 func words(key string) []string {
 	key = strings.ToLower(wordStart.ReplaceAllString(key, "${1}_${2}"))
 	return strings.FieldsFunc(key, func(r rune) bool { return strings.ContainsRune("_-. ", r) })
 }
 
-// credential says in what a literal looks like a credential; "" if it does not.
+// credential says why a literal looks like a credential; "" if it does not.
 func credential(l config.Literal) string {
 	text := strings.TrimSpace(l.Text)
 	if privateKey.MatchString(text) {
@@ -178,8 +175,7 @@ func credential(l config.Literal) string {
 	return "looks like a secret in plain text"
 }
 
-// isPath reports whether a value names a file: the keys of some providers take
-// a key or the file of one.
+// isPath reports whether a value is a file name: some providers accept a key or the file of a key.
 func isPath(text string) bool {
 	if strings.ContainsAny(text, " \n{") {
 		return false

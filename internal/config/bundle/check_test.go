@@ -15,7 +15,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/config/bundle"
 )
 
-// places are where the findings of a check are: file, line and key.
+// places returns the places of the findings: file, line and key.
 func places(t *testing.T, err error) []string {
 	t.Helper()
 	if err == nil {
@@ -35,7 +35,7 @@ func places(t *testing.T, err error) []string {
 	return all
 }
 
-func TestSecretsInPlainTextAreFound(t *testing.T) {
+func TestCheckSecrets_FindsPlainText(t *testing.T) {
 	dir := written(t, map[string]string{
 		"net/tasks/a.yaml": `
 consul:
@@ -99,7 +99,7 @@ task:
 	}
 }
 
-func TestWhatIsOnlyCalledLikeASecretIsNone(t *testing.T) {
+func TestCheckSecrets_AcceptsKeysThatOnlyDescribeASecret(t *testing.T) {
 	dir := written(t, map[string]string{
 		"net/tasks/a.yaml": `
 consul: {tls: {enabled: true}, kv_path: tokens/}
@@ -139,7 +139,7 @@ task:
 	}
 }
 
-func TestWhatIsOnThisMachineAloneIsFound(t *testing.T) {
+func TestCheckPlaces_FindsSettingsForOneMachine(t *testing.T) {
 	dir := written(t, map[string]string{"net/a.hcl": `
 consul {
   tls {
@@ -165,7 +165,7 @@ task {
 	}
 }
 
-func TestFilesForTheDaemonAndForVaultAreFound(t *testing.T) {
+func TestCheckPlaces_FindsFilesOfTheDaemonAndOfVault(t *testing.T) {
 	cert, key := filepath.Join(t.TempDir(), "cert.pem"), filepath.Join(t.TempDir(), "key.pem")
 	pair(t, cert, key)
 	daemon := fmt.Sprintf(`

@@ -11,7 +11,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/config"
 )
 
-// Kind is how a task differs between two bundles.
+// Kind is the kind of a difference.
 type Kind string
 
 // The kinds of difference.
@@ -21,7 +21,7 @@ const (
 	Removed Kind = "removed" // its infrastructure and its state are kept
 )
 
-// Change is one task that differs between two bundles.
+// Change is a task that differs between two bundles.
 type Change struct {
 	Task string   `json:"task"`
 	Kind Kind     `json:"kind"`
@@ -29,9 +29,8 @@ type Change struct {
 	Runs bool     `json:"runs"`           // whether the task will run because of it
 }
 
-// Diff compares two configurations that Load has returned; a nil one has no
-// tasks. New and changed tasks come in the order of the new configuration, then
-// those that are gone.
+// Diff compares two configurations that Load has returned; a nil configuration has no tasks. New
+// and changed tasks are in the order of the new configuration, then removed tasks.
 func Diff(was, is *config.Config) []Change {
 	if was == nil {
 		was = &config.Config{}
@@ -57,7 +56,7 @@ func Diff(was, is *config.Config) []Change {
 	return all
 }
 
-// differences names what differs between two versions of a task.
+// differences lists what differs between two versions of a task.
 func differences(was, is *config.Config, old, t *config.Task) []string {
 	var what []string
 	add := func(name string, same bool) {
@@ -119,7 +118,7 @@ func sameBody(a, b config.Body) bool {
 		maps.EqualFunc(a.Blocks, b.Blocks, func(a, b []config.Body) bool { return slices.EqualFunc(a, b, sameBody) })
 }
 
-// changedValues names the values that differ.
+// changedValues lists the names of values that differ.
 func changedValues(a, b map[string]cty.Value) []string {
 	var names []string
 	both := maps.Clone(b)
@@ -136,7 +135,7 @@ func changedValues(a, b map[string]cty.Value) []string {
 	return names
 }
 
-// sameValue compares values of which either may be missing.
+// sameValue compares values of which one may be missing.
 func sameValue(a, b cty.Value) bool {
 	if a == cty.NilVal || b == cty.NilVal {
 		return a == b

@@ -10,7 +10,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/config/bundle"
 )
 
-func TestADifferenceIsToldByTask(t *testing.T) {
+func TestDiff_ListsChangedTasks(t *testing.T) {
 	const before = `
 driver: {terraform: {version: 1.11.4, backend: {s3: {bucket: b, key: k, region: r}}, required_providers: {aws: ~> 6.0}}}
 terraform_provider: {aws: {region: x}, dns: {update: {server: y}}}

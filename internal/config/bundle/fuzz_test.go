@@ -10,8 +10,8 @@ import (
 	"github.com/terrapulse/terrapulse/internal/config/bundle"
 )
 
-// Whatever the bytes are, nothing is written outside of the folder, and what is
-// wrong is said to be the bundle's fault.
+// Whatever the bytes are, nothing is written outside of the folder, and every error is an
+// InvalidError.
 func FuzzUnpack(f *testing.F) {
 	f.Add(pack(f, load(f, written(f, checkout), "tasks")).Zip)
 	f.Add(pack(f, load(f, written(f, map[string]string{"net/t.yaml": "task: [{name: a, module: x/y/z}]"}), "t.yaml")).Zip)
@@ -22,7 +22,7 @@ func FuzzUnpack(f *testing.F) {
 			t.Errorf("it was unpacked into %v, %v", entries, read)
 		}
 		var invalid *bundle.InvalidError
-		var path *os.PathError // a name that is too long, or a file's that is a folder's, too
+		var path *os.PathError // a name that is too long, or the same name for a file and a folder
 		if err != nil && !errors.As(err, &invalid) && !errors.As(err, &path) && !errors.Is(err, zip.ErrFormat) {
 			t.Error(err)
 		}

@@ -24,10 +24,9 @@ import (
 	"github.com/terrapulse/terrapulse/internal/config"
 )
 
-// Pack packs what a configuration was read from: its task files, its local
-// modules with the local modules that these call, and its variable files. A
-// module is packed as the whole of its folder, but for what Terraform, version
-// control and editors leave there.
+// Pack packs the files of a configuration: its task files, its local modules with the local modules
+// that these call, and its variable files. A module is packed with its whole folder, except for
+// files of Terraform, version control and editors.
 func Pack(cfg *config.Config) (Bundle, error) {
 	p, m, err := collect(cfg)
 	if err != nil {
@@ -36,7 +35,7 @@ func Pack(cfg *config.Config) (Bundle, error) {
 	return p.zip(m)
 }
 
-// collect reads all that belongs into a bundle.
+// collect reads everything that belongs into a bundle.
 func collect(cfg *config.Config) (*packer, manifest, error) {
 	p := &packer{dir: cfg.Dir(), files: map[string]file{}, folders: map[string][]string{}, skip: map[string]bool{}}
 	m := manifest{Format: format, Modules: map[string]string{}}
@@ -84,13 +83,13 @@ func collect(cfg *config.Config) (*packer, manifest, error) {
 	return p, m, nil
 }
 
-// A packer collects files by their paths relative to dir, which have slashes
-// and may begin with some of "../".
+// A packer collects files by their paths relative to dir, which have slashes and may begin with
+// several "../".
 type packer struct {
 	dir     string
 	files   map[string]file
-	folders map[string][]string // the files of folders that were packed
-	skip    map[string]bool     // folders that are none of a module's, absolute
+	folders map[string][]string // files of packed folders
+	skip    map[string]bool     // folders that are not part of a module, absolute
 	reach   int                 // how many folders up the task files themselves lead
 	size    int64
 }
@@ -107,9 +106,8 @@ func (p *packer) abs(name string) string {
 	return filepath.Join(p.dir, filepath.FromSlash(name))
 }
 
-// reference is what a path that is written in the folder from leads to. It must
-// lead to the same place in a bundle, where dir and what is above it have no
-// names of their own.
+// reference returns the target of a path that is written in the folder from. It must lead to the
+// same place in a bundle, where dir and its parents have other names.
 func (p *packer) reference(from, written string) (string, error) {
 	if filepath.IsAbs(written) || path.IsAbs(written) {
 		return "", fmt.Errorf("%s is an absolute path, which leads nowhere on another machine: write a relative one", written)
@@ -149,8 +147,8 @@ func (p *packer) add(rel string) error {
 	return nil
 }
 
-// module packs the folder of a module, and those of the local modules that it
-// calls, and returns the digest of all of it.
+// module packs the folder of a module and those of the local modules that it calls, and returns the
+// digest of everything.
 func (p *packer) module(rel string) (string, error) {
 	queue, seen := []string{rel}, map[string]bool{rel: true}
 	held := map[string]bool{}
@@ -208,7 +206,7 @@ func (p *packer) calls(folder string) ([]string, error) {
 	for _, name := range slices.Sorted(maps.Keys(module.ModuleCalls)) {
 		call := module.ModuleCalls[name]
 		if !strings.HasPrefix(call.Source, "./") && !strings.HasPrefix(call.Source, "../") && !filepath.IsAbs(call.Source) {
-			continue // Terraform fetches it
+			continue // Terraform downloads it
 		}
 		rel, err := p.reference(folder, call.Source)
 		if err != nil {
@@ -222,12 +220,11 @@ func (p *packer) calls(folder string) ([]string, error) {
 	return local, nil
 }
 
-// outside is a path in a module that leads out of its folder, up to where
-// another value goes on.
+// outside matches a path in a module that leads out of its folder, up to the next expression.
 var outside = regexp.MustCompile(`\$\{path\.module\}((?:/\.\.)+/[^"$%{}\n]*)([$%]?)`)
 
-// reads packs what a module reads from beside its own folder, where that can be
-// told from its text, and returns the files.
+// reads packs the files beside its own folder that a module reads, as far as its text shows them,
+// and returns the files.
 func (p *packer) reads(folder string, names []string) ([]string, error) {
 	var all []string
 	for _, name := range names {
@@ -254,11 +251,11 @@ func (p *packer) reads(folder string, names []string) ([]string, error) {
 	return all, nil
 }
 
-// beside packs a file or a folder that a module names. What is not there may be
-// what the module makes.
+// beside packs a file or folder that a module names. A missing file may be one that the module
+// creates.
 func (p *packer) beside(folder, written string) ([]string, error) {
 	if path.Base(written) == ".." {
-		return nil, nil // a folder that holds the module: it names no file
+		return nil, nil // a parent folder of the module, not a file
 	}
 	rel, err := p.reference(folder, written)
 	if err != nil {
@@ -304,15 +301,14 @@ func (p *packer) folder(rel string) ([]string, error) {
 	return w.names, nil
 }
 
-// A walk goes through a folder.
+// A walk visits a folder and its sub-folders.
 type walk struct {
 	*packer
-	within []string // what symbolic links may lead to
+	within []string // folders that symbolic links may lead to
 	names  []string
 }
 
-// enter goes through one folder. Its own path and those of the folders that it
-// was reached by are known, without symbolic links.
+// enter visits one folder. Chain has its own path and those of its parents, without symbolic links.
 func (w *walk) enter(rel string, chain []string) error {
 	entries, err := os.ReadDir(w.abs(rel))
 	if err != nil {
@@ -320,7 +316,7 @@ func (w *walk) enter(rel string, chain []string) error {
 	}
 	for _, e := range entries {
 		name := path.Join(rel, e.Name())
-		if left(e.Name()) || w.skip[w.abs(name)] {
+		if leftBy(e.Name()) || w.skip[w.abs(name)] {
 			continue
 		}
 		real := filepath.Join(chain[len(chain)-1], e.Name())
@@ -351,8 +347,8 @@ func (w *walk) enter(rel string, chain []string) error {
 	return nil
 }
 
-// follow returns what a symbolic link leads to. A module from elsewhere must
-// not be able to have any file of this machine packed.
+// follow returns the target of a symbolic link. A module from elsewhere must not be able to pack
+// any file of this machine.
 func (w *walk) follow(name string) (string, error) {
 	real, err := filepath.EvalSymlinks(w.abs(name))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -369,9 +365,9 @@ func (w *walk) follow(name string) (string, error) {
 	return "", fmt.Errorf("%s is a symbolic link to %s, which is outside of the module and of %s: put a copy in its place", w.abs(name), real, w.dir)
 }
 
-// left reports whether a file or folder in a module's folder is one that
-// Terraform, version control, editors or a desktop have left there.
-func left(name string) bool {
+// leftBy reports whether Terraform, version control, an editor or a desktop created this file or
+// folder in a module's folder.
+func leftBy(name string) bool {
 	switch name {
 	case manifestName, ".terraform", ".terraform.lock.hcl", ".terragrunt-cache", ".git", ".gitignore", ".hg", ".svn",
 		".idea", ".vscode", ".DS_Store", "Thumbs.db", ".env", "crash.log":
@@ -385,7 +381,7 @@ func left(name string) bool {
 	return false
 }
 
-// levels is how many folders a path leads up.
+// levels returns how many folders a path leads up.
 func levels(rel string) int {
 	n := 0
 	for rel == ".." || strings.HasPrefix(rel, "../") {
@@ -395,14 +391,14 @@ func levels(rel string) int {
 	return n
 }
 
-// zip writes the collected files. They are not compressed, so that the bytes do
-// not depend on a compressor; nor can a few bytes grow into many.
+// zip writes the collected files without compression: so the bytes do not depend on a compressor,
+// and a few bytes cannot expand to many.
 func (p *packer) zip(m manifest) (Bundle, error) {
 	depth := 0
 	for rel := range p.files {
 		depth = max(depth, levels(rel))
 	}
-	for rel := range m.Modules { // one without files
+	for rel := range m.Modules { // modules without files
 		depth = max(depth, levels(rel))
 	}
 	m.Dir = path.Clean(strings.Repeat(above+"/", depth))

@@ -14,9 +14,9 @@ import (
 
 var errNoBundle = errors.New("it is not what `terrapulse bundle push` makes")
 
-// Unpack unpacks a bundle into the folder dir, which must be empty or not
-// there. It returns the folder in it that the task files' paths are relative
-// to, and the task files in the order in which they are read, relative to that.
+// Unpack unpacks a bundle into the folder dir, which must be empty or must not exist. It returns
+// the folder to which the task files' paths are relative, and the task files in their order,
+// relative to that folder.
 func Unpack(zip []byte, dir string) (from string, files []string, err error) {
 	m, err := unpack(zip, dir)
 	if err != nil {
@@ -47,11 +47,11 @@ func unpack(data []byte, dir string) (manifest, error) {
 	return m, nil
 }
 
-// open reads the manifest, and finds out whether all entries may be unpacked.
+// open reads the manifest, and checks whether all entries may be unpacked.
 func open(data []byte) (manifest, []*zip.File, error) {
 	var m manifest
 	z, err := zip.NewReader(bytes.NewReader(data), int64(len(data)))
-	if err != nil && !errors.Is(err, zip.ErrInsecurePath) { // the names are looked at below
+	if err != nil && !errors.Is(err, zip.ErrInsecurePath) { // the names are checked below
 		return m, nil, err
 	}
 	if len(z.File) == 0 || len(z.File) > maxFiles+1 || z.File[0].Name != manifestName {
@@ -59,7 +59,7 @@ func open(data []byte) (manifest, []*zip.File, error) {
 	}
 	size, seen := uint64(0), map[string]bool{}
 	for _, e := range z.File {
-		// What is stored without compression takes the same room in the zip.
+		// A file without compression has the same size in the zip.
 		if e.Method != zip.Store || e.UncompressedSize64 > maxBytes || !e.Mode().IsRegular() || seen[e.Name] ||
 			!fs.ValidPath(e.Name) || !filepath.IsLocal(filepath.FromSlash(e.Name)) {
 			return m, nil, fmt.Errorf("entry %q: %w", e.Name, errNoBundle)
@@ -67,7 +67,7 @@ func open(data []byte) (manifest, []*zip.File, error) {
 		seen[e.Name] = true
 		size += e.UncompressedSize64
 	}
-	if size > maxBytes+(1<<20) { // the manifest is not counted when a bundle is packed
+	if size > maxBytes+(1<<20) { // packing does not count the manifest
 		return m, nil, fmt.Errorf("it holds %d bytes, and at most %d are unpacked", size, maxBytes)
 	}
 	r, err := z.File[0].Open()

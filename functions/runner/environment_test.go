@@ -14,7 +14,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/testtools"
 )
 
-func TestAContainerIsAtHomeOnItsWorkVolume(t *testing.T) {
+func TestPrepareEnvironment_UsesTheWorkVolume(t *testing.T) {
 	work := filepath.Join(t.TempDir(), "work")
 	t.Chdir(t.TempDir())
 	for _, name := range []string{"HOME", "TMPDIR", "CONSUL_CACERT", "CONSUL_CLIENT_CERT", "CONSUL_CLIENT_KEY"} {
@@ -23,7 +23,7 @@ func TestAContainerIsAtHomeOnItsWorkVolume(t *testing.T) {
 	settings := deployment.Runner{Work: work, ConsulCA: "the CA", ConsulKey: "the key"}
 	t.Setenv("TERRAPULSE_CONSUL_CA", settings.ConsulCA)
 	t.Setenv("TERRAPULSE_CONSUL_KEY", settings.ConsulKey)
-	if err := makeHome(settings); err != nil {
+	if err := prepareEnvironment(settings); err != nil {
 		t.Fatal(err)
 	}
 	if dir, err := os.Getwd(); err != nil || dir != work || os.Getenv("HOME") != work || !strings.HasPrefix(os.TempDir(), work+"/") {
@@ -49,7 +49,7 @@ func TestAContainerIsAtHomeOnItsWorkVolume(t *testing.T) {
 	}
 }
 
-func TestContainer_TokensAreTrimmed(t *testing.T) {
+func TestPrepareEnvironment_TrimsTokens(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for _, name := range []string{"HOME", "TMPDIR"} {
 		t.Setenv(name, "")
@@ -57,7 +57,7 @@ func TestContainer_TokensAreTrimmed(t *testing.T) {
 	t.Setenv("CONSUL_HTTP_TOKEN", "consul's token\n")
 	t.Setenv("VAULT_TOKEN", "vault's token \r\n")
 	settings := deployment.Runner{Work: t.TempDir()}
-	if err := makeHome(settings); err != nil {
+	if err := prepareEnvironment(settings); err != nil {
 		t.Fatal(err)
 	}
 	if got := os.Getenv("CONSUL_HTTP_TOKEN"); got != "consul's token" {
@@ -67,23 +67,23 @@ func TestContainer_TokensAreTrimmed(t *testing.T) {
 		t.Errorf("Vault's token is %q", got)
 	}
 	t.Setenv("VAULT_TOKEN", "\n")
-	if err := makeHome(settings); err == nil || !strings.Contains(err.Error(), "VaultTokenArn") {
+	if err := prepareEnvironment(settings); err == nil || !strings.Contains(err.Error(), "VaultTokenArn") {
 		t.Errorf("a secret that holds a line end only: %v", err)
 	}
 }
 
-func TestAWorkVolumeThatCannotBeWrittenIsAClearError(t *testing.T) {
+func TestPrepareEnvironment_ReadOnlyWorkVolume(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	err := makeHome(deployment.Runner{Work: filepath.Join(file, "work")})
+	err := prepareEnvironment(deployment.Runner{Work: filepath.Join(file, "work")})
 	if err == nil || !strings.Contains(err.Error(), "work volume cannot be written") || !strings.Contains(err.Error(), file) {
 		t.Errorf("got %v", err)
 	}
 }
 
-func TestStateLocksNameTheLaunchOrTheHost(t *testing.T) {
+func TestWho_IsTheLaunchOrTheHost(t *testing.T) {
 	t.Setenv("USER", "")
 	got, err := who("l1")
 	if err != nil {

@@ -10,12 +10,11 @@ import (
 	"github.com/terrapulse/terrapulse/internal/secrets"
 )
 
-// makeHome makes this container a place where Terraform can work: the root of its
-// file system is read-only, and only the work volume can be written. The tasks'
-// directories, which task files name relative to where Terrapulse is started,
-// lie there. What it sets in the environment, Terraform and its providers find
-// there, too.
-func makeHome(settings deployment.Runner) error {
+// prepareEnvironment prepares this container for Terraform: the root file system is read-only, and
+// only the work volume can be written. The tasks' directories, which are relative to the working
+// directory of Terrapulse, are there. Terraform and its providers inherit the environment that it
+// sets.
+func prepareEnvironment(settings deployment.Runner) error {
 	for name, dir := range map[string]string{
 		"HOME":   settings.Work, // .terraform.d
 		"TMPDIR": filepath.Join(settings.Work, "tmp"),
@@ -36,8 +35,8 @@ func makeHome(settings deployment.Runner) error {
 	return keepPEM(settings)
 }
 
-// trimTokens trims the tokens that ECS has put into the environment, as the
-// functions do with those that they read themselves.
+// trimTokens trims the tokens that ECS has put into the environment, as the functions do with the
+// tokens that they read.
 func trimTokens() error {
 	for name, parameter := range map[string]string{"CONSUL_HTTP_TOKEN": "ConsulTokenArn", "VAULT_TOKEN": "VaultTokenArn"} {
 		value := os.Getenv(name)
@@ -55,9 +54,9 @@ func trimTokens() error {
 	return nil
 }
 
-// keepPEM writes the certificates and the key for Consul to files, and names
-// these in the variables that Consul's own tools, Terraform's Consul backend
-// and the configuration know. The texts are taken out of the environment.
+// keepPEM writes the certificates and the key for Consul to files, and removes them from the
+// environment. It sets the variables for these files that Consul's own tools, Terraform's Consul
+// backend and the configuration use.
 func keepPEM(settings deployment.Runner) error {
 	dir := filepath.Join(settings.Work, "consul")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -85,16 +84,15 @@ func keepPEM(settings deployment.Runner) error {
 	return nil
 }
 
-// who is whom the state locks of this container's Terraform name as their
-// holder. Terraform takes the user from /etc/passwd and, where that does not
-// list its uid, from USER: then the name is the launch's own. Otherwise it is
-// the container's host that tells it from others.
+// who returns the holder (user@host) that this container's Terraform writes into state locks.
+// Terraform takes the user from /etc/passwd or, if its uid is not listed there, from USER: then the
+// launch's id is the user. Otherwise only the host name distinguishes containers.
 func who(launch string) (string, error) {
 	if err := os.Setenv("USER", "terrapulse-"+launch); err != nil {
 		return "", fmt.Errorf("set USER: %w", err)
 	}
 	name := ""
-	if u, err := user.Current(); err == nil { // Terraform does without as well
+	if u, err := user.Current(); err == nil { // Terraform also works without it
 		name = u.Username
 	}
 	host, err := os.Hostname()
