@@ -12,6 +12,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/consul"
 	"github.com/terrapulse/terrapulse/internal/inforce"
 	"github.com/terrapulse/terrapulse/internal/lease"
+	"github.com/terrapulse/terrapulse/internal/outbox"
 	"github.com/terrapulse/terrapulse/internal/reconcile"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
@@ -208,7 +209,7 @@ func (f *function) prepare(ctx context.Context) error {
 	if b := f.bundles.Loaded(); b != f.loaded {
 		engine := *engines[indexOf(b.Digest)]
 		engine.Launcher, engine.Owner, engine.MaxLaunches, engine.Now = launcher{f.process}, f.name, f.max, f.now
-		engine.Refused = b.Refused
+		engine.Refused, engine.Sinks = b.Refused, []outbox.Sink{sink{f.process}}
 		f.loaded, f.engine = b, &engine
 	}
 	return nil
@@ -252,6 +253,9 @@ func (w *world) unsettled() string {
 		if why := w.judge.unsettled(w, &cfg.Tasks[i], cfg); why != "" {
 			return why
 		}
+	}
+	if id := w.judge.undelivered(); id != "" {
+		return "event " + id + " is not delivered"
 	}
 	return ""
 }

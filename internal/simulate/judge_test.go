@@ -37,9 +37,12 @@ type judge struct {
 	rendered map[string]string   // by run: digest that a successful apply rendered
 	infra    map[string]string   // by task: what is there
 	byHand   map[string]bool     // tasks that an error asks a person to run once
+
+	news news
 }
 
 func (j *judge) init() {
+	j.news.init()
 	j.tasks, j.runs, j.known = map[string]state.Task{}, map[string]map[string]state.Run{}, map[string]bool{}
 	j.overrides, j.counts, j.trials = map[string]state.Override{}, map[string]*config.Config{}, map[string]map[string]bool{}
 	j.pushes, j.deleted = []string{bundles[0].digest}, map[string]bool{}
@@ -62,6 +65,7 @@ func decoded[T any](value []byte) T {
 // written looks at a write that has taken place, of someone who could not read
 // the conditions of some tasks.
 func (j *judge) written(v view, unread map[string]bool, changes []state.Change) {
+	j.transitions(v, changes)
 	j.kept(v, changes)
 	var touched []string
 	var launch state.Launch
@@ -84,7 +88,7 @@ func (j *judge) written(v view, unread map[string]bool, changes []state.Change) 
 			continue
 		}
 		// A tick writes as long as it leads, and no longer. What it removes is garbage.
-		if v.act != nil && !v.act.inspects && c.Op != state.OpDelete && j.leader.Owner != v.name {
+		if v.act != nil && !v.act.inspects && c.Op != state.OpDelete && collection != "outbox" && j.leader.Owner != v.name {
 			v.violated("one leader acts: %s wrote %s while %q leads", v.name, c.Key, j.leader.Owner)
 		}
 		switch collection {

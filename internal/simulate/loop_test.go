@@ -10,6 +10,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/consul"
 	"github.com/terrapulse/terrapulse/internal/launch"
 	"github.com/terrapulse/terrapulse/internal/lease"
+	"github.com/terrapulse/terrapulse/internal/outbox"
 	"github.com/terrapulse/terrapulse/internal/overlay"
 	"github.com/terrapulse/terrapulse/internal/reconcile"
 	"github.com/terrapulse/terrapulse/internal/runner"
@@ -69,7 +70,7 @@ func (w *world) startInstance() {
 		p.heard(run.Task, err)
 		return err
 	})
-	engine.Store, engine.Consul, engine.Launcher = view{p, a}, eyes{p, a}, local
+	engine.Store, engine.Consul, engine.Launcher, engine.Sinks = view{p, a}, eyes{p, a}, local, []outbox.Sink{sink{p}}
 	loop := &reconcile.Loop{Reconciler: &engine, Ended: local.Ended(), Reload: i.reloads,
 		Watch: func(ctx context.Context, gates consul.GateSet, _ consul.Marks) reconcile.Watch {
 			w := watch{eyes{process: p}, ctx, gates, make(chan struct{}, 1)}
@@ -81,6 +82,7 @@ func (w *world) startInstance() {
 	go func() {
 		_ = loop.Run(working)
 		local.Wait()
+		engine.DeliverRest(ctx)
 		_, _ = ask(ctx, p, terraform, "exits", func() (any, error) {
 			p.dead = true
 			w.judge.died(p.name)

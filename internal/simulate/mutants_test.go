@@ -231,6 +231,30 @@ var mutants = []struct {
 		old:  "if t.Run != nil {\n\t\te.Live",
 		new:  "if t.Run != nil && false {\n\t\te.Live",
 		says: "who asks for a run is told of that",
+	}, {
+		rule: "events: the event of an outcome is in the write of the outcome",
+		file: "runner/runner.go",
+		old:  "err = c.write(ctx, run, append(c.events.Changes(), task.Write(next))...)",
+		new:  "if err = c.write(ctx, run, task.Write(next)); err == nil { _, err = c.Store.Apply(ctx, c.events.Changes()...) }",
+		says: "a transition is written with its event",
+	}, {
+		rule: "events: one that was not delivered is not removed",
+		file: "outbox/deliver.go",
+		old:  "			continue\n		}\n		taken = append(taken, it)",
+		new:  "		}\n		taken = append(taken, it)",
+		says: "an event is delivered before it is removed",
+	}, {
+		rule: "events: those of a task wait for the earlier ones",
+		file: "outbox/deliver.go",
+		old:  "blocked[it.stream()] = true",
+		new:  "blocked[it.stream()] = false",
+		says: "events of a task are delivered in order",
+	}, {
+		rule: "events: their numbers are their order, not the clocks",
+		file: "outbox/deliver.go",
+		old:  "cmp.Compare(a.Seq, b.Seq)",
+		new:  "a.At.Compare(b.At)",
+		says: "events of a task are delivered in order",
 	},
 }
 

@@ -45,6 +45,7 @@ const (
 	ecsService
 	bucket
 	terraform
+	people // who hear of events
 	places
 )
 

@@ -1,0 +1,143 @@
+package simulate
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/terrapulse/terrapulse/internal/outbox"
+	"github.com/terrapulse/terrapulse/internal/state"
+)
+
+// news is what the judge knows of events. Each transition is written with its
+// event, and each event is delivered: not before it is written, in the order of
+// its task, and before it is removed.
+type news struct {
+	written   map[string][]string // ids by task or other subject, in their order
+	known     map[string]bool     // ids that were written
+	delivered map[string]bool     // ids
+	kept      map[string][]string // ids by the key of their record
+}
+
+func (n *news) init() {
+	n.written, n.known, n.delivered, n.kept = map[string][]string{}, map[string]bool{}, map[string]bool{}, map[string][]string{}
+}
+
+// subject is what the order of events is kept for.
+func subject(e outbox.Event) string {
+	if e.Task != "" {
+		return "task " + e.Task
+	}
+	return string(e.Kind.About().Subject)
+}
+
+// ends are the kinds of event of a run that has ended.
+var ends = []outbox.Kind{outbox.RunSucceeded, outbox.RunFailed, outbox.RunLost, outbox.RunInterrupted, outbox.RunCancelled, outbox.RunSuperseded}
+
+// transitions looks at the events of a write. It is called before the judge
+// takes in what was written.
+func (j *judge) transitions(v view, changes []state.Change) {
+	var events []outbox.Event
+	for _, c := range changes {
+		if !strings.HasPrefix(c.Key, outbox.Prefix) {
+			continue
+		}
+		switch c.Op {
+		case state.OpCreate:
+			for n, e := range decoded[struct{ Events []outbox.Event }](c.Value).Events {
+				e.ID = fmt.Sprintf("%s.%d", strings.TrimPrefix(c.Key, outbox.Prefix), n)
+				events = append(events, e)
+				j.news.known[e.ID] = true
+				j.news.written[subject(e)] = append(j.news.written[subject(e)], e.ID)
+				j.news.kept[c.Key] = append(j.news.kept[c.Key], e.ID)
+			}
+		case state.OpDelete:
+			for _, id := range j.news.kept[c.Key] {
+				if !j.news.delivered[id] {
+					v.violated("an event is delivered before it is removed: %s removes %s", v.name, id)
+				}
+			}
+			delete(j.news.kept, c.Key)
+		}
+	}
+	expect := func(what string, is func(outbox.Event) bool) {
+		if !slices.ContainsFunc(events, is) {
+			v.violated("a transition is written with its event: %s writes that %s, with the events %v", v.name, what, events)
+		}
+	}
+	of := func(task, run string, kinds ...outbox.Kind) func(outbox.Event) bool {
+		return func(e outbox.Event) bool { return e.Task == task && e.Run == run && slices.Contains(kinds, e.Kind) }
+	}
+	for _, c := range changes {
+		collection, name, _ := strings.Cut(c.Key, "/")
+		switch {
+		case c.Op == state.OpCheck:
+		case collection == "override" && c.Op == state.OpDelete, collection == "override" && string(c.Value) != string(state.Encode(j.overrides[name])):
+			expect("the override of "+name+" changes", func(e outbox.Event) bool { return e.Task == name && strings.HasPrefix(string(e.Kind), "override_") })
+		case collection == "task" && c.Op == state.OpDelete:
+			expect(name+" is forgotten", of(name, "", outbox.TaskForgotten))
+		case collection == "task":
+			before, after := j.tasks[name], decoded[state.Task](c.Value)
+			was, is := before.Run, after.Run
+			if was != nil && (is == nil || is.ID != was.ID) {
+				expect("run "+was.ID+" of "+name+" has ended", of(name, was.ID, ends...))
+			}
+			if is != nil && (was == nil || is.ID != was.ID) {
+				expect("run "+is.ID+" of "+name+" is decided", of(name, is.ID, outbox.RunDecided))
+			}
+			if before.Observed != after.Observed && !before.ObservedAt.IsZero() && !after.ObservedAt.IsZero() {
+				expect(name+" has changed", of(name, "", outbox.ChangeSeen))
+			}
+			if before.UnreadableSince.IsZero() && !after.UnreadableSince.IsZero() {
+				expect(name+" cannot be read", of(name, "", outbox.TaskUnreadable))
+			}
+		case collection == "reconcile":
+			before, after := j.last, decoded[state.Reconcile](c.Value)
+			if (before.ConsulError == "") != (after.ConsulError == "") {
+				expect("Consul was lost or found", func(e outbox.Event) bool { return e.Kind.About().Subject == outbox.Consul })
+			}
+			if before.Config != after.Config || before.Bundle != after.Bundle {
+				expect("another configuration is in force", of("", "", outbox.ConfigurationInForce))
+			}
+		}
+	}
+}
+
+// undelivered is an event that is still in the store; "" if there is none.
+func (j *judge) undelivered() string {
+	for _, key := range slices.Sorted(maps.Keys(j.news.kept)) {
+		return j.news.kept[key][0]
+	}
+	return ""
+}
+
+// sink takes events to people, as a process delivers them.
+type sink struct{ *process }
+
+var _ outbox.Sink = sink{}
+
+// Name implements outbox.Sink.
+func (sink) Name() string { return "people" }
+
+// Deliver implements outbox.Sink.
+func (s sink) Deliver(ctx context.Context, e outbox.Event) error {
+	_, err := ask(ctx, s.process, people, "deliver "+string(e.Kind)+" "+e.ID, func() (any, error) {
+		n := &s.judge.news
+		if !n.known[e.ID] {
+			s.violated("an event follows its transition: %s delivers %s %s of %s, which is not in the store", s.name, e.Kind, e.ID, e.Task)
+		}
+		for _, id := range n.written[subject(e)] {
+			if id == e.ID {
+				break
+			}
+			if !n.delivered[id] {
+				s.violated("events of a task are delivered in order: %s delivers %s %s of %q before %s", s.name, e.Kind, e.ID, subject(e), id)
+			}
+		}
+		n.delivered[e.ID] = true
+		return nil, nil
+	})
+	return err
+}
