@@ -109,8 +109,8 @@ func SensitiveVariables(t *config.Task) func(name string) bool {
 	}
 }
 
-// SensitiveValues returns the texts in the values of the task's variables that
-// the module declares as sensitive. Terraform hides a variable's value, but not
+// SensitiveValues returns the texts and long numbers in the values of the task's
+// variables that the module declares as sensitive. Terraform hides a variable's value, but not
 // what a provider makes of it, such as the output of a terraform_data. If the
 // module cannot be read, there are none.
 func SensitiveValues(t *config.Task) []string {
@@ -121,8 +121,14 @@ func SensitiveValues(t *config.Task) []string {
 			continue
 		}
 		_ = cty.Walk(value, func(_ cty.Path, v cty.Value) (bool, error) {
-			if v.Type() == cty.String && v.IsKnown() && !v.IsNull() {
+			switch {
+			case !v.IsKnown() || v.IsNull():
+			case v.Type() == cty.String:
 				texts = append(texts, v.AsString())
+			case v.Type() == cty.Number:
+				if text := v.AsBigFloat().Text('f', -1); len(text) >= shortestNumber {
+					texts = append(texts, text)
+				}
 			}
 			return true, nil
 		})

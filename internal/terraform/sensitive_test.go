@@ -4,6 +4,9 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/zclconf/go-cty/cty"
+
 	"github.com/terrapulse/terrapulse/internal/config"
 )
 
@@ -30,5 +33,22 @@ func TestSensitiveVariables_AreThoseThatTheModuleDeclares(t *testing.T) {
 		if !sensitive("token") || !sensitive("unknown") || sensitive("open") == test.open {
 			t.Errorf("%s: token %v, open %v, unknown %v", name, sensitive("token"), sensitive("open"), sensitive("unknown"))
 		}
+	}
+}
+
+func TestSensitiveValues_AreThoseOfSensitiveVariables(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "main.tf"), "variable \"open\" {}\nvariable \"users\" {\n  sensitive = true\n}\n")
+	task := &config.Task{Name: "web", Module: dir, Variables: map[string]cty.Value{
+		"open": cty.StringVal("shown"), "undeclared": cty.StringVal("shown"),
+		"users": cty.ListVal([]cty.Value{cty.ObjectVal(map[string]cty.Value{
+			"password": cty.StringVal("hidden"), "pin": cty.NumberIntVal(123456), "port": cty.NumberIntVal(8080), "none": cty.NullVal(cty.String)})}),
+	}}
+	if diff := cmp.Diff([]string{"hidden", "123456"}, SensitiveValues(task)); diff != "" {
+		t.Error(diff)
+	}
+	task.Module = filepath.Join(dir, "gone")
+	if got := SensitiveValues(task); got != nil {
+		t.Errorf("of a module that cannot be read: %q", got)
 	}
 }
