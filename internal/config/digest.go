@@ -7,10 +7,13 @@ import (
 	"fmt"
 	"maps"
 	"path/filepath"
+	"reflect"
 	"strings"
 
 	"github.com/zclconf/go-cty/cty"
 	ctyjson "github.com/zclconf/go-cty/cty/json"
+
+	"github.com/terrapulse/terrapulse/internal/condition"
 )
 
 // Digest identifies what the configuration means for a run: the same for the
@@ -18,61 +21,133 @@ import (
 // or the directory they were read in. It is hex SHA-256. The credentials for
 // Consul and Vault are not part of it, so that they can be rotated.
 func (c *Config) Digest() string {
-	tasks := make([]any, len(c.Tasks))
+	tasks := make([]meaning, len(c.Tasks))
 	for i := range c.Tasks {
 		t := &c.Tasks[i]
-		tasks[i] = []any{c.taskMeaning(t), t.Enabled, t.BufferPeriod}
+		m := meaning{}
+		m.set("definition", c.taskMeaning(t))
+		m.set("enabled", t.Enabled)
+		m.set("buffer_period", bufferMeaning(t.BufferPeriod.Enabled, t.BufferPeriod.Min, t.BufferPeriod.Max))
+		tasks[i] = m
 	}
-	return digest(map[string]any{
-		"consul": []string{c.Consul.Address, c.Consul.Namespace, c.Consul.Partition},
-		"tasks":  tasks,
-	})
+	consul, m := meaning{}, meaning{}
+	consul.set("address", c.Consul.Address)
+	consul.set("namespace", c.Consul.Namespace)
+	consul.set("partition", c.Consul.Partition)
+	m.set("consul", consul)
+	m.set("tasks", tasks)
+	return m.digest()
 }
 
 // Digest identifies what decides the result of the task's run beside the data
 // from Consul: its definition, its providers and the driver. It is hex SHA-256.
 // Whether the task is enabled, its buffer period and its description are not
 // part of it.
-func (t *Task) Digest(c *Config) string { return digest(c.taskMeaning(t)) }
+func (t *Task) Digest(c *Config) string { return c.taskMeaning(t).digest() }
 
-func (c *Config) taskMeaning(t *Task) any {
-	var providers []any
+// Identity identifies what the block of the task in its file says, whatever was
+// changed beside the file or around the block: the driver, a provider, the content
+// of a variable file. It is hex SHA-256.
+func (t *Task) Identity(c *Config) string {
+	m := meaning{}
+	m.set("name", t.Name)
+	m.set("description", t.Description)
+	m.set("module", c.moduleMeaning(t))
+	m.set("version", t.Version)
+	m.set("providers", t.Providers)
+	m.set("variable_files", t.VariableFiles)
+	m.set("variables", t.variables)
+	m.condition(t)
+	m.set("buffer_period", bufferMeaning(t.buffer.Enabled, t.buffer.Min, t.buffer.Max))
+	m.set("run_timeout", t.timeout)
+	m.set("working_dir", c.relative(t.dir))
+	return m.digest()
+}
+
+// meaning is the canonical form of what a digest is made of. Each key is set by
+// name and left out if it has no value, so that a key that is added later changes
+// no digest where it is not set.
+type meaning map[string]any
+
+// set sets a key, unless the value is zero or empty. A pointer to a zero value is
+// a value.
+func (m meaning) set(key string, value any) {
+	v := reflect.ValueOf(value)
+	if !v.IsValid() || v.IsZero() || (v.Kind() == reflect.Map || v.Kind() == reflect.Slice) && v.Len() == 0 {
+		return
+	}
+	m[key] = value
+}
+
+// digest hashes the JSON form, in which the keys of maps are sorted.
+func (m meaning) digest() string {
+	src, err := json.Marshal(m)
+	if err != nil {
+		panic(fmt.Sprintf("config: digest: %v", err)) // a type that JSON cannot hold
+	}
+	sum := sha256.Sum256(src)
+	return hex.EncodeToString(sum[:])
+}
+
+// condition sets the condition and the module inputs of a task.
+func (m meaning) condition(t *Task) {
+	if t.Condition.Spec != nil {
+		m.set("condition", specMeaning(t.Condition.Spec))
+		m.set("use_as_module_input", t.Condition.UseAsModuleInput)
+	}
+	var inputs []meaning
+	for _, spec := range t.ModuleInputs {
+		inputs = append(inputs, specMeaning(spec))
+	}
+	m.set("module_input", inputs)
+}
+
+// specMeaning is a block by its kind: its JSON form leaves out what is not set.
+func specMeaning(spec condition.Spec) meaning { return meaning{spec.Kind().Name: spec} }
+
+func bufferMeaning(enabled, least, most any) meaning {
+	m := meaning{}
+	m.set("enabled", enabled)
+	m.set("min", least)
+	m.set("max", most)
+	return m
+}
+
+func (c *Config) taskMeaning(t *Task) meaning {
+	var providers []meaning
 	for _, id := range t.Providers {
 		p, _ := c.Provider(id)
 		name, _, _ := strings.Cut(id, ".")
-		required := map[string]cty.Value{}
+		provider := bodyMeaning(p.Body)
+		provider.set("id", id)
 		if v, ok := c.Terraform.RequiredProviders[name]; ok {
-			required[name] = v
+			provider.set("required", valueMeaning(v))
 		}
-		providers = append(providers, []any{id, valuesMeaning(required), p.AutoCommit, p.Env, bodyMeaning(p.Body)})
+		provider.set("auto_commit", p.AutoCommit)
+		provider.set("task_env", p.Env)
+		providers = append(providers, provider)
 	}
-	meaning := map[string]any{
-		"name":        t.Name,
-		"module":      c.moduleMeaning(t),
-		"version":     t.Version,
-		"providers":   providers,
-		"variables":   valuesMeaning(t.Variables),
-		"condition":   t.Condition,
-		"inputs":      t.ModuleInputs,
-		"working_dir": c.relative(t.WorkingDir),
-		"terraform":   c.Terraform.Version,
-		"backend":     c.backendMeaning(),
+	m := meaning{}
+	m.set("name", t.Name)
+	m.set("module", c.moduleMeaning(t))
+	m.set("module_digest", t.ModuleDigest)
+	m.set("version", t.Version)
+	m.set("providers", providers)
+	m.set("variables", valuesMeaning(t.Variables))
+	m.set("variable_templates", t.VariableTemplates)
+	m.condition(t)
+	m.set("working_dir", c.relative(t.WorkingDir))
+	m.set("terraform", c.Terraform.Version)
+	if c.Terraform.Engine == EngineTofu { // the default is left out
+		m.set("engine", c.Terraform.Engine)
 	}
-	if c.Terraform.Engine == EngineTofu {
-		meaning["engine"] = c.Terraform.Engine
-	}
-	if len(t.VariableTemplates) > 0 {
-		meaning["variable_templates"] = t.VariableTemplates
-	}
-	if t.ModuleDigest != "" {
-		meaning["module_digest"] = t.ModuleDigest
-	}
-	return meaning
+	m.set("backend", c.backendMeaning())
+	return m
 }
 
-// backendMeaning is where states are, and not where the files for a TLS
-// connection to them lie, which differs from host to host.
-func (c *Config) backendMeaning() any {
+// backendMeaning is where states are, without the files for the TLS connection,
+// which differ from host to host.
+func (c *Config) backendMeaning() meaning {
 	b := c.Terraform.Backend
 	if b.Type == "consul" {
 		b.Body.Attributes = maps.Clone(b.Body.Attributes)
@@ -80,7 +155,9 @@ func (c *Config) backendMeaning() any {
 			delete(b.Body.Attributes, file)
 		}
 	}
-	return []any{b.Type, bodyMeaning(b.Body)}
+	m := bodyMeaning(b.Body)
+	m.set("type", b.Type)
+	return m
 }
 
 // moduleMeaning is the module without what differs from host to host.
@@ -106,36 +183,32 @@ func (c *Config) relative(path string) string {
 	return "./" + filepath.ToSlash(rel)
 }
 
-func bodyMeaning(b Body) any {
-	blocks := map[string][]any{}
+func bodyMeaning(b Body) meaning {
+	blocks := map[string][]meaning{}
 	for name, bodies := range b.Blocks {
 		for _, body := range bodies {
 			blocks[name] = append(blocks[name], bodyMeaning(body))
 		}
 	}
-	return []any{valuesMeaning(b.Attributes), blocks}
+	m := meaning{}
+	m.set("attributes", valuesMeaning(b.Attributes))
+	m.set("blocks", blocks)
+	return m
 }
 
-// valuesMeaning keeps the types, which plain JSON would lose.
 func valuesMeaning(values map[string]cty.Value) map[string]json.RawMessage {
 	m := map[string]json.RawMessage{}
 	for name, v := range values {
-		src, err := ctyjson.Marshal(v, cty.DynamicPseudoType)
-		if err != nil {
-			src, _ = json.Marshal(v.GoString()) // not a value that Load returns
-		}
-		m[name] = src
+		m[name] = valueMeaning(v)
 	}
 	return m
 }
 
-// digest hashes a value of maps, slices and plain structs; encoding/json sorts
-// the keys of maps.
-func digest(v any) string {
-	src, err := json.Marshal(v)
+// valueMeaning is a value with its type, which plain JSON would lose.
+func valueMeaning(v cty.Value) json.RawMessage {
+	src, err := ctyjson.Marshal(v, cty.DynamicPseudoType)
 	if err != nil {
-		panic(fmt.Sprintf("config: digest: %v", err)) // a type that JSON cannot hold
+		src, _ = json.Marshal(v.GoString()) // not a value that Load returns
 	}
-	sum := sha256.Sum256(src)
-	return hex.EncodeToString(sum[:])
+	return src
 }

@@ -2,8 +2,12 @@ package config
 
 import (
 	"fmt"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/terrapulse/terrapulse/internal/condition"
 )
 
 const digested = `
@@ -39,7 +43,7 @@ func change(t *testing.T, from, to string) string {
 	return strings.Replace(digested, from, to, 1)
 }
 
-func TestADigestChangesWithTheMeaningAlone(t *testing.T) {
+func TestDigest_ChangesWithTheMeaningAlone(t *testing.T) {
 	base := load(t, "f.hcl", digested)
 	if n := len(base.Digest()); n != 64 {
 		t.Errorf("the digest has %d characters", n)
@@ -84,7 +88,7 @@ func TestADigestChangesWithTheMeaningAlone(t *testing.T) {
 }
 
 // A function and a container keep Consul's certificates in different places.
-func TestWhereTheCertificatesLieIsNotPartOfADigest(t *testing.T) {
+func TestDigest_IgnoresWhereCertificatesAre(t *testing.T) {
 	at := func(dir string, more ...string) *Config {
 		env := map[string]string{"CONSUL_CACERT": dir + "/ca.pem", "CONSUL_CLIENT_CERT": dir + "/cert.pem", "CONSUL_CLIENT_KEY": dir + "/key.pem"}
 		text := strings.Replace(digested, `backend "local" { path = "p" }`, strings.Join(more, ""), 1)
@@ -96,7 +100,7 @@ func TestWhereTheCertificatesLieIsNotPartOfADigest(t *testing.T) {
 		t.Fatalf("Consul is %+v, the backend %+v", function.Consul, function.Terraform.Backend)
 	}
 	if function.Digest() != container.Digest() {
-		t.Error("the digest depends on it")
+		t.Error("the digest depends on the paths of the certificates")
 	}
 	if elsewhere := at("/tmp", `backend "consul" { path = "elsewhere" }`); elsewhere.Digest() == function.Digest() {
 		t.Error("the digest does not depend on where the states are")
@@ -104,7 +108,7 @@ func TestWhereTheCertificatesLieIsNotPartOfADigest(t *testing.T) {
 }
 
 // A bundle is unpacked elsewhere, with what lies beside the folder it was made in.
-func TestWhereAModuleOutsideTheFolderLiesIsNotPartOfADigest(t *testing.T) {
+func TestDigest_IgnoresWhereTheFolderIs(t *testing.T) {
 	at := func(module string) *Config { return load(t, "f.hcl", change(t, "./m", module)) } // in a folder of its own
 	if here, there := at("../m"), at("../m"); here.Digest() != there.Digest() {
 		t.Error("the digest depends on where the folder is")
@@ -117,6 +121,68 @@ func TestWhereAModuleOutsideTheFolderLiesIsNotPartOfADigest(t *testing.T) {
 	cfg.Tasks[0].ModuleDigest = "1"
 	if cfg.Tasks[0].Digest(cfg) == before {
 		t.Error("the digest does not depend on the files of the module")
+	}
+}
+
+// A canonical form that leaves out what is not set needs the right tag on each
+// field.
+func TestSpec_FieldsThatAreNotSetAreLeftOut(t *testing.T) {
+	for _, spec := range []any{condition.ServiceQuery{}, condition.CatalogServices{}, condition.ConsulKV{}, condition.Schedule{}} {
+		of := reflect.TypeOf(spec)
+		for _, f := range reflect.VisibleFields(of) {
+			if options := strings.Split(f.Tag.Get("json"), ","); !slices.Contains(options, "omitempty") {
+				t.Errorf("%s.%s has no JSON tag with omitempty", of, f.Name)
+			}
+		}
+	}
+}
+
+// A key that is added tomorrow runs no task again: the digests of today's files
+// stay the same.
+func TestDigest_StaysTheSameForTheSameFile(t *testing.T) {
+	const head = "driver \"terraform\" {\n backend \"local\" {}\n}\n"
+	for _, tt := range []struct{ name, file, task, identity, config string }{
+		{"little", head + "task {\n name = \"t\"\n module = \"./m\"\n}", "37118a5f27682f1b", "c09cb360e91a7c4f", "2f5dbdbd499fd77e"},
+		{"much", digested, "55ca0e98de4e9de5", "4f1582301e03f456", "442278cddff4dfb9"},
+		{"services", head + aTask(`condition "services" {
+  regexp                = ""
+  datacenter            = "dc2"
+  filter                = "Service.Port == 1"
+  cts_user_defined_meta = { k = "v" }
+  use_as_module_input   = false
+}`), "c061f8f7ffdb1c3b", "4a55620e493a095e", "99512565a6329b10"},
+		{"catalog-services", head + aTask("condition \"catalog-services\" {\n regexp = \"web\"\n node_meta = { k = \"v\" }\n}"), "69a4460c5dbb51be", "e0d87e2246b8a520", "9c2f3081b21285fa"},
+		{"consul-kv", head + aTask("condition \"consul-kv\" {\n path = \"p\"\n recurse = true\n}"), "95dfe1edc3b913af", "63da26ba622727f3", "24a3932e4188c3d7"},
+		{"schedule", head + aTask("condition \"schedule\" { cron = \"@daily\" }\nmodule_input \"services\" { names = [\"web\"] }\nbuffer_period { enabled = false }\nrun_timeout = \"0s\""), "9377c82d4ecde40c", "e39dfc709b87b84c", "8db9142c30ef73b0"},
+	} {
+		cfg := load(t, "f.hcl", tt.file)
+		task := &cfg.Tasks[0]
+		got := [...]string{task.Digest(cfg)[:16], task.Identity(cfg)[:16], cfg.Digest()[:16]}
+		if want := [...]string{tt.task, tt.identity, tt.config}; got != want {
+			t.Errorf("%s: task, identity and configuration are %q, want %q", tt.name, got, want)
+		}
+	}
+}
+
+func TestDigest_LeavesOutWhatIsNotSet(t *testing.T) {
+	type tomorrow struct {
+		condition.ConsulKV
+		New string `json:"new,omitempty"`
+	}
+	kv := condition.ConsulKV{Path: "p"}
+	today, later := meaning{}, meaning{}
+	today.set("condition", meaning{"consul-kv": kv})
+	later.set("condition", meaning{"consul-kv": tomorrow{ConsulKV: kv}})
+	for _, unset := range []any{"", 0, false, nil, []string{}, map[string]string{}, (*bool)(nil), meaning{}} {
+		later.set("new", unset)
+	}
+	if today.digest() != later.digest() {
+		t.Error("a key that is not set changes the digest")
+	}
+	before := later.digest()
+	later.set("new", new(bool))
+	if later.digest() == before {
+		t.Error("a key that is set to false does not change the digest")
 	}
 }
 
@@ -142,7 +208,7 @@ func thousandTasks() string {
 	return b.String()
 }
 
-func TestAThousandTasks(t *testing.T) {
+func TestLoad_ThousandTasks(t *testing.T) {
 	cfg := load(t, "f.yaml", thousandTasks())
 	if len(cfg.Tasks) != 1000 || cfg.Tasks[999].Name != "task-999" {
 		t.Errorf("%d tasks", len(cfg.Tasks))

@@ -5,7 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 
@@ -76,17 +75,4 @@ func apiType(k key) string {
 		text += fmt.Sprintf(", example: %q", example)
 	}
 	return text
-}
-
-// A canonical form that leaves out what is not set needs the right tag on each
-// field.
-func TestSpec_FieldsThatAreNotSetAreLeftOut(t *testing.T) {
-	for _, spec := range []any{condition.ServiceQuery{}, condition.CatalogServices{}, condition.ConsulKV{}, condition.Schedule{}} {
-		of := reflect.TypeOf(spec)
-		for _, f := range reflect.VisibleFields(of) {
-			if options := strings.Split(f.Tag.Get("json"), ","); !slices.Contains(options, "omitempty") {
-				t.Errorf("%s.%s has no JSON tag with omitempty", of, f.Name)
-			}
-		}
-	}
 }

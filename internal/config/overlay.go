@@ -24,15 +24,6 @@ type Change struct {
 	Deleted string
 }
 
-// Identity is what a task's block says, whatever was changed beside the file or
-// around the block: the driver, a provider, the content of a variable file.
-func (t *Task) Identity(c *Config) string {
-	return digest([]any{
-		t.Name, t.Description, c.moduleMeaning(t), t.Version, t.Providers, t.VariableFiles, t.variables,
-		t.Condition, t.ModuleInputs, t.buffer, t.timeout, c.relative(t.dir),
-	})
-}
-
 // With returns the configuration as the changes make it, and why some of them
 // are without effect, by task. The receiver stays as it is; what is not changed
 // is shared with it.
