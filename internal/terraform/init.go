@@ -73,8 +73,8 @@ func (d *Dir) initialise(ctx context.Context) error {
 	return d.runInit(ctx, opts...)
 }
 
-// runInit runs `terraform init`, in the default workspace, if there is one: it
-// refuses a selected workspace that does not exist yet.
+// runInit runs `terraform init` in the default workspace if there is one:
+// Terraform refuses a selected workspace that does not exist yet.
 func (d *Dir) runInit(ctx context.Context, opts ...tfexec.InitOption) error {
 	begin := d.leaveWorkspace
 	if !hasDefault(d.opts.Backend) {
@@ -108,8 +108,8 @@ func (d *Dir) runInit(ctx context.Context, opts ...tfexec.InitOption) error {
 	return nil
 }
 
-// askVersion has terraform-exec ask Terraform for its version, which it does
-// before some commands and remembers. Otherwise the answer would be in the log.
+// askVersion makes terraform-exec read the version of Terraform now. It does so
+// before some commands, once, and the answer would be in the log.
 func (d *Dir) askVersion(ctx context.Context) {
 	d.tf.SetStdout(io.Discard)
 	d.tf.SetStderr(io.Discard)
@@ -120,8 +120,8 @@ type initRecord struct {
 	Init string `json:"init"` // fingerprint
 }
 
-// initialised reports whether the latest init was run with this fingerprint and
-// what it made is still there.
+// initialised reports whether the latest init had this fingerprint and its results
+// still exist.
 func (d *Dir) initialised(sum string) bool {
 	raw, err := os.ReadFile(d.data(initFile))
 	var record initRecord
@@ -152,7 +152,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// installedModule is a module as Terraform's own list has it.
+// installedModule is a module in Terraform's list.
 type installedModule struct {
 	Key, Source, Dir string
 }
@@ -161,7 +161,7 @@ func (d *Dir) modules() ([]installedModule, bool) {
 	return modulesIn(d.data("modules", "modules.json"))
 }
 
-// modulesIn reads Terraform's list of the modules that it has installed.
+// modulesIn reads Terraform's list of installed modules.
 func modulesIn(file string) ([]installedModule, bool) {
 	raw, err := os.ReadFile(file)
 	var list struct{ Modules []installedModule }
@@ -180,10 +180,10 @@ func (d *Dir) providersThere() bool {
 	return ok
 }
 
-// lockedProviders returns the versions of the lock file's providers by their
-// sources, such as registry.terraform.io/hashicorp/consul. It is false if the
-// file cannot be read. Without a file there are none: nothing needs a provider,
-// or Terraform is one that writes no lock file.
+// lockedProviders returns the versions of the providers in the lock file by their
+// sources, such as registry.terraform.io/hashicorp/consul; not ok if the file
+// cannot be read. Without a file there are none: nothing needs a provider, or
+// Terraform is too old to write one.
 func (d *Dir) lockedProviders() (versions map[string]string, ok bool) {
 	raw, err := os.ReadFile(filepath.Join(d.path, lockFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -216,8 +216,8 @@ func (d *Dir) lockedProviders() (versions map[string]string, ok bool) {
 }
 
 // forgetCopies removes installed modules that are copies of local directories:
-// init would not refresh them. Where links can be made, Terraform links to
-// such directories instead and reads them in place.
+// init would not refresh them. Where links are possible, Terraform links to such
+// directories and reads them in place.
 func (d *Dir) forgetCopies() error {
 	if !d.copiesLocalModule() {
 		return nil
@@ -237,7 +237,7 @@ func (d *Dir) copiesLocalModule() bool {
 
 type localCall struct{ name, dir string }
 
-// localCalls are the calls of local modules in the root module.
+// localCalls returns the calls of local modules in the root module.
 func (d *Dir) localCalls() []localCall {
 	root, _ := tfconfig.LoadModule(d.path) // what cannot be parsed, init will tell
 	var calls []localCall
@@ -260,10 +260,10 @@ func (d *Dir) localDir(from, source string) (string, bool) {
 	}
 }
 
-// fingerprint is a digest of everything that an init looks at: the files of the
-// root module, what the local modules below it require, the lock file, and the
-// version of Terraform. What else is in a local module Terraform reads in place.
-// The environment is no part of it.
+// fingerprint returns a digest of all inputs of an init: the files of the root
+// module, the requirements of local modules, the lock file, and the version of
+// Terraform. Terraform reads the rest of local modules in place. The environment
+// does not count.
 func (d *Dir) fingerprint() (string, error) {
 	h := sha256.New()
 	fmt.Fprintf(h, "terraform %s\n", d.bin.Version)
@@ -300,8 +300,8 @@ func digestFile(h hash.Hash, dir, name string) error {
 	return nil
 }
 
-// digestModule adds what init looks at in a local module and the local modules
-// that it calls; or all of the files, if they are copied or cannot be parsed.
+// digestModule adds the inputs of an init in a local module and in the local
+// modules that it calls; all files if they are copied or cannot be parsed.
 func (d *Dir) digestModule(h hash.Hash, dir string, whole bool, seen map[string]bool) {
 	if seen[dir] {
 		return
@@ -341,8 +341,8 @@ func (d *Dir) digestModule(h hash.Hash, dir string, whole bool, seen map[string]
 	}
 }
 
-// digestTree adds all files below a directory. What cannot be read is left out:
-// the init that follows tells.
+// digestTree adds all files below a directory, except those that cannot be read:
+// the following init reports them.
 func digestTree(h hash.Hash, root string) {
 	filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		switch {

@@ -18,14 +18,14 @@ import (
 	"github.com/terrapulse/terrapulse/internal/config"
 )
 
-// When the configuration names another backend than before, the state of each
-// task moves there with its next run. `terraform init -force-copy` cannot do it: it
-// copies the states of all tasks each time, and so puts what it finds in the old
-// backend in place of what tasks that have moved already have applied since; and
-// between backends of which only one has workspaces it copies the default one.
+// If the configuration names another backend than before, the next run of each
+// task moves its state there. `terraform init -force-copy` cannot do that: it copies
+// the states of all tasks each time, over newer states of tasks that have moved
+// already; and between backends of which only one has workspaces it copies the
+// default one.
 
-// backendFile is Terraform's note, in the data directory, of the backend that
-// the directory was initialised for.
+// backendFile is the file in the data directory in which Terraform notes the
+// backend that the directory was initialised for.
 const backendFile = "terraform.tfstate"
 
 // usedBackend is the backend that a directory was initialised for.
@@ -34,7 +34,8 @@ type usedBackend struct {
 	Config map[string]any `json:"config"` // its arguments; nil for those that are not set
 }
 
-// backendBefore is the backend that the directory was initialised for, if it was.
+// backendBefore returns the backend that the directory was initialised for; not ok
+// if it was not.
 func (d *Dir) backendBefore() (before usedBackend, ok bool) {
 	raw, err := os.ReadFile(d.data(backendFile))
 	var note struct{ Backend *usedBackend }
@@ -44,9 +45,9 @@ func (d *Dir) backendBefore() (before usedBackend, ok bool) {
 	return *note.Backend, d.opts.Backend.Type != ""
 }
 
-// move takes the task's state along to another backend, and has the directory
-// stand as if it had been initialised for that one. Whatever happens meanwhile,
-// the move is begun again.
+// move copies the state of the task to the configured backend and makes the
+// directory look as if it had been initialised for that one. A move that fails
+// starts again from the beginning.
 func (d *Dir) move(ctx context.Context, from usedBackend) error {
 	fmt.Fprintf(d.opts.Log, "The backend was %q and is %q: the state of this task is taken along.\n", from.Type, d.opts.Backend.Type)
 	err := d.moveState(ctx, from)
@@ -121,7 +122,7 @@ func (d *Dir) workspaces(place any) string {
 	return dir
 }
 
-// beside opens a temporary directory that is initialised for a backend, and has
+// beside opens a temporary directory that is initialised for a backend and has
 // nothing else.
 func (d *Dir) beside(ctx context.Context, used usedBackend, backend config.Backend) (*Dir, func(), error) {
 	dir, remove, err := scratch("")
@@ -185,13 +186,12 @@ func (d *Dir) pull(ctx context.Context) ([]byte, error) {
 	return []byte(state), err
 }
 
-// receive writes the task's state to the backend, and sees to it that it is
-// known there as the same state as before, by its lineage: some backends take it
-// for a new one where there was none. Another instance that has not moved yet, or
-// the way back, would meet a state of something else otherwise.
+// receive writes the task's state to the backend and keeps its lineage: some
+// backends give a new one to the first state. Otherwise, another instance that has
+// not moved yet, or a move back, would find an unrelated state.
 //
-// An older state of the same lineage that is there already is replaced. It may
-// have gone on by itself, so a copy of it stays in the task's directory, home.
+// An older state of the same lineage is replaced. It may have changes of its own,
+// so a copy stays in the task's directory, home.
 func (d *Dir) receive(ctx context.Context, state []byte, home *Dir) error {
 	old, err := d.current(ctx)
 	if err != nil {
@@ -225,7 +225,7 @@ func (d *Dir) receive(ctx context.Context, state []byte, home *Dir) error {
 }
 
 // replaces reports whether writing a state over an older one of the same lineage
-// loses objects, or attributes of them, as far as is known.
+// loses known objects or attributes.
 func replaces(state, old []byte) bool {
 	next, err := markOf(state)
 	if err != nil {
@@ -242,9 +242,9 @@ func lineageOf(state []byte) string {
 	return s.Lineage
 }
 
-// push writes the task's state to the backend, if that takes it. Terraform
-// refuses to where there is a newer one, which stays, or one of something else or
-// of as many changes, which is for a person to look at.
+// push writes the task's state to the backend. Terraform refuses if the backend
+// has a newer state, which stays, or one that is unrelated or has the same serial,
+// which a person must look at.
 func (d *Dir) push(ctx context.Context, state []byte, opts ...tfexec.StatePushCmdOption) (taken bool, err error) {
 	path, stop, err := serve(state)
 	if err != nil {
@@ -266,8 +266,8 @@ func (d *Dir) push(ctx context.Context, state []byte, opts ...tfexec.StatePushCm
 	return err == nil, err
 }
 
-// arguments are the arguments of a backend that are set, as JSON has them in a
-// configuration: there, ${ begins an expression.
+// arguments returns the arguments of a backend that are set, as a configuration in
+// JSON has them: there, ${ begins an expression.
 func arguments(v any) any {
 	switch v := v.(type) {
 	case string:
@@ -290,7 +290,8 @@ func arguments(v any) any {
 	return v
 }
 
-// bodyOf are the arguments of a backend that are texts, and those in its blocks.
+// bodyOf returns the arguments of a backend that are texts, and those in its
+// blocks.
 func bodyOf(values map[string]any) config.Body {
 	body := config.Body{Attributes: map[string]cty.Value{}, Blocks: map[string][]config.Body{}}
 	for name, v := range values {
@@ -310,7 +311,7 @@ func bodyOf(values map[string]any) config.Body {
 	return body
 }
 
-// valuesOf are the arguments of a backend as JSON has them.
+// valuesOf returns the arguments of a backend as JSON has them.
 func valuesOf(b config.Body) (map[string]any, error) {
 	values := map[string]any{}
 	for name, v := range b.Attributes {

@@ -1,16 +1,16 @@
 // Package terraform finds or installs Terraform, runs it in the directory of a
-// task, and reads what it did. terraform-exec starts the processes. OpenTofu can
-// take Terraform's place: it has the same commands, and says the same.
+// task, and reads its results. terraform-exec starts the processes. OpenTofu can
+// replace Terraform: it has the same commands and output.
 //
-// Find gives a Binary, Open a Dir (a task's directory with all that Terraform
-// needs beside it), and Dir.Init and Dir.Apply make the task's infrastructure
-// what its root module says. State and workspaces are where
-// Consul-Terraform-Sync has them: in the workspace that is named like the task.
-// Inspect tells what Apply would do and leaves no trace.
+// Find returns a Binary and Open a Dir, which is a task's directory with
+// everything that Terraform needs. Dir.Init and Dir.Apply make the task's
+// infrastructure what its root module says, Dir.Destroy deletes it, and Inspect
+// plans without a trace. States and workspaces have the places of
+// Consul-Terraform-Sync: each task has the workspace of its name.
 //
-// Several tasks may run at once, each in its own directory. No plugin cache is
-// set up for them, as it is not safe for several inits at once; one that the
-// surroundings or the CLI configuration name is used.
+// Several tasks may run at once, each in its own directory. There is no shared
+// plugin cache, as it is not safe for several inits at once; a cache that the
+// environment or the CLI configuration names is used.
 package terraform
 
 import (
@@ -32,7 +32,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/config"
 )
 
-// Source says where a Binary was found.
+// Source is where a Binary was found.
 type Source string
 
 // The places of a binary, in the order in which they are looked at.
@@ -42,14 +42,14 @@ const (
 	Installed       Source = "installed" // just now, into the driver's path
 )
 
-// Binary is a Terraform that can be run, or an OpenTofu, which does the same.
+// Binary is a Terraform or OpenTofu that can be run.
 type Binary struct {
 	Path    string // absolute
 	Version *version.Version
 	Source  Source
 }
 
-// Program is what the binary is called: "terraform", or "tofu".
+// Program returns the name of the binary: "terraform" or "tofu".
 func (b *Binary) Program() string { return strings.TrimSuffix(filepath.Base(b.Path), exe) }
 
 // The oldest Terraform that is run at all, and the oldest that is tested.
@@ -58,24 +58,24 @@ var (
 	tested = version.Must(version.NewVersion("1.0.0"))
 )
 
-// Find returns the Terraform that the driver's path holds, else the one on
-// PATH, else it installs one from HashiCorp's releases into the driver's path.
-// A binary on PATH is passed over if it has another version than the
-// configured one. A driver's path that holds only OpenTofu is taken at its word;
-// where the configuration names OpenTofu as the engine, nothing else is looked
-// for, and nothing installed. The error says what was tried and what to do.
+// Find returns the Terraform in the driver's path, otherwise the one on PATH,
+// otherwise it installs one from HashiCorp's releases into the driver's path. A
+// binary on PATH is skipped if its version is not the configured one. If the
+// driver's path holds only OpenTofu, that is used. If the configuration names
+// OpenTofu as the engine, only OpenTofu is looked for and nothing is installed.
+// The error says what was tried and what to do.
 func Find(ctx context.Context, cfg config.Terraform, log *slog.Logger) (*Binary, error) {
 	f := finder{cfg: cfg, log: log, lookPath: exec.LookPath, install: &install{connect: 10 * time.Second}}
 	return f.find(ctx)
 }
 
-// FindLocal is Find for where nothing is to be installed.
+// FindLocal does the same but installs nothing.
 func FindLocal(ctx context.Context, cfg config.Terraform, log *slog.Logger) (*Binary, error) {
 	f := finder{cfg: cfg, log: log, lookPath: exec.LookPath}
 	return f.find(ctx)
 }
 
-// named is what people call a program.
+// named are the names of the programs for people.
 var named = map[string]string{config.EngineTerraform: "Terraform", config.EngineTofu: "OpenTofu"}
 
 type finder struct {
@@ -85,7 +85,7 @@ type finder struct {
 	install  *install // nil to install nothing
 }
 
-// engine is the configured program.
+// engine returns the configured program.
 func (f finder) engine() string { return cmp.Or(f.cfg.Engine, config.EngineTerraform) }
 
 func (f finder) find(ctx context.Context) (*Binary, error) {
@@ -135,7 +135,7 @@ func (f finder) inDriverPath(ctx context.Context, program string) (*Binary, erro
 	return &Binary{Path: path, Version: v, Source: FromDriverPath}, nil
 }
 
-// onPATH returns nil if there is no binary that will do.
+// onPATH returns nil if there is no suitable binary.
 func (f finder) onPATH(ctx context.Context) *Binary {
 	path, err := f.lookPath(f.engine() + exe)
 	if err != nil {
@@ -172,7 +172,7 @@ func (f finder) installed(ctx context.Context) (*Binary, error) {
 	return &Binary{Path: path, Version: v, Source: Installed}, nil
 }
 
-// missing says what was not found.
+// missing returns what was not found.
 func (f finder) missing() string {
 	return strings.TrimSpace("no " + named[f.engine()] + " " + f.cfg.Version)
 }
@@ -185,10 +185,10 @@ func (f finder) wanted(v *version.Version) bool {
 	return err == nil && v.Equal(want)
 }
 
-// exe ends the name of a program's file.
+// exe is the suffix of program files.
 var exe = map[bool]string{false: "", true: ".exe"}[runtime.GOOS == "windows"]
 
-// versions remembers what a file said it is, until the file changes.
+// versions caches the versions of binaries until their files change.
 var versions sync.Map // of fileID to *version.Version
 
 type fileID struct {
@@ -197,8 +197,8 @@ type fileID struct {
 	size  int64
 }
 
-// Version returns the version of a Terraform binary, by asking it. The answer
-// is remembered as long as the file does not change.
+// Version runs a Terraform binary to get its version. The result is cached until
+// the file changes.
 func Version(ctx context.Context, path string) (*version.Version, error) {
 	info, err := os.Stat(path)
 	if err != nil {

@@ -14,17 +14,17 @@ import (
 )
 
 const (
-	// unsavedFile is where Terraform leaves, in the directory, the state that an
-	// apply has come to and that the backend did not take. If it stayed there, the
-	// next run would make everything a second time.
+	// unsavedFile is the file in the directory in which Terraform leaves the state
+	// of an apply that the backend did not accept. If it stayed there, the next
+	// run would create everything a second time.
 	unsavedFile = "errored.tfstate"
 
-	// beganFile holds, in the directory, the mark of the state that the latest
-	// apply began from. A later process reads it there.
+	// beganFile is the file in the directory that holds the mark of the state from
+	// which the latest apply began. A later process may read it.
 	beganFile = ".terrapulse-began.json"
 
-	// savingFor is how long a run goes on trying to save its state: a container's
-	// directory goes with the run.
+	// savingFor is how long a run retries to save its state: a container's
+	// directory is lost with the run.
 	savingFor = 5 * time.Minute
 
 	// stopSaving is the default of Options.StopSaving. ECS kills a container 120
@@ -32,18 +32,18 @@ const (
 	// after 90 seconds.
 	stopSaving = 70 * time.Second
 
-	// keepingFor is how long a state may take to get to where Options.Keep puts it.
+	// keepingFor is how long Options.Keep may take.
 	keepingFor = 10 * time.Second
 )
 
-// unsavedState is what has become of a state that an apply has left.
+// unsavedState says what happened to the state of an earlier apply.
 type unsavedState struct {
 	aside string // where it is kept instead, if it was not saved
 }
 
-// saveUnsaved saves the state that an apply has left in the directory, if there
-// is one. It does so only where the backend still shows what that apply began
-// from. Otherwise the backend's state counts, and what was left is kept aside
+// saveUnsaved saves the state that an apply has left in the directory, if there is
+// one. It does so only if the backend still has the state from which that apply
+// began. Otherwise the backend's state is right, and the other one is kept aside
 // for a person.
 func (d *Dir) saveUnsaved(ctx context.Context) (unsavedState, error) {
 	path := d.unsaved()
@@ -72,7 +72,7 @@ func (d *Dir) saveUnsaved(ctx context.Context) (unsavedState, error) {
 	}
 }
 
-// stillUnsaved has the error of a command say where the state is.
+// stillUnsaved adds the place of the state to the error of a command.
 func (d *Dir) stillUnsaved(err error) error {
 	if failed := (*Error)(nil); errors.As(err, &failed) {
 		failed.Hint = d.unsavedHint()
@@ -80,8 +80,8 @@ func (d *Dir) stillUnsaved(err error) error {
 	return err
 }
 
-// notFollowed says why the state that an apply has left must not take the place
-// of the one that the backend shows now; "" if it may.
+// notFollowed returns why the state of an earlier apply must not replace the one
+// in the backend; "" if it may.
 func (d *Dir) notFollowed(now, left []byte) string {
 	began, known := d.begin()
 	if !known {
@@ -101,7 +101,7 @@ func (d *Dir) notFollowed(now, left []byte) string {
 	return ""
 }
 
-// setAside keeps a state that was left under a name of its own, and reports it.
+// setAside keeps a state under a name of its own and reports it.
 func (d *Dir) setAside(ctx context.Context, state []byte, why string) (unsavedState, error) {
 	aside, err := d.keepState(ctx, "errored", state)
 	if err != nil {
@@ -117,9 +117,9 @@ func (d *Dir) setAside(ctx context.Context, state []byte, why string) (unsavedSt
 	return unsavedState{aside}, nil
 }
 
-// keepState writes a state to a new file in the directory that only this user
-// can read, and where the directory does not last also to where it does.
-// It returns the place.
+// keepState writes a state to a new file in the directory that only this user can
+// read; if the directory is lost with the run, it is also stored elsewhere. It
+// returns the place.
 func (d *Dir) keepState(ctx context.Context, kind string, state []byte) (place string, err error) {
 	name := kind + ".tfstate." + time.Now().UTC().Format("20060102T150405Z")
 	path := filepath.Join(d.path, name)
@@ -142,7 +142,8 @@ func (d *Dir) keepState(ctx context.Context, kind string, state []byte) (place s
 	return d.opts.Keep(ctx, filepath.Base(path), state)
 }
 
-// noteBegin notes in the directory which state the next apply begins from.
+// noteBegin writes to the directory the mark of the state from which the next
+// apply begins.
 func (d *Dir) noteBegin(ctx context.Context) error {
 	state, err := d.current(ctx)
 	if err != nil {
@@ -178,8 +179,8 @@ func (d *Dir) forgetBegin() error {
 // begun is the path of beganFile.
 func (d *Dir) begun() string { return filepath.Join(d.path, beganFile) }
 
-// saveAfter goes on trying to save the state that an apply has left which failed
-// or was interrupted. It returns what has become of that state, in words.
+// saveAfter retries to save the state of an apply that failed or was interrupted.
+// It returns what happened to that state, for people.
 func (d *Dir) saveAfter(ctx context.Context) string {
 	fmt.Fprintln(d.opts.Log, "The state is not saved. That is tried again.")
 	saved, err := backoff.Retry(ctx, func() (unsavedState, error) { return d.saveUnsaved(ctx) }, backoff.WithMaxElapsedTime(savingFor))
@@ -196,8 +197,8 @@ func (d *Dir) saveAfter(ctx context.Context) string {
 	}
 }
 
-// keepUnsaved keeps a state that the backend does not take, where the directory
-// does not last.
+// keepUnsaved stores a state that the backend does not accept, if the directory is
+// lost with the run.
 func (d *Dir) keepUnsaved() string {
 	ctx, cancel := context.WithTimeout(context.Background(), keepingFor)
 	defer cancel()
