@@ -18,6 +18,7 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/config/bundle"
+	"github.com/terrapulse/terrapulse/internal/outbox"
 	"github.com/terrapulse/terrapulse/internal/reconcile"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
@@ -157,7 +158,8 @@ func (f *Follower) refuse(ctx context.Context, log *slog.Logger, refused state.R
 	if rec.Data.Refused == nil || rec.Data.Refused.Bundle != refused.Bundle {
 		next := rec.Data
 		next.Refused = &refused
-		if _, err := f.Store.Apply(ctx, rec.Write(next)); err != nil {
+		events := outbox.NewEvents(outbox.NumberShared(&next, outbox.Event{Kind: outbox.ConfigurationRefused, At: refused.Since, Bundle: refused.Bundle, Error: refused.Error}))
+		if _, err := f.Store.Apply(ctx, append(events.Changes(), rec.Write(next))...); err != nil {
 			log.Warn("cannot record that the bundle is refused", "bundle", refused.Bundle, "error", err)
 		}
 	}

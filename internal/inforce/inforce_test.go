@@ -5,11 +5,13 @@ import (
 	"errors"
 	"log/slog"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/config/bundle"
+	"github.com/terrapulse/terrapulse/internal/outbox"
 	"github.com/terrapulse/terrapulse/internal/reconcile"
 	"github.com/terrapulse/terrapulse/internal/state"
 	"github.com/terrapulse/terrapulse/internal/state/sqlite"
@@ -98,6 +100,12 @@ func TestFollower_WithNothingInForceAProblemIsAnError(t *testing.T) {
 	b.loaded = &bundle.InvalidError{Err: errors.New("web.yaml:3: nonsense")}
 	if err := f.Refresh(t.Context(), slog.New(slog.DiscardHandler)); !errors.Is(err, ErrNone) {
 		t.Errorf("the first bundle is wrong: %v", err)
+	}
+	for range 2 { // the same bundle is refused once
+		if all, err := f.Store.List(t.Context(), outbox.Prefix); err != nil || len(all) != 1 || !strings.Contains(string(all[0].Value), `"configuration_refused"`) {
+			t.Errorf("the events are %s (%v)", all, err)
+		}
+		_ = f.Refresh(t.Context(), slog.New(slog.DiscardHandler))
 	}
 }
 
