@@ -2,23 +2,19 @@ package config
 
 import (
 	"fmt"
-	"math"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/zclconf/go-cty/cty"
-	"pgregory.net/rapid"
 
 	"github.com/terrapulse/terrapulse/internal/condition"
-	"github.com/terrapulse/terrapulse/internal/config/block"
 )
 
-func TestDefaults(t *testing.T) {
+func TestLoad_DefaultsAreFilledIn(t *testing.T) {
 	cfg := load(t, "f.hcl", "# nothing is configured\n")
 	dir := cfg.Terraform.Path
 	transport := Transport{
@@ -70,7 +66,7 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-func TestTheEnvironmentStandsInForKeysThatAreNotSet(t *testing.T) {
+func TestLoad_EnvironmentSetsKeysThatNoFileSets(t *testing.T) {
 	tokenFile := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(tokenFile, []byte("from-file\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -119,7 +115,7 @@ func TestTheEnvironmentStandsInForKeysThatAreNotSet(t *testing.T) {
 	}
 }
 
-func TestAWrongEnvironmentVariableIsNamed(t *testing.T) {
+func TestLoad_WrongEnvironmentVariableIsNamed(t *testing.T) {
 	for name, want := range map[string]string{
 		"VAULT_RENEW_TOKEN":      `environment variable VAULT_RENEW_TOKEN: cannot parse "maybe" as a bool; allowed: true, false`,
 		"VAULT_SKIP_VERIFY":      `environment variable VAULT_SKIP_VERIFY: cannot parse "maybe" as a bool; allowed: true, false`,
@@ -133,84 +129,7 @@ func TestAWrongEnvironmentVariableIsNamed(t *testing.T) {
 	}
 }
 
-func TestBufferPeriods(t *testing.T) {
-	on := func(min, max time.Duration) BufferPeriod {
-		return BufferPeriod{true, min * time.Second, max * time.Second}
-	}
-	const off = `enabled = false`
-	tests := []struct {
-		global, task string
-		want         BufferPeriod
-	}{
-		{``, ``, on(5, 20)},
-		{`min = "10s"`, ``, on(10, 20)},
-		{`min = "30s"`, ``, on(30, 30)},
-		{`max = "3s"`, ``, on(5, 5)},
-		{off, ``, BufferPeriod{}},
-		{off + "\nmin = \"9s\"", ``, BufferPeriod{}},
-		{``, off, BufferPeriod{}},
-		{``, `min = "10s"`, on(10, 40)},
-		{``, `max = "60s"`, on(5, 60)},
-		{`min = "7s"`, `max = "60s"`, on(7, 60)},
-		{off, `max = "60s"`, on(5, 60)},
-		{`min = "7s"`, `enabled = true`, on(7, 28)},
-		{off, `enabled = true`, on(5, 20)},
-		{off, `min = "1s"`, on(1, 4)},
-		{``, "min = \"10s\"\nmax = \"2s\"", on(10, 10)},
-		{``, `max = "2s"`, on(5, 5)},
-		{``, "min = \"0s\"\nmax = \"0s\"", on(0, 0)},
-	}
-	for _, tt := range tests {
-		cfg := load(t, "f.hcl", "buffer_period {\n"+tt.global+"\n}\n"+aTask(services+"\nbuffer_period {\n"+tt.task+"\n}"))
-		if got := cfg.Tasks[0].BufferPeriod; got != tt.want {
-			t.Errorf("global {%s}, task {%s}: %+v, want %+v", tt.global, tt.task, got, tt.want)
-		}
-		if len(cfg.Warnings) > 0 {
-			t.Errorf("global {%s}, task {%s}: warnings %v", tt.global, tt.task, cfg.Warnings)
-		}
-	}
-}
-
-func TestABufferPeriodNeverEndsBeforeItsMin(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		duration := rapid.Custom(func(t *rapid.T) block.Duration {
-			return block.Duration{
-				Origin: block.Origin{Set: rapid.Bool().Draw(t, "set")},
-				V:      time.Duration(rapid.Int64Range(0, math.MaxInt64).Draw(t, "duration")),
-			}
-		})
-		var l loader
-		parent := l.globalBuffer(&rawGlobalBuffer{
-			Enabled: block.Bool{V: rapid.Bool().Draw(t, "global")}, Min: duration.Draw(t, "min"), Max: duration.Draw(t, "max"),
-		})
-		b := l.taskBuffer(&rawTaskBuffer{Min: duration.Draw(t, "min"), Max: duration.Draw(t, "max")}, parent)
-		for _, b := range []BufferPeriod{parent, b} {
-			if b.Min < 0 || b.Max < b.Min || !b.Enabled && b != (BufferPeriod{}) {
-				t.Fatalf("buffer period %+v", b)
-			}
-		}
-	})
-}
-
-func TestAScheduleHasNoBufferPeriod(t *testing.T) {
-	const schedule = `condition "schedule" { cron = "@daily" }`
-	cfg := load(t, "f.hcl", aTask(schedule))
-	if cfg.Tasks[0].BufferPeriod.Enabled || len(cfg.Warnings) > 0 {
-		t.Errorf("buffer period %+v, warnings %v", cfg.Tasks[0].BufferPeriod, cfg.Warnings)
-	}
-	for _, own := range []string{`max = "1s"`, `enabled = true`} {
-		if cfg := load(t, "f.hcl", aTask(schedule+"\nbuffer_period { "+own+" }")); cfg.Tasks[0].BufferPeriod.Enabled || len(cfg.Warnings) != 1 {
-			t.Errorf("%s: buffer period %+v, warnings %v", own, cfg.Tasks[0].BufferPeriod, cfg.Warnings)
-		}
-	}
-	cfg = load(t, "f.hcl", aTask(schedule+"\nbuffer_period { min = \"1s\" }"))
-	if cfg.Tasks[0].BufferPeriod.Enabled || len(cfg.Warnings) != 1 ||
-		cfg.Warnings[0].String() != "f.hcl:5: task[0].buffer_period: buffer_period has no effect on a task with a schedule; remove it" {
-		t.Errorf("buffer period %+v, warnings %v", cfg.Tasks[0].BufferPeriod, cfg.Warnings)
-	}
-}
-
-func TestFilesAreMergedInTheOrderOfTheCommandLine(t *testing.T) {
+func TestLoad_MergesFilesInOrderOfTheCommandLine(t *testing.T) {
 	dir := write(t,
 		"d/b.json", `{"task": {"name": "b", "module": "./b", "condition": {"consul-kv": {"path": "b"}}}}`,
 		"d/a.yaml", "port: 1\nconsul: {address: a, kv_path: k}\ndriver: {terraform: {backend: {s3: {bucket: a, key: k}}, required_providers: {x: 1.0.0}}}\n"+
@@ -243,21 +162,7 @@ func TestFilesAreMergedInTheOrderOfTheCommandLine(t *testing.T) {
 	}
 }
 
-func TestDriverBlocksOfSeveralFilesMustAgreeOnTheBackend(t *testing.T) {
-	dir := write(t, "a.hcl", `driver "terraform" { backend "local" {} }`, "b.hcl", `driver "terraform" { backend "s3" {} }`)
-	got := mistakesIn(t, options(dir, "."))
-	if want := `b.hcl:1: driver.terraform.backend.s3: only one backend can be configured, and backend "local" is already (a.hcl:1); remove one of them`; got != want {
-		t.Errorf("said:\n%s\nwant:\n%s", got, want)
-	}
-
-	dir = write(t, "a.hcl", `driver "terraform" { backend "s3" {} }`, "b.hcl", "driver \"terraform\" {\n backend \"s3\" {}\n backend \"s3\" {}\n}")
-	got = mistakesIn(t, options(dir, "."))
-	if want := `b.hcl:3: driver.terraform.backend.s3: only one 'backend' block can be configured in a file; join the blocks`; got != want {
-		t.Errorf("said:\n%s\nwant:\n%s", got, want)
-	}
-}
-
-func TestHighAvailability(t *testing.T) {
+func TestHighAvailability_DefaultsAndKeys(t *testing.T) {
 	if cfg := load(t, "f.hcl", "# nothing\n"); cfg.HighAvailability != nil {
 		t.Errorf("without the block: %+v", cfg.HighAvailability)
 	}
@@ -293,116 +198,7 @@ func TestHighAvailability(t *testing.T) {
 	}
 }
 
-func TestOpenTofuIsAnotherEngine(t *testing.T) {
-	of := func(engine string) *Config {
-		return load(t, "f.hcl", change(t, `driver "terraform" {`, "driver \"terraform\" {\n version = \"1.10.0\"\n"+engine))
-	}
-	terraform, named, tofu := of(""), of(`engine = "terraform"`), of(`engine = "tofu"`)
-	if terraform.Terraform.Engine != EngineTerraform || tofu.Terraform.Engine != EngineTofu {
-		t.Errorf("engines %q and %q", terraform.Terraform.Engine, tofu.Terraform.Engine)
-	}
-	if terraform.Digest() != named.Digest() || terraform.Tasks[0].Digest(terraform) == tofu.Tasks[0].Digest(tofu) {
-		t.Error("a task's digest is that of its engine, and no other")
-	}
-}
-
-func TestTheDefaultBackend(t *testing.T) {
-	tests := []struct {
-		file string
-		want map[string]cty.Value
-	}{
-		{`consul { kv_path = "a/terraform" }`, map[string]cty.Value{"path": cty.StringVal("a/terraform")}},
-		{`consul { kv_path = "terraform" }`, map[string]cty.Value{"path": cty.StringVal("terraform/terraform")}},
-		{`consul { kv_path = "a/b/" }`, map[string]cty.Value{"path": cty.StringVal("a/b/terraform")}},
-		{`driver "terraform" { backend "consul" { gzip = false } }`, map[string]cty.Value{"gzip": cty.False}},
-		{`driver "terraform" { backend "consul" { token = "x" } }`, map[string]cty.Value{"token": cty.StringVal("x")}},
-		{`consul { tls { ca_cert = "/ca" } }`, map[string]cty.Value{"scheme": cty.StringVal("https"), "ca_file": cty.StringVal("/ca")}},
-	}
-	for _, tt := range tests {
-		want := map[string]cty.Value{"address": cty.StringVal("localhost:8500"), "path": cty.StringVal("consul-terraform-sync/terraform"), "gzip": cty.True}
-		for k, v := range tt.want {
-			want[k] = v
-		}
-		got := load(t, "f.hcl", tt.file).Terraform.Backend
-		if diff := cmp.Diff(Backend{"consul", Body{Attributes: want}}, got, ctyValues); diff != "" {
-			t.Errorf("%s:\n%s", tt.file, diff)
-		}
-	}
-}
-
-func TestEveryBackend(t *testing.T) {
-	for _, kind := range []string{"azurerm", "cloud", "cos", "gcs", "http", "kubernetes", "local", "manta", "oci", "oss", "pg", "remote", "s3"} {
-		got := load(t, "f.yaml", "driver: {terraform: {backend: {"+kind+": {key: value}}}}").Terraform.Backend
-		want := Backend{kind, Body{Attributes: map[string]cty.Value{"key": cty.StringVal("value")}}}
-		if diff := cmp.Diff(want, got, ctyValues); diff != "" {
-			t.Errorf("%s:\n%s", kind, diff)
-		}
-	}
-}
-
-func TestBlocksAndAttributesOfAProvider(t *testing.T) {
-	s, n := cty.StringVal, cty.NumberIntVal
-	object := func(k string, v cty.Value) cty.Value { return cty.ObjectVal(map[string]cty.Value{k: v}) }
-	attrs := func(k string, v cty.Value) Body { return Body{Attributes: map[string]cty.Value{k: v}} }
-	block := func(name string, bodies ...Body) Body { return Body{Blocks: map[string][]Body{name: bodies}} }
-	tests := []struct {
-		name, file, content string
-		want                Body
-	}{
-		{"an attribute that is an object is a block, directly in the provider", "f.hcl", `terraform_provider "p" { x = { a = "1" } }`, block("x", attrs("a", s("1")))},
-		{"a block", "f.hcl", `terraform_provider "p" { x { a = "1" } }`, block("x", attrs("a", s("1")))},
-		{"an empty block", "f.hcl", `terraform_provider "p" { features {} }`, block("features", Body{})},
-		{"repeated blocks", "f.hcl", "terraform_provider \"p\" {\n x { a = \"1\" }\n x { a = \"2\" }\n}", block("x", attrs("a", s("1")), attrs("a", s("2")))},
-		{"a block in a block", "f.hcl", `terraform_provider "p" { x { y { a = 1 } } }`, block("x", block("y", attrs("a", n(1))))},
-		{"an object in a block", "f.hcl", `terraform_provider "p" { x { y = { a = 1 } } }`, block("x", attrs("y", object("a", n(1))))},
-		{"a list of objects in HCL", "f.hcl", `terraform_provider "p" { x = [{ a = 1 }] }`, attrs("x", cty.TupleVal([]cty.Value{object("a", n(1))}))},
-		{"lists and types", "f.hcl", `terraform_provider "p" { x = ["1", 2, true, 1.5] }`,
-			attrs("x", cty.TupleVal([]cty.Value{s("1"), n(2), cty.True, cty.MustParseNumberVal("1.5")}))},
-		{"an object in JSON", "f.json", `{"terraform_provider": {"p": {"x": {"y": {"a": 1}}}}}`, block("x", attrs("y", object("a", n(1))))},
-		{"a list of objects in JSON", "f.json", `{"terraform_provider": {"p": {"x": [{"y": [{"a": 1}, {"a": 2}]}]}}}`, block("x", block("y", attrs("a", n(1)), attrs("a", n(2))))},
-		{"an empty list", "f.json", `{"terraform_provider": {"p": {"x": []}}}`, attrs("x", cty.EmptyTupleVal)},
-		{"null", "f.json", `{"terraform_provider": {"p": {"x": null}}}`, attrs("x", cty.NullVal(cty.DynamicPseudoType))},
-		{"a number keeps its precision", "f.json", `{"terraform_provider": {"p": {"x": 12345678901234567890.123}}}`, attrs("x", cty.MustParseNumberVal("12345678901234567890.123"))},
-		{"numbers of YAML", "f.yaml", "terraform_provider:\n  p:\n    x: [0x10, 1_000, 1e3, '1', yes, 2026-01-01]\n",
-			attrs("x", cty.TupleVal([]cty.Value{n(16), n(1000), n(1000), s("1"), s("yes"), s("2026-01-01")}))},
-		{"a string with an interpolation", "f.hcl", `terraform_provider "p" { x = "${env.X} %{if}" }`, attrs("x", s("${env.X} %{if}"))},
-		{"a heredoc", "f.hcl", "terraform_provider \"p\" {\n x = <<EOT\na\nb\nEOT\n}", attrs("x", s("a\nb\n"))},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			cfg := load(t, tt.file, tt.content)
-			if diff := cmp.Diff(tt.want, cfg.Providers[0].Body, ctyValues); diff != "" {
-				t.Errorf("unexpected (-want +got):\n%s", diff)
-			}
-		})
-	}
-}
-
-func TestACommitIsForPANOSAlone(t *testing.T) {
-	cfg := load(t, "f.hcl", "terraform_provider \"panos\" { auto_commit = true }\nterraform_provider \"a\" { auto_commit = true }\nterraform_provider \"b\" { auto_commit = false }")
-	if len(cfg.Warnings) != 1 || cfg.Warnings[0].String() != `f.hcl:2: terraform_provider.a.auto_commit: auto_commit has no effect on "a": it is for panos; remove it` {
-		t.Errorf("warnings: %v", cfg.Warnings)
-	}
-	if len(cfg.Providers) != 3 || !cfg.Providers[0].AutoCommit || cfg.Providers[2].AutoCommit {
-		t.Errorf("providers: %+v", cfg.Providers)
-	}
-}
-
-func TestProvidersWithoutABlockAndSeveralInAMap(t *testing.T) {
-	cfg := load(t, "f.yaml", "terraform_provider:\n  a:\n  b:\n    - alias: x\n    - alias: y\ntask:\n  - name: t\n    module: ./m\n    providers: [a, b.y, c]\n    condition: {consul-kv: {path: p}}\n")
-	var ids []string
-	for _, p := range cfg.Providers {
-		ids = append(ids, p.ID())
-	}
-	if diff := cmp.Diff([]string{"a", "b.x", "b.y"}, ids); diff != "" {
-		t.Error(diff)
-	}
-	if _, ok := cfg.Provider("c"); ok {
-		t.Error("found a provider that has no block")
-	}
-}
-
-func TestVariables(t *testing.T) {
+func TestVariables_TypesAndPrecedence(t *testing.T) {
 	dir := write(t,
 		"f.hcl", aTask(services+`
   variables {
@@ -431,7 +227,7 @@ func TestVariables(t *testing.T) {
 	cfg.Tasks[0].Digest(cfg) // of every kind of value
 }
 
-func TestDeprecatedForms(t *testing.T) {
+func TestLoad_DeprecatedKeys(t *testing.T) {
 	const service = "service {\n name = \"api\"\n id = \"a1\"\n datacenter = \"dc2\"\n filter = \"Service.Port == 1\"\n cts_user_defined_meta { k = \"v\" }\n}\n"
 	queries := condition.Services{
 		{Names: []string{"api"}, Datacenter: "dc2", Filter: "Service.Port == 1", CTSUserDefinedMeta: map[string]string{"k": "v"}},
@@ -477,7 +273,7 @@ func TestDeprecatedForms(t *testing.T) {
 	}
 }
 
-func TestWhatIsWeaklyTyped(t *testing.T) {
+func TestLoad_WeakTypes(t *testing.T) {
 	cfg := load(t, "f.json", `{"PORT": "8502", "id": 7, "syslog": [{"enabled": "true"}], "task": {"name": "t", "module": "./m", "providers": "a", "enabled": "false",
 		"condition": [{"services": [{"names": "web", "cts_user_defined_meta": [{"n": 1, "b": true}]}]}]}}`)
 	task := cfg.Tasks[0]
@@ -490,7 +286,7 @@ func TestWhatIsWeaklyTyped(t *testing.T) {
 	}
 }
 
-func TestRegexpsFiltersAndNamesArriveAsWritten(t *testing.T) {
+func TestLoad_KeepsRegexpsFiltersAndNamesAsWritten(t *testing.T) {
 	cfg := load(t, "f.yaml", `
 task:
   - name: a
@@ -521,7 +317,7 @@ task:
 	}
 }
 
-func TestModules(t *testing.T) {
+func TestModule_LocalAndRemote(t *testing.T) {
 	dir := write(t, "f.yaml", "task: {name: t, module: MODULE, condition: {consul-kv: {path: a}}}")
 	for module, want := range map[string]string{
 		"./m": filepath.Join(dir, "m"), "../m": filepath.Join(filepath.Dir(dir), "m"),
@@ -537,111 +333,6 @@ func TestModules(t *testing.T) {
 	}
 }
 
-func TestYAMLAnchorsAndMergeKeys(t *testing.T) {
-	cfg := load(t, "f.yaml", `
-task:
-  - &one
-    name: one
-    module: ./m
-    condition: {services: &s {names: [web], datacenter: dc1}}
-  - <<: *one
-    name: two
-    condition: {services: {<<: [*s], datacenter: dc2}}
-`)
-	two := cfg.Tasks[1]
-	if two.Name != "two" || two.Module != cfg.Tasks[0].Module {
-		t.Errorf("task: %+v", two)
-	}
-	if diff := cmp.Diff(condition.Spec(condition.Services{{Names: []string{"web"}, Datacenter: "dc2"}}), two.Condition.Spec); diff != "" {
-		t.Error(diff)
-	}
-}
-
-func TestBadInput(t *testing.T) {
-	bomb := "a: &a [x, x, x, x, x, x, x, x, x]\n"
-	for i := 'b'; i < 'k'; i++ {
-		bomb += fmt.Sprintf("%c: &%c [*%c, *%c, *%c, *%c, *%c, *%c, *%c, *%c, *%c]\n", i, i, i-1, i-1, i-1, i-1, i-1, i-1, i-1, i-1, i-1)
-	}
-	tests := []struct{ name, file, content, want string }{
-		{"an anchor bomb", "f.yaml", bomb, "aliases stand for more than 100000 values"},
-		{"an alias of itself", "f.yaml", "a: &a [*a]\n", "alias *a contains itself"},
-		{"deep JSON", "f.json", strings.Repeat(`{"a":`, 1000), "nested deeper than 100 levels"},
-		{"very deep HCL", "f.hcl", "a = " + strings.Repeat("[", 5<<20), "nested deeper than 100 levels"},
-		{"deep YAML", "f.yaml", "a: " + strings.Repeat("[", 1000) + strings.Repeat("]", 1000), "nested deeper than 100 levels"},
-		{"a very long task name", "f.yaml", "task: {name: " + strings.Repeat("x", 10_000) + ", module: ./m, condition: {consul-kv: {path: a}}}",
-			`f.yaml:1: task[0].name: the task name "` + strings.Repeat("x", 60) + `"... (10000 characters) is too long; at most 200 bytes: it names a directory and a Terraform workspace`},
-		{"a very large number", "f.json", `{"terraform_provider": {"a": {"x": 1e999999999}}}`, "f.json:1: terraform_provider.a.x: not a usable number"},
-		{"infinity", "f.yaml", `terraform_provider: {a: {x: .inf}}`, `f.yaml:1: terraform_provider.a.x: not a usable number: ".inf"`},
-		{"an argument that is no name", "f.yaml", `terraform_provider: {a: {"x y": 1}}`, `not the name of an argument: "x y"`},
-		{"a provider that is no name", "f.yaml", `terraform_provider: {"a b": {}}`, `not a provider's name: "a b"`},
-		{"two conditions in one map", "f.yaml", "task: {name: t, module: ./m, condition: {services: {names: [a]}, schedule: {cron: '@daily'}}}",
-			"f.yaml:1: task[0].condition: expected only one condition but got 2: services, schedule; make a task for each"},
-		{"a deep filter", "f.yaml", "task: {name: t, module: ./m, condition: {services: {names: [a], filter: '" + strings.Repeat("(", 1<<20) + "'}}}", ": nested too deep"},
-		{"a deep variable", "f.yaml", "task: {name: t, module: ./m, variables: {x: '" + strings.Repeat("- ", 1<<20) + "1'}, condition: {consul-kv: {path: a}}}", "nested deeper than 10000 levels"},
-		{"a block that is a word", "f.yaml", "consul: localhost", "f.yaml:1: consul: must be a block, not a string"},
-		{"a task that is a word", "f.yaml", "task: t", "f.yaml:1: task: must be a block or a list of blocks, not a string"},
-		{"a backend that is a word", "f.yaml", "driver: {terraform: {backend: s3}}", "f.yaml:1: driver.terraform.backend: must be a labelled block, not a string"},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			got := mistakes(t, tt.file, tt.content)
-			if !strings.Contains(got, tt.want) {
-				t.Errorf("said:\n%.500s\nwant:\n%s", got, tt.want)
-			}
-			if len(got) > 5000 {
-				t.Errorf("said %d bytes", len(got))
-			}
-		})
-	}
-}
-
-func TestAFileThatIsTooLargeIsNotRead(t *testing.T) {
-	dir := t.TempDir()
-	f, err := os.Create(filepath.Join(dir, "f.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	if err := f.Truncate(50 << 20); err != nil {
-		t.Fatal(err)
-	}
-	want := "f.yaml: read f.yaml: the file is too large: 52428800 bytes, and at most 10485760 are read"
-	if got := mistakesIn(t, options(dir, ".")); got != want {
-		t.Errorf("said:\n%s\nwant:\n%s", got, want)
-	}
-}
-
-func TestASymbolicLinkThatLeadsNowhere(t *testing.T) {
-	if runtime.GOOS == "windows" {
-		t.Skip("symbolic links need a privilege on Windows")
-	}
-	dir := write(t, "real/f.hcl", "port = 1")
-	for link, target := range map[string]string{"loop.hcl": "loop.hcl", "linked.hcl": "real/f.hcl", "up.hcl": ".", ".#linked.hcl": "someone@host.1:2"} {
-		if err := os.Symlink(target, filepath.Join(dir, link)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want := "-config-file: stat loop.hcl: too many levels of symbolic links; remove it or correct the link"
-	if got := mistakesIn(t, options(dir, ".")); got != want {
-		t.Errorf("said:\n%s\nwant:\n%s", got, want)
-	}
-	if err := os.Remove(filepath.Join(dir, "loop.hcl")); err != nil {
-		t.Fatal(err)
-	}
-	if cfg := mustLoad(t, options(dir, ".")); cfg.Port != 1 {
-		t.Errorf("port %d: the link to a file should be read, the one to a folder skipped", cfg.Port)
-	}
-}
-
-func TestAFileWithAByteOrderMark(t *testing.T) {
-	for _, name := range []string{"f.hcl", "f.json", "f.yaml"} {
-		content := map[string]string{"f.hcl": "port = 1\r\n", "f.json": "{\"port\": 1}\r\n", "f.yaml": "port: 1\r\n"}[name]
-		if cfg := load(t, name, "\xef\xbb\xbf"+content); cfg.Port != 1 {
-			t.Errorf("%s: port %d", name, cfg.Port)
-		}
-	}
-}
-
 func TestSchedule_RangeWithoutSundayIsAWarning(t *testing.T) {
 	cfg := load(t, "f.hcl", aTask(`condition "schedule" { cron = "0 3 * * 1-7" }`))
 	if len(cfg.Warnings) != 1 || cfg.Warnings[0].String() !=
@@ -650,7 +341,7 @@ func TestSchedule_RangeWithoutSundayIsAWarning(t *testing.T) {
 	}
 }
 
-func TestTheEnvironmentAloneSaysHowConsulIsReached(t *testing.T) {
+func TestConsulOf_ReadsTheEnvironment(t *testing.T) {
 	env := map[string]string{"CONSUL_HTTP_ADDR": "consul:8501", "CONSUL_HTTP_SSL": "true", "CONSUL_CACERT": "/ca", "CONSUL_CLIENT_CERT": "/cert",
 		"CONSUL_HTTP_TOKEN": "t", "CONSUL_NAMESPACE": "n", "VAULT_RENEW_TOKEN": "perhaps"}
 	got, err := ConsulOf(func(name string) string { return env[name] })
@@ -663,26 +354,5 @@ func TestTheEnvironmentAloneSaysHowConsulIsReached(t *testing.T) {
 	env["CONSUL_HTTP_TOKEN"], env["CONSUL_HTTP_TOKEN_FILE"] = "", filepath.Join(t.TempDir(), "none")
 	if _, err := ConsulOf(func(name string) string { return env[name] }); err == nil || !strings.Contains(err.Error(), "CONSUL_HTTP_TOKEN_FILE") {
 		t.Errorf("a token that is not there: %v", err)
-	}
-}
-
-func TestRunTimeout_TasksOwnOneCountsElseTheGlobalOne(t *testing.T) {
-	for _, tt := range []struct {
-		global, task string
-		want         time.Duration
-	}{
-		{``, ``, time.Hour},
-		{`run_timeout = "10m"`, ``, 10 * time.Minute},
-		{`run_timeout = "10m"`, `run_timeout = "2h"`, 2 * time.Hour},
-		{`run_timeout = "10m"`, `run_timeout = "0s"`, 0},
-		{`run_timeout = 0`, ``, 0},
-	} {
-		cfg := load(t, "f.hcl", tt.global+"\n"+aTask(services+"\n"+tt.task))
-		if got := cfg.Tasks[0].RunTimeout; got != tt.want {
-			t.Errorf("global {%s}, task {%s}: %s, want %s", tt.global, tt.task, got, tt.want)
-		}
-		if plain := load(t, "f.hcl", aTask(services)); cfg.Tasks[0].Digest(cfg) != plain.Tasks[0].Digest(plain) {
-			t.Errorf("global {%s}, task {%s}: another definition, which would run the task", tt.global, tt.task)
-		}
 	}
 }
