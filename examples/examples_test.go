@@ -1,5 +1,4 @@
-// Package examples_test runs every example against a real Consul with a real
-// Terraform, as someone would who follows the quickstart.
+// Package examples_test runs every example against a real Consul with a real Terraform.
 package examples_test
 
 import (
@@ -40,7 +39,7 @@ func TestEveryExampleWritesItsFile(t *testing.T) {
 		haproxy = "load-balancer/haproxy.cfg"
 		page    = "maintenance/maintenance.html"
 	)
-	wants := map[string]map[string][]string{ // text that files hold, by example
+	wants := map[string]map[string][]string{ // expected text in files, by example
 		"quickstart/tasks.yaml": {
 			haproxy: {"  balance leastconn\n", "  server web-1 10.0.0.1:8080 check\n"},
 			page:    {"<h1>&lt;Back> at noon</h1>\n"},

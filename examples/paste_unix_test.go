@@ -21,9 +21,8 @@ import (
 
 var shellBlock = regexp.MustCompile("(?ms)^```sh\n(.*?)^```$")
 
-// TestQuickstart_CommandsWorkWhenPasted runs the commands of both quickstarts
-// literally, in a copy of what they need. Only the ports differ from what a
-// reader has: the Consul that is started is one that already listens.
+// TestQuickstart_CommandsWorkWhenPasted runs the commands of both quickstarts literally, in a copy
+// of the needed files. Only the ports differ, and the Consul runs already.
 func TestQuickstart_CommandsWorkWhenPasted(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs Terraform")
@@ -31,7 +30,7 @@ func TestQuickstart_CommandsWorkWhenPasted(t *testing.T) {
 	top, program := testtools.Root(t), build(t)
 	for _, page := range []struct {
 		file   string
-		blocks func(string) bool // which of its blocks are pasted
+		blocks func(string) bool // which blocks are pasted
 		want   []string
 	}{
 		{"examples/quickstart/README.md", func(string) bool { return true },

@@ -15,7 +15,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/testtools"
 )
 
-func TestDaemonImage_AppliesTasksInAContainerThatIsReadOnly(t *testing.T) {
+func TestDaemonImage_AppliesTasksInAReadOnlyContainer(t *testing.T) {
 	slow(t)
 	if why := rehearsal.NoPodman(); why != "" {
 		t.Skip(why)
@@ -30,7 +30,7 @@ func TestDaemonImage_AppliesTasksInAContainerThatIsReadOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	text, err := os.ReadFile(filepath.Join(tasks, "tasks.yaml"))
-	if err == nil { // a module's path is relative to where the program runs
+	if err == nil { // a module's path is relative to the working directory
 		text = []byte(strings.ReplaceAll(string(text), "module: ./", "module: /etc/terrapulse/tasks/"))
 		err = os.WriteFile(filepath.Join(tasks, "tasks.yaml"), text, 0o644)
 	}
@@ -105,7 +105,7 @@ func TestUnit_IsValidAndHardened(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	program, err := os.Executable() // verify wants a program that is there
+	program, err := os.Executable() // verify needs an existing program
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +117,7 @@ func TestUnit_IsValidAndHardened(t *testing.T) {
 	if out, err := exec.CommandContext(t.Context(), "systemd-analyze", "verify", "--man=no", unit).CombinedOutput(); err != nil || len(out) > 0 {
 		t.Errorf("systemd-analyze verify: %v\n%s", err, out)
 	}
-	// The scale goes from 0 to 10 (here 10 to 100): below 2 is well protected.
+	// The scale is from 0 to 10 (here 10 to 100): below 2 is well protected.
 	if out, err := exec.CommandContext(t.Context(), "systemd-analyze", "security", "--offline=true", "--threshold=20", unit).CombinedOutput(); err != nil {
 		t.Errorf("systemd-analyze security: %v\n%s", err, out)
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/testtools"
 )
 
-// image is the runner's image, with a base of this machine's own.
+// image returns the runner's image, with a base from this machine.
 func image(t *testing.T) string {
 	t.Helper()
 	slow(t)
@@ -29,9 +29,9 @@ func podman(t *testing.T, args ...string) ([]byte, error) {
 	return rehearsal.Podman(t.Context(), args...).CombinedOutput()
 }
 
-// The image has what a run needs, for a user without a name, where nothing but
-// the work volume can be written.
-func TestTheImageHasWhatARunNeeds(t *testing.T) {
+// The image has everything that a run needs, for a user without a name, if only the work volume can
+// be written.
+func TestImage_HasWhatARunNeeds(t *testing.T) {
 	name := image(t)
 	out, err := podman(t, "image", "inspect", name)
 	if err != nil {
@@ -62,21 +62,21 @@ func TestTheImageHasWhatARunNeeds(t *testing.T) {
 	if out, err := in("git", "version"); err != nil || !strings.HasPrefix(out, "git version") {
 		t.Errorf("git: %v\n%s", err, out)
 	}
-	// Providers come from the image, without a line of configuration.
+	// Providers come from the image, without any configuration.
 	if out, err := in("sh", "-c", `printf 'terraform {\n required_providers {\n local = { source = "hashicorp/local" }\n }\n}\n' > main.tf && terraform init -no-color`); err != nil || !strings.Contains(out, "Installed hashicorp/local") {
 		t.Errorf("terraform init: %v\n%s", err, out)
 	}
 	if out, err := in("sh", "-c", "echo x > /usr/local/bin/other"); err == nil {
 		t.Errorf("the file system can be written\n%s", out)
 	}
-	// Without settings, the program says which.
+	// Without settings, the program says which ones are missing.
 	out, err = podman(t, "run", "--rm", "--read-only", "--network", "none", "--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024", name)
 	if err == nil || !bytes.Contains(out, []byte("TERRAPULSE_TABLE is not set")) {
 		t.Errorf("without settings: %v\n%s", err, out)
 	}
 }
 
-func TestOnlyCertificatesAreTrusted(t *testing.T) {
+func TestTrust_AcceptsOnlyCertificates(t *testing.T) {
 	for _, tt := range []struct{ name, file, content, refused string }{
 		{"a certificate", "own.pem", rehearsal.Certificate(t), ""},
 		{"a key", "own.pem", "-----BEGIN EC PRIVATE KEY-----\n", "contains a private key"},

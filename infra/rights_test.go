@@ -27,7 +27,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/testtools"
 )
 
-// implied are actions that no line of Terrapulse names, and who needs them.
+// implied are actions that no code of Terrapulse names, and why they are needed.
 var implied = map[string]map[string]string{
 	"ReconcileRole": {
 		"logs:CreateLogStream": "Lambda", "logs:PutLogEvents": "Lambda",
@@ -48,16 +48,16 @@ var implied = map[string]map[string]string{
 	},
 }
 
-// given are actions that a user gives on what the user's own templates name.
+// given are actions on resources that a user's own templates name.
 var given = map[string]map[string]string{
 	"RunnerRole": {"secretsmanager:GetSecretValue": "RunnerPolicyArns", "ssm:GetParameter": "RunnerPolicyArns"},
 }
 
-// Each role allows every action that its program calls, and none that nobody
-// does. What the program calls is read from its code.
-func TestARoleMayDoWhatItsProgramCallsAndNoMore(t *testing.T) {
+// Each role allows every action that its program calls, and no other. The calls are read from the
+// program's code.
+func TestRoles_AllowExactlyWhatTheirProgramsCall(t *testing.T) {
 	parameters := everything()
-	// What a user adds, and what Lambda is given to enter a VPC, is not ours.
+	// Policies that a user adds, and Lambda's rights to enter a VPC, are not checked.
 	delete(parameters, "RunnerPolicyArns")
 	delete(parameters, "FunctionSubnets")
 	delete(parameters, "FunctionSecurityGroups")
@@ -91,8 +91,8 @@ func TestARoleMayDoWhatItsProgramCallsAndNoMore(t *testing.T) {
 	}
 }
 
-// What a role may do is bounded to what belongs to the stack.
-func TestARoleReachesWhatBelongsToTheStackAlone(t *testing.T) {
+// The rights of a role are limited to what belongs to the stack.
+func TestRoles_AreLimitedToTheStack(t *testing.T) {
 	stack := bounds(t)
 	const account = "arn:aws:ecs:eu-west-1:123456789012:"
 	bucket := "arn:aws:s3:::the-bucket/"
@@ -165,8 +165,7 @@ func TestARoleReachesWhatBelongsToTheStackAlone(t *testing.T) {
 	}
 }
 
-// A deployment that keeps its state as docs/deploy.md shows needs no right beside
-// those that the template gives.
+// A deployment with the backend of docs/deploy.md needs no rights besides those of the template.
 func TestRunnerRole_ReachesTheStateOfTheDocumentedBackend(t *testing.T) {
 	stack := bounds(t)
 	_, backend, _ := strings.Cut(read(t, "docs/deploy.md"), "\n      s3:\n")
@@ -198,8 +197,7 @@ func TestRunnerRole_ReachesTheStateOfTheDocumentedBackend(t *testing.T) {
 	}
 }
 
-// Where there is no NAT, each service that is called needs an endpoint; and what
-// docs/deploy.md says of them is so.
+// Without NAT, each called service needs an endpoint, and docs/deploy.md must list it.
 func TestNetwork_EveryServiceThatIsCalledHasAnEndpoint(t *testing.T) {
 	slow(t)
 	needed := map[string]string{
@@ -232,19 +230,19 @@ func TestNetwork_EveryServiceThatIsCalledHasAnEndpoint(t *testing.T) {
 	}
 }
 
-// actions are what IAM asks for where that is not the operation's own name.
+// actions are the IAM actions of an operation, if its name is not the action.
 var actions = map[string][]string{
 	// Tasks are started with tags and with two roles.
 	"ecs:RunTask":   {"ecs:RunTask", "ecs:TagResource", "iam:PassRole"},
 	"lambda:Invoke": {"lambda:InvokeFunction"},
-	// Without s3:ListBucket, what is not there is forbidden instead of missing.
+	// Without s3:ListBucket, a missing object is reported as forbidden.
 	"s3:GetObject":  {"s3:GetObject", "s3:ListBucket"},
 	"s3:HeadObject": {"s3:GetObject", "s3:ListBucket"},
-	// A transaction asks for what it is made of; see parts.
+	// A transaction needs the actions of its parts; see parts.
 	"dynamodb:TransactWriteItems": nil,
 }
 
-// parts are the types that a transaction of DynamoDB is made of.
+// parts are the types of the parts of a DynamoDB transaction.
 var parts = map[string]string{
 	"Put": "dynamodb:PutItem", "Delete": "dynamodb:DeleteItem", "Update": "dynamodb:UpdateItem", "ConditionCheck": "dynamodb:ConditionCheckItem",
 }
@@ -254,10 +252,9 @@ const (
 	services = "github.com/aws/aws-sdk-go-v2/service/"
 )
 
-// calls returns the actions of AWS that a program may call, with a function
-// that does. That is what is named in any function of the module that can be
-// reached from main: a function reaches those that it names, and of what
-// implements an interface those methods that it names of the interface.
+// calls returns the AWS actions that a program may call, each with a function that calls it. It
+// follows all references from main: a function reaches the functions that it names and, for methods
+// of an interface, the same methods of all types that implement it.
 func calls(t *testing.T, program string) map[string]string {
 	t.Helper()
 	code := load(t, program)
@@ -291,23 +288,23 @@ func calls(t *testing.T, program string) map[string]string {
 	return found
 }
 
-// code is a program's own packages.
+// code is the program's own packages.
 type code struct {
-	roots     []*types.Func // main, and what runs before it
-	variables references    // of what package variables are set to
+	roots     []*types.Func // main, and the functions that run before it
+	variables references    // from the values of package variables
 	bodies    map[*types.Func]references
 	named     []types.Type // the types of the module
 }
 
-// references are what a function names.
+// references are the names that a function uses.
 type references struct {
 	functions []*types.Func
 	methods   []*types.Func // of interfaces
 	actions   []string
 }
 
-// implementations are the methods of the module's types that a method of an
-// interface may be.
+// implementations returns the methods of the module's types that implement a method of an
+// interface.
 func (c *code) implementations(method *types.Func) []*types.Func {
 	iface, ok := method.Signature().Recv().Type().Underlying().(*types.Interface)
 	if !ok {
@@ -328,8 +325,8 @@ func (c *code) implementations(method *types.Func) []*types.Func {
 	return all
 }
 
-// load reads the packages of the module that a program is made of. Those of
-// others are known by what the compiler says of them.
+// load reads the packages of the module in a program. Other packages are known by the compiler's
+// export data.
 func load(t *testing.T, program string) *code {
 	t.Helper()
 	cmd := exec.Command("go", "list", "-deps", "-export", "-tags", "lambda.norpc", "-json=ImportPath,Dir,Export,GoFiles,ImportMap", program)
@@ -402,7 +399,7 @@ type importerFunc func(name string) (*types.Package, error)
 
 func (f importerFunc) Import(name string) (*types.Package, error) { return f(name) }
 
-// add notes what each function of a package names.
+// add collects the references of each function of a package.
 func (c *code) add(files []*ast.File, info *types.Info) {
 	for _, obj := range info.Defs {
 		if name, ok := obj.(*types.TypeName); ok && !name.IsAlias() {
@@ -452,12 +449,11 @@ func (r *references) add(node ast.Node, info *types.Info) {
 	})
 }
 
-// operation is the actions that a call of f needs: f takes the input of an
-// operation of AWS, be it a client's method, a paginator, or a method of an
-// interface that a client fits.
+// operation returns the actions of a call of f, if f takes the input of an AWS operation: as a
+// client's method, a paginator, or a method of an interface that a client implements.
 func operation(f *types.Func) []string {
 	if f.Pkg() != nil && strings.HasPrefix(f.Pkg().Path(), module) && f.Signature().Recv() == nil {
-		return nil // calls it itself
+		return nil // it calls itself
 	}
 	for v := range f.Signature().Params().Variables() {
 		pointer, ok := v.Type().(*types.Pointer)

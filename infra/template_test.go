@@ -1,5 +1,5 @@
-// Package infra_test holds what tests of template.yaml and of what belongs to it
-// share. The template is deployed as CloudFormation would, without an account.
+// Package infra_test contains what the tests of template.yaml share. They deploy the template as
+// CloudFormation would, without an account.
 package infra_test
 
 import (
@@ -33,7 +33,7 @@ const (
 	kmsARN   = "arn:aws:kms:eu-west-1:123456789012:key/11111111-2222-3333-4444-555555555555"
 )
 
-// everything sets every parameter that makes a difference to what there is.
+// everything returns a value for every parameter that changes the resources.
 func everything() rehearsal.Parameters {
 	p := rehearsal.Minimal("consul.example.com:8501")
 	maps.Copy(p, rehearsal.Parameters{
@@ -68,7 +68,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// built is what SAM builds, once for all tests.
+// built returns the result of `sam build`, once for all tests.
 func built(t *testing.T, architecture string) *rehearsal.Artifacts {
 	t.Helper()
 	slow(t)
@@ -80,8 +80,8 @@ func built(t *testing.T, architecture string) *rehearsal.Artifacts {
 	return artifacts.builds[architecture]
 }
 
-// bounds is the stack of that name with every parameter, but for the policies
-// that a user adds, once for all tests.
+// bounds returns a stack with every parameter except the policies that a user adds, once for all
+// tests.
 func bounds(t *testing.T) *rehearsal.Stack {
 	t.Helper()
 	build := built(t, rehearsal.Here())
@@ -102,9 +102,9 @@ func slow(t *testing.T) {
 	}
 }
 
-// Every variable that a function or the container reads is set by the template,
-// and what the template sets is read: by Terrapulse, or by what is named here.
-func TestTheTemplateSetsTheVariablesThatAreRead(t *testing.T) {
+// The template sets every variable that a function or the container reads. Every variable that the
+// template sets is read, by Terrapulse or by a program that is named here.
+func TestTemplate_SetsTheVariablesThatAreRead(t *testing.T) {
 	others := []string{
 		"AWS_REGION",             // the SDK in the container; functions have it from Lambda
 		"CONSUL_HTTP_ADDR",       // internal/config
@@ -161,7 +161,7 @@ func TestTheTemplateSetsTheVariablesThatAreRead(t *testing.T) {
 		}
 	}
 
-	// What says which parameter or resource sets a variable names one there is.
+	// Every parameter or resource that an error message names must exist.
 	text := read(t, "template.yaml")
 	for _, v := range slices.Concat(deployment.Variables[deployment.Reconcile](), deployment.Variables[deployment.Settle](), deployment.Variables[deployment.API](), deployment.Variables[deployment.Runner]()) {
 		for _, kind := range []string{"the parameter ", "the resource "} {
@@ -172,7 +172,7 @@ func TestTheTemplateSetsTheVariablesThatAreRead(t *testing.T) {
 		}
 	}
 
-	// And the values are such that the settings can be read.
+	// The settings can be decoded from the values.
 	reconcile, err := deployment.Read[deployment.Reconcile](stack.Env("ReconcileFunction"))
 	if err != nil {
 		t.Error(err)
@@ -198,9 +198,8 @@ func TestTheTemplateSetsTheVariablesThatAreRead(t *testing.T) {
 	}
 }
 
-// Whoever gives the least that is possible has a stack whose settings can be
-// read, in one architecture as in the other.
-func TestTheLeastThatCanBeGivenMakesAStack(t *testing.T) {
+// The minimum of parameters gives a stack with valid settings, in both architectures.
+func TestTemplate_MinimalParameters(t *testing.T) {
 	for _, arch := range []string{rehearsal.ARM64, rehearsal.X8664} {
 		t.Run(arch, func(t *testing.T) {
 			build := built(t, arch)
@@ -242,11 +241,10 @@ func TestTheLeastThatCanBeGivenMakesAStack(t *testing.T) {
 	}
 }
 
-// Several stacks can be made in one account and region: no resource has the same
-// name in each of them.
+// Several stacks can exist in one account and region: no resource has a fixed name.
 func TestTemplate_NoResourceHasAFixedName(t *testing.T) {
 	stack := bounds(t)
-	scoped := map[string]string{ // names that belong to something that has a name of its own
+	scoped := map[string]string{ // names within a resource that has a name of the stack
 		"AWS::CloudWatch::Alarm/MetricName": "the metric has the stack as its dimension",
 		"AWS::IAM::Policy/PolicyName":       "each of the stack's roles has a policy of this name",
 	}
@@ -269,8 +267,8 @@ func TestTemplate_NoResourceHasAFixedName(t *testing.T) {
 	}
 }
 
-// `sam build` works where SAM copies the checkout first, which it does without
-// samconfig.toml, and what `sam deploy --guided` writes changes no tracked file.
+// `sam build` works if SAM copies the checkout first, as it does without samconfig.toml, and the
+// output of `sam deploy --guided` changes no tracked file.
 func TestSAM_BuildsAndDeploysWithoutTouchingATrackedFile(t *testing.T) {
 	root := testtools.Root(t)
 	for _, target := range []string{"build-ReconcileFunction", "build-TrustLayer"} {
@@ -297,8 +295,8 @@ func TestSAM_BuildsAndDeploysWithoutTouchingATrackedFile(t *testing.T) {
 	}
 }
 
-// An output that a command reads is in the template.
-func TestTheCommandsFindTheOutputsThatTheyRead(t *testing.T) {
+// Every output that a command reads is in the template.
+func TestTemplate_HasTheOutputsThatCommandsRead(t *testing.T) {
 	text := read(t, "template.yaml")
 	_, outputs, _ := strings.Cut(text, "\nOutputs:\n")
 	files, err := filepath.Glob(filepath.Join(testtools.Root(t), "cmd", "terrapulse", "*.go"))
@@ -336,9 +334,9 @@ func read(t *testing.T, name string) string {
 	return string(text)
 }
 
-// What the schedule sends, the function understands; what the rules let
-// through are the events that the functions work on, of this stack alone.
-func TestTheFunctionsAreInvokedWithWhatTheyUnderstand(t *testing.T) {
+// The functions understand the events of the schedule and of the rules, which are limited to this
+// stack.
+func TestTemplate_FunctionsUnderstandTheirEvents(t *testing.T) {
 	stack := built(t, rehearsal.Here()).Deploy(t, "events", everything())
 	schedule := stack.Template.Resources["ReconcileFunctionTick"]
 	target, _ := schedule.Properties["Target"].(map[string]any)
@@ -380,8 +378,8 @@ func TestTheFunctionsAreInvokedWithWhatTheyUnderstand(t *testing.T) {
 	}
 }
 
-// matches is as much of EventBridge's patterns as the template uses: each field
-// has one of the values that are listed, or begins as one.
+// matches implements the part of EventBridge's patterns that the template uses: each field has one
+// of the listed values or prefixes.
 func matches(pattern, event map[string]any) bool {
 	for field, wanted := range pattern {
 		switch wanted := wanted.(type) {
@@ -406,9 +404,8 @@ func matches(pattern, event map[string]any) bool {
 	return true
 }
 
-// Alarms and dashboard look at metrics that are written, and each alarm is
-// explained.
-func TestAlarmsAndDashboardLookAtMetricsThatAreWritten(t *testing.T) {
+// Alarms and the dashboard use existing metrics, and each alarm is explained.
+func TestTemplate_AlarmsAndDashboardUseExistingMetrics(t *testing.T) {
 	var known []string
 	for _, m := range metrics.All {
 		known = append(known, m.Name)

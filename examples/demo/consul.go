@@ -13,11 +13,10 @@ import (
 	"github.com/hashicorp/consul/api"
 )
 
-// consulTimeout is how long Consul may take to elect itself. Two seconds are
-// usual.
+// consulTimeout limits Consul's election of its leader, which usually takes two seconds.
 const consulTimeout = 20 * time.Second
 
-// consul is a server that keeps nothing on disk.
+// consul is a server without data on disk.
 type consul struct {
 	*process
 	addr   string // of the HTTP API
@@ -36,7 +35,7 @@ func startConsul(ctx context.Context, program, dir string) (*consul, error) {
 	}
 	c := &consul{addr: fmt.Sprintf("127.0.0.1:%d", ports[0])}
 
-	// The surroundings may point to another Consul.
+	// The environment may point to another Consul.
 	var env []string
 	for _, kv := range os.Environ() {
 		if !strings.HasPrefix(kv, "CONSUL_") {
@@ -66,7 +65,7 @@ func startConsul(ctx context.Context, program, dir string) (*consul, error) {
 	return c, nil
 }
 
-// await waits until the server leads and knows its own node.
+// await waits until the server leads and has registered its own node.
 func (c *consul) await(ctx context.Context) error {
 	deadline := time.After(consulTimeout)
 	for {

@@ -17,7 +17,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/testtools"
 )
 
-func TestTheDemoShowsThreeChangesAndLeavesNothing(t *testing.T) {
+func TestDemo_ShowsThreeChangesAndLeavesNothing(t *testing.T) {
 	d, out := newDemo(t)
 	start := time.Now()
 	if err := d.run(t.Context()); err != nil {
@@ -44,7 +44,7 @@ func TestTheDemoShowsThreeChangesAndLeavesNothing(t *testing.T) {
 	leavesNothing(t, d)
 }
 
-func TestAKeptDemoFollowsChangesUntilItIsInterrupted(t *testing.T) {
+func TestDemo_KeepFollowsChangesUntilAnInterrupt(t *testing.T) {
 	d, out := newDemo(t)
 	d.keep, d.colored = true, true
 	ctx, interrupt := context.WithCancel(t.Context())
@@ -75,7 +75,7 @@ func TestAKeptDemoFollowsChangesUntilItIsInterrupted(t *testing.T) {
 	leavesNothing(t, d)
 }
 
-func TestADemoThatIsInterruptedLeavesNothing(t *testing.T) {
+func TestDemo_InterruptLeavesNothing(t *testing.T) {
 	d, out := newDemo(t)
 	ctx, interrupt := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -88,7 +88,7 @@ func TestADemoThatIsInterruptedLeavesNothing(t *testing.T) {
 	leavesNothing(t, d)
 }
 
-func TestATerrapulseThatEndsIsReportedWithItsLastWords(t *testing.T) {
+func TestDemo_ReportsAnUnexpectedExit(t *testing.T) {
 	d, _ := newDemo(t)
 	d.terrapulse = d.tool("terraform") // knows no command start
 	err := d.run(t.Context())
@@ -98,14 +98,14 @@ func TestATerrapulseThatEndsIsReportedWithItsLastWords(t *testing.T) {
 	leavesNothing(t, d)
 }
 
-func TestAMissingProgramIsNamed(t *testing.T) {
+func TestDemo_ReportsAMissingProgram(t *testing.T) {
 	d := &demo{top: t.TempDir(), out: new(testtools.Output)}
 	if err := d.run(t.Context()); err == nil || !strings.Contains(err.Error(), "run `make demo` at the top of the checkout") {
 		t.Errorf("the error is %v", err)
 	}
 }
 
-func TestADiffKeepsWhatItCan(t *testing.T) {
+func TestDiff_KeepsAsManyLinesAsPossible(t *testing.T) {
 	for _, c := range []struct{ from, to, want string }{
 		{"", "", ""},
 		{"", "a\nb\n", "+a+b"},
@@ -124,14 +124,14 @@ func TestADiffKeepsWhatItCan(t *testing.T) {
 	}
 }
 
-// newDemo returns a demo of this checkout, and what it prints.
+// newDemo returns a demo of this checkout and its output.
 func newDemo(t *testing.T) (*demo, *testtools.Output) {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("runs Terraform several times")
 	}
 	out := new(testtools.Output)
-	// Its temporary folder, and with it all that it may forget, is the test's.
+	// All temporary files are in a folder of the test.
 	t.Setenv("TMPDIR", t.TempDir())
 	testtools.Consul(t)
 	return &demo{top: testtools.Root(t), terrapulse: build(t), out: out}, out
@@ -164,7 +164,7 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	code := m.Run()
-	_ = os.RemoveAll(workDir) // the system's temporary folder is cleared anyway
+	_ = os.RemoveAll(workDir) // the system clears its temporary folder anyway
 	os.Exit(code)
 }
 

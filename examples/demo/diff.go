@@ -2,7 +2,7 @@ package main
 
 import "strings"
 
-// change says what became of a line.
+// change is the kind of change of a line.
 type change int
 
 const (
@@ -23,9 +23,8 @@ func lines(text string) []string {
 	return strings.Split(strings.TrimSuffix(text, "\n"), "\n")
 }
 
-// diff returns the lines of both texts in order, with as many kept as
-// possible. It is meant for small files: its time is the product of their
-// lengths.
+// diff returns the lines of both texts in order, keeping as many as possible. It is for small
+// files: its time is the product of their lengths.
 func diff(from, to []string) []line {
 	// common[i][j] is the length of the longest common subsequence of
 	// from[i:] and to[j:].

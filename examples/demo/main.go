@@ -1,7 +1,6 @@
-// Command demo shows Terrapulse at work, with a real Consul and a real
-// Terraform: it runs the tasks of examples/quickstart, changes the catalog three
-// times and tells what came of it. With -keep it leaves everything running and
-// tells what to try.
+// Command demo demonstrates Terrapulse with a real Consul and a real Terraform: it
+// runs the tasks of examples/quickstart, changes the catalog three times and shows
+// the results. With -keep it leaves everything running and prints commands to try.
 //
 // Usage, from the top of the checkout: make demo, or make demo KEEP=1.
 package main
@@ -26,7 +25,7 @@ import (
 func main() {
 	keep := flag.Bool("keep", false, "leave Consul and Terrapulse running, and tell what to try")
 	flag.Parse()
-	// Hang-up is what closing the terminal sends.
+	// A terminal sends SIGHUP when it is closed.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 
@@ -44,7 +43,7 @@ func main() {
 	switch {
 	case ctx.Err() != nil:
 		fmt.Println("\nStopped. Nothing is left running.")
-		if !*keep { // otherwise this is how it is meant to end
+		if !*keep { // with -keep, an interrupt is the normal end
 			os.Exit(130)
 		}
 	case err != nil:
@@ -53,10 +52,10 @@ func main() {
 	}
 }
 
-// stepTimeout is how long a change may take to be applied. A second is usual.
+// stepTimeout limits the time until a change is applied, which usually takes a second.
 const stepTimeout = 20 * time.Second
 
-// demo is one performance.
+// demo is one demonstration.
 type demo struct {
 	top        string // the checkout
 	terrapulse string // the program
@@ -66,7 +65,7 @@ type demo struct {
 
 	dir    string // everything that is written
 	files  []string
-	shown  map[string]string // content of the files, as shown last
+	shown  map[string]string // content of the files as last shown
 	consul *consul
 	daemon *process
 }
@@ -152,7 +151,7 @@ func (d *demo) run(ctx context.Context) (err error) {
 	return d.follow(ctx)
 }
 
-// step is one change in Consul and the file that it must reach.
+// step is a change in Consul and the file that it must change.
 type step struct {
 	title string
 	file  string
@@ -163,7 +162,7 @@ func (d *demo) tool(name string) string {
 	return filepath.Join(d.top, ".tools", "bin", name+exe())
 }
 
-// register registers an instance of web, healthy until it says otherwise.
+// register registers a healthy instance of web.
 func (d *demo) register(ctx context.Context, id string) error {
 	err := d.consul.client.Agent().ServiceRegisterOpts(&api.AgentServiceRegistration{
 		Name: "web", ID: id, Address: "10.0.0." + id[len(id)-1:], Port: 8080,
@@ -181,8 +180,8 @@ func (d *demo) query(ctx context.Context) *api.QueryOptions {
 	return (&api.QueryOptions{}).WithContext(ctx)
 }
 
-// startDaemon starts terrapulse as a user would, but for where it writes and
-// how long it waits for changes to settle.
+// startDaemon starts terrapulse as a user would, except for its folders and a shorter buffer
+// period.
 func (d *demo) startDaemon() error {
 	port, err := freePort()
 	if err != nil {
@@ -204,10 +203,10 @@ func (d *demo) startDaemon() error {
 	return err
 }
 
-// settings is the file of what differs from the quickstart.
+// settings returns the path of the file with the settings that differ from the quickstart.
 func (d *demo) settings() string { return filepath.Join(d.dir, "demo.yaml") }
 
-// awaitChange waits until the file is another than the one that was shown.
+// awaitChange waits until the file differs from the shown one.
 func (d *demo) awaitChange(ctx context.Context, file string) error {
 	deadline := time.After(stepTimeout)
 	for !d.changed(file) {
@@ -249,7 +248,7 @@ func (d *demo) follow(ctx context.Context) error {
 	}
 }
 
-// exe is the ending of a program's file name on this system.
+// exe returns the extension of programs on this system.
 func exe() string {
 	if runtime.GOOS == "windows" {
 		return ".exe"

@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// stopTimeout is for a Terraform that is at work when it is told to stop.
+// stopTimeout is enough for Terraform to end after an interrupt.
 const stopTimeout = 15 * time.Second
 
 // process is a program that runs beside the demo and ends with it.
 type process struct {
 	name  string
-	log   string // file with all that it says
+	log   string // file with its output
 	cmd   *exec.Cmd
 	ended chan struct{}
 }
@@ -36,19 +36,19 @@ func startProcess(name, log string, c command) (*process, error) {
 	p.cmd = exec.Command(c.path, c.args...)
 	p.cmd.Dir, p.cmd.Env = c.dir, c.env
 	p.cmd.Stdout, p.cmd.Stderr = file, file
-	// Ctrl-C is the demo's to pass on, once and in order.
+	// The demo passes Ctrl-C on itself, once and in order.
 	separate(p.cmd)
 	if err := p.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
 	go func() {
-		_ = p.cmd.Wait() // how it ended is in its log
+		_ = p.cmd.Wait() // its log says how it ended
 		close(p.ended)
 	}()
 	return p, nil
 }
 
-// stop asks the program to end, and makes it.
+// stop interrupts the program, and kills it if necessary.
 func (p *process) stop() {
 	interrupt(p.cmd.Process)
 	select {
@@ -59,7 +59,7 @@ func (p *process) stop() {
 	}
 }
 
-// failure is an error with the last that the program said.
+// failure adds the last output of the program to an error.
 func (p *process) failure(err error) error {
 	const most = 20
 	content, readErr := os.ReadFile(p.log)

@@ -11,6 +11,6 @@ func separate(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{CreationFlags: syscall.CREATE_NEW_PROCESS_GROUP}
 }
 
-// interrupt ends the program: Windows knows no polite way for one without a
-// window. It fails only if it has ended.
+// interrupt kills the program: Windows has no interrupt for a program without a window. It fails
+// only if the program has ended.
 func interrupt(p *os.Process) { _ = p.Kill() }

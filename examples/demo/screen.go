@@ -26,7 +26,7 @@ func (d *demo) color(code, text string) string {
 	return code + text + reset
 }
 
-// show prints a file, with what is new and gone since it was shown last.
+// show prints a file and marks the lines that have changed since it was last shown.
 func (d *demo) show(file string) {
 	content, err := os.ReadFile(file)
 	if err != nil {
@@ -52,7 +52,7 @@ func (d *demo) show(file string) {
 	fmt.Fprintln(d.out)
 }
 
-// suggest prints what there is to try.
+// suggest prints commands to try.
 func (d *demo) suggest() {
 	here := func(path string) string {
 		if rel, err := filepath.Rel(d.top, path); err == nil && !strings.HasPrefix(rel, "..") {

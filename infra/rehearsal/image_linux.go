@@ -20,7 +20,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/testtools"
 )
 
-// NoPodman says why images can be neither built nor run here, if so.
+// NoPodman returns why images cannot be built and run here; "" if they can.
 func NoPodman() string {
 	for _, program := range []string{"podman", "runc", "git", "sh", "cp", "cat", "mkdir", "chmod", "chown"} {
 		if _, err := exec.LookPath(program); err != nil {
@@ -30,21 +30,20 @@ func NoPodman() string {
 	return ""
 }
 
-// Podman is a command of podman as it works also where containers have no user
-// namespaces of their own and few open files.
+// Podman returns a podman command that also works without user namespaces and with few open files.
 func Podman(ctx context.Context, args ...string) *exec.Cmd {
 	return exec.CommandContext(ctx, "podman", append([]string{"--runtime", "runc"}, args...)...)
 }
 
-// Image builds the runner's image for this machine, and returns its name until
-// the test ends. Its base has this machine's own shell, git and a CA
-// certificate, as no registry is at hand.
+// Image builds the runner's image for this machine, and returns its name, which is valid until the
+// test ends. Its base has this machine's shell, git and a CA certificate, because no registry is
+// available.
 func Image(t testing.TB) string {
 	t.Helper()
 	return build(t, "runner")
 }
 
-// DaemonImage is Image for the image of the daemon.
+// DaemonImage builds the image of the daemon.
 func DaemonImage(t testing.TB) string {
 	t.Helper()
 	return build(t, "daemon")
@@ -71,7 +70,7 @@ func build(t testing.TB, target string) string {
 	return name
 }
 
-// writeBase writes a root file system of what the Containerfile asks of a base.
+// writeBase writes a root file system with everything that the Containerfile needs from a base.
 func writeBase(t testing.TB, archive string) {
 	t.Helper()
 	f, err := os.Create(archive)
@@ -125,7 +124,7 @@ func writeBase(t testing.TB, archive string) {
 	}
 }
 
-// Certificate is a CA's, in PEM.
+// Certificate returns a CA certificate in PEM.
 func Certificate(t testing.TB) string {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -8,15 +8,15 @@ import (
 	"testing"
 )
 
-// NoPodman says why images can be neither built nor run here.
+// NoPodman returns why images cannot be built and run here.
 func NoPodman() string { return "images are run on Linux" }
 
-// Podman is a command of podman.
+// Podman returns a podman command.
 func Podman(ctx context.Context, args ...string) *exec.Cmd {
 	return exec.CommandContext(ctx, "podman", args...)
 }
 
-// Image is not built here.
+// Image is not available here.
 func Image(t testing.TB) string {
 	t.Skip(NoPodman())
 	return ""

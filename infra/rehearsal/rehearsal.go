@@ -1,8 +1,7 @@
-// Package rehearsal deploys template.yaml for tests, without an account: SAM
-// builds and packages it, SAM's translator turns it into CloudFormation, and
-// moto makes the stack. What the functions and the container find in that
-// stack's environment, and what its roles allow, is what tests of the whole run
-// with: template and code cannot disagree.
+// Package rehearsal deploys template.yaml for tests, without an account: SAM builds and packages
+// it, SAM's translator converts it to CloudFormation, and moto creates the stack. Tests of the
+// whole system use the environment and the roles of that stack, so that template and code cannot
+// disagree.
 package rehearsal
 
 import (
@@ -27,7 +26,7 @@ const (
 	X8664 = "x86_64"
 )
 
-// Here is the architecture of this machine, for functions that are to run.
+// Here returns the architecture of this machine, for functions that tests run.
 func Here() string {
 	if runtime.GOARCH == "arm64" {
 		return ARM64
@@ -38,7 +37,7 @@ func Here() string {
 //go:embed stack.py
 var stackProgram string
 
-// Artifacts are what `sam build` has made of the checkout.
+// Artifacts are the results of `sam build`.
 type Artifacts struct {
 	Architecture string
 	dir          string
@@ -50,7 +49,7 @@ func Build(t testing.TB, architecture string) *Artifacts {
 	return BuildIn(t, filepath.Join(t.TempDir(), "build"), architecture)
 }
 
-// BuildIn is Build into a folder that may outlast the test.
+// BuildIn is Build into a folder that may exist longer than the test.
 func BuildIn(t testing.TB, dir, architecture string) *Artifacts {
 	t.Helper()
 	a := &Artifacts{Architecture: architecture, dir: dir}
@@ -63,20 +62,19 @@ func BuildIn(t testing.TB, dir, architecture string) *Artifacts {
 	return a
 }
 
-// Bootstrap is the path of the program of a function, such as
-// ReconcileFunction.
+// Bootstrap returns the path of the program of a function, such as ReconcileFunction.
 func (a *Artifacts) Bootstrap(function string) string {
 	return filepath.Join(a.dir, function, "bootstrap")
 }
 
-// Layer is the path of the folder that functions find under /opt.
+// Layer returns the path of the folder that functions have as /opt.
 func (a *Artifacts) Layer(name string) string { return filepath.Join(a.dir, name) }
 
-// Parameters are those of the template, by name.
+// Parameters are parameters of the template, by name.
 type Parameters map[string]string
 
-// Minimal returns the parameters that have no default, for a Consul at an
-// address such as 127.0.0.1:8500 that talks plain HTTP.
+// Minimal returns the parameters without a default, for a Consul at an address such as
+// 127.0.0.1:8500 with plain HTTP.
 func Minimal(consul string) Parameters {
 	return Parameters{
 		"ConsulAddress": consul, "ConsulScheme": "http",
@@ -84,21 +82,21 @@ func Minimal(consul string) Parameters {
 	}
 }
 
-// Stack is a stack as CloudFormation has made it.
+// Stack is a stack that CloudFormation has created.
 type Stack struct {
 	*Artifacts
 	Outputs   map[string]string    `json:"outputs"`
 	Functions map[string]Function  `json:"functions"` // by logical id, such as ReconcileFunction
 	Roles     map[string]Policy    `json:"roles"`     // by logical id, such as RunnerRole
 	Rules     map[string]EventRule `json:"rules"`     // by logical id
-	// Template is CloudFormation's template. Moto makes no alarms, no
-	// dashboard and no schedule: they are here alone.
+	// Template is the CloudFormation template. Moto creates no alarms, no dashboard and no
+	// schedule: they are only here.
 	Template Template `json:"template"`
 
 	TaskDefinitions map[string]TaskDefinition `json:"taskDefinitions"`
 }
 
-// Template is a template of CloudFormation.
+// Template is a CloudFormation template.
 type Template struct {
 	Resources map[string]struct {
 		Type       string
@@ -106,7 +104,7 @@ type Template struct {
 	}
 }
 
-// Function is a function of Lambda.
+// Function is a Lambda function.
 type Function struct {
 	Name        string            `json:"name"`
 	Environment map[string]string `json:"environment"`
@@ -120,14 +118,14 @@ type Function struct {
 	} `json:"vpc"`
 }
 
-// EventRule is a rule of EventBridge.
+// EventRule is an EventBridge rule.
 type EventRule struct {
 	Pattern map[string]any `json:"pattern"`
 	State   string         `json:"state"` // ENABLED or DISABLED
 	Targets []string       `json:"targets"`
 }
 
-// TaskDefinition is what ECS makes containers of.
+// TaskDefinition is an ECS task definition.
 type TaskDefinition struct {
 	ARN        string      `json:"taskDefinitionArn"`
 	Family     string      `json:"family"`
@@ -145,16 +143,15 @@ type Container struct {
 		Name  string `json:"name"`
 		Value string `json:"value"`
 	} `json:"environment"`
-	// Secrets are variables that ECS sets from what an ARN names.
+	// Secrets are variables whose values ECS reads from an ARN.
 	Secrets []struct {
 		Name string `json:"name"`
 		From string `json:"valueFrom"`
 	} `json:"secrets"`
 }
 
-// Deploy makes a stack of a name with parameters beside Architecture, which is
-// that of the artifacts. A bucket that the parameter Bucket names is made
-// first.
+// Deploy creates a stack with a name and parameters; Architecture is that of the artifacts. If the
+// parameter Bucket names a bucket, it is created first.
 func (a *Artifacts) Deploy(t testing.TB, name string, p Parameters) *Stack {
 	t.Helper()
 	asked := struct {
@@ -186,8 +183,8 @@ func (a *Artifacts) Deploy(t testing.TB, name string, p Parameters) *Stack {
 	return s
 }
 
-// Env is the environment of a function, such as ReconcileFunction, as
-// os.Environ would return it.
+// Env returns the environment of a function, such as ReconcileFunction, in the format of
+// os.Environ.
 func (s *Stack) Env(function string) []string {
 	var env []string
 	for name, value := range s.Functions[function].Environment {
@@ -196,7 +193,7 @@ func (s *Stack) Env(function string) []string {
 	return env
 }
 
-// Runner is the container that runs Terraform.
+// Runner returns the container that runs Terraform.
 func (s *Stack) Runner() Container {
 	for _, d := range s.TaskDefinitions {
 		for _, c := range d.Containers {
@@ -208,8 +205,8 @@ func (s *Stack) Runner() Container {
 	return Container{}
 }
 
-// Env is the environment of the container without secrets, and without what a
-// launch adds, as os.Environ would return it.
+// Env returns the environment of the container, in the format of os.Environ, without secrets and
+// without the variables of a launch.
 func (c Container) Env() []string {
 	var env []string
 	for _, v := range c.Environment {
@@ -218,8 +215,7 @@ func (c Container) Env() []string {
 	return env
 }
 
-// Policy is what a role may do, whether that is written down with the role or
-// in policies of their own.
+// Policy are the statements of a role, from its inline and its managed policies.
 type Policy []Statement
 
 // Statement is a statement of a policy.
@@ -231,8 +227,7 @@ type Statement struct {
 	Condition map[string]any `json:"condition"`
 }
 
-// Allows reports whether some statement allows the action on the resource,
-// whatever its condition.
+// Allows reports whether a statement allows the action on the resource, ignoring its condition.
 func (p Policy) Allows(action, resource string) bool {
 	for _, s := range p {
 		if s.Effect == "Allow" && anyMatches(s.Actions, action) && anyMatches(s.Resources, resource) {
@@ -244,7 +239,7 @@ func (p Policy) Allows(action, resource string) bool {
 
 func anyMatches(patterns []string, s string) bool {
 	for _, p := range patterns {
-		// IAM's * matches slashes, path.Match's does not.
+		// In IAM, * also matches slashes; in path.Match it does not.
 		if ok, err := path.Match(strings.ReplaceAll(p, "/", "\x00"), strings.ReplaceAll(s, "/", "\x00")); err == nil && ok {
 			return true
 		}

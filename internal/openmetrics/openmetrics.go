@@ -1,9 +1,9 @@
-// Package openmetrics measures an instance for Prometheus. Runs and ticks are
-// counted in memory as they happen; what all instances share is read from the
-// store only when somebody scrapes.
+// Package openmetrics provides metrics of an instance for Prometheus. Runs and ticks
+// are counted in memory; metrics that all instances share are read from the store
+// only for a scrape.
 //
 // It is for `terrapulse start`. In AWS, package metrics writes the same numbers to
-// CloudWatch, and the functions must not grow by this package's library.
+// CloudWatch, because this package's library would make the functions larger.
 package openmetrics
 
 import (
@@ -21,10 +21,10 @@ import (
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
-// How the store is read for a scrape.
+// How a scrape reads the store.
 const (
-	keepFor  = 5 * time.Second // what was read, for further scrapes
-	readTime = 5 * time.Second // one read, at most
+	keepFor  = 5 * time.Second // how long a read record is used for further scrapes
+	readTime = 5 * time.Second // limit of one read
 )
 
 // seconds are the upper bounds of histograms: a small apply takes half a second,
@@ -43,14 +43,14 @@ type Metrics struct {
 	toApplied prometheus.Histogram
 }
 
-// Options are what is measured.
+// Options are the dependencies of Metrics.
 type Options struct {
 	Version, Commit string
 	Store           state.Store
 	Now             func() time.Time
 }
 
-// New returns metrics that are all 0.
+// New returns metrics with the value 0.
 func New(o Options) *Metrics {
 	m := &Metrics{
 		registry: prometheus.NewRegistry(),
@@ -80,7 +80,7 @@ func New(o Options) *Metrics {
 	return m
 }
 
-// Handler answers scrapes, in the text format of Prometheus or in OpenMetrics.
+// Handler answers scrapes in the text format of Prometheus or in OpenMetrics.
 func (m *Metrics) Handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{EnableOpenMetrics: true})
 }
@@ -134,7 +134,7 @@ func (m *Metrics) Ticked(report reconcile.Report, err error) {
 	}
 }
 
-// Leads notes whether this instance leads.
+// Leads sets whether this instance leads.
 func (m *Metrics) Leads(leads bool) {
 	m.leader.Set(0)
 	if leads {
@@ -142,8 +142,8 @@ func (m *Metrics) Leads(leads bool) {
 	}
 }
 
-// shared are the metrics that all instances on a store have in common. They are
-// in one record, which every tick of the leader keeps up to date.
+// shared are the metrics that all instances on a store share. They are in one record, which every
+// tick of the leader updates.
 type shared struct {
 	Options
 	up    *prometheus.Desc
@@ -156,7 +156,7 @@ type shared struct {
 	err  error
 }
 
-// sharedTask is a number of tasks.
+// sharedTask is a metric that counts tasks.
 type sharedTask struct {
 	*prometheus.Desc
 	value func(state.Reconcile) int
@@ -194,8 +194,8 @@ func (s *shared) Describe(out chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect implements prometheus.Collector. A scrape reads one record, and one that
-// follows soon none.
+// Collect implements prometheus.Collector. A scrape reads one record, or none shortly after another
+// scrape.
 func (s *shared) Collect(out chan<- prometheus.Metric) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -19,7 +19,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
-// oneRecord is a store with the reconcile record alone. It counts reads.
+// oneRecord is a store with only the reconcile record. It counts reads.
 type oneRecord struct {
 	state.Store
 	rec   state.Reconcile
@@ -46,7 +46,7 @@ func scrape(t *testing.T, m *Metrics, accept string) string {
 	return w.Header().Get("Content-Type") + "\n" + w.Body.String()
 }
 
-// measured returns metrics after some work.
+// measured returns metrics of some runs and ticks.
 func measured(s *oneRecord, at func() time.Time) *Metrics {
 	m := New(Options{Version: "1.2.3", Commit: "abc", Store: s, Now: at})
 	m.Leads(true)
@@ -64,7 +64,7 @@ func measured(s *oneRecord, at func() time.Time) *Metrics {
 	return m
 }
 
-func TestMetrics_AScrapeShowsWhatWasDone(t *testing.T) {
+func TestMetrics_ScrapeShowsRunsAndTicks(t *testing.T) {
 	s := &oneRecord{rec: state.Reconcile{LastSuccess: now.Add(-90 * time.Second), Failing: 4, Tasks: state.TaskCounts{Failing: 1, Waiting: 2, Held: 3},
 		Unreadable: &state.Unreadable{Count: 5}}}
 	m := measured(s, func() time.Time { return now })
@@ -98,7 +98,7 @@ func TestMetrics_AScrapeShowsWhatWasDone(t *testing.T) {
 	}
 }
 
-func TestMetrics_AScrapeReadsOneRecordAndNothingElseReads(t *testing.T) {
+func TestMetrics_ScrapeReadsOneRecord(t *testing.T) {
 	s := &oneRecord{}
 	at := now
 	m := measured(s, func() time.Time { return at })
@@ -139,7 +139,7 @@ func documented(t *testing.T, section string) []string {
 	return names
 }
 
-func TestDocs_NameTheMetricsThatAreServed(t *testing.T) {
+func TestDocs_ListTheServedMetrics(t *testing.T) {
 	m := measured(&oneRecord{rec: state.Reconcile{LastSuccess: now}}, func() time.Time { return now })
 	families, err := m.registry.Gather()
 	if err != nil {

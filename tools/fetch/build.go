@@ -29,10 +29,10 @@ func (f *fetcher) build(ctx context.Context, t tool, work string) (string, error
 
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = dir
-	// Whatever the surroundings build for, the tools run on this machine.
+	// The tools run on this machine, whatever target the environment sets.
 	cmd.Env = append(os.Environ(), "GOBIN="+work, "GOFLAGS=", "GOWORK=off", "CGO_ENABLED=0",
 		"GOOS="+runtime.GOOS, "GOARCH="+runtime.GOARCH)
-	// Lets the compilers that it started end as well.
+	// An interrupt also ends the compilers that it started.
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 10 * time.Second
 	stderr, err := cmd.StderrPipe()
@@ -53,16 +53,15 @@ func (f *fetcher) build(ctx context.Context, t tool, work string) (string, error
 	return filepath.Join(work, path.Base(t.pkg)+exe()), nil
 }
 
-// follow reads what a verbose go install says until it ends, and reports its
-// progress every 20 seconds. It returns what was neither a download nor the
-// name of a package: warnings and errors.
+// follow reads the output of a verbose go install until it ends, and reports its progress every 20
+// seconds. It returns all lines that are neither downloads nor package names: warnings and errors.
 func (f *fetcher) follow(t tool, stderr io.Reader) string {
 	var rest bytes.Buffer
 	var downloaded, compiled int
 	start := time.Now()
 	next := start.Add(20 * time.Second)
 	lines := bufio.NewScanner(stderr)
-	lines.Buffer(nil, 1<<20) // a linker's complaint can be long
+	lines.Buffer(nil, 1<<20) // error messages of a linker can be long
 	for lines.Scan() {
 		line := lines.Text()
 		switch {

@@ -20,8 +20,8 @@ import (
 	"github.com/hashicorp/hc-install/product"
 )
 
-// A test that needs an installed program links this test binary under that
-// program's name and sets the version that it is to tell.
+// If a test needs an installed program, it links this test binary under the program's name, and
+// sets the version that it prints.
 const versionVariable = "FETCH_TEST_VERSION"
 
 func TestMain(m *testing.M) {
@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func TestEveryPinnedModuleBuildsTheVersionOfTheTable(t *testing.T) {
+func TestTools_PinnedModulesMatchTheTable(t *testing.T) {
 	for _, tool := range tools {
 		if tool.module == "" {
 			continue
@@ -48,7 +48,7 @@ func TestEveryPinnedModuleBuildsTheVersionOfTheTable(t *testing.T) {
 	}
 }
 
-func TestNamesChooseTools(t *testing.T) {
+func TestChoose_ByName(t *testing.T) {
 	names := func(chosen []tool) string {
 		var names []string
 		for _, t := range chosen {
@@ -79,16 +79,16 @@ func TestNamesChooseTools(t *testing.T) {
 	}
 }
 
-func TestAnInstalledProgramIsUsed(t *testing.T) {
-	w := newWorld(t)
+func TestFetch_UsesAnInstalledProgram(t *testing.T) {
+	w := newFixture(t)
 	installed := w.install("1.21.0")
 	w.fetch(w.hello)
 	w.leadsTo(installed)
 	w.says("hello: " + installed)
 }
 
-func TestAnInstalledProgramThatIsTooOldIsPassedOver(t *testing.T) {
-	w := newWorld(t)
+func TestFetch_IgnoresAnOldInstalledProgram(t *testing.T) {
+	w := newFixture(t)
 	w.install("1.14.9")
 	cached := w.fillCache()
 	w.fetch(w.hello)
@@ -96,8 +96,8 @@ func TestAnInstalledProgramThatIsTooOldIsPassedOver(t *testing.T) {
 	w.says("1.14.9 and is not used: 1.15.0 or newer is needed")
 }
 
-func TestAnInstalledProgramThatTellsNoVersionIsPassedOver(t *testing.T) {
-	w := newWorld(t)
+func TestFetch_IgnoresAnInstalledProgramWithoutVersion(t *testing.T) {
+	w := newFixture(t)
 	w.install("what?")
 	cached := w.fillCache()
 	w.fetch(w.hello)
@@ -105,8 +105,8 @@ func TestAnInstalledProgramThatTellsNoVersionIsPassedOver(t *testing.T) {
 	w.says("does not tell its version")
 }
 
-func TestTheCheckoutsOwnFolderOnPathIsNoInstallation(t *testing.T) {
-	w := newWorld(t)
+func TestFetch_IgnoresItsOwnFolderOnPath(t *testing.T) {
+	w := newFixture(t)
 	w.path = []string{filepath.Join(w.top, ".tools", "bin")}
 	w.fillCache()
 	w.fetch(w.hello)
@@ -116,8 +116,8 @@ func TestTheCheckoutsOwnFolderOnPathIsNoInstallation(t *testing.T) {
 	w.leadsTo(next)
 }
 
-func TestWithoutReleasesTheProgramIsBuiltFromItsModule(t *testing.T) {
-	w := newWorld(t)
+func TestFetch_BuildsFromSourceWithoutReleases(t *testing.T) {
+	w := newFixture(t)
 	w.fetch(w.hello)
 	w.leadsTo(w.cached(w.hello))
 	w.says("HashiCorp's releases cannot be reached", "it is built from source instead", "hello: building 1.2.3")
@@ -128,8 +128,8 @@ func TestWithoutReleasesTheProgramIsBuiltFromItsModule(t *testing.T) {
 	w.isTidy()
 }
 
-func TestReleasesThatRefuseAreNotWaitedFor(t *testing.T) {
-	w := newWorld(t)
+func TestFetch_DoesNotWaitForReleasesThatRefuse(t *testing.T) {
+	w := newFixture(t)
 	asked := 0
 	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
 		asked++
@@ -146,8 +146,8 @@ func TestReleasesThatRefuseAreNotWaitedFor(t *testing.T) {
 	}
 }
 
-func TestASecondRunDoesNothing(t *testing.T) {
-	w := newWorld(t)
+func TestFetch_SecondRunDoesNothing(t *testing.T) {
+	w := newFixture(t)
 	w.fillCache()
 	w.fetch(w.hello)
 	before := w.tree()
@@ -161,8 +161,8 @@ func TestASecondRunDoesNothing(t *testing.T) {
 	}
 }
 
-func TestANewVersionTakesTheOldOnesPlace(t *testing.T) {
-	w := newWorld(t)
+func TestFetch_NewVersionReplacesTheOldOne(t *testing.T) {
+	w := newFixture(t)
 	w.fillCache()
 	w.fetch(w.hello)
 	w.hello.version = "1.2.4"
@@ -171,8 +171,8 @@ func TestANewVersionTakesTheOldOnesPlace(t *testing.T) {
 	w.leadsTo(next)
 }
 
-func TestTwoRunsAtOnceDoNotDisturbEachOther(t *testing.T) {
-	w := newWorld(t)
+func TestFetch_TwoRunsAtOnce(t *testing.T) {
+	w := newFixture(t)
 	var wg sync.WaitGroup
 	for range 2 {
 		wg.Go(func() {
@@ -188,8 +188,8 @@ func TestTwoRunsAtOnceDoNotDisturbEachOther(t *testing.T) {
 	w.isTidy()
 }
 
-func TestABuildThatFailsShowsWhyAndLeavesNothing(t *testing.T) {
-	w := newWorld(t)
+func TestFetch_FailedBuildShowsWhyAndLeavesNothing(t *testing.T) {
+	w := newFixture(t)
 	w.write("tools/hello/main.go", "package main\n\nfunc main() { undefined() }\n")
 	err := w.fetcher.fetch(t.Context(), []tool{w.hello})
 	if err == nil || !strings.Contains(err.Error(), "get hello: ") || !strings.Contains(err.Error(), "undefined: undefined") {
@@ -201,8 +201,8 @@ func TestABuildThatFailsShowsWhyAndLeavesNothing(t *testing.T) {
 	w.isTidy()
 }
 
-func TestAnInterruptedRunLeavesNothing(t *testing.T) {
-	w := newWorld(t)
+func TestFetch_InterruptLeavesNothing(t *testing.T) {
+	w := newFixture(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := w.fetcher.fetch(ctx, []tool{w.hello}); err == nil {
@@ -211,8 +211,8 @@ func TestAnInterruptedRunLeavesNothing(t *testing.T) {
 	w.isTidy()
 }
 
-func TestProvidersAreLaidOutAsTerraformsMirrorWants(t *testing.T) {
-	w := newWorld(t)
+func TestFetch_MirrorHasTerraformsLayout(t *testing.T) {
+	w := newFixture(t)
 	local := tool{name: "terraform-provider-local", version: "2.8.0"}
 	w.fill(local)
 	w.fetch(local)
@@ -243,7 +243,7 @@ func TestProvidersAreLaidOutAsTerraformsMirrorWants(t *testing.T) {
 	}
 }
 
-func TestACopyIsKnownAgain(t *testing.T) {
+func TestPlace_RecognisesACopy(t *testing.T) {
 	dir := t.TempDir()
 	src, dst := filepath.Join(dir, "src"), filepath.Join(dir, "dst")
 	if err := os.WriteFile(src, []byte("program"), 0o755); err != nil {
@@ -263,7 +263,7 @@ func TestACopyIsKnownAgain(t *testing.T) {
 	}
 }
 
-func TestTheCacheIsWhereTheVariableSays(t *testing.T) {
+func TestCacheDir_IsSetByTheVariable(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("TERRAPULSE_CACHE", dir)
 	if got, err := cacheDir(); err != nil || got != dir {
@@ -271,20 +271,20 @@ func TestTheCacheIsWhereTheVariableSays(t *testing.T) {
 	}
 }
 
-// world is a checkout, a cache and a machine with nothing installed, and one
-// tool, hello, that has no dependencies.
-type world struct {
+// fixture is a checkout, a cache, a machine without installed tools, and one tool, hello, without
+// dependencies.
+type fixture struct {
 	*fetcher
 	t     *testing.T
 	hello tool
 }
 
-func newWorld(t *testing.T) *world {
+func newFixture(t *testing.T) *fixture {
 	dir := t.TempDir()
-	// A server that has gone: connections to it are refused at once.
+	// Connections to a closed server are refused at once.
 	server := httptest.NewServer(nil)
 	server.Close()
-	w := &world{
+	w := &fixture{
 		t: t,
 		fetcher: &fetcher{
 			top: filepath.Join(dir, "checkout"), cache: filepath.Join(dir, "cache"),
@@ -309,7 +309,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-func (w *world) write(name, content string) {
+func (w *fixture) write(name, content string) {
 	w.t.Helper()
 	file := filepath.Join(w.top, filepath.FromSlash(name))
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
@@ -320,8 +320,8 @@ func (w *world) write(name, content string) {
 	}
 }
 
-// install puts a hello that tells this version on PATH.
-func (w *world) install(version string) string {
+// install puts a hello with this version on PATH.
+func (w *fixture) install(version string) string {
 	w.t.Helper()
 	self, err := os.Executable()
 	if err != nil {
@@ -337,13 +337,13 @@ func (w *world) install(version string) string {
 	return installed
 }
 
-// fillCache puts a hello of the pinned version into the cache.
-func (w *world) fillCache() string {
+// fillCache puts a hello with the pinned version into the cache.
+func (w *fixture) fillCache() string {
 	w.t.Helper()
 	return w.fill(w.hello)
 }
 
-func (w *world) fill(t tool) string {
+func (w *fixture) fill(t tool) string {
 	w.t.Helper()
 	if err := os.MkdirAll(w.cache, 0o755); err != nil {
 		w.t.Fatal(err)
@@ -354,15 +354,15 @@ func (w *world) fill(t tool) string {
 	return w.cached(t)
 }
 
-func (w *world) fetch(tools ...tool) {
+func (w *fixture) fetch(tools ...tool) {
 	w.t.Helper()
 	if err := w.fetcher.fetch(w.t.Context(), tools); err != nil {
 		w.t.Fatal(err)
 	}
 }
 
-// leadsTo checks that the program in place is this one.
-func (w *world) leadsTo(want string) {
+// leadsTo checks that the installed program is this one.
+func (w *fixture) leadsTo(want string) {
 	w.t.Helper()
 	if !same(want, w.destination(w.hello)) {
 		at, err := filepath.EvalSymlinks(w.destination(w.hello))
@@ -370,7 +370,7 @@ func (w *world) leadsTo(want string) {
 	}
 }
 
-func (w *world) says(wants ...string) {
+func (w *fixture) says(wants ...string) {
 	w.t.Helper()
 	for _, want := range wants {
 		if said := w.log.(*bytes.Buffer).String(); !strings.Contains(said, want) {
@@ -379,8 +379,8 @@ func (w *world) says(wants ...string) {
 	}
 }
 
-// isTidy checks that no unfinished work is left.
-func (w *world) isTidy() {
+// isTidy checks that there are no unfinished files.
+func (w *fixture) isTidy() {
 	w.t.Helper()
 	if strings.Contains(w.tree(), "new-") {
 		w.t.Errorf("unfinished work is left:\n%s", w.tree())
@@ -388,7 +388,7 @@ func (w *world) isTidy() {
 }
 
 // tree lists all files with their times.
-func (w *world) tree() string {
+func (w *fixture) tree() string {
 	w.t.Helper()
 	var b strings.Builder
 	for _, root := range []string{w.cache, filepath.Join(w.top, ".tools")} {

@@ -18,26 +18,26 @@ import (
 )
 
 const (
-	// reachTimeout is how long HashiCorp's releases may take to answer at all:
-	// behind a firewall that drops packets, nothing ever does.
+	// reachTimeout limits the wait for any answer of HashiCorp's releases: a firewall may drop all
+	// packets.
 	reachTimeout = 10 * time.Second
-	// downloadTimeout is for 60 MB over a slow line.
+	// downloadTimeout suffices for 60 MB over a slow line.
 	downloadTimeout = 10 * time.Minute
 )
 
-// fetcher gets tools into one checkout.
+// fetcher installs tools into a checkout.
 type fetcher struct {
 	top      string   // the checkout
-	cache    string   // where binaries are kept between checkouts
+	cache    string   // for binaries of all checkouts
 	path     []string // folders that may hold an installed Consul or Terraform
 	releases string   // URL of HashiCorp's releases
 	log      io.Writer
 
-	unreachable error // why the releases cannot be used; asked once
+	unreachable error // why the releases cannot be used; checked once
 }
 
-// fetch puts the tools into .tools, each in one atomic step, so that two runs
-// at once, or a run that is interrupted, leave only whole files.
+// fetch puts the tools into .tools, each in one atomic step, so that parallel or interrupted runs
+// leave only complete files.
 func (f *fetcher) fetch(ctx context.Context, chosen []tool) error {
 	for _, t := range chosen {
 		if err := f.get(ctx, t); err != nil {
@@ -47,7 +47,7 @@ func (f *fetcher) fetch(ctx context.Context, chosen []tool) error {
 	return f.writeTerraformRC()
 }
 
-// get makes sure that the tool is in place.
+// get makes sure that the tool is installed.
 func (f *fetcher) get(ctx context.Context, t tool) error {
 	if t.pin != "" {
 		return f.getFolder(ctx, t)
@@ -63,8 +63,8 @@ func (f *fetcher) get(ctx context.Context, t tool) error {
 	if err := os.MkdirAll(f.cache, 0o755); err != nil {
 		return err
 	}
-	// In the cache, not in the system's temporary folder: a file can only be
-	// renamed into place within one file system.
+	// In the cache, not in the system's temporary folder: a file can be renamed only within one
+	// file system.
 	work, err := os.MkdirTemp(f.cache, "new-")
 	if err != nil {
 		return err
@@ -75,8 +75,8 @@ func (f *fetcher) get(ctx context.Context, t tool) error {
 		return err
 	}
 	if err := os.Rename(fresh, cached); err != nil {
-		// Windows does not replace a program that runs. Another run may have
-		// been faster: then that one's file serves.
+		// Windows cannot replace a running program. Another run may have been faster: then its file
+		// is used.
 		if _, statErr := os.Stat(cached); statErr != nil {
 			return err
 		}
@@ -84,9 +84,9 @@ func (f *fetcher) get(ctx context.Context, t tool) error {
 	return f.put(t, cached)
 }
 
-// put makes the tool at src the checkout's. Some go by a second name: providers,
-// as OpenTofu asks a registry of its own for what a module calls hashicorp/local,
-// and OpenTofu itself, for tests that know of no program but Terraform.
+// put installs the tool at src in the checkout. Some tools have a second name: providers, because
+// OpenTofu has a different registry for hashicorp/local, and OpenTofu itself, for tests that run a
+// program named terraform.
 func (f *fetcher) put(t tool, src string) error {
 	dst := f.destination(t)
 	if err := f.place(t, src, dst); err != nil {
@@ -118,13 +118,13 @@ func (f *fetcher) obtain(ctx context.Context, t tool, work string) (string, erro
 	return f.build(ctx, t, work)
 }
 
-// installed returns the path of a usable installation on PATH, or "".
+// installed returns the path of a suitable installation on PATH, or "".
 func (f *fetcher) installed(ctx context.Context, t tool, dst string) string {
 	if t.product == nil {
 		return ""
 	}
 	for _, dir := range f.path {
-		// Someone may have put .tools/bin itself on PATH.
+		// .tools/bin itself may be on PATH.
 		if dir == "" || filepath.Clean(dir) == filepath.Dir(dst) {
 			continue
 		}
@@ -136,7 +136,7 @@ func (f *fetcher) installed(ctx context.Context, t tool, dst string) string {
 			continue
 		}
 		if same(binary, dst) {
-			return binary // its version was checked when it was put there
+			return binary // its version was checked when it was installed
 		}
 		found, err := t.product.GetVersion(ctx, binary)
 		switch oldest := version.Must(version.NewVersion(t.atLeast)); {
@@ -151,8 +151,8 @@ func (f *fetcher) installed(ctx context.Context, t tool, dst string) string {
 	return ""
 }
 
-// download gets the tool's pinned version from HashiCorp's releases, with
-// checksum and signature verified.
+// download downloads the tool's pinned version from HashiCorp's releases, and verifies checksum and
+// signature.
 func (f *fetcher) download(ctx context.Context, t tool, work string) (string, error) {
 	if err := f.reach(ctx); err != nil {
 		return "", err
@@ -168,7 +168,7 @@ func (f *fetcher) download(ctx context.Context, t tool, work string) (string, er
 	return release.Install(ctx)
 }
 
-// reach reports whether HashiCorp's releases answer, asking once.
+// reach reports whether HashiCorp's releases answer; it checks only once.
 func (f *fetcher) reach(ctx context.Context) error {
 	if f.unreachable != nil {
 		return f.unreachable
@@ -193,8 +193,8 @@ func (f *fetcher) reach(ctx context.Context) error {
 	return f.unreachable
 }
 
-// cached returns where the tool is kept between checkouts. Linters are tied to
-// the Go version that built them: they cannot read code for a newer one.
+// cached returns the path of the tool in the cache. Linters depend on the Go version that built
+// them: they cannot read code for a newer one.
 func (f *fetcher) cached(t tool) string {
 	name := strings.Join([]string{t.name, t.version, runtime.GOOS, runtime.GOARCH}, "_")
 	if t.set == "lint" {
@@ -203,7 +203,7 @@ func (f *fetcher) cached(t tool) string {
 	return filepath.Join(f.cache, name+exe())
 }
 
-// destination returns where the checkout's tests expect the tool.
+// destination returns the path at which the checkout's tests expect the tool.
 func (f *fetcher) destination(t tool) string {
 	provider, ok := strings.CutPrefix(t.name, "terraform-provider-")
 	switch {
@@ -218,8 +218,7 @@ func (f *fetcher) destination(t tool) string {
 
 func (f *fetcher) mirror() string { return filepath.Join(f.top, ".tools", "mirror") }
 
-// writeTerraformRC writes the Terraform CLI configuration that knows no
-// registry but the mirror.
+// writeTerraformRC writes a Terraform CLI configuration that uses only the mirror.
 func (f *fetcher) writeTerraformRC() error {
 	content := fmt.Sprintf(`disable_checkpoint = true
 provider_installation {
@@ -231,7 +230,7 @@ provider_installation {
 	return f.writeFile(filepath.Join(f.top, ".tools", "terraform.rc"), content, 0o644)
 }
 
-// writeFile makes the file in .tools say this, if it does not yet.
+// writeFile writes a file in .tools unless it has this content already.
 func (f *fetcher) writeFile(file, content string, mode os.FileMode) error {
 	if old, err := os.ReadFile(file); err == nil && string(old) == content {
 		return nil

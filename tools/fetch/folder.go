@@ -13,8 +13,7 @@ import (
 	"time"
 )
 
-// getFolder makes sure that a tool that is a folder of files is in place, and
-// what it has for .tools/bin.
+// getFolder installs a tool that is a folder of files, and its programs in .tools/bin.
 func (f *fetcher) getFolder(ctx context.Context, t tool) error {
 	cached, err := f.cachedFolder(t)
 	if err != nil {
@@ -29,7 +28,8 @@ func (f *fetcher) getFolder(ctx context.Context, t tool) error {
 		return err
 	}
 	for name, script := range t.scripts {
-		// By way of Python, for scripts name the folder that they were made in.
+		// Called with Python, because scripts contain the name of the folder in which they were
+		// installed.
 		quoted := strings.ReplaceAll(cached, "'", `'\''`)
 		text := fmt.Sprintf("#!/bin/sh\nexec '%s/bin/python' '%s/%s' \"$@\"\n", quoted, quoted, script)
 		if err := f.writeFile(filepath.Join(f.top, ".tools", "bin", name), text, 0o755); err != nil {
@@ -46,7 +46,7 @@ func (f *fetcher) getFolder(ctx context.Context, t tool) error {
 	return f.place(t, found[0], filepath.Join(f.top, ".tools", "bin", t.as))
 }
 
-// fillFolder makes the tool's folder in the cache, in one step.
+// fillFolder creates the tool's folder in the cache, in one step.
 func (f *fetcher) fillFolder(ctx context.Context, t tool, cached string) error {
 	if err := os.MkdirAll(f.cache, 0o755); err != nil {
 		return err
@@ -77,8 +77,7 @@ func (f *fetcher) fillFolder(ctx context.Context, t tool, cached string) error {
 	return nil
 }
 
-// cachedFolder returns where the folder is kept between checkouts. Its name
-// changes with whatever is pinned.
+// cachedFolder returns the folder's path in the cache. Its name changes with the pinned versions.
 func (f *fetcher) cachedFolder(t tool) (string, error) {
 	pinned, err := os.ReadFile(f.pinned(t))
 	if err != nil {
@@ -90,7 +89,7 @@ func (f *fetcher) cachedFolder(t tool) (string, error) {
 
 func (f *fetcher) pinned(t tool) string { return filepath.Join(f.top, filepath.FromSlash(t.pin)) }
 
-// maven copies the libraries that the tool's pom.xml names, and theirs.
+// maven copies the libraries of the tool's pom.xml and their dependencies.
 func (f *fetcher) maven(ctx context.Context, t tool, dir string) error {
 	if _, err := f.find("java", "Java 17 or newer, which runs it (Debian: openjdk-17-jre-headless)"); err != nil {
 		return err
@@ -136,7 +135,7 @@ func (f *fetcher) find(name, what string) (string, error) {
 	return "", fmt.Errorf("there is no %s on PATH: install %s", name, what)
 }
 
-// command runs a program to its end. The error shows what it said.
+// command runs a program to its end. The error contains its output.
 func (f *fetcher) command(ctx context.Context, program string, args ...string) error {
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }

@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-func TestWhatIsPinnedIsTheVersionThatATestRuns(t *testing.T) {
+func TestTools_TestsRunThePinnedVersion(t *testing.T) {
 	for file, lines := range map[string][]string{
 		"tools/dynamodb/pom.xml":              {`<version>3\.0\.0</version>`},
 		"tools/aws/requirements.txt":          {`aws-sam-cli==1\.170\.0`, `cfn-lint==1\.58\.0`, `moto==5\.2\.5`, `aws-sam-translator==1\.115\.0`},
@@ -41,14 +41,14 @@ func TestWhatIsPinnedIsTheVersionThatATestRuns(t *testing.T) {
 	}
 }
 
-func TestJavaAndMavenAreAskedFor(t *testing.T) {
+func TestFetch_RequiresJavaAndMaven(t *testing.T) {
 	w := newShelf(t)
 	w.lacks(w.library, "no java on PATH", "Java 17 or newer")
 	w.program("java", "")
 	w.lacks(w.library, "no mvn on PATH", "install Maven")
 }
 
-func TestPythonIsAskedFor(t *testing.T) {
+func TestFetch_RequiresPython(t *testing.T) {
 	w := newShelf(t)
 	w.lacks(w.environment, "no python3 on PATH", "Python 3.11 or newer")
 	w.program("python3", `test "$1" != -c || { echo "Python 3.11 or newer is needed, this is 3.9" >&2; exit 1; }`)
@@ -57,7 +57,7 @@ func TestPythonIsAskedFor(t *testing.T) {
 	w.lacks(w.environment, "No module named venv", "python3-venv")
 }
 
-func TestAFolderIsMadeOnceAndForEveryPin(t *testing.T) {
+func TestFolder_IsCreatedOncePerPin(t *testing.T) {
 	w := newShelf(t)
 	w.installed()
 	w.fetch(w.library)
@@ -78,7 +78,7 @@ func TestAFolderIsMadeOnceAndForEveryPin(t *testing.T) {
 	w.isTidy()
 }
 
-func TestAFolderThatCannotBeFilledIsNotKept(t *testing.T) {
+func TestFolder_FailureLeavesNothing(t *testing.T) {
 	w := newShelf(t)
 	w.program("java", "")
 	for script, want := range map[string]string{
@@ -93,7 +93,7 @@ func TestAFolderThatCannotBeFilledIsNotKept(t *testing.T) {
 	}
 }
 
-func TestAFolderIsInterrupted(t *testing.T) {
+func TestFolder_Interrupt(t *testing.T) {
 	w := newShelf(t)
 	w.installed()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -104,7 +104,7 @@ func TestAFolderIsInterrupted(t *testing.T) {
 	w.isTidy()
 }
 
-func TestTwoRunsAtOnceMakeOneFolder(t *testing.T) {
+func TestFolder_TwoRunsAtOnce(t *testing.T) {
 	w := newShelf(t)
 	w.installed()
 	var wg sync.WaitGroup
@@ -124,7 +124,7 @@ func TestTwoRunsAtOnceMakeOneFolder(t *testing.T) {
 	w.isTidy()
 }
 
-func TestScriptsAndProgramsOfAnEnvironmentRun(t *testing.T) {
+func TestFolder_ScriptsAndProgramsRun(t *testing.T) {
 	w := newShelf(t)
 	w.installed()
 	w.fetch(w.environment)
@@ -137,7 +137,7 @@ func TestScriptsAndProgramsOfAnEnvironmentRun(t *testing.T) {
 	}
 }
 
-func TestAnEnvironmentWhosePythonHasGoneIsMadeAnew(t *testing.T) {
+func TestFolder_IsReplacedIfItsPythonIsMissing(t *testing.T) {
 	w := newShelf(t)
 	w.installed()
 	w.fetch(w.environment)
@@ -158,10 +158,10 @@ func TestAnEnvironmentWhosePythonHasGoneIsMadeAnew(t *testing.T) {
 	}
 }
 
-// shelf is a world with two tools that are folders, and with scripts in the
-// place of Java, Maven and Python. Its cache has a name that a shell trips over.
+// shelf is a fixture with two tools that are folders, and with scripts that simulate Java, Maven
+// and Python. The name of its cache needs quoting in a shell.
 type shelf struct {
-	*world
+	*fixture
 	library, environment tool
 }
 
@@ -170,7 +170,7 @@ func newShelf(t *testing.T) *shelf {
 		t.Skip("tools that are folders are not made on Windows")
 	}
 	w := &shelf{
-		world:   newWorld(t),
+		fixture: newFixture(t),
 		library: tool{name: "library", pin: "tools/library/pom.xml", fill: (*fetcher).maven, proof: "it.jar"},
 		environment: tool{name: "environment", pin: "tools/environment/requirements.txt",
 			fill: (*fetcher).virtualEnvironment, proof: "bin/python",
@@ -191,11 +191,10 @@ func (w *shelf) program(name, script string) {
 	}
 }
 
-// last makes a script know the folder that Maven is told to copy to.
+// last sets a variable to the folder that Maven must copy to.
 const last = "for last; do :; done; last=${last#-DoutputDirectory=}; "
 
-// installed puts a Java, a Maven and a Python on PATH that do what is asked of
-// them here.
+// installed puts simulated Java, Maven and Python programs on PATH.
 func (w *shelf) installed() {
 	w.program("java", "")
 	w.program("mvn", last+`mkdir -p "$last"; cp "$4" "$last/it.jar"`)
@@ -206,7 +205,7 @@ printf binary > "$3/lib/python3.11/emulator-x"
 printf 'echo hello "$@"\n' > "$3/bin/hello"
 ln -s %s "$3/bin/python"
 `, filepath.Join(w.path[1], "inner")))
-	// The environment's own: runs a script, or is pip.
+	// The environment's own Python: runs a script, or is pip.
 	w.program("inner", `test "$1" = -m || exec /bin/sh "$@"`)
 }
 

@@ -1,4 +1,4 @@
-// Command fetch puts the programs that tests, demo and lint run for real into
+// Command fetch installs the programs that tests, demo and lint need into
 // .tools at the top of the checkout:
 //
 //	.tools/bin/<program>                        consul, terraform, staticcheck, govulncheck
@@ -13,20 +13,20 @@
 //	.tools/bin/schemathesis                     makes requests from an OpenAPI description
 //
 // It takes Consul and Terraform from PATH, else downloads them from HashiCorp's
-// releases, else builds them from source through the Go module proxy. DynamoDB
-// Local comes by Maven, and Python's tools by pip, from where these are set up
-// to look. What it downloads or builds it keeps in a cache outside the checkout,
+// releases, else builds them from source through the Go module proxy. Maven
+// installs DynamoDB Local, and pip the Python tools, from their configured
+// repositories. Downloads and builds are kept in a cache outside of the checkout,
 // $TERRAPULSE_CACHE or terrapulse in the user's cache folder, so that each
-// machine does that once. A run that finds everything in place does nothing.
+// machine needs them only once. If everything is installed, it does nothing.
 //
 // Usage, from the top of the checkout:
 //
 //	go run ./tools/fetch [name | set ...]
 //
-// The sets are run (what the demo needs: nothing but Go is asked for), aws (what
-// the tests of AWS's home need in addition: Java, Maven, Python; not on Windows),
-// lint, and tofu (what the tests with OpenTofu need in addition; it is built from
-// source). Without names it gets run and aws, what the tests need.
+// The sets are run (for the demo; needs only Go), aws (in addition, for the AWS
+// tests; needs Java, Maven and Python, not on Windows), lint, and tofu (in addition,
+// for the tests with OpenTofu, which is built from source). The default is run and
+// aws, which the tests need.
 package main
 
 import (
@@ -43,8 +43,8 @@ import (
 	"github.com/hashicorp/hc-install/product"
 )
 
-// tools is everything that can be asked for, with the one version that is
-// tested. Where a tool has a module in tools, that module pins the same version.
+// tools are all tools, each with the version that is tested. If a tool has a module in the folder
+// tools, that module pins the same version.
 var tools = []tool{
 	{
 		name: "consul", version: "1.22.3", set: "run",
@@ -55,7 +55,7 @@ var tools = []tool{
 		name: "terraform", version: "1.11.4", set: "run",
 		product: &product.Terraform, atLeast: "1.0.0",
 		module: "tools/terraform", pkg: "github.com/hashicorp/terraform",
-		// Without it the binary calls itself 1.11.4-dev.
+		// Otherwise the binary reports the version 1.11.4-dev.
 		ldflags: "-X github.com/hashicorp/terraform/version.dev=no",
 	},
 	{
@@ -64,8 +64,8 @@ var tools = []tool{
 		ldflags: "-X github.com/opentofu/opentofu/version.dev=no",
 	},
 	{
-		// Release 2.8.0; the module's path and its tags do not agree, hence
-		// the pseudo-version.
+		// This is release 2.8.0: the module's path does not match its tags, so it needs a
+		// pseudo-version.
 		name: "terraform-provider-local", version: "2.8.0", set: "run",
 		pkg: "github.com/terraform-providers/terraform-provider-local", at: "v1.4.1-0.20260513075820-3561e410f9fe",
 	},
@@ -88,10 +88,10 @@ var tools = []tool{
 	{
 		name: "python", set: "aws",
 		pin: "tools/aws/requirements.txt", fill: (*fetcher).virtualEnvironment,
-		// A link to the Python that made it, which may have gone since.
+		// A link to the Python that created it, which may be gone.
 		proof:   "bin/python",
 		scripts: map[string]string{"sam": "bin/sam", "cfn-lint": "bin/cfn-lint", "moto_server": "bin/moto_server"},
-		// SAM CLI brings Lambda's emulator for Linux, for both architectures.
+		// SAM CLI contains Lambda's emulator for Linux, for both architectures.
 		program: "lib/python*/site-packages/samcli/local/rapid/aws-lambda-rie-" + lambdaArchitecture(),
 		as:      "aws-lambda-rie",
 	},
@@ -102,24 +102,24 @@ var tools = []tool{
 	},
 }
 
-// tool is one program and where it may come from.
+// tool is a program and its sources.
 type tool struct {
 	name    string
 	version string
 	set     string // "run" for tests and demo, "aws" for tests, "tofu" for tests with OpenTofu, "lint"
 
-	product *product.Product // looked for on PATH and in HashiCorp's releases; nil for neither
-	atLeast string           // the oldest version that is taken from PATH
+	product *product.Product // to search on PATH and in HashiCorp's releases; nil for neither
+	atLeast string           // the oldest version that is accepted on PATH
 
-	pkg     string // main package that it is built from
+	pkg     string // main package to build
 	module  string // folder of the module that pins pkg; else
 	at      string // version of pkg's module
 	ldflags string
 
-	// A tool that is a folder has none of the above but these.
-	pin     string                                                          // file of the checkout that says what is in it
-	fill    func(f *fetcher, ctx context.Context, t tool, dir string) error // makes the folder
-	proof   string                                                          // file that a whole folder holds
+	// A tool that is a folder has only these fields.
+	pin     string                                                          // file of the checkout with the content's versions
+	fill    func(f *fetcher, ctx context.Context, t tool, dir string) error // creates the folder
+	proof   string                                                          // file that a complete folder contains
 	scripts map[string]string                                               // in .tools/bin: Python scripts of the folder
 	program string                                                          // pattern of a program of the folder
 	as      string                                                          // its name in .tools/bin
@@ -150,7 +150,7 @@ func run(ctx context.Context, names []string) error {
 	if err != nil {
 		return err
 	}
-	// Asking a Terraform for its version must not wait for the network.
+	// terraform version must not wait for the network.
 	if err := os.Setenv("CHECKPOINT_DISABLE", "1"); err != nil {
 		return err
 	}
@@ -164,8 +164,8 @@ func run(ctx context.Context, names []string) error {
 	return f.fetch(ctx, chosen)
 }
 
-// choose returns the tools with these names or of these sets; without names,
-// those that the tests need.
+// choose returns the tools with these names or of these sets; by default, those that the tests
+// need.
 func choose(names []string) ([]tool, error) {
 	if len(names) == 0 {
 		names = []string{"run", "aws"}
@@ -191,7 +191,7 @@ func choose(names []string) ([]tool, error) {
 	return chosen, nil
 }
 
-// cacheDir returns the folder, outside the checkout, where binaries are kept.
+// cacheDir returns the cache folder, which is outside of the checkout.
 func cacheDir() (string, error) {
 	if dir := os.Getenv("TERRAPULSE_CACHE"); dir != "" {
 		return filepath.Abs(dir)
@@ -203,7 +203,7 @@ func cacheDir() (string, error) {
 	return filepath.Join(dir, "terrapulse"), nil
 }
 
-// exe is the ending of a program's file name on this system.
+// exe returns the extension of programs on this system.
 func exe() string {
 	if runtime.GOOS == "windows" {
 		return ".exe"
@@ -211,7 +211,7 @@ func exe() string {
 	return ""
 }
 
-// lambdaArchitecture is what Lambda's tools call this machine's architecture.
+// lambdaArchitecture returns this machine's architecture in the words of Lambda's tools.
 func lambdaArchitecture() string {
 	if runtime.GOARCH == "arm64" {
 		return "arm64"

@@ -7,8 +7,7 @@ import (
 	"path/filepath"
 )
 
-// place makes dst the program at src: a link where the system allows one, else
-// a copy.
+// place makes dst the program at src: as a link if the system allows one, else as a copy.
 func (f *fetcher) place(t tool, src, dst string) error {
 	if same(src, dst) {
 		return nil
@@ -26,7 +25,7 @@ func (f *fetcher) place(t tool, src, dst string) error {
 	return nil
 }
 
-// same reports whether b is a, or the copy that place made of it.
+// same reports whether b is a, or place's copy of it.
 func same(a, b string) bool {
 	ai, err := os.Stat(a)
 	if err != nil {
@@ -39,15 +38,13 @@ func same(a, b string) bool {
 	return os.SameFile(ai, bi) || ai.Size() == bi.Size() && ai.ModTime().Equal(bi.ModTime())
 }
 
-// replace makes a new dst, somewhere in .tools, with create and puts it in the
-// place of an old one in one step.
+// replace creates a new dst in .tools with create, and replaces an old one in one step.
 func (f *fetcher) replace(dst string, create func(path string) error) error {
 	if err := os.MkdirAll(filepath.Dir(dst), 0o755); err != nil {
 		return err
 	}
-	// A folder of its own, because neither a link nor a copy may meet a file
-	// that is already there; and not beside dst, where Terraform would take
-	// it for a part of the mirror.
+	// A separate folder, because a link or a copy cannot replace an existing file; and not beside
+	// dst, where Terraform would treat it as a part of the mirror.
 	work, err := os.MkdirTemp(filepath.Join(f.top, ".tools"), "new-")
 	if err != nil {
 		return err
@@ -60,7 +57,7 @@ func (f *fetcher) replace(dst string, create func(path string) error) error {
 	return os.Rename(fresh, dst)
 }
 
-// copyProgram copies a program with its time, by which same knows it again.
+// copyProgram copies a program with its modification time, by which same recognises it.
 func copyProgram(src, dst string) error {
 	in, err := os.Open(src)
 	if err != nil {
