@@ -63,15 +63,7 @@ func TestApply_KillsTerraformAfterItsGrace(t *testing.T) {
 	f := newFixture(t, fileModule)
 	started := filepath.Join(t.TempDir(), "started")
 	f.bin = recorder(t, `trap '' INT; echo > `+started+`; exec sleep 300`)
-	ctx, cancel := context.WithCancel(t.Context())
-	go func() {
-		defer cancel()
-		for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-			if _, err := os.Stat(started); err == nil {
-				return
-			}
-		}
-	}()
+	ctx := untilThere(t, started)
 	_, err := f.open(func(o *Options) { o.Grace = 100 * time.Millisecond }).Apply(ctx)
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
@@ -86,17 +78,39 @@ func TestApply_SucceedsIfTerraformDidInSpiteOfAnInterrupt(t *testing.T) {
 	started := filepath.Join(t.TempDir(), "started")
 	f.bin = recorder(t, `trap 'echo "Apply complete! Resources: 1 added, 0 changed, 0 destroyed."; exit 0' INT
 echo > `+started+`; while :; do sleep 0.01; done`)
-	ctx, cancel := context.WithCancel(t.Context())
-	go func() {
-		defer cancel()
-		for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-			if _, err := os.Stat(started); err == nil {
-				return
-			}
-		}
-	}()
+	ctx := untilThere(t, started)
 	s, err := f.open().Apply(ctx)
 	if err != nil || s.Add != 1 {
 		t.Errorf("got %+v, %v", s, err)
 	}
+}
+
+func TestApply_IsInterruptedIfOnlyItsInitSucceeded(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("needs a shell")
+	}
+	f := newFixture(t, fileModule)
+	started := filepath.Join(t.TempDir(), "started")
+	f.bin = recorder(t, `case "$1" in
+apply) echo "Error: Required plugins are not installed" >&2; exit 1;;
+init) trap 'exit 0' INT; echo Initializing; echo > `+started+`; while :; do sleep 0.01; done;;
+esac`)
+	_, err := f.open().Apply(untilThere(t, started))
+	if interrupted := (*InterruptedError)(nil); !errors.As(err, &interrupted) || interrupted.Command != "init" {
+		t.Errorf("got %v", err)
+	}
+}
+
+// untilThere returns a context that ends when the file exists.
+func untilThere(t *testing.T, path string) context.Context {
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		defer cancel()
+		for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+			if exists(path) {
+				return
+			}
+		}
+	}()
+	return ctx
 }
