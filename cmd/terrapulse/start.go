@@ -210,7 +210,7 @@ func (c *startCommand) printNotRun(cfg *config.Config) {
 func (c *startCommand) reset(e *instance.Instance, out io.Writer) int {
 	forgotten, err := e.Control().Reset(c.ctx)
 	for _, o := range forgotten {
-		fmt.Fprintf(out, "forgotten: task %s (%s)\n", o.Task, o)
+		fmt.Fprintf(out, "forgotten: task %s (%s)\n", o.Task, cmp.Or(o.String(), "its record could not be decoded"))
 	}
 	if err != nil {
 		return c.fail(exitError, err)

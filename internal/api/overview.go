@@ -24,11 +24,11 @@ func (a *api) getOverview(w http.ResponseWriter, r *http.Request) {
 }
 
 func (a *api) overview(ctx context.Context) (overview.Overview, error) {
-	counts, err := a.Control.Config(ctx)
+	effective, err := a.Control.Config(ctx)
 	if err != nil {
 		return overview.Overview{}, err
 	}
-	return a.reader().Read(ctx, counts)
+	return a.reader().Read(ctx, effective)
 }
 
 func (a *api) reader() overview.Reader {
@@ -51,11 +51,11 @@ func (a *api) taskOverview(ctx context.Context, name string) (overview.Task, err
 	if err != nil {
 		return overview.Task{}, err
 	}
-	counts, err := a.Control.Config(ctx)
+	effective, err := a.Control.Config(ctx)
 	if err != nil {
 		return overview.Task{}, err
 	}
-	return a.reader().ReadTask(ctx, counts, definition)
+	return a.reader().ReadTask(ctx, effective, definition)
 }
 
 // OverviewOf returns an overview as the API shows it.

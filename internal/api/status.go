@@ -30,9 +30,9 @@ const readsAtOnce = 16
 // readingTime is how long the records of all tasks may take to be read.
 const readingTime = time.Minute
 
-// status is what is known of one task's status, ready to be sent. It holds for
-// one version of the task's record and one definition of the task, and so needs
-// no time to end: runs that have ended do not change.
+// status is the status of one task as Consul-Terraform-Sync shows it, ready to
+// be sent. It belongs to one version of the task's record and one definition of
+// the task. It never expires: runs that have ended do not change.
 type status struct {
 	version    string // of the task's record
 	definition apispec.EventConfig
@@ -41,10 +41,10 @@ type status struct {
 	is      apispec.Status
 	history []string // ids of the newest runs that have ended, the latest first
 	brief   []byte   // TaskStatus in JSON, without events
-	full    []byte   // the same with events; nil until somebody has asked for them
+	full    []byte   // the same with events; nil until a request needs them
 }
 
-// statusOf judges by how the newest runs ended, oldest first.
+// statusOf derives the status from how the newest runs ended, oldest first.
 func statusOf(recent []state.RunState) apispec.Status {
 	failures := 0
 	for _, s := range recent {
@@ -69,7 +69,7 @@ func failed(s state.RunState) bool {
 
 // ended returns how the task's newest runs ended and their ids, oldest first.
 // Interrupted runs are left out: Consul-Terraform-Sync keeps no event of a run
-// that its own stop has ended.
+// that it stopped together with itself.
 func ended(t state.Task) (outcomes []state.RunState, ids []string) {
 	recent := t.Outcomes()
 	newest := t.History[max(0, len(t.History)-len(recent)):]
@@ -82,9 +82,10 @@ func ended(t state.Task) (outcomes []state.RunState, ids []string) {
 	return outcomes, ids
 }
 
-// all returns the statuses of all tasks that there are, by name, and their
-// names, sorted. However many requests there are, the records are read once at a
-// time: who asks meanwhile gets what is read next, never what was read before.
+// all returns the statuses of all tasks by name, and the sorted names. The
+// records are read once at a time, however many requests there are. A request
+// that arrives during a read waits for the next one, so that it never gets
+// records that were read before it arrived.
 func (a *api) all(ctx context.Context) (map[string]*status, []string, error) {
 	a.mu.Lock()
 	if a.next == nil {
@@ -104,15 +105,15 @@ func (a *api) all(ctx context.Context) (map[string]*status, []string, error) {
 	}
 }
 
-// reading is one look at the records of all tasks.
+// reading is one read of the records of all tasks.
 type reading struct {
-	done  chan struct{} // closed when the rest is there
+	done  chan struct{} // closed when the other fields are set
 	tasks map[string]*status
 	names []string
 	err   error
 }
 
-// readAll reads as long as somebody waits.
+// readAll reads as long as a request waits.
 func (a *api) readAll() {
 	for {
 		a.mu.Lock()
@@ -130,7 +131,7 @@ func (a *api) readAll() {
 }
 
 func (a *api) read(ctx context.Context) (map[string]*status, []string, error) {
-	counts, err := a.Control.Config(ctx)
+	effective, err := a.Control.Config(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -142,13 +143,13 @@ func (a *api) read(ctx context.Context) (map[string]*status, []string, error) {
 	for _, rec := range records {
 		byKey[rec.Key] = rec
 	}
-	shown := overview.Definitions(counts, records)
+	shown := overview.Definitions(effective, records)
 	tasks, names := make(map[string]*status, len(shown)), make([]string, len(shown))
 	for i, t := range shown {
 		rec := byKey[state.TaskKey(t.Name)]
 		s := a.statuses[t.Name]
 		if s == nil || !s.holds(t, rec.Version) {
-			if s, err = judge(t, rec); err != nil {
+			if s, err = newStatus(t, rec); err != nil {
 				return nil, nil, err
 			}
 		}
@@ -172,23 +173,23 @@ func (a *api) one(ctx context.Context, name string) (map[string]*status, []strin
 	if err != nil && !errors.Is(err, state.ErrNotFound) {
 		return nil, nil, fmt.Errorf("read task %s: %w", name, err)
 	}
-	s, err := judge(t, rec)
+	s, err := newStatus(t, rec)
 	return map[string]*status{name: s}, []string{name}, err
 }
 
-// holds reports whether the status is that of a task and of a version of its
-// record.
+// holds reports whether the status belongs to this definition of the task and
+// this version of its record.
 func (s *status) holds(t *config.Task, version string) bool {
 	return s.version == version && s.enabled == t.Enabled && s.definition.Source == t.Module &&
 		slices.Equal(s.definition.Providers, t.Providers) && slices.Equal(s.definition.Services, t.DeprecatedServices)
 }
 
-// judge makes the status of a task of its record.
-func judge(t *config.Task, rec state.Record) (*status, error) {
+// newStatus derives the status of a task from its record.
+func newStatus(t *config.Task, rec state.Record) (*status, error) {
 	var known state.Task
 	if rec.Version != "" {
 		if stored, err := state.Decode[state.Task](rec); err == nil {
-			known = stored.Data // else nothing is known of its runs
+			known = stored.Data // otherwise its runs are not known
 		}
 	}
 	outcomes, ids := ended(known)

@@ -27,7 +27,7 @@ const (
 
 // getTasks answers with the definitions of all tasks.
 func (a *api) getTasks(w http.ResponseWriter, r *http.Request) {
-	counts, err := a.Control.Config(r.Context())
+	effective, err := a.Control.Config(r.Context())
 	if err != nil {
 		a.fail(w, r, "", err)
 		return
@@ -38,7 +38,7 @@ func (a *api) getTasks(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	tasks := []apispec.Task{}
-	for _, t := range overview.Definitions(counts, records) {
+	for _, t := range overview.Definitions(effective, records) {
 		tasks = append(tasks, a.define(r, t))
 	}
 	write(w, http.StatusOK, apispec.TasksResponse{RequestID: request.ID(r), Tasks: tasks})
@@ -80,11 +80,11 @@ func (a *api) define(r *http.Request, t *config.Task) apispec.Task {
 // task returns a task that there is, or that is leaving; else the error is
 // reconcile.ErrNoTask.
 func (a *api) task(ctx context.Context, name string) (*config.Task, error) {
-	counts, err := a.Control.Config(ctx)
+	effective, err := a.Control.Config(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if t, ok := counts.Config.Task(name); ok {
+	if t, ok := effective.Config.Task(name); ok {
 		return t, nil
 	}
 	if len(state.TaskKey(name)) > state.MaxKey {
@@ -94,7 +94,7 @@ func (a *api) task(ctx context.Context, name string) (*config.Task, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read task %s: %w", name, err)
 	}
-	if t := overview.Leaving(counts, name, known.Data); t != nil {
+	if t := overview.Leaving(effective, name, known.Data); t != nil {
 		return t, nil
 	}
 	return nil, reconcile.ErrNoTask

@@ -1,6 +1,6 @@
 // Package overview is the read model: it reads the store and says in which phase
 // each task is, and why. The command line, the HTTP API, the health check and the
-// metrics show what this package finds, and judge nothing themselves.
+// metrics show what this package finds, and work out nothing themselves.
 package overview
 
 import (
@@ -228,13 +228,13 @@ func Leaving(e *overlay.Effective, name string, known state.Task) *config.Task {
 	return t
 }
 
-// task judges one task.
+// task reads the live run of a task and assesses the task.
 func (r Reader) task(ctx context.Context, effective *overlay.Effective, e entry) (Task, error) {
 	f := facts{task: e.known, setting: settingOf(effective, e), corrupt: cmp.Or(effective.Corrupt[e.name], e.corrupt)}
 	if err := r.readRun(ctx, e.name, &f); err != nil {
 		return Task{}, err
 	}
-	v := f.judge()
+	v := f.assess()
 	t := Task{
 		Name: e.name, Definition: e.definition, Phase: v.phase, Reason: v.reason, Due: v.due, Pending: f.task.Pending,
 		Applied: f.task.AppliedAt, Failures: f.task.Failures, Last: f.task.Last, Override: overrideOf(effective, e.name),

@@ -58,10 +58,10 @@ type verdict struct {
 	due    time.Time
 }
 
-// judge returns the phase. The record of a task has the reason of the latest
+// assess returns the phase. The record of a task has the reason of the latest
 // decision. Changes since that decision count at once: a run that has ended, and
 // what people changed through the API.
-func (f facts) judge() verdict {
+func (f facts) assess() verdict {
 	t := f.task
 	switch {
 	case f.corrupt != nil:
@@ -76,7 +76,7 @@ func (f facts) judge() verdict {
 	return f.between()
 }
 
-// underWay judges a task whose run has not ended.
+// underWay assesses a task whose run has not ended.
 func (f facts) underWay() verdict {
 	if wait := f.task.Waits(); wait != nil {
 		reason := state.Reason{Code: state.ReasonWaiting, Text: wait.String()}
@@ -96,7 +96,7 @@ func (f facts) underWay() verdict {
 	return v
 }
 
-// off judges a task that is not to run.
+// off assesses a task that is not to run.
 func (f facts) off(phase Phase, code state.ReasonCode, text string) verdict {
 	if f.task.Reason.Code == code {
 		return verdict{phase, f.task.Reason, f.task.Due}
@@ -128,7 +128,7 @@ var decided = map[state.ReasonCode]Phase{
 	state.ReasonRetry: "", state.ReasonLost: "", state.ReasonInterrupted: "", state.ReasonDoubt: "",
 }
 
-// between judges a task that has no run under way.
+// between assesses a task that has no run under way.
 func (f facts) between() verdict {
 	t := f.task
 	phase, known := decided[t.Reason.Code]
@@ -180,7 +180,7 @@ func (f facts) between() verdict {
 // Count adds a task, as the latest decision left it, to the counts that the
 // metrics show.
 func Count(c *state.TaskCounts, t state.Task) {
-	switch phase := (facts{task: t}).judge().phase; {
+	switch phase := (facts{task: t}).assess().phase; {
 	case phase == PhaseDisabled, phase == PhaseRemoved:
 	case t.Failures > 0: // also while the task runs again
 		c.Failing++
