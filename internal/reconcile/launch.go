@@ -15,8 +15,9 @@ import (
 )
 
 // runsPerLaunch is how many runs one launch carries at most. They are
-// written at once with the launch and the check of the lease: two records
-// each, three where a run was lost, so that 20 lost ones fill a launch.
+// written at once with the launch, their events and the check of the lease: two
+// records each, three where a run was lost, so that 20 lost ones fill a launch
+// (63 of state.MaxChanges).
 const runsPerLaunch = 25
 
 // startsAtOnce is how many launches are asked for side by side: ECS takes up
