@@ -12,7 +12,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -323,20 +322,20 @@ func key(name string) string { return "lease/" + name }
 func expiry(now time.Time, ttl time.Duration) time.Time { return now.Add(ttl).Round(0).UTC() }
 
 func decode(name string, record state.Record) (Holder, error) {
-	var h Holder
-	if err := json.Unmarshal(record.Value, &h); err != nil {
+	h, err := state.Decode[Holder](record)
+	if corrupt := (*state.CorruptError)(nil); errors.As(err, &corrupt) {
 		return Holder{}, fmt.Errorf("read lease %s: record %s is not one that Terrapulse writes (%w): restore the store from a backup",
-			name, record.Key, err)
+			name, record.Key, corrupt.Err)
 	}
-	return h, nil
+	if err != nil {
+		return Holder{}, fmt.Errorf("read lease %s: %w", name, err)
+	}
+	return h.Data, nil
 }
 
 // put writes the record of a lease, on the condition that it is still as read.
 func put(ctx context.Context, store state.Store, name string, read state.Record, h Holder, also ...state.Change) (state.Record, error) {
-	value, err := json.Marshal(h)
-	if err != nil {
-		return state.Record{}, err
-	}
+	value := state.Encode(h)
 	change := state.Create(key(name), value)
 	if read.Version != "" {
 		change = state.Replace(read, value)

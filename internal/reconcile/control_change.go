@@ -89,6 +89,9 @@ func (c *Control) SetEnabled(ctx context.Context, task string, enabled bool, opt
 			return nil, c.missing(ctx, e, task)
 		}
 		record, err := c.idle(ctx, task)
+		if errors.Is(err, ErrActive) && !enabled && record.Data.Waits() != nil {
+			err = nil // the next tick ends the run that waits
+		}
 		if err != nil {
 			return nil, err
 		}

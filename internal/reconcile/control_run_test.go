@@ -99,7 +99,7 @@ func TestControl_AwaitRunWaitsForTheRequestedRun(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)
 			b.must(b.store.Apply(t.Context(), state.Create(state.TaskKey("made"), state.Encode(tt.task)),
-				state.Create(state.RunKey("made", "r2"), state.Encode(state.Run{ID: "r2", Kind: state.KindApply}))))
+				state.Create(state.RunKey("made", "r2"), state.Encode(state.Run{ID: "r2", Kind: state.KindApply, State: state.RunSucceeded}))))
 			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
 			if tt.told {
 				ctx = t.Context()

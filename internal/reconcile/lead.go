@@ -80,20 +80,24 @@ type Loop struct {
 
 // Run leads whenever nobody else does, until ctx ends. When it begins to lead
 // it has every enabled task run once, whatever the store says: what was
-// changed by hand meanwhile is put right.
+// changed by hand meanwhile is put right. The error is that a newer version of
+// Terrapulse uses the store.
 func (l *Loop) Run(ctx context.Context) error {
 	l.inLoop = true
 	l.onVersion = func(version string) { l.version.Store(&version) }
 	for {
-		held := l.lead(ctx)
+		held, err := l.lead(ctx)
 		if held == nil {
-			return nil
+			return err
 		}
 		l.Log.Info("leading", "owner", l.Owner, "fence", held.Fence())
-		err := l.work(ctx, held)
+		err = l.work(ctx, held)
 		l.release(ctx, held)
-		if ctx.Err() != nil {
+		switch {
+		case ctx.Err() != nil:
 			return nil
+		case errors.As(err, new(*state.NewerError)):
+			return err
 		}
 		l.Log.Warn("no longer leading", "owner", l.Owner, "fence", held.Fence(), "cause", err)
 	}
@@ -108,19 +112,22 @@ func (l *Loop) release(ctx context.Context, held *lease.Lease) {
 	}
 }
 
-// lead waits until the lease can be had. It returns nil if ctx ends before.
-func (l *Loop) lead(ctx context.Context) *lease.Lease {
+// lead waits until the lease can be had. It returns nil if ctx ends before, or with
+// the error if a newer version of Terrapulse uses the store.
+func (l *Loop) lead(ctx context.Context) (*lease.Lease, error) {
 	var leader string
 	wait := failedTickWait
 	for {
 		held, err := l.acquireAnd(ctx, l.takes)
 		if err == nil {
-			return held
+			return held, nil
 		}
 		var other *lease.HeldError
 		switch {
 		case ctx.Err() != nil:
-			return nil
+			return nil, nil
+		case errors.As(err, new(*state.NewerError)):
+			return nil, err
 		case errors.As(err, &other):
 			if other.Owner != leader {
 				leader = other.Owner
@@ -147,7 +154,7 @@ func (l *Loop) lead(ctx context.Context) *lease.Lease {
 		}
 		timer.Stop()
 		if ctx.Err() != nil {
-			return nil
+			return nil, nil
 		}
 	}
 }
@@ -204,6 +211,9 @@ func (l *Loop) work(ctx context.Context, held *lease.Lease) error {
 		if err == nil {
 			break
 		}
+		if errors.As(err, new(*state.NewerError)) {
+			return err
+		}
 		l.Log.Error("the configuration is not complete", "error", err, "again_in", backoff(n))
 		if !pause.For(ctx, backoff(n)) {
 			return context.Cause(ctx)
@@ -232,7 +242,7 @@ func (l *Loop) work(ctx context.Context, held *lease.Lease) error {
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		case errors.Is(err, lease.ErrLost):
+		case errors.Is(err, lease.ErrLost), errors.As(err, new(*state.NewerError)):
 			return err
 		case err != nil:
 			// Whatever changes meanwhile is seen then, too.

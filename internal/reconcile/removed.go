@@ -103,12 +103,17 @@ func (c *Control) Forget(ctx context.Context, task string) error {
 				return nil, fmt.Errorf("read %s: %w", key, err)
 			}
 			if key == state.OverrideKey(task) {
-				if _, err := state.Decode[state.Override](rec); err != nil {
+				if _, err := state.Decode[state.Override](rec); errors.As(err, new(*state.NewerError)) {
+					return nil, err
+				} else if err != nil {
 					broken, changes = true, append(changes, state.Delete(rec))
 				}
 				continue
 			}
 			stored, err := state.Decode[state.Task](rec)
+			if errors.As(err, new(*state.NewerError)) {
+				return nil, err
+			}
 			events := outbox.NewEvents(outbox.Number(&stored.Data, outbox.Event{Kind: outbox.TaskForgotten, At: c.Now(), Task: task}))
 			changes = append(append(changes, state.Delete(rec)), events.Changes()...)
 			if err != nil {

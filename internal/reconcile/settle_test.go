@@ -253,7 +253,7 @@ func TestALostRunPushesTheOldestOutOfTheHistory(t *testing.T) {
 	for i := range state.History {
 		id := fmt.Sprintf("old-%02d", i)
 		old = append(old, id)
-		if _, err := b.store.Apply(t.Context(), state.Create(state.RunKey("task-0", id), state.Encode(state.Run{ID: id, Kind: state.KindApply}))); err != nil {
+		if _, err := b.store.Apply(t.Context(), state.Create(state.RunKey("task-0", id), state.Encode(state.Run{ID: id, Kind: state.KindApply, State: state.RunSucceeded}))); err != nil {
 			t.Fatal(err)
 		}
 	}

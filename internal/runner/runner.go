@@ -653,6 +653,9 @@ func retry[T any](ctx context.Context, do func() (T, error), opts ...backoff.Ret
 	var last error
 	got, err := backoff.Retry(ctx, func() (T, error) {
 		got, err := do()
+		if errors.As(err, new(*state.NewerError)) {
+			err = backoff.Permanent(err)
+		}
 		last = err
 		return got, err
 	}, append(opts, backoff.WithBackOff(waits))...)

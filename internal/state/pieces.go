@@ -159,6 +159,9 @@ func Erase(ctx context.Context, s Store, task string) error {
 			}
 			if prefix == RunPrefix(task) {
 				run, err := Decode[Run](rec)
+				if errors.As(err, new(*NewerError)) {
+					return err
+				}
 				if err == nil && run.Data.Kind == KindPlan {
 					kept = append(kept, logPrefix(task, run.Data.ID))
 					continue

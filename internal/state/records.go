@@ -436,6 +436,9 @@ func ReadEach[T any](ctx context.Context, s Store, prefix string) ([]Stored[T], 
 			corrupt = append(corrupt, wrong)
 			continue
 		}
+		if err != nil {
+			return nil, nil, err
+		}
 		all = append(all, stored)
 	}
 	return all, corrupt, nil
@@ -453,16 +456,6 @@ func (e *CorruptError) Error() string {
 
 func (e *CorruptError) Unwrap() error { return e.Err }
 
-// Decode returns what a record says. The error is a *CorruptError.
-func Decode[T any](rec Record) (Stored[T], error) {
-	out := Stored[T]{Record: rec}
-	if err := json.Unmarshal(rec.Value, &out.Data); err != nil {
-		return out, &CorruptError{rec, err}
-	}
-	out.Record.Value = nil // it is in Data now
-	return out, nil
-}
-
 // Exists reports whether the record was there when it was read.
 func (s Stored[T]) Exists() bool { return s.Version != "" }
 
@@ -474,15 +467,6 @@ func (s Stored[T]) Write(data T) Change {
 		return Create(s.Key, value)
 	}
 	return Replace(s.Record, value)
-}
-
-// Encode is the stored form of a domain record.
-func Encode(data any) []byte {
-	value, err := json.Marshal(data)
-	if err != nil {
-		panic(fmt.Sprintf("encode %T: %v", data, err)) // only plain structs are stored
-	}
-	return value
 }
 
 // Cut shortens a text of unknown size to MaxText bytes.
