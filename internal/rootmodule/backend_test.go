@@ -12,7 +12,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/config"
 )
 
-func block(attributes values) map[string][]config.Body {
+func backendBlock(attributes values) map[string][]config.Body {
 	return map[string][]config.Body{"workspaces": {{Attributes: attributes}}}
 }
 
@@ -23,12 +23,12 @@ func TestABackendSaysWhereTheTasksStateIs(t *testing.T) {
 		want    string // in main.tf
 	}{
 		{"none", config.Backend{}, ""},
-		{"remote with a prefix", config.Backend{Type: "remote", Body: config.Body{Attributes: values{"organization": str("acme")}, Blocks: block(values{"prefix": str("net-")})}},
+		{"remote with a prefix", config.Backend{Type: "remote", Body: config.Body{Attributes: values{"organization": str("acme")}, Blocks: backendBlock(values{"prefix": str("net-")})}},
 			"backend \"remote\" {\norganization = \"acme\"\nworkspaces {\nprefix = \"net-\"\n}\n}\n"},
-		{"remote with a name", config.Backend{Type: "remote", Body: config.Body{Blocks: block(values{"name": str("net-{task}")})}},
+		{"remote with a name", config.Backend{Type: "remote", Body: config.Body{Blocks: backendBlock(values{"name": str("net-{task}")})}},
 			"backend \"remote\" {\nworkspaces {\nname = \"net-web\"\n}\n}\n"},
 		{"cloud", config.Backend{Type: "cloud", Body: config.Body{Attributes: values{"organization": str("acme"), "hostname": str("tfe.example")},
-			Blocks: block(values{"name": str("{task}"), "project": str("prod")})}},
+			Blocks: backendBlock(values{"name": str("{task}"), "project": str("prod")})}},
 			"cloud {\nhostname = \"tfe.example\"\norganization = \"acme\"\nworkspaces {\nname = \"web\"\nproject = \"prod\"\n}\n}\n"},
 		{"cloud as YAML has it", config.Backend{Type: "cloud", Body: config.Body{Attributes: values{"workspaces": cty.ObjectVal(values{"name": str("{task}-state")})}}},
 			"cloud {\nworkspaces {\nname = \"web-state\"\n}\n}\n"},
@@ -49,7 +49,7 @@ func TestABackendSaysWhereTheTasksStateIs(t *testing.T) {
 
 func TestACloudBlockNamesItsWorkspace(t *testing.T) {
 	web := config.Task{Name: "web"}
-	for _, body := range []config.Body{{}, {Blocks: block(values{"tags": cty.TupleVal([]cty.Value{str("net")})})}} {
+	for _, body := range []config.Body{{}, {Blocks: backendBlock(values{"tags": cty.TupleVal([]cty.Value{str("net")})})}} {
 		cfg := &config.Config{Tasks: []config.Task{web}, Terraform: config.Terraform{Backend: config.Backend{Type: "cloud", Body: body}}}
 		if _, err := Backend(cfg, &web); err == nil || !strings.Contains(err.Error(), `workspaces { name = "{task}" }`) {
 			t.Errorf("got %v", err)
@@ -66,7 +66,7 @@ func TestTasksDoNotShareAState(t *testing.T) {
 	}{
 		{"http", config.Backend{Type: "http", Body: config.Body{Attributes: values{"address": str("https://x/state")}}}, "into its address"},
 		{"http by its environment", config.Backend{Type: "http"}, "into its address"},
-		{"remote", config.Backend{Type: "remote", Body: config.Body{Blocks: block(values{"name": str("net")})}}, "into its workspaces.name"},
+		{"remote", config.Backend{Type: "remote", Body: config.Body{Blocks: backendBlock(values{"name": str("net")})}}, "into its workspaces.name"},
 		{"cloud", config.Backend{Type: "cloud", Body: config.Body{Attributes: values{"workspaces": cty.ObjectVal(values{"name": str("net")})}}}, "into its workspaces.name"},
 	} {
 		cfg := &config.Config{Tasks: []config.Task{web}, Terraform: config.Terraform{Backend: c.backend}}
