@@ -36,7 +36,7 @@ type catalogServices struct {
 	Datacenter block.String `key:"datacenter" unset:"the agent's" doc:"datacenter to read from"`
 	Namespace  block.String `key:"namespace" unset:"the agent's" doc:"Consul Enterprise"`
 	NodeMeta   block.Map    `key:"node_meta" doc:"only services on nodes with this metadata"`
-	UseAsInput
+	sourceIncludesVar
 }
 
 func (k *catalogServices) Spec(r *block.Report, _ string) Spec {

@@ -53,14 +53,22 @@ type Keys interface {
 	Spec(r *block.Report, parent string) Spec
 }
 
-// UseAsInput has the keys of a condition whose data the module may get.
+// UseAsInput has the key of a condition whose data the module may get.
 type UseAsInput struct {
-	UseAsModuleInput  block.Bool `key:"use_as_module_input" default:"true" doc:"'false': the data only triggers the task; the module does not get it"`
+	UseAsModuleInput block.Bool `key:"use_as_module_input" default:"true" doc:"'false': the data only triggers the task; the module does not get it"`
+}
+
+// AsModuleInput reports whether the module gets the data.
+func (u *UseAsInput) AsModuleInput(*block.Report) bool { return u.UseAsModuleInput.V }
+
+// sourceIncludesVar is UseAsInput of the kinds that have it by its old name, too.
+type sourceIncludesVar struct {
+	UseAsInput
 	SourceIncludesVar block.Bool `key:"source_includes_var" deprecated:"use_as_module_input" doc:"whether the module gets the data"`
 }
 
 // AsModuleInput reports whether the module gets the data.
-func (u *UseAsInput) AsModuleInput(r *block.Report) bool {
+func (u *sourceIncludesVar) AsModuleInput(r *block.Report) bool {
 	switch {
 	case u.UseAsModuleInput.Set && u.SourceIncludesVar.Set:
 		r.Warn(u.SourceIncludesVar.Origin, "source_includes_var has no effect beside use_as_module_input", "remove it")

@@ -44,7 +44,7 @@ type consulKV struct {
 
 type consulKVCondition struct {
 	consulKV
-	UseAsInput
+	sourceIncludesVar
 }
 
 func (k *consulKV) Spec(r *block.Report, parent string) Spec {

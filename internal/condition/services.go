@@ -37,7 +37,7 @@ type services struct {
 
 type servicesCondition struct {
 	services
-	UseAsInput
+	sourceIncludesVar
 }
 
 // Schema adds to the JSON Schema of the block that either names or regexp is set.

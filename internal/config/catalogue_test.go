@@ -3,6 +3,7 @@ package config
 import (
 	"encoding/json"
 	"errors"
+	"reflect"
 	"regexp"
 	"slices"
 	"sort"
@@ -120,7 +121,7 @@ var catalogue = []struct {
 	{"a working directory that is another task's by default", aTask(services+"\nworking_dir = \"sync-tasks/u\"") + strings.Replace(aTask(services), `"t"`, `"u"`, 1),
 		`f.hcl:8: task[1].name: "sync-tasks/u" is the working directory of task "t" already; give each task a working_dir of its own`},
 	{"an unknown condition", aTask(`condition "intentions" {}`),
-		`f.hcl:4: task[0].condition.intentions: unsupported condition type "intentions"; allowed: catalog-services, consul-kv, schedule, services`},
+		`f.hcl:4: task[0].condition.intentions: unsupported condition type "intentions"; allowed: ` + strings.Join(schemaOf(reflect.TypeFor[rawCondition]()).names(), ", ")},
 	{"an unknown key in a condition", aTask("condition \"services\" {\n names = [\"web\"]\n bogus = 1\n}"),
 		`f.hcl:6: task[0].condition.services.bogus: invalid key "bogus"; allowed: cts_user_defined_meta, datacenter, filter, names, namespace, regexp, use_as_module_input`},
 	{"names and regexp", aTask("condition \"services\" {\n names = [\"web\"]\n regexp = \".*\"\n}"),
@@ -166,7 +167,7 @@ var catalogue = []struct {
 	{"services list and condition services", aTask("services = [\"a\"]\n" + services),
 		"f.hcl:4: task[0].services: task's `services` field and `condition 'services'` block both monitor \"services\" variable type. only one of these can be configured per task; remove services"},
 	{"module_input catalog-services", aTask(services + "\nmodule_input \"catalog-services\" { regexp = \".*\" }"),
-		`f.hcl:5: task[0].module_input[0].catalog-services: unsupported module_input type "catalog-services"; allowed: consul-kv, services`},
+		`f.hcl:5: task[0].module_input[0].catalog-services: unsupported module_input type "catalog-services"; allowed: ` + strings.Join(schemaOf(reflect.TypeFor[rawModuleInput]()).names(), ", ")},
 	{"use_as_module_input in a module input", aTask(services + "\nmodule_input \"consul-kv\" {\n path = \"x\"\n use_as_module_input = true\n}"),
 		`f.hcl:7: task[0].module_input[0].consul-kv.use_as_module_input: invalid key "use_as_module_input"; allowed: datacenter, namespace, path, recurse`},
 	{"an empty module_input services", aTask(`module_input "services" {}`),
@@ -174,9 +175,9 @@ var catalogue = []struct {
 	{"an empty module_input consul-kv", aTask(`module_input "consul-kv" {}`),
 		`f.hcl:4: task[0].module_input[0].consul-kv.path: path is required for consul-kv module_input; the key, such as "config/web"`},
 	{"a module_input without type", aTask(`module_input {}`),
-		`f.hcl:4: task[0].module_input[0]: the module_input is empty; write services or consul-kv after module_input, as in module_input "services" { ... }`},
+		`f.hcl:4: task[0].module_input[0]: the module_input is empty; write ` + kindNames(true) + ` after module_input, as in module_input "services" { ... }`},
 	{"a condition without type", aTask(`condition {}`),
-		`f.hcl:4: task[0].condition: the condition has no type; write one of services, catalog-services, consul-kv and schedule after condition, as in condition "services" { ... }`},
+		`f.hcl:4: task[0].condition: the condition has no type; write one of ` + kindNames(false) + ` after condition, as in condition "services" { ... }`},
 	{"terraform_version", aTask(services + "\nterraform_version = \"1.0.0\""),
 		`f.hcl:5: task[0].terraform_version: terraform_version is an unsupported configuration: it belongs to Consul-Terraform-Sync Enterprise; set version in driver "terraform"`},
 	{"terraform_cloud_workspace", aTask(services + "\nterraform_cloud_workspace {}"),
