@@ -2,118 +2,21 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
-	"net/http"
 	"net/http/httptest"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
-	"github.com/zclconf/go-cty/cty"
 
-	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/testtools"
 )
 
-// standIn answers as the API of Consul-Terraform-Sync does, to the letter.
-type standIn struct {
-	*httptest.Server
-	answers map[string]string // "METHOD target": status, a space, body
-	note    string
-	hang    string // the request that is never answered
-	asked   []string
-	bodies  []string
-}
-
-const planText = `Terraform will perform the following actions:
-
-  # module.web.local_file.out will be created
-  + resource "local_file" "out" {
-      + filename = "/tmp/a/rather/long/path/that/is/wider/than/what/prose/is/wrapped/at/web.txt"
-    }
-
-Plan: 1 to add, 0 to change, 0 to destroy.`
-
-func newStandIn(t *testing.T) *standIn {
-	t.Helper()
-	plan, err := json.Marshal(planText)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &standIn{answers: map[string]string{
-		"POST /v1/tasks?run=inspect":      fmt.Sprintf(`200 {"request_id":"7f0c2f8e-9a38-4a0a-8a6b-b8a0a4f7d3a1","task":{"name":"newt"},"run":{"changes_present":true,"plan":%s}}`, plan),
-		"POST /v1/tasks?run=now":          `201 {"request_id":"e3b6f0a2-0a77-4f1c-a6d0-7f1bb8c1f5a2","task":{"name":"newt"}}`,
-		"PATCH /v1/tasks/dis?run=inspect": fmt.Sprintf(`200 {"inspect":{"changes_present":true,"plan":%s}}`, plan),
-		"PATCH /v1/tasks/dis?run=now":     `200 {}`,
-		"PATCH /v1/tasks/dis":             `200 {}`,
-		"DELETE /v1/tasks/dis":            `202 {"request_id":"5d0f0df5-83ab-4be4-9d1b-0f5e6ad3d4f3"}`,
-	}}
-	s.Server = httptest.NewServer(s)
-	t.Cleanup(s.Close)
-	return s
-}
-
-func (s *standIn) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	body, _ := io.ReadAll(r.Body)
-	asked := r.Method + " " + r.RequestURI
-	s.asked, s.bodies = append(s.asked, asked), append(s.bodies, string(body))
-	if asked == s.hang {
-		<-r.Context().Done()
-		return
-	}
-	answer, ok := s.answers[asked]
-	if !ok {
-		answer = `404 {"error":{"message":"a task with name 'nope' does not exist or has not been initialized yet"},"request_id":"c0ffee00-0000-4000-8000-000000000000"}`
-	}
-	if s.note != "" && r.Method == http.MethodDelete {
-		w.Header().Set("Terrapulse-Note", s.note)
-	}
-	var status int
-	code, text, _ := strings.Cut(answer, " ")
-	fmt.Sscan(code, &status)
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	io.WriteString(w, text)
-}
-
-// task runs a command by a name of the program, with somebody who types the
-// answer.
-func (s *standIn) task(t *testing.T, program, answer string, args ...string) result {
-	t.Helper()
-	t.Setenv("CTS_ADDRESS", s.URL)
-	var stdout, stderr testtools.Output
-	a := &app{ctx: t.Context(), program: program, stdin: strings.NewReader(answer), stdout: &stdout, stderr: &stderr}
-	code := a.run(append([]string{"task"}, args...))
-	return result{code, stdout.String(), stderr.String()}
-}
-
-func taskFile(t *testing.T, name, text string) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
-
-const newTask = `
-task {
-  name   = "newt"
-  module = "./mod"
-  condition "services" {
-    names = ["web"]
-  }
-}
-`
-
 // What a script of a CTS user sees, to the letter where it may look.
-func TestTheTaskCommandsSayWhatScriptsLookFor(t *testing.T) {
+func TestTask_PrintsWhatScriptsLookFor(t *testing.T) {
 	const plan = `    Plan: 
     Terraform will perform the following actions:
 
@@ -236,7 +139,7 @@ func TestTheTaskCommandsSayWhatScriptsLookFor(t *testing.T) {
 	}
 }
 
-func TestATaskWithoutChangesIsEnabledWithoutAQuestion(t *testing.T) {
+func TestTaskEnable_WithoutChangesDoesNotAsk(t *testing.T) {
 	s := newStandIn(t)
 	s.answers["PATCH /v1/tasks/dis?run=inspect"] = `200 {"inspect":{"changes_present":false,"plan":"No changes. Your infrastructure matches the configuration."}}`
 	r := s.task(t, ownName, "", "enable", "dis")
@@ -247,7 +150,7 @@ func TestATaskWithoutChangesIsEnabledWithoutAQuestion(t *testing.T) {
 	}
 }
 
-func TestNothingIsChangedWithoutAnAnswer(t *testing.T) {
+func TestTask_WithoutApprovalNothingIsChanged(t *testing.T) {
 	s := newStandIn(t)
 	r := s.task(t, ownName, "", "delete", "dis")
 	wantCode(t, r, exitError)
@@ -274,7 +177,7 @@ func TestNothingIsChangedWithoutAnAnswer(t *testing.T) {
 	}
 }
 
-func TestAnInterruptedCommandSaysWhatMayStillHappen(t *testing.T) {
+func TestTask_InterruptedCommandSaysWhatMayStillHappen(t *testing.T) {
 	s := newStandIn(t)
 	s.hang = "PATCH /v1/tasks/dis?run=now"
 	ctx, cancel := context.WithCancel(t.Context())
@@ -288,7 +191,7 @@ func TestAnInterruptedCommandSaysWhatMayStillHappen(t *testing.T) {
 	wantText(t, stderr.String(), "interrupted; what the API was asked for last may still be done")
 }
 
-func TestRefusalsOfTheAPIAreToldInTheWordsOfBothClients(t *testing.T) {
+func TestTask_PrintsRefusalsOfTheAPI(t *testing.T) {
 	s := newStandIn(t)
 	s.answers["POST /v1/tasks?run=inspect"] = `400 {"error":{"message":"task with name newt already exists"},"request_id":"7f0c2f8e"}`
 	file := taskFile(t, "task.hcl", newTask)
@@ -326,7 +229,7 @@ func TestRefusalsOfTheAPIAreToldInTheWordsOfBothClients(t *testing.T) {
 	}
 }
 
-func TestADeletedTaskThatComesBackIsSaidTo(t *testing.T) {
+func TestTaskDelete_WarnsOfATaskThatComesBack(t *testing.T) {
 	s := newStandIn(t)
 	s.note = "dis is a task of tasks.hcl: it comes back when its block there is changed, so take it out there, too"
 	r := s.task(t, ownName, "", "delete", "-auto-approve", "dis")
@@ -334,7 +237,7 @@ func TestADeletedTaskThatComesBackIsSaidTo(t *testing.T) {
 	wantText(t, r.stdout, "    dis is a task of tasks.hcl: it comes back when")
 }
 
-func TestTaskCommandsEndWithTheExitCodesOfCTS(t *testing.T) {
+func TestTask_HasTheExitCodesOfCTS(t *testing.T) {
 	s := newStandIn(t)
 	t.Chdir(t.TempDir())
 	for name, text := range map[string]string{
@@ -380,7 +283,7 @@ func TestTaskCommandsEndWithTheExitCodesOfCTS(t *testing.T) {
 	}
 }
 
-func TestTheAPIIsFoundByFlagsAndEnvironment(t *testing.T) {
+func TestAPIFlags_AddressAndTLS(t *testing.T) {
 	s := newStandIn(t)
 	secure := httptest.NewTLSServer(s)
 	defer secure.Close()
@@ -406,108 +309,5 @@ func TestTheAPIIsFoundByFlagsAndEnvironment(t *testing.T) {
 			}
 			wantCode(t, (&site{t: t}).bare("task", append([]string{"disable", "dis"}, test.args...)...), test.code)
 		})
-	}
-}
-
-// bare runs a command that takes no store.
-func (s *site) bare(command string, args ...string) result {
-	s.t.Helper()
-	var stdout, stderr testtools.Output
-	code := run(s.t.Context(), append([]string{command}, args...), &stdout, &stderr)
-	return result{code, stdout.String(), stderr.String()}
-}
-
-// A task that is sent to the API is the task that the file would have been.
-func TestATaskFileIsSentAsWhatItSays(t *testing.T) {
-	t.Chdir(t.TempDir())
-	write := func(name, text string) {
-		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	write("a.tfvars", "text = \"a \\\"b\\\" $${c}\\n\"\nlist = [1, \"two\", { three = null }]\nnothing = null\nbig = 12345678901234567890.125\n")
-	write("b.tfvars", `list = ["later"]`)
-	for name, body := range map[string]string{
-		"services":   "condition \"services\" {\n names = [\"web\", \"api\"]\n datacenter = \"dc2\"\n namespace = \"ns\"\n filter = \"Checks.Status == \\\"passing\\\"\"\n cts_user_defined_meta {\n  a = \"b\"\n }\n use_as_module_input = false\n}",
-		"regexp":     "condition \"services\" {\n regexp = \"\"\n}\nmodule_input \"consul-kv\" {\n path = \"a/b\"\n recurse = true\n datacenter = \"dc2\"\n namespace = \"ns\"\n}",
-		"catalog":    "condition \"catalog-services\" {\n regexp = \"^web\"\n datacenter = \"dc2\"\n namespace = \"ns\"\n node_meta {\n  \"k\" = \"v\"\n }\n}",
-		"kv":         "condition \"consul-kv\" {\n path = \"a\"\n use_as_module_input = false\n}\nmodule_input \"services\" {\n regexp = \".*\"\n}",
-		"schedule":   "condition \"schedule\" {\n cron = \"*/10 * * * *\"\n}\nmodule_input \"services\" {\n names = [\"web\"]\n}",
-		"none":       "",
-		"everything": "condition \"services\" {\n names = [\"web\"]\n}\ndescription = \"what\"\nenabled = false\nversion = \"1.2.3\"\nproviders = [\"aws\", \"local.a\"]\nvariable_files = [\"a.tfvars\", \"b.tfvars\"]\nvariables = {\n text = \"\\\"hidden\\\"\"\n n = \"3\"\n}",
-		"min":        "condition \"services\" {\n names = [\"web\"]\n}\nbuffer_period {\n min = \"7s\"\n}",
-		"max":        "condition \"services\" {\n names = [\"web\"]\n}\nbuffer_period {\n max = \"1h2m\"\n}",
-		"on":         "condition \"services\" {\n names = [\"web\"]\n}\nbuffer_period {\n enabled = true\n}",
-		"off":        "condition \"services\" {\n names = [\"web\"]\n}\nbuffer_period {\n enabled = false\n}",
-	} {
-		t.Run(name, func(t *testing.T) {
-			file := name + ".hcl"
-			write(file, fmt.Sprintf("task {\n name = %q\n module = \"./mod\"\n %s\n}\n", name, strings.ReplaceAll(body, "\n", "\n ")))
-			cfg, err := config.Load(config.Options{Paths: []config.Path{{Name: file}}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			task, _, err := readTaskFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			definition, err := json.Marshal(task)
-			if err != nil {
-				t.Fatal(err)
-			}
-			alone := *cfg
-			alone.Tasks = nil
-			got, err := alone.Parse(definition)
-			if err != nil {
-				t.Fatalf("%s is refused: %v", definition, err)
-			}
-			want := cfg.Tasks[0]
-			same := func(a, b cty.Value) bool { return a.RawEquals(b) }
-			if diff := cmp.Diff(want, *got, cmp.Comparer(same), cmpopts.IgnoreUnexported(config.Task{}),
-				cmpopts.IgnoreFields(config.Task{}, "Source", "FromAPI", "VariableFiles"), cmpopts.EquateEmpty()); diff != "" {
-				t.Errorf("as sent the task is another one (-file +sent):\n%s\n%s", diff, definition)
-			}
-		})
-	}
-}
-
-func TestTaskFilesMayBeInEveryFormat(t *testing.T) {
-	want, _, err := readTaskFile(taskFile(t, "task.hcl", newTask))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, text := range map[string]string{
-		"task.json": `{"task": {"name": "newt", "module": "./mod", "condition": {"services": {"names": ["web"]}}}}`,
-		"task.yaml": "task:\n- name: newt\n  module: ./mod\n  condition:\n    services:\n      names: [web]\n",
-	} {
-		got, warnings, err := readTaskFile(taskFile(t, name, text))
-		if err != nil || len(warnings) > 0 {
-			t.Errorf("%s: %v %v", name, err, warnings)
-		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%s is read as (-want +got):\n%s", name, diff)
-		}
-	}
-}
-
-func TestDeprecatedKeysAreRefusedInATaskFile(t *testing.T) {
-	for name, text := range map[string]string{
-		"source":              "task {\n name = \"a\"\n source = \"./m\"\n condition \"services\" {\n  names = [\"web\"]\n }\n}",
-		"services":            "task {\n name = \"a\"\n module = \"./m\"\n services = [\"web\"]\n}",
-		"source_input":        "task {\n name = \"a\"\n module = \"./m\"\n condition \"schedule\" {\n  cron = \"* * * * *\"\n }\n source_input \"services\" {\n  names = [\"web\"]\n }\n}",
-		"source_includes_var": "task {\n name = \"a\"\n module = \"./m\"\n condition \"services\" {\n  names = [\"web\"]\n  source_includes_var = true\n }\n}",
-		"service":             newTask + "service {\n name = \"web\"\n}",
-	} {
-		_, _, err := readTaskFile(taskFile(t, "task.hcl", text))
-		if err == nil || !strings.Contains(err.Error(), "the '"+name+"' ") || !strings.Contains(err.Error(), " is no longer supported; use ") {
-			t.Errorf("%s: error is %v", name, err)
-		}
-	}
-}
-
-func TestWhatTheAPICannotTakeOfATaskFileIsSaid(t *testing.T) {
-	_, warnings, err := readTaskFile(taskFile(t, "task.hcl", strings.Replace(newTask, "module", "working_dir = \"elsewhere\"\n  module", 1)))
-	if err != nil || len(warnings) != 1 || !strings.Contains(warnings[0], "working_dir has no effect") {
-		t.Errorf("warnings are %q, %v", warnings, err)
 	}
 }

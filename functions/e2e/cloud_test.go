@@ -1,24 +1,16 @@
 //go:build linux
 
-// Package e2e runs the deployment in AWS from end to end. Everything is real
-// but AWS's control plane: Consul, DynamoDB Local, an S3 server, Terraform, the
-// programs as they are built for AWS, and Lambda's own runtime emulator. The
-// stand-in for ECS runs the container's program as a process.
 package e2e
 
 import (
 	"context"
 	"encoding/json"
-	"encoding/xml"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
-	"math"
 	"net/http"
 	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -302,66 +294,6 @@ func (c *cloud) fromImage(ctx context.Context, container ecstest.Container) int 
 	return 0
 }
 
-// callerIdentity answers STS's GetCallerIdentity.
-func callerIdentity(w http.ResponseWriter, r *http.Request) {
-	if action := r.FormValue("Action"); action != "GetCallerIdentity" {
-		http.Error(w, "this stand-in for STS does not know "+action, http.StatusBadRequest)
-		return
-	}
-	w.Header().Set("Content-Type", "text/xml")
-	io.WriteString(w, `<GetCallerIdentityResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><GetCallerIdentityResult>
-<Arn>arn:aws:sts::123456789012:assumed-role/runner/task</Arn><UserId>AROAEXAMPLE:task</UserId><Account>123456789012</Account>
-</GetCallerIdentityResult><ResponseMetadata><RequestId>1</RequestId></ResponseMetadata></GetCallerIdentityResponse>`)
-}
-
-// describeStack answers CloudFormation's DescribeStacks.
-func (c *cloud) describeStack(w http.ResponseWriter, parameters rehearsal.Parameters, outputs map[string]string, own *strings.Replacer) {
-	var b strings.Builder
-	b.WriteString("<DescribeStacksResponse><DescribeStacksResult><Stacks><member><StackName>e2e</StackName><Parameters>")
-	for name, value := range parameters {
-		fmt.Fprintf(&b, "<member><ParameterKey>%s</ParameterKey><ParameterValue>%s</ParameterValue></member>", name, value)
-	}
-	b.WriteString("</Parameters><Outputs>")
-	for name, value := range outputs {
-		fmt.Fprintf(&b, "<member><OutputKey>%s</OutputKey><OutputValue>", name)
-		xml.EscapeText(&b, []byte(own.Replace(value)))
-		b.WriteString("</OutputValue></member>")
-	}
-	b.WriteString("</Outputs></member></Stacks></DescribeStacksResult></DescribeStacksResponse>")
-	w.Header().Set("Content-Type", "text/xml")
-	io.WriteString(w, b.String())
-}
-
-// secretsManager answers GetSecretValue.
-func (c *cloud) secretsManager(w http.ResponseWriter, r *http.Request) {
-	var in struct{ SecretId string }
-	json.NewDecoder(r.Body).Decode(&in)
-	value, err := c.secret(in.SecretId)
-	w.Header().Set("Content-Type", "application/x-amz-json-1.1")
-	if err != nil {
-		w.WriteHeader(http.StatusBadRequest)
-		json.NewEncoder(w).Encode(map[string]string{"__type": "ResourceNotFoundException", "message": err.Error()})
-		return
-	}
-	json.NewEncoder(w).Encode(map[string]string{"ARN": in.SecretId, "Name": "consul-token", "SecretString": value})
-}
-
-func (c *cloud) secret(arn string) (string, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	value, ok := c.secrets[arn]
-	if !ok {
-		return "", fmt.Errorf("no secret %s", arn)
-	}
-	return value, nil
-}
-
-func (c *cloud) setSecret(arn, value string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.secrets[arn] = value
-}
-
 // file writes a file of the configuration.
 func (c *cloud) file(name, content string) {
 	c.t.Helper()
@@ -548,97 +480,6 @@ func (c *cloud) record() state.Reconcile {
 
 // containers is how many tasks of ECS were started.
 func (c *cloud) containers() int { return len(c.ecs.Tasks("")) }
-
-// counter is a proxy that counts the requests that pass, and can lose answers.
-type counter struct {
-	URL string
-
-	mu       sync.Mutex
-	requests map[string]int
-	lose     map[string]int // answers still to be lost, by operation
-	refuse   map[string]int // requests still to be throttled
-
-	reads, writes float64 // DynamoDB's units, by the size of what is sent
-}
-
-func count(t testing.TB, target string) *counter {
-	t.Helper()
-	to, err := url.Parse(target)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := &counter{requests: map[string]int{}, lose: map[string]int{}, refuse: map[string]int{}}
-	proxy := &httputil.ReverseProxy{
-		Rewrite:   func(r *httputil.ProxyRequest) { r.SetURL(to); r.Out.Host = r.In.Host },
-		Transport: &http.Transport{MaxIdleConnsPerHost: 100},
-	}
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		operation := r.Method + " " + r.URL.Path
-		if target := r.Header.Get("X-Amz-Target"); target != "" {
-			_, operation, _ = strings.Cut(target, ".")
-		}
-		c.mu.Lock()
-		c.requests[operation]++
-		switch kilobytes := math.Ceil(float64(r.ContentLength) / 1024); operation {
-		case "GetItem":
-			c.reads++
-		case "Query":
-			c.reads += 2 // of some tasks
-		case "PutItem":
-			c.writes += kilobytes
-		case "TransactWriteItems":
-			c.writes += 2 * max(kilobytes, 2)
-		}
-		lose, refuse := c.lose[operation] > 0, c.refuse[operation] > 0
-		if refuse {
-			c.refuse[operation]--
-		} else if lose {
-			c.lose[operation]--
-		}
-		c.mu.Unlock()
-		switch {
-		case refuse:
-			w.WriteHeader(http.StatusBadRequest)
-			io.WriteString(w, `{"__type":"com.amazonaws.dynamodb.v20120810#ThrottlingException","message":"Rate exceeded"}`)
-		case lose:
-			proxy.ServeHTTP(httptest.NewRecorder(), r)
-			panic(http.ErrAbortHandler)
-		default:
-			proxy.ServeHTTP(w, r)
-		}
-	}))
-	t.Cleanup(server.Close)
-	c.URL = server.URL
-	return c
-}
-
-// reset forgets what passed, and take returns it.
-func (c *counter) reset() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.requests = map[string]int{}
-}
-
-func (c *counter) passed() map[string]int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return maps.Clone(c.requests)
-}
-
-// loses has the answers of the next n requests of an operation be lost, after
-// they have taken effect.
-func (c *counter) loses(operation string, n int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.lose[operation] = n
-}
-
-// throttles has the next n requests of an operation be refused.
-func (c *counter) throttles(operation string, n int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.refuse[operation] = n
-}
 
 // exists reports whether an object is in the bucket.
 func (c *cloud) exists(key string) bool {

@@ -1,21 +1,14 @@
 package api_test
 
 import (
-	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
-	"log/slog"
-	"net"
 	"net/http"
 	"net/http/httptest"
-	"path/filepath"
 	"reflect"
 	"regexp"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/google/go-cmp/cmp"
@@ -24,7 +17,6 @@ import (
 	"github.com/terrapulse/terrapulse/internal/api"
 	"github.com/terrapulse/terrapulse/internal/apispec"
 	"github.com/terrapulse/terrapulse/internal/config"
-	"github.com/terrapulse/terrapulse/internal/state"
 )
 
 const newTask = `{"task":{"name":"api","module":"./modules/api","condition":{"services":{"names":["api"]}}}}`
@@ -54,7 +46,7 @@ func status(t *testing.T, got answer, want int) {
 	}
 }
 
-func TestAnAPISessionOfAUserOfConsulTerraformSync(t *testing.T) {
+func TestAPI_SessionOfACTSUser(t *testing.T) {
 	e := start(t, files)
 	same(t, e.get("/v1/health"), `{}`)
 	same(t, e.get("/v1/status"), `{"task_summary":{"status":{"successful":1,"errored":0,"critical":0,"unknown":1},"enabled":{"true":1,"false":1}}}`)
@@ -112,7 +104,7 @@ func TestAnAPISessionOfAUserOfConsulTerraformSync(t *testing.T) {
 	same(t, e.get("/v1/status/tasks"), `{"off":{"task_name":"off","status":"successful","enabled":false,"events_url":"/v1/status/tasks/off?include=events","providers":[],"services":[]}}`)
 }
 
-func TestWhatIsWrongIsSaidInTheWordsThatScriptsKnow(t *testing.T) {
+func TestAPI_ErrorsHaveTheTextOfCTS(t *testing.T) {
 	e := start(t, files)
 	const (
 		old   = `{"error":{"message":"*"}}`
@@ -208,7 +200,7 @@ func TestWhatIsWrongIsSaidInTheWordsThatScriptsKnow(t *testing.T) {
 	same(t, e.get("/v1/status"), `{"task_summary":{"status":{"successful":1,"errored":0,"critical":0,"unknown":1},"enabled":{"true":1,"false":1}}}`)
 }
 
-func TestBothNamesOfTwoConditionsAreSaid(t *testing.T) {
+func TestCreateTask_NamesBothConditions(t *testing.T) {
 	e := start(t, files)
 	got := e.ask("POST", "/v1/tasks", `{"task":{"name":"x","module":"./x","condition":{"consul_kv":{"path":"a"},"services":{"names":["a"]}}}}`)
 	if m := got.message(t); got.status != 400 || !strings.Contains(m, "services") || !strings.Contains(m, "kv") {
@@ -216,7 +208,7 @@ func TestBothNamesOfTwoConditionsAreSaid(t *testing.T) {
 	}
 }
 
-func TestAChangeThatFailsItsRunChangesNothing(t *testing.T) {
+func TestUpdateTask_FailedRunChangesNothing(t *testing.T) {
 	e := start(t, files)
 	e.fail("api", errors.New("the module is broken"))
 	e.fail("off", errors.New("the module is broken"))
@@ -238,23 +230,7 @@ func TestAChangeThatFailsItsRunChangesNothing(t *testing.T) {
 	}
 }
 
-func TestARunAskedForDuringAnotherIsFoundWhereItIsSaidToShowUp(t *testing.T) {
-	e := start(t, files)
-	hold := make(chan struct{})
-	e.mu.Lock()
-	e.hold = hold
-	e.mu.Unlock()
-	e.change("B")
-	eventually(t, "web runs", func() bool { return strings.Contains(e.get("/v1/tasks/web/runs").body, `"running"`) })
-	asked := e.ask("POST", "/v1/tasks/web/run", "")
-	status(t, asked, http.StatusAccepted)
-	where := asked.header.Get("Location")
-	same(t, e.get(where), `{"request_id":"*","runs":[]}`) // the one under way is another
-	close(hold)
-	eventually(t, "it has run", func() bool { return strings.Contains(e.get(where).body, `"succeeded"`) })
-}
-
-func TestAnActiveTaskCannotBeUpdated(t *testing.T) {
+func TestUpdateTask_ActiveTaskIsRefused(t *testing.T) {
 	e := start(t, files)
 	e.mu.Lock()
 	e.hold = make(chan struct{})
@@ -270,7 +246,7 @@ func TestAnActiveTaskCannotBeUpdated(t *testing.T) {
 	}
 }
 
-func TestADisabledTaskThatTerraformRefusesIsNotMade(t *testing.T) {
+func TestCreateTask_DisabledTaskThatTerraformRefusesIsNotCreated(t *testing.T) {
 	e := start(t, files)
 	e.fail("api", errors.New("the module is broken"))
 	off := strings.Replace(newTask, `"name"`, `"enabled":false,"name"`, 1)
@@ -285,69 +261,7 @@ func TestADisabledTaskThatTerraformRefusesIsNotMade(t *testing.T) {
 	}
 }
 
-// lines are what several goroutines have logged.
-type lines struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
-
-// A run that fails is a matter of its module: it is the runner's to log, and no
-// fault of the API.
-func TestTheLogNamesTheRunThatARequestLedTo(t *testing.T) {
-	e := newEngine(t, files)
-	var log lines
-	e.options.Log = slog.New(slog.NewTextHandler(&log, nil))
-	e.serve()
-	e.options.Log = slog.New(slog.DiscardHandler) // the engine's
-	e.work()
-	e.settled("web")
-	e.fail("api", errors.New("the module is broken"))
-	for path, want := range map[string]int{"/v1/tasks": 500, "/v1/tasks?run=now": 500, "/v1/tasks?run=inspect": 400} {
-		got := e.ask("POST", path, newTask)
-		status(t, got, want)
-		var runs apispec.RunsResponse
-		if err := json.Unmarshal([]byte(e.get("/v1/tasks/api/runs?limit=1").body), &runs); err != nil {
-			t.Fatal(err)
-		}
-		id, _ := got.json(t)["request_id"].(string)
-		said := "level=WARN msg=\"the run that was asked for through the API has failed\" request_id=" + id + " task=api run=" + runs.Runs[0].ID
-		if !strings.Contains(log.String(), said) || strings.Contains(log.String(), "ERROR") {
-			t.Errorf("%s: the log lacks %q:\n%s", path, said, log.String())
-		}
-	}
-}
-
-func TestWhoWaitsForARunOfATaskThatIsDeletedIsToldSo(t *testing.T) {
-	e := newEngine(t, files) // nobody leads
-	var log lines
-	e.options.Log = slog.New(slog.NewTextHandler(&log, nil))
-	e.serve()
-	made := make(chan answer, 1)
-	go func() { made <- e.ask("POST", "/v1/tasks?run=now", newTask) }()
-	eventually(t, "it is on trial", func() bool { return e.get("/v1/tasks/api").status == http.StatusOK })
-	status(t, e.ask("DELETE", "/v1/tasks/api", ""), http.StatusAccepted)
-	got := <-made
-	if m := got.message(t); got.status != http.StatusInternalServerError || !strings.Contains(m, "the run is given up: task api was disabled or deleted") {
-		t.Errorf("%d %s", got.status, m)
-	}
-	if strings.Contains(log.String(), "ERROR") { // it is nobody's fault
-		t.Error(log.String())
-	}
-}
-
-func TestABufferPeriodThatSaysOnlyEnabledHasTheDefaults(t *testing.T) {
+func TestCreateTask_EnabledBufferPeriodHasTheDefaults(t *testing.T) {
 	e := start(t, files)
 	with := strings.Replace(newTask, `"name"`, `"buffer_period":{"enabled":true},"name"`, 1)
 	status(t, e.ask("POST", "/v1/tasks", with), http.StatusCreated)
@@ -357,7 +271,7 @@ func TestABufferPeriodThatSaysOnlyEnabledHasTheDefaults(t *testing.T) {
 	}
 }
 
-func TestWhatTheAPIShowsOfATaskMakesTheSameTask(t *testing.T) {
+func TestGetTask_AnswerCreatesTheSameTask(t *testing.T) {
 	e := start(t, `
 task { # everything that a task may say
   name = "all"
@@ -429,88 +343,6 @@ task {
 	}
 }
 
-func TestStatusFollowsTheNewestFiveRuns(t *testing.T) {
-	e := start(t, files)
-	for i, tt := range []struct {
-		fails bool
-		want  string
-		n     int
-	}{{true, "errored", 2}, {true, "critical", 3}, {false, "successful", 4}, {true, "critical", 5}, {false, "successful", 5}, {false, "successful", 5}, {false, "successful", 5}} {
-		e.fail("web", nil)
-		if tt.fails {
-			e.fail("web", errors.New("the module is broken"))
-		}
-		status(t, e.ask("POST", "/v1/tasks/web/run?wait=true", ""), http.StatusOK)
-		var got map[string]apispec.TaskStatus
-		if err := json.Unmarshal([]byte(e.get("/v1/status/tasks/web?include=events").body), &got); err != nil {
-			t.Fatal(err)
-		}
-		web := got["web"]
-		if string(web.Status) != tt.want && !(tt.fails && e.runs("web") > i+2) { // a retry may have come in between
-			t.Errorf("after run %d: %s, want %s", i, web.Status, tt.want)
-		}
-		if events := *web.Events; tt.fails {
-			if events[0].Success || events[0].Error == nil || events[0].Error.Message != "the module is broken" {
-				t.Errorf("the latest event is %+v", events[0])
-			}
-			if filtered := e.get("/v1/status/tasks?status=successful").json(t); len(filtered) != 0 {
-				t.Errorf("successful: %v", filtered)
-			}
-		} else if !events[0].Success || len(events) > 5 {
-			t.Errorf("events: %+v", events)
-		}
-	}
-}
-
-func TestRunsAreToldWithTheirLogAndPlan(t *testing.T) {
-	e := start(t, files)
-	asked := e.ask("POST", "/v1/tasks/web/run", "")
-	status(t, asked, http.StatusAccepted)
-	where := asked.header.Get("Location")
-	if where == "" || where != asked.json(t)["runs_url"] {
-		t.Fatalf("it is found at %q: %s", where, asked.body)
-	}
-	var runs apispec.RunsResponse
-	eventually(t, "the run has ended", func() bool {
-		if err := json.Unmarshal([]byte(e.get(where).body), &runs); err != nil {
-			t.Fatal(err)
-		}
-		return len(runs.Runs) == 1 && runs.Runs[0].Ended != nil
-	})
-	run := runs.Runs[0]
-	if run.State != apispec.RunStateSucceeded || run.Reason.Code != string(state.ReasonForced) || !strings.Contains(run.Reason.Text, "API client 127.0.0.1") || run.Changes.Add != 1 {
-		t.Errorf("%+v", run)
-	}
-	if log := e.get(*run.LogURL); log.body != "Apply complete! for web\n" || !strings.HasPrefix(log.header.Get("Content-Type"), "text/plain") {
-		t.Errorf("log: %+v", log)
-	}
-	if run.PlanURL != nil {
-		t.Error("it has a plan")
-	}
-	status(t, e.get("/v1/tasks/web/runs/"+run.ID+"/plan"), http.StatusNotFound)
-	same(t, e.get("/v1/tasks/web/runs/"+run.ID), `{"request_id":"*","run":`+marshal(t, run)+`}`)
-
-	e.ask("PATCH", "/v1/tasks/web?run=inspect", `{"enabled":true}`)
-	if err := json.Unmarshal([]byte(e.get("/v1/tasks/web/runs?limit=1").body), &runs); err != nil {
-		t.Fatal(err)
-	}
-	inspection := runs.Runs[0]
-	if len(runs.Runs) != 1 || inspection.Kind != apispec.RunKindPlan || inspection.PlanURL == nil {
-		t.Fatalf("%+v", runs.Runs)
-	}
-	if plan := e.get(*inspection.PlanURL); !strings.HasPrefix(plan.body, "Plan: 1 to add") {
-		t.Errorf("plan: %+v", plan)
-	}
-	same(t, e.get(*inspection.PlanDataURL), `{"request_id":"*","plan":{"resources":`+marshal(t, somePlan)+`}}`)
-	status(t, e.get("/v1/tasks/web/runs/"+run.ID+"/plan-data"), http.StatusNotFound)
-	if err := json.Unmarshal([]byte(e.get("/v1/runs").body), &runs); err != nil {
-		t.Fatal(err)
-	}
-	if len(runs.Runs) != 2 || runs.Runs[0].ID != run.ID {
-		t.Errorf("all runs: %+v", runs.Runs)
-	}
-}
-
 func marshal(t *testing.T, v any) string {
 	t.Helper()
 	body, err := json.Marshal(v)
@@ -518,87 +350,6 @@ func marshal(t *testing.T, v any) string {
 		t.Fatal(err)
 	}
 	return volatile.ReplaceAllString(string(body), "*")
-}
-
-func TestTheOverviewSaysWhyATaskWaitsAndWhereItComesFrom(t *testing.T) {
-	e := start(t, files)
-	status(t, e.ask("POST", "/v1/tasks", newTask), http.StatusCreated)
-	status(t, e.ask("PATCH", "/v1/tasks/web", `{"enabled":false}`), http.StatusOK)
-	var all apispec.OverviewResponse
-	eventually(t, "both changes are seen", func() bool {
-		if err := json.Unmarshal([]byte(e.get("/v1/overview").body), &all); err != nil {
-			t.Fatal(err)
-		}
-		return len(all.Tasks) == 3 && all.Tasks[0].Reason.Code == string(state.ReasonDisabled) && all.Tasks[2].Reason.Code == string(state.ReasonHeld)
-	})
-	if !all.Healthy || all.Leader == nil || all.Leader.Fence != 1 {
-		t.Errorf("%+v", all)
-	}
-	web, made := all.Tasks[0], all.Tasks[2]
-	if web.Origin.API || web.Origin.File == nil || filepath.Base(*web.Origin.File) != "tasks.hcl" || *web.Origin.Line != 5 || web.Override == nil || web.Override.Change != "disabled" ||
-		*web.Override.By != "API client 127.0.0.1" || web.LastRun == nil || web.LastRun.State != apispec.RunStateSucceeded {
-		t.Errorf("%+v", web)
-	}
-	if !made.Origin.API || made.Override.Change != "made" || made.LastRun != nil {
-		t.Errorf("%+v", made)
-	}
-	var one apispec.TaskOverviewResponse
-	if err := json.Unmarshal([]byte(e.get("/v1/tasks/api/overview").body), &one); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(made, one.Task); diff != "" {
-		t.Errorf("the overview of one task (-of all +of one):\n%s", diff)
-	}
-}
-
-func TestALookAtConsulCanBeAskedFor(t *testing.T) {
-	e := start(t, files)
-	before, err := state.Read[state.Reconcile](t.Context(), e.store, state.ReconcileKey)
-	if err != nil {
-		t.Fatal(err)
-	}
-	status(t, e.ask("POST", "/v1/reconcile", ""), http.StatusAccepted)
-	eventually(t, "a tick was done", func() bool {
-		after, err := state.Read[state.Reconcile](t.Context(), e.store, state.ReconcileKey)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return after.Data.LastSuccess.After(before.Data.LastSuccess)
-	})
-}
-
-func TestHealth_ShowsTheReasonOnlyToReaders(t *testing.T) {
-	now := time.Date(2086, 3, 14, 12, 0, 0, 0, time.UTC)
-	e := newEngine(t, files)
-	e.Now = func() time.Time { return now }
-	e.options.Began = now.Add(-time.Minute)
-	rec := state.Reconcile{LastSuccess: now, Unreadable: &state.Unreadable{Count: 1, Tasks: []string{"web"}, Since: now.Add(-time.Hour)}}
-	if _, err := e.store.Apply(t.Context(), state.Create(state.ReconcileKey, state.Encode(rec))); err != nil {
-		t.Fatal(err)
-	}
-	same(t, e.serve().get("/v1/health"), `{"unreadable_tasks":["web"],"unreadable_count":1}`)
-	anybody := httptest.NewRecorder()
-	api.New(e.options).ServeHTTP(anybody, httptest.NewRequestWithContext(access.With(t.Context(), access.None), "GET", api.HealthPath, nil))
-	if anybody.Code != 200 || anybody.Body.String() != "{}\n" {
-		t.Errorf("without a token: %d %s", anybody.Code, anybody.Body)
-	}
-	e = newEngine(t, files).serve()
-	outage := state.Reconcile{ConsulError: "connection refused", ConsulUnreachable: true, Since: now.Add(-100 * 365 * 24 * time.Hour)}
-	if _, err := e.store.Apply(t.Context(), state.Create(state.ReconcileKey, state.Encode(outage))); err != nil {
-		t.Fatal(err)
-	}
-	if got := e.get("/v1/health"); got.status != 503 || !strings.HasPrefix(got.message(t), "Consul cannot be watched since") {
-		t.Errorf("during an outage: %d %s", got.status, got.body)
-	}
-	e.store.Close()
-	unknown := httptest.NewRecorder()
-	api.New(e.options).ServeHTTP(unknown, httptest.NewRequestWithContext(access.With(t.Context(), access.None), "GET", api.HealthPath, nil))
-	if body := unknown.Body.String(); unknown.Code != 503 || !strings.Contains(body, "a request with a token shows why") || strings.Contains(body, "store") {
-		t.Errorf("without a token: %d %s", unknown.Code, body)
-	}
-	if got := e.get("/v1/health"); got.status != 503 || !strings.HasPrefix(got.message(t), "the store cannot be read") {
-		t.Errorf("without a store: %d %s", got.status, got.body)
-	}
 }
 
 func TestGetTask_MasksSensitiveValuesForReaders(t *testing.T) {
@@ -636,89 +387,7 @@ func TestGetTask_MasksSensitiveValuesForReaders(t *testing.T) {
 	}
 }
 
-func TestAClientThatGoesAwayLeavesNothingHalfMade(t *testing.T) {
-	e := start(t, files)
-	hold := make(chan struct{})
-	e.mu.Lock()
-	e.hold = hold
-	e.mu.Unlock()
-	e.fail("api", errors.New("the module is broken"))
-	ctx, leave := context.WithCancel(t.Context())
-	req, err := http.NewRequestWithContext(ctx, "POST", e.server.URL+"/v1/tasks?run=now", strings.NewReader(newTask))
-	if err != nil {
-		t.Fatal(err)
-	}
-	req.Header.Set("Content-Type", "application/json")
-	gone := make(chan error, 1)
-	go func() { _, err := http.DefaultClient.Do(req); gone <- err }()
-	eventually(t, "it runs", func() bool { return strings.Contains(e.get("/v1/tasks/api/runs").body, `"running"`) })
-	leave()
-	if err := <-gone; !errors.Is(err, context.Canceled) {
-		t.Fatal(err)
-	}
-	close(hold)
-	eventually(t, "the task is gone", func() bool { return e.get("/v1/tasks/api").status == http.StatusNotFound })
-
-	conn, err := net.Dial("tcp", strings.TrimPrefix(e.server.URL, "http://"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := conn.Write([]byte("POST /v1/tasks HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n" + newTask)); err != nil {
-		t.Fatal(err)
-	}
-	conn.Close()
-	status(t, e.get("/v1/tasks/api"), http.StatusNotFound)
-}
-
-func TestAnAnswerThatTakesTooLongSaysThatTheRunGoesOn(t *testing.T) {
-	e := newEngine(t, files) // nobody leads
-	late := api.New(e.options)
-	e.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		ctx, cancel := context.WithTimeout(r.Context(), 50*time.Millisecond)
-		defer cancel()
-		late.ServeHTTP(w, r.WithContext(ctx))
-	}))
-	defer e.server.Close()
-	got := e.ask("POST", "/v1/tasks?run=now", newTask)
-	if m := got.message(t); got.status != http.StatusGatewayTimeout || !strings.Contains(m, "goes on: /v1/tasks/api/runs") {
-		t.Errorf("%d %s", got.status, m)
-	}
-
-	// What nobody goes on with is not said to go on.
-	base := e.Base
-	e.Base = func(ctx context.Context) (*config.Config, error) { <-ctx.Done(); return nil, ctx.Err() }
-	for method, path := range map[string]string{"GET": "/v1/tasks", "DELETE": "/v1/tasks/web"} {
-		got = e.ask(method, path, "")
-		if m := got.message(t); got.status != http.StatusInternalServerError || strings.Contains(m, "goes on") {
-			t.Errorf("%s %s: %d %s", method, path, got.status, m)
-		}
-	}
-	e.Base = base
-	e.Plan = func(ctx context.Context, _ string, _ json.RawMessage) (state.PlannedRun, error) {
-		<-ctx.Done()
-		return state.PlannedRun{}, ctx.Err()
-	}
-	got = e.ask("POST", "/v1/tasks", strings.Replace(newTask, `"api"`, `"other"`, 1))
-	if m := got.message(t); got.status != http.StatusGatewayTimeout || !strings.HasPrefix(m, "the task is not made") || strings.Contains(m, "goes on") {
-		t.Errorf("%d %s", got.status, m)
-	}
-}
-
-type cluster struct{ apispec.ClusterStatus }
-
-func (c cluster) Status(context.Context) (apispec.ClusterStatus, error) { return c.ClusterStatus, nil }
-
-func TestTheClusterIsTold(t *testing.T) {
-	e := newEngine(t, files)
-	at := "10.0.0.1"
-	e.options.Cluster = cluster{apispec.ClusterStatus{ClusterName: "c", Members: []apispec.ClusterMember{
-		{ID: "a", Address: &at, Leader: true, Healthy: true, ServiceName: "cts"}, {ID: "b", ServiceName: "cts"}}}}
-	same(t, e.serve().get("/v1/status/cluster"), `{"cluster_name":"c","members":[
-		{"id":"a","address":"10.0.0.1","leader":true,"healthy":true,"service_name":"cts"},
-		{"id":"b","leader":false,"healthy":false,"service_name":"cts"}],"request_id":"*"}`)
-}
-
-func TestTheDescriptionIsWhatIsServed(t *testing.T) {
+func TestOpenAPI_EveryOperationIsServed(t *testing.T) {
 	e := newEngine(t, files).serve()
 	served, err := openapi3.NewLoader().LoadFromData([]byte(e.get("/v1/openapi.json").body))
 	if err != nil {
@@ -736,99 +405,4 @@ func TestTheDescriptionIsWhatIsServed(t *testing.T) {
 			}
 		}
 	}
-}
-
-// slow is a store that reads the tasks' records when it is let.
-type slow struct {
-	state.Store
-	reading chan struct{}
-	let     chan struct{}
-}
-
-func (s *slow) List(ctx context.Context, prefix string) ([]state.Record, error) {
-	records, err := s.Store.List(ctx, prefix)
-	if prefix == state.TaskPrefix {
-		s.reading <- struct{}{}
-		<-s.let
-	}
-	return records, err
-}
-
-func TestWhoAsksAfterAChangeSeesItHoweverManyAsk(t *testing.T) {
-	e := newEngine(t, files)
-	store := &slow{Store: e.store, reading: make(chan struct{}), let: make(chan struct{})}
-	e.Store = store
-	e.serve()
-	answers := make(chan string, 20)
-	ask := func() { answers <- e.get("/v1/status/tasks?status=errored").body }
-	go ask()
-	<-store.reading // before the change
-	e.ends(t, "web", state.RunFailed)
-	for range 19 {
-		go ask()
-	}
-	time.Sleep(100 * time.Millisecond) // so that most of them wait together
-	go func() {
-		for {
-			select {
-			case store.let <- struct{}{}:
-			case <-store.reading:
-			case <-t.Context().Done():
-				return
-			}
-		}
-	}()
-	old := 0
-	for range 20 {
-		if !strings.Contains(<-answers, "web") {
-			old++
-		}
-	}
-	if old != 1 {
-		t.Errorf("%d of 20 answers are from before the change", old)
-	}
-}
-
-func TestStatus_InterruptedRunIsNoEventOfCTS(t *testing.T) {
-	e := newEngine(t, files).serve()
-	e.ends(t, "web", state.RunFailed)
-	e.ends(t, "web", state.RunInterrupted)
-	var got map[string]apispec.TaskStatus
-	if err := json.Unmarshal([]byte(e.get("/v1/status/tasks/web?include=events").body), &got); err != nil {
-		t.Fatal(err)
-	}
-	if web := got["web"]; web.Status != apispec.StatusErrored || len(*web.Events) != 1 || (*web.Events)[0].Success {
-		t.Errorf("the status reads %+v with events %+v, want that of the failed run alone", web, *web.Events)
-	}
-	if runs := e.get("/v1/tasks/web/runs").body; !strings.Contains(runs, `"state":"interrupted"`) {
-		t.Errorf("the runs read %s", runs)
-	}
-}
-
-func TestCancel_RunEndsAndTheTaskWaitsUntilARunIsRequested(t *testing.T) {
-	e := start(t, files)
-	hold := make(chan struct{})
-	e.mu.Lock()
-	e.hold = hold
-	e.mu.Unlock()
-	e.change("B")
-	eventually(t, "web runs", func() bool { return strings.Contains(e.get("/v1/tasks/web/runs").body, `"running"`) })
-	cancelled := e.ask("POST", "/v1/tasks/web/cancel", "")
-	status(t, cancelled, http.StatusAccepted)
-	where := cancelled.header.Get("Location")
-	eventually(t, "the run ends", func() bool { return strings.Contains(e.get(where).body, `"state":"cancelled"`) })
-	if said := e.get(where).body; !strings.Contains(said, "cancelled by") {
-		t.Errorf("the run reads %s", said)
-	}
-	eventually(t, "the task waits", func() bool { return strings.Contains(e.get("/v1/tasks/web/overview").body, `"code":"cancelled"`) })
-	if status := e.get("/v1/status/tasks/web").body; !strings.Contains(status, "errored") {
-		t.Errorf("the status reads %s", status)
-	}
-	close(hold)
-	before := e.runs("web")
-	status(t, e.ask("POST", "/v1/tasks/web/retry?wait=true", ""), http.StatusOK)
-	if e.runs("web") != before+1 {
-		t.Errorf("applied %d times, then %d times", before, e.runs("web"))
-	}
-	status(t, e.ask("POST", "/v1/tasks/web/retry", ""), http.StatusConflict)
 }

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/terrapulse/terrapulse/internal/config"
+)
+
+// A task that is sent to the API is the task that the file would have been.
+func TestTaskFile_IsSentAsTheSameTask(t *testing.T) {
+	t.Chdir(t.TempDir())
+	write := func(name, text string) {
+		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("a.tfvars", "text = \"a \\\"b\\\" $${c}\\n\"\nlist = [1, \"two\", { three = null }]\nnothing = null\nbig = 12345678901234567890.125\n")
+	write("b.tfvars", `list = ["later"]`)
+	for name, body := range map[string]string{
+		"services":   "condition \"services\" {\n names = [\"web\", \"api\"]\n datacenter = \"dc2\"\n namespace = \"ns\"\n filter = \"Checks.Status == \\\"passing\\\"\"\n cts_user_defined_meta {\n  a = \"b\"\n }\n use_as_module_input = false\n}",
+		"regexp":     "condition \"services\" {\n regexp = \"\"\n}\nmodule_input \"consul-kv\" {\n path = \"a/b\"\n recurse = true\n datacenter = \"dc2\"\n namespace = \"ns\"\n}",
+		"catalog":    "condition \"catalog-services\" {\n regexp = \"^web\"\n datacenter = \"dc2\"\n namespace = \"ns\"\n node_meta {\n  \"k\" = \"v\"\n }\n}",
+		"kv":         "condition \"consul-kv\" {\n path = \"a\"\n use_as_module_input = false\n}\nmodule_input \"services\" {\n regexp = \".*\"\n}",
+		"schedule":   "condition \"schedule\" {\n cron = \"*/10 * * * *\"\n}\nmodule_input \"services\" {\n names = [\"web\"]\n}",
+		"none":       "",
+		"everything": "condition \"services\" {\n names = [\"web\"]\n}\ndescription = \"what\"\nenabled = false\nversion = \"1.2.3\"\nproviders = [\"aws\", \"local.a\"]\nvariable_files = [\"a.tfvars\", \"b.tfvars\"]\nvariables = {\n text = \"\\\"hidden\\\"\"\n n = \"3\"\n}",
+		"min":        "condition \"services\" {\n names = [\"web\"]\n}\nbuffer_period {\n min = \"7s\"\n}",
+		"max":        "condition \"services\" {\n names = [\"web\"]\n}\nbuffer_period {\n max = \"1h2m\"\n}",
+		"on":         "condition \"services\" {\n names = [\"web\"]\n}\nbuffer_period {\n enabled = true\n}",
+		"off":        "condition \"services\" {\n names = [\"web\"]\n}\nbuffer_period {\n enabled = false\n}",
+	} {
+		t.Run(name, func(t *testing.T) {
+			file := name + ".hcl"
+			write(file, fmt.Sprintf("task {\n name = %q\n module = \"./mod\"\n %s\n}\n", name, strings.ReplaceAll(body, "\n", "\n ")))
+			cfg, err := config.Load(config.Options{Paths: []config.Path{{Name: file}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			task, _, err := readTaskFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			definition, err := json.Marshal(task)
+			if err != nil {
+				t.Fatal(err)
+			}
+			alone := *cfg
+			alone.Tasks = nil
+			got, err := alone.Parse(definition)
+			if err != nil {
+				t.Fatalf("%s is refused: %v", definition, err)
+			}
+			want := cfg.Tasks[0]
+			same := func(a, b cty.Value) bool { return a.RawEquals(b) }
+			if diff := cmp.Diff(want, *got, cmp.Comparer(same), cmpopts.IgnoreUnexported(config.Task{}),
+				cmpopts.IgnoreFields(config.Task{}, "Source", "FromAPI", "VariableFiles"), cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("as sent the task is another one (-file +sent):\n%s\n%s", diff, definition)
+			}
+		})
+	}
+}
+
+func TestTaskFile_MayHaveEveryFormat(t *testing.T) {
+	want, _, err := readTaskFile(taskFile(t, "task.hcl", newTask))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{
+		"task.json": `{"task": {"name": "newt", "module": "./mod", "condition": {"services": {"names": ["web"]}}}}`,
+		"task.yaml": "task:\n- name: newt\n  module: ./mod\n  condition:\n    services:\n      names: [web]\n",
+	} {
+		got, warnings, err := readTaskFile(taskFile(t, name, text))
+		if err != nil || len(warnings) > 0 {
+			t.Errorf("%s: %v %v", name, err, warnings)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s is read as (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+func TestTaskFile_DeprecatedKeysAreRefused(t *testing.T) {
+	for name, text := range map[string]string{
+		"source":              "task {\n name = \"a\"\n source = \"./m\"\n condition \"services\" {\n  names = [\"web\"]\n }\n}",
+		"services":            "task {\n name = \"a\"\n module = \"./m\"\n services = [\"web\"]\n}",
+		"source_input":        "task {\n name = \"a\"\n module = \"./m\"\n condition \"schedule\" {\n  cron = \"* * * * *\"\n }\n source_input \"services\" {\n  names = [\"web\"]\n }\n}",
+		"source_includes_var": "task {\n name = \"a\"\n module = \"./m\"\n condition \"services\" {\n  names = [\"web\"]\n  source_includes_var = true\n }\n}",
+		"service":             newTask + "service {\n name = \"web\"\n}",
+	} {
+		_, _, err := readTaskFile(taskFile(t, "task.hcl", text))
+		if err == nil || !strings.Contains(err.Error(), "the '"+name+"' ") || !strings.Contains(err.Error(), " is no longer supported; use ") {
+			t.Errorf("%s: error is %v", name, err)
+		}
+	}
+}
+
+func TestTaskFile_WarnsOfKeysWithoutEffect(t *testing.T) {
+	_, warnings, err := readTaskFile(taskFile(t, "task.hcl", strings.Replace(newTask, "module", "working_dir = \"elsewhere\"\n  module", 1)))
+	if err != nil || len(warnings) != 1 || !strings.Contains(warnings[0], "working_dir has no effect") {
+		t.Errorf("warnings are %q, %v", warnings, err)
+	}
+}
