@@ -183,8 +183,8 @@ func (c *statusCommand) printTasks(tasks []apispec.TaskOverview, now time.Time) 
 		}
 		tab.row(newsOf[t.Phase], name, phase(t, now), lastRun(t, now), due(t, now))
 		tab.note("  ", "why: "+why(t))
-		if changed := changed(t); changed != "" {
-			tab.note("  ", "changed: "+changed)
+		if changed := changed(t, now); changed != "" {
+			tab.note("  ", changed)
 		}
 	}
 	tab.print(c.stdout)
@@ -223,12 +223,16 @@ func due(t apispec.TaskOverview, now time.Time) string {
 
 // changed is what changed in Consul: what waits to be applied, else what the
 // last run was for.
-func changed(t apispec.TaskOverview) string {
+func changed(t apispec.TaskOverview, now time.Time) string {
 	switch {
 	case deref(t.Changed) != "":
-		return shorten(*t.Changed, 66)
+		since := ""
+		if t.ChangedSince != nil {
+			since = " " + ago(now.Sub(*t.ChangedSince)) + " ago"
+		}
+		return "changed" + since + ": " + shorten(*t.Changed, 66)
 	case t.LastRun != nil && t.LastRun.Reason.Code == string(state.ReasonChanged):
-		return shorten(t.LastRun.Reason.Text, 66)
+		return "changed: " + shorten(t.LastRun.Reason.Text, 66)
 	}
 	return ""
 }

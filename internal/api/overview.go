@@ -91,7 +91,7 @@ func taskOf(t overview.Task) apispec.TaskOverview {
 		shown.Origin.API = len(o.Definition) > 0
 	}
 	if t.Pending != nil {
-		shown.Changed = optional(t.Pending.Changed)
+		shown.Changed, shown.ChangedSince = optional(t.Pending.Changed), moment(t.Pending.First)
 	}
 	if t.Run != nil {
 		shown.Run = ref(RunOf(*t.Run))

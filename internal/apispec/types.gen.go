@@ -832,6 +832,9 @@ type TaskOverview struct {
 	// Changed in Consul, and not yet applied
 	Changed *string `json:"changed,omitempty"`
 
+	// ChangedSince when the first change that is not yet applied was observed
+	ChangedSince *time.Time `json:"changed_since,omitempty"`
+
 	// Due when it is decided on next if nothing changes
 	Due     *time.Time `json:"due,omitempty"`
 	Enabled bool       `json:"enabled"`
