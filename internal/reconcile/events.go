@@ -115,14 +115,14 @@ func (r *Reconciler) DeliverRest(ctx context.Context) {
 // deliver delivers the events in the store. It comes last in a tick, so that it
 // delays no launch. What cannot be delivered is tried again by a later tick.
 func (r *Reconciler) deliver(ctx context.Context, held *lease.Lease) {
-	ctx, cancel := context.WithTimeout(ctx, deliveryTime)
+	limited, cancel := context.WithTimeout(ctx, deliveryTime)
 	defer cancel()
 	left, err := outbox.Delivery{
 		Store: r.Store, Apply: held.Apply, Now: r.Now, Log: r.Log,
 		Sinks: append([]outbox.Sink{r.eventLog()}, r.Sinks...),
-	}.Run(ctx)
+	}.Run(limited)
 	switch {
-	case errors.Is(err, lease.ErrLost): // the next leader delivers them
+	case ctx.Err() != nil, errors.Is(err, lease.ErrLost): // the next leader delivers them
 	case err == nil && left == 0:
 		r.undelivered, r.deliverAt = 0, time.Time{}
 	default:

@@ -347,7 +347,7 @@ func TestControl_ChangesAreEvents(t *testing.T) {
 	}
 	want := "override_created(disabled) override_removed(enabled) override_created(deleted, until its block in the file is changed) override_removed " +
 		"run_decided(requested by ann) run_cancelled(cancelled by bob before it began)"
-	if got := events.heard(); got != want || strings.TrimSpace(by) != "ann bob ann start -reset  bob" {
+	if got := events.heard(); got != want || strings.TrimSpace(by) != "ann bob ann start -reset-storage  bob" {
 		t.Errorf("the events are %s, by%s; want %s", got, by, want)
 	}
 }
