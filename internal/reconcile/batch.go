@@ -12,8 +12,8 @@ import (
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
-// keptLaunches is how long launches are kept: they are of no use once their
-// runs have ended, and a day leaves time to look.
+// keptLaunches is how long launches are kept. They are of no use once their runs
+// have ended; a day leaves people time to read them.
 const keptLaunches = 24 * time.Hour
 
 // batch gathers decisions until they fill one Apply, and writes them under the
@@ -111,9 +111,9 @@ func (b *batch) add(ctx context.Context, was state.Stored[state.Task], d Decisio
 	return nil
 }
 
-// flush writes the batch and sees that its launch is started. Where a record
-// was changed by someone else meanwhile, that decision is dropped and taken
-// anew next tick; where no launch may begin, all are postponed.
+// flush writes the batch and starts its launch. A decision whose record another
+// process has changed meanwhile is dropped, and made again by the next tick. If no
+// launch may begin, all decisions are postponed.
 func (b *batch) flush(ctx context.Context) error {
 	defer func() { b.items, b.changes, b.bytes = nil, 0, 0 }()
 	if b.launches && len(b.items) > 0 {
@@ -173,8 +173,8 @@ func (b *batch) startWritten(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// postpone leaves the decisions of the batch to the next tick. What was asked
-// for by someone is remembered.
+// postpone leaves the decisions of the batch to the next tick, and records the
+// requests behind them.
 func (b *batch) postpone(why string) {
 	for _, it := range b.items {
 		d := Decision{Task: it.decision.Task, State: it.was, Reason: state.Reason{Code: state.ReasonQueued,

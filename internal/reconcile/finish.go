@@ -14,7 +14,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
-// liveCheck is how often the runs under way are looked at.
+// liveCheck is how often the runs under way are checked.
 const liveCheck = 10 * time.Second
 
 // finish writes what the next tick needs.
@@ -42,7 +42,7 @@ func (t *tick) finish(ctx context.Context, rec state.Stored[state.Reconcile], no
 			due = now.Add(liveCheck)
 		}
 		next.Due = earlier(next.Due, due)
-		// What is due and could not be done must not hide what will be due.
+		// A task that is due and waits must not hide a later due time.
 		if reached(due, now) {
 			t.report.Again = true
 		} else {

@@ -8,8 +8,8 @@ import (
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
-// refreshEvery is how often every view is read, whatever the gates say: a
-// gate is a hint, and a hint that failed once must not cost a change.
+// refreshEvery is how often every view is read, even if no gate has moved: a gate
+// is a hint, and a hint that was missed must not lose a change.
 const refreshEvery = 5 * time.Minute
 
 // idle reports whether nothing has moved since rec was written and nothing is due.

@@ -20,8 +20,8 @@ import (
 // (63 of state.MaxChanges).
 const runsPerLaunch = 25
 
-// startsAtOnce is how many launches are asked for side by side: ECS takes up
-// to a second for one, and 20 a second in the long run.
+// startsAtOnce is how many launches are started in parallel: ECS takes up to a
+// second for one, and accepts 20 a second in the long run.
 const startsAtOnce = 8
 
 // start starts launches. If that fails, their intents stay, so that the next tick
@@ -50,8 +50,8 @@ func (t *tick) start(ctx context.Context, launches ...state.Launch) {
 	}
 }
 
-// carryOut writes what was decided and launches the runs, a batch at a time:
-// an intent is never far from its launch.
+// carryOut writes the decisions and starts the runs, batch by batch, so that each
+// launch starts soon after its intent is written.
 func (t *tick) carryOut(ctx context.Context, states map[string]state.Stored[state.Task], now time.Time) error {
 	// Beside the records of its tasks a batch writes that of its events and, if
 	// it launches, that of the launch.
@@ -60,7 +60,7 @@ func (t *tick) carryOut(ctx context.Context, states map[string]state.Stored[stat
 	erased := 0
 	for _, d := range t.report.Decisions {
 		if d.Reason.Code == state.ReasonCorrupt {
-			continue // what is there may be worth more than what would be written
+			continue // the broken record may hold more than a new one would
 		}
 		if d.Action == Erase {
 			if erased++; erased <= erasedPerTick {

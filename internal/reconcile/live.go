@@ -10,19 +10,19 @@ import (
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
-// yieldPatience is how long a run whose claim has expired is waited for while
-// the launcher cannot say whether its runner lives. A runner that cannot renew
-// its claim interrupts Terraform, which has 60 seconds to end before it is
-// killed; the rest is for a state that a backend does not take at once.
+// yieldPatience is how long a run with an expired claim is still not lost while
+// the launcher cannot say whether its runner is alive. A runner that cannot renew
+// its claim interrupts Terraform, which is killed 60 seconds later; the rest of
+// the time is for a backend that does not accept the state at once.
 const yieldPatience = 5 * time.Minute
 
-// intentPatience is how long a launch that its launcher does not know is
-// asked for again and again, before its runs are taken for lost.
+// intentPatience is how long a launch that the launcher does not know is started
+// again and again, before its runs count as lost.
 const intentPatience = 15 * time.Minute
 
-// lookAfterRuns finds out which of the runs under way are dead, and asks once
-// more for those whose launch may never have been asked for.
-func (t *tick) lookAfterRuns(ctx context.Context, inputs []Input, states map[string]state.Stored[state.Task]) error {
+// findLostRuns finds the runs under way whose runners are dead, and starts again
+// the launches that may never have been started.
+func (t *tick) findLostRuns(ctx context.Context, inputs []Input, states map[string]state.Stored[state.Task]) error {
 	var launches []string
 	for _, in := range inputs {
 		if in.State.Run != nil && in.State.Waits() == nil {
@@ -81,10 +81,10 @@ func (t *tick) lookAfterRuns(ctx context.Context, inputs []Input, states map[str
 			grace += yieldPatience
 		}
 		stopped := ""
-		if status := statuses[live.Launch]; (Stopped{Runner: status.Runner}).left(run.Data) {
+		if status := statuses[live.Launch]; (Stopped{Runner: status.Runner}).leftBy(run.Data) {
 			stopped = status.Stopped
 		}
-		lost := lifeless(run.Data, stopped, now, grace)
+		lost := whyLost(run.Data, stopped, now, grace)
 		if lost == "" && run.Data.State == state.RunIntended {
 			again, done := relaunched[live.Launch]
 			if !done {
@@ -93,7 +93,7 @@ func (t *tick) lookAfterRuns(ctx context.Context, inputs []Input, states map[str
 				}
 				relaunched[live.Launch] = again
 			}
-			if lost = again.useless; lost == "" && again.definitions[live.ID] != inputs[i].Definition {
+			if lost = again.refused; lost == "" && again.definitions[live.ID] != inputs[i].Definition {
 				lost = "it was decided on another definition of the task and had not begun"
 			}
 		}
@@ -113,8 +113,8 @@ func (t *tick) lookAfterRuns(ctx context.Context, inputs []Input, states map[str
 	return nil
 }
 
-// boundClaim cuts a claim that ends later than a renewal could make it, because
-// a clock was ahead, to its full time from now. A runner that lives renews it.
+// boundClaim shortens a claim that a clock that was ahead has written: to its full
+// time from now. A live runner renews it.
 func (r *Reconciler) boundClaim(ctx context.Context, held *lease.Lease, run state.Stored[state.Run]) (state.Stored[state.Run], error) {
 	now, next := r.Now(), run.Data
 	if next.State != state.RunRunning || next.ClaimFor == 0 || next.Expires.Sub(now) <= next.ClaimFor+r.Skew {
@@ -132,10 +132,10 @@ func (r *Reconciler) boundClaim(ctx context.Context, held *lease.Lease, run stat
 	return state.Stored[state.Run]{Record: written[0], Data: next}, nil
 }
 
-// lifeless says why a task's run is lost whose runner is not seen alive, and
-// is known to have stopped if stopped says why. It is empty if the run may
-// still come to its end. A claim counts for a grace after it has expired.
-func lifeless(run state.Run, stopped string, now time.Time, grace time.Duration) string {
+// whyLost says why a run is lost whose runner is not known to be alive; it is empty
+// if the run may still end. Stopped says why its runner has stopped, if that is
+// known. A claim counts for a grace after it has expired.
+func whyLost(run state.Run, stopped string, now time.Time, grace time.Duration) string {
 	switch {
 	case run.ID == "":
 		return "its record is gone"
@@ -151,27 +151,27 @@ func lifeless(run state.Run, stopped string, now time.Time, grace time.Duration)
 	return ""
 }
 
-// relaunch is what came of asking for a launch once more.
+// relaunch is the result of starting a launch again.
 type relaunch struct {
-	useless     string            // why it was not asked for
+	refused     string            // why it was not started
 	definitions map[string]string // that its runs were decided on, by run
 }
 
-// relaunch asks once more for a launch that may never have been asked for: a
-// process may have died between writing the intent and launching it. Runs that
-// were decided on another definition of their task are refused by the runner.
+// relaunch starts a launch that may never have been started, because a process
+// may have died after it had written the intent. The runner refuses runs that were
+// decided on another definition of their task.
 func (t *tick) relaunch(ctx context.Context, id string) (relaunch, error) {
 	launch, err := state.Read[state.Launch](ctx, t.Store, state.LaunchKey(id))
 	corrupt := (*state.CorruptError)(nil)
 	switch {
 	case errors.As(err, &corrupt):
-		return relaunch{useless: corrupt.Error()}, nil
+		return relaunch{refused: corrupt.Error()}, nil
 	case err != nil:
 		return relaunch{}, fmt.Errorf("read launch %s: %w", id, err)
 	case !launch.Exists():
-		return relaunch{useless: "the record of its launch is gone"}, nil
+		return relaunch{refused: "the record of its launch is gone"}, nil
 	case launch.Data.Bundle != t.Bundle:
-		return relaunch{useless: "it was decided on another bundle and had not begun"}, nil
+		return relaunch{refused: "it was decided on another bundle and had not begun"}, nil
 	}
 	again := relaunch{definitions: map[string]string{}}
 	valid := false
@@ -180,7 +180,7 @@ func (t *tick) relaunch(ctx context.Context, id string) (relaunch, error) {
 		valid = valid || run.Definition == t.definitions[run.Task]
 	}
 	if valid {
-		t.Log.Info("launching again what was decided before", "launch", id)
+		t.Log.Info("starting a launch that was decided before", "launch", id)
 		t.start(ctx, launch.Data)
 	}
 	return again, nil

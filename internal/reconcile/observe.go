@@ -12,8 +12,8 @@ import (
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
-// readStates returns the records of all tasks by name; also of tasks that are
-// in the store only.
+// readStates returns the records of all tasks by name, also of tasks that are no
+// longer in the configuration.
 func (r *Reconciler) readStates(ctx context.Context) (map[string]state.Stored[state.Task], error) {
 	all, corrupt, err := state.ReadEach[state.Task](ctx, r.Store, state.TaskPrefix)
 	if err != nil {
@@ -39,8 +39,8 @@ func (r *Reconciler) readStates(ctx context.Context) (map[string]state.Stored[st
 	return states, nil
 }
 
-// observe collects what the decision needs: it reads the conditions that may
-// have changed or that something hangs on, and looks after the runs under way.
+// observe collects the input of the decision: it reads the conditions that may
+// have changed or that a decision needs, and finds the runs that were lost.
 func (t *tick) observe(ctx context.Context, rec state.Reconcile, states map[string]state.Stored[state.Task]) ([]Input, error) {
 	now := t.Now()
 	// After an outage Consul may be another one, whose index happens to be the
@@ -48,7 +48,7 @@ func (t *tick) observe(ctx context.Context, rec state.Reconcile, states map[stri
 	recovered := rec.ConsulError != "" && t.problem() == ""
 	all := recovered || rec.Config != t.digest || passed(rec.Refreshed, refreshEvery, now, t.Skew)
 	moved := t.moved(rec)
-	// Where no gate at all can be read, nothing else can: what needs reading waits.
+	// If no gate can be read, no view can either: tasks that need one wait.
 	unreachable := t.opts.GatesErr != nil && !t.sighted()
 	if unreachable {
 		moved = func(consul.Query) bool { return false }
@@ -76,7 +76,7 @@ func (t *tick) observe(ctx context.Context, rec state.Reconcile, states map[stri
 				Corrupt: t.corrupt.has(name)})
 		}
 	}
-	if err := t.lookAfterRuns(ctx, inputs, states); err != nil {
+	if err := t.findLostRuns(ctx, inputs, states); err != nil {
 		return nil, err
 	}
 	t.live = map[string]bool{}

@@ -31,7 +31,7 @@ type Launcher interface {
 
 // LaunchStatus is what a launcher knows of a launch.
 type LaunchStatus struct {
-	Running bool   // its runner lives, whatever it is at: its runs may be waiting for their turn
+	Running bool   // its runner is alive; its runs may still be queued
 	Stopped string // why its runner stopped, if it is known to have stopped
 	// Neither: the launcher does not know the launch (any more, or yet).
 
@@ -148,7 +148,7 @@ func (r *Reconciler) Prepare(ctx context.Context, overrides string) error {
 	return nil
 }
 
-// prepareStored is Prepare before a tick, for who needs the tasks then.
+// prepareStored is Prepare with the stored overrides, before a tick.
 func (r *Reconciler) prepareStored(ctx context.Context) error {
 	rec, err := state.Read[state.Reconcile](ctx, r.Store, state.ReconcileKey)
 	if err != nil {

@@ -137,7 +137,7 @@ func TestARunWithoutSignOfLifeIsLostOnlyAfterItsClaim(t *testing.T) {
 		{"one that ended behind its task's back is made good", state.Run{ID: "r", Kind: state.KindApply, State: state.RunSucceeded}, "", noon, "without its task being told"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			lost := lifeless(tt.run, tt.stopped, tt.at, 0)
+			lost := whyLost(tt.run, tt.stopped, tt.at, 0)
 			if (tt.lost == "") != (lost == "") || !strings.Contains(lost, tt.lost) {
 				t.Errorf("lost %q, want %q", lost, tt.lost)
 			}

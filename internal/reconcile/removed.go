@@ -62,7 +62,7 @@ func (c *corrupt) add(task string, err error) { c.now[task] = err }
 func (c *corrupt) has(task string) bool { return c.now[task] != nil }
 
 // tell puts the errors into the decisions, and logs each once.
-func (c *corrupt) tell(log *slog.Logger, decisions []Decision) {
+func (c *corrupt) explain(log *slog.Logger, decisions []Decision) {
 	warned := map[string]string{}
 	for i := range decisions {
 		d := &decisions[i]

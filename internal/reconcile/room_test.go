@@ -131,10 +131,10 @@ func TestClocksThatAreApartCostNobodyTheLease(t *testing.T) {
 
 func TestClaimsOfRunnersWhoseClocksAreApartCount(t *testing.T) {
 	running := state.Run{ID: "r", Kind: state.KindApply, Owner: "host", State: state.RunRunning, Created: noon, Expires: noon}
-	if lost := lifeless(running, "", noon.Add(29*time.Second), 30*time.Second); lost != "" {
+	if lost := whyLost(running, "", noon.Add(29*time.Second), 30*time.Second); lost != "" {
 		t.Error("lost while it may be alive by its own clock: " + lost)
 	}
-	if lost := lifeless(running, "", noon.Add(30*time.Second), 30*time.Second); lost == "" {
+	if lost := whyLost(running, "", noon.Add(30*time.Second), 30*time.Second); lost == "" {
 		t.Error("never lost")
 	}
 }

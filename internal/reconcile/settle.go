@@ -62,7 +62,7 @@ func settleRun(ctx context.Context, store state.Store, stopped Stopped, planned 
 		if stopped.overtaken(run.Data) {
 			return nil, doubt(ctx, store, run, stopped, now)
 		}
-		if !run.Data.State.Active() || run.Data.Launch != stopped.Launch || !stopped.left(run.Data) {
+		if !run.Data.State.Active() || run.Data.Launch != stopped.Launch || !stopped.leftBy(run.Data) {
 			return nil, nil
 		}
 		lost := run.Data
@@ -71,7 +71,7 @@ func settleRun(ctx context.Context, store state.Store, stopped Stopped, planned 
 
 		changes := []state.Change{run.Write(lost).Until(lost.KeptUntil())}
 		if lost.Kind.Occupies() {
-			told, err := tell(ctx, store, lost)
+			told, err := concludeTask(ctx, store, lost)
 			if err != nil {
 				return nil, err
 			}
@@ -91,7 +91,7 @@ func settleRun(ctx context.Context, store state.Store, stopped Stopped, planned 
 // left reports whether an unfinished run is one that the runner has left: one
 // that it claimed, or that nobody has. An intent is taken from whoever may
 // still come to claim it: that claim is refused then.
-func (s Stopped) left(run state.Run) bool {
+func (s Stopped) leftBy(run state.Run) bool {
 	return run.State == state.RunIntended || s.Runner == "" || run.Runner == s.Runner
 }
 
@@ -119,7 +119,7 @@ func doubt(ctx context.Context, store state.Store, run state.Stored[state.Run], 
 }
 
 // tell returns the change that tells a run's task how the run has ended.
-func tell(ctx context.Context, store state.Store, run state.Run) ([]state.Change, error) {
+func concludeTask(ctx context.Context, store state.Store, run state.Run) ([]state.Change, error) {
 	task, err := state.Read[state.Task](ctx, store, state.TaskKey(run.Task))
 	if err != nil {
 		return nil, err

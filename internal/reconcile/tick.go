@@ -20,13 +20,13 @@ type TickOptions struct {
 	// them cannot be read. Without marks, gates are polled.
 	Marks    consul.Marks
 	GatesErr error
-	// Ended says that a run has ended, so that there is something to look at
-	// although no gate has moved.
+	// Ended says that a run has ended, so that the tick is not idle although no
+	// gate has moved.
 	Ended bool
-	// Force asks for a run of these tasks and says who asks.
+	// Force requests a run of these tasks and names who requests it.
 	Force map[string]string
-	// Until, if set, is when the tick begins no further launch: what is left
-	// waits for the next tick.
+	// Until, if set, is when the tick begins no further launch: other runs wait
+	// for the next tick.
 	Until time.Time
 	// Replaces is the version of the reconcile record whose bundle the
 	// Reconciler's bundle may replace. The caller that sets it has read after that
@@ -63,9 +63,9 @@ type Report struct {
 	Again      bool      // something is due at once that may not be possible yet: tick again before long
 }
 
-// Tick looks once, decides and launches. A tick that finds nothing to do reads
-// one record and the gates, and writes nothing. It returns a *lease.HeldError
-// if there is something to do and another leads, and an *OtherBundleError if
+// Tick reads once, decides and launches. A tick that finds nothing to do reads one
+// record and the gates, and writes nothing. The error is a *lease.HeldError if
+// there is something to do and another process leads, and an *OtherBundleError if
 // another bundle is in force.
 func (r *Reconciler) Tick(ctx context.Context, opts TickOptions) (Report, error) {
 	t := &tick{Reconciler: r, opts: opts, dead: map[string]state.Stored[state.Run]{}}
@@ -137,7 +137,7 @@ type tick struct {
 	report     Report
 }
 
-// act does what is to be done, under the lease.
+// act decides and carries the decisions out, under the lease.
 func (t *tick) act(ctx context.Context, rec state.Stored[state.Reconcile]) (Report, error) {
 	states, err := t.readStates(ctx)
 	if err != nil {
@@ -163,7 +163,7 @@ func (t *tick) act(ctx context.Context, rec state.Stored[state.Reconcile]) (Repo
 	}
 	now := t.Now()
 	t.report.Decisions = Decide(inputs, now)
-	t.corrupt.tell(t.Log, t.report.Decisions)
+	t.corrupt.explain(t.Log, t.report.Decisions)
 	if err = t.carryOut(ctx, states, now); err == nil {
 		err = t.finish(ctx, rec, now)
 	}

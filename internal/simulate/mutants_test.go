@@ -53,14 +53,14 @@ var mutants = []struct {
 	}, {
 		rule: "a run whose container runs is not lost, however old its claim",
 		file: "reconcile/live.go",
-		old:  "if live == nil || statuses[live.Launch].Running {",
-		new:  "if live == nil {",
+		old:  "if live == nil || live.Wait != nil || statuses[live.Launch].Running {",
+		new:  "if live == nil || live.Wait != nil {",
 		says: "one process applies a task",
 	}, {
 		rule: "a task that has a live run is not run",
 		file: "reconcile/admit.go",
-		old:  "if d.state.Run == nil {",
-		new:  "if d.state.Run == nil || d.Force != \"\" {",
+		old:  "if d.state.Run == nil || d.state.Waits() != nil {",
+		new:  "if d.state.Run == nil || d.state.Waits() != nil || d.Force != \"\" {",
 		says: "one live run per task",
 	}, {
 		rule:    "what is settled is what the container that stopped has left",
