@@ -126,5 +126,5 @@ func TestScriptsOfConsulTerraformSyncFindTheirAPI(t *testing.T) {
 	var report onceReport
 	r = s.run("start", "-once", "-json", "-reset-storage", "-config-file", s.path("tasks.hcl"))
 	decode(t, r, &report)
-	wantText(t, r.stderr, "there is nothing to forget")
+	wantText(t, r.stderr, "there is nothing to undo")
 }

@@ -38,7 +38,7 @@ type place struct {
 func (a *app) place(f *flag.FlagSet, stackName string, urls []string) (*place, int) {
 	p := &place{}
 	if stackName == "" && len(urls) == 0 {
-		return nil, a.fail(exitMissing, fmt.Errorf("say where bundles are: terrapulse %s s3://BUCKET/PREFIX, or -stack=NAME", f.Name()))
+		return nil, a.fail(exitMissing, fmt.Errorf("no bundle location: terrapulse %s s3://BUCKET/PREFIX, or -stack=NAME", f.Name()))
 	}
 	cfg, err := awsconfig.ForCommand(a.ctx, "")
 	if err == nil && stackName != "" {

@@ -12,7 +12,7 @@ import (
 // bundleDiffCommand says what a push would change.
 type bundleDiffCommand struct{ *app }
 
-func (c *bundleDiffCommand) Synopsis() string { return "Say by task what a push would change" }
+func (c *bundleDiffCommand) Synopsis() string { return "Show which tasks a push would change" }
 
 func (c *bundleDiffCommand) Help() string {
 	return `Usage: terrapulse bundle diff [flags] [s3://BUCKET/PREFIX]
@@ -109,14 +109,14 @@ func (c *bundleDiffCommand) print(d bundleDiff, pointer bundle.Pointer) int {
 	if d.InForce == "" {
 		fmt.Fprintln(c.stdout, "Nothing was pushed yet.")
 	} else {
-		fmt.Fprintf(c.stdout, "In force is bundle %.12s: %s has pushed it, %s.\n", d.InForce, pointer.By, pointer.Pushed.Local().Format(clock))
+		fmt.Fprintf(c.stdout, "Bundle %.12s is in force: %s pushed it, %s.\n", d.InForce, pointer.By, pointer.Pushed.Local().Format(clock))
 	}
 	switch {
 	case d.InForce == d.Files:
 		fmt.Fprintln(c.stdout, "The files are the same.")
 		return exitOK
 	case len(d.Changes) == 0:
-		fmt.Fprintln(c.stdout, "The files differ, and no task does.")
+		fmt.Fprintln(c.stdout, "The files differ, but no task does.")
 		return exitOK
 	}
 	fmt.Fprintln(c.stdout)

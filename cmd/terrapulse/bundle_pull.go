@@ -13,7 +13,7 @@ import (
 // bundlePullCommand gets the bundle in force.
 type bundlePullCommand struct{ *app }
 
-func (c *bundlePullCommand) Synopsis() string { return "Get the files that were pushed last" }
+func (c *bundlePullCommand) Synopsis() string { return "Download the files of the latest push" }
 
 func (c *bundlePullCommand) Help() string {
 	return `Usage: terrapulse bundle pull [flags] [s3://BUCKET/PREFIX] DIR
@@ -52,7 +52,7 @@ func (c *bundlePullCommand) Run(args []string) int {
 		return code
 	}
 	if n := len(rest); n > 2 || n < 1 || n == 1 && *stack == "" {
-		return c.fail(exitMissing, errors.New("say where bundles are and where to put the files: terrapulse bundle pull s3://BUCKET/PREFIX DIR, or -stack=NAME DIR"))
+		return c.fail(exitMissing, errors.New("no bundle location or no folder: terrapulse bundle pull s3://BUCKET/PREFIX DIR, or -stack=NAME DIR"))
 	}
 	dir := rest[len(rest)-1]
 	at, code := c.place(f, *stack, rest[:len(rest)-1])

@@ -16,7 +16,7 @@ import (
 type bundlePushCommand struct{ *app }
 
 func (c *bundlePushCommand) Synopsis() string {
-	return "Check task files and put them into force in AWS"
+	return "Check task files and apply them to a deployment in AWS"
 }
 
 func (c *bundlePushCommand) Help() string {
@@ -28,7 +28,7 @@ func (c *bundlePushCommand) Help() string {
   same content gives the same bundle, and pushing it again changes nothing. If
   somebody else has pushed meanwhile, nothing is changed either.
 
-  Where bundles are is said by the stack's output BundleUrl, or found by -stack.
+  The bundle location is the stack's output BundleUrl; -stack finds it.
 `
 }
 

@@ -91,7 +91,7 @@ func TestTaskFilesAreComparedPushedAndPulled(t *testing.T) {
 	put(t, "tasks/more.yaml", "log_level: WARN\n")
 	put(t, "tasks/tasks.yaml", bundleTasks)
 	put(t, "lb/main.tf", `variable "services" {}`)
-	d.runs(exitChanges, "bundle diff -detailed-exitcode"+files, "The files differ, and no task does.")
+	d.runs(exitChanges, "bundle diff -detailed-exitcode"+files, "The files differ, but no task does.")
 
 	d.runs(exitOK, "bundle pull "+bundleURL+" pulled", "is unpacked", "-config-file="+filepath.Join("tasks", "tasks.yaml"))
 	t.Chdir("pulled")

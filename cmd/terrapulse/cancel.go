@@ -11,7 +11,7 @@ import (
 // cancelCommand ends the run of a task of a running instance.
 type cancelCommand struct{ *app }
 
-func (c *cancelCommand) Synopsis() string { return "End the run of a task that is under way" }
+func (c *cancelCommand) Synopsis() string { return "End the current run of a task" }
 
 func (c *cancelCommand) Help() string {
 	return `Usage: terrapulse cancel [flags] TASK

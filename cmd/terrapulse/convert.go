@@ -16,7 +16,7 @@ import (
 type convertCommand struct{ *app }
 
 func (c *convertCommand) Synopsis() string {
-	return "Write task files of HCL or JSON as one file of YAML"
+	return "Convert task files from HCL or JSON to one YAML file"
 }
 
 func (c *convertCommand) Help() string {

@@ -136,7 +136,7 @@ func parallelFlag(f *flag.FlagSet, n *int, what string) {
 type logFlags struct{ level, format string }
 
 func (l *logFlags) register(f *flag.FlagSet) {
-	f.StringVar(&l.level, "log-level", "", "The least `level` that is logged: TRACE, DEBUG, INFO, WARN or ERR. Default: log_level of the configuration.")
+	f.StringVar(&l.level, "log-level", "", "Minimum log `level`: TRACE, DEBUG, INFO, WARN or ERR. Default: log_level of the configuration.")
 	f.StringVar(&l.format, "log-format", "text", "The `format` of log lines: text or json.")
 }
 

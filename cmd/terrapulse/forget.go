@@ -8,7 +8,7 @@ import (
 // forgetCommand removes the records of a task that is in no configuration.
 type forgetCommand struct{ *app }
 
-func (c *forgetCommand) Synopsis() string { return "Remove the records of a task that is gone" }
+func (c *forgetCommand) Synopsis() string { return "Remove the records of a deleted task" }
 
 func (c *forgetCommand) Help() string {
 	return `Usage: terrapulse forget [flags] TASK

@@ -18,7 +18,7 @@ import (
 type invokeCommand struct{ *app }
 
 func (c *invokeCommand) Synopsis() string {
-	return "Start runs of a deployment in AWS by hand, and follow them"
+	return "Start runs of a deployment in AWS and follow them"
 }
 
 func (c *invokeCommand) Help() string {
@@ -47,14 +47,14 @@ type invokeOptions struct {
 func (c *invokeCommand) flags() (*flag.FlagSet, *invokeOptions) {
 	f, o := newFlags("invoke"), &invokeOptions{}
 	stackFlag(f, &o.stack)
-	f.BoolVar(&o.once, "once", false, "Run the tasks now, whatever has changed.")
-	f.BoolVar(&o.inspect, "inspect", false, "Say what an apply of the tasks would do, and apply nothing.")
+	f.BoolVar(&o.once, "once", false, "Run the tasks now, even if nothing has changed.")
+	f.BoolVar(&o.inspect, "inspect", false, "Plan the tasks and apply nothing.")
 	f.Func("task", "The `name` of a task to run or inspect. Repeatable. Default: every enabled task.", func(s string) error {
 		o.tasks = append(o.tasks, s)
 		return nil
 	})
-	f.BoolVar(&o.wait, "wait", false, "Wait for the runs to end, and tell how each is going.")
-	f.BoolVar(&o.json, "json", false, "Print JSON, for scripts: the function's answer or, with -wait, what came of the runs.")
+	f.BoolVar(&o.wait, "wait", false, "Wait for the runs to end and print their progress.")
+	f.BoolVar(&o.json, "json", false, "Print JSON, for scripts: the function's answer or, with -wait, the outcomes of the runs.")
 	return f, o
 }
 

@@ -56,7 +56,7 @@ func (c *logsCommand) Run(args []string) int {
 	}
 	switch {
 	case f.NArg() != 1:
-		return c.fail(exitMissing, errors.New("name one run, or one task for its latest run: terrapulse logs [flags] RUN|TASK"))
+		return c.fail(exitMissing, errors.New("no run: name one run, or one task for its latest run: terrapulse logs [flags] RUN|TASK"))
 	case o.follow && o.json:
 		return c.fail(exitFlags, errors.New("-follow prints text as it comes: leave out -json"))
 	}

@@ -54,7 +54,7 @@ func main() {
 		stop(stopped{})
 		for <-signals == syscall.SIGHUP { // it comes more than once, and from nobody who is in a hurry
 		}
-		fmt.Fprintln(os.Stderr, "stopped a second time: not waiting for Terraform; it is ended with this process")
+		fmt.Fprintln(os.Stderr, "stopped a second time: not waiting for Terraform, which is killed when Terrapulse exits")
 		os.Exit(exitInterrupted)
 	}()
 	a := &app{ctx: ctx, program: programName(os.Args[0]), stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr}
@@ -64,7 +64,7 @@ func main() {
 // stopped is why runs are interrupted, among other things.
 type stopped struct{}
 
-func (stopped) Error() string        { return "Terrapulse was told to stop" }
+func (stopped) Error() string        { return "Terrapulse was stopped" }
 func (stopped) Is(target error) bool { return target == context.Canceled }
 
 // run is the program without the process around it.

@@ -17,21 +17,21 @@ import (
 type migrateCheckCommand struct{ *app }
 
 func (c *migrateCheckCommand) Synopsis() string {
-	return "Say what a move from Consul-Terraform-Sync would change"
+	return "Show what a move from Consul-Terraform-Sync would change"
 }
 
 func (c *migrateCheckCommand) Help() string {
 	return `Usage: terrapulse migrate check -config-file=PATH [flags]
 
-  Reads the configuration of Consul-Terraform-Sync, finds the state of each of
-  its tasks, and plans it as Terrapulse would run it. Says of each task whether
-  that will change nothing, what it will change, or why it cannot be done. If
+  Reads the configuration of Consul-Terraform-Sync, finds the state of each
+  task, and plans it as Terrapulse would run it. Reports for each task whether
+  nothing changes, what changes, or why it cannot be taken over. If
   Consul-Terraform-Sync runs on this machine, its tasks are compared with those
-  of the files: what was changed through its API is in none of them.
+  of the files: changes through its API are not in the files.
 
-  Nothing is changed: no workspace is made, no lock is taken, nothing is written
-  and nothing installed. Run it in the folder where Consul-Terraform-Sync runs,
-  with its environment, as relative paths and tokens come from there.
+  Nothing is changed: the command creates no workspace, takes no lock, writes
+  nothing and installs nothing. Run it in the folder where Consul-Terraform-Sync
+  runs, with its environment: relative paths and tokens come from there.
 
   The exit code is 0 if every task can be taken over and 11 if one cannot; with
   -detailed-exitcode it is 2 if something would change.

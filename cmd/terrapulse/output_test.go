@@ -173,7 +173,7 @@ resource "terraform_data" "slow" {
 		t.Errorf("exit code %d", code)
 	}
 	wantText(t, p.stdout.String(), "not run")
-	wantText(t, p.stderr.String(), "was not run: its turn had not come", "was interrupted: Terrapulse was told to stop")
+	wantText(t, p.stderr.String(), "was not run: it never started", "was interrupted: Terrapulse was stopped")
 	if strings.Contains(p.stdout.String(), "intended") {
 		t.Errorf("a word of the program's inside: %s", p.stdout)
 	}

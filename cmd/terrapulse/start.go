@@ -77,7 +77,7 @@ func (c *startCommand) flags() (*flag.FlagSet, *startOptions) {
 	f.DurationVar(&o.wait, "wait", 5*time.Minute, "With -once, how long to wait for another instance that leads on the store and cannot be requested to run the tasks. 0: not at all.")
 	f.StringVar(&o.address, "http-addr", "", "With -once, the `address` of the HTTP API of an instance that leads on the store. Default: the address that it has recorded there.")
 	f.BoolVar(&o.json, "json", false, "With -once or -inspect: print JSON, for scripts.")
-	f.BoolVar(&o.reset, "reset-storage", false, "Forget which tasks were made, enabled, disabled or deleted through the API, and say which, before anything else.")
+	f.BoolVar(&o.reset, "reset-storage", false, "First undo the changes of tasks that were made through the API, and list them.")
 	f.StringVar(&o.allowOrigin, "allow-origin", "", "Let web pages of this `origin` use the HTTP API from a browser, such as https://ops.example.com, or * for any.")
 	o.inspect.register(f)
 	f.StringVar(&o.cts.clientType, "client-type", "", "")
@@ -216,7 +216,7 @@ func (c *startCommand) reset(e *instance.Instance, out io.Writer) int {
 		return c.fail(exitError, err)
 	}
 	if len(forgotten) == 0 {
-		fmt.Fprintln(out, "nothing was changed through the API: there is nothing to forget")
+		fmt.Fprintln(out, "nothing was changed through the API: there is nothing to undo")
 	}
 	return -1
 }
@@ -293,7 +293,7 @@ func (a *app) summarise(outcomes []reconcile.Outcome, elapsed time.Duration) int
 		case o.Run != nil && o.Run.Error != "":
 			fmt.Fprintf(a.stderr, "\nTask %s failed: %s\n", o.Task, o.Run.Error)
 		case o.Run != nil && notBegun(o):
-			fmt.Fprintf(a.stderr, "\nTask %s was not run: its turn had not come\n", o.Task)
+			fmt.Fprintf(a.stderr, "\nTask %s was not run: it never started\n", o.Task)
 		case o.Run == nil && o.Failed():
 			fmt.Fprintf(a.stderr, "\nTask %s was not run: %s\n", o.Task, o.Reason.Text)
 		}

@@ -228,7 +228,7 @@ func TestAnInterruptIsPassedOnToTerraformAndWaitedFor(t *testing.T) {
 	if terraformIn(t, s.path("work")) {
 		t.Error("Terraform is still there")
 	}
-	wantText(t, s.run("runs", "slow").stdout, "interrupted", "told to stop")
+	wantText(t, s.run("runs", "slow").stdout, "interrupted", "was stopped")
 	if log := p.stderr.String(); strings.Contains(log, "level=ERROR") {
 		t.Errorf("the stop is logged as an error: %s", log)
 	}

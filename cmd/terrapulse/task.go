@@ -108,7 +108,7 @@ func (o *apiFlags) token(given map[string]bool) (string, error) {
 	return apiclient.TokenFile(file)
 }
 
-const approveUsage = "Do not ask before anything is changed."
+const approveUsage = "Do not ask for approval."
 
 // approvalOptions are those of a command that asks before it changes a task.
 type approvalOptions struct {

@@ -8,7 +8,7 @@ import (
 // taskDeleteCommand deletes a task of a running instance.
 type taskDeleteCommand struct{ *app }
 
-func (c *taskDeleteCommand) Synopsis() string { return "Delete a task, and keep what it has made" }
+func (c *taskDeleteCommand) Synopsis() string { return "Delete a task and keep its infrastructure" }
 
 func (c *taskDeleteCommand) Help() string {
 	return `Usage: terrapulse task delete [flags] TASK

@@ -8,7 +8,7 @@ import (
 // taskDisableCommand disables a task of a running instance.
 type taskDisableCommand struct{ *app }
 
-func (c *taskDisableCommand) Synopsis() string { return "Disable a task, and keep what it has made" }
+func (c *taskDisableCommand) Synopsis() string { return "Disable a task and keep its infrastructure" }
 
 func (c *taskDisableCommand) Help() string {
 	return `Usage: terrapulse task disable [flags] TASK
