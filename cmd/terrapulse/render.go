@@ -13,7 +13,9 @@ import (
 // renderCommand prints a task's root module.
 type renderCommand struct{ *app }
 
-func (c *renderCommand) Synopsis() string { return "Print the Terraform files that a task would generate" }
+func (c *renderCommand) Synopsis() string {
+	return "Print the Terraform files that a task would generate"
+}
 
 func (c *renderCommand) Help() string {
 	return `Usage: terrapulse render [flags] TASK

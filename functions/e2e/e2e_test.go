@@ -17,7 +17,6 @@ import (
 
 	"github.com/terrapulse/terrapulse/infra/rehearsal"
 	"github.com/terrapulse/terrapulse/internal/consul/consultest"
-	"github.com/terrapulse/terrapulse/internal/invoke"
 	"github.com/terrapulse/terrapulse/internal/launch/ecs/ecstest"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
@@ -430,36 +429,6 @@ resource "terraform_data" "slow" {
 	if runs := c.runs("slow"); runs[0].State != state.RunSucceeded || c.containers() != 1 {
 		t.Errorf("%d containers, %+v", c.containers(), runs)
 	}
-}
-
-func TestTheDoctorFindsWhatIsWrong(t *testing.T) {
-	c := deploy(t, options{})
-	c.register("web-1", 8080)
-	if answer := c.mustInvoke(`{"mode":"doctor"}`); found(answer, "bundle").OK {
-		t.Errorf("without a bundle: %+v", answer.Checks)
-	}
-	c.module("")
-	c.tasks(consulBackend, "lb")
-	c.mustPush()
-	answer := c.mustInvoke(`{"mode":"doctor"}`)
-	for _, check := range answer.Checks {
-		if !check.OK {
-			t.Errorf("%+v", check)
-		}
-	}
-	c.proxy.Set(consultest.Hanging)
-	if check := found(c.mustInvoke(`{"mode":"doctor"}`), "consul"); check.OK || check.Fix == "" {
-		t.Errorf("%+v", check)
-	}
-}
-
-func found(answer invoke.Answer, name string) invoke.Check {
-	for _, check := range answer.Checks {
-		if check.Name == name {
-			return check
-		}
-	}
-	return invoke.Check{}
 }
 
 // token makes a token that may do what Terrapulse needs.
