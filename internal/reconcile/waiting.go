@@ -22,7 +22,7 @@ func (d *decider) waits() bool { return !d.Corrupt && d.state.Waits() != nil }
 // the rules of admission decide on the trigger.
 //
 // New input or a new definition replaces the run: what it waits with is not
-// what would be applied. If its work goes on elsewhere, the run keeps on.
+// what would be applied. If its work goes on elsewhere, new input waits for it.
 func (d *decider) waiting() (trigger, *Decision) {
 	s := &d.state
 	live := s.Run
@@ -34,7 +34,7 @@ func (d *decider) waiting() (trigger, *Decision) {
 		return trigger{}, d.end(state.RunSuperseded, state.ReasonRemoved, "the task is not in the configuration any more")
 	case !d.Task.Enabled:
 		return trigger{}, d.end(state.RunSuperseded, state.ReasonDisabled, "the task is disabled")
-	case !wait.For.Elsewhere() && s.Attempted.Definition != d.Definition:
+	case s.Attempted.Definition != d.Definition:
 		return trigger{}, d.end(state.RunSuperseded, state.ReasonDefinition, "the task's definition has changed while the run waited")
 	case !wait.For.Elsewhere() && moved && !d.ahead(buffered, d.Task.BufferPeriod.Max):
 		return trigger{}, d.end(state.RunSuperseded, state.ReasonChanged, "the task's input has changed while the run waited")

@@ -136,7 +136,7 @@ func (r *Runner) keepForPeople(ctx context.Context, run *state.Run, done result,
 		}
 		return
 	}
-	if run.Kind != state.KindApply {
+	if run.Kind != state.KindApply || run.AppliedElsewhere() {
 		return
 	}
 	if err := state.SaveInputs(ctx, r.Store, run.Task, state.Inputs{Elements: done.snap.Condition.Elements, Sources: done.snap.Visibility.Sources()}); err != nil {

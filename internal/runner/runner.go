@@ -178,7 +178,10 @@ func (r *Runner) carryOut(ctx context.Context, launch state.Launch, planned stat
 	switch {
 	case err == nil:
 		run.State = state.RunSucceeded
-		if run.Kind == state.KindApply { // after a destroy, nothing is applied
+		switch {
+		case run.Kind != state.KindApply:
+			run.Digest = "" // after a destroy, nothing is applied
+		case !run.AppliedElsewhere(): // else it is what was read before the wait
 			run.Digest = done.snap.Condition.Digest
 		}
 	case errors.Is(err, errSuperseded) && run.Kind.Occupies() && !run.Replaces:

@@ -87,6 +87,12 @@ func (j *judge) transitions(v view, changes []state.Change) {
 			if is != nil && (was == nil || is.ID != was.ID) {
 				expect("run "+is.ID+" of "+name+" is decided", of(name, is.ID, outbox.RunDecided))
 			}
+			if was != nil && is != nil && was.ID == is.ID && was.Wait == nil && is.Wait != nil {
+				expect("run "+is.ID+" of "+name+" waits", of(name, is.ID, outbox.RunWaiting))
+			}
+			if was != nil && is != nil && was.ID == is.ID && was.Wait != nil && is.Wait == nil {
+				expect("run "+is.ID+" of "+name+" is resumed", of(name, is.ID, outbox.RunResumed))
+			}
 			if before.Observed != after.Observed && !before.ObservedAt.IsZero() && !after.ObservedAt.IsZero() {
 				expect(name+" has changed", of(name, "", outbox.ChangeSeen))
 			}

@@ -37,6 +37,7 @@ type judge struct {
 	rendered map[string]string   // by run: digest that a successful apply rendered
 	infra    map[string]string   // by task: what is there
 	byHand   map[string]bool     // tasks that an error asks a person to run once
+	meant    map[int]string      // by process of a person: the wait that is to end
 
 	news news
 }
@@ -48,7 +49,7 @@ func (j *judge) init() {
 	j.pushes, j.deleted = []string{bundles[0].digest}, map[string]bool{}
 	j.asked, j.changed, j.modules = map[int]map[string]bool{}, map[int]bool{}, map[string]string{}
 	j.yielding, j.gone = map[string]bool{}, map[string]bool{}
-	j.byHand = map[string]bool{}
+	j.byHand, j.meant = map[string]bool{}, map[int]string{}
 	j.applying, j.applied, j.rendered, j.infra = map[string]*process{}, map[string]bool{}, map[string]string{}, map[string]string{}
 }
 
@@ -151,6 +152,10 @@ func (j *judge) run(v view, unread map[string]bool, task string, run state.Run) 
 	j.runs[task][run.ID] = run
 	died := before.State == state.RunLost && run.State == state.RunLost && run.Dead // its runner, later than it was given up
 	switch {
+	case run.State == state.RunWaiting && (run.Claim != "" || !run.Expires.IsZero()):
+		v.violated("a waiting run has no claim: %+v", run)
+	case before.State == state.RunWaiting:
+		j.waiting(v, before, run)
 	case there && before.State.Ended() && !died:
 		v.violated("an outcome stays: run %s of %s was %s and became %s", run.ID, task, before.State, run.State)
 	case there && before.State == state.RunRunning && run.State == state.RunRunning && before.Claim != run.Claim:
@@ -169,6 +174,7 @@ func (j *judge) task(v view, name string, now state.Task) {
 	before := j.tasks[name]
 	j.tasks[name] = now
 	j.held(v, name, before, now)
+	j.resumed(v, before, now)
 	if v.person() && now.Forced != "" {
 		j.asked[v.id] = j.there(name)
 	}

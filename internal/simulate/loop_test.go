@@ -179,6 +179,7 @@ func (w *world) settleLoop() {
 		if len(w.running()) == 0 { // the last one was told to stop
 			w.startInstance()
 		}
+		w.resumeAll()
 		if w.unhindered(5 * time.Second); w.unsettled() == "" {
 			return
 		}

@@ -45,6 +45,18 @@ var mutants = []struct {
 		new:  "if b.launches { b.tick.start(ctx, launch) }; _, err := b.tick.opts.Lease.Apply(ctx, changes...)",
 		says: "the intent comes first",
 	}, {
+		rule: "the record of a task says that its run waits",
+		file: "state/wait.go",
+		old:  "live.Wait, live.Input, live.Resume = run.Wait, run.Digest, nil",
+		new:  "live.Input = run.Digest",
+		says: "",
+	}, {
+		rule: "a request that comes late does not resume a run that waits for something else by now",
+		file: "reconcile/waiting.go",
+		old:  "|| w.ID != wait ||",
+		new:  "||",
+		says: "a request concerns the wait",
+	}, {
 		rule: "the digest: applied is what a successful apply rendered",
 		file: "state/outcome.go",
 		old:  "next.Applied, next.AppliedAt = run.Digest, run.Ended",

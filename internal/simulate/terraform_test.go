@@ -56,6 +56,9 @@ func (h *hand) Apply(ctx context.Context, job driver.Job) (*state.Changes, error
 	asked, freezes := time.Now(), h.freezeCount()
 	// A program that is told to stop before it starts Terraform does not start it.
 	err := h.begin(ctx, t.Name, func() error {
+		if err := h.wait(t.Name, run); err != nil {
+			return err
+		}
 		resources = h.rng.IntN(4)
 		if err := h.lock(t.Name, run); err != nil {
 			return err
@@ -91,7 +94,11 @@ func (h *hand) Apply(ctx context.Context, job driver.Job) (*state.Changes, error
 		if err := h.save(t.Name, run); err != nil {
 			broken = err
 		}
-		h.judge.ends(h.process, t.Name, run, snap.Condition.Digest, broken)
+		digest := snap.Condition.Digest
+		if job.Run.AppliedElsewhere() {
+			digest = job.Run.Digest
+		}
+		h.judge.ends(h.process, t.Name, run, digest, broken)
 		return broken
 	})
 	if ending.Err() != nil && err != nil && !h.isDead() {

@@ -53,6 +53,7 @@ const (
 type world struct {
 	rng     *rand.Rand
 	faults  bool
+	waits   []waited // all that there were
 	weather weather
 
 	mu      sync.Mutex // the scheduler's, but while it waits
@@ -228,6 +229,10 @@ func (w *world) step() {
 		w.somebody()
 		return
 	}
+	if w.chance(15) {
+		w.resume()
+		return
+	}
 	if w.rng.IntN(100) < 80 {
 		if r := w.next(); r != nil {
 			w.serve(r)
@@ -396,6 +401,7 @@ func (w *world) settle() (took time.Duration) {
 		w.settleLoop()
 	}
 	for w.home == inAWS && time.Since(began) < settleWithin && w.broken == "" {
+		w.resumeAll()
 		idle := w.invoke(reconcile.TickOptions{})
 		w.unhindered(time.Minute)
 		if idle.report.Idle && idle.err == nil && w.unsettled() == "" {

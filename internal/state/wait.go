@@ -68,6 +68,12 @@ func (t Task) BeginWait(run Run) Task {
 	return t
 }
 
+// AppliedElsewhere reports whether another system applied what the run had read
+// before its last wait.
+func (r Run) AppliedElsewhere() bool {
+	return r.Resumed != nil && r.Wait != nil && r.Wait.For.Elsewhere()
+}
+
 // Intended is when the run was last intended: when it was decided, or resumed.
 func (r Run) Intended() time.Time {
 	if r.Resumed != nil {
