@@ -77,7 +77,7 @@ func TestNothingIsAppliedWhileTheStoreCannotBeWritten(t *testing.T) {
 		wantText(t, r.stderr, filepath.Join(disk, "state.db"), "allow", "writing", "-store")
 	}
 	if applied() {
-		t.Error("a change was applied with a store that may only be read")
+		t.Error("a change was applied with a store that is read-only")
 	}
 	remount(0)
 	wantText(t, s.run("runs", "-store", store, "lb").stdout, "succeeded")

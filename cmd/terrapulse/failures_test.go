@@ -165,7 +165,7 @@ func TestStore_NothingIsAppliedIfItCannotBeUsed(t *testing.T) {
 		{"something else than a store", func() { s.write("state.db", strings.Repeat("not a store\n", 1000)) },
 			[]string{"it is no store", "left as it is"}, []string{"it is no store"}},
 		{"a store of a newer version", statement("PRAGMA user_version=7"),
-			[]string{"a newer version of Terrapulse has written it (format 7, this one knows 1)", "-store"},
+			[]string{"a newer version of Terrapulse has written it (format 7, this version supports 1)", "-store"},
 			[]string{"a newer version of Terrapulse"}},
 		{"the database of another program", statement("PRAGMA application_id=7"),
 			[]string{"the SQLite database of another program", "-store"}, []string{"another program"}},
@@ -204,7 +204,7 @@ func TestStore_NothingIsAppliedIfItCannotBeUsed(t *testing.T) {
 		missing := "sqlite:" + s.path("nowhere/state.db")
 		r := s.run("-once", "-config-file", file, "-store", missing)
 		wantCode(t, r, exitConfig)
-		wantText(t, r.stderr, "there is no folder "+s.path("nowhere"), "make it or choose another place with -store")
+		wantText(t, r.stderr, "there is no folder "+s.path("nowhere"), "create it or choose another place with -store")
 		r = s.run("status", "-store", missing)
 		wantCode(t, r, exitError)
 		wantText(t, r.stderr, "no state yet", s.path("nowhere"))

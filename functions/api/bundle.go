@@ -26,13 +26,13 @@ type inForce struct {
 func (i *inForce) load(ctx context.Context) (*config.Config, error) {
 	rec, err := state.Read[state.Reconcile](ctx, i.store, state.ReconcileKey)
 	if err != nil {
-		return nil, fmt.Errorf("read which bundle is in force: %w", err)
+		return nil, fmt.Errorf("read the reconcile record for the bundle in force: %w", err)
 	}
 	digest := rec.Data.Bundle
 	if digest == "" {
 		pointer, err := i.bundles.Current(ctx)
 		if err != nil {
-			return nil, fmt.Errorf("look for the bundle: %w", err)
+			return nil, fmt.Errorf("read the latest bundle: %w", err)
 		}
 		if digest = pointer.Digest; digest == "" {
 			return nil, errors.New("there are no task files: push a bundle with `terrapulse bundle push`")

@@ -28,21 +28,21 @@ func (f *function) inspect(ctx context.Context, task string, draft json.RawMessa
 	}
 	out, err := f.invoke(ctx, request, types.InvocationTypeRequestResponse)
 	if err != nil {
-		return state.PlannedRun{}, fmt.Errorf("have an inspection of task %s started: %w", task, err)
+		return state.PlannedRun{}, fmt.Errorf("start an inspection of task %s: %w", task, err)
 	}
 	if out.FunctionError != nil {
 		var said struct {
 			Message string `json:"errorMessage"`
 		}
 		_ = json.Unmarshal(out.Payload, &said) // without an error message in the answer, it is only known that it failed
-		return state.PlannedRun{}, fmt.Errorf("have an inspection of task %s started: function %s failed (%s): %s", task, f.name, *out.FunctionError, said.Message)
+		return state.PlannedRun{}, fmt.Errorf("start an inspection of task %s: function %s failed (%s): %s", task, f.name, *out.FunctionError, said.Message)
 	}
 	var answer invoke.Answer
 	if err := json.Unmarshal(out.Payload, &answer); err != nil {
-		return state.PlannedRun{}, fmt.Errorf("read what function %s answered: %w", f.name, err)
+		return state.PlannedRun{}, fmt.Errorf("read the answer of function %s: %w", f.name, err)
 	}
 	if len(answer.Runs) != 1 {
-		return state.PlannedRun{}, fmt.Errorf("have an inspection of task %s started: function %s has started %d runs: %s", task, f.name, len(answer.Runs), answer.Problem)
+		return state.PlannedRun{}, fmt.Errorf("start an inspection of task %s: function %s has started %d runs: %s", task, f.name, len(answer.Runs), answer.Problem)
 	}
 	return state.PlannedRun{ID: answer.Runs[0].Run, Task: answer.Runs[0].Task}, nil
 }

@@ -65,8 +65,8 @@ func TestInspect_InvokesTheReconcileFunction(t *testing.T) {
 			fmt.Fprint(w, `{"errorMessage":"no bundle"}`)
 		},
 		"has started 0 runs: Consul is gone":     func(w http.ResponseWriter, _ string) { fmt.Fprint(w, `{"mode":"inspect","problem":"Consul is gone"}`) },
-		"read what function reconcile answered":  func(w http.ResponseWriter, _ string) { fmt.Fprint(w, `null and void`) },
-		"have an inspection of task web started": func(w http.ResponseWriter, _ string) { w.WriteHeader(http.StatusForbidden) },
+		"read the answer of function reconcile":  func(w http.ResponseWriter, _ string) { fmt.Fprint(w, `null and void`) },
+		"start an inspection of task web": func(w http.ResponseWriter, _ string) { w.WriteHeader(http.StatusForbidden) },
 	} {
 		if _, err := stub(t, answer).inspect(t.Context(), "web", nil); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("said %v, want %s", err, says)

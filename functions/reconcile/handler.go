@@ -232,7 +232,7 @@ func (i *invocation) chosen(ctx context.Context, req invoke.Request) ([]string, 
 	for _, name := range req.Tasks {
 		t, ok := cfg.Task(name)
 		if !ok {
-			return nil, fmt.Errorf("task %q is not in the bundle %.12s, nor was it made through the API", name, i.current.Digest)
+			return nil, fmt.Errorf("task %q is not in the bundle %.12s, nor was it created through the API", name, i.current.Digest)
 		}
 		if !t.Enabled && req.Mode == invoke.Once {
 			return nil, fmt.Errorf("task %q is disabled: enable it in its task file, or through the API", name)

@@ -27,7 +27,7 @@ func prepareEnvironment(settings deployment.Runner) error {
 		}
 	}
 	if err := os.Chdir(settings.Work); err != nil {
-		return fmt.Errorf("go to the work volume: %w", err)
+		return fmt.Errorf("change to the work volume: %w", err)
 	}
 	if err := trimTokens(); err != nil {
 		return err
@@ -60,7 +60,7 @@ func trimTokens() error {
 func keepPEM(settings deployment.Runner) error {
 	dir := filepath.Join(settings.Work, "consul")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("make a directory for the certificates for Consul: %w", err)
+		return fmt.Errorf("create a directory for the certificates for Consul: %w", err)
 	}
 	for _, pem := range []struct{ from, text, file, variable string }{
 		{"TERRAPULSE_CONSUL_CA", settings.ConsulCA, "ca.pem", "CONSUL_CACERT"},
@@ -72,7 +72,7 @@ func keepPEM(settings deployment.Runner) error {
 		}
 		file := filepath.Join(dir, pem.file)
 		if err := os.WriteFile(file, []byte(pem.text), 0o600); err != nil {
-			return fmt.Errorf("keep what %s holds: %w", pem.from, err)
+			return fmt.Errorf("write the content of %s to a file: %w", pem.from, err)
 		}
 		if err := os.Setenv(pem.variable, file); err != nil {
 			return fmt.Errorf("set %s: %w", pem.variable, err)

@@ -34,7 +34,7 @@ import (
 )
 
 // errStopped is the reason of interrupted runs.
-var errStopped = errors.New("ECS stopped the container (Spot reclaim, a deployment, or somebody)")
+var errStopped = errors.New("ECS stopped the container (Spot reclaim, a deployment, or by hand)")
 
 func main() {
 	_ = terraform.KeepPrivate() // if this fails, there is no other way

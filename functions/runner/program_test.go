@@ -302,7 +302,7 @@ func TestProgram_ReportsFailuresOnceAndOnItsRuns(t *testing.T) {
 		run    string // the error of its run; "" if it cannot be recorded
 	}{
 		{"no launch", "TERRAPULSE_LAUNCH=", "environment variable TERRAPULSE_LAUNCH is not set", ""},
-		{"an unknown launch", "TERRAPULSE_LAUNCH=l9", "the table holds no launch l9", ""},
+		{"an unknown launch", "TERRAPULSE_LAUNCH=l9", "the table has no launch l9", ""},
 		{"a table that is not there", "TERRAPULSE_TABLE=other", "read launch", ""},
 		{"no work volume", "TERRAPULSE_WORK=" + file, "the work volume cannot be written", ""},
 		{"a bundle that is not there", "TERRAPULSE_BUNDLE=s3://terrapulse/other", "read bundle", "read bundle"},

@@ -61,7 +61,7 @@ func (w *worker) work(ctx context.Context, id string) error {
 		return fmt.Errorf("read launch %s: %w", id, err)
 	}
 	if !launch.Exists() {
-		return fmt.Errorf("the table holds no launch %s: containers are started by the reconcile function, which writes the launch first; "+
+		return fmt.Errorf("the table has no launch %s: containers are started by the reconcile function, which writes the launch first; "+
 			"start runs by hand with `terrapulse invoke`", id)
 	}
 	w.log.Info("launch begun", "launch", id, "fence", launch.Data.Fence, "bundle", launch.Data.Bundle, "runs", len(launch.Data.Runs), "kind", launch.Data.Kind)
@@ -122,7 +122,7 @@ func (w *worker) bare() *runner.Runner {
 // prepare gives the runner what it needs for the runs of a launch.
 func (w *worker) prepare(ctx context.Context, launch state.Launch, r *runner.Runner) error {
 	if launch.Bundle == "" {
-		return fmt.Errorf("launch %s names no bundle: it was decided where the configuration is read from files", launch.ID)
+		return fmt.Errorf("launch %s has no bundle: it was decided by an instance that reads the configuration from files", launch.ID)
 	}
 	cfg, err := w.bundle(ctx, launch.Bundle)
 	if err != nil {

@@ -301,7 +301,7 @@ func TestWork_RefusesAnotherLaunch(t *testing.T) {
 		return nil, errors.New("not needed")
 	}
 	err := c.work(t.Context(), "l9")
-	if err == nil || !strings.Contains(err.Error(), "the table holds no launch l9") {
+	if err == nil || !strings.Contains(err.Error(), "the table has no launch l9") {
 		t.Errorf("got %v", err)
 	}
 	// A launch without a bundle was never meant for a container.
@@ -310,7 +310,7 @@ func TestWork_RefusesAnotherLaunch(t *testing.T) {
 	if _, err := c.store.Apply(t.Context(), state.Create(state.LaunchKey("l8"), state.Encode(launch))); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.work(t.Context(), "l8"); err == nil || !strings.Contains(err.Error(), "names no bundle") {
+	if err := c.work(t.Context(), "l8"); err == nil || !strings.Contains(err.Error(), "has no bundle") {
 		t.Errorf("got %v", err)
 	}
 	if run := c.run("t0"); run.State != state.RunIntended {

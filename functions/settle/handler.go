@@ -62,7 +62,7 @@ func (h *handler) handle(ctx context.Context, payload json.RawMessage) error {
 	}
 	log.Info("launch settled", "lost", len(lost), "stopped", why)
 	if h.proceed == nil {
-		log.Info("what follows is not looked at: ScheduleState is DISABLED")
+		log.Info("no tick is started: ScheduleState is DISABLED")
 		return nil
 	}
 
@@ -70,7 +70,7 @@ func (h *handler) handle(ctx context.Context, payload json.RawMessage) error {
 	// came while its task ran can proceed at once, not at the next minute. This costs one tick per
 	// container.
 	if err := h.proceed(ctx); err != nil {
-		return fmt.Errorf("have functions/reconcile decide anew after launch %s: %w", task.Launch(), err)
+		return fmt.Errorf("invoke functions/reconcile after launch %s: %w", task.Launch(), err)
 	}
 	return nil
 }
@@ -80,23 +80,23 @@ func (h *handler) read(payload []byte) (ecstask.Task, error) {
 	var event events.CloudWatchEvent
 	var task ecstask.Task
 	if err := json.Unmarshal(payload, &event); err != nil {
-		return task, fmt.Errorf("it is no event of EventBridge: %w", err)
+		return task, fmt.Errorf("it is not an event of EventBridge: %w", err)
 	}
 	if event.Source != "aws.ecs" || event.DetailType != "ECS Task State Change" {
-		return task, fmt.Errorf("it is no task state change of ECS but %.40q from %.40q: look at the rule in the template", event.DetailType, event.Source)
+		return task, fmt.Errorf("it is not a task state change of ECS but %.40q from %.40q: check the rule in the template", event.DetailType, event.Source)
 	}
 	if err := json.Unmarshal(event.Detail, &task); err != nil {
-		return task, fmt.Errorf("its detail is not understood: %w", err)
+		return task, fmt.Errorf("its detail cannot be decoded: %w", err)
 	}
 	switch {
 	case task.ID() == "" || task.LastStatus == "":
-		return task, errors.New("its detail names no task, or not its status")
+		return task, errors.New("its detail has no task, or no status")
 	case task.Cluster != h.cluster && !strings.HasSuffix(task.Cluster, ":cluster/"+h.cluster):
-		return task, fmt.Errorf("it is of cluster %s, not %s: look at the rule in the template", task.Cluster, h.cluster)
+		return task, fmt.Errorf("it is of cluster %s, not %s: check the rule in the template", task.Cluster, h.cluster)
 	case ecstask.Family(task.TaskDefinition) != h.family:
-		return task, fmt.Errorf("it is of task definition %s, not of family %s: look at the rule in the template", task.TaskDefinition, h.family)
+		return task, fmt.Errorf("it is of task definition %s, not of family %s: check the rule in the template", task.TaskDefinition, h.family)
 	case task.Launch() == "":
-		return task, fmt.Errorf("task %s was not started by Terrapulse: it names no launch", task.ID())
+		return task, fmt.Errorf("task %s was not started by Terrapulse: it has no launch", task.ID())
 	}
 	return task, nil
 }

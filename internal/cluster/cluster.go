@@ -220,7 +220,7 @@ func (m *Member) leave(ctx context.Context) {
 		return
 	}
 	if _, err := m.Store.Apply(ctx, state.Delete(mine.Record)); err != nil {
-		m.Log.Debug("the other instances of the cluster learn late that this one has ended", "cluster", m.Cluster, "error", err)
+		m.Log.Debug("cannot remove this instance's record: the cluster lists it until its time is over", "cluster", m.Cluster, "error", err)
 	}
 }
 
@@ -274,7 +274,7 @@ func (m *Member) members(ctx context.Context) ([]record, string, error) {
 	}
 	stored, err := state.ReadAll[record](ctx, m.Store, prefix)
 	if err != nil {
-		return nil, "", fmt.Errorf("read which instances there are: %w", err)
+		return nil, "", fmt.Errorf("list the instances of the cluster: %w", err)
 	}
 	var members []record
 	for _, s := range stored {
@@ -325,7 +325,7 @@ func (m *Member) compare(ctx context.Context) error {
 	}
 	for _, task := range slices.Sorted(maps.Keys(before)) {
 		if blocked[task] == nil {
-			m.Log.Info("the task need not wait any more", "cluster", m.Cluster, "task", task)
+			m.Log.Info("the task is no longer blocked", "cluster", m.Cluster, "task", task)
 		}
 	}
 	members, leader, err := m.members(ctx)

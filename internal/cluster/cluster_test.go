@@ -277,7 +277,7 @@ func TestBlocked_OnlyTasksWhoseModuleIsMissing(t *testing.T) {
 	}
 	module(t, dir, "web")
 	r.leads(two)
-	says(t, two.log.take(), "need not wait any more", "task=web")
+	says(t, two.log.take(), "is no longer blocked", "task=web")
 	if blocked := two.Blocked(); len(blocked) != 0 {
 		t.Errorf("blocked: %v", blocked)
 	}

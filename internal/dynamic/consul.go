@@ -82,7 +82,7 @@ func (c inConsul) key(name string, options ...string) (string, error) {
 		return "", err
 	}
 	if pair == nil {
-		return "", &lookupError{named("key", name), errors.New("no such key in the KV store of Consul, or the token may not read it (key:read): put a value there")}
+		return "", &lookupError{named("key", name), errors.New("no such key in Consul's KV store, or the token may not read it (key:read): write a value")}
 	}
 	return string(pair.Value), nil
 }
@@ -131,7 +131,7 @@ func (c inConsul) safeTree(prefix string, options ...string) ([]*KeyPair, error)
 func filled(function, prefix string) func([]*KeyPair, error) ([]*KeyPair, error) {
 	return func(pairs []*KeyPair, err error) ([]*KeyPair, error) {
 		if err == nil && len(pairs) == 0 {
-			err = &lookupError{named(function, prefix), errors.New("nothing is there in the KV store of Consul, or the token may not read it (key:read)")}
+			err = &lookupError{named(function, prefix), errors.New("there are no such keys in Consul's KV store, or the token may not read them (key:read)")}
 		}
 		return pairs, err
 	}
@@ -420,7 +420,7 @@ func (c inConsul) failed(err error) error {
 	var status api.StatusError
 	switch {
 	case errors.As(err, &status) && status.Code == http.StatusForbidden:
-		return fmt.Errorf("the Consul at %s refuses: its token lacks a right (%s)", c.cfg.Consul.Address, strings.TrimSpace(status.Body))
+		return fmt.Errorf("the Consul at %s denies the request: the token lacks a right (%s)", c.cfg.Consul.Address, strings.TrimSpace(status.Body))
 	}
 	return fmt.Errorf("the Consul at %s: %w", c.cfg.Consul.Address, err)
 }

@@ -391,7 +391,7 @@ func TestEvaluate_HangingLookUpTimesOutAndIsNamed(t *testing.T) {
 	h.address, h.Patience = proxy.Addr(), 200*time.Millisecond
 	h.vault.Hang(true)
 	for template, want := range map[string]string{
-		`{{ key "a/b" }}`: `key "a/b": there is no answer within 200ms`,
+		`{{ key "a/b" }}`: `key "a/b": no answer within 200ms`,
 		`{{ with secret "kv/db" }}{{ .Data.x }}{{ end }}`: `secret "kv/db"`,
 	} {
 		_, err := h.text(template)

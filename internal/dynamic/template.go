@@ -61,7 +61,7 @@ func find[T any](ctx context.Context, l *lookups, what, key string, get func(con
 	l.mu.Unlock()
 	found.once.Do(func() {
 		patience := l.patience()
-		ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("there is no answer within %s", patience))
+		ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("no answer within %s", patience))
 		defer cancel()
 		value, err := get(ctx)
 		if err != nil && ctx.Err() != nil {
@@ -181,7 +181,7 @@ func explain(err error) error {
 	words := harmless.FindString(err.Error())
 	switch {
 	case words == "":
-		return errors.New("the template cannot be evaluated: look at its syntax, and at what its functions take and return")
+		return errors.New("the template cannot be evaluated: check its syntax, and the arguments and results of its functions")
 	case strings.HasPrefix(words, "map has no entry"):
 		return errors.New(words + "; of a secret of Vault's KV engine, version 2, write .Data.data.NAME")
 	}

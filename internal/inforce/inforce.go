@@ -94,7 +94,7 @@ func (f *Follower) Refresh(ctx context.Context, log *slog.Logger) error {
 	pointer, err := f.Source.Current(ctx)
 	switch {
 	case err != nil:
-		return f.keep(ctx, log, fmt.Errorf("find the bundle that was pushed last: %w", err))
+		return f.keep(ctx, log, fmt.Errorf("read the latest bundle: %w", err))
 	case pointer.Digest == "":
 		return f.pointerGone(ctx, log)
 	case f.loaded != nil && f.loaded.Digest == pointer.Digest:
@@ -163,13 +163,13 @@ func (f *Follower) refuse(ctx context.Context, log *slog.Logger, refused state.R
 			log.Warn("cannot record that the bundle is refused", "bundle", refused.Bundle, "error", err)
 		}
 	}
-	return fmt.Errorf("%w: bundle %.12s is wrong, and none was in force before: %s", ErrNone, refused.Bundle, refused.Error)
+	return fmt.Errorf("%w: bundle %.12s is invalid, and there is no previous one: %s", ErrNone, refused.Bundle, refused.Error)
 }
 
 func (f *Follower) record(ctx context.Context) (state.Stored[state.Reconcile], error) {
 	rec, err := state.Read[state.Reconcile](ctx, f.Store, state.ReconcileKey)
 	if err != nil {
-		return rec, fmt.Errorf("read which bundle is in force: %w", err)
+		return rec, fmt.Errorf("read the reconcile record for the bundle in force: %w", err)
 	}
 	return rec, nil
 }

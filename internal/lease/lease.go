@@ -135,7 +135,7 @@ func Read(ctx context.Context, store state.Store, name string) (Holder, error) {
 // contenders need different owners, also within one process.
 func Acquire(ctx context.Context, store state.Store, name, owner string, opts Options) (*Lease, error) {
 	if owner == "" {
-		return nil, fmt.Errorf("take lease %s: no owner is named", name)
+		return nil, fmt.Errorf("take lease %s: the owner is empty", name)
 	}
 	if opts.TTL <= 0 {
 		opts.TTL = DefaultTTL
@@ -252,7 +252,7 @@ func (l *Lease) Release(ctx context.Context, also ...state.Change) error {
 // over is still current; a lease that was taken over is not.
 func (l *Lease) Apply(ctx context.Context, changes ...state.Change) ([]state.Record, error) {
 	if len(changes) > MaxChanges {
-		return nil, fmt.Errorf("write under lease %s: %d changes at once, at most %d are possible", l.name, len(changes), MaxChanges)
+		return nil, fmt.Errorf("write under lease %s: %d changes, at most %d are allowed", l.name, len(changes), MaxChanges)
 	}
 	var records []state.Record
 	err := l.withRecord("write under", func(record state.Record) error {
@@ -324,7 +324,7 @@ func expiry(now time.Time, ttl time.Duration) time.Time { return now.Add(ttl).Ro
 func decode(name string, record state.Record) (Holder, error) {
 	h, err := state.Decode[Holder](record)
 	if corrupt := (*state.CorruptError)(nil); errors.As(err, &corrupt) {
-		return Holder{}, fmt.Errorf("read lease %s: record %s is not one that Terrapulse writes (%w): restore the store from a backup",
+		return Holder{}, fmt.Errorf("read lease %s: record %s was not written by Terrapulse (%w): restore the store from a backup",
 			name, record.Key, corrupt.Err)
 	}
 	if err != nil {

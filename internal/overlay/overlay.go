@@ -50,7 +50,7 @@ func ReadOverrides(ctx context.Context, store state.Store) (*Effective, error) {
 func read(ctx context.Context, store state.Store) (overrides []state.Override, corrupt map[string]error, err error) {
 	stored, wrong, err := state.ReadEach[state.Override](ctx, store, state.OverridePrefix)
 	if err != nil {
-		return nil, nil, fmt.Errorf("read what was changed through the API: %w", err)
+		return nil, nil, fmt.Errorf("read the changes made through the API: %w", err)
 	}
 	for _, o := range stored {
 		overrides = append(overrides, o.Data)

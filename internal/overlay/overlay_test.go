@@ -107,7 +107,7 @@ func TestLoad_AppliesOverridesToTheFiles(t *testing.T) {
 		t.Errorf("what a trial goes back to is not kept: %+v", e.Overrides["web"])
 	}
 	store.Close()
-	if _, err := new(overlay.Source).At(t.Context(), store, base(), "c1"); err == nil || !strings.Contains(err.Error(), "changed through the API") {
+	if _, err := new(overlay.Source).At(t.Context(), store, base(), "c1"); err == nil || !strings.Contains(err.Error(), "changes made through the API") {
 		t.Errorf("without a store: %v", err)
 	}
 }

@@ -209,7 +209,7 @@ func (c *Committer) Commit(ctx context.Context, out io.Writer) error {
 	case ctx.Err() != nil:
 		last = context.Cause(ctx)
 	}
-	return fmt.Errorf("what was applied is not committed to PAN-OS (provider %q), and without effect until then; the next run of the task commits it: %w", c.provider, last)
+	return fmt.Errorf("what was applied is not committed to PAN-OS (provider %q) and has no effect yet; the next run of the task commits it: %w", c.provider, last)
 }
 
 // refused reports whether another attempt would only lock the account.

@@ -206,7 +206,7 @@ func (c *Control) missing(ctx context.Context, e *overlay.Effective, task string
 func (c *Control) Reset(ctx context.Context) ([]state.Override, error) {
 	all, err := c.Store.List(ctx, state.OverridePrefix)
 	if err != nil {
-		return nil, fmt.Errorf("read what was changed through the API: %w", err)
+		return nil, fmt.Errorf("read the changes made through the API: %w", err)
 	}
 	var forgotten []state.Override
 	for _, o := range all {

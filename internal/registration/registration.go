@@ -160,7 +160,7 @@ func (r *Registration) lost(ctx context.Context) bool {
 		r.log.Warn("the Consul agent has lost this service: registering it again")
 		return true
 	}
-	r.log.Debug("the Consul agent does not tell whether it knows this service", "error", err)
+	r.log.Debug("the Consul agent does not answer whether it has this service", "error", err)
 	return code == http.StatusForbidden // registering then reports what is missing
 }
 

@@ -113,7 +113,7 @@ func explain(err error) error {
 	case "NoSuchBucket":
 		return fmt.Errorf("there is no such bucket: %w", err)
 	case "AccessDenied", "Forbidden":
-		return fmt.Errorf("access is denied (S3 also says so of an object that is gone, to who may not list the bucket): "+
+		return fmt.Errorf("access is denied (without the right to list the bucket, S3 also denies access to missing objects): "+
 			"allow s3:GetObject and s3:PutObject on it, and use of its KMS key: %w", err)
 	case "PermanentRedirect", "AuthorizationHeaderMalformed":
 		return fmt.Errorf("the bucket is in another region: set AWS_REGION to its region: %w", err)

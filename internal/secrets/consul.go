@@ -45,7 +45,7 @@ func (c *Consul) Configure(ctx context.Context, cfg config.Consul) (config.Consu
 			*pem.path, err = c.keep(text)
 		}
 		if err != nil {
-			return cfg, fmt.Errorf("get what the parameter %s names: %w", pem.parameter, err)
+			return cfg, fmt.Errorf("read the secret of the parameter %s: %w", pem.parameter, err)
 		}
 	}
 	return cfg, nil

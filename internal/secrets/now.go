@@ -49,7 +49,7 @@ func (s *Source) Secret(ctx context.Context, name, key string) (string, error) {
 	}
 	if key != "" {
 		if strings.Count(at.Resource, ":") > 1 {
-			return "", fault.As(fault.Person, fmt.Errorf("secret %s and the key %q: the ARN goes on behind the secret's name, so it has to name the key, too", name, key))
+			return "", fault.As(fault.Person, fmt.Errorf("secret %s and the key %q: the ARN continues after the secret's name, so it must contain the key, too", name, key))
 		}
 		at.Resource += ":" + key
 	}

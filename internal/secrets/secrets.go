@@ -111,7 +111,7 @@ func (s *Source) value(name string) *value {
 func (s *Source) read(ctx context.Context, name string) (string, error) {
 	at, err := arn.Parse(name)
 	if err != nil {
-		return "", fault.As(fault.Person, fmt.Errorf("%q is no ARN: give the ARN of a Secrets Manager secret or of an SSM parameter", name))
+		return "", fault.As(fault.Person, fmt.Errorf("%q is not an ARN: use the ARN of a Secrets Manager secret or of an SSM parameter", name))
 	}
 	switch at.Service {
 	case "secretsmanager":
@@ -119,14 +119,14 @@ func (s *Source) read(ctx context.Context, name string) (string, error) {
 	case "ssm":
 		return s.parameter(ctx, name, at)
 	}
-	return "", fault.As(fault.Person, fmt.Errorf("%s is an ARN of %s: give one of a Secrets Manager secret or of an SSM parameter", name, at.Service))
+	return "", fault.As(fault.Person, fmt.Errorf("%s is an ARN of %s: use one of a Secrets Manager secret or of an SSM parameter", name, at.Service))
 }
 
 func (s *Source) secret(ctx context.Context, name string, at arn.ARN) (string, error) {
 	// secret:NAME:KEY:STAGE:VERSION; a name has no colon.
 	parts := strings.Split(at.Resource, ":")
 	if len(parts) < 2 || len(parts) > 5 || parts[0] != "secret" || parts[1] == "" {
-		return "", fault.As(fault.Person, fmt.Errorf("%s is no ARN of a secret: it ends in secret:NAME, and :KEY:: for one key of a secret in JSON", name))
+		return "", fault.As(fault.Person, fmt.Errorf("%s is not an ARN of a secret: it must end in secret:NAME, and :KEY:: for one key of a secret in JSON", name))
 	}
 	parts = append(parts, "", "", "")
 	key := parts[2]
@@ -155,11 +155,11 @@ func (s *Source) secretValue(ctx context.Context, name string, in *secretsmanage
 	if key != "" {
 		var object map[string]json.RawMessage
 		if json.Unmarshal([]byte(text), &object) != nil {
-			return "", fault.As(fault.Person, fmt.Errorf("secret %s is no JSON object, so it has no key %q: store one, or ask for the whole", name, key))
+			return "", fault.As(fault.Person, fmt.Errorf("secret %s is not a JSON object, so it has no key %q: store one, or read the whole secret", name, key))
 		}
 		switch value := object[key]; {
 		case len(value) == 0 || strings.ContainsRune("{[n", rune(value[0])): // an object, an array or null
-			return "", fault.As(fault.Person, fmt.Errorf("secret %s has no key %q with a text or a number: look at what it holds, and at the key", name, key))
+			return "", fault.As(fault.Person, fmt.Errorf("secret %s has no key %q with a string or a number: check its content and the key", name, key))
 		case json.Unmarshal(value, &text) != nil: // a number or a bool
 			text = string(value)
 		}
@@ -169,7 +169,7 @@ func (s *Source) secretValue(ctx context.Context, name string, in *secretsmanage
 
 func (s *Source) parameter(ctx context.Context, name string, at arn.ARN) (string, error) {
 	if !strings.HasPrefix(at.Resource, "parameter/") {
-		return "", fault.As(fault.Person, fmt.Errorf("%s is no ARN of a parameter: it ends in parameter/NAME", name))
+		return "", fault.As(fault.Person, fmt.Errorf("%s is not an ARN of a parameter: it must end in parameter/NAME", name))
 	}
 	return s.parameterValue(ctx, name, at.Region)
 }
@@ -182,7 +182,7 @@ func (s *Source) parameterValue(ctx context.Context, name, region string) (strin
 		return "", explain(name, "ssm:GetParameter", err)
 	}
 	if out.Parameter == nil {
-		return "", fmt.Errorf("read parameter %s: the answer holds none", name)
+		return "", fmt.Errorf("read parameter %s: the answer contains no value", name)
 	}
 	return filled(name, aws.ToString(out.Parameter.Value))
 }
@@ -207,9 +207,9 @@ func explain(name, action string, err error) error {
 	}
 	switch api.ErrorCode() {
 	case "ResourceNotFoundException", "ParameterNotFound", "ParameterVersionNotFound":
-		err = fmt.Errorf("there is none: look at its name or ARN, and at the version (%w)", err)
+		err = fmt.Errorf("it does not exist: check its name or ARN, and the version (%w)", err)
 	case "InvalidRequestException":
-		err = fmt.Errorf("it may be marked for deletion: restore it, or name another (%w)", err)
+		err = fmt.Errorf("it may be marked for deletion: restore it, or use another one (%w)", err)
 	case "AccessDeniedException":
 		err = fmt.Errorf("access is denied: the role needs %s on it and, with a KMS key of your own, kms:Decrypt; a secret of another account has to allow it, too (%w)", action, err)
 	case "DecryptionFailure", "InvalidKeyId":

@@ -122,16 +122,16 @@ func TestGet_ErrorsNeverContainTheValue(t *testing.T) {
 		name, value, fault string
 		want               []string
 	}{
-		{"token", "", "", []string{`"token" is no ARN`}},
+		{"token", "", "", []string{`"token" is not an ARN`}},
 		{"arn:aws:s3:::files", "", "", []string{"is an ARN of s3"}},
-		{"arn:aws:secretsmanager:eu-central-1:1:secret", "", "", []string{"no ARN of a secret"}},
-		{"arn:aws:ssm:eu-central-1:1:document/x", "", "", []string{"no ARN of a parameter"}},
+		{"arn:aws:secretsmanager:eu-central-1:1:secret", "", "", []string{"not an ARN of a secret"}},
+		{"arn:aws:ssm:eu-central-1:1:document/x", "", "", []string{"not an ARN of a parameter"}},
 		{secretARN, "", "", []string{secretARN + " is empty"}},
-		{secretARN + ":token::", "S3CRET", "", []string{"no JSON object", `"token"`}},
+		{secretARN + ":token::", "S3CRET", "", []string{"not a JSON object", `"token"`}},
 		{secretARN + ":token::", `{"tokn": "S3CRET"}`, "", []string{`no key "token"`}},
-		{secretARN + ":token::", `{"token": {"S3CRET": 1}}`, "", []string{`no key "token" with a text or a number`}},
-		{secretARN, "", "ResourceNotFoundException", []string{secretARN, "there is none"}},
-		{parameterARN, "", "ParameterNotFound", []string{parameterARN, "there is none"}},
+		{secretARN + ":token::", `{"token": {"S3CRET": 1}}`, "", []string{`no key "token" with a string or a number`}},
+		{secretARN, "", "ResourceNotFoundException", []string{secretARN, "it does not exist"}},
+		{parameterARN, "", "ParameterNotFound", []string{parameterARN, "it does not exist"}},
 		{secretARN, "", "AccessDeniedException", []string{secretARN, "needs secretsmanager:GetSecretValue", "kms:Decrypt"}},
 		{parameterARN, "", "AccessDeniedException", []string{parameterARN, "needs ssm:GetParameter"}},
 		{secretARN, "", "DecryptionFailure", []string{"kms:Decrypt"}},

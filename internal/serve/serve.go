@@ -72,7 +72,7 @@ func Listen(ctx context.Context, o Options) (*Server, error) {
 		s.guard.pages = http.NewCrossOriginProtection()
 		if o.AllowOrigin != "" {
 			if err := s.guard.pages.AddTrustedOrigin(o.AllowOrigin); err != nil {
-				return nil, fmt.Errorf("let web pages use the HTTP API: %w; write an origin as in https://ops.example.com, or *", err)
+				return nil, fmt.Errorf("allow web pages to use the HTTP API: %w; write an origin as in https://ops.example.com, or *", err)
 			}
 		}
 	}

@@ -71,7 +71,7 @@ func newTokens(act, read Token, log *slog.Logger) (*tokens, error) {
 		t.all = append(t.all, one)
 	}
 	if len(t.all) == 2 && t.all[0].sum == t.all[1].sum {
-		return nil, fmt.Errorf("%s and %s are the same token: whoever may read could act", act.Key, read.Key)
+		return nil, fmt.Errorf("%s and %s are the same token: readers could change things", act.Key, read.Key)
 	}
 	return t, nil
 }
@@ -87,7 +87,7 @@ func (t *token) refresh() error {
 		value = strings.TrimSpace(string(text))
 	}
 	if len(value) < minToken {
-		return fmt.Errorf("use %s: the token has %d characters, and at least %d are needed: make one with `openssl rand -hex 32`", t.Key, len(value), minToken)
+		return fmt.Errorf("use %s: the token has %d characters, but needs at least %d: create one with `openssl rand -hex 32`", t.Key, len(value), minToken)
 	}
 	t.sum = sha256.Sum256([]byte(value))
 	return nil

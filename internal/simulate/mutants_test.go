@@ -162,7 +162,7 @@ var mutants = []struct {
 	}, {
 		rule: "a process that cannot read the pointer works with the bundle in force",
 		file: "inforce/inforce.go",
-		old:  "return f.keep(ctx, log, fmt.Errorf(\"find the bundle that was pushed last: %w\", err))",
+		old:  "return f.keep(ctx, log, fmt.Errorf(\"read the latest bundle: %w\", err))",
 		new:  "if f.loaded == nil { return err }; f.replaces = f.another",
 		says: "a bundle never goes back",
 	}, {

@@ -14,7 +14,7 @@ const MaxKey = 1024
 // without the version that it is about. Back-ends call it first.
 func Validate(changes ...Change) error {
 	if len(changes) > MaxChanges {
-		return fmt.Errorf("%d changes at once, at most %d are possible", len(changes), MaxChanges)
+		return fmt.Errorf("%d changes, at most %d are allowed", len(changes), MaxChanges)
 	}
 	size := 0
 	seen := make(map[string]bool, len(changes))

@@ -59,7 +59,7 @@ func parseFacility(name string) (syslog.Priority, error) {
 			return syslog.Priority(number << 3), nil
 		}
 	}
-	return 0, fmt.Errorf("syslog.facility %q is none: use LOCAL0 to LOCAL7, USER or DAEMON", name)
+	return 0, fmt.Errorf("syslog.facility %q does not exist: use LOCAL0 to LOCAL7, USER or DAEMON", name)
 }
 
 func withoutTime(groups []string, a slog.Attr) slog.Attr {

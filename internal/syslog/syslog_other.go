@@ -15,7 +15,7 @@ type Handler struct{ slog.Handler }
 
 // New returns an error: this system has no syslog.
 func New(config.Syslog, slog.Leveler) (*Handler, error) {
-	return nil, errors.New("this system has no syslog: set syslog.enabled to false, and use what stderr says")
+	return nil, errors.New("this system has no syslog: set syslog.enabled to false, and use the log on standard error")
 }
 
 // Close does nothing.

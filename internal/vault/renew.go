@@ -108,7 +108,7 @@ func (r *renewal) renew() {
 	defer cancel()
 	secret, err := r.client.Auth().Token().RenewSelfWithContext(ctx, 0)
 	if err == nil && secret.Auth == nil {
-		err = errors.New("the answer holds no token")
+		err = errors.New("the answer contains no token")
 	}
 	if err != nil {
 		r.failed(err, r.renew)
@@ -116,7 +116,7 @@ func (r *renewal) renew() {
 	}
 	r.wait = 0
 	ttl := time.Duration(secret.Auth.LeaseDuration) * time.Second
-	r.log.Debug("the token for Vault was renewed", "expires_in", ttl)
+	r.log.Debug("the Vault token was renewed", "expires_in", ttl)
 	if !secret.Auth.Renewable || ttl <= 0 {
 		r.log.Warn("the Vault token cannot be renewed any further: providers that need a secret fail when it has expired", "expires_in", ttl)
 		return

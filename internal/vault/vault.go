@@ -54,7 +54,7 @@ type Client struct {
 // token from its first use until ctx ends. An error names the invalid key.
 func New(ctx context.Context, cfg config.Vault, log *slog.Logger) (*Client, error) {
 	if cfg.Address == "" {
-		return nil, errors.New("vault.address is not set: name it in the vault block, or in VAULT_ADDR")
+		return nil, errors.New("vault.address is not set: set it in the vault block or in VAULT_ADDR")
 	}
 	t, err := transport(cfg)
 	if err != nil {
@@ -217,7 +217,7 @@ func queryOf(at *string) (url.Values, error) {
 	*at = clean(rest)
 	query, err := url.ParseQuery(text)
 	if err != nil {
-		return nil, errors.New("after the ? of the path come parameters, such as version=3 or ttl=15m")
+		return nil, errors.New("the path has invalid parameters after the ?: write them as in version=3 or ttl=15m")
 	}
 	return query, nil
 }
@@ -256,14 +256,14 @@ func (c *Client) token(ctx context.Context) (string, error) {
 	if file := c.cfg.AgentTokenFile; file != "" {
 		text, err := os.ReadFile(file)
 		if err != nil {
-			return "", fmt.Errorf("read the token that Vault Agent keeps in vault.vault_agent_token_file: %w", err)
+			return "", fmt.Errorf("read Vault Agent's token in vault.vault_agent_token_file: %w", err)
 		}
 		if token = agentToken(text); token == "" {
-			return "", fmt.Errorf("%s (vault.vault_agent_token_file) holds no token: is Vault Agent running, and has it logged in?", file)
+			return "", fmt.Errorf("%s (vault.vault_agent_token_file) contains no token: is Vault Agent running, and has it logged in?", file)
 		}
 	}
 	if token == "" {
-		return "", errors.New("there is no token for Vault: set VAULT_TOKEN, or vault_agent_token_file in the vault block")
+		return "", errors.New("there is no Vault token: set VAULT_TOKEN, or vault_agent_token_file in the vault block")
 	}
 	if !c.cfg.UnwrapToken {
 		return token, nil
@@ -297,11 +297,11 @@ func (c *Client) unwrap(ctx context.Context, wrapping string) (string, error) {
 	}
 	secret, err := client.Logical().UnwrapWithContext(ctx, wrapping)
 	if status := new(api.ResponseError); errors.As(err, &status) && status.StatusCode == http.StatusBadRequest {
-		return "", errors.New("the token for Vault cannot be unwrapped (vault.unwrap_token): it is no wrapping token, has expired, or was unwrapped before, " +
+		return "", errors.New("the Vault token cannot be unwrapped (vault.unwrap_token): it is not a wrapping token, has expired, or was unwrapped before, " +
 			"which nobody but this process should have done; give it a new one")
 	}
 	if err != nil {
-		return "", fmt.Errorf("unwrap the token for Vault: %w", c.explain(ctx, err))
+		return "", fmt.Errorf("unwrap the Vault token: %w", c.explain(ctx, err))
 	}
 	token := ""
 	if secret != nil && secret.Auth != nil {
@@ -310,7 +310,7 @@ func (c *Client) unwrap(ctx context.Context, wrapping string) (string, error) {
 		token, _ = secret.Data["token"].(string)
 	}
 	if token == "" {
-		return "", errors.New("what is wrapped in the token for Vault (vault.unwrap_token) is no token: wrap the answer to a login or to a token's creation")
+		return "", errors.New("the Vault token (vault.unwrap_token) does not contain a token: wrap the answer to a login or to the creation of a token")
 	}
 	// Vault Agent writes one wrapping token after the other; only the latest is used again.
 	c.unwrapped = map[string]string{wrapping: token}

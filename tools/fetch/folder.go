@@ -61,7 +61,7 @@ func (f *fetcher) fillFolder(ctx context.Context, t tool, cached string) error {
 		return err
 	}
 	if _, err := os.Stat(filepath.Join(fresh, t.proof)); err != nil {
-		return fmt.Errorf("what was downloaded lacks a part: %w", err)
+		return fmt.Errorf("the download is incomplete: %w", err)
 	}
 	if _, err := os.Stat(filepath.Join(cached, t.proof)); err == nil {
 		return nil // another run was faster

@@ -198,7 +198,7 @@ func cacheDir() (string, error) {
 	}
 	dir, err := os.UserCacheDir()
 	if err != nil {
-		return "", fmt.Errorf("find a folder for downloaded tools: %w: set TERRAPULSE_CACHE to one", err)
+		return "", fmt.Errorf("find a cache folder for tools: %w: set TERRAPULSE_CACHE", err)
 	}
 	return filepath.Join(dir, "terrapulse"), nil
 }

@@ -79,14 +79,14 @@ func (b *Bucket) pointer(ctx context.Context) (p Pointer, etag string, err error
 	if err == nil && etag != "" {
 		err = json.Unmarshal(data, &p)
 		if err == nil && len(p.Digest) != len(digestOf(nil)) {
-			err = errors.New("it names no digest")
+			err = errors.New("it contains no digest")
 		}
 		if err != nil {
 			err = fmt.Errorf("the object is not what `terrapulse bundle push` writes: %w; push again after removing it", err)
 		}
 	}
 	if err != nil {
-		return p, etag, fmt.Errorf("read which bundle is in force from %s: %w", b.url(pointerName), err)
+		return p, etag, fmt.Errorf("read the pointer to the current bundle from %s: %w", b.url(pointerName), err)
 	}
 	return p, etag, nil
 }
@@ -156,10 +156,10 @@ func (b *Bucket) Pull(ctx context.Context, digest string) (Bundle, error) {
 	name := zipName(digest)
 	data, etag, err := b.get(ctx, name, maxZip)
 	if err == nil && etag == "" {
-		err = &InvalidError{errors.New("there is no such object: push the bundle again")}
+		err = &InvalidError{errors.New("the object does not exist: push the bundle again")}
 	}
 	if got := digestOf(data); err == nil && got != digest {
-		err = &InvalidError{fmt.Errorf("the digest of what is there is %.12s: it is damaged, push the bundle again", got)}
+		err = &InvalidError{fmt.Errorf("its digest is %.12s: it is damaged, push the bundle again", got)}
 	}
 	if err != nil {
 		return Bundle{}, fmt.Errorf("read bundle %s: %w", b.url(name), err)
@@ -172,7 +172,7 @@ func (b *Bucket) Pull(ctx context.Context, digest string) (Bundle, error) {
 func (b *Bucket) Load(ctx context.Context, digest string) (*config.Config, error) {
 	dir, err := os.MkdirTemp("", "terrapulse-bundle-")
 	if err != nil {
-		return nil, fmt.Errorf("make room for bundle %.12s: %w", digest, err)
+		return nil, fmt.Errorf("create a folder for bundle %.12s: %w", digest, err)
 	}
 	defer os.RemoveAll(dir)
 	return b.LoadInto(ctx, digest, dir)
@@ -210,7 +210,7 @@ func (b *Bucket) get(ctx context.Context, name string, most int64) (data []byte,
 	defer out.Body.Close()
 	size := aws.ToInt64(out.ContentLength)
 	if size > most {
-		return nil, "", &InvalidError{fmt.Errorf("the object is %d bytes long, and at most %d are read", size, most)}
+		return nil, "", &InvalidError{fmt.Errorf("the object has %d bytes, the limit is %d", size, most)}
 	}
 	buf := bytes.NewBuffer(make([]byte, 0, max(size, 0)+bytes.MinRead))
 	if _, err := buf.ReadFrom(io.LimitReader(out.Body, most+1)); err != nil {
@@ -246,7 +246,7 @@ func (b *Bucket) explain(err error) error {
 	}
 	switch {
 	case code == "NoSuchBucket":
-		return fmt.Errorf("there is no bucket %s: look at its name; the stack's output BundleUrl says where bundles are (%w)", b.Location.Bucket, err)
+		return fmt.Errorf("there is no bucket %s: check its name; the stack's output BundleUrl is the bundle location (%w)", b.Location.Bucket, err)
 	case status == http.StatusMovedPermanently, status == http.StatusTemporaryRedirect, code == "PermanentRedirect",
 		code == "AuthorizationHeaderMalformed", code == "IllegalLocationConstraintException":
 		if region == "" {

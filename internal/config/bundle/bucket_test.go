@@ -202,7 +202,7 @@ func TestPull_DamagedOrMissingBundleIsInvalid(t *testing.T) {
 	bad := a
 	bad.Zip = b.Zip
 	s.push(t, bad, "me")
-	for digest, want := range map[string]string{a.Digest: "it is damaged", b.Digest: "there is no such object"} {
+	for digest, want := range map[string]string{a.Digest: "it is damaged", b.Digest: "the object does not exist"} {
 		_, err := s.bucket.Pull(t.Context(), digest)
 		if invalid := new(bundle.InvalidError); !errors.As(err, &invalid) || !strings.Contains(err.Error(), want) {
 			t.Errorf("not said: %s\nin: %v", want, err)
@@ -229,7 +229,7 @@ func TestLoad_ErrorsNameTheirPlace(t *testing.T) {
 	none := bundle.Bundle{Zip: []byte("no bundle")}
 	none.Digest = fmt.Sprintf("%x", sha256.Sum256(none.Zip))
 	s.push(t, none, "me")
-	for digest, want := range map[string]string{none.Digest: "open the bundle", b.Digest: "there is no such object"} {
+	for digest, want := range map[string]string{none.Digest: "open the bundle", b.Digest: "the object does not exist"} {
 		_, err := s.bucket.Load(t.Context(), digest)
 		if invalid := new(bundle.InvalidError); !errors.As(err, &invalid) {
 			t.Errorf("not invalid: %v", err)

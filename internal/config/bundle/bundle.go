@@ -72,7 +72,7 @@ func Load(zip []byte, dir string, opts config.Options) (*config.Config, error) {
 	}
 	cfg, err := config.Load(opts)
 	if err != nil {
-		return nil, &InvalidError{fmt.Errorf("the configuration in the bundle is wrong:\n%w", err)}
+		return nil, &InvalidError{fmt.Errorf("the configuration in the bundle is invalid:\n%w", err)}
 	}
 	cfg.WorkingDir = "sync-tasks" // of tasks that are made through the API, too
 	for i := range cfg.Tasks {
@@ -118,7 +118,7 @@ func (m manifest) encode() []byte {
 func (m manifest) valid() error {
 	switch {
 	case m.Format > format:
-		return fmt.Errorf("the bundle is of format %d, and this version of Terrapulse reads up to %d: deploy a newer version, or push with this one", m.Format, format)
+		return fmt.Errorf("the bundle is of format %d, but this version of Terrapulse reads formats up to %d: deploy a newer version, or push with this one", m.Format, format)
 	case m.Format < 1 || path.Clean(m.Dir) != m.Dir || !filepath.IsLocal(filepath.FromSlash(m.Dir)) || len(m.Files) == 0:
 		return errNoBundle
 	}

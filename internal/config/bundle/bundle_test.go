@@ -293,13 +293,13 @@ func TestPack_RefusalsSayWhy(t *testing.T) {
 		{"the same in a module", map[string]string{"lb/main.tf": `module "x" { source = "../../net/pool" }`, "pool/main.tf": ""}, [2]string{},
 			[]string{"main.tf:1", "write ./pool"}},
 		{"a module that reads far outside", map[string]string{"lb/main.tf": "\nlocals { x = file(\"${path.module}/../../secret\") }", "../secret": "x"}, [2]string{},
-			[]string{"main.tf:2", "../../secret is outside of what the task files name"}},
+			[]string{"main.tf:2", "../../secret is outside of the folders that the task files name"}},
 		{"a link out of the module", map[string]string{"../passwd": "x"}, [2]string{"lb/passwd", "../../passwd"},
 			[]string{"passwd is a symbolic link to", "put a copy in its place"}},
-		{"a link that leads nowhere", nil, [2]string{"lb/gone", "nowhere"}, []string{"gone is a symbolic link that leads nowhere"}},
-		{"a link to a folder above", nil, [2]string{"lb/pool", "../lb"}, []string{"a symbolic link to a folder that holds it"}},
+		{"a link that leads nowhere", nil, [2]string{"lb/gone", "nowhere"}, []string{"gone is a symbolic link to a missing file"}},
+		{"a link to a folder above", nil, [2]string{"lb/pool", "../lb"}, []string{"a symbolic link to a parent folder"}},
 		{"too many bytes", map[string]string{"lb/big": strings.Repeat("x", 21<<20)}, [2]string{}, []string{"big", "more than 20 MB"}},
-		{"a name that is kept", map[string]string{"tasks/a.yaml": "task:\n  - name: lb\n    module: ../_/lb\n", "../_/lb/main.tf": ""}, [2]string{}, []string{"its name is kept"}},
+		{"a name that is kept", map[string]string{"tasks/a.yaml": "task:\n  - name: lb\n    module: ../_/lb\n", "../_/lb/main.tf": ""}, [2]string{}, []string{"its name is reserved"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

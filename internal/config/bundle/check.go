@@ -18,7 +18,7 @@ import (
 func CheckPlaces(cfg *config.Config) error {
 	literals, err := config.Literals(cfg)
 	if err != nil {
-		return fmt.Errorf("look for paths of this machine: %w", err)
+		return fmt.Errorf("check for paths of this machine: %w", err)
 	}
 	instead := insteadOfFiles(cfg)
 	var found config.Errors
@@ -58,7 +58,7 @@ func insteadOfFiles(cfg *config.Config) map[string]string {
 		}
 	}
 	if cfg.Vault.Enabled {
-		instead["vault.vault_agent_token_file"] = "remove it: in AWS the stack's parameter VaultTokenArn gives Vault's token, on one machine VAULT_TOKEN"
+		instead["vault.vault_agent_token_file"] = "remove it: set Vault's token with the stack's parameter VaultTokenArn in AWS, and with VAULT_TOKEN on one machine"
 	}
 	return instead
 }
@@ -68,7 +68,7 @@ func insteadOfFiles(cfg *config.Config) map[string]string {
 func CheckSecrets(cfg *config.Config) error {
 	literals, err := config.Literals(cfg)
 	if err != nil {
-		return fmt.Errorf("look for secrets: %w", err)
+		return fmt.Errorf("check for secrets: %w", err)
 	}
 	read := map[string]bool{}
 	for i := range cfg.Tasks {
@@ -147,7 +147,7 @@ func credential(l config.Literal) string {
 	}
 	if u, err := url.Parse(text); err == nil && u.User != nil && u.Scheme != "" {
 		if password, ok := u.User.Password(); ok && password != "" && !dynamic.MatchString(password) {
-			return "the URL holds a password"
+			return "the URL contains a password"
 		}
 	}
 	all := words(l.Name)
@@ -193,16 +193,16 @@ func better(key string) string {
 	top, _, _ := strings.Cut(key, ".")
 	switch {
 	case strings.HasPrefix(key, "consul.auth."):
-		return "remove it: in AWS, Consul is asked with an ACL token, which the stack's parameter ConsulTokenArn gives; on one machine set CONSUL_HTTP_AUTH" + last
+		return "remove it: in AWS, use an ACL token with the stack's parameter ConsulTokenArn; on one machine set CONSUL_HTTP_AUTH" + last
 	case strings.HasPrefix(key, "consul."):
-		return "remove it: in AWS the stack's parameter ConsulTokenArn gives Consul's token, on one machine CONSUL_HTTP_TOKEN" + last
+		return "remove it: set Consul's token with the stack's parameter ConsulTokenArn in AWS, and with CONSUL_HTTP_TOKEN on one machine" + last
 	case top == "vault":
-		return "remove it: in AWS the stack's parameter VaultTokenArn gives Vault's token, on one machine VAULT_TOKEN" + last
+		return "remove it: set Vault's token with the stack's parameter VaultTokenArn in AWS, and with VAULT_TOKEN on one machine" + last
 	case top == "driver":
-		return "remove it: give the runner's role what the backend needs (the stack's parameter RunnerPolicyArns), or have it read an environment variable" + last
+		return "remove it: give the runner's role the rights that the backend needs (the stack's parameter RunnerPolicyArns), or use an environment variable" + last
 	case top == "terraform_provider":
-		return "have it looked up for each run, by a template such as {{ secretsmanager \"arn\" }} or {{ ssm \"name\" }} (docs/secrets.md), " +
+		return "use a template, which is evaluated for each run, such as {{ secretsmanager \"arn\" }} or {{ ssm \"name\" }} (docs/secrets.md), " +
 			"or give the runner's role what the provider needs (the stack's parameter RunnerPolicyArns)" + last
 	}
-	return "keep it in Secrets Manager or Vault and have the module read it from there, by a data source" + last
+	return "store it in Secrets Manager or Vault, and read it in the module with a data source" + last
 }

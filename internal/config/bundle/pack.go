@@ -110,7 +110,7 @@ func (p *packer) abs(name string) string {
 // same place in a bundle, where dir and its parents have other names.
 func (p *packer) reference(from, written string) (string, error) {
 	if filepath.IsAbs(written) || path.IsAbs(written) {
-		return "", fmt.Errorf("%s is an absolute path, which leads nowhere on another machine: write a relative one", written)
+		return "", fmt.Errorf("%s is an absolute path, which does not exist on another machine: use a relative one", written)
 	}
 	rel := path.Join(from, filepath.ToSlash(written))
 	real, err := relative(p.dir, p.abs(rel))
@@ -140,7 +140,7 @@ func (p *packer) add(rel string) error {
 	}
 	p.size += int64(len(content))
 	if p.size > maxBytes || len(p.files) >= maxFiles {
-		return fmt.Errorf("with %s the bundle holds more than %d MB or %d files: keep what no module reads out of the modules' folders",
+		return fmt.Errorf("with %s the bundle has more than %d MB or %d files: move files that no module reads out of the modules' folders",
 			p.abs(rel), maxBytes>>20, maxFiles)
 	}
 	p.files[rel] = file{content, info.Mode()&0o100 != 0}
@@ -269,7 +269,7 @@ func (p *packer) beside(folder, written string) ([]string, error) {
 		return nil, err
 	}
 	if levels(rel) > p.reach {
-		return nil, fmt.Errorf("%s is outside of what the task files name: move it into the module", written)
+		return nil, fmt.Errorf("%s is outside of the folders that the task files name: move it into the module", written)
 	}
 	if info.IsDir() {
 		return p.folder(rel)
@@ -325,7 +325,7 @@ func (w *walk) enter(rel string, chain []string) error {
 				return err
 			}
 			if slices.Contains(chain, real) {
-				return fmt.Errorf("%s is a symbolic link to a folder that holds it: remove it", w.abs(name))
+				return fmt.Errorf("%s is a symbolic link to a parent folder: remove it", w.abs(name))
 			}
 		}
 		info, err := os.Stat(real)
@@ -352,7 +352,7 @@ func (w *walk) enter(rel string, chain []string) error {
 func (w *walk) follow(name string) (string, error) {
 	real, err := filepath.EvalSymlinks(w.abs(name))
 	if errors.Is(err, fs.ErrNotExist) {
-		return "", fmt.Errorf("%s is a symbolic link that leads nowhere: remove it", w.abs(name))
+		return "", fmt.Errorf("%s is a symbolic link to a missing file: remove it", w.abs(name))
 	}
 	if err != nil {
 		return "", err
@@ -406,10 +406,10 @@ func (p *packer) zip(m manifest) (Bundle, error) {
 	for rel := range p.files {
 		name := path.Join(m.Dir, rel)
 		if up := levels(rel); up > 0 && strings.HasPrefix(rel[3*up:]+"/", above+"/") {
-			return Bundle{}, fmt.Errorf("the folder %q cannot be packed: its name is kept for another use in bundles", p.abs(rel))
+			return Bundle{}, fmt.Errorf("the folder %q cannot be packed: its name is reserved in bundles", p.abs(rel))
 		}
 		if name == manifestName {
-			return Bundle{}, fmt.Errorf("the file %s cannot be packed: its name is kept for another use in bundles", p.abs(rel))
+			return Bundle{}, fmt.Errorf("the file %s cannot be packed: its name is reserved in bundles", p.abs(rel))
 		}
 		names[name] = rel
 	}

@@ -68,7 +68,7 @@ func open(data []byte) (manifest, []*zip.File, error) {
 		size += e.UncompressedSize64
 	}
 	if size > maxBytes+(1<<20) { // packing does not count the manifest
-		return m, nil, fmt.Errorf("it holds %d bytes, and at most %d are unpacked", size, maxBytes)
+		return m, nil, fmt.Errorf("it has %d bytes, the limit is %d", size, maxBytes)
 	}
 	r, err := z.File[0].Open()
 	if err != nil {

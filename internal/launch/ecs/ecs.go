@@ -225,7 +225,7 @@ func (l *Launcher) Check(ctx context.Context) (found string, err error) {
 		return "", classify("describe cluster "+l.Cluster, err)
 	}
 	if len(clusters.Clusters) == 0 || aws.ToString(clusters.Clusters[0].Status) != "ACTIVE" {
-		return "", fmt.Errorf("cluster %s is not there or not active", l.Cluster)
+		return "", fmt.Errorf("cluster %s does not exist or is not active", l.Cluster)
 	}
 	for _, p := range l.Capacity {
 		if !slices.Contains(clusters.Clusters[0].CapacityProviders, p.Name) {

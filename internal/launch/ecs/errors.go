@@ -42,11 +42,11 @@ func (e *requestError) Fault() fault.Kind { return e.kind }
 
 const (
 	adviceRoute    = "check that the function's subnets and security groups let it reach ECS (port 443), by NAT or a VPC endpoint"
-	adviceLater    = "it is tried again with the next tick"
-	adviceCapacity = "it is tried again with the next tick; subnets in more availability zones and FARGATE in the parameter Capacity help"
-	adviceQuota    = "it is tried again with the next tick; lower the parameter MaxContainers, or have AWS raise the account's quota of Fargate vCPUs"
+	adviceLater    = "the next tick tries again"
+	adviceCapacity = "the next tick tries again; subnets in more availability zones and FARGATE in the parameter Capacity help"
+	adviceQuota    = "the next tick tries again; lower the parameter MaxContainers, or have AWS raise the account's quota of Fargate vCPUs"
 	adviceRights   = "the role of functions/reconcile lacks this right: deploy the stack again, and check the parameter PermissionsBoundary and the organization's policies"
-	adviceGone     = "it is not what the stack has made: deploy the stack again"
+	adviceGone     = "the stack did not create it: deploy the stack again"
 	adviceWrong    = "check the parameters for subnets, security groups, capacity and the runner, and deploy the stack again"
 	adviceBlocked  = "the account is blocked: ask AWS Support"
 )

@@ -197,12 +197,12 @@ func unexpected(act string, resp *api.TxnResponse) error {
 	for _, e := range resp.Errors {
 		what = append(what, e.What)
 	}
-	return fmt.Errorf("%s in Consul's KV store: it refuses: %s", act, strings.Join(what, "; "))
+	return fmt.Errorf("%s in Consul's KV store: Consul denies the request: %s", act, strings.Join(what, "; "))
 }
 
 // errAgain is the error of a transaction that was refused because of conditions that have changed
 // since.
-var errAgain = errors.New("others wrote the same records again and again")
+var errAgain = errors.New("others wrote the same records repeatedly")
 
 // retry calls do until it succeeds or fails for a reason that is not transient.
 func retry(ctx context.Context, act string, do func(context.Context) error) error {

@@ -33,7 +33,7 @@ func Table(name string) *dynamodb.CreateTableInput {
 func (s *Store) Check(ctx context.Context) (found string, err error) {
 	out, err := s.client.DescribeTable(ctx, &dynamodb.DescribeTableInput{TableName: &s.table})
 	if err != nil {
-		return "", s.classify(ctx, "look at the keys", err)
+		return "", s.classify(ctx, "read the keys", err)
 	}
 	keys := map[types.KeyType]string{}
 	for _, k := range out.Table.KeySchema {
@@ -41,24 +41,24 @@ func (s *Store) Check(ctx context.Context) (found string, err error) {
 	}
 	for _, a := range out.Table.AttributeDefinitions {
 		if name := aws.ToString(a.AttributeName); (name == PartitionKey || name == SortKey) && a.AttributeType != types.ScalarAttributeTypeS {
-			return "", s.schema("look at the keys", fmt.Errorf("its key %s is of type %s", name, a.AttributeType))
+			return "", s.schema("read the keys", fmt.Errorf("its key %s is of type %s", name, a.AttributeType))
 		}
 	}
 	if keys[types.KeyTypeHash] != PartitionKey || keys[types.KeyTypeRange] != SortKey {
-		return "", s.schema("look at the keys", fmt.Errorf("its keys are %q and %q", keys[types.KeyTypeHash], keys[types.KeyTypeRange]))
+		return "", s.schema("read the keys", fmt.Errorf("its keys are %q and %q", keys[types.KeyTypeHash], keys[types.KeyTypeRange]))
 	}
 	if status := out.Table.TableStatus; status != types.TableStatusActive && status != types.TableStatusUpdating {
 		return "", &Error{kind: fault.Transient, act: "look at the table", table: s.table, cause: fmt.Errorf("it is %s", status)}
 	}
 	ttl, err := s.client.DescribeTimeToLive(ctx, &dynamodb.DescribeTimeToLiveInput{TableName: &s.table})
 	if err != nil {
-		return "", s.classify(ctx, "look at the time to live", err)
+		return "", s.classify(ctx, "read the time to live", err)
 	}
 	on := []types.TimeToLiveStatus{types.TimeToLiveStatusEnabled, types.TimeToLiveStatusEnabling}
 	if d := ttl.TimeToLiveDescription; d == nil || aws.ToString(d.AttributeName) != Expires || !slices.Contains(on, d.TimeToLiveStatus) {
-		return "", &Error{kind: fault.Person, act: "look at the time to live", table: s.table,
+		return "", &Error{kind: fault.Person, act: "read the time to live", table: s.table,
 			cause:  fmt.Errorf("it does not remove items by their attribute %q", Expires),
 			advice: "switch it on, or garbage stays for good"}
 	}
-	return fmt.Sprintf("table %s is there, with %d records or so", s.table, aws.ToInt64(out.Table.ItemCount)), nil
+	return fmt.Sprintf("table %s exists, with about %d records", s.table, aws.ToInt64(out.Table.ItemCount)), nil
 }

@@ -329,7 +329,7 @@ func (s *Store) record(it map[string]types.AttributeValue) (state.Record, error)
 	}
 	if n, err := strconv.Atoi(f.Value); err != nil || n > format {
 		return state.Record{}, &Error{kind: fault.Person, act: "read record " + rec.Key, table: s.table,
-			cause:  fmt.Errorf("it has format %s, and this program knows up to %d", f.Value, format),
+			cause:  fmt.Errorf("it has format %s, but this program supports formats up to %d", f.Value, format),
 			advice: "a newer Terrapulse has written it: use that version, or restore the table to a time before it"}
 	}
 	version, ok := it[versionName].(*types.AttributeValueMemberS)

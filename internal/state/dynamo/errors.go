@@ -86,7 +86,7 @@ func (s *Store) reason(act, code, message string) error {
 // schema returns the error of a table with another schema.
 func (s *Store) schema(act string, cause error) error {
 	if cause == nil {
-		cause = errors.New("an item has no key of ours")
+		cause = errors.New("an item has no key of Terrapulse")
 	}
 	return &Error{kind: fault.Person, act: act, table: s.table, cause: cause,
 		advice: fmt.Sprintf("the table needs the string keys %s (partition) and %s (sort): is it Terrapulse's?", PartitionKey, SortKey)}

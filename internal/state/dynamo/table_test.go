@@ -103,7 +103,7 @@ func TestStore_ReportsAnItemThatWasEditedByHand(t *testing.T) {
 		"a map as value":    {func(it item) { it["value"] = &types.AttributeValueMemberM{} }, `"value" is missing or of another type`},
 		"no format":         {func(it item) { delete(it, "format") }, `"format" is missing or of another type`},
 		"a format in words": {func(it item) { it["format"] = text("one") }, `"format" is missing or of another type`},
-		"a newer format":    {func(it item) { it["format"] = number(2) }, "format 2, and this program knows up to 1; a newer Terrapulse"},
+		"a newer format":    {func(it item) { it["format"] = number(2) }, "format 2, but this program supports formats up to 1; a newer Terrapulse"},
 		"a strange format":  {func(it item) { it["format"] = &types.AttributeValueMemberN{Value: "1.5"} }, "format 1.5"},
 	} {
 		t.Run(name, func(t *testing.T) {

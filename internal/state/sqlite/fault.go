@@ -40,17 +40,17 @@ func (s *Store) explain(act string, err error) error {
 	case sqlite3.SQLITE_CORRUPT:
 		return fmt.Errorf("%s store %s: the file is damaged (%w); %s", act, s.path, err, leave)
 	case sqlite3.SQLITE_NOTADB:
-		return fmt.Errorf("%s store %s: it is no store, or is damaged from its first bytes on (%w); %s", act, s.path, err, leave)
+		return fmt.Errorf("%s store %s: it is not a store, or its first bytes are damaged (%w); %s", act, s.path, err, leave)
 	case sqlite3.SQLITE_FULL:
-		return fmt.Errorf("%s store %s: there is no space left on the disk and nothing was written (%w); free some, and it goes on", act, s.path, err)
+		return fmt.Errorf("%s store %s: there is no space left on the disk and nothing was written (%w); free some space", act, s.path, err)
 	case sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM:
-		return fmt.Errorf("%s store %s: it may only be read (%w); allow writing to the file and its folder, or choose another place with -store", act, s.path, err)
+		return fmt.Errorf("%s store %s: it is read-only (%w); allow writing to the file and its folder, or choose another place with -store", act, s.path, err)
 	case sqlite3.SQLITE_CANTOPEN:
 		return fmt.Errorf("%s store %s: it cannot be opened (%w); allow reading and writing of the file and its folder, or choose another place with -store", act, s.path, err)
 	case sqlite3.SQLITE_BUSY:
-		return fmt.Errorf("%s store %s: another program has kept it locked for %s (%w); end what holds it open", act, s.path, busyTimeout, err)
+		return fmt.Errorf("%s store %s: another program has kept it locked for %s (%w); end the program that keeps it open", act, s.path, busyTimeout, err)
 	case sqlite3.SQLITE_IOERR:
-		return fmt.Errorf("%s store %s: the disk refused (%w); see that it has space left and is well", act, s.path, err)
+		return fmt.Errorf("%s store %s: the disk refused (%w); check its free space and its health", act, s.path, err)
 	}
 	return fmt.Errorf("%s store %s: %w", act, s.path, err)
 }

@@ -93,7 +93,7 @@ func TestOpen_RefusesAStoreOfANewerVersion(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.db")
 	filled(t, path)
 	execute(t, path, "PRAGMA user_version=7")
-	refuses(t, path, "newer version of Terrapulse", "format 7", "knows 1")
+	refuses(t, path, "newer version of Terrapulse", "format 7", "supports 1")
 }
 
 // execute runs statements on the file as another program would.
@@ -170,7 +170,7 @@ func TestStore_ReportsDamageDuringUse(t *testing.T) {
 func TestOpen_ReportsAMissingFolder(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "none", "state.db")
 	_, err := Open(t.Context(), path)
-	says(t, err, "no folder "+filepath.Dir(path), "make it", "-store")
+	says(t, err, "no folder "+filepath.Dir(path), "create it", "-store")
 	if _, err := os.Stat(filepath.Dir(path)); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the folder was made: %v", err)
 	}

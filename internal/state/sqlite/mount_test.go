@@ -69,7 +69,7 @@ func TestOpen_ReportsAReadOnlyDisk(t *testing.T) {
 	remount(syscall.MS_RDONLY)
 	refuses(t, path, "open store", "allow reading and writing of the file and its folder", "-store")
 	_, err := Open(t.Context(), filepath.Join(dir, "other.db"))
-	says(t, err, "make store", "other.db", "-store")
+	says(t, err, "create store", "other.db", "-store")
 	remount(0)
 	if records, err := open(t, path).List(t.Context(), "run/"); err != nil || len(records) != 100 {
 		t.Errorf("after the disk could be written again: %d records, %v", len(records), err)

@@ -184,10 +184,10 @@ func (s *Store) createFile() error {
 	f, err := os.OpenFile(s.path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		if _, serr := os.Stat(filepath.Dir(s.path)); errors.Is(serr, fs.ErrNotExist) {
-			return fmt.Errorf("open store %s: there is no folder %s; make it or choose another place with -store",
+			return fmt.Errorf("open store %s: there is no folder %s; create it or choose another place with -store",
 				s.path, filepath.Dir(s.path))
 		}
-		return fmt.Errorf("make store: %w; choose another place with -store or allow writing there", err)
+		return fmt.Errorf("create store: %w; choose another place with -store or allow writing there", err)
 	}
 	return f.Close()
 }
@@ -316,10 +316,10 @@ func identify(ctx context.Context, conn *sql.Conn) (made bool, err error) {
 	case application != applicationID:
 		return false, errors.New("it is the SQLite database of another program: choose another place with -store")
 	case version > schemaVersion:
-		return false, fmt.Errorf("a newer version of Terrapulse has written it (format %d, this one knows %d): "+
+		return false, fmt.Errorf("a newer version of Terrapulse has written it (format %d, this version supports %d): "+
 			"use that version, or choose another place with -store", version, schemaVersion)
 	case version < 1 || objects == 0:
-		return false, damaged("it says that it is a store, and holds none")
+		return false, damaged("it has the header of a store, but no content")
 	}
 	return true, nil
 }
@@ -535,7 +535,7 @@ func (s *Store) stillThere() error {
 		return nil
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("look for store: %w", err)
+		return fmt.Errorf("check store: %w", err)
 	}
-	return fmt.Errorf("store %s was removed or replaced while in use: restart Terrapulse to use what lies there now", s.path)
+	return fmt.Errorf("store %s was removed or replaced while in use: restart Terrapulse to use the current file", s.path)
 }

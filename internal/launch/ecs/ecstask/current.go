@@ -19,10 +19,10 @@ func Current(ctx context.Context, endpoint string) (string, error) {
 	defer cancel()
 	var task struct{ TaskARN string }
 	if err := get(ctx, endpoint+"/task", &task); err != nil {
-		return "", fmt.Errorf("ask ECS's metadata endpoint which task this is: %w", err)
+		return "", fmt.Errorf("read the task of this container from ECS: %w", err)
 	}
 	if task.TaskARN == "" {
-		return "", fmt.Errorf("ask ECS's metadata endpoint which task this is: %s/task names no TaskARN", endpoint)
+		return "", fmt.Errorf("read the task of this container from ECS: %s/task contains no TaskARN", endpoint)
 	}
 	return Task{ARN: task.TaskARN}.ID(), nil
 }

@@ -121,7 +121,7 @@ func (t Task) why() string {
 	}
 	switch {
 	case has("outofmemory", "out of memory"):
-		return "its container ran out of memory: give it more by the parameter RunnerMemory, or less to do at a time by RunnerParallel"
+		return "its container ran out of memory: increase the parameter RunnerMemory, or fewer parallel runs by RunnerParallel"
 	case t.StopCode == "SpotInterruption", has("spot task was interrupted", "spot interruption"):
 		return "Fargate Spot took its capacity back: if that is too often, give FARGATE a share in the parameter Capacity"
 	case has("exec format error", "matching platform"):
@@ -135,7 +135,7 @@ func (t Task) why() string {
 	case has("capacity is unavailable"):
 		return "there was no capacity for it: subnets in more availability zones help"
 	case has("network interface", "subnet"):
-		return "its network interface cannot be had: check the subnets, and that they have free addresses"
+		return "its network interface could not be created: check the subnets, and that they have free addresses"
 	case t.StopCode == "UserInitiated":
 		return "somebody stopped its container"
 	case t.StopCode == "InfrastructureHealth", t.StopCode == "TerminationNotice", has("maintenance", "retire", "host ec2", "underlying"):
@@ -158,11 +158,11 @@ func (t Task) why() string {
 func exited(code int32) string {
 	switch code {
 	case 0:
-		return "its container ended and left it undone"
+		return "its container exited before the run was finished"
 	case 137:
-		return "its container was killed (exit code 137): it had too little memory, or did not end in time when it was told to"
+		return "its container was killed (exit code 137): it had too little memory, or did not end in time after a stop"
 	case 143:
-		return "its container was told to end (exit code 143)"
+		return "its container was stopped (exit code 143)"
 	}
 	return fmt.Sprintf("its container exited with code %d: the runner's log says why", code)
 }
