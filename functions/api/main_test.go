@@ -64,9 +64,9 @@ func TestInspect_InvokesTheReconcileFunction(t *testing.T) {
 			w.Header().Set("X-Amz-Function-Error", "Unhandled")
 			fmt.Fprint(w, `{"errorMessage":"no bundle"}`)
 		},
-		"has started 0 runs: Consul is gone":     func(w http.ResponseWriter, _ string) { fmt.Fprint(w, `{"mode":"inspect","problem":"Consul is gone"}`) },
-		"read the answer of function reconcile":  func(w http.ResponseWriter, _ string) { fmt.Fprint(w, `null and void`) },
-		"start an inspection of task web": func(w http.ResponseWriter, _ string) { w.WriteHeader(http.StatusForbidden) },
+		"has started 0 runs: Consul is gone":    func(w http.ResponseWriter, _ string) { fmt.Fprint(w, `{"mode":"inspect","problem":"Consul is gone"}`) },
+		"read the answer of function reconcile": func(w http.ResponseWriter, _ string) { fmt.Fprint(w, `null and void`) },
+		"start an inspection of task web":       func(w http.ResponseWriter, _ string) { w.WriteHeader(http.StatusForbidden) },
 	} {
 		if _, err := stub(t, answer).inspect(t.Context(), "web", nil); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("said %v, want %s", err, says)
