@@ -27,14 +27,14 @@ var mutants = []struct {
 		says: "one leader acts",
 	}, {
 		rule:    "the claim: only a run that nobody has is claimed",
-		file:    "runner/runner.go",
+		file:    "runner/claim.go",
 		old:     "if run.Data.State != state.RunIntended {",
 		new:     "if run.Data.State.Ended() {",
 		says:    "a run is claimed once",
 		forgets: true,
 	}, {
 		rule: "the claim: whoever finds it changed by another leaves the run",
-		file: "runner/runner.go",
+		file: "runner/claim.go",
 		old:  "if there.Version == c.run.Version || !c.holds(there.Data, c.run.Data.Claim) {",
 		new:  "if there.Version == c.run.Version {",
 		says: "",
@@ -179,13 +179,13 @@ var mutants = []struct {
 		says: "one process applies a task",
 	}, {
 		rule: "a runner whose claim has expired interrupts Terraform",
-		file: "runner/runner.go",
+		file: "runner/claim.go",
 		old:  "if expired && c.Yields {",
 		new:  "if expired && !c.Yields {",
 		says: "one process applies a task",
 	}, {
 		rule: "a run that was overtaken and has applied something has its task run again",
-		file: "runner/runner.go",
+		file: "runner/outcome.go",
 		old:  "if !done.applied {\n\t\treturn taken",
 		new:  "if true {\n\t\treturn taken",
 		says: "no change is lost",
@@ -245,7 +245,7 @@ var mutants = []struct {
 		says: "who asks for a run is told of that",
 	}, {
 		rule: "events: the event of an outcome is in the write of the outcome",
-		file: "runner/runner.go",
+		file: "runner/outcome.go",
 		old:  "err = c.write(ctx, run, append(c.events.Changes(), task.Write(next))...)",
 		new:  "if err = c.write(ctx, run, task.Write(next)); err == nil { _, err = c.Store.Apply(ctx, c.events.Changes()...) }",
 		says: "a transition is written with its event",

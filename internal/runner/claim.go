@@ -1,0 +1,217 @@
+package runner
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+	"github.com/google/uuid"
+
+	"github.com/terrapulse/terrapulse/internal/outbox"
+	"github.com/terrapulse/terrapulse/internal/state"
+)
+
+// claim is a run that this runner holds.
+type claim struct {
+	*Runner
+	turn chan struct{}           // holds an element while run is being written
+	run  state.Stored[state.Run] // as last written
+
+	claimed state.Run     // as it was when it was claimed
+	worked  time.Duration // by the run before it was claimed, without its waits
+	events  outbox.Events // of the outcome
+}
+
+// claim takes the run if nobody else has; otherwise it returns nil. A run of
+// another launch is not for this runner.
+func (r *Runner) claim(ctx context.Context, launch state.Launch, planned state.PlannedRun) (*claim, error) {
+	id := uuid.NewString()
+	return retry(ctx, func() (*claim, error) {
+		run, err := state.Read[state.Run](ctx, r.Store, state.RunKey(planned.Task, planned.ID))
+		if err != nil {
+			return nil, err
+		}
+		c := &claim{Runner: r, turn: make(chan struct{}, 1), run: run}
+		if c.holds(run.Data, id) {
+			return c.begun(run.Data), nil // by the attempt before, whose answer was lost
+		}
+		if run.Data.State != state.RunIntended {
+			return nil, nil
+		}
+		if run.Data.Launch != launch.ID {
+			return nil, backoff.Permanent(fmt.Errorf("it is a run of launch %s, and this runner was started for launch %s", run.Data.Launch, launch.ID))
+		}
+		now := r.Now()
+		next := run.Data
+		next.State, next.Claim, next.Owner, next.Runner, next.Who = state.RunRunning, id, r.Owner, r.ID, r.Who
+		next.Expires, next.ClaimFor = now.Add(r.Claim), r.Claim
+		if next.Resumed == nil {
+			next.Started = now
+		} else {
+			next.Waited += max(0, now.Sub(next.Wait.Since))
+			next.Output = outputName(next)
+		}
+		err = c.write(ctx, next)
+		if errors.Is(err, errTaken) {
+			return nil, nil // another runner was faster
+		}
+		return c.begun(next), err
+	}, backoff.WithMaxTries(claimTries))
+}
+
+// begun notes the run as it was claimed.
+func (c *claim) begun(run state.Run) *claim {
+	c.claimed = run
+	c.worked = run.Worked(run.Expires.Add(-run.ClaimFor))
+	return c
+}
+
+// holds reports whether the record says that the run is under way under the
+// claim with this id.
+func (c *claim) holds(run state.Run, id string) bool {
+	return run.State == state.RunRunning && run.Claim == id
+}
+
+// write replaces the run's record as it was last written, and makes other
+// changes in the same step. An earlier write that turns out to have taken
+// place although its answer was lost does not stand in its way. It returns
+// errTaken if someone else has changed the record, and a *cancelledError instead
+// of recording a wait if the run was cancelled. The caller has its turn or is alone.
+func (c *claim) write(ctx context.Context, next state.Run, others ...state.Change) error {
+	for {
+		if next.State == state.RunWaiting && next.Cancel != "" {
+			return &cancelledError{next.Cancel} // nobody would end it while it waits
+		}
+		change := c.run.Write(next).Until(next.KeptUntil())
+		recs, err := c.Store.Apply(ctx, append([]state.Change{change}, others...)...)
+		if err == nil {
+			c.run = state.Stored[state.Run]{Record: recs[0], Data: next}
+			return nil
+		}
+		var conflict *state.ConflictError
+		if !errors.As(err, &conflict) || conflict.Change.Key != c.run.Key {
+			return err
+		}
+		current := conflict.Current
+		if current == nil {
+			return errTaken
+		}
+		if bytes.Equal(current.Value, change.Value) {
+			c.run = state.Stored[state.Run]{Record: *current, Data: next}
+			return nil // this very write, with all that goes with it
+		}
+		there, err := state.Decode[state.Run](*current)
+		if err != nil {
+			return err
+		}
+		if there.Version == c.run.Version || !c.holds(there.Data, c.run.Data.Claim) {
+			return errTaken
+		}
+		c.run = there // a renewal, or the run was cancelled
+		next.Cancel = there.Data.Cancel
+	}
+}
+
+// keep renews the claim until ctx ends, and stops the run if the claim is gone.
+func (c *claim) keep(ctx context.Context, stop context.CancelCauseFunc) {
+	tick := time.NewTicker(c.Claim / 3)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		expired, err := c.renew(ctx)
+		if errors.Is(err, errTaken) {
+			stop(errTaken)
+			return
+		}
+		if by := c.cancelledBy(); by != "" {
+			stop(&cancelledError{by})
+		}
+		if expired && c.Yields {
+			stop(errExpired)
+			return
+		}
+		if err != nil && ctx.Err() == nil {
+			c.Log.Warn("a claim was not renewed, trying again", "error", err)
+		}
+	}
+}
+
+// cancelledBy says who has cancelled the run, as far as is known; "" if nobody has.
+func (c *claim) cancelledBy() string {
+	select {
+	case c.turn <- struct{}{}:
+		defer func() { <-c.turn }()
+		return c.run.Data.Cancel
+	default: // it is being written: the next renewal tells
+		return ""
+	}
+}
+
+// renew makes the claim last longer. Where that fails, expired says whether it
+// has come to its end meanwhile.
+func (c *claim) renew(ctx context.Context) (expired bool, err error) {
+	select {
+	case c.turn <- struct{}{}:
+		defer func() { <-c.turn }()
+	case <-ctx.Done():
+		return false, ctx.Err()
+	}
+	next, until, now := c.run.Data, c.run.Data.Expires, c.Now()
+	// The monotonic clock stops while a machine sleeps, and the other may be set.
+	left := min(until.Sub(now), until.Round(0).Sub(now.Round(0)), c.Claim)
+	next.Expires, next.ClaimFor = now.Add(c.Claim), c.Claim
+	if c.Yields { // a store that does not answer must not hide that the time is up
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, max(left, c.Claim/20))
+		defer cancel()
+	}
+	err = c.write(ctx, next)
+	return err != nil && (ctx.Err() != nil || c.Now().Sub(now) >= left), err
+}
+
+// confirm renews the claim, so that no apply begins after the run was given to
+// another runner. A store that fails is retried for as long as the claim lasts.
+func (c *claim) confirm(ctx context.Context) error {
+	_, err := retry(ctx, func() (struct{}, error) {
+		_, err := c.renew(ctx) // also one that has expired: nobody may have taken the run
+		if errors.Is(err, errTaken) {
+			err = backoff.Permanent(err)
+		}
+		return struct{}{}, err
+	}, backoff.WithMaxElapsedTime(max(c.Claim, firstRetry*8)))
+	if err != nil && !errors.Is(err, errTaken) {
+		return fmt.Errorf("renew the claim of the run before Terraform is started, so that no other runner has the task (nothing was applied): %w", err)
+	}
+	return err
+}
+
+// retry calls do until it succeeds, as long as the options and ctx allow. The
+// error is that of the last attempt.
+func retry[T any](ctx context.Context, do func() (T, error), opts ...backoff.RetryOption) (T, error) {
+	waits := backoff.NewExponentialBackOff()
+	waits.InitialInterval, waits.MaxInterval = firstRetry, longestRetry
+	waits.RandomizationFactor = 0 // runs come to their ends apart as it is, and a history can be repeated
+	var last error
+	got, err := backoff.Retry(ctx, func() (T, error) {
+		got, err := do()
+		if errors.As(err, new(*state.NewerError)) {
+			err = backoff.Permanent(err)
+		}
+		last = err
+		return got, err
+	}, append(opts, backoff.WithBackOff(waits))...)
+	if err == nil {
+		return got, nil
+	}
+	if permanent := new(backoff.PermanentError); errors.As(last, &permanent) {
+		return got, permanent.Unwrap()
+	}
+	return got, last
+}

@@ -1,0 +1,135 @@
+package runner
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+	"github.com/google/uuid"
+
+	"github.com/terrapulse/terrapulse/internal/outbox"
+	"github.com/terrapulse/terrapulse/internal/state"
+)
+
+// makeGood has the task run again if this run, which another runner may have
+// overtaken, has applied something: that may be older than what the other applied.
+func (c *claim) makeGood(ctx context.Context, done result, taken error) error {
+	if !done.applied {
+		return taken
+	}
+	patience := c.patience()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	defer cancel()
+	run := c.run.Data
+	_, err := retry(ctx, func() (struct{}, error) {
+		return struct{}{}, state.Doubt(ctx, c.Store, run.Task, fmt.Sprintf("run %s was given up and went on: it may have applied older values", run.ID), c.Now())
+	}, backoff.WithMaxElapsedTime(patience))
+	if err != nil {
+		return fmt.Errorf("%w; it has applied something, and the task could not be marked to run again (run the task once by hand): %w", taken, err)
+	}
+	return fmt.Errorf("%w; it has applied something, so the task runs again", taken)
+}
+
+// ended returns the run as it is when it ends now. The claim is not renewed any more.
+func (c *claim) ended(now time.Time) state.Run {
+	run := c.run.Data
+	run.Ended, run.Expires, run.ClaimFor = now, time.Time{}, 0
+	return run
+}
+
+// waiting returns the run as it is when it begins to wait: without a claim.
+func (c *claim) waiting(now time.Time, wait state.Wait, done result) state.Run {
+	if wait.ID == "" {
+		wait.ID = uuid.NewString()
+	}
+	wait.Since, wait.Text = now, state.Cut(wait.Text)
+	run := c.run.Data
+	run.State, run.Wait, run.Resumed = state.RunWaiting, &wait, nil
+	run.Claim, run.Owner, run.Runner, run.Who, run.Expires, run.ClaimFor = "", "", "", "", time.Time{}, 0
+	run.Digest, run.Changes = done.snap.Condition.Digest, done.changes
+	return run
+}
+
+// patience is how long a write that must not be lost is retried.
+func (r *Runner) patience() time.Duration {
+	if r.Patience == 0 {
+		return recordFor
+	}
+	return r.Patience
+}
+
+// record writes the outcome: the run and, in the same step, what it means for
+// its task. It goes on for a while when the store does not take it, also after
+// ctx has ended: an apply that happened must not be forgotten.
+func (r *Runner) record(ctx context.Context, c *claim, run state.Run, done result, output *output) (state.Run, error) {
+	patience := r.patience()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	defer cancel()
+
+	r.keepForPeople(ctx, &run, done, output, patience/4)
+	_, err := retry(ctx, func() (struct{}, error) {
+		err := r.settle(ctx, c, run, done.definition)
+		if cancelled := new(cancelledError); errors.As(err, &cancelled) {
+			run = c.ended(r.Now())
+			run.State, run.Cancel, run.Error = state.RunCancelled, cancelled.by, state.Cut(cancelled.Error())
+			err = r.settle(ctx, c, run, done.definition)
+		}
+		if errors.Is(err, errTaken) {
+			err = backoff.Permanent(err)
+		}
+		return struct{}{}, err
+	}, backoff.WithMaxElapsedTime(patience), backoff.WithNotify(func(err error, wait time.Duration) {
+		r.Log.Warn("an outcome was not recorded, trying again", "in", wait, "error", err)
+	}))
+	return run, err
+}
+
+// settle records the outcome, or that the run waits. If the leader has just
+// written the task's record, that is read again.
+func (r *Runner) settle(ctx context.Context, c *claim, run state.Run, definition string) error {
+	if !run.Kind.Occupies() {
+		return c.write(ctx, run)
+	}
+	for {
+		task, err := state.Read[state.Task](ctx, r.Store, state.TaskKey(run.Task))
+		if err != nil {
+			return fmt.Errorf("read task %s: %w", run.Task, err)
+		}
+		if task.Data.Run == nil || task.Data.Run.ID != run.ID {
+			return c.recorded(ctx, run)
+		}
+		var next state.Task
+		var forgotten []string
+		if run.State == state.RunWaiting {
+			next = task.Data.BeginWait(run)
+		} else {
+			next, forgotten = task.Data.Conclude(run, definition)
+		}
+		c.events = c.events.Again(outbox.Number(&next, outbox.OfRun(run)))
+		if err := state.Forget(ctx, r.Store, run.Task, forgotten); err != nil {
+			r.Log.Warn("an old run was not removed, it will be with the next one", "error", err)
+			next.History = append(forgotten, next.History...)
+		}
+		err = c.write(ctx, run, append(c.events.Changes(), task.Write(next))...)
+		var conflict *state.ConflictError
+		if !errors.As(err, &conflict) {
+			return err
+		}
+	}
+}
+
+// recorded looks whether the outcome is in the store already, which is so when
+// an answer was lost. It returns errTaken if something else is.
+func (c *claim) recorded(ctx context.Context, run state.Run) error {
+	there, err := c.Store.Get(ctx, c.run.Key)
+	if err != nil && !errors.Is(err, state.ErrNotFound) {
+		return fmt.Errorf("read run %s: %w", run.ID, err)
+	}
+	if err != nil || !bytes.Equal(there.Value, state.Encode(run)) {
+		return errTaken
+	}
+	return nil
+}
