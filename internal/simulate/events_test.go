@@ -16,13 +16,15 @@ import (
 // its task, and before it is removed.
 type news struct {
 	written   map[string][]string // ids by task or other subject, in their order
-	known     map[string]bool     // ids that were written
+	known     map[string]string   // by id that was written: its key in written
+	lives     map[string]int      // how often the records of a task were removed: its numbers begin anew
 	delivered map[string]bool     // ids
 	kept      map[string][]string // ids by the key of their record
 }
 
 func (n *news) init() {
-	n.written, n.known, n.delivered, n.kept = map[string][]string{}, map[string]bool{}, map[string]bool{}, map[string][]string{}
+	n.lives = map[string]int{}
+	n.written, n.known, n.delivered, n.kept = map[string][]string{}, map[string]string{}, map[string]bool{}, map[string][]string{}
 }
 
 // subject is what the order of events is kept for.
@@ -36,9 +38,10 @@ func subject(e outbox.Event) string {
 // ends are the kinds of event of a run that has ended.
 var ends = []outbox.Kind{outbox.RunSucceeded, outbox.RunFailed, outbox.RunLost, outbox.RunInterrupted, outbox.RunCancelled, outbox.RunSuperseded}
 
-// transitions looks at the events of a write. It is called before the judge
-// takes in what was written.
-func (j *judge) transitions(v view, changes []state.Change) {
+// transitions looks at the events of a write, and returns what is wrong with them,
+// if anything is. It is called before the judge takes in what was written, so
+// that what the judge finds then comes first.
+func (j *judge) transitions(v view, changes []state.Change) (wrong string) {
 	var events []outbox.Event
 	for _, c := range changes {
 		if !strings.HasPrefix(c.Key, outbox.Prefix) {
@@ -49,14 +52,15 @@ func (j *judge) transitions(v view, changes []state.Change) {
 			for n, e := range decoded[struct{ Events []outbox.Event }](c.Value).Events {
 				e.ID = fmt.Sprintf("%s.%d", strings.TrimPrefix(c.Key, outbox.Prefix), n)
 				events = append(events, e)
-				j.news.known[e.ID] = true
-				j.news.written[subject(e)] = append(j.news.written[subject(e)], e.ID)
+				key := fmt.Sprint(subject(e), j.news.lives[e.Task])
+				j.news.known[e.ID] = key
+				j.news.written[key] = append(j.news.written[key], e.ID)
 				j.news.kept[c.Key] = append(j.news.kept[c.Key], e.ID)
 			}
 		case state.OpDelete:
 			for _, id := range j.news.kept[c.Key] {
 				if !j.news.delivered[id] {
-					v.violated("an event is delivered before it is removed: %s removes %s", v.name, id)
+					wrong = fmt.Sprintf("an event is delivered before it is removed: %s removes %s", v.name, id)
 				}
 			}
 			delete(j.news.kept, c.Key)
@@ -64,7 +68,7 @@ func (j *judge) transitions(v view, changes []state.Change) {
 	}
 	expect := func(what string, is func(outbox.Event) bool) {
 		if !slices.ContainsFunc(events, is) {
-			v.violated("a transition is written with its event: %s writes that %s, with the events %v", v.name, what, events)
+			wrong = fmt.Sprintf("a transition is written with its event: %s writes that %s, with the events %v", v.name, what, events)
 		}
 	}
 	of := func(task, run string, kinds ...outbox.Kind) func(outbox.Event) bool {
@@ -78,6 +82,7 @@ func (j *judge) transitions(v view, changes []state.Change) {
 			expect("the override of "+name+" changes", func(e outbox.Event) bool { return e.Task == name && strings.HasPrefix(string(e.Kind), "override_") })
 		case collection == "task" && c.Op == state.OpDelete:
 			expect(name+" is forgotten", of(name, "", outbox.TaskForgotten))
+			j.news.lives[name]++
 		case collection == "task":
 			before, after := j.tasks[name], decoded[state.Task](c.Value)
 			was, is := before.Run, after.Run
@@ -109,6 +114,7 @@ func (j *judge) transitions(v view, changes []state.Change) {
 			}
 		}
 	}
+	return wrong
 }
 
 // undelivered is an event that is still in the store; "" if there is none.
@@ -131,10 +137,10 @@ func (sink) Name() string { return "people" }
 func (s sink) Deliver(ctx context.Context, e outbox.Event) error {
 	_, err := ask(ctx, s.process, people, "deliver "+string(e.Kind)+" "+e.ID, func() (any, error) {
 		n := &s.judge.news
-		if !n.known[e.ID] {
+		if n.known[e.ID] == "" {
 			s.violated("an event follows its transition: %s delivers %s %s of %s, which is not in the store", s.name, e.Kind, e.ID, e.Task)
 		}
-		for _, id := range n.written[subject(e)] {
+		for _, id := range n.written[n.known[e.ID]] {
 			if id == e.ID {
 				break
 			}

@@ -66,7 +66,9 @@ func decoded[T any](value []byte) T {
 // written looks at a write that has taken place, of someone who could not read
 // the conditions of some tasks.
 func (j *judge) written(v view, unread map[string]bool, changes []state.Change) {
-	j.transitions(v, changes)
+	if wrong := j.transitions(v, changes); wrong != "" {
+		defer func() { v.violated("%s", wrong) }()
+	}
 	j.kept(v, changes)
 	var touched []string
 	var launch state.Launch
