@@ -71,12 +71,12 @@ func (a *app) printPlansAsJSON(results []preview.Result, detailed bool) int {
 		case r.Err != nil:
 			reports[i].Error, code = r.Err.Error(), exitError
 		case r.Task.Enabled:
-			reports[i].ChangesPresent, reports[i].Plan = !r.Plan.Empty, r.Plan.Text
+			reports[i].ChangesPresent, reports[i].Plan = r.Plan.Changes.Any(), r.Plan.Text
 			reports[i].Changes = &apispec.Changes{Add: r.Plan.Changes.Add, Change: r.Plan.Changes.Change, Destroy: r.Plan.Changes.Destroy}
 			if r.Plan.Resources != nil {
 				reports[i].Data = &results[i].Plan
 			}
-			if !r.Plan.Empty && detailed && code == exitOK {
+			if r.Plan.Changes.Any() && detailed && code == exitOK {
 				code = exitChanges
 			}
 		}

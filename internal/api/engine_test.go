@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -60,6 +61,7 @@ type engine struct {
 	broken  map[string]error // tasks whose module fails
 	hold    chan struct{}    // if set, applies wait until it is closed
 	applied []string
+	planned *state.Changes // what plans find; nil for one resource to add
 }
 
 // files is what most tests have for task files.
@@ -278,7 +280,7 @@ func (e terraform) Plan(_ context.Context, job driver.Job) (driver.Plan, error) 
 	if err := e.broken[job.Task.Name]; err != nil {
 		return driver.Plan{}, err
 	}
-	return driver.Plan{Changes: &state.Changes{Add: 1}, Text: "Plan: 1 to add, 0 to change, 0 to destroy.", Resources: somePlan}, nil
+	return driver.Plan{Changes: cmp.Or(e.planned, &state.Changes{Add: 1}), Text: "Plan: 1 to add, 0 to change, 0 to destroy.", Resources: somePlan}, nil
 }
 
 // runs is how often a task was applied.

@@ -197,8 +197,7 @@ func (a *api) inspect(ctx context.Context, task string, definition json.RawMessa
 	if run.State != state.RunSucceeded {
 		return nil, &runError{run: run}
 	}
-	changes := run.Changes != nil && run.Changes.Add+run.Changes.Change+run.Changes.Destroy > 0
-	return &apispec.Inspection{ChangesPresent: changes, Plan: plan}, nil
+	return &apispec.Inspection{ChangesPresent: run.Changes.Any(), Plan: plan}, nil
 }
 
 // await waits until the run after the earlier ones has ended. The error is a

@@ -25,7 +25,6 @@ type Plan struct {
 	Omitted int `json:"omitted,omitempty"`
 
 	Changes *state.Changes `json:"-"` // the counts, and the first resources
-	Empty   bool           `json:"-"` // there is nothing to apply
 	New     bool           `json:"-"` // the task has no state yet
 	Text    string         `json:"-"` // the plan for people
 }

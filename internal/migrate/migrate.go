@@ -78,7 +78,7 @@ func takeOver(cfg *config.Config, planned preview.Result) Task {
 		return result
 	}
 	result.Add, result.Change, result.Destroy = plan.Changes.Add, plan.Changes.Change, plan.Changes.Destroy
-	if plan.Empty {
+	if !plan.Changes.Any() {
 		result.Will = WillNothing
 		if plan.New {
 			result.Why = "it has no state, and would create nothing"

@@ -268,7 +268,14 @@ type Changes struct {
 	Add       int        `json:"add"`
 	Change    int        `json:"change"`
 	Destroy   int        `json:"destroy"`
+	Uncounted bool       `json:"uncounted,omitempty"` // a plan without the three above changes outputs, or imports, moves or forgets resources
 	Resources []Resource `json:"resources,omitempty"` // the first of them
+}
+
+// Any reports whether a plan has something to apply. Terraform and CTS count
+// changes of outputs, imports, moves and forgotten resources as such.
+func (c *Changes) Any() bool {
+	return c != nil && (c.Add+c.Change+c.Destroy > 0 || c.Uncounted)
 }
 
 func (c *Changes) String() string {

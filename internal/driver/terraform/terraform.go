@@ -162,7 +162,8 @@ func (d *Driver) Plan(ctx context.Context, job driver.Job) (driver.Plan, error) 
 			return driver.Plan{}, fmt.Errorf("plan of task %s: %w", t.Name, err)
 		}
 	}
-	plan.Empty, plan.New, plan.Text = !found.Changes, found.New, found.Text
+	plan.Changes.Uncounted = found.Changes && !plan.Changes.Any()
+	plan.New, plan.Text = found.New, found.Text
 	return plan, nil
 }
 

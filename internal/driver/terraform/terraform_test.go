@@ -112,7 +112,7 @@ func TestTerraform_PlansAppliesAndDestroys(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newTask(t, program(t), module)
 			plan, changes := s.plan()
-			if plan.Empty || !plan.New || plan.Changes.Add != 4 || len(changes) != 4 || !strings.Contains(plan.Text, "will be created") {
+			if !plan.Changes.Any() || !plan.New || plan.Changes.Add != 4 || len(changes) != 4 || !strings.Contains(plan.Text, "will be created") {
 				t.Errorf("the first plan is %+v", plan)
 			}
 			if r := changes[`module.web.terraform_data.named["(redacted)"]`]; r.Action != driver.Create || r.Type != "terraform_data" {
@@ -123,7 +123,7 @@ func TestTerraform_PlansAppliesAndDestroys(t *testing.T) {
 			if err != nil || done.Add != 4 || done.Destroy != 0 {
 				t.Fatalf("the apply did %+v, %v\n%s", done, err, s.out.String())
 			}
-			if plan, _ := s.plan(); !plan.Empty || plan.New || len(plan.Resources) != 0 || plan.Resources == nil {
+			if plan, _ := s.plan(); plan.Changes.Any() || plan.New || len(plan.Resources) != 0 || plan.Resources == nil {
 				t.Errorf("the plan after it is %+v", plan)
 			}
 
@@ -133,7 +133,7 @@ func TestTerraform_PlansAppliesAndDestroys(t *testing.T) {
 			s.job.Task.Variables["name"] = cty.StringVal("two")
 			s.module(strings.Replace(module, `resource "terraform_data" "named"`, "moved {\n  from = terraform_data.named\n  to = terraform_data.moved\n}\n"+`resource "terraform_data" "moved"`, 1))
 			plan, changes = s.plan()
-			if c := plan.Changes; plan.Empty || c.Add != 2 || c.Change != 1 || c.Destroy != 1 {
+			if c := plan.Changes; !plan.Changes.Any() || c.Add != 2 || c.Change != 1 || c.Destroy != 1 {
 				t.Errorf("the plan of a change is %+v", plan)
 			}
 			updated := changes["module.web.terraform_data.settings"]
@@ -167,5 +167,18 @@ func TestTerraform_PlansAppliesAndDestroys(t *testing.T) {
 				t.Errorf("the second destroy did %+v, %v", done, err)
 			}
 		})
+	}
+}
+
+func TestTerraform_PlanOfMovesAloneHasChanges(t *testing.T) {
+	const one = "variable \"name\" {}\nvariable \"password\" {}\nvariable \"services\" {}\n" + `resource "terraform_data" "one" {}`
+	s := newTask(t, testtools.Terraform(t), one)
+	if _, err := s.driver.Apply(t.Context(), s.job); err != nil {
+		t.Fatal(err)
+	}
+	s.module(strings.Replace(one, `"one"`, `"two"`, 1) + "\nmoved {\n  from = terraform_data.one\n  to = terraform_data.two\n}\n")
+	plan, resources := s.plan()
+	if c := plan.Changes; !c.Any() || c.Add+c.Change+c.Destroy > 0 || resources["module.web.terraform_data.two"].Action != driver.Move {
+		t.Errorf("the plan is %+v", plan)
 	}
 }
