@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/config"
-	tfdriver "github.com/terrapulse/terrapulse/internal/driver/terraform"
 	"github.com/terrapulse/terrapulse/internal/instance"
 	"github.com/terrapulse/terrapulse/internal/preview"
 	"github.com/terrapulse/terrapulse/internal/state"
@@ -96,21 +95,20 @@ func (a *app) inspect(cfg *config.Config, log *slog.Logger, opts *startOptions, 
 			tasks = append(tasks, &cfg.Tasks[i])
 		}
 	}
-	search := terraform.StartSearch(a.ctx, cfg.Terraform, log)
-	defer search.Stop()
+	search, stop := terraform.FindInBackground(a.ctx, cfg.Terraform, log)
+	defer stop()
 	client, code := a.connect(cfg)
 	if code >= 0 {
 		return code
 	}
 	instance.WarnAccess(a.ctx, client, log)
-	binary, err := search.Wait()
+	binary, err := search()
 	if err != nil {
 		return a.unready(exitTerraform, err)
 	}
-	parallel := instance.Workers(opts.parallel)
+	driver := instance.Driver(a.ctx, binary, opts.parallel, log)
 	planner := preview.Planner{
-		Config: cfg, Consul: client, Parallel: parallel, Log: log, Begin: shown.begin, End: shown.end,
-		Driver: tfdriver.New(tfdriver.Options{Terraform: binary, Values: instance.Values(a.ctx, log), Parallel: parallel}),
+		Config: cfg, Consul: client, Driver: driver, Parallel: driver.Parallel, Log: log, Begin: shown.begin, End: shown.end,
 	}
 	shown.set(log, "being planned", len(tasks))
 	results := planner.Plan(a.ctx, tasks)
@@ -137,7 +135,7 @@ func (a *app) inspect(cfg *config.Config, log *slog.Logger, opts *startOptions, 
 		if !logged {
 			fmt.Fprintf(a.stdout, "%s\n\n", text)
 		}
-		if o.exitCode && code == exitOK && changes(r) {
+		if o.exitCode && code == exitOK && r.Plan.Changes.Any() {
 			code = exitChanges
 		}
 	}
@@ -150,9 +148,6 @@ func (a *app) inspect(cfg *config.Config, log *slog.Logger, opts *startOptions, 
 	return code
 }
 
-// changes reports whether a plan would change something.
-func changes(r preview.Result) bool { return r.Task.Enabled && r.Err == nil && !r.Plan.Empty }
-
 // planned is one line about all plans.
 func planned(results []preview.Result, took time.Duration) string {
 	var all state.Changes
@@ -161,7 +156,7 @@ func planned(results []preview.Result, took time.Duration) string {
 		switch {
 		case r.Err != nil:
 			failed++
-		case changes(r):
+		case r.Plan.Changes.Any():
 			changing++
 			all.Add, all.Change, all.Destroy = all.Add+r.Plan.Changes.Add, all.Change+r.Plan.Changes.Change, all.Destroy+r.Plan.Changes.Destroy
 		}

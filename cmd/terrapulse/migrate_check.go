@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 
-	tfdriver "github.com/terrapulse/terrapulse/internal/driver/terraform"
 	"github.com/terrapulse/terrapulse/internal/instance"
 	"github.com/terrapulse/terrapulse/internal/migrate"
 	"github.com/terrapulse/terrapulse/internal/preview"
@@ -91,11 +90,9 @@ func (c *migrateCheckCommand) Run(args []string) int {
 		return c.fail(exitTerraform, err)
 	}
 
-	parallel := instance.Workers(o.parallel)
-	m := migrate.Check(c.ctx, &preview.Planner{
-		Config: cfg, Consul: client, Parallel: parallel, Log: log,
-		Driver: tfdriver.New(tfdriver.Options{Terraform: binary, Values: instance.Values(c.ctx, log), Unlocked: true, Parallel: parallel}),
-	}, o.api)
+	driver := instance.Driver(c.ctx, binary, o.parallel, log)
+	driver.Unlocked = true
+	m := migrate.Check(c.ctx, &preview.Planner{Config: cfg, Consul: client, Driver: driver, Parallel: driver.Parallel, Log: log}, o.api)
 	if c.ctx.Err() != nil {
 		return c.fail(exitError, context.Cause(c.ctx))
 	}

@@ -8,6 +8,10 @@ import (
 	"strings"
 
 	"github.com/terrapulse/terrapulse/internal/fault"
+
+	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/driver"
+	tfdriver "github.com/terrapulse/terrapulse/internal/driver/terraform"
 )
 
 // validateCommand checks the configuration.
@@ -143,4 +147,9 @@ func tasksOf(n int) string {
 		return "1 task"
 	}
 	return fmt.Sprintf("%d tasks", n)
+}
+
+// checkTasks returns what would make runs of the tasks fail, each problem once.
+func checkTasks(cfg *config.Config) config.Errors {
+	return driver.CheckAll(tfdriver.New(tfdriver.Options{}), cfg)
 }

@@ -14,8 +14,6 @@ import (
 	awslambda "github.com/aws/aws-lambda-go/lambda"
 	awsecs "github.com/aws/aws-sdk-go-v2/service/ecs"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
-	"github.com/aws/aws-sdk-go-v2/service/secretsmanager"
-	"github.com/aws/aws-sdk-go-v2/service/ssm"
 
 	"github.com/terrapulse/terrapulse/internal/awsconfig"
 	"github.com/terrapulse/terrapulse/internal/config/bundle"
@@ -59,8 +57,7 @@ func newHandler(ctx context.Context, environ []string, out io.Writer) (*handler,
 		Capacity: settings.Capacity, Subnets: settings.Subnets, SecurityGroups: settings.SecurityGroups, PublicIP: settings.PublicIP, Now: time.Now,
 	}
 	connector := &connector{secrets: &secrets.Consul{
-		Source: &secrets.Source{SecretsManager: secretsmanager.NewFromConfig(cfg), Parameters: ssm.NewFromConfig(cfg), Now: time.Now},
-		ARNs:   settings.Consul, Dir: filepath.Join(os.TempDir(), "terrapulse-consul"),
+		Source: secrets.New(cfg), ARNs: settings.Consul, Dir: filepath.Join(os.TempDir(), "terrapulse-consul"),
 	}}
 	return &handler{
 		store: store, launcher: launcher,

@@ -136,12 +136,10 @@ func (w *worker) prepare(ctx context.Context, launch state.Launch, r *runner.Run
 	if err != nil {
 		return err
 	}
-	w.log.Debug("Terraform found", "path", binary.Path, "version", binary.Version, "source", binary.Source)
 	r.Driver = tfdriver.New(tfdriver.Options{
 		Terraform: binary, Orphaned: runner.Locks{Store: w.store, Log: w.log}.Orphaned,
 		Values: &dynamic.Evaluator{Context: ctx, Log: w.log, AWS: func(context.Context) (dynamic.AWS, error) { return w.aws, nil }},
-		Keep:   w.keep,
-		Log:    w.log, Parallel: w.parallel,
+		Keep:   w.keep, Log: w.log, Parallel: w.parallel,
 	})
 	r.Config, r.Consul, r.Verbose = func() *config.Config { return cfg }, client, cfg.Terraform.Log
 	return nil

@@ -18,7 +18,6 @@ import (
 	"github.com/terrapulse/terrapulse/internal/buildinfo"
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/consul"
-	tfdriver "github.com/terrapulse/terrapulse/internal/driver/terraform"
 	"github.com/terrapulse/terrapulse/internal/dynamic"
 	"github.com/terrapulse/terrapulse/internal/launch"
 	"github.com/terrapulse/terrapulse/internal/lease"
@@ -79,8 +78,8 @@ func New(ctx context.Context, cfg *config.Config, o Options) (*Instance, error) 
 	if err != nil {
 		return nil, err
 	}
-	search := terraform.StartSearch(ctx, cfg.Terraform, o.Log)
-	defer search.Stop()
+	search, stop := terraform.FindInBackground(ctx, cfg.Terraform, o.Log)
+	defer stop()
 	terraform.Sweep(o.Log)
 	if o.NeedsConsul {
 		if err := Reach(ctx, client); err != nil {
@@ -94,17 +93,17 @@ func New(ctx context.Context, cfg *config.Config, o Options) (*Instance, error) 
 	if err != nil {
 		return nil, err
 	}
-	found, err := search.Wait()
+	found, err := search()
 	if err != nil {
 		store.Close()
 		return nil, errors.Join(ErrTerraform, err)
 	}
-	o.Log.Debug("Terraform found", "path", found.Path, "version", found.Version, "source", found.Source)
 
+	driver := Driver(ctx, found, o.Parallel, o.Log)
 	owner, timing := lease.NewOwner(), timingOf(cfg)
 	i := &Instance{
 		store: store, consul: client, base: new(atomic.Pointer[config.Config]), asked: make(chan struct{}, 1),
-		values:    Values(ctx, o.Log),
+		values:    driver.Values,
 		metrics:   openmetrics.New(openmetrics.Options{Version: o.Version, Commit: buildinfo.Commit(), Store: store, Now: time.Now}),
 		terraform: found.Program() + " " + found.Version.String(), version: o.Version, log: o.Log,
 	}
@@ -114,7 +113,7 @@ func New(ctx context.Context, cfg *config.Config, o Options) (*Instance, error) 
 	run := &runner.Runner{
 		Said:   said,
 		Config: i.base.Load, Source: source, Store: store, Consul: client,
-		Driver: tfdriver.New(tfdriver.Options{Terraform: found, Values: i.values, Log: o.Log, Parallel: Workers(o.Parallel)}),
+		Driver: driver,
 		Owner:  owner, Claim: timing.Claim, Now: time.Now, Log: o.Log, Verbose: cfg.Terraform.Log,
 		Yields: cfg.HighAvailability != nil, Live: store.LiveOutput, Watch: o.Watch, Ended: i.metrics.RunEnded,
 	}

@@ -33,24 +33,25 @@ const (
 	pause = time.Minute
 )
 
-// SecretsManager are the operations that this package uses.
-type SecretsManager interface {
-	GetSecretValue(context.Context, *secretsmanager.GetSecretValueInput, ...func(*secretsmanager.Options)) (*secretsmanager.GetSecretValueOutput, error)
-}
-
-// Parameters are the operations of SSM that this package uses.
-type Parameters interface {
-	GetParameter(context.Context, *ssm.GetParameterInput, ...func(*ssm.Options)) (*ssm.GetParameterOutput, error)
-}
-
 // Source reads secrets. It is safe for concurrent use.
 type Source struct {
-	SecretsManager SecretsManager
-	Parameters     Parameters
-	Now            func() time.Time
+	Now func() time.Time
+
+	// Functions instead of clients: a client in an interface links all of its operations, some 200,
+	// into a program that calls methods by name, as text/template does (5 MB).
+	getSecret    func(context.Context, *secretsmanager.GetSecretValueInput, ...func(*secretsmanager.Options)) (*secretsmanager.GetSecretValueOutput, error)
+	getParameter func(context.Context, *ssm.GetParameterInput, ...func(*ssm.Options)) (*ssm.GetParameterOutput, error)
 
 	mu     sync.Mutex
 	values map[string]*value // by ARN
+}
+
+// New returns a source that uses the clients of an AWS configuration.
+func New(cfg aws.Config) *Source {
+	return &Source{
+		Now: time.Now, getSecret: secretsmanager.NewFromConfig(cfg).GetSecretValue, getParameter: ssm.NewFromConfig(cfg).GetParameter,
+		values: map[string]*value{},
+	}
 }
 
 // value is a cached secret.
@@ -96,12 +97,35 @@ func (s *Source) Drop(name, refused string) {
 	}
 }
 
+// Secret returns the current value of a secret in Secrets Manager, ignoring the cache of Get. The
+// name is its ARN, as for Get, or its name. With a key, it returns the value of that key of a
+// secret in JSON.
+func (s *Source) Secret(ctx context.Context, name, key string) (string, error) {
+	at, err := arn.Parse(name)
+	if err != nil {
+		return s.secretValue(ctx, name, &secretsmanager.GetSecretValueInput{SecretId: &name}, key, "")
+	}
+	if key != "" {
+		if strings.Count(at.Resource, ":") > 1 {
+			return "", fault.As(fault.Person, fmt.Errorf("secret %s and the key %q: the ARN continues after the secret's name, so it must contain the key, too", name, key))
+		}
+		at.Resource += ":" + key
+	}
+	return s.secret(ctx, name, at)
+}
+
+// Parameter returns the current value of an SSM parameter, ignoring the cache of Get. The name is
+// its ARN or its name.
+func (s *Source) Parameter(ctx context.Context, name string) (string, error) {
+	if at, err := arn.Parse(name); err == nil {
+		return s.parameter(ctx, name, at)
+	}
+	return s.parameterValue(ctx, name, "")
+}
+
 func (s *Source) value(name string) *value {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.values == nil {
-		s.values = map[string]*value{}
-	}
 	if s.values[name] == nil {
 		s.values[name] = &value{}
 	}
@@ -144,7 +168,7 @@ func (s *Source) secret(ctx context.Context, name string, at arn.ARN) (string, e
 // secretValue returns the text of a secret, or of one key of it. An empty region is the client's
 // own.
 func (s *Source) secretValue(ctx context.Context, name string, in *secretsmanager.GetSecretValueInput, key, region string) (string, error) {
-	out, err := s.SecretsManager.GetSecretValue(ctx, in, func(o *secretsmanager.Options) { o.Region = cmp.Or(region, o.Region) })
+	out, err := s.getSecret(ctx, in, func(o *secretsmanager.Options) { o.Region = cmp.Or(region, o.Region) })
 	if err != nil {
 		return "", explain(name, "secretsmanager:GetSecretValue", err)
 	}
@@ -176,7 +200,7 @@ func (s *Source) parameter(ctx context.Context, name string, at arn.ARN) (string
 
 // parameterValue returns the text of a parameter. An empty region is the client's own.
 func (s *Source) parameterValue(ctx context.Context, name, region string) (string, error) {
-	out, err := s.Parameters.GetParameter(ctx, &ssm.GetParameterInput{Name: &name, WithDecryption: aws.Bool(true)},
+	out, err := s.getParameter(ctx, &ssm.GetParameterInput{Name: &name, WithDecryption: aws.Bool(true)},
 		func(o *ssm.Options) { o.Region = cmp.Or(region, o.Region) })
 	if err != nil {
 		return "", explain(name, "ssm:GetParameter", err)

@@ -14,8 +14,6 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/credentials"
-	"github.com/aws/aws-sdk-go-v2/service/secretsmanager"
-	"github.com/aws/aws-sdk-go-v2/service/ssm"
 
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/deployment"
@@ -29,7 +27,7 @@ const (
 
 // vault simulates Secrets Manager and SSM: it speaks their protocol and has a value for each name.
 type vault struct {
-	source secrets.Source
+	source *secrets.Source
 	now    time.Time
 
 	mu     sync.Mutex
@@ -44,12 +42,9 @@ func newVault(t *testing.T, values map[string]string) *vault {
 	v := &vault{values: values, now: time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)}
 	server := httptest.NewServer(v)
 	t.Cleanup(server.Close)
-	keys := credentials.NewStaticCredentialsProvider("k", "s", "")
-	v.source = secrets.Source{
-		SecretsManager: secretsmanager.New(secretsmanager.Options{Region: "eu-west-1", BaseEndpoint: &server.URL, Credentials: keys, Retryer: aws.NopRetryer{}}),
-		Parameters:     ssm.New(ssm.Options{Region: "eu-west-1", BaseEndpoint: &server.URL, Credentials: keys, Retryer: aws.NopRetryer{}}),
-		Now:            func() time.Time { return v.now },
-	}
+	v.source = secrets.New(aws.Config{Region: "eu-west-1", BaseEndpoint: &server.URL,
+		Credentials: credentials.NewStaticCredentialsProvider("k", "s", ""), Retryer: func() aws.Retryer { return aws.NopRetryer{} }})
+	v.source.Now = func() time.Time { return v.now }
 	return v
 }
 
@@ -231,7 +226,7 @@ func TestConfigure_ConsulClientGetsTheSecrets(t *testing.T) {
 	const ca, cert, key = parameterARN + "-ca", parameterARN + "-cert", parameterARN + "-key"
 	v := newVault(t, map[string]string{secretARN: "old", ca: "CA 1\n", cert: "CERT", key: "KEY"})
 	dir := filepath.Join(t.TempDir(), "consul")
-	c := secrets.Consul{Source: &v.source, Dir: dir, ARNs: deployment.Consul{TokenARN: secretARN, CAARN: ca, CertARN: cert, KeyARN: key}}
+	c := secrets.Consul{Source: v.source, Dir: dir, ARNs: deployment.Consul{TokenARN: secretARN, CAARN: ca, CertARN: cert, KeyARN: key}}
 	configure := func(cfg config.Consul) config.Consul {
 		t.Helper()
 		got, err := c.Configure(t.Context(), cfg)
@@ -280,7 +275,7 @@ func TestConfigure_ConsulClientGetsTheSecrets(t *testing.T) {
 
 func TestRenew_TriesAnotherTokenAfterADenial(t *testing.T) {
 	v := newVault(t, map[string]string{secretARN: "old"})
-	c := secrets.Consul{Source: &v.source, ARNs: deployment.Consul{TokenARN: secretARN}}
+	c := secrets.Consul{Source: v.source, ARNs: deployment.Consul{TokenARN: secretARN}}
 	v.get(t, secretARN)
 	if _, another, err := c.Renew(t.Context(), config.Consul{}, "old"); another || err != nil {
 		t.Errorf("there is another although the secret is the same: %v", err)

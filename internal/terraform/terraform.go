@@ -69,7 +69,16 @@ func Find(ctx context.Context, cfg config.Terraform, log *slog.Logger) (*Binary,
 	return f.find(ctx)
 }
 
-// FindLocal does the same but installs nothing.
+// FindInBackground begins a Find, which takes the time of a process or of a
+// download. wait returns what Find returns; stop ends it.
+func FindInBackground(ctx context.Context, cfg config.Terraform, log *slog.Logger) (wait func() (*Binary, error), stop func()) {
+	ctx, stop = context.WithCancel(ctx)
+	wait = sync.OnceValues(func() (*Binary, error) { return Find(ctx, cfg, log) })
+	go wait()
+	return wait, stop
+}
+
+// FindLocal does the same as Find but installs nothing.
 func FindLocal(ctx context.Context, cfg config.Terraform, log *slog.Logger) (*Binary, error) {
 	f := finder{cfg: cfg, log: log, lookPath: exec.LookPath}
 	return f.find(ctx)
@@ -109,6 +118,7 @@ func (f finder) find(ctx context.Context) (*Binary, error) {
 	if err != nil {
 		return nil, err
 	}
+	f.log.Debug("Terraform found", "path", b.Path, "version", b.Version, "source", b.Source)
 	if b.Version.Core().LessThan(tested) {
 		f.log.Warn("this Terraform is old: Terrapulse is tested with 1.0 and later", "version", b.Version, "path", b.Path)
 	}

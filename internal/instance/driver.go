@@ -6,23 +6,26 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/awsconfig"
 	"github.com/terrapulse/terrapulse/internal/config"
+	tfdriver "github.com/terrapulse/terrapulse/internal/driver/terraform"
 	"github.com/terrapulse/terrapulse/internal/dynamic"
 	"github.com/terrapulse/terrapulse/internal/secrets"
+	"github.com/terrapulse/terrapulse/internal/terraform"
 )
 
-// Values evaluates the templates of provider blocks. It looks for credentials of
-// AWS only if a template needs them.
-func Values(ctx context.Context, log *slog.Logger) *dynamic.Evaluator {
-	return &dynamic.Evaluator{
-		Context: ctx, Log: log,
-		AWS: func(ctx context.Context) (dynamic.AWS, error) {
+// Driver returns the driver that runs a Terraform on this machine, and so many
+// tasks at a time (see Workers). It looks for credentials of AWS only if a template
+// needs them.
+func Driver(ctx context.Context, found *terraform.Binary, parallel int, log *slog.Logger) *tfdriver.Driver {
+	return tfdriver.New(tfdriver.Options{
+		Terraform: found, Parallel: Workers(parallel), Log: log,
+		Values: &dynamic.Evaluator{Context: ctx, Log: log, AWS: func(ctx context.Context) (dynamic.AWS, error) {
 			cfg, err := awsconfig.Load(ctx)
 			if err != nil {
 				return nil, err
 			}
 			return secrets.New(cfg), nil
-		},
-	}
+		}},
+	})
 }
 
 // keepToken renews Vault's token from now on if a provider needs it. Otherwise
