@@ -11,9 +11,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/terrapulse/terrapulse/internal/api"
 	"github.com/terrapulse/terrapulse/internal/apiclient"
 	"github.com/terrapulse/terrapulse/internal/apispec"
+	"github.com/terrapulse/terrapulse/internal/apiview"
 	"github.com/terrapulse/terrapulse/internal/overview"
 	"github.com/terrapulse/terrapulse/internal/runlog"
 	"github.com/terrapulse/terrapulse/internal/state"
@@ -83,7 +83,7 @@ type storeRecords struct {
 
 func (r storeRecords) status(ctx context.Context) (apispec.Overview, error) {
 	o, err := overview.Reader{Store: r.Store, Now: time.Now}.Read(ctx, nil)
-	return api.OverviewOf(o), err
+	return apiview.Overview(o), err
 }
 
 func (r storeRecords) health(ctx context.Context) error {
@@ -119,7 +119,7 @@ func (r storeRecords) list(ctx context.Context, task, prefix string) ([]apispec.
 	}
 	runs := make([]apispec.Run, len(stored))
 	for i, run := range stored {
-		runs[len(runs)-1-i] = api.RunOf(run.Data)
+		runs[len(runs)-1-i] = apiview.Run(run.Data)
 	}
 	return runs, nil
 }

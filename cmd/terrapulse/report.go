@@ -3,8 +3,8 @@ package main
 import (
 	"time"
 
-	"github.com/terrapulse/terrapulse/internal/api"
 	"github.com/terrapulse/terrapulse/internal/apispec"
+	"github.com/terrapulse/terrapulse/internal/apiview"
 	"github.com/terrapulse/terrapulse/internal/driver"
 	"github.com/terrapulse/terrapulse/internal/preview"
 	"github.com/terrapulse/terrapulse/internal/reconcile"
@@ -34,10 +34,10 @@ func (a *app) printReport(outcomes []reconcile.Outcome, plans map[string]string,
 		if o.Failed() {
 			code = exitError
 		}
-		t := taskReport{Name: o.Task, Outcome: "not run", Reason: api.ReasonOf(o.Reason), Plan: plans[o.Task]}
+		t := taskReport{Name: o.Task, Outcome: "not run", Reason: apiview.Reason(o.Reason), Plan: plans[o.Task]}
 		switch {
 		case !notBegun(o):
-			run := api.RunOf(*o.Run)
+			run := apiview.Run(*o.Run)
 			t.Run, t.Outcome = &run, string(o.Run.State)
 		case o.Reason.Code == state.ReasonDisabled:
 			t.Outcome = "disabled"

@@ -21,6 +21,7 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/api"
 	"github.com/terrapulse/terrapulse/internal/apispec"
+	"github.com/terrapulse/terrapulse/internal/apiview"
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/overview"
 	"github.com/terrapulse/terrapulse/internal/reconcile"
@@ -317,7 +318,7 @@ func TestStatus_ShowsWhatStopsADeploymentThatReadsBundles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	st := api.OverviewOf(o)
+	st := apiview.Overview(o)
 	var out bytes.Buffer
 	(&statusCommand{&app{stdout: &out}}).print(st, now)
 	for line := range strings.Lines(out.String()) {

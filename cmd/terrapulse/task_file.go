@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/terrapulse/terrapulse/internal/api"
 	"github.com/terrapulse/terrapulse/internal/apispec"
+	"github.com/terrapulse/terrapulse/internal/apiview"
 	"github.com/terrapulse/terrapulse/internal/config"
 )
 
@@ -49,7 +49,7 @@ func readTaskFile(file string) (task apispec.Task, warnings []string, err error)
 	if t.WorkingDir != filepath.Join(cfg.WorkingDir, t.Name) {
 		warnings = append(warnings, fmt.Sprintf("%s: working_dir has no effect on a task that is made through the API: the server's is used", t.Source))
 	}
-	task = api.Define(t)
+	task = apiview.Task(t)
 	if task.BufferPeriod != nil {
 		task.BufferPeriod = bufferPeriod(t.OwnBufferPeriod())
 	}

@@ -10,12 +10,12 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
-	"time"
 	"unicode/utf8"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/terrapulse/terrapulse/internal/apispec"
+	"github.com/terrapulse/terrapulse/internal/apiview"
 	"github.com/terrapulse/terrapulse/internal/reconcile"
 	"github.com/terrapulse/terrapulse/internal/request"
 	"github.com/terrapulse/terrapulse/internal/state"
@@ -23,61 +23,6 @@ import (
 
 // runLimit is how many runs are listed unless another number is asked for.
 const runLimit = 50
-
-// RunOf returns a run as the API shows it.
-func RunOf(run state.Run) apispec.Run {
-	shown := apispec.Run{
-		ID: run.ID, Task: run.Task, State: apispec.RunState(run.State), Kind: apispec.RunKind(run.Kind), Launch: optional(run.Launch),
-		Reason: ReasonOf(run.Reason), Seen: moment(run.Seen), Created: run.Created, Started: moment(run.Started), Ended: moment(run.Ended),
-		Error: optional(run.Error), Changes: changes(run.Changes),
-	}
-	if w := run.Wait; w != nil && run.State == state.RunWaiting {
-		shown.Wait = &apispec.Wait{For: apispec.WaitFor(w.For), ID: w.ID, Text: optional(w.Text), Since: w.Since, Until: moment(w.Until)}
-	}
-	here := runURL(run.Task, run.ID)
-	if run.State == state.RunRunning || run.State == state.RunLost || run.Logs > 0 || run.Output != "" {
-		shown.LogURL = ref(here + "/log")
-	}
-	if run.State.Ended() && run.Plan != "" {
-		shown.PlanURL = ref(here + "/plan")
-	}
-	if run.State.Ended() && run.PlanData != "" {
-		shown.PlanDataURL = ref(here + "/plan-data")
-	}
-	return shown
-}
-
-func runURL(task, id string) string {
-	return "/v1/tasks/" + url.PathEscape(task) + "/runs/" + url.PathEscape(id)
-}
-
-// ReasonOf returns a reason as the API shows it.
-func ReasonOf(r state.Reason) apispec.Reason {
-	return apispec.Reason{Code: string(r.Code), Text: r.Text, Attempt: optional(r.Attempt)}
-}
-
-func changes(c *state.Changes) *apispec.Changes {
-	if c == nil {
-		return nil
-	}
-	out := &apispec.Changes{Add: c.Add, Change: c.Change, Destroy: c.Destroy}
-	if len(c.Resources) > 0 {
-		resources := make([]apispec.Resource, len(c.Resources))
-		for i, res := range c.Resources {
-			resources[i] = apispec.Resource{Address: res.Address, Action: res.Action}
-		}
-		out.Resources = &resources
-	}
-	return out
-}
-
-// moment is nil for no time, which JSON then leaves out.
-func moment(t time.Time) *time.Time {
-	if t.IsZero() {
-		return nil
-	}
-	return &t
-}
 
 // getTaskRuns answers with the runs of a task.
 func (a *api) getTaskRuns(w http.ResponseWriter, r *http.Request) {
@@ -100,7 +45,7 @@ func (a *api) getTaskRuns(w http.ResponseWriter, r *http.Request) {
 	runs := []apispec.Run{}
 	for _, run := range slices.Backward(stored) {
 		if run.Data.ID > after && len(runs) < limit(r) {
-			runs = append(runs, RunOf(run.Data))
+			runs = append(runs, apiview.Run(run.Data))
 		}
 	}
 	write(w, http.StatusOK, apispec.RunsResponse{RequestID: request.ID(r), Runs: runs})
@@ -158,7 +103,7 @@ func (a *api) latest(ctx context.Context, n int) ([]apispec.Run, error) {
 				return fmt.Errorf("read run %s of task %s: %w", run.id, run.task, err)
 			}
 			if stored.Exists() {
-				found[i] = ref(RunOf(stored.Data))
+				found[i] = new(apiview.Run(stored.Data))
 			}
 			return nil
 		})
@@ -198,7 +143,7 @@ func (a *api) run(w http.ResponseWriter, r *http.Request) (run state.Run, ok boo
 // getRun answers with one run.
 func (a *api) getRun(w http.ResponseWriter, r *http.Request) {
 	if run, ok := a.run(w, r); ok {
-		write(w, http.StatusOK, apispec.RunResponse{RequestID: request.ID(r), Run: RunOf(run)})
+		write(w, http.StatusOK, apispec.RunResponse{RequestID: request.ID(r), Run: apiview.Run(run)})
 	}
 }
 
@@ -332,8 +277,8 @@ func (a *api) cancelTask(w http.ResponseWriter, r *http.Request) {
 		a.fail(w, r, name, err)
 		return
 	}
-	w.Header().Set("Location", runURL(name, id))
-	write(w, http.StatusAccepted, apispec.RunCancelledResponse{RequestID: request.ID(r), RunID: id, RunURL: runURL(name, id)})
+	w.Header().Set("Location", apiview.RunURL(name, id))
+	write(w, http.StatusAccepted, apispec.RunCancelledResponse{RequestID: request.ID(r), RunID: id, RunURL: apiview.RunURL(name, id)})
 }
 
 // request requests a run, and waits for it if the client asks for that.
@@ -350,7 +295,7 @@ func (a *api) request(w http.ResponseWriter, r *http.Request, how func(ctx conte
 			a.fail(w, r, name, err)
 			return
 		}
-		write(w, http.StatusOK, apispec.RunResponse{RequestID: request.ID(r), Run: RunOf(run)})
+		write(w, http.StatusOK, apispec.RunResponse{RequestID: request.ID(r), Run: apiview.Run(run)})
 		return
 	}
 	runs := "/v1/tasks/" + url.PathEscape(name) + "/runs"

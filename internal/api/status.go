@@ -195,7 +195,7 @@ func newStatus(t *config.Task, rec state.Record) (*status, error) {
 	outcomes, ids := ended(known)
 	s := &status{
 		version: rec.Version, enabled: t.Enabled, is: statusOf(outcomes),
-		definition: apispec.EventConfig{Providers: list(t.Providers), Services: list(t.DeprecatedServices), Source: t.Module},
+		definition: apispec.EventConfig{Providers: append([]string{}, t.Providers...), Services: append([]string{}, t.DeprecatedServices...), Source: t.Module},
 		history:    ids,
 	}
 	slices.Reverse(s.history)
@@ -210,14 +210,6 @@ func (s *status) task(name string) apispec.TaskStatus {
 		t.EventsURL = "/v1/status/tasks/" + url.PathEscape(name) + "?include=events"
 	}
 	return t
-}
-
-// list is a list that is never null in JSON.
-func list[T any](l []T) []T {
-	if l == nil {
-		return []T{}
-	}
-	return l
 }
 
 // withEvents reads the events of the tasks, where they are not known yet.

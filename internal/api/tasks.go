@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/access"
 	"github.com/terrapulse/terrapulse/internal/apispec"
+	"github.com/terrapulse/terrapulse/internal/apiview"
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/overview"
 	"github.com/terrapulse/terrapulse/internal/reconcile"
@@ -58,10 +60,10 @@ func (a *api) getTask(w http.ResponseWriter, r *http.Request) {
 // masked stands for the value of a sensitive variable, as Terraform source.
 const masked = `"(sensitive value)"`
 
-// define is Define for the sender of a request: the values of variables that the
+// define is apiview.Task for the sender of a request: the values of variables that the
 // module declares sensitive are for those who may act.
 func (a *api) define(r *http.Request, t *config.Task) apispec.Task {
-	def := Define(t)
+	def := apiview.Task(t)
 	if access.Of(r.Context()) >= access.Act || len(*def.Variables) == 0 {
 		return def
 	}
@@ -148,6 +150,22 @@ func (a *api) createTask(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Location", "/v1/tasks/"+t.Name)
 	write(w, http.StatusCreated, apispec.TaskResponse{RequestID: request.ID(r), Task: a.define(r, t)})
+}
+
+// withoutEmpty leaves out of a definition what is empty there in the requests of
+// Consul-Terraform-Sync's clients, and would be wrong in a task file.
+func withoutEmpty(definition json.RawMessage) (json.RawMessage, error) {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(definition, &fields); err != nil {
+		return nil, err
+	}
+	for _, key := range []string{"module_input", "terraform_version", "terraform_cloud_workspace"} {
+		var empty bytes.Buffer
+		if err := json.Compact(&empty, fields[key]); err == nil && (empty.String() == "{}" || empty.String() == `""`) {
+			delete(fields, key)
+		}
+	}
+	return json.Marshal(fields)
 }
 
 // inspectDraft plans a task that is not kept.

@@ -12,11 +12,13 @@ import (
 // apiVersion is the first part of every path.
 const apiVersion = "v1"
 
-// getVersion answers with what runs here.
+// getVersion answers with the version of the program.
 func (a *api) getVersion(w http.ResponseWriter, r *http.Request) {
-	write(w, http.StatusOK, apispec.VersionResponse{
-		RequestID: request.ID(r), Version: a.Version, Commit: optional(buildinfo.Commit()), GoVersion: runtime.Version(), APIVersion: apiVersion,
-	})
+	answer := apispec.VersionResponse{RequestID: request.ID(r), Version: a.Version, GoVersion: runtime.Version(), APIVersion: apiVersion}
+	if commit := buildinfo.Commit(); commit != "" {
+		answer.Commit = &commit
+	}
+	write(w, http.StatusOK, answer)
 }
 
 // getMetrics answers a scrape of Prometheus.
