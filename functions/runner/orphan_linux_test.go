@@ -11,7 +11,7 @@ import (
 	"github.com/johannesboyne/gofakes3"
 	"github.com/johannesboyne/gofakes3/backend/s3mem"
 
-	"github.com/terrapulse/terrapulse/internal/reconcile"
+	"github.com/terrapulse/terrapulse/internal/settle"
 	"github.com/terrapulse/terrapulse/internal/state"
 	"github.com/terrapulse/terrapulse/internal/testtools"
 )
@@ -71,7 +71,7 @@ func TestLocks_OfAKilledContainerAreReleased(t *testing.T) {
 		t.Fatalf("the run reads %+v, the state is locked: %v\n%s", run, locked(), &said)
 	}
 
-	lost, err := reconcile.Settle(t.Context(), c.store, reconcile.Stopped{Launch: "l1", Runner: "task", Why: "out of memory"}, time.Now())
+	lost, err := settle.Runs(t.Context(), c.store, settle.Stopped{Launch: "l1", Runner: "task", Why: "out of memory"}, time.Now())
 	if err != nil || len(lost) != 1 {
 		t.Fatalf("lost are %+v, %v", lost, err)
 	}

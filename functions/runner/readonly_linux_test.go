@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/terrapulse/terrapulse/internal/reconcile"
+	"github.com/terrapulse/terrapulse/internal/settle"
 	"github.com/terrapulse/terrapulse/internal/state"
 	"github.com/terrapulse/terrapulse/internal/testtools"
 )
@@ -113,7 +113,7 @@ func TestProgram_WritesOnlyToItsWorkVolume(t *testing.T) {
 	}
 
 	// The lock names the launch, so that it can be recognised.
-	_, err := reconcile.Settle(t.Context(), b.store, reconcile.Stopped{Launch: "l1", Why: "out of memory"}, time.Now())
+	_, err := settle.Runs(t.Context(), b.store, settle.Stopped{Launch: "l1", Why: "out of memory"}, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,7 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/launch/ecs/ecstask"
 	"github.com/terrapulse/terrapulse/internal/metrics"
-	"github.com/terrapulse/terrapulse/internal/reconcile"
+	"github.com/terrapulse/terrapulse/internal/settle"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
@@ -48,7 +48,7 @@ func (h *handler) handle(ctx context.Context, payload json.RawMessage) error {
 	}
 
 	why := task.Why()
-	lost, err := reconcile.Settle(ctx, h.store, reconcile.Stopped{Launch: task.Launch(), Runner: task.ID(), Why: why}, h.now())
+	lost, err := settle.Runs(ctx, h.store, settle.Stopped{Launch: task.Launch(), Runner: task.ID(), Why: why}, h.now())
 	for _, run := range lost {
 		log.Warn("a run was lost", "task", run.Task, "run", run.ID, "fence", run.Fence, "cause", why)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/consul"
 	"github.com/terrapulse/terrapulse/internal/outbox"
+	"github.com/terrapulse/terrapulse/internal/settle"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
@@ -301,7 +302,7 @@ func TestOnce_EventsOfItsRunsAreDelivered(t *testing.T) {
 	events := b.recording()
 	_, err := b.Once(t.Context(), func() {
 		run := b.task("task-0").Run
-		if _, err := Settle(t.Context(), b.store, Stopped{Launch: run.Launch, Why: "its container was killed"}, b.now); err != nil {
+		if _, err := settle.Runs(t.Context(), b.store, settle.Stopped{Launch: run.Launch, Why: "its container was killed"}, b.now); err != nil {
 			t.Error(err)
 		}
 	})

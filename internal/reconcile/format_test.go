@@ -10,6 +10,7 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/consul"
 	"github.com/terrapulse/terrapulse/internal/lease"
+	"github.com/terrapulse/terrapulse/internal/settle"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
@@ -62,7 +63,7 @@ func TestNewerRecord_StopsEverythingBeforeItWrites(t *testing.T) {
 			people := b.people()
 			switch name {
 			case "of a run", "of a launch":
-				_, err = Settle(t.Context(), b.store, Stopped{Launch: launch.ID, Why: "it stopped"}, b.now)
+				_, err = settle.Runs(t.Context(), b.store, settle.Stopped{Launch: launch.ID, Why: "it stopped"}, b.now)
 				of("settle", err)
 			default:
 				_, err = people.Force(t.Context(), "task-0", "Jo")

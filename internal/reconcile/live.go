@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/lease"
+	"github.com/terrapulse/terrapulse/internal/settle"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
@@ -81,7 +82,7 @@ func (t *tick) findLostRuns(ctx context.Context, inputs []Input, states map[stri
 			grace += yieldPatience
 		}
 		stopped := ""
-		if status := statuses[live.Launch]; (Stopped{Runner: status.Runner}).leftBy(run.Data) {
+		if status := statuses[live.Launch]; settle.LeftBy(run.Data, status.Runner) {
 			stopped = status.Stopped
 		}
 		lost := whyLost(run.Data, stopped, now, grace)

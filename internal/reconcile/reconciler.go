@@ -35,7 +35,7 @@ type LaunchStatus struct {
 	Stopped string // why its runner stopped, if it is known to have stopped
 	// Neither: the launcher does not know the launch (any more, or yet).
 
-	// Runner is the one that stopped, as in Stopped.Runner: what another runner
+	// Runner is the one that stopped, as in settle.Stopped: what another runner
 	// of the launch has claimed, which may not be seen yet, is left to that one.
 	Runner string
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/terrapulse/terrapulse/internal/settle"
 	"github.com/terrapulse/terrapulse/internal/state"
 	"github.com/terrapulse/terrapulse/internal/state/statetest"
 )
@@ -42,7 +43,7 @@ func (b *bench) run(planned state.PlannedRun) state.Stored[state.Run] {
 // stop settles a launch whose runner has stopped.
 func (b *bench) stop(launch state.Launch, runner, why string) []state.Run {
 	b.t.Helper()
-	lost, err := Settle(b.t.Context(), b.store, Stopped{Launch: launch.ID, Runner: runner, Why: why}, b.now)
+	lost, err := settle.Runs(b.t.Context(), b.store, settle.Stopped{Launch: launch.ID, Runner: runner, Why: why}, b.now)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -173,7 +174,7 @@ func TestAnOutcomeThatIsRecordedMeanwhileStands(t *testing.T) {
 		b.succeed(launch.Runs[0], "A")
 		return nil
 	}}
-	lost, err := Settle(t.Context(), store, Stopped{Launch: launch.ID, Why: "exited"}, b.now)
+	lost, err := settle.Runs(t.Context(), store, settle.Stopped{Launch: launch.ID, Why: "exited"}, b.now)
 	if err != nil || len(lost) != 0 || !met {
 		t.Errorf("lost %+v, %v", lost, err)
 	}
@@ -195,7 +196,7 @@ func TestATickThatWritesTheTaskMeanwhileHoldsNothingUp(t *testing.T) {
 		b.changeTask("task-0", func(task *state.Task) { task.Observed = "B" })
 		return nil
 	}}
-	lost, err := Settle(t.Context(), store, Stopped{Launch: launch.ID, Why: "exited"}, b.now)
+	lost, err := settle.Runs(t.Context(), store, settle.Stopped{Launch: launch.ID, Why: "exited"}, b.now)
 	if task := b.task("task-0"); err != nil || len(lost) != 1 || task.Observed != "B" || task.Run != nil {
 		t.Errorf("lost %+v, %v; the task says %+v", lost, err, task)
 	}
@@ -233,7 +234,7 @@ func TestSettle_PlanRunLeavesItsTaskAlone(t *testing.T) {
 	before := b.task("task-0")
 	var written []state.Change
 	store := &statetest.Faulty{Store: b.store, Before: func(changes []state.Change) error { written = changes; return nil }}
-	lost, err := Settle(t.Context(), store, Stopped{Launch: launches[0].ID, Why: "image not found"}, b.now)
+	lost, err := settle.Runs(t.Context(), store, settle.Stopped{Launch: launches[0].ID, Why: "image not found"}, b.now)
 	if err != nil || len(lost) != 1 || b.run(launches[0].Runs[0]).Data.State != state.RunLost {
 		t.Fatalf("lost %+v, %v", lost, err)
 	}
@@ -279,7 +280,7 @@ func TestWhatTheStoreRefusesIsSettledByTheNextAttempt(t *testing.T) {
 		}
 		return nil
 	}}
-	lost, err := Settle(t.Context(), store, Stopped{Launch: launch.ID, Why: "stopped"}, b.now)
+	lost, err := settle.Runs(t.Context(), store, settle.Stopped{Launch: launch.ID, Why: "stopped"}, b.now)
 	if len(lost) != 1 || err == nil || !strings.Contains(err.Error(), "settle run "+launch.Runs[1].ID) {
 		t.Fatalf("lost %+v, %v", lost, err)
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/terrapulse/terrapulse/internal/settle"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
@@ -46,7 +47,7 @@ func TestTick_RunIsNotLostWhileLauncherCannotBeAsked(t *testing.T) {
 
 	// The runner had not yielded, and stops only now: what it applied may be older.
 	for range 2 { // an event may arrive twice
-		if _, err := Settle(t.Context(), b.store, Stopped{Launch: b.run(run).Data.Launch, Runner: "container-1", Why: "it exited"}, b.now); err != nil {
+		if _, err := settle.Runs(t.Context(), b.store, settle.Stopped{Launch: b.run(run).Data.Launch, Runner: "container-1", Why: "it exited"}, b.now); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -60,7 +61,7 @@ func TestTick_RunIsNotLostWhileLauncherCannotBeAsked(t *testing.T) {
 	}
 	b.end(state.RunSucceeded, "A")
 	b.tickAfterEnd()
-	if _, err := Settle(t.Context(), b.store, Stopped{Launch: b.run(run).Data.Launch, Runner: "container-1", Why: "it exited"}, b.now); err != nil {
+	if _, err := settle.Runs(t.Context(), b.store, settle.Stopped{Launch: b.run(run).Data.Launch, Runner: "container-1", Why: "it exited"}, b.now); err != nil {
 		t.Fatal(err)
 	}
 	if got := b.task("task-0"); got.Doubt != "" {

@@ -12,6 +12,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/overlay"
 	"github.com/terrapulse/terrapulse/internal/reconcile"
 	"github.com/terrapulse/terrapulse/internal/runner"
+	"github.com/terrapulse/terrapulse/internal/settle"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
@@ -48,7 +49,7 @@ type container struct {
 
 // event is an ECS task state change that was not delivered yet.
 type event struct {
-	reconcile.Stopped
+	settle.Stopped
 	tries int
 }
 
@@ -147,7 +148,7 @@ func (e *cluster) stop(w *world, c *container, why string) {
 	if c.process != nil {
 		w.judge.died(c.id)
 	}
-	stopped := event{Stopped: reconcile.Stopped{Launch: c.launch, Runner: c.id, Why: why}}
+	stopped := event{Stopped: settle.Stopped{Launch: c.launch, Runner: c.id, Why: why}}
 	if !w.chance(w.weather.untold) {
 		e.events = append(e.events, stopped)
 	}
@@ -239,7 +240,7 @@ func (e *cluster) tell(w *world) bool {
 	go func() {
 		ctx, stop := context.WithTimeout(ctx, invocationLimit)
 		defer stop()
-		_, err := reconcile.Settle(ctx, view{process: p}, ev.Stopped, p.now())
+		_, err := settle.Runs(ctx, view{process: p}, ev.Stopped, p.now())
 		_, _ = ask(ctx, p, terraform, "answers", func() (any, error) {
 			p.dead = true
 			e.settling = slices.DeleteFunc(e.settling, func(other *process) bool { return other == p })

@@ -76,7 +76,7 @@ var mutants = []struct {
 		says: "", // two live runs, or one that ended without its event
 	}, {
 		rule:    "what is settled is what the container that stopped has left",
-		file:    "reconcile/settle.go",
+		file:    "settle/settle.go",
 		old:     "return run.State == state.RunIntended || s.Runner == \"\" || run.Runner == s.Runner",
 		new:     "return run.State == state.RunIntended || true",
 		says:    "dead",

@@ -1,4 +1,5 @@
-package reconcile
+// Package settle ends the runs of a runner that is known to have stopped.
+package settle
 
 import (
 	"context"
@@ -12,26 +13,19 @@ import (
 
 // Stopped is a runner that is known to have stopped.
 type Stopped struct {
-	Launch string // that it was started for
-	// Runner is the Runner of every claim that it made. If it is empty, the
-	// launch has only this runner.
-	Runner string
+	Launch string // for which it was started
+	Runner string // in its claims; "" if it is the launch's only runner
 	Why    string // in words
 }
 
-// Settle marks the runs lost that a stopped runner has left unfinished, and
-// tells their tasks, so that they are decided anew. It returns the runs that it
-// marked, also with an error; to settle once more is harmless, as is to settle
-// what Terrapulse does not know.
+// Runs marks the runs lost that a stopped runner did not finish, so that their
+// tasks are decided again. It returns the runs that it marked, also with an error.
+// A repeated call and an unknown launch do no harm.
 //
-// No lease is needed. Nothing is decided here: that a run has ended is a fact,
-// and is written as its runner would have written it, by a step that holds only
-// for the run and the task as they were read. A runner that claims an intent at
-// the same moment, or records an outcome, and a tick that finds the run lost,
-// too, come first or find it changed. What another runner of the same launch
-// has claimed is left to that one: there are two when ECS has forgotten that it
-// was asked before, and this one's stop may be told late.
-func Settle(ctx context.Context, store state.Store, stopped Stopped, now time.Time) ([]state.Run, error) {
+// It needs no lease, because it decides nothing: each write holds only for the run
+// and the task as they were read. Runs that another runner of the same launch has
+// claimed stay: ECS may start two if it has forgotten the first request.
+func Runs(ctx context.Context, store state.Store, stopped Stopped, now time.Time) ([]state.Run, error) {
 	launch, err := state.Read[state.Launch](ctx, store, state.LaunchKey(stopped.Launch))
 	if err != nil {
 		return nil, fmt.Errorf("read launch %s: %w", stopped.Launch, err)
@@ -52,7 +46,7 @@ func Settle(ctx context.Context, store state.Store, stopped Stopped, now time.Ti
 	return lost, nil
 }
 
-// settleRun marks one run lost, if the stopped runner has left it unfinished.
+// settleRun marks one run lost, if the stopped runner did not finish it.
 func settleRun(ctx context.Context, store state.Store, stopped Stopped, planned state.PlannedRun, now time.Time) (*state.Run, error) {
 	for {
 		run, err := state.Read[state.Run](ctx, store, state.RunKey(planned.Task, planned.ID))
@@ -62,7 +56,7 @@ func settleRun(ctx context.Context, store state.Store, stopped Stopped, planned 
 		if stopped.overtaken(run.Data) {
 			return nil, doubt(ctx, store, run, stopped, now)
 		}
-		if !run.Data.State.Active() || run.Data.Launch != stopped.Launch || !stopped.leftBy(run.Data) {
+		if !run.Data.State.Active() || run.Data.Launch != stopped.Launch || !LeftBy(run.Data, stopped.Runner) {
 			return nil, nil
 		}
 		lost := run.Data
@@ -71,15 +65,15 @@ func settleRun(ctx context.Context, store state.Store, stopped Stopped, planned 
 
 		changes := []state.Change{run.Write(lost).Until(lost.KeptUntil())}
 		if lost.Kind.Occupies() {
-			told, err := concludeTask(ctx, store, lost)
+			concluded, err := concludeTask(ctx, store, lost)
 			if err != nil {
 				return nil, err
 			}
-			changes = append(changes, told...)
+			changes = append(changes, concluded...)
 		}
 		_, err = store.Apply(ctx, changes...)
 		if conflict := new(state.ConflictError); errors.As(err, &conflict) {
-			continue // someone has written meanwhile: it may have ended otherwise
+			continue // another process has written: the run may have ended
 		}
 		if err != nil {
 			return nil, err
@@ -88,29 +82,29 @@ func settleRun(ctx context.Context, store state.Store, stopped Stopped, planned 
 	}
 }
 
-// left reports whether an unfinished run is one that the runner has left: one
-// that it claimed, or that nobody has. An intent is taken from whoever may
-// still come to claim it: that claim is refused then.
-func (s Stopped) leftBy(run state.Run) bool {
-	return run.State == state.RunIntended || s.Runner == "" || run.Runner == s.Runner
+// LeftBy reports whether a stopped runner left an unfinished run: one that it
+// claimed, or an intent, which it can then no longer claim. The runner is "" if it
+// is the launch's only one.
+func LeftBy(run state.Run, runner string) bool {
+	return run.State == state.RunIntended || runner == "" || run.Runner == runner
 }
 
-// overtaken reports whether the runner claimed a run that was given up while
-// nobody could say whether the runner was alive.
+// overtaken reports whether the run was given up while nobody knew whether its
+// runner, this one, was alive.
 func (s Stopped) overtaken(run state.Run) bool {
 	return run.State == state.RunLost && !run.Dead && run.Kind.Applies() && run.Launch == s.Launch &&
 		s.Runner != "" && run.Runner == s.Runner
 }
 
-// doubt has the task of a run that was given up run again, now that its runner
-// has stopped: that may have applied something until now.
+// doubt makes the task of an overtaken run run again: until the runner stopped, it
+// may have applied something.
 func doubt(ctx context.Context, store state.Store, run state.Stored[state.Run], stopped Stopped, now time.Time) error {
 	why := fmt.Sprintf("run %s was given up, and its runner went on until it stopped: %s", run.Data.ID, stopped.Why)
 	if err := state.Doubt(ctx, store, run.Data.Task, why, now); err != nil {
 		return err
 	}
 	dead := run.Data
-	dead.Dead = true // noted, so that the same event later does not do it again
+	dead.Dead = true // so that the same event later does nothing
 	_, err := store.Apply(ctx, run.Write(dead))
 	if conflict := new(state.ConflictError); errors.As(err, &conflict) {
 		return nil
@@ -118,7 +112,7 @@ func doubt(ctx context.Context, store state.Store, run state.Stored[state.Run], 
 	return err
 }
 
-// tell returns the change that tells a run's task how the run has ended.
+// concludeTask returns the changes that give the run's outcome to its task.
 func concludeTask(ctx context.Context, store state.Store, run state.Run) ([]state.Change, error) {
 	task, err := state.Read[state.Task](ctx, store, state.TaskKey(run.Task))
 	if err != nil {
