@@ -154,6 +154,7 @@ func (s Services) Selections() []Selection {
 			all[i] = &regexpSelection{one, compile(*q.Regexp)}
 		} else {
 			one.names = slices.Compact(slices.Sorted(slices.Values(q.Names)))
+			one.views = one.viewsOf(one.names)
 			all[i] = &one
 		}
 	}
@@ -164,6 +165,7 @@ func (s Services) Selections() []Selection {
 type serviceSelection struct {
 	scope    Scope
 	names    []string // sorted, each once
+	views    []View   // of the names
 	filter   string
 	userMeta map[string]string // cts_user_defined_meta
 }
@@ -181,7 +183,7 @@ func (s *serviceSelection) encode(expression string) string {
 func (s *serviceSelection) Scope() Scope             { return s.scope }
 func (s *serviceSelection) Family() *Family          { return catalog }
 func (s *serviceSelection) Invalid() (string, error) { return "", nil }
-func (s *serviceSelection) Views() []View            { return s.viewsOf(s.names) }
+func (s *serviceSelection) Views() []View            { return s.views }
 
 func (s *serviceSelection) viewsOf(names []string) []View {
 	views := make([]View, len(names))

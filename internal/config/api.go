@@ -45,8 +45,8 @@ var hostName = regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?(\.
 func (l *loader) api(raw *rawAPI, vault bool) API {
 	a := API{
 		BindAddress: raw.BindAddress.V,
-		Token:       l.apiToken(raw, "token", raw.Token, raw.TokenFile, vault),
-		ReadToken:   l.apiToken(raw, "read_token", raw.ReadToken, raw.ReadTokenFile, vault),
+		Token:       l.apiToken("token", raw.Token, raw.TokenFile, vault),
+		ReadToken:   l.apiToken("read_token", raw.ReadToken, raw.ReadTokenFile, vault),
 	}
 	if a.BindAddress != "" {
 		if _, err := netip.ParseAddr(a.BindAddress); err != nil {
@@ -66,7 +66,7 @@ func (l *loader) api(raw *rawAPI, vault bool) API {
 	return a
 }
 
-func (l *loader) apiToken(raw *rawAPI, name string, text, file block.String, vault bool) APIToken {
+func (l *loader) apiToken(name string, text, file block.String, vault bool) APIToken {
 	t := APIToken{Key: "api." + name, Text: text.V, File: l.abs(file.V)}
 	switch {
 	case text.Set && file.Set:

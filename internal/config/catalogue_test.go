@@ -85,7 +85,7 @@ var catalogue = []struct {
 	{"a session_ttl that is too long", "high_availability {\n cluster {\n  name = \"a\"\n  storage \"consul\" { session_ttl = \"25h\" }\n }\n}",
 		`f.hcl:4: high_availability.cluster.storage.consul.session_ttl: session_ttl "25h" is out of range; allowed: 10s to 24h`},
 	{"a syslog facility", `syslog { facility = "LOCAL8" }`,
-		`f.hcl:1: syslog.facility: invalid syslog facility "LOCAL8"; allowed: KERN, USER, MAIL, DAEMON, AUTH, SYSLOG, LPR, NEWS, UUCP, CRON, AUTHPRIV, FTP, LOCAL0, LOCAL1, LOCAL2, LOCAL3, LOCAL4, LOCAL5, LOCAL6, LOCAL7`},
+		`f.hcl:1: syslog.facility: invalid facility "LOCAL8"; allowed: KERN, USER, MAIL, DAEMON, AUTH, SYSLOG, LPR, NEWS, UUCP, CRON, AUTHPRIV, FTP, LOCAL0, LOCAL1, LOCAL2, LOCAL3, LOCAL4, LOCAL5, LOCAL6, LOCAL7`},
 	{"an engine", `driver "terraform" { engine = "pulumi" }`,
 		`f.hcl:1: driver.terraform.engine: invalid engine "pulumi"; allowed: terraform, tofu`},
 	{"an OpenTofu version that there never was", "driver \"terraform\" {\n engine = \"tofu\"\n version = \"1.5.0\"\n}",

@@ -1,12 +1,14 @@
 package config
 
 import (
+	"cmp"
 	"crypto/tls"
 	"fmt"
 	"net/url"
 	"os"
 	"path"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -19,25 +21,58 @@ import (
 	"github.com/terrapulse/terrapulse/internal/config/block"
 )
 
-var logLevels = []string{"TRACE", "DEBUG", "INFO", "WARN", "ERR"}
+// take sets the fields of a struct to the values of the keys of a block: those
+// whose fields in the schema have the same names and types. Paths become absolute.
+func (l *loader) take(to, block any) {
+	l.takeBlock(reflect.ValueOf(to).Elem(), reflect.ValueOf(block).Elem())
+}
 
-// resolve turns what was written into what it means. It reports what is wrong
-// and goes on, so that everything is found in one pass.
+func (l *loader) takeBlock(to, b reflect.Value) {
+	for _, k := range schemaOf(b.Type()).keys {
+		if k.kind != nil {
+			continue
+		}
+		field, from := to.FieldByName(b.Type().FieldByIndex(k.index).Name), k.in(b)
+		switch {
+		case !field.IsValid():
+		case !k.field && field.Kind() == reflect.Struct:
+			l.takeBlock(field, from)
+		case k.field:
+			if v := from.FieldByName("V"); v.IsValid() && v.Type() == field.Type() {
+				field.Set(v)
+				if text, ok := from.Addr().Interface().(*block.String); ok {
+					field.SetString(l.checked(k, text))
+				}
+			}
+		}
+	}
+}
+
+// checked is the text of a key: a path is absolute, and one of several values that
+// may be written in any case is in capitals.
+func (l *loader) checked(k key, text *block.String) string {
+	value := text.V
+	if k.tag.Get("path") != "" {
+		return l.abs(value)
+	}
+	one, anyCase := k.one()
+	if anyCase {
+		value = strings.ToUpper(value)
+	}
+	if len(one) > 0 && !slices.Contains(one, value) {
+		l.Fail(text.Origin, "invalid "+strings.ReplaceAll(k.name, "_", " ")+" "+block.Quoted(text.V), "allowed: "+strings.Join(one, ", "))
+	}
+	return value
+}
+
+// resolve turns what was written into what it means. It goes on after an error, so
+// that one pass finds everything.
 func (l *loader) resolve(raw *rawConfig) *Config {
 	l.implied(raw)
 	l.fill(raw, "", l.Getenv)
 
-	cfg := &Config{
-		LogLevel:   strings.ToUpper(raw.LogLevel.V),
-		Port:       raw.Port.V,
-		WorkingDir: raw.WorkingDir.V,
-		ID:         raw.ID.V,
-		Syslog:     l.syslog(&raw.Syslog),
-		dir:        l.Dir,
-	}
-	if !slices.Contains(logLevels, cfg.LogLevel) {
-		l.Fail(raw.LogLevel.Origin, "invalid log level "+block.Quoted(raw.LogLevel.V), "allowed: "+strings.Join(logLevels, ", "))
-	}
+	cfg := &Config{dir: l.Dir}
+	l.take(cfg, raw)
 	if cfg.Port < 0 || cfg.Port > 65535 {
 		l.Fail(raw.Port.Origin, block.Quoted(raw.Port.Text)+" is not a valid port", "allowed: 0 to 65535")
 	}
@@ -80,20 +115,6 @@ func (l *loader) implied(raw *rawConfig) {
 	imply(&a.Enabled, a.Cert.Set, a.Key.Set, a.VerifyIncoming.Set, a.CACert.Set, a.CAPath.Set)
 }
 
-// facilities are the ones that syslog knows.
-var facilities = []string{
-	"KERN", "USER", "MAIL", "DAEMON", "AUTH", "SYSLOG", "LPR", "NEWS", "UUCP", "CRON", "AUTHPRIV", "FTP",
-	"LOCAL0", "LOCAL1", "LOCAL2", "LOCAL3", "LOCAL4", "LOCAL5", "LOCAL6", "LOCAL7",
-}
-
-func (l *loader) syslog(raw *rawSyslog) Syslog {
-	s := Syslog{Enabled: raw.Enabled.V, Facility: strings.ToUpper(raw.Facility.V), Name: raw.Name.V}
-	if !slices.Contains(facilities, s.Facility) {
-		l.Fail(raw.Facility.Origin, "invalid syslog facility "+block.Quoted(raw.Facility.V), "allowed: "+strings.Join(facilities, ", "))
-	}
-	return s
-}
-
 // Consul refuses sessions that are shorter or longer.
 const (
 	minSessionTTL = 10 * time.Second
@@ -106,17 +127,9 @@ func (l *loader) highAvailability(raw *rawHighAvailability) *HighAvailability {
 	}
 	r := &raw.Cluster
 	storage := &r.Storage.Consul
-	h := &HighAvailability{
-		Cluster: Cluster{
-			Name: r.Name.V,
-			Storage: ClusterStorage{
-				ParentPath: storage.ParentPath.V,
-				Namespace:  storage.Namespace.V,
-				SessionTTL: storage.SessionTTL.V,
-			},
-		},
-		Instance: Instance{Address: raw.Instance.Address.V},
-	}
+	h := &HighAvailability{}
+	l.take(h, raw)
+	l.take(&h.Cluster.Storage, storage)
 	switch name := h.Cluster.Name; {
 	case name == "":
 		l.Missing(raw.Key("cluster.name"), "name is required for a high availability cluster", "the same for all instances of the cluster")
@@ -133,16 +146,9 @@ func (l *loader) highAvailability(raw *rawHighAvailability) *HighAvailability {
 }
 
 func (l *loader) consul(raw *rawConsul) Consul {
-	c := Consul{
-		Address:   raw.Address.V,
-		Token:     raw.Token.V,
-		KVPath:    raw.KVPath.V,
-		Namespace: l.Getenv("CONSUL_NAMESPACE"),
-		Partition: l.Getenv("CONSUL_PARTITION"),
-		Auth:      BasicAuth{Username: raw.Auth.Username.V, Password: raw.Auth.Password.V},
-		TLS:       l.clientTLS(&raw.TLS),
-		Transport: transport(&raw.Transport),
-	}
+	c := Consul{Namespace: l.Getenv("CONSUL_NAMESPACE"), Partition: l.Getenv("CONSUL_PARTITION")}
+	l.take(&c, raw)
+	c.TLS.Key = cmp.Or(c.TLS.Key, c.TLS.Cert) // one file may hold both
 	if on, _ := strconv.ParseBool(l.Getenv("CONSUL_HTTP_SSL")); on && !strings.Contains(c.Address, "://") {
 		c.Address = "https://" + c.Address
 	}
@@ -152,26 +158,14 @@ func (l *loader) consul(raw *rawConsul) Consul {
 	if user := l.Getenv("CONSUL_HTTP_AUTH"); user != "" && !raw.Auth.Username.Set && !raw.Auth.Password.Set {
 		c.Auth.Username, c.Auth.Password, _ = strings.Cut(user, ":")
 	}
-	c.Auth.Enabled = c.Auth.Username != "" || c.Auth.Password != ""
-	if raw.Auth.Enabled.Set {
-		c.Auth.Enabled = raw.Auth.Enabled.V
+	if !raw.Auth.Enabled.Set {
+		c.Auth.Enabled = c.Auth.Username != "" || c.Auth.Password != ""
 	}
 	if raw.KVNamespace.Set {
 		l.Warn(raw.KVNamespace.Origin, "kv_namespace has no effect", "name the namespace in the backend block")
 	}
 
-	r := &raw.ServiceRegistration
-	c.ServiceRegistration = ServiceRegistration{
-		Enabled:     r.Enabled.V,
-		ServiceName: r.ServiceName.V,
-		Address:     r.Address.V,
-		Namespace:   r.Namespace.V,
-		DefaultCheck: DefaultCheck{
-			Enabled: r.DefaultCheck.Enabled.V,
-			Address: r.DefaultCheck.Address.V,
-		},
-	}
-	if check := &r.DefaultCheck; check.Address.V != "" {
+	if check := &raw.ServiceRegistration.DefaultCheck; check.Address.V != "" {
 		const hint = `such as "http://10.0.0.5:8558"`
 		if !strings.HasPrefix(check.Address.V, "http") {
 			l.Fail(check.Address.Origin, "default check address must include scheme (http or https): "+block.Quoted(check.Address.V), hint)
@@ -180,34 +174,6 @@ func (l *loader) consul(raw *rawConsul) Consul {
 		}
 	}
 	return c
-}
-
-func (l *loader) clientTLS(raw *rawClientTLS) ClientTLS {
-	key := raw.Key
-	if key.V == "" {
-		key = raw.Cert // one file may hold both
-	}
-	return ClientTLS{
-		Enabled:    raw.Enabled.V,
-		CACert:     l.abs(raw.CACert.V),
-		CAPath:     l.abs(raw.CAPath.V),
-		Cert:       l.abs(raw.Cert.V),
-		Key:        l.abs(key.V),
-		ServerName: raw.ServerName.V,
-		Verify:     raw.Verify.V,
-	}
-}
-
-func transport(raw *rawTransport) Transport {
-	return Transport{
-		DialKeepAlive:       raw.DialKeepAlive.V,
-		DialTimeout:         raw.DialTimeout.V,
-		DisableKeepAlives:   raw.DisableKeepAlives.V,
-		IdleConnTimeout:     raw.IdleConnTimeout.V,
-		MaxIdleConns:        raw.MaxIdleConns.V,
-		MaxIdleConnsPerHost: raw.MaxIdleConnsPerHost.V,
-		TLSHandshakeTimeout: raw.TLSHandshakeTimeout.V,
-	}
 }
 
 // secretFile returns the content of a file that holds a token.
@@ -220,18 +186,11 @@ func (l *loader) secretFile(file string, at block.Origin) string {
 }
 
 func (l *loader) vault(raw *rawVault) Vault {
-	v := Vault{
-		Enabled:     raw.Address.V != "",
-		Address:     raw.Address.V,
-		Namespace:   raw.Namespace.V,
-		Token:       raw.Token.V,
-		RenewToken:  raw.RenewToken.V,
-		UnwrapToken: raw.UnwrapToken.V,
-		TLS:         l.clientTLS(&raw.TLS),
-		Transport:   transport(&raw.Transport),
-	}
-	if raw.Enabled.Set {
-		v.Enabled = raw.Enabled.V
+	var v Vault
+	l.take(&v, raw)
+	v.TLS.Key = cmp.Or(v.TLS.Key, v.TLS.Cert) // one file may hold both
+	if !raw.Enabled.Set {
+		v.Enabled = raw.Address.V != ""
 	}
 	if !raw.TLS.Enabled.Set {
 		v.TLS.Enabled = true
@@ -243,7 +202,6 @@ func (l *loader) vault(raw *rawVault) Vault {
 		}
 		v.TLS.Verify = !b
 	}
-	v.AgentTokenFile = l.abs(raw.AgentTokenFile.V)
 	if !v.Enabled {
 		return v
 	}
@@ -271,14 +229,8 @@ func (l *loader) home() string {
 }
 
 func (l *loader) apiTLS(raw *rawAPITLS) APITLS {
-	t := APITLS{
-		Enabled:        raw.Enabled.V,
-		Cert:           l.abs(raw.Cert.V),
-		Key:            l.abs(raw.Key.V),
-		VerifyIncoming: raw.VerifyIncoming.V,
-		CACert:         l.abs(raw.CACert.V),
-		CAPath:         l.abs(raw.CAPath.V),
-	}
+	var t APITLS
+	l.take(&t, raw)
 	if !t.Enabled {
 		return t
 	}
@@ -315,10 +267,8 @@ func (l *loader) apiTLS(raw *rawAPITLS) APITLS {
 // Terraform, but is configured where the others are.
 var backends = []string{"azurerm", "cloud", "consul", "cos", "gcs", "http", "kubernetes", "local", "manta", "oci", "oss", "pg", "remote", "s3"}
 
-var engines = []string{EngineTerraform, EngineTofu}
-
-// oldest is the first version of each engine that is supported: of Terraform
-// the first that knows the source of a provider, of OpenTofu the first there is.
+// oldest is the first supported version of each engine: of Terraform the first
+// that knows the source of a provider, of OpenTofu the first release.
 var oldest = map[string]*version.Version{
 	EngineTerraform: version.Must(version.NewVersion("0.13.0")),
 	EngineTofu:      version.Must(version.NewVersion("1.6.0")),
@@ -327,19 +277,11 @@ var oldest = map[string]*version.Version{
 var exactVersion = regexp.MustCompile(`^\d+\.\d+\.\d+(-[0-9A-Za-z.]+)?$`)
 
 func (l *loader) terraform(raw *rawTerraform, rawConsul *rawConsul, consul Consul) Terraform {
-	t := Terraform{
-		Engine:     raw.Engine.V,
-		Version:    strings.TrimPrefix(raw.Version.V, "v"),
-		Path:       l.abs(raw.Path.V),
-		Log:        raw.Log.V,
-		PersistLog: raw.PersistLog.V,
-	}
-	if t.Path == "" {
-		t.Path = l.Dir
-	}
-	if !slices.Contains(engines, t.Engine) {
-		l.Fail(raw.Engine.Origin, "invalid engine "+block.Quoted(t.Engine), "allowed: "+strings.Join(engines, ", "))
-	} else if t.Version != "" {
+	var t Terraform
+	l.take(&t, raw)
+	t.Version = strings.TrimPrefix(t.Version, "v")
+	t.Path = cmp.Or(t.Path, l.Dir)
+	if oldest[t.Engine] != nil && t.Version != "" {
 		l.engineVersion(raw.Version, t)
 	}
 	t.Backend = l.backend(&raw.Backend, rawConsul.Address.V, consul)

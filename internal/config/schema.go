@@ -16,6 +16,7 @@ import "github.com/terrapulse/terrapulse/internal/config/block"
 //	prefix      prefix of the environment variables of a nested block
 //	required    "true" if the key has no default
 //	one         the allowed values; "any case" after them if case is ignored
+//	path        "true" if a relative path is relative to the folder of the process
 //	form        format of a string or bounds of a number: a name of forms, in jsonschema.go
 //	doc         the meaning; 'this' is code
 //	example     a typical value
@@ -95,10 +96,10 @@ type rawAuth struct {
 type rawClientTLS struct {
 	block.Origin
 	Enabled    block.Bool   `key:"enabled" unset:"Consul: 'true' if another key is set here (a variable is not sufficient); Vault: 'true'" doc:"whether the connection uses TLS"`
-	CACert     block.String `key:"ca_cert" env:"*_CACERT" doc:"file of CA certificates"`
-	CAPath     block.String `key:"ca_path" env:"*_CAPATH" doc:"folder of CA certificates"`
-	Cert       block.String `key:"cert" env:"*_CLIENT_CERT" doc:"file of the client certificate; it may contain the private key, too"`
-	Key        block.String `key:"key" env:"*_CLIENT_KEY" unset:"the certificate's file" doc:"file of the private key"`
+	CACert     block.String `key:"ca_cert" path:"true" env:"*_CACERT" doc:"file of CA certificates"`
+	CAPath     block.String `key:"ca_path" path:"true" env:"*_CAPATH" doc:"folder of CA certificates"`
+	Cert       block.String `key:"cert" path:"true" env:"*_CLIENT_CERT" doc:"file of the client certificate; it may contain the private key, too"`
+	Key        block.String `key:"key" path:"true" env:"*_CLIENT_KEY" unset:"the certificate's file" doc:"file of the private key"`
 	ServerName block.String `key:"server_name" env:"*_TLS_SERVER_NAME" doc:"name in the server's certificate"`
 	Verify     block.Bool   `key:"verify" default:"true" doc:"whether the server's certificate is verified. For Vault, 'VAULT_SKIP_VERIFY' disables this"`
 }
@@ -135,7 +136,7 @@ type rawVault struct {
 	Address        block.String `key:"address" env:"VAULT_ADDR" example:"https://vault.example.com:8200" doc:"URL"`
 	Namespace      block.String `key:"namespace" env:"VAULT_NAMESPACE" doc:"Vault Enterprise"`
 	Token          block.String `key:"token" env:"VAULT_TOKEN" unset:"content of '~/.vault-token'" doc:"better from the environment than in a file"`
-	AgentTokenFile block.String `key:"vault_agent_token_file" doc:"file with the token, in place of 'token'"`
+	AgentTokenFile block.String `key:"vault_agent_token_file" path:"true" doc:"file with the token, in place of 'token'"`
 	RenewToken     block.Bool   `key:"renew_token" env:"VAULT_RENEW_TOKEN" unset:"'true' if there is a token that is not Vault Agent's" doc:"whether the token is renewed before it expires"`
 	UnwrapToken    block.Bool   `key:"unwrap_token" env:"VAULT_UNWRAP_TOKEN" default:"false" doc:"whether the token is a wrapping token"`
 	TLS            rawClientTLS `key:"tls" doc:"TLS of the connection to Vault"`
@@ -155,11 +156,11 @@ type rawAPI struct {
 type rawAPITLS struct {
 	block.Origin
 	Enabled        block.Bool   `key:"enabled" unset:"'true' if another key is set here" doc:"whether the API uses TLS; 'cert' and 'key' are then required"`
-	Cert           block.String `key:"cert" doc:"file of the certificate"`
-	Key            block.String `key:"key" doc:"file of the private key"`
+	Cert           block.String `key:"cert" path:"true" doc:"file of the certificate"`
+	Key            block.String `key:"key" path:"true" doc:"file of the private key"`
 	VerifyIncoming block.Bool   `key:"verify_incoming" default:"false" doc:"whether clients must have a certificate; needs 'ca_cert' or 'ca_path'"`
-	CACert         block.String `key:"ca_cert" doc:"file of CA certificates for the clients' certificates"`
-	CAPath         block.String `key:"ca_path" doc:"folder of CA certificates; has no effect if 'ca_cert' is set"`
+	CACert         block.String `key:"ca_cert" path:"true" doc:"file of CA certificates for the clients' certificates"`
+	CAPath         block.String `key:"ca_path" path:"true" doc:"folder of CA certificates; has no effect if 'ca_cert' is set"`
 }
 
 type rawHighAvailability struct {
@@ -202,7 +203,7 @@ type rawTerraform struct {
 	block.Origin
 	Engine            block.String `key:"engine" default:"terraform" one:"terraform tofu" doc:"program that runs the modules, Terraform or OpenTofu"`
 	Version           block.String `key:"version" form:"version" example:"1.11.4" doc:"exact version to run: Terraform 0.13.0 or later, OpenTofu 1.6.0 or later"`
-	Path              block.String `key:"path" unset:"the working directory" doc:"folder of the binary; Terrapulse installs it there if it is missing"`
+	Path              block.String `key:"path" path:"true" unset:"the working directory" doc:"folder of the binary; Terrapulse installs it there if it is missing"`
 	Log               block.Bool   `key:"log" default:"false" doc:"also log Terraform's output, one record per line"`
 	PersistLog        block.Bool   `key:"persist_log" default:"false" doc:"write Terraform's trace to terraform.log in the task's folder: at most 20 MB, without the secrets that Terrapulse knows"`
 	Backend           labelled     `key:"backend" unset:"'consul', see below" doc:"where Terraform keeps its states; one workspace per task"`

@@ -92,16 +92,7 @@ func (l *loader) ownDir(raw *rawTask, t Task, dirs map[string]string) {
 
 func (l *loader) task(raw *rawTask, cfg *Config, services map[string]condition.ServiceQuery) Task {
 	t := Task{
-		Name:          raw.Name.V,
-		Description:   raw.Description.V,
-		Enabled:       raw.Enabled.V,
-		Version:       raw.Version.V,
-		Providers:     raw.Providers.V,
-		VariableFiles: raw.VariableFiles.V,
-		BufferPeriod:  l.taskBuffer(&raw.BufferPeriod, cfg.BufferPeriod),
-		RunTimeout:    cfg.RunTimeout,
-		WorkingDir:    raw.WorkingDir.V,
-		Source:        raw.Pos,
+		Source: raw.Pos,
 
 		variables: raw.Variables.V,
 		buffer:    raw.BufferPeriod.own(),
@@ -109,9 +100,11 @@ func (l *loader) task(raw *rawTask, cfg *Config, services map[string]condition.S
 		dir:       raw.WorkingDir.V,
 		path:      raw.Path,
 	}
+	l.take(&t, raw)
+	t.BufferPeriod = l.taskBuffer(&raw.BufferPeriod, cfg.BufferPeriod)
 	l.variables(raw, &t, cfg.Vault.Enabled)
-	if own := l.runTimeout(raw.RunTimeout); t.timeout != nil {
-		t.RunTimeout = own
+	if t.RunTimeout = l.runTimeout(raw.RunTimeout); t.timeout == nil {
+		t.RunTimeout = cfg.RunTimeout
 	}
 	l.taskName(raw)
 	t.Module, t.written = l.module(raw)

@@ -1,6 +1,7 @@
 package consul
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/hex"
@@ -63,6 +64,7 @@ type reading[T any] struct {
 	client *Client
 	keep   func(contents) T
 	names  map[condition.View][]string // the sorted names that a view showed
+	chosen map[condition.Selection][]condition.View
 	loaded map[condition.View]loaded[T]
 
 	confirmed sync.Map // see Visibility
@@ -76,7 +78,8 @@ type loaded[T any] struct {
 }
 
 func newReading[T any](c *Client, keep func(contents) T) *reading[T] {
-	return &reading[T]{client: c, keep: keep, names: map[condition.View][]string{}, loaded: map[condition.View]loaded[T]{}}
+	return &reading[T]{client: c, keep: keep, names: map[condition.View][]string{},
+		chosen: map[condition.Selection][]condition.View{}, loaded: map[condition.View]loaded[T]{}}
 }
 
 // load reads everything that the parts need: first what is known beforehand, then
@@ -108,7 +111,12 @@ func (r *reading[T]) viewsOf(p condition.Selection) ([]condition.View, error) {
 	if err := r.loaded[list].err; err != nil {
 		return nil, err
 	}
-	return chooser.Choose(r.names[list]), nil
+	views, ok := r.chosen[p]
+	if !ok {
+		views = chooser.Choose(r.names[list])
+		r.chosen[p] = views
+	}
+	return views, nil
 }
 
 // each visits what is loaded of the part, or returns why it is not complete.
@@ -176,7 +184,7 @@ func (r *reading[T]) loadViews(ctx context.Context, views []condition.View) {
 }
 
 // outages counts, by datacenter, how often in a row there was no answer or no
-// leader, so that not each of ten thousand reads waits for its timeout.
+// leader, so that the other reads do not wait for their timeouts.
 type outages map[string]outage
 
 type outage struct {
@@ -184,7 +192,7 @@ type outage struct {
 	err    error
 }
 
-// in returns why the datacenter need not be asked any more, or nil.
+// in returns why the datacenter is not read any more, or nil.
 func (o outages) in(datacenter string) error {
 	if o[datacenter].inARow < maxReads {
 		return nil
@@ -204,8 +212,10 @@ func (o outages) note(datacenter string, err error) {
 func observation(elements []condition.Element) Observation {
 	elements = slices.Clone(elements)
 	slices.SortFunc(elements, func(a, b condition.Element) int {
-		return cmp.Or(strings.Compare(a.Of, b.Of), strings.Compare(a.Name, b.Name),
-			slices.Compare(a.Sum[:], b.Sum[:]))
+		if c := cmp.Or(strings.Compare(a.Of, b.Of), strings.Compare(a.Name, b.Name)); c != 0 {
+			return c
+		}
+		return bytes.Compare(a.Sum[:], b.Sum[:])
 	})
 	d := condition.NewHash()
 	shown := make(map[string]string, len(elements))
@@ -213,8 +223,7 @@ func observation(elements []condition.Element) Observation {
 		d.String(e.Of)
 		d.String(e.Name)
 		d.Bytes(e.Sum[:])
-		// Two elements of one name are rare (a key and a service of a schedule):
-		// the short digests of both then stand for it.
+		// A key and a service of a schedule may have one name: both are shown.
 		shown[e.Name] += hex.EncodeToString(e.Sum[:4])
 	}
 	sum := d.Sum()

@@ -77,7 +77,7 @@ var mutants = []struct {
 	}, {
 		rule:    "what is settled is what the container that stopped has left",
 		file:    "settle/settle.go",
-		old:     "return run.State == state.RunIntended || s.Runner == \"\" || run.Runner == s.Runner",
+		old:     "return run.State == state.RunIntended || runner == \"\" || run.Runner == runner",
 		new:     "return run.State == state.RunIntended || true",
 		says:    "dead",
 		forgets: true,
