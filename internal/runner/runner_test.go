@@ -668,7 +668,7 @@ func TestWhatTerraformPrintsIsLoggedWithItsRunWhereThatIsWanted(t *testing.T) {
 // hang is an apply that goes on until it is interrupted.
 func hang(ctx context.Context, _ io.Writer) (*state.Changes, error) {
 	<-ctx.Done()
-	return nil, &terraform.InterruptedError{Task: "web", Command: "apply", Cause: context.Cause(ctx)}
+	return nil, &terraform.InterruptedError{Command: terraform.Command{Task: "web", Name: "apply"}, Cause: context.Cause(ctx)}
 }
 
 func TestRun_ExceedingRunTimeoutFails(t *testing.T) {

@@ -67,7 +67,7 @@ func (h *hand) lock(task, run string) error {
 			return s.lock
 		}
 		s.holder = h.process
-		s.lock = &tf.LockError{Task: task, Command: "apply", ID: run, Operation: "OperationTypeApply", Who: h.who,
+		s.lock = &tf.LockError{Command: tf.Command{Task: task, Name: "apply"}, ID: run, Operation: "OperationTypeApply", Who: h.who,
 			Created: h.now().UTC().Format("2006-01-02 15:04:05.999999999 -0700 MST")}
 	}
 	s.began[run] = beginning{s.mark, s.saves}

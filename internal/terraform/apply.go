@@ -20,11 +20,7 @@ import (
 // Terraform succeeded all the same.
 func (d *Dir) Apply(ctx context.Context) (Summary, error) {
 	return d.change(ctx, "apply", func(ctx context.Context, lock, varFile string) error {
-		opts := []tfexec.ApplyOption{tfexec.Lock(true), tfexec.Parallelism(10), tfexec.Refresh(true), tfexec.LockTimeout(lock)}
-		if varFile != "" {
-			opts = append(opts, tfexec.VarFile(varFile))
-		}
-		return d.tf.Apply(ctx, opts...)
+		return d.tf.Apply(ctx, options[tfexec.ApplyOption](true, lock, varFile)...)
 	})
 }
 
@@ -32,12 +28,21 @@ func (d *Dir) Apply(ctx context.Context) (Summary, error) {
 // it works as Apply does.
 func (d *Dir) Destroy(ctx context.Context) (Summary, error) {
 	return d.change(ctx, "destroy", func(ctx context.Context, lock, varFile string) error {
-		opts := []tfexec.DestroyOption{tfexec.Lock(true), tfexec.Parallelism(10), tfexec.Refresh(true), tfexec.LockTimeout(lock)}
-		if varFile != "" {
-			opts = append(opts, tfexec.VarFile(varFile))
-		}
-		return d.tf.Destroy(ctx, opts...)
+		return d.tf.Destroy(ctx, options[tfexec.DestroyOption](true, lock, varFile)...)
 	})
+}
+
+// options returns the options of a plan, an apply or a destroy.
+func options[T any](lock bool, timeout, varFile string) []T {
+	all := []any{tfexec.Lock(lock), tfexec.Parallelism(10), tfexec.Refresh(true), tfexec.LockTimeout(timeout)}
+	if varFile != "" {
+		all = append(all, tfexec.VarFile(varFile))
+	}
+	opts := make([]T, len(all))
+	for i, o := range all {
+		opts[i] = o.(T)
+	}
+	return opts
 }
 
 // change runs a command that changes the infrastructure and its state.
@@ -62,7 +67,7 @@ func (d *Dir) change(ctx context.Context, command string, f func(ctx context.Con
 	switch unsaved := exists(d.unsaved()); {
 	case errors.As(err, &interrupted) && unsaved:
 		interrupted.Hint = d.saveAfter(saving)
-	case errors.As(err, &interrupted) && interrupted.Succeeded && interrupted.Command == command:
+	case errors.As(err, &interrupted) && interrupted.Succeeded && interrupted.Name == command:
 		err = nil
 	case errors.As(err, &failed) && unsaved:
 		failed.Hint = d.saveAfter(saving)
@@ -120,7 +125,7 @@ func (d *Dir) attempt(ctx context.Context, command string, f func(lock, varFile 
 			select {
 			case <-time.After(lockPause):
 			case <-ctx.Done():
-				return &InterruptedError{Task: d.opts.Task, Program: d.bin.Program(), Command: command, Cause: context.Cause(ctx)}
+				return &InterruptedError{Command: d.command(command), Cause: context.Cause(ctx)}
 			}
 		case !errors.As(err, &failed):
 			return err
@@ -129,7 +134,7 @@ func (d *Dir) attempt(ctx context.Context, command string, f func(lock, varFile 
 			if err := d.createWorkspace(ctx); err != nil {
 				return err
 			}
-		case failed.has(wantsInit) && failed.Command != "init" && !initialised:
+		case failed.has(wantsInit) && failed.Name != "init" && !initialised:
 			initialised = true
 			if err := d.initialise(ctx); err != nil {
 				return err

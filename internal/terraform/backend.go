@@ -47,11 +47,20 @@ func fixedWorkspace(b config.Backend) (name string, ok bool) {
 		return "", false
 	}
 	for _, workspaces := range b.Body.Blocks["workspaces"] {
-		if v, ok := workspaces.Attributes["name"]; ok && !v.IsNull() && v.Type() == cty.String {
-			return v.AsString(), true
+		if name := argument(workspaces, "name"); name != "" {
+			return name, true
 		}
 	}
 	return "", false
+}
+
+// argument returns an argument that is a text; "" if it is not set or another
+// type.
+func argument(b config.Body, name string) string {
+	if v, ok := b.Attributes[name]; ok && v.Type() == cty.String && v.IsKnown() && !v.IsNull() {
+		return v.AsString()
+	}
+	return ""
 }
 
 // secretArgument matches the names of the arguments of all backends that hold

@@ -42,11 +42,7 @@ func (d *Dir) current(ctx context.Context) ([]byte, error) {
 
 // localState is the path of the task's state with the backend local.
 func (d *Dir) localState() string {
-	var place any
-	if v, ok := d.opts.Backend.Body.Attributes["workspace_dir"]; ok && v.Type() == cty.String && !v.IsNull() {
-		place = v.AsString()
-	}
-	return filepath.Join(d.workspaces(place), d.opts.Workspace, "terraform.tfstate")
+	return filepath.Join(workspaceDir(d.path, argument(d.opts.Backend.Body, "workspace_dir")), d.opts.Workspace, "terraform.tfstate")
 }
 
 // privateState makes the state of a local backend, which may hold secrets, one
@@ -137,9 +133,6 @@ func (o Options) plainConsul() (path string, ok bool) {
 			return "", false
 		}
 	}
-	v, ok := body.Attributes["path"]
-	if !ok || v.IsNull() || v.Type() != cty.String || len(body.Blocks) > 0 {
-		return "", false
-	}
-	return v.AsString(), true
+	path = argument(body, "path")
+	return path, path != "" && len(body.Blocks) == 0
 }

@@ -165,7 +165,7 @@ func (d *Dir) run(ctx context.Context, command string, seen func(line string), f
 		_ = endLeftovers(d.path) // such as a git that waits for a server; the next Open reports what is in the way
 		// err itself must not be printed: terraform-exec's has no text if Terraform
 		// succeeded in spite of the interrupt.
-		return &InterruptedError{Task: d.opts.Task, Program: d.bin.Program(), Command: command, Cause: context.Cause(ctx),
+		return &InterruptedError{Command: d.command(command), Cause: context.Cause(ctx),
 			Succeeded: out.any && !errors.As(err, new(*exec.ExitError))}
 	default:
 		return d.explain(command, out.errors(), err)

@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/hashicorp/terraform-exec/tfexec"
-	"github.com/zclconf/go-cty/cty"
 )
 
 // ownPrefix begins the names of Terrapulse's own variables.
@@ -151,17 +150,13 @@ func (o Options) pipesToken() bool {
 // ownToken reports whether the Consul backend has a token of its own, so that it
 // needs none from Terrapulse.
 func (o Options) ownToken() bool {
-	v, ok := o.Backend.Body.Attributes["access_token"]
-	return ok && !v.IsNull() && v.Type() == cty.String && v.IsKnown() && v.AsString() != ""
+	return argument(o.Backend.Body, "access_token") != ""
 }
 
 // sameConsul reports whether the Consul backend is at the address of the consul block.
 func (o Options) sameConsul() bool {
-	address, ok := o.Backend.Body.Attributes["address"]
-	if !ok || address.IsNull() || address.Type() != cty.String {
-		return true
-	}
-	return hostOf(address.AsString()) == hostOf(o.Consul.Address)
+	address := argument(o.Backend.Body, "address")
+	return address == "" || hostOf(address) == hostOf(o.Consul.Address)
 }
 
 // hostOf is an address of Consul without the scheme of HTTP.

@@ -9,11 +9,20 @@ import (
 	"github.com/terrapulse/terrapulse/internal/config"
 )
 
+// Command is a command of Terraform for a task.
+type Command struct {
+	Task    string
+	Program string // "terraform" or "tofu"
+	Name    string // such as "init" or "apply"
+}
+
+func (c Command) String() string {
+	return fmt.Sprintf("%s %s of task %s", cmp.Or(c.Program, config.EngineTerraform), c.Name, c.Task)
+}
+
 // Error is a Terraform command that failed.
 type Error struct {
-	Task    string
-	Program string // "tofu"; "" is "terraform"
-	Command string // such as "init" or "apply"
+	Command
 	Message string // Terraform's errors, without decoration and secrets
 	Hint    string // what it means and what to do, if that is known
 
@@ -21,11 +30,10 @@ type Error struct {
 }
 
 func (e *Error) Error() string {
-	s := fmt.Sprintf("%s %s of task %s: ", cmp.Or(e.Program, config.EngineTerraform), e.Command, e.Task)
-	if e.Hint != "" {
-		s += e.Hint + "\n"
+	if e.Hint == "" {
+		return e.String() + ": " + e.Message
 	}
-	return s + e.Message
+	return e.String() + ": " + e.Hint + "\n" + e.Message
 }
 
 // has reports whether the error has one of the causes.
@@ -33,9 +41,7 @@ func (e *Error) has(c causes) bool { return e.causes&c != 0 }
 
 // LockError is a state that somebody else has locked.
 type LockError struct {
-	Task      string
-	Program   string // "tofu"; "" is "terraform"
-	Command   string
+	Command
 	Workspace string
 	// The lock as Terraform describes it; empty if it does not.
 	ID, Path, Operation, Who, Created string
@@ -52,8 +58,7 @@ func (e *LockError) CreatedAt() time.Time {
 }
 
 func (e *LockError) Error() string {
-	program := cmp.Or(e.Program, config.EngineTerraform)
-	s := fmt.Sprintf("%s %s of task %s: the state is locked", program, e.Command, e.Task)
+	s := e.String() + ": the state is locked"
 	if e.Who != "" {
 		s += " by " + e.Who
 	}
@@ -66,25 +71,23 @@ func (e *LockError) Error() string {
 	s += ": it is tried again with the next run"
 	if e.ID != "" {
 		s += fmt.Sprintf("; if you are sure that its holder is dead, run `%s force-unlock %s` in the task's directory, "+
-			"or in any with the same backend and the workspace %s", program, e.ID, e.Workspace)
+			"or in any with the same backend and the workspace %s", cmp.Or(e.Program, config.EngineTerraform), e.ID, e.Workspace)
 	}
 	return s
 }
 
 // InterruptedError is a Terraform command that was interrupted and has ended.
 type InterruptedError struct {
-	Task    string
-	Program string // "tofu"; "" is "terraform"
-	Command string
-	Cause   error  // why
-	Hint    string // what happened to a state that was not saved; may be empty
+	Command
+	Cause error  // why
+	Hint  string // what happened to a state that was not saved; may be empty
 	// Succeeded is set if the command had started and ended with exit code 0 all
 	// the same.
 	Succeeded bool
 }
 
 func (e *InterruptedError) Error() string {
-	s := fmt.Sprintf("%s %s of task %s was interrupted: %v", cmp.Or(e.Program, config.EngineTerraform), e.Command, e.Task, e.Cause)
+	s := fmt.Sprintf("%s was interrupted: %v", e.Command, e.Cause)
 	if e.Hint != "" {
 		s += ": " + e.Hint
 	}
@@ -93,16 +96,18 @@ func (e *InterruptedError) Error() string {
 
 func (e *InterruptedError) Unwrap() error { return e.Cause }
 
+func (d *Dir) command(name string) Command { return Command{d.opts.Task, d.bin.Program(), name} }
+
 // explain returns an error for what Terraform printed, which holds secrets.
 func (d *Dir) explain(command, stderr string, err error) error {
 	plain := undecorated(stderr)
 	causes := causesOf(plain)
 	if causes&locked != 0 {
-		e := &LockError{Task: d.opts.Task, Program: d.bin.Program(), Command: command, Workspace: d.opts.Workspace}
+		e := &LockError{Command: d.command(command), Workspace: d.opts.Workspace}
 		e.read(plain)
 		return e
 	}
-	e := &Error{Task: d.opts.Task, Program: d.bin.Program(), Command: command, Message: messages(d.scrub.clean(plain)), Hint: hint(d.opts.Task, plain), causes: causes}
+	e := &Error{Command: d.command(command), Message: messages(d.scrub.clean(plain)), Hint: hint(d.opts.Task, plain), causes: causes}
 	if e.Message == "" {
 		// Nothing on standard error: it was killed, or could not be started.
 		first, _, _ := strings.Cut(err.Error(), "\n")

@@ -76,11 +76,6 @@ func (f *findings) add(pos config.Position, format string, args ...any) {
 	f.all = append(f.all, config.Diagnostic{Position: pos, Problem: strings.Join(strings.Fields(fmt.Sprintf(format, args...)), " ")})
 }
 
-func (f *findings) readable(dir string) bool {
-	info, err := os.Stat(dir)
-	return err == nil && info.IsDir()
-}
-
 // fits finds a value that cannot become what the module declares. The value
 // itself may be secret and is not shown.
 func (f *findings) fits(name string, v cty.Value, declared *tfconfig.Variable, input bool) {
@@ -241,7 +236,7 @@ func (f *findings) calls(dir string, bodies []*hclsyntax.Body) {
 			r := block.DefRange()
 			pos := config.Position{File: r.Filename, Line: r.Start.Line, Column: r.Start.Column}
 			called := filepath.Join(dir, filepath.FromSlash(source.AsString()))
-			if !f.readable(called) {
+			if info, err := os.Stat(called); err != nil || !info.IsDir() {
 				f.add(pos, "the module %q is not there: there is no directory %s", block.Labels[0], called)
 				continue
 			}

@@ -1,7 +1,6 @@
 package terraform
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -16,9 +15,10 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 
-	"github.com/hashicorp/hcl/v2/hclparse"
-	"github.com/hashicorp/hcl/v2/hclsyntax"
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsimple"
 	"github.com/hashicorp/terraform-config-inspect/tfconfig"
 	"github.com/hashicorp/terraform-exec/tfexec"
 )
@@ -26,7 +26,7 @@ import (
 // The files of Terraform that are looked at here.
 const (
 	lockFile = ".terraform.lock.hcl"
-	initFile = "terrapulse.json" // in the data directory: after what the latest init was run
+	initFile = "terrapulse-init" // in the data directory: the fingerprint of the latest init
 )
 
 // Init prepares the directory for Apply. It runs `terraform init` if something
@@ -98,11 +98,7 @@ func (d *Dir) runInit(ctx context.Context, opts ...tfexec.InitOption) error {
 	if err != nil {
 		return err
 	}
-	record, err := json.Marshal(initRecord{Init: sum})
-	if err == nil {
-		err = os.WriteFile(d.data(initFile), record, 0o600)
-	}
-	if err != nil {
+	if err := os.WriteFile(d.data(initFile), []byte(sum), 0o600); err != nil {
 		return fmt.Errorf("note the init of task %s: %w", d.opts.Task, err)
 	}
 	return nil
@@ -116,25 +112,16 @@ func (d *Dir) askVersion(ctx context.Context) {
 	_, _, _ = d.tf.Version(ctx, false) // if that fails, so does the command
 }
 
-type initRecord struct {
-	Init string `json:"init"` // fingerprint
-}
-
 // initialised reports whether the latest init had this fingerprint and its results
 // still exist.
 func (d *Dir) initialised(sum string) bool {
-	raw, err := os.ReadFile(d.data(initFile))
-	var record initRecord
-	if err != nil || json.Unmarshal(raw, &record) != nil || record.Init != sum {
+	if latest, err := os.ReadFile(d.data(initFile)); err != nil || string(latest) != sum {
 		return false
 	}
 	if d.opts.Backend.Type != "" && !exists(d.data(backendFile)) {
 		return false
 	}
-	modules, ok := d.modules()
-	if !ok {
-		return false
-	}
+	modules := modulesIn(d.path)
 	for _, m := range modules {
 		dir := m.Dir
 		if !filepath.IsAbs(dir) {
@@ -144,7 +131,7 @@ func (d *Dir) initialised(sum string) bool {
 			return false
 		}
 	}
-	return d.providersThere()
+	return len(modules) > 0 && d.providersThere()
 }
 
 func exists(path string) bool {
@@ -157,18 +144,15 @@ type installedModule struct {
 	Key, Source, Dir string
 }
 
-func (d *Dir) modules() ([]installedModule, bool) {
-	return modulesIn(d.data("modules", "modules.json"))
-}
-
-// modulesIn reads Terraform's list of installed modules.
-func modulesIn(file string) ([]installedModule, bool) {
-	raw, err := os.ReadFile(file)
+// modulesIn reads Terraform's list of the modules that are installed in a task's
+// directory, the root module among them; nil if there is none.
+func modulesIn(dir string) []installedModule {
+	raw, err := os.ReadFile(filepath.Join(dir, ".terraform", "modules", "modules.json"))
 	var list struct{ Modules []installedModule }
 	if err != nil || json.Unmarshal(raw, &list) != nil {
-		return nil, false
+		return nil
 	}
-	return list.Modules, true
+	return list.Modules
 }
 
 // providersThere reports whether every provider of the lock file is installed.
@@ -192,25 +176,20 @@ func (d *Dir) lockedProviders() (versions map[string]string, ok bool) {
 	if err != nil {
 		return nil, false
 	}
-	file, diags := hclparse.NewParser().ParseHCL(raw, lockFile)
-	if diags.HasErrors() {
-		return nil, false
+	var locks struct {
+		Providers []struct {
+			Source  string   `hcl:",label"`
+			Version string   `hcl:"version"`
+			Rest    hcl.Body `hcl:",remain"`
+		} `hcl:"provider,block"`
+		Rest hcl.Body `hcl:",remain"`
 	}
-	body, ok := file.Body.(*hclsyntax.Body)
-	if !ok {
+	if hclsimple.Decode(lockFile, raw, nil, &locks) != nil {
 		return nil, false
 	}
 	versions = map[string]string{}
-	for _, block := range body.Blocks {
-		attr := block.Body.Attributes["version"]
-		if block.Type != "provider" || len(block.Labels) != 1 || attr == nil {
-			continue
-		}
-		v, diags := attr.Expr.Value(nil)
-		if diags.HasErrors() || v.IsNull() || v.Type().FriendlyName() != "string" {
-			return nil, false
-		}
-		versions[block.Labels[0]] = v.AsString()
+	for _, p := range locks.Providers {
+		versions[p.Source] = p.Version
 	}
 	return versions, true
 }
@@ -226,8 +205,8 @@ func (d *Dir) forgetCopies() error {
 }
 
 func (d *Dir) copiesLocalModule() bool {
-	for _, dir := range d.localCalls() {
-		info, err := os.Lstat(d.data("modules", dir.name))
+	for name := range d.localCalls() {
+		info, err := os.Lstat(d.data("modules", name))
 		if err == nil && info.IsDir() {
 			return true
 		}
@@ -235,29 +214,26 @@ func (d *Dir) copiesLocalModule() bool {
 	return false
 }
 
-type localCall struct{ name, dir string }
-
-// localCalls returns the calls of local modules in the root module.
-func (d *Dir) localCalls() []localCall {
-	root, _ := tfconfig.LoadModule(d.path) // what cannot be parsed, init will tell
-	var calls []localCall
-	for _, name := range slices.Sorted(maps.Keys(root.ModuleCalls)) {
-		if dir, ok := d.localDir(d.path, root.ModuleCalls[name].Source); ok {
-			calls = append(calls, localCall{name, dir})
-		}
-	}
-	return calls
+// localCalls returns the directories of the local modules that the root module
+// calls, by the names of the calls.
+func (d *Dir) localCalls() map[string]string {
+	root, _ := tfconfig.LoadModule(d.path) // init reports what cannot be parsed
+	return localDirs(d.path, root)
 }
 
-func (d *Dir) localDir(from, source string) (string, bool) {
-	switch {
-	case !localSource(source):
-		return "", false
-	case filepath.IsAbs(source):
-		return filepath.Clean(source), true
-	default:
-		return filepath.Join(from, filepath.FromSlash(source)), true
+// localDirs is localCalls for a module in a directory.
+func localDirs(from string, module *tfconfig.Module) map[string]string {
+	dirs := map[string]string{}
+	for name, call := range module.ModuleCalls {
+		switch {
+		case !localSource(call.Source):
+		case filepath.IsAbs(call.Source):
+			dirs[name] = filepath.Clean(call.Source)
+		default:
+			dirs[name] = filepath.Join(from, filepath.FromSlash(call.Source))
+		}
 	}
+	return dirs
 }
 
 // fingerprint returns a digest of all inputs of an init: the files of the root
@@ -272,37 +248,26 @@ func (d *Dir) fingerprint() (string, error) {
 		return "", fmt.Errorf("read the directory of task %s: %w", d.opts.Task, err)
 	}
 	for _, f := range files {
-		if ext := filepath.Ext(f.Name()); ext != ".tf" && f.Name() != lockFile && !isJSONConfig(f.Name()) {
+		if name := f.Name(); name != lockFile && !strings.HasSuffix(name, ".tf") && !strings.HasSuffix(name, ".tf.json") {
 			continue
 		}
-		if err := digestFile(h, d.path, f.Name()); err != nil {
+		raw, err := os.ReadFile(filepath.Join(d.path, f.Name()))
+		if err != nil {
 			return "", fmt.Errorf("read the root module of task %s: %w", d.opts.Task, err)
 		}
+		fmt.Fprintf(h, "%q %d\n%s\n", f.Name(), len(raw), raw)
 	}
 	whole := d.copiesLocalModule()
-	seen := map[string]bool{}
-	for _, call := range d.localCalls() {
-		d.digestModule(h, call.dir, whole, seen)
+	seen, calls := map[string]bool{}, d.localCalls()
+	for _, name := range slices.Sorted(maps.Keys(calls)) {
+		digestModule(h, calls[name], whole, seen)
 	}
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-func isJSONConfig(name string) bool {
-	return filepath.Ext(name) == ".json" && filepath.Ext(name[:len(name)-len(".json")]) == ".tf"
-}
-
-func digestFile(h hash.Hash, dir, name string) error {
-	raw, err := os.ReadFile(filepath.Join(dir, name))
-	if err != nil {
-		return err
-	}
-	fmt.Fprintf(h, "%q %d\n%s\n", name, len(raw), raw)
-	return nil
-}
-
 // digestModule adds the inputs of an init in a local module and in the local
 // modules that it calls; all files if they are copied or cannot be parsed.
-func (d *Dir) digestModule(h hash.Hash, dir string, whole bool, seen map[string]bool) {
+func digestModule(h hash.Hash, dir string, whole bool, seen map[string]bool) {
 	if seen[dir] {
 		return
 	}
@@ -313,11 +278,10 @@ func (d *Dir) digestModule(h hash.Hash, dir string, whole bool, seen map[string]
 		digestTree(h, dir)
 		return
 	}
-	var b bytes.Buffer
-	fmt.Fprintf(&b, "core %q\n", module.RequiredCore)
+	fmt.Fprintf(h, "core %q\n", module.RequiredCore)
 	for _, name := range slices.Sorted(maps.Keys(module.RequiredProviders)) {
 		r := module.RequiredProviders[name]
-		fmt.Fprintf(&b, "provider %q %q %q\n", name, r.Source, r.VersionConstraints)
+		fmt.Fprintf(h, "provider %q %q %q\n", name, r.Source, r.VersionConstraints)
 	}
 	used := map[string]bool{} // providers that resources imply
 	for _, resources := range []map[string]*tfconfig.Resource{module.ManagedResources, module.DataResources} {
@@ -326,17 +290,14 @@ func (d *Dir) digestModule(h hash.Hash, dir string, whole bool, seen map[string]
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(used)) {
-		fmt.Fprintf(&b, "uses %q\n", name)
+		fmt.Fprintf(h, "uses %q\n", name)
 	}
-	calls := slices.Sorted(maps.Keys(module.ModuleCalls))
-	for _, name := range calls {
+	dirs := localDirs(dir, module)
+	for _, name := range slices.Sorted(maps.Keys(module.ModuleCalls)) {
 		c := module.ModuleCalls[name]
-		fmt.Fprintf(&b, "calls %q %q %q\n", name, c.Source, c.Version)
-	}
-	b.WriteTo(h)
-	for _, name := range calls {
-		if sub, ok := d.localDir(dir, module.ModuleCalls[name].Source); ok {
-			d.digestModule(h, sub, whole, seen)
+		fmt.Fprintf(h, "calls %q %q %q\n", name, c.Source, c.Version)
+		if dirs[name] != "" {
+			digestModule(h, dirs[name], whole, seen)
 		}
 	}
 }

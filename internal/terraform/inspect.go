@@ -66,8 +66,10 @@ func (b *Binary) Inspect(ctx context.Context, dir string, render func(dir string
 	}
 	var fresh bool
 	if d.opts.Backend.Type == "" || d.opts.Backend.Type == "local" {
-		workspaces := existingState(dir, d.opts)
-		fresh = workspaces == ""
+		workspaces := workspaceDir(dir, argument(d.opts.Backend.Body, "workspace_dir"))
+		if fresh = !exists(filepath.Join(workspaces, d.opts.Workspace, "terraform.tfstate")); fresh {
+			workspaces = ""
+		}
 		if err = d.useLocalState(workspaces); err == nil {
 			err = d.runInit(ctx)
 		}
@@ -98,10 +100,7 @@ func (d *Dir) Plan(ctx context.Context) (Plan, error) {
 	file := filepath.Join(scratchDir, "plan")
 	var plan Plan
 	err = d.attempt(ctx, "plan", func(lock, varFile string) error {
-		opts := []tfexec.PlanOption{tfexec.Lock(!d.opts.Unlocked), tfexec.Parallelism(10), tfexec.Refresh(true), tfexec.LockTimeout(lock)}
-		if varFile != "" {
-			opts = append(opts, tfexec.VarFile(varFile))
-		}
+		opts := options[tfexec.PlanOption](!d.opts.Unlocked, lock, varFile)
 		if !plansRemotely(d.opts.Backend) {
 			opts = append(opts, tfexec.Out(file))
 		}
@@ -159,22 +158,6 @@ func mirror(dir, tmp string) error {
 		return err
 	}
 	return os.WriteFile(filepath.Join(tmp, lockFile), lock, 0o600)
-}
-
-// existingState returns the directory of workspaces of a local backend, or ""
-// if the task has no state in it.
-func existingState(dir string, opts Options) string {
-	workspaces := "terraform.tfstate.d"
-	if v, ok := opts.Backend.Body.Attributes["workspace_dir"]; ok && v.Type() == cty.String && !v.IsNull() && v.AsString() != "" {
-		workspaces = v.AsString()
-	}
-	if !filepath.IsAbs(workspaces) {
-		workspaces = filepath.Join(dir, workspaces)
-	}
-	if exists(filepath.Join(workspaces, opts.Workspace, "terraform.tfstate")) {
-		return workspaces
-	}
-	return ""
 }
 
 // useLocalState overrides the backend with a local one that has its workspaces in

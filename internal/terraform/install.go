@@ -45,20 +45,17 @@ func (i install) into(ctx context.Context, dir, exact string) (string, error) {
 		ResponseHeaderTimeout: i.connect,
 	}}
 	defer client.CloseIdleConnections()
-	var got string
+	var release interface {
+		Install(context.Context) (string, error)
+	} = &releases.LatestVersion{Product: product.Terraform, InstallDir: tmp, Timeout: downloadLimit, ApiBaseURL: i.releases, HTTPClient: client}
 	if exact != "" {
-		v, verr := version.NewVersion(exact)
-		if verr != nil {
-			return "", fmt.Errorf("version %q: %w", exact, verr)
+		v, err := version.NewVersion(exact)
+		if err != nil {
+			return "", fmt.Errorf("version %q: %w", exact, err)
 		}
-		r := releases.ExactVersion{Product: product.Terraform, Version: v, InstallDir: tmp,
-			Timeout: downloadLimit, ApiBaseURL: i.releases, HTTPClient: client}
-		got, err = r.Install(ctx)
-	} else {
-		r := releases.LatestVersion{Product: product.Terraform, InstallDir: tmp,
-			Timeout: downloadLimit, ApiBaseURL: i.releases, HTTPClient: client}
-		got, err = r.Install(ctx)
+		release = &releases.ExactVersion{Product: product.Terraform, Version: v, InstallDir: tmp, Timeout: downloadLimit, ApiBaseURL: i.releases, HTTPClient: client}
 	}
+	got, err := release.Install(ctx)
 	if err != nil {
 		return "", err
 	}

@@ -96,7 +96,7 @@ apply) echo "Error: Required plugins are not installed" >&2; exit 1;;
 init) trap 'exit 0' INT; echo Initializing; echo > `+started+`; while :; do sleep 0.01; done;;
 esac`)
 	_, err := f.open().Apply(untilThere(t, started))
-	if interrupted := (*InterruptedError)(nil); !errors.As(err, &interrupted) || interrupted.Command != "init" {
+	if interrupted := (*InterruptedError)(nil); !errors.As(err, &interrupted) || interrupted.Name != "init" {
 		t.Errorf("got %v", err)
 	}
 }

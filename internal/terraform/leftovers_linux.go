@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -60,7 +61,7 @@ func processes() []int {
 // is this user's.
 func startedFor(pid int, dir string) bool {
 	env, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "environ"))
-	return err == nil && containsEntry(env, []byte(markVariable+"="+dir))
+	return err == nil && slices.Contains(strings.Split(string(env), "\x00"), markVariable+"="+dir)
 }
 
 // parent returns the process that started another one; 0 if that has ended.
@@ -87,13 +88,4 @@ func runs(pid int) bool {
 		return !errors.Is(err, os.ErrNotExist) && !errors.Is(err, syscall.ESRCH)
 	}
 	return len(argv) > 0
-}
-
-func containsEntry(environ, entry []byte) bool {
-	for _, e := range bytes.Split(environ, []byte{0}) {
-		if bytes.Equal(e, entry) {
-			return true
-		}
-	}
-	return false
 }

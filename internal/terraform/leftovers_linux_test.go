@@ -35,15 +35,9 @@ func TestMain(m *testing.M) {
 // descendants lists the processes that were started for a directory.
 func descendants(dir string) map[int]string {
 	found := map[int]string{}
-	entries, _ := os.ReadDir("/proc")
-	for _, e := range entries {
-		env, err := os.ReadFile(filepath.Join("/proc", e.Name(), "environ"))
-		if err != nil || !containsEntry(env, []byte(markVariable+"="+dir)) {
-			continue
-		}
-		pid, err := strconv.Atoi(e.Name())
-		argv, aerr := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline"))
-		if err == nil && aerr == nil && len(argv) > 0 { // not a zombie
+	for _, pid := range processes() {
+		argv, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cmdline"))
+		if err == nil && len(argv) > 0 && startedFor(pid, dir) { // not a zombie
 			found[pid] = strings.ReplaceAll(string(argv), "\x00", " ")
 		}
 	}

@@ -24,9 +24,11 @@ func CheckModule(t *config.Task, inputs []string) error {
 	if err := checkDirectory(t); err != nil {
 		return err
 	}
-	names := slices.Concat(inputs, t.VariableNames())
-	if missing := MissingVariables(t.Module, names); len(missing) > 0 {
-		return errors.New(missingVariable(t.Name, fmt.Sprintf("%s of task %s", t.Module, t.Name), missing[0]))
+	variables := variablesIn(t.Module)
+	for _, name := range slices.Concat(inputs, t.VariableNames()) {
+		if variables != nil && variables[name] == nil {
+			return errors.New(missingVariable(t.Name, fmt.Sprintf("%s of task %s", t.Module, t.Name), name))
+		}
 	}
 	return nil
 }
@@ -48,21 +50,14 @@ func checkDirectory(t *config.Task) error {
 	return nil
 }
 
-// MissingVariables returns those of the names that the module in the directory
-// does not declare. It returns none if the module cannot be parsed: Terraform
-// explains what is wrong with it.
-func MissingVariables(dir string, names []string) []string {
+// variablesIn returns the variables that the module in a directory declares. It
+// returns nil if the module cannot be parsed: Terraform explains what is wrong.
+func variablesIn(dir string) map[string]*tfconfig.Variable {
 	module, diags := tfconfig.LoadModule(dir)
 	if diags.HasErrors() {
 		return nil
 	}
-	var missing []string
-	for _, name := range names {
-		if _, ok := module.Variables[name]; !ok {
-			missing = append(missing, name)
-		}
-	}
-	return missing
+	return module.Variables
 }
 
 // VariableTypes returns the types that the task's module declares for its
@@ -76,12 +71,9 @@ func VariableTypes(t *config.Task) map[string]string {
 }
 
 func typesOf(dir string) map[string]string {
-	module, diags := tfconfig.LoadModule(dir)
-	if diags.HasErrors() {
-		return nil
-	}
-	types := make(map[string]string, len(module.Variables))
-	for name, v := range module.Variables {
+	variables := variablesIn(dir)
+	types := make(map[string]string, len(variables))
+	for name, v := range variables {
 		types[name] = v.Type
 	}
 	return types
@@ -90,8 +82,7 @@ func typesOf(dir string) map[string]string {
 // InstalledTypes returns the same for a module that init has installed; nil for a
 // module in a directory of this machine.
 func (d *Dir) InstalledTypes() map[string]string {
-	modules, _ := d.modules()
-	for _, m := range modules {
+	for _, m := range modulesIn(d.path) {
 		if m.Key == d.opts.Task && strings.HasPrefix(filepath.ToSlash(m.Dir), ".terraform/") {
 			return typesOf(filepath.Join(d.path, m.Dir))
 		}
@@ -147,18 +138,13 @@ func declared(t *config.Task) map[string]*tfconfig.Variable {
 	if dir == "" {
 		return nil
 	}
-	module, diags := tfconfig.LoadModule(dir)
-	if diags.HasErrors() {
-		return nil
-	}
-	return module.Variables
+	return variablesIn(dir)
 }
 
 // installed returns the directory into which Terraform has installed the task's
 // module; "" if it has not.
 func installed(t *config.Task) string {
-	modules, _ := modulesIn(filepath.Join(t.WorkingDir, ".terraform", "modules", "modules.json"))
-	for _, m := range modules {
+	for _, m := range modulesIn(t.WorkingDir) {
 		if m.Key == t.Name && strings.HasSuffix(m.Source, t.Module) { // a registry's address is written in full
 			return filepath.Join(t.WorkingDir, m.Dir)
 		}

@@ -1,6 +1,7 @@
 package terraform
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -69,7 +70,7 @@ func (d *Dir) moveState(ctx context.Context, from usedBackend) error {
 	}
 	place := present["workspace_dir"]
 	if d.opts.Backend.Type == "local" {
-		present["workspace_dir"] = d.workspaces(place)
+		present["workspace_dir"] = workspaceDir(d.path, place)
 	}
 	to, remove, err := d.beside(ctx, usedBackend{d.opts.Backend.Type, present}, d.opts.Backend)
 	if err != nil {
@@ -109,17 +110,14 @@ func (d *Dir) moveState(ctx context.Context, from usedBackend) error {
 	return os.Rename(next, d.data(backendFile))
 }
 
-// workspaces is the directory of a local backend's workspaces, by its argument
-// workspace_dir.
-func (d *Dir) workspaces(place any) string {
-	dir, _ := place.(string)
-	if dir == "" {
-		dir = "terraform.tfstate.d"
+// workspaceDir returns the directory of a local backend's workspaces for the task
+// in dir, by its argument workspace_dir.
+func workspaceDir(dir string, argument any) string {
+	workspaces, _ := argument.(string)
+	if workspaces = cmp.Or(workspaces, "terraform.tfstate.d"); filepath.IsAbs(workspaces) {
+		return workspaces
 	}
-	if !filepath.IsAbs(dir) {
-		dir = filepath.Join(d.path, dir)
-	}
-	return dir
+	return filepath.Join(dir, workspaces)
 }
 
 // beside opens a temporary directory that is initialised for a backend and has
@@ -157,7 +155,7 @@ func (d *Dir) beside(ctx context.Context, used usedBackend, backend config.Backe
 // stateIn returns the task's state in a backend; nil if there is none.
 func (d *Dir) stateIn(ctx context.Context, from usedBackend) ([]byte, error) {
 	if from.Type == "local" {
-		return readState(filepath.Join(d.workspaces(from.Config["workspace_dir"]), d.opts.Task, "terraform.tfstate"))
+		return readState(filepath.Join(workspaceDir(d.path, from.Config["workspace_dir"]), d.opts.Task, "terraform.tfstate"))
 	}
 	old, remove, err := d.beside(ctx, from, config.Backend{Type: from.Type, Body: bodyOf(from.Config)})
 	if err != nil {

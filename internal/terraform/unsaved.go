@@ -36,25 +36,20 @@ const (
 	keepingFor = 10 * time.Second
 )
 
-// unsavedState says what happened to the state of an earlier apply.
-type unsavedState struct {
-	aside string // where it is kept instead, if it was not saved
-}
-
 // saveUnsaved saves the state that an apply has left in the directory, if there is
 // one. It does so only if the backend still has the state from which that apply
 // began. Otherwise the backend's state is right, and the other one is kept aside
-// for a person.
-func (d *Dir) saveUnsaved(ctx context.Context) (unsavedState, error) {
+// for a person; aside is its place.
+func (d *Dir) saveUnsaved(ctx context.Context) (aside string, err error) {
 	path := d.unsaved()
 	raw, err := readState(path)
 	if raw == nil {
-		return unsavedState{}, err
+		return "", err
 	}
 	_ = os.Chmod(path, 0o600) // it holds what a state holds
 	now, err := d.current(ctx)
 	if err != nil {
-		return unsavedState{}, d.stillUnsaved(err)
+		return "", d.stillUnsaved(err)
 	}
 	if why := d.notFollowed(now, raw); why != "" {
 		return d.setAside(ctx, raw, why)
@@ -64,11 +59,11 @@ func (d *Dir) saveUnsaved(ctx context.Context) (unsavedState, error) {
 	switch {
 	case err == nil:
 		fmt.Fprintln(d.opts.Log, "The state that could not be saved before is saved now.")
-		return unsavedState{}, errors.Join(os.Remove(path), d.forgetBegin())
+		return "", errors.Join(os.Remove(path), d.forgetBegin())
 	case errors.As(err, &failed) && failed.has(newerState|unrelatedState|sameSerialState):
 		return d.setAside(ctx, raw, "the backend's state has changed meanwhile")
 	default:
-		return unsavedState{}, d.stillUnsaved(err)
+		return "", d.stillUnsaved(err)
 	}
 }
 
@@ -102,19 +97,19 @@ func (d *Dir) notFollowed(now, left []byte) string {
 }
 
 // setAside keeps a state under a name of its own and reports it.
-func (d *Dir) setAside(ctx context.Context, state []byte, why string) (unsavedState, error) {
-	aside, err := d.keepState(ctx, "errored", state)
+func (d *Dir) setAside(ctx context.Context, state []byte, why string) (aside string, err error) {
+	aside, err = d.keepState(ctx, "errored", state)
 	if err != nil {
-		return unsavedState{}, fmt.Errorf("keep the state aside that task %s could not save (%s): %w", d.opts.Task, why, err)
+		return "", fmt.Errorf("keep the state aside that task %s could not save (%s): %w", d.opts.Task, why, err)
 	}
 	if err := errors.Join(os.Remove(d.unsaved()), d.forgetBegin()); err != nil {
-		return unsavedState{}, fmt.Errorf("keep the state aside that task %s could not save: %w", d.opts.Task, err)
+		return "", fmt.Errorf("keep the state aside that task %s could not save: %w", d.opts.Task, err)
 	}
 	fmt.Fprintf(d.opts.Log, "Warning: the state that an earlier apply could not save is not written to the backend: %s. It is kept in %s: "+
 		"see whether it has resources that the backend's state lacks.\n", why, aside)
 	d.opts.Logger.Warn("a state that an apply could not save is kept aside: see whether it has resources that the backend's state lacks",
 		"task", d.opts.Task, "file", aside, "cause", why)
-	return unsavedState{aside}, nil
+	return aside, nil
 }
 
 // keepState writes a state to a new file in the directory that only this user can
@@ -183,15 +178,15 @@ func (d *Dir) begun() string { return filepath.Join(d.path, beganFile) }
 // It returns what happened to that state, for people.
 func (d *Dir) saveAfter(ctx context.Context) string {
 	fmt.Fprintln(d.opts.Log, "The state is not saved. That is tried again.")
-	saved, err := backoff.Retry(ctx, func() (unsavedState, error) { return d.saveUnsaved(ctx) }, backoff.WithMaxElapsedTime(savingFor))
+	aside, err := backoff.Retry(ctx, func() (string, error) { return d.saveUnsaved(ctx) }, backoff.WithMaxElapsedTime(savingFor))
 	switch {
 	case err != nil && d.opts.Keep != nil:
 		return d.keepUnsaved()
 	case err != nil:
 		return d.unsavedHint()
-	case saved.aside != "":
+	case aside != "":
 		return fmt.Sprintf("what was applied is not in the state: the backend's state has changed since this run began, and this run's is kept in %s: "+
-			"see whether it has resources that the backend's lacks", saved.aside)
+			"see whether it has resources that the backend's lacks", aside)
 	default:
 		return "the state could not be saved at first, and is saved now: the next run goes on from it"
 	}
