@@ -61,6 +61,7 @@ type Instance struct {
 	Reconciler *reconcile.Reconciler
 	Launcher   *launch.Local
 
+	runner    *runner.Runner
 	store     *stores.Store
 	consul    *consul.Client
 	base      *atomic.Pointer[config.Config] // what the files say
@@ -120,7 +121,7 @@ func New(ctx context.Context, cfg *config.Config, o Options) (*Instance, error) 
 	if o.Ended != nil {
 		run.Ended = o.Ended
 	}
-	i.Launcher = launch.NewLocal(ctx, Workers(o.Parallel), o.Log, run.Run)
+	i.runner, i.Launcher = run, launch.NewLocal(ctx, Workers(o.Parallel), o.Log, run.Run)
 	i.Reconciler = &reconcile.Reconciler{
 		Config: cfg, Source: source, Store: store, Consul: client, Launcher: i.Launcher,
 		Owner: owner, LeaseTTL: timing.LeaseTTL, Skew: timing.Skew, Witness: new(lease.Witness), OneClock: store.OneClock,

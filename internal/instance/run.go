@@ -3,6 +3,7 @@ package instance
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/config"
@@ -10,6 +11,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/memory"
 	"github.com/terrapulse/terrapulse/internal/reconcile"
 	"github.com/terrapulse/terrapulse/internal/reload"
+	"github.com/terrapulse/terrapulse/internal/state"
 )
 
 // RunOptions are the settings of Run.
@@ -43,6 +45,14 @@ func (i *Instance) Run(ctx context.Context, o RunOptions) error {
 		return err
 	}
 	go memory.Release(ctx, i.Launcher.Busy)
+	var background sync.WaitGroup
+	i.runner.Background = func(run state.Run, work func(context.Context) error) {
+		background.Go(func() {
+			if err := work(ctx); err != nil {
+				i.log.Error("a task must be run by hand", "task", run.Task, "run", run.ID, "error", err)
+			}
+		})
+	}
 	reloads := make(chan reconcile.Reload)
 	go i.reload(ctx, o, reloads)
 	loop := &reconcile.Loop{Reconciler: i.Reconciler, Ended: i.Launcher.Ended(), Asked: i.asked, Reload: reloads, Observer: i.metrics,
@@ -59,6 +69,7 @@ func (i *Instance) Run(ctx context.Context, o RunOptions) error {
 	stop()
 	i.log.Info("stopping, waiting for Terraform where it runs")
 	i.Launcher.Wait()
+	background.Wait()
 	i.Reconciler.DeliverRest(context.WithoutCancel(ctx))
 	withdrawn()
 	left()

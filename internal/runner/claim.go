@@ -163,9 +163,8 @@ func (c *claim) renew(ctx context.Context) (expired bool, err error) {
 	case <-ctx.Done():
 		return false, ctx.Err()
 	}
-	next, until, now := c.run.Data, c.run.Data.Expires, c.Now()
-	// The monotonic clock stops while a machine sleeps, and the other may be set.
-	left := min(until.Sub(now), until.Round(0).Sub(now.Round(0)), c.Claim)
+	next, now := c.run.Data, c.Now()
+	left := c.left(now)
 	next.Expires, next.ClaimFor = now.Add(c.Claim), c.Claim
 	if c.Yields { // a store that does not answer must not hide that the time is up
 		var cancel context.CancelFunc
@@ -174,6 +173,13 @@ func (c *claim) renew(ctx context.Context) (expired bool, err error) {
 	}
 	err = c.write(ctx, next)
 	return err != nil && (ctx.Err() != nil || c.Now().Sub(now) >= left), err
+}
+
+// left is how long the claim lasts. The monotonic clock stops while a machine
+// sleeps, and the other clock may be set.
+func (c *claim) left(now time.Time) time.Duration {
+	until := c.run.Data.Expires
+	return min(until.Sub(now), until.Round(0).Sub(now.Round(0)), c.Claim)
 }
 
 // confirm renews the claim, so that no apply begins after the run was given to

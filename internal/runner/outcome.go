@@ -11,26 +11,71 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/terrapulse/terrapulse/internal/outbox"
+	"github.com/terrapulse/terrapulse/internal/pause"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
-// makeGood has the task run again if this run, which another runner may have
-// overtaken, has applied something: that may be older than what the other applied.
+// makeGood marks the task to run again if this run has applied something although
+// another run may have been given the task: this one's values may be older. The
+// process retries that for as long as it lives (Runner.Background), but longer than
+// the patience only if it was not told to stop.
 func (c *claim) makeGood(ctx context.Context, done result, taken error) error {
 	if !done.applied {
 		return taken
 	}
 	patience := c.patience()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()
-	run := c.run.Data
-	_, err := retry(ctx, func() (struct{}, error) {
-		return struct{}{}, state.Doubt(ctx, c.Store, run.Task, fmt.Sprintf("run %s was given up and went on: it may have applied older values", run.ID), c.Now())
-	}, backoff.WithMaxElapsedTime(patience))
-	if err != nil {
-		return fmt.Errorf("%w; it has applied something, and the task could not be marked to run again (run the task once by hand): %w", taken, err)
+	if err := c.mark(limited, backoff.WithMaxElapsedTime(patience)); err != nil {
+		return c.markLater(ctx, fmt.Errorf("%w; it has applied something, and the task could not be marked to run again: %w", taken, err))
 	}
 	return fmt.Errorf("%w; it has applied something, so the task runs again", taken)
+}
+
+// mark marks the task to run again if the run was given up.
+func (c *claim) mark(ctx context.Context, opts ...backoff.RetryOption) error {
+	_, err := retry(ctx, func() (struct{}, error) {
+		run, err := state.Read[state.Run](ctx, c.Store, c.run.Key)
+		if err != nil {
+			return struct{}{}, err
+		}
+		if run.Exists() && run.Data.State != state.RunLost {
+			return struct{}{}, nil // if it is found lost from now on, the next run begins after this one has ended
+		}
+		why := fmt.Sprintf("run %s was given up and went on: it may have applied older values", c.run.Data.ID)
+		return struct{}{}, state.Doubt(ctx, c.Store, c.run.Data.Task, why, c.Now())
+	}, opts...)
+	return err
+}
+
+// markLater has mark retried without a slot for runs. If that is not possible, the
+// error says what a person has to do.
+func (c *claim) markLater(ctx context.Context, failed error) error {
+	const byHand = "%w (run the task once by hand)"
+	if c.Background == nil || ctx.Err() != nil {
+		return fmt.Errorf(byHand, failed)
+	}
+	c.Background(c.run.Data, func(ctx context.Context) error {
+		limited, cancel := outlive(ctx, c.patience())
+		defer cancel()
+		if err := c.mark(limited, backoff.WithMaxElapsedTime(0)); err != nil {
+			return fmt.Errorf(byHand, fmt.Errorf("mark task %s to run again after run %s, which was given up and has applied something: %w",
+				c.run.Data.Task, c.run.Data.ID, err))
+		}
+		c.Log.Info("the store answers again: a task is run again if its run was given up")
+		return nil
+	})
+	return fmt.Errorf("%w; the task is marked as soon as the store answers", failed)
+}
+
+// outlive returns a context that ends some time after ctx has ended.
+func outlive(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	later, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		pause.For(later, d)
+		cancel()
+	})
+	return later, func() { stop(); cancel() }
 }
 
 // ended returns the run as it is when it ends now. The claim is not renewed any more.

@@ -2,6 +2,7 @@ package runner
 
 import (
 	"context"
+	"errors"
 	"io"
 	"strings"
 	"testing"
@@ -95,5 +96,100 @@ func TestRun_GivenUpBeforeTheApplyAppliesNothing(t *testing.T) {
 	}
 	if got := b.task(); got.Doubt != "" {
 		t.Errorf("the task reads %+v, though nothing was applied", got)
+	}
+}
+
+// left is work that a run has left for later.
+type left func(context.Context) error
+
+// unmarked has an apply end while the store takes nothing about the task. It
+// returns the run's error, and what the run has left for later.
+func (b *bench) unmarked(ctx context.Context) (err error, later left) {
+	b.t.Helper()
+	b.Patience = 300 * time.Millisecond
+	b.Background = func(_ state.Run, work func(context.Context) error) { later = work }
+	b.store.Before = func(changes []state.Change) error {
+		if writes(changes, "task/", "") {
+			return errors.New("no leader")
+		}
+		return nil
+	}
+	err = b.run(ctx)
+	b.store.Before = nil
+	return err, later
+}
+
+func TestRun_OvertakenApplyIsMarkedWhenTheStoreAnswersAgain(t *testing.T) {
+	var b *bench
+	b = newBench(t, func(ctx context.Context, out io.Writer) (*state.Changes, error) {
+		before := b.store.Before
+		b.store.Before = nil
+		b.giveUp("r1")
+		b.store.Before = before
+		return succeed(ctx, out)
+	})
+	err, later := b.unmarked(t.Context())
+	if err == nil || later == nil || !strings.Contains(err.Error(), "as soon as the store answers") || strings.Contains(err.Error(), "by hand") {
+		t.Fatalf("the run returns: %v", err)
+	}
+	if err := later(t.Context()); err != nil || b.task().Doubt == "" {
+		t.Errorf("the task reads %+v (%v)", b.task(), err)
+	}
+}
+
+func TestRun_OvertakenApplyOfAStoppedProcessIsRunByHand(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	var b *bench
+	b = newBench(t, func(ctx context.Context, out io.Writer) (*state.Changes, error) {
+		before := b.store.Before
+		b.store.Before = nil
+		b.giveUp("r1")
+		b.store.Before = before
+		stop()
+		return succeed(ctx, out)
+	})
+	if err, later := b.unmarked(ctx); err == nil || later != nil || !strings.Contains(err.Error(), "run the task once by hand") {
+		t.Errorf("the run returns: %v", err)
+	}
+}
+
+// The process cannot see whether the run was given up: it must find out later.
+func TestRun_ApplyThatOutlastsItsClaimIsMarkedIfItWasGivenUp(t *testing.T) {
+	for name, givenUp := range map[string]bool{"given up": true, "not given up": false} {
+		t.Run(name, func(t *testing.T) {
+			now := noon
+			b := newBench(t, func(ctx context.Context, out io.Writer) (*state.Changes, error) {
+				now = now.Add(time.Hour) // it was frozen
+				return succeed(ctx, out)
+			})
+			b.Now = func() time.Time { return now }
+			err, later := b.unmarked(t.Context())
+			if err == nil || later == nil {
+				t.Fatalf("the run returns: %v", err)
+			}
+			if givenUp {
+				b.giveUp("r1")
+			}
+			if err := later(t.Context()); err != nil || (b.task().Doubt != "") != givenUp {
+				t.Errorf("the task reads %+v (%v)", b.task(), err)
+			}
+		})
+	}
+}
+
+func TestRun_MarkIsGivenUpSomeTimeAfterTheProcessWasStopped(t *testing.T) {
+	now := noon
+	b := newBench(t, func(ctx context.Context, out io.Writer) (*state.Changes, error) {
+		now = now.Add(time.Hour)
+		return succeed(ctx, out)
+	})
+	b.Now = func() time.Time { return now }
+	_, later := b.unmarked(t.Context())
+	b.giveUp("r1")
+	b.store.Before = func([]state.Change) error { return errors.New("no leader") }
+	stopped, stop := context.WithCancel(t.Context())
+	stop()
+	if err := later(stopped); err == nil || !strings.Contains(err.Error(), "run the task once by hand") {
+		t.Errorf("the work returns: %v", err)
 	}
 }

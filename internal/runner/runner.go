@@ -111,6 +111,11 @@ type Runner struct {
 	// Patience is how long an outcome that the store does not take is offered
 	// again; two minutes if 0. After that the run is found lost, and run again.
 	Patience time.Duration
+	// Background, if set, does work that a run has left, such as a write that the
+	// store did not take, beside the runs. Its context ends when the process is told
+	// to stop, and the process waits for the work. The error says what a person has
+	// to do. Without it such work is given up after Patience.
+	Background func(run state.Run, work func(context.Context) error)
 	// Said are the events that this process has logged; may be nil if nothing
 	// else in the process logs events.
 	Said *outbox.Said
@@ -170,7 +175,9 @@ func (r *Runner) carryOut(ctx context.Context, launch state.Launch, planned stat
 	if errors.Is(err, errTaken) {
 		return fmt.Errorf("run %s of task %s: %w", planned.ID, planned.Task, c.makeGood(ctx, done, err))
 	}
-	run := c.ended(r.Now())
+	ended := r.Now()
+	overtaken := done.applied && c.left(ended) <= 0 // perhaps: another run may have begun before this one ended
+	run := c.ended(ended)
 	run.Changes = done.changes
 	var wait *driver.WaitError
 	switch {
@@ -195,8 +202,11 @@ func (r *Runner) carryOut(ctx context.Context, launch state.Launch, planned stat
 	}
 
 	run, err = r.record(ctx, c, run, done, output)
-	if errors.Is(err, errTaken) {
+	switch {
+	case errors.Is(err, errTaken):
 		err = c.makeGood(ctx, done, err)
+	case err != nil && overtaken && r.ID == "": // of a container, Settle marks the task when it stops
+		err = c.markLater(ctx, err)
 	}
 	if err != nil {
 		return fmt.Errorf("record that run %s of task %s %s (it will be taken for lost, and run again): %w",

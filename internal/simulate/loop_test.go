@@ -3,6 +3,7 @@ package simulate
 import (
 	"context"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -58,6 +59,10 @@ func (w *world) startInstance() {
 	hand := &hand{process: p}
 	r := &runner.Runner{Config: func() *config.Config { return bundles[i.config.Load()].config }, Source: new(overlay.Source), Store: view{process: p}, Logs: hand,
 		Consul: eyes{process: p}, Driver: hand, Owner: p.name, Claim: localLease, Now: p.now, Log: nothing}
+	var background sync.WaitGroup
+	r.Background = func(run state.Run, work func(context.Context) error) {
+		background.Go(func() { p.heard(run.Task, work(context.WithValue(working, taskKey{}, run.Task))) })
+	}
 	engine := *engines[w.pointer]
 	engine.Bundle, engine.Owner, engine.LeaseTTL, engine.Skew, engine.Now = "", p.name, localLease, 0, p.now
 	engine.Witness, engine.OneClock, engine.Source = new(lease.Witness), true, r.Source
@@ -82,6 +87,7 @@ func (w *world) startInstance() {
 	go func() {
 		_ = loop.Run(working)
 		local.Wait()
+		background.Wait()
 		engine.DeliverRest(ctx)
 		_, _ = ask(ctx, p, terraform, "exits", func() (any, error) {
 			p.dead = true
