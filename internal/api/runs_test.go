@@ -87,7 +87,7 @@ func TestRunTask_DeletedTaskEndsTheWait(t *testing.T) {
 	e.serve()
 	made := make(chan answer, 1)
 	go func() { made <- e.ask("POST", "/v1/tasks?run=now", newTask) }()
-	eventually(t, "it is on trial", func() bool { return e.get("/v1/tasks/api").status == http.StatusOK })
+	eventually(t, "the change is provisional", func() bool { return e.get("/v1/tasks/api").status == http.StatusOK })
 	status(t, e.ask("DELETE", "/v1/tasks/api", ""), http.StatusAccepted)
 	got := <-made
 	if m := got.message(t); got.status != http.StatusInternalServerError || !strings.Contains(m, "the run is given up: task api was disabled or deleted") {

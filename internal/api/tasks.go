@@ -140,7 +140,7 @@ func (a *api) createTask(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	t, err = a.Control.Create(r.Context(), definition, reconcile.ChangeOptions{By: a.Who(r), Trial: mode == runNow})
+	t, err = a.Control.Create(r.Context(), definition, reconcile.ChangeOptions{By: a.Who(r), Provisional: mode == runNow})
 	if err == nil && mode == runNow && t.Enabled {
 		err = a.await(r.Context(), t.Name, reconcile.Earlier{}, "the task is not kept")
 	}
@@ -302,9 +302,9 @@ func (a *api) update(r *http.Request, name string, enabled bool, mode string) (*
 		}
 		return a.inspect(ctx, name, nil)
 	}
-	trial := mode == runNow && enabled
-	earlier, err := a.Control.SetEnabled(ctx, name, enabled, reconcile.ChangeOptions{By: a.Who(r), Trial: trial})
-	if err != nil || !trial {
+	provisional := mode == runNow && enabled
+	earlier, err := a.Control.SetEnabled(ctx, name, enabled, reconcile.ChangeOptions{By: a.Who(r), Provisional: provisional})
+	if err != nil || !provisional {
 		return nil, err
 	}
 	return nil, a.await(ctx, name, earlier, "the task stays as it was")

@@ -514,10 +514,10 @@ type Override struct {
 
 	// Problem why the change is without effect
 	Problem *string `json:"problem,omitempty"`
-	Task    string  `json:"task"`
 
-	// Trial it is kept only if the next run succeeds
-	Trial *bool `json:"trial,omitempty"`
+	// Provisional the change is kept only if the next run of the task succeeds
+	Provisional *bool  `json:"provisional,omitempty"`
+	Task        string `json:"task"`
 }
 
 // Overview defines model for Overview.

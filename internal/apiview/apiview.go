@@ -65,7 +65,7 @@ func overrideOf(o *overview.Override) *apispec.Override {
 	if o == nil {
 		return nil
 	}
-	shown := apispec.Override{Task: o.Task, Change: o.String(), Enabled: o.Enabled, Trial: optional(o.Trial != nil), By: optional(o.By), At: o.At}
+	shown := apispec.Override{Task: o.Task, Change: o.String(), Enabled: o.Enabled, Provisional: optional(o.Provisional != nil), By: optional(o.By), At: o.At}
 	if o.Problem != nil {
 		shown.Problem = optional(o.Problem.Error())
 	}

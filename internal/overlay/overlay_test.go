@@ -84,7 +84,7 @@ func TestLoad_AppliesOverridesToTheFiles(t *testing.T) {
 	defer store.Close()
 	yes := true
 	clash := made("web", noon)
-	clash.Trial = &state.Trial{Before: &state.Override{Task: "web", Enabled: &yes}}
+	clash.Provisional = &state.Provisional{Before: &state.Override{Task: "web", Enabled: &yes}}
 	wrong := state.Override{Task: "bad", Definition: json.RawMessage(`{"name":"bad"}`)}
 	for _, o := range []state.Override{made("späti-1", noon), clash, wrong} {
 		if _, err := store.Apply(t.Context(), state.Create(state.OverrideKey(o.Task), state.Encode(o))); err != nil {
@@ -103,8 +103,8 @@ func TestLoad_AppliesOverridesToTheFiles(t *testing.T) {
 			t.Errorf("problem of %s: %v", task, problem)
 		}
 	}
-	if before := e.Overrides["web"].Trial.Before; before == nil || before.Enabled == nil || !*before.Enabled {
-		t.Errorf("what a trial goes back to is not kept: %+v", e.Overrides["web"])
+	if before := e.Overrides["web"].Provisional.Before; before == nil || before.Enabled == nil || !*before.Enabled {
+		t.Errorf("what a provisional change reverts to is not kept: %+v", e.Overrides["web"])
 	}
 	store.Close()
 	if _, err := new(overlay.Source).At(t.Context(), store, base(), "c1"); err == nil || !strings.Contains(err.Error(), "changes made through the API") {

@@ -18,10 +18,10 @@ const maxDefinition = 64 << 10
 
 // ChangeOptions say how a change is to be made.
 type ChangeOptions struct {
-	By string // who asks, in words; "somebody" if it is empty
-	// Trial has the task run at once, and keeps the change only if that run
+	By string // who requests it, in words; "somebody" if it is empty
+	// Provisional requests a run at once and keeps the change only if that run
 	// succeeds. Without it the task runs when its condition changes.
-	Trial bool
+	Provisional bool
 }
 
 // Create makes a task from its definition, JSON as the API takes it. The error
@@ -45,10 +45,10 @@ func (c *Control) Create(ctx context.Context, definition json.RawMessage, opts C
 		// A file's task of this name that was deleted stays so.
 		next := state.Override{Task: task.Name, Definition: definition, Deleted: override.Data.Deleted, By: someone(opts.By), At: now, Made: now}
 		fresh := state.Task{History: record.Data.History, Events: record.Data.Events, HoldNext: true}
-		if opts.Trial && task.Enabled {
-			next.Trial = &state.Trial{}
+		if opts.Provisional && task.Enabled {
+			next.Provisional = &state.Provisional{}
 			if override.Data.Deleted != "" {
-				next.Trial.Before = &override.Data
+				next.Provisional.Before = &override.Data
 			}
 			fresh.HoldNext, fresh.Forced = false, next.By
 		}
@@ -80,7 +80,8 @@ func check(e *overlay.Effective, definition json.RawMessage) (*config.Task, erro
 	return e.Config.Parse(definition)
 }
 
-// SetEnabled enables or disables a task. AwaitRun waits for the run of a trial.
+// SetEnabled enables or disables a task. AwaitRun waits for the run of a
+// provisional change.
 // The error is ErrNoTask or ErrActive.
 func (c *Control) SetEnabled(ctx context.Context, task string, enabled bool, opts ChangeOptions) (earlier Earlier, err error) {
 	err = c.change(ctx, func(e *overlay.Effective) ([]state.Change, error) {
@@ -99,7 +100,7 @@ func (c *Control) SetEnabled(ctx context.Context, task string, enabled bool, opt
 		if err != nil {
 			return nil, err
 		}
-		if override.Data.Trial != nil {
+		if override.Data.Provisional != nil {
 			return nil, ErrActive
 		}
 		now := c.Now()
@@ -112,14 +113,14 @@ func (c *Control) SetEnabled(ctx context.Context, task string, enabled bool, opt
 			next.Deleted = "" // its block was changed since
 		}
 		earlier = earlierThan(record.Data)
-		trial := opts.Trial && enabled
-		if trial {
-			next.Trial = &state.Trial{Since: earlier.Ended}
+		provisional := opts.Provisional && enabled
+		if provisional {
+			next.Provisional = &state.Provisional{Since: earlier.Ended}
 			if override.Exists() {
-				next.Trial.Before = &override.Data
+				next.Provisional.Before = &override.Data
 			}
 		}
-		if t.Enabled == enabled && !trial {
+		if t.Enabled == enabled && !provisional {
 			return nil, errNoChange
 		}
 		change := override.Write(next)
@@ -130,8 +131,8 @@ func (c *Control) SetEnabled(ctx context.Context, task string, enabled bool, opt
 			return overridden(change, next, record, cancelPending(record.Data)), nil
 		}
 		fresh := record.Data
-		fresh.Held, fresh.HoldNext = nil, !trial
-		if trial {
+		fresh.Held, fresh.HoldNext = nil, !provisional
+		if provisional {
 			fresh.Forced, fresh.Replaces = next.By, false
 		}
 		return overridden(change, next, record, fresh), nil
@@ -143,7 +144,7 @@ func (c *Control) SetEnabled(ctx context.Context, task string, enabled bool, opt
 // kept, so that later changes of the files take effect.
 func redundant(o state.Override, base *config.Config) bool {
 	t, ok := base.Task(o.Task)
-	return ok && o.Trial == nil && len(o.Definition) == 0 && o.Deleted == "" && o.Enabled != nil && *o.Enabled == t.Enabled
+	return ok && o.Provisional == nil && len(o.Definition) == 0 && o.Deleted == "" && o.Enabled != nil && *o.Enabled == t.Enabled
 }
 
 // Delete removes a task; what it has made stays. A task of a file is hidden:

@@ -13,7 +13,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
-func TestTwoChangesThatDoNotGoTogetherAreNotBothMade(t *testing.T) {
+func TestControl_ConflictingChangesAreNotBothMade(t *testing.T) {
 	b := newBench(t)
 	definition := func(name string) json.RawMessage {
 		return fmt.Appendf(nil, `{"name":%q,"module":"./m","working_dir":"here"}`, name)
@@ -37,7 +37,7 @@ func TestTwoChangesThatDoNotGoTogetherAreNotBothMade(t *testing.T) {
 	}
 }
 
-func TestATaskThatBeginsToRunMeanwhileIsActive(t *testing.T) {
+func TestControl_TaskThatStartsMeanwhileIsActive(t *testing.T) {
 	b := newBench(t, tasks(1)...)
 	one := b.people()
 	one.Store = &moment{Store: b.store, request: "write override/", happens: func() { b.tick() }}
@@ -55,19 +55,19 @@ func TestATaskThatBeginsToRunMeanwhileIsActive(t *testing.T) {
 	}
 }
 
-func TestWhatIsSoIsNotChanged(t *testing.T) {
+func TestControl_ChangeWithoutEffectWritesNothing(t *testing.T) {
 	all := tasks(2)
 	all[1].Enabled = false
 	b := newBench(t, all...)
 	b.settle()
 	b.must(b.people().SetEnabled(t.Context(), "task-0", true, ChangeOptions{}))
-	b.must(b.people().SetEnabled(t.Context(), "task-1", false, ChangeOptions{Trial: true}))
+	b.must(b.people().SetEnabled(t.Context(), "task-1", false, ChangeOptions{Provisional: true}))
 	if b.override("task-0").Exists() || b.override("task-1").Exists() || !b.tick().Idle {
 		t.Error("something was changed")
 	}
 }
 
-func TestATaskThatCameBackAfterItWasDeletedCanBeDisabled(t *testing.T) {
+func TestControl_TaskThatReappearedCanBeDisabled(t *testing.T) {
 	all := tasks(2)
 	b := newBench(t, all...)
 	b.must(b.people().Delete(t.Context(), "task-0", ""))
@@ -82,7 +82,7 @@ func TestATaskThatCameBackAfterItWasDeletedCanBeDisabled(t *testing.T) {
 	}
 }
 
-func TestADefinitionFitsIntoItsRecordOrIsRefused(t *testing.T) {
+func TestControl_TooLongDefinitionIsRefused(t *testing.T) {
 	of := func(description string) json.RawMessage {
 		return json.RawMessage(`{"name":"made","module":"./made","description":"` + description + `","condition":{"services":{"names":["web"]}}}`)
 	}
@@ -100,9 +100,9 @@ func TestADefinitionFitsIntoItsRecordOrIsRefused(t *testing.T) {
 		if !fits {
 			continue
 		}
-		// It has room twice: a change on trial keeps the one before.
+		// It fits twice: a provisional change also keeps the override that it replaces.
 		b.must(b.people().SetEnabled(t.Context(), "made", false, ChangeOptions{}))
-		b.must(b.people().SetEnabled(t.Context(), "made", true, ChangeOptions{Trial: true}))
+		b.must(b.people().SetEnabled(t.Context(), "made", true, ChangeOptions{Provisional: true}))
 	}
 	_, err := newBench(t).people().Create(t.Context(), json.RawMessage(`{"name":`), ChangeOptions{})
 	if wrong := (config.Errors)(nil); !errors.As(err, &wrong) {
@@ -110,7 +110,7 @@ func TestADefinitionFitsIntoItsRecordOrIsRefused(t *testing.T) {
 	}
 }
 
-func TestTasksKeepTheOrderOfTheirMaking(t *testing.T) {
+func TestControl_TasksKeepTheOrderOfCreation(t *testing.T) {
 	b := newBench(t, tasks(1)...)
 	order := func(want ...string) {
 		t.Helper()
@@ -127,12 +127,12 @@ func TestTasksKeepTheOrderOfTheirMaking(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"z", "a"} {
-		b.must(b.people().Create(t.Context(), json.RawMessage(strings.ReplaceAll(made, `"made"`, `"`+name+`"`)), ChangeOptions{Trial: name == "a"}))
+		b.must(b.people().Create(t.Context(), json.RawMessage(strings.ReplaceAll(made, `"made"`, `"`+name+`"`)), ChangeOptions{Provisional: name == "a"}))
 		b.now = b.now.Add(time.Second)
 	}
 	order("task-0", "z", "a")
 	for _, enabled := range []bool{false, true} {
-		b.must(b.people().SetEnabled(t.Context(), "z", enabled, ChangeOptions{Trial: enabled}))
+		b.must(b.people().SetEnabled(t.Context(), "z", enabled, ChangeOptions{Provisional: enabled}))
 		order("task-0", "z", "a")
 	}
 	for range 3 {
@@ -143,7 +143,7 @@ func TestTasksKeepTheOrderOfTheirMaking(t *testing.T) {
 	order("task-0", "z", "a")
 }
 
-func TestAFilesTaskStaysDeletedWhenTheOneMadeInItsPlaceIsDeleted(t *testing.T) {
+func TestControl_DeletedFileTaskStaysDeletedAfterItsReplacement(t *testing.T) {
 	b := newBench(t, tasks(1)...)
 	b.must(b.people().Delete(t.Context(), "task-0", ""))
 	b.must(b.people().Create(t.Context(), json.RawMessage(strings.ReplaceAll(made, `"made"`, `"task-0"`)), ChangeOptions{}))
@@ -162,30 +162,30 @@ func TestAFilesTaskStaysDeletedWhenTheOneMadeInItsPlaceIsDeleted(t *testing.T) {
 	}
 }
 
-func TestWhatThePeopleAndTheFilesAgreeOnIsLeftToTheFiles(t *testing.T) {
-	for _, trial := range []bool{false, true} {
+func TestControl_RedundantOverrideIsNotKept(t *testing.T) {
+	for _, provisional := range []bool{false, true} {
 		all := tasks(2)
 		all[1].Enabled = false
 		b := newBench(t, all...)
 		b.settle()
 		for n, task := range []string{"task-0", "task-1"} {
-			b.must(b.people().SetEnabled(t.Context(), task, n == 1, ChangeOptions{Trial: trial}))
+			b.must(b.people().SetEnabled(t.Context(), task, n == 1, ChangeOptions{Provisional: provisional}))
 			for range 2 {
 				b.tick()
 				b.end(state.RunSucceeded, "A")
 				b.now = b.now.Add(liveCheck)
 			}
-			if o := b.override(task); !o.Exists() || o.Data.Trial != nil {
-				t.Fatalf("%s, trial %v: what differs is not kept: %+v", task, trial, o.Data)
+			if o := b.override(task); !o.Exists() || o.Data.Provisional != nil {
+				t.Fatalf("%s, provisional %v: what differs is not kept: %+v", task, provisional, o.Data)
 			}
-			b.must(b.people().SetEnabled(t.Context(), task, n == 0, ChangeOptions{Trial: trial}))
+			b.must(b.people().SetEnabled(t.Context(), task, n == 0, ChangeOptions{Provisional: provisional}))
 			for range 2 {
 				b.tick()
 				b.end(state.RunSucceeded, "A")
 				b.now = b.now.Add(liveCheck)
 			}
 			if o := b.override(task); o.Exists() {
-				t.Errorf("%s, trial %v: it is kept: %+v", task, trial, o.Data)
+				t.Errorf("%s, provisional %v: it is kept: %+v", task, provisional, o.Data)
 			}
 		}
 		if b.tick(); b.task("task-0").Reason.Code == state.ReasonDisabled || b.task("task-1").Reason.Code != state.ReasonDisabled {
@@ -194,7 +194,7 @@ func TestWhatThePeopleAndTheFilesAgreeOnIsLeftToTheFiles(t *testing.T) {
 	}
 }
 
-func TestATaskThatWasMadeStaysKnownThoughAFileHasGainedOneOfItsName(t *testing.T) {
+func TestControl_CreatedTaskIsKeptBesideAFileTaskOfItsName(t *testing.T) {
 	b := newBench(t)
 	b.must(b.people().Create(t.Context(), json.RawMessage(strings.ReplaceAll(made, `"made"`, `"task-0"`)), ChangeOptions{}))
 	b.Config = &config.Config{Tasks: tasks(1)}

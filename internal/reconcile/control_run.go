@@ -11,9 +11,9 @@ import (
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
-// trialSettled is how long AwaitRun waits for the leader to keep a change that
-// was on trial, or to take it back, once its run has ended.
-const trialSettled = 10 * time.Second
+// provisionalSettled is how long AwaitRun waits for the leader to keep a
+// provisional change, or to revert it, once its run has ended.
+const provisionalSettled = 10 * time.Second
 
 // Earlier names the runs that a task had when a run of it was requested.
 // AwaitRun waits for the first run after them.
@@ -88,7 +88,7 @@ func (c *Control) AwaitRun(ctx context.Context, task string, earlier Earlier) (s
 			if err != nil {
 				return state.Run{}, fmt.Errorf("read what was changed about task %s: %w", task, err)
 			}
-			if override.Data.Trial == nil {
+			if override.Data.Provisional == nil {
 				return state.Run{}, fmt.Errorf("%w: task %s was disabled or deleted before it began, or whoever leads does not have it", ErrGivenUp, task)
 			}
 		}
@@ -102,21 +102,21 @@ func (c *Control) AwaitRun(ctx context.Context, task string, earlier Earlier) (s
 	}
 }
 
-// awaitSettled gives the leader the time to settle a trial.
+// awaitSettled gives the leader the time to keep or revert a provisional change.
 func (c *Control) awaitSettled(ctx context.Context, task string) error {
-	limited, cancel := context.WithTimeout(ctx, trialSettled)
+	limited, cancel := context.WithTimeout(ctx, provisionalSettled)
 	defer cancel()
-	for told := false; ; told = true {
+	for woken := false; ; woken = true {
 		override, err := state.Read[state.Override](ctx, c.Store, state.OverrideKey(task))
 		if err != nil {
 			return fmt.Errorf("read what was changed about task %s: %w", task, err)
 		}
-		if override.Data.Trial == nil {
+		if override.Data.Provisional == nil {
 			return nil
 		}
 		// A leader that is woken may not know yet that the run has ended: ECS
 		// tells of it when its container is gone.
-		if c.Wake != nil && !told {
+		if c.Wake != nil && !woken {
 			c.Wake(ctx)
 		}
 		if !pause.For(limited, c.Poll) {

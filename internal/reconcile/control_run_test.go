@@ -30,7 +30,7 @@ func TestControl_ForceDuringARunAwaitsTheNext(t *testing.T) {
 	}
 }
 
-func TestWhoeverAsksForATickHasOneSoon(t *testing.T) {
+func TestControl_RequestedTickFollowsSoon(t *testing.T) {
 	b := newBench(t, tasks(1)...)
 	b.settle()
 	if !b.tick().Idle {
@@ -63,9 +63,9 @@ func TestWhoeverAsksForATickHasOneSoon(t *testing.T) {
 	}
 }
 
-func TestNobodyIsNamedSomebody(t *testing.T) {
+func TestControl_EmptyNameIsSomebody(t *testing.T) {
 	b := newBench(t, tasks(1)...)
-	b.must(b.people().Create(t.Context(), json.RawMessage(made), ChangeOptions{Trial: true}))
+	b.must(b.people().Create(t.Context(), json.RawMessage(made), ChangeOptions{Provisional: true}))
 	b.must(b.people().Force(t.Context(), "task-0", ""))
 	b.tick()
 	for _, task := range []string{"made", "task-0"} {
@@ -110,13 +110,13 @@ func TestControl_AwaitRunWaitsForTheRequestedRun(t *testing.T) {
 			c.Store = &moment{Store: b.store, request: "get override/", happens: func() { settled = true }}
 			run, err := c.AwaitRun(ctx, "made", tt.earlier)
 			if (err == nil) != tt.told || tt.told && (run.ID != "r2" || !settled) {
-				t.Errorf("told of %+v, %v; looked at the trial: %v", run, err, settled)
+				t.Errorf("got %+v, %v; provisional change settled: %v", run, err, settled)
 			}
 		})
 	}
 }
 
-func TestWhoWaitsForARunIsToldThatThereWillBeNone(t *testing.T) {
+func TestAwaitRun_EndsIfThereWillBeNoRun(t *testing.T) {
 	for what, ends := range map[string]func(*bench){
 		"disabled": func(b *bench) { b.must(b.people().SetEnabled(b.t.Context(), "task-0", false, ChangeOptions{})) },
 		"deleted":  func(b *bench) { b.must(b.people().Delete(b.t.Context(), "task-0", "")) },
@@ -136,10 +136,10 @@ func TestWhoWaitsForARunIsToldThatThereWillBeNone(t *testing.T) {
 			}
 		})
 	}
-	// A trial comes to its run, though whoever leads does not have the task for a while.
+	// A provisional change has its run although the task is missing for a while.
 	b := newBench(t, tasks(1)...)
 	b.settle()
-	since, err := b.people().SetEnabled(t.Context(), "task-0", true, ChangeOptions{Trial: true})
+	since, err := b.people().SetEnabled(t.Context(), "task-0", true, ChangeOptions{Provisional: true})
 	b.must(err)
 	files := b.Config
 	b.Config, b.effective = &config.Config{}, nil
@@ -148,16 +148,16 @@ func TestWhoWaitsForARunIsToldThatThereWillBeNone(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if _, err := b.people().AwaitRun(ctx, "task-0", since); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("of a trial told %v", err)
+		t.Errorf("waiting for a provisional change: %v", err)
 	}
 	// Until it is deleted.
 	b.must(b.people().Delete(t.Context(), "task-0", ""))
 	if _, err := b.people().AwaitRun(t.Context(), "task-0", since); err == nil || !strings.Contains(err.Error(), "task-0") {
-		t.Errorf("of a trial that is no more told %v", err)
+		t.Errorf("waiting for a provisional change that is gone: %v", err)
 	}
 }
 
-func TestWhatWasAskedForBeforeATaskWasDisabledIsForgotten(t *testing.T) {
+func TestControl_DisablingDropsRequests(t *testing.T) {
 	b := newBench(t, tasks(1)...)
 	b.settle()
 	b.launcher.forget()
@@ -169,7 +169,7 @@ func TestWhatWasAskedForBeforeATaskWasDisabledIsForgotten(t *testing.T) {
 	}
 }
 
-func TestWhoeverAsksForSomethingWakesTheLeader(t *testing.T) {
+func TestControl_RequestsWakeTheLeader(t *testing.T) {
 	b := newBench(t, tasks(1)...)
 	woken := 0
 	c := b.people()

@@ -23,7 +23,7 @@ func (terraform) Plan(_ context.Context, job driver.Job) (driver.Plan, error) {
 	return driver.Plan{Changes: &state.Changes{Add: 1}, Text: "Plan: 1 to add for " + job.Task.Module}, nil
 }
 
-func TestATaskThatIsMadeRunsWhenItsConditionChangesAndOutlivesTheProcess(t *testing.T) {
+func TestControl_CreatedTaskRunsOnChangeAndSurvivesARestart(t *testing.T) {
 	m := newMachine(t)
 	i := m.start(tasks("web"))
 	eventually(t, "web ran", func() bool { return m.runs("web") == 1 && i.reason("web") == state.ReasonUnchanged })
@@ -41,14 +41,14 @@ func TestATaskThatIsMadeRunsWhenItsConditionChangesAndOutlivesTheProcess(t *test
 	eventually(t, "it runs when the process starts, as every task does", func() bool { return m.runs("api") == 2 })
 }
 
-func TestATaskOnTrialIsKeptOnlyIfItsRunSucceeds(t *testing.T) {
+func TestControl_ProvisionalTaskIsKeptOnlyIfItsRunSucceeds(t *testing.T) {
 	for _, fails := range []bool{false, true} {
 		m := newMachine(t)
 		i := m.start(tasks("web"))
 		if fails {
 			m.broken["api"] = errors.New("the module is broken")
 		}
-		if _, err := i.Create(t.Context(), json.RawMessage(api), reconcile.ChangeOptions{By: "a test", Trial: true}); err != nil {
+		if _, err := i.Create(t.Context(), json.RawMessage(api), reconcile.ChangeOptions{By: "a test", Provisional: true}); err != nil {
 			t.Fatal(err)
 		}
 		run, err := i.AwaitRun(t.Context(), "api", reconcile.Earlier{})
@@ -68,13 +68,13 @@ func TestATaskOnTrialIsKeptOnlyIfItsRunSucceeds(t *testing.T) {
 	}
 }
 
-func TestATrialIsSettledByWhoeverLeadsNext(t *testing.T) {
+func TestControl_NextLeaderSettlesAProvisionalChange(t *testing.T) {
 	m := newMachine(t)
 	m.broken["api"] = errors.New("the module is broken")
 	i := m.start(tasks("web"))
 	eventually(t, "web ran", func() bool { return m.runs("web") == 1 && i.reason("web") == state.ReasonUnchanged })
 	i.stop() // nobody leads
-	if _, err := i.Create(t.Context(), json.RawMessage(api), reconcile.ChangeOptions{By: "a test", Trial: true}); err != nil {
+	if _, err := i.Create(t.Context(), json.RawMessage(api), reconcile.ChangeOptions{By: "a test", Provisional: true}); err != nil {
 		t.Fatal(err)
 	}
 	next := m.start(tasks("web"))
@@ -85,7 +85,7 @@ func TestATrialIsSettledByWhoeverLeadsNext(t *testing.T) {
 	expect(t, "tasks", names(t, next.Control), "web")
 }
 
-func TestADisabledTaskRestsUntilItIsEnabledAndChanges(t *testing.T) {
+func TestControl_DisabledTaskRunsOnlyOnceEnabledAndChanged(t *testing.T) {
 	m := newMachine(t)
 	i := m.start(tasks("web"))
 	eventually(t, "web ran", func() bool { return m.runs("web") == 1 && i.reason("web") == state.ReasonUnchanged })
@@ -108,7 +108,7 @@ func TestADisabledTaskRestsUntilItIsEnabledAndChanges(t *testing.T) {
 	eventually(t, "it ran", func() bool { return m.runs("web") == 2 })
 }
 
-func TestEnablingWithARunThatFailsLeavesTheTaskDisabled(t *testing.T) {
+func TestControl_FailedRunRevertsEnabling(t *testing.T) {
 	m := newMachine(t)
 	i := m.start(tasks("web"))
 	eventually(t, "web ran", func() bool { return m.runs("web") == 1 && i.reason("web") == state.ReasonUnchanged })
@@ -122,7 +122,7 @@ func TestEnablingWithARunThatFailsLeavesTheTaskDisabled(t *testing.T) {
 	m.mu.Lock()
 	m.broken["web"] = errors.New("the module is broken")
 	m.mu.Unlock()
-	if _, err := i.SetEnabled(t.Context(), "web", true, reconcile.ChangeOptions{By: "a test", Trial: true}); err != nil {
+	if _, err := i.SetEnabled(t.Context(), "web", true, reconcile.ChangeOptions{By: "a test", Provisional: true}); err != nil {
 		t.Fatal(err)
 	}
 	run, err := i.AwaitRun(t.Context(), "web", reconcile.Earlier{Ended: before.Data.Last.Run})
@@ -133,7 +133,7 @@ func TestEnablingWithARunThatFailsLeavesTheTaskDisabled(t *testing.T) {
 	stays(t, "it is not tried again", func() bool { return m.runs("web") == 2 })
 }
 
-func TestADeletedTaskOfAFileComesBackWhenTheFileIsChanged(t *testing.T) {
+func TestControl_DeletedFileTaskReappearsWhenItsBlockChanges(t *testing.T) {
 	m := newMachine(t)
 	i := m.start(tasks("web", "db"))
 	eventually(t, "both ran", func() bool {
@@ -160,7 +160,7 @@ func TestADeletedTaskOfAFileComesBackWhenTheFileIsChanged(t *testing.T) {
 	eventually(t, "it ran", func() bool { return m.runs("web") == 2 })
 }
 
-func TestATaskThatIsWithoutEffectCanBeDeleted(t *testing.T) {
+func TestControl_TaskWithoutEffectCanBeDeleted(t *testing.T) {
 	m := newMachine(t)
 	i := m.start(tasks("web"))
 	if _, err := i.Create(t.Context(), json.RawMessage(api), reconcile.ChangeOptions{By: "a test"}); err != nil {
@@ -213,7 +213,7 @@ func TestReset_RemovesEveryOverrideAndReturnsThem(t *testing.T) {
 	expect(t, "tasks", names(t, i.Control), "web", "db")
 }
 
-func TestATaskIsPlannedBeforeItIsMade(t *testing.T) {
+func TestControl_TaskIsPlannedBeforeItIsCreated(t *testing.T) {
 	m := newMachine(t)
 	i := m.start(tasks("web"))
 	planned, err := i.Plan(t.Context(), "", json.RawMessage(api))
@@ -230,7 +230,7 @@ func TestATaskIsPlannedBeforeItIsMade(t *testing.T) {
 	}
 }
 
-func TestARunIsHadWhenItIsAskedFor(t *testing.T) {
+func TestControl_ForceRunsATask(t *testing.T) {
 	m := newMachine(t)
 	i := m.start(tasks("web"))
 	eventually(t, "web ran", func() bool { return m.runs("web") == 1 && i.reason("web") == state.ReasonUnchanged })
@@ -244,7 +244,7 @@ func TestARunIsHadWhenItIsAskedFor(t *testing.T) {
 	}
 }
 
-func TestAnotherInstanceIsAskedThroughTheStore(t *testing.T) {
+func TestControl_RequestReachesTheLeaderThroughTheStore(t *testing.T) {
 	m := newMachine(t)
 	leader := m.start(tasks("web"))
 	eventually(t, "web ran", func() bool { return m.runs("web") == 1 && leader.reason("web") == state.ReasonUnchanged })
@@ -261,7 +261,7 @@ func TestAnotherInstanceIsAskedThroughTheStore(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeDoneIsRefusedWithWords(t *testing.T) {
+func TestControl_RefusalsNameTheReason(t *testing.T) {
 	m := newMachine(t)
 	m.took = time.Hour
 	i := m.start(append(tasks("web"), config.Task{Name: "off", Module: "./off"}))
@@ -300,7 +300,7 @@ func TestWhatCannotBeDoneIsRefusedWithWords(t *testing.T) {
 	}
 }
 
-func TestFilesThatAreWrongChangeNothingAndAreToldUntilTheyAreRight(t *testing.T) {
+func TestLoop_InvalidFilesAreRefusedAndReported(t *testing.T) {
 	m := newMachine(t)
 	i := m.start(tasks("web"))
 	eventually(t, "web ran", func() bool { return m.runs("web") == 1 && i.reason("web") == state.ReasonUnchanged })
@@ -325,7 +325,7 @@ func TestFilesThatAreWrongChangeNothingAndAreToldUntilTheyAreRight(t *testing.T)
 	stays(t, "web has no reason to run", func() bool { return m.runs("web") == 2 })
 }
 
-func TestWhoStandsByKnowsTheFilesAsTheyAreWhenItComesToLead(t *testing.T) {
+func TestLoop_StandbyTakesOverWithTheLatestFiles(t *testing.T) {
 	m := newMachine(t)
 	leader := m.start(tasks("web"))
 	eventually(t, "web ran", func() bool { return m.runs("web") == 1 && leader.reason("web") == state.ReasonUnchanged })
@@ -336,7 +336,7 @@ func TestWhoStandsByKnowsTheFilesAsTheyAreWhenItComesToLead(t *testing.T) {
 	eventually(t, "db ran", func() bool { return m.runs("db") == 1 })
 }
 
-func TestATaskThatIsChangedWhileItsRunWaitsForItsTurnRunsAsItIsThen(t *testing.T) {
+func TestControl_TaskChangedWhileItsRunIsQueuedRunsAsChanged(t *testing.T) {
 	m := newMachine(t)
 	m.took = 200 * time.Millisecond
 	names := []string{"a", "b", "c", "d", "e", "f", "g", "h", "i", "j"}
@@ -366,7 +366,7 @@ func TestATaskThatIsChangedWhileItsRunWaitsForItsTurnRunsAsItIsThen(t *testing.T
 	}
 }
 
-func TestManyChangesAtOnceAreAllMade(t *testing.T) {
+func TestControl_ConcurrentChangesAreAllMade(t *testing.T) {
 	m := newMachine(t)
 	i := m.start(tasks("web"))
 	var work sync.WaitGroup

@@ -199,7 +199,7 @@ func TestDecide_MissedTimesOfAScheduleAreCaughtUpOnce(t *testing.T) {
 	}
 }
 
-func TestBackoffGrowsToAQuarterOfAnHour(t *testing.T) {
+func TestBackoff_GrowsTo15Minutes(t *testing.T) {
 	last := time.Duration(0)
 	for n := 1; n < 100; n++ {
 		wait := state.Backoff("web", n)

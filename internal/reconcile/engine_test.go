@@ -208,7 +208,7 @@ func history(t *rapid.T) string {
 	return w.broken
 }
 
-func TestNoHistoryOfFaultsBreaksWhatMustAlwaysHold(t *testing.T) {
+func TestEngine_InvariantsHoldUnderFaults(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		var broken string
 		var thrown any

@@ -12,7 +12,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
-func TestWhoStandsByTakesOverWhenTheLeaderStops(t *testing.T) {
+func TestLoop_StandbyTakesOverWhenTheLeaderStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first := newLoopBench(t, tasks(2)...)
 		first.start()
@@ -37,7 +37,7 @@ func TestWhoStandsByTakesOverWhenTheLeaderStops(t *testing.T) {
 }
 
 // However long a lease lasts, nobody waits for it who need not.
-func TestALongLeaseDelaysNothingButATakeoverFromTheDead(t *testing.T) {
+func TestLoop_LongLeaseDelaysOnlyTakeoverAfterACrash(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first := newLoopBench(t, tasks(1)...)
 		first.LeaseTTL = time.Hour
@@ -78,7 +78,7 @@ func (d *deaf) Apply(ctx context.Context, changes ...state.Change) ([]state.Reco
 	return d.Store.Apply(ctx, changes...)
 }
 
-func TestALeaderEndsSoonThoughTheStoreDoesNotAnswer(t *testing.T) {
+func TestLoop_EndsSoonIfTheStoreDoesNotAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newLoopBench(t, tasks(1)...)
 		store := &deaf{Store: b.store}
@@ -94,7 +94,7 @@ func TestALeaderEndsSoonThoughTheStoreDoesNotAnswer(t *testing.T) {
 	})
 }
 
-func TestWhoStandsByTakesOverWhenTheLeaderWasKilled(t *testing.T) {
+func TestLoop_StandbyTakesOverWhenTheLeaderWasKilled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newLoopBench(t, tasks(1)...)
 		if _, err := lease.Acquire(t.Context(), b.store, state.LeaderLease, "killed", lease.Options{TTL: b.LeaseTTL, Now: time.Now}); err != nil {
@@ -112,7 +112,7 @@ func TestWhoStandsByTakesOverWhenTheLeaderWasKilled(t *testing.T) {
 	})
 }
 
-func TestWhoStandsByEndsWhenToldTo(t *testing.T) {
+func TestLoop_StandbyEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newLoopBench(t, tasks(1)...)
 		if _, err := lease.Acquire(t.Context(), b.store, state.LeaderLease, "another", lease.Options{TTL: time.Hour, Now: time.Now}); err != nil {
@@ -127,7 +127,7 @@ func TestWhoStandsByEndsWhenToldTo(t *testing.T) {
 	})
 }
 
-func TestALeaderThatLostItsLeaseStops(t *testing.T) {
+func TestLoop_LeaderWithoutLeaseStops(t *testing.T) {
 	for name, notice := range map[string]func(*loopBench){
 		"when it decides": func(b *loopBench) { b.change("B") },
 		"when it renews":  func(b *loopBench) { pass(b.LeaseTTL / 2); b.change("B") },
@@ -161,7 +161,7 @@ func TestALeaderThatLostItsLeaseStops(t *testing.T) {
 	}
 }
 
-func TestALeaderThatLostItsLeaseStopsThoughNothingChanges(t *testing.T) {
+func TestLoop_IdleLeaderWithoutLeaseStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newLoopBench(t, tasks(1)...)
 		b.Witness, b.OneClock = new(lease.Witness), true
@@ -179,7 +179,7 @@ func TestALeaderThatLostItsLeaseStopsThoughNothingChanges(t *testing.T) {
 	})
 }
 
-func TestALeaderGoesOnThroughShortFailuresOfTheStore(t *testing.T) {
+func TestLoop_LeaderSurvivesShortStoreFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newLoopBench(t, tasks(1)...)
 		failing := &failingStore{Store: b.store}

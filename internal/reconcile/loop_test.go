@@ -73,7 +73,7 @@ func (f *failingStore) Apply(ctx context.Context, changes ...state.Change) ([]st
 	return f.Store.Apply(ctx, changes...)
 }
 
-func TestTicksThatFailBecomeRarerWhateverTheGatesDo(t *testing.T) {
+func TestLoop_FailedTicksBackOffWhateverTheGatesDo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newLoopBench(t, tasks(1)...)
 		failing := &failingStore{Store: b.store}
@@ -99,7 +99,7 @@ func TestTicksThatFailBecomeRarerWhateverTheGatesDo(t *testing.T) {
 	})
 }
 
-func TestTheEndOfARunIsLookedAtAtOnce(t *testing.T) {
+func TestLoop_EndOfARunIsFollowedByATick(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newLoopBench(t, tasks(2)...)
 		b.start()
@@ -131,7 +131,7 @@ func (p partly) Observe(ctx context.Context, queries []consul.Query) []consul.An
 	return answers
 }
 
-func TestATaskThatCannotBeReadDelaysNoOther(t *testing.T) {
+func TestLoop_UnreadableTaskDelaysNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		closed, open := *webTask(), *webTask()
 		closed.Name = "closed"
@@ -158,7 +158,7 @@ func TestATaskThatCannotBeReadDelaysNoOther(t *testing.T) {
 	})
 }
 
-func TestAnOutageOfConsulIsSatOutQuietly(t *testing.T) {
+func TestLoop_ConsulOutageIsLoggedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newLoopBench(t, tasks(50)...)
 		b.start()
@@ -185,7 +185,7 @@ func TestAnOutageOfConsulIsSatOutQuietly(t *testing.T) {
 	})
 }
 
-func TestEachTaskRunsAtTheStartAlsoWhereItsRecordWasJustChanged(t *testing.T) {
+func TestLoop_EveryTaskRunsAtStartAfterAConflict(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newLoopBench(t, tasks(3)...)
 		b.bench.now = time.Now()
@@ -201,7 +201,7 @@ func TestEachTaskRunsAtTheStartAlsoWhereItsRecordWasJustChanged(t *testing.T) {
 	})
 }
 
-func TestALaunchThatFailsAtTheStartDoublesNoRun(t *testing.T) {
+func TestLoop_FailedLaunchAtStartDoublesNoRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newLoopBench(t, tasks(3)...)
 		b.launcher.refuse(errors.New("no answer"))
@@ -228,7 +228,7 @@ func (mute) Get(ctx context.Context, _ string) (state.Record, error) {
 	}
 }
 
-func TestNobodyWaitsForWhatAStoreDoesNotAnswerAnother(t *testing.T) {
+func TestControl_UnansweredRequestDelaysNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newBench(t).people()
 		c.Store = mute{c.Store}
@@ -273,7 +273,7 @@ func (e *echo) Apply(ctx context.Context, changes ...state.Change) ([]state.Reco
 	return written, err
 }
 
-func TestWhatALeaderWritesDoesNotKeepItWriting(t *testing.T) {
+func TestLoop_OwnWritesCauseNoTick(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newLoopBench(t, tasks(2)...)
 		var moves atomic.Int64

@@ -94,7 +94,7 @@ func (m *memory) Apply(ctx context.Context, changes ...state.Change) ([]state.Re
 
 func (m *memory) Close() error { return nil }
 
-func TestTheStoreInMemoryIsOne(t *testing.T) {
+func TestMemory_IsAStore(t *testing.T) {
 	statetest.Test(t, func(*testing.T) func() state.Store {
 		m := newMemory()
 		return func() state.Store { return m }

@@ -169,7 +169,7 @@ func expect(t *testing.T, what string, got []string, want ...string) {
 	}
 }
 
-func TestOnceRunsEveryTaskAndNoFailureStopsAnother(t *testing.T) {
+func TestOnce_FailedTaskStopsNoOther(t *testing.T) {
 	m := newMachine(t)
 	all := tasks("e", "d", "c", "b", "a")
 	all[1].Enabled = false
@@ -187,7 +187,7 @@ func TestOnceRunsEveryTaskAndNoFailureStopsAnother(t *testing.T) {
 	}
 }
 
-func TestOnceWaitsForTheLeaseOfADeadProcess(t *testing.T) {
+func TestOnce_WaitsForTheLeaseOfADeadProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMachine(t)
 		if _, err := lease.Acquire(t.Context(), m.store, state.LeaderLease, "dead", lease.Options{TTL: ttl, Now: time.Now}); err != nil {
@@ -197,7 +197,7 @@ func TestOnceWaitsForTheLeaseOfADeadProcess(t *testing.T) {
 	})
 }
 
-func TestOnceRefusesBesideALivingProcess(t *testing.T) {
+func TestOnce_RefusesBesideALeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMachine(t)
 		held, err := lease.Acquire(t.Context(), m.store, state.LeaderLease, "host-1", lease.Options{TTL: ttl, Now: time.Now})
@@ -256,7 +256,7 @@ func (d *deadLauncher) Status(context.Context, []string) (map[string]reconcile.L
 	return nil, nil
 }
 
-func TestOnceCarriesOutWhatAnotherHasDecided(t *testing.T) {
+func TestOnce_CarriesOutIntentsOfAnotherProcess(t *testing.T) {
 	m := newMachine(t)
 	left := m.leave(tasks("web", "api"))
 	outcomes := m.once(tasks("web", "api"))
@@ -271,7 +271,7 @@ func TestOnceCarriesOutWhatAnotherHasDecided(t *testing.T) {
 	}
 }
 
-func TestWhatWasDecidedOnAnotherDefinitionIsDecidedAnew(t *testing.T) {
+func TestOnce_IntentOnAnotherDefinitionIsDecidedAnew(t *testing.T) {
 	m := newMachine(t)
 	left := m.leave(tasks("web"))
 	changed := tasks("web")
@@ -286,7 +286,7 @@ func TestWhatWasDecidedOnAnotherDefinitionIsDecidedAnew(t *testing.T) {
 	}
 }
 
-func TestOnceWaitsForARunThatAnotherProcessHasBegun(t *testing.T) {
+func TestOnce_WaitsForARunOfAnotherProcess(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		killed bool
@@ -341,7 +341,7 @@ func (m *mortal) Apply(ctx context.Context, changes ...state.Change) ([]state.Re
 	return m.Store.Apply(ctx, changes...)
 }
 
-func TestTasksComeAndGoWithTheConfiguration(t *testing.T) {
+func TestOnce_TasksFollowTheConfiguration(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMachine(t)
 		m.leave(tasks("old", "web")) // both have runs under way
@@ -360,7 +360,7 @@ func TestTasksComeAndGoWithTheConfiguration(t *testing.T) {
 	})
 }
 
-func TestOnceLeavesAloneWhatHadNotBegunWhenItWasStopped(t *testing.T) {
+func TestOnce_QueuedRunsDoNotStartAfterAStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMachine(t)
 		m.took = time.Minute
@@ -392,7 +392,7 @@ func TestOnceLeavesAloneWhatHadNotBegunWhenItWasStopped(t *testing.T) {
 	})
 }
 
-func TestAThousandTasksAreLaunchedInBatches(t *testing.T) {
+func TestOnce_ThousandTasksAreLaunchedInBatches(t *testing.T) {
 	m := newMachine(t)
 	m.store = newMemory()
 	var all []config.Task

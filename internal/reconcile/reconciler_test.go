@@ -18,7 +18,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
-func TestAChangeBecomesOneRunOfEachTaskConcerned(t *testing.T) {
+func TestTick_ChangeRunsEachConcernedTaskOnce(t *testing.T) {
 	b := newBench(t, tasks(45)...)
 	b.settle()
 	b.launcher.started = nil
@@ -45,7 +45,7 @@ func TestAChangeBecomesOneRunOfEachTaskConcerned(t *testing.T) {
 	}
 }
 
-func TestAnIdleTickOnlyReads(t *testing.T) {
+func TestTick_IdleTickOnlyReads(t *testing.T) {
 	for _, n := range []int{1, 1000} {
 		t.Run(fmt.Sprintf("%d tasks", n), func(t *testing.T) {
 			b := newBench(t, tasks(n)...)
@@ -64,7 +64,7 @@ func TestAnIdleTickOnlyReads(t *testing.T) {
 	}
 }
 
-func TestEveryFiveMinutesEverythingIsRead(t *testing.T) {
+func TestTick_EveryViewIsReadEvery5Minutes(t *testing.T) {
 	b := newBench(t, tasks(3)...)
 	b.settle()
 	b.catalog.reads = 0
@@ -77,7 +77,7 @@ func TestEveryFiveMinutesEverythingIsRead(t *testing.T) {
 	}
 }
 
-func TestACrashBetweenIntentAndLaunchIsHealedWithTheSameLaunch(t *testing.T) {
+func TestTick_IntentWithoutLaunchIsStartedUnderTheSameID(t *testing.T) {
 	b := newBench(t, tasks(2)...)
 	b.launcher.fail = errors.New("no answer")
 	report, err := b.Tick(t.Context(), TickOptions{})
@@ -99,7 +99,7 @@ func TestACrashBetweenIntentAndLaunchIsHealedWithTheSameLaunch(t *testing.T) {
 	}
 }
 
-func TestARunWhoseRunnerDiedIsRunAgain(t *testing.T) {
+func TestTick_RunOfADeadRunnerIsRepeated(t *testing.T) {
 	b := newBench(t, tasks(1)...)
 	b.tick()
 	launch := b.launcher.started[0]
@@ -118,7 +118,7 @@ func TestARunWhoseRunnerDiedIsRunAgain(t *testing.T) {
 	}
 }
 
-func TestARunWithoutSignOfLifeIsLostOnlyAfterItsClaim(t *testing.T) {
+func TestTick_SilentRunIsLostOnlyAfterItsClaim(t *testing.T) {
 	running := state.Run{ID: "r", Kind: state.KindApply, Owner: "host", State: state.RunRunning, Created: noon, Expires: noon.Add(10 * time.Second)}
 	intended := state.Run{ID: "r", Kind: state.KindApply, State: state.RunIntended, Created: noon}
 	for _, tt := range []struct {
@@ -145,7 +145,7 @@ func TestARunWithoutSignOfLifeIsLostOnlyAfterItsClaim(t *testing.T) {
 	}
 }
 
-func TestARunWaitsForItsTurnAsLongAsItsRunnerLives(t *testing.T) {
+func TestTick_QueuedRunIsNotLostWhileItsRunnerLives(t *testing.T) {
 	b := newBench(t, tasks(30)...)
 	b.tick()
 	launched := len(b.launcher.started)
@@ -158,7 +158,7 @@ func TestARunWaitsForItsTurnAsLongAsItsRunnerLives(t *testing.T) {
 	}
 }
 
-func TestNothingRunsWhileConsulDoesNotAnswer(t *testing.T) {
+func TestTick_NothingRunsDuringAConsulOutage(t *testing.T) {
 	b := newBench(t, tasks(2)...)
 	b.settle()
 	b.launcher.started = nil
@@ -198,7 +198,7 @@ func (p withoutOne) Poll(ctx context.Context, gates consul.GateSet) (consul.Mark
 	return marks, err
 }
 
-func TestOneDatacenterThatIsAwayIsNotAllOfConsul(t *testing.T) {
+func TestTick_UnreachableDatacenterStopsOnlyItsTasks(t *testing.T) {
 	all := tasks(2)
 	all[1].Condition.Spec = condition.Services{{Names: []string{"web"}, Datacenter: "far"}}
 	b := newBench(t, all...)
@@ -238,7 +238,7 @@ func TestOneDatacenterThatIsAwayIsNotAllOfConsul(t *testing.T) {
 	}
 }
 
-func TestWhoDoesNotLeadDoesNothing(t *testing.T) {
+func TestTick_WithoutTheLeaseNothingIsDone(t *testing.T) {
 	b := newBench(t, tasks(2)...)
 	held, err := lease.Acquire(t.Context(), b.store, state.LeaderLease, "another", lease.Options{TTL: time.Hour, Now: b.Now})
 	if err != nil {
@@ -257,7 +257,7 @@ func TestWhoDoesNotLeadDoesNothing(t *testing.T) {
 	}
 }
 
-func TestALeaderThatWasOvertakenWritesNothing(t *testing.T) {
+func TestTick_OvertakenLeaderWritesNothing(t *testing.T) {
 	b := newBench(t, tasks(1)...)
 	old, err := lease.Acquire(t.Context(), b.store, state.LeaderLease, "old", lease.Options{TTL: time.Second, Now: b.Now})
 	if err != nil {
@@ -275,7 +275,7 @@ func TestALeaderThatWasOvertakenWritesNothing(t *testing.T) {
 	}
 }
 
-func TestARecordChangedMeanwhileIsDecidedAnew(t *testing.T) {
+func TestTick_TaskChangedMeanwhileIsDecidedAnew(t *testing.T) {
 	b := newBench(t, tasks(3)...)
 	b.settle()
 	b.launcher.started = nil
@@ -315,7 +315,7 @@ func (m *meddler) Apply(ctx context.Context, changes ...state.Change) ([]state.R
 	return m.Store.Apply(ctx, changes...)
 }
 
-func TestAnIdleTickIsTwoRequestsWhateverIsWatched(t *testing.T) {
+func TestTick_IdleTickIsTwoRequests(t *testing.T) {
 	server := consultest.Start(t)
 	proxy := consultest.NewProxy(t, server.Addr())
 	client, err := consul.New(config.Consul{Address: proxy.Addr()})
@@ -371,7 +371,7 @@ func TestAnIdleTickIsTwoRequestsWhateverIsWatched(t *testing.T) {
 	}
 }
 
-func TestATaskThatIsNoLongerConfiguredIsSaidToBeRemoved(t *testing.T) {
+func TestTick_UnconfiguredTaskIsRemoved(t *testing.T) {
 	b := newBench(t, tasks(2)...)
 	b.settle()
 	b.Reconciler = b.another(tasks(1))
@@ -389,7 +389,7 @@ func TestATaskThatIsNoLongerConfiguredIsSaidToBeRemoved(t *testing.T) {
 	}
 }
 
-func TestARunThatEndsWhileATickLooksIsNotLost(t *testing.T) {
+func TestTick_RunThatEndsMeanwhileIsNotLost(t *testing.T) {
 	b := newBench(t, tasks(1)...)
 	b.tick()
 	b.launcher.status = map[string]LaunchStatus{b.launcher.started[0].ID: {}} // another process has it
@@ -422,7 +422,7 @@ func (e *ender) List(ctx context.Context, prefix string) ([]state.Record, error)
 	return recs, err
 }
 
-func TestAfterAnOutageEverythingIsReadWhateverTheGatesShow(t *testing.T) {
+func TestTick_EveryViewIsReadAfterAnOutage(t *testing.T) {
 	b := newBench(t, tasks(3)...)
 	b.settle()
 	b.catalog.set("A", errors.New("connection refused"))

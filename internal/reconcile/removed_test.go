@@ -38,7 +38,7 @@ func TestTick_TasksDeletedThroughTheAPILeaveNoRecords(t *testing.T) {
 	for i := range 3 {
 		name := fmt.Sprintf("ci-%d", i)
 		definition := json.RawMessage(fmt.Sprintf(`{"name":%q,"module":"./m","condition":{"services":{"names":["web"]}}}`, name))
-		if _, err := c.Create(t.Context(), definition, ChangeOptions{By: "ci", Trial: true}); err != nil {
+		if _, err := c.Create(t.Context(), definition, ChangeOptions{By: "ci", Provisional: true}); err != nil {
 			t.Fatal(err)
 		}
 		b.tick()

@@ -82,7 +82,7 @@ func (b *bench) tickAfterEnd() {
 	}
 }
 
-func TestWhatAStoppedRunnerLeavesIsLostAndRunAgain(t *testing.T) {
+func TestSettle_RunsOfAStoppedRunnerAreLostAndRepeated(t *testing.T) {
 	b := newBench(t, tasks(4)...)
 	b.tick()
 	launch := b.launcher.launches()[0]
@@ -117,7 +117,7 @@ func TestWhatAStoppedRunnerLeavesIsLostAndRunAgain(t *testing.T) {
 	}
 }
 
-func TestToSettleOnceMoreIsHarmless(t *testing.T) {
+func TestSettle_RepeatingItIsHarmless(t *testing.T) {
 	b := newBench(t, tasks(2)...)
 	b.tick()
 	launch := b.launcher.launches()[0]
@@ -136,7 +136,7 @@ func TestToSettleOnceMoreIsHarmless(t *testing.T) {
 	}
 }
 
-func TestALaunchThatIsNotKnownHasNothingToSettle(t *testing.T) {
+func TestSettle_UnknownLaunchHasNoRuns(t *testing.T) {
 	b := newBench(t, tasks(1)...)
 	for _, id := range []string{"0190b5a0-0000-7000-8000-000000000000", "not / an id"} {
 		if lost := b.stop(state.Launch{ID: id}, "", "stopped"); len(lost) != 0 {
@@ -145,7 +145,7 @@ func TestALaunchThatIsNotKnownHasNothingToSettle(t *testing.T) {
 	}
 }
 
-func TestWhatAnotherRunnerOfTheLaunchWorksAtIsNotLost(t *testing.T) {
+func TestSettle_RunsOfAnotherRunnerAreNotLost(t *testing.T) {
 	b := newBench(t, tasks(3)...)
 	b.tick()
 	launch := b.launcher.launches()[0]
@@ -160,7 +160,7 @@ func TestWhatAnotherRunnerOfTheLaunchWorksAtIsNotLost(t *testing.T) {
 	}
 }
 
-func TestAnOutcomeThatIsRecordedMeanwhileStands(t *testing.T) {
+func TestSettle_OutcomeRecordedMeanwhileIsKept(t *testing.T) {
 	b := newBench(t, tasks(1)...)
 	b.tick()
 	launch := b.launcher.launches()[0]
@@ -183,7 +183,7 @@ func TestAnOutcomeThatIsRecordedMeanwhileStands(t *testing.T) {
 	}
 }
 
-func TestATickThatWritesTheTaskMeanwhileHoldsNothingUp(t *testing.T) {
+func TestSettle_ConflictWithATickIsRepeated(t *testing.T) {
 	b := newBench(t, tasks(1)...)
 	b.tick()
 	launch := b.launcher.launches()[0]
@@ -202,7 +202,7 @@ func TestATickThatWritesTheTaskMeanwhileHoldsNothingUp(t *testing.T) {
 	}
 }
 
-func TestATickAndSettleCountALostRunOnce(t *testing.T) {
+func TestSettle_TickAndSettleCountALostRunOnce(t *testing.T) {
 	b := newBench(t, tasks(1)...)
 	b.tick()
 	launch := b.launcher.launches()[0]
@@ -246,7 +246,7 @@ func TestSettle_PlanRunLeavesItsTaskAlone(t *testing.T) {
 	}
 }
 
-func TestALostRunPushesTheOldestOutOfTheHistory(t *testing.T) {
+func TestSettle_LostRunReplacesTheOldestInTheHistory(t *testing.T) {
 	b := newBench(t, tasks(1)...)
 	b.tick()
 	launch := b.launcher.launches()[0]
@@ -269,7 +269,7 @@ func TestALostRunPushesTheOldestOutOfTheHistory(t *testing.T) {
 	}
 }
 
-func TestWhatTheStoreRefusesIsSettledByTheNextAttempt(t *testing.T) {
+func TestSettle_NextAttemptSettlesAfterAStoreError(t *testing.T) {
 	b := newBench(t, tasks(3)...)
 	b.tick()
 	launch := b.launcher.launches()[0]
@@ -289,7 +289,7 @@ func TestWhatTheStoreRefusesIsSettledByTheNextAttempt(t *testing.T) {
 	}
 }
 
-func TestALostRunIsKnownToBeDeadOnlyIfItsRunnerWasSeenToStop(t *testing.T) {
+func TestSettle_LostRunIsDeadOnlyIfItsRunnerStopped(t *testing.T) {
 	for _, stopped := range []string{"", "Spot reclaim"} {
 		b := newBench(t, tasks(1)...)
 		b.tick()

@@ -143,7 +143,7 @@ func (t *tick) act(ctx context.Context, rec state.Stored[state.Reconcile]) (Repo
 	if err != nil {
 		return Report{}, err
 	}
-	if settled, err := t.settleTrials(ctx, states); err != nil {
+	if settled, err := t.settleProvisional(ctx, states); err != nil {
 		return Report{}, err
 	} else if settled {
 		return t.again(ctx)

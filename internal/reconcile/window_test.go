@@ -24,7 +24,7 @@ func (g *gates) watch(_ context.Context, set consul.GateSet, _ consul.Marks) Wat
 	return g
 }
 
-func TestAWindowSeesAChangeAtOnceAndLetsOthersActMeanwhile(t *testing.T) {
+func TestWindow_SeesAChangeAtOnceAndLeavesTheLeaseFree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, gates := newWindow(t)
 		var reports []Report
@@ -60,7 +60,7 @@ func TestAWindowSeesAChangeAtOnceAndLetsOthersActMeanwhile(t *testing.T) {
 	})
 }
 
-func TestAWindowEndsWithItsTimeAndCostsNothingWhileNothingMoves(t *testing.T) {
+func TestWindow_EndsInTimeAndWritesNothingWhenIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, gates := newWindow(t)
 		b.now = time.Now()
@@ -77,7 +77,7 @@ func TestAWindowEndsWithItsTimeAndCostsNothingWhileNothingMoves(t *testing.T) {
 	})
 }
 
-func TestAWindowGoesOnAfterATickThatCouldNotLead(t *testing.T) {
+func TestWindow_ContinuesAfterATickWithoutLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, gates := newWindow(t)
 		other, err := lease.Acquire(t.Context(), b.store, state.LeaderLease, "other", lease.Options{TTL: time.Hour, Now: time.Now})

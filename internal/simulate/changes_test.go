@@ -85,7 +85,7 @@ func (j *judge) kept(v view, changes []state.Change) {
 		if j.changed[v.id] = true; !v.person() {
 			j.settled(v, task, before, after)
 		}
-		if delete(j.trials, task); after.Trial != nil {
+		if delete(j.trials, task); after.Provisional != nil {
 			j.trials[task] = j.there(task)
 		}
 	}
@@ -102,14 +102,14 @@ func (j *judge) kept(v view, changes []state.Change) {
 // settled looks at the end of a trial.
 func (j *judge) settled(v view, task string, before, after state.Override) {
 	record := j.tasks[task]
-	if before.Trial == nil || record.Run != nil || record.Last == nil || j.trials[task][record.Last.Run] {
+	if before.Provisional == nil || record.Run != nil || record.Last == nil || j.trials[task][record.Last.Run] {
 		v.violated("a trial has its run: the change of %s is settled by %s on %+v", task, v.name, record.Last)
 		return
 	}
 	want := before
-	if want.Trial = nil; record.Last.State != state.RunSucceeded {
-		if want = (state.Override{}); before.Trial.Before != nil {
-			want = *before.Trial.Before
+	if want.Provisional = nil; record.Last.State != state.RunSucceeded {
+		if want = (state.Override{}); before.Provisional.Before != nil {
+			want = *before.Provisional.Before
 		}
 	}
 	needless := after.Task == "" && record.Last.State == state.RunSucceeded && want.Enabled != nil && len(want.Definition) == 0 && want.Deleted == "" &&

@@ -288,7 +288,7 @@ func (j *judge) died(container string) {
 func (j *judge) unsettled(w *world, t *config.Task, cfg *config.Config) string {
 	record, want := j.tasks[t.Name], w.consul.digests[t.Name]
 	switch {
-	case j.overrides[t.Name].Trial != nil:
+	case j.overrides[t.Name].Provisional != nil:
 		return fmt.Sprintf("the change of %s is on trial still: %+v", t.Name, record)
 	case !t.Enabled || record.Held != nil && *record.Held == state.Attempt{Definition: t.Digest(cfg), Observed: want}:
 		if record.Run != nil {

@@ -137,14 +137,14 @@ var mutants = []struct {
 		says: "a disabled task rests",
 	}, {
 		rule: "a trial whose run failed is taken back",
-		file: "reconcile/trial.go",
+		file: "reconcile/provisional.go",
 		old:  "case result.State == state.RunSucceeded:",
 		new:  "case result.State != \"\":",
 		says: "a trial is kept if its run succeeds",
 	}, {
 		rule: "a trial waits for its run",
-		file: "reconcile/trial.go",
-		old:  "s.Last != nil && s.Last.Run != o.Trial.Since",
+		file: "reconcile/provisional.go",
+		old:  "s.Last != nil && s.Last.Run != o.Provisional.Since",
 		new:  "s.Last != nil",
 		says: "a trial has its run",
 	}, {

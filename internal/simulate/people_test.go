@@ -79,7 +79,7 @@ func (w *world) somebody() {
 // wish draws what somebody asks for.
 func (w *world) wish() *wish {
 	it := &wish{task: services[w.rng.IntN(len(services))], trial: w.rng.IntN(2) == 0}
-	opts := reconcile.ChangeOptions{By: "a person", Trial: it.trial}
+	opts := reconcile.ChangeOptions{By: "a person", Provisional: it.trial}
 	switch n := w.rng.IntN(100); {
 	case n < 35:
 		definition := made[w.rng.IntN(len(made))]

@@ -358,12 +358,12 @@ type Override struct {
 	Enabled *bool `json:"enabled,omitempty"`
 	// Deleted hides a task of a file until its block there is changed.
 	Deleted string `json:"deleted,omitempty"`
-	// Trial, if set, says that the change is kept only if the task's next run
+	// Provisional, if set, says that the change is kept only if the task's next run
 	// succeeds.
-	Trial *Trial    `json:"trial,omitempty"`
-	By    string    `json:"by,omitempty"` // who asked for the latest change
-	At    time.Time `json:"at"`           // of the latest change
-	Made  time.Time `json:"made"`         // of the override: the order of the tasks
+	Provisional *Provisional `json:"provisional,omitempty"`
+	By          string       `json:"by,omitempty"` // who asked for the latest change
+	At          time.Time    `json:"at"`           // of the latest change
+	Made        time.Time    `json:"made"`         // of the override: the order of the tasks
 }
 
 // String says in words what was changed.
@@ -378,14 +378,14 @@ func (o Override) String() string {
 	if o.Enabled != nil {
 		said = append(said, map[bool]string{true: "enabled", false: "disabled"}[*o.Enabled])
 	}
-	if o.Trial != nil {
-		said = append(said, "on trial")
+	if o.Provisional != nil {
+		said = append(said, "provisional")
 	}
 	return strings.Join(said, ", ")
 }
 
-// Trial is what a change that fails its run goes back to.
-type Trial struct {
+// Provisional is what restores the override if the run of a provisional change fails.
+type Provisional struct {
 	Since  string    `json:"since,omitempty"`  // the task's latest run before: the next one decides
 	Before *Override `json:"before,omitempty"` // nil if there was none
 }

@@ -31,7 +31,7 @@ func (b *bench) launchedRuns() map[string]int {
 	return n
 }
 
-func TestNoMoreLaunchesThanThereIsRoomForAreUnderWay(t *testing.T) {
+func TestTick_MaxLaunchesAreNotExceeded(t *testing.T) {
 	b := newBench(t, tasks(60)...)
 	b.MaxLaunches = 2
 	report := b.tick()
@@ -59,7 +59,7 @@ func TestNoMoreLaunchesThanThereIsRoomForAreUnderWay(t *testing.T) {
 	}
 }
 
-func TestWhatSomeoneAskedForIsNotForgottenForWantOfRoom(t *testing.T) {
+func TestTick_PostponedRequestIsKept(t *testing.T) {
 	b := newBench(t, tasks(30)...)
 	b.settle()
 	b.launcher.forget()
@@ -78,7 +78,7 @@ func TestWhatSomeoneAskedForIsNotForgottenForWantOfRoom(t *testing.T) {
 	}
 }
 
-func TestATickBeginsNoLaunchThatItHasNoTimeFor(t *testing.T) {
+func TestTick_NoLaunchBeginsAfterUntil(t *testing.T) {
 	b := newBench(t, tasks(30)...)
 	report, err := b.Tick(t.Context(), TickOptions{Until: b.now})
 	if err != nil || len(report.Launches) != 0 || len(report.Postponed) != 30 || !report.Again {
@@ -89,7 +89,7 @@ func TestATickBeginsNoLaunchThatItHasNoTimeFor(t *testing.T) {
 	}
 }
 
-func TestNoIntentIsWrittenWhileLaunchesFail(t *testing.T) {
+func TestTick_NoIntentIsWrittenWhileLaunchesFail(t *testing.T) {
 	b := newBench(t, tasks(250)...)
 	b.launcher.refuse(errors.New("no capacity"))
 	report := b.tick()
@@ -114,7 +114,7 @@ func TestNoIntentIsWrittenWhileLaunchesFail(t *testing.T) {
 	}
 }
 
-func TestClocksThatAreApartCostNobodyTheLease(t *testing.T) {
+func TestTick_ClockSkewDoesNotCostTheLease(t *testing.T) {
 	b := newBench(t, tasks(1)...)
 	if _, err := lease.Acquire(t.Context(), b.store, state.LeaderLease, "other", lease.Options{TTL: b.LeaseTTL, Now: b.Now}); err != nil {
 		t.Fatal(err)
@@ -129,7 +129,7 @@ func TestClocksThatAreApartCostNobodyTheLease(t *testing.T) {
 	b.tick()
 }
 
-func TestClaimsOfRunnersWhoseClocksAreApartCount(t *testing.T) {
+func TestTick_ClaimsAreValidDespiteClockSkew(t *testing.T) {
 	running := state.Run{ID: "r", Kind: state.KindApply, Owner: "host", State: state.RunRunning, Created: noon, Expires: noon}
 	if lost := whyLost(running, "", noon.Add(29*time.Second), 30*time.Second); lost != "" {
 		t.Error("lost while it may be alive by its own clock: " + lost)
@@ -139,7 +139,7 @@ func TestClaimsOfRunnersWhoseClocksAreApartCount(t *testing.T) {
 	}
 }
 
-func TestAProcessWithAnotherBundleThanTheOneInForceDoesNotAct(t *testing.T) {
+func TestTick_ProcessWithAnotherBundleDoesNotAct(t *testing.T) {
 	b := newBench(t, tasks(1)...)
 	b.Bundle = "new"
 	b.tick()
@@ -166,7 +166,7 @@ func TestAProcessWithAnotherBundleThanTheOneInForceDoesNotAct(t *testing.T) {
 	}
 }
 
-func TestARefusedBundleIsNotedOnceWithTheTimeItWasRefused(t *testing.T) {
+func TestTick_RefusedBundleIsRecordedOnce(t *testing.T) {
 	b := newBench(t, tasks(1)...)
 	b.settle()
 	b.Refused = &state.Refused{Bundle: "bad", Error: "web.yaml:3: no module", Since: b.now}
@@ -190,7 +190,7 @@ func TestARefusedBundleIsNotedOnceWithTheTimeItWasRefused(t *testing.T) {
 	}
 }
 
-func TestTheRecordTellsHowOftenTheWorstTaskHasFailed(t *testing.T) {
+func TestTick_RecordHoldsTheMostFailures(t *testing.T) {
 	b := newBench(t, tasks(2)...)
 	for range 3 {
 		b.tick()
@@ -211,7 +211,7 @@ func (blind) Status(context.Context, []string) (map[string]LaunchStatus, error) 
 	return nil, errors.New("throttled")
 }
 
-func TestALauncherThatCannotBeAskedHoldsUpNoOtherTask(t *testing.T) {
+func TestTick_LauncherWithoutStatusDelaysNoOtherTask(t *testing.T) {
 	b := newBench(t, tasks(2)...)
 	b.Config.Tasks[1].Enabled = false
 	b.tick()

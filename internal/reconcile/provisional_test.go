@@ -90,7 +90,7 @@ func (b *bench) begun(task string) int {
 
 const made = `{"name":"made","module":"./made","condition":{"services":{"names":["web"]}}}`
 
-func TestATickThatIsUnderWayDoesNotRunWhatIsDisabledOrDeletedMeanwhile(t *testing.T) {
+func TestTick_TaskDisabledOrDeletedMeanwhileIsNotRun(t *testing.T) {
 	for what, change := range map[string]func(*bench, string) error{
 		"disabled": func(b *bench, task string) error {
 			_, err := b.people().SetEnabled(t.Context(), task, false, ChangeOptions{By: "a test"})
@@ -145,10 +145,10 @@ func TestATickThatIsUnderWayDoesNotRunWhatIsDisabledOrDeletedMeanwhile(t *testin
 	}
 }
 
-func TestATickThatIsUnderWayForgetsNothingOfWhatIsChangedMeanwhile(t *testing.T) {
+func TestTick_ChangesMadeMeanwhileAreKept(t *testing.T) {
 	for _, request := range []string{"list override/", "list task/", "write task/", "write reconcile/"} {
-		for _, trial := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s, trial %v", request, trial), func(t *testing.T) {
+		for _, provisional := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, provisional %v", request, provisional), func(t *testing.T) {
 				all := tasks(3)
 				all[1].Enabled = false
 				b := newBench(t, all...)
@@ -157,7 +157,7 @@ func TestATickThatIsUnderWayForgetsNothingOfWhatIsChangedMeanwhile(t *testing.T)
 				b.must(b.people().Tick(t.Context())) // and something to do
 				b.effective = nil
 				b.at(request, func() {
-					opts := ChangeOptions{By: "a test", Trial: trial}
+					opts := ChangeOptions{By: "a test", Provisional: provisional}
 					b.must(b.people().Create(t.Context(), json.RawMessage(made), opts))
 					b.must(b.people().SetEnabled(t.Context(), "task-1", true, opts))
 				})
@@ -171,17 +171,17 @@ func TestATickThatIsUnderWayForgetsNothingOfWhatIsChangedMeanwhile(t *testing.T)
 				for _, task := range []string{"made", "task-1"} {
 					record := b.task(task)
 					switch {
-					case trial && (record.Run == nil || record.Reason.Code != state.ReasonForced || b.begun(task) != 1):
+					case provisional && (record.Run == nil || record.Reason.Code != state.ReasonForced || b.begun(task) != 1):
 						t.Errorf("%s is to be run and reads %+v", task, record)
-					case !trial && (record.Reason.Code != state.ReasonHeld || record.Held == nil || record.Held.Observed != "B" || b.begun(task) != 0):
+					case !provisional && (record.Reason.Code != state.ReasonHeld || record.Held == nil || record.Held.Observed != "B" || b.begun(task) != 0):
 						t.Errorf("%s is to be held and reads %+v", task, record)
 					}
 				}
 				b.end(state.RunSucceeded, "B")
 				b.now = b.now.Add(liveCheck)
 				b.tick()
-				if b.override("made").Data.Trial != nil || b.override("task-1").Data.Trial != nil {
-					t.Error("the trials are not settled")
+				if b.override("made").Data.Provisional != nil || b.override("task-1").Data.Provisional != nil {
+					t.Error("the provisional changes are not settled")
 				}
 				b.end(state.RunSucceeded, "B")
 				b.now = b.now.Add(liveCheck)
@@ -193,14 +193,14 @@ func TestATickThatIsUnderWayForgetsNothingOfWhatIsChangedMeanwhile(t *testing.T)
 	}
 }
 
-func TestATrialIsKeptOrTakenBackByItsOwnRun(t *testing.T) {
+func TestProvisionalChange_ItsOwnRunDecides(t *testing.T) {
 	disabled := func(b *bench) {
 		b.must(b.people().SetEnabled(t.Context(), "task-0", false, ChangeOptions{By: "before"}))
 		b.tick()
-		b.must(b.people().SetEnabled(t.Context(), "task-0", true, ChangeOptions{By: "now", Trial: true}))
+		b.must(b.people().SetEnabled(t.Context(), "task-0", true, ChangeOptions{By: "now", Provisional: true}))
 	}
 	create := func(b *bench) {
-		b.must(b.people().Create(t.Context(), json.RawMessage(strings.ReplaceAll(made, `"made"`, `"task-0"`)), ChangeOptions{By: "now", Trial: true}))
+		b.must(b.people().Create(t.Context(), json.RawMessage(strings.ReplaceAll(made, `"made"`, `"task-0"`)), ChangeOptions{By: "now", Provisional: true}))
 	}
 	inPlace := func(b *bench) {
 		b.must(b.people().Delete(t.Context(), "task-0", "before"))
@@ -228,10 +228,10 @@ func TestATrialIsKeptOrTakenBackByItsOwnRun(t *testing.T) {
 			b.settle()
 			b.launcher.forget()
 			tt.change(b)
-			if o := b.override("task-0").Data; o.Trial == nil {
-				t.Fatalf("not on trial: %+v", o)
+			if o := b.override("task-0").Data; o.Provisional == nil {
+				t.Fatalf("not provisional: %+v", o)
 			}
-			if b.tick(); b.begun("task-0") != 1 || b.override("task-0").Data.Trial == nil {
+			if b.tick(); b.begun("task-0") != 1 || b.override("task-0").Data.Provisional == nil {
 				t.Fatalf("begun %d times: %+v", b.begun("task-0"), b.override("task-0").Data)
 			}
 			b.end(tt.outcome, "A")
@@ -261,34 +261,34 @@ func TestATrialIsKeptOrTakenBackByItsOwnRun(t *testing.T) {
 	}
 }
 
-func TestATrialIsNotSettledByTheRunOfTheOneBefore(t *testing.T) {
+func TestProvisionalChange_RunOfAnEarlierChangeDoesNotDecide(t *testing.T) {
 	b := newBench(t)
-	b.must(b.people().Create(t.Context(), json.RawMessage(made), ChangeOptions{Trial: true}))
+	b.must(b.people().Create(t.Context(), json.RawMessage(made), ChangeOptions{Provisional: true}))
 	b.tick()
 	b.end(state.RunFailed, "")
 	b.now = b.now.Add(liveCheck)
 	b.at("write override/", func() { // the leader is about to take it back
 		b.must(b.people().Delete(t.Context(), "made", "another"))
-		b.must(b.people().Create(t.Context(), json.RawMessage(made), ChangeOptions{By: "another", Trial: true}))
+		b.must(b.people().Create(t.Context(), json.RawMessage(made), ChangeOptions{By: "another", Provisional: true}))
 	})
 	b.tick()
-	if o := b.override("made").Data; o.Trial == nil || o.By != "another" || b.begun("made") != 2 {
-		t.Fatalf("the second trial reads %+v, %d runs", o, b.begun("made"))
+	if o := b.override("made").Data; o.Provisional == nil || o.By != "another" || b.begun("made") != 2 {
+		t.Fatalf("the second provisional change is %+v, %d runs", o, b.begun("made"))
 	}
 	b.end(state.RunSucceeded, "A")
 	b.now = b.now.Add(liveCheck)
 	b.tick()
-	if o := b.override("made"); !o.Exists() || o.Data.Trial != nil {
+	if o := b.override("made"); !o.Exists() || o.Data.Provisional != nil {
 		t.Errorf("after its run it reads %+v", o.Data)
 	}
 }
 
-func TestATrialOfATaskThatIsNotThereForAWhileHasItsRunAfterAll(t *testing.T) {
+func TestProvisionalChange_TaskMissingForAWhileStillRuns(t *testing.T) {
 	all := tasks(2)
 	b := newBench(t, all...)
 	b.settle()
 	b.launcher.forget()
-	b.must(b.people().SetEnabled(t.Context(), "task-1", true, ChangeOptions{By: "a test", Trial: true}))
+	b.must(b.people().SetEnabled(t.Context(), "task-1", true, ChangeOptions{By: "a test", Provisional: true}))
 	b.Config, b.effective = &config.Config{Tasks: all[:1]}, nil
 	b.tick()
 	if kind := b.task("task-1").Reason.Code; kind != state.ReasonRemoved {
@@ -301,33 +301,33 @@ func TestATrialOfATaskThatIsNotThereForAWhileHasItsRunAfterAll(t *testing.T) {
 	}
 	b.end(state.RunSucceeded, "A")
 	b.now = b.now.Add(liveCheck)
-	if b.tick(); b.override("task-1").Data.Trial != nil || b.begun("task-1") != 1 {
+	if b.tick(); b.override("task-1").Data.Provisional != nil || b.begun("task-1") != 1 {
 		t.Errorf("begun %d times, %+v", b.begun("task-1"), b.override("task-1").Data)
 	}
 }
 
-func TestATaskThatIsMadeDisabledNeedsNoTrial(t *testing.T) {
+func TestProvisionalChange_NoneForATaskCreatedDisabled(t *testing.T) {
 	b := newBench(t)
-	b.must(b.people().Create(t.Context(), json.RawMessage(strings.Replace(made, "{", `{"enabled":false,`, 1)), ChangeOptions{Trial: true}))
+	b.must(b.people().Create(t.Context(), json.RawMessage(strings.Replace(made, "{", `{"enabled":false,`, 1)), ChangeOptions{Provisional: true}))
 	b.tick()
-	if o := b.override("made").Data; o.Trial != nil || b.begun("made") != 0 || b.task("made").Reason.Code != state.ReasonDisabled {
+	if o := b.override("made").Data; o.Provisional != nil || b.begun("made") != 0 || b.task("made").Reason.Code != state.ReasonDisabled {
 		t.Errorf("%+v, begun %d times, %+v", o, b.begun("made"), b.task("made"))
 	}
-	b.must(b.people().SetEnabled(t.Context(), "made", true, ChangeOptions{Trial: true}))
+	b.must(b.people().SetEnabled(t.Context(), "made", true, ChangeOptions{Provisional: true}))
 	if b.tick(); b.begun("made") != 1 {
 		t.Errorf("begun %d times", b.begun("made"))
 	}
 	b.end(state.RunFailed, "")
 	b.now = b.now.Add(liveCheck)
 	b.tick()
-	if o := b.override("made").Data; len(o.Definition) == 0 || o.Enabled != nil || o.Trial != nil {
+	if o := b.override("made").Data; len(o.Definition) == 0 || o.Enabled != nil || o.Provisional != nil {
 		t.Errorf("taken back it reads %+v", o)
 	}
 }
 
-func TestATrialWhoseRunWasLostAndIsRunAgainIsSettledByThat(t *testing.T) {
+func TestProvisionalChange_RunThatReplacesALostOneDecides(t *testing.T) {
 	b := newBench(t)
-	b.must(b.people().Create(t.Context(), json.RawMessage(made), ChangeOptions{Trial: true}))
+	b.must(b.people().Create(t.Context(), json.RawMessage(made), ChangeOptions{Provisional: true}))
 	b.tick()
 	launch := b.launcher.launches()[0].ID
 	b.launcher.status = map[string]LaunchStatus{launch: {Stopped: "out of memory"}}
@@ -337,19 +337,19 @@ func TestATrialWhoseRunWasLostAndIsRunAgainIsSettledByThat(t *testing.T) {
 		t.Fatalf("begun %d times: %+v", b.begun("made"), b.task("made"))
 	}
 	b.now = b.now.Add(liveCheck)
-	if b.tick(); b.override("made").Data.Trial == nil {
+	if b.tick(); b.override("made").Data.Provisional == nil {
 		t.Error("it is settled while its run is under way")
 	}
 	b.end(state.RunSucceeded, "A")
 	b.now = b.now.Add(liveCheck)
-	if b.tick(); !b.override("made").Exists() || b.override("made").Data.Trial != nil {
+	if b.tick(); !b.override("made").Exists() || b.override("made").Data.Provisional != nil {
 		t.Errorf("after its run it reads %+v", b.override("made").Data)
 	}
 }
 
-func TestATrialIsSettledByItsRunWhoeverAsksForAnother(t *testing.T) {
+func TestProvisionalChange_RequestOfAnotherRunDoesNotDecide(t *testing.T) {
 	b := newBench(t)
-	b.must(b.people().Create(t.Context(), json.RawMessage(made), ChangeOptions{Trial: true}))
+	b.must(b.people().Create(t.Context(), json.RawMessage(made), ChangeOptions{Provisional: true}))
 	b.tick()
 	b.must(b.people().Force(t.Context(), "made", "another"))
 	b.end(state.RunFailed, "")
@@ -359,7 +359,7 @@ func TestATrialIsSettledByItsRunWhoeverAsksForAnother(t *testing.T) {
 	}
 }
 
-func TestWhoComesToLeadAgainKnowsWhatWasChangedMeanwhile(t *testing.T) {
+func TestLoop_LeaderAgainReadsOverridesChangedMeanwhile(t *testing.T) {
 	b := newBench(t, tasks(2)...)
 	b.settle()
 	b.must(b.people().Create(t.Context(), json.RawMessage(made), ChangeOptions{}))
@@ -370,9 +370,9 @@ func TestWhoComesToLeadAgainKnowsWhatWasChangedMeanwhile(t *testing.T) {
 	}
 }
 
-func TestATrialThatBeganSinceTheTasksWereReadIsNotSettledByWhatWasRead(t *testing.T) {
+func TestProvisionalChange_NotSettledWithAnOlderTaskRecord(t *testing.T) {
 	b := newBench(t)
-	b.must(b.people().Create(t.Context(), json.RawMessage(made), ChangeOptions{Trial: true}))
+	b.must(b.people().Create(t.Context(), json.RawMessage(made), ChangeOptions{Provisional: true}))
 	b.tick()
 	b.end(state.RunSucceeded, "A")
 	b.now = b.now.Add(liveCheck)
@@ -380,12 +380,12 @@ func TestATrialThatBeganSinceTheTasksWereReadIsNotSettledByWhatWasRead(t *testin
 	m.happens = func() { // the tasks are read now; what happens next is after that
 		m.request, m.happens = "get reconcile/", func() {
 			b.must(b.people().Delete(t.Context(), "made", "another"))
-			b.must(b.people().Create(t.Context(), json.RawMessage(made), ChangeOptions{By: "another", Trial: true}))
+			b.must(b.people().Create(t.Context(), json.RawMessage(made), ChangeOptions{By: "another", Provisional: true}))
 		}
 	}
 	b.Store = m
 	b.tick()
-	if o := b.override("made").Data; o.Trial == nil || o.By != "another" || b.begun("made") != 2 {
-		t.Errorf("the second trial reads %+v, %d runs", o, b.begun("made"))
+	if o := b.override("made").Data; o.Provisional == nil || o.By != "another" || b.begun("made") != 2 {
+		t.Errorf("the second provisional change is %+v, %d runs", o, b.begun("made"))
 	}
 }

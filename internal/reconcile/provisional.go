@@ -13,35 +13,36 @@ import (
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
-// settleTrials keeps the changes on trial whose task has had its run, if that
-// succeeded, and takes back the others. It reports whether there were any.
-func (t *tick) settleTrials(ctx context.Context, states map[string]state.Stored[state.Task]) (bool, error) {
+// settleProvisional settles every provisional change whose task has had its run:
+// it keeps those whose run succeeded and reverts the others. It reports whether
+// there were any.
+func (t *tick) settleProvisional(ctx context.Context, states map[string]state.Stored[state.Task]) (bool, error) {
 	settled := false
 	for _, name := range slices.Sorted(maps.Keys(t.effective.Overrides)) {
-		if !tried(t.effective.Overrides[name], states[name].Data) {
+		if !hadRun(t.effective.Overrides[name], states[name].Data) {
 			continue
 		}
-		if err := t.settleTrial(ctx, name, states[name]); err != nil {
-			return settled, fmt.Errorf("settle the change of task %s that was on trial: %w", name, err)
+		if err := t.settleChange(ctx, name, states[name]); err != nil {
+			return settled, fmt.Errorf("keep or revert the provisional change of task %s: %w", name, err)
 		}
 		settled = true
 	}
 	return settled, nil
 }
 
-// tried reports whether a change is on trial and its task has had its run: no
-// run is under way when a trial begins, and the next one is that of the trial.
-func tried(o state.Override, s state.Task) bool {
-	return o.Trial != nil && s.Run == nil && s.Last != nil && s.Last.Run != o.Trial.Since
+// hadRun reports whether a provisional change has had its run: the first run of
+// the task after the change, because none was under way at that time.
+func hadRun(o state.Override, s state.Task) bool {
+	return o.Provisional != nil && s.Run == nil && s.Last != nil && s.Last.Run != o.Provisional.Since
 }
 
-func (t *tick) settleTrial(ctx context.Context, name string, task state.Stored[state.Task]) error {
+func (t *tick) settleChange(ctx context.Context, name string, task state.Stored[state.Task]) error {
 	rec, err := state.Read[state.Reconcile](ctx, t.Store, state.ReconcileKey)
 	if err != nil {
 		return err
 	}
 	override, err := state.Read[state.Override](ctx, t.Store, state.OverrideKey(name))
-	if err != nil || override.Data.Trial == nil {
+	if err != nil || override.Data.Provisional == nil {
 		return err
 	}
 	next := rec.Data
@@ -54,8 +55,8 @@ func (t *tick) settleTrial(ctx context.Context, name string, task state.Stored[s
 	}
 	events := outbox.NewEvents(outbox.Number(&after, event))
 	kept := override.Data
-	kept.Trial = nil
-	switch before := override.Data.Trial.Before; {
+	kept.Provisional = nil
+	switch before := override.Data.Provisional.Before; {
 	case result.State == state.RunSucceeded && redundant(kept, t.Config):
 		change = state.Delete(override.Record)
 	case result.State == state.RunSucceeded:
@@ -65,10 +66,10 @@ func (t *tick) settleTrial(ctx context.Context, name string, task state.Stored[s
 	default:
 		change = state.Delete(override.Record)
 	}
-	// Where the task's record is another by now, so may be the trial.
+	// If the task's record has changed, the provisional change may be another one.
 	_, err = t.opts.Lease.Apply(ctx, append([]state.Change{change, task.Write(after), rec.Write(next)}, events.Changes()...)...)
 	if conflict := new(state.ConflictError); errors.As(err, &conflict) {
-		return nil // somebody changes it at this moment: the next tick looks again
+		return nil // somebody changes it at this moment: the next tick reads it again
 	}
 	if err != nil {
 		return err
