@@ -28,7 +28,10 @@ func (d *decider) waiting() (trigger, *Decision) {
 	live := s.Run
 	wait := live.Wait
 	moved := !s.Recheck && s.Observed != live.Input && !d.scheduled()
-	buffered := bufferedUntil(d.Task.BufferPeriod, d.pending())
+	var buffered time.Time // no wait for more changes if the input went back to what is applied
+	if s.Pending != nil {
+		buffered = bufferedUntil(d.Task.BufferPeriod, *s.Pending)
+	}
 	switch {
 	case d.Removed:
 		return trigger{}, d.end(state.RunSuperseded, state.ReasonRemoved, "the task is not in the configuration any more")

@@ -273,3 +273,31 @@ func TestOnce_ReportsAWaitingRun(t *testing.T) {
 		t.Error("the task counts as applied")
 	}
 }
+
+func TestWaiting_InputThatGoesBackToWhatIsAppliedReplacesTheRun(t *testing.T) {
+	b := newBench(t, tasks(1)...)
+	b.Config.Tasks[0].BufferPeriod = config.BufferPeriod{Enabled: true, Min: time.Minute, Max: time.Hour}
+	b.Reconciler = b.another(b.Config.Tasks)
+	b.settle()
+	b.launcher.forget()
+	b.catalog.set("B", nil)
+	b.tick()
+	b.now = b.now.Add(2 * time.Minute)
+	b.tick()
+	planned := b.launcher.launches()[0].Runs[0]
+	b.claimed(planned, "container")
+	b.wait(planned, approval) // with B
+	b.launcher.forget()
+	b.tickAfterEnd()
+	b.catalog.set("A", nil) // as it is applied
+	for range 3 {
+		b.tick()
+		b.now = b.now.Add(2 * time.Minute)
+	}
+	if got := b.run(planned).Data; got.State != state.RunSuperseded {
+		t.Errorf("the run is %s, and its task %+v", got.State, b.task("task-0"))
+	}
+	if got := b.task("task-0"); !got.Due.IsZero() || got.Run != nil {
+		t.Errorf("its task says %+v", got)
+	}
+}
