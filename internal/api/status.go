@@ -188,8 +188,12 @@ func (s *status) holds(t *config.Task, version string) bool {
 func newStatus(t *config.Task, rec state.Record) (*status, error) {
 	var known state.Task
 	if rec.Version != "" {
-		if stored, err := state.Decode[state.Task](rec); err == nil {
-			known = stored.Data // otherwise its runs are not known
+		stored, err := state.Decode[state.Task](rec)
+		if errors.As(err, new(*state.NewerError)) {
+			return nil, err
+		}
+		if err == nil {
+			known = stored.Data // of a corrupt record, the runs are not known
 		}
 	}
 	outcomes, ids := ended(known)

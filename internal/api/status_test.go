@@ -197,3 +197,14 @@ func TestStatus_InterruptedRunIsNotAnEventOfCTS(t *testing.T) {
 		t.Errorf("the runs read %s", runs)
 	}
 }
+
+func TestStatus_RecordOfANewerVersionIsAnError(t *testing.T) {
+	e := newEngine(t, files)
+	value := strings.Replace(string(state.Encode(state.Task{})), `"format":1`, `"format":2`, 1)
+	if _, err := e.store.Apply(t.Context(), state.Create(state.TaskKey("web"), []byte(value))); err != nil {
+		t.Fatal(err)
+	}
+	if got := e.serve().get("/v1/status/tasks/web"); got.status != 500 || !strings.Contains(got.body, "newer version of Terrapulse") {
+		t.Errorf("%d %s", got.status, got.body)
+	}
+}

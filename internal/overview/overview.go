@@ -100,7 +100,10 @@ func (r Reader) Read(ctx context.Context, effective *overlay.Effective) (Overvie
 		o.Overrides = append(o.Overrides, *overrideOf(effective, name))
 	}
 	slices.SortFunc(o.Overrides, func(a, b Override) int { return cmp.Compare(a.Task, b.Task) })
-	entries := list(effective, records)
+	entries, err := list(effective, records)
+	if err != nil {
+		return Overview{}, err
+	}
 	o.Tasks = make([]Task, len(entries))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(readsAtOnce)
@@ -122,7 +125,9 @@ func (r Reader) ReadTask(ctx context.Context, effective *overlay.Effective, defi
 	if err != nil && !errors.Is(err, state.ErrNotFound) {
 		return Task{}, fmt.Errorf("read task %s: %w", e.name, err)
 	}
-	e.decode(rec)
+	if err := e.decode(rec); err != nil {
+		return Task{}, err
+	}
 	return r.task(ctx, effective, e)
 }
 
@@ -135,18 +140,24 @@ type entry struct {
 	corrupt    error
 }
 
-func (e *entry) decode(rec state.Record) {
+// decode reads the record of the task. A corrupt record concerns its task alone;
+// one of a newer version of Terrapulse is an error.
+func (e *entry) decode(rec state.Record) error {
 	if rec.Version == "" {
-		return
+		return nil
 	}
 	stored, err := state.Decode[state.Task](rec)
+	if errors.As(err, new(*state.NewerError)) {
+		return err
+	}
 	if e.corrupt = err; err == nil {
 		e.known = stored.Data
 	}
+	return nil
 }
 
 // list returns the configured tasks, and the other ones that have records.
-func list(effective *overlay.Effective, records []state.Record) []entry {
+func list(effective *overlay.Effective, records []state.Record) ([]entry, error) {
 	var entries []entry
 	if effective.Config != nil {
 		for i := range effective.Config.Tasks {
@@ -170,7 +181,9 @@ func list(effective *overlay.Effective, records []state.Record) []entry {
 			i = add(entry{name: name})
 		}
 		e := &entries[i]
-		e.decode(rec)
+		if err := e.decode(rec); err != nil {
+			return nil, err
+		}
 		if !e.configured {
 			e.definition = Leaving(effective, name, e.known)
 		}
@@ -180,7 +193,7 @@ func list(effective *overlay.Effective, records []state.Record) []entry {
 			add(entry{name: name})
 		}
 	}
-	return entries
+	return entries, nil
 }
 
 // Definitions returns the definitions of the tasks that are shown: those of the

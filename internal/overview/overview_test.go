@@ -1,7 +1,9 @@
 package overview_test
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -174,6 +176,40 @@ func TestRead_EveryReasonBelongsToAPhase(t *testing.T) {
 	for _, task := range o.Tasks {
 		if got := want[state.ReasonCode(task.Name)]; task.Phase != got {
 			t.Errorf("a task whose reason is %s is %s, want %s", task.Name, task.Phase, got)
+		}
+	}
+}
+
+func TestRead_RecordOfANewerVersionIsNotShownAsCorrupt(t *testing.T) {
+	store := newStore(t)
+	value := bytes.Replace(state.Encode(state.Task{}), []byte(`"format":1`), []byte(`"format":2`), 1)
+	if _, err := store.Apply(t.Context(), state.Create(state.TaskKey("web"), value)); err != nil {
+		t.Fatal(err)
+	}
+	effective := overlay.Compose(&config.Config{Tasks: []config.Task{{Name: "web", Enabled: true}}}, nil)
+	r := overview.Reader{Store: store, Now: time.Now}
+	if o, err := r.Read(t.Context(), effective); !errors.As(err, new(*state.NewerError)) {
+		t.Errorf("of all tasks: %+v, %v", o.Tasks, err)
+	}
+	if got, err := r.ReadTask(t.Context(), effective, &effective.Config.Tasks[0]); !errors.As(err, new(*state.NewerError)) {
+		t.Errorf("of one task: %+v, %v", got, err)
+	}
+}
+
+func TestRead_ChangeAfterACancelledRunIsPending(t *testing.T) {
+	store := newStore(t)
+	for _, code := range []state.ReasonCode{state.ReasonBuffering, state.ReasonQueued} {
+		write(t, store, state.TaskKey("cancelled-"+string(code)), state.Task{AppliedAt: time.Now(), Held: &state.Attempt{Observed: "B"},
+			Last: &state.Result{State: state.RunCancelled}, Reason: state.Reason{Code: code}})
+		write(t, store, state.TaskKey("held-"+string(code)), state.Task{Held: &state.Attempt{Observed: "B"}, Reason: state.Reason{Code: code}})
+	}
+	o, err := overview.Reader{Store: store, Now: time.Now}.Read(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, task := range o.Tasks {
+		if task.Phase != overview.PhasePending {
+			t.Errorf("%s: %s", task.Name, task.Phase)
 		}
 	}
 }

@@ -165,6 +165,8 @@ func (f facts) between() verdict {
 		return in(PhaseFailing)
 	case t.Interrupted():
 		return in(PhaseInterrupted)
+	case t.Reason.Code == state.ReasonBuffering, t.Reason.Code == state.ReasonQueued:
+		return in(PhasePending) // the task will run, also after a cancelled run
 	case t.Cancelled():
 		return in(PhaseCancelled)
 	case t.Held != nil, t.HoldNext:

@@ -220,6 +220,9 @@ func (c *Control) Reset(ctx context.Context) ([]state.Override, error) {
 			if err != nil {
 				return nil, err
 			}
+			if _, err := state.Decode[state.Override](now); errors.As(err, new(*state.NewerError)) {
+				return nil, err
+			}
 			record, err := state.Read[state.Task](ctx, c.Store, state.TaskKey(task))
 			if errors.As(err, new(*state.CorruptError)) {
 				return []state.Change{state.Delete(now)}, nil // no tick acts on such a record

@@ -113,3 +113,17 @@ type noWatch struct{}
 
 func (noWatch) C() <-chan struct{}           { return nil }
 func (noWatch) Marks() (consul.Marks, error) { return nil, nil }
+
+func TestNewerRecord_OfAnOverrideIsNotReset(t *testing.T) {
+	b := newBench(t, tasks(1)...)
+	b.settle()
+	_, err := b.people().SetEnabled(t.Context(), "task-0", false, ChangeOptions{})
+	b.must(err)
+	b.upgrade(state.OverrideKey("task-0"))
+	if _, err := b.people().Reset(t.Context()); !errors.As(err, new(*state.NewerError)) {
+		t.Errorf("reset returns %v", err)
+	}
+	if _, err := b.store.Get(t.Context(), state.OverrideKey("task-0")); err != nil {
+		t.Errorf("the override: %v", err)
+	}
+}
