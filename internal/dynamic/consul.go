@@ -17,12 +17,6 @@ import (
 	"github.com/terrapulse/terrapulse/internal/consul"
 )
 
-// inConsul are the template functions that read from Consul.
-type inConsul struct {
-	*lookups
-	ctx context.Context
-}
-
 // KeyPair is a key of Consul's KV store.
 type KeyPair struct {
 	Path  string // the whole key
@@ -76,8 +70,8 @@ type Instance struct {
 	Weights                                   api.AgentWeights
 }
 
-func (c inConsul) key(name string, options ...string) (string, error) {
-	pair, err := c.pair("key", name, options)
+func (l *lookups) key(name string, options ...string) (string, error) {
+	pair, err := l.pair("key", name, options)
 	if err != nil {
 		return "", err
 	}
@@ -87,13 +81,13 @@ func (c inConsul) key(name string, options ...string) (string, error) {
 	return string(pair.Value), nil
 }
 
-func (c inConsul) keyExists(name string, options ...string) (bool, error) {
-	pair, err := c.pair("keyExists", name, options)
+func (l *lookups) keyExists(name string, options ...string) (bool, error) {
+	pair, err := l.pair("keyExists", name, options)
 	return pair != nil, err
 }
 
-func (c inConsul) keyOrDefault(name, otherwise string, options ...string) (string, error) {
-	pair, err := c.pair("keyOrDefault", name, options)
+func (l *lookups) keyOrDefault(name, otherwise string, options ...string) (string, error) {
+	pair, err := l.pair("keyOrDefault", name, options)
 	if err != nil || pair == nil || len(pair.Value) == 0 {
 		return otherwise, err
 	}
@@ -101,30 +95,30 @@ func (c inConsul) keyOrDefault(name, otherwise string, options ...string) (strin
 }
 
 // pair returns nil if the key does not exist.
-func (c inConsul) pair(function, name string, options []string) (*api.KVPair, error) {
+func (l *lookups) pair(function, name string, options []string) (*api.KVPair, error) {
 	q, err := parseQuery(function, name, options)
 	if err != nil {
 		return nil, err
 	}
-	return lookUp(c, function, "key", name, q, func(client *api.Client, o *api.QueryOptions) (*api.KVPair, *api.QueryMeta, error) {
+	return lookUp(l, function, "key", name, q, func(client *api.Client, o *api.QueryOptions) (*api.KVPair, *api.QueryMeta, error) {
 		return client.KV().Get(strings.TrimPrefix(q.name, "/"), o)
 	})
 }
 
-func (c inConsul) ls(prefix string, options ...string) ([]*KeyPair, error) {
-	return c.list("ls", prefix, options, func(below string) bool { return !strings.Contains(below, "/") })
+func (l *lookups) ls(prefix string, options ...string) ([]*KeyPair, error) {
+	return l.list("ls", prefix, options, func(below string) bool { return !strings.Contains(below, "/") })
 }
 
-func (c inConsul) safeLs(prefix string, options ...string) ([]*KeyPair, error) {
-	return filled("safeLs", prefix)(c.ls(prefix, options...))
+func (l *lookups) safeLs(prefix string, options ...string) ([]*KeyPair, error) {
+	return filled("safeLs", prefix)(l.ls(prefix, options...))
 }
 
-func (c inConsul) tree(prefix string, options ...string) ([]*KeyPair, error) {
-	return c.list("tree", prefix, options, func(below string) bool { return !strings.HasSuffix(below, "/") })
+func (l *lookups) tree(prefix string, options ...string) ([]*KeyPair, error) {
+	return l.list("tree", prefix, options, func(below string) bool { return !strings.HasSuffix(below, "/") })
 }
 
-func (c inConsul) safeTree(prefix string, options ...string) ([]*KeyPair, error) {
-	return filled("safeTree", prefix)(c.tree(prefix, options...))
+func (l *lookups) safeTree(prefix string, options ...string) ([]*KeyPair, error) {
+	return filled("safeTree", prefix)(l.tree(prefix, options...))
 }
 
 // filled refuses an empty list.
@@ -139,13 +133,13 @@ func filled(function, prefix string) func([]*KeyPair, error) ([]*KeyPair, error)
 
 // list returns the wanted keys below a prefix. A prefix with a slash at its end is a folder;
 // without a slash it may end in the middle of a name.
-func (c inConsul) list(function, prefix string, options []string, wanted func(below string) bool) ([]*KeyPair, error) {
+func (l *lookups) list(function, prefix string, options []string, wanted func(below string) bool) ([]*KeyPair, error) {
 	q, err := parseQuery(function, prefix, options)
 	if err != nil {
 		return nil, err
 	}
 	q.name = strings.TrimPrefix(q.name, "/")
-	pairs, err := lookUp(c, function, "tree", prefix, q, func(client *api.Client, o *api.QueryOptions) (api.KVPairs, *api.QueryMeta, error) {
+	pairs, err := lookUp(l, function, "tree", prefix, q, func(client *api.Client, o *api.QueryOptions) (api.KVPairs, *api.QueryMeta, error) {
 		return client.KV().List(q.name, o)
 	})
 	if err != nil {
@@ -163,20 +157,20 @@ func (c inConsul) list(function, prefix string, options []string, wanted func(be
 	return list, nil
 }
 
-func (c inConsul) datacenters() ([]string, error) {
-	return lookUp(c, "datacenters", "datacenters", "", query{}, func(client *api.Client, o *api.QueryOptions) ([]string, *api.QueryMeta, error) {
+func (l *lookups) datacenters() ([]string, error) {
+	return lookUp(l, "datacenters", "datacenters", "", query{}, func(client *api.Client, o *api.QueryOptions) ([]string, *api.QueryMeta, error) {
 		var names []string
 		meta, err := client.Raw().Query("/v1/catalog/datacenters", &names, o)
 		return names, meta, err
 	})
 }
 
-func (c inConsul) nodes(options ...string) ([]*Node, error) {
+func (l *lookups) nodes(options ...string) ([]*Node, error) {
 	q, err := parseQuery("nodes", "", options)
 	if err != nil {
 		return nil, err
 	}
-	return lookUp(c, "nodes", "nodes", "", q, func(client *api.Client, o *api.QueryOptions) ([]*Node, *api.QueryMeta, error) {
+	return lookUp(l, "nodes", "nodes", "", q, func(client *api.Client, o *api.QueryOptions) ([]*Node, *api.QueryMeta, error) {
 		all, meta, err := client.Catalog().Nodes(o)
 		if o.Near == "" {
 			slices.SortFunc(all, func(a, b *api.Node) int { return cmp.Compare(a.Node, b.Node) })
@@ -194,7 +188,7 @@ func node(n *api.Node) *Node {
 }
 
 // node is {{ node "name" }}, or without a name the node of the agent.
-func (c inConsul) node(options ...string) (*NodeServices, error) {
+func (l *lookups) node(options ...string) (*NodeServices, error) {
 	name := ""
 	if len(options) > 0 {
 		name, options = options[0], options[1:]
@@ -203,7 +197,7 @@ func (c inConsul) node(options ...string) (*NodeServices, error) {
 	if err != nil {
 		return nil, err
 	}
-	return lookUp(c, "node", "node", name, q, func(client *api.Client, o *api.QueryOptions) (*NodeServices, *api.QueryMeta, error) {
+	return lookUp(l, "node", "node", name, q, func(client *api.Client, o *api.QueryOptions) (*NodeServices, *api.QueryMeta, error) {
 		name := q.name
 		if name == "" {
 			var self struct{ Config struct{ NodeName string } }
@@ -231,12 +225,12 @@ func (c inConsul) node(options ...string) (*NodeServices, error) {
 	})
 }
 
-func (c inConsul) services(options ...string) ([]*Service, error) {
+func (l *lookups) services(options ...string) ([]*Service, error) {
 	q, err := parseQuery("services", "", options)
 	if err != nil {
 		return nil, err
 	}
-	return lookUp(c, "services", "services", "", q, func(client *api.Client, o *api.QueryOptions) ([]*Service, *api.QueryMeta, error) {
+	return lookUp(l, "services", "services", "", q, func(client *api.Client, o *api.QueryOptions) ([]*Service, *api.QueryMeta, error) {
 		all, meta, err := client.Catalog().Services(o)
 		var services []*Service
 		for name, tags := range all {
@@ -250,7 +244,7 @@ func (c inConsul) services(options ...string) ([]*Service, error) {
 
 // service is {{ range service "tag.name" }}: the passing instances, or those with the listed
 // states: service "web|any", service "web" "warning".
-func (c inConsul) service(name string, options ...string) ([]*Instance, error) {
+func (l *lookups) service(name string, options ...string) ([]*Instance, error) {
 	q, err := parseQuery("service", name, options)
 	if err != nil {
 		return nil, err
@@ -259,7 +253,7 @@ func (c inConsul) service(name string, options ...string) ([]*Instance, error) {
 	if i := strings.LastIndexByte(bare, '.'); i >= 0 {
 		tag, bare = bare[:i], bare[i+1:]
 	}
-	all, err := lookUp(c, "service", "service", name, q, func(client *api.Client, o *api.QueryOptions) ([]*api.ServiceEntry, *api.QueryMeta, error) {
+	all, err := lookUp(l, "service", "service", name, q, func(client *api.Client, o *api.QueryOptions) ([]*api.ServiceEntry, *api.QueryMeta, error) {
 		entries, meta, err := client.Health().Service(bare, tag, false, o)
 		if o.Near == "" {
 			slices.SortFunc(entries, func(a, b *api.ServiceEntry) int {
@@ -362,21 +356,21 @@ func parseQuery(function, name string, options []string) (query, error) {
 
 // lookUp queries Consul, once per run. The kind distinguishes queries; several functions may use
 // the same one.
-func lookUp[T any](c inConsul, function, kind, name string, q query, ask func(*api.Client, *api.QueryOptions) (T, *api.QueryMeta, error)) (T, error) {
+func lookUp[T any](l *lookups, function, kind, name string, q query, ask func(*api.Client, *api.QueryOptions) (T, *api.QueryMeta, error)) (T, error) {
 	what := function
 	if name != "" {
 		what = named(function, name)
 	}
 	key := named(kind, q.name, q.options.Datacenter, q.options.Namespace, q.options.Partition, q.options.Near)
-	return find(c.ctx, c.lookups, what, key, func(ctx context.Context) (T, error) {
+	return find(l, what, key, func(ctx context.Context) (T, error) {
 		var none T
-		client, err := c.consulClient(c.cfg.Consul)
+		client, err := l.consulClient(l.cfg.Consul)
 		if err != nil {
 			return none, err
 		}
 		found, meta, err := ask(client.Client, q.options.WithContext(ctx))
 		if err != nil {
-			return none, c.failed(err)
+			return none, l.failed(err)
 		}
 		if list := reflect.ValueOf(found); list.Kind() == reflect.Slice && list.Len() == 0 {
 			return found, client.own.MayRead(ctx, what, q.rights(kind, client.own.Tokenless() || meta.ResultsFilteredByACLs)...)
@@ -392,35 +386,22 @@ func (q query) rights(kind string, all bool) []consul.Right {
 	in := consul.Right{Datacenter: q.options.Datacenter, Namespace: q.options.Namespace}
 	services, nodes, keys := in, in, in
 	services.Service, nodes.Node, keys.Prefix = "*", "*", &q.name
-	switch kind {
-	case "service":
+	if kind == "service" {
 		services.Service = q.name[strings.LastIndexByte(q.name, '.')+1:] // without the tag
-		if !all {
-			return []consul.Right{services}
-		}
-		return []consul.Right{services, nodes}
-	case "services":
-		if all {
-			return []consul.Right{services, nodes}
-		}
-	case "nodes":
-		if all {
-			return []consul.Right{nodes}
-		}
-	case "tree":
-		if all {
-			return []consul.Right{keys}
-		}
+	}
+	switch {
+	case all:
+		return map[string][]consul.Right{"service": {services, nodes}, "services": {services, nodes}, "nodes": {nodes}, "tree": {keys}}[kind]
+	case kind == "service":
+		return []consul.Right{services}
 	}
 	return nil
 }
 
 // failed adds the meaning to an error of Consul.
-func (c inConsul) failed(err error) error {
-	var status api.StatusError
-	switch {
-	case errors.As(err, &status) && status.Code == http.StatusForbidden:
-		return fmt.Errorf("the Consul at %s denies the request: the token lacks a right (%s)", c.cfg.Consul.Address, strings.TrimSpace(status.Body))
+func (l *lookups) failed(err error) error {
+	if status := (api.StatusError{}); errors.As(err, &status) && status.Code == http.StatusForbidden {
+		return fmt.Errorf("the Consul at %s denies the request: the token lacks a right (%s)", l.cfg.Consul.Address, strings.TrimSpace(status.Body))
 	}
-	return fmt.Errorf("the Consul at %s: %w", c.cfg.Consul.Address, err)
+	return fmt.Errorf("the Consul at %s: %w", l.cfg.Consul.Address, err)
 }

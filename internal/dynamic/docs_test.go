@@ -115,7 +115,7 @@ func TestDocs_ListAllFunctions(t *testing.T) {
 		listed = append(listed, name[1])
 	}
 	var there []string
-	for name := range (&lookups{}).functions(t.Context(), place{}) {
+	for name := range (&lookups{}).functions(place{}) {
 		there = append(there, name)
 	}
 	slices.Sort(listed)

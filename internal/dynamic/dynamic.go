@@ -7,6 +7,7 @@
 package dynamic
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,7 +19,6 @@ import (
 	"time"
 
 	"github.com/hashicorp/consul/api"
-	"github.com/zclconf/go-cty/cty"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/terrapulse/terrapulse/internal/config"
@@ -84,7 +84,7 @@ type Values struct {
 func Check(cfg *config.Config, t *config.Task) error {
 	var errs []error
 	for _, v := range templates(cfg, t) {
-		if _, err := parseText(v.text, new(lookups).functions(context.Background(), v.place)); err != nil {
+		if _, err := parseText(v.text, new(lookups).functions(v.place)); err != nil {
 			errs = append(errs, v.wrap(err))
 		}
 	}
@@ -98,13 +98,13 @@ func (e *Evaluator) Evaluate(ctx context.Context, cfg *config.Config, t *config.
 	if len(all) == 0 {
 		return Values{Config: cfg}, nil
 	}
-	l := &lookups{Evaluator: e, cfg: cfg, task: t.Name, found: map[string]*lookup{}}
+	l := &lookups{Evaluator: e, ctx: ctx, cfg: cfg, task: t.Name, found: map[string]*lookup{}}
 	results := make([]result, len(all))
 	var group errgroup.Group
 	group.SetLimit(atOnce)
 	for i, v := range all {
 		group.Go(func() error {
-			results[i] = l.evaluate(ctx, v)
+			results[i] = l.evaluate(v)
 			return nil
 		})
 	}
@@ -139,8 +139,8 @@ func (e *Evaluator) Text(ctx context.Context, cfg *config.Config, key, text stri
 	if !config.IsTemplate(text) {
 		return text, nil
 	}
-	l := &lookups{Evaluator: e, cfg: cfg, found: map[string]*lookup{}}
-	r := l.evaluate(ctx, site{place{argument: key}, text})
+	l := &lookups{Evaluator: e, ctx: ctx, cfg: cfg, found: map[string]*lookup{}}
+	r := l.evaluate(site{place{argument: key}, text})
 	if r.err != nil {
 		return "", fmt.Errorf("%s: %w", key, r.err)
 	}
@@ -224,54 +224,13 @@ func each(cfg *config.Config, t *config.Task, f func(place, string) string) []co
 			continue
 		}
 		of := func(argument, text string) string { return f(place{p.ID(), argument}, text) }
-		p.Body = body(p.Body, "", of)
+		p.Body = p.Body.Map(of)
 		p.Env = maps.Clone(p.Env)
 		for _, name := range slices.Sorted(maps.Keys(p.Env)) {
 			p.Env[name] = of("task_env."+name, p.Env[name])
 		}
 	}
 	return providers
-}
-
-func body(b config.Body, path string, f func(string, string) string) config.Body {
-	next := config.Body{Attributes: maps.Clone(b.Attributes), Blocks: maps.Clone(b.Blocks)}
-	for _, name := range slices.Sorted(maps.Keys(b.Attributes)) {
-		next.Attributes[name] = value(b.Attributes[name], path+name, f)
-	}
-	for _, name := range slices.Sorted(maps.Keys(b.Blocks)) {
-		next.Blocks[name] = slices.Clone(b.Blocks[name])
-		for i, block := range b.Blocks[name] {
-			at := path + name
-			if len(b.Blocks[name]) > 1 {
-				at = fmt.Sprintf("%s[%d]", at, i)
-			}
-			next.Blocks[name][i] = body(block, at+".", f)
-		}
-	}
-	return next
-}
-
-// value replaces the strings in a value of a task file: in strings, tuples and objects.
-func value(v cty.Value, path string, f func(string, string) string) cty.Value {
-	switch t := v.Type(); {
-	case v.IsNull() || !v.IsKnown():
-		return v
-	case t == cty.String:
-		return cty.StringVal(f(path, v.AsString()))
-	case t.IsTupleType():
-		items := v.AsValueSlice()
-		for i := range items {
-			items[i] = value(items[i], fmt.Sprintf("%s[%d]", path, i), f)
-		}
-		return cty.TupleVal(items)
-	case t.IsObjectType():
-		attrs := v.AsValueMap()
-		for _, name := range slices.Sorted(maps.Keys(attrs)) {
-			attrs[name] = value(attrs[name], path+"."+name, f)
-		}
-		return cty.ObjectVal(attrs)
-	}
-	return v
 }
 
 // consulClient are two clients of one Consul.
@@ -309,8 +268,8 @@ func (e *Evaluator) vaultClient(cfg config.Vault) (*vault.Client, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if !e.vault.set || e.vault.cfg != cfg {
-		ctx, stop := context.WithCancel(e.context())
-		of, err := vault.New(ctx, cfg, e.log())
+		ctx, stop := context.WithCancel(cmp.Or(e.Context, context.Background()))
+		of, err := vault.New(ctx, cfg, cmp.Or(e.Log, slog.Default()))
 		if err != nil {
 			stop()
 			return nil, err
@@ -323,30 +282,9 @@ func (e *Evaluator) vaultClient(cfg config.Vault) (*vault.Client, error) {
 	return e.vault.of, nil
 }
 
-func (e *Evaluator) context() context.Context {
-	if e.Context == nil {
-		return context.Background()
-	}
-	return e.Context
-}
-
-func (e *Evaluator) log() *slog.Logger {
-	if e.Log == nil {
-		return slog.Default()
-	}
-	return e.Log
-}
-
 func (e *Evaluator) lookupEnv(name string) (string, bool) {
 	if e.LookupEnv == nil {
 		return os.LookupEnv(name)
 	}
 	return e.LookupEnv(name)
-}
-
-func (e *Evaluator) patience() time.Duration {
-	if e.Patience == 0 {
-		return defaultPatience
-	}
-	return e.Patience
 }

@@ -1,6 +1,7 @@
 package dynamic
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,33 +15,30 @@ import (
 
 // functions are the functions of templates: first those that look something up, with the arguments
 // of Consul-Template's functions. config.IsTemplate has the same names.
-func (l *lookups) functions(ctx context.Context, at place) template.FuncMap {
-	c := inConsul{l, ctx}
-	v := inVault{l, ctx}
-	a := inAWS{l, ctx}
+func (l *lookups) functions(at place) template.FuncMap {
 	functions := template.FuncMap{
-		"env":          func(name string) string { return l.env(ctx, at, name) },
+		"env":          func(name string) string { return l.env(at, name) },
 		"mustEnv":      l.mustEnv,
 		"envOrDefault": l.envOrDefault,
 
-		"key":          c.key,
-		"keyExists":    c.keyExists,
-		"keyOrDefault": c.keyOrDefault,
-		"ls":           c.ls,
-		"safeLs":       c.safeLs,
-		"tree":         c.tree,
-		"safeTree":     c.safeTree,
-		"node":         c.node,
-		"nodes":        c.nodes,
-		"service":      c.service,
-		"services":     c.services,
-		"datacenters":  c.datacenters,
+		"key":          l.key,
+		"keyExists":    l.keyExists,
+		"keyOrDefault": l.keyOrDefault,
+		"ls":           l.ls,
+		"safeLs":       l.safeLs,
+		"tree":         l.tree,
+		"safeTree":     l.safeTree,
+		"node":         l.node,
+		"nodes":        l.nodes,
+		"service":      l.service,
+		"services":     l.services,
+		"datacenters":  l.datacenters,
 
-		"secret":  v.secret,
-		"secrets": v.secrets,
+		"secret":  l.secret,
+		"secrets": l.secrets,
 
-		"secretsmanager": a.secret,
-		"ssm":            a.parameter,
+		"secretsmanager": l.awsSecret,
+		"ssm":            l.parameter,
 	}
 	maps.Copy(functions, helpers)
 	return functions
@@ -48,10 +46,10 @@ func (l *lookups) functions(ctx context.Context, at place) template.FuncMap {
 
 // env returns the value of an environment variable. A variable that is not set is "", as in
 // Consul-Terraform-Sync; because that is mostly a mistake, it is logged.
-func (l *lookups) env(ctx context.Context, at place, name string) string {
+func (l *lookups) env(at place, name string) string {
 	text, ok := l.lookupEnv(name)
 	if !ok {
-		l.log().LogAttrs(ctx, slog.LevelWarn, "an environment variable of a template is not set: its value is empty",
+		cmp.Or(l.Log, slog.Default()).LogAttrs(l.ctx, slog.LevelWarn, "an environment variable of a template is not set: its value is empty",
 			slog.String("task", l.task), slog.String("provider", at.provider), slog.String("argument", at.argument), slog.String("variable", name))
 	}
 	return text
@@ -72,21 +70,15 @@ func (l *lookups) envOrDefault(name, otherwise string) string {
 	return otherwise
 }
 
-// inAWS are the template functions that read from AWS.
-type inAWS struct {
-	*lookups
-	ctx context.Context
-}
-
-// secret is {{ secretsmanager "arn" }}, or with a key of a secret in JSON
+// awsSecret is {{ secretsmanager "arn" }}, or with a key of a secret in JSON
 // {{ secretsmanager "arn" "key" }}.
-func (a inAWS) secret(id string, key ...string) (string, error) {
+func (l *lookups) awsSecret(id string, key ...string) (string, error) {
 	if len(key) > 1 {
 		return "", &argumentError{"secretsmanager takes the ARN or name of a secret and, for a secret in JSON, one key of it"}
 	}
 	words := append([]string{id}, key...)
-	return find(a.ctx, a.lookups, named("secretsmanager", words...), named("secretsmanager", words...), func(ctx context.Context) (string, error) {
-		aws, err := a.open(ctx)
+	return find(l, named("secretsmanager", words...), named("secretsmanager", words...), func(ctx context.Context) (string, error) {
+		aws, err := l.openAWS(ctx)
 		if err != nil {
 			return "", err
 		}
@@ -95,9 +87,9 @@ func (a inAWS) secret(id string, key ...string) (string, error) {
 }
 
 // parameter is {{ ssm "name" }}.
-func (a inAWS) parameter(name string) (string, error) {
-	return find(a.ctx, a.lookups, named("ssm", name), named("ssm", name), func(ctx context.Context) (string, error) {
-		aws, err := a.open(ctx)
+func (l *lookups) parameter(name string) (string, error) {
+	return find(l, named("ssm", name), named("ssm", name), func(ctx context.Context) (string, error) {
+		aws, err := l.openAWS(ctx)
 		if err != nil {
 			return "", err
 		}
@@ -105,23 +97,17 @@ func (a inAWS) parameter(name string) (string, error) {
 	})
 }
 
-func (a inAWS) open(ctx context.Context) (AWS, error) {
-	if a.AWS == nil {
+func (l *lookups) openAWS(ctx context.Context) (AWS, error) {
+	if l.AWS == nil {
 		return nil, errors.New("this program does not read from AWS")
 	}
-	a.awsOnce.Do(func() { a.aws, a.awsErr = a.AWS(ctx) })
-	return a.aws, a.awsErr
-}
-
-// inVault are the template functions that read from Vault.
-type inVault struct {
-	*lookups
-	ctx context.Context
+	l.awsOnce.Do(func() { l.aws, l.awsErr = l.AWS(ctx) })
+	return l.aws, l.awsErr
 }
 
 // secret is {{ with secret "path" }}; with more arguments of the form NAME=VALUE, it writes them to
 // Vault and returns the answer.
-func (v inVault) secret(path string, data ...string) (*vault.Secret, error) {
+func (l *lookups) secret(path string, data ...string) (*vault.Secret, error) {
 	fields := map[string]any{}
 	for _, d := range data {
 		name, value, ok := strings.Cut(d, "=")
@@ -130,8 +116,8 @@ func (v inVault) secret(path string, data ...string) (*vault.Secret, error) {
 		}
 		fields[name] = value
 	}
-	return find(v.ctx, v.lookups, named("secret", path), named("secret", append([]string{path}, data...)...), func(ctx context.Context) (*vault.Secret, error) {
-		client, err := v.vaultClient(v.cfg.Vault)
+	return find(l, named("secret", path), named("secret", append([]string{path}, data...)...), func(ctx context.Context) (*vault.Secret, error) {
+		client, err := l.vaultClient(l.cfg.Vault)
 		if err != nil {
 			return nil, err
 		}
@@ -143,9 +129,9 @@ func (v inVault) secret(path string, data ...string) (*vault.Secret, error) {
 }
 
 // secrets is {{ range secrets "path" }}: names.
-func (v inVault) secrets(path string) ([]string, error) {
-	return find(v.ctx, v.lookups, named("secrets", path), named("secrets", path), func(ctx context.Context) ([]string, error) {
-		client, err := v.vaultClient(v.cfg.Vault)
+func (l *lookups) secrets(path string) ([]string, error) {
+	return find(l, named("secrets", path), named("secrets", path), func(ctx context.Context) ([]string, error) {
+		client, err := l.vaultClient(l.cfg.Vault)
 		if err != nil {
 			return nil, err
 		}

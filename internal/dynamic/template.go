@@ -1,6 +1,7 @@
 package dynamic
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,6 +24,7 @@ type result struct {
 // lookups are the look-ups of one run; each value is looked up once.
 type lookups struct {
 	*Evaluator
+	ctx  context.Context
 	cfg  *config.Config
 	task string
 
@@ -51,7 +53,7 @@ func (e *lookupError) Error() string { return e.what + ": " + e.cause.Error() }
 func (e *lookupError) Unwrap() error { return e.cause }
 
 // find looks something up, once per run. What is its name for people; the key identifies it.
-func find[T any](ctx context.Context, l *lookups, what, key string, get func(context.Context) (T, error)) (T, error) {
+func find[T any](l *lookups, what, key string, get func(context.Context) (T, error)) (T, error) {
 	l.mu.Lock()
 	found := l.found[key]
 	if found == nil {
@@ -60,8 +62,8 @@ func find[T any](ctx context.Context, l *lookups, what, key string, get func(con
 	}
 	l.mu.Unlock()
 	found.once.Do(func() {
-		patience := l.patience()
-		ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("no answer within %s", patience))
+		patience := cmp.Or(l.Patience, defaultPatience)
+		ctx, cancel := context.WithTimeoutCause(l.ctx, patience, fmt.Errorf("no answer within %s", patience))
 		defer cancel()
 		value, err := get(ctx)
 		if err != nil && ctx.Err() != nil {
@@ -146,8 +148,8 @@ func (w *writer) Write(p []byte) (int, error) {
 	return w.Builder.Write(p)
 }
 
-func (l *lookups) evaluate(ctx context.Context, s site) result {
-	p, err := parseText(s.text, l.functions(ctx, s.place))
+func (l *lookups) evaluate(s site) result {
+	p, err := parseText(s.text, l.functions(s.place))
 	if err != nil {
 		return result{err: err}
 	}

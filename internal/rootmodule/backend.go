@@ -66,7 +66,7 @@ func Backend(c *config.Config, t *config.Task) (config.Backend, error) {
 		return config.Backend{}, fmt.Errorf("the %d tasks would share one state, as the backend %q has no workspaces of its own for them: put %s, which stands for a task's name, into its %s",
 			len(c.Tasks), backend.Type, taskMark, key)
 	}
-	backend.Body = forTask(backend.Body, t.Name)
+	backend.Body = backend.Body.Map(func(_, text string) string { return strings.ReplaceAll(text, taskMark, t.Name) })
 	return backend, nil
 }
 
@@ -88,27 +88,4 @@ func asBlock(body config.Body, name string) config.Body {
 	}
 	blocks[name] = append(blocks[name], config.Body{Attributes: v.AsValueMap()})
 	return config.Body{Attributes: attributes, Blocks: blocks}
-}
-
-// forTask returns the body with the task's name in its texts.
-func forTask(body config.Body, task string) config.Body {
-	var out config.Body
-	if body.Attributes != nil {
-		out.Attributes = make(map[string]cty.Value, len(body.Attributes))
-		for name, v := range body.Attributes {
-			if mentions(v) {
-				v = cty.StringVal(strings.ReplaceAll(v.AsString(), taskMark, task))
-			}
-			out.Attributes[name] = v
-		}
-	}
-	if body.Blocks != nil {
-		out.Blocks = make(map[string][]config.Body, len(body.Blocks))
-		for name, blocks := range body.Blocks {
-			for _, block := range blocks {
-				out.Blocks[name] = append(out.Blocks[name], forTask(block, task))
-			}
-		}
-	}
-	return out
 }

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 )
 
 // Write brings the directory in line with the module, which it creates if need
@@ -90,6 +91,10 @@ func hasContent(path string, render func(io.Writer) error) (bool, error) {
 	}
 	return err == nil && c.read == info.Size(), err
 }
+
+// private reports whether only the owner may read, which Windows has no modes for.
+// CTS left files of mode 0640.
+func private(m fs.FileMode) bool { return runtime.GOOS == "windows" || m.Perm()&0o077 == 0 }
 
 var errDiffers = errors.New("the content differs")
 

@@ -129,7 +129,7 @@ func (r *renewal) failed(err error, attempt func()) {
 	if r.ctx.Err() != nil {
 		return
 	}
-	if status := new(api.ResponseError); errors.As(err, &status) && status.StatusCode == http.StatusForbidden {
+	if statusOf(err) == http.StatusForbidden {
 		r.log.Warn("cannot renew the Vault token: it has expired, was revoked, or lacks the right to look itself up and renew itself", "error", r.explain(r.ctx, err))
 		return
 	}

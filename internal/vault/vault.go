@@ -108,60 +108,33 @@ func transport(cfg config.Vault) (*http.Transport, error) {
 // Read returns the secret at a path. For the KV engine's version 2, the path may have "data/" after
 // the engine's path or not.
 func (c *Client) Read(ctx context.Context, at string) (*Secret, error) {
-	client, err := c.authorised(ctx)
-	if err != nil {
-		return nil, err
-	}
 	query, err := queryOf(&at)
 	if err != nil {
 		return nil, err
 	}
-	at, err = c.inKV(ctx, client, at, "data")
-	if err != nil {
-		return nil, err
-	}
-	secret, err := client.Logical().ReadWithDataWithContext(ctx, at, query)
-	if err != nil {
-		return nil, c.explain(ctx, err)
-	}
-	if secret == nil || deleted(secret) {
+	secret, err := c.ask(ctx, at, "data", func(client *api.Logical, at string) (*Secret, error) {
+		return client.ReadWithDataWithContext(ctx, at, query)
+	})
+	if err == nil && deleted(secret) {
 		return nil, ErrNotFound
 	}
-	return secret, nil
+	return secret, err
 }
 
 // Write sends data to a path and returns the answer, such as a certificate that an engine issues.
 func (c *Client) Write(ctx context.Context, at string, data map[string]any) (*Secret, error) {
-	client, err := c.authorised(ctx)
-	if err != nil {
-		return nil, err
-	}
-	secret, err := client.Logical().WriteWithContext(ctx, clean(at), data)
-	if err != nil {
-		return nil, c.explain(ctx, err)
-	}
-	if secret == nil {
-		return nil, ErrNotFound
-	}
-	return secret, nil
+	return c.ask(ctx, clean(at), "", func(client *api.Logical, at string) (*Secret, error) {
+		return client.WriteWithContext(ctx, at, data)
+	})
 }
 
 // List returns the names below a path; names of folders end in a slash.
 func (c *Client) List(ctx context.Context, at string) ([]string, error) {
-	client, err := c.authorised(ctx)
+	secret, err := c.ask(ctx, clean(at), "metadata", func(client *api.Logical, at string) (*Secret, error) {
+		return client.ListWithContext(ctx, at)
+	})
 	if err != nil {
 		return nil, err
-	}
-	at, err = c.inKV(ctx, client, clean(at), "metadata")
-	if err != nil {
-		return nil, err
-	}
-	secret, err := client.Logical().ListWithContext(ctx, at)
-	if err != nil {
-		return nil, c.explain(ctx, err)
-	}
-	if secret == nil {
-		return nil, ErrNotFound
 	}
 	keys, _ := secret.Data["keys"].([]any)
 	names := make([]string, 0, len(keys))
@@ -173,13 +146,35 @@ func (c *Client) List(ctx context.Context, at string) ([]string, error) {
 	return names, nil
 }
 
+// ask sends a request with the current token. kind is the part of a path that the KV
+// engine's version 2 has for such requests; "" for none.
+func (c *Client) ask(ctx context.Context, at, kind string, send func(client *api.Logical, at string) (*Secret, error)) (*Secret, error) {
+	client, err := c.authorised(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if kind != "" {
+		if at, err = c.inKV(ctx, client, at, kind); err != nil {
+			return nil, err
+		}
+	}
+	secret, err := send(client.Logical(), at)
+	switch {
+	case err != nil:
+		return nil, c.explain(ctx, err)
+	case secret == nil:
+		return nil, ErrNotFound
+	}
+	return secret, nil
+}
+
 // inKV adds data or metadata to a path of the KV engine's version 2.
 func (c *Client) inKV(ctx context.Context, client *api.Client, at, kind string) (string, error) {
 	mount, err := client.Logical().ReadWithContext(ctx, "sys/internal/ui/mounts/"+at)
 	if err != nil {
 		// The token may have no right on the path, or Vault is old. The read that follows reports
 		// this better, or succeeds.
-		if status := new(api.ResponseError); errors.As(err, &status) && (status.StatusCode == http.StatusForbidden || status.StatusCode == http.StatusNotFound) {
+		if status := statusOf(err); status == http.StatusForbidden || status == http.StatusNotFound {
 			return at, nil
 		}
 		return "", c.explain(ctx, err)
@@ -296,7 +291,7 @@ func (c *Client) unwrap(ctx context.Context, wrapping string) (string, error) {
 		return "", err
 	}
 	secret, err := client.Logical().UnwrapWithContext(ctx, wrapping)
-	if status := new(api.ResponseError); errors.As(err, &status) && status.StatusCode == http.StatusBadRequest {
+	if statusOf(err) == http.StatusBadRequest {
 		return "", errors.New("the Vault token cannot be unwrapped (vault.unwrap_token): it is not a wrapping token, has expired, or was unwrapped before, " +
 			"which nobody but this process should have done; give it a new one")
 	}
@@ -315,6 +310,14 @@ func (c *Client) unwrap(ctx context.Context, wrapping string) (string, error) {
 	// Vault Agent writes one wrapping token after the other; only the latest is used again.
 	c.unwrapped = map[string]string{wrapping: token}
 	return token, nil
+}
+
+// statusOf returns the status of an answer that is an error; 0 for other errors.
+func statusOf(err error) int {
+	if answer := new(api.ResponseError); errors.As(err, &answer) {
+		return answer.StatusCode
+	}
+	return 0
 }
 
 // explain adds to an error of Vault what it means and what to do.

@@ -9,11 +9,11 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/hashicorp/hcl/v2/hclwrite"
+	"github.com/zclconf/go-cty/cty"
 	"golang.org/x/text/unicode/norm"
 )
 
@@ -154,7 +154,7 @@ func (w *Writer) key(key string) []byte {
 	if identifier(key) {
 		w.scratch = append(w.scratch[:0], norm.NFC.String(key)...)
 	} else {
-		w.scratch = append(appendEscaped(append(w.scratch[:0], '"'), key), '"')
+		w.scratch = appendQuoted(w.scratch[:0], key)
 	}
 	return w.scratch
 }
@@ -206,7 +206,7 @@ func (w *Writer) List(items []string) {
 
 // Quoted writes a string so that Terraform reads exactly this string.
 func (w *Writer) Quoted(s string) {
-	w.scratch = append(appendEscaped(append(w.scratch[:0], '"'), s), '"')
+	w.scratch = appendQuoted(w.scratch[:0], s)
 	w.Write(w.scratch)
 }
 
@@ -219,35 +219,13 @@ func (w *Writer) spaces(n int) {
 	w.WriteString(blanks[:max(n, 0)])
 }
 
-// appendEscaped appends s as it stands between the quotes of an HCL string, so
-// that Terraform reads exactly s: nothing in it is taken for a template.
-func appendEscaped(b []byte, s string) []byte {
-	if plain(s) {
-		return append(b, s...)
+// appendQuoted appends s in quotes, so that Terraform reads exactly s: nothing in it
+// is taken for a template.
+func appendQuoted(b []byte, s string) []byte {
+	if !plain(s) {
+		return append(b, hclwrite.TokensForValue(cty.StringVal(s)).Bytes()...)
 	}
-	// Terraform compares and keeps strings in this form, and hclwrite writes it.
-	s = norm.NFC.String(s)
-	for i, r := range s {
-		switch {
-		case r == '\n':
-			b = append(b, `\n`...)
-		case r == '\r':
-			b = append(b, `\r`...)
-		case r == '\t':
-			b = append(b, `\t`...)
-		case r == '"', r == '\\':
-			b = append(b, '\\', byte(r))
-		case (r == '$' || r == '%') && strings.HasPrefix(s[i+1:], "{"):
-			b = append(b, byte(r), byte(r))
-		case unicode.IsPrint(r):
-			b = append(b, string(r)...)
-		case r < 0x10000:
-			b = fmt.Appendf(b, `\u%04x`, r)
-		default:
-			b = fmt.Appendf(b, `\U%08x`, r)
-		}
-	}
-	return b
+	return append(append(append(b, '"'), s...), '"')
 }
 
 // plain reports whether s needs no escaping, which nearly all strings of a
