@@ -101,14 +101,14 @@ func TestStart_ATokenThatIsNotThereStopsTheStart(t *testing.T) {
 }
 
 func TestStart_WarnsOfAnOpenAPI(t *testing.T) {
-	s := newSite(t)
+	s := newParallelSite(t)
 	p := s.start("-config-file", s.config(s.task("lb", "enabled = false")))
 	p.served()
 	eventually(t, "the warning is logged", func() bool { return strings.Contains(p.stderr.String(), warnsOfOpenAPI) })
 }
 
 func TestStart_ServesMetricsAndItsVersion(t *testing.T) {
-	s := newSite(t)
+	s := newParallelSite(t)
 	s.register("web", "web-1", 80, "passing")
 	p := s.start("-config-file", s.config(s.task("lb", `condition "services" { names = ["web"] }`)))
 	address := p.served()

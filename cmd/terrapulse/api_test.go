@@ -57,7 +57,7 @@ func ask(t testing.TB, method, url, body string, status int) map[string]any {
 }
 
 func TestScriptsOfConsulTerraformSyncFindTheirAPI(t *testing.T) {
-	s := newSite(t)
+	s := newParallelSite(t)
 	s.register("web", "web-1", 8080, "passing")
 	p := s.start("-config-file", s.config(s.task("lb", onWeb)))
 	at := p.served()
@@ -101,7 +101,7 @@ func TestScriptsOfConsulTerraformSyncFindTheirAPI(t *testing.T) {
 	if len(tasks) != 2 || tasks[0].(map[string]any)["enabled"] != false {
 		t.Errorf("after a restart: %v", tasks)
 	}
-	wantText(t, s.run("status").stdout, "Changed through the API, beside the task files:", "more: made", "lb: disabled")
+	wantText(t, s.runInTest("status").stdout, "Changed through the API, beside the task files:", "more: made", "lb: disabled")
 	plan := ask(t, "PATCH", at+"/v1/tasks/lb?run=inspect", `{"enabled": true}`, 200)["inspect"].(map[string]any)
 	if plan["changes_present"] != true {
 		t.Errorf("inspected: %v", plan)

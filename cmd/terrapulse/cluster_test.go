@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -17,7 +16,6 @@ import (
 	"github.com/hashicorp/consul/api"
 
 	"github.com/terrapulse/terrapulse/internal/consul/consultest"
-	"github.com/terrapulse/terrapulse/internal/testtools"
 )
 
 // member is one instance of a cluster in a test.
@@ -36,10 +34,8 @@ type ensemble struct {
 
 func newEnsemble(t *testing.T, session time.Duration, servers ...*consultest.Server) *ensemble {
 	t.Helper()
-	t.Setenv("TF_CLI_CONFIG_FILE", testtools.TerraformRC(t))
-	t.Setenv("PATH", filepath.Dir(testtools.Terraform(t))+string(os.PathListSeparator)+os.Getenv("PATH"))
-	t.Setenv("CONSUL_HTTP_ADDR", servers[0].Addr()) // for whoever looks at the cluster
-	return &ensemble{site: &site{t: t, dir: t.TempDir(), consul: servers[0]}, servers: servers, session: session}
+	env := append(terraformEnv(t), "CONSUL_HTTP_ADDR="+servers[0].Addr()) // for commands that read the store
+	return &ensemble{site: &site{t: t, dir: t.TempDir(), consul: servers[0], env: env}, servers: servers, session: session}
 }
 
 // instance starts instance number n, from 1, with these tasks.
@@ -74,7 +70,7 @@ high_availability {
   }
 }
 `, id, port, e.servers[(n-1)%len(e.servers)].Addr(), e.servers[1%len(e.servers)].Addr(), e.session, id)+tasks)
-	own := &site{t: e.t, dir: e.path(id)}
+	own := &site{t: e.t, dir: e.path(id), env: e.env}
 	return &member{own.start("-config-file", file), id, port}
 }
 
@@ -177,6 +173,7 @@ func TestAClusterGoesOnWhenItsLeaderIsKilledInTheMidstOfAnApply(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for a lease to end")
 	}
+	t.Parallel()
 	const session = 10 * time.Second
 	e := newEnsemble(t, session, consultest.StartCluster(t)...)
 	task := e.overlapTask("slow", onWeb)
@@ -287,6 +284,7 @@ func TestAClustersConfigurationIsChangedOneInstanceAfterTheOther(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts many processes")
 	}
+	t.Parallel()
 	e := newEnsemble(t, 10*time.Second, consultest.Start(t))
 	newModule(e.site)
 	e.publish(e.servers[0], "web-1", 8080)
@@ -361,6 +359,7 @@ func TestATaskWhoseModuleIsMissingOnTheLeaderWaits(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts several processes")
 	}
+	t.Parallel()
 	e := newEnsemble(t, 10*time.Second, consultest.Start(t))
 	newModule(e.site)
 	e.publish(e.servers[0], "web-1", 8080)
@@ -401,6 +400,7 @@ func TestAClusterOutlivesTheLossOfConsulServers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for elections")
 	}
+	t.Parallel()
 	servers := consultest.StartCluster(t)
 	// The instance that leads is not at the server that leads.
 	for !servers[2].Leads() {

@@ -18,6 +18,7 @@ func TestALeaderThatWasFrozenDoesNoHarm(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for a lease to end")
 	}
+	t.Parallel()
 	e := newEnsemble(t, 10*time.Second, consultest.Start(t))
 	task := e.overlapTask("slow", onWeb)
 	e.publish(e.servers[0], "web-1", 8080)

@@ -18,8 +18,8 @@ import (
 	"github.com/terrapulse/terrapulse/internal/testtools"
 )
 
-// TestMain lets tests start the program as a process of its own: the test
-// binary is the program when it is told so.
+// TestMain lets tests start the program as a process of its own: with this variable, the test
+// binary is the program.
 func TestMain(m *testing.M) {
 	if os.Getenv("TERRAPULSE_TEST_AS_PROGRAM") != "" {
 		main()
@@ -28,20 +28,47 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// site is a folder with task files and modules, and the Consul beside it.
+// site is a folder with task files and modules, and the Consul that they use.
 type site struct {
 	t      testing.TB
 	dir    string
 	consul *consultest.Server
+	env    []string // added to the environment of processes; parallel tests only
 }
 
-// newSite starts a Consul and makes a folder with a module that writes what it
-// is given to a file.
+// newSite starts a Consul and creates a folder with a module that writes its variables to a file.
 func newSite(t testing.TB, options ...consultest.Option) *site {
 	t.Helper()
+	for _, variable := range terraformEnv(t) {
+		name, value, _ := strings.Cut(variable, "=")
+		t.Setenv(name, value)
+	}
 	s := &site{t: t, dir: t.TempDir(), consul: consultest.Start(t, options...)}
-	t.Setenv("TF_CLI_CONFIG_FILE", testtools.TerraformRC(t))
-	t.Setenv("PATH", filepath.Dir(testtools.Terraform(t))+string(os.PathListSeparator)+os.Getenv("PATH"))
+	s.writeModule()
+	return s
+}
+
+// newParallelSite makes the test parallel to others. Tests that mostly wait use it. The program
+// runs only as processes of its own: its environment and its default log belong to a process.
+func newParallelSite(t *testing.T, options ...consultest.Option) *site {
+	t.Helper()
+	t.Parallel()
+	s := &site{t: t, dir: t.TempDir(), consul: consultest.Start(t, options...), env: terraformEnv(t)}
+	s.writeModule()
+	return s
+}
+
+// terraformEnv returns the environment in which the program finds the tests' Terraform and
+// providers.
+func terraformEnv(t testing.TB) []string {
+	t.Helper()
+	return []string{
+		"TF_CLI_CONFIG_FILE=" + testtools.TerraformRC(t),
+		"PATH=" + filepath.Dir(testtools.Terraform(t)) + string(os.PathListSeparator) + os.Getenv("PATH"),
+	}
+}
+
+func (s *site) writeModule() {
 	s.write("mod/main.tf", `
 terraform {
   required_providers {
@@ -68,7 +95,6 @@ resource "local_file" "out" {
   ))
 }
 `)
-	return s
 }
 
 // config writes a task file: the shared head, and tasks.
@@ -146,8 +172,20 @@ type result struct {
 	stdout, stderr string
 }
 
-// run runs the program inside the test.
+// run runs the program until it ends: inside the test, or as a process if the test is parallel.
 func (s *site) run(args ...string) result {
+	s.t.Helper()
+	if s.env != nil {
+		p := s.start(args...)
+		<-p.ended
+		return result{p.ProcessState.ExitCode(), p.stdout.String(), p.stderr.String()}
+	}
+	return s.runInTest(args...)
+}
+
+// runInTest runs the program inside the test. In parallel tests it is for commands that only read the
+// store: they do not set the default log.
+func (s *site) runInTest(args ...string) result {
 	s.t.Helper()
 	var stdout, stderr testtools.Output
 	code := run(s.t.Context(), s.args(args), &stdout, &stderr)
@@ -194,7 +232,7 @@ func (s *site) start(args ...string) *process {
 func (s *site) startProgram(path string, args ...string) *process {
 	s.t.Helper()
 	p := &process{Cmd: exec.Command(path, s.args(args)...), t: s.t, stderr: &testtools.Output{}, stdout: &testtools.Output{}, ended: make(chan struct{})}
-	p.Env = append(os.Environ(), "TERRAPULSE_TEST_AS_PROGRAM=1")
+	p.Env = append(append(os.Environ(), "TERRAPULSE_TEST_AS_PROGRAM=1"), s.env...)
 	p.Stdout, p.Stderr, p.Dir = p.stdout, p.stderr, s.dir
 	if err := p.Start(); err != nil {
 		s.t.Fatal(err)

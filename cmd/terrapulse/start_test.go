@@ -17,7 +17,7 @@ import (
 )
 
 func TestStartFollowsConsul(t *testing.T) {
-	s := newSite(t)
+	s := newParallelSite(t)
 	s.register("web", "web-1", 8080, "passing")
 	file := s.config(s.task("lb", onWeb) + s.task("flags", `condition "consul-kv" {
     path    = "app/"
@@ -62,7 +62,7 @@ func TestStartFollowsConsul(t *testing.T) {
 	})
 
 	var st apispec.Overview
-	r := s.run("status", "-json")
+	r := s.runInTest("status", "-json")
 	wantCode(t, r, exitOK)
 	if err := json.Unmarshal([]byte(r.stdout), &st); err != nil {
 		t.Fatal(err)
@@ -70,36 +70,36 @@ func TestStartFollowsConsul(t *testing.T) {
 	if st.Leader == nil || len(st.Tasks) != 3 || st.LastGoodTick == nil {
 		t.Errorf("status while start runs: %s", r.stdout)
 	}
-	wantText(t, s.run("runs", "lb").stdout, "condition_changed", "web-2")
+	wantText(t, s.runInTest("runs", "lb").stdout, "condition_changed", "web-2")
 
 	if code := p.stop(); code != exitOK {
 		t.Errorf("exit code %d after an interrupt, want 0", code)
 	}
-	if st := s.run("status").stdout; !strings.Contains(st, "Leader: none") {
+	if st := s.runInTest("status").stdout; !strings.Contains(st, "Leader: none") {
 		t.Errorf("the lease was not released:\n%s", st)
 	}
 }
 
 func TestAnOutageOfConsulIsSurvived(t *testing.T) {
-	s := newSite(t)
+	s := newParallelSite(t)
 	s.register("web", "web-1", 8080, "passing")
 	s.start("-config-file", s.config(s.task("lb", onWeb)))
 	eventually(t, "the first apply", func() bool { return s.read("lb.txt") != "" })
 
 	s.consul.Stop()
-	eventually(t, "status says that Consul is away", func() bool { return strings.Contains(s.run("status").stdout, "Problem:") })
+	eventually(t, "status says that Consul is away", func() bool { return strings.Contains(s.runInTest("status").stdout, "Problem:") })
 	s.consul.Restart()
 	s.register("web", "web-9", 9999, "passing")
 	eventually(t, "a change after the outage is applied", func() bool { return strings.Contains(s.read("lb.txt"), "9999") })
-	eventually(t, "the problem is gone", func() bool { return !strings.Contains(s.run("status").stdout, "Problem:") })
+	eventually(t, "the problem is gone", func() bool { return !strings.Contains(s.runInTest("status").stdout, "Problem:") })
 }
 
 func TestStartWaitsForAConsulThatIsNotThereYet(t *testing.T) {
-	s := newSite(t)
+	s := newParallelSite(t)
 	file := s.config(s.task("lb", onWeb))
 	s.consul.Stop()
 	p := s.start("-config-file", file)
-	eventually(t, "it says so", func() bool { return strings.Contains(s.run("status").stdout, "Problem:") })
+	eventually(t, "it says so", func() bool { return strings.Contains(s.runInTest("status").stdout, "Problem:") })
 	s.consul.Restart()
 	s.register("web", "web-1", 8080, "passing")
 	eventually(t, "it applies", func() bool { return strings.Contains(s.read("lb.txt"), "8080") })
@@ -132,7 +132,7 @@ func TestAKilledProcessLeavesNoTerraformAndItsRunIsMadeGood(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for a lease to expire")
 	}
-	s := newSite(t)
+	s := newParallelSite(t)
 	s.register("web", "web-1", 8080, "passing")
 	file := s.config(s.slowTask("slow"))
 	first := s.start("-config-file", file)
@@ -144,20 +144,20 @@ func TestAKilledProcessLeavesNoTerraformAndItsRunIsMadeGood(t *testing.T) {
 	s.write("go", "")
 	s.start("-config-file", file)
 	eventually(t, "the run is made good", func() bool {
-		r := s.run("runs", "slow")
+		r := s.runInTest("runs", "slow")
 		return strings.Contains(r.stdout, "lost") && strings.Contains(r.stdout, "succeeded")
 	})
-	wantText(t, s.run("runs", "slow").stdout, "no sign of life", "lost")
+	wantText(t, s.runInTest("runs", "slow").stdout, "no sign of life", "lost")
 }
 
 func TestWhatAKilledStartLeavesAmongTemporaryFilesIsRemovedByALaterOne(t *testing.T) {
-	s := newSite(t)
+	s := newParallelSite(t)
 	temp, err := os.MkdirTemp("/tmp", "tp") // the test's own is too long for a socket
 	if err != nil {
 		t.Skip("needs /tmp")
 	}
 	defer os.RemoveAll(temp)
-	t.Setenv("TMPDIR", temp)
+	s.env = append(s.env, "TMPDIR="+temp)
 	s.register("web", "web-1", 8080, "passing")
 	file := s.config(s.slowTask("slow"))
 	first := s.start("-config-file", file)
@@ -197,7 +197,7 @@ func TestTwoStartsOnOneStoreHaveOneLeader(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for a lease to expire")
 	}
-	s := newSite(t)
+	s := newParallelSite(t)
 	s.register("web", "web-1", 8080, "passing")
 	file := s.config(s.task("lb", onWeb))
 	first := s.start("-config-file", file)
@@ -218,7 +218,7 @@ func TestTwoStartsOnOneStoreHaveOneLeader(t *testing.T) {
 }
 
 func TestAnInterruptIsPassedOnToTerraformAndWaitedFor(t *testing.T) {
-	s := newSite(t)
+	s := newParallelSite(t)
 	s.register("web", "web-1", 8080, "passing")
 	p := s.start("-config-file", s.config(s.slowTask("slow")))
 	eventually(t, "the apply has begun", func() bool { return s.read("began") != "" })
@@ -228,7 +228,7 @@ func TestAnInterruptIsPassedOnToTerraformAndWaitedFor(t *testing.T) {
 	if terraformIn(t, s.path("work")) {
 		t.Error("Terraform is still there")
 	}
-	wantText(t, s.run("runs", "slow").stdout, "interrupted", "was stopped")
+	wantText(t, s.runInTest("runs", "slow").stdout, "interrupted", "was stopped")
 	if log := p.stderr.String(); strings.Contains(log, "level=ERROR") {
 		t.Errorf("the stop is logged as an error: %s", log)
 	}
@@ -238,16 +238,16 @@ func TestAnInterruptIsPassedOnToTerraformAndWaitedFor(t *testing.T) {
 }
 
 func TestAFailingTaskIsRetriedUntilItSucceeds(t *testing.T) {
-	s := newSite(t)
+	s := newParallelSite(t)
 	s.register("web", "web-1", 8080, "passing")
 	file := s.config(s.task("lb", onWeb))
 	s.write("lb.txt/in-the-way", "") // a folder where the file should be
 	s.start("-config-file", file)
 	eventually(t, "two attempts have failed", func() bool {
-		r := s.run("status", "-json")
+		r := s.runInTest("status", "-json")
 		return strings.Contains(r.stdout, `"failures": 2`)
 	})
-	wantText(t, s.run("status").stdout, "failing", "retry number")
+	wantText(t, s.runInTest("status").stdout, "failing", "retry number")
 	if err := os.RemoveAll(s.path("lb.txt")); err != nil {
 		t.Fatal(err)
 	}
