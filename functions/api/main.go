@@ -22,6 +22,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/awsconfig"
 	"github.com/terrapulse/terrapulse/internal/config/bundle"
 	"github.com/terrapulse/terrapulse/internal/deployment"
+	"github.com/terrapulse/terrapulse/internal/invoke/function"
 	"github.com/terrapulse/terrapulse/internal/logging"
 	"github.com/terrapulse/terrapulse/internal/overlay"
 	"github.com/terrapulse/terrapulse/internal/reconcile"
@@ -66,7 +67,7 @@ func newHandler(ctx context.Context, environ []string, out io.Writer) (http.Hand
 		return nil, err
 	}
 	store, objects := dynamo.New(cfg, settings.Table), s3.NewFromConfig(cfg)
-	function := &function{name: settings.ReconcileFunction, client: awslambda.NewFromConfig(cfg, func(o *awslambda.Options) {
+	reconciler := function.Function{Name: settings.ReconcileFunction, Client: awslambda.NewFromConfig(cfg, func(o *awslambda.Options) {
 		// A repeated request would start a second inspection.
 		o.HTTPClient, o.Retryer = awshttp.NewBuildableClient().WithTimeout(inspectLimit), aws.NopRetryer{}
 	})}
@@ -74,7 +75,7 @@ func newHandler(ctx context.Context, environ []string, out io.Writer) (http.Hand
 	inForce := &inForce{store: store, bundles: bundle.Bucket{Client: objects, Location: settings.Bundle}}
 	return inTime(http.MaxBytesHandler(api.New(api.Options{
 		Control: &reconcile.Control{
-			Store: store, Base: inForce.load, Source: new(overlay.Source), Plan: function.inspect, Wake: function.reconcile(log),
+			Store: store, Base: inForce.load, Source: new(overlay.Source), Plan: inspect(reconciler), Wake: wake(reconciler, log),
 			Output: func(ctx context.Context, url string) ([]byte, error) {
 				output, err := runlog.Load(ctx, objects, url)
 				if errors.Is(err, runlog.ErrGone) {

@@ -18,6 +18,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/lambda"
+
+	"github.com/terrapulse/terrapulse/internal/invoke/function"
 )
 
 func TestNewHandler_WithTheEnvironmentOfTheTemplate(t *testing.T) {
@@ -35,13 +37,13 @@ func TestNewHandler_WithTheEnvironmentOfTheTemplate(t *testing.T) {
 }
 
 // stub simulates functions/reconcile.
-func stub(t *testing.T, answer func(w http.ResponseWriter, asked string)) *function {
+func stub(t *testing.T, answer func(w http.ResponseWriter, asked string)) function.Function {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		answer(w, r.Header.Get("X-Amz-Invocation-Type")+" "+string(body))
 	}))
 	t.Cleanup(server.Close)
-	return &function{name: "reconcile", client: lambda.New(lambda.Options{Region: "eu-west-1", BaseEndpoint: &server.URL,
+	return function.Function{Name: "reconcile", Client: lambda.New(lambda.Options{Region: "eu-west-1", BaseEndpoint: &server.URL,
 		Credentials: credentials.NewStaticCredentialsProvider("a", "b", ""), Retryer: aws.NopRetryer{}})}
 }
 
@@ -51,16 +53,16 @@ func TestInspect_InvokesTheReconcileFunction(t *testing.T) {
 		asked = said
 		fmt.Fprint(w, `{"mode":"inspect","runs":[{"task":"web","run":"1","launch":"2","state":"intended"}]}`)
 	})
-	planned, err := f.inspect(t.Context(), "web", nil)
+	planned, err := inspect(f)(t.Context(), "web", nil)
 	if err != nil || planned.Task != "web" || planned.ID != "1" || asked != `RequestResponse {"mode":"inspect","tasks":["web"]}` {
 		t.Errorf("%+v, %v; asked for %s", planned, err, asked)
 	}
-	if _, err := f.inspect(t.Context(), "web", json.RawMessage(`{"name":"web"}`)); err != nil || asked != `RequestResponse {"mode":"inspect","draft":{"name":"web"}}` {
+	if _, err := inspect(f)(t.Context(), "web", json.RawMessage(`{"name":"web"}`)); err != nil || asked != `RequestResponse {"mode":"inspect","draft":{"name":"web"}}` {
 		t.Errorf("%v; asked for %s", err, asked)
 	}
 
 	for says, answer := range map[string]func(http.ResponseWriter, string){
-		"Unhandled): no bundle": func(w http.ResponseWriter, _ string) {
+		"function reconcile: no bundle": func(w http.ResponseWriter, _ string) {
 			w.Header().Set("X-Amz-Function-Error", "Unhandled")
 			fmt.Fprint(w, `{"errorMessage":"no bundle"}`)
 		},
@@ -68,19 +70,19 @@ func TestInspect_InvokesTheReconcileFunction(t *testing.T) {
 		"read the answer of function reconcile": func(w http.ResponseWriter, _ string) { fmt.Fprint(w, `null and void`) },
 		"start an inspection of task web":       func(w http.ResponseWriter, _ string) { w.WriteHeader(http.StatusForbidden) },
 	} {
-		if _, err := stub(t, answer).inspect(t.Context(), "web", nil); err == nil || !strings.Contains(err.Error(), says) {
+		if _, err := inspect(stub(t, answer))(t.Context(), "web", nil); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("said %v, want %s", err, says)
 		}
 	}
 }
 
-func TestReconcile_FailedInvocationDoesNotLoseAChange(t *testing.T) {
+func TestWake_FailedInvocationDoesNotLoseAChange(t *testing.T) {
 	var log, asked strings.Builder
 	f := stub(t, func(w http.ResponseWriter, said string) {
 		asked.WriteString(said)
 		w.WriteHeader(http.StatusTooManyRequests)
 	})
-	f.reconcile(slog.New(slog.NewTextHandler(&log, nil)))(t.Context())
+	wake(f, slog.New(slog.NewTextHandler(&log, nil)))(t.Context())
 	if !strings.Contains(log.String(), "waits for the next tick") || asked.String() != `Event {"mode":"reconcile","ended":true}` {
 		t.Errorf("logged %q; asked for %s", log.String(), asked.String())
 	}

@@ -4,9 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"io"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -18,10 +15,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	awsecs "github.com/aws/aws-sdk-go-v2/service/ecs"
-	awslambda "github.com/aws/aws-sdk-go-v2/service/lambda"
 	"github.com/google/uuid"
 
-	"github.com/terrapulse/terrapulse/internal/invoke"
 	"github.com/terrapulse/terrapulse/internal/launch/ecs"
 	"github.com/terrapulse/terrapulse/internal/launch/ecs/ecstask"
 	"github.com/terrapulse/terrapulse/internal/launch/ecs/ecstest"
@@ -309,34 +304,6 @@ func TestHandle_RefusedRequestsAreRetried(t *testing.T) {
 	}
 	if b.failures("web") != 1 || b.failures("api") != 1 || b.invoked != 2 {
 		t.Errorf("failures %d and %d, invoked %d times", b.failures("web"), b.failures("api"), b.invoked)
-	}
-}
-
-func TestProceed_DoesNotWaitForTheAnswer(t *testing.T) {
-	var path, kind string
-	var payload []byte
-	status := http.StatusAccepted
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		path, kind = r.URL.Path, r.Header.Get("X-Amz-Invocation-Type")
-		payload, _ = io.ReadAll(r.Body)
-		if status != http.StatusAccepted {
-			w.Header().Set("X-Amzn-ErrorType", "AccessDeniedException")
-		}
-		w.WriteHeader(status)
-	}))
-	defer s.Close()
-	client := awslambda.NewFromConfig(aws.Config{Region: "eu-west-1", BaseEndpoint: &s.URL, Credentials: credentials.NewStaticCredentialsProvider("id", "secret", "")})
-	ask := proceed(client, "prod-reconcile")
-	if err := ask(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	req, err := invoke.Parse(payload)
-	if err != nil || req.Mode != invoke.Reconcile || !req.Ended || kind != "Event" || path != "/2015-03-31/functions/prod-reconcile/invocations" {
-		t.Errorf("%s was sent %s as %s: %+v, %v", path, payload, kind, req, err)
-	}
-	status = http.StatusForbidden
-	if err := ask(t.Context()); err == nil || !strings.Contains(err.Error(), "AccessDenied") {
-		t.Errorf("said %v", err)
 	}
 }
 

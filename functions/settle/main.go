@@ -14,6 +14,7 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/awsconfig"
 	"github.com/terrapulse/terrapulse/internal/deployment"
+	"github.com/terrapulse/terrapulse/internal/invoke/function"
 	"github.com/terrapulse/terrapulse/internal/launch/ecs/ecstask"
 	"github.com/terrapulse/terrapulse/internal/logging"
 	"github.com/terrapulse/terrapulse/internal/metrics"
@@ -48,7 +49,7 @@ func newHandler(ctx context.Context, environ []string, out io.Writer) (*handler,
 		metrics: metrics.New(out, settings.Stack),
 	}
 	if settings.ScheduleState != "DISABLED" {
-		h.proceed = proceed(awslambda.NewFromConfig(cfg), settings.ReconcileFunction)
+		h.proceed = function.Function{Client: awslambda.NewFromConfig(cfg), Name: settings.ReconcileFunction}.Tick
 	}
 	return h, nil
 }

@@ -1,5 +1,5 @@
-// Package invoke is what the function that reconciles is asked and answers: by
-// the schedule, by other parts of the stack, and by people.
+// Package invoke defines the requests to functions/reconcile, from the schedule, other parts of the
+// stack and people, and its answers.
 package invoke
 
 import (
@@ -15,66 +15,64 @@ import (
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
-// Mode is what an invocation is for.
+// Mode is the purpose of an invocation.
 type Mode string
 
 // The modes.
 const (
 	Reconcile Mode = "reconcile" // one tick
-	Once      Mode = "once"      // run the tasks now, whatever their conditions say
-	Inspect   Mode = "inspect"   // say what an apply of the tasks would do
-	Doctor    Mode = "doctor"    // say whether everything is in place
+	Once      Mode = "once"      // run the tasks now, whether their conditions changed or not
+	Inspect   Mode = "inspect"   // plan the tasks
+	Doctor    Mode = "doctor"    // check the deployment from inside
 )
 
-var modes = []Mode{Reconcile, Once, Inspect, Doctor}
+var modes = []string{string(Reconcile), string(Once), string(Inspect), string(Doctor)}
 
-// Request is what the function is invoked with.
+// Request is the payload of an invocation.
 type Request struct {
 	Mode Mode `json:"mode"`
-	// Tasks are the tasks of Once and Inspect; every enabled one if empty.
+	// Tasks are the tasks of Once and Inspect; if empty, all enabled tasks.
 	Tasks []string `json:"tasks,omitempty"`
-	// Draft is the definition of a task that is not in the configuration, as
-	// the API takes it: Inspect plans that one instead.
+	// Draft is the definition of a task that is not in the configuration, in the API's format:
+	// Inspect plans it.
 	Draft json.RawMessage `json:"draft,omitempty"`
-	// Wait has Once and Inspect answer when the runs have ended, or the time
-	// of the invocation is up.
+	// Wait makes Once and Inspect answer when the runs have ended, or the invocation's time is over.
 	Wait bool `json:"wait,omitempty"`
-	// Window has Reconcile stay for the stack's window, if it has one, and tick
-	// whenever something may have changed: as the schedule asks for.
+	// Window makes Reconcile work until the end of the stack's window, if it has one, with a tick
+	// for each change. The schedule sets it.
 	Window bool `json:"window,omitempty"`
-	// Refresh looks for a new bundle first.
+	// Refresh checks for a new bundle first.
 	Refresh bool `json:"refresh,omitempty"`
-	// Ended says that a run has ended, or that something was asked for, so that
-	// there is something to look at although nothing has moved in Consul.
+	// Ended reports that a run has ended, or that a person requested something: the tick is not idle
+	// although nothing has changed in Consul.
 	Ended bool `json:"ended,omitempty"`
 }
 
-// MaxRequest is how long a request may be, in bytes: far more than 1,000 names
-// of tasks take.
-const MaxRequest = 256 << 10
+// maxRequest limits a request, in bytes. 1,000 names of tasks need much less.
+const maxRequest = 256 << 10
 
-// Parse reads a request. What it does not know it refuses.
+// Parse parses a request. It refuses unknown fields.
 func Parse(payload []byte) (Request, error) {
-	if len(payload) > MaxRequest {
-		return Request{}, fmt.Errorf("the request is %d bytes long, at most %d are read", len(payload), MaxRequest)
+	if len(payload) > maxRequest {
+		return Request{}, fmt.Errorf("the request has %d bytes: send at most %d", len(payload), maxRequest)
 	}
 	dec := json.NewDecoder(bytes.NewReader(payload))
 	dec.DisallowUnknownFields()
 	var req Request
 	if err := dec.Decode(&req); err != nil {
-		return req, fmt.Errorf(`the request is not understood (%w): send {"mode": "reconcile"}, or see docs/operate.md`, err)
+		return req, fmt.Errorf(`the request cannot be decoded (%w): send {"mode": "reconcile"}, or see docs/operate.md`, err)
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return req, errors.New("something follows the request's last brace: send one object")
+		return req, errors.New("there is text after the request: send one object")
 	}
-	if !slices.Contains(modes, req.Mode) {
-		return req, fmt.Errorf("mode %.40q is unknown: it is one of %s", req.Mode, join(modes))
+	if !slices.Contains(modes, string(req.Mode)) {
+		return req, fmt.Errorf("mode %.40q is unknown: use one of %s", req.Mode, strings.Join(modes, ", "))
 	}
 	if len(req.Tasks) > 0 && req.Mode != Once && req.Mode != Inspect {
-		return req, fmt.Errorf("mode %s takes no tasks: it looks at all of them", req.Mode)
+		return req, fmt.Errorf("mode %s accepts no tasks: it concerns all of them", req.Mode)
 	}
 	if req.Window && req.Mode != Reconcile {
-		return req, fmt.Errorf("mode %s takes no window: only mode reconcile stays", req.Mode)
+		return req, fmt.Errorf("mode %s accepts no window: only mode reconcile does", req.Mode)
 	}
 	if req.Draft != nil && (req.Mode != Inspect || len(req.Tasks) > 0) {
 		return req, errors.New("a draft is for mode inspect, without tasks")
@@ -82,36 +80,27 @@ func Parse(payload []byte) (Request, error) {
 	return req, nil
 }
 
-func join(modes []Mode) string {
-	var names []string
-	for _, m := range modes {
-		names = append(names, string(m))
-	}
-	return strings.Join(names, ", ")
-}
-
-// Answer is what the function answers.
+// Answer is the answer to a Request.
 type Answer struct {
 	Mode Mode `json:"mode"`
-	// Idle says that nothing had moved and nothing was due.
+	// Idle reports that nothing had changed and nothing was due.
 	Idle bool `json:"idle,omitempty"`
-	// Skipped is why nothing was done, though there may have been something.
+	// Skipped is why the tick did nothing, although there may have been work.
 	Skipped string `json:"skipped,omitempty"`
-	// Problem is what a person has to look after.
+	// Problem is what a person must solve.
 	Problem string `json:"problem,omitempty"`
 	// Bundle is the digest of the bundle in force.
 	Bundle    string     `json:"bundle,omitempty"`
 	Decisions []Decision `json:"decisions,omitempty"`
 	Launches  []string   `json:"launches,omitempty"`
-	// Runs are those that were started; with how they ended, if they have and
-	// the request says to wait.
+	// Runs are the started runs; with Wait, as they were at the end.
 	Runs   []Run   `json:"runs,omitempty"`
 	Checks []Check `json:"checks,omitempty"` // of mode doctor
-	// Enabled is, of mode doctor, the first task that is enabled: one to plan.
+	// Enabled is the first enabled task, of mode doctor: the caller can plan it.
 	Enabled string `json:"enabled,omitempty"`
 }
 
-// Decision is what was decided about a task, and why.
+// Decision is the decision about a task.
 type Decision struct {
 	Task   string       `json:"task"`
 	Run    bool         `json:"run"`
@@ -129,12 +118,10 @@ type Run struct {
 	Ended   *time.Time     `json:"ended,omitempty"`
 }
 
-// Check is one thing that must be in place.
+// Check is the result of one check of mode doctor.
 type Check struct {
-	Name string `json:"name"`
-	OK   bool   `json:"ok"`
-	// Found is what there is, in words.
-	Found string `json:"found,omitempty"`
-	// Fix is what to do about it.
-	Fix string `json:"fix,omitempty"`
+	Name  string `json:"name"`
+	OK    bool   `json:"ok"`
+	Found string `json:"found,omitempty"` // what the check found
+	Fix   string `json:"fix,omitempty"`   // what to do if the check failed
 }

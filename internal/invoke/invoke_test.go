@@ -9,7 +9,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/invoke"
 )
 
-func TestARequestIsReadWhole(t *testing.T) {
+func TestParse_ReadsEveryField(t *testing.T) {
 	got, err := invoke.Parse([]byte(`{"mode":"once","tasks":["web"],"wait":true,"refresh":true,"ended":true}`))
 	want := invoke.Request{Mode: invoke.Once, Tasks: []string{"web"}, Wait: true, Refresh: true, Ended: true}
 	if err != nil || !cmp.Equal(got, want) {
@@ -17,19 +17,19 @@ func TestARequestIsReadWhole(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotUnderstoodIsRefusedWithWords(t *testing.T) {
+func TestParse_RefusesInvalidRequests(t *testing.T) {
 	for _, tt := range []struct{ name, payload, says string }{
-		{"nothing", ``, "not understood"},
-		{"junk", strings.Repeat("x", 1000), "not understood"},
-		{"a megabyte of junk", strings.Repeat("x", 1<<20), "1048576 bytes long"},
+		{"nothing", ``, "cannot be decoded"},
+		{"junk", strings.Repeat("x", 1000), "cannot be decoded"},
+		{"a megabyte of junk", strings.Repeat("x", 1<<20), "1048576 bytes: send at most"},
 		{"another event", `{"Records":[]}`, `unknown field "Records"`},
-		{"a number", `17`, "not understood"},
-		{"no mode", `{}`, "it is one of reconcile, once, inspect, doctor"},
+		{"a number", `17`, "cannot be decoded"},
+		{"no mode", `{}`, "use one of reconcile, once, inspect, doctor"},
 		{"an unknown mode", `{"mode":"destroy"}`, `mode "destroy" is unknown`},
 		{"an unknown field", `{"mode":"once","task":"web"}`, `unknown field "task"`},
-		{"tasks of the wrong kind", `{"mode":"once","tasks":"web"}`, "not understood"},
-		{"tasks for all", `{"mode":"reconcile","tasks":["web"]}`, "takes no tasks"},
-		{"a window to inspect in", `{"mode":"inspect","window":true}`, "takes no window"},
+		{"tasks of the wrong kind", `{"mode":"once","tasks":"web"}`, "cannot be decoded"},
+		{"tasks for all", `{"mode":"reconcile","tasks":["web"]}`, "accepts no tasks"},
+		{"a window to inspect in", `{"mode":"inspect","window":true}`, "accepts no window"},
 		{"a draft to run", `{"mode":"once","draft":{"name":"web"}}`, "a draft is for mode inspect"},
 		{"a draft beside tasks", `{"mode":"inspect","tasks":["web"],"draft":{"name":"web"}}`, "without tasks"},
 		{"two requests", `{"mode":"once"}{"mode":"once"}`, "send one object"},
@@ -40,7 +40,7 @@ func TestWhatIsNotUnderstoodIsRefusedWithWords(t *testing.T) {
 				t.Errorf("said %v, want %s", err, tt.says)
 			}
 			if err != nil && len(err.Error()) > 500 {
-				t.Errorf("an answer of %d bytes", len(err.Error()))
+				t.Errorf("the error has %d bytes", len(err.Error()))
 			}
 		})
 	}

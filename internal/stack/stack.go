@@ -4,10 +4,8 @@ package stack
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -17,6 +15,7 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/awsconfig"
 	"github.com/terrapulse/terrapulse/internal/invoke"
+	"github.com/terrapulse/terrapulse/internal/invoke/function"
 	"github.com/terrapulse/terrapulse/internal/stores"
 )
 
@@ -80,40 +79,15 @@ func (s *Stack) Store(ctx context.Context) (*stores.Store, error) {
 	return place.Read(ctx)
 }
 
-// functionError is the answer of the function if it failed.
-type functionError struct {
-	Message string `json:"errorMessage"`
-}
-
 // Invoke invokes the function that reconciles, and waits for its answer.
 func (s *Stack) Invoke(ctx context.Context, req invoke.Request) (invoke.Answer, error) {
-	function, err := s.Output("ReconcileFunction")
+	name, err := s.Output("ReconcileFunction")
 	if err != nil {
 		return invoke.Answer{}, err
 	}
-	payload, err := json.Marshal(req)
-	if err != nil {
-		return invoke.Answer{}, err
-	}
-	// No retries: the first request may have been carried out. The SDK sets no
-	// limit to the wait; a function works for up to 15 minutes.
+	// The SDK sets no limit to the wait; a function works for up to 15 minutes.
 	ctx, stop := context.WithTimeout(ctx, 16*time.Minute)
 	defer stop()
 	client := lambda.NewFromConfig(s.aws, func(o *lambda.Options) { o.Retryer = aws.NopRetryer{} })
-	answer, err := client.Invoke(ctx, &lambda.InvokeInput{FunctionName: &function, Payload: payload})
-	if err != nil {
-		return invoke.Answer{}, fmt.Errorf("invoke function %s: %w; the request may have been carried out: see `terrapulse status`", function, err)
-	}
-	if answer.FunctionError != nil {
-		var failed functionError
-		if json.Unmarshal(answer.Payload, &failed) != nil || failed.Message == "" {
-			failed.Message = strings.TrimSpace(string(answer.Payload))
-		}
-		return invoke.Answer{}, fmt.Errorf("function %s: %s", function, failed.Message)
-	}
-	var out invoke.Answer
-	if err := json.Unmarshal(answer.Payload, &out); err != nil {
-		return invoke.Answer{}, fmt.Errorf("read the answer of function %s: %w; does it have the same version as this program?", function, err)
-	}
-	return out, nil
+	return function.Function{Client: client, Name: name}.Call(ctx, req)
 }
