@@ -17,10 +17,7 @@ import (
 
 func TestDaemonImage_AppliesTasksInAReadOnlyContainer(t *testing.T) {
 	slow(t)
-	if why := rehearsal.NoPodman(); why != "" {
-		t.Skip(why)
-	}
-	name := rehearsal.DaemonImage(t)
+	name := rehearsal.Image(t, "daemon")
 	consul := consultest.Start(t)
 	if err := consul.Client().Agent().ServiceRegister(&api.AgentServiceRegistration{Name: "web", ID: "web-1", Address: "10.0.0.1", Port: 8080}); err != nil {
 		t.Fatal(err)

@@ -18,10 +18,7 @@ import (
 func image(t *testing.T) string {
 	t.Helper()
 	slow(t)
-	if why := rehearsal.NoPodman(); why != "" {
-		t.Skip(why)
-	}
-	return rehearsal.Image(t)
+	return rehearsal.Image(t, "runner")
 }
 
 func podman(t *testing.T, args ...string) ([]byte, error) {
@@ -78,7 +75,7 @@ func TestImage_HasWhatARunNeeds(t *testing.T) {
 
 func TestTrust_AcceptsOnlyCertificates(t *testing.T) {
 	for _, tt := range []struct{ name, file, content, refused string }{
-		{"a certificate", "own.pem", rehearsal.Certificate(t), ""},
+		{"a certificate", "own.pem", string(rehearsal.Certificate(t)), ""},
 		{"a key", "own.pem", "-----BEGIN EC PRIVATE KEY-----\n", "contains a private key"},
 		{"junk", "own.crt", "junk", "contains no certificate"},
 	} {

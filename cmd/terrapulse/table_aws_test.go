@@ -64,7 +64,7 @@ func TestADeploymentIsLookedAtFromALaptop(t *testing.T) {
 		{[]string{"logs", flag, "web"}, exitOK, "Apply complete!"},
 		{[]string{"logs", flag, "nope"}, exitError, `no task and no run "nope"`},
 		{[]string{"status", "-store=dynamodb://" + table}, exitConfig, "no AWS region is set"},
-		{[]string{"status", "-store=dynamodb://nope?region=eu-west-1"}, exitError, "is the name right, and the region?"},
+		{[]string{"status", "-store=dynamodb://nope?region=eu-west-1"}, exitError, "check its name and the region"},
 		{[]string{"status", "-store=dynamodb://"}, exitConfig, "names no table"},
 		{[]string{"status", "-store=dynamodb://x?zone=1"}, exitConfig, "unknown parameter zone"},
 		{[]string{"start", flag, "-config-file=none.hcl"}, exitConfig, ""},

@@ -72,7 +72,7 @@ func rehearse(t testing.TB, parameters rehearsal.Parameters) *rehearsal.Stack {
 	rehearsed.Lock()
 	defer rehearsed.Unlock()
 	if rehearsed.artifacts == nil {
-		rehearsed.artifacts = rehearsal.BuildIn(t, filepath.Join(rehearsed.dir, "build"), rehearsal.Here())
+		rehearsed.artifacts = rehearsal.Build(t, filepath.Join(rehearsed.dir, "build"), rehearsal.Here())
 	}
 	key := fmt.Sprint(parameters)
 	if rehearsed.stacks[key] == nil {
@@ -197,7 +197,7 @@ func deploy(t testing.TB, o options) *cloud {
 	container := stack.Runner()
 	definition := ecstest.ContainerDefinition{Name: container.Name, Image: container.Image, StopTimeout: container.StopTimeout}
 	for _, v := range container.Environment {
-		definition.Environment = append(definition.Environment, ecstest.Variable{Name: v.Name, Value: strings.NewReplacer(own...).Replace(v.Value)})
+		definition.Environment = append(definition.Environment, ecstask.Variable{Name: v.Name, Value: strings.NewReplacer(own...).Replace(v.Value)})
 	}
 	for _, s := range container.Secrets {
 		definition.Secrets = append(definition.Secrets, ecstest.Secret{Name: s.Name, ValueFrom: s.From})

@@ -107,10 +107,7 @@ func TestTheImageAppliesAChange(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds the runner's image")
 	}
-	if why := rehearsal.NoPodman(); why != "" {
-		t.Skip(why)
-	}
-	c := deploy(t, options{image: rehearsal.Image(t)})
+	c := deploy(t, options{image: rehearsal.Image(t, "runner")})
 	if err := os.Chmod(filepath.Join(c.dir, "out"), 0o777); err != nil {
 		t.Fatal(err)
 	}

@@ -190,7 +190,7 @@ func TestHandle_RefusesInvalidRequests(t *testing.T) {
 		`{"mode":"once","tasks":["off"]}`:         `task "off" is disabled`,
 		`{"mode":"explode"}`:                      "is unknown",
 		`{"detail-type":"EC2 State Change"}`:      "unknown field",
-		`[` + strings.Repeat("1,", 500000) + `1]`: "bytes long",
+		`[` + strings.Repeat("1,", 500000) + `1]`: "send at most",
 	} {
 		if _, err := s.invoke(s.process(), payload); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%.40s: %v", payload, err)

@@ -43,14 +43,8 @@ type Artifacts struct {
 	dir          string
 }
 
-// Build runs `sam build` for an architecture. It takes seconds.
-func Build(t testing.TB, architecture string) *Artifacts {
-	t.Helper()
-	return BuildIn(t, filepath.Join(t.TempDir(), "build"), architecture)
-}
-
-// BuildIn is Build into a folder that may exist longer than the test.
-func BuildIn(t testing.TB, dir, architecture string) *Artifacts {
+// Build runs `sam build` for an architecture into a folder. It takes seconds.
+func Build(t testing.TB, dir, architecture string) *Artifacts {
 	t.Helper()
 	a := &Artifacts{Architecture: architecture, dir: dir}
 	cmd := exec.CommandContext(t.Context(), testtools.SAM(t), "build", "--config-file", "samconfig.example.toml", "--build-dir", a.dir)
@@ -66,9 +60,6 @@ func BuildIn(t testing.TB, dir, architecture string) *Artifacts {
 func (a *Artifacts) Bootstrap(function string) string {
 	return filepath.Join(a.dir, function, "bootstrap")
 }
-
-// Layer returns the path of the folder that functions have as /opt.
-func (a *Artifacts) Layer(name string) string { return filepath.Join(a.dir, name) }
 
 // Parameters are parameters of the template, by name.
 type Parameters map[string]string

@@ -3,6 +3,7 @@ package ecs
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -189,29 +190,17 @@ func (l *Launcher) describe(ctx context.Context, arns []string) ([]types.Task, e
 	return out.Tasks, nil
 }
 
-// seen converts a task to the form of an event.
-func seen(task types.Task) ecstask.Task {
-	s := ecstask.Task{
-		ARN:           aws.ToString(task.TaskArn),
-		StartedBy:     aws.ToString(task.StartedBy),
-		LastStatus:    aws.ToString(task.LastStatus),
-		StopCode:      string(task.StopCode),
-		StoppedReason: aws.ToString(task.StoppedReason),
+// seen converts a task to the form of an event. Their names differ only in the case of letters,
+// which decoding ignores.
+func seen(task types.Task) (seen ecstask.Task) {
+	text, err := json.Marshal(task)
+	if err == nil {
+		err = json.Unmarshal(text, &seen)
 	}
-	for _, c := range task.Containers {
-		s.Containers = append(s.Containers, ecstask.ContainerStatus{Name: aws.ToString(c.Name), ExitCode: c.ExitCode, Reason: aws.ToString(c.Reason)})
+	if err != nil {
+		panic(fmt.Sprintf("decode task %s: %v", aws.ToString(task.TaskArn), err)) // they have the same types
 	}
-	if task.Overrides == nil {
-		return s
-	}
-	for _, c := range task.Overrides.ContainerOverrides {
-		override := ecstask.ContainerOverride{Name: aws.ToString(c.Name)}
-		for _, v := range c.Environment {
-			override.Environment = append(override.Environment, ecstask.Variable{Name: aws.ToString(v.Name), Value: aws.ToString(v.Value)})
-		}
-		s.Overrides.Containers = append(s.Overrides.Containers, override)
-	}
-	return s
+	return seen
 }
 
 // Check reports the task definition and the cluster, or what is wrong with them.

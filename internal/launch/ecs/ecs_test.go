@@ -19,6 +19,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/deployment"
 	"github.com/terrapulse/terrapulse/internal/fault"
 	"github.com/terrapulse/terrapulse/internal/launch/ecs"
+	"github.com/terrapulse/terrapulse/internal/launch/ecs/ecstask"
 	"github.com/terrapulse/terrapulse/internal/launch/ecs/ecstest"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
@@ -93,7 +94,7 @@ func TestStart_OneTaskWithTheIDOfItsLaunch(t *testing.T) {
 	ran := make(chan ecstest.Container, 10)
 	s := ecstest.Start(t, ecstest.Options{
 		TaskDefinition: ecstest.TaskDefinition{Family: "prod-runner", ContainerDefinitions: []ecstest.ContainerDefinition{{
-			Name: "runner", Image: "runner:1", Environment: []ecstest.Variable{{Name: "TERRAPULSE_TABLE", Value: "prod-table"}},
+			Name: "runner", Image: "runner:1", Environment: []ecstask.Variable{{Name: "TERRAPULSE_TABLE", Value: "prod-table"}},
 		}}},
 		Run: func(_ context.Context, c ecstest.Container) int { ran <- c; return 0 },
 	})

@@ -48,7 +48,7 @@ func (s *Store) Check(ctx context.Context) (found string, err error) {
 		return "", s.schema("read the keys", fmt.Errorf("its keys are %q and %q", keys[types.KeyTypeHash], keys[types.KeyTypeRange]))
 	}
 	if status := out.Table.TableStatus; status != types.TableStatusActive && status != types.TableStatusUpdating {
-		return "", &Error{kind: fault.Transient, act: "look at the table", table: s.table, cause: fmt.Errorf("it is %s", status)}
+		return "", &Error{kind: fault.Transient, act: "check the table", table: s.table, cause: fmt.Errorf("it is %s", status)}
 	}
 	ttl, err := s.client.DescribeTimeToLive(ctx, &dynamodb.DescribeTimeToLiveInput{TableName: &s.table})
 	if err != nil {
@@ -56,9 +56,8 @@ func (s *Store) Check(ctx context.Context) (found string, err error) {
 	}
 	on := []types.TimeToLiveStatus{types.TimeToLiveStatusEnabled, types.TimeToLiveStatusEnabling}
 	if d := ttl.TimeToLiveDescription; d == nil || aws.ToString(d.AttributeName) != Expires || !slices.Contains(on, d.TimeToLiveStatus) {
-		return "", &Error{kind: fault.Person, act: "read the time to live", table: s.table,
-			cause:  fmt.Errorf("it does not remove items by their attribute %q", Expires),
-			advice: "switch it on, or garbage stays for good"}
+		return "", s.person("read the time to live", fmt.Errorf("it does not remove items by their attribute %q", Expires),
+			"switch it on: otherwise expired records stay")
 	}
 	return fmt.Sprintf("table %s exists, with about %d records", s.table, aws.ToInt64(out.Table.ItemCount)), nil
 }

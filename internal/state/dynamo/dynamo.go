@@ -172,8 +172,8 @@ func (s *Store) Apply(ctx context.Context, changes ...state.Change) ([]state.Rec
 	waits := backoff.NewExponentialBackOff()
 	waits.InitialInterval, waits.MaxInterval, waits.Multiplier = firstWait, longestWait, 2
 	_, err := backoff.Retry(ctx, func() (struct{}, error) {
-		again, err := s.apply(ctx, changes, written, &token)
-		if err != nil && !again {
+		err := s.apply(ctx, changes, written, &token)
+		if refused, ok := errors.AsType[*Error](err); err != nil && (!ok || !refused.again) {
 			err = backoff.Permanent(err)
 		}
 		return struct{}{}, err
@@ -184,13 +184,12 @@ func (s *Store) Apply(ctx context.Context, changes ...state.Change) ([]state.Rec
 	return written, nil
 }
 
-// apply makes the changes. If it returns an error, again reports whether to retry at once.
-func (s *Store) apply(ctx context.Context, changes []state.Change, written []state.Record, token *string) (again bool, err error) {
+// apply makes the changes.
+func (s *Store) apply(ctx context.Context, changes []state.Change, written []state.Record, token *string) error {
 	// A single write costs half as much as a transaction. But a delete whose answer was lost leaves
 	// no version to recognise it by: only the token of a transaction does.
 	if len(changes) == 1 && written[0].Key != "" {
-		err := s.put(ctx, changes[0], written[0])
-		return errors.Is(err, errBusy), err
+		return s.put(ctx, changes[0], written[0])
 	}
 	return s.transact(ctx, changes, written, token)
 }
@@ -214,7 +213,7 @@ func (s *Store) put(ctx context.Context, c state.Change, written state.Record) e
 
 // transact makes all changes or none. DynamoDB executes a transaction once per token; after a
 // cancelled transaction the token changes.
-func (s *Store) transact(ctx context.Context, changes []state.Change, written []state.Record, token *string) (again bool, err error) {
+func (s *Store) transact(ctx context.Context, changes []state.Change, written []state.Record, token *string) error {
 	in := &dynamodb.TransactWriteItemsInput{ClientRequestToken: token}
 	old := types.ReturnValuesOnConditionCheckFailureAllOld
 	for i, c := range changes {
@@ -233,16 +232,17 @@ func (s *Store) transact(ctx context.Context, changes []state.Change, written []
 		}
 		in.TransactItems = append(in.TransactItems, it)
 	}
-	_, err = s.client.TransactWriteItems(ctx, in)
+	_, err := s.client.TransactWriteItems(ctx, in)
 	cancelled := new(types.TransactionCanceledException)
 	if !errors.As(err, &cancelled) || len(cancelled.CancellationReasons) != len(changes) {
 		if err != nil {
 			err = s.classify(ctx, fmt.Sprintf("write %d records, beginning with %s", len(changes), changes[0].Key), err)
 		}
-		return errors.Is(err, errBusy), err
+		return err
 	}
 	*token = uuid.NewString()
-	var refused, other error
+	var refused error
+	var other *Error
 	for i, reason := range cancelled.CancellationReasons {
 		c := changes[i]
 		switch code := aws.ToString(reason.Code); {
@@ -250,7 +250,7 @@ func (s *Store) transact(ctx context.Context, changes []state.Change, written []
 		case code == "ConditionalCheckFailed":
 			err := s.conflict(c, reason.Item, written[i].Version)
 			if err == nil {
-				return false, nil // this transaction itself took place before, completely
+				return nil // this transaction itself took place before, completely
 			}
 			if refused == nil {
 				refused = err
@@ -260,12 +260,13 @@ func (s *Store) transact(ctx context.Context, changes []state.Change, written []
 		}
 	}
 	if refused != nil {
-		return false, refused
+		return refused
 	}
 	if other == nil {
 		other = s.reason("write records, beginning with "+changes[0].Key, cancelled.ErrorCode(), cancelled.ErrorMessage())
 	}
-	return fault.IsTransient(other), other
+	other.again = fault.IsTransient(other)
+	return other
 }
 
 // conflict returns the error for a false condition, given the existing item; nil if that item is
@@ -328,9 +329,9 @@ func (s *Store) record(it map[string]types.AttributeValue) (state.Record, error)
 		return state.Record{}, s.edited(rec.Key, formatName)
 	}
 	if n, err := strconv.Atoi(f.Value); err != nil || n > format {
-		return state.Record{}, &Error{kind: fault.Person, act: "read record " + rec.Key, table: s.table,
-			cause:  fmt.Errorf("it has format %s, but this program supports formats up to %d", f.Value, format),
-			advice: "a newer Terrapulse has written it: use that version, or restore the table to a time before it"}
+		return state.Record{}, s.person("read record "+rec.Key,
+			fmt.Errorf("it has format %s, but this program supports formats up to %d", f.Value, format),
+			"a newer Terrapulse has written it: use that version, or restore the table to a time before it")
 	}
 	version, ok := it[versionName].(*types.AttributeValueMemberS)
 	if !ok || version.Value == "" {
@@ -349,7 +350,6 @@ func (s *Store) record(it map[string]types.AttributeValue) (state.Record, error)
 }
 
 func (s *Store) edited(name, attribute string) error {
-	return &Error{kind: fault.Person, act: "read record " + name, table: s.table,
-		cause:  fmt.Errorf("its attribute %q is missing or of another type", attribute),
-		advice: "was it edited by hand? put it back as it was, or restore the table to a time before that"}
+	return s.person("read record "+name, fmt.Errorf("its attribute %q is missing or of another type", attribute),
+		"was it edited by hand? put it back as it was, or restore the table to a time before that")
 }

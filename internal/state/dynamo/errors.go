@@ -12,14 +12,10 @@ import (
 	"github.com/terrapulse/terrapulse/internal/fault"
 )
 
-// errBusy is the kind of an Error, for errors.Is, if another transaction writes the same item: it
-// is transient.
-var errBusy = errors.New("busy")
-
 // Error is a failed request to DynamoDB.
 type Error struct {
 	kind   fault.Kind
-	busy   bool
+	again  bool // Apply retries it at once: the SDK does not
 	act    string
 	table  string
 	cause  error
@@ -36,10 +32,7 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.cause }
 
-func (e *Error) Is(target error) bool { return target == errBusy && e.busy }
-
-// Fault is transient for throttling, an outage and a lost answer. The SDK has
-// tried again by then.
+// Fault is transient for throttling, an outage and a lost answer, after all retries.
 func (e *Error) Fault() fault.Kind { return e.kind }
 
 // classify returns the meaning of an SDK error.
@@ -49,31 +42,30 @@ func (s *Store) classify(ctx context.Context, act string, err error) error {
 	}
 	// The SDK has no type for this error.
 	if strings.Contains(err.Error(), "get identity: ") {
-		return &Error{kind: fault.Person, act: act, table: s.table, cause: err,
-			advice: "there are no credentials for AWS that are valid: log in, or set AWS_PROFILE"}
+		return s.person(act, err, "there are no valid credentials for AWS: log in, or set AWS_PROFILE")
 	}
 	if api := smithy.APIError(nil); errors.As(err, &api) {
 		return s.reason(act, api.ErrorCode(), api.ErrorMessage())
 	}
 	return &Error{kind: fault.Transient, act: act, table: s.table, cause: err,
-		advice: "if that lasts: can DynamoDB be reached from here, in a VPC through a NAT gateway or a gateway endpoint?"}
+		advice: "if this persists, check that DynamoDB can be reached, in a VPC through a NAT gateway or a gateway endpoint"}
 }
 
 // reason returns the meaning of an error code, of an answer or of one item of a transaction. The
 // codes are those of "Error handling with DynamoDB" and of CancellationReasons in its API
 // reference.
-func (s *Store) reason(act, code, message string) error {
+func (s *Store) reason(act, code, message string) *Error {
 	e := &Error{kind: fault.Transient, act: act, table: s.table, cause: fmt.Errorf("%s: %s", code, message)}
 	switch code {
 	case "TransactionConflict", "TransactionConflictException", "TransactionInProgressException", "ReplicatedWriteConflictException":
-		e.busy = true
+		e.again = true // another transaction writes the same item
 	case "AccessDeniedException":
-		e.kind, e.advice = fault.Person, "allow that to the role; the stack's roles allow what they need on the stack's own table and key"
+		e.kind, e.advice = fault.Person, "give the role this right; the roles of the stack have the rights for its own table and key"
 	case "UnrecognizedClientException", "InvalidSignatureException", "IncompleteSignatureException",
 		"MissingAuthenticationTokenException", "ExpiredTokenException":
-		e.kind, e.advice = fault.Person, "the credentials for AWS are not valid, or not any more: log in again"
+		e.kind, e.advice = fault.Person, "the credentials for AWS are not valid or have expired: log in again"
 	case (&types.ResourceNotFoundException{}).ErrorCode():
-		e.kind, e.advice = fault.Person, "is the name right, and the region? the stack makes the table"
+		e.kind, e.advice = fault.Person, "check its name and the region; the stack creates the table"
 	case "ValidationException", "ValidationError":
 		e.kind = fault.Person
 		if strings.Contains(message, "key") || strings.Contains(message, "schema") {
@@ -84,10 +76,14 @@ func (s *Store) reason(act, code, message string) error {
 }
 
 // schema returns the error of a table with another schema.
-func (s *Store) schema(act string, cause error) error {
+func (s *Store) schema(act string, cause error) *Error {
 	if cause == nil {
 		cause = errors.New("an item has no key of Terrapulse")
 	}
-	return &Error{kind: fault.Person, act: act, table: s.table, cause: cause,
-		advice: fmt.Sprintf("the table needs the string keys %s (partition) and %s (sort): is it Terrapulse's?", PartitionKey, SortKey)}
+	return s.person(act, cause, fmt.Sprintf("the table needs the string keys %s (partition) and %s (sort): is it a table of Terrapulse?", PartitionKey, SortKey))
+}
+
+// person returns an error that only a person can resolve.
+func (s *Store) person(act string, cause error, advice string) *Error {
+	return &Error{kind: fault.Person, act: act, table: s.table, cause: cause, advice: advice}
 }

@@ -251,7 +251,7 @@ func TestStore_RefusalsNeedAPerson(t *testing.T) {
 	t.Parallel()
 	s, proxy, _ := behind(t)
 	for code, want := range map[string]string{
-		"AccessDeniedException":       "allow that to the role",
+		"AccessDeniedException":       "give the role this right",
 		"UnrecognizedClientException": "log in again",
 		"ExpiredTokenException":       "log in again",
 	} {

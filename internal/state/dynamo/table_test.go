@@ -55,7 +55,7 @@ func TestCheck_RefusesATableOfAnotherProgram(t *testing.T) {
 func TestCheck_ReportsAMissingTable(t *testing.T) {
 	t.Parallel()
 	s := dynamo.New(dynamotest.Config(dynamotest.Start(t)), "nope")
-	const advice = "is the name right, and the region?"
+	const advice = "check its name and the region"
 	_, err := s.Get(t.Context(), "task/a")
 	says(t, err, false, "table nope", advice)
 	_, err = s.List(t.Context(), "task/")

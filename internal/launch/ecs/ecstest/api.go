@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/terrapulse/terrapulse/internal/launch/ecs/ecstask"
 )
 
 // target precedes the operation in the header X-Amz-Target.
@@ -99,27 +101,18 @@ type tag struct {
 	Value string `json:"value"`
 }
 
-type overrides struct {
-	ContainerOverrides []containerOverride `json:"containerOverrides"`
-}
-
-type containerOverride struct {
-	Name        string     `json:"name"`
-	Environment []Variable `json:"environment,omitempty"`
-}
-
 // runTask is the request of RunTask.
 type runTask struct {
-	Cluster                  string    `json:"cluster"`
-	TaskDefinition           string    `json:"taskDefinition"`
-	ClientToken              string    `json:"clientToken"`
-	StartedBy                string    `json:"startedBy"`
-	Count                    *int      `json:"count"`
-	LaunchType               string    `json:"launchType"`
-	Overrides                overrides `json:"overrides"`
-	Tags                     []tag     `json:"tags"`
-	EnableECSManagedTags     bool      `json:"enableECSManagedTags"`
-	EnableExecuteCommand     bool      `json:"enableExecuteCommand"`
+	Cluster                  string            `json:"cluster"`
+	TaskDefinition           string            `json:"taskDefinition"`
+	ClientToken              string            `json:"clientToken"`
+	StartedBy                string            `json:"startedBy"`
+	Count                    *int              `json:"count"`
+	LaunchType               string            `json:"launchType"`
+	Overrides                ecstask.Overrides `json:"overrides"`
+	Tags                     []tag             `json:"tags"`
+	EnableECSManagedTags     bool              `json:"enableECSManagedTags"`
+	EnableExecuteCommand     bool              `json:"enableExecuteCommand"`
 	CapacityProviderStrategy []struct {
 		CapacityProvider string `json:"capacityProvider"`
 		Weight           int    `json:"weight"`
@@ -204,7 +197,7 @@ func (r runTask) check(d TaskDefinition) *apiError {
 			return refuse("InvalidParameterException", "The specified capacity provider %s with weight %d was not found.", p.CapacityProvider, p.Weight)
 		}
 	}
-	for _, o := range r.Overrides.ContainerOverrides {
+	for _, o := range r.Overrides.Containers {
 		if !slices.ContainsFunc(d.ContainerDefinitions, func(c ContainerDefinition) bool { return c.Name == o.Name }) {
 			return refuse("InvalidParameterException", "Override for container named %s is not a container in the TaskDefinition.", o.Name)
 		}
@@ -387,7 +380,7 @@ type status struct {
 	StopCode, StoppedReason                 string
 	LaunchType, Capacity, CPU, Memory       string
 	Group                                   string
-	Overrides                               overrides
+	Overrides                               ecstask.Overrides
 	Tags                                    []tag
 	Containers                              []containerStatus
 	Created, Started, Stopping, Stopped     time.Time

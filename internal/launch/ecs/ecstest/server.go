@@ -19,6 +19,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/terrapulse/terrapulse/internal/launch/ecs/ecstask"
 )
 
 const (
@@ -65,17 +67,11 @@ type TaskDefinition struct {
 
 // ContainerDefinition is a container of a task definition. Only the first one runs.
 type ContainerDefinition struct {
-	Name        string     `json:"name"`
-	Image       string     `json:"image"`
-	Environment []Variable `json:"environment"`
-	Secrets     []Secret   `json:"secrets"`
-	StopTimeout int        `json:"stopTimeout"` // seconds between SIGTERM and SIGKILL
-}
-
-// Variable is an environment variable of a container.
-type Variable struct {
-	Name  string `json:"name"`
-	Value string `json:"value"`
+	Name        string             `json:"name"`
+	Image       string             `json:"image"`
+	Environment []ecstask.Variable `json:"environment"`
+	Secrets     []Secret           `json:"secrets"`
+	StopTimeout int                `json:"stopTimeout"` // seconds between SIGTERM and SIGKILL
 }
 
 // Secret is an environment variable whose value is a secret.
@@ -257,7 +253,7 @@ func (s *Server) find(arn string) *task {
 // task is an ECS task.
 type task struct {
 	definition TaskDefinition
-	env        []Variable // of the override
+	env        []ecstask.Variable // of the override
 	now        status
 	before     []status // earlier states, the oldest first
 
@@ -286,7 +282,7 @@ func (s *Server) begin(req runTask, d TaskDefinition, failToStart string) *task 
 	for _, c := range d.ContainerDefinitions {
 		t.now.Containers = append(t.now.Containers, containerStatus{Name: c.Name, Image: c.Image, ARN: strings.Replace(arn, ":task/", ":container/", 1)})
 	}
-	for _, o := range req.Overrides.ContainerOverrides {
+	for _, o := range req.Overrides.Containers {
 		t.env = append(t.env, o.Environment...)
 	}
 	s.tasks = append(s.tasks, t)

@@ -3,54 +3,35 @@ package rehearsal
 import (
 	"archive/tar"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"encoding/pem"
 	"fmt"
-	"math/big"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/terrapulse/terrapulse/internal/testtools"
 )
 
-// NoPodman returns why images cannot be built and run here; "" if they can.
-func NoPodman() string {
-	for _, program := range []string{"podman", "runc", "git", "sh", "cp", "cat", "mkdir", "chmod", "chown"} {
-		if _, err := exec.LookPath(program); err != nil {
-			return "needs " + program
-		}
-	}
-	return ""
-}
+// basePrograms are the programs of this machine that the base of the images has.
+var basePrograms = []string{"sh", "cp", "cat", "mkdir", "chmod", "chown", "git"}
 
 // Podman returns a podman command that also works without user namespaces and with few open files.
 func Podman(ctx context.Context, args ...string) *exec.Cmd {
 	return exec.CommandContext(ctx, "podman", append([]string{"--runtime", "runc"}, args...)...)
 }
 
-// Image builds the runner's image for this machine, and returns its name, which is valid until the
-// test ends. Its base has this machine's shell, git and a CA certificate, because no registry is
-// available.
-func Image(t testing.TB) string {
+// Image builds an image for this machine, runner or daemon, and returns its name, which is valid
+// until the test ends. Its base has this machine's shell, git and a CA certificate, because no
+// registry is available. The test is skipped if images cannot be built and run here.
+func Image(t testing.TB, target string) string {
 	t.Helper()
-	return build(t, "runner")
-}
-
-// DaemonImage builds the image of the daemon.
-func DaemonImage(t testing.TB) string {
-	t.Helper()
-	return build(t, "daemon")
-}
-
-func build(t testing.TB, target string) string {
-	t.Helper()
+	for _, program := range append([]string{"podman", "runc"}, basePrograms...) {
+		if _, err := exec.LookPath(program); err != nil || runtime.GOOS != "linux" {
+			t.Skipf("images are built and run on Linux with %s", program)
+		}
+	}
 	base := fmt.Sprintf("localhost/terrapulse-base-%d", os.Getpid())
 	archive := filepath.Join(t.TempDir(), "base.tar")
 	writeBase(t, archive)
@@ -93,7 +74,7 @@ func writeBase(t testing.TB, archive string) {
 			t.Fatal(err)
 		}
 	}
-	for _, program := range []string{"sh", "cp", "cat", "mkdir", "chmod", "chown", "git"} {
+	for _, program := range basePrograms {
 		path, err := exec.LookPath(program)
 		if err != nil {
 			t.Fatal(err)
@@ -117,7 +98,7 @@ func writeBase(t testing.TB, archive string) {
 	if err := w.WriteHeader(&tar.Header{Name: "bin", Typeflag: tar.TypeSymlink, Linkname: "usr/bin", Mode: 0o777}); err != nil {
 		t.Fatal(err)
 	}
-	add("/etc/ssl/certs/ca-certificates.crt", 0o644, []byte(Certificate(t)))
+	add("/etc/ssl/certs/ca-certificates.crt", 0o644, Certificate(t))
 	add("/etc/passwd", 0o644, []byte("root:x:0:0::/root:/bin/sh\n"))
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
@@ -125,16 +106,11 @@ func writeBase(t testing.TB, archive string) {
 }
 
 // Certificate returns a CA certificate in PEM.
-func Certificate(t testing.TB) string {
+func Certificate(t testing.TB) []byte {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	text, err := os.ReadFile(testtools.NewAuthority(t).CA)
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
+	return text
 }
