@@ -17,28 +17,21 @@ import (
 	"github.com/terrapulse/terrapulse/internal/stack"
 )
 
-// parseAround is parse where flags may also follow arguments, which it returns.
-func (a *app) parseAround(f *flag.FlagSet, args []string) (rest []string, code int) {
-	for {
-		if code := a.parse(f, args); code >= 0 || f.NArg() == 0 {
-			return rest, code
-		}
-		rest, args = append(rest, f.Arg(0)), f.Args()[1:]
-	}
-}
-
 // place is where bundles are kept.
 type place struct {
 	bundle.Bucket
 	stack *stack.Stack // nil if the place itself was named
 }
 
-// place finds where bundles are kept: at the URL that may be given, or where the
-// stack of this name says.
-func (a *app) place(f *flag.FlagSet, stackName string, urls []string) (*place, int) {
+// place returns where bundles are kept: at the URL, or where the stack of this name
+// keeps them.
+func (a *app) place(command, stackName string, urls []string) (*place, int) {
 	p := &place{}
+	if len(urls) > 1 {
+		return nil, a.fail(exitFlags, fmt.Errorf("%s takes one place, got %q", command, urls))
+	}
 	if stackName == "" && len(urls) == 0 {
-		return nil, a.fail(exitMissing, fmt.Errorf("no bundle location: terrapulse %s s3://BUCKET/PREFIX, or -stack=NAME", f.Name()))
+		return nil, a.fail(exitMissing, fmt.Errorf("no bundle location: terrapulse %s s3://BUCKET/PREFIX, or -stack=NAME", command))
 	}
 	cfg, err := awsconfig.ForCommand(a.ctx, "")
 	if err == nil && stackName != "" {
@@ -59,14 +52,27 @@ func (a *app) place(f *flag.FlagSet, stackName string, urls []string) (*place, i
 	return p, -1
 }
 
+// bundleFlags are the flags of a command that packs task files.
+type bundleFlags struct {
+	config configFlags
+	stack  string
+	json   bool
+}
+
+func (b *bundleFlags) register(f *flag.FlagSet) {
+	b.config.register(f)
+	stackFlag(f, &b.stack)
+	jsonFlag(f, &b.json)
+}
+
 // rehearsed is a bundle, with the configuration in it as AWS will read it.
 type rehearsed struct {
 	bundle.Bundle
 	config *config.Config
 }
 
-// rehearse packs a configuration, and makes sure that it can do without what is
-// not in the bundle. Remove what it leaves with the returned function.
+// rehearse packs a configuration, and checks that it needs no file outside of the
+// bundle. The returned function removes the unpacked files.
 func (a *app) rehearse(cfg *config.Config) (r rehearsed, remove func(), err error) {
 	if r.Bundle, err = bundle.Pack(cfg); err != nil {
 		return r, func() {}, err
@@ -78,17 +84,18 @@ func (a *app) rehearse(cfg *config.Config) (r rehearsed, remove func(), err erro
 	return r, remove, checkTasks(r.config).Err()
 }
 
-// unpacked loads a bundle in a folder of its own.
+// unpacked loads a bundle from a temporary folder, which the returned function
+// removes.
 func unpacked(b bundle.Bundle) (*config.Config, func(), error) {
 	dir, err := os.MkdirTemp("", "terrapulse-bundle-")
 	if err != nil {
-		return nil, func() {}, fmt.Errorf("make room for the bundle: %w", err)
+		return nil, func() {}, fmt.Errorf("create a folder for the bundle: %w", err)
 	}
 	cfg, err := bundle.Load(b.Zip, filepath.Join(dir, "files"), config.Options{})
 	return cfg, func() { os.RemoveAll(dir) }, err
 }
 
-// failAll prints all that is wrong, a line each. The exit code is -1 if nothing is.
+// failAll prints the errors, a line each. The exit code is -1 if there is none.
 func (a *app) failAll(errs ...error) int {
 	code := -1
 	for _, err := range errs {

@@ -1,46 +1,34 @@
 package main
 
 import (
-	"flag"
 	"fmt"
 	"strings"
+
+	"github.com/posener/complete"
 
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/config/bundle"
 )
 
-// bundleDiffCommand says what a push would change.
-type bundleDiffCommand struct{ *app }
-
-func (c *bundleDiffCommand) Synopsis() string { return "Show which tasks a push would change" }
-
-func (c *bundleDiffCommand) Help() string {
-	return `Usage: terrapulse bundle diff [flags] [s3://BUCKET/PREFIX]
-
-  Compares task files with the bundle in force: which tasks are new, changed
-  (and in what) or gone, and which will run because of it. Changes nothing.
-`
+// bundleDiffCommand compares task files with the bundle in force.
+type bundleDiffCommand struct {
+	*app
+	bundleFlags
+	exitCode bool
 }
 
 func (c *bundleDiffCommand) about() about {
-	f, _ := c.flags()
-	return about{flags: f, examples: []string{"-config-dir tasks -stack=network"},
-		codes: append([]int{exitOK, exitChanges}, codesOfStore[1:]...)}
-}
+	f := newFlags("bundle diff")
+	c.register(f)
+	f.BoolVar(&c.exitCode, "detailed-exitcode", false, "Exit code 0 means that the bundles are the same, 2 that they differ, 11 an error.")
+	return about{flags: f, synopsis: "Show which tasks a push would change",
+		examples: []string{"-config-dir tasks -stack=network"},
+		codes:    append([]int{exitOK, exitChanges}, codesOfStore[1:]...), args: complete.PredictAnything,
+		help: `Usage: terrapulse bundle diff [flags] [s3://BUCKET/PREFIX]
 
-type bundleDiffOptions struct {
-	config         configFlags
-	stack          string
-	json, exitCode bool
-}
-
-func (c *bundleDiffCommand) flags() (*flag.FlagSet, *bundleDiffOptions) {
-	f, o := newFlags("bundle diff"), &bundleDiffOptions{}
-	o.config.register(f)
-	stackFlag(f, &o.stack)
-	f.BoolVar(&o.json, "json", false, "Print JSON, for scripts.")
-	f.BoolVar(&o.exitCode, "detailed-exitcode", false, "Exit code 0 means that the bundles are the same, 2 that they differ, 11 an error.")
-	return f, o
+  Compares task files with the bundle in force: which tasks are new, changed
+  (and in what) or gone, and which will run because of it. Changes nothing.
+`}
 }
 
 // bundleDiff is what -json prints.
@@ -50,16 +38,8 @@ type bundleDiff struct {
 	Changes []bundle.Change `json:"changes"`
 }
 
-func (c *bundleDiffCommand) Run(args []string) int {
-	f, o := c.flags()
-	rest, code := c.parseAround(f, args)
-	if code >= 0 {
-		return code
-	}
-	if len(rest) > 1 {
-		return c.fail(exitFlags, fmt.Errorf("bundle diff takes one place, got %q", rest))
-	}
-	cfg, code := o.config.load(c.app)
+func (c *bundleDiffCommand) run(arguments []string) int {
+	cfg, code := c.config.load(c.app)
 	if code >= 0 {
 		return code
 	}
@@ -68,7 +48,7 @@ func (c *bundleDiffCommand) Run(args []string) int {
 	if code := c.failAll(err); code >= 0 {
 		return code
 	}
-	at, code := c.place(f, o.stack, rest)
+	at, code := c.place("bundle diff", c.stack, arguments)
 	if code >= 0 {
 		return code
 	}
@@ -93,18 +73,18 @@ func (c *bundleDiffCommand) Run(args []string) int {
 	if d.InForce != d.Files {
 		d.Changes = append(d.Changes, bundle.Diff(was, files.config)...)
 	}
-	if o.json {
+	if c.json {
 		code = c.printJSON(d)
 	} else {
 		code = c.print(d, pointer)
 	}
-	if code == exitOK && o.exitCode && d.InForce != d.Files {
+	if code == exitOK && c.exitCode && d.InForce != d.Files {
 		return exitChanges
 	}
 	return code
 }
 
-// print prints the changes as a table, and what becomes of them.
+// print prints the changes as a table.
 func (c *bundleDiffCommand) print(d bundleDiff, pointer bundle.Pointer) int {
 	if d.InForce == "" {
 		fmt.Fprintln(c.stdout, "Nothing was pushed yet.")

@@ -2,37 +2,33 @@ package main
 
 import (
 	"errors"
-	"flag"
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/posener/complete"
 
 	"github.com/terrapulse/terrapulse/internal/config/bundle"
 )
 
 // bundlePullCommand gets the bundle in force.
-type bundlePullCommand struct{ *app }
-
-func (c *bundlePullCommand) Synopsis() string { return "Download the files of the latest push" }
-
-func (c *bundlePullCommand) Help() string {
-	return `Usage: terrapulse bundle pull [flags] [s3://BUCKET/PREFIX] DIR
-
-  Unpacks the bundle that was pushed last into a folder, which must be empty or
-  not there yet.
-`
+type bundlePullCommand struct {
+	*app
+	stack string
+	json  bool
 }
 
 func (c *bundlePullCommand) about() about {
-	f, _, _ := c.flags()
-	return about{flags: f, examples: []string{"-stack=network ./tasks"},
-		codes: codesOfStore, args: folders}
-}
+	f := newFlags("bundle pull")
+	stackFlag(f, &c.stack)
+	jsonFlag(f, &c.json)
+	return about{flags: f, synopsis: "Download the files of the latest push",
+		examples: []string{"-stack=network ./tasks"}, codes: codesOfStore, args: complete.PredictDirs("*"),
+		help: `Usage: terrapulse bundle pull [flags] [s3://BUCKET/PREFIX] DIR
 
-func (c *bundlePullCommand) flags() (f *flag.FlagSet, stack *string, asJSON *bool) {
-	f, stack = newFlags("bundle pull"), new(string)
-	stackFlag(f, stack)
-	return f, stack, jsonFlag(f)
+  Unpacks the bundle that was pushed last into a folder, which must be empty or
+  not there yet.
+`}
 }
 
 // pullReport is what bundle pull -json prints.
@@ -45,17 +41,12 @@ type pullReport struct {
 	Files    []string  `json:"files"`  // task files, relative to the folder
 }
 
-func (c *bundlePullCommand) Run(args []string) int {
-	f, stack, asJSON := c.flags()
-	rest, code := c.parseAround(f, args)
-	if code >= 0 {
-		return code
-	}
-	if n := len(rest); n > 2 || n < 1 || n == 1 && *stack == "" {
+func (c *bundlePullCommand) run(arguments []string) int {
+	if n := len(arguments); n > 2 || n < 1 || n == 1 && c.stack == "" {
 		return c.fail(exitMissing, errors.New("no bundle location or no folder: terrapulse bundle pull s3://BUCKET/PREFIX DIR, or -stack=NAME DIR"))
 	}
-	dir := rest[len(rest)-1]
-	at, code := c.place(f, *stack, rest[:len(rest)-1])
+	dir := arguments[len(arguments)-1]
+	at, code := c.place("bundle pull", c.stack, arguments[:len(arguments)-1])
 	if code >= 0 {
 		return code
 	}
@@ -74,7 +65,7 @@ func (c *bundlePullCommand) Run(args []string) int {
 	if err != nil {
 		return c.fail(exitError, err)
 	}
-	if *asJSON {
+	if c.json {
 		return c.printJSON(pullReport{at.Location.String(), pointer.Digest, pointer.By, pointer.Pushed, from, files})
 	}
 	fmt.Fprintf(c.stdout, "Bundle %.12s, which %s has pushed, %s, is unpacked. To push it again:\n  cd %s\n  terrapulse bundle push -config-file=%s %s\n",

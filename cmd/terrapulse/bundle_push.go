@@ -1,11 +1,12 @@
 package main
 
 import (
-	"flag"
 	"fmt"
 	"os"
 	"os/user"
 	"time"
+
+	"github.com/posener/complete"
 
 	"github.com/terrapulse/terrapulse/internal/config/bundle"
 	"github.com/terrapulse/terrapulse/internal/invoke"
@@ -13,14 +14,20 @@ import (
 )
 
 // bundlePushCommand puts a bundle into force.
-type bundlePushCommand struct{ *app }
-
-func (c *bundlePushCommand) Synopsis() string {
-	return "Check task files and apply them to a deployment in AWS"
+type bundlePushCommand struct {
+	*app
+	bundleFlags
+	secrets bool
 }
 
-func (c *bundlePushCommand) Help() string {
-	return `Usage: terrapulse bundle push [flags] [s3://BUCKET/PREFIX]
+func (c *bundlePushCommand) about() about {
+	f := newFlags("bundle push")
+	c.register(f)
+	f.BoolVar(&c.secrets, "allow-literal-secrets", false, "Pack files although something in them looks like a secret in plain text.")
+	return about{flags: f, synopsis: "Check task files and apply them to a deployment in AWS",
+		examples: []string{"-config-dir tasks s3://network-files/terrapulse", "-config-dir tasks -stack=network"},
+		codes:    codesOfStore, args: complete.PredictAnything,
+		help: `Usage: terrapulse bundle push [flags] [s3://BUCKET/PREFIX]
 
   Checks the task files as validate does, packs them with their local modules
   and variable files into one zip, and puts that into force: new tasks run,
@@ -29,19 +36,7 @@ func (c *bundlePushCommand) Help() string {
   somebody else has pushed meanwhile, nothing is changed either.
 
   The bundle location is the stack's output BundleUrl; -stack finds it.
-`
-}
-
-func (c *bundlePushCommand) about() about {
-	f, _ := c.flags()
-	return about{flags: f, examples: []string{"-config-dir tasks s3://network-files/terrapulse", "-config-dir tasks -stack=network"},
-		codes: codesOfStore}
-}
-
-type bundlePushOptions struct {
-	config        configFlags
-	stack         string
-	secrets, json bool
+`}
 }
 
 // pushReport is what bundle push -json prints.
@@ -57,30 +52,13 @@ type pushReport struct {
 	Answer   *invoke.Answer `json:"answer,omitempty"` // with -stack
 }
 
-func (c *bundlePushCommand) flags() (*flag.FlagSet, *bundlePushOptions) {
-	f, o := newFlags("bundle push"), &bundlePushOptions{}
-	o.config.register(f)
-	stackFlag(f, &o.stack)
-	f.BoolVar(&o.secrets, "allow-literal-secrets", false, "Pack files although something in them looks like a secret in plain text.")
-	f.BoolVar(&o.json, "json", false, "Print JSON, for scripts.")
-	return f, o
-}
-
-func (c *bundlePushCommand) Run(args []string) int {
-	f, o := c.flags()
-	rest, code := c.parseAround(f, args)
-	if code >= 0 {
-		return code
-	}
-	if len(rest) > 1 {
-		return c.fail(exitFlags, fmt.Errorf("bundle push takes one place, got %q", rest))
-	}
-	cfg, code := o.config.load(c.app)
+func (c *bundlePushCommand) run(arguments []string) int {
+	cfg, code := c.config.load(c.app)
 	if code >= 0 {
 		return code
 	}
 	report := pushReport{Tasks: len(cfg.Tasks), Warnings: []string{}}
-	steps := c.steps(o.json)
+	steps := c.steps(c.json)
 	for _, w := range cfg.Warnings {
 		report.Warnings = append(report.Warnings, w.String())
 		fmt.Fprintf(steps.stdout, "Warning: %s\n", w)
@@ -89,7 +67,7 @@ func (c *bundlePushCommand) Run(args []string) int {
 		return code
 	}
 	places, secrets := bundle.CheckPlaces(cfg), error(nil)
-	if !o.secrets {
+	if !c.secrets {
 		secrets = bundle.CheckSecrets(cfg)
 	}
 	if code := c.failAll(places, secrets); code >= 0 {
@@ -100,7 +78,7 @@ func (c *bundlePushCommand) Run(args []string) int {
 	if code := c.failAll(err); code >= 0 {
 		return code
 	}
-	at, code := c.place(f, o.stack, rest)
+	at, code := c.place("bundle push", c.stack, arguments)
 	if code >= 0 {
 		return code
 	}
@@ -124,9 +102,9 @@ func (c *bundlePushCommand) Run(args []string) int {
 		report.Note = fmt.Sprintf("ScheduleState is DISABLED: nothing is applied until it is ENABLED. See what would be, with `terrapulse invoke -stack=%s -inspect -wait`.", at.stack.Name)
 		fmt.Fprintln(steps.stdout, report.Note)
 	default:
-		report.Answer, notRead = c.refresh(at.stack, pointer.Digest, o.json)
+		report.Answer, notRead = c.refresh(at.stack, pointer.Digest, c.json)
 	}
-	if o.json { // also when the bundle is pushed and not read yet
+	if c.json { // also when the bundle is pushed and not read yet
 		if code := c.printJSON(report); code != exitOK {
 			return code
 		}
@@ -137,7 +115,7 @@ func (c *bundlePushCommand) Run(args []string) int {
 	return exitOK
 }
 
-// refresh has the function take the new bundle at once.
+// refresh makes the function read the new bundle now.
 func (c *bundlePushCommand) refresh(st *stack.Stack, digest string, asJSON bool) (*invoke.Answer, error) {
 	answer, err := st.Invoke(c.ctx, invoke.Request{Mode: invoke.Reconcile, Refresh: true})
 	if err != nil {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"flag"
 	"fmt"
 
 	"github.com/terrapulse/terrapulse/internal/instance"
@@ -9,32 +8,28 @@ import (
 )
 
 // cancelCommand ends the run of a task of a running instance.
-type cancelCommand struct{ *app }
+type cancelCommand struct {
+	*app
+	requestFlags
+}
 
-func (c *cancelCommand) Synopsis() string { return "End the current run of a task" }
-
-func (c *cancelCommand) Help() string {
-	return `Usage: terrapulse cancel [flags] TASK
+func (c *cancelCommand) about() about {
+	f := newFlags("cancel")
+	c.register(f)
+	return about{flags: f, synopsis: "End the current run of a task",
+		examples: []string{"load-balancer"}, codes: codesOfTask, args: c.tasks(f, c.api.taskNames),
+		help: `Usage: terrapulse cancel [flags] TASK
 
   Ends the run of a task of a running instance: Terraform is interrupted, and
   killed if it has not ended a minute later. The task is not run again until its
   input or definition changes, its schedule is due, or a run is requested, as by
   ` + "`terrapulse retry TASK`" + ` or by a restart. The exit code is 0 when the run has
   ended.
-`
+`}
 }
 
-func (c *cancelCommand) about() about {
-	f, _, _ := c.flags()
-	return about{flags: f, examples: []string{"load-balancer"},
-		codes: codesOfTask, args: servedTasks}
-}
-
-func (c *cancelCommand) flags() (*flag.FlagSet, *apiFlags, *bool) { return requestFlags("cancel") }
-
-func (c *cancelCommand) Run(args []string) int {
-	f, api, wait := c.flags()
-	task, client, code := c.taskArguments(f, api, args)
+func (c *cancelCommand) run(arguments []string) int {
+	task, client, code := c.taskArguments("cancel", &c.api, arguments)
 	if code >= 0 {
 		return code
 	}
@@ -44,9 +39,9 @@ func (c *cancelCommand) Run(args []string) int {
 		return c.problem(unable, err)
 	}
 	switch {
-	case !*wait && wantsJSON(f):
+	case !c.wait && c.json:
 		return c.printJSON(map[string]string{"task": task, "id": id})
-	case !*wait:
+	case !c.wait:
 		fmt.Fprintf(c.stdout, "Run %s of task %s is being cancelled.\n", id, task)
 		return exitOK
 	}
@@ -54,7 +49,7 @@ func (c *cancelCommand) Run(args []string) int {
 	if err != nil {
 		return c.problem(unable, err)
 	}
-	if wantsJSON(f) {
+	if c.json {
 		return c.printJSON(run)
 	}
 	c.summarise([]reconcile.Outcome{instance.OutcomeOf(run)}, 0)

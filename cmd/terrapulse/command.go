@@ -12,69 +12,66 @@ import (
 // commands are all commands. A new command is a file and a line in this list.
 func (a *app) commands() []command {
 	return []command{
-		&startCommand{a},
-		&inspectCommand{a},
-		&validateCommand{a},
-		&renderCommand{a},
-		&statusCommand{a},
-		&runsCommand{a},
-		&logsCommand{a},
+		&startCommand{app: a},
+		&inspectCommand{app: a},
+		&validateCommand{app: a},
+		&renderCommand{app: a},
+		&statusCommand{app: a},
+		&runsCommand{app: a},
+		&logsCommand{app: a},
 
-		&runCommand{a},
-		&retryCommand{a},
-		&forgetCommand{a},
-		&cancelCommand{a},
+		&runCommand{app: a},
+		&retryCommand{app: a},
+		&forgetCommand{app: a},
+		&cancelCommand{app: a},
 
 		&group{a, "task", "Create, enable, disable or delete a task", `
   Changes the tasks of a running instance through its HTTP API. Changes persist
   across restarts and apply to every instance on the same store.`},
-		&taskCreateCommand{a},
-		&taskEnableCommand{a},
-		&taskDisableCommand{a},
-		&taskDeleteCommand{a},
+		&taskCreateCommand{app: a},
+		&taskEnableCommand{app: a},
+		&taskDisableCommand{app: a},
+		&taskDeleteCommand{app: a},
 
-		&invokeCommand{a},
-		&doctorCommand{a},
+		&invokeCommand{app: a},
+		&doctorCommand{app: a},
 
-		&convertCommand{a},
-		&schemaCommand{a},
+		&convertCommand{app: a},
+		&schemaCommand{app: a},
 
 		&group{a, "migrate", "Move from Consul-Terraform-Sync to Terrapulse", `
   Reports what would change if Terrapulse took over from Consul-Terraform-Sync.`},
-		&migrateCheckCommand{a},
+		&migrateCheckCommand{app: a},
 
 		&group{a, "bundle", "Manage the task files of a deployment in AWS", `
   A deployment in AWS reads its task files, local modules and variable files
   from one bundle in S3: the one that was pushed last.`},
-		&bundlePushCommand{a},
-		&bundleDiffCommand{a},
-		&bundlePullCommand{a},
+		&bundlePushCommand{app: a},
+		&bundleDiffCommand{app: a},
+		&bundlePullCommand{app: a},
 
-		&versionCommand{a},
+		&versionCommand{app: a},
 	}
 }
 
-// command is one command of the program.
+// command is one command of the program. Its fields are its flags.
 type command interface {
-	Synopsis() string
-	// Help returns the usage and what the command does. The flags, examples and
-	// exit codes of about follow it.
-	Help() string
-	// Run runs the command and returns the exit code.
-	Run(args []string) int
+	// about describes the command. It registers the flags.
 	about() about
+	// run runs the command once the flags are parsed, and returns the exit code.
+	run(arguments []string) int
 }
 
-// about is what help and shell completion need to know about a command.
+// about describes a command.
 type about struct {
-	flags    *flag.FlagSet // their name is that of the command
-	examples []string      // without the names of the program and the command
-	codes    []int         // exit codes
-	args     predictor     // completes arguments; nil if there are none
+	flags    *flag.FlagSet                 // their name is that of the command
+	synopsis string                        // one line
+	help     string                        // usage and what the command does; flags, examples and exit codes follow
+	examples []string                      // without the names of the program and the command; nil for a group
+	codes    []int                         // exit codes
+	args     complete.Predictor            // completes arguments; nil if the command takes none
+	values   map[string]complete.Predictor // completes values of flags
 }
-
-// predictor completes what is typed after a command.
-type predictor func(*called) complete.Predictor
 
 const onFile = "-config-file tasks.yaml"
 
@@ -91,15 +88,12 @@ type group struct {
 	name, synopsis, help string
 }
 
-func (g *group) Synopsis() string { return g.synopsis }
-
-func (g *group) Help() string {
-	return fmt.Sprintf("Usage: terrapulse %s %s [flags]\n%s", g.name, strings.Join(g.subcommands(), "|"), g.help)
+func (g *group) about() about {
+	return about{flags: newFlags(g.name), synopsis: g.synopsis,
+		help: fmt.Sprintf("Usage: terrapulse %s %s [flags]\n%s", g.name, strings.Join(g.subcommands(), "|"), g.help)}
 }
 
-func (g *group) about() about { return about{flags: newFlags(g.name)} }
-
-func (g *group) Run([]string) int {
+func (g *group) run([]string) int {
 	if g.isCTS() {
 		return cli.RunResultHelp
 	}
@@ -109,6 +103,9 @@ func (g *group) Run([]string) int {
 func (g *group) subcommands() []string {
 	var names []string
 	for _, c := range g.commands() {
+		if _, ok := c.(*group); ok {
+			continue
+		}
 		if name, ok := strings.CutPrefix(c.about().flags.Name(), g.name+" "); ok {
 			names = append(names, name)
 		}
@@ -120,24 +117,67 @@ func (g *group) subcommands() []string {
 func (a *app) factories() map[string]cli.CommandFactory {
 	factories := map[string]cli.CommandFactory{}
 	for _, c := range a.commands() {
-		factories[c.about().flags.Name()] = func() (cli.Command, error) { return &called{c, a}, nil }
+		about := c.about()
+		factories[about.flags.Name()] = func() (cli.Command, error) { return &called{c, about, a}, nil }
 	}
 	return factories
 }
 
-// called is a command with its complete help, which names the program as it was
-// called, and with shell completion.
+// called is a command as hashicorp/cli calls it.
 type called struct {
-	command
+	command command
+	about
 	app *app
 }
 
-// Help implements cli.Command.
+// Synopsis implements cli.Command.
+func (c *called) Synopsis() string { return c.synopsis }
+
+// Help implements cli.Command. It names the program as it was called.
 func (c *called) Help() string {
-	about := c.about()
-	help := strings.ReplaceAll(c.command.Help()+describe(about), "Usage: "+ownName+" ", "Usage: "+c.app.program+" ")
+	help := strings.ReplaceAll(c.help+describe(c.about), "Usage: "+ownName+" ", "Usage: "+c.app.program+" ")
 	if c.app.isCTS() {
-		help = ctsHelp(about.flags.Name(), help)
+		help = ctsHelp(c.flags.Name(), help)
 	}
 	return help
+}
+
+// Run implements cli.Command. Flags may also follow arguments.
+func (c *called) Run(args []string) int {
+	var rest []string
+	for {
+		if err := c.flags.Parse(args); err != nil {
+			return c.app.fail(exitFlags, fmt.Errorf("%w (see `%s %s -help`)", err, c.app.program, c.flags.Name()))
+		}
+		if c.flags.NArg() == 0 {
+			break
+		}
+		if c.args == nil {
+			if code := c.app.refuseArguments(c.flags); code >= 0 {
+				return code
+			}
+			break
+		}
+		rest, args = append(rest, c.flags.Arg(0)), c.flags.Args()[1:]
+	}
+	return c.command.run(rest)
+}
+
+// refuseArguments is for a command that takes no arguments, such as a second file
+// after -config-file. The exit code is -1 if they are ignored.
+func (a *app) refuseArguments(f *flag.FlagSet) int {
+	if a.isCTS() && f.Name() == "task create" { // Consul-Terraform-Sync ignores them
+		fmt.Fprintf(a.stderr, "Warning: arguments after the flags are ignored: %q\n", f.Args())
+		return -1
+	}
+	return a.fail(exitFlags, fmt.Errorf("%s takes no arguments, got %q", f.Name(), f.Args()))
+}
+
+// oneTask fails unless the one argument of a command is given. The exit code is -1
+// if it is.
+func (a *app) oneTask(command string, arguments []string) int {
+	if len(arguments) == 1 {
+		return -1
+	}
+	return a.fail(exitMissing, fmt.Errorf("name one task: terrapulse %s [flags] TASK", command))
 }

@@ -2,25 +2,31 @@ package main
 
 import (
 	"errors"
-	"flag"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 
+	"github.com/posener/complete"
+
 	"github.com/terrapulse/terrapulse/internal/config"
 )
 
 // convertCommand writes task files as YAML.
-type convertCommand struct{ *app }
-
-func (c *convertCommand) Synopsis() string {
-	return "Convert task files from HCL or JSON to one YAML file"
+type convertCommand struct {
+	*app
+	out  string
+	json bool
 }
 
-func (c *convertCommand) Help() string {
-	return `Usage: terrapulse convert [-o=FILE] FILE...
+func (c *convertCommand) about() about {
+	f := newFlags("convert")
+	f.StringVar(&c.out, "o", "", "The `FILE` to write, which must not be there yet. Default: print it.")
+	jsonFlag(f, &c.json)
+	return about{flags: f, synopsis: "Convert task files from HCL or JSON to one YAML file",
+		examples: []string{"-o=tasks.yaml cts.hcl"}, codes: codesOfFiles, args: complete.PredictFiles("*"),
+		help: `Usage: terrapulse convert [-o=FILE] FILE...
 
   Writes the YAML for task files in HCL or JSON, such as those of
   Consul-Terraform-Sync: one file that means the same as all of them together,
@@ -31,19 +37,7 @@ func (c *convertCommand) Help() string {
 
   Paths in the file are relative to the directory that Terrapulse is started in,
   as before, wherever the file lies.
-`
-}
-
-func (c *convertCommand) about() about {
-	f, _, _ := c.flags()
-	return about{flags: f, examples: []string{"-o=tasks.yaml cts.hcl"},
-		codes: codesOfFiles, args: files}
-}
-
-func (c *convertCommand) flags() (f *flag.FlagSet, out *string, asJSON *bool) {
-	f = newFlags("convert")
-	out = f.String("o", "", "The `FILE` to write, which must not be there yet. Default: print it.")
-	return f, out, jsonFlag(f)
+`}
 }
 
 // converted is what convert -json prints.
@@ -53,21 +47,17 @@ type converted struct {
 	Warnings []string `json:"warnings"`
 }
 
-func (c *convertCommand) Run(args []string) int {
-	f, out, asJSON := c.flags()
-	if code := c.parse(f, args); code >= 0 {
-		return code
-	}
-	if f.NArg() == 0 {
+func (c *convertCommand) run(arguments []string) int {
+	if len(arguments) == 0 {
 		return c.fail(exitMissing, errors.New("name the files to convert, as in: terrapulse convert [-o=FILE] tasks.hcl"))
 	}
-	if *out != "" {
-		if ext := strings.ToLower(filepath.Ext(*out)); ext != ".yaml" && ext != ".yml" {
-			return c.fail(exitFlags, fmt.Errorf("-o %s: the name of a file of YAML ends in .yaml or .yml, or it would not be read", *out))
+	if c.out != "" {
+		if ext := strings.ToLower(filepath.Ext(c.out)); ext != ".yaml" && ext != ".yml" {
+			return c.fail(exitFlags, fmt.Errorf("-o %s: the name of a file of YAML ends in .yaml or .yml, or it would not be read", c.out))
 		}
 	}
 	var opts config.Options
-	for _, name := range f.Args() {
+	for _, name := range arguments {
 		opts.Paths = append(opts.Paths, config.Path{Name: name})
 	}
 	file, notes, err := config.Convert(opts)
@@ -81,15 +71,15 @@ func (c *convertCommand) Run(args []string) int {
 	if err != nil {
 		return c.fail(exitError, err)
 	}
-	result := converted{File: *out, Warnings: []string{}}
+	result := converted{File: c.out, Warnings: []string{}}
 	for _, n := range notes {
 		result.Warnings = append(result.Warnings, n.String())
-		if !*asJSON {
+		if !c.json {
 			fmt.Fprintf(c.stderr, "Warning: %s\n", n)
 		}
 	}
-	if *out == "" {
-		if *asJSON {
+	if c.out == "" {
+		if c.json {
 			result.Content = string(file)
 			return c.printJSON(result)
 		}
@@ -98,13 +88,13 @@ func (c *convertCommand) Run(args []string) int {
 		}
 		return exitOK
 	}
-	if err := writeNew(*out, file); err != nil {
+	if err := writeNew(c.out, file); err != nil {
 		return c.fail(exitError, err)
 	}
-	if *asJSON {
+	if c.json {
 		return c.printJSON(result)
 	}
-	fmt.Fprintf(c.stdout, "Wrote %s. Check it with: terrapulse validate -config-file=%s\n", *out, *out)
+	fmt.Fprintf(c.stdout, "Wrote %s. Check it with: terrapulse validate -config-file=%s\n", c.out, c.out)
 	return exitOK
 }
 

@@ -26,29 +26,10 @@ func newFlags(name string) *flag.FlagSet {
 	return f
 }
 
-// parse parses the arguments. The exit code is -1 if they are right. A request
-// for help does not come here.
-func (a *app) parse(f *flag.FlagSet, args []string) int {
-	if err := f.Parse(args); err != nil {
-		return a.fail(exitFlags, fmt.Errorf("%w (see `%s %s -help`)", err, a.program, f.Name()))
-	}
-	return -1
-}
-
-// parseAll is parse for a command that takes no arguments. It refuses one, such
-// as a second file after -config-file.
-func (a *app) parseAll(f *flag.FlagSet, args []string) int {
-	if code := a.parse(f, args); code >= 0 {
-		return code
-	}
-	if f.NArg() > 0 {
-		return a.fail(exitFlags, fmt.Errorf("%s takes no arguments, got %q", f.Name(), f.Args()))
-	}
-	return -1
-}
-
 // jsonFlag makes a command print JSON.
-func jsonFlag(f *flag.FlagSet) *bool { return f.Bool("json", false, "Print JSON, for scripts.") }
+func jsonFlag(f *flag.FlagSet, to *bool) {
+	f.BoolVar(to, "json", false, "Print JSON, for scripts.")
+}
 
 // configFlags are where the configuration comes from, in order.
 type configFlags struct{ paths []config.Path }

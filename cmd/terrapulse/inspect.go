@@ -16,32 +16,25 @@ import (
 )
 
 // inspectCommand shows what runs would change: `start -inspect` by a shorter name.
-type inspectCommand struct{ *app }
-
-func (c *inspectCommand) Synopsis() string { return "Show what tasks would change, and change nothing" }
-
-func (c *inspectCommand) Help() string {
-	return `Usage: terrapulse inspect [flags] [TASK...]
-
-  Plans all tasks, or those that are named, with what Consul says now. Nothing
-  is changed, no workspace is made and no file is left behind.
-`
+type inspectCommand struct {
+	*app
+	startOptions
 }
 
 func (c *inspectCommand) about() about {
-	f, _ := c.flags()
-	return about{flags: f, examples: []string{onFile, onFile + " -detailed-exitcode load-balancer"},
-		codes: codesOfPlan, args: configuredTasks}
-}
-
-func (c *inspectCommand) flags() (*flag.FlagSet, *startOptions) {
-	f, o := newFlags("inspect"), &startOptions{flush: func() {}}
+	f, o := newFlags("inspect"), &c.startOptions
 	o.config.register(f)
 	o.log.register(f)
 	parallelFlag(f, &o.parallel, "are planned")
 	f.BoolVar(&o.json, "json", false, "Print JSON, for scripts.")
 	f.BoolVar(&o.inspect.exitCode, "detailed-exitcode", false, detailedExitCode)
-	return f, o
+	return about{flags: f, synopsis: "Show what tasks would change, and change nothing", examples: []string{onFile, onFile + " -detailed-exitcode load-balancer"},
+		codes: codesOfPlan, args: c.tasks(f, o.config.taskNames),
+		help: `Usage: terrapulse inspect [flags] [TASK...]
+
+  Plans all tasks, or those that are named, with what Consul says now. Nothing
+  is changed, no workspace is made and no file is left behind.
+`}
 }
 
 const detailedExitCode = "With -inspect: exit code 0 means no changes, 2 changes, 11 an error."
@@ -64,11 +57,8 @@ func (o *inspectOptions) register(f *flag.FlagSet) {
 
 func (o *inspectOptions) wanted() bool { return o.all || len(o.tasks) > 0 }
 
-func (c *inspectCommand) Run(args []string) int {
-	f, o := c.flags()
-	if code := c.parse(f, args); code >= 0 {
-		return code
-	}
+func (c *inspectCommand) run(arguments []string) int {
+	o := &c.startOptions
 	shown, end := c.showProgress()
 	defer end()
 	cfg, log, code := o.load(c.app)
@@ -76,12 +66,12 @@ func (c *inspectCommand) Run(args []string) int {
 		return code
 	}
 	defer o.flush()
-	o.inspect.tasks = f.Args()
-	return c.inspect(cfg, log, o, shown)
+	o.inspect.tasks = arguments
+	return c.printPlans(cfg, log, o, shown)
 }
 
-// inspect plans tasks and prints the plans in the order of the configuration.
-func (a *app) inspect(cfg *config.Config, log *slog.Logger, opts *startOptions, shown *progress) int {
+// printPlans plans tasks and prints the plans in the order of the configuration.
+func (a *app) printPlans(cfg *config.Config, log *slog.Logger, opts *startOptions, shown *progress) int {
 	o := opts.inspect
 	began := time.Now()
 	tasks := make([]*config.Task, 0, len(cfg.Tasks))
@@ -165,14 +155,20 @@ func planned(results []preview.Result, took time.Duration) string {
 		tasksOf(len(results)), rounded(took), changing, failed, all.Add, all.Change, all.Destroy)
 }
 
-// unknownTask says which tasks there are.
+// unknownTask returns an error that says which tasks there are.
 func unknownTask(cfg *config.Config, name string) error {
-	names := make([]string, len(cfg.Tasks))
-	for i, t := range cfg.Tasks {
-		names[i] = t.Name
-	}
+	names := namesOf(cfg)
 	if len(names) > 10 {
 		names = append(names[:10], "…")
 	}
 	return fmt.Errorf("task not found: %s; the configuration has %q", name, names)
+}
+
+// namesOf returns the names of the tasks.
+func namesOf(cfg *config.Config) []string {
+	names := make([]string, len(cfg.Tasks))
+	for i, t := range cfg.Tasks {
+		names[i] = t.Name
+	}
+	return names
 }

@@ -15,90 +15,83 @@ import (
 )
 
 // invokeCommand starts runs in AWS by hand.
-type invokeCommand struct{ *app }
-
-func (c *invokeCommand) Synopsis() string {
-	return "Start runs of a deployment in AWS and follow them"
-}
-
-func (c *invokeCommand) Help() string {
-	return `Usage: terrapulse invoke -stack=NAME [flags]
-
-  Invokes the function of a deployment in AWS: without -once and -inspect for
-  one look at Consul, as the schedule does every minute. With -wait it follows
-  the runs that were started, prints a summary, and ends with the exit codes of
-  once-mode: 0 if all is well, 11 if a run failed.
-`
-}
-
-func (c *invokeCommand) about() about {
-	f, _ := c.flags()
-	return about{flags: f, examples: []string{"-stack=network", "-stack=network -once -task=firewall -wait"},
-		codes: codesOfStore}
-}
-
-type invokeOptions struct {
+type invokeCommand struct {
+	*app
 	stack         string
 	once, inspect bool
 	tasks         []string
 	wait, json    bool
 }
 
-func (c *invokeCommand) flags() (*flag.FlagSet, *invokeOptions) {
-	f, o := newFlags("invoke"), &invokeOptions{}
-	stackFlag(f, &o.stack)
-	f.BoolVar(&o.once, "once", false, "Run the tasks now, even if nothing has changed.")
-	f.BoolVar(&o.inspect, "inspect", false, "Plan the tasks and apply nothing.")
+func (c *invokeCommand) about() about {
+	f := newFlags("invoke")
+	stackFlag(f, &c.stack)
+	f.BoolVar(&c.once, "once", false, "Run the tasks now, even if nothing has changed.")
+	f.BoolVar(&c.inspect, "inspect", false, "Plan the tasks and apply nothing.")
 	f.Func("task", "The `name` of a task to run or inspect. Repeatable. Default: every enabled task.", func(s string) error {
-		o.tasks = append(o.tasks, s)
+		c.tasks = append(c.tasks, s)
 		return nil
 	})
-	f.BoolVar(&o.wait, "wait", false, "Wait for the runs to end and print their progress.")
-	f.BoolVar(&o.json, "json", false, "Print JSON, for scripts: the function's answer or, with -wait, the outcomes of the runs.")
-	return f, o
+	f.BoolVar(&c.wait, "wait", false, "Wait for the runs to end and print their progress.")
+	f.BoolVar(&c.json, "json", false, "Print JSON, for scripts: the function's answer or, with -wait, the outcomes of the runs.")
+	return about{flags: f, synopsis: "Start runs of a deployment in AWS and follow them",
+		examples: []string{"-stack=network", "-stack=network -once -task=firewall -wait"}, codes: codesOfStore,
+		help: `Usage: terrapulse invoke -stack=NAME [flags]
+
+  Invokes the function of a deployment in AWS: without -once and -inspect for
+  one look at Consul, as the schedule does every minute. With -wait it follows
+  the runs that were started, prints a summary, and ends with the exit codes of
+  once-mode: 0 if all is well, 11 if a run failed.
+`}
 }
 
 func stackFlag(f *flag.FlagSet, name *string) {
 	f.StringVar(name, "stack", "", "The `name` of the CloudFormation stack.")
 }
 
-func (c *invokeCommand) Run(args []string) int {
-	f, o := c.flags()
-	if code := c.parseAll(f, args); code >= 0 {
-		return code
+// findStack returns the stack of this name. The exit code is -1 if all is well.
+func (a *app) findStack(name string) (*stack.Stack, int) {
+	if name == "" {
+		return nil, a.fail(exitMissing, errors.New("name the stack with -stack"))
 	}
+	found, err := stack.Find(a.ctx, name)
+	if err != nil {
+		return nil, a.fail(exitConfig, err)
+	}
+	return found, -1
+}
+
+func (c *invokeCommand) run(arguments []string) int {
 	switch {
-	case o.stack == "":
-		return c.fail(exitMissing, errors.New("name the stack with -stack"))
-	case o.once && o.inspect:
+	case c.once && c.inspect:
 		return c.fail(exitFlags, errors.New("-once and -inspect exclude each other: an inspection applies nothing"))
-	case len(o.tasks) > 0 && !o.once && !o.inspect:
+	case len(c.tasks) > 0 && !c.once && !c.inspect:
 		return c.fail(exitFlags, errors.New("-task goes with -once or -inspect"))
 	}
-	req := invoke.Request{Mode: invoke.Reconcile, Tasks: o.tasks, Refresh: true}
+	req := invoke.Request{Mode: invoke.Reconcile, Tasks: c.tasks, Refresh: true}
 	switch {
-	case o.once:
+	case c.once:
 		req.Mode = invoke.Once
-	case o.inspect:
+	case c.inspect:
 		req.Mode = invoke.Inspect
 	}
-	st, err := stack.Find(c.ctx, o.stack)
-	if err != nil {
-		return c.fail(exitConfig, err)
+	st, code := c.findStack(c.stack)
+	if code >= 0 {
+		return code
 	}
 	asked := time.Now()
 	answer, err := st.Invoke(c.ctx, req)
 	if err != nil {
 		return c.fail(exitError, err)
 	}
-	if o.json && !o.wait {
+	if c.json && !c.wait {
 		return c.printJSON(answer)
 	}
 	c.explain(answer)
 	if answer.Skipped != "" && req.Mode != invoke.Reconcile {
 		return c.fail(exitError, errors.New("nothing was started: try again in a moment"))
 	}
-	if !o.wait {
+	if !c.wait {
 		return exitOK
 	}
 	store, err := st.Store(c.ctx)
@@ -107,15 +100,15 @@ func (c *invokeCommand) Run(args []string) int {
 	}
 	defer store.Close()
 	follower := stack.Follower{Store: store, Asked: asked, Changed: c.progress}
-	outcomes, err := follower.Follow(c.ctx, answer, o.tasks)
+	outcomes, err := follower.Follow(c.ctx, answer, c.tasks)
 	if err != nil {
 		return c.fail(exitError, err)
 	}
 	plans := map[string]string{}
-	if o.inspect {
+	if c.inspect {
 		plans = c.plans(store, outcomes)
 	}
-	if o.json {
+	if c.json {
 		return c.printReport(outcomes, plans, time.Since(asked))
 	}
 	for _, out := range outcomes {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"strings"
@@ -16,73 +15,59 @@ import (
 const followEvery = time.Second
 
 // logsCommand prints what Terraform printed.
-type logsCommand struct{ *app }
+type logsCommand struct {
+	*app
+	from         recordFlags
+	follow, json bool
+}
 
-func (c *logsCommand) Synopsis() string { return "Print Terraform's output of a run" }
-
-func (c *logsCommand) Help() string {
-	return `Usage: terrapulse logs [flags] RUN|TASK
+func (c *logsCommand) about() about {
+	f := newFlags("logs")
+	c.from.register(f)
+	f.BoolVar(&c.follow, "follow", false, "Print the output of a run that goes on as it comes, until the run has ended.")
+	f.BoolVar(&c.json, "json", false, "Print JSON, for scripts: the run and its output.")
+	return about{flags: f, synopsis: "Print Terraform's output of a run",
+		examples: []string{onFile + " load-balancer", onFile + " -follow load-balancer", onFile + " 01a20044-4426-70ba"},
+		codes:    codesOfStore, args: c.tasks(f, c.from.taskNames),
+		help: `Usage: terrapulse logs [flags] RUN|TASK
 
   Prints what Terraform printed in a run, without secrets. RUN is an id that
   ` + "`terrapulse runs`" + ` lists, or the beginning of one. TASK stands for the latest
   run of a task, also for one that goes on: its output is written every few
   seconds.
-`
+`}
 }
 
-func (c *logsCommand) about() about {
-	f, _ := c.flags()
-	return about{flags: f, examples: []string{onFile + " load-balancer", onFile + " -follow load-balancer", onFile + " 01a20044-4426-70ba"},
-		codes: codesOfStore, args: knownTasks}
-}
-
-type logsOptions struct {
-	from         *recordFlags
-	follow, json bool
-}
-
-func (c *logsCommand) flags() (*flag.FlagSet, *logsOptions) {
-	f := newFlags("logs")
-	o := &logsOptions{from: registerRecords(f)}
-	f.BoolVar(&o.follow, "follow", false, "Print the output of a run that goes on as it comes, until the run has ended.")
-	f.BoolVar(&o.json, "json", false, "Print JSON, for scripts: the run and its output.")
-	return f, o
-}
-
-func (c *logsCommand) Run(args []string) int {
-	f, o := c.flags()
-	if code := c.parse(f, args); code >= 0 {
-		return code
-	}
+func (c *logsCommand) run(arguments []string) int {
 	switch {
-	case f.NArg() != 1:
+	case len(arguments) != 1:
 		return c.fail(exitMissing, errors.New("no run: name one run, or one task for its latest run: terrapulse logs [flags] RUN|TASK"))
-	case o.follow && o.json:
+	case c.follow && c.json:
 		return c.fail(exitFlags, errors.New("-follow prints text as it comes: leave out -json"))
 	}
-	records, code := o.from.open(c.app)
+	records, code := c.from.open(c.app)
 	if code >= 0 {
 		return code
 	}
 	defer records.Close()
-	run, err := findRun(c.ctx, records, f.Arg(0), o.follow)
+	run, err := findRun(c.ctx, records, arguments[0], c.follow)
 	if err != nil {
 		return c.fail(exitError, err)
 	}
 	var text strings.Builder
 	out := io.Writer(c.stdout)
-	if o.json {
+	if c.json {
 		out = &text
 	}
-	printed, last, err := c.copyOutput(records, run, out, o.follow)
+	printed, last, err := c.copyOutput(records, run, out, c.follow)
 	switch {
 	case err != nil && c.ctx.Err() != nil:
 		return exitOK // Ctrl-C ends the command, and not the run
 	case err != nil:
 		return c.fail(exitError, err)
-	case o.json:
+	case c.json:
 		return c.printJSON(map[string]any{"run": run, "output": text.String()})
-	case o.follow:
+	case c.follow:
 		fmt.Fprintf(c.stderr, "Run %s of task %s: %s\n", shortened(run.ID), run.Task, last.State)
 	case !last.Ended:
 		fmt.Fprintf(c.stderr, "Run %s of task %s goes on: -follow prints what comes\n", shortened(run.ID), run.Task)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"strings"
 
@@ -13,14 +12,29 @@ import (
 )
 
 // migrateCheckCommand says what would change if Terrapulse took over.
-type migrateCheckCommand struct{ *app }
-
-func (c *migrateCheckCommand) Synopsis() string {
-	return "Show what a move from Consul-Terraform-Sync would change"
+type migrateCheckCommand struct {
+	*app
+	config   configFlags
+	log      logFlags
+	api      string
+	parallel int
+	exitCode bool
+	plans    bool
+	json     bool
 }
 
-func (c *migrateCheckCommand) Help() string {
-	return `Usage: terrapulse migrate check -config-file=PATH [flags]
+func (c *migrateCheckCommand) about() about {
+	f := newFlags("migrate check")
+	c.config.register(f)
+	c.log.register(f)
+	parallelFlag(f, &c.parallel, "are planned")
+	f.StringVar(&c.api, "http-addr", "", "The `URL` of Consul-Terraform-Sync's API, if it runs. Default: the configured port on this machine.")
+	f.BoolVar(&c.plans, "plan", false, "Also print the plans of tasks that would change something.")
+	f.BoolVar(&c.exitCode, "detailed-exitcode", false, "Exit code 0 means that nothing changes, 2 that something does, 11 that a task cannot be taken over.")
+	jsonFlag(f, &c.json)
+	return about{flags: f, synopsis: "Show what a move from Consul-Terraform-Sync would change",
+		examples: []string{"-config-file cts.hcl", "-config-file cts.hcl -plan -detailed-exitcode"}, codes: codesOfPlan,
+		help: `Usage: terrapulse migrate check -config-file=PATH [flags]
 
   Reads the configuration of Consul-Terraform-Sync, finds the state of each
   task, and plans it as Terrapulse would run it. Reports for each task whether
@@ -34,50 +48,18 @@ func (c *migrateCheckCommand) Help() string {
 
   The exit code is 0 if every task can be taken over and 11 if one cannot; with
   -detailed-exitcode it is 2 if something would change.
-`
+`}
 }
 
-func (c *migrateCheckCommand) about() about {
-	f, _ := c.flags()
-	return about{flags: f, examples: []string{"-config-file cts.hcl", "-config-file cts.hcl -plan -detailed-exitcode"},
-		codes: codesOfPlan}
-}
-
-type migrateCheckOptions struct {
-	config   configFlags
-	log      logFlags
-	api      string
-	parallel int
-	exitCode bool
-	plans    bool
-	json     bool
-}
-
-func (c *migrateCheckCommand) flags() (*flag.FlagSet, *migrateCheckOptions) {
-	f, o := newFlags("migrate check"), &migrateCheckOptions{}
-	o.config.register(f)
-	o.log.register(f)
-	parallelFlag(f, &o.parallel, "are planned")
-	f.StringVar(&o.api, "http-addr", "", "The `URL` of Consul-Terraform-Sync's API, if it runs. Default: the configured port on this machine.")
-	f.BoolVar(&o.plans, "plan", false, "Also print the plans of tasks that would change something.")
-	f.BoolVar(&o.exitCode, "detailed-exitcode", false, "Exit code 0 means that nothing changes, 2 that something does, 11 that a task cannot be taken over.")
-	f.BoolVar(&o.json, "json", false, "Print JSON, for scripts.")
-	return f, o
-}
-
-func (c *migrateCheckCommand) Run(args []string) int {
-	f, o := c.flags()
-	if code := c.parseAll(f, args); code >= 0 {
-		return code
-	}
-	cfg, code := o.config.load(c.app)
+func (c *migrateCheckCommand) run(arguments []string) int {
+	cfg, code := c.config.load(c.app)
 	if code >= 0 {
 		return code
 	}
 	for _, w := range cfg.Warnings {
 		fmt.Fprintf(c.stderr, "Warning: %s\n", w)
 	}
-	log, err := o.log.logger(c.app, "WARN")
+	log, err := c.log.logger(c.app, "WARN")
 	if err != nil {
 		return c.fail(exitFlags, err)
 	}
@@ -90,23 +72,23 @@ func (c *migrateCheckCommand) Run(args []string) int {
 		return c.fail(exitTerraform, err)
 	}
 
-	driver := instance.Driver(c.ctx, binary, o.parallel, log)
+	driver := instance.Driver(c.ctx, binary, c.parallel, log)
 	driver.Unlocked = true
-	m := migrate.Check(c.ctx, &preview.Planner{Config: cfg, Consul: client, Driver: driver, Parallel: driver.Parallel, Log: log}, o.api)
+	m := migrate.Check(c.ctx, &preview.Planner{Config: cfg, Consul: client, Driver: driver, Parallel: driver.Parallel, Log: log}, c.api)
 	if c.ctx.Err() != nil {
 		return c.fail(exitError, context.Cause(c.ctx))
 	}
-	if o.json {
+	if c.json {
 		if code := c.printJSON(m); code != exitOK {
 			return code
 		}
 	} else {
-		c.print(m, o.plans)
+		c.print(m, c.plans)
 	}
 	switch {
 	case m.Count(migrate.WillNot) > 0:
 		return exitError
-	case o.exitCode && (m.Count(migrate.WillChange) > 0 || m.Lost):
+	case c.exitCode && (m.Count(migrate.WillChange) > 0 || m.Lost):
 		return exitChanges
 	default:
 		return exitOK

@@ -42,18 +42,18 @@ var errNoTask = errors.New("no such task")
 
 // recordFlags say where the records are read.
 type recordFlags struct {
-	store *storeFlags
+	store storeFlags
 	api   apiFlags
 	flags *flag.FlagSet
 }
 
-func registerRecords(f *flag.FlagSet) *recordFlags {
-	r := &recordFlags{store: registerStore(f), flags: f}
+func (r *recordFlags) register(f *flag.FlagSet) {
+	r.flags = f
+	r.store.register(f)
 	r.api.register(f)
 	address, port := f.Lookup("http-addr"), f.Lookup("port")
 	address.DefValue, address.Usage = "", "Read from the HTTP API at this `address` instead of a store: of an instance, or a function URL of a deployment in AWS, to which requests are signed."
 	port.Usage = "" // deprecated before these commands had it
-	return r
 }
 
 // open returns the records that the flags name. The exit code is -1 if all is
@@ -62,7 +62,7 @@ func (r *recordFlags) open(a *app) (records, int) {
 	given := map[string]bool{}
 	r.flags.Visit(func(f *flag.Flag) { given[f.Name] = true })
 	if !given["http-addr"] {
-		store, code := a.openStore(r.store)
+		store, code := a.openStore(&r.store)
 		return storeRecords{store, a.stderr}, code
 	}
 	if given["store"] || given["config-file"] || given["config-dir"] {

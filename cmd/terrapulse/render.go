@@ -1,8 +1,6 @@
 package main
 
 import (
-	"errors"
-	"flag"
 	"fmt"
 	"strings"
 
@@ -11,47 +9,36 @@ import (
 )
 
 // renderCommand prints a task's root module.
-type renderCommand struct{ *app }
-
-func (c *renderCommand) Synopsis() string {
-	return "Print the Terraform files that a task would generate"
-}
-
-func (c *renderCommand) Help() string {
-	return `Usage: terrapulse render [flags] TASK
-
-  Reads from Consul what the task renders and prints the files of its root
-  module. Nothing is written and Terraform is not run.
-`
+type renderCommand struct {
+	*app
+	config configFlags
+	json   bool
 }
 
 func (c *renderCommand) about() about {
-	f, _, _ := c.flags()
-	return about{flags: f, examples: []string{onFile + " load-balancer"},
-		codes: codesOfStore, args: configuredTasks}
+	f := newFlags("render")
+	c.config.register(f)
+	jsonFlag(f, &c.json)
+	return about{flags: f, synopsis: "Print the Terraform files that a task would generate",
+		examples: []string{onFile + " load-balancer"}, codes: codesOfStore, args: c.tasks(f, c.config.taskNames),
+		help: `Usage: terrapulse render [flags] TASK
+
+  Reads from Consul what the task renders and prints the files of its root
+  module. Nothing is written and Terraform is not run.
+`}
 }
 
-func (c *renderCommand) flags() (*flag.FlagSet, *configFlags, *bool) {
-	f, cf := newFlags("render"), &configFlags{}
-	cf.register(f)
-	return f, cf, f.Bool("json", false, "Print JSON, for scripts.")
-}
-
-func (c *renderCommand) Run(args []string) int {
-	f, cf, asJSON := c.flags()
-	if code := c.parse(f, args); code >= 0 {
+func (c *renderCommand) run(arguments []string) int {
+	if code := c.oneTask("render", arguments); code >= 0 {
 		return code
 	}
-	if f.NArg() != 1 {
-		return c.fail(exitMissing, errors.New("name one task: terrapulse render [flags] TASK"))
-	}
-	cfg, code := cf.load(c.app)
+	cfg, code := c.config.load(c.app)
 	if code >= 0 {
 		return code
 	}
-	task, ok := cfg.Task(f.Arg(0))
+	task, ok := cfg.Task(arguments[0])
 	if !ok {
-		return c.fail(exitConfig, unknownTask(cfg, f.Arg(0)))
+		return c.fail(exitConfig, unknownTask(cfg, arguments[0]))
 	}
 	client, code := c.connect(cfg)
 	if code >= 0 {
@@ -77,7 +64,7 @@ func (c *renderCommand) Run(args []string) int {
 		}
 		all = append(all, rendered{file.Name, text.String()})
 	}
-	if *asJSON {
+	if c.json {
 		return c.printJSON(map[string]any{"task": task.Name, "files": all})
 	}
 	for _, file := range all {

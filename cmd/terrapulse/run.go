@@ -11,55 +11,55 @@ import (
 )
 
 // runCommand runs a task of a running instance.
-type runCommand struct{ *app }
-
-func (c *runCommand) Synopsis() string { return "Run a task now" }
-
-func (c *runCommand) Help() string {
-	return `Usage: terrapulse run [flags] TASK
-
-  Runs a task of a running instance now, whatever its condition says, and waits
-  for that run: exit code 0 when it succeeded, 11 when it did not.
-`
+type runCommand struct {
+	*app
+	requestFlags
 }
 
 func (c *runCommand) about() about {
-	f, _, _ := c.flags()
-	return about{flags: f, examples: []string{"load-balancer", "-wait=false load-balancer"},
-		codes: codesOfTask, args: servedTasks}
+	f := newFlags("run")
+	c.register(f)
+	return about{flags: f, synopsis: "Run a task now",
+		examples: []string{"load-balancer", "-wait=false load-balancer"}, codes: codesOfTask, args: c.tasks(f, c.api.taskNames),
+		help: `Usage: terrapulse run [flags] TASK
+
+  Runs a task of a running instance now, whatever its condition says, and waits
+  for that run: exit code 0 when it succeeded, 11 when it did not.
+`}
 }
 
-func (c *runCommand) flags() (*flag.FlagSet, *apiFlags, *bool) { return requestFlags("run") }
-
-func (c *runCommand) Run(args []string) int {
-	f, api, wait := c.flags()
-	return c.request(f, api, wait, args, (*apiclient.Client).RunTask)
+func (c *runCommand) run(arguments []string) int {
+	return c.request("run", &c.requestFlags, arguments, (*apiclient.Client).RunTask)
 }
 
-// requestFlags are the flags of a command that requests a run.
-func requestFlags(command string) (*flag.FlagSet, *apiFlags, *bool) {
-	f, api := newFlags(command), &apiFlags{}
-	api.register(f)
-	f.Bool("json", false, "Print JSON, for scripts: the run when it has ended.")
-	return f, api, f.Bool("wait", true, "Wait for the run to end, and print how it ended.")
+// requestFlags are the flags of a command that requests something of a run.
+type requestFlags struct {
+	api        apiFlags
+	json, wait bool
 }
 
-// request requests a run through the API, and waits for it if wait says so.
-func (a *app) request(f *flag.FlagSet, api *apiFlags, wait *bool, args []string,
+func (r *requestFlags) register(f *flag.FlagSet) {
+	r.api.register(f)
+	f.BoolVar(&r.json, "json", false, "Print JSON, for scripts: the run when it has ended.")
+	f.BoolVar(&r.wait, "wait", true, "Wait for the run to end, and print how it ended.")
+}
+
+// request requests a run through the API, and waits for it if the flags say so.
+func (a *app) request(command string, flags *requestFlags, arguments []string,
 	how func(*apiclient.Client, context.Context, string) (after string, err error)) int {
-	task, client, code := a.taskArguments(f, api, args)
+	task, client, code := a.taskArguments(command, &flags.api, arguments)
 	if code >= 0 {
 		return code
 	}
-	unable := fmt.Sprintf("unable to %s '%s'", f.Name(), task)
+	unable := fmt.Sprintf("unable to %s '%s'", command, task)
 	after, err := how(client, a.ctx, task)
 	if err != nil {
 		return a.problem(unable, err)
 	}
 	switch {
-	case !*wait && wantsJSON(f):
+	case !flags.wait && flags.json:
 		return a.printJSON(map[string]string{"task": task, "after": after})
-	case !*wait:
+	case !flags.wait:
 		fmt.Fprintf(a.stdout, "A run of task %s is requested.\n", task)
 		return exitOK
 	}
@@ -67,7 +67,7 @@ func (a *app) request(f *flag.FlagSet, api *apiFlags, wait *bool, args []string,
 	if err != nil {
 		return a.problem(unable, err)
 	}
-	if !wantsJSON(f) {
+	if !flags.json {
 		return a.summarise([]reconcile.Outcome{instance.OutcomeOf(run)}, 0)
 	}
 	if code := a.printJSON(run); code != exitOK || run.State != "succeeded" {
@@ -80,6 +80,3 @@ func (a *app) request(f *flag.FlagSet, api *apiFlags, wait *bool, args []string,
 func (a *app) saysWhy(task string) func(string) {
 	return func(reason string) { fmt.Fprintf(a.stderr, "Task %s waits: %s\n", task, reason) }
 }
-
-// wantsJSON reports whether -json is given to a command that has it.
-func wantsJSON(f *flag.FlagSet) bool { return f.Lookup("json").Value.String() == "true" }

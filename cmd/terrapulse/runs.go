@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"flag"
 	"fmt"
 	"strings"
 
@@ -11,49 +10,42 @@ import (
 )
 
 // runsCommand lists a task's runs.
-type runsCommand struct{ *app }
-
-func (c *runsCommand) Synopsis() string { return "List the runs of a task" }
-
-func (c *runsCommand) Help() string {
-	return fmt.Sprintf(`Usage: terrapulse runs [flags] TASK
-
-  Lists the newest runs of a task, at most %d, the latest first.
-`, state.History) + describe(c.about())
+type runsCommand struct {
+	*app
+	from recordFlags
+	json bool
 }
 
 func (c *runsCommand) about() about {
-	f, _, _ := c.flags()
-	return about{flags: f, examples: []string{onFile + " load-balancer", "-http-addr http://localhost:8558 -json load-balancer"},
-		codes: codesOfStore, args: knownTasks}
-}
-
-func (c *runsCommand) flags() (*flag.FlagSet, *recordFlags, *bool) {
 	f := newFlags("runs")
-	return f, registerRecords(f), f.Bool("json", false, "Print JSON, for scripts.")
+	c.from.register(f)
+	jsonFlag(f, &c.json)
+	return about{flags: f, synopsis: "List the runs of a task",
+		examples: []string{onFile + " load-balancer", "-http-addr http://localhost:8558 -json load-balancer"},
+		codes:    codesOfStore, args: c.tasks(f, c.from.taskNames),
+		help: fmt.Sprintf(`Usage: terrapulse runs [flags] TASK
+
+  Lists the newest runs of a task, at most %d, the latest first.
+`, state.History)}
 }
 
-func (c *runsCommand) Run(args []string) int {
-	f, from, asJSON := c.flags()
-	if code := c.parse(f, args); code >= 0 {
+func (c *runsCommand) run(arguments []string) int {
+	if code := c.oneTask("runs", arguments); code >= 0 {
 		return code
 	}
-	if f.NArg() != 1 {
-		return c.fail(exitMissing, errors.New("name one task: terrapulse runs [flags] TASK"))
-	}
-	records, code := from.open(c.app)
+	records, code := c.from.open(c.app)
 	if code >= 0 {
 		return code
 	}
 	defer records.Close()
-	runs, err := records.runs(c.ctx, f.Arg(0))
+	runs, err := records.runs(c.ctx, arguments[0])
 	if errors.Is(err, errNoTask) {
-		return c.fail(exitError, fmt.Errorf("there is no task %q: `terrapulse status` lists the tasks", f.Arg(0)))
+		return c.fail(exitError, fmt.Errorf("there is no task %q: `terrapulse status` lists the tasks", arguments[0]))
 	}
 	if err != nil {
 		return c.fail(exitError, err)
 	}
-	if *asJSON {
+	if c.json {
 		return c.printJSON(runs)
 	}
 	var t table

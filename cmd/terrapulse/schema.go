@@ -3,12 +3,13 @@ package main
 import "github.com/terrapulse/terrapulse/internal/config"
 
 // schemaCommand prints the JSON Schema of task files.
-type schemaCommand struct{ *app }
+type schemaCommand struct {
+	*app
+}
 
-func (c *schemaCommand) Synopsis() string { return "Print the JSON Schema of task files, for editors" }
-
-func (c *schemaCommand) Help() string {
-	return `Usage: terrapulse schema
+func (c *schemaCommand) about() about {
+	return about{flags: newFlags("schema"), synopsis: "Print the JSON Schema of task files, for editors", examples: []string{"> terrapulse.schema.json"}, codes: []int{exitOK, exitFlags},
+		help: `Usage: terrapulse schema
 
   Prints the JSON Schema, draft 2020-12, of task files in YAML and JSON. An
   editor that knows it completes keys, shows what they mean, and marks mistakes:
@@ -22,17 +23,10 @@ func (c *schemaCommand) Help() string {
   or as the first key of one in JSON
 
     "$schema": "terrapulse.schema.json"
-`
+`}
 }
 
-func (c *schemaCommand) about() about {
-	return about{flags: newFlags("schema"), examples: []string{"> terrapulse.schema.json"}, codes: []int{exitOK, exitFlags}}
-}
-
-func (c *schemaCommand) Run(args []string) int {
-	if code := c.parseAll(newFlags("schema"), args); code >= 0 {
-		return code
-	}
+func (c *schemaCommand) run(arguments []string) int {
 	if _, err := c.stdout.Write(config.JSONSchema()); err != nil {
 		return c.fail(exitError, err)
 	}

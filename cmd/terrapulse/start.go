@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"log/slog"
@@ -16,6 +15,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/posener/complete"
+
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/instance"
 	"github.com/terrapulse/terrapulse/internal/reconcile"
@@ -25,53 +26,16 @@ import (
 )
 
 // startCommand runs tasks when Consul changes, or once.
-type startCommand struct{ *app }
-
-func (c *startCommand) Synopsis() string {
-	return "Run tasks whenever Consul changes, or once with -once"
-}
-
-func (c *startCommand) Help() string {
-	return `Usage: terrapulse start [flags]
-
-  Watches Consul and applies a task's Terraform module whenever its condition
-  is met. Each enabled task runs once at the start. Several instances may share
-  one store: one of them leads, the others take over when it ends.
-
-  -once runs every enabled task one time and ends: exit code 0 when all were
-  applied, 11 when any was not. -inspect shows what would be changed.
-`
+type startCommand struct {
+	*app
+	startOptions
 }
 
 func (c *startCommand) about() about {
-	f, _ := c.flags()
-	return about{flags: f, examples: []string{onFile, "-once " + onFile, "-config-dir /etc/terrapulse -log-format json"},
-		codes: []int{exitOK, exitError, exitInterrupted, exitMissing, exitFlags, exitConfig, exitTerraform}}
-}
-
-// startOptions are the flags of start.
-type startOptions struct {
-	config   configFlags
-	log      logFlags
-	store    *string
-	parallel int
-	once     bool
-	wait     time.Duration // for a lease that another holds
-	address  string        // of the API of the instance that leads
-	json     bool
-	reset    bool
-	// allowOrigin lets web pages of this origin use the API.
-	allowOrigin string
-	inspect     inspectOptions
-	cts         ctsFlags
-	flush       func() // hands on the last of what is logged
-}
-
-func (c *startCommand) flags() (*flag.FlagSet, *startOptions) {
-	f, o := newFlags("start"), &startOptions{flush: func() {}}
+	f, o := newFlags("start"), &c.startOptions
 	o.config.register(f)
 	o.log.register(f)
-	o.store = storeURLFlag(f)
+	storeURLFlag(f, &o.store)
 	parallelFlag(f, &o.parallel, "run")
 	f.BoolVar(&o.once, "once", false, "Run every enabled task one time and end.")
 	f.DurationVar(&o.wait, "wait", 5*time.Minute, "With -once, how long to wait for another instance that leads on the store and cannot be requested to run the tasks. 0: not at all.")
@@ -82,11 +46,41 @@ func (c *startCommand) flags() (*flag.FlagSet, *startOptions) {
 	o.inspect.register(f)
 	f.StringVar(&o.cts.clientType, "client-type", "", "")
 	f.BoolVar(&o.cts.implied, "deprecated-start-up", false, "")
-	return f, o
+	return about{flags: f, synopsis: "Run tasks whenever Consul changes, or once with -once", examples: []string{onFile, "-once " + onFile, "-config-dir /etc/terrapulse -log-format json"},
+		values: map[string]complete.Predictor{"inspect-task": c.tasks(f, o.config.taskNames)},
+		codes:  []int{exitOK, exitError, exitInterrupted, exitMissing, exitFlags, exitConfig, exitTerraform},
+		help: `Usage: terrapulse start [flags]
+
+  Watches Consul and applies a task's Terraform module whenever its condition
+  is met. Each enabled task runs once at the start. Several instances may share
+  one store: one of them leads, the others take over when it ends.
+
+  -once runs every enabled task one time and ends: exit code 0 when all were
+  applied, 11 when any was not. -inspect shows what would be changed.
+`}
 }
 
-// load reads the configuration and says what in it deserves a word.
+// startOptions are the flags of start.
+type startOptions struct {
+	config   configFlags
+	log      logFlags
+	store    string
+	parallel int
+	once     bool
+	wait     time.Duration // for the lease of another instance
+	address  string        // of the API of the instance that leads
+	json     bool
+	reset    bool
+	// allowOrigin lets web pages of this origin use the API.
+	allowOrigin string
+	inspect     inspectOptions
+	cts         ctsFlags
+	flush       func() // sends the last log lines to syslog
+}
+
+// load reads the configuration, sets up the log and logs warnings.
 func (o *startOptions) load(a *app) (*config.Config, *slog.Logger, int) {
+	o.flush = func() {}
 	cfg, code := o.config.load(a)
 	if code >= 0 {
 		return nil, nil, code
@@ -108,11 +102,8 @@ func (o *startOptions) load(a *app) (*config.Config, *slog.Logger, int) {
 	return cfg, log, -1
 }
 
-func (c *startCommand) Run(args []string) int {
-	f, o := c.flags()
-	if code := c.parseAll(f, args); code >= 0 {
-		return code
-	}
+func (c *startCommand) run(arguments []string) int {
+	o := &c.startOptions
 	if err := o.cts.check(c.app); err != nil {
 		return c.fail(exitFlags, err)
 	}
@@ -140,7 +131,7 @@ func (c *startCommand) Run(args []string) int {
 		return c.develop(cfg)
 	}
 	if o.inspect.wanted() {
-		return c.inspect(cfg, log, o, shown)
+		return c.printPlans(cfg, log, o, shown)
 	}
 
 	// Where nobody reads the output any more, such as a tee that Ctrl-C has ended,
@@ -148,7 +139,7 @@ func (c *startCommand) Run(args []string) int {
 	// it starts knows nothing of that, as it would if the signal were ignored.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 
-	opts := instance.Options{Version: version, Store: *o.store, Parallel: o.parallel, NeedsConsul: o.once, Log: log}
+	opts := instance.Options{Version: version, Store: o.store, Parallel: o.parallel, NeedsConsul: o.once, Log: log}
 	if shown != nil {
 		opts.Watch, opts.Ended = shown.watch, func(run state.Run) { shown.end(run.Task) }
 	}
@@ -190,7 +181,7 @@ func (c *startCommand) Run(args []string) int {
 		c.ctsOnce(code)
 		return code
 	}
-	err = e.Run(c.ctx, instance.RunOptions{Files: files, Read: o.config.read, ReadAt: read, Store: *o.store, AllowOrigin: o.allowOrigin})
+	err = e.Run(c.ctx, instance.RunOptions{Files: files, Read: o.config.read, ReadAt: read, Store: o.store, AllowOrigin: o.allowOrigin})
 	if err != nil {
 		return c.fail(exitError, err)
 	}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"flag"
 	"fmt"
 	"strings"
 	"time"
@@ -12,14 +11,21 @@ import (
 )
 
 // statusCommand shows what is known of every task.
-type statusCommand struct{ *app }
-
-func (c *statusCommand) Synopsis() string {
-	return "Show every task: its phase, why, its last run, when it is due"
+type statusCommand struct {
+	*app
+	from             recordFlags
+	onlyHealth, json bool
 }
 
-func (c *statusCommand) Help() string {
-	return `Usage: terrapulse status [flags]
+func (c *statusCommand) about() about {
+	f := newFlags("status")
+	c.from.register(f)
+	f.BoolVar(&c.onlyHealth, "health", false, "Print only whether Terrapulse does its work. With -http-addr this needs no token.")
+	jsonFlag(f, &c.json)
+	return about{flags: f, synopsis: "Show every task: its phase, why, its last run, when it is due",
+		examples: []string{onFile, "-store sqlite:/var/lib/terrapulse/terrapulse.db -json", "-health -http-addr http://localhost:8558"},
+		codes:    codesOfStore,
+		help: `Usage: terrapulse status [flags]
 
   Shows who leads and, for every task, its phase, the reason, the last run and
   when it is due next. It only reads, also while another process runs tasks.
@@ -28,42 +34,23 @@ func (c *statusCommand) Help() string {
 
   -health prints one line and is for health checks: the exit code is 0 if
   Terrapulse does its work, and 11 if it does not or cannot be asked.
-`
+`}
 }
 
-func (c *statusCommand) about() about {
-	f, _, _ := c.flags()
-	return about{flags: f, examples: []string{onFile, "-store sqlite:/var/lib/terrapulse/terrapulse.db -json", "-health -http-addr http://localhost:8558"},
-		codes: codesOfStore}
-}
-
-type statusOptions struct{ health, json bool }
-
-func (c *statusCommand) flags() (*flag.FlagSet, *recordFlags, *statusOptions) {
-	f, o := newFlags("status"), &statusOptions{}
-	f.BoolVar(&o.health, "health", false, "Print only whether Terrapulse does its work. With -http-addr this needs no token.")
-	f.BoolVar(&o.json, "json", false, "Print JSON, for scripts.")
-	return f, registerRecords(f), o
-}
-
-func (c *statusCommand) Run(args []string) int {
-	f, from, o := c.flags()
-	if code := c.parseAll(f, args); code >= 0 {
-		return code
-	}
-	records, code := from.open(c.app)
+func (c *statusCommand) run(arguments []string) int {
+	records, code := c.from.open(c.app)
 	if code >= 0 {
 		return code
 	}
 	defer records.Close()
-	if o.health {
-		return c.health(records, o.json)
+	if c.onlyHealth {
+		return c.health(records, c.json)
 	}
 	st, err := records.status(c.ctx)
 	if err != nil {
 		return c.fail(exitError, err)
 	}
-	if o.json {
+	if c.json {
 		return c.printJSON(st)
 	}
 	c.print(st, time.Now())

@@ -53,6 +53,8 @@ func situations(now time.Time) []situation {
 	under := func(s state.RunState) state.Run {
 		return state.Run{ID: "r1", Kind: state.KindApply, Launch: "l1", State: s, Created: now, Started: now.Add(-2 * time.Minute), Reason: reason(state.ReasonChanged, "added web-2")}
 	}
+	waits := under(state.RunWaiting)
+	waits.Wait = waiting.Wait
 	last := func(s state.RunState) *state.Result {
 		return &state.Result{Run: "r0", Kind: state.KindApply, State: s, Reason: reason(state.ReasonChanged, "added web-1"), Created: now.Add(-time.Hour), Started: now.Add(-59 * time.Minute), Ended: now.Add(-58 * time.Minute), Error: "no such file"}
 	}
@@ -67,7 +69,7 @@ func situations(now time.Time) []situation {
 		{name: "intended", phase: overview.PhasePending, why: "a run waits for its turn: added web-2", task: state.Task{AppliedAt: applied, Run: live, Reason: running}, run: under(state.RunIntended)},
 		{name: "requested", phase: overview.PhasePending, why: "a run was requested by Jo", task: state.Task{AppliedAt: applied, Forced: "Jo", Reason: reason(state.ReasonUnchanged, "nothing changed")}},
 		{name: "running", phase: overview.PhaseRunning, why: "added web-2", task: state.Task{AppliedAt: applied, Run: live, Reason: running}, run: under(state.RunRunning)},
-		{name: "waits", phase: overview.PhaseWaiting, why: "waits for approval: 3 to destroy", task: state.Task{AppliedAt: applied, Run: waiting, Reason: running}, run: under(state.RunWaiting)},
+		{name: "waits", phase: overview.PhaseWaiting, why: "waits for approval: 3 to destroy", task: state.Task{AppliedAt: applied, Run: waiting, Reason: running}, run: waits},
 		{name: "failing", phase: overview.PhaseFailing, why: "retry at noon", task: state.Task{Failures: 1, RetryAt: now.Add(time.Minute), Last: last(state.RunFailed), Reason: reason(state.ReasonBackoff, "retry at noon")}},
 		{name: "failed", phase: overview.PhaseFailing, why: "added web-1: no such file", task: state.Task{Failures: 1, RetryAt: now.Add(time.Minute), Last: last(state.RunFailed), Reason: running}},
 		{name: "succeeded", phase: overview.PhaseApplied, why: "added web-1", task: state.Task{AppliedAt: applied, Last: last(state.RunSucceeded), Reason: running}},
@@ -320,7 +322,7 @@ func TestStatus_ShowsWhatStopsADeploymentThatReadsBundles(t *testing.T) {
 	}
 	st := apiview.Overview(o)
 	var out bytes.Buffer
-	(&statusCommand{&app{stdout: &out}}).print(st, now)
+	(&statusCommand{app: &app{stdout: &out}}).print(st, now)
 	for line := range strings.Lines(out.String()) {
 		if n := len([]rune(strings.TrimRight(line, "\n"))); n > columns {
 			t.Errorf("a line of %d columns: %s", n, line)
@@ -334,6 +336,6 @@ func TestStatus_ShowsWhatStopsADeploymentThatReadsBundles(t *testing.T) {
 	}
 	out.Reset()
 	st.Refused.Bundle, st.Refused.Error = nil, "the pointer is gone"
-	(&statusCommand{&app{stdout: &out}}).print(st, now)
+	(&statusCommand{app: &app{stdout: &out}}).print(st, now)
 	wantText(t, unwrapped(out.String()), "Problem, noticed 1h ago: the pointer is gone")
 }

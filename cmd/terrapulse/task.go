@@ -116,16 +116,44 @@ type approvalOptions struct {
 	approve, json bool
 }
 
-func approvalFlags(command string) (*flag.FlagSet, *approvalOptions) {
-	f, o := newFlags(command), &approvalOptions{}
-	o.register(f)
-	return f, o
-}
-
 func (o *approvalOptions) register(f *flag.FlagSet) {
 	f.BoolVar(&o.approve, "auto-approve", false, approveUsage)
 	f.BoolVar(&o.json, "json", false, "Print JSON, for scripts. Needs -auto-approve.")
 	o.api.register(f)
+}
+
+// approvableTask returns the task that the arguments name, a client of the API, and where
+// the command prints its steps. The exit code is -1 if all is well.
+func (a *app) approvableTask(command string, o *approvalOptions, arguments []string) (string, *apiclient.Client, *app, int) {
+	task, client, code := a.taskArguments(command, &o.api, arguments)
+	if code < 0 {
+		code = a.approvable(o.json, o.approve)
+	}
+	return task, client, a.steps(o.json), code
+}
+
+// approved asks for approval unless -auto-approve is given. The exit code is -1 if
+// the command is to go on.
+func (a *app) approved(o *approvalOptions, unable, cancelled, question string, reasons ...string) int {
+	if o.approve {
+		return -1
+	}
+	yes, err := a.approval(question, append([]string{"This cannot be undone."}, reasons...))
+	switch {
+	case err != nil:
+		return a.problem(unable, err)
+	case !yes:
+		a.detail("Cancelled " + cancelled)
+		return exitOK
+	}
+	return -1
+}
+
+// planApproved asks for approval of the plan that was shown.
+func (a *app) planApproved(o *approvalOptions, unable, cancelled, doing, task string) int {
+	return a.approved(o, unable, cancelled,
+		fmt.Sprintf("%s the task will perform the actions described above.\nDo you want to perform these actions for '%s'?", doing, task),
+		"Terraform may do something else if what the task watches in Consul changes meanwhile.")
 }
 
 // taskChange is what a command that changes a task prints with -json.
@@ -135,8 +163,16 @@ type taskChange struct {
 	Note                string `json:"note,omitempty"`
 }
 
-// steps returns where a command tells of its steps: nowhere with -json, where
-// standard output is for the result alone.
+// changed prints what a command has changed if it prints JSON.
+func (a *app) changed(asJSON bool, change taskChange) int {
+	if asJSON {
+		return a.printJSON(change)
+	}
+	return exitOK
+}
+
+// steps returns where a command prints its steps: nowhere with -json, so that
+// standard output has only the result.
 func (a *app) steps(asJSON bool) *app {
 	steps := *a
 	if asJSON {
@@ -155,20 +191,15 @@ func (a *app) approvable(asJSON, approved bool) int {
 	return exitMissing
 }
 
-// taskArguments parses the flags of a command about one task, before or after
-// its name, and returns what the command needs. The exit code is -1 when it is
-// to go on.
-func (a *app) taskArguments(f *flag.FlagSet, o *apiFlags, args []string) (string, *apiclient.Client, int) {
-	rest, code := a.parseAround(f, args)
-	if code >= 0 {
-		return "", nil, code
-	}
-	if len(rest) != 1 || rest[0] == "" {
-		a.problem("name one task", errors.New(a.help(f.Name())))
+// taskArguments returns the task that the arguments name, and a client of the API.
+// The exit code is -1 if all is well.
+func (a *app) taskArguments(command string, o *apiFlags, arguments []string) (string, *apiclient.Client, int) {
+	if len(arguments) != 1 || arguments[0] == "" {
+		a.problem("name one task", errors.New(a.help(command)))
 		return "", nil, exitMissing
 	}
 	client, code := a.apiClient(o)
-	return rest[0], client, code
+	return arguments[0], client, code
 }
 
 // help says where a person finds how a command is used.
@@ -235,7 +266,7 @@ func (a *app) generating() {
 
 // approval asks whether to go on, and names what the person should consider. The error
 // says why there is no answer.
-func (a *app) approval(question string, reasons ...string) (bool, error) {
+func (a *app) approval(question string, reasons []string) (bool, error) {
 	a.say("%s", question)
 	var b strings.Builder
 	for _, r := range reasons {

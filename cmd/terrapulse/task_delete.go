@@ -1,57 +1,36 @@
 package main
 
-import (
-	"flag"
-	"fmt"
-)
+import "fmt"
 
 // taskDeleteCommand deletes a task of a running instance.
-type taskDeleteCommand struct{ *app }
+type taskDeleteCommand struct {
+	*app
+	approvalOptions
+}
 
-func (c *taskDeleteCommand) Synopsis() string { return "Delete a task and keep its infrastructure" }
-
-func (c *taskDeleteCommand) Help() string {
-	return `Usage: terrapulse task delete [flags] TASK
+func (c *taskDeleteCommand) about() about {
+	f := newFlags("task delete")
+	c.register(f)
+	return about{flags: f, synopsis: "Delete a task and keep its infrastructure",
+		examples: []string{"-auto-approve load-balancer"}, codes: codesOfTask, args: c.tasks(f, c.api.taskNames),
+		help: `Usage: terrapulse task delete [flags] TASK
 
   Asks, and then deletes the task as soon as it is not running. Its
   infrastructure and its Terraform state are kept. A task of a task file comes
   back when its block there is changed: take it out of the file, too.
-`
+`}
 }
 
-func (c *taskDeleteCommand) about() about {
-	f, _ := c.flags()
-	return about{flags: f, examples: []string{"-auto-approve load-balancer"},
-		codes: codesOfTask, args: servedTasks}
-}
-
-func (c *taskDeleteCommand) flags() (*flag.FlagSet, *approvalOptions) {
-	return approvalFlags("task delete")
-}
-
-func (c *taskDeleteCommand) Run(args []string) int {
-	f, o := c.flags()
-	task, client, code := c.taskArguments(f, &o.api, args)
+func (c *taskDeleteCommand) run(arguments []string) int {
+	task, client, steps, code := c.approvableTask("task delete", &c.approvalOptions, arguments)
 	if code >= 0 {
 		return code
 	}
-	if code := c.approvable(o.json, o.approve); code >= 0 {
-		return code
-	}
-	steps := c.steps(o.json)
 	unable := fmt.Sprintf("unable to delete '%s'", task)
-	if !o.approve {
-		yes, err := c.approval(fmt.Sprintf("Do you want to delete '%s'?", task),
-			"This cannot be undone.",
-			"What the task has made is kept, and so is its Terraform state.",
-			"A task that is running is deleted when its run has ended.")
-		if err != nil {
-			return c.problem(unable, err)
-		}
-		if !yes {
-			steps.detail(fmt.Sprintf("Cancelled deleting task '%s'", task))
-			return exitOK
-		}
+	if code := c.approved(&c.approvalOptions, unable, fmt.Sprintf("deleting task '%s'", task), fmt.Sprintf("Do you want to delete '%s'?", task),
+		"What the task has made is kept, and so is its Terraform state.",
+		"A task that is running is deleted when its run has ended."); code >= 0 {
+		return code
 	}
 
 	steps.say("Marking task '%s' for deletion...", task)
@@ -63,8 +42,5 @@ func (c *taskDeleteCommand) Run(args []string) int {
 	if note != "" {
 		steps.detail(wrapped(note))
 	}
-	if o.json {
-		return c.printJSON(taskChange{Task: task, Note: note})
-	}
-	return exitOK
+	return c.changed(c.json, taskChange{Task: task, Note: note})
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"errors"
-	"flag"
 	"fmt"
 	"strings"
 
@@ -15,14 +14,20 @@ import (
 )
 
 // validateCommand checks the configuration.
-type validateCommand struct{ *app }
-
-func (c *validateCommand) Synopsis() string {
-	return "Check task files, and with -consul the access to Consul"
+type validateCommand struct {
+	*app
+	config       configFlags
+	consul, json bool
 }
 
-func (c *validateCommand) Help() string {
-	return `Usage: terrapulse validate [flags]
+func (c *validateCommand) about() about {
+	f := newFlags("validate")
+	c.config.register(f)
+	f.BoolVar(&c.consul, "consul", false, "Also read from Consul what every task watches.")
+	jsonFlag(f, &c.json)
+	return about{flags: f, synopsis: "Check task files, and with -consul the access to Consul",
+		examples: []string{onFile, "-config-dir /etc/terrapulse -consul"}, codes: codesOfFiles,
+		help: `Usage: terrapulse validate [flags]
 
   Reads the task files and the local modules of the tasks, and reports all that
   is wrong in one pass, each with its file and line: also variables that a
@@ -30,36 +35,22 @@ func (c *validateCommand) Help() string {
   what a module does not declare. It contacts nothing and needs no Terraform.
   With -consul it also reads what every task watches, which checks the address,
   the token's rights and the queries.
-`
+`}
 }
 
-func (c *validateCommand) about() about {
-	f, _, _, _ := c.flags()
-	return about{flags: f, examples: []string{onFile, "-config-dir /etc/terrapulse -consul"},
-		codes: codesOfFiles}
-}
-
-func (c *validateCommand) flags() (f *flag.FlagSet, cf *configFlags, ask, asJSON *bool) {
-	f, cf = newFlags("validate"), &configFlags{}
-	cf.register(f)
-	return f, cf, f.Bool("consul", false, "Also read from Consul what every task watches."), f.Bool("json", false, "Print JSON, for scripts.")
-}
-
-func (c *validateCommand) Run(args []string) int {
-	f, cf, ask, asJSON := c.flags()
-	if code := c.parseAll(f, args); code >= 0 {
+func (c *validateCommand) run(arguments []string) int {
+	if code := c.config.required(c.app); code >= 0 {
 		return code
 	}
-	if code := cf.required(c.app); code >= 0 {
-		return code
-	}
-	if !*asJSON {
-		return c.check(cf, *ask)
+	if !c.json {
+		return c.check()
 	}
 	var stdout, stderr strings.Builder
-	collecting := *c.app
+	printing := *c.app
+	collecting := *c
+	collecting.app = &printing
 	collecting.stdout, collecting.stderr = &stdout, &stderr
-	code := (&validateCommand{&collecting}).check(cf, *ask)
+	code := collecting.check()
 	printed := c.printJSON(map[string]any{"valid": code == exitOK,
 		"errors": findings(stderr.String(), "Error: "), "warnings": findings(stdout.String(), "Warning: ")})
 	return cmp.Or(code, printed)
@@ -71,10 +62,10 @@ func findings(text, begin string) []string {
 	open := false
 	for line := range strings.Lines(text) {
 		line = strings.TrimRight(line, "\n")
-		rest, ok := strings.CutPrefix(line, begin)
+		text, ok := strings.CutPrefix(line, begin)
 		switch {
 		case ok:
-			found = append(found, rest)
+			found = append(found, text)
 		case open && strings.HasPrefix(line, " "):
 			found[len(found)-1] += "\n" + line
 			ok = true
@@ -85,8 +76,8 @@ func findings(text, begin string) []string {
 }
 
 // check prints what is wrong, and returns the exit code.
-func (c *validateCommand) check(cf *configFlags, ask bool) int {
-	cfg, err := cf.examine()
+func (c *validateCommand) check() int {
+	cfg, err := c.config.examine()
 	failed := err != nil
 	if failed {
 		c.invalid(err)
@@ -104,7 +95,7 @@ func (c *validateCommand) check(cf *configFlags, ask bool) int {
 	if err != nil {
 		return exitConfig // how Consul is reached may be wrong
 	}
-	if ask {
+	if c.consul {
 		client, code := c.connect(cfg)
 		if code >= 0 {
 			return code

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"flag"
 	"fmt"
 	"runtime"
 
@@ -9,26 +8,20 @@ import (
 )
 
 // versionCommand prints the version of the program.
-type versionCommand struct{ *app }
-
-func (c *versionCommand) Synopsis() string { return "Print the version of the program" }
-
-func (c *versionCommand) Help() string {
-	return `Usage: terrapulse version [flags]
-
-  Prints the version of the program. So does terrapulse -version.
-`
+type versionCommand struct {
+	*app
+	json bool
 }
 
 func (c *versionCommand) about() about {
-	f, _ := c.flags()
-	return about{flags: f, examples: []string{"", "-json"},
-		codes: []int{exitOK, exitFlags}}
-}
-
-func (c *versionCommand) flags() (*flag.FlagSet, *bool) {
 	f := newFlags("version")
-	return f, jsonFlag(f)
+	jsonFlag(f, &c.json)
+	return about{flags: f, synopsis: "Print the version of the program",
+		examples: []string{"", "-json"}, codes: []int{exitOK, exitFlags},
+		help: `Usage: terrapulse version [flags]
+
+  Prints the version of the program. So does terrapulse -version.
+`}
 }
 
 // versionReport is what version -json prints.
@@ -38,13 +31,9 @@ type versionReport struct {
 	GoVersion string `json:"go_version"`
 }
 
-func (c *versionCommand) Run(args []string) int {
-	f, asJSON := c.flags()
-	if code := c.parseAll(f, args); code >= 0 {
-		return code
-	}
+func (c *versionCommand) run(arguments []string) int {
 	switch {
-	case *asJSON:
+	case c.json:
 		return c.printJSON(versionReport{version, buildinfo.Commit(), runtime.Version()})
 	case c.isCTS():
 		fmt.Fprintf(c.stdout, "%s %s (%s %s)\nCompatible with Terraform >= 0.13.0, <= 1.14.3\n", ctsName, ctsVersion, ownName, version)
