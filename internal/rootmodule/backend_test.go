@@ -16,7 +16,7 @@ func backendBlock(attributes values) map[string][]config.Body {
 	return map[string][]config.Body{"workspaces": {{Attributes: attributes}}}
 }
 
-func TestABackendSaysWhereTheTasksStateIs(t *testing.T) {
+func TestBackend_OfTask(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		backend config.Backend
@@ -47,7 +47,7 @@ func TestABackendSaysWhereTheTasksStateIs(t *testing.T) {
 	}
 }
 
-func TestACloudBlockNamesItsWorkspace(t *testing.T) {
+func TestBackend_CloudBlockNamesItsWorkspace(t *testing.T) {
 	web := config.Task{Name: "web"}
 	for _, body := range []config.Body{{}, {Blocks: backendBlock(values{"tags": cty.TupleVal([]cty.Value{str("net")})})}} {
 		cfg := &config.Config{Tasks: []config.Task{web}, Terraform: config.Terraform{Backend: config.Backend{Type: "cloud", Body: body}}}
@@ -57,7 +57,7 @@ func TestACloudBlockNamesItsWorkspace(t *testing.T) {
 	}
 }
 
-func TestTasksDoNotShareAState(t *testing.T) {
+func TestBackend_TasksDoNotShareAState(t *testing.T) {
 	web, db := config.Task{Name: "web"}, config.Task{Name: "db"}
 	for _, c := range []struct {
 		name    string

@@ -117,7 +117,7 @@ func plainModule() Module {
 	}
 }
 
-func TestFilesAreWhatModulesWrittenForCTSExpect(t *testing.T) {
+func TestFiles_FitModulesWrittenForCTS(t *testing.T) {
 	for name, m := range map[string]Module{"full": full(), "plain": plainModule()} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -131,7 +131,7 @@ func TestFilesAreWhatModulesWrittenForCTSExpect(t *testing.T) {
 	}
 }
 
-func TestFilesAreFormattedAsTerraformWould(t *testing.T) {
+func TestFiles_AreFormattedLikeTerraformFmt(t *testing.T) {
 	// Not terraform.tfvars: lists of tags and keys are not aligned in CTS's format.
 	for name, m := range map[string]Module{"full": full(), "plain": plainModule()} {
 		dir := t.TempDir()
@@ -166,9 +166,9 @@ func terraform(t *testing.T, dir string, args ...string) string {
 	return stdout.String()
 }
 
-// TestEveryStringArrivesIntactInTerraform writes what Consul and the person
+// TestFiles_StringsReachTerraformUnchanged writes what Consul and the person
 // say, has a module give it back as it arrived, and compares.
-func TestEveryStringArrivesIntactInTerraform(t *testing.T) {
+func TestFiles_StringsReachTerraformUnchanged(t *testing.T) {
 	nasty := "{\"a\": \"\\\"b\\\"\"}\n${x} %{if} $${y} $$$${ \\ \t\r é \u2028 'q' # //"
 	dir := t.TempDir()
 	module := filepath.Join(dir, "module")
@@ -240,7 +240,7 @@ output "seen" { value = terraform_data.seen.output }
 	}
 }
 
-func TestSecretsAreInNoFile(t *testing.T) {
+func TestFiles_HoldNoSecrets(t *testing.T) {
 	m := full()
 	dir := t.TempDir()
 	// What CTS left behind held them.
@@ -258,7 +258,7 @@ func TestSecretsAreInNoFile(t *testing.T) {
 	}
 }
 
-func TestProviderValuesHoldEveryArgumentOfTheTasksProviders(t *testing.T) {
+func TestSecretValues_HoldAllArgumentsOfTheTasksProviders(t *testing.T) {
 	m := full()
 	raw, err := SecretValues(m.Task, m.Config, nil)
 	if err != nil {
@@ -278,7 +278,7 @@ func TestProviderValuesHoldEveryArgumentOfTheTasksProviders(t *testing.T) {
 	}
 }
 
-func TestOnlyWhatChangedIsWritten(t *testing.T) {
+func TestWrite_OnlyChangedFiles(t *testing.T) {
 	m, dir := full(), filepath.Join(t.TempDir(), "work", "test")
 	write := func(want ...string) {
 		t.Helper()
@@ -309,7 +309,7 @@ func TestOnlyWhatChangedIsWritten(t *testing.T) {
 	}
 }
 
-func TestFilesArePrivate(t *testing.T) {
+func TestWrite_FilesArePrivate(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "test")
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		t.Fatal(err)
@@ -332,7 +332,7 @@ func TestFilesArePrivate(t *testing.T) {
 	}
 }
 
-func TestAnOldTerraformGetsNoSensitiveVariables(t *testing.T) {
+func TestFiles_OldTerraformGetsNoSensitiveVariables(t *testing.T) {
 	m := full()
 	for v, want := range map[string]bool{"0.13.7": false, "0.14.0": true, "1.15.0-rc1": true} {
 		m.Terraform = version.Must(version.NewVersion(v))
@@ -346,7 +346,7 @@ func TestAnOldTerraformGetsNoSensitiveVariables(t *testing.T) {
 	}
 }
 
-func TestInputsAreWhatTheTaskRenders(t *testing.T) {
+func TestInputs_AreWhatTheTaskRenders(t *testing.T) {
 	kv := condition.ConsulKV{}
 	services := condition.Services{}
 	for _, c := range []struct {
@@ -369,7 +369,7 @@ func TestInputsAreWhatTheTaskRenders(t *testing.T) {
 	}
 }
 
-func TestNamesThatTerraformCannotReadAreErrors(t *testing.T) {
+func TestFiles_InvalidNamesAreErrors(t *testing.T) {
 	for _, c := range []struct {
 		change func(*Module)
 		want   string
@@ -388,7 +388,7 @@ func TestNamesThatTerraformCannotReadAreErrors(t *testing.T) {
 	}
 }
 
-func TestAnErrorOfTheDiskNamesTheFile(t *testing.T) {
+func TestWrite_DiskErrorNamesTheFile(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.Mkdir(filepath.Join(dir, MainFile), 0o700); err != nil {
 		t.Fatal(err)

@@ -41,7 +41,7 @@ type hclService struct {
 	Portless bool // is not rendered
 }
 
-func TestServicesAreWrittenAsHclwriteWould(t *testing.T) {
+func TestValues_ServicesAreFormattedLikeHclwrite(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.OneOf(rapid.String(), rapid.StringMatching(`[a-zA-Z_][a-zA-Z0-9_-]{0,12}`),
 			rapid.StringMatching(`[$%{}"\\\n\tä漢👨‍👩‍👧é]{0,6}`))
@@ -86,7 +86,7 @@ func isASCII(s string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool { return r > 0x7e })
 }
 
-func TestAServiceIsKeyedByWhatItHas(t *testing.T) {
+func TestValues_ServiceKeys(t *testing.T) {
 	for want, s := range map[string]condition.Service{
 		"api.n.dc1":     {ID: "api", Node: "n", NodeDatacenter: "dc1"},
 		"api.n.ns1.dc1": {ID: "api", Node: "n", Namespace: "ns1", NodeDatacenter: "dc1"},
@@ -98,7 +98,7 @@ func TestAServiceIsKeyedByWhatItHas(t *testing.T) {
 	}
 }
 
-func TestAVariableThatNoModuleKnowsIsAnError(t *testing.T) {
+func TestValues_UnknownVariableIsAnError(t *testing.T) {
 	m := plainModule()
 	m.Blocks = []consul.Block{{Variable: "nodes"}}
 	if err := m.renderValues(io.Discard); err == nil {
@@ -120,7 +120,7 @@ func catalog(n int) condition.Instances {
 	return services
 }
 
-func TestRenderingManyServicesTakesNoMemoryForThem(t *testing.T) {
+func TestValues_ManyServicesAreStreamed(t *testing.T) {
 	allocations := func(n int) float64 {
 		m := Module{Config: &config.Config{}, Task: &config.Task{Name: "t"},
 			Blocks: []consul.Block{{Variable: servicesVariable, Entries: catalog(n)}}}

@@ -129,7 +129,7 @@ resource "terraform_data" "names" {
 }
 `
 
-func TestStatesOnAnHTTPServerAreToldApartByTheTasksName(t *testing.T) {
+func TestBackend_HTTPAddressContainsTaskName(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
@@ -152,7 +152,7 @@ func TestStatesOnAnHTTPServerAreToldApartByTheTasksName(t *testing.T) {
 	}
 }
 
-func TestABucketHoldsTheStatesWhereCTSHasThem(t *testing.T) {
+func TestBackend_S3StatesHaveThePathsOfCTS(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
@@ -182,7 +182,7 @@ func TestABucketHoldsTheStatesWhereCTSHasThem(t *testing.T) {
 	}
 }
 
-func TestLocalStatesMayLieElsewhere(t *testing.T) {
+func TestBackend_LocalWorkspaceDir(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
@@ -196,7 +196,7 @@ func TestLocalStatesMayLieElsewhere(t *testing.T) {
 	}
 }
 
-func TestABackendThatThisTerraformDoesNotHaveIsAnErrorThatSaysWhatToDo(t *testing.T) {
+func TestBackend_UnsupportedTypeIsAnErrorWithAdvice(t *testing.T) {
 	f := newFixture(t, dataModule)
 	f.cfg.Terraform.Backend = config.Backend{Type: "manta"} // until 1.2
 	f.render("api")

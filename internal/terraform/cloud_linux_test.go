@@ -234,7 +234,7 @@ func (h *hosted) names() []string {
 	return names
 }
 
-func TestStatesOfHCPTerraform(t *testing.T) {
+func TestCloud_StatesAreInHCPTerraform(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
@@ -265,7 +265,7 @@ func TestStatesOfHCPTerraform(t *testing.T) {
 	}
 }
 
-func TestATaskTakesItsStateToAndFromBackendsOfEveryKind(t *testing.T) {
+func TestMove_BetweenAllKindsOfBackends(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}

@@ -70,7 +70,7 @@ func (f *fixture) applyWith(hcl string) error {
 	return err
 }
 
-func TestAConsulBehindTLSWithAPrivateAuthorityHoldsTheState(t *testing.T) {
+func TestConsulBackend_WithTLSAndPrivateCA(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
@@ -152,7 +152,7 @@ resource "terraform_data" "curious" {
 	}
 }
 
-func TestAConsulBehindBasicAuthenticationHoldsTheState(t *testing.T) {
+func TestConsulBackend_WithBasicAuthentication(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}

@@ -68,7 +68,7 @@ func search(t *testing.T, driverPath, onPATH, pinned string) (*Binary, string, e
 	return b, log.String(), err
 }
 
-func TestTheRealTerraformIsFound(t *testing.T) {
+func TestFind_RealTerraform(t *testing.T) {
 	t.Setenv("TF_CLI_CONFIG_FILE", testtools.TerraformRC(t))
 	t.Setenv("PATH", filepath.Dir(testtools.Terraform(t)))
 	t.Setenv("TF_LOG", "TRACE")
@@ -81,7 +81,7 @@ func TestTheRealTerraformIsFound(t *testing.T) {
 	}
 }
 
-func TestTheRealOpenTofuIsFoundWhereItIsAskedFor(t *testing.T) {
+func TestFind_RealOpenTofuIfConfigured(t *testing.T) {
 	path := testtools.OpenTofu(t)
 	t.Setenv("TF_CLI_CONFIG_FILE", testtools.TerraformRC(t))
 	for name, c := range map[string]struct {
@@ -113,7 +113,7 @@ func linkTo(t *testing.T, path, name string) string {
 	return link
 }
 
-func TestOpenTofuIsTakenOnlyWhereItIsMeant(t *testing.T) {
+func TestFind_OpenTofuOnlyIfConfiguredOrAlone(t *testing.T) {
 	both, onlyTofu := fake(t, "1.11.4"), t.TempDir()
 	for _, dir := range []string{both, onlyTofu} {
 		script(t, filepath.Join(dir, "tofu"), `echo '{"terraform_version": "1.12.6"}'`)
@@ -148,7 +148,7 @@ func TestOpenTofuIsTakenOnlyWhereItIsMeant(t *testing.T) {
 	}
 }
 
-func TestWhereNothingIsToBeInstalledTerraformIsThereOrMissing(t *testing.T) {
+func TestFindLocal_InstallsNothing(t *testing.T) {
 	t.Setenv("TF_CLI_CONFIG_FILE", testtools.TerraformRC(t))
 	t.Setenv("PATH", filepath.Dir(testtools.Terraform(t)))
 	dir := t.TempDir()
@@ -163,7 +163,7 @@ func TestWhereNothingIsToBeInstalledTerraformIsThereOrMissing(t *testing.T) {
 	}
 }
 
-func TestTerraformIsLookedForInTheDriversPathFirstAndThenOnPATH(t *testing.T) {
+func TestFind_SearchesDriverPathBeforePATH(t *testing.T) {
 	old, current := fake(t, "1.5.7"), fake(t, "1.11.4")
 	for _, c := range []struct {
 		name, driverPath, onPATH, pinned string
@@ -191,7 +191,7 @@ func TestTerraformIsLookedForInTheDriversPathFirstAndThenOnPATH(t *testing.T) {
 	}
 }
 
-func TestATerraformThatCannotBeUsedIsAnErrorThatSaysWhatToDo(t *testing.T) {
+func TestFind_UnusableTerraformIsAnErrorWithAdvice(t *testing.T) {
 	garbage := t.TempDir()
 	if err := os.WriteFile(filepath.Join(garbage, config.EngineTerraform+exe), []byte("no program"), 0o755); err != nil {
 		t.Fatal(err)
@@ -228,7 +228,7 @@ func TestATerraformThatCannotBeUsedIsAnErrorThatSaysWhatToDo(t *testing.T) {
 
 // A firewall that swallows packets is the usual reason why a release cannot be
 // fetched: that must not take minutes.
-func TestAServerThatDoesNotAnswerIsGivenUpSoon(t *testing.T) {
+func TestInstall_GivesUpOnSilentServer(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0") // accepts, and says nothing
 	if err != nil {
 		t.Fatal(err)
@@ -249,7 +249,7 @@ func TestAServerThatDoesNotAnswerIsGivenUpSoon(t *testing.T) {
 	}
 }
 
-func TestABinaryIsAskedForItsVersionOnceUntilItChanges(t *testing.T) {
+func TestVersion_IsCachedUntilTheBinaryChanges(t *testing.T) {
 	dir := fake(t, "1.5.7")
 	path := filepath.Join(dir, config.EngineTerraform+exe)
 	asked := func() int {

@@ -44,7 +44,7 @@ func descendants(dir string) map[int]string {
 	return found
 }
 
-func TestAKilledTerrapulseLeavesNoTerraformRunning(t *testing.T) {
+func TestLeftovers_TerraformDiesWithTerrapulse(t *testing.T) {
 	f := newFixture(t, slowModule)
 	f.init(f.open(), true)
 	self, err := os.Executable()
@@ -80,7 +80,7 @@ func TestAKilledTerrapulseLeavesNoTerraformRunning(t *testing.T) {
 	waitFor(t, "the command of the provisioner has ended", func() bool { return len(descendants(f.dir)) == 0 })
 }
 
-func TestALivingTerraformIsNotTakenForALeftover(t *testing.T) {
+func TestLeftovers_RunningTerraformIsNotKilled(t *testing.T) {
 	f := newFixture(t, fileModule)
 	leader := exec.Command("sleep", "300")
 	leader.Env = append(os.Environ(), markVariable+"="+f.dir)
@@ -123,7 +123,7 @@ func (c *endsWhenBegun) Err() error {
 	return context.Canceled
 }
 
-func TestATerraformThatIsInterruptedWhileItIsStartedIsWaitedFor(t *testing.T) {
+func TestInterrupt_DuringStartWaitsForTerraform(t *testing.T) {
 	f := newFixture(t, fileModule)
 	begun, ended := filepath.Join(t.TempDir(), "begun"), filepath.Join(t.TempDir(), "ended")
 	f.bin = recorder(t, `sleep 600 & trap : INT; touch `+begun+`; sleep 1; touch `+ended)

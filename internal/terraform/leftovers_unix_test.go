@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-func TestWhatKilledProcessesLeftBehindIsRemovedAndNothingElse(t *testing.T) {
+func TestSweep_RemovesOnlyAbandonedDirectories(t *testing.T) {
 	temp := t.TempDir()
 	t.Setenv("TMPDIR", temp)
 	old := time.Now().Add(-2 * abandonedAfter)
@@ -95,7 +95,7 @@ func TestWhatKilledProcessesLeftBehindIsRemovedAndNothingElse(t *testing.T) {
 
 // The directory is free as soon as its process has died, although a process
 // that it started lives on.
-func TestADirectoryIsNotHeldByWhatOutlivesItsProcess(t *testing.T) {
+func TestSweep_ChildProcessesDoNotKeepDirectories(t *testing.T) {
 	if dir := os.Getenv("TEST_HOLD_IN"); dir != "" {
 		t.Setenv("TMPDIR", dir)
 		_, _, err := scratch("")
@@ -114,7 +114,7 @@ func TestADirectoryIsNotHeldByWhatOutlivesItsProcess(t *testing.T) {
 		select {} // until killed
 	}
 	temp := t.TempDir()
-	self := exec.Command(os.Args[0], "-test.run=^TestADirectoryIsNotHeldByWhatOutlivesItsProcess$")
+	self := exec.Command(os.Args[0], "-test.run=^TestSweep_ChildProcessesDoNotKeepDirectories$")
 	self.Env = append(os.Environ(), "TEST_HOLD_IN="+temp)
 	if err := self.Start(); err != nil {
 		t.Fatal(err)

@@ -99,7 +99,7 @@ func (f *fixture) killed() {
 	f.writeModule(fileModule)
 }
 
-func TestALockWhoseHolderIsDeadIsReleased(t *testing.T) {
+func TestLock_OfDeadHolderIsReleased(t *testing.T) {
 	f := newFixture(t, fileModule)
 	b := f.keepInS3()
 	f.killed()
@@ -129,7 +129,7 @@ func TestALockWhoseHolderIsDeadIsReleased(t *testing.T) {
 	}
 }
 
-func TestALockOfSomebodyElseStays(t *testing.T) {
+func TestLock_OfLivingHolderStays(t *testing.T) {
 	f := newFixture(t, fileModule)
 	b := f.keepInS3()
 	f.init(f.open(), true)
@@ -152,7 +152,7 @@ func TestALockOfSomebodyElseStays(t *testing.T) {
 	}
 }
 
-func TestALockOfSomebodyElseIsWaitedFor(t *testing.T) {
+func TestLock_IsWaitedFor(t *testing.T) {
 	f := newFixture(t, fileModule)
 	b := f.keepInS3()
 	f.init(f.open(), true)
@@ -169,7 +169,7 @@ func TestALockOfSomebodyElseIsWaitedFor(t *testing.T) {
 	}))
 }
 
-func TestALockIsReadAsItIsAlsoWhereItSaysWhatAProviderIsGiven(t *testing.T) {
+func TestLock_DetailsAreReadBeforeRedaction(t *testing.T) {
 	f := newFixture(t, fileModule)
 	b := f.keepInS3()
 	f.init(f.open(), true)
@@ -190,7 +190,7 @@ func TestALockIsReadAsItIsAlsoWhereItSaysWhatAProviderIsGiven(t *testing.T) {
 	}
 }
 
-func TestALockThatWasTakenMeanwhileIsNotReleasedInPlaceOfADeadOne(t *testing.T) {
+func TestLock_NewHolderKeepsItsLock(t *testing.T) {
 	f := newFixture(t, fileModule)
 	b := f.keepInS3()
 	f.init(f.open(), true)
@@ -213,7 +213,7 @@ func TestALockThatWasTakenMeanwhileIsNotReleasedInPlaceOfADeadOne(t *testing.T) 
 	}
 }
 
-func TestTheTimeOfALockIsRead(t *testing.T) {
+func TestLock_CreatedAt(t *testing.T) {
 	want := time.Date(2026, 3, 4, 5, 6, 7, 800000000, time.UTC)
 	for text, want := range map[string]time.Time{fmt.Sprint(want): want, "2026-03-04 05:06:07 +0000 UTC": want.Truncate(time.Second), "": {}, "soon": {}} {
 		if got := (&LockError{Created: text}).CreatedAt(); !got.Equal(want) {

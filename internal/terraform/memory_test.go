@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestCollectLess(t *testing.T) {
+func TestMemory_CollectLess(t *testing.T) {
 	const gb = 1 << 30
 	for _, c := range []struct {
 		name      string

@@ -88,7 +88,7 @@ func (s states) readable() {
 	}
 }
 
-func TestATaskTakesItsStateToAnotherBackendAndLeavesThoseOfOthers(t *testing.T) {
+func TestMove_TakesOnlyTheTasksState(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts Consul")
 	}

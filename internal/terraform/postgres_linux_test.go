@@ -15,7 +15,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/testtools"
 )
 
-func TestADatabaseHoldsTheStates(t *testing.T) {
+func TestBackend_PostgresHoldsStates(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}

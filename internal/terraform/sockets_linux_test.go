@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-func TestOnlyThisUserCanReachTheProviders(t *testing.T) {
+func TestSockets_OnlyThisUserReachesProviders(t *testing.T) {
 	f := newFixture(t, `
 terraform {
   required_providers {

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-func TestPersistLogKeepsATraceWithoutSecrets(t *testing.T) {
+func TestPersistLog_TraceHasNoSecrets(t *testing.T) {
 	f := newFixture(t, fileModule)
 	const secret = "env-secret-value"
 	d := f.open(func(o *Options) {
@@ -45,7 +45,7 @@ func TestPersistLogKeepsATraceWithoutSecrets(t *testing.T) {
 	}
 }
 
-func TestATraceIsAsLongAsItMayBe(t *testing.T) {
+func TestPersistLog_TraceIsRotatedAtItsLimit(t *testing.T) {
 	path := filepath.Join(t.TempDir(), traceFile)
 	line := strings.Repeat("x", 99) + "\n"
 	for run := range 5 { // each continues what the one before has written
@@ -80,7 +80,7 @@ func TestATraceIsAsLongAsItMayBe(t *testing.T) {
 	}
 }
 
-func TestATraceThatCannotBeWrittenStopsNoRun(t *testing.T) {
+func TestPersistLog_UnwritableTraceDoesNotStopRun(t *testing.T) {
 	f := newFixture(t, fileModule)
 	if err := os.Mkdir(filepath.Join(f.dir, traceFile), 0o755); err != nil {
 		t.Fatal(err)

@@ -43,7 +43,7 @@ func (s *stateServer) refuseNext(n int) {
 	s.refuse = func() bool { n--; return n >= 0 }
 }
 
-func TestAStateThatIsNotTakenAtFirstIsSavedByTheSameRun(t *testing.T) {
+func TestUnsaved_SameRunRetriesToSaveState(t *testing.T) {
 	f, server := onServer(t)
 	server.refuseNext(2)
 	if _, err := f.open().Apply(t.Context()); err == nil || !strings.Contains(err.Error(), "saved now") || !strings.Contains(err.Error(), "Failed to save state") {
@@ -57,7 +57,7 @@ func TestAStateThatIsNotTakenAtFirstIsSavedByTheSameRun(t *testing.T) {
 	}
 }
 
-func TestTheNextRunSavesAStateFirstThatWasNotTaken(t *testing.T) {
+func TestUnsaved_NextRunSavesStateFirst(t *testing.T) {
 	f, server := onServer(t)
 	left := filepath.Join(f.dir, "errored.tfstate")
 
@@ -284,7 +284,7 @@ func TestApply_InterruptedApplyNamesTheFileOfItsState(t *testing.T) {
 	}
 }
 
-func TestReplaceable(t *testing.T) {
+func TestMark_Replaceable(t *testing.T) {
 	began := StateMark{"L", 4, []string{"a1", "b1", "c1"}}
 	left := StateMark{"L", 7, []string{"a1", "b2", "d1"}} // b changed, c destroyed, d made
 	for _, c := range []struct {

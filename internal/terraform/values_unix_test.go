@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-func TestAPipeThatNobodyReadsIsRemoved(t *testing.T) {
+func TestServe_RemovesUnreadPipe(t *testing.T) {
 	for range 200 {
 		path, stop, err := serve([]byte("x"))
 		if err != nil {
@@ -24,7 +24,7 @@ func TestAPipeThatNobodyReadsIsRemoved(t *testing.T) {
 	}
 }
 
-func TestEveryReaderOfThePipeGetsTheWholeContentOnce(t *testing.T) {
+func TestServe_EveryReaderGetsTheWholeContentOnce(t *testing.T) {
 	content := bytes.Repeat([]byte("secret "), 50_000) // more than a pipe holds
 	path, stop, err := serve(content)
 	if err != nil {
@@ -48,7 +48,7 @@ func TestEveryReaderOfThePipeGetsTheWholeContentOnce(t *testing.T) {
 	stop()
 }
 
-func TestStoppingAndReadingAtTheSameTimeEnds(t *testing.T) {
+func TestServe_StopDuringReadEnds(t *testing.T) {
 	for range 200 {
 		path, stop, err := serve([]byte("x"))
 		if err != nil {
