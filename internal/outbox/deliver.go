@@ -24,6 +24,10 @@ const (
 	// removedAtOnce is how many records one write removes: Apply takes
 	// state.MaxChanges, one of which may be the check of the lease.
 	removedAtOnce = state.MaxChanges - 1
+
+	// noteTime is how long Run may take after the end of its context to note what
+	// the sinks have taken: a slow sink would else get the same events each time.
+	noteTime = 5 * time.Second
 )
 
 // Delivery delivers the events in the store.
@@ -88,6 +92,8 @@ func (d Delivery) Run(ctx context.Context) (left int, err error) {
 		}
 		kept = kept[n:]
 	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), noteTime)
+	defer cancel()
 	for chunk := range slices.Chunk(done, removedAtOnce) {
 		err = errors.Join(err, d.apply(ctx, chunk))
 	}

@@ -92,6 +92,9 @@ func (b *batch) add(ctx context.Context, was state.Stored[state.Task], d Decisio
 	// The run to be started is written with the launch: its reason and, twice
 	// over, its ids, its times and the name of its task.
 	size := len(state.Encode(d.Reason)) + 2*len(was.Key) + 1024
+	if it.resumed != nil {
+		size += len(state.Encode(it.resumed.Data))
+	}
 	for _, e := range it.events {
 		size += outbox.Size(e)
 	}

@@ -2,11 +2,13 @@ package reconcile
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/driver"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
@@ -299,5 +301,31 @@ func TestWaiting_InputThatGoesBackToWhatIsAppliedReplacesTheRun(t *testing.T) {
 	}
 	if got := b.task("task-0"); !got.Due.IsZero() || got.Run != nil {
 		t.Errorf("its task says %+v", got)
+	}
+}
+
+func TestWaiting_ManyLongRunsAreResumedAtOnce(t *testing.T) {
+	const n = runsPerLaunch
+	b := newBench(t, tasks(n)...)
+	b.tick()
+	planned := b.launcher.launches()[0].Runs
+	for _, p := range planned {
+		b.claimed(p, "container")
+		run := b.run(p)
+		run.Data.Changes = &state.Changes{Resources: slices.Repeat([]state.Resource{{Address: strings.Repeat("a", state.MaxText), Action: "create"}}, driver.KeptResources)}
+		_, err := b.store.Apply(t.Context(), run.Write(run.Data))
+		b.must(err)
+		b.wait(p, approval)
+	}
+	b.launcher.forget()
+	b.tickAfterEnd()
+	for _, p := range planned {
+		b.must(b.people().Resume(t.Context(), p.Task, p.ID, "w1", "Jo"))
+	}
+	b.tick()
+	for _, p := range planned {
+		if got := b.run(p).Data; got.State != state.RunIntended {
+			t.Errorf("the run of %s is %s", p.Task, got.State)
+		}
 	}
 }
