@@ -149,27 +149,19 @@ func clientTLS(cfg config.ClientTLS) (*tls.Config, error) {
 // known to have none.
 func (c *Client) Leader(ctx context.Context) error {
 	var leader string
-	r := request{act: "ask for the leader", path: "/v1/status/leader"}
+	r := request{Request: condition.Request{Act: "read the leader", Path: "/v1/status/leader"}}
 	err := c.read(ctx, r, func(d *json.Decoder) error { return d.Decode(&leader) })
 	if err == nil && leader == "" {
-		err = &readError{act: r.act, address: c.address, kind: unavailable, cause: ErrNoLeader}
+		err = &readError{act: r.Act, address: c.address, kind: unavailable, cause: ErrNoLeader}
 	}
 	return err
 }
 
-// request is one question to Consul.
+// request is one request to Consul.
 type request struct {
-	act    string // for errors, such as: read service "web"
-	needs  string // the access rights it takes, for errors
-	path   string // unescaped, from /v1
-	body   []byte // sent by PUT unless method is set, if there is one
+	condition.Request
+	body   []byte // sent by PUT unless method is set
 	method string
-	scope  condition.Scope
-	query  url.Values // beside scope, index and wait
-	// partitionOnly is set for what lives outside of namespaces.
-	partitionOnly bool
-	// missing allows status 404: what is asked for need not exist.
-	missing bool
 }
 
 // answer is what the header of an answer says.
@@ -177,11 +169,11 @@ type answer struct {
 	index    uint64 // 0 if there is none
 	filtered bool   // access control has hidden something
 	refused  bool   // the transaction was rolled back
-	missing  bool   // what was asked for does not exist
+	missing  bool   // the object does not exist
 }
 
-// read asks and hands the body to decode, if there is one. It waits for one
-// of the few places that reads have.
+// read sends a request and decodes the answer. It waits while too many reads are
+// under way.
 func (c *Client) read(ctx context.Context, r request, decode func(*json.Decoder) error) error {
 	_, err := c.get(ctx, r, decode)
 	return err
@@ -192,15 +184,15 @@ func (c *Client) get(ctx context.Context, r request, decode func(*json.Decoder) 
 	case c.reads <- struct{}{}:
 		defer func() { <-c.reads }()
 	case <-ctx.Done():
-		return answer{}, c.transportError(r.act, ctx.Err())
+		return answer{}, c.transportError(r.Act, ctx.Err())
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, c.timeout, fmt.Errorf("no answer within %s", c.timeout))
 	defer cancel()
 	return c.do(ctx, r, decode)
 }
 
-// block asks and waits until the index has moved beyond the given one, at most
-// for the given time. The body is not looked at.
+// block waits until the index has moved beyond the given one, at most for the
+// given time. It ignores the body.
 func (c *Client) block(ctx context.Context, r request, index uint64, wait time.Duration) (answer, error) {
 	// Consul adds up to a sixteenth to the wait, so that not all come at once.
 	ctx, cancel := context.WithTimeout(ctx, wait+wait/16+c.timeout)
@@ -209,10 +201,10 @@ func (c *Client) block(ctx context.Context, r request, index uint64, wait time.D
 		"index": {strconv.FormatUint(index, 10)},
 		"wait":  {strconv.FormatInt(wait.Milliseconds(), 10) + "ms"},
 	}
-	for key, values := range r.query {
+	for key, values := range r.Query {
 		query[key] = values
 	}
-	r.query = query
+	r.Query = query
 	return c.do(ctx, r, nil)
 }
 
@@ -226,10 +218,9 @@ func (c *Client) do(ctx context.Context, r request, decode func(*json.Decoder) e
 		if cause := context.Cause(ctx); cause != nil {
 			err = cause
 		}
-		return answer{}, c.transportError(r.act, err)
+		return answer{}, c.transportError(r.Act, err)
 	}
-	// A body that is read to its end leaves the connection open for the next
-	// request; one that is not is given up by Close.
+	// A connection is used again only if the body was read to its end.
 	defer resp.Body.Close()
 
 	a := answer{
@@ -238,14 +229,14 @@ func (c *Client) do(ctx context.Context, r request, decode func(*json.Decoder) e
 		refused:  resp.StatusCode == http.StatusConflict && r.body != nil,
 	}
 	indexed := resp.Header.Get("X-Consul-Index")
-	a.index, _ = strconv.ParseUint(indexed, 10, 64) // an index that is none: 0
+	a.index, _ = strconv.ParseUint(indexed, 10, 64) // 0 if there is none
 	byConsul := indexed != "" || resp.Header.Get("X-Consul-Default-Acl-Policy") != ""
-	if resp.StatusCode != http.StatusOK && !a.refused && !(a.missing && r.missing && byConsul) {
+	if resp.StatusCode != http.StatusOK && !a.refused && !(a.missing && r.Missing && byConsul) {
 		body, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<10)) // the status says enough
-		return answer{}, c.statusError(r.act, resp.StatusCode, string(body), r.needs)
+		return answer{}, c.statusError(r.Act, resp.StatusCode, string(body), r.Needs)
 	}
 	if resp.Header.Get("X-Consul-KnownLeader") == "false" {
-		return answer{}, &readError{act: r.act, address: c.address, kind: unavailable, cause: ErrNoLeader}
+		return answer{}, &readError{act: r.Act, address: c.address, kind: unavailable, cause: ErrNoLeader}
 	}
 	if decode != nil && !a.missing {
 		err = decode(json.NewDecoder(resp.Body))
@@ -254,12 +245,12 @@ func (c *Client) do(ctx context.Context, r request, decode func(*json.Decoder) e
 		_, err = io.Copy(io.Discard, resp.Body)
 	}
 	if err != nil {
-		return answer{}, c.bodyError(ctx, r.act, err)
+		return answer{}, c.bodyError(ctx, r.Act, err)
 	}
 	return a, nil
 }
 
-// bodyError tells an answer that was cut short from one that is no answer of
+// bodyError distinguishes an answer that was cut short from one that is not
 // Consul's.
 func (c *Client) bodyError(ctx context.Context, act string, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
@@ -269,7 +260,7 @@ func (c *Client) bodyError(ctx context.Context, act string, err error) error {
 	var mismatch *json.UnmarshalTypeError
 	if errors.As(err, &syntax) || errors.As(err, &mismatch) {
 		return &readError{act: act, address: c.address, kind: unavailable,
-			cause:  fmt.Errorf("the answer is not what Consul would say: %w", err),
+			cause:  fmt.Errorf("the answer is not one of Consul: %w", err),
 			advice: "check that consul.address leads to Consul's HTTP API"}
 	}
 	return c.transportError(act, err)
@@ -279,12 +270,12 @@ func (c *Client) httpRequest(ctx context.Context, r request) (*http.Request, err
 	cfg := &c.resolved
 	// Consul's server redirects a path with empty or dotted elements to another
 	// one, which would be the wrong answer.
-	if clean := path.Clean(r.path); clean != strings.TrimSuffix(r.path, "/") {
-		return nil, &readError{act: r.act, address: c.address, kind: badQuery,
+	if clean := path.Clean(r.Path); clean != strings.TrimSuffix(r.Path, "/") {
+		return nil, &readError{act: r.Act, address: c.address, kind: badQuery,
 			cause: errors.New("a name with empty, . or .. elements cannot be addressed over HTTP")}
 	}
 	query := url.Values{}
-	for key, values := range r.query {
+	for key, values := range r.Query {
 		query[key] = values
 	}
 	set := func(key, value, fallback string) {
@@ -295,16 +286,16 @@ func (c *Client) httpRequest(ctx context.Context, r request) (*http.Request, err
 			query.Set(key, value)
 		}
 	}
-	set("dc", r.scope.Datacenter, cfg.Datacenter)
+	set("dc", r.Scope.Datacenter, cfg.Datacenter)
 	set("partition", cfg.Partition, "")
-	if !r.partitionOnly {
-		set("ns", r.scope.Namespace, cfg.Namespace)
+	if !r.PartitionOnly {
+		set("ns", r.Scope.Namespace, cfg.Namespace)
 	}
 	host := cfg.Address
 	if strings.HasPrefix(host, "/") {
 		host = "localhost" // a Unix socket
 	}
-	u := url.URL{Scheme: cfg.Scheme, Host: host, Path: cfg.PathPrefix + r.path, RawQuery: query.Encode()}
+	u := url.URL{Scheme: cfg.Scheme, Host: host, Path: cfg.PathPrefix + r.Path, RawQuery: query.Encode()}
 	method := http.MethodGet
 	var body io.Reader
 	if r.body != nil {
@@ -312,7 +303,7 @@ func (c *Client) httpRequest(ctx context.Context, r request) (*http.Request, err
 	}
 	req, err := http.NewRequestWithContext(ctx, method, u.String(), body)
 	if err != nil {
-		return nil, &readError{act: r.act, address: c.address, kind: badQuery, cause: err}
+		return nil, &readError{act: r.Act, address: c.address, kind: badQuery, cause: err}
 	}
 	if cfg.Token != "" {
 		req.Header.Set("X-Consul-Token", cfg.Token)

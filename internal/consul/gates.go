@@ -209,7 +209,7 @@ func (c *Client) mark(ctx context.Context, g gate) (mark string, index uint64, e
 		mark, err = c.digestMark(ctx, g.Instead)
 		return mark, 0, err
 	}
-	a, err := c.get(ctx, of(g.Request), nil)
+	a, err := c.get(ctx, request{Request: g.Request}, nil)
 	if IsForbidden(err) && len(g.Instead) > 0 {
 		mark, err = c.digestMark(ctx, g.Instead)
 		return mark, 0, err

@@ -219,7 +219,7 @@ func TestBlockingMissesNoRenderedChange(t *testing.T) {
 				running++
 				go func() {
 					defer func() { ended <- struct{}{} }()
-					if a, err := c.block(ctx, of(gate.Request), index, time.Minute); err == nil && a.index != index {
+					if a, err := c.block(ctx, request{Request: gate.Request}, index, time.Minute); err == nil && a.index != index {
 						wakes <- woken{i, j}
 					}
 				}()

@@ -33,8 +33,8 @@ func ConditionQuery(t *config.Task) (Query, bool) {
 	return q, true
 }
 
-// ID tells queries apart: by kind and every parameter. It is short, printable
-// and the same in every process.
+// ID is a digest of the kind and every parameter: short, printable and the same in
+// every process.
 func (q Query) ID() string {
 	encoded := make([]string, len(q.parts))
 	for i, p := range q.parts {
@@ -43,12 +43,4 @@ func (q Query) ID() string {
 	slices.Sort(encoded)
 	sum := sha256.Sum256([]byte(condition.Encode(encoded...)))
 	return fmt.Sprintf("%s-%s", q.kind, hex.EncodeToString(sum[:16]))
-}
-
-// of is a request to this client.
-func of(r condition.Request) request {
-	return request{
-		act: r.Act, needs: r.Needs, path: r.Path, scope: r.Scope, query: r.Query,
-		partitionOnly: r.PartitionOnly, missing: r.Missing,
-	}
 }

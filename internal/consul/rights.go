@@ -69,26 +69,27 @@ func (c *Client) answerAll(ctx context.Context, questions []question, confirmed 
 // answer returns nil if the reader has the right.
 func (c *Client) answer(ctx context.Context, q question) error {
 	name := q.Name
-	r := request{act: "confirm that " + q.missing + " is gone and not hidden", scope: q.Scope, needs: fmt.Sprintf("%s:read on %q", q.Of, name)}
+	r := request{Request: condition.Request{
+		Act: "confirm that " + q.missing + " is gone and not hidden", Needs: fmt.Sprintf("%s:read on %q", q.Of, name), Scope: q.Scope}}
 	switch q.Of {
 	case condition.OfService:
 		if q.Any {
-			name, r.needs = anyName, "service:read on all services"
+			name, r.Needs = anyName, "service:read on all services"
 		}
 		// Consul answers 403 here if the reader may not read the service.
-		r.path, r.query = "/v1/health/connect/"+name, condition.NoElement("Node.Node")
+		r.Path, r.Query = "/v1/health/connect/"+name, condition.NoElement("Node.Node")
 	case condition.OfNode:
 		if q.Any {
-			name, r.needs = anyName, "node:read on all nodes"
+			name, r.Needs = anyName, "node:read on all nodes"
 		}
 		return c.mayReadNode(ctx, r, name)
 	case condition.OfKey:
 		if q.Any {
-			name, r.needs = name+anyName, fmt.Sprintf("key:read on prefix %q", name)
+			name, r.Needs = name+anyName, fmt.Sprintf("key:read on prefix %q", name)
 		}
 		return c.mayReadKey(ctx, r, name)
 	default:
-		r.path, r.needs, r.missing = q.Proof, q.Needs, true
+		r.Path, r.Needs, r.Missing = q.Proof, q.Needs, true
 	}
 	return c.read(ctx, r, nil)
 }
@@ -98,23 +99,23 @@ func (c *Client) answer(ctx context.Context, q question) error {
 // for one that may not be read.
 func (c *Client) mayReadKey(ctx context.Context, r request, key string) error {
 	byPath := r
-	byPath.path, byPath.missing = "/v1/kv/"+key, true
+	byPath.Path, byPath.Missing = "/v1/kv/"+key, true
 	if err := c.read(ctx, byPath, nil); !errors.Is(err, badQuery) {
 		return err
 	}
 	op := &api.TxnOp{KV: &api.KVTxnOp{Verb: api.KVGetOrEmpty, Key: key,
-		Namespace: cmp.Or(r.scope.Namespace, c.resolved.Namespace), Partition: c.resolved.Partition}}
+		Namespace: cmp.Or(r.Scope.Namespace, c.resolved.Namespace), Partition: c.resolved.Partition}}
 	body, err := json.Marshal(api.TxnOps{op})
 	if err != nil {
 		return err
 	}
-	r.path, r.body = "/v1/txn", body
+	r.Path, r.body = "/v1/txn", body
 	var resp api.TxnResponse
 	if err := c.read(ctx, r, func(d *json.Decoder) error { return d.Decode(&resp) }); err != nil {
 		return err
 	}
 	for _, e := range resp.Errors {
-		return c.statusError(r.act, http.StatusConflict, e.What, r.needs)
+		return c.statusError(r.Act, http.StatusConflict, e.What, r.Needs)
 	}
 	if len(resp.Results) == 0 {
 		return c.denied(r)
@@ -127,7 +128,7 @@ func (c *Client) mayReadKey(ctx context.Context, r request, key string) error {
 // the agent is asked.
 func (c *Client) mayReadNode(ctx context.Context, r request, node string) error {
 	byAgent := r
-	r.path, r.partitionOnly, r.missing = "/v1/coordinate/node/"+node, true, true
+	r.Path, r.PartitionOnly, r.Missing = "/v1/coordinate/node/"+node, true, true
 	err := c.read(ctx, r, nil)
 	if err == nil || fault.IsTransient(err) || IsForbidden(err) && !errors.Is(err, errNoCoordinates) {
 		return err
@@ -136,7 +137,7 @@ func (c *Client) mayReadNode(ctx context.Context, r request, node string) error 
 	if err != nil {
 		return err
 	}
-	byAgent.path, byAgent.method, byAgent.body = "/v1/internal/acl/authorize", http.MethodPost, body
+	byAgent.Path, byAgent.method, byAgent.body = "/v1/internal/acl/authorize", http.MethodPost, body
 	var answers []struct{ Allow bool }
 	err = c.read(ctx, byAgent, func(d *json.Decoder) error { return d.Decode(&answers) })
 	switch {
@@ -150,14 +151,7 @@ func (c *Client) mayReadNode(ctx context.Context, r request, node string) error 
 
 // denied is the error where an answer shows that the reader lacks a right.
 func (c *Client) denied(r request) error {
-	return &readError{act: r.act, address: c.address, kind: forbidden, cause: errors.New("permission denied"), advice: c.lacks(r.needs)}
-}
-
-// Right is what a look-up that shows nothing needs.
-type Right struct {
-	Datacenter, Namespace string
-	Service, Node         string // "*" stands for all
-	Prefix                *string
+	return &readError{act: r.Act, address: c.address, kind: forbidden, cause: errors.New("permission denied"), advice: c.lacks(r.Needs)}
 }
 
 // Access says in words what a person should know about the rights of a client
@@ -166,7 +160,7 @@ func (c *Client) Access(ctx context.Context) string {
 	if !c.Tokenless() {
 		return ""
 	}
-	err := c.read(ctx, request{act: "ask whose token is used", needs: "nothing", path: "/v1/acl/token/self"}, nil)
+	err := c.read(ctx, request{Request: condition.Request{Act: "read the token", Needs: "nothing", Path: "/v1/acl/token/self"}}, nil)
 	if err == nil && c.resolved.Token == "" || err != nil && !errors.Is(err, errUnknownToken) {
 		return "" // access control is off, or the agent has a default token
 	}
@@ -176,19 +170,10 @@ func (c *Client) Access(ctx context.Context) string {
 
 // MayRead returns an error for which IsForbidden holds if the reader lacks a
 // right, so that an empty answer proves nothing.
-func (c *Client) MayRead(ctx context.Context, what string, rights ...Right) error {
-	var questions []question
-	for _, r := range rights {
-		right := condition.Right{Scope: condition.Scope{Datacenter: r.Datacenter, Namespace: r.Namespace}}
-		switch {
-		case r.Service != "":
-			right.Of, right.Name, right.Any = condition.OfService, r.Service, r.Service == "*"
-		case r.Node != "":
-			right.Of, right.Name, right.Any = condition.OfNode, r.Node, r.Node == "*"
-		default:
-			right.Of, right.Name, right.Any = condition.OfKey, *r.Prefix, true
-		}
-		questions = append(questions, question{right, what})
+func (c *Client) MayRead(ctx context.Context, what string, rights ...condition.Right) error {
+	questions := make([]question, len(rights))
+	for i, right := range rights {
+		questions[i] = question{right, what}
 	}
 	return c.answerAll(ctx, questions, new(sync.Map))
 }

@@ -8,15 +8,16 @@ import (
 	"net/url"
 
 	"github.com/hashicorp/consul/api"
+
+	"github.com/terrapulse/terrapulse/internal/condition"
 )
 
-// Txn makes the operations on Consul's KV store all at once, or none of them;
-// where they only read, the answer tells what every write has left that was
-// answered before. done says whether they were made: the response names the
-// operations that stood in the way if not.
+// Txn performs all operations on Consul's KV store or none. Reads show every write
+// that was answered before. If done is false, the response names the operations
+// that failed.
 //
-// act is what they are for, such as "write record task/web", and needs the
-// rights that they take; both are for errors.
+// For errors, act is the purpose, such as "write record task/web", and needs are
+// the rights that the operations take.
 func (c *Client) Txn(ctx context.Context, act, needs string, ops []*api.KVTxnOp) (resp *api.TxnResponse, done bool, err error) {
 	txn := make(api.TxnOps, len(ops))
 	for i, op := range ops {
@@ -27,7 +28,7 @@ func (c *Client) Txn(ctx context.Context, act, needs string, ops []*api.KVTxnOp)
 		return nil, false, err
 	}
 	resp = new(api.TxnResponse)
-	r := request{act: act, needs: needs, path: "/v1/txn", body: body, query: url.Values{"consistent": {""}}}
+	r := request{body: body, Request: condition.Request{Act: act, Needs: needs, Path: "/v1/txn", Query: url.Values{"consistent": {""}}}}
 	a, err := c.get(ctx, r, func(d *json.Decoder) error { return d.Decode(resp) })
 	if err != nil {
 		return nil, false, c.toKV(ctx, act, err)
@@ -41,14 +42,13 @@ func (c *Client) Txn(ctx context.Context, act, needs string, ops []*api.KVTxnOp)
 	return resp, !a.refused, nil
 }
 
-// Forbidden is the error where access control has left out of an answer what
-// was asked for.
+// Forbidden is the error if access control has left something out of an answer.
 func (c *Client) Forbidden(act, needs string) error {
 	return &readError{act: act, inKV: true, address: c.address, kind: forbidden,
 		cause: errors.New("access control hides it"), advice: "the token (consul.token, CONSUL_HTTP_TOKEN) needs " + needs}
 }
 
-// toKV has an error say that it is about the KV store.
+// toKV adds to an error that it is about the KV store.
 func (c *Client) toKV(ctx context.Context, act string, err error) error {
 	if e := (*readError)(nil); errors.As(err, &e) {
 		e.inKV = true

@@ -26,7 +26,7 @@ func (c contents) len() int {
 // would be removed.
 func (c *Client) readView(ctx context.Context, v condition.View) (contents, error) {
 	var got contents
-	r := of(v.Request())
+	r := request{Request: v.Request()}
 	a, err := c.get(ctx, r, func(d *json.Decoder) (err error) {
 		got.Contents, err = v.Decode(d)
 		return err
@@ -35,9 +35,9 @@ func (c *Client) readView(ctx context.Context, v condition.View) (contents, erro
 		return contents{}, err
 	}
 	if a.filtered && got.len() == 0 {
-		return contents{}, &readError{act: r.act, address: c.address, kind: forbidden,
+		return contents{}, &readError{act: r.Act, address: c.address, kind: forbidden,
 			cause:  errors.New("access control has hidden everything"),
-			advice: c.lacks(r.needs)}
+			advice: c.lacks(r.Needs)}
 	}
 	got.filtered = a.filtered
 	return got, nil

@@ -122,7 +122,7 @@ func (w *Watch) hold(ctx context.Context, n int, g gate, held bool) {
 func (w *Watch) follow(ctx context.Context, n int, g gate, index uint64, outages int) (answered bool) {
 	for {
 		pause.For(ctx, w.pace.spacing)
-		a, err := w.client.block(ctx, of(g.Request), index, w.pace.wait)
+		a, err := w.client.block(ctx, request{Request: g.Request}, index, w.pace.wait)
 		if err != nil {
 			return answered
 		}

@@ -14,7 +14,7 @@ import (
 
 	"github.com/hashicorp/consul/api"
 
-	"github.com/terrapulse/terrapulse/internal/consul"
+	"github.com/terrapulse/terrapulse/internal/condition"
 )
 
 // KeyPair is a key of Consul's KV store.
@@ -382,18 +382,19 @@ func lookUp[T any](l *lookups, function, kind, name string, q query, ask func(*a
 // rights are the rights that the token needs so that an empty list proves that nothing exists. For
 // some queries, Consul denies the request, or tells a client with a token what it hides; all says
 // that it does neither.
-func (q query) rights(kind string, all bool) []consul.Right {
-	in := consul.Right{Datacenter: q.options.Datacenter, Namespace: q.options.Namespace}
-	services, nodes, keys := in, in, in
-	services.Service, nodes.Node, keys.Prefix = "*", "*", &q.name
+func (q query) rights(kind string, all bool) []condition.Right {
+	in := condition.Scope{Datacenter: q.options.Datacenter, Namespace: q.options.Namespace}
+	services := condition.Right{Scope: in, Of: condition.OfService, Any: true}
+	nodes := condition.Right{Scope: in, Of: condition.OfNode, Any: true}
+	keys := condition.Right{Scope: in, Of: condition.OfKey, Name: q.name, Any: true}
 	if kind == "service" {
-		services.Service = q.name[strings.LastIndexByte(q.name, '.')+1:] // without the tag
+		services.Name, services.Any = q.name[strings.LastIndexByte(q.name, '.')+1:], false // without the tag
 	}
 	switch {
 	case all:
-		return map[string][]consul.Right{"service": {services, nodes}, "services": {services, nodes}, "nodes": {nodes}, "tree": {keys}}[kind]
+		return map[string][]condition.Right{"service": {services, nodes}, "services": {services, nodes}, "nodes": {nodes}, "tree": {keys}}[kind]
 	case kind == "service":
-		return []consul.Right{services}
+		return []condition.Right{services}
 	}
 	return nil
 }
