@@ -111,7 +111,7 @@ var catalogue = []struct {
 	{"a task without module", "task {\n name = \"t\"\n " + services + "\n}",
 		`f.hcl:1: task[0].module: module for the task is required; a directory such as "./my-module", or the address of a Terraform module`},
 	{"two tasks of one name", aTask(services) + aTask(services),
-		`f.hcl:7: task[1].name: duplicate task name: "t" is already the task at f.hcl:1; give each task a name of its own`},
+		`f.hcl:7: task[1].name: duplicate task name: "t" (f.hcl:1) exists already; give each task a name of its own`},
 	{"two tasks whose names differ only in case", aTask(services) + strings.Replace(aTask(services), `"t"`, `"T"`, 1),
 		`f.hcl:7: task[1].name: the task names "T" and "t" (f.hcl:1) differ only in case: on macOS and Windows the two tasks would share a folder; rename one of them`},
 	{"two tasks whose names differ only in how Unicode writes them", strings.Replace(aTask(services), `"t"`, "\"caf\u00e9\"", 1) + strings.Replace(aTask(services), `"t"`, "\"cafe\u0301\"", 1),

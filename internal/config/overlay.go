@@ -2,7 +2,6 @@ package config
 
 import (
 	"fmt"
-	"path/filepath"
 	"reflect"
 	"slices"
 	"time"
@@ -102,7 +101,7 @@ func (c *Config) parse(definition []byte, made bool) (*Task, error) {
 	l.fill(&raw, "", l.Getenv)
 	t := l.task(&raw, c, nil)
 	t.FromAPI, t.Source = true, Position{}
-	c.collides(&l, &raw, &t)
+	l.takenBy(c, c.Tasks).refuse(&raw, &t)
 	if len(l.Errors) > 0 {
 		return nil, Errors(l.Errors)
 	}
@@ -116,32 +115,6 @@ func (t *Task) filesOfModule(tasks []Task) {
 	for i := range tasks {
 		if tasks[i].Module == t.Module && tasks[i].ModuleDigest != "" {
 			t.ModuleDigest = tasks[i].ModuleDigest
-		}
-	}
-}
-
-// collides reports what the other tasks of the configuration have taken.
-func (c *Config) collides(l *loader, raw *rawTask, t *Task) {
-	name := folded(t.Name)
-	dir := func(t *Task) string { return filepath.Clean(l.abs(t.WorkingDir)) }
-	for i := range c.Tasks {
-		other := &c.Tasks[i]
-		if other.Name == t.Name {
-			l.Fail(raw.Name.Origin, "duplicate task name: "+block.Quoted(t.Name), "give each task a name of its own")
-			continue
-		}
-		if folded(other.Name) == name {
-			l.Fail(raw.Name.Origin, onlyCase(t.Name, other.Name, other.Source), "give the task another name")
-			continue
-		}
-		if dir(other) == dir(t) {
-			l.Fail(raw.Name.Origin, fmt.Sprintf("%s is the working directory of task %s already", block.Quoted(t.WorkingDir), block.Quoted(other.Name)), "")
-		}
-		for _, id := range t.Providers {
-			if p, ok := c.Provider(id); ok && p.AutoCommit && slices.Contains(other.Providers, id) {
-				l.Fail(raw.Providers.Origin, fmt.Sprintf("provider with autocommit (%s) cannot be used by more than one task, and task %s uses it", id, block.Quoted(other.Name)),
-					"configure another instance with an alias")
-			}
 		}
 	}
 }

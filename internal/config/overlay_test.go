@@ -156,9 +156,9 @@ task {
   providers = ["panos", "local", "null"]
 }`)
 	for definition, want := range map[string]string{
-		`{"name":"web","module":"./x"}`:                       `task.name: duplicate task name: "web"; give each task a name of its own`,
-		`{"name":"Web","module":"./x"}`:                       `task.name: the task names "Web" and "web" (f.hcl:8) differ only in case: on macOS and Windows the two tasks would share a folder; give the task another name`,
-		`{"name":"api","module":"./x"}`:                       `task.name: "sync-tasks/api" is the working directory of task "web" already`,
+		`{"name":"web","module":"./x"}`:                       `task.name: duplicate task name: "web" (f.hcl:8) exists already; give each task a name of its own`,
+		`{"name":"Web","module":"./x"}`:                       `task.name: the task names "Web" and "web" (f.hcl:8) differ only in case: on macOS and Windows the two tasks would share a folder; rename one of them`,
+		`{"name":"api","module":"./x"}`:                       `task.name: "sync-tasks/api" is the working directory of task "web" already; give each task a working_dir of its own`,
 		`{"name":"x","module":"./x","providers":["panos"]}`:   `task.providers: provider with autocommit (panos) cannot be used by more than one task, and task "web" uses it; configure another instance with an alias`,
 		`{"name":"web","module":"","providers":["a","a.b"]}`:  `task.providers[1]: only one provider instance per task`,
 		`{"name":"api","module":"./x","providers":["panos"]}`: `provider with autocommit (panos)`,

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
 	"reflect"
@@ -23,37 +24,78 @@ const maxTaskName = 200
 func (l *loader) tasks(raw *rawConfig, cfg *Config) []Task {
 	services := l.services(raw.Services)
 	tasks := make([]Task, 0, len(raw.Tasks))
-	named := map[string]*rawTask{}    // by folded name
-	dirs := map[string]string{}       // working directory -> the task whose it is
-	autoCommit := map[string]string{} // provider id -> the task that uses it
+	others := l.takenBy(cfg, nil)
 	for i := range raw.Tasks {
 		r := &raw.Tasks[i]
 		l.fill(r, "", l.Getenv)
 		t := l.task(r, cfg, services)
-
-		switch first, ok := named[folded(t.Name)]; {
-		case !ok || t.Name == "":
-			named[folded(t.Name)] = r
-			l.ownDir(r, t, dirs)
-		case first.Name.V == t.Name:
-			l.Fail(r.Name.Origin, fmt.Sprintf("duplicate task name: %s is already the task at %s", block.Quoted(t.Name), first.Pos), "give each task a name of its own")
-		default:
-			l.Fail(r.Name.Origin, onlyCase(t.Name, first.Name.V, first.Pos), "rename one of them")
-		}
-		for _, id := range t.Providers {
-			p, ok := cfg.Provider(id)
-			if !ok || !p.AutoCommit {
-				continue
-			}
-			if other, ok := autoCommit[id]; ok {
-				l.Fail(r.Providers.Origin, fmt.Sprintf("provider with autocommit (%s) cannot be used by more than one task, and task %s uses it", id, block.Quoted(other)),
-					"configure another instance with an alias")
-			}
-			autoCommit[id] = t.Name
-		}
+		others.refuse(r, &t)
+		others.add(&t)
 		tasks = append(tasks, t)
 	}
 	return tasks
+}
+
+// taken is what belongs to one task alone: its name, its working directory, which
+// holds the root module that it applies, and a provider that commits.
+type taken struct {
+	*loader
+	cfg        *Config
+	names      map[string]*Task // by folded name
+	dirs       map[string]string
+	autoCommit map[string]string // by the provider's id
+}
+
+// takenBy returns what the tasks have taken.
+func (l *loader) takenBy(cfg *Config, tasks []Task) taken {
+	all := taken{l, cfg, map[string]*Task{}, map[string]string{}, map[string]string{}}
+	for i := range tasks {
+		all.add(&tasks[i])
+	}
+	return all
+}
+
+func (all taken) dir(t *Task) string { return filepath.Clean(all.abs(t.WorkingDir)) }
+
+// add adds what a task has taken, unless another task has it.
+func (all taken) add(t *Task) {
+	if _, ok := all.names[folded(t.Name)]; !ok && t.Name != "" {
+		all.names[folded(t.Name)] = t
+	}
+	if _, ok := all.dirs[all.dir(t)]; !ok {
+		all.dirs[all.dir(t)] = t.Name
+	}
+	for _, id := range t.Providers {
+		if p, ok := all.cfg.Provider(id); ok && p.AutoCommit {
+			all.autoCommit[id] = t.Name
+		}
+	}
+}
+
+// refuse reports what another task has taken.
+func (all taken) refuse(raw *rawTask, t *Task) {
+	if first := all.names[folded(t.Name)]; first != nil {
+		place := cmp.Or(first.Source.String(), "created through the API")
+		if first.Name == t.Name {
+			all.Fail(raw.Name.Origin, fmt.Sprintf("duplicate task name: %s (%s) exists already", block.Quoted(t.Name), place), "give each task a name of its own")
+		} else {
+			all.Fail(raw.Name.Origin, fmt.Sprintf("the task names %s and %s (%s) differ only in case: on macOS and Windows the two tasks would share a folder",
+				block.Quoted(t.Name), block.Quoted(first.Name), place), "rename one of them")
+		}
+	} else if other, ok := all.dirs[all.dir(t)]; ok {
+		at := raw.WorkingDir.Origin
+		if raw.WorkingDir.V == "" {
+			at = raw.Name.Origin
+		}
+		all.Fail(at, fmt.Sprintf("%s is the working directory of task %s already", block.Quoted(t.WorkingDir), block.Quoted(other)),
+			"give each task a working_dir of its own")
+	}
+	for _, id := range t.Providers {
+		if other, ok := all.autoCommit[id]; ok {
+			all.Fail(raw.Providers.Origin, fmt.Sprintf("provider with autocommit (%s) cannot be used by more than one task, and task %s uses it", id, block.Quoted(other)),
+				"configure another instance with an alias")
+		}
+	}
 }
 
 // folded is a task's name without what file systems of macOS and Windows do not
@@ -63,31 +105,6 @@ func folded(name string) string {
 		return strings.ToLower(name)
 	}
 	return norm.NFC.String(strings.ToLower(strings.ToUpper(name)))
-}
-
-func onlyCase(name, other string, at Position) string {
-	place := at.String()
-	if place == "" {
-		place = "created through the API"
-	}
-	return fmt.Sprintf("the task names %s and %s (%s) differ only in case: on macOS and Windows the two tasks would share a folder", block.Quoted(name), block.Quoted(other), place)
-}
-
-// ownDir refuses a working directory that another task has: the two would
-// overwrite each other's root module, and apply each other's.
-func (l *loader) ownDir(raw *rawTask, t Task, dirs map[string]string) {
-	dir := filepath.Clean(l.abs(t.WorkingDir))
-	other, taken := dirs[dir]
-	if !taken {
-		dirs[dir] = t.Name
-		return
-	}
-	at := raw.WorkingDir.Origin
-	if raw.WorkingDir.V == "" {
-		at = raw.Name.Origin
-	}
-	l.Fail(at, fmt.Sprintf("%s is the working directory of task %s already", block.Quoted(t.WorkingDir), block.Quoted(other)),
-		"give each task a working_dir of its own")
 }
 
 func (l *loader) task(raw *rawTask, cfg *Config, services map[string]condition.ServiceQuery) Task {
