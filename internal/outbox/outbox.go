@@ -101,8 +101,17 @@ func NumberShared(rec *state.Reconcile, e Event) Event {
 	return e
 }
 
-// next counts on. It begins with the time, so that a record that was removed and
-// made anew does not begin below the events of the earlier one.
+// Remember keeps the number of a task's latest event when its record is removed,
+// which must be in the write of rec.
+func Remember(rec *state.Reconcile, task state.Task) { rec.Events = max(rec.Events, task.Events) }
+
+// Continue has the events of a task that is made again follow the events of the
+// earlier task of this name. rec must have been read after that one was seen to
+// be gone, or be written in the same step.
+func Continue(task *state.Task, rec state.Reconcile) { task.Events = max(task.Events, rec.Events) }
+
+// next counts on. It begins with the time, so that after somebody
+// has removed a record by hand the numbers go on as well.
 func next(last *uint64, now time.Time) uint64 {
 	*last = max(*last+1, uint64(max(now.UnixMicro(), 0)))
 	return *last

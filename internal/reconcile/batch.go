@@ -79,7 +79,7 @@ func (b *batch) add(ctx context.Context, was state.Stored[state.Task], d Decisio
 		it.changes = append(it.changes, state.Create(state.RunKey(run.Task, run.ID), state.Encode(run)))
 		it.events = append(it.events, outbox.OfRun(run))
 	}
-	it.events = number(&next, append(decided(was.Data, next, d, b.now, b.tick.effective.Config.Terraform.Backend.Type), it.events...))
+	it.events = number(&next, b.tick.rec.Data, append(decided(was.Data, next, d, b.now, b.tick.effective.Config.Terraform.Backend.Type), it.events...))
 	if err := state.Forget(ctx, b.tick.Store, d.Task.Name, d.Forget); err != nil {
 		return err
 	}

@@ -12,7 +12,7 @@ import (
 // has claimed it, the run ends when the runner renews the claim and sees the
 // request. The error is ErrNoRun.
 func (c *Control) Cancel(ctx context.Context, task, by string) (id string, err error) {
-	err = c.write(ctx, false, func() ([]state.Change, error) {
+	err = c.write(ctx, false, func(*state.Reconcile) ([]state.Change, error) {
 		record, err := state.Read[state.Task](ctx, c.Store, state.TaskKey(task))
 		if err != nil {
 			return nil, err
@@ -59,7 +59,7 @@ func (c *Control) Retry(ctx context.Context, task, by string) (earlier Earlier, 
 	if err := c.runnable(ctx, task); err != nil {
 		return Earlier{}, err
 	}
-	err = c.write(ctx, false, func() ([]state.Change, error) {
+	err = c.write(ctx, false, func(*state.Reconcile) ([]state.Change, error) {
 		record, err := c.idle(ctx, task)
 		if err != nil {
 			return nil, err

@@ -89,34 +89,34 @@ var errNoChange = errors.New("there is nothing to change")
 
 // change writes changes of overrides, which decide derives from the effective
 // configuration.
-func (c *Control) change(ctx context.Context, decide func(*overlay.Effective) ([]state.Change, error)) error {
-	return c.write(ctx, true, func() ([]state.Change, error) {
+func (c *Control) change(ctx context.Context, decide func(*overlay.Effective, *state.Reconcile) ([]state.Change, error)) error {
+	return c.write(ctx, true, func(rec *state.Reconcile) ([]state.Change, error) {
 		e, err := c.Config(ctx)
 		if err != nil {
 			return nil, err
 		}
-		return decide(e)
+		return decide(e, rec)
 	})
 }
 
 // write writes changes, of which there may be none, and requests a tick. If
 // another process was faster, decide is called again. Each change of an override
 // writes the reconcile record too, so that it is read before anything else.
-func (c *Control) write(ctx context.Context, overrides bool, decide func() ([]state.Change, error)) error {
+func (c *Control) write(ctx context.Context, overrides bool, decide func(*state.Reconcile) ([]state.Change, error)) error {
 	defer c.acquireTurn(ctx)()
 	for try := 1; ; try++ {
 		rec, err := state.Read[state.Reconcile](ctx, c.Store, state.ReconcileKey)
 		if err != nil {
 			return fmt.Errorf("read the reconcile record: %w", err)
 		}
-		changes, err := decide()
+		next := rec.Data
+		changes, err := decide(&next)
 		if errors.Is(err, errNoChange) {
 			return nil
 		}
 		if err != nil {
 			return err
 		}
-		next := rec.Data
 		next.Due = earlier(next.Due, c.Now())
 		if overrides {
 			next.Overrides = uuid.NewString()

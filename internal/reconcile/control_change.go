@@ -28,7 +28,7 @@ type ChangeOptions struct {
 // is ErrExists, or config.Errors about the definition.
 func (c *Control) Create(ctx context.Context, definition json.RawMessage, opts ChangeOptions) (*config.Task, error) {
 	var task *config.Task
-	err := c.change(ctx, func(e *overlay.Effective) (changes []state.Change, err error) {
+	err := c.change(ctx, func(e *overlay.Effective, rec *state.Reconcile) (changes []state.Change, err error) {
 		if task, err = check(e, definition); err != nil {
 			return nil, err
 		}
@@ -52,7 +52,7 @@ func (c *Control) Create(ctx context.Context, definition json.RawMessage, opts C
 			}
 			fresh.HoldNext, fresh.Forced = false, next.By
 		}
-		return overridden(override.Write(next), next, record, fresh), nil
+		return overridden(rec, override.Write(next), next, record, fresh), nil
 	})
 	return task, err
 }
@@ -84,7 +84,7 @@ func check(e *overlay.Effective, definition json.RawMessage) (*config.Task, erro
 // provisional change.
 // The error is ErrNoTask or ErrActive.
 func (c *Control) SetEnabled(ctx context.Context, task string, enabled bool, opts ChangeOptions) (earlier Earlier, err error) {
-	err = c.change(ctx, func(e *overlay.Effective) ([]state.Change, error) {
+	err = c.change(ctx, func(e *overlay.Effective, rec *state.Reconcile) ([]state.Change, error) {
 		t, ok := e.Config.Task(task)
 		if !ok {
 			return nil, c.missing(ctx, e, task)
@@ -128,14 +128,14 @@ func (c *Control) SetEnabled(ctx context.Context, task string, enabled bool, opt
 			change = state.Delete(override.Record)
 		}
 		if !enabled {
-			return overridden(change, next, record, cancelPending(record.Data)), nil
+			return overridden(rec, change, next, record, cancelPending(record.Data)), nil
 		}
 		fresh := record.Data
 		fresh.Held, fresh.HoldNext = nil, !provisional
 		if provisional {
 			fresh.Forced, fresh.Replaces = next.By, false
 		}
-		return overridden(change, next, record, fresh), nil
+		return overridden(rec, change, next, record, fresh), nil
 	})
 	return earlier, err
 }
@@ -150,7 +150,7 @@ func redundant(o state.Override, base *config.Config) bool {
 // Delete removes a task; what it has made stays. A task of a file is hidden:
 // it comes back when its block there is changed. The error is ErrNoTask.
 func (c *Control) Delete(ctx context.Context, task, by string) (comesBack bool, err error) {
-	err = c.change(ctx, func(e *overlay.Effective) ([]state.Change, error) {
+	err = c.change(ctx, func(e *overlay.Effective, rec *state.Reconcile) ([]state.Change, error) {
 		t, ok := e.Config.Task(task)
 		if e.Problems[task] == nil && !ok { // one that is only without effect can be deleted
 			if err := c.missing(ctx, e, task); errors.Is(err, ErrActive) {
@@ -178,11 +178,11 @@ func (c *Control) Delete(ctx context.Context, task, by string) (comesBack bool, 
 			if ok && record.Data.Run != nil {
 				record.Data.Leaving = override.Data.Definition
 			}
-			return overridden(state.Delete(override.Record), next, record, cancelPending(record.Data)), nil
+			return overridden(rec, state.Delete(override.Record), next, record, cancelPending(record.Data)), nil
 		case !override.Exists():
 			next.Made = now
 		}
-		return overridden(override.Write(next), next, record, cancelPending(record.Data)), nil
+		return overridden(rec, override.Write(next), next, record, cancelPending(record.Data)), nil
 	})
 	return comesBack, err
 }
@@ -212,7 +212,7 @@ func (c *Control) Reset(ctx context.Context) ([]state.Override, error) {
 	var forgotten []state.Override
 	for _, o := range all {
 		task := state.OverrideTask(o.Key)
-		err := c.write(ctx, true, func() ([]state.Change, error) {
+		err := c.write(ctx, true, func(rec *state.Reconcile) ([]state.Change, error) {
 			now, err := c.Store.Get(ctx, o.Key)
 			if errors.Is(err, state.ErrNotFound) {
 				return nil, errNoChange
@@ -231,7 +231,7 @@ func (c *Control) Reset(ctx context.Context) ([]state.Override, error) {
 				return nil, err
 			}
 			removed := state.Override{Task: task, By: "start -reset-storage", At: c.Now()}
-			return overridden(state.Delete(now), removed, record, cancelPending(record.Data)), nil
+			return overridden(rec, state.Delete(now), removed, record, cancelPending(record.Data)), nil
 		})
 		if err != nil {
 			return forgotten, fmt.Errorf("forget what was changed about task %s: %w", task, err)
@@ -255,9 +255,10 @@ func cancelPending(task state.Task) state.Task {
 }
 
 // overridden returns the changes that write an override, the record of its task
-// and the event of both.
-func overridden(change state.Change, o state.Override, record state.Stored[state.Task], next state.Task) []state.Change {
+// and the event of both. They are written with rec.
+func overridden(rec *state.Reconcile, change state.Change, o state.Override, record state.Stored[state.Task], next state.Task) []state.Change {
 	kind := map[state.Op]outbox.Kind{state.OpCreate: outbox.OverrideCreated, state.OpReplace: outbox.OverrideChanged, state.OpDelete: outbox.OverrideRemoved}[change.Op]
+	outbox.Continue(&next, *rec)
 	events := outbox.NewEvents(outbox.Number(&next, outbox.Event{Kind: kind, At: o.At, Task: o.Task, By: o.By, Detail: o.String()}))
 	return append([]state.Change{change, record.Write(next)}, events.Changes()...)
 }

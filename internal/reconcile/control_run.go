@@ -43,7 +43,7 @@ func (c *Control) Force(ctx context.Context, task, by string) (earlier Earlier, 
 	if err := c.runnable(ctx, task); err != nil {
 		return Earlier{}, err
 	}
-	err = c.write(ctx, false, func() ([]state.Change, error) {
+	err = c.write(ctx, false, func(*state.Reconcile) ([]state.Change, error) {
 		record, err := state.Read[state.Task](ctx, c.Store, state.TaskKey(task))
 		if err != nil {
 			return nil, err
@@ -58,7 +58,7 @@ func (c *Control) Force(ctx context.Context, task, by string) (earlier Earlier, 
 
 // Tick requests a tick.
 func (c *Control) Tick(ctx context.Context) error {
-	return c.write(ctx, false, func() ([]state.Change, error) { return nil, nil })
+	return c.write(ctx, false, func(*state.Reconcile) ([]state.Change, error) { return nil, nil })
 }
 
 // AwaitRun waits until the run has ended that was requested when the task had

@@ -85,7 +85,10 @@ func (r *Reconciler) givesUp(fence uint64) []state.Change {
 }
 
 // number numbers the events of a task, whose record is written with them.
-func number(task *state.Task, events []outbox.Event) []outbox.Event {
+func number(task *state.Task, rec state.Reconcile, events []outbox.Event) []outbox.Event {
+	if len(events) > 0 {
+		outbox.Continue(task, rec)
+	}
 	for i := range events {
 		events[i] = outbox.Number(task, events[i])
 	}

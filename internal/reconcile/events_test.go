@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -350,5 +351,53 @@ func TestControl_ChangesAreEvents(t *testing.T) {
 		"run_decided(requested by ann) run_cancelled(cancelled by bob before it began)"
 	if got := events.heard(); got != want || strings.TrimSpace(by) != "ann bob ann start -reset-storage  bob" {
 		t.Errorf("the events are %s, by%s; want %s", got, by, want)
+	}
+}
+
+func TestControl_EventsOfATaskThatIsMadeAgainFollowTheEarlierOnes(t *testing.T) {
+	definition := json.RawMessage(`{"name":"ci","module":"./m","condition":{"services":{"names":["web"]}}}`)
+	for name, forget := range map[string]func(*bench, *Control) error{
+		"erased by a tick": func(b *bench, c *Control) error {
+			_, err := c.Delete(t.Context(), "ci", "ann")
+			b.tick()
+			return err
+		},
+		"forgotten": func(b *bench, c *Control) error {
+			if _, err := c.Delete(t.Context(), "ci", "ann"); err != nil {
+				return err
+			}
+			return c.Forget(t.Context(), "ci")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			events, c, now := b.recording(), controlOf(b), b.now
+			b.now = now.Add(6 * time.Hour) // this clock is ahead
+			if _, err := c.Create(t.Context(), definition, ChangeOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			if err := forget(b, c); err != nil {
+				t.Fatal(err)
+			}
+			b.now = now
+			if _, err := c.Create(t.Context(), definition, ChangeOptions{Provisional: true}); err != nil {
+				t.Fatal(err)
+			}
+			b.tick()
+			var seq uint64
+			var kinds []string
+			for _, e := range events.got {
+				if e.Task != "ci" {
+					continue
+				}
+				if kinds = append(kinds, string(e.Kind)); e.Seq <= seq {
+					t.Errorf("event %s has number %d after %d", e.Kind, e.Seq, seq)
+				}
+				seq = e.Seq
+			}
+			if got, want := strings.Join(kinds, " "), "override_created override_removed task_forgotten override_created run_decided"; got != want {
+				t.Errorf("the events are %s, want %s", got, want)
+			}
+		})
 	}
 }

@@ -33,13 +33,18 @@ func (t *tick) erase(ctx context.Context, task state.Stored[state.Task]) error {
 	}
 	last := task.Data
 	events := outbox.NewEvents(outbox.Number(&last, outbox.Event{Kind: outbox.TaskForgotten, At: t.Now(), Task: name}))
-	_, err := t.opts.Lease.Apply(ctx, append([]state.Change{state.Delete(task.Record)}, events.Changes()...)...)
+	rec := t.rec
+	outbox.Remember(&rec.Data, last)
+	written, err := t.opts.Lease.Apply(ctx, append([]state.Change{t.rec.Write(rec.Data), state.Delete(task.Record)}, events.Changes()...)...)
 	if errors.As(err, new(*state.ConflictError)) {
-		return nil // it was made again, or is gone: the next tick sees
+		return nil // somebody has changed it meanwhile: the next tick decides again
 	}
 	if err != nil {
 		return fmt.Errorf("remove the record of task %s: %w", name, err)
 	}
+	rec.Record = written[0]
+	t.rec = rec
+	t.noteVersion(rec.Version)
 	t.eventLog().Now(ctx, events)
 	return nil
 }
@@ -91,7 +96,7 @@ func (c *Control) Forget(ctx context.Context, task string) error {
 		return err
 	}
 	_, configured := e.Config.Task(task)
-	err = c.write(ctx, true, func() ([]state.Change, error) {
+	err = c.write(ctx, true, func(last *state.Reconcile) ([]state.Change, error) {
 		var changes []state.Change
 		broken := false
 		for _, key := range []string{state.TaskKey(task), state.OverrideKey(task)} {
@@ -115,6 +120,7 @@ func (c *Control) Forget(ctx context.Context, task string) error {
 				return nil, err
 			}
 			events := outbox.NewEvents(outbox.Number(&stored.Data, outbox.Event{Kind: outbox.TaskForgotten, At: c.Now(), Task: task}))
+			outbox.Remember(last, stored.Data)
 			changes = append(append(changes, state.Delete(rec)), events.Changes()...)
 			if err != nil {
 				broken = true

@@ -128,7 +128,8 @@ func (t *tick) read(ctx context.Context) (state.Stored[state.Reconcile], error) 
 type tick struct {
 	*Reconciler
 	opts       TickOptions
-	version    string // of the reconcile record
+	version    string // of the reconcile record when the tick began
+	rec        state.Stored[state.Reconcile]
 	gates      consul.GateSet
 	polledHere bool                               // Marks were polled by this tick
 	expiry     time.Time                          // when the first claim of a runner that cannot be seen expires
@@ -139,6 +140,7 @@ type tick struct {
 
 // act decides and carries the decisions out, under the lease.
 func (t *tick) act(ctx context.Context, rec state.Stored[state.Reconcile]) (Report, error) {
+	t.rec = rec
 	states, err := t.readStates(ctx)
 	if err != nil {
 		return Report{}, err
@@ -165,7 +167,7 @@ func (t *tick) act(ctx context.Context, rec state.Stored[state.Reconcile]) (Repo
 	t.report.Decisions = Decide(inputs, now)
 	t.corrupt.explain(t.Log, t.report.Decisions)
 	if err = t.carryOut(ctx, states, now); err == nil {
-		err = t.finish(ctx, rec, now)
+		err = t.finish(ctx, t.rec, now)
 	}
 	t.deliver(ctx, t.opts.Lease)
 	t.report.Due = earlier(t.report.Due, t.deliverAt)

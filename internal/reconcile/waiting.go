@@ -100,7 +100,7 @@ func (b *batch) ended(it *item, next state.Task, run state.Stored[state.Run]) st
 // what the given wait identifies. To repeat the request is harmless. The error
 // is ErrNotWaiting.
 func (c *Control) Resume(ctx context.Context, task, run, wait, by string) error {
-	return c.write(ctx, false, func() ([]state.Change, error) {
+	return c.write(ctx, false, func(*state.Reconcile) ([]state.Change, error) {
 		record, err := state.Read[state.Task](ctx, c.Store, state.TaskKey(task))
 		if err != nil {
 			return nil, err

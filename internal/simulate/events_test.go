@@ -17,13 +17,11 @@ import (
 type news struct {
 	written   map[string][]string // ids by task or other subject, in their order
 	known     map[string]string   // by id that was written: its key in written
-	lives     map[string]int      // how often the records of a task were removed: its numbers begin anew
 	delivered map[string]bool     // ids
 	kept      map[string][]string // ids by the key of their record
 }
 
 func (n *news) init() {
-	n.lives = map[string]int{}
 	n.written, n.known, n.delivered, n.kept = map[string][]string{}, map[string]string{}, map[string]bool{}, map[string][]string{}
 }
 
@@ -52,7 +50,7 @@ func (j *judge) transitions(v view, changes []state.Change) (wrong string) {
 			for n, e := range decoded[struct{ Events []outbox.Event }](c.Value).Events {
 				e.ID = fmt.Sprintf("%s.%d", strings.TrimPrefix(c.Key, outbox.Prefix), n)
 				events = append(events, e)
-				key := fmt.Sprint(subject(e), j.news.lives[e.Task])
+				key := subject(e)
 				j.news.known[e.ID] = key
 				j.news.written[key] = append(j.news.written[key], e.ID)
 				j.news.kept[c.Key] = append(j.news.kept[c.Key], e.ID)
@@ -82,7 +80,6 @@ func (j *judge) transitions(v view, changes []state.Change) (wrong string) {
 			expect("the override of "+name+" changes", func(e outbox.Event) bool { return e.Task == name && strings.HasPrefix(string(e.Kind), "override_") })
 		case collection == "task" && c.Op == state.OpDelete:
 			expect(name+" is forgotten", of(name, "", outbox.TaskForgotten))
-			j.news.lives[name]++
 		case collection == "task":
 			before, after := j.tasks[name], decoded[state.Task](c.Value)
 			was, is := before.Run, after.Run

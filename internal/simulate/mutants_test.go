@@ -120,13 +120,13 @@ var mutants = []struct {
 	}, {
 		rule: "a decision made before a task was disabled has it run no more",
 		file: "reconcile/control_change.go",
-		old:  "if !enabled {\n\t\t\treturn overridden(change, next, record, cancelPending(record.Data)), nil",
+		old:  "if !enabled {\n\t\t\treturn overridden(rec, change, next, record, cancelPending(record.Data)), nil",
 		new:  "if !enabled {\n\t\t\treturn []state.Change{change}, nil",
 		says: "rests",
 	}, {
 		rule: "a decision made before a task was deleted has it run no more",
 		file: "reconcile/control_change.go",
-		old:  "next.Made = now\n\t\t}\n\t\treturn overridden(override.Write(next), next, record, cancelPending(record.Data)), nil",
+		old:  "next.Made = now\n\t\t}\n\t\treturn overridden(rec, override.Write(next), next, record, cancelPending(record.Data)), nil",
 		new:  "next.Made = now\n\t\t}\n\t\treturn []state.Change{override.Write(next)}, nil",
 		says: "rests",
 	}, {
@@ -267,6 +267,18 @@ var mutants = []struct {
 		old:  "cmp.Compare(a.Seq, b.Seq)",
 		new:  "a.At.Compare(b.At)",
 		says: "events of a task are delivered in order",
+	}, {
+		rule: "events: those of a task that is made again follow the earlier ones",
+		file: "outbox/outbox.go",
+		old:  "task.Events = max(task.Events, rec.Events)",
+		new:  "task.Events = max(task.Events, 0)",
+		says: "events of a task are delivered in order",
+	}, {
+		rule: "a run that outlasts its claim has its task run again although the store did not answer",
+		file: "runner/runner.go",
+		old:  "case err != nil && overtaken && ",
+		new:  "case false && ",
+		says: "no change is lost",
 	},
 }
 

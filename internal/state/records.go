@@ -40,7 +40,7 @@ type Reconcile struct {
 	Tasks      TaskCounts  `json:"tasks,omitzero"`
 	Unreadable *Unreadable `json:"unreadable,omitempty"` // nil if every task that is enabled can be read
 
-	Events uint64 `json:"events,omitempty"` // number of the latest event that concerns no single task
+	Events uint64 `json:"events,omitempty"` // number of the latest event that concerns no single task, or of any task that was forgotten
 }
 
 // TaskCounts are how many enabled tasks are in the states that people watch.
