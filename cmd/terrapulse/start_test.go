@@ -147,7 +147,7 @@ func TestAKilledProcessLeavesNoTerraformAndItsRunIsMadeGood(t *testing.T) {
 		r := s.runInTest("runs", "slow")
 		return strings.Contains(r.stdout, "lost") && strings.Contains(r.stdout, "succeeded")
 	})
-	wantText(t, s.runInTest("runs", "slow").stdout, "no sign of life", "lost")
+	wantText(t, s.runInTest("runs", "slow").stdout, "has not renewed its claim", "lost")
 }
 
 func TestWhatAKilledStartLeavesAmongTemporaryFilesIsRemovedByALaterOne(t *testing.T) {

@@ -42,7 +42,7 @@ func TestADeploymentIsLookedAtFromALaptop(t *testing.T) {
 		t.Fatal(err)
 	}
 	now := time.Now().UTC().Truncate(time.Second)
-	run := state.Run{ID: "r1", Task: "web", Kind: state.KindApply, State: state.RunSucceeded, Created: now, Started: now, Ended: now, Output: url}
+	run := state.Run{ID: "r1", Task: "web", Kind: state.KindApply, State: state.RunSucceeded, Created: now, Started: now, Ended: now, Output: state.Kept{URL: url}}
 	store := dynamo.New(cfg, table)
 	_, err = store.Apply(t.Context(),
 		state.Create(state.RunKey("web", "r1"), state.Encode(run)),

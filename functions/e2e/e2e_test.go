@@ -59,7 +59,7 @@ func TestAChangeInConsulBecomesAnAppliedFile(t *testing.T) {
 			c.tickUntil("the change is applied", func() bool { return c.out("lb") == "web-1:8080 web-2:8081" })
 			c.tickUntil("the runs have ended", func() bool { return len(c.runs("lb")) == 2 })
 			for _, r := range c.runs("lb") {
-				if r.State != state.RunSucceeded || r.Changes == nil || !strings.HasPrefix(r.Output, "s3://"+c.bucket+"/terrapulse/logs/lb/") {
+				if r.State != state.RunSucceeded || r.Changes == nil || !strings.HasPrefix(r.Output.URL, "s3://"+c.bucket+"/terrapulse/logs/lb/") {
 					t.Errorf("%+v", r)
 				}
 			}

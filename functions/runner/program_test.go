@@ -243,10 +243,10 @@ func TestProgram_ExecutesItsLaunch(t *testing.T) {
 	}
 	for task, want := range map[string]state.RunState{"t0": state.RunSucceeded, "t1": state.RunSucceeded, "t2": state.RunFailed} {
 		run := s.run("l1", task)
-		if run.State != want || run.Logs == 0 || run.Output != "s3://terrapulse/logs/"+task+"/l1-"+task+".log.gz" {
+		if run.State != want || run.Logs == 0 || run.Output.URL != "s3://terrapulse/logs/"+task+"/l1-"+task+".log.gz" {
 			t.Errorf("%s: %+v", task, run)
 		}
-		text, err := runlog.Load(t.Context(), s.client, run.Output)
+		text, err := runlog.Load(t.Context(), s.client, run.Output.URL)
 		if err != nil || len(text) != run.Logs || !strings.Contains(string(text), "Apply complete!") == (want == state.RunSucceeded) {
 			t.Errorf("the output of %s is %q, %v", task, text, err)
 		}

@@ -208,7 +208,7 @@ func (a *api) getRunPlan(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	if !run.State.Ended() || run.Plan == "" {
+	if !run.State.Ended() || run.Plan == (state.Kept{}) {
 		refuse(w, r, http.StatusNotFound, "run %s has no plan: it is not a plan run, has not ended, or failed", run.ID)
 		return
 	}

@@ -89,13 +89,13 @@ func Run(run state.Run) apispec.Run {
 		shown.Wait = &apispec.Wait{For: apispec.WaitFor(w.For), ID: w.ID, Text: optional(w.Text), Since: w.Since, Until: moment(w.Until)}
 	}
 	here := RunURL(run.Task, run.ID)
-	if run.State == state.RunRunning || run.State == state.RunLost || run.Logs > 0 || run.Output != "" {
+	if run.State == state.RunRunning || run.State == state.RunLost || run.Logs > 0 || run.Output != (state.Kept{}) {
 		shown.LogURL = new(here + "/log")
 	}
-	if run.State.Ended() && run.Plan != "" {
+	if run.State.Ended() && run.Plan != (state.Kept{}) {
 		shown.PlanURL = new(here + "/plan")
 	}
-	if run.State.Ended() && run.PlanData != "" {
+	if run.State.Ended() && run.PlanData != (state.Kept{}) {
 		shown.PlanDataURL = new(here + "/plan-data")
 	}
 	return shown

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/pause"
@@ -134,10 +133,10 @@ func (c *Control) AwaitPlan(ctx context.Context, planned state.PlannedRun) (stat
 			return state.Run{}, "", fmt.Errorf("read plan run %s: %w", planned.ID, err)
 		}
 		if run.Data.State.Ended() {
-			if run.Data.Plan == "" {
+			if run.Data.Plan == (state.Kept{}) {
 				return run.Data, "", nil
 			}
-			plan, err := c.load(ctx, run.Data.Task, run.Data.Plan)
+			plan, err := run.Data.Plan.Load(ctx, c.Store, run.Data.Task, c.Output)
 			return run.Data, string(plan), err
 		}
 		if !pause.For(ctx, c.Poll) {
@@ -149,25 +148,11 @@ func (c *Control) AwaitPlan(ctx context.Context, planned state.PlannedRun) (stat
 // PlanData returns the plan of a run as data, in JSON. The error is
 // state.ErrNotFound if nothing is kept.
 func (c *Control) PlanData(ctx context.Context, run state.Run) ([]byte, error) {
-	if run.PlanData == "" {
-		return nil, state.ErrNotFound
-	}
-	return c.load(ctx, run.Task, run.PlanData)
+	return run.PlanData.Load(ctx, c.Store, run.Task, c.Output)
 }
 
 // Log returns what Terraform printed in a run. The error is state.ErrNotFound
 // if nothing is kept.
 func (c *Control) Log(ctx context.Context, run state.Run) ([]byte, error) {
-	if run.Output != "" {
-		return c.load(ctx, run.Task, run.Output)
-	}
-	return c.load(ctx, run.Task, run.ID)
-}
-
-// load loads what is kept at a URL, or under a name in the store.
-func (c *Control) load(ctx context.Context, task, name string) ([]byte, error) {
-	if c.Output != nil && strings.Contains(name, "://") {
-		return c.Output(ctx, name)
-	}
-	return state.LoadLog(ctx, c.Store, task, name)
+	return run.PrintedTo().Load(ctx, c.Store, run.Task, c.Output)
 }

@@ -152,11 +152,11 @@ func TestTick_LaunchOfLostRunsIsOneWriteWithOneRecordOfEvents(t *testing.T) {
 	b.now = b.now.Add(liveCheck)
 	writes := &widest{Store: b.store}
 	b.Reconciler.Store = writes
-	b.tick()
+	report := b.tick()
 	if writes.changes > state.MaxChanges || writes.outbox != 1 {
 		t.Errorf("a write has up to %d changes, %d of them of the outbox", writes.changes, writes.outbox)
 	}
-	if n := len(b.launcher.started[len(b.launcher.started)-2].Runs); n != 20 {
+	if n := len(report.Launches[0].Runs); n != 20 {
 		t.Errorf("the first launch has %d runs, want 20", n)
 	}
 	seen := map[string]string{}

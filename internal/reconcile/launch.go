@@ -42,7 +42,7 @@ func (t *tick) start(ctx context.Context, launches ...state.Launch) {
 		if fault.IsTransient(err) {
 			t.Log.Warn("launch not started, will retry", attrs...)
 		} else {
-			t.Log.Error("launch not started, it will be asked for again", attrs...)
+			t.Log.Error("launch not started, will retry: the cause must be removed", attrs...)
 		}
 		if t.report.Stalled == nil {
 			t.report.Stalled = fmt.Errorf("start launch %s: %w", launches[i].ID, err)

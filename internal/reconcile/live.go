@@ -34,84 +34,107 @@ func (t *tick) findLostRuns(ctx context.Context, inputs []Input, states map[stri
 		return nil
 	}
 	statuses, err := t.Launcher.Status(ctx, launches)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
 	if err != nil {
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		// Only the claims show which runs are alive then, and what no runner has
-		// claimed waits. The other tasks go on.
+		// Then only the claims show which runs are alive, and what no runner has
+		// claimed waits. Other tasks continue.
 		t.Log.Warn("cannot read the status of the launches under way: their runs wait until their claims have expired",
 			"wait", yieldPatience, "error", err)
 	}
-	known := err == nil
-	relaunched := map[string]relaunch{} // by launch
+	l := liveness{tick: t, statuses: statuses, known: err == nil, relaunched: map[string]relaunch{}}
 	for i := range inputs {
 		live := inputs[i].State.Run
 		if live == nil || live.Wait != nil || statuses[live.Launch].Running {
 			continue
 		}
-		run, err := state.Read[state.Run](ctx, t.Store, state.RunKey(inputs[i].Task.Name, live.ID))
-		if wrong := (*state.CorruptError)(nil); errors.As(err, &wrong) {
-			t.corrupt.add(inputs[i].Task.Name, wrong)
-			inputs[i].Corrupt = true
-			continue
+		if err := l.check(ctx, &inputs[i], states); err != nil {
+			return fmt.Errorf("find out whether run %s of task %s is alive: %w", live.ID, inputs[i].Task.Name, err)
 		}
-		if err != nil {
-			return fmt.Errorf("read run %s: %w", live.ID, err)
-		}
-		if !run.Data.State.Active() {
-			// It has ended or waits, which is written with its task: after the task was read.
-			name := inputs[i].Task.Name
-			if states[name], err = state.Read[state.Task](ctx, t.Store, state.TaskKey(name)); err != nil {
-				return fmt.Errorf("read task %s: %w", name, err)
-			}
-			inputs[i].State = states[name].Data
-			if again := inputs[i].State.Run; again == nil || again.ID != live.ID || again.Wait != nil {
-				continue
-			}
-		}
-		if !known && run.Data.State == state.RunIntended {
-			continue
-		}
-		if run, err = t.boundClaim(ctx, t.opts.Lease, run); err != nil {
-			return err
-		}
-		now := t.Now()
-		grace := t.Skew
-		if !known {
-			grace += yieldPatience
-		}
-		stopped := ""
-		if status := statuses[live.Launch]; settle.LeftBy(run.Data, status.Runner) {
-			stopped = status.Stopped
-		}
-		lost := whyLost(run.Data, stopped, now, grace)
-		if lost == "" && run.Data.State == state.RunIntended {
-			again, done := relaunched[live.Launch]
-			if !done {
-				if again, err = t.relaunch(ctx, live.Launch); err != nil {
-					return err
-				}
-				relaunched[live.Launch] = again
-			}
-			if lost = again.refused; lost == "" && again.definitions[live.ID] != inputs[i].Definition {
-				lost = "it was decided on another definition of the task and had not begun"
-			}
-		}
-		if lost == "" {
-			if !run.Data.Expires.IsZero() {
-				t.expiry = earlier(t.expiry, run.Data.Expires.Add(grace))
-			}
-			continue
-		}
-		ended := run.Data
-		ended.ID, ended.Task = live.ID, inputs[i].Task.Name
-		ended.State, ended.Ended, ended.Error = state.RunLost, now, state.Cut(lost)
-		ended.Dead = stopped != ""
-		inputs[i].Lost = &ended
-		t.dead[live.ID] = run
 	}
 	return nil
+}
+
+// liveness finds out which runs are alive.
+type liveness struct {
+	*tick
+	statuses   map[string]LaunchStatus // by launch
+	known      bool                    // the launcher returned the statuses
+	relaunched map[string]relaunch     // by launch
+}
+
+// check marks the run of a task as lost if it is, or as corrupt. Its launcher does
+// not say that it is alive.
+func (l *liveness) check(ctx context.Context, in *Input, states map[string]state.Stored[state.Task]) error {
+	live, name := in.State.Run, in.Task.Name
+	run, err := state.Read[state.Run](ctx, l.Store, state.RunKey(name, live.ID))
+	if wrong := (*state.CorruptError)(nil); errors.As(err, &wrong) {
+		l.corrupt.add(name, wrong)
+		in.Corrupt = true
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if !run.Data.State.Active() {
+		// It has ended or waits since the task was read: both records are written at once.
+		if states[name], err = state.Read[state.Task](ctx, l.Store, state.TaskKey(name)); err != nil {
+			return err
+		}
+		in.State = states[name].Data
+		if again := in.State.Run; again == nil || again.ID != live.ID || again.Wait != nil {
+			return nil
+		}
+	}
+	if !l.known && run.Data.State == state.RunIntended {
+		return nil
+	}
+	if run, err = l.boundClaim(ctx, l.opts.Lease, run); err != nil {
+		return err
+	}
+	now, grace := l.Now(), l.Skew
+	if !l.known {
+		grace += yieldPatience
+	}
+	stopped := ""
+	if status := l.statuses[live.Launch]; settle.LeftBy(run.Data, status.Runner) {
+		stopped = status.Stopped
+	}
+	lost := whyLost(run.Data, stopped, now, grace)
+	if lost == "" && run.Data.State == state.RunIntended {
+		if lost, err = l.begin(ctx, live, in.Definition); err != nil {
+			return err
+		}
+	}
+	if lost == "" {
+		if !run.Data.Expires.IsZero() {
+			l.expiry = earlier(l.expiry, run.Data.Expires.Add(grace))
+		}
+		return nil
+	}
+	ended := run.Data
+	ended.ID, ended.Task = live.ID, name
+	ended.State, ended.Ended, ended.Error, ended.Dead = state.RunLost, now, state.Cut(lost), stopped != ""
+	in.Lost = &ended
+	l.dead[live.ID] = run
+	return nil
+}
+
+// begin starts the launch of an intended run again, once in this tick. It returns
+// why the run can never begin, if so.
+func (l *liveness) begin(ctx context.Context, live *state.LiveRun, definition string) (lost string, err error) {
+	again, done := l.relaunched[live.Launch]
+	if !done {
+		if again, err = l.relaunch(ctx, live.Launch); err != nil {
+			return "", err
+		}
+		l.relaunched[live.Launch] = again
+	}
+	if again.refused == "" && again.definitions[live.ID] != definition {
+		return "it was decided on another definition of the task and had not begun", nil
+	}
+	return again.refused, nil
 }
 
 // boundClaim shortens a claim that a clock that was ahead has written: to its full
@@ -135,19 +158,19 @@ func (r *Reconciler) boundClaim(ctx context.Context, held *lease.Lease, run stat
 
 // whyLost says why a run is lost whose runner is not known to be alive; it is empty
 // if the run may still end. Stopped says why its runner has stopped, if that is
-// known. A claim counts for a grace after it has expired.
+// known. A claim is valid for a grace period after it has expired.
 func whyLost(run state.Run, stopped string, now time.Time, grace time.Duration) string {
 	switch {
 	case run.ID == "":
 		return "its record is gone"
 	case run.State.Ended():
-		return "it ended without its task being told"
+		return "it ended, but its task was not updated"
 	case stopped != "":
 		return stopped
 	case run.State == state.RunIntended && passed(run.Intended(), intentPatience, now, grace):
 		return fmt.Sprintf("no runner claimed it within %s", intentPatience)
 	case run.State == state.RunRunning && !now.Before(run.Expires.Add(grace)):
-		return fmt.Sprintf("its runner %s has given no sign of life since %s", run.Owner, stamp(run.Expires, now))
+		return fmt.Sprintf("its runner %s has not renewed its claim, which expired at %s", run.Owner, stamp(run.Expires, now))
 	}
 	return ""
 }

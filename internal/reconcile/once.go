@@ -134,7 +134,7 @@ func (r *Reconciler) unrun(why error) []Outcome {
 }
 
 // awaitRuns waits for the runs that other processes have under way: until each
-// has ended, or its runner has given no sign of life for as long as its claim
+// has ended, or its runner has not renewed its claim for as long as that
 // lasts.
 func (r *Reconciler) awaitRuns(ctx context.Context, held *lease.Lease) error {
 	told := map[string]bool{}

@@ -129,12 +129,12 @@ func TestTick_SilentRunIsLostOnlyAfterItsClaim(t *testing.T) {
 		lost    string
 	}{
 		{"not while its claim lasts", running, "", noon.Add(9 * time.Second), ""},
-		{"when its claim has expired", running, "", noon.Add(10 * time.Second), "its runner host has given no sign of life since 12:00:10Z"},
+		{"when its claim has expired", running, "", noon.Add(10 * time.Second), "its runner host has not renewed its claim, which expired at 12:00:10Z"},
 		{"as soon as its launcher saw it stop", running, "Spot reclaim", noon, "Spot reclaim"},
-		{"an intent is asked for again", intended, "", noon.Add(time.Minute), ""},
+		{"an intent is started again", intended, "", noon.Add(time.Minute), ""},
 		{"but not for ever", intended, "", noon.Add(time.Hour), "no runner claimed it"},
 		{"without a record it is lost", state.Run{}, "", noon, "its record is gone"},
-		{"one that ended behind its task's back is made good", state.Run{ID: "r", Kind: state.KindApply, State: state.RunSucceeded}, "", noon, "without its task being told"},
+		{"ended without an update of its task", state.Run{ID: "r", Kind: state.KindApply, State: state.RunSucceeded}, "", noon, "its task was not updated"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			lost := whyLost(tt.run, tt.stopped, tt.at, 0)

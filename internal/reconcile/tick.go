@@ -53,7 +53,7 @@ type Report struct {
 	Dropped     []string  // tasks whose records were changed meanwhile: decided anew by the next tick
 	Postponed   []string  // tasks to be run whose launch has to wait, for want of room, time or capacity
 	ConsulError string    // why gates cannot be read
-	Stalled     error     // why a launch could not be started: it will be asked for again
+	Stalled     error     // why a launch could not be started: it is retried
 	LastSuccess time.Time // of a tick, as it is stored; an idle tick does not write it
 	Failing     int       // most runs in a row that failed or were lost, of any task
 	// Unreadable is how many tasks' conditions Consul does not show.

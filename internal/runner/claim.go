@@ -52,7 +52,7 @@ func (r *Runner) claim(ctx context.Context, launch state.Launch, planned state.P
 			next.Started = now
 		} else {
 			next.Waited += max(0, now.Sub(next.Wait.Since))
-			next.Output = outputName(next)
+			next.Output = state.Kept{Name: outputName(next)}
 		}
 		err = c.write(ctx, next)
 		if errors.Is(err, errTaken) {

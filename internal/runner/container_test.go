@@ -105,7 +105,7 @@ func TestOutputThatIsKeptElsewhereIsFoundByItsURL(t *testing.T) {
 		t.Fatal(err)
 	}
 	run := b.stored("r1")
-	if logs.text != "Apply complete!\n" || run.Output != "s3://logs/web/r1" || run.Logs != len(logs.text) {
+	if logs.text != "Apply complete!\n" || run.Output.URL != "s3://logs/web/r1" || run.Logs != len(logs.text) {
 		t.Errorf("kept is %q, the run reads %+v", logs.text, run)
 	}
 	if _, err := state.LoadLog(t.Context(), b.store, "web", "r1"); !errors.Is(err, state.ErrNotFound) {
@@ -119,7 +119,7 @@ func TestOutputThatCannotBeKeptCostsNoOutcome(t *testing.T) {
 	if err := b.run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if run := b.stored("r1"); run.State != state.RunSucceeded || run.Output != "" || run.Logs != 0 {
+	if run := b.stored("r1"); run.State != state.RunSucceeded || run.Output != (state.Kept{}) || run.Logs != 0 {
 		t.Errorf("the run reads %+v", run)
 	}
 	if !strings.Contains(b.log.String(), "access denied") {

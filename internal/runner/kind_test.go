@@ -60,10 +60,10 @@ func TestRun_PlanIsKeptAsTextAndAsData(t *testing.T) {
 		if run.State != state.RunSucceeded || run.Digest != "" {
 			t.Errorf("the %s run reads %+v", kind, run)
 		}
-		if text, err := state.LoadLog(t.Context(), b.store, "web", run.Plan); err != nil || string(text) != plan.Text {
+		if text, err := state.LoadLog(t.Context(), b.store, "web", run.Plan.Name); err != nil || string(text) != plan.Text {
 			t.Errorf("the text of the %s run is %q, %v", kind, text, err)
 		}
-		raw, err := state.LoadLog(t.Context(), b.store, "web", run.PlanData)
+		raw, err := state.LoadLog(t.Context(), b.store, "web", run.PlanData.Name)
 		var data driver.Plan
 		if err := errors.Join(err, json.Unmarshal(raw, &data)); err != nil {
 			t.Fatal(err)
@@ -76,7 +76,7 @@ func TestRun_PlanIsKeptAsTextAndAsData(t *testing.T) {
 	b := newBench(t, nil)
 	b.Driver = readOnly{plan: driver.Plan{Changes: &state.Changes{}, Text: "none"}}
 	b.intendKind(state.KindPlan)
-	if err := b.run(t.Context()); err != nil || b.stored("r1").Plan == "" || b.stored("r1").PlanData != "" {
+	if err := b.run(t.Context()); err != nil || b.stored("r1").Plan == (state.Kept{}) || b.stored("r1").PlanData != (state.Kept{}) {
 		t.Errorf("%+v, %v", b.stored("r1"), err)
 	}
 }

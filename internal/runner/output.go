@@ -109,17 +109,18 @@ func (r *Runner) keepForPeople(ctx context.Context, run *state.Run, done result,
 	defer cancel()
 	until := run.KeptUntil()
 	text := output.Bytes()
-	url, err := run.Output, error(nil)
+	kept, err := run.Output, error(nil)
 	switch {
 	case r.Logs != nil:
-		url, err = r.Logs.Save(ctx, run.Task, output.name, text, until)
+		kept = state.Kept{}
+		kept.URL, err = r.Logs.Save(ctx, run.Task, output.name, text, until)
 	case len(text) > 0: // else the run ended before Terraform started
 		err = output.live.Close(ctx, text[output.live.Len():])
 	}
 	if err != nil {
 		r.Log.Warn("the output of a run was not kept", "error", err)
 	} else {
-		run.Logs, run.Output = len(text), url
+		run.Logs, run.Output = len(text), kept
 	}
 	if run.State != state.RunSucceeded {
 		return
@@ -144,20 +145,21 @@ func (r *Runner) keepForPeople(ctx context.Context, run *state.Run, done result,
 	}
 }
 
-// keepPlan keeps a text about a plan, and returns where; "" if that fails.
-func (r *Runner) keepPlan(ctx context.Context, run state.Run, suffix string, text []byte) string {
+// keepPlan keeps a text about a plan, and returns where. If that fails, it is
+// not kept.
+func (r *Runner) keepPlan(ctx context.Context, run state.Run, suffix string, text []byte) (kept state.Kept) {
 	name := run.ID + "-" + suffix
-	where, err := name, error(nil)
+	var err error
 	if r.Logs == nil {
-		err = state.SaveLog(ctx, r.Store, run.Task, name, text, run.KeptUntil())
+		kept.Name, err = name, state.SaveLog(ctx, r.Store, run.Task, name, text, run.KeptUntil())
 	} else {
-		where, err = r.Logs.Save(ctx, run.Task, name, text, run.KeptUntil())
+		kept.URL, err = r.Logs.Save(ctx, run.Task, name, text, run.KeptUntil())
 	}
 	if err != nil {
 		r.Log.Warn("the plan of a run was not kept", "part", suffix, "error", err)
-		return ""
+		return state.Kept{}
 	}
-	return where
+	return kept
 }
 
 // lineLog logs the lines that are written to it; empty ones say nothing.

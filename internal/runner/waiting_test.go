@@ -85,7 +85,7 @@ func TestRun_WaitsWithoutAClaimAndIsResumedByAnotherRunner(t *testing.T) {
 	if task.Run != nil || task.Applied != "B" || len(task.History) != 1 || task.History[0] != "r1" {
 		t.Errorf("its task says %+v", task)
 	}
-	for name, want := range map[string]string{"r1": "Plan: 3 to destroy\n", run.Output: "Apply complete!\n"} {
+	for name, want := range map[string]string{"r1": "Plan: 3 to destroy\n", run.Output.Name: "Apply complete!\n"} {
 		if text, err := state.LoadLog(t.Context(), b.store, "web", name); err != nil || string(text) != want {
 			t.Errorf("the output %s is %q, %v", name, text, err)
 		}

@@ -181,6 +181,27 @@ func SaveLog(ctx context.Context, s Store, task, run string, output []byte, unti
 	return savePieces(ctx, s, logPrefix(task, run), packed.Bytes(), until)
 }
 
+// Kept is where a text of a run is kept: under a name in the store, or at a URL
+// outside of it. The zero Kept says that it is not kept.
+type Kept struct {
+	Name string `json:"name,omitempty"`
+	URL  string `json:"url,omitempty"`
+}
+
+// Load returns the text, or ErrNotFound. elsewhere loads a URL; it is nil if the
+// store keeps all texts itself.
+func (k Kept) Load(ctx context.Context, s Store, task string, elsewhere func(ctx context.Context, url string) ([]byte, error)) ([]byte, error) {
+	switch {
+	case k == Kept{}:
+		return nil, ErrNotFound
+	case k.URL == "":
+		return LoadLog(ctx, s, task, k.Name)
+	case elsewhere == nil:
+		return nil, fmt.Errorf("load %s: this kind of store keeps all output itself", k.URL)
+	}
+	return elsewhere(ctx, k.URL)
+}
+
 // LoadLog returns the kept output of a run, or ErrNotFound. Of a run that goes
 // on, or whose runner has died, it is what was written until now.
 func LoadLog(ctx context.Context, s Store, task, run string) ([]byte, error) {

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -256,11 +257,11 @@ type Run struct {
 	Waited   time.Duration `json:"waited,omitempty"`  // in all
 	Digest   string        `json:"digest,omitempty"`  // of what was rendered
 	Error    string        `json:"error,omitempty"`
-	Changes  *Changes      `json:"changes,omitempty"`   // what Terraform did
-	Logs     int           `json:"logs,omitempty"`      // bytes of its output that are kept
-	Plan     string        `json:"plan,omitempty"`      // of a plan run: URL of its plan, or the name under which the store keeps it
-	PlanData string        `json:"plan_data,omitempty"` // the same of the plan as data, a driver.Plan; empty if the driver knows none
-	Output   string        `json:"output,omitempty"`    // URL of its output, where that is not kept in the store
+	Changes  *Changes      `json:"changes,omitempty"`  // what Terraform did
+	Logs     int           `json:"logs,omitempty"`     // bytes of its output that are kept
+	Plan     Kept          `json:"plan,omitzero"`      // of a plan run, in Terraform's words
+	PlanData Kept          `json:"plan_data,omitzero"` // of a plan run: a driver.Plan, unless the driver knows none
+	Output   Kept          `json:"output,omitzero"`    // what Terraform printed; where it is zero, it has the name of the run
 }
 
 // Changes counts what an apply did, or a plan would do.
@@ -303,6 +304,9 @@ type Result struct {
 	Error   string    `json:"error,omitempty"`
 	Changes *Changes  `json:"changes,omitempty"`
 }
+
+// PrintedTo is where the output of the run is kept.
+func (r Run) PrintedTo() Kept { return cmp.Or(r.Output, Kept{Name: r.ID}) }
 
 // Result returns the short form of the run.
 func (r Run) Result() *Result {

@@ -7,7 +7,6 @@
 package stores
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -96,13 +95,7 @@ func (p Place) open(ctx context.Context, open func(context.Context) (state.Store
 
 // Output returns what Terraform printed in a run.
 func (s *Store) Output(ctx context.Context, run state.Run) ([]byte, error) {
-	switch {
-	case !strings.Contains(run.Output, "://"):
-		return state.LoadLog(ctx, s.Store, run.Task, cmp.Or(run.Output, run.ID))
-	case s.output == nil:
-		return nil, fmt.Errorf("load %s: this kind of store keeps all output itself", run.Output)
-	}
-	return s.output(ctx, run.Output)
+	return run.PrintedTo().Load(ctx, s.Store, run.Task, s.output)
 }
 
 // Help describes the URLs of all kinds of stores.
