@@ -20,7 +20,8 @@ func (c *doctorCommand) about() about {
 		help: `Usage: terrapulse doctor -stack=NAME [flags]
 
   Examines a deployment in AWS from outside and, by asking its function, from
-  inside: the stack, the table, the bundle, Consul and the token's rights.
+  inside: the stack, the table, the bundle, Consul, the token's rights and the
+  phases of the tasks.
   Finally, it plans one task in a container, which shows whether image, subnets,
   secrets and Terraform are right; nothing is applied. A stack whose schedule is
   disabled is examined in the same way.

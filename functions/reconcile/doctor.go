@@ -3,12 +3,14 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/consul"
 	"github.com/terrapulse/terrapulse/internal/inforce"
 	"github.com/terrapulse/terrapulse/internal/invoke"
+	"github.com/terrapulse/terrapulse/internal/overview"
 )
 
 // checkLimit limits one check: a security group that blocks everything causes a timeout.
@@ -29,6 +31,7 @@ func (i *invocation) examine(ctx context.Context) invoke.Answer {
 		{"bundle", func(context.Context) (string, error) { return i.checkBundle(bundleErr) }, "push one with `terrapulse bundle push`, or put right what is wrong with the one that was pushed"},
 		{"consul", i.checkConsul, "see whether the function's subnets and security groups let it reach Consul, and whether ConsulAddress and ConsulTokenArn are right"},
 		{"consul rights", i.checkRights, "set ConsulTokenArn, and give that token service:read and node:read, and key:read for the keys that tasks watch: docs/acl.md"},
+		{"tasks", i.checkTasks, "see `terrapulse status` for what each of them needs, and `terrapulse logs TASK`"},
 	}, i.checks...)
 	results := make([]invoke.Check, len(checks))
 	var work sync.WaitGroup
@@ -77,6 +80,44 @@ func (i *invocation) checkBundle(err error) (string, error) {
 		return "", fmt.Errorf("bundle %.12s is refused, and %.12s still in force: %s", r.Bundle, i.current.Digest, r.Error)
 	}
 	return fmt.Sprintf("%.12s with %d tasks", i.current.Digest, len(i.current.Config.Tasks)), nil
+}
+
+// checkTasks counts the tasks in each phase, and fails if there is one that needs a
+// person.
+func (i *invocation) checkTasks(ctx context.Context) (string, error) {
+	if i.current == nil {
+		return "", inforce.ErrNone
+	}
+	effective, err := i.source.Read(ctx, i.store, i.current.Config)
+	if err != nil {
+		return "", err
+	}
+	o, err := overview.Reader{Store: i.store, Now: i.now}.Read(ctx, effective)
+	if err != nil {
+		return "", err
+	}
+	var phases, wrong []string
+	for _, phase := range overview.Phases {
+		var names []string
+		for _, t := range o.Tasks {
+			if t.Phase == phase {
+				names = append(names, t.Name)
+			}
+		}
+		if len(names) == 0 {
+			continue
+		}
+		phases = append(phases, fmt.Sprintf("%d %s", len(names), phase))
+		switch phase {
+		case overview.PhaseFailing, overview.PhaseUnreadable, overview.PhaseBlocked, overview.PhaseCorrupt:
+			wrong = append(wrong, fmt.Sprintf("%s: %s", phase, strings.Join(names, ", ")))
+		}
+	}
+	found := strings.Join(phases, ", ")
+	if len(wrong) > 0 {
+		return "", fmt.Errorf("%s (%s)", found, strings.Join(wrong, "; "))
+	}
+	return found, nil
 }
 
 func (i *invocation) checkConsul(ctx context.Context) (string, error) {

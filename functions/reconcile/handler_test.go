@@ -316,6 +316,18 @@ func TestDoctor_ReportsProblemsAndFixes(t *testing.T) {
 	if c := found["table"]; c.OK || c.Found != "no such table" || c.Fix != "deploy the stack again" {
 		t.Errorf("%+v", c)
 	}
+	if c := found["tasks"]; !c.OK || c.Found != "1 new" {
+		t.Errorf("%+v", c)
+	}
+	failing := state.Task{Failures: 2, Reason: state.Reason{Code: state.ReasonBackoff}}
+	if _, err := s.store.Apply(t.Context(), state.Create(state.TaskKey("web"), state.Encode(failing))); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range s.must(h, `{"mode":"doctor"}`).Checks {
+		if c.Name == "tasks" && (c.OK || c.Found != "1 failing (failing: web)" || c.Fix == "") {
+			t.Errorf("%+v", c)
+		}
+	}
 	s.gone = errors.New("i/o timeout")
 	for _, c := range s.must(h, `{"mode":"doctor"}`).Checks {
 		if strings.HasPrefix(c.Name, "consul") && (c.OK || c.Fix == "") {

@@ -76,9 +76,9 @@ func (r Reader) Read(ctx context.Context, effective *overlay.Effective) (Overvie
 	if err != nil {
 		return Overview{}, fmt.Errorf("read the reconcile record: %w", err)
 	}
-	held, err := lease.Read(ctx, r.Store, state.LeaderLease)
+	leader, err := r.leader(ctx)
 	if err != nil {
-		return Overview{}, fmt.Errorf("read who leads: %w", err)
+		return Overview{}, err
 	}
 	if effective == nil {
 		if effective, err = overlay.ReadOverrides(ctx, r.Store); err != nil {
@@ -90,11 +90,8 @@ func (r Reader) Read(ctx context.Context, effective *overlay.Effective) (Overvie
 		return Overview{}, fmt.Errorf("read the tasks' records: %w", err)
 	}
 	o := Overview{
-		Unhealthy: Unhealthy(rec.Data, r.Began, now), LastGoodTick: rec.Data.LastSuccess,
+		Leader: leader, Unhealthy: Unhealthy(rec.Data, r.Began, now), LastGoodTick: rec.Data.LastSuccess,
 		Problem: cmp.Or(rec.Data.ConsulError, rec.Data.Stalled), Since: rec.Data.Since, Refused: rec.Data.Refused, Bundle: rec.Data.Bundle,
-	}
-	if held.Owner != "" && now.Before(held.Expires) {
-		o.Leader = &held
 	}
 	for name := range effective.Overrides {
 		o.Overrides = append(o.Overrides, *overrideOf(effective, name))
@@ -114,6 +111,18 @@ func (r Reader) Read(ctx context.Context, effective *overlay.Effective) (Overvie
 		})
 	}
 	return o, group.Wait()
+}
+
+// leader returns who leads; nil if nobody does.
+func (r Reader) leader(ctx context.Context) (*lease.Holder, error) {
+	held, err := lease.Read(ctx, r.Store, state.LeaderLease)
+	if err != nil {
+		return nil, fmt.Errorf("read who leads: %w", err)
+	}
+	if held.Owner == "" || !r.Now().Before(held.Expires) {
+		return nil, nil
+	}
+	return &held, nil
 }
 
 // ReadTask reads what is known of one task. Definition is that of the effective
@@ -246,6 +255,13 @@ func (r Reader) task(ctx context.Context, effective *overlay.Effective, e entry)
 	f := facts{task: e.known, setting: settingOf(effective, e), corrupt: cmp.Or(effective.Corrupt[e.name], e.corrupt)}
 	if err := r.readRun(ctx, e.name, &f); err != nil {
 		return Task{}, err
+	}
+	if run := f.run; run.State == state.RunRunning && !run.Expires.IsZero() && r.Now().After(run.Expires) {
+		leader, err := r.leader(ctx)
+		if err != nil {
+			return Task{}, err
+		}
+		f.unwatched = leader == nil
 	}
 	v := f.assess()
 	t := Task{

@@ -7,10 +7,12 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/lease"
 	"github.com/terrapulse/terrapulse/internal/overlay"
 	"github.com/terrapulse/terrapulse/internal/overview"
 	"github.com/terrapulse/terrapulse/internal/state"
@@ -69,6 +71,46 @@ func TestRead_ARunThatEndsMeanwhileIsNotShownAsRunning(t *testing.T) {
 	}
 	if got := o.Tasks[0]; got.Phase != overview.PhaseFailing || got.Run != nil || got.Failures != 1 {
 		t.Errorf("%+v", got)
+	}
+}
+
+func TestRead_ReasonSaysThatAClaimExpiredWhileNobodyLeads(t *testing.T) {
+	now := time.Date(2086, 3, 14, 12, 0, 0, 0, time.UTC)
+	const want = "the runner has not renewed its claim, which expired at 2086-03-14T11:59:00Z, and nobody leads"
+	for name, test := range map[string]struct {
+		expires time.Time
+		leads   bool
+		want    bool
+	}{
+		"expired and nobody leads":   {now.Add(-time.Minute), false, true},
+		"expired and a leader finds": {now.Add(-time.Minute), true, false},
+		"renewed":                    {now.Add(time.Minute), false, false},
+	} {
+		store := newStore(t)
+		write(t, store, state.TaskKey("web"), state.Task{AppliedAt: now, Run: &state.LiveRun{ID: "r1"}, Reason: state.Reason{Code: state.ReasonRunning}})
+		write(t, store, state.RunKey("web", "r1"), state.Run{ID: "r1", Task: "web", Kind: state.KindApply, State: state.RunRunning,
+			Reason: state.Reason{Code: state.ReasonChanged, Text: "added web-2"}, Created: now, Claim: "c1", Expires: test.expires})
+		if test.leads {
+			opts := lease.Options{TTL: time.Minute, Now: func() time.Time { return now }}
+			if _, err := lease.Acquire(t.Context(), store, state.LeaderLease, "node-1", opts); err != nil {
+				t.Fatal(err)
+			}
+		}
+		reader := overview.Reader{Store: store, Now: func() time.Time { return now }}
+		o, err := reader.Read(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		base := &config.Config{Tasks: []config.Task{{Name: "web", Enabled: true}}}
+		one, err := reader.ReadTask(t.Context(), overlay.Compose(base, nil), &base.Tasks[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, got := range []overview.Task{o.Tasks[0], one} {
+			if got.Phase != overview.PhaseRunning || strings.HasPrefix(got.Reason.Text, want) != test.want || !strings.HasSuffix(got.Reason.Text, "added web-2") {
+				t.Errorf("%s: %s because %+v", name, got.Phase, got.Reason)
+			}
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package overview
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/state"
@@ -49,6 +50,8 @@ type facts struct {
 	run     state.Run // the task's run that has not ended; zero if its record is gone
 	setting setting
 	corrupt error // of a record that cannot be decoded
+	// unwatched says that the claim of the run has expired while nobody leads.
+	unwatched bool
 }
 
 // verdict is a task's phase, why the task is in it, and when it is due.
@@ -92,6 +95,10 @@ func (f facts) underWay() verdict {
 		v.reason.Text = "a run waits for its turn: " + v.reason.Text
 	case state.RunRunning:
 		v.reason = f.run.Reason
+		if f.unwatched {
+			v.reason.Text = fmt.Sprintf("the runner has not renewed its claim, which expired at %s, and nobody leads: the next leader decides whether the run is lost; the run is for: %s",
+				f.run.Expires.UTC().Format(time.RFC3339), v.reason.Text)
+		}
 	}
 	return v
 }
