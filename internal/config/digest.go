@@ -138,7 +138,7 @@ func (c *Config) taskMeaning(t *Task) meaning {
 	m.condition(t)
 	m.set("working_dir", c.relative(t.WorkingDir))
 	m.set("terraform", c.Terraform.Version)
-	if c.Terraform.Engine == EngineTofu { // the default is left out
+	if c.Terraform.Engine != EngineTerraform { // the default is left out
 		m.set("engine", c.Terraform.Engine)
 	}
 	m.set("backend", c.backendMeaning())
