@@ -132,7 +132,7 @@ func (b *batch) flush(ctx context.Context) error {
 		if errors.As(err, &conflict) {
 			n := len(b.items)
 			b.items = slices.DeleteFunc(b.items, func(it item) bool {
-				concerned := slices.ContainsFunc(it.changes, func(c state.Change) bool { return c.Key == conflict.Change.Key })
+				concerned := it.resumed != nil && it.resumed.Key == conflict.Change.Key || slices.ContainsFunc(it.changes, func(c state.Change) bool { return c.Key == conflict.Change.Key })
 				if concerned {
 					b.tick.report.Dropped = append(b.tick.report.Dropped, it.decision.Task.Name)
 				}
@@ -186,7 +186,7 @@ func (b *batch) postpone(why string) {
 		if d.State.Run == nil { // else it is found lost once more
 			d.State.Reason, d.State.Due = d.Reason, b.now
 		}
-		if who := b.tick.opts.Force[d.Task.Name]; who != "" {
+		if who := b.tick.opts.Force[d.Task.Name]; who != "" && it.resumed == nil { // a waiting run is the run that is requested
 			d.State.Forced, d.State.Replaces = who, false
 		}
 		b.postponed = append(b.postponed, d)

@@ -144,9 +144,12 @@ func TestWaiting_ResumedRunIsLaunchedAgainUnderItsID(t *testing.T) {
 func TestWaiting_ResumeIsPostponedWithoutRoom(t *testing.T) {
 	b, planned := waiting(t, approval)
 	b.must(b.people().Resume(t.Context(), "task-0", planned.ID, "w1", "Jo"))
-	report, err := b.Tick(t.Context(), TickOptions{Until: b.now})
+	report, err := b.Tick(t.Context(), TickOptions{Until: b.now, Force: map[string]string{"task-0": "start"}})
 	if err != nil || len(report.Postponed) != 1 {
 		t.Fatalf("%+v, %v", report, err)
+	}
+	if got := b.task("task-0"); got.Forced != "" {
+		t.Errorf("another run is requested by %s, after the one that waits", got.Forced)
 	}
 	b.tick()
 	if b.begun("task-0") != 1 || b.run(planned).Data.State != state.RunIntended {
@@ -327,5 +330,19 @@ func TestWaiting_ManyLongRunsAreResumedAtOnce(t *testing.T) {
 		if got := b.run(p).Data; got.State != state.RunIntended {
 			t.Errorf("the run of %s is %s", p.Task, got.State)
 		}
+	}
+}
+
+func TestWaiting_RunThatChangesDuringTheWriteDelaysNoOtherTask(t *testing.T) {
+	b, planned := waiting(t, approval)
+	b.must(b.people().Resume(t.Context(), "task-0", planned.ID, "w1", "Jo"))
+	b.at("write "+state.RunKey("task-0", planned.ID), func() {
+		run := b.run(planned)
+		_, err := b.store.Apply(t.Context(), run.Write(run.Data))
+		b.must(err)
+	})
+	report, err := b.Tick(t.Context(), TickOptions{})
+	if err != nil || len(report.Dropped) != 1 || !report.Again {
+		t.Errorf("%+v, %v", report, err)
 	}
 }
