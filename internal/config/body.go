@@ -13,9 +13,9 @@ import (
 
 const identifierHint = "a name starts with a letter or underscore and has only letters, digits, underscores and dashes"
 
-// body returns the content of a block whose keys are not ours to know. What is
-// a nested block and what an attribute of object type, only HCL can tell: in
-// JSON and YAML an object is an attribute, and a list of objects is blocks.
+// body returns the content of a block with keys of a provider or backend. HCL
+// distinguishes nested blocks and attributes; in JSON and YAML an object is an
+// attribute, and a list of objects is blocks.
 func (l *loader) body(n *node, at block.Origin) Body {
 	var b Body
 	for _, e := range n.entries {

@@ -7,22 +7,21 @@ import (
 	"github.com/terrapulse/terrapulse/internal/config/block"
 )
 
-// OwnBufferPeriod is what a task's own buffer_period says. A field is nil where
-// it says nothing.
+// OwnBufferPeriod is the buffer_period of a task's block. A field is nil if its key
+// is not set.
 type OwnBufferPeriod struct {
 	Enabled  *bool
 	Min, Max *time.Duration
 }
 
-// OwnBufferPeriod returns what the task itself says of its buffer period: what
-// it says nothing of follows from that, or is that of all tasks.
+// OwnBufferPeriod returns the buffer_period of the task's block.
 func (t *Task) OwnBufferPeriod() OwnBufferPeriod { return t.buffer }
 
 func (raw *rawTaskBuffer) own() OwnBufferPeriod {
 	return OwnBufferPeriod{Enabled: written(raw.Enabled), Min: written(raw.Min), Max: written(raw.Max)}
 }
 
-// written is a copy of a value, so that what was read from the file can go.
+// written copies a value, so that the block it is in can be freed.
 func written[T bool | time.Duration](v block.Value[T]) *T {
 	if !v.Set {
 		return nil
@@ -30,8 +29,8 @@ func written[T bool | time.Duration](v block.Value[T]) *T {
 	return new(v.V)
 }
 
-// globalBuffer resolves the buffer_period of all tasks. Its keys default one by
-// one, so that a min above the default max raises max.
+// globalBuffer resolves the buffer_period of all tasks. Each key has its own
+// default: a min above the default max raises max.
 func (l *loader) globalBuffer(raw *rawGlobalBuffer) BufferPeriod {
 	l.notNegative(raw.Min)
 	l.notNegative(raw.Max)
@@ -41,8 +40,8 @@ func (l *loader) globalBuffer(raw *rawGlobalBuffer) BufferPeriod {
 	return BufferPeriod{Enabled: true, Min: raw.Min.V, Max: max(raw.Min.V, raw.Max.V)}
 }
 
-// taskBuffer resolves the buffer_period of a task: what it does not set follows
-// from what it does set, and only a block that sets nothing takes the parent's.
+// taskBuffer resolves the buffer_period of a task. If the block sets a key, the
+// others follow from it; otherwise the parent's values hold.
 func (l *loader) taskBuffer(raw *rawTaskBuffer, parent BufferPeriod) BufferPeriod {
 	l.notNegative(raw.Min)
 	l.notNegative(raw.Max)

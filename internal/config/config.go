@@ -1,11 +1,12 @@
 // Package config reads task files (YAML, and the HCL and JSON that
 // Consul-Terraform-Sync reads), merges them, fills in defaults and reports
-// everything that is wrong with them in one pass. What it returns is complete:
-// no other package looks at a file, an environment variable or a default again.
+// everything that is wrong with them in one pass. Its result is complete: no other
+// package reads a file, an environment variable or a default again.
 package config
 
 import (
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -33,8 +34,7 @@ type Config struct {
 	RunTimeout   time.Duration // of tasks that have none of their own; 0 is no limit
 	Tasks        []Task        // in the order of the files
 
-	// HighAvailability is how several instances share the work; nil if the
-	// block is not there.
+	// HighAvailability is nil if the files do not have the block.
 	HighAvailability *HighAvailability
 
 	// Warnings are findings that do not stop a run: deprecated keys, keys
@@ -156,10 +156,9 @@ type ClusterStorage struct {
 	SessionTTL time.Duration // 10 s to 24 h; 15 s by default
 }
 
-// Instance is what tells one instance of a cluster from the others, beside the
-// id of the configuration.
+// Instance is what differs between instances of a cluster, beside the id.
 type Instance struct {
-	Address string // that others are pointed to; may be empty
+	Address string // for people; may be empty
 }
 
 // Vault is the vault block with its environment fallbacks applied.
@@ -209,8 +208,8 @@ type Backend struct {
 	Body Body
 }
 
-// Body is the content of a block whose keys are not ours to know: a provider's
-// or a backend's arguments and nested blocks.
+// Body is the content of a block with keys of a provider or backend: arguments and
+// nested blocks.
 type Body struct {
 	Attributes map[string]cty.Value
 	Blocks     map[string][]Body // by block type, in order of appearance
@@ -259,9 +258,8 @@ type Task struct {
 	// Variables are the module's input variables, from the variable files and
 	// the variables map, merged. Values are wholly known and may be null.
 	Variables map[string]cty.Value
-	// VariableTemplates are the variables whose value is looked up for each run,
-	// with the template of each: what comes out is a string, and secret. No name
-	// is in Variables, too.
+	// VariableTemplates are the templates of the variables that are evaluated for
+	// each run: the values are secret strings. None of them is in Variables.
 	VariableTemplates map[string]string
 	VariableFiles     []string
 	Condition         Condition
@@ -269,8 +267,7 @@ type Task struct {
 	BufferPeriod      BufferPeriod
 	RunTimeout        time.Duration // of each run; 0 is no limit
 	WorkingDir        string        // the task's own directory
-	// ModuleDigest, if set, is a digest of the files of a local module. Load
-	// leaves it empty: only a bundle knows them.
+	// ModuleDigest is a digest of the files of a local module. Only a bundle sets it.
 	ModuleDigest string
 
 	// DeprecatedServices are the ids of the deprecated services list, as
@@ -316,7 +313,7 @@ func (t *Task) VariablePosition(name string) Position {
 
 // LocalModule reports whether the module is a directory on this machine, which
 // Load has made absolute.
-func (t *Task) LocalModule() bool { return localModule(t.Module) }
+func (t *Task) LocalModule() bool { return filepath.IsAbs(t.Module) || relativeModule(t.Module) }
 
 // Condition says what makes a task run.
 type Condition struct {
@@ -341,3 +338,17 @@ func (c Condition) Schedule() (cron string, ok bool) {
 	}
 	return s.CronExpression(), true
 }
+
+// Dir is the absolute folder to which relative paths in the files are relative.
+func (c *Config) Dir() string { return c.dir }
+
+// Files are the task files in their order, as a person named them: absolute, or
+// relative to Dir.
+func (c *Config) Files() []string { return c.files }
+
+// WrittenModule is the module as in the file: a local one is absolute, or relative
+// to Dir.
+func (t *Task) WrittenModule() string { return t.written }
+
+// OwnRunTimeout is the run_timeout of the task's block; nil if it has none.
+func (t *Task) OwnRunTimeout() *time.Duration { return t.timeout }

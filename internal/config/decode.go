@@ -29,15 +29,14 @@ type field interface {
 	decode(d *decoder, n *node, path string)
 }
 
-// An unsupported key is one that Consul-Terraform-Sync knows, or that people
-// expect, and that has no meaning here. Its tag "say" is the error, or with the
-// tag "warn" a warning.
+// An unsupported key is one of Consul-Terraform-Sync, or one that people expect,
+// without meaning here. Its tag "say" is the error; with the tag "warn", a warning.
 type unsupported struct{}
 
 func (*unsupported) decode(*decoder, *node, string) {}
 
-// A labelled key is a block whose label and content are not ours to know:
-// backend "s3" {}, terraform_provider "aws" {}.
+// A labelled key is a block with any label and content: backend "s3" {},
+// terraform_provider "aws" {}.
 type labelled struct{ blocks []labelledBlock }
 
 type labelledBlock struct {
@@ -148,8 +147,8 @@ func (d *decoder) blocks(n *node, slice reflect.Value, path string) {
 	}
 }
 
-// fill sets what no file has set, from the environment or the default of the
-// schema. Repeatable blocks are left alone: they do not exist unless written.
+// fill sets keys that no file sets, from the environment or the schema's default.
+// Repeatable blocks exist only if a file has them.
 func (d *decoder) fill(block any, prefix string, getenv func(string) string) {
 	d.fillValue(reflect.ValueOf(block).Elem(), prefix, getenv)
 }
@@ -192,8 +191,8 @@ func (d *decoder) fillField(f reflect.Value, k key, prefix string, getenv func(s
 	}
 }
 
-// A freeForm block has keys that are not ours to know. A key of a later file
-// replaces the one of an earlier file.
+// A freeForm block has any keys. A key of a later file replaces that of an earlier
+// one.
 type freeForm struct{ entries map[string]*node }
 
 func (v *freeForm) decode(d *decoder, n *node, path string) {
@@ -234,7 +233,7 @@ type key struct {
 	warn       bool     // an unsupported key that harms nothing
 	hidden     bool     // not suggested
 
-	tag reflect.StructTag // what is said of the key beside that
+	tag reflect.StructTag // all tags
 }
 
 var schemas sync.Map // reflect.Type -> *schema
@@ -341,8 +340,7 @@ func nearest(name string, candidates []string) (string, bool) {
 	return best, found
 }
 
-// maxExponent bounds the size of a number: one with more binary digits serves
-// no module, and writing it out takes gigabytes.
+// maxExponent bounds the size of a number: writing a larger one takes gigabytes.
 const maxExponent = 4096
 
 // number reads a number as any of the three formats writes it.

@@ -16,10 +16,9 @@ import (
 	"github.com/terrapulse/terrapulse/internal/condition"
 )
 
-// Digest identifies what the configuration means for a run: the same for the
-// same meaning, whatever the files, their format, the order of keys, the host
-// or the directory they were read in. It is hex SHA-256. The credentials for
-// Consul and Vault are not part of it, so that they can be rotated.
+// Digest identifies the meaning of the configuration for runs, in hex SHA-256,
+// independent of the files, their format, the order of keys, the host and the
+// folder. Credentials for Consul and Vault are not part of it: they can be rotated.
 func (c *Config) Digest() string {
 	tasks := make([]meaning, len(c.Tasks))
 	for i := range c.Tasks {
@@ -39,15 +38,13 @@ func (c *Config) Digest() string {
 	return m.digest()
 }
 
-// Digest identifies what decides the result of the task's run beside the data
-// from Consul: its definition, its providers and the driver. It is hex SHA-256.
-// Whether the task is enabled, its buffer period and its description are not
-// part of it.
+// Digest identifies what decides the result of the task's run beside the data from
+// Consul, in hex SHA-256: its definition, its providers and the driver, but not its
+// description, its buffer period and whether it is enabled.
 func (t *Task) Digest(c *Config) string { return c.taskMeaning(t).digest() }
 
-// Identity identifies what the block of the task in its file says, whatever was
-// changed beside the file or around the block: the driver, a provider, the content
-// of a variable file. It is hex SHA-256.
+// Identity identifies the block of the task in its file, in hex SHA-256. Overrides,
+// the driver, providers and the content of variable files do not change it.
 func (t *Task) Identity(c *Config) string {
 	m := meaning{}
 	m.set("name", t.Name)
@@ -64,9 +61,8 @@ func (t *Task) Identity(c *Config) string {
 	return m.digest()
 }
 
-// meaning is the canonical form of what a digest is made of. Each key is set by
-// name and left out if it has no value, so that a key that is added later changes
-// no digest where it is not set.
+// meaning is the canonical form that a digest is made of. It has only keys that are
+// set, so that a new key changes no digest of tasks that do not set it.
 type meaning map[string]any
 
 // set sets a key, unless the value is zero or empty. A pointer to a zero value is

@@ -11,11 +11,11 @@ import (
 	"github.com/terrapulse/terrapulse/internal/config/block"
 )
 
-// Templates in the strings of a terraform_provider block, and in the variables of
-// a task, stand for values that are looked up for each run; those in api.token and api.read_token are looked up
-// when the program starts.
+// Templates in the strings of a terraform_provider block, and in the variables of a
+// task, are evaluated for each run; those in api.token and api.read_token when the
+// program starts.
 var (
-	// ctsTemplate is what Consul-Terraform-Sync takes for one.
+	// ctsTemplate is a template for Consul-Terraform-Sync, too.
 	ctsTemplate = regexp.MustCompile(`\{\{\s*(env|key|with secret)\s+\\?".+\\?"\s*\}\}`)
 	// ownTemplate calls a function that Consul-Terraform-Sync does not have.
 	ownTemplate = regexp.MustCompile(`\{\{-?[^{}]*\b(secretsmanager|ssm)\s+\\?["` + "`" + `]`)
@@ -33,11 +33,9 @@ var (
 	vaultCall = regexp.MustCompile(`(?:^|[\s(|=])secrets?\s+["$.(]|\|\s*secret\b`)
 )
 
-// IsTemplate reports whether a string of a terraform_provider block is a
-// template: whether it looks something up, with {{ env "X" }}, {{ key "path" }},
-// {{ with secret "path" }} or another of the functions that reach outside of the
-// text. Then the whole string is one; any other is taken as it is written, also
-// if it has double braces.
+// IsTemplate reports whether a string is a template: whether it looks something
+// up, with {{ env "X" }}, {{ key "path" }}, {{ with secret "path" }} or the like. Any
+// other string is taken as it is written, even if it has double braces.
 func IsTemplate(text string) bool {
 	if !strings.Contains(text, "{{") {
 		return false
@@ -45,7 +43,7 @@ func IsTemplate(text string) bool {
 	return ctsTemplate.MatchString(text) || calls(text, templateCall)
 }
 
-// UsesVault reports whether a template asks Vault for something.
+// UsesVault reports whether a template reads from Vault.
 func UsesVault(text string) bool { return calls(text, vaultCall) }
 
 // calls reports whether an action of a template has a call, outside of literals.
@@ -59,7 +57,7 @@ func calls(text string, call *regexp.Regexp) bool {
 	return false
 }
 
-// template checks a template as far as that can be done without evaluating it.
+// template checks a template without evaluating it.
 func (l *loader) template(n *node, path string, vault bool) {
 	at := block.Origin{Pos: n.pos, Path: path}
 	if !vault && UsesVault(n.text) {
@@ -68,18 +66,18 @@ func (l *loader) template(n *node, path string, vault bool) {
 	t := parse.New(path)
 	t.Mode = parse.SkipFuncCheck
 	if _, err := t.Parse(n.text, "", "", map[string]*parse.Tree{}); err != nil {
-		// The parser's own words may quote what stands beside the template.
+		// The parser's error may quote text around the template, which may be secret.
 		l.Fail(at, "the template cannot be parsed", `the syntax is that of Go's text/template, such as {{ env "NAME" }}; every "with", "if" and "range" needs an {{ end }}`)
 	}
 }
 
-// variablePath is the path of a variable of a task in a file. Tasks that are
-// created through the API have none: who creates one could have the secrets of
-// this process given to any module.
+// variablePath is the path of a variable of a task in a file. Tasks that are created
+// through the API have no templates: they could pass the secrets of this process to
+// any module.
 var variablePath = regexp.MustCompile(`(?i)^task\[\d+\]\.variables\.`)
 
-// variableTemplate reports whether a variable of a task is a template. Terraform
-// source that is a value itself is none.
+// variableTemplate reports whether a variable of a task is a template, and not
+// valid Terraform source.
 func variableTemplate(path, text string) bool {
 	if !variablePath.MatchString(path) || !IsTemplate(text) {
 		return false
@@ -88,9 +86,8 @@ func variableTemplate(path, text string) bool {
 	return diags.HasErrors()
 }
 
-// dynamicOutsideProviders reports template syntax where nothing evaluates it.
-// What Consul-Terraform-Sync leaves alone there may be meant for another
-// program, such as the text of a template in a variable.
+// dynamicOutsideProviders reports template syntax where nothing evaluates it. Text
+// that Consul-Terraform-Sync accepts there may be meant for another program.
 func (l *loader) dynamicOutsideProviders(root *node) {
 	repeated := map[string]int{"task": 0, "service": 0}
 	for _, e := range root.entries {

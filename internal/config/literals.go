@@ -6,14 +6,13 @@ import (
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
-	hcljson "github.com/hashicorp/hcl/v2/json"
 	"github.com/zclconf/go-cty/cty"
 	"github.com/zclconf/go-cty/cty/convert"
 
 	"github.com/terrapulse/terrapulse/internal/config/block"
 )
 
-// A Literal is a text, number or bool as it is written in a file.
+// A Literal is a text, number or bool of a file.
 type Literal struct {
 	Position
 	Key  string // full path of the key, such as "task[0].variables.size"
@@ -21,8 +20,8 @@ type Literal struct {
 	Text string
 }
 
-// Literals returns what is written in the files that the configuration was read
-// from, and in its tasks' variable files. It reads the files again.
+// Literals returns the literals of the files of the configuration and of its
+// tasks' variable files. It reads the files again.
 func Literals(cfg *Config) ([]Literal, error) {
 	l := loader{Options: Options{Dir: cfg.dir}}
 	var all []Literal
@@ -64,13 +63,13 @@ func (n *node) literals(f func(Literal)) {
 			path = block.Indexed(e.key, repeated[e.key])
 			repeated[e.key]++
 		}
-		e.value.scalars(path, e.key, f)
-		e.supersededScalars(path, f)
+		e.scalars(path, f)
 	}
 }
 
-// supersededScalars finds what is written in the file without effect.
-func (e *entry) supersededScalars(path string, f func(Literal)) {
+// scalars also finds values that have no effect.
+func (e *entry) scalars(path string, f func(Literal)) {
+	e.value.scalars(path, e.key, f)
 	for _, old := range e.superseded {
 		old.value.scalars(path, e.key, f)
 	}
@@ -90,8 +89,7 @@ func (n *node) scalars(path, name string, f func(Literal)) {
 				e.value.source(block.Joined(path, e.key), e.key, f)
 				continue
 			}
-			e.value.scalars(block.Joined(path, e.key), e.key, f)
-			e.supersededScalars(block.Joined(path, e.key), f)
+			e.scalars(block.Joined(path, e.key), f)
 		}
 	default:
 		f(Literal{n.pos, path, name, n.text})
@@ -110,21 +108,17 @@ func (n *node) source(path, name string, f func(Literal)) {
 	})
 }
 
-// VariableLiterals returns what is written in a variable file. One that cannot
-// be parsed has nothing.
+// VariableLiterals returns the literals of a variable file; none if it cannot be
+// parsed.
 func VariableLiterals(file string, src []byte) []Literal {
-	var all []Literal
-	parse := func() (*hcl.File, hcl.Diagnostics) { return hclsyntax.ParseConfig(src, file, hcl.InitialPos) }
-	if strings.HasSuffix(file, ".json") {
-		parse = func() (*hcl.File, hcl.Diagnostics) { return hcljson.Parse(src, file) }
-	}
 	if block.TooDeep(src) {
 		return nil
 	}
-	f, diags := parse()
+	f, diags := parseVariables(file, src)
 	if diags.HasErrors() {
 		return nil
 	}
+	var all []Literal
 	attrs, _ := f.Body.JustAttributes()
 	for _, name := range sortedKeys(attrs) {
 		expressionLiterals(attrs[name].Expr, name, name, func(found Literal) { all = append(all, found) })

@@ -18,8 +18,8 @@ import (
 	"github.com/terrapulse/terrapulse/internal/config/block"
 )
 
-// Options say where configuration comes from. The zero value of each field but
-// Paths is what a program that is started from a shell wants.
+// Options say where the configuration comes from. Except for Paths, the zero values
+// fit a program that is started from a shell.
 type Options struct {
 	// Paths are read in this order, each merged over those before.
 	Paths []Path
@@ -30,8 +30,7 @@ type Options struct {
 	Dir string
 	// Hostname is part of the default id; the host's own name if empty.
 	Hostname string
-	// Now is the time from which on a schedule should come due; the current
-	// time if zero.
+	// Now is the time after which a schedule should come due; the current time if zero.
 	Now time.Time
 }
 
@@ -61,8 +60,8 @@ var parsers = map[string]func(file string, src []byte) (*node, []Diagnostic){
 	".yml":  parseYAML,
 }
 
-// Load reads, merges, completes and validates the configuration. What is wrong
-// is reported all at once, as Errors.
+// Load reads, merges, completes and validates the configuration. It reports all
+// errors at once, as Errors.
 func Load(opts Options) (*Config, error) {
 	cfg, err := Examine(opts)
 	if err != nil {
@@ -71,9 +70,8 @@ func Load(opts Options) (*Config, error) {
 	return cfg, nil
 }
 
-// Examine is Load for a program that has more to check: where something is
-// wrong, reported as Errors, it also returns what there is of the configuration,
-// with the tasks that nothing is wrong with.
+// Examine is Load for a program that has more to check: beside Errors, it returns
+// the rest of the configuration with the tasks that have no error.
 func Examine(opts Options) (*Config, error) {
 	l, err := newLoader(opts)
 	if err != nil {
@@ -132,7 +130,7 @@ func newLoader(opts Options) (*loader, error) {
 	return &loader{Options: opts, decoder: decoder{Report: block.Report{Now: opts.Now, Existing: true}}}, nil
 }
 
-// readAll reads and merges the files that Paths stand for, and returns their names.
+// readAll reads and merges the files of Paths, and returns their names.
 func (l *loader) readAll(raw *rawConfig) []string {
 	files := l.files()
 	for _, file := range files {
@@ -149,9 +147,9 @@ type StoreSettings struct {
 	HighAvailability *HighAvailability // nil if the store is in WorkingDir
 }
 
-// LoadStoreSettings reads them from task files, or takes the defaults if there
-// are no paths. What is wrong with other keys does not matter: the store can be
-// read while a person edits the files.
+// LoadStoreSettings reads them from task files, or takes the defaults if there are
+// no paths. It ignores errors of other keys: the store can be read while a person
+// edits the files.
 func LoadStoreSettings(opts Options) (StoreSettings, error) {
 	l, err := newLoader(opts)
 	if err != nil {
@@ -182,8 +180,8 @@ func LoadStoreSettings(opts Options) (StoreSettings, error) {
 	return settings, nil
 }
 
-// ConsulOf returns how Consul is reached where no file says so, as the
-// environment has it. What is wrong is reported as Errors.
+// ConsulOf returns how Consul is reached by the environment alone. Its error is
+// Errors.
 func ConsulOf(getenv func(string) string) (Consul, error) {
 	l := loader{Options: Options{Getenv: getenv}}
 	var raw rawConfig
@@ -222,7 +220,7 @@ func (l *loader) abs(path string) string {
 	return filepath.Join(l.Dir, path)
 }
 
-// files returns the files that Paths stand for, as a person would name them.
+// files returns the files of Paths, as a person would name them.
 func (l *loader) files() []string {
 	var files []string
 	for _, p := range l.Paths {
@@ -276,9 +274,9 @@ func (l *loader) usable(name string, info fs.FileInfo) bool {
 	return info.Mode().IsRegular() && info.Size() > 0 && parsers[extension(name)] != nil
 }
 
-// IsTaskFile reports whether a file of this name in a folder is read. The JSON
-// Schema of task files lies beside them, for editors, and is none; nor is .#name,
-// a link to nowhere with which Emacs marks what is being edited.
+// IsTaskFile reports whether a file of this name in a folder is read. Not read are
+// the JSON Schema, which editors use, and .#name, with which Emacs marks a file that
+// is being edited.
 func IsTaskFile(name string) bool {
 	return parsers[extension(name)] != nil && !strings.HasSuffix(strings.ToLower(name), ".schema.json") &&
 		!strings.HasPrefix(filepath.Base(name), ".#")
@@ -312,8 +310,7 @@ func (l *loader) readFile(name string) ([]byte, error) {
 	return src, err
 }
 
-// readable says what is wrong with a file, in the words of the operating system
-// but with the name that the person gave.
+// readable is an error of the operating system with the name that the person gave.
 func readable(err error, name string) string {
 	var path *fs.PathError
 	if errors.As(err, &path) {
@@ -322,8 +319,8 @@ func readable(err error, name string) string {
 	return fmt.Sprintf("read %s: %s", name, err)
 }
 
-// read adds one file to what was read before. It returns nil if there is nothing
-// to be made of it.
+// read adds one file to the files before. It returns nil if the file cannot be
+// parsed.
 func (l *loader) read(file string, raw *rawConfig) *node {
 	at := block.Origin{Pos: Position{File: file}}
 	src, err := l.readFile(file)
@@ -342,8 +339,8 @@ func (l *loader) read(file string, raw *rawConfig) *node {
 	if root == nil {
 		return nil
 	}
-	root.repeats("", func(path string, superseded, counts Position) {
-		l.Warn(block.Origin{Pos: counts, Path: path}, fmt.Sprintf("set more than once: this value counts, and the one of line %d does not", superseded.Line), "remove one of them")
+	root.repeats("", func(path string, superseded, effective Position) {
+		l.Warn(block.Origin{Pos: effective, Path: path}, fmt.Sprintf("set more than once: this value is used, and the one of line %d is not", superseded.Line), "remove one of them")
 	})
 	l.earlier = map[string]int{"task": len(raw.Tasks), "service": len(raw.Services)}
 	l.weak = slices.Contains([]string{".hcl", ".json"}, extension(file)) // the formats of Consul-Terraform-Sync

@@ -29,8 +29,7 @@ type entry struct {
 
 	above, beside string // comments of HCL at the key, without their marks
 
-	// superseded are the earlier values of a key that a file sets more than
-	// once: the last one counts.
+	// superseded are the earlier values of a key that a file sets more than once.
 	superseded []entry
 }
 
@@ -59,13 +58,12 @@ const (
 	formBlock                 // HCL: key { }
 )
 
-// maxDepth limits how deep values may be nested. Nothing that is configured
-// needs more than a dozen levels; without a limit a small file of brackets
-// would exhaust the stack.
+// maxDepth limits how deep values may be nested: a small file of brackets could
+// exhaust the stack. No real file needs more than a dozen levels.
 const maxDepth = 100
 
-// objects returns the blocks that a value stands for: itself, or each element
-// of a list of objects. Null is an empty block, as in the YAML `local:`.
+// objects returns the blocks of a value: itself, or each element of a list of
+// objects. Null is an empty block, as in the YAML `local:`.
 func (n *node) objects() ([]*node, bool) {
 	switch n.kind {
 	case kindNull:
@@ -113,8 +111,8 @@ func (n *node) set(e entry) {
 }
 
 // repeats calls f for every value below n that a later one of the same key
-// supersedes, with the path of the key and the place of the value that counts.
-func (n *node) repeats(path string, f func(path string, superseded, counts Position)) {
+// supersedes, with the path of the key and the place of the later value.
+func (n *node) repeats(path string, f func(path string, superseded, effective Position)) {
 	indexes := map[string]int{}
 	for _, e := range n.entries {
 		at := block.Joined(path, e.key)

@@ -16,16 +16,15 @@ type Change struct {
 	Task string // its name
 	// Definition is that of a task that no file has: JSON as the API takes it.
 	Definition []byte
-	// Enabled, if set, is what counts instead of what the task says.
+	// Enabled, if set, replaces that of the task.
 	Enabled *bool
 	// Deleted hides a task of a file for as long as the task there is the one
 	// that was deleted: it is that task's Identity.
 	Deleted string
 }
 
-// With returns the configuration as the changes make it, and why some of them
-// are without effect, by task. The receiver stays as it is; what is not changed
-// is shared with it.
+// With returns the configuration with the changes, and why some of them have no
+// effect, by task. The receiver does not change; both share what is the same.
 func (c *Config) With(changes []Change) (*Config, map[string]error) {
 	if len(changes) == 0 {
 		return c, nil
@@ -73,12 +72,12 @@ func (c *Config) With(changes []Change) (*Config, map[string]error) {
 	return &next, problems
 }
 
-// Parse reads a task on its own, in the JSON form of the API, as one more task
-// of the configuration. What is wrong with it, and what stands in its way, is
-// reported all at once, as Errors; keys begin with "task".
+// Parse reads one more task of the configuration, in the JSON form of the API. It
+// reports everything that is wrong with it at once, as Errors; keys begin with
+// "task".
 func (c *Config) Parse(definition []byte) (*Task, error) { return c.parse(definition, false) }
 
-// parse reads a task that is being made, or was made before.
+// parse reads a task that is being created or, if made is set, was created before.
 func (c *Config) parse(definition []byte, made bool) (*Task, error) {
 	l := loader{
 		Options: Options{Dir: c.dir, Getenv: func(string) string { return "" }},
@@ -87,8 +86,8 @@ func (c *Config) parse(definition []byte, made bool) (*Task, error) {
 	root, diags := parseJSON("", definition)
 	l.Errors = diags
 	if root != nil {
-		root.repeats("task", func(path string, _, counts Position) {
-			l.Fail(block.Origin{Pos: counts, Path: path}, "duplicate key", "keep one of them")
+		root.repeats("task", func(path string, _, effective Position) {
+			l.Fail(block.Origin{Pos: effective, Path: path}, "duplicate key", "keep one of them")
 		})
 	}
 	if root == nil || len(diags) > 0 {
@@ -109,8 +108,8 @@ func (c *Config) parse(definition []byte, made bool) (*Task, error) {
 	return &t, nil
 }
 
-// filesOfModule takes over what is known of the module's files from a task that
-// has the same: a bundle knows the files of the modules that its tasks use.
+// filesOfModule takes the digest of the module's files from a task of a bundle with
+// the same module.
 func (t *Task) filesOfModule(tasks []Task) {
 	for i := range tasks {
 		if tasks[i].Module == t.Module && tasks[i].ModuleDigest != "" {

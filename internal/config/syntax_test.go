@@ -19,7 +19,7 @@ func TestLoad_SyntaxErrorsNameTheLine(t *testing.T) {
 		{"JSON that goes on", "f.json", "{}\n{}", `f.json:2: not valid JSON: more than one value`},
 		{"JSON that is a list", "f.json", "[]", `f.json:1: not valid JSON: the top level is not an object`},
 		{"YAML", "f.yaml", "port: 1\n  id: x\n", `f.yaml:2: not valid YAML: mapping values are not allowed in this context`},
-		{"YAML with a key that is indented less", "f.yaml", "task:\n- name: a\n  module: ./m\n condition: x\n", `f.yaml:4: not valid YAML: did not find expected key; look at the indentation, and for a quote or bracket that ends too early`},
+		{"YAML with a key that is indented less", "f.yaml", "task:\n- name: a\n  module: ./m\n condition: x\n", `f.yaml:4: not valid YAML: did not find expected key; check the indentation, and whether a quote or bracket ends too early`},
 		{"YAML with a list that does not end", "f.yaml", "port: 1\ntask:\n- providers: [a\n  name: t\n", `f.yaml:4: not valid YAML: did not find expected ',' or ']' of the list that begins on line 3`},
 		{"YAML with a list that the file ends in", "f.yaml", "port: 1\ntask: [\n\n", `f.yaml:2: not valid YAML: did not find expected node content`},
 		{"YAML with a quote that does not end", "f.yaml", "port: 1\nid: \"x\nconsul:\n  address: a\n", `f.yaml:2: not valid YAML: the quote that begins here does not end`},

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"path/filepath"
 	"reflect"
+	"runtime"
 	"slices"
 	"strings"
+	"time"
 	"unicode"
 
 	"golang.org/x/text/unicode/norm"
@@ -283,4 +285,21 @@ func joinedQueries(queries condition.Services) condition.Services {
 		one.Names = append(one.Names, names...)
 	}
 	return condition.Services{one}
+}
+
+// runTimeout checks a run_timeout.
+func (l *loader) runTimeout(raw block.Duration) time.Duration {
+	if raw.V < 0 {
+		l.Fail(raw.Origin, fmt.Sprintf("%s is negative", block.Quoted(raw.V.String())), `a duration such as "30m", or "0s" for no limit`)
+	}
+	return raw.V
+}
+
+// relativeModule reports whether a module, as it was written, is a folder relative
+// to Dir.
+func relativeModule(module string) bool {
+	if runtime.GOOS == "windows" {
+		module = filepath.ToSlash(module)
+	}
+	return strings.HasPrefix(module, "./") || strings.HasPrefix(module, "../")
 }

@@ -47,18 +47,23 @@ func (l *loader) variables(raw *rawTask, t *Task, vault bool) {
 		maps.Copy(vars, l.variableFile(file, at, places))
 	}
 	maps.DeleteFunc(templates, func(name, _ string) bool { _, set := vars[name]; return set })
+	t.places = places
 	if len(vars) > 0 {
 		t.Variables = vars
 	}
 	if len(templates) > 0 {
 		t.VariableTemplates = templates
 	}
-	if len(places) > 0 {
-		t.places = places
-	}
 }
 
-// variableFile returns what a file sets, and adds the places to places.
+func parseVariables(file string, src []byte) (*hcl.File, hcl.Diagnostics) {
+	if strings.HasSuffix(file, ".json") {
+		return hcljson.Parse(src, file)
+	}
+	return hclsyntax.ParseConfig(src, file, hcl.InitialPos)
+}
+
+// variableFile returns the variables that a file sets, and adds their places.
 func (l *loader) variableFile(file string, at block.Origin, places map[string]Position) map[string]cty.Value {
 	src, err := l.readFile(file)
 	if err != nil {
@@ -74,13 +79,7 @@ func (l *loader) variableFile(file string, at block.Origin, places map[string]Po
 		l.Fail(at, fmt.Sprintf("the variable file %s is nested deeper than %d levels", file, 100*maxDepth), "")
 		return nil
 	}
-	parse := func(src []byte, file string) (*hcl.File, hcl.Diagnostics) {
-		return hclsyntax.ParseConfig(src, file, hcl.InitialPos)
-	}
-	if strings.HasSuffix(file, ".json") {
-		parse = hcljson.Parse
-	}
-	f, diags := parse(src, file)
+	f, diags := parseVariables(file, src)
 	if diags.HasErrors() {
 		l.variableErrors(at, diags)
 		return nil
@@ -116,7 +115,7 @@ func position(r hcl.Range) Position {
 }
 
 func sentence(d *hcl.Diagnostic) string {
-	if d.Summary == "Invalid JSON keyword" { // the detail shows what is there, which may be a secret
+	if d.Summary == "Invalid JSON keyword" { // the detail quotes the file, which may hold a secret
 		return d.Summary + ": a text needs quotes"
 	}
 	return strings.TrimSuffix(d.Summary+": "+d.Detail, ".")

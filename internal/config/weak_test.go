@@ -13,15 +13,15 @@ func TestLoad_AcceptsWhatCTSDecodesWeakly(t *testing.T) {
 		want             []string // warnings
 	}{
 		{"a key that is set twice", "f.hcl", "port = 1\nid = \"x\"\nport = 8559\n" + aTask("condition \"services\" {\n names = [\"db\"]\n names = [\"web\"]\n}"), []string{
-			"f.hcl:3: port: set more than once: this value counts, and the one of line 1 does not; remove one of them",
-			"f.hcl:9: task[0].condition.services.names: set more than once: this value counts, and the one of line 8 does not; remove one of them",
+			"f.hcl:3: port: set more than once: this value is used, and the one of line 1 is not; remove one of them",
+			"f.hcl:9: task[0].condition.services.names: set more than once: this value is used, and the one of line 8 is not; remove one of them",
 		}},
 		{"a key that is set three times", "f.hcl", "port = 1\nport = 2\nport = 8559\n" + aTask(services), []string{
-			"f.hcl:3: port: set more than once: this value counts, and the one of line 1 does not; remove one of them",
-			"f.hcl:3: port: set more than once: this value counts, and the one of line 2 does not; remove one of them",
+			"f.hcl:3: port: set more than once: this value is used, and the one of line 1 is not; remove one of them",
+			"f.hcl:3: port: set more than once: this value is used, and the one of line 2 is not; remove one of them",
 		}},
 		{"a key that is set twice in JSON", "f.json", "{\"port\": 1,\n\"port\": 8559, \"task\": {\"name\": \"t\", \"module\": \"./m\", \"condition\": {\"services\": {\"names\": [\"web\"]}}}}", []string{
-			"f.json:2: port: set more than once: this value counts, and the one of line 1 does not; remove one of them",
+			"f.json:2: port: set more than once: this value is used, and the one of line 1 is not; remove one of them",
 		}},
 		{"lists of one", "f.hcl", "port = [\"8559\"]\n" + aTask("enabled = [true]\ncondition \"services\" {\n regexp = [\"web\"]\n cts_user_defined_meta { a = [\"b\"] }\n}\nbuffer_period { min = [\"1s\"] }"), []string{
 			"f.hcl:1: port: a list of one, where a single value is expected: its element is used; remove the brackets",

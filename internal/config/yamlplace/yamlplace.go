@@ -1,6 +1,6 @@
-// Package yamlplace finds the place of a syntax error in a YAML file: yaml.v3,
-// which reads the task files, names the line before it, or the line where the
-// block begins. Its successor knows better, and is asked here.
+// Package yamlplace finds the place of a syntax error in a YAML file. It uses
+// yaml.v4: yaml.v3, which reads the task files, names the line before the error or
+// the first line of the block.
 package yamlplace
 
 import (
@@ -35,7 +35,7 @@ func Find(src []byte) (line, column int, problem, hint string, ok bool) {
 	case text == "did not find expected ',' or '}'" && begins.Line < mark.Line:
 		text += fmt.Sprintf(" of the map that begins on line %d", begins.Line)
 	case text == "did not find expected key":
-		hint = "look at the indentation, and for a quote or bracket that ends too early"
+		hint = "check the indentation, and whether a quote or bracket ends too early"
 	}
 	if last := 1 + bytes.Count(bytes.TrimRight(src, " \t\r\n"), []byte("\n")); mark.Line > last {
 		mark.Line, mark.Column = last, 1 // the file ends before what is missing
