@@ -13,7 +13,7 @@ import (
 )
 
 // inspect writes a plan run and its launch as the Planner does.
-func (b *bench) inspect(id string) {
+func (b *fixture) inspect(id string) {
 	b.t.Helper()
 	b.launch = state.Launch{ID: "l-" + id, Kind: state.KindPlan, Runs: b.planned(id)}
 	run := state.Run{ID: id, Task: "web", Kind: state.KindPlan, Launch: b.launch.ID, State: state.RunIntended, Created: noon}
@@ -33,7 +33,7 @@ func TestRun_PlanLeavesItsTaskAlone(t *testing.T) {
 		return nil, errors.New("module is broken")
 	}, state.RunFailed}} {
 		t.Run(string(outcome.state), func(t *testing.T) {
-			b := newBench(t, nil)
+			b := newFixture(t, nil)
 			b.Driver = fake{apply: unapplied(t), plan: outcome.plan}
 			var kept []time.Time // when the run's record becomes garbage, by write
 			b.store.After = func(changes []state.Change) error {
@@ -71,8 +71,8 @@ func TestRun_PlanLeavesItsTaskAlone(t *testing.T) {
 	}
 }
 
-func TestARunOfAnotherLaunchIsRefusedAndLeftToIt(t *testing.T) {
-	b := newBench(t, func(context.Context, io.Writer) (*state.Changes, error) {
+func TestRun_RunOfAnotherLaunchIsRefused(t *testing.T) {
+	b := newFixture(t, func(context.Context, io.Writer) (*state.Changes, error) {
 		t.Error("applied")
 		return nil, nil
 	})
@@ -97,8 +97,8 @@ func (s *shelf) Save(_ context.Context, task, run string, output []byte, _ time.
 	return "s3://logs/" + task + "/" + run, s.err
 }
 
-func TestOutputThatIsKeptElsewhereIsFoundByItsURL(t *testing.T) {
-	b := newBench(t, succeed)
+func TestOutput_KeptOutsideOfTheStoreIsFoundByItsURL(t *testing.T) {
+	b := newFixture(t, succeed)
 	logs := &shelf{}
 	b.Logs = logs
 	if err := b.run(t.Context()); err != nil {
@@ -113,8 +113,8 @@ func TestOutputThatIsKeptElsewhereIsFoundByItsURL(t *testing.T) {
 	}
 }
 
-func TestOutputThatCannotBeKeptCostsNoOutcome(t *testing.T) {
-	b := newBench(t, succeed)
+func TestOutput_FailureToKeepItLosesNoOutcome(t *testing.T) {
+	b := newFixture(t, succeed)
 	b.Logs = &shelf{err: errors.New("access denied")}
 	if err := b.run(t.Context()); err != nil {
 		t.Fatal(err)
@@ -127,8 +127,8 @@ func TestOutputThatCannotBeKeptCostsNoOutcome(t *testing.T) {
 	}
 }
 
-func TestWhatARunnerCannotDoIsRecordedOnItsRuns(t *testing.T) {
-	b := newBench(t, nil)
+func TestRefuse_ReasonIsRecordedOnTheRun(t *testing.T) {
+	b := newFixture(t, nil)
 	b.Config, b.Consul, b.Driver = nil, nil, nil // none was got
 	if err := b.Refuse(t.Context(), b.launch, b.launch.Runs[0], errors.New("no Terraform in the image")); err != nil {
 		t.Fatal(err)
@@ -139,12 +139,12 @@ func TestWhatARunnerCannotDoIsRecordedOnItsRuns(t *testing.T) {
 	}
 }
 
-func TestOutcomesAreToldOnceTheyAreRecorded(t *testing.T) {
+func TestRun_EndedIsCalledOnceTheOutcomeIsRecorded(t *testing.T) {
 	for _, outcome := range []struct {
 		apply applier
 		state state.RunState
 	}{{succeed, state.RunSucceeded}, {fail, state.RunFailed}} {
-		b := newBench(t, outcome.apply)
+		b := newFixture(t, outcome.apply)
 		b.Who = "terrapulse-l1@host"
 		var told []state.Run
 		b.Ended = func(run state.Run) { told = append(told, run) }
@@ -160,8 +160,8 @@ func TestOutcomesAreToldOnceTheyAreRecorded(t *testing.T) {
 	}
 }
 
-func TestAnOutcomeThatIsNotRecordedIsNotTold(t *testing.T) {
-	b := newBench(t, func(ctx context.Context, out io.Writer) (*state.Changes, error) { return succeed(ctx, out) })
+func TestRun_EndedIsNotCalledWithoutARecordedOutcome(t *testing.T) {
+	b := newFixture(t, func(ctx context.Context, out io.Writer) (*state.Changes, error) { return succeed(ctx, out) })
 	b.Patience = 200 * time.Millisecond
 	b.Ended = func(run state.Run) { t.Errorf("told %+v", run) }
 	b.store.Before = func(changes []state.Change) error {

@@ -23,7 +23,7 @@ func (all *told) Deliver(_ context.Context, e outbox.Event) error {
 }
 
 // events delivers the events in the store.
-func (b *bench) events(sinks ...outbox.Sink) (all told) {
+func (b *fixture) events(sinks ...outbox.Sink) (all told) {
 	b.t.Helper()
 	left, err := outbox.Delivery{Store: b.store, Apply: b.store.Apply, Sinks: append(sinks, &all), Now: b.Now, Log: slog.New(slog.DiscardHandler)}.Run(b.t.Context())
 	if err != nil || left > 0 {
@@ -42,7 +42,7 @@ func TestRun_OutcomeAndItsEventAreOneWrite(t *testing.T) {
 		"failure": {fail, outbox.RunFailed, "module is broken"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newBench(t, tt.apply)
+			b := newFixture(t, tt.apply)
 			b.store.Before = func(changes []state.Change) error {
 				ends := writes(changes, "run/", `"ended":"2`)
 				if ends != writes(changes, outbox.Prefix, "") || ends != writes(changes, "task/", "") {
@@ -66,7 +66,7 @@ func TestRun_OutcomeAndItsEventAreOneWrite(t *testing.T) {
 }
 
 func TestRun_EventOfAnOutcomeWhoseAnswerWasLostIsThereOnce(t *testing.T) {
-	b := newBench(t, succeed)
+	b := newFixture(t, succeed)
 	b.Said = new(outbox.Said)
 	lost := 0
 	b.store.After = func(changes []state.Change) error {
@@ -88,7 +88,7 @@ func TestRun_EventOfAnOutcomeWhoseAnswerWasLostIsThereOnce(t *testing.T) {
 }
 
 func TestRun_PlanIsLoggedAndNoEvent(t *testing.T) {
-	b := newBench(t, nil)
+	b := newFixture(t, nil)
 	b.Driver = fake{plan: succeed}
 	launch := state.Launch{ID: "l2", Kind: state.KindPlan, Runs: b.planned("p1")}
 	run := state.Run{ID: "p1", Task: "web", Kind: state.KindPlan, Launch: "l2", State: state.RunIntended, Created: noon}

@@ -32,7 +32,7 @@ func (d *destroyer) Destroy(_ context.Context, job driver.Job) (*state.Changes, 
 }
 
 // intendKind changes the intended run to another kind.
-func (b *bench) intendKind(kind state.Kind) {
+func (b *fixture) intendKind(kind state.Kind) {
 	b.t.Helper()
 	b.launch.Kind = kind
 	run, err := state.Read[state.Run](b.t.Context(), b.store, state.RunKey("web", "r1"))
@@ -50,7 +50,7 @@ func TestRun_PlanIsKeptAsTextAndAsData(t *testing.T) {
 	plan := driver.Plan{Changes: &state.Changes{Add: 1}, Text: "1 to add", Digest: "d",
 		Resources: []driver.ResourceChange{{Address: "a.b", Type: "a", Action: driver.Create}}}
 	for _, kind := range []state.Kind{state.KindPlan, state.KindDrift} {
-		b := newBench(t, nil)
+		b := newFixture(t, nil)
 		b.Driver = readOnly{plan: plan}
 		b.intendKind(kind)
 		if err := b.run(t.Context()); err != nil {
@@ -73,7 +73,7 @@ func TestRun_PlanIsKeptAsTextAndAsData(t *testing.T) {
 		}
 	}
 	// A plan that runs remotely has no data.
-	b := newBench(t, nil)
+	b := newFixture(t, nil)
 	b.Driver = readOnly{plan: driver.Plan{Changes: &state.Changes{}, Text: "none"}}
 	b.intendKind(state.KindPlan)
 	if err := b.run(t.Context()); err != nil || b.stored("r1").Plan == (state.Kept{}) || b.stored("r1").PlanData != (state.Kept{}) {
@@ -82,7 +82,7 @@ func TestRun_PlanIsKeptAsTextAndAsData(t *testing.T) {
 }
 
 func TestRun_DestroyLeavesNothingApplied(t *testing.T) {
-	b, d := newBench(t, nil), &destroyer{}
+	b, d := newFixture(t, nil), &destroyer{}
 	b.Driver = d
 	b.intendKind(state.KindDestroy)
 	if err := b.run(t.Context()); err != nil {

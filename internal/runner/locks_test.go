@@ -13,7 +13,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/testtools"
 )
 
-func TestALockIsOrphanedOnlyIfTheRunThatHeldItIsDead(t *testing.T) {
+func TestOrphaned_OnlyIfTheRunThatHeldTheLockIsDead(t *testing.T) {
 	const who = "terrapulse-l1@ip-10-0-1-2"
 	began, ended := noon, noon.Add(time.Minute)
 	run := state.Run{ID: "r1", Task: "web", Kind: state.KindApply, Who: who, Started: began, Ended: ended, State: state.RunLost, Dead: true, Error: "out of memory"}
@@ -45,7 +45,7 @@ func TestALockIsOrphanedOnlyIfTheRunThatHeldItIsDead(t *testing.T) {
 		}, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			b := newBench(t, succeed)
+			b := newFixture(t, succeed)
 			run, lock := run, lock
 			tt.change(&run, &lock)
 			if _, err := b.store.Apply(t.Context(), state.Create(state.RunKey("web", "a"), state.Encode(run))); err != nil {
@@ -62,7 +62,7 @@ func TestALockIsOrphanedOnlyIfTheRunThatHeldItIsDead(t *testing.T) {
 	}
 }
 
-func TestALockStaysWhileTheStoreCannotTellWhoseItIs(t *testing.T) {
+func TestOrphaned_NotWithoutTheStore(t *testing.T) {
 	log := &testtools.Output{}
 	locks := Locks{Store: deaf{}, Log: slog.New(slog.NewTextHandler(log, nil))}
 	lock := terraform.LockError{ID: "0d6d8b1c", Who: "terrapulse@host", Created: fmt.Sprint(noon)}

@@ -14,7 +14,7 @@ import (
 )
 
 func TestRun_OutputIsReadableWhileItGoesOn(t *testing.T) {
-	b := newBench(t, nil)
+	b := newFixture(t, nil)
 	b.Live = time.Millisecond
 	var live string
 	b.Driver = fake{apply: func(ctx context.Context, out io.Writer) (*state.Changes, error) {
@@ -45,7 +45,7 @@ func TestRun_OutputIsWrittenAtABoundedRateAndOnlyIfNew(t *testing.T) {
 		return nil
 	}
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, nil)
+		b := newFixture(t, nil)
 		b.store.Before = counted
 		b.Live = 2 * time.Second
 		b.Driver = fake{apply: func(ctx context.Context, out io.Writer) (*state.Changes, error) {
@@ -71,7 +71,7 @@ func TestRun_OutputIsWrittenAtABoundedRateAndOnlyIfNew(t *testing.T) {
 }
 
 func TestRun_OutputOfALostRunIsKept(t *testing.T) {
-	b := newBench(t, nil)
+	b := newFixture(t, nil)
 	b.Live, b.Claim = time.Millisecond, 30*time.Millisecond
 	b.Driver = fake{apply: func(ctx context.Context, out io.Writer) (*state.Changes, error) {
 		fmt.Fprintln(out, "local_file.a: Creating...")
@@ -92,7 +92,7 @@ func TestRun_OutputOfALostRunIsKept(t *testing.T) {
 }
 
 func TestRun_WithoutOutputLeavesNoLog(t *testing.T) {
-	b := newBench(t, fail)
+	b := newFixture(t, fail)
 	if err := b.run(t.Context()); err != nil {
 		t.Fatal(err)
 	}

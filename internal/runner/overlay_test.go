@@ -15,7 +15,7 @@ import (
 )
 
 // change writes what somebody changes about a task.
-func (b *bench) change(o state.Override) {
+func (b *fixture) change(o state.Override) {
 	b.t.Helper()
 	was, err := state.Read[state.Override](b.t.Context(), b.store, state.OverrideKey(o.Task))
 	if err != nil {
@@ -42,24 +42,24 @@ func unapplied(t *testing.T) applier {
 
 const otherWeb = `{"name":"web","module":"./other","condition":{"services":{"names":["web"]}}}`
 
-func TestARunWhoseTaskIsAnotherByThenIsSuperseded(t *testing.T) {
+func TestRun_RunOfAChangedTaskIsSuperseded(t *testing.T) {
 	for name, tt := range map[string]struct {
-		meanwhile func(*bench)
+		meanwhile func(*fixture)
 		says      string
 	}{
-		"decided on another definition": {func(b *bench) { b.launch.Runs[0].Definition = "other" }, "decided on another definition of the task (other)"},
-		"deleted": {func(b *bench) {
+		"decided on another definition": {func(b *fixture) { b.launch.Runs[0].Definition = "other" }, "decided on another definition of the task (other)"},
+		"deleted": {func(b *fixture) {
 			cfg := b.Config()
 			b.change(state.Override{Task: "web", Deleted: cfg.Tasks[0].Identity(cfg)})
 		}, "the task was removed"},
-		"deleted and made anew": {func(b *bench) {
+		"deleted and made anew": {func(b *fixture) {
 			cfg := b.Config()
 			b.change(state.Override{Task: "web", Deleted: cfg.Tasks[0].Identity(cfg), Definition: json.RawMessage(otherWeb)})
 		}, "decided on another definition"},
-		"gone from the files": {func(b *bench) { b.Runner.Config = func() *config.Config { return &config.Config{} } }, "the task was removed"},
+		"gone from the files": {func(b *fixture) { b.Runner.Config = func() *config.Config { return &config.Config{} } }, "the task was removed"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newBench(t, unapplied(t))
+			b := newFixture(t, unapplied(t))
 			before := b.task()
 			tt.meanwhile(b)
 			if err := b.run(t.Context()); err != nil {
@@ -80,7 +80,7 @@ func TestARunWhoseTaskIsAnotherByThenIsSuperseded(t *testing.T) {
 }
 
 func TestRunner_ReplacingRunIsNotSuperseded(t *testing.T) {
-	b := newBench(t, unapplied(t))
+	b := newFixture(t, unapplied(t))
 	b.launch.Runs[0].Definition = "other"
 	if err := b.run(t.Context()); err != nil {
 		t.Fatal(err)
@@ -104,9 +104,9 @@ func TestRunner_ReplacingRunIsNotSuperseded(t *testing.T) {
 	}
 }
 
-func TestATaskThatWasMadeThroughTheAPIIsRun(t *testing.T) {
+func TestRun_TaskCreatedThroughTheAPIIsRun(t *testing.T) {
 	var applied *config.Task
-	b := newBench(t, succeed)
+	b := newFixture(t, succeed)
 	b.change(state.Override{Task: "made", Definition: json.RawMessage(strings.ReplaceAll(otherWeb, `"web"`, `"made"`))})
 	b.Driver = seeing{apply: func(t *config.Task) { applied = t }}
 	effective, err := b.Source.Read(t.Context(), b.store, b.Config())
@@ -147,20 +147,20 @@ func (s seeing) Apply(_ context.Context, job driver.Job) (*state.Changes, error)
 	return &state.Changes{}, nil
 }
 
-func TestTheDraftOfATaskIsPlanned(t *testing.T) {
+func TestRun_DraftIsPlanned(t *testing.T) {
 	draft := json.RawMessage(strings.ReplaceAll(otherWeb, `"web"`, `"draft"`))
 	for name, tt := range map[string]struct {
-		meanwhile func(*bench)
+		meanwhile func(*fixture)
 		state     state.RunState
 		says      string
 	}{
-		"as it was":             {func(*bench) {}, state.RunSucceeded, ""},
-		"by then it was made":   {func(b *bench) { b.change(state.Override{Task: "draft", Definition: draft}) }, state.RunFailed, `duplicate task name: "draft"`},
-		"decided on another":    {func(b *bench) { b.launch.Runs[0].Definition = "other" }, state.RunFailed, "another definition"},
-		"a draft that is wrong": {func(b *bench) { b.launch.Draft = json.RawMessage(`{"name":"draft"}`) }, state.RunFailed, "module for the task is required"},
+		"as it was":             {func(*fixture) {}, state.RunSucceeded, ""},
+		"by then it was made":   {func(b *fixture) { b.change(state.Override{Task: "draft", Definition: draft}) }, state.RunFailed, `duplicate task name: "draft"`},
+		"decided on another":    {func(b *fixture) { b.launch.Runs[0].Definition = "other" }, state.RunFailed, "another definition"},
+		"a draft that is wrong": {func(b *fixture) { b.launch.Draft = json.RawMessage(`{"name":"draft"}`) }, state.RunFailed, "module for the task is required"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newBench(t, unapplied(t))
+			b := newFixture(t, unapplied(t))
 			b.Driver = fake{plan: succeed}
 			effective, err := b.Source.Read(t.Context(), b.store, b.Config())
 			if err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
-// overtake gives the bench's run up and carries out the next one elsewhere.
-func (b *bench) overtake(apply applier) {
+// overtake gives the fixture's run up and carries out the next one elsewhere.
+func (b *fixture) overtake(apply applier) {
 	b.t.Helper()
 	b.giveUp("r1")
 	task := b.task()
@@ -35,7 +35,7 @@ func TestRun_OvertakenApplyIsRunAgain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			infrastructure := ""
 			paused, resume := make(chan struct{}), make(chan struct{})
-			b := newBench(t, func(ctx context.Context, _ io.Writer) (*state.Changes, error) {
+			b := newFixture(t, func(ctx context.Context, _ io.Writer) (*state.Changes, error) {
 				close(paused)
 				<-resume
 				infrastructure = "old"
@@ -83,7 +83,7 @@ func (s slowly) Snapshot(ctx context.Context, t *config.Task) (*consul.Snapshot,
 
 func TestRun_GivenUpBeforeTheApplyAppliesNothing(t *testing.T) {
 	applied := false
-	b := newBench(t, func(ctx context.Context, out io.Writer) (*state.Changes, error) {
+	b := newFixture(t, func(ctx context.Context, out io.Writer) (*state.Changes, error) {
 		applied = true
 		return succeed(ctx, out)
 	})
@@ -104,7 +104,7 @@ type left func(context.Context) error
 
 // unmarked has an apply end while the store takes nothing about the task. It
 // returns the run's error, and what the run has left for later.
-func (b *bench) unmarked(ctx context.Context) (err error, later left) {
+func (b *fixture) unmarked(ctx context.Context) (err error, later left) {
 	b.t.Helper()
 	b.Patience = 300 * time.Millisecond
 	b.Background = func(_ state.Run, work func(context.Context) error) { later = work }
@@ -120,8 +120,8 @@ func (b *bench) unmarked(ctx context.Context) (err error, later left) {
 }
 
 func TestRun_OvertakenApplyIsMarkedWhenTheStoreAnswersAgain(t *testing.T) {
-	var b *bench
-	b = newBench(t, func(ctx context.Context, out io.Writer) (*state.Changes, error) {
+	var b *fixture
+	b = newFixture(t, func(ctx context.Context, out io.Writer) (*state.Changes, error) {
 		before := b.store.Before
 		b.store.Before = nil
 		b.giveUp("r1")
@@ -139,8 +139,8 @@ func TestRun_OvertakenApplyIsMarkedWhenTheStoreAnswersAgain(t *testing.T) {
 
 func TestRun_OvertakenApplyOfAStoppedProcessIsRunByHand(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
-	var b *bench
-	b = newBench(t, func(ctx context.Context, out io.Writer) (*state.Changes, error) {
+	var b *fixture
+	b = newFixture(t, func(ctx context.Context, out io.Writer) (*state.Changes, error) {
 		before := b.store.Before
 		b.store.Before = nil
 		b.giveUp("r1")
@@ -158,7 +158,7 @@ func TestRun_ApplyThatOutlastsItsClaimIsMarkedIfItWasGivenUp(t *testing.T) {
 	for name, givenUp := range map[string]bool{"given up": true, "not given up": false} {
 		t.Run(name, func(t *testing.T) {
 			now := noon
-			b := newBench(t, func(ctx context.Context, out io.Writer) (*state.Changes, error) {
+			b := newFixture(t, func(ctx context.Context, out io.Writer) (*state.Changes, error) {
 				now = now.Add(time.Hour) // it was frozen
 				return succeed(ctx, out)
 			})
@@ -179,7 +179,7 @@ func TestRun_ApplyThatOutlastsItsClaimIsMarkedIfItWasGivenUp(t *testing.T) {
 
 func TestRun_MarkIsGivenUpSomeTimeAfterTheProcessWasStopped(t *testing.T) {
 	now := noon
-	b := newBench(t, func(ctx context.Context, out io.Writer) (*state.Changes, error) {
+	b := newFixture(t, func(ctx context.Context, out io.Writer) (*state.Changes, error) {
 		now = now.Add(time.Hour)
 		return succeed(ctx, out)
 	})

@@ -22,7 +22,7 @@ func waits(_ context.Context, out io.Writer) (*state.Changes, error) {
 }
 
 // resume launches the waiting run again, as a leader does.
-func (b *bench) resume() {
+func (b *fixture) resume() {
 	b.t.Helper()
 	task, err := state.Read[state.Task](b.t.Context(), b.store, state.TaskKey("web"))
 	if err != nil {
@@ -43,7 +43,7 @@ func (b *bench) resume() {
 }
 
 func TestRun_WaitsWithoutAClaimAndIsResumedByAnotherRunner(t *testing.T) {
-	b := newBench(t, waits)
+	b := newFixture(t, waits)
 	b.Who = "host-1"
 	var recorded []state.RunState
 	b.Ended = func(run state.Run) { recorded = append(recorded, run.State) }
@@ -112,7 +112,7 @@ func (d takes) Apply(ctx context.Context, job driver.Job) (*state.Changes, error
 }
 
 func TestRun_TimeoutDoesNotCountWaits(t *testing.T) {
-	b := newBench(t, waits)
+	b := newFixture(t, waits)
 	b.Config().Tasks[0].RunTimeout = time.Hour
 	b.launch.Runs = b.planned("r1")
 	if err := b.run(t.Context()); err != nil {
@@ -136,8 +136,8 @@ func TestRun_TimeoutDoesNotCountWaits(t *testing.T) {
 }
 
 func TestRun_CancelledWhenItBeginsToWaitEnds(t *testing.T) {
-	var b *bench
-	b = newBench(t, func(ctx context.Context, out io.Writer) (*state.Changes, error) {
+	var b *fixture
+	b = newFixture(t, func(ctx context.Context, out io.Writer) (*state.Changes, error) {
 		run, err := state.Read[state.Run](ctx, b.store, state.RunKey("web", "r1"))
 		if err != nil {
 			return nil, err
@@ -161,7 +161,7 @@ func TestRun_CancelledWhenItBeginsToWaitEnds(t *testing.T) {
 }
 
 func TestRun_WaitIsRecordedThoughAnswersAreLost(t *testing.T) {
-	b := newBench(t, waits)
+	b := newFixture(t, waits)
 	lost := false
 	b.store.After = func(changes []state.Change) error {
 		if lost || len(changes) < 2 {
@@ -179,7 +179,7 @@ func TestRun_WaitIsRecordedThoughAnswersAreLost(t *testing.T) {
 }
 
 func TestRun_PlanRunCannotWait(t *testing.T) {
-	b := newBench(t, succeed)
+	b := newFixture(t, succeed)
 	b.Driver = fake{plan: waits}
 	b.inspect("i1")
 	if err := b.run(t.Context()); err != nil {
@@ -192,7 +192,7 @@ func TestRun_PlanRunCannotWait(t *testing.T) {
 
 func TestRun_NewerRecordIsNotTouched(t *testing.T) {
 	for _, key := range []string{state.RunKey("web", "r1"), state.TaskKey("web")} {
-		b := newBench(t, succeed)
+		b := newFixture(t, succeed)
 		b.Patience = 10 * time.Millisecond
 		rec, err := b.store.Get(t.Context(), key)
 		if err != nil {
