@@ -1,0 +1,76 @@
+package simulate
+
+import (
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// outcome is what came of a history.
+type outcome struct {
+	broken  string
+	took    time.Duration // for all to be applied after the faults
+	applies int
+	home    home
+	events  uint64
+}
+
+// history makes the history of a seed.
+func history(t *testing.T, seed uint64, trace func(string, ...any)) (out outcome) {
+	synctest.Test(t, func(*testing.T) {
+		w := &world{rng: rand.New(rand.NewPCG(seed, 4711)), faults: true, names: map[string]string{}, states: map[string]*tfstate{}, trace: trace}
+		w.mu.Lock()
+		w.weather = w.drawWeather()
+		if w.home = []home{inAWS, inAWS, oneMachine, inCluster}[w.rng.IntN(4)]; w.weather.storm {
+			w.home = inAWS
+		}
+		if w.weather.frost {
+			w.home = inCluster
+		} else if w.home != inAWS {
+			w.weather.freezes = []int{0, 300, 1000}[w.rng.IntN(3)]
+		}
+		w.memory.init()
+		w.consul.init()
+		w.ecs.init()
+		w.judge.init()
+		steps := 50 + w.rng.IntN(350)
+		if w.weather.long { // what takes many things to come together
+			steps *= 4
+		}
+		for range steps {
+			if w.step(); w.broken != "" {
+				break
+			}
+		}
+		if w.broken == "" {
+			out.took = w.settle()
+		}
+		out.broken, out.applies, out.events, out.home = w.broken, w.applies, w.events, w.home
+		w.end()
+	})
+	return out
+}
+
+// end kills whoever is still there, and gives them the time to notice.
+func (w *world) end() {
+	w.faults = false
+	w.quiet()
+	defer func() {
+		w.mu.Unlock()
+		time.Sleep(time.Hour)
+	}()
+	for _, f := range w.functions {
+		f.kill("the end")
+	}
+	for _, c := range w.ecs.containers {
+		if c.process != nil {
+			c.kill("the end")
+		}
+	}
+	for _, i := range w.instances {
+		i.kill("the end")
+	}
+	w.ecs.killSettling()
+	w.killPeople()
+}
