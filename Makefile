@@ -35,15 +35,18 @@ demo: build ## Demonstrate changes with a real Consul and a real Terraform; KEEP
 demo-aws: tools ## Demonstrate an AWS deployment on this machine, with a simulated ECS
 	@cd functions/e2e && go test -count 1 -run '^TestDemo$$' -args -demo
 
+# Tests often wait for servers and for other processes: two run at a time on each core.
+JOBS = $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN 2>/dev/null || nproc 2>/dev/null || echo 2))))
+
 test: tools ## Run every test, with the race detector (needs a C compiler)
-	go test -race -timeout 20m ./...
+	go test -race -p $(JOBS) -parallel $(JOBS) -timeout 20m ./...
 
 test-short: tools ## Run the quick tests, in under a minute
 	go test -short ./...
 
 test-tofu: ## Run every test with OpenTofu instead of Terraform
 	@go run ./tools/fetch run $(if $(EXE),,aws) tofu
-	TERRAPULSE_TEST_ENGINE=tofu go test -timeout 20m ./...
+	TERRAPULSE_TEST_ENGINE=tofu go test -p $(JOBS) -parallel $(JOBS) -timeout 20m ./...
 
 # By default, each run simulates different histories.
 SEED ?= $(shell date +%s)000000
