@@ -1,5 +1,5 @@
-// Package driver says what makes a task's infrastructure what the data of
-// Consul asks for. Each driver is a package below this one.
+// Package driver defines how a task's infrastructure is brought in line with the data
+// of Consul. Each driver is a package below this one.
 package driver
 
 import (
@@ -15,12 +15,12 @@ import (
 // Driver checks, plans, applies and destroys one task. It is safe for
 // concurrent use by different tasks.
 type Driver interface {
-	// Check finds what would make every run of the task fail, as far as that can
-	// be found without Consul and without running Terraform.
+	// Check finds what would make every run of the task fail, without Consul and
+	// without running Terraform.
 	Check(cfg *config.Config, t *config.Task) config.Errors
 	// Plan finds what Apply would change. It changes nothing.
 	Plan(ctx context.Context, job Job) (Plan, error)
-	// Apply makes the task's infrastructure what the snapshot asks for.
+	// Apply brings the task's infrastructure in line with the snapshot.
 	Apply(ctx context.Context, job Job) (*state.Changes, error)
 	// Destroy deletes all resources that the task has created.
 	Destroy(ctx context.Context, job Job) (*state.Changes, error)

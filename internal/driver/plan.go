@@ -12,10 +12,10 @@ import (
 type Plan struct {
 	// Resources lists every resource that would be changed, read, imported, moved or
 	// forgotten. It is nil if the backend runs the plan remotely: then only
-	// Changes says what is known.
+	// Changes is known.
 	Resources []ResourceChange `json:"resources"`
 	Outputs   []OutputChange   `json:"outputs,omitempty"`
-	// Drift lists the changes that somebody else made since the last run.
+	// Drift lists the changes outside of Terrapulse since the last run.
 	Drift []ResourceChange `json:"drift,omitempty"`
 	// Digest identifies Resources and Outputs. Two plans that differ only in
 	// sensitive values have the same digest. Empty if Resources is nil.
@@ -93,8 +93,8 @@ const (
 	boundedAttributes = 2000
 )
 
-// Count returns the changes in numbers, as Terraform counts them: a replacement
-// is one to add and one to destroy.
+// Count counts the changes like Terraform: a replacement is one to add and one to
+// destroy.
 func Count(resources []ResourceChange) *state.Changes {
 	c := &state.Changes{}
 	for i, r := range resources {
@@ -126,8 +126,8 @@ func DigestOf(resources []ResourceChange, outputs []OutputChange) (string, error
 	return hex.EncodeToString(sum[:]), nil
 }
 
-// Bounded returns the plan without what a record has no room for: first the
-// attributes of the last resources are left out, then the last resources.
+// Bounded returns the plan as it fits into a record: it omits first the attributes of
+// the last resources, then the last resources.
 func (p Plan) Bounded() Plan {
 	entries, attributes := boundedEntries, boundedAttributes
 	cut := func(all []ResourceChange) []ResourceChange {

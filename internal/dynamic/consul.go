@@ -131,9 +131,9 @@ func filled(function, prefix string) func([]*KeyPair, error) ([]*KeyPair, error)
 	}
 }
 
-// list returns the wanted keys below a prefix. A prefix with a slash at its end is a folder;
+// list returns the keys below a prefix that match. A prefix with a slash at its end is a folder;
 // without a slash it may end in the middle of a name.
-func (l *lookups) list(function, prefix string, options []string, wanted func(below string) bool) ([]*KeyPair, error) {
+func (l *lookups) list(function, prefix string, options []string, matches func(below string) bool) ([]*KeyPair, error) {
 	q, err := parseQuery(function, prefix, options)
 	if err != nil {
 		return nil, err
@@ -148,7 +148,7 @@ func (l *lookups) list(function, prefix string, options []string, wanted func(be
 	var list []*KeyPair
 	for _, p := range pairs {
 		below, ok := strings.CutPrefix(p.Key, q.name)
-		if below = strings.TrimPrefix(below, "/"); !ok || below == "" || !wanted(below) {
+		if below = strings.TrimPrefix(below, "/"); !ok || below == "" || !matches(below) {
 			continue
 		}
 		list = append(list, &KeyPair{Path: p.Key, Key: below, Value: string(p.Value), CreateIndex: p.CreateIndex, ModifyIndex: p.ModifyIndex,
@@ -356,7 +356,7 @@ func parseQuery(function, name string, options []string) (query, error) {
 
 // lookUp queries Consul, once per run. The kind distinguishes queries; several functions may use
 // the same one.
-func lookUp[T any](l *lookups, function, kind, name string, q query, ask func(*api.Client, *api.QueryOptions) (T, *api.QueryMeta, error)) (T, error) {
+func lookUp[T any](l *lookups, function, kind, name string, q query, get func(*api.Client, *api.QueryOptions) (T, *api.QueryMeta, error)) (T, error) {
 	what := function
 	if name != "" {
 		what = named(function, name)
@@ -368,7 +368,7 @@ func lookUp[T any](l *lookups, function, kind, name string, q query, ask func(*a
 		if err != nil {
 			return none, err
 		}
-		found, meta, err := ask(client.Client, q.options.WithContext(ctx))
+		found, meta, err := get(client.Client, q.options.WithContext(ctx))
 		if err != nil {
 			return none, l.failed(err)
 		}
@@ -379,9 +379,9 @@ func lookUp[T any](l *lookups, function, kind, name string, q query, ask func(*a
 	})
 }
 
-// rights are the rights that the token needs so that an empty list proves that nothing exists. For
-// some queries, Consul denies the request, or tells a client with a token what it hides; all says
-// that it does neither.
+// rights returns the rights without which an empty list does not prove that nothing exists. all is
+// set if Consul does not report what it hides: it does so to clients with a token, or denies some
+// queries.
 func (q query) rights(kind string, all bool) []condition.Right {
 	in := condition.Scope{Datacenter: q.options.Datacenter, Namespace: q.options.Namespace}
 	services := condition.Right{Scope: in, Of: condition.OfService, Any: true}

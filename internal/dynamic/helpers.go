@@ -93,12 +93,12 @@ func decode(name string, with func(string) ([]byte, error)) func(string) (string
 	}
 }
 
-func parseWith[T any](name, wanted string, with func(string) (T, error)) func(string) (T, error) {
+func parseWith[T any](name, format string, with func(string) (T, error)) func(string) (T, error) {
 	return func(s string) (T, error) {
 		v, err := with(s)
 		if err != nil {
 			var none T
-			return none, &argumentError{name + ": the text is not " + wanted}
+			return none, &argumentError{name + ": the text is not " + format}
 		}
 		return v, nil
 	}
@@ -119,5 +119,5 @@ func in(list, element any) (bool, error) {
 		}
 		return false, nil
 	}
-	return false, &argumentError{"in and contains look into lists and texts"}
+	return false, &argumentError{"in and contains need a list or a text"}
 }

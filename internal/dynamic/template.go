@@ -126,7 +126,7 @@ func (p parsed) list(l *parse.ListNode) {
 	}
 }
 
-// errNoValue says that an action has no value.
+// errNoValue means that an action has no value.
 var errNoValue = errors.New("a value is missing: text/template would write <no value>")
 
 // writer receives the output of a template: each literal text and the output of each action

@@ -1,4 +1,4 @@
-// Package migrate finds out what would change if Terrapulse took over from
+// Package migrate checks what would change if Terrapulse took over the tasks of
 // Consul-Terraform-Sync.
 package migrate
 
@@ -39,14 +39,14 @@ type Task struct {
 // Report is the result of a check.
 type Report struct {
 	API   string   `json:"api,omitempty"` // the URL at which an API answers
-	Notes []string `json:"notes"`         // what is not in the files, and what else to know
+	Notes []string `json:"notes"`         // differences from the files, and other remarks
 	Lost  bool     `json:"lost"`          // changes through the API would be lost
 	Tasks []Task   `json:"tasks"`
 }
 
 // Check plans the enabled tasks of a configuration and compares its tasks with
 // those of a Consul-Terraform-Sync whose API is at the address. Without an
-// address, it looks at the configured port on this machine.
+// address, it uses the configured port on this machine.
 func Check(ctx context.Context, planner *preview.Planner, address string) *Report {
 	r := &Report{Notes: []string{}}
 	cfg := planner.Config
@@ -64,14 +64,14 @@ func Check(ctx context.Context, planner *preview.Planner, address string) *Repor
 	return r
 }
 
-// takeOver says what Terrapulse would do with a task, by its plan against the
-// state that Consul-Terraform-Sync has left.
+// takeOver returns what Terrapulse would do with a task, by its plan against the
+// state of Consul-Terraform-Sync.
 func takeOver(cfg *config.Config, planned preview.Result) Task {
 	t, plan := planned.Task, planned.Plan
 	result := Task{Task: t.Name}
 	switch {
 	case !t.Enabled:
-		result.Will, result.Why = WillStay, "it is disabled, and stays so"
+		result.Will, result.Why = WillStay, "it is disabled and stays disabled"
 		return result
 	case planned.Err != nil:
 		result.Will, result.Why = WillNot, planned.Err.Error()
@@ -94,7 +94,7 @@ func takeOver(cfg *config.Config, planned preview.Result) Task {
 	return result
 }
 
-// whereState says where the state of a task was searched for.
+// whereState returns the place of a task's state in words.
 func whereState(cfg *config.Config, t *config.Task) string {
 	switch backend := cfg.Terraform.Backend; backend.Type {
 	case "local":
@@ -118,8 +118,8 @@ func (r *Report) Count(will string) int {
 // apiPatience is how long the API of a Consul-Terraform-Sync may take to answer.
 const apiPatience = 5 * time.Second
 
-// compare looks for a running Consul-Terraform-Sync and notes how its tasks differ
-// from the files.
+// compare notes how the tasks of a running Consul-Terraform-Sync differ from the
+// files.
 func (r *Report) compare(ctx context.Context, cfg *config.Config, address string) {
 	given := address != ""
 	if !given && cfg.Port == 0 {
@@ -176,8 +176,8 @@ func (r *Report) lose(format string, args ...any) {
 	r.note(format, args...)
 }
 
-// taskStatuses requests the tasks of an API, over TLS as the configuration of that
-// API says.
+// taskStatuses requests the tasks of an API, with the TLS settings of the
+// configuration.
 func taskStatuses(ctx context.Context, cfg *config.Config, address string) (map[string]apiclient.TaskStatus, error) {
 	o := apiclient.Options{Address: address}
 	if cfg.TLS.Enabled {

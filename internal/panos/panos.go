@@ -266,7 +266,7 @@ func wait(ctx context.Context, client *pango.Client, job uint) error {
 	}
 }
 
-// result says whether a job has ended, and how.
+// result reports whether a job has ended, and its error.
 func result(job *util.BasicJob) (ended bool, err error) {
 	if job.Progress != 100 {
 		return false, nil

@@ -1,4 +1,4 @@
-// Package preview plans tasks with what Consul shows now. It changes nothing.
+// Package preview plans tasks with the current data of Consul. It changes nothing.
 package preview
 
 import (
@@ -27,8 +27,7 @@ type Planner struct {
 	End   func(task string)
 }
 
-// Result is the plan of a task, or why there is none. A disabled task is not
-// planned and has neither.
+// Result is the plan of a task, or why it failed. A disabled task has neither.
 type Result struct {
 	Task *config.Task
 	Plan driver.Plan

@@ -12,12 +12,11 @@ import (
 	"github.com/terrapulse/terrapulse/internal/config"
 )
 
-// taskMark stands for the task's name in the arguments of a backend that has no
-// workspaces to keep the states of several tasks apart.
+// taskMark is replaced by the task's name in the arguments of backends without
+// workspaces.
 const taskMark = "{task}"
 
-// writeBackend writes the block that says where the task's state is. A cloud
-// block is one of its own; every other is a backend block.
+// writeBackend writes the backend block or the cloud block.
 func (m Module) writeBackend(b *bytes.Buffer) error {
 	backend, err := Backend(m.Config, m.Task)
 	if err != nil || backend.Type == "" {
@@ -35,14 +34,13 @@ func (m Module) writeBackend(b *bytes.Buffer) error {
 	return nil
 }
 
-// Backend returns where the state of a task is. Each task has a state of its
-// own: in the workspace that is named like it, or, where a backend has none
-// (http and cloud, and remote with the name of a workspace), at what "{task}" in
-// the backend's arguments makes of its name. The error says that several tasks
-// would share one state.
+// Backend returns where the state of a task is: in the workspace with its name or, in
+// backends without workspaces (http, cloud, and remote with a named workspace), where
+// the backend's arguments contain "{task}". It returns an error if several tasks would
+// share one state.
 func Backend(c *config.Config, t *config.Task) (config.Backend, error) {
 	backend := c.Terraform.Backend
-	var key string // the argument that tells the states apart
+	var key string // the argument that must differ between tasks
 	var marked bool
 	switch backend.Type {
 	case "http":
@@ -59,11 +57,11 @@ func Backend(c *config.Config, t *config.Task) (config.Backend, error) {
 		return backend, nil
 	}
 	if backend.Type == "cloud" && key == "" {
-		return config.Backend{}, fmt.Errorf("the block cloud names no workspace: write workspaces { name = %q }, as without a name, which tags do not give, Terraform asks a person for the first workspace",
+		return config.Backend{}, fmt.Errorf("the block cloud names no workspace: write workspaces { name = %q } (with tags alone, Terraform would ask for the name of the first workspace)",
 			taskMark)
 	}
 	if key != "" && !marked && len(c.Tasks) > 1 {
-		return config.Backend{}, fmt.Errorf("the %d tasks would share one state, as the backend %q has no workspaces of its own for them: put %s, which stands for a task's name, into its %s",
+		return config.Backend{}, fmt.Errorf("the %d tasks would share one state, as the backend %q has no workspaces of its own for them: put %s, which is replaced by the task's name, into its %s",
 			len(c.Tasks), backend.Type, taskMark, key)
 	}
 	backend.Body = backend.Body.Map(func(_, text string) string { return strings.ReplaceAll(text, taskMark, t.Name) })
@@ -74,8 +72,8 @@ func mentions(v cty.Value) bool {
 	return v != cty.NilVal && !v.IsNull() && v.Type() == cty.String && strings.Contains(v.AsString(), taskMark)
 }
 
-// asBlock makes an argument that was written as an object, which is all that
-// YAML and JSON have, the block that Terraform wants.
+// asBlock makes an argument that is an object, as in YAML and JSON, the block that
+// Terraform requires.
 func asBlock(body config.Body, name string) config.Body {
 	v, ok := body.Attributes[name]
 	if !ok || v.IsNull() || !v.Type().IsObjectType() {

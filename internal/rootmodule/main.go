@@ -13,8 +13,8 @@ import (
 	"github.com/terrapulse/terrapulse/internal/config"
 )
 
-// requiredVersion is what main.tf asks of Terraform. There is no upper bound:
-// an older Terrapulse is no reason to refuse a newer Terraform.
+// requiredVersion of Terraform has no upper bound: an older Terrapulse is no reason to
+// refuse a newer Terraform.
 const requiredVersion = ">= 0.13.0"
 
 // main is main.tf without its preamble.
@@ -107,9 +107,9 @@ func (m Module) writeModule(b *bytes.Buffer) error {
 	return nil
 }
 
-// writeBody writes the content of a block: arguments and nested blocks, each
-// sorted by name, in one sequence. With a reference (the path of the variable
-// that holds the values) the arguments refer to it; without, they are literal.
+// writeBody writes the arguments and nested blocks of a block, sorted by name. With ref,
+// the path of the variable with the values, arguments refer to it; without, they are
+// literal.
 func writeBody(b *bytes.Buffer, where string, body config.Body, ref []string) error {
 	names := slices.Collect(maps.Keys(body.Attributes))
 	for name := range body.Blocks {

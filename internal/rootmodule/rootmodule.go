@@ -58,9 +58,8 @@ type File struct {
 	Render func(io.Writer) error // writes the whole file; may be called more than once
 }
 
-// Files returns the files of the root module, in the order of their names'
-// importance to a reader. The error tells of a name in the configuration that
-// Terraform could not read.
+// Files returns the files of the root module, the most important ones first. It
+// returns an error if the configuration has a name that Terraform cannot read.
 func (m Module) Files() ([]File, error) {
 	main, err := m.main()
 	if err != nil {
@@ -102,7 +101,7 @@ func (m Module) preamble() []byte {
 	return b.Bytes()
 }
 
-// writeComment writes text as comment lines, whatever line breaks it holds.
+// writeComment writes text as comment lines.
 func writeComment(b *bytes.Buffer, label, text string) {
 	text = strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(strings.ToValidUTF8(text, "\uFFFD"))
 	for i, line := range strings.Split(text, "\n") {
@@ -115,10 +114,9 @@ func writeComment(b *bytes.Buffer, label, text string) {
 
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
-// Inputs returns the names of the variables through which the task's module gets
-// its data, in the order of the module block: services always, and those of the
-// condition and the module inputs. A module that does not declare one of them
-// cannot be used.
+// Inputs returns the names of the variables with the module's data from Consul, in the
+// order of the module block: services always, and those of the condition and the
+// module inputs. The module must declare all of them.
 func Inputs(t *config.Task) []string {
 	var names []string
 	for _, v := range inputs(t) {
@@ -148,8 +146,8 @@ func inputs(t *config.Task) []*condition.Variable {
 	return all
 }
 
-// provider is a provider that the task uses. Configured is false if no
-// terraform_provider block speaks of it.
+// provider is a provider that the task uses. Configured is false if it has no
+// terraform_provider block.
 type provider struct {
 	config.Provider
 	Configured bool
@@ -169,9 +167,9 @@ func (m Module) providers() []provider {
 	return out
 }
 
-// value is what the variable of a provider holds: its arguments, its nested
-// blocks as objects (or tuples of objects, where a block is repeated), and the
-// two arguments that are ours.
+// value returns the value of a provider's variable: its arguments, its nested blocks
+// as objects (or tuples of objects, if a block is repeated), and Terrapulse's two
+// arguments.
 func (p provider) value() cty.Value {
 	attrs := bodyValue(p.Body).AsValueMap()
 	if attrs == nil {
@@ -242,8 +240,8 @@ func Env(t *config.Task, c *config.Config) map[string]string {
 	return env
 }
 
-// checkName refuses what Terraform could not read as the name of an argument,
-// a block or a variable.
+// checkName refuses names of arguments, blocks and variables that Terraform cannot
+// read.
 func checkName(where, name string) error {
 	if !hclsyntax.ValidIdentifier(name) {
 		return fmt.Errorf("%s: %q is not a name that Terraform can read: use letters, digits, - and _, and begin with a letter", where, name)

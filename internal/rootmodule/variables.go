@@ -13,7 +13,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-// sensitiveSince is the first Terraform that knows sensitive variables.
+// sensitiveSince is the first Terraform with sensitive variables.
 var sensitiveSince = version.Must(version.NewVersion("0.14.0"))
 
 // variables is variables.tf without its preamble.
@@ -41,7 +41,7 @@ func (m Module) variables() ([]byte, error) {
 	return hclwrite.Format(b.Bytes()), nil
 }
 
-// sensitive declares that a variable is, for a Terraform that knows of it.
+// sensitive declares a variable as sensitive, if Terraform supports that.
 func (m Module) sensitive() string {
 	if m.Terraform == nil || m.Terraform.Core().GreaterThanOrEqual(sensitiveSince) {
 		return "sensitive = true\n"
@@ -70,8 +70,8 @@ func (m Module) moduleVariables() (declarations, values []byte, err error) {
 	return hclwrite.Format(decl.Bytes()), hclwrite.Format(vals.Bytes()), nil
 }
 
-// typeExpr is the type constraint that a value fits exactly, or "any" where
-// there is none: for null, and for objects with keys that are no identifiers.
+// typeExpr returns the exact type constraint of a value; "any" for null, and for
+// objects with keys that are not identifiers.
 func typeExpr(v cty.Value) string {
 	t := v.Type()
 	switch {

@@ -11,12 +11,9 @@ import (
 	"runtime"
 )
 
-// Write brings the directory in line with the module, which it creates if need
-// be, and returns the names of the files that it changed. A file that already
-// has the right content is not touched; each other is replaced as a whole, so
-// that a reader sees the old or the new one. Files of a former definition of
-// the task (its variables) are removed; nothing else in the directory is
-// touched.
+// Write writes the module into the directory, which it creates if needed, and returns
+// the names of the changed files. It replaces each of them as a whole, so that a reader
+// sees the old or the new one, and removes files of the former task definition.
 func (m Module) Write(dir string) (changed []string, err error) {
 	files, err := m.Files()
 	if err != nil {
@@ -47,9 +44,8 @@ func (m Module) Write(dir string) (changed []string, err error) {
 	return changed, nil
 }
 
-// writeFile replaces the file by what render writes, and reports whether that
-// was needed. The temporary file lies beside it, with a name that Terraform
-// does not read.
+// writeFile replaces the file by the output of render, and reports whether it
+// differed. Terraform does not read the temporary file beside it.
 func writeFile(path string, render func(io.Writer) error) (bool, error) {
 	same, err := hasContent(path, render)
 	if err != nil || same {
@@ -59,15 +55,15 @@ func writeFile(path string, render func(io.Writer) error) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	defer os.Remove(tmp.Name()) // gone by then, unless something below went wrong
+	defer os.Remove(tmp.Name()) // only exists after an error
 	if err := errors.Join(render(tmp), tmp.Close()); err != nil {
 		return false, err
 	}
 	return true, os.Rename(tmp.Name(), path)
 }
 
-// hasContent reports whether the file is there, for its owner only, and holds
-// exactly what render writes.
+// hasContent reports whether the file exists, only for its owner, with exactly the
+// output of render.
 func hasContent(path string, render func(io.Writer) error) (bool, error) {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {

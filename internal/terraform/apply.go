@@ -84,11 +84,9 @@ func (d *Dir) change(ctx context.Context, command string, f func(ctx context.Con
 // lockPause is the time between two attempts to get a state lock.
 const lockPause = 2 * time.Second
 
-// attempt runs a command, and again after each problem that it can solve: a
-// directory that needs an init, a workspace that must be created first, and a lock
-// whose holder is dead. It also waits for a lock, as Terraform does not always:
-// the Consul backend takes the lock when it opens a workspace, and ignores
-// -lock-timeout then.
+// attempt runs a command, and again after each problem that it can solve: a missing
+// init, a missing workspace, and a lock whose holder is dead. It also waits for a
+// lock: the Consul backend ignores -lock-timeout when it opens a workspace.
 func (d *Dir) attempt(ctx context.Context, command string, f func(lock, varFile string) error) error {
 	if err := d.selectWorkspace(); err != nil {
 		return err
@@ -96,12 +94,12 @@ func (d *Dir) attempt(ctx context.Context, command string, f func(lock, varFile 
 	patience := time.Now().Add(d.opts.LockTimeout)
 	initialised, created := false, false
 	// A lock of the Consul backend expires by itself; force-unlock does not work.
-	ask := d.opts.Orphaned != nil && d.opts.Backend.Type != "consul"
-	asked := "" // the lock that Orphaned was asked about
+	mayUnlock := d.opts.Orphaned != nil && d.opts.Backend.Type != "consul"
+	checked := "" // the lock that Orphaned was called for
 	for {
 		err := d.withValues(func(varFile string) error {
 			left := max(time.Until(patience), 0)
-			if ask && asked == "" {
+			if mayUnlock && checked == "" {
 				left = 0 // Terraform names the holder of a lock when it gives up
 			}
 			return f(fmt.Sprintf("%ds", int(left.Round(time.Second).Seconds())), varFile)
@@ -109,8 +107,8 @@ func (d *Dir) attempt(ctx context.Context, command string, f func(lock, varFile 
 		var failed *Error
 		var locked *LockError
 		switch {
-		case errors.As(err, &locked) && ask && locked.ID != asked:
-			asked = locked.ID
+		case errors.As(err, &locked) && mayUnlock && locked.ID != checked:
+			checked = locked.ID
 			if why := d.opts.Orphaned(ctx, locked); why != "" {
 				if err := d.unlock(ctx, locked, why); err != nil {
 					return err
@@ -149,8 +147,8 @@ func (d *Dir) attempt(ctx context.Context, command string, f func(lock, varFile 
 }
 
 // unlock releases a state lock, if it still has this id. If Terraform refuses, the
-// lock is waited for like any other: it was released already, or a right is
-// missing, which the log says.
+// run waits for the lock like for any other: it was released already, or a right is
+// missing (see Terraform's output).
 func (d *Dir) unlock(ctx context.Context, lock *LockError, why string) error {
 	fmt.Fprintf(d.opts.Log, "The state is locked by %s (%s) since %s. This lock is released: %s.\n", lock.Who, lock.Operation, lock.Created, why)
 	err := d.run(ctx, "force-unlock", nil, func(ctx context.Context) error { return d.tf.ForceUnlock(ctx, lock.ID) })

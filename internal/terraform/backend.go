@@ -8,17 +8,16 @@ import (
 	"github.com/terrapulse/terrapulse/internal/config"
 )
 
-// Most backends have a workspace called default and any number of others, each
-// of which they create when its state is opened. The exceptions are here: http
-// has one state only; cloud has the workspace that its block workspaces names;
-// and remote has either such a one, or, with a prefix, any number of others but
-// no default, and wants each to be created first.
+// Most backends have the workspace default and any number of others, and create
+// each when its state is opened. Exceptions: http has only one state; cloud has the
+// workspace that its block workspaces names; remote has such a one or, with a
+// prefix, any number of others but no default, and each must be created first.
 
-// defaultWorkspace is where Terraform works unless it is told otherwise.
+// defaultWorkspace is the workspace that Terraform uses by default.
 const defaultWorkspace = "default"
 
-// workspaceOf is the workspace of a task's state: the one that is named like the
-// task where there are several.
+// workspaceOf returns the workspace of a task's state: the task's name, if the
+// backend has several workspaces.
 func workspaceOf(b config.Backend, task string) string {
 	name, fixed := fixedWorkspace(b)
 	switch {
@@ -64,12 +63,12 @@ func argument(b config.Body, name string) string {
 }
 
 // secretArgument matches the names of the arguments of all backends that hold
-// credentials. (A name that goes on, such as secret_suffix, is of something else.)
+// credentials, but not longer names such as secret_suffix.
 var secretArgument = regexp.MustCompile(`(?:^|_)(?:password|secret|token|auth|credentials|conn_str|key_material|` +
 	`(?:access|secret|client|private|customer|encryption)_key)$`)
 
-// credentials are the secrets in a backend's arguments. Terraform repeats some
-// of them in its errors, such as a conn_str that it cannot parse.
+// credentials returns the secrets in a backend's arguments. Terraform repeats some
+// in its errors, such as a conn_str that it cannot parse.
 func credentials(b config.Body) []string {
 	var found []string
 	for name, v := range b.Attributes {

@@ -19,10 +19,9 @@ import (
 	"github.com/terrapulse/terrapulse/internal/consul"
 )
 
-// current returns the task's state as the backend shows it now; empty if there
-// is none. A file, or a key in Consul, is read without Terraform, which takes
-// some 60 ms of CPU time for it (6 % of a container's run with the backend s3)
-// and, with the backend consul, the lock.
+// current returns the task's current state in the backend; empty if there is none.
+// Files and keys in Consul are read without Terraform, which needs some 60 ms of CPU
+// time (6 % of a container's run with the backend s3) and, for Consul, the lock.
 func (d *Dir) current(ctx context.Context) ([]byte, error) {
 	switch d.opts.Backend.Type {
 	case "", "local":
@@ -45,22 +44,21 @@ func (d *Dir) localState() string {
 	return filepath.Join(workspaceDir(d.path, argument(d.opts.Backend.Body, "workspace_dir")), d.opts.Workspace, "terraform.tfstate")
 }
 
-// privateState makes the state of a local backend, which may hold secrets, one
-// that only this user can read, and returns what does so for the files that a
-// command has written. Terraform creates them with mode 0644: the directory keeps
-// others out until then.
+// privateState makes the state of a local backend, which may hold secrets, readable
+// only for this user; after does so for the files that a command has written.
+// Terraform creates them with mode 0644: until then, the directory protects them.
 func (d *Dir) privateState() (after func()) {
 	if d.opts.Backend.Type != "" && d.opts.Backend.Type != "local" {
 		return func() {}
 	}
 	state := d.localState()
 	restrict := func() {
-		// What cannot be changed belongs to somebody else.
+		// Files of other users cannot be changed.
 		_ = os.Chmod(filepath.Dir(state), 0o700)
 		_ = os.Chmod(state, 0o600)
 		_ = os.Chmod(state+".backup", 0o600)
 	}
-	_ = os.MkdirAll(filepath.Dir(filepath.Dir(state)), 0o755) // Terraform says what is wrong
+	_ = os.MkdirAll(filepath.Dir(filepath.Dir(state)), 0o755) // Terraform reports the error
 	_ = os.Mkdir(filepath.Dir(state), 0o700)
 	restrict()
 	return restrict
@@ -74,7 +72,7 @@ func readState(path string) ([]byte, error) {
 	return state, err
 }
 
-// errForTerraform says that only Terraform can read a state.
+// errForTerraform means that only Terraform can read a state.
 var errForTerraform = errors.New("this state is for Terraform to read")
 
 // consulState reads the state from the Consul of the consul block. Terraform
@@ -120,15 +118,15 @@ func (d *Dir) consulState(ctx context.Context) ([]byte, error) {
 	return state, nil
 }
 
-// plainConsul returns the path of a Consul backend that connects as the consul
-// block says.
+// plainConsul returns the path of a Consul backend that connects like the consul
+// block.
 func (o Options) plainConsul() (path string, ok bool) {
 	body := o.Backend.Body
 	for name, v := range body.Attributes {
-		said := map[string]string{"ca_file": o.Consul.TLS.CACert, "cert_file": o.Consul.TLS.Cert, "key_file": o.Consul.TLS.Key}[name]
+		configured := map[string]string{"ca_file": o.Consul.TLS.CACert, "cert_file": o.Consul.TLS.Cert, "key_file": o.Consul.TLS.Key}[name]
 		switch {
 		case slices.Contains([]string{"address", "scheme", "path", "gzip", "lock"}, name):
-		case v.IsNull() || v.Type() == cty.String && v.AsString() == said && said != "":
+		case v.IsNull() || v.Type() == cty.String && v.AsString() == configured && configured != "":
 		default:
 			return "", false
 		}

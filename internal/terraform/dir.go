@@ -37,16 +37,15 @@ type Options struct {
 	// PersistLog writes Terraform's trace to terraform.log in the directory, as
 	// persist_log of CTS does, up to traceLimit.
 	PersistLog bool
-	// LockTimeout is how long to wait for a state lock that somebody else holds.
-	// 60 s if zero: a lock of the Consul backend expires about 33 s after its holder
-	// was killed.
+	// LockTimeout is how long to wait for a state lock. 60 s if zero: a lock of the
+	// Consul backend expires about 33 s after its holder was killed.
 	LockTimeout time.Duration
-	// Orphaned, if set, is called once for each state lock that is in the way. It
-	// returns why the lock's holder is dead: then the lock is released. For "" the
-	// lock is waited for. A wrong answer lets two Terraforms change one state.
+	// Orphaned, if set, is called once for each state lock of another holder. It
+	// returns why that holder is dead: then the lock is released. For "", the run waits
+	// for the lock. A wrong answer lets two Terraforms change one state.
 	Orphaned func(ctx context.Context, lock *LockError) (why string)
-	// Unlocked makes Plan take no lock of the state, so that it disturbs nobody. The
-	// plan may be of a state that is being changed.
+	// Unlocked makes Plan take no lock of the state, so that it delays no other
+	// Terraform. The plan may be of a state that is being changed.
 	Unlocked bool
 	// Grace is how long an interrupted Terraform may take to save its state and
 	// release its lock before it is killed. 60 s if zero.

@@ -15,10 +15,9 @@ import (
 // ownPrefix begins the names of Terrapulse's own variables.
 const ownPrefix = "TERRAPULSE_"
 
-// withheld are the variables that hold Terrapulse's own credentials, with the
-// provider that a task lists if it needs them. Consul's token can read and write
-// the states of all tasks. Everything else is handed on, as modules and providers
-// that were written for Consul-Terraform-Sync rely on it.
+// withheld are the variables with Terrapulse's own credentials, by the provider that
+// needs them: Consul's token can read and write the states of all tasks. All other
+// variables are passed on, as in Consul-Terraform-Sync.
 var withheld = map[string]string{
 	"CONSUL_HTTP_TOKEN":      "consul",
 	"CONSUL_HTTP_TOKEN_FILE": "consul",
@@ -27,11 +26,10 @@ var withheld = map[string]string{
 	"VAULT_TOKEN":            "vault",
 }
 
-// surroundings is the environment of this process without credentials that the
-// providers do not need, and without what would change how Terraform is run:
-// variables that terraform-exec manages and refuses to be given (TF_VAR_*,
-// TF_LOG, TF_CLI_ARGS*, TF_WORKSPACE and others), and TF_DATA_DIR, which would
-// make tasks share one data directory.
+// surroundings returns the environment of this process without credentials that
+// the providers do not need, without variables that terraform-exec manages (TF_VAR_*,
+// TF_LOG, TF_CLI_ARGS*, TF_WORKSPACE and others), and without TF_DATA_DIR, which
+// would make tasks share one data directory.
 func surroundings(providers []string) map[string]string {
 	env := map[string]string{}
 	for _, entry := range os.Environ() {
@@ -47,15 +45,14 @@ func surroundings(providers []string) map[string]string {
 			delete(env, name)
 		}
 	}
-	// Nobody reads that there is a newer Terraform, and where HashiCorp cannot
-	// be reached, asking takes time.
+	// The check for a newer Terraform takes time if HashiCorp cannot be reached.
 	if env["CHECKPOINT_DISABLE"] == "" {
 		env["CHECKPOINT_DISABLE"] = "1"
 	}
 	return env
 }
 
-// managed returns the names in an environment that are not for others to set, sorted.
+// managed returns the names in an environment that only Terrapulse sets, sorted.
 func managed(env map[string]string) []string {
 	names := tfexec.ProhibitedEnv(env)
 	if _, ok := env["TF_DATA_DIR"]; ok {
@@ -100,9 +97,9 @@ func (o Options) environment() (map[string]string, error) {
 	return env, nil
 }
 
-// connectToConsul has Terraform's Consul backend connect as Terrapulse does: it
-// takes from the environment what its arguments do not say. Credentials go this
-// way, as the files of the root module hold none.
+// connectToConsul lets Terraform's Consul backend connect as Terrapulse does, by its
+// environment variables, which its arguments override. The files of the root module
+// hold no credentials.
 func (o Options) connectToConsul(env map[string]string) {
 	c := o.Consul
 	set := func(name, value string) {
@@ -114,7 +111,7 @@ func (o Options) connectToConsul(env map[string]string) {
 	set("CONSUL_NAMESPACE", c.Namespace)
 	set("CONSUL_PARTITION", c.Partition)
 	if c.Token != "" {
-		delete(env, "CONSUL_HTTP_TOKEN_FILE") // would count for more
+		delete(env, "CONSUL_HTTP_TOKEN_FILE") // it would take precedence
 	}
 	if c.Token != "" && !o.pipesToken() && (!o.ownToken() || slices.Contains(o.Providers, "consul")) {
 		env["CONSUL_HTTP_TOKEN"] = c.Token
@@ -127,8 +124,8 @@ func (o Options) connectToConsul(env map[string]string) {
 	if c.TLS.Enabled {
 		env["CONSUL_HTTP_SSL"] = "true"
 	}
-	// The rest is for the Consul of the consul block alone: a backend may name
-	// another, and that one is neither told this password nor trusted blindly.
+	// A backend may use another Consul than the consul block: that one gets no
+	// password, and its certificate is verified.
 	if !o.sameConsul() {
 		return
 	}
@@ -140,15 +137,13 @@ func (o Options) connectToConsul(env map[string]string) {
 	}
 }
 
-// pipesToken reports whether Consul's token reaches the Consul backend by a pipe
-// that Terraform alone gets it from, and not by the environment, which providers
-// and provisioners inherit.
+// pipesToken reports whether the Consul backend gets Consul's token from a pipe, and
+// not from the environment, which providers and provisioners inherit.
 func (o Options) pipesToken() bool {
 	return tokenPipes && o.Backend.Type == "consul" && o.Consul.Token != "" && !o.ownToken() && !slices.Contains(o.Providers, "consul")
 }
 
-// ownToken reports whether the Consul backend has a token of its own, so that it
-// needs none from Terrapulse.
+// ownToken reports whether the Consul backend has its own token.
 func (o Options) ownToken() bool {
 	return argument(o.Backend.Body, "access_token") != ""
 }

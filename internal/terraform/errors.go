@@ -39,11 +39,11 @@ func (e *Error) Error() string {
 // has reports whether the error has one of the causes.
 func (e *Error) has(c causes) bool { return e.causes&c != 0 }
 
-// LockError is a state that somebody else has locked.
+// LockError is a state that is locked by another process.
 type LockError struct {
 	Command
 	Workspace string
-	// The lock as Terraform describes it; empty if it does not.
+	// Terraform's description of the lock; may be empty.
 	ID, Path, Operation, Who, Created string
 }
 

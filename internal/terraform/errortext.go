@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Terraform has no codes for its errors, neither in its text nor in its JSON: only
-// words tell them apart. This file is the only one that reads them.
+// Terraform's errors have no codes, neither in text nor in JSON: only their words
+// distinguish them. Only this file reads these words.
 
 // causes are what Terraform's errors are about, as far as that decides something.
 type causes uint
@@ -15,7 +15,7 @@ type causes uint
 const (
 	wantsInit       causes = 1 << iota // terraform init must be run first
 	wantsWorkspace                     // the workspace does not exist
-	locked                             // somebody else has locked the state
+	locked                             // another process has locked the state
 	backendChanged                     // the state must be moved to another backend
 	newerState                         // the backend has a newer state
 	unrelatedState                     // the backend has a state of something else
@@ -118,7 +118,7 @@ var (
 	required   = regexp.MustCompile(`in module "([^"]+)":(?s:.*?)The argument "([^"]+)" is required`)
 )
 
-// hint explains Terraform's errors to somebody who writes task files.
+// hint explains Terraform's errors to the author of task files.
 func hint(task, plain string) string {
 	if m := unexpected.FindStringSubmatch(plain); m != nil {
 		return missingVariable(m[1], "of task "+m[1], m[2])

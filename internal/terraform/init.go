@@ -23,7 +23,6 @@ import (
 	"github.com/hashicorp/terraform-exec/tfexec"
 )
 
-// The files of Terraform that are looked at here.
 const (
 	lockFile = ".terraform.lock.hcl"
 	initFile = "terrapulse-init" // in the data directory: the fingerprint of the latest init

@@ -35,14 +35,12 @@ type Plan struct {
 	Clean func(text string) string
 }
 
-// Inspect finds what Apply would change in a task's directory. It leaves nothing
-// behind: it works in a temporary directory, into which render writes the root
-// module. It plans against an empty state if the task has no workspace yet, as
-// opening the state would create one. (The backends remote and cloud create the
-// one workspace that they name all the same.) The task's directory need not
-// exist; files that a person or the module has put there can be read under the
-// same relative names. If init has installed the module, render is called again,
-// with the types that the module declares.
+// Inspect finds what Apply would change in a task's directory, which need not exist.
+// It works in a temporary directory with links to the files of that one. render
+// writes the root module; if init has installed the task's module, it is called
+// again, with the types that the module declares. A task without a workspace is
+// planned against an empty state, as opening its state would create a workspace.
+// (The backends remote and cloud create the one that they name all the same.)
 func (b *Binary) Inspect(ctx context.Context, dir string, render func(dir string, installed map[string]string) error, opts Options) (Plan, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -89,8 +87,8 @@ func (b *Binary) Inspect(ctx context.Context, dir string, render func(dir string
 	return plan, err
 }
 
-// Plan finds what Apply would change. It opens the state, and so creates the
-// workspace if there is none; Inspect does not.
+// Plan finds what Apply would change. Unlike Inspect, it creates the workspace if
+// there is none.
 func (d *Dir) Plan(ctx context.Context) (Plan, error) {
 	scratchDir, remove, err := scratch("plan-")
 	if err != nil {
@@ -126,9 +124,8 @@ func (d *Dir) Plan(ctx context.Context) (Plan, error) {
 	return plan, err
 }
 
-// plansRemotely reports whether plans may run in HCP Terraform, which keeps their
-// data: Terraform does not write such a plan to a file, or only if it stays there
-// as a run to be applied.
+// plansRemotely reports whether plans may run in HCP Terraform. Terraform does not
+// write such a plan to a file, or only if it stays there as a run to be applied.
 func plansRemotely(b config.Backend) bool { return b.Type == "remote" || b.Type == "cloud" }
 
 // mirror links the visible files of a task's directory into tmp, except states and

@@ -12,19 +12,17 @@ const (
 	// scratchPrefix begins the name of every temporary directory.
 	scratchPrefix = "terrapulse-"
 
-	// scratchMark is the file in it by which it is known as one, and which the
-	// process that uses it keeps locked.
+	// scratchMark is a file in each temporary directory, which the process that uses
+	// the directory keeps locked.
 	scratchMark = ".terrapulse"
 
-	// abandonedAfter is how long nothing must have been put into a temporary
-	// directory before it is taken for left behind. Long after its process has
-	// died: where Terraform does not die with it, it may go on for a while.
+	// abandonedAfter is how long a temporary directory must be unchanged before Sweep
+	// removes it: a Terraform that does not die with its process may run on for a while.
 	abandonedAfter = time.Hour
 )
 
-// scratch makes a temporary directory, which only this user can enter, and
-// returns what removes it. What a process that is killed leaves behind, Sweep
-// of a later one removes.
+// scratch makes a private temporary directory, and returns what removes it. Sweep
+// removes the directories of killed processes.
 func scratch(kind string) (dir string, remove func(), err error) {
 	dir, err = os.MkdirTemp("", scratchPrefix+kind) // mode 0700
 	if err != nil {
@@ -34,9 +32,8 @@ func scratch(kind string) (dir string, remove func(), err error) {
 	return dir, func() { os.RemoveAll(dir); let() }, nil
 }
 
-// Sweep removes the temporary directories that processes of this user have left
-// behind because they were killed. What it cannot remove stays. On Windows it
-// does nothing.
+// Sweep removes the temporary directories of killed processes of this user, as far
+// as it can. On Windows it does nothing.
 func Sweep(log *slog.Logger) {
 	temp := os.TempDir()
 	entries, err := os.ReadDir(temp)

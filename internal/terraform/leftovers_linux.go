@@ -13,12 +13,10 @@ import (
 	"time"
 )
 
-// endLeftovers kills what a killed Terraform has left behind for the directory.
-// Terraform itself dies with Terrapulse, but the commands of a provisioner, and
-// a provider in the middle of a request, do not die with Terraform. They are
-// known by the mark in their environment, and by the death of the leader of
-// their process group, which Terraform was. A process that has left the group
-// means to live on, and may.
+// endLeftovers kills the processes that a killed Terraform has left behind for the
+// directory: commands of provisioners, and providers in the middle of a request. It
+// finds them by the mark in their environment, and by the death of Terraform, the
+// leader of their process group. A process that has left the group may run on.
 func endLeftovers(dir string) error {
 	own := syscall.Getpgrp()
 	for _, pid := range processes() {
@@ -33,9 +31,9 @@ func endLeftovers(dir string) error {
 	return nil
 }
 
-// awaitEnd waits until no Terraform that this process has started for the
-// directory runs any more. terraform-exec does not wait for one that is
-// interrupted while it is being started; but it does kill it after the grace.
+// awaitEnd waits until no Terraform of this process runs in the directory any more.
+// terraform-exec does not wait for one that is interrupted during its start, but
+// kills it after the grace.
 func awaitEnd(dir string, grace time.Duration) {
 	const killed = 5 * time.Second // until the death of a killed process shows
 	for deadline := time.Now().Add(grace + killed); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
@@ -45,7 +43,7 @@ func awaitEnd(dir string, grace time.Duration) {
 	}
 }
 
-// processes lists the processes that can be seen; none where there is no /proc.
+// processes lists all visible processes; none without /proc.
 func processes() []int {
 	entries, _ := os.ReadDir("/proc")
 	var pids []int
@@ -79,9 +77,8 @@ func parent(pid int) int {
 	return ppid
 }
 
-// runs reports whether a process is there and has not ended. What is left of
-// one that has ended shows no arguments: it stays where nobody takes note of the
-// death of orphans, as in many containers.
+// runs reports whether a process exists and is no zombie, which has no arguments.
+// In many containers, nothing removes the zombies of orphans.
 func runs(pid int) bool {
 	argv, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cmdline"))
 	if err != nil {

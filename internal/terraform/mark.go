@@ -10,7 +10,7 @@ import (
 )
 
 // StateMark identifies a state without holding its values, which may be secret.
-// The zero value stands for no state.
+// The zero value means no state.
 type StateMark struct {
 	Lineage string `json:"lineage,omitempty"`
 	Serial  uint64 `json:"serial,omitempty"`
@@ -64,14 +64,13 @@ func markOf(state []byte) (StateMark, error) {
 	return mark, nil
 }
 
-// Replaceable reports whether a state that an apply has left can take the place
-// of the one that the backend shows now: that is still the one which the apply
-// began from, or one that the same apply has saved on its way. Terraform saves
-// every 20 seconds. Whatever somebody else has written since has an object that
-// the apply neither found nor made, or lacks one that it has kept.
+// Replaceable reports whether the state left by an apply can replace the backend's
+// state: that is still the one from which the apply began, or one that the same apply
+// has saved (every 20 seconds). A state of another writer has an object that the
+// apply neither found nor made, or lacks one that the apply has kept.
 func Replaceable(began, now, left StateMark) bool {
 	if len(now.Objects) == 0 {
-		return len(began.Objects) == 0 // else somebody has emptied or removed it
+		return len(began.Objects) == 0 // otherwise it was emptied or removed
 	}
 	if now.Lineage != left.Lineage || now.Serial >= left.Serial || now.Serial < began.Serial {
 		return false

@@ -36,14 +36,14 @@ func CheckModule(t *config.Task, inputs []string) error {
 // checkDirectory finds what is wrong with the directory of a local module.
 func checkDirectory(t *config.Task) error {
 	if t.Version != "" {
-		return fmt.Errorf("task %s asks for version %q of the directory %s: only modules of a registry have versions, remove it", t.Name, t.Version, t.Module)
+		return fmt.Errorf("task %s has a version (%q) for the directory %s: only modules of a registry have versions, remove it", t.Name, t.Version, t.Module)
 	}
 	info, err := os.Stat(t.Module)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
 		return fmt.Errorf("the module of task %s is not there: there is no directory %s", t.Name, t.Module)
 	case err != nil:
-		return fmt.Errorf("look at the module of task %s: %w", t.Name, err)
+		return fmt.Errorf("read the module of task %s: %w", t.Name, err)
 	case !info.IsDir():
 		return fmt.Errorf("the module of task %s must be a directory: %s is a file", t.Name, t.Module)
 	}
@@ -159,8 +159,8 @@ func localSource(source string) bool {
 		strings.HasPrefix(source, `.\`) || strings.HasPrefix(source, `..\`)
 }
 
-// missingVariable says what to do about a module that is given a variable and
-// does not declare it.
+// missingVariable explains that a module does not declare a variable that it gets,
+// and what to do.
 func missingVariable(task, module, name string) string {
 	s := fmt.Sprintf("the module %s has no variable %q: declare it", module, name)
 	switch name {
@@ -169,7 +169,7 @@ func missingVariable(task, module, name string) string {
 	case "catalog_services":
 		return s + ", or set use_as_module_input = false in the condition of task " + task
 	case "consul_kv":
-		return s + ", or set use_as_module_input = false in the condition of task " + task + ", or remove its module_input, whichever it comes from"
+		return s + ", or set use_as_module_input = false in the condition of task " + task + ", or remove its module_input"
 	default:
 		return s + ", or remove it from variables and variable_files of task " + task
 	}

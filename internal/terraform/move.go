@@ -46,9 +46,9 @@ func (d *Dir) backendBefore() (before usedBackend, ok bool) {
 	return *note.Backend, d.opts.Backend.Type != ""
 }
 
-// move copies the state of the task to the configured backend and makes the
-// directory look as if it had been initialised for that one. A move that fails
-// starts again from the beginning.
+// move copies the state of the task to the configured backend and marks the
+// directory as initialised for that one. A move that fails starts again from the
+// beginning.
 func (d *Dir) move(ctx context.Context, from usedBackend) error {
 	fmt.Fprintf(d.opts.Log, "The backend was %q and is %q: the state of this task is taken along.\n", from.Type, d.opts.Backend.Type)
 	err := d.moveState(ctx, from)
@@ -188,16 +188,16 @@ func (d *Dir) pull(ctx context.Context) ([]byte, error) {
 // backends give a new one to the first state. Otherwise, another instance that has
 // not moved yet, or a move back, would find an unrelated state.
 //
-// An older state of the same lineage is replaced. It may have changes of its own,
-// so a copy stays in the task's directory, home.
-func (d *Dir) receive(ctx context.Context, state []byte, home *Dir) error {
+// An older state of the same lineage is replaced. It may have other changes, so that
+// the task's directory keeps a copy.
+func (d *Dir) receive(ctx context.Context, state []byte, task *Dir) error {
 	old, err := d.current(ctx)
 	if err != nil {
 		return err
 	}
 	copied := ""
 	if replaces(state, old) {
-		if copied, err = home.keepState(ctx, "replaced", old); err != nil {
+		if copied, err = task.keepState(ctx, "replaced", old); err != nil {
 			return fmt.Errorf("keep a copy of the state that is replaced: %w", err)
 		}
 	}
@@ -242,7 +242,7 @@ func lineageOf(state []byte) string {
 
 // push writes the task's state to the backend. Terraform refuses if the backend
 // has a newer state, which stays, or one that is unrelated or has the same serial,
-// which a person must look at.
+// which a person must check.
 func (d *Dir) push(ctx context.Context, state []byte, opts ...tfexec.StatePushCmdOption) (taken bool, err error) {
 	path, stop, err := serve(state)
 	if err != nil {

@@ -12,20 +12,19 @@ import (
 	"unicode/utf8"
 )
 
-// redacted stands where a secret was.
+// redacted replaces a secret.
 const redacted = "(redacted)"
 
 const (
-	// shortestSecret is the length, in bytes, from which on a value is made
-	// unreadable: shorter ones are words like "tcp" and would garble the text.
+	// shortestSecret is the minimum length of a secret, in bytes: shorter values are
+	// words like "tcp", and replacing them would garble the text.
 	shortestSecret = 4
 
-	// shortestNumber is the same for a number: shorter ones are ports, sizes and
-	// times.
+	// shortestNumber is the same for a number: shorter ones are ports and times.
 	shortestNumber = 6
 )
 
-// encoded stands for the base64 of a secret until the text around it is removed.
+// encoded replaces the base64 of a secret until the text around it is removed.
 const encoded = "\x00"
 
 // inBase64 is a text in base64 that holds a secret.
@@ -122,8 +121,8 @@ func newScrubber(o Options) *scrubber {
 	return scrub
 }
 
-// Redact makes secrets unreadable in a text of somebody else's, as they are in
-// what Terraform prints.
+// Redact makes secrets unreadable in a text of another program, as in Terraform's
+// output.
 func Redact(text string, secrets []string) string {
 	return newScrubber(Options{Secrets: secrets}).clean(text)
 }
@@ -142,9 +141,8 @@ func (s *scrubber) clean(text string) string {
 	return text
 }
 
-// spellings are the ways in which a secret is found in what Terraform and
-// providers print: as it is, in Go's and HCL's quotes, in JSON, in JSON within
-// JSON, and in a URL.
+// spellings are the forms of a secret in the output of Terraform and providers:
+// unchanged, in Go's and HCL's quotes, in JSON, in JSON within JSON, and in a URL.
 func spellings(secret string) []string {
 	quoted := inQuotes(secret)
 	texts := []string{secret, quoted}
@@ -192,9 +190,9 @@ func inJSON(s string, html bool) string {
 	return strings.Trim(strings.TrimSuffix(text.String(), "\n"), `"`)
 }
 
-// base64Of are those parts of a text in base64 that a secret makes by itself
-// wherever it is in that text, as in the header of basic authentication: the
-// characters at its ends depend on what is around it.
+// base64Of returns what a secret becomes in the base64 of a text that contains it,
+// such as a header of basic authentication, without the characters at its ends:
+// they depend on the text around it.
 func base64Of(secret string) []string {
 	var texts []string
 	for _, encoding := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {

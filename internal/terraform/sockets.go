@@ -10,26 +10,23 @@ import (
 	"slices"
 )
 
-// socketsVariable tells a provider in which directory to open the socket over
-// which Terraform talks to it.
+// socketsVariable is the directory in which a provider opens its socket for
+// Terraform.
 const socketsVariable = "PLUGIN_UNIX_SOCKET_DIR"
 
-// longestDir is how long a directory's path may be, in bytes, for a socket in it:
-// the smallest limit of a socket's path is 104, on macOS, and providers call
-// theirs "plugin" and a number of up to ten digits.
+// longestDir is the maximum length of the path of a directory for sockets, in bytes:
+// macOS allows 104 for a socket's path, and providers name theirs "plugin" and a
+// number of up to ten digits.
 const longestDir = 104 - len("/plugin1234567890") - 1
 
-// guard prepares the environment of the next command. It hands Consul's token
-// to it, and gives it a directory for temporary files and for the sockets of its
-// providers, which only this user can enter. It returns what removes both.
-// (Providers that were built with go-plugin before 1.5 put their sockets among
-// the temporary files.)
+// guard prepares the environment of the next command: Consul's token, and a private
+// directory for temporary files and for the sockets of providers. release removes
+// both. (Providers with a go-plugin before 1.5 put sockets among temporary files.)
 //
-// It takes the place of the TLS that Terraform otherwise sets up with each
-// provider: both ends are processes of this user on this machine, and making
-// the keys takes half of the time of a small apply (109 ms with, 55 ms without,
-// Terraform 1.11.4 on 2 cores). TLS stays where there can be no such directory:
-// on Windows, where providers listen on TCP ports, and below a long path.
+// The private directory replaces the TLS between Terraform and its providers, whose
+// keys take half of the time of a small apply (109 ms with, 55 ms without, Terraform
+// 1.11.4 on 2 cores). TLS stays on Windows, where providers listen on TCP ports, and
+// below a long path.
 func (d *Dir) guard() (release func(), err error) {
 	var releases []func()
 	release = func() {
@@ -71,8 +68,8 @@ func (d *Dir) guard() (release func(), err error) {
 	return release, nil
 }
 
-// moduleProviders are the names of the providers that init has found in the
-// task's module, which need not be among those that the task lists.
+// moduleProviders returns the names of the providers that init has installed. The
+// task may list fewer.
 func (d *Dir) moduleProviders() []string {
 	locked, _ := d.lockedProviders()
 	var names []string

@@ -6,9 +6,8 @@ import (
 	"strings"
 )
 
-// Summary counts what Terraform changed, for people. It is read from the text
-// that Terraform prints, as an apply prints either that text or JSON, and people
-// read the text. Nothing may be decided by it.
+// Summary counts what Terraform changed, for people: it is read from Terraform's
+// text, as an apply prints either text or JSON. No decision may depend on it.
 type Summary struct {
 	Add, Change, Destroy int
 	Resources            []ResourceChange

@@ -35,7 +35,7 @@ import (
 // Source is where a Binary was found.
 type Source string
 
-// The places of a binary, in the order in which they are looked at.
+// The places of a binary, in the order of the search.
 const (
 	FromDriverPath  Source = "driver path" // the directory that the driver "terraform" block names
 	FromEnvironment Source = "PATH"
@@ -58,12 +58,10 @@ var (
 	tested = version.Must(version.NewVersion("1.0.0"))
 )
 
-// Find returns the Terraform in the driver's path, otherwise the one on PATH,
-// otherwise it installs one from HashiCorp's releases into the driver's path. A
-// binary on PATH is skipped if its version is not the configured one. If the
-// driver's path holds only OpenTofu, that is used. If the configuration names
-// OpenTofu as the engine, only OpenTofu is looked for and nothing is installed.
-// The error says what was tried and what to do.
+// Find returns the Terraform in the driver's path, otherwise the one on PATH if it has
+// the configured version, otherwise it installs one from HashiCorp's releases into the
+// driver's path. If the driver's path holds only OpenTofu, that is used. If OpenTofu
+// is the configured engine, Find searches only OpenTofu and installs nothing.
 func Find(ctx context.Context, cfg config.Terraform, log *slog.Logger) (*Binary, error) {
 	f := finder{cfg: cfg, log: log, lookPath: exec.LookPath, install: &install{connect: 10 * time.Second}}
 	return f.find(ctx)
@@ -130,7 +128,7 @@ func (f finder) inDriverPath(ctx context.Context, program string) (*Binary, erro
 	const remedy = "remove it, or name another directory as path in the driver \"terraform\" block"
 	path := filepath.Join(f.cfg.Path, program+exe)
 	if _, err := os.Stat(path); err != nil {
-		return nil, nil // whatever stands in the way shows when installing
+		return nil, nil // an installation reports other errors
 	}
 	v, err := Version(ctx, path)
 	switch {
@@ -138,7 +136,7 @@ func (f finder) inDriverPath(ctx context.Context, program string) (*Binary, erro
 		return nil, fmt.Errorf("incompatible %s binary: %w: %s", named[program], err, remedy)
 	case v.Core().LessThan(oldest):
 		return nil, fmt.Errorf("unsupported %s version: %s is %s and %s or later is needed: %s", named[program], path, v, oldest, remedy)
-	case !f.wanted(v):
+	case !f.suits(v):
 		f.log.Warn("the "+named[program]+" in the driver's path has another version than the configured one, and is used",
 			"path", path, "version", v, "configured", f.cfg.Version)
 	}
@@ -156,11 +154,11 @@ func (f finder) onPATH(ctx context.Context) *Binary {
 	}
 	v, err := Version(ctx, path)
 	switch {
-	case ctx.Err() != nil: // nothing is known of it
+	case ctx.Err() != nil: // the version is unknown
 	case err != nil:
-		f.log.Warn("the "+named[f.engine()]+" on PATH does not work and is passed over", "error", err)
-	case v.Core().LessThan(oldest) || !f.wanted(v):
-		f.log.Info("the "+named[f.engine()]+" on PATH has another version than needed and is passed over",
+		f.log.Warn("the "+named[f.engine()]+" on PATH does not work and is skipped", "error", err)
+	case v.Core().LessThan(oldest) || !f.suits(v):
+		f.log.Info("the "+named[f.engine()]+" on PATH has an unsuitable version and is skipped",
 			"path", path, "version", v, "configured", f.cfg.Version)
 	default:
 		return &Binary{Path: path, Version: v, Source: FromEnvironment}
@@ -187,7 +185,7 @@ func (f finder) missing() string {
 	return strings.TrimSpace("no " + named[f.engine()] + " " + f.cfg.Version)
 }
 
-func (f finder) wanted(v *version.Version) bool {
+func (f finder) suits(v *version.Version) bool {
 	if f.cfg.Version == "" {
 		return true
 	}
@@ -212,27 +210,24 @@ type fileID struct {
 func Version(ctx context.Context, path string) (*version.Version, error) {
 	info, err := os.Stat(path)
 	if err != nil {
-		return nil, fmt.Errorf("look at the Terraform binary: %w", err)
+		return nil, fmt.Errorf("read the Terraform binary: %w", err)
 	}
 	id := fileID{path, info.ModTime().UnixNano(), info.Size()}
 	if v, ok := versions.Load(id); ok {
 		return v.(*version.Version), nil
 	}
 	tf, err := tfexec.NewTerraform(os.TempDir(), path)
-	if err != nil {
-		return nil, fmt.Errorf("ask %s for its version: %w", path, err)
+	if err == nil {
+		err = tf.SetEnv(surroundings(nil))
 	}
-	if err := tf.SetEnv(surroundings(nil)); err != nil {
-		return nil, fmt.Errorf("ask %s for its version: %w", path, err)
+	if err != nil {
+		return nil, fmt.Errorf("read the version of %s: %w", path, err)
 	}
 	limited, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	v, _, err := tf.Version(limited, false)
-	if limited.Err() != nil {
-		return nil, fmt.Errorf("ask %s for its version: %w", path, limited.Err())
-	}
-	if err != nil {
-		return nil, fmt.Errorf("ask %s for its version: %w", path, err)
+	if err = cmp.Or(limited.Err(), err); err != nil {
+		return nil, fmt.Errorf("read the version of %s: %w", path, err)
 	}
 	versions.Store(id, v)
 	return v, nil

@@ -8,16 +8,13 @@ import (
 	"time"
 )
 
-// tokenPipes says that it can be found out who reads a pipe.
+// tokenPipes is set if the reader of a pipe can be identified.
 const tokenPipes = true
 
-// readByTerraform reports whether the process that has just opened the pipe at
-// path is a Terraform that this process has started for the directory: a child of
-// this process or, where that is a script, a process with the program's name. A
-// provider that reads the file gets nothing from it.
-//
-// This keeps the token from code that looks around. It is no wall: all of these
-// processes are the same user's.
+// readByTerraform reports whether the process that has just opened the pipe at path
+// is a Terraform of this directory: a child of this process or, if that is a script,
+// a process with the program's name. Other processes, such as providers, get nothing
+// from the pipe. This is no strict protection: all of them run as the same user.
 func (d *Dir) readByTerraform(path string) bool {
 	const opening = time.Second // the file is open a moment before that can be seen
 	for deadline := time.Now().Add(opening); time.Now().Before(deadline); time.Sleep(time.Millisecond) {

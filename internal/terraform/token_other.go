@@ -2,8 +2,8 @@
 
 package terraform
 
-// tokenPipes says that it cannot be found out who reads a pipe: Consul's token
-// reaches the Consul backend by the environment.
+// tokenPipes is not set, as the reader of a pipe cannot be identified: the Consul
+// backend gets Consul's token from the environment.
 const tokenPipes = false
 
 func (d *Dir) readByTerraform(string) bool { return true }

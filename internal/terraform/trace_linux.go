@@ -7,14 +7,12 @@ import (
 	"time"
 )
 
-// traceDrain is how long the end of a trace may take to come out of its pipe
-// once Terraform has ended.
+// traceDrain limits reading the rest of a trace after Terraform has ended.
 const traceDrain = 10 * time.Second
 
-// collect makes a named pipe and writes what comes out of it to w, as it comes,
-// until await is called and the pipe is empty. The trace is never on disk as
-// Terraform writes it. Only where Terraform dies with this process: elsewhere it
-// would wait for ever for somebody to read on.
+// collect makes a named pipe and copies its content to w until await is called and
+// the pipe is empty, so that the unredacted trace is never on disk. Only for Linux,
+// where Terraform dies with this process: elsewhere it would wait forever for a reader.
 func collect(path string, w io.Writer) (await func(), err error) {
 	if err := syscall.Mkfifo(path, 0o600); err != nil {
 		return nil, err

@@ -9,10 +9,10 @@ import (
 	"syscall"
 )
 
-// serve offers content at a path that Terraform reads as a variable file. The
-// content is never on disk: the path is a named pipe, in a temporary directory,
-// and a goroutine writes to whoever opens it. stop ends that and removes the
-// path; a killed process leaves an empty pipe, for Sweep.
+// serve offers content at a path that Terraform reads as a variable file. The content
+// is never on disk: the path is a named pipe in a temporary directory, and a goroutine
+// writes to each reader. stop ends that and removes the path; Sweep removes the pipe
+// of a killed process.
 func serve(content []byte) (path string, stop func(), err error) {
 	return serveIf(content, nil)
 }
@@ -48,14 +48,14 @@ func serveIf(content []byte, allowed func(path string) bool) (path string, stop 
 				pipe.Close()
 				return
 			}
-			pipe.Write(given) // fails if the reader has gone, which is its affair
+			pipe.Write(given) // fails if the reader has closed the pipe
 			pipe.Close()
 		}
 	}()
 	return path, func() {
 		stopping.Store(true)
-		// Opening the pipe for reading releases the goroutine. The path is that
-		// of the pipe it waits at: it looks at stopping after each renaming.
+		// Opening the pipe for reading releases the goroutine, which waits at the pipe
+		// with this path: it checks stopping after each renaming.
 		if r, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0); err == nil {
 			defer r.Close()
 		}

@@ -31,7 +31,7 @@ const (
 	firstRetry, maxRetry = 250 * time.Millisecond, time.Second
 )
 
-// ErrNotFound says that the path has no secret, or none that the token may see.
+// ErrNotFound means that the path has no secret, or none that the token may see.
 var ErrNotFound = errors.New("there is no secret at this path")
 
 // Secret is an answer of Vault. For the KV engine's version 2, Data has the secret under "data" and

@@ -5,13 +5,11 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
 	"slices"
 	"strings"
 
 	"github.com/terrapulse/terrapulse/internal/config"
-	"github.com/terrapulse/terrapulse/internal/consul"
 	"github.com/terrapulse/terrapulse/internal/driver"
 	"github.com/terrapulse/terrapulse/internal/dynamic"
 	"github.com/terrapulse/terrapulse/internal/panos"
@@ -44,25 +42,8 @@ type Driver struct{ Options }
 // New returns a driver.
 func New(o Options) *Driver { return &Driver{o} }
 
-// check finds the first thing that would make every run of the task fail: a
-// local module that is missing or does not declare what it is given, a task_env
-// that Terraform cannot be given, a template in a provider that cannot be
-// evaluated, or a backend in which the task would share its state.
-func (d *Driver) check(cfg *config.Config, t *config.Task) error {
-	if _, err := rootmodule.Backend(cfg, t); err != nil {
-		return err
-	}
-	if err := terraform.CheckModule(t, rootmodule.Inputs(t)); err != nil {
-		return err
-	}
-	if err := dynamic.Check(cfg, t); err != nil {
-		return err
-	}
-	return terraform.CheckEnv(t.Name, rootmodule.Env(t, cfg))
-}
-
-// Check implements driver.Driver. It returns all that Terraform would refuse,
-// where check ends with the first problem.
+// Check implements driver.Driver. It returns everything that Terraform would refuse.
+// A run (see prepare) only checks what Terraform would not explain.
 func (d *Driver) Check(cfg *config.Config, t *config.Task) config.Errors {
 	var all config.Errors
 	add := func(err error) {
@@ -91,19 +72,12 @@ func (d *Driver) Destroy(ctx context.Context, job driver.Job) (*state.Changes, e
 // change writes the root module, initialises its directory if needed, runs a
 // command in it, and commits to PAN-OS if a provider has auto_commit.
 func (d *Driver) change(ctx context.Context, job driver.Job, command func(*terraform.Dir, context.Context) (terraform.Summary, error)) (*state.Changes, error) {
-	cfg, t := job.Config, job.Task
-	if err := d.check(cfg, t); err != nil {
-		return nil, err
-	}
-	values, err := d.values(ctx, cfg, t)
+	t := job.Task
+	values, opts, err := d.prepare(ctx, job)
 	if err != nil {
 		return nil, err
 	}
 	commits, err := committers(values, t)
-	if err != nil {
-		return nil, err
-	}
-	opts, err := d.options(cfg, values, t, job.Output)
 	if err != nil {
 		return nil, err
 	}
@@ -138,15 +112,8 @@ func (d *Driver) change(ctx context.Context, job driver.Job, command func(*terra
 // Plan implements driver.Driver. It works in a directory of its own, which it
 // removes.
 func (d *Driver) Plan(ctx context.Context, job driver.Job) (driver.Plan, error) {
-	cfg, t := job.Config, job.Task
-	if err := d.check(cfg, t); err != nil {
-		return driver.Plan{}, err
-	}
-	values, err := d.values(ctx, cfg, t)
-	if err != nil {
-		return driver.Plan{}, err
-	}
-	opts, err := d.options(cfg, values, t, job.Output)
+	t := job.Task
+	_, opts, err := d.prepare(ctx, job)
 	if err != nil {
 		return driver.Plan{}, err
 	}
@@ -170,7 +137,8 @@ func (d *Driver) Plan(ctx context.Context, job driver.Job) (driver.Plan, error) 
 // write writes the root module. The types that a module from elsewhere declares
 // are known only after init has installed it: then write is called again with them.
 func (d *Driver) write(dir string, job driver.Job, installed map[string]string) error {
-	root := d.root(job.Config, job.Task, job.Snapshot)
+	root := rootmodule.Module{Config: job.Config, Task: job.Task, Blocks: job.Snapshot.Blocks, Terraform: d.Terraform.Version,
+		Types: terraform.VariableTypes(job.Task)}
 	if installed != nil {
 		if root.Types != nil || !rootmodule.TypesMatter(job.Task, installed) {
 			return nil // what was written is right
@@ -179,16 +147,6 @@ func (d *Driver) write(dir string, job driver.Job, installed map[string]string) 
 	}
 	_, err := root.Write(dir)
 	return err
-}
-
-func (d *Driver) root(cfg *config.Config, t *config.Task, snap *consul.Snapshot) rootmodule.Module {
-	return rootmodule.Module{Config: cfg, Task: t, Blocks: snap.Blocks, Terraform: d.Terraform.Version,
-		Types: terraform.VariableTypes(t)}
-}
-
-// values evaluates the templates of the task's providers.
-func (d *Driver) values(ctx context.Context, cfg *config.Config, t *config.Task) (dynamic.Values, error) {
-	return cmp.Or(d.Values, &dynamic.Evaluator{Context: ctx}).Evaluate(ctx, cfg, t)
 }
 
 // committers returns a committer for each of the task's providers that has
@@ -209,20 +167,32 @@ func committers(values dynamic.Values, t *config.Task) ([]*panos.Committer, erro
 	return commits, nil
 }
 
-// options returns what Terraform is run with.
-func (d *Driver) options(cfg *config.Config, values dynamic.Values, t *config.Task, out io.Writer) (terraform.Options, error) {
-	variables, err := rootmodule.SecretValues(t, values.Config, values.Variables)
-	if err != nil {
-		return terraform.Options{}, fmt.Errorf("values of task %s: %w", t.Name, err)
-	}
+// prepare checks the task, evaluates the templates of its providers, and returns the
+// options of Terraform.
+func (d *Driver) prepare(ctx context.Context, job driver.Job) (values dynamic.Values, opts terraform.Options, err error) {
+	cfg, t := job.Config, job.Task
 	backend, err := rootmodule.Backend(cfg, t)
 	if err != nil {
-		return terraform.Options{}, err
+		return values, opts, err
 	}
-	opts := terraform.Options{
-		Task: t.Name, Backend: backend, Consul: cfg.Consul,
-		Env: rootmodule.Env(t, values.Config), VarJSON: variables, Secrets: slices.Concat(values.Secrets, []string{cfg.Vault.Token}, terraform.SensitiveValues(t)), Log: out, PersistLog: cfg.Terraform.PersistLog, Unlocked: d.Unlocked,
-		Logger: d.Log, Parallel: d.Parallel,
+	if err := terraform.CheckModule(t, rootmodule.Inputs(t)); err != nil {
+		return values, opts, err
+	}
+	if err := terraform.CheckEnv(t.Name, rootmodule.Env(t, cfg)); err != nil {
+		return values, opts, err
+	}
+	values, err = cmp.Or(d.Values, &dynamic.Evaluator{Context: ctx}).Evaluate(ctx, cfg, t)
+	if err != nil {
+		return values, opts, err
+	}
+	variables, err := rootmodule.SecretValues(t, values.Config, values.Variables)
+	if err != nil {
+		return values, opts, fmt.Errorf("values of task %s: %w", t.Name, err)
+	}
+	opts = terraform.Options{
+		Task: t.Name, Backend: backend, Consul: cfg.Consul, Env: rootmodule.Env(t, values.Config), VarJSON: variables,
+		Secrets: slices.Concat(values.Secrets, []string{cfg.Vault.Token}, terraform.SensitiveValues(t)),
+		Log:     job.Output, PersistLog: cfg.Terraform.PersistLog, Unlocked: d.Unlocked, Logger: d.Log, Parallel: d.Parallel,
 	}
 	for _, id := range t.Providers {
 		name, _, _ := strings.Cut(id, ".")
@@ -236,7 +206,7 @@ func (d *Driver) options(cfg *config.Config, values dynamic.Values, t *config.Ta
 	if d.Orphaned != nil {
 		opts.Orphaned = func(ctx context.Context, lock *terraform.LockError) string { return d.Orphaned(ctx, t.Name, lock) }
 	}
-	return opts, nil
+	return values, opts, nil
 }
 
 // changes returns the summary as it is recorded.
