@@ -141,9 +141,9 @@ type Entries interface {
 	Write(w *tfvars.Writer, attributes map[string]bool)
 }
 
-// Warner is implemented by entries of which a person should know something.
+// Warner is implemented by entries that may need a warning to people.
 type Warner interface {
-	Warning() string // "" if there is nothing to say
+	Warning() string // "" if there is no reason
 }
 
 // Scheduled is implemented by the spec of a condition that is due at times.

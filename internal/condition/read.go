@@ -34,7 +34,7 @@ type Selection interface {
 	// ID is the kind and every parameter, see Encode.
 	ID() string
 	Scope() Scope
-	// Family is what the gates of the selection stand in front of.
+	// Family has the gates of the selection.
 	Family() *Family
 	// Invalid returns why the selection cannot be read, and what cannot be done
 	// because of it; nil if it can be read.
@@ -174,15 +174,15 @@ type Right struct {
 
 // Reader is what is known of the reader when something is missing.
 type Reader struct {
-	Tokenless bool // Consul does not tell this reader that it hides something
+	Tokenless bool // Consul does not say to this reader that it hides something
 	Filtered  bool // Consul has hidden something of the view, or of any view
 }
 
 // Family is a part of Consul with gates of its own.
 type Family struct {
 	Name string
-	// Poll and Block return the gates for polls and for blocking queries in front
-	// of the views. If they are nil, each view is its own gate.
+	// Poll and Block return the gates of the views for polls and for blocking queries.
+	// If they are nil, each view is its own gate.
 	Poll, Block func(Scope, []View) []Gate
 	// Few is the number of views up to which a blocking query is made for each.
 	Few int
@@ -192,8 +192,8 @@ type Family struct {
 type Gate struct {
 	Key   string
 	Scope Scope
-	// EveryNamespace is set if the gate stands for all namespaces of the
-	// datacenter. Such a gate never stands alone.
+	// EveryNamespace is set if the gate covers all namespaces of the datacenter. Such
+	// a gate is never the only one.
 	EveryNamespace bool
 	Request        Request
 	// Instead are the views to read if access control closes the gate.

@@ -6,8 +6,8 @@ import (
 	"github.com/hashicorp/consul/api"
 )
 
-// API returns a client of consul/api that connects as c does, for what the
-// engine itself does not ask Consul.
+// API returns a client of consul/api that connects as c does, for other requests
+// than those of this package.
 func (c *Client) API() (*api.Client, error) {
 	resolved := c.resolved
 	client, err := api.NewClient(&resolved)

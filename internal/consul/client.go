@@ -24,8 +24,8 @@ import (
 	"github.com/terrapulse/terrapulse/internal/config"
 )
 
-// Consul refuses an address more than 200 connections by default; one
-// Terrapulse takes 16, whatever it watches: 8 to read, 8 to hold gates open.
+// By default, Consul accepts 200 connections from one address. A process takes 16,
+// whatever it watches: 8 to read, 8 to hold gates open.
 const (
 	maxConns = 16
 	maxReads = 8
@@ -44,8 +44,7 @@ type Client struct {
 	reads    chan struct{} // one element for each read under way
 }
 
-// New prepares a client; it does not connect. An error names the file or the
-// key that is at fault.
+// New prepares a client; it does not connect. An error names the file or the key.
 func New(cfg config.Consul) (*Client, error) {
 	if strings.Contains(cfg.Address, "@") && !strings.HasPrefix(cfg.Address, "unix://") {
 		// The address is shown in errors, so it must hold no password.
@@ -71,8 +70,8 @@ func New(cfg config.Consul) (*Client, error) {
 	httpClient := &http.Client{Transport: transport(cfg, tlsConfig)}
 	resolved.HttpClient = httpClient
 
-	// NewClient completes the configuration that it is given. Answers are read
-	// by get, which streams them: a client of consul/api would hold each whole.
+	// NewClient completes the configuration. Its client is not used: it would hold
+	// whole answers in memory, which get streams.
 	if _, err := api.NewClient(&resolved); err != nil {
 		return nil, fmt.Errorf("prepare the connection to Consul at %s: %w", cfg.Address, err)
 	}

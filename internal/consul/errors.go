@@ -11,24 +11,22 @@ import (
 	"github.com/terrapulse/terrapulse/internal/fault"
 )
 
-// ErrNoLeader says that Consul answers but its servers have elected no leader,
-// so that its answers may be out of date. It is transient.
-var ErrNoLeader = errors.New("the cluster has no leader; look at its servers with `consul operator raft list-peers`")
+// ErrNoLeader says that Consul's servers have elected no leader: its answers may be
+// out of date. It is transient.
+var ErrNoLeader = errors.New("the cluster has no leader; list its servers with `consul operator raft list-peers`")
 
-// kind is what Consul says with an error. A readError is its kind, in the sense
-// of errors.Is.
+// kind is the kind of a readError. errors.Is compares a readError with its kind.
 type kind int
 
 const (
 	unavailable kind = iota + 1
 	forbidden
-	badQuery // Consul does not understand it, and will not
+	badQuery // Consul does not understand it; a retry does not help
 )
 
 func (k kind) Error() string { return [...]string{"", "unavailable", "forbidden", "bad query"}[k] }
 
-// What Consul says about itself or the token. A readError is what it says, in the
-// sense of errors.Is.
+// What Consul says about itself or the token. errors.Is compares a readError with it.
 var (
 	errNoCoordinates = errors.New("coordinates are disabled")
 	errNoACL         = errors.New("access control is off")
@@ -39,7 +37,7 @@ var (
 type readError struct {
 	act     string // such as: read service "web"
 	inKV    bool   // it is about the KV store
-	address string // "" if Consul was not asked
+	address string // "" if no request was sent
 	kind    kind
 	says    error // such as errNoACL; may be nil
 	silent  bool  // there was no answer at all
@@ -78,7 +76,7 @@ func (e *readError) Fault() fault.Kind {
 	return fault.Person
 }
 
-// IsForbidden reports whether Consul's access control is in the way.
+// IsForbidden reports whether Consul's access control denies the request.
 func IsForbidden(err error) bool { return errors.Is(err, forbidden) }
 
 // silent reports whether Consul gave no answer at all.
@@ -110,12 +108,12 @@ func joined(errs []error) error {
 	return errors.Join(distinct...)
 }
 
-// tooMany is the advice where Consul refuses a connection.
-var tooMany = fmt.Sprintf("Consul lets this address have no more connections at a time: end what else holds some, or raise "+
+// tooMany is the advice if Consul refuses a connection.
+var tooMany = fmt.Sprintf("Consul lets this address have no more connections at a time: stop other clients, or raise "+
 	"limits.http_max_conns_per_client in Consul's configuration (200 unless it is set there; Terrapulse takes %d, and Consul keeps "+
 	"those of a process that has ended for up to five minutes, so that many starts add up)", maxConns)
 
-// transportError classifies what comes back instead of an answer.
+// transportError classifies an error without an answer.
 func (c *Client) transportError(act string, err error) error {
 	var u *url.Error
 	if errors.As(err, &u) {
@@ -129,7 +127,7 @@ func (c *Client) transportError(act string, err error) error {
 	if errors.As(err, &dial) && dial.Op == "dial" {
 		e.advice = "check that Consul runs there, and consul.address or CONSUL_HTTP_ADDR"
 	}
-	// So net/http calls what comes from the server before the question is sent.
+	// The prefix of net/http for bytes that the server sent before the request.
 	for early := err; early != nil; early = errors.Unwrap(early) {
 		if !strings.HasPrefix(early.Error(), "readLoopPeekFailLocked: ") {
 			continue
@@ -144,9 +142,9 @@ func (c *Client) transportError(act string, err error) error {
 	return e
 }
 
-// statusError classifies an answer that is not a success. Consul gives status
-// 500 to much that is the question's fault, so its words count too. They are
-// kept, in the form in which Consul's own client and CTS report them.
+// statusError classifies an answer that is not a success, by its text, too: Consul
+// gives status 500 to many bad requests. It keeps the text in the form in which
+// Consul's own client and CTS report it.
 func (c *Client) statusError(act string, status int, body, needs string) error {
 	body = strings.TrimSpace(body)
 	e := &readError{act: act, address: c.address, kind: unavailable,

@@ -11,12 +11,12 @@ import (
 	"github.com/terrapulse/terrapulse/internal/condition"
 )
 
-// Marks are what gates showed: opaque strings by gate, to be compared and
-// nothing else. They are small, whatever the number of queries.
+// Marks are what gates showed: opaque strings by gate, only for comparison. They are
+// small, whatever the number of queries.
 type Marks map[string]string
 
-// GateSet are the gates in front of a number of queries. When a gate has moved,
-// what the queries behind it show may have changed; when none has, it has not.
+// GateSet are the gates of a number of queries. What queries show has changed only
+// if one of their gates has moved.
 type GateSet struct{ gates []gate }
 
 // Len is the number of gates, each one request of a Poll.
@@ -31,15 +31,14 @@ func (g GateSet) Keys() []string {
 	return keys
 }
 
-// gate is one cheap read that tells whether views may have changed.
+// gate is one cheap read that shows whether views may have changed.
 type gate struct {
 	condition.Gate
 	family *condition.Family // of the parts behind it
 
 	// view is set if the gate is the only view behind it.
 	view condition.View
-	// byDigest is set if the index of the view says too little, so that what it
-	// shows is the mark.
+	// byDigest is set if the mark is a digest of the view: its index says too little.
 	byDigest bool
 }
 
@@ -148,9 +147,8 @@ func (g gate) concerns(p condition.Selection) bool {
 		(g.EveryNamespace || g.Scope.Namespace == p.Scope().Namespace)
 }
 
-// Moved returns which queries may show something else than when before was
-// taken: those that a gate without a mark, or without a mark of before, stands in
-// front of, and those without a gate.
+// Moved returns which queries may show something else than before: those with a gate
+// that has no mark or another one, and those without a gate.
 func (g GateSet) Moved(before, after Marks) func(Query) bool {
 	moved := make([]bool, len(g.gates))
 	for i, gate := range g.gates {
@@ -170,7 +168,7 @@ func (g GateSet) Moved(before, after Marks) func(Query) bool {
 				switch {
 				case gate.view != nil:
 					unguarded--
-				case !gate.EveryNamespace: // such a gate never stands alone
+				case !gate.EveryNamespace: // such a gate is never the only one
 					unguarded = 0
 				}
 			}
@@ -179,8 +177,8 @@ func (g GateSet) Moved(before, after Marks) func(Query) bool {
 	}
 }
 
-// Poll reads all gates. Where some cannot be read, it returns the marks of the
-// others together with the errors; without a mark, a gate counts as moved.
+// Poll reads all gates. It returns the marks of those that it can read, and the
+// errors of the others. A gate without a mark has moved.
 func (c *Client) Poll(ctx context.Context, g GateSet) (Marks, error) {
 	var (
 		mu    sync.Mutex
@@ -203,7 +201,7 @@ func (c *Client) Poll(ctx context.Context, g GateSet) (Marks, error) {
 	return marks, joined(errs)
 }
 
-// mark reads a gate at once. The index is 0 where there is none to wait for.
+// mark reads a gate without waiting. The index is 0 if there is none to wait for.
 func (c *Client) mark(ctx context.Context, g gate) (mark string, index uint64, err error) {
 	if g.byDigest {
 		mark, err = c.digestMark(ctx, g.Instead)

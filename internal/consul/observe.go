@@ -13,7 +13,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/condition"
 )
 
-// Answer is what Observe says of one query: an observation or why there is none.
+// Answer is the observation of one query, or an error.
 type Answer struct {
 	Observation
 	Visibility *Visibility

@@ -22,9 +22,9 @@ import (
 // anonymous is the secret of the token that Consul uses for requests without one.
 const anonymous = "anonymous"
 
-// anyName is a name that no policy is written for. Whoever may read it may read
-// every name that no rule of its own denies. It is always the same, because errors
-// that are stored contain it.
+// anyName is a name without a policy of its own: a reader who may read it may read
+// every name that no rule denies by itself. It never changes, because stored errors
+// contain it.
 const anyName = "terrapulse-asks-for-any-name"
 
 // question is one right of the reader that is to be confirmed.
@@ -94,9 +94,9 @@ func (c *Client) answer(ctx context.Context, q question) error {
 	return c.read(ctx, r, nil)
 }
 
-// mayReadKey reads the key. One whose name a path cannot hold is read in a
-// transaction: the answer has an element for a key that does not exist, and none
-// for one that may not be read.
+// mayReadKey reads the key. If a path cannot hold its name, it is read in a
+// transaction: the answer has an element even for a key that does not exist, and none
+// for a key that may not be read.
 func (c *Client) mayReadKey(ctx context.Context, r request, key string) error {
 	byPath := r
 	byPath.Path, byPath.Missing = "/v1/kv/"+key, true
@@ -123,9 +123,9 @@ func (c *Client) mayReadKey(ctx context.Context, r request, key string) error {
 	return nil
 }
 
-// mayReadNode asks for the node's coordinates: the one request about a node
-// that Consul denies instead of filtering. Where coordinates are switched off,
-// the agent is asked.
+// mayReadNode reads the node's coordinates: the only request about a node that
+// Consul denies instead of filtering. Without coordinates, the request goes to the
+// agent.
 func (c *Client) mayReadNode(ctx context.Context, r request, node string) error {
 	byAgent := r
 	r.Path, r.PartitionOnly, r.Missing = "/v1/coordinate/node/"+node, true, true
@@ -154,8 +154,8 @@ func (c *Client) denied(r request) error {
 	return &readError{act: r.Act, address: c.address, kind: forbidden, cause: errors.New("permission denied"), advice: c.lacks(r.Needs)}
 }
 
-// Access says in words what a person should know about the rights of a client
-// without a token, "" if there is nothing to say.
+// Access warns people about the rights of a client without a token; "" if there is
+// no reason.
 func (c *Client) Access(ctx context.Context) string {
 	if !c.Tokenless() {
 		return ""
@@ -178,8 +178,8 @@ func (c *Client) MayRead(ctx context.Context, what string, rights ...condition.R
 	return c.answerAll(ctx, questions, new(sync.Map))
 }
 
-// Tokenless reports whether Consul takes the client for anonymous, or for
-// whomever the agent's own default token belongs to.
+// Tokenless reports whether Consul uses the anonymous token for the client, or the
+// agent's default token.
 func (c *Client) Tokenless() bool { return c.resolved.Token == "" || c.resolved.Token == anonymous }
 
 // lacks is the advice where a right is missing.

@@ -17,8 +17,8 @@ type Snapshot struct {
 	// (services) has an empty block at the end if nothing renders it.
 	Blocks []Block
 
-	// Condition is what triggers the task, also where it is not rendered. It
-	// is the zero Observation for a task without a condition.
+	// Condition is what triggers the task, even if it is not rendered. It is zero for
+	// a task without a condition.
 	Condition Observation
 
 	// Visibility is of everything that was read.
@@ -36,9 +36,8 @@ type Block struct {
 type Observation struct {
 	Digest string // SHA-256 in hexadecimal
 
-	// Elements are the parts of what was seen, so that Diff can say what has
-	// changed: a short digest by the name of a service instance (as rendered:
-	// id.node.namespace.datacenter), of a service, or of a key.
+	// Elements are short digests for Diff, by the name of a service instance (as
+	// rendered: id.node.namespace.datacenter), of a service, or of a key.
 	Elements map[string]string
 }
 
@@ -93,7 +92,7 @@ func (c *Client) Snapshot(ctx context.Context, t *config.Task) (*Snapshot, error
 	return snapshot, nil
 }
 
-// Warning says what a person should know of the values, "" if there is nothing.
+// Warning warns people about the values; "" if there is no reason.
 func (s *Snapshot) Warning() string {
 	var all []string
 	for _, b := range s.Blocks {
@@ -104,8 +103,8 @@ func (s *Snapshot) Warning() string {
 	return strings.Join(all, "; ")
 }
 
-// Preview is Snapshot where nothing is known of what was applied before. What
-// access control may hide altogether is an error.
+// Preview is Snapshot without knowledge of what was applied before. It is an error
+// if access control may hide everything of a view.
 func (c *Client) Preview(ctx context.Context, t *config.Task) (*Snapshot, error) {
 	snap, err := c.Snapshot(ctx, t)
 	if err != nil {
@@ -132,8 +131,8 @@ func rendered(t *config.Task) []condition.Spec {
 	return specs
 }
 
-// block returns the block of the variable, a new one if there is none: a
-// variable is rendered once, whatever contributes to it.
+// block returns the block of the variable, and makes it if necessary: a variable is
+// rendered once, whatever contributes to it.
 func (s *Snapshot) block(v *condition.Variable) *Block {
 	for i := range s.Blocks {
 		if s.Blocks[i].Variable == v.Name {

@@ -35,7 +35,7 @@ type emptyView struct {
 	filtered bool
 }
 
-// visibility tells what was loaded of the parts, which must be complete.
+// visibility returns what was loaded of the parts, which must be complete.
 func (r *reading[T]) visibility(parts []condition.Selection) (*Visibility, error) {
 	v := &Visibility{client: r.client, parts: parts, confirmed: &r.confirmed}
 	for _, p := range parts {
@@ -86,8 +86,8 @@ func (v *Visibility) set() map[condition.Source]bool {
 	return all
 }
 
-// Sources are what the reading showed, sorted, in a form that can be stored.
-// A later reading is compared with them by Confirm.
+// Sources are what the reading showed, sorted, in a form that can be stored. Confirm
+// compares a later reading with them.
 func (v *Visibility) Sources() []string {
 	if v == nil {
 		return nil
@@ -102,8 +102,8 @@ func (v *Visibility) Sources() []string {
 	return slices.Compact(sources)
 }
 
-// Hidden says what access control hides from the token beside what it shows,
-// or is "". Consul says so only to readers with a token.
+// Hidden says what access control hides from the token; "" if nothing is known to be
+// hidden. Consul says so only to readers with a token.
 func (v *Visibility) Hidden() string {
 	if v == nil || len(v.filtered) == 0 {
 		return ""
@@ -117,10 +117,10 @@ func (v *Visibility) Hidden() string {
 		"to read everything it needs %s", r.Act, more, r.Needs)
 }
 
-// Confirm returns an error, for which IsForbidden may hold, unless it is known
-// that everything that was there before and is missing now is gone, and that
-// what shows nothing is empty. before are the Sources of what was last applied.
-// It costs nothing unless something is missing or empty.
+// Confirm proves that what is missing now is gone, and that views that show nothing
+// are empty. Otherwise it returns an error, for which IsForbidden may hold. before
+// are the Sources of what was last applied. It sends requests only if something is
+// missing or empty.
 func (v *Visibility) Confirm(ctx context.Context, before []string) error {
 	if v == nil {
 		return nil

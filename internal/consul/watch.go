@@ -14,14 +14,14 @@ import (
 // How a Watch paces itself.
 const (
 	longWait   = 5 * time.Minute        // a blocking query; Consul's own default
-	pollEvery  = 5 * time.Second        // where there is no index, or no connection to spare
-	minSpacing = 100 * time.Millisecond // between two questions of one gate
+	pollEvery  = 5 * time.Second        // without an index or a free connection
+	minSpacing = 100 * time.Millisecond // between two requests of one gate
 	minBackoff = time.Second            // after a first failure; doubles up to maxBackoff
 	maxBackoff = 30 * time.Second
 )
 
-// Watch holds gates open until its context ends. An outage of Consul, of any
-// length, only shows in Marks.
+// Watch holds gates open until its context ends, also during an outage of Consul,
+// which Marks reports.
 type Watch struct {
 	client *Client
 	pace   pace
@@ -30,14 +30,14 @@ type Watch struct {
 
 	mu    sync.Mutex
 	marks Marks
-	errs  []error // by gate; nil for one that is well
+	errs  []error // by gate
 }
 
-// pace is what tests make faster.
+// pace is shorter in tests.
 type pace struct{ wait, poll, spacing, minBackoff, maxBackoff time.Duration }
 
-// Watch starts to watch the gates. It signals as soon as a gate shows
-// something else than since, so at once where since is empty.
+// Watch starts to watch the gates. It signals as soon as a gate shows something else
+// than since: at once if since is empty.
 func (c *Client) Watch(ctx context.Context, g GateSet, since Marks) *Watch {
 	return c.watch(ctx, g, since, pace{longWait, pollEvery, minSpacing, minBackoff, maxBackoff})
 }
@@ -66,15 +66,14 @@ func (c *Client) watch(ctx context.Context, g GateSet, since Marks, p pace) *Wat
 	return w
 }
 
-// C receives when a gate has moved, when gates can no longer be read and when
-// they can again. Signals that are not received become one.
+// C receives if a gate has moved, if gates can no longer be read, and if they can
+// again. Signals that are not received become one.
 func (w *Watch) C() <-chan struct{} { return w.signal }
 
-// Done is closed when the context has ended and all connections are given back.
+// Done is closed after the context has ended and all connections are closed.
 func (w *Watch) Done() <-chan struct{} { return w.done }
 
-// Marks returns what the gates showed last, and why some cannot be read now;
-// those keep their last mark.
+// Marks returns what the gates showed last, and why some cannot be read now.
 func (w *Watch) Marks() (Marks, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -85,8 +84,8 @@ func (w *Watch) Marks() (Marks, error) {
 func (w *Watch) hold(ctx context.Context, n int, g gate, held bool) {
 	failures, outages, away := 0, 0, false
 	for ctx.Err() == nil {
-		// A question without an index first: one that Consul has not reached,
-		// because it was restored or replaced, would block for the whole wait.
+		// The first request has no index: if Consul was restored or replaced and has
+		// not reached the index, it would block for the whole wait.
 		mark, index, err := w.client.mark(ctx, g)
 		if err != nil {
 			if !away {
@@ -105,8 +104,8 @@ func (w *Watch) hold(ctx context.Context, n int, g gate, held bool) {
 			pause.For(ctx, w.pace.poll)
 			continue
 		}
-		// Something in between may cut long questions short: that is no outage,
-		// but must not become a storm of questions either.
+		// A proxy may cut long requests short: that is no outage, but must not lead to
+		// a storm of requests.
 		if w.follow(ctx, n, g, index, outages) {
 			failures = 0
 			pause.For(ctx, w.pace.spacing)
@@ -117,7 +116,7 @@ func (w *Watch) hold(ctx context.Context, n int, g gate, held bool) {
 	}
 }
 
-// follow asks blocking questions until one fails or the index does not rise. It
+// follow sends blocking requests until one fails or the index does not rise. It
 // reports whether any was answered.
 func (w *Watch) follow(ctx context.Context, n int, g gate, index uint64, outages int) (answered bool) {
 	for {
@@ -135,8 +134,8 @@ func (w *Watch) follow(ctx context.Context, n int, g gate, index uint64, outages
 	}
 }
 
-// afresh makes a mark another one after each outage: a Consul that was replaced
-// or restored meanwhile may have come to the same index with other content.
+// afresh changes a mark after each outage: if Consul was replaced or restored, the
+// same index may mean other content.
 func afresh(mark string, outages int) string {
 	if outages == 0 || mark == "" {
 		return mark
@@ -146,7 +145,7 @@ func afresh(mark string, outages int) string {
 
 func (w *Watch) note(ctx context.Context, n int, g gate, mark string, err error) {
 	if ctx.Err() != nil {
-		return // the end of the watch is no news
+		return
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -159,13 +158,13 @@ func (w *Watch) note(ctx context.Context, n int, g gate, mark string, err error)
 	if news {
 		select {
 		case w.signal <- struct{}{}:
-		default: // one is waiting to be received
+		default: // one was not received yet
 		}
 	}
 }
 
-// backoff is how long to wait after so many failures in a row: doubling, with
-// jitter so that gates do not come back all at once.
+// backoff is the wait after a number of failures in a row: it doubles, with jitter,
+// so that gates are not read all at once.
 func (w *Watch) backoff(failures int) time.Duration {
 	if failures == 0 {
 		return w.pace.spacing

@@ -1,9 +1,8 @@
-// Package fault says what an error means for the code that has to deal with it.
-// The package that owns a client classifies the client's errors, once; all other
-// code asks here and never reads an error's text.
+// Package fault has the kinds of error. The package that owns a client classifies
+// the client's errors once; no other code reads the text of an error.
 //
-// An error that says more than its kind has a type of its own, such as
-// lease.HeldError, which says until when to wait.
+// An error with more than a kind has its own type, such as lease.HeldError, which has
+// the time until which to wait.
 package fault
 
 import "errors"
@@ -11,7 +10,7 @@ import "errors"
 // Kind is what to do about an error.
 type Kind string
 
-// The kinds. An error that nobody has classified has none.
+// The kinds. An error that is not classified has none.
 const (
 	// Transient errors pass by themselves: try again.
 	Transient Kind = "transient"

@@ -9,10 +9,9 @@ import (
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
-// Source is the effective configuration on one store. It is composed anew only
-// when the base or an override has changed: the reconcile record names the
-// latest change of any override. A nil Source keeps nothing. It is safe for
-// concurrent use.
+// Source caches the effective configuration of one store until the base or an
+// override changes: the reconcile record names the latest change of any override. A
+// nil Source caches nothing. It is safe for concurrent use.
 type Source struct {
 	mu        sync.Mutex
 	change    string // in effective
