@@ -161,9 +161,9 @@ func TestStore_NothingIsAppliedIfItCannotBeUsed(t *testing.T) {
 		status []string // of one that reads
 	}{
 		{"a store that is cut off", func() { s.write("state.db", good[:len(good)/2]) },
-			[]string{"damaged", "left as it is", "backup"}, []string{"damaged", "backup"}},
+			[]string{"damaged", "it was not changed", "backup"}, []string{"damaged", "backup"}},
 		{"something else than a store", func() { s.write("state.db", strings.Repeat("not a store\n", 1000)) },
-			[]string{"it is not a store", "left as it is"}, []string{"it is not a store"}},
+			[]string{"it is not a store", "it was not changed"}, []string{"it is not a store"}},
 		{"a store of a newer version", statement("PRAGMA user_version=7"),
 			[]string{"a newer version of Terrapulse has written it (format 7, this version supports 1)", "-store"},
 			[]string{"a newer version of Terrapulse"}},

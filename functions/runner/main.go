@@ -90,8 +90,15 @@ func newWorker(ctx context.Context, settings deployment.Runner, out io.Writer, l
 	client := s3.NewFromConfig(cfg)
 	name, container := identity(ctx, log)
 	return &worker{
-		store:  dynamo.New(cfg, settings.Table),
-		bundle: bundles{bundle.Bucket{Client: client, Location: settings.Bundle}, filepath.Join(settings.Work, "bundle")}.load,
+		store: dynamo.New(cfg, settings.Table),
+		bundle: func(ctx context.Context, digest string) (*config.Config, error) {
+			dir := filepath.Join(settings.Work, "bundle")
+			if err := os.RemoveAll(dir); err != nil { // a container may start on a used volume
+				return nil, err
+			}
+			bucket := &bundle.Bucket{Client: client, Location: settings.Bundle}
+			return bucket.LoadInto(ctx, digest, dir)
+		},
 		connect: func(cfg config.Consul) (runner.Consul, error) {
 			return consul.New(cfg)
 		},

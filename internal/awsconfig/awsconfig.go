@@ -1,5 +1,5 @@
-// Package awsconfig makes the configuration of AWS's clients: for the functions,
-// for the container and for a command.
+// Package awsconfig creates the configuration of AWS clients: for the functions, for the container
+// and for commands.
 package awsconfig
 
 import (
@@ -20,21 +20,19 @@ import (
 )
 
 const (
-	// attempts and longestWait limit the time of one request. A tick comes every
-	// minute: what fails for seconds is better left to the next one. The SDK's
-	// default is 3 attempts with waits of up to 20 s.
+	// attempts and longestWait limit the time of one request: after seconds of failure, the next
+	// tick, within a minute, is the better retry. The SDK waits up to 20 s by default.
 	attempts    = 4
 	longestWait = time.Second
 
-	// connectLimit and answerLimit end a request whose packets are dropped, as by
-	// a security group that allows no outgoing traffic. DynamoDB, ECS and S3 answer
-	// in milliseconds.
+	// connectLimit and answerLimit end a request whose packets are dropped, for example by a
+	// security group. DynamoDB, ECS and S3 answer in milliseconds.
 	connectLimit = 3 * time.Second
 	answerLimit  = 5 * time.Second
 )
 
-// Load returns a configuration with limits that suit a tick. It finds credentials
-// and region where the AWS command line finds them.
+// Load returns a configuration with limits for a tick, and the credentials and the region that the
+// AWS command line would use.
 func Load(ctx context.Context) (aws.Config, error) {
 	cfg, err := config.LoadDefaultConfig(ctx,
 		config.WithHTTPClient(httpClient()), config.WithLogger(logger(ctx)), config.WithRetryer(retryer))
@@ -44,9 +42,8 @@ func Load(ctx context.Context) (aws.Config, error) {
 	return cfg, nil
 }
 
-// Lambda is Load for a function, which has its credentials and its region in its
-// environment. Without the SDK's other ways to find credentials the program is
-// 1.4 MB smaller.
+// Lambda is Load for a function, whose credentials and region are in its environment. Without the
+// SDK's other sources of credentials the program is 1.4 MB smaller.
 func Lambda(ctx context.Context) (aws.Config, error) {
 	env, err := config.NewEnvConfig()
 	if err != nil {
@@ -62,8 +59,8 @@ func Lambda(ctx context.Context) (aws.Config, error) {
 	}, nil
 }
 
-// ForCommand returns a configuration without these limits, for a command that a
-// person runs. If region is "", the AWS command line's default region is used.
+// ForCommand returns a configuration without these limits, for a command that a person runs. If
+// region is "", it uses the default region of the AWS command line.
 func ForCommand(ctx context.Context, region string) (aws.Config, error) {
 	cfg, err := config.LoadDefaultConfig(ctx, config.WithRegion(region), config.WithLogger(logging.Nop{}))
 	if err != nil {

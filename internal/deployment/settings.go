@@ -1,5 +1,5 @@
-// Package deployment reads the settings of the functions and the container from
-// their environment, as template.yaml sets it.
+// Package deployment reads the settings of the functions and of the container from their
+// environment, which template.yaml sets.
 package deployment
 
 import (
@@ -16,23 +16,21 @@ import (
 	"github.com/terrapulse/terrapulse/internal/s3url"
 )
 
-// Every setting names the environment variable it is read from and, under
-// "from", what in the template sets that.
+// Each setting names its environment variable and, under "from", what sets it in the template.
 
-// Common is what every function has.
+// Common are the settings that every function has.
 type Common struct {
 	Stack    string     `env:"TERRAPULSE_STACK,notEmpty" from:"the stack's name"`
 	Table    string     `env:"TERRAPULSE_TABLE,notEmpty" from:"the resource Table"`
 	LogLevel slog.Level `env:"TERRAPULSE_LOG_LEVEL" envDefault:"INFO" from:"the parameter LogLevel"`
 }
 
-// Reconcile is what functions/reconcile has.
+// Reconcile are the settings of functions/reconcile.
 type Reconcile struct {
 	Common
 	Consul
 	Bundle s3url.URL `env:"TERRAPULSE_BUNDLE,notEmpty" from:"the bucket, made or given by the parameter Bucket"`
-	// Window is how long an invocation stays and waits on the gates; 0 polls
-	// them once.
+	// Window is how long an invocation watches the gates; 0 polls them once.
 	Window time.Duration `env:"TERRAPULSE_WINDOW" envDefault:"0s" from:"the parameter Window"`
 
 	Cluster        string   `env:"TERRAPULSE_CLUSTER,notEmpty" from:"the resource Cluster"`
@@ -41,14 +39,12 @@ type Reconcile struct {
 	Subnets        []string `env:"TERRAPULSE_SUBNETS,notEmpty" from:"the parameter Subnets"`
 	SecurityGroups []string `env:"TERRAPULSE_SECURITY_GROUPS" from:"the parameter SecurityGroups"`
 	PublicIP       bool     `env:"TERRAPULSE_PUBLIC_IP" envDefault:"false" from:"the parameter AssignPublicIp"`
-	// MaxContainers is how many containers may be under way at a time; what
-	// does not fit waits for the next tick.
+	// MaxContainers limits the containers at a time; further launches wait for the next tick.
 	MaxContainers int `env:"TERRAPULSE_MAX_CONTAINERS" envDefault:"40" from:"the parameter MaxContainers"`
 }
 
-// Consul is where a function finds the secrets for Consul: ARNs of Secrets
-// Manager secrets or of SSM parameters. Consul's address and the like are in
-// the variables that Consul's own tools know.
+// Consul are the ARNs of the secrets for Consul, in Secrets Manager or SSM parameters. Consul's
+// address and further settings are in the variables of Consul's own tools.
 type Consul struct {
 	TokenARN string `env:"TERRAPULSE_CONSUL_TOKEN_ARN" from:"the parameter ConsulTokenArn"`
 	CAARN    string `env:"TERRAPULSE_CONSUL_CA_ARN" from:"the parameter ConsulCaArn"`
@@ -56,7 +52,7 @@ type Consul struct {
 	KeyARN   string `env:"TERRAPULSE_CONSUL_KEY_ARN" from:"the parameter ConsulKeyArn"`
 }
 
-// Settle is what functions/settle has.
+// Settle are the settings of functions/settle.
 type Settle struct {
 	Common
 	Cluster           string `env:"TERRAPULSE_CLUSTER,notEmpty" from:"the resource Cluster"`
@@ -73,34 +69,32 @@ type API struct {
 	ReconcileFunction string    `env:"TERRAPULSE_RECONCILE_FUNCTION,notEmpty" from:"the resource ReconcileFunction"`
 }
 
-// Runner is what the container has.
+// Runner are the settings of the container.
 type Runner struct {
 	Common
 	Bundle s3url.URL `env:"TERRAPULSE_BUNDLE,notEmpty" from:"the bucket, made or given by the parameter Bucket"`
 	Logs   s3url.URL `env:"TERRAPULSE_LOGS,notEmpty" from:"the bucket, made or given by the parameter Bucket"`
-	Launch string    `env:"TERRAPULSE_LAUNCH,notEmpty" from:"whoever starts the container: functions/reconcile"`
-	// Parallel is how many runs are worked on at a time; 0 is one per core
-	// and at least two.
+	Launch string    `env:"TERRAPULSE_LAUNCH,notEmpty" from:"functions/reconcile, which starts the container"`
+	// Parallel limits the runs at a time; 0 means one per core, and at least two.
 	Parallel int    `env:"TERRAPULSE_PARALLEL" envDefault:"0" from:"the parameter RunnerParallel"`
 	Work     string `env:"TERRAPULSE_WORK" envDefault:"/work" from:"the resource TaskDefinition"`
 
-	// PEM texts, given by ECS from the secrets that the parameters name.
+	// PEM texts, which ECS reads from the secrets that the parameters name.
 	ConsulCA   string `env:"TERRAPULSE_CONSUL_CA" from:"the parameter ConsulCaArn"`
 	ConsulCert string `env:"TERRAPULSE_CONSUL_CERT" from:"the parameter ConsulCertArn"`
 	ConsulKey  string `env:"TERRAPULSE_CONSUL_KEY" from:"the parameter ConsulKeyArn"`
 }
 
-// Capacity is which of ECS's capacity providers containers are placed on.
+// Capacity are the ECS capacity providers for containers.
 type Capacity []CapacityProvider
 
-// CapacityProvider is one of them, with its share.
+// CapacityProvider is a capacity provider with its share of the containers.
 type CapacityProvider struct {
 	Name   string
 	Weight int // 1 to 1,000
 }
 
-// UnmarshalText reads names with optional weights, such as FARGATE or
-// FARGATE_SPOT=3,FARGATE=1.
+// UnmarshalText parses names with optional weights, such as FARGATE or FARGATE_SPOT=3,FARGATE=1.
 func (c *Capacity) UnmarshalText(text []byte) error {
 	*c = nil
 	for part := range strings.SplitSeq(string(text), ",") {
@@ -120,8 +114,8 @@ func (c *Capacity) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Read reads the settings T from an environment as os.Environ returns it. The
-// error names everything that is wrong, and what should have set it.
+// Read reads the settings T from an environment in the format of os.Environ. The error names all
+// wrong variables, and what sets them.
 func Read[T Reconcile | Settle | API | Runner](environ []string) (T, error) {
 	var settings T
 	err := env.ParseWithOptions(&settings, env.Options{Environment: env.ToMap(environ)})
@@ -140,7 +134,7 @@ func Read[T Reconcile | Settle | API | Runner](environ []string) (T, error) {
 	return settings, errors.Join(said...)
 }
 
-// Variable is one variable of the environment.
+// Variable is an environment variable.
 type Variable struct {
 	Name     string
 	From     string // what in the template sets it
@@ -148,7 +142,7 @@ type Variable struct {
 	field    string
 }
 
-// Variables lists the variables that settings T are read from.
+// Variables lists the variables of the settings T.
 func Variables[T Reconcile | Settle | API | Runner]() []Variable {
 	var all []Variable
 	for _, f := range reflect.VisibleFields(reflect.TypeFor[T]()) {
@@ -160,7 +154,7 @@ func Variables[T Reconcile | Settle | API | Runner]() []Variable {
 	return all
 }
 
-// explain says what is wrong with which variable, and what to do about it.
+// explain adds to an error the variable, and what to do.
 func explain(err error, variables []Variable) error {
 	unset, isUnset := errors.AsType[env.VarIsNotSetError](err)
 	empty, isEmpty := errors.AsType[env.EmptyVarError](err)
@@ -170,7 +164,7 @@ func explain(err error, variables []Variable) error {
 		case isUnset && unset.Key == v.Name, isEmpty && empty.Key == v.Name:
 			return fmt.Errorf("environment variable %s is not set: it comes from %s; deploy the stack again", v.Name, v.From)
 		case isWrong && wrong.Name == v.field:
-			return fmt.Errorf("environment variable %s: %w; it comes from %s: put it right there", v.Name, wrong.Err, v.From)
+			return fmt.Errorf("environment variable %s: %w; it comes from %s: correct it there", v.Name, wrong.Err, v.From)
 		}
 	}
 	return err

@@ -17,12 +17,12 @@ const Namespace = "Terrapulse"
 // Metric is one metric: its name and CloudWatch's unit.
 type Metric struct{ Name, Unit string }
 
-// Every tick writes the metrics of ticks, so that their absence means something. The others are
+// Every tick writes the metrics of ticks, so that alarms can react to their absence. The others are
 // written only if there is something to count.
 var (
 	Ticks           = Metric{"Ticks", "Count"}
 	IdleTicks       = Metric{"IdleTicks", "Count"}
-	GoodTicks       = Metric{"GoodTicks", "Count"}         // looked at everything, and launched what it decided
+	GoodTicks       = Metric{"GoodTicks", "Count"}         // read every view, and launched what it decided
 	LastGoodTickAge = Metric{"LastGoodTickAge", "Seconds"} // 0 by a good tick
 	FailuresInARow  = Metric{"FailuresInARow", "Count"}    // of the task that has most; by ticks that have read the tasks
 	TasksFailing    = Metric{"TasksFailing", "Count"}      // as long as there are any, as the next three

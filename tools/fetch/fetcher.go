@@ -56,10 +56,19 @@ func (f *fetcher) get(ctx context.Context, t tool) error {
 		return f.put(t, installed)
 	}
 	cached := f.cached(t)
-	if _, err := os.Stat(cached); err == nil {
-		return f.put(t, cached)
+	if err := f.cacheOnce(cached, "", func(work string) (string, error) { return f.obtain(ctx, t, work) }); err != nil {
+		return err
 	}
+	return f.put(t, cached)
+}
 
+// cacheOnce creates a file or folder of the cache in one step, unless it exists. A folder exists if
+// it contains the file proof.
+func (f *fetcher) cacheOnce(cached, proof string, create func(work string) (fresh string, err error)) error {
+	exists := func(path string) error { _, err := os.Stat(filepath.Join(path, proof)); return err }
+	if exists(cached) == nil {
+		return nil
+	}
 	if err := os.MkdirAll(f.cache, 0o755); err != nil {
 		return err
 	}
@@ -70,18 +79,23 @@ func (f *fetcher) get(ctx context.Context, t tool) error {
 		return err
 	}
 	defer os.RemoveAll(work)
-	fresh, err := f.obtain(ctx, t, work)
+	fresh, err := create(work)
 	if err != nil {
 		return err
 	}
-	if err := os.Rename(fresh, cached); err != nil {
-		// Windows cannot replace a running program. Another run may have been faster: then its file
-		// is used.
-		if _, statErr := os.Stat(cached); statErr != nil {
-			return err
-		}
+	if err := exists(fresh); err != nil {
+		return fmt.Errorf("the download is incomplete: %w", err)
 	}
-	return f.put(t, cached)
+	if exists(cached) == nil {
+		return nil // another run was faster
+	}
+	if err := os.RemoveAll(cached); err != nil {
+		return err
+	}
+	if err := os.Rename(fresh, cached); err != nil && exists(cached) != nil {
+		return err // otherwise another run was faster
+	}
+	return nil
 }
 
 // put installs the tool at src in the checkout. Some tools have a second name: providers, because

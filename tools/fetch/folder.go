@@ -19,10 +19,12 @@ func (f *fetcher) getFolder(ctx context.Context, t tool) error {
 	if err != nil {
 		return err
 	}
-	if _, err := os.Stat(filepath.Join(cached, t.proof)); err != nil {
-		if err := f.fillFolder(ctx, t, cached); err != nil {
-			return err
-		}
+	err = f.cacheOnce(cached, t.proof, func(work string) (string, error) {
+		fresh := filepath.Join(work, t.name)
+		return fresh, t.fill(f, ctx, t, fresh)
+	})
+	if err != nil {
+		return err
 	}
 	if err := f.place(t, cached, filepath.Join(f.top, ".tools", t.name)); err != nil {
 		return err
@@ -44,37 +46,6 @@ func (f *fetcher) getFolder(ctx context.Context, t tool) error {
 		return fmt.Errorf("%s holds %d files %s, want one", cached, len(found), t.program)
 	}
 	return f.place(t, found[0], filepath.Join(f.top, ".tools", "bin", t.as))
-}
-
-// fillFolder creates the tool's folder in the cache, in one step.
-func (f *fetcher) fillFolder(ctx context.Context, t tool, cached string) error {
-	if err := os.MkdirAll(f.cache, 0o755); err != nil {
-		return err
-	}
-	work, err := os.MkdirTemp(f.cache, "new-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(work)
-	fresh := filepath.Join(work, t.name)
-	if err := t.fill(f, ctx, t, fresh); err != nil {
-		return err
-	}
-	if _, err := os.Stat(filepath.Join(fresh, t.proof)); err != nil {
-		return fmt.Errorf("the download is incomplete: %w", err)
-	}
-	if _, err := os.Stat(filepath.Join(cached, t.proof)); err == nil {
-		return nil // another run was faster
-	}
-	if err := os.RemoveAll(cached); err != nil {
-		return err
-	}
-	if err := os.Rename(fresh, cached); err != nil {
-		if _, statErr := os.Stat(filepath.Join(cached, t.proof)); statErr != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // cachedFolder returns the folder's path in the cache. Its name changes with the pinned versions.

@@ -83,7 +83,7 @@ func TestFolder_FailureLeavesNothing(t *testing.T) {
 	w.program("java", "")
 	for script, want := range map[string]string{
 		`echo "no such artifact"; exit 1`: "no such artifact",
-		`mkdir -p "$last"`:                "lacks a part",
+		`mkdir -p "$last"`:                "the download is incomplete",
 	} {
 		w.program("mvn", last+script)
 		w.lacks(w.library, want)

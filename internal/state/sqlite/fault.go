@@ -27,30 +27,33 @@ func (s *Store) explain(act string, err error) error {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("%s store %s: %w", act, s.path, err)
 	}
-	const leave = "it is left as it is. Stop every Terrapulse that uses it, put a backup in its place or move it away " +
-		"(with its -wal and -shm files, if there are any) and start again: without it every task is applied once more, " +
-		"and nothing that Terraform manages is lost, for Terraform's own state lies elsewhere"
 	if _, ok := errors.AsType[noState](err); ok {
 		return err
 	}
+	problem := problems[code(err)]
 	if _, ok := errors.AsType[damaged](err); ok {
-		return fmt.Errorf("%s store %s: the file is damaged (%w); %s", act, s.path, err, leave)
+		problem = problems[sqlite3.SQLITE_CORRUPT]
 	}
-	switch code(err) {
-	case sqlite3.SQLITE_CORRUPT:
-		return fmt.Errorf("%s store %s: the file is damaged (%w); %s", act, s.path, err, leave)
-	case sqlite3.SQLITE_NOTADB:
-		return fmt.Errorf("%s store %s: it is not a store, or its first bytes are damaged (%w); %s", act, s.path, err, leave)
-	case sqlite3.SQLITE_FULL:
-		return fmt.Errorf("%s store %s: there is no space left on the disk and nothing was written (%w); free some space", act, s.path, err)
-	case sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM:
-		return fmt.Errorf("%s store %s: it is read-only (%w); allow writing to the file and its folder, or choose another place with -store", act, s.path, err)
-	case sqlite3.SQLITE_CANTOPEN:
-		return fmt.Errorf("%s store %s: it cannot be opened (%w); allow reading and writing of the file and its folder, or choose another place with -store", act, s.path, err)
-	case sqlite3.SQLITE_BUSY:
-		return fmt.Errorf("%s store %s: another program has kept it locked for %s (%w); end the program that keeps it open", act, s.path, busyTimeout, err)
-	case sqlite3.SQLITE_IOERR:
-		return fmt.Errorf("%s store %s: the disk refused (%w); check its free space and its health", act, s.path, err)
+	if problem.what == "" {
+		return fmt.Errorf("%s store %s: %w", act, s.path, err)
 	}
-	return fmt.Errorf("%s store %s: %w", act, s.path, err)
+	return fmt.Errorf("%s store %s: %s (%w); %s", act, s.path, problem.what, err, problem.advice)
 }
+
+const restore = "it was not changed. Stop every Terrapulse that uses it, restore a backup or move it away (with its -wal and -shm files, " +
+	"if there are any) and start again: without it, every task is applied once more, and nothing that Terraform manages is lost, " +
+	"because Terraform's own state is stored elsewhere"
+
+// problems are the problems that SQLite reports, by its primary codes.
+var problems = map[int]struct{ what, advice string }{
+	sqlite3.SQLITE_CORRUPT:  {"the file is damaged", restore},
+	sqlite3.SQLITE_NOTADB:   {"it is not a store, or its first bytes are damaged", restore},
+	sqlite3.SQLITE_FULL:     {"there is no space left on the disk and nothing was written", "free some space"},
+	sqlite3.SQLITE_READONLY: readOnlyProblem,
+	sqlite3.SQLITE_PERM:     readOnlyProblem,
+	sqlite3.SQLITE_CANTOPEN: {"it cannot be opened", "allow reading and writing of the file and its folder, or choose another place with -store"},
+	sqlite3.SQLITE_BUSY:     {"another program has kept it locked for " + busyTimeout.String(), "end the program that keeps it open"},
+	sqlite3.SQLITE_IOERR:    {"the disk refused", "check its free space and its health"},
+}
+
+var readOnlyProblem = struct{ what, advice string }{"it is read-only", "allow writing to the file and its folder, or choose another place with -store"}

@@ -74,7 +74,7 @@ func TestOpen_RefusesAFileThatIsNoDatabase(t *testing.T) {
 			if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			refuses(t, path, "open store", "left as it is", "move it away")
+			refuses(t, path, "open store", "it was not changed", "move it away")
 		})
 	}
 }
@@ -137,7 +137,7 @@ func TestOpen_RefusesADamagedStore(t *testing.T) {
 				s.Close()
 				t.Fatal("the store was opened")
 			}
-			says(t, err, path, "damaged", "left as it is", "Terraform's own state")
+			says(t, err, path, "damaged", "it was not changed", "Terraform's own state")
 			if after, err := os.ReadFile(path); err != nil || !bytes.Equal(b, after) {
 				t.Errorf("the file was touched (%v)", err)
 			}
