@@ -273,12 +273,6 @@ var mutants = []struct {
 		old:  "task.Events = max(task.Events, rec.Events)",
 		new:  "task.Events = max(task.Events, 0)",
 		says: "events of a task are delivered in order",
-	}, {
-		rule: "a run that outlasts its claim has its task run again although the store did not answer",
-		file: "runner/runner.go",
-		old:  "case err != nil && overtaken && ",
-		new:  "case false && ",
-		says: "no change is lost",
 	},
 }
 
