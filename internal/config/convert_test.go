@@ -50,7 +50,7 @@ func sameAfterConversion(t interface {
 	return string(file)
 }
 
-func TestWhatIsConvertedMeansTheSame(t *testing.T) {
+func TestConvert_KeepsTheMeaning(t *testing.T) {
 	for _, file := range []string{"testdata/full.hcl", "testdata/full.json", "testdata/full.yaml", "../../examples/cts-hcl/tasks.hcl", "../../examples/quickstart/tasks.yaml"} {
 		t.Run(file, func(t *testing.T) {
 			sameAfterConversion(t, options(filepath.Dir(file), filepath.Base(file)), t.TempDir())
@@ -67,7 +67,7 @@ func TestWhatIsConvertedMeansTheSame(t *testing.T) {
 	}
 }
 
-func TestWhatConvertWrites(t *testing.T) {
+func TestConvert_WritesReadableYAML(t *testing.T) {
 	dir := write(t, "cts.hcl", `
 # Where Consul is.
 consul {
@@ -187,7 +187,7 @@ vault:
 	}
 }
 
-func TestSeveralFilesAreConvertedIntoOne(t *testing.T) {
+func TestConvert_JoinsSeveralFiles(t *testing.T) {
 	dir := write(t,
 		"a.hcl", "port = 1\nconsul {\n address = \"a\"\n}\ndriver \"terraform\" {\n backend \"s3\" {\n bucket = \"a\"\n key = \"k\"\n }\n}\nservice {\n name = \"api\"\n id = \"a1\"\n datacenter = \"dc2\"\n}\n",
 		"b.json", `{"port": 2, "consul": [{"kv_path": "k"}], "driver": {"terraform": {"backend": {"s3": {"bucket": "b"}}}}, "task": {"name": "t", "module": "./m", "services": "a1"}}`,
@@ -199,7 +199,7 @@ func TestSeveralFilesAreConvertedIntoOne(t *testing.T) {
 }
 
 // One block asks for all of its services in the same way.
-func TestServicesThatCannotBeJoinedStay(t *testing.T) {
+func TestConvert_KeepsServicesThatCannotBeJoined(t *testing.T) {
 	dir := write(t, "f.hcl", "service {\n name = \"api\"\n filter = \"Service.Port == 1\"\n}\nservice { name = \"unused\" }\n"+aTask(`services = ["api", "web"]`))
 	o := options(dir, "f.hcl")
 	got := sameAfterConversion(t, o, t.TempDir())
@@ -212,7 +212,7 @@ func TestServicesThatCannotBeJoinedStay(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeConvertedIsTold(t *testing.T) {
+func TestConvert_ReportsWhatItCannotConvert(t *testing.T) {
 	const mixed = "files of both languages can be used together"
 	for content, want := range map[string]string{
 		`terraform_provider "p" { x = [{ a = 1 }] }`:                     "f.hcl:1: terraform_provider.p.x: a list of objects that is an argument, and not blocks, can be written in HCL alone; leave the block in a file of HCL: " + mixed,
@@ -238,7 +238,7 @@ func TestWhatCannotBeConvertedIsTold(t *testing.T) {
 }
 
 // Files that are named need not be there, and nothing is asked of the environment.
-func TestConvertReadsNothingButTheFiles(t *testing.T) {
+func TestConvert_ReadsOnlyTheFiles(t *testing.T) {
 	dir := write(t, "f.hcl", "tls {\n cert = \"/gone\"\n key = \"/gone\"\n}\n"+aTask(services+"\nvariable_files = [\"/gone.tfvars\"]"))
 	o := options(dir, "f.hcl")
 	o.Getenv = func(name string) string { t.Errorf("asked for %s", name); return "" }
@@ -251,7 +251,7 @@ func hclString(s string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`, "\t", `\t`).Replace(s) + `"`
 }
 
-func TestWhateverIsConvertedMeansTheSame(t *testing.T) {
+func TestConvert_KeepsTheMeaningOfRandomFiles(t *testing.T) {
 	dir := t.TempDir()
 	var (
 		text = rapid.SampledFrom([]string{"", "x", "a b", "true", "12", "~", "null", "- x", "# no comment", "a: b", " lead", "trail ", "two\nlines", "\n", "tab\there",

@@ -206,7 +206,7 @@ func readReference(t *testing.T) string {
 	return strings.ReplaceAll(string(doc), "\r\n", "\n")
 }
 
-func TestTheReferenceIsCurrent(t *testing.T) {
+func TestReference_IsCurrent(t *testing.T) {
 	doc, missing := withTables(t, readReference(t))
 	for _, block := range missing {
 		t.Errorf("docs/configure.md has no table under a heading for %s", block)
@@ -214,7 +214,7 @@ func TestTheReferenceIsCurrent(t *testing.T) {
 	current(t, "configure.md", []byte(doc))
 }
 
-func TestTheReferenceSaysWhatIsNotSupported(t *testing.T) {
+func TestReference_ListsUnsupportedKeys(t *testing.T) {
 	said := map[string]bool{}
 	for _, line := range strings.Split(readReference(t), "\n") {
 		if cells := strings.Split(strings.Trim(line, "|"), "|"); strings.HasPrefix(line, "| `") && len(cells) == 2 {
@@ -232,7 +232,7 @@ func TestTheReferenceSaysWhatIsNotSupported(t *testing.T) {
 	}
 }
 
-func TestEveryKeyIsDescribed(t *testing.T) {
+func TestSchema_DescribesEveryKey(t *testing.T) {
 	everyKey(reflect.TypeFor[rawConfig](), "", "", func(path, _ string, k key, _ reflect.Type) {
 		if k.say == "" && k.tag.Get("doc") == "" {
 			t.Errorf("%s has no doc tag in schema.go", path)
@@ -250,7 +250,7 @@ func TestEveryKeyIsDescribed(t *testing.T) {
 
 var fenced = regexp.MustCompile("(?ms)^```(yaml|hcl|json)( full)?\n(.*?)^```$")
 
-func TestTheExamplesOfTheReferenceLoad(t *testing.T) {
+func TestReference_ExamplesLoad(t *testing.T) {
 	seen := map[string]bool{}
 	var full []string
 	for i, m := range fenced.FindAllStringSubmatch(readReference(t), -1) {
@@ -293,7 +293,7 @@ func mentioned(n *node, path string, seen map[string]bool) {
 	}
 }
 
-func TestEveryDefaultOfTheSchemaCanBeRead(t *testing.T) {
+func TestSchema_EveryDefaultCanBeDecoded(t *testing.T) {
 	known := []reflect.Type{
 		reflect.TypeFor[block.Value[string]](), reflect.TypeFor[block.Value[bool]](), reflect.TypeFor[block.Value[int]](), reflect.TypeFor[block.Value[time.Duration]](),
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestWhatIsATemplate(t *testing.T) {
+func TestIsTemplate_NeedsALookup(t *testing.T) {
 	for text, want := range map[string]bool{
 		// as Consul-Terraform-Sync recognises it
 		`{{ env "X" }}`:     true,
@@ -51,7 +51,7 @@ func TestWhatIsATemplate(t *testing.T) {
 	}
 }
 
-func TestAProviderWithATemplateIsDynamic(t *testing.T) {
+func TestLoad_ProviderWithATemplateIsDynamic(t *testing.T) {
 	cfg := load(t, "f.hcl", `
 vault { address = "http://v" }
 terraform_provider "a" { x { y = ["{{ env \"X\" }}"] } }
@@ -72,7 +72,7 @@ terraform_provider "e" { x = "{{- ssm \"/a\" -}}" }
 }
 
 // The text of a task may be a template that is meant for another program.
-func TestATemplateOfAnotherProgramIsLeftAloneInATask(t *testing.T) {
+func TestLoad_KeepsTemplatesOfOtherPrograms(t *testing.T) {
 	load(t, "f.hcl", aTask(services+"\nvariables { x = \"\\\"{{- range service \\\\\\\"web\\\\\\\" -}}{{ end }}\\\"\" }"))
 }
 

@@ -41,7 +41,7 @@ func current(t *testing.T, name string, want []byte) {
 	}
 }
 
-func TestThePublishedSchemaIsCurrent(t *testing.T) {
+func TestJSONSchema_PublishedFileIsCurrent(t *testing.T) {
 	current(t, "terrapulse.schema.json", JSONSchema())
 }
 
@@ -106,13 +106,13 @@ func parsed(t testing.TB, name string, src []byte) *node {
 	return root
 }
 
-func TestTheSchemaIsOfItsDraft(t *testing.T) {
+func TestJSONSchema_IsValidForItsDraft(t *testing.T) {
 	if _, err := taskFileSchema(); err != nil { // checks it against the draft's own schema
 		t.Fatal(err)
 	}
 }
 
-func TestTheSchemaAcceptsTheExamples(t *testing.T) {
+func TestJSONSchema_AcceptsTheExamples(t *testing.T) {
 	var files []string
 	for _, pattern := range []string{"testdata/full.*", "../../examples/*/*.yaml", "../../examples/*/*.json"} {
 		found, err := filepath.Glob(pattern)
@@ -195,7 +195,7 @@ func read(root *node) Errors {
 	return l.Errors
 }
 
-func TestTheSchemaAndTheLoaderAgree(t *testing.T) {
+func TestJSONSchema_AgreesWithTheLoader(t *testing.T) {
 	src, err := os.ReadFile("testdata/full.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -273,7 +273,7 @@ func mutate(rt *rapid.T, root *node) {
 }
 
 // What a person gets wrong in a file that is otherwise right, an editor shows.
-func TestTheSchemaRefusesWhatTheLoaderRefusesOfTheCatalogue(t *testing.T) {
+func TestJSONSchema_RefusesTheLoadersMistakes(t *testing.T) {
 	var seen, refused int
 	for _, tt := range catalogue {
 		if onlyHCL[tt.name] {
@@ -296,7 +296,7 @@ func TestTheSchemaRefusesWhatTheLoaderRefusesOfTheCatalogue(t *testing.T) {
 	}
 }
 
-func TestTheSchemaRefusesWhatOnlyAMapCanSay(t *testing.T) {
+func TestJSONSchema_RefusesWhatOnlyYAMLCanSay(t *testing.T) {
 	const task = "task: {name: t, module: ./m, "
 	for _, content := range []string{
 		task + "condition: {services: {names: [a]}, schedule: {cron: '@daily'}}}",

@@ -75,7 +75,7 @@ var ctyValues = cmp.Options{
 	cmpopts.IgnoreFields(Config{}, "Warnings"),
 }
 
-func TestTheThreeFormatsMeanTheSame(t *testing.T) {
+func TestLoad_ThreeFormatsMeanTheSame(t *testing.T) {
 	hcl := mustLoad(t, options("testdata", "full.hcl"))
 	for _, file := range []string{"full.json", "full.yaml"} {
 		cfg := mustLoad(t, options("testdata", file))
@@ -97,7 +97,7 @@ func mustLoad(t *testing.T, o Options) *Config {
 	return cfg
 }
 
-func TestAFullFileIsReadAsWritten(t *testing.T) {
+func TestLoad_ReadsEveryKey(t *testing.T) {
 	dir, err := filepath.Abs("testdata")
 	if err != nil {
 		t.Fatal(err)

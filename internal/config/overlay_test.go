@@ -53,7 +53,7 @@ func right(t *testing.T, cfg *Config, definition string) *Task {
 	return task
 }
 
-func TestTheSameMistakeIsToldInTheSameWordsThroughTheAPI(t *testing.T) {
+func TestParse_ReportsAMistakeAsInAFile(t *testing.T) {
 	tried := 0
 	for _, tt := range catalogue {
 		definition := asked(t, tt.file)
@@ -74,7 +74,7 @@ func TestTheSameMistakeIsToldInTheSameWordsThroughTheAPI(t *testing.T) {
 	}
 }
 
-func TestATaskOfTheAPIMeansWhatItMeansInAFile(t *testing.T) {
+func TestParse_TaskMeansTheSameAsInAFile(t *testing.T) {
 	for name, inside := range map[string]string{
 		"services":             services,
 		"a regexp":             `condition "services" { regexp = "^web" }`,
@@ -108,7 +108,7 @@ func TestATaskOfTheAPIMeansWhatItMeansInAFile(t *testing.T) {
 	}
 }
 
-func TestADefinitionThatIsNoTask(t *testing.T) {
+func TestParse_RefusesWhatIsNotATask(t *testing.T) {
 	for definition, want := range map[string]string{
 		``:                                       "unexpected end",
 		`{`:                                      "unexpected end",
@@ -141,7 +141,7 @@ func TestADefinitionThatIsNoTask(t *testing.T) {
 	}
 }
 
-func TestATaskOfTheAPIMayNotTakeWhatOthersHave(t *testing.T) {
+func TestParse_RefusesWhatOtherTasksHave(t *testing.T) {
 	cfg := load(t, "f.hcl", `
 terraform_provider "panos" { auto_commit = true }
 terraform_provider "panos" {
@@ -215,7 +215,7 @@ func said(c *Config) string {
 	return strings.Join(all, ", ")
 }
 
-func TestWhatPeopleChangeIsLaidOverTheFiles(t *testing.T) {
+func TestWith_AppliesChangesToTheFiles(t *testing.T) {
 	yes, no := true, false
 	def := func(name string) []byte { return fmt.Appendf(nil, `{"name":%q,"module":"example.com/%[1]s"}`, name) }
 	b := base()
@@ -268,7 +268,7 @@ func TestWhatPeopleChangeIsLaidOverTheFiles(t *testing.T) {
 	}
 }
 
-func TestTwoTasksOfTheAPIMayNotShareAWorkingDirectory(t *testing.T) {
+func TestWith_TwoTasksMayNotShareAWorkingDirectory(t *testing.T) {
 	got, problems := base().With([]Change{
 		{Task: "d", Definition: []byte(`{"name":"d","module":"./d","working_dir":"x"}`)},
 		{Task: "e", Definition: []byte(`{"name":"e","module":"./e","working_dir":"x"}`)},
@@ -281,7 +281,7 @@ func TestTwoTasksOfTheAPIMayNotShareAWorkingDirectory(t *testing.T) {
 	}
 }
 
-func TestADeletedTaskOfAFileComesBackWhenItsBlockIsChangedAndNotBefore(t *testing.T) {
+func TestWith_DeletedTaskReturnsOnlyAfterItsBlockChanges(t *testing.T) {
 	const block = "  module = \"example.com/m\"\n  buffer_period { min = \"3s\" }\n  description = \"x\"\n" +
 		"  providers = [\"local\"]\n  variable_files = [\"v.tfvars\"]\n"
 	file := func(name, block, others, variables string) *Config {
@@ -335,7 +335,7 @@ func TestADeletedTaskOfAFileComesBackWhenItsBlockIsChangedAndNotBefore(t *testin
 
 // A digest is that of a definition: whoever lays the same over the same finds
 // the same, and what is changed about one task is nothing to another.
-func TestADefinitionKeepsItsDigestWhateverIsChangedAboutOthers(t *testing.T) {
+func TestWith_KeepsDigestsOfOtherTasks(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	yes, no := true, false
 	for range 500 {
@@ -387,7 +387,7 @@ func TestADefinitionKeepsItsDigestWhateverIsChangedAboutOthers(t *testing.T) {
 	}
 }
 
-func TestATaskOfTheAPIKnowsTheFilesOfItsModule(t *testing.T) {
+func TestParse_TakesTheModuleDigestOfAnotherTask(t *testing.T) {
 	b := base()
 	b.Tasks[0].Module, b.Tasks[0].ModuleDigest = "a", "the files of a"
 	made := Change{Task: "d", Definition: []byte(`{"name":"d","module":"./a"}`)}
@@ -438,7 +438,7 @@ func BenchmarkParse(b *testing.B) {
 }
 
 // What was right when it was made stays a task, and keeps no other from being read.
-func TestAScheduleThatIsOverIsNoMistake(t *testing.T) {
+func TestLoad_AcceptsAScheduleThatHasEnded(t *testing.T) {
 	const over = `condition "schedule" { cron = "0 0 1 1 * 2020" }`
 	cfg := load(t, "f.hcl", aTask(over))
 	if len(cfg.Tasks) != 1 || len(cfg.Warnings) != 1 || cfg.Warnings[0].String() !=

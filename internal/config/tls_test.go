@@ -36,7 +36,7 @@ func pair(t *testing.T) (cert, key string) {
 		string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: src}))
 }
 
-func TestTLSOfTheAPI(t *testing.T) {
+func TestLoad_TLSOfTheAPI(t *testing.T) {
 	cert, key := pair(t)
 	_, other := pair(t)
 	dir := write(t, "cert.pem", cert, "key.pem", key, "other.pem", other, "both.pem", cert+key, "ca.pem", cert, "ca.d/ca.pem", cert, "text.pem", "x")
@@ -87,7 +87,7 @@ func TestTLSOfTheAPI(t *testing.T) {
 	}
 }
 
-func TestVault(t *testing.T) {
+func TestLoad_Vault(t *testing.T) {
 	dir := write(t, "agent", "from-agent\n", "home/.vault-token", "from-home\n")
 	type vault struct {
 		Enabled           bool

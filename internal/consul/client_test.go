@@ -26,7 +26,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/fault"
 )
 
-func TestLeader(t *testing.T) {
+func TestClient_Leader(t *testing.T) {
 	t.Run("a cluster with a leader is well", func(t *testing.T) {
 		if err := client(t, consultest.Start(t).Addr()).Leader(t.Context()); err != nil {
 			t.Error(err)
@@ -56,7 +56,7 @@ func deadAddress(t *testing.T) string {
 	return l.Addr().String()
 }
 
-func TestAClusterWithoutLeaderIsNotReadFrom(t *testing.T) {
+func TestClient_DoesNotReadWithoutALeader(t *testing.T) {
 	c := client(t, consultest.Start(t, consultest.WithoutLeader()).Addr())
 	q := query(t, services("web", "db"))
 	err := c.Observe(t.Context(), []Query{q})[0].Err
@@ -71,7 +71,7 @@ func TestAClusterWithoutLeaderIsNotReadFrom(t *testing.T) {
 	}
 }
 
-func TestErrorsSayWhatToDo(t *testing.T) {
+func TestClient_ErrorsSayWhatToDo(t *testing.T) {
 	s := consultest.Start(t)
 	acl := consultest.Start(t, consultest.WithACLs())
 	open := client(t, s.Addr())
@@ -129,7 +129,7 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 	}
 }
 
-func TestWhatATokenMayNotSeeIsNotTakenForGone(t *testing.T) {
+func TestClient_WhatATokenMayNotReadIsNotGone(t *testing.T) {
 	s := consultest.Start(t, consultest.WithACLs())
 	register(t, s, "n1", api.AgentService{Service: "web"})
 	register(t, s, "n1", api.AgentService{Service: "db"})
@@ -176,7 +176,7 @@ func TestWhatATokenMayNotSeeIsNotTakenForGone(t *testing.T) {
 	}
 }
 
-func TestAClosedKVGateIsReplacedByTheKeysThemselves(t *testing.T) {
+func TestPoll_ReadsKeysIfTheKVGateIsDenied(t *testing.T) {
 	s := consultest.Start(t, consultest.WithACLs(), consultest.WithHCL("acl { enable_key_list_policy = true }"))
 	putKey(t, s, "config/a", "1")
 	admin := s.Client()
@@ -208,7 +208,7 @@ func TestAClosedKVGateIsReplacedByTheKeysThemselves(t *testing.T) {
 	}
 }
 
-func TestAHungConsulIsGivenUpInTime(t *testing.T) {
+func TestClient_ReadTimesOut(t *testing.T) {
 	s := consultest.Start(t)
 	proxy := consultest.NewProxy(t, s.Addr())
 	proxy.Set(consultest.Hanging)
@@ -234,7 +234,7 @@ func TestAHungConsulIsGivenUpInTime(t *testing.T) {
 	}
 }
 
-func TestAnAnswerThatIsCutShortIsAnError(t *testing.T) {
+func TestClient_AnswerThatIsCutShortIsAnError(t *testing.T) {
 	for name, body := range map[string]string{
 		"within an element":  `[{"Node":{"Node":"n"},"Service":{"ID":"a"}},{"Node":{"No`,
 		"between elements":   `[{"Node":{"Node":"n"},"Service":{"ID":"a"}}`,
@@ -257,7 +257,7 @@ func TestAnAnswerThatIsCutShortIsAnError(t *testing.T) {
 	}
 }
 
-func TestAConnectionThatEndsBeforeTheQuestionIsNamedByItsReason(t *testing.T) {
+func TestClient_NamesWhyAConnectionEndedBeforeTheRequest(t *testing.T) {
 	c := client(t, "127.0.0.1:1")
 	early := func(cause error) string { // as net/http puts it
 		err := c.transportError("read", &url.Error{Op: "Get", URL: "/", Err: fmt.Errorf("readLoopPeekFailLocked: %w", cause)})
@@ -275,7 +275,7 @@ func TestAConnectionThatEndsBeforeTheQuestionIsNamedByItsReason(t *testing.T) {
 	}
 }
 
-func TestStatus404IsOnlyTakenFromConsul(t *testing.T) {
+func TestClient_AcceptsStatus404OnlyFromConsul(t *testing.T) {
 	server := httptest.NewServer(http.NotFoundHandler())
 	defer server.Close()
 	_, err := client(t, server.URL).Snapshot(t.Context(), task(condition.ConsulKV{Path: "a"}))
@@ -284,7 +284,7 @@ func TestStatus404IsOnlyTakenFromConsul(t *testing.T) {
 	}
 }
 
-func TestWhatAStatusMeans(t *testing.T) {
+func TestClient_ClassifiesStatus(t *testing.T) {
 	var status int
 	var leader, body string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -326,7 +326,7 @@ func TestWhatAStatusMeans(t *testing.T) {
 	}
 }
 
-func TestTooManyConnectionsFromOneAddress(t *testing.T) {
+func TestClient_TooManyConnectionsFromOneAddress(t *testing.T) {
 	const limit = 20
 	s := consultest.Start(t, consultest.WithHCL(fmt.Sprintf("limits { http_max_conns_per_client = %d }", limit)))
 	for range limit {
@@ -350,7 +350,7 @@ func TestTooManyConnectionsFromOneAddress(t *testing.T) {
 	}
 }
 
-func TestConnectionSettings(t *testing.T) {
+func TestClient_ConnectionSettings(t *testing.T) {
 	s := consultest.Start(t)
 	register(t, s, "n1", api.AgentService{Service: "web"})
 	target := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {

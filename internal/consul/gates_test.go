@@ -135,7 +135,7 @@ func steps(t *testing.T, all int) int {
 	return all
 }
 
-func TestPollingMissesNoRenderedChange(t *testing.T) {
+func TestPoll_MissesNoRenderedChange(t *testing.T) {
 	s := consultest.Start(t)
 	c := client(t, s.Addr())
 	catalog := newCatalog(t, s, 1)
@@ -194,7 +194,7 @@ func TestPollingMissesNoRenderedChange(t *testing.T) {
 	t.Logf("%d rendered changes, all seen", changes)
 }
 
-func TestBlockingMissesNoRenderedChange(t *testing.T) {
+func TestBlock_MissesNoRenderedChange(t *testing.T) {
 	s := consultest.Start(t)
 	c := client(t, s.Addr())
 	catalog := newCatalog(t, s, 2)
@@ -269,7 +269,7 @@ func TestBlockingMissesNoRenderedChange(t *testing.T) {
 	t.Logf("%d rendered changes, all seen", changes)
 }
 
-func TestMoved(t *testing.T) {
+func TestMoved_QueriesBehindTheGate(t *testing.T) {
 	web, db := query(t, services("web", "api")), query(t, condition.Services{{Names: []string{"a", "b"}, Datacenter: "dc2"}})
 	kv := query(t, condition.ConsulKV{Path: "a"})
 	set := PollGates([]Query{web, db, kv})
@@ -309,7 +309,7 @@ func TestMoved(t *testing.T) {
 	}
 }
 
-func TestNamespacesHaveGatesOfTheirOwn(t *testing.T) {
+func TestPollGates_NamespacesHaveTheirOwnGates(t *testing.T) {
 	var keys []string
 	in := func(ns string) Query {
 		return query(t, condition.Services{{Names: []string{"a", "b"}, Namespace: ns}})
@@ -323,7 +323,7 @@ func TestNamespacesHaveGatesOfTheirOwn(t *testing.T) {
 	}
 }
 
-func TestGatesThatCanBeReadCountThoughOthersCannot(t *testing.T) {
+func TestPoll_ReturnsTheMarksOfReadableGates(t *testing.T) {
 	s := consultest.Start(t)
 	c := client(t, s.Addr())
 	here, mars := query(t, services("a", "b")), query(t, condition.Services{{Names: []string{"a", "b"}, Datacenter: "mars"}})
@@ -339,7 +339,7 @@ func TestGatesThatCanBeReadCountThoughOthersCannot(t *testing.T) {
 	}
 }
 
-func TestARestartedConsulCountsAsMoved(t *testing.T) {
+func TestPoll_RestartedConsulHasMoved(t *testing.T) {
 	s := consultest.Start(t)
 	c := client(t, s.Addr())
 	for i := range 20 {

@@ -15,9 +15,9 @@ import (
 	"github.com/terrapulse/terrapulse/internal/consul/consultest"
 )
 
-// TestWhatTriggers walks through the changes of a catalog and says which
-// condition each of them triggers.
-func TestWhatTriggers(t *testing.T) {
+// The test makes every change of a catalog and names the
+// conditions that it triggers.
+func TestObserve_WhatTriggers(t *testing.T) {
 	s := consultest.Start(t)
 	c := client(t, s.Addr())
 	web := api.AgentService{ID: "web-1", Service: "web", Port: 80, Tags: []string{"a", "b"}}
@@ -111,7 +111,7 @@ func TestWhatTriggers(t *testing.T) {
 	}
 }
 
-func TestAnObservationNamesWhatChanged(t *testing.T) {
+func TestObserve_NamesWhatChanged(t *testing.T) {
 	s := consultest.Start(t)
 	c := client(t, s.Addr())
 	for i := range 3 {
@@ -130,7 +130,7 @@ func TestAnObservationNamesWhatChanged(t *testing.T) {
 	}
 }
 
-func TestAChangeIsSaidInFewWords(t *testing.T) {
+func TestChange_IsShort(t *testing.T) {
 	after := map[string]string{"same": "1"}
 	if got := Diff(after, after).String(); got != "nothing changed" {
 		t.Error(got)
@@ -143,7 +143,7 @@ func TestAChangeIsSaidInFewWords(t *testing.T) {
 	}
 }
 
-func TestRandomOrderGivesTheSameDigest(t *testing.T) {
+func TestObserve_OrderDoesNotChangeTheDigest(t *testing.T) {
 	tags := []string{"a", "b", "c", "d"}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Consul-Index", "1")
@@ -176,7 +176,7 @@ func TestRandomOrderGivesTheSameDigest(t *testing.T) {
 	}
 }
 
-func TestTwoQueriesAreToldApart(t *testing.T) {
+func TestQuery_IDsDiffer(t *testing.T) {
 	regexp := func(e, filter string) condition.Services { return condition.Services{{Regexp: &e, Filter: filter}} }
 	different := []condition.Spec{
 		services(), services("a"), services("a", "b"), services("ab"), regexp("", ""), regexp("a", ""), regexp("a", "b"),
@@ -212,7 +212,7 @@ func TestTwoQueriesAreToldApart(t *testing.T) {
 	}
 }
 
-func TestAScheduleLooksAtItsModuleInputs(t *testing.T) {
+func TestObserve_ScheduleReadsItsModuleInputs(t *testing.T) {
 	s := consultest.Start(t)
 	c := client(t, s.Addr())
 	putKey(t, s, "a", "1")
@@ -245,7 +245,7 @@ func TestAScheduleLooksAtItsModuleInputs(t *testing.T) {
 	}
 }
 
-func TestEqualViewsAreReadOnceAndOneFailureSpoilsNothingElse(t *testing.T) {
+func TestObserve_ReadsEqualViewsOnceAndIsolatesFailures(t *testing.T) {
 	s := consultest.Start(t)
 	proxy := consultest.NewProxy(t, s.Addr())
 	c := client(t, proxy.Addr())
@@ -269,7 +269,7 @@ func TestEqualViewsAreReadOnceAndOneFailureSpoilsNothingElse(t *testing.T) {
 	}
 }
 
-func TestAThousandServicesTakeFewConnections(t *testing.T) {
+func TestObserve_ThousandServicesTakeFewConnections(t *testing.T) {
 	s := consultest.Start(t)
 	proxy := consultest.NewProxy(t, s.Addr())
 	c := client(t, proxy.Addr())
@@ -299,8 +299,8 @@ func TestAThousandServicesTakeFewConnections(t *testing.T) {
 	})
 }
 
-// TestAnIdlePollCosts counts at the wire.
-func TestAnIdlePollCosts(t *testing.T) {
+// The proxy counts the requests.
+func TestPoll_IdlePollTakesFewRequests(t *testing.T) {
 	s := consultest.Start(t)
 	proxy := consultest.NewProxy(t, s.Addr())
 	c := client(t, proxy.Addr())

@@ -18,7 +18,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/fault"
 )
 
-func TestASnapshotHoldsEveryFieldThatModulesSee(t *testing.T) {
+func TestSnapshot_HasEveryFieldThatModulesSee(t *testing.T) {
 	s := consultest.Start(t)
 	c := client(t, s.Addr())
 	put(t, s, &api.CatalogRegistration{
@@ -61,7 +61,7 @@ func TestASnapshotHoldsEveryFieldThatModulesSee(t *testing.T) {
 	}
 }
 
-func TestTheOrderOfBlocks(t *testing.T) {
+func TestSnapshot_OrderOfBlocks(t *testing.T) {
 	s := consultest.Start(t)
 	c := client(t, s.Addr())
 	register(t, s, "b", api.AgentService{Service: "web"})
@@ -135,7 +135,7 @@ func TestTheOrderOfBlocks(t *testing.T) {
 	}
 }
 
-func TestAKVValueOfAnySortArrivesOrIsNamed(t *testing.T) {
+func TestSnapshot_RendersOrNamesEveryKVValue(t *testing.T) {
 	s := consultest.Start(t)
 	c := client(t, s.Addr())
 	text := "\"quotes\"\nlines\\ ${x} %{y} \t ü" + strings.Repeat("x", 400<<10)
@@ -165,7 +165,7 @@ func TestAKVValueOfAnySortArrivesOrIsNamed(t *testing.T) {
 	}
 }
 
-func TestServiceNamesOfAnySort(t *testing.T) {
+func TestSnapshot_ReadsServicesOfAnyName(t *testing.T) {
 	s := consultest.Start(t)
 	c := client(t, s.Addr())
 	names := []string{`quo"te`, "a/b", "per%20cent", "ü", "a b", "x?y=z&passing=0", "a=b", `back\slash`}
@@ -179,7 +179,7 @@ func TestServiceNamesOfAnySort(t *testing.T) {
 	}
 }
 
-func TestAServiceWith5000Instances(t *testing.T) {
+func TestSnapshot_ServiceWith5000Instances(t *testing.T) {
 	s := consultest.Start(t)
 	c := client(t, s.Addr())
 	const n = 5000

@@ -52,7 +52,7 @@ func complete(g GateSet) func(Marks, error) bool {
 	}
 }
 
-func TestAWatchSignalsChanges(t *testing.T) {
+func TestWatch_SignalsChanges(t *testing.T) {
 	s := consultest.Start(t)
 	c := client(t, s.Addr())
 	web, key := query(t, services("web")), query(t, condition.ConsulKV{Path: "a"})
@@ -103,7 +103,7 @@ func TestAWatchSignalsChanges(t *testing.T) {
 	signalled(t, w, "a change from before", changed(key))
 }
 
-func TestAWatchOutlivesOutages(t *testing.T) {
+func TestWatch_ContinuesAfterOutages(t *testing.T) {
 	s := consultest.Start(t, consultest.WithData())
 	proxy := consultest.NewProxy(t, s.Addr())
 	c := client(t, proxy.Addr())
@@ -138,7 +138,7 @@ func TestAWatchOutlivesOutages(t *testing.T) {
 	})
 }
 
-func TestAWatchNoticesThatConsulWasReplaced(t *testing.T) {
+func TestWatch_NoticesThatConsulWasReplaced(t *testing.T) {
 	s := consultest.Start(t)
 	c := client(t, s.Addr())
 	for i := range 50 {
@@ -158,7 +158,7 @@ func TestAWatchNoticesThatConsulWasReplaced(t *testing.T) {
 
 // Consul answers the questions under way with what it showed before, and would
 // keep whoever asks on from there waiting.
-func TestAWatchNoticesThatConsulWasRestored(t *testing.T) {
+func TestWatch_NoticesThatConsulWasRestored(t *testing.T) {
 	s := consultest.Start(t)
 	proxy := consultest.NewProxy(t, s.Addr())
 	c := client(t, proxy.Addr())
@@ -213,7 +213,7 @@ func TestAWatchNoticesThatConsulWasRestored(t *testing.T) {
 	})
 }
 
-func TestAWatchDoesNotTrustAnIndexAcrossAnOutage(t *testing.T) {
+func TestWatch_DoesNotTrustAnIndexAcrossAnOutage(t *testing.T) {
 	var away atomic.Bool
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if away.Load() {
@@ -243,7 +243,7 @@ func TestAWatchDoesNotTrustAnIndexAcrossAnOutage(t *testing.T) {
 	}
 }
 
-func TestAMarkAboveConsulsIndexDoesNotBlock(t *testing.T) {
+func TestWatch_MarkAboveConsulsIndexDoesNotBlock(t *testing.T) {
 	s := consultest.Start(t)
 	c := client(t, s.Addr())
 	set := BlockGates([]Query{query(t, services("web"))})
@@ -255,7 +255,7 @@ func TestAMarkAboveConsulsIndexDoesNotBlock(t *testing.T) {
 	signalled(t, w, "an index that has fallen", func(now Marks, _ error) bool { return now["nodes"] != since["nodes"] })
 }
 
-func TestWhereThereIsNoIndexAWatchPolls(t *testing.T) {
+func TestWatch_PollsWithoutAnIndex(t *testing.T) {
 	var asked atomic.Int32
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked.Add(1)
@@ -279,7 +279,7 @@ func TestWhereThereIsNoIndexAWatchPolls(t *testing.T) {
 	<-w.Done()
 }
 
-func TestOneLostGateDoesNotStopTheOthers(t *testing.T) {
+func TestWatch_LostGateDoesNotStopOthers(t *testing.T) {
 	s := consultest.Start(t)
 	c := client(t, s.Addr())
 	here := query(t, services("web"))
@@ -292,7 +292,7 @@ func TestOneLostGateDoesNotStopTheOthers(t *testing.T) {
 	signalled(t, w, "a change", func(now Marks, _ error) bool { return set.Moved(marks, now)(here) })
 }
 
-func TestBeyondEightGatesAWatchPolls(t *testing.T) {
+func TestWatch_PollsBeyondEightGates(t *testing.T) {
 	s := consultest.Start(t)
 	proxy := consultest.NewProxy(t, s.Addr())
 	c := client(t, proxy.Addr())
@@ -313,7 +313,7 @@ func TestBeyondEightGatesAWatchPolls(t *testing.T) {
 	}
 }
 
-func TestQuestionsThatAreCutShortMakeNoStorm(t *testing.T) {
+func TestWatch_RequestsThatAreCutShortMakeNoStorm(t *testing.T) {
 	var asked atomic.Int32
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked.Add(1)
