@@ -120,7 +120,7 @@ func TestAPushToAStackIsInForceAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	digest = diff.InForce
-	d.runs(exitOK, push, "is in force already", "lb: run r1 was asked for")
+	d.runs(exitOK, push, "is in force already", "lb: run r1 was requested")
 	digest = "other"
 	d.runs(exitError, push, "0123456789ab is still in force", "the configuration in the bundle is wrong")
 	d.runs(exitOK, "bundle pull -stack=prod pulled", "is unpacked")

@@ -16,15 +16,15 @@ import (
 	"github.com/terrapulse/terrapulse/internal/terraform"
 )
 
-// The names of the program. By the second one it answers as
-// Consul-Terraform-Sync does, for scripts that call it so.
+// The names of the program. Called by the second one, it answers as
+// Consul-Terraform-Sync does.
 const (
 	ownName = "terrapulse"
 	ctsName = "consul-terraform-sync"
 )
 
-// ctsVersion is what a script is told that asks Consul-Terraform-Sync for its
-// version: the one whose files, commands and API are understood.
+// ctsVersion is the version of Consul-Terraform-Sync whose files, commands and API
+// Terrapulse has. Scripts that request the version get it.
 const ctsVersion = "0.9.0"
 
 // programName is the name by which the program was called.
@@ -35,10 +35,10 @@ func programName(arg0 string) string {
 	return ownName
 }
 
-// isCTS reports whether the program is to answer as Consul-Terraform-Sync.
+// isCTS reports whether the program was called as Consul-Terraform-Sync.
 func (a *app) isCTS() bool { return a.program == ctsName }
 
-// product is what the program calls itself in a sentence.
+// product returns the name of the program for sentences.
 func (a *app) product() string {
 	if a.isCTS() {
 		return "Consul-Terraform-Sync"
@@ -46,8 +46,7 @@ func (a *app) product() string {
 	return "Terrapulse"
 }
 
-// ctsUsage is how the first line of a command's help ends, where scripts look
-// for the words of Consul-Terraform-Sync.
+// ctsUsage is the end of the first line of a command's help, which scripts read.
 var ctsUsage = map[string]string{
 	"task create":  "[-help] [options] -task-file=<task config>",
 	"task enable":  "[-help] [options] <task name>",
@@ -55,7 +54,7 @@ var ctsUsage = map[string]string{
 	"task delete":  "[-help] [options] <task name>",
 }
 
-// ctsHelp puts the words of Consul-Terraform-Sync into the help of a command.
+// ctsHelp rewords the help of a command as in Consul-Terraform-Sync.
 func ctsHelp(command, help string) string {
 	if usage, ok := ctsUsage[command]; ok {
 		_, rest, _ := strings.Cut(help, "\n")
@@ -77,10 +76,10 @@ func (a *app) helpFunc() cli.HelpFunc {
 	}
 }
 
-// ctsFlags are flags of start that Consul-Terraform-Sync does not show either.
+// ctsFlags are hidden flags of start, as in Consul-Terraform-Sync.
 type ctsFlags struct {
 	clientType string
-	implied    bool // start was not named
+	implied    bool // the command line has no command
 }
 
 // development is the client type that runs no Terraform.
@@ -96,7 +95,7 @@ func (o *ctsFlags) check(a *app) error {
 	return nil
 }
 
-// develop writes the root module of every task, and leaves Terraform alone.
+// develop writes the root module of every task, and does not run Terraform.
 func (a *app) develop(cfg *config.Config) int {
 	client, code := a.connect(cfg)
 	if code >= 0 {
@@ -116,7 +115,7 @@ func (a *app) develop(cfg *config.Config) int {
 	return exitOK
 }
 
-// ctsOnce logs the end of once-mode as scripts look for it.
+// ctsOnce logs the end of once-mode in words that scripts look for.
 func (a *app) ctsOnce(code int) {
 	if a.isCTS() && code == exitOK {
 		slog.Info("all tasks completed once")
@@ -124,15 +123,15 @@ func (a *app) ctsOnce(code int) {
 	}
 }
 
-// ctsEnded logs the end of the program as scripts look for it.
+// ctsEnded logs the end of the program in words that scripts look for.
 func (a *app) ctsEnded() {
 	if a.isCTS() {
 		slog.Info("graceful shutdown")
 	}
 }
 
-// ctsInspected logs an inspection as scripts look for it, and reports whether
-// this is how it is to be told.
+// ctsInspected logs a plan as Consul-Terraform-Sync does, and returns true, if the
+// program was called so.
 func (a *app) ctsInspected(task *config.Task, plan string) bool {
 	if !a.isCTS() {
 		return false
@@ -147,9 +146,8 @@ func (a *app) ctsInspected(task *config.Task, plan string) bool {
 // ctsTask is the key of a task's name in log lines.
 const ctsTask = "task_name"
 
-// ctsMessages are the events that have a line of their own in
-// Consul-Terraform-Sync, which scripts look for: that line, and nothing else,
-// stands for them.
+// ctsMessages are log messages for which Consul-Terraform-Sync has other words,
+// which scripts look for.
 var ctsMessages = map[string]string{
 	"run succeeded": "task completed",
 	"stopped":       "graceful shutdown",

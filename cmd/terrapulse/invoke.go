@@ -39,7 +39,7 @@ func (c *invokeCommand) about() about {
 		help: `Usage: terrapulse invoke -stack=NAME [flags]
 
   Invokes the function of a deployment in AWS: without -once and -inspect for
-  one look at Consul, as the schedule does every minute. With -wait it follows
+  one tick, as the schedule does every minute. With -wait it follows
   the runs that were started, prints a summary, and ends with the exit codes of
   once-mode: 0 if all is well, 11 if a run failed.
 `}
@@ -119,7 +119,7 @@ func (c *invokeCommand) run(arguments []string) int {
 	return c.summarise(outcomes, time.Since(asked))
 }
 
-// explain says what the function has decided.
+// explain prints what the function has decided.
 func (a *app) explain(answer invoke.Answer) {
 	switch {
 	case answer.Skipped != "":
@@ -133,7 +133,7 @@ func (a *app) explain(answer invoke.Answer) {
 	started := map[string]invoke.Run{}
 	for _, r := range answer.Runs {
 		started[r.Task] = r
-		fmt.Fprintf(a.stderr, "%s: run %s was asked for\n", r.Task, r.Run)
+		fmt.Fprintf(a.stderr, "%s: run %s was requested\n", r.Task, r.Run)
 	}
 	for _, d := range answer.Decisions {
 		if _, ok := started[d.Task]; !ok && d.Reason.Code != state.ReasonUnchanged {

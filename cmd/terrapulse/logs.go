@@ -24,7 +24,7 @@ type logsCommand struct {
 func (c *logsCommand) about() about {
 	f := newFlags("logs")
 	c.from.register(f)
-	f.BoolVar(&c.follow, "follow", false, "Print the output of a run that goes on as it comes, until the run has ended.")
+	f.BoolVar(&c.follow, "follow", false, "Print the output of a run under way as it comes, until the run has ended.")
 	f.BoolVar(&c.json, "json", false, "Print JSON, for scripts: the run and its output.")
 	return about{flags: f, synopsis: "Print Terraform's output of a run",
 		examples: []string{onFile + " load-balancer", onFile + " -follow load-balancer", onFile + " 01a20044-4426-70ba"},
@@ -32,9 +32,8 @@ func (c *logsCommand) about() about {
 		help: `Usage: terrapulse logs [flags] RUN|TASK
 
   Prints what Terraform printed in a run, without secrets. RUN is an id that
-  ` + "`terrapulse runs`" + ` lists, or the beginning of one. TASK stands for the latest
-  run of a task, also for one that goes on: its output is written every few
-  seconds.
+  ` + "`terrapulse runs`" + ` lists, or the beginning of one. TASK means the latest run
+  of a task. The output of a run under way is written every few seconds.
 `}
 }
 
@@ -70,7 +69,7 @@ func (c *logsCommand) run(arguments []string) int {
 	case c.follow:
 		fmt.Fprintf(c.stderr, "Run %s of task %s: %s\n", shortened(run.ID), run.Task, last.State)
 	case !last.Ended:
-		fmt.Fprintf(c.stderr, "Run %s of task %s goes on: -follow prints what comes\n", shortened(run.ID), run.Task)
+		fmt.Fprintf(c.stderr, "Run %s of task %s is under way: -follow prints what comes\n", shortened(run.ID), run.Task)
 	case printed == 0:
 		why := ""
 		if run.Error != nil {

@@ -27,7 +27,7 @@ const (
 	exitOK          = 0
 	exitChanges     = 2  // -detailed-exitcode: the plan holds changes
 	exitError       = 11 // something failed while running
-	exitInterrupted = 12 // told to stop a second time, before Terraform had ended
+	exitInterrupted = 12 // stopped a second time, before Terraform had ended
 	exitMissing     = 13 // a required flag or argument is missing
 	exitFlags       = 14 // flags cannot be parsed
 	exitConfig      = 15 // configuration or set-up is wrong, Consul cannot be reached
@@ -38,10 +38,9 @@ const (
 func init() { config.FindYAMLError = yamlplace.Find }
 
 func main() {
-	// A small resident set matters more to a daemon that waits than the time
-	// that the collector takes; Terraform takes all of the time anyway.
+	// The program mostly waits: memory matters more than the collector's time.
 	debug.SetGCPercent(50)
-	_ = terraform.KeepPrivate() // where that cannot be, there is no other way
+	_ = terraform.KeepPrivate() // not possible on every system
 
 	ctx, stop := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 2)
@@ -52,7 +51,7 @@ func main() {
 	go func() {
 		<-signals
 		stop(stopped{})
-		for <-signals == syscall.SIGHUP { // it comes more than once, and from nobody who is in a hurry
+		for <-signals == syscall.SIGHUP { // it may come twice, and not from a person
 		}
 		fmt.Fprintln(os.Stderr, "stopped a second time: not waiting for Terraform, which is killed when Terrapulse exits")
 		os.Exit(exitInterrupted)
@@ -61,13 +60,13 @@ func main() {
 	os.Exit(a.run(os.Args[1:]))
 }
 
-// stopped is why runs are interrupted, among other things.
+// stopped is the cause with which the program's context ends.
 type stopped struct{}
 
 func (stopped) Error() string        { return "Terrapulse was stopped" }
 func (stopped) Is(target error) bool { return target == context.Canceled }
 
-// run is the program without the process around it.
+// run runs the command line and returns the exit code.
 func (a *app) run(args []string) int {
 	first := ""
 	if len(args) > 0 {

@@ -166,7 +166,7 @@ resource "terraform_data" "slow" {
 	wantText(t, s.run("status").stdout, "running 0s", "why: requested by -once")
 	r := s.run("logs", "one")
 	wantCode(t, r, exitOK)
-	wantText(t, r.stderr, "goes on: -follow prints what comes")
+	wantText(t, r.stderr, "is under way: -follow prints what comes")
 	p.Process.Signal(syscall.SIGTERM)
 	<-p.ended
 	if code := p.ProcessState.ExitCode(); code != exitError {

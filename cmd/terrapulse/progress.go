@@ -22,20 +22,18 @@ import (
 const (
 	// redrawEvery is how often the line on a terminal is drawn.
 	redrawEvery = time.Second
-	// remindEvery is how often a log line tells of runs that go on, where there
-	// is no terminal.
+	// remindEvery is how often runs under way are logged without a terminal.
 	remindEvery = 30 * time.Second
 )
 
-// progress tells on standard error how the runs of one command are going: on a
-// terminal in a line that is drawn again and again below what else is printed,
-// and elsewhere in log lines.
+// progress shows on standard error how far the runs of one command are: on a
+// terminal in its last line, which is redrawn, and elsewhere in log lines.
 type progress struct {
 	out   io.Writer
 	width int // of the terminal; 0 if there is none
 	now   func() time.Time
 	log   *slog.Logger
-	verb  string // what is done to tasks, such as "running"
+	verb  string // what happens to the tasks, such as "running"
 	total int    // tasks
 
 	mu      sync.Mutex
@@ -45,16 +43,16 @@ type progress struct {
 	ended   bool
 }
 
-// progressOf is how the run of one task is going.
+// progressOf is how far the run of one task is.
 type progressOf struct {
 	task      string
 	began     time.Time
-	planned   int // resources that are to change; 0 if that is not known yet
+	planned   int // resources to change; 0 if not known yet
 	completed int
 }
 
-// showProgress has the program print through a progress on standard error. It
-// returns the function that ends it.
+// showProgress starts a progress, and on a terminal prints standard error through
+// it. The returned function ends it.
 func (a *app) showProgress() (p *progress, end func()) {
 	p = &progress{out: a.stderr, now: time.Now, log: slog.Default(), running: map[string]*progressOf{}}
 	if f, ok := a.stderr.(*os.File); ok && term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb" {
@@ -62,7 +60,7 @@ func (a *app) showProgress() (p *progress, end func()) {
 		if width, _, err := term.GetSize(int(f.Fd())); err == nil && width > 0 {
 			p.width = width
 		}
-		a.stderr = p // so that the line gives way to what else is printed
+		a.stderr = p // which erases the line before other output
 	}
 	every := remindEvery
 	if p.width > 0 {
@@ -78,7 +76,7 @@ func (a *app) showProgress() (p *progress, end func()) {
 			case <-stop:
 				return
 			case <-tick.C:
-				p.tell()
+				p.show()
 			}
 		}
 	}()
@@ -93,10 +91,10 @@ func (a *app) showProgress() (p *progress, end func()) {
 	})
 }
 
-// Unwrap is the terminal.
+// Unwrap returns the terminal.
 func (p *progress) Unwrap() io.Writer { return p.out }
 
-// Write implements io.Writer for what is printed beside the progress.
+// Write prints other output above the line.
 func (p *progress) Write(text []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -108,8 +106,7 @@ func (p *progress) Write(text []byte) (int, error) {
 	return n, err
 }
 
-// begin tells that work on a task begins. What is returned takes Terraform's
-// output.
+// begin adds a task to the line. Terraform's output goes to the returned writer.
 func (p *progress) begin(task string) io.Writer {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -119,7 +116,7 @@ func (p *progress) begin(task string) io.Writer {
 	return progressOutput{p, task}
 }
 
-// end tells that work on a task has ended.
+// end removes a task from the line.
 func (p *progress) end(task string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -137,7 +134,7 @@ var (
 	planLine   = regexp.MustCompile(`^Plan: (?:\d+ to import, )?(\d+) to add, (\d+) to change, (\d+) to destroy`)
 )
 
-// progressOutput reads from Terraform's output how far a run has come.
+// progressOutput finds in Terraform's output how far a run is.
 type progressOutput struct {
 	p    *progress
 	task string
@@ -164,8 +161,8 @@ func (o progressOutput) Write(lines []byte) (int, error) {
 	return len(lines), nil
 }
 
-// tell draws the line again, or logs which runs go on.
-func (p *progress) tell() {
+// show redraws the line, or logs the runs under way.
+func (p *progress) show() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.width > 0 {
@@ -182,7 +179,7 @@ func (p *progress) tell() {
 	}
 }
 
-// ordered are the runs that go on, the longest first.
+// ordered returns the runs under way, the longest first.
 func (p *progress) ordered() []*progressOf {
 	var runs []*progressOf
 	for _, run := range p.running {
@@ -209,7 +206,7 @@ func (p *progress) draw() {
 	p.drawn = true
 }
 
-// line is what a terminal shows.
+// line returns the line for a terminal.
 func (p *progress) line() string {
 	var runs []string
 	for _, run := range p.ordered() {
@@ -225,14 +222,14 @@ func (p *progress) line() string {
 	return fmt.Sprintf("%d of %d done, %s: %s", p.done, p.total, p.verb, strings.Join(runs, ", "))
 }
 
-// set says what the runs of how many tasks are doing, and where to log it.
+// set sets what happens to how many tasks, and the log.
 func (p *progress) set(log *slog.Logger, verb string, total int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.log, p.verb, p.total = log, verb, total
 }
 
-// clear takes the line off the screen, as all runs have ended.
+// clear erases the line when all runs have ended.
 func (p *progress) clear() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

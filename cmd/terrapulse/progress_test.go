@@ -26,7 +26,7 @@ func TestProgress_ATerminalShowsWhatRunsSinceWhenAndHowFar(t *testing.T) {
 	fmt.Fprint(web, "a.b: Creating...\na.b: Creation complete after 0s [id=x]\n")
 	*now = now.Add(2 * time.Second)
 	out.Reset()
-	p.tell()
+	p.show()
 	const line = "0 of 3 done, running: web 12s (1 of 3 resources), database 2s"
 	if want := "\r\x1b[K" + line; out.String() != want {
 		t.Errorf("drawn is %q, want %q", out.String(), want)
@@ -60,7 +60,7 @@ func TestProgress_WithoutATerminalLongRunsAreLogged(t *testing.T) {
 		t.Errorf("it begins with %q", out.String())
 	}
 	*now = now.Add(30 * time.Second)
-	p.tell()
+	p.show()
 	for _, want := range []string{`msg="the task is still running" task=web for=30s resources_done=0 resources=2`} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("logged is %q, want %q", out.String(), want)

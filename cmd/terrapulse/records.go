@@ -228,7 +228,7 @@ func (r apiRecords) output(ctx context.Context, task, run string, offset int) (a
 	return r.client.Output(ctx, task, run, offset)
 }
 
-// deref is what p points to, or nothing.
+// deref returns what p points to, or the zero value.
 func deref[T any](p *T) T {
 	if p == nil {
 		return *new(T)
@@ -236,11 +236,11 @@ func deref[T any](p *T) T {
 	return *p
 }
 
-// shortID is how much of a run's id is shown: the time at which it was decided,
-// to parts of a millisecond, which tells it from other runs.
+// shortID is how much of a run's id is shown: the time of its decision, to parts of
+// a millisecond, which no other run has.
 const shortID = 18
 
-// leastID is how much of an id names a run at least.
+// leastID is how many characters of an id are needed to find a run.
 const leastID = 4
 
 // findRun returns a run by its id or the beginning of its id, or else the

@@ -11,13 +11,13 @@ import (
 	"github.com/mitchellh/go-wordwrap"
 )
 
-// columns is how wide help and tables are at most, where their words allow it.
+// columns is the width of help and tables.
 const columns = 80
 
 // clock is how commands print a time: RFC 3339 with a space, in the local zone.
 const clock = "2006-01-02 15:04:05Z07:00"
 
-// at is a time for people; "-" for none.
+// at formats a time for people: "-" for no time.
 func at(t *time.Time) string {
 	if t == nil || t.IsZero() {
 		return "-"
@@ -25,8 +25,8 @@ func at(t *time.Time) string {
 	return t.Local().Format(clock)
 }
 
-// table is printed with aligned columns; on a terminal, rows that are bad news
-// are red and those that are good news green.
+// table is printed with aligned columns. On a terminal, rows with bad news are red
+// and rows with good news are green.
 type table struct{ lines []line }
 
 // line is a row of a table, or a note between rows.
@@ -53,12 +53,12 @@ func (t *table) row(n news, cells ...string) {
 	t.lines = append(t.lines, line{text: strings.Join(cells, "\t"), color: color.Attribute(n)})
 }
 
-// note adds a text below the row before, wrapped and behind a margin.
+// note adds a text below the last row, wrapped and indented.
 func (t *table) note(margin, text string) {
 	t.lines = append(t.lines, line{text: behind(margin, text), note: true})
 }
 
-// line adds one line of any length below the row before.
+// line adds one line of any length below the last row.
 func (t *table) line(text string) {
 	t.lines = append(t.lines, line{text: "  " + strings.Join(strings.Fields(text), " "), note: true})
 }
@@ -88,13 +88,13 @@ func (t *table) print(w io.Writer) {
 	}
 }
 
-// behind wraps a text, with each of its lines behind a margin.
+// behind wraps a text and indents each line.
 func behind(margin, text string) string {
 	text = wordwrap.WrapString(strings.TrimSpace(text), uint(columns-len(margin)))
 	return margin + strings.ReplaceAll(text, "\n", "\n"+margin)
 }
 
-// paragraph prints a text, wrapped and behind a margin.
+// paragraph prints a text, wrapped and indented.
 func (a *app) paragraph(margin, text string) {
 	fmt.Fprintln(a.stdout, behind(margin, text))
 }

@@ -12,8 +12,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/config"
 )
 
-// ofTaskFile puts the flag that named the file where an error has the one that
-// the files of a configuration have.
+// ofTaskFile names the flag of this command in errors about configuration files.
 var ofTaskFile = strings.NewReplacer("-config-file and -config-dir", "-task-file", "-config-file", "-task-file")
 
 // readTaskFile reads the one task of a file into the form of the API. Variable

@@ -4,9 +4,9 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/terrapulse/terrapulse/internal/fault"
+	"github.com/terrapulse/terrapulse/internal/instance"
 
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/driver"
@@ -38,98 +38,104 @@ func (c *validateCommand) about() about {
 `}
 }
 
-func (c *validateCommand) run(arguments []string) int {
+// validation is what validate found, in the form that -json prints.
+type validation struct {
+	Valid    bool     `json:"valid"`
+	Errors   []string `json:"errors"`
+	Warnings []string `json:"warnings"`
+}
+
+func (v *validation) fail(err error) { v.Errors = append(v.Errors, err.Error()) }
+
+func (v *validation) warn(format string, args ...any) {
+	v.Warnings = append(v.Warnings, fmt.Sprintf(format, args...))
+}
+
+func (c *validateCommand) run([]string) int {
 	if code := c.config.required(c.app); code >= 0 {
 		return code
 	}
-	if !c.json {
-		return c.check()
+	v := &validation{Errors: []string{}, Warnings: []string{}}
+	cfg := c.check(v)
+	if c.ctx.Err() != nil {
+		return c.unready(exitConfig, c.ctx.Err())
 	}
-	var stdout, stderr strings.Builder
-	printing := *c.app
-	collecting := *c
-	collecting.app = &printing
-	collecting.stdout, collecting.stderr = &stdout, &stderr
-	code := collecting.check()
-	printed := c.printJSON(map[string]any{"valid": code == exitOK,
-		"errors": findings(stderr.String(), "Error: "), "warnings": findings(stdout.String(), "Warning: ")})
-	return cmp.Or(code, printed)
-}
-
-// findings are the paragraphs of a text that begin so.
-func findings(text, begin string) []string {
-	found := []string{}
-	open := false
-	for line := range strings.Lines(text) {
-		line = strings.TrimRight(line, "\n")
-		text, ok := strings.CutPrefix(line, begin)
-		switch {
-		case ok:
-			found = append(found, text)
-		case open && strings.HasPrefix(line, " "):
-			found[len(found)-1] += "\n" + line
-			ok = true
-		}
-		open = ok
+	code := exitOK
+	if v.Valid = len(v.Errors) == 0; !v.Valid {
+		code = exitConfig
 	}
-	return found
-}
-
-// check prints what is wrong, and returns the exit code.
-func (c *validateCommand) check() int {
-	cfg, err := c.config.examine()
-	failed := err != nil
-	if failed {
-		c.invalid(err)
+	if c.json {
+		return cmp.Or(code, c.printJSON(v))
 	}
-	if cfg == nil {
-		return exitConfig
-	}
-	for _, w := range cfg.Warnings {
+	for _, w := range v.Warnings {
 		fmt.Fprintf(c.stdout, "Warning: %s\n", w)
 	}
-	for _, d := range checkTasks(cfg) {
-		c.fail(exitConfig, errors.New(d.String()))
-		failed = true
+	for _, e := range v.Errors {
+		c.fail(exitConfig, errors.New(e))
 	}
-	if err != nil {
-		return exitConfig // how Consul is reached may be wrong
-	}
-	if c.consul {
-		client, code := c.connect(cfg)
-		if code >= 0 {
-			return code
-		}
-		if access := client.Access(c.ctx); access != "" {
-			fmt.Fprintf(c.stdout, "Warning: %s\n", access)
-		}
-		readable := true
-		for i := range cfg.Tasks {
-			snap, err := client.Preview(c.ctx, &cfg.Tasks[i])
-			if err != nil {
-				readable = false
-				c.fail(exitConfig, fmt.Errorf("task %s: %w", cfg.Tasks[i].Name, err))
-				if fault.IsTransient(err) {
-					break // the others would fail alike
-				}
-				continue
-			}
-			for _, warning := range []string{snap.Visibility.Hidden(), snap.Warning()} {
-				if warning != "" {
-					fmt.Fprintf(c.stdout, "Warning: task %s: %s\n", cfg.Tasks[i].Name, warning)
-				}
-			}
-		}
-		if !readable {
-			return exitConfig
-		}
+	if v.Valid && c.consul {
 		fmt.Fprintf(c.stdout, "Consul at %s answers, and Terrapulse may read what the tasks watch.\n", cfg.Consul.Address)
 	}
-	if failed {
-		return exitConfig
+	if v.Valid {
+		fmt.Fprintf(c.stdout, "The configuration is valid: %s.\n", tasksOf(len(cfg.Tasks)))
 	}
-	fmt.Fprintf(c.stdout, "The configuration is valid: %s.\n", tasksOf(len(cfg.Tasks)))
-	return exitOK
+	return code
+}
+
+// check checks the configuration. It returns nil if it cannot be read at all.
+func (c *validateCommand) check(v *validation) *config.Config {
+	cfg, err := c.config.examine()
+	if all := (config.Errors)(nil); errors.As(err, &all) {
+		for _, d := range all {
+			v.fail(errors.New(d.String()))
+		}
+	} else if err != nil {
+		v.fail(err)
+	}
+	if cfg == nil {
+		return nil
+	}
+	for _, w := range cfg.Warnings {
+		v.warn("%s", w)
+	}
+	for _, d := range checkTasks(cfg) {
+		v.fail(errors.New(d.String()))
+	}
+	if err == nil && c.consul { // otherwise Consul's address may be wrong
+		c.checkConsul(v, cfg)
+	}
+	return cfg
+}
+
+// checkConsul reads what every task watches.
+func (c *validateCommand) checkConsul(v *validation, cfg *config.Config) {
+	client, err := instance.Connect(cfg)
+	if err == nil {
+		err = instance.Reach(c.ctx, client)
+	}
+	if err != nil {
+		v.fail(err)
+		return
+	}
+	if access := client.Access(c.ctx); access != "" {
+		v.warn("%s", access)
+	}
+	for i := range cfg.Tasks {
+		task := &cfg.Tasks[i]
+		snap, err := client.Preview(c.ctx, task)
+		if err != nil {
+			v.fail(fmt.Errorf("task %s: %w", task.Name, err))
+			if fault.IsTransient(err) {
+				return // the others would fail in the same way
+			}
+			continue
+		}
+		for _, warning := range []string{snap.Visibility.Hidden(), snap.Warning()} {
+			if warning != "" {
+				v.warn("task %s: %s", task.Name, warning)
+			}
+		}
+	}
 }
 
 // tasksOf is a number of tasks in words.

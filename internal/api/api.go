@@ -1,8 +1,7 @@
-// Package api is the HTTP API: what scripts, dashboards, the command line and
-// health checks ask of Terrapulse, in the shapes of Consul-Terraform-Sync, and
-// beside these what only Terrapulse can tell. It reads the store and asks the
-// engine through reconcile.Control, so that any process can serve it: the one
-// that leads, one that stands by, or a function.
+// Package api serves the HTTP API: the requests of Consul-Terraform-Sync's API in
+// its shapes, and those that only Terrapulse has. It reads the store and writes
+// requests to it through reconcile.Control, so that any process can serve it: the
+// leader, an instance that stands by, or a function.
 //
 // Package apispec describes all of it. Requests are validated against that
 // description.
@@ -25,7 +24,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/request"
 )
 
-// Cluster tells which instances there are.
+// Cluster returns which instances there are.
 type Cluster interface {
 	Status(context.Context) (apispec.ClusterStatus, error)
 }
@@ -35,19 +34,18 @@ type Options struct {
 	Control *reconcile.Control
 	// Cluster, where several instances share the work; else nil.
 	Cluster Cluster
-	// Began is when this process began to do the work, or to stand by for it:
-	// before there can have been a tick it is healthy all the same. It is zero
-	// where others do the work.
+	// Began is when this process began to tick, or to stand by for that: it is
+	// healthy before its first tick. It is zero if other processes tick.
 	Began time.Time
 	// Version is that of the program.
 	Version string
 	// Metrics answers GET /v1/metrics; nil where metrics go elsewhere.
 	Metrics http.Handler
-	// Who says in words who asks; by default, the client's certificate or its
-	// address.
+	// Who names the sender of a request; by default, by the client's certificate or
+	// its address.
 	Who func(*http.Request) string
-	// Sensitive says which variables the task's module declares sensitive. Where
-	// it is nil, all of them count as sensitive.
+	// Sensitive says which variables the task's module declares sensitive. If it is
+	// nil, all of them are treated as sensitive.
 	Sensitive func(*config.Task) func(name string) bool
 	Log       *slog.Logger
 }
@@ -76,8 +74,8 @@ func New(o Options) http.Handler {
 	return a
 }
 
-// routes are the operations of openapi.yaml, and what stands beside them to say
-// what cannot be done in the words that Consul-Terraform-Sync has for it.
+// routes are the operations of openapi.yaml, and further ones that refuse other
+// methods in the words of Consul-Terraform-Sync.
 func (a *api) routes() map[string]http.HandlerFunc {
 	return map[string]http.HandlerFunc{
 		"GET /v1/health": a.getHealth,
@@ -147,8 +145,8 @@ func client(r *http.Request) string {
 	return strings.TrimSpace("API client " + host)
 }
 
-// unfinished reports whether an answer is late, or nobody waits for it any
-// more, rather than that something is wrong.
+// unfinished reports whether an error only means that the time is over or that the
+// client has gone.
 func unfinished(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
@@ -157,5 +155,5 @@ func unfinished(err error) bool {
 func write(w http.ResponseWriter, status int, body any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(body) // a client that has gone cannot be told
+	_ = json.NewEncoder(w).Encode(body) // an error means that the client has gone
 }

@@ -169,7 +169,7 @@ func (a *api) getRunLog(w http.ResponseWriter, r *http.Request) {
 const maxChunk = 256 << 10
 
 // getRunOutput answers with what Terraform printed from an offset on, also
-// while the run goes on.
+// while the run is under way.
 func (a *api) getRunOutput(w http.ResponseWriter, r *http.Request) {
 	run, ok := a.run(w, r) // before its output: once it has ended, that is complete
 	if !ok {
@@ -245,7 +245,7 @@ func (a *api) getRunPlanData(w http.ResponseWriter, r *http.Request) {
 func text(w http.ResponseWriter, body []byte) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
-	_, _ = w.Write(body) // a client that has gone cannot be told
+	_, _ = w.Write(body) // an error means that the client has gone
 }
 
 // runTask runs a task, whatever its condition says.
@@ -306,7 +306,7 @@ func (a *api) request(w http.ResponseWriter, r *http.Request, how func(ctx conte
 	write(w, http.StatusAccepted, apispec.RunAskedResponse{RequestID: request.ID(r), RunsURL: runs})
 }
 
-// reconcile has whoever leads look at Consul.
+// reconcile requests a tick of the leader.
 func (a *api) reconcile(w http.ResponseWriter, r *http.Request) {
 	if err := a.Control.Tick(r.Context()); err != nil {
 		a.fail(w, r, "", err)

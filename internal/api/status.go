@@ -378,10 +378,10 @@ func (a *api) send(w http.ResponseWriter, tasks map[string]*status, sorted []str
 		out.WriteByte('{')
 	}
 	out.WriteString("}\n")
-	_ = out.Flush() // a client that has gone cannot be told
+	_ = out.Flush() // an error means that the client has gone
 }
 
-// getClusterStatus answers with the instances that there are.
+// getClusterStatus answers with the instances of the cluster.
 func (a *api) getClusterStatus(w http.ResponseWriter, r *http.Request) {
 	if a.Cluster == nil {
 		refuseOld(w, http.StatusMethodNotAllowed, "this endpoint is only available with high availability configured")

@@ -57,7 +57,7 @@ func (a *api) getTask(w http.ResponseWriter, r *http.Request) {
 	write(w, http.StatusOK, apispec.TaskResponse{RequestID: request.ID(r), Task: a.define(r, t)})
 }
 
-// masked stands for the value of a sensitive variable, as Terraform source.
+// masked replaces the value of a sensitive variable, as Terraform source.
 const masked = `"(sensitive value)"`
 
 // define is apiview.Task for the sender of a request: the values of variables that the

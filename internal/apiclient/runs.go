@@ -9,9 +9,10 @@ import (
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/apispec"
+	"github.com/terrapulse/terrapulse/internal/pause"
 )
 
-// The wait between two looks at a run doubles from firstPoll to longestPoll.
+// The interval between two reads of a run doubles from firstPoll to longestPoll.
 const (
 	firstPoll   = 100 * time.Millisecond
 	longestPoll = 2 * time.Second
@@ -67,7 +68,7 @@ func (c *Client) AwaitRun(ctx context.Context, name, after string, waits func(re
 	said := ""
 	for wait := firstPoll; ; wait = min(2*wait, longestPoll) {
 		var runs apispec.RunsResponse
-		query := url.Values{"limit": {"200"}}
+		query := url.Values{"limit": {runLimit}}
 		if after != "" {
 			query.Set("after", after)
 		}
@@ -88,8 +89,8 @@ func (c *Client) AwaitRun(ctx context.Context, name, after string, waits func(re
 		case run.Ended != nil:
 			return *run, nil
 		}
-		if err := pause(ctx, wait); err != nil {
-			return apispec.Run{}, err
+		if !pause.For(ctx, wait) {
+			return apispec.Run{}, ctx.Err()
 		}
 	}
 }
@@ -127,17 +128,8 @@ func (c *Client) AwaitEnd(ctx context.Context, name, id string) (apispec.Run, er
 		if answer.Run.Ended != nil {
 			return answer.Run, nil
 		}
-		if err := pause(ctx, wait); err != nil {
-			return apispec.Run{}, err
+		if !pause.For(ctx, wait) {
+			return apispec.Run{}, ctx.Err()
 		}
-	}
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-		return nil
 	}
 }

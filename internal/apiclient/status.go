@@ -9,7 +9,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/apispec"
 )
 
-// TaskStatus is how a task fares.
+// TaskStatus is the status of a task.
 type TaskStatus struct {
 	Enabled bool   `json:"enabled"`
 	Status  string `json:"status"` // successful, errored, critical or unknown
@@ -24,7 +24,7 @@ func (c *Client) TaskStatuses(ctx context.Context) (map[string]TaskStatus, error
 }
 
 // Health returns why the instance does not do its work, nil if it does. It needs
-// no token; without one the reason is not told.
+// no token; without one the answer has no reason.
 func (c *Client) Health(ctx context.Context) error {
 	_, err := c.call(ctx, http.MethodGet, "v1/health", nil, nil, nil)
 	return err

@@ -4,7 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/url"
-	"sort"
+	"slices"
 	"strings"
 
 	"github.com/terrapulse/terrapulse/internal/apispec"
@@ -67,12 +67,12 @@ func (c *Client) TaskNames(ctx context.Context) ([]string, error) {
 	for i, t := range answer.Tasks {
 		names[i] = t.Name
 	}
-	sort.Strings(names)
+	slices.Sort(names)
 	return names, err
 }
 
-// taskPath is the path of a task, a name that the file system's ways would
-// shorten included.
+// taskPath is the path of a task. Dots are escaped: JoinPath would shorten a name
+// such as "..".
 func taskPath(name string) string {
 	return "v1/tasks/" + strings.ReplaceAll(url.PathEscape(name), ".", "%2E")
 }
@@ -80,7 +80,7 @@ func taskPath(name string) string {
 // run is the query of a request that also runs or plans the task.
 func run(how string) url.Values { return url.Values{"run": {how}} }
 
-// deref is what p points to, or nothing.
+// deref returns what p points to, or the zero value.
 func deref[T any](p *T) T {
 	if p == nil {
 		return *new(T)

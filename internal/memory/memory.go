@@ -11,8 +11,7 @@ import (
 const restAfter = 3 * time.Second
 
 // Release gives memory back to the system each time runs have ended, until the
-// context ends: a program that waits for hours should hold only what it needs to
-// wait.
+// context ends: the program may then wait for hours.
 func Release(ctx context.Context, busy func() bool) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
