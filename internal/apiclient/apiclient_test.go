@@ -67,11 +67,13 @@ func TestRequestsAreThoseOfTheAPI(t *testing.T) {
 		body           string
 	}{
 		{"inspect", func(c *Client) error {
-			_, err := c.InspectTask(ctx, apispec.Task{Name: "a", Module: "./m"})
+			_, err := c.InspectTask(ctx, apispec.Task{Name: "a", Condition: apispec.Condition{}, Module: "./m"})
 			return err
 		},
 			"POST", "/v1/tasks?run=inspect", `{"task":{"condition":{},"module":"./m","name":"a"}}`},
-		{"create", func(c *Client) error { return c.CreateTask(ctx, apispec.Task{Name: "a", Module: "./m"}) },
+		{"create", func(c *Client) error {
+			return c.CreateTask(ctx, apispec.Task{Name: "a", Condition: apispec.Condition{}, Module: "./m"})
+		},
 			"POST", "/v1/tasks?run=now", `{"task":{"condition":{},"module":"./m","name":"a"}}`},
 		{"inspect enable", func(c *Client) error { _, err := c.InspectEnable(ctx, "a"); return err },
 			"PATCH", "/v1/tasks/a?run=inspect", `{"enabled":true}`},
@@ -107,7 +109,7 @@ func TestAnAddressMayHaveAPathAndNeedsNoScheme(t *testing.T) {
 		t.Errorf("asked for %s", got)
 	}
 	for address, want := range map[string]string{
-		"unix:///run/api.sock": "only http and https", "https://": "names no host", "": "names no host", "http://[": "no URL"} {
+		"unix:///run/api.sock": "only http and https", "https://": "names no host", "": "names no host", "http://[": "is not a valid URL"} {
 		if _, err := New(Options{Address: address}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("address %q: %v, want it to say %s", address, err, want)
 		}
