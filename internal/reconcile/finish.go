@@ -22,7 +22,7 @@ func (t *tick) finish(ctx context.Context, rec state.Stored[state.Reconcile], no
 	next := rec.Data
 	next.Config, next.Bundle, next.Refused, next.Overrides = t.digest, t.Bundle, t.Refused, t.overrides
 	if t.Refused != nil && sameRefusal(rec.Data.Refused, t.Refused) {
-		next.Refused = rec.Data.Refused // since when counts
+		next.Refused = rec.Data.Refused // with its time
 	}
 	next.Stalled, next.Failing, next.Unreadable, next.Tasks = "", 0, t.unreadable(), state.TaskCounts{}
 	if t.report.Stalled != nil {
@@ -50,11 +50,11 @@ func (t *tick) finish(ctx context.Context, rec state.Stored[state.Reconcile], no
 		}
 	}
 	next.Tasks.Waiting += len(t.report.Postponed)
-	looked := false
+	polled := false
 	if len(t.report.Dropped)+len(t.report.Postponed) > 0 || t.report.Stalled != nil {
 		t.report.Again = true
-		next.Due = now // the gates stay as they were: everything behind them is read again
-	} else if looked = t.sighted() || t.gates.Len() == 0; looked {
+		next.Due = now // the gates are not recorded: their views are read again
+	} else if polled = t.sighted() || t.gates.Len() == 0; polled {
 		gates, err := json.Marshal(t.opts.Marks)
 		if err != nil {
 			return fmt.Errorf("encode the gates: %w", err)
@@ -65,7 +65,7 @@ func (t *tick) finish(ctx context.Context, rec state.Stored[state.Reconcile], no
 		}
 	}
 	switch problem := t.problem(); {
-	case problem == "" && t.report.Stalled != nil: // no good tick, but no fault of Consul's
+	case problem == "" && t.report.Stalled != nil: // not a successful tick, though Consul answers
 		next.ConsulError, next.Since = "", time.Time{}
 	case problem == "":
 		next.LastSuccess, next.ConsulError, next.Since = now, "", time.Time{}
@@ -78,8 +78,8 @@ func (t *tick) finish(ctx context.Context, rec state.Stored[state.Reconcile], no
 	if next.ConsulUnreachable && !rec.Data.ConsulUnreachable {
 		next.Since = now
 	}
-	t.report.LastSuccess, t.report.Failing, t.report.Unreadable, t.report.Tasks = next.LastSuccess, next.Failing, unreadableCount(next), next.Tasks
-	if t.inLoop && looked {
+	t.report.of(next)
+	if t.inLoop && polled {
 		quiet := next
 		quiet.Gates, quiet.LastSuccess = rec.Data.Gates, rec.Data.LastSuccess // written when everything is read again
 		if bytes.Equal(state.Encode(quiet), state.Encode(rec.Data)) {
@@ -119,15 +119,8 @@ func (t *tick) unreadable() *state.Unreadable {
 	return &u
 }
 
-func unreadableCount(rec state.Reconcile) int {
-	if rec.Unreadable == nil {
-		return 0
-	}
-	return rec.Unreadable.Count
-}
-
 // saveRecord writes the record and its events. If somebody has changed an override
-// or requested a tick meanwhile, that stays, and the next tick is due at once.
+// or requested a tick meanwhile, it keeps that and makes the next tick due at once.
 func (t *tick) saveRecord(ctx context.Context, rec state.Stored[state.Reconcile], next state.Reconcile, unnumbered []outbox.Event) error {
 	for {
 		numbered := slices.Clone(unnumbered)
@@ -145,8 +138,8 @@ func (t *tick) saveRecord(ctx context.Context, rec state.Stored[state.Reconcile]
 		if !errors.As(err, &conflict) || conflict.Change.Key != state.ReconcileKey {
 			return fmt.Errorf("write the reconcile record: %w", err)
 		}
-		if rec, err = state.Read[state.Reconcile](ctx, t.Store, state.ReconcileKey); err != nil {
-			return fmt.Errorf("read the reconcile record: %w", err)
+		if rec, err = state.ReadReconcile(ctx, t.Store); err != nil {
+			return err
 		}
 		now := t.Now()
 		next.Overrides, next.Due, t.report.Due = rec.Data.Overrides, now, now

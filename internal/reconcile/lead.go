@@ -28,15 +28,12 @@ const (
 	restAfter = 100 * time.Millisecond
 	maxRest   = 5 * time.Second
 
-	// minLook is how often one that stands by looks at most whether it can lead.
-	minLook = 10 * time.Millisecond
+	// minPoll and maxPoll limit how often a standby tries to lead, and a leader
+	// polls the store for requests of other processes.
+	minPoll = 10 * time.Millisecond
+	maxPoll = 5 * time.Second
 
-	// maxLook is how rarely the store is looked into at least, however long the
-	// lease lasts: for a lease that was given back, and for what another process
-	// was asked.
-	maxLook = 5 * time.Second
-
-	// releaseTime is for a leader that ends to give the lease back.
+	// releaseTime is how long a leader that ends tries to release the lease.
 	releaseTime = 5 * time.Second
 
 	// firstMarksWait is how long the first tick waits for the gates.
@@ -49,39 +46,38 @@ type Watch interface {
 	Marks() (consul.Marks, error) // what the gates showed last, and why some cannot be read
 }
 
-// Reload is what has become of the files.
+// Reload is what the files say after a change.
 type Reload struct {
 	Config *config.Config
 	Wrong  error // why they are not in force
 }
 
-// Observer is told what a Loop does, to measure it. It must not block.
+// Observer measures what a Loop does. It must not block.
 type Observer interface {
 	Leads(leads bool)
 	Ticked(report Report, err error)
 }
 
-// Loop ticks for as long as it is let: it is Reconciler with a window that
-// does not end.
+// Loop ticks while it leads.
 type Loop struct {
 	*Reconciler
 	Watch  func(ctx context.Context, gates consul.GateSet, since consul.Marks) Watch
 	Ended  <-chan struct{} // receives when a run has ended
-	Asked  <-chan struct{} // receives when somebody in this process asks for a tick; may be nil
+	Asked  <-chan struct{} // receives when somebody in this process requests a tick; may be nil
 	Reload <-chan Reload   // receives what the files say from now on; may be nil
-	// Leads is told when this process begins to lead, before it does anything;
-	// may be nil.
+	// Leads is called when this process begins to lead, before the first tick; may
+	// be nil.
 	Leads func(ctx context.Context, fence uint64)
-	// Observer is told what the loop does; may be nil.
+	// Observer may be nil.
 	Observer Observer
 
 	version atomic.Pointer[string] // of the reconcile record, as a tick has seen it last
 }
 
-// Run leads whenever nobody else does, until ctx ends. When it begins to lead
-// it has every enabled task run once, whatever the store says: what was
-// changed by hand meanwhile is put right. The error is that a newer version of
-// Terrapulse uses the store.
+// Run leads whenever nobody else does, until ctx ends. When it begins to lead, it
+// runs every enabled task once, whatever the store says: that corrects what was
+// changed by hand meanwhile. The error is that a newer version of Terrapulse uses
+// the store.
 func (l *Loop) Run(ctx context.Context) error {
 	l.inLoop = true
 	l.onVersion = func(version string) { l.version.Store(&version) }
@@ -103,7 +99,7 @@ func (l *Loop) Run(ctx context.Context) error {
 	}
 }
 
-// release gives the lease back, unless the store takes long: then it expires.
+// release releases the lease. If the store does not answer in time, it expires.
 func (l *Loop) release(ctx context.Context, held *lease.Lease) {
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), releaseTime, fmt.Errorf("no answer within %s", releaseTime))
 	defer cancel()
@@ -112,8 +108,8 @@ func (l *Loop) release(ctx context.Context, held *lease.Lease) {
 	}
 }
 
-// lead waits until the lease can be had. It returns nil if ctx ends before, or with
-// the error if a newer version of Terrapulse uses the store.
+// lead waits until it has the lease. It returns nil if ctx ends before, or, with an
+// error, if a newer version of Terrapulse uses the store.
 func (l *Loop) lead(ctx context.Context) (*lease.Lease, error) {
 	var leader string
 	wait := failedTickWait
@@ -135,7 +131,7 @@ func (l *Loop) lead(ctx context.Context) (*lease.Lease, error) {
 			}
 			// Often enough to take over soon after the lease has ended, and at
 			// that moment if it is not renewed.
-			wait = max(minLook, min(l.LeaseTTL/10, maxLook, other.Until.Sub(l.Now())))
+			wait = max(minPoll, min(l.LeaseTTL/10, maxPoll, other.Until.Sub(l.Now())))
 		default:
 			l.Log.Error("the lease cannot be read or written", "error", err)
 			wait = min(2*wait, failedTickMax)
@@ -146,7 +142,7 @@ func (l *Loop) lead(ctx context.Context) (*lease.Lease, error) {
 		case news := <-l.Reload:
 			l.reload(news)
 		case <-timer.C:
-			select { // what the files say now counts before it leads
+			select { // it leads with the latest files
 			case news := <-l.Reload:
 				l.reload(news)
 			default:
@@ -159,8 +155,7 @@ func (l *Loop) lead(ctx context.Context) (*lease.Lease, error) {
 	}
 }
 
-// reload has the next tick decide on what the files say now, or note that they
-// are wrong.
+// reload makes the next tick use the changed files, or record why they are refused.
 func (l *Loop) reload(news Reload) {
 	if news.Wrong != nil {
 		l.Refused = &state.Refused{Error: state.Cut(news.Wrong.Error()), Since: l.Now()}
@@ -169,16 +164,15 @@ func (l *Loop) reload(news Reload) {
 	l.Config, l.Refused, l.effective = news.Config, nil, nil
 }
 
-// askedElsewhere receives when another process has written the reconcile
-// record: somebody has changed an override there, or asks for a tick. A
-// follower writes and does not lead, so it is the leader that has to look.
+// askedElsewhere receives when another process has written the reconcile record:
+// somebody has changed an override there, or requests a tick.
 func (l *Loop) askedElsewhere(ctx context.Context) <-chan struct{} {
 	asked := make(chan struct{}, 1)
 	go func() {
-		for pause.For(ctx, min(l.LeaseTTL/3, maxLook)) {
+		for pause.For(ctx, min(l.LeaseTTL/3, maxPoll)) {
 			rec, err := l.Store.Get(ctx, state.ReconcileKey)
 			if seen := l.version.Load(); err != nil || seen == nil || rec.Version == *seen {
-				continue // an error shows elsewhere
+				continue // the next tick reports an error
 			}
 			select {
 			case asked <- struct{}{}:
@@ -223,7 +217,7 @@ func (l *Loop) work(ctx context.Context, held *lease.Lease) error {
 	watch, unwatch := l.watchGates(ctx)
 	defer func() { unwatch() }()
 	watched := l.watched.Keys()
-	// The first tick may as well see what the gates show, if they do soon.
+	// With marks, the first tick need not poll.
 	select {
 	case <-ctx.Done():
 	case <-watch.C():
@@ -245,7 +239,6 @@ func (l *Loop) work(ctx context.Context, held *lease.Lease) error {
 		case errors.Is(err, lease.ErrLost), errors.As(err, new(*state.NewerError)):
 			return err
 		case err != nil:
-			// Whatever changes meanwhile is seen then, too.
 			failures++
 			wait := retryWait(err, failures)
 			l.Log.Error("tick", "error", err, "again_in", wait)
@@ -260,8 +253,7 @@ func (l *Loop) work(ctx context.Context, held *lease.Lease) error {
 			watch, unwatch = l.watchGates(ctx)
 			watched = l.watched.Keys()
 		}
-		// Where much is watched, reading it takes Consul's time: it is left
-		// alone for as long before it is read again.
+		// A tick that reads much loads Consul: rest as long as it took.
 		if took := l.Now().Sub(began); took > restAfter && !pause.For(ctx, min(took, maxRest)) {
 			return context.Cause(ctx)
 		}
@@ -283,7 +275,7 @@ func (l *Loop) work(ctx context.Context, held *lease.Lease) error {
 		case <-timer.C:
 		}
 		timer.Stop()
-		// One tick is enough for all that has happened until now.
+		// One tick serves everything that has happened until now.
 		for more := true; more; {
 			select {
 			case <-watch.C():
@@ -300,14 +292,13 @@ func (l *Loop) work(ctx context.Context, held *lease.Lease) error {
 	}
 }
 
-// watchGates holds the gates of the tasks that there are now open, until
-// unwatch is called.
+// watchGates watches the gates of the current tasks until unwatch is called.
 func (l *Loop) watchGates(ctx context.Context) (watch Watch, unwatch func()) {
 	ctx, unwatch = context.WithCancel(ctx)
 	return l.Watch(ctx, l.watched, nil), unwatch
 }
 
-// outstanding returns which runs are still to be asked for after a tick.
+// outstanding returns which runs still have to be requested after a tick.
 func outstanding(force map[string]string, report Report, err error) map[string]string {
 	still := map[string]string{}
 	if err != nil { // some batches may have been written
@@ -327,9 +318,8 @@ func outstanding(force map[string]string, report Report, err error) map[string]s
 	return still
 }
 
-// until is how long to wait for the next tick if nothing happens. If something
-// has been due for some ticks, because Consul does not answer, ticks become
-// rarer; a later due time is kept.
+// until is how long to wait for the next tick if nothing happens. Ticks become
+// rarer if something stays due, as when Consul does not answer.
 func (l *Loop) until(report Report, failures int) time.Duration {
 	wait := refreshEvery
 	if !report.Due.IsZero() {

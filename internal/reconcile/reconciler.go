@@ -2,7 +2,6 @@ package reconcile
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"time"
 
@@ -29,7 +28,7 @@ type Launcher interface {
 	Status(ctx context.Context, launches []string) (map[string]LaunchStatus, error)
 }
 
-// LaunchStatus is what a launcher knows of a launch.
+// LaunchStatus is the status of a launch.
 type LaunchStatus struct {
 	Running bool   // its runner is alive; its runs may still be queued
 	Stopped string // why its runner stopped, if it is known to have stopped
@@ -40,7 +39,7 @@ type LaunchStatus struct {
 	Runner string
 }
 
-// Reconciler takes Consul's changes to runs, a tick at a time.
+// Reconciler decides which tasks to run and launches them, one tick at a time.
 type Reconciler struct {
 	Config *config.Config // what the files say; overrides come from the store
 	// Source is the cache of the effective configuration; may be nil.
@@ -50,8 +49,8 @@ type Reconciler struct {
 	Launcher Launcher
 	Owner    string        // of the lease; one per process
 	LeaseTTL time.Duration // of the lease, which is renewed while it is needed
-	// Skew is how far the clocks of the processes that share the store may be
-	// apart: another's lease or claim counts as expired only so long after.
+	// Skew is the maximum difference between the clocks of the processes that share
+	// the store. Leases and claims of others end that much later.
 	Skew time.Duration
 	// Witness and OneClock are those of lease.Options. Witness may be nil.
 	Witness  *lease.Witness
@@ -78,8 +77,8 @@ type Reconciler struct {
 	Bundle string
 	// Refused is a newer configuration that is not in force because it is wrong.
 	Refused *state.Refused
-	// MaxLaunches is how many launches may be under way at a time; what does
-	// not fit waits. 0 sets no limit.
+	// MaxLaunches is how many launches may be under way at a time; further runs
+	// wait. 0 sets no limit.
 	MaxLaunches int
 	// Windowed polls the gates that a Watch holds open, so that ticks with
 	// marks and ticks without can follow each other.
@@ -150,9 +149,9 @@ func (r *Reconciler) Prepare(ctx context.Context, overrides string) error {
 
 // prepareStored is Prepare with the stored overrides, before a tick.
 func (r *Reconciler) prepareStored(ctx context.Context) error {
-	rec, err := state.Read[state.Reconcile](ctx, r.Store, state.ReconcileKey)
+	rec, err := state.ReadReconcile(ctx, r.Store)
 	if err != nil {
-		return fmt.Errorf("read the reconcile record: %w", err)
+		return err
 	}
 	return r.Prepare(ctx, rec.Data.Overrides)
 }

@@ -17,16 +17,15 @@ type TickOptions struct {
 	// if it finds something to do, and releases it.
 	Lease *lease.Lease
 	// Marks are what the watched gates showed last, and GatesErr why some of
-	// them cannot be read. Without marks, gates are polled.
+	// them cannot be read. Without marks, the tick polls the gates.
 	Marks    consul.Marks
 	GatesErr error
-	// Ended says that a run has ended, so that the tick is not idle although no
-	// gate has moved.
+	// Ended says that a run has ended: the tick is not idle then.
 	Ended bool
 	// Force requests a run of these tasks and names who requests it.
 	Force map[string]string
-	// Until, if set, is when the tick begins no further launch: other runs wait
-	// for the next tick.
+	// Until, if set, is when the tick stops beginning launches: other runs wait for
+	// the next tick.
 	Until time.Time
 	// Replaces is the version of the reconcile record whose bundle the
 	// Reconciler's bundle may replace. The caller that sets it has read after that
@@ -51,8 +50,8 @@ type Report struct {
 	Decisions   []Decision
 	Launches    []state.Launch
 	Dropped     []string  // tasks whose records were changed meanwhile: decided anew by the next tick
-	Postponed   []string  // tasks to be run whose launch has to wait, for want of room, time or capacity
-	ConsulError string    // why gates cannot be read
+	Postponed   []string  // tasks to be run whose launch has to wait for time or capacity
+	ConsulError string    // why Consul cannot be watched
 	Stalled     error     // why a launch could not be started: it is retried
 	LastSuccess time.Time // of a tick, as it is stored; an idle tick does not write it
 	Failing     int       // most runs in a row that failed or were lost, of any task
@@ -61,6 +60,14 @@ type Report struct {
 	Tasks      state.TaskCounts
 	Due        time.Time // when to tick again even if no gate moves
 	Again      bool      // something is due at once that may not be possible yet: tick again before long
+}
+
+// of takes over what the record says.
+func (r *Report) of(rec state.Reconcile) {
+	r.LastSuccess, r.Failing, r.Tasks = rec.LastSuccess, rec.Failing, rec.Tasks
+	if rec.Unreadable != nil {
+		r.Unreadable = rec.Unreadable.Count
+	}
 }
 
 // Tick reads once, decides and launches. A tick that finds nothing to do reads one
@@ -84,11 +91,13 @@ func (r *Reconciler) Tick(ctx context.Context, opts TickOptions) (Report, error)
 		t.polledHere = true
 		t.opts.Marks, t.opts.GatesErr = r.Consul.Poll(ctx, t.gates)
 		if err := ctx.Err(); err != nil {
-			return Report{}, fmt.Errorf("look at Consul's gates: %w", err)
+			return Report{}, fmt.Errorf("poll Consul's gates: %w", err)
 		}
 	}
 	if t.idle(rec.Data) {
-		return Report{Idle: true, Due: earlier(rec.Data.Due, t.deliverAt), ConsulError: rec.Data.ConsulError, LastSuccess: rec.Data.LastSuccess, Failing: rec.Data.Failing, Unreadable: unreadableCount(rec.Data), Tasks: rec.Data.Tasks}, nil
+		t.report = Report{Idle: true, Due: earlier(rec.Data.Due, t.deliverAt), ConsulError: rec.Data.ConsulError}
+		t.report.of(rec.Data)
+		return t.report, nil
 	}
 
 	if t.opts.Lease == nil {
@@ -98,7 +107,7 @@ func (r *Reconciler) Tick(ctx context.Context, opts TickOptions) (Report, error)
 		}
 		defer r.holding(ctx, held)()
 		t.opts.Lease = held
-		// What another tick wrote before this one led counts, too.
+		// Another tick may have written before this one had the lease.
 		overrides := r.overrides
 		if rec, err = t.read(ctx); err != nil {
 			return Report{}, err
@@ -112,9 +121,9 @@ func (r *Reconciler) Tick(ctx context.Context, opts TickOptions) (Report, error)
 
 // read reads the record that the last tick has left.
 func (t *tick) read(ctx context.Context) (state.Stored[state.Reconcile], error) {
-	rec, err := state.Read[state.Reconcile](ctx, t.Store, state.ReconcileKey)
+	rec, err := state.ReadReconcile(ctx, t.Store)
 	if err != nil {
-		return rec, fmt.Errorf("read the reconcile record: %w", err)
+		return rec, err
 	}
 	if inForce := rec.Data.Bundle; inForce != "" && inForce != t.Bundle && rec.Version != t.opts.Replaces {
 		return rec, &OtherBundleError{Bundle: inForce, Version: rec.Version}
@@ -154,11 +163,11 @@ func (t *tick) act(ctx context.Context, rec state.Stored[state.Reconcile]) (Repo
 	if err != nil {
 		return Report{}, err
 	}
-	// Who changes an override writes its task's record, too: what was read of
-	// the tasks fits the overrides only if those are the same still.
-	last, err := state.Read[state.Reconcile](ctx, t.Store, state.ReconcileKey)
+	// Each change of an override also writes its task's record: what was read of the
+	// tasks fits the overrides only if those are unchanged.
+	last, err := state.ReadReconcile(ctx, t.Store)
 	if err != nil {
-		return Report{}, fmt.Errorf("read the reconcile record: %w", err)
+		return Report{}, err
 	}
 	if last.Data.Overrides != t.overrides {
 		return t.again(ctx)
@@ -174,8 +183,8 @@ func (t *tick) act(ctx context.Context, rec state.Stored[state.Reconcile]) (Repo
 	return t.report, err
 }
 
-// again ticks once more under the lease, for the overrides are others by now,
-// and with them, perhaps, the gates.
+// again ticks once more under the lease, because the overrides have changed, and
+// perhaps the gates with them.
 func (t *tick) again(ctx context.Context) (Report, error) {
 	opts := t.opts
 	if t.polledHere {

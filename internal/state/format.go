@@ -3,6 +3,7 @@ package state
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"github.com/terrapulse/terrapulse/internal/fault"
@@ -88,7 +89,7 @@ func (r *Run) check() error {
 		return fmt.Errorf("%q is not a state of a run", string(r.State))
 	}
 	if r.State == RunWaiting && r.Wait == nil {
-		return fmt.Errorf("the run waits for nothing")
+		return errors.New("the run waits, but the record does not say for what")
 	}
 	return r.Wait.check()
 }
@@ -97,21 +98,9 @@ func (l *Launch) check() error { return l.Kind.check() }
 
 func (t *Task) check() error { return t.Waits().check() }
 
-func (k Kind) check() error {
-	switch k {
-	case KindApply, KindPlan, KindDrift, KindDestroy:
-		return nil
-	}
-	return fmt.Errorf("%q is not a kind of run", string(k))
-}
-
 func (w *Wait) check() error {
-	if w == nil {
+	if w == nil || waits[w.For].text != "" {
 		return nil
 	}
-	switch w.For {
-	case WaitApproval, WaitWindow, WaitRemote:
-		return nil
-	}
-	return fmt.Errorf("%q is nothing that a run waits for", string(w.For))
+	return fmt.Errorf("%q is not something that a run can wait for", string(w.For))
 }

@@ -21,19 +21,28 @@ const (
 const keptApart = 24 * time.Hour
 
 // properties are what the kinds of run differ in, for everything but the work itself.
-type properties struct {
-	applies  bool
-	occupies bool
+type properties struct{ applies, occupies bool }
+
+var kinds = map[Kind]properties{
+	KindApply:   {applies: true, occupies: true},
+	KindPlan:    {},
+	KindDrift:   {},
+	KindDestroy: {applies: true, occupies: true},
 }
 
 func (k Kind) properties() properties {
-	switch k {
-	case KindApply, KindDestroy:
-		return properties{applies: true, occupies: true}
-	case KindPlan, KindDrift:
-		return properties{}
+	p, ok := kinds[k]
+	if !ok {
+		panic(fmt.Sprintf("%q is not a kind of run", string(k)))
 	}
-	panic(fmt.Sprintf("%q is not a kind of run", string(k)))
+	return p
+}
+
+func (k Kind) check() error {
+	if _, ok := kinds[k]; !ok {
+		return fmt.Errorf("%q is not a kind of run", string(k))
+	}
+	return nil
 }
 
 // Applies reports whether a run of this kind changes infrastructure.

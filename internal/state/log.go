@@ -97,12 +97,8 @@ func (l *LogWriter) Len() int { return l.length }
 func (l *LogWriter) Append(ctx context.Context, text []byte) error {
 	if len(text) > 0 {
 		l.length += len(text)
-		if _, err := l.zip.Write(text); err != nil {
-			return fmt.Errorf("pack the output: %w", err)
-		}
-		if err := l.zip.Flush(); err != nil {
-			return fmt.Errorf("pack the output: %w", err)
-		}
+		_, _ = l.zip.Write(text) // a buffer takes everything
+		_ = l.zip.Flush()
 	}
 	return l.write(ctx, livePiece)
 }
@@ -110,12 +106,8 @@ func (l *LogWriter) Append(ctx context.Context, text []byte) error {
 // Close adds the rest of the text, and ends the log.
 func (l *LogWriter) Close(ctx context.Context, rest []byte) error {
 	l.length += len(rest)
-	if _, err := l.zip.Write(rest); err != nil {
-		return fmt.Errorf("pack the output: %w", err)
-	}
-	if err := l.zip.Close(); err != nil {
-		return fmt.Errorf("pack the output: %w", err)
-	}
+	_, _ = l.zip.Write(rest)
+	_ = l.zip.Close()
 	return l.write(ctx, pieceSize)
 }
 
@@ -170,15 +162,7 @@ func (l *LogWriter) put(ctx context.Context, value []byte) error {
 
 // SaveLog keeps a text of a run in the store, if until is set until then.
 func SaveLog(ctx context.Context, s Store, task, run string, output []byte, until time.Time) error {
-	var packed bytes.Buffer
-	zip := gzip.NewWriter(&packed)
-	if _, err := zip.Write(output); err != nil {
-		return fmt.Errorf("pack the output of run %s: %w", run, err)
-	}
-	if err := zip.Close(); err != nil {
-		return fmt.Errorf("pack the output of run %s: %w", run, err)
-	}
-	return savePieces(ctx, s, logPrefix(task, run), packed.Bytes(), until)
+	return savePieces(ctx, s, logPrefix(task, run), pack(output), until)
 }
 
 // Kept is where a text of a run is kept: under a name in the store, or at a URL
@@ -202,8 +186,8 @@ func (k Kept) Load(ctx context.Context, s Store, task string, elsewhere func(ctx
 	return elsewhere(ctx, k.URL)
 }
 
-// LoadLog returns the kept output of a run, or ErrNotFound. Of a run that goes
-// on, or whose runner has died, it is what was written until now.
+// LoadLog returns the kept output of a run, or ErrNotFound. While the run is under
+// way, or if its runner died, it is what was written until now.
 func LoadLog(ctx context.Context, s Store, task, run string) ([]byte, error) {
 	packed, err := loadPieces(ctx, s, logPrefix(task, run))
 	if err != nil {

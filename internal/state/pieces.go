@@ -31,18 +31,14 @@ type Inputs struct {
 
 // SaveInputs keeps what a task read when it was applied.
 func SaveInputs(ctx context.Context, s Store, task string, inputs Inputs) error {
-	var packed bytes.Buffer
-	zip := gzip.NewWriter(&packed)
-	if err := json.NewEncoder(zip).Encode(inputs); err != nil {
-		return fmt.Errorf("pack the inputs of task %s: %w", task, err)
+	text, err := json.Marshal(inputs)
+	if err != nil {
+		return fmt.Errorf("encode the inputs of task %s: %w", task, err)
 	}
-	if err := zip.Close(); err != nil {
-		return fmt.Errorf("pack the inputs of task %s: %w", task, err)
-	}
-	return savePieces(ctx, s, inputsPrefix(task), packed.Bytes(), time.Time{})
+	return savePieces(ctx, s, inputsPrefix(task), pack(text), time.Time{})
 }
 
-// ErrTorn is what LoadInputs returns where a writer died half-way.
+// ErrTorn is what LoadInputs returns if a writer died before it had written everything.
 var ErrTorn = errors.New("the record is incomplete; the next successful run replaces it")
 
 // LoadInputs returns what SaveInputs kept, the zero Inputs if nothing is.
@@ -62,9 +58,18 @@ func LoadInputs(ctx context.Context, s Store, task string) (Inputs, error) {
 	return inputs, nil
 }
 
+// pack compresses a text.
+func pack(text []byte) []byte {
+	var packed bytes.Buffer
+	zip := gzip.NewWriter(&packed)
+	_, _ = zip.Write(text) // a buffer takes everything
+	_ = zip.Close()
+	return packed.Bytes()
+}
+
 // savePieces writes a value of any size as records below prefix, over what was
-// there. Pieces are written one Apply each; the reader of a mixture notices by
-// the checksum that gzip keeps.
+// there. Each piece is one Apply. A reader detects a mixture of two values by the
+// checksum of gzip.
 func savePieces(ctx context.Context, s Store, prefix string, value []byte, until time.Time) error {
 	old, err := s.List(ctx, prefix)
 	if err != nil {
@@ -175,7 +180,7 @@ func Erase(ctx context.Context, s Store, task string) error {
 	return nil
 }
 
-// remove deletes a record, if nobody else was faster.
+// remove deletes a record, unless it is gone already.
 func remove(ctx context.Context, s Store, rec Record) error {
 	_, err := s.Apply(ctx, Delete(rec))
 	if conflict := new(ConflictError); errors.As(err, &conflict) && conflict.Current == nil {

@@ -29,19 +29,28 @@ type Reconcile struct {
 	Refused           *Refused        `json:"refused,omitempty"`
 	Overrides         string          `json:"overrides,omitempty"`          // id of the latest change of any override
 	Gates             json.RawMessage `json:"gates,omitempty"`              // what Consul's gates showed before the views were read
-	Due               time.Time       `json:"due,omitzero"`                 // when something is to be done even if no gate moves
+	Due               time.Time       `json:"due,omitzero"`                 // when a tick is due even if no gate moves
 	Refreshed         time.Time       `json:"refreshed"`                    // when every view was last read, whatever the gates said
 	LastSuccess       time.Time       `json:"last_success,omitzero"`        // of a tick; an idle one does not write it
-	ConsulError       string          `json:"consul_error,omitempty"`       // why gates cannot be read
+	ConsulError       string          `json:"consul_error,omitempty"`       // why Consul cannot be watched
 	Since             time.Time       `json:"since,omitzero"`               // of ConsulError, or of ConsulUnreachable
 	ConsulUnreachable bool            `json:"consul_unreachable,omitempty"` // no gate at all can be read
 	Stalled           string          `json:"stalled,omitempty"`            // why the latest tick could not launch what it had decided
-	Failing           int             `json:"failing,omitempty"`            // most runs in a row that failed or were lost, of any task
+	Failing           int             `json:"failing,omitempty"`            // the most consecutive failed or lost runs of a task
 
 	Tasks      TaskCounts  `json:"tasks,omitzero"`
 	Unreadable *Unreadable `json:"unreadable,omitempty"` // nil if every task that is enabled can be read
 
 	Events uint64 `json:"events,omitempty"` // number of the latest event that concerns no single task, or of any task that was forgotten
+}
+
+// ReadReconcile reads the reconcile record.
+func ReadReconcile(ctx context.Context, s Store) (Stored[Reconcile], error) {
+	rec, err := Read[Reconcile](ctx, s, ReconcileKey)
+	if err != nil {
+		return rec, fmt.Errorf("read the reconcile record: %w", err)
+	}
+	return rec, nil
 }
 
 // TaskCounts are how many enabled tasks are in the states that people watch.
@@ -71,8 +80,8 @@ type Refused struct {
 	Since  time.Time `json:"since"`
 }
 
-// Task is what is known of one task. Observed and Applied are kept apart: as
-// long as they differ there is work to do, whatever happened before.
+// Task is the record of one task. As long as Observed and Applied differ, there is
+// work to do.
 type Task struct {
 	Definition string `json:"definition,omitempty"` // digest of the definition that was last applied
 
@@ -109,8 +118,8 @@ type Task struct {
 	// Leaving is the definition of a task that was made through the API and deleted
 	// while Run was under way: people see the task until Run has ended.
 	Leaving json.RawMessage `json:"leaving,omitempty"`
-	Forced  string          `json:"forced,omitempty"` // who asked for a run, whatever the condition says
-	// Replaces says that Forced asks for the run that replaces a superseded one.
+	Forced  string          `json:"forced,omitempty"` // who requested a run, whatever the condition shows
+	// Replaces says that Forced is a request for the run that replaces a superseded one.
 	Replaces bool `json:"replaces,omitempty"`
 	// Doubt, if set, says why the infrastructure may not be what Applied says.
 	// The task is run again, whatever its condition says.
@@ -190,8 +199,8 @@ const (
 
 	RunSucceeded RunState = "succeeded"
 	RunFailed    RunState = "failed"
-	RunLost      RunState = "lost"      // its runner died without a word
-	RunUnchanged RunState = "unchanged" // a schedule came due and there was nothing to apply
+	RunLost      RunState = "lost"      // its runner died before it recorded an outcome
+	RunUnchanged RunState = "unchanged" // a schedule came due with nothing to apply
 
 	// RunInterrupted is a run that ended early because its process was stopped,
 	// as by a deployment. It is no failure, and it is run again at once.
@@ -352,25 +361,25 @@ const OverridePrefix = "override/"
 // OverrideKey returns the key of a task's override.
 func OverrideKey(task string) string { return OverridePrefix + element(task) }
 
-// Override is what people have changed about one task beside the files,
-// through the API or the command line.
+// Override is a change of one task beside the files, made through the API or the
+// command line.
 type Override struct {
 	Task string `json:"task"`
 	// Definition is that of a task that no file has, as the API takes it.
 	Definition json.RawMessage `json:"definition,omitempty"`
-	// Enabled, if set, counts instead of what the definition says.
+	// Enabled, if set, replaces that of the definition.
 	Enabled *bool `json:"enabled,omitempty"`
 	// Deleted hides a task of a file until its block there is changed.
 	Deleted string `json:"deleted,omitempty"`
 	// Provisional, if set, says that the change is kept only if the task's next run
 	// succeeds.
 	Provisional *Provisional `json:"provisional,omitempty"`
-	By          string       `json:"by,omitempty"` // who asked for the latest change
+	By          string       `json:"by,omitempty"` // who made the latest change
 	At          time.Time    `json:"at"`           // of the latest change
 	Made        time.Time    `json:"made"`         // of the override: the order of the tasks
 }
 
-// String says in words what was changed.
+// String describes the change in words.
 func (o Override) String() string {
 	var said []string
 	if len(o.Definition) > 0 {
@@ -394,18 +403,18 @@ type Provisional struct {
 	Before *Override `json:"before,omitempty"` // nil if there was none
 }
 
-// element makes a name fit into a key: task names may hold any letter.
+// element escapes a name for a key: task names may contain any letter.
 func element(name string) string { return url.PathEscape(name) }
 
-// Stored is a record together with what it says. The zero Version stands for a
-// record that is not there yet.
+// Stored is a record and its decoded content. A record that does not exist yet has
+// no Version.
 type Stored[T any] struct {
 	Record
 	Data T
 }
 
-// Read reads one record. A record that is not there is no error: it comes back
-// with its key and a zero Version.
+// Read reads one record. If it does not exist, there is no error: the result has
+// its key and no Version.
 func Read[T any](ctx context.Context, s Store, key string) (Stored[T], error) {
 	rec, err := s.Get(ctx, key)
 	if errors.Is(err, ErrNotFound) {
@@ -467,11 +476,11 @@ func (e *CorruptError) Error() string {
 
 func (e *CorruptError) Unwrap() error { return e.Err }
 
-// Exists reports whether the record was there when it was read.
+// Exists reports whether the record existed when it was read.
 func (s Stored[T]) Exists() bool { return s.Version != "" }
 
-// Write returns the change that makes the record say data, as long as it is
-// still as it was read.
+// Write returns the change that writes data to the record, on the condition that
+// the record is still as it was read.
 func (s Stored[T]) Write(data T) Change {
 	value := Encode(data)
 	if !s.Exists() {

@@ -15,16 +15,24 @@ const (
 	WaitRemote   WaitFor = "remote"   // run of another system, which does the work
 )
 
-// Elsewhere reports whether the work of a run that waits goes on in another
+// waits describes what a run can wait for.
+var waits = map[WaitFor]struct {
+	text      string
+	elsewhere bool
+}{
+	WaitApproval: {text: "approval"},
+	WaitWindow:   {text: "its window"},
+	WaitRemote:   {text: "the remote run", elsewhere: true},
+}
+
+// Elsewhere reports whether the work of a run that waits continues in another
 // system. New input does not replace such a run: it runs after it.
 func (f WaitFor) Elsewhere() bool {
-	switch f {
-	case WaitApproval, WaitWindow:
-		return false
-	case WaitRemote:
-		return true
+	w, ok := waits[f]
+	if !ok {
+		panic(fmt.Sprintf("%q is not something that a run can wait for", string(f)))
 	}
-	panic(fmt.Sprintf("%q is nothing that a run waits for", string(f)))
+	return w.elsewhere
 }
 
 // Wait is what a run waits for, and for how long.
@@ -38,7 +46,7 @@ type Wait struct {
 
 // String says in words what the run waits for.
 func (w Wait) String() string {
-	text := "waits for " + map[WaitFor]string{WaitApproval: "approval", WaitWindow: "its window", WaitRemote: "the remote run"}[w.For]
+	text := "waits for " + waits[w.For].text
 	if w.Text != "" {
 		text += ": " + w.Text
 	}
