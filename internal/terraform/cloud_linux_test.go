@@ -18,7 +18,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/config"
 )
 
-// hosted is a stand-in for HCP Terraform, as far as it keeps states: one
+// hosted simulates the storage of states in HCP Terraform: one
 // organization, whose workspaces run Terraform where it is called.
 type hosted struct {
 	*httptest.Server

@@ -182,7 +182,7 @@ func TestConsulBackend_WithBasicAuthentication(t *testing.T) {
 		t.Error("the password was written down")
 	}
 
-	// A backend that is elsewhere is not told the password.
+	// A backend at another address does not get the password.
 	for len(asked) > 0 {
 		<-asked
 	}

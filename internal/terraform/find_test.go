@@ -37,7 +37,7 @@ func script(t *testing.T, path, text string) {
 	}
 }
 
-// closedPort is the URL of a port at which nobody listens.
+// closedPort is the URL of a port without a listener.
 func closedPort(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -48,7 +48,7 @@ func closedPort(t *testing.T) string {
 	return "http://" + l.Addr().String()
 }
 
-// search looks in a driver path and in a directory that stands for PATH.
+// search looks in a driver path and in a directory used as PATH.
 func search(t *testing.T, driverPath, onPATH, pinned string) (*Binary, string, error) {
 	t.Helper()
 	var log bytes.Buffer
@@ -270,5 +270,15 @@ func TestVersion_IsCachedUntilTheBinaryChanges(t *testing.T) {
 	script(t, path, `echo '{"terraform_version": "1.11.4"}' # longer than before`)
 	if v, err := Version(t.Context(), path); err != nil || v.String() != "1.11.4" {
 		t.Errorf("got %v, %v for the new binary", v, err)
+	}
+}
+
+func TestFindInBackground_ReturnsWhatFindReturns(t *testing.T) {
+	wait, stop := FindInBackground(t.Context(), config.Terraform{Path: fake(t, "1.6.2")}, slog.New(slog.DiscardHandler))
+	defer stop()
+	for range 2 {
+		if b, err := wait(); err != nil || b.Version.String() != "1.6.2" || b.Source != FromDriverPath {
+			t.Fatalf("got %+v, %v", b, err)
+		}
 	}
 }

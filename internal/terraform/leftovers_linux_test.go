@@ -103,7 +103,7 @@ func TestLeftovers_RunningTerraformIsNotKilled(t *testing.T) {
 }
 
 // endsWhenBegun is a context that ends in the moment between the start of
-// Terraform and the first look whether it has ended.
+// Terraform and the first check whether it has ended.
 type endsWhenBegun struct {
 	context.Context
 	begun func() bool

@@ -19,7 +19,7 @@ func TestSweep_RemovesOnlyAbandonedDirectories(t *testing.T) {
 	t.Setenv("TMPDIR", temp)
 	old := time.Now().Add(-2 * abandonedAfter)
 	stay := map[string]bool{}
-	// age makes a directory look as if nothing had happened in it for long.
+	// age makes a directory look unchanged for a long time.
 	age := func(dir string, stays bool) {
 		t.Helper()
 		if err := os.Chtimes(dir, old, old); err != nil {

@@ -51,7 +51,7 @@ func (s states) put(key, value string) {
 	}
 }
 
-// lineage tells a state from others of the same content.
+// lineage distinguishes states of the same content.
 func lineage(t *testing.T, state string) string {
 	t.Helper()
 	var s struct{ Lineage string }
@@ -146,7 +146,7 @@ func TestMove_TakesOnlyTheTasksState(t *testing.T) {
 		t.Errorf("a newer state was replaced by %.300s", got)
 	}
 
-	// One of something else is a person's to look at.
+	// A state of something else needs a person.
 	s.put("four/state-env:web", strings.Replace(newer, mine, "11111111-2222-3333-4444-555555555555", 1))
 	s.in("four/state")
 	_, err := s.open().Init(t.Context())

@@ -61,7 +61,7 @@ func TestUnsaved_NextRunSavesStateFirst(t *testing.T) {
 	f, server := onServer(t)
 	left := filepath.Join(f.dir, "errored.tfstate")
 
-	// The server takes none until the program is told to stop.
+	// The server accepts no state until the program is stopped.
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	var refused atomic.Int64

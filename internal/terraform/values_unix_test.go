@@ -36,7 +36,7 @@ func TestServe_EveryReaderGetsTheWholeContentOnce(t *testing.T) {
 			t.Fatalf("read %d bytes of %d, %v", len(got), len(content), err)
 		}
 	}
-	// A reader that goes away in the middle holds up nobody.
+	// A reader that closes the pipe early does not block others.
 	f, err := os.Open(path)
 	if err != nil {
 		t.Fatal(err)
@@ -56,7 +56,7 @@ func TestServe_StopDuringReadEnds(t *testing.T) {
 		}
 		var wg sync.WaitGroup
 		wg.Go(func() {
-			// Nonblocking, as the pipe may be gone in the next moment.
+			// Nonblocking: the pipe may be removed at any moment.
 			if f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0); err == nil {
 				f.Close()
 			}
