@@ -195,6 +195,7 @@ func TestTwoInvocationsAtOnceHaveOneLeader(t *testing.T) {
 }
 
 func TestABundleIsReplacedAndABrokenOneRefused(t *testing.T) {
+	t.Parallel()
 	c := deploy(t, options{})
 	c.register("web-1", 8080)
 	c.module("")
@@ -228,6 +229,7 @@ func TestABundleIsReplacedAndABrokenOneRefused(t *testing.T) {
 }
 
 func TestATokenIsReplacedWithoutADeployment(t *testing.T) {
+	t.Parallel()
 	const arn = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:consul-AbCdEf"
 	c := deploy(t, options{consul: []consultest.Option{consultest.WithACLs()},
 		parameters: rehearsal.Parameters{"ConsulTokenArn": arn}, secrets: map[string]string{arn: ""}})
@@ -342,6 +344,7 @@ func TestOnceAndInspectByHand(t *testing.T) {
 }
 
 func TestWhileTheScheduleIsDisabledNothingIsAppliedThatNobodyAsksFor(t *testing.T) {
+	t.Parallel()
 	c := deploy(t, options{parameters: rehearsal.Parameters{"ScheduleState": "DISABLED"}})
 	c.register("web-1", 8080)
 	c.module("")
@@ -403,6 +406,7 @@ func TestADeploymentIsWorkedWithByTheNameOfItsStack(t *testing.T) {
 }
 
 func TestARunOutlivesTheLeaseAndTicksGoOn(t *testing.T) {
+	t.Parallel()
 	c := deploy(t, options{})
 	c.register("web-1", 8080)
 	c.module(`

@@ -14,6 +14,7 @@ import (
 )
 
 func TestAnInvocationThatIsKilledLeavesOneContainerInTheEnd(t *testing.T) {
+	t.Parallel()
 	for name, fault := range map[string]ecstest.Fault{
 		"before RunTask":             {Operation: "RunTask", Code: "ServerException", Message: "killed before", Status: 500, Times: 20},
 		"between RunTask and answer": {Operation: "RunTask", Lose: true, Times: 20},
@@ -42,6 +43,7 @@ func TestAnInvocationThatIsKilledLeavesOneContainerInTheEnd(t *testing.T) {
 }
 
 func TestAContainerKilledWhileItAppliesIsSettledAndItsLockReleased(t *testing.T) {
+	t.Parallel()
 	c := deploy(t, options{})
 	c.register("web-1", 8080)
 	c.module(`
@@ -69,6 +71,7 @@ resource "terraform_data" "slow" {
 }
 
 func TestConsulGoneForAQuarterOfAnHourAndBack(t *testing.T) {
+	t.Parallel()
 	c := deploy(t, options{})
 	c.register("web-1", 8080)
 	c.module("")
@@ -149,6 +152,7 @@ func TestAThrottledTableIsNoCrashLoop(t *testing.T) {
 }
 
 func TestAContainerThatCannotStartSaysWhy(t *testing.T) {
+	t.Parallel()
 	c := deploy(t, options{})
 	c.register("web-1", 8080)
 	c.module("")
@@ -162,6 +166,7 @@ func TestAContainerThatCannotStartSaysWhy(t *testing.T) {
 }
 
 func TestECSWithoutCapacityIsAskedAgain(t *testing.T) {
+	t.Parallel()
 	c := deploy(t, options{})
 	c.register("web-1", 8080)
 	c.module("")
@@ -178,6 +183,7 @@ func TestECSWithoutCapacityIsAskedAgain(t *testing.T) {
 }
 
 func TestEventsThatAreLateTwiceAndOutOfOrderDoNoHarm(t *testing.T) {
+	t.Parallel()
 	c := deploy(t, options{})
 	c.register("web-1", 8080)
 	c.module("")
