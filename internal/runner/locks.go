@@ -47,7 +47,11 @@ func (l Locks) Orphaned(ctx context.Context, task string, lock *terraform.LockEr
 		if run.State == state.RunLost {
 			until = until.Add(clocksApart)
 		}
-		if created.Before(run.Started) || created.After(until) {
+		began := run.Started
+		if run.Resumed != nil {
+			began = run.Resumed.At // while it waited, others may have locked the state
+		}
+		if created.Before(began) || created.After(until) {
 			continue
 		}
 		l.Log.Warn("a state lock is released whose holder is dead", "task", task, "lock", lock.ID, "who", lock.Who,

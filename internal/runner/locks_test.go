@@ -38,6 +38,9 @@ func TestOrphaned_OnlyIfTheRunThatHeldTheLockIsDead(t *testing.T) {
 		{"no time is named", func(_ *state.Run, l *terraform.LockError) { l.Created = "" }, false},
 		{"taken before it began", created(began.Add(-time.Second)), false},
 		{"taken when it began", created(began), true},
+		{"taken while it waited", func(r *state.Run, _ *terraform.LockError) {
+			r.Resumed = &state.Resume{At: began.Add(30 * time.Second)}
+		}, false},
 		{"found lost by a clock that is behind", created(ended.Add(29 * time.Second)), true},
 		{"taken after it was found lost", created(ended.Add(31 * time.Second)), false},
 		{"taken after it failed", func(r *state.Run, l *terraform.LockError) {

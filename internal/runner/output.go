@@ -46,7 +46,7 @@ func (r *Runner) newOutput(run state.Run) *output {
 	}
 	until := run.KeptUntil()
 	if r.Logs != nil && until.IsZero() {
-		until = run.Created.Add(keptLive)
+		until = run.Intended().Add(keptLive)
 	}
 	o.live = state.NewLogWriter(r.Store, run.Task, o.name, until)
 	return o

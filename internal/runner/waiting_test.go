@@ -211,3 +211,28 @@ func TestRun_NewerRecordIsNotTouched(t *testing.T) {
 		}
 	}
 }
+
+// expiry tells when the latest record that is written expires.
+type expiry struct {
+	state.Store
+	at time.Time
+}
+
+func (s *expiry) Apply(ctx context.Context, changes ...state.Change) ([]state.Record, error) {
+	s.at = changes[0].Expires
+	return s.Store.Apply(ctx, changes...)
+}
+
+// elsewhere is a place for the output of runs outside of the store.
+type elsewhere struct{ Logs }
+
+func TestRun_LiveOutputAfterALongWaitIsKept(t *testing.T) {
+	b := newBench(t, waits)
+	store := &expiry{Store: b.store}
+	r := Runner{Store: store, Logs: elsewhere{}, Log: b.Log}
+	o := r.newOutput(state.Run{ID: "r1", Task: "web", Kind: state.KindApply, Created: noon, Resumed: &state.Resume{At: noon.Add(keptLive)}})
+	fmt.Fprintln(o, "Apply complete!")
+	if err := o.flush(t.Context()); err != nil || !store.at.Equal(noon.Add(2*keptLive)) {
+		t.Errorf("it expires at %s: %v", store.at, err)
+	}
+}
