@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"slices"
 
 	"github.com/terrapulse/terrapulse/internal/state"
 )
@@ -20,8 +21,8 @@ type Plan struct {
 	// Digest identifies Resources and Outputs. Two plans that differ only in
 	// sensitive values have the same digest. Empty if Resources is nil.
 	Digest string `json:"digest,omitempty"`
-	// Omitted counts the resources and drift whose attributes or entries are left
-	// out by Bounded.
+	// Omitted counts the resources, drift and outputs whose values or entries are
+	// left out by Bounded.
 	Omitted int `json:"omitted,omitempty"`
 
 	Changes *state.Changes `json:"-"` // the counts, and the first resources
@@ -149,6 +150,15 @@ func (p Plan) Bounded() Plan {
 	}
 	if p.Drift != nil {
 		p.Drift = cut(p.Drift)
+	}
+	p.Outputs = slices.Clone(p.Outputs)
+	for i := range p.Outputs {
+		if n := len(p.Outputs[i].Values); n > attributes {
+			p.Outputs[i].Values, attributes = nil, 0
+			p.Omitted++
+		} else {
+			attributes -= n
+		}
 	}
 	return p
 }

@@ -2,6 +2,7 @@ package terraform
 
 import (
 	"cmp"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -170,7 +171,7 @@ func (s sanitizer) shown(of side) any {
 	}
 	switch v := of.value.(type) {
 	case string:
-		return state.Cut(s.clean(v))
+		return shortened(s.clean(v))
 	case json.Number:
 		if text := s.clean(v.String()); text != v.String() {
 			return text
@@ -191,6 +192,15 @@ func (s sanitizer) shown(of side) any {
 	default: // a boolean or null
 		return v
 	}
+}
+
+// shortened cuts a long text. A digest of all of it keeps plans apart that differ
+// in the rest.
+func shortened(text string) string {
+	if len(text) <= state.MaxText {
+		return text
+	}
+	return fmt.Sprintf("%s (%d bytes, SHA-256 %x)", state.Cut(text), len(text), sha256.Sum256([]byte(text)))
 }
 
 // stepsOf returns the keys or indexes of values of one kind, of which some may be

@@ -224,7 +224,8 @@ func TestPlan_DigestIdentifiesWhatIsShown(t *testing.T) {
 	if with("x", "s1") != with("x", "s2") {
 		t.Error("the digest tells two secrets apart")
 	}
-	if with("x", "s1") == with("y", "s1") || with("x", "s1") == "" {
+	long := strings.Repeat("x", 2*state.MaxText)
+	if with("x", "s1") == with("y", "s1") || with("x", "s1") == "" || with(long+"x", "s1") == with(long+"y", "s1") {
 		t.Error("the digest does not tell two plans apart")
 	}
 }
@@ -234,7 +235,11 @@ func TestPlan_BoundedKeepsThePlanItself(t *testing.T) {
 	for i := range plan.Resources {
 		plan.Resources[i].Attributes = make([]driver.AttributeChange, 3)
 	}
+	plan.Outputs = []driver.OutputChange{{Name: "large", Values: make([]driver.AttributeChange, 3000)}}
 	bounded := plan.Bounded()
+	if out := bounded.Outputs; len(out) != 1 || out[0].Values != nil || plan.Outputs[0].Values == nil {
+		t.Errorf("the outputs are %+v", out)
+	}
 	if len(bounded.Resources) != 5000 || bounded.Resources[0].Attributes == nil || bounded.Resources[4999].Attributes != nil {
 		t.Errorf("%d resources", len(bounded.Resources))
 	}
