@@ -598,7 +598,7 @@ type Plan struct {
 	// Drift changes that somebody else made since the last run
 	Drift *[]ResourceChange `json:"drift,omitempty"`
 
-	// Omitted how many resources are left out or shown without their attributes because the plan is very large
+	// Omitted how many resources and outputs are left out or shown without their values because the plan is very large
 	Omitted *int            `json:"omitted,omitempty"`
 	Outputs *[]OutputChange `json:"outputs,omitempty"`
 

@@ -227,7 +227,7 @@ func (s *expiry) Apply(ctx context.Context, changes ...state.Change) ([]state.Re
 type elsewhere struct{ Logs }
 
 func TestRun_LiveOutputAfterALongWaitIsKept(t *testing.T) {
-	b := newBench(t, waits)
+	b := newFixture(t, waits)
 	store := &expiry{Store: b.store}
 	r := Runner{Store: store, Logs: elsewhere{}, Log: b.Log}
 	o := r.newOutput(state.Run{ID: "r1", Task: "web", Kind: state.KindApply, Created: noon, Resumed: &state.Resume{At: noon.Add(keptLive)}})
