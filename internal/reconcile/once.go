@@ -30,9 +30,9 @@ func (o Outcome) Failed() bool {
 	return o.Reason.Code != state.ReasonDisabled
 }
 
-// Once has every enabled task run one time, without retries, and returns what
-// came of it in the order of the configuration: also with an error, for what
-// was run until then. One failing task stops no other. wait returns when all
+// Once runs every enabled task one time, without retries, and returns the outcomes
+// in the order of the configuration, also with an error. A failing task stops no
+// other. wait returns when all
 // runs of this process have ended.
 func (r *Reconciler) Once(ctx context.Context, wait func()) ([]Outcome, error) {
 	if err := r.prepareStored(ctx); err != nil {
@@ -120,7 +120,7 @@ func (r *Reconciler) replaceWaiting(ctx context.Context, held *lease.Lease, repo
 	return err
 }
 
-// unrun returns that no task was run, and why.
+// unrun returns outcomes that say why no task was run.
 func (r *Reconciler) unrun(why error) []Outcome {
 	var outcomes []Outcome
 	for _, t := range r.tasks {
@@ -137,7 +137,7 @@ func (r *Reconciler) unrun(why error) []Outcome {
 // has ended, or its runner has not renewed its claim for as long as that
 // lasts.
 func (r *Reconciler) awaitRuns(ctx context.Context, held *lease.Lease) error {
-	told := map[string]bool{}
+	logged := map[string]bool{}
 	for {
 		states, err := r.readStates(ctx)
 		if err != nil {
@@ -163,8 +163,8 @@ func (r *Reconciler) awaitRuns(ctx context.Context, held *lease.Lease) error {
 				continue
 			}
 			until = earlier(until, run.Data.Expires)
-			if !told[live.ID] {
-				told[live.ID] = true
+			if !logged[live.ID] {
+				logged[live.ID] = true
 				r.Log.Info("waiting for a run that another process has begun", "task", task.Name, "run", live.ID, "owner", run.Data.Owner)
 			}
 		}
@@ -191,15 +191,15 @@ func (r *Reconciler) force(who string) map[string]string {
 // ErrNotReached is returned by Elsewhere if the leader's API cannot be used.
 var ErrNotReached = errors.New("the instance that leads cannot be requested to run the tasks")
 
-// leadSoon takes the lease. If another leads, it returns what came of the tasks
-// there, or waits for the lease for as long as Patience says.
+// leadSoon takes the lease. If another process leads, it returns the outcomes from
+// there, or waits for the lease as long as Patience says.
 func (r *Reconciler) leadSoon(ctx context.Context) (*lease.Lease, []Outcome, error) {
 	patience := r.Patience
 	if patience == 0 {
 		patience = 2 * r.LeaseTTL
 	}
 	until := r.Now().Add(patience)
-	var told string // of which holder the log has heard
+	var logged string // the holder that was logged
 	for {
 		held, err := r.acquire(ctx)
 		var other *lease.HeldError
@@ -216,8 +216,8 @@ func (r *Reconciler) leadSoon(ctx context.Context) (*lease.Lease, []Outcome, err
 		if !r.Now().Before(until) {
 			return nil, nil, fmt.Errorf("%w; it runs the tasks of this store: stop it first, name its HTTP API with -http-addr, wait longer with -wait, or use a store of your own with -store", err)
 		}
-		if other.Owner != told {
-			told = other.Owner
+		if other.Owner != logged {
+			logged = other.Owner
 			r.Log.Info("waiting for the lease", "leader", other.Owner, "until", other.Until, "at_most", until.Sub(r.Now()).Round(time.Second), "error", err)
 		}
 		if !pause.For(ctx, max(50*time.Millisecond, min(other.Until.Sub(r.Now()), until.Sub(r.Now()), time.Second))) {

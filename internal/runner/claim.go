@@ -25,8 +25,7 @@ type claim struct {
 	events  outbox.Events // of the outcome
 }
 
-// claim takes the run if nobody else has; otherwise it returns nil. A run of
-// another launch is not for this runner.
+// claim takes the run unless somebody else has; then it returns nil.
 func (r *Runner) claim(ctx context.Context, launch state.Launch, planned state.PlannedRun) (*claim, error) {
 	id := uuid.NewString()
 	return retry(ctx, func() (*claim, error) {
@@ -143,19 +142,19 @@ func (c *claim) keep(ctx context.Context, stop context.CancelCauseFunc) {
 	}
 }
 
-// cancelledBy says who has cancelled the run, as far as is known; "" if nobody has.
+// cancelledBy returns who has cancelled the run, as far as is known, else "".
 func (c *claim) cancelledBy() string {
 	select {
 	case c.turn <- struct{}{}:
 		defer func() { <-c.turn }()
 		return c.run.Data.Cancel
-	default: // it is being written: the next renewal tells
+	default: // it is being written: the next renewal shows it
 		return ""
 	}
 }
 
-// renew makes the claim last longer. Where that fails, expired says whether it
-// has come to its end meanwhile.
+// renew renews the claim. If that fails, expired says whether the claim has expired
+// meanwhile.
 func (c *claim) renew(ctx context.Context) (expired bool, err error) {
 	select {
 	case c.turn <- struct{}{}:

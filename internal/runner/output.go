@@ -32,7 +32,7 @@ type Logs interface {
 // secrets, and writes it to the store while the run goes on.
 type output struct {
 	state.Output
-	watch io.Writer // nil if nobody watches
+	watch io.Writer // may be nil
 	live  *state.LogWriter
 	name  string // under which it is kept
 	every time.Duration
@@ -88,7 +88,7 @@ func (o *output) keepWriting(ctx context.Context) (stop func()) {
 			case <-tick.C:
 			}
 			if err := o.flush(ctx); err != nil && ctx.Err() == nil && !failed {
-				failed = true // one word is enough: the whole output is kept at the end
+				failed = true // logged once: the whole output is kept at the end
 				o.log.Warn("the output of a run cannot be written while the run goes on", "error", err)
 			}
 		}
@@ -102,8 +102,8 @@ func (o *output) flush(ctx context.Context) error {
 	return o.live.Append(ctx, o.Head(o.live.Len()))
 }
 
-// keepForPeople keeps what is only there to be read by people. It may fail,
-// and must not take the time that the outcome needs.
+// keepForPeople keeps what only people read. It may fail, and must not take the time
+// that the outcome needs.
 func (r *Runner) keepForPeople(ctx context.Context, run *state.Run, done result, output *output, limit time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

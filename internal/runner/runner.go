@@ -37,14 +37,14 @@ const (
 	longestRetry = 10 * time.Second
 )
 
-// errTaken ends a run whose claim is no longer its own.
+// errTaken ends a run that has lost its claim.
 var errTaken = errors.New("the leader has taken the run for lost and given it up")
 
 // errExpired ends a run whose claim has expired, as far as this process knows.
 var errExpired = errors.New("the store could not be reached for as long as the claim lasts: another instance may be given the task by now, so Terraform was interrupted")
 
-// errSuperseded ends a run before it begins: its task is not what it was when
-// the run was decided.
+// errSuperseded ends a run before it begins: its task has changed since the run was
+// decided.
 var errSuperseded = errors.New("the run is superseded")
 
 // cancelledError ends a run that somebody has cancelled.
@@ -229,7 +229,7 @@ func (r *Runner) logging(log *slog.Logger) *Runner {
 	return &of
 }
 
-// said is the outcome in words.
+// said describes the outcome.
 func said(run state.Run) string {
 	if run.Error == "" {
 		return string(run.State)
@@ -237,8 +237,8 @@ func said(run state.Run) string {
 	return fmt.Sprintf("%s with %q", run.State, run.Error)
 }
 
-// during does something as long as the claim stands. That is kept until all is
-// done: also while Terraform, once it is interrupted, comes to its end.
+// during calls do and renews the claim until it returns, also while an interrupted
+// Terraform ends. If the claim is lost, it cancels the context.
 func (c *claim) during(ctx context.Context, do func(context.Context) (result, error)) (result, error) {
 	keeping, release := context.WithCancel(context.WithoutCancel(ctx))
 	ctx, stop := context.WithCancelCause(ctx)
@@ -251,7 +251,7 @@ func (c *claim) during(ctx context.Context, do func(context.Context) (result, er
 
 	done, err := do(ctx)
 	if err != nil && errors.Is(context.Cause(ctx), errTaken) {
-		err = errTaken // the error that followed from it says less
+		err = errTaken // the error that follows from it says less
 	}
 	if err != nil && errors.Is(context.Cause(ctx), errExpired) {
 		err = fmt.Errorf("%w: %w", errExpired, err)
@@ -329,8 +329,8 @@ func (c *claim) work(ctx context.Context, launch state.Launch, planned state.Pla
 	}
 }
 
-// task returns the task of a run as it was when the run was decided, or says
-// that it is not that any more.
+// task returns the task of a run. The error is errSuperseded if the task has changed
+// since the run was decided.
 func (r *Runner) task(ctx context.Context, launch state.Launch, planned state.PlannedRun) (*config.Config, *config.Task, error) {
 	effective, err := retry(ctx, func() (*overlay.Effective, error) {
 		return r.Source.Read(ctx, r.Store, r.Config())
