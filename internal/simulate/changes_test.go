@@ -122,7 +122,7 @@ func (j *judge) settled(v view, task string, before, after state.Override) {
 	}
 }
 
-// decided looks at a run that is to be.
+// decided checks a run that is decided.
 func (j *judge) decided(v view, launch state.Launch, run state.Run) {
 	cfg := j.decidedOn(launch)
 	t, there := cfg.Task(run.Task)
@@ -162,19 +162,19 @@ func (j *judge) redefined(task, definition string) bool {
 	})
 }
 
-// answered looks at what was done for somebody who was told that it is done.
+// answered checks that a confirmed request was carried out.
 func (j *judge) answered(w *world, p *process, it *wish) {
 	// A task that is deleted already is shown, and can be deleted, until its run has ended.
 	already := it.what == "delete" && j.deleted[it.task]
 	if (it.what == "create" || it.what == "delete") && !j.changed[p.id] && !already {
-		w.violated("what is answered is done: %s was told of a %s of %s", p.name, it.what, it.task)
+		w.violated("what is answered is done: %s got an answer for a %s of %s", p.name, it.what, it.task)
 	}
 }
 
-// waited looks at the run that somebody was told of.
+// waited checks the run that a request for a run returned.
 func (j *judge) waited(w *world, p *process, it *wish, run state.Run) {
 	before, asked := j.asked[p.id]
 	if asked && before[run.ID] {
-		w.violated("who asks for a run is told of that: %s asked for a %s of %s and is told of %s, which was before", p.name, it.what, it.task, run.ID)
+		w.violated("a request for a run returns that run: %s requested a %s of %s and got %s, which is older", p.name, it.what, it.task, run.ID)
 	}
 }

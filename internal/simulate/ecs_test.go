@@ -149,7 +149,7 @@ func (e *cluster) stop(w *world, c *container, why string) {
 		w.judge.died(c.id)
 	}
 	stopped := event{Stopped: settle.Stopped{Launch: c.launch, Runner: c.id, Why: why}}
-	if !w.chance(w.weather.untold) {
+	if !w.chance(w.weather.unreported) {
 		e.events = append(e.events, stopped)
 	}
 	if w.chance(100) {
@@ -166,7 +166,7 @@ func (e *cluster) died(p *process) {
 	}
 }
 
-// mishap is what happens to containers: they are killed, or told to stop, or
+// mishap is what happens to containers: they are killed, or get SIGTERM, or
 // there is no capacity.
 func (e *cluster) mishap(w *world) {
 	alive := e.alive()
@@ -179,7 +179,7 @@ func (e *cluster) mishap(w *world) {
 		alive[w.rng.IntN(len(alive))].kill("out of memory")
 	case n == 2:
 		c := alive[w.rng.IntN(len(alive))]
-		w.note("%s is told to stop", c.id)
+		w.note("%s gets SIGTERM", c.id)
 		c.term()
 		if c.deadline.IsZero() {
 			c.deadline = time.Now().Add(stopTimeout)
@@ -215,7 +215,7 @@ func (e *cluster) cutOff(w *world) {
 	w.note("%s reaches nobody until %s", c.id, c.cut.Format(time.TimeOnly))
 }
 
-// enforce kills what was told to stop and has not.
+// enforce kills containers that have not stopped in time after SIGTERM.
 func (e *cluster) enforce(w *world) {
 	for _, c := range e.containers {
 		if c.stopped.IsZero() && !c.deadline.IsZero() && time.Now().After(c.deadline) {

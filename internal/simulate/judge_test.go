@@ -10,9 +10,8 @@ import (
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
-// judge knows what must always hold. It looks at the store after every write
-// and at Terraform at every step, and knows what no process does: who lives,
-// what was rendered, what is there.
+// judge checks what must always hold, at every write and every step of Terraform. It knows more than
+// any process: which processes live, what was rendered and what exists.
 type judge struct {
 	leader lease.Holder
 	last   state.Reconcile
@@ -63,8 +62,7 @@ func decoded[T any](value []byte) T {
 	return s.Data
 }
 
-// written looks at a write that has taken place, of someone who could not read
-// the conditions of some tasks.
+// written checks a write of a process that could not read the conditions of some tasks.
 func (j *judge) written(v view, unread map[string]bool, changes []state.Change) {
 	if wrong := j.transitions(v, changes); wrong != "" {
 		defer func() { v.violated("%s", wrong) }()
@@ -133,8 +131,8 @@ func (j *judge) written(v view, unread map[string]bool, changes []state.Change) 
 	}
 }
 
-// replaced looks at the bundle that a write puts in force: the pointer must have
-// named it since the bundle that it replaces was put in force.
+// replaced checks the bundle that a write puts in force: the pointer must have named it since the
+// replaced bundle was put in force.
 func (j *judge) replaced(v view, bundle string) {
 	if bundle == j.last.Bundle {
 		return
@@ -145,7 +143,7 @@ func (j *judge) replaced(v view, bundle string) {
 	j.inForce = len(j.pushes) - 1
 }
 
-// run looks at a run that was written.
+// run checks a written run.
 func (j *judge) run(v view, unread map[string]bool, task string, run state.Run) {
 	if j.runs[task] == nil {
 		j.runs[task] = map[string]state.Run{}
@@ -221,7 +219,7 @@ func (j *judge) begins(p *process, task, run, module string, late bool) {
 	switch {
 	case record.State.Ended() && !late && !p.world.jumped:
 		p.violated("a run that was given up is not applied: %s begins with run %s of %s, which was %s", p.name, run, task, record.State)
-	// A frozen process cannot be told to stop. In a cluster, Terraform's own lock
+	// A frozen process does not react to SIGTERM. In a cluster, Terraform's own lock
 	// is what the next instance waits for while an interrupted Terraform ends.
 	case j.applying[task] != nil && !j.applying[task].paused && !p.world.jumped && !(p.home == inCluster && j.yielding[task]):
 		p.violated("one process applies a task: %s begins with %s, which %s is at", p.name, task, j.applying[task].name)

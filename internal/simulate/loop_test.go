@@ -123,7 +123,7 @@ func (w *world) stepLoop() {
 			some.kill("by chance")
 		}
 	case n < 14:
-		w.note("%s is told to stop", some.name)
+		w.note("%s gets SIGTERM", some.name)
 		some.term()
 	case n < 30:
 		w.consul.change(w)
@@ -182,7 +182,7 @@ func (w *world) jump(p *process) {
 // settleLoop lets the faults end outside of AWS.
 func (w *world) settleLoop() {
 	for began := time.Now(); time.Since(began) < settleWithin && w.broken == ""; {
-		if len(w.running()) == 0 { // the last one was told to stop
+		if len(w.running()) == 0 { // the last one got SIGTERM
 			w.startInstance()
 		}
 		w.resumeAll()

@@ -33,7 +33,7 @@ var mutants = []struct {
 		says:    "a run is claimed once",
 		forgets: true,
 	}, {
-		rule: "the claim: whoever finds it changed by another leaves the run",
+		rule: "the claim: a runner whose claim was replaced leaves the run",
 		file: "runner/claim.go",
 		old:  "if there.Version == c.run.Version || !c.holds(there.Data, c.run.Data.Claim) {",
 		new:  "if there.Version == c.run.Version {",
@@ -106,25 +106,25 @@ var mutants = []struct {
 		new:  "case false:",
 		says: "nobody spins",
 	}, {
-		rule: "what people change meanwhile is not lost with the record that a tick leaves",
+		rule: "the record that a tick writes keeps changes that people made meanwhile",
 		file: "reconcile/finish.go",
 		old:  "next.Overrides, next.Due, t.report.Due = rec.Data.Overrides, now, now",
 		new:  "next.Due, t.report.Due = now, now",
 		says: "everybody hears of a change",
 	}, {
-		rule: "what was read of the tasks fits the overrides",
+		rule: "the tasks that a tick has read match the overrides",
 		file: "reconcile/tick.go",
 		old:  "if last.Data.Overrides != t.overrides {",
 		new:  "if last.Data.Overrides == \"\" && t.overrides != \"\" {",
 		says: "",
 	}, {
-		rule: "a decision made before a task was disabled has it run no more",
+		rule: "a decision of before a task was disabled does not run it",
 		file: "reconcile/control_change.go",
 		old:  "if !enabled {\n\t\t\treturn overridden(rec, change, next, record, cancelPending(record.Data)), nil",
 		new:  "if !enabled {\n\t\t\treturn append([]state.Change{change}, overridden(rec, change, next, record, record.Data)[2:]...), nil",
 		says: "rests",
 	}, {
-		rule: "a decision made before a task was deleted has it run no more",
+		rule: "a decision of before a task was deleted does not run it",
 		file: "reconcile/control_change.go",
 		old:  "next.Made = now\n\t\t}\n\t\treturn overridden(rec, override.Write(next), next, record, cancelPending(record.Data)), nil",
 		new:  "next.Made = now\n\t\t}\n\t\treturn append([]state.Change{override.Write(next)}, overridden(rec, override.Write(next), next, record, record.Data)[2:]...), nil",
@@ -136,13 +136,13 @@ var mutants = []struct {
 		new:  "if !t.FromAPI {\n\t\t\tnext.By += \"\"",
 		says: "a disabled task rests",
 	}, {
-		rule: "a trial whose run failed is taken back",
+		rule: "a provisional change whose run failed is undone",
 		file: "reconcile/provisional.go",
 		old:  "case result.State == state.RunSucceeded:",
 		new:  "case result.State != \"\":",
 		says: "a trial is kept if its run succeeds",
 	}, {
-		rule: "a trial waits for its run",
+		rule: "a provisional change waits for its run",
 		file: "reconcile/provisional.go",
 		old:  "s.Last != nil && s.Last.Run != o.Provisional.Since",
 		new:  "s.Last != nil",
@@ -154,7 +154,7 @@ var mutants = []struct {
 		new:  "case d.held() && s.Failures > 0:\n",
 		says: "a held task runs when its condition changes",
 	}, {
-		rule: "a held task is let go by a change of its condition",
+		rule: "a change of its condition releases a held task",
 		file: "reconcile/decide.go",
 		old:  "case s.HoldNext:",
 		new:  "case s.HoldNext || s.Held != nil:",
@@ -172,7 +172,7 @@ var mutants = []struct {
 		new:  "&& inForce != t.Bundle && t.opts.Replaces == \"\" {",
 		says: "a bundle never goes back",
 	}, {
-		rule: "a run whose launcher cannot be asked is not lost before its runner has yielded",
+		rule: "a run whose launcher does not answer is not lost before its runner has yielded",
 		file: "reconcile/live.go",
 		old:  "grace += yieldPatience",
 		new:  "grace += 0",
@@ -196,7 +196,7 @@ var mutants = []struct {
 		new:  "if err := error(nil); err != nil {",
 		says: "applie", // by two processes at once, or after the run was given up
 	}, {
-		rule: "a state that was left is saved where nobody has saved another since",
+		rule: "an unsaved state is saved only if no other was saved since",
 		file: "terraform/mark.go",
 		old:  "if now.Lineage != left.Lineage ||",
 		new:  "if now.Lineage == left.Lineage { return now.Serial < left.Serial }; if",
@@ -238,11 +238,11 @@ var mutants = []struct {
 		new:  "return left > 0",
 		says: "no change is lost",
 	}, {
-		rule: "who asks for a run while one is under way is told of the next",
+		rule: "a request for a run while one is under way returns the next",
 		file: "reconcile/control_run.go",
 		old:  "if t.Run != nil {\n\t\te.Live",
 		new:  "if t.Run != nil && false {\n\t\te.Live",
-		says: "who asks for a run is told of that",
+		says: "a request for a run returns that run",
 	}, {
 		rule: "events: the event of an outcome is in the write of the outcome",
 		file: "runner/outcome.go",

@@ -17,12 +17,12 @@ import (
 )
 
 var (
-	histories = flag.Uint64("histories", 0, "how many histories to make, 500 or, with -short, 100 if 0")
-	atMost    = flag.Duration("for", 0, "make histories for so long, however many")
+	histories = flag.Uint64("histories", 0, "number of histories; 0 means 500, or 100 with -short")
+	atMost    = flag.Duration("for", 0, "create histories for this time")
 	firstSeed = flag.Uint64("seed", 1, "`seed` of the first history; the others follow")
-	stride    = flag.Uint64("stride", 0, "make every so-maniest history, in this process; 0 uses all cores")
-	forgetful = flag.Bool("forgetful", false, "have ECS forget client tokens within minutes, so that a launch has several containers")
-	traced    = flag.Bool("trace", false, "tell one history step by step")
+	stride    = flag.Uint64("stride", 0, "distance of the seeds, in this process; 0 uses all cores")
+	forgetful = flag.Bool("forgetful", false, "ECS forgets client tokens within minutes, so that a launch has several containers")
+	traced    = flag.Bool("trace", false, "print one history step by step")
 )
 
 func TestMain(m *testing.M) {
@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// tally is what many histories came to.
+// tally is the result of many histories.
 type tally struct {
 	Histories uint64
 	Applies   int
@@ -51,7 +51,7 @@ func (a *tally) add(b tally) {
 	}
 }
 
-// work makes n histories, from every so-maniest seed on, until one is broken.
+// work creates n histories, whose seeds have a distance of step, until one is broken.
 func work(t *testing.T, first, step, n uint64, until time.Time) tally {
 	var all tally
 	for seed := first; all.Histories < n && (until.IsZero() || time.Now().Before(until)); seed += step {
@@ -80,7 +80,7 @@ func TestNoHistoryBreaksWhatMustAlwaysHold(t *testing.T) {
 	case n == 0:
 		n = 500
 	}
-	if *stride > 0 { // for another process, which reads what came of it
+	if *stride > 0 { // for another process, which reads the tally
 		all := work(t, *firstSeed, *stride, n, until)
 		line, err := json.Marshal(all)
 		if err != nil {

@@ -54,7 +54,7 @@ func (h *hand) Apply(ctx context.Context, job driver.Job) (*state.Changes, error
 	run := ctx.Value(runKey{}).(string)
 	resources := 0
 	asked, freezes := time.Now(), h.freezeCount()
-	// A program that is told to stop before it starts Terraform does not start it.
+	// A program that gets SIGTERM before it starts Terraform does not start it.
 	err := h.begin(ctx, t.Name, func() error {
 		if err := h.wait(t.Name, run); err != nil {
 			return err

@@ -8,30 +8,30 @@ import (
 // weather is how likely which fault is in a history, in thousandths. Every
 // history has its own, for what never happens gives room to what else may.
 type weather struct {
-	dies    [2]int // before a request has reached its place, and after
-	refused [places]int
-	lost    [places]int    // the answer, after the effect
-	late    [places]int    // the effect, after the one who asked has given up
-	ops     map[string]int // refused, by operation: one may fail while all others work
-	unread  int            // a view
-	stale   int            // a read of Consul
-	still   int            // a change that no gate tells of
-	skew    time.Duration
-	lag     time.Duration // of what ECS shows
-	memory  time.Duration // of ECS for client tokens
-	torn    int           // a list, read in two
-	cuts    int           // from the network, of what could be one
-	slow    int           // in hundredths: how often Terraform does not come on
-	awake   int           // in hundredths: how often claims are renewed while time passes
-	freezes int           // of what could be one
-	locks   bool          // of states
-	unsaved int           // states that the backend does not take
-	jumps   int           // of clocks, of what could be one
-	untold  int           // ends of containers that no event tells of
-	storm   bool          // processes are left alone, and given up
-	frost   bool          // instances are frozen in the midst of a run, until others take over
-	long    bool          // the history is longer than usual
-	people  int           // how often somebody asks for something
+	dies       [2]int // before a request has reached its place, and after
+	refused    [places]int
+	lost       [places]int    // the answer, after the effect
+	late       [places]int    // the effect, after the one who asked has given up
+	ops        map[string]int // refused, by operation: one may fail while all others work
+	unread     int            // a view
+	stale      int            // a read of Consul
+	still      int            // a change that no gate tells of
+	skew       time.Duration
+	lag        time.Duration // of what ECS shows
+	memory     time.Duration // of ECS for client tokens
+	torn       int           // a list, read in two
+	cuts       int           // from the network, of what could be one
+	slow       int           // in hundredths: how often Terraform does not come on
+	awake      int           // in hundredths: how often claims are renewed while time passes
+	freezes    int           // of what could be one
+	locks      bool          // of states
+	unsaved    int           // states that the backend does not take
+	jumps      int           // of clocks, of what could be one
+	unreported int           // ends of containers that no event reports
+	storm      bool          // processes are left alone, and given up
+	frost      bool          // instances are frozen in the midst of a run, until others take over
+	long       bool          // the history is longer than usual
+	people     int           // how often somebody asks for something
 }
 
 // operations are those that may fail by themselves.
@@ -98,11 +98,11 @@ func (w *world) drawWeather() weather {
 			t.ops[op] = rate(300, 700, 950)
 		}
 	}
-	t.jumps, t.freezes, t.untold, t.long = rate(0, 0, 500), rate(0, 0, 300), rate(0, 100, 300), w.rng.IntN(8) == 0
+	t.jumps, t.freezes, t.unreported, t.long = rate(0, 0, 500), rate(0, 0, 300), rate(0, 100, 300), w.rng.IntN(8) == 0
 	t.locks, t.unsaved = w.rng.IntN(2) == 0, rate(0, 0, 300)
 	if w.rng.IntN(5) == 0 { // Terraform takes long, and nobody can say whether its process lives
 		t = weather{ops: map[string]int{"status": rate(300, 700, 950)}, skew: t.skew, lag: t.lag, memory: t.memory, awake: t.awake,
-			storm: true, locks: t.locks, long: true, untold: rate(0, 900), dies: [2]int{0, rate(0, 5)}, slow: 97, cuts: 1000, freezes: rate(0, 1000)}
+			storm: true, locks: t.locks, long: true, unreported: rate(0, 900), dies: [2]int{0, rate(0, 5)}, slow: 97, cuts: 1000, freezes: rate(0, 1000)}
 		return t
 	}
 	if w.rng.IntN(8) == 0 {

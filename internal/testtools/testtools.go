@@ -45,7 +45,7 @@ func RIE(t testing.TB) string {
 func aws(t testing.TB, name string) string {
 	t.Helper()
 	if runtime.GOOS == "windows" {
-		t.Skip("the tools for tests of AWS's home are not made for Windows")
+		t.Skip("the tools for tests of the deployment in AWS do not exist for Windows")
 	}
 	return find(t, name)
 }
