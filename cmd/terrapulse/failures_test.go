@@ -291,7 +291,7 @@ func grant(s *site, secret, rules string) (*api.ACLToken, error) {
 }
 
 func TestStart_TaskThatCannotRunDoesNotStopOthers(t *testing.T) {
-	s := newSite(t)
+	s := newParallelSite(t)
 	s.register("web", "web-1", 8080, "passing")
 	s.put("app/blob", bytes.Repeat([]byte{0xff, 0x00, 0x80, 0xfe}, 128<<10))
 	file := s.config(s.task("lb", onWeb) +
@@ -302,7 +302,7 @@ func TestStart_TaskThatCannotRunDoesNotStopOthers(t *testing.T) {
 		s.task("filter", "condition \"services\" {\n names = [\"web\"]\n filter = \"Service.Nonsense == 1\"\n}"))
 	p := s.start("-config-file", file)
 	eventually(t, "the first apply", func() bool { return strings.Contains(s.read("lb.txt"), "8080") })
-	eventually(t, "the binary value fails its task", func() bool { return strings.Contains(s.run("status").stdout, "not UTF-8 text") })
+	eventually(t, "the binary value fails its task", func() bool { return strings.Contains(s.runInTest("status").stdout, "not UTF-8 text") })
 	for i := 1; i <= 3; i++ {
 		port := 8080 + i
 		s.register("web", fmt.Sprintf("web-%d", i+1), port, "passing")
@@ -311,7 +311,7 @@ func TestStart_TaskThatCannotRunDoesNotStopOthers(t *testing.T) {
 	reasons := map[string]apispec.TaskOverview{}
 	eventually(t, "the binary value's task is between two attempts", func() bool {
 		var st apispec.Overview
-		r := s.run("status", "-json")
+		r := s.runInTest("status", "-json")
 		wantCode(t, r, exitOK)
 		if err := json.Unmarshal([]byte(r.stdout), &st); err != nil {
 			t.Fatal(err)
@@ -363,7 +363,7 @@ func TestConsul_CommandsEndIfItIsUnreachable(t *testing.T) {
 }
 
 func TestStart_ModuleThatComesBackIsApplied(t *testing.T) {
-	s := newSite(t)
+	s := newParallelSite(t)
 	s.register("web", "web-1", 8080, "passing")
 	p := s.start("-config-file", s.config(s.task("lb", onWeb)))
 	eventually(t, "the first apply", func() bool { return strings.Contains(s.read("lb.txt"), "8080") })
@@ -372,7 +372,7 @@ func TestStart_ModuleThatComesBackIsApplied(t *testing.T) {
 	}
 	s.register("web", "web-2", 8081, "passing")
 	eventually(t, "it says what is missing", func() bool {
-		return strings.Contains(s.run("runs", "lb").stdout, "the module of task lb is not there: there is no directory "+s.path("mod"))
+		return strings.Contains(s.runInTest("runs", "lb").stdout, "the module of task lb is not there: there is no directory "+s.path("mod"))
 	})
 	if err := os.Rename(s.path("away"), s.path("mod")); err != nil {
 		t.Fatal(err)
