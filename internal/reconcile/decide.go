@@ -231,8 +231,8 @@ func (d *decider) rest(t trigger) Decision {
 func (d *decider) run(t trigger) Decision {
 	s := &d.state
 	var seen time.Time
-	if s.Pending != nil {
-		seen = s.Pending.First
+	if s.Pending != nil || t.reason.Code == state.ReasonChanged {
+		seen = d.pending().First
 	}
 	replaces := s.Replaces && t.reason.Code == state.ReasonForced
 	d.dropRequests()

@@ -346,3 +346,13 @@ func TestWaiting_RunThatChangesDuringTheWriteDelaysNoOtherTask(t *testing.T) {
 		t.Errorf("%+v, %v", report, err)
 	}
 }
+
+func TestDecide_ChangeThatOnlyARunHasMissedIsSeenNow(t *testing.T) {
+	task := tasks(1)[0]
+	known := state.Task{Definition: "d", Attempted: state.Attempt{Definition: "d", Observed: "A"}, Observed: "A", ObservedAt: noon,
+		Applied: "B", AppliedAt: noon, Recheck: true} // the run has read B, which was there for a moment
+	d := Decide([]Input{{Task: &task, Definition: "d", State: known, Observed: &Observed{Digest: "A"}}}, noon)[0]
+	if d.Action != Run || d.Reason.Code != state.ReasonChanged || !d.Seen.Equal(noon) {
+		t.Errorf("%+v", d)
+	}
+}
