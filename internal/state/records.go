@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"strings"
 	"time"
 )
 
@@ -360,48 +359,6 @@ const OverridePrefix = "override/"
 
 // OverrideKey returns the key of a task's override.
 func OverrideKey(task string) string { return OverridePrefix + element(task) }
-
-// Override is a change of one task beside the files, made through the API or the
-// command line.
-type Override struct {
-	Task string `json:"task"`
-	// Definition is that of a task that no file has, as the API takes it.
-	Definition json.RawMessage `json:"definition,omitempty"`
-	// Enabled, if set, replaces that of the definition.
-	Enabled *bool `json:"enabled,omitempty"`
-	// Deleted hides a task of a file until its block there is changed.
-	Deleted string `json:"deleted,omitempty"`
-	// Provisional, if set, says that the change is kept only if the task's next run
-	// succeeds.
-	Provisional *Provisional `json:"provisional,omitempty"`
-	By          string       `json:"by,omitempty"` // who made the latest change
-	At          time.Time    `json:"at"`           // of the latest change
-	Made        time.Time    `json:"made"`         // of the override: the order of the tasks
-}
-
-// String describes the change in words.
-func (o Override) String() string {
-	var said []string
-	if len(o.Definition) > 0 {
-		said = append(said, "made")
-	}
-	if o.Deleted != "" && len(o.Definition) == 0 {
-		said = append(said, "deleted, until its block in the file is changed")
-	}
-	if o.Enabled != nil {
-		said = append(said, map[bool]string{true: "enabled", false: "disabled"}[*o.Enabled])
-	}
-	if o.Provisional != nil {
-		said = append(said, "provisional")
-	}
-	return strings.Join(said, ", ")
-}
-
-// Provisional is what restores the override if the run of a provisional change fails.
-type Provisional struct {
-	Since  string    `json:"since,omitempty"`  // the task's latest run before: the next one decides
-	Before *Override `json:"before,omitempty"` // nil if there was none
-}
 
 // element escapes a name for a key: task names may contain any letter.
 func element(name string) string { return url.PathEscape(name) }
