@@ -182,10 +182,16 @@ func (c *claim) left(now time.Time) time.Duration {
 }
 
 // confirm renews the claim, so that no apply begins after the run was given to
-// another runner. A store that fails is retried for as long as the claim lasts.
+// another runner: half of the claim must be left for Terraform to begin. A store that
+// fails or answers late is retried for as long as the claim lasts.
 func (c *claim) confirm(ctx context.Context) error {
 	_, err := retry(ctx, func() (struct{}, error) {
+		asked := c.Now()
 		_, err := c.renew(ctx) // also one that has expired: nobody may have taken the run
+		now := c.Now()
+		if took := max(now.Sub(asked), now.Round(0).Sub(asked.Round(0))); err == nil && took > c.Claim/2 {
+			err = fmt.Errorf("the store took %s for it, and the claim lasts %s", took.Round(time.Millisecond), c.Claim)
+		}
 		if errors.Is(err, errTaken) {
 			err = backoff.Permanent(err)
 		}

@@ -193,3 +193,27 @@ func TestRun_MarkIsGivenUpSomeTimeAfterTheProcessWasStopped(t *testing.T) {
 		t.Errorf("the work returns: %v", err)
 	}
 }
+
+func TestRun_AppliesOnlyWithHalfOfItsClaimLeft(t *testing.T) {
+	now := noon
+	var b *fixture
+	b = newFixture(t, func(ctx context.Context, out io.Writer) (*state.Changes, error) {
+		if left := b.stored("r1").Expires.Sub(now); left < b.Claim/2 {
+			t.Errorf("Terraform is started when the claim lasts %s", left)
+		}
+		return succeed(ctx, out)
+	})
+	b.Now = func() time.Time { return now }
+	renewals := 0
+	b.store.After = func(changes []state.Change) error {
+		if writes(changes, "run/", `"running"`) {
+			if renewals++; renewals == 2 { // the first one is the claim itself
+				now = now.Add(b.Claim * 9 / 10) // the store answers slowly
+			}
+		}
+		return nil
+	}
+	if err := b.run(t.Context()); err != nil || renewals != 3 {
+		t.Errorf("%d renewals (%v)", renewals, err)
+	}
+}
