@@ -94,9 +94,6 @@ func (g *group) about() about {
 }
 
 func (g *group) run([]string) int {
-	if g.isCTS() {
-		return cli.RunResultHelp
-	}
 	return g.fail(exitMissing, fmt.Errorf("missing subcommand: terrapulse %s %s", g.name, strings.Join(g.subcommands(), "|")))
 }
 
@@ -144,6 +141,9 @@ func (c *called) Help() string {
 
 // Run implements cli.Command. Flags may also follow arguments.
 func (c *called) Run(args []string) int {
+	if g, ok := c.command.(*group); ok && g.isCTS() {
+		return cli.RunResultHelp // whatever the arguments are
+	}
 	var rest []string
 	for {
 		if err := c.flags.Parse(args); err != nil {

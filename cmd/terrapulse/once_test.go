@@ -184,7 +184,7 @@ terraform_provider "local" {
 `)
 	r := s.run("validate", "-config-file", file)
 	wantCode(t, r, exitConfig)
-	wantText(t, r.stderr, "there is no directory "+s.path("nowhere"), `version "1.2.0"`, `task bare has no variable "services"`, "TF_VAR_x")
+	wantText(t, r.stderr, "there is no directory "+s.path("nowhere"), `task versioned has a version ("1.2.0")`, `task bare has no variable "services"`, "TF_VAR_x")
 }
 
 func TestNothingIsRunWithoutAUsableTerraform(t *testing.T) {

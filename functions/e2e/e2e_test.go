@@ -335,7 +335,7 @@ func TestOnceAndInspectByHand(t *testing.T) {
 	}
 	for payload, says := range map[string]string{
 		`{"mode":"once","tasks":["nope"]}`:                                 `task \"nope\" is not in the bundle`,
-		`{"mode":"reconcile","junk":"` + strings.Repeat("x", 1<<20) + `"}`: "bytes long",
+		`{"mode":"reconcile","junk":"` + strings.Repeat("x", 1<<20) + `"}`: "the request has 1048606 bytes",
 	} {
 		if _, err := c.invoke(payload); err == nil || !strings.Contains(fmt.Sprintf("%q", err.Error()), says) {
 			t.Errorf("%.60s: %v", payload, err)
