@@ -95,7 +95,7 @@ func TestClaim_LostAnswerToARenewalDoesNotEndTheRun(t *testing.T) {
 	})
 	b.Claim = 15 * time.Millisecond
 	var tick atomic.Int64
-	b.Now = func() time.Time { return noon.Add(time.Duration(tick.Add(1)) * time.Second) }
+	b.Now = func() time.Time { return noon.Add(time.Duration(tick.Add(1)) * time.Microsecond) }
 	claims := 0
 	b.store.After = func(changes []state.Change) error {
 		if !writes(changes, "run/", `"running"`) {

@@ -104,7 +104,7 @@ type left func(context.Context) error
 
 // unmarked has an apply end while the store takes nothing about the task. It
 // returns the run's error, and what the run has left for later.
-func (b *fixture) unmarked(ctx context.Context) (err error, later left) {
+func (b *fixture) unmarked(ctx context.Context) (later left, err error) {
 	b.t.Helper()
 	b.Patience = 300 * time.Millisecond
 	b.Background = func(_ state.Run, work func(context.Context) error) { later = work }
@@ -116,7 +116,7 @@ func (b *fixture) unmarked(ctx context.Context) (err error, later left) {
 	}
 	err = b.run(ctx)
 	b.store.Before = nil
-	return err, later
+	return later, err
 }
 
 func TestRun_OvertakenApplyIsMarkedWhenTheStoreAnswersAgain(t *testing.T) {
@@ -128,7 +128,7 @@ func TestRun_OvertakenApplyIsMarkedWhenTheStoreAnswersAgain(t *testing.T) {
 		b.store.Before = before
 		return succeed(ctx, out)
 	})
-	err, later := b.unmarked(t.Context())
+	later, err := b.unmarked(t.Context())
 	if err == nil || later == nil || !strings.Contains(err.Error(), "as soon as the store answers") || strings.Contains(err.Error(), "by hand") {
 		t.Fatalf("the run returns: %v", err)
 	}
@@ -148,7 +148,7 @@ func TestRun_OvertakenApplyOfAStoppedProcessIsRunByHand(t *testing.T) {
 		stop()
 		return succeed(ctx, out)
 	})
-	if err, later := b.unmarked(ctx); err == nil || later != nil || !strings.Contains(err.Error(), "run the task once by hand") {
+	if later, err := b.unmarked(ctx); err == nil || later != nil || !strings.Contains(err.Error(), "run the task once by hand") {
 		t.Errorf("the run returns: %v", err)
 	}
 }
@@ -163,7 +163,7 @@ func TestRun_ApplyThatOutlastsItsClaimIsMarkedIfItWasGivenUp(t *testing.T) {
 				return succeed(ctx, out)
 			})
 			b.Now = func() time.Time { return now }
-			err, later := b.unmarked(t.Context())
+			later, err := b.unmarked(t.Context())
 			if err == nil || later == nil {
 				t.Fatalf("the run returns: %v", err)
 			}
@@ -184,7 +184,7 @@ func TestRun_MarkIsGivenUpSomeTimeAfterTheProcessWasStopped(t *testing.T) {
 		return succeed(ctx, out)
 	})
 	b.Now = func() time.Time { return now }
-	_, later := b.unmarked(t.Context())
+	later, _ := b.unmarked(t.Context())
 	b.giveUp("r1")
 	b.store.Before = func([]state.Change) error { return errors.New("no leader") }
 	stopped, stop := context.WithCancel(t.Context())

@@ -292,6 +292,7 @@ func TestABrokenRuleIsCaught(t *testing.T) {
 	}
 	for _, m := range mutants {
 		t.Run(m.rule, func(t *testing.T) {
+			t.Parallel()
 			all, err := run(broken(t, m.file, m.old, m.new), "-histories", "100000", "-stride", "1", fmt.Sprintf("-forgetful=%v", m.forgets))
 			switch {
 			case err != nil:
