@@ -193,7 +193,6 @@ func TestRun_PlanRunCannotWait(t *testing.T) {
 func TestRun_NewerRecordIsNotTouched(t *testing.T) {
 	for _, key := range []string{state.RunKey("web", "r1"), state.TaskKey("web")} {
 		b := newFixture(t, succeed)
-		b.Patience = 10 * time.Millisecond
 		rec, err := b.store.Get(t.Context(), key)
 		if err != nil {
 			t.Fatal(err)
