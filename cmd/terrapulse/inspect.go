@@ -148,7 +148,7 @@ func planned(results []preview.Result, took time.Duration) string {
 			failed++
 		case r.Plan.Changes.Any():
 			changing++
-			all.Add, all.Change, all.Destroy = all.Add+r.Plan.Changes.Add, all.Change+r.Plan.Changes.Change, all.Destroy+r.Plan.Changes.Destroy
+			all.Include(r.Plan.Changes)
 		}
 	}
 	return fmt.Sprintf("%s in %s: %d with changes, %d failed; %d to add, %d to change, %d to destroy",

@@ -316,9 +316,7 @@ func summaryOf(outcomes []reconcile.Outcome, took time.Duration) string {
 		}
 		counted[string(o.Run.State)]++
 		inspected = inspected || o.Run.Kind == state.KindPlan
-		if ch := o.Run.Changes; ch != nil {
-			all.Add, all.Change, all.Destroy = all.Add+ch.Add, all.Change+ch.Change, all.Destroy+ch.Destroy
-		}
+		all.Include(o.Run.Changes)
 	}
 	var parts []string
 	for _, word := range slices.Sorted(maps.Keys(counted)) {

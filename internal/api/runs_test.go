@@ -20,14 +20,22 @@ import (
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
-func TestRunTask_RunAfterTheCurrentOneIsListed(t *testing.T) {
-	e := start(t, files)
+// holdRun has a change start a run of web that goes on until the channel that it
+// returns is closed.
+func (e *engine) holdRun(t *testing.T) chan struct{} {
+	t.Helper()
 	hold := make(chan struct{})
 	e.mu.Lock()
 	e.hold = hold
 	e.mu.Unlock()
 	e.change("B")
 	eventually(t, "web runs", func() bool { return strings.Contains(e.get("/v1/tasks/web/runs").body, `"running"`) })
+	return hold
+}
+
+func TestRunTask_RunAfterTheCurrentOneIsListed(t *testing.T) {
+	e := start(t, files)
+	hold := e.holdRun(t)
 	asked := e.ask("POST", "/v1/tasks/web/run", "")
 	status(t, asked, http.StatusAccepted)
 	where := asked.header.Get("Location")
@@ -233,12 +241,7 @@ func TestRunTask_TimeoutSaysThatTheRunGoesOn(t *testing.T) {
 
 func TestCancel_RunEndsAndTheTaskWaitsUntilARunIsRequested(t *testing.T) {
 	e := start(t, files)
-	hold := make(chan struct{})
-	e.mu.Lock()
-	e.hold = hold
-	e.mu.Unlock()
-	e.change("B")
-	eventually(t, "web runs", func() bool { return strings.Contains(e.get("/v1/tasks/web/runs").body, `"running"`) })
+	hold := e.holdRun(t)
 	cancelled := e.ask("POST", "/v1/tasks/web/cancel", "")
 	status(t, cancelled, http.StatusAccepted)
 	where := cancelled.header.Get("Location")

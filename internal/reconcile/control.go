@@ -38,7 +38,7 @@ const changeTries = 20
 const turnWait = 3 * time.Second
 
 // Control is what people ask of the engine, through whichever process serves
-// them: it writes to the store, and whoever leads looks there.
+// them: it writes to the store, and the leader acts on it.
 type Control struct {
 	Store state.Store
 	// Base returns what the files, or the bundle in force, say.

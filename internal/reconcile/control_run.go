@@ -88,7 +88,7 @@ func (c *Control) AwaitRun(ctx context.Context, task string, earlier Earlier) (s
 				return state.Run{}, fmt.Errorf("read what was changed about task %s: %w", task, err)
 			}
 			if override.Data.Provisional == nil {
-				return state.Run{}, fmt.Errorf("%w: task %s was disabled or deleted before it began, or whoever leads does not have it", ErrGivenUp, task)
+				return state.Run{}, fmt.Errorf("%w: task %s was disabled or deleted before it began, or the leader does not have it", ErrGivenUp, task)
 			}
 		}
 		if !pause.For(ctx, c.Poll) {

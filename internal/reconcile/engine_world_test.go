@@ -195,7 +195,7 @@ func decoded[T any](rec state.Record) T {
 	return out.Data
 }
 
-// Observe tells what the tick asks of Consul. A query is told by what it is.
+// Observe answers queries. A query belongs to the service whose condition it reads.
 func (p *proc) Observe(_ context.Context, queries []consul.Query) []consul.Answer {
 	answers := make([]consul.Answer, len(queries))
 	for i, q := range queries {

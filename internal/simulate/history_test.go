@@ -52,7 +52,7 @@ func history(t *testing.T, seed uint64, trace func(string, ...any)) (out outcome
 	return out
 }
 
-// end kills whoever is still there, and gives them the time to notice.
+// end kills the processes that are left, and gives them the time to notice.
 func (w *world) end() {
 	w.faults = false
 	w.quiet()

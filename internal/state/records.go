@@ -287,6 +287,13 @@ func (c *Changes) Any() bool {
 	return c != nil && (c.Add+c.Change+c.Destroy > 0 || c.Uncounted)
 }
 
+// Include adds the counts of other, which may be nil.
+func (c *Changes) Include(other *Changes) {
+	if other != nil {
+		c.Add, c.Change, c.Destroy = c.Add+other.Add, c.Change+other.Change, c.Destroy+other.Destroy
+	}
+}
+
 func (c *Changes) String() string {
 	if c == nil {
 		return ""
