@@ -140,12 +140,12 @@ func (l *loader) providers(raw *labelled, vault bool) []Provider {
 			continue
 		}
 		first[p.ID()] = b.Pos
-		b.body.walk(b.Path, func(n *node, path string) {
-			if IsTemplate(n.text) {
+		for path, e := range b.body.below(b.Path, "") {
+			if e.value.kind == kindString && IsTemplate(e.value.text) {
 				p.dynamic = true
-				l.template(n, path, vault)
+				l.template(e.value, path, vault)
 			}
-		})
+		}
 		providers = append(providers, p)
 	}
 	return providers

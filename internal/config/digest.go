@@ -8,6 +8,7 @@ import (
 	"maps"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/zclconf/go-cty/cty"
@@ -61,6 +62,60 @@ func (t *Task) Identity(c *Config) string {
 	return m.digest()
 }
 
+// Differences names what differs between two versions of a task, each with its
+// configuration. It shows no values.
+func Differences(was *Config, old *Task, is *Config, t *Task) []string {
+	a, b := was.parts(old), is.parts(t)
+	differ := differing(a, b)
+	var what []string
+	for _, name := range []string{"enabled", "description", "module", "files of the module", "version", "condition", "module_input", "buffer_period", "run_timeout",
+		"variables", "providers", "provider", "engine", "Terraform's version", "backend"} {
+		switch {
+		case !slices.Contains(differ, name), name == "files of the module" && slices.Contains(differ, "module"):
+		case name == "variables":
+			what = append(what, "variables "+strings.Join(differing(a[name].(meaning), b[name].(meaning)), ", "))
+		case name == "provider":
+			for _, id := range differing(a[name].(meaning), b[name].(meaning)) {
+				if slices.Contains(old.Providers, id) && slices.Contains(t.Providers, id) {
+					what = append(what, "provider "+id)
+				}
+			}
+		default:
+			what = append(what, name)
+		}
+	}
+	return what
+}
+
+// parts is the meaning of a task under the names that people read.
+func (c *Config) parts(t *Task) meaning {
+	m, variables, providers := c.taskMeaning(t), meaning{}, meaning{}
+	for name, v := range t.Variables {
+		variables[name] = valueMeaning(v)
+	}
+	for name, text := range t.VariableTemplates {
+		variables[name] = text
+	}
+	for _, id := range t.Providers {
+		providers[id] = c.providerMeaning(id)
+	}
+	return meaning{
+		"enabled": t.Enabled, "description": t.Description, "buffer_period": t.BufferPeriod, "run_timeout": t.RunTimeout,
+		"module": m["module"], "files of the module": t.ModuleDigest, "version": t.Version,
+		"condition": []any{m["condition"], t.Condition.UseAsModuleInput}, "module_input": m["module_input"],
+		"variables": variables, "providers": t.Providers, "provider": providers,
+		"engine": c.Terraform.Engine, "Terraform's version": c.Terraform.Version, "backend": m["backend"],
+	}
+}
+
+// differing returns the keys whose values differ, sorted.
+func differing(a, b meaning) []string {
+	both := maps.Clone(a)
+	maps.Copy(both, b)
+	maps.DeleteFunc(both, func(key string, _ any) bool { return reflect.DeepEqual(a[key], b[key]) })
+	return sortedKeys(both)
+}
+
 // meaning is the canonical form that a digest is made of. It has only keys that are
 // set, so that a new key changes no digest of tasks that do not set it.
 type meaning map[string]any
@@ -112,16 +167,7 @@ func bufferMeaning(enabled, least, most any) meaning {
 func (c *Config) taskMeaning(t *Task) meaning {
 	var providers []meaning
 	for _, id := range t.Providers {
-		p, _ := c.Provider(id)
-		name, _, _ := strings.Cut(id, ".")
-		provider := bodyMeaning(p.Body)
-		provider.set("id", id)
-		if v, ok := c.Terraform.RequiredProviders[name]; ok {
-			provider.set("required", valueMeaning(v))
-		}
-		provider.set("auto_commit", p.AutoCommit)
-		provider.set("task_env", p.Env)
-		providers = append(providers, provider)
+		providers = append(providers, c.providerMeaning(id))
 	}
 	m := meaning{}
 	m.set("name", t.Name)
@@ -138,6 +184,19 @@ func (c *Config) taskMeaning(t *Task) meaning {
 		m.set("engine", c.Terraform.Engine)
 	}
 	m.set("backend", c.backendMeaning())
+	return m
+}
+
+func (c *Config) providerMeaning(id string) meaning {
+	p, _ := c.Provider(id)
+	name, _, _ := strings.Cut(id, ".")
+	m := bodyMeaning(p.Body)
+	m.set("id", id)
+	if v, ok := c.Terraform.RequiredProviders[name]; ok {
+		m.set("required", valueMeaning(v))
+	}
+	m.set("auto_commit", p.AutoCommit)
+	m.set("task_env", p.Env)
 	return m
 }
 

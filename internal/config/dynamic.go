@@ -86,37 +86,23 @@ func variableTemplate(path, text string) bool {
 	return diags.HasErrors()
 }
 
-// dynamicOutsideProviders reports template syntax where nothing evaluates it. Text
-// that Consul-Terraform-Sync accepts there may be meant for another program.
-func (l *loader) dynamicOutsideProviders(root *node) {
-	repeated := map[string]int{"task": 0, "service": 0}
-	for _, e := range root.entries {
-		if strings.EqualFold(e.key, "terraform_provider") {
-			continue
-		}
-		path := e.key
-		if n, ok := repeated[e.key]; ok && e.value.kind == kindObject {
-			path = block.Indexed(e.key, n)
-			repeated[e.key]++
-		}
-		l.noTemplates(e.value, path)
-	}
-}
-
-// noTemplates reports template syntax in a value, whose key has this path.
+// noTemplates reports template syntax below n where nothing evaluates it. Text that
+// Consul-Terraform-Sync accepts there may be meant for another program.
 func (l *loader) noTemplates(n *node, path string) {
-	n.walk(path, func(n *node, path string) {
-		if tokenTemplates[strings.ToLower(path)] || variableTemplate(path, n.text) {
-			return
+	for path, e := range n.below(path, "") {
+		top, _, _ := strings.Cut(path, ".")
+		text := e.value.text
+		if e.value.kind != kindString || strings.EqualFold(top, "terraform_provider") || tokenTemplates[strings.ToLower(path)] || variableTemplate(path, text) {
+			continue
 		}
 		hint := "write the value itself, or set it by an environment variable"
 		if variablePath.MatchString(path) {
 			hint = "in variables, a template stands alone, without the quotes of Terraform source around it"
 		}
-		if ctsTemplate.MatchString(n.text) || ownTemplate.MatchString(n.text) {
-			l.Fail(block.Origin{Pos: n.pos, Path: path},
+		if ctsTemplate.MatchString(text) || ownTemplate.MatchString(text) {
+			l.Fail(block.Origin{Pos: e.value.pos, Path: path},
 				"dynamic configuration using template syntax is only supported for terraform_provider blocks and variables of task files",
 				hint)
 		}
-	})
+	}
 }

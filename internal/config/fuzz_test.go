@@ -33,7 +33,7 @@ func fuzz(f *testing.F, extension string, seeds ...string) {
 		}
 		var raw rawConfig
 		l.block(root, reflect.ValueOf(&raw).Elem(), "")
-		l.dynamicOutsideProviders(root)
+		l.noTemplates(root, "")
 		cfg := l.resolve(&raw)
 		if len(l.Errors) == 0 {
 			cfg.Digest()

@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"iter"
 	"regexp"
 	"strconv"
 	"strings"
@@ -26,11 +27,8 @@ func parseHCL(file string, src []byte) (root *node, diags []Diagnostic) {
 		}
 	}()
 
-	if pos, ok := r.tooDeep(src); !ok {
-		return nil, []Diagnostic{{Position: pos, Problem: fmt.Sprintf("nested deeper than %d levels", maxDepth)}}
-	}
-	if pos, ok := r.endsInAssignment(src); ok {
-		return nil, []Diagnostic{{Position: pos, Problem: "not valid HCL: a value was expected after ="}}
+	if d, ok := r.refused(src); ok {
+		return nil, []Diagnostic{d}
 	}
 	tree, err := parser.ParseDontErrorOnDuplicateKeys(src)
 	if err != nil {
@@ -49,41 +47,36 @@ type hclReader struct {
 	diags []Diagnostic
 }
 
-// tooDeep looks at the brackets before the recursive parser sees them.
-func (r *hclReader) tooDeep(src []byte) (Position, bool) {
-	s := scanner.New(src)
-	s.Error = func(token.Pos, string) {} // the parser reports it
+// tokens returns the tokens of a file without comments, up to what cannot be one: the
+// parser reports that.
+func tokens(src []byte) iter.Seq[token.Token] {
+	return func(yield func(token.Token) bool) {
+		s := scanner.New(src)
+		s.Error = func(token.Pos, string) {}
+		for t := s.Scan(); t.Type != token.EOF && t.Type != token.ILLEGAL; t = s.Scan() {
+			if t.Type != token.COMMENT && !yield(t) {
+				return
+			}
+		}
+	}
+}
+
+// refused reports brackets that would exhaust the stack of the parser, and a file that
+// ends where a value should follow: the parser drops the key without an error.
+func (r *hclReader) refused(src []byte) (Diagnostic, bool) {
 	depth := 0
-	for {
-		t := s.Scan()
-		switch t.Type {
-		case token.EOF, token.ILLEGAL:
-			return Position{}, true
+	var last token.Token
+	for last = range tokens(src) {
+		switch last.Type {
 		case token.LBRACE, token.LBRACK:
 			if depth++; depth > maxDepth {
-				return r.position(t.Pos), false
+				return Diagnostic{Position: r.position(last.Pos), Problem: fmt.Sprintf("nested deeper than %d levels", maxDepth)}, true
 			}
 		case token.RBRACE, token.RBRACK:
 			depth--
 		}
 	}
-}
-
-// endsInAssignment reports whether the file ends where a value should follow: the
-// parser drops the key without an error.
-func (r *hclReader) endsInAssignment(src []byte) (Position, bool) {
-	s := scanner.New(src)
-	s.Error = func(token.Pos, string) {}
-	var last token.Token
-	for {
-		switch t := s.Scan(); t.Type {
-		case token.EOF, token.ILLEGAL:
-			return r.position(last.Pos), last.Type == token.ASSIGN
-		case token.COMMENT:
-		default:
-			last = t
-		}
-	}
+	return Diagnostic{Position: r.position(last.Pos), Problem: "not valid HCL: a value was expected after ="}, last.Type == token.ASSIGN
 }
 
 var atPosition = regexp.MustCompile(`^At (\d+):(\d+): `)
@@ -117,18 +110,14 @@ func (r *hclReader) syntaxError(err error, src []byte) Diagnostic {
 
 // before is where what stands before a place begins.
 func (r *hclReader) before(src []byte, place Position) Position {
-	s := scanner.New(src)
-	s.Error = func(token.Pos, string) {}
-	for before := place; ; {
-		t := s.Scan()
-		at := r.position(t.Pos)
-		switch {
-		case t.Type == token.EOF, t.Type == token.ILLEGAL, at.Line > place.Line, at.Line == place.Line && at.Column >= place.Column:
-			return before
-		case t.Type != token.COMMENT:
-			before = at
+	before := place
+	for t := range tokens(src) {
+		if t.Pos.Line > place.Line || t.Pos.Line == place.Line && t.Pos.Column >= place.Column {
+			break
 		}
+		before = r.position(t.Pos)
 	}
+	return before
 }
 
 func (r *hclReader) position(p token.Pos) Position {

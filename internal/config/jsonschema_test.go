@@ -190,7 +190,7 @@ func read(root *node) Errors {
 	var raw rawConfig
 	l.earlier = map[string]int{}
 	l.block(root, reflect.ValueOf(&raw).Elem(), "")
-	l.dynamicOutsideProviders(root)
+	l.noTemplates(root, "")
 	l.resolve(&raw)
 	return l.Errors
 }

@@ -2,7 +2,6 @@ package config
 
 import (
 	"bytes"
-	"strings"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
@@ -35,7 +34,7 @@ func Literals(cfg *Config) ([]Literal, error) {
 		if root == nil {
 			return nil, Errors(diags)
 		}
-		root.literals(keep)
+		root.literals("", "", keep)
 	}
 	read := map[string]bool{}
 	for i := range cfg.Tasks {
@@ -54,58 +53,33 @@ func Literals(cfg *Config) ([]Literal, error) {
 	return all, nil
 }
 
-// literals calls f for every scalar of a file.
-func (n *node) literals(f func(Literal)) {
-	repeated := map[string]int{}
-	for _, e := range n.entries {
-		path := e.key
-		if (path == "task" || path == "service") && e.value.kind == kindObject {
-			path = block.Indexed(e.key, repeated[e.key])
-			repeated[e.key]++
+// literals calls f for every scalar of a tree, also where a later value supersedes it.
+func (n *node) literals(path, key string, f func(Literal)) {
+	n.literal(path, key, f)
+	for path, e := range n.below(path, key) {
+		e.value.literal(path, e.key, f)
+		for _, old := range e.superseded {
+			old.value.literals(path, e.key, f)
 		}
-		e.scalars(path, f)
 	}
 }
 
-// scalars also finds values that have no effect.
-func (e *entry) scalars(path string, f func(Literal)) {
-	e.value.scalars(path, e.key, f)
-	for _, old := range e.superseded {
-		old.value.scalars(path, e.key, f)
-	}
-}
-
-func (n *node) scalars(path, name string, f func(Literal)) {
-	switch n.kind {
-	case kindNull:
-	case kindList:
-		for i, item := range n.items {
-			item.scalars(block.Indexed(path, i), name, f)
+// literal calls f for a scalar, or for the scalars of a text that is Terraform source.
+func (n *node) literal(path, key string, f func(Literal)) {
+	switch {
+	case n.kind == kindNull, n.kind == kindList, n.kind == kindObject:
+	case n.kind == kindString && variablePath.MatchString(path):
+		expr, diags := hclsyntax.ParseExpression([]byte(n.text), n.pos.File, hcl.InitialPos)
+		if diags.HasErrors() {
+			return
 		}
-	case kindObject:
-		variables := name == "variables" && strings.HasPrefix(path, "task")
-		for _, e := range n.entries {
-			if variables && e.value.kind == kindString {
-				e.value.source(block.Joined(path, e.key), e.key, f)
-				continue
-			}
-			e.scalars(block.Joined(path, e.key), f)
-		}
+		expressionLiterals(expr, path, key, func(found Literal) {
+			found.Position = n.pos
+			f(found)
+		})
 	default:
-		f(Literal{n.pos, path, name, n.text})
+		f(Literal{n.pos, path, key, n.text})
 	}
-}
-
-// source is scalars for a text that is Terraform source itself.
-func (n *node) source(path, name string, f func(Literal)) {
-	expr, diags := hclsyntax.ParseExpression([]byte(n.text), n.pos.File, hcl.InitialPos)
-	if diags.HasErrors() {
-		return
-	}
-	expressionLiterals(expr, path, name, func(found Literal) {
-		found.Position = n.pos
-		f(found)
-	})
 }
 
 // VariableLiterals returns the literals of a variable file; none if it cannot be

@@ -339,13 +339,15 @@ func (l *loader) read(file string, raw *rawConfig) *node {
 	if root == nil {
 		return nil
 	}
-	root.repeats("", func(path string, superseded, effective Position) {
-		l.Warn(block.Origin{Pos: effective, Path: path}, fmt.Sprintf("set more than once: this value is used, and the one of line %d is not", superseded.Line), "remove one of them")
-	})
+	for path, e := range root.below("", "") {
+		for _, old := range e.superseded {
+			l.Warn(block.Origin{Pos: e.pos, Path: path}, fmt.Sprintf("set more than once: this value is used, and the one of line %d is not", old.pos.Line), "remove one of them")
+		}
+	}
 	l.earlier = map[string]int{"task": len(raw.Tasks), "service": len(raw.Services)}
 	l.weak = slices.Contains([]string{".hcl", ".json"}, extension(file)) // the formats of Consul-Terraform-Sync
 	l.block(root, reflect.ValueOf(raw).Elem(), "")
-	l.dynamicOutsideProviders(root)
+	l.noTemplates(root, "")
 	return root
 }
 

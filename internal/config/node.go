@@ -1,6 +1,9 @@
 package config
 
 import (
+	"iter"
+	"slices"
+
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 
 	"github.com/terrapulse/terrapulse/internal/config/block"
@@ -82,20 +85,34 @@ func (n *node) objects() ([]*node, bool) {
 	}
 }
 
-// walk calls f for every string below n, with the path of its key.
-func (n *node) walk(path string, f func(n *node, path string)) {
-	switch n.kind {
-	case kindString:
-		f(n, path)
-	case kindList:
-		for i, item := range n.items {
-			item.walk(block.Indexed(path, i), f)
-		}
-	case kindObject:
-		for _, e := range n.entries {
-			e.value.walk(block.Joined(path, e.key), f)
+// repeated are the keys whose blocks have a number in paths.
+var repeated = []string{"task", "service", "module_input", "source_input"}
+
+// below returns all entries below n with their paths, each before those below itself.
+// The element of a list has the key of the list.
+func (n *node) below(path, key string) iter.Seq2[string, entry] {
+	return func(yield func(string, entry) bool) { n.yieldBelow(path, key, yield) }
+}
+
+func (n *node) yieldBelow(path, key string, yield func(string, entry) bool) bool {
+	for i, item := range n.items {
+		at := block.Indexed(path, i)
+		if !yield(at, entry{key: key, pos: item.pos, value: item}) || !item.yieldBelow(at, key, yield) {
+			return false
 		}
 	}
+	indexes := map[string]int{}
+	for _, e := range n.entries {
+		at := block.Joined(path, e.key)
+		if e.value.kind == kindObject && slices.Contains(repeated, e.key) {
+			at = block.Indexed(at, indexes[e.key])
+			indexes[e.key]++
+		}
+		if !yield(at, e) || !e.value.yieldBelow(at, e.key, yield) {
+			return false
+		}
+	}
+	return true
 }
 
 // set adds an entry, in place of what the object says of the key so far.
@@ -108,29 +125,6 @@ func (n *node) set(e entry) {
 		}
 	}
 	n.entries = append(n.entries, e)
-}
-
-// repeats calls f for every value below n that a later one of the same key
-// supersedes, with the path of the key and the place of the later value.
-func (n *node) repeats(path string, f func(path string, superseded, effective Position)) {
-	indexes := map[string]int{}
-	for _, e := range n.entries {
-		at := block.Joined(path, e.key)
-		switch e.key {
-		case "task", "service", "module_input", "source_input":
-			if e.value.kind == kindObject {
-				at = block.Indexed(at, indexes[e.key])
-				indexes[e.key]++
-			}
-		}
-		for _, old := range e.superseded {
-			f(at, old.pos, e.pos)
-		}
-		e.value.repeats(at, f)
-	}
-	for i, item := range n.items {
-		item.repeats(block.Indexed(path, i), f)
-	}
 }
 
 func identifier(s string) bool { return hclsyntax.ValidIdentifier(s) }

@@ -86,9 +86,11 @@ func (c *Config) parse(definition []byte, made bool) (*Task, error) {
 	root, diags := parseJSON("", definition)
 	l.Errors = diags
 	if root != nil {
-		root.repeats("task", func(path string, _, effective Position) {
-			l.Fail(block.Origin{Pos: effective, Path: path}, "duplicate key", "keep one of them")
-		})
+		for path, e := range root.below("task", "") {
+			for range e.superseded {
+				l.Fail(block.Origin{Pos: e.pos, Path: path}, "duplicate key", "keep one of them")
+			}
+		}
 	}
 	if root == nil || len(diags) > 0 {
 		return nil, Errors(l.Errors)

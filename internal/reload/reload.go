@@ -52,9 +52,8 @@ type Watcher struct {
 	events *fsnotify.Watcher // nil if the system has no events
 
 	paths    []string          // absolute: files or folders
-	contents map[string]string // of paths, by file
 	more     []string          // see Follow
-	followed map[string]string // of more, by file
+	contents map[string]string // of paths and more, by file
 
 	names, folders map[string]bool // whose events matter
 }
@@ -159,7 +158,8 @@ func (w *Watcher) run(ctx context.Context, asked <-chan os.Signal) {
 			news.Asked = true
 		case f := <-w.follow:
 			answered, again = true, false
-			news.Files = append(news.Files, w.replace(f)...)
+			w.replace(f)
+			stir()
 		case e := <-events:
 			if w.concerns(e.Name) {
 				stir()
@@ -176,44 +176,40 @@ func (w *Watcher) run(ctx context.Context, asked <-chan os.Signal) {
 	}
 }
 
-// replace replaces the followed files and returns those that have changed.
-func (w *Watcher) replace(f follow) []string {
-	w.more = f.files
-	w.listen()
-	before, now := w.followed, contents(f.files)
-	w.followed = now
-	var changed []string
-	for name, content := range now {
-		was, known := before[name]
-		if !known {
-			info, err := os.Stat(name)
-			known, was = err != nil || !info.ModTime().After(f.read.Add(-coarse)), content
-		}
-		if !known || was != content {
-			changed = append(changed, name)
+// replace replaces the followed files.
+func (w *Watcher) replace(f follow) {
+	for _, name := range w.more {
+		if !slices.Contains(f.files, name) {
+			delete(w.contents, name)
 		}
 	}
-	return changed
+	for name, content := range contents(f.files) {
+		if _, known := w.contents[name]; known {
+			continue
+		}
+		if info, err := os.Stat(name); err != nil || !info.ModTime().After(f.read.Add(-coarse)) {
+			w.contents[name] = content
+		}
+	}
+	w.more = f.files
+	w.listen()
 }
 
 // changed compares all files and returns those that have changed.
 func (w *Watcher) changed() []string {
+	before := w.contents
+	w.contents = contents(slices.Concat(w.paths, w.more))
 	var names []string
-	compare := func(before, now map[string]string) map[string]string {
-		for name, content := range now {
-			if was, known := before[name]; !known || was != content {
-				names = append(names, name)
-			}
+	for name, content := range w.contents {
+		if was, known := before[name]; !known || was != content {
+			names = append(names, name)
 		}
-		for name := range before {
-			if _, still := now[name]; !still {
-				names = append(names, name)
-			}
-		}
-		return now
 	}
-	w.contents = compare(w.contents, contents(w.paths))
-	w.followed = compare(w.followed, contents(w.more))
+	for name := range before {
+		if _, still := w.contents[name]; !still {
+			names = append(names, name)
+		}
+	}
 	return names
 }
 

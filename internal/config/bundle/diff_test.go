@@ -56,6 +56,8 @@ task:
 		{"a provider", "server: y", "server: z", "", []bundle.Change{changed("b", true, "provider dns")}},
 		{"a provider's version", "~> 6.0", "~> 7.0", "", []bundle.Change{changed("a", true, "provider aws")}},
 		{"the backend", "key: k", "key: l", "", []bundle.Change{changed("a", true, "backend"), changed("b", true, "backend"), changed("c", false, "backend")}},
+		{"the engine", "version: 1.11.4", "engine: tofu, version: 1.11.4", "", []bundle.Change{changed("a", true, "engine"), changed("b", true, "engine"), changed("c", false, "engine")}},
+		{"the time limit", "description: old", "description: old\n    run_timeout: 5m", "", []bundle.Change{changed("b", false, "run_timeout")}},
 		{"two things", "[aws]\n", "[]\n    buffer_period: {min: 9s}\n", "", []bundle.Change{changed("a", true, "buffer_period", "providers")}},
 	}
 	for _, tt := range tests {

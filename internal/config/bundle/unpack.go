@@ -33,22 +33,22 @@ func unpack(data []byte, dir string) (manifest, error) {
 	if err != nil {
 		return m, &InvalidError{fmt.Errorf("open the bundle: %w", err)}
 	}
-	if entries, err := os.ReadDir(dir); err == nil && len(entries) > 0 {
+	if there, err := os.ReadDir(dir); err == nil && len(there) > 0 {
 		return m, fmt.Errorf("unpack the bundle: the folder %s is not empty", dir)
 	}
 	if err := os.MkdirAll(filepath.Join(dir, filepath.FromSlash(m.Dir)), 0o755); err != nil {
 		return m, fmt.Errorf("unpack the bundle: %w", err)
 	}
-	for _, e := range entries {
-		if err := extract(e, filepath.Join(dir, filepath.FromSlash(e.Name))); err != nil {
-			return m, fmt.Errorf("unpack %s of the bundle: %w", e.Name, err)
-		}
+	if err := os.CopyFS(dir, entries); errors.Is(err, zip.ErrChecksum) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return m, &InvalidError{fmt.Errorf("unpack the bundle: %w", err)}
+	} else if err != nil {
+		return m, fmt.Errorf("unpack the bundle: %w", err)
 	}
 	return m, nil
 }
 
 // open reads the manifest, and checks whether all entries may be unpacked.
-func open(data []byte) (manifest, []*zip.File, error) {
+func open(data []byte) (manifest, *zip.Reader, error) {
 	var m manifest
 	z, err := zip.NewReader(bytes.NewReader(data), int64(len(data)))
 	if err != nil && !errors.Is(err, zip.ErrInsecurePath) { // the names are checked below
@@ -78,32 +78,5 @@ func open(data []byte) (manifest, []*zip.File, error) {
 	if err := json.NewDecoder(r).Decode(&m); err != nil {
 		return m, nil, fmt.Errorf("read its manifest: %w", err)
 	}
-	return m, z.File, m.valid()
-}
-
-func extract(e *zip.File, to string) error {
-	r, err := e.Open()
-	if err != nil {
-		return &InvalidError{err}
-	}
-	defer r.Close()
-	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
-		return err
-	}
-	mode := fs.FileMode(0o644)
-	if e.Mode()&0o100 != 0 {
-		mode = 0o755
-	}
-	f, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, mode)
-	if err != nil {
-		return err
-	}
-	if _, err := io.Copy(f, r); err != nil {
-		f.Close()
-		if errors.Is(err, zip.ErrChecksum) || errors.Is(err, io.ErrUnexpectedEOF) {
-			return &InvalidError{err}
-		}
-		return err
-	}
-	return f.Close()
+	return m, z, m.valid()
 }
