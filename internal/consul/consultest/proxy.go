@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
 	"sync"
@@ -26,63 +27,52 @@ const (
 // Proxy forwards requests to a Consul server and counts them. Its methods are safe for concurrent
 // use.
 type Proxy struct {
-	server *http.Server
-	addr   string
+	server *httptest.Server
 	proxy  *httputil.ReverseProxy
-	done   chan struct{} // closed when the test ends
 
-	mu       sync.Mutex
-	mode     Mode
-	changed  chan struct{} // closed when mode changes
-	requests map[string]int
-	queries  map[string]string // of the latest request, by path
-	conns    map[net.Conn]struct{}
-	peak     int
+	mu          sync.Mutex
+	mode        Mode
+	changed     chan struct{} // closed when mode changes
+	requests    map[string]int
+	queries     map[string]string // of the latest request, by path
+	conns, peak int
 }
 
 // NewProxy starts a proxy for a server's host and port. It ends with the test.
 func NewProxy(t testing.TB, target string) *Proxy {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
 	p := &Proxy{
-		addr:     listener.Addr().String(),
 		proxy:    httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: target}),
-		done:     make(chan struct{}),
 		changed:  make(chan struct{}),
 		requests: map[string]int{},
 		queries:  map[string]string{},
-		conns:    map[net.Conn]struct{}{},
 	}
 	quiet := log.New(io.Discard, "", 0) // a server that is down is what tests are about
-	p.proxy.Transport = &http.Transport{MaxIdleConnsPerHost: 100}
-	p.proxy.ErrorLog = quiet
-	p.server = &http.Server{Handler: p, ConnState: p.connState, ErrorLog: quiet}
-	go func() { _ = p.server.Serve(listener) }() // ends with Close, below
+	transport := &http.Transport{MaxIdleConnsPerHost: 100}
+	p.proxy.Transport, p.proxy.ErrorLog = transport, quiet
+	p.server = httptest.NewUnstartedServer(p)
+	p.server.Config.ConnState, p.server.Config.ErrorLog = p.connState, quiet
+	p.server.Start()
 	t.Cleanup(func() {
-		close(p.done)
-		_ = p.server.Close()
-		p.proxy.Transport.(*http.Transport).CloseIdleConnections()
+		p.Set(Cut)
+		p.server.Close()
+		transport.CloseIdleConnections()
 	})
 	return p
 }
 
 // Addr returns the proxy's host and port.
-func (p *Proxy) Addr() string { return p.addr }
+func (p *Proxy) Addr() string { return p.server.Listener.Addr().String() }
 
 // Set changes the treatment of requests from now on, including waiting ones.
 func (p *Proxy) Set(mode Mode) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	p.mode = mode
 	close(p.changed)
 	p.changed = make(chan struct{})
+	p.mu.Unlock()
 	if mode == Cut {
-		for conn := range p.conns {
-			_ = conn.Close()
-		}
+		p.server.CloseClientConnections()
 	}
 }
 
@@ -122,7 +112,7 @@ func (p *Proxy) Reset() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.requests = map[string]int{}
-	p.peak = len(p.conns)
+	p.peak = p.conns
 }
 
 // ServeHTTP forwards a request, or does what the mode says.
@@ -130,20 +120,16 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.mu.Lock()
 	p.requests[r.URL.Path]++
 	p.queries[r.URL.Path] = r.URL.RawQuery
-	mode, changed := p.mode, p.changed
 	p.mu.Unlock()
 
+	mode, changed := p.current()
 	for mode == Hanging {
 		select {
 		case <-changed:
 		case <-r.Context().Done():
 			return
-		case <-p.done:
-			return
 		}
-		p.mu.Lock()
-		mode, changed = p.mode, p.changed
-		p.mu.Unlock()
+		mode, changed = p.current()
 	}
 	switch mode {
 	case Failing:
@@ -155,17 +141,20 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (p *Proxy) connState(conn net.Conn, state http.ConnState) {
+func (p *Proxy) current() (Mode, <-chan struct{}) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.mode, p.changed
+}
+
+func (p *Proxy) connState(_ net.Conn, state http.ConnState) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch state {
 	case http.StateNew:
-		p.conns[conn] = struct{}{}
-		p.peak = max(p.peak, len(p.conns))
-		if p.mode == Cut {
-			_ = conn.Close()
-		}
+		p.conns++
+		p.peak = max(p.peak, p.conns)
 	case http.StateClosed, http.StateHijacked:
-		delete(p.conns, conn)
+		p.conns--
 	}
 }

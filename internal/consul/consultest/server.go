@@ -4,13 +4,13 @@ package consultest
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -28,18 +28,16 @@ const startTimeout = 30 * time.Second
 
 // Server is a Consul server of one test.
 type Server struct {
-	t          testing.TB
-	binary     string
-	args       []string
-	env        []string
-	ports      map[string]int
-	dir        string
-	token      string
-	process    *exec.Cmd
-	exited     chan struct{}
-	leaderless bool
-	node       string
-	cluster    []*Server // the servers of its cluster, including itself
+	t                testing.TB
+	dir, node, token string
+	args             []string
+	keepsData        bool
+	leaderless       bool
+	cluster          []*Server // the servers of its cluster, including itself
+
+	http, server, serf int // ports
+	process            *exec.Cmd
+	exited             chan struct{}
 }
 
 // Option changes how a server is started.
@@ -63,17 +61,13 @@ func WithHCL(config string) Option {
 
 // WithData keeps the server's data on disk, so that it survives Restart. Without it, a restarted
 // server is empty and its indexes begin at 1.
-func WithData() Option {
-	return func(s *Server) {
-		s.args = append(s.args, "-data-dir", filepath.Join(s.dir, "data"))
-	}
-}
+func WithData() Option { return func(s *Server) { s.keepsData = true } }
 
 // WithoutLeader starts a server that waits forever for other servers: it answers, but has no
 // leader.
 func WithoutLeader() Option {
 	return func(s *Server) {
-		s.leaderless = true
+		s.leaderless, s.keepsData = true, true
 		// By default Consul waits for a leader before it reports that there is none.
 		WithHCL(`performance { rpc_hold_timeout = "10ms" }`)(s)
 	}
@@ -83,35 +77,7 @@ func WithoutLeader() Option {
 // registered its own node.
 func Start(t testing.TB, options ...Option) *Server {
 	t.Helper()
-	s := newServer(t, "consul-server", options)
-	// Another process may have taken a port that was free before.
-	var err error
-	for range 5 {
-		if s.ports, err = freePorts("http", "server", "serf_lan"); err != nil {
-			t.Fatal(err)
-		}
-		if err = s.run(); err == nil {
-			return s
-		}
-		s.Stop()
-	}
-	t.Fatalf("start consul: %v\n%s", err, s.log())
-	return nil
-}
-
-func newServer(t testing.TB, node string, options []Option) *Server {
-	t.Helper()
-	s := &Server{t: t, binary: testtools.Consul(t), dir: t.TempDir(), node: node}
-	for _, option := range options {
-		option(s)
-	}
-	for _, kv := range os.Environ() {
-		if !strings.HasPrefix(kv, "CONSUL_") {
-			s.env = append(s.env, kv)
-		}
-	}
-	t.Cleanup(s.Stop)
-	return s
+	return start(t, []string{"consul-server"}, options)[0]
 }
 
 // StartCluster runs three Consul servers that elect a leader, until the test ends. It returns when
@@ -119,47 +85,56 @@ func newServer(t testing.TB, node string, options []Option) *Server {
 // again with Restart.
 func StartCluster(t testing.TB, options ...Option) []*Server {
 	t.Helper()
-	servers := make([]*Server, 3)
-	for i := range servers {
-		servers[i] = newServer(t, fmt.Sprintf("consul-server-%d", i+1), append([]Option{WithData()}, options...))
-	}
-	for _, s := range servers {
-		s.cluster = servers
+	return start(t, []string{"consul-server-1", "consul-server-2", "consul-server-3"}, append(options, WithData()))
+}
+
+func start(t testing.TB, nodes []string, options []Option) []*Server {
+	t.Helper()
+	servers := make([]*Server, len(nodes))
+	for i, node := range nodes {
+		servers[i] = &Server{t: t, dir: t.TempDir(), node: node, cluster: servers}
+		for _, option := range options {
+			option(servers[i])
+		}
+		t.Cleanup(servers[i].Stop)
 	}
 	// Another process may have taken a port that was free before.
 	var err error
 	for range 5 {
-		if err = startTogether(servers); err == nil {
+		if err = choosePorts(servers); err != nil {
+			t.Fatal(err)
+		}
+		if err = run(servers...); err == nil {
 			return servers
 		}
 		for _, s := range servers {
 			s.Stop()
-			if err := os.RemoveAll(filepath.Join(s.dir, "data")); err != nil {
+			if err := os.RemoveAll(s.path("data")); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	t.Fatalf("start a cluster of consul servers: %v\n%s", err, servers[0].log())
+	t.Fatalf("start consul: %v\n%s", err, servers[0].log())
 	return nil
 }
 
-func startTogether(servers []*Server) error {
-	var names []string
+// choosePorts finds TCP ports that nothing listens on. It keeps all of them open until it has found
+// enough, so that they differ.
+func choosePorts(servers []*Server) error {
 	for _, s := range servers {
-		for _, port := range []string{"http", "server", "serf_lan"} {
-			names = append(names, s.node+" "+port)
+		for _, port := range []*int{&s.http, &s.server, &s.serf} {
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				return fmt.Errorf("find a free port: %w", err)
+			}
+			defer l.Close()
+			*port = l.Addr().(*net.TCPAddr).Port
 		}
 	}
-	free, err := freePorts(names...) // all at once, so that they differ
-	if err != nil {
-		return err
-	}
-	for _, s := range servers {
-		s.ports = map[string]int{}
-		for _, port := range []string{"http", "server", "serf_lan"} {
-			s.ports[port] = free[s.node+" "+port]
-		}
-	}
+	return nil
+}
+
+func run(servers ...*Server) error {
 	for _, s := range servers {
 		if err := s.launch(); err != nil {
 			return err
@@ -177,11 +152,15 @@ func startTogether(servers []*Server) error {
 func (s *Server) Leads() bool {
 	s.t.Helper()
 	leader, err := s.Client().Status().Leader()
-	return err == nil && leader == fmt.Sprintf("127.0.0.1:%d", s.ports["server"])
+	return err == nil && leader == address(s.server)
 }
 
 // Addr returns the host and port of the HTTP API.
-func (s *Server) Addr() string { return fmt.Sprintf("127.0.0.1:%d", s.ports["http"]) }
+func (s *Server) Addr() string { return address(s.http) }
+
+func address(port int) string { return fmt.Sprintf("127.0.0.1:%d", port) }
+
+func (s *Server) path(name string) string { return filepath.Join(s.dir, name) }
 
 // Client returns a client with all rights.
 func (s *Server) Client() *api.Client {
@@ -210,7 +189,7 @@ func (s *Server) Restart() {
 	s.Stop()
 	var err error
 	for range 3 {
-		if err = s.run(); err == nil {
+		if err = run(s); err == nil {
 			return
 		}
 		s.Stop()
@@ -218,50 +197,38 @@ func (s *Server) Restart() {
 	s.t.Fatalf("restart consul: %v\n%s", err, s.log())
 }
 
-func (s *Server) run() error {
-	if err := s.launch(); err != nil {
-		return err
-	}
-	return s.waitUntilReady()
-}
-
 // launch starts the process.
 func (s *Server) launch() error {
-	ports, err := json.Marshal(s.allPorts())
-	if err != nil {
-		return err
-	}
-	config := filepath.Join(s.dir, "ports.json")
-	if err := os.WriteFile(config, fmt.Appendf(nil, `{"ports": %s}`, ports), 0o600); err != nil {
-		return err
-	}
-	log, err := os.Create(s.logPath())
+	log, err := os.Create(s.path("consul.log"))
 	if err != nil {
 		return err
 	}
 	defer log.Close()
 
-	args := append([]string{"agent", "-config-file", config, "-node", s.node,
-		"-bind", "127.0.0.1", "-client", "127.0.0.1", "-log-level", "warn",
+	args := []string{"agent", "-node", s.node, "-bind", "127.0.0.1", "-client", "127.0.0.1", "-log-level", "warn",
+		"-hcl", fmt.Sprintf("ports { http = %d, server = %d, serf_lan = %d, https = -1, grpc = -1, grpc_tls = -1, dns = -1, serf_wan = -1 }",
+			s.http, s.server, s.serf),
 		"-hcl", "disable_update_check = true, limits { http_max_conns_per_client = 10000 }",
 		// The settings of -dev that make a single server fast.
 		"-hcl", "performance { raft_multiplier = 1, leave_drain_time = \"0s\" }",
-	}, s.args...)
-	if s.cluster != nil {
-		args = append(args, "-server", "-bootstrap-expect", strconv.Itoa(len(s.cluster)))
-		for _, other := range s.cluster {
-			args = append(args, "-retry-join", fmt.Sprintf("127.0.0.1:%d", other.ports["serf_lan"]), "-retry-interval", "1s")
-		}
-	} else if s.leaderless {
-		args = append(args, "-server", "-bootstrap-expect", "3", "-data-dir", filepath.Join(s.dir, "data"))
-	} else if !s.keepsData() {
-		args = append(args, "-dev")
-	} else {
-		args = append(args, "-server", "-bootstrap-expect", "1")
 	}
-	s.process = exec.Command(s.binary, args...)
+	expected := len(s.cluster)
+	if s.leaderless {
+		expected = 3
+	}
+	if s.keepsData {
+		args = append(args, "-server", "-data-dir", s.path("data"), "-bootstrap-expect", strconv.Itoa(expected))
+	} else {
+		args = append(args, "-dev")
+	}
+	for _, other := range s.cluster {
+		if other != s {
+			args = append(args, "-retry-join", address(other.serf), "-retry-interval", "1s")
+		}
+	}
+	s.process = exec.Command(testtools.Consul(s.t), append(args, s.args...)...)
 	s.process.Stdout, s.process.Stderr = log, log
-	s.process.Env = s.env
+	s.process.Env = slices.DeleteFunc(os.Environ(), func(kv string) bool { return strings.HasPrefix(kv, "CONSUL_") })
 	if err := testtools.StartWithTest(s.process); err != nil {
 		s.process = nil
 		return err
@@ -272,23 +239,6 @@ func (s *Server) launch() error {
 		close(exited)
 	}(s.process, s.exited)
 	return nil
-}
-
-func (s *Server) keepsData() bool {
-	for _, arg := range s.args {
-		if arg == "-data-dir" {
-			return true
-		}
-	}
-	return false
-}
-
-func (s *Server) allPorts() map[string]int {
-	ports := map[string]int{"https": -1, "grpc": -1, "grpc_tls": -1, "dns": -1, "serf_wan": -1}
-	for name, port := range s.ports {
-		ports[name] = port
-	}
-	return ports
 }
 
 func (s *Server) waitUntilReady() error {
@@ -322,33 +272,16 @@ func (s *Server) ready(ctx context.Context, client *api.Client) (bool, error) {
 	// The leader registers the server, then the agent adds data about its node. After that, nothing
 	// changes by itself.
 	instances, _, err := client.Catalog().Service("consul", "", query)
-	if err != nil || len(instances) < max(1, len(s.cluster)) {
+	if err != nil || len(instances) < len(s.cluster) {
 		return false, err
 	}
 	return len(instances[0].NodeMeta) > 0, nil
 }
 
-func (s *Server) logPath() string { return filepath.Join(s.dir, "consul.log") }
-
 func (s *Server) log() string {
-	log, err := os.ReadFile(s.logPath())
+	log, err := os.ReadFile(s.path("consul.log"))
 	if err != nil {
 		return err.Error()
 	}
 	return string(log)
-}
-
-// freePorts finds TCP ports that nothing listens on. It keeps all of them open until it has found
-// enough, so that they differ.
-func freePorts(names ...string) (map[string]int, error) {
-	ports := map[string]int{}
-	for _, name := range names {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, fmt.Errorf("find a free port: %w", err)
-		}
-		defer l.Close()
-		ports[name] = l.Addr().(*net.TCPAddr).Port
-	}
-	return ports, nil
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/consul/api"
+	"golang.org/x/sync/errgroup"
 )
 
 // ReadServices returns the time that a plain client needs to read the instances of services from a
@@ -21,27 +22,16 @@ func ReadServices(t testing.TB, address string, names []string) time.Duration {
 		t.Fatal(err)
 	}
 	began := time.Now()
-	work := make(chan string)
-	errs := make(chan error, connections)
-	for range connections {
-		go func() {
-			var failed error
-			for name := range work {
-				if _, _, err := client.Health().Service(name, "", false, nil); err != nil {
-					failed = err
-				}
-			}
-			errs <- failed
-		}()
-	}
+	var group errgroup.Group
+	group.SetLimit(connections)
 	for _, name := range names {
-		work <- name
+		group.Go(func() error {
+			_, _, err := client.Health().Service(name, "", false, nil)
+			return err
+		})
 	}
-	close(work)
-	for range connections {
-		if err := <-errs; err != nil {
-			t.Fatal(err)
-		}
+	if err := group.Wait(); err != nil {
+		t.Fatal(err)
 	}
 	return time.Since(began)
 }
