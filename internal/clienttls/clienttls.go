@@ -31,10 +31,10 @@ func Config(o Options) (*tls.Config, error) {
 			return nil, err
 		}
 	}
-	if o.Cert != "" {
+	if o.Cert != "" || o.Key != "" {
 		pair, err := tls.LoadX509KeyPair(o.Cert, cmp.Or(o.Key, o.Cert))
 		if err != nil {
-			return nil, fmt.Errorf("read the client certificate %s with its key: %w", o.Cert, err)
+			return nil, fmt.Errorf("read the client certificate %q with its key: %w", o.Cert, err)
 		}
 		cfg.Certificates = []tls.Certificate{pair}
 	}

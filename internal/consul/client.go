@@ -12,7 +12,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"os"
 	"path"
 	"strconv"
 	"strings"
@@ -20,6 +19,7 @@ import (
 
 	"github.com/hashicorp/consul/api"
 
+	"github.com/terrapulse/terrapulse/internal/clienttls"
 	"github.com/terrapulse/terrapulse/internal/condition"
 	"github.com/terrapulse/terrapulse/internal/config"
 )
@@ -39,7 +39,8 @@ const readTimeout = 30 * time.Second
 // Client reads from one Consul. It is safe for concurrent use.
 type Client struct {
 	resolved api.Config // what consul/api makes of the configuration and the environment
-	address  string     // for people
+	api      *api.Client
+	address  string // for people
 	timeout  time.Duration
 	reads    chan struct{} // one element for each read under way
 }
@@ -63,26 +64,37 @@ func New(cfg config.Consul) (*Client, error) {
 	if cfg.TLS.Enabled {
 		resolved.Scheme = "https"
 	}
-	tlsConfig, err := clientTLS(cfg.TLS)
+	tls := cfg.TLS
+	tlsConfig, err := clienttls.Config(clienttls.Options{CACert: tls.CACert, CAPath: tls.CAPath, Cert: tls.Cert, Key: tls.Key,
+		ServerName: tls.ServerName, SkipVerify: tls.Enabled && !tls.Verify})
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("use consul.tls: %w", err)
 	}
 	httpClient := &http.Client{Transport: transport(cfg, tlsConfig)}
 	resolved.HttpClient = httpClient
 
-	// NewClient completes the configuration. Its client is not used: it would hold
-	// whole answers in memory, which get streams.
-	if _, err := api.NewClient(&resolved); err != nil {
+	// NewClient completes the configuration. For a Unix socket it replaces the HTTP
+	// client, hence the second call.
+	client, err := api.NewClient(&resolved)
+	if err == nil {
+		resolved.HttpClient = httpClient
+		client, err = api.NewClient(&resolved)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("prepare the connection to Consul at %s: %w", cfg.Address, err)
 	}
-	resolved.HttpClient = httpClient // it replaces it for a Unix socket
 	return &Client{
 		resolved: resolved,
+		api:      client,
 		address:  resolved.Address,
 		timeout:  readTimeout,
 		reads:    make(chan struct{}, maxReads),
 	}, nil
 }
+
+// API returns a client of consul/api that connects as c does, for other requests
+// than those of this package: it holds whole answers in memory.
+func (c *Client) API() *api.Client { return c.api }
 
 func transport(cfg config.Consul, tlsConfig *tls.Config) *http.Transport {
 	t := cfg.Transport
@@ -109,39 +121,6 @@ func transport(cfg config.Consul, tlsConfig *tls.Config) *http.Transport {
 		}
 	}
 	return transport
-}
-
-func clientTLS(cfg config.ClientTLS) (*tls.Config, error) {
-	key := cfg.Key
-	if key == "" {
-		key = cfg.Cert // one file may hold both
-	}
-	for _, file := range []struct{ key, path string }{
-		{"ca_cert", cfg.CACert}, {"ca_path", cfg.CAPath}, {"cert", cfg.Cert}, {"key", key},
-	} {
-		if file.path == "" {
-			continue
-		}
-		// The error names the path.
-		if f, err := os.Open(file.path); err != nil {
-			return nil, fmt.Errorf("read consul.tls.%s: %w", file.key, err)
-		} else if err := f.Close(); err != nil {
-			return nil, fmt.Errorf("read consul.tls.%s: %w", file.key, err)
-		}
-	}
-	tlsConfig, err := api.SetupTLSConfig(&api.TLSConfig{
-		Address:            cfg.ServerName,
-		CAFile:             cfg.CACert,
-		CAPath:             cfg.CAPath,
-		CertFile:           cfg.Cert,
-		KeyFile:            key,
-		InsecureSkipVerify: cfg.Enabled && !cfg.Verify,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("use consul.tls (ca_cert %q, ca_path %q, cert %q, key %q): %w",
-			cfg.CACert, cfg.CAPath, cfg.Cert, key, err)
-	}
-	return tlsConfig, nil
 }
 
 // Leader returns nil if the cluster has a leader, and ErrNoLeader if it is

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"reflect"
@@ -19,34 +20,16 @@ import (
 
 // KeyPair is a key of Consul's KV store.
 type KeyPair struct {
-	Path  string // the whole key
-	Key   string // the key below the given prefix
-	Value string
-
-	CreateIndex, ModifyIndex, LockIndex uint64
-	Flags                               uint64
-	Session                             string
-}
-
-// Node is a node of Consul's catalog.
-type Node struct {
-	ID, Node, Address, Datacenter string
-	TaggedAddresses, Meta         map[string]string
+	*api.KVPair        // indexes, flags and session
+	Path        string // the whole key
+	Key         string // the key below the given prefix
+	Value       string
 }
 
 // NodeServices is a node with the services on it.
 type NodeServices struct {
-	Node     *Node
-	Services []*NodeService
-}
-
-// NodeService is a service on a node.
-type NodeService struct {
-	ID, Service, Address string
-	Tags                 []string
-	Meta                 map[string]string
-	Port                 int
-	EnableTagOverride    bool
+	Node     *api.Node
+	Services []*api.AgentService
 }
 
 // Service is a service of Consul's catalog.
@@ -96,95 +79,58 @@ func (l *lookups) keyOrDefault(name, otherwise string, options ...string) (strin
 
 // pair returns nil if the key does not exist.
 func (l *lookups) pair(function, name string, options []string) (*api.KVPair, error) {
-	q, err := parseQuery(function, name, options)
-	if err != nil {
-		return nil, err
-	}
-	return lookUp(l, function, "key", name, q, func(client *api.Client, o *api.QueryOptions) (*api.KVPair, *api.QueryMeta, error) {
+	q := parseQuery(function, name, options)
+	return lookUp(l, q, "key", func(client *api.Client, o *api.QueryOptions) (*api.KVPair, *api.QueryMeta, error) {
 		return client.KV().Get(strings.TrimPrefix(q.name, "/"), o)
 	})
 }
 
-func (l *lookups) ls(prefix string, options ...string) ([]*KeyPair, error) {
-	return l.list("ls", prefix, options, func(below string) bool { return !strings.Contains(below, "/") })
-}
+// ls matches the keys directly below a prefix, without those below them.
+func ls(below string) bool { return !strings.Contains(below, "/") }
 
-func (l *lookups) safeLs(prefix string, options ...string) ([]*KeyPair, error) {
-	return filled("safeLs", prefix)(l.ls(prefix, options...))
-}
+// tree matches all keys below a prefix, except folders.
+func tree(below string) bool { return !strings.HasSuffix(below, "/") }
 
-func (l *lookups) tree(prefix string, options ...string) ([]*KeyPair, error) {
-	return l.list("tree", prefix, options, func(below string) bool { return !strings.HasSuffix(below, "/") })
-}
-
-func (l *lookups) safeTree(prefix string, options ...string) ([]*KeyPair, error) {
-	return filled("safeTree", prefix)(l.tree(prefix, options...))
-}
-
-// filled refuses an empty list.
-func filled(function, prefix string) func([]*KeyPair, error) ([]*KeyPair, error) {
-	return func(pairs []*KeyPair, err error) ([]*KeyPair, error) {
-		if err == nil && len(pairs) == 0 {
-			err = &lookupError{named(function, prefix), errors.New("there are no such keys in Consul's KV store, or the token may not read them (key:read)")}
+// keys returns a function that lists the keys below a prefix that match. A prefix with a slash at its
+// end is a folder; without a slash it may end in the middle of a name. An empty list is an error of
+// safeLs and safeTree.
+func (l *lookups) keys(function string, matches func(below string) bool) func(prefix string, options ...string) ([]*KeyPair, error) {
+	return func(prefix string, options ...string) ([]*KeyPair, error) {
+		q := parseQuery(function, prefix, options)
+		q.name = strings.TrimPrefix(q.name, "/")
+		pairs, err := lookUp(l, q, "tree", func(client *api.Client, o *api.QueryOptions) (api.KVPairs, *api.QueryMeta, error) {
+			return client.KV().List(q.name, o)
+		})
+		var list []*KeyPair
+		for _, p := range pairs {
+			below, ok := strings.CutPrefix(p.Key, q.name)
+			if below = strings.TrimPrefix(below, "/"); ok && below != "" && matches(below) {
+				list = append(list, &KeyPair{p, p.Key, below, string(p.Value)})
+			}
 		}
-		return pairs, err
-	}
-}
-
-// list returns the keys below a prefix that match. A prefix with a slash at its end is a folder;
-// without a slash it may end in the middle of a name.
-func (l *lookups) list(function, prefix string, options []string, matches func(below string) bool) ([]*KeyPair, error) {
-	q, err := parseQuery(function, prefix, options)
-	if err != nil {
-		return nil, err
-	}
-	q.name = strings.TrimPrefix(q.name, "/")
-	pairs, err := lookUp(l, function, "tree", prefix, q, func(client *api.Client, o *api.QueryOptions) (api.KVPairs, *api.QueryMeta, error) {
-		return client.KV().List(q.name, o)
-	})
-	if err != nil {
-		return nil, err
-	}
-	var list []*KeyPair
-	for _, p := range pairs {
-		below, ok := strings.CutPrefix(p.Key, q.name)
-		if below = strings.TrimPrefix(below, "/"); !ok || below == "" || !matches(below) {
-			continue
+		if err == nil && len(list) == 0 && strings.HasPrefix(function, "safe") {
+			err = &lookupError{q.what, errors.New("there are no such keys in Consul's KV store, or the token may not read them (key:read)")}
 		}
-		list = append(list, &KeyPair{Path: p.Key, Key: below, Value: string(p.Value), CreateIndex: p.CreateIndex, ModifyIndex: p.ModifyIndex,
-			LockIndex: p.LockIndex, Flags: p.Flags, Session: p.Session})
+		return list, err
 	}
-	return list, nil
 }
 
 func (l *lookups) datacenters() ([]string, error) {
-	return lookUp(l, "datacenters", "datacenters", "", query{}, func(client *api.Client, o *api.QueryOptions) ([]string, *api.QueryMeta, error) {
+	return lookUp(l, query{what: "datacenters"}, "datacenters", func(client *api.Client, o *api.QueryOptions) ([]string, *api.QueryMeta, error) {
 		var names []string
 		meta, err := client.Raw().Query("/v1/catalog/datacenters", &names, o)
 		return names, meta, err
 	})
 }
 
-func (l *lookups) nodes(options ...string) ([]*Node, error) {
-	q, err := parseQuery("nodes", "", options)
-	if err != nil {
-		return nil, err
-	}
-	return lookUp(l, "nodes", "nodes", "", q, func(client *api.Client, o *api.QueryOptions) ([]*Node, *api.QueryMeta, error) {
+func (l *lookups) nodes(options ...string) ([]*api.Node, error) {
+	return lookUp(l, parseQuery("nodes", "", options), "nodes", func(client *api.Client, o *api.QueryOptions) ([]*api.Node, *api.QueryMeta, error) {
 		all, meta, err := client.Catalog().Nodes(o)
 		if o.Near == "" {
 			slices.SortFunc(all, func(a, b *api.Node) int { return cmp.Compare(a.Node, b.Node) })
 		}
-		nodes := make([]*Node, len(all))
-		for i, n := range all {
-			nodes[i] = node(n)
-		}
-		return nodes, meta, err
+		return all, meta, err
 	})
-}
-
-func node(n *api.Node) *Node {
-	return &Node{ID: n.ID, Node: n.Node, Address: n.Address, Datacenter: n.Datacenter, TaggedAddresses: n.TaggedAddresses, Meta: n.Meta}
 }
 
 // node is {{ node "name" }}, or without a name the node of the agent.
@@ -193,11 +139,8 @@ func (l *lookups) node(options ...string) (*NodeServices, error) {
 	if len(options) > 0 {
 		name, options = options[0], options[1:]
 	}
-	q, err := parseQuery("node", name, options)
-	if err != nil {
-		return nil, err
-	}
-	return lookUp(l, "node", "node", name, q, func(client *api.Client, o *api.QueryOptions) (*NodeServices, *api.QueryMeta, error) {
+	q := parseQuery("node", name, options)
+	return lookUp(l, q, "node", func(client *api.Client, o *api.QueryOptions) (*NodeServices, *api.QueryMeta, error) {
 		name := q.name
 		if name == "" {
 			var self struct{ Config struct{ NodeName string } }
@@ -213,12 +156,12 @@ func (l *lookups) node(options ...string) (*NodeServices, error) {
 		if found == nil || found.Node == nil {
 			return nil, nil, errors.New("no such node in Consul, or the token may not read it (node:read)")
 		}
-		n := &NodeServices{Node: node(found.Node)}
+		n := &NodeServices{Node: found.Node}
 		for _, s := range found.Services {
-			n.Services = append(n.Services, &NodeService{ID: s.ID, Service: s.Service, Address: s.Address, Tags: s.Tags, Meta: s.Meta, Port: cmp.Or(s.Port, s.DefaultPort()),
-				EnableTagOverride: s.EnableTagOverride})
+			s.Port = cmp.Or(s.Port, s.DefaultPort())
+			n.Services = append(n.Services, s)
 		}
-		slices.SortFunc(n.Services, func(a, b *NodeService) int {
+		slices.SortFunc(n.Services, func(a, b *api.AgentService) int {
 			return cmp.Or(cmp.Compare(a.Service, b.Service), cmp.Compare(a.ID, b.ID))
 		})
 		return n, meta, nil
@@ -226,18 +169,13 @@ func (l *lookups) node(options ...string) (*NodeServices, error) {
 }
 
 func (l *lookups) services(options ...string) ([]*Service, error) {
-	q, err := parseQuery("services", "", options)
-	if err != nil {
-		return nil, err
-	}
-	return lookUp(l, "services", "services", "", q, func(client *api.Client, o *api.QueryOptions) ([]*Service, *api.QueryMeta, error) {
+	return lookUp(l, parseQuery("services", "", options), "services", func(client *api.Client, o *api.QueryOptions) ([]*Service, *api.QueryMeta, error) {
 		all, meta, err := client.Catalog().Services(o)
 		var services []*Service
-		for name, tags := range all {
-			slices.Sort(tags)
-			services = append(services, &Service{name, tags})
+		for _, name := range slices.Sorted(maps.Keys(all)) {
+			slices.Sort(all[name])
+			services = append(services, &Service{name, all[name]})
 		}
-		slices.SortFunc(services, func(a, b *Service) int { return cmp.Compare(a.Name, b.Name) })
 		return services, meta, err
 	})
 }
@@ -245,15 +183,12 @@ func (l *lookups) services(options ...string) ([]*Service, error) {
 // service is {{ range service "tag.name" }}: the passing instances, or those with the listed
 // states: service "web|any", service "web" "warning".
 func (l *lookups) service(name string, options ...string) ([]*Instance, error) {
-	q, err := parseQuery("service", name, options)
-	if err != nil {
-		return nil, err
-	}
+	q := parseQuery("service", name, options)
 	tag, bare := "", q.name
 	if i := strings.LastIndexByte(bare, '.'); i >= 0 {
 		tag, bare = bare[:i], bare[i+1:]
 	}
-	all, err := lookUp(l, "service", "service", name, q, func(client *api.Client, o *api.QueryOptions) ([]*api.ServiceEntry, *api.QueryMeta, error) {
+	all, err := lookUp(l, q, "service", func(client *api.Client, o *api.QueryOptions) ([]*api.ServiceEntry, *api.QueryMeta, error) {
 		entries, meta, err := client.Health().Service(bare, tag, false, o)
 		if o.Near == "" {
 			slices.SortFunc(entries, func(a, b *api.ServiceEntry) int {
@@ -285,9 +220,11 @@ func (l *lookups) service(name string, options ...string) ([]*Instance, error) {
 
 // query is a query to Consul.
 type query struct {
+	what    string // the call, for people
 	name    string
 	options api.QueryOptions
 	states  []string // of the instances of a service
+	err     error    // in the arguments
 }
 
 // address is a name in the syntax of Consul-Template, with its location:
@@ -298,10 +235,13 @@ var states = []string{"any", api.HealthPassing, api.HealthWarning, api.HealthCri
 
 // parseQuery parses the arguments of a function: a name and options such as dc=dc2. Without
 // options, they may be part of the name; with options, the name is taken literally.
-func parseQuery(function, name string, options []string) (query, error) {
-	q := query{name: name}
-	fail := func(problem string) (query, error) {
-		return query{}, &argumentError{named(function, append([]string{name}, options...)...) + ": " + problem}
+func parseQuery(function, name string, options []string) query {
+	q := query{what: function, name: name}
+	if name != "" {
+		q.what = named(function, name)
+	}
+	fail := func(problem string) query {
+		return query{err: &argumentError{named(function, append([]string{name}, options...)...) + ": " + problem}}
 	}
 	if name == "" && len(options) == 1 && strings.ContainsAny(options[0], "@~") {
 		name, options = options[0], nil // nodes "@dc2"
@@ -351,29 +291,28 @@ func parseQuery(function, name string, options []string) (query, error) {
 			return fail("the states of an instance are " + strings.Join(states, ", "))
 		}
 	}
-	return q, nil
+	return q
 }
 
 // lookUp queries Consul, once per run. The kind distinguishes queries; several functions may use
 // the same one.
-func lookUp[T any](l *lookups, function, kind, name string, q query, get func(*api.Client, *api.QueryOptions) (T, *api.QueryMeta, error)) (T, error) {
-	what := function
-	if name != "" {
-		what = named(function, name)
+func lookUp[T any](l *lookups, q query, kind string, get func(*api.Client, *api.QueryOptions) (T, *api.QueryMeta, error)) (T, error) {
+	var none T
+	if q.err != nil {
+		return none, q.err
 	}
 	key := named(kind, q.name, q.options.Datacenter, q.options.Namespace, q.options.Partition, q.options.Near)
-	return find(l, what, key, func(ctx context.Context) (T, error) {
-		var none T
+	return find(l, q.what, key, func(ctx context.Context) (T, error) {
 		client, err := l.consulClient(l.cfg.Consul)
 		if err != nil {
 			return none, err
 		}
-		found, meta, err := get(client.Client, q.options.WithContext(ctx))
+		found, meta, err := get(client.API(), q.options.WithContext(ctx))
 		if err != nil {
 			return none, l.failed(err)
 		}
 		if list := reflect.ValueOf(found); list.Kind() == reflect.Slice && list.Len() == 0 {
-			return found, client.own.MayRead(ctx, what, q.rights(kind, client.own.Tokenless() || meta.ResultsFilteredByACLs)...)
+			return found, client.MayRead(ctx, q.what, q.rights(kind, client.Tokenless() || meta.ResultsFilteredByACLs)...)
 		}
 		return found, nil
 	})
@@ -384,17 +323,15 @@ func lookUp[T any](l *lookups, function, kind, name string, q query, get func(*a
 // queries.
 func (q query) rights(kind string, all bool) []condition.Right {
 	in := condition.Scope{Datacenter: q.options.Datacenter, Namespace: q.options.Namespace}
-	services := condition.Right{Scope: in, Of: condition.OfService, Any: true}
+	name := q.name[strings.LastIndexByte(q.name, '.')+1:] // of a service, without the tag
+	service := condition.Right{Scope: in, Of: condition.OfService, Name: name, Any: name == ""}
 	nodes := condition.Right{Scope: in, Of: condition.OfNode, Any: true}
 	keys := condition.Right{Scope: in, Of: condition.OfKey, Name: q.name, Any: true}
-	if kind == "service" {
-		services.Name, services.Any = q.name[strings.LastIndexByte(q.name, '.')+1:], false // without the tag
-	}
 	switch {
 	case all:
-		return map[string][]condition.Right{"service": {services, nodes}, "services": {services, nodes}, "nodes": {nodes}, "tree": {keys}}[kind]
+		return map[string][]condition.Right{"service": {service, nodes}, "services": {service, nodes}, "nodes": {nodes}, "tree": {keys}}[kind]
 	case kind == "service":
-		return []condition.Right{services}
+		return []condition.Right{service}
 	}
 	return nil
 }

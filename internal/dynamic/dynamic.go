@@ -18,7 +18,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hashicorp/consul/api"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/terrapulse/terrapulse/internal/config"
@@ -56,17 +55,13 @@ type Evaluator struct {
 	Context context.Context
 	Log     *slog.Logger // slog.Default() if nil
 
-	mu     sync.Mutex
-	consul client[config.Consul, consulClient]
-	vault  client[config.Vault, *vault.Client]
-	stop   context.CancelFunc // of the Vault client's renewals
-}
-
-// client is the client for a configuration, which may change with a reload.
-type client[C comparable, T any] struct {
-	cfg C
-	of  T
-	set bool
+	// The clients, and their configurations, which may change with a reload.
+	mu        sync.Mutex
+	consul    *consul.Client
+	consulCfg config.Consul
+	vault     *vault.Client
+	vaultCfg  config.Vault
+	stop      context.CancelFunc // of the Vault client's renewals
 }
 
 // Values are the providers of a task with evaluated templates.
@@ -98,7 +93,7 @@ func (e *Evaluator) Evaluate(ctx context.Context, cfg *config.Config, t *config.
 	if len(all) == 0 {
 		return Values{Config: cfg}, nil
 	}
-	l := &lookups{Evaluator: e, ctx: ctx, cfg: cfg, task: t.Name, found: map[string]*lookup{}}
+	l := &lookups{Evaluator: e, ctx: ctx, cfg: cfg, task: t.Name}
 	results := make([]result, len(all))
 	var group errgroup.Group
 	group.SetLimit(atOnce)
@@ -129,7 +124,14 @@ func (e *Evaluator) Evaluate(ctx context.Context, cfg *config.Config, t *config.
 	if len(errs) > 0 {
 		return Values{}, errors.Join(errs...)
 	}
-	values.Config = replaced(cfg, t, texts)
+	next := *cfg
+	next.Providers = each(cfg, t, func(p place, text string) string {
+		if other, ok := texts[p]; ok {
+			return other
+		}
+		return text
+	})
+	values.Config = &next
 	return values, nil
 }
 
@@ -139,7 +141,7 @@ func (e *Evaluator) Text(ctx context.Context, cfg *config.Config, key, text stri
 	if !config.IsTemplate(text) {
 		return text, nil
 	}
-	l := &lookups{Evaluator: e, ctx: ctx, cfg: cfg, found: map[string]*lookup{}}
+	l := &lookups{Evaluator: e, ctx: ctx, cfg: cfg}
 	r := l.evaluate(site{place{argument: key}, text})
 	if r.err != nil {
 		return "", fmt.Errorf("%s: %w", key, r.err)
@@ -202,18 +204,6 @@ func templates(cfg *config.Config, t *config.Task) []site {
 	return all
 }
 
-// replaced returns a configuration with other texts in some places of the providers.
-func replaced(cfg *config.Config, t *config.Task, texts map[place]string) *config.Config {
-	next := *cfg
-	next.Providers = each(cfg, t, func(p place, text string) string {
-		if other, ok := texts[p]; ok {
-			return other
-		}
-		return text
-	})
-	return &next
-}
-
 // each calls f for every text of the task's providers, in a fixed order, and returns all providers,
 // with the results in place of the texts.
 func each(cfg *config.Config, t *config.Task, f func(place, string) string) []config.Provider {
@@ -233,28 +223,18 @@ func each(cfg *config.Config, t *config.Task, f func(place, string) string) []co
 	return providers
 }
 
-// consulClient are two clients of one Consul.
-type consulClient struct {
-	*api.Client
-	own *consul.Client
-}
-
 // consulClient returns a client for the configured Consul.
-func (e *Evaluator) consulClient(cfg config.Consul) (consulClient, error) {
+func (e *Evaluator) consulClient(cfg config.Consul) (*consul.Client, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if !e.consul.set || e.consul.cfg != cfg {
-		own, err := consul.New(cfg)
+	if e.consul == nil || e.consulCfg != cfg {
+		client, err := consul.New(cfg)
 		if err != nil {
-			return consulClient{}, err
+			return nil, err
 		}
-		of, err := own.API()
-		if err != nil {
-			return consulClient{}, err
-		}
-		e.consul = client[config.Consul, consulClient]{cfg, consulClient{of, own}, true}
+		e.consul, e.consulCfg = client, cfg
 	}
-	return e.consul.of, nil
+	return e.consul, nil
 }
 
 // vaultClient returns a client for the configured Vault.
@@ -267,9 +247,9 @@ func (e *Evaluator) vaultClient(cfg config.Vault) (*vault.Client, error) {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if !e.vault.set || e.vault.cfg != cfg {
+	if e.vault == nil || e.vaultCfg != cfg {
 		ctx, stop := context.WithCancel(cmp.Or(e.Context, context.Background()))
-		of, err := vault.New(ctx, cfg, cmp.Or(e.Log, slog.Default()))
+		client, err := vault.New(ctx, cfg, cmp.Or(e.Log, slog.Default()))
 		if err != nil {
 			stop()
 			return nil, err
@@ -277,9 +257,9 @@ func (e *Evaluator) vaultClient(cfg config.Vault) (*vault.Client, error) {
 		if e.stop != nil {
 			e.stop()
 		}
-		e.vault, e.stop = client[config.Vault, *vault.Client]{cfg, of, true}, stop
+		e.vault, e.vaultCfg, e.stop = client, cfg, stop
 	}
-	return e.vault.of, nil
+	return e.vault, nil
 }
 
 func (e *Evaluator) lookupEnv(name string) (string, bool) {

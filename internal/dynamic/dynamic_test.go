@@ -384,6 +384,29 @@ func TestEvaluate_PartsOfAValueAreSecretAndLiteralTextIsNot(t *testing.T) {
 	}
 }
 
+func TestEvaluate_TextBetweenActionsIsNotSecretHoweverItIsTrimmed(t *testing.T) {
+	h := newFixture(t)
+	h.env["V"] = "SECRET"
+	for text, want := range map[string]string{
+		"a {{- env `V` -}} b":                "aSECRETb",
+		"a {{ env `V` -}} \n {{- env `V` }}": "a SECRETSECRET",
+		`x{{ "}}" }}y{{/* }} */}}z`:          "x}}yz",
+		"x{{- 3 }}y{{ print `}}` }} z":       "x3y}} z",
+		"{{ if true }} a {{ else }}b{{ end }}{{ range split \",\" \"1,2\" }} - {{ . }}{{ end }}": " a  - 1 - 2",
+	} {
+		l := &lookups{Evaluator: h.Evaluator, ctx: t.Context()}
+		r := l.evaluate(site{text: text})
+		if r.err != nil || r.text != want {
+			t.Errorf("%q is %q (%v)", text, r.text, r.err)
+		}
+		for _, piece := range r.pieces {
+			if !slices.Contains([]string{"SECRET", "}}", "3", "1", "2"}, piece) {
+				t.Errorf("%q: the text %q is taken for a secret", text, piece)
+			}
+		}
+	}
+}
+
 func TestEvaluate_HangingLookUpTimesOutAndIsNamed(t *testing.T) {
 	h := newFixture(t)
 	proxy := consultest.NewProxy(t, "127.0.0.1:1")
@@ -449,7 +472,7 @@ func TestEvaluate_PossiblyHiddenListIsAnError(t *testing.T) {
 	for _, secret := range []string{"", token.SecretID} {
 		t.Setenv("CONSUL_HTTP_TOKEN", secret)
 		for _, template := range templates {
-			h.Evaluator.consul.set = false
+			h.Evaluator.consul = nil
 			if v, err := h.text(template); err == nil || !strings.Contains(err.Error(), "CONSUL_HTTP_TOKEN") {
 				t.Errorf("%s, token %t: %q, %v", template, secret != "", v, err)
 			}

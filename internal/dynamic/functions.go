@@ -24,10 +24,10 @@ func (l *lookups) functions(at place) template.FuncMap {
 		"key":          l.key,
 		"keyExists":    l.keyExists,
 		"keyOrDefault": l.keyOrDefault,
-		"ls":           l.ls,
-		"safeLs":       l.safeLs,
-		"tree":         l.tree,
-		"safeTree":     l.safeTree,
+		"ls":           l.keys("ls", ls),
+		"safeLs":       l.keys("safeLs", ls),
+		"tree":         l.keys("tree", tree),
+		"safeTree":     l.keys("safeTree", tree),
 		"node":         l.node,
 		"nodes":        l.nodes,
 		"service":      l.service,
@@ -78,7 +78,7 @@ func (l *lookups) awsSecret(id string, key ...string) (string, error) {
 	}
 	words := append([]string{id}, key...)
 	return find(l, named("secretsmanager", words...), named("secretsmanager", words...), func(ctx context.Context) (string, error) {
-		aws, err := l.openAWS(ctx)
+		aws, err := l.openAWS()
 		if err != nil {
 			return "", err
 		}
@@ -89,7 +89,7 @@ func (l *lookups) awsSecret(id string, key ...string) (string, error) {
 // parameter is {{ ssm "name" }}.
 func (l *lookups) parameter(name string) (string, error) {
 	return find(l, named("ssm", name), named("ssm", name), func(ctx context.Context) (string, error) {
-		aws, err := l.openAWS(ctx)
+		aws, err := l.openAWS()
 		if err != nil {
 			return "", err
 		}
@@ -97,12 +97,11 @@ func (l *lookups) parameter(name string) (string, error) {
 	})
 }
 
-func (l *lookups) openAWS(ctx context.Context) (AWS, error) {
+func (l *lookups) openAWS() (AWS, error) {
 	if l.AWS == nil {
 		return nil, errors.New("this program does not read from AWS")
 	}
-	l.awsOnce.Do(func() { l.aws, l.awsErr = l.AWS(ctx) })
-	return l.aws, l.awsErr
+	return find(l, "prepare the connection to AWS", "aws", l.AWS)
 }
 
 // secret is {{ with secret "path" }}; with more arguments of the form NAME=VALUE, it writes them to

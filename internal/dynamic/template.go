@@ -6,10 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"text/template"
-	"text/template/parse"
 
 	"github.com/terrapulse/terrapulse/internal/config"
 )
@@ -28,19 +28,7 @@ type lookups struct {
 	cfg  *config.Config
 	task string
 
-	mu    sync.Mutex
-	found map[string]*lookup
-
-	awsOnce sync.Once
-	aws     AWS
-	awsErr  error
-}
-
-// lookup is one look-up.
-type lookup struct {
-	once  sync.Once
-	value any
-	err   error
+	found sync.Map // func() (any, error) by the key of a look-up
 }
 
 // lookupError is a failed look-up. It contains no values.
@@ -54,14 +42,7 @@ func (e *lookupError) Unwrap() error { return e.cause }
 
 // find looks something up, once per run. What is its name for people; the key identifies it.
 func find[T any](l *lookups, what, key string, get func(context.Context) (T, error)) (T, error) {
-	l.mu.Lock()
-	found := l.found[key]
-	if found == nil {
-		found = &lookup{}
-		l.found[key] = found
-	}
-	l.mu.Unlock()
-	found.once.Do(func() {
+	once, _ := l.found.LoadOrStore(key, sync.OnceValues(func() (any, error) {
 		patience := cmp.Or(l.Patience, defaultPatience)
 		ctx, cancel := context.WithTimeoutCause(l.ctx, patience, fmt.Errorf("no answer within %s", patience))
 		defer cancel()
@@ -70,61 +51,25 @@ func find[T any](l *lookups, what, key string, get func(context.Context) (T, err
 			err = context.Cause(ctx)
 		}
 		if err != nil {
-			found.err = &lookupError{what, err}
-			return
+			return nil, &lookupError{what, err}
 		}
-		found.value = value
-	})
-	value, _ := found.value.(T)
-	return value, found.err
+		return value, nil
+	}))
+	found, err := once.(func() (any, error))()
+	value, _ := found.(T)
+	return value, err
 }
 
-// parsed is a template that can be executed.
-type parsed struct {
-	*template.Template
-	literal map[string]bool // the texts between its actions
-}
-
-func parseText(text string, functions template.FuncMap) (parsed, error) {
+func parseText(text string, functions template.FuncMap) (*template.Template, error) {
 	t, err := template.New("").Option("missingkey=error").Funcs(functions).Parse(text)
 	if err != nil {
-		return parsed{}, explain(err)
+		return nil, explain(err)
 	}
-	p := parsed{t, map[string]bool{}}
-	for _, t := range t.Templates() {
-		p.collect(t.Root)
-	}
-	return p, nil
+	return t, nil
 }
 
-// collect collects the literal texts of a part of the template.
-func (p parsed) collect(node parse.Node) {
-	branch := func(b *parse.BranchNode) {
-		p.list(b.List)
-		p.list(b.ElseList)
-	}
-	switch n := node.(type) {
-	case *parse.TextNode:
-		p.literal[string(n.Text)] = true
-	case *parse.ListNode:
-		p.list(n)
-	case *parse.IfNode:
-		branch(&n.BranchNode)
-	case *parse.RangeNode:
-		branch(&n.BranchNode)
-	case *parse.WithNode:
-		branch(&n.BranchNode)
-	}
-}
-
-func (p parsed) list(l *parse.ListNode) {
-	if l == nil {
-		return
-	}
-	for _, n := range l.Nodes {
-		p.collect(n)
-	}
-}
+// action matches an action of a template, with the white space that it trims.
+var action = regexp.MustCompile(`(?s)(\s*{{-\s|{{)(/\*.*?\*/|"(\\.|[^"\\])*"|` + "`[^`]*`" + `|.)*?(\s-}}\s*|}})`)
 
 // errNoValue means that an action has no value.
 var errNoValue = errors.New("a value is missing: text/template would write <no value>")
@@ -133,13 +78,13 @@ var errNoValue = errors.New("a value is missing: text/template would write <no v
 // separately.
 type writer struct {
 	strings.Builder
-	literal map[string]bool
+	literal []string // the texts between actions
 	pieces  []string
 }
 
 func (w *writer) Write(p []byte) (int, error) {
 	piece := string(p)
-	if !w.literal[piece] {
+	if !slices.Contains(w.literal, piece) {
 		if piece == "<no value>" {
 			return 0, errNoValue
 		}
@@ -149,12 +94,12 @@ func (w *writer) Write(p []byte) (int, error) {
 }
 
 func (l *lookups) evaluate(s site) result {
-	p, err := parseText(s.text, l.functions(s.place))
+	t, err := parseText(s.text, l.functions(s.place))
 	if err != nil {
 		return result{err: err}
 	}
-	w := &writer{literal: p.literal}
-	if err := p.Execute(w, nil); err != nil {
+	w := &writer{literal: action.Split(s.text, -1)}
+	if err := t.Execute(w, nil); err != nil {
 		return result{err: explain(err)}
 	}
 	return result{text: w.String(), pieces: w.pieces}

@@ -40,10 +40,7 @@ func (i *Instance) Run(ctx context.Context, o RunOptions) error {
 		defer stop() // without its API it ends
 		served <- server.Serve(ctx)
 	}()
-	withdrawn, err := i.register(ctx, cfg, server.Addr())
-	if err != nil {
-		return err
-	}
+	withdrawn := i.register(ctx, cfg, server.Addr())
 	go memory.Release(ctx, i.Launcher.Busy)
 	var background sync.WaitGroup
 	i.runner.Background = func(run state.Run, work func(context.Context) error) {

@@ -57,20 +57,16 @@ func (i *Instance) token(ctx context.Context, cfg *config.Config, from config.AP
 // register registers this instance in Consul, as listening at the address, until
 // the context ends. It does nothing unless the configuration enables it. The
 // function that it returns waits until the registration is removed.
-func (i *Instance) register(ctx context.Context, cfg *config.Config, at net.Addr) (wait func(), err error) {
+func (i *Instance) register(ctx context.Context, cfg *config.Config, at net.Addr) (wait func()) {
 	if !cfg.Consul.ServiceRegistration.Enabled {
-		return func() {}, nil
-	}
-	client, err := i.consul.API()
-	if err != nil {
-		return nil, err
+		return func() {}
 	}
 	served := *cfg
 	if tcp, ok := at.(*net.TCPAddr); ok {
 		served.Port = tcp.Port // port 0 means any free port
 	}
-	registration := registration.New(client, registration.Service(&served), i.log)
+	registration := registration.New(i.consul.API(), registration.Service(&served), i.log)
 	var work sync.WaitGroup
 	work.Go(func() { registration.Run(ctx) })
-	return work.Wait, nil
+	return work.Wait
 }

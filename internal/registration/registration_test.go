@@ -57,12 +57,8 @@ func run(t *testing.T, cfg *config.Config) *running {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client, err := c.API()
-	if err != nil {
-		t.Fatal(err)
-	}
 	l := &testtools.Output{}
-	r := New(client, Service(cfg), slog.New(slog.NewTextHandler(l, nil)))
+	r := New(c.API(), Service(cfg), slog.New(slog.NewTextHandler(l, nil)))
 	r.pace = pace{check: 50 * time.Millisecond, wait: time.Millisecond, answer: time.Second}
 	ctx, stop := context.WithCancel(context.Background())
 	running := &running{log: l, stop: stop, done: make(chan struct{})}

@@ -86,12 +86,8 @@ func (d *Dir) consulState(ctx context.Context) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	kv, err := client.API()
-	if err != nil {
-		return nil, err
-	}
 	key := path + "-env:" + d.opts.Workspace
-	pair, _, err := kv.KV().Get(key, (&api.QueryOptions{RequireConsistent: true}).WithContext(ctx))
+	pair, _, err := client.API().KV().Get(key, (&api.QueryOptions{RequireConsistent: true}).WithContext(ctx))
 	if err != nil {
 		return nil, fmt.Errorf("read %s in Consul: %w", key, err)
 	}
