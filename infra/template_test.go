@@ -16,6 +16,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
+
 	"github.com/terrapulse/terrapulse/infra/rehearsal"
 	"github.com/terrapulse/terrapulse/internal/deployment"
 	"github.com/terrapulse/terrapulse/internal/invoke"
@@ -116,11 +118,13 @@ func TestTemplate_SetsTheVariablesThatAreRead(t *testing.T) {
 	}
 	stack := built(t, rehearsal.Here()).Deploy(t, "every", everything())
 	var container []string
+	environ := []string{"TERRAPULSE_LAUNCH=1"}
 	for _, v := range stack.Runner().Environment {
-		container = append(container, v.Name)
+		container = append(container, *v.Name)
+		environ = append(environ, *v.Name+"="+*v.Value)
 	}
 	for _, v := range stack.Runner().Secrets {
-		container = append(container, v.Name)
+		container = append(container, *v.Name)
 	}
 	for _, tt := range []struct {
 		where string
@@ -148,7 +152,7 @@ func TestTemplate_SetsTheVariablesThatAreRead(t *testing.T) {
 	}
 	given := map[string]string{}
 	for _, s := range stack.Runner().Secrets {
-		given[s.Name] = s.From
+		given[*s.Name] = *s.ValueFrom
 	}
 	want := map[string]string{"CONSUL_HTTP_TOKEN": tokenARN, "TERRAPULSE_CONSUL_CA": caARN, "TERRAPULSE_CONSUL_CERT": certARN, "TERRAPULSE_CONSUL_KEY": keyARN,
 		"VAULT_TOKEN": vaultARN + ":token::"}
@@ -189,7 +193,7 @@ func TestTemplate_SetsTheVariablesThatAreRead(t *testing.T) {
 	if _, err := deployment.Read[deployment.API](stack.Env("ApiFunction")); err != nil {
 		t.Error(err)
 	}
-	runner, err := deployment.Read[deployment.Runner](append(stack.Runner().Env(), "TERRAPULSE_LAUNCH=1"))
+	runner, err := deployment.Read[deployment.Runner](environ)
 	if err != nil {
 		t.Error(err)
 	}
@@ -231,7 +235,7 @@ func TestTemplate_MinimalParameters(t *testing.T) {
 			if got := stack.Outputs["StoreUrl"]; got != "dynamodb://"+settings.Table {
 				t.Errorf("state is read from %s and written to %s", got, settings.Table)
 			}
-			if c := stack.Runner(); c.User != "65532:65532" || !c.ReadOnlyRoot || c.StopTimeout != 120 || len(c.Secrets) > 0 {
+			if c := stack.Runner(); aws.ToString(c.User) != "65532:65532" || !aws.ToBool(c.ReadonlyRootFilesystem) || aws.ToInt32(c.StopTimeout) != 120 || len(c.Secrets) > 0 {
 				t.Errorf("%+v", c)
 			}
 			if len(stack.Roles["RunnerRole"]) == 0 {

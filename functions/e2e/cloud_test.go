@@ -14,11 +14,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ecs/types"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/hashicorp/consul/api"
 	"github.com/johannesboyne/gofakes3"
@@ -194,16 +197,13 @@ func deploy(t testing.TB, o options) *cloud {
 	}
 	own := []string{stack.Outputs["Table"], c.table, consulAddress, c.proxy.Addr()}
 
-	container := stack.Runner()
-	definition := ecstest.ContainerDefinition{Name: container.Name, Image: container.Image, StopTimeout: container.StopTimeout}
-	for _, v := range container.Environment {
-		definition.Environment = append(definition.Environment, ecstask.Variable{Name: v.Name, Value: strings.NewReplacer(own...).Replace(v.Value)})
-	}
-	for _, s := range container.Secrets {
-		definition.Secrets = append(definition.Secrets, ecstest.Secret{Name: s.Name, ValueFrom: s.From})
+	definition := stack.Runner()
+	definition.Environment = slices.Clone(definition.Environment)
+	for i, v := range definition.Environment {
+		definition.Environment[i].Value = aws.String(strings.NewReplacer(own...).Replace(*v.Value))
 	}
 	c.ecs = ecstest.Start(t, ecstest.Options{
-		TaskDefinition: ecstest.TaskDefinition{Family: ecstask.Family(stack.Outputs["TaskDefinition"]), ContainerDefinitions: []ecstest.ContainerDefinition{definition}},
+		TaskDefinition: types.TaskDefinition{Family: aws.String(ecstask.Family(stack.Outputs["TaskDefinition"])), ContainerDefinitions: []types.ContainerDefinition{definition}},
 		Run:            c.container,
 		Secret:         c.secret,
 		Events: func(event []byte) {

@@ -9,6 +9,7 @@ import (
 	_ "embed"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path"
@@ -17,6 +18,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/aws/aws-sdk-go-v2/service/ecs/types"
+
+	"github.com/terrapulse/terrapulse/internal/launch/ecs/ecstask"
 	"github.com/terrapulse/terrapulse/internal/testtools"
 )
 
@@ -84,7 +88,9 @@ type Stack struct {
 	// schedule: they are only here.
 	Template Template `json:"template"`
 
-	TaskDefinitions map[string]TaskDefinition `json:"taskDefinitions"`
+	TaskDefinitions map[string]struct {
+		ContainerDefinitions []types.ContainerDefinition
+	} `json:"taskDefinitions"`
 }
 
 // Template is a CloudFormation template.
@@ -116,46 +122,15 @@ type EventRule struct {
 	Targets []string       `json:"targets"`
 }
 
-// TaskDefinition is an ECS task definition.
-type TaskDefinition struct {
-	ARN        string      `json:"taskDefinitionArn"`
-	Family     string      `json:"family"`
-	Containers []Container `json:"containerDefinitions"`
-}
-
-// Container is a container of a task definition.
-type Container struct {
-	Name         string `json:"name"`
-	Image        string `json:"image"`
-	User         string `json:"user"`
-	ReadOnlyRoot bool   `json:"readonlyRootFilesystem"`
-	StopTimeout  int    `json:"stopTimeout"` // seconds
-	Environment  []struct {
-		Name  string `json:"name"`
-		Value string `json:"value"`
-	} `json:"environment"`
-	// Secrets are variables whose values ECS reads from an ARN.
-	Secrets []struct {
-		Name string `json:"name"`
-		From string `json:"valueFrom"`
-	} `json:"secrets"`
-}
-
 // Deploy creates a stack with a name and parameters; Architecture is that of the artifacts. If the
 // parameter Bucket names a bucket, it is created first.
 func (a *Artifacts) Deploy(t testing.TB, name string, p Parameters) *Stack {
 	t.Helper()
-	asked := struct {
-		Template   string     `json:"template"`
-		Name       string     `json:"name"`
-		Parameters Parameters `json:"parameters"`
-		Buckets    []string   `json:"buckets"`
-	}{filepath.Join(a.dir, "template.yaml"), name, Parameters{"Architecture": a.Architecture}, nil}
-	for key, value := range p {
-		asked.Parameters[key] = value
-	}
+	parameters := Parameters{"Architecture": a.Architecture}
+	maps.Copy(parameters, p)
+	asked := map[string]any{"template": filepath.Join(a.dir, "template.yaml"), "name": name, "parameters": parameters, "buckets": nil}
 	if bucket := p["Bucket"]; bucket != "" {
-		asked.Buckets = []string{bucket}
+		asked["buckets"] = []string{bucket}
 	}
 	in, err := json.Marshal(asked)
 	if err != nil {
@@ -165,7 +140,7 @@ func (a *Artifacts) Deploy(t testing.TB, name string, p Parameters) *Stack {
 	cmd := exec.CommandContext(t.Context(), testtools.Python(t), "-c", stackProgram)
 	cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr = t.TempDir(), bytes.NewReader(in), &out, &said
 	if err := cmd.Run(); err != nil {
-		t.Fatalf("deploy %s with %v: %v\n%s", name, asked.Parameters, err, said.Bytes())
+		t.Fatalf("deploy %s with %v: %v\n%s", name, parameters, err, said.Bytes())
 	}
 	s := &Stack{Artifacts: a}
 	if err := json.Unmarshal(out.Bytes(), s); err != nil {
@@ -185,25 +160,15 @@ func (s *Stack) Env(function string) []string {
 }
 
 // Runner returns the container that runs Terraform.
-func (s *Stack) Runner() Container {
+func (s *Stack) Runner() types.ContainerDefinition {
 	for _, d := range s.TaskDefinitions {
-		for _, c := range d.Containers {
-			if c.Name == "runner" {
+		for _, c := range d.ContainerDefinitions {
+			if *c.Name == ecstask.Container {
 				return c
 			}
 		}
 	}
-	return Container{}
-}
-
-// Env returns the environment of the container, in the format of os.Environ, without secrets and
-// without the variables of a launch.
-func (c Container) Env() []string {
-	var env []string
-	for _, v := range c.Environment {
-		env = append(env, v.Name+"="+v.Value)
-	}
-	return env
+	return types.ContainerDefinition{}
 }
 
 // Policy are the statements of a role, from its inline and its managed policies.

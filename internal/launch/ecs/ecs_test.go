@@ -19,7 +19,6 @@ import (
 	"github.com/terrapulse/terrapulse/internal/deployment"
 	"github.com/terrapulse/terrapulse/internal/fault"
 	"github.com/terrapulse/terrapulse/internal/launch/ecs"
-	"github.com/terrapulse/terrapulse/internal/launch/ecs/ecstask"
 	"github.com/terrapulse/terrapulse/internal/launch/ecs/ecstest"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
@@ -93,8 +92,8 @@ func awaitTask(t *testing.T, s *ecstest.Server, arn, status string) {
 func TestStart_OneTaskWithTheIDOfItsLaunch(t *testing.T) {
 	ran := make(chan ecstest.Container, 10)
 	s := ecstest.Start(t, ecstest.Options{
-		TaskDefinition: ecstest.TaskDefinition{Family: "prod-runner", ContainerDefinitions: []ecstest.ContainerDefinition{{
-			Name: "runner", Image: "runner:1", Environment: []ecstask.Variable{{Name: "TERRAPULSE_TABLE", Value: "prod-table"}},
+		TaskDefinition: types.TaskDefinition{Family: aws.String("prod-runner"), ContainerDefinitions: []types.ContainerDefinition{{
+			Name: aws.String("runner"), Environment: []types.KeyValuePair{{Name: aws.String("TERRAPULSE_TABLE"), Value: aws.String("prod-table")}},
 		}}},
 		Run: func(_ context.Context, c ecstest.Container) int { ran <- c; return 0 },
 	})
@@ -143,7 +142,7 @@ func TestStart_LaunchRequestedBeforeADeployment(t *testing.T) {
 	l, launch := newLauncher(s, time.Now), newLaunch()
 	start(t, l, launch)
 	after := newLauncher(s, time.Now)
-	after.TaskDefinition = s.Register(ecstest.TaskDefinition{Family: "terrapulse-runner", ContainerDefinitions: []ecstest.ContainerDefinition{{Name: "runner"}}})
+	after.TaskDefinition = s.Register(types.TaskDefinition{Family: aws.String("terrapulse-runner"), ContainerDefinitions: []types.ContainerDefinition{{Name: aws.String("runner")}}})
 	start(t, after, launch)
 	if n := len(s.Tasks(launch.ID)); n != 1 {
 		t.Errorf("%d containers", n)
@@ -464,8 +463,8 @@ func TestLauncher_WorksWithTheSDKClient(t *testing.T) {
 }
 
 func TestCheck_FindsWhatALaunchNeeds(t *testing.T) {
-	s := ecstest.Start(t, ecstest.Options{TaskDefinition: ecstest.TaskDefinition{Family: "runner",
-		ContainerDefinitions: []ecstest.ContainerDefinition{{Name: "runner", Image: "registry/terrapulse:1"}}}})
+	s := ecstest.Start(t, ecstest.Options{TaskDefinition: types.TaskDefinition{Family: aws.String("runner"),
+		ContainerDefinitions: []types.ContainerDefinition{{Name: aws.String("runner"), Image: aws.String("registry/terrapulse:1")}}}})
 	l := newLauncher(s, time.Now)
 	if found, err := l.Check(t.Context()); err != nil || found != "image registry/terrapulse:1" {
 		t.Errorf("%s, %v", found, err)

@@ -1,8 +1,10 @@
 package ecstest
 
 import (
-	"bytes"
+	"cmp"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -10,121 +12,104 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
-	"github.com/terrapulse/terrapulse/internal/launch/ecs/ecstask"
+	"github.com/aws/aws-sdk-go-v2/aws"
+	awsecs "github.com/aws/aws-sdk-go-v2/service/ecs"
+	"github.com/aws/aws-sdk-go-v2/service/ecs/schemas"
+	"github.com/aws/aws-sdk-go-v2/service/ecs/types"
+	"github.com/aws/smithy-go"
+	smithyhttp "github.com/aws/smithy-go/transport/http"
+	"github.com/aws/smithy-go/transport/http/protocol/awsjson"
 )
 
-// target precedes the operation in the header X-Amz-Target.
-const target = "AmazonEC2ContainerServiceV20141113."
-
-// apiError is an error in the format of ECS.
-type apiError struct {
-	status  int
-	code    string
-	message string
-	fields  map[string]any
-}
-
-func refuse(code, format string, args ...any) *apiError {
-	return &apiError{status: http.StatusBadRequest, code: code, message: fmt.Sprintf(format, args...)}
+// refuse returns an error of ECS.
+func refuse(code, format string, args ...any) error {
+	return &smithy.GenericAPIError{Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
 // serve answers one request.
 func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
-	if strings.HasPrefix(r.URL.Path, "/v4/") {
-		s.metadata(w, r)
-		return
-	}
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		panic(http.ErrAbortHandler)
 	}
-	operation := strings.TrimPrefix(r.Header.Get("X-Amz-Target"), target)
-	s.mu.Lock()
-	if attempt := r.Header.Get("Amz-Sdk-Request"); attempt == "" || strings.HasPrefix(attempt, "attempt=1;") {
-		s.requests[operation]++
-	}
-	fault := s.fault(operation)
-	answer, refusal := any(nil), fault.refusal()
-	if refusal == nil {
-		answer, refusal = s.answer(operation, body, fault)
-	}
-	s.mu.Unlock()
+	_, operation, _ := strings.Cut(r.Header.Get("X-Amz-Target"), ".")
+	attempt := r.Header.Get("Amz-Sdk-Request")
+	answer, fault, err := s.answer(operation, body, attempt == "" || strings.HasPrefix(attempt, "attempt=1;"))
 	if fault.Lose {
 		panic(http.ErrAbortHandler) // break the connection
 	}
 	w.Header().Set("Content-Type", "application/x-amz-json-1.1")
-	if refusal != nil {
-		text := map[string]any{"__type": refusal.code, "message": refusal.message}
-		for name, value := range refusal.fields {
-			text[name] = value
+	var refusal smithy.APIError
+	if errors.As(err, &refusal) {
+		text := map[string]any{"__type": refusal.ErrorCode(), "message": refusal.ErrorMessage()}
+		if conflict, ok := errors.AsType[*types.ConflictException](err); ok {
+			text["resourceIds"] = conflict.ResourceIds
 		}
-		w.WriteHeader(refusal.status)
-		json.NewEncoder(w).Encode(text)
-		return
+		answer, _ = json.Marshal(text)
+		w.WriteHeader(max(fault.Status, http.StatusBadRequest))
 	}
-	json.NewEncoder(w).Encode(answer)
+	w.Write(answer)
 }
 
-func (s *Server) answer(operation string, body []byte, fault Fault) (any, *apiError) {
+func (s *Server) answer(operation string, body []byte, first bool) (answer []byte, fault Fault, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if first {
+		s.requests[operation]++
+	}
+	fault = s.fault(operation)
+	if fault.Code != "" {
+		return nil, fault, refuse(fault.Code, "%s", fault.Message)
+	}
 	switch operation {
 	case "RunTask":
-		return handle(body, func(r runTask) (any, *apiError) { return s.runTask(r, fault) })
+		answer, err = handle(body, func(in *awsecs.RunTaskInput) (smithy.Serializable, error) { return s.runTask(in, fault) })
 	case "ListTasks":
-		return handle(body, s.listTasks)
+		answer, err = handle(body, s.listTasks)
 	case "DescribeTasks":
-		return handle(body, s.describeTasks)
-	case "StopTask":
-		return handle(body, s.stopTask)
+		answer, err = handle(body, s.describeTasks)
 	case "DescribeTaskDefinition":
-		return handle(body, s.describeTaskDefinition)
+		answer, err = handle(body, s.describeTaskDefinition)
 	case "DescribeClusters":
-		return handle(body, s.describeClusters)
+		answer, err = handle(body, s.describeClusters)
+	default:
+		err = refuse("UnknownOperationException", "the simulation does not support %q", operation)
 	}
-	return nil, refuse("UnknownOperationException", "the stand-in knows no %q", operation)
+	return answer, fault, err
 }
 
-// handle decodes a request, and refuses fields that the simulation does not support.
-func handle[T any](body []byte, do func(T) (any, *apiError)) (any, *apiError) {
+// handle decodes a request and encodes its answer. The fields of the SDK's inputs have the names of
+// the wire format, except for the case of letters, which decoding ignores.
+func handle[T any](body []byte, do func(*T) (smithy.Serializable, error)) ([]byte, error) {
 	var request T
-	dec := json.NewDecoder(bytes.NewReader(body))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(&request); err != nil {
+	if err := json.Unmarshal(body, &request); err != nil {
 		return nil, refuse("SerializationException", "%v", err)
 	}
-	return do(request)
+	answer, err := do(&request)
+	if err != nil {
+		return nil, err
+	}
+	return wire(answer), nil
 }
 
-type tag struct {
-	Key   string `json:"key"`
-	Value string `json:"value"`
-}
+var (
+	protocol  = awsjson.New11(schemas.AmazonEC2ContainerServiceV20141113)
+	operation = smithy.NewOperationSchema(schemas.RunTask, schemas.RunTaskRequest, schemas.RunTaskResponse)
+)
 
-// runTask is the request of RunTask.
-type runTask struct {
-	Cluster                  string            `json:"cluster"`
-	TaskDefinition           string            `json:"taskDefinition"`
-	ClientToken              string            `json:"clientToken"`
-	StartedBy                string            `json:"startedBy"`
-	Count                    *int              `json:"count"`
-	LaunchType               string            `json:"launchType"`
-	Overrides                ecstask.Overrides `json:"overrides"`
-	Tags                     []tag             `json:"tags"`
-	EnableECSManagedTags     bool              `json:"enableECSManagedTags"`
-	EnableExecuteCommand     bool              `json:"enableExecuteCommand"`
-	CapacityProviderStrategy []struct {
-		CapacityProvider string `json:"capacityProvider"`
-		Weight           int    `json:"weight"`
-		Base             int    `json:"base"`
-	} `json:"capacityProviderStrategy"`
-	NetworkConfiguration *struct {
-		AwsvpcConfiguration struct {
-			Subnets        []string `json:"subnets"`
-			SecurityGroups []string `json:"securityGroups"`
-			AssignPublicIP string   `json:"assignPublicIp"`
-		} `json:"awsvpcConfiguration"`
-	} `json:"networkConfiguration"`
+// wire encodes a value of the SDK in the wire format. The SDK encodes requests only, but of any
+// type.
+func wire(v smithy.Serializable) []byte {
+	request := smithyhttp.NewStackRequest().(*smithyhttp.Request)
+	if err := protocol.SerializeRequest(context.Background(), operation, v, request); err != nil {
+		panic(err)
+	}
+	text, err := io.ReadAll(request.GetStream())
+	if err != nil {
+		panic(err)
+	}
+	return text
 }
 
 var (
@@ -132,295 +117,179 @@ var (
 	startedByForm = regexp.MustCompile(`^[A-Za-z0-9/_-]{0,128}$`)
 )
 
-func (s *Server) runTask(r runTask, fault Fault) (any, *apiError) {
-	if refusal := s.cluster(r.Cluster); refusal != nil {
-		return nil, refusal
+func (s *Server) runTask(in *awsecs.RunTaskInput, fault Fault) (smithy.Serializable, error) {
+	if err := s.cluster(in.Cluster); err != nil {
+		return nil, err
 	}
-	d, ok := s.definition(r.TaskDefinition)
-	if !ok {
+	d := s.definition(in.TaskDefinition)
+	if d == nil {
 		return nil, refuse("ClientException", "TaskDefinition not found.")
 	}
-	if refusal := r.check(d); refusal != nil {
-		return nil, refusal
+	if err := check(in, d); err != nil {
+		return nil, err
 	}
-	var known token
-	if r.ClientToken != "" {
-		known = s.tokens[r.ClientToken]
-		if s.opts.Now().Sub(known.at) >= tokenMemory {
-			known = token{}
-		}
+	name := *in.ClientToken
+	in.ClientToken = nil
+	request, err := json.Marshal(in)
+	if err != nil {
+		return nil, err
 	}
-	asked := r
-	asked.ClientToken = ""
-	text, _ := json.Marshal(asked)
-	if known.task != nil {
-		if known.request != string(text) {
-			refusal := refuse("ConflictException", "A previous request with the same client token and other parameters has started tasks.")
-			refusal.fields = map[string]any{"resourceIds": []string{known.task.now.ARN}}
-			return nil, refusal
-		}
-		return map[string]any{"tasks": []any{known.task.now.wire()}, "failures": []any{}}, nil
+	known, ok := s.tokens[name]
+	switch {
+	case ok && s.opts.Now().Sub(known.at) < tokenMemory && known.request != string(request):
+		return nil, &types.ConflictException{ResourceIds: []string{*known.task.now.TaskArn},
+			Message: aws.String("A previous request with the same client token and other parameters has started tasks.")}
+	case ok && s.opts.Now().Sub(known.at) < tokenMemory:
+		return &awsecs.RunTaskOutput{Tasks: []types.Task{known.task.now}}, nil
+	case fault.Failure != "":
+		return &awsecs.RunTaskOutput{Failures: []types.Failure{{Reason: &fault.Failure}}}, nil
 	}
-	if fault.Failure != "" {
-		return map[string]any{"tasks": []any{}, "failures": []any{map[string]any{"reason": fault.Failure}}}, nil
-	}
-	t := s.begin(r, d, fault.FailToStart)
-	if r.ClientToken != "" {
-		s.tokens[r.ClientToken] = token{string(text), t, s.opts.Now()}
-	}
-	return map[string]any{"tasks": []any{t.now.wire()}, "failures": []any{}}, nil
+	t := s.begin(in, d, fault.FailToStart)
+	s.tokens[name] = token{string(request), t, s.opts.Now()}
+	return &awsecs.RunTaskOutput{Tasks: []types.Task{t.now}}, nil
 }
 
 // check refuses what ECS refuses.
-func (r runTask) check(d TaskDefinition) *apiError {
-	text, _ := json.Marshal(r.Overrides)
+func check(in *awsecs.RunTaskInput, d *types.TaskDefinition) error {
+	overrides, err := json.Marshal(in.Overrides)
+	network := in.NetworkConfiguration
 	switch {
-	case r.ClientToken != "" && !tokenForm.MatchString(r.ClientToken):
+	case err != nil:
+		return err
+	case !tokenForm.MatchString(aws.ToString(in.ClientToken)):
 		return refuse("InvalidParameterException", "clientToken must be 1 to 64 printable ASCII characters.")
-	case !startedByForm.MatchString(r.StartedBy):
+	case !startedByForm.MatchString(aws.ToString(in.StartedBy)):
 		return refuse("InvalidParameterException", "Invalid startedBy.")
-	case len(text) > 8192:
+	case len(overrides) > 8192:
 		return refuse("InvalidParameterException", "Container Overrides length must be at most 8192")
-	case r.LaunchType != "" && len(r.CapacityProviderStrategy) > 0:
+	case in.LaunchType != "" && len(in.CapacityProviderStrategy) > 0:
 		return refuse("InvalidParameterException", "Specifying both a launch type and capacity provider strategy is not supported. Remove one and try again.")
-	case r.Count != nil && *r.Count != 1:
-		return refuse("InvalidParameterException", "the stand-in starts one task at a time")
-	case r.NetworkConfiguration == nil || len(r.NetworkConfiguration.AwsvpcConfiguration.Subnets) == 0:
+	case network == nil || network.AwsvpcConfiguration == nil || len(network.AwsvpcConfiguration.Subnets) == 0:
 		return refuse("InvalidParameterException", "Network Configuration must be provided when networkMode 'awsvpc' is specified.")
-	case len(r.NetworkConfiguration.AwsvpcConfiguration.Subnets) > 16 || len(r.NetworkConfiguration.AwsvpcConfiguration.SecurityGroups) > 5:
-		return refuse("InvalidParameterException", "There is a limit of 16 subnets and 5 security groups.")
-	case len(r.Tags) > 50:
-		return refuse("InvalidParameterException", "There is a limit of 50 tags.")
 	}
-	for _, p := range r.CapacityProviderStrategy {
-		if p.CapacityProvider != "FARGATE" && p.CapacityProvider != "FARGATE_SPOT" || p.Weight < 0 || p.Weight > 1000 {
-			return refuse("InvalidParameterException", "The specified capacity provider %s with weight %d was not found.", p.CapacityProvider, p.Weight)
+	for _, p := range in.CapacityProviderStrategy {
+		if !slices.Contains(capacityProviders, *p.CapacityProvider) {
+			return refuse("InvalidParameterException", "The specified capacity provider %s was not found.", *p.CapacityProvider)
 		}
 	}
-	for _, o := range r.Overrides.Containers {
-		if !slices.ContainsFunc(d.ContainerDefinitions, func(c ContainerDefinition) bool { return c.Name == o.Name }) {
-			return refuse("InvalidParameterException", "Override for container named %s is not a container in the TaskDefinition.", o.Name)
+	for _, o := range in.Overrides.ContainerOverrides {
+		if !slices.ContainsFunc(d.ContainerDefinitions, func(c types.ContainerDefinition) bool { return *c.Name == *o.Name }) {
+			return refuse("InvalidParameterException", "Override for container named %s is not a container in the TaskDefinition.", *o.Name)
 		}
 	}
 	return nil
 }
 
-func (s *Server) cluster(name string) *apiError {
-	if name != s.opts.Cluster && name != s.Cluster() {
+// cluster refuses every name but that of the only cluster.
+func (s *Server) cluster(name *string) error {
+	if *name != clusterName && *name != s.Cluster() {
 		return refuse("ClusterNotFoundException", "Cluster not found.")
 	}
 	return nil
 }
 
 // definition finds a task definition by its ARN, by family:revision, or the latest revision of a
-// family.
-func (s *Server) definition(name string) (TaskDefinition, bool) {
-	name = name[strings.LastIndex(name, "/")+1:]
+// family. It returns nil if there is none.
+func (s *Server) definition(wanted *string) *types.TaskDefinition {
+	name := (*wanted)[strings.LastIndex(*wanted, "/")+1:]
 	for _, d := range slices.Backward(s.definitions) {
-		if name == d.Family || name == d.Family+":"+strconv.Itoa(d.revision) {
-			return d, true
+		if name == *d.Family || strings.HasSuffix(*d.TaskDefinitionArn, "/"+name) {
+			return d
 		}
 	}
-	return TaskDefinition{}, false
+	return nil
 }
 
-// seen returns a task as it was before the lag, if it existed then.
-func (s *Server) seen(t *task) (status, bool) {
-	for _, st := range slices.Backward(t.before) {
-		if !st.Updated.After(s.opts.Now().Add(-s.lag)) {
-			forgotten := !st.Stopped.IsZero() && s.opts.Now().Sub(st.Stopped) >= stoppedMemory
-			return st, !forgotten
+// seen returns a task as it was before the lag, if it existed then and is still listed.
+func (s *Server) seen(t *task) (types.Task, bool) {
+	now := s.opts.Now()
+	for _, st := range slices.Backward(t.history) {
+		if !st.updated.After(now.Add(-s.lag)) {
+			return st.task, st.task.StoppedAt == nil || now.Sub(*st.task.StoppedAt) < stoppedMemory
 		}
 	}
-	return status{}, false
+	return types.Task{}, false
 }
 
-type listTasks struct {
-	Cluster       string `json:"cluster"`
-	Family        string `json:"family"`
-	StartedBy     string `json:"startedBy"`
-	DesiredStatus string `json:"desiredStatus"`
-	MaxResults    int    `json:"maxResults"`
-	NextToken     string `json:"nextToken"`
-}
-
-func (s *Server) listTasks(r listTasks) (any, *apiError) {
-	if refusal := s.cluster(r.Cluster); refusal != nil {
-		return nil, refusal
+func (s *Server) listTasks(in *awsecs.ListTasksInput) (smithy.Serializable, error) {
+	if err := s.cluster(in.Cluster); err != nil {
+		return nil, err
 	}
-	if r.StartedBy != "" && (r.Family != "" || r.DesiredStatus != "") {
+	if in.StartedBy != nil && (in.Family != nil || in.DesiredStatus != "") {
 		return nil, refuse("InvalidParameterException", "startedBy must be the only filter.")
 	}
-	if r.DesiredStatus == "" {
-		r.DesiredStatus = "RUNNING"
-	}
-	if r.MaxResults == 0 || r.MaxResults > 100 {
-		r.MaxResults = 100
-	}
-	arns := []string{}
+	var arns []string
 	for _, t := range s.tasks {
 		st, known := s.seen(t)
-		if known && st.DesiredStatus == r.DesiredStatus && (r.Family == "" || r.Family == t.definition.Family) &&
-			(r.StartedBy == "" || r.StartedBy == st.StartedBy) {
-			arns = append(arns, st.ARN)
+		if known && aws.ToString(st.DesiredStatus) == cmp.Or(string(in.DesiredStatus), "RUNNING") && (in.Family == nil || *in.Family == *t.definition.Family) &&
+			(in.StartedBy == nil || *in.StartedBy == aws.ToString(st.StartedBy)) {
+			arns = append(arns, *st.TaskArn)
 		}
 	}
-	from, _ := strconv.Atoi(r.NextToken)
+	from, _ := strconv.Atoi(aws.ToString(in.NextToken))
 	from = min(from, len(arns))
-	to := min(from+r.MaxResults, len(arns))
-	answer := map[string]any{"taskArns": arns[from:to]}
+	to := min(from+100, len(arns))
+	out := &awsecs.ListTasksOutput{TaskArns: arns[from:to]}
 	if to < len(arns) {
-		answer["nextToken"] = strconv.Itoa(to)
+		out.NextToken = aws.String(strconv.Itoa(to))
 	}
-	return answer, nil
+	return out, nil
 }
 
-type describeTasks struct {
-	Cluster string   `json:"cluster"`
-	Tasks   []string `json:"tasks"`
-	Include []string `json:"include"`
-}
-
-func (s *Server) describeTasks(r describeTasks) (any, *apiError) {
-	if refusal := s.cluster(r.Cluster); refusal != nil {
-		return nil, refusal
+func (s *Server) describeTasks(in *awsecs.DescribeTasksInput) (smithy.Serializable, error) {
+	if err := s.cluster(in.Cluster); err != nil {
+		return nil, err
 	}
-	if n := len(r.Tasks); n == 0 || n > 100 {
+	if n := len(in.Tasks); n == 0 || n > 100 {
 		return nil, refuse("InvalidParameterException", "Tasks must be 1 to 100.")
 	}
-	tasks, failures := []any{}, []any{}
-	for _, arn := range r.Tasks {
+	out := &awsecs.DescribeTasksOutput{}
+	for _, arn := range in.Tasks {
 		if t := s.find(arn); t != nil {
 			if st, known := s.seen(t); known {
-				tasks = append(tasks, st.wire())
+				out.Tasks = append(out.Tasks, st)
 				continue
 			}
 		}
-		failures = append(failures, map[string]any{"arn": arn, "reason": "MISSING"})
+		out.Failures = append(out.Failures, missing(arn))
 	}
-	return map[string]any{"tasks": tasks, "failures": failures}, nil
+	return out, nil
 }
 
-type stopTask struct {
-	Cluster string `json:"cluster"`
-	Task    string `json:"task"`
-	Reason  string `json:"reason"`
+func missing(arn string) types.Failure {
+	return types.Failure{Arn: &arn, Reason: aws.String("MISSING")}
 }
 
-func (s *Server) stopTask(r stopTask) (any, *apiError) {
-	if refusal := s.cluster(r.Cluster); refusal != nil {
-		return nil, refusal
-	}
-	t := s.find(r.Task)
-	if t == nil {
-		return nil, refuse("InvalidParameterException", "The referenced task was not found.")
-	}
-	if r.Reason == "" {
-		r.Reason = "Task stopped by user"
-	}
-	s.stop(t, stop{code: "UserInitiated", reason: r.Reason})
-	return map[string]any{"task": t.now.wire()}, nil
-}
-
-type describeTaskDefinition struct {
-	TaskDefinition string   `json:"taskDefinition"`
-	Include        []string `json:"include"`
-}
-
-func (s *Server) describeTaskDefinition(r describeTaskDefinition) (any, *apiError) {
-	d, ok := s.definition(r.TaskDefinition)
-	if !ok {
+func (s *Server) describeTaskDefinition(in *awsecs.DescribeTaskDefinitionInput) (smithy.Serializable, error) {
+	d := s.definition(in.TaskDefinition)
+	if d == nil {
 		return nil, refuse("ClientException", "Unable to describe task definition.")
 	}
-	return map[string]any{"taskDefinition": map[string]any{
-		"taskDefinitionArn": d.arn(), "family": d.Family, "revision": d.revision, "status": "ACTIVE",
-		"containerDefinitions": d.ContainerDefinitions, "cpu": d.CPU, "memory": d.Memory,
-		"networkMode": "awsvpc", "requiresCompatibilities": []string{"FARGATE"},
-	}}, nil
+	return &awsecs.DescribeTaskDefinitionOutput{TaskDefinition: d}, nil
 }
 
-type describeClusters struct {
-	Clusters []string `json:"clusters"`
-	Include  []string `json:"include"`
-}
-
-func (s *Server) describeClusters(r describeClusters) (any, *apiError) {
-	clusters, failures := []any{}, []any{}
-	for _, name := range r.Clusters {
-		if s.cluster(name) != nil {
-			failures = append(failures, map[string]any{"arn": name, "reason": "MISSING"})
+func (s *Server) describeClusters(in *awsecs.DescribeClustersInput) (smithy.Serializable, error) {
+	out := &awsecs.DescribeClustersOutput{}
+	for _, name := range in.Clusters {
+		if s.cluster(&name) != nil {
+			out.Failures = append(out.Failures, missing(name))
 			continue
 		}
-		clusters = append(clusters, map[string]any{"clusterArn": s.Cluster(), "clusterName": s.opts.Cluster, "status": "ACTIVE",
-			"capacityProviders": []string{"FARGATE", "FARGATE_SPOT"}})
+		out.Clusters = append(out.Clusters, types.Cluster{ClusterArn: aws.String(s.Cluster()), ClusterName: aws.String(clusterName),
+			Status: aws.String("ACTIVE"), CapacityProviders: capacityProviders})
 	}
-	return map[string]any{"clusters": clusters, "failures": failures}, nil
+	return out, nil
 }
 
 // metadata answers a container's request for its own task.
 // https://docs.aws.amazon.com/AmazonECS/latest/developerguide/task-metadata-endpoint-v4-fargate.html
 func (s *Server) metadata(w http.ResponseWriter, r *http.Request) {
-	id, path, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/v4/"), "/")
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	t := s.find(strings.TrimSuffix(id, "-1"))
-	if t == nil || path != "task" {
+	t := s.find(r.PathValue("id"))
+	if t == nil {
 		http.NotFound(w, r)
 		return
 	}
-	w.Header().Set("Content-Type", "application/json")
-	json.NewEncoder(w).Encode(map[string]any{"Cluster": s.Cluster(), "TaskARN": t.now.ARN, "Family": t.definition.Family,
-		"Revision": strconv.Itoa(t.definition.revision), "DesiredStatus": t.now.DesiredStatus, "KnownStatus": t.now.LastStatus})
-}
-
-// status is the state of a task at one time.
-type status struct {
-	ARN, Cluster, TaskDefinition, StartedBy string
-	LastStatus, DesiredStatus               string
-	StopCode, StoppedReason                 string
-	LaunchType, Capacity, CPU, Memory       string
-	Group                                   string
-	Overrides                               ecstask.Overrides
-	Tags                                    []tag
-	Containers                              []containerStatus
-	Created, Started, Stopping, Stopped     time.Time
-	Updated                                 time.Time
-	Version                                 int
-}
-
-type containerStatus struct {
-	ARN        string `json:"containerArn"`
-	Name       string `json:"name"`
-	Image      string `json:"image"`
-	LastStatus string `json:"lastStatus"`
-	ExitCode   *int   `json:"exitCode,omitempty"`
-	Reason     string `json:"reason,omitempty"`
-}
-
-// fields are the fields that the API and an event have in common.
-func (s status) fields(at func(time.Time) any) map[string]any {
-	all := map[string]any{
-		"taskArn": s.ARN, "clusterArn": s.Cluster, "taskDefinitionArn": s.TaskDefinition, "lastStatus": s.LastStatus,
-		"desiredStatus": s.DesiredStatus, "launchType": s.LaunchType, "capacityProviderName": s.Capacity, "cpu": s.CPU, "memory": s.Memory,
-		"group": s.Group, "overrides": s.Overrides, "containers": s.Containers, "version": s.Version, "connectivity": "CONNECTED",
-		"availabilityZone": Region + "a", "platformVersion": "1.4.0", "attachments": []any{}, "enableExecuteCommand": false,
-	}
-	for name, text := range map[string]string{"startedBy": s.StartedBy, "stopCode": s.StopCode, "stoppedReason": s.StoppedReason} {
-		if text != "" {
-			all[name] = text
-		}
-	}
-	for name, t := range map[string]time.Time{"createdAt": s.Created, "startedAt": s.Started, "stoppingAt": s.Stopping, "stoppedAt": s.Stopped} {
-		if !t.IsZero() {
-			all[name] = at(t)
-		}
-	}
-	return all
-}
-
-// wire returns the task in the format of the API.
-func (s status) wire() map[string]any {
-	all := s.fields(func(t time.Time) any { return float64(t.UnixMilli()) / 1000 })
-	all["tags"] = s.Tags
-	return all
+	json.NewEncoder(w).Encode(map[string]any{"TaskARN": *t.now.TaskArn})
 }

@@ -167,8 +167,8 @@ func TestServer_ContainerMetadata(t *testing.T) {
 }
 
 func TestServer_ContainerHasItsSecretsOrDoesNotStart(t *testing.T) {
-	definition := ecstest.TaskDefinition{Family: "f", ContainerDefinitions: []ecstest.ContainerDefinition{{
-		Name: "runner", Secrets: []ecstest.Secret{{Name: "CONSUL_HTTP_TOKEN", ValueFrom: "arn:token"}}}}}
+	definition := types.TaskDefinition{Family: aws.String("f"), ContainerDefinitions: []types.ContainerDefinition{{
+		Name: aws.String("runner"), Secrets: []types.Secret{{Name: aws.String("CONSUL_HTTP_TOKEN"), ValueFrom: aws.String("arn:token")}}}}}
 	ran := make(chan string, 1)
 	var refuse error
 	s := ecstest.Start(t, ecstest.Options{TaskDefinition: definition,
@@ -207,7 +207,7 @@ func TestProcess_RunsAsAContainer(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			var out output
-			definition := ecstest.TaskDefinition{Family: "f", ContainerDefinitions: []ecstest.ContainerDefinition{{Name: "runner", StopTimeout: 1}}}
+			definition := types.TaskDefinition{Family: aws.String("f"), ContainerDefinitions: []types.ContainerDefinition{{Name: aws.String("runner"), StopTimeout: aws.Int32(1)}}}
 			s := ecstest.Start(t, ecstest.Options{TaskDefinition: definition, Run: ecstest.Process{
 				Path: "/bin/sh", Args: []string{"-c", `echo "$TERRAPULSE_LAUNCH"; ` + tt.script}, Env: []string{"PATH=" + os.Getenv("PATH")}, Output: &out}.Run})
 			arn := run(t, s, "l-1")

@@ -3,101 +3,67 @@ package ecstest
 import (
 	"encoding/json"
 	"slices"
-	"sync"
+	"strings"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/service/ecs/types"
 	"github.com/google/uuid"
 )
 
-// event returns the status as an EventBridge event.
+// event returns the state of a task as an EventBridge event, in which times are texts.
 // https://docs.aws.amazon.com/AmazonECS/latest/developerguide/ecs_task_events.html
-func (s status) event() []byte {
-	stamp := func(t time.Time) any { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
-	detail := s.fields(stamp)
-	detail["updatedAt"] = stamp(s.Updated)
-	text, _ := json.Marshal(map[string]any{
+func event(t types.Task, updated time.Time) []byte {
+	stamp := func(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
+	t.Tags = nil
+	var detail map[string]any
+	if err := json.Unmarshal(wire(&t), &detail); err != nil {
+		panic(err)
+	}
+	for name, value := range detail {
+		if seconds, ok := value.(float64); ok && strings.HasSuffix(name, "At") {
+			detail[name] = stamp(time.UnixMilli(int64(seconds * 1000)))
+		}
+	}
+	detail["updatedAt"] = stamp(updated)
+	text, err := json.Marshal(map[string]any{
 		"version": "0", "id": uuid.NewString(), "detail-type": "ECS Task State Change", "source": "aws.ecs",
-		"account": Account, "region": Region, "time": s.Updated.UTC().Format(time.RFC3339), "resources": []string{s.ARN},
+		"account": Account, "region": Region, "time": updated.UTC().Format(time.RFC3339), "resources": []string{*t.TaskArn},
 		"detail": detail,
 	})
+	if err != nil {
+		panic(err)
+	}
 	return text
 }
 
-// events delivers events one at a time, in another goroutine.
-type events struct {
-	deliver func(event []byte)
-	done    chan struct{}
-
-	mu    sync.Mutex
-	more  *sync.Cond
-	queue [][]byte
-	held  [][]byte
-	hold  bool
-	over  bool
-}
-
-func (e *events) begin(deliver func([]byte)) {
-	e.deliver, e.done = deliver, make(chan struct{})
-	e.more = sync.NewCond(&e.mu)
-	go func() {
-		defer close(e.done)
-		for {
-			e.mu.Lock()
-			for len(e.queue) == 0 && !e.over {
-				e.more.Wait()
-			}
-			if len(e.queue) == 0 {
-				e.mu.Unlock()
-				return
-			}
-			next := e.queue[0]
-			e.queue = e.queue[1:]
-			e.mu.Unlock()
-			if e.deliver != nil {
-				e.deliver(next)
-			}
-		}
-	}()
-}
-
-func (e *events) add(event []byte) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.hold {
-		e.held = append(e.held, event)
-		return
+// send delivers an event in another goroutine, unless events are held. The caller holds mu.
+func (s *Server) send(event []byte) {
+	switch {
+	case s.hold:
+		s.held = append(s.held, event)
+	case s.events != nil:
+		s.events <- event
 	}
-	e.queue = append(e.queue, event)
-	e.more.Signal()
-}
-
-func (e *events) end() {
-	e.mu.Lock()
-	e.over = true
-	e.more.Signal()
-	e.mu.Unlock()
-	<-e.done
 }
 
 // Hold delays events until Release.
 func (s *Server) Hold() {
-	s.events.mu.Lock()
-	defer s.events.mu.Unlock()
-	s.events.hold = true
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.hold = true
 }
 
 // Release delivers the delayed events, each this many times, in reverse order if reversed, and ends
 // Hold.
 func (s *Server) Release(times int, reversed bool) {
-	e := &s.events
-	e.mu.Lock()
-	defer e.mu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.hold = false
 	if reversed {
-		slices.Reverse(e.held)
+		slices.Reverse(s.held)
 	}
-	for range times {
-		e.queue = append(e.queue, e.held...)
+	for _, event := range slices.Repeat(s.held, times) {
+		s.send(event)
 	}
-	e.held, e.hold = nil, false
-	e.more.Signal()
+	s.held = nil
 }

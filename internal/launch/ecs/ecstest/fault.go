@@ -1,9 +1,12 @@
 package ecstest
 
 import (
-	"net/http"
+	"cmp"
 	"slices"
 	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ecs/types"
 )
 
 // Fault is a failure of requests of one operation.
@@ -25,13 +28,10 @@ type Fault struct {
 }
 
 // Inject makes requests fail. Several faults of an operation occur in order.
-func (s *Server) Inject(faults ...Fault) {
+func (s *Server) Inject(f Fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, f := range faults {
-		f.Times = max(f.Times, 1)
-		s.faults = append(s.faults, f)
-	}
+	s.faults = append(s.faults, slices.Repeat([]Fault{f}, max(f.Times, 1))...)
 }
 
 // Heal removes all remaining faults.
@@ -48,19 +48,8 @@ func (s *Server) fault(operation string) Fault {
 		return Fault{}
 	}
 	f := s.faults[i]
-	if s.faults[i].Times--; s.faults[i].Times == 0 {
-		s.faults = slices.Delete(s.faults, i, i+1)
-	}
+	s.faults = slices.Delete(s.faults, i, i+1)
 	return f
-}
-
-func (f Fault) refusal() *apiError {
-	if f.Code == "" {
-		return nil
-	}
-	e := refuse(f.Code, "%s", f.Message)
-	e.status = max(f.Status, http.StatusBadRequest)
-	return e
 }
 
 // Lag makes ListTasks and DescribeTasks show everything as it was this long ago: a task that was
@@ -92,10 +81,9 @@ func (s *Server) HoldStarts() (release func()) {
 func (s *Server) Kill(arn, reason string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if t := s.find(arn); t != nil {
-		t.stopped = stop{code: "EssentialContainerExited", reason: "Essential container in task exited", container: reason}
-		t.kill()
-	}
+	t := s.find(arn)
+	t.stopped = &stop{types.TaskStopCodeEssentialContainerExited, "Essential container in task exited", reason}
+	t.kill()
 }
 
 // Interrupt reclaims the Spot capacity of a task: its container gets SIGTERM, and is killed after
@@ -103,7 +91,11 @@ func (s *Server) Kill(arn, reason string) {
 func (s *Server) Interrupt(arn string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if t := s.find(arn); t != nil {
-		s.stop(t, stop{code: "SpotInterruption", reason: "Your Spot Task was interrupted."})
-	}
+	t := s.find(arn)
+	t.stopped = &stop{code: types.TaskStopCodeSpotInterruption, reason: "Your Spot Task was interrupted."}
+	t.now.DesiredStatus, t.now.StoppingAt = aws.String("STOPPED"), aws.Time(s.opts.Now())
+	s.move(t, *t.now.LastStatus)
+	wait := cmp.Or(aws.ToInt32(t.definition.ContainerDefinitions[0].StopTimeout), stopTimeout)
+	time.AfterFunc(time.Duration(wait)*time.Second, t.kill)
+	t.terminate()
 }

@@ -3,7 +3,7 @@
 // throttle, lag, lose answers, forget client tokens and kill containers.
 //
 // It has one cluster and the operations that Terrapulse uses: RunTask, ListTasks,
-// DescribeTasks, StopTask, DescribeTaskDefinition, DescribeClusters.
+// DescribeTasks, DescribeTaskDefinition, DescribeClusters.
 package ecstest
 
 import (
@@ -18,9 +18,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
+	awsecs "github.com/aws/aws-sdk-go-v2/service/ecs"
+	"github.com/aws/aws-sdk-go-v2/service/ecs/types"
 	"github.com/google/uuid"
-
-	"github.com/terrapulse/terrapulse/internal/launch/ecs/ecstask"
 )
 
 const (
@@ -28,21 +29,23 @@ const (
 	Region  = "eu-west-1"
 	Account = "111122223333"
 
+	clusterName = "terrapulse"
+
 	// tokenMemory is how long a client token is valid, and stoppedMemory how long a stopped task is
 	// still listed. https://docs.aws.amazon.com/AmazonECS/latest/APIReference/ECS_Idempotency.html
 	tokenMemory   = 24 * time.Hour
 	stoppedMemory = time.Hour
 
-	// stopTimeout is the default of a container definition.
-	stopTimeout = 30 * time.Second
+	// stopTimeout is the default of a container definition, in seconds.
+	stopTimeout = 30
 )
+
+var capacityProviders = []string{"FARGATE", "FARGATE_SPOT"}
 
 // Options configure a Server.
 type Options struct {
-	// Cluster is the name of the cluster; "terrapulse" if empty.
-	Cluster string
-	// TaskDefinition is the first task definition.
-	TaskDefinition TaskDefinition
+	// TaskDefinition is the first task definition. Of its containers, only the first one runs.
+	TaskDefinition types.TaskDefinition
 	// Run executes a container and returns its exit code. It must return at once when ctx ends,
 	// which is SIGKILL. Without Run, containers run until they are stopped.
 	Run func(ctx context.Context, c Container) int
@@ -54,39 +57,11 @@ type Options struct {
 	Now func() time.Time
 }
 
-// TaskDefinition is a task definition. It can be decoded from the answer of DescribeTaskDefinition
-// or from a template's properties, because decoding ignores case.
-type TaskDefinition struct {
-	Family               string                `json:"family"`
-	ContainerDefinitions []ContainerDefinition `json:"containerDefinitions"`
-	CPU                  string                `json:"cpu"`
-	Memory               string                `json:"memory"`
-
-	revision int
-}
-
-// ContainerDefinition is a container of a task definition. Only the first one runs.
-type ContainerDefinition struct {
-	Name        string             `json:"name"`
-	Image       string             `json:"image"`
-	Environment []ecstask.Variable `json:"environment"`
-	Secrets     []Secret           `json:"secrets"`
-	StopTimeout int                `json:"stopTimeout"` // seconds between SIGTERM and SIGKILL
-}
-
-// Secret is an environment variable whose value is a secret.
-type Secret struct {
-	Name      string `json:"name"`
-	ValueFrom string `json:"valueFrom"`
-}
-
 // Container is a running container.
 type Container struct {
-	TaskARN string
-	Image   string
-	Env     []string // NAME=value: from the definition, its secrets and the override
-	// Terminated is closed when the container must end, as by SIGTERM.
-	Terminated <-chan struct{}
+	Env []string // NAME=value: from the definition, its secrets and the override
+	// Terminated ends when the container must end, as by SIGTERM.
+	Terminated context.Context
 }
 
 // Getenv returns an environment variable of the container.
@@ -104,19 +79,23 @@ type Server struct {
 	// URL is the address, for AWS_ENDPOINT_URL_ECS.
 	URL string
 
-	opts Options
-	http *httptest.Server
-	work sync.WaitGroup // containers
+	opts      Options
+	http      *httptest.Server
+	work      sync.WaitGroup // containers
+	delivered sync.WaitGroup // events
+	closed    sync.Once
 
 	mu          sync.Mutex
-	definitions []TaskDefinition
+	definitions []*types.TaskDefinition
 	tasks       []*task // in the order of their starts
 	tokens      map[string]token
 	faults      []Fault
 	requests    map[string]int
 	lag         time.Duration
-	starts      chan struct{} // closed unless HoldStarts is active
-	events      events
+	starts      <-chan struct{} // nil unless HoldStarts was called
+	events      chan []byte     // nil after Close
+	hold        bool
+	held        [][]byte // events until Release
 }
 
 // token is the memory of a client token.
@@ -126,86 +105,90 @@ type token struct {
 	at      time.Time
 }
 
-// New starts a server; Close ends it.
-func New(opts Options) *Server {
-	if opts.Cluster == "" {
-		opts.Cluster = "terrapulse"
-	}
-	if opts.TaskDefinition.Family == "" {
-		opts.TaskDefinition = TaskDefinition{Family: "terrapulse-runner", ContainerDefinitions: []ContainerDefinition{{Name: "runner", Image: "runner:1"}}}
+// Start starts a server that ends with the test.
+func Start(t testing.TB, opts Options) *Server {
+	t.Helper()
+	if opts.TaskDefinition.Family == nil {
+		opts.TaskDefinition = types.TaskDefinition{Family: aws.String("terrapulse-runner"), ContainerDefinitions: []types.ContainerDefinition{{Name: aws.String("runner")}}}
 	}
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
+	if opts.Events == nil {
+		opts.Events = func([]byte) {}
+	}
 	if opts.Run == nil {
 		opts.Run = func(ctx context.Context, c Container) int {
-			select {
-			case <-c.Terminated:
-				return 143
-			case <-ctx.Done():
+			<-c.Terminated.Done()
+			if ctx.Err() != nil {
 				return 137
 			}
+			return 143
 		}
 	}
-	starts := make(chan struct{})
-	close(starts)
-	s := &Server{opts: opts, tokens: map[string]token{}, requests: map[string]int{}, starts: starts}
+	s := &Server{opts: opts, tokens: map[string]token{}, requests: map[string]int{}, events: make(chan []byte, 1<<16)}
 	s.Register(opts.TaskDefinition)
-	s.events.begin(opts.Events)
-	s.http = httptest.NewServer(http.HandlerFunc(s.serve))
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /", s.serve)
+	mux.HandleFunc("GET /v4/{id}/task", s.metadata)
+	s.http = httptest.NewServer(mux)
 	s.URL = s.http.URL
-	return s
-}
-
-// Start starts a server that ends with the test.
-func Start(t testing.TB, opts Options) *Server {
-	t.Helper()
-	s := New(opts)
+	events := s.events
+	s.delivered.Go(func() {
+		for event := range events {
+			opts.Events(event)
+		}
+	})
 	t.Cleanup(s.Close)
 	return s
 }
 
 // Close kills every container, delivers the remaining events, and ends the server.
 func (s *Server) Close() {
-	s.mu.Lock()
-	for _, t := range s.tasks {
-		t.kill()
-	}
-	s.mu.Unlock()
-	s.work.Wait()
-	s.Release(1, false)
-	s.events.end()
-	s.http.Close()
+	s.closed.Do(func() {
+		s.mu.Lock()
+		for _, t := range s.tasks {
+			t.kill()
+		}
+		s.mu.Unlock()
+		s.work.Wait()
+		s.Release(1, false)
+		s.mu.Lock()
+		close(s.events)
+		s.events = nil
+		s.mu.Unlock()
+		s.delivered.Wait()
+		s.http.Close()
+	})
 }
 
 // Register adds a task definition, as a deployment does, and returns its ARN.
-func (s *Server) Register(d TaskDefinition) (arn string) {
+func (s *Server) Register(d types.TaskDefinition) (arn string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	d.revision = 1
+	d.Revision = 1
 	for _, known := range s.definitions {
-		if known.Family == d.Family {
-			d.revision = known.revision + 1
+		if *known.Family == *d.Family {
+			d.Revision = known.Revision + 1
 		}
 	}
-	s.definitions = append(s.definitions, d)
-	return d.arn()
+	d.TaskDefinitionArn = arnOf("task-definition/%s:%d", *d.Family, d.Revision)
+	s.definitions = append(s.definitions, &d)
+	return *d.TaskDefinitionArn
 }
 
-func (d TaskDefinition) arn() string {
-	return fmt.Sprintf("arn:aws:ecs:%s:%s:task-definition/%s:%d", Region, Account, d.Family, d.revision)
+func arnOf(format string, args ...any) *string {
+	return aws.String("arn:aws:ecs:" + Region + ":" + Account + ":" + fmt.Sprintf(format, args...))
 }
 
 // Cluster returns the ARN of the cluster.
-func (s *Server) Cluster() string {
-	return fmt.Sprintf("arn:aws:ecs:%s:%s:cluster/%s", Region, Account, s.opts.Cluster)
-}
+func (s *Server) Cluster() string { return *arnOf("cluster/" + clusterName) }
 
 // TaskDefinition returns the ARN of the latest task definition.
 func (s *Server) TaskDefinition() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.definitions[len(s.definitions)-1].arn()
+	return *s.definitions[len(s.definitions)-1].TaskDefinitionArn
 }
 
 // Requests counts the requests by operation. Repetitions by the SDK are not counted: it repeats
@@ -224,8 +207,8 @@ func (s *Server) Tasks(startedBy string) []string {
 	defer s.mu.Unlock()
 	var arns []string
 	for _, t := range s.tasks {
-		if startedBy == "" || t.now.StartedBy == startedBy {
-			arns = append(arns, t.now.ARN)
+		if startedBy == "" || aws.ToString(t.now.StartedBy) == startedBy {
+			arns = append(arns, *t.now.TaskArn)
 		}
 	}
 	return arns
@@ -236,14 +219,15 @@ func (s *Server) LastStatus(arn string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if t := s.find(arn); t != nil {
-		return t.now.LastStatus
+		return *t.now.LastStatus
 	}
 	return ""
 }
 
+// find returns the task with an ARN or an id.
 func (s *Server) find(arn string) *task {
 	for _, t := range s.tasks {
-		if t.now.ARN == arn || strings.HasSuffix(t.now.ARN, "/"+arn) {
+		if *t.now.TaskArn == arn || strings.HasSuffix(*t.now.TaskArn, "/"+arn) {
 			return t
 		}
 	}
@@ -252,165 +236,131 @@ func (s *Server) find(arn string) *task {
 
 // task is an ECS task.
 type task struct {
-	definition TaskDefinition
-	env        []ecstask.Variable // of the override
-	now        status
-	before     []status // earlier states, the oldest first
+	definition *types.TaskDefinition
+	now        types.Task
+	history    []state // the oldest first
 
-	terminate func()
-	kill      func()
-	killer    *time.Timer // kills the container after its stopTimeout
-	stopped   stop        // why it stops, if it was stopped
+	terminate, kill context.CancelFunc
+	stopped         *stop // why it stops, if it was stopped
+}
+
+// state is the state of a task since a time.
+type state struct {
+	task    types.Task
+	updated time.Time
 }
 
 // stop is why a task stops.
-type stop struct{ code, reason, container string }
+type stop struct {
+	code              types.TaskStopCode
+	reason, container string
+}
 
 // begin creates the task of a request; its container starts in another goroutine.
-func (s *Server) begin(req runTask, d TaskDefinition, failToStart string) *task {
+func (s *Server) begin(in *awsecs.RunTaskInput, d *types.TaskDefinition, failToStart string) *task {
 	ctx, kill := context.WithCancel(context.Background())
-	terminated := make(chan struct{})
-	arn := fmt.Sprintf("arn:aws:ecs:%s:%s:task/%s/%s", Region, Account, s.opts.Cluster, strings.ReplaceAll(uuid.NewString(), "-", ""))
-	t := &task{definition: d, kill: kill, terminate: sync.OnceFunc(func() { close(terminated) })}
-	capacity := "FARGATE"
-	if len(req.CapacityProviderStrategy) > 0 {
-		capacity = req.CapacityProviderStrategy[0].CapacityProvider
+	terminated, terminate := context.WithCancel(ctx)
+	t := &task{definition: d, kill: kill, terminate: terminate, now: types.Task{
+		TaskArn:    arnOf("task/%s/%s", clusterName, strings.ReplaceAll(uuid.NewString(), "-", "")),
+		ClusterArn: aws.String(s.Cluster()), TaskDefinitionArn: d.TaskDefinitionArn, StartedBy: in.StartedBy, Overrides: in.Overrides, Tags: in.Tags,
+		DesiredStatus: aws.String("RUNNING"), LaunchType: types.LaunchTypeFargate, CreatedAt: aws.Time(s.opts.Now()),
+	}}
+	if len(in.CapacityProviderStrategy) > 0 {
+		t.now.CapacityProviderName = in.CapacityProviderStrategy[0].CapacityProvider
 	}
-	t.now = status{ARN: arn, Cluster: s.Cluster(), TaskDefinition: d.arn(), StartedBy: req.StartedBy, Overrides: req.Overrides,
-		DesiredStatus: "RUNNING", LaunchType: "FARGATE", Capacity: capacity, CPU: d.CPU, Memory: d.Memory, Tags: req.Tags,
-		Group: "family:" + d.Family, Created: s.opts.Now()}
 	for _, c := range d.ContainerDefinitions {
-		t.now.Containers = append(t.now.Containers, containerStatus{Name: c.Name, Image: c.Image, ARN: strings.Replace(arn, ":task/", ":container/", 1)})
-	}
-	for _, o := range req.Overrides.Containers {
-		t.env = append(t.env, o.Environment...)
+		t.now.Containers = append(t.now.Containers, types.Container{Name: c.Name, Image: c.Image})
 	}
 	s.tasks = append(s.tasks, t)
 	s.move(t, "PROVISIONING")
 	starts := s.starts
 	s.work.Go(func() {
 		defer kill()
-		s.live(ctx, t, starts, terminated, failToStart)
+		if starts != nil {
+			select {
+			case <-starts:
+			case <-terminated.Done():
+			}
+		}
+		s.live(ctx, t, terminated, failToStart)
 	})
 	return t
 }
 
-// live runs a task from its start to its end.
-func (s *Server) live(ctx context.Context, t *task, starts, terminated <-chan struct{}, failToStart string) {
-	select {
-	case <-starts:
-	case <-terminated:
-	case <-ctx.Done():
-	}
-	c := Container{TaskARN: t.now.ARN, Terminated: terminated, Image: t.definition.ContainerDefinitions[0].Image}
+// live runs a task from the start of its container to its end.
+func (s *Server) live(ctx context.Context, t *task, terminated context.Context, failToStart string) {
 	env, err := s.environment(t)
 	switch {
-	case ctx.Err() != nil || isClosed(terminated):
-		s.end(t, nil, stop{code: "UserInitiated", reason: "Task stopped by user"})
+	case terminated.Err() != nil:
+		s.end(t, nil, stop{code: types.TaskStopCodeUserInitiated, reason: "Task stopped by user"})
 		return
 	case failToStart != "":
-		s.end(t, nil, stop{code: "TaskFailedToStart", reason: failToStart})
+		s.end(t, nil, stop{code: types.TaskStopCodeTaskFailedToStart, reason: failToStart})
 		return
 	case err != nil:
-		s.end(t, nil, stop{code: "TaskFailedToStart", reason: "ResourceInitializationError: unable to pull secrets or registry auth: " + err.Error()})
+		s.end(t, nil, stop{code: types.TaskStopCodeTaskFailedToStart, reason: "ResourceInitializationError: unable to pull secrets or registry auth: " + err.Error()})
 		return
 	}
-	c.Env = env
-	s.change(t, func() { s.move(t, "PENDING") })
-	s.change(t, func() { t.now.Started = s.opts.Now(); s.move(t, "RUNNING") })
-	code := s.opts.Run(ctx, c)
-	s.end(t, &code, stop{code: "EssentialContainerExited", reason: "Essential container in task exited"})
-}
-
-func isClosed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
+	s.mu.Lock()
+	s.move(t, "PENDING")
+	t.now.StartedAt = aws.Time(s.opts.Now())
+	s.move(t, "RUNNING")
+	s.mu.Unlock()
+	code := int32(s.opts.Run(ctx, Container{Env: env, Terminated: terminated}))
+	s.end(t, &code, stop{code: types.TaskStopCodeEssentialContainerExited, reason: "Essential container in task exited"})
 }
 
 // environment returns the environment of the container.
 func (s *Server) environment(t *task) ([]string, error) {
 	d := t.definition.ContainerDefinitions[0]
-	id := t.now.ARN[strings.LastIndex(t.now.ARN, "/")+1:]
-	env := []string{"AWS_REGION=" + Region, "AWS_EXECUTION_ENV=AWS_ECS_FARGATE", "ECS_CONTAINER_METADATA_URI_V4=" + s.URL + "/v4/" + id + "-1"}
-	for _, v := range d.Environment {
-		env = append(env, v.Name+"="+v.Value)
-	}
+	id := (*t.now.TaskArn)[strings.LastIndex(*t.now.TaskArn, "/")+1:]
+	env := []string{"AWS_REGION=" + Region, "AWS_EXECUTION_ENV=AWS_ECS_FARGATE", "ECS_CONTAINER_METADATA_URI_V4=" + s.URL + "/v4/" + id}
+	variables := slices.Clone(d.Environment)
 	for _, secret := range d.Secrets {
 		if s.opts.Secret == nil {
-			return nil, fmt.Errorf("unable to retrieve secret %s", secret.ValueFrom)
+			return nil, fmt.Errorf("unable to retrieve secret %s", *secret.ValueFrom)
 		}
-		value, err := s.opts.Secret(secret.ValueFrom)
+		value, err := s.opts.Secret(*secret.ValueFrom)
 		if err != nil {
 			return nil, err
 		}
-		env = append(env, secret.Name+"="+value)
+		variables = append(variables, types.KeyValuePair{Name: secret.Name, Value: &value})
 	}
-	for _, v := range t.env {
-		env = append(env, v.Name+"="+v.Value)
+	for _, o := range t.now.Overrides.ContainerOverrides {
+		variables = append(variables, o.Environment...)
+	}
+	for _, v := range variables {
+		env = append(env, *v.Name+"="+*v.Value)
 	}
 	return env, nil
 }
 
 // end stops a task whose container has ended or never began.
-func (s *Server) end(t *task, code *int, why stop) {
-	s.change(t, func() {
-		t.now.DesiredStatus = "STOPPED"
-		if t.stopped != (stop{}) {
-			why = t.stopped
-		}
-		t.now.StopCode, t.now.StoppedReason = why.code, why.reason
-		if t.now.Stopping.IsZero() {
-			t.now.Stopping = s.opts.Now()
-		}
-		containers := slices.Clone(t.now.Containers)
-		containers[0].ExitCode, containers[0].Reason = code, why.container
-		t.now.Containers = containers
-		if t.killer != nil {
-			t.killer.Stop()
-		}
-		s.move(t, "DEPROVISIONING")
-		t.now.Stopped = s.opts.Now()
-		s.move(t, "STOPPED")
-	})
-}
-
-func (s *Server) change(t *task, how func()) {
+func (s *Server) end(t *task, code *int32, why stop) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	how()
+	if t.stopped != nil {
+		why = *t.stopped
+	}
+	t.now.DesiredStatus, t.now.StopCode, t.now.StoppedReason = aws.String("STOPPED"), why.code, &why.reason
+	if t.now.StoppingAt == nil {
+		t.now.StoppingAt = aws.Time(s.opts.Now())
+	}
+	t.now.Containers = slices.Clone(t.now.Containers)
+	t.now.Containers[0].ExitCode, t.now.Containers[0].Reason = code, &why.container
+	s.move(t, "DEPROVISIONING")
+	t.now.StoppedAt = aws.Time(s.opts.Now())
+	s.move(t, "STOPPED")
 }
 
 // move changes the status of a task and sends the event. The caller holds mu.
 func (s *Server) move(t *task, to string) {
-	t.now.LastStatus = to
-	containers := slices.Clone(t.now.Containers)
-	for i := range containers {
-		containers[i].LastStatus = to
+	t.now.LastStatus = &to
+	t.now.Containers = slices.Clone(t.now.Containers)
+	for i := range t.now.Containers {
+		t.now.Containers[i].LastStatus = &to
 	}
-	t.now.Containers = containers
 	t.now.Version++
-	t.now.Updated = s.opts.Now()
-	t.before = append(t.before, t.now)
-	s.events.add(t.now.event())
-}
-
-// stop sends SIGTERM to a task's container, and kills it after its stopTimeout. The caller holds
-// mu.
-func (s *Server) stop(t *task, why stop) {
-	if t.now.DesiredStatus == "STOPPED" {
-		return
-	}
-	t.stopped = why
-	t.now.DesiredStatus, t.now.Stopping = "STOPPED", s.opts.Now()
-	s.move(t, t.now.LastStatus)
-	wait := stopTimeout
-	if n := t.definition.ContainerDefinitions[0].StopTimeout; n > 0 {
-		wait = time.Duration(n) * time.Second
-	}
-	t.killer = time.AfterFunc(wait, t.kill)
-	t.terminate()
+	t.history = append(t.history, state{t.now, s.opts.Now()})
+	s.send(event(t.now, s.opts.Now()))
 }
