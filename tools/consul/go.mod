@@ -1,6 +1,9 @@
+// Pins the Consul server that the tests and the demo start.
 module github.com/terrapulse/terrapulse/tools/consul
 
 go 1.26
+
+tool github.com/hashicorp/consul
 
 require github.com/hashicorp/consul v1.22.3
 

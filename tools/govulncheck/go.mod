@@ -1,6 +1,9 @@
+// Pins govulncheck, which `make lint` runs.
 module github.com/terrapulse/terrapulse/tools/govulncheck
 
 go 1.26.0
+
+tool golang.org/x/vuln/cmd/govulncheck
 
 require golang.org/x/vuln v1.9.0
 

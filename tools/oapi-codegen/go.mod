@@ -1,6 +1,9 @@
+// Pins oapi-codegen, which `go generate ./internal/apispec` runs.
 module github.com/terrapulse/terrapulse/tools/oapi-codegen
 
 go 1.26.7
+
+tool github.com/oapi-codegen/oapi-codegen/v2/cmd/oapi-codegen
 
 require github.com/oapi-codegen/oapi-codegen/v2 v2.8.2
 

@@ -1,6 +1,10 @@
+// Pins the OpenTofu for `make test-tofu`. It is built from source, because
+// HashiCorp's releases do not contain it.
 module github.com/terrapulse/terrapulse/tools/opentofu
 
 go 1.26.6
+
+tool github.com/opentofu/opentofu/cmd/tofu
 
 require github.com/opentofu/opentofu v1.12.6
 

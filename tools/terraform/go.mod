@@ -1,6 +1,10 @@
+// Pins the Terraform for tests and demo, if none is installed and HashiCorp's
+// releases cannot be reached.
 module github.com/terrapulse/terrapulse/tools/terraform
 
 go 1.26
+
+tool github.com/hashicorp/terraform
 
 require github.com/hashicorp/terraform v1.11.4
 
