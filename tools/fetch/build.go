@@ -1,82 +1,48 @@
 package main
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path"
 	"path/filepath"
+	"regexp"
 	"runtime"
-	"strings"
 	"time"
 )
 
+// progressEvery is the interval at which a build that takes long says that it goes on.
+const progressEvery = 20 * time.Second
+
+var downloads = regexp.MustCompile(`(?m)^go: downloading .*\n`)
+
 // build compiles the tool into work and returns the program's path.
 func (f *fetcher) build(ctx context.Context, t tool, work string) (string, error) {
-	args := []string{"install", "-v", "-trimpath", "-ldflags", "-s -w " + t.ldflags}
-	dir := work
+	cmd := exec.CommandContext(ctx, "go", "install", "-trimpath", "-ldflags", "-s -w "+t.ldflags)
 	if t.module != "" {
-		dir = filepath.Join(f.top, filepath.FromSlash(t.module))
-		args = append(args, t.pkg)
+		cmd.Dir = filepath.Join(f.top, filepath.FromSlash(t.module))
+		cmd.Args = append(cmd.Args, t.pkg)
 	} else {
-		args = append(args, t.pkg+"@"+t.at)
+		cmd.Dir = work
+		cmd.Args = append(cmd.Args, t.pkg+"@"+t.at)
 	}
-	f.printf("%s: building %s", t.name, t.version)
-
-	cmd := exec.CommandContext(ctx, "go", args...)
-	cmd.Dir = dir
 	// The tools run on this machine, whatever target the environment sets.
 	cmd.Env = append(os.Environ(), "GOBIN="+work, "GOFLAGS=", "GOWORK=off", "CGO_ENABLED=0",
 		"GOOS="+runtime.GOOS, "GOARCH="+runtime.GOARCH)
-	// An interrupt also ends the compilers that it started.
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
-	cmd.WaitDelay = 10 * time.Second
-	stderr, err := cmd.StderrPipe()
-	if err != nil {
-		return "", err
-	}
-	if err := cmd.Start(); err != nil {
-		return "", err
-	}
-	said := f.follow(t, stderr)
-	if err := cmd.Wait(); err != nil {
-		if ctx.Err() != nil {
-			return "", ctx.Err()
-		}
-		return "", fmt.Errorf("go %s: %w\n%s\nThe Go module proxy must be reachable (see `go env GOPROXY`)",
-			strings.Join(args, " "), err, said)
-	}
-	return filepath.Join(work, path.Base(t.pkg)+exe()), nil
-}
 
-// follow reads the output of a verbose go install until it ends, and reports its progress every 20
-// seconds. It returns all lines that are neither downloads nor package names: warnings and errors.
-func (f *fetcher) follow(t tool, stderr io.Reader) string {
-	var rest bytes.Buffer
-	var downloaded, compiled int
-	start := time.Now()
-	next := start.Add(20 * time.Second)
-	lines := bufio.NewScanner(stderr)
-	lines.Buffer(nil, 1<<20) // error messages of a linker can be long
-	for lines.Scan() {
-		line := lines.Text()
-		switch {
-		case strings.HasPrefix(line, "go: downloading "):
-			downloaded++
-		case !strings.ContainsAny(line, " \t"): // the name of a package
-			compiled++
-		default:
-			rest.WriteString(line + "\n")
-		}
-		if now := time.Now(); now.After(next) {
-			f.printf("%s: %s: %d modules downloaded, %d packages compiled",
-				t.name, now.Sub(start).Round(time.Second), downloaded, compiled)
-			next = now.Add(20 * time.Second)
+	f.printf("%s: building %s", t.name, t.version)
+	start, ended := time.Now(), make(chan error, 1)
+	go func() { ended <- command(ctx, cmd) }()
+	for {
+		select {
+		case err := <-ended:
+			if err != nil && ctx.Err() == nil {
+				err = fmt.Errorf("%s\nThe Go module proxy must be reachable (see `go env GOPROXY`)", downloads.ReplaceAllString(err.Error(), ""))
+			}
+			return filepath.Join(work, path.Base(t.pkg)+exe()), err
+		case <-time.After(progressEvery):
+			f.printf("%s: still building after %s", t.name, time.Since(start).Round(time.Second))
 		}
 	}
-	return rest.String()
 }

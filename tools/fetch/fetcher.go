@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -137,16 +136,9 @@ func (f *fetcher) installed(ctx context.Context, t tool, dst string) string {
 	if t.product == nil {
 		return ""
 	}
-	for _, dir := range f.path {
+	for binary := range f.programs(t.name) {
 		// .tools/bin itself may be on PATH.
-		if dir == "" || filepath.Clean(dir) == filepath.Dir(dst) {
-			continue
-		}
-		binary, err := exec.LookPath(filepath.Join(dir, t.name))
-		if err != nil {
-			continue
-		}
-		if binary, err = filepath.Abs(binary); err != nil {
+		if binary == dst {
 			continue
 		}
 		if same(binary, dst) {
@@ -189,21 +181,19 @@ func (f *fetcher) reach(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, reachTimeout)
 	defer cancel()
-	f.unreachable = func() error {
-		req, err := http.NewRequestWithContext(ctx, http.MethodHead, f.releases+"/", nil)
-		if err != nil {
-			return err
-		}
-		resp, err := http.DefaultClient.Do(req)
-		if err != nil {
-			return fmt.Errorf("HashiCorp's releases cannot be reached: %w", err)
-		}
-		resp.Body.Close()
-		if resp.StatusCode != http.StatusOK {
-			return fmt.Errorf("HashiCorp's releases at %s answer %s", f.releases, resp.Status)
-		}
-		return nil
-	}()
+	req, err := http.NewRequestWithContext(ctx, http.MethodHead, f.releases+"/", nil)
+	if err != nil {
+		return err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		f.unreachable = fmt.Errorf("HashiCorp's releases cannot be reached: %w", err)
+		return f.unreachable
+	}
+	resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		f.unreachable = fmt.Errorf("HashiCorp's releases at %s answer %s", f.releases, resp.Status)
+	}
 	return f.unreachable
 }
 

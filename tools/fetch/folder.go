@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
+	"iter"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -70,8 +71,8 @@ func (f *fetcher) maven(ctx context.Context, t tool, dir string) error {
 		return err
 	}
 	f.printf("%s: downloading with Maven, 46 MB", t.name)
-	return f.command(ctx, mvn, "--quiet", "--batch-mode", "--file", f.pinned(t),
-		"dependency:copy-dependencies", "-DincludeScope=runtime", "-DoutputDirectory="+dir)
+	return command(ctx, exec.CommandContext(ctx, mvn, "--quiet", "--batch-mode", "--file", f.pinned(t),
+		"dependency:copy-dependencies", "-DincludeScope=runtime", "-DoutputDirectory="+dir))
 }
 
 // virtualEnvironment installs the tool's requirements.txt for Python.
@@ -80,45 +81,56 @@ func (f *fetcher) virtualEnvironment(ctx context.Context, t tool, dir string) er
 	if err != nil {
 		return err
 	}
-	if err := f.command(ctx, python, "-c", "import sys; sys.exit(sys.version_info < (3, 11) and "+
-		"'Python 3.11 or newer is needed, this is ' + sys.version)"); err != nil {
+	if err := command(ctx, exec.CommandContext(ctx, python, "-c", "import sys; sys.exit(sys.version_info < (3, 11) and "+
+		"'Python 3.11 or newer is needed, this is ' + sys.version)")); err != nil {
 		return err
 	}
 	f.printf("%s: installing %s with pip: up to a minute and 400 MB", t.name, t.pin)
-	if err := f.command(ctx, python, "-m", "venv", dir); err != nil {
+	if err := command(ctx, exec.CommandContext(ctx, python, "-m", "venv", dir)); err != nil {
 		return fmt.Errorf("%w\nPython needs its module venv (Debian: python3-venv)", err)
 	}
-	return f.command(ctx, filepath.Join(dir, "bin", "python"), "-m", "pip", "install", "--quiet", "--no-input",
-		"--disable-pip-version-check", "--requirement", f.pinned(t))
+	return command(ctx, exec.CommandContext(ctx, filepath.Join(dir, "bin", "python"), "-m", "pip", "install", "--quiet", "--no-input",
+		"--disable-pip-version-check", "--requirement", f.pinned(t)))
 }
 
 // find returns the path of an installed program; the error says what to
 // install.
 func (f *fetcher) find(name, what string) (string, error) {
-	for _, dir := range f.path {
-		if dir == "" {
-			continue
-		}
-		if program, err := exec.LookPath(filepath.Join(dir, name)); err == nil {
-			return filepath.Abs(program)
-		}
+	for program := range f.programs(name) {
+		return program, nil
 	}
 	return "", fmt.Errorf("there is no %s on PATH: install %s", name, what)
 }
 
-// command runs a program to its end. The error contains its output.
-func (f *fetcher) command(ctx context.Context, program string, args ...string) error {
-	cmd := exec.CommandContext(ctx, program, args...)
+// programs yields the absolute paths of all programs with a name on PATH.
+func (f *fetcher) programs(name string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for _, dir := range f.path {
+			if dir == "" {
+				continue
+			}
+			program, err := exec.LookPath(filepath.Join(dir, name))
+			if err == nil {
+				program, err = filepath.Abs(program)
+			}
+			if err == nil && !yield(program) {
+				return
+			}
+		}
+	}
+}
+
+// command runs a command of the context to its end. The error contains its output.
+func command(ctx context.Context, cmd *exec.Cmd) error {
+	// An interrupt also ends the programs that it started.
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 10 * time.Second
-	var said bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &said, &said
-	err := cmd.Run()
+	said, err := cmd.CombinedOutput()
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	if err != nil {
-		return fmt.Errorf("%s %s: %w\n%s", program, strings.Join(args, " "), err, bytes.TrimSpace(said.Bytes()))
+		return fmt.Errorf("%s: %w\n%s", strings.Join(cmd.Args, " "), err, bytes.TrimSpace(said))
 	}
 	return nil
 }
