@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -23,66 +24,41 @@ type consul struct {
 	client *api.Client
 }
 
-// startConsul starts a server on free ports and waits until it can be used.
+// startConsul starts a server on free ports and waits until it leads and has registered its own
+// node.
 func startConsul(ctx context.Context, program, dir string) (*consul, error) {
-	var ports [3]int
-	for i := range ports {
+	args := []string{"agent", "-dev", "-node", "demo", "-bind", "127.0.0.1", "-client", "127.0.0.1",
+		"-serf-wan-port", "-1", "-dns-port", "-1", "-grpc-port", "-1", "-grpc-tls-port", "-1",
+		"-hcl", "disable_update_check = true"}
+	c := &consul{}
+	for _, flag := range []string{"-server-port", "-serf-lan-port", "-http-port"} {
 		port, err := freePort()
 		if err != nil {
 			return nil, err
 		}
-		ports[i] = port
+		args = append(args, flag, fmt.Sprint(port))
+		c.addr = fmt.Sprintf("127.0.0.1:%d", port) // of the last one
 	}
-	c := &consul{addr: fmt.Sprintf("127.0.0.1:%d", ports[0])}
-
 	// The environment may point to another Consul.
-	var env []string
-	for _, kv := range os.Environ() {
-		if !strings.HasPrefix(kv, "CONSUL_") {
-			env = append(env, kv)
-		}
-	}
+	env := slices.DeleteFunc(os.Environ(), func(kv string) bool { return strings.HasPrefix(kv, "CONSUL_") })
 	var err error
-	c.process, err = startProcess("consul", filepath.Join(dir, "consul.log"), command{
-		path: program,
-		args: []string{"agent", "-dev", "-node", "demo", "-bind", "127.0.0.1", "-client", "127.0.0.1",
-			"-http-port", fmt.Sprint(ports[0]), "-server-port", fmt.Sprint(ports[1]), "-serf-lan-port", fmt.Sprint(ports[2]),
-			"-serf-wan-port", "-1", "-dns-port", "-1", "-grpc-port", "-1", "-grpc-tls-port", "-1",
-			"-hcl", "disable_update_check = true"},
-		dir: dir,
-		env: env,
-	})
-	if err != nil {
+	if c.process, err = startProcess(filepath.Join(dir, "consul.log"), dir, env, program, args...); err != nil {
 		return nil, err
 	}
 	if c.client, err = api.NewClient(&api.Config{Address: c.addr, Scheme: "http"}); err == nil {
-		err = c.await(ctx)
+		err = c.await(ctx, consulTimeout, func() error {
+			nodes, _, err := c.client.Catalog().Nodes((&api.QueryOptions{}).WithContext(ctx))
+			if err == nil && len(nodes) == 0 {
+				err = errors.New("it has not registered its own node")
+			}
+			return err
+		})
 	}
 	if err != nil {
 		c.stop()
 		return nil, err
 	}
 	return c, nil
-}
-
-// await waits until the server leads and has registered its own node.
-func (c *consul) await(ctx context.Context) error {
-	deadline := time.After(consulTimeout)
-	for {
-		nodes, _, err := c.client.Catalog().Nodes((&api.QueryOptions{}).WithContext(ctx))
-		if err == nil && len(nodes) > 0 {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-c.ended:
-			return c.failure(errors.New("it ended by itself"))
-		case <-deadline:
-			return c.failure(fmt.Errorf("not ready after %s: %w", consulTimeout, err))
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
 }
 
 // freePort finds a TCP port of this machine that nothing listens on.

@@ -116,7 +116,7 @@ func TestDiff_KeepsAsManyLinesAsPossible(t *testing.T) {
 	} {
 		var got strings.Builder
 		for _, l := range diff(lines(c.from), lines(c.to)) {
-			got.WriteString(string(" +-"[l.change]) + l.text)
+			got.WriteString(l)
 		}
 		if got.String() != c.want {
 			t.Errorf("diff of %q and %q is %q, want %q", c.from, c.to, got.String(), c.want)

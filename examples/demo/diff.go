@@ -2,20 +2,6 @@ package main
 
 import "strings"
 
-// change is the kind of change of a line.
-type change int
-
-const (
-	kept change = iota
-	added
-	removed
-)
-
-type line struct {
-	change change
-	text   string
-}
-
 func lines(text string) []string {
 	if text == "" {
 		return nil
@@ -23,9 +9,16 @@ func lines(text string) []string {
 	return strings.Split(strings.TrimSuffix(text, "\n"), "\n")
 }
 
-// diff returns the lines of both texts in order, keeping as many as possible. It is for small
-// files: its time is the product of their lengths.
-func diff(from, to []string) []line {
+// The marks that diff puts before lines.
+const (
+	kept    = " "
+	added   = "+"
+	removed = "-"
+)
+
+// diff returns the marked lines of both texts in order, keeping as many as possible. It is for
+// small files: its time is the product of their lengths.
+func diff(from, to []string) []string {
 	// common[i][j] is the length of the longest common subsequence of
 	// from[i:] and to[j:].
 	common := make([][]int, len(from)+1)
@@ -41,18 +34,18 @@ func diff(from, to []string) []line {
 			}
 		}
 	}
-	var out []line
+	var out []string
 	i, j := 0, 0
 	for i < len(from) || j < len(to) {
 		switch {
 		case i < len(from) && j < len(to) && from[i] == to[j]:
-			out = append(out, line{kept, from[i]})
+			out = append(out, kept+from[i])
 			i, j = i+1, j+1
 		case j == len(to) || i < len(from) && common[i+1][j] >= common[i][j+1]:
-			out = append(out, line{removed, from[i]})
+			out = append(out, removed+from[i])
 			i++
 		default:
-			out = append(out, line{added, to[j]})
+			out = append(out, added+to[j])
 			j++
 		}
 	}

@@ -7,7 +7,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -115,20 +114,23 @@ func (d *demo) run(ctx context.Context) (err error) {
 		d.show(file)
 	}
 
-	steps := []step{
+	// Each step is a change in Consul and the file that it must change.
+	for i, step := range []struct {
+		title, file string
+		act         func() error
+	}{
 		{"A new instance: web-3 registers in Consul", d.files[0], func() error {
 			return d.register(ctx, "web-3")
 		}},
 		{"A failing check: web-2 no longer answers", d.files[0], func() error {
-			return d.consul.client.Agent().UpdateTTLOpts(checkID("web-2"), "connection refused", api.HealthCritical, d.query(ctx))
+			return d.consul.client.Agent().UpdateTTLOpts(checkID("web-2"), "connection refused", api.HealthCritical, (&api.QueryOptions{}).WithContext(ctx))
 		}},
 		{"A key is edited: web/maintenance says that work is under way", d.files[1], func() error {
 			_, err := d.consul.client.KV().Put(
 				&api.KVPair{Key: "web/maintenance", Value: []byte("We are back at noon")}, (&api.WriteOptions{}).WithContext(ctx))
 			return err
 		}},
-	}
-	for i, step := range steps {
+	} {
 		d.heading(fmt.Sprintf("%d. %s", i+1, step.title))
 		start := time.Now()
 		if err := step.act(); err != nil {
@@ -151,13 +153,6 @@ func (d *demo) run(ctx context.Context) (err error) {
 	return d.follow(ctx)
 }
 
-// step is a change in Consul and the file that it must change.
-type step struct {
-	title string
-	file  string
-	act   func() error
-}
-
 func (d *demo) tool(name string) string {
 	return filepath.Join(d.top, ".tools", "bin", name+exe())
 }
@@ -176,10 +171,6 @@ func (d *demo) register(ctx context.Context, id string) error {
 
 func checkID(service string) string { return service + "-answers" }
 
-func (d *demo) query(ctx context.Context) *api.QueryOptions {
-	return (&api.QueryOptions{}).WithContext(ctx)
-}
-
 // startDaemon starts terrapulse as a user would, except for its folders and a shorter buffer
 // period.
 func (d *demo) startDaemon() error {
@@ -191,15 +182,12 @@ func (d *demo) startDaemon() error {
 	if err := os.WriteFile(d.settings(), []byte(content), 0o600); err != nil {
 		return err
 	}
-	d.daemon, err = startProcess("terrapulse", filepath.Join(d.dir, "terrapulse.log"), command{
-		path: d.terrapulse,
-		args: []string{"start", "-config-file", "tasks.yaml", "-config-file", d.settings()},
-		dir:  filepath.Join(d.top, "examples", "quickstart"),
-		env: append(os.Environ(),
-			"CONSUL_HTTP_ADDR="+d.consul.addr,
-			"TF_CLI_CONFIG_FILE="+filepath.Join(d.top, ".tools", "terraform.rc"),
-			"PATH="+filepath.Join(d.top, ".tools", "bin")+string(os.PathListSeparator)+os.Getenv("PATH")),
-	})
+	env := append(os.Environ(),
+		"CONSUL_HTTP_ADDR="+d.consul.addr,
+		"TF_CLI_CONFIG_FILE="+filepath.Join(d.top, ".tools", "terraform.rc"),
+		"PATH="+filepath.Join(d.top, ".tools", "bin")+string(os.PathListSeparator)+os.Getenv("PATH"))
+	d.daemon, err = startProcess(filepath.Join(d.dir, "terrapulse.log"), filepath.Join(d.top, "examples", "quickstart"), env,
+		d.terrapulse, "start", "-config-file", "tasks.yaml", "-config-file", d.settings())
 	return err
 }
 
@@ -208,19 +196,12 @@ func (d *demo) settings() string { return filepath.Join(d.dir, "demo.yaml") }
 
 // awaitChange waits until the file differs from the shown one.
 func (d *demo) awaitChange(ctx context.Context, file string) error {
-	deadline := time.After(stepTimeout)
-	for !d.changed(file) {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-d.daemon.ended:
-			return d.daemon.failure(errors.New("it ended by itself"))
-		case <-deadline:
-			return d.daemon.failure(fmt.Errorf("%s is not written after %s", filepath.Base(file), stepTimeout))
-		case <-time.After(5 * time.Millisecond):
+	return d.daemon.await(ctx, stepTimeout, func() error {
+		if !d.changed(file) {
+			return fmt.Errorf("%s is not written", filepath.Base(file))
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
 func (d *demo) changed(file string) bool {
@@ -236,7 +217,7 @@ func (d *demo) follow(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-d.daemon.ended:
-			return d.daemon.failure(errors.New("it ended by itself"))
+			return d.daemon.failure("it ended by itself")
 		case <-time.After(100 * time.Millisecond):
 		}
 		for _, file := range d.files {

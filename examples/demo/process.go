@@ -1,9 +1,11 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"time"
 )
@@ -13,62 +15,74 @@ const stopTimeout = 15 * time.Second
 
 // process is a program that runs beside the demo and ends with it.
 type process struct {
-	name  string
 	log   string // file with its output
-	cmd   *exec.Cmd
+	stop  func() // interrupts the program, kills it if necessary, and waits for its end
 	ended chan struct{}
 }
 
-type command struct {
-	path string
-	args []string
-	dir  string
-	env  []string
-}
-
-func startProcess(name, log string, c command) (*process, error) {
+// startProcess starts a program in a folder. The name of the log is the name of the program.
+func startProcess(log, dir string, env []string, program string, args ...string) (*process, error) {
 	file, err := os.Create(log)
 	if err != nil {
 		return nil, err
 	}
 	defer file.Close()
-	p := &process{name: name, log: log, ended: make(chan struct{})}
-	p.cmd = exec.Command(c.path, c.args...)
-	p.cmd.Dir, p.cmd.Env = c.dir, c.env
-	p.cmd.Stdout, p.cmd.Stderr = file, file
+	ctx, cancel := context.WithCancel(context.Background())
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = dir, env, file, file
+	cmd.WaitDelay = stopTimeout
+	cmd.Cancel = func() error {
+		if cmd.Process.Signal(os.Interrupt) != nil { // Windows has no interrupt for a program without a window
+			return cmd.Process.Kill()
+		}
+		return nil
+	}
 	// The demo passes Ctrl-C on itself, once and in order.
-	separate(p.cmd)
-	if err := p.cmd.Start(); err != nil {
-		return nil, fmt.Errorf("start %s: %w", name, err)
+	separate(cmd)
+	if err := cmd.Start(); err != nil {
+		cancel()
+		return nil, fmt.Errorf("start %s: %w", program, err)
+	}
+	p := &process{log: log, ended: make(chan struct{})}
+	p.stop = func() {
+		cancel()
+		<-p.ended
 	}
 	go func() {
-		_ = p.cmd.Wait() // its log says how it ended
+		_ = cmd.Wait() // its log says how it ended
 		close(p.ended)
 	}()
 	return p, nil
 }
 
-// stop interrupts the program, and kills it if necessary.
-func (p *process) stop() {
-	interrupt(p.cmd.Process)
-	select {
-	case <-p.ended:
-	case <-time.After(stopTimeout):
-		_ = p.cmd.Process.Kill() // fails only if it has ended
-		<-p.ended
+// await polls until there is no error, the program ends by itself, or the time is over.
+func (p *process) await(ctx context.Context, limit time.Duration, poll func() error) error {
+	deadline := time.After(limit)
+	for {
+		err := poll()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-p.ended:
+			return p.failure("it ended by itself")
+		case <-deadline:
+			return p.failure(fmt.Sprintf("after %s: %v", limit, err))
+		case <-time.After(5 * time.Millisecond):
+		}
 	}
 }
 
-// failure adds the last output of the program to an error.
-func (p *process) failure(err error) error {
+// failure returns an error with the last output of the program.
+func (p *process) failure(what string) error {
 	const most = 20
-	content, readErr := os.ReadFile(p.log)
-	if readErr != nil {
-		return fmt.Errorf("%s: %w", p.name, err)
+	name := strings.TrimSuffix(filepath.Base(p.log), ".log")
+	content, err := os.ReadFile(p.log)
+	if err != nil {
+		return fmt.Errorf("%s: %s", name, what)
 	}
 	said := lines(string(content))
-	if len(said) > most {
-		said = said[len(said)-most:]
-	}
-	return fmt.Errorf("%s: %w; the end of its log:\n%s", p.name, err, strings.Join(said, "\n"))
+	return fmt.Errorf("%s: %s; the end of its log:\n%s", name, what, strings.Join(said[max(0, len(said)-most):], "\n"))
 }

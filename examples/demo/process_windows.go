@@ -1,7 +1,6 @@
 package main
 
 import (
-	"os"
 	"os/exec"
 	"syscall"
 )
@@ -10,7 +9,3 @@ import (
 func separate(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{CreationFlags: syscall.CREATE_NEW_PROCESS_GROUP}
 }
-
-// interrupt kills the program: Windows has no interrupt for a program without a window. It fails
-// only if the program has ended.
-func interrupt(p *os.Process) { _ = p.Kill() }

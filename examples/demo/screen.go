@@ -38,15 +38,14 @@ func (d *demo) show(file string) {
 
 	fmt.Fprintf(d.out, "\n    %s\n", filepath.Base(file))
 	for _, l := range diff(lines(old), lines(string(content))) {
+		mark, text := l[:1], l[1:]
 		switch {
-		case !known:
-			fmt.Fprintf(d.out, "    | %s\n", l.text)
-		case l.change == added:
-			fmt.Fprintln(d.out, d.color(green, "  + | "+l.text))
-		case l.change == removed:
-			fmt.Fprintln(d.out, d.color(red, "  - | "+l.text))
+		case !known || mark == kept:
+			fmt.Fprintf(d.out, "    | %s\n", text)
+		case mark == added:
+			fmt.Fprintln(d.out, d.color(green, "  + | "+text))
 		default:
-			fmt.Fprintf(d.out, "    | %s\n", l.text)
+			fmt.Fprintln(d.out, d.color(red, "  - | "+text))
 		}
 	}
 	fmt.Fprintln(d.out)
