@@ -31,20 +31,20 @@ func written[T bool | time.Duration](v block.Value[T]) *T {
 
 // globalBuffer resolves the buffer_period of all tasks. Each key has its own
 // default: a min above the default max raises max.
-func (l *loader) globalBuffer(raw *rawGlobalBuffer) BufferPeriod {
-	l.notNegative(raw.Min)
-	l.notNegative(raw.Max)
-	if !raw.Enabled.V {
+func (l *loader) globalBuffer(b *BufferPeriod) BufferPeriod {
+	l.notNegative(rawOf(l, &b.Min))
+	l.notNegative(rawOf(l, &b.Max))
+	if !b.Enabled {
 		return BufferPeriod{}
 	}
-	return BufferPeriod{Enabled: true, Min: raw.Min.V, Max: max(raw.Min.V, raw.Max.V)}
+	return BufferPeriod{Enabled: true, Min: b.Min, Max: max(b.Min, b.Max)}
 }
 
 // taskBuffer resolves the buffer_period of a task. If the block sets a key, the
 // others follow from it; otherwise the parent's values hold.
 func (l *loader) taskBuffer(raw *rawTaskBuffer, parent BufferPeriod) BufferPeriod {
-	l.notNegative(raw.Min)
-	l.notNegative(raw.Max)
+	l.notNegative(&raw.Min)
+	l.notNegative(&raw.Max)
 	if !raw.Enabled.Set && !raw.Min.Set && !raw.Max.Set {
 		return parent
 	}
@@ -70,7 +70,7 @@ func (l *loader) taskBuffer(raw *rawTaskBuffer, parent BufferPeriod) BufferPerio
 	return b
 }
 
-func (l *loader) notNegative(d block.Duration) {
+func (l *loader) notNegative(d *block.Duration) {
 	if d.V < 0 {
 		l.Fail(d.Origin, "buffer_period: cannot be negative: "+block.Quoted(d.Text), `a duration such as "5s"`)
 	}

@@ -57,8 +57,8 @@ func TestBufferPeriod_MaxIsNeverLessThanMin(t *testing.T) {
 			}
 		})
 		var l loader
-		parent := l.globalBuffer(&rawGlobalBuffer{
-			Enabled: block.Bool{V: rapid.Bool().Draw(t, "global")}, Min: duration.Draw(t, "min"), Max: duration.Draw(t, "max"),
+		parent := l.globalBuffer(&BufferPeriod{
+			Enabled: rapid.Bool().Draw(t, "global"), Min: duration.Draw(t, "min").V, Max: duration.Draw(t, "max").V,
 		})
 		b := l.taskBuffer(&rawTaskBuffer{Min: duration.Draw(t, "min"), Max: duration.Draw(t, "max")}, parent)
 		for _, b := range []BufferPeriod{parent, b} {

@@ -66,120 +66,10 @@ func (c *Config) Task(name string) (*Task, bool) {
 	return nil, false
 }
 
-// Syslog is the syslog block.
-type Syslog struct {
-	Enabled  bool
-	Facility string
-	Name     string
-}
-
-// Consul is the consul block with its environment fallbacks applied.
-type Consul struct {
-	Address   string // host:port, or a URL with scheme, or unix://path
-	Token     string
-	KVPath    string
-	Namespace string // CONSUL_NAMESPACE: the default of every query that names none
-	Partition string // CONSUL_PARTITION
-	Auth      BasicAuth
-	TLS       ClientTLS
-	Transport Transport
-
-	ServiceRegistration ServiceRegistration
-}
-
-// BasicAuth is HTTP basic authentication.
-type BasicAuth struct {
-	Enabled            bool
-	Username, Password string
-}
-
-// ClientTLS is how a client of Consul or Vault speaks TLS.
-type ClientTLS struct {
-	Enabled    bool
-	CACert     string // path
-	CAPath     string // path
-	Cert       string // path
-	Key        string // path
-	ServerName string
-	Verify     bool
-}
-
-// Transport tunes the HTTP connections to Consul or Vault.
-type Transport struct {
-	DialKeepAlive       time.Duration
-	DialTimeout         time.Duration
-	DisableKeepAlives   bool
-	IdleConnTimeout     time.Duration
-	MaxIdleConns        int
-	MaxIdleConnsPerHost int
-	TLSHandshakeTimeout time.Duration
-}
-
-// ServiceRegistration is how the program registers itself in Consul.
-type ServiceRegistration struct {
-	Enabled      bool
-	ServiceName  string
-	Address      string
-	Namespace    string
-	DefaultCheck DefaultCheck
-}
-
-// DefaultCheck is the health check of the self-registration.
-type DefaultCheck struct {
-	Enabled bool
-	Address string
-}
-
-// HighAvailability is the high_availability block.
-type HighAvailability struct {
-	Cluster  Cluster
-	Instance Instance
-}
-
-// Cluster is what all instances of a cluster have in common.
-type Cluster struct {
-	Name    string // never empty, without slashes
-	Storage ClusterStorage
-}
-
 // Path is where the cluster keeps its state in Consul's KV: below the parent
 // path, under the cluster's name. It neither begins nor ends with a slash.
 func (c Cluster) Path() string {
-	return strings.Trim(path.Join(c.Storage.ParentPath, c.Name), "/")
-}
-
-// ClusterStorage is the storage "consul" block: where in Consul's KV a cluster
-// keeps its state.
-type ClusterStorage struct {
-	ParentPath string        // as configured; "consul-terraform-sync/" by default
-	Namespace  string        // "" is the token's
-	SessionTTL time.Duration // 10 s to 24 h; 15 s by default
-}
-
-// Instance is what differs between instances of a cluster, beside the id.
-type Instance struct {
-	Address string // for people; may be empty
-}
-
-// Vault is the vault block with its environment fallbacks applied.
-type Vault struct {
-	Enabled        bool
-	Address        string
-	Namespace      string
-	Token          string
-	AgentTokenFile string
-	RenewToken     bool
-	UnwrapToken    bool
-	TLS            ClientTLS
-	Transport      Transport
-}
-
-// APITLS is the tls block: TLS of the HTTP API.
-type APITLS struct {
-	Enabled        bool
-	Cert, Key      string // paths
-	VerifyIncoming bool
-	CACert, CAPath string // paths
+	return strings.Trim(path.Join(c.Storage.Consul.ParentPath, c.Name), "/")
 }
 
 // Terraform is the driver "terraform" block.
@@ -237,13 +127,6 @@ func (p Provider) ID() string {
 		return p.Name
 	}
 	return p.Name + "." + p.Alias
-}
-
-// BufferPeriod delays a triggered run until changes have settled.
-type BufferPeriod struct {
-	Enabled bool
-	Min     time.Duration // a run waits this long after the latest change
-	Max     time.Duration // and at most this long after the first
 }
 
 // Task is one unit of automation: a condition in Consul and the Terraform

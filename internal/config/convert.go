@@ -127,14 +127,14 @@ func (c *converter) block(dst, src *node, t reflect.Type, path string) {
 			for _, o := range objects {
 				c.labelled(dst.child(entry{key: e.key, pos: e.pos}, kindObject), o, e, path)
 			}
-		case field == reflect.TypeFor[freeForm](), k.isMap:
+		case field == reflect.TypeFor[freeForm](), k.value == "map":
 			for _, o := range objects {
 				if e.value.kind == kindNull {
 					continue
 				}
 				m := dst.child(e, kindObject)
 				for _, e := range o.entries {
-					if k.isMap {
+					if k.value == "map" {
 						e.value = e.value.element()
 					}
 					e.value = attributeTree(e.value)
@@ -142,7 +142,7 @@ func (c *converter) block(dst, src *node, t reflect.Type, path string) {
 				}
 			}
 		case e.value.kind != kindNull:
-			if field != reflect.TypeFor[block.Strings]() {
+			if k.value != "list" {
 				e.value = e.value.element()
 			}
 			e.value = attributeTree(e.value)

@@ -14,26 +14,16 @@ import (
 	"github.com/terrapulse/terrapulse/internal/config/block"
 )
 
-// A decoder fills the structs of schema.go from trees and collects everything
-// that is wrong. Files are decoded into the same struct one after the other,
-// which is how they are merged: a value replaces, a map adds, a repeatable
-// block appends.
-type decoder struct {
-	block.Report
-	earlier map[string]int // blocks of repeatable keys in the files before this one
-	weak    bool           // accept a list of one where a single value is expected
-}
-
 // A field is a key of a block that is not itself a plain block.
 type field interface {
-	decode(d *decoder, n *node, path string)
+	decode(d *loader, n *node, path string)
 }
 
 // An unsupported key is one of Consul-Terraform-Sync, or one that people expect,
 // without meaning here. Its tag "say" is the error; with the tag "warn", a warning.
 type unsupported struct{}
 
-func (*unsupported) decode(*decoder, *node, string) {}
+func (*unsupported) decode(*loader, *node, string) {}
 
 // A labelled key is a block with any label and content: backend "s3" {},
 // terraform_provider "aws" {}.
@@ -45,7 +35,7 @@ type labelledBlock struct {
 	body  *node
 }
 
-func (l *labelled) decode(d *decoder, n *node, path string) {
+func (l *labelled) decode(d *loader, n *node, path string) {
 	at := block.Origin{Pos: n.pos, Path: path}
 	const hint = `write it as in terraform_provider "aws" { ... } or backend "s3" { ... }; in YAML as a key above the block's own`
 	objects, ok := n.objects()
@@ -79,10 +69,8 @@ func (l *labelled) decode(d *decoder, n *node, path string) {
 }
 
 // block decodes an object into the struct of its schema.
-func (d *decoder) block(n *node, dst reflect.Value, path string) {
-	if m, ok := dst.Addr().Interface().(interface{ Mark(Position, string) }); ok {
-		m.Mark(n.pos, path)
-	}
+func (d *loader) block(n *node, dst reflect.Value, path string) {
+	d.place(dst.Addr().Interface()).Mark(n.pos, path)
 	s := schemaOf(dst.Type())
 	seen := map[string]bool{}
 	for _, e := range n.entries {
@@ -109,8 +97,7 @@ func (d *decoder) block(n *node, dst reflect.Value, path string) {
 		case f.Kind() == reflect.Slice:
 			d.blocks(e.value, f, at.Path)
 		case k.field:
-			_, repeats := f.Addr().Interface().(*labelled)
-			if seen[k.name] && !repeats && !k.isMap {
+			if seen[k.name] && k.typ != reflect.TypeFor[labelled]() && k.value != "map" {
 				d.Fail(at, "duplicate key", "keep one of them")
 				continue
 			}
@@ -134,7 +121,7 @@ func (d *decoder) block(n *node, dst reflect.Value, path string) {
 }
 
 // blocks appends the objects of a repeatable block.
-func (d *decoder) blocks(n *node, slice reflect.Value, path string) {
+func (d *loader) blocks(n *node, slice reflect.Value, path string) {
 	objects, ok := n.objects()
 	if !ok {
 		d.Fail(block.Origin{Pos: n.pos, Path: path}, "must be a block or a list of blocks, not "+n.kind.String(), "")
@@ -149,11 +136,8 @@ func (d *decoder) blocks(n *node, slice reflect.Value, path string) {
 
 // fill sets keys that no file sets, from the environment or the schema's default.
 // Repeatable blocks exist only if a file has them.
-func (d *decoder) fill(block any, prefix string, getenv func(string) string) {
-	d.fillValue(reflect.ValueOf(block).Elem(), prefix, getenv)
-}
-
-func (d *decoder) fillValue(v reflect.Value, prefix string, getenv func(string) string) {
+func (d *loader) fill(block any, prefix string) {
+	v := reflect.ValueOf(block).Elem()
 	for _, k := range schemaOf(v.Type()).keys {
 		if k.kind != nil && !v.Addr().Interface().(kindBlock).written(k.kind) {
 			continue
@@ -162,32 +146,36 @@ func (d *decoder) fillValue(v reflect.Value, prefix string, getenv func(string) 
 		switch {
 		case k.say != "" || f.Kind() == reflect.Slice:
 		case !k.field:
-			d.fillValue(f, prefix+k.prefix, getenv)
+			d.fill(f.Addr().Interface(), prefix+k.prefix)
 		default:
-			d.fillField(f, k, prefix, getenv)
+			d.fillField(f, k, prefix)
 		}
 	}
 }
 
-func (d *decoder) fillField(f reflect.Value, k key, prefix string, getenv func(string) string) {
+func (d *loader) fillField(f reflect.Value, k key, prefix string) {
 	v, ok := fieldOf(f).(interface {
 		field
-		origin() *block.Origin
+		origin(*loader) *block.Origin
 	})
-	if !ok || v.origin().Set {
+	if !ok {
 		return
 	}
-	text, from := k.fallback, ""
-	for _, name := range k.env {
-		name = strings.Replace(name, "*", prefix, 1)
-		if s := getenv(name); s != "" {
-			text, from = s, "environment variable "+name
-			break
+	if at := v.origin(d); !at.Set {
+		text, from := k.fallback, ""
+		for _, name := range k.variables(prefix) {
+			if s := d.Getenv(name); s != "" {
+				text, from = s, "environment variable "+name
+				break
+			}
+		}
+		if text != "" {
+			v.decode(d, &node{kind: kindString, text: text}, from)
+			*at = block.Origin{}
 		}
 	}
-	if text != "" {
-		v.decode(d, &node{kind: kindString, text: text}, from)
-		*v.origin() = block.Origin{}
+	if text, ok := f.Addr().Interface().(*string); ok {
+		*text = d.checked(k, rawOf(d, text))
 	}
 }
 
@@ -195,7 +183,7 @@ func (d *decoder) fillField(f reflect.Value, k key, prefix string, getenv func(s
 // one.
 type freeForm struct{ entries map[string]*node }
 
-func (v *freeForm) decode(d *decoder, n *node, path string) {
+func (v *freeForm) decode(d *loader, n *node, path string) {
 	objects, ok := n.objects()
 	if !ok {
 		d.Fail(block.Origin{Pos: n.pos, Path: path}, "must be a block, not "+n.kind.String(), "")
@@ -224,7 +212,7 @@ type key struct {
 	kind       *condition.Kind // instead of a field, if the key is a kind
 	typ        reflect.Type    // of the value
 	field      bool
-	isMap      bool
+	value      string   // the kind of its value, a name of values in jsonschema.go; "" if it has none
 	fallback   string   // default
 	env        []string // environment variables, the first that is set counts; * is the prefix
 	prefix     string   // of the environment variables of a nested block
@@ -257,7 +245,7 @@ func schemaOf(t reflect.Type) *schema {
 			index:      f.Index,
 			typ:        f.Type,
 			field:      fieldOf(reflect.New(f.Type).Elem()) != nil,
-			isMap:      f.Type == reflect.TypeFor[block.Value[map[string]string]](),
+			value:      valueNames[f.Type],
 			fallback:   f.Tag.Get("default"),
 			env:        strings.Fields(f.Tag.Get("env")),
 			prefix:     f.Tag.Get("prefix"),

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/terrapulse/terrapulse/internal/config/block"
 )
@@ -88,7 +89,12 @@ var values = map[string]object{
 	"map": blocks(object{"type": "object", "additionalProperties": object{"$ref": "#/$defs/string"}}, true),
 }
 
+// valueNames are the names of values by the types of keys.
 var valueNames = map[reflect.Type]string{
+	reflect.TypeFor[string]():         "string",
+	reflect.TypeFor[bool]():           "bool",
+	reflect.TypeFor[int]():            "number",
+	reflect.TypeFor[time.Duration]():  "duration",
 	reflect.TypeFor[block.String]():   "string",
 	reflect.TypeFor[block.Bool]():     "bool",
 	reflect.TypeFor[block.Int]():      "number",
@@ -150,7 +156,7 @@ func (g *schemaWriter) object(t reflect.Type, prefix string) object {
 			}
 			continue
 		}
-		properties[k.name] = g.property(k, k.typ, prefix)
+		properties[k.name] = g.property(k, prefix)
 		if k.required() && !slices.Contains(spread, t) {
 			required = append(required, k.name)
 		}
@@ -175,7 +181,7 @@ func (g *schemaWriter) object(t reflect.Type, prefix string) object {
 }
 
 // spread are the blocks with required keys that may stand in another file.
-var spread = []reflect.Type{reflect.TypeFor[rawHighAvailability](), reflect.TypeFor[rawCluster]()}
+var spread = []reflect.Type{reflect.TypeFor[HighAvailability](), reflect.TypeFor[Cluster]()}
 
 func (k key) required() bool { return k.tag.Get("required") != "" }
 
@@ -189,9 +195,9 @@ func empty(o map[string]any) bool {
 	return true
 }
 
-func (g *schemaWriter) property(k key, t reflect.Type, prefix string) object {
+func (g *schemaWriter) property(k key, prefix string) object {
 	var p object
-	switch {
+	switch t := k.typ; {
 	case t.Kind() == reflect.Slice:
 		p = blocks(g.block(t.Elem(), ""), false)
 	case !k.field:
@@ -212,23 +218,23 @@ func (g *schemaWriter) property(k key, t reflect.Type, prefix string) object {
 	case t == reflect.TypeFor[labelled]():
 		p = g.providers()
 	default:
-		p = g.value(k, t)
+		p = g.value(k)
 	}
 	p["description"] = k.description(prefix)
 	if k.deprecated != "" {
 		p["deprecated"] = true
 	}
-	if v, ok := k.typed(k.fallback, t); ok {
+	if v, ok := k.typed(k.fallback); ok {
 		p["default"] = v
 	}
-	if v, ok := k.typed(k.tag.Get("example"), t); ok {
+	if v, ok := k.typed(k.tag.Get("example")); ok {
 		p["examples"] = []any{v}
 	}
 	return p
 }
 
 // value is the schema of a scalar, list or map.
-func (g *schemaWriter) value(k key, t reflect.Type) object {
+func (g *schemaWriter) value(k key) object {
 	if one, anyCase := k.one(); len(one) > 0 {
 		any := []object{{"enum": one}, {"type": "null"}}
 		if anyCase {
@@ -246,9 +252,8 @@ func (g *schemaWriter) value(k key, t reflect.Type) object {
 	if k.required() {
 		return object{"type": []string{"string", "number", "boolean"}, "minLength": 1}
 	}
-	name := valueNames[t]
 	g.define("string", func() object { return values["string"] }) // that of maps refers to it
-	return g.define(name, func() object { return values[name] })
+	return g.define(k.value, func() object { return values[k.value] })
 }
 
 // one returns the values that are allowed, if they are listed, and whether they
@@ -266,14 +271,14 @@ func insensitive(pattern string) string {
 }
 
 // typed returns a text of a tag as a value of the key's type.
-func (k key) typed(text string, t reflect.Type) (any, bool) {
+func (k key) typed(text string) (any, bool) {
 	if text == "" {
 		return nil, false
 	}
-	switch t {
-	case reflect.TypeFor[block.Bool]():
+	switch k.value {
+	case "bool":
 		return text == "true", true
-	case reflect.TypeFor[block.Int]():
+	case "number":
 		n, err := strconv.Atoi(text)
 		return n, err == nil
 	default:

@@ -127,7 +127,7 @@ func newLoader(opts Options) (*loader, error) {
 	if opts.Now.IsZero() {
 		opts.Now = time.Now()
 	}
-	return &loader{Options: opts, decoder: decoder{Report: block.Report{Now: opts.Now, Existing: true}}}, nil
+	return &loader{Options: opts, Report: block.Report{Now: opts.Now, Existing: true}}, nil
 }
 
 // readAll reads and merges the files of Paths, and returns their names.
@@ -162,11 +162,11 @@ func LoadStoreSettings(opts Options) (StoreSettings, error) {
 	}
 	l.implied(&raw)
 	workingDir, _ := schemaOf(reflect.TypeFor[rawConfig]()).find("working_dir")
-	l.fillField(reflect.ValueOf(&raw.WorkingDir).Elem(), workingDir, "", l.Getenv)
-	settings := StoreSettings{WorkingDir: raw.WorkingDir.V}
-	if raw.HighAvailability.Set {
-		l.fill(&raw.HighAvailability, "", l.Getenv)
-		l.fill(&raw.Consul, "CONSUL", l.Getenv)
+	l.fillField(reflect.ValueOf(&raw.WorkingDir).Elem(), workingDir, "")
+	settings := StoreSettings{WorkingDir: raw.WorkingDir}
+	if l.place(&raw.HighAvailability).Set {
+		l.fill(&raw.HighAvailability, "")
+		l.fill(&raw.Consul, "CONSUL")
 		settings.HighAvailability = l.highAvailability(&raw.HighAvailability)
 		settings.Consul = l.consul(&raw.Consul)
 	}
@@ -186,7 +186,7 @@ func ConsulOf(getenv func(string) string) (Consul, error) {
 	l := loader{Options: Options{Getenv: getenv}}
 	var raw rawConfig
 	l.implied(&raw)
-	l.fill(&raw.Consul, "CONSUL", getenv) // and nothing else, which may be wrong
+	l.fill(&raw.Consul, "CONSUL") // and nothing else, which may be wrong
 	consul := l.consul(&raw.Consul)
 	if len(l.Errors) > 0 {
 		return Consul{}, Errors(l.Errors)
@@ -194,10 +194,16 @@ func ConsulOf(getenv func(string) string) (Consul, error) {
 	return consul, nil
 }
 
-// A loader reads one configuration.
+// A loader reads one configuration, and collects everything that is wrong with it.
+// It decodes the trees of files into the same structs of schema.go one after the
+// other, which is how they are merged: a value replaces, a map adds, a repeatable
+// block appends.
 type loader struct {
 	Options
-	decoder
+	block.Report
+	earlier map[string]int // blocks of repeatable keys in the files before this one
+	weak    bool           // accept a list of one where a single value is expected
+	written map[any]any    // see rawOf and place, by pointer
 }
 
 // sorted orders findings as a person reads the files.

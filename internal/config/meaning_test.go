@@ -170,7 +170,7 @@ func TestHighAvailability_DefaultsAndKeys(t *testing.T) {
 	cfg := load(t, "f.hcl", `high_availability {
   cluster { name = "prod" }
 }`)
-	want := &HighAvailability{Cluster: Cluster{Name: "prod", Storage: ClusterStorage{ParentPath: "consul-terraform-sync/", SessionTTL: 15 * time.Second}}}
+	want := &HighAvailability{Cluster: Cluster{Name: "prod", Storage: ClusterStorage{Consul: ConsulStorage{ParentPath: "consul-terraform-sync/", SessionTTL: 15 * time.Second}}}}
 	if diff := cmp.Diff(want, cfg.HighAvailability); diff != "" {
 		t.Errorf("defaults:\n%s", diff)
 	}
@@ -184,7 +184,7 @@ func TestHighAvailability_DefaultsAndKeys(t *testing.T) {
 		"own.json", `{"high_availability": {"instance": {"address": "cts-01.example.com"}}}`)
 	cfg = mustLoad(t, options(dir, "shared.yaml", "own.json"))
 	want = &HighAvailability{
-		Cluster:  Cluster{Name: "prod", Storage: ClusterStorage{ParentPath: "/a//b", Namespace: "n", SessionTTL: 30 * time.Second}},
+		Cluster:  Cluster{Name: "prod", Storage: ClusterStorage{Consul: ConsulStorage{ParentPath: "/a//b", Namespace: "n", SessionTTL: 30 * time.Second}}},
 		Instance: Instance{Address: "cts-01.example.com"},
 	}
 	if diff := cmp.Diff(want, cfg.HighAvailability); diff != "" {

@@ -67,7 +67,7 @@ func apiType(k key) string {
 	text := map[string]string{
 		"string": "type: string", "bool": "type: boolean", "number": "type: integer", "duration": "type: string",
 		"list": "type: array, items: {type: string}", "map": "type: object, additionalProperties: {type: string}",
-	}[valueNames[k.typ]]
+	}[k.value]
 	if k.fallback != "" {
 		text += ", default: " + k.fallback
 	}

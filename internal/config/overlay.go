@@ -81,7 +81,7 @@ func (c *Config) Parse(definition []byte) (*Task, error) { return c.parse(defini
 func (c *Config) parse(definition []byte, made bool) (*Task, error) {
 	l := loader{
 		Options: Options{Dir: c.dir, Getenv: func(string) string { return "" }},
-		decoder: decoder{Report: block.Report{Now: time.Now(), Existing: made}},
+		Report:  block.Report{Now: time.Now(), Existing: made},
 	}
 	root, diags := parseJSON("", definition)
 	l.Errors = diags
@@ -99,7 +99,7 @@ func (c *Config) parse(definition []byte, made bool) (*Task, error) {
 	var raw rawTask
 	l.block(root, reflect.ValueOf(&raw).Elem(), "task")
 	l.noTemplates(root, "task")
-	l.fill(&raw, "", l.Getenv)
+	l.fill(&raw, "")
 	t := l.task(&raw, c, nil)
 	t.FromAPI, t.Source = true, Position{}
 	l.takenBy(c, c.Tasks).refuse(&raw, &t)

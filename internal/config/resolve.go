@@ -21,33 +21,6 @@ import (
 	"github.com/terrapulse/terrapulse/internal/config/block"
 )
 
-// take sets the fields of a struct to the values of the keys of a block: those
-// whose fields in the schema have the same names and types. Paths become absolute.
-func (l *loader) take(to, block any) {
-	l.takeBlock(reflect.ValueOf(to).Elem(), reflect.ValueOf(block).Elem())
-}
-
-func (l *loader) takeBlock(to, b reflect.Value) {
-	for _, k := range schemaOf(b.Type()).keys {
-		if k.kind != nil {
-			continue
-		}
-		field, from := to.FieldByName(b.Type().FieldByIndex(k.index).Name), k.in(b)
-		switch {
-		case !field.IsValid():
-		case !k.field && field.Kind() == reflect.Struct:
-			l.takeBlock(field, from)
-		case k.field:
-			if v := from.FieldByName("V"); v.IsValid() && v.Type() == field.Type() {
-				field.Set(v)
-				if text, ok := from.Addr().Interface().(*block.String); ok {
-					field.SetString(l.checked(k, text))
-				}
-			}
-		}
-	}
-}
-
 // checked is the text of a key: a path is absolute, and one of several values that
 // may be written in any case is in capitals.
 func (l *loader) checked(k key, text *block.String) string {
@@ -69,25 +42,24 @@ func (l *loader) checked(k key, text *block.String) string {
 // that one pass finds everything.
 func (l *loader) resolve(raw *rawConfig) *Config {
 	l.implied(raw)
-	l.fill(raw, "", l.Getenv)
+	l.fill(raw, "")
 
-	cfg := &Config{dir: l.Dir}
-	l.take(cfg, raw)
-	if cfg.Port < 0 || cfg.Port > 65535 {
-		l.Fail(raw.Port.Origin, block.Quoted(raw.Port.Text)+" is not a valid port", "allowed: 0 to 65535")
+	cfg := &Config{dir: l.Dir, LogLevel: raw.LogLevel, Port: raw.Port, WorkingDir: raw.WorkingDir, ID: raw.ID, Syslog: raw.Syslog}
+	if port := rawOf(l, &raw.Port); port.V < 0 || port.V > 65535 {
+		l.Fail(port.Origin, block.Quoted(port.Text)+" is not a valid port", "allowed: 0 to 65535")
 	}
 	if cfg.ID == "" {
 		cfg.ID = "cts-" + l.Hostname
 	}
 
 	cfg.BufferPeriod = l.globalBuffer(&raw.BufferPeriod)
-	cfg.RunTimeout = l.runTimeout(raw.RunTimeout)
+	cfg.RunTimeout = l.runTimeout(rawOf(l, &raw.RunTimeout))
 	cfg.Consul = l.consul(&raw.Consul)
 	cfg.Vault = l.vault(&raw.Vault)
 	cfg.API = l.api(&raw.API, cfg.Vault.Enabled)
 	cfg.TLS = l.apiTLS(&raw.TLS)
 	cfg.HighAvailability = l.highAvailability(&raw.HighAvailability)
-	cfg.Terraform = l.terraform(&raw.Driver.Terraform, &raw.Consul, cfg.Consul)
+	cfg.Terraform = l.terraform(&raw.Driver.Terraform, &raw.Consul)
 	if cfg.HighAvailability != nil && cfg.Terraform.Backend.Type == "local" {
 		l.Warn(raw.Driver.Terraform.Backend.blocks[0].Origin, "Terraform's state stays on this machine: an instance that takes over on another one knows nothing of it, and makes everything anew",
 			"use a backend that all instances reach, such as consul")
@@ -101,18 +73,18 @@ func (l *loader) resolve(raw *rawConfig) *Config {
 // configured. It comes before the environment is looked at, because variables
 // alone do not turn TLS on.
 func (l *loader) implied(raw *rawConfig) {
-	imply := func(enabled *block.Bool, set ...bool) {
-		if !enabled.Set {
-			enabled.V = slices.Contains(set, true)
+	for enabled, block := range map[*bool]any{&raw.Syslog.Enabled: &raw.Syslog, &raw.Consul.TLS.Enabled: &raw.Consul.TLS, &raw.TLS.Enabled: &raw.TLS} {
+		if !rawOf(l, enabled).Set {
+			*enabled = l.anySet(reflect.ValueOf(block).Elem())
 		}
 	}
-	imply(&raw.Syslog.Enabled, raw.Syslog.Facility.Set, raw.Syslog.Name.Set)
+}
 
-	t := &raw.Consul.TLS
-	imply(&t.Enabled, t.CACert.Set, t.CAPath.Set, t.Cert.Set, t.Key.Set, t.ServerName.Set, t.Verify.Set)
-
-	a := &raw.TLS
-	imply(&a.Enabled, a.Cert.Set, a.Key.Set, a.VerifyIncoming.Set, a.CACert.Set, a.CAPath.Set)
+// anySet reports whether a file sets a key of a block of plain values.
+func (l *loader) anySet(b reflect.Value) bool {
+	return slices.ContainsFunc(schemaOf(b.Type()).keys, func(k key) bool {
+		return fieldOf(k.in(b)).(interface{ origin(*loader) *block.Origin }).origin(l).Set
+	})
 }
 
 // Consul refuses sessions that are shorter or longer.
@@ -121,33 +93,28 @@ const (
 	maxSessionTTL = 24 * time.Hour
 )
 
-func (l *loader) highAvailability(raw *rawHighAvailability) *HighAvailability {
-	if !raw.Set {
+func (l *loader) highAvailability(h *HighAvailability) *HighAvailability {
+	if !l.place(h).Set {
 		return nil
 	}
-	r := &raw.Cluster
-	storage := &r.Storage.Consul
-	h := &HighAvailability{}
-	l.take(h, raw)
-	l.take(&h.Cluster.Storage, storage)
-	switch name := h.Cluster.Name; {
-	case name == "":
-		l.Missing(raw.Key("cluster.name"), "name is required for a high availability cluster", "the same for all instances of the cluster")
-	case name == "." || name == ".." || strings.Contains(name, "/"):
-		l.Fail(r.Name.Origin, "not the name of a cluster: "+block.Quoted(name), "it is one part of a path in Consul's KV: no slash, and neither . nor ..")
+	storage := &h.Cluster.Storage
+	switch name := rawOf(l, &h.Cluster.Name); {
+	case name.V == "":
+		l.Missing(l.place(h).Key("cluster.name"), "name is required for a high availability cluster", "the same for all instances of the cluster")
+	case name.V == "." || name.V == ".." || strings.Contains(name.V, "/"):
+		l.Fail(name.Origin, "not the name of a cluster: "+block.Quoted(name.V), "it is one part of a path in Consul's KV: no slash, and neither . nor ..")
 	}
-	if r.Storage.Set && !storage.Set {
-		l.Missing(r.Storage.Origin, "the storage has no type", `write consul after storage, as in storage "consul" { ... }`)
+	if at := l.place(storage); at.Set && !l.place(&storage.Consul).Set {
+		l.Missing(*at, "the storage has no type", `write consul after storage, as in storage "consul" { ... }`)
 	}
-	if ttl := h.Cluster.Storage.SessionTTL; ttl < minSessionTTL || ttl > maxSessionTTL {
-		l.Fail(storage.SessionTTL.Origin, fmt.Sprintf("session_ttl %s is out of range", block.Quoted(storage.SessionTTL.Text)), "allowed: 10s to 24h")
+	if ttl := rawOf(l, &storage.Consul.SessionTTL); ttl.V < minSessionTTL || ttl.V > maxSessionTTL {
+		l.Fail(ttl.Origin, fmt.Sprintf("session_ttl %s is out of range", block.Quoted(ttl.Text)), "allowed: 10s to 24h")
 	}
 	return h
 }
 
-func (l *loader) consul(raw *rawConsul) Consul {
-	c := Consul{Namespace: l.Getenv("CONSUL_NAMESPACE"), Partition: l.Getenv("CONSUL_PARTITION")}
-	l.take(&c, raw)
+func (l *loader) consul(c *Consul) Consul {
+	c.Namespace, c.Partition = l.Getenv("CONSUL_NAMESPACE"), l.Getenv("CONSUL_PARTITION")
 	c.TLS.Key = cmp.Or(c.TLS.Key, c.TLS.Cert) // one file may hold both
 	if on, _ := strconv.ParseBool(l.Getenv("CONSUL_HTTP_SSL")); on && !strings.Contains(c.Address, "://") {
 		c.Address = "https://" + c.Address
@@ -155,25 +122,25 @@ func (l *loader) consul(raw *rawConsul) Consul {
 	if file := l.Getenv("CONSUL_HTTP_TOKEN_FILE"); c.Token == "" && file != "" {
 		c.Token = l.secretFile(file, block.Origin{Path: "environment variable CONSUL_HTTP_TOKEN_FILE"})
 	}
-	if user := l.Getenv("CONSUL_HTTP_AUTH"); user != "" && !raw.Auth.Username.Set && !raw.Auth.Password.Set {
+	if user := l.Getenv("CONSUL_HTTP_AUTH"); user != "" && !rawOf(l, &c.Auth.Username).Set && !rawOf(l, &c.Auth.Password).Set {
 		c.Auth.Username, c.Auth.Password, _ = strings.Cut(user, ":")
 	}
-	if !raw.Auth.Enabled.Set {
+	if !rawOf(l, &c.Auth.Enabled).Set {
 		c.Auth.Enabled = c.Auth.Username != "" || c.Auth.Password != ""
 	}
-	if raw.KVNamespace.Set {
-		l.Warn(raw.KVNamespace.Origin, "kv_namespace has no effect", "name the namespace in the backend block")
+	if namespace := rawOf(l, &c.KVNamespace); namespace.Set {
+		l.Warn(namespace.Origin, "kv_namespace has no effect", "name the namespace in the backend block")
 	}
 
-	if check := &raw.ServiceRegistration.DefaultCheck; check.Address.V != "" {
+	if address := rawOf(l, &c.ServiceRegistration.DefaultCheck.Address); address.V != "" {
 		const hint = `such as "http://10.0.0.5:8558"`
-		if !strings.HasPrefix(check.Address.V, "http") {
-			l.Fail(check.Address.Origin, "default check address must include scheme (http or https): "+block.Quoted(check.Address.V), hint)
-		} else if u, err := url.ParseRequestURI(check.Address.V); err != nil || u.Host == "" {
-			l.Fail(check.Address.Origin, "error with address for default check: "+block.Quoted(check.Address.V)+" is not a URL with scheme and host", hint)
+		if !strings.HasPrefix(address.V, "http") {
+			l.Fail(address.Origin, "default check address must include scheme (http or https): "+block.Quoted(address.V), hint)
+		} else if u, err := url.ParseRequestURI(address.V); err != nil || u.Host == "" {
+			l.Fail(address.Origin, "error with address for default check: "+block.Quoted(address.V)+" is not a URL with scheme and host", hint)
 		}
 	}
-	return c
+	return *c
 }
 
 // secretFile returns the content of a file that holds a token.
@@ -185,17 +152,15 @@ func (l *loader) secretFile(file string, at block.Origin) string {
 	return strings.TrimSpace(string(src))
 }
 
-func (l *loader) vault(raw *rawVault) Vault {
-	var v Vault
-	l.take(&v, raw)
+func (l *loader) vault(v *Vault) Vault {
 	v.TLS.Key = cmp.Or(v.TLS.Key, v.TLS.Cert) // one file may hold both
-	if !raw.Enabled.Set {
-		v.Enabled = raw.Address.V != ""
+	if !rawOf(l, &v.Enabled).Set {
+		v.Enabled = v.Address != ""
 	}
-	if !raw.TLS.Enabled.Set {
+	if !rawOf(l, &v.TLS.Enabled).Set {
 		v.TLS.Enabled = true
 	}
-	if skip := l.Getenv("VAULT_SKIP_VERIFY"); skip != "" && !raw.TLS.Verify.Set {
+	if skip := l.Getenv("VAULT_SKIP_VERIFY"); skip != "" && !rawOf(l, &v.TLS.Verify).Set {
 		b, err := strconv.ParseBool(skip)
 		if err != nil {
 			l.Fail(block.Origin{Path: "environment variable VAULT_SKIP_VERIFY"}, "cannot parse "+block.Quoted(skip)+" as a bool", "allowed: true, false")
@@ -203,11 +168,12 @@ func (l *loader) vault(raw *rawVault) Vault {
 		v.TLS.Verify = !b
 	}
 	if !v.Enabled {
-		return v
+		return *v
 	}
 	switch {
 	case v.AgentTokenFile != "":
-		v.Token = l.secretFile(raw.AgentTokenFile.V, raw.AgentTokenFile.Origin)
+		file := rawOf(l, &v.AgentTokenFile)
+		v.Token = l.secretFile(file.V, file.Origin)
 	case v.Token == "":
 		// The Vault CLI leaves its token there. Without one, Vault says so.
 		if home := l.home(); home != "" {
@@ -215,10 +181,10 @@ func (l *loader) vault(raw *rawVault) Vault {
 			v.Token = strings.TrimSpace(string(src))
 		}
 	}
-	if !raw.RenewToken.Set && l.Getenv("VAULT_RENEW_TOKEN") == "" {
+	if !rawOf(l, &v.RenewToken).Set && l.Getenv("VAULT_RENEW_TOKEN") == "" {
 		v.RenewToken = v.Token != "" && v.AgentTokenFile == ""
 	}
-	return v
+	return *v
 }
 
 func (l *loader) home() string {
@@ -228,38 +194,38 @@ func (l *loader) home() string {
 	return l.Getenv("USERPROFILE")
 }
 
-func (l *loader) apiTLS(raw *rawAPITLS) APITLS {
-	var t APITLS
-	l.take(&t, raw)
+func (l *loader) apiTLS(t *APITLS) APITLS {
 	if !t.Enabled {
-		return t
+		return *t
 	}
+	at := l.place(t)
 	switch {
 	case t.Cert == "" && t.Key == "":
-		l.Fail(raw.Origin, "key and cert are required if TLS is enabled on the API", "set tls.key and tls.cert, or tls.enabled to false")
+		l.Fail(*at, "key and cert are required if TLS is enabled on the API", "set tls.key and tls.cert, or tls.enabled to false")
 	case t.Key == "":
-		l.Fail(raw.Origin.Key("key"), "key is required if cert is configured for TLS on the API", "the private key's file")
+		l.Fail(at.Key("key"), "key is required if cert is configured for TLS on the API", "the private key's file")
 	case t.Cert == "":
-		l.Fail(raw.Origin.Key("cert"), "cert is required if key is configured for TLS on the API", "the certificate's file")
+		l.Fail(at.Key("cert"), "cert is required if key is configured for TLS on the API", "the certificate's file")
 	default:
 		if _, err := tls.LoadX509KeyPair(t.Cert, t.Key); err != nil {
-			l.Fail(raw.Cert.Origin, fmt.Sprintf("cert %s and key %s do not load: %s", block.Quoted(raw.Cert.V), block.Quoted(raw.Key.V), err), "")
+			cert, key := rawOf(l, &t.Cert), rawOf(l, &t.Key)
+			l.Fail(cert.Origin, fmt.Sprintf("cert %s and key %s do not load: %s", block.Quoted(cert.V), block.Quoted(key.V), err), "")
 		}
 	}
 	if t.VerifyIncoming && t.CACert == "" && t.CAPath == "" {
-		l.Fail(raw.VerifyIncoming.Origin, "either ca_cert or ca_path is required if verify_incoming is enabled on the API", "")
+		l.Fail(rawOf(l, &t.VerifyIncoming).Origin, "either ca_cert or ca_path is required if verify_incoming is enabled on the API", "")
 	}
-	for _, f := range []block.String{raw.CACert, raw.CAPath} {
-		if f.V != "" {
-			if _, err := os.Stat(l.abs(f.V)); err != nil {
+	for _, name := range []*string{&t.CACert, &t.CAPath} {
+		if f := rawOf(l, name); f.V != "" {
+			if _, err := os.Stat(*name); err != nil {
 				l.Fail(f.Origin, readable(err, f.V), "")
 			}
 		}
 	}
 	if t.VerifyIncoming && t.CACert != "" && t.CAPath != "" {
-		l.Warn(raw.CAPath.Origin, "ca_path has no effect beside ca_cert", "remove one of them")
+		l.Warn(rawOf(l, &t.CAPath).Origin, "ca_path has no effect beside ca_cert", "remove one of them")
 	}
-	return t
+	return *t
 }
 
 // backends are the ones that Consul-Terraform-Sync allows, and those of Terraform
@@ -276,15 +242,15 @@ var oldest = map[string]*version.Version{
 
 var exactVersion = regexp.MustCompile(`^\d+\.\d+\.\d+(-[0-9A-Za-z.]+)?$`)
 
-func (l *loader) terraform(raw *rawTerraform, rawConsul *rawConsul, consul Consul) Terraform {
-	var t Terraform
-	l.take(&t, raw)
-	t.Version = strings.TrimPrefix(t.Version, "v")
-	t.Path = cmp.Or(t.Path, l.Dir)
-	if oldest[t.Engine] != nil && t.Version != "" {
-		l.engineVersion(raw.Version, t)
+func (l *loader) terraform(raw *rawTerraform, consul *Consul) Terraform {
+	t := Terraform{
+		Engine: raw.Engine, Version: strings.TrimPrefix(raw.Version, "v"), Path: cmp.Or(raw.Path, l.Dir),
+		Log: raw.Log, PersistLog: raw.PersistLog,
 	}
-	t.Backend = l.backend(&raw.Backend, rawConsul.Address.V, consul)
+	if oldest[t.Engine] != nil && t.Version != "" {
+		l.engineVersion(rawOf(l, &raw.Version), t)
+	}
+	t.Backend = l.backend(&raw.Backend, rawOf(l, &consul.Address).V, *consul)
 	for _, name := range sortedKeys(raw.RequiredProviders.entries) {
 		n := raw.RequiredProviders.entries[name]
 		at := block.Origin{Pos: n.pos, Path: "driver.terraform.required_providers." + name}
@@ -307,7 +273,7 @@ func (l *loader) terraform(raw *rawTerraform, rawConsul *rawConsul, consul Consu
 	return t
 }
 
-func (l *loader) engineVersion(raw block.String, t Terraform) {
+func (l *loader) engineVersion(raw *block.String, t Terraform) {
 	name := map[string]string{EngineTerraform: "Terraform", EngineTofu: "OpenTofu"}[t.Engine]
 	v, err := version.NewVersion(t.Version)
 	switch {

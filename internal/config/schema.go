@@ -1,12 +1,17 @@
 package config
 
-import "github.com/terrapulse/terrapulse/internal/config/block"
+import (
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/config/block"
+)
 
 // The structs of this file are the schema: the keys of a task file and their
 // documentation. The loader uses them. The tables of docs/configure.md and
 // docs/terrapulse.schema.json are generated from them with go generate.
 //
-// A field is a value, a labelled block, a struct (a block that may be written
+// A field is a value (of package block, or of a plain type, of which rawOf finds what a
+// file says), a labelled block, a struct (a block that may be written
 // once in a file), or a slice of structs (a block that may be repeated). Its tags:
 //
 //	key         the name
@@ -27,44 +32,44 @@ import "github.com/terrapulse/terrapulse/internal/config/block"
 //go:generate go test -run Current -args -update
 
 type rawConfig struct {
-	LogLevel     block.String    `key:"log_level" default:"INFO" one:"TRACE DEBUG INFO WARN ERR any case" doc:"minimum log level"`
-	Port         block.Int       `key:"port" default:"8558" form:"port" doc:"port of the HTTP API"`
-	WorkingDir   block.String    `key:"working_dir" default:"sync-tasks" doc:"folder for the tasks' folders and, unless '-store' is set, for the store; instances with the same folder share the store"`
-	ID           block.String    `key:"id" unset:"'cts-<hostname>'" doc:"id of this instance in Consul and in its cluster"`
-	Syslog       rawSyslog       `key:"syslog" doc:"log to syslog, too"`
-	BufferPeriod rawGlobalBuffer `key:"buffer_period" doc:"how long to wait for more changes before a run"`
-	RunTimeout   block.Duration  `key:"run_timeout" default:"1h" form:"delay" doc:"time limit of a run: Terraform is then interrupted, killed a minute later, and the run fails; '0s': no limit"`
-	Consul       rawConsul       `key:"consul" prefix:"CONSUL" doc:"connection to Consul"`
-	Vault        rawVault        `key:"vault" prefix:"VAULT" doc:"connection to Vault"`
-	API          rawAPI          `key:"api" doc:"address of the HTTP API, and who may use it"`
-	TLS          rawAPITLS       `key:"tls" doc:"TLS of the HTTP API"`
-	Driver       rawDriver       `key:"driver" doc:"how Terraform is run"`
+	LogLevel     string        `key:"log_level" default:"INFO" one:"TRACE DEBUG INFO WARN ERR any case" doc:"minimum log level"`
+	Port         int           `key:"port" default:"8558" form:"port" doc:"port of the HTTP API"`
+	WorkingDir   string        `key:"working_dir" default:"sync-tasks" doc:"folder for the tasks' folders and, unless '-store' is set, for the store; instances with the same folder share the store"`
+	ID           string        `key:"id" unset:"'cts-<hostname>'" doc:"id of this instance in Consul and in its cluster"`
+	Syslog       Syslog        `key:"syslog" doc:"log to syslog, too"`
+	BufferPeriod BufferPeriod  `key:"buffer_period" doc:"how long to wait for more changes before a run"`
+	RunTimeout   time.Duration `key:"run_timeout" default:"1h" form:"delay" doc:"time limit of a run: Terraform is then interrupted, killed a minute later, and the run fails; '0s': no limit"`
+	Consul       Consul        `key:"consul" prefix:"CONSUL" doc:"connection to Consul"`
+	Vault        Vault         `key:"vault" prefix:"VAULT" doc:"connection to Vault"`
+	API          rawAPI        `key:"api" doc:"address of the HTTP API, and who may use it"`
+	TLS          APITLS        `key:"tls" doc:"TLS of the HTTP API"`
+	Driver       rawDriver     `key:"driver" doc:"how Terraform is run"`
 
-	HighAvailability rawHighAvailability `key:"high_availability" doc:"several instances form a cluster"`
+	HighAvailability HighAvailability `key:"high_availability" doc:"several instances form a cluster"`
 
 	Providers labelled     `key:"terraform_provider" doc:"configuration of Terraform providers"`
 	Tasks     []rawTask    `key:"task" doc:"what to keep in step"`
 	Services  []rawService `key:"service" deprecated:"condition \"services\" in the task" doc:"a service that 'services' of a task may name"`
 
-	JSONSchema block.String `key:"$schema" hidden:"true" doc:"for editors: location of the JSON Schema of task files"`
+	JSONSchema string `key:"$schema" hidden:"true" doc:"for editors: location of the JSON Schema of task files"`
 
 	Provider    unsupported `key:"provider" say:"provider is an invalid key here, try 'terraform_provider'"`
 	License     unsupported `key:"license" say:"license has no effect: nothing here needs one" warn:"true"`
 	LicensePath unsupported `key:"license_path" say:"license_path has no effect: nothing here needs a license" warn:"true"`
 }
 
-type rawSyslog struct {
-	block.Origin
-	Enabled  block.Bool   `key:"enabled" unset:"'true' if another key is set here" doc:"whether logs go to syslog as well as to standard error"`
-	Facility block.String `key:"facility" default:"LOCAL0" one:"KERN USER MAIL DAEMON AUTH SYSLOG LPR NEWS UUCP CRON AUTHPRIV FTP LOCAL0 LOCAL1 LOCAL2 LOCAL3 LOCAL4 LOCAL5 LOCAL6 LOCAL7 any case" doc:"facility of the log messages"`
-	Name     block.String `key:"name" default:"consul-terraform-sync" doc:"program name in the log messages"`
+// Syslog is the syslog block.
+type Syslog struct {
+	Enabled  bool   `key:"enabled" unset:"'true' if another key is set here" doc:"whether logs go to syslog as well as to standard error"`
+	Facility string `key:"facility" default:"LOCAL0" one:"KERN USER MAIL DAEMON AUTH SYSLOG LPR NEWS UUCP CRON AUTHPRIV FTP LOCAL0 LOCAL1 LOCAL2 LOCAL3 LOCAL4 LOCAL5 LOCAL6 LOCAL7 any case" doc:"facility of the log messages"`
+	Name     string `key:"name" default:"consul-terraform-sync" doc:"program name in the log messages"`
 }
 
-type rawGlobalBuffer struct {
-	block.Origin
-	Enabled block.Bool     `key:"enabled" default:"true" doc:"'false': run at once"`
-	Min     block.Duration `key:"min" default:"5s" form:"delay" doc:"wait until nothing has changed for this long"`
-	Max     block.Duration `key:"max" default:"20s" form:"delay" doc:"longest wait after the first change; raised to 'min' if it is less"`
+// BufferPeriod delays a triggered run until changes have settled.
+type BufferPeriod struct {
+	Enabled bool          `key:"enabled" default:"true" doc:"'false': run at once"`
+	Min     time.Duration `key:"min" default:"5s" form:"delay" doc:"wait until nothing has changed for this long"`
+	Max     time.Duration `key:"max" default:"20s" form:"delay" doc:"longest wait after the first change; raised to 'min' if it is less"`
 }
 
 type rawTaskBuffer struct {
@@ -74,73 +79,75 @@ type rawTaskBuffer struct {
 	Max     block.Duration `key:"max" unset:"4 times 'min'" form:"delay" doc:"longest wait after the first change; raised to 'min' if it is less"`
 }
 
-type rawConsul struct {
-	block.Origin
-	Address             block.String           `key:"address" env:"CONSUL_HTTP_ADDR" default:"localhost:8500" example:"consul.example.com:8501" doc:"host and port, a URL, or 'unix://' and a path"`
-	Token               block.String           `key:"token" env:"CONSUL_TOKEN CONSUL_HTTP_TOKEN" doc:"ACL token; better from the environment than in a file"`
-	KVPath              block.String           `key:"kv_path" default:"consul-terraform-sync/" doc:"the default backend keeps its state below this path"`
-	KVNamespace         block.String           `key:"kv_namespace" doc:"has no effect"`
-	Auth                rawAuth                `key:"auth" doc:"HTTP basic authentication"`
-	TLS                 rawClientTLS           `key:"tls" doc:"TLS of the connection to Consul"`
-	Transport           rawTransport           `key:"transport" doc:"the HTTP connections to Consul"`
-	ServiceRegistration rawServiceRegistration `key:"service_registration" doc:"registers this instance in Consul while it runs"`
+// Consul is the consul block with its environment fallbacks applied.
+type Consul struct {
+	Namespace           string              // CONSUL_NAMESPACE: the default of every query that names none
+	Partition           string              // CONSUL_PARTITION
+	Address             string              `key:"address" env:"CONSUL_HTTP_ADDR" default:"localhost:8500" example:"consul.example.com:8501" doc:"host and port, a URL, or 'unix://' and a path"`
+	Token               string              `key:"token" env:"CONSUL_TOKEN CONSUL_HTTP_TOKEN" doc:"ACL token; better from the environment than in a file"`
+	KVPath              string              `key:"kv_path" default:"consul-terraform-sync/" doc:"the default backend keeps its state below this path"`
+	KVNamespace         string              `key:"kv_namespace" doc:"has no effect"`
+	Auth                BasicAuth           `key:"auth" doc:"HTTP basic authentication"`
+	TLS                 ClientTLS           `key:"tls" doc:"TLS of the connection to Consul"`
+	Transport           Transport           `key:"transport" doc:"the HTTP connections to Consul"`
+	ServiceRegistration ServiceRegistration `key:"service_registration" doc:"registers this instance in Consul while it runs"`
 }
 
-type rawAuth struct {
-	block.Origin
-	Enabled  block.Bool   `key:"enabled" unset:"'true' if a name or password is set" doc:"whether name and password are used"`
-	Username block.String `key:"username" doc:"name of the user"`
-	Password block.String `key:"password" doc:"password of the user"`
+// BasicAuth is HTTP basic authentication.
+type BasicAuth struct {
+	Enabled  bool   `key:"enabled" unset:"'true' if a name or password is set" doc:"whether name and password are used"`
+	Username string `key:"username" doc:"name of the user"`
+	Password string `key:"password" doc:"password of the user"`
 }
 
-type rawClientTLS struct {
-	block.Origin
-	Enabled    block.Bool   `key:"enabled" unset:"Consul: 'true' if another key is set here (a variable is not sufficient); Vault: 'true'" doc:"whether the connection uses TLS"`
-	CACert     block.String `key:"ca_cert" path:"true" env:"*_CACERT" doc:"file of CA certificates"`
-	CAPath     block.String `key:"ca_path" path:"true" env:"*_CAPATH" doc:"folder of CA certificates"`
-	Cert       block.String `key:"cert" path:"true" env:"*_CLIENT_CERT" doc:"file of the client certificate; it may contain the private key, too"`
-	Key        block.String `key:"key" path:"true" env:"*_CLIENT_KEY" unset:"the certificate's file" doc:"file of the private key"`
-	ServerName block.String `key:"server_name" env:"*_TLS_SERVER_NAME" doc:"name in the server's certificate"`
-	Verify     block.Bool   `key:"verify" default:"true" doc:"whether the server's certificate is verified. For Vault, 'VAULT_SKIP_VERIFY' disables this"`
+// ClientTLS is how a client of Consul or Vault speaks TLS. Paths are absolute.
+type ClientTLS struct {
+	Enabled    bool   `key:"enabled" unset:"Consul: 'true' if another key is set here (a variable is not sufficient); Vault: 'true'" doc:"whether the connection uses TLS"`
+	CACert     string `key:"ca_cert" path:"true" env:"*_CACERT" doc:"file of CA certificates"`
+	CAPath     string `key:"ca_path" path:"true" env:"*_CAPATH" doc:"folder of CA certificates"`
+	Cert       string `key:"cert" path:"true" env:"*_CLIENT_CERT" doc:"file of the client certificate; it may contain the private key, too"`
+	Key        string `key:"key" path:"true" env:"*_CLIENT_KEY" unset:"the certificate's file" doc:"file of the private key"`
+	ServerName string `key:"server_name" env:"*_TLS_SERVER_NAME" doc:"name in the server's certificate"`
+	Verify     bool   `key:"verify" default:"true" doc:"whether the server's certificate is verified. For Vault, 'VAULT_SKIP_VERIFY' disables this"`
 }
 
-type rawTransport struct {
-	block.Origin
-	DialKeepAlive       block.Duration `key:"dial_keep_alive" default:"30s" doc:"time between TCP keep-alives"`
-	DialTimeout         block.Duration `key:"dial_timeout" default:"30s" doc:"time limit to connect"`
-	DisableKeepAlives   block.Bool     `key:"disable_keep_alives" default:"false" doc:"a new connection for every request"`
-	IdleConnTimeout     block.Duration `key:"idle_conn_timeout" default:"5s" doc:"time until an idle connection is closed"`
-	MaxIdleConns        block.Int      `key:"max_idle_conns" default:"0" doc:"maximum number of idle connections; 0: no limit"`
-	MaxIdleConnsPerHost block.Int      `key:"max_idle_conns_per_host" default:"100" doc:"maximum number of idle connections to one host"`
-	TLSHandshakeTimeout block.Duration `key:"tls_handshake_timeout" default:"10s" doc:"time limit for the TLS handshake"`
+// Transport tunes the HTTP connections to Consul or Vault.
+type Transport struct {
+	DialKeepAlive       time.Duration `key:"dial_keep_alive" default:"30s" doc:"time between TCP keep-alives"`
+	DialTimeout         time.Duration `key:"dial_timeout" default:"30s" doc:"time limit to connect"`
+	DisableKeepAlives   bool          `key:"disable_keep_alives" default:"false" doc:"a new connection for every request"`
+	IdleConnTimeout     time.Duration `key:"idle_conn_timeout" default:"5s" doc:"time until an idle connection is closed"`
+	MaxIdleConns        int           `key:"max_idle_conns" default:"0" doc:"maximum number of idle connections; 0: no limit"`
+	MaxIdleConnsPerHost int           `key:"max_idle_conns_per_host" default:"100" doc:"maximum number of idle connections to one host"`
+	TLSHandshakeTimeout time.Duration `key:"tls_handshake_timeout" default:"10s" doc:"time limit for the TLS handshake"`
 }
 
-type rawServiceRegistration struct {
-	block.Origin
-	Enabled      block.Bool      `key:"enabled" default:"true" doc:"'false': do not register this instance in Consul"`
-	ServiceName  block.String    `key:"service_name" default:"consul-terraform-sync" doc:"name of the service"`
-	Address      block.String    `key:"address" unset:"the agent's" doc:"address of the service: host name or IP address"`
-	Namespace    block.String    `key:"namespace" unset:"the token's" doc:"Consul Enterprise"`
-	DefaultCheck rawDefaultCheck `key:"default_check" doc:"health check of the HTTP API"`
+// ServiceRegistration is how the program registers itself in Consul.
+type ServiceRegistration struct {
+	Enabled      bool         `key:"enabled" default:"true" doc:"'false': do not register this instance in Consul"`
+	ServiceName  string       `key:"service_name" default:"consul-terraform-sync" doc:"name of the service"`
+	Address      string       `key:"address" unset:"the agent's" doc:"address of the service: host name or IP address"`
+	Namespace    string       `key:"namespace" unset:"the token's" doc:"Consul Enterprise"`
+	DefaultCheck DefaultCheck `key:"default_check" doc:"health check of the HTTP API"`
 }
 
-type rawDefaultCheck struct {
-	block.Origin
-	Enabled block.Bool   `key:"enabled" default:"true" doc:"'false': the service has no check"`
-	Address block.String `key:"address" unset:"'http://localhost:<port>', or with 'api.bind_address'; with TLS 'https'" example:"http://10.0.0.5:8558" doc:"URL of the HTTP API, as the agent reaches it"`
+// DefaultCheck is the health check of the self-registration.
+type DefaultCheck struct {
+	Enabled bool   `key:"enabled" default:"true" doc:"'false': the service has no check"`
+	Address string `key:"address" unset:"'http://localhost:<port>', or with 'api.bind_address'; with TLS 'https'" example:"http://10.0.0.5:8558" doc:"URL of the HTTP API, as the agent reaches it"`
 }
 
-type rawVault struct {
-	block.Origin
-	Enabled        block.Bool   `key:"enabled" unset:"'true' if an address is set" doc:"whether templates may read secrets from Vault"`
-	Address        block.String `key:"address" env:"VAULT_ADDR" example:"https://vault.example.com:8200" doc:"URL"`
-	Namespace      block.String `key:"namespace" env:"VAULT_NAMESPACE" doc:"Vault Enterprise"`
-	Token          block.String `key:"token" env:"VAULT_TOKEN" unset:"content of '~/.vault-token'" doc:"better from the environment than in a file"`
-	AgentTokenFile block.String `key:"vault_agent_token_file" path:"true" doc:"file with the token, in place of 'token'"`
-	RenewToken     block.Bool   `key:"renew_token" env:"VAULT_RENEW_TOKEN" unset:"'true' if there is a token that is not Vault Agent's" doc:"whether the token is renewed before it expires"`
-	UnwrapToken    block.Bool   `key:"unwrap_token" env:"VAULT_UNWRAP_TOKEN" default:"false" doc:"whether the token is a wrapping token"`
-	TLS            rawClientTLS `key:"tls" doc:"TLS of the connection to Vault"`
-	Transport      rawTransport `key:"transport" doc:"the HTTP connections to Vault"`
+// Vault is the vault block with its environment fallbacks applied.
+type Vault struct {
+	Enabled        bool      `key:"enabled" unset:"'true' if an address is set" doc:"whether templates may read secrets from Vault"`
+	Address        string    `key:"address" env:"VAULT_ADDR" example:"https://vault.example.com:8200" doc:"URL"`
+	Namespace      string    `key:"namespace" env:"VAULT_NAMESPACE" doc:"Vault Enterprise"`
+	Token          string    `key:"token" env:"VAULT_TOKEN" unset:"content of '~/.vault-token'" doc:"better from the environment than in a file"`
+	AgentTokenFile string    `key:"vault_agent_token_file" path:"true" doc:"file with the token, in place of 'token'"`
+	RenewToken     bool      `key:"renew_token" env:"VAULT_RENEW_TOKEN" unset:"'true' if there is a token that is not Vault Agent's" doc:"whether the token is renewed before it expires"`
+	UnwrapToken    bool      `key:"unwrap_token" env:"VAULT_UNWRAP_TOKEN" default:"false" doc:"whether the token is a wrapping token"`
+	TLS            ClientTLS `key:"tls" doc:"TLS of the connection to Vault"`
+	Transport      Transport `key:"transport" doc:"the HTTP connections to Vault"`
 }
 
 type rawAPI struct {
@@ -153,44 +160,43 @@ type rawAPI struct {
 	ReadTokenFile block.String  `key:"read_token_file" doc:"file with this token, in place of 'read_token'"`
 }
 
-type rawAPITLS struct {
-	block.Origin
-	Enabled        block.Bool   `key:"enabled" unset:"'true' if another key is set here" doc:"whether the API uses TLS; 'cert' and 'key' are then required"`
-	Cert           block.String `key:"cert" path:"true" doc:"file of the certificate"`
-	Key            block.String `key:"key" path:"true" doc:"file of the private key"`
-	VerifyIncoming block.Bool   `key:"verify_incoming" default:"false" doc:"whether clients must have a certificate; needs 'ca_cert' or 'ca_path'"`
-	CACert         block.String `key:"ca_cert" path:"true" doc:"file of CA certificates for the clients' certificates"`
-	CAPath         block.String `key:"ca_path" path:"true" doc:"folder of CA certificates; has no effect if 'ca_cert' is set"`
+// APITLS is the tls block: TLS of the HTTP API. Paths are absolute.
+type APITLS struct {
+	Enabled        bool   `key:"enabled" unset:"'true' if another key is set here" doc:"whether the API uses TLS; 'cert' and 'key' are then required"`
+	Cert           string `key:"cert" path:"true" doc:"file of the certificate"`
+	Key            string `key:"key" path:"true" doc:"file of the private key"`
+	VerifyIncoming bool   `key:"verify_incoming" default:"false" doc:"whether clients must have a certificate; needs 'ca_cert' or 'ca_path'"`
+	CACert         string `key:"ca_cert" path:"true" doc:"file of CA certificates for the clients' certificates"`
+	CAPath         string `key:"ca_path" path:"true" doc:"folder of CA certificates; has no effect if 'ca_cert' is set"`
 }
 
-type rawHighAvailability struct {
-	block.Origin
-	Cluster  rawCluster  `key:"cluster" required:"true" doc:"settings that are the same on all instances"`
-	Instance rawInstance `key:"instance" doc:"settings of this instance, besides its 'id'"`
+// HighAvailability is the high_availability block.
+type HighAvailability struct {
+	Cluster  Cluster  `key:"cluster" required:"true" doc:"settings that are the same on all instances"`
+	Instance Instance `key:"instance" doc:"settings of this instance, besides its 'id'"`
 }
 
-type rawCluster struct {
-	block.Origin
-	Name    block.String `key:"name" required:"true" form:"cluster" doc:"part of the path of the cluster's state"`
-	Storage rawStorage   `key:"storage" doc:"where the cluster keeps its state"`
+// Cluster is what all instances of a cluster have in common.
+type Cluster struct {
+	Name    string         `key:"name" required:"true" form:"cluster" doc:"part of the path of the cluster's state"`
+	Storage ClusterStorage `key:"storage" doc:"where the cluster keeps its state"`
 }
 
-// rawStorage has a block for each storage type.
-type rawStorage struct {
-	block.Origin `unknown:"unsupported storage type"`
-	Consul       rawConsulStorage `key:"consul" doc:"in Consul's KV, the only storage type"`
+// ClusterStorage has a block for each storage type.
+type ClusterStorage struct {
+	Consul ConsulStorage `key:"consul" unknown:"unsupported storage type" doc:"in Consul's KV, the only storage type"`
 }
 
-type rawConsulStorage struct {
-	block.Origin
-	ParentPath block.String   `key:"parent_path" default:"consul-terraform-sync/" doc:"the state is below this path, under the cluster's name"`
-	Namespace  block.String   `key:"namespace" unset:"the token's" doc:"Consul Enterprise"`
-	SessionTTL block.Duration `key:"session_ttl" default:"15s" form:"delay" doc:"another instance takes over one to two times this duration after the leader has died; 10s to 24h"`
+// ConsulStorage is where in Consul's KV a cluster keeps its state.
+type ConsulStorage struct {
+	ParentPath string        `key:"parent_path" default:"consul-terraform-sync/" doc:"the state is below this path, under the cluster's name"`
+	Namespace  string        `key:"namespace" unset:"the token's" doc:"Consul Enterprise"`
+	SessionTTL time.Duration `key:"session_ttl" default:"15s" form:"delay" doc:"another instance takes over one to two times this duration after the leader has died; 10s to 24h"`
 }
 
-type rawInstance struct {
-	block.Origin
-	Address block.String `key:"address" example:"terrapulse-01.example.com" doc:"host name or IP address of this instance that the cluster shows to people"`
+// Instance is what differs between instances of a cluster, beside the id.
+type Instance struct {
+	Address string `key:"address" example:"terrapulse-01.example.com" doc:"host name or IP address of this instance that the cluster shows to people"`
 }
 
 type rawDriver struct {
@@ -201,14 +207,14 @@ type rawDriver struct {
 
 type rawTerraform struct {
 	block.Origin
-	Engine            block.String `key:"engine" default:"terraform" one:"terraform tofu" doc:"program that runs the modules, Terraform or OpenTofu"`
-	Version           block.String `key:"version" form:"version" example:"1.11.4" doc:"exact version to run: Terraform 0.13.0 or later, OpenTofu 1.6.0 or later"`
-	Path              block.String `key:"path" path:"true" unset:"the working directory" doc:"folder of the binary; Terrapulse installs it there if it is missing"`
-	Log               block.Bool   `key:"log" default:"false" doc:"also log Terraform's output, one record per line"`
-	PersistLog        block.Bool   `key:"persist_log" default:"false" doc:"write Terraform's trace to terraform.log in the task's folder: at most 20 MB, without the secrets that Terrapulse knows"`
-	Backend           labelled     `key:"backend" unset:"'consul', see below" doc:"where Terraform keeps its states; one workspace per task"`
-	RequiredProviders freeForm     `key:"required_providers" doc:"source and version of providers, as in Terraform"`
-	WorkingDir        unsupported  `key:"working_dir" say:"invalid key working_dir: it was removed from the driver, set working_dir at the top level or in the task"`
+	Engine            string      `key:"engine" default:"terraform" one:"terraform tofu" doc:"program that runs the modules, Terraform or OpenTofu"`
+	Version           string      `key:"version" form:"version" example:"1.11.4" doc:"exact version to run: Terraform 0.13.0 or later, OpenTofu 1.6.0 or later"`
+	Path              string      `key:"path" path:"true" unset:"the working directory" doc:"folder of the binary; Terrapulse installs it there if it is missing"`
+	Log               bool        `key:"log" default:"false" doc:"also log Terraform's output, one record per line"`
+	PersistLog        bool        `key:"persist_log" default:"false" doc:"write Terraform's trace to terraform.log in the task's folder: at most 20 MB, without the secrets that Terrapulse knows"`
+	Backend           labelled    `key:"backend" unset:"'consul', see below" doc:"where Terraform keeps its states; one workspace per task"`
+	RequiredProviders freeForm    `key:"required_providers" doc:"source and version of providers, as in Terraform"`
+	WorkingDir        unsupported `key:"working_dir" say:"invalid key working_dir: it was removed from the driver, set working_dir at the top level or in the task"`
 }
 
 // rawProvider has the keys of a terraform_provider block that are not the

@@ -29,7 +29,7 @@ func (l *loader) tasks(raw *rawConfig, cfg *Config) []Task {
 	others := l.takenBy(cfg, nil)
 	for i := range raw.Tasks {
 		r := &raw.Tasks[i]
-		l.fill(r, "", l.Getenv)
+		l.fill(r, "")
 		t := l.task(r, cfg, services)
 		others.refuse(r, &t)
 		others.add(&t)
@@ -111,7 +111,8 @@ func folded(name string) string {
 
 func (l *loader) task(raw *rawTask, cfg *Config, services map[string]condition.ServiceQuery) Task {
 	t := Task{
-		Source: raw.Pos,
+		Name: raw.Name.V, Description: raw.Description.V, Enabled: raw.Enabled.V, Version: raw.Version.V,
+		Providers: raw.Providers.V, VariableFiles: raw.VariableFiles.V, WorkingDir: raw.WorkingDir.V, Source: raw.Pos,
 
 		variables: raw.Variables.V,
 		buffer:    raw.BufferPeriod.own(),
@@ -119,10 +120,9 @@ func (l *loader) task(raw *rawTask, cfg *Config, services map[string]condition.S
 		dir:       raw.WorkingDir.V,
 		path:      raw.Path,
 	}
-	l.take(&t, raw)
 	t.BufferPeriod = l.taskBuffer(&raw.BufferPeriod, cfg.BufferPeriod)
 	l.variables(raw, &t, cfg.Vault.Enabled)
-	if t.RunTimeout = l.runTimeout(raw.RunTimeout); t.timeout == nil {
+	if t.RunTimeout = l.runTimeout(&raw.RunTimeout); t.timeout == nil {
 		t.RunTimeout = cfg.RunTimeout
 	}
 	l.taskName(raw)
@@ -288,7 +288,7 @@ func joinedQueries(queries condition.Services) condition.Services {
 }
 
 // runTimeout checks a run_timeout.
-func (l *loader) runTimeout(raw block.Duration) time.Duration {
+func (l *loader) runTimeout(raw *block.Duration) time.Duration {
 	if raw.V < 0 {
 		l.Fail(raw.Origin, fmt.Sprintf("%s is negative", block.Quoted(raw.V.String())), `a duration such as "30m", or "0s" for no limit`)
 	}

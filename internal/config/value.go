@@ -16,6 +16,14 @@ func fieldOf(key reflect.Value) field {
 	switch v := key.Addr().Interface().(type) {
 	case field:
 		return v
+	case *string:
+		return plainValue[string]{v}
+	case *bool:
+		return plainValue[bool]{v}
+	case *int:
+		return plainValue[int]{v}
+	case *time.Duration:
+		return plainValue[time.Duration]{v}
 	case *block.String:
 		return valueOf[string]{v}
 	case *block.Bool:
@@ -32,7 +40,7 @@ func fieldOf(key reflect.Value) field {
 	return nil
 }
 
-func (v valueOf[T]) decode(d *decoder, n *node, path string) {
+func (v valueOf[T]) decode(d *loader, n *node, path string) {
 	if n.kind == kindNull {
 		return
 	}
@@ -63,7 +71,44 @@ func (v valueOf[T]) decode(d *decoder, n *node, path string) {
 	}
 }
 
-func (v valueOf[T]) origin() *block.Origin { return &v.Origin }
+func (v valueOf[T]) origin(*loader) *block.Origin { return &v.Origin }
+
+// plainValue decodes the keys whose value has only its type.
+type plainValue[T string | bool | int | time.Duration] struct{ v *T }
+
+func (p plainValue[T]) decode(d *loader, n *node, path string) {
+	written := rawOf(d, p.v)
+	valueOf[T]{written}.decode(d, n, path)
+	*p.v = written.V
+}
+
+func (p plainValue[T]) origin(d *loader) *block.Origin { return &rawOf(d, p.v).Origin }
+
+// rawOf returns a plain value as it was written, and where.
+func rawOf[T string | bool | int | time.Duration](l *loader, v *T) *block.Value[T] {
+	if l.written[v] == nil {
+		l.write(v, &block.Value[T]{V: *v})
+	}
+	return l.written[v].(*block.Value[T])
+}
+
+// place returns where a block is.
+func (l *loader) place(b any) *block.Origin {
+	if b, ok := b.(interface{ Place() *block.Origin }); ok {
+		return b.Place()
+	}
+	if l.written[b] == nil {
+		l.write(b, &block.Origin{})
+	}
+	return l.written[b].(*block.Origin)
+}
+
+func (l *loader) write(at, what any) {
+	if l.written == nil {
+		l.written = map[any]any{}
+	}
+	l.written[at] = what
+}
 
 // locate keeps the places of the parts of a list or map.
 func (v valueOf[T]) locate(n *node, path string) {
@@ -88,7 +133,7 @@ func (v valueOf[T]) locate(n *node, path string) {
 
 // single returns the element of a list of one where a single value is expected,
 // as Consul-Terraform-Sync does. Any other value is returned as it is.
-func (d *decoder) single(n *node, at block.Origin) *node {
+func (d *loader) single(n *node, at block.Origin) *node {
 	element := n.element()
 	if element == n || !d.weak {
 		return n
@@ -110,7 +155,7 @@ func (n *node) element() *node {
 }
 
 // text accepts any scalar, as weakly typed as Consul-Terraform-Sync is.
-func (d *decoder) text(n *node, at block.Origin) (string, bool) {
+func (d *loader) text(n *node, at block.Origin) (string, bool) {
 	switch n.kind {
 	case kindString, kindNumber, kindBool:
 		return n.text, true
@@ -120,7 +165,7 @@ func (d *decoder) text(n *node, at block.Origin) (string, bool) {
 	}
 }
 
-func (d *decoder) bool(n *node, at block.Origin) (bool, bool) {
+func (d *loader) bool(n *node, at block.Origin) (bool, bool) {
 	b, err := strconv.ParseBool(n.whole())
 	if n.kind == kindList || n.kind == kindObject || err != nil {
 		d.Fail(at, "cannot parse "+d.shown(n)+" as a bool", "allowed: true, false")
@@ -129,7 +174,7 @@ func (d *decoder) bool(n *node, at block.Origin) (bool, bool) {
 	return b, true
 }
 
-func (d *decoder) int(n *node, at block.Origin) (int, bool) {
+func (d *loader) int(n *node, at block.Origin) (int, bool) {
 	i, err := strconv.ParseInt(n.whole(), 0, 32)
 	if n.kind == kindList || n.kind == kindObject || err != nil {
 		d.Fail(at, "cannot parse "+d.shown(n)+" as int", "it must be a whole number")
@@ -138,7 +183,7 @@ func (d *decoder) int(n *node, at block.Origin) (int, bool) {
 	return int(i), true
 }
 
-func (d *decoder) duration(n *node, at block.Origin) (time.Duration, bool) {
+func (d *loader) duration(n *node, at block.Origin) (time.Duration, bool) {
 	t, err := time.ParseDuration(n.whole())
 	if n.kind == kindList || n.kind == kindObject || err != nil {
 		d.Fail(at, "invalid duration "+d.shown(n), `a number with a unit, such as "500ms", "20s", "5m" or "1h"`)
@@ -160,7 +205,7 @@ func (n *node) whole() string {
 	return f.Text('f', 0)
 }
 
-func (d *decoder) strings(n *node, at block.Origin) ([]string, bool) {
+func (d *loader) strings(n *node, at block.Origin) ([]string, bool) {
 	if n.kind != kindList {
 		s, ok := d.text(n, at)
 		return []string{s}, ok
@@ -174,7 +219,7 @@ func (d *decoder) strings(n *node, at block.Origin) ([]string, bool) {
 	return list, all
 }
 
-func (d *decoder) stringMap(m *map[string]string, n *node, at block.Origin) bool {
+func (d *loader) stringMap(m *map[string]string, n *node, at block.Origin) bool {
 	objects, ok := n.objects()
 	if !ok {
 		d.Fail(at, "must be a map of strings, not "+n.kind.String(), "")
@@ -199,7 +244,7 @@ func (d *decoder) stringMap(m *map[string]string, n *node, at block.Origin) bool
 }
 
 // shown quotes a value for an error.
-func (d *decoder) shown(n *node) string {
+func (d *loader) shown(n *node) string {
 	if n.kind == kindList || n.kind == kindObject {
 		return n.kind.String()
 	}

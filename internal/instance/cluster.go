@@ -14,7 +14,7 @@ import (
 // timingOf returns how long leases and claims last.
 func timingOf(cfg *config.Config) cluster.Timing {
 	if h := cfg.HighAvailability; h != nil {
-		return cluster.TimingOf(h.Cluster.Storage.SessionTTL)
+		return cluster.TimingOf(h.Cluster.Storage.Consul.SessionTTL)
 	}
 	return cluster.Timing{LeaseTTL: leaseTTL, Claim: leaseTTL}
 }
@@ -33,7 +33,7 @@ func (i *Instance) join(ctx context.Context, cfg *config.Config) (member *cluste
 			Cluster: h.Cluster.Name, ID: cfg.ID, Address: h.Instance.Address, Service: cfg.Consul.ServiceRegistration.ServiceName,
 			Owner: i.Reconciler.Owner, Lease: state.LeaderLease, Terraform: i.terraform,
 		},
-		Store: i.store, SessionTTL: h.Cluster.Storage.SessionTTL, Now: time.Now, Log: i.log,
+		Store: i.store, SessionTTL: h.Cluster.Storage.Consul.SessionTTL, Now: time.Now, Log: i.log,
 		Base: i.base.Load,
 		Effective: func(ctx context.Context) (*config.Config, error) {
 			effective, err := control.Config(ctx)

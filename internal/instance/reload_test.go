@@ -12,7 +12,7 @@ import (
 
 func TestKeep_LogsSettingsThatNeedARestart(t *testing.T) {
 	cluster := func(ttl time.Duration) *config.Config {
-		h := &config.HighAvailability{Cluster: config.Cluster{Name: "prod", Storage: config.ClusterStorage{SessionTTL: ttl}}}
+		h := &config.HighAvailability{Cluster: config.Cluster{Name: "prod", Storage: config.ClusterStorage{Consul: config.ConsulStorage{SessionTTL: ttl}}}}
 		return &config.Config{LogLevel: "INFO", HighAvailability: h}
 	}
 	before, cfg := cluster(15*time.Second), cluster(time.Minute)
@@ -22,7 +22,7 @@ func TestKeep_LogsSettingsThatNeedARestart(t *testing.T) {
 	if !strings.Contains(logged.String(), `keys="log_level, high_availability"`) {
 		t.Errorf("logged %s", logged.String())
 	}
-	if cfg.LogLevel != "INFO" || cfg.HighAvailability.Cluster.Storage.SessionTTL != 15*time.Second || cfg.WorkingDir != "elsewhere" {
+	if cfg.LogLevel != "INFO" || cfg.HighAvailability.Cluster.Storage.Consul.SessionTTL != 15*time.Second || cfg.WorkingDir != "elsewhere" {
 		t.Errorf("in force: %+v, of the cluster %+v", cfg, cfg.HighAvailability)
 	}
 

@@ -74,7 +74,7 @@ func At(ctx context.Context, url string) (Place, error) {
 // in working_dir, or a folder in Consul if high_availability is configured.
 func Configured(settings config.StoreSettings) Place {
 	if h := settings.HighAvailability; h != nil {
-		return clusterFolder(settings.Consul, h.Cluster.Path(), h.Cluster.Storage.Namespace)
+		return clusterFolder(settings.Consul, h.Cluster.Path(), h.Cluster.Storage.Consul.Namespace)
 	}
 	return fileIn(settings.WorkingDir)
 }
