@@ -21,53 +21,42 @@ var catalog = &Family{
 	Name: "catalog",
 	Poll: func(s Scope, _ []View) []Gate { return []Gate{nodesGate(s), checksGate(s, "critical")} },
 	Block: func(s Scope, _ []View) []Gate {
-		return []Gate{nodesGate(s), servicesGate(s), checksGate(s, "any")}
+		return []Gate{nodesGate(s), catalogGate(s, "services", "names of services", "service:read", "/v1/catalog/services", "ServiceName"), checksGate(s, "any")}
 	},
+}
+
+func catalogGate(s Scope, key, what, needs, path, field string) Gate {
+	return Gate{Key: key + s.String(), Request: Request{Act: "watch the " + what + s.String(), Needs: needs, Path: path, Scope: s, Query: NoElement(field)}}
 }
 
 func nodesGate(s Scope) Gate {
 	s.Namespace = ""
-	return Gate{
-		Key: "nodes" + s.String(), Scope: s, EveryNamespace: true,
-		Request: Request{Act: "watch the nodes" + s.String(), Needs: "node:read", Path: "/v1/catalog/nodes",
-			Scope: s, Query: NoElement("Node"), PartitionOnly: true},
-	}
+	g := catalogGate(s, "nodes", "nodes", "node:read", "/v1/catalog/nodes", "Node")
+	g.EveryNamespace, g.PartitionOnly = true, true
+	return g
 }
 
 func checksGate(s Scope, state string) Gate {
-	return Gate{
-		Key: "checks-" + state + s.String(), Scope: s,
-		Request: Request{Act: "watch the health checks" + s.String(), Needs: "service:read and node:read",
-			Path: "/v1/health/state/" + state, Scope: s, Query: NoElement("Node")},
-	}
-}
-
-func servicesGate(s Scope) Gate {
-	return Gate{
-		Key: "services" + s.String(), Scope: s,
-		Request: Request{Act: "watch the names of services" + s.String(), Needs: "service:read",
-			Path: "/v1/catalog/services", Scope: s, Query: NoElement("ServiceName")},
-	}
+	return catalogGate(s, "checks-"+state, "health checks", "service:read and node:read", "/v1/health/state/"+state, "Node")
 }
 
 // nameFilter selects services by a regular expression. One that does not compile
 // matches nothing, and is an error when the services are read.
 type nameFilter struct {
 	*regexp.Regexp
-	act     string // that is impossible if the expression is invalid
 	invalid error
 }
 
 func compile(expression string) nameFilter {
 	re, err := regexp.Compile(expression)
 	if err != nil {
-		return nameFilter{regexp.MustCompile(`[^\s\S]`), fmt.Sprintf("choose services by regexp %q", expression), err}
+		return nameFilter{regexp.MustCompile(`[^\s\S]`), fmt.Errorf("regexp %q: %w", expression, err)}
 	}
 	return nameFilter{Regexp: re}
 }
 
-// Invalid returns the error of the expression.
-func (f nameFilter) Invalid() (act string, err error) { return f.act, f.invalid }
+// Invalid implements Fallible.
+func (f nameFilter) Invalid() error { return f.invalid }
 
 // namesView has the names of services, with their tags.
 type namesView struct {
@@ -75,8 +64,6 @@ type namesView struct {
 	nodeMeta string // as parameters of a URL
 }
 
-func (v namesView) ID() string    { return Encode("names", v.nodeMeta) }
-func (v namesView) Scope() Scope  { return v.scope }
 func (v namesView) Gate() Request { return v.Request() }
 
 func (v namesView) Request() Request {
@@ -122,7 +109,7 @@ func (c nameContents) Elements() []Element {
 func (c nameContents) Sources(v View) []Source {
 	sources := make([]Source, 0, len(c))
 	for _, name := range c.Names() {
-		sources = append(sources, Source{Scope: v.Scope(), Of: OfService, Name: name})
+		sources = append(sources, Source{Scope: v.(namesView).scope, Of: OfService, Name: name})
 	}
 	return sources
 }

@@ -71,45 +71,43 @@ func (ConsulKV) Kind() *Kind { return ConsulKVKind }
 func (c ConsulKV) Definition() map[string]any { return Definition(c) }
 
 // Selections is the block itself.
-func (c ConsulKV) Selections() []Selection { return []Selection{kvSelection(c)} }
+func (c ConsulKV) Selections() []Selection {
+	c.Path = strings.TrimPrefix(c.Path, "/")
+	return []Selection{kvSelection(c)}
+}
 
+// kvSelection is selection and view in one.
 type kvSelection ConsulKV
 
-func (s kvSelection) ID() string {
-	return Encode(ConsulKVKind.Name, s.Datacenter, s.Namespace, s.path(), strconv.FormatBool(s.Recurse))
+func (c kvSelection) ID() string {
+	return Encode(ConsulKVKind.Name, c.Datacenter, c.Namespace, c.Path, strconv.FormatBool(c.Recurse))
 }
 
-func (s kvSelection) path() string             { return strings.TrimPrefix(s.Path, "/") }
-func (s kvSelection) Scope() Scope             { return Scope{s.Datacenter, s.Namespace} }
-func (s kvSelection) Family() *Family          { return kvStore }
-func (s kvSelection) Invalid() (string, error) { return "", nil }
-
-func (s kvSelection) Views() []View {
-	return []View{keysView{scope: s.Scope(), path: s.path(), recurse: s.Recurse}}
-}
-
-func (s kvSelection) Adapt(elements []Element) []Element { return elements }
+func (c kvSelection) Scope() Scope                       { return Scope{c.Datacenter, c.Namespace} }
+func (c kvSelection) Family() *Family                    { return kvStore }
+func (c kvSelection) Views() []View                      { return []View{c} }
+func (c kvSelection) Adapt(elements []Element) []Element { return elements }
 
 // ViewOf is nil for a single key: if it may not be read, that is an error.
-func (s kvSelection) ViewOf(source Source) View {
-	if source.Scope != s.Scope() || source.Of != OfKey || !s.Recurse || !strings.HasPrefix(source.Name, s.path()) {
+func (c kvSelection) ViewOf(source Source) View {
+	if source.Scope != c.Scope() || source.Of != OfKey || !c.Recurse || !strings.HasPrefix(source.Name, c.Path) {
 		return nil
 	}
-	return s.Views()[0]
+	return c
 }
 
-func (s kvSelection) Missing(source Source, _ Reader) []Right {
+func (c kvSelection) Missing(source Source, _ Reader) []Right {
 	return []Right{{Scope: source.Scope, Of: OfKey, Name: source.Name}}
 }
 
-func (s kvSelection) Render(into Entries, read []Contents) (Entries, error) {
+func (c kvSelection) Render(into Entries, read []Contents) (Entries, error) {
 	pairs, _ := into.(Pairs)
 	for _, got := range read {
 		for _, p := range got.(keyContents) {
 			value := string(p.Value)
 			if !utf8.ValidString(value) || strings.ContainsRune(value, 0) {
 				return nil, fmt.Errorf("render key %q%s: its value is not UTF-8 text, and Terraform knows no other strings; "+
-					"store it encoded (base64), or leave the key out", p.Key, s.Scope())
+					"store it encoded (base64), or leave the key out", p.Key, c.Scope())
 			}
 			pairs = append(pairs, KVPair{Key: p.Key, Value: value})
 		}
@@ -117,49 +115,39 @@ func (s kvSelection) Render(into Entries, read []Contents) (Entries, error) {
 	return pairs, nil
 }
 
-// keysView is one key, or all keys with a prefix.
-type keysView struct {
-	scope   Scope
-	path    string
-	recurse bool
-}
-
-func (v keysView) ID() string   { return Encode("key", v.path, strconv.FormatBool(v.recurse)) }
-func (v keysView) Scope() Scope { return v.scope }
-
-func (v keysView) Request() Request {
-	r := Request{Path: "/v1/kv/" + v.path, Scope: v.scope, Missing: true}
-	if v.recurse {
-		r.Act = fmt.Sprintf("read keys with prefix %q%s", v.path, v.scope)
-		r.Needs = fmt.Sprintf("key:read and, where the server asks for it, key:list on prefix %q", v.path)
+func (c kvSelection) Request() Request {
+	r := Request{Path: "/v1/kv/" + c.Path, Scope: c.Scope(), Missing: true}
+	if c.Recurse {
+		r.Act = fmt.Sprintf("read keys with prefix %q%s", c.Path, r.Scope)
+		r.Needs = fmt.Sprintf("key:read and, where the server asks for it, key:list on prefix %q", c.Path)
 		r.Query = url.Values{"recurse": {""}}
 	} else {
-		r.Act = fmt.Sprintf("read key %q%s", v.path, v.scope)
-		r.Needs = fmt.Sprintf("key:read on %q", v.path)
+		r.Act = fmt.Sprintf("read key %q%s", c.Path, r.Scope)
+		r.Needs = fmt.Sprintf("key:read on %q", c.Path)
 	}
 	return r
 }
 
 // Gate reads the keys alone, which have the same index as with their values.
-func (v keysView) Gate() Request {
-	r := v.Request()
-	if v.recurse {
+func (c kvSelection) Gate() Request {
+	r := c.Request()
+	if c.Recurse {
 		r.Query = url.Values{"keys": {""}, "separator": {"/"}}
 	}
 	return r
 }
 
-func (v keysView) Decode(d *json.Decoder) (Contents, error) {
+func (c kvSelection) Decode(d *json.Decoder) (Contents, error) {
 	var got keyContents
 	err := DecodeEach(d, func(p *keyPair) { got = append(got, *p) })
 	return got, err
 }
 
-func (v keysView) Empty(reader Reader) (string, []Right) {
-	if !v.recurse || !reader.Tokenless {
+func (c kvSelection) Empty(reader Reader) (string, []Right) {
+	if !c.Recurse || !reader.Tokenless {
 		return "", nil
 	}
-	return fmt.Sprintf("every key with prefix %q%s", v.path, v.scope), []Right{{Scope: v.scope, Of: OfKey, Name: v.path, Any: true}}
+	return fmt.Sprintf("every key with prefix %q%s", c.Path, c.Scope()), []Right{{Scope: c.Scope(), Of: OfKey, Name: c.Path, Any: true}}
 }
 
 // keyPair is what matters of an element of /v1/kv.
@@ -183,7 +171,7 @@ func (c keyContents) Elements() []Element {
 func (c keyContents) Sources(v View) []Source {
 	sources := make([]Source, len(c))
 	for i, p := range c {
-		sources[i] = Source{Scope: v.Scope(), Of: OfKey, Name: p.Key}
+		sources[i] = Source{Scope: v.(kvSelection).Scope(), Of: OfKey, Name: p.Key}
 	}
 	return sources
 }
@@ -194,7 +182,7 @@ var kvStore = &Family{Name: "consul-kv", Poll: kvGates, Block: kvGates, Few: 3}
 
 func kvGates(s Scope, views []View) []Gate {
 	return []Gate{{
-		Key: "keys" + s.String(), Scope: s, Instead: views,
+		Key: "keys" + s.String(), Instead: views,
 		Request: Request{Act: "watch the KV store" + s.String(), Needs: "key:list on all keys",
 			Path: "/v1/kv/", Scope: s, Query: url.Values{"keys": {""}, "separator": {"/"}}, Missing: true},
 	}}

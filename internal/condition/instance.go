@@ -1,8 +1,9 @@
 package condition
 
 import (
+	"crypto/sha256"
+	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -27,7 +28,7 @@ type Service struct {
 	Kind                string         // "" for an ordinary service
 	Address             string         // the service's own or, where it has none, the node's
 	Port                int            // the default port of a service with several
-	Ports               map[string]int // by name; nil unless the service has several
+	Ports               map[string]int `json:",omitempty"` // by name; nil unless the service has several
 	Meta                map[string]string
 	Tags                []string // sorted
 	Namespace           string   // "" on Consul CE
@@ -38,9 +39,9 @@ type Service struct {
 	NodeDatacenter      string
 	NodeTaggedAddresses map[string]string
 	NodeMeta            map[string]string
-	CTSUserDefinedMeta  map[string]string // from the task file
+	CTSUserDefinedMeta  map[string]string `json:"-"` // from the task file
 
-	Portless bool // has health checks of its own and no port; not rendered
+	Portless bool `json:"-"` // has health checks of its own and no port; not rendered
 }
 
 // instance is what matters of an element of /v1/health/service.
@@ -158,33 +159,11 @@ func notNil(m map[string]string) map[string]string {
 	return m
 }
 
-// sum digests all that is rendered, except what the task file adds.
-func (s *Service) sum() [32]byte {
-	h := NewHash()
-	h.String(s.ID)
-	h.String(s.Name)
-	h.String(s.Kind)
-	h.String(s.Address)
-	h.Number(uint64(s.Port))
-	h.Map(s.Meta)
-	h.Number(uint64(len(s.Tags)))
-	for _, tag := range s.Tags {
-		h.String(tag)
-	}
-	h.String(s.Namespace)
-	h.String(s.Status)
-	h.String(s.Node)
-	h.String(s.NodeID)
-	h.String(s.NodeAddress)
-	h.String(s.NodeDatacenter)
-	h.Map(s.NodeTaggedAddresses)
-	h.Map(s.NodeMeta)
-	// Also if the module does not declare ports: that is not known here.
-	for _, name := range slices.Sorted(maps.Keys(s.Ports)) {
-		h.String(name)
-		h.Number(uint64(s.Ports[name]))
-	}
-	return h.Sum()
+// sum digests all that is rendered, except what the task file adds. It has the ports
+// also if the module does not declare them: that is not known here.
+func (s *Service) sum() [sha256.Size]byte {
+	text, _ := json.Marshal(s) // texts and numbers
+	return sha256.Sum256(text)
 }
 
 // Len is the number of instances.

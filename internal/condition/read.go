@@ -2,14 +2,10 @@ package condition
 
 import (
 	"crypto/sha256"
-	"encoding/binary"
 	"encoding/json"
 	"fmt"
-	"hash"
-	"maps"
 	"net/url"
 	"reflect"
-	"slices"
 	"strings"
 )
 
@@ -36,9 +32,6 @@ type Selection interface {
 	Scope() Scope
 	// Family has the gates of the selection.
 	Family() *Family
-	// Invalid returns why the selection cannot be read, and what cannot be done
-	// because of it; nil if it can be read.
-	Invalid() (act string, err error)
 	// Views are the views that can be read without further knowledge.
 	Views() []View
 	// Adapt returns what this selection makes of the elements of a view, which
@@ -67,10 +60,14 @@ type Picker interface {
 	Picks(Source) bool
 }
 
+// Fallible is a Selection that may be impossible to read.
+type Fallible interface {
+	Selection
+	Invalid() error // why; nil if it can be read
+}
+
 // View is one read of Consul. It is comparable; equal views are read once.
 type View interface {
-	ID() string
-	Scope() Scope
 	Request() Request
 	// Gate is a request with the same index that costs less, or Request.
 	Gate() Request
@@ -160,16 +157,12 @@ func (s Source) Words() string {
 	return fmt.Sprintf("%s %q%s", s.Of, s.Name, s.Scope)
 }
 
-// Right is one right of the reader. If Of is OfService, OfNode or OfKey, it is
-// the right to read the thing with the Name. Otherwise Proof is the path of a
-// request that Consul denies to a reader without the right.
+// Right is the right of the reader to read one thing or all things of a type.
 type Right struct {
 	Scope Scope
-	Of    string
+	Of    string // OfService, OfNode or OfKey
 	Name  string // of a key with Any, the prefix
 	Any   bool   // all names
-	Proof string
-	Needs string // the right in Consul's words, where Proof is set
 }
 
 // Reader is what is known of the reader when something is missing.
@@ -183,19 +176,21 @@ type Family struct {
 	Name string
 	// Poll and Block return the gates of the views for polls and for blocking queries.
 	// If they are nil, each view is its own gate.
-	Poll, Block func(Scope, []View) []Gate
+	Poll, Block Gates
 	// Few is the number of views up to which a blocking query is made for each.
 	Few int
 }
 
+// Gates returns the gates of what is read in a scope.
+type Gates func(Scope, []View) []Gate
+
 // Gate is one cheap read whose index says whether views may have changed.
 type Gate struct {
-	Key   string
-	Scope Scope
+	Request
+	Key string
 	// EveryNamespace is set if the gate covers all namespaces of the datacenter. Such
 	// a gate is never the only one.
 	EveryNamespace bool
-	Request        Request
 	// Instead are the views to read if access control closes the gate.
 	Instead []View
 }
@@ -233,50 +228,6 @@ func DecodeEach[T any](d *json.Decoder, each func(*T)) error {
 	}
 	_, err = d.Token()
 	return err
-}
-
-// Hash hashes fields, each after its length, so that no other fields give the
-// same bytes.
-type Hash struct {
-	h       hash.Hash
-	scratch []byte
-}
-
-// NewHash returns an empty SHA-256 hash.
-func NewHash() *Hash { return &Hash{h: sha256.New()} }
-
-// Number adds a number.
-func (d *Hash) Number(n uint64) {
-	d.scratch = binary.BigEndian.AppendUint64(d.scratch[:0], n)
-	d.h.Write(d.scratch)
-}
-
-// String adds a text.
-func (d *Hash) String(s string) {
-	d.Number(uint64(len(s)))
-	d.scratch = append(d.scratch[:0], s...)
-	d.h.Write(d.scratch)
-}
-
-// Bytes adds bytes.
-func (d *Hash) Bytes(b []byte) {
-	d.Number(uint64(len(b)))
-	d.h.Write(b)
-}
-
-// Map adds a map of texts, whatever its order.
-func (d *Hash) Map(m map[string]string) {
-	d.Number(uint64(len(m)))
-	for _, key := range slices.Sorted(maps.Keys(m)) {
-		d.String(key)
-		d.String(m[key])
-	}
-}
-
-// Sum returns the hash.
-func (d *Hash) Sum() (sum [sha256.Size]byte) {
-	d.h.Sum(sum[:0])
-	return sum
 }
 
 // Shorten lists at most five names, so that a line remains one: "a, b and 7 more".

@@ -2,6 +2,7 @@ package condition
 
 import (
 	"cmp"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -180,10 +181,9 @@ func (s *serviceSelection) encode(expression string) string {
 	return Encode(ServicesKind.Name, s.scope.Datacenter, s.scope.Namespace, Encode(s.names...), expression, s.filter, Encode(meta...))
 }
 
-func (s *serviceSelection) Scope() Scope             { return s.scope }
-func (s *serviceSelection) Family() *Family          { return catalog }
-func (s *serviceSelection) Invalid() (string, error) { return "", nil }
-func (s *serviceSelection) Views() []View            { return s.views }
+func (s *serviceSelection) Scope() Scope    { return s.scope }
+func (s *serviceSelection) Family() *Family { return catalog }
+func (s *serviceSelection) Views() []View   { return s.views }
 
 func (s *serviceSelection) viewsOf(names []string) []View {
 	views := make([]View, len(names))
@@ -197,12 +197,10 @@ func (s *serviceSelection) Adapt(elements []Element) []Element {
 	if len(s.userMeta) == 0 {
 		return elements
 	}
+	meta, _ := json.Marshal(s.userMeta) // texts
 	elements = slices.Clone(elements)
 	for i := range elements {
-		h := NewHash()
-		h.Bytes(elements[i].Sum[:])
-		h.Map(s.userMeta)
-		elements[i].Sum = h.Sum()
+		elements[i].Sum = sha256.Sum256(append(elements[i].Sum[:], meta...))
 	}
 	return elements
 }
@@ -224,24 +222,18 @@ func (s *serviceSelection) Missing(source Source, _ Reader) []Right {
 
 // Render lists the instances by service, then by node and id.
 func (s *serviceSelection) Render(into Entries, read []Contents) (Entries, error) {
-	var all []*instance
-	for _, got := range read {
-		all = append(all, got.(instances)...)
-	}
-	return s.render(into, all), nil
-}
-
-func (s *serviceSelection) render(into Entries, all []*instance) Instances {
 	entries, _ := into.(Instances)
 	merges := len(entries) > 0
-	entries = slices.Grow(entries, len(all))
-	for _, i := range all {
-		entries = append(entries, i.service(s.userMeta))
+	for _, got := range read {
+		entries = slices.Grow(entries, got.Len())
+		for _, i := range got.(instances) {
+			entries = append(entries, i.service(s.userMeta))
+		}
 	}
 	if merges {
 		slices.SortStableFunc(entries, func(x, y Service) int { return strings.Compare(x.Name, y.Name) })
 	}
-	return entries
+	return entries, nil
 }
 
 // regexpSelection selects services by a regular expression: their names are read
@@ -254,8 +246,7 @@ type regexpSelection struct {
 // ID has a slash before the expression, which may be empty.
 func (s *regexpSelection) ID() string { return s.encode("/" + s.Regexp.String()) }
 
-func (s *regexpSelection) Invalid() (string, error) { return s.nameFilter.Invalid() }
-func (s *regexpSelection) Views() []View            { return []View{namesView{scope: s.scope}} }
+func (s *regexpSelection) Views() []View { return []View{namesView{scope: s.scope}} }
 
 func (s *regexpSelection) Choose(names []string) []View {
 	var chosen []string
@@ -276,12 +267,12 @@ func (s *regexpSelection) ViewOf(source Source) View {
 
 // Render lists the instances by node and id.
 func (s *regexpSelection) Render(into Entries, read []Contents) (Entries, error) {
-	var all []*instance
+	var all instances
 	for _, got := range read {
 		all = append(all, got.(instances)...)
 	}
 	slices.SortStableFunc(all, compareInstances)
-	return s.render(into, all), nil
+	return s.serviceSelection.Render(into, []Contents{all})
 }
 
 // instancesView has the instances of a service.
@@ -291,8 +282,6 @@ type instancesView struct {
 	filter string
 }
 
-func (v instancesView) ID() string    { return Encode("service", v.name, v.filter) }
-func (v instancesView) Scope() Scope  { return v.scope }
 func (v instancesView) Gate() Request { return v.Request() }
 
 func (v instancesView) Request() Request {
@@ -341,9 +330,10 @@ func (all instances) Elements() []Element {
 }
 
 func (all instances) Sources(v View) []Source {
+	of := v.(instancesView)
 	sources := make([]Source, len(all))
 	for n, i := range all {
-		sources[n] = Source{Scope: v.Scope(), Of: OfService, Name: v.(instancesView).name, Node: i.Node.Node}
+		sources[n] = Source{Scope: of.scope, Of: OfService, Name: of.name, Node: i.Node.Node}
 	}
 	slices.SortFunc(sources, func(a, b Source) int { return strings.Compare(a.Node, b.Node) })
 	return slices.Compact(sources)

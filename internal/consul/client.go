@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -128,9 +129,9 @@ func transport(cfg config.Consul, tlsConfig *tls.Config) *http.Transport {
 func (c *Client) Leader(ctx context.Context) error {
 	var leader string
 	r := request{Request: condition.Request{Act: "read the leader", Path: "/v1/status/leader"}}
-	err := c.read(ctx, r, func(d *json.Decoder) error { return d.Decode(&leader) })
+	_, err := c.get(ctx, r, func(d *json.Decoder) error { return d.Decode(&leader) })
 	if err == nil && leader == "" {
-		err = &readError{act: r.Act, address: c.address, kind: unavailable, cause: ErrNoLeader}
+		return c.failed(r, unavailable, ErrNoLeader, "")
 	}
 	return err
 }
@@ -140,6 +141,7 @@ type request struct {
 	condition.Request
 	body   []byte // sent by PUT unless method is set
 	method string
+	inKV   bool // it is about the KV store, for errors
 }
 
 // answer is what the header of an answer says.
@@ -150,19 +152,14 @@ type answer struct {
 	missing  bool   // the object does not exist
 }
 
-// read sends a request and decodes the answer. It waits while too many reads are
+// get sends a request and decodes the answer. It waits while too many reads are
 // under way.
-func (c *Client) read(ctx context.Context, r request, decode func(*json.Decoder) error) error {
-	_, err := c.get(ctx, r, decode)
-	return err
-}
-
 func (c *Client) get(ctx context.Context, r request, decode func(*json.Decoder) error) (answer, error) {
 	select {
 	case c.reads <- struct{}{}:
 		defer func() { <-c.reads }()
 	case <-ctx.Done():
-		return answer{}, c.transportError(r.Act, ctx.Err())
+		return answer{}, c.transportError(ctx, r, ctx.Err())
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, c.timeout, fmt.Errorf("no answer within %s", c.timeout))
 	defer cancel()
@@ -179,9 +176,7 @@ func (c *Client) block(ctx context.Context, r request, index uint64, wait time.D
 		"index": {strconv.FormatUint(index, 10)},
 		"wait":  {strconv.FormatInt(wait.Milliseconds(), 10) + "ms"},
 	}
-	for key, values := range r.Query {
-		query[key] = values
-	}
+	maps.Copy(query, r.Query)
 	r.Query = query
 	return c.do(ctx, r, nil)
 }
@@ -193,10 +188,7 @@ func (c *Client) do(ctx context.Context, r request, decode func(*json.Decoder) e
 	}
 	resp, err := c.resolved.HttpClient.Do(req)
 	if err != nil {
-		if cause := context.Cause(ctx); cause != nil {
-			err = cause
-		}
-		return answer{}, c.transportError(r.Act, err)
+		return answer{}, c.transportError(ctx, r, err)
 	}
 	// A connection is used again only if the body was read to its end.
 	defer resp.Body.Close()
@@ -211,10 +203,10 @@ func (c *Client) do(ctx context.Context, r request, decode func(*json.Decoder) e
 	byConsul := indexed != "" || resp.Header.Get("X-Consul-Default-Acl-Policy") != ""
 	if resp.StatusCode != http.StatusOK && !a.refused && !(a.missing && r.Missing && byConsul) {
 		body, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<10)) // the status says enough
-		return answer{}, c.statusError(r.Act, resp.StatusCode, string(body), r.Needs)
+		return answer{}, c.statusError(r, resp.StatusCode, string(body))
 	}
 	if resp.Header.Get("X-Consul-KnownLeader") == "false" {
-		return answer{}, &readError{act: r.Act, address: c.address, kind: unavailable, cause: ErrNoLeader}
+		return answer{}, c.failed(r, unavailable, ErrNoLeader, "")
 	}
 	if decode != nil && !a.missing {
 		err = decode(json.NewDecoder(resp.Body))
@@ -223,25 +215,9 @@ func (c *Client) do(ctx context.Context, r request, decode func(*json.Decoder) e
 		_, err = io.Copy(io.Discard, resp.Body)
 	}
 	if err != nil {
-		return answer{}, c.bodyError(ctx, r.Act, err)
+		return answer{}, c.transportError(ctx, r, err)
 	}
 	return a, nil
-}
-
-// bodyError distinguishes an answer that was cut short from one that is not
-// Consul's.
-func (c *Client) bodyError(ctx context.Context, act string, err error) error {
-	if cause := context.Cause(ctx); cause != nil {
-		return c.transportError(act, cause)
-	}
-	var syntax *json.SyntaxError
-	var mismatch *json.UnmarshalTypeError
-	if errors.As(err, &syntax) || errors.As(err, &mismatch) {
-		return &readError{act: act, address: c.address, kind: unavailable,
-			cause:  fmt.Errorf("the answer is not one of Consul: %w", err),
-			advice: "check that consul.address leads to Consul's HTTP API"}
-	}
-	return c.transportError(act, err)
 }
 
 func (c *Client) httpRequest(ctx context.Context, r request) (*http.Request, error) {
@@ -249,25 +225,16 @@ func (c *Client) httpRequest(ctx context.Context, r request) (*http.Request, err
 	// Consul's server redirects a path with empty or dotted elements to another
 	// one, which would be the wrong answer.
 	if clean := path.Clean(r.Path); clean != strings.TrimSuffix(r.Path, "/") {
-		return nil, &readError{act: r.Act, address: c.address, kind: badQuery,
-			cause: errors.New("a name with empty, . or .. elements cannot be addressed over HTTP")}
+		return nil, c.failed(r, badQuery, errors.New("a name with empty, . or .. elements cannot be addressed over HTTP"), "")
 	}
 	query := url.Values{}
-	for key, values := range r.Query {
-		query[key] = values
-	}
-	set := func(key, value, fallback string) {
-		if value == "" {
-			value = fallback
-		}
-		if value != "" {
+	maps.Copy(query, r.Query)
+	for key, value := range map[string]string{
+		"dc": cmp.Or(r.Scope.Datacenter, cfg.Datacenter), "partition": cfg.Partition, "ns": cmp.Or(r.Scope.Namespace, cfg.Namespace),
+	} {
+		if value != "" && !(key == "ns" && r.PartitionOnly) {
 			query.Set(key, value)
 		}
-	}
-	set("dc", r.Scope.Datacenter, cfg.Datacenter)
-	set("partition", cfg.Partition, "")
-	if !r.PartitionOnly {
-		set("ns", r.Scope.Namespace, cfg.Namespace)
 	}
 	host := cfg.Address
 	if strings.HasPrefix(host, "/") {
@@ -281,7 +248,7 @@ func (c *Client) httpRequest(ctx context.Context, r request) (*http.Request, err
 	}
 	req, err := http.NewRequestWithContext(ctx, method, u.String(), body)
 	if err != nil {
-		return nil, &readError{act: r.Act, address: c.address, kind: badQuery, cause: err}
+		return nil, c.failed(r, badQuery, err, "")
 	}
 	if cfg.Token != "" {
 		req.Header.Set("X-Consul-Token", cfg.Token)

@@ -260,7 +260,7 @@ func TestClient_AnswerThatIsCutShortIsAnError(t *testing.T) {
 func TestClient_NamesWhyAConnectionEndedBeforeTheRequest(t *testing.T) {
 	c := client(t, "127.0.0.1:1")
 	early := func(cause error) string { // as net/http puts it
-		err := c.transportError("read", &url.Error{Op: "Get", URL: "/", Err: fmt.Errorf("readLoopPeekFailLocked: %w", cause)})
+		err := c.transportError(t.Context(), request{Request: condition.Request{Act: "read"}}, &url.Error{Op: "Get", URL: "/", Err: fmt.Errorf("readLoopPeekFailLocked: %w", cause)})
 		if !fault.IsTransient(err) || strings.Contains(err.Error(), "readLoop") {
 			t.Errorf("error = %v", err)
 		}

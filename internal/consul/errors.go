@@ -2,6 +2,7 @@ package consul
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -26,35 +27,39 @@ const (
 
 func (k kind) Error() string { return [...]string{"", "unavailable", "forbidden", "bad query"}[k] }
 
-// What Consul says about itself or the token. errors.Is compares a readError with it.
+// What Consul says about itself or the token, in its words. errors.Is compares a
+// readError with it.
+//
+//lint:ignore ST1005 Consul's words
 var (
-	errNoCoordinates = errors.New("coordinates are disabled")
-	errNoACL         = errors.New("access control is off")
-	errUnknownToken  = errors.New("unknown token")
+	errNoCoordinates = errors.New("Coordinate support disabled")
+	errNoACL         = errors.New("ACL support disabled")
+	errUnknownToken  = errors.New("ACL not found")
 )
 
 // readError is one read of Consul that did not succeed.
 type readError struct {
-	act     string // such as: read service "web"
-	inKV    bool   // it is about the KV store
-	address string // "" if no request was sent
-	kind    kind
-	says    error // such as errNoACL; may be nil
-	silent  bool  // there was no answer at all
-	cause   error
-	advice  string // may be empty
+	what   string // such as: read service "web" from Consul at 127.0.0.1:8500
+	kind   kind
+	says   error // such as errNoACL; may be nil
+	silent bool  // there was no answer at all
+	cause  error
+	advice string // may be empty
+}
+
+func (c *Client) failed(r request, k kind, cause error, advice string) *readError {
+	return &readError{what: c.what(r), kind: k, cause: cause, advice: advice}
+}
+
+func (c *Client) what(r request) string {
+	if r.inKV {
+		return r.Act + " in Consul's KV store at " + c.address
+	}
+	return r.Act + " from Consul at " + c.address
 }
 
 func (e *readError) Error() string {
-	text := e.act
-	switch {
-	case e.address == "":
-	case e.inKV:
-		text += " in Consul's KV store at " + e.address
-	default:
-		text += " from Consul at " + e.address
-	}
-	text += ": " + e.cause.Error()
+	text := e.what + ": " + e.cause.Error()
 	if e.advice != "" {
 		text += "; " + e.advice
 	}
@@ -81,8 +86,8 @@ func IsForbidden(err error) bool { return errors.Is(err, forbidden) }
 
 // silent reports whether Consul gave no answer at all.
 func silent(err error) bool {
-	var e *readError
-	return errors.As(err, &e) && e.silent
+	e, ok := errors.AsType[*readError](err)
+	return ok && e.silent
 }
 
 // joined is one error for many, each cause once.
@@ -94,7 +99,7 @@ func joined(errs []error) error {
 			continue
 		}
 		cause := err.Error()
-		if e := (*readError)(nil); errors.As(err, &e) {
+		if e, ok := errors.AsType[*readError](err); ok {
 			cause = e.cause.Error()
 		}
 		if !seen[cause] {
@@ -113,18 +118,27 @@ var tooMany = fmt.Sprintf("Consul lets this address have no more connections at 
 	"limits.http_max_conns_per_client in Consul's configuration (200 unless it is set there; Terrapulse takes %d, and Consul keeps "+
 	"those of a process that has ended for up to five minutes, so that many starts add up)", maxConns)
 
-// transportError classifies an error without an answer.
-func (c *Client) transportError(act string, err error) error {
-	var u *url.Error
-	if errors.As(err, &u) {
+// transportError classifies an error without an answer, or with one that was cut
+// short or is not Consul's.
+func (c *Client) transportError(ctx context.Context, r request, err error) error {
+	if cause := context.Cause(ctx); cause != nil {
+		err = cause
+	}
+	if u, ok := errors.AsType[*url.Error](err); ok {
 		err = u.Err // without the URL, which says nothing new
 	}
 	if errors.Is(err, context.Canceled) {
-		return fmt.Errorf("%s from Consul at %s: %w", act, c.address, err)
+		return fmt.Errorf("%s: %w", c.what(r), err)
 	}
-	e := &readError{act: act, address: c.address, kind: unavailable, silent: true, cause: err}
-	var dial *net.OpError
-	if errors.As(err, &dial) && dial.Op == "dial" {
+	e := c.failed(r, unavailable, err, "")
+	_, syntax := errors.AsType[*json.SyntaxError](err)
+	_, mismatch := errors.AsType[*json.UnmarshalTypeError](err)
+	if syntax || mismatch {
+		e.cause, e.advice = fmt.Errorf("the answer is not one of Consul: %w", err), "check that consul.address leads to Consul's HTTP API"
+		return e
+	}
+	e.silent = true
+	if dial, ok := errors.AsType[*net.OpError](err); ok && dial.Op == "dial" {
 		e.advice = "check that Consul runs there, and consul.address or CONSUL_HTTP_ADDR"
 	}
 	// The prefix of net/http for bytes that the server sent before the request.
@@ -145,24 +159,20 @@ func (c *Client) transportError(act string, err error) error {
 // statusError classifies an answer that is not a success, by its text, too: Consul
 // gives status 500 to many bad requests. It keeps the text in the form in which
 // Consul's own client and CTS report it.
-func (c *Client) statusError(act string, status int, body, needs string) error {
+func (c *Client) statusError(r request, status int, body string) error {
 	body = strings.TrimSpace(body)
-	e := &readError{act: act, address: c.address, kind: unavailable,
-		//lint:ignore ST1005 scripts look for the words of Consul's own client
-		cause: fmt.Errorf("Unexpected response code: %d (%s)", status, body)}
+	//lint:ignore ST1005 scripts look for the words of Consul's own client
+	e := c.failed(r, unavailable, fmt.Errorf("Unexpected response code: %d (%s)", status, body), "")
 	has := func(s string) bool { return strings.Contains(body, s) }
-	switch {
-	case has("Coordinate support disabled"):
-		e.says = errNoCoordinates
-	case has("ACL support disabled"):
-		e.says = errNoACL
-	case has("ACL not found"):
-		e.says = errUnknownToken
+	for _, said := range []error{errNoCoordinates, errNoACL, errUnknownToken} {
+		if has(said.Error()) {
+			e.says = said
+		}
 	}
 	switch {
-	case status == 401 || status == 403 || has("Permission denied") || has("ACL not found"):
+	case status == 401 || status == 403 || has("Permission denied") || e.says == errUnknownToken:
 		e.kind = forbidden
-		e.advice = c.lacks(needs)
+		e.advice = c.lacks(r.Needs)
 		if e.says == errUnknownToken {
 			e.advice = "Consul does not know the token (consul.token, CONSUL_HTTP_TOKEN): it is wrong, expired or deleted"
 		}

@@ -42,59 +42,42 @@ type gate struct {
 	byDigest bool
 }
 
-// viewGate is a view that is its own gate.
-func viewGate(v condition.View, family *condition.Family, byDigest bool) gate {
-	sum := sha256.Sum256([]byte(v.ID()))
-	return gate{
-		Gate: condition.Gate{Key: "view-" + hex.EncodeToString(sum[:8]) + v.Scope().String(), Scope: v.Scope(),
-			Request: v.Gate(), Instead: []condition.View{v}},
-		family: family, view: v, byDigest: byDigest,
-	}
-}
-
 // PollGates returns the gates to Poll for these queries: two for a catalog and
 // one for a KV store, whatever is read of them. A single view is read itself.
 func PollGates(queries []Query) GateSet {
-	set := GateSet{}
-	for _, b := range behindGates(queries) {
-		if b.all == 1 || b.family.Poll == nil {
-			set.addViews(b, true)
-		} else {
-			set.add(b.family, b.family.Poll(b.scope, b.views))
-		}
-	}
-	return set
+	return gatesOf(queries, true, func(f *condition.Family) (int, condition.Gates) { return 1, f.Poll })
 }
 
 // BlockGates returns the gates to Watch for these queries: three for a catalog
 // and one for a KV store. A few keys are held open one by one, so that other keys,
 // such as Terraform's state, start no tick.
 func BlockGates(queries []Query) GateSet {
-	set := GateSet{}
+	return gatesOf(queries, false, func(f *condition.Family) (int, condition.Gates) { return f.Few, f.Block })
+}
+
+// gatesOf returns the gates of families that shared gives. Up to a few views, or
+// without such gates, each view is its own gate.
+func gatesOf(queries []Query, byDigest bool, shared func(*condition.Family) (few int, gates condition.Gates)) GateSet {
+	var set GateSet
 	for _, b := range behindGates(queries) {
-		if b.all <= b.family.Few || b.family.Block == nil {
-			set.addViews(b, false)
-		} else {
-			set.add(b.family, b.family.Block(b.scope, b.views))
+		few, gates := shared(b.family)
+		if b.all <= few || gates == nil {
+			for _, v := range b.views {
+				r := v.Gate()
+				sum := sha256.Sum256([]byte(condition.Encode(r.Path, v.Request().Query.Encode())))
+				own := condition.Gate{Key: "view-" + hex.EncodeToString(sum[:8]) + r.Scope.String(), Request: r, Instead: []condition.View{v}}
+				set.gates = append(set.gates, gate{Gate: own, family: b.family, view: v, byDigest: byDigest})
+			}
+			continue
+		}
+		for _, g := range gates(b.scope, b.views) {
+			// Another scope may have the gate, too.
+			if !slices.Contains(set.Keys(), g.Key) {
+				set.gates = append(set.gates, gate{Gate: g, family: b.family})
+			}
 		}
 	}
 	return set
-}
-
-// add adds gates, unless another scope has them, too.
-func (g *GateSet) add(family *condition.Family, gates []condition.Gate) {
-	for _, n := range gates {
-		if !slices.ContainsFunc(g.gates, func(have gate) bool { return have.Key == n.Key }) {
-			g.gates = append(g.gates, gate{Gate: n, family: family})
-		}
-	}
-}
-
-// addViews adds the views as their own gates.
-func (g *GateSet) addViews(b *behind, byDigest bool) {
-	for _, v := range b.views {
-		g.gates = append(g.gates, viewGate(v, b.family, byDigest))
-	}
 }
 
 // behind is what is read of one family in one scope.
@@ -203,19 +186,15 @@ func (c *Client) Poll(ctx context.Context, g GateSet) (Marks, error) {
 
 // mark reads a gate without waiting. The index is 0 if there is none to wait for.
 func (c *Client) mark(ctx context.Context, g gate) (mark string, index uint64, err error) {
-	if g.byDigest {
+	var a answer
+	if !g.byDigest {
+		a, err = c.get(ctx, request{Request: g.Request}, nil)
+	}
+	if g.byDigest || IsForbidden(err) && len(g.Instead) > 0 {
 		mark, err = c.digestMark(ctx, g.Instead)
 		return mark, 0, err
 	}
-	a, err := c.get(ctx, request{Request: g.Request}, nil)
-	if IsForbidden(err) && len(g.Instead) > 0 {
-		mark, err = c.digestMark(ctx, g.Instead)
-		return mark, 0, err
-	}
-	if err != nil {
-		return "", 0, err
-	}
-	return indexMark(a.index), a.index, nil
+	return indexMark(a.index), a.index, err
 }
 
 // indexMark is "", which equals nothing, for an answer without an index.
@@ -228,7 +207,7 @@ func indexMark(index uint64) string {
 
 // digestMark is a digest of what the views show.
 func (c *Client) digestMark(ctx context.Context, views []condition.View) (string, error) {
-	r := newReading(c, contents.elements)
+	r := newReading(c)
 	r.loadViews(ctx, views)
 	var elements []condition.Element
 	for _, v := range views {
@@ -236,7 +215,7 @@ func (c *Client) digestMark(ctx context.Context, views []condition.View) (string
 		if l.err != nil {
 			return "", l.err
 		}
-		elements = append(elements, l.value...)
+		elements = append(elements, l.elements...)
 	}
 	return "digest " + observation(elements).Digest[:32], nil
 }

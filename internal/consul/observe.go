@@ -4,11 +4,16 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
+	"io"
 	"slices"
 	"strings"
 	"sync"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/terrapulse/terrapulse/internal/condition"
 )
@@ -24,7 +29,7 @@ type Answer struct {
 // that several queries share are read once, a few at a time. A view that cannot be
 // read spoils only the queries that need it.
 func (c *Client) Observe(ctx context.Context, queries []Query) []Answer {
-	r := newReading(c, contents.elements)
+	r := newReading(c)
 	var all []condition.Selection
 	for _, q := range queries {
 		all = append(all, q.parts...)
@@ -33,58 +38,41 @@ func (c *Client) Observe(ctx context.Context, queries []Query) []Answer {
 
 	answers := make([]Answer, len(queries))
 	for i, q := range queries {
-		var elements []condition.Element
-		for _, p := range q.parts {
-			err := r.each(p, func(shown []condition.Element) {
-				elements = append(elements, p.Adapt(shown)...)
-			})
-			if err != nil {
-				answers[i].Err = err
-				break
-			}
-		}
-		if answers[i].Err == nil {
-			answers[i].Observation = observation(elements)
-			answers[i].Visibility, answers[i].Err = r.visibility(q.parts)
+		a := &answers[i]
+		if a.Observation, a.Err = r.observe(q.parts); a.Err == nil {
+			a.Visibility, a.Err = r.visibility(q.parts)
 		}
 	}
 	return answers
 }
 
-func (c contents) elements() []condition.Element {
-	if c.Contents == nil {
-		return nil
-	}
-	return c.Elements()
-}
-
-// reading reads each view once, and keeps what the function keep makes of its
-// contents.
-type reading[T any] struct {
+// reading reads each view once.
+type reading struct {
 	client *Client
-	keep   func(contents) T
-	names  map[condition.View][]string // the sorted names that a view showed
 	chosen map[condition.Selection][]condition.View
-	loaded map[condition.View]loaded[T]
+	loaded map[condition.View]loaded
+	whole  bool // keep the contents, not only what Observe needs of them
 
 	confirmed sync.Map // see Visibility
 }
 
-type loaded[T any] struct {
-	value    T
+// loaded is what a view showed. What does not exist is empty.
+type loaded struct {
+	contents condition.Contents // nil if the reading is not whole
+	elements []condition.Element
+	names    []string // sorted, of a view of names
 	sources  []condition.Source
-	filtered bool
+	filtered bool // access control has hidden something
 	err      error
 }
 
-func newReading[T any](c *Client, keep func(contents) T) *reading[T] {
-	return &reading[T]{client: c, keep: keep, names: map[condition.View][]string{},
-		chosen: map[condition.Selection][]condition.View{}, loaded: map[condition.View]loaded[T]{}}
+func newReading(c *Client) *reading {
+	return &reading{client: c, chosen: map[condition.Selection][]condition.View{}, loaded: map[condition.View]loaded{}}
 }
 
 // load reads everything that the parts need: first what is known beforehand, then
 // the views that a Chooser chooses.
-func (r *reading[T]) load(ctx context.Context, parts []condition.Selection) {
+func (r *reading) load(ctx context.Context, parts []condition.Selection) {
 	var views []condition.View
 	for _, p := range parts {
 		views = append(views, p.Views()...)
@@ -102,7 +90,7 @@ func (r *reading[T]) load(ctx context.Context, parts []condition.Selection) {
 }
 
 // viewsOf returns the views that hold the part's data, in order of the names.
-func (r *reading[T]) viewsOf(p condition.Selection) ([]condition.View, error) {
+func (r *reading) viewsOf(p condition.Selection) ([]condition.View, error) {
 	chooser, ok := p.(condition.Chooser)
 	if !ok {
 		return p.Views(), nil
@@ -113,16 +101,16 @@ func (r *reading[T]) viewsOf(p condition.Selection) ([]condition.View, error) {
 	}
 	views, ok := r.chosen[p]
 	if !ok {
-		views = chooser.Choose(r.names[list])
+		views = chooser.Choose(r.loaded[list].names)
 		r.chosen[p] = views
 	}
 	return views, nil
 }
 
 // each visits what is loaded of the part, or returns why it is not complete.
-func (r *reading[T]) each(p condition.Selection, visit func(T)) error {
-	if act, err := p.Invalid(); err != nil {
-		return &readError{act: act, kind: badQuery, cause: err}
+func (r *reading) each(p condition.Selection, visit func(loaded)) error {
+	if f, ok := p.(condition.Fallible); ok && f.Invalid() != nil {
+		return &readError{what: "choose services", kind: badQuery, cause: f.Invalid()}
 	}
 	views, err := r.viewsOf(p)
 	if err != nil {
@@ -133,54 +121,79 @@ func (r *reading[T]) each(p condition.Selection, visit func(T)) error {
 		if l.err != nil {
 			return l.err
 		}
-		visit(l.value)
+		visit(l)
 	}
 	return nil
 }
 
-func (r *reading[T]) loadViews(ctx context.Context, views []condition.View) {
+// observe digests what the parts showed.
+func (r *reading) observe(parts []condition.Selection) (Observation, error) {
+	var elements []condition.Element
+	for _, p := range parts {
+		if err := r.each(p, func(l loaded) { elements = append(elements, p.Adapt(l.elements)...) }); err != nil {
+			return Observation{}, err
+		}
+	}
+	return observation(elements), nil
+}
+
+func (r *reading) loadViews(ctx context.Context, views []condition.View) {
 	todo := make([]condition.View, 0, len(views))
 	for _, v := range views {
 		if _, known := r.loaded[v]; !known {
-			r.loaded[v] = loaded[T]{}
+			r.loaded[v] = loaded{}
 			todo = append(todo, v)
 		}
 	}
 	var (
-		mu   sync.Mutex
-		next int
-		wg   sync.WaitGroup
-		gone = outages{}
+		mu    sync.Mutex
+		gone  = outages{}
+		group errgroup.Group
 	)
-	for range min(maxReads, len(todo)) {
-		wg.Go(func() {
+	group.SetLimit(maxReads)
+	for _, v := range todo {
+		group.Go(func() error {
+			datacenter := v.Request().Scope.Datacenter
+			mu.Lock()
+			l := loaded{err: gone.in(datacenter)}
+			mu.Unlock()
+			if l.err == nil {
+				l = r.loadView(ctx, v)
+			}
 			mu.Lock()
 			defer mu.Unlock()
-			for next < len(todo) {
-				v := todo[next]
-				next++
-				err := gone.in(v.Scope().Datacenter)
-				var got contents
-				var value T
-				var sources []condition.Source
-				if err == nil {
-					mu.Unlock()
-					if got, err = r.client.readView(ctx, v); err == nil {
-						if value = r.keep(got); got.Contents != nil {
-							sources = got.Sources(v)
-						}
-					}
-					mu.Lock()
-					gone.note(v.Scope().Datacenter, err)
-				}
-				r.loaded[v] = loaded[T]{value, sources, got.filtered, err}
-				if names, ok := got.Contents.(condition.Names); ok {
-					r.names[v] = names.Names()
-				}
-			}
+			gone.note(datacenter, l.err)
+			r.loaded[v] = l
+			return nil
 		})
 	}
-	wg.Wait()
+	_ = group.Wait() // errors are those of the views
+}
+
+// loadView reads a view. If access control has hidden everything, that is an
+// error: with an empty view, what was made of it would be removed.
+func (r *reading) loadView(ctx context.Context, v condition.View) loaded {
+	c, req := r.client, request{Request: v.Request()}
+	var got condition.Contents
+	a, err := c.get(ctx, req, func(d *json.Decoder) (err error) {
+		got, err = v.Decode(d)
+		return err
+	})
+	l := loaded{filtered: a.filtered, err: err}
+	switch {
+	case err != nil:
+	case a.filtered && (got == nil || got.Len() == 0):
+		l.err = c.denied(req, "access control has hidden everything")
+	case got != nil:
+		l.elements, l.sources = got.Elements(), got.Sources(v)
+		if names, ok := got.(condition.Names); ok {
+			l.names = names.Names()
+		}
+		if r.whole {
+			l.contents = got
+		}
+	}
+	return l
 }
 
 // outages counts, by datacenter, how often in a row there was no answer or no
@@ -217,15 +230,12 @@ func observation(elements []condition.Element) Observation {
 		}
 		return bytes.Compare(a.Sum[:], b.Sum[:])
 	})
-	d := condition.NewHash()
+	h := sha256.New()
 	shown := make(map[string]string, len(elements))
 	for _, e := range elements {
-		d.String(e.Of)
-		d.String(e.Name)
-		d.Bytes(e.Sum[:])
+		io.WriteString(h, condition.Encode(e.Of, e.Name, string(e.Sum[:])))
 		// A key and a service of a schedule may have one name: both are shown.
 		shown[e.Name] += hex.EncodeToString(e.Sum[:4])
 	}
-	sum := d.Sum()
-	return Observation{Digest: hex.EncodeToString(sum[:]), Elements: shown}
+	return Observation{Digest: hex.EncodeToString(h.Sum(nil)), Elements: shown}
 }

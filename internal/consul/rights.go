@@ -8,8 +8,10 @@ import (
 	"fmt"
 	"net/http"
 	"sync"
+	"sync/atomic"
 
 	"github.com/hashicorp/consul/api"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/terrapulse/terrapulse/internal/condition"
 	"github.com/terrapulse/terrapulse/internal/fault"
@@ -37,32 +39,25 @@ type question struct {
 // rights that are proven to confirmed.
 func (c *Client) answerAll(ctx context.Context, questions []question, confirmed *sync.Map) error {
 	var (
-		mu   sync.Mutex
-		next int
-		wg   sync.WaitGroup
-		errs = make([]error, len(questions))
-		stop bool
+		group  errgroup.Group
+		errs   = make([]error, len(questions))
+		failed atomic.Bool
 	)
-	for range min(maxReads, len(questions)) {
-		wg.Go(func() {
-			mu.Lock()
-			defer mu.Unlock()
-			for next < len(questions) && !stop {
-				i := next
-				next++
-				mu.Unlock()
-				q := questions[i]
-				err := c.answer(ctx, q)
-				if err == nil {
-					confirmed.Store(q.Right, true)
-				}
-				mu.Lock()
-				errs[i] = err
-				stop = stop || err != nil
+	group.SetLimit(maxReads)
+	for i, q := range questions {
+		if failed.Load() {
+			break
+		}
+		group.Go(func() error {
+			if errs[i] = c.answer(ctx, q); errs[i] == nil {
+				confirmed.Store(q.Right, true)
+			} else {
+				failed.Store(true)
 			}
+			return nil
 		})
 	}
-	wg.Wait()
+	_ = group.Wait() // errs has the errors
 	return cmp.Or(errs...)
 }
 
@@ -71,27 +66,23 @@ func (c *Client) answer(ctx context.Context, q question) error {
 	name := q.Name
 	r := request{Request: condition.Request{
 		Act: "confirm that " + q.missing + " is gone and not hidden", Needs: fmt.Sprintf("%s:read on %q", q.Of, name), Scope: q.Scope}}
+	if q.Any {
+		name, r.Needs = anyName, fmt.Sprintf("%[1]s:read on all %[1]ss", q.Of)
+	}
 	switch q.Of {
 	case condition.OfService:
-		if q.Any {
-			name, r.Needs = anyName, "service:read on all services"
-		}
 		// Consul answers 403 here if the reader may not read the service.
 		r.Path, r.Query = "/v1/health/connect/"+name, condition.NoElement("Node.Node")
+		_, err := c.get(ctx, r, nil)
+		return err
 	case condition.OfNode:
-		if q.Any {
-			name, r.Needs = anyName, "node:read on all nodes"
-		}
 		return c.mayReadNode(ctx, r, name)
-	case condition.OfKey:
+	default:
 		if q.Any {
-			name, r.Needs = name+anyName, fmt.Sprintf("key:read on prefix %q", name)
+			name, r.Needs = q.Name+anyName, fmt.Sprintf("key:read on prefix %q", q.Name)
 		}
 		return c.mayReadKey(ctx, r, name)
-	default:
-		r.Path, r.Needs, r.Missing = q.Proof, q.Needs, true
 	}
-	return c.read(ctx, r, nil)
 }
 
 // mayReadKey reads the key. If a path cannot hold its name, it is read in a
@@ -100,7 +91,7 @@ func (c *Client) answer(ctx context.Context, q question) error {
 func (c *Client) mayReadKey(ctx context.Context, r request, key string) error {
 	byPath := r
 	byPath.Path, byPath.Missing = "/v1/kv/"+key, true
-	if err := c.read(ctx, byPath, nil); !errors.Is(err, badQuery) {
+	if _, err := c.get(ctx, byPath, nil); !errors.Is(err, badQuery) {
 		return err
 	}
 	op := &api.TxnOp{KV: &api.KVTxnOp{Verb: api.KVGetOrEmpty, Key: key,
@@ -111,14 +102,14 @@ func (c *Client) mayReadKey(ctx context.Context, r request, key string) error {
 	}
 	r.Path, r.body = "/v1/txn", body
 	var resp api.TxnResponse
-	if err := c.read(ctx, r, func(d *json.Decoder) error { return d.Decode(&resp) }); err != nil {
+	if _, err := c.get(ctx, r, func(d *json.Decoder) error { return d.Decode(&resp) }); err != nil {
 		return err
 	}
 	for _, e := range resp.Errors {
-		return c.statusError(r.Act, http.StatusConflict, e.What, r.Needs)
+		return c.statusError(r, http.StatusConflict, e.What)
 	}
 	if len(resp.Results) == 0 {
-		return c.denied(r)
+		return c.denied(r, "permission denied")
 	}
 	return nil
 }
@@ -129,7 +120,7 @@ func (c *Client) mayReadKey(ctx context.Context, r request, key string) error {
 func (c *Client) mayReadNode(ctx context.Context, r request, node string) error {
 	byAgent := r
 	r.Path, r.PartitionOnly, r.Missing = "/v1/coordinate/node/"+node, true, true
-	err := c.read(ctx, r, nil)
+	_, err := c.get(ctx, r, nil)
 	if err == nil || fault.IsTransient(err) || IsForbidden(err) && !errors.Is(err, errNoCoordinates) {
 		return err
 	}
@@ -139,19 +130,19 @@ func (c *Client) mayReadNode(ctx context.Context, r request, node string) error 
 	}
 	byAgent.Path, byAgent.method, byAgent.body = "/v1/internal/acl/authorize", http.MethodPost, body
 	var answers []struct{ Allow bool }
-	err = c.read(ctx, byAgent, func(d *json.Decoder) error { return d.Decode(&answers) })
+	_, err = c.get(ctx, byAgent, func(d *json.Decoder) error { return d.Decode(&answers) })
 	switch {
 	case errors.Is(err, errNoACL):
 		return nil
 	case err == nil && (len(answers) != 1 || !answers[0].Allow):
-		return c.denied(r)
+		return c.denied(r, "permission denied")
 	}
 	return err
 }
 
 // denied is the error where an answer shows that the reader lacks a right.
-func (c *Client) denied(r request) error {
-	return &readError{act: r.Act, address: c.address, kind: forbidden, cause: errors.New("permission denied"), advice: c.lacks(r.Needs)}
+func (c *Client) denied(r request, problem string) error {
+	return c.failed(r, forbidden, errors.New(problem), c.lacks(r.Needs))
 }
 
 // Access warns people about the rights of a client without a token; "" if there is
@@ -160,7 +151,7 @@ func (c *Client) Access(ctx context.Context) string {
 	if !c.Tokenless() {
 		return ""
 	}
-	err := c.read(ctx, request{Request: condition.Request{Act: "read the token", Needs: "nothing", Path: "/v1/acl/token/self"}}, nil)
+	_, err := c.get(ctx, request{Request: condition.Request{Act: "read the token", Needs: "nothing", Path: "/v1/acl/token/self"}}, nil)
 	if err == nil && c.resolved.Token == "" || err != nil && !errors.Is(err, errUnknownToken) {
 		return "" // access control is off, or the agent has a default token
 	}

@@ -52,16 +52,17 @@ func (c *Client) Snapshot(ctx context.Context, t *config.Task) (*Snapshot, error
 		parts[i] = spec.Selections()
 		all = append(all, parts[i]...)
 	}
-	r := newReading(c, func(got contents) contents { return got })
+	r := newReading(c)
+	r.whole = true
 	r.load(ctx, all)
 
 	snapshot := &Snapshot{}
 	for i, spec := range inputs {
 		for _, p := range parts[i] {
 			var read []condition.Contents
-			err := r.each(p, func(got contents) {
-				if got.Contents != nil {
-					read = append(read, got.Contents)
+			err := r.each(p, func(l loaded) {
+				if l.contents != nil {
+					read = append(read, l.contents)
 				}
 			})
 			if err != nil {
@@ -79,16 +80,12 @@ func (c *Client) Snapshot(ctx context.Context, t *config.Task) (*Snapshot, error
 		}
 	}
 	var err error
-	if snapshot.Visibility, err = r.visibility(all); err != nil || !triggers {
-		return snapshot, err
+	if snapshot.Visibility, err = r.visibility(all); err == nil && triggers {
+		snapshot.Condition, err = r.observe(query.parts)
 	}
-	var elements []condition.Element
-	for _, p := range query.parts {
-		if err := r.each(p, func(got contents) { elements = append(elements, p.Adapt(got.elements())...) }); err != nil {
-			return nil, err
-		}
+	if err != nil {
+		return nil, err
 	}
-	snapshot.Condition = observation(elements)
 	return snapshot, nil
 }
 

@@ -3,8 +3,7 @@ package consul
 import (
 	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
+	"net/http"
 	"net/url"
 
 	"github.com/hashicorp/consul/api"
@@ -28,15 +27,15 @@ func (c *Client) Txn(ctx context.Context, act, needs string, ops []*api.KVTxnOp)
 		return nil, false, err
 	}
 	resp = new(api.TxnResponse)
-	r := request{body: body, Request: condition.Request{Act: act, Needs: needs, Path: "/v1/txn", Query: url.Values{"consistent": {""}}}}
+	r := request{body: body, inKV: true, Request: condition.Request{Act: act, Needs: needs, Path: "/v1/txn", Query: url.Values{"consistent": {""}}}}
 	a, err := c.get(ctx, r, func(d *json.Decoder) error { return d.Decode(resp) })
 	if err != nil {
-		return nil, false, c.toKV(ctx, act, err)
+		return nil, false, err
 	}
 	for _, e := range resp.Errors {
 		// Access control refuses single operations, too.
-		if err := c.statusError(act, 409, e.What, needs); IsForbidden(err) {
-			return nil, false, c.toKV(ctx, act, err)
+		if err := c.statusError(r, http.StatusConflict, e.What); IsForbidden(err) {
+			return nil, false, err
 		}
 	}
 	return resp, !a.refused, nil
@@ -44,18 +43,5 @@ func (c *Client) Txn(ctx context.Context, act, needs string, ops []*api.KVTxnOp)
 
 // Forbidden is the error if access control has left something out of an answer.
 func (c *Client) Forbidden(act, needs string) error {
-	return &readError{act: act, inKV: true, address: c.address, kind: forbidden,
-		cause: errors.New("access control hides it"), advice: "the token (consul.token, CONSUL_HTTP_TOKEN) needs " + needs}
-}
-
-// toKV adds to an error that it is about the KV store.
-func (c *Client) toKV(ctx context.Context, act string, err error) error {
-	if e := (*readError)(nil); errors.As(err, &e) {
-		e.inKV = true
-		return e
-	}
-	if cause := context.Cause(ctx); cause != nil {
-		return fmt.Errorf("%s in Consul's KV store at %s: %w", act, c.address, cause)
-	}
-	return err
+	return c.denied(request{inKV: true, Request: condition.Request{Act: act, Needs: needs}}, "access control hides it")
 }

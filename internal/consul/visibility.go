@@ -36,7 +36,7 @@ type emptyView struct {
 }
 
 // visibility returns what was loaded of the parts, which must be complete.
-func (r *reading[T]) visibility(parts []condition.Selection) (*Visibility, error) {
+func (r *reading) visibility(parts []condition.Selection) (*Visibility, error) {
 	v := &Visibility{client: r.client, parts: parts, confirmed: &r.confirmed}
 	for _, p := range parts {
 		views, err := r.viewsOf(p)
@@ -71,21 +71,6 @@ func (r *reading[T]) visibility(parts []condition.Selection) (*Visibility, error
 	return v, nil
 }
 
-// set returns all that the reading showed.
-func (v *Visibility) set() map[condition.Source]bool {
-	n := 0
-	for _, shown := range v.shown {
-		n += len(shown)
-	}
-	all := make(map[condition.Source]bool, n)
-	for _, shown := range v.shown {
-		for _, s := range shown {
-			all[s] = true
-		}
-	}
-	return all
-}
-
 // Sources are what the reading showed, sorted, in a form that can be stored. Confirm
 // compares a later reading with them.
 func (v *Visibility) Sources() []string {
@@ -93,10 +78,8 @@ func (v *Visibility) Sources() []string {
 		return nil
 	}
 	var sources []string
-	for _, shown := range v.shown {
-		for _, s := range shown {
-			sources = append(sources, s.String())
-		}
+	for _, s := range slices.Concat(v.shown...) {
+		sources = append(sources, s.String())
 	}
 	slices.Sort(sources)
 	return slices.Compact(sources)
@@ -125,7 +108,10 @@ func (v *Visibility) Confirm(ctx context.Context, before []string) error {
 	if v == nil {
 		return nil
 	}
-	shown := v.set()
+	shown := map[condition.Source]bool{}
+	for _, s := range slices.Concat(v.shown...) {
+		shown[s] = true
+	}
 	// What is visible proves the right to its service and to its node. Nothing
 	// needs a proof as long as nothing is missing.
 	proven := sync.OnceValue(func() map[condition.Right]bool {

@@ -52,7 +52,6 @@ func (n nodes) Selections() []condition.Selection                  { return []co
 func (n nodes) ID() string                                         { return condition.Encode(nodesKind.Name, n.Prefix) }
 func (n nodes) Scope() condition.Scope                             { return condition.Scope{} }
 func (n nodes) Family() *condition.Family                          { return nodesFamily }
-func (n nodes) Invalid() (string, error)                           { return "", nil }
 func (n nodes) Views() []condition.View                            { return []condition.View{n} }
 func (n nodes) Gate() condition.Request                            { return n.Request() }
 func (n nodes) ViewOf(condition.Source) condition.View             { return n }
@@ -96,7 +95,7 @@ func (e nodeEntries) Elements() []condition.Element {
 func (e nodeEntries) Sources(v condition.View) []condition.Source {
 	var sources []condition.Source
 	for _, n := range e {
-		sources = append(sources, condition.Source{Scope: v.Scope(), Of: condition.OfNode, Name: n.Node})
+		sources = append(sources, condition.Source{Scope: v.Request().Scope, Of: condition.OfNode, Name: n.Node})
 	}
 	return sources
 }
