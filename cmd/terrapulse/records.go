@@ -82,8 +82,7 @@ type storeRecords struct {
 }
 
 func (r storeRecords) status(ctx context.Context) (apispec.Overview, error) {
-	o, err := overview.Reader{Store: r.Store, Now: time.Now}.Read(ctx, nil)
-	return apiview.Overview(o), err
+	return overview.Reader{Store: r.Store, Now: time.Now}.Read(ctx, nil)
 }
 
 func (r storeRecords) health(ctx context.Context) error {

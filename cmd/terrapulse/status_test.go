@@ -21,7 +21,6 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/api"
 	"github.com/terrapulse/terrapulse/internal/apispec"
-	"github.com/terrapulse/terrapulse/internal/apiview"
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/overview"
 	"github.com/terrapulse/terrapulse/internal/reconcile"
@@ -33,7 +32,7 @@ import (
 // situation is what the store has of a task, and what is shown of it.
 type situation struct {
 	name  string // of the task
-	phase overview.Phase
+	phase apispec.Phase
 	why   string
 	task  state.Task
 	run   state.Run
@@ -61,30 +60,30 @@ func situations(now time.Time) []situation {
 	running, applied := reason(state.ReasonRunning, "run r1 is under way"), now.Add(-time.Hour)
 	pending := &state.Pending{First: now, Latest: now, Changed: "added web-2"}
 	return []situation{
-		{name: "new", phase: overview.PhaseNew},
-		{name: "applied", phase: overview.PhaseApplied, why: "nothing changed", task: state.Task{AppliedAt: applied, Reason: reason(state.ReasonUnchanged, "nothing changed")}},
-		{name: "buffering", phase: overview.PhasePending, why: "until later", task: state.Task{AppliedAt: applied, Pending: pending, Reason: reason(state.ReasonBuffering, "until later")}},
-		{name: "queued", phase: overview.PhasePending, why: "no room", task: state.Task{AppliedAt: applied, Reason: reason(state.ReasonQueued, "no room")}},
-		{name: "scheduled", phase: overview.PhasePending, why: "next at noon", task: state.Task{AppliedAt: applied, Pending: pending, Due: now.Add(time.Hour), Reason: reason(state.ReasonUnchanged, "next at noon")}},
-		{name: "intended", phase: overview.PhasePending, why: "a run waits for its turn: added web-2", task: state.Task{AppliedAt: applied, Run: live, Reason: running}, run: under(state.RunIntended)},
-		{name: "requested", phase: overview.PhasePending, why: "a run was requested by Jo", task: state.Task{AppliedAt: applied, Forced: "Jo", Reason: reason(state.ReasonUnchanged, "nothing changed")}},
-		{name: "running", phase: overview.PhaseRunning, why: "added web-2", task: state.Task{AppliedAt: applied, Run: live, Reason: running}, run: under(state.RunRunning)},
-		{name: "waits", phase: overview.PhaseWaiting, why: "waits for approval: 3 to destroy", task: state.Task{AppliedAt: applied, Run: waiting, Reason: running}, run: waits},
-		{name: "failing", phase: overview.PhaseFailing, why: "retry at noon", task: state.Task{Failures: 1, RetryAt: now.Add(time.Minute), Last: last(state.RunFailed), Reason: reason(state.ReasonBackoff, "retry at noon")}},
-		{name: "failed", phase: overview.PhaseFailing, why: "added web-1: no such file", task: state.Task{Failures: 1, RetryAt: now.Add(time.Minute), Last: last(state.RunFailed), Reason: running}},
-		{name: "succeeded", phase: overview.PhaseApplied, why: "added web-1", task: state.Task{AppliedAt: applied, Last: last(state.RunSucceeded), Reason: running}},
-		{name: "interrupted", phase: overview.PhaseInterrupted, why: "added web-1", task: state.Task{AppliedAt: applied, Last: last(state.RunInterrupted), Reason: running}},
-		{name: "cancelled", phase: overview.PhaseCancelled, why: "by Jo", task: state.Task{AppliedAt: applied, Last: last(state.RunCancelled), Reason: reason(state.ReasonCancelled, "by Jo")}},
-		{name: "held", phase: overview.PhaseHeld, why: "made without a run", task: state.Task{Reason: reason(state.ReasonHeld, "made without a run")}},
-		{name: "unreadable", phase: overview.PhaseUnreadable, why: "permission denied", task: state.Task{AppliedAt: applied, Reason: reason(state.ReasonUnreadable, "permission denied")}},
-		{name: "blocked", phase: overview.PhaseBlocked, why: "no Terraform", task: state.Task{AppliedAt: applied, Reason: reason(state.ReasonBlocked, "no Terraform")}},
-		{name: "corrupt", phase: overview.PhaseCorrupt, why: "record task/corrupt in the store", corrupt: state.TaskKey("corrupt")},
-		{name: "corrupt-run", phase: overview.PhaseCorrupt, why: "record run/corrupt-run/r1 in the store", task: state.Task{Run: live, Reason: running}, corrupt: state.RunKey("corrupt-run", "r1")},
-		{name: "corrupt-override", phase: overview.PhaseCorrupt, why: "record override/corrupt-override in the store", task: state.Task{AppliedAt: applied}, corrupt: state.OverrideKey("corrupt-override")},
-		{name: "disabled", phase: overview.PhaseDisabled, why: "it is disabled", disabled: true, task: state.Task{AppliedAt: applied, Reason: reason(state.ReasonDisabled, "it is disabled")}},
-		{name: "just-disabled", phase: overview.PhaseDisabled, why: "the task is disabled", disabled: true, override: &state.Override{Task: "just-disabled", Enabled: &off, By: "Jo", At: now},
+		{name: "new", phase: apispec.PhaseNew},
+		{name: "applied", phase: apispec.PhaseApplied, why: "nothing changed", task: state.Task{AppliedAt: applied, Reason: reason(state.ReasonUnchanged, "nothing changed")}},
+		{name: "buffering", phase: apispec.PhasePending, why: "until later", task: state.Task{AppliedAt: applied, Pending: pending, Reason: reason(state.ReasonBuffering, "until later")}},
+		{name: "queued", phase: apispec.PhasePending, why: "no room", task: state.Task{AppliedAt: applied, Reason: reason(state.ReasonQueued, "no room")}},
+		{name: "scheduled", phase: apispec.PhasePending, why: "next at noon", task: state.Task{AppliedAt: applied, Pending: pending, Due: now.Add(time.Hour), Reason: reason(state.ReasonUnchanged, "next at noon")}},
+		{name: "intended", phase: apispec.PhasePending, why: "a run waits for its turn: added web-2", task: state.Task{AppliedAt: applied, Run: live, Reason: running}, run: under(state.RunIntended)},
+		{name: "requested", phase: apispec.PhasePending, why: "a run was requested by Jo", task: state.Task{AppliedAt: applied, Forced: "Jo", Reason: reason(state.ReasonUnchanged, "nothing changed")}},
+		{name: "running", phase: apispec.PhaseRunning, why: "added web-2", task: state.Task{AppliedAt: applied, Run: live, Reason: running}, run: under(state.RunRunning)},
+		{name: "waits", phase: apispec.PhaseWaiting, why: "waits for approval: 3 to destroy", task: state.Task{AppliedAt: applied, Run: waiting, Reason: running}, run: waits},
+		{name: "failing", phase: apispec.PhaseFailing, why: "retry at noon", task: state.Task{Failures: 1, RetryAt: now.Add(time.Minute), Last: last(state.RunFailed), Reason: reason(state.ReasonBackoff, "retry at noon")}},
+		{name: "failed", phase: apispec.PhaseFailing, why: "added web-1: no such file", task: state.Task{Failures: 1, RetryAt: now.Add(time.Minute), Last: last(state.RunFailed), Reason: running}},
+		{name: "succeeded", phase: apispec.PhaseApplied, why: "added web-1", task: state.Task{AppliedAt: applied, Last: last(state.RunSucceeded), Reason: running}},
+		{name: "interrupted", phase: apispec.PhaseInterrupted, why: "added web-1", task: state.Task{AppliedAt: applied, Last: last(state.RunInterrupted), Reason: running}},
+		{name: "cancelled", phase: apispec.PhaseCancelled, why: "by Jo", task: state.Task{AppliedAt: applied, Last: last(state.RunCancelled), Reason: reason(state.ReasonCancelled, "by Jo")}},
+		{name: "held", phase: apispec.PhaseHeld, why: "made without a run", task: state.Task{Reason: reason(state.ReasonHeld, "made without a run")}},
+		{name: "unreadable", phase: apispec.PhaseUnreadable, why: "permission denied", task: state.Task{AppliedAt: applied, Reason: reason(state.ReasonUnreadable, "permission denied")}},
+		{name: "blocked", phase: apispec.PhaseBlocked, why: "no Terraform", task: state.Task{AppliedAt: applied, Reason: reason(state.ReasonBlocked, "no Terraform")}},
+		{name: "corrupt", phase: apispec.PhaseCorrupt, why: "record task/corrupt in the store", corrupt: state.TaskKey("corrupt")},
+		{name: "corrupt-run", phase: apispec.PhaseCorrupt, why: "record run/corrupt-run/r1 in the store", task: state.Task{Run: live, Reason: running}, corrupt: state.RunKey("corrupt-run", "r1")},
+		{name: "corrupt-override", phase: apispec.PhaseCorrupt, why: "record override/corrupt-override in the store", task: state.Task{AppliedAt: applied}, corrupt: state.OverrideKey("corrupt-override")},
+		{name: "disabled", phase: apispec.PhaseDisabled, why: "it is disabled", disabled: true, task: state.Task{AppliedAt: applied, Reason: reason(state.ReasonDisabled, "it is disabled")}},
+		{name: "just-disabled", phase: apispec.PhaseDisabled, why: "the task is disabled", disabled: true, override: &state.Override{Task: "just-disabled", Enabled: &off, By: "Jo", At: now},
 			task: state.Task{AppliedAt: applied, Reason: reason(state.ReasonUnchanged, "nothing changed")}},
-		{name: "removed", phase: overview.PhaseRemoved, why: "it is gone", absent: true, task: state.Task{AppliedAt: applied, Reason: reason(state.ReasonRemoved, "it is gone")}},
+		{name: "removed", phase: apispec.PhaseRemoved, why: "it is gone", absent: true, task: state.Task{AppliedAt: applied, Reason: reason(state.ReasonRemoved, "it is gone")}},
 	}
 }
 
@@ -159,7 +158,7 @@ func TestStatus_EveryPhaseIsTheSameEverywhere(t *testing.T) {
 	path, store, cfg := stored(t, now, all)
 	url := serveStored(t, store, cfg)
 
-	walked := map[overview.Phase]bool{}
+	walked := map[apispec.Phase]bool{}
 	for _, phase := range overview.Phases {
 		walked[phase] = false
 		if _, ok := newsOf[apispec.Phase(phase)]; !ok || !apispec.Phase(phase).Valid() {
@@ -190,10 +189,10 @@ func TestStatus_EveryPhaseIsTheSameEverywhere(t *testing.T) {
 			if !row.MatchString(text) {
 				t.Errorf("%s: no row shows that task %s is %s:\n%s", where, s.name, s.phase, text)
 			}
-			if news := newsOf[got.Phase]; (news == good) != (s.phase == overview.PhaseApplied) || news == good && got.Changed != nil {
+			if news := newsOf[got.Phase]; (news == good) != (s.phase == apispec.PhaseApplied) || news == good && got.Changed != nil {
 				t.Errorf("%s: task %s is green: %t", where, s.name, news == good)
 			}
-			if got.Enabled != (s.phase != overview.PhaseDisabled && s.phase != overview.PhaseRemoved) {
+			if got.Enabled != (s.phase != apispec.PhaseDisabled && s.phase != apispec.PhaseRemoved) {
 				t.Errorf("%s: task %s: enabled %t", where, s.name, got.Enabled)
 			}
 			if pending := got.Changed != nil; pending != (s.task.Pending != nil) || pending && (!got.ChangedSince.Equal(now) || !strings.Contains(text, " ago: added web-2")) {
@@ -221,9 +220,9 @@ func TestStatus_PhasesAreDocumented(t *testing.T) {
 	}
 	_, section, _ := strings.Cut(string(data), "\n| phase | meaning |\n")
 	section, _, _ = strings.Cut(section, "\n\n")
-	var documented []overview.Phase
+	var documented []apispec.Phase
 	for _, row := range regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\|").FindAllStringSubmatch(section, -1) {
-		documented = append(documented, overview.Phase(row[1]))
+		documented = append(documented, apispec.Phase(row[1]))
 	}
 	if diff := cmp.Diff(overview.Phases, documented); diff != "" {
 		t.Errorf("the table of phases in docs/commands.md (-code +docs):\n%s", diff)
@@ -320,7 +319,7 @@ func TestStatus_ShowsWhatStopsADeploymentThatReadsBundles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	st := apiview.Overview(o)
+	st := o
 	var out bytes.Buffer
 	(&statusCommand{app: &app{stdout: &out}}).print(st, now)
 	for line := range strings.Lines(out.String()) {

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/terrapulse/terrapulse/internal/apispec"
 	"github.com/terrapulse/terrapulse/internal/consul"
 	"github.com/terrapulse/terrapulse/internal/inforce"
 	"github.com/terrapulse/terrapulse/internal/invoke"
@@ -109,7 +110,7 @@ func (i *invocation) checkTasks(ctx context.Context) (string, error) {
 		}
 		phases = append(phases, fmt.Sprintf("%d %s", len(names), phase))
 		switch phase {
-		case overview.PhaseFailing, overview.PhaseUnreadable, overview.PhaseBlocked, overview.PhaseCorrupt:
+		case apispec.PhaseFailing, apispec.PhaseUnreadable, apispec.PhaseBlocked, apispec.PhaseCorrupt:
 			wrong = append(wrong, fmt.Sprintf("%s: %s", phase, strings.Join(names, ", ")))
 		}
 	}

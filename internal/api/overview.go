@@ -5,7 +5,6 @@ import (
 	"net/http"
 
 	"github.com/terrapulse/terrapulse/internal/apispec"
-	"github.com/terrapulse/terrapulse/internal/apiview"
 	"github.com/terrapulse/terrapulse/internal/overview"
 	"github.com/terrapulse/terrapulse/internal/request"
 )
@@ -20,13 +19,13 @@ func (a *api) getOverview(w http.ResponseWriter, r *http.Request) {
 	write(w, http.StatusOK, struct {
 		apispec.RequestID
 		apispec.Overview
-	}{apispec.RequestID{RequestID: request.ID(r)}, apiview.Overview(o)})
+	}{apispec.RequestID{RequestID: request.ID(r)}, o})
 }
 
-func (a *api) overview(ctx context.Context) (overview.Overview, error) {
+func (a *api) overview(ctx context.Context) (apispec.Overview, error) {
 	effective, err := a.Control.Config(ctx)
 	if err != nil {
-		return overview.Overview{}, err
+		return apispec.Overview{}, err
 	}
 	return a.reader().Read(ctx, effective)
 }
@@ -43,17 +42,17 @@ func (a *api) getTaskOverview(w http.ResponseWriter, r *http.Request) {
 		a.fail(w, r, name, err)
 		return
 	}
-	write(w, http.StatusOK, apispec.TaskOverviewResponse{RequestID: request.ID(r), Task: apiview.TaskOverview(task)})
+	write(w, http.StatusOK, apispec.TaskOverviewResponse{RequestID: request.ID(r), Task: task})
 }
 
-func (a *api) taskOverview(ctx context.Context, name string) (overview.Task, error) {
+func (a *api) taskOverview(ctx context.Context, name string) (apispec.TaskOverview, error) {
 	definition, err := a.task(ctx, name)
 	if err != nil {
-		return overview.Task{}, err
+		return apispec.TaskOverview{}, err
 	}
 	effective, err := a.Control.Config(ctx)
 	if err != nil {
-		return overview.Task{}, err
+		return apispec.TaskOverview{}, err
 	}
 	return a.reader().ReadTask(ctx, effective, definition)
 }

@@ -14,6 +14,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/terrapulse/terrapulse/internal/apispec"
+	"github.com/terrapulse/terrapulse/internal/apiview"
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/lease"
 	"github.com/terrapulse/terrapulse/internal/overlay"
@@ -23,42 +25,7 @@ import (
 // readsAtOnce is how many runs are read from the store at a time.
 const readsAtOnce = 16
 
-// Overview is what is known of all tasks, and of those who work on them.
-type Overview struct {
-	Unhealthy    string        // why no work is done; "" if all is well
-	Leader       *lease.Holder // nil if nobody leads
-	LastGoodTick time.Time     // zero if there was none
-	Problem      string        // why tasks cannot be observed or run
-	Since        time.Time     // of the problem
-	Refused      *state.Refused
-	Bundle       string // digest of the bundle in force; "" where the configuration is read from files
-	Tasks        []Task // in the order of the configuration, then the others by name
-	Overrides    []Override
-}
-
-// Task is what is known of one task.
-type Task struct {
-	Name       string
-	Definition *config.Task // nil if the task is in no configuration that was read
-	Enabled    bool
-	Phase      Phase
-	Reason     state.Reason
-	Due        time.Time // when the task is decided on next if nothing changes; zero if never
-	Pending    *state.Pending
-	Applied    time.Time  // zero if it never was
-	Failures   int        // in a row
-	Run        *state.Run // that has not ended
-	Last       *state.Result
-	Override   *Override
-}
-
-// Override is what people changed about a task through the API.
-type Override struct {
-	state.Override
-	Problem error // why the change is without effect
-}
-
-// Reader reads an Overview.
+// Reader reads what is known of tasks, as the API shows it.
 type Reader struct {
 	Store state.Store
 	// Began is when the process of the caller began to tick, or to stand by for
@@ -70,38 +37,45 @@ type Reader struct {
 // Read reads everything. Without an effective configuration (nil), the tasks are
 // those that the store knows. A record that cannot be decoded concerns its task
 // alone.
-func (r Reader) Read(ctx context.Context, effective *overlay.Effective) (Overview, error) {
+func (r Reader) Read(ctx context.Context, effective *overlay.Effective) (apispec.Overview, error) {
 	now := r.Now()
 	rec, err := state.Read[state.Reconcile](ctx, r.Store, state.ReconcileKey)
 	if err != nil {
-		return Overview{}, fmt.Errorf("read the reconcile record: %w", err)
+		return apispec.Overview{}, fmt.Errorf("read the reconcile record: %w", err)
 	}
 	leader, err := r.leader(ctx)
 	if err != nil {
-		return Overview{}, err
+		return apispec.Overview{}, err
 	}
 	if effective == nil {
 		if effective, err = overlay.ReadOverrides(ctx, r.Store); err != nil {
-			return Overview{}, err
+			return apispec.Overview{}, err
 		}
 	}
 	records, err := r.Store.List(ctx, state.TaskPrefix)
 	if err != nil {
-		return Overview{}, fmt.Errorf("read the tasks' records: %w", err)
+		return apispec.Overview{}, fmt.Errorf("read the tasks' records: %w", err)
 	}
-	o := Overview{
-		Leader: leader, Unhealthy: Unhealthy(rec.Data, r.Began, now), LastGoodTick: rec.Data.LastSuccess,
-		Problem: cmp.Or(rec.Data.ConsulError, rec.Data.Stalled), Since: rec.Data.Since, Refused: rec.Data.Refused, Bundle: rec.Data.Bundle,
+	unhealthy := Unhealthy(rec.Data, r.Began, now)
+	o := apispec.Overview{
+		Healthy: unhealthy == "", Unhealthy: apiview.Optional(unhealthy), LastGoodTick: apiview.Moment(rec.Data.LastSuccess),
+		Problem: apiview.Optional(cmp.Or(rec.Data.ConsulError, rec.Data.Stalled)), Since: apiview.Moment(rec.Data.Since),
+		Bundle: apiview.Optional(rec.Data.Bundle), Overrides: []apispec.Override{},
 	}
-	for name := range effective.Overrides {
+	if leader != nil {
+		o.Leader = &apispec.Leader{Owner: leader.Owner, Fence: int64(leader.Fence), Until: leader.Expires}
+	}
+	if refused := rec.Data.Refused; refused != nil {
+		o.Refused = &apispec.Refused{Bundle: apiview.Optional(refused.Bundle), Error: refused.Error, Since: refused.Since}
+	}
+	for _, name := range slices.Sorted(maps.Keys(effective.Overrides)) {
 		o.Overrides = append(o.Overrides, *overrideOf(effective, name))
 	}
-	slices.SortFunc(o.Overrides, func(a, b Override) int { return cmp.Compare(a.Task, b.Task) })
 	entries, err := list(effective, records)
 	if err != nil {
-		return Overview{}, err
+		return apispec.Overview{}, err
 	}
-	o.Tasks = make([]Task, len(entries))
+	o.Tasks = make([]apispec.TaskOverview, len(entries))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(readsAtOnce)
 	for i, e := range entries {
@@ -127,15 +101,15 @@ func (r Reader) leader(ctx context.Context) (*lease.Holder, error) {
 
 // ReadTask reads what is known of one task. Definition is that of the effective
 // configuration, or that of a task that is being deleted.
-func (r Reader) ReadTask(ctx context.Context, effective *overlay.Effective, definition *config.Task) (Task, error) {
+func (r Reader) ReadTask(ctx context.Context, effective *overlay.Effective, definition *config.Task) (apispec.TaskOverview, error) {
 	e := entry{name: definition.Name, definition: definition}
 	_, e.configured = effective.Config.Task(e.name)
 	rec, err := r.Store.Get(ctx, state.TaskKey(e.name))
 	if err != nil && !errors.Is(err, state.ErrNotFound) {
-		return Task{}, fmt.Errorf("read task %s: %w", e.name, err)
+		return apispec.TaskOverview{}, fmt.Errorf("read task %s: %w", e.name, err)
 	}
 	if err := e.decode(rec); err != nil {
-		return Task{}, err
+		return apispec.TaskOverview{}, err
 	}
 	return r.task(ctx, effective, e)
 }
@@ -251,28 +225,39 @@ func Leaving(e *overlay.Effective, name string, known state.Task) *config.Task {
 }
 
 // task reads the live run of a task and assesses the task.
-func (r Reader) task(ctx context.Context, effective *overlay.Effective, e entry) (Task, error) {
+func (r Reader) task(ctx context.Context, effective *overlay.Effective, e entry) (apispec.TaskOverview, error) {
 	f := facts{task: e.known, setting: settingOf(effective, e), corrupt: cmp.Or(effective.Corrupt[e.name], e.corrupt)}
 	if err := r.readRun(ctx, e.name, &f); err != nil {
-		return Task{}, err
+		return apispec.TaskOverview{}, err
 	}
 	if run := f.run; run.State == state.RunRunning && !run.Expires.IsZero() && r.Now().After(run.Expires) {
 		leader, err := r.leader(ctx)
 		if err != nil {
-			return Task{}, err
+			return apispec.TaskOverview{}, err
 		}
 		f.unwatched = leader == nil
 	}
 	v := f.assess()
-	t := Task{
-		Name: e.name, Definition: e.definition, Phase: v.phase, Reason: v.reason, Due: v.due, Pending: f.task.Pending,
-		Applied: f.task.AppliedAt, Failures: f.task.Failures, Last: f.task.Last, Override: overrideOf(effective, e.name),
+	t := apispec.TaskOverview{
+		Name: e.name, Phase: v.phase, Reason: apiview.Reason(v.reason), Due: apiview.Moment(v.due), Applied: apiview.Moment(f.task.AppliedAt),
+		Failures: apiview.Optional(f.task.Failures), Override: overrideOf(effective, e.name),
+		Enabled: v.phase != apispec.PhaseDisabled && v.phase != apispec.PhaseRemoved,
 	}
-	if t.Enabled = v.phase != PhaseDisabled && v.phase != PhaseRemoved; e.definition != nil {
-		t.Enabled = e.definition.Enabled
+	if d := e.definition; d != nil {
+		t.Enabled = d.Enabled
+		t.Origin = apispec.Origin{API: d.FromAPI, File: apiview.Optional(d.Source.File), Line: apiview.Optional(d.Source.Line)}
+	} else {
+		t.Origin.API = len(effective.Overrides[e.name].Definition) > 0
+	}
+	if p := f.task.Pending; p != nil {
+		t.Changed, t.ChangedSince = apiview.Optional(p.Changed), apiview.Moment(p.First)
 	}
 	if f.run.ID != "" {
-		t.Run = &f.run
+		t.Run = new(apiview.Run(f.run))
+	}
+	if last := f.task.Last; last != nil {
+		t.LastRun = new(apiview.Run(state.Run{ID: last.Run, Task: e.name, Kind: last.Kind, State: last.State, Reason: last.Reason,
+			Created: last.Created, Started: last.Started, Ended: last.Ended, Error: last.Error, Changes: last.Changes}))
 	}
 	return t, nil
 }
@@ -329,11 +314,17 @@ func settingOf(effective *overlay.Effective, e entry) setting {
 	return disabled
 }
 
-// overrideOf returns what was changed about a task, nil if nothing was.
-func overrideOf(effective *overlay.Effective, name string) *Override {
+// overrideOf returns what people changed about a task through the API, nil if
+// they changed nothing.
+func overrideOf(effective *overlay.Effective, name string) *apispec.Override {
 	o, ok := effective.Overrides[name]
 	if !ok {
 		return nil
 	}
-	return &Override{Override: o, Problem: effective.Problems[name]}
+	shown := &apispec.Override{Task: o.Task, Change: o.String(), Enabled: o.Enabled, Provisional: apiview.Optional(o.Provisional != nil),
+		By: apiview.Optional(o.By), At: o.At}
+	if problem := effective.Problems[name]; problem != nil {
+		shown.Problem = new(problem.Error())
+	}
+	return shown
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/terrapulse/terrapulse/internal/apispec"
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/lease"
 	"github.com/terrapulse/terrapulse/internal/overlay"
@@ -69,7 +70,7 @@ func TestRead_ARunThatEndsMeanwhileIsNotShownAsRunning(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := o.Tasks[0]; got.Phase != overview.PhaseFailing || got.Run != nil || got.Failures != 1 {
+	if got := o.Tasks[0]; got.Phase != apispec.PhaseFailing || got.Run != nil || got.Failures == nil || *got.Failures != 1 {
 		t.Errorf("%+v", got)
 	}
 }
@@ -106,8 +107,8 @@ func TestRead_ReasonSaysThatAClaimExpiredWhileNobodyLeads(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, got := range []overview.Task{o.Tasks[0], one} {
-			if got.Phase != overview.PhaseRunning || strings.HasPrefix(got.Reason.Text, want) != test.want || !strings.HasSuffix(got.Reason.Text, "added web-2") {
+		for _, got := range []apispec.TaskOverview{o.Tasks[0], one} {
+			if got.Phase != apispec.PhaseRunning || strings.HasPrefix(got.Reason.Text, want) != test.want || !strings.HasSuffix(got.Reason.Text, "added web-2") {
 				t.Errorf("%s: %s because %+v", name, got.Phase, got.Reason)
 			}
 		}
@@ -120,16 +121,16 @@ func TestRead_WhatPeopleChangedCountsBeforeTheNextTick(t *testing.T) {
 		reason  state.ReasonCode // of the latest decision
 		enabled *bool            // what the configuration says since; nil if the task is not in it any more
 		task    state.Task
-		want    overview.Phase
+		want    apispec.Phase
 	}{
-		"enabled with a run":    {state.ReasonDisabled, new(true), state.Task{Forced: "Jo"}, overview.PhasePending},
-		"enabled without a run": {state.ReasonDisabled, new(true), state.Task{AppliedAt: now, HoldNext: true}, overview.PhaseHeld},
-		"disabled":              {state.ReasonUnchanged, new(false), state.Task{AppliedAt: now}, overview.PhaseDisabled},
-		"removed":               {state.ReasonUnchanged, nil, state.Task{AppliedAt: now}, overview.PhaseRemoved},
-		"back":                  {state.ReasonRemoved, new(true), state.Task{AppliedAt: now}, overview.PhaseApplied},
+		"enabled with a run":    {state.ReasonDisabled, new(true), state.Task{Forced: "Jo"}, apispec.PhasePending},
+		"enabled without a run": {state.ReasonDisabled, new(true), state.Task{AppliedAt: now, HoldNext: true}, apispec.PhaseHeld},
+		"disabled":              {state.ReasonUnchanged, new(false), state.Task{AppliedAt: now}, apispec.PhaseDisabled},
+		"removed":               {state.ReasonUnchanged, nil, state.Task{AppliedAt: now}, apispec.PhaseRemoved},
+		"back":                  {state.ReasonRemoved, new(true), state.Task{AppliedAt: now}, apispec.PhaseApplied},
 		"cancelled, and a run requested since": {state.ReasonCancelled, new(true),
-			state.Task{AppliedAt: now, Forced: "Jo", Last: &state.Result{State: state.RunCancelled}}, overview.PhasePending},
-		"cancelled, and no tick since": {state.ReasonRunning, new(true), state.Task{AppliedAt: now, Last: &state.Result{State: state.RunCancelled}}, overview.PhaseCancelled},
+			state.Task{AppliedAt: now, Forced: "Jo", Last: &state.Result{State: state.RunCancelled}}, apispec.PhasePending},
+		"cancelled, and no tick since": {state.ReasonRunning, new(true), state.Task{AppliedAt: now, Last: &state.Result{State: state.RunCancelled}}, apispec.PhaseCancelled},
 	} {
 		store := newStore(t)
 		test.task.Reason = state.Reason{Code: test.reason, Text: "as the latest tick decided"}
@@ -142,7 +143,7 @@ func TestRead_WhatPeopleChangedCountsBeforeTheNextTick(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := o.Tasks[0]; got.Phase != test.want || got.Reason.Code == test.reason {
+		if got := o.Tasks[0]; got.Phase != test.want || got.Reason.Code == string(test.reason) {
 			t.Errorf("%s: %s because %+v, want %s", name, got.Phase, got.Reason, test.want)
 		}
 	}
@@ -191,17 +192,17 @@ func codes(t *testing.T) []state.ReasonCode {
 }
 
 func TestRead_EveryReasonBelongsToAPhase(t *testing.T) {
-	want := map[state.ReasonCode]overview.Phase{
-		state.ReasonUnreadable: overview.PhaseUnreadable, state.ReasonBlocked: overview.PhaseBlocked, state.ReasonCorrupt: overview.PhaseCorrupt,
-		state.ReasonDisabled: overview.PhaseDisabled, state.ReasonRemoved: overview.PhaseRemoved, state.ReasonHeld: overview.PhaseHeld,
-		state.ReasonCancelled: overview.PhaseCancelled, state.ReasonQueued: overview.PhasePending, state.ReasonBuffering: overview.PhasePending,
-		state.ReasonUnread: overview.PhasePending, "of a newer version": overview.PhasePending,
+	want := map[state.ReasonCode]apispec.Phase{
+		state.ReasonUnreadable: apispec.PhaseUnreadable, state.ReasonBlocked: apispec.PhaseBlocked, state.ReasonCorrupt: apispec.PhaseCorrupt,
+		state.ReasonDisabled: apispec.PhaseDisabled, state.ReasonRemoved: apispec.PhaseRemoved, state.ReasonHeld: apispec.PhaseHeld,
+		state.ReasonCancelled: apispec.PhaseCancelled, state.ReasonQueued: apispec.PhasePending, state.ReasonBuffering: apispec.PhasePending,
+		state.ReasonUnread: apispec.PhasePending, "of a newer version": apispec.PhasePending,
 		// The run that had one of these reasons has ended, and a failure would show.
-		state.ReasonUnchanged: overview.PhaseApplied, state.ReasonBackoff: overview.PhaseApplied, state.ReasonRunning: overview.PhaseApplied,
-		state.ReasonWaiting: overview.PhaseApplied, state.ReasonFirst: overview.PhaseApplied, state.ReasonDefinition: overview.PhaseApplied,
-		state.ReasonChanged: overview.PhaseApplied, state.ReasonSchedule: overview.PhaseApplied, state.ReasonForced: overview.PhaseApplied,
-		state.ReasonRetry: overview.PhaseApplied, state.ReasonLost: overview.PhaseApplied, state.ReasonInterrupted: overview.PhaseApplied,
-		state.ReasonDoubt: overview.PhaseApplied,
+		state.ReasonUnchanged: apispec.PhaseApplied, state.ReasonBackoff: apispec.PhaseApplied, state.ReasonRunning: apispec.PhaseApplied,
+		state.ReasonWaiting: apispec.PhaseApplied, state.ReasonFirst: apispec.PhaseApplied, state.ReasonDefinition: apispec.PhaseApplied,
+		state.ReasonChanged: apispec.PhaseApplied, state.ReasonSchedule: apispec.PhaseApplied, state.ReasonForced: apispec.PhaseApplied,
+		state.ReasonRetry: apispec.PhaseApplied, state.ReasonLost: apispec.PhaseApplied, state.ReasonInterrupted: apispec.PhaseApplied,
+		state.ReasonDoubt: apispec.PhaseApplied,
 	}
 	all := append(codes(t), "of a newer version")
 	if len(all) != len(want) {
@@ -250,7 +251,7 @@ func TestRead_ChangeAfterACancelledRunIsPending(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, task := range o.Tasks {
-		if task.Phase != overview.PhasePending {
+		if task.Phase != apispec.PhasePending {
 			t.Errorf("%s: %s", task.Name, task.Phase)
 		}
 	}

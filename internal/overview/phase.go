@@ -4,34 +4,16 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/terrapulse/terrapulse/internal/apispec"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
-// Phase is what a task is doing, in one word. A task is in exactly one phase.
-type Phase string
-
-// The phases. docs/commands.md says what each of them means.
-const (
-	PhaseNew         Phase = "new"
-	PhaseApplied     Phase = "applied"
-	PhasePending     Phase = "pending"
-	PhaseRunning     Phase = "running"
-	PhaseWaiting     Phase = "waiting"
-	PhaseFailing     Phase = "failing"
-	PhaseInterrupted Phase = "interrupted"
-	PhaseCancelled   Phase = "cancelled"
-	PhaseHeld        Phase = "held"
-	PhaseUnreadable  Phase = "unreadable"
-	PhaseBlocked     Phase = "blocked"
-	PhaseCorrupt     Phase = "corrupt"
-	PhaseDisabled    Phase = "disabled"
-	PhaseRemoved     Phase = "removed"
-)
-
-// Phases are all phases.
-var Phases = []Phase{
-	PhaseNew, PhaseApplied, PhasePending, PhaseRunning, PhaseWaiting, PhaseFailing, PhaseInterrupted, PhaseCancelled,
-	PhaseHeld, PhaseUnreadable, PhaseBlocked, PhaseCorrupt, PhaseDisabled, PhaseRemoved,
+// Phases are all phases, in the order of docs/commands.md. A task is in exactly
+// one phase.
+var Phases = []apispec.Phase{
+	apispec.PhaseNew, apispec.PhaseApplied, apispec.PhasePending, apispec.PhaseRunning, apispec.PhaseWaiting,
+	apispec.PhaseFailing, apispec.PhaseInterrupted, apispec.PhaseCancelled,
+	apispec.PhaseHeld, apispec.PhaseUnreadable, apispec.PhaseBlocked, apispec.PhaseCorrupt, apispec.PhaseDisabled, apispec.PhaseRemoved,
 }
 
 // setting is what the configuration says of a task.
@@ -56,7 +38,7 @@ type facts struct {
 
 // verdict is a task's phase, why the task is in it, and when it is due.
 type verdict struct {
-	phase  Phase
+	phase  apispec.Phase
 	reason state.Reason
 	due    time.Time
 }
@@ -68,13 +50,13 @@ func (f facts) assess() verdict {
 	t := f.task
 	switch {
 	case f.corrupt != nil:
-		return verdict{phase: PhaseCorrupt, reason: state.Reason{Code: state.ReasonCorrupt, Text: state.Cut(f.corrupt.Error())}}
+		return verdict{phase: apispec.PhaseCorrupt, reason: state.Reason{Code: state.ReasonCorrupt, Text: state.Cut(f.corrupt.Error())}}
 	case t.Run != nil:
 		return f.underWay()
 	case f.setting == removed:
-		return f.off(PhaseRemoved, state.ReasonRemoved, "the task is in no configuration")
+		return f.off(apispec.PhaseRemoved, state.ReasonRemoved, "the task is in no configuration")
 	case f.setting == disabled:
-		return f.off(PhaseDisabled, state.ReasonDisabled, "the task is disabled")
+		return f.off(apispec.PhaseDisabled, state.ReasonDisabled, "the task is disabled")
 	}
 	return f.between()
 }
@@ -86,12 +68,12 @@ func (f facts) underWay() verdict {
 		if resume := f.task.Run.Resume; resume != nil {
 			reason.Text += "; resumed by " + resume.By
 		}
-		return verdict{PhaseWaiting, reason, wait.Until}
+		return verdict{apispec.PhaseWaiting, reason, wait.Until}
 	}
-	v := verdict{phase: PhaseRunning, reason: f.task.Reason, due: f.task.Due}
+	v := verdict{phase: apispec.PhaseRunning, reason: f.task.Reason, due: f.task.Due}
 	switch f.run.State {
 	case state.RunIntended:
-		v.phase, v.reason = PhasePending, f.run.Reason
+		v.phase, v.reason = apispec.PhasePending, f.run.Reason
 		v.reason.Text = "a run waits for its turn: " + v.reason.Text
 	case state.RunRunning:
 		v.reason = f.run.Reason
@@ -104,7 +86,7 @@ func (f facts) underWay() verdict {
 }
 
 // off assesses a task that is not to run.
-func (f facts) off(phase Phase, code state.ReasonCode, text string) verdict {
+func (f facts) off(phase apispec.Phase, code state.ReasonCode, text string) verdict {
 	if f.task.Reason.Code == code {
 		return verdict{phase, f.task.Reason, f.task.Due}
 	}
@@ -113,17 +95,17 @@ func (f facts) off(phase Phase, code state.ReasonCode, text string) verdict {
 
 // decided are the phases of tasks without a run by the reason of their latest
 // decision; "" if the rest of the record says in which phase the task is.
-var decided = map[state.ReasonCode]Phase{
-	state.ReasonCorrupt:    PhaseCorrupt,
-	state.ReasonUnreadable: PhaseUnreadable,
-	state.ReasonBlocked:    PhaseBlocked,
-	state.ReasonDisabled:   PhaseDisabled,
-	state.ReasonRemoved:    PhaseRemoved,
-	state.ReasonHeld:       PhaseHeld,
-	state.ReasonCancelled:  PhaseCancelled,
-	state.ReasonQueued:     PhasePending,
-	state.ReasonBuffering:  PhasePending,
-	state.ReasonUnread:     PhasePending,
+var decided = map[state.ReasonCode]apispec.Phase{
+	state.ReasonCorrupt:    apispec.PhaseCorrupt,
+	state.ReasonUnreadable: apispec.PhaseUnreadable,
+	state.ReasonBlocked:    apispec.PhaseBlocked,
+	state.ReasonDisabled:   apispec.PhaseDisabled,
+	state.ReasonRemoved:    apispec.PhaseRemoved,
+	state.ReasonHeld:       apispec.PhaseHeld,
+	state.ReasonCancelled:  apispec.PhaseCancelled,
+	state.ReasonQueued:     apispec.PhasePending,
+	state.ReasonBuffering:  apispec.PhasePending,
+	state.ReasonUnread:     apispec.PhasePending,
 
 	"":                    "", // there was no decision yet
 	state.ReasonUnchanged: "",
@@ -140,13 +122,13 @@ func (f facts) between() verdict {
 	t := f.task
 	phase, known := decided[t.Reason.Code]
 	if !known {
-		phase = PhasePending // by a newer version; never shown as applied
+		phase = apispec.PhasePending // by a newer version; never shown as applied
 	}
-	in := func(phase Phase) verdict { return verdict{phase, t.Reason, t.Due} }
+	in := func(phase apispec.Phase) verdict { return verdict{phase, t.Reason, t.Due} }
 	switch phase {
-	case PhaseCorrupt, PhaseUnreadable, PhaseBlocked:
+	case apispec.PhaseCorrupt, apispec.PhaseUnreadable, apispec.PhaseBlocked:
 		return in(phase)
-	case PhaseDisabled, PhaseRemoved:
+	case apispec.PhaseDisabled, apispec.PhaseRemoved:
 		if f.setting == unknown {
 			return in(phase)
 		}
@@ -162,40 +144,40 @@ func (f facts) between() verdict {
 		if t.Reason.Code != state.ReasonQueued {
 			t.Reason = state.Reason{Code: state.ReasonForced, Text: "a run was requested by " + t.Forced}
 		}
-		return in(PhasePending)
-	case phase == PhaseCancelled, phase == PhaseHeld:
+		return in(apispec.PhasePending)
+	case phase == apispec.PhaseCancelled, phase == apispec.PhaseHeld:
 		return in(phase)
 	case t.Failures > 0:
 		if t.Due.IsZero() {
 			t.Due = t.RetryAt
 		}
-		return in(PhaseFailing)
+		return in(apispec.PhaseFailing)
 	case t.Interrupted():
-		return in(PhaseInterrupted)
+		return in(apispec.PhaseInterrupted)
 	case t.Reason.Code == state.ReasonBuffering, t.Reason.Code == state.ReasonQueued:
-		return in(PhasePending) // the task will run, also after a cancelled run
+		return in(apispec.PhasePending) // the task will run, also after a cancelled run
 	case t.Cancelled():
-		return in(PhaseCancelled)
+		return in(apispec.PhaseCancelled)
 	case t.Held != nil, t.HoldNext:
-		return in(PhaseHeld)
-	case phase == PhasePending, t.Pending != nil, t.Doubt != "":
-		return in(PhasePending)
+		return in(apispec.PhaseHeld)
+	case phase == apispec.PhasePending, t.Pending != nil, t.Doubt != "":
+		return in(apispec.PhasePending)
 	case t.AppliedAt.IsZero():
-		return in(PhaseNew)
+		return in(apispec.PhaseNew)
 	}
-	return in(PhaseApplied)
+	return in(apispec.PhaseApplied)
 }
 
 // Count adds a task, as the latest decision left it, to the counts that the
 // metrics show.
 func Count(c *state.TaskCounts, t state.Task) {
 	switch phase := (facts{task: t}).assess().phase; {
-	case phase == PhaseDisabled, phase == PhaseRemoved:
+	case phase == apispec.PhaseDisabled, phase == apispec.PhaseRemoved:
 	case t.Failures > 0: // also while the task runs again
 		c.Failing++
-	case phase == PhaseHeld:
+	case phase == apispec.PhaseHeld:
 		c.Held++
-	case phase == PhasePending, phase == PhaseWaiting, phase == PhaseInterrupted, phase == PhaseUnreadable, phase == PhaseBlocked, phase == PhaseCorrupt:
+	case phase == apispec.PhasePending, phase == apispec.PhaseWaiting, phase == apispec.PhaseInterrupted, phase == apispec.PhaseUnreadable, phase == apispec.PhaseBlocked, phase == apispec.PhaseCorrupt:
 		c.Waiting++
 	}
 }
