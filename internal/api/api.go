@@ -16,7 +16,10 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/singleflight"
 
 	"github.com/terrapulse/terrapulse/internal/apispec"
 	"github.com/terrapulse/terrapulse/internal/config"
@@ -55,11 +58,11 @@ type api struct {
 	Options
 	*http.ServeMux
 
-	mu      sync.Mutex
-	reading bool     // the tasks' records are being read
-	next    *reading // what is read next; nil if nobody waits for it
-
-	statuses map[string]*status // by task, as they were read last; readAll's own
+	reads      singleflight.Group // of the records of all tasks
+	generation atomic.Uint64      // of the read that is to begin next
+	reading    sync.Mutex         // held by the read that is under way
+	statuses   map[string]*status // by task, as they were read last; guarded by reading
+	mu         sync.Mutex         // guards status.full
 }
 
 // New returns the handler. It takes whole paths, which begin with /v1.
@@ -69,24 +72,60 @@ func New(o Options) http.Handler {
 	}
 	a := &api{Options: o, ServeMux: http.NewServeMux()}
 	for pattern, handle := range a.routes() {
-		a.HandleFunc(pattern, handle)
+		a.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { a.answer(w, r, handle) })
 	}
 	return a
 }
 
+// A handler returns the body of the answer, or why there is none. A body is sent
+// as JSON with the status 200, unless it is an answer, a text ([]byte), or a
+// http.HandlerFunc that sends it.
+type handler func(*http.Request) (body any, err error)
+
+// answer is a body with a status and a header.
+type answer struct {
+	status        int
+	header, value string // header is "" if there is none
+	body          any
+}
+
+// answer sends what a handler returns.
+func (a *api) answer(w http.ResponseWriter, r *http.Request, handle handler) {
+	body, err := handle(r)
+	if err != nil {
+		a.fail(w, r, err)
+		return
+	}
+	switch body := body.(type) {
+	case http.HandlerFunc:
+		body(w, r)
+	case []byte:
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		_, _ = w.Write(body) // an error means that the client has gone
+	case answer:
+		if body.header != "" {
+			w.Header().Set(body.header, body.value)
+		}
+		write(w, body.status, body.body)
+	default:
+		write(w, http.StatusOK, body)
+	}
+}
+
 // routes are the operations of openapi.yaml, and further ones that refuse other
 // methods in the words of Consul-Terraform-Sync.
-func (a *api) routes() map[string]http.HandlerFunc {
-	return map[string]http.HandlerFunc{
+func (a *api) routes() map[string]handler {
+	return map[string]handler{
 		"GET /v1/health": a.getHealth,
 
-		"GET /v1/status":                 a.getStatus,
+		"GET /v1/status":                 legacy(a.getStatus),
 		"/v1/status":                     unsupported("overallStatus", "GET"),
-		"GET /v1/status/tasks":           a.getTaskStatuses,
-		"GET /v1/status/tasks/{name...}": a.getTaskStatuses,
+		"GET /v1/status/tasks":           legacy(a.getTaskStatuses),
+		"GET /v1/status/tasks/{name...}": legacy(a.getTaskStatuses),
 		"/v1/status/tasks":               unsupported("taskStatus", "GET"),
 		"/v1/status/tasks/{name...}":     unsupported("taskStatus", "GET"),
-		"GET /v1/status/cluster":         a.getClusterStatus,
+		"GET /v1/status/cluster":         legacy(a.getClusterStatus),
 		"/v1/status/cluster":             unsupported("clusterStatus", "GET"),
 
 		"GET /v1/tasks":           a.getTasks,

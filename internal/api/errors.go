@@ -12,25 +12,55 @@ import (
 	"github.com/terrapulse/terrapulse/internal/request"
 )
 
-// Consul-Terraform-Sync has two shapes of errors, by the age of an endpoint.
-// The older has no request_id.
-
-// refuseOld answers with an error in the older shape.
-func refuseOld(w http.ResponseWriter, status int, format string, args ...any) {
-	write(w, status, apispec.LegacyErrorResponse{Error: apispec.ErrorObject{Message: fmt.Sprintf(format, args...)}})
+// refusal is why a request is not done. Consul-Terraform-Sync has two shapes of
+// errors, by the age of an endpoint: the older one has no request_id.
+type refusal struct {
+	status int
+	legacy bool
+	plain  bool // the content type is that of a text
+	text   string
+	allow  string // the methods that the endpoint has, if it refuses the method
 }
 
-// refuse answers with an error in the newer shape.
-func refuse(w http.ResponseWriter, r *http.Request, status int, format string, args ...any) {
-	request.Fail(w, r, status, fmt.Sprintf(format, args...))
+func (e *refusal) Error() string { return e.text }
+
+// refuse refuses a request in the newer shape.
+func refuse(status int, format string, args ...any) *refusal {
+	return &refusal{status: status, text: fmt.Sprintf(format, args...)}
 }
 
-// unsupported answers requests of other methods than an endpoint has.
-func unsupported(api, methods string) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Allow", methods)
-		refuseOld(w, http.StatusMethodNotAllowed, "'%s' in an unsupported method. The %s API currently supports the method(s): '%s'", r.Method, api, methods)
+// refuseOld refuses a request in the older shape.
+func refuseOld(status int, format string, args ...any) *refusal {
+	return &refusal{status: status, legacy: true, text: fmt.Sprintf(format, args...)}
+}
+
+// unsupported refuses requests of other methods than an endpoint has.
+func unsupported(api, methods string) handler {
+	return func(r *http.Request) (any, error) {
+		text := fmt.Sprintf("'%s' in an unsupported method. The %s API currently supports the method(s): '%s'", r.Method, api, methods)
+		return nil, &refusal{status: http.StatusMethodNotAllowed, legacy: true, text: text, allow: methods}
 	}
+}
+
+// legacyError is an error of an endpoint that answers in the older shape.
+type legacyError struct{ error }
+
+func (e legacyError) Unwrap() error { return e.error }
+
+// legacy answers every error in the older shape.
+func legacy(handle handler) handler {
+	return func(r *http.Request) (any, error) {
+		body, err := handle(r)
+		if err != nil {
+			err = legacyError{err}
+		}
+		return body, err
+	}
+}
+
+// tooLarge is the refusal of a body that is too large.
+func tooLarge(err *http.MaxBytesError) error {
+	return refuse(http.StatusRequestEntityTooLarge, "the request body is too large: at most %d bytes are read", err.Limit)
 }
 
 // noTask is what is said of a task that is not there.
@@ -39,52 +69,61 @@ func noTask(name string) string {
 }
 
 // fail answers with what has gone wrong.
-func (a *api) fail(w http.ResponseWriter, r *http.Request, task string, err error) {
+func (a *api) fail(w http.ResponseWriter, r *http.Request, err error) {
+	refused := a.refusalOf(r, err)
+	if refused.allow != "" {
+		w.Header().Set("Allow", refused.allow)
+	}
+	if refused.legacy {
+		write(w, refused.status, apispec.LegacyErrorResponse{Error: apispec.ErrorObject{Message: refused.text}})
+		return
+	}
+	if refused.plain {
+		w = plain{w}
+	}
+	request.Fail(w, r, refused.status, refused.text)
+}
+
+// refusalOf turns an error into an answer. It logs errors that are not the
+// sender's own.
+func (a *api) refusalOf(r *http.Request, err error) *refusal {
+	task := r.PathValue("name")
+	var refused *refusal
 	var wrong config.Errors
 	var run *runError
 	switch {
+	case errors.As(err, &refused):
+		return refused
+	case errors.As(err, new(legacyError)) && unfinished(err):
+		return &refusal{status: http.StatusInternalServerError, legacy: true, text: err.Error()}
+	case errors.As(err, new(legacyError)):
 	case errors.Is(err, reconcile.ErrNoTask):
-		refuse(w, r, http.StatusNotFound, "%s", noTask(task))
+		return refuse(http.StatusNotFound, "%s", noTask(task))
 	case errors.Is(err, reconcile.ErrExists):
-		refuse(w, r, http.StatusBadRequest, "task with name %s already exists", task)
+		return refuse(http.StatusBadRequest, "task with name %s already exists", task)
 	case errors.As(err, &wrong):
-		refuse(w, r, http.StatusBadRequest, "%s", wrong.Error())
+		return refuse(http.StatusBadRequest, "%s", wrong)
 	case errors.Is(err, reconcile.ErrActive):
-		refuse(w, r, http.StatusInternalServerError, "task '%[1]s' is active and cannot be updated at this time: wait for its run, or end it first with `terrapulse cancel %[1]s` (POST /v1/tasks/%[1]s/cancel)", task)
+		return refuse(http.StatusInternalServerError, "task '%[1]s' is active and cannot be updated at this time: wait for its run, or end it first with `terrapulse cancel %[1]s` (POST /v1/tasks/%[1]s/cancel)", task)
 	case errors.Is(err, reconcile.ErrDisabled):
-		refuse(w, r, http.StatusConflict, "task '%s' is disabled: enable it first", task)
+		return refuse(http.StatusConflict, "task '%s' is disabled: enable it first", task)
 	case errors.Is(err, reconcile.ErrConfigured):
-		refuse(w, r, http.StatusConflict, "task '%s' is in the configuration: delete it, or take it out of its file first", task)
+		return refuse(http.StatusConflict, "task '%s' is in the configuration: delete it, or take it out of its file first", task)
 	case errors.Is(err, reconcile.ErrNoRun):
-		refuse(w, r, http.StatusConflict, "task '%s' has no run under way", task)
+		return refuse(http.StatusConflict, "task '%s' has no run under way", task)
 	case errors.Is(err, reconcile.ErrNoRetry):
-		refuse(w, r, http.StatusConflict, "the latest run of task '%[1]s' did not fail: there is nothing to retry; `terrapulse run %[1]s` runs it all the same", task)
+		return refuse(http.StatusConflict, "the latest run of task '%[1]s' did not fail: there is nothing to retry; `terrapulse run %[1]s` runs it all the same", task)
 	case errors.Is(err, reconcile.ErrGivenUp):
-		refuse(w, r, http.StatusInternalServerError, "%s", err)
-	case errors.As(err, &run):
-		a.failRun(w, r, http.StatusInternalServerError, run)
+		return refuse(http.StatusInternalServerError, "%s", err)
+	case errors.As(err, &run): // the runner has logged why
+		a.Log.Warn("the run that was asked for through the API has failed", "request_id", request.ID(r), "task", run.run.Task, "run", run.run.ID)
+		return refuse(run.status, "%s", run)
 	case unfinished(err) && (task == "" || r.Method == http.MethodGet || r.Method == http.MethodDelete):
 		// It waited for no run, but for the store.
-		refuse(w, r, http.StatusInternalServerError, "%s: ask again", err)
+		return refuse(http.StatusInternalServerError, "%s: ask again", err)
 	case unfinished(err):
-		refuse(w, r, http.StatusGatewayTimeout, "%s; what was asked for goes on: /v1/tasks/%s/runs shows it", err, task)
-	default:
-		a.Log.Error("a request cannot be answered", "request_id", request.ID(r), "method", r.Method, "path", r.URL.Path, "error", err)
-		refuse(w, r, http.StatusInternalServerError, "%s", strings.TrimSpace(err.Error()))
+		return refuse(http.StatusGatewayTimeout, "%s; what was asked for goes on: /v1/tasks/%s/runs shows it", err, task)
 	}
-}
-
-// failRun answers with why a run has failed. The runner has logged that: here it
-// is only said which run a request led to.
-func (a *api) failRun(w http.ResponseWriter, r *http.Request, status int, err *runError) {
-	a.Log.Warn("the run that was asked for through the API has failed", "request_id", request.ID(r), "task", err.run.Task, "run", err.run.ID)
-	refuse(w, r, status, "%s", err)
-}
-
-// failOld is fail for endpoints of the older shape.
-func (a *api) failOld(w http.ResponseWriter, r *http.Request, err error) {
-	if !unfinished(err) {
-		a.Log.Error("a request cannot be answered", "request_id", request.ID(r), "method", r.Method, "path", r.URL.Path, "error", err)
-	}
-	refuseOld(w, http.StatusInternalServerError, "%s", err)
+	a.Log.Error("a request cannot be answered", "request_id", request.ID(r), "method", r.Method, "path", r.URL.Path, "error", err)
+	return &refusal{status: http.StatusInternalServerError, legacy: errors.As(err, new(legacyError)), text: strings.TrimSpace(err.Error())}
 }

@@ -1,7 +1,6 @@
 package api
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -27,12 +26,11 @@ var described = sync.OnceValues(func() (*openapi3.T, error) {
 // valid has handle get only requests that fit their description. Others are
 // answered in the words of the library that Consul-Terraform-Sync uses, as text,
 // as it does.
-func valid(path, method string, handle http.HandlerFunc) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
+func valid(path, method string, handle handler) handler {
+	return func(r *http.Request) (any, error) {
 		doc, err := described()
 		if err != nil {
-			refuse(w, r, http.StatusInternalServerError, "%s", err)
-			return
+			return nil, err
 		}
 		item := doc.Paths.Value(path)
 		input := &openapi3filter.RequestValidationInput{
@@ -44,16 +42,14 @@ func valid(path, method string, handle http.HandlerFunc) http.HandlerFunc {
 		}
 		input.Options.WithCustomSchemaErrorFunc(schemaFault)
 		err = openapi3filter.ValidateRequest(r.Context(), input)
-		var tooLarge *http.MaxBytesError
+		var limit *http.MaxBytesError
 		switch {
-		case errors.As(err, &tooLarge):
-			refuse(w, r, http.StatusRequestEntityTooLarge, "the request body is too large: at most %d bytes are read", tooLarge.Limit)
+		case errors.As(err, &limit):
+			return nil, tooLarge(limit)
 		case err != nil:
-			w = plain{w}
-			refuse(w, r, http.StatusBadRequest, "%s", err)
-		default:
-			handle(w, r)
+			return nil, &refusal{status: http.StatusBadRequest, plain: true, text: err.Error()}
 		}
+		return handle(r)
 	}
 }
 
@@ -75,20 +71,4 @@ func (p plain) WriteHeader(status int) {
 }
 
 // getOpenAPI answers with the description.
-func (a *api) getOpenAPI(w http.ResponseWriter, r *http.Request) {
-	served, err := inJSON()
-	if err != nil {
-		a.fail(w, r, "", err)
-		return
-	}
-	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(served)
-}
-
-var inJSON = sync.OnceValues(func() ([]byte, error) {
-	doc, err := described()
-	if err != nil {
-		return nil, err
-	}
-	return json.Marshal(doc)
-})
+func (a *api) getOpenAPI(*http.Request) (any, error) { return described() }

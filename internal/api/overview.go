@@ -1,7 +1,6 @@
 package api
 
 import (
-	"context"
 	"net/http"
 
 	"github.com/terrapulse/terrapulse/internal/apispec"
@@ -10,24 +9,16 @@ import (
 )
 
 // getOverview answers with the phase of every task, and with who leads.
-func (a *api) getOverview(w http.ResponseWriter, r *http.Request) {
-	o, err := a.overview(r.Context())
+func (a *api) getOverview(r *http.Request) (any, error) {
+	effective, err := a.Control.Config(r.Context())
 	if err != nil {
-		a.fail(w, r, "", err)
-		return
+		return nil, err
 	}
-	write(w, http.StatusOK, struct {
+	o, err := a.reader().Read(r.Context(), effective)
+	return struct {
 		apispec.RequestID
 		apispec.Overview
-	}{apispec.RequestID{RequestID: request.ID(r)}, o})
-}
-
-func (a *api) overview(ctx context.Context) (apispec.Overview, error) {
-	effective, err := a.Control.Config(ctx)
-	if err != nil {
-		return apispec.Overview{}, err
-	}
-	return a.reader().Read(ctx, effective)
+	}{apispec.RequestID{RequestID: request.ID(r)}, o}, err
 }
 
 func (a *api) reader() overview.Reader {
@@ -35,24 +26,11 @@ func (a *api) reader() overview.Reader {
 }
 
 // getTaskOverview answers with the phase of one task, and why it is in it.
-func (a *api) getTaskOverview(w http.ResponseWriter, r *http.Request) {
-	name := r.PathValue("name")
-	task, err := a.taskOverview(r.Context(), name)
+func (a *api) getTaskOverview(r *http.Request) (any, error) {
+	effective, definition, err := a.task(r.Context(), r.PathValue("name"))
 	if err != nil {
-		a.fail(w, r, name, err)
-		return
+		return nil, err
 	}
-	write(w, http.StatusOK, apispec.TaskOverviewResponse{RequestID: request.ID(r), Task: task})
-}
-
-func (a *api) taskOverview(ctx context.Context, name string) (apispec.TaskOverview, error) {
-	definition, err := a.task(ctx, name)
-	if err != nil {
-		return apispec.TaskOverview{}, err
-	}
-	effective, err := a.Control.Config(ctx)
-	if err != nil {
-		return apispec.TaskOverview{}, err
-	}
-	return a.reader().ReadTask(ctx, effective, definition)
+	task, err := a.reader().ReadTask(r.Context(), effective, definition)
+	return apispec.TaskOverviewResponse{RequestID: request.ID(r), Task: task}, err
 }

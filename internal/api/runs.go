@@ -25,22 +25,17 @@ import (
 const runLimit = 50
 
 // getTaskRuns answers with the runs of a task.
-func (a *api) getTaskRuns(w http.ResponseWriter, r *http.Request) {
+func (a *api) getTaskRuns(r *http.Request) (any, error) {
 	name, after := r.PathValue("name"), r.URL.Query().Get("after")
 	if len(state.RunPrefix(name)) > state.MaxKey {
-		a.fail(w, r, name, reconcile.ErrNoTask)
-		return
+		return nil, reconcile.ErrNoTask
 	}
 	stored, corrupt, err := state.ReadEach[state.Run](r.Context(), a.Control.Store, state.RunPrefix(name))
 	for _, wrong := range corrupt {
 		a.Log.Warn("a run cannot be shown", "task", name, "error", wrong)
 	}
 	if err == nil && len(stored) == 0 { // of a task that was deleted there may be runs
-		_, err = a.task(r.Context(), name)
-	}
-	if err != nil {
-		a.fail(w, r, name, err)
-		return
+		_, _, err = a.task(r.Context(), name)
 	}
 	runs := []apispec.Run{}
 	for _, run := range slices.Backward(stored) {
@@ -48,7 +43,7 @@ func (a *api) getTaskRuns(w http.ResponseWriter, r *http.Request) {
 			runs = append(runs, apiview.Run(run.Data))
 		}
 	}
-	write(w, http.StatusOK, apispec.RunsResponse{RequestID: request.ID(r), Runs: runs})
+	return apispec.RunsResponse{RequestID: request.ID(r), Runs: runs}, err
 }
 
 // limit is how many runs are asked for; the request is valid.
@@ -60,13 +55,9 @@ func limit(r *http.Request) int {
 }
 
 // getRuns answers with the latest runs of all tasks.
-func (a *api) getRuns(w http.ResponseWriter, r *http.Request) {
+func (a *api) getRuns(r *http.Request) (any, error) {
 	runs, err := a.latest(r.Context(), limit(r))
-	if err != nil {
-		a.fail(w, r, "", err)
-		return
-	}
-	write(w, http.StatusOK, apispec.RunsResponse{RequestID: request.ID(r), Runs: runs})
+	return apispec.RunsResponse{RequestID: request.ID(r), Runs: runs}, err
 }
 
 // latest reads the latest n runs. Their ids sort by time, so that no more runs
@@ -89,79 +80,81 @@ func (a *api) latest(ctx context.Context, n int) ([]apispec.Run, error) {
 	}
 	slices.SortFunc(all, func(a, b named) int { return cmp.Compare(b.id, a.id) })
 	all = all[:min(n, len(all))]
-	found := make([]*apispec.Run, len(all))
+	found := make([]*state.Run, len(all))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(readsAtOnce)
 	for i, run := range all {
-		group.Go(func() error {
-			stored, err := state.Read[state.Run](ctx, a.Control.Store, state.RunKey(run.task, run.id))
-			if wrong := (*state.CorruptError)(nil); errors.As(err, &wrong) {
-				a.Log.Warn("a run cannot be shown", "task", run.task, "error", wrong)
-				return nil
-			}
-			if err != nil {
-				return fmt.Errorf("read run %s of task %s: %w", run.id, run.task, err)
-			}
-			if stored.Exists() {
-				found[i] = new(apiview.Run(stored.Data))
-			}
-			return nil
+		group.Go(func() (err error) {
+			found[i], err = a.kept(ctx, run.task, run.id)
+			return err
 		})
 	}
-	if err := group.Wait(); err != nil {
-		return nil, err
-	}
+	err = group.Wait()
 	runs := []apispec.Run{}
 	for _, run := range found {
 		if run != nil {
-			runs = append(runs, *run)
+			runs = append(runs, apiview.Run(*run))
 		}
 	}
-	return runs, nil
+	return runs, err
 }
 
-// run returns the run that a request names. If it answers that there is none, or
-// that something is wrong, ok is false.
-func (a *api) run(w http.ResponseWriter, r *http.Request) (run state.Run, ok bool) {
+// kept reads a run of a task's history. It returns nil if the run has fallen out
+// of the history by now, or if its record cannot be decoded.
+func (a *api) kept(ctx context.Context, task, id string) (*state.Run, error) {
+	run, err := state.Read[state.Run](ctx, a.Control.Store, state.RunKey(task, id))
+	if wrong := (*state.CorruptError)(nil); errors.As(err, &wrong) {
+		a.Log.Warn("a run cannot be shown", "task", task, "error", wrong)
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read run %s of task %s: %w", id, task, err)
+	}
+	if !run.Exists() {
+		return nil, nil
+	}
+	return &run.Data, nil
+}
+
+// run returns the run that a request names.
+func (a *api) run(r *http.Request) (run state.Run, err error) {
 	name, id := r.PathValue("name"), r.PathValue("id")
 	var stored state.Stored[state.Run]
-	var err error
 	if key := state.RunKey(name, id); len(key) <= state.MaxKey {
 		stored, err = state.Read[state.Run](r.Context(), a.Control.Store, key)
 	}
-	switch {
-	case err != nil:
-		a.fail(w, r, name, err)
-	case !stored.Exists():
-		refuse(w, r, http.StatusNotFound, "task '%s' has no run %s, or it was so long ago that it is not kept", name, id)
-	default:
-		return stored.Data, true
+	if err == nil && !stored.Exists() {
+		err = refuse(http.StatusNotFound, "task '%s' has no run %s, or it was so long ago that it is not kept", name, id)
 	}
-	return state.Run{}, false
+	return stored.Data, err
 }
 
 // getRun answers with one run.
-func (a *api) getRun(w http.ResponseWriter, r *http.Request) {
-	if run, ok := a.run(w, r); ok {
-		write(w, http.StatusOK, apispec.RunResponse{RequestID: request.ID(r), Run: apiview.Run(run)})
-	}
+func (a *api) getRun(r *http.Request) (any, error) {
+	run, err := a.run(r)
+	return apispec.RunResponse{RequestID: request.ID(r), Run: apiview.Run(run)}, err
 }
 
 // getRunLog answers with what Terraform printed.
-func (a *api) getRunLog(w http.ResponseWriter, r *http.Request) {
-	run, ok := a.run(w, r)
-	if !ok {
-		return
+func (a *api) getRunLog(r *http.Request) (any, error) {
+	run, err := a.run(r)
+	if err != nil {
+		return nil, err
 	}
+	log, err := a.log(r, run)
+	if errors.Is(err, state.ErrNotFound) {
+		return nil, refuse(http.StatusNotFound, "no output of run %s is kept: Terraform has printed nothing", run.ID)
+	}
+	return log, err
+}
+
+// log reads what Terraform printed in a run.
+func (a *api) log(r *http.Request, run state.Run) ([]byte, error) {
 	log, err := a.Control.Log(r.Context(), run)
-	switch {
-	case errors.Is(err, state.ErrNotFound):
-		refuse(w, r, http.StatusNotFound, "no output of run %s is kept: Terraform has printed nothing", run.ID)
-	case err != nil:
-		a.fail(w, r, run.Task, fmt.Errorf("read the output of run %s: %w", run.ID, err))
-	default:
-		text(w, log)
+	if err != nil {
+		err = fmt.Errorf("read the output of run %s: %w", run.ID, err)
 	}
+	return log, err
 }
 
 // maxChunk is how much output one answer holds, in bytes. An answer of a Lambda
@@ -170,22 +163,21 @@ const maxChunk = 256 << 10
 
 // getRunOutput answers with what Terraform printed from an offset on, also
 // while the run is under way.
-func (a *api) getRunOutput(w http.ResponseWriter, r *http.Request) {
-	run, ok := a.run(w, r) // before its output: once it has ended, that is complete
-	if !ok {
-		return
+func (a *api) getRunOutput(r *http.Request) (any, error) {
+	run, err := a.run(r) // before its output: once it has ended, that is complete
+	if err != nil {
+		return nil, err
 	}
-	log, err := a.Control.Log(r.Context(), run)
+	log, err := a.log(r, run)
 	if err != nil && !errors.Is(err, state.ErrNotFound) {
-		a.fail(w, r, run.Task, fmt.Errorf("read the output of run %s: %w", run.ID, err))
-		return
+		return nil, err
 	}
 	offset, _ := strconv.Atoi(r.URL.Query().Get("offset")) // the request is valid
 	chunk, last := chunkOf(log, offset)
-	write(w, http.StatusOK, apispec.RunOutputResponse{
+	return apispec.RunOutputResponse{
 		RequestID: request.ID(r), Output: string(chunk), Offset: offset, NextOffset: offset + len(chunk),
 		Ended: last && !run.State.Active(), State: apispec.RunState(run.State),
-	})
+	}, nil
 }
 
 // chunkOf returns the part of a text that begins at an offset, and whether it is
@@ -203,114 +195,81 @@ func chunkOf(text []byte, offset int) (chunk []byte, last bool) {
 }
 
 // getRunPlan answers with the plan of a plan run.
-func (a *api) getRunPlan(w http.ResponseWriter, r *http.Request) {
-	run, ok := a.run(w, r)
-	if !ok {
-		return
+func (a *api) getRunPlan(r *http.Request) (any, error) {
+	run, err := a.run(r)
+	if err == nil && (!run.State.Ended() || run.Plan == (state.Kept{})) {
+		err = refuse(http.StatusNotFound, "run %s has no plan: it is not a plan run, has not ended, or failed", run.ID)
 	}
-	if !run.State.Ended() || run.Plan == (state.Kept{}) {
-		refuse(w, r, http.StatusNotFound, "run %s has no plan: it is not a plan run, has not ended, or failed", run.ID)
-		return
+	if err != nil {
+		return nil, err
 	}
 	_, plan, err := a.Control.AwaitPlan(r.Context(), state.PlannedRun{ID: run.ID, Task: run.Task})
-	if err != nil {
-		a.fail(w, r, run.Task, err)
-		return
-	}
-	text(w, []byte(plan))
+	return []byte(plan), err
 }
 
 // getRunPlanData answers with the plan of a plan run as data.
-func (a *api) getRunPlanData(w http.ResponseWriter, r *http.Request) {
-	run, ok := a.run(w, r)
-	if !ok {
-		return
+func (a *api) getRunPlanData(r *http.Request) (any, error) {
+	run, err := a.run(r)
+	if err != nil {
+		return nil, err
 	}
 	raw, err := a.Control.PlanData(r.Context(), run)
 	if errors.Is(err, state.ErrNotFound) {
-		refuse(w, r, http.StatusNotFound, "run %s has no plan as data: it is not a plan run, has not ended, failed, or was planned remotely", run.ID)
-		return
+		return nil, refuse(http.StatusNotFound, "run %s has no plan as data: it is not a plan run, has not ended, failed, or was planned remotely", run.ID)
 	}
 	plan := apispec.PlanResponse{RequestID: request.ID(r)}
 	if err == nil {
 		err = json.Unmarshal(raw, &plan.Plan) // a driver.Plan has this form
 	}
 	if err != nil {
-		a.fail(w, r, run.Task, fmt.Errorf("read the plan of run %s: %w", run.ID, err))
-		return
+		return nil, fmt.Errorf("read the plan of run %s: %w", run.ID, err)
 	}
-	write(w, http.StatusOK, plan)
-}
-
-func text(w http.ResponseWriter, body []byte) {
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	w.Header().Set("X-Content-Type-Options", "nosniff")
-	_, _ = w.Write(body) // an error means that the client has gone
+	return plan, nil
 }
 
 // runTask runs a task, whatever its condition says.
-func (a *api) runTask(w http.ResponseWriter, r *http.Request) { a.request(w, r, a.Control.Force) }
-
-// forgetTask removes the records of a task that is in no configuration.
-func (a *api) forgetTask(w http.ResponseWriter, r *http.Request) {
-	name := r.PathValue("name")
-	if err := a.Control.Forget(r.Context(), name); err != nil {
-		a.fail(w, r, name, err)
-		return
-	}
-	write(w, http.StatusOK, apispec.RequestID{RequestID: request.ID(r)})
-}
+func (a *api) runTask(r *http.Request) (any, error) { return a.request(r, a.Control.Force) }
 
 // retryTask runs a task again whose latest run did not succeed.
-func (a *api) retryTask(w http.ResponseWriter, r *http.Request) { a.request(w, r, a.Control.Retry) }
+func (a *api) retryTask(r *http.Request) (any, error) { return a.request(r, a.Control.Retry) }
+
+// forgetTask removes the records of a task that is in no configuration.
+func (a *api) forgetTask(r *http.Request) (any, error) {
+	return apispec.RequestID{RequestID: request.ID(r)}, a.Control.Forget(r.Context(), r.PathValue("name"))
+}
 
 // cancelTask ends the run of a task that is under way.
-func (a *api) cancelTask(w http.ResponseWriter, r *http.Request) {
+func (a *api) cancelTask(r *http.Request) (any, error) {
 	name := r.PathValue("name")
 	id, err := a.Control.Cancel(r.Context(), name, a.Who(r))
 	if errors.Is(err, reconcile.ErrNoRun) {
-		if _, missing := a.task(r.Context(), name); missing != nil {
+		if _, _, missing := a.task(r.Context(), name); missing != nil {
 			err = missing
 		}
 	}
-	if err != nil {
-		a.fail(w, r, name, err)
-		return
-	}
-	w.Header().Set("Location", apiview.RunURL(name, id))
-	write(w, http.StatusAccepted, apispec.RunCancelledResponse{RequestID: request.ID(r), RunID: id, RunURL: apiview.RunURL(name, id)})
+	url := apiview.RunURL(name, id)
+	return answer{http.StatusAccepted, "Location", url, apispec.RunCancelledResponse{RequestID: request.ID(r), RunID: id, RunURL: url}}, err
 }
 
 // request requests a run, and waits for it if the client asks for that.
-func (a *api) request(w http.ResponseWriter, r *http.Request, how func(ctx context.Context, task, by string) (reconcile.Earlier, error)) {
+func (a *api) request(r *http.Request, how func(ctx context.Context, task, by string) (reconcile.Earlier, error)) (any, error) {
 	name := r.PathValue("name")
 	earlier, err := how(r.Context(), name, a.Who(r))
 	if err != nil {
-		a.fail(w, r, name, err)
-		return
+		return nil, err
 	}
 	if wait, _ := strconv.ParseBool(r.URL.Query().Get("wait")); wait {
 		run, err := a.Control.AwaitRun(r.Context(), name, earlier)
-		if err != nil {
-			a.fail(w, r, name, err)
-			return
-		}
-		write(w, http.StatusOK, apispec.RunResponse{RequestID: request.ID(r), Run: apiview.Run(run)})
-		return
+		return apispec.RunResponse{RequestID: request.ID(r), Run: apiview.Run(run)}, err
 	}
 	runs := "/v1/tasks/" + url.PathEscape(name) + "/runs"
 	if newest := earlier.Newest(); newest != "" {
 		runs += "?after=" + newest
 	}
-	w.Header().Set("Location", runs)
-	write(w, http.StatusAccepted, apispec.RunAskedResponse{RequestID: request.ID(r), RunsURL: runs})
+	return answer{http.StatusAccepted, "Location", runs, apispec.RunAskedResponse{RequestID: request.ID(r), RunsURL: runs}}, nil
 }
 
 // reconcile requests a tick of the leader.
-func (a *api) reconcile(w http.ResponseWriter, r *http.Request) {
-	if err := a.Control.Tick(r.Context()); err != nil {
-		a.fail(w, r, "", err)
-		return
-	}
-	write(w, http.StatusAccepted, apispec.RequestID{RequestID: request.ID(r)})
+func (a *api) reconcile(r *http.Request) (any, error) {
+	return answer{status: http.StatusAccepted, body: apispec.RequestID{RequestID: request.ID(r)}}, a.Control.Tick(r.Context())
 }

@@ -2,14 +2,15 @@ package api
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -34,6 +35,7 @@ const readingTime = time.Minute
 // be sent. It belongs to one version of the task's record and one definition of
 // the task. It never expires: runs that have ended do not change.
 type status struct {
+	name       string
 	version    string // of the task's record
 	definition apispec.EventConfig
 	enabled    bool
@@ -82,99 +84,74 @@ func ended(t state.Task) (outcomes []state.RunState, ids []string) {
 	return outcomes, ids
 }
 
-// all returns the statuses of all tasks by name, and the sorted names. The
-// records are read once at a time, however many requests there are. A request
-// that arrives during a read waits for the next one, so that it never gets
-// records that were read before it arrived.
-func (a *api) all(ctx context.Context) (map[string]*status, []string, error) {
-	a.mu.Lock()
-	if a.next == nil {
-		a.next = &reading{done: make(chan struct{})}
-		if !a.reading {
-			a.reading = true
-			go a.readAll()
-		}
-	}
-	r := a.next
-	a.mu.Unlock()
-	select {
-	case <-r.done:
-		return r.tasks, r.names, r.err
-	case <-ctx.Done():
-		return nil, nil, ctx.Err()
-	}
-}
-
-// reading is one read of the records of all tasks.
-type reading struct {
-	done  chan struct{} // closed when the other fields are set
-	tasks map[string]*status
-	names []string
-	err   error
-}
-
-// readAll reads as long as a request waits.
-func (a *api) readAll() {
-	for {
-		a.mu.Lock()
-		r := a.next
-		a.next, a.reading = nil, r != nil
-		a.mu.Unlock()
-		if r == nil {
-			return
-		}
+// all returns the statuses of all tasks, sorted by name. The records are read
+// once at a time, however many requests there are. A request that arrives during
+// a read waits for the next one, so that it never gets records that were read
+// before it arrived.
+func (a *api) all(ctx context.Context) ([]*status, error) {
+	next := a.reads.DoChan(strconv.FormatUint(a.generation.Load(), 10), func() (any, error) {
+		a.reading.Lock()
+		defer a.reading.Unlock()
+		a.generation.Add(1)
 		ctx, cancel := context.WithTimeout(context.Background(), readingTime)
-		r.tasks, r.names, r.err = a.read(ctx)
-		cancel()
-		close(r.done)
+		defer cancel()
+		return a.read(ctx)
+	})
+	select {
+	case result := <-next:
+		tasks, _ := result.Val.([]*status)
+		return tasks, result.Err
+	case <-ctx.Done():
+		return nil, ctx.Err()
 	}
 }
 
-func (a *api) read(ctx context.Context) (map[string]*status, []string, error) {
+// read reads the statuses of all tasks. The caller holds reading.
+func (a *api) read(ctx context.Context) ([]*status, error) {
 	effective, err := a.Control.Config(ctx)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	records, err := a.Control.Store.List(ctx, state.TaskPrefix)
 	if err != nil {
-		return nil, nil, fmt.Errorf("read the tasks' records: %w", err)
+		return nil, fmt.Errorf("read the tasks' records: %w", err)
 	}
 	byKey := make(map[string]state.Record, len(records))
 	for _, rec := range records {
 		byKey[rec.Key] = rec
 	}
 	shown := overview.Definitions(effective, records)
-	tasks, names := make(map[string]*status, len(shown)), make([]string, len(shown))
+	tasks, known := make([]*status, len(shown)), make(map[string]*status, len(shown))
 	for i, t := range shown {
 		rec := byKey[state.TaskKey(t.Name)]
 		s := a.statuses[t.Name]
 		if s == nil || !s.holds(t, rec.Version) {
 			if s, err = newStatus(t, rec); err != nil {
-				return nil, nil, err
+				return nil, err
 			}
 		}
-		tasks[t.Name], names[i] = s, t.Name
+		tasks[i], known[t.Name] = s, s
 	}
-	slices.Sort(names)
-	a.statuses = tasks
-	return tasks, names, nil
+	slices.SortFunc(tasks, func(a, b *status) int { return cmp.Compare(a.name, b.name) })
+	a.statuses = known
+	return tasks, nil
 }
 
-// one returns the status of one task, by its name; empty if there is none.
-func (a *api) one(ctx context.Context, name string) (map[string]*status, []string, error) {
-	t, err := a.task(ctx, name)
+// one returns the status of one task, by its name.
+func (a *api) one(ctx context.Context, name string) ([]*status, error) {
+	_, t, err := a.task(ctx, name)
 	if errors.Is(err, reconcile.ErrNoTask) {
-		return nil, nil, nil
+		return nil, refuseOld(http.StatusNotFound, "%s", noTask(name))
 	}
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	rec, err := a.Control.Store.Get(ctx, state.TaskKey(name))
 	if err != nil && !errors.Is(err, state.ErrNotFound) {
-		return nil, nil, fmt.Errorf("read task %s: %w", name, err)
+		return nil, fmt.Errorf("read task %s: %w", name, err)
 	}
 	s, err := newStatus(t, rec)
-	return map[string]*status{name: s}, []string{name}, err
+	return []*status{s}, err
 }
 
 // holds reports whether the status belongs to this definition of the task and
@@ -198,29 +175,29 @@ func newStatus(t *config.Task, rec state.Record) (*status, error) {
 	}
 	outcomes, ids := ended(known)
 	s := &status{
-		version: rec.Version, enabled: t.Enabled, is: statusOf(outcomes),
+		name: t.Name, version: rec.Version, enabled: t.Enabled, is: statusOf(outcomes),
 		definition: apispec.EventConfig{Providers: append([]string{}, t.Providers...), Services: append([]string{}, t.DeprecatedServices...), Source: t.Module},
 		history:    ids,
 	}
 	slices.Reverse(s.history)
 	var err error
-	s.brief, err = json.Marshal(s.task(t.Name))
+	s.brief, err = json.Marshal(s.task())
 	return s, err
 }
 
-func (s *status) task(name string) apispec.TaskStatus {
-	t := apispec.TaskStatus{TaskName: name, Status: s.is, Enabled: s.enabled, Providers: s.definition.Providers, Services: s.definition.Services}
+func (s *status) task() apispec.TaskStatus {
+	t := apispec.TaskStatus{TaskName: s.name, Status: s.is, Enabled: s.enabled, Providers: s.definition.Providers, Services: s.definition.Services}
 	if len(s.history) > 0 {
-		t.EventsURL = "/v1/status/tasks/" + url.PathEscape(name) + "?include=events"
+		t.EventsURL = "/v1/status/tasks/" + url.PathEscape(s.name) + "?include=events"
 	}
 	return t
 }
 
 // withEvents reads the events of the tasks, where they are not known yet.
-func (a *api) withEvents(ctx context.Context, tasks map[string]*status) error {
+func (a *api) withEvents(ctx context.Context, tasks []*status) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(readsAtOnce)
-	for name, s := range tasks {
+	for _, s := range tasks {
 		a.mu.Lock()
 		known := s.full != nil
 		a.mu.Unlock()
@@ -228,18 +205,15 @@ func (a *api) withEvents(ctx context.Context, tasks map[string]*status) error {
 			continue
 		}
 		group.Go(func() error {
-			t := s.task(name)
+			t := s.task()
 			events := []apispec.Event{}
 			for _, id := range s.history {
-				run, err := state.Read[state.Run](ctx, a.Control.Store, state.RunKey(name, id))
-				if wrong := (*state.CorruptError)(nil); errors.As(err, &wrong) {
-					continue // it is no event: nothing is known of how it ended
-				}
+				run, err := a.kept(ctx, s.name, id)
 				if err != nil {
-					return fmt.Errorf("read run %s of task %s: %w", id, name, err)
+					return err
 				}
-				if run.Exists() { // it may have fallen out of the history by now
-					events = append(events, event(run.Data, s.definition))
+				if run != nil {
+					events = append(events, event(*run, s.definition))
 				}
 			}
 			t.Events = &events
@@ -266,11 +240,10 @@ func event(run state.Run, definition apispec.EventConfig) apispec.Event {
 }
 
 // getStatus answers with how many tasks have which status.
-func (a *api) getStatus(w http.ResponseWriter, r *http.Request) {
-	tasks, _, err := a.all(r.Context())
+func (a *api) getStatus(r *http.Request) (any, error) {
+	tasks, err := a.all(r.Context())
 	if err != nil {
-		a.failOld(w, r, err)
-		return
+		return nil, err
 	}
 	var all apispec.OverallStatus
 	for _, s := range tasks {
@@ -291,140 +264,111 @@ func (a *api) getStatus(w http.ResponseWriter, r *http.Request) {
 			n.Unknown++
 		}
 	}
-	write(w, http.StatusOK, all)
+	return all, nil
 }
 
 // getTaskStatuses answers with the status of each task, or of one.
-func (a *api) getTaskStatuses(w http.ResponseWriter, r *http.Request) {
+func (a *api) getTaskStatuses(r *http.Request) (any, error) {
 	name := r.PathValue("name")
 	if strings.Contains(name, "/") {
-		refuseOld(w, http.StatusBadRequest, "unsupported path '%s'. request must be format 'path/{task-name}'. task name cannot have '/ ' and api does not support further resources", r.URL.Path)
-		return
+		return nil, refuseOld(http.StatusBadRequest, "unsupported path '%s'. request must be format 'path/{task-name}'. task name cannot have '/ ' and api does not support further resources", r.URL.Path)
 	}
-	only, events, wrong := statusQuery(r.URL.Query())
-	if wrong != "" {
-		refuseOld(w, http.StatusBadRequest, "%s", wrong)
-		return
-	}
-	read := a.all
-	if name != "" {
-		read = func(ctx context.Context) (map[string]*status, []string, error) { return a.one(ctx, name) }
-	}
-	tasks, sorted, err := read(r.Context())
+	only, events, err := statusQuery(r.URL.Query())
 	if err != nil {
-		a.failOld(w, r, err)
-		return
+		return nil, err
 	}
-	if name != "" && tasks[name] == nil {
-		refuseOld(w, http.StatusNotFound, "%s", noTask(name))
-		return
+	var tasks []*status
+	if name != "" {
+		tasks, err = a.one(r.Context(), name)
+	} else {
+		tasks, err = a.all(r.Context())
+	}
+	if err != nil {
+		return nil, err
 	}
 	if only != "" {
-		tasks = maps.Clone(tasks)
-		maps.DeleteFunc(tasks, func(_ string, s *status) bool { return s.is != only })
+		tasks = slices.DeleteFunc(slices.Clone(tasks), func(s *status) bool { return s.is != only })
 	}
 	if events {
 		if err := a.withEvents(r.Context(), tasks); err != nil {
-			a.failOld(w, r, err)
-			return
+			return nil, err
 		}
 	}
-	a.send(w, tasks, sorted, events)
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { a.send(w, tasks, events) }), nil
 }
 
 // statusQuery reads the parameters of a request for statuses.
-func statusQuery(q url.Values) (only apispec.Status, events bool, wrong string) {
+func statusQuery(q url.Values) (only apispec.Status, events bool, err error) {
 	if asked := q["status"]; len(asked) > 1 {
-		return "", false, "cannot support more than one status query parameter, got status values: " + strings.Join(asked, ", ")
+		return "", false, refuseOld(http.StatusBadRequest, "cannot support more than one status query parameter, got status values: %s", strings.Join(asked, ", "))
 	} else if len(asked) == 1 {
 		only = apispec.Status(strings.ToLower(asked[0]))
 		if !only.Valid() {
-			return "", false, "unsupported status parameter value. only supporting status values successful, errored, critical, and unknown but got " + asked[0]
+			return "", false, refuseOld(http.StatusBadRequest, "unsupported status parameter value. only supporting status values successful, errored, critical, and unknown but got %s", asked[0])
 		}
 	}
 	for _, include := range q["include"] {
 		if include != "events" {
-			return "", false, fmt.Sprintf("unsupported ?include parameter value. only supporting 'include=events' but got 'include=%s'", include)
+			return "", false, refuseOld(http.StatusBadRequest, "unsupported ?include parameter value. only supporting 'include=events' but got 'include=%s'", include)
 		}
 		events = true
 	}
-	return only, events, ""
+	return only, events, nil
 }
 
 // send answers with what is ready to be sent.
-func (a *api) send(w http.ResponseWriter, tasks map[string]*status, sorted []string, events bool) {
+func (a *api) send(w http.ResponseWriter, tasks []*status, events bool) {
 	w.Header().Set("Content-Type", "application/json")
 	out := bufio.NewWriterSize(w, 64<<10)
-	between := byte('{')
-	for _, name := range sorted {
-		s := tasks[name]
-		if s == nil {
-			continue
-		}
+	out.WriteByte('{')
+	for i, s := range tasks {
 		body := s.brief
 		if events {
 			a.mu.Lock()
 			body = s.full
 			a.mu.Unlock()
 		}
-		key, _ := json.Marshal(name)
-		out.WriteByte(between)
+		if i > 0 {
+			out.WriteByte(',')
+		}
+		key, _ := json.Marshal(s.name)
 		out.Write(key)
 		out.WriteByte(':')
 		out.Write(body)
-		between = ','
-	}
-	if between == '{' {
-		out.WriteByte('{')
 	}
 	out.WriteString("}\n")
 	_ = out.Flush() // an error means that the client has gone
 }
 
 // getClusterStatus answers with the instances of the cluster.
-func (a *api) getClusterStatus(w http.ResponseWriter, r *http.Request) {
+func (a *api) getClusterStatus(r *http.Request) (any, error) {
 	if a.Cluster == nil {
-		refuseOld(w, http.StatusMethodNotAllowed, "this endpoint is only available with high availability configured")
-		return
+		return nil, refuseOld(http.StatusMethodNotAllowed, "this endpoint is only available with high availability configured")
 	}
 	cluster, err := a.Cluster.Status(r.Context())
-	if err != nil {
-		a.failOld(w, r, err)
-		return
-	}
 	cluster.RequestID = request.ID(r)
-	write(w, http.StatusOK, cluster)
+	return cluster, err
 }
 
 // HealthPath is the path of the health check, which needs no token.
 const HealthPath = "/v1/health"
 
 // getHealth answers whether Terrapulse does its work. Only a sender that may read
-// gets the reason why it does not.
-func (a *api) getHealth(w http.ResponseWriter, r *http.Request) {
+// gets the reason why it does not, and which tasks cannot be read.
+func (a *api) getHealth(r *http.Request) (any, error) {
 	rec, err := state.Read[state.Reconcile](r.Context(), a.Control.Store, state.ReconcileKey)
 	unhealthy := overview.Unhealthy(rec.Data, a.Began, a.Control.Now())
 	if err != nil {
 		unhealthy = "the store cannot be read: " + err.Error()
 	}
-	if unhealthy != "" && access.Of(r.Context()) < access.Read {
-		unhealthy = "unhealthy: a request with a token shows why"
+	mayRead := access.Of(r.Context()) >= access.Read
+	switch u := rec.Data.Unreadable; {
+	case unhealthy != "" && !mayRead:
+		return nil, refuse(http.StatusServiceUnavailable, "unhealthy: a request with a token shows why")
+	case unhealthy != "":
+		return nil, refuse(http.StatusServiceUnavailable, "%s", unhealthy)
+	case u != nil && mayRead:
+		return apispec.HealthResponse{UnreadableTasks: &u.Tasks, UnreadableCount: &u.Count}, nil
 	}
-	if unhealthy != "" {
-		refuse(w, r, http.StatusServiceUnavailable, "%s", unhealthy)
-		return
-	}
-	if access.Of(r.Context()) < access.Read {
-		write(w, http.StatusOK, apispec.HealthResponse{})
-		return
-	}
-	write(w, http.StatusOK, health(rec.Data))
-}
-
-// health names the tasks that cannot be read, if there are any.
-func health(rec state.Reconcile) apispec.HealthResponse {
-	if rec.Unreadable == nil {
-		return apispec.HealthResponse{}
-	}
-	return apispec.HealthResponse{UnreadableTasks: &rec.Unreadable.Tasks, UnreadableCount: &rec.Unreadable.Count}
+	return apispec.HealthResponse{}, nil
 }

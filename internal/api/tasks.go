@@ -15,6 +15,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/apispec"
 	"github.com/terrapulse/terrapulse/internal/apiview"
 	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/overlay"
 	"github.com/terrapulse/terrapulse/internal/overview"
 	"github.com/terrapulse/terrapulse/internal/reconcile"
 	"github.com/terrapulse/terrapulse/internal/request"
@@ -28,33 +29,29 @@ const (
 )
 
 // getTasks answers with the definitions of all tasks.
-func (a *api) getTasks(w http.ResponseWriter, r *http.Request) {
+func (a *api) getTasks(r *http.Request) (any, error) {
 	effective, err := a.Control.Config(r.Context())
 	if err != nil {
-		a.fail(w, r, "", err)
-		return
+		return nil, err
 	}
 	records, err := a.Control.Store.List(r.Context(), state.TaskPrefix)
 	if err != nil {
-		a.fail(w, r, "", fmt.Errorf("read the tasks' records: %w", err))
-		return
+		return nil, fmt.Errorf("read the tasks' records: %w", err)
 	}
 	tasks := []apispec.Task{}
 	for _, t := range overview.Definitions(effective, records) {
 		tasks = append(tasks, a.define(r, t))
 	}
-	write(w, http.StatusOK, apispec.TasksResponse{RequestID: request.ID(r), Tasks: tasks})
+	return apispec.TasksResponse{RequestID: request.ID(r), Tasks: tasks}, nil
 }
 
 // getTask answers with the definition of one task.
-func (a *api) getTask(w http.ResponseWriter, r *http.Request) {
-	name := r.PathValue("name")
-	t, err := a.task(r.Context(), name)
+func (a *api) getTask(r *http.Request) (any, error) {
+	_, t, err := a.task(r.Context(), r.PathValue("name"))
 	if err != nil {
-		a.fail(w, r, name, err)
-		return
+		return nil, err
 	}
-	write(w, http.StatusOK, apispec.TaskResponse{RequestID: request.ID(r), Task: a.define(r, t)})
+	return apispec.TaskResponse{RequestID: request.ID(r), Task: a.define(r, t)}, nil
 }
 
 // masked replaces the value of a sensitive variable, as Terraform source.
@@ -79,31 +76,31 @@ func (a *api) define(r *http.Request, t *config.Task) apispec.Task {
 	return def
 }
 
-// task returns a task that there is, or that is leaving; else the error is
-// reconcile.ErrNoTask.
-func (a *api) task(ctx context.Context, name string) (*config.Task, error) {
+// task returns the effective configuration, and a task that there is or that is
+// leaving; else the error is reconcile.ErrNoTask.
+func (a *api) task(ctx context.Context, name string) (*overlay.Effective, *config.Task, error) {
 	effective, err := a.Control.Config(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if t, ok := effective.Config.Task(name); ok {
-		return t, nil
+		return effective, t, nil
 	}
 	if len(state.TaskKey(name)) > state.MaxKey {
-		return nil, reconcile.ErrNoTask
+		return nil, nil, reconcile.ErrNoTask
 	}
 	known, err := state.Read[state.Task](ctx, a.Control.Store, state.TaskKey(name))
 	if err != nil {
-		return nil, fmt.Errorf("read task %s: %w", name, err)
+		return nil, nil, fmt.Errorf("read task %s: %w", name, err)
 	}
 	if t := overview.Leaving(effective, name, known.Data); t != nil {
-		return t, nil
+		return effective, t, nil
 	}
-	return nil, reconcile.ErrNoTask
+	return nil, nil, reconcile.ErrNoTask
 }
 
 // createTask makes a task, or plans what making it would change.
-func (a *api) createTask(w http.ResponseWriter, r *http.Request) {
+func (a *api) createTask(r *http.Request) (any, error) {
 	var asked struct{ Task json.RawMessage }
 	var named struct{ Name string }
 	err := json.NewDecoder(r.Body).Decode(&asked)
@@ -115,29 +112,29 @@ func (a *api) createTask(w http.ResponseWriter, r *http.Request) {
 		definition, err = withoutEmpty(definition)
 	}
 	if err != nil { // the request fits its description: this does not happen
-		a.fail(w, r, "", fmt.Errorf("read the definition of the task: %w", err))
-		return
+		return nil, fmt.Errorf("read the definition of the task: %w", err)
 	}
+	r.SetPathValue("name", named.Name) // errors name the task by it
 	mode := r.URL.Query().Get("run")
-	if mode == runInspect {
-		a.inspectDraft(w, r, named.Name, definition)
-		return
-	}
 	t, err := a.Control.Check(r.Context(), definition)
 	if err != nil {
-		a.fail(w, r, named.Name, err)
-		return
+		return nil, err
+	}
+	if mode == runInspect {
+		inspection, err := a.inspect(r.Context(), t.Name, definition)
+		if wrong := (*runError)(nil); errors.As(err, &wrong) {
+			wrong.status = http.StatusBadRequest
+		}
+		return apispec.TaskResponse{RequestID: request.ID(r), Task: a.define(r, t), Run: inspection}, err
 	}
 	if mode == "" || !t.Enabled {
 		// It is not run now, and not made if Terraform refuses it: it is planned first.
 		_, err = a.inspect(r.Context(), t.Name, definition)
 		switch {
 		case unfinished(err):
-			refuse(w, r, http.StatusGatewayTimeout, "the task is not made: %s", err)
-			return
+			return nil, refuse(http.StatusGatewayTimeout, "the task is not made: %s", err)
 		case err != nil:
-			a.fail(w, r, named.Name, err)
-			return
+			return nil, err
 		}
 	}
 	t, err = a.Control.Create(r.Context(), definition, reconcile.ChangeOptions{By: a.Who(r), Provisional: mode == runNow})
@@ -145,11 +142,9 @@ func (a *api) createTask(w http.ResponseWriter, r *http.Request) {
 		err = a.await(r.Context(), t.Name, reconcile.Earlier{}, "the task is not kept")
 	}
 	if err != nil {
-		a.fail(w, r, named.Name, err)
-		return
+		return nil, err
 	}
-	w.Header().Set("Location", "/v1/tasks/"+t.Name)
-	write(w, http.StatusCreated, apispec.TaskResponse{RequestID: request.ID(r), Task: a.define(r, t)})
+	return answer{http.StatusCreated, "Location", "/v1/tasks/" + t.Name, apispec.TaskResponse{RequestID: request.ID(r), Task: a.define(r, t)}}, nil
 }
 
 // withoutEmpty leaves out of a definition what is empty there in the requests of
@@ -168,29 +163,11 @@ func withoutEmpty(definition json.RawMessage) (json.RawMessage, error) {
 	return json.Marshal(fields)
 }
 
-// inspectDraft plans a task that is not kept.
-func (a *api) inspectDraft(w http.ResponseWriter, r *http.Request, name string, definition json.RawMessage) {
-	t, err := a.Control.Check(r.Context(), definition)
-	if err != nil {
-		a.fail(w, r, name, err)
-		return
-	}
-	inspection, err := a.inspect(r.Context(), t.Name, definition)
-	if wrong := (*runError)(nil); errors.As(err, &wrong) {
-		a.failRun(w, r, http.StatusBadRequest, wrong)
-		return
-	}
-	if err != nil {
-		a.fail(w, r, name, err)
-		return
-	}
-	write(w, http.StatusOK, apispec.TaskResponse{RequestID: request.ID(r), Task: a.define(r, t), Run: inspection})
-}
-
 // runError is why the run or the inspection that a request asked for has failed.
 type runError struct {
 	run       state.Run
 	otherwise string // what becomes of the change then
+	status    int    // of the answer
 }
 
 func (e *runError) Error() string {
@@ -213,7 +190,7 @@ func (a *api) inspect(ctx context.Context, task string, definition json.RawMessa
 		return nil, err
 	}
 	if run.State != state.RunSucceeded {
-		return nil, &runError{run: run}
+		return nil, &runError{run: run, status: http.StatusInternalServerError}
 	}
 	return &apispec.Inspection{ChangesPresent: run.Changes.Any(), Plan: plan}, nil
 }
@@ -223,40 +200,31 @@ func (a *api) inspect(ctx context.Context, task string, definition json.RawMessa
 func (a *api) await(ctx context.Context, task string, earlier reconcile.Earlier, otherwise string) error {
 	run, err := a.Control.AwaitRun(ctx, task, earlier)
 	if err == nil && run.State != state.RunSucceeded {
-		err = &runError{run, otherwise}
+		err = &runError{run, otherwise, http.StatusInternalServerError}
 	}
 	return err
 }
 
 // updateTask enables or disables a task, or plans what enabling it would change.
-func (a *api) updateTask(w http.ResponseWriter, r *http.Request) {
-	name := r.PathValue("name")
-	if name == "" {
-		refuseOld(w, http.StatusBadRequest, "no task name was included in the api request. Updating a task requires the task name: '/v1/tasks/:task_name'")
-		return
+func (a *api) updateTask(r *http.Request) (any, error) {
+	if r.PathValue("name") == "" {
+		return nil, refuseOld(http.StatusBadRequest, "no task name was included in the api request. Updating a task requires the task name: '/v1/tasks/:task_name'")
 	}
 	mode := ""
 	if asked, ok := r.URL.Query()["run"]; ok {
 		if mode = asked[0]; mode != runNow && mode != runInspect {
-			refuseOld(w, http.StatusBadRequest, "unsupported run parameter value. only supporting run values now and inspect but got %s", mode)
-			return
+			return nil, refuseOld(http.StatusBadRequest, "unsupported run parameter value. only supporting run values now and inspect but got %s", mode)
 		}
 	}
 	enabled, err := updateOf(r)
-	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
-		refuse(w, r, http.StatusRequestEntityTooLarge, "the request body is too large: at most %d bytes are read", tooLarge.Limit)
-		return
+	if limit := (*http.MaxBytesError)(nil); errors.As(err, &limit) {
+		return nil, tooLarge(limit)
 	}
 	if err != nil {
-		refuseOld(w, http.StatusBadRequest, "%s", err)
-		return
+		return nil, refuseOld(http.StatusBadRequest, "%s", err)
 	}
-	inspection, err := a.update(r, name, enabled, mode)
-	if err != nil {
-		a.fail(w, r, name, err)
-		return
-	}
-	write(w, http.StatusOK, apispec.UpdateTaskResponse{Inspect: inspection})
+	inspection, err := a.update(r, enabled, mode)
+	return apispec.UpdateTaskResponse{Inspect: inspection}, err
 }
 
 // updateOf reads whether a task is to be enabled. Keys may be written in capitals.
@@ -291,10 +259,10 @@ func updateOf(r *http.Request) (enabled bool, err error) {
 }
 
 // update does what updateTask was asked for.
-func (a *api) update(r *http.Request, name string, enabled bool, mode string) (*apispec.Inspection, error) {
-	ctx := r.Context()
+func (a *api) update(r *http.Request, enabled bool, mode string) (*apispec.Inspection, error) {
+	ctx, name := r.Context(), r.PathValue("name")
 	if mode == runInspect {
-		if _, err := a.task(ctx, name); err != nil {
+		if _, _, err := a.task(ctx, name); err != nil {
 			return nil, err
 		}
 		if !enabled {
@@ -311,15 +279,13 @@ func (a *api) update(r *http.Request, name string, enabled bool, mode string) (*
 }
 
 // deleteTask deletes a task.
-func (a *api) deleteTask(w http.ResponseWriter, r *http.Request) {
+func (a *api) deleteTask(r *http.Request) (any, error) {
 	name := r.PathValue("name")
 	comesBack, err := a.Control.Delete(r.Context(), name, a.Who(r))
-	if err != nil {
-		a.fail(w, r, name, err)
-		return
-	}
+	deleted := answer{status: http.StatusAccepted, body: apispec.RequestID{RequestID: request.ID(r)}}
 	if comesBack {
-		w.Header().Set("Terrapulse-Note", fmt.Sprintf("a file has task '%s': it comes back when its block there is changed, or with -reset-storage; delete it there to be rid of it", name))
+		deleted.header = "Terrapulse-Note"
+		deleted.value = fmt.Sprintf("a file has task '%s': it comes back when its block there is changed, or with -reset-storage; delete it there to be rid of it", name)
 	}
-	write(w, http.StatusAccepted, apispec.RequestID{RequestID: request.ID(r)})
+	return deleted, err
 }

@@ -13,19 +13,18 @@ import (
 const apiVersion = "v1"
 
 // getVersion answers with the version of the program.
-func (a *api) getVersion(w http.ResponseWriter, r *http.Request) {
+func (a *api) getVersion(r *http.Request) (any, error) {
 	answer := apispec.VersionResponse{RequestID: request.ID(r), Version: a.Version, GoVersion: runtime.Version(), APIVersion: apiVersion}
 	if commit := buildinfo.Commit(); commit != "" {
 		answer.Commit = &commit
 	}
-	write(w, http.StatusOK, answer)
+	return answer, nil
 }
 
 // getMetrics answers a scrape of Prometheus.
-func (a *api) getMetrics(w http.ResponseWriter, r *http.Request) {
+func (a *api) getMetrics(*http.Request) (any, error) {
 	if a.Metrics == nil {
-		refuse(w, r, http.StatusNotFound, "no metrics are served here: a deployment in AWS writes them to CloudWatch, in the namespace Terrapulse")
-		return
+		return nil, refuse(http.StatusNotFound, "no metrics are served here: a deployment in AWS writes them to CloudWatch, in the namespace Terrapulse")
 	}
-	a.Metrics.ServeHTTP(w, r)
+	return http.HandlerFunc(a.Metrics.ServeHTTP), nil
 }

@@ -70,7 +70,7 @@ func New(o Options) (*Client, error) {
 	}
 	client := &Client{base: base, token: o.Token, http: &http.Client{Transport: transport, CheckRedirect: follow}}
 	if region, ok := functionURL(base); ok {
-		client.http.Transport, client.token = &signer{region: region, next: transport}, ""
+		client.http.Transport, client.token = newSigner(region, transport), ""
 	}
 	return client, nil
 }
@@ -155,4 +155,10 @@ func (c *Client) call(ctx context.Context, method, path string, query url.Values
 		}
 	}
 	return resp.Header, nil
+}
+
+// get returns the answer of a request that only reads.
+func get[T any](ctx context.Context, c *Client, path string, query url.Values) (answer T, err error) {
+	_, err = c.call(ctx, http.MethodGet, path, query, nil, &answer)
+	return answer, err
 }

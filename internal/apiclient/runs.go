@@ -66,27 +66,42 @@ func (c *Client) CancelTask(ctx context.Context, name string) (id string, err er
 // each reason.
 func (c *Client) AwaitRun(ctx context.Context, name, after string, waits func(reason string)) (apispec.Run, error) {
 	said := ""
-	for wait := firstPoll; ; wait = min(2*wait, longestPoll) {
-		var runs apispec.RunsResponse
-		query := url.Values{"limit": {runLimit}}
-		if after != "" {
-			query.Set("after", after)
+	query := url.Values{"limit": {runLimit}}
+	if after != "" {
+		query.Set("after", after)
+	}
+	return await(ctx, func(wait time.Duration) (*apispec.Run, error) {
+		runs, err := get[apispec.RunsResponse](ctx, c, taskPath(name)+"/runs", query)
+		run := first(runs.Runs)
+		if err != nil || run != nil {
+			return run, err
 		}
-		if _, err := c.call(ctx, http.MethodGet, taskPath(name)+"/runs", query, nil, &runs); err != nil {
+		reason, err := c.waiting(ctx, name)
+		if err == nil && reason != said && wait > 4*firstPoll {
+			waits(reason)
+			said = reason
+		}
+		return nil, err
+	})
+}
+
+// AwaitEnd waits for the end of a run.
+func (c *Client) AwaitEnd(ctx context.Context, name, id string) (apispec.Run, error) {
+	return await(ctx, func(time.Duration) (*apispec.Run, error) {
+		answer, err := get[apispec.RunResponse](ctx, c, runPath(name, id), nil)
+		return &answer.Run, err
+	})
+}
+
+// await reads a run until it has ended. The run is nil as long as there is none;
+// wait is the pause before the next read.
+func await(ctx context.Context, read func(wait time.Duration) (*apispec.Run, error)) (apispec.Run, error) {
+	for wait := firstPoll; ; wait = min(2*wait, longestPoll) {
+		run, err := read(wait)
+		if err != nil {
 			return apispec.Run{}, err
 		}
-		run := first(runs.Runs)
-		switch {
-		case run == nil:
-			reason, err := c.waiting(ctx, name)
-			if err != nil {
-				return apispec.Run{}, err
-			}
-			if reason != said && wait > 4*firstPoll {
-				waits(reason)
-				said = reason
-			}
-		case run.Ended != nil:
+		if run != nil && run.Ended != nil {
 			return *run, nil
 		}
 		if !pause.For(ctx, wait) {
@@ -108,28 +123,9 @@ func first(runs []apispec.Run) *apispec.Run {
 // waiting says why a task that is to be run has no run yet. The error says why
 // there will be none.
 func (c *Client) waiting(ctx context.Context, name string) (string, error) {
-	var answer apispec.TaskOverviewResponse
-	if _, err := c.call(ctx, http.MethodGet, taskPath(name)+"/overview", nil, nil, &answer); err != nil {
-		return "", err
+	answer, err := get[apispec.TaskOverviewResponse](ctx, c, taskPath(name)+"/overview", nil)
+	if err == nil && !answer.Task.Enabled {
+		err = errors.New("the task was disabled before its run began")
 	}
-	if !answer.Task.Enabled {
-		return "", errors.New("the task was disabled before its run began")
-	}
-	return answer.Task.Reason.Text, nil
-}
-
-// AwaitEnd waits for the end of a run.
-func (c *Client) AwaitEnd(ctx context.Context, name, id string) (apispec.Run, error) {
-	for wait := firstPoll; ; wait = min(2*wait, longestPoll) {
-		var answer apispec.RunResponse
-		if _, err := c.call(ctx, http.MethodGet, taskPath(name)+"/runs/"+url.PathEscape(id), nil, nil, &answer); err != nil {
-			return apispec.Run{}, err
-		}
-		if answer.Run.Ended != nil {
-			return answer.Run, nil
-		}
-		if !pause.For(ctx, wait) {
-			return apispec.Run{}, ctx.Err()
-		}
-	}
+	return answer.Task.Reason.Text, err
 }

@@ -2,6 +2,7 @@ package apiclient
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -36,8 +37,7 @@ type signer struct {
 	region string
 	next   http.RoundTripper
 
-	mu          sync.Mutex
-	credentials aws.CredentialsProvider // nil until the first request
+	credentials func() (aws.CredentialsProvider, error) // found when they are first needed
 }
 
 func (s *signer) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -53,7 +53,7 @@ func (s *signer) RoundTrip(req *http.Request) (*http.Response, error) {
 			return nil, err
 		}
 	}
-	provider, err := s.provider(req)
+	provider, err := s.credentials()
 	if err != nil {
 		return nil, err
 	}
@@ -72,15 +72,14 @@ func (s *signer) RoundTrip(req *http.Request) (*http.Response, error) {
 	return s.next.RoundTrip(signed)
 }
 
-func (s *signer) provider(req *http.Request) (aws.CredentialsProvider, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.credentials == nil {
-		cfg, err := config.LoadDefaultConfig(req.Context(), config.WithRegion(s.region), config.WithLogger(logging.Nop{}))
+// newSigner returns a signer that looks for credentials when it signs for the first
+// time.
+func newSigner(region string, next http.RoundTripper) *signer {
+	return &signer{region: region, next: next, credentials: sync.OnceValues(func() (aws.CredentialsProvider, error) {
+		cfg, err := config.LoadDefaultConfig(context.Background(), config.WithRegion(region), config.WithLogger(logging.Nop{}))
 		if err != nil {
 			return nil, fmt.Errorf("find AWS credentials to sign the request with: %w", err)
 		}
-		s.credentials = cfg.Credentials
-	}
-	return s.credentials, nil
+		return cfg.Credentials, nil
+	})}
 }

@@ -2,7 +2,6 @@ package apiclient
 
 import (
 	"context"
-	"net/http"
 	"net/url"
 	"strconv"
 
@@ -18,23 +17,19 @@ type TaskStatus struct {
 // TaskStatuses returns the statuses of all tasks, by name. Every version of
 // Consul-Terraform-Sync answers this.
 func (c *Client) TaskStatuses(ctx context.Context) (map[string]TaskStatus, error) {
-	statuses := map[string]TaskStatus{}
-	_, err := c.call(ctx, http.MethodGet, "v1/status/tasks", nil, nil, &statuses)
-	return statuses, err
+	return get[map[string]TaskStatus](ctx, c, "v1/status/tasks", nil)
 }
 
 // Health returns why the instance does not do its work, nil if it does. It needs
 // no token; without one the answer has no reason.
 func (c *Client) Health(ctx context.Context) error {
-	_, err := c.call(ctx, http.MethodGet, "v1/health", nil, nil, nil)
+	_, err := get[apispec.HealthResponse](ctx, c, "v1/health", nil)
 	return err
 }
 
 // Overview returns what the instance and its tasks are doing.
 func (c *Client) Overview(ctx context.Context) (apispec.Overview, error) {
-	var answer apispec.Overview
-	_, err := c.call(ctx, http.MethodGet, "v1/overview", nil, nil, &answer)
-	return answer, err
+	return get[apispec.Overview](ctx, c, "v1/overview", nil)
 }
 
 // runLimit is how many runs one request asks for, which is the most there is.
@@ -42,21 +37,17 @@ const runLimit = "200"
 
 // Runs returns the runs of a task, of every kind, the latest first.
 func (c *Client) Runs(ctx context.Context, task string) ([]apispec.Run, error) {
-	var answer apispec.RunsResponse
-	_, err := c.call(ctx, http.MethodGet, taskPath(task)+"/runs", url.Values{"limit": {runLimit}}, nil, &answer)
+	answer, err := get[apispec.RunsResponse](ctx, c, taskPath(task)+"/runs", url.Values{"limit": {runLimit}})
 	return answer.Runs, err
 }
 
 // LatestRuns returns the latest runs of all tasks, the latest first.
 func (c *Client) LatestRuns(ctx context.Context) ([]apispec.Run, error) {
-	var answer apispec.RunsResponse
-	_, err := c.call(ctx, http.MethodGet, "v1/runs", url.Values{"limit": {runLimit}}, nil, &answer)
+	answer, err := get[apispec.RunsResponse](ctx, c, "v1/runs", url.Values{"limit": {runLimit}})
 	return answer.Runs, err
 }
 
 // Output returns a chunk of what Terraform printed in a run.
 func (c *Client) Output(ctx context.Context, task, run string, offset int) (apispec.RunOutputResponse, error) {
-	var answer apispec.RunOutputResponse
-	_, err := c.call(ctx, http.MethodGet, taskPath(task)+"/runs/"+url.PathEscape(run)+"/output", url.Values{"offset": {strconv.Itoa(offset)}}, nil, &answer)
-	return answer, err
+	return get[apispec.RunOutputResponse](ctx, c, runPath(task, run)+"/output", url.Values{"offset": {strconv.Itoa(offset)}})
 }

@@ -61,8 +61,7 @@ func (c *Client) DeleteTask(ctx context.Context, name string) (note string, err 
 
 // TaskNames returns the names of all tasks, sorted.
 func (c *Client) TaskNames(ctx context.Context) ([]string, error) {
-	var answer apispec.TasksResponse
-	_, err := c.call(ctx, http.MethodGet, "v1/tasks", nil, nil, &answer)
+	answer, err := get[apispec.TasksResponse](ctx, c, "v1/tasks", nil)
 	names := make([]string, len(answer.Tasks))
 	for i, t := range answer.Tasks {
 		names[i] = t.Name
@@ -76,6 +75,8 @@ func (c *Client) TaskNames(ctx context.Context) ([]string, error) {
 func taskPath(name string) string {
 	return "v1/tasks/" + strings.ReplaceAll(url.PathEscape(name), ".", "%2E")
 }
+
+func runPath(task, id string) string { return taskPath(task) + "/runs/" + url.PathEscape(id) }
 
 // run is the query of a request that also runs or plans the task.
 func run(how string) url.Values { return url.Values{"run": {how}} }

@@ -1,10 +1,12 @@
-// Package clienttls sets up TLS for clients of Vault and of the HTTP API.
+// Package clienttls sets up TLS for clients of Vault and of the HTTP API, and reads
+// the files of authorities.
 package clienttls
 
 import (
 	"cmp"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -25,10 +27,13 @@ type Options struct {
 // Config reads the files.
 func Config(o Options) (*tls.Config, error) {
 	cfg := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: o.ServerName, InsecureSkipVerify: o.SkipVerify}
-	var err error
 	if o.CACert != "" || o.CAPath != "" {
-		if cfg.RootCAs, err = authorities(o.CACert, o.CAPath); err != nil {
-			return nil, err
+		files, err := Authorities(o.CACert, o.CAPath)
+		if err != nil {
+			return nil, fmt.Errorf("read the certificate authorities: %w", err)
+		}
+		if cfg.RootCAs, err = Pool(files); err != nil {
+			return nil, fmt.Errorf("use %s: %w", cmp.Or(o.CACert, o.CAPath), err)
 		}
 	}
 	if o.Cert != "" || o.Key != "" {
@@ -41,32 +46,42 @@ func Config(o Options) (*tls.Config, error) {
 	return cfg, nil
 }
 
-// authorities reads a file, or all files of a folder. In a folder other files are
-// ignored if one holds a certificate.
-func authorities(file, folder string) (*x509.CertPool, error) {
-	files := []string{file}
+// Authorities reads a file or, if file is "", all files of a folder.
+func Authorities(file, folder string) ([][]byte, error) {
+	names := []string{file}
 	if file == "" {
 		entries, err := os.ReadDir(folder)
 		if err != nil {
-			return nil, fmt.Errorf("read the folder of certificate authorities: %w", err)
+			return nil, err
 		}
-		files = nil
+		names = nil
 		for _, e := range entries {
-			if !e.IsDir() {
-				files = append(files, filepath.Join(folder, e.Name()))
+			name := filepath.Join(folder, e.Name())
+			if info, err := os.Stat(name); err != nil || info.Mode().IsRegular() {
+				names = append(names, name)
 			}
 		}
 	}
-	pool, found := x509.NewCertPool(), false
-	for _, file := range files {
-		pem, err := os.ReadFile(file)
+	var files [][]byte
+	for _, name := range names {
+		text, err := os.ReadFile(name)
 		if err != nil {
-			return nil, fmt.Errorf("read the certificate authority: %w", err)
+			return nil, err
 		}
-		found = pool.AppendCertsFromPEM(pem) || found
+		files = append(files, text)
+	}
+	return files, nil
+}
+
+// Pool returns the certificates in the files. Other files are ignored if one
+// holds a certificate.
+func Pool(files [][]byte) (*x509.CertPool, error) {
+	pool, found := x509.NewCertPool(), false
+	for _, text := range files {
+		found = pool.AppendCertsFromPEM(text) || found
 	}
 	if !found {
-		return nil, fmt.Errorf("%s holds no certificate in PEM format", cmp.Or(file, folder))
+		return nil, errors.New("it holds no certificate in PEM format")
 	}
 	return pool, nil
 }

@@ -1,16 +1,16 @@
 package serve
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"sync"
 
+	"github.com/terrapulse/terrapulse/internal/clienttls"
 	"github.com/terrapulse/terrapulse/internal/config"
 )
 
@@ -92,13 +92,8 @@ func (c *certificates) refresh() error {
 	}
 	if c.files.VerifyIncoming {
 		next.ClientAuth = tls.RequireAndVerifyClientCert
-		next.ClientCAs = x509.NewCertPool()
-		found := false
-		for _, pem := range authorities {
-			found = next.ClientCAs.AppendCertsFromPEM(pem) || found
-		}
-		if !found {
-			return fmt.Errorf("use tls.ca_cert or tls.ca_path: no certificate in PEM form in %s", c.authority())
+		if next.ClientCAs, err = clienttls.Pool(authorities); err != nil {
+			return fmt.Errorf("use tls.ca_cert or tls.ca_path: %s: %w", cmp.Or(c.files.CACert, c.files.CAPath), err)
 		}
 	}
 	if c.current != nil {
@@ -108,43 +103,20 @@ func (c *certificates) refresh() error {
 	return nil
 }
 
-// authority returns the file or the folder of the CAs for clients.
-func (c *certificates) authority() string {
-	if c.files.CACert != "" {
-		return c.files.CACert
-	}
-	return c.files.CAPath
-}
-
 // authorities returns the content of the CA files for clients.
 func (c *certificates) authorities() ([][]byte, error) {
+	key := "tls.ca_cert"
 	switch {
 	case !c.files.VerifyIncoming:
 		return nil, nil
-	case c.files.CACert != "":
-		pem, err := os.ReadFile(c.files.CACert)
-		if err != nil {
-			return nil, fmt.Errorf("read tls.ca_cert: %w", err)
-		}
-		return [][]byte{pem}, nil
-	case c.files.CAPath == "":
+	case c.files.CACert == "" && c.files.CAPath == "":
 		return nil, errors.New("tls.verify_incoming needs tls.ca_cert or tls.ca_path")
+	case c.files.CACert == "":
+		key = "tls.ca_path"
 	}
-	entries, err := os.ReadDir(c.files.CAPath)
+	files, err := clienttls.Authorities(c.files.CACert, c.files.CAPath)
 	if err != nil {
-		return nil, fmt.Errorf("read tls.ca_path: %w", err)
-	}
-	var files [][]byte
-	for _, e := range entries {
-		name := filepath.Join(c.files.CAPath, e.Name())
-		if info, err := os.Stat(name); err == nil && !info.Mode().IsRegular() {
-			continue
-		}
-		pem, err := os.ReadFile(name)
-		if err != nil {
-			return nil, fmt.Errorf("read tls.ca_path: %w", err)
-		}
-		files = append(files, pem)
+		return nil, fmt.Errorf("read %s: %w", key, err)
 	}
 	return files, nil
 }
