@@ -1,12 +1,10 @@
 package main
 
 import (
-	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
@@ -45,24 +43,19 @@ func (a *app) place(command, stackName string, urls []string) (*place, int) {
 	if err == nil {
 		p.Location, err = s3url.Parse(urls[0])
 	}
-	if err != nil {
-		return nil, a.fail(exitConfig, err)
-	}
 	p.Client = s3.NewFromConfig(cfg)
-	return p, -1
+	return p, a.fail(exitConfig, err)
 }
 
 // bundleFlags are the flags of a command that packs task files.
 type bundleFlags struct {
 	config configFlags
 	stack  string
-	json   bool
 }
 
 func (b *bundleFlags) register(f *flag.FlagSet) {
 	b.config.register(f)
 	stackFlag(f, &b.stack)
-	jsonFlag(f, &b.json)
 }
 
 // rehearsed is a bundle, with the configuration in it as AWS will read it.
@@ -93,18 +86,4 @@ func unpacked(b bundle.Bundle) (*config.Config, func(), error) {
 	}
 	cfg, err := bundle.Load(b.Zip, filepath.Join(dir, "files"), config.Options{})
 	return cfg, func() { os.RemoveAll(dir) }, err
-}
-
-// failAll prints the errors, a line each. The exit code is -1 if there is none.
-func (a *app) failAll(errs ...error) int {
-	code := -1
-	for _, err := range errs {
-		if err == nil {
-			continue
-		}
-		for line := range strings.SplitSeq(err.Error(), "\n") {
-			code = a.fail(exitConfig, errors.New(line))
-		}
-	}
-	return code
 }

@@ -18,7 +18,7 @@ type bundleDiffCommand struct {
 }
 
 func (c *bundleDiffCommand) about() about {
-	f := newFlags("bundle diff")
+	f := c.flagSet("bundle diff")
 	c.register(f)
 	f.BoolVar(&c.exitCode, "detailed-exitcode", false, "Exit code 0 means that the bundles are the same, 2 that they differ, 11 an error.")
 	return about{flags: f, synopsis: "Show which tasks a push would change",
@@ -45,7 +45,7 @@ func (c *bundleDiffCommand) run(arguments []string) int {
 	}
 	files, remove, err := c.rehearse(cfg)
 	defer remove()
-	if code := c.failAll(err); code >= 0 {
+	if code := c.invalid(err); code >= 0 {
 		return code
 	}
 	at, code := c.place("bundle diff", c.stack, arguments)

@@ -15,13 +15,11 @@ import (
 type bundlePullCommand struct {
 	*app
 	stack string
-	json  bool
 }
 
 func (c *bundlePullCommand) about() about {
-	f := newFlags("bundle pull")
+	f := c.flagSet("bundle pull")
 	stackFlag(f, &c.stack)
-	jsonFlag(f, &c.json)
 	return about{flags: f, synopsis: "Download the files of the latest push",
 		examples: []string{"-stack=network ./tasks"}, codes: codesOfStore, args: complete.PredictDirs("*"),
 		help: `Usage: terrapulse bundle pull [flags] [s3://BUCKET/PREFIX] DIR

@@ -21,7 +21,7 @@ type bundlePushCommand struct {
 }
 
 func (c *bundlePushCommand) about() about {
-	f := newFlags("bundle push")
+	f := c.flagSet("bundle push")
 	c.register(f)
 	f.BoolVar(&c.secrets, "allow-literal-secrets", false, "Pack files although something in them looks like a secret in plain text.")
 	return about{flags: f, synopsis: "Check task files and apply them to a deployment in AWS",
@@ -58,24 +58,23 @@ func (c *bundlePushCommand) run(arguments []string) int {
 		return code
 	}
 	report := pushReport{Tasks: len(cfg.Tasks), Warnings: []string{}}
-	steps := c.steps(c.json)
 	for _, w := range cfg.Warnings {
 		report.Warnings = append(report.Warnings, w.String())
-		fmt.Fprintf(steps.stdout, "Warning: %s\n", w)
+		fmt.Fprintf(c.text(), "Warning: %s\n", w)
 	}
-	if code := c.failAll(checkTasks(cfg).Err()); code >= 0 {
+	if code := c.invalid(checkTasks(cfg).Err()); code >= 0 {
 		return code
 	}
 	places, secrets := bundle.CheckPlaces(cfg), error(nil)
 	if !c.secrets {
 		secrets = bundle.CheckSecrets(cfg)
 	}
-	if code := c.failAll(places, secrets); code >= 0 {
+	if code := c.invalid(places, secrets); code >= 0 {
 		return code
 	}
 	packed, remove, err := c.rehearse(cfg)
 	defer remove()
-	if code := c.failAll(err); code >= 0 {
+	if code := c.invalid(err); code >= 0 {
 		return code
 	}
 	at, code := c.place("bundle push", c.stack, arguments)
@@ -89,10 +88,10 @@ func (c *bundlePushCommand) run(arguments []string) int {
 	report.Location, report.Changed = at.Location.String(), moved
 	report.Digest, report.By, report.Pushed = pointer.Digest, pointer.By, pointer.Pushed
 	if moved {
-		fmt.Fprintf(steps.stdout, "Bundle %.12s (%s, %d KB) is pushed to %s: it is in force from the next tick on.\n",
+		fmt.Fprintf(c.text(), "Bundle %.12s (%s, %d KB) is pushed to %s: it is in force from the next tick on.\n",
 			pointer.Digest, tasksOf(len(cfg.Tasks)), (len(packed.Zip)+1023)/1024, at.Location)
 	} else {
-		fmt.Fprintf(steps.stdout, "Bundle %.12s (%s) is in force already: %s has pushed it, %s.\n",
+		fmt.Fprintf(c.text(), "Bundle %.12s (%s) is in force already: %s has pushed it, %s.\n",
 			pointer.Digest, tasksOf(len(cfg.Tasks)), pointer.By, pointer.Pushed.Local().Format(clock))
 	}
 	var notRead error
@@ -100,28 +99,24 @@ func (c *bundlePushCommand) run(arguments []string) int {
 	case at.stack == nil:
 	case at.stack.Disabled: // to have it read would have it applied
 		report.Note = fmt.Sprintf("ScheduleState is DISABLED: nothing is applied until it is ENABLED. See what would be, with `terrapulse invoke -stack=%s -inspect -wait`.", at.stack.Name)
-		fmt.Fprintln(steps.stdout, report.Note)
+		fmt.Fprintln(c.text(), report.Note)
 	default:
-		report.Answer, notRead = c.refresh(at.stack, pointer.Digest, c.json)
+		report.Answer, notRead = c.refresh(at.stack, pointer.Digest)
 	}
+	code = exitOK
 	if c.json { // also when the bundle is pushed and not read yet
-		if code := c.printJSON(report); code != exitOK {
-			return code
-		}
+		code = c.printJSON(report)
 	}
-	if notRead != nil {
-		return c.fail(exitError, notRead)
-	}
-	return exitOK
+	return max(code, c.fail(exitError, notRead))
 }
 
 // refresh makes the function read the new bundle now.
-func (c *bundlePushCommand) refresh(st *stack.Stack, digest string, asJSON bool) (*invoke.Answer, error) {
+func (c *bundlePushCommand) refresh(st *stack.Stack, digest string) (*invoke.Answer, error) {
 	answer, err := st.Invoke(c.ctx, invoke.Request{Mode: invoke.Reconcile, Refresh: true})
 	if err != nil {
 		return nil, fmt.Errorf("the bundle is pushed, and the next tick will read it; to have it read at once: %w", err)
 	}
-	if !asJSON {
+	if !c.json {
 		c.explain(answer)
 	}
 	if answer.Bundle != digest && answer.Skipped == "" {

@@ -14,7 +14,7 @@ type cancelCommand struct {
 }
 
 func (c *cancelCommand) about() about {
-	f := newFlags("cancel")
+	f := c.flagSet("cancel")
 	c.register(f)
 	return about{flags: f, synopsis: "End the current run of a task",
 		examples: []string{"load-balancer"}, codes: codesOfTask, args: c.tasks(f, c.api.taskNames),

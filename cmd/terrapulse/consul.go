@@ -14,16 +14,13 @@ func (a *app) connect(cfg *config.Config) (*consul.Client, int) {
 	if err == nil {
 		err = instance.Reach(a.ctx, client)
 	}
-	if err != nil {
-		return nil, a.unready(exitConfig, err)
-	}
-	return client, -1
+	return client, a.unready(exitConfig, err)
 }
 
 // unready is fail for an error of the set-up. If the program was stopped, it only
 // says so.
 func (a *app) unready(code int, err error) int {
-	if a.ctx.Err() == nil {
+	if err == nil || a.ctx.Err() == nil {
 		return a.fail(code, err)
 	}
 	fmt.Fprintln(a.stderr, "stopped before anything was run")

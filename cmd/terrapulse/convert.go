@@ -16,14 +16,12 @@ import (
 // convertCommand writes task files as YAML.
 type convertCommand struct {
 	*app
-	out  string
-	json bool
+	out string
 }
 
 func (c *convertCommand) about() about {
-	f := newFlags("convert")
+	f := c.flagSet("convert")
 	f.StringVar(&c.out, "o", "", "The `FILE` to write, which must not be there yet. Default: print it.")
-	jsonFlag(f, &c.json)
 	return about{flags: f, synopsis: "Convert task files from HCL or JSON to one YAML file",
 		examples: []string{"-o=tasks.yaml cts.hcl"}, codes: codesOfFiles, args: complete.PredictFiles("*"),
 		help: `Usage: terrapulse convert [-o=FILE] FILE...
@@ -61,12 +59,8 @@ func (c *convertCommand) run(arguments []string) int {
 		opts.Paths = append(opts.Paths, config.Path{Name: name})
 	}
 	file, notes, err := config.Convert(opts)
-	var all config.Errors
-	if errors.As(err, &all) {
-		for _, d := range all {
-			fmt.Fprintf(c.stderr, "Error: %s\n", d)
-		}
-		return exitConfig
+	if errors.As(err, new(config.Errors)) {
+		return c.invalid(err)
 	}
 	if err != nil {
 		return c.fail(exitError, err)
@@ -78,23 +72,22 @@ func (c *convertCommand) run(arguments []string) int {
 			fmt.Fprintf(c.stderr, "Warning: %s\n", n)
 		}
 	}
-	if c.out == "" {
-		if c.json {
-			result.Content = string(file)
-			return c.printJSON(result)
-		}
-		if _, err := c.stdout.Write(file); err != nil {
-			return c.fail(exitError, err)
-		}
-		return exitOK
+	switch {
+	case c.out != "":
+		err = writeNew(c.out, file)
+	case c.json:
+		result.Content = string(file)
+	default:
+		_, err = c.stdout.Write(file)
 	}
-	if err := writeNew(c.out, file); err != nil {
+	switch {
+	case err != nil:
 		return c.fail(exitError, err)
-	}
-	if c.json {
+	case c.json:
 		return c.printJSON(result)
+	case c.out != "":
+		fmt.Fprintf(c.stdout, "Wrote %s. Check it with: terrapulse validate -config-file=%s\n", c.out, c.out)
 	}
-	fmt.Fprintf(c.stdout, "Wrote %s. Check it with: terrapulse validate -config-file=%s\n", c.out, c.out)
 	return exitOK
 }
 

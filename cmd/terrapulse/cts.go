@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/hashicorp/cli"
@@ -157,8 +158,8 @@ var ctsMessages = map[string]string{
 type ctsHandler struct {
 	log   hclog.Logger
 	level slog.Level
-	attrs []any // keys and values, in turn
-	group string
+	attrs []slog.Attr
+	group string // before the keys of further attributes
 }
 
 func newCTSHandler(w io.Writer, level slog.Level) slog.Handler {
@@ -170,83 +171,59 @@ func newCTSHandler(w io.Writer, level slog.Level) slog.Handler {
 func (h *ctsHandler) Enabled(_ context.Context, level slog.Level) bool { return level >= h.level }
 
 func (h *ctsHandler) Handle(_ context.Context, r slog.Record) error {
-	attrs := h.attrs[:len(h.attrs):len(h.attrs)]
+	attrs := slices.Clip(h.attrs)
 	r.Attrs(func(a slog.Attr) bool {
-		attrs = h.with(attrs, a)
+		attrs = flat(attrs, h.group, a)
 		return true
 	})
-	level := ctsLevel(r.Level)
 	message, known := ctsMessages[r.Message]
-	var task []any
-	for i := 0; i < len(attrs); i += 2 {
-		switch attrs[i] {
-		case ctsTask:
-			task = attrs[i : i+2]
-		case "kind": // only an apply completes a task
-			known = false
-		}
-	}
+	known = known && !slices.ContainsFunc(attrs, func(a slog.Attr) bool { return a.Key == "kind" }) // only an apply completes a task
 	if !known {
-		message, task = r.Message, attrs
+		message = r.Message
 	}
-	h.log.Log(level, message, task...)
+	var args []any
+	for _, a := range attrs {
+		key, value := a.Key, a.Value.Any()
+		if key == "task" {
+			key = ctsTask
+		}
+		if known && key != ctsTask {
+			continue
+		}
+		if err, ok := value.(error); ok {
+			value = err.Error()
+		}
+		args = append(args, key, value)
+	}
+	// The levels of slog are 4 apart, with TRACE at -8; those of hclog follow each other.
+	h.log.Log(min(max(hclog.Info+hclog.Level(r.Level>>2), hclog.Trace), hclog.Error), message, args...)
 	return nil
 }
 
-// with adds an attribute to keys and values.
-func (h *ctsHandler) with(attrs []any, a slog.Attr) []any {
+// flat appends an attribute, or those of a group with the group's name before their
+// keys.
+func flat(attrs []slog.Attr, group string, a slog.Attr) []slog.Attr {
 	v := a.Value.Resolve()
 	if v.Kind() == slog.KindGroup {
-		sub := *h
 		if a.Key != "" {
-			sub.group += a.Key + "."
+			group += a.Key + "."
 		}
 		for _, a := range v.Group() {
-			attrs = sub.with(attrs, a)
+			attrs = flat(attrs, group, a)
 		}
 		return attrs
 	}
-	key := h.group + a.Key
-	switch {
-	case key == "task":
-		key = ctsTask
-	case key == "":
-		return attrs
-	}
-	value := v.Any()
-	if err, ok := value.(error); ok && err != nil {
-		value = err.Error()
-	}
-	return append(attrs, key, value)
+	return append(attrs, slog.Attr{Key: group + a.Key, Value: v})
 }
 
 func (h *ctsHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	next := *h
-	next.attrs = h.attrs[:len(h.attrs):len(h.attrs)]
-	for _, a := range attrs {
-		next.attrs = h.with(next.attrs, a)
-	}
+	next.attrs = flat(slices.Clip(h.attrs), h.group, slog.Attr{Value: slog.GroupValue(attrs...)})
 	return &next
 }
 
 func (h *ctsHandler) WithGroup(name string) slog.Handler {
 	next := *h
-	if name != "" {
-		next.group += name + "."
-	}
+	next.group += name + "."
 	return &next
-}
-
-func ctsLevel(l slog.Level) hclog.Level {
-	switch {
-	case l < slog.LevelDebug:
-		return hclog.Trace
-	case l < slog.LevelInfo:
-		return hclog.Debug
-	case l < slog.LevelWarn:
-		return hclog.Info
-	case l < slog.LevelError:
-		return hclog.Warn
-	}
-	return hclog.Error
 }

@@ -1,20 +1,22 @@
 package main
 
-import "fmt"
+import (
+	"cmp"
+	"fmt"
+)
 
 // doctorCommand examines a deployment in AWS.
 type doctorCommand struct {
 	*app
 	stack, task string
-	quick, json bool
+	quick       bool
 }
 
 func (c *doctorCommand) about() about {
-	f := newFlags("doctor")
+	f := c.flagSet("doctor")
 	stackFlag(f, &c.stack)
 	f.StringVar(&c.task, "task", "", "The `name` of the task to plan. Default: the first one that is enabled.")
 	f.BoolVar(&c.quick, "quick", false, "Start no container.")
-	jsonFlag(f, &c.json)
 	return about{flags: f, synopsis: "Examine a deployment in AWS: what is missing, and how to fix it",
 		examples: []string{"-stack=network", "-stack=network -quick"}, codes: codesOfStore,
 		help: `Usage: terrapulse doctor -stack=NAME [flags]
@@ -44,10 +46,7 @@ func (c *doctorCommand) run(arguments []string) int {
 		}
 	}
 	if c.json {
-		if printed := c.printJSON(checks); printed != exitOK {
-			return printed
-		}
-		return code
+		return cmp.Or(c.printJSON(checks), code)
 	}
 	var t table
 	t.row(plain, "CHECK", "STATE", "FOUND")

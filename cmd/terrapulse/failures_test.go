@@ -327,7 +327,7 @@ func TestStart_TaskThatCannotRunDoesNotStopOthers(t *testing.T) {
 			t.Errorf("status of task %s: %q, %q; want %q", name, got.Phase, got.Reason.Text, want)
 		}
 	}
-	if got := reasons["blob"]; got.Phase != apispec.PhaseFailing || got.LastRun == nil || !strings.Contains(deref(got.LastRun.Error), `key "app/blob"`) {
+	if got := reasons["blob"]; got.Phase != apispec.PhaseFailing || got.LastRun == nil || !strings.Contains(apispec.Deref(got.LastRun.Error), `key "app/blob"`) {
 		t.Errorf("status of task blob: %+v", got)
 	}
 

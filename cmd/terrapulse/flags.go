@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -26,9 +27,11 @@ func newFlags(name string) *flag.FlagSet {
 	return f
 }
 
-// jsonFlag makes a command print JSON.
-func jsonFlag(f *flag.FlagSet, to *bool) {
-	f.BoolVar(to, "json", false, "Print JSON, for scripts.")
+// flagSet returns the flags of a command that can print JSON.
+func (a *app) flagSet(name string) *flag.FlagSet {
+	f := newFlags(name)
+	f.BoolVar(&a.json, "json", false, "Print JSON, for scripts.")
+	return f
 }
 
 // configFlags are where the configuration comes from, in order.
@@ -51,10 +54,7 @@ func (c *configFlags) load(a *app) (*config.Config, int) {
 		return nil, code
 	}
 	cfg, err := c.read()
-	if err != nil {
-		return nil, a.invalid(err)
-	}
-	return cfg, -1
+	return cfg, a.invalid(err)
 }
 
 // required fails unless files are named.
@@ -66,16 +66,18 @@ func (c *configFlags) required(a *app) int {
 }
 
 // invalid prints everything that is wrong with the configuration, a line each,
-// and returns the exit code.
-func (a *app) invalid(err error) int {
-	var all config.Errors
-	if !errors.As(err, &all) {
-		return a.fail(exitConfig, err)
+// and returns the exit code: -1 if nothing is wrong.
+func (a *app) invalid(errs ...error) int {
+	code := -1
+	for _, err := range errs {
+		if err == nil {
+			continue
+		}
+		for line := range strings.SplitSeq(err.Error(), "\n") {
+			code = a.fail(exitConfig, errors.New(line))
+		}
 	}
-	for _, d := range all {
-		fmt.Fprintf(a.stderr, "Error: %s\n", d)
-	}
-	return exitConfig
+	return code
 }
 
 // names are the paths as they were given.
@@ -130,33 +132,25 @@ var levels = map[string]slog.Level{
 // logger returns the log of the program. What libraries print through package
 // log, as net/http does, goes there too.
 func (l *logFlags) logger(a *app, configured string) (*slog.Logger, error) {
-	log, err := l.newLogger(a, configured)
-	if err == nil {
-		slog.SetDefault(log)
-	}
-	return log, err
-}
-
-func (l *logFlags) newLogger(a *app, configured string) (*slog.Logger, error) {
-	name := l.level
-	if name == "" {
-		name = configured
-	}
+	name := cmp.Or(l.level, configured)
 	level, ok := levels[strings.ToUpper(name)]
 	if !ok {
 		return nil, fmt.Errorf("-log-level %s: use TRACE, DEBUG, INFO, WARN or ERR", name)
 	}
+	var handler slog.Handler = slog.NewTextHandler(a.stderr, &slog.HandlerOptions{Level: level})
 	switch {
 	case l.format == "json":
-		return logging.JSON(a.stderr, level), nil
+		handler = logging.JSON(a.stderr, level).Handler()
 	case l.format != "text":
 		return nil, fmt.Errorf("-log-format %s: use text or json", l.format)
 	case a.isCTS():
-		return slog.New(newCTSHandler(a.stderr, level)), nil
+		handler = newCTSHandler(a.stderr, level)
 	case colored(a.stderr):
-		return slog.New(tint.NewTextHandler(a.stderr, &tint.Options{Level: level, TimeFormat: time.TimeOnly + "Z07:00"})), nil
+		handler = tint.NewTextHandler(a.stderr, &tint.Options{Level: level, TimeFormat: time.TimeOnly + "Z07:00"})
 	}
-	return slog.New(slog.NewTextHandler(a.stderr, &slog.HandlerOptions{Level: level})), nil
+	log := slog.New(handler)
+	slog.SetDefault(log)
+	return log, nil
 }
 
 // colored reports whether w is a terminal whose user has not asked for plain text.

@@ -9,14 +9,12 @@ import (
 // forgetCommand removes the records of a task that is in no configuration.
 type forgetCommand struct {
 	*app
-	api  apiFlags
-	json bool
+	api apiFlags
 }
 
 func (c *forgetCommand) about() about {
-	f := newFlags("forget")
+	f := c.flagSet("forget")
 	c.api.register(f)
-	jsonFlag(f, &c.json)
 	return about{flags: f, synopsis: "Remove the records of a deleted task",
 		examples: []string{"load-balancer"}, codes: codesOfTask, args: complete.PredictAnything,
 		help: `Usage: terrapulse forget [flags] TASK

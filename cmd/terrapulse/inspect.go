@@ -22,11 +22,10 @@ type inspectCommand struct {
 }
 
 func (c *inspectCommand) about() about {
-	f, o := newFlags("inspect"), &c.startOptions
+	f, o := c.flagSet("inspect"), &c.startOptions
 	o.config.register(f)
 	o.log.register(f)
 	parallelFlag(f, &o.parallel, "are planned")
-	f.BoolVar(&o.json, "json", false, "Print JSON, for scripts.")
 	f.BoolVar(&o.inspect.exitCode, "detailed-exitcode", false, detailedExitCode)
 	return about{flags: f, synopsis: "Show what tasks would change, and change nothing", examples: []string{onFile, onFile + " -detailed-exitcode load-balancer"},
 		codes: codesOfPlan, args: c.tasks(f, o.config.taskNames),
@@ -103,7 +102,7 @@ func (a *app) printPlans(cfg *config.Config, log *slog.Logger, opts *startOption
 	shown.set(log, "being planned", len(tasks))
 	results := planner.Plan(a.ctx, tasks)
 	shown.clear()
-	if opts.json {
+	if a.json {
 		return a.printPlansAsJSON(results, o.exitCode)
 	}
 
@@ -151,8 +150,7 @@ func planned(results []preview.Result, took time.Duration) string {
 			all.Include(r.Plan.Changes)
 		}
 	}
-	return fmt.Sprintf("%s in %s: %d with changes, %d failed; %d to add, %d to change, %d to destroy",
-		tasksOf(len(results)), rounded(took), changing, failed, all.Add, all.Change, all.Destroy)
+	return fmt.Sprintf("%s in %s: %d with changes, %d failed; %s", tasksOf(len(results)), rounded(took), changing, failed, toDo(all))
 }
 
 // unknownTask returns an error that says which tasks there are.

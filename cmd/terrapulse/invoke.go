@@ -20,11 +20,11 @@ type invokeCommand struct {
 	stack         string
 	once, inspect bool
 	tasks         []string
-	wait, json    bool
+	wait          bool
 }
 
 func (c *invokeCommand) about() about {
-	f := newFlags("invoke")
+	f := c.flagSet("invoke")
 	stackFlag(f, &c.stack)
 	f.BoolVar(&c.once, "once", false, "Run the tasks now, even if nothing has changed.")
 	f.BoolVar(&c.inspect, "inspect", false, "Plan the tasks and apply nothing.")
@@ -33,7 +33,7 @@ func (c *invokeCommand) about() about {
 		return nil
 	})
 	f.BoolVar(&c.wait, "wait", false, "Wait for the runs to end and print their progress.")
-	f.BoolVar(&c.json, "json", false, "Print JSON, for scripts: the function's answer or, with -wait, the outcomes of the runs.")
+	f.Lookup("json").Usage = "Print JSON, for scripts: the function's answer or, with -wait, the outcomes of the runs."
 	return about{flags: f, synopsis: "Start runs of a deployment in AWS and follow them",
 		examples: []string{"-stack=network", "-stack=network -once -task=firewall -wait"}, codes: codesOfStore,
 		help: `Usage: terrapulse invoke -stack=NAME [flags]
@@ -55,10 +55,7 @@ func (a *app) findStack(name string) (*stack.Stack, int) {
 		return nil, a.fail(exitMissing, errors.New("name the stack with -stack"))
 	}
 	found, err := stack.Find(a.ctx, name)
-	if err != nil {
-		return nil, a.fail(exitConfig, err)
-	}
-	return found, -1
+	return found, a.fail(exitConfig, err)
 }
 
 func (c *invokeCommand) run(arguments []string) int {

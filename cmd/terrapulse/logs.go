@@ -17,15 +17,15 @@ const followEvery = time.Second
 // logsCommand prints what Terraform printed.
 type logsCommand struct {
 	*app
-	from         recordFlags
-	follow, json bool
+	from   recordFlags
+	follow bool
 }
 
 func (c *logsCommand) about() about {
-	f := newFlags("logs")
+	f := c.flagSet("logs")
 	c.from.register(f)
 	f.BoolVar(&c.follow, "follow", false, "Print the output of a run under way as it comes, until the run has ended.")
-	f.BoolVar(&c.json, "json", false, "Print JSON, for scripts: the run and its output.")
+	f.Lookup("json").Usage = "Print JSON, for scripts: the run and its output."
 	return about{flags: f, synopsis: "Print Terraform's output of a run",
 		examples: []string{onFile + " load-balancer", onFile + " -follow load-balancer", onFile + " 01a20044-4426-70ba"},
 		codes:    codesOfStore, args: c.tasks(f, c.from.taskNames),

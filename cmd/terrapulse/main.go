@@ -103,10 +103,14 @@ type app struct {
 	program        string // the name that it was called by: ownName or ctsName
 	stdin          io.Reader
 	stdout, stderr io.Writer
+	json           bool // -json
 }
 
-// fail prints what is wrong and returns the exit code.
+// fail prints what is wrong and returns the exit code: -1 if nothing is wrong.
 func (a *app) fail(code int, err error) int {
+	if err == nil {
+		return -1
+	}
 	fmt.Fprintf(a.stderr, "Error: %s\n", strings.TrimRight(err.Error(), "\n"))
 	return code
 }

@@ -20,18 +20,16 @@ type migrateCheckCommand struct {
 	parallel int
 	exitCode bool
 	plans    bool
-	json     bool
 }
 
 func (c *migrateCheckCommand) about() about {
-	f := newFlags("migrate check")
+	f := c.flagSet("migrate check")
 	c.config.register(f)
 	c.log.register(f)
 	parallelFlag(f, &c.parallel, "are planned")
 	f.StringVar(&c.api, "http-addr", "", "The `URL` of Consul-Terraform-Sync's API, if it runs. Default: the configured port on this machine.")
 	f.BoolVar(&c.plans, "plan", false, "Also print the plans of tasks that would change something.")
 	f.BoolVar(&c.exitCode, "detailed-exitcode", false, "Exit code 0 means that nothing changes, 2 that something does, 11 that a task cannot be taken over.")
-	jsonFlag(f, &c.json)
 	return about{flags: f, synopsis: "Show what a move from Consul-Terraform-Sync would change",
 		examples: []string{"-config-file cts.hcl", "-config-file cts.hcl -plan -detailed-exitcode"}, codes: codesOfPlan,
 		help: `Usage: terrapulse migrate check -config-file=PATH [flags]

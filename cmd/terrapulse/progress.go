@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"io"
 	"log/slog"
@@ -15,8 +16,7 @@ import (
 
 	"golang.org/x/term"
 
-	"github.com/terrapulse/terrapulse/internal/config"
-	"github.com/terrapulse/terrapulse/internal/state"
+	"github.com/terrapulse/terrapulse/internal/pause"
 )
 
 const (
@@ -40,11 +40,12 @@ type progress struct {
 	done    int
 	running map[string]*progressOf
 	drawn   bool // the line is on the screen
-	ended   bool
 }
 
-// progressOf is how far the run of one task is.
+// progressOf is how far the run of one task is. Terraform's output is written to
+// it.
 type progressOf struct {
+	p         *progress
 	task      string
 	began     time.Time
 	planned   int // resources to change; 0 if not known yet
@@ -66,27 +67,17 @@ func (a *app) showProgress() (p *progress, end func()) {
 	if p.width > 0 {
 		every = redrawEvery
 	}
-	stop, stopped := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(stopped)
-		tick := time.NewTicker(every)
-		defer tick.Stop()
-		for {
-			select {
-			case <-stop:
-				return
-			case <-tick.C:
-				p.show()
-			}
+	ctx, stop := context.WithCancel(context.Background())
+	var drawing sync.WaitGroup
+	drawing.Go(func() {
+		for pause.For(ctx, every) {
+			p.show()
 		}
-	}()
+	})
 	return p, sync.OnceFunc(func() {
-		close(stop)
-		<-stopped
-		p.mu.Lock()
-		p.erase()
-		p.ended = true
-		p.mu.Unlock()
+		stop()
+		drawing.Wait()
+		p.clear()
 		a.stderr = p.out
 	})
 }
@@ -110,10 +101,10 @@ func (p *progress) Write(text []byte) (int, error) {
 func (p *progress) begin(task string) io.Writer {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.running[task] = &progressOf{task: task, began: p.now()}
-	p.erase()
+	run := &progressOf{p: p, task: task, began: p.now()}
+	p.running[task] = run
 	p.draw()
-	return progressOutput{p, task}
+	return run
 }
 
 // end removes a task from the line.
@@ -122,31 +113,17 @@ func (p *progress) end(task string) {
 	defer p.mu.Unlock()
 	delete(p.running, task)
 	p.done++
-	p.erase()
 	p.draw()
 }
-
-// watch is for runner.Runner.Watch, and end for Ended.
-func (p *progress) watch(run state.Run) io.Writer { return p.begin(run.Task) }
 
 var (
 	completion = regexp.MustCompile(`: (?:Creation|Modifications|Destruction) complete after `)
 	planLine   = regexp.MustCompile(`^Plan: (?:\d+ to import, )?(\d+) to add, (\d+) to change, (\d+) to destroy`)
 )
 
-// progressOutput finds in Terraform's output how far a run is.
-type progressOutput struct {
-	p    *progress
-	task string
-}
-
-func (o progressOutput) Write(lines []byte) (int, error) {
-	o.p.mu.Lock()
-	defer o.p.mu.Unlock()
-	run := o.p.running[o.task]
-	if run == nil {
-		return len(lines), nil
-	}
+func (run *progressOf) Write(lines []byte) (int, error) {
+	run.p.mu.Lock()
+	defer run.p.mu.Unlock()
 	for line := range strings.Lines(string(lines)) {
 		if completion.MatchString(line) {
 			run.completed++
@@ -166,7 +143,6 @@ func (p *progress) show() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.width > 0 {
-		p.erase()
 		p.draw()
 		return
 	}
@@ -199,7 +175,8 @@ func (p *progress) erase() {
 }
 
 func (p *progress) draw() {
-	if p.width == 0 || p.ended || len(p.running) == 0 {
+	p.erase()
+	if p.width == 0 || len(p.running) == 0 {
 		return
 	}
 	fmt.Fprint(p.out, shorten(p.line(), p.width-1)) // the last column would start a new line
@@ -235,14 +212,4 @@ func (p *progress) clear() {
 	defer p.mu.Unlock()
 	p.erase()
 	p.running = map[string]*progressOf{}
-}
-
-// enabled counts the tasks that are not disabled.
-func enabled(cfg *config.Config) (n int) {
-	for _, t := range cfg.Tasks {
-		if t.Enabled {
-			n++
-		}
-	}
-	return n
 }

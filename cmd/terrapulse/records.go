@@ -69,10 +69,7 @@ func (r *recordFlags) open(a *app) (records, int) {
 		return nil, a.fail(exitFlags, errors.New("-http-addr reads from an instance: leave out -store, -config-file and -config-dir"))
 	}
 	client, err := r.api.client()
-	if err != nil {
-		return nil, a.fail(exitFlags, err)
-	}
-	return apiRecords{client}, -1
+	return apiRecords{client}, a.fail(exitFlags, err)
 }
 
 // storeRecords are read from a store.
@@ -129,25 +126,16 @@ func (r storeRecords) find(ctx context.Context, prefix string) ([]apispec.Run, e
 		return nil, fmt.Errorf("read the tasks' records: %w", err)
 	}
 	// The histories name most runs without another read.
-	in := map[string]bool{}
-	for _, t := range tasks {
-		known := slices.Clone(t.Data.History)
-		if t.Data.Run != nil {
-			known = append(known, t.Data.Run.ID)
-		}
-		for _, id := range known {
-			if strings.HasPrefix(id, prefix) {
-				in[state.TaskName(t.Key)] = true
-			}
-		}
+	fits := func(id string) bool { return strings.HasPrefix(id, prefix) }
+	in := slices.DeleteFunc(slices.Clone(tasks), func(t state.Stored[state.Task]) bool {
+		return !slices.ContainsFunc(t.Data.History, fits) && (t.Data.Run == nil || !fits(t.Data.Run.ID))
+	})
+	if len(in) == 0 {
+		in = tasks
 	}
 	var found []apispec.Run
-	for _, t := range tasks {
-		task := state.TaskName(t.Key)
-		if len(in) > 0 && !in[task] {
-			continue
-		}
-		runs, err := r.list(ctx, task, prefix)
+	for _, t := range in {
+		runs, err := r.list(ctx, state.TaskName(t.Key), prefix)
 		if err != nil {
 			return nil, err
 		}
@@ -225,14 +213,6 @@ func (r apiRecords) find(ctx context.Context, prefix string) ([]apispec.Run, err
 
 func (r apiRecords) output(ctx context.Context, task, run string, offset int) (apispec.RunOutputResponse, error) {
 	return r.client.Output(ctx, task, run, offset)
-}
-
-// deref returns what p points to, or the zero value.
-func deref[T any](p *T) T {
-	if p == nil {
-		return *new(T)
-	}
-	return *p
 }
 
 // shortID is how much of a run's id is shown: the time of its decision, to parts of

@@ -12,13 +12,11 @@ import (
 type renderCommand struct {
 	*app
 	config configFlags
-	json   bool
 }
 
 func (c *renderCommand) about() about {
-	f := newFlags("render")
+	f := c.flagSet("render")
 	c.config.register(f)
-	jsonFlag(f, &c.json)
 	return about{flags: f, synopsis: "Print the Terraform files that a task would generate",
 		examples: []string{onFile + " load-balancer"}, codes: codesOfStore, args: c.tasks(f, c.config.taskNames),
 		help: `Usage: terrapulse render [flags] TASK

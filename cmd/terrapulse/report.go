@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/apispec"
@@ -8,7 +9,6 @@ import (
 	"github.com/terrapulse/terrapulse/internal/driver"
 	"github.com/terrapulse/terrapulse/internal/preview"
 	"github.com/terrapulse/terrapulse/internal/reconcile"
-	"github.com/terrapulse/terrapulse/internal/state"
 )
 
 // onceReport is what start -once -json and invoke -wait -json print.
@@ -34,20 +34,13 @@ func (a *app) printReport(outcomes []reconcile.Outcome, plans map[string]string,
 		if o.Failed() {
 			code = exitError
 		}
-		t := taskReport{Name: o.Task, Outcome: "not run", Reason: apiview.Reason(o.Reason), Plan: plans[o.Task]}
-		switch {
-		case !notBegun(o):
-			run := apiview.Run(*o.Run)
-			t.Run, t.Outcome = &run, string(o.Run.State)
-		case o.Reason.Code == state.ReasonDisabled:
-			t.Outcome = "disabled"
+		t := taskReport{Name: o.Task, Outcome: wordOf(o), Reason: apiview.Reason(o.Reason), Plan: plans[o.Task]}
+		if !notBegun(o) {
+			t.Run = new(apiview.Run(*o.Run))
 		}
 		report.Tasks = append(report.Tasks, t)
 	}
-	if printed := a.printJSON(report); printed != exitOK {
-		return printed
-	}
-	return code
+	return cmp.Or(a.printJSON(report), code)
 }
 
 // inspectReport is what inspect -json prints of a task.
@@ -81,8 +74,5 @@ func (a *app) printPlansAsJSON(results []preview.Result, detailed bool) int {
 			}
 		}
 	}
-	if printed := a.printJSON(map[string]any{"tasks": reports}); printed != exitOK {
-		return printed
-	}
-	return code
+	return cmp.Or(a.printJSON(map[string]any{"tasks": reports}), code)
 }

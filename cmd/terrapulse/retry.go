@@ -11,7 +11,7 @@ type retryCommand struct {
 }
 
 func (c *retryCommand) about() about {
-	f := newFlags("retry")
+	f := c.flagSet("retry")
 	c.register(f)
 	return about{flags: f, synopsis: "Run a failed task again, without its backoff",
 		examples: []string{"load-balancer"}, codes: codesOfTask, args: c.tasks(f, c.api.taskNames),

@@ -17,7 +17,7 @@ type runCommand struct {
 }
 
 func (c *runCommand) about() about {
-	f := newFlags("run")
+	f := c.flagSet("run")
 	c.register(f)
 	return about{flags: f, synopsis: "Run a task now",
 		examples: []string{"load-balancer", "-wait=false load-balancer"}, codes: codesOfTask, args: c.tasks(f, c.api.taskNames),
@@ -34,13 +34,13 @@ func (c *runCommand) run(arguments []string) int {
 
 // requestFlags are the flags of a command that requests something of a run.
 type requestFlags struct {
-	api        apiFlags
-	json, wait bool
+	api  apiFlags
+	wait bool
 }
 
 func (r *requestFlags) register(f *flag.FlagSet) {
 	r.api.register(f)
-	f.BoolVar(&r.json, "json", false, "Print JSON, for scripts: the run when it has ended.")
+	f.Lookup("json").Usage = "Print JSON, for scripts: the run when it has ended."
 	f.BoolVar(&r.wait, "wait", true, "Wait for the run to end, and print how it ended.")
 }
 
@@ -57,7 +57,7 @@ func (a *app) request(command string, flags *requestFlags, arguments []string,
 		return a.problem(unable, err)
 	}
 	switch {
-	case !flags.wait && flags.json:
+	case !flags.wait && a.json:
 		return a.printJSON(map[string]string{"task": task, "after": after})
 	case !flags.wait:
 		fmt.Fprintf(a.stdout, "A run of task %s is requested.\n", task)
@@ -67,7 +67,7 @@ func (a *app) request(command string, flags *requestFlags, arguments []string,
 	if err != nil {
 		return a.problem(unable, err)
 	}
-	if !flags.json {
+	if !a.json {
 		return a.summarise([]reconcile.Outcome{instance.OutcomeOf(run)}, 0)
 	}
 	if code := a.printJSON(run); code != exitOK || run.State != "succeeded" {

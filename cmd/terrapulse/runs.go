@@ -13,13 +13,11 @@ import (
 type runsCommand struct {
 	*app
 	from recordFlags
-	json bool
 }
 
 func (c *runsCommand) about() about {
-	f := newFlags("runs")
+	f := c.flagSet("runs")
 	c.from.register(f)
-	jsonFlag(f, &c.json)
 	return about{flags: f, synopsis: "List the runs of a task",
 		examples: []string{onFile + " load-balancer", "-http-addr http://localhost:8558 -json load-balancer"},
 		codes:    codesOfStore, args: c.tasks(f, c.from.taskNames),

@@ -32,7 +32,7 @@ type startCommand struct {
 }
 
 func (c *startCommand) about() about {
-	f, o := newFlags("start"), &c.startOptions
+	f, o := c.flagSet("start"), &c.startOptions
 	o.config.register(f)
 	o.log.register(f)
 	storeURLFlag(f, &o.store)
@@ -40,7 +40,7 @@ func (c *startCommand) about() about {
 	f.BoolVar(&o.once, "once", false, "Run every enabled task one time and end.")
 	f.DurationVar(&o.wait, "wait", 5*time.Minute, "With -once, how long to wait for another instance that leads on the store and cannot be requested to run the tasks. 0: not at all.")
 	f.StringVar(&o.address, "http-addr", "", "With -once, the `address` of the HTTP API of an instance that leads on the store. Default: the address that it has recorded there.")
-	f.BoolVar(&o.json, "json", false, "With -once or -inspect: print JSON, for scripts.")
+	f.Lookup("json").Usage = "With -once or -inspect: print JSON, for scripts."
 	f.BoolVar(&o.reset, "reset-storage", false, "First undo the changes of tasks that were made through the API, and list them.")
 	f.StringVar(&o.allowOrigin, "allow-origin", "", "Let web pages of this `origin` use the HTTP API from a browser, such as https://ops.example.com, or * for any.")
 	o.inspect.register(f)
@@ -69,7 +69,6 @@ type startOptions struct {
 	once     bool
 	wait     time.Duration // for the lease of another instance
 	address  string        // of the API of the instance that leads
-	json     bool
 	reset    bool
 	// allowOrigin lets web pages of this origin use the API.
 	allowOrigin string
@@ -107,7 +106,7 @@ func (c *startCommand) run(arguments []string) int {
 	if err := o.cts.check(c.app); err != nil {
 		return c.fail(exitFlags, err)
 	}
-	if o.json && (o.cts.clientType != "" || !o.once && !o.inspect.wanted()) {
+	if c.json && (o.cts.clientType != "" || !o.once && !o.inspect.wanted()) {
 		return c.fail(exitFlags, errors.New("-json goes with -once or -inspect"))
 	}
 	var files *reload.Watcher
@@ -141,7 +140,7 @@ func (c *startCommand) run(arguments []string) int {
 
 	opts := instance.Options{Version: version, Store: o.store, Parallel: o.parallel, NeedsConsul: o.once, Log: log}
 	if shown != nil {
-		opts.Watch, opts.Ended = shown.watch, func(run state.Run) { shown.end(run.Task) }
+		opts.Watch, opts.Ended = func(run state.Run) io.Writer { return shown.begin(run.Task) }, func(run state.Run) { shown.end(run.Task) }
 	}
 	e, err := instance.New(c.ctx, cfg, opts)
 	switch {
@@ -162,7 +161,7 @@ func (c *startCommand) run(arguments []string) int {
 	defer e.Close()
 	if o.reset {
 		out := c.stdout
-		if o.json {
+		if c.json {
 			out = c.stderr
 		}
 		if code := c.reset(e, out); code >= 0 {
@@ -170,14 +169,20 @@ func (c *startCommand) run(arguments []string) int {
 		}
 	}
 	if o.once {
-		shown.set(log, "running", enabled(cfg))
+		disabled := 0
+		for _, t := range cfg.Tasks {
+			if !t.Enabled {
+				disabled++
+			}
+		}
+		shown.set(log, "running", len(cfg.Tasks)-disabled)
 		e.Reconciler.Patience = o.wait
 		if o.wait <= 0 {
 			e.Reconciler.Patience = -1
 		}
 		leader := &instance.Leader{Instance: e, Address: o.address, API: environmentAPI, Waits: c.saysWhy}
 		e.Reconciler.Elsewhere = leader.Run
-		code := c.once(e, read, shown, o.json)
+		code := c.once(e, read, shown)
 		c.ctsOnce(code)
 		return code
 	}
@@ -213,7 +218,7 @@ func (c *startCommand) reset(e *instance.Instance, out io.Writer) int {
 }
 
 // once runs every task one time and sums up.
-func (c *startCommand) once(e *instance.Instance, began time.Time, shown *progress, asJSON bool) int {
+func (c *startCommand) once(e *instance.Instance, began time.Time, shown *progress) int {
 	outcomes, err := e.Reconciler.Once(c.ctx, e.Launcher.Wait)
 	shown.clear()
 	for i := range outcomes {
@@ -223,13 +228,13 @@ func (c *startCommand) once(e *instance.Instance, began time.Time, shown *progre
 	}
 	code := exitOK
 	switch {
-	case asJSON:
+	case c.json:
 		code = c.printReport(outcomes, nil, time.Since(began))
 	case len(outcomes) > 0:
 		code = c.summarise(outcomes, time.Since(began))
 	}
 	switch {
-	case err == nil && len(outcomes) == 0 && !asJSON:
+	case err == nil && len(outcomes) == 0 && !c.json:
 		fmt.Fprintln(c.stdout, "no tasks configured")
 	case c.ctx.Err() == nil && slices.ContainsFunc(outcomes, func(o reconcile.Outcome) bool { return o.Err != nil }):
 		return exitError // it was said which tasks were concerned
@@ -248,23 +253,25 @@ func (a *app) summarise(outcomes []reconcile.Outcome, elapsed time.Duration) int
 	var t table
 	t.row(plain, "TASK", "OUTCOME", "DURATION", "ADDED", "CHANGED", "DESTROYED")
 	for _, o := range outcomes {
-		n := good
-		if o.Failed() {
+		n, word := good, wordOf(o)
+		cells := []string{"-", "-", "-", "-"}
+		switch {
+		case o.Failed():
 			n, code = bad, exitError
+		case word == wordDisabled:
+			n = plain
 		}
-		if notBegun(o) {
-			word := "not run"
-			if o.Reason.Code == state.ReasonDisabled {
-				n, word = plain, "disabled"
+		switch {
+		case notBegun(o):
+		case o.Run.State.Active() && o.Err != nil:
+			word = "not recorded"
+		default:
+			cells[0] = took(*o.Run)
+			if ch := o.Run.Changes; ch != nil {
+				cells = []string{cells[0], strconv.Itoa(ch.Add), strconv.Itoa(ch.Change), strconv.Itoa(ch.Destroy)}
 			}
-			t.row(n, o.Task, word, "-", "-", "-", "-")
-			continue
 		}
-		if o.Run.State.Active() && o.Err != nil {
-			t.row(n, o.Task, "not recorded", "-", "-", "-", "-")
-			continue
-		}
-		t.row(n, append([]string{o.Task, string(o.Run.State), took(*o.Run)}, counts(o.Run.Changes)...)...)
+		t.row(n, append([]string{o.Task, word}, cells...)...)
 	}
 	t.print(a.stdout)
 	if elapsed > 0 {
@@ -272,32 +279,42 @@ func (a *app) summarise(outcomes []reconcile.Outcome, elapsed time.Duration) int
 	}
 	unrun := map[string][]string{} // tasks that were not run, by the reason
 	for _, o := range outcomes {
-		switch {
-		case o.Err != nil && notBegun(o):
+		if o.Err != nil && notBegun(o) {
 			unrun[o.Err.Error()] = append(unrun[o.Err.Error()], o.Task)
-		case o.Err != nil && o.Run.State.Active():
-			fmt.Fprintf(a.stderr, "\nTask %s has no outcome in the store, and will be run again: %s\n", o.Task, o.Err)
-		case o.Run != nil && (o.Run.State == state.RunInterrupted || o.Run.State == state.RunCancelled):
-			fmt.Fprintf(a.stderr, "\nTask %s was %s: %s\n", o.Task, o.Run.State, o.Run.Error)
-		case o.Run != nil && o.Run.State == state.RunWaiting:
-			fmt.Fprintf(a.stderr, "\nTask %s %s\n", o.Task, o.Run.Wait)
-		case o.Run != nil && o.Run.Error != "":
-			fmt.Fprintf(a.stderr, "\nTask %s failed: %s\n", o.Task, o.Run.Error)
-		case o.Run != nil && notBegun(o):
-			fmt.Fprintf(a.stderr, "\nTask %s was not run: it never started\n", o.Task)
-		case o.Run == nil && o.Failed():
-			fmt.Fprintf(a.stderr, "\nTask %s was not run: %s\n", o.Task, o.Reason.Text)
+		} else if text := explanation(o); text != "" {
+			fmt.Fprintf(a.stderr, "\nTask %s %s\n", o.Task, text)
 		}
 	}
 	for _, why := range slices.Sorted(maps.Keys(unrun)) {
-		switch tasks := unrun[why]; len(tasks) {
-		case 1:
-			fmt.Fprintf(a.stderr, "\nTask %s was not run: %s\n", tasks[0], why)
-		default:
-			fmt.Fprintf(a.stderr, "\nTasks %s were not run: %s\n", strings.Join(tasks, ", "), why)
+		who := "Task %s was"
+		if len(unrun[why]) > 1 {
+			who = "Tasks %s were"
 		}
+		fmt.Fprintf(a.stderr, "\n"+who+" not run: %s\n", strings.Join(unrun[why], ", "), why)
 	}
 	return code
+}
+
+// explanation says why a task was not applied; "" if there is nothing to say.
+func explanation(o reconcile.Outcome) string {
+	run := o.Run
+	switch {
+	case run == nil && o.Failed():
+		return "was not run: " + o.Reason.Text
+	case run == nil:
+		return ""
+	case o.Err != nil && run.State.Active():
+		return "has no outcome in the store, and will be run again: " + o.Err.Error()
+	case run.State == state.RunInterrupted, run.State == state.RunCancelled:
+		return fmt.Sprintf("was %s: %s", run.State, run.Error)
+	case run.State == state.RunWaiting:
+		return run.Wait.String()
+	case run.Error != "":
+		return "failed: " + run.Error
+	case notBegun(o):
+		return "was not run: it never started"
+	}
+	return ""
 }
 
 // summaryOf is one line about all tasks.
@@ -306,17 +323,11 @@ func summaryOf(outcomes []reconcile.Outcome, took time.Duration) string {
 	var all state.Changes
 	inspected := false
 	for _, o := range outcomes {
-		switch {
-		case o.Run == nil && o.Reason.Code == state.ReasonDisabled:
-			counted["disabled"]++
-			continue
-		case notBegun(o):
-			counted["not run"]++
-			continue
+		counted[wordOf(o)]++
+		if !notBegun(o) {
+			inspected = inspected || o.Run.Kind == state.KindPlan
+			all.Include(o.Run.Changes)
 		}
-		counted[string(o.Run.State)]++
-		inspected = inspected || o.Run.Kind == state.KindPlan
-		all.Include(o.Run.Changes)
 	}
 	var parts []string
 	for _, word := range slices.Sorted(maps.Keys(counted)) {
@@ -324,9 +335,14 @@ func summaryOf(outcomes []reconcile.Outcome, took time.Duration) string {
 	}
 	changes := all.String()
 	if inspected {
-		changes = fmt.Sprintf("%d to add, %d to change, %d to destroy", all.Add, all.Change, all.Destroy)
+		changes = toDo(all)
 	}
 	return fmt.Sprintf("%s in %s: %s; %s", tasksOf(len(outcomes)), rounded(took), strings.Join(parts, ", "), changes)
+}
+
+// toDo are the numbers of a plan.
+func toDo(ch state.Changes) string {
+	return fmt.Sprintf("%d to add, %d to change, %d to destroy", ch.Add, ch.Change, ch.Destroy)
 }
 
 // rounded is a duration as people read it.
@@ -342,18 +358,23 @@ func notBegun(o reconcile.Outcome) bool {
 	return o.Run == nil || o.Run.State == state.RunIntended
 }
 
+const wordDisabled = "disabled"
+
+// wordOf is the state of the task's run, or why it has none.
+func wordOf(o reconcile.Outcome) string {
+	switch {
+	case !notBegun(o):
+		return string(o.Run.State)
+	case o.Reason.Code == state.ReasonDisabled:
+		return wordDisabled
+	}
+	return "not run"
+}
+
 // took is the cell of how long a run took.
 func took(r state.Run) string {
 	if r.Started.IsZero() || r.Ended.IsZero() {
 		return "-"
 	}
 	return rounded(r.Worked(r.Ended)).String()
-}
-
-// counts are the cells of what an apply did.
-func counts(ch *state.Changes) []string {
-	if ch == nil {
-		return []string{"-", "-", "-"}
-	}
-	return []string{strconv.Itoa(ch.Add), strconv.Itoa(ch.Change), strconv.Itoa(ch.Destroy)}
 }

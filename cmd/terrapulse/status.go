@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -13,15 +14,14 @@ import (
 // statusCommand shows what is known of every task.
 type statusCommand struct {
 	*app
-	from             recordFlags
-	onlyHealth, json bool
+	from       recordFlags
+	onlyHealth bool
 }
 
 func (c *statusCommand) about() about {
-	f := newFlags("status")
+	f := c.flagSet("status")
 	c.from.register(f)
 	f.BoolVar(&c.onlyHealth, "health", false, "Print only whether Terrapulse does its work. With -http-addr this needs no token.")
-	jsonFlag(f, &c.json)
 	return about{flags: f, synopsis: "Show every task: its phase, why, its last run, when it is due",
 		examples: []string{onFile, "-store sqlite:/var/lib/terrapulse/terrapulse.db -json", "-health -http-addr http://localhost:8558"},
 		codes:    codesOfStore,
@@ -44,7 +44,7 @@ func (c *statusCommand) run(arguments []string) int {
 	}
 	defer records.Close()
 	if c.onlyHealth {
-		return c.health(records, c.json)
+		return c.health(records)
 	}
 	st, err := records.status(c.ctx)
 	if err != nil {
@@ -58,29 +58,23 @@ func (c *statusCommand) run(arguments []string) int {
 }
 
 // health prints whether Terrapulse does its work.
-func (c *statusCommand) health(records records, asJSON bool) int {
+func (c *statusCommand) health(records records) int {
 	err := records.health(c.ctx)
 	switch {
-	case asJSON:
+	case c.json:
 		report := struct {
 			Healthy   bool   `json:"healthy"`
 			Unhealthy string `json:"unhealthy,omitempty"`
 		}{Healthy: err == nil}
+		code := exitOK
 		if err != nil {
-			report.Unhealthy = err.Error()
+			report.Unhealthy, code = err.Error(), exitError
 		}
-		if code := c.printJSON(report); code != exitOK {
-			return code
-		}
+		return cmp.Or(c.printJSON(report), code)
 	case err == nil:
 		fmt.Fprintln(c.stdout, "healthy")
-	default:
-		return c.fail(exitError, err)
 	}
-	if err != nil {
-		return exitError
-	}
-	return exitOK
+	return max(c.fail(exitError, err), exitOK)
 }
 
 func (a *app) printJSON(v any) int {
@@ -93,7 +87,7 @@ func (a *app) printJSON(v any) int {
 }
 
 func (c *statusCommand) print(st apispec.Overview, now time.Time) {
-	bundle := deref(st.Bundle)
+	bundle := apispec.Deref(st.Bundle)
 	line := func(format string, args ...any) { c.paragraph("", fmt.Sprintf(format, args...)) }
 	switch {
 	case st.Leader != nil:
@@ -118,9 +112,9 @@ func (c *statusCommand) print(st apispec.Overview, now time.Time) {
 	}
 	switch {
 	case st.Refused == nil:
-	case deref(st.Refused.Bundle) == "" && bundle != "":
+	case apispec.Deref(st.Refused.Bundle) == "" && bundle != "":
 		line("Problem, noticed %s ago: %s", ago(now.Sub(st.Refused.Since)), st.Refused.Error)
-	case deref(st.Refused.Bundle) == "":
+	case apispec.Deref(st.Refused.Bundle) == "":
 		line("Problem: the task files were changed %s ago and are not in force: %s", ago(now.Sub(st.Refused.Since)), st.Refused.Error)
 	default:
 		line("Problem: bundle %.12s was refused %s ago and is not in force: %s", *st.Refused.Bundle, ago(now.Sub(st.Refused.Since)), st.Refused.Error)
@@ -133,7 +127,7 @@ func (c *statusCommand) print(st apispec.Overview, now time.Time) {
 	if len(st.Overrides) > 0 {
 		fmt.Fprintln(c.stdout, "\nChanged through the API, beside the task files:")
 		for _, o := range st.Overrides {
-			c.paragraph("  ", fmt.Sprintf("%s: %s, %s ago by %s", o.Task, o.Change, ago(now.Sub(o.At)), deref(o.By)))
+			c.paragraph("  ", fmt.Sprintf("%s: %s, %s ago by %s", o.Task, o.Change, ago(now.Sub(o.At)), apispec.Deref(o.By)))
 		}
 	}
 }
@@ -212,7 +206,7 @@ func due(t apispec.TaskOverview, now time.Time) string {
 // last run was for.
 func changed(t apispec.TaskOverview, now time.Time) string {
 	switch {
-	case deref(t.Changed) != "":
+	case apispec.Deref(t.Changed) != "":
 		since := ""
 		if t.ChangedSince != nil {
 			since = " " + ago(now.Sub(*t.ChangedSince)) + " ago"
@@ -233,7 +227,7 @@ const (
 // why is the reason of a task's phase.
 func why(t apispec.TaskOverview) string {
 	text, limit := t.Reason.Text, longReason
-	if deref(t.Failures) > 0 && t.LastRun != nil && deref(t.LastRun.Error) != "" {
+	if apispec.Deref(t.Failures) > 0 && t.LastRun != nil && apispec.Deref(t.LastRun.Error) != "" {
 		text += ": " + *t.LastRun.Error
 	}
 	if newsOf[t.Phase] == bad {

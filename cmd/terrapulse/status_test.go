@@ -196,7 +196,7 @@ func TestStatus_EveryPhaseIsTheSameEverywhere(t *testing.T) {
 				t.Errorf("%s: task %s: enabled %t", where, s.name, got.Enabled)
 			}
 			if pending := got.Changed != nil; pending != (s.task.Pending != nil) || pending && (!got.ChangedSince.Equal(now) || !strings.Contains(text, " ago: added web-2")) {
-				t.Errorf("%s: task %s changed: %v since %v", where, s.name, deref(got.Changed), got.ChangedSince)
+				t.Errorf("%s: task %s changed: %v since %v", where, s.name, apispec.Deref(got.Changed), got.ChangedSince)
 			}
 			if r := got.LastRun; r != nil && !r.Created.Before(*r.Started) {
 				t.Errorf("%s: the last run of task %s was created at %s and started at %s", where, s.name, r.Created, r.Started)

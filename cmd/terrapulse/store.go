@@ -43,8 +43,5 @@ func (a *app) openStore(flags *storeFlags) (*stores.Store, int) {
 		return nil, a.invalid(err)
 	}
 	store, err := place.Read(a.ctx)
-	if err != nil {
-		return nil, a.fail(exitError, err)
-	}
-	return store, -1
+	return store, a.fail(exitError, err)
 }

@@ -112,24 +112,24 @@ const approveUsage = "Do not ask for approval."
 
 // approvalOptions are those of a command that asks before it changes a task.
 type approvalOptions struct {
-	api           apiFlags
-	approve, json bool
+	api     apiFlags
+	approve bool
 }
 
 func (o *approvalOptions) register(f *flag.FlagSet) {
 	f.BoolVar(&o.approve, "auto-approve", false, approveUsage)
-	f.BoolVar(&o.json, "json", false, "Print JSON, for scripts. Needs -auto-approve.")
+	f.Lookup("json").Usage = "Print JSON, for scripts. Needs -auto-approve."
 	o.api.register(f)
 }
 
-// approvableTask returns the task that the arguments name, a client of the API, and where
-// the command prints its steps. The exit code is -1 if all is well.
-func (a *app) approvableTask(command string, o *approvalOptions, arguments []string) (string, *apiclient.Client, *app, int) {
+// approvableTask returns the task that the arguments name, and a client of the
+// API. The exit code is -1 if all is well.
+func (a *app) approvableTask(command string, o *approvalOptions, arguments []string) (string, *apiclient.Client, int) {
 	task, client, code := a.taskArguments(command, &o.api, arguments)
 	if code < 0 {
-		code = a.approvable(o.json, o.approve)
+		code = a.approvable(o)
 	}
-	return task, client, a.steps(o.json), code
+	return task, client, code
 }
 
 // approved asks for approval unless -auto-approve is given. The exit code is -1 if
@@ -164,27 +164,26 @@ type taskChange struct {
 }
 
 // changed prints what a command has changed if it prints JSON.
-func (a *app) changed(asJSON bool, change taskChange) int {
-	if asJSON {
+func (a *app) changed(change taskChange) int {
+	if a.json {
 		return a.printJSON(change)
 	}
 	return exitOK
 }
 
-// steps returns where a command prints its steps: nowhere with -json, so that
-// standard output has only the result.
-func (a *app) steps(asJSON bool) *app {
-	steps := *a
-	if asJSON {
-		steps.stdout = io.Discard
+// text is where a command prints text: nowhere with -json, so that standard output
+// has only the result.
+func (a *app) text() io.Writer {
+	if a.json {
+		return io.Discard
 	}
-	return &steps
+	return a.stdout
 }
 
 // approvable fails where approval is needed and -json leaves no way to ask. The
 // exit code is -1 if all is well.
-func (a *app) approvable(asJSON, approved bool) int {
-	if !asJSON || approved {
+func (a *app) approvable(o *approvalOptions) int {
+	if !a.json || o.approve {
 		return -1
 	}
 	a.problem("-json cannot ask for approval", errors.New("give -auto-approve, too: nothing is changed"))
@@ -225,12 +224,12 @@ const (
 
 // say prints a step.
 func (a *app) say(format string, args ...any) {
-	fmt.Fprintf(a.stdout, "%s%s\n\n", heading, indented(wrapped(fmt.Sprintf(format, args...))))
+	fmt.Fprintf(a.text(), "%s%s\n\n", heading, indented(wrapped(fmt.Sprintf(format, args...))))
 }
 
 // detail prints what belongs to a step. Its lines are kept as they are.
 func (a *app) detail(text string) {
-	fmt.Fprintf(a.stdout, "%s%s\n\n", margin, indented(strings.Trim(text, "\n")))
+	fmt.Fprintf(a.text(), "%s%s\n\n", margin, indented(strings.Trim(text, "\n")))
 }
 
 // problem prints what went wrong with a step, and returns the exit code.

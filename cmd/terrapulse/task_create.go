@@ -17,7 +17,7 @@ type taskCreateCommand struct {
 }
 
 func (c *taskCreateCommand) about() about {
-	f := newFlags("task create")
+	f := c.flagSet("task create")
 	f.StringVar(&c.file, "task-file", "", "The `path` of a task file with one task: YAML, HCL or JSON by its ending.")
 	c.register(f)
 	return about{flags: f, synopsis: "Create and run a task",
@@ -35,7 +35,7 @@ func (c *taskCreateCommand) run(arguments []string) int {
 		c.problem("no task file provided", errors.New(c.help("task create")))
 		return exitMissing
 	}
-	if code := c.approvable(c.json, c.approve); code >= 0 {
+	if code := c.approvable(&c.approvalOptions); code >= 0 {
 		return code
 	}
 	task, warnings, err := readTaskFile(c.file)
@@ -50,9 +50,8 @@ func (c *taskCreateCommand) run(arguments []string) int {
 		return code
 	}
 
-	steps := c.steps(c.json)
-	steps.say("Inspecting changes to resource if creating task '%s'...", task.Name)
-	steps.generating()
+	c.say("Inspecting changes to resource if creating task '%s'...", task.Name)
+	c.generating()
 	unable := fmt.Sprintf("unable to create '%s'", task.Name)
 	inspected, err := client.InspectTask(c.ctx, task)
 	if err != nil {
@@ -62,19 +61,19 @@ func (c *taskCreateCommand) run(arguments []string) int {
 	if err != nil {
 		return c.problem(unable, err)
 	}
-	steps.detail(fmt.Sprintf("Request ID: %s\nRequest Payload:\n%s", inspected.RequestID, payload))
-	steps.showPlan(inspected.Inspection)
+	c.detail(fmt.Sprintf("Request ID: %s\nRequest Payload:\n%s", inspected.RequestID, payload))
+	c.showPlan(inspected.Inspection)
 
 	if code := c.planApproved(&c.approvalOptions, unable, fmt.Sprintf("creating task '%s'", task.Name), "Creating", task.Name); code >= 0 {
 		return code
 	}
 
-	steps.say("Creating and running task '%s'...", task.Name)
+	c.say("Creating and running task '%s'...", task.Name)
 	if err := client.CreateTask(c.ctx, task); err != nil {
 		return c.problem(unable, err)
 	}
-	steps.say("Task '%s' created", task.Name)
-	return c.changed(c.json, taskChange{Task: task.Name, Inspection: &inspected.Inspection})
+	c.say("Task '%s' created", task.Name)
+	return c.changed(taskChange{Task: task.Name, Inspection: &inspected.Inspection})
 }
 
 // indentedJSON is what is sent, for a person.

@@ -9,7 +9,7 @@ type taskDeleteCommand struct {
 }
 
 func (c *taskDeleteCommand) about() about {
-	f := newFlags("task delete")
+	f := c.flagSet("task delete")
 	c.register(f)
 	return about{flags: f, synopsis: "Delete a task and keep its infrastructure",
 		examples: []string{"-auto-approve load-balancer"}, codes: codesOfTask, args: c.tasks(f, c.api.taskNames),
@@ -22,7 +22,7 @@ func (c *taskDeleteCommand) about() about {
 }
 
 func (c *taskDeleteCommand) run(arguments []string) int {
-	task, client, steps, code := c.approvableTask("task delete", &c.approvalOptions, arguments)
+	task, client, code := c.approvableTask("task delete", &c.approvalOptions, arguments)
 	if code >= 0 {
 		return code
 	}
@@ -33,14 +33,14 @@ func (c *taskDeleteCommand) run(arguments []string) int {
 		return code
 	}
 
-	steps.say("Marking task '%s' for deletion...", task)
+	c.say("Marking task '%s' for deletion...", task)
 	note, err := client.DeleteTask(c.ctx, task)
 	if err != nil {
 		return c.problem(unable, err)
 	}
-	steps.say("Task '%s' has been marked for deletion and will be deleted when not running.", task)
+	c.say("Task '%s' has been marked for deletion and will be deleted when not running.", task)
 	if note != "" {
-		steps.detail(wrapped(note))
+		c.detail(wrapped(note))
 	}
-	return c.changed(c.json, taskChange{Task: task, Note: note})
+	return c.changed(taskChange{Task: task, Note: note})
 }

@@ -5,14 +5,12 @@ import "fmt"
 // taskDisableCommand disables a task of a running instance.
 type taskDisableCommand struct {
 	*app
-	api  apiFlags
-	json bool
+	api apiFlags
 }
 
 func (c *taskDisableCommand) about() about {
-	f := newFlags("task disable")
+	f := c.flagSet("task disable")
 	c.api.register(f)
-	jsonFlag(f, &c.json)
 	return about{flags: f, synopsis: "Disable a task and keep its infrastructure",
 		examples: []string{"load-balancer"}, codes: codesOfTask, args: c.tasks(f, c.api.taskNames),
 		help: `Usage: terrapulse task disable [flags] TASK
@@ -27,11 +25,10 @@ func (c *taskDisableCommand) run(arguments []string) int {
 	if code >= 0 {
 		return code
 	}
-	steps := c.steps(c.json)
-	steps.say("Waiting to disable '%s'...", task)
+	c.say("Waiting to disable '%s'...", task)
 	if err := client.DisableTask(c.ctx, task); err != nil {
 		return c.problem(fmt.Sprintf("unable to disable '%s'", task), err)
 	}
-	steps.say("'%s' disable complete!", task)
-	return c.changed(c.json, taskChange{Task: task})
+	c.say("'%s' disable complete!", task)
+	return c.changed(taskChange{Task: task})
 }

@@ -9,7 +9,7 @@ type taskEnableCommand struct {
 }
 
 func (c *taskEnableCommand) about() about {
-	f := newFlags("task enable")
+	f := c.flagSet("task enable")
 	c.register(f)
 	return about{flags: f, synopsis: "Enable and run a task",
 		examples: []string{"load-balancer", "-auto-approve load-balancer"}, codes: codesOfTask, args: c.tasks(f, c.api.taskNames),
@@ -21,18 +21,18 @@ func (c *taskEnableCommand) about() about {
 }
 
 func (c *taskEnableCommand) run(arguments []string) int {
-	task, client, steps, code := c.approvableTask("task enable", &c.approvalOptions, arguments)
+	task, client, code := c.approvableTask("task enable", &c.approvalOptions, arguments)
 	if code >= 0 {
 		return code
 	}
-	steps.say("Inspecting changes to resource if enabling '%s'...", task)
-	steps.generating()
+	c.say("Inspecting changes to resource if enabling '%s'...", task)
+	c.generating()
 	unable := fmt.Sprintf("unable to enable '%s'", task)
 	inspected, err := client.InspectEnable(c.ctx, task)
 	if err != nil {
 		return c.problem(fmt.Sprintf("unable to generate plan for '%s'", task), err)
 	}
-	steps.showPlan(inspected.Inspection)
+	c.showPlan(inspected.Inspection)
 
 	if inspected.ChangesPresent {
 		if code := c.planApproved(&c.approvalOptions, unable, fmt.Sprintf("enabling task '%s'", task), "Enabling", task); code >= 0 {
@@ -40,10 +40,10 @@ func (c *taskEnableCommand) run(arguments []string) int {
 		}
 	}
 
-	steps.say("Enabling and running '%s'...", task)
+	c.say("Enabling and running '%s'...", task)
 	if err := client.EnableTask(c.ctx, task); err != nil {
 		return c.problem(unable, err)
 	}
-	steps.say("'%s' enable complete!", task)
-	return c.changed(c.json, taskChange{Task: task, Inspection: &inspected.Inspection})
+	c.say("'%s' enable complete!", task)
+	return c.changed(taskChange{Task: task, Inspection: &inspected.Inspection})
 }

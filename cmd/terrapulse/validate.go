@@ -16,15 +16,14 @@ import (
 // validateCommand checks the configuration.
 type validateCommand struct {
 	*app
-	config       configFlags
-	consul, json bool
+	config configFlags
+	consul bool
 }
 
 func (c *validateCommand) about() about {
-	f := newFlags("validate")
+	f := c.flagSet("validate")
 	c.config.register(f)
 	f.BoolVar(&c.consul, "consul", false, "Also read from Consul what every task watches.")
-	jsonFlag(f, &c.json)
 	return about{flags: f, synopsis: "Check task files, and with -consul the access to Consul",
 		examples: []string{onFile, "-config-dir /etc/terrapulse -consul"}, codes: codesOfFiles,
 		help: `Usage: terrapulse validate [flags]

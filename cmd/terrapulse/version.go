@@ -10,12 +10,10 @@ import (
 // versionCommand prints the version of the program.
 type versionCommand struct {
 	*app
-	json bool
 }
 
 func (c *versionCommand) about() about {
-	f := newFlags("version")
-	jsonFlag(f, &c.json)
+	f := c.flagSet("version")
 	return about{flags: f, synopsis: "Print the version of the program",
 		examples: []string{"", "-json"}, codes: []int{exitOK, exitFlags},
 		help: `Usage: terrapulse version [flags]

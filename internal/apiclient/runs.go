@@ -21,7 +21,7 @@ const (
 // Leader returns the owner of the lease of the instance that leads; "" if none does.
 func (c *Client) Leader(ctx context.Context) (string, error) {
 	answer, err := c.Overview(ctx)
-	return deref(answer.Leader).Owner, err
+	return apispec.Deref(answer.Leader).Owner, err
 }
 
 // RunTask requests a run of a task. AwaitRun returns the run, given what is

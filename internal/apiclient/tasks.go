@@ -20,7 +20,7 @@ type Inspection struct {
 func (c *Client) InspectTask(ctx context.Context, task apispec.Task) (Inspection, error) {
 	var answer apispec.TaskResponse
 	_, err := c.call(ctx, http.MethodPost, "v1/tasks", run("inspect"), apispec.TaskRequest{Task: task}, &answer)
-	return Inspection{answer.RequestID, deref(answer.Run)}, err
+	return Inspection{answer.RequestID, apispec.Deref(answer.Run)}, err
 }
 
 // CreateTask makes a task and runs it. A task whose first run fails is not kept.
@@ -33,7 +33,7 @@ func (c *Client) CreateTask(ctx context.Context, task apispec.Task) error {
 func (c *Client) InspectEnable(ctx context.Context, name string) (Inspection, error) {
 	var answer apispec.UpdateTaskResponse
 	err := c.setEnabled(ctx, name, true, run("inspect"), &answer)
-	return Inspection{Inspection: deref(answer.Inspect)}, err
+	return Inspection{Inspection: apispec.Deref(answer.Inspect)}, err
 }
 
 // EnableTask enables a task and runs it.
@@ -80,11 +80,3 @@ func runPath(task, id string) string { return taskPath(task) + "/runs/" + url.Pa
 
 // run is the query of a request that also runs or plans the task.
 func run(how string) url.Values { return url.Values{"run": {how}} }
-
-// deref returns what p points to, or the zero value.
-func deref[T any](p *T) T {
-	if p == nil {
-		return *new(T)
-	}
-	return *p
-}

@@ -11,3 +11,11 @@ import _ "embed"
 //
 //go:embed openapi.yaml
 var Document []byte
+
+// Deref returns what p points to, or the zero value: the value of an optional field.
+func Deref[T any](p *T) T {
+	if p == nil {
+		return *new(T)
+	}
+	return *p
+}

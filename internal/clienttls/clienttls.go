@@ -33,7 +33,7 @@ func Config(o Options) (*tls.Config, error) {
 			return nil, fmt.Errorf("read the certificate authorities: %w", err)
 		}
 		if cfg.RootCAs, err = Pool(files); err != nil {
-			return nil, fmt.Errorf("use %s: %w", cmp.Or(o.CACert, o.CAPath), err)
+			return nil, fmt.Errorf("%w in %s", err, cmp.Or(o.CACert, o.CAPath))
 		}
 	}
 	if o.Cert != "" || o.Key != "" {
@@ -81,7 +81,7 @@ func Pool(files [][]byte) (*x509.CertPool, error) {
 		found = pool.AppendCertsFromPEM(text) || found
 	}
 	if !found {
-		return nil, errors.New("it holds no certificate in PEM format")
+		return nil, errors.New("no certificate in PEM form")
 	}
 	return pool, nil
 }

@@ -93,7 +93,7 @@ func (c *certificates) refresh() error {
 	if c.files.VerifyIncoming {
 		next.ClientAuth = tls.RequireAndVerifyClientCert
 		if next.ClientCAs, err = clienttls.Pool(authorities); err != nil {
-			return fmt.Errorf("use tls.ca_cert or tls.ca_path: %s: %w", cmp.Or(c.files.CACert, c.files.CAPath), err)
+			return fmt.Errorf("use tls.ca_cert or tls.ca_path: %w in %s", err, cmp.Or(c.files.CACert, c.files.CAPath))
 		}
 	}
 	if c.current != nil {
