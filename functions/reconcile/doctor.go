@@ -50,24 +50,13 @@ func (i *invocation) examine(ctx context.Context) invoke.Answer {
 	work.Wait()
 	answer := invoke.Answer{Mode: invoke.Doctor, Checks: results}
 	if bundleErr == nil {
-		answer.Bundle, answer.Enabled = i.current.Digest, i.firstEnabled(ctx)
-	}
-	return answer
-}
-
-// firstEnabled returns the first enabled task. It is "" if there is none, or if the table cannot be
-// read, which is a separate check.
-func (i *invocation) firstEnabled(ctx context.Context) string {
-	effective, err := i.source.Read(ctx, i.store, i.current.Config)
-	if err != nil {
-		return ""
-	}
-	for _, t := range effective.Config.Tasks {
-		if t.Enabled {
-			return t.Name
+		answer.Bundle = i.current.Digest
+		effective, err := i.effective(ctx) // whether the table can be read is a separate check
+		if err == nil && len(enabled(effective.Config)) > 0 {
+			answer.Enabled = enabled(effective.Config)[0]
 		}
 	}
-	return ""
+	return answer
 }
 
 func (i *invocation) checkBundle(err error) (string, error) {
@@ -86,10 +75,7 @@ func (i *invocation) checkBundle(err error) (string, error) {
 // checkTasks counts the tasks in each phase, and fails if there is one that needs a
 // person.
 func (i *invocation) checkTasks(ctx context.Context) (string, error) {
-	if i.current == nil {
-		return "", inforce.ErrNone
-	}
-	effective, err := i.source.Read(ctx, i.store, i.current.Config)
+	effective, err := i.effective(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -97,21 +83,19 @@ func (i *invocation) checkTasks(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	names := map[apispec.Phase][]string{}
+	for _, t := range o.Tasks {
+		names[t.Phase] = append(names[t.Phase], t.Name)
+	}
 	var phases, wrong []string
 	for _, phase := range overview.Phases {
-		var names []string
-		for _, t := range o.Tasks {
-			if t.Phase == phase {
-				names = append(names, t.Name)
-			}
+		if n := len(names[phase]); n > 0 {
+			phases = append(phases, fmt.Sprintf("%d %s", n, phase))
 		}
-		if len(names) == 0 {
-			continue
-		}
-		phases = append(phases, fmt.Sprintf("%d %s", len(names), phase))
-		switch phase {
-		case apispec.PhaseFailing, apispec.PhaseUnreadable, apispec.PhaseBlocked, apispec.PhaseCorrupt:
-			wrong = append(wrong, fmt.Sprintf("%s: %s", phase, strings.Join(names, ", ")))
+	}
+	for _, phase := range []apispec.Phase{apispec.PhaseFailing, apispec.PhaseUnreadable, apispec.PhaseBlocked, apispec.PhaseCorrupt} {
+		if len(names[phase]) > 0 {
+			wrong = append(wrong, fmt.Sprintf("%s: %s", phase, strings.Join(names[phase], ", ")))
 		}
 	}
 	found := strings.Join(phases, ", ")

@@ -215,22 +215,15 @@ func (i *invocation) chosen(ctx context.Context, req invoke.Request) ([]string, 
 	if _, _, err := i.prepare(ctx); err != nil {
 		return nil, err
 	}
-	effective, err := i.source.Read(ctx, i.store, i.current.Config)
+	effective, err := i.effective(ctx)
 	if err != nil {
 		return nil, err
 	}
-	cfg := effective.Config
 	if len(req.Tasks) == 0 {
-		var names []string
-		for _, t := range cfg.Tasks {
-			if t.Enabled {
-				names = append(names, t.Name)
-			}
-		}
-		return names, nil
+		return enabled(effective.Config), nil
 	}
 	for _, name := range req.Tasks {
-		t, ok := cfg.Task(name)
+		t, ok := effective.Config.Task(name)
 		if !ok {
 			return nil, fmt.Errorf("task %q is not in the bundle %.12s, nor was it created through the API", name, i.current.Digest)
 		}
@@ -239,6 +232,24 @@ func (i *invocation) chosen(ctx context.Context, req invoke.Request) ([]string, 
 		}
 	}
 	return slices.Compact(slices.Sorted(slices.Values(req.Tasks))), nil
+}
+
+// effective returns the configuration in force with what was changed through the API.
+func (i *invocation) effective(ctx context.Context) (*overlay.Effective, error) {
+	if i.current == nil {
+		return nil, inforce.ErrNone
+	}
+	return i.source.Read(ctx, i.store, i.current.Config)
+}
+
+// enabled returns the names of the enabled tasks.
+func enabled(cfg *config.Config) (names []string) {
+	for _, t := range cfg.Tasks {
+		if t.Enabled {
+			names = append(names, t.Name)
+		}
+	}
+	return names
 }
 
 // tick executes a tick with the bundle that is to be in force.
@@ -281,8 +292,9 @@ func (i *invocation) prepare(ctx context.Context) (*reconcile.Reconciler, consul
 // await waits until the runs of the answer have ended or wait, or the time is over.
 func (i *invocation) await(ctx context.Context, answer *invoke.Answer) error {
 	for {
-		open := 0
-		for n, r := range answer.Runs {
+		open := false
+		for n := range answer.Runs {
+			r := &answer.Runs[n]
 			if !r.State.Active() {
 				continue
 			}
@@ -290,12 +302,16 @@ func (i *invocation) await(ctx context.Context, answer *invoke.Answer) error {
 			if err != nil {
 				return fmt.Errorf("read run %s of task %s: %w", r.Run, r.Task, err)
 			}
-			answer.Runs[n] = told(run.Data, r)
-			if run.Data.State.Active() {
-				open++
+			if !run.Exists() {
+				continue
 			}
+			r.State, r.Error, r.Changes = run.Data.State, run.Data.Error, run.Data.Changes
+			if !run.Data.Ended.IsZero() {
+				r.Ended = &run.Data.Ended
+			}
+			open = open || r.State.Active()
 		}
-		if open == 0 || !i.sleep(ctx, time.Second) {
+		if !open || !i.sleep(ctx, time.Second) {
 			return nil
 		}
 	}
@@ -398,17 +414,6 @@ func started(launches []state.Launch) (ids []string, runs []invoke.Run) {
 		}
 	}
 	return ids, runs
-}
-
-func told(run state.Run, r invoke.Run) invoke.Run {
-	if run.ID == "" {
-		return r
-	}
-	r.State, r.Error, r.Changes = run.State, run.Error, run.Changes
-	if !run.Ended.IsZero() {
-		r.Ended = &run.Ended
-	}
-	return r
 }
 
 // merge adds the answer of a later tick of a window.

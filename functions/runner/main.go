@@ -42,18 +42,11 @@ func main() {
 }
 
 func run(ctx context.Context, out io.Writer) int {
+	signalled, ignore := signal.NotifyContext(ctx, syscall.SIGTERM, os.Interrupt)
+	defer ignore()
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, syscall.SIGTERM, os.Interrupt)
-	defer signal.Stop(signals)
-	go func() {
-		select {
-		case <-signals:
-			stop(errStopped)
-		case <-ctx.Done():
-		}
-	}()
+	context.AfterFunc(signalled, func() { stop(errStopped) })
 
 	settings, err := deployment.Read[deployment.Runner](os.Environ())
 	log := logging.JSON(out, settings.LogLevel)

@@ -13,17 +13,14 @@ var Commit = sync.OnceValue(func() string {
 	if info == nil {
 		return ""
 	}
-	commit, dirty := "", ""
+	commit := ""
 	for _, s := range info.Settings {
 		switch {
 		case s.Key == "vcs.revision":
 			commit = s.Value
 		case s.Key == "vcs.modified" && s.Value == "true":
-			dirty = "+dirty"
+			commit += "+dirty"
 		}
 	}
-	if commit == "" {
-		return ""
-	}
-	return commit + dirty
+	return commit
 })

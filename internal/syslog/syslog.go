@@ -28,8 +28,8 @@ const (
 // Handler writes each event as one line of key=value pairs, without the time, which syslog adds,
 // but with the level, which many syslog files do not show.
 type Handler struct {
-	text slog.Handler // writes to sink.buffer
-	sink *sink
+	slog.Handler // writes text to sink.buffer
+	sink         *sink
 }
 
 // New connects to the syslog daemon of this host. Events below the level are dropped. An error
@@ -49,7 +49,7 @@ func open(cfg config.Syslog, level slog.Leveler, network, address string) (*Hand
 	}
 	s := &sink{lines: make(chan line, backlog), stop: make(chan struct{}), done: make(chan struct{})}
 	go s.run(w)
-	return &Handler{sink: s, text: slog.NewTextHandler(&s.buffer, &slog.HandlerOptions{Level: level, ReplaceAttr: withoutTime})}, nil
+	return &Handler{slog.NewTextHandler(&s.buffer, &slog.HandlerOptions{Level: level, ReplaceAttr: withoutTime}), s}, nil
 }
 
 func parseFacility(name string) (syslog.Priority, error) {
@@ -69,29 +69,24 @@ func withoutTime(groups []string, a slog.Attr) slog.Attr {
 	return a
 }
 
-// Enabled reports whether events of the level are written.
-func (h *Handler) Enabled(ctx context.Context, level slog.Level) bool {
-	return h.text.Enabled(ctx, level)
-}
-
 // WithAttrs returns a handler that adds attributes to each event.
 func (h *Handler) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return &Handler{text: h.text.WithAttrs(attrs), sink: h.sink}
+	return &Handler{h.Handler.WithAttrs(attrs), h.sink}
 }
 
 // WithGroup returns a handler that puts the attributes of events into a group.
 func (h *Handler) WithGroup(name string) slog.Handler {
-	return &Handler{text: h.text.WithGroup(name), sink: h.sink}
+	return &Handler{h.Handler.WithGroup(name), h.sink}
 }
 
 // Handle passes the event to the daemon without waiting.
 func (h *Handler) Handle(ctx context.Context, r slog.Record) error {
-	text, err := h.sink.format(ctx, h.text, r)
+	text, err := h.sink.format(ctx, h.Handler, r)
 	if err != nil {
 		return err
 	}
 	select {
-	case h.sink.lines <- line{severity(r.Level), text}:
+	case h.sink.lines <- line{writer(r.Level), text}:
 	default:
 		h.sink.lost.Add(1)
 	}
@@ -107,22 +102,22 @@ func (h *Handler) Close() {
 	}
 }
 
-// severity returns the severity of a level: TRACE is debug, too.
-func severity(level slog.Level) syslog.Priority {
+// writer returns what writes with the severity of a level: TRACE is debug, too.
+func writer(level slog.Level) func(w *syslog.Writer, text string) error {
 	switch {
 	case level >= slog.LevelError:
-		return syslog.LOG_ERR
+		return (*syslog.Writer).Err
 	case level >= slog.LevelWarn:
-		return syslog.LOG_WARNING
+		return (*syslog.Writer).Warning
 	case level >= slog.LevelInfo:
-		return syslog.LOG_INFO
+		return (*syslog.Writer).Info
 	}
-	return syslog.LOG_DEBUG
+	return (*syslog.Writer).Debug
 }
 
 type line struct {
-	severity syslog.Priority
-	text     string
+	write func(w *syslog.Writer, text string) error
+	text  string
 }
 
 // sink is shared by the handlers of one connection.
@@ -168,7 +163,9 @@ func (s *sink) run(w *syslog.Writer) {
 		select {
 		case l := <-s.lines:
 			s.reportLost(w)
-			s.write(w, l, 1)
+			if l.write(w, l.text) != nil {
+				s.lost.Add(1)
+			}
 		case <-s.stop:
 			if len(s.lines) == 0 {
 				s.reportLost(w)
@@ -180,25 +177,8 @@ func (s *sink) run(w *syslog.Writer) {
 
 // reportLost writes how many lines were lost.
 func (s *sink) reportLost(w *syslog.Writer) {
-	if n := s.lost.Swap(0); n > 0 {
-		s.write(w, line{syslog.LOG_WARNING, fmt.Sprintf("level=WARN msg=\"syslog did not take lines of the log: they are lost\" lines=%d", n)}, n)
-	}
-}
-
-// write writes a line. If it fails, count lines are lost.
-func (s *sink) write(w *syslog.Writer, l line, count int64) {
-	var err error
-	switch l.severity {
-	case syslog.LOG_ERR:
-		err = w.Err(l.text)
-	case syslog.LOG_WARNING:
-		err = w.Warning(l.text)
-	case syslog.LOG_INFO:
-		err = w.Info(l.text)
-	default:
-		err = w.Debug(l.text)
-	}
-	if err != nil {
-		s.lost.Add(count)
+	n := s.lost.Swap(0)
+	if n > 0 && w.Warning(fmt.Sprintf("level=WARN msg=\"syslog did not take lines of the log: they are lost\" lines=%d", n)) != nil {
+		s.lost.Add(n)
 	}
 }

@@ -108,7 +108,6 @@ func (l *Launcher) Status(ctx context.Context, launches []string) (map[string]re
 		return statuses, nil
 	}
 	stopped := map[string]time.Time{} // when the last task of a launch stopped
-	asked := map[string]bool{}
 	for _, desired := range []types.DesiredStatus{types.DesiredStatusRunning, types.DesiredStatusStopped} {
 		missing := func(id string) bool { return !statuses[id].Running }
 		if !slices.ContainsFunc(launches, missing) {
@@ -118,14 +117,13 @@ func (l *Launcher) Status(ctx context.Context, launches []string) (map[string]re
 		if err != nil {
 			return nil, err
 		}
-		arns = slices.DeleteFunc(arns, func(arn string) bool { return asked[arn] })
 		for chunk := range slices.Chunk(arns, describedAtOnce) {
-			tasks, err := l.describe(ctx, chunk)
+			// Tasks that ECS does not know (yet, or any more) are not in the answer.
+			out, err := l.Client.DescribeTasks(ctx, &awsecs.DescribeTasksInput{Cluster: &l.Cluster, Tasks: chunk})
 			if err != nil {
-				return nil, err
+				return nil, classify("describe tasks of cluster "+l.Cluster, err)
 			}
-			for _, task := range tasks {
-				asked[aws.ToString(task.TaskArn)] = true
+			for _, task := range out.Tasks {
 				l.note(statuses, stopped, task)
 			}
 		}
@@ -142,7 +140,7 @@ func (l *Launcher) note(statuses map[string]reconcile.LaunchStatus, stopped map[
 	switch {
 	case seen.LastStatus == ecstask.Stopped:
 		why = seen.Why()
-	case l.stuck(task):
+	case task.StartedAt == nil && task.CreatedAt != nil && l.Now().Sub(*task.CreatedAt) >= startPatience:
 		// The task is not stopped first: that would need the right to stop any container, even
 		// during an apply. If it starts after all, its claims are refused, because its runs are
 		// lost by then. If it starts at this very moment, its claims stay valid: no claim names
@@ -157,11 +155,6 @@ func (l *Launcher) note(statuses map[string]reconcile.LaunchStatus, stopped map[
 		return
 	}
 	statuses[id], stopped[id] = reconcile.LaunchStatus{Stopped: why, Runner: runner}, at
-}
-
-// stuck reports whether a task that has not stopped should have started by now.
-func (l *Launcher) stuck(task types.Task) bool {
-	return task.StartedAt == nil && task.CreatedAt != nil && l.Now().Sub(*task.CreatedAt) >= startPatience
 }
 
 // list returns the ARNs of the tasks of the task definition's family, of all revisions, with a
@@ -179,15 +172,6 @@ func (l *Launcher) list(ctx context.Context, desired types.DesiredStatus) ([]str
 		arns = append(arns, page.TaskArns...)
 	}
 	return arns, nil
-}
-
-// describe returns the tasks. Tasks that ECS does not know (yet, or any more) are omitted.
-func (l *Launcher) describe(ctx context.Context, arns []string) ([]types.Task, error) {
-	out, err := l.Client.DescribeTasks(ctx, &awsecs.DescribeTasksInput{Cluster: &l.Cluster, Tasks: arns})
-	if err != nil {
-		return nil, classify("describe tasks of cluster "+l.Cluster, err)
-	}
-	return out.Tasks, nil
 }
 
 // seen converts a task to the form of an event. Their names differ only in the case of letters,

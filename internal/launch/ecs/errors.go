@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -17,125 +18,82 @@ import (
 	"github.com/terrapulse/terrapulse/internal/fault"
 )
 
-// requestError is a refused request to ECS.
-type requestError struct {
-	act    string
-	kind   fault.Kind
-	cause  error
-	advice string // may be empty
-}
-
-func (e *requestError) Error() string {
-	text := e.act + ": " + e.cause.Error()
-	if e.advice != "" {
-		text += "; " + e.advice
-	}
-	return text
-}
-
-func (e *requestError) Unwrap() error { return e.cause }
-
-// Fault returns fault.Transient if ECS cannot be reached, throttles requests, has an internal error
-// or no capacity. It returns fault.Person if a right is missing, or the stack names something wrong
-// or missing.
-func (e *requestError) Fault() fault.Kind { return e.kind }
-
 const (
-	adviceRoute    = "check that the function's subnets and security groups let it reach ECS (port 443), by NAT or a VPC endpoint"
-	adviceLater    = "the next tick tries again"
-	adviceCapacity = "the next tick tries again; subnets in more availability zones and FARGATE in the parameter Capacity help"
-	adviceQuota    = "the next tick tries again; lower the parameter MaxContainers, or have AWS raise the account's quota of Fargate vCPUs"
-	adviceRights   = "the role of functions/reconcile lacks this right: deploy the stack again, and check the parameter PermissionsBoundary and the organization's policies"
-	adviceGone     = "the stack did not create it: deploy the stack again"
-	adviceWrong    = "check the parameters for subnets, security groups, capacity and the runner, and deploy the stack again"
-	adviceBlocked  = "the account is blocked: ask AWS Support"
+	adviceRoute = "check that the function's subnets and security groups let it reach ECS (port 443), by NAT or a VPC endpoint"
+	adviceLater = "the next tick tries again"
+	adviceWrong = "check the parameters for subnets, security groups, capacity and the runner, and deploy the stack again"
 )
 
-// classify returns the error of a request with its kind. If the error code of ECS says little
-// (InvalidParameterException, ClientException), it compares the message.
+// rules classify what ECS says, which is an error code with a message, or a reason with a detail.
+// The first rule counts whose code begins the text, or one of whose words, in lower case, is in it:
+// some error codes (InvalidParameterException, ClientException) say little.
+// https://docs.aws.amazon.com/AmazonECS/latest/developerguide/api_failures_messages.html
+var rules = []struct {
+	codes, words []string
+	kind         fault.Kind
+	advice       string
+}{
+	// The same launch is being asked for at this moment. Requests of ECS itself to other services
+	// can be throttled, too.
+	{[]string{"ConflictException"}, []string{"requestlimitexceeded", "request limit exceeded", "rate exceeded", "too many concurrent"}, fault.Transient, adviceLater},
+	{[]string{"LimitExceededException"}, []string{"reached the limit on the number of", "above your limit", "limit exceeded"},
+		fault.Transient, "the next tick tries again; lower the parameter MaxContainers, or have AWS raise the account's quota of Fargate vCPUs"},
+	{[]string{"RESOURCE:", "AGENT", "LOCATION"}, []string{"capacity is unavailable", "insufficientfreeaddresses"},
+		fault.Transient, "the next tick tries again; subnets in more availability zones and FARGATE in the parameter Capacity help"},
+	{[]string{"AccessDeniedException", "UnauthorizedOperation", "UnrecognizedClientException", "InvalidClientTokenId"},
+		[]string{"is not authorized to perform", "unable to assume the role"},
+		fault.Person, "the role of functions/reconcile lacks this right: deploy the stack again, and check the parameter PermissionsBoundary and the organization's policies"},
+	{[]string{"ClusterNotFoundException", "ResourceNotFoundException", "MISSING", "INACTIVE"}, nil,
+		fault.Person, "the stack did not create it: deploy the stack again"},
+	{[]string{"BlockedException"}, nil, fault.Person, "the account is blocked: ask AWS Support"},
+	{[]string{"ATTRIBUTE"}, nil, fault.Person, adviceWrong},
+}
+
+// failed returns an error with the kind and the advice of the first rule that fits the text. The
+// given kind and advice are for texts that no rule fits.
+func failed(act, text string, kind fault.Kind, advice string) error {
+	message := strings.ToLower(text)
+	for _, r := range rules {
+		if slices.ContainsFunc(r.codes, func(code string) bool { return strings.HasPrefix(text, code) }) ||
+			slices.ContainsFunc(r.words, func(word string) bool { return strings.Contains(message, word) }) {
+			kind, advice = r.kind, r.advice
+			break
+		}
+	}
+	return fault.As(kind, fmt.Errorf("%s: %s; %s", act, text, advice))
+}
+
+// classify returns the error of a request with its kind: transient if ECS cannot be reached,
+// throttles requests, has an internal error or no capacity. A person is needed if a right is
+// missing, or the stack names something wrong or missing.
 func classify(act string, err error) error {
 	if errors.Is(err, context.Canceled) {
 		return fmt.Errorf("%s: %w", act, err)
 	}
-	e := &requestError{act: act, kind: fault.Transient, cause: err, advice: adviceLater}
 	var api smithy.APIError
 	if !errors.As(err, &api) {
-		if u := new(url.Error); errors.As(err, &u) {
-			e.cause = fmt.Errorf("no answer from %s: %w", u.URL, u.Err) // without the layers that say nothing
-		}
+		advice := adviceLater
 		if dial := new(net.OpError); errors.As(err, &dial) && dial.Op == "dial" {
-			e.advice = adviceRoute
+			advice = adviceRoute
 		}
-		return e
+		if u := new(url.Error); errors.As(err, &u) {
+			err = fmt.Errorf("no answer from %s: %w", u.URL, u.Err) // without the layers that say nothing
+		}
+		return fault.As(fault.Transient, fmt.Errorf("%s: %w; %s", act, err, advice))
 	}
-	code := api.ErrorCode()
-	e.cause = fmt.Errorf("%s: %s", code, api.ErrorMessage())
-	switch code {
-	case "ConflictException": // the same launch is being asked for at this moment
-		return e
-	case "LimitExceededException":
-		e.kind, e.advice = fault.Transient, adviceQuota
-		return e
-	case "AccessDeniedException", "UnauthorizedOperation", "UnrecognizedClientException", "InvalidClientTokenId":
-		e.kind, e.advice = fault.Person, adviceRights
-		return e
-	case "ClusterNotFoundException", "ResourceNotFoundException":
-		e.kind, e.advice = fault.Person, adviceGone
-		return e
-	case "BlockedException":
-		e.kind, e.advice = fault.Person, adviceBlocked
-		return e
+	kind, advice := fault.Transient, adviceLater
+	_, throttled := retry.DefaultThrottleErrorCodes[api.ErrorCode()]
+	if answer := new(smithyhttp.ResponseError); !throttled && errors.As(err, &answer) && answer.HTTPStatusCode() < 500 {
+		kind, advice = fault.Person, adviceWrong
 	}
-	if _, throttled := retry.DefaultThrottleErrorCodes[code]; throttled {
-		return e
-	}
-	if k, advice := words(api.ErrorMessage()); k != "" {
-		e.kind, e.advice = k, advice
-		return e
-	}
-	if answer := new(smithyhttp.ResponseError); errors.As(err, &answer) && answer.HTTPStatusCode() < 500 {
-		e.kind, e.advice = fault.Person, adviceWrong
-	}
-	return e
+	return failed(act, api.ErrorCode()+": "+api.ErrorMessage(), kind, advice)
 }
 
 // refused classifies a failure that RunTask returns in a successful answer.
-// https://docs.aws.amazon.com/AmazonECS/latest/developerguide/api_failures_messages.html
 func refused(act string, f types.Failure) error {
 	text := strings.TrimSuffix(aws.ToString(f.Reason)+": "+aws.ToString(f.Detail), ": ")
 	if text == "" {
 		text = "ECS started none, and does not say why"
 	}
-	e := &requestError{act: act, kind: fault.Transient, cause: errors.New(text), advice: adviceLater}
-	if k, advice := words(text); k != "" {
-		e.kind, e.advice = k, advice
-		return e
-	}
-	switch reason := aws.ToString(f.Reason); {
-	case strings.HasPrefix(reason, "RESOURCE:"), reason == "AGENT", reason == "LOCATION":
-		e.kind, e.advice = fault.Transient, adviceCapacity
-	case reason == "MISSING", reason == "INACTIVE":
-		e.kind, e.advice = fault.Person, adviceGone
-	case reason == "ATTRIBUTE":
-		e.kind, e.advice = fault.Person, adviceWrong
-	}
-	return e
-}
-
-// words classifies a message of ECS; the kind is "" if it is unknown.
-func words(message string) (fault.Kind, string) {
-	message = strings.ToLower(message)
-	has := func(s string) bool { return strings.Contains(message, s) }
-	switch {
-	// The requests of ECS itself to other services can be throttled, too.
-	case has("requestlimitexceeded"), has("request limit exceeded"), has("rate exceeded"), has("too many concurrent"):
-		return fault.Transient, adviceLater
-	case has("reached the limit on the number of"), has("above your limit"), has("limit exceeded"):
-		return fault.Transient, adviceQuota
-	case has("capacity is unavailable"), has("insufficientfreeaddresses"):
-		return fault.Transient, adviceCapacity
-	case has("is not authorized to perform"), has("unable to assume the role"):
-		return fault.Person, adviceRights
-	}
-	return "", ""
+	return failed(act, text, fault.Transient, adviceLater)
 }

@@ -8,11 +8,8 @@ import (
 	"log"
 )
 
-// Provider finds addresses in a cloud.
-type Provider interface {
-	Addrs(args map[string]string, l *log.Logger) ([]string, error)
-	Help() string
-}
+// Provider would find addresses in a cloud.
+type Provider any
 
 // Providers are the known providers: none.
 var Providers = map[string]Provider{}
@@ -21,16 +18,16 @@ var Providers = map[string]Provider{}
 type Discover struct{}
 
 // Option has no effect.
-type Option func(*Discover) error
+type Option struct{}
 
 // New returns a Discover.
 func New(...Option) (*Discover, error) { return &Discover{}, nil }
 
 // WithUserAgent has no effect.
-func WithUserAgent(string) Option { return nil }
+func WithUserAgent(string) Option { return Option{} }
 
 // WithProviders has no effect.
-func WithProviders(map[string]Provider) Option { return nil }
+func WithProviders(map[string]Provider) Option { return Option{} }
 
 // Addrs returns an error: there is no provider.
 func (*Discover) Addrs(string, *log.Logger) ([]string, error) {

@@ -4,7 +4,9 @@
 package ecstask
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -19,48 +21,34 @@ const (
 // Stopped is the last status of a task. Everything in it has ended.
 const Stopped = "STOPPED"
 
-// Task is an ECS task, with the field names of task state change events and of DescribeTasks.
+// Task is an ECS task, with the field names of task state change events and of DescribeTasks, except
+// for the case of letters, which decoding ignores.
 // https://docs.aws.amazon.com/AmazonECS/latest/developerguide/ecs_task_events.html
 type Task struct {
-	ARN            string            `json:"taskArn"`
-	Cluster        string            `json:"clusterArn"`
-	TaskDefinition string            `json:"taskDefinitionArn"`
-	StartedBy      string            `json:"startedBy"`
-	LastStatus     string            `json:"lastStatus"`
-	StopCode       string            `json:"stopCode"`
-	StoppedReason  string            `json:"stoppedReason"`
-	Containers     []ContainerStatus `json:"containers"`
-	Overrides      Overrides         `json:"overrides"`
-}
-
-// ContainerStatus is the state of a container.
-type ContainerStatus struct {
-	Name     string `json:"name"`
-	ExitCode *int32 `json:"exitCode"` // nil if it never ran
-	Reason   string `json:"reason"`
-}
-
-// Overrides are the settings of a task that differ from its task definition.
-type Overrides struct {
-	Containers []ContainerOverride `json:"containerOverrides"`
-}
-
-// ContainerOverride are the overrides of a container.
-type ContainerOverride struct {
-	Name        string     `json:"name"`
-	Environment []Variable `json:"environment"`
-}
-
-// Variable is an environment variable of a container.
-type Variable struct {
-	Name  string `json:"name"`
-	Value string `json:"value"`
+	ARN            string `json:"taskArn"`
+	Cluster        string `json:"clusterArn"`
+	TaskDefinition string `json:"taskDefinitionArn"`
+	StartedBy      string
+	LastStatus     string
+	StopCode       string
+	StoppedReason  string
+	Containers     []struct {
+		Name     string
+		ExitCode *int32 // nil if it never ran
+		Reason   string
+	}
+	Overrides struct {
+		ContainerOverrides []struct {
+			Name        string
+			Environment []struct{ Name, Value string }
+		}
+	}
 }
 
 // Launch returns the id of the launch that the task was started for; "" if it is not a task of
 // Terrapulse.
 func (t Task) Launch() string {
-	for _, c := range t.Overrides.Containers {
+	for _, c := range t.Overrides.ContainerOverrides {
 		if c.Name != Container {
 			continue
 		}
@@ -88,36 +76,23 @@ func Family(taskDefinition string) string {
 // changes often.
 // https://docs.aws.amazon.com/AmazonECS/latest/developerguide/stopped-task-error-codes.html
 func (t Task) Why() string {
-	why, says := t.why(), t.says()
-	switch {
-	case says == "":
-		return why
-	case why == "":
-		return "its container stopped; ECS says: " + says
-	}
-	return why + "; ECS says: " + says
-}
-
-// says returns ECS's own text.
-func (t Task) says() string {
 	says := t.StoppedReason
 	for _, c := range t.Containers {
 		if c.Reason != "" && !strings.Contains(says, c.Reason) {
 			says = strings.TrimPrefix(says+", "+c.Reason, ", ")
 		}
 	}
-	return says
+	why := t.why(strings.ToLower(says))
+	if says == "" {
+		return why
+	}
+	return cmp.Or(why, "its container stopped") + "; ECS says: " + says
 }
 
-func (t Task) why() string {
-	says := strings.ToLower(t.says())
+// why returns the meaning of ECS's own text, in lower case, and of the codes.
+func (t Task) why(says string) string {
 	has := func(words ...string) bool {
-		for _, w := range words {
-			if strings.Contains(says, w) {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc(words, func(word string) bool { return strings.Contains(says, word) })
 	}
 	switch {
 	case has("outofmemory", "out of memory"):
