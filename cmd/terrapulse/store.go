@@ -33,7 +33,10 @@ func (s *storeFlags) place(ctx context.Context) (stores.Place, error) {
 		return stores.At(ctx, s.url)
 	}
 	settings, err := config.LoadStoreSettings(config.Options{Paths: s.config.paths, Getenv: os.Getenv})
-	return stores.Configured(settings), err
+	if err != nil {
+		return stores.Place{}, err
+	}
+	return stores.Configured(settings), nil
 }
 
 // openStore opens the store for reading.

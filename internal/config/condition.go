@@ -11,28 +11,20 @@ import (
 
 // A kindBlock is a block of a task file with one block for each kind.
 type kindBlock interface {
-	// keysOf returns the keys of a kind's block, which are made if the block was not
-	// set.
-	keysOf(*condition.Kind) condition.Keys
-	// written reports whether keysOf has made them.
-	written(*condition.Kind) bool
-	// described returns new keys of the kind's block and what it is; nil if there is
-	// no such block.
-	described(*condition.Kind) (condition.Keys, string)
+	// of returns what makes the keys of a kind's block, and what the block is for; nil
+	// if there is no such block.
+	of(*condition.Kind) (keys func() condition.Keys, doc string)
+	// keys are those of the blocks that are there.
+	keys() kindKeys
 }
 
 type kindKeys map[*condition.Kind]condition.Keys
 
-func (b kindKeys) written(k *condition.Kind) bool { return b[k] != nil }
-
-func (b *kindKeys) make(k *condition.Kind, make func() condition.Keys) condition.Keys {
+func (b *kindKeys) keys() kindKeys {
 	if *b == nil {
 		*b = kindKeys{}
 	}
-	if (*b)[k] == nil {
-		(*b)[k] = make()
-	}
-	return (*b)[k]
+	return *b
 }
 
 // set returns the kinds whose block a file has.
@@ -48,19 +40,12 @@ func (b kindKeys) set() []*condition.Kind {
 
 type conditionBlocks struct{ kindKeys }
 
-func (b *conditionBlocks) keysOf(k *condition.Kind) condition.Keys { return b.make(k, k.Keys) }
-
-func (*conditionBlocks) described(k *condition.Kind) (condition.Keys, string) { return k.Keys(), k.Doc }
+func (conditionBlocks) of(k *condition.Kind) (func() condition.Keys, string) { return k.Keys, k.Doc }
 
 type inputBlocks struct{ kindKeys }
 
-func (b *inputBlocks) keysOf(k *condition.Kind) condition.Keys { return b.make(k, k.InputKeys) }
-
-func (*inputBlocks) described(k *condition.Kind) (condition.Keys, string) {
-	if k.InputKeys == nil {
-		return nil, ""
-	}
-	return k.InputKeys(), k.InputDoc
+func (inputBlocks) of(k *condition.Kind) (func() condition.Keys, string) {
+	return k.InputKeys, k.InputDoc
 }
 
 // kindsOf returns the keys of a block that are kinds.
@@ -71,9 +56,9 @@ func kindsOf(t reflect.Type) []key {
 	}
 	var keys []key
 	for _, k := range condition.Kinds {
-		if of, doc := b.described(k); of != nil {
+		if of, doc := b.of(k); of != nil {
 			keys = append(keys, key{
-				name: k.Name, kind: k, typ: reflect.TypeOf(of).Elem(),
+				name: k.Name, kind: k, typ: reflect.TypeOf(of()).Elem(),
 				tag: reflect.StructTag(fmt.Sprintf("doc:%q", doc)),
 			})
 		}
@@ -99,20 +84,20 @@ func kindNames(input bool) string {
 // condition returns a task's condition, or none.
 func (l *loader) condition(raw *rawCondition) Condition {
 	kinds := raw.set()
-	switch {
-	case len(kinds) == 0:
+	if len(kinds) == 0 {
 		if raw.Set {
 			l.Missing(raw.Origin, "the condition has no type", "write one of "+kindNames(false)+` after condition, as in condition "services" { ... }`)
 		}
 		return Condition{}
-	case len(kinds) > 1:
+	}
+	if len(kinds) > 1 {
 		var names []string
 		for _, k := range kinds {
 			names = append(names, k.Name)
 		}
 		l.Fail(raw.Origin, fmt.Sprintf("expected only one condition but got %d: %s", len(kinds), strings.Join(names, ", ")), "make a task for each")
 	}
-	keys := raw.keysOf(kinds[0])
+	keys := raw.kindKeys[kinds[0]]
 	c := Condition{Spec: keys.Spec(&l.Report, "condition")}
 	if use, ok := keys.(interface{ AsModuleInput(*block.Report) bool }); ok {
 		c.UseAsModuleInput = use.AsModuleInput(&l.Report)
@@ -129,7 +114,7 @@ func (l *loader) moduleInputs(raw []rawModuleInput) []condition.Spec {
 			l.Missing(r.Origin, "the module_input is empty", "write "+kindNames(true)+` after module_input, as in module_input "services" { ... }`)
 		}
 		for _, k := range kinds {
-			inputs = append(inputs, r.keysOf(k).Spec(&l.Report, "module_input"))
+			inputs = append(inputs, r.kindKeys[k].Spec(&l.Report, "module_input"))
 		}
 	}
 	return inputs

@@ -139,7 +139,7 @@ func (d *loader) blocks(n *node, slice reflect.Value, path string) {
 func (d *loader) fill(block any, prefix string) {
 	v := reflect.ValueOf(block).Elem()
 	for _, k := range schemaOf(v.Type()).keys {
-		if k.kind != nil && !v.Addr().Interface().(kindBlock).written(k.kind) {
+		if k.kind != nil && v.Addr().Interface().(kindBlock).keys()[k.kind] == nil {
 			continue
 		}
 		f := k.in(v)
@@ -267,7 +267,12 @@ func schemaOf(t reflect.Type) *schema {
 // in returns the value of the key in a block.
 func (k key) in(b reflect.Value) reflect.Value {
 	if k.kind != nil {
-		return reflect.ValueOf(b.Addr().Interface().(kindBlock).keysOf(k.kind)).Elem()
+		blocks := b.Addr().Interface().(kindBlock)
+		if blocks.keys()[k.kind] == nil {
+			keys, _ := blocks.of(k.kind)
+			blocks.keys()[k.kind] = keys()
+		}
+		return reflect.ValueOf(blocks.keys()[k.kind]).Elem()
 	}
 	return b.FieldByIndex(k.index)
 }

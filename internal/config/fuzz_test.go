@@ -24,7 +24,7 @@ func fuzz(f *testing.F, extension string, seeds ...string) {
 			return
 		}
 		l := loader{Options: options(dir)}
-		root, diags := parsers[extension]("f"+extension, src)
+		root, diags := parseFile("f"+extension, src)
 		if root == nil {
 			if len(diags) == 0 {
 				t.Fatal("refused without a reason")

@@ -16,17 +16,8 @@ import (
 
 // parseHCL reads HCL version 1, the language of task files before YAML. It has
 // no expressions: "${...}" is literal text.
-func parseHCL(file string, src []byte) (root *node, diags []Diagnostic) {
+func parseHCL(file string, src []byte) (*node, []Diagnostic) {
 	r := hclReader{file: file}
-	// The library panics on a few malformed literals.
-	defer func() {
-		if p := recover(); p != nil {
-			root, diags = nil, append(r.diags, Diagnostic{
-				Position: Position{File: file}, Problem: fmt.Sprintf("not valid HCL: %v", p),
-			})
-		}
-	}()
-
 	if d, ok := r.refused(src); ok {
 		return nil, []Diagnostic{d}
 	}
@@ -38,7 +29,7 @@ func parseHCL(file string, src []byte) (root *node, diags []Diagnostic) {
 	if !ok {
 		return nil, []Diagnostic{{Position: Position{File: file}, Problem: "not valid HCL: no keys at the top level"}}
 	}
-	root = r.object(list, Position{File: file, Line: 1, Column: 1})
+	root := r.object(list, Position{File: file, Line: 1, Column: 1})
 	return root, r.diags
 }
 

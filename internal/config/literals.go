@@ -1,8 +1,6 @@
 package config
 
 import (
-	"bytes"
-
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/zclconf/go-cty/cty"
@@ -30,7 +28,7 @@ func Literals(cfg *Config) ([]Literal, error) {
 		if err != nil {
 			return nil, err
 		}
-		root, diags := parsers[extension(file)](file, bytes.TrimPrefix(src, []byte("\xef\xbb\xbf")))
+		root, diags := parseFile(file, src)
 		if root == nil {
 			return nil, Errors(diags)
 		}

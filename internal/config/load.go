@@ -60,6 +60,16 @@ var parsers = map[string]func(file string, src []byte) (*node, []Diagnostic){
 	".yml":  parseYAML,
 }
 
+// parseFile reads a file of one of the formats.
+func parseFile(file string, src []byte) (root *node, diags []Diagnostic) {
+	defer func() { // the libraries have panicked on malformed files before
+		if p := recover(); p != nil {
+			root, diags = nil, []Diagnostic{{Position: Position{File: file}, Problem: fmt.Sprintf("the file cannot be parsed: %v", p)}}
+		}
+	}()
+	return parsers[extension(file)](file, bytes.TrimPrefix(src, []byte("\xef\xbb\xbf")))
+}
+
 // Load reads, merges, completes and validates the configuration. It reports all
 // errors at once, as Errors.
 func Load(opts Options) (*Config, error) {
@@ -139,31 +149,24 @@ func (l *loader) readAll(raw *rawConfig) []string {
 	return files
 }
 
-// StoreSettings are the settings that decide where the store is, unless -store
-// names it.
-type StoreSettings struct {
-	WorkingDir       string
-	Consul           Consul            // of a cluster
-	HighAvailability *HighAvailability // nil if the store is in WorkingDir
-}
-
-// LoadStoreSettings reads them from task files, or takes the defaults if there are
-// no paths. It ignores errors of other keys: the store can be read while a person
-// edits the files.
-func LoadStoreSettings(opts Options) (StoreSettings, error) {
+// LoadStoreSettings reads the settings that decide where the store is from task files, or
+// takes the defaults if there are no paths: WorkingDir, and of a cluster Consul and
+// HighAvailability. It ignores errors of other keys: the store can be read while a
+// person edits the files.
+func LoadStoreSettings(opts Options) (*Config, error) {
 	l, err := newLoader(opts)
 	if err != nil {
-		return StoreSettings{}, err
+		return nil, err
 	}
 	var raw rawConfig
 	files := l.readAll(&raw)
 	if len(opts.Paths) > 0 && len(files) == 0 && len(l.Errors) == 0 {
-		return StoreSettings{}, noFiles
+		return nil, noFiles
 	}
 	l.implied(&raw)
 	workingDir, _ := schemaOf(reflect.TypeFor[rawConfig]()).find("working_dir")
 	l.fillField(reflect.ValueOf(&raw.WorkingDir).Elem(), workingDir, "")
-	settings := StoreSettings{WorkingDir: raw.WorkingDir}
+	settings := &Config{WorkingDir: raw.WorkingDir}
 	if l.place(&raw.HighAvailability).Set {
 		l.fill(&raw.HighAvailability, "")
 		l.fill(&raw.Consul, "CONSUL")
@@ -175,7 +178,7 @@ func LoadStoreSettings(opts Options) (StoreSettings, error) {
 		return d.File != "" && key != "" && key != "working_dir" && key != "consul" && key != "high_availability"
 	})
 	if len(l.Errors) > 0 {
-		return StoreSettings{}, Errors(l.sorted(l.Errors, files))
+		return nil, Errors(l.sorted(l.Errors, files))
 	}
 	return settings, nil
 }
@@ -290,15 +293,6 @@ func IsTaskFile(name string) bool {
 
 func extension(name string) string { return strings.ToLower(filepath.Ext(name)) }
 
-// errTooLarge is the error of a file of more than maxFile bytes.
-type errTooLarge struct {
-	size int64 // in bytes; what was read of it if it has no size of its own
-}
-
-func (e errTooLarge) Error() string {
-	return fmt.Sprintf("the file is too large: %d bytes, and at most %d are read", e.size, maxFile)
-}
-
 // readFile reads a file that the configuration names, up to the limit.
 func (l *loader) readFile(name string) ([]byte, error) {
 	f, err := os.Open(l.abs(name))
@@ -306,12 +300,13 @@ func (l *loader) readFile(name string) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
-	if info, err := f.Stat(); err == nil && info.Size() > maxFile {
-		return nil, errTooLarge{info.Size()}
-	}
-	src, err := io.ReadAll(io.LimitReader(f, maxFile+1)) // a device has no size
+	src, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	if err == nil && len(src) > maxFile {
-		err = errTooLarge{int64(len(src))}
+		size := int64(len(src)) // a device has no size
+		if info, err := f.Stat(); err == nil {
+			size = max(size, info.Size())
+		}
+		err = fmt.Errorf("the file is too large: %d bytes, and at most %d are read", size, maxFile)
 	}
 	return src, err
 }
@@ -334,13 +329,12 @@ func (l *loader) read(file string, raw *rawConfig) *node {
 		l.Fail(at, readable(err, file), "")
 		return nil
 	}
-	src = bytes.TrimPrefix(src, []byte("\xef\xbb\xbf"))
 	if i := invalidUTF8(src); i >= 0 {
 		at.Pos.Line = 1 + bytes.Count(src[:i], []byte("\n"))
 		l.Fail(at, "the file is not UTF-8 text", "save it as UTF-8")
 		return nil
 	}
-	root, diags := parsers[extension(file)](file, src)
+	root, diags := parseFile(file, src)
 	l.Errors = append(l.Errors, diags...)
 	if root == nil {
 		return nil

@@ -37,14 +37,14 @@ func apiSchema(name, description string, blocks kindBlock) string {
 	fmt.Fprintf(&b, "    %s:\n      type: object\n      additionalProperties: false\n      description: %s\n", name, description)
 	b.WriteString("      x-go-type: map[string]any\n      properties:\n")
 	for _, kind := range condition.Kinds {
-		keys, doc := blocks.described(kind)
+		keys, doc := blocks.of(kind)
 		if keys == nil {
 			continue
 		}
 		fmt.Fprintf(&b, "        %s:\n          type: object\n          additionalProperties: false\n          description: %q\n", kind.APIName(), plainText(doc))
 		var required []string
 		var properties strings.Builder
-		for _, k := range schemaOf(reflect.TypeOf(keys).Elem()).keys {
+		for _, k := range schemaOf(reflect.TypeOf(keys()).Elem()).keys {
 			if k.deprecated != "" || k.say != "" {
 				continue
 			}

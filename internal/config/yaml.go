@@ -10,25 +10,13 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// maxYAMLNodes limits what a file may grow to when its aliases are followed.
-// A file of the largest accepted size has fewer values when it has no aliases.
-const maxYAMLNodes = 5_000_000
-
 // maxYAMLAliased limits the values that come from aliases. A few lines of
 // aliases of aliases can stand for billions.
 const maxYAMLAliased = 100_000
 
 // parseYAML reads YAML 1.2 as yaml.v3 does, with aliases and merge keys.
-func parseYAML(file string, src []byte) (root *node, diags []Diagnostic) {
+func parseYAML(file string, src []byte) (*node, []Diagnostic) {
 	r := yamlReader{file: file}
-	defer func() { // the library has panicked on malformed input before
-		if p := recover(); p != nil {
-			root, diags = nil, append(r.diags, Diagnostic{
-				Position: Position{File: file}, Problem: fmt.Sprintf("not valid YAML: %v", p),
-			})
-		}
-	}()
-
 	dec := yaml.NewDecoder(bytes.NewReader(src))
 	var doc yaml.Node
 	if err := dec.Decode(&doc); errors.Is(err, io.EOF) {
@@ -65,7 +53,6 @@ func parseYAML(file string, src []byte) (root *node, diags []Diagnostic) {
 type yamlReader struct {
 	file    string
 	diags   []Diagnostic
-	nodes   int
 	aliased int
 	inAlias int                 // how many aliases are being followed
 	open    map[*yaml.Node]bool // anchors that are being followed
@@ -103,9 +90,6 @@ func (r *yamlReader) fault(n *yaml.Node, problem, hint string) *Diagnostic {
 func (r *yamlReader) value(y *yaml.Node, depth int) (*node, *Diagnostic) {
 	if depth > maxDepth {
 		return nil, r.fault(y, fmt.Sprintf("nested deeper than %d levels", maxDepth), "")
-	}
-	if r.nodes++; r.nodes > maxYAMLNodes {
-		return nil, r.fault(y, fmt.Sprintf("more than %d values", maxYAMLNodes), "")
 	}
 	if r.inAlias > 0 {
 		if r.aliased++; r.aliased > maxYAMLAliased {

@@ -133,7 +133,7 @@ func New(ctx context.Context, cfg *config.Config, o Options) (*Instance, error) 
 // openStore opens the store that the instance writes. The store of a cluster is
 // the one that the task files configure.
 func openStore(ctx context.Context, cfg *config.Config, o Options) (*stores.Store, error) {
-	place := stores.Configured(config.StoreSettings{WorkingDir: cfg.WorkingDir, Consul: cfg.Consul, HighAvailability: cfg.HighAvailability})
+	place := stores.Configured(cfg)
 	switch {
 	case o.Store == "":
 	case cfg.HighAvailability != nil:

@@ -72,7 +72,7 @@ func At(ctx context.Context, url string) (Place, error) {
 
 // Configured returns the place of the store that task files configure: a file
 // in working_dir, or a folder in Consul if high_availability is configured.
-func Configured(settings config.StoreSettings) Place {
+func Configured(settings *config.Config) Place {
 	if h := settings.HighAvailability; h != nil {
 		return clusterFolder(settings.Consul, h.Cluster.Path(), h.Cluster.Storage.Consul.Namespace)
 	}

@@ -44,7 +44,7 @@ func TestWrite_OnlyAnInstancesOwnKindsOfStores(t *testing.T) {
 
 func TestConfigured_IsAFileInWorkingDirUnlessInACluster(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "work")
-	place := stores.Configured(config.StoreSettings{WorkingDir: dir})
+	place := stores.Configured(&config.Config{WorkingDir: dir})
 	if want := filepath.Join(dir, stores.DefaultFile); place.File != want || !place.OneClock {
 		t.Errorf("place is %q with %+v, want %q on one clock", place.File, place.Traits, want)
 	}
@@ -62,7 +62,7 @@ func TestConfigured_IsAFileInWorkingDirUnlessInACluster(t *testing.T) {
 	}
 	read.Close()
 
-	place = stores.Configured(config.StoreSettings{HighAvailability: &config.HighAvailability{}})
+	place = stores.Configured(&config.Config{HighAvailability: &config.HighAvailability{}})
 	if place.File != "" || place.OneClock {
 		t.Errorf("a cluster's store is at %q with %+v", place.File, place.Traits)
 	}
