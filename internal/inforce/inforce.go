@@ -119,11 +119,8 @@ func (f *Follower) Refresh(ctx context.Context, log *slog.Logger) error {
 // keep uses the bundle in force because the latest bundle cannot be read now.
 func (f *Follower) keep(ctx context.Context, log *slog.Logger, cause error) error {
 	rec, err := f.record(ctx)
-	if err != nil {
+	if err != nil || rec.Data.Bundle == "" {
 		return errors.Join(cause, err)
-	}
-	if rec.Data.Bundle == "" {
-		return cause
 	}
 	f.problem = state.Cut(cause.Error())
 	log.Warn("cannot read the latest bundle: the previous bundle stays in force", "bundle", rec.Data.Bundle, "error", cause)
@@ -133,14 +130,13 @@ func (f *Follower) keep(ctx context.Context, log *slog.Logger, cause error) erro
 // pointerGone uses the bundle in force because the pointer is missing.
 func (f *Follower) pointerGone(ctx context.Context, log *slog.Logger) error {
 	rec, err := f.record(ctx)
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
-	}
-	if rec.Data.Bundle == "" {
+	case rec.Data.Bundle == "":
 		return fmt.Errorf("%w: none was pushed yet; push one with `terrapulse bundle push`", ErrNone)
 	}
-	f.problem = "the bucket's pointer to the current bundle is gone: bundle " + fmt.Sprintf("%.12s", rec.Data.Bundle) +
-		" stays in force; push a bundle with `terrapulse bundle push`"
+	f.problem = fmt.Sprintf("the bucket's pointer to the current bundle is gone: bundle %.12s stays in force; push a bundle with `terrapulse bundle push`", rec.Data.Bundle)
 	log.Warn("the pointer to the current bundle is missing: the bundle stays in force", "bundle", rec.Data.Bundle)
 	return f.work(ctx, rec.Data.Bundle, &state.Refused{Error: f.problem, Since: f.Now()})
 }
@@ -149,10 +145,10 @@ func (f *Follower) pointerGone(ctx context.Context, log *slog.Logger) error {
 func (f *Follower) refuse(ctx context.Context, log *slog.Logger, refused state.Refused) error {
 	log.Error("bundle refused", "bundle", refused.Bundle, "error", refused.Error)
 	rec, err := f.record(ctx)
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
-	}
-	if rec.Data.Bundle != "" {
+	case rec.Data.Bundle != "":
 		return f.work(ctx, rec.Data.Bundle, &refused)
 	}
 	if rec.Data.Refused == nil || rec.Data.Refused.Bundle != refused.Bundle {

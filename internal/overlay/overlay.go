@@ -28,41 +28,29 @@ type Effective struct {
 
 // load reads the overrides and applies them to base.
 func load(ctx context.Context, store state.Store, base *config.Config) (*Effective, error) {
-	overrides, corrupt, err := read(ctx, store)
+	stored, wrong, err := state.ReadEach[state.Override](ctx, store, state.OverridePrefix)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("read the changes made through the API: %w", err)
+	}
+	overrides := make([]state.Override, len(stored))
+	for i, o := range stored {
+		overrides[i] = o.Data
 	}
 	e := Compose(base, overrides)
-	e.Corrupt = corrupt
+	e.Corrupt = map[string]error{}
+	for _, err := range wrong {
+		e.Corrupt[state.OverrideTask(err.Record.Key)] = err
+	}
 	return e, nil
 }
 
 // ReadOverrides reads only the overrides: Config and Base are nil.
 func ReadOverrides(ctx context.Context, store state.Store) (*Effective, error) {
-	overrides, corrupt, err := read(ctx, store)
-	e := &Effective{Overrides: map[string]state.Override{}, Corrupt: corrupt}
-	for _, o := range overrides {
-		e.Overrides[o.Task] = o
-	}
-	return e, err
+	return load(ctx, store, nil)
 }
 
-func read(ctx context.Context, store state.Store) (overrides []state.Override, corrupt map[string]error, err error) {
-	stored, wrong, err := state.ReadEach[state.Override](ctx, store, state.OverridePrefix)
-	if err != nil {
-		return nil, nil, fmt.Errorf("read the changes made through the API: %w", err)
-	}
-	for _, o := range stored {
-		overrides = append(overrides, o.Data)
-	}
-	corrupt = map[string]error{}
-	for _, err := range wrong {
-		corrupt[state.OverrideTask(err.Record.Key)] = err
-	}
-	return overrides, corrupt, nil
-}
-
-// Compose applies overrides to base, in the order in which the tasks were created.
+// Compose applies overrides to base, if it is not nil, in the order in which the tasks
+// were created.
 func Compose(base *config.Config, overrides []state.Override) *Effective {
 	e := &Effective{Base: base, Overrides: map[string]state.Override{}}
 	slices.SortStableFunc(overrides, func(a, b state.Override) int { return a.Made.Compare(b.Made) })
@@ -71,7 +59,9 @@ func Compose(base *config.Config, overrides []state.Override) *Effective {
 		e.Overrides[o.Task] = o
 		changes[i] = config.Change{Task: o.Task, Definition: o.Definition, Enabled: o.Enabled, Deleted: o.Deleted}
 	}
-	e.Config, e.Problems = base.With(changes)
+	if base != nil {
+		e.Config, e.Problems = base.With(changes)
+	}
 	return e
 }
 

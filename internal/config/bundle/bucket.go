@@ -102,7 +102,7 @@ func (b *Bucket) Push(ctx context.Context, bundle Bundle, by string, now time.Ti
 	// The same name means the same bytes, so writing them again does no harm and restores a deleted
 	// object.
 	name := zipName(bundle.Digest)
-	if _, err := b.put(ctx, name, bundle.Zip, "application/zip", nil, nil); err != nil {
+	if _, err := b.put(ctx, &s3.PutObjectInput{ContentType: aws.String("application/zip")}, name, bundle.Zip); err != nil {
 		return was, false, fmt.Errorf("write bundle %s: %w", b.url(name), err)
 	}
 	if was.Digest == bundle.Digest {
@@ -113,17 +113,17 @@ func (b *Bucket) Push(ctx context.Context, bundle Bundle, by string, now time.Ti
 	if err != nil {
 		return was, false, err
 	}
-	var match, none *string
+	in := &s3.PutObjectInput{ContentType: aws.String("application/json")}
 	if etag == "" {
-		none = aws.String("*")
+		in.IfNoneMatch = aws.String("*")
 	} else {
-		match = &etag
+		in.IfMatch = &etag
 	}
 	// S3 answers with a conflict if two writes meet; one of them may be an earlier attempt of this
 	// push.
 	for range conflicts {
 		var status int
-		if status, err = b.put(ctx, pointerName, text, "application/json", match, none); err == nil {
+		if status, err = b.put(ctx, in, pointerName, text); err == nil {
 			return next, true, nil
 		}
 		if ctx.Err() != nil {
@@ -220,11 +220,9 @@ func (b *Bucket) get(ctx context.Context, name string, most int64) (data []byte,
 }
 
 // put writes an object and returns the HTTP status of a refusal.
-func (b *Bucket) put(ctx context.Context, name string, data []byte, kind string, match, none *string) (status int, err error) {
-	_, err = b.Client.PutObject(ctx, &s3.PutObjectInput{
-		Bucket: &b.Location.Bucket, Key: aws.String(b.Location.Key(name)), Body: bytes.NewReader(data),
-		ContentType: &kind, IfMatch: match, IfNoneMatch: none,
-	})
+func (b *Bucket) put(ctx context.Context, in *s3.PutObjectInput, name string, data []byte) (status int, err error) {
+	in.Bucket, in.Key, in.Body = &b.Location.Bucket, aws.String(b.Location.Key(name)), bytes.NewReader(data)
+	_, err = b.Client.PutObject(ctx, in)
 	if answer := (*awshttp.ResponseError)(nil); errors.As(err, &answer) {
 		status = answer.HTTPStatusCode()
 	}

@@ -49,12 +49,11 @@ func collect(cfg *config.Config) (*packer, manifest, error) {
 		}
 		m.Files = append(m.Files, rel)
 	}
-	for i := range cfg.Tasks {
-		p.skip[p.abs(cfg.Tasks[i].WorkingDir)] = true
-	}
 	p.skip[p.abs(cfg.WorkingDir)] = true
 	for i := range cfg.Tasks {
-		if t := &cfg.Tasks[i]; t.LocalModule() {
+		t := &cfg.Tasks[i]
+		p.skip[p.abs(t.WorkingDir)] = true
+		if t.LocalModule() {
 			p.reach = max(p.reach, levels(path.Clean(filepath.ToSlash(t.WrittenModule()))))
 		}
 	}
@@ -150,30 +149,26 @@ func (p *packer) add(rel string) error {
 // module packs the folder of a module and those of the local modules that it calls, and returns the
 // digest of everything.
 func (p *packer) module(rel string) (string, error) {
-	queue, seen := []string{rel}, map[string]bool{rel: true}
-	held := map[string]bool{}
-	for len(queue) > 0 {
-		folder := queue[0]
-		queue = queue[1:]
-		names, err := p.folder(folder)
+	folders, held := []string{rel}, map[string]bool{}
+	for i := 0; i < len(folders); i++ {
+		names, err := p.folder(folders[i])
 		if err != nil {
 			return "", err
 		}
-		read, err := p.reads(folder, names)
+		read, err := p.reads(folders[i], names)
 		if err != nil {
 			return "", err
 		}
 		for _, name := range append(read, names...) {
 			held[name] = true
 		}
-		called, err := p.calls(folder)
+		called, err := p.calls(folders[i])
 		if err != nil {
 			return "", err
 		}
 		for _, next := range called {
-			if !seen[next] {
-				seen[next] = true
-				queue = append(queue, next)
+			if !slices.Contains(folders, next) {
+				folders = append(folders, next)
 			}
 		}
 	}
@@ -293,76 +288,68 @@ func (p *packer) folder(rel string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := walk{packer: p, within: []string{root, top}}
-	if err := w.enter(rel, []string{root}); err != nil {
+	names, err := p.enter(rel, []string{root}, []string{root, top})
+	p.folders[rel] = names
+	return names, err
+}
+
+// enter packs the files of one folder and its sub-folders, and returns them. chain has its own
+// path and those of its parents, without symbolic links, which may lead only into the folders within.
+func (p *packer) enter(rel string, chain, within []string) ([]string, error) {
+	entries, err := os.ReadDir(p.abs(rel))
+	if err != nil {
 		return nil, err
 	}
-	p.folders[rel] = w.names
-	return w.names, nil
-}
-
-// A walk visits a folder and its sub-folders.
-type walk struct {
-	*packer
-	within []string // folders that symbolic links may lead to
-	names  []string
-}
-
-// enter visits one folder. Chain has its own path and those of its parents, without symbolic links.
-func (w *walk) enter(rel string, chain []string) error {
-	entries, err := os.ReadDir(w.abs(rel))
-	if err != nil {
-		return err
-	}
+	var names []string
 	for _, e := range entries {
 		name := path.Join(rel, e.Name())
-		if leftBy(e.Name()) || w.skip[w.abs(name)] {
+		if leftBy(e.Name()) || p.skip[p.abs(name)] {
 			continue
 		}
 		real := filepath.Join(chain[len(chain)-1], e.Name())
 		if e.Type()&fs.ModeSymlink != 0 {
-			if real, err = w.follow(name); err != nil {
-				return err
+			if real, err = p.follow(name, within); err != nil {
+				return nil, err
 			}
 			if slices.Contains(chain, real) {
-				return fmt.Errorf("%s is a symbolic link to a parent folder: remove it", w.abs(name))
+				return nil, fmt.Errorf("%s is a symbolic link to a parent folder: remove it", p.abs(name))
 			}
 		}
+		inside := []string{name}
 		info, err := os.Stat(real)
 		switch {
 		case err != nil:
-			return err
 		case info.IsDir():
-			err = w.enter(name, append(slices.Clip(chain), real))
+			inside, err = p.enter(name, append(slices.Clip(chain), real), within)
 		case info.Mode().IsRegular():
-			w.names = append(w.names, name)
-			err = w.add(name)
+			err = p.add(name)
 		default:
-			err = fmt.Errorf("%s is neither a file nor a folder: remove it from the module", w.abs(name))
+			err = fmt.Errorf("%s is neither a file nor a folder: remove it from the module", p.abs(name))
 		}
 		if err != nil {
-			return err
+			return nil, err
 		}
+		names = append(names, inside...)
 	}
-	return nil
+	return names, nil
 }
 
 // follow returns the target of a symbolic link. A module from elsewhere must not be able to pack
 // any file of this machine.
-func (w *walk) follow(name string) (string, error) {
-	real, err := filepath.EvalSymlinks(w.abs(name))
+func (p *packer) follow(name string, within []string) (string, error) {
+	real, err := filepath.EvalSymlinks(p.abs(name))
 	if errors.Is(err, fs.ErrNotExist) {
-		return "", fmt.Errorf("%s is a symbolic link to a missing file: remove it", w.abs(name))
+		return "", fmt.Errorf("%s is a symbolic link to a missing file: remove it", p.abs(name))
 	}
 	if err != nil {
 		return "", err
 	}
-	for _, root := range w.within {
+	for _, root := range within {
 		if rel, err := filepath.Rel(root, real); err == nil && filepath.IsLocal(rel) {
 			return real, nil
 		}
 	}
-	return "", fmt.Errorf("%s is a symbolic link to %s, which is outside of the module and of %s: put a copy in its place", w.abs(name), real, w.dir)
+	return "", fmt.Errorf("%s is a symbolic link to %s, which is outside of the module and of %s: put a copy in its place", p.abs(name), real, p.dir)
 }
 
 // leftBy reports whether Terraform, version control, an editor or a desktop created this file or
