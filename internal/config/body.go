@@ -110,17 +110,15 @@ func (l *loader) attribute(n *node, at block.Origin) (cty.Value, bool) {
 
 // merged returns b with the arguments and blocks of over in place of its own.
 func (b Body) merged(over Body) Body {
-	m := Body{Attributes: maps.Clone(b.Attributes), Blocks: maps.Clone(b.Blocks)}
-	if m.Attributes == nil {
-		m.Attributes = over.Attributes
-	} else {
-		maps.Copy(m.Attributes, over.Attributes)
+	return Body{Attributes: mergedMap(b.Attributes, over.Attributes), Blocks: mergedMap(b.Blocks, over.Blocks)}
+}
+
+func mergedMap[V any](m, over map[string]V) map[string]V {
+	if m == nil {
+		return over
 	}
-	if m.Blocks == nil {
-		m.Blocks = over.Blocks
-	} else {
-		maps.Copy(m.Blocks, over.Blocks)
-	}
+	m = maps.Clone(m)
+	maps.Copy(m, over)
 	return m
 }
 

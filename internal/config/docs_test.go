@@ -236,7 +236,7 @@ func TestSchema_DescribesEveryKey(t *testing.T) {
 				t.Errorf("%s: %s ends in a full stop", path, name)
 			}
 		}
-		if f := k.tag.Get("form"); f != "" && forms[f] == nil {
+		if f := k.tag.Get("form"); f != "" && values[f] == nil {
 			t.Errorf("%s: there is no form %q", path, f)
 		}
 	})

@@ -207,11 +207,3 @@ func (r *hclReader) literal(t token.Token) (text string) {
 	text, _ = t.Value().(string)
 	return text
 }
-
-func duplicateKey(pos Position, key string, first Position) Diagnostic {
-	return Diagnostic{
-		Position: pos, Key: key,
-		Problem: fmt.Sprintf("duplicate key: it is already set on line %d", first.Line),
-		Hint:    "keep one of them",
-	}
-}

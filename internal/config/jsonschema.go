@@ -2,6 +2,7 @@ package config
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"reflect"
@@ -44,8 +45,14 @@ type object = map[string]any
 // identifierPattern is that of hclsyntax.ValidIdentifier, near enough.
 const identifierPattern = `^[\p{L}\p{Nl}_][\p{L}\p{Nl}\p{M}\p{N}\p{Pc}-]*$`
 
-// forms are what the tag "form" of a key names.
-var forms = map[string]object{
+const (
+	integerPattern  = `^[+-]?(0[xX][0-9a-fA-F_]+|0[bB][01_]+|0[oO]?[0-7_]+|[0-9][0-9_]*)$`
+	durationPattern = `^[+-]?(0|(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$`
+)
+
+// values are the schemas of the types of values, as weakly typed as the loader is, and
+// of what the tag "form" of a key names. Null is the same as no key.
+var values = map[string]object{
 	"identifier": {"type": "string", "pattern": identifierPattern},
 	"task":       {"type": []string{"string", "boolean"}, "pattern": identifierPattern, "maxLength": maxTaskName},
 	"cluster":    {"type": []string{"string", "number", "boolean"}, "pattern": "^[^/]+$"},
@@ -59,17 +66,8 @@ var forms = map[string]object{
 		{"type": "string", "pattern": strings.Replace(durationPattern, "[+-]?", `\+?`, 1)},
 	}},
 	"version": {"type": []string{"string", "null"}, "pattern": `^$|^v?\d+\.\d+\.\d+(-[0-9A-Za-z.]+)?$`},
-}
-
-const (
-	integerPattern  = `^[+-]?(0[xX][0-9a-fA-F_]+|0[bB][01_]+|0[oO]?[0-7_]+|[0-9][0-9_]*)$`
-	durationPattern = `^[+-]?(0|(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$`
-)
-
-// values are the schemas of what stands behind a key, as weakly typed as the
-// loader is. Null is the same as no key.
-var values = map[string]object{
-	"string": {"type": []string{"string", "number", "boolean", "null"}},
+	"text":    {"type": []string{"string", "number", "boolean"}, "minLength": 1},
+	"string":  {"type": []string{"string", "number", "boolean", "null"}},
 	"bool": {"anyOf": []object{
 		{"type": []string{"boolean", "null"}},
 		{"enum": []any{"true", "True", "TRUE", "t", "T", "1", 1, "false", "False", "FALSE", "f", "F", "0", 0}},
@@ -242,18 +240,12 @@ func (g *schemaWriter) value(k key) object {
 		}
 		return object{"anyOf": any}
 	}
-	if form := k.tag.Get("form"); form != "" {
-		p := object{}
-		for key, v := range forms[form] {
-			p[key] = v
-		}
-		return p
-	}
-	if k.required() {
-		return object{"type": []string{"string", "number", "boolean"}, "minLength": 1}
+	name := cmp.Or(k.tag.Get("form"), k.value)
+	if k.required() && name == k.value {
+		name = "text"
 	}
 	g.define("string", func() object { return values["string"] }) // that of maps refers to it
-	return g.define(k.value, func() object { return values[k.value] })
+	return g.define(name, func() object { return values[name] })
 }
 
 // one returns the values that are allowed, if they are listed, and whether they

@@ -275,15 +275,15 @@ func joinedQueries(queries condition.Services) condition.Services {
 		return queries
 	}
 	one := queries[0]
-	one.Names = nil
+	var names []string
 	for _, q := range queries {
-		names := q.Names
-		q.Names = nil
-		if !reflect.DeepEqual(q, condition.ServiceQuery{Datacenter: one.Datacenter, Namespace: one.Namespace, Filter: one.Filter, CTSUserDefinedMeta: one.CTSUserDefinedMeta}) {
+		names = append(names, q.Names...)
+		q.Names, one.Names = nil, nil
+		if !reflect.DeepEqual(q, one) {
 			return queries
 		}
-		one.Names = append(one.Names, names...)
 	}
+	one.Names = names
 	return condition.Services{one}
 }
 

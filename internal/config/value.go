@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"reflect"
 	"strconv"
 	"time"
@@ -112,21 +113,16 @@ func (l *loader) write(at, what any) {
 
 // locate keeps the places of the parts of a list or map.
 func (v valueOf[T]) locate(n *node, path string) {
-	switch any(&v.V).(type) {
-	case *[]string:
-		v.Parts = map[string]Position{}
-		for i, item := range n.items {
-			v.Parts[block.Indexed(path, i)] = item.pos
-		}
-	case *map[string]string:
-		if v.Parts == nil {
-			v.Parts = map[string]Position{}
-		}
-		objects, _ := n.objects()
-		for _, o := range objects {
-			for _, e := range o.entries {
-				v.Parts[block.Joined(path, e.key)] = e.pos
+	objects, ok := n.objects()
+	if !ok {
+		objects = []*node{n}
+	}
+	for _, o := range objects {
+		for path, e := range o.below(path, "") {
+			if v.Parts == nil {
+				v.Parts = map[string]Position{}
 			}
+			v.Parts[path] = e.pos
 		}
 	}
 }
@@ -166,30 +162,27 @@ func (d *loader) text(n *node, at block.Origin) (string, bool) {
 }
 
 func (d *loader) bool(n *node, at block.Origin) (bool, bool) {
-	b, err := strconv.ParseBool(n.whole())
-	if n.kind == kindList || n.kind == kindObject || err != nil {
-		d.Fail(at, "cannot parse "+d.shown(n)+" as a bool", "allowed: true, false")
-		return false, false
-	}
-	return b, true
+	return scalar(d, n, at, strconv.ParseBool, "cannot parse %s as a bool", "allowed: true, false")
 }
 
 func (d *loader) int(n *node, at block.Origin) (int, bool) {
-	i, err := strconv.ParseInt(n.whole(), 0, 32)
-	if n.kind == kindList || n.kind == kindObject || err != nil {
-		d.Fail(at, "cannot parse "+d.shown(n)+" as int", "it must be a whole number")
-		return 0, false
-	}
-	return int(i), true
+	parse := func(text string) (int64, error) { return strconv.ParseInt(text, 0, 32) }
+	i, ok := scalar(d, n, at, parse, "cannot parse %s as int", "it must be a whole number")
+	return int(i), ok
 }
 
 func (d *loader) duration(n *node, at block.Origin) (time.Duration, bool) {
-	t, err := time.ParseDuration(n.whole())
+	return scalar(d, n, at, time.ParseDuration, "invalid duration %s", `a number with a unit, such as "500ms", "20s", "5m" or "1h"`)
+}
+
+// scalar parses a value, which the problem shows.
+func scalar[T any](d *loader, n *node, at block.Origin, parse func(string) (T, error), problem, hint string) (v T, ok bool) {
+	parsed, err := parse(n.whole())
 	if n.kind == kindList || n.kind == kindObject || err != nil {
-		d.Fail(at, "invalid duration "+d.shown(n), `a number with a unit, such as "500ms", "20s", "5m" or "1h"`)
-		return 0, false
+		d.Fail(at, fmt.Sprintf(problem, d.shown(n)), hint)
+		return v, false
 	}
-	return t, true
+	return parsed, true
 }
 
 // whole is the text of a value, of a whole number without a fraction or an

@@ -177,7 +177,10 @@ func (r *yamlReader) mapping(n *node, y *yaml.Node, depth int) *Diagnostic {
 			continue
 		}
 		if first, ok := seen[key.Value]; ok {
-			r.diags = append(r.diags, duplicateKey(r.position(key), key.Value, first))
+			r.diags = append(r.diags, Diagnostic{
+				Position: r.position(key), Key: key.Value,
+				Problem: fmt.Sprintf("duplicate key: it is already set on line %d", first.Line), Hint: "keep one of them",
+			})
 			continue
 		}
 		seen[key.Value] = r.position(key)

@@ -32,10 +32,7 @@ func CheckPlaces(cfg *config.Config) error {
 			Problem: "the state would be on the disk of a container, and lost with it",
 			Hint:    "keep it in S3 (backend s3) or in Consul (the default)"})
 	}
-	if len(found) == 0 {
-		return nil
-	}
-	return found
+	return found.Err()
 }
 
 // insteadOfFiles says for each key with a file what to use instead.
@@ -102,10 +99,7 @@ func CheckSecrets(cfg *config.Config) error {
 			}
 		}
 	}
-	if len(found) == 0 {
-		return nil
-	}
-	return found
+	return found.Err()
 }
 
 var (
