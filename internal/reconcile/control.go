@@ -6,12 +6,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/outbox"
 	"github.com/terrapulse/terrapulse/internal/overlay"
 	"github.com/terrapulse/terrapulse/internal/pause"
 	"github.com/terrapulse/terrapulse/internal/state"
@@ -74,40 +76,75 @@ func (c *Control) Config(ctx context.Context) (*overlay.Effective, error) {
 // someone is who asks, also where nobody has said who.
 func someone(by string) string { return cmp.Or(by, "somebody") }
 
-// idle returns the record of a task that no run is under way of.
-func (c *Control) idle(ctx context.Context, task string) (state.Stored[state.Task], error) {
-	record, err := state.Read[state.Task](ctx, c.Store, state.TaskKey(task))
-	if err == nil && record.Data.Run != nil {
-		err = ErrActive
-	}
-	return record, err
-}
-
-// errNoChange is returned by the functions that say what to write if everything
-// is as it should be: nothing is written then, and no tick is requested.
+// errNoChange is returned by the functions that say what to write if nothing has
+// to change: then nothing is written, and no tick is requested.
 var errNoChange = errors.New("there is nothing to change")
 
-// change writes changes of overrides, which decide derives from the effective
-// configuration.
-func (c *Control) change(ctx context.Context, decide func(*overlay.Effective, *state.Reconcile) ([]state.Change, error)) error {
-	return c.write(ctx, true, func(rec *state.Reconcile) ([]state.Change, error) {
-		e, err := c.Config(ctx)
+// edit is one change of the records of a task. A verb sets what it changes.
+type edit struct {
+	*overlay.Effective
+	now    time.Time
+	rec    *state.Reconcile // written with the edit
+	record state.Stored[state.Task]
+	next   state.Task     // the task's record from now on
+	others []state.Change // of other records
+	events []outbox.Event // of the task
+}
+
+// edit writes what decide changes about a task, and requests a tick. The task's
+// record is always written, so that a tick that has read it before does not act.
+func (c *Control) edit(ctx context.Context, task string, decide func(*edit) error) error {
+	if len(state.TaskKey(task)) > state.MaxKey {
+		return ErrNoTask
+	}
+	return c.write(ctx, func(rec *state.Reconcile) ([]state.Change, error) {
+		base, err := c.Base(ctx)
 		if err != nil {
 			return nil, err
 		}
-		return decide(e, rec)
+		e := &edit{now: c.Now(), rec: rec}
+		if e.Effective, err = c.Source.At(ctx, c.Store, base, rec.Overrides); err != nil {
+			return nil, err
+		}
+		if e.record, err = state.Read[state.Task](ctx, c.Store, state.TaskKey(task)); err != nil {
+			return nil, fmt.Errorf("read task %s: %w", task, err)
+		}
+		e.next = e.record.Data
+		if err := decide(e); err != nil {
+			return nil, err
+		}
+		changes, _ := e.changes()
+		return changes, nil
 	})
 }
 
+// changes returns everything that the edit writes, but for the reconcile record.
+func (e *edit) changes() ([]state.Change, outbox.Events) {
+	events := outbox.NewEvents(number(&e.next, *e.rec, e.events)...)
+	return slices.Concat(e.others, []state.Change{e.record.Write(e.next)}, events.Changes()), events
+}
+
+// override adds the change of an override, and its event. Whoever reads the
+// reconcile record sees that the overrides have changed.
+func (e *edit) override(change state.Change, event outbox.Event) {
+	e.rec.Overrides = uuid.NewString()
+	e.others, e.events = append(e.others, change), append(e.events, event)
+}
+
+// overridden is override for a request, with the event that follows from it.
+func (e *edit) overridden(change state.Change, o state.Override) {
+	kind := map[state.Op]outbox.Kind{state.OpCreate: outbox.OverrideCreated, state.OpReplace: outbox.OverrideChanged, state.OpDelete: outbox.OverrideRemoved}[change.Op]
+	e.override(change, outbox.Event{Kind: kind, At: o.At, Task: o.Task, By: o.By, Detail: o.String()})
+}
+
 // write writes changes, of which there may be none, and requests a tick. If
-// another process was faster, decide is called again. Each change of an override
-// writes the reconcile record too, so that it is read before anything else.
-func (c *Control) write(ctx context.Context, overrides bool, decide func(*state.Reconcile) ([]state.Change, error)) error {
+// another process was faster, decide is called again.
+func (c *Control) write(ctx context.Context, decide func(*state.Reconcile) ([]state.Change, error)) error {
 	defer c.acquireTurn(ctx)()
 	for try := 1; ; try++ {
-		rec, err := state.Read[state.Reconcile](ctx, c.Store, state.ReconcileKey)
+		rec, err := state.ReadReconcile(ctx, c.Store)
 		if err != nil {
-			return fmt.Errorf("read the reconcile record: %w", err)
+			return err
 		}
 		next := rec.Data
 		changes, err := decide(&next)
@@ -118,12 +155,8 @@ func (c *Control) write(ctx context.Context, overrides bool, decide func(*state.
 			return err
 		}
 		next.Due = earlier(next.Due, c.Now())
-		if overrides {
-			next.Overrides = uuid.NewString()
-		}
 		_, err = c.Store.Apply(ctx, append(changes, rec.Write(next))...)
-		conflict := new(state.ConflictError)
-		if errors.As(err, &conflict) && try < changeTries && pause.For(ctx, time.Duration(try)*5*time.Millisecond) {
+		if errors.As(err, new(*state.ConflictError)) && try < changeTries && pause.For(ctx, time.Duration(try)*5*time.Millisecond) {
 			continue
 		}
 		if err != nil {

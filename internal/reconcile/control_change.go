@@ -7,7 +7,6 @@ import (
 	"fmt"
 
 	"github.com/terrapulse/terrapulse/internal/config"
-	"github.com/terrapulse/terrapulse/internal/outbox"
 	"github.com/terrapulse/terrapulse/internal/overlay"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
@@ -27,34 +26,34 @@ type ChangeOptions struct {
 // Create makes a task from its definition, JSON as the API takes it. The error
 // is ErrExists, or config.Errors about the definition.
 func (c *Control) Create(ctx context.Context, definition json.RawMessage, opts ChangeOptions) (*config.Task, error) {
-	var task *config.Task
-	err := c.change(ctx, func(e *overlay.Effective, rec *state.Reconcile) (changes []state.Change, err error) {
-		if task, err = check(e, definition); err != nil {
-			return nil, err
+	task, err := c.Check(ctx, definition)
+	if err != nil {
+		return nil, err
+	}
+	return task, c.edit(ctx, task.Name, func(e *edit) error {
+		if _, err := check(e.Effective, definition); err != nil {
+			return err
 		}
-		key := state.OverrideKey(task.Name)
-		override, err := state.Read[state.Override](ctx, c.Store, key)
+		override, err := state.Read[state.Override](ctx, c.Store, state.OverrideKey(task.Name))
 		if err != nil {
-			return nil, err
+			return err
 		}
-		record, err := c.idle(ctx, task.Name)
-		if err != nil {
-			return nil, err
+		if e.next.Run != nil {
+			return ErrActive
 		}
-		now := c.Now()
 		// A file's task of this name that was deleted stays so.
-		next := state.Override{Task: task.Name, Definition: definition, Deleted: override.Data.Deleted, By: someone(opts.By), At: now, Made: now}
-		fresh := state.Task{History: record.Data.History, Events: record.Data.Events, HoldNext: true}
+		next := state.Override{Task: task.Name, Definition: definition, Deleted: override.Data.Deleted, By: someone(opts.By), At: e.now, Made: e.now}
+		e.next = state.Task{History: e.next.History, Events: e.next.Events, HoldNext: true}
 		if opts.Provisional && task.Enabled {
 			next.Provisional = &state.Provisional{}
 			if override.Data.Deleted != "" {
 				next.Provisional.Before = &override.Data
 			}
-			fresh.HoldNext, fresh.Forced = false, next.By
+			e.next.HoldNext, e.next.Forced = false, next.By
 		}
-		return overridden(rec, override.Write(next), next, record, fresh), nil
+		e.overridden(override.Write(next), next)
+		return nil
 	})
-	return task, err
 }
 
 // Check says what Create would.
@@ -84,58 +83,55 @@ func check(e *overlay.Effective, definition json.RawMessage) (*config.Task, erro
 // provisional change.
 // The error is ErrNoTask or ErrActive.
 func (c *Control) SetEnabled(ctx context.Context, task string, enabled bool, opts ChangeOptions) (earlier Earlier, err error) {
-	err = c.change(ctx, func(e *overlay.Effective, rec *state.Reconcile) ([]state.Change, error) {
+	err = c.edit(ctx, task, func(e *edit) error {
 		t, ok := e.Config.Task(task)
 		if !ok {
-			return nil, c.missing(ctx, e, task)
+			return e.missing(task)
 		}
-		record, err := c.idle(ctx, task)
-		if errors.Is(err, ErrActive) && !enabled && record.Data.Waits() != nil {
-			err = nil // the next tick ends the run that waits
-		}
-		if err != nil {
-			return nil, err
+		// If the task is disabled, the next tick ends the run that waits.
+		if e.next.Run != nil && (enabled || e.next.Waits() == nil) {
+			return ErrActive
 		}
 		override, err := state.Read[state.Override](ctx, c.Store, state.OverrideKey(task))
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if override.Data.Provisional != nil {
-			return nil, ErrActive
+			return ErrActive
 		}
-		now := c.Now()
 		next := override.Data
 		if !override.Exists() {
-			next.Made = now
+			next.Made = e.now
 		}
-		next.Task, next.Enabled, next.By, next.At = task, &enabled, someone(opts.By), now
+		next.Task, next.Enabled, next.By, next.At = task, &enabled, someone(opts.By), e.now
 		if !t.FromAPI {
 			next.Deleted = "" // its block was changed since
 		}
-		earlier = earlierThan(record.Data)
+		earlier = earlierThan(e.next)
 		provisional := opts.Provisional && enabled
+		if t.Enabled == enabled && !provisional {
+			return errNoChange
+		}
 		if provisional {
 			next.Provisional = &state.Provisional{Since: earlier.Ended}
 			if override.Exists() {
 				next.Provisional.Before = &override.Data
 			}
 		}
-		if t.Enabled == enabled && !provisional {
-			return nil, errNoChange
+		if !enabled {
+			e.cancelPending()
+		} else {
+			e.next.Held, e.next.HoldNext = nil, !provisional
+			if provisional {
+				e.next.Forced, e.next.Replaces = next.By, false
+			}
 		}
 		change := override.Write(next)
 		if override.Exists() && redundant(next, e.Base) {
 			change = state.Delete(override.Record)
 		}
-		if !enabled {
-			return overridden(rec, change, next, record, cancelPending(record.Data)), nil
-		}
-		fresh := record.Data
-		fresh.Held, fresh.HoldNext = nil, !provisional
-		if provisional {
-			fresh.Forced, fresh.Replaces = next.By, false
-		}
-		return overridden(rec, change, next, record, fresh), nil
+		e.overridden(change, next)
+		return nil
 	})
 	return earlier, err
 }
@@ -150,54 +146,44 @@ func redundant(o state.Override, base *config.Config) bool {
 // Delete removes a task; what it has made stays. A task of a file is hidden:
 // it comes back when its block there is changed. The error is ErrNoTask.
 func (c *Control) Delete(ctx context.Context, task, by string) (comesBack bool, err error) {
-	err = c.change(ctx, func(e *overlay.Effective, rec *state.Reconcile) ([]state.Change, error) {
+	err = c.edit(ctx, task, func(e *edit) error {
 		t, ok := e.Config.Task(task)
 		if e.Problems[task] == nil && !ok { // one that is only without effect can be deleted
-			if err := c.missing(ctx, e, task); errors.Is(err, ErrActive) {
-				return nil, errNoChange // deleted already, and shown until its run has ended
-			} else {
-				return nil, err
+			if err := e.missing(task); !errors.Is(err, ErrActive) {
+				return err
 			}
+			return errNoChange // deleted already, and shown until its run has ended
 		}
 		override, err := state.Read[state.Override](ctx, c.Store, state.OverrideKey(task))
 		if err != nil {
-			return nil, err
+			return err
 		}
-		record, err := state.Read[state.Task](ctx, c.Store, state.TaskKey(task))
-		if err != nil {
-			return nil, err
-		}
-		record.Data.Deleted = true
-		now := c.Now()
-		next := state.Override{Task: task, Deleted: override.Data.Deleted, By: someone(by), At: now, Made: override.Data.Made}
+		next := state.Override{Task: task, Deleted: override.Data.Deleted, By: someone(by), At: e.now, Made: override.Data.Made}
 		if comesBack = ok && !t.FromAPI; comesBack {
 			next.Deleted = t.Identity(e.Base)
 		}
-		switch {
-		case next.Deleted == "" && override.Exists():
-			if ok && record.Data.Run != nil {
-				record.Data.Leaving = override.Data.Definition
-			}
-			return overridden(rec, state.Delete(override.Record), next, record, cancelPending(record.Data)), nil
-		case !override.Exists():
-			next.Made = now
+		if !override.Exists() {
+			next.Made = e.now
 		}
-		return overridden(rec, override.Write(next), next, record, cancelPending(record.Data)), nil
+		change := override.Write(next)
+		if next.Deleted == "" && override.Exists() {
+			change = state.Delete(override.Record)
+			if ok && e.next.Run != nil {
+				e.next.Leaving = override.Data.Definition
+			}
+		}
+		e.next.Deleted = true
+		e.cancelPending()
+		e.overridden(change, next)
+		return nil
 	})
 	return comesBack, err
 }
 
 // missing is why a task that is not in the configuration cannot be changed:
 // ErrActive if it was deleted while a run of it is under way, else ErrNoTask.
-func (c *Control) missing(ctx context.Context, e *overlay.Effective, task string) error {
-	if len(state.TaskKey(task)) > state.MaxKey {
-		return ErrNoTask
-	}
-	record, err := state.Read[state.Task](ctx, c.Store, state.TaskKey(task))
-	if err != nil {
-		return fmt.Errorf("read task %s: %w", task, err)
-	}
-	if _, ok := e.Base.Task(task); record.Data.Run != nil && (ok || len(record.Data.Leaving) > 0) {
+func (e *edit) missing(task string) error {
+	if _, ok := e.Base.Task(task); e.next.Run != nil && (ok || len(e.next.Leaving) > 0) {
 		return ErrActive
 	}
 	return ErrNoTask
@@ -212,26 +198,26 @@ func (c *Control) Reset(ctx context.Context) ([]state.Override, error) {
 	var forgotten []state.Override
 	for _, o := range all {
 		task := state.OverrideTask(o.Key)
-		err := c.write(ctx, true, func(rec *state.Reconcile) ([]state.Change, error) {
-			now, err := c.Store.Get(ctx, o.Key)
-			if errors.Is(err, state.ErrNotFound) {
-				return nil, errNoChange
+		err := c.write(ctx, func(rec *state.Reconcile) ([]state.Change, error) {
+			override, _, err := readAnyway[state.Override](ctx, c.Store, o.Key)
+			if err == nil && !override.Exists() {
+				err = errNoChange
 			}
 			if err != nil {
 				return nil, err
 			}
-			if _, err := state.Decode[state.Override](now); errors.As(err, new(*state.NewerError)) {
-				return nil, err
-			}
-			record, err := state.Read[state.Task](ctx, c.Store, state.TaskKey(task))
-			if errors.As(err, new(*state.CorruptError)) {
-				return []state.Change{state.Delete(now)}, nil // no tick acts on such a record
-			}
+			record, corrupt, err := readAnyway[state.Task](ctx, c.Store, state.TaskKey(task))
 			if err != nil {
 				return nil, err
 			}
-			removed := state.Override{Task: task, By: "start -reset-storage", At: c.Now()}
-			return overridden(rec, state.Delete(now), removed, record, cancelPending(record.Data)), nil
+			e := &edit{rec: rec, record: record, next: record.Data}
+			e.cancelPending()
+			e.overridden(state.Delete(override.Record), state.Override{Task: task, By: "start -reset-storage", At: c.Now()})
+			if corrupt != nil {
+				return e.others, nil // no tick acts on such a record
+			}
+			changes, _ := e.changes()
+			return changes, nil
 		})
 		if err != nil {
 			return forgotten, fmt.Errorf("forget what was changed about task %s: %w", task, err)
@@ -246,19 +232,16 @@ func (c *Control) Reset(ctx context.Context) ([]state.Override, error) {
 	return forgotten, nil
 }
 
-// cancelPending removes the change and the request that wait for a run. The
-// record is written even if it stays the same, so that a tick that has read it
-// before does not run the task.
-func cancelPending(task state.Task) state.Task {
-	task.Pending, task.Forced, task.Replaces = nil, "", false
-	return task
+// readAnyway reads a record also if it is corrupt: then its data is empty.
+func readAnyway[T any](ctx context.Context, store state.Store, key string) (state.Stored[T], *state.CorruptError, error) {
+	stored, err := state.Read[T](ctx, store, key)
+	if corrupt := (*state.CorruptError)(nil); errors.As(err, &corrupt) {
+		return state.Stored[T]{Record: corrupt.Record}, corrupt, nil
+	}
+	return stored, nil, err
 }
 
-// overridden returns the changes that write an override, the record of its task
-// and the event of both. They are written with rec.
-func overridden(rec *state.Reconcile, change state.Change, o state.Override, record state.Stored[state.Task], next state.Task) []state.Change {
-	kind := map[state.Op]outbox.Kind{state.OpCreate: outbox.OverrideCreated, state.OpReplace: outbox.OverrideChanged, state.OpDelete: outbox.OverrideRemoved}[change.Op]
-	outbox.Continue(&next, *rec)
-	events := outbox.NewEvents(outbox.Number(&next, outbox.Event{Kind: kind, At: o.At, Task: o.Task, By: o.By, Detail: o.String()}))
-	return append([]state.Change{change, record.Write(next)}, events.Changes()...)
+// cancelPending removes the change and the request that wait for a run.
+func (e *edit) cancelPending() {
+	e.next.Pending, e.next.Forced, e.next.Replaces = nil, "", false
 }

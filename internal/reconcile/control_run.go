@@ -38,26 +38,48 @@ func earlierThan(t state.Task) (e Earlier) {
 
 // Force requests a run of the task, whatever its condition says. AwaitRun waits
 // for it. The error is ErrNoTask or ErrDisabled.
-func (c *Control) Force(ctx context.Context, task, by string) (earlier Earlier, err error) {
-	if err := c.runnable(ctx, task); err != nil {
-		return Earlier{}, err
-	}
-	err = c.write(ctx, false, func(*state.Reconcile) ([]state.Change, error) {
-		record, err := state.Read[state.Task](ctx, c.Store, state.TaskKey(task))
-		if err != nil {
-			return nil, err
+func (c *Control) Force(ctx context.Context, task, by string) (Earlier, error) {
+	return c.request(ctx, task, by, func(state.Task) error { return nil })
+}
+
+// Retry requests an immediate run, without backoff, of a task whose latest run
+// failed, was lost or was cancelled. AwaitRun waits for that run.
+// The error is ErrNoTask, ErrDisabled, ErrActive or ErrNoRetry.
+func (c *Control) Retry(ctx context.Context, task, by string) (Earlier, error) {
+	return c.request(ctx, task, by, func(t state.Task) error {
+		switch {
+		case t.Run != nil:
+			return ErrActive
+		case !t.Unfinished():
+			return ErrNoRetry
 		}
-		next := record.Data
-		earlier = earlierThan(next)
-		next.Forced, next.Replaces = someone(by), false
-		return []state.Change{record.Write(next)}, nil
+		return nil
+	})
+}
+
+// request requests a run of an enabled task, unless refuse returns an error.
+func (c *Control) request(ctx context.Context, task, by string, refuse func(state.Task) error) (earlier Earlier, err error) {
+	err = c.edit(ctx, task, func(e *edit) error {
+		t, ok := e.Config.Task(task)
+		switch {
+		case !ok:
+			return ErrNoTask
+		case !t.Enabled:
+			return ErrDisabled
+		}
+		if err := refuse(e.next); err != nil {
+			return err
+		}
+		earlier = earlierThan(e.next)
+		e.next.Forced, e.next.Replaces = someone(by), false
+		return nil
 	})
 	return earlier, err
 }
 
 // Tick requests a tick.
 func (c *Control) Tick(ctx context.Context) error {
-	return c.write(ctx, false, func(*state.Reconcile) ([]state.Change, error) { return nil, nil })
+	return c.write(ctx, func(*state.Reconcile) ([]state.Change, error) { return nil, nil })
 }
 
 // AwaitRun waits until the run has ended that was requested when the task had

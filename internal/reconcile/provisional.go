@@ -7,8 +7,6 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/google/uuid"
-
 	"github.com/terrapulse/terrapulse/internal/outbox"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
@@ -37,7 +35,7 @@ func hadRun(o state.Override, s state.Task) bool {
 }
 
 func (t *tick) settleChange(ctx context.Context, name string, task state.Stored[state.Task]) error {
-	rec, err := state.Read[state.Reconcile](ctx, t.Store, state.ReconcileKey)
+	rec, err := state.ReadReconcile(ctx, t.Store)
 	if err != nil {
 		return err
 	}
@@ -45,35 +43,29 @@ func (t *tick) settleChange(ctx context.Context, name string, task state.Stored[
 	if err != nil || override.Data.Provisional == nil {
 		return err
 	}
-	next := rec.Data
-	next.Overrides = uuid.NewString()
-	var change state.Change
-	after, result := task.Data, task.Data.Last
-	event := outbox.Event{Kind: outbox.OverrideReverted, At: t.Now(), Task: name, Run: result.Run, By: override.Data.By, Detail: override.Data.String()}
-	if result.State == state.RunSucceeded {
-		event.Kind = outbox.OverrideConfirmed
-	}
-	events := outbox.NewEvents(outbox.Number(&after, event))
-	kept := override.Data
+	result, kept := task.Data.Last, override.Data
 	kept.Provisional = nil
+	kind, change := outbox.OverrideReverted, state.Delete(override.Record)
 	switch before := override.Data.Provisional.Before; {
-	case result.State == state.RunSucceeded && redundant(kept, t.Config):
-		change = state.Delete(override.Record)
 	case result.State == state.RunSucceeded:
-		change = override.Write(kept)
+		kind = outbox.OverrideConfirmed
+		if !redundant(kept, t.Config) {
+			change = override.Write(kept)
+		}
 	case before != nil:
 		change = override.Write(*before)
-	default:
-		change = state.Delete(override.Record)
 	}
+	next := rec.Data
+	e := &edit{rec: &next, record: task, next: task.Data}
+	e.override(change, outbox.Event{Kind: kind, At: t.Now(), Task: name, Run: result.Run, By: override.Data.By, Detail: override.Data.String()})
+	changes, events := e.changes()
 	// If the task's record has changed, the provisional change may be another one.
-	_, err = t.opts.Lease.Apply(ctx, append([]state.Change{change, task.Write(after), rec.Write(next)}, events.Changes()...)...)
-	if conflict := new(state.ConflictError); errors.As(err, &conflict) {
+	_, err = t.opts.Lease.Apply(ctx, append(changes, rec.Write(next))...)
+	if errors.As(err, new(*state.ConflictError)) {
 		return nil // somebody changes it at this moment: the next tick reads it again
 	}
-	if err != nil {
-		return err
+	if err == nil {
+		t.eventLog().Now(ctx, events)
 	}
-	t.eventLog().Now(ctx, events)
-	return nil
+	return err
 }

@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/terrapulse/terrapulse/internal/outbox"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
@@ -31,11 +33,9 @@ func (t *tick) erase(ctx context.Context, task state.Stored[state.Task]) error {
 	if !task.Exists() {
 		return nil
 	}
-	last := task.Data
-	events := outbox.NewEvents(outbox.Number(&last, outbox.Event{Kind: outbox.TaskForgotten, At: t.Now(), Task: name}))
 	rec := t.rec
-	outbox.Remember(&rec.Data, last)
-	written, err := t.opts.Lease.Apply(ctx, append([]state.Change{t.rec.Write(rec.Data), state.Delete(task.Record)}, events.Changes()...)...)
+	changes, events := forgotten(&rec.Data, task, t.Now())
+	written, err := t.opts.Lease.Apply(ctx, append([]state.Change{t.rec.Write(rec.Data)}, changes...)...)
 	if errors.As(err, new(*state.ConflictError)) {
 		return nil // somebody has changed it meanwhile: the next tick decides again
 	}
@@ -84,6 +84,14 @@ func (c *corrupt) explain(log *slog.Logger, decisions []Decision) {
 	c.warned = warned
 }
 
+// forgotten returns the changes that remove the record of a task, which are written
+// with rec, and their event.
+func forgotten(rec *state.Reconcile, task state.Stored[state.Task], now time.Time) ([]state.Change, outbox.Events) {
+	events := outbox.NewEvents(outbox.Number(&task.Data, outbox.Event{Kind: outbox.TaskForgotten, At: now, Task: state.TaskName(task.Key)}))
+	outbox.Remember(rec, task.Data)
+	return append([]state.Change{state.Delete(task.Record)}, events.Changes()...), events
+}
+
 // Forget removes all records of a task: of one that is in no configuration, or
 // one with a record that cannot be decoded. What it has made stays. The error is
 // ErrNoTask, ErrActive or ErrConfigured.
@@ -96,56 +104,39 @@ func (c *Control) Forget(ctx context.Context, task string) error {
 		return err
 	}
 	_, configured := e.Config.Task(task)
-	err = c.write(ctx, true, func(last *state.Reconcile) ([]state.Change, error) {
-		var changes []state.Change
-		broken := false
-		for _, key := range []string{state.TaskKey(task), state.OverrideKey(task)} {
-			rec, err := c.Store.Get(ctx, key)
-			if errors.Is(err, state.ErrNotFound) {
-				continue
+	return c.write(ctx, func(rec *state.Reconcile) ([]state.Change, error) {
+		record, corrupt, err := readAnyway[state.Task](ctx, c.Store, state.TaskKey(task))
+		if err != nil {
+			return nil, fmt.Errorf("read task %s: %w", task, err)
+		}
+		override, corruptOverride, err := readAnyway[state.Override](ctx, c.Store, state.OverrideKey(task))
+		if err != nil {
+			return nil, fmt.Errorf("read what was changed about task %s: %w", task, err)
+		}
+		live := record.Data.Run
+		if live != nil { // a run whose record is gone or corrupt never ends
+			run, corrupt, err := readAnyway[state.Run](ctx, c.Store, state.RunKey(task, live.ID))
+			if err == nil && corrupt == nil && run.Exists() {
+				err = ErrActive
 			}
 			if err != nil {
-				return nil, fmt.Errorf("read %s: %w", key, err)
-			}
-			if key == state.OverrideKey(task) {
-				if _, err := state.Decode[state.Override](rec); errors.As(err, new(*state.NewerError)) {
-					return nil, err
-				} else if err != nil {
-					broken, changes = true, append(changes, state.Delete(rec))
-				}
-				continue
-			}
-			stored, err := state.Decode[state.Task](rec)
-			if errors.As(err, new(*state.NewerError)) {
 				return nil, err
 			}
-			events := outbox.NewEvents(outbox.Number(&stored.Data, outbox.Event{Kind: outbox.TaskForgotten, At: c.Now(), Task: task}))
-			outbox.Remember(last, stored.Data)
-			changes = append(append(changes, state.Delete(rec)), events.Changes()...)
-			if err != nil {
-				broken = true
-				continue
-			}
-			if stored.Data.Run != nil {
-				run, err := state.Read[state.Run](ctx, c.Store, state.RunKey(task, stored.Data.Run.ID))
-				if !errors.As(err, new(*state.CorruptError)) {
-					if err == nil && run.Exists() {
-						err = ErrActive
-					}
-					if err != nil {
-						return nil, err
-					}
-				}
-				broken = true
-			}
+		}
+		var changes []state.Change
+		if record.Exists() {
+			changes, _ = forgotten(rec, record, c.Now())
+		}
+		if corruptOverride != nil {
+			changes = append(changes, state.Delete(override.Record))
 		}
 		switch {
 		case len(changes) == 0:
 			return nil, ErrNoTask
-		case configured && !broken:
+		case configured && corrupt == nil && corruptOverride == nil && live == nil:
 			return nil, ErrConfigured
 		}
+		rec.Overrides = uuid.NewString()
 		return changes, state.Erase(ctx, c.Store, task)
 	})
-	return err
 }

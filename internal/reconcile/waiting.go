@@ -72,10 +72,7 @@ func (d *decider) resume(t trigger) Decision {
 // waitingRun reads the record of a run that is to be resumed or ended. It returns
 // false if the run does not wait any more: the next tick decides anew.
 func (b *batch) waitingRun(ctx context.Context, task string, live *state.LiveRun) (state.Stored[state.Run], bool, error) {
-	run, err := state.Read[state.Run](ctx, b.tick.Store, state.RunKey(task, live.ID))
-	if corrupt := (*state.CorruptError)(nil); errors.As(err, &corrupt) {
-		run, err = state.Stored[state.Run]{Record: corrupt.Record}, nil
-	}
+	run, _, err := readAnyway[state.Run](ctx, b.tick.Store, state.RunKey(task, live.ID))
 	if err != nil {
 		return run, false, fmt.Errorf("read run %s: %w", live.ID, err)
 	}
@@ -100,22 +97,16 @@ func (b *batch) ended(it *item, next state.Task, run state.Stored[state.Run]) st
 // what the given wait identifies. To repeat the request is harmless. The error
 // is ErrNotWaiting.
 func (c *Control) Resume(ctx context.Context, task, run, wait, by string) error {
-	return c.write(ctx, false, func(*state.Reconcile) ([]state.Change, error) {
-		record, err := state.Read[state.Task](ctx, c.Store, state.TaskKey(task))
-		if err != nil {
-			return nil, err
+	return c.edit(ctx, task, func(e *edit) error {
+		live := e.next.Run
+		if w := e.next.Waits(); w == nil || live.ID != run || w.ID != wait || live.Resume == nil && reached(w.Until, e.now) {
+			return ErrNotWaiting
 		}
-		next := record.Data
-		now := c.Now()
-		if w := next.Waits(); w == nil || next.Run.ID != run || w.ID != wait || next.Run.Resume == nil && reached(w.Until, now) {
-			return nil, ErrNotWaiting
+		if live.Resume == nil {
+			resumed := *live
+			resumed.Resume = &state.Resume{By: someone(by), At: e.now}
+			e.next.Run = &resumed
 		}
-		if next.Run.Resume != nil {
-			return nil, nil
-		}
-		live := *next.Run
-		live.Resume = &state.Resume{By: someone(by), At: now}
-		next.Run = &live
-		return []state.Change{record.Write(next)}, nil
+		return nil
 	})
 }

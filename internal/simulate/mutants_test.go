@@ -124,14 +124,14 @@ var mutants = []struct {
 	}, {
 		rule: "a decision of before a task was disabled does not run it",
 		file: "reconcile/control_change.go",
-		old:  "if !enabled {\n\t\t\treturn overridden(rec, change, next, record, cancelPending(record.Data)), nil",
-		new:  "if !enabled {\n\t\t\treturn append([]state.Change{change}, overridden(rec, change, next, record, record.Data)[2:]...), nil",
+		old:  "if !enabled {\n\t\t\te.cancelPending()",
+		new:  "if !enabled {\n\t\t\te.record = state.Stored[state.Task]{Record: state.Record{Key: fmt.Sprintf(\"log/x/%d\", e.now.UnixNano())}}",
 		says: "rests",
 	}, {
 		rule: "a decision of before a task was deleted does not run it",
 		file: "reconcile/control_change.go",
-		old:  "next.Made = now\n\t\t}\n\t\treturn overridden(rec, override.Write(next), next, record, cancelPending(record.Data)), nil",
-		new:  "next.Made = now\n\t\t}\n\t\treturn append([]state.Change{override.Write(next)}, overridden(rec, override.Write(next), next, record, record.Data)[2:]...), nil",
+		old:  "e.next.Deleted = true\n\t\te.cancelPending()",
+		new:  "e.record = state.Stored[state.Task]{Record: state.Record{Key: fmt.Sprintf(\"log/x/%d\", e.now.UnixNano())}}",
 		says: "", // what was deleted is run, or its events are out of order: their numbers are in that record
 	}, {
 		rule: "a task that came back after it was deleted can be disabled",
