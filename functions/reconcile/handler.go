@@ -192,15 +192,7 @@ func (i *invocation) inspect(ctx context.Context, req invoke.Request) (invoke.An
 	if err != nil {
 		return i.answer(req, reconcile.Report{}, err)
 	}
-	var launches []state.Launch
-	if req.Draft != nil {
-		var launch *state.Launch
-		if launch, err = r.Planner().StartDraft(ctx, req.Draft, "an invocation of the function"); launch != nil {
-			launches = append(launches, *launch)
-		}
-	} else {
-		launches, err = r.Planner().Start(ctx, names, "an invocation of the function")
-	}
+	launches, err := r.Planner().Start(ctx, names, req.Draft, "an invocation of the function")
 	answer := invoke.Answer{Mode: req.Mode, Bundle: r.Bundle}
 	answer.Launches, answer.Runs = started(launches)
 	if err == nil && req.Wait {

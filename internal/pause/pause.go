@@ -1,8 +1,10 @@
-// Package pause waits, unless a context ends.
+// Package pause waits until a time has passed or a context ends, and ends work in
+// the background.
 package pause
 
 import (
 	"context"
+	"sync"
 	"time"
 )
 
@@ -15,5 +17,17 @@ func For(ctx context.Context, d time.Duration) bool {
 		return false
 	case <-timer.C:
 		return true
+	}
+}
+
+// Background starts work. The function that it returns ends the context of the
+// work, and waits until the work has ended.
+func Background(ctx context.Context, work func(context.Context)) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var started sync.WaitGroup
+	started.Go(func() { work(ctx) })
+	return func() {
+		cancel()
+		started.Wait()
 	}
 }

@@ -113,7 +113,7 @@ func (l *Loop) release(ctx context.Context, held *lease.Lease) {
 func (l *Loop) lead(ctx context.Context) (*lease.Lease, error) {
 	var leader string
 	wait := failedTickWait
-	for {
+	for ctx.Err() == nil {
 		held, err := l.acquireAnd(ctx, l.takes)
 		if err == nil {
 			return held, nil
@@ -136,23 +136,19 @@ func (l *Loop) lead(ctx context.Context) (*lease.Lease, error) {
 			l.Log.Error("the lease cannot be read or written", "error", err)
 			wait = min(2*wait, failedTickMax)
 		}
-		timer := time.NewTimer(wait)
 		select {
 		case <-ctx.Done():
 		case news := <-l.Reload:
 			l.reload(news)
-		case <-timer.C:
+		case <-time.After(wait):
 			select { // it leads with the latest files
 			case news := <-l.Reload:
 				l.reload(news)
 			default:
 			}
 		}
-		timer.Stop()
-		if ctx.Err() != nil {
-			return nil, nil
-		}
 	}
+	return nil, nil
 }
 
 // reload makes the next tick use the changed files, or record why they are refused.
@@ -186,12 +182,7 @@ func (l *Loop) askedElsewhere(ctx context.Context) <-chan struct{} {
 // work ticks while the lease is held. It returns why it stopped.
 func (l *Loop) work(ctx context.Context, held *lease.Lease) error {
 	ctx, stop := context.WithCancelCause(ctx)
-	kept := make(chan struct{})
-	go func() {
-		defer close(kept)
-		stop(l.keep(ctx, held))
-	}()
-	defer func() { stop(nil); <-kept }()
+	defer pause.Background(ctx, func(ctx context.Context) { stop(l.keep(ctx, held)) })()
 
 	if l.Leads != nil {
 		l.Leads(ctx, held.Fence())
@@ -217,12 +208,7 @@ func (l *Loop) work(ctx context.Context, held *lease.Lease) error {
 	watch, unwatch := l.watchGates(ctx)
 	defer func() { unwatch() }()
 	watched := l.watched.Keys()
-	// With marks, the first tick need not poll.
-	select {
-	case <-ctx.Done():
-	case <-watch.C():
-	case <-time.After(firstMarksWait):
-	}
+	wait(ctx, watch, firstMarksWait) // with marks, the first tick need not poll
 	opts := TickOptions{Lease: held, Force: l.force("start")}
 	failures := 0
 	for {
@@ -240,9 +226,9 @@ func (l *Loop) work(ctx context.Context, held *lease.Lease) error {
 			return err
 		case err != nil:
 			failures++
-			wait := retryWait(err, failures)
-			l.Log.Error("tick", "error", err, "again_in", wait)
-			if !pause.For(ctx, wait) {
+			rest := retryWait(err, failures)
+			l.Log.Error("tick", "error", err, "again_in", rest)
+			if !pause.For(ctx, rest) {
 				return context.Cause(ctx)
 			}
 			continue
@@ -262,7 +248,6 @@ func (l *Loop) work(ctx context.Context, held *lease.Lease) error {
 		} else {
 			failures = 0
 		}
-		timer := time.NewTimer(l.until(report, failures))
 		select {
 		case <-ctx.Done():
 		case <-watch.C():
@@ -272,23 +257,23 @@ func (l *Loop) work(ctx context.Context, held *lease.Lease) error {
 		case <-asked:
 		case news := <-l.Reload:
 			l.reload(news)
-		case <-timer.C:
+		case <-time.After(l.until(report, failures)):
 		}
-		timer.Stop()
 		// One tick serves everything that has happened until now.
-		for more := true; more; {
-			select {
-			case <-watch.C():
-			case <-l.Ended:
-				opts.Ended = true
-			case <-l.Asked:
-			case <-asked:
-			case news := <-l.Reload:
-				l.reload(news)
-			default:
-				more = false
-			}
-		}
+		opts.Ended = received(l.Ended) || opts.Ended
+		received(watch.C())
+		received(l.Asked)
+		received(asked)
+	}
+}
+
+// received reports whether something was sent, and takes it.
+func received(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
 	}
 }
 
@@ -320,10 +305,10 @@ func outstanding(force map[string]string, report Report, err error) map[string]s
 
 // until is how long to wait for the next tick if nothing happens. Ticks become
 // rarer if something stays due, as when Consul does not answer.
-func (l *Loop) until(report Report, failures int) time.Duration {
+func (r *Reconciler) until(report Report, failures int) time.Duration {
 	wait := refreshEvery
 	if !report.Due.IsZero() {
-		wait = min(wait, max(0, report.Due.Sub(l.Now())))
+		wait = min(wait, max(0, report.Due.Sub(r.Now())))
 	}
 	if report.Again {
 		wait = min(wait, retryWait(report.Stalled, failures))

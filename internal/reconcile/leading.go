@@ -24,19 +24,15 @@ func (r *Reconciler) acquireAnd(ctx context.Context, also func(next, last lease.
 // lease back.
 func (r *Reconciler) holding(ctx context.Context, held *lease.Lease) (release func()) {
 	ctx = context.WithoutCancel(ctx)
-	keeping, stop := context.WithCancel(ctx)
-	kept := make(chan struct{})
-	go func() {
-		defer close(kept)
+	stop := pause.Background(ctx, func(keeping context.Context) {
 		// Whatever is written is written under the lease: nothing has to be
 		// stopped when it is lost.
 		if err := r.keep(keeping, held); keeping.Err() == nil {
 			r.Log.Error("the lease was lost while there was something to do", "fence", held.Fence(), "error", err)
 		}
-	}()
+	})
 	return func() {
 		stop()
-		<-kept
 		// The answer matters more than the release: a lease that is not
 		// released ends by itself.
 		if err := held.Release(ctx); err != nil && !errors.Is(err, lease.ErrLost) {

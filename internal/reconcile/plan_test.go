@@ -15,7 +15,7 @@ func TestPlanner_RunsDoNotOccupyTheirTasks(t *testing.T) {
 	for _, task := range b.tasks {
 		names = append(names, task.Name)
 	}
-	launches, err := b.Planner().Start(t.Context(), names, "an invoke")
+	launches, err := b.Planner().Start(t.Context(), names, nil, "an invoke")
 	if err != nil || len(launches) != 2 || len(b.launcher.launches()) != 2 {
 		t.Fatalf("%d launches (%v)", len(launches), err)
 	}

@@ -227,7 +227,7 @@ func TestSettle_TickAndSettleCountALostRunOnce(t *testing.T) {
 func TestSettle_PlanRunLeavesItsTaskAlone(t *testing.T) {
 	b := newBench(t, tasks(1)...)
 	b.settle()
-	launches, err := b.Planner().Start(t.Context(), []string{"task-0"}, "an invoke")
+	launches, err := b.Planner().Start(t.Context(), []string{"task-0"}, nil, "an invoke")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/terrapulse/terrapulse/internal/pause"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
@@ -74,26 +75,16 @@ func (o *output) keepWriting(ctx context.Context) (stop func()) {
 	if o.every <= 0 {
 		return func() {}
 	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // also while an interrupted Terraform ends
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		tick := time.NewTicker(o.every)
-		defer tick.Stop()
+	ctx = context.WithoutCancel(ctx) // also while an interrupted Terraform ends
+	return pause.Background(ctx, func(ctx context.Context) {
 		failed := false
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-tick.C:
-			}
+		for pause.For(ctx, o.every) {
 			if err := o.flush(ctx); err != nil && ctx.Err() == nil && !failed {
 				failed = true // logged once: the whole output is kept at the end
 				o.log.Warn("the output of a run cannot be written while the run goes on", "error", err)
 			}
 		}
-	}()
-	return func() { cancel(); <-done }
+	})
 }
 
 func (o *output) flush(ctx context.Context) error {

@@ -20,6 +20,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/driver"
 	"github.com/terrapulse/terrapulse/internal/outbox"
 	"github.com/terrapulse/terrapulse/internal/overlay"
+	"github.com/terrapulse/terrapulse/internal/pause"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
@@ -240,14 +241,10 @@ func said(run state.Run) string {
 // during calls do and renews the claim until it returns, also while an interrupted
 // Terraform ends. If the claim is lost, it cancels the context.
 func (c *claim) during(ctx context.Context, do func(context.Context) (result, error)) (result, error) {
-	keeping, release := context.WithCancel(context.WithoutCancel(ctx))
+	alive := context.WithoutCancel(ctx)
 	ctx, stop := context.WithCancelCause(ctx)
-	kept := make(chan struct{})
-	go func() {
-		defer close(kept)
-		c.keep(keeping, stop)
-	}()
-	defer func() { release(); <-kept; stop(nil) }()
+	defer stop(nil)
+	defer pause.Background(alive, func(ctx context.Context) { c.keep(ctx, stop) })()
 
 	done, err := do(ctx)
 	if err != nil && errors.Is(context.Cause(ctx), errTaken) {

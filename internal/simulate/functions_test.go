@@ -115,14 +115,14 @@ func (w *world) manual() {
 		}
 		f.engine.Store = view{f.process, a}
 		if a.inspects && draft {
-			_, a.err = f.engine.Planner().StartDraft(ctx, definition, "a person")
+			_, a.err = f.engine.Planner().Start(ctx, nil, definition, "a person")
 			return
 		}
 		if _, there := f.loaded.Config.Task(name); !there {
 			return
 		}
 		if a.inspects {
-			_, a.err = f.engine.Planner().Start(ctx, []string{name}, "a person")
+			_, a.err = f.engine.Planner().Start(ctx, []string{name}, nil, "a person")
 			return
 		}
 		for {
