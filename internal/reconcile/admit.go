@@ -33,7 +33,9 @@ var admission = []rule{
 type hold struct {
 	reason state.Reason
 	due    time.Time // when to decide again if nothing happens until then; zero if only an event ends it
-	erase  bool      // remove the records of the task
+	action Action    // Wait, or what is to be done instead of a run
+
+	endAs state.RunState // how a waiting run ends
 }
 
 func refuse(code state.ReasonCode, due time.Time, format string, args ...any) *hold {
@@ -43,10 +45,10 @@ func refuse(code state.ReasonCode, due time.Time, format string, args ...any) *h
 // holdCorrupt refuses a task with a record that cannot be decoded: what is there
 // may be worth more than what would be written.
 func holdCorrupt(d *decider, _ trigger) *hold {
-	if !d.Corrupt {
+	if d.Corrupt == nil {
 		return nil
 	}
-	return refuse(state.ReasonCorrupt, time.Time{}, "a record of the task cannot be read")
+	return refuse(state.ReasonCorrupt, time.Time{}, "%s", state.Cut(d.Corrupt.Error()))
 }
 
 // holdRunning refuses a second run of a task. A waiting run goes on.
@@ -75,7 +77,7 @@ func holdRemoved(d *decider, _ trigger) *hold {
 	until := s.RemovedAt.Add(keptRemoved)
 	if s.Deleted || reached(until, d.now) {
 		h := refuse(state.ReasonRemoved, d.now, "the task is not in the configuration any more: its records are removed")
-		h.erase = true
+		h.action = Erase
 		return h
 	}
 	return refuse(state.ReasonRemoved, until, "the task is not in the configuration any more; its infrastructure stays")

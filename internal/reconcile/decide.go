@@ -31,8 +31,8 @@ type Input struct {
 	// Blocked is why the task cannot be run where this is decided; or why one that
 	// was made through the API is Removed, though nobody has deleted it.
 	Blocked error
-	// Corrupt says that a record of the task cannot be decoded: nothing is decided.
-	Corrupt bool
+	// Corrupt is why a record of the task cannot be decoded: nothing is decided.
+	Corrupt error
 	// Skew is how far apart the clocks may be that write and read the times in
 	// State.
 	Skew time.Duration
@@ -113,17 +113,15 @@ type decider struct {
 }
 
 func (d *decider) decide(rules []rule) Decision {
-	if !d.Corrupt {
+	if d.Corrupt == nil {
 		d.note()
 	}
-	var t trigger
+	t := d.why()
 	if d.waits() {
-		var decided *Decision
-		if t, decided = d.waiting(); decided != nil {
-			return *decided
+		var h *hold
+		if t, h = d.waiting(); h != nil {
+			return d.hold(*h)
 		}
-	} else {
-		t = d.why()
 	}
 	for _, refuses := range rules {
 		if h := refuses(d, t); h != nil {
@@ -134,7 +132,8 @@ func (d *decider) decide(rules []rule) Decision {
 		return d.rest(t)
 	}
 	if d.waits() {
-		return d.resume(t)
+		d.state.Attempted, d.state.Due = d.attempt(), time.Time{}
+		return d.done(Resume, t.reason)
 	}
 	return d.run(t)
 }
@@ -203,11 +202,9 @@ func (d *decider) noteUnreadable() {
 // hold is the decision that the task may not run now.
 func (d *decider) hold(h hold) Decision {
 	d.state.Due = h.due
-	action := Wait
-	if h.erase {
-		action = Erase
-	}
-	return d.done(action, h.reason)
+	out := d.done(h.action, h.reason)
+	out.EndAs = h.endAs
+	return out
 }
 
 // rest is the decision about a task that nothing triggers.
@@ -219,12 +216,11 @@ func (d *decider) rest(t trigger) Decision {
 	if !t.scheduled.IsZero() {
 		s.Scheduled = t.scheduled
 	}
-	s.Due = t.due
-	action := Wait
+	h := hold{reason: t.reason, due: t.due}
 	if t.missed {
-		action = Note
+		h.action = Note
 	}
-	return d.done(action, t.reason)
+	return d.hold(h)
 }
 
 // run is the decision to run the task.

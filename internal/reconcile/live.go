@@ -70,8 +70,7 @@ func (l *liveness) check(ctx context.Context, in *Input, states map[string]state
 	live, name := in.State.Run, in.Task.Name
 	run, err := state.Read[state.Run](ctx, l.Store, state.RunKey(name, live.ID))
 	if wrong := (*state.CorruptError)(nil); errors.As(err, &wrong) {
-		l.corrupt.add(name, wrong)
-		in.Corrupt = true
+		l.corrupt[name], in.Corrupt = wrong, wrong
 		return nil
 	}
 	if err != nil {

@@ -13,30 +13,28 @@ import (
 )
 
 // readStates returns the records of all tasks by name, also of tasks that are no
-// longer in the configuration.
-func (r *Reconciler) readStates(ctx context.Context) (map[string]state.Stored[state.Task], error) {
-	all, corrupt, err := state.ReadEach[state.Task](ctx, r.Store, state.TaskPrefix)
+// longer in the configuration, and the errors of tasks with records that cannot be
+// decoded.
+func (r *Reconciler) readStates(ctx context.Context) (states map[string]state.Stored[state.Task], corrupt map[string]error, err error) {
+	all, undecoded, err := state.ReadEach[state.Task](ctx, r.Store, state.TaskPrefix)
 	if err != nil {
-		return nil, fmt.Errorf("read the tasks' records: %w", err)
+		return nil, nil, fmt.Errorf("read the tasks' records: %w", err)
 	}
-	states := make(map[string]state.Stored[state.Task], len(all))
+	states, corrupt = make(map[string]state.Stored[state.Task], len(all)), map[string]error{}
+	maps.Copy(corrupt, r.effective.Corrupt)
 	for _, s := range all {
 		states[state.TaskName(s.Key)] = s
 	}
-	r.corrupt.begin(r.effective.Corrupt)
-	for _, err := range corrupt {
+	for _, err := range undecoded {
 		name := state.TaskName(err.Record.Key)
-		states[name] = state.Stored[state.Task]{Record: err.Record}
-		r.corrupt.add(name, err)
+		states[name], corrupt[name] = state.Stored[state.Task]{Record: err.Record}, err
 	}
 	for _, task := range r.tasks {
 		if _, ok := states[task.Name]; !ok {
-			s := state.Stored[state.Task]{}
-			s.Key = state.TaskKey(task.Name)
-			states[task.Name] = s
+			states[task.Name] = state.Stored[state.Task]{Record: state.Record{Key: state.TaskKey(task.Name)}}
 		}
 	}
-	return states, nil
+	return states, corrupt, nil
 }
 
 // observe collects the input of the decision: it reads the conditions that may
@@ -62,8 +60,8 @@ func (t *tick) observe(ctx context.Context, rec state.Reconcile, states map[stri
 	for i, task := range t.tasks {
 		s := states[task.Name].Data
 		inputs[i] = Input{Task: task.Task, Definition: task.definition, State: s, Force: t.opts.Force[task.Name], Blocked: blocked[task.Name], Skew: t.Skew}
-		if t.corrupt.has(task.Name) {
-			inputs[i] = Input{Task: task.Task, Corrupt: true}
+		if err := t.corrupt[task.Name]; err != nil {
+			inputs[i] = Input{Task: task.Task, Corrupt: err}
 			continue
 		}
 		if o := t.effective.Overrides[task.Name]; o.Provisional != nil && s.Run == nil && s.Forced == "" && !hadRun(o, s) {
@@ -73,7 +71,7 @@ func (t *tick) observe(ctx context.Context, rec state.Reconcile, states map[stri
 	for _, name := range slices.Sorted(maps.Keys(states)) {
 		if _, ok := t.effective.Config.Task(name); !ok {
 			inputs = append(inputs, Input{Task: &config.Task{Name: name}, Removed: true, Blocked: t.effective.Problems[name], State: states[name].Data,
-				Corrupt: t.corrupt.has(name)})
+				Corrupt: t.corrupt[name]})
 		}
 	}
 	if err := t.findLostRuns(ctx, inputs, states); err != nil {
@@ -92,7 +90,7 @@ func (t *tick) observe(ctx context.Context, rec state.Reconcile, states map[stri
 		in := &inputs[i]
 		s := in.State
 		switch {
-		case !task.Enabled, in.Corrupt:
+		case !task.Enabled, in.Corrupt != nil:
 		case task.query == nil:
 			in.Observed = &Observed{}
 		case all || moved(*task.query) || s.ObservedAt.IsZero() || s.Recheck || in.Lost != nil || reached(s.Due, now) ||

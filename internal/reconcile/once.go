@@ -139,7 +139,7 @@ func (r *Reconciler) unrun(why error) []Outcome {
 func (r *Reconciler) awaitRuns(ctx context.Context, held *lease.Lease) error {
 	logged := map[string]bool{}
 	for {
-		states, err := r.readStates(ctx)
+		states, _, err := r.readStates(ctx)
 		if err != nil {
 			return err
 		}

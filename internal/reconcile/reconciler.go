@@ -95,7 +95,7 @@ type Reconciler struct {
 	watched     consul.GateSet
 	inLoop      bool // quiet is kept from tick to tick
 	quiet       quietMarks
-	corrupt     corrupt
+	warned      map[string]string    // of records that cannot be decoded: the errors that were logged, by task
 	onVersion   func(version string) // called with each version of the reconcile record that a tick reads or writes
 	undelivered int                  // deliveries in a row that left events
 	deliverAt   time.Time            // when events that were left are delivered again; zero if none were

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"time"
 
 	"github.com/google/uuid"
@@ -49,39 +48,18 @@ func (t *tick) erase(ctx context.Context, task state.Stored[state.Task]) error {
 	return nil
 }
 
-// corrupt remembers which tasks have a record that cannot be decoded.
-type corrupt struct {
-	now    map[string]error  // by task
-	warned map[string]string // errors that were logged, by task
-}
-
-func (c *corrupt) begin(overrides map[string]error) {
-	c.now = map[string]error{}
-	for task, err := range overrides {
-		c.now[task] = err
-	}
-}
-
-func (c *corrupt) add(task string, err error) { c.now[task] = err }
-
-func (c *corrupt) has(task string) bool { return c.now[task] != nil }
-
-// tell puts the errors into the decisions, and logs each once.
-func (c *corrupt) explain(log *slog.Logger, decisions []Decision) {
-	warned := map[string]string{}
-	for i := range decisions {
-		d := &decisions[i]
-		err := c.now[d.Task.Name]
-		if err == nil || d.Reason.Code != state.ReasonCorrupt {
-			continue
-		}
-		d.Reason.Text = state.Cut(err.Error())
-		if warned[d.Task.Name] = err.Error(); c.warned[d.Task.Name] != err.Error() {
-			log.Warn("a record of a task cannot be read, so the task waits: put the record right, or remove all records of the task with `terrapulse forget` (an enabled task then runs)",
-				"task", d.Task.Name, "error", err)
+// warnCorrupt logs the errors of records that cannot be decoded, each once.
+func (t *tick) warnCorrupt() {
+	for task, err := range t.corrupt {
+		if t.warned[task] != err.Error() {
+			t.Log.Warn("a record of a task cannot be read, so the task waits: put the record right, or remove all records of the task with `terrapulse forget` (an enabled task then runs)",
+				"task", task, "error", err)
 		}
 	}
-	c.warned = warned
+	t.warned = map[string]string{}
+	for task, err := range t.corrupt {
+		t.warned[task] = err.Error()
+	}
 }
 
 // forgotten returns the changes that remove the record of a task, which are written

@@ -144,13 +144,14 @@ type tick struct {
 	expiry     time.Time                          // when the first claim of a runner that cannot be seen expires
 	dead       map[string]state.Stored[state.Run] // runs found lost, as they were read
 	live       map[string]bool                    // launches under way
+	corrupt    map[string]error                   // why records cannot be decoded, by task
 	report     Report
 }
 
 // act decides and carries the decisions out, under the lease.
 func (t *tick) act(ctx context.Context, rec state.Stored[state.Reconcile]) (Report, error) {
 	t.rec = rec
-	states, err := t.readStates(ctx)
+	states, corrupt, err := t.readStates(ctx)
 	if err != nil {
 		return Report{}, err
 	}
@@ -159,6 +160,7 @@ func (t *tick) act(ctx context.Context, rec state.Stored[state.Reconcile]) (Repo
 	} else if settled {
 		return t.again(ctx)
 	}
+	t.corrupt = corrupt
 	inputs, err := t.observe(ctx, rec.Data, states)
 	if err != nil {
 		return Report{}, err
@@ -174,7 +176,7 @@ func (t *tick) act(ctx context.Context, rec state.Stored[state.Reconcile]) (Repo
 	}
 	now := t.Now()
 	t.report.Decisions = Decide(inputs, now)
-	t.corrupt.explain(t.Log, t.report.Decisions)
+	t.warnCorrupt()
 	if err = t.carryOut(ctx, states, now); err == nil {
 		err = t.finish(ctx, t.rec, now)
 	}

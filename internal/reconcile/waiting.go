@@ -15,15 +15,15 @@ import (
 var ErrNotWaiting = errors.New("the run does not wait for this")
 
 // waits reports whether the task has a waiting run, which the decision is about.
-func (d *decider) waits() bool { return !d.Corrupt && d.state.Waits() != nil }
+func (d *decider) waits() bool { return d.Corrupt == nil && d.state.Waits() != nil }
 
-// waiting decides about a task with a waiting run: that it waits on, that it is
-// ended, or that it should go on. In the last case, the decision is nil, and
-// the rules of admission decide on the trigger.
+// waiting decides about a task with a waiting run. The hold says that the run waits
+// on, or ends. Without a hold it should go on, and the rules of admission decide on
+// the trigger.
 //
 // New input or a new definition replaces the run: what it waits with is not
 // what would be applied. If its work goes on elsewhere, new input waits for it.
-func (d *decider) waiting() (trigger, *Decision) {
+func (d *decider) waiting() (trigger, *hold) {
 	s := &d.state
 	live := s.Run
 	wait := live.Wait
@@ -46,27 +46,19 @@ func (d *decider) waiting() (trigger, *Decision) {
 	case reached(wait.Until, d.now):
 		return trigger{}, d.end(state.RunCancelled, state.ReasonCancelled, "it "+wait.String()+" since "+stamp(wait.Since, d.now)+", and the time for that is over")
 	}
-	s.Due = wait.Until
+	due := wait.Until
 	if moved && !wait.For.Elsewhere() {
-		s.Due = earlier(s.Due, buffered)
+		due = earlier(due, buffered)
 	}
-	out := d.done(Wait, state.Reason{Code: state.ReasonWaiting, Text: fmt.Sprintf("run %s %s", live.ID, wait)})
-	return trigger{}, &out
+	return trigger{}, refuse(state.ReasonWaiting, due, "run %s %s", live.ID, wait)
 }
 
-// end is the decision that a waiting run ends. Its task is decided in the next
-// tick, which follows at once.
-func (d *decider) end(as state.RunState, code state.ReasonCode, text string) *Decision {
-	d.state.Due = d.now
-	out := d.done(End, state.Reason{Code: code, Text: text})
-	out.EndAs = as
-	return &out
-}
-
-// resume is the decision that a waiting run goes on.
-func (d *decider) resume(t trigger) Decision {
-	d.state.Attempted, d.state.Due = d.attempt(), time.Time{}
-	return d.done(Resume, t.reason)
+// end says that a waiting run ends. Its task is decided in the next tick, which
+// follows at once.
+func (d *decider) end(as state.RunState, code state.ReasonCode, text string) *hold {
+	h := refuse(code, d.now, "%s", text)
+	h.action, h.endAs = End, as
+	return h
 }
 
 // waitingRun reads the record of a run that is to be resumed or ended. It returns
