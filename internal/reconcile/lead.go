@@ -141,11 +141,7 @@ func (l *Loop) lead(ctx context.Context) (*lease.Lease, error) {
 		case news := <-l.Reload:
 			l.reload(news)
 		case <-time.After(wait):
-			select { // it leads with the latest files
-			case news := <-l.Reload:
-				l.reload(news)
-			default:
-			}
+			l.reloadPending() // it leads with the latest files
 		}
 	}
 	return nil, nil
@@ -158,6 +154,14 @@ func (l *Loop) reload(news Reload) {
 		return
 	}
 	l.Config, l.Refused, l.effective = news.Config, nil, nil
+}
+
+func (l *Loop) reloadPending() {
+	select {
+	case news := <-l.Reload:
+		l.reload(news)
+	default:
+	}
 }
 
 // askedElsewhere receives when another process has written the reconcile record:
@@ -264,6 +268,7 @@ func (l *Loop) work(ctx context.Context, held *lease.Lease) error {
 		received(watch.C())
 		received(l.Asked)
 		received(asked)
+		l.reloadPending() // else a run of what a file said before would be superseded
 	}
 }
 
