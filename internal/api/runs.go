@@ -150,7 +150,7 @@ func (a *api) getRunLog(r *http.Request) (any, error) {
 
 // log reads what Terraform printed in a run.
 func (a *api) log(r *http.Request, run state.Run) ([]byte, error) {
-	log, err := a.Control.Log(r.Context(), run)
+	log, err := a.Control.Kept(r.Context(), run, run.PrintedTo())
 	if err != nil {
 		err = fmt.Errorf("read the output of run %s: %w", run.ID, err)
 	}
@@ -213,7 +213,7 @@ func (a *api) getRunPlanData(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	raw, err := a.Control.PlanData(r.Context(), run)
+	raw, err := a.Control.Kept(r.Context(), run, run.PlanData)
 	if errors.Is(err, state.ErrNotFound) {
 		return nil, refuse(http.StatusNotFound, "run %s has no plan as data: it is not a plan run, has not ended, failed, or was planned remotely", run.ID)
 	}

@@ -22,6 +22,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/terrapulse/terrapulse/internal/apispec"
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/lease"
 	"github.com/terrapulse/terrapulse/internal/state"
@@ -227,37 +228,25 @@ func (m *Member) leave(ctx context.Context) {
 // lives reports whether the instance wrote its record in time.
 func (r record) lives(now time.Time) bool { return now.Sub(r.Seen) <= r.Silent }
 
-// Status is the list of instances, in the format of CTS's API.
-type Status struct {
-	ClusterName string         `json:"cluster_name"`
-	Members     []StatusMember `json:"members"`
-}
-
-// StatusMember is one instance.
-type StatusMember struct {
-	Address     string `json:"address,omitempty"`
-	Healthy     bool   `json:"healthy"`
-	ID          string `json:"id"`
-	Leader      bool   `json:"leader"`
-	ServiceName string `json:"service_name"`
-}
-
 // Status returns the instances, the leader first and then by id. Instances that died lately are
 // included as not healthy.
-func (m *Member) Status(ctx context.Context) (Status, error) {
+func (m *Member) Status(ctx context.Context) (apispec.ClusterStatus, error) {
 	members, leader, err := m.members(ctx)
 	if err != nil {
-		return Status{}, err
+		return apispec.ClusterStatus{}, err
 	}
-	status := Status{ClusterName: m.Cluster, Members: []StatusMember{}}
+	status := apispec.ClusterStatus{ClusterName: m.Cluster, Members: []apispec.ClusterMember{}}
 	now := m.Now()
 	for _, r := range members {
 		if now.Sub(r.Seen) <= keptFor {
-			status.Members = append(status.Members, StatusMember{
-				Address: r.Address, Healthy: r.lives(now), ID: r.ID, Leader: r.Owner == leader, ServiceName: r.Service})
+			member := apispec.ClusterMember{Healthy: r.lives(now), ID: r.ID, Leader: r.Owner == leader, ServiceName: r.Service}
+			if r.Address != "" {
+				member.Address = &r.Address
+			}
+			status.Members = append(status.Members, member)
 		}
 	}
-	slices.SortFunc(status.Members, func(a, b StatusMember) int {
+	slices.SortFunc(status.Members, func(a, b apispec.ClusterMember) int {
 		if a.Leader != b.Leader {
 			return map[bool]int{true: -1, false: 1}[a.Leader]
 		}

@@ -5,7 +5,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/terrapulse/terrapulse/internal/apispec"
 	"github.com/terrapulse/terrapulse/internal/cluster"
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/state"
@@ -47,21 +46,4 @@ func (i *Instance) join(ctx context.Context, cfg *config.Config) (member *cluste
 	var work sync.WaitGroup
 	work.Go(func() { member.Run(ctx) })
 	return member, work.Wait
-}
-
-// members answers GET /v1/status/cluster.
-type members struct{ *cluster.Member }
-
-// Status implements api.Cluster.
-func (m members) Status(ctx context.Context) (apispec.ClusterStatus, error) {
-	status, err := m.Member.Status(ctx)
-	out := apispec.ClusterStatus{ClusterName: status.ClusterName, Members: []apispec.ClusterMember{}}
-	for _, one := range status.Members {
-		member := apispec.ClusterMember{ID: one.ID, Healthy: one.Healthy, Leader: one.Leader, ServiceName: one.ServiceName}
-		if one.Address != "" {
-			member.Address = &one.Address
-		}
-		out.Members = append(out.Members, member)
-	}
-	return out, err
 }

@@ -71,16 +71,16 @@ type Leader struct {
 	Waits func(task string) func(reason string)
 }
 
-// Run has the leader run tasks: it is for reconcile.Reconciler.Elsewhere.
-func (l *Leader) Run(ctx context.Context, leader string, tasks []*config.Task) ([]reconcile.Outcome, error) {
+// Run has the leader run the enabled tasks: it is for reconcile.Reconciler.Elsewhere.
+func (l *Leader) Run(ctx context.Context, leader string, cfg *config.Config) ([]reconcile.Outcome, error) {
 	client, err := l.client(ctx, leader)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", reconcile.ErrNotReached, err)
 	}
-	outcomes := make([]reconcile.Outcome, len(tasks))
+	outcomes := make([]reconcile.Outcome, len(cfg.Tasks))
 	var group errgroup.Group
 	group.SetLimit(requestsAtOnce)
-	for i, t := range tasks {
+	for i, t := range cfg.Tasks {
 		outcomes[i] = reconcile.Outcome{Task: t.Name, Reason: state.Reason{Code: state.ReasonDisabled, Text: "the task is disabled"}}
 		if !t.Enabled {
 			continue
@@ -164,18 +164,18 @@ func (i *Instance) ownToken(ctx context.Context, cfg *config.Config) (string, er
 
 // OutcomeOf returns a run of the API as an outcome.
 func OutcomeOf(run apispec.Run) reconcile.Outcome {
-	r := &state.Run{ID: run.ID, Task: run.Task, Kind: state.Kind(run.Kind), State: state.RunState(run.State), Created: run.Created}
-	if run.Started != nil {
-		r.Started = *run.Started
-	}
-	if run.Ended != nil {
-		r.Ended = *run.Ended
-	}
-	if run.Error != nil {
-		r.Error = *run.Error
-	}
+	r := &state.Run{ID: run.ID, Task: run.Task, Kind: state.Kind(run.Kind), State: state.RunState(run.State), Created: run.Created,
+		Started: value(run.Started), Ended: value(run.Ended), Error: value(run.Error)}
 	if c := run.Changes; c != nil {
 		r.Changes = &state.Changes{Add: c.Add, Change: c.Change, Destroy: c.Destroy}
 	}
 	return reconcile.Outcome{Task: run.Task, Run: r, Reason: state.Reason{Code: state.ReasonCode(run.Reason.Code), Text: run.Reason.Text}}
+}
+
+// value is what p points to, or the zero value.
+func value[T any](p *T) (v T) {
+	if p != nil {
+		v = *p
+	}
+	return v
 }

@@ -20,7 +20,7 @@ import (
 func (i *Instance) listen(ctx context.Context, member *cluster.Member, cfg *config.Config, allowOrigin string) (*serve.Server, error) {
 	options := api.Options{Control: i.Control(), Began: time.Now(), Sensitive: terraform.SensitiveVariables, Log: i.log, Version: i.version, Metrics: i.metrics.Handler()}
 	if member != nil {
-		options.Cluster = members{member}
+		options.Cluster = member
 	}
 	served := serve.Options{
 		Address: cfg.API.BindAddress, Port: cfg.Port, Hosts: serve.Hosts(cfg), Public: api.HealthPath,

@@ -52,7 +52,8 @@ func (b *batch) add(ctx context.Context, was state.Stored[state.Task], d Decisio
 	}
 	next := d.State
 	if b.tick.opts.Force[d.Task.Name] != "" && !was.Data.UnreadableSince.IsZero() && d.Unreadable != nil {
-		b.warnUnreadable(d) // the log of this process does not have it yet
+		// The log of this process does not have it yet.
+		b.tick.Log.Warn("the task cannot be read, it waits", "task", d.Task.Name, "error", d.Unreadable)
 	}
 	switch d.Action {
 	case Run:
@@ -160,10 +161,6 @@ func (b *batch) flush(ctx context.Context) error {
 		return b.startWritten(ctx)
 	}
 	return nil
-}
-
-func (b *batch) warnUnreadable(d Decision) {
-	b.tick.Log.Warn("the task cannot be read, it waits", "task", d.Task.Name, "error", d.Unreadable)
 }
 
 // startWritten starts the launches whose intents were written.

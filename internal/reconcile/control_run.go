@@ -158,7 +158,7 @@ func (c *Control) AwaitPlan(ctx context.Context, planned state.PlannedRun) (stat
 			if run.Data.Plan == (state.Kept{}) {
 				return run.Data, "", nil
 			}
-			plan, err := run.Data.Plan.Load(ctx, c.Store, run.Data.Task, c.Output)
+			plan, err := c.Kept(ctx, run.Data, run.Data.Plan)
 			return run.Data, string(plan), err
 		}
 		if !pause.For(ctx, c.Poll) {
@@ -167,14 +167,8 @@ func (c *Control) AwaitPlan(ctx context.Context, planned state.PlannedRun) (stat
 	}
 }
 
-// PlanData returns the plan of a run as data, in JSON. The error is
-// state.ErrNotFound if nothing is kept.
-func (c *Control) PlanData(ctx context.Context, run state.Run) ([]byte, error) {
-	return run.PlanData.Load(ctx, c.Store, run.Task, c.Output)
-}
-
-// Log returns what Terraform printed in a run. The error is state.ErrNotFound
-// if nothing is kept.
-func (c *Control) Log(ctx context.Context, run state.Run) ([]byte, error) {
-	return run.PrintedTo().Load(ctx, c.Store, run.Task, c.Output)
+// Kept returns a text that is kept of a run. The error is state.ErrNotFound if it
+// is not kept.
+func (c *Control) Kept(ctx context.Context, run state.Run, kept state.Kept) ([]byte, error) {
+	return kept.Load(ctx, c.Store, run.Task, c.Output)
 }

@@ -179,12 +179,13 @@ func (d *decider) noteObserved() {
 	switch {
 	case s.Observed == s.Applied && !s.Unfinished() && !s.AppliedAt.IsZero():
 		s.Pending = nil // it went back to what is applied before a run took it up
-	case moved && s.Pending == nil:
-		s.Pending = &state.Pending{First: d.now, Latest: d.now, Changed: d.Observed.Changed}
-	case moved:
-		s.Pending = &state.Pending{First: s.Pending.First, Latest: d.now, Changed: d.Observed.Changed}
-	case s.Pending != nil: // what is applied may have changed, and so the difference to it
-		s.Pending = &state.Pending{First: s.Pending.First, Latest: s.Pending.Latest, Changed: d.Observed.Changed}
+	case moved, s.Pending != nil:
+		pending := d.pending()
+		if moved {
+			pending.Latest = d.now
+		}
+		pending.Changed = d.Observed.Changed // what is applied may have changed, and so the difference to it
+		s.Pending = &pending
 	}
 }
 

@@ -64,18 +64,15 @@ func (t *tick) finish(ctx context.Context, rec state.Stored[state.Reconcile], no
 			next.Refreshed = now
 		}
 	}
-	switch problem := t.problem(); {
-	case problem == "" && t.report.Stalled != nil: // not a successful tick, though Consul answers
-		next.ConsulError, next.Since = "", time.Time{}
-	case problem == "":
-		next.LastSuccess, next.ConsulError, next.Since = now, "", time.Time{}
-	case next.ConsulError == "":
-		next.ConsulError, next.Since = problem, now
-	default:
-		next.ConsulError = problem
-	}
+	next.ConsulError = t.problem()
 	next.ConsulUnreachable = next.ConsulError != "" && !t.sighted()
-	if next.ConsulUnreachable && !rec.Data.ConsulUnreachable {
+	switch {
+	case next.ConsulError == "":
+		next.Since = time.Time{}
+		if t.report.Stalled == nil {
+			next.LastSuccess = now
+		}
+	case rec.Data.ConsulError == "", next.ConsulUnreachable && !rec.Data.ConsulUnreachable:
 		next.Since = now
 	}
 	t.report.of(next)

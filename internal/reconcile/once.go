@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/lease"
 	"github.com/terrapulse/terrapulse/internal/pause"
 	"github.com/terrapulse/terrapulse/internal/state"
@@ -207,7 +206,7 @@ func (r *Reconciler) leadSoon(ctx context.Context) (*lease.Lease, []Outcome, err
 			return held, nil, err
 		}
 		if r.Elsewhere != nil {
-			outcomes, unreached := r.Elsewhere(ctx, other.Owner, r.configured())
+			outcomes, unreached := r.Elsewhere(ctx, other.Owner, r.effective.Config)
 			if !errors.Is(unreached, ErrNotReached) {
 				return nil, outcomes, unreached
 			}
@@ -224,13 +223,4 @@ func (r *Reconciler) leadSoon(ctx context.Context) (*lease.Lease, []Outcome, err
 			return nil, nil, ctx.Err()
 		}
 	}
-}
-
-// configured are the tasks of the configuration.
-func (r *Reconciler) configured() []*config.Task {
-	tasks := make([]*config.Task, len(r.tasks))
-	for i, t := range r.tasks {
-		tasks[i] = t.Task
-	}
-	return tasks
 }

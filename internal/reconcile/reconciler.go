@@ -70,7 +70,7 @@ type Reconciler struct {
 	Patience time.Duration
 	// Elsewhere has the leader run the tasks of once-mode, if another leads. The
 	// error is ErrNotReached if that cannot be done now. May be nil.
-	Elsewhere func(ctx context.Context, leader string, tasks []*config.Task) ([]Outcome, error)
+	Elsewhere func(ctx context.Context, leader string, cfg *config.Config) ([]Outcome, error)
 
 	// Bundle is the digest of the bundle that Config was read from; "" where
 	// it was read from files.

@@ -21,7 +21,6 @@ type claim struct {
 	run  state.Stored[state.Run] // as last written
 
 	claimed state.Run     // as it was when it was claimed
-	worked  time.Duration // by the run before it was claimed, without its waits
 	events  outbox.Events // of the outcome
 }
 
@@ -35,7 +34,8 @@ func (r *Runner) claim(ctx context.Context, launch state.Launch, planned state.P
 		}
 		c := &claim{Runner: r, turn: make(chan struct{}, 1), run: run}
 		if c.holds(run.Data, id) {
-			return c.begun(run.Data), nil // by the attempt before, whose answer was lost
+			c.claimed = run.Data // by the attempt before, whose answer was lost
+			return c, nil
 		}
 		if run.Data.State != state.RunIntended {
 			return nil, nil
@@ -53,19 +53,17 @@ func (r *Runner) claim(ctx context.Context, launch state.Launch, planned state.P
 			next.Waited += max(0, now.Sub(next.Wait.Since))
 			next.Output = state.Kept{Name: outputName(next)}
 		}
-		err = c.write(ctx, next)
-		if errors.Is(err, errTaken) {
+		c.claimed = next
+		if err = c.write(ctx, next); errors.Is(err, errTaken) {
 			return nil, nil // another runner was faster
 		}
-		return c.begun(next), err
+		return c, err
 	}, backoff.WithMaxTries(claimTries))
 }
 
-// begun notes the run as it was claimed.
-func (c *claim) begun(run state.Run) *claim {
-	c.claimed = run
-	c.worked = run.Worked(run.Expires.Add(-run.ClaimFor))
-	return c
+// worked is how long the run had worked before it was claimed, without its waits.
+func (c *claim) worked() time.Duration {
+	return c.claimed.Worked(c.claimed.Expires.Add(-c.claimed.ClaimFor))
 }
 
 // holds reports whether the record says that the run is under way under the

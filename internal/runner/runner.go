@@ -48,6 +48,9 @@ var errExpired = errors.New("the store could not be reached for as long as the c
 // decided.
 var errSuperseded = errors.New("the run is superseded")
 
+// brief leaves out the units of a duration that are zero: 1h, not 1h0m0s.
+var brief = strings.NewReplacer("h0m0s", "h", "m0s", "m")
+
 // cancelledError ends a run that somebody has cancelled.
 type cancelledError struct{ by string }
 
@@ -56,18 +59,8 @@ func (e *cancelledError) Error() string { return "cancelled by " + e.by }
 // timeoutError ends a run that takes longer than its task allows.
 type timeoutError struct{ limit time.Duration }
 
-func (e *timeoutError) Error() string { return "exceeded run_timeout of " + brief(e.limit) }
-
-// brief is a duration without units that are zero: 1h, not 1h0m0s.
-func brief(d time.Duration) string {
-	text := d.String()
-	if strings.HasSuffix(text, "m0s") {
-		text = strings.TrimSuffix(text, "0s")
-	}
-	if strings.HasSuffix(text, "h0m") {
-		text = strings.TrimSuffix(text, "0m")
-	}
-	return text
+func (e *timeoutError) Error() string {
+	return "exceeded run_timeout of " + brief.Replace(e.limit.String())
 }
 
 // Consul reads what a task renders.
@@ -283,7 +276,7 @@ func (c *claim) work(ctx context.Context, launch state.Launch, planned state.Pla
 	done.definition = planned.Definition
 	if limit := task.RunTimeout; limit > 0 {
 		var stop context.CancelFunc
-		ctx, stop = context.WithTimeoutCause(ctx, limit-c.worked, &timeoutError{limit})
+		ctx, stop = context.WithTimeoutCause(ctx, limit-c.worked(), &timeoutError{limit})
 		defer stop()
 		defer func() { err = endedBy[*timeoutError](ctx, err) }()
 	}
