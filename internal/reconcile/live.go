@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/lease"
@@ -64,17 +65,23 @@ type liveness struct {
 	relaunched map[string]relaunch     // by launch
 }
 
+// relaunch is a launch that was started again.
+type relaunch struct {
+	refused string // why it was not started
+	runs    []state.PlannedRun
+}
+
 // check marks the run of a task as lost if it is, or as corrupt. Its launcher does
 // not say that it is alive.
 func (l *liveness) check(ctx context.Context, in *Input, states map[string]state.Stored[state.Task]) error {
 	live, name := in.State.Run, in.Task.Name
-	run, err := state.Read[state.Run](ctx, l.Store, state.RunKey(name, live.ID))
-	if wrong := (*state.CorruptError)(nil); errors.As(err, &wrong) {
-		l.corrupt[name], in.Corrupt = wrong, wrong
-		return nil
-	}
+	run, corrupt, err := readAnyway[state.Run](ctx, l.Store, state.RunKey(name, live.ID))
 	if err != nil {
 		return err
+	}
+	if corrupt != nil {
+		l.corrupt[name], in.Corrupt = corrupt, corrupt
+		return nil
 	}
 	if !run.Data.State.Active() {
 		// It has ended or waits since the task was read: both records are written at once.
@@ -120,17 +127,32 @@ func (l *liveness) check(ctx context.Context, in *Input, states map[string]state
 	return nil
 }
 
-// begin starts the launch of an intended run again, once in this tick. It returns
-// why the run can never begin, if so.
+// begin starts the launch of an intended run again, once in this tick: a process
+// may have died after it had written the intent. The runner refuses runs that were
+// decided on another definition. It returns why the run can never begin, if so.
 func (l *liveness) begin(ctx context.Context, live *state.LiveRun, definition string) (lost string, err error) {
 	again, done := l.relaunched[live.Launch]
 	if !done {
-		if again, err = l.relaunch(ctx, live.Launch); err != nil {
-			return "", err
+		launch, corrupt, err := readAnyway[state.Launch](ctx, l.Store, state.LaunchKey(live.Launch))
+		if err != nil {
+			return "", fmt.Errorf("read launch %s: %w", live.Launch, err)
+		}
+		again.runs = launch.Data.Runs
+		switch {
+		case corrupt != nil:
+			again.refused = corrupt.Error()
+		case !launch.Exists():
+			again.refused = "the record of its launch is gone"
+		case launch.Data.Bundle != l.Bundle:
+			again.refused = "it was decided on another bundle and had not begun"
+		case slices.ContainsFunc(again.runs, func(run state.PlannedRun) bool { return run.Definition == l.definitions[run.Task] }):
+			l.Log.Info("starting a launch that was decided before", "launch", live.Launch)
+			l.start(ctx, launch.Data)
 		}
 		l.relaunched[live.Launch] = again
 	}
-	if again.refused == "" && again.definitions[live.ID] != definition {
+	valid := func(run state.PlannedRun) bool { return run.ID == live.ID && run.Definition == definition }
+	if again.refused == "" && !slices.ContainsFunc(again.runs, valid) {
 		return "it was decided on another definition of the task and had not begun", nil
 	}
 	return again.refused, nil
@@ -172,39 +194,4 @@ func whyLost(run state.Run, stopped string, now time.Time, grace time.Duration) 
 		return fmt.Sprintf("its runner %s has not renewed its claim, which expired at %s", run.Owner, stamp(run.Expires, now))
 	}
 	return ""
-}
-
-// relaunch is the result of starting a launch again.
-type relaunch struct {
-	refused     string            // why it was not started
-	definitions map[string]string // that its runs were decided on, by run
-}
-
-// relaunch starts a launch that may never have been started, because a process
-// may have died after it had written the intent. The runner refuses runs that were
-// decided on another definition of their task.
-func (t *tick) relaunch(ctx context.Context, id string) (relaunch, error) {
-	launch, err := state.Read[state.Launch](ctx, t.Store, state.LaunchKey(id))
-	corrupt := (*state.CorruptError)(nil)
-	switch {
-	case errors.As(err, &corrupt):
-		return relaunch{refused: corrupt.Error()}, nil
-	case err != nil:
-		return relaunch{}, fmt.Errorf("read launch %s: %w", id, err)
-	case !launch.Exists():
-		return relaunch{refused: "the record of its launch is gone"}, nil
-	case launch.Data.Bundle != t.Bundle:
-		return relaunch{refused: "it was decided on another bundle and had not begun"}, nil
-	}
-	again := relaunch{definitions: map[string]string{}}
-	valid := false
-	for _, run := range launch.Data.Runs {
-		again.definitions[run.ID] = run.Definition
-		valid = valid || run.Definition == t.definitions[run.Task]
-	}
-	if valid {
-		t.Log.Info("starting a launch that was decided before", "launch", id)
-		t.start(ctx, launch.Data)
-	}
-	return again, nil
 }
