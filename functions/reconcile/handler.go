@@ -317,7 +317,7 @@ func (i *invocation) sleep(ctx context.Context, d time.Duration) bool {
 // answer returns the result of a tick, and writes its metrics.
 func (i *invocation) answer(req invoke.Request, report reconcile.Report, err error) (invoke.Answer, error) {
 	now := i.now()
-	answer := invoke.Answer{Mode: req.Mode, Idle: report.Idle, Problem: report.ConsulError}
+	answer := invoke.Answer{Mode: req.Mode, Idle: report.Idle, Problem: report.Record.ConsulError}
 	if i.current != nil {
 		answer.Bundle = i.current.Digest
 	}
@@ -357,7 +357,7 @@ func (i *invocation) answer(req invoke.Request, report reconcile.Report, err err
 		if errors.Is(err, inforce.ErrNone) {
 			values[metrics.BundleRefused] = 1
 		}
-	case report.ConsulError == "" && report.Stalled == nil:
+	case report.Record.ConsulError == "" && report.Stalled == nil:
 		values[metrics.GoodTicks], values[metrics.LastGoodTickAge] = 1, 0
 	}
 	if err := i.metrics.Write(now, values); err != nil {
@@ -368,27 +368,30 @@ func (i *invocation) answer(req invoke.Request, report reconcile.Report, err err
 
 // measure returns the metrics of a tick.
 func measure(report reconcile.Report, now time.Time) metrics.Values {
-	values := metrics.Values{metrics.Ticks: 1, metrics.FailuresInARow: float64(report.Failing)}
+	values := metrics.Values{metrics.Ticks: 1, metrics.FailuresInARow: float64(report.Record.Failing)}
 	if report.Idle {
 		values[metrics.IdleTicks] = 1
 	}
-	if !report.LastSuccess.IsZero() {
-		values[metrics.LastGoodTickAge] = max(now.Sub(report.LastSuccess).Seconds(), 0)
+	if !report.Record.LastSuccess.IsZero() {
+		values[metrics.LastGoodTickAge] = max(now.Sub(report.Record.LastSuccess).Seconds(), 0)
 	}
 	count := func(m metrics.Metric, is bool) {
 		if is {
 			values[m]++
 		}
 	}
+	if u := report.Record.Unreadable; u != nil {
+		values[metrics.TasksUnreadable] = float64(u.Count)
+	}
 	for m, n := range map[metrics.Metric]int{
-		metrics.TasksUnreadable: report.Unreadable, metrics.TasksFailing: report.Tasks.Failing,
-		metrics.TasksWaiting: report.Tasks.Waiting, metrics.TasksHeld: report.Tasks.Held,
+		metrics.TasksFailing: report.Record.Tasks.Failing,
+		metrics.TasksWaiting: report.Record.Tasks.Waiting, metrics.TasksHeld: report.Record.Tasks.Held,
 	} {
 		if n > 0 {
 			values[m] = float64(n)
 		}
 	}
-	count(metrics.ConsulErrors, report.ConsulError != "")
+	count(metrics.ConsulErrors, report.Record.ConsulError != "")
 	for _, d := range report.Decisions {
 		count(metrics.ChangesSeen, d.Reason.Code == state.ReasonChanged && d.Action == reconcile.Run)
 		count(metrics.ConsulErrors, d.Reason.Code == state.ReasonUnreadable)

@@ -343,7 +343,7 @@ func TestDoctor_ReportsProblemsAndFixes(t *testing.T) {
 }
 
 func TestMeasure_UnreadableTasksAreCounted(t *testing.T) {
-	if got := measure(reconcile.Report{Unreadable: 2}, time.Now())[metrics.TasksUnreadable]; got != 2 {
+	if got := measure(reconcile.Report{Record: state.Reconcile{Unreadable: &state.Unreadable{Count: 2}}}, time.Now())[metrics.TasksUnreadable]; got != 2 {
 		t.Errorf("TasksUnreadable = %g", got)
 	}
 	if _, written := measure(reconcile.Report{}, time.Now())[metrics.TasksUnreadable]; written {
@@ -353,7 +353,7 @@ func TestMeasure_UnreadableTasksAreCounted(t *testing.T) {
 
 func TestMeasure_WritesStatesOfTasksIfThereAreAny(t *testing.T) {
 	now := time.Now()
-	got := measure(reconcile.Report{Unreadable: 1, Tasks: state.TaskCounts{Failing: 2, Held: 3}}, now)
+	got := measure(reconcile.Report{Record: state.Reconcile{Unreadable: &state.Unreadable{Count: 1}, Tasks: state.TaskCounts{Failing: 2, Held: 3}}}, now)
 	want := metrics.Values{metrics.Ticks: 1, metrics.FailuresInARow: 0, metrics.TasksUnreadable: 1, metrics.TasksFailing: 2, metrics.TasksHeld: 3}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)

@@ -118,7 +118,7 @@ func (m *Metrics) Ticked(report reconcile.Report, err error) {
 	switch {
 	case err != nil:
 		result = tickFailed
-	case report.ConsulError != "" || report.Stalled != nil:
+	case report.Record.ConsulError != "" || report.Stalled != nil:
 		result = tickIncomplete
 	case report.Idle:
 		result = tickIdle

@@ -51,7 +51,7 @@ func measured(s *oneRecord, at func() time.Time) *Metrics {
 	m := New(Options{Version: "1.2.3", Commit: "abc", Store: s, Now: at})
 	m.Leads(true)
 	m.Ticked(reconcile.Report{Idle: true}, nil)
-	m.Ticked(reconcile.Report{ConsulError: "no leader"}, nil)
+	m.Ticked(reconcile.Report{Record: state.Reconcile{ConsulError: "no leader"}}, nil)
 	m.Ticked(reconcile.Report{}, errors.New("the store is away"))
 	m.Ticked(reconcile.Report{Decisions: []reconcile.Decision{
 		{Action: reconcile.Run, Reason: state.Reason{Code: state.ReasonChanged}},

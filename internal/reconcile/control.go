@@ -82,13 +82,13 @@ var errNoChange = errors.New("there is nothing to change")
 
 // edit is one change of the records of a task. A verb sets what it changes.
 type edit struct {
-	*overlay.Effective
-	now    time.Time
-	rec    *state.Reconcile // written with the edit
-	record state.Stored[state.Task]
-	next   state.Task     // the task's record from now on
-	others []state.Change // of other records
-	events []outbox.Event // of the task
+	*overlay.Effective // nil unless change has read it
+	now                time.Time
+	rec                *state.Reconcile // written with the edit
+	record             state.Stored[state.Task]
+	next               state.Task     // the task's record from now on
+	others             []state.Change // of other records
+	events             []outbox.Event // of the task
 }
 
 // edit writes what decide changes about a task, and requests a tick. The task's
@@ -98,23 +98,30 @@ func (c *Control) edit(ctx context.Context, task string, decide func(*edit) erro
 		return ErrNoTask
 	}
 	return c.write(ctx, func(rec *state.Reconcile) ([]state.Change, error) {
-		base, err := c.Base(ctx)
+		record, err := state.Read[state.Task](ctx, c.Store, state.TaskKey(task))
 		if err != nil {
-			return nil, err
-		}
-		e := &edit{now: c.Now(), rec: rec}
-		if e.Effective, err = c.Source.At(ctx, c.Store, base, rec.Overrides); err != nil {
-			return nil, err
-		}
-		if e.record, err = state.Read[state.Task](ctx, c.Store, state.TaskKey(task)); err != nil {
 			return nil, fmt.Errorf("read task %s: %w", task, err)
 		}
-		e.next = e.record.Data
+		e := &edit{now: c.Now(), rec: rec, record: record, next: record.Data}
 		if err := decide(e); err != nil {
 			return nil, err
 		}
 		changes, _ := e.changes()
 		return changes, nil
+	})
+}
+
+// change is edit for what also depends on the effective configuration.
+func (c *Control) change(ctx context.Context, task string, decide func(*edit) error) error {
+	return c.edit(ctx, task, func(e *edit) error {
+		base, err := c.Base(ctx)
+		if err != nil {
+			return err
+		}
+		if e.Effective, err = c.Source.At(ctx, c.Store, base, e.rec.Overrides); err != nil {
+			return err
+		}
+		return decide(e)
 	})
 }
 

@@ -30,7 +30,7 @@ func (c *Control) Create(ctx context.Context, definition json.RawMessage, opts C
 	if err != nil {
 		return nil, err
 	}
-	return task, c.edit(ctx, task.Name, func(e *edit) error {
+	return task, c.change(ctx, task.Name, func(e *edit) error {
 		if _, err := check(e.Effective, definition); err != nil {
 			return err
 		}
@@ -83,7 +83,7 @@ func check(e *overlay.Effective, definition json.RawMessage) (*config.Task, erro
 // provisional change.
 // The error is ErrNoTask or ErrActive.
 func (c *Control) SetEnabled(ctx context.Context, task string, enabled bool, opts ChangeOptions) (earlier Earlier, err error) {
-	err = c.edit(ctx, task, func(e *edit) error {
+	err = c.change(ctx, task, func(e *edit) error {
 		t, ok := e.Config.Task(task)
 		if !ok {
 			return e.missing(task)
@@ -146,7 +146,7 @@ func redundant(o state.Override, base *config.Config) bool {
 // Delete removes a task; what it has made stays. A task of a file is hidden:
 // it comes back when its block there is changed. The error is ErrNoTask.
 func (c *Control) Delete(ctx context.Context, task, by string) (comesBack bool, err error) {
-	err = c.edit(ctx, task, func(e *edit) error {
+	err = c.change(ctx, task, func(e *edit) error {
 		t, ok := e.Config.Task(task)
 		if e.Problems[task] == nil && !ok { // one that is only without effect can be deleted
 			if err := e.missing(task); !errors.Is(err, ErrActive) {

@@ -59,7 +59,7 @@ func (c *Control) Retry(ctx context.Context, task, by string) (Earlier, error) {
 
 // request requests a run of an enabled task, unless refuse returns an error.
 func (c *Control) request(ctx context.Context, task, by string, refuse func(state.Task) error) (earlier Earlier, err error) {
-	err = c.edit(ctx, task, func(e *edit) error {
+	err = c.change(ctx, task, func(e *edit) error {
 		t, ok := e.Config.Task(task)
 		switch {
 		case !ok:

@@ -28,7 +28,6 @@ func (t *tick) finish(ctx context.Context, rec state.Stored[state.Reconcile], no
 	if t.report.Stalled != nil {
 		next.Stalled = state.Cut(t.report.Stalled.Error())
 	}
-	t.report.ConsulError = t.problem()
 	next.Due, t.report.Due = t.expiry, t.expiry
 	for _, d := range t.report.Decisions {
 		if d.Reason.Code != state.ReasonRemoved && d.Reason.Code != state.ReasonDisabled {
@@ -75,7 +74,7 @@ func (t *tick) finish(ctx context.Context, rec state.Stored[state.Reconcile], no
 	case rec.Data.ConsulError == "", next.ConsulUnreachable && !rec.Data.ConsulUnreachable:
 		next.Since = now
 	}
-	t.report.of(next)
+	t.report.Record = next
 	if t.inLoop && polled {
 		quiet := next
 		quiet.Gates, quiet.LastSuccess = rec.Data.Gates, rec.Data.LastSuccess // written when everything is read again

@@ -46,28 +46,15 @@ func (e *OtherBundleError) Error() string {
 
 // Report is what a tick did.
 type Report struct {
-	Idle        bool // nothing had moved and nothing was due
-	Decisions   []Decision
-	Launches    []state.Launch
-	Dropped     []string  // tasks whose records were changed meanwhile: decided anew by the next tick
-	Postponed   []string  // tasks to be run whose launch has to wait for time or capacity
-	ConsulError string    // why Consul cannot be watched
-	Stalled     error     // why a launch could not be started: it is retried
-	LastSuccess time.Time // of a tick, as it is stored; an idle tick does not write it
-	Failing     int       // most runs in a row that failed or were lost, of any task
-	// Unreadable is how many tasks' conditions Consul does not show.
-	Unreadable int
-	Tasks      state.TaskCounts
-	Due        time.Time // when to tick again even if no gate moves
-	Again      bool      // something is due at once that may not be possible yet: tick again before long
-}
-
-// of takes over what the record says.
-func (r *Report) of(rec state.Reconcile) {
-	r.LastSuccess, r.Failing, r.Tasks = rec.LastSuccess, rec.Failing, rec.Tasks
-	if rec.Unreadable != nil {
-		r.Unreadable = rec.Unreadable.Count
-	}
+	Idle      bool // nothing had moved and nothing was due
+	Decisions []Decision
+	Launches  []state.Launch
+	Dropped   []string        // tasks whose records were changed meanwhile: decided anew by the next tick
+	Postponed []string        // tasks to be run whose launch has to wait for time or capacity
+	Record    state.Reconcile // as the tick leaves it; an idle tick does not write it
+	Stalled   error           // why a launch could not be started: it is retried
+	Due       time.Time       // when to tick again even if no gate moves
+	Again     bool            // something is due at once that may not be possible yet: tick again before long
 }
 
 // Tick reads once, decides and launches. A tick that finds nothing to do reads one
@@ -95,9 +82,7 @@ func (r *Reconciler) Tick(ctx context.Context, opts TickOptions) (Report, error)
 		}
 	}
 	if t.idle(rec.Data) {
-		t.report = Report{Idle: true, Due: earlier(rec.Data.Due, t.deliverAt), ConsulError: rec.Data.ConsulError}
-		t.report.of(rec.Data)
-		return t.report, nil
+		return Report{Idle: true, Due: earlier(rec.Data.Due, t.deliverAt), Record: rec.Data}, nil
 	}
 
 	if t.opts.Lease == nil {
