@@ -58,23 +58,17 @@ func (b *bundleFlags) register(f *flag.FlagSet) {
 	stackFlag(f, &b.stack)
 }
 
-// rehearsed is a bundle, with the configuration in it as AWS will read it.
-type rehearsed struct {
-	bundle.Bundle
-	config *config.Config
-}
-
 // rehearse packs a configuration, and checks that it needs no file outside of the
-// bundle. The returned function removes the unpacked files.
-func (a *app) rehearse(cfg *config.Config) (r rehearsed, remove func(), err error) {
-	if r.Bundle, err = bundle.Pack(cfg); err != nil {
-		return r, func() {}, err
+// bundle. It returns the configuration as AWS will read it. The returned function
+// removes the unpacked files.
+func (a *app) rehearse(cfg *config.Config) (packed bundle.Bundle, there *config.Config, remove func(), err error) {
+	if packed, err = bundle.Pack(cfg); err != nil {
+		return packed, nil, func() {}, err
 	}
-	r.config, remove, err = unpacked(r.Bundle)
-	if err != nil {
-		return r, remove, fmt.Errorf("the configuration needs files that a bundle does not hold: %w", err)
+	if there, remove, err = unpacked(packed); err != nil {
+		return packed, nil, remove, fmt.Errorf("the configuration needs files that a bundle does not hold: %w", err)
 	}
-	return r, remove, checkTasks(r.config).Err()
+	return packed, there, remove, checkTasks(there).Err()
 }
 
 // unpacked loads a bundle from a temporary folder, which the returned function

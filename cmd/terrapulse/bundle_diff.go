@@ -43,7 +43,7 @@ func (c *bundleDiffCommand) run(arguments []string) int {
 	if code >= 0 {
 		return code
 	}
-	files, remove, err := c.rehearse(cfg)
+	files, next, remove, err := c.rehearse(cfg)
 	defer remove()
 	if code := c.invalid(err); code >= 0 {
 		return code
@@ -71,7 +71,7 @@ func (c *bundleDiffCommand) run(arguments []string) int {
 	}
 	d := bundleDiff{InForce: pointer.Digest, Files: files.Digest, Changes: []bundle.Change{}}
 	if d.InForce != d.Files {
-		d.Changes = append(d.Changes, bundle.Diff(was, files.config)...)
+		d.Changes = append(d.Changes, bundle.Diff(was, next)...)
 	}
 	if c.json {
 		code = c.printJSON(d)

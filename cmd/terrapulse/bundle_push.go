@@ -72,7 +72,7 @@ func (c *bundlePushCommand) run(arguments []string) int {
 	if code := c.invalid(places, secrets); code >= 0 {
 		return code
 	}
-	packed, remove, err := c.rehearse(cfg)
+	packed, _, remove, err := c.rehearse(cfg)
 	defer remove()
 	if code := c.invalid(err); code >= 0 {
 		return code
@@ -81,7 +81,7 @@ func (c *bundlePushCommand) run(arguments []string) int {
 	if code >= 0 {
 		return code
 	}
-	pointer, moved, err := at.Push(c.ctx, packed.Bundle, pusher(), time.Now())
+	pointer, moved, err := at.Push(c.ctx, packed, pusher(), time.Now())
 	if err != nil {
 		return c.fail(exitError, err)
 	}

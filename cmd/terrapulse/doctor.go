@@ -39,29 +39,22 @@ func (c *doctorCommand) run(arguments []string) int {
 		return code
 	}
 	checks := st.Examine(c.ctx, c.task, !c.quick)
-	code = exitOK
+	var t table
+	t.row(plain, "CHECK", "STATE", "FOUND")
+	code, fixes := exitOK, ""
 	for _, check := range checks {
-		if !check.OK {
-			code = exitError
+		if check.OK {
+			t.row(good, check.Name, "ok", check.Found)
+			continue
 		}
+		t.row(bad, check.Name, "wrong", check.Found)
+		code = exitError
+		fixes += fmt.Sprintf("\n%s: %s\n  To fix it: %s\n", check.Name, check.Found, check.Fix)
 	}
 	if c.json {
 		return cmp.Or(c.printJSON(checks), code)
 	}
-	var t table
-	t.row(plain, "CHECK", "STATE", "FOUND")
-	for _, check := range checks {
-		n, word := good, "ok"
-		if !check.OK {
-			n, word = bad, "wrong"
-		}
-		t.row(n, check.Name, word, check.Found)
-	}
 	t.print(c.stdout)
-	for _, check := range checks {
-		if !check.OK {
-			fmt.Fprintf(c.stderr, "\n%s: %s\n  To fix it: %s\n", check.Name, check.Found, check.Fix)
-		}
-	}
+	fmt.Fprint(c.stderr, fixes)
 	return code
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
 	"log/slog"
@@ -102,31 +103,32 @@ func (a *app) printPlans(cfg *config.Config, log *slog.Logger, opts *startOption
 	shown.set(log, "being planned", len(tasks))
 	results := planner.Plan(a.ctx, tasks)
 	shown.clear()
-	if a.json {
-		return a.printPlansAsJSON(results, o.exitCode)
-	}
-
 	code = exitOK
+	for _, r := range results {
+		switch {
+		case r.Err != nil:
+			code = exitError
+		case o.exitCode && code == exitOK && r.Plan.Changes.Any():
+			code = exitChanges
+		}
+	}
+	if a.json {
+		return cmp.Or(a.printPlansAsJSON(results), code)
+	}
 	for _, r := range results {
 		task, text := r.Task, strings.TrimSpace(r.Plan.Text)
 		if !task.Enabled {
 			text = "The task is disabled: it was not planned."
 		}
-		logged := r.Err == nil && a.ctsInspected(task, text)
-		if !logged {
-			fmt.Fprintf(a.stdout, "### Task %s\n", task.Name)
-		}
-		if r.Err != nil {
-			a.fail(exitError, fmt.Errorf("inspect task %s: %w", task.Name, r.Err))
-			code = exitError
+		if r.Err == nil && a.ctsInspected(task, text) {
 			continue
 		}
-		if !logged {
-			fmt.Fprintf(a.stdout, "%s\n\n", text)
+		fmt.Fprintf(a.stdout, "### Task %s\n", task.Name)
+		if r.Err != nil {
+			a.fail(exitError, fmt.Errorf("inspect task %s: %w", task.Name, r.Err))
+			continue
 		}
-		if o.exitCode && code == exitOK && r.Plan.Changes.Any() {
-			code = exitChanges
-		}
+		fmt.Fprintf(a.stdout, "%s\n\n", text)
 	}
 	if code != exitError {
 		a.ctsEnded()

@@ -58,7 +58,7 @@ func (c *logsCommand) run(arguments []string) int {
 	if c.json {
 		out = &text
 	}
-	printed, last, err := c.copyOutput(records, run, out, c.follow)
+	last, err := c.copyOutput(records, run, out, c.follow)
 	switch {
 	case err != nil && c.ctx.Err() != nil:
 		return exitOK // Ctrl-C ends the command, and not the run
@@ -70,7 +70,7 @@ func (c *logsCommand) run(arguments []string) int {
 		fmt.Fprintf(c.stderr, "Run %s of task %s: %s\n", shortened(run.ID), run.Task, last.State)
 	case !last.Ended:
 		fmt.Fprintf(c.stderr, "Run %s of task %s is under way: -follow prints what comes\n", shortened(run.ID), run.Task)
-	case printed == 0:
+	case last.NextOffset == 0:
 		why := ""
 		if run.Error != nil {
 			why = ": " + *run.Error
@@ -82,26 +82,24 @@ func (c *logsCommand) run(arguments []string) int {
 
 // copyOutput prints the output of a run. If it follows, it returns when the run
 // has ended.
-func (a *app) copyOutput(from records, run apispec.Run, out io.Writer, follow bool) (printed int, last apispec.RunOutputResponse, err error) {
+func (a *app) copyOutput(from records, run apispec.Run, out io.Writer, follow bool) (last apispec.RunOutputResponse, err error) {
 	for {
-		chunk, err := from.output(a.ctx, run.Task, run.ID, printed)
-		if err != nil {
-			return printed, last, err
+		if last, err = from.output(a.ctx, run.Task, run.ID, last.NextOffset); err != nil {
+			return last, err
 		}
-		if _, err := io.WriteString(out, chunk.Output); err != nil {
-			return printed, last, fmt.Errorf("print the output: %w", err)
+		if _, err := io.WriteString(out, last.Output); err != nil {
+			return last, fmt.Errorf("print the output: %w", err)
 		}
-		printed, last = chunk.NextOffset, chunk
 		switch {
-		case chunk.Ended:
-			return printed, last, nil
-		case chunk.Output != "" && chunk.NextOffset > chunk.Offset:
+		case last.Ended:
+			return last, nil
+		case last.Output != "" && last.NextOffset > last.Offset:
 			continue // there may be more at once
 		case !follow:
-			return printed, last, nil
+			return last, nil
 		}
 		if !pause.For(a.ctx, followEvery) {
-			return printed, last, a.ctx.Err()
+			return last, a.ctx.Err()
 		}
 	}
 }

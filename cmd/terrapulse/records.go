@@ -44,11 +44,9 @@ var errNoTask = errors.New("no such task")
 type recordFlags struct {
 	store storeFlags
 	api   apiFlags
-	flags *flag.FlagSet
 }
 
 func (r *recordFlags) register(f *flag.FlagSet) {
-	r.flags = f
 	r.store.register(f)
 	r.api.register(f)
 	address, port := f.Lookup("http-addr"), f.Lookup("port")
@@ -59,8 +57,7 @@ func (r *recordFlags) register(f *flag.FlagSet) {
 // open returns the records that the flags name. The exit code is -1 if all is
 // well.
 func (r *recordFlags) open(a *app) (records, int) {
-	given := map[string]bool{}
-	r.flags.Visit(func(f *flag.Flag) { given[f.Name] = true })
+	given := r.api.given()
 	if !given["http-addr"] {
 		store, code := a.openStore(&r.store)
 		return storeRecords{store, a.stderr}, code

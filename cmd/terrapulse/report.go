@@ -54,25 +54,21 @@ type inspectReport struct {
 	Error          string           `json:"error,omitempty"`
 }
 
-// printPlansAsJSON prints plans in JSON, and returns the exit code.
-func (a *app) printPlansAsJSON(results []preview.Result, detailed bool) int {
-	code := exitOK
+// printPlansAsJSON prints plans in JSON.
+func (a *app) printPlansAsJSON(results []preview.Result) int {
 	reports := make([]inspectReport, len(results))
 	for i, r := range results {
 		reports[i] = inspectReport{Name: r.Task.Name, Enabled: r.Task.Enabled}
-		switch {
+		switch ch := r.Plan.Changes; {
 		case r.Err != nil:
-			reports[i].Error, code = r.Err.Error(), exitError
+			reports[i].Error = r.Err.Error()
 		case r.Task.Enabled:
-			reports[i].ChangesPresent, reports[i].Plan = r.Plan.Changes.Any(), r.Plan.Text
-			reports[i].Changes = &apispec.Changes{Add: r.Plan.Changes.Add, Change: r.Plan.Changes.Change, Destroy: r.Plan.Changes.Destroy}
+			reports[i].ChangesPresent, reports[i].Plan = ch.Any(), r.Plan.Text
+			reports[i].Changes = &apispec.Changes{Add: ch.Add, Change: ch.Change, Destroy: ch.Destroy}
 			if r.Plan.Resources != nil {
 				reports[i].Data = &results[i].Plan
 			}
-			if r.Plan.Changes.Any() && detailed && code == exitOK {
-				code = exitChanges
-			}
 		}
 	}
-	return cmp.Or(a.printJSON(map[string]any{"tasks": reports}), code)
+	return a.printJSON(map[string]any{"tasks": reports})
 }

@@ -154,17 +154,17 @@ func (c *startCommand) run(arguments []string) int {
 		}
 		code = c.unready(code, err)
 		if o.once {
-			c.printNotRun(cfg)
+			for _, t := range cfg.Tasks {
+				if t.Enabled {
+					fmt.Fprintf(c.stderr, "Task %s was not run.\n", t.Name)
+				}
+			}
 		}
 		return code
 	}
 	defer e.Close()
 	if o.reset {
-		out := c.stdout
-		if c.json {
-			out = c.stderr
-		}
-		if code := c.reset(e, out); code >= 0 {
+		if code := c.reset(e); code >= 0 {
 			return code
 		}
 	}
@@ -193,28 +193,20 @@ func (c *startCommand) run(arguments []string) int {
 	return exitOK
 }
 
-// printNotRun prints which tasks were not run because the set-up failed.
-func (c *startCommand) printNotRun(cfg *config.Config) {
-	for i := range cfg.Tasks {
-		if cfg.Tasks[i].Enabled {
-			fmt.Fprintf(c.stderr, "Task %s was not run.\n", cfg.Tasks[i].Name)
-		}
-	}
-}
-
 // reset removes the changes that were made through the API, and prints them.
-func (c *startCommand) reset(e *instance.Instance, out io.Writer) int {
+func (c *startCommand) reset(e *instance.Instance) int {
+	out := c.stdout
+	if c.json {
+		out = c.stderr
+	}
 	forgotten, err := e.Control().Reset(c.ctx)
 	for _, o := range forgotten {
 		fmt.Fprintf(out, "forgotten: task %s (%s)\n", o.Task, cmp.Or(o.String(), "its record could not be decoded"))
 	}
-	if err != nil {
-		return c.fail(exitError, err)
-	}
-	if len(forgotten) == 0 {
+	if err == nil && len(forgotten) == 0 {
 		fmt.Fprintln(out, "nothing was changed through the API: there is nothing to undo")
 	}
-	return -1
+	return c.fail(exitError, err)
 }
 
 // once runs every task one time and sums up.

@@ -41,13 +41,20 @@ func (o *apiFlags) register(f *flag.FlagSet) {
 	f.IntVar(&o.port, "port", 0, "Deprecated: use -http-addr. The `port` of the HTTP API on this machine.")
 	text(&o.CACert, "ca-cert", "CTS_CACERT", "", "The `file` of the authority that the API's certificate is checked with.")
 	text(&o.CAPath, "ca-path", "CTS_CAPATH", "", "A `folder` of such files, instead of -ca-cert.")
-	text(&o.ClientCert, "client-cert", "CTS_CLIENT_CERT", "", "The `file` of the certificate that is shown to the API.")
-	text(&o.ClientKey, "client-key", "CTS_CLIENT_KEY", "", "The `file` of that certificate's key.")
+	text(&o.Cert, "client-cert", "CTS_CLIENT_CERT", "", "The `file` of the certificate that is shown to the API.")
+	text(&o.Key, "client-key", "CTS_CLIENT_KEY", "", "The `file` of that certificate's key.")
 	// The values of these variables are no defaults: the help would print them.
 	f.StringVar(&o.Token, "token", "", "The `token` that the API requires; other users of this machine see it in the list of processes. Also TERRAPULSE_TOKEN.")
 	f.StringVar(&o.tokenFile, "token-file", "", "The `file` that holds the token, instead of -token. Also TERRAPULSE_TOKEN_FILE.")
 	o.verify = true
 	f.BoolVar(&o.verify, "ssl-verify", o.verify, "Check the API's certificate. Also CTS_SSL_VERIFY.")
+}
+
+// given returns the names of the flags on the command line.
+func (o *apiFlags) given() map[string]bool {
+	given := map[string]bool{}
+	o.flags.Visit(func(f *flag.Flag) { given[f.Name] = true })
+	return given
 }
 
 // environmentAPI returns the options for the API at an address that the
@@ -73,8 +80,7 @@ func (o *apiFlags) client() (*apiclient.Client, error) {
 
 // resolved returns the options that the flags and the environment name.
 func (o *apiFlags) resolved() (apiclient.Options, error) {
-	given := map[string]bool{}
-	o.flags.Visit(func(f *flag.Flag) { given[f.Name] = true })
+	given := o.given()
 	opts := o.Options
 	if given["port"] && !given["http-addr"] {
 		if o.port < 1 || o.port > 65535 {
@@ -132,21 +138,36 @@ func (a *app) approvableTask(command string, o *approvalOptions, arguments []str
 	return task, client, code
 }
 
-// approved asks for approval unless -auto-approve is given. The exit code is -1 if
-// the command is to go on.
+// approved asks for approval unless -auto-approve is given, and names what the
+// person should consider. The exit code is -1 if the command is to go on.
 func (a *app) approved(o *approvalOptions, unable, cancelled, question string, reasons ...string) int {
 	if o.approve {
 		return -1
 	}
-	yes, err := a.approval(question, append([]string{"This cannot be undone."}, reasons...))
+	a.say("%s", question)
+	var b strings.Builder
+	for _, r := range append([]string{"This cannot be undone."}, reasons...) {
+		b.WriteString(" - " + strings.ReplaceAll(wordwrap.WrapString(r, lineWidth-3), "\n", "\n   ") + "\n")
+	}
+	b.WriteString("\nOnly 'yes' will be accepted to approve, enter 'no' or leave blank to reject.")
+	a.detail(b.String())
+	fmt.Fprintf(a.stdout, "%sEnter a value: ", margin)
+	answer, err := readLine(a.ctx, a.stdin)
+	fmt.Fprint(a.stdout, "\n")
 	switch {
+	case a.ctx.Err() != nil:
+		err = errors.New("interrupted before there was an answer: nothing is changed")
+	case errors.Is(err, io.EOF):
+		err = errors.New("cannot prompt: standard input is closed; nothing is changed; use -auto-approve to skip the question")
 	case err != nil:
-		return a.problem(unable, err)
-	case !yes:
+		err = fmt.Errorf("read the answer: %w", err)
+	case strings.TrimSpace(answer) == "yes":
+		return -1
+	default:
 		a.detail("Cancelled " + cancelled)
 		return exitOK
 	}
-	return -1
+	return a.problem(unable, err)
 }
 
 // planApproved asks for approval of the plan that was shown.
@@ -263,49 +284,22 @@ func (a *app) generating() {
 	a.detail(fmt.Sprintf("Generating plan that %s will use Terraform to execute", a.product()))
 }
 
-// approval asks whether to go on, and names what the person should consider. The error
-// says why there is no answer.
-func (a *app) approval(question string, reasons []string) (bool, error) {
-	a.say("%s", question)
-	var b strings.Builder
-	for _, r := range reasons {
-		b.WriteString(" - " + strings.ReplaceAll(wordwrap.WrapString(r, lineWidth-3), "\n", "\n   ") + "\n")
-	}
-	b.WriteString("\nOnly 'yes' will be accepted to approve, enter 'no' or leave blank to reject.")
-	a.detail(b.String())
-	fmt.Fprintf(a.stdout, "%sEnter a value: ", margin)
-	answer, err := readLine(a.ctx, a.stdin)
-	fmt.Fprint(a.stdout, "\n")
-	switch {
-	case a.ctx.Err() != nil:
-		return false, errors.New("interrupted before there was an answer: nothing is changed")
-	case errors.Is(err, io.EOF):
-		return false, errors.New("cannot prompt: standard input is closed; nothing is changed; use -auto-approve to skip the question")
-	case err != nil:
-		return false, fmt.Errorf("read the answer: %w", err)
-	}
-	return strings.TrimSpace(answer) == "yes", nil
-}
-
 // readLine returns the next line, which need not be ended, unless the context
 // ends first.
 func readLine(ctx context.Context, r io.Reader) (string, error) {
-	type line struct {
-		text string
-		err  error
-	}
-	read := make(chan line, 1)
+	var text string
+	var err error
+	read := make(chan struct{})
 	go func() {
-		text, err := bufio.NewReader(r).ReadString('\n')
-		if text != "" {
+		defer close(read)
+		if text, err = bufio.NewReader(r).ReadString('\n'); text != "" {
 			err = nil
 		}
-		read <- line{text, err}
 	}()
 	select {
 	case <-ctx.Done():
 		return "", ctx.Err()
-	case l := <-read:
-		return l.text, l.err
+	case <-read:
+		return text, err
 	}
 }

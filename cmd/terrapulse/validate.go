@@ -44,7 +44,18 @@ type validation struct {
 	Warnings []string `json:"warnings"`
 }
 
-func (v *validation) fail(err error) { v.Errors = append(v.Errors, err.Error()) }
+// fail adds an error, or all that are wrong with a configuration.
+func (v *validation) fail(err error) {
+	var all config.Errors
+	switch {
+	case errors.As(err, &all):
+		for _, d := range all {
+			v.Errors = append(v.Errors, d.String())
+		}
+	case err != nil:
+		v.Errors = append(v.Errors, err.Error())
+	}
+}
 
 func (v *validation) warn(format string, args ...any) {
 	v.Warnings = append(v.Warnings, fmt.Sprintf(format, args...))
@@ -84,22 +95,14 @@ func (c *validateCommand) run([]string) int {
 // check checks the configuration. It returns nil if it cannot be read at all.
 func (c *validateCommand) check(v *validation) *config.Config {
 	cfg, err := c.config.examine()
-	if all := (config.Errors)(nil); errors.As(err, &all) {
-		for _, d := range all {
-			v.fail(errors.New(d.String()))
-		}
-	} else if err != nil {
-		v.fail(err)
-	}
+	v.fail(err)
 	if cfg == nil {
 		return nil
 	}
 	for _, w := range cfg.Warnings {
 		v.warn("%s", w)
 	}
-	for _, d := range checkTasks(cfg) {
-		v.fail(errors.New(d.String()))
-	}
+	v.fail(checkTasks(cfg).Err())
 	if err == nil && c.consul { // otherwise Consul's address may be wrong
 		c.checkConsul(v, cfg)
 	}

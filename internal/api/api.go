@@ -119,13 +119,13 @@ func (a *api) routes() map[string]handler {
 	return map[string]handler{
 		"GET /v1/health": a.getHealth,
 
-		"GET /v1/status":                 legacy(a.getStatus),
+		"GET /v1/status":                 a.getStatus,
 		"/v1/status":                     unsupported("overallStatus", "GET"),
-		"GET /v1/status/tasks":           legacy(a.getTaskStatuses),
-		"GET /v1/status/tasks/{name...}": legacy(a.getTaskStatuses),
+		"GET /v1/status/tasks":           a.getTaskStatuses,
+		"GET /v1/status/tasks/{name...}": a.getTaskStatuses,
 		"/v1/status/tasks":               unsupported("taskStatus", "GET"),
 		"/v1/status/tasks/{name...}":     unsupported("taskStatus", "GET"),
-		"GET /v1/status/cluster":         legacy(a.getClusterStatus),
+		"GET /v1/status/cluster":         a.getClusterStatus,
 		"/v1/status/cluster":             unsupported("clusterStatus", "GET"),
 
 		"GET /v1/tasks":           a.getTasks,

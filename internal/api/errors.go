@@ -13,7 +13,8 @@ import (
 )
 
 // refusal is why a request is not done. Consul-Terraform-Sync has two shapes of
-// errors, by the age of an endpoint: the older one has no request_id.
+// errors, by the age of an endpoint: the older one, which those below /v1/status
+// have, has no request_id.
 type refusal struct {
 	status int
 	legacy bool
@@ -42,31 +43,13 @@ func unsupported(api, methods string) handler {
 	}
 }
 
-// legacyError is an error of an endpoint that answers in the older shape.
-type legacyError struct{ error }
-
-func (e legacyError) Unwrap() error { return e.error }
-
-// legacy answers every error in the older shape.
-func legacy(handle handler) handler {
-	return func(r *http.Request) (any, error) {
-		body, err := handle(r)
-		if err != nil {
-			err = legacyError{err}
-		}
-		return body, err
-	}
-}
-
 // tooLarge is the refusal of a body that is too large.
 func tooLarge(err *http.MaxBytesError) error {
 	return refuse(http.StatusRequestEntityTooLarge, "the request body is too large: at most %d bytes are read", err.Limit)
 }
 
-// noTask is what is said of a task that is not there.
-func noTask(name string) string {
-	return fmt.Sprintf("a task with name '%s' does not exist or has not been initialized yet", name)
-}
+// noTask is the answer for a task that is not there, which it names.
+const noTask = "a task with name '%s' does not exist or has not been initialized yet"
 
 // fail answers with what has gone wrong.
 func (a *api) fail(w http.ResponseWriter, r *http.Request, err error) {
@@ -84,40 +67,47 @@ func (a *api) fail(w http.ResponseWriter, r *http.Request, err error) {
 	request.Fail(w, r, refused.status, refused.text)
 }
 
+// refusals are the answers to errors that concern a task. A format takes the name
+// of the task.
+var refusals = []struct {
+	err    error
+	status int
+	format string
+}{
+	{reconcile.ErrNoTask, http.StatusNotFound, noTask},
+	{reconcile.ErrExists, http.StatusBadRequest, "task with name %s already exists"},
+	{reconcile.ErrActive, http.StatusInternalServerError, "task '%[1]s' is active and cannot be updated at this time: wait for its run, or end it first with `terrapulse cancel %[1]s` (POST /v1/tasks/%[1]s/cancel)"},
+	{reconcile.ErrDisabled, http.StatusConflict, "task '%s' is disabled: enable it first"},
+	{reconcile.ErrConfigured, http.StatusConflict, "task '%s' is in the configuration: delete it, or take it out of its file first"},
+	{reconcile.ErrNoRun, http.StatusConflict, "task '%s' has no run under way"},
+	{reconcile.ErrNoRetry, http.StatusConflict, "the latest run of task '%[1]s' did not fail: there is nothing to retry; `terrapulse run %[1]s` runs it all the same"},
+}
+
 // refusalOf turns an error into an answer. It logs errors that are not the
 // sender's own.
 func (a *api) refusalOf(r *http.Request, err error) *refusal {
 	task := r.PathValue("name")
+	for _, known := range refusals {
+		if errors.Is(err, known.err) {
+			return refuse(known.status, known.format, task)
+		}
+	}
+	legacy := strings.HasPrefix(r.URL.Path, "/v1/status")
 	var refused *refusal
 	var wrong config.Errors
 	var run *runError
 	switch {
 	case errors.As(err, &refused):
 		return refused
-	case errors.As(err, new(legacyError)) && unfinished(err):
-		return &refusal{status: http.StatusInternalServerError, legacy: true, text: err.Error()}
-	case errors.As(err, new(legacyError)):
-	case errors.Is(err, reconcile.ErrNoTask):
-		return refuse(http.StatusNotFound, "%s", noTask(task))
-	case errors.Is(err, reconcile.ErrExists):
-		return refuse(http.StatusBadRequest, "task with name %s already exists", task)
 	case errors.As(err, &wrong):
 		return refuse(http.StatusBadRequest, "%s", wrong)
-	case errors.Is(err, reconcile.ErrActive):
-		return refuse(http.StatusInternalServerError, "task '%[1]s' is active and cannot be updated at this time: wait for its run, or end it first with `terrapulse cancel %[1]s` (POST /v1/tasks/%[1]s/cancel)", task)
-	case errors.Is(err, reconcile.ErrDisabled):
-		return refuse(http.StatusConflict, "task '%s' is disabled: enable it first", task)
-	case errors.Is(err, reconcile.ErrConfigured):
-		return refuse(http.StatusConflict, "task '%s' is in the configuration: delete it, or take it out of its file first", task)
-	case errors.Is(err, reconcile.ErrNoRun):
-		return refuse(http.StatusConflict, "task '%s' has no run under way", task)
-	case errors.Is(err, reconcile.ErrNoRetry):
-		return refuse(http.StatusConflict, "the latest run of task '%[1]s' did not fail: there is nothing to retry; `terrapulse run %[1]s` runs it all the same", task)
 	case errors.Is(err, reconcile.ErrGivenUp):
 		return refuse(http.StatusInternalServerError, "%s", err)
 	case errors.As(err, &run): // the runner has logged why
 		a.Log.Warn("the run that was asked for through the API has failed", "request_id", request.ID(r), "task", run.run.Task, "run", run.run.ID)
 		return refuse(run.status, "%s", run)
+	case unfinished(err) && legacy:
+		return refuseOld(http.StatusInternalServerError, "%s", err)
 	case unfinished(err) && (task == "" || r.Method == http.MethodGet || r.Method == http.MethodDelete):
 		// It waited for no run, but for the store.
 		return refuse(http.StatusInternalServerError, "%s: ask again", err)
@@ -125,5 +115,5 @@ func (a *api) refusalOf(r *http.Request, err error) *refusal {
 		return refuse(http.StatusGatewayTimeout, "%s; what was asked for goes on: /v1/tasks/%s/runs shows it", err, task)
 	}
 	a.Log.Error("a request cannot be answered", "request_id", request.ID(r), "method", r.Method, "path", r.URL.Path, "error", err)
-	return &refusal{status: http.StatusInternalServerError, legacy: errors.As(err, new(legacyError)), text: strings.TrimSpace(err.Error())}
+	return &refusal{status: http.StatusInternalServerError, legacy: legacy, text: strings.TrimSpace(err.Error())}
 }

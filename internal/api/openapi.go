@@ -15,12 +15,12 @@ import (
 )
 
 // described is the description of the API, read when it is first needed.
-var described = sync.OnceValues(func() (*openapi3.T, error) {
+var described = sync.OnceValue(func() *openapi3.T {
 	doc, err := openapi3.NewLoader().LoadFromData(apispec.Document)
 	if err != nil {
-		return nil, fmt.Errorf("read the description of the API: %w", err)
+		panic(err) // the program was built with it
 	}
-	return doc, nil
+	return doc
 })
 
 // valid has handle get only requests that fit their description. Others are
@@ -28,10 +28,7 @@ var described = sync.OnceValues(func() (*openapi3.T, error) {
 // as it does.
 func valid(path, method string, handle handler) handler {
 	return func(r *http.Request) (any, error) {
-		doc, err := described()
-		if err != nil {
-			return nil, err
-		}
+		doc := described()
 		item := doc.Paths.Value(path)
 		input := &openapi3filter.RequestValidationInput{
 			Request:    r,
@@ -41,7 +38,7 @@ func valid(path, method string, handle handler) handler {
 			Options: &openapi3filter.Options{SkipSettingDefaults: true, AuthenticationFunc: openapi3filter.NoopAuthenticationFunc},
 		}
 		input.Options.WithCustomSchemaErrorFunc(schemaFault)
-		err = openapi3filter.ValidateRequest(r.Context(), input)
+		err := openapi3filter.ValidateRequest(r.Context(), input)
 		var limit *http.MaxBytesError
 		switch {
 		case errors.As(err, &limit):
@@ -71,4 +68,4 @@ func (p plain) WriteHeader(status int) {
 }
 
 // getOpenAPI answers with the description.
-func (a *api) getOpenAPI(*http.Request) (any, error) { return described() }
+func (a *api) getOpenAPI(*http.Request) (any, error) { return described(), nil }

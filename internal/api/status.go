@@ -141,7 +141,7 @@ func (a *api) read(ctx context.Context) ([]*status, error) {
 func (a *api) one(ctx context.Context, name string) ([]*status, error) {
 	_, t, err := a.task(ctx, name)
 	if errors.Is(err, reconcile.ErrNoTask) {
-		return nil, refuseOld(http.StatusNotFound, "%s", noTask(name))
+		return nil, refuseOld(http.StatusNotFound, noTask, name)
 	}
 	if err != nil {
 		return nil, err

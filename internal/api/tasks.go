@@ -223,8 +223,20 @@ func (a *api) updateTask(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, refuseOld(http.StatusBadRequest, "%s", err)
 	}
-	inspection, err := a.update(r, enabled, mode)
-	return apispec.UpdateTaskResponse{Inspect: inspection}, err
+	ctx, name := r.Context(), r.PathValue("name")
+	if mode == runInspect {
+		inspection := &apispec.Inspection{Plan: "Task is disabled, inspection was skipped."}
+		if _, _, err = a.task(ctx, name); err == nil && enabled {
+			inspection, err = a.inspect(ctx, name, nil)
+		}
+		return apispec.UpdateTaskResponse{Inspect: inspection}, err
+	}
+	provisional := mode == runNow && enabled
+	earlier, err := a.Control.SetEnabled(ctx, name, enabled, reconcile.ChangeOptions{By: a.Who(r), Provisional: provisional})
+	if err == nil && provisional {
+		err = a.await(ctx, name, earlier, "the task stays as it was")
+	}
+	return apispec.UpdateTaskResponse{}, err
 }
 
 // updateOf reads whether a task is to be enabled. Keys may be written in capitals.
@@ -256,26 +268,6 @@ func updateOf(r *http.Request) (enabled bool, err error) {
 		return false, errors.New("/v1/tasks/:task_name currently only supports the 'enabled' field. Missing 'enabled' from the request body")
 	}
 	return *asked, nil
-}
-
-// update does what updateTask was asked for.
-func (a *api) update(r *http.Request, enabled bool, mode string) (*apispec.Inspection, error) {
-	ctx, name := r.Context(), r.PathValue("name")
-	if mode == runInspect {
-		if _, _, err := a.task(ctx, name); err != nil {
-			return nil, err
-		}
-		if !enabled {
-			return &apispec.Inspection{Plan: "Task is disabled, inspection was skipped."}, nil
-		}
-		return a.inspect(ctx, name, nil)
-	}
-	provisional := mode == runNow && enabled
-	earlier, err := a.Control.SetEnabled(ctx, name, enabled, reconcile.ChangeOptions{By: a.Who(r), Provisional: provisional})
-	if err != nil || !provisional {
-		return nil, err
-	}
-	return nil, a.await(ctx, name, earlier, "the task stays as it was")
 }
 
 // deleteTask deletes a task.

@@ -32,18 +32,12 @@ type Options struct {
 	// recognized by its host: ID.lambda-url.REGION.on.aws.
 	Address string
 
-	// CACert is a file and CAPath a folder of the authorities that the server's
-	// certificate is checked with. CACert is used if both are set, the system's
-	// authorities if neither is.
-	CACert, CAPath string
-	// ClientCert and ClientKey are the files of the certificate that is sent to
-	// the server: both or none.
-	ClientCert, ClientKey string
+	// The certificates of the client and of authorities. Both Cert and Key are
+	// named, or none.
+	clienttls.Options
 	// Token is sent as a bearer token to the address only. Requests to a function
 	// URL are signed instead.
 	Token string
-	// SkipVerify does not check the server's certificate.
-	SkipVerify bool
 }
 
 // Client sends requests to one API. It is safe for concurrent use.
@@ -60,11 +54,10 @@ func New(o Options) (*Client, error) {
 		return nil, err
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
-	if (o.ClientCert == "") != (o.ClientKey == "") {
+	if (o.Cert == "") != (o.Key == "") {
 		return nil, errors.New("a client certificate takes two files: the certificate and its key")
 	}
-	transport.TLSClientConfig, err = clienttls.Config(clienttls.Options{
-		CACert: o.CACert, CAPath: o.CAPath, Cert: o.ClientCert, Key: o.ClientKey, SkipVerify: o.SkipVerify})
+	transport.TLSClientConfig, err = clienttls.Config(o.Options)
 	if err != nil {
 		return nil, err
 	}

@@ -17,6 +17,7 @@ import (
 	"testing"
 
 	"github.com/terrapulse/terrapulse/internal/apispec"
+	"github.com/terrapulse/terrapulse/internal/clienttls"
 )
 
 // answer starts a server that gives one answer to everything, and keeps what
@@ -224,7 +225,7 @@ func TestTLSIsAsAsked(t *testing.T) {
 	certFile, keyFile := write("cert.pem", "CERTIFICATE", cert.Certificate[0]), write("key.pem", "PRIVATE KEY", key)
 	write("authorities/ca.pem", "CERTIFICATE", server.Certificate().Raw)
 
-	mutual := Options{Address: server.URL, ClientCert: certFile, ClientKey: keyFile}
+	mutual := Options{Address: server.URL, Options: clienttls.Options{Cert: certFile, Key: keyFile}}
 	with := func(change func(*Options)) Options { o := mutual; change(&o); return o }
 	for what, o := range map[string]Options{
 		"the authority's file": with(func(o *Options) { o.CACert = certFile }),
@@ -235,14 +236,14 @@ func TestTLSIsAsAsked(t *testing.T) {
 			t.Errorf("with %s: %v", what, err)
 		}
 	}
-	err = client(t, Options{Address: server.URL, CACert: certFile}).DisableTask(t.Context(), "a")
+	err = client(t, Options{Address: server.URL, Options: clienttls.Options{CACert: certFile}}).DisableTask(t.Context(), "a")
 	if err == nil || !strings.Contains(err.Error(), "-client-cert") {
 		t.Errorf("without a client certificate: %v", err)
 	}
 	for what, o := range map[string]Options{
-		"a certificate without its key": {Address: server.URL, ClientCert: certFile},
-		"a folder without certificates": {Address: server.URL, CAPath: t.TempDir()},
-		"a file that is not there":      {Address: server.URL, CACert: filepath.Join(dir, "none.pem")},
+		"a certificate without its key": {Address: server.URL, Options: clienttls.Options{Cert: certFile}},
+		"a folder without certificates": {Address: server.URL, Options: clienttls.Options{CAPath: t.TempDir()}},
+		"a file that is not there":      {Address: server.URL, Options: clienttls.Options{CACert: filepath.Join(dir, "none.pem")}},
 	} {
 		if _, err := New(o); err == nil {
 			t.Errorf("%s is accepted", what)

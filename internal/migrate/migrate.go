@@ -184,7 +184,7 @@ func taskStatuses(ctx context.Context, cfg *config.Config, address string) (map[
 		o.CACert, o.CAPath = cfg.TLS.CACert, cfg.TLS.CAPath
 	}
 	if cfg.TLS.VerifyIncoming {
-		o.ClientCert, o.ClientKey = cfg.TLS.Cert, cfg.TLS.Key
+		o.Cert, o.Key = cfg.TLS.Cert, cfg.TLS.Key
 	}
 	client, err := apiclient.New(o)
 	if err != nil {

@@ -75,7 +75,7 @@ func New(o Options) *Metrics {
 	for _, result := range []string{tickIdle, tickDone, tickIncomplete, tickFailed} {
 		m.ticks.WithLabelValues(result) // so that a rate begins at 0
 	}
-	m.registry.MustRegister(m.leader, m.ticks, m.seen, m.runs, m.resources, m.duration, m.toApplied, build, newShared(o),
+	m.registry.MustRegister(m.leader, m.ticks, m.seen, m.runs, m.resources, m.duration, m.toApplied, build, &shared{Options: o},
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -146,9 +146,6 @@ func (m *Metrics) Leads(leads bool) {
 // tick of the leader updates.
 type shared struct {
 	Options
-	up    *prometheus.Desc
-	age   *prometheus.Desc
-	tasks []sharedTask
 
 	mu   sync.Mutex
 	read time.Time // when rec was read
@@ -156,43 +153,9 @@ type shared struct {
 	err  error
 }
 
-// sharedTask is a metric that counts tasks.
-type sharedTask struct {
-	*prometheus.Desc
-	value func(state.Reconcile) int
-}
-
-func newShared(o Options) *shared {
-	desc := func(name, help string) *prometheus.Desc {
-		return prometheus.NewDesc("terrapulse_"+name, help, nil, nil)
-	}
-	return &shared{
-		Options: o,
-		up:      desc("store_up", "1 if the store could be read for this scrape; the metrics of tasks and of the last good tick are missing otherwise."),
-		age:     desc("last_good_tick_age_seconds", "Seconds since a tick last read all of Consul and launched what it decided; a tick without changes notes it every 5 minutes. Missing before the first one."),
-		tasks: []sharedTask{
-			{desc("tasks_failing", "Enabled tasks whose latest run failed or was lost."), func(r state.Reconcile) int { return r.Tasks.Failing }},
-			{desc("tasks_waiting", "Enabled tasks that wait: for Consul, a buffer period, a schedule, room, a runner, or what a waiting run waits for."), func(r state.Reconcile) int { return r.Tasks.Waiting }},
-			{desc("tasks_held", "Enabled tasks that were made or enabled without a run, and wait for a change."), func(r state.Reconcile) int { return r.Tasks.Held }},
-			{desc("tasks_unreadable", "Enabled tasks whose conditions Consul does not show."), func(r state.Reconcile) int {
-				if r.Unreadable == nil {
-					return 0
-				}
-				return r.Unreadable.Count
-			}},
-			{desc("failures_in_a_row", "Runs in a row that failed or were lost, of the task that has most."), func(r state.Reconcile) int { return r.Failing }},
-		},
-	}
-}
-
-// Describe implements prometheus.Collector.
-func (s *shared) Describe(out chan<- *prometheus.Desc) {
-	out <- s.up
-	out <- s.age
-	for _, t := range s.tasks {
-		out <- t.Desc
-	}
-}
+// Describe implements prometheus.Collector. It names no metrics, because most of them are missing
+// while the store cannot be read.
+func (s *shared) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector. A scrape reads one record, or none shortly after another
 // scrape.
@@ -205,16 +168,26 @@ func (s *shared) Collect(out chan<- prometheus.Metric) {
 		cancel()
 		s.rec, s.err, s.read = rec.Data, err, now
 	}
-	gauge := func(d *prometheus.Desc, v float64) { out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v) }
+	gauge := func(name string, v float64, help string) {
+		out <- prometheus.MustNewConstMetric(prometheus.NewDesc("terrapulse_"+name, help, nil, nil), prometheus.GaugeValue, v)
+	}
+	const up = "1 if the store could be read for this scrape; the metrics of tasks and of the last good tick are missing otherwise."
 	if s.err != nil {
-		gauge(s.up, 0)
+		gauge("store_up", 0, up)
 		return
 	}
-	gauge(s.up, 1)
+	gauge("store_up", 1, up)
 	if !s.rec.LastSuccess.IsZero() {
-		gauge(s.age, max(0, s.Now().Sub(s.rec.LastSuccess).Seconds()))
+		gauge("last_good_tick_age_seconds", max(0, s.Now().Sub(s.rec.LastSuccess).Seconds()),
+			"Seconds since a tick last read all of Consul and launched what it decided; a tick without changes notes it every 5 minutes. Missing before the first one.")
 	}
-	for _, t := range s.tasks {
-		gauge(t.Desc, float64(t.value(s.rec)))
+	gauge("tasks_failing", float64(s.rec.Tasks.Failing), "Enabled tasks whose latest run failed or was lost.")
+	gauge("tasks_waiting", float64(s.rec.Tasks.Waiting), "Enabled tasks that wait: for Consul, a buffer period, a schedule, room, a runner, or what a waiting run waits for.")
+	gauge("tasks_held", float64(s.rec.Tasks.Held), "Enabled tasks that were made or enabled without a run, and wait for a change.")
+	unreadable := 0
+	if s.rec.Unreadable != nil {
+		unreadable = s.rec.Unreadable.Count
 	}
+	gauge("tasks_unreadable", float64(unreadable), "Enabled tasks whose conditions Consul does not show.")
+	gauge("failures_in_a_row", float64(s.rec.Failing), "Runs in a row that failed or were lost, of the task that has most.")
 }

@@ -102,7 +102,7 @@ func (r Reader) leader(ctx context.Context) (*lease.Holder, error) {
 // ReadTask reads what is known of one task. Definition is that of the effective
 // configuration, or that of a task that is being deleted.
 func (r Reader) ReadTask(ctx context.Context, effective *overlay.Effective, definition *config.Task) (apispec.TaskOverview, error) {
-	e := entry{name: definition.Name, definition: definition}
+	e := &entry{name: definition.Name, definition: definition}
 	_, e.configured = effective.Config.Task(e.name)
 	rec, err := r.Store.Get(ctx, state.TaskKey(e.name))
 	if err != nil && !errors.Is(err, state.ErrNotFound) {
@@ -140,41 +140,33 @@ func (e *entry) decode(rec state.Record) error {
 }
 
 // list returns the configured tasks, and the other ones that have records.
-func list(effective *overlay.Effective, records []state.Record) ([]entry, error) {
-	var entries []entry
+func list(effective *overlay.Effective, records []state.Record) ([]*entry, error) {
+	var entries []*entry
+	known := map[string]*entry{}
+	of := func(name string) *entry {
+		if known[name] == nil {
+			known[name] = &entry{name: name}
+			entries = append(entries, known[name])
+		}
+		return known[name]
+	}
 	if effective.Config != nil {
 		for i := range effective.Config.Tasks {
-			t := &effective.Config.Tasks[i]
-			entries = append(entries, entry{name: t.Name, definition: t, configured: true})
+			e := of(effective.Config.Tasks[i].Name)
+			e.definition, e.configured = &effective.Config.Tasks[i], true
 		}
-	}
-	at := make(map[string]int, len(entries))
-	for i, e := range entries {
-		at[e.name] = i
-	}
-	add := func(e entry) int {
-		at[e.name] = len(entries)
-		entries = append(entries, e)
-		return at[e.name]
 	}
 	for _, rec := range records {
-		name := state.TaskName(rec.Key)
-		i, ok := at[name]
-		if !ok {
-			i = add(entry{name: name})
-		}
-		e := &entries[i]
+		e := of(state.TaskName(rec.Key))
 		if err := e.decode(rec); err != nil {
 			return nil, err
 		}
 		if !e.configured {
-			e.definition = Leaving(effective, name, e.known)
+			e.definition = Leaving(effective, e.name, e.known)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(effective.Corrupt)) {
-		if _, ok := at[name]; !ok {
-			add(entry{name: name})
-		}
+		of(name)
 	}
 	return entries, nil
 }
@@ -225,7 +217,7 @@ func Leaving(e *overlay.Effective, name string, known state.Task) *config.Task {
 }
 
 // task reads the live run of a task and assesses the task.
-func (r Reader) task(ctx context.Context, effective *overlay.Effective, e entry) (apispec.TaskOverview, error) {
+func (r Reader) task(ctx context.Context, effective *overlay.Effective, e *entry) (apispec.TaskOverview, error) {
 	f := facts{task: e.known, setting: settingOf(effective, e), corrupt: cmp.Or(effective.Corrupt[e.name], e.corrupt)}
 	if err := r.readRun(ctx, e.name, &f); err != nil {
 		return apispec.TaskOverview{}, err
@@ -267,35 +259,31 @@ func (r Reader) task(ctx context.Context, effective *overlay.Effective, e entry)
 func (r Reader) readRun(ctx context.Context, name string, f *facts) error {
 	for again := true; f.task.Run != nil; again = false {
 		run, err := state.Read[state.Run](ctx, r.Store, state.RunKey(name, f.task.Run.ID))
+		if err == nil && run.Exists() && !run.Data.State.Ended() {
+			f.run = run.Data
+			return nil
+		}
+		var task state.Stored[state.Task]
+		if err == nil && again {
+			if task, err = state.Read[state.Task](ctx, r.Store, state.TaskKey(name)); err == nil {
+				f.task = task.Data
+				continue
+			}
+		}
 		if wrong := (*state.CorruptError)(nil); errors.As(err, &wrong) {
 			f.corrupt = cmp.Or(f.corrupt, error(wrong))
 			return nil
 		}
 		if err != nil {
-			return fmt.Errorf("read run %s of task %s: %w", f.task.Run.ID, name, err)
+			err = fmt.Errorf("read task %s with its run %s: %w", name, f.task.Run.ID, err)
 		}
-		if run.Exists() && !run.Data.State.Ended() {
-			f.run = run.Data
-			return nil
-		}
-		if !again {
-			return nil
-		}
-		task, err := state.Read[state.Task](ctx, r.Store, state.TaskKey(name))
-		if wrong := (*state.CorruptError)(nil); errors.As(err, &wrong) {
-			f.corrupt = wrong
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("read task %s: %w", name, err)
-		}
-		f.task = task.Data
+		return err
 	}
 	return nil
 }
 
 // settingOf returns what the configuration says of a task.
-func settingOf(effective *overlay.Effective, e entry) setting {
+func settingOf(effective *overlay.Effective, e *entry) setting {
 	var on *bool
 	switch {
 	case e.configured:
