@@ -84,7 +84,7 @@ func (c *logsCommand) run(arguments []string) int {
 // has ended.
 func (a *app) copyOutput(from records, run apispec.Run, out io.Writer, follow bool) (last apispec.RunOutputResponse, err error) {
 	for {
-		if last, err = from.output(a.ctx, run.Task, run.ID, last.NextOffset); err != nil {
+		if last, err = from.Output(a.ctx, run.Task, run.ID, last.NextOffset); err != nil {
 			return last, err
 		}
 		if _, err := io.WriteString(out, last.Output); err != nil {

@@ -1,12 +1,12 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -23,22 +23,24 @@ import (
 // records is what status, runs and logs read: a store, or the API of a running
 // instance.
 type records interface {
-	// status returns the overview, with the tasks in the order of their names.
-	status(ctx context.Context) (apispec.Overview, error)
-	// health returns why Terrapulse does not do its work, nil if it does.
-	health(ctx context.Context) error
-	// runs returns the runs of a task, the latest first.
-	runs(ctx context.Context, task string) ([]apispec.Run, error)
-	// find returns the runs whose ids begin with a prefix.
-	find(ctx context.Context, prefix string) ([]apispec.Run, error)
-	// output returns what Terraform printed in a run from an offset on: all of
+	Overview(context.Context) (apispec.Overview, error)
+	// Health returns why Terrapulse does not do its work, nil if it does.
+	Health(context.Context) error
+	// Runs returns the runs of a task, the latest first.
+	Runs(ctx context.Context, task string) ([]apispec.Run, error)
+	// Find returns the runs whose ids begin with a prefix.
+	Find(ctx context.Context, prefix string) ([]apispec.Run, error)
+	// Output returns what Terraform printed in a run from an offset on: all of
 	// it, or a part that is not the last one.
-	output(ctx context.Context, task, run string, offset int) (apispec.RunOutputResponse, error)
+	Output(ctx context.Context, task, run string, offset int) (apispec.RunOutputResponse, error)
 	Close() error
 }
 
-// errNoTask is returned by records.runs for a task that is not known.
-var errNoTask = errors.New("no such task")
+// noTask reports whether records.Runs says that the task is not known.
+func noTask(err error) bool {
+	var refused *apiclient.Error
+	return errors.As(err, &refused) && refused.Status == http.StatusNotFound
+}
 
 // recordFlags say where the records are read.
 type recordFlags struct {
@@ -66,7 +68,7 @@ func (r *recordFlags) open(a *app) (records, int) {
 		return nil, a.fail(exitFlags, errors.New("-http-addr reads from an instance: leave out -store, -config-file and -config-dir"))
 	}
 	client, err := r.api.client()
-	return apiRecords{client}, a.fail(exitFlags, err)
+	return client, a.fail(exitFlags, err)
 }
 
 // storeRecords are read from a store.
@@ -75,11 +77,11 @@ type storeRecords struct {
 	warnings io.Writer
 }
 
-func (r storeRecords) status(ctx context.Context) (apispec.Overview, error) {
+func (r storeRecords) Overview(ctx context.Context) (apispec.Overview, error) {
 	return overview.Reader{Store: r.Store, Now: time.Now}.Read(ctx, nil)
 }
 
-func (r storeRecords) health(ctx context.Context) error {
+func (r storeRecords) Health(ctx context.Context) error {
 	rec, err := state.Read[state.Reconcile](ctx, r.Store, state.ReconcileKey)
 	if err != nil {
 		return fmt.Errorf("read the reconcile record: %w", err)
@@ -90,13 +92,13 @@ func (r storeRecords) health(ctx context.Context) error {
 	return nil
 }
 
-func (r storeRecords) runs(ctx context.Context, task string) ([]apispec.Run, error) {
+func (r storeRecords) Runs(ctx context.Context, task string) ([]apispec.Run, error) {
 	rec, err := state.Read[state.Task](ctx, r.Store, state.TaskKey(task))
 	if err != nil {
 		return nil, fmt.Errorf("read task %s: %w", task, err)
 	}
 	if !rec.Exists() {
-		return nil, errNoTask
+		return nil, &apiclient.Error{Status: http.StatusNotFound}
 	}
 	return r.list(ctx, task, "")
 }
@@ -117,7 +119,7 @@ func (r storeRecords) list(ctx context.Context, task, prefix string) ([]apispec.
 	return runs, nil
 }
 
-func (r storeRecords) find(ctx context.Context, prefix string) ([]apispec.Run, error) {
+func (r storeRecords) Find(ctx context.Context, prefix string) ([]apispec.Run, error) {
 	tasks, _, err := state.ReadEach[state.Task](ctx, r.Store, state.TaskPrefix)
 	if err != nil {
 		return nil, fmt.Errorf("read the tasks' records: %w", err)
@@ -141,7 +143,7 @@ func (r storeRecords) find(ctx context.Context, prefix string) ([]apispec.Run, e
 	return found, nil
 }
 
-func (r storeRecords) output(ctx context.Context, task, id string, offset int) (apispec.RunOutputResponse, error) {
+func (r storeRecords) Output(ctx context.Context, task, id string, offset int) (apispec.RunOutputResponse, error) {
 	var chunk apispec.RunOutputResponse
 	// Before its output: once the run has ended, that is complete.
 	run, err := state.Read[state.Run](ctx, r.Store, state.RunKey(task, id))
@@ -149,7 +151,7 @@ func (r storeRecords) output(ctx context.Context, task, id string, offset int) (
 		return chunk, fmt.Errorf("read run %s: %w", id, err)
 	}
 	run.Data.Task, run.Data.ID = task, id
-	text, err := r.Output(ctx, run.Data)
+	text, err := r.Store.Output(ctx, run.Data)
 	switch {
 	case errors.Is(err, runlog.ErrGone):
 		return chunk, fmt.Errorf("the output of run %s was removed: the bucket keeps output for a limited time only", id)
@@ -163,55 +165,6 @@ func (r storeRecords) output(ctx context.Context, task, id string, offset int) (
 	}, nil
 }
 
-// apiRecords are read over the HTTP API.
-type apiRecords struct{ client *apiclient.Client }
-
-func (r apiRecords) Close() error { return nil }
-
-func (r apiRecords) status(ctx context.Context) (apispec.Overview, error) {
-	o, err := r.client.Overview(ctx)
-	slices.SortFunc(o.Tasks, func(a, b apispec.TaskOverview) int { return cmp.Compare(a.Name, b.Name) })
-	return o, err
-}
-
-func (r apiRecords) health(ctx context.Context) error { return r.client.Health(ctx) }
-
-func (r apiRecords) runs(ctx context.Context, task string) ([]apispec.Run, error) {
-	runs, err := r.client.Runs(ctx, task)
-	if refused := (*apiclient.Error)(nil); errors.As(err, &refused) && refused.Status == 404 {
-		return nil, errNoTask
-	}
-	return runs, err
-}
-
-func (r apiRecords) find(ctx context.Context, prefix string) ([]apispec.Run, error) {
-	fits := func(run apispec.Run) bool { return !strings.HasPrefix(run.ID, prefix) }
-	runs, err := r.client.LatestRuns(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if found := slices.DeleteFunc(runs, fits); len(found) > 0 {
-		return found, nil
-	}
-	tasks, err := r.client.TaskNames(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var found []apispec.Run
-	for _, task := range tasks {
-		runs, err := r.client.Runs(ctx, task)
-		if err != nil {
-			return nil, err
-		}
-		found = append(found, slices.DeleteFunc(runs, fits)...)
-	}
-	return found, nil
-}
-
-func (r apiRecords) output(ctx context.Context, task, run string, offset int) (apispec.RunOutputResponse, error) {
-	return r.client.Output(ctx, task, run, offset)
-}
-
 // shortID is how much of a run's id is shown: the time of its decision, to parts of
 // a millisecond, which no other run has.
 const shortID = 18
@@ -222,7 +175,7 @@ const leastID = 4
 // findRun returns a run by its id or the beginning of its id, or else the
 // latest run of a task: one that has begun, or also one that is to begin.
 func findRun(ctx context.Context, from records, name string, intended bool) (apispec.Run, error) {
-	runs, err := from.runs(ctx, name)
+	runs, err := from.Runs(ctx, name)
 	if err == nil {
 		for _, run := range runs {
 			if (intended || run.State != apispec.RunStateIntended) && run.State != apispec.RunStateSuperseded && run.Kind != apispec.RunKindPlan {
@@ -231,13 +184,13 @@ func findRun(ctx context.Context, from records, name string, intended bool) (api
 		}
 		return apispec.Run{}, fmt.Errorf("task %s has no run that has begun", name)
 	}
-	if !errors.Is(err, errNoTask) {
+	if !noTask(err) {
 		return apispec.Run{}, err
 	}
 	prefix := strings.ToLower(name)
 	var found []apispec.Run
 	if len(prefix) >= leastID {
-		if found, err = from.find(ctx, prefix); err != nil {
+		if found, err = from.Find(ctx, prefix); err != nil {
 			return apispec.Run{}, err
 		}
 	}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 
@@ -36,8 +35,8 @@ func (c *runsCommand) run(arguments []string) int {
 		return code
 	}
 	defer records.Close()
-	runs, err := records.runs(c.ctx, arguments[0])
-	if errors.Is(err, errNoTask) {
+	runs, err := records.Runs(c.ctx, arguments[0])
+	if noTask(err) {
 		return c.fail(exitError, fmt.Errorf("there is no task %q: `terrapulse status` lists the tasks", arguments[0]))
 	}
 	if err != nil {

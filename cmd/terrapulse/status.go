@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -46,10 +47,11 @@ func (c *statusCommand) run(arguments []string) int {
 	if c.onlyHealth {
 		return c.health(records)
 	}
-	st, err := records.status(c.ctx)
+	st, err := records.Overview(c.ctx)
 	if err != nil {
 		return c.fail(exitError, err)
 	}
+	slices.SortFunc(st.Tasks, func(a, b apispec.TaskOverview) int { return cmp.Compare(a.Name, b.Name) })
 	if c.json {
 		return c.printJSON(st)
 	}
@@ -59,7 +61,7 @@ func (c *statusCommand) run(arguments []string) int {
 
 // health prints whether Terrapulse does its work.
 func (c *statusCommand) health(records records) int {
-	err := records.health(c.ctx)
+	err := records.Health(c.ctx)
 	switch {
 	case c.json:
 		report := struct {

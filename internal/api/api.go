@@ -62,7 +62,6 @@ type api struct {
 	generation atomic.Uint64      // of the read that is to begin next
 	reading    sync.Mutex         // held by the read that is under way
 	statuses   map[string]*status // by task, as they were read last; guarded by reading
-	mu         sync.Mutex         // guards status.full
 }
 
 // New returns the handler. It takes whole paths, which begin with /v1.

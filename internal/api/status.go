@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -41,9 +42,9 @@ type status struct {
 	enabled    bool
 
 	is      apispec.Status
-	history []string // ids of the newest runs that have ended, the latest first
-	brief   []byte   // TaskStatus in JSON, without events
-	full    []byte   // the same with events; nil until a request needs them
+	history []string               // ids of the newest runs that have ended, the latest first
+	brief   []byte                 // TaskStatus in JSON, without events
+	full    atomic.Pointer[[]byte] // the same with events; nil until a request needs them
 }
 
 // statusOf derives the status from how the newest runs ended, oldest first.
@@ -198,10 +199,7 @@ func (a *api) withEvents(ctx context.Context, tasks []*status) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(readsAtOnce)
 	for _, s := range tasks {
-		a.mu.Lock()
-		known := s.full != nil
-		a.mu.Unlock()
-		if known {
+		if s.full.Load() != nil {
 			continue
 		}
 		group.Go(func() error {
@@ -218,9 +216,7 @@ func (a *api) withEvents(ctx context.Context, tasks []*status) error {
 			}
 			t.Events = &events
 			full, err := json.Marshal(t)
-			a.mu.Lock()
-			defer a.mu.Unlock()
-			s.full = full
+			s.full.Store(&full)
 			return err
 		})
 	}
@@ -294,7 +290,7 @@ func (a *api) getTaskStatuses(r *http.Request) (any, error) {
 			return nil, err
 		}
 	}
-	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { a.send(w, tasks, events) }), nil
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { send(w, tasks, events) }), nil
 }
 
 // statusQuery reads the parameters of a request for statuses.
@@ -317,16 +313,14 @@ func statusQuery(q url.Values) (only apispec.Status, events bool, err error) {
 }
 
 // send answers with what is ready to be sent.
-func (a *api) send(w http.ResponseWriter, tasks []*status, events bool) {
+func send(w http.ResponseWriter, tasks []*status, events bool) {
 	w.Header().Set("Content-Type", "application/json")
 	out := bufio.NewWriterSize(w, 64<<10)
 	out.WriteByte('{')
 	for i, s := range tasks {
 		body := s.brief
 		if events {
-			a.mu.Lock()
-			body = s.full
-			a.mu.Unlock()
+			body = *s.full.Load()
 		}
 		if i > 0 {
 			out.WriteByte(',')

@@ -68,6 +68,12 @@ func New(o Options) (*Client, error) {
 	return client, nil
 }
 
+// Close closes connections that are not in use.
+func (c *Client) Close() error {
+	c.http.CloseIdleConnections()
+	return nil
+}
+
 // follow follows only redirections that keep the method. For others net/http sends
 // a GET, whose answer would look like success although nothing was done.
 func follow(next *http.Request, via []*http.Request) error {

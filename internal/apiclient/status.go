@@ -3,7 +3,9 @@ package apiclient
 import (
 	"context"
 	"net/url"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/terrapulse/terrapulse/internal/apispec"
 )
@@ -41,13 +43,30 @@ func (c *Client) Runs(ctx context.Context, task string) ([]apispec.Run, error) {
 	return answer.Runs, err
 }
 
-// LatestRuns returns the latest runs of all tasks, the latest first.
-func (c *Client) LatestRuns(ctx context.Context) ([]apispec.Run, error) {
-	answer, err := get[apispec.RunsResponse](ctx, c, "v1/runs", url.Values{"limit": {runLimit}})
-	return answer.Runs, err
-}
-
 // Output returns a chunk of what Terraform printed in a run.
 func (c *Client) Output(ctx context.Context, task, run string, offset int) (apispec.RunOutputResponse, error) {
 	return get[apispec.RunOutputResponse](ctx, c, runPath(task, run)+"/output", url.Values{"offset": {strconv.Itoa(offset)}})
+}
+
+// Find returns the runs whose ids begin with a prefix. It looks among the latest
+// runs first.
+func (c *Client) Find(ctx context.Context, prefix string) ([]apispec.Run, error) {
+	other := func(run apispec.Run) bool { return !strings.HasPrefix(run.ID, prefix) }
+	latest, err := get[apispec.RunsResponse](ctx, c, "v1/runs", url.Values{"limit": {runLimit}})
+	if found := slices.DeleteFunc(latest.Runs, other); err != nil || len(found) > 0 {
+		return found, err
+	}
+	tasks, err := c.TaskNames(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var found []apispec.Run
+	for _, task := range tasks {
+		runs, err := c.Runs(ctx, task)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, slices.DeleteFunc(runs, other)...)
+	}
+	return found, nil
 }
