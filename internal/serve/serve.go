@@ -76,15 +76,12 @@ func Listen(ctx context.Context, o Options) (*Server, error) {
 			}
 		}
 	}
-	var secure *tls.Config
 	var certs *certificates
 	var err error
 	if o.TLS.Enabled {
-		certs, err = newCertificates(o.TLS, o.Log)
-		if err != nil {
+		if certs, err = newCertificates(o.TLS, o.Log); err != nil {
 			return nil, err
 		}
-		secure = &tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: certs.forClient}
 	}
 	s.guard.hosts, s.guard.public = newHosts(o.Hosts, certs), o.Public
 	if s.guard.tokens, err = newTokens(o.Token, o.ReadToken, o.Log); err != nil {
@@ -94,8 +91,8 @@ func Listen(ctx context.Context, o Options) (*Server, error) {
 	if err != nil {
 		return nil, portError(o, err)
 	}
-	if secure != nil {
-		s.listener = tls.NewListener(plainListener{s.listener}, secure)
+	if certs != nil {
+		s.listener = tls.NewListener(plainListener{s.listener}, &tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: certs.forClient})
 	}
 	return s, nil
 }
