@@ -63,7 +63,7 @@ func (i *invocation) checkBundle(err error) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if problem := i.bundles.Problem(); problem != "" {
+	if problem := i.bundles.Problem; problem != "" {
 		return "", fmt.Errorf("bundle %.12s stays in force: %s", i.current.Digest, problem)
 	}
 	if r := i.current.Refused; r != nil {

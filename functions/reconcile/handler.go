@@ -141,7 +141,7 @@ func (i *invocation) reconcile(ctx context.Context, req invoke.Request) (invoke.
 		if err != nil {
 			return i.answer(req, reconcile.Report{}, err)
 		}
-		opts.Until, opts.Replaces = i.deadline.Add(-launchReserve), i.bundles.Replaces()
+		opts.Until, opts.Replaces = i.deadline.Add(-launchReserve), i.bundles.Replaces
 		r.Window(ctx, client.Watch, opts, until, func(report reconcile.Report, tickErr error) bool {
 			if again = i.bundles.IsOther(tickErr) && others < maxOthers; again {
 				return false
@@ -252,7 +252,7 @@ func (i *invocation) tick(ctx context.Context, opts reconcile.TickOptions) (reco
 		if err != nil {
 			return reconcile.Report{}, err
 		}
-		opts.Replaces = i.bundles.Replaces()
+		opts.Replaces = i.bundles.Replaces
 		report, err := r.Tick(ctx, opts)
 		if !i.bundles.IsOther(err) || others == maxOthers {
 			return report, err
@@ -265,7 +265,7 @@ func (i *invocation) prepare(ctx context.Context) (*reconcile.Reconciler, consul
 	if err := i.bundles.Refresh(ctx, i.log); err != nil {
 		return nil, nil, err
 	}
-	b := i.bundles.Loaded()
+	b := i.bundles.Loaded
 	client, err := i.connect(ctx, b.Config.Consul)
 	if err != nil {
 		return nil, nil, fmt.Errorf("set up the connection to Consul: %w", err)
@@ -322,7 +322,7 @@ func (i *invocation) answer(req invoke.Request, report reconcile.Report, err err
 		answer.Bundle = i.current.Digest
 	}
 	if answer.Problem == "" {
-		answer.Problem = i.bundles.Problem()
+		answer.Problem = i.bundles.Problem
 	}
 	answer.Launches, answer.Runs = started(report.Launches)
 	for _, d := range report.Decisions {

@@ -75,10 +75,7 @@ func kindNames(input bool) string {
 		}
 	}
 	last := len(names) - 1
-	if input {
-		return strings.Join(names[:last], ", ") + " or " + names[last]
-	}
-	return strings.Join(names[:last], ", ") + " and " + names[last]
+	return strings.Join(names[:last], ", ") + map[bool]string{true: " or ", false: " and "}[input] + names[last]
 }
 
 // condition returns a task's condition, or none.

@@ -54,12 +54,19 @@ type converter struct {
 	notes  []Diagnostic
 }
 
+// at returns the entry of a key, or nil.
+func (n *node) at(key string) *entry {
+	i := slices.IndexFunc(n.entries, func(e entry) bool { return e.key == key })
+	if i < 0 {
+		return nil
+	}
+	return &n.entries[i]
+}
+
 // child returns the value of a key, which is made if it is not there.
 func (n *node) child(e entry, kind kind) *node {
-	for i := range n.entries {
-		if n.entries[i].key == e.key && n.entries[i].value.kind == kind {
-			return n.entries[i].value
-		}
+	if is := n.get(e.key); is != nil && is.kind == kind {
+		return is
 	}
 	e.value = &node{kind: kind, pos: e.pos}
 	n.put(e)
@@ -69,21 +76,17 @@ func (n *node) child(e entry, kind kind) *node {
 // put sets a key, in place of what it had.
 func (n *node) put(e entry) {
 	e.form, e.label = formPlain, false
-	for i := range n.entries {
-		if n.entries[i].key == e.key {
-			n.entries[i] = e
-			return
-		}
+	if is := n.at(e.key); is != nil {
+		*is = e
+	} else {
+		n.entries = append(n.entries, e)
 	}
-	n.entries = append(n.entries, e)
 }
 
 // get returns the value of a key, or nil.
 func (n *node) get(key string) *node {
-	for _, e := range n.entries {
-		if e.key == key {
-			return e.value
-		}
+	if e := n.at(key); e != nil {
+		return e.value
 	}
 	return nil
 }
@@ -279,18 +282,12 @@ func (c *converter) replaceDeprecated() {
 
 // renamed gives a deprecated key its new name. Beside the new key it has no effect.
 func renamed(n *node, from, to string) {
-	if n.get(to) != nil && (n.get(to).kind != kindList || len(n.get(to).items) > 0) {
+	is := n.get(to)
+	if is != nil && (is.kind != kindList || len(is.items) > 0) {
 		n.take(from)
-		return
-	}
-	if n.get(from) == nil {
-		return
-	}
-	n.take(to)
-	for i := range n.entries {
-		if n.entries[i].key == from {
-			n.entries[i].key = to
-		}
+	} else if n.get(from) != nil {
+		n.take(to)
+		n.at(from).key = to
 	}
 }
 
@@ -365,11 +362,8 @@ func (c *converter) services(task, services *node, path string) (left []string) 
 	query := &node{kind: kindObject, entries: append([]entry{{key: "names", value: names}}, like.entries...)}
 	block := &node{kind: kindObject, entries: []entry{{key: "services", value: query}}}
 	if condition := task.get("condition"); condition == nil {
-		for i := range task.entries {
-			if task.entries[i].key == "services" {
-				task.entries[i].key, task.entries[i].value = "condition", block
-			}
-		}
+		e := task.at("services")
+		e.key, e.value = "condition", block
 		return nil
 	} else if condition.get("services") != nil {
 		return left // will not load, and says why

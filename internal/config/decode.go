@@ -105,7 +105,7 @@ func (d *loader) block(n *node, dst reflect.Value, path string) {
 		default:
 			objects, ok := e.value.objects()
 			if !ok {
-				d.Fail(at, fmt.Sprintf("must be a block, not %s", e.value.kind), s.suggestBlock(k))
+				d.Fail(at, fmt.Sprintf("must be a block, not %s", e.value.kind), fmt.Sprintf("write %s { ... }, or in YAML its keys indented below it", k.name))
 				continue
 			}
 			if seen[k.name] || len(objects) > 1 {
@@ -309,10 +309,6 @@ func (s *schema) suggest(name string) string {
 		return fmt.Sprintf("did you mean %q?", near)
 	}
 	return "allowed: " + strings.Join(names, ", ")
-}
-
-func (s *schema) suggestBlock(k key) string {
-	return fmt.Sprintf("write %s { ... }, or in YAML its keys indented below it", k.name)
 }
 
 // nearest returns the candidate that name is a likely misspelling of.

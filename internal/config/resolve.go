@@ -176,7 +176,7 @@ func (l *loader) vault(v *Vault) Vault {
 		v.Token = l.secretFile(file.V, file.Origin)
 	case v.Token == "":
 		// The Vault CLI leaves its token there. Without one, Vault says so.
-		if home := l.home(); home != "" {
+		if home := cmp.Or(l.Getenv("HOME"), l.Getenv("USERPROFILE")); home != "" {
 			src, _ := os.ReadFile(filepath.Join(home, ".vault-token"))
 			v.Token = strings.TrimSpace(string(src))
 		}
@@ -185,13 +185,6 @@ func (l *loader) vault(v *Vault) Vault {
 		v.RenewToken = v.Token != "" && v.AgentTokenFile == ""
 	}
 	return *v
-}
-
-func (l *loader) home() string {
-	if home := l.Getenv("HOME"); home != "" {
-		return home
-	}
-	return l.Getenv("USERPROFILE")
 }
 
 func (l *loader) apiTLS(t *APITLS) APITLS {

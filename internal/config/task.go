@@ -213,10 +213,7 @@ func (l *loader) services(raw []rawService) map[string]condition.ServiceQuery {
 			l.Missing(r.Key("name"), "logical name for the Consul service is required", "")
 			continue
 		}
-		id := r.Name.V
-		if r.ID.V != "" {
-			id = r.ID.V
-		}
+		id := cmp.Or(r.ID.V, r.Name.V)
 		if _, ok := services[id]; ok {
 			l.Fail(r.Origin, "unique service IDs are required: "+block.Quoted(id), "set id to tell them apart")
 			continue

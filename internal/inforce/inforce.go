@@ -51,24 +51,18 @@ type Follower struct {
 	Store  state.Store
 	Now    func() time.Time
 
-	loaded   *Loaded
-	read     time.Time // when the pointer was last read
-	problem  string    // why the pointer or its bundle could not be read then
-	another  string    // version of the record that named another bundle
-	replaces string    // the same version, if the pointer was read since
+	// Loaded is the bundle that the process works with, nil if it has read none. It is a
+	// new value whenever something about it has changed.
+	Loaded *Loaded
+	// Problem is why the pointer, or the bundle that it names, could not be read.
+	Problem string
+	// Replaces is the version of the reconcile record whose bundle the loaded one may
+	// replace; see reconcile.TickOptions.
+	Replaces string
+
+	read    time.Time // when the pointer was last read
+	another string    // version of the record that named another bundle
 }
-
-// Loaded returns the bundle that the process works with, nil if it has read
-// none. A new value is returned whenever something about it has changed.
-func (f *Follower) Loaded() *Loaded { return f.loaded }
-
-// Problem says why the pointer, or the bundle that it names, could not be read;
-// it is empty if it could.
-func (f *Follower) Problem() string { return f.problem }
-
-// Replaces returns the version of the reconcile record whose bundle the loaded
-// one may replace; see reconcile.TickOptions.
-func (f *Follower) Replaces() string { return f.replaces }
 
 // Forget makes the next Refresh read the pointer.
 func (f *Follower) Forget() { f.read = time.Time{} }
@@ -87,19 +81,19 @@ func (f *Follower) IsOther(err error) bool {
 
 // Refresh reads the pointer if it is due, and loads the bundle to use if that has changed.
 func (f *Follower) Refresh(ctx context.Context, log *slog.Logger) error {
-	if since := f.Now().Sub(f.read); f.loaded != nil && !f.read.IsZero() && since >= 0 && since < pointerEvery {
+	if since := f.Now().Sub(f.read); f.Loaded != nil && !f.read.IsZero() && since >= 0 && since < pointerEvery {
 		return nil
 	}
-	f.replaces, f.problem = "", ""
+	f.Replaces, f.Problem = "", ""
 	pointer, err := f.Source.Current(ctx)
 	switch {
 	case err != nil:
 		return f.keep(ctx, log, fmt.Errorf("read the latest bundle: %w", err))
 	case pointer.Digest == "":
 		return f.pointerGone(ctx, log)
-	case f.loaded != nil && f.loaded.Digest == pointer.Digest:
-		if f.loaded.Refused != nil {
-			f.loaded = &Loaded{Digest: pointer.Digest, Config: f.loaded.Config}
+	case f.Loaded != nil && f.Loaded.Digest == pointer.Digest:
+		if f.Loaded.Refused != nil {
+			f.Loaded = &Loaded{Digest: pointer.Digest, Config: f.Loaded.Config}
 		}
 	default:
 		cfg, err := f.Source.Load(ctx, pointer.Digest)
@@ -109,10 +103,10 @@ func (f *Follower) Refresh(ctx context.Context, log *slog.Logger) error {
 		if err != nil {
 			return f.keep(ctx, log, err)
 		}
-		f.loaded = &Loaded{Digest: pointer.Digest, Config: cfg}
+		f.Loaded = &Loaded{Digest: pointer.Digest, Config: cfg}
 		log.Info("bundle read", "bundle", pointer.Digest, "tasks", len(cfg.Tasks))
 	}
-	f.read, f.replaces = f.Now(), f.another
+	f.read, f.Replaces = f.Now(), f.another
 	return nil
 }
 
@@ -122,7 +116,7 @@ func (f *Follower) keep(ctx context.Context, log *slog.Logger, cause error) erro
 	if err != nil || rec.Data.Bundle == "" {
 		return errors.Join(cause, err)
 	}
-	f.problem = state.Cut(cause.Error())
+	f.Problem = state.Cut(cause.Error())
 	log.Warn("cannot read the latest bundle: the previous bundle stays in force", "bundle", rec.Data.Bundle, "error", cause)
 	return f.work(ctx, rec.Data.Bundle, rec.Data.Refused)
 }
@@ -136,9 +130,9 @@ func (f *Follower) pointerGone(ctx context.Context, log *slog.Logger) error {
 	case rec.Data.Bundle == "":
 		return fmt.Errorf("%w: none was pushed yet; push one with `terrapulse bundle push`", ErrNone)
 	}
-	f.problem = fmt.Sprintf("the bucket's pointer to the current bundle is gone: bundle %.12s stays in force; push a bundle with `terrapulse bundle push`", rec.Data.Bundle)
+	f.Problem = fmt.Sprintf("the bucket's pointer to the current bundle is gone: bundle %.12s stays in force; push a bundle with `terrapulse bundle push`", rec.Data.Bundle)
 	log.Warn("the pointer to the current bundle is missing: the bundle stays in force", "bundle", rec.Data.Bundle)
-	return f.work(ctx, rec.Data.Bundle, &state.Refused{Error: f.problem, Since: f.Now()})
+	return f.work(ctx, rec.Data.Bundle, &state.Refused{Error: f.Problem, Since: f.Now()})
 }
 
 // refuse uses the bundle in force because the latest bundle is invalid.
@@ -173,14 +167,14 @@ func (f *Follower) record(ctx context.Context) (state.Stored[state.Reconcile], e
 // work loads the bundle that the record names, unless it is loaded.
 func (f *Follower) work(ctx context.Context, digest string, refused *state.Refused) error {
 	next := &Loaded{Digest: digest, Refused: refused}
-	if f.loaded != nil && f.loaded.Digest == digest {
-		next.Config = f.loaded.Config
+	if f.Loaded != nil && f.Loaded.Digest == digest {
+		next.Config = f.Loaded.Config
 	} else {
 		var err error
 		if next.Config, err = f.Source.Load(ctx, digest); err != nil {
 			return fmt.Errorf("read the bundle in force: %w", err)
 		}
 	}
-	f.loaded, f.read = next, f.Now()
+	f.Loaded, f.read = next, f.Now()
 	return nil
 }

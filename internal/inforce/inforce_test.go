@@ -67,23 +67,23 @@ func refresh(t *testing.T, f *Follower) {
 func TestFollower_ReplacesOnlyARecordThatWasReadBeforeThePointer(t *testing.T) {
 	f, b, inForce := setup(t)
 	refresh(t, f)
-	if f.Loaded().Digest != "b1" || f.Replaces() != "" {
-		t.Errorf("at first: %s, which replaces %q", f.Loaded().Digest, f.Replaces())
+	if f.Loaded.Digest != "b1" || f.Replaces != "" {
+		t.Errorf("at first: %s, which replaces %q", f.Loaded.Digest, f.Replaces)
 	}
 	version := inForce("b0")
 	if !f.IsOther(&reconcile.OtherBundleError{Bundle: "b0", Version: version}) || f.IsOther(errors.New("else")) {
 		t.Error("another bundle is not told from another error")
 	}
 	refresh(t, f)
-	if f.Loaded().Digest != "b1" || f.Replaces() != version {
-		t.Errorf("the pointer was read since: %s, which replaces %q", f.Loaded().Digest, f.Replaces())
+	if f.Loaded.Digest != "b1" || f.Replaces != version {
+		t.Errorf("the pointer was read since: %s, which replaces %q", f.Loaded.Digest, f.Replaces)
 	}
 	version = inForce("b2")
 	f.IsOther(&reconcile.OtherBundleError{Bundle: "b2", Version: version})
 	b.pointers = errors.New("SlowDown")
 	refresh(t, f)
-	if f.Loaded().Digest != "b2" || f.Replaces() != "" || f.Problem() == "" {
-		t.Errorf("the pointer could not be read: %s, which replaces %q, problem %q", f.Loaded().Digest, f.Replaces(), f.Problem())
+	if f.Loaded.Digest != "b2" || f.Replaces != "" || f.Problem == "" {
+		t.Errorf("the pointer could not be read: %s, which replaces %q, problem %q", f.Loaded.Digest, f.Replaces, f.Problem)
 	}
 }
 

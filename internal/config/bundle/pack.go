@@ -371,9 +371,10 @@ func leftBy(name string) bool {
 // levels returns how many folders a path leads up.
 func levels(rel string) int {
 	n := 0
-	for rel == ".." || strings.HasPrefix(rel, "../") {
-		n++
-		rel = strings.TrimPrefix(strings.TrimPrefix(rel, ".."), "/")
+	for folder := range strings.SplitSeq(rel, "/") {
+		if folder == ".." {
+			n++
+		}
 	}
 	return n
 }
