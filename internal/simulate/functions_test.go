@@ -173,7 +173,7 @@ func (f *function) tick(ctx context.Context, a *act, opts reconcile.TickOptions)
 		if a.err = f.prepare(ctx); a.err != nil {
 			return
 		}
-		opts.Replaces = f.bundles.Replaces()
+		opts.Replaces = f.bundles.Replaces
 		a.unread = map[string]bool{}
 		f.engine.Windowed = f.windowed && len(opts.Force) == 0
 		f.engine.Store, f.engine.Consul = view{f.process, a}, eyes{f.process, a}
@@ -206,7 +206,7 @@ func (f *function) prepare(ctx context.Context) error {
 	if err := f.bundles.Refresh(ctx, nothing); err != nil {
 		return err
 	}
-	if b := f.bundles.Loaded(); b != f.loaded {
+	if b := f.bundles.Loaded; b != f.loaded {
 		engine := *engines[indexOf(b.Digest)]
 		engine.Launcher, engine.Owner, engine.MaxLaunches, engine.Now = launcher{f.process}, f.name, f.max, f.now
 		engine.Refused, engine.Sinks = b.Refused, []outbox.Sink{sink{f.process}}
