@@ -11,17 +11,6 @@ import (
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
-func twoHandles(t *testing.T, open func() state.Store) {
-	a, b := open(), open()
-	first := create(t, a, "task/a", "from a")
-	expect(t, b, first)
-	second := apply(t, b, state.Replace(first, []byte("from b")))[0]
-	expect(t, a, second)
-	expectConflict(t, a, "task/a", &second, state.Replace(first, []byte("late")))
-	apply(t, a, state.Delete(second))
-	expectNone(t, b, "task/a")
-}
-
 // Increment adds 1 to the counter at key, by compare-and-swap, n times.
 func Increment(ctx context.Context, s state.Store, key string, n int) error {
 	for range n {
