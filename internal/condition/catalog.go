@@ -94,22 +94,11 @@ func (v namesView) Empty(reader Reader) (string, []Right) {
 // gave them.
 type nameContents map[string][]string
 
-func (c nameContents) Len() int        { return len(c) }
-func (c nameContents) Names() []string { return slices.Sorted(maps.Keys(c)) }
-
 // Elements are the names: tags trigger nothing.
-func (c nameContents) Elements() []Element {
+func (c nameContents) Elements(v View) []Element {
 	elements := make([]Element, 0, len(c))
-	for name := range c {
-		elements = append(elements, Element{Of: "name", Name: name})
+	for _, name := range slices.Sorted(maps.Keys(c)) {
+		elements = append(elements, Element{Source: Source{Scope: v.(namesView).scope, Of: OfService, Name: name}, Name: name})
 	}
 	return elements
-}
-
-func (c nameContents) Sources(v View) []Source {
-	sources := make([]Source, 0, len(c))
-	for _, name := range c.Names() {
-		sources = append(sources, Source{Scope: v.(namesView).scope, Of: OfService, Name: name})
-	}
-	return sources
 }

@@ -117,7 +117,7 @@ func (s *catalogSelection) Render(into Entries, read []Contents) (Entries, error
 	services, _ := into.(CatalogEntries)
 	for _, got := range read {
 		names := got.(nameContents)
-		for _, name := range names.Names() {
+		for _, name := range slices.Sorted(maps.Keys(names)) {
 			if s.MatchString(name) {
 				tags := append([]string{}, names[name]...)
 				slices.Sort(tags)

@@ -158,22 +158,12 @@ type keyPair struct {
 
 type keyContents []keyPair
 
-func (c keyContents) Len() int { return len(c) }
-
-func (c keyContents) Elements() []Element {
+func (c keyContents) Elements(v View) []Element {
 	elements := make([]Element, len(c))
 	for i, p := range c {
-		elements[i] = Element{"key", p.Key, sha256.Sum256(p.Value)}
+		elements[i] = Element{Source{Scope: v.(kvSelection).Scope(), Of: OfKey, Name: p.Key}, p.Key, sha256.Sum256(p.Value)}
 	}
 	return elements
-}
-
-func (c keyContents) Sources(v View) []Source {
-	sources := make([]Source, len(c))
-	for i, p := range c {
-		sources[i] = Source{Scope: v.(kvSelection).Scope(), Of: OfKey, Name: p.Key}
-	}
-	return sources
 }
 
 // kvStore is Consul's KV store. A few keys are held open one by one, so that other

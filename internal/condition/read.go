@@ -51,7 +51,7 @@ type Selection interface {
 // the names that it chooses.
 type Chooser interface {
 	Selection
-	Choose(names []string) []View
+	Choose(names []Element) []View
 }
 
 // Picker is a Selection that takes only some of what its views show.
@@ -79,14 +79,8 @@ type View interface {
 
 // Contents are what a view showed. The zero value of the type shows nothing.
 type Contents interface {
-	Len() int
-	Elements() []Element
-	Sources(View) []Source
-}
-
-// Names is implemented by contents whose entries are names.
-type Names interface {
-	Names() []string // sorted
+	// Elements are the parts of the view, sorted by their sources.
+	Elements(View) []Element
 }
 
 // Request is a read over Consul's HTTP API.
@@ -105,9 +99,9 @@ type Request struct {
 // Element is one part of an observation, with a digest of everything that is
 // rendered of it.
 type Element struct {
-	Of   string // the type of thing
-	Name string // for people
-	Sum  [sha256.Size]byte
+	Source Source
+	Name   string // for people
+	Sum    [sha256.Size]byte
 }
 
 // Source is one thing that a view shows. Sources are stored, so that what was

@@ -225,7 +225,7 @@ func (s *serviceSelection) Render(into Entries, read []Contents) (Entries, error
 	entries, _ := into.(Instances)
 	merges := len(entries) > 0
 	for _, got := range read {
-		entries = slices.Grow(entries, got.Len())
+		entries = slices.Grow(entries, len(got.(instances)))
 		for _, i := range got.(instances) {
 			entries = append(entries, i.service(s.userMeta))
 		}
@@ -248,11 +248,11 @@ func (s *regexpSelection) ID() string { return s.encode("/" + s.Regexp.String())
 
 func (s *regexpSelection) Views() []View { return []View{namesView{scope: s.scope}} }
 
-func (s *regexpSelection) Choose(names []string) []View {
+func (s *regexpSelection) Choose(names []Element) []View {
 	var chosen []string
-	for _, name := range names {
-		if s.MatchString(name) {
-			chosen = append(chosen, name)
+	for _, e := range names {
+		if s.MatchString(e.Name) {
+			chosen = append(chosen, e.Name)
 		}
 	}
 	return s.viewsOf(chosen)
@@ -318,25 +318,14 @@ func (v instancesView) Empty(reader Reader) (string, []Right) {
 // instances are sorted as modules see them.
 type instances []*instance
 
-func (all instances) Len() int { return len(all) }
-
-func (all instances) Elements() []Element {
+func (all instances) Elements(v View) []Element {
+	of := v.(instancesView)
 	elements := make([]Element, len(all))
 	for n, i := range all {
 		s := i.service(nil)
-		elements[n] = Element{"service", s.Key(), s.sum()}
+		elements[n] = Element{Source{of.scope, OfService, of.name, s.Node}, s.Key(), s.sum()}
 	}
 	return elements
-}
-
-func (all instances) Sources(v View) []Source {
-	of := v.(instancesView)
-	sources := make([]Source, len(all))
-	for n, i := range all {
-		sources[n] = Source{Scope: of.scope, Of: OfService, Name: of.name, Node: i.Node.Node}
-	}
-	slices.SortFunc(sources, func(a, b Source) int { return strings.Compare(a.Node, b.Node) })
-	return slices.Compact(sources)
 }
 
 func compareInstances(a, b *instance) int {

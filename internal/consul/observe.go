@@ -60,7 +60,6 @@ type reading struct {
 type loaded struct {
 	contents condition.Contents // nil if the reading is not whole
 	elements []condition.Element
-	names    []string // sorted, of a view of names
 	sources  []condition.Source
 	filtered bool // access control has hidden something
 	err      error
@@ -101,7 +100,7 @@ func (r *reading) viewsOf(p condition.Selection) ([]condition.View, error) {
 	}
 	views, ok := r.chosen[p]
 	if !ok {
-		views = chooser.Choose(r.loaded[list].names)
+		views = chooser.Choose(r.loaded[list].elements)
 		r.chosen[p] = views
 	}
 	return views, nil
@@ -180,18 +179,22 @@ func (r *reading) loadView(ctx context.Context, v condition.View) loaded {
 		return err
 	})
 	l := loaded{filtered: a.filtered, err: err}
-	switch {
-	case err != nil:
-	case a.filtered && (got == nil || got.Len() == 0):
+	if err != nil {
+		return l
+	}
+	if got != nil {
+		l.elements = got.Elements(v)
+	}
+	if a.filtered && len(l.elements) == 0 {
 		l.err = c.denied(req, "access control has hidden everything")
-	case got != nil:
-		l.elements, l.sources = got.Elements(), got.Sources(v)
-		if names, ok := got.(condition.Names); ok {
-			l.names = names.Names()
+	}
+	for _, e := range l.elements {
+		if n := len(l.sources); n == 0 || l.sources[n-1] != e.Source {
+			l.sources = append(l.sources, e.Source)
 		}
-		if r.whole {
-			l.contents = got
-		}
+	}
+	if r.whole {
+		l.contents = got
 	}
 	return l
 }
@@ -225,7 +228,7 @@ func (o outages) note(datacenter string, err error) {
 func observation(elements []condition.Element) Observation {
 	elements = slices.Clone(elements)
 	slices.SortFunc(elements, func(a, b condition.Element) int {
-		if c := cmp.Or(strings.Compare(a.Of, b.Of), strings.Compare(a.Name, b.Name)); c != 0 {
+		if c := cmp.Or(strings.Compare(a.Source.Of, b.Source.Of), strings.Compare(a.Name, b.Name)); c != 0 {
 			return c
 		}
 		return bytes.Compare(a.Sum[:], b.Sum[:])
@@ -233,7 +236,7 @@ func observation(elements []condition.Element) Observation {
 	h := sha256.New()
 	shown := make(map[string]string, len(elements))
 	for _, e := range elements {
-		io.WriteString(h, condition.Encode(e.Of, e.Name, string(e.Sum[:])))
+		io.WriteString(h, condition.Encode(e.Source.Of, e.Name, string(e.Sum[:])))
 		// A key and a service of a schedule may have one name: both are shown.
 		shown[e.Name] += hex.EncodeToString(e.Sum[:4])
 	}

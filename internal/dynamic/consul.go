@@ -16,6 +16,7 @@ import (
 	"github.com/hashicorp/consul/api"
 
 	"github.com/terrapulse/terrapulse/internal/condition"
+	"github.com/terrapulse/terrapulse/internal/consul"
 )
 
 // KeyPair is a key of Consul's KV store.
@@ -302,11 +303,7 @@ func lookUp[T any](l *lookups, q query, kind string, get func(*api.Client, *api.
 		return none, q.err
 	}
 	key := named(kind, q.name, q.options.Datacenter, q.options.Namespace, q.options.Partition, q.options.Near)
-	return find(l, q.what, key, func(ctx context.Context) (T, error) {
-		client, err := l.consulClient(l.cfg.Consul)
-		if err != nil {
-			return none, err
-		}
+	return with(l, q.what, key, l.consulClient, func(ctx context.Context, client *consul.Client) (T, error) {
 		found, meta, err := get(client.API(), q.options.WithContext(ctx))
 		if err != nil {
 			return none, l.failed(err)

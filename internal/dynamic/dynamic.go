@@ -158,7 +158,7 @@ func (e *Evaluator) Keep(ctx context.Context, cfg *config.Config) error {
 	for i := range cfg.Tasks {
 		for _, v := range templates(cfg, &cfg.Tasks[i]) {
 			if config.UsesVault(v.text) {
-				client, err := e.vaultClient(cfg.Vault)
+				client, err := e.vaultClient(cfg)
 				if err != nil {
 					return err
 				}
@@ -224,21 +224,22 @@ func each(cfg *config.Config, t *config.Task, f func(place, string) string) []co
 }
 
 // consulClient returns a client for the configured Consul.
-func (e *Evaluator) consulClient(cfg config.Consul) (*consul.Client, error) {
+func (e *Evaluator) consulClient(in *config.Config) (*consul.Client, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.consul == nil || e.consulCfg != cfg {
-		client, err := consul.New(cfg)
+	if e.consul == nil || e.consulCfg != in.Consul {
+		client, err := consul.New(in.Consul)
 		if err != nil {
 			return nil, err
 		}
-		e.consul, e.consulCfg = client, cfg
+		e.consul, e.consulCfg = client, in.Consul
 	}
 	return e.consul, nil
 }
 
 // vaultClient returns a client for the configured Vault.
-func (e *Evaluator) vaultClient(cfg config.Vault) (*vault.Client, error) {
+func (e *Evaluator) vaultClient(in *config.Config) (*vault.Client, error) {
+	cfg := in.Vault
 	if !cfg.Enabled {
 		return nil, errors.New("there is no Vault: add a vault block with an address, or set VAULT_ADDR")
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"text/template"
 
+	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/vault"
 )
 
@@ -77,27 +78,19 @@ func (l *lookups) awsSecret(id string, key ...string) (string, error) {
 		return "", &argumentError{"secretsmanager takes the ARN or name of a secret and, for a secret in JSON, one key of it"}
 	}
 	words := append([]string{id}, key...)
-	return find(l, named("secretsmanager", words...), named("secretsmanager", words...), func(ctx context.Context) (string, error) {
-		aws, err := l.openAWS()
-		if err != nil {
-			return "", err
-		}
+	call := named("secretsmanager", words...)
+	return with(l, call, call, l.openAWS, func(ctx context.Context, aws AWS) (string, error) {
 		return aws.Secret(ctx, id, strings.Join(key, ""))
 	})
 }
 
 // parameter is {{ ssm "name" }}.
 func (l *lookups) parameter(name string) (string, error) {
-	return find(l, named("ssm", name), named("ssm", name), func(ctx context.Context) (string, error) {
-		aws, err := l.openAWS()
-		if err != nil {
-			return "", err
-		}
-		return aws.Parameter(ctx, name)
-	})
+	call := named("ssm", name)
+	return with(l, call, call, l.openAWS, func(ctx context.Context, aws AWS) (string, error) { return aws.Parameter(ctx, name) })
 }
 
-func (l *lookups) openAWS() (AWS, error) {
+func (l *lookups) openAWS(*config.Config) (AWS, error) {
 	if l.AWS == nil {
 		return nil, errors.New("this program does not read from AWS")
 	}
@@ -115,11 +108,8 @@ func (l *lookups) secret(path string, data ...string) (*vault.Secret, error) {
 		}
 		fields[name] = value
 	}
-	return find(l, named("secret", path), named("secret", append([]string{path}, data...)...), func(ctx context.Context) (*vault.Secret, error) {
-		client, err := l.vaultClient(l.cfg.Vault)
-		if err != nil {
-			return nil, err
-		}
+	call := named("secret", append([]string{path}, data...)...)
+	return with(l, named("secret", path), call, l.vaultClient, func(ctx context.Context, client *vault.Client) (*vault.Secret, error) {
 		if len(fields) > 0 {
 			return client.Write(ctx, path, fields)
 		}
@@ -129,13 +119,8 @@ func (l *lookups) secret(path string, data ...string) (*vault.Secret, error) {
 
 // secrets is {{ range secrets "path" }}: names.
 func (l *lookups) secrets(path string) ([]string, error) {
-	return find(l, named("secrets", path), named("secrets", path), func(ctx context.Context) ([]string, error) {
-		client, err := l.vaultClient(l.cfg.Vault)
-		if err != nil {
-			return nil, err
-		}
-		return client.List(ctx, path)
-	})
+	call := named("secrets", path)
+	return with(l, call, call, l.vaultClient, func(ctx context.Context, client *vault.Client) ([]string, error) { return client.List(ctx, path) })
 }
 
 // named returns a call in the syntax of templates.

@@ -51,9 +51,9 @@ var helpers = template.FuncMap{
 	},
 
 	"base64Encode":    func(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) },
-	"base64Decode":    decode("base64Decode", base64.StdEncoding.DecodeString),
+	"base64Decode":    parseWith("base64Decode", "in base64", decoder(base64.StdEncoding)),
 	"base64URLEncode": func(s string) string { return base64.URLEncoding.EncodeToString([]byte(s)) },
-	"base64URLDecode": decode("base64URLDecode", base64.URLEncoding.DecodeString),
+	"base64URLDecode": parseWith("base64URLDecode", "in base64", decoder(base64.URLEncoding)),
 	"sha256Hex": func(s string) string {
 		sum := sha256.Sum256([]byte(s))
 		return hex.EncodeToString(sum[:])
@@ -83,13 +83,10 @@ var helpers = template.FuncMap{
 	},
 }
 
-func decode(name string, with func(string) ([]byte, error)) func(string) (string, error) {
+func decoder(encoding *base64.Encoding) func(string) (string, error) {
 	return func(s string) (string, error) {
-		text, err := with(s)
-		if err != nil {
-			return "", &argumentError{name + ": the text is not in base64"}
-		}
-		return string(text), nil
+		text, err := encoding.DecodeString(s)
+		return string(text), err
 	}
 }
 

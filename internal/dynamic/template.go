@@ -60,6 +60,18 @@ func find[T any](l *lookups, what, key string, get func(context.Context) (T, err
 	return value, err
 }
 
+// with is find with a client that open returns.
+func with[C, T any](l *lookups, what, key string, open func(*config.Config) (C, error), get func(context.Context, C) (T, error)) (T, error) {
+	return find(l, what, key, func(ctx context.Context) (T, error) {
+		client, err := open(l.cfg)
+		if err != nil {
+			var none T
+			return none, err
+		}
+		return get(ctx, client)
+	})
+}
+
 func parseText(text string, functions template.FuncMap) (*template.Template, error) {
 	t, err := template.New("").Option("missingkey=error").Funcs(functions).Parse(text)
 	if err != nil {

@@ -84,20 +84,13 @@ type nodeEntries []struct{ Node, Address string }
 
 func (e nodeEntries) Len() int { return len(e) }
 
-func (e nodeEntries) Elements() []condition.Element {
+func (e nodeEntries) Elements(condition.View) []condition.Element {
 	var elements []condition.Element
 	for _, n := range e {
-		elements = append(elements, condition.Element{Of: "node", Name: n.Node, Sum: sha256.Sum256([]byte(n.Address))})
+		elements = append(elements, condition.Element{Source: condition.Source{Of: condition.OfNode, Name: n.Node}, Name: n.Node,
+			Sum: sha256.Sum256([]byte(n.Address))})
 	}
 	return elements
-}
-
-func (e nodeEntries) Sources(v condition.View) []condition.Source {
-	var sources []condition.Source
-	for _, n := range e {
-		sources = append(sources, condition.Source{Scope: v.Request().Scope, Of: condition.OfNode, Name: n.Node})
-	}
-	return sources
 }
 
 func (e nodeEntries) Write(w *tfvars.Writer, _ map[string]bool) {

@@ -1,6 +1,7 @@
 package testtools
 
 import (
+	"cmp"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -30,7 +31,7 @@ type Authority struct {
 func NewAuthority(t testing.TB) *Authority {
 	t.Helper()
 	a := &Authority{t: t, dir: t.TempDir()}
-	a.CA, _, a.cert, a.key = a.make("ca", &x509.Certificate{IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign})
+	a.CA, _ = a.make("ca", &x509.Certificate{IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign})
 	return a
 }
 
@@ -38,21 +39,20 @@ func NewAuthority(t testing.TB) *Authority {
 // the paths of its files. The same name again replaces them.
 func (a *Authority) Server(name string, names ...string) (cert, key string) {
 	a.t.Helper()
-	cert, key, _, _ = a.make(name, &x509.Certificate{
+	return a.make(name, &x509.Certificate{
 		DNSNames: append([]string{"localhost"}, names...), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback},
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	})
-	return cert, key
 }
 
 // Client creates a certificate for a client and returns the paths of its files.
 func (a *Authority) Client(name string) (cert, key string) {
 	a.t.Helper()
-	cert, key, _, _ = a.make(name, &x509.Certificate{ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
-	return cert, key
+	return a.make(name, &x509.Certificate{ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
 }
 
-func (a *Authority) make(name string, template *x509.Certificate) (certFile, keyFile string, cert *x509.Certificate, key *ecdsa.PrivateKey) {
+// make creates a certificate that the authority signs: the first is the authority's own.
+func (a *Authority) make(name string, template *x509.Certificate) (certFile, keyFile string) {
 	a.t.Helper()
 	ok := func(err error) {
 		a.t.Helper()
@@ -66,18 +66,17 @@ func (a *Authority) make(name string, template *x509.Certificate) (certFile, key
 	template.SerialNumber = big.NewInt(a.serial)
 	template.Subject = pkix.Name{CommonName: name}
 	template.NotBefore, template.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(24*time.Hour)
-	parent, signer := template, key
-	if a.cert != nil {
-		parent, signer = a.cert, a.key
+	der, err := x509.CreateCertificate(rand.Reader, template, cmp.Or(a.cert, template), key.Public(), cmp.Or(a.key, key))
+	ok(err)
+	if a.cert == nil {
+		a.cert, err = x509.ParseCertificate(der)
+		ok(err)
+		a.key = key
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), signer)
-	ok(err)
-	cert, err = x509.ParseCertificate(der)
-	ok(err)
 	secret, err := x509.MarshalPKCS8PrivateKey(key)
 	ok(err)
 	certFile, keyFile = filepath.Join(a.dir, name+".pem"), filepath.Join(a.dir, name+"-key.pem")
 	ok(os.WriteFile(certFile, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600))
 	ok(os.WriteFile(keyFile, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}), 0o600))
-	return certFile, keyFile, cert, key
+	return certFile, keyFile
 }

@@ -19,12 +19,6 @@ func DynamoDB(t testing.TB) string { return aws(t, "dynamodb") }
 // SAM returns the path of the SAM CLI.
 func SAM(t testing.TB) string { return aws(t, "bin/sam") }
 
-// CFNLint returns the path of cfn-lint.
-func CFNLint(t testing.TB) string { return aws(t, "bin/cfn-lint") }
-
-// Moto returns the path of moto_server, which simulates AWS's control plane.
-func Moto(t testing.TB) string { return aws(t, "bin/moto_server") }
-
 // Schemathesis returns the path of a program that generates requests from an OpenAPI description.
 func Schemathesis(t testing.TB) string { return aws(t, "bin/schemathesis") }
 
