@@ -115,7 +115,7 @@ func variables(t *config.Task) map[string]string {
 func definitions(specs ...condition.Spec) map[string]any {
 	shown := map[string]any{}
 	for _, spec := range specs {
-		shown[spec.Kind().APIName()] = spec.Definition()
+		shown[spec.Kind().APIName()] = condition.Definition(spec)
 	}
 	return shown
 }
@@ -124,7 +124,7 @@ func conditionOf(c config.Condition) apispec.Condition {
 	if c.Spec == nil {
 		return apispec.Condition{}
 	}
-	shown := c.Spec.Definition()
+	shown := condition.Definition(c.Spec)
 	if c.Kind().Variable != nil {
 		shown["use_as_module_input"] = c.UseAsModuleInput
 	}

@@ -64,9 +64,6 @@ type CatalogServices struct {
 // Kind is CatalogServicesKind.
 func (CatalogServices) Kind() *Kind { return CatalogServicesKind }
 
-// Definition is the block as the API shows it.
-func (c CatalogServices) Definition() map[string]any { return Definition(c) }
-
 // Selections is the block itself.
 func (c CatalogServices) Selections() []Selection {
 	nodeMeta := url.Values{}

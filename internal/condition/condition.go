@@ -86,13 +86,14 @@ type Spec interface {
 	// Selections are the parts of what is read. A schedule has none: when it is
 	// due, the module inputs are read.
 	Selections() []Selection
-	// Definition is the block as the API shows it.
-	Definition() map[string]any
 }
 
-// Definition is the usual Definition of a spec that is a struct with JSON tags:
-// all fields, except pointers that are nil.
+// Definition is a block as the API shows it: all fields of a struct with JSON tags,
+// except pointers that are nil. A spec may have a method with this name instead.
 func Definition(spec any) map[string]any {
+	if defined, ok := spec.(interface{ Definition() map[string]any }); ok {
+		return defined.Definition()
+	}
 	v := reflect.ValueOf(spec)
 	shown := map[string]any{}
 	for i := range v.NumField() {

@@ -67,9 +67,6 @@ type ConsulKV struct {
 // Kind is ConsulKVKind.
 func (ConsulKV) Kind() *Kind { return ConsulKVKind }
 
-// Definition is the block as the API shows it.
-func (c ConsulKV) Definition() map[string]any { return Definition(c) }
-
 // Selections is the block itself.
 func (c ConsulKV) Selections() []Selection {
 	c.Path = strings.TrimPrefix(c.Path, "/")

@@ -86,29 +86,20 @@ func (i *instance) service(userMeta map[string]string) Service {
 	if s.Address == "" {
 		s.Address = s.NodeAddress
 	}
-	if len(i.Service.Ports) > 0 {
-		s.Ports = make(map[string]int, len(i.Service.Ports))
-		for _, p := range i.Service.Ports {
+	if ports := i.Service.Ports; len(ports) > 0 {
+		s.Ports = make(map[string]int, len(ports))
+		for _, p := range ports {
 			s.Ports[p.Name] = p.Port
 		}
 		if s.Port == 0 { // an agent of 1.22 fills it
-			s.Port = i.defaultPort()
+			// The port that is marked as default, else the first one.
+			s.Port = ports[max(0, slices.IndexFunc(ports, func(p servicePort) bool { return p.Default }))].Port
 		}
 	}
 	if s.Tags == nil {
 		s.Tags = []string{}
 	}
 	return s
-}
-
-// defaultPort is the port that is marked as default, else the first one.
-func (i *instance) defaultPort() int {
-	for _, p := range i.Service.Ports {
-		if p.Default {
-			return p.Port
-		}
-	}
-	return i.Service.Ports[0].Port
 }
 
 // portless reports whether the instance has health checks of its own, so that it
@@ -139,17 +130,8 @@ func (i *instance) status() string {
 // Key is the name of the instance in the variable: id, node, namespace and
 // datacenter, without the parts that are empty.
 func (s *Service) Key() string {
-	key := s.ID
-	for _, part := range [...]string{s.Node, s.Namespace, s.NodeDatacenter} {
-		switch {
-		case part == "":
-		case key == "":
-			key = part
-		default:
-			key += "." + part
-		}
-	}
-	return key
+	parts := []string{s.ID, s.Node, s.Namespace, s.NodeDatacenter}
+	return strings.Join(slices.DeleteFunc(parts, func(part string) bool { return part == "" }), ".")
 }
 
 func notNil(m map[string]string) map[string]string {
@@ -216,9 +198,6 @@ var serviceAttributes = []struct {
 
 // numbers is a table of numbers as they are written.
 func numbers(of map[string]int) map[string]string {
-	if len(of) == 0 {
-		return nil
-	}
 	table := make(map[string]string, len(of))
 	for name, n := range of {
 		table[name] = strconv.Itoa(n)

@@ -36,9 +36,6 @@ func (Schedule) Kind() *Kind { return ScheduleKind }
 // Selections are none.
 func (Schedule) Selections() []Selection { return nil }
 
-// Definition is the schedule as the API shows it.
-func (s Schedule) Definition() map[string]any { return Definition(s) }
-
 // CronExpression says when the condition is due.
 func (s Schedule) CronExpression() string { return s.Cron }
 

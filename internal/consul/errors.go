@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/terrapulse/terrapulse/internal/fault"
@@ -92,25 +93,19 @@ func silent(err error) bool {
 
 // joined is one error for many, each cause once.
 func joined(errs []error) error {
-	var distinct []error
 	seen := map[string]bool{}
-	for _, err := range errs {
+	return errors.Join(slices.DeleteFunc(slices.Clone(errs), func(err error) bool {
 		if err == nil {
-			continue
+			return true
 		}
 		cause := err.Error()
 		if e, ok := errors.AsType[*readError](err); ok {
 			cause = e.cause.Error()
 		}
-		if !seen[cause] {
-			seen[cause] = true
-			distinct = append(distinct, err)
-		}
-	}
-	if len(distinct) == 1 {
-		return distinct[0]
-	}
-	return errors.Join(distinct...)
+		known := seen[cause]
+		seen[cause] = true
+		return known
+	})...)
 }
 
 // tooMany is the advice if Consul refuses a connection.

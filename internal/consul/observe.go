@@ -199,34 +199,28 @@ func (r *reading) loadView(ctx context.Context, v condition.View) loaded {
 	return l
 }
 
-// outages counts, by datacenter, how often in a row there was no answer or no
+// outages has, by datacenter, the errors in a row of reads without an answer or a
 // leader, so that the other reads do not wait for their timeouts.
-type outages map[string]outage
-
-type outage struct {
-	inARow int
-	err    error
-}
+type outages map[string][]error
 
 // in returns why the datacenter is not read any more, or nil.
 func (o outages) in(datacenter string) error {
-	if o[datacenter].inARow < maxReads {
+	if len(o[datacenter]) < maxReads {
 		return nil
 	}
-	return o[datacenter].err
+	return o[datacenter][0]
 }
 
 func (o outages) note(datacenter string, err error) {
 	if silent(err) || errors.Is(err, ErrNoLeader) {
-		o[datacenter] = outage{o[datacenter].inARow + 1, err}
+		o[datacenter] = append(o[datacenter], err)
 	} else {
 		delete(o, datacenter)
 	}
 }
 
-// observation digests the elements, whatever their order.
+// observation digests the elements, whatever their order. It sorts them.
 func observation(elements []condition.Element) Observation {
-	elements = slices.Clone(elements)
 	slices.SortFunc(elements, func(a, b condition.Element) int {
 		if c := cmp.Or(strings.Compare(a.Source.Of, b.Source.Of), strings.Compare(a.Name, b.Name)); c != 0 {
 			return c

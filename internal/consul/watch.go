@@ -28,9 +28,10 @@ type Watch struct {
 	signal chan struct{}
 	done   chan struct{}
 
-	mu    sync.Mutex
-	marks Marks
-	errs  []error // by gate
+	mu      sync.Mutex
+	marks   Marks
+	errs    []error // by gate
+	outages []int   // by gate
 }
 
 // pace is shorter in tests.
@@ -44,12 +45,13 @@ func (c *Client) Watch(ctx context.Context, g GateSet, since Marks) *Watch {
 
 func (c *Client) watch(ctx context.Context, g GateSet, since Marks, p pace) *Watch {
 	w := &Watch{
-		client: c,
-		pace:   p,
-		signal: make(chan struct{}, 1),
-		done:   make(chan struct{}),
-		marks:  Marks{},
-		errs:   make([]error, len(g.gates)),
+		client:  c,
+		pace:    p,
+		signal:  make(chan struct{}, 1),
+		done:    make(chan struct{}),
+		marks:   Marks{},
+		errs:    make([]error, len(g.gates)),
+		outages: make([]int, len(g.gates)),
 	}
 	var gates sync.WaitGroup
 	for _, gate := range g.gates {
@@ -82,23 +84,17 @@ func (w *Watch) Marks() (Marks, error) {
 
 // hold watches one gate until the context ends.
 func (w *Watch) hold(ctx context.Context, n int, g gate, held bool) {
-	failures, outages, away := 0, 0, false
+	failures := 0
 	for ctx.Err() == nil {
 		// The first request has no index: if Consul was restored or replaced and has
 		// not reached the index, it would block for the whole wait.
 		mark, index, err := w.client.mark(ctx, g)
+		w.note(ctx, n, g, mark, err)
 		if err != nil {
-			if !away {
-				away = true
-				outages++
-			}
 			failures++
-			w.note(ctx, n, g, "", err)
 			pause.For(ctx, w.backoff(failures))
 			continue
 		}
-		away = false
-		w.note(ctx, n, g, afresh(mark, outages), nil)
 		if !held || index == 0 {
 			failures = 0
 			pause.For(ctx, w.pace.poll)
@@ -106,7 +102,7 @@ func (w *Watch) hold(ctx context.Context, n int, g gate, held bool) {
 		}
 		// A proxy may cut long requests short: that is no outage, but must not lead to
 		// a storm of requests.
-		if w.follow(ctx, n, g, index, outages) {
+		if w.follow(ctx, n, g, index) {
 			failures = 0
 			pause.For(ctx, w.pace.spacing)
 		} else {
@@ -118,7 +114,7 @@ func (w *Watch) hold(ctx context.Context, n int, g gate, held bool) {
 
 // follow sends blocking requests until one fails or the index does not rise. It
 // reports whether any was answered.
-func (w *Watch) follow(ctx context.Context, n int, g gate, index uint64, outages int) (answered bool) {
+func (w *Watch) follow(ctx context.Context, n int, g gate, index uint64) (answered bool) {
 	for {
 		pause.For(ctx, w.pace.spacing)
 		a, err := w.client.block(ctx, request{Request: g.Request}, index, w.pace.wait)
@@ -130,19 +126,12 @@ func (w *Watch) follow(ctx context.Context, n int, g gate, index uint64, outages
 			return true
 		}
 		index = a.index
-		w.note(ctx, n, g, afresh(indexMark(index), outages), nil)
+		w.note(ctx, n, g, indexMark(index), nil)
 	}
 }
 
-// afresh changes a mark after each outage: if Consul was replaced or restored, the
-// same index may mean other content.
-func afresh(mark string, outages int) string {
-	if outages == 0 || mark == "" {
-		return mark
-	}
-	return fmt.Sprintf("%s after %d outages", mark, outages)
-}
-
+// note keeps what a gate showed. It changes marks after each outage: if Consul was
+// replaced or restored, the same index may mean other content.
 func (w *Watch) note(ctx context.Context, n int, g gate, mark string, err error) {
 	if ctx.Err() != nil {
 		return
@@ -150,7 +139,13 @@ func (w *Watch) note(ctx context.Context, n int, g gate, mark string, err error)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	news := (err == nil) != (w.errs[n] == nil)
+	if news && err != nil {
+		w.outages[n]++
+	}
 	w.errs[n] = err
+	if mark != "" && w.outages[n] > 0 {
+		mark = fmt.Sprintf("%s after %d outages", mark, w.outages[n])
+	}
 	if err == nil && (mark == "" || mark != w.marks[g.Key]) {
 		w.marks[g.Key] = mark
 		news = true

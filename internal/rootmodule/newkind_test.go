@@ -47,7 +47,6 @@ type nodes struct {
 }
 
 func (n nodes) Kind() *condition.Kind                              { return nodesKind }
-func (n nodes) Definition() map[string]any                         { return condition.Definition(n) }
 func (n nodes) Selections() []condition.Selection                  { return []condition.Selection{n} }
 func (n nodes) ID() string                                         { return condition.Encode(nodesKind.Name, n.Prefix) }
 func (n nodes) Scope() condition.Scope                             { return condition.Scope{} }

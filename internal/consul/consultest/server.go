@@ -244,10 +244,10 @@ func (s *Server) launch() error {
 func (s *Server) waitUntilReady() error {
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
-	client := s.Client()
+	client, query := s.Client(), (&api.QueryOptions{}).WithContext(ctx)
 	for {
-		ready, err := s.ready(ctx, client)
-		if ready {
+		err := s.ready(client, query)
+		if err == nil {
 			return nil
 		}
 		select {
@@ -260,22 +260,18 @@ func (s *Server) waitUntilReady() error {
 	}
 }
 
-func (s *Server) ready(ctx context.Context, client *api.Client) (bool, error) {
-	query := (&api.QueryOptions{}).WithContext(ctx)
-	leader, err := client.Status().LeaderWithQueryOptions(query)
-	if err != nil || s.leaderless {
-		return err == nil, err
-	}
-	if leader == "" {
-		return false, errors.New("no leader")
+func (s *Server) ready(client *api.Client, query *api.QueryOptions) error {
+	if s.leaderless {
+		_, err := client.Status().LeaderWithQueryOptions(query)
+		return err
 	}
 	// The leader registers the server, then the agent adds data about its node. After that, nothing
 	// changes by itself.
 	instances, _, err := client.Catalog().Service("consul", "", query)
-	if err != nil || len(instances) < len(s.cluster) {
-		return false, err
+	if err == nil && (len(instances) < len(s.cluster) || len(instances[0].NodeMeta) == 0) {
+		return errors.New("it has not registered itself")
 	}
-	return len(instances[0].NodeMeta) > 0, nil
+	return err
 }
 
 func (s *Server) log() string {
