@@ -38,7 +38,7 @@ type handler struct {
 func (h *handler) handle(ctx context.Context, payload json.RawMessage) error {
 	task, err := h.read(payload)
 	if err != nil {
-		h.log.Error("event dropped", "error", err, "event", start(payload))
+		h.log.Error("event dropped", "error", err, "event", fmt.Sprintf("%.500s", payload)) // enough to recognise it
 		return nil
 	}
 	log := h.log.With("launch", task.Launch(), "ecs_task", task.ID())
@@ -99,10 +99,4 @@ func (h *handler) read(payload []byte) (ecstask.Task, error) {
 		return task, fmt.Errorf("task %s was not started by Terrapulse: it has no launch", task.ID())
 	}
 	return task, nil
-}
-
-// start returns enough of an event to recognise it.
-func start(payload []byte) string {
-	const most = 500
-	return strings.ToValidUTF8(string(payload[:min(len(payload), most)]), "")
 }

@@ -173,22 +173,18 @@ func choose(names []string) ([]tool, error) {
 			names = []string{"run"}
 		}
 	}
-	var chosen []tool
+	known := []string{"run", "aws", "lint"} // tofu is the name of a tool, too
 	for _, t := range tools {
-		if slices.Contains(names, t.name) || slices.Contains(names, t.set) {
-			chosen = append(chosen, t)
-		}
+		known = append(known, t.name)
 	}
 	for _, name := range names {
-		if !slices.ContainsFunc(tools, func(t tool) bool { return t.name == name || t.set == name }) {
-			known := []string{"run", "aws", "lint"} // tofu is the name of a tool, too
-			for _, t := range tools {
-				known = append(known, t.name)
-			}
+		if !slices.Contains(known, name) {
 			return nil, fmt.Errorf("no tool is called %q: choose from %s", name, strings.Join(known, ", "))
 		}
 	}
-	return chosen, nil
+	return slices.DeleteFunc(slices.Clone(tools), func(t tool) bool {
+		return !slices.Contains(names, t.name) && !slices.Contains(names, t.set)
+	}), nil
 }
 
 // cacheDir returns the cache folder, which is outside of the checkout.
