@@ -83,7 +83,10 @@ func newWorker(ctx context.Context, settings deployment.Runner, out io.Writer, l
 	client := s3.NewFromConfig(cfg)
 	name, container := identity(ctx, log)
 	return &worker{
-		store: dynamo.New(cfg, settings.Table),
+		runner: &runner.Runner{
+			Store: dynamo.New(cfg, settings.Table), Logs: runlog.Bucket{Client: client, Location: settings.Logs},
+			Owner: name, ID: container, Who: who, Now: time.Now, Log: log,
+		},
 		bundle: func(ctx context.Context, digest string) (*config.Config, error) {
 			dir := filepath.Join(settings.Work, "bundle")
 			if err := os.RemoveAll(dir); err != nil { // a container may start on a used volume
@@ -97,14 +100,9 @@ func newWorker(ctx context.Context, settings deployment.Runner, out io.Writer, l
 		},
 		aws:       secrets.New(cfg),
 		terraform: findTerraform,
-		logs:      runlog.Bucket{Client: client, Location: settings.Logs},
 		keep:      unsavedStates{client, settings.Bundle}.keep,
-		owner:     name,
-		container: container,
-		who:       who,
 		parallel:  parallel,
 		metrics:   metrics.New(out, settings.Stack),
-		now:       time.Now,
 		log:       log,
 	}, nil
 }

@@ -29,7 +29,7 @@ func TestContainer(t *testing.T) {
 	t.Chdir(dir)
 	w := newTestWorker(openStore(t, dir), loadTasks(t, dir), os.Stdout)
 	var err error
-	if w.who, err = who("l1"); err != nil {
+	if w.runner.Who, err = who("l1"); err != nil {
 		t.Fatal(err)
 	}
 	t.Error(w.work(t.Context(), "l1"))

@@ -36,19 +36,14 @@ const (
 
 // worker executes one launch.
 type worker struct {
-	store     state.Store
+	runner    *runner.Runner // with what claims and outcomes need; work adds the rest
 	bundle    func(ctx context.Context, digest string) (*config.Config, error)
 	connect   func(cfg config.Consul) (runner.Consul, error)
 	aws       dynamic.AWS // secrets that templates of providers name
 	terraform func(ctx context.Context, cfg config.Terraform, log *slog.Logger) (*terraform.Binary, error)
-	logs      runner.Logs
 	keep      func(ctx context.Context, task, name string, state []byte) (place string, err error) // stores states that could not be saved
-	owner     string                                                                               // of claims
-	container string                                                                               // id of the ECS task; empty if there is none
-	who       string                                                                               // the holder that its Terraform writes into state locks
 	parallel  int                                                                                  // runs at a time
 	metrics   *metrics.Writer
-	now       func() time.Time
 	log       *slog.Logger
 }
 
@@ -56,7 +51,7 @@ type worker struct {
 // outcome of a run is not in the table; failed tasks are not an error. When ctx ends, it interrupts
 // Terraform and waits for it. Runs that have not begun are then found lost, and decided again.
 func (w *worker) work(ctx context.Context, id string) error {
-	launch, err := state.Read[state.Launch](ctx, w.store, state.LaunchKey(id))
+	launch, err := state.Read[state.Launch](ctx, w.runner.Store, state.LaunchKey(id))
 	if err != nil {
 		return fmt.Errorf("read launch %s: %w", id, err)
 	}
@@ -66,9 +61,10 @@ func (w *worker) work(ctx context.Context, id string) error {
 	}
 	w.log.Info("launch begun", "launch", id, "fence", launch.Data.Fence, "bundle", launch.Data.Bundle, "runs", len(launch.Data.Runs), "kind", launch.Data.Kind)
 
-	r := w.bare()
+	r := w.runner
+	r.Source, r.Claim, r.Yields, r.Patience, r.Live, r.Ended = new(overlay.Source), claimFor, true, patience, liveOutput, w.measure
 	carryOut := r.Run
-	unable := w.prepare(ctx, launch.Data, r)
+	unable := w.prepare(ctx, launch.Data)
 	if unable != nil {
 		carryOut = func(ctx context.Context, launch state.Launch, run state.PlannedRun) error {
 			return r.Refuse(ctx, launch, run, unable)
@@ -111,16 +107,9 @@ func (w *worker) each(ctx context.Context, launch state.Launch, carryOut func(co
 	return int(failed.Load()), int(unbegun.Load())
 }
 
-// bare returns a runner that can only claim runs and record outcomes.
-func (w *worker) bare() *runner.Runner {
-	return &runner.Runner{
-		Store: w.store, Source: new(overlay.Source), Logs: w.logs, Owner: w.owner, ID: w.container, Who: w.who,
-		Claim: claimFor, Yields: true, Patience: patience, Live: liveOutput, Now: w.now, Log: w.log, Ended: w.measure,
-	}
-}
-
 // prepare gives the runner what it needs for the runs of a launch.
-func (w *worker) prepare(ctx context.Context, launch state.Launch, r *runner.Runner) error {
+func (w *worker) prepare(ctx context.Context, launch state.Launch) error {
+	r := w.runner
 	if launch.Bundle == "" {
 		return fmt.Errorf("launch %s has no bundle: it was decided by an instance that reads the configuration from files", launch.ID)
 	}
@@ -137,7 +126,7 @@ func (w *worker) prepare(ctx context.Context, launch state.Launch, r *runner.Run
 		return err
 	}
 	r.Driver = tfdriver.New(tfdriver.Options{
-		Terraform: binary, Orphaned: runner.Locks{Store: w.store, Log: w.log}.Orphaned,
+		Terraform: binary, Orphaned: runner.Locks{Store: r.Store, Log: w.log}.Orphaned,
 		Values: &dynamic.Evaluator{Context: ctx, Log: w.log, AWS: func(context.Context) (dynamic.AWS, error) { return w.aws, nil }},
 		Keep:   w.keep, Log: w.log, Parallel: w.parallel,
 	})

@@ -102,13 +102,14 @@ func openStore(t testing.TB, dir string) state.Store {
 
 func newTestWorker(store state.Store, cfg *config.Config, out io.Writer) *worker {
 	return &worker{
-		store:     store,
+		runner: &runner.Runner{Store: store, Owner: "host-1-task", ID: "task", Who: "terrapulse-l1@host", Now: time.Now,
+			Log: slog.New(slog.NewJSONHandler(out, nil))},
 		bundle:    func(context.Context, string) (*config.Config, error) { return cfg, nil },
 		connect:   func(config.Consul) (runner.Consul, error) { return catalog{}, nil },
 		terraform: findTerraform,
-		owner:     "host-1-task", container: "task", who: "terrapulse-l1@host", parallel: 2,
-		metrics: metrics.New(out, "stack"), now: time.Now,
-		log: slog.New(slog.NewJSONHandler(out, nil)),
+		parallel:  2,
+		metrics:   metrics.New(out, "stack"),
+		log:       slog.New(slog.NewJSONHandler(out, nil)),
 	}
 }
 
@@ -320,7 +321,7 @@ func TestWork_RefusesAnotherLaunch(t *testing.T) {
 
 func TestWork_ReportsAnUnreadableTable(t *testing.T) {
 	c := newContainer(t, good)
-	c.worker.store = silent{}
+	c.worker.runner.Store = silent{}
 	if err := c.work(t.Context(), "l1"); err == nil || err.Error() != "read launch l1: access denied" {
 		t.Errorf("got %v", err)
 	}
