@@ -51,14 +51,14 @@ func (f *fetcher) get(ctx context.Context, t tool) error {
 	if t.pin != "" {
 		return f.getFolder(ctx, t)
 	}
-	if installed := f.installed(ctx, t, f.destination(t)); installed != "" {
-		return f.put(t, installed)
+	src := f.installed(ctx, t, f.destination(t))
+	if src == "" {
+		src = f.cached(t)
+		if err := f.cacheOnce(src, "", func(work string) (string, error) { return f.obtain(ctx, t, work) }); err != nil {
+			return err
+		}
 	}
-	cached := f.cached(t)
-	if err := f.cacheOnce(cached, "", func(work string) (string, error) { return f.obtain(ctx, t, work) }); err != nil {
-		return err
-	}
-	return f.put(t, cached)
+	return f.put(t, src)
 }
 
 // cacheOnce creates a file or folder of the cache in one step, unless it exists. A folder exists if
@@ -102,17 +102,11 @@ func (f *fetcher) cacheOnce(cached, proof string, create func(work string) (fres
 // program named terraform.
 func (f *fetcher) put(t tool, src string) error {
 	dst := f.destination(t)
-	if err := f.place(t, src, dst); err != nil {
-		return err
-	}
 	twin := strings.Replace(dst, "registry.terraform.io", "registry.opentofu.org", 1)
 	if t.name == "tofu" {
 		twin = filepath.Join(filepath.Dir(dst), "terraform"+exe()) // in Terraform's place
 	}
-	if twin == dst {
-		return nil
-	}
-	return f.place(t, src, twin)
+	return errors.Join(f.place(t, src, dst), f.place(t, src, twin))
 }
 
 // obtain downloads or builds the tool into work and returns the file's path.
