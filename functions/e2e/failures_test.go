@@ -3,6 +3,8 @@
 package e2e
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -49,14 +51,20 @@ func TestAContainerKilledWhileItAppliesIsSettledAndItsLockReleased(t *testing.T)
 	c.module(`
 resource "terraform_data" "slow" {
   input = var.services
-  provisioner "local-exec" { command = "test -e ` + c.dir + `/fast || sleep 600" }
+  provisioner "local-exec" { command = "touch ` + c.dir + `/begun; test -e ` + c.dir + `/fast || sleep 600" }
 }`)
 	c.tasks(c.s3Backend(), "lb")
 	c.mustPush()
-	c.until("the state is locked", func() bool { return c.exists(stateObject("lb") + ".tflock") })
-	c.file("../fast", "")
+	// Not while Terraform initializes: it locks the state then, too, and no lock can be released
+	// before the workspace exists.
+	c.until("the apply has begun", func() bool { _, err := os.Stat(filepath.Join(c.dir, "begun")); return err == nil })
+	if !c.exists(stateObject("lb") + ".tflock") {
+		t.Error("the state is not locked")
+	}
 	arn := c.ecs.Tasks("")[0]
 	c.ecs.Kill(arn, "OutOfMemoryError: Container killed due to memory usage")
+	c.until("the container has stopped", func() bool { return c.ecs.LastStatus(arn) == "STOPPED" })
+	c.file("../fast", "")
 	c.tickUntil("applied", func() bool { return c.out("lb") == "web-1:8080" && len(c.runs("lb")) >= 2 })
 	runs := c.runs("lb")
 	if runs[0].State != state.RunLost || !strings.Contains(strings.ToLower(runs[0].Error), "memory") {
