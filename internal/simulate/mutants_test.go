@@ -135,7 +135,7 @@ var mutants = []struct {
 		says: "", // what was deleted is run, or its events are out of order: their numbers are in that record
 	}, {
 		rule: "a task that came back after it was deleted can be disabled",
-		seed: 12050,
+		seed: 16060,
 		file: "reconcile/control_change.go",
 		old:  "if !t.FromAPI {\n\t\t\tnext.Deleted = \"\"",
 		new:  "if !t.FromAPI {\n\t\t\tnext.By += \"\"",
