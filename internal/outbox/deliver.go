@@ -44,8 +44,7 @@ type Delivery struct {
 // stored is a record of the outbox.
 type stored struct {
 	state.Stored[record]
-	taken map[string]map[int]bool // by sink: the events that it has taken
-	more  bool                    // a sink has taken something in this delivery
+	more bool // a sink has taken something in this delivery
 }
 
 // item is an event that waits for delivery.
@@ -153,32 +152,30 @@ func (d Delivery) list(ctx context.Context) ([]*stored, error) {
 	}
 	records := make([]*stored, len(all))
 	for i, rec := range all {
-		s := &stored{Stored: rec, taken: map[string]map[int]bool{}}
+		s := &stored{Stored: rec}
 		for n := range s.Data.Events {
 			s.Data.Events[n].ID = eventID(strings.TrimPrefix(rec.Key, Prefix), n)
 		}
-		for sink, indexes := range s.Data.Taken {
-			for _, n := range indexes {
-				s.take(sink, n)
-			}
-		}
-		s.more = false
 		records[i] = s
 	}
 	return records, nil
 }
 
 func (s *stored) take(sink string, n int) {
-	if s.taken[sink] == nil {
-		s.taken[sink] = map[int]bool{}
+	if s.Data.Taken == nil {
+		s.Data.Taken = map[string][]int{}
 	}
-	s.taken[sink][n], s.more = true, true
+	s.Data.Taken[sink], s.more = append(s.Data.Taken[sink], n), true
+}
+
+func (s *stored) hasTaken(sink Sink, n int) bool {
+	return slices.Contains(s.Data.Taken[sink.Name()], n)
 }
 
 // missing is how many of the record's events some sink has not taken.
 func (s *stored) missing(sinks []Sink) (missing int) {
 	for n := range s.Data.Events {
-		if slices.ContainsFunc(sinks, func(sink Sink) bool { return !s.taken[sink.Name()][n] }) {
+		if slices.ContainsFunc(sinks, func(sink Sink) bool { return !s.hasTaken(sink, n) }) {
 			missing++
 		}
 	}
@@ -187,16 +184,9 @@ func (s *stored) missing(sinks []Sink) (missing int) {
 
 // encoded is the record with what was taken.
 func (s *stored) encoded() record {
-	next := record{Events: slices.Clone(s.Data.Events), Taken: map[string][]int{}}
+	next := record{Events: slices.Clone(s.Data.Events), Taken: s.Data.Taken}
 	for n := range next.Events {
 		next.Events[n].ID = ""
-	}
-	for sink, taken := range s.taken {
-		for n := range next.Events {
-			if taken[n] {
-				next.Taken[sink] = append(next.Taken[sink], n)
-			}
-		}
 	}
 	return next
 }
@@ -206,7 +196,7 @@ func (s *stored) encoded() record {
 func deliver(ctx context.Context, sink Sink, items []item) (taken []item, failed error) {
 	blocked := map[string]bool{} // streams
 	for _, it := range items {
-		if blocked[it.stream()] || it.in.taken[sink.Name()][it.n] {
+		if blocked[it.stream()] || it.in.hasTaken(sink, it.n) {
 			continue
 		}
 		if err := ctx.Err(); err != nil {
@@ -236,7 +226,7 @@ func (d Delivery) logDropped(dropped []*stored, cause error) {
 	count := map[string]int{} // by sink
 	for _, rec := range dropped {
 		for _, sink := range d.Sinks {
-			count[sink.Name()] += len(rec.Data.Events) - len(rec.taken[sink.Name()])
+			count[sink.Name()] += len(rec.Data.Events) - len(rec.Data.Taken[sink.Name()])
 		}
 	}
 	for _, sink := range d.Sinks {

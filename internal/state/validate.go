@@ -44,49 +44,29 @@ func Validate(changes ...Change) error {
 	return nil
 }
 
-// ValidateKey reports why a key is none: see Store for what a key looks like.
+// ValidateKey reports what is wrong with a key: see Store for what a key looks like.
 func ValidateKey(key string) error {
-	if len(key) > MaxKey {
-		return fmt.Errorf("key %.40q... of %d bytes, at most %d are possible", key, len(key), MaxKey)
+	err := validate("key", key)
+	if err == nil && strings.HasSuffix(key, "/") {
+		err = fmt.Errorf("key %q has an empty element", key)
 	}
-	if err := validateText(key); err != nil {
-		return err
-	}
-	elements := strings.Split(key, "/")
-	if len(elements) < 2 {
-		return fmt.Errorf("key %q names no collection", key)
-	}
-	for _, e := range elements {
-		if e == "" {
-			return fmt.Errorf("key %q has an empty element", key)
-		}
-	}
-	return nil
+	return err
 }
 
 // ValidatePrefix reports why List cannot take a prefix: it names no whole
 // collection, or no key can begin with it.
-func ValidatePrefix(prefix string) error {
-	if len(prefix) > MaxKey {
-		return fmt.Errorf("prefix %.40q... of %d bytes, at most %d are possible", prefix, len(prefix), MaxKey)
-	}
-	if err := validateText(prefix); err != nil {
-		return err
-	}
-	if strings.Index(prefix, "/") < 1 {
-		return fmt.Errorf("prefix %q names no whole collection", prefix)
-	}
-	if strings.Contains(prefix, "//") {
-		return fmt.Errorf("prefix %q has an empty element", prefix)
-	}
-	return nil
-}
+func ValidatePrefix(prefix string) error { return validate("prefix", prefix) }
 
-func validateText(s string) error {
-	for i := range len(s) {
-		if s[i] <= ' ' || s[i] > '~' {
-			return fmt.Errorf("key %.40q holds a character that is not printable ASCII", s)
-		}
+func validate(what, text string) error {
+	switch {
+	case len(text) > MaxKey:
+		return fmt.Errorf("%s %.40q... of %d bytes, at most %d are possible", what, text, len(text), MaxKey)
+	case strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' }):
+		return fmt.Errorf("%s %.40q contains a character that is not printable ASCII", what, text)
+	case !strings.Contains(text, "/"):
+		return fmt.Errorf("%s %q names no whole collection", what, text)
+	case strings.HasPrefix(text, "/"), strings.Contains(text, "//"):
+		return fmt.Errorf("%s %q has an empty element", what, text)
 	}
 	return nil
 }

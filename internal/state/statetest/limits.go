@@ -69,8 +69,8 @@ func tooMuch(t *testing.T, open func() state.Store) {
 func malformedKeys(t *testing.T, open func() state.Store) {
 	s := open()
 	for key, what := range map[string]string{
-		"":               "no collection",
-		"task":           "no collection",
+		"":               "no whole collection",
+		"task":           "no whole collection",
 		"task/":          "empty element",
 		"/a":             "empty element",
 		"task//a":        "empty element",
@@ -87,7 +87,7 @@ func malformedKeys(t *testing.T, open func() state.Store) {
 		}
 	}
 	for prefix, what := range map[string]string{
-		"": "no whole collection", "task": "no whole collection", "/": "no whole collection",
+		"": "no whole collection", "task": "no whole collection", "/": "empty element",
 		"task//": "empty element", "task/ä": "printable ASCII", "task/" + longID: "1024",
 	} {
 		if _, err := s.List(context.Background(), prefix); err == nil || !strings.Contains(err.Error(), what) {
