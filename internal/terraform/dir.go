@@ -1,6 +1,7 @@
 package terraform
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -81,18 +82,10 @@ var legacyPipes = version.Must(version.NewVersion("1.1.0"))
 // Open prepares a directory that holds a root module. It ends processes that a
 // killed Terraform has left behind there.
 func (b *Binary) Open(dir string, opts Options) (*Dir, error) {
-	if opts.Workspace == "" {
-		opts.Workspace = workspaceOf(opts.Backend, opts.Task)
-	}
-	if opts.LockTimeout == 0 {
-		opts.LockTimeout = time.Minute
-	}
-	if opts.Grace == 0 {
-		opts.Grace = time.Minute
-	}
-	if opts.StopSaving == 0 {
-		opts.StopSaving = stopSaving
-	}
+	opts.Workspace = cmp.Or(opts.Workspace, workspaceOf(opts.Backend, opts.Task))
+	opts.LockTimeout = cmp.Or(opts.LockTimeout, time.Minute)
+	opts.Grace = cmp.Or(opts.Grace, time.Minute)
+	opts.StopSaving = cmp.Or(opts.StopSaving, stopSaving)
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}

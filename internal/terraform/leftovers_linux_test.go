@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -35,10 +34,10 @@ func TestMain(m *testing.M) {
 // descendants lists the processes that were started for a directory.
 func descendants(dir string) map[int]string {
 	found := map[int]string{}
-	for _, pid := range processes() {
-		argv, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cmdline"))
-		if err == nil && len(argv) > 0 && startedFor(pid, dir) { // not a zombie
-			found[pid] = strings.ReplaceAll(string(argv), "\x00", " ")
+	for _, p := range processes() {
+		argv, err := p.CmdLine()
+		if err == nil && len(argv) > 0 && startedFor(p, dir) { // not a zombie
+			found[p.PID] = strings.Join(argv, " ")
 		}
 	}
 	return found

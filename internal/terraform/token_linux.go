@@ -1,10 +1,8 @@
 package terraform
 
 import (
-	"fmt"
-	"os"
 	"path/filepath"
-	"strconv"
+	"slices"
 	"time"
 )
 
@@ -18,27 +16,14 @@ const tokenPipes = true
 func (d *Dir) readByTerraform(path string) bool {
 	const opening = time.Second // the file is open a moment before that can be seen
 	for deadline := time.Now().Add(opening); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
-		for _, pid := range processes() {
-			if !startedFor(pid, d.path) || !holdsOpen(pid, path) {
+		for _, p := range processes() {
+			if !startedFor(p, d.path) {
 				continue
 			}
-			exe, _ := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
-			return parent(pid) == os.Getpid() || filepath.Base(exe) == d.bin.Program()
-		}
-	}
-	return false
-}
-
-// holdsOpen reports whether a process of this user has the file open.
-func holdsOpen(pid int, path string) bool {
-	dir := filepath.Join("/proc", strconv.Itoa(pid), "fd")
-	files, err := os.ReadDir(dir)
-	if err != nil {
-		return false
-	}
-	for _, f := range files {
-		if target, err := os.Readlink(filepath.Join(dir, f.Name())); err == nil && target == path {
-			return true
+			if open, err := p.FileDescriptorTargets(); err == nil && slices.Contains(open, path) {
+				exe, _ := p.Executable()
+				return isChild(p) || filepath.Base(exe) == d.bin.Program()
+			}
 		}
 	}
 	return false
