@@ -47,12 +47,12 @@ func LoadInputs(ctx context.Context, s Store, task string) (Inputs, error) {
 	if err != nil || packed == nil {
 		return Inputs{}, err
 	}
-	zip, err := gzip.NewReader(bytes.NewReader(packed))
-	if err != nil {
-		return Inputs{}, fmt.Errorf("unpack the inputs of task %s: %w (%w)", task, ErrTorn, err)
-	}
 	var inputs Inputs
-	if err := json.NewDecoder(zip).Decode(&inputs); err != nil {
+	zip, err := gzip.NewReader(bytes.NewReader(packed))
+	if err == nil {
+		err = json.NewDecoder(zip).Decode(&inputs)
+	}
+	if err != nil {
 		return Inputs{}, fmt.Errorf("unpack the inputs of task %s: %w (%w)", task, ErrTorn, err)
 	}
 	return inputs, nil
@@ -138,11 +138,10 @@ func Forget(ctx context.Context, s Store, task string, runs []string) error {
 		if err != nil {
 			return fmt.Errorf("read run %s: %w", id, err)
 		}
-		if !run.Exists() {
-			continue
-		}
-		if err := remove(ctx, s, run.Record); err != nil {
-			return err
+		if run.Exists() {
+			if err := remove(ctx, s, run.Record); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

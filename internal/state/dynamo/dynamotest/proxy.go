@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -78,17 +79,14 @@ func (p *Proxy) Requests() map[string]int {
 type Fault func(w http.ResponseWriter, r *http.Request, server http.Handler)
 
 // Lost executes the request and loses the answer.
-func Lost(_ http.ResponseWriter, r *http.Request, server http.Handler) {
-	server.ServeHTTP(httptest.NewRecorder(), r)
-	panic(http.ErrAbortHandler) // closes the connection
-}
+var Lost = LostThen(func() {})
 
 // LostThen is Lost, and calls happens before the client tries again.
 func LostThen(happens func()) Fault {
 	return func(w http.ResponseWriter, r *http.Request, server http.Handler) {
 		server.ServeHTTP(httptest.NewRecorder(), r)
 		happens()
-		panic(http.ErrAbortHandler)
+		panic(http.ErrAbortHandler) // closes the connection
 	}
 }
 
@@ -122,9 +120,5 @@ var Throttled = Answered(http.StatusBadRequest, "ThrottlingException", `"message
 
 // Times returns the same fault n times.
 func Times(n int, fault Fault) []Fault {
-	faults := make([]Fault, n)
-	for i := range faults {
-		faults[i] = fault
-	}
-	return faults
+	return slices.Repeat([]Fault{fault}, n)
 }
