@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/state"
@@ -50,33 +51,35 @@ func TestClaim_IsRenewedWhileTerraformRuns(t *testing.T) {
 func TestClaim_ExpiredClaimInterruptsARunThatYields(t *testing.T) {
 	for _, yields := range []bool{true, false} {
 		t.Run(fmt.Sprint(yields), func(t *testing.T) {
-			tried := make(chan struct{}, 100)
-			b := newFixture(t, func(ctx context.Context, out io.Writer) (*state.Changes, error) {
-				for range 8 { // more renewals than a claim has time for
-					select {
-					case <-tried:
-					case <-ctx.Done():
-						return nil, ctx.Err()
+			synctest.Test(t, func(t *testing.T) {
+				tried := make(chan struct{}, 100)
+				b := newFixture(t, func(ctx context.Context, out io.Writer) (*state.Changes, error) {
+					for range 8 { // more renewals than a claim has time for
+						select {
+						case <-tried:
+						case <-ctx.Done():
+							return nil, ctx.Err()
+						}
 					}
+					return succeed(ctx, out)
+				})
+				b.Claim, b.Yields, b.Now = 60*time.Millisecond, yields, time.Now
+				var written atomic.Int32
+				b.store.Before = func(changes []state.Change) error {
+					if !writes(changes, "run/", `"running"`) || written.Add(1) <= 2 {
+						return nil // the claim, and its renewal before the apply
+					}
+					tried <- struct{}{}
+					return errors.New("no route to host")
 				}
-				return succeed(ctx, out)
+				if err := b.run(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				run := b.stored("r1")
+				if yields != (run.State == state.RunFailed) || yields != strings.Contains(run.Error, "another instance may be given the task") {
+					t.Errorf("the run reads %+v", run)
+				}
 			})
-			b.Claim, b.Yields, b.Now = 60*time.Millisecond, yields, time.Now
-			var written atomic.Int32
-			b.store.Before = func(changes []state.Change) error {
-				if !writes(changes, "run/", `"running"`) || written.Add(1) <= 2 {
-					return nil // the claim, and its renewal before the apply
-				}
-				tried <- struct{}{}
-				return errors.New("no route to host")
-			}
-			if err := b.run(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			run := b.stored("r1")
-			if yields != (run.State == state.RunFailed) || yields != strings.Contains(run.Error, "another instance may be given the task") {
-				t.Errorf("the run reads %+v", run)
-			}
 		})
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/state"
@@ -161,16 +162,18 @@ func TestRun_EndedIsCalledOnceTheOutcomeIsRecorded(t *testing.T) {
 }
 
 func TestRun_EndedIsNotCalledWithoutARecordedOutcome(t *testing.T) {
-	b := newFixture(t, func(ctx context.Context, out io.Writer) (*state.Changes, error) { return succeed(ctx, out) })
-	b.Patience = 200 * time.Millisecond
-	b.Ended = func(run state.Run) { t.Errorf("told %+v", run) }
-	b.store.Before = func(changes []state.Change) error {
-		if writes(changes, "task/", "") {
-			return errors.New("throttled")
+	synctest.Test(t, func(t *testing.T) {
+		b := newFixture(t, func(ctx context.Context, out io.Writer) (*state.Changes, error) { return succeed(ctx, out) })
+		b.Patience = 200 * time.Millisecond
+		b.Ended = func(run state.Run) { t.Errorf("told %+v", run) }
+		b.store.Before = func(changes []state.Change) error {
+			if writes(changes, "task/", "") {
+				return errors.New("throttled")
+			}
+			return nil
 		}
-		return nil
-	}
-	if err := b.run(t.Context()); err == nil {
-		t.Error("no error")
-	}
+		if err := b.run(t.Context()); err == nil {
+			t.Error("no error")
+		}
+	})
 }

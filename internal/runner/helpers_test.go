@@ -160,6 +160,21 @@ func (b *fixture) giveUp(id string) {
 	}
 }
 
+// cancel cancels the run, as Control does: a renewal of the claim may come between.
+func (b *fixture) cancel(ctx context.Context, id, by string) error {
+	for {
+		run, err := state.Read[state.Run](ctx, b.store, state.RunKey("web", id))
+		if err != nil {
+			return err
+		}
+		next := run.Data
+		next.Cancel = by
+		if _, err = b.store.Apply(ctx, run.Write(next)); !errors.As(err, new(*state.ConflictError)) {
+			return err
+		}
+	}
+}
+
 // writes reports whether the changes write a record whose key begins so, with
 // a value that holds text.
 func writes(changes []state.Change, key, text string) bool {

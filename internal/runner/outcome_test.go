@@ -7,6 +7,7 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/state"
@@ -18,53 +19,57 @@ func TestRecord_OutcomeIsRetried(t *testing.T) {
 		state state.RunState
 	}{{succeed, state.RunSucceeded}, {fail, state.RunFailed}} {
 		t.Run(string(outcome.state), func(t *testing.T) {
-			b := newFixture(t, outcome.apply)
-			refused := 0
-			b.store.Before = func(changes []state.Change) error {
-				if writes(changes, "task/", "") && refused < 3 {
-					refused++
-					return errors.New("no space left")
+			synctest.Test(t, func(t *testing.T) {
+				b := newFixture(t, outcome.apply)
+				refused := 0
+				b.store.Before = func(changes []state.Change) error {
+					if writes(changes, "task/", "") && refused < 3 {
+						refused++
+						return errors.New("no space left")
+					}
+					return nil
 				}
-				return nil
-			}
-			if err := b.run(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			if run, task := b.stored("r1"), b.task(); run.State != outcome.state || task.Run != nil || refused != 3 {
-				t.Errorf("after %d refusals: run %+v, task %+v", refused, run, task)
-			}
-			if !strings.Contains(b.log.String(), "an outcome was not recorded, trying again") {
-				t.Errorf("nobody is told: %s", b.log)
-			}
+				if err := b.run(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if run, task := b.stored("r1"), b.task(); run.State != outcome.state || task.Run != nil || refused != 3 {
+					t.Errorf("after %d refusals: run %+v, task %+v", refused, run, task)
+				}
+				if !strings.Contains(b.log.String(), "an outcome was not recorded, trying again") {
+					t.Errorf("nobody is told: %s", b.log)
+				}
+			})
 		})
 	}
 }
 
 func TestRecord_OutcomeThatIsNeverWrittenIsReportedOnce(t *testing.T) {
-	b := newFixture(t, fail)
-	b.Patience = 300 * time.Millisecond
-	b.store.Before = func(changes []state.Change) error {
-		if writes(changes, "task/", "") {
-			return errors.New("no space left")
+	synctest.Test(t, func(t *testing.T) {
+		b := newFixture(t, fail)
+		b.Patience = 300 * time.Millisecond
+		b.store.Before = func(changes []state.Change) error {
+			if writes(changes, "task/", "") {
+				return errors.New("no space left")
+			}
+			return nil
 		}
-		return nil
-	}
-	err := b.run(t.Context())
-	if err == nil {
-		t.Fatal("no error")
-	}
-	for _, want := range []string{"run r1 of task web", `failed with "module is broken"`, "no space left", "run again"} {
-		if !strings.Contains(err.Error(), want) {
-			t.Errorf("the error does not say %q: %v", want, err)
+		err := b.run(t.Context())
+		if err == nil {
+			t.Fatal("no error")
 		}
-	}
-	if strings.Contains(b.log.String(), "level=ERROR") {
-		t.Errorf("it is logged and returned: %s", b.log)
-	}
-	b.store.Before = nil
-	if run, task := b.stored("r1"), b.task(); run.State != state.RunRunning || task.Run == nil {
-		t.Errorf("run %+v, task %+v: want both as they were, for the run to be found lost", run, task)
-	}
+		for _, want := range []string{"run r1 of task web", `failed with "module is broken"`, "no space left", "run again"} {
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("the error does not say %q: %v", want, err)
+			}
+		}
+		if strings.Contains(b.log.String(), "level=ERROR") {
+			t.Errorf("it is logged and returned: %s", b.log)
+		}
+		b.store.Before = nil
+		if run, task := b.stored("r1"), b.task(); run.State != state.RunRunning || task.Run == nil {
+			t.Errorf("run %+v, task %+v: want both as they were, for the run to be found lost", run, task)
+		}
+	})
 }
 
 func TestRecord_LostAnswerRecordsTheOutcomeOnce(t *testing.T) {
@@ -131,36 +136,38 @@ func TestRun_StopIsRecordedAsInterruptedNotAsFailure(t *testing.T) {
 // Terraform may take minutes to end once it is interrupted. Nobody else is to
 // have the task before.
 func TestClaim_IsRenewedUntilAnInterruptedTerraformEnds(t *testing.T) {
-	ctx, stop := context.WithCancel(t.Context())
-	renewed := make(chan struct{}, 100)
-	b := newFixture(t, func(ctx context.Context, _ io.Writer) (*state.Changes, error) {
-		stop()
-		<-ctx.Done()
-		for len(renewed) > 0 { // that were made before
-			<-renewed
-		}
-		for range 3 {
-			select {
-			case <-renewed:
-			case <-time.After(10 * time.Second):
-				return nil, errors.New("the claim is not renewed any more")
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		renewed := make(chan struct{}, 100)
+		b := newFixture(t, func(ctx context.Context, _ io.Writer) (*state.Changes, error) {
+			stop()
+			<-ctx.Done()
+			for len(renewed) > 0 { // that were made before
+				<-renewed
 			}
+			for range 3 {
+				select {
+				case <-renewed:
+				case <-time.After(10 * time.Second):
+					return nil, errors.New("the claim is not renewed any more")
+				}
+			}
+			return nil, errors.New("terraform was interrupted")
+		})
+		b.Claim = 30 * time.Millisecond
+		b.store.After = func(changes []state.Change) error {
+			if writes(changes, "run/", `"running"`) {
+				renewed <- struct{}{}
+			}
+			return nil
 		}
-		return nil, errors.New("terraform was interrupted")
+		if err := b.run(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if run := b.stored("r1"); run.State != state.RunInterrupted || !strings.Contains(run.Error, "interrupted") {
+			t.Errorf("the run reads %+v", run)
+		}
 	})
-	b.Claim = 30 * time.Millisecond
-	b.store.After = func(changes []state.Change) error {
-		if writes(changes, "run/", `"running"`) {
-			renewed <- struct{}{}
-		}
-		return nil
-	}
-	if err := b.run(ctx); err != nil {
-		t.Fatal(err)
-	}
-	if run := b.stored("r1"); run.State != state.RunInterrupted || !strings.Contains(run.Error, "interrupted") {
-		t.Errorf("the run reads %+v", run)
-	}
 }
 
 func TestRun_ApplyThatSucceedsDespiteTheInterruptIsSuccess(t *testing.T) {

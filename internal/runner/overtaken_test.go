@@ -6,6 +6,7 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/config"
@@ -120,78 +121,86 @@ func (b *fixture) unmarked(ctx context.Context) (later left, err error) {
 }
 
 func TestRun_OvertakenApplyIsMarkedWhenTheStoreAnswersAgain(t *testing.T) {
-	var b *fixture
-	b = newFixture(t, func(ctx context.Context, out io.Writer) (*state.Changes, error) {
-		before := b.store.Before
-		b.store.Before = nil
-		b.giveUp("r1")
-		b.store.Before = before
-		return succeed(ctx, out)
+	synctest.Test(t, func(t *testing.T) {
+		var b *fixture
+		b = newFixture(t, func(ctx context.Context, out io.Writer) (*state.Changes, error) {
+			before := b.store.Before
+			b.store.Before = nil
+			b.giveUp("r1")
+			b.store.Before = before
+			return succeed(ctx, out)
+		})
+		later, err := b.unmarked(t.Context())
+		if err == nil || later == nil || !strings.Contains(err.Error(), "as soon as the store answers") || strings.Contains(err.Error(), "by hand") {
+			t.Fatalf("the run returns: %v", err)
+		}
+		if err := later(t.Context()); err != nil || b.task().Doubt == "" {
+			t.Errorf("the task reads %+v (%v)", b.task(), err)
+		}
 	})
-	later, err := b.unmarked(t.Context())
-	if err == nil || later == nil || !strings.Contains(err.Error(), "as soon as the store answers") || strings.Contains(err.Error(), "by hand") {
-		t.Fatalf("the run returns: %v", err)
-	}
-	if err := later(t.Context()); err != nil || b.task().Doubt == "" {
-		t.Errorf("the task reads %+v (%v)", b.task(), err)
-	}
 }
 
 func TestRun_OvertakenApplyOfAStoppedProcessIsRunByHand(t *testing.T) {
-	ctx, stop := context.WithCancel(t.Context())
-	var b *fixture
-	b = newFixture(t, func(ctx context.Context, out io.Writer) (*state.Changes, error) {
-		before := b.store.Before
-		b.store.Before = nil
-		b.giveUp("r1")
-		b.store.Before = before
-		stop()
-		return succeed(ctx, out)
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		var b *fixture
+		b = newFixture(t, func(ctx context.Context, out io.Writer) (*state.Changes, error) {
+			before := b.store.Before
+			b.store.Before = nil
+			b.giveUp("r1")
+			b.store.Before = before
+			stop()
+			return succeed(ctx, out)
+		})
+		if later, err := b.unmarked(ctx); err == nil || later != nil || !strings.Contains(err.Error(), "run the task once by hand") {
+			t.Errorf("the run returns: %v", err)
+		}
 	})
-	if later, err := b.unmarked(ctx); err == nil || later != nil || !strings.Contains(err.Error(), "run the task once by hand") {
-		t.Errorf("the run returns: %v", err)
-	}
 }
 
 // The process cannot see whether the run was given up: it must find out later.
 func TestRun_ApplyThatOutlastsItsClaimIsMarkedIfItWasGivenUp(t *testing.T) {
 	for name, givenUp := range map[string]bool{"given up": true, "not given up": false} {
 		t.Run(name, func(t *testing.T) {
-			now := noon
-			b := newFixture(t, func(ctx context.Context, out io.Writer) (*state.Changes, error) {
-				now = now.Add(time.Hour) // it was frozen
-				return succeed(ctx, out)
+			synctest.Test(t, func(t *testing.T) {
+				now := noon
+				b := newFixture(t, func(ctx context.Context, out io.Writer) (*state.Changes, error) {
+					now = now.Add(time.Hour) // it was frozen
+					return succeed(ctx, out)
+				})
+				b.Now = func() time.Time { return now }
+				later, err := b.unmarked(t.Context())
+				if err == nil || later == nil {
+					t.Fatalf("the run returns: %v", err)
+				}
+				if givenUp {
+					b.giveUp("r1")
+				}
+				if err := later(t.Context()); err != nil || (b.task().Doubt != "") != givenUp {
+					t.Errorf("the task reads %+v (%v)", b.task(), err)
+				}
 			})
-			b.Now = func() time.Time { return now }
-			later, err := b.unmarked(t.Context())
-			if err == nil || later == nil {
-				t.Fatalf("the run returns: %v", err)
-			}
-			if givenUp {
-				b.giveUp("r1")
-			}
-			if err := later(t.Context()); err != nil || (b.task().Doubt != "") != givenUp {
-				t.Errorf("the task reads %+v (%v)", b.task(), err)
-			}
 		})
 	}
 }
 
 func TestRun_MarkIsGivenUpSomeTimeAfterTheProcessWasStopped(t *testing.T) {
-	now := noon
-	b := newFixture(t, func(ctx context.Context, out io.Writer) (*state.Changes, error) {
-		now = now.Add(time.Hour)
-		return succeed(ctx, out)
+	synctest.Test(t, func(t *testing.T) {
+		now := noon
+		b := newFixture(t, func(ctx context.Context, out io.Writer) (*state.Changes, error) {
+			now = now.Add(time.Hour)
+			return succeed(ctx, out)
+		})
+		b.Now = func() time.Time { return now }
+		later, _ := b.unmarked(t.Context())
+		b.giveUp("r1")
+		b.store.Before = func([]state.Change) error { return errors.New("no leader") }
+		stopped, stop := context.WithCancel(t.Context())
+		stop()
+		if err := later(stopped); err == nil || !strings.Contains(err.Error(), "run the task once by hand") {
+			t.Errorf("the work returns: %v", err)
+		}
 	})
-	b.Now = func() time.Time { return now }
-	later, _ := b.unmarked(t.Context())
-	b.giveUp("r1")
-	b.store.Before = func([]state.Change) error { return errors.New("no leader") }
-	stopped, stop := context.WithCancel(t.Context())
-	stop()
-	if err := later(stopped); err == nil || !strings.Contains(err.Error(), "run the task once by hand") {
-		t.Errorf("the work returns: %v", err)
-	}
 }
 
 func TestRun_AppliesOnlyWithHalfOfItsClaimLeft(t *testing.T) {

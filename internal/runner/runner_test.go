@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -134,18 +135,20 @@ func TestRun_VerboseLogsTerraformOutput(t *testing.T) {
 }
 
 func TestRun_ExceedingRunTimeoutFails(t *testing.T) {
-	b := newFixture(t, hang)
-	b.Config().Tasks[0].RunTimeout = 50 * time.Millisecond
-	if err := b.run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	run, task := b.stored("r1"), b.task()
-	if want := "terraform apply of task web was interrupted: exceeded run_timeout of 50ms"; run.State != state.RunFailed || run.Error != want {
-		t.Errorf("the run %s with %q, want %q", run.State, run.Error, want)
-	}
-	if task.Failures != 1 || !task.RetryAt.After(noon) {
-		t.Errorf("the task is not retried with backoff: %+v", task)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		b := newFixture(t, hang)
+		b.Config().Tasks[0].RunTimeout = 50 * time.Millisecond
+		if err := b.run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		run, task := b.stored("r1"), b.task()
+		if want := "terraform apply of task web was interrupted: exceeded run_timeout of 50ms"; run.State != state.RunFailed || run.Error != want {
+			t.Errorf("the run %s with %q, want %q", run.State, run.Error, want)
+		}
+		if task.Failures != 1 || !task.RetryAt.After(noon) {
+			t.Errorf("the task is not retried with backoff: %+v", task)
+		}
+	})
 }
 
 func TestBrief_OmitsUnitsThatAreZero(t *testing.T) {
@@ -159,13 +162,7 @@ func TestBrief_OmitsUnitsThatAreZero(t *testing.T) {
 func TestRun_CancelEndsItAndTheTaskIsHeld(t *testing.T) {
 	var b *fixture
 	b = newFixture(t, func(ctx context.Context, out io.Writer) (*state.Changes, error) {
-		run, err := state.Read[state.Run](ctx, b.store, state.RunKey("web", "r1"))
-		if err != nil {
-			return nil, err
-		}
-		next := run.Data
-		next.Cancel = "an operator"
-		if _, err := b.store.Apply(ctx, run.Write(next)); err != nil {
+		if err := b.cancel(ctx, "r1", "an operator"); err != nil {
 			return nil, err
 		}
 		return hang(ctx, out)

@@ -138,13 +138,7 @@ func TestRun_TimeoutDoesNotCountWaits(t *testing.T) {
 func TestRun_CancelledWhenItBeginsToWaitEnds(t *testing.T) {
 	var b *fixture
 	b = newFixture(t, func(ctx context.Context, out io.Writer) (*state.Changes, error) {
-		run, err := state.Read[state.Run](ctx, b.store, state.RunKey("web", "r1"))
-		if err != nil {
-			return nil, err
-		}
-		next := run.Data
-		next.Cancel = "Jo"
-		if _, err := b.store.Apply(ctx, run.Write(next)); err != nil {
+		if err := b.cancel(ctx, "r1", "Jo"); err != nil {
 			return nil, err
 		}
 		return waits(ctx, out)
