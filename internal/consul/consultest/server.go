@@ -73,8 +73,8 @@ func WithoutLeader() Option {
 	}
 }
 
-// Start runs a Consul server until the test ends. It returns when the server has a leader and has
-// registered its own node.
+// Start runs a Consul server until the test ends. It returns when the server has a leader, has
+// registered its own node and changes nothing by itself any more.
 func Start(t testing.TB, options ...Option) *Server {
 	t.Helper()
 	return start(t, []string{"consul-server"}, options)[0]
@@ -265,10 +265,16 @@ func (s *Server) ready(client *api.Client, query *api.QueryOptions) error {
 		_, err := client.Status().LeaderWithQueryOptions(query)
 		return err
 	}
-	// The leader registers the server, then the agent adds data about its node. After that, nothing
-	// changes by itself.
+	// The leader registers the server, then its agent adds the node's addresses. After that,
+	// nothing changes by itself.
 	instances, _, err := client.Catalog().Service("consul", "", query)
-	if err == nil && (len(instances) < len(s.cluster) || len(instances[0].NodeMeta) == 0) {
+	complete := 0
+	for _, instance := range instances {
+		if len(instance.TaggedAddresses) > 0 {
+			complete++
+		}
+	}
+	if err == nil && complete < max(1, len(s.cluster)) {
 		return errors.New("it has not registered itself")
 	}
 	return err
