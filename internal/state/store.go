@@ -38,8 +38,7 @@ type Store interface {
 
 	// Apply makes all changes or none. It returns the written records in the
 	// order of the changes (zero for Delete and Check). When a condition does
-	// not hold it returns a *ConflictError with the record that stood in the
-	// way. What Validate refuses is refused, and no changes are nothing to do.
+	// not hold it returns a *ConflictError with the current record. What Validate refuses is refused, and no changes are nothing to do.
 	// A back-end that has lost an answer and finds its own write in the store
 	// reports success.
 	Apply(ctx context.Context, changes ...Change) ([]Record, error)
@@ -107,10 +106,22 @@ func (c Change) Until(t time.Time) Change {
 // ErrNotFound is returned by Get for a key that has no record.
 var ErrNotFound = errors.New("no such record")
 
+// Conflict returns a *ConflictError if the change's condition is false for the
+// current record, which has no Version if there is none.
+func (c Change) Conflict(current Record) error {
+	switch current.Version {
+	case c.Version: // a Create has none
+		return nil
+	case "":
+		return &ConflictError{Change: c}
+	}
+	return &ConflictError{Change: c, Current: &current}
+}
+
 // ConflictError is returned by Apply when a condition does not hold.
 type ConflictError struct {
 	Change  Change
-	Current *Record // what stands there instead; nil if nothing does
+	Current *Record // the current record; nil if there is none
 }
 
 func (e *ConflictError) Error() string {

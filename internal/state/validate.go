@@ -28,6 +28,9 @@ func Validate(changes ...Change) error {
 		seen[c.Key] = true
 		switch c.Op {
 		case OpCreate:
+			if c.Version != "" {
+				return fmt.Errorf("creation of record %s over a version that was read", c.Key)
+			}
 		case OpReplace, OpDelete, OpCheck:
 			if c.Version == "" {
 				return fmt.Errorf("change of record %s without the version that was read", c.Key)

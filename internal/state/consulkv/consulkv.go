@@ -340,16 +340,17 @@ func (t *transaction) refused(ctx context.Context, resp *api.TxnResponse) error 
 			t.wrote(pair.ModifyIndex)
 			return nil
 		}
-		current := t.record(pair)
+		var current state.Record
+		if there {
+			current = t.record(pair)
+		}
 		switch {
 		case conflict != nil:
-		case c.Op == state.OpCreate && there, c.Op != state.OpCreate && there && current.Version != c.Version:
-			conflict = &state.ConflictError{Change: c, Current: &current}
 		case c.Op == state.OpDelete && !there && t.lost != nil:
 			// Perhaps this transaction itself removed the record: Consul does not show it.
 			conflict = t.lost
-		case c.Op != state.OpCreate && !there:
-			conflict = &state.ConflictError{Change: c}
+		default:
+			conflict = c.Conflict(current)
 		}
 	}
 	if conflict == nil { // the record that prevented a Create is gone by now

@@ -44,12 +44,8 @@ func (s *Store) apply(ctx context.Context, changes []state.Change) ([]state.Reco
 		}
 		version := strconv.FormatInt(n, 10)
 		for i, c := range changes {
-			held, err := change(ctx, conn, c, version)
-			if err != nil {
+			if err := change(ctx, conn, c, version); err != nil {
 				return err
-			}
-			if !held {
-				return conflict(ctx, conn, c)
 			}
 			if c.Op == state.OpCreate || c.Op == state.OpReplace {
 				records[i] = state.Record{Key: c.Key, Value: c.Value, Version: version}
@@ -65,47 +61,30 @@ func (s *Store) apply(ctx context.Context, changes []state.Change) ([]state.Reco
 	return records, nil
 }
 
-// change makes one change, or reports that its condition is false.
-func change(ctx context.Context, conn *sql.Conn, c state.Change, version string) (held bool, err error) {
-	value := c.Value
-	if value == nil {
-		value = []byte{} // not NULL
-	}
-	var expires any
-	if !c.Expires.IsZero() {
-		expires = c.Expires.UnixMilli()
-	}
-	var res sql.Result
-	switch c.Op {
-	case state.OpCreate:
-		res, err = conn.ExecContext(ctx, "INSERT INTO records (key, value, version, expires) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
-			c.Key, value, version, expires)
-	case state.OpReplace:
-		res, err = conn.ExecContext(ctx, "UPDATE records SET value = ?, version = ?, expires = ? WHERE key = ? AND version = ?",
-			value, version, expires, c.Key, c.Version)
-	case state.OpDelete:
-		res, err = conn.ExecContext(ctx, "DELETE FROM records WHERE key = ? AND version = ?", c.Key, c.Version)
-	case state.OpCheck:
-		err = conn.QueryRowContext(ctx, "SELECT count(*) FROM records WHERE key = ? AND version = ?", c.Key, c.Version).Scan(&held)
-		return held, err
-	}
-	if err != nil {
-		return false, err
-	}
-	n, err := res.RowsAffected()
-	return n == 1, err
-}
-
-// conflict returns the error for a change whose condition is false.
-func conflict(ctx context.Context, conn *sql.Conn, c state.Change) error {
+// change makes one change, or returns a *state.ConflictError.
+func change(ctx context.Context, conn *sql.Conn, c state.Change, version string) error {
 	current, err := get(ctx, conn, c.Key)
-	switch {
-	case errors.Is(err, state.ErrNotFound):
-		return &state.ConflictError{Change: c}
-	case err != nil:
+	if err != nil && !errors.Is(err, state.ErrNotFound) {
 		return err
 	}
-	return &state.ConflictError{Change: c, Current: &current}
+	if err := c.Conflict(current); err != nil {
+		return err
+	}
+	switch c.Op {
+	case state.OpCreate, state.OpReplace:
+		var expires any
+		if !c.Expires.IsZero() {
+			expires = c.Expires.UnixMilli()
+		}
+		_, err = conn.ExecContext(ctx, `INSERT INTO records (key, value, version, expires) VALUES (?, ?, ?, ?) ON CONFLICT (key)
+			DO UPDATE SET value = excluded.value, version = excluded.version, expires = excluded.expires`,
+			c.Key, append([]byte{}, c.Value...), version, expires) // an empty value is not NULL
+		return err
+	case state.OpDelete:
+		_, err = conn.ExecContext(ctx, "DELETE FROM records WHERE key = ?", c.Key)
+		return err
+	}
+	return nil
 }
 
 // transaction calls do with the write lock held. It commits if do succeeds.

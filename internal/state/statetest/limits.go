@@ -63,6 +63,7 @@ func tooMuch(t *testing.T, open func() state.Store) {
 	}, "262150", "262144", "task/a")
 	expectRefused(t, s, []state.Change{state.Create("task/a", nil), state.Create("task/a", nil)}, "two changes", "task/a")
 	expectRefused(t, s, []state.Change{state.Replace(state.Record{Key: "task/a"}, nil)}, "version", "task/a")
+	expectRefused(t, s, []state.Change{{Op: state.OpCreate, Key: "task/a", Version: "1"}}, "version", "task/a")
 	expectRefused(t, s, []state.Change{{Key: "task/a"}}, "operation", "task/a")
 }
 

@@ -132,12 +132,8 @@ func drawChange(t *rapid.T, key string, past []state.Record) state.Change {
 // refusedBy returns the first change that the model refuses, or nil.
 func refusedBy(model map[string]state.Record, changes []state.Change) *state.ConflictError {
 	for _, c := range changes {
-		current, there := model[c.Key]
-		switch {
-		case c.Op == state.OpCreate && there, c.Op != state.OpCreate && there && current.Version != c.Version:
-			return &state.ConflictError{Change: c, Current: &current}
-		case c.Op != state.OpCreate && !there:
-			return &state.ConflictError{Change: c}
+		if conflict, ok := errors.AsType[*state.ConflictError](c.Conflict(model[c.Key])); ok {
+			return conflict
 		}
 	}
 	return nil
