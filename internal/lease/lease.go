@@ -95,13 +95,10 @@ type Holder struct {
 type Lease struct {
 	store state.Store
 	name  string
-	owner string
 	fence uint64
-	ttl   time.Duration
 
 	mu       sync.Mutex
-	record   state.Record // as last seen with this owner and fence
-	expires  time.Time    // as last written by a confirmed write
+	held     state.Stored[Holder] // as last seen with this owner and fence
 	lost     bool
 	released bool // Release was called: the lease may be free, even if the answer was an error
 }
@@ -120,14 +117,8 @@ func NewOwner() string {
 // Read returns the current or last holder of the lease called name. If nobody has ever held it, the
 // Holder is zero.
 func Read(ctx context.Context, store state.Store, name string) (Holder, error) {
-	record, err := store.Get(ctx, key(name))
-	if errors.Is(err, state.ErrNotFound) {
-		return Holder{}, nil
-	}
-	if err != nil {
-		return Holder{}, fmt.Errorf("read lease %s: %w", name, err)
-	}
-	return decode(name, record)
+	held, err := state.Read[Holder](ctx, store, key(name))
+	return held.Data, unread(name, err)
 }
 
 // Acquire takes the lease called name for owner (see NewOwner), or returns a *HeldError. An owner
@@ -143,46 +134,38 @@ func Acquire(ctx context.Context, store state.Store, name, owner string, opts Op
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
-	record, err := store.Get(ctx, key(name))
-	if err != nil && !errors.Is(err, state.ErrNotFound) {
-		return nil, fmt.Errorf("read lease %s: %w", name, err)
-	}
+	last, err := state.Read[Holder](ctx, store, key(name))
 	for {
-		var last Holder
-		if record.Version != "" {
-			if last, err = decode(name, record); err != nil {
-				return nil, err
-			}
+		if err != nil {
+			return nil, unread(name, err)
 		}
 		now := opts.Now()
-		until := opts.until(record, last, now)
-		if last.Owner != "" && last.Owner != owner && now.Before(until) {
-			return nil, &HeldError{Name: name, Owner: last.Owner, Until: until}
+		until := opts.until(last, now)
+		if last.Data.Owner != "" && last.Data.Owner != owner && now.Before(until) {
+			return nil, &HeldError{Name: name, Owner: last.Data.Owner, Until: until}
 		}
-		want := Holder{Owner: owner, Fence: last.Fence + 1, Expires: expiry(now, opts.TTL), TTL: opts.TTL}
-		l := &Lease{store: store, name: name, owner: owner, fence: want.Fence, ttl: opts.TTL}
+		want := Holder{Owner: owner, Fence: last.Data.Fence + 1, Expires: expiry(now, opts.TTL), TTL: opts.TTL}
 		var also []state.Change
 		if opts.Also != nil {
-			also = opts.Also(want, last)
+			also = opts.Also(want, last.Data)
 		}
-		l.record, err = put(ctx, store, name, record, want, also...)
-		if err == nil {
-			l.expires = want.Expires
+		l := &Lease{store: store, name: name, fence: want.Fence}
+		if l.held, err = put(ctx, store, last, want, also...); err == nil {
 			return l, nil
 		}
 		refused, ok := errors.AsType[*state.ConflictError](err)
-		if !ok || refused.Current == nil || refused.Current.Version == record.Version {
+		if !ok || refused.Current == nil || refused.Current.Version == last.Version {
 			return nil, fmt.Errorf("take lease %s: %w", name, err)
 		}
-		record = *refused.Current // someone was faster
+		last, err = state.Decode[Holder](*refused.Current) // another contender was faster
 	}
 }
 
 // until returns when a lease that is not renewed may be taken over. An expiry later than the TTL
 // allows was written by a clock that was ahead.
-func (o Options) until(record state.Record, last Holder, now time.Time) time.Time {
-	ttl := max(last.TTL, o.TTL)
-	until := last.Expires.Add(o.Skew)
+func (o Options) until(last state.Stored[Holder], now time.Time) time.Time {
+	ttl := max(last.Data.TTL, o.TTL)
+	until := last.Data.Expires.Add(o.Skew)
 	wrong := until.Sub(now) > ttl+2*o.Skew
 	switch {
 	case o.Witness == nil && wrong:
@@ -190,7 +173,7 @@ func (o Options) until(record state.Record, last Holder, now time.Time) time.Tim
 	case o.Witness == nil:
 		return until
 	}
-	seen := o.Witness.until(record, ttl, now)
+	seen := o.Witness.until(last.Record, ttl, now)
 	if o.OneClock && until.Before(seen) {
 		return until
 	}
@@ -206,22 +189,23 @@ func (l *Lease) Fence() uint64 { return l.fence }
 func (l *Lease) Valid(now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return !l.lost && !l.released && now.Before(l.expires)
+	return !l.lost && !l.released && now.Before(l.held.Data.Expires)
 }
 
 // Renew extends the lease to its whole TTL from now on. It returns ErrLost if another owner took
 // it; an expired lease that nobody took can still be renewed. After any other error the lease is
 // unchanged, as far as the holder knows.
 func (l *Lease) Renew(ctx context.Context, now time.Time) error {
-	next := Holder{Owner: l.owner, Fence: l.fence, Expires: expiry(now, l.ttl), TTL: l.ttl}
-	return l.withRecord("renew", func(record state.Record) error {
-		written, err := put(ctx, l.store, l.name, record, next)
+	return l.withRecord("renew", func(held state.Stored[Holder]) error {
+		next := held.Data
+		next.Expires = expiry(now, next.TTL)
+		written, err := put(ctx, l.store, held, next)
 		if err != nil {
 			return err
 		}
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		l.record, l.expires = written, next.Expires
+		l.held = written
 		return nil
 	})
 }
@@ -235,8 +219,8 @@ func (l *Lease) Release(ctx context.Context, also ...state.Change) error {
 	l.mu.Lock()
 	l.released = true
 	l.mu.Unlock()
-	err := l.withRecord("give back", func(record state.Record) error {
-		_, err := put(ctx, l.store, l.name, record, Holder{Fence: l.fence}, also...)
+	err := l.withRecord("give back", func(held state.Stored[Holder]) error {
+		_, err := put(ctx, l.store, held, Holder{Fence: l.fence}, also...)
 		return err
 	})
 	if err == nil {
@@ -255,8 +239,8 @@ func (l *Lease) Apply(ctx context.Context, changes ...state.Change) ([]state.Rec
 		return nil, fmt.Errorf("write under lease %s: %d changes, at most %d are allowed", l.name, len(changes), MaxChanges)
 	}
 	var records []state.Record
-	err := l.withRecord("write under", func(record state.Record) error {
-		all := append([]state.Change{state.Check(record)}, changes...)
+	err := l.withRecord("write under", func(held state.Stored[Holder]) error {
+		all := append([]state.Change{state.Check(held.Record)}, changes...)
 		written, err := l.store.Apply(ctx, all...)
 		if err == nil {
 			records = written[1:]
@@ -272,42 +256,41 @@ func (l *Lease) Apply(ctx context.Context, changes ...state.Change) ([]state.Rec
 // the lease as lost.
 //
 // No lock is held meanwhile, so that a slow write cannot delay the renewal.
-func (l *Lease) withRecord(act string, do func(state.Record) error) error {
+func (l *Lease) withRecord(act string, do func(state.Stored[Holder]) error) error {
 	for {
 		l.mu.Lock()
-		record, lost := l.record, l.lost
+		held, lost := l.held, l.lost
 		l.mu.Unlock()
-		if lost {
-			return fmt.Errorf("%s lease %s: %w", act, l.name, ErrLost)
+		err := ErrLost
+		if !lost {
+			err = do(held)
 		}
-		err := do(record)
 		refused, ok := errors.AsType[*state.ConflictError](err)
-		if !ok || refused.Change.Key != record.Key {
-			if err != nil {
-				err = fmt.Errorf("%s lease %s: %w", act, l.name, err)
-			}
-			return err
-		}
-		if refused.Current != nil && refused.Current.Version == record.Version {
-			return fmt.Errorf("%s lease %s: %w", act, l.name, err) // a store that contradicts itself
-		}
-		if refused.Current == nil || !l.adopt(*refused.Current) {
+		switch {
+		case err == nil:
+			return nil
+		case !ok || refused.Change.Key != held.Key:
+		case refused.Current != nil && refused.Current.Version == held.Version: // a store that contradicts itself
+		case refused.Current != nil && l.adopt(*refused.Current):
+			continue
+		default:
 			l.lose()
-			return fmt.Errorf("%s lease %s: %w", act, l.name, ErrLost)
+			err = ErrLost
 		}
+		return fmt.Errorf("%s lease %s: %w", act, l.name, err)
 	}
 }
 
 // adopt takes over a newer version of the record if it has the same owner.
 func (l *Lease) adopt(record state.Record) bool {
-	h, err := decode(l.name, record)
-	if err != nil || h.Owner != l.owner || h.Fence != l.fence {
-		return false
-	}
+	next, err := state.Decode[Holder](record)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.record, l.expires = record, h.Expires
-	return true
+	mine := err == nil && next.Data.Owner == l.held.Data.Owner && next.Data.Fence == l.fence
+	if mine {
+		l.held = next
+	}
+	return mine
 }
 
 func (l *Lease) lose() {
@@ -321,33 +304,29 @@ func key(name string) string { return "lease/" + name }
 // expiry returns a time without the monotonic clock reading, which stops while the machine sleeps.
 func expiry(now time.Time, ttl time.Duration) time.Time { return now.Add(ttl).Round(0).UTC() }
 
-func decode(name string, record state.Record) (Holder, error) {
-	h, err := state.Decode[Holder](record)
-	if corrupt := (*state.CorruptError)(nil); errors.As(err, &corrupt) {
-		return Holder{}, fmt.Errorf("read lease %s: record %s was not written by Terrapulse (%w): restore the store from a backup",
-			name, record.Key, corrupt.Err)
+// unread adds to an error of reading a lease what a person can do.
+func unread(name string, err error) error {
+	if corrupt, ok := errors.AsType[*state.CorruptError](err); ok {
+		return fmt.Errorf("read lease %s: record %s was not written by Terrapulse (%w): restore the store from a backup",
+			name, corrupt.Record.Key, corrupt.Err)
 	}
 	if err != nil {
-		return Holder{}, fmt.Errorf("read lease %s: %w", name, err)
+		return fmt.Errorf("read lease %s: %w", name, err)
 	}
-	return h.Data, nil
+	return nil
 }
 
 // put writes the record of a lease, on the condition that it is still as read.
-func put(ctx context.Context, store state.Store, name string, read state.Record, h Holder, also ...state.Change) (state.Record, error) {
-	value := state.Encode(h)
-	change := state.Create(key(name), value)
-	if read.Version != "" {
-		change = state.Replace(read, value)
-	}
+func put(ctx context.Context, store state.Store, read state.Stored[Holder], h Holder, also ...state.Change) (state.Stored[Holder], error) {
+	change := read.Write(h)
 	written, err := store.Apply(ctx, append([]state.Change{change}, also...)...)
-	if refused, ok := errors.AsType[*state.ConflictError](err); ok && refused.Current != nil && bytes.Equal(refused.Current.Value, value) {
+	if refused, ok := errors.AsType[*state.ConflictError](err); ok && refused.Current != nil && bytes.Equal(refused.Current.Value, change.Value) {
 		// This write itself took place before, and only its answer was lost. Nobody else writes
 		// this token.
-		return *refused.Current, nil
+		written, err = []state.Record{*refused.Current}, nil
 	}
 	if err != nil {
-		return state.Record{}, err
+		return read, err
 	}
-	return written[0], nil
+	return state.Stored[Holder]{Record: written[0], Data: h}, nil
 }

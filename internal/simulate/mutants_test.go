@@ -23,8 +23,8 @@ var mutants = []struct {
 	{
 		rule: "the lease: what a leader writes is written with the check of its token",
 		file: "lease/lease.go",
-		old:  "all := append([]state.Change{state.Check(record)}, changes...)",
-		new:  "all := append([]state.Change{}, changes...); if len(all) == 0 || record.Key != \"\" { w, e := l.store.Apply(ctx, all...); records = w; return e }",
+		old:  "all := append([]state.Change{state.Check(held.Record)}, changes...)",
+		new:  "all := append([]state.Change{}, changes...); if len(all) == 0 || held.Key != \"\" { w, e := l.store.Apply(ctx, all...); records = w; return e }",
 		says: "one leader acts",
 	}, {
 		rule:    "the claim: only a run that nobody has is claimed",
