@@ -20,18 +20,18 @@ func (a *app) commands() []command {
 		&runsCommand{app: a},
 		&logsCommand{app: a},
 
-		&runCommand{app: a},
-		&retryCommand{app: a},
-		&forgetCommand{app: a},
-		&cancelCommand{app: a},
+		a.ofTask(runTask),
+		a.ofTask(retryTask),
+		a.ofTask(forgetTask),
+		a.ofTask(cancelTask),
 
 		&group{a, "task", "Create, enable, disable or delete a task", `
   Changes the tasks of a running instance through its HTTP API. Changes persist
   across restarts and apply to every instance on the same store.`},
 		&taskCreateCommand{app: a},
-		&taskEnableCommand{app: a},
-		&taskDisableCommand{app: a},
-		&taskDeleteCommand{app: a},
+		a.ofTask(enableTask),
+		a.ofTask(disableTask),
+		a.ofTask(deleteTask),
 
 		&invokeCommand{app: a},
 		&doctorCommand{app: a},

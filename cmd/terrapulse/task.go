@@ -128,21 +128,11 @@ func (o *approvalOptions) register(f *flag.FlagSet) {
 	o.api.register(f)
 }
 
-// approvableTask returns the task that the arguments name, and a client of the
-// API. The exit code is -1 if all is well.
-func (a *app) approvableTask(command string, o *approvalOptions, arguments []string) (string, *apiclient.Client, int) {
-	task, client, code := a.taskArguments(command, &o.api, arguments)
-	if code < 0 {
-		code = a.approvable(o)
-	}
-	return task, client, code
-}
-
 // approved asks for approval unless -auto-approve is given, and names what the
 // person should consider. The exit code is -1 if the command is to go on.
-func (a *app) approved(o *approvalOptions, unable, cancelled, question string, reasons ...string) int {
+func (a *app) approved(o *approvalOptions, doing, task, question string, reasons ...string) (code int, err error) {
 	if o.approve {
-		return -1
+		return -1, nil
 	}
 	a.say("%s", question)
 	var b strings.Builder
@@ -162,17 +152,16 @@ func (a *app) approved(o *approvalOptions, unable, cancelled, question string, r
 	case err != nil:
 		err = fmt.Errorf("read the answer: %w", err)
 	case strings.TrimSpace(answer) == "yes":
-		return -1
+		return -1, nil
 	default:
-		a.detail("Cancelled " + cancelled)
-		return exitOK
+		a.detail(fmt.Sprintf("Cancelled %s task '%s'", strings.ToLower(doing), task))
 	}
-	return a.problem(unable, err)
+	return exitOK, err
 }
 
 // planApproved asks for approval of the plan that was shown.
-func (a *app) planApproved(o *approvalOptions, unable, cancelled, doing, task string) int {
-	return a.approved(o, unable, cancelled,
+func (a *app) planApproved(o *approvalOptions, doing, task string) (code int, err error) {
+	return a.approved(o, doing, task,
 		fmt.Sprintf("%s the task will perform the actions described above.\nDo you want to perform these actions for '%s'?", doing, task),
 		"Terraform may do something else if what the task watches in Consul changes meanwhile.")
 }
@@ -209,17 +198,6 @@ func (a *app) approvable(o *approvalOptions) int {
 	}
 	a.problem("-json cannot ask for approval", errors.New("give -auto-approve, too: nothing is changed"))
 	return exitMissing
-}
-
-// taskArguments returns the task that the arguments name, and a client of the API.
-// The exit code is -1 if all is well.
-func (a *app) taskArguments(command string, o *apiFlags, arguments []string) (string, *apiclient.Client, int) {
-	if len(arguments) != 1 || arguments[0] == "" {
-		a.problem("name one task", errors.New(a.help(command)))
-		return "", nil, exitMissing
-	}
-	client, code := a.apiClient(o)
-	return arguments[0], client, code
 }
 
 // help says where a person finds how a command is used.

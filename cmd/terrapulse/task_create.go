@@ -64,7 +64,9 @@ func (c *taskCreateCommand) run(arguments []string) int {
 	c.detail(fmt.Sprintf("Request ID: %s\nRequest Payload:\n%s", inspected.RequestID, payload))
 	c.showPlan(inspected.Inspection)
 
-	if code := c.planApproved(&c.approvalOptions, unable, fmt.Sprintf("creating task '%s'", task.Name), "Creating", task.Name); code >= 0 {
+	if code, err := c.planApproved(&c.approvalOptions, "Creating", task.Name); err != nil {
+		return c.problem(unable, err)
+	} else if code >= 0 {
 		return code
 	}
 
