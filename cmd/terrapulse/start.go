@@ -138,7 +138,10 @@ func (c *startCommand) run(arguments []string) int {
 	// it starts knows nothing of that, as it would if the signal were ignored.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 
-	opts := instance.Options{Version: version, Store: o.store, Parallel: o.parallel, NeedsConsul: o.once, Log: log}
+	opts := instance.Options{
+		Version: version, StoreURL: o.store, Parallel: o.parallel, NeedsConsul: o.once, Log: log,
+		Files: files, Read: o.config.read, ReadAt: read, AllowOrigin: o.allowOrigin,
+	}
 	if shown != nil {
 		opts.Watch, opts.Ended = func(run state.Run) io.Writer { return shown.begin(run.Task) }, func(run state.Run) { shown.end(run.Task) }
 	}
@@ -186,11 +189,7 @@ func (c *startCommand) run(arguments []string) int {
 		c.ctsOnce(code)
 		return code
 	}
-	err = e.Run(c.ctx, instance.RunOptions{Files: files, Read: o.config.read, ReadAt: read, Store: o.store, AllowOrigin: o.allowOrigin})
-	if err != nil {
-		return c.fail(exitError, err)
-	}
-	return exitOK
+	return max(c.fail(exitError, e.Run(c.ctx)), exitOK)
 }
 
 // reset removes the changes that were made through the API, and prints them.

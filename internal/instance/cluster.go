@@ -32,7 +32,7 @@ func (i *Instance) join(ctx context.Context, cfg *config.Config) (member *cluste
 			Cluster: h.Cluster.Name, ID: cfg.ID, Address: h.Instance.Address, Service: cfg.Consul.ServiceRegistration.ServiceName,
 			Owner: i.Reconciler.Owner, Lease: state.LeaderLease, Terraform: i.terraform,
 		},
-		Store: i.store, SessionTTL: h.Cluster.Storage.Consul.SessionTTL, Now: time.Now, Log: i.log,
+		Store: i.store, SessionTTL: h.Cluster.Storage.Consul.SessionTTL, Now: time.Now, Log: i.Log,
 		Base: i.base.Load,
 		Effective: func(ctx context.Context) (*config.Config, error) {
 			effective, err := control.Config(ctx)

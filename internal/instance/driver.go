@@ -34,6 +34,6 @@ func (i *Instance) keepToken(ctx context.Context, cfg *config.Config) {
 	ctx, cancel := context.WithTimeout(ctx, consulPatience)
 	defer cancel()
 	if err := i.values.Keep(ctx, cfg); err != nil {
-		i.log.Warn("the token for Vault is not renewed before the first run that needs it", "error", err)
+		i.Log.Warn("the token for Vault is not renewed before the first run that needs it", "error", err)
 	}
 }

@@ -25,6 +25,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/outbox"
 	"github.com/terrapulse/terrapulse/internal/overlay"
 	"github.com/terrapulse/terrapulse/internal/reconcile"
+	"github.com/terrapulse/terrapulse/internal/reload"
 	"github.com/terrapulse/terrapulse/internal/runner"
 	"github.com/terrapulse/terrapulse/internal/state"
 	"github.com/terrapulse/terrapulse/internal/stores"
@@ -44,20 +45,29 @@ var ErrTerraform = errors.New("no usable Terraform")
 
 // Options are the settings of an instance beside its configuration.
 type Options struct {
-	Version  string
-	Store    string // URL; "" is the store that the configuration names
-	Parallel int    // runs at a time; 0 is the default of Workers
-	// NeedsConsul has New fail if Consul does not answer.
-	NeedsConsul bool
+	Version     string
+	StoreURL    string // "" is the store that the configuration names
+	Parallel    int    // runs at a time; 0 is the default of Workers
+	NeedsConsul bool   // New fails if Consul does not answer
+
+	// Run reads the task files with Read when Files says that they have changed
+	// since ReadAt, when they were read for New.
+	Files  *reload.Watcher
+	Read   func() (*config.Config, error)
+	ReadAt time.Time
+	// AllowOrigin lets web pages of this origin use the API.
+	AllowOrigin string
 	// Watch returns where a run's output also goes, and Ended is called when a run
 	// has ended. Both may be nil.
 	Watch func(state.Run) io.Writer
 	Ended func(state.Run)
-	Log   *slog.Logger
+
+	Log *slog.Logger
 }
 
 // Instance is one process that runs tasks.
 type Instance struct {
+	Options
 	Reconciler *reconcile.Reconciler
 	Launcher   *launch.Local
 
@@ -69,8 +79,6 @@ type Instance struct {
 	values    *dynamic.Evaluator
 	metrics   *openmetrics.Metrics
 	terraform string // program and version
-	version   string
-	log       *slog.Logger
 }
 
 // New builds an instance. Its runs are interrupted when ctx ends.
@@ -103,10 +111,10 @@ func New(ctx context.Context, cfg *config.Config, o Options) (*Instance, error) 
 	driver := Driver(ctx, found, o.Parallel, o.Log)
 	owner, timing := lease.NewOwner(), timingOf(cfg)
 	i := &Instance{
-		store: store, consul: client, base: new(atomic.Pointer[config.Config]), asked: make(chan struct{}, 1),
+		Options: o, store: store, consul: client, base: new(atomic.Pointer[config.Config]), asked: make(chan struct{}, 1),
 		values:    driver.Values,
 		metrics:   openmetrics.New(openmetrics.Options{Version: o.Version, Commit: buildinfo.Commit(), Store: store, Now: time.Now}),
-		terraform: found.Program() + " " + found.Version.String(), version: o.Version, log: o.Log,
+		terraform: found.Program() + " " + found.Version.String(),
 	}
 	i.base.Store(cfg)
 	i.keepToken(ctx, cfg)
@@ -135,12 +143,12 @@ func New(ctx context.Context, cfg *config.Config, o Options) (*Instance, error) 
 func openStore(ctx context.Context, cfg *config.Config, o Options) (*stores.Store, error) {
 	place := stores.Configured(cfg)
 	switch {
-	case o.Store == "":
+	case o.StoreURL == "":
 	case cfg.HighAvailability != nil:
-		o.Log.Warn("-store is not used: with high_availability the state is kept in Consul", "store", o.Store)
+		o.Log.Warn("-store is not used: with high_availability the state is kept in Consul", "store", o.StoreURL)
 	default:
 		var err error
-		if place, err = stores.At(ctx, o.Store); err != nil {
+		if place, err = stores.At(ctx, o.StoreURL); err != nil {
 			return nil, err
 		}
 	}

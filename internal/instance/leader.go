@@ -33,7 +33,7 @@ func (i *Instance) announceLeader(ctx context.Context, cfg *config.Config, at ne
 		_, err = i.store.Apply(ctx, rec.Write(leaderAt(i.Reconciler.Owner, cfg, at)))
 	}
 	if err != nil && ctx.Err() == nil {
-		i.log.Warn("cannot record the address of the HTTP API: start -once beside this instance waits for its lease", "error", err)
+		i.Log.Warn("cannot record the address of the HTTP API: start -once beside this instance waits for its lease", "error", err)
 	}
 }
 
@@ -134,7 +134,7 @@ func (l *Leader) client(ctx context.Context, leader string) (*apiclient.Client, 
 	case led != leader:
 		return nil, fmt.Errorf("the instance at %s says that %s leads, not %s: does it use another store?", opts.Address, cmp.Or(led, "nobody"), leader)
 	}
-	l.log.Info("another instance leads on this store: it is requested to run the tasks", "leader", leader, "address", opts.Address)
+	l.Log.Info("another instance leads on this store: it is requested to run the tasks", "leader", leader, "address", opts.Address)
 	return client, nil
 }
 

@@ -15,14 +15,14 @@ import (
 
 // reload reads the task files again when they change or SIGHUP requests it, until
 // the context ends. Wrong files change nothing.
-func (i *Instance) reload(ctx context.Context, o RunOptions, reloads chan<- reconcile.Reload) {
-	files, log := o.Files, i.log
+func (i *Instance) reload(ctx context.Context, reloads chan<- reconcile.Reload) {
+	files, log := i.Files, i.Log
 	wrong := ""
-	files.Follow(o.ReadAt, variableFiles(i.base.Load())...)
+	files.Follow(i.ReadAt, variableFiles(i.base.Load())...)
 	for change := range files.C() {
 		news := reconcile.Reload{}
 		read := time.Now()
-		cfg, err := o.Read()
+		cfg, err := i.Read()
 		switch {
 		case err != nil:
 			if err.Error() == wrong && !change.Asked {
@@ -34,7 +34,7 @@ func (i *Instance) reload(ctx context.Context, o RunOptions, reloads chan<- reco
 			before := i.base.Load()
 			LogWarnings(log, cfg, before.Warnings...)
 			keep(cfg, before, log)
-			if cfg.WorkingDir != before.WorkingDir && o.Store == "" && cfg.HighAvailability == nil {
+			if cfg.WorkingDir != before.WorkingDir && i.StoreURL == "" && cfg.HighAvailability == nil {
 				log.Warn("working_dir changed: the store stays where it is until the restart; stop this instance and move the store's files to the new folder before you start it again",
 					"store", filepath.Join(before.WorkingDir, stores.DefaultFile), "working_dir", cfg.WorkingDir)
 			}

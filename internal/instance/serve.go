@@ -17,14 +17,14 @@ import (
 )
 
 // listen takes the port of the HTTP API. Requests wait until it is served.
-func (i *Instance) listen(ctx context.Context, member *cluster.Member, cfg *config.Config, allowOrigin string) (*serve.Server, error) {
-	options := api.Options{Control: i.Control(), Began: time.Now(), Sensitive: terraform.SensitiveVariables, Log: i.log, Version: i.version, Metrics: i.metrics.Handler()}
+func (i *Instance) listen(ctx context.Context, member *cluster.Member, cfg *config.Config) (*serve.Server, error) {
+	options := api.Options{Control: i.Control(), Began: time.Now(), Sensitive: terraform.SensitiveVariables, Log: i.Log, Version: i.Version, Metrics: i.metrics.Handler()}
 	if member != nil {
 		options.Cluster = member
 	}
 	served := serve.Options{
 		Address: cfg.API.BindAddress, Port: cfg.Port, Hosts: serve.Hosts(cfg), Public: api.HealthPath,
-		TLS: cfg.TLS, AllowOrigin: allowOrigin, Log: i.log, Handler: api.New(options),
+		TLS: cfg.TLS, AllowOrigin: i.AllowOrigin, Log: i.Log, Handler: api.New(options),
 	}
 	var err error
 	if served.Token, err = i.token(ctx, cfg, cfg.API.Token); err != nil {
@@ -37,9 +37,9 @@ func (i *Instance) listen(ctx context.Context, member *cluster.Member, cfg *conf
 	if err != nil {
 		return nil, err
 	}
-	i.log.Info("serving the HTTP API", "address", server.Addr().String(), "tls", cfg.TLS.Enabled, "token", cfg.API.Token.Set())
+	i.Log.Info("serving the HTTP API", "address", server.Addr().String(), "tls", cfg.TLS.Enabled, "token", cfg.API.Token.Set())
 	if !cfg.API.Token.Set() && !cfg.TLS.VerifyIncoming && !cfg.API.Loopback() {
-		i.log.Warn("anyone who can reach the HTTP API can run programs on this host: set api.token, tls.verify_incoming, or api.bind_address to 127.0.0.1",
+		i.Log.Warn("anyone who can reach the HTTP API can run programs on this host: set api.token, tls.verify_incoming, or api.bind_address to 127.0.0.1",
 			"address", server.Addr().String())
 	}
 	return server, nil
@@ -65,7 +65,7 @@ func (i *Instance) register(ctx context.Context, cfg *config.Config, at net.Addr
 	if tcp, ok := at.(*net.TCPAddr); ok {
 		served.Port = tcp.Port // port 0 means any free port
 	}
-	registration := registration.New(i.consul.API(), registration.Service(&served), i.log)
+	registration := registration.New(i.consul.API(), registration.Service(&served), i.Log)
 	var work sync.WaitGroup
 	work.Go(func() { registration.Run(ctx) })
 	return work.Wait
