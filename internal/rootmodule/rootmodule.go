@@ -55,7 +55,7 @@ type Module struct {
 // File is one file of a root module.
 type File struct {
 	Name   string
-	Render func(io.Writer) error // writes the whole file; may be called more than once
+	Render func(io.Writer) error // writes the whole file
 }
 
 // Files returns the files of the root module, the most important ones first. It

@@ -2,6 +2,7 @@ package rootmodule
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -47,73 +48,42 @@ func (m Module) Write(dir string) (changed []string, err error) {
 // writeFile replaces the file by the output of render, and reports whether it
 // differed. Terraform does not read the temporary file beside it.
 func writeFile(path string, render func(io.Writer) error) (bool, error) {
-	same, err := hasContent(path, render)
-	if err != nil || same {
-		return false, err
-	}
 	tmp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*.tmp") // mode 0600
 	if err != nil {
 		return false, err
 	}
-	defer os.Remove(tmp.Name()) // only exists after an error
-	if err := errors.Join(render(tmp), tmp.Close()); err != nil {
+	defer os.Remove(tmp.Name()) // only exists if the file stays as it is
+	sum := sha256.New()
+	if err := errors.Join(render(io.MultiWriter(tmp, sum)), tmp.Close()); err != nil {
+		return false, err
+	}
+	same, err := hasContent(path, sum.Sum(nil))
+	if err != nil || same {
 		return false, err
 	}
 	return true, os.Rename(tmp.Name(), path)
 }
 
-// hasContent reports whether the file exists, only for its owner, with exactly the
-// output of render.
-func hasContent(path string, render func(io.Writer) error) (bool, error) {
-	f, err := os.Open(path)
+// hasContent reports whether the file exists, only for its owner, with this SHA-256
+// digest.
+func hasContent(path string, want []byte) (bool, error) {
+	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
+	if err != nil || !info.Mode().IsRegular() || !private(info.Mode()) {
+		return false, err
+	}
+	f, err := os.Open(path)
 	if err != nil {
 		return false, err
 	}
 	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return false, err
-	}
-	if !info.Mode().IsRegular() || !private(info.Mode()) {
-		return false, nil
-	}
-	c := comparer{file: f}
-	err = render(&c)
-	if errors.Is(err, errDiffers) {
-		return false, nil
-	}
-	return err == nil && c.read == info.Size(), err
+	sum := sha256.New()
+	_, err = io.Copy(sum, f)
+	return bytes.Equal(sum.Sum(nil), want), err
 }
 
 // private reports whether only the owner may read, which Windows has no modes for.
 // CTS left files of mode 0640.
 func private(m fs.FileMode) bool { return runtime.GOOS == "windows" || m.Perm()&0o077 == 0 }
-
-var errDiffers = errors.New("the content differs")
-
-// comparer is a writer that fails at the first byte that is not in the file.
-type comparer struct {
-	file io.Reader
-	read int64
-	buf  []byte
-}
-
-func (c *comparer) Write(p []byte) (int, error) {
-	if len(c.buf) < len(p) {
-		c.buf = make([]byte, len(p))
-	}
-	n, err := io.ReadFull(c.file, c.buf[:len(p)])
-	c.read += int64(n)
-	switch {
-	case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
-		return 0, errDiffers
-	case err != nil:
-		return 0, err
-	case !bytes.Equal(c.buf[:n], p):
-		return 0, errDiffers
-	}
-	return len(p), nil
-}
