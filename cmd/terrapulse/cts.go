@@ -106,7 +106,7 @@ func (a *app) develop(cfg *config.Config) int {
 		task := &cfg.Tasks[i]
 		snap, err := client.Preview(a.ctx, task)
 		if err == nil {
-			_, err = rootmodule.Module{Config: cfg, Task: task, Blocks: snap.Blocks, Types: terraform.VariableTypes(task)}.Write(task.WorkingDir)
+			_, err = rootmodule.Module{Config: cfg, Task: task, Blocks: snap.Blocks, Types: terraform.VariableTypes(task, task.WorkingDir)}.Write(task.WorkingDir)
 		}
 		if err != nil {
 			return a.fail(exitError, fmt.Errorf("generate the files of task %s: %w", task.Name, err))

@@ -46,7 +46,7 @@ func (c *renderCommand) run(arguments []string) int {
 	if err != nil {
 		return c.fail(exitError, fmt.Errorf("task %s: %w", task.Name, err))
 	}
-	files, err := rootmodule.Module{Config: cfg, Task: task, Blocks: snap.Blocks, Types: terraform.VariableTypes(task)}.Files()
+	files, err := rootmodule.Module{Config: cfg, Task: task, Blocks: snap.Blocks, Types: terraform.VariableTypes(task, task.WorkingDir)}.Files()
 	if err != nil {
 		return c.fail(exitError, fmt.Errorf("render task %s: %w", task.Name, err))
 	}

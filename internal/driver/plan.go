@@ -83,9 +83,6 @@ type OutputChange struct {
 }
 
 const (
-	// KeptResources is how many resources a run's record names.
-	KeptResources = 20
-
 	// boundedEntries is how many resources Bounded keeps, with and without
 	// attributes.
 	boundedEntries = 5000
@@ -98,7 +95,7 @@ const (
 // destroy.
 func Count(resources []ResourceChange) *state.Changes {
 	c := &state.Changes{}
-	for i, r := range resources {
+	for _, r := range resources {
 		switch r.Action {
 		case Create:
 			c.Add++
@@ -110,9 +107,7 @@ func Count(resources []ResourceChange) *state.Changes {
 			c.Add, c.Destroy = c.Add+1, c.Destroy+1
 		case Read, Forget, Import, Move, NoOp:
 		}
-		if i < KeptResources {
-			c.Resources = append(c.Resources, state.Resource{Address: state.Cut(r.Address), Action: string(r.Action)})
-		}
+		c.Name(r.Address, string(r.Action))
 	}
 	return c
 }

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/config"
-	"github.com/terrapulse/terrapulse/internal/driver"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
@@ -315,7 +314,7 @@ func TestWaiting_ManyLongRunsAreResumedAtOnce(t *testing.T) {
 	for _, p := range planned {
 		b.claimed(p, "container")
 		run := b.run(p)
-		run.Data.Changes = &state.Changes{Resources: slices.Repeat([]state.Resource{{Address: strings.Repeat("a", state.MaxText), Action: "create"}}, driver.KeptResources)}
+		run.Data.Changes = &state.Changes{Resources: slices.Repeat([]state.Resource{{Address: strings.Repeat("a", state.MaxText), Action: "create"}}, state.KeptResources)}
 		_, err := b.store.Apply(t.Context(), run.Write(run.Data))
 		b.must(err)
 		b.wait(p, approval)

@@ -1,8 +1,6 @@
 package rootmodule
 
 import (
-	"slices"
-
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/ext/typeexpr"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
@@ -97,14 +95,6 @@ func typeOf(v *condition.Variable, declared map[string]string) (text string, par
 	text = string(expr.Range().SliceBytes(source))
 	parsed, _ = parseType(text)
 	return text, parsed
-}
-
-// TypesMatter reports whether the types that the module declares change the
-// declarations of the root module.
-func TypesMatter(t *config.Task, declared map[string]string) bool {
-	return slices.ContainsFunc(inputs(t), func(v *condition.Variable) bool {
-		return v.Declaration(declared[v.Name]) != v.Declaration("")
-	})
 }
 
 // InputTypes returns the types of what the task's module gets from Consul, by

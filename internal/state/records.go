@@ -18,6 +18,9 @@ const History = 50
 // far below MaxBytes.
 const MaxText = 2000
 
+// KeptResources is how many resources a run's record names.
+const KeptResources = 20
+
 // ReconcileKey is the record that a tick reads to learn that nothing happened.
 const ReconcileKey = "reconcile/state"
 
@@ -291,6 +294,13 @@ func (c *Changes) Any() bool {
 func (c *Changes) Include(other *Changes) {
 	if other != nil {
 		c.Add, c.Change, c.Destroy = c.Add+other.Add, c.Change+other.Change, c.Destroy+other.Destroy
+	}
+}
+
+// Name adds a resource, unless KeptResources are named already.
+func (c *Changes) Name(address, action string) {
+	if len(c.Resources) < KeptResources {
+		c.Resources = append(c.Resources, Resource{Address: Cut(address), Action: action})
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/terraform-exec/tfexec"
+
+	"github.com/terrapulse/terrapulse/internal/state"
 )
 
 // Apply makes the infrastructure what the root module says, in one step without
@@ -18,7 +20,7 @@ import (
 // When ctx ends, Terraform is interrupted and waited for, and its state is saved
 // within Options.StopSaving. Then the error is an *InterruptedError, unless
 // Terraform succeeded all the same.
-func (d *Dir) Apply(ctx context.Context) (Summary, error) {
+func (d *Dir) Apply(ctx context.Context) (*state.Changes, error) {
 	return d.change(ctx, "apply", func(ctx context.Context, lock, varFile string) error {
 		return d.tf.Apply(ctx, options[tfexec.ApplyOption](true, lock, varFile)...)
 	})
@@ -26,7 +28,7 @@ func (d *Dir) Apply(ctx context.Context) (Summary, error) {
 
 // Destroy deletes everything that is in the state of the root module. In all else
 // it works as Apply does.
-func (d *Dir) Destroy(ctx context.Context) (Summary, error) {
+func (d *Dir) Destroy(ctx context.Context) (*state.Changes, error) {
 	return d.change(ctx, "destroy", func(ctx context.Context, lock, varFile string) error {
 		return d.tf.Destroy(ctx, options[tfexec.DestroyOption](true, lock, varFile)...)
 	})
@@ -46,12 +48,12 @@ func options[T any](lock bool, timeout, varFile string) []T {
 }
 
 // change runs a command that changes the infrastructure and its state.
-func (d *Dir) change(ctx context.Context, command string, f func(ctx context.Context, lock, varFile string) error) (Summary, error) {
+func (d *Dir) change(ctx context.Context, command string, f func(ctx context.Context, lock, varFile string) error) (*state.Changes, error) {
 	saving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(d.opts.StopSaving, stop) })()
 	if _, err := d.saveUnsaved(ctx); err != nil {
-		return Summary{}, err
+		return nil, err
 	}
 	var r *reader
 	err := d.attempt(ctx, command, func(lock, varFile string) error {
@@ -76,9 +78,9 @@ func (d *Dir) change(ctx context.Context, command string, f func(ctx context.Con
 		err = errors.Join(err, d.forgetBegin())
 	}
 	if err != nil {
-		return Summary{}, err
+		return nil, err
 	}
-	return r.Summary, nil
+	return &r.Changes, nil
 }
 
 // lockPause is the time between two attempts to get a state lock.
@@ -109,7 +111,7 @@ func (d *Dir) attempt(ctx context.Context, command string, f func(lock, varFile 
 		switch {
 		case errors.As(err, &locked) && mayUnlock && locked.ID != checked:
 			checked = locked.ID
-			if why := d.opts.Orphaned(ctx, locked); why != "" {
+			if why := d.opts.Orphaned(ctx, d.opts.Task, locked); why != "" {
 				if err := d.unlock(ctx, locked, why); err != nil {
 					return err
 				}

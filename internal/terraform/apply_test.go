@@ -15,6 +15,7 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/consul/consultest"
+	"github.com/terrapulse/terrapulse/internal/state"
 	"github.com/terrapulse/terrapulse/internal/testtools"
 )
 
@@ -23,7 +24,7 @@ func TestApply_CreatesChangesAndCounts(t *testing.T) {
 	d := f.open()
 	f.init(d, true)
 	got := f.apply(d)
-	want := Summary{Add: 1, Resources: []ResourceChange{{"module.web.local_file.names", "create"}}}
+	want := state.Changes{Add: 1, Resources: []state.Resource{{Address: "module.web.local_file.names", Action: "create"}}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
@@ -45,11 +46,11 @@ func TestApply_CreatesChangesAndCounts(t *testing.T) {
 	d = f.open()
 	f.init(d, false)
 	got = f.apply(d)
-	want = Summary{Add: 1, Destroy: 1, Resources: []ResourceChange{{"module.web.local_file.names", "replace"}}}
+	want = state.Changes{Add: 1, Destroy: 1, Resources: []state.Resource{{Address: "module.web.local_file.names", Action: "replace"}}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff(Summary{}, f.apply(d)); diff != "" {
+	if diff := cmp.Diff(state.Changes{}, f.apply(d)); diff != "" {
 		t.Errorf("an apply without changes: %s", diff)
 	}
 }
@@ -98,7 +99,7 @@ func TestApply_OpenTofuContinuesFromTerraform(t *testing.T) {
 	}
 	f.bin = &Binary{Path: path, Version: v}
 	f.init(f.open(), true)
-	if s := f.apply(f.open()); s.changed() {
+	if s := f.apply(f.open()); s.Any() {
 		t.Errorf("OpenTofu changes %+v", s)
 	}
 	f.render("api", "db")

@@ -103,7 +103,7 @@ func (f *fixture) startOver() {
 	f.t.Helper()
 	cfg := f.cfg
 	f.useBackend()
-	if s, err := f.bin.Inspect(f.t.Context(), f.dir, func(dir string, _ map[string]string) error { return f.renderTo(dir, "api") }, f.options()); err != nil || s.Summary.Add != 1 {
+	if s, err := f.bin.Inspect(f.t.Context(), f.dir, func(dir string) error { return f.renderTo(dir, "api") }, f.options()); err != nil || s.Summary.Add != 1 {
 		f.t.Errorf("before there is a state: %+v, %v\n%s", s, err, f.log.String())
 	}
 	f.init(f.open(), true)
@@ -112,11 +112,11 @@ func (f *fixture) startOver() {
 	}
 	f.cfg = cfg
 	f.useBackend()
-	if s, err := f.bin.Inspect(f.t.Context(), f.dir, func(dir string, _ map[string]string) error { return f.renderTo(dir, "api") }, f.options()); err != nil || s.Changes {
+	if s, err := f.bin.Inspect(f.t.Context(), f.dir, func(dir string) error { return f.renderTo(dir, "api") }, f.options()); err != nil || s.Changes {
 		f.t.Errorf("with a state: %+v, %v\n%s", s, err, f.log.String())
 	}
 	f.init(f.open(), true)
-	if s := f.apply(f.open()); s.changed() {
+	if s := f.apply(f.open()); s.Any() {
 		f.t.Errorf("from another directory: %+v", s)
 	}
 	f.cfg = cfg

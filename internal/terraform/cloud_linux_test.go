@@ -293,7 +293,7 @@ func TestMove_BetweenAllKindsOfBackends(t *testing.T) {
 		f.cfg.Terraform.Backend = b
 		f.render("api")
 		f.init(f.open(), true)
-		if s := f.apply(f.open()); s.changed() {
+		if s := f.apply(f.open()); s.Any() {
 			t.Errorf("on its way to %s the state was lost: %+v", b.Type, s)
 		}
 		f.init(f.open(), false)

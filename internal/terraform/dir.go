@@ -44,7 +44,7 @@ type Options struct {
 	// Orphaned, if set, is called once for each state lock of another holder. It
 	// returns why that holder is dead: then the lock is released. For "", the run waits
 	// for the lock. A wrong answer lets two Terraforms change one state.
-	Orphaned func(ctx context.Context, lock *LockError) (why string)
+	Orphaned func(ctx context.Context, task string, lock *LockError) (why string)
 	// Unlocked makes Plan take no lock of the state, so that it delays no other
 	// Terraform. The plan may be of a state that is being changed.
 	Unlocked bool
@@ -57,7 +57,7 @@ type Options struct {
 	// Keep, if set, stores a state that could not be written to its backend, and
 	// returns where: for a directory that is lost with the run. The state holds
 	// secrets.
-	Keep func(ctx context.Context, name string, state []byte) (place string, err error)
+	Keep func(ctx context.Context, task, name string, state []byte) (place string, err error)
 	// Logger receives what a person must act on, besides Log. Nil for none.
 	Logger *slog.Logger
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/consul"
 	"github.com/terrapulse/terrapulse/internal/rootmodule"
+	"github.com/terrapulse/terrapulse/internal/state"
 	"github.com/terrapulse/terrapulse/internal/testtools"
 )
 
@@ -120,16 +121,14 @@ func (f *fixture) init(d *Dir, want bool) {
 	}
 }
 
-func (f *fixture) apply(d *Dir) Summary {
+func (f *fixture) apply(d *Dir) state.Changes {
 	f.t.Helper()
 	s, err := d.Apply(f.t.Context())
 	if err != nil {
 		f.t.Fatalf("%v\n%s", err, f.log.String())
 	}
-	return s
+	return *s
 }
-
-func (s Summary) changed() bool { return s.Add+s.Change+s.Destroy > 0 }
 
 func isLocked(err error) bool {
 	var locked *LockError

@@ -21,6 +21,8 @@ import (
 	"github.com/hashicorp/hcl/v2/hclsimple"
 	"github.com/hashicorp/terraform-config-inspect/tfconfig"
 	"github.com/hashicorp/terraform-exec/tfexec"
+
+	"github.com/terrapulse/terrapulse/internal/rootmodule"
 )
 
 const (
@@ -236,9 +238,9 @@ func localDirs(from string, module *tfconfig.Module) map[string]string {
 }
 
 // fingerprint returns a digest of all inputs of an init: the files of the root
-// module, the requirements of local modules, the lock file, and the version of
-// Terraform. Terraform reads the rest of local modules in place. The environment
-// does not count.
+// module except variables.tf, the requirements of local modules, the lock file, and
+// the version of Terraform. Terraform reads the rest of local modules in place. The
+// environment does not count.
 func (d *Dir) fingerprint() (string, error) {
 	h := sha256.New()
 	fmt.Fprintf(h, "terraform %s\n", d.bin.Version)
@@ -247,7 +249,8 @@ func (d *Dir) fingerprint() (string, error) {
 		return "", fmt.Errorf("read the directory of task %s: %w", d.opts.Task, err)
 	}
 	for _, f := range files {
-		if name := f.Name(); name != lockFile && !strings.HasSuffix(name, ".tf") && !strings.HasSuffix(name, ".tf.json") {
+		if name := f.Name(); name == rootmodule.VariablesFile ||
+			name != lockFile && !strings.HasSuffix(name, ".tf") && !strings.HasSuffix(name, ".tf.json") {
 			continue
 		}
 		raw, err := os.ReadFile(filepath.Join(d.path, f.Name()))

@@ -17,6 +17,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/state"
 )
 
 // overrideFile takes the place of the backend block of main.tf.
@@ -27,7 +28,7 @@ type Plan struct {
 	// JSON is the plan as data. It is nil if the backend runs the plan: then the
 	// Summary is read from the text.
 	JSON    *tfjson.Plan
-	Summary Summary
+	Summary state.Changes
 	Changes bool   // there is something to apply, by Terraform's exit code
 	New     bool   // the task has no state yet
 	Text    string // for people
@@ -37,11 +38,11 @@ type Plan struct {
 
 // Inspect finds what Apply would change in a task's directory, which need not exist.
 // It works in a temporary directory with links to the files of that one. render
-// writes the root module; if init has installed the task's module, it is called
-// again, with the types that the module declares. A task without a workspace is
+// writes the root module, also after init, which may have installed a module that
+// declares other types. A task without a workspace is
 // planned against an empty state, as opening its state would create a workspace.
 // (The backends remote and cloud create the one that they name all the same.)
-func (b *Binary) Inspect(ctx context.Context, dir string, render func(dir string, installed map[string]string) error, opts Options) (Plan, error) {
+func (b *Binary) Inspect(ctx context.Context, dir string, render func(dir string) error, opts Options) (Plan, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return Plan{}, fmt.Errorf("directory of task %s: %w", opts.Task, err)
@@ -51,7 +52,7 @@ func (b *Binary) Inspect(ctx context.Context, dir string, render func(dir string
 		return Plan{}, fmt.Errorf("create a directory to inspect task %s in: %w", opts.Task, err)
 	}
 	defer remove()
-	if err := render(tmp, nil); err != nil {
+	if err := render(tmp); err != nil {
 		return Plan{}, err
 	}
 	if err := mirror(dir, tmp); err != nil {
@@ -77,10 +78,8 @@ func (b *Binary) Inspect(ctx context.Context, dir string, render func(dir string
 	if err != nil {
 		return Plan{}, err
 	}
-	if installed := d.InstalledTypes(); installed != nil {
-		if err := render(tmp, installed); err != nil {
-			return Plan{}, err
-		}
+	if err := render(tmp); err != nil {
+		return Plan{}, err
 	}
 	plan, err := d.Plan(ctx)
 	plan.New = fresh
@@ -110,7 +109,7 @@ func (d *Dir) Plan(ctx context.Context) (Plan, error) {
 			plan.Changes, err = d.tf.Plan(ctx, opts...)
 			return err
 		})
-		plan.Summary, plan.Text = r.Summary, strings.TrimSpace(text.String())
+		plan.Summary, plan.Text = r.Changes, strings.TrimSpace(text.String())
 		return err
 	})
 	if err != nil || plansRemotely(d.opts.Backend) {

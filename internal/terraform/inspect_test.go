@@ -12,6 +12,7 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/consul/consultest"
+	"github.com/terrapulse/terrapulse/internal/state"
 )
 
 // tree lists all files below a directory with their content.
@@ -72,7 +73,7 @@ func TestInspect_PlansAndLeavesNothingBehind(t *testing.T) {
 			inspect := func(services ...string) Plan {
 				t.Helper()
 				files, values := tree(t, filepath.Dir(f.dir)), keys()
-				s, err := f.bin.Inspect(t.Context(), f.dir, func(dir string, _ map[string]string) error { return f.renderTo(dir, services...) }, f.options())
+				s, err := f.bin.Inspect(t.Context(), f.dir, func(dir string) error { return f.renderTo(dir, services...) }, f.options())
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -99,11 +100,11 @@ func TestInspect_PlansAndLeavesNothingBehind(t *testing.T) {
 
 			f.render("api")
 			f.apply(f.open())
-			if s := inspect("api"); s.Changes || s.New || s.Summary.changed() || !strings.Contains(s.Text, "No changes.") {
+			if s := inspect("api"); s.Changes || s.New || s.Summary.Any() || !strings.Contains(s.Text, "No changes.") {
 				t.Errorf("after the run: got %+v", s)
 			}
 			s = inspect("api", "db")
-			want := []ResourceChange{{"module.web.local_file.names", "replace"}}
+			want := []state.Resource{{Address: "module.web.local_file.names", Action: "replace"}}
 			if diff := cmp.Diff(want, s.Summary.Resources); diff != "" || !s.Changes || s.Summary.Add != 1 || s.Summary.Destroy != 1 {
 				t.Errorf("after a change: got %+v, %s", s, diff)
 			}

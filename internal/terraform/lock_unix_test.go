@@ -109,7 +109,7 @@ func TestLock_OfDeadHolderIsReleased(t *testing.T) {
 	var asked []*LockError
 	began := time.Now()
 	f.apply(f.open(func(o *Options) {
-		o.Orphaned = func(_ context.Context, lock *LockError) string {
+		o.Orphaned = func(_ context.Context, _ string, lock *LockError) string {
 			asked = append(asked, lock)
 			return "run r1 of this task held it, and is dead"
 		}
@@ -140,7 +140,7 @@ func TestLock_OfLivingHolderStays(t *testing.T) {
 	asked := 0
 	_, err := f.open(func(o *Options) {
 		o.LockTimeout = time.Second
-		o.Orphaned = func(context.Context, *LockError) string { asked++; return "" }
+		o.Orphaned = func(context.Context, string, *LockError) string { asked++; return "" }
 	}).Apply(t.Context())
 	if !isLocked(err) || asked != 1 || b.lock() != before {
 		t.Fatalf("asked %d times, got %v, the lock is %q", asked, err, b.lock())
@@ -160,7 +160,7 @@ func TestLock_IsWaitedFor(t *testing.T) {
 	f.render("api", "db")
 	b.put("0d6d8b1c-5a7e-4b1f-9c9e-3f2f8a1b2c3d", "ann@laptop")
 	f.apply(f.open(func(o *Options) {
-		o.Orphaned = func(context.Context, *LockError) string {
+		o.Orphaned = func(context.Context, string, *LockError) string {
 			if _, err := b.DeleteObject("states", lockObject); err != nil { // ann has finished
 				t.Error(err)
 			}
@@ -180,7 +180,7 @@ func TestLock_DetailsAreReadBeforeRedaction(t *testing.T) {
 	_, err := f.open(func(o *Options) {
 		o.LockTimeout = time.Second
 		o.VarJSON = []byte(`{"p": {"username": "terraform", "password": "5a7e"}}`)
-		o.Orphaned = func(_ context.Context, lock *LockError) string {
+		o.Orphaned = func(_ context.Context, _ string, lock *LockError) string {
 			who = lock.Who
 			return "its holder is dead"
 		}
@@ -199,7 +199,7 @@ func TestLock_NewHolderKeepsItsLock(t *testing.T) {
 	b.put("0d6d8b1c-5a7e-4b1f-9c9e-3f2f8a1b2c3d", "terrapulse@host")
 	_, err := f.open(func(o *Options) {
 		o.LockTimeout = time.Second
-		o.Orphaned = func(_ context.Context, lock *LockError) string {
+		o.Orphaned = func(_ context.Context, _ string, lock *LockError) string {
 			if lock.Who != "terrapulse@host" {
 				return ""
 			}

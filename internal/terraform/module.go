@@ -61,33 +61,18 @@ func variablesIn(dir string) map[string]*tfconfig.Variable {
 }
 
 // VariableTypes returns the types that the task's module declares for its
-// variables, as source text. It is empty if the module is not in a directory of
-// this machine or cannot be parsed.
-func VariableTypes(t *config.Task) map[string]string {
-	if !localSource(t.Module) {
-		return nil
+// variables, as source text. A module from elsewhere is read where Terraform has
+// installed it below dir. The types are empty if the module cannot be read.
+func VariableTypes(t *config.Task, dir string) map[string]string {
+	module := t.Module
+	if !localSource(module) {
+		module = installed(t.Name, dir).Dir
 	}
-	return typesOf(t.Module)
-}
-
-func typesOf(dir string) map[string]string {
-	variables := variablesIn(dir)
-	types := make(map[string]string, len(variables))
-	for name, v := range variables {
+	types := map[string]string{}
+	for name, v := range variablesIn(module) {
 		types[name] = v.Type
 	}
 	return types
-}
-
-// InstalledTypes returns the same for a module that init has installed; nil for a
-// module in a directory of this machine.
-func (d *Dir) InstalledTypes() map[string]string {
-	for _, m := range modulesIn(d.path) {
-		if m.Key == d.opts.Task && strings.HasPrefix(filepath.ToSlash(m.Dir), ".terraform/") {
-			return typesOf(filepath.Join(d.path, m.Dir))
-		}
-	}
-	return nil
 }
 
 // SensitiveVariables reports which variables of the task are sensitive by the
@@ -131,25 +116,26 @@ func SensitiveValues(t *config.Task) []string {
 // elsewhere is read where Terraform has installed it for the task. It returns nil
 // if the module cannot be read.
 func declared(t *config.Task) map[string]*tfconfig.Variable {
-	dir := t.Module
-	if !localSource(dir) {
-		dir = installed(t)
+	if localSource(t.Module) {
+		return variablesIn(t.Module)
 	}
-	if dir == "" {
+	module := installed(t.Name, t.WorkingDir)
+	if !strings.HasSuffix(module.Source, t.Module) { // a registry's address is written in full
 		return nil
 	}
-	return variablesIn(dir)
+	return variablesIn(module.Dir)
 }
 
-// installed returns the directory into which Terraform has installed the task's
-// module; "" if it has not.
-func installed(t *config.Task) string {
-	for _, m := range modulesIn(t.WorkingDir) {
-		if m.Key == t.Name && strings.HasSuffix(m.Source, t.Module) { // a registry's address is written in full
-			return filepath.Join(t.WorkingDir, m.Dir)
+// installed returns the module that Terraform has installed for a task in a
+// directory; zero if it has installed none.
+func installed(task, dir string) installedModule {
+	for _, m := range modulesIn(dir) {
+		if m.Key == task {
+			m.Dir = filepath.Join(dir, m.Dir)
+			return m
 		}
 	}
-	return ""
+	return installedModule{}
 }
 
 // localSource reports whether a module source is a directory on this machine.

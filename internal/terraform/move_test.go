@@ -64,7 +64,7 @@ func lineage(t *testing.T, state string) string {
 // nothing fails the test if the apply finds something to do.
 func (s states) nothing(d *Dir) {
 	s.t.Helper()
-	if sum := s.apply(d); sum.changed() {
+	if sum := s.apply(d); sum.Any() {
 		s.t.Errorf("the state was lost: %+v", sum)
 	}
 }

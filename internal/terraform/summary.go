@@ -4,23 +4,14 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/terrapulse/terrapulse/internal/state"
 )
 
-// Summary counts what Terraform changed, for people: it is read from Terraform's
-// text, as an apply prints either text or JSON. No decision may depend on it.
-type Summary struct {
-	Add, Change, Destroy int
-	Resources            []ResourceChange
-}
-
-// ResourceChange is what happened to one resource.
-type ResourceChange struct {
-	Address string
-	Action  string // create, update, replace, delete, read, import, move; or Terraform's own words
-}
-
-// reader collects a Summary from the lines that Terraform prints.
-type reader struct{ Summary }
+// reader counts what Terraform changes, for people: it reads Terraform's text, as an
+// apply prints either text or JSON. No decision may depend on it. Actions that have
+// no name here keep Terraform's words.
+type reader struct{ state.Changes }
 
 var (
 	resourceLine = regexp.MustCompile(`^  # (.+?)(?: \(deposed object [0-9a-f]+\))? (will be |must be |is tainted, so must be |has moved to )(.*)$`)
@@ -49,7 +40,7 @@ func (r *reader) line(line string) {
 			} else {
 				action = strings.TrimSpace(m[2] + m[3])
 			}
-			r.Resources = append(r.Resources, ResourceChange{Address: m[1], Action: action})
+			r.Name(m[1], action)
 		}
 	}
 }

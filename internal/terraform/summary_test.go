@@ -5,16 +5,18 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/terrapulse/terrapulse/internal/state"
 )
 
 func TestReader_CountsWhatTerraformPrints(t *testing.T) {
 	for _, c := range []struct {
 		name, text string
-		want       Summary
+		want       state.Changes
 	}{
-		{"nothing", "", Summary{}},
-		{"unknown words", "All done! 3 things were made.", Summary{}},
-		{"no changes", "\nNo changes. Your infrastructure matches the configuration.\n", Summary{}},
+		{"nothing", "", state.Changes{}},
+		{"unknown words", "All done! 3 things were made.", state.Changes{}},
+		{"no changes", "\nNo changes. Your infrastructure matches the configuration.\n", state.Changes{}},
 		{"a plan", `
   # module.a.local_file.x["a b \" # c"] will be created
   # module.a.local_file.y will be updated in-place
@@ -30,21 +32,21 @@ func TestReader_CountsWhatTerraformPrints(t *testing.T) {
   # a.i will be imported
   # a.n will be frobnicated soon
 Plan: 1 to import, 4 to add, 1 to change, 5 to destroy.
-`, Summary{Add: 4, Change: 1, Destroy: 5, Resources: []ResourceChange{
-			{`module.a.local_file.x["a b \" # c"]`, "create"}, {"module.a.local_file.y", "update"}, {"module.a.local_file.z", "replace"},
-			{"module.a.local_file.r", "replace"}, {"module.a.local_file.q", "replace"}, {"module.a.local_file.d", "delete"},
-			{"module.a.local_file.e", "delete"}, {"data.x.y", "read"}, {"a.b", "move"}, {"a.i", "import"}, {"a.n", "will be frobnicated soon"},
+`, state.Changes{Add: 4, Change: 1, Destroy: 5, Resources: []state.Resource{
+			{Address: `module.a.local_file.x["a b \" # c"]`, Action: "create"}, {Address: "module.a.local_file.y", Action: "update"}, {Address: "module.a.local_file.z", Action: "replace"},
+			{Address: "module.a.local_file.r", Action: "replace"}, {Address: "module.a.local_file.q", Action: "replace"}, {Address: "module.a.local_file.d", Action: "delete"},
+			{Address: "module.a.local_file.e", Action: "delete"}, {Address: "data.x.y", Action: "read"}, {Address: "a.b", Action: "move"}, {Address: "a.i", Action: "import"}, {Address: "a.n", Action: "will be frobnicated soon"},
 		}}},
-		{"an apply", "Apply complete! Resources: 1 imported, 1 added, 2 changed, 3 destroyed.", Summary{Add: 1, Change: 2, Destroy: 3}},
-		{"an apply without changes", "Apply complete! Resources: 0 added, 0 changed, 0 destroyed.", Summary{}},
-		{"a destroy", "Destroy complete! Resources: 3 destroyed.", Summary{Destroy: 3}},
-		{"a number that is too large", "Plan: 99999999999999999999 to add, 2 to change.", Summary{Change: 2}},
+		{"an apply", "Apply complete! Resources: 1 imported, 1 added, 2 changed, 3 destroyed.", state.Changes{Add: 1, Change: 2, Destroy: 3}},
+		{"an apply without changes", "Apply complete! Resources: 0 added, 0 changed, 0 destroyed.", state.Changes{}},
+		{"a destroy", "Destroy complete! Resources: 3 destroyed.", state.Changes{Destroy: 3}},
+		{"a number that is too large", "Plan: 99999999999999999999 to add, 2 to change.", state.Changes{Change: 2}},
 	} {
 		r := new(reader)
 		for line := range strings.SplitSeq(c.text, "\n") {
 			r.line(line)
 		}
-		if diff := cmp.Diff(c.want, r.Summary); diff != "" {
+		if diff := cmp.Diff(c.want, r.Changes); diff != "" {
 			t.Errorf("%s: %s", c.name, diff)
 		}
 	}

@@ -134,7 +134,7 @@ func (d *Dir) keepState(ctx context.Context, kind string, state []byte) (place s
 	if d.opts.Keep == nil {
 		return path, nil
 	}
-	return d.opts.Keep(ctx, filepath.Base(path), state)
+	return d.opts.Keep(ctx, d.opts.Task, filepath.Base(path), state)
 }
 
 // noteBegin writes to the directory the mark of the state from which the next

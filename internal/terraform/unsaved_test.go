@@ -52,7 +52,7 @@ func TestUnsaved_SameRunRetriesToSaveState(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(f.dir, "errored.tfstate")); err == nil {
 		t.Error("the state is still in the directory")
 	}
-	if s := f.apply(f.open()); s.changed() {
+	if s := f.apply(f.open()); s.Any() {
 		t.Errorf("it is made again: %+v\n%s", s, f.log.String())
 	}
 }
@@ -85,7 +85,7 @@ func TestUnsaved_NextRunSavesStateFirst(t *testing.T) {
 	}
 
 	server.refuseNext(0)
-	if s := f.apply(f.open()); s.changed() {
+	if s := f.apply(f.open()); s.Any() {
 		t.Errorf("it is made again: %+v\n%s", s, f.log.String())
 	}
 	if _, err := os.Stat(left); err == nil {
@@ -162,7 +162,7 @@ func TestApply_LeftStateDoesNotReplaceOneThatHasGoneOn(t *testing.T) {
 			f.began(c.began)
 		}
 		write(t, filepath.Join(f.dir, "errored.tfstate"), c.left)
-		if s := f.apply(f.open(func(o *Options) { o.Logger = slog.New(slog.NewTextHandler(&events, nil)) })); s.changed() {
+		if s := f.apply(f.open(func(o *Options) { o.Logger = slog.New(slog.NewTextHandler(&events, nil)) })); s.Any() {
 			t.Errorf("%s: the apply changed %+v", c.name, s)
 		}
 		want = append(want, c.left)
@@ -274,7 +274,7 @@ func TestApply_InterruptedApplyNamesTheFileOfItsState(t *testing.T) {
 	// Where the directory does not outlive the run, it is kept elsewhere.
 	var kept string
 	err := f.interruptedApply(soon, func(o *Options) {
-		o.Keep = func(_ context.Context, name string, state []byte) (string, error) {
+		o.Keep = func(_ context.Context, _, name string, state []byte) (string, error) {
 			kept = string(state)
 			return "s3://states/" + name, nil
 		}

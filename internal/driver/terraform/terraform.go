@@ -53,7 +53,7 @@ func (d *Driver) Check(cfg *config.Config, t *config.Task) config.Errors {
 	}
 	_, err := rootmodule.Backend(cfg, t)
 	add(err)
-	all = append(all, terraform.ModuleFindings(t, rootmodule.InputTypes(t, terraform.VariableTypes(t)))...)
+	all = append(all, terraform.ModuleFindings(t, rootmodule.InputTypes(t, terraform.VariableTypes(t, t.WorkingDir)))...)
 	add(dynamic.Check(cfg, t))
 	add(terraform.CheckEnv(t.Name, rootmodule.Env(t, cfg)))
 	return all
@@ -71,7 +71,7 @@ func (d *Driver) Destroy(ctx context.Context, job driver.Job) (*state.Changes, e
 
 // change writes the root module, initialises its directory if needed, runs a
 // command in it, and commits to PAN-OS if a provider has auto_commit.
-func (d *Driver) change(ctx context.Context, job driver.Job, command func(*terraform.Dir, context.Context) (terraform.Summary, error)) (*state.Changes, error) {
+func (d *Driver) change(ctx context.Context, job driver.Job, command func(*terraform.Dir, context.Context) (*state.Changes, error)) (*state.Changes, error) {
 	t := job.Task
 	values, opts, err := d.prepare(ctx, job)
 	if err != nil {
@@ -81,32 +81,33 @@ func (d *Driver) change(ctx context.Context, job driver.Job, command func(*terra
 	if err != nil {
 		return nil, err
 	}
-	if err := d.write(t.WorkingDir, job, nil); err != nil {
+	if err := d.write(t.WorkingDir, job); err != nil {
 		return nil, err
 	}
 	dir, err := d.Terraform.Open(t.WorkingDir, opts)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := dir.Init(ctx); err != nil {
+	ran, err := dir.Init(ctx)
+	if err != nil {
 		return nil, err
 	}
-	if installed := dir.InstalledTypes(); installed != nil {
-		if err := d.write(t.WorkingDir, job, installed); err != nil {
+	if ran { // init may have installed a module that declares other types
+		if err := d.write(t.WorkingDir, job); err != nil {
 			return nil, err
 		}
 	}
-	summary, err := command(dir, ctx)
+	changes, err := command(dir, ctx)
 	if err != nil {
 		return nil, err
 	}
 	for _, c := range commits {
 		// Also if nothing changed: the previous run may have failed to commit.
 		if err := c.Commit(ctx, job.Output); err != nil {
-			return changes(summary), err
+			return changes, err
 		}
 	}
-	return changes(summary), nil
+	return changes, nil
 }
 
 // Plan implements driver.Driver. It works in a directory of its own, which it
@@ -117,13 +118,11 @@ func (d *Driver) Plan(ctx context.Context, job driver.Job) (driver.Plan, error) 
 	if err != nil {
 		return driver.Plan{}, err
 	}
-	found, err := d.Terraform.Inspect(ctx, t.WorkingDir, func(dir string, installed map[string]string) error {
-		return d.write(dir, job, installed)
-	}, opts)
+	found, err := d.Terraform.Inspect(ctx, t.WorkingDir, func(dir string) error { return d.write(dir, job) }, opts)
 	if err != nil {
 		return driver.Plan{}, err
 	}
-	plan := driver.Plan{Changes: changes(found.Summary)}
+	plan := driver.Plan{Changes: &found.Summary}
 	if found.JSON != nil {
 		if plan, err = planOf(found.JSON, found.Clean); err != nil {
 			return driver.Plan{}, fmt.Errorf("plan of task %s: %w", t.Name, err)
@@ -134,18 +133,10 @@ func (d *Driver) Plan(ctx context.Context, job driver.Job) (driver.Plan, error) 
 	return plan, nil
 }
 
-// write writes the root module. The types that a module from elsewhere declares
-// are known only after init has installed it: then write is called again with them.
-func (d *Driver) write(dir string, job driver.Job, installed map[string]string) error {
-	root := rootmodule.Module{Config: job.Config, Task: job.Task, Blocks: job.Snapshot.Blocks, Terraform: d.Terraform.Version,
-		Types: terraform.VariableTypes(job.Task)}
-	if installed != nil {
-		if root.Types != nil || !rootmodule.TypesMatter(job.Task, installed) {
-			return nil // what was written is right
-		}
-		root.Types = installed
-	}
-	_, err := root.Write(dir)
+// write writes the root module.
+func (d *Driver) write(dir string, job driver.Job) error {
+	_, err := rootmodule.Module{Config: job.Config, Task: job.Task, Blocks: job.Snapshot.Blocks, Terraform: d.Terraform.Version,
+		Types: terraform.VariableTypes(job.Task, dir)}.Write(dir)
 	return err
 }
 
@@ -193,27 +184,11 @@ func (d *Driver) prepare(ctx context.Context, job driver.Job) (values dynamic.Va
 		Task: t.Name, Backend: backend, Consul: cfg.Consul, Env: rootmodule.Env(t, values.Config), VarJSON: variables,
 		Secrets: slices.Concat(values.Secrets, []string{cfg.Vault.Token}, terraform.SensitiveValues(t)),
 		Log:     job.Output, PersistLog: cfg.Terraform.PersistLog, Unlocked: d.Unlocked, Logger: d.Log, Parallel: d.Parallel,
+		Keep: d.Keep, Orphaned: d.Orphaned,
 	}
 	for _, id := range t.Providers {
 		name, _, _ := strings.Cut(id, ".")
 		opts.Providers = append(opts.Providers, name)
 	}
-	if d.Keep != nil {
-		opts.Keep = func(ctx context.Context, name string, state []byte) (string, error) {
-			return d.Keep(ctx, t.Name, name, state)
-		}
-	}
-	if d.Orphaned != nil {
-		opts.Orphaned = func(ctx context.Context, lock *terraform.LockError) string { return d.Orphaned(ctx, t.Name, lock) }
-	}
 	return values, opts, nil
-}
-
-// changes returns the summary as it is recorded.
-func changes(s terraform.Summary) *state.Changes {
-	c := &state.Changes{Add: s.Add, Change: s.Change, Destroy: s.Destroy}
-	for _, r := range s.Resources[:min(len(s.Resources), driver.KeptResources)] {
-		c.Resources = append(c.Resources, state.Resource{Address: state.Cut(r.Address), Action: r.Action})
-	}
-	return c
 }

@@ -182,3 +182,22 @@ func TestTerraform_PlanOfMovesAloneHasChanges(t *testing.T) {
 		t.Errorf("the plan is %+v", plan)
 	}
 }
+
+func TestTerraform_DeclaresTheTypesOfAnInstalledModule(t *testing.T) {
+	const module = "variable \"services\" {\n  type = map(object({ ports = map(number) }))\n}\nvariable \"name\" {}\nvariable \"password\" {}\n"
+	s := newTask(t, testtools.Terraform(t), module)
+	s.job.Task.Module = "file://" + s.job.Task.Module
+	s.plan()
+	for _, run := range []string{"first", "second"} {
+		if _, err := s.driver.Apply(t.Context(), s.job); err != nil {
+			t.Fatalf("%v\n%s", err, s.out.String())
+		}
+		variables, err := os.ReadFile(filepath.Join(s.job.Task.WorkingDir, "variables.tf"))
+		if err != nil || !strings.Contains(string(variables), "ports") {
+			t.Errorf("after the %s run, ports are not declared (%v):\n%s", run, err, variables)
+		}
+	}
+	if n := strings.Count(s.out.String(), "Initializing the backend"); n != 2 {
+		t.Errorf("the plan and the two runs ran init %d times:\n%s", n, s.out.String())
+	}
+}
