@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"hash"
 	"slices"
 	"strconv"
 	"strings"
@@ -134,18 +135,23 @@ func (s *Service) Key() string {
 	return strings.Join(slices.DeleteFunc(parts, func(part string) bool { return part == "" }), ".")
 }
 
+// noEntries is shared by thousands of instances, and never changed.
+var noEntries = map[string]string{}
+
 func notNil(m map[string]string) map[string]string {
 	if m == nil {
-		return map[string]string{}
+		return noEntries
 	}
 	return m
 }
 
-// sum digests all that is rendered, except what the task file adds. It has the ports
-// also if the module does not declare them: that is not known here.
-func (s *Service) sum() [sha256.Size]byte {
-	text, _ := json.Marshal(s) // texts and numbers
-	return sha256.Sum256(text)
+// sum digests everything that is rendered except what the task file adds. It includes the
+// ports even if the module does not declare them, which is not known here.
+func (s *Service) sum(h hash.Hash) (sum [sha256.Size]byte) {
+	h.Reset()
+	_ = json.NewEncoder(h).Encode(s) // strings and numbers
+	h.Sum(sum[:0])
+	return sum
 }
 
 // Len is the number of instances.

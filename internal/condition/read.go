@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/url"
 	"reflect"
+	"strconv"
 	"strings"
 )
 
@@ -195,12 +196,15 @@ func NoElement(field string) url.Values {
 }
 
 // Encode joins strings so that no other strings give the same result.
-func Encode(fields ...string) string {
-	var b strings.Builder
+func Encode(fields ...string) string { return string(AppendEncoded(nil, fields...)) }
+
+// AppendEncoded appends the result of Encode.
+func AppendEncoded(b []byte, fields ...string) []byte {
 	for _, f := range fields {
-		fmt.Fprintf(&b, "%d:%s", len(f), f)
+		b = strconv.AppendInt(b, int64(len(f)), 10)
+		b = append(append(b, ':'), f...)
 	}
-	return b.String()
+	return b
 }
 
 // DecodeEach decodes the elements of an array one by one, so that the whole

@@ -224,11 +224,10 @@ func (s *serviceSelection) Missing(source Source, _ Reader) []Right {
 func (s *serviceSelection) Render(into Entries, read []Contents) (Entries, error) {
 	entries, _ := into.(Instances)
 	merges := len(entries) > 0
-	for _, got := range read {
-		entries = slices.Grow(entries, len(got.(instances)))
-		for _, i := range got.(instances) {
-			entries = append(entries, i.service(s.userMeta))
-		}
+	all := merged(read)
+	entries = slices.Grow(entries, len(all))
+	for _, i := range all {
+		entries = append(entries, i.service(s.userMeta))
 	}
 	if merges {
 		slices.SortStableFunc(entries, func(x, y Service) int { return strings.Compare(x.Name, y.Name) })
@@ -267,10 +266,7 @@ func (s *regexpSelection) ViewOf(source Source) View {
 
 // Render lists the instances by node and id.
 func (s *regexpSelection) Render(into Entries, read []Contents) (Entries, error) {
-	var all instances
-	for _, got := range read {
-		all = append(all, got.(instances)...)
-	}
+	all := merged(read)
 	slices.SortStableFunc(all, compareInstances)
 	return s.serviceSelection.Render(into, []Contents{all})
 }
@@ -282,16 +278,19 @@ type instancesView struct {
 	filter string
 }
 
+// passingOnly is the query without a filter, shared by thousands of views.
+var passingOnly = url.Values{"passing": {"1"}}
+
 func (v instancesView) Gate() Request { return v.Request() }
 
 func (v instancesView) Request() Request {
-	query := url.Values{}
+	query := passingOnly
 	if v.filter != "" {
-		query.Set("filter", v.filter)
-	}
-	// A filter on the status of checks selects among all instances.
-	if !strings.Contains(v.filter, "Checks.Status") {
-		query.Set("passing", "1")
+		query = url.Values{"filter": {v.filter}}
+		// A filter on the status of checks selects among all instances.
+		if !strings.Contains(v.filter, "Checks.Status") {
+			query["passing"] = passingOnly["passing"]
+		}
 	}
 	return Request{
 		Act:   fmt.Sprintf("read service %q%s", v.name, v.scope),
@@ -321,11 +320,20 @@ type instances []*instance
 func (all instances) Elements(v View) []Element {
 	of := v.(instancesView)
 	elements := make([]Element, len(all))
+	h := sha256.New()
 	for n, i := range all {
 		s := i.service(nil)
-		elements[n] = Element{Source{of.scope, OfService, of.name, s.Node}, s.Key(), s.sum()}
+		elements[n] = Element{Source{of.scope, OfService, of.name, s.Node}, s.Key(), s.sum(h)}
 	}
 	return elements
+}
+
+func merged(read []Contents) instances {
+	var all instances
+	for _, got := range read {
+		all = append(all, got.(instances)...)
+	}
+	return all
 }
 
 func compareInstances(a, b *instance) int {

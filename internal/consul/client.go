@@ -229,11 +229,11 @@ func (c *Client) httpRequest(ctx context.Context, r request) (*http.Request, err
 	}
 	query := url.Values{}
 	maps.Copy(query, r.Query)
-	for key, value := range map[string]string{
-		"dc": cmp.Or(r.Scope.Datacenter, cfg.Datacenter), "partition": cfg.Partition, "ns": cmp.Or(r.Scope.Namespace, cfg.Namespace),
+	for _, p := range [...]struct{ key, value string }{
+		{"dc", cmp.Or(r.Scope.Datacenter, cfg.Datacenter)}, {"partition", cfg.Partition}, {"ns", cmp.Or(r.Scope.Namespace, cfg.Namespace)},
 	} {
-		if value != "" && !(key == "ns" && r.PartitionOnly) {
-			query.Set(key, value)
+		if p.value != "" && !(p.key == "ns" && r.PartitionOnly) {
+			query.Set(p.key, p.value)
 		}
 	}
 	host := cfg.Address

@@ -8,7 +8,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"io"
 	"slices"
 	"strings"
 	"sync"
@@ -60,7 +59,6 @@ type reading struct {
 type loaded struct {
 	contents condition.Contents // nil if the reading is not whole
 	elements []condition.Element
-	sources  []condition.Source
 	filtered bool // access control has hidden something
 	err      error
 }
@@ -129,6 +127,8 @@ func (r *reading) each(p condition.Selection, visit func(loaded)) error {
 func (r *reading) observe(parts []condition.Selection) (Observation, error) {
 	var elements []condition.Element
 	for _, p := range parts {
+		views, _ := r.viewsOf(p) // each returns the error again
+		elements = slices.Grow(elements, len(views))
 		if err := r.each(p, func(l loaded) { elements = append(elements, p.Adapt(l.elements)...) }); err != nil {
 			return Observation{}, err
 		}
@@ -152,12 +152,13 @@ func (r *reading) loadViews(ctx context.Context, views []condition.View) {
 	group.SetLimit(maxReads)
 	for _, v := range todo {
 		group.Go(func() error {
-			datacenter := v.Request().Scope.Datacenter
+			req := v.Request()
+			datacenter := req.Scope.Datacenter
 			mu.Lock()
 			l := loaded{err: gone.in(datacenter)}
 			mu.Unlock()
 			if l.err == nil {
-				l = r.loadView(ctx, v)
+				l = r.loadView(ctx, v, request{Request: req})
 			}
 			mu.Lock()
 			defer mu.Unlock()
@@ -171,10 +172,9 @@ func (r *reading) loadViews(ctx context.Context, views []condition.View) {
 
 // loadView reads a view. If access control has hidden everything, that is an
 // error: with an empty view, what was made of it would be removed.
-func (r *reading) loadView(ctx context.Context, v condition.View) loaded {
-	c, req := r.client, request{Request: v.Request()}
+func (r *reading) loadView(ctx context.Context, v condition.View, req request) loaded {
 	var got condition.Contents
-	a, err := c.get(ctx, req, func(d *json.Decoder) (err error) {
+	a, err := r.client.get(ctx, req, func(d *json.Decoder) (err error) {
 		got, err = v.Decode(d)
 		return err
 	})
@@ -186,12 +186,7 @@ func (r *reading) loadView(ctx context.Context, v condition.View) loaded {
 		l.elements = got.Elements(v)
 	}
 	if a.filtered && len(l.elements) == 0 {
-		l.err = c.denied(req, "access control has hidden everything")
-	}
-	for _, e := range l.elements {
-		if n := len(l.sources); n == 0 || l.sources[n-1] != e.Source {
-			l.sources = append(l.sources, e.Source)
-		}
+		l.err = r.client.denied(req, "access control has hidden everything")
 	}
 	if r.whole {
 		l.contents = got
@@ -228,9 +223,11 @@ func observation(elements []condition.Element) Observation {
 		return bytes.Compare(a.Sum[:], b.Sum[:])
 	})
 	h := sha256.New()
+	var encoded []byte
 	shown := make(map[string]string, len(elements))
 	for _, e := range elements {
-		io.WriteString(h, condition.Encode(e.Source.Of, e.Name, string(e.Sum[:])))
+		encoded = condition.AppendEncoded(encoded[:0], e.Source.Of, e.Name)
+		h.Write(append(encoded, e.Sum[:]...))
 		// A key and a service of a schedule may have one name: both are shown.
 		shown[e.Name] += hex.EncodeToString(e.Sum[:4])
 	}

@@ -19,7 +19,7 @@ import (
 type Visibility struct {
 	client   *Client
 	parts    []condition.Selection
-	shown    [][]condition.Source
+	shown    [][]condition.Element
 	empty    []emptyView
 	filtered []condition.View // that show something
 
@@ -49,15 +49,15 @@ func (r *reading) visibility(parts []condition.Selection) (*Visibility, error) {
 			if r.loaded[names].filtered {
 				v.filtered = append(v.filtered, names)
 			}
-			if !slices.ContainsFunc(views, func(view condition.View) bool { return len(r.loaded[view].sources) > 0 }) {
+			if !slices.ContainsFunc(views, func(view condition.View) bool { return len(r.loaded[view].elements) > 0 }) {
 				v.empty = append(v.empty, emptyView{names, p, r.loaded[names].filtered})
 			}
 		}
 		for _, seen := range views {
 			l := r.loaded[seen]
-			shown := l.sources
+			shown := l.elements
 			if s, ok := p.(condition.Picker); ok {
-				shown = slices.DeleteFunc(slices.Clone(shown), func(source condition.Source) bool { return !s.Picks(source) })
+				shown = slices.DeleteFunc(slices.Clone(shown), func(e condition.Element) bool { return !s.Picks(e.Source) })
 			}
 			v.shown = append(v.shown, shown)
 			if l.filtered {
@@ -78,8 +78,10 @@ func (v *Visibility) Sources() []string {
 		return nil
 	}
 	var sources []string
-	for _, s := range slices.Concat(v.shown...) {
-		sources = append(sources, s.String())
+	for _, view := range v.shown {
+		for _, e := range view {
+			sources = append(sources, e.Source.String())
+		}
 	}
 	slices.Sort(sources)
 	return slices.Compact(sources)
@@ -109,8 +111,10 @@ func (v *Visibility) Confirm(ctx context.Context, before []string) error {
 		return nil
 	}
 	shown := map[condition.Source]bool{}
-	for _, s := range slices.Concat(v.shown...) {
-		shown[s] = true
+	for _, view := range v.shown {
+		for _, e := range view {
+			shown[e.Source] = true
+		}
 	}
 	// What is visible proves the right to its service and to its node. Nothing
 	// needs a proof as long as nothing is missing.
