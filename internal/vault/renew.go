@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/vault/api"
+
+	"github.com/terrapulse/terrapulse/internal/pause"
 )
 
 const (
@@ -20,15 +22,6 @@ const (
 	// shortestWait is the minimum time between two requests, whatever Vault answers.
 	shortestWait = 100 * time.Millisecond
 )
-
-// renewal renews one token, with a timer that is set again after each attempt.
-type renewal struct {
-	*Client
-	client *api.Client // with the token
-	token  string
-	timer  *time.Timer
-	wait   time.Duration // after the next failure; 0 before the first
-}
 
 // Keep begins to renew the token if the configuration says so, as the first Read does. Call it if
 // there may be no Read for longer than the token's lifetime.
@@ -44,109 +37,89 @@ func (c *Client) Keep(ctx context.Context) error {
 func (c *Client) keep(client *api.Client, token string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.renewal != nil && c.renewal.token == token || c.ctx.Err() != nil {
+	if c.stopRenewal != nil && c.renewed == token {
 		return
 	}
-	if c.renewal != nil {
-		c.renewal.timer.Stop()
+	if c.stopRenewal != nil {
+		c.stopRenewal()
 	}
-	r := &renewal{Client: c, client: client, token: token}
-	c.renewal = r
-	r.timer = time.AfterFunc(0, r.lookup)
+	ctx, stop := context.WithCancel(c.ctx)
+	c.renewed, c.stopRenewal = token, stop
+	go c.renewals(ctx, client.Auth().Token())
 }
 
-// stop ends the renewals.
-func (c *Client) stop() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.renewal != nil {
-		c.renewal.timer.Stop()
+// renewals renews a token until ctx ends or the token cannot or need not be renewed any more.
+func (c *Client) renewals(ctx context.Context, token *api.TokenAuth) {
+	attempt, wait := c.lookup, time.Duration(0)
+	for {
+		limited, cancel := context.WithTimeout(ctx, renewLimit)
+		next, err := attempt(limited, token)
+		cancel()
+		switch {
+		case ctx.Err() != nil, err == nil && next == 0:
+			return
+		case err == nil:
+			attempt, wait = c.renew, 0
+		case statusOf(err) == http.StatusForbidden:
+			c.log.Warn("cannot renew the Vault token: it has expired, was revoked, or lacks the right to look itself up and renew itself", "error", c.explain(ctx, err))
+			return
+		default:
+			if wait == 0 {
+				c.log.Warn("cannot renew the Vault token, will retry", "error", c.explain(ctx, err))
+			}
+			wait = min(max(2*wait, firstWait), longestWait)
+			next = wait
+		}
+		if !pause.For(ctx, max(next, shortestWait)) {
+			return
+		}
 	}
 }
 
-// lookup reads the lifetime of the token, and sets the timer for its renewal.
-func (r *renewal) lookup() {
-	ctx, cancel := context.WithTimeout(r.ctx, renewLimit)
-	defer cancel()
-	secret, err := r.client.Auth().Token().LookupSelfWithContext(ctx)
+// lookup reads the lifetime of the token, and returns the wait until its renewal; 0 for never.
+func (c *Client) lookup(ctx context.Context, token *api.TokenAuth) (time.Duration, error) {
+	secret, err := token.LookupSelfWithContext(ctx)
 	if err != nil {
-		r.failed(err, r.lookup)
-		return
+		return 0, err
 	}
 	ttl, err := secret.TokenTTL()
 	if err != nil {
-		r.failed(err, r.lookup)
-		return
+		return 0, err
 	}
 	renewable, err := secret.TokenIsRenewable()
 	switch {
 	case err != nil:
-		r.failed(err, r.lookup)
+		return 0, err
 	case ttl == 0: // never expires
+		return 0, nil
 	case !renewable:
-		r.log.Warn("the Vault token cannot be renewed: providers that need a secret fail when it has expired", "expires_in", ttl)
-	default:
-		r.wait = 0
-		whole := ttl
-		if created, ok := secret.Data["creation_ttl"].(json.Number); ok {
-			if seconds, err := created.Int64(); err == nil {
-				whole = max(ttl, time.Duration(seconds)*time.Second)
-			}
-		}
-		if ttl < whole-whole/10 {
-			r.renew() // the token comes from another process, and the next renewal may be far away
-			return
-		}
-		r.again(ttl-ttl/3, r.renew)
+		c.log.Warn("the Vault token cannot be renewed: providers that need a secret fail when it has expired", "expires_in", ttl)
+		return 0, nil
 	}
+	if created, ok := secret.Data["creation_ttl"].(json.Number); ok {
+		seconds, _ := created.Int64() // 0 if it is not a whole number
+		if whole := time.Duration(seconds) * time.Second; ttl < whole-whole/10 {
+			return shortestWait, nil // another process has used the token, and the next renewal may be far away
+		}
+	}
+	return ttl - ttl/3, nil
 }
 
-// renew renews the token, and sets the timer for the next renewal: when a third of the lifetime is
-// left.
-func (r *renewal) renew() {
-	ctx, cancel := context.WithTimeout(r.ctx, renewLimit)
-	defer cancel()
-	secret, err := r.client.Auth().Token().RenewSelfWithContext(ctx, 0)
+// renew renews the token, and returns the wait until the next renewal, when a third of the lifetime
+// is left; 0 for never.
+func (c *Client) renew(ctx context.Context, token *api.TokenAuth) (time.Duration, error) {
+	secret, err := token.RenewSelfWithContext(ctx, 0)
 	if err == nil && secret.Auth == nil {
 		err = errors.New("the answer contains no token")
 	}
 	if err != nil {
-		r.failed(err, r.renew)
-		return
+		return 0, err
 	}
-	r.wait = 0
 	ttl := time.Duration(secret.Auth.LeaseDuration) * time.Second
-	r.log.Debug("the Vault token was renewed", "expires_in", ttl)
+	c.log.Debug("the Vault token was renewed", "expires_in", ttl)
 	if !secret.Auth.Renewable || ttl <= 0 {
-		r.log.Warn("the Vault token cannot be renewed any further: providers that need a secret fail when it has expired", "expires_in", ttl)
-		return
+		c.log.Warn("the Vault token cannot be renewed any further: providers that need a secret fail when it has expired", "expires_in", ttl)
+		return 0, nil
 	}
-	r.again(ttl-ttl/3, r.renew)
-}
-
-// failed sets the timer for another attempt, unless a retry is useless.
-func (r *renewal) failed(err error, attempt func()) {
-	if r.ctx.Err() != nil {
-		return
-	}
-	if statusOf(err) == http.StatusForbidden {
-		r.log.Warn("cannot renew the Vault token: it has expired, was revoked, or lacks the right to look itself up and renew itself", "error", r.explain(r.ctx, err))
-		return
-	}
-	if r.wait == 0 {
-		r.wait = firstWait
-		r.log.Warn("cannot renew the Vault token, will retry", "error", r.explain(r.ctx, err))
-	}
-	r.again(r.wait, attempt)
-	r.wait = min(2*r.wait, longestWait)
-}
-
-// again sets the timer, unless another token has replaced this one.
-func (r *renewal) again(after time.Duration, attempt func()) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.renewal != r || r.ctx.Err() != nil {
-		return
-	}
-	r.timer = time.AfterFunc(max(after, shortestWait), attempt)
+	return ttl - ttl/3, nil
 }

@@ -44,10 +44,11 @@ type Client struct {
 	client *api.Client // without a token
 	log    *slog.Logger
 
-	mu        sync.Mutex
-	unwrapped map[string]string // tokens by their wrapping tokens
-	renewal   *renewal          // of the last used token; nil without one
-	ctx       context.Context   // of the renewals
+	mu          sync.Mutex
+	unwrapped   map[string]string  // tokens by their wrapping tokens
+	renewed     string             // the last used token
+	stopRenewal context.CancelFunc // nil if no token was used
+	ctx         context.Context    // of the renewals
 }
 
 // New prepares a client without connecting. If the configuration says so, the client renews the
@@ -75,9 +76,7 @@ func New(ctx context.Context, cfg config.Vault, log *slog.Logger) (*Client, erro
 	if cfg.Namespace != "" {
 		client.SetNamespace(cfg.Namespace)
 	}
-	c := &Client{cfg: cfg, client: client, log: log, unwrapped: map[string]string{}, ctx: ctx}
-	context.AfterFunc(ctx, c.stop)
-	return c, nil
+	return &Client{cfg: cfg, client: client, log: log, unwrapped: map[string]string{}, ctx: ctx}, nil
 }
 
 func transport(cfg config.Vault) (*http.Transport, error) {
