@@ -22,9 +22,7 @@ func prepareEnvironment(settings deployment.Runner) error {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return fmt.Errorf("the work volume cannot be written: %w; it comes from the resource TaskDefinition, and the image's user must be able to write it", err)
 		}
-		if err := os.Setenv(name, dir); err != nil {
-			return fmt.Errorf("set %s: %w", name, err)
-		}
+		_ = os.Setenv(name, dir) // fails only for invalid names
 	}
 	if err := os.Chdir(settings.Work); err != nil {
 		return fmt.Errorf("change to the work volume: %w", err)
@@ -47,9 +45,7 @@ func trimTokens() error {
 		case trimmed == "":
 			return fmt.Errorf("%s is empty: store the token in the secret that the parameter %s names", name, parameter)
 		}
-		if err := os.Setenv(name, trimmed); err != nil {
-			return fmt.Errorf("set %s: %w", name, err)
-		}
+		_ = os.Setenv(name, trimmed)
 	}
 	return nil
 }
@@ -58,28 +54,20 @@ func trimTokens() error {
 // environment. It sets the variables for these files that Consul's own tools, Terraform's Consul
 // backend and the configuration use.
 func keepPEM(settings deployment.Runner) error {
-	dir := filepath.Join(settings.Work, "consul")
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("create a directory for the certificates for Consul: %w", err)
-	}
-	for _, pem := range []struct{ from, text, file, variable string }{
-		{"TERRAPULSE_CONSUL_CA", settings.ConsulCA, "ca.pem", "CONSUL_CACERT"},
-		{"TERRAPULSE_CONSUL_CERT", settings.ConsulCert, "cert.pem", "CONSUL_CLIENT_CERT"},
-		{"TERRAPULSE_CONSUL_KEY", settings.ConsulKey, "key.pem", "CONSUL_CLIENT_KEY"},
+	for _, pem := range []struct{ from, text, variable string }{
+		{"TERRAPULSE_CONSUL_CA", settings.ConsulCA, "CONSUL_CACERT"},
+		{"TERRAPULSE_CONSUL_CERT", settings.ConsulCert, "CONSUL_CLIENT_CERT"},
+		{"TERRAPULSE_CONSUL_KEY", settings.ConsulKey, "CONSUL_CLIENT_KEY"},
 	} {
 		if pem.text == "" {
 			continue
 		}
-		file := filepath.Join(dir, pem.file)
-		if err := os.WriteFile(file, []byte(pem.text), 0o600); err != nil {
+		file, err := secrets.Keep(filepath.Join(settings.Work, "consul"), pem.text)
+		if err != nil {
 			return fmt.Errorf("write the content of %s to a file: %w", pem.from, err)
 		}
-		if err := os.Setenv(pem.variable, file); err != nil {
-			return fmt.Errorf("set %s: %w", pem.variable, err)
-		}
-		if err := os.Unsetenv(pem.from); err != nil {
-			return fmt.Errorf("unset %s: %w", pem.from, err)
-		}
+		_ = os.Setenv(pem.variable, file)
+		_ = os.Unsetenv(pem.from)
 	}
 	return nil
 }
@@ -88,9 +76,7 @@ func keepPEM(settings deployment.Runner) error {
 // Terraform takes the user from /etc/passwd or, if its uid is not listed there, from USER: then the
 // launch's id is the user. Otherwise only the host name distinguishes containers.
 func who(launch string) (string, error) {
-	if err := os.Setenv("USER", "terrapulse-"+launch); err != nil {
-		return "", fmt.Errorf("set USER: %w", err)
-	}
+	_ = os.Setenv("USER", "terrapulse-"+launch)
 	name := ""
 	if u, err := user.Current(); err == nil { // Terraform also works without it
 		name = u.Username

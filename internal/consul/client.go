@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -20,7 +19,6 @@ import (
 
 	"github.com/hashicorp/consul/api"
 
-	"github.com/terrapulse/terrapulse/internal/clienttls"
 	"github.com/terrapulse/terrapulse/internal/condition"
 	"github.com/terrapulse/terrapulse/internal/config"
 )
@@ -65,13 +63,11 @@ func New(cfg config.Consul) (*Client, error) {
 	if cfg.TLS.Enabled {
 		resolved.Scheme = "https"
 	}
-	tls := cfg.TLS
-	tlsConfig, err := clienttls.Config(clienttls.Options{CACert: tls.CACert, CAPath: tls.CAPath, Cert: tls.Cert, Key: tls.Key,
-		ServerName: tls.ServerName, SkipVerify: tls.Enabled && !tls.Verify})
+	transport, err := transport(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("use consul.tls: %w", err)
 	}
-	httpClient := &http.Client{Transport: transport(cfg, tlsConfig)}
+	httpClient := &http.Client{Transport: transport}
 	resolved.HttpClient = httpClient
 
 	// NewClient completes the configuration. For a Unix socket it replaces the HTTP
@@ -97,31 +93,21 @@ func New(cfg config.Consul) (*Client, error) {
 // than those of this package: it holds whole answers in memory.
 func (c *Client) API() *api.Client { return c.api }
 
-func transport(cfg config.Consul, tlsConfig *tls.Config) *http.Transport {
-	t := cfg.Transport
-	dialer := &net.Dialer{Timeout: t.DialTimeout, KeepAlive: t.DialKeepAlive}
-	idle := t.MaxIdleConnsPerHost
-	if idle == 0 {
-		idle = maxConns // the next poll finds its connections open
+func transport(cfg config.Consul) (*http.Transport, error) {
+	t, err := cfg.Transport.HTTP(cfg.TLS)
+	if err != nil {
+		return nil, err
 	}
-	transport := &http.Transport{
-		Proxy:               http.ProxyFromEnvironment,
-		DialContext:         dialer.DialContext,
-		TLSClientConfig:     tlsConfig,
-		TLSHandshakeTimeout: t.TLSHandshakeTimeout,
-		DisableKeepAlives:   t.DisableKeepAlives,
-		IdleConnTimeout:     t.IdleConnTimeout,
-		MaxIdleConns:        t.MaxIdleConns,
-		MaxIdleConnsPerHost: idle,
-		MaxConnsPerHost:     maxConns,
+	t.MaxConnsPerHost = maxConns
+	if t.MaxIdleConnsPerHost == 0 {
+		t.MaxIdleConnsPerHost = maxConns // the next poll finds its connections open
 	}
 	if socket, ok := strings.CutPrefix(cfg.Address, "unix://"); ok {
-		transport.Proxy = nil
-		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return dialer.DialContext(ctx, "unix", socket)
-		}
+		dial := t.DialContext
+		t.Proxy = nil
+		t.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx, "unix", socket) }
 	}
-	return transport
+	return t, nil
 }
 
 // Leader returns nil if the cluster has a leader, and ErrNoLeader if it is

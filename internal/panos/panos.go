@@ -27,8 +27,10 @@ import (
 	"github.com/cenkalti/backoff/v5"
 	"github.com/zclconf/go-cty/cty"
 	"github.com/zclconf/go-cty/cty/convert"
+	ctyjson "github.com/zclconf/go-cty/cty/json"
 
 	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/pause"
 )
 
 // ProviderName is the provider that supports auto_commit.
@@ -62,59 +64,61 @@ func New(p config.Provider, dir string) (*Committer, error) {
 		return nil, nil
 	}
 	c := &Committer{provider: p.ID(), wait: firstWait}
-	s := settings{p}
-	if file := s.text("json_config_file", ""); file != "" {
+	if file := textOf(p.Body, "json_config_file"); file != "" {
 		if err := c.read(file, dir); err != nil {
 			return nil, err
 		}
 	}
-	set := func(to *string, argument, variable string) { *to = cmp.Or(s.text(argument, variable), *to) }
-	set(&c.client.Hostname, "hostname", "PANOS_HOSTNAME")
-	set(&c.client.Username, "username", "PANOS_USERNAME")
-	set(&c.client.Password, "password", "PANOS_PASSWORD")
-	set(&c.client.ApiKey, "api_key", "PANOS_API_KEY")
-	set(&c.client.Protocol, "protocol", "PANOS_PROTOCOL")
-	set(&c.client.Target, "target", "PANOS_TARGET")
 	var errs []error
-	if text := s.text("port", "PANOS_PORT"); text != "" {
-		port, err := strconv.ParseUint(text, 10, 16)
-		errs = append(errs, c.wrong(err, "port (PANOS_PORT) must be a number from 1 to 65535"))
-		c.client.Port = uint(port)
+	var port, timeout uint16
+	for _, a := range []struct {
+		name, variable string
+		to             any
+		form           string // of values that are not strings
+	}{
+		{"hostname", "PANOS_HOSTNAME", &c.client.Hostname, ""},
+		{"username", "PANOS_USERNAME", &c.client.Username, ""},
+		{"password", "PANOS_PASSWORD", &c.client.Password, ""},
+		{"api_key", "PANOS_API_KEY", &c.client.ApiKey, ""},
+		{"protocol", "PANOS_PROTOCOL", &c.client.Protocol, ""},
+		{"target", "PANOS_TARGET", &c.client.Target, ""},
+		{"port", "PANOS_PORT", &port, "a number from 1 to 65535"},
+		{"timeout", "PANOS_TIMEOUT", &timeout, "a number of seconds"},
+		{"verify_certificate", "PANOS_VERIFY_CERTIFICATE", &c.client.VerifyCertificate, "true or false"},
+		{"additional_headers", "PANOS_HEADERS", &c.client.Headers, "a map of strings, the variable in JSON"},
+	} {
+		text := cmp.Or(textOf(p.Body, a.name), variable(p, a.variable))
+		if text != "" && set(a.to, text) != nil {
+			errs = append(errs, c.wrong(fmt.Sprintf("%s (%s) must be %s", a.name, a.variable, a.form)))
+		}
 	}
-	if text := s.text("timeout", "PANOS_TIMEOUT"); text != "" {
-		seconds, err := strconv.ParseUint(text, 10, 16)
-		errs = append(errs, c.wrong(err, "timeout (PANOS_TIMEOUT) must be a number of seconds"))
-		c.client.Timeout = int(seconds)
-	}
-	if text := s.text("verify_certificate", "PANOS_VERIFY_CERTIFICATE"); text != "" {
-		verify, err := strconv.ParseBool(text)
-		errs = append(errs, c.wrong(err, "verify_certificate (PANOS_VERIFY_CERTIFICATE) must be true or false"))
-		c.client.VerifyCertificate = verify
-	}
-	if text := cmp.Or(s.json("additional_headers"), s.variable("PANOS_HEADERS")); text != "" {
-		err := json.Unmarshal([]byte(text), &c.client.Headers)
-		errs = append(errs, c.wrong(err, "additional_headers (PANOS_HEADERS) must be a map of strings, the variable in JSON"))
-	}
+	c.client.Port, c.client.Timeout = cmp.Or(uint(port), c.client.Port), cmp.Or(int(timeout), c.client.Timeout)
 	switch {
 	case c.client.Hostname == "":
-		errs = append(errs, c.wrong(errMissing, "hostname is needed for auto_commit: set it in the provider block, or set PANOS_HOSTNAME"))
+		errs = append(errs, c.wrong("hostname is needed for auto_commit: set it in the provider block, or set PANOS_HOSTNAME"))
 	case c.client.Username == "":
-		errs = append(errs, c.wrong(errMissing, "username is needed for auto_commit, which commits the changes of that one administrator: "+
+		errs = append(errs, c.wrong("username is needed for auto_commit, which commits the changes of that one administrator: "+
 			"set it in the provider block, or set PANOS_USERNAME; it must be the one whose password or api_key the provider uses"))
 	case c.client.Password == "" && c.client.ApiKey == "":
-		errs = append(errs, c.wrong(errMissing, "password or api_key is needed for auto_commit: set one in the provider block, or set PANOS_PASSWORD or PANOS_API_KEY"))
+		errs = append(errs, c.wrong("password or api_key is needed for auto_commit: set one in the provider block, or set PANOS_PASSWORD or PANOS_API_KEY"))
 	}
 	return c, errors.Join(errs...)
 }
 
-var errMissing = errors.New("missing")
-
-// wrong adds the problem with an argument to err, if err is not nil. It drops the text of err,
-// which may contain the argument, which may be secret.
-func (c *Committer) wrong(err error, problem string) error {
-	if err == nil {
-		return nil
+// set writes a value that is not empty. Its error may contain the value, which may be secret.
+func set(to any, text string) (err error) {
+	switch to := to.(type) {
+	case *string:
+		*to = text
+	case *bool:
+		*to, err = strconv.ParseBool(text)
+	default:
+		err = json.Unmarshal([]byte(text), to)
 	}
+	return err
+}
+
+func (c *Committer) wrong(problem string) error {
 	return fmt.Errorf("provider %q: %s", c.provider, problem)
 }
 
@@ -127,48 +131,38 @@ func (c *Committer) read(file, dir string) error {
 	if err != nil {
 		return fmt.Errorf("provider %q: read json_config_file: %w", c.provider, err)
 	}
-	return c.wrong(json.Unmarshal(text, &c.client), "json_config_file "+file+" is not what the panos provider reads: an object in JSON with hostname, username and so on")
+	if json.Unmarshal(text, &c.client) != nil { // the error may contain a secret
+		return c.wrong("json_config_file " + file + " is not what the panos provider reads: an object in JSON with hostname, username and so on")
+	}
+	return nil
 }
 
-// settings are the arguments of a provider block.
-type settings struct{ config.Provider }
-
-// text returns an argument as text, or the value of the environment variable.
-func (s settings) text(argument, variable string) string {
-	if v, ok := s.Body.Attributes[argument]; ok {
-		if v, err := convert.Convert(v, cty.String); err == nil && v.IsKnown() && !v.IsNull() && v.AsString() != "" {
-			return v.AsString()
-		}
+// textOf returns an argument as text, and a map or block in JSON; "" if it is missing or empty.
+func textOf(body config.Body, name string) string {
+	v := body.Attributes[name]
+	for _, block := range body.Blocks[name] {
+		v = cty.ObjectVal(block.Attributes)
 	}
-	return s.variable(variable)
-}
-
-// json returns an argument that is a map or a block.
-func (s settings) json(argument string) string {
-	table := map[string]string{}
-	add := func(values map[string]cty.Value) {
-		for name := range values {
-			table[name] = settings{config.Provider{Body: config.Body{Attributes: values}}}.text(name, "")
-		}
-	}
-	if v, ok := s.Body.Attributes[argument]; ok && v.Type().IsObjectType() && !v.IsNull() {
-		add(v.AsValueMap())
-	}
-	for _, block := range s.Body.Blocks[argument] {
-		add(block.Attributes)
-	}
-	if len(table) == 0 {
+	if v == cty.NilVal || v.IsNull() || !v.IsWhollyKnown() || v.CanIterateElements() && v.LengthInt() == 0 {
 		return ""
 	}
-	text, _ := json.Marshal(table) // strings
+	want := cty.String
+	if v.Type().IsObjectType() {
+		want = cty.Map(cty.String)
+	}
+	v, err := convert.Convert(v, want)
+	if err != nil {
+		return ""
+	}
+	if want == cty.String {
+		return v.AsString()
+	}
+	text, _ := ctyjson.Marshal(v, want) // known strings
 	return string(text)
 }
 
-func (s settings) variable(name string) string {
-	if name == "" {
-		return ""
-	}
-	if v, ok := s.Env[name]; ok {
+func variable(p config.Provider, name string) string {
+	if v, ok := p.Env[name]; ok {
 		return v
 	}
 	return os.Getenv(name)
@@ -244,7 +238,7 @@ func wait(ctx context.Context, client *pango.Client, job uint) error {
 		XMLName xml.Name `xml:"show"`
 		ID      uint     `xml:"jobs>id"`
 	}
-	pause := firstPoll
+	rest := firstPoll
 	for {
 		var state util.BasicJob
 		if _, err := client.Op(show{ID: job}, "", nil, &state); err != nil {
@@ -257,12 +251,10 @@ func wait(ctx context.Context, client *pango.Client, job uint) error {
 			}
 			return nil
 		}
-		select {
-		case <-ctx.Done():
+		if !pause.For(ctx, rest) {
 			return context.Cause(ctx)
-		case <-time.After(pause):
 		}
-		pause = min(pause*3/2, longestPause)
+		rest = min(rest*3/2, longestPause)
 	}
 }
 

@@ -42,7 +42,7 @@ func (c *Consul) Configure(ctx context.Context, cfg config.Consul) (config.Consu
 		}
 		text, err := c.Source.Get(ctx, pem.arn)
 		if err == nil {
-			*pem.path, err = c.keep(text)
+			*pem.path, err = Keep(c.Dir, text)
 		}
 		if err != nil {
 			return cfg, fmt.Errorf("read the secret of the parameter %s: %w", pem.parameter, err)
@@ -66,20 +66,21 @@ func (c *Consul) tokenIsSecret(cfg config.Consul) bool {
 	return c.ARNs.TokenARN != "" && cfg.Token == ""
 }
 
-// keep writes a text to a file that is named after its content.
-func (c *Consul) keep(text string) (string, error) {
-	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
+// Keep writes a certificate or key to a file in dir that only this user may read and that is named
+// after its content.
+func Keep(dir, pem string) (path string, err error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", err
 	}
-	path := filepath.Join(c.Dir, fmt.Sprintf("%x.pem", sha256.Sum256([]byte(text))))
+	path = filepath.Join(dir, fmt.Sprintf("%x.pem", sha256.Sum256([]byte(pem))))
 	if _, err := os.Stat(path); err == nil {
 		return path, nil
 	}
-	f, err := os.CreateTemp(c.Dir, ".pem-*") // for this user alone
+	f, err := os.CreateTemp(dir, ".pem-*") // for this user alone
 	if err != nil {
 		return "", err
 	}
-	_, err = f.WriteString(text + "\n")
+	_, err = f.WriteString(pem + "\n")
 	if closed := f.Close(); err == nil {
 		err = closed
 	}

@@ -101,74 +101,29 @@ func (s *Source) Drop(name, refused string) {
 // name is its ARN, as for Get, or its name. With a key, it returns the value of that key of a
 // secret in JSON.
 func (s *Source) Secret(ctx context.Context, name, key string) (string, error) {
+	in := &secretsmanager.GetSecretValueInput{SecretId: &name}
 	at, err := arn.Parse(name)
-	if err != nil {
-		return s.secretValue(ctx, name, &secretsmanager.GetSecretValueInput{SecretId: &name}, key, "")
-	}
-	if key != "" {
-		if strings.Count(at.Resource, ":") > 1 {
+	if err == nil {
+		// secret:NAME:KEY:STAGE:VERSION; a name has no colon.
+		parts := strings.Split(at.Resource, ":")
+		switch {
+		case len(parts) < 2 || len(parts) > 5 || parts[0] != "secret" || parts[1] == "":
+			return "", fault.As(fault.Person, fmt.Errorf("%s is not an ARN of a secret: it must end in secret:NAME, and :KEY:: for one key of a secret in JSON", name))
+		case key != "" && len(parts) > 2:
 			return "", fault.As(fault.Person, fmt.Errorf("secret %s and the key %q: the ARN continues after the secret's name, so it must contain the key, too", name, key))
 		}
-		at.Resource += ":" + key
+		parts = append(parts, "", "", "")
+		key = cmp.Or(key, parts[2])
+		at.Resource = parts[0] + ":" + parts[1]
+		in.SecretId = aws.String(at.String())
+		if parts[3] != "" {
+			in.VersionStage = &parts[3]
+		}
+		if parts[4] != "" {
+			in.VersionId = &parts[4]
+		}
 	}
-	return s.secret(ctx, name, at)
-}
-
-// Parameter returns the current value of an SSM parameter, ignoring the cache of Get. The name is
-// its ARN or its name.
-func (s *Source) Parameter(ctx context.Context, name string) (string, error) {
-	if at, err := arn.Parse(name); err == nil {
-		return s.parameter(ctx, name, at)
-	}
-	return s.parameterValue(ctx, name, "")
-}
-
-func (s *Source) value(name string) *value {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.values[name] == nil {
-		s.values[name] = &value{}
-	}
-	return s.values[name]
-}
-
-func (s *Source) read(ctx context.Context, name string) (string, error) {
-	at, err := arn.Parse(name)
-	if err != nil {
-		return "", fault.As(fault.Person, fmt.Errorf("%q is not an ARN: use the ARN of a Secrets Manager secret or of an SSM parameter", name))
-	}
-	switch at.Service {
-	case "secretsmanager":
-		return s.secret(ctx, name, at)
-	case "ssm":
-		return s.parameter(ctx, name, at)
-	}
-	return "", fault.As(fault.Person, fmt.Errorf("%s is an ARN of %s: use one of a Secrets Manager secret or of an SSM parameter", name, at.Service))
-}
-
-func (s *Source) secret(ctx context.Context, name string, at arn.ARN) (string, error) {
-	// secret:NAME:KEY:STAGE:VERSION; a name has no colon.
-	parts := strings.Split(at.Resource, ":")
-	if len(parts) < 2 || len(parts) > 5 || parts[0] != "secret" || parts[1] == "" {
-		return "", fault.As(fault.Person, fmt.Errorf("%s is not an ARN of a secret: it must end in secret:NAME, and :KEY:: for one key of a secret in JSON", name))
-	}
-	parts = append(parts, "", "", "")
-	key := parts[2]
-	at.Resource = parts[0] + ":" + parts[1]
-	in := &secretsmanager.GetSecretValueInput{SecretId: aws.String(at.String())}
-	if parts[3] != "" {
-		in.VersionStage = &parts[3]
-	}
-	if parts[4] != "" {
-		in.VersionId = &parts[4]
-	}
-	return s.secretValue(ctx, name, in, key, at.Region)
-}
-
-// secretValue returns the text of a secret, or of one key of it. An empty region is the client's
-// own.
-func (s *Source) secretValue(ctx context.Context, name string, in *secretsmanager.GetSecretValueInput, key, region string) (string, error) {
-	out, err := s.getSecret(ctx, in, func(o *secretsmanager.Options) { o.Region = cmp.Or(region, o.Region) })
+	out, err := s.getSecret(ctx, in, func(o *secretsmanager.Options) { o.Region = cmp.Or(at.Region, o.Region) })
 	if err != nil {
 		return "", explain(name, "secretsmanager:GetSecretValue", err)
 	}
@@ -191,17 +146,15 @@ func (s *Source) secretValue(ctx context.Context, name string, in *secretsmanage
 	return filled(name, text)
 }
 
-func (s *Source) parameter(ctx context.Context, name string, at arn.ARN) (string, error) {
-	if !strings.HasPrefix(at.Resource, "parameter/") {
+// Parameter returns the current value of an SSM parameter, ignoring the cache of Get. The name is
+// its ARN or its name.
+func (s *Source) Parameter(ctx context.Context, name string) (string, error) {
+	at, err := arn.Parse(name)
+	if err == nil && !strings.HasPrefix(at.Resource, "parameter/") {
 		return "", fault.As(fault.Person, fmt.Errorf("%s is not an ARN of a parameter: it must end in parameter/NAME", name))
 	}
-	return s.parameterValue(ctx, name, at.Region)
-}
-
-// parameterValue returns the text of a parameter. An empty region is the client's own.
-func (s *Source) parameterValue(ctx context.Context, name, region string) (string, error) {
 	out, err := s.getParameter(ctx, &ssm.GetParameterInput{Name: &name, WithDecryption: aws.Bool(true)},
-		func(o *ssm.Options) { o.Region = cmp.Or(region, o.Region) })
+		func(o *ssm.Options) { o.Region = cmp.Or(at.Region, o.Region) })
 	if err != nil {
 		return "", explain(name, "ssm:GetParameter", err)
 	}
@@ -209,6 +162,29 @@ func (s *Source) parameterValue(ctx context.Context, name, region string) (strin
 		return "", fmt.Errorf("read parameter %s: the answer contains no value", name)
 	}
 	return filled(name, aws.ToString(out.Parameter.Value))
+}
+
+func (s *Source) value(name string) *value {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.values[name] == nil {
+		s.values[name] = &value{}
+	}
+	return s.values[name]
+}
+
+func (s *Source) read(ctx context.Context, name string) (string, error) {
+	at, err := arn.Parse(name)
+	if err != nil {
+		return "", fault.As(fault.Person, fmt.Errorf("%q is not an ARN: use the ARN of a Secrets Manager secret or of an SSM parameter", name))
+	}
+	switch at.Service {
+	case "secretsmanager":
+		return s.Secret(ctx, name, "")
+	case "ssm":
+		return s.Parameter(ctx, name)
+	}
+	return "", fault.As(fault.Person, fmt.Errorf("%s is an ARN of %s: use one of a Secrets Manager secret or of an SSM parameter", name, at.Service))
 }
 
 // Trim removes spaces and newlines at the end of a secret. They come from the file that it was

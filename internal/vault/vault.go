@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -20,7 +19,6 @@ import (
 
 	"github.com/hashicorp/vault/api"
 
-	"github.com/terrapulse/terrapulse/internal/clienttls"
 	"github.com/terrapulse/terrapulse/internal/config"
 )
 
@@ -80,27 +78,15 @@ func New(ctx context.Context, cfg config.Vault, log *slog.Logger) (*Client, erro
 }
 
 func transport(cfg config.Vault) (*http.Transport, error) {
-	c := cfg.Transport
-	t := &http.Transport{
-		Proxy:               http.ProxyFromEnvironment,
-		DialContext:         (&net.Dialer{Timeout: c.DialTimeout, KeepAlive: c.DialKeepAlive}).DialContext,
-		TLSHandshakeTimeout: c.TLSHandshakeTimeout,
-		DisableKeepAlives:   c.DisableKeepAlives,
-		IdleConnTimeout:     c.IdleConnTimeout,
-		MaxIdleConns:        c.MaxIdleConns,
-		MaxIdleConnsPerHost: c.MaxIdleConnsPerHost,
-		ForceAttemptHTTP2:   true,
-	}
-	if !cfg.TLS.Enabled {
-		return t, nil
-	}
-	var err error
 	tls := cfg.TLS
-	t.TLSClientConfig, err = clienttls.Config(clienttls.Options{
-		CACert: tls.CACert, CAPath: tls.CAPath, Cert: tls.Cert, Key: tls.Key, ServerName: tls.ServerName, SkipVerify: !tls.Verify})
+	if !tls.Enabled {
+		tls = config.ClientTLS{}
+	}
+	t, err := cfg.Transport.HTTP(tls)
 	if err != nil {
 		return nil, fmt.Errorf("use vault.tls: %w", err)
 	}
+	t.ForceAttemptHTTP2 = true
 	return t, nil
 }
 

@@ -33,7 +33,7 @@ type Server struct {
 	mu       sync.Mutex
 	tokens   map[string]*Token
 	wrapped  map[string]string         // tokens by their wrapping tokens
-	v1, v2   map[string]map[string]any // secrets by path, below kv/ and secret/
+	secrets  map[string]map[string]any // by path
 	issued   int
 	sealed   bool
 	hanging  chan struct{} // closed when the server answers again; nil if it does not hang
@@ -45,31 +45,27 @@ type Server struct {
 // which never expires.
 func Start(t testing.TB) *Server {
 	t.Helper()
-	s := newServer()
-	s.Server = httptest.NewServer(s)
-	t.Cleanup(s.close)
-	return s
+	return start(t, (*httptest.Server).Start)
 }
 
 // StartTLS is Start with TLS.
 func StartTLS(t testing.TB, cfg *tls.Config) *Server {
 	t.Helper()
-	s := newServer()
+	return start(t, func(s *httptest.Server) {
+		s.TLS = cfg
+		s.StartTLS()
+	})
+}
+
+func start(t testing.TB, listen func(*httptest.Server)) *Server {
+	s := &Server{tokens: map[string]*Token{"root": {}}, wrapped: map[string]string{}, secrets: map[string]map[string]any{}}
 	s.Server = httptest.NewUnstartedServer(s)
-	s.TLS = cfg
-	s.Server.StartTLS()
-	t.Cleanup(s.close)
+	listen(s.Server)
+	t.Cleanup(func() {
+		s.Hang(false)
+		s.Close()
+	})
 	return s
-}
-
-func newServer() *Server {
-	return &Server{tokens: map[string]*Token{"root": {}}, wrapped: map[string]string{},
-		v1: map[string]map[string]any{}, v2: map[string]map[string]any{}}
-}
-
-func (s *Server) close() {
-	s.Hang(false)
-	s.Server.Close()
 }
 
 // AddToken adds a token.
@@ -93,12 +89,7 @@ func (s *Server) Wrap(wrapping, token string) {
 func (s *Server) Put(path string, data map[string]any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	engine, name, _ := strings.Cut(path, "/")
-	if engine == "kv" {
-		s.v1[name] = data
-	} else {
-		s.v2[name] = data
-	}
+	s.secrets[path] = data
 }
 
 // Seal makes the server deny every request, or ends that.
@@ -201,7 +192,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, method, path str
 	if token.TTL > 0 {
 		left = int(time.Until(token.expires).Round(time.Second).Seconds())
 	}
-	engine, name, _ := strings.Cut(path, "/")
+	engine, _, _ := strings.Cut(path, "/")
 	switch {
 	case path == "auth/token/lookup-self":
 		answer(w, map[string]any{"data": map[string]any{"ttl": left, "creation_ttl": int(token.TTL.Seconds()), "renewable": token.Renewable}})
@@ -220,19 +211,17 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, method, path str
 			return
 		}
 		answer(w, map[string]any{"data": map[string]any{"path": mount + "/", "options": map[string]any{"version": version}}})
-	case engine == "kv" && method == "LIST":
-		list(w, s.v1, name)
+	case method == "LIST" && (engine == "kv" || strings.HasPrefix(path, "secret/metadata/")):
+		s.list(w, strings.Replace(path, "secret/metadata/", "secret/", 1))
 	case engine == "kv":
-		data, ok := s.v1[name]
-		if !ok || data == nil {
+		data := s.secrets[path]
+		if data == nil {
 			refuse(w, http.StatusNotFound)
 			return
 		}
 		answer(w, map[string]any{"data": data, "lease_duration": 2764800})
-	case engine == "secret" && method == "LIST" && strings.HasPrefix(name, "metadata/"):
-		list(w, s.v2, strings.TrimPrefix(name, "metadata/"))
-	case engine == "secret" && strings.HasPrefix(name, "data/"):
-		data, ok := s.v2[strings.TrimPrefix(name, "data/")]
+	case strings.HasPrefix(path, "secret/data/"):
+		data, ok := s.secrets[strings.Replace(path, "secret/data/", "secret/", 1)]
 		if !ok {
 			refuse(w, http.StatusNotFound)
 			return
@@ -240,11 +229,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, method, path str
 		if data == nil {
 			w.WriteHeader(http.StatusNotFound) // deleted: the metadata is returned all the same
 		}
-		var held any
-		if data != nil {
-			held = data
-		}
-		answer(w, map[string]any{"data": map[string]any{"data": held, "metadata": map[string]any{"version": 3}}})
+		answer(w, map[string]any{"data": map[string]any{"data": data, "metadata": map[string]any{"version": 3}}})
 	case engine == "db":
 		s.issued++
 		answer(w, map[string]any{"lease_id": fmt.Sprintf("%s/%d", path, s.issued), "lease_duration": 3600, "renewable": true,
@@ -254,9 +239,9 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, method, path str
 	}
 }
 
-func list(w http.ResponseWriter, secrets map[string]map[string]any, below string) {
+func (s *Server) list(w http.ResponseWriter, below string) {
 	var keys []string
-	for name := range secrets {
+	for name := range s.secrets {
 		if rest, ok := strings.CutPrefix(name, below+"/"); ok {
 			keys = append(keys, rest)
 		}

@@ -4,14 +4,12 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 	"syscall"
 	"time"
+
+	"github.com/prometheus/procfs"
 )
 
 // Process is a container that runs as a process on this machine.
@@ -51,20 +49,10 @@ func (p Process) Run(ctx context.Context, c Container) int {
 
 // kill ends every process of the container's session.
 func kill(cmd *exec.Cmd) {
-	session := strconv.Itoa(cmd.Process.Pid)
-	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
-	for _, path := range stats {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			continue // it has just ended
-		}
-		// pid (name) state ppid pgrp session …; a name may contain any character.
-		fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
-		if len(fields) < 4 || fields[3] != session {
-			continue
-		}
-		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path))); err == nil {
-			syscall.Kill(pid, syscall.SIGKILL)
+	processes, _ := procfs.AllProcs()
+	for _, p := range processes {
+		if stat, err := p.Stat(); err == nil && stat.Session == cmd.Process.Pid { // an error: it has just ended
+			syscall.Kill(p.PID, syscall.SIGKILL)
 		}
 	}
 }
