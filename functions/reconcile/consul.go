@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"slices"
 
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/consul"
@@ -16,37 +17,33 @@ type consulClient interface {
 	Watch(ctx context.Context, gates consul.GateSet, since consul.Marks) reconcile.Watch
 }
 
-// connector creates clients of Consul with the secrets that the stack names.
-type connector struct {
-	secrets *secrets.Consul
-	last    *client
-}
-
-// connect returns the same client, which keeps its connections, as long as the configuration and
-// the secrets are unchanged.
-func (c *connector) connect(ctx context.Context, cfg config.Consul) (consulClient, error) {
-	complete, err := c.secrets.Configure(ctx, cfg)
-	if err != nil {
-		return nil, err
-	}
-	if c.last == nil || c.last.written != cfg || c.last.complete != complete {
-		connection, err := consul.New(complete)
-		if err != nil {
-			return nil, err
-		}
-		c.last = &client{Client: connection, secrets: c.secrets, written: cfg, complete: complete}
-	}
-	return c.last, nil
-}
-
-// client is a client of Consul whose token may come from a secret. If Consul denies the token, it
-// reads the secret again and retries the request, so that a token can be replaced without a
+// client is a client of Consul with the secrets that the stack names. If Consul denies its token,
+// it reads the secret again and retries the request, so that a token can be replaced without a
 // deployment.
 type client struct {
-	*consul.Client
-	secrets  *secrets.Consul
-	written  config.Consul // from the task files and the environment
-	complete config.Consul // with the secrets
+	*consul.Client // nil before the first connect
+	secrets        *secrets.Consul
+	written        config.Consul // from the task files and the environment
+	complete       config.Consul // with the secrets
+}
+
+// connect sets the configuration. It keeps the connections as long as the configuration and the
+// secrets are unchanged.
+func (c *client) connect(ctx context.Context, cfg config.Consul) (consulClient, error) {
+	complete, err := c.secrets.Configure(ctx, cfg)
+	if err == nil && (c.Client == nil || c.complete != complete) {
+		err = c.use(complete)
+	}
+	c.written = cfg
+	return c, err
+}
+
+func (c *client) use(complete config.Consul) error {
+	connection, err := consul.New(complete)
+	if err == nil {
+		c.Client, c.complete = connection, complete
+	}
+	return err
 }
 
 func (c *client) Poll(ctx context.Context, gates consul.GateSet) (consul.Marks, error) {
@@ -59,10 +56,9 @@ func (c *client) Poll(ctx context.Context, gates consul.GateSet) (consul.Marks, 
 
 func (c *client) Observe(ctx context.Context, queries []consul.Query) []consul.Answer {
 	answers := c.Client.Observe(ctx, queries)
-	for _, a := range answers {
-		if consul.IsForbidden(a.Err) && c.renew(ctx) {
-			return c.Client.Observe(ctx, queries)
-		}
+	denied := func(a consul.Answer) bool { return consul.IsForbidden(a.Err) }
+	if slices.ContainsFunc(answers, denied) && c.renew(ctx) {
+		return c.Client.Observe(ctx, queries)
 	}
 	return answers
 }
@@ -74,13 +70,5 @@ func (c *client) Watch(ctx context.Context, gates consul.GateSet, since consul.M
 // renew reports whether there is another token to try.
 func (c *client) renew(ctx context.Context) bool {
 	complete, another, err := c.secrets.Renew(ctx, c.written, c.complete.Token)
-	if err != nil || !another {
-		return false // the refusal says more
-	}
-	connection, err := consul.New(complete)
-	if err != nil {
-		return false
-	}
-	c.Client, c.complete = connection, complete
-	return true
+	return err == nil && another && c.use(complete) == nil // otherwise the denial says more
 }

@@ -56,13 +56,13 @@ func newHandler(ctx context.Context, environ []string, out io.Writer) (*handler,
 		Client: awsecs.NewFromConfig(cfg), Stack: settings.Stack, Cluster: settings.Cluster, TaskDefinition: settings.TaskDefinition,
 		Capacity: settings.Capacity, Subnets: settings.Subnets, SecurityGroups: settings.SecurityGroups, PublicIP: settings.PublicIP, Now: time.Now,
 	}
-	connector := &connector{secrets: &secrets.Consul{
+	client := &client{secrets: &secrets.Consul{
 		Source: secrets.New(cfg), ARNs: settings.Consul, Dir: filepath.Join(os.TempDir(), "terrapulse-consul"),
 	}}
 	return &handler{
 		store: store, launcher: launcher,
 		bundles: &inforce.Follower{Source: &bundle.Bucket{Client: s3.NewFromConfig(cfg), Location: settings.Bundle}, Store: store, Now: time.Now},
-		connect: connector.connect,
+		connect: client.connect,
 		checks: []check{
 			{"table", store.Check, "deploy the stack again, or restore the table: see docs/operate.md"},
 			{"ecs", launcher.Check, "deploy the stack again with a RunnerImage, and a cluster, that are there"},

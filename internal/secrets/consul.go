@@ -42,7 +42,7 @@ func (c *Consul) Configure(ctx context.Context, cfg config.Consul) (config.Consu
 		}
 		text, err := c.Source.Get(ctx, pem.arn)
 		if err == nil {
-			*pem.path, err = Keep(c.Dir, text)
+			*pem.path, err = Keep(c.Dir, text+"\n")
 		}
 		if err != nil {
 			return cfg, fmt.Errorf("read the secret of the parameter %s: %w", pem.parameter, err)
@@ -80,7 +80,7 @@ func Keep(dir, pem string) (path string, err error) {
 	if err != nil {
 		return "", err
 	}
-	_, err = f.WriteString(pem + "\n")
+	_, err = f.WriteString(pem)
 	if closed := f.Close(); err == nil {
 		err = closed
 	}
