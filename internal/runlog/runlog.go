@@ -39,16 +39,10 @@ var ErrTaken = errors.New("the output of this run exists already")
 // Save stores the output of a run and returns the URL for Load. The bucket decides how long it is
 // kept. Output is written once: RunnerRole may write only under this condition.
 func (b Bucket) Save(ctx context.Context, task, run string, output []byte, _ time.Time) (string, error) {
-	var packed bytes.Buffer
-	zip := gzip.NewWriter(&packed)
-	_, err := zip.Write(output)
-	if err := errors.Join(err, zip.Close()); err != nil {
-		return "", fmt.Errorf("pack the output of run %s: %w", run, err)
-	}
 	at := s3url.URL{Bucket: b.Location.Bucket, Prefix: b.Location.Key(url.PathEscape(task) + "/" + run + ".log.gz")}
 	var attempts int
-	_, err = b.Client.PutObject(ctx, &s3.PutObjectInput{
-		Bucket: &at.Bucket, Key: &at.Prefix, Body: bytes.NewReader(packed.Bytes()), IfNoneMatch: aws.String("*"),
+	_, err := b.Client.PutObject(ctx, &s3.PutObjectInput{
+		Bucket: &at.Bucket, Key: &at.Prefix, Body: bytes.NewReader(state.Pack(output)), IfNoneMatch: aws.String("*"),
 		ContentType: aws.String("text/plain; charset=utf-8"), ContentEncoding: aws.String("gzip"),
 	}, counted(&attempts))
 	switch {

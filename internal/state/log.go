@@ -76,7 +76,7 @@ type LogWriter struct {
 	zip    *gzip.Writer
 	packed bytes.Buffer // compressed, and not in a full record yet
 	piece  int          // number of the record that packed begins
-	last   Record       // that record as it was last written; no Version if it was not
+	last   string       // version of that record as it was last written; "" if it was not
 	stored int          // bytes of packed that last holds
 	length int          // bytes of text that were taken
 }
@@ -121,7 +121,7 @@ func (l *LogWriter) write(ctx context.Context, size int) error {
 		l.stored = n
 		if n == size {
 			l.packed.Next(n)
-			l.piece, l.last, l.stored = l.piece+1, Record{}, 0
+			l.piece, l.last, l.stored = l.piece+1, "", 0
 		}
 	}
 	return nil
@@ -129,40 +129,27 @@ func (l *LogWriter) write(ctx context.Context, size int) error {
 
 // put writes the last record.
 func (l *LogWriter) put(ctx context.Context, value []byte) error {
-	key := fmt.Sprintf("%s%06d", l.prefix, l.piece)
+	there := Record{Key: pieceKey(l.prefix, l.piece), Version: l.last}
 	value = slices.Clone(value)
-	apply := func(there Record) error {
-		change := Create(key, value)
-		if there.Version != "" {
-			change = Replace(there, value)
-		}
-		if !l.until.IsZero() {
-			change = change.Until(l.until)
-		}
-		recs, err := l.store.Apply(ctx, change)
-		if err == nil {
-			l.last = recs[0]
-		}
-		return err
-	}
-	err := apply(l.last)
+	written, err := l.store.Apply(ctx, there.write(value).Until(l.until))
 	if conflict := new(ConflictError); errors.As(err, &conflict) {
 		// An earlier write whose answer was lost: nobody else writes this record.
-		var there Record
+		there.Version = ""
 		if conflict.Current != nil {
 			there = *conflict.Current
 		}
-		err = apply(there)
+		written, err = l.store.Apply(ctx, there.write(value).Until(l.until))
 	}
 	if err != nil {
-		return fmt.Errorf("write %s: %w", key, err)
+		return fmt.Errorf("write %s: %w", there.Key, err)
 	}
+	l.last = written[0].Version
 	return nil
 }
 
 // SaveLog keeps a text of a run in the store, if until is set until then.
 func SaveLog(ctx context.Context, s Store, task, run string, output []byte, until time.Time) error {
-	return savePieces(ctx, s, logPrefix(task, run), pack(output), until)
+	return savePieces(ctx, s, logPrefix(task, run), Pack(output), until)
 }
 
 // Kept is where a text of a run is kept: under a name in the store, or at a URL
@@ -196,11 +183,7 @@ func LoadLog(ctx context.Context, s Store, task, run string) ([]byte, error) {
 	if packed == nil {
 		return nil, ErrNotFound
 	}
-	zip, err := gzip.NewReader(bytes.NewReader(packed))
-	if err != nil {
-		return nil, fmt.Errorf("unpack the output of run %s: %w", run, err)
-	}
-	output, err := io.ReadAll(zip)
+	output, err := unpack(packed)
 	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
 		return nil, fmt.Errorf("unpack the output of run %s: %w", run, err)
 	}

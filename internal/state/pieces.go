@@ -7,7 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
+	"io"
 	"slices"
 	"strings"
 	"time"
@@ -35,7 +35,7 @@ func SaveInputs(ctx context.Context, s Store, task string, inputs Inputs) error 
 	if err != nil {
 		return fmt.Errorf("encode the inputs of task %s: %w", task, err)
 	}
-	return savePieces(ctx, s, inputsPrefix(task), pack(text), time.Time{})
+	return savePieces(ctx, s, inputsPrefix(task), Pack(text), time.Time{})
 }
 
 // ErrTorn is what LoadInputs returns if a writer died before it had written everything.
@@ -48,9 +48,9 @@ func LoadInputs(ctx context.Context, s Store, task string) (Inputs, error) {
 		return Inputs{}, err
 	}
 	var inputs Inputs
-	zip, err := gzip.NewReader(bytes.NewReader(packed))
+	text, err := unpack(packed)
 	if err == nil {
-		err = json.NewDecoder(zip).Decode(&inputs)
+		err = json.Unmarshal(text, &inputs)
 	}
 	if err != nil {
 		return Inputs{}, fmt.Errorf("unpack the inputs of task %s: %w (%w)", task, ErrTorn, err)
@@ -58,13 +58,23 @@ func LoadInputs(ctx context.Context, s Store, task string) (Inputs, error) {
 	return inputs, nil
 }
 
-// pack compresses a text.
-func pack(text []byte) []byte {
+// Pack compresses a text.
+func Pack(text []byte) []byte {
 	var packed bytes.Buffer
 	zip := gzip.NewWriter(&packed)
 	_, _ = zip.Write(text) // a buffer takes everything
 	_ = zip.Close()
 	return packed.Bytes()
+}
+
+// unpack returns the text that Pack has compressed. Of an incomplete one it returns
+// the beginning and io.ErrUnexpectedEOF.
+func unpack(packed []byte) ([]byte, error) {
+	zip, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(zip)
 }
 
 // savePieces writes a value of any size as records below prefix, over what was
@@ -75,33 +85,22 @@ func savePieces(ctx context.Context, s Store, prefix string, value []byte, until
 	if err != nil {
 		return err
 	}
-	there := map[string]Record{}
+	versions := map[string]string{}
 	for _, rec := range old {
-		there[rec.Key] = rec
+		versions[rec.Key] = rec.Version
 	}
-	for i := 0; i == 0 || len(value) > 0; i++ {
-		n := min(len(value), pieceSize)
-		key := fmt.Sprintf("%s%06d", prefix, i)
-		change := Create(key, value[:n])
-		if rec, ok := there[key]; ok {
-			change = Replace(rec, value[:n])
-			delete(there, key)
-		}
-		if !until.IsZero() {
-			change = change.Until(until)
-		}
-		if _, err := s.Apply(ctx, change); err != nil {
+	n := 0
+	for piece := range slices.Chunk(value, pieceSize) {
+		key := pieceKey(prefix, n)
+		if _, err := s.Apply(ctx, Record{Key: key, Version: versions[key]}.write(piece).Until(until)); err != nil {
 			return fmt.Errorf("write %s: %w", key, err)
 		}
-		value = value[n:]
+		n++
 	}
-	for _, key := range slices.Sorted(maps.Keys(there)) {
-		if _, err := s.Apply(ctx, Delete(there[key])); err != nil {
-			return fmt.Errorf("remove %s: %w", key, err)
-		}
-	}
-	return nil
+	return remove(ctx, s, slices.DeleteFunc(old, func(rec Record) bool { return rec.Key < pieceKey(prefix, n) })...)
 }
+
+func pieceKey(prefix string, n int) string { return fmt.Sprintf("%s%06d", prefix, n) }
 
 // loadPieces returns what savePieces wrote, nil if there is nothing.
 func loadPieces(ctx context.Context, s Store, prefix string) ([]byte, error) {
@@ -126,67 +125,64 @@ func Forget(ctx context.Context, s Store, task string, runs []string) error {
 		if err != nil {
 			return fmt.Errorf("list the output of run %s: %w", id, err)
 		}
-		for _, rec := range logs {
-			if rest := rec.Key[len(prefix):]; rest[0] != '/' && rest[0] != '-' {
-				continue // of another run
-			}
-			if err := remove(ctx, s, rec); err != nil {
-				return err
-			}
-		}
 		run, err := Read[Run](ctx, s, RunKey(task, id))
 		if err != nil {
 			return fmt.Errorf("read run %s: %w", id, err)
 		}
+		forgotten := slices.DeleteFunc(logs, func(rec Record) bool { // of another run
+			return !strings.ContainsAny(rec.Key[len(prefix):][:1], "/-")
+		})
 		if run.Exists() {
-			if err := remove(ctx, s, run.Record); err != nil {
-				return err
-			}
+			forgotten = append(forgotten, run.Record)
+		}
+		if err := remove(ctx, s, forgotten...); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// Erase removes all that is kept of a task but its own record: its runs, their
+// Erase removes all that is kept of a task except its own record: its runs, their
 // output and its inputs. Plan runs stay until they expire: one may plan a new task
 // of this name.
 func Erase(ctx context.Context, s Store, task string) error {
+	runs, corrupt, err := ReadEach[Run](ctx, s, RunPrefix(task))
+	if err != nil {
+		return fmt.Errorf("list the runs of task %s: %w", task, err)
+	}
+	var erased []Record
 	var kept []string // prefixes
-	for _, prefix := range []string{RunPrefix(task), "log/" + element(task) + "/", inputsPrefix(task)} {
+	for _, err := range corrupt {
+		erased = append(erased, err.Record)
+	}
+	for _, run := range runs {
+		if run.Data.Kind == KindPlan {
+			kept = append(kept, logPrefix(task, run.Data.ID))
+		} else {
+			erased = append(erased, run.Record)
+		}
+	}
+	for _, prefix := range []string{"log/" + element(task) + "/", inputsPrefix(task)} {
 		recs, err := s.List(ctx, prefix)
 		if err != nil {
 			return fmt.Errorf("list %s: %w", prefix, err)
 		}
 		for _, rec := range recs {
-			if slices.ContainsFunc(kept, func(prefix string) bool { return strings.HasPrefix(rec.Key, prefix) }) {
-				continue
-			}
-			if prefix == RunPrefix(task) {
-				run, err := Decode[Run](rec)
-				if errors.As(err, new(*NewerError)) {
-					return err
-				}
-				if err == nil && run.Data.Kind == KindPlan {
-					kept = append(kept, logPrefix(task, run.Data.ID))
-					continue
-				}
-			}
-			if err := remove(ctx, s, rec); err != nil {
-				return err
+			if !slices.ContainsFunc(kept, func(prefix string) bool { return strings.HasPrefix(rec.Key, prefix) }) {
+				erased = append(erased, rec)
 			}
 		}
 	}
-	return nil
+	return remove(ctx, s, erased...)
 }
 
-// remove deletes a record, unless it is gone already.
-func remove(ctx context.Context, s Store, rec Record) error {
-	_, err := s.Apply(ctx, Delete(rec))
-	if conflict := new(ConflictError); errors.As(err, &conflict) && conflict.Current == nil {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("remove %s: %w", rec.Key, err)
+// remove deletes the records that are not gone already.
+func remove(ctx context.Context, s Store, recs ...Record) error {
+	for _, rec := range recs {
+		_, err := s.Apply(ctx, Delete(rec))
+		if conflict := new(ConflictError); err != nil && (!errors.As(err, &conflict) || conflict.Current != nil) {
+			return fmt.Errorf("remove %s: %w", rec.Key, err)
+		}
 	}
 	return nil
 }

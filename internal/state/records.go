@@ -455,13 +455,7 @@ func (s Stored[T]) Exists() bool { return s.Version != "" }
 
 // Write returns the change that writes data to the record, on the condition that
 // the record is still as it was read.
-func (s Stored[T]) Write(data T) Change {
-	value := Encode(data)
-	if !s.Exists() {
-		return Create(s.Key, value)
-	}
-	return Replace(s.Record, value)
-}
+func (s Stored[T]) Write(data T) Change { return s.Record.write(Encode(data)) }
 
 // Cut shortens a text of unknown size to MaxText bytes.
 func Cut(text string) string {

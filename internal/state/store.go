@@ -87,6 +87,14 @@ func Replace(read Record, value []byte) Change {
 	return Change{Op: OpReplace, Key: read.Key, Value: value, Version: read.Version}
 }
 
+// write creates the record, or writes over it if it has a Version.
+func (r Record) write(value []byte) Change {
+	if r.Version == "" {
+		return Create(r.Key, value)
+	}
+	return Replace(r, value)
+}
+
 // Delete removes a record as it was read.
 func Delete(read Record) Change {
 	return Change{Op: OpDelete, Key: read.Key, Version: read.Version}
