@@ -199,7 +199,7 @@ func (s *Store) put(ctx context.Context, c state.Change, written state.Record) e
 	condition, values := condition(c)
 	_, err := s.client.PutItem(ctx, &dynamodb.PutItemInput{
 		TableName: &s.table, Item: item(c, written),
-		ConditionExpression: &condition, ExpressionAttributeNames: names(c), ExpressionAttributeValues: values,
+		ConditionExpression: &condition, ExpressionAttributeValues: values,
 		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
 	})
 	if refused := new(types.ConditionalCheckFailedException); errors.As(err, &refused) {
@@ -222,13 +222,13 @@ func (s *Store) transact(ctx context.Context, changes []state.Change, written []
 		switch c.Op {
 		case state.OpCreate, state.OpReplace:
 			it.Put = &types.Put{TableName: &s.table, Item: item(c, written[i]), ConditionExpression: &condition,
-				ExpressionAttributeNames: names(c), ExpressionAttributeValues: values, ReturnValuesOnConditionCheckFailure: old}
+				ExpressionAttributeValues: values, ReturnValuesOnConditionCheckFailure: old}
 		case state.OpDelete:
 			it.Delete = &types.Delete{TableName: &s.table, Key: key(c.Key), ConditionExpression: &condition,
-				ExpressionAttributeNames: names(c), ExpressionAttributeValues: values, ReturnValuesOnConditionCheckFailure: old}
+				ExpressionAttributeValues: values, ReturnValuesOnConditionCheckFailure: old}
 		case state.OpCheck:
 			it.ConditionCheck = &types.ConditionCheck{TableName: &s.table, Key: key(c.Key), ConditionExpression: &condition,
-				ExpressionAttributeNames: names(c), ExpressionAttributeValues: values, ReturnValuesOnConditionCheckFailure: old}
+				ExpressionAttributeValues: values, ReturnValuesOnConditionCheckFailure: old}
 		}
 		in.TransactItems = append(in.TransactItems, it)
 	}
@@ -288,16 +288,9 @@ func (s *Store) conflict(c state.Change, there map[string]types.AttributeValue, 
 // condition returns the condition of a change.
 func condition(c state.Change) (string, map[string]types.AttributeValue) {
 	if c.Op == state.OpCreate {
-		return "attribute_not_exists(#key)", nil
+		return "attribute_not_exists(" + PartitionKey + ")", nil
 	}
-	return "#version = :version", map[string]types.AttributeValue{":version": &types.AttributeValueMemberS{Value: c.Version}}
-}
-
-func names(c state.Change) map[string]string {
-	if c.Op == state.OpCreate {
-		return map[string]string{"#key": PartitionKey}
-	}
-	return map[string]string{"#version": versionName}
+	return versionName + " = :version", map[string]types.AttributeValue{":version": &types.AttributeValueMemberS{Value: c.Version}}
 }
 
 // item returns the item of a record.
