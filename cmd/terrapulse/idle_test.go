@@ -32,7 +32,7 @@ func (nothing) Apply(context.Context, driver.Job) (*state.Changes, error) {
 // quiet is a reconciler whose tasks have all been applied, with a clock to set.
 type quiet struct {
 	*reconcile.Reconciler
-	store *statetest.Counted
+	store *statetest.Faulty
 	path  string
 	now   time.Time
 }
@@ -45,7 +45,7 @@ func newQuiet(t testing.TB, cfg *config.Config, client *consul.Client) *quiet {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { store.Close() })
-	q.store = &statetest.Counted{Store: store}
+	q.store = &statetest.Faulty{Store: store}
 	clock := func() time.Time { return q.now }
 	log := slog.New(slog.DiscardHandler)
 	run := &runner.Runner{Config: func() *config.Config { return cfg }, Store: q.store, Consul: client, Driver: nothing{},

@@ -119,7 +119,7 @@ type bench struct {
 	t        testing.TB
 	catalog  *catalog
 	launcher *launcher
-	store    *statetest.Counted
+	store    *statetest.Faulty
 	now      time.Time
 }
 
@@ -130,7 +130,7 @@ func newBench(t testing.TB, tasks ...config.Task) *bench {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { store.Close() })
-	b := &bench{t: t, catalog: &catalog{digest: "A"}, launcher: &launcher{}, store: &statetest.Counted{Store: store}, now: noon}
+	b := &bench{t: t, catalog: &catalog{digest: "A"}, launcher: &launcher{}, store: &statetest.Faulty{Store: store}, now: noon}
 	b.Reconciler = b.another(tasks)
 	return b
 }

@@ -1,5 +1,5 @@
 // Package statetest contains the contract of state.Store as tests for every implementation, and a
-// Store that fails on demand.
+// Store that counts requests and fails on demand.
 package statetest
 
 import (
