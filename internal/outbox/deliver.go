@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -99,7 +98,7 @@ func (d Delivery) Run(ctx context.Context) (left int, err error) {
 	for _, rec := range kept {
 		left += rec.missing(d.Sinks)
 		if rec.more {
-			err = errors.Join(err, d.apply(ctx, []state.Change{rec.Write(rec.encoded())}))
+			err = errors.Join(err, d.apply(ctx, []state.Change{rec.Write(rec.Data)}))
 		}
 	}
 	return left, err
@@ -152,11 +151,7 @@ func (d Delivery) list(ctx context.Context) ([]*stored, error) {
 	}
 	records := make([]*stored, len(all))
 	for i, rec := range all {
-		s := &stored{Stored: rec}
-		for n := range s.Data.Events {
-			s.Data.Events[n].ID = eventID(strings.TrimPrefix(rec.Key, Prefix), n)
-		}
-		records[i] = s
+		records[i] = &stored{Stored: rec}
 	}
 	return records, nil
 }
@@ -180,15 +175,6 @@ func (s *stored) missing(sinks []Sink) (missing int) {
 		}
 	}
 	return missing
-}
-
-// encoded is the record with what was taken.
-func (s *stored) encoded() record {
-	next := record{Events: slices.Clone(s.Data.Events), Taken: s.Data.Taken}
-	for n := range next.Events {
-		next.Events[n].ID = ""
-	}
-	return next
 }
 
 // deliver gives the sink the events that it has not taken. After an error the

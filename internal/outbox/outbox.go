@@ -27,7 +27,7 @@ const Prefix = "outbox/"
 // kinds of event have them.
 type Event struct {
 	// ID is unlike any other: a sink that gets an event twice recognises it.
-	ID   string    `json:"id,omitempty"` // not stored: it follows from the record
+	ID   string    `json:"id,omitempty"`
 	Kind Kind      `json:"kind"`
 	Seq  uint64    `json:"seq"` // greater than that of every earlier event of the task or other subject
 	At   time.Time `json:"at"`
@@ -134,13 +134,11 @@ func (e Events) Again(numbered ...Event) Events {
 		all.id = uuid.Must(uuid.NewV7()).String()
 	}
 	for i, e := range numbered {
-		e.ID = eventID(all.id, i)
+		e.ID = fmt.Sprintf("%s.%d", all.id, i)
 		all.all = append(all.all, e)
 	}
 	return all
 }
-
-func eventID(record string, n int) string { return fmt.Sprintf("%s.%d", record, n) }
 
 // Changes is the change that writes the events, for the Apply that makes the
 // transition; none if there are no events.
@@ -148,16 +146,14 @@ func (e Events) Changes() []state.Change {
 	if len(e.all) == 0 {
 		return nil
 	}
-	rec := record{Events: make([]Event, len(e.all))}
-	for i, event := range e.all {
-		event.ID = ""
-		rec.Events[i] = event
-	}
-	return []state.Change{state.Create(Prefix+e.id, state.Encode(rec))}
+	return []state.Change{state.Create(Prefix+e.id, state.Encode(record{Events: e.all}))}
 }
 
-// Size is how many bytes an event takes in its record, at most.
-func Size(e Event) int { return len(state.Encode(e)) + 1 }
+// Size is how many bytes an event that has no ID yet takes in its record, at most.
+func Size(e Event) int {
+	e.ID = uuid.Nil.String() + ".999999"
+	return len(state.Encode(e)) + 1
+}
 
 // All returns the events, with their ids.
 func (e Events) All() []Event { return e.all }
