@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"strings"
 	"time"
 )
 
@@ -222,12 +223,10 @@ const (
 // Ended reports whether the state is final.
 func (s RunState) Ended() bool {
 	switch s {
-	case RunIntended, RunRunning, RunWaiting:
-		return false
 	case RunSucceeded, RunFailed, RunLost, RunUnchanged, RunInterrupted, RunCancelled, RunSuperseded:
 		return true
 	}
-	return false // no record has another state: Decode refuses it
+	return false
 }
 
 // Active reports whether a run in this state has a process, or will have one
@@ -402,17 +401,11 @@ func Read[T any](ctx context.Context, s Store, key string) (Stored[T], error) {
 
 // ReadAll reads the records whose keys begin with prefix, in key order.
 func ReadAll[T any](ctx context.Context, s Store, prefix string) ([]Stored[T], error) {
-	recs, err := s.List(ctx, prefix)
-	if err != nil {
-		return nil, err
+	all, corrupt, err := ReadEach[T](ctx, s, prefix)
+	if err == nil && len(corrupt) > 0 {
+		return nil, corrupt[0]
 	}
-	all := make([]Stored[T], len(recs))
-	for i, rec := range recs {
-		if all[i], err = Decode[T](rec); err != nil {
-			return nil, err
-		}
-	}
-	return all, nil
+	return all, err
 }
 
 // ReadEach is ReadAll, but leaves out the records that cannot be decoded, and
@@ -426,14 +419,13 @@ func ReadEach[T any](ctx context.Context, s Store, prefix string) ([]Stored[T], 
 	var corrupt []*CorruptError
 	for _, rec := range recs {
 		stored, err := Decode[T](rec)
-		if wrong := (*CorruptError)(nil); errors.As(err, &wrong) {
+		if wrong, ok := errors.AsType[*CorruptError](err); ok {
 			corrupt = append(corrupt, wrong)
-			continue
-		}
-		if err != nil {
+		} else if err != nil {
 			return nil, nil, err
+		} else {
+			all = append(all, stored)
 		}
-		all = append(all, stored)
 	}
 	return all, corrupt, nil
 }
@@ -462,9 +454,5 @@ func Cut(text string) string {
 	if len(text) <= MaxText {
 		return text
 	}
-	cut := MaxText
-	for cut > 0 && text[cut]&0xC0 == 0x80 { // do not split a character
-		cut--
-	}
-	return text[:cut] + " …"
+	return strings.ToValidUTF8(text[:MaxText], "") + " …" // without part of a character
 }
