@@ -30,9 +30,13 @@ type kind struct {
 
 // Place is where a store is. It is not open yet.
 type Place struct {
-	Traits
 	// File is the path of the store if it is a file on this machine, else "".
 	File string
+	// OneClock says that all processes that use the store run on one machine, so
+	// that their clocks agree.
+	OneClock bool
+	// LiveOutput is how often the output of a running run is written.
+	LiveOutput time.Duration
 
 	read  func(context.Context) (state.Store, error)
 	write func(context.Context) (state.Store, error)
@@ -41,20 +45,10 @@ type Place struct {
 	output func(ctx context.Context, url string) ([]byte, error)
 }
 
-// Traits are the properties of a store that an instance depends on.
-type Traits struct {
-	// OneClock says that all processes that use the store run on one machine, so
-	// that their clocks agree.
-	OneClock bool
-	// LiveOutput is how often the output of a running run is written.
-	LiveOutput time.Duration
-}
-
 // Store is an open store.
 type Store struct {
 	state.Store
-	Traits
-	output func(ctx context.Context, url string) ([]byte, error)
+	Place
 }
 
 // At returns the place that a URL names.
@@ -90,7 +84,7 @@ func (p Place) open(ctx context.Context, open func(context.Context) (state.Store
 	if err != nil {
 		return nil, err
 	}
-	return &Store{Store: store, Traits: p.Traits, output: p.output}, nil
+	return &Store{store, p}, nil
 }
 
 // Output returns what Terraform printed in a run.

@@ -46,7 +46,7 @@ func TestConfigured_IsAFileInWorkingDirUnlessInACluster(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "work")
 	place := stores.Configured(&config.Config{WorkingDir: dir})
 	if want := filepath.Join(dir, stores.DefaultFile); place.File != want || !place.OneClock {
-		t.Errorf("place is %q with %+v, want %q on one clock", place.File, place.Traits, want)
+		t.Errorf("place is %q, on one clock: %t; want %q on one clock", place.File, place.OneClock, want)
 	}
 	if _, err := place.Read(t.Context()); err == nil {
 		t.Error("a store that does not exist was opened for reading")
@@ -64,7 +64,7 @@ func TestConfigured_IsAFileInWorkingDirUnlessInACluster(t *testing.T) {
 
 	place = stores.Configured(&config.Config{HighAvailability: &config.HighAvailability{}})
 	if place.File != "" || place.OneClock {
-		t.Errorf("a cluster's store is at %q with %+v", place.File, place.Traits)
+		t.Errorf("a cluster's store is at %q, on one clock: %t", place.File, place.OneClock)
 	}
 }
 
