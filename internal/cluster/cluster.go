@@ -101,9 +101,9 @@ type Member struct {
 	beat        time.Duration
 	since       time.Time
 	unannounced bool // the latest record could not be written, which was logged
+	record      state.Record
 
 	mu      sync.Mutex
-	record  state.Stored[record]
 	blocked map[string]error
 }
 
@@ -174,31 +174,21 @@ func (m *Member) announce(ctx context.Context) {
 }
 
 func (m *Member) write(ctx context.Context) error {
-	m.mu.Lock()
-	before := m.record
-	m.mu.Unlock()
 	now := m.Now().UTC()
 	mine := record{ID: m.ID, Address: m.Address, Service: m.Service, Owner: m.Owner, Terraform: m.Terraform,
 		Tasks: digest(m.Base()), Since: m.since, Seen: now, Silent: 2*m.beat + maxSkew}
-	if before.Version == "" {
-		var err error
-		if before, err = state.Read[record](ctx, m.Store, key(m.ID)); err != nil {
-			return err
-		}
-	}
+	before := state.Stored[record]{Record: state.Record{Key: key(m.ID), Version: m.record.Version}}
 	for {
 		records, err := m.Store.Apply(ctx, before.Write(mine).Until(now.Add(keptFor)))
 		refused, ok := errors.AsType[*state.ConflictError](err)
 		switch {
 		case err == nil:
-			m.mu.Lock()
-			m.record = state.Stored[record]{Record: records[0], Data: mine}
-			m.mu.Unlock()
+			m.record = records[0]
 			return nil
 		case !ok:
 			return err
 		case refused.Current == nil:
-			before = state.Stored[record]{Record: state.Record{Key: key(m.ID)}}
+			before.Version = ""
 			continue
 		}
 		if before, err = state.Decode[record](*refused.Current); err != nil {
@@ -214,13 +204,10 @@ func (m *Member) write(ctx context.Context) error {
 func (m *Member) leave(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, leaveTime)
 	defer cancel()
-	m.mu.Lock()
-	mine := m.record
-	m.mu.Unlock()
-	if mine.Version == "" {
+	if m.record.Version == "" {
 		return
 	}
-	if _, err := m.Store.Apply(ctx, state.Delete(mine.Record)); err != nil {
+	if _, err := m.Store.Apply(ctx, state.Delete(m.record)); err != nil {
 		m.Log.Debug("cannot remove this instance's record: the cluster lists it until its time is over", "cluster", m.Cluster, "error", err)
 	}
 }
