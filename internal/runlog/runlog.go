@@ -14,7 +14,6 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
-	"github.com/aws/smithy-go"
 	"github.com/aws/smithy-go/middleware"
 
 	"github.com/terrapulse/terrapulse/internal/s3url"
@@ -45,13 +44,13 @@ func (b Bucket) Save(ctx context.Context, task, run string, output []byte, _ tim
 		Bucket: &at.Bucket, Key: &at.Prefix, Body: bytes.NewReader(state.Pack(output)), IfNoneMatch: aws.String("*"),
 		ContentType: aws.String("text/plain; charset=utf-8"), ContentEncoding: aws.String("gzip"),
 	}, counted(&attempts))
-	switch {
-	case code(err) == "PreconditionFailed" && attempts > 1:
+	switch code, _ := s3url.Code(err); {
+	case code == "PreconditionFailed" && attempts > 1:
 		// An earlier attempt has written it, and its answer was lost.
-	case code(err) == "PreconditionFailed":
+	case code == "PreconditionFailed":
 		return "", fmt.Errorf("write %s: %w", at, ErrTaken)
 	case err != nil:
-		return "", fmt.Errorf("write %s: %w", at, explain(err))
+		return "", fmt.Errorf("write %s: %w", at, at.Explain(err))
 	}
 	return at.String(), nil
 }
@@ -64,11 +63,11 @@ func Load(ctx context.Context, client *s3.Client, url string) ([]byte, error) {
 		return nil, err
 	}
 	object, err := client.GetObject(ctx, &s3.GetObjectInput{Bucket: &at.Bucket, Key: &at.Prefix})
-	if code(err) == "NoSuchKey" {
+	if code, _ := s3url.Code(err); code == "NoSuchKey" {
 		return nil, fmt.Errorf("read %s: %w", at, ErrGone)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", at, explain(err))
+		return nil, fmt.Errorf("read %s: %w", at, at.Explain(err))
 	}
 	defer object.Body.Close()
 	zip, err := gzip.NewReader(object.Body)
@@ -92,25 +91,4 @@ func counted(attempts *int) func(*s3.Options) {
 	return s3.WithAPIOptions(func(stack *middleware.Stack) error {
 		return stack.Finalize.Insert(count, "Retry", middleware.After)
 	})
-}
-
-func code(err error) string {
-	if said := smithy.APIError(nil); errors.As(err, &said) {
-		return said.ErrorCode()
-	}
-	return ""
-}
-
-// explain adds what a person can do, if that is known.
-func explain(err error) error {
-	switch code(err) {
-	case "NoSuchBucket":
-		return fmt.Errorf("there is no such bucket: %w", err)
-	case "AccessDenied", "Forbidden":
-		return fmt.Errorf("access is denied (without the right to list the bucket, S3 also denies access to missing objects): "+
-			"allow s3:GetObject and s3:PutObject on it, and use of its KMS key: %w", err)
-	case "PermanentRedirect", "AuthorizationHeaderMalformed":
-		return fmt.Errorf("the bucket is in another region: set AWS_REGION to its region: %w", err)
-	}
-	return err
 }

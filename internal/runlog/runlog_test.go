@@ -119,7 +119,7 @@ func TestLoad_ErrorSaysWhatToDo(t *testing.T) {
 	}
 	for url, want := range map[string]string{
 		"file:///tmp/x":   "not a valid S3 URL",
-		"s3://other/x.gz": "there is no such bucket",
+		"s3://other/x.gz": "there is no bucket other",
 		"s3://logs/plain": "unpack s3://logs/plain",
 	} {
 		if _, err := Load(t.Context(), b.Client, url); err == nil || !strings.Contains(err.Error(), want) {

@@ -12,9 +12,7 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
-	"github.com/aws/smithy-go"
 	"github.com/google/uuid"
 
 	"github.com/terrapulse/terrapulse/internal/config"
@@ -102,7 +100,7 @@ func (b *Bucket) Push(ctx context.Context, bundle Bundle, by string, now time.Ti
 	// The same name means the same bytes, so writing them again does no harm and restores a deleted
 	// object.
 	name := zipName(bundle.Digest)
-	if _, err := b.put(ctx, &s3.PutObjectInput{ContentType: aws.String("application/zip")}, name, bundle.Zip); err != nil {
+	if err := b.put(ctx, &s3.PutObjectInput{ContentType: aws.String("application/zip")}, name, bundle.Zip); err != nil {
 		return was, false, fmt.Errorf("write bundle %s: %w", b.url(name), err)
 	}
 	if was.Digest == bundle.Digest {
@@ -122,8 +120,7 @@ func (b *Bucket) Push(ctx context.Context, bundle Bundle, by string, now time.Ti
 	// S3 answers with a conflict if two writes meet; one of them may be an earlier attempt of this
 	// push.
 	for range conflicts {
-		var status int
-		if status, err = b.put(ctx, in, pointerName, text); err == nil {
+		if err = b.put(ctx, in, pointerName, text); err == nil {
 			return next, true, nil
 		}
 		if ctx.Err() != nil {
@@ -141,8 +138,9 @@ func (b *Bucket) Push(ctx context.Context, bundle Bundle, by string, now time.Ti
 			return is, false, nil
 		case tag != etag:
 			return is, false, &MovedError{b.Location, is}
-		case status != http.StatusConflict:
-			return was, false, fmt.Errorf("move the pointer %s: %w", b.url(pointerName), err)
+		}
+		if _, status := s3url.Code(err); status != http.StatusConflict {
+			break
 		}
 	}
 	return was, false, fmt.Errorf("move the pointer %s: %w", b.url(pointerName), err)
@@ -201,11 +199,11 @@ func (b *Bucket) url(name string) string {
 // get reads an object. If it does not exist, the ETag is "".
 func (b *Bucket) get(ctx context.Context, name string, most int64) (data []byte, etag string, err error) {
 	out, err := b.Client.GetObject(ctx, &s3.GetObjectInput{Bucket: &b.Location.Bucket, Key: aws.String(b.Location.Key(name))})
-	if api := smithy.APIError(nil); errors.As(err, &api) && api.ErrorCode() == "NoSuchKey" {
+	if code, _ := s3url.Code(err); code == "NoSuchKey" {
 		return nil, "", nil
 	}
 	if err != nil {
-		return nil, "", b.explain(err)
+		return nil, "", b.Location.Explain(err)
 	}
 	defer out.Body.Close()
 	size := aws.ToInt64(out.ContentLength)
@@ -219,41 +217,9 @@ func (b *Bucket) get(ctx context.Context, name string, most int64) (data []byte,
 	return buf.Bytes(), aws.ToString(out.ETag), nil
 }
 
-// put writes an object and returns the HTTP status of a refusal.
-func (b *Bucket) put(ctx context.Context, in *s3.PutObjectInput, name string, data []byte) (status int, err error) {
+// put writes an object.
+func (b *Bucket) put(ctx context.Context, in *s3.PutObjectInput, name string, data []byte) error {
 	in.Bucket, in.Key, in.Body = &b.Location.Bucket, aws.String(b.Location.Key(name)), bytes.NewReader(data)
-	_, err = b.Client.PutObject(ctx, in)
-	if answer := (*awshttp.ResponseError)(nil); errors.As(err, &answer) {
-		status = answer.HTTPStatusCode()
-	}
-	return status, b.explain(err)
-}
-
-// explain adds to an error of S3 what a person can do about it.
-func (b *Bucket) explain(err error) error {
-	if err == nil {
-		return nil
-	}
-	var api smithy.APIError
-	code, status, region := "", 0, ""
-	if errors.As(err, &api) {
-		code = api.ErrorCode()
-	}
-	if answer := (*awshttp.ResponseError)(nil); errors.As(err, &answer) && answer.Response != nil {
-		status, region = answer.HTTPStatusCode(), answer.Response.Header.Get("X-Amz-Bucket-Region")
-	}
-	switch {
-	case code == "NoSuchBucket":
-		return fmt.Errorf("there is no bucket %s: check its name; the stack's output BundleUrl is the bundle location (%w)", b.Location.Bucket, err)
-	case status == http.StatusMovedPermanently, status == http.StatusTemporaryRedirect, code == "PermanentRedirect",
-		code == "AuthorizationHeaderMalformed", code == "IllegalLocationConstraintException":
-		if region == "" {
-			region = "another region"
-		}
-		return fmt.Errorf("bucket %s is in %s: set AWS_REGION to it (%w)", b.Location.Bucket, region, err)
-	case status == http.StatusForbidden:
-		return fmt.Errorf("access is denied: the credentials need s3:GetObject and, to push, s3:PutObject on %s*, and s3:ListBucket on the bucket, "+
-			"without which S3 denies access to what is not there (%w)", b.url(""), err)
-	}
-	return err
+	_, err := b.Client.PutObject(ctx, in)
+	return b.Location.Explain(err)
 }
