@@ -10,27 +10,6 @@ import (
 	"github.com/terrapulse/terrapulse/internal/config/bundle"
 )
 
-// bundleDiffCommand compares task files with the bundle in force.
-type bundleDiffCommand struct {
-	*app
-	bundleFlags
-	exitCode bool
-}
-
-func (c *bundleDiffCommand) about() about {
-	f := c.flagSet("bundle diff")
-	c.register(f)
-	f.BoolVar(&c.exitCode, "detailed-exitcode", false, "Exit code 0 means that the bundles are the same, 2 that they differ, 11 an error.")
-	return about{flags: f, synopsis: "Show which tasks a push would change",
-		examples: []string{"-config-dir tasks -stack=network"},
-		codes:    append([]int{exitOK, exitChanges}, codesOfStore[1:]...), args: complete.PredictAnything,
-		help: `Usage: terrapulse bundle diff [flags] [s3://BUCKET/PREFIX]
-
-  Compares task files with the bundle in force: which tasks are new, changed
-  (and in what) or gone, and which will run because of it. Changes nothing.
-`}
-}
-
 // bundleDiff is what -json prints.
 type bundleDiff struct {
 	InForce string          `json:"in_force"` // digest; "" if nothing was pushed yet
@@ -38,68 +17,85 @@ type bundleDiff struct {
 	Changes []bundle.Change `json:"changes"`
 }
 
-func (c *bundleDiffCommand) run(arguments []string) int {
-	cfg, code := c.config.load(c.app)
-	if code >= 0 {
-		return code
+// bundleDiffCommand compares task files with the bundle in force.
+func (a *app) bundleDiffCommand() command {
+	var b bundleFlags
+	var exitCode bool
+	f := a.flagSet("bundle diff")
+	b.register(f)
+	f.BoolVar(&exitCode, "detailed-exitcode", false, "Exit code 0 means that the bundles are the same, 2 that they differ, 11 an error.")
+	return command{flags: f, synopsis: "Show which tasks a push would change",
+		examples: []string{"-config-dir tasks -stack=network"},
+		codes:    append([]int{exitOK, exitChanges}, codesOfStore[1:]...), args: complete.PredictAnything,
+		help: `Usage: terrapulse bundle diff [flags] [s3://BUCKET/PREFIX]
+
+  Compares task files with the bundle in force: which tasks are new, changed
+  (and in what) or gone, and which will run because of it. Changes nothing.
+`,
+		run: func(arguments []string) int {
+			cfg, code := b.config.load(a)
+			if code >= 0 {
+				return code
+			}
+			files, next, remove, err := a.rehearse(cfg)
+			defer remove()
+			if code := a.invalid(err); code >= 0 {
+				return code
+			}
+			at, code := a.place("bundle diff", b.stack, arguments)
+			if code >= 0 {
+				return code
+			}
+			pointer, err := at.Current(a.ctx)
+			if err != nil {
+				return a.fail(exitError, err)
+			}
+			var was *config.Config
+			if pointer.Digest != "" && pointer.Digest != files.Digest {
+				inForce, err := at.Pull(a.ctx, pointer.Digest)
+				if err != nil {
+					return a.fail(exitError, err)
+				}
+				var remove func()
+				was, remove, err = unpacked(inForce)
+				defer remove()
+				if err != nil {
+					return a.fail(exitError, fmt.Errorf("bundle %.12s, which was pushed last: %w", pointer.Digest, err))
+				}
+			}
+			d := bundleDiff{InForce: pointer.Digest, Files: files.Digest, Changes: []bundle.Change{}}
+			if d.InForce != d.Files {
+				d.Changes = append(d.Changes, bundle.Diff(was, next)...)
+			}
+			if a.json {
+				code = a.printJSON(d)
+			} else {
+				code = a.printBundleDiff(d, pointer)
+			}
+			if code == exitOK && exitCode && d.InForce != d.Files {
+				return exitChanges
+			}
+			return code
+		},
 	}
-	files, next, remove, err := c.rehearse(cfg)
-	defer remove()
-	if code := c.invalid(err); code >= 0 {
-		return code
-	}
-	at, code := c.place("bundle diff", c.stack, arguments)
-	if code >= 0 {
-		return code
-	}
-	pointer, err := at.Current(c.ctx)
-	if err != nil {
-		return c.fail(exitError, err)
-	}
-	var was *config.Config
-	if pointer.Digest != "" && pointer.Digest != files.Digest {
-		inForce, err := at.Pull(c.ctx, pointer.Digest)
-		if err != nil {
-			return c.fail(exitError, err)
-		}
-		var remove func()
-		was, remove, err = unpacked(inForce)
-		defer remove()
-		if err != nil {
-			return c.fail(exitError, fmt.Errorf("bundle %.12s, which was pushed last: %w", pointer.Digest, err))
-		}
-	}
-	d := bundleDiff{InForce: pointer.Digest, Files: files.Digest, Changes: []bundle.Change{}}
-	if d.InForce != d.Files {
-		d.Changes = append(d.Changes, bundle.Diff(was, next)...)
-	}
-	if c.json {
-		code = c.printJSON(d)
-	} else {
-		code = c.print(d, pointer)
-	}
-	if code == exitOK && c.exitCode && d.InForce != d.Files {
-		return exitChanges
-	}
-	return code
 }
 
-// print prints the changes as a table.
-func (c *bundleDiffCommand) print(d bundleDiff, pointer bundle.Pointer) int {
+// printBundleDiff prints the changes as a table.
+func (a *app) printBundleDiff(d bundleDiff, pointer bundle.Pointer) int {
 	if d.InForce == "" {
-		fmt.Fprintln(c.stdout, "Nothing was pushed yet.")
+		fmt.Fprintln(a.stdout, "Nothing was pushed yet.")
 	} else {
-		fmt.Fprintf(c.stdout, "Bundle %.12s is in force: %s pushed it, %s.\n", d.InForce, pointer.By, pointer.Pushed.Local().Format(clock))
+		fmt.Fprintf(a.stdout, "Bundle %.12s is in force: %s pushed it, %s.\n", d.InForce, pointer.By, pointer.Pushed.Local().Format(clock))
 	}
 	switch {
 	case d.InForce == d.Files:
-		fmt.Fprintln(c.stdout, "The files are the same.")
+		fmt.Fprintln(a.stdout, "The files are the same.")
 		return exitOK
 	case len(d.Changes) == 0:
-		fmt.Fprintln(c.stdout, "The files differ, but no task does.")
+		fmt.Fprintln(a.stdout, "The files differ, but no task does.")
 		return exitOK
 	}
-	fmt.Fprintln(c.stdout)
+	fmt.Fprintln(a.stdout)
 	var t table
 	t.row(plain, "TASK", "CHANGE", "RUNS", "WHAT")
 	runs, gone := 0, 0
@@ -118,7 +114,7 @@ func (c *bundleDiffCommand) print(d bundleDiff, pointer bundle.Pointer) int {
 		}
 		t.row(n, ch.Task, string(ch.Kind), will, what)
 	}
-	t.print(c.stdout)
-	fmt.Fprintf(c.stdout, "\nOf %s, %d will run and %d are removed.\n", tasksOf(len(d.Changes)), runs, gone)
+	t.print(a.stdout)
+	fmt.Fprintf(a.stdout, "\nOf %s, %d will run and %d are removed.\n", tasksOf(len(d.Changes)), runs, gone)
 	return exitOK
 }

@@ -13,32 +13,6 @@ import (
 	"github.com/terrapulse/terrapulse/internal/stack"
 )
 
-// bundlePushCommand puts a bundle into force.
-type bundlePushCommand struct {
-	*app
-	bundleFlags
-	secrets bool
-}
-
-func (c *bundlePushCommand) about() about {
-	f := c.flagSet("bundle push")
-	c.register(f)
-	f.BoolVar(&c.secrets, "allow-literal-secrets", false, "Pack files although something in them looks like a secret in plain text.")
-	return about{flags: f, synopsis: "Check task files and apply them to a deployment in AWS",
-		examples: []string{"-config-dir tasks s3://network-files/terrapulse", "-config-dir tasks -stack=network"},
-		codes:    codesOfStore, args: complete.PredictAnything,
-		help: `Usage: terrapulse bundle push [flags] [s3://BUCKET/PREFIX]
-
-  Checks the task files as validate does, packs them with their local modules
-  and variable files into one zip, and puts that into force: new tasks run,
-  changed ones run again, and what tasks that are gone have made is kept. The
-  same content gives the same bundle, and pushing it again changes nothing. If
-  somebody else has pushed meanwhile, nothing is changed either.
-
-  The bundle location is the stack's output BundleUrl; -stack finds it.
-`}
-}
-
 // pushReport is what bundle push -json prints.
 type pushReport struct {
 	Location string         `json:"location"`
@@ -52,72 +26,94 @@ type pushReport struct {
 	Answer   *invoke.Answer `json:"answer,omitempty"` // with -stack
 }
 
-func (c *bundlePushCommand) run(arguments []string) int {
-	cfg, code := c.config.load(c.app)
-	if code >= 0 {
-		return code
+// bundlePushCommand puts a bundle into force.
+func (a *app) bundlePushCommand() command {
+	var b bundleFlags
+	var literal bool
+	f := a.flagSet("bundle push")
+	b.register(f)
+	f.BoolVar(&literal, "allow-literal-secrets", false, "Pack files although something in them looks like a secret in plain text.")
+	return command{flags: f, synopsis: "Check task files and apply them to a deployment in AWS",
+		examples: []string{"-config-dir tasks s3://network-files/terrapulse", "-config-dir tasks -stack=network"},
+		codes:    codesOfStore, args: complete.PredictAnything,
+		help: `Usage: terrapulse bundle push [flags] [s3://BUCKET/PREFIX]
+
+  Checks the task files as validate does, packs them with their local modules
+  and variable files into one zip, and puts that into force: new tasks run,
+  changed ones run again, and what tasks that are gone have made is kept. The
+  same content gives the same bundle, and pushing it again changes nothing. If
+  somebody else has pushed meanwhile, nothing is changed either.
+
+  The bundle location is the stack's output BundleUrl; -stack finds it.
+`,
+		run: func(arguments []string) int {
+			cfg, code := b.config.load(a)
+			if code >= 0 {
+				return code
+			}
+			report := pushReport{Tasks: len(cfg.Tasks), Warnings: []string{}}
+			for _, w := range cfg.Warnings {
+				report.Warnings = append(report.Warnings, w.String())
+				fmt.Fprintf(a.text(), "Warning: %s\n", w)
+			}
+			if code := a.invalid(checkTasks(cfg).Err()); code >= 0 {
+				return code
+			}
+			places, secrets := bundle.CheckPlaces(cfg), error(nil)
+			if !literal {
+				secrets = bundle.CheckSecrets(cfg)
+			}
+			if code := a.invalid(places, secrets); code >= 0 {
+				return code
+			}
+			packed, _, remove, err := a.rehearse(cfg)
+			defer remove()
+			if code := a.invalid(err); code >= 0 {
+				return code
+			}
+			at, code := a.place("bundle push", b.stack, arguments)
+			if code >= 0 {
+				return code
+			}
+			pointer, moved, err := at.Push(a.ctx, packed, pusher(), time.Now())
+			if err != nil {
+				return a.fail(exitError, err)
+			}
+			report.Location, report.Changed = at.Location.String(), moved
+			report.Digest, report.By, report.Pushed = pointer.Digest, pointer.By, pointer.Pushed
+			if moved {
+				fmt.Fprintf(a.text(), "Bundle %.12s (%s, %d KB) is pushed to %s: it is in force from the next tick on.\n",
+					pointer.Digest, tasksOf(len(cfg.Tasks)), (len(packed.Zip)+1023)/1024, at.Location)
+			} else {
+				fmt.Fprintf(a.text(), "Bundle %.12s (%s) is in force already: %s has pushed it, %s.\n",
+					pointer.Digest, tasksOf(len(cfg.Tasks)), pointer.By, pointer.Pushed.Local().Format(clock))
+			}
+			var notRead error
+			switch {
+			case at.stack == nil:
+			case at.stack.Disabled: // to have it read would have it applied
+				report.Note = fmt.Sprintf("ScheduleState is DISABLED: nothing is applied until it is ENABLED. See what would be, with `terrapulse invoke -stack=%s -inspect -wait`.", at.stack.Name)
+				fmt.Fprintln(a.text(), report.Note)
+			default:
+				report.Answer, notRead = a.refreshBundle(at.stack, pointer.Digest)
+			}
+			code = exitOK
+			if a.json { // also when the bundle is pushed and not read yet
+				code = a.printJSON(report)
+			}
+			return max(code, a.fail(exitError, notRead))
+		},
 	}
-	report := pushReport{Tasks: len(cfg.Tasks), Warnings: []string{}}
-	for _, w := range cfg.Warnings {
-		report.Warnings = append(report.Warnings, w.String())
-		fmt.Fprintf(c.text(), "Warning: %s\n", w)
-	}
-	if code := c.invalid(checkTasks(cfg).Err()); code >= 0 {
-		return code
-	}
-	places, secrets := bundle.CheckPlaces(cfg), error(nil)
-	if !c.secrets {
-		secrets = bundle.CheckSecrets(cfg)
-	}
-	if code := c.invalid(places, secrets); code >= 0 {
-		return code
-	}
-	packed, _, remove, err := c.rehearse(cfg)
-	defer remove()
-	if code := c.invalid(err); code >= 0 {
-		return code
-	}
-	at, code := c.place("bundle push", c.stack, arguments)
-	if code >= 0 {
-		return code
-	}
-	pointer, moved, err := at.Push(c.ctx, packed, pusher(), time.Now())
-	if err != nil {
-		return c.fail(exitError, err)
-	}
-	report.Location, report.Changed = at.Location.String(), moved
-	report.Digest, report.By, report.Pushed = pointer.Digest, pointer.By, pointer.Pushed
-	if moved {
-		fmt.Fprintf(c.text(), "Bundle %.12s (%s, %d KB) is pushed to %s: it is in force from the next tick on.\n",
-			pointer.Digest, tasksOf(len(cfg.Tasks)), (len(packed.Zip)+1023)/1024, at.Location)
-	} else {
-		fmt.Fprintf(c.text(), "Bundle %.12s (%s) is in force already: %s has pushed it, %s.\n",
-			pointer.Digest, tasksOf(len(cfg.Tasks)), pointer.By, pointer.Pushed.Local().Format(clock))
-	}
-	var notRead error
-	switch {
-	case at.stack == nil:
-	case at.stack.Disabled: // to have it read would have it applied
-		report.Note = fmt.Sprintf("ScheduleState is DISABLED: nothing is applied until it is ENABLED. See what would be, with `terrapulse invoke -stack=%s -inspect -wait`.", at.stack.Name)
-		fmt.Fprintln(c.text(), report.Note)
-	default:
-		report.Answer, notRead = c.refresh(at.stack, pointer.Digest)
-	}
-	code = exitOK
-	if c.json { // also when the bundle is pushed and not read yet
-		code = c.printJSON(report)
-	}
-	return max(code, c.fail(exitError, notRead))
 }
 
-// refresh makes the function read the new bundle now.
-func (c *bundlePushCommand) refresh(st *stack.Stack, digest string) (*invoke.Answer, error) {
-	answer, err := st.Invoke(c.ctx, invoke.Request{Mode: invoke.Reconcile, Refresh: true})
+// refreshBundle makes the function read the new bundle now.
+func (a *app) refreshBundle(st *stack.Stack, digest string) (*invoke.Answer, error) {
+	answer, err := st.Invoke(a.ctx, invoke.Request{Mode: invoke.Reconcile, Refresh: true})
 	if err != nil {
 		return nil, fmt.Errorf("the bundle is pushed, and the next tick will read it; to have it read at once: %w", err)
 	}
-	if !c.json {
-		c.explain(answer)
+	if !a.json {
+		a.explain(answer)
 	}
 	if answer.Bundle != digest && answer.Skipped == "" {
 		err = fmt.Errorf("bundle %.12s is pushed, and %.12s is still in force: see `terrapulse status`, and whether the stack's output BundleUrl is the place that was pushed to", digest, answer.Bundle)

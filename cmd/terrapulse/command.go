@@ -3,6 +3,7 @@ package main
 import (
 	"flag"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/hashicorp/cli"
@@ -11,59 +12,50 @@ import (
 
 // commands are all commands. A new command is a file and a line in this list.
 func (a *app) commands() []command {
-	return []command{
-		&startCommand{app: a},
-		&inspectCommand{app: a},
-		&validateCommand{app: a},
-		&renderCommand{app: a},
-		&statusCommand{app: a},
-		&runsCommand{app: a},
-		&logsCommand{app: a},
+	return slices.Concat(
+		[]command{
+			a.startCommand(),
+			a.inspectCommand(),
+			a.validateCommand(),
+			a.renderCommand(),
+			a.statusCommand(),
+			a.runsCommand(),
+			a.logsCommand(),
 
-		a.ofTask(runTask),
-		a.ofTask(retryTask),
-		a.ofTask(forgetTask),
-		a.ofTask(cancelTask),
+			a.ofTask(runTask),
+			a.ofTask(retryTask),
+			a.ofTask(forgetTask),
+			a.ofTask(cancelTask),
 
-		&group{a, "task", "Create, enable, disable or delete a task", `
+			a.invokeCommand(),
+			a.doctorCommand(),
+
+			a.convertCommand(),
+			a.schemaCommand(),
+
+			a.versionCommand(),
+		},
+		a.group("task", "Create, enable, disable or delete a task", `
   Changes the tasks of a running instance through its HTTP API. Changes persist
-  across restarts and apply to every instance on the same store.`},
-		&taskCreateCommand{app: a},
-		a.ofTask(enableTask),
-		a.ofTask(disableTask),
-		a.ofTask(deleteTask),
-
-		&invokeCommand{app: a},
-		&doctorCommand{app: a},
-
-		&convertCommand{app: a},
-		&schemaCommand{app: a},
-
-		&group{a, "migrate", "Move from Consul-Terraform-Sync to Terrapulse", `
-  Reports what would change if Terrapulse took over from Consul-Terraform-Sync.`},
-		&migrateCheckCommand{app: a},
-
-		&group{a, "bundle", "Manage the task files of a deployment in AWS", `
+  across restarts and apply to every instance on the same store.`,
+			a.taskCreateCommand(),
+			a.ofTask(enableTask),
+			a.ofTask(disableTask),
+			a.ofTask(deleteTask)),
+		a.group("migrate", "Move from Consul-Terraform-Sync to Terrapulse", `
+  Reports what would change if Terrapulse took over from Consul-Terraform-Sync.`,
+			a.migrateCheckCommand()),
+		a.group("bundle", "Manage the task files of a deployment in AWS", `
   A deployment in AWS reads its task files, local modules and variable files
-  from one bundle in S3: the one that was pushed last.`},
-		&bundlePushCommand{app: a},
-		&bundleDiffCommand{app: a},
-		&bundlePullCommand{app: a},
-
-		&versionCommand{app: a},
-	}
+  from one bundle in S3: the one that was pushed last.`,
+			a.bundlePushCommand(),
+			a.bundleDiffCommand(),
+			a.bundlePullCommand()),
+	)
 }
 
-// command is one command of the program. Its fields are its flags.
-type command interface {
-	// about describes the command. It registers the flags.
-	about() about
-	// run runs the command once the flags are parsed, and returns the exit code.
-	run(arguments []string) int
-}
-
-// about describes a command.
-type about struct {
+// command is one command of the program.
+type command struct {
 	flags    *flag.FlagSet                 // their name is that of the command
 	synopsis string                        // one line
 	help     string                        // usage and what the command does; flags, examples and exit codes follow
@@ -71,6 +63,7 @@ type about struct {
 	codes    []int                         // exit codes
 	args     complete.Predictor            // completes arguments; nil if the command takes none
 	values   map[string]complete.Predictor // completes values of flags
+	run      func(arguments []string) int  // is called when the flags are parsed, and returns the exit code
 }
 
 const onFile = "-config-file tasks.yaml"
@@ -82,48 +75,31 @@ var (
 	codesOfPlan  = []int{exitOK, exitChanges, exitError, exitMissing, exitFlags, exitConfig, exitTerraform}
 )
 
-// group is a command that only has subcommands.
-type group struct {
-	*app
-	name, synopsis, help string
-}
-
-func (g *group) about() about {
-	return about{flags: newFlags(g.name), synopsis: g.synopsis,
-		help: fmt.Sprintf("Usage: terrapulse %s %s [flags]\n%s", g.name, strings.Join(g.subcommands(), "|"), g.help)}
-}
-
-func (g *group) run([]string) int {
-	return g.fail(exitMissing, fmt.Errorf("missing subcommand: terrapulse %s %s", g.name, strings.Join(g.subcommands(), "|")))
-}
-
-func (g *group) subcommands() []string {
+// group returns subcommands, and a command that only names them.
+func (a *app) group(name, synopsis, help string, subcommands ...command) []command {
 	var names []string
-	for _, c := range g.commands() {
-		if _, ok := c.(*group); ok {
-			continue
-		}
-		if name, ok := strings.CutPrefix(c.about().flags.Name(), g.name+" "); ok {
-			names = append(names, name)
-		}
+	for _, c := range subcommands {
+		names = append(names, strings.TrimPrefix(c.flags.Name(), name+" "))
 	}
-	return names
+	usage := fmt.Sprintf("terrapulse %s %s", name, strings.Join(names, "|"))
+	return append(subcommands, command{
+		flags: newFlags(name), synopsis: synopsis, help: fmt.Sprintf("Usage: %s [flags]\n%s", usage, help),
+		run: func([]string) int { return a.fail(exitMissing, fmt.Errorf("missing subcommand: %s", usage)) },
+	})
 }
 
 // factories are the commands as hashicorp/cli takes them.
 func (a *app) factories() map[string]cli.CommandFactory {
 	factories := map[string]cli.CommandFactory{}
 	for _, c := range a.commands() {
-		about := c.about()
-		factories[about.flags.Name()] = func() (cli.Command, error) { return &called{c, about, a}, nil }
+		factories[c.flags.Name()] = func() (cli.Command, error) { return &called{c, a}, nil }
 	}
 	return factories
 }
 
 // called is a command as hashicorp/cli calls it.
 type called struct {
-	command command
-	about
+	command
 	app *app
 }
 
@@ -132,7 +108,7 @@ func (c *called) Synopsis() string { return c.synopsis }
 
 // Help implements cli.Command. It names the program as it was called.
 func (c *called) Help() string {
-	help := strings.ReplaceAll(c.help+describe(c.about), "Usage: "+ownName+" ", "Usage: "+c.app.program+" ")
+	help := strings.ReplaceAll(c.help+describe(c.command), "Usage: "+ownName+" ", "Usage: "+c.app.program+" ")
 	if c.app.isCTS() {
 		help = ctsHelp(c.flags.Name(), help)
 	}
@@ -141,8 +117,8 @@ func (c *called) Help() string {
 
 // Run implements cli.Command. Flags may also follow arguments.
 func (c *called) Run(args []string) int {
-	if g, ok := c.command.(*group); ok && g.isCTS() {
-		return cli.RunResultHelp // whatever the arguments are
+	if c.examples == nil && c.app.isCTS() {
+		return cli.RunResultHelp // of a group, whatever the arguments are
 	}
 	var rest []string
 	for {
@@ -160,7 +136,7 @@ func (c *called) Run(args []string) int {
 		}
 		rest, args = append(rest, c.flags.Arg(0)), c.flags.Args()[1:]
 	}
-	return c.command.run(rest)
+	return c.run(rest)
 }
 
 // refuseArguments is for a command that takes no arguments, such as a second file

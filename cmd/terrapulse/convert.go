@@ -13,16 +13,19 @@ import (
 	"github.com/terrapulse/terrapulse/internal/config"
 )
 
-// convertCommand writes task files as YAML.
-type convertCommand struct {
-	*app
-	out string
+// converted is what convert -json prints.
+type converted struct {
+	File     string   `json:"file,omitempty"`    // that was written
+	Content  string   `json:"content,omitempty"` // without a file
+	Warnings []string `json:"warnings"`
 }
 
-func (c *convertCommand) about() about {
-	f := c.flagSet("convert")
-	f.StringVar(&c.out, "o", "", "The `FILE` to write, which must not be there yet. Default: print it.")
-	return about{flags: f, synopsis: "Convert task files from HCL or JSON to one YAML file",
+// convertCommand writes task files as YAML.
+func (a *app) convertCommand() command {
+	var out string
+	f := a.flagSet("convert")
+	f.StringVar(&out, "o", "", "The `FILE` to write, which must not be there yet. Default: print it.")
+	return command{flags: f, synopsis: "Convert task files from HCL or JSON to one YAML file",
 		examples: []string{"-o=tasks.yaml cts.hcl"}, codes: codesOfFiles, args: complete.PredictFiles("*"),
 		help: `Usage: terrapulse convert [-o=FILE] FILE...
 
@@ -35,60 +38,53 @@ func (c *convertCommand) about() about {
 
   Paths in the file are relative to the directory that Terrapulse is started in,
   as before, wherever the file lies.
-`}
-}
-
-// converted is what convert -json prints.
-type converted struct {
-	File     string   `json:"file,omitempty"`    // that was written
-	Content  string   `json:"content,omitempty"` // without a file
-	Warnings []string `json:"warnings"`
-}
-
-func (c *convertCommand) run(arguments []string) int {
-	if len(arguments) == 0 {
-		return c.fail(exitMissing, errors.New("name the files to convert, as in: terrapulse convert [-o=FILE] tasks.hcl"))
+`,
+		run: func(arguments []string) int {
+			if len(arguments) == 0 {
+				return a.fail(exitMissing, errors.New("name the files to convert, as in: terrapulse convert [-o=FILE] tasks.hcl"))
+			}
+			if out != "" {
+				if ext := strings.ToLower(filepath.Ext(out)); ext != ".yaml" && ext != ".yml" {
+					return a.fail(exitFlags, fmt.Errorf("-o %s: the name of a file of YAML ends in .yaml or .yml, or it would not be read", out))
+				}
+			}
+			var opts config.Options
+			for _, name := range arguments {
+				opts.Paths = append(opts.Paths, config.Path{Name: name})
+			}
+			file, notes, err := config.Convert(opts)
+			if errors.As(err, new(config.Errors)) {
+				return a.invalid(err)
+			}
+			if err != nil {
+				return a.fail(exitError, err)
+			}
+			result := converted{File: out, Warnings: []string{}}
+			for _, n := range notes {
+				result.Warnings = append(result.Warnings, n.String())
+				if !a.json {
+					fmt.Fprintf(a.stderr, "Warning: %s\n", n)
+				}
+			}
+			switch {
+			case out != "":
+				err = writeNew(out, file)
+			case a.json:
+				result.Content = string(file)
+			default:
+				_, err = a.stdout.Write(file)
+			}
+			switch {
+			case err != nil:
+				return a.fail(exitError, err)
+			case a.json:
+				return a.printJSON(result)
+			case out != "":
+				fmt.Fprintf(a.stdout, "Wrote %s. Check it with: terrapulse validate -config-file=%s\n", out, out)
+			}
+			return exitOK
+		},
 	}
-	if c.out != "" {
-		if ext := strings.ToLower(filepath.Ext(c.out)); ext != ".yaml" && ext != ".yml" {
-			return c.fail(exitFlags, fmt.Errorf("-o %s: the name of a file of YAML ends in .yaml or .yml, or it would not be read", c.out))
-		}
-	}
-	var opts config.Options
-	for _, name := range arguments {
-		opts.Paths = append(opts.Paths, config.Path{Name: name})
-	}
-	file, notes, err := config.Convert(opts)
-	if errors.As(err, new(config.Errors)) {
-		return c.invalid(err)
-	}
-	if err != nil {
-		return c.fail(exitError, err)
-	}
-	result := converted{File: c.out, Warnings: []string{}}
-	for _, n := range notes {
-		result.Warnings = append(result.Warnings, n.String())
-		if !c.json {
-			fmt.Fprintf(c.stderr, "Warning: %s\n", n)
-		}
-	}
-	switch {
-	case c.out != "":
-		err = writeNew(c.out, file)
-	case c.json:
-		result.Content = string(file)
-	default:
-		_, err = c.stdout.Write(file)
-	}
-	switch {
-	case err != nil:
-		return c.fail(exitError, err)
-	case c.json:
-		return c.printJSON(result)
-	case c.out != "":
-		fmt.Fprintf(c.stdout, "Wrote %s. Check it with: terrapulse validate -config-file=%s\n", c.out, c.out)
-	}
-	return exitOK
 }
 
 // writeNew writes a file that must not be there yet, readable for its owner

@@ -6,18 +6,14 @@ import (
 )
 
 // doctorCommand examines a deployment in AWS.
-type doctorCommand struct {
-	*app
-	stack, task string
-	quick       bool
-}
-
-func (c *doctorCommand) about() about {
-	f := c.flagSet("doctor")
-	stackFlag(f, &c.stack)
-	f.StringVar(&c.task, "task", "", "The `name` of the task to plan. Default: the first one that is enabled.")
-	f.BoolVar(&c.quick, "quick", false, "Start no container.")
-	return about{flags: f, synopsis: "Examine a deployment in AWS: what is missing, and how to fix it",
+func (a *app) doctorCommand() command {
+	var stackName, task string
+	var quick bool
+	f := a.flagSet("doctor")
+	stackFlag(f, &stackName)
+	f.StringVar(&task, "task", "", "The `name` of the task to plan. Default: the first one that is enabled.")
+	f.BoolVar(&quick, "quick", false, "Start no container.")
+	return command{flags: f, synopsis: "Examine a deployment in AWS: what is missing, and how to fix it",
 		examples: []string{"-stack=network", "-stack=network -quick"}, codes: codesOfStore,
 		help: `Usage: terrapulse doctor -stack=NAME [flags]
 
@@ -30,31 +26,31 @@ func (c *doctorCommand) about() about {
 
   The exit code is 0 if all is well and 11 if something is not. A schedule that
   is disabled is shown, and is not an error.
-`}
-}
-
-func (c *doctorCommand) run(arguments []string) int {
-	st, code := c.findStack(c.stack)
-	if code >= 0 {
-		return code
+`,
+		run: func([]string) int {
+			st, code := a.findStack(stackName)
+			if code >= 0 {
+				return code
+			}
+			checks := st.Examine(a.ctx, task, !quick)
+			var t table
+			t.row(plain, "CHECK", "STATE", "FOUND")
+			code, fixes := exitOK, ""
+			for _, check := range checks {
+				if check.OK {
+					t.row(good, check.Name, "ok", check.Found)
+					continue
+				}
+				t.row(bad, check.Name, "wrong", check.Found)
+				code = exitError
+				fixes += fmt.Sprintf("\n%s: %s\n  To fix it: %s\n", check.Name, check.Found, check.Fix)
+			}
+			if a.json {
+				return cmp.Or(a.printJSON(checks), code)
+			}
+			t.print(a.stdout)
+			fmt.Fprint(a.stderr, fixes)
+			return code
+		},
 	}
-	checks := st.Examine(c.ctx, c.task, !c.quick)
-	var t table
-	t.row(plain, "CHECK", "STATE", "FOUND")
-	code, fixes := exitOK, ""
-	for _, check := range checks {
-		if check.OK {
-			t.row(good, check.Name, "ok", check.Found)
-			continue
-		}
-		t.row(bad, check.Name, "wrong", check.Found)
-		code = exitError
-		fixes += fmt.Sprintf("\n%s: %s\n  To fix it: %s\n", check.Name, check.Found, check.Fix)
-	}
-	if c.json {
-		return cmp.Or(c.printJSON(checks), code)
-	}
-	t.print(c.stdout)
-	fmt.Fprint(c.stderr, fixes)
-	return code
 }

@@ -9,13 +9,13 @@ import (
 )
 
 // describe is the end of a command's help: its flags, examples and exit codes.
-func describe(a about) string {
-	if a.examples == nil {
+func describe(c command) string {
+	if c.examples == nil {
 		return ""
 	}
 	var b strings.Builder
 	first := true
-	a.flags.VisitAll(func(fl *flag.Flag) {
+	c.flags.VisitAll(func(fl *flag.Flag) {
 		if hidden(fl) {
 			return
 		}
@@ -33,11 +33,11 @@ func describe(a about) string {
 		fmt.Fprintf(&b, "\n  -%s%s\n%s\n", fl.Name, name, behind("      ", usage))
 	})
 	b.WriteString("\nExamples:\n")
-	for _, example := range a.examples {
-		fmt.Fprintf(&b, "  %s %s\n", ownName, strings.TrimSpace(a.flags.Name()+" "+example))
+	for _, example := range c.examples {
+		fmt.Fprintf(&b, "  %s %s\n", ownName, strings.TrimSpace(c.flags.Name()+" "+example))
 	}
 	b.WriteString("\nExit codes:\n")
-	for _, code := range a.codes {
+	for _, code := range c.codes {
 		text := wordwrap.WrapString(exitMeanings[code], columns-6)
 		fmt.Fprintf(&b, "  %-3d %s\n", code, strings.ReplaceAll(text, "\n", "\n      "))
 	}

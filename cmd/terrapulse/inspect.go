@@ -16,27 +16,6 @@ import (
 	"github.com/terrapulse/terrapulse/internal/terraform"
 )
 
-// inspectCommand shows what runs would change: `start -inspect` by a shorter name.
-type inspectCommand struct {
-	*app
-	startOptions
-}
-
-func (c *inspectCommand) about() about {
-	f, o := c.flagSet("inspect"), &c.startOptions
-	o.config.register(f)
-	o.log.register(f)
-	parallelFlag(f, &o.parallel, "are planned")
-	f.BoolVar(&o.inspect.exitCode, "detailed-exitcode", false, detailedExitCode)
-	return about{flags: f, synopsis: "Show what tasks would change, and change nothing", examples: []string{onFile, onFile + " -detailed-exitcode load-balancer"},
-		codes: codesOfPlan, args: c.tasks(f, o.config.taskNames),
-		help: `Usage: terrapulse inspect [flags] [TASK...]
-
-  Plans all tasks, or those that are named, with what Consul says now. Nothing
-  is changed, no workspace is made and no file is left behind.
-`}
-}
-
 const detailedExitCode = "With -inspect: exit code 0 means no changes, 2 changes, 11 an error."
 
 // inspectOptions are the flags of start that inspect.
@@ -57,17 +36,33 @@ func (o *inspectOptions) register(f *flag.FlagSet) {
 
 func (o *inspectOptions) wanted() bool { return o.all || len(o.tasks) > 0 }
 
-func (c *inspectCommand) run(arguments []string) int {
-	o := &c.startOptions
-	shown, end := c.showProgress()
-	defer end()
-	cfg, log, code := o.load(c.app)
-	if code >= 0 {
-		return code
+// inspectCommand shows what runs would change: `start -inspect` by a shorter name.
+func (a *app) inspectCommand() command {
+	var o startOptions
+	f := a.flagSet("inspect")
+	o.config.register(f)
+	o.log.register(f)
+	parallelFlag(f, &o.parallel, "are planned")
+	f.BoolVar(&o.inspect.exitCode, "detailed-exitcode", false, detailedExitCode)
+	return command{flags: f, synopsis: "Show what tasks would change, and change nothing", examples: []string{onFile, onFile + " -detailed-exitcode load-balancer"},
+		codes: codesOfPlan, args: a.tasks(f, o.config.taskNames),
+		help: `Usage: terrapulse inspect [flags] [TASK...]
+
+  Plans all tasks, or those that are named, with what Consul says now. Nothing
+  is changed, no workspace is made and no file is left behind.
+`,
+		run: func(arguments []string) int {
+			shown, end := a.showProgress()
+			defer end()
+			cfg, log, code := o.load(a)
+			if code >= 0 {
+				return code
+			}
+			defer o.flush()
+			o.inspect.tasks = arguments
+			return a.printPlans(cfg, log, &o, shown)
+		},
 	}
-	defer o.flush()
-	o.inspect.tasks = arguments
-	return c.printPlans(cfg, log, o, shown)
 }
 
 // printPlans plans tasks and prints the plans in the order of the configuration.

@@ -14,37 +14,6 @@ import (
 	"github.com/terrapulse/terrapulse/internal/stores"
 )
 
-// invokeCommand starts runs in AWS by hand.
-type invokeCommand struct {
-	*app
-	stack         string
-	once, inspect bool
-	tasks         []string
-	wait          bool
-}
-
-func (c *invokeCommand) about() about {
-	f := c.flagSet("invoke")
-	stackFlag(f, &c.stack)
-	f.BoolVar(&c.once, "once", false, "Run the tasks now, even if nothing has changed.")
-	f.BoolVar(&c.inspect, "inspect", false, "Plan the tasks and apply nothing.")
-	f.Func("task", "The `name` of a task to run or inspect. Repeatable. Default: every enabled task.", func(s string) error {
-		c.tasks = append(c.tasks, s)
-		return nil
-	})
-	f.BoolVar(&c.wait, "wait", false, "Wait for the runs to end and print their progress.")
-	f.Lookup("json").Usage = "Print JSON, for scripts: the function's answer or, with -wait, the outcomes of the runs."
-	return about{flags: f, synopsis: "Start runs of a deployment in AWS and follow them",
-		examples: []string{"-stack=network", "-stack=network -once -task=firewall -wait"}, codes: codesOfStore,
-		help: `Usage: terrapulse invoke -stack=NAME [flags]
-
-  Invokes the function of a deployment in AWS: without -once and -inspect for
-  one tick, as the schedule does every minute. With -wait it follows
-  the runs that were started, prints a summary, and ends with the exit codes of
-  once-mode: 0 if all is well, 11 if a run failed.
-`}
-}
-
 func stackFlag(f *flag.FlagSet, name *string) {
 	f.StringVar(name, "stack", "", "The `name` of the CloudFormation stack.")
 }
@@ -58,62 +27,88 @@ func (a *app) findStack(name string) (*stack.Stack, int) {
 	return found, a.fail(exitConfig, err)
 }
 
-func (c *invokeCommand) run(arguments []string) int {
-	switch {
-	case c.once && c.inspect:
-		return c.fail(exitFlags, errors.New("-once and -inspect exclude each other: an inspection applies nothing"))
-	case len(c.tasks) > 0 && !c.once && !c.inspect:
-		return c.fail(exitFlags, errors.New("-task goes with -once or -inspect"))
+// invokeCommand starts runs in AWS by hand.
+func (a *app) invokeCommand() command {
+	var stackName string
+	var once, inspect, wait bool
+	var tasks []string
+	f := a.flagSet("invoke")
+	stackFlag(f, &stackName)
+	f.BoolVar(&once, "once", false, "Run the tasks now, even if nothing has changed.")
+	f.BoolVar(&inspect, "inspect", false, "Plan the tasks and apply nothing.")
+	f.Func("task", "The `name` of a task to run or inspect. Repeatable. Default: every enabled task.", func(s string) error {
+		tasks = append(tasks, s)
+		return nil
+	})
+	f.BoolVar(&wait, "wait", false, "Wait for the runs to end and print their progress.")
+	f.Lookup("json").Usage = "Print JSON, for scripts: the function's answer or, with -wait, the outcomes of the runs."
+	return command{flags: f, synopsis: "Start runs of a deployment in AWS and follow them",
+		examples: []string{"-stack=network", "-stack=network -once -task=firewall -wait"}, codes: codesOfStore,
+		help: `Usage: terrapulse invoke -stack=NAME [flags]
+
+  Invokes the function of a deployment in AWS: without -once and -inspect for
+  one tick, as the schedule does every minute. With -wait it follows
+  the runs that were started, prints a summary, and ends with the exit codes of
+  once-mode: 0 if all is well, 11 if a run failed.
+`,
+		run: func([]string) int {
+			switch {
+			case once && inspect:
+				return a.fail(exitFlags, errors.New("-once and -inspect exclude each other: an inspection applies nothing"))
+			case len(tasks) > 0 && !once && !inspect:
+				return a.fail(exitFlags, errors.New("-task goes with -once or -inspect"))
+			}
+			req := invoke.Request{Mode: invoke.Reconcile, Tasks: tasks, Refresh: true}
+			switch {
+			case once:
+				req.Mode = invoke.Once
+			case inspect:
+				req.Mode = invoke.Inspect
+			}
+			st, code := a.findStack(stackName)
+			if code >= 0 {
+				return code
+			}
+			asked := time.Now()
+			answer, err := st.Invoke(a.ctx, req)
+			if err != nil {
+				return a.fail(exitError, err)
+			}
+			if a.json && !wait {
+				return a.printJSON(answer)
+			}
+			a.explain(answer)
+			if answer.Skipped != "" && req.Mode != invoke.Reconcile {
+				return a.fail(exitError, errors.New("nothing was started: try again in a moment"))
+			}
+			if !wait {
+				return exitOK
+			}
+			store, err := st.Store(a.ctx)
+			if err != nil {
+				return a.fail(exitConfig, err)
+			}
+			defer store.Close()
+			follower := stack.Follower{Store: store, Asked: asked, Changed: a.progress}
+			outcomes, err := follower.Follow(a.ctx, answer, tasks)
+			if err != nil {
+				return a.fail(exitError, err)
+			}
+			plans := map[string]string{}
+			if inspect {
+				plans = a.plans(store, outcomes)
+			}
+			if a.json {
+				return a.printReport(outcomes, plans, time.Since(asked))
+			}
+			for _, out := range outcomes {
+				if plan, ok := plans[out.Task]; ok {
+					fmt.Fprintf(a.stdout, "### Task %s\n%s\n\n", out.Task, plan)
+				}
+			}
+			return a.summarise(outcomes, time.Since(asked))
+		},
 	}
-	req := invoke.Request{Mode: invoke.Reconcile, Tasks: c.tasks, Refresh: true}
-	switch {
-	case c.once:
-		req.Mode = invoke.Once
-	case c.inspect:
-		req.Mode = invoke.Inspect
-	}
-	st, code := c.findStack(c.stack)
-	if code >= 0 {
-		return code
-	}
-	asked := time.Now()
-	answer, err := st.Invoke(c.ctx, req)
-	if err != nil {
-		return c.fail(exitError, err)
-	}
-	if c.json && !c.wait {
-		return c.printJSON(answer)
-	}
-	c.explain(answer)
-	if answer.Skipped != "" && req.Mode != invoke.Reconcile {
-		return c.fail(exitError, errors.New("nothing was started: try again in a moment"))
-	}
-	if !c.wait {
-		return exitOK
-	}
-	store, err := st.Store(c.ctx)
-	if err != nil {
-		return c.fail(exitConfig, err)
-	}
-	defer store.Close()
-	follower := stack.Follower{Store: store, Asked: asked, Changed: c.progress}
-	outcomes, err := follower.Follow(c.ctx, answer, c.tasks)
-	if err != nil {
-		return c.fail(exitError, err)
-	}
-	plans := map[string]string{}
-	if c.inspect {
-		plans = c.plans(store, outcomes)
-	}
-	if c.json {
-		return c.printReport(outcomes, plans, time.Since(asked))
-	}
-	for _, out := range outcomes {
-		if plan, ok := plans[out.Task]; ok {
-			fmt.Fprintf(c.stdout, "### Task %s\n%s\n\n", out.Task, plan)
-		}
-	}
-	return c.summarise(outcomes, time.Since(asked))
 }
 
 // explain prints what the function has decided.

@@ -95,7 +95,7 @@ func TestJSON_EveryCommandTakesItAndItsShapeIsDocumented(t *testing.T) {
 		}
 	}
 	for _, c := range (&app{}).commands() {
-		command, takes := c.about().flags.Name(), c.about().flags.Lookup("json") != nil
+		command, takes := c.flags.Name(), c.flags.Lookup("json") != nil
 		why, exempt := withoutJSON[command]
 		switch {
 		case exempt && (takes || documented[command]):

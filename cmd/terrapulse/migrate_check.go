@@ -12,25 +12,20 @@ import (
 )
 
 // migrateCheckCommand says what would change if Terrapulse took over.
-type migrateCheckCommand struct {
-	*app
-	config   configFlags
-	log      logFlags
-	api      string
-	parallel int
-	exitCode bool
-	plans    bool
-}
-
-func (c *migrateCheckCommand) about() about {
-	f := c.flagSet("migrate check")
-	c.config.register(f)
-	c.log.register(f)
-	parallelFlag(f, &c.parallel, "are planned")
-	f.StringVar(&c.api, "http-addr", "", "The `URL` of Consul-Terraform-Sync's API, if it runs. Default: the configured port on this machine.")
-	f.BoolVar(&c.plans, "plan", false, "Also print the plans of tasks that would change something.")
-	f.BoolVar(&c.exitCode, "detailed-exitcode", false, "Exit code 0 means that nothing changes, 2 that something does, 11 that a task cannot be taken over.")
-	return about{flags: f, synopsis: "Show what a move from Consul-Terraform-Sync would change",
+func (a *app) migrateCheckCommand() command {
+	var files configFlags
+	var logs logFlags
+	var api string
+	var parallel int
+	var exitCode, plans bool
+	f := a.flagSet("migrate check")
+	files.register(f)
+	logs.register(f)
+	parallelFlag(f, &parallel, "are planned")
+	f.StringVar(&api, "http-addr", "", "The `URL` of Consul-Terraform-Sync's API, if it runs. Default: the configured port on this machine.")
+	f.BoolVar(&plans, "plan", false, "Also print the plans of tasks that would change something.")
+	f.BoolVar(&exitCode, "detailed-exitcode", false, "Exit code 0 means that nothing changes, 2 that something does, 11 that a task cannot be taken over.")
+	return command{flags: f, synopsis: "Show what a move from Consul-Terraform-Sync would change",
 		examples: []string{"-config-file cts.hcl", "-config-file cts.hcl -plan -detailed-exitcode"}, codes: codesOfPlan,
 		help: `Usage: terrapulse migrate check -config-file=PATH [flags]
 
@@ -46,54 +41,54 @@ func (c *migrateCheckCommand) about() about {
 
   The exit code is 0 if every task can be taken over and 11 if one cannot; with
   -detailed-exitcode it is 2 if something would change.
-`}
+`,
+		run: func([]string) int {
+			cfg, code := files.load(a)
+			if code >= 0 {
+				return code
+			}
+			for _, w := range cfg.Warnings {
+				fmt.Fprintf(a.stderr, "Warning: %s\n", w)
+			}
+			log, err := logs.logger(a, "WARN")
+			if err != nil {
+				return a.fail(exitFlags, err)
+			}
+			client, code := a.connect(cfg)
+			if code >= 0 {
+				return code
+			}
+			binary, err := terraform.FindLocal(a.ctx, cfg.Terraform, log)
+			if err != nil {
+				return a.fail(exitTerraform, err)
+			}
+
+			driver := instance.Driver(a.ctx, binary, parallel, log)
+			driver.Unlocked = true
+			m := migrate.Check(a.ctx, &preview.Planner{Config: cfg, Consul: client, Driver: driver, Parallel: driver.Parallel, Log: log}, api)
+			if a.ctx.Err() != nil {
+				return a.fail(exitError, context.Cause(a.ctx))
+			}
+			if a.json {
+				if code := a.printJSON(m); code != exitOK {
+					return code
+				}
+			} else {
+				a.printMigration(m, plans)
+			}
+			switch {
+			case m.Count(migrate.WillNot) > 0:
+				return exitError
+			case exitCode && (m.Count(migrate.WillChange) > 0 || m.Lost):
+				return exitChanges
+			default:
+				return exitOK
+			}
+		},
+	}
 }
 
-func (c *migrateCheckCommand) run(arguments []string) int {
-	cfg, code := c.config.load(c.app)
-	if code >= 0 {
-		return code
-	}
-	for _, w := range cfg.Warnings {
-		fmt.Fprintf(c.stderr, "Warning: %s\n", w)
-	}
-	log, err := c.log.logger(c.app, "WARN")
-	if err != nil {
-		return c.fail(exitFlags, err)
-	}
-	client, code := c.connect(cfg)
-	if code >= 0 {
-		return code
-	}
-	binary, err := terraform.FindLocal(c.ctx, cfg.Terraform, log)
-	if err != nil {
-		return c.fail(exitTerraform, err)
-	}
-
-	driver := instance.Driver(c.ctx, binary, c.parallel, log)
-	driver.Unlocked = true
-	m := migrate.Check(c.ctx, &preview.Planner{Config: cfg, Consul: client, Driver: driver, Parallel: driver.Parallel, Log: log}, c.api)
-	if c.ctx.Err() != nil {
-		return c.fail(exitError, context.Cause(c.ctx))
-	}
-	if c.json {
-		if code := c.printJSON(m); code != exitOK {
-			return code
-		}
-	} else {
-		c.print(m, c.plans)
-	}
-	switch {
-	case m.Count(migrate.WillNot) > 0:
-		return exitError
-	case c.exitCode && (m.Count(migrate.WillChange) > 0 || m.Lost):
-		return exitChanges
-	default:
-		return exitOK
-	}
-}
-
-func (c *migrateCheckCommand) print(m *migrate.Report, plans bool) {
+func (a *app) printMigration(m *migrate.Report, plans bool) {
 	var t table
 	t.row(plain, "TASK", "WILL CHANGE", "WHY")
 	for _, task := range m.Tasks {
@@ -110,13 +105,13 @@ func (c *migrateCheckCommand) print(m *migrate.Report, plans bool) {
 		}
 		t.row(n, task.Task, word, task.Why)
 	}
-	t.print(c.stdout)
+	t.print(a.stdout)
 	for _, note := range m.Notes {
-		fmt.Fprintf(c.stdout, "\nNote: %s.\n", note)
+		fmt.Fprintf(a.stdout, "\nNote: %s.\n", note)
 	}
 	for _, task := range m.Tasks {
 		if plans && task.Will == migrate.WillChange {
-			fmt.Fprintf(c.stdout, "\n### Task %s\n%s\n", task.Task, strings.TrimSpace(task.Plan))
+			fmt.Fprintf(a.stdout, "\n### Task %s\n%s\n", task.Task, strings.TrimSpace(task.Plan))
 		}
 	}
 }

@@ -9,57 +9,53 @@ import (
 )
 
 // runsCommand lists a task's runs.
-type runsCommand struct {
-	*app
-	from recordFlags
-}
-
-func (c *runsCommand) about() about {
-	f := c.flagSet("runs")
-	c.from.register(f)
-	return about{flags: f, synopsis: "List the runs of a task",
+func (a *app) runsCommand() command {
+	var from recordFlags
+	f := a.flagSet("runs")
+	from.register(f)
+	return command{flags: f, synopsis: "List the runs of a task",
 		examples: []string{onFile + " load-balancer", "-http-addr http://localhost:8558 -json load-balancer"},
-		codes:    codesOfStore, args: c.tasks(f, c.from.taskNames),
+		codes:    codesOfStore, args: a.tasks(f, from.taskNames),
 		help: fmt.Sprintf(`Usage: terrapulse runs [flags] TASK
 
   Lists the newest runs of a task, at most %d, the latest first.
-`, state.History)}
-}
-
-func (c *runsCommand) run(arguments []string) int {
-	if code := c.oneTask("runs", arguments); code >= 0 {
-		return code
+`, state.History),
+		run: func(arguments []string) int {
+			if code := a.oneTask("runs", arguments); code >= 0 {
+				return code
+			}
+			records, code := from.open(a)
+			if code >= 0 {
+				return code
+			}
+			defer records.Close()
+			runs, err := records.Runs(a.ctx, arguments[0])
+			if noTask(err) {
+				return a.fail(exitError, fmt.Errorf("there is no task %q: `terrapulse status` lists the tasks", arguments[0]))
+			}
+			if err != nil {
+				return a.fail(exitError, err)
+			}
+			if a.json {
+				return a.printJSON(runs)
+			}
+			var t table
+			t.row(plain, "RUN", "STARTED", "DURATION", "OUTCOME", "CHANGES")
+			for _, r := range runs {
+				t.row(outcome(r.State), shortened(r.ID), at(r.Started), tookOf(r), string(r.State), changesOf(r.Changes))
+				text := fmt.Sprintf("why: %s: %s", r.Reason.Code, r.Reason.Text)
+				if r.Kind != apispec.RunKindApply {
+					text = string(r.Kind) + ", " + text
+				}
+				if r.Error != nil {
+					text += ": " + strings.SplitN(*r.Error, "\n", 2)[0]
+				}
+				t.line(text)
+			}
+			t.print(a.stdout)
+			return exitOK
+		},
 	}
-	records, code := c.from.open(c.app)
-	if code >= 0 {
-		return code
-	}
-	defer records.Close()
-	runs, err := records.Runs(c.ctx, arguments[0])
-	if noTask(err) {
-		return c.fail(exitError, fmt.Errorf("there is no task %q: `terrapulse status` lists the tasks", arguments[0]))
-	}
-	if err != nil {
-		return c.fail(exitError, err)
-	}
-	if c.json {
-		return c.printJSON(runs)
-	}
-	var t table
-	t.row(plain, "RUN", "STARTED", "DURATION", "OUTCOME", "CHANGES")
-	for _, r := range runs {
-		t.row(outcome(r.State), shortened(r.ID), at(r.Started), tookOf(r), string(r.State), changesOf(r.Changes))
-		text := fmt.Sprintf("why: %s: %s", r.Reason.Code, r.Reason.Text)
-		if r.Kind != apispec.RunKindApply {
-			text = string(r.Kind) + ", " + text
-		}
-		if r.Error != nil {
-			text += ": " + strings.SplitN(*r.Error, "\n", 2)[0]
-		}
-		t.line(text)
-	}
-	t.print(c.stdout)
-	return exitOK
 }
 
 // tookOf is the cell of how long a run took.

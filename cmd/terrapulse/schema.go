@@ -3,12 +3,8 @@ package main
 import "github.com/terrapulse/terrapulse/internal/config"
 
 // schemaCommand prints the JSON Schema of task files.
-type schemaCommand struct {
-	*app
-}
-
-func (c *schemaCommand) about() about {
-	return about{flags: newFlags("schema"), synopsis: "Print the JSON Schema of task files, for editors", examples: []string{"> terrapulse.schema.json"}, codes: []int{exitOK, exitFlags},
+func (a *app) schemaCommand() command {
+	return command{flags: newFlags("schema"), synopsis: "Print the JSON Schema of task files, for editors", examples: []string{"> terrapulse.schema.json"}, codes: []int{exitOK, exitFlags},
 		help: `Usage: terrapulse schema
 
   Prints the JSON Schema, draft 2020-12, of task files in YAML and JSON. An
@@ -23,12 +19,12 @@ func (c *schemaCommand) about() about {
   or as the first key of one in JSON
 
     "$schema": "terrapulse.schema.json"
-`}
-}
-
-func (c *schemaCommand) run(arguments []string) int {
-	if _, err := c.stdout.Write(config.JSONSchema()); err != nil {
-		return c.fail(exitError, err)
+`,
+		run: func([]string) int {
+			if _, err := a.stdout.Write(config.JSONSchema()); err != nil {
+				return a.fail(exitError, err)
+			}
+			return exitOK
+		},
 	}
-	return exitOK
 }

@@ -26,13 +26,8 @@ import (
 )
 
 // startCommand runs tasks when Consul changes, or once.
-type startCommand struct {
-	*app
-	startOptions
-}
-
-func (c *startCommand) about() about {
-	f, o := c.flagSet("start"), &c.startOptions
+func (a *app) startCommand() command {
+	f, o := a.flagSet("start"), new(startOptions)
 	o.config.register(f)
 	o.log.register(f)
 	storeURLFlag(f, &o.store)
@@ -46,8 +41,8 @@ func (c *startCommand) about() about {
 	o.inspect.register(f)
 	f.StringVar(&o.cts.clientType, "client-type", "", "")
 	f.BoolVar(&o.cts.implied, "deprecated-start-up", false, "")
-	return about{flags: f, synopsis: "Run tasks whenever Consul changes, or once with -once", examples: []string{onFile, "-once " + onFile, "-config-dir /etc/terrapulse -log-format json"},
-		values: map[string]complete.Predictor{"inspect-task": c.tasks(f, o.config.taskNames)},
+	return command{flags: f, synopsis: "Run tasks whenever Consul changes, or once with -once", examples: []string{onFile, "-once " + onFile, "-config-dir /etc/terrapulse -log-format json"},
+		values: map[string]complete.Predictor{"inspect-task": a.tasks(f, o.config.taskNames)},
 		codes:  []int{exitOK, exitError, exitInterrupted, exitMissing, exitFlags, exitConfig, exitTerraform},
 		help: `Usage: terrapulse start [flags]
 
@@ -57,7 +52,9 @@ func (c *startCommand) about() about {
 
   -once runs every enabled task one time and ends: exit code 0 when all were
   applied, 11 when any was not. -inspect shows what would be changed.
-`}
+`,
+		run: func([]string) int { return a.start(o) },
+	}
 }
 
 // startOptions are the flags of start.
@@ -101,36 +98,35 @@ func (o *startOptions) load(a *app) (*config.Config, *slog.Logger, int) {
 	return cfg, log, -1
 }
 
-func (c *startCommand) run(arguments []string) int {
-	o := &c.startOptions
-	if err := o.cts.check(c.app); err != nil {
-		return c.fail(exitFlags, err)
+func (a *app) start(o *startOptions) int {
+	if err := o.cts.check(a); err != nil {
+		return a.fail(exitFlags, err)
 	}
-	if c.json && (o.cts.clientType != "" || !o.once && !o.inspect.wanted()) {
-		return c.fail(exitFlags, errors.New("-json goes with -once or -inspect"))
+	if a.json && (o.cts.clientType != "" || !o.once && !o.inspect.wanted()) {
+		return a.fail(exitFlags, errors.New("-json goes with -once or -inspect"))
 	}
 	var files *reload.Watcher
 	if !o.once && !o.inspect.wanted() { // before they are read, so that no change falls in between
 		signal.Reset(syscall.SIGHUP) // it asks for the files to be read again, and stops nothing
-		files = reload.Watch(c.ctx, slog.Default(), o.config.names()...)
+		files = reload.Watch(a.ctx, slog.Default(), o.config.names()...)
 	}
 	read := time.Now()
 	var shown *progress
 	if o.once || o.inspect.wanted() { // before anything is logged
 		var end func()
-		shown, end = c.showProgress()
+		shown, end = a.showProgress()
 		defer end()
 	}
-	cfg, log, code := o.load(c.app)
+	cfg, log, code := o.load(a)
 	if code >= 0 {
 		return code
 	}
 	defer o.flush()
 	if o.cts.clientType == development {
-		return c.develop(cfg)
+		return a.develop(cfg)
 	}
 	if o.inspect.wanted() {
-		return c.printPlans(cfg, log, o, shown)
+		return a.printPlans(cfg, log, o, shown)
 	}
 
 	// Where nobody reads the output any more, such as a tee that Ctrl-C has ended,
@@ -145,21 +141,21 @@ func (c *startCommand) run(arguments []string) int {
 	if shown != nil {
 		opts.Watch, opts.Ended = func(run state.Run) io.Writer { return shown.begin(run.Task) }, func(run state.Run) { shown.end(run.Task) }
 	}
-	e, err := instance.New(c.ctx, cfg, opts)
+	e, err := instance.New(a.ctx, cfg, opts)
 	switch {
-	case err != nil && c.ctx.Err() != nil && !o.once:
-		fmt.Fprintln(c.stderr, "stopped before anything was run")
+	case err != nil && a.ctx.Err() != nil && !o.once:
+		fmt.Fprintln(a.stderr, "stopped before anything was run")
 		return exitOK // as requested
 	case err != nil:
 		code = exitConfig
 		if errors.Is(err, instance.ErrTerraform) {
 			code = exitTerraform
 		}
-		code = c.unready(code, err)
+		code = a.unready(code, err)
 		if o.once {
 			for _, t := range cfg.Tasks {
 				if t.Enabled {
-					fmt.Fprintf(c.stderr, "Task %s was not run.\n", t.Name)
+					fmt.Fprintf(a.stderr, "Task %s was not run.\n", t.Name)
 				}
 			}
 		}
@@ -167,7 +163,7 @@ func (c *startCommand) run(arguments []string) int {
 	}
 	defer e.Close()
 	if o.reset {
-		if code := c.reset(e); code >= 0 {
+		if code := a.reset(e); code >= 0 {
 			return code
 		}
 	}
@@ -183,34 +179,34 @@ func (c *startCommand) run(arguments []string) int {
 		if o.wait <= 0 {
 			e.Reconciler.Patience = -1
 		}
-		leader := &instance.Leader{Instance: e, Address: o.address, API: environmentAPI, Waits: c.saysWhy}
+		leader := &instance.Leader{Instance: e, Address: o.address, API: environmentAPI, Waits: a.saysWhy}
 		e.Reconciler.Elsewhere = leader.Run
-		code := c.once(e, read, shown)
-		c.ctsOnce(code)
+		code := a.once(e, read, shown)
+		a.ctsOnce(code)
 		return code
 	}
-	return max(c.fail(exitError, e.Run(c.ctx)), exitOK)
+	return max(a.fail(exitError, e.Run(a.ctx)), exitOK)
 }
 
 // reset removes the changes that were made through the API, and prints them.
-func (c *startCommand) reset(e *instance.Instance) int {
-	out := c.stdout
-	if c.json {
-		out = c.stderr
+func (a *app) reset(e *instance.Instance) int {
+	out := a.stdout
+	if a.json {
+		out = a.stderr
 	}
-	forgotten, err := e.Control().Reset(c.ctx)
+	forgotten, err := e.Control().Reset(a.ctx)
 	for _, o := range forgotten {
 		fmt.Fprintf(out, "forgotten: task %s (%s)\n", o.Task, cmp.Or(o.String(), "its record could not be decoded"))
 	}
 	if err == nil && len(forgotten) == 0 {
 		fmt.Fprintln(out, "nothing was changed through the API: there is nothing to undo")
 	}
-	return c.fail(exitError, err)
+	return a.fail(exitError, err)
 }
 
 // once runs every task one time and sums up.
-func (c *startCommand) once(e *instance.Instance, began time.Time, shown *progress) int {
-	outcomes, err := e.Reconciler.Once(c.ctx, e.Launcher.Wait)
+func (a *app) once(e *instance.Instance, began time.Time, shown *progress) int {
+	outcomes, err := e.Reconciler.Once(a.ctx, e.Launcher.Wait)
 	shown.clear()
 	for i := range outcomes {
 		if o := &outcomes[i]; o.Run != nil && o.Run.State.Active() {
@@ -219,20 +215,20 @@ func (c *startCommand) once(e *instance.Instance, began time.Time, shown *progre
 	}
 	code := exitOK
 	switch {
-	case c.json:
-		code = c.printReport(outcomes, nil, time.Since(began))
+	case a.json:
+		code = a.printReport(outcomes, nil, time.Since(began))
 	case len(outcomes) > 0:
-		code = c.summarise(outcomes, time.Since(began))
+		code = a.summarise(outcomes, time.Since(began))
 	}
 	switch {
-	case err == nil && len(outcomes) == 0 && !c.json:
-		fmt.Fprintln(c.stdout, "no tasks configured")
-	case c.ctx.Err() == nil && slices.ContainsFunc(outcomes, func(o reconcile.Outcome) bool { return o.Err != nil }):
+	case err == nil && len(outcomes) == 0 && !a.json:
+		fmt.Fprintln(a.stdout, "no tasks configured")
+	case a.ctx.Err() == nil && slices.ContainsFunc(outcomes, func(o reconcile.Outcome) bool { return o.Err != nil }):
 		return exitError // it was said which tasks were concerned
-	case err != nil && c.ctx.Err() != nil:
-		return c.fail(exitError, errors.New("stopped before every task had its run"))
+	case err != nil && a.ctx.Err() != nil:
+		return a.fail(exitError, errors.New("stopped before every task had its run"))
 	case err != nil:
-		return c.fail(exitError, err)
+		return a.fail(exitError, err)
 	}
 	return code
 }

@@ -13,17 +13,13 @@ import (
 )
 
 // statusCommand shows what is known of every task.
-type statusCommand struct {
-	*app
-	from       recordFlags
-	onlyHealth bool
-}
-
-func (c *statusCommand) about() about {
-	f := c.flagSet("status")
-	c.from.register(f)
-	f.BoolVar(&c.onlyHealth, "health", false, "Print only whether Terrapulse does its work. With -http-addr this needs no token.")
-	return about{flags: f, synopsis: "Show every task: its phase, why, its last run, when it is due",
+func (a *app) statusCommand() command {
+	var from recordFlags
+	var onlyHealth bool
+	f := a.flagSet("status")
+	from.register(f)
+	f.BoolVar(&onlyHealth, "health", false, "Print only whether Terrapulse does its work. With -http-addr this needs no token.")
+	return command{flags: f, synopsis: "Show every task: its phase, why, its last run, when it is due",
 		examples: []string{onFile, "-store sqlite:/var/lib/terrapulse/terrapulse.db -json", "-health -http-addr http://localhost:8558"},
 		codes:    codesOfStore,
 		help: `Usage: terrapulse status [flags]
@@ -35,35 +31,35 @@ func (c *statusCommand) about() about {
 
   -health prints one line and is for health checks: the exit code is 0 if
   Terrapulse does its work, and 11 if it does not or cannot be asked.
-`}
-}
-
-func (c *statusCommand) run(arguments []string) int {
-	records, code := c.from.open(c.app)
-	if code >= 0 {
-		return code
+`,
+		run: func([]string) int {
+			records, code := from.open(a)
+			if code >= 0 {
+				return code
+			}
+			defer records.Close()
+			if onlyHealth {
+				return a.health(records)
+			}
+			st, err := records.Overview(a.ctx)
+			if err != nil {
+				return a.fail(exitError, err)
+			}
+			slices.SortFunc(st.Tasks, func(a, b apispec.TaskOverview) int { return cmp.Compare(a.Name, b.Name) })
+			if a.json {
+				return a.printJSON(st)
+			}
+			a.printStatus(st, time.Now())
+			return exitOK
+		},
 	}
-	defer records.Close()
-	if c.onlyHealth {
-		return c.health(records)
-	}
-	st, err := records.Overview(c.ctx)
-	if err != nil {
-		return c.fail(exitError, err)
-	}
-	slices.SortFunc(st.Tasks, func(a, b apispec.TaskOverview) int { return cmp.Compare(a.Name, b.Name) })
-	if c.json {
-		return c.printJSON(st)
-	}
-	c.print(st, time.Now())
-	return exitOK
 }
 
 // health prints whether Terrapulse does its work.
-func (c *statusCommand) health(records records) int {
-	err := records.Health(c.ctx)
+func (a *app) health(records records) int {
+	err := records.Health(a.ctx)
 	switch {
-	case c.json:
+	case a.json:
 		report := struct {
 			Healthy   bool   `json:"healthy"`
 			Unhealthy string `json:"unhealthy,omitempty"`
@@ -72,11 +68,11 @@ func (c *statusCommand) health(records records) int {
 		if err != nil {
 			report.Unhealthy, code = err.Error(), exitError
 		}
-		return cmp.Or(c.printJSON(report), code)
+		return cmp.Or(a.printJSON(report), code)
 	case err == nil:
-		fmt.Fprintln(c.stdout, "healthy")
+		fmt.Fprintln(a.stdout, "healthy")
 	}
-	return max(c.fail(exitError, err), exitOK)
+	return max(a.fail(exitError, err), exitOK)
 }
 
 func (a *app) printJSON(v any) int {
@@ -88,9 +84,9 @@ func (a *app) printJSON(v any) int {
 	return exitOK
 }
 
-func (c *statusCommand) print(st apispec.Overview, now time.Time) {
+func (a *app) printStatus(st apispec.Overview, now time.Time) {
 	bundle := apispec.Deref(st.Bundle)
-	line := func(format string, args ...any) { c.paragraph("", fmt.Sprintf(format, args...)) }
+	line := func(format string, args ...any) { a.paragraph("", fmt.Sprintf(format, args...)) }
 	switch {
 	case st.Leader != nil:
 		line("Leader: %s (fence %d)", st.Leader.Owner, st.Leader.Fence)
@@ -124,12 +120,12 @@ func (c *statusCommand) print(st apispec.Overview, now time.Time) {
 	if len(st.Tasks) == 0 {
 		line("No task has been decided on yet.")
 	} else {
-		c.printTasks(st.Tasks, now)
+		a.printTasks(st.Tasks, now)
 	}
 	if len(st.Overrides) > 0 {
-		fmt.Fprintln(c.stdout, "\nChanged through the API, beside the task files:")
+		fmt.Fprintln(a.stdout, "\nChanged through the API, beside the task files:")
 		for _, o := range st.Overrides {
-			c.paragraph("  ", fmt.Sprintf("%s: %s, %s ago by %s", o.Task, o.Change, ago(now.Sub(o.At)), apispec.Deref(o.By)))
+			a.paragraph("  ", fmt.Sprintf("%s: %s, %s ago by %s", o.Task, o.Change, ago(now.Sub(o.At)), apispec.Deref(o.By)))
 		}
 	}
 }
@@ -154,8 +150,8 @@ var newsOf = map[apispec.Phase]news{
 
 // printTasks prints a row for each task, and below it why the task is in its
 // phase.
-func (c *statusCommand) printTasks(tasks []apispec.TaskOverview, now time.Time) {
-	fmt.Fprintln(c.stdout)
+func (a *app) printTasks(tasks []apispec.TaskOverview, now time.Time) {
+	fmt.Fprintln(a.stdout)
 	var tab table
 	tab.row(plain, "TASK", "PHASE", "LAST RUN", "NEXT DUE")
 	for _, t := range tasks {
@@ -170,7 +166,7 @@ func (c *statusCommand) printTasks(tasks []apispec.TaskOverview, now time.Time) 
 			tab.note("  ", changed)
 		}
 	}
-	tab.print(c.stdout)
+	tab.print(a.stdout)
 }
 
 // longName is the length from which on the name of a task has a line of its own:

@@ -321,7 +321,7 @@ func TestStatus_ShowsWhatStopsADeploymentThatReadsBundles(t *testing.T) {
 	}
 	st := o
 	var out bytes.Buffer
-	(&statusCommand{app: &app{stdout: &out}}).print(st, now)
+	(&app{stdout: &out}).printStatus(st, now)
 	for line := range strings.Lines(out.String()) {
 		if n := len([]rune(strings.TrimRight(line, "\n"))); n > columns {
 			t.Errorf("a line of %d columns: %s", n, line)
@@ -335,6 +335,6 @@ func TestStatus_ShowsWhatStopsADeploymentThatReadsBundles(t *testing.T) {
 	}
 	out.Reset()
 	st.Refused.Bundle, st.Refused.Error = nil, "the pointer is gone"
-	(&statusCommand{app: &app{stdout: &out}}).print(st, now)
+	(&app{stdout: &out}).printStatus(st, now)
 	wantText(t, unwrapped(out.String()), "Problem, noticed 1h ago: the pointer is gone")
 }

@@ -28,14 +28,10 @@ type taskCommand struct {
 	wait bool
 }
 
-// ofTask returns the command for this program.
+// ofTask returns the command with its flags.
 func (a *app) ofTask(c taskCommand) command {
 	c.app = a
-	return &c
-}
-
-func (c *taskCommand) about() about {
-	f := c.flagSet(c.name)
+	f := a.flagSet(c.name)
 	if c.approves {
 		c.register(f)
 	} else {
@@ -49,7 +45,7 @@ func (c *taskCommand) about() about {
 	if names == nil {
 		names = c.tasks(f, c.api.taskNames)
 	}
-	return about{flags: f, synopsis: c.synopsis, examples: c.examples, codes: codesOfTask, args: names, help: c.usage}
+	return command{flags: f, synopsis: c.synopsis, examples: c.examples, codes: codesOfTask, args: names, help: c.usage, run: c.run}
 }
 
 func (c *taskCommand) run(arguments []string) int {

@@ -13,30 +13,6 @@ import (
 	tfdriver "github.com/terrapulse/terrapulse/internal/driver/terraform"
 )
 
-// validateCommand checks the configuration.
-type validateCommand struct {
-	*app
-	config configFlags
-	consul bool
-}
-
-func (c *validateCommand) about() about {
-	f := c.flagSet("validate")
-	c.config.register(f)
-	f.BoolVar(&c.consul, "consul", false, "Also read from Consul what every task watches.")
-	return about{flags: f, synopsis: "Check task files, and with -consul the access to Consul",
-		examples: []string{onFile, "-config-dir /etc/terrapulse -consul"}, codes: codesOfFiles,
-		help: `Usage: terrapulse validate [flags]
-
-  Reads the task files and the local modules of the tasks, and reports all that
-  is wrong in one pass, each with its file and line: also variables that a
-  module requires and does not get, values of the wrong type, and references to
-  what a module does not declare. It contacts nothing and needs no Terraform.
-  With -consul it also reads what every task watches, which checks the address,
-  the token's rights and the queries.
-`}
-}
-
 // validation is what validate found, in the form that -json prints.
 type validation struct {
 	Valid    bool     `json:"valid"`
@@ -61,40 +37,60 @@ func (v *validation) warn(format string, args ...any) {
 	v.Warnings = append(v.Warnings, fmt.Sprintf(format, args...))
 }
 
-func (c *validateCommand) run([]string) int {
-	if code := c.config.required(c.app); code >= 0 {
-		return code
+// validateCommand checks the configuration.
+func (a *app) validateCommand() command {
+	var files configFlags
+	var consul bool
+	f := a.flagSet("validate")
+	files.register(f)
+	f.BoolVar(&consul, "consul", false, "Also read from Consul what every task watches.")
+	return command{flags: f, synopsis: "Check task files, and with -consul the access to Consul",
+		examples: []string{onFile, "-config-dir /etc/terrapulse -consul"}, codes: codesOfFiles,
+		help: `Usage: terrapulse validate [flags]
+
+  Reads the task files and the local modules of the tasks, and reports all that
+  is wrong in one pass, each with its file and line: also variables that a
+  module requires and does not get, values of the wrong type, and references to
+  what a module does not declare. It contacts nothing and needs no Terraform.
+  With -consul it also reads what every task watches, which checks the address,
+  the token's rights and the queries.
+`,
+		run: func([]string) int {
+			if code := files.required(a); code >= 0 {
+				return code
+			}
+			v := &validation{Errors: []string{}, Warnings: []string{}}
+			cfg := a.validate(v, &files, consul)
+			if a.ctx.Err() != nil {
+				return a.unready(exitConfig, a.ctx.Err())
+			}
+			code := exitOK
+			if v.Valid = len(v.Errors) == 0; !v.Valid {
+				code = exitConfig
+			}
+			if a.json {
+				return cmp.Or(code, a.printJSON(v))
+			}
+			for _, w := range v.Warnings {
+				fmt.Fprintf(a.stdout, "Warning: %s\n", w)
+			}
+			for _, e := range v.Errors {
+				a.fail(exitConfig, errors.New(e))
+			}
+			if v.Valid && consul {
+				fmt.Fprintf(a.stdout, "Consul at %s answers, and Terrapulse may read what the tasks watch.\n", cfg.Consul.Address)
+			}
+			if v.Valid {
+				fmt.Fprintf(a.stdout, "The configuration is valid: %s.\n", tasksOf(len(cfg.Tasks)))
+			}
+			return code
+		},
 	}
-	v := &validation{Errors: []string{}, Warnings: []string{}}
-	cfg := c.check(v)
-	if c.ctx.Err() != nil {
-		return c.unready(exitConfig, c.ctx.Err())
-	}
-	code := exitOK
-	if v.Valid = len(v.Errors) == 0; !v.Valid {
-		code = exitConfig
-	}
-	if c.json {
-		return cmp.Or(code, c.printJSON(v))
-	}
-	for _, w := range v.Warnings {
-		fmt.Fprintf(c.stdout, "Warning: %s\n", w)
-	}
-	for _, e := range v.Errors {
-		c.fail(exitConfig, errors.New(e))
-	}
-	if v.Valid && c.consul {
-		fmt.Fprintf(c.stdout, "Consul at %s answers, and Terrapulse may read what the tasks watch.\n", cfg.Consul.Address)
-	}
-	if v.Valid {
-		fmt.Fprintf(c.stdout, "The configuration is valid: %s.\n", tasksOf(len(cfg.Tasks)))
-	}
-	return code
 }
 
-// check checks the configuration. It returns nil if it cannot be read at all.
-func (c *validateCommand) check(v *validation) *config.Config {
-	cfg, err := c.config.examine()
+// validate checks the configuration. It returns nil if it cannot be read at all.
+func (a *app) validate(v *validation, files *configFlags, consul bool) *config.Config {
+	cfg, err := files.examine()
 	v.fail(err)
 	if cfg == nil {
 		return nil
@@ -103,28 +99,28 @@ func (c *validateCommand) check(v *validation) *config.Config {
 		v.warn("%s", w)
 	}
 	v.fail(checkTasks(cfg).Err())
-	if err == nil && c.consul { // otherwise Consul's address may be wrong
-		c.checkConsul(v, cfg)
+	if err == nil && consul { // otherwise Consul's address may be wrong
+		a.checkConsul(v, cfg)
 	}
 	return cfg
 }
 
 // checkConsul reads what every task watches.
-func (c *validateCommand) checkConsul(v *validation, cfg *config.Config) {
+func (a *app) checkConsul(v *validation, cfg *config.Config) {
 	client, err := instance.Connect(cfg)
 	if err == nil {
-		err = instance.Reach(c.ctx, client)
+		err = instance.Reach(a.ctx, client)
 	}
 	if err != nil {
 		v.fail(err)
 		return
 	}
-	if access := client.Access(c.ctx); access != "" {
+	if access := client.Access(a.ctx); access != "" {
 		v.warn("%s", access)
 	}
 	for i := range cfg.Tasks {
 		task := &cfg.Tasks[i]
-		snap, err := client.Preview(c.ctx, task)
+		snap, err := client.Preview(a.ctx, task)
 		if err != nil {
 			v.fail(fmt.Errorf("task %s: %w", task.Name, err))
 			if fault.IsTransient(err) {
