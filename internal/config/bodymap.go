@@ -52,3 +52,21 @@ func mapValue(v cty.Value, path string, f func(place, text string) string) cty.V
 	}
 	return v
 }
+
+// Value returns the body as an object: a block that is repeated is a tuple of objects.
+func (b Body) Value() cty.Value {
+	attrs := make(map[string]cty.Value, len(b.Attributes)+len(b.Blocks))
+	maps.Copy(attrs, b.Attributes)
+	for name, blocks := range b.Blocks {
+		values := make([]cty.Value, len(blocks))
+		for i, block := range blocks {
+			values[i] = block.Value()
+		}
+		if len(values) == 1 {
+			attrs[name] = values[0]
+		} else {
+			attrs[name] = cty.TupleVal(values)
+		}
+	}
+	return cty.ObjectVal(attrs)
+}

@@ -171,7 +171,7 @@ func (m Module) providers() []provider {
 // as objects (or tuples of objects, if a block is repeated), and Terrapulse's two
 // arguments.
 func (p provider) value() cty.Value {
-	attrs := bodyValue(p.Body).AsValueMap()
+	attrs := p.Body.Value().AsValueMap()
 	if attrs == nil {
 		attrs = map[string]cty.Value{}
 	}
@@ -180,23 +180,6 @@ func (p provider) value() cty.Value {
 	}
 	if p.AutoCommit {
 		attrs["auto_commit"] = cty.True
-	}
-	return cty.ObjectVal(attrs)
-}
-
-func bodyValue(b config.Body) cty.Value {
-	attrs := make(map[string]cty.Value, len(b.Attributes)+len(b.Blocks))
-	maps.Copy(attrs, b.Attributes)
-	for name, blocks := range b.Blocks {
-		values := make([]cty.Value, len(blocks))
-		for i, block := range blocks {
-			values[i] = bodyValue(block)
-		}
-		if len(values) == 1 {
-			attrs[name] = values[0]
-		} else {
-			attrs[name] = cty.TupleVal(values)
-		}
 	}
 	return cty.ObjectVal(attrs)
 }

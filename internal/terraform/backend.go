@@ -62,28 +62,20 @@ func argument(b config.Body, name string) string {
 	return ""
 }
 
-// secretArgument matches the names of the arguments of all backends that hold
+// secretArgument matches the places of the arguments of all backends that hold
 // credentials, but not longer names such as secret_suffix.
-var secretArgument = regexp.MustCompile(`(?:^|_)(?:password|secret|token|auth|credentials|conn_str|key_material|` +
+var secretArgument = regexp.MustCompile(`(?:^|[._])(?:password|secret|token|auth|credentials|conn_str|key_material|` +
 	`(?:access|secret|client|private|customer|encryption)_key)$`)
 
 // credentials returns the secrets in a backend's arguments. Terraform repeats some
 // in its errors, such as a conn_str that it cannot parse.
 func credentials(b config.Body) []string {
 	var found []string
-	for name, v := range b.Attributes {
-		switch {
-		case v.IsNull() || !v.IsKnown():
-		case v.Type().IsObjectType():
-			found = append(found, credentials(config.Body{Attributes: v.AsValueMap()})...)
-		case v.Type() == cty.String && secretArgument.MatchString(name):
-			found = append(found, v.AsString())
+	b.Map(func(place, text string) string {
+		if secretArgument.MatchString(place) {
+			found = append(found, text)
 		}
-	}
-	for _, blocks := range b.Blocks {
-		for _, block := range blocks {
-			found = append(found, credentials(block)...)
-		}
-	}
+		return text
+	})
 	return found
 }

@@ -41,7 +41,7 @@ func (d *Dir) current(ctx context.Context) ([]byte, error) {
 
 // localState is the path of the task's state with the backend local.
 func (d *Dir) localState() string {
-	return filepath.Join(workspaceDir(d.path, argument(d.opts.Backend.Body, "workspace_dir")), d.opts.Workspace, "terraform.tfstate")
+	return filepath.Join(workspaceDir(d.path, d.opts.Backend), d.opts.Workspace, "terraform.tfstate")
 }
 
 // privateState makes the state of a local backend, which may hold secrets, readable

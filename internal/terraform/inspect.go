@@ -65,7 +65,7 @@ func (b *Binary) Inspect(ctx context.Context, dir string, render func(dir string
 	}
 	var fresh bool
 	if d.opts.Backend.Type == "" || d.opts.Backend.Type == "local" {
-		workspaces := workspaceDir(dir, argument(d.opts.Backend.Body, "workspace_dir"))
+		workspaces := workspaceDir(dir, d.opts.Backend)
 		if fresh = !exists(filepath.Join(workspaces, d.opts.Workspace, "terraform.tfstate")); fresh {
 			workspaces = ""
 		}

@@ -1,6 +1,7 @@
 package terraform
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -29,27 +30,26 @@ import (
 // backend that the directory was initialised for.
 const backendFile = "terraform.tfstate"
 
-// usedBackend is the backend that a directory was initialised for.
-type usedBackend struct {
-	Type   string         `json:"type"`
-	Config map[string]any `json:"config"` // its arguments; nil for those that are not set
-}
-
 // backendBefore returns the backend that the directory was initialised for; not ok
 // if it was not.
-func (d *Dir) backendBefore() (before usedBackend, ok bool) {
+func (d *Dir) backendBefore() (before config.Backend, ok bool) {
 	raw, err := os.ReadFile(d.data(backendFile))
-	var note struct{ Backend *usedBackend }
-	if err != nil || json.Unmarshal(raw, &note) != nil || note.Backend == nil || note.Backend.Type == "" {
-		return usedBackend{}, false
+	var note struct {
+		Backend struct {
+			Type   string
+			Config ctyjson.SimpleJSONValue
+		}
 	}
-	return *note.Backend, d.opts.Backend.Type != ""
+	if err != nil || json.Unmarshal(raw, &note) != nil || note.Backend.Type == "" || note.Backend.Config.IsNull() {
+		return config.Backend{}, false
+	}
+	return config.Backend{Type: note.Backend.Type, Body: bodyOf(note.Backend.Config.Value)}, d.opts.Backend.Type != ""
 }
 
 // move copies the state of the task to the configured backend and marks the
 // directory as initialised for that one. A move that fails starts again from the
 // beginning.
-func (d *Dir) move(ctx context.Context, from usedBackend) error {
+func (d *Dir) move(ctx context.Context, from config.Backend) error {
 	fmt.Fprintf(d.opts.Log, "The backend was %q and is %q: the state of this task is taken along.\n", from.Type, d.opts.Backend.Type)
 	err := d.moveState(ctx, from)
 	if interrupted := (*InterruptedError)(nil); err == nil || errors.As(err, &interrupted) {
@@ -59,27 +59,21 @@ func (d *Dir) move(ctx context.Context, from usedBackend) error {
 		d.opts.Task, from.Type, d.data(), err)
 }
 
-func (d *Dir) moveState(ctx context.Context, from usedBackend) error {
+func (d *Dir) moveState(ctx context.Context, from config.Backend) error {
 	state, err := d.stateIn(ctx, from)
 	if err != nil {
 		return err
 	}
-	present, err := valuesOf(d.opts.Backend.Body)
-	if err != nil {
-		return err
+	backend, workspaces := d.opts.Backend, ""
+	if backend.Type == "local" {
+		workspaces = workspaceDir(d.path, backend)
+		backend.Body = config.Body{Attributes: map[string]cty.Value{"workspace_dir": cty.StringVal(workspaces)}}
 	}
-	place := present["workspace_dir"]
-	if d.opts.Backend.Type == "local" {
-		present["workspace_dir"] = workspaceDir(d.path, place)
-	}
-	to, remove, err := d.beside(ctx, usedBackend{d.opts.Backend.Type, present}, d.opts.Backend)
+	to, remove, err := d.beside(ctx, backend)
 	if err != nil {
 		return err
 	}
 	defer remove()
-	if d.opts.Backend.Type == "local" {
-		to.opts.Backend.Body = bodyOf(present)
-	}
 	if len(state) > 0 {
 		if err := to.receive(ctx, state, d); err != nil {
 			return err
@@ -89,19 +83,13 @@ func (d *Dir) moveState(ctx context.Context, from usedBackend) error {
 	if err != nil {
 		return err
 	}
-	if d.opts.Backend.Type == "local" {
-		var note map[string]any
-		if err := json.Unmarshal(raw, &note); err != nil {
-			return err
+	if backend.Type == "local" {
+		there, _ := json.Marshal(workspaces)
+		here := []byte("null")
+		if place := argument(d.opts.Backend.Body, "workspace_dir"); place != "" {
+			here, _ = json.Marshal(place)
 		}
-		if backend, ok := note["backend"].(map[string]any); ok {
-			if used, ok := backend["config"].(map[string]any); ok {
-				used["workspace_dir"] = place
-			}
-		}
-		if raw, err = json.Marshal(note); err != nil {
-			return err
-		}
+		raw = bytes.Replace(raw, there, here, 1)
 	}
 	next := d.data(backendFile + ".next")
 	if err := os.WriteFile(next, raw, 0o600); err != nil {
@@ -111,10 +99,10 @@ func (d *Dir) moveState(ctx context.Context, from usedBackend) error {
 }
 
 // workspaceDir returns the directory of a local backend's workspaces for the task
-// in dir, by its argument workspace_dir.
-func workspaceDir(dir string, argument any) string {
-	workspaces, _ := argument.(string)
-	if workspaces = cmp.Or(workspaces, "terraform.tfstate.d"); filepath.IsAbs(workspaces) {
+// in dir.
+func workspaceDir(dir string, local config.Backend) string {
+	workspaces := cmp.Or(argument(local.Body, "workspace_dir"), "terraform.tfstate.d")
+	if filepath.IsAbs(workspaces) {
 		return workspaces
 	}
 	return filepath.Join(dir, workspaces)
@@ -122,14 +110,17 @@ func workspaceDir(dir string, argument any) string {
 
 // beside opens a temporary directory that is initialised for a backend and has
 // nothing else.
-func (d *Dir) beside(ctx context.Context, used usedBackend, backend config.Backend) (*Dir, func(), error) {
+func (d *Dir) beside(ctx context.Context, backend config.Backend) (*Dir, func(), error) {
 	dir, remove, err := scratch("")
 	if err != nil {
 		return nil, nil, err
 	}
-	block := map[string]any{"backend": map[string]any{used.Type: arguments(used.Config)}}
-	if used.Type == "cloud" {
-		block = map[string]any{"cloud": arguments(used.Config)}
+	// In JSON, arguments and blocks look the same, and ${ begins an expression.
+	escape := strings.NewReplacer("${", "$${", "%{", "%%{").Replace
+	arguments := ctyjson.SimpleJSONValue{Value: backend.Body.Map(func(_, text string) string { return escape(text) }).Value()}
+	block := map[string]any{"backend": map[string]any{backend.Type: arguments}}
+	if backend.Type == "cloud" {
+		block = map[string]any{"cloud": arguments}
 	}
 	module, err := json.Marshal(map[string]any{"terraform": block})
 	if err == nil {
@@ -153,11 +144,11 @@ func (d *Dir) beside(ctx context.Context, used usedBackend, backend config.Backe
 }
 
 // stateIn returns the task's state in a backend; nil if there is none.
-func (d *Dir) stateIn(ctx context.Context, from usedBackend) ([]byte, error) {
+func (d *Dir) stateIn(ctx context.Context, from config.Backend) ([]byte, error) {
 	if from.Type == "local" {
-		return readState(filepath.Join(workspaceDir(d.path, from.Config["workspace_dir"]), d.opts.Task, "terraform.tfstate"))
+		return readState(filepath.Join(workspaceDir(d.path, from), d.opts.Task, "terraform.tfstate"))
 	}
-	old, remove, err := d.beside(ctx, from, config.Backend{Type: from.Type, Body: bodyOf(from.Config)})
+	old, remove, err := d.beside(ctx, from)
 	if err != nil {
 		return nil, err
 	}
@@ -264,75 +255,24 @@ func (d *Dir) push(ctx context.Context, state []byte, opts ...tfexec.StatePushCm
 	return err == nil, err
 }
 
-// arguments returns the arguments of a backend that are set, as a configuration in
-// JSON has them: there, ${ begins an expression.
-func arguments(v any) any {
-	switch v := v.(type) {
-	case string:
-		return strings.NewReplacer("${", "$${", "%{", "%%{").Replace(v)
-	case []any:
-		var items []any
-		for _, e := range v {
-			items = append(items, arguments(e))
-		}
-		return items
-	case map[string]any:
-		set := map[string]any{}
-		for name, e := range v {
-			if e != nil {
-				set[name] = arguments(e)
-			}
-		}
-		return set
-	}
-	return v
-}
-
-// bodyOf returns the arguments of a backend that are texts, and those in its
-// blocks.
-func bodyOf(values map[string]any) config.Body {
+// bodyOf returns the arguments that are set and the blocks in an object. Objects are
+// taken for blocks.
+func bodyOf(object cty.Value) config.Body {
 	body := config.Body{Attributes: map[string]cty.Value{}, Blocks: map[string][]config.Body{}}
-	for name, v := range values {
-		switch v := v.(type) {
-		case string:
-			body.Attributes[name] = cty.StringVal(v)
-		case map[string]any:
-			body.Blocks[name] = append(body.Blocks[name], bodyOf(v))
-		case []any:
-			for _, item := range v {
-				if block, ok := item.(map[string]any); ok {
-					body.Blocks[name] = append(body.Blocks[name], bodyOf(block))
-				}
+	for name, v := range object.AsValueMap() {
+		items := []cty.Value{v}
+		if v.Type().IsTupleType() {
+			items = v.AsValueSlice()
+		}
+		switch {
+		case v.IsNull():
+		case len(items) > 0 && items[0].Type().IsObjectType():
+			for _, item := range items {
+				body.Blocks[name] = append(body.Blocks[name], bodyOf(item))
 			}
+		default:
+			body.Attributes[name] = v
 		}
 	}
 	return body
-}
-
-// valuesOf returns the arguments of a backend as JSON has them.
-func valuesOf(b config.Body) (map[string]any, error) {
-	values := map[string]any{}
-	for name, v := range b.Attributes {
-		raw, err := ctyjson.Marshal(v, v.Type())
-		if err != nil {
-			return nil, err
-		}
-		var value any
-		if err := json.Unmarshal(raw, &value); err != nil {
-			return nil, err
-		}
-		values[name] = value
-	}
-	for name, blocks := range b.Blocks {
-		var items []any
-		for _, block := range blocks {
-			item, err := valuesOf(block)
-			if err != nil {
-				return nil, err
-			}
-			items = append(items, item)
-		}
-		values[name] = items
-	}
-	return values, nil
 }
