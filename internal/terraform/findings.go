@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -26,10 +27,10 @@ import (
 // the module's providers first, which a check should not download. inputs are
 // the types of what the module gets from Consul.
 func ModuleFindings(t *config.Task, inputs map[string]cty.Type) []config.Diagnostic {
-	if !localSource(t.Module) {
+	if !t.LocalModule() {
 		return nil
 	}
-	f := &findings{task: t, seen: map[string]bool{}}
+	f := &findings{task: t, modules: map[string]*tfconfig.Module{}}
 	if err := checkDirectory(t); err != nil {
 		f.add(t.Source, "%s", err)
 		return f.all
@@ -48,15 +49,12 @@ func ModuleFindings(t *config.Task, inputs map[string]cty.Type) []config.Diagnos
 	}
 	for _, name := range slices.Sorted(maps.Keys(given)) {
 		declared, ok := module.Variables[name]
-		_, input := inputs[name]
-		switch {
-		case !ok && input:
-			f.add(t.Source, "%s", missingVariable(t.Name, fmt.Sprintf("%s of task %s", t.Module, t.Name), name))
-		case !ok:
-			f.add(t.VariablePosition(name), "%s", missingVariable(t.Name, fmt.Sprintf("%s of task %s", t.Module, t.Name), name))
-		default:
-			f.fits(name, given[name], declared, input)
+		if !ok {
+			f.add(t.VariablePosition(name), "%s", undeclared(t, name))
+			continue
 		}
+		_, input := inputs[name]
+		f.fits(name, given[name], declared, input)
 	}
 	for _, name := range slices.Sorted(maps.Keys(module.Variables)) {
 		if _, ok := given[name]; !ok && module.Variables[name].Required {
@@ -67,9 +65,9 @@ func ModuleFindings(t *config.Task, inputs map[string]cty.Type) []config.Diagnos
 }
 
 type findings struct {
-	task *config.Task
-	all  []config.Diagnostic
-	seen map[string]bool // directories of modules
+	task    *config.Task
+	all     []config.Diagnostic
+	modules map[string]*tfconfig.Module // that were checked, by directory; nil if they cannot be parsed
 }
 
 func (f *findings) add(pos config.Position, format string, args ...any) {
@@ -107,9 +105,13 @@ func (f *findings) fits(name string, v cty.Value, declared *tfconfig.Variable, i
 	}
 }
 
-// module checks the files of a module. It returns nil if they cannot be parsed.
+// module checks the files of a module, once. It returns nil if they cannot be parsed.
 func (f *findings) module(dir string) *tfconfig.Module {
-	f.seen[filepath.Clean(dir)] = true
+	dir = filepath.Clean(dir)
+	if module, ok := f.modules[dir]; ok {
+		return module
+	}
+	f.modules[dir] = nil
 	names, err := moduleFiles(dir)
 	if err != nil {
 		f.add(f.task.Source, "read the module of task %s: %s", f.task.Name, err)
@@ -123,9 +125,11 @@ func (f *findings) module(dir string) *tfconfig.Module {
 			parse = parser.ParseJSONFile
 		}
 		file, diags := parse(name)
-		for _, d := range diags.Errs() {
-			wrong = true
-			f.diagnostic(d)
+		for _, d := range diags {
+			if d.Severity == hcl.DiagError {
+				wrong = true
+				f.invalid(d.Subject, d.Summary, d.Detail)
+			}
 		}
 		if file == nil {
 			continue
@@ -140,28 +144,33 @@ func (f *findings) module(dir string) *tfconfig.Module {
 	module, diags := tfconfig.LoadModule(dir)
 	for _, d := range diags {
 		if d.Severity == tfconfig.DiagError {
-			pos := f.task.Source
+			var at *hcl.Range
 			if d.Pos != nil {
-				pos = position(*d.Pos)
+				at = &hcl.Range{Filename: d.Pos.Filename, Start: hcl.Pos{Line: d.Pos.Line}}
 			}
-			f.add(pos, "the module is not valid: %s: %s", d.Summary, d.Detail)
+			f.invalid(at, d.Summary, d.Detail)
 		}
 	}
+	f.modules[dir] = module
 	if len(bodies) == len(names) { // a file in JSON may declare what others refer to
 		f.references(bodies, module)
 	}
-	f.calls(dir, bodies)
+	for _, body := range bodies {
+		for _, block := range body.Blocks {
+			if block.Type == "module" && len(block.Labels) == 1 && module.ModuleCalls[block.Labels[0]] != nil {
+				f.call(dir, module.ModuleCalls[block.Labels[0]], block)
+			}
+		}
+	}
 	return module
 }
 
-func (f *findings) diagnostic(err error) {
-	d, ok := err.(*hcl.Diagnostic)
-	if !ok || d.Subject == nil {
-		f.add(f.task.Source, "the module is not valid: %s", err)
-		return
+func (f *findings) invalid(at *hcl.Range, summary, detail string) {
+	pos := f.task.Source
+	if at != nil {
+		pos = start(*at)
 	}
-	f.add(config.Position{File: d.Subject.Filename, Line: d.Subject.Start.Line, Column: d.Subject.Start.Column},
-		"the module is not valid: %s: %s", d.Summary, d.Detail)
+	f.add(pos, "the module is not valid: %s: %s", summary, detail)
 }
 
 // references finds variables, local values and modules that are used and not
@@ -214,53 +223,35 @@ func (f *findings) reference(to hcl.Traversal, module *tfconfig.Module, locals m
 	default:
 		return
 	}
-	r := to.SourceRange()
-	f.add(config.Position{File: r.Filename, Line: r.Start.Line, Column: r.Start.Column},
-		"the module refers to the %s %q, which it does not declare", what, attr.Name)
+	f.add(start(to.SourceRange()), "the module refers to the %s %q, which it does not declare", what, attr.Name)
 }
 
 // metaArguments of a module block are not variables of the module.
 var metaArguments = []string{"source", "version", "providers", "count", "for_each", "depends_on"}
 
-// calls checks the local modules that a module calls, and what they are given.
-func (f *findings) calls(dir string, bodies []*hclsyntax.Body) {
-	for _, body := range bodies {
-		for _, block := range body.Blocks {
-			if block.Type != "module" || len(block.Labels) != 1 || block.Body.Attributes["source"] == nil {
-				continue
-			}
-			source, diags := block.Body.Attributes["source"].Expr.Value(nil)
-			if diags.HasErrors() || source.IsNull() || source.Type() != cty.String || !strings.HasPrefix(source.AsString(), "./") && !strings.HasPrefix(source.AsString(), "../") {
-				continue
-			}
-			r := block.DefRange()
-			pos := config.Position{File: r.Filename, Line: r.Start.Line, Column: r.Start.Column}
-			called := filepath.Join(dir, filepath.FromSlash(source.AsString()))
-			if info, err := os.Stat(called); err != nil || !info.IsDir() {
-				f.add(pos, "the module %q is not there: there is no directory %s", block.Labels[0], called)
-				continue
-			}
-			var variables map[string]*tfconfig.Variable
-			if f.seen[called] {
-				module, _ := tfconfig.LoadModule(called)
-				variables = module.Variables
-			} else if module := f.module(called); module != nil {
-				variables = module.Variables
-			} else {
-				continue
-			}
-			for _, name := range slices.Sorted(maps.Keys(block.Body.Attributes)) {
-				if variables[name] == nil && !slices.Contains(metaArguments, name) {
-					r := block.Body.Attributes[name].NameRange
-					f.add(config.Position{File: r.Filename, Line: r.Start.Line, Column: r.Start.Column},
-						"the module %q has no variable %q", block.Labels[0], name)
-				}
-			}
-			for _, name := range slices.Sorted(maps.Keys(variables)) {
-				if variables[name].Required && block.Body.Attributes[name] == nil {
-					f.add(pos, "the module %q is not given the variable %q, which it requires (%s)", block.Labels[0], name, at(variables[name].Pos))
-				}
-			}
+// call checks a local module that a module calls, and what it is given.
+func (f *findings) call(dir string, call *tfconfig.ModuleCall, block *hclsyntax.Block) {
+	if !strings.HasPrefix(call.Source, "./") && !strings.HasPrefix(call.Source, "../") {
+		return
+	}
+	pos := start(block.DefRange())
+	called := filepath.Join(dir, filepath.FromSlash(call.Source))
+	if info, err := os.Stat(called); err != nil || !info.IsDir() {
+		f.add(pos, "the module %q is not there: there is no directory %s", call.Name, called)
+		return
+	}
+	module := f.module(called)
+	if module == nil {
+		return
+	}
+	for _, name := range slices.Sorted(maps.Keys(block.Body.Attributes)) {
+		if module.Variables[name] == nil && !slices.Contains(metaArguments, name) {
+			f.add(start(block.Body.Attributes[name].NameRange), "the module %q has no variable %q", call.Name, name)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(module.Variables)) {
+		if v := module.Variables[name]; v.Required && block.Body.Attributes[name] == nil {
+			f.add(pos, "the module %q is not given the variable %q, which it requires (%s)", call.Name, name, at(v.Pos))
 		}
 	}
 }
@@ -268,19 +259,13 @@ func (f *findings) calls(dir string, bodies []*hclsyntax.Body) {
 // moduleFiles returns the files of a module that Terraform reads.
 func moduleFiles(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return nil, err
-	}
 	var files []string
 	for _, e := range entries {
-		name := e.Name()
-		if e.IsDir() || strings.HasPrefix(name, ".") || strings.HasSuffix(name, "~") || strings.HasPrefix(name, "#") ||
-			!strings.HasSuffix(name, ".tf") && !strings.HasSuffix(name, ".tf.json") {
-			continue
+		if ok, _ := path.Match("[^.#]*.tf", strings.TrimSuffix(e.Name(), ".json")); ok && !e.IsDir() {
+			files = append(files, filepath.Join(dir, e.Name()))
 		}
-		files = append(files, filepath.Join(dir, name))
 	}
-	return files, nil
+	return files, err
 }
 
 func position(p tfconfig.SourcePos) config.Position {
@@ -288,3 +273,8 @@ func position(p tfconfig.SourcePos) config.Position {
 }
 
 func at(p tfconfig.SourcePos) string { return position(p).String() }
+
+// start is where a range begins.
+func start(r hcl.Range) config.Position {
+	return config.Position{File: r.Filename, Line: r.Start.Line, Column: r.Start.Column}
+}

@@ -227,10 +227,9 @@ func localDirs(from string, module *tfconfig.Module) map[string]string {
 	dirs := map[string]string{}
 	for name, call := range module.ModuleCalls {
 		switch {
-		case !localSource(call.Source):
 		case filepath.IsAbs(call.Source):
 			dirs[name] = filepath.Clean(call.Source)
-		default:
+		case strings.HasPrefix(call.Source, "."):
 			dirs[name] = filepath.Join(from, filepath.FromSlash(call.Source))
 		}
 	}

@@ -18,7 +18,7 @@ import (
 // or does not declare a variable that it is given: inputs (the data of Consul) or
 // the task's own variables. It reads only modules in directories of this machine.
 func CheckModule(t *config.Task, inputs []string) error {
-	if !localSource(t.Module) {
+	if !t.LocalModule() {
 		return nil
 	}
 	if err := checkDirectory(t); err != nil {
@@ -27,7 +27,7 @@ func CheckModule(t *config.Task, inputs []string) error {
 	variables := variablesIn(t.Module)
 	for _, name := range slices.Concat(inputs, t.VariableNames()) {
 		if variables != nil && variables[name] == nil {
-			return errors.New(missingVariable(t.Name, fmt.Sprintf("%s of task %s", t.Module, t.Name), name))
+			return errors.New(undeclared(t, name))
 		}
 	}
 	return nil
@@ -65,7 +65,7 @@ func variablesIn(dir string) map[string]*tfconfig.Variable {
 // installed it below dir. The types are empty if the module cannot be read.
 func VariableTypes(t *config.Task, dir string) map[string]string {
 	module := t.Module
-	if !localSource(module) {
+	if !t.LocalModule() {
 		module = installed(t.Name, dir).Dir
 	}
 	types := map[string]string{}
@@ -116,7 +116,7 @@ func SensitiveValues(t *config.Task) []string {
 // elsewhere is read where Terraform has installed it for the task. It returns nil
 // if the module cannot be read.
 func declared(t *config.Task) map[string]*tfconfig.Variable {
-	if localSource(t.Module) {
+	if t.LocalModule() {
 		return variablesIn(t.Module)
 	}
 	module := installed(t.Name, t.WorkingDir)
@@ -138,11 +138,9 @@ func installed(task, dir string) installedModule {
 	return installedModule{}
 }
 
-// localSource reports whether a module source is a directory on this machine.
-// Relative paths in task files are absolute by now.
-func localSource(source string) bool {
-	return filepath.IsAbs(source) || strings.HasPrefix(source, "./") || strings.HasPrefix(source, "../") ||
-		strings.HasPrefix(source, `.\`) || strings.HasPrefix(source, `..\`)
+// undeclared explains that the task's module does not declare a variable.
+func undeclared(t *config.Task, name string) string {
+	return missingVariable(t.Name, fmt.Sprintf("%s of task %s", t.Module, t.Name), name)
 }
 
 // missingVariable explains that a module does not declare a variable that it gets,
