@@ -13,12 +13,9 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 
-	"github.com/hashicorp/hcl/v2"
-	"github.com/hashicorp/hcl/v2/hclsimple"
 	"github.com/hashicorp/terraform-config-inspect/tfconfig"
 	"github.com/hashicorp/terraform-exec/tfexec"
 
@@ -113,8 +110,8 @@ func (d *Dir) askVersion(ctx context.Context) {
 	_, _, _ = d.tf.Version(ctx, false) // if that fails, so does the command
 }
 
-// initialised reports whether the latest init had this fingerprint and its results
-// still exist.
+// initialised reports whether the latest init had this fingerprint and its modules
+// still exist. If a provider is missing, attempt runs init.
 func (d *Dir) initialised(sum string) bool {
 	if latest, err := os.ReadFile(d.data(initFile)); err != nil || string(latest) != sum {
 		return false
@@ -132,7 +129,7 @@ func (d *Dir) initialised(sum string) bool {
 			return false
 		}
 	}
-	return len(modules) > 0 && d.providersThere()
+	return len(modules) > 0
 }
 
 func exists(path string) bool {
@@ -154,45 +151,6 @@ func modulesIn(dir string) []installedModule {
 		return nil
 	}
 	return list.Modules
-}
-
-// providersThere reports whether every provider of the lock file is installed.
-func (d *Dir) providersThere() bool {
-	locked, ok := d.lockedProviders()
-	for source, version := range locked {
-		ok = ok && exists(d.data("providers", filepath.FromSlash(source), version, runtime.GOOS+"_"+runtime.GOARCH))
-	}
-	return ok
-}
-
-// lockedProviders returns the versions of the providers in the lock file by their
-// sources, such as registry.terraform.io/hashicorp/consul; not ok if the file
-// cannot be read. Without a file there are none: nothing needs a provider, or
-// Terraform is too old to write one.
-func (d *Dir) lockedProviders() (versions map[string]string, ok bool) {
-	raw, err := os.ReadFile(filepath.Join(d.path, lockFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, true
-	}
-	if err != nil {
-		return nil, false
-	}
-	var locks struct {
-		Providers []struct {
-			Source  string   `hcl:",label"`
-			Version string   `hcl:"version"`
-			Rest    hcl.Body `hcl:",remain"`
-		} `hcl:"provider,block"`
-		Rest hcl.Body `hcl:",remain"`
-	}
-	if hclsimple.Decode(lockFile, raw, nil, &locks) != nil {
-		return nil, false
-	}
-	versions = map[string]string{}
-	for _, p := range locks.Providers {
-		versions[p.Source] = p.Version
-	}
-	return versions, true
 }
 
 // forgetCopies removes installed modules that are copies of local directories:

@@ -6,8 +6,12 @@ import (
 	"fmt"
 	"os"
 	"path"
+	"path/filepath"
 	"runtime"
 	"slices"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsimple"
 )
 
 // socketsVariable is the directory in which a provider opens its socket for
@@ -68,13 +72,20 @@ func (d *Dir) guard() (release func(), err error) {
 	return release, nil
 }
 
-// moduleProviders returns the names of the providers that init has installed. The
-// task may list fewer.
+// moduleProviders returns the names of the providers in the lock file, which init has
+// installed. The task may list fewer.
 func (d *Dir) moduleProviders() []string {
-	locked, _ := d.lockedProviders()
+	var locks struct {
+		Providers []struct {
+			Source string   `hcl:",label"`
+			Rest   hcl.Body `hcl:",remain"`
+		} `hcl:"provider,block"`
+		Rest hcl.Body `hcl:",remain"`
+	}
+	_ = hclsimple.DecodeFile(filepath.Join(d.path, lockFile), nil, &locks) // none without a lock file
 	var names []string
-	for source := range locked {
-		names = append(names, path.Base(source))
+	for _, p := range locks.Providers {
+		names = append(names, path.Base(p.Source))
 	}
 	return names
 }
