@@ -169,7 +169,7 @@ var mutants = []struct {
 		seed: 1940,
 		file: "inforce/inforce.go",
 		old:  "return f.keep(ctx, log, fmt.Errorf(\"read the latest bundle: %w\", err))",
-		new:  "if f.loaded == nil { return err }; f.replaces = f.another",
+		new:  "if f.Loaded == nil { return err }; f.Replaces = f.another",
 		says: "a bundle never goes back",
 	}, {
 		rule: "a bundle replaces the one that was in force when the pointer was read",
