@@ -79,6 +79,7 @@ var mutants = []struct {
 		says: "", // two live runs, or one that ended without its event
 	}, {
 		rule:    "what is settled is what the container that stopped has left",
+		seed:    480,
 		file:    "settle/settle.go",
 		old:     "return run.State == state.RunIntended || runner == \"\" || run.Runner == runner",
 		new:     "return run.State == state.RunIntended || true",
@@ -92,6 +93,7 @@ var mutants = []struct {
 		says: "nothing is applied on a partial read",
 	}, {
 		rule: "failure is not the end",
+		seed: 494,
 		file: "reconcile/admit.go",
 		old:  "return d.ahead(d.state.RetryAt, ",
 		new:  "return d.state.Failures > 2 || d.ahead(d.state.RetryAt, ",
@@ -111,24 +113,28 @@ var mutants = []struct {
 		says: "nobody spins",
 	}, {
 		rule: "the record that a tick writes keeps changes that people made meanwhile",
+		seed: 470,
 		file: "reconcile/finish.go",
 		old:  "next.Overrides, next.Due, t.report.Due = rec.Data.Overrides, now, now",
 		new:  "next.Due, t.report.Due = now, now",
 		says: "everybody hears of a change",
 	}, {
 		rule: "the tasks that a tick has read match the overrides",
+		seed: 2670,
 		file: "reconcile/tick.go",
 		old:  "if last.Data.Overrides != t.overrides {",
 		new:  "if last.Data.Overrides == \"\" && t.overrides != \"\" {",
 		says: "",
 	}, {
 		rule: "a decision of before a task was disabled does not run it",
+		seed: 1065,
 		file: "reconcile/control_change.go",
 		old:  "if !enabled {\n\t\t\te.cancelPending()",
 		new:  "if !enabled {\n\t\t\te.record = state.Stored[state.Task]{Record: state.Record{Key: fmt.Sprintf(\"log/x/%d\", e.now.UnixNano())}}",
 		says: "rests",
 	}, {
 		rule: "a decision of before a task was deleted does not run it",
+		seed: 480,
 		file: "reconcile/control_change.go",
 		old:  "e.next.Deleted = true\n\t\te.cancelPending()",
 		new:  "e.record = state.Stored[state.Task]{Record: state.Record{Key: fmt.Sprintf(\"log/x/%d\", e.now.UnixNano())}}",
@@ -142,12 +148,14 @@ var mutants = []struct {
 		says: "a disabled task rests",
 	}, {
 		rule: "a provisional change whose run failed is undone",
+		seed: 690,
 		file: "reconcile/provisional.go",
 		old:  "case result.State == state.RunSucceeded:",
 		new:  "case result.State != \"\":",
 		says: "a trial is kept if its run succeeds",
 	}, {
 		rule: "a provisional change waits for its run",
+		seed: 1740,
 		file: "reconcile/provisional.go",
 		old:  "s.Last != nil && s.Last.Run != o.Provisional.Since",
 		new:  "s.Last != nil",
@@ -186,6 +194,7 @@ var mutants = []struct {
 		says: "one process applies a task",
 	}, {
 		rule: "a runner whose claim has expired interrupts Terraform",
+		seed: 220,
 		file: "runner/claim.go",
 		old:  "if expired && c.Yields {",
 		new:  "if expired && !c.Yields {",
@@ -233,7 +242,7 @@ var mutants = []struct {
 		says: "no change is lost",
 	}, {
 		rule: "the pointer is read again by a process whose clock was ahead",
-		seed: 1092,
+		seed: 1735,
 		file: "inforce/inforce.go",
 		old:  "since >= 0 && since < pointerEvery",
 		new:  "since < pointerEvery",
@@ -246,6 +255,7 @@ var mutants = []struct {
 		says: "no change is lost",
 	}, {
 		rule: "a retry of a clock that was ahead is not late",
+		seed: 75,
 		file: "reconcile/admit.go",
 		old:  "return left > 0 && left <= interval+d.Skew",
 		new:  "return left > 0",
@@ -283,7 +293,7 @@ var mutants = []struct {
 		says: "events of a task are delivered in order",
 	}, {
 		rule: "events: those of a task that is made again follow the earlier ones",
-		seed: 8068,
+		seed: 18330,
 		file: "outbox/outbox.go",
 		old:  "task.Events = max(task.Events, rec.Events)",
 		new:  "task.Events = max(task.Events, 0)",
