@@ -269,29 +269,21 @@ func (s *Store) prepare(ctx context.Context) error {
 		return err
 	}
 	// Only now, so that every file with content identifies its program from its first byte on.
-	var mode string
-	if err := s.eventually(ctx, func() error {
-		return conn.QueryRowContext(ctx, "PRAGMA journal_mode=WAL").Scan(&mode)
-	}); err != nil {
+	// While other processes open the file, SQLite refuses at once instead of waiting.
+	mode, err := backoff.Retry(ctx, func() (mode string, err error) {
+		err = conn.QueryRowContext(ctx, "PRAGMA journal_mode=WAL").Scan(&mode)
+		if err != nil && code(err) != sqlite3.SQLITE_BUSY {
+			err = backoff.Permanent(err)
+		}
+		return mode, err
+	}, backoff.WithBackOff(backoff.NewConstantBackOff(5*time.Millisecond)), backoff.WithMaxElapsedTime(busyTimeout))
+	if err != nil {
 		return err
 	}
 	if mode != "wal" {
 		return errors.New("the file system does not let several processes share it (no write-ahead log): choose a place on a local disk with -store")
 	}
 	return nil
-}
-
-// eventually retries what SQLite refuses at once instead of waiting: a change of the journal mode
-// while other processes open the file.
-func (s *Store) eventually(ctx context.Context, do func() error) error {
-	_, err := backoff.Retry(ctx, func() (struct{}, error) {
-		err := do()
-		if err != nil && code(err) != sqlite3.SQLITE_BUSY {
-			err = backoff.Permanent(err)
-		}
-		return struct{}{}, err
-	}, backoff.WithBackOff(backoff.NewConstantBackOff(5*time.Millisecond)), backoff.WithMaxElapsedTime(busyTimeout))
-	return err
 }
 
 // identify reports whether the file contains a store. If not, it must be empty: everything else is
