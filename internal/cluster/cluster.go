@@ -269,11 +269,7 @@ func (m *Member) Blocked() map[string]error {
 
 // incompatible is a reason why this instance cannot do the work of the leader. The words are CTS's,
 // which scripts search for in its log.
-type incompatible struct{ error }
-
-func (i incompatible) Error() string { return "compatibility check failure: " + i.error.Error() }
-
-func (i incompatible) Unwrap() error { return i.error }
+func incompatible(err error) error { return fmt.Errorf("compatibility check failure: %w", err) }
 
 // check checks whether this instance could lead, and logs why not.
 //
@@ -314,11 +310,11 @@ func (m *Member) compare(ctx context.Context) error {
 		}
 		if r.Terraform != m.Terraform {
 			m.Log.Error("this instance differs from the leader", "cluster", m.Cluster, "leader", r.ID,
-				"error", incompatible{fmt.Errorf("this instance runs %s, and %s runs %s", m.Terraform, r.ID, r.Terraform)})
+				"error", incompatible(fmt.Errorf("this instance runs %s, and %s runs %s", m.Terraform, r.ID, r.Terraform)))
 		}
 		if mine := digest(m.Base()); r.Tasks != mine {
 			m.Log.Error("this instance differs from the leader", "cluster", m.Cluster, "leader", r.ID,
-				"error", incompatible{fmt.Errorf("the files of this instance define other tasks (digest %.12s) than those of %s (%.12s)", mine, r.ID, r.Tasks)})
+				"error", incompatible(fmt.Errorf("the files of this instance define other tasks (digest %.12s) than those of %s (%.12s)", mine, r.ID, r.Tasks)))
 		}
 	}
 	return nil
@@ -351,7 +347,7 @@ func (m *Member) missing(ctx context.Context) (map[string]error, error) {
 			err = &os.PathError{Op: "stat", Path: t.Module, Err: errors.New("not a directory")}
 		}
 		if err != nil {
-			missing[t.Name] = incompatible{err}
+			missing[t.Name] = incompatible(err)
 		}
 	}
 	return missing, nil

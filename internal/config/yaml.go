@@ -54,7 +54,6 @@ type yamlReader struct {
 	file    string
 	diags   []Diagnostic
 	aliased int
-	inAlias int                 // how many aliases are being followed
 	open    map[*yaml.Node]bool // anchors that are being followed
 }
 
@@ -91,7 +90,7 @@ func (r *yamlReader) value(y *yaml.Node, depth int) (*node, *Diagnostic) {
 	if depth > maxDepth {
 		return nil, r.fault(y, fmt.Sprintf("nested deeper than %d levels", maxDepth), "")
 	}
-	if r.inAlias > 0 {
+	if len(r.open) > 0 {
 		if r.aliased++; r.aliased > maxYAMLAliased {
 			return nil, r.fault(y, fmt.Sprintf("aliases stand for more than %d values", maxYAMLAliased),
 				"write the values out, or use fewer aliases of aliases")
@@ -144,9 +143,7 @@ func (r *yamlReader) alias(y *yaml.Node, depth int) (*node, *Diagnostic) {
 		r.open = map[*yaml.Node]bool{}
 	}
 	r.open[y.Alias] = true
-	r.inAlias++
 	n, err := r.value(y.Alias, depth+1)
-	r.inAlias--
 	delete(r.open, y.Alias)
 	return n, err
 }
