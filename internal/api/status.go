@@ -74,7 +74,7 @@ func failed(s state.RunState) bool {
 // Interrupted runs are left out: Consul-Terraform-Sync keeps no event of a run
 // that it stopped together with itself.
 func ended(t state.Task) (outcomes []state.RunState, ids []string) {
-	recent := t.Outcomes()
+	recent := t.Recent
 	newest := t.History[max(0, len(t.History)-len(recent)):]
 	recent = recent[len(recent)-len(newest):]
 	for i, s := range recent {

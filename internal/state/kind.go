@@ -20,22 +20,12 @@ const (
 // history.
 const keptApart = 24 * time.Hour
 
-// properties are what the kinds of run differ in, for everything but the work itself.
-type properties struct{ applies, occupies bool }
-
-var kinds = map[Kind]properties{
+// kinds are the properties of each kind of run. Decode refuses records of other kinds.
+var kinds = map[Kind]struct{ applies, occupies bool }{
 	KindApply:   {applies: true, occupies: true},
 	KindPlan:    {},
 	KindDrift:   {},
 	KindDestroy: {applies: true, occupies: true},
-}
-
-func (k Kind) properties() properties {
-	p, ok := kinds[k]
-	if !ok {
-		panic(fmt.Sprintf("%q is not a kind of run", string(k)))
-	}
-	return p
 }
 
 func (k Kind) check() error {
@@ -46,11 +36,11 @@ func (k Kind) check() error {
 }
 
 // Applies reports whether a run of this kind changes infrastructure.
-func (k Kind) Applies() bool { return k.properties().applies }
+func (k Kind) Applies() bool { return kinds[k].applies }
 
 // Occupies reports whether a run of this kind is its task's one live run and
 // counts in its history. The record of a task does not mention other runs.
-func (k Kind) Occupies() bool { return k.properties().occupies }
+func (k Kind) Occupies() bool { return kinds[k].occupies }
 
 // KeptUntil is when the records of the run expire; zero if they are kept as long
 // as the run is in its task's history.

@@ -67,7 +67,7 @@ func (t Task) Conclude(run Run, definition string) (next Task, forgotten []strin
 		}
 	}
 	next.Last = run.Result() // also of an interrupted run: Unfinished reads it
-	next.Recent = append(slices.Clone(t.Outcomes()), run.State)
+	next.Recent = append(slices.Clone(t.Recent), run.State)
 	next.Recent = next.Recent[max(0, len(next.Recent)-RecentRuns):]
 	next.History = append(slices.Clone(next.History), run.ID)
 	if n := len(next.History) - History; n > 0 {
@@ -115,13 +115,4 @@ func Doubt(ctx context.Context, s Store, task, why string, now time.Time) error 
 // died before it could end the run is recorded as lost, without a failure.
 func (t Task) Cancelled() bool {
 	return t.Last != nil && (t.Last.State == RunCancelled || t.Last.State == RunLost && t.Failures == 0)
-}
-
-// Outcomes is how the task's newest runs ended, oldest first, RecentRuns at
-// most. A version that did not keep that has left the latest alone.
-func (t Task) Outcomes() []RunState {
-	if len(t.Recent) == 0 && t.Last != nil {
-		return []RunState{t.Last.State}
-	}
-	return t.Recent
 }

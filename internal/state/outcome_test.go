@@ -29,20 +29,6 @@ func TestATaskIsJudgedByItsNewestRuns(t *testing.T) {
 	}
 }
 
-func TestTheRecordOfAVersionThatKeptNoOutcomesIsJudgedByTheLatestRun(t *testing.T) {
-	old := Task{History: []string{"r1", "r2"}, Last: &Result{Run: "r2", State: RunFailed}}
-	if got := old.Outcomes(); !slices.Equal(got, []RunState{RunFailed}) {
-		t.Errorf("%v", got)
-	}
-	next, _ := old.Conclude(Run{ID: "r3", State: RunSucceeded}, "")
-	if got := next.Outcomes(); !slices.Equal(got, []RunState{RunFailed, RunSucceeded}) {
-		t.Errorf("after one more: %v", got)
-	}
-	if got := (Task{}).Outcomes(); len(got) > 0 {
-		t.Errorf("of a task that never ran: %v", got)
-	}
-}
-
 func TestASupersededRunLeavesNothingButTheWishForAnother(t *testing.T) {
 	before := Task{Definition: "def", Applied: "A", Failures: 2, History: []string{"r1"}, Recent: []RunState{RunFailed},
 		Last: &Result{Run: "r1", State: RunFailed}, Run: &LiveRun{ID: "r2"}}

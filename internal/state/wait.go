@@ -1,9 +1,6 @@
 package state
 
-import (
-	"fmt"
-	"time"
-)
+import "time"
 
 // WaitFor is what a waiting run waits for.
 type WaitFor string
@@ -15,7 +12,7 @@ const (
 	WaitRemote   WaitFor = "remote"   // run of another system, which does the work
 )
 
-// waits describes what a run can wait for.
+// waits describes what a run can wait for. Decode refuses records with other waits.
 var waits = map[WaitFor]struct {
 	text      string
 	elsewhere bool
@@ -27,13 +24,7 @@ var waits = map[WaitFor]struct {
 
 // Elsewhere reports whether the work of a run that waits continues in another
 // system. New input does not replace such a run: it runs after it.
-func (f WaitFor) Elsewhere() bool {
-	w, ok := waits[f]
-	if !ok {
-		panic(fmt.Sprintf("%q is not something that a run can wait for", string(f)))
-	}
-	return w.elsewhere
-}
+func (f WaitFor) Elsewhere() bool { return waits[f].elsewhere }
 
 // Wait is what a run waits for, and for how long.
 type Wait struct {
