@@ -368,30 +368,29 @@ func (i *invocation) answer(req invoke.Request, report reconcile.Report, err err
 
 // measure returns the metrics of a tick.
 func measure(report reconcile.Report, now time.Time) metrics.Values {
-	values := metrics.Values{metrics.Ticks: 1, metrics.FailuresInARow: float64(report.Record.Failing)}
-	if report.Idle {
-		values[metrics.IdleTicks] = 1
-	}
-	if !report.Record.LastSuccess.IsZero() {
-		values[metrics.LastGoodTickAge] = max(now.Sub(report.Record.LastSuccess).Seconds(), 0)
+	record := report.Record
+	values := metrics.Values{metrics.Ticks: 1, metrics.FailuresInARow: float64(record.Failing)}
+	add := func(m metrics.Metric, n int) {
+		if n > 0 {
+			values[m] += float64(n)
+		}
 	}
 	count := func(m metrics.Metric, is bool) {
 		if is {
-			values[m]++
+			add(m, 1)
 		}
 	}
-	if u := report.Record.Unreadable; u != nil {
-		values[metrics.TasksUnreadable] = float64(u.Count)
+	if !record.LastSuccess.IsZero() {
+		values[metrics.LastGoodTickAge] = max(now.Sub(record.LastSuccess).Seconds(), 0)
 	}
-	for m, n := range map[metrics.Metric]int{
-		metrics.TasksFailing: report.Record.Tasks.Failing,
-		metrics.TasksWaiting: report.Record.Tasks.Waiting, metrics.TasksHeld: report.Record.Tasks.Held,
-	} {
-		if n > 0 {
-			values[m] = float64(n)
-		}
+	if record.Unreadable != nil {
+		add(metrics.TasksUnreadable, record.Unreadable.Count)
 	}
-	count(metrics.ConsulErrors, report.Record.ConsulError != "")
+	add(metrics.TasksFailing, record.Tasks.Failing)
+	add(metrics.TasksWaiting, record.Tasks.Waiting)
+	add(metrics.TasksHeld, record.Tasks.Held)
+	count(metrics.IdleTicks, report.Idle)
+	count(metrics.ConsulErrors, record.ConsulError != "")
 	for _, d := range report.Decisions {
 		count(metrics.ChangesSeen, d.Reason.Code == state.ReasonChanged && d.Action == reconcile.Run)
 		count(metrics.ConsulErrors, d.Reason.Code == state.ReasonUnreadable)

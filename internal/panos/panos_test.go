@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -154,6 +155,22 @@ func TestNew_ReportsMissingArguments(t *testing.T) {
 	for _, p := range []config.Provider{{Name: "panos"}, {Name: "aws", AutoCommit: true}} {
 		if c, err := New(p, ""); c != nil || err != nil {
 			t.Errorf("%+v: %v, %v", p, c, err)
+		}
+	}
+}
+
+func TestNew_ReadsHeadersFromMapBlockAndEnvironment(t *testing.T) {
+	headers := map[string]cty.Value{"X-A": text("a"), "X-B": cty.NumberIntVal(2)}
+	base := config.Provider{Name: "panos", AutoCommit: true, Env: map[string]string{"PANOS_HOSTNAME": "h", "PANOS_USERNAME": "u", "PANOS_PASSWORD": "p"}}
+	fromMap, fromBlock, fromEnv := base, base, base
+	fromMap.Body.Attributes = map[string]cty.Value{"additional_headers": cty.ObjectVal(headers)}
+	fromBlock.Body.Blocks = map[string][]config.Body{"additional_headers": {{Attributes: headers}}}
+	fromEnv.Env = map[string]string{"PANOS_HEADERS": `{"X-A": "a", "X-B": "2"}`}
+	maps.Copy(fromEnv.Env, base.Env)
+	for name, p := range map[string]config.Provider{"map": fromMap, "block": fromBlock, "environment": fromEnv} {
+		c, err := New(p, "")
+		if err != nil || len(c.client.Headers) != 2 || c.client.Headers["X-A"] != "a" || c.client.Headers["X-B"] != "2" {
+			t.Errorf("%s: %v, %v", name, c.client.Headers, err)
 		}
 	}
 }
