@@ -126,33 +126,30 @@ func DigestOf(resources []ResourceChange, outputs []OutputChange) (string, error
 // the last resources, then the last resources.
 func (p Plan) Bounded() Plan {
 	entries, attributes := boundedEntries, boundedAttributes
+	// fits reports whether n more attributes fit. After the first that do not, none do.
+	fits := func(n int) bool {
+		if n > attributes {
+			p.Omitted, attributes = p.Omitted+1, 0
+			return false
+		}
+		attributes -= n
+		return true
+	}
 	cut := func(all []ResourceChange) []ResourceChange {
 		kept := min(len(all), entries)
 		p.Omitted, entries = p.Omitted+len(all)-kept, entries-kept
-		all = append([]ResourceChange(nil), all[:kept]...)
+		all = slices.Clone(all[:kept])
 		for i := range all {
-			if n := len(all[i].Attributes); n > attributes {
-				all[i].Attributes, attributes = nil, 0
-				p.Omitted++
-			} else {
-				attributes -= n
+			if !fits(len(all[i].Attributes)) {
+				all[i].Attributes = nil
 			}
 		}
 		return all
 	}
-	if p.Resources != nil {
-		p.Resources = append([]ResourceChange{}, cut(p.Resources)...)
-	}
-	if p.Drift != nil {
-		p.Drift = cut(p.Drift)
-	}
-	p.Outputs = slices.Clone(p.Outputs)
+	p.Resources, p.Drift, p.Outputs = cut(p.Resources), cut(p.Drift), slices.Clone(p.Outputs)
 	for i := range p.Outputs {
-		if n := len(p.Outputs[i].Values); n > attributes {
-			p.Outputs[i].Values, attributes = nil, 0
-			p.Omitted++
-		} else {
-			attributes -= n
+		if !fits(len(p.Outputs[i].Values)) {
+			p.Outputs[i].Values = nil
 		}
 	}
 	return p

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/hashicorp/hcl/v2/hclwrite"
 	"github.com/zclconf/go-cty/cty"
@@ -127,7 +128,7 @@ func writeBody(b *bytes.Buffer, where string, body config.Body, ref []string) er
 			if ref == nil {
 				fmt.Fprintf(b, "%s = %s\n", name, literal(value))
 			} else {
-				fmt.Fprintf(b, "%s = %s\n", name, reference(ref, name))
+				fmt.Fprintf(b, "%s = %s\n", name, strings.Join(append(slices.Clip(ref), name), "."))
 			}
 			continue
 		}
@@ -149,14 +150,6 @@ func writeBody(b *bytes.Buffer, where string, body config.Body, ref []string) er
 		}
 	}
 	return nil
-}
-
-func reference(path []string, name string) string {
-	var s string
-	for _, step := range path {
-		s += step + "."
-	}
-	return s + name
 }
 
 // literal is the source text of a known value.

@@ -54,26 +54,24 @@ type rotating struct {
 }
 
 func (r *rotating) Write(p []byte) (int, error) {
-	if r.file != nil && r.size > 0 && r.size+int64(len(p)) > r.limit {
-		r.file.Close()
+	for {
+		if r.file == nil {
+			f, err := os.OpenFile(r.path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o640)
+			if err != nil {
+				return 0, err
+			}
+			if r.size, err = f.Seek(0, io.SeekEnd); err != nil {
+				return 0, errors.Join(err, f.Close())
+			}
+			r.file = f
+		}
+		if r.size == 0 || r.size+int64(len(p)) <= r.limit {
+			break
+		}
+		r.Close()
 		r.file = nil
 		if err := os.Rename(r.path, r.path+".1"); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return 0, err
-		}
-	}
-	if r.file == nil {
-		f, err := os.OpenFile(r.path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o640)
-		if err != nil {
-			return 0, err
-		}
-		info, err := f.Stat()
-		if err != nil {
-			f.Close()
-			return 0, err
-		}
-		r.file, r.size = f, info.Size()
-		if r.size > 0 && r.size+int64(len(p)) > r.limit {
-			return r.Write(p) // a file that is full already
 		}
 	}
 	n, err := r.file.Write(p)
@@ -81,9 +79,5 @@ func (r *rotating) Write(p []byte) (int, error) {
 	return n, err
 }
 
-func (r *rotating) Close() error {
-	if r.file == nil {
-		return nil
-	}
-	return r.file.Close()
-}
+// Close does nothing if the file was not opened.
+func (r *rotating) Close() error { return r.file.Close() }
