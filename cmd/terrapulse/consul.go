@@ -10,10 +10,7 @@ import (
 
 // connect returns a client of the configured Consul, which answers.
 func (a *app) connect(cfg *config.Config) (*consul.Client, int) {
-	client, err := instance.Connect(cfg)
-	if err == nil {
-		err = instance.Reach(a.ctx, client)
-	}
+	client, err := instance.Connect(a.ctx, cfg, true)
 	return client, a.unready(exitConfig, err)
 }
 

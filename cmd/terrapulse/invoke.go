@@ -89,8 +89,7 @@ func (a *app) invokeCommand() command {
 				return a.fail(exitConfig, err)
 			}
 			defer store.Close()
-			follower := stack.Follower{Store: store, Asked: asked, Changed: a.progress}
-			outcomes, err := follower.Follow(a.ctx, answer, tasks)
+			outcomes, err := stack.Follow(a.ctx, store, asked, answer, tasks, a.progress)
 			if err != nil {
 				return a.fail(exitError, err)
 			}

@@ -1,10 +1,10 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/terrapulse/terrapulse/internal/apispec"
 )
@@ -51,8 +51,11 @@ func (a *app) taskCreateCommand() command {
 			if err != nil {
 				return a.problem(fmt.Sprintf("unable to generate plan for '%s'", task.Name), err)
 			}
-			payload, err := indentedJSON(apispec.TaskRequest{Task: task})
-			if err != nil {
+			payload := new(strings.Builder)
+			enc := json.NewEncoder(payload)
+			enc.SetEscapeHTML(false)
+			enc.SetIndent("", "  ")
+			if err := enc.Encode(apispec.TaskRequest{Task: task}); err != nil {
 				return a.problem(unable, err)
 			}
 			a.detail(fmt.Sprintf("Request ID: %s\nRequest Payload:\n%s", inspected.RequestID, payload))
@@ -72,14 +75,4 @@ func (a *app) taskCreateCommand() command {
 			return a.changed(taskChange{Task: task.Name, Inspection: &inspected.Inspection})
 		},
 	}
-}
-
-// indentedJSON is what is sent, for a person.
-func indentedJSON(v any) (string, error) {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	err := enc.Encode(v)
-	return b.String(), err
 }

@@ -107,10 +107,7 @@ func (a *app) validate(v *validation, files *configFlags, consul bool) *config.C
 
 // checkConsul reads what every task watches.
 func (a *app) checkConsul(v *validation, cfg *config.Config) {
-	client, err := instance.Connect(cfg)
-	if err == nil {
-		err = instance.Reach(a.ctx, client)
-	}
+	client, err := instance.Connect(a.ctx, cfg, true)
 	if err != nil {
 		v.fail(err)
 		return

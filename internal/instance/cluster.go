@@ -2,11 +2,11 @@ package instance
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/cluster"
 	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/pause"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
@@ -21,7 +21,7 @@ func timingOf(cfg *config.Config) cluster.Timing {
 // join makes this instance a member of its cluster until the context ends. Without
 // high_availability it does nothing and returns nil. The function that it returns
 // waits until the other members know that this instance has ended.
-func (i *Instance) join(ctx context.Context, cfg *config.Config) (member *cluster.Member, wait func()) {
+func (i *Instance) join(ctx context.Context, cfg *config.Config) (member *cluster.Member, leave func()) {
 	h := cfg.HighAvailability
 	if h == nil {
 		return nil, func() {}
@@ -43,7 +43,5 @@ func (i *Instance) join(ctx context.Context, cfg *config.Config) (member *cluste
 		},
 	})
 	i.Reconciler.Blocked = member.Blocked
-	var work sync.WaitGroup
-	work.Go(func() { member.Run(ctx) })
-	return member, work.Wait
+	return member, pause.Background(ctx, member.Run)
 }

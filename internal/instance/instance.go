@@ -83,17 +83,14 @@ type Instance struct {
 
 // New builds an instance. Its runs are interrupted when ctx ends.
 func New(ctx context.Context, cfg *config.Config, o Options) (*Instance, error) {
-	client, err := Connect(cfg)
-	if err != nil {
-		return nil, err
-	}
 	search, stop := terraform.FindInBackground(ctx, cfg.Terraform, o.Log)
 	defer stop()
 	terraform.Sweep(o.Log)
+	client, err := Connect(ctx, cfg, o.NeedsConsul)
+	if err != nil {
+		return nil, err
+	}
 	if o.NeedsConsul {
-		if err := Reach(ctx, client); err != nil {
-			return nil, err
-		}
 		WarnAccess(ctx, client, o.Log)
 	} else {
 		go WarnAccess(ctx, client, o.Log) // Consul may not answer yet
@@ -180,20 +177,19 @@ func (i *Instance) plan(ctx context.Context, task string, draft json.RawMessage)
 	return planner.Plan(ctx, task, draft, "the API")
 }
 
-// Connect returns a client of the configured Consul.
-func Connect(cfg *config.Config) (*consul.Client, error) {
+// Connect returns a client of the configured Consul. If Consul is needed, the
+// error is also that it does not answer or has no leader.
+func Connect(ctx context.Context, cfg *config.Config, needed bool) (*consul.Client, error) {
 	client, err := consul.New(cfg.Consul)
 	if err != nil {
 		return nil, fmt.Errorf("set up the connection to Consul: %w", err)
 	}
-	return client, nil
-}
-
-// Reach makes sure that Consul answers and has a leader.
-func Reach(ctx context.Context, client *consul.Client) error {
-	ctx, cancel := context.WithTimeout(ctx, consulPatience)
-	defer cancel()
-	return client.Leader(ctx)
+	if needed {
+		ctx, cancel := context.WithTimeout(ctx, consulPatience)
+		defer cancel()
+		err = client.Leader(ctx)
+	}
+	return client, err
 }
 
 // WarnAccess logs which rights in Consul are missing.

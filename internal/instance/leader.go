@@ -165,17 +165,9 @@ func (i *Instance) ownToken(ctx context.Context, cfg *config.Config) (string, er
 // OutcomeOf returns a run of the API as an outcome.
 func OutcomeOf(run apispec.Run) reconcile.Outcome {
 	r := &state.Run{ID: run.ID, Task: run.Task, Kind: state.Kind(run.Kind), State: state.RunState(run.State), Created: run.Created,
-		Started: value(run.Started), Ended: value(run.Ended), Error: value(run.Error)}
+		Started: apispec.Deref(run.Started), Ended: apispec.Deref(run.Ended), Error: apispec.Deref(run.Error)}
 	if c := run.Changes; c != nil {
 		r.Changes = &state.Changes{Add: c.Add, Change: c.Change, Destroy: c.Destroy}
 	}
 	return reconcile.Outcome{Task: run.Task, Run: r, Reason: state.Reason{Code: state.ReasonCode(run.Reason.Code), Text: run.Reason.Text}}
-}
-
-// value is what p points to, or the zero value.
-func value[T any](p *T) (v T) {
-	if p != nil {
-		v = *p
-	}
-	return v
 }

@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"net"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/api"
 	"github.com/terrapulse/terrapulse/internal/cluster"
 	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/pause"
 	"github.com/terrapulse/terrapulse/internal/registration"
 	"github.com/terrapulse/terrapulse/internal/serve"
 	"github.com/terrapulse/terrapulse/internal/terraform"
@@ -56,8 +56,8 @@ func (i *Instance) token(ctx context.Context, cfg *config.Config, from config.AP
 
 // register registers this instance in Consul, as listening at the address, until
 // the context ends. It does nothing unless the configuration enables it. The
-// function that it returns waits until the registration is removed.
-func (i *Instance) register(ctx context.Context, cfg *config.Config, at net.Addr) (wait func()) {
+// function that it returns removes the registration.
+func (i *Instance) register(ctx context.Context, cfg *config.Config, at net.Addr) (withdraw func()) {
 	if !cfg.Consul.ServiceRegistration.Enabled {
 		return func() {}
 	}
@@ -65,8 +65,5 @@ func (i *Instance) register(ctx context.Context, cfg *config.Config, at net.Addr
 	if tcp, ok := at.(*net.TCPAddr); ok {
 		served.Port = tcp.Port // port 0 means any free port
 	}
-	registration := registration.New(i.consul.API(), registration.Service(&served), i.Log)
-	var work sync.WaitGroup
-	work.Go(func() { registration.Run(ctx) })
-	return work.Wait
+	return pause.Background(ctx, registration.New(i.consul.API(), registration.Service(&served), i.Log).Run)
 }

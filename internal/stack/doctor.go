@@ -54,12 +54,12 @@ func (s *Stack) container(ctx context.Context, task string) invoke.Check {
 	}
 	defer store.Close()
 	req := invoke.Request{Mode: invoke.Inspect, Tasks: []string{task}}
-	follower := Follower{Store: store, Asked: time.Now(), Changed: func(state.Run) {}}
+	invoked := time.Now()
 	answer, err := s.Invoke(ctx, req)
 	if err != nil {
 		return fail(err)
 	}
-	outcomes, err := follower.Follow(ctx, answer, req.Tasks)
+	outcomes, err := Follow(ctx, store, invoked, answer, req.Tasks, func(state.Run) {})
 	if err != nil {
 		return fail(err)
 	}

@@ -17,17 +17,11 @@ import (
 // about half a minute to start.
 const followEvery = time.Second
 
-// Follower waits for the runs that an invocation has started.
-type Follower struct {
-	Store state.Store
-	Asked time.Time // when the function was invoked
-	// Changed is called each time the state of a run has changed.
-	Changed func(state.Run)
-}
-
-// Follow returns when all runs have ended. It also waits for a requested task
-// (all tasks if none is named) whose run could not start yet.
-func (f *Follower) Follow(ctx context.Context, answer invoke.Answer, tasks []string) ([]reconcile.Outcome, error) {
+// Follow returns when all runs have ended that the function has started, which
+// was invoked at a time. It also waits for a requested task (all tasks if none
+// is named) whose run could not start yet. It calls changed each time the state
+// of a run has changed.
+func Follow(ctx context.Context, store state.Store, invoked time.Time, answer invoke.Answer, tasks []string, changed func(state.Run)) ([]reconcile.Outcome, error) {
 	outcomes := make([]reconcile.Outcome, 0, len(answer.Runs))
 	ids := map[string]string{} // of runs, by task
 	for _, r := range answer.Runs {
@@ -52,7 +46,7 @@ func (f *Follower) Follow(ctx context.Context, answer invoke.Answer, tasks []str
 			if o.Run != nil && !o.Run.State.Active() {
 				continue
 			}
-			if err := f.read(ctx, o, ids); err != nil {
+			if err := readRun(ctx, store, invoked, o, ids); err != nil {
 				return outcomes, err
 			}
 			if o.Run == nil {
@@ -63,7 +57,7 @@ func (f *Follower) Follow(ctx context.Context, answer invoke.Answer, tasks []str
 			}
 			if seen[o.Task] != o.Run.State {
 				seen[o.Task] = o.Run.State
-				f.Changed(*o.Run)
+				changed(*o.Run)
 			}
 			if o.Run.State.Active() {
 				open++
@@ -78,23 +72,23 @@ func (f *Follower) Follow(ctx context.Context, answer invoke.Answer, tasks []str
 	}
 }
 
-// read reads the run of one task.
-func (f *Follower) read(ctx context.Context, o *reconcile.Outcome, ids map[string]string) error {
+// readRun reads the run of one task.
+func readRun(ctx context.Context, store state.Store, invoked time.Time, o *reconcile.Outcome, ids map[string]string) error {
 	if ids[o.Task] == "" {
-		task, err := state.Read[state.Task](ctx, f.Store, state.TaskKey(o.Task))
+		task, err := state.Read[state.Task](ctx, store, state.TaskKey(o.Task))
 		if err != nil {
 			return fmt.Errorf("read task %s: %w", o.Task, err)
 		}
 		o.Reason = task.Data.Reason
-		if run := task.Data.Run; run != nil && task.Data.Forced == "" && run.Created.After(f.Asked) {
+		if run := task.Data.Run; run != nil && task.Data.Forced == "" && run.Created.After(invoked) {
 			ids[o.Task] = run.ID
-		} else if last := task.Data.Last; run == nil && last != nil && last.Started.After(f.Asked) {
+		} else if last := task.Data.Last; run == nil && last != nil && last.Started.After(invoked) {
 			ids[o.Task] = last.Run
 		} else {
 			return nil
 		}
 	}
-	run, err := state.Read[state.Run](ctx, f.Store, state.RunKey(o.Task, ids[o.Task]))
+	run, err := state.Read[state.Run](ctx, store, state.RunKey(o.Task, ids[o.Task]))
 	if err != nil {
 		return fmt.Errorf("read run %s of task %s: %w", ids[o.Task], o.Task, err)
 	}
