@@ -39,14 +39,6 @@ func programName(arg0 string) string {
 // isCTS reports whether the program was called as Consul-Terraform-Sync.
 func (a *app) isCTS() bool { return a.program == ctsName }
 
-// product returns the name of the program for sentences.
-func (a *app) product() string {
-	if a.isCTS() {
-		return "Consul-Terraform-Sync"
-	}
-	return "Terrapulse"
-}
-
 // ctsUsage is the end of the first line of a command's help, which scripts read.
 var ctsUsage = map[string]string{
 	"task create":  "[-help] [options] -task-file=<task config>",

@@ -80,20 +80,8 @@ func (a *app) invalid(errs ...error) int {
 	return code
 }
 
-// names are the paths as they were given.
-func (c *configFlags) names() []string {
-	names := make([]string, len(c.paths))
-	for i, p := range c.paths {
-		names[i] = p.Name
-	}
-	return names
-}
-
 // read reads the configuration.
 func (c *configFlags) read() (*config.Config, error) { return config.Load(c.options()) }
-
-// examine reads the configuration as far as that is possible.
-func (c *configFlags) examine() (*config.Config, error) { return config.Examine(c.options()) }
 
 func (c *configFlags) options() config.Options {
 	host, err := os.Hostname()

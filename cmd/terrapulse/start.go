@@ -106,17 +106,20 @@ func (a *app) start(o *startOptions) int {
 		return a.fail(exitFlags, errors.New("-json goes with -once or -inspect"))
 	}
 	var files *reload.Watcher
-	if !o.once && !o.inspect.wanted() { // before they are read, so that no change falls in between
-		signal.Reset(syscall.SIGHUP) // it asks for the files to be read again, and stops nothing
-		files = reload.Watch(a.ctx, slog.Default(), o.config.names()...)
-	}
-	read := time.Now()
 	var shown *progress
 	if o.once || o.inspect.wanted() { // before anything is logged
 		var end func()
 		shown, end = a.showProgress()
 		defer end()
+	} else { // before the files are read, so that no change falls in between
+		signal.Reset(syscall.SIGHUP) // it asks for the files to be read again, and stops nothing
+		var paths []string
+		for _, p := range o.config.paths {
+			paths = append(paths, p.Name)
+		}
+		files = reload.Watch(a.ctx, slog.Default(), paths...)
 	}
+	read := time.Now()
 	cfg, log, code := o.load(a)
 	if code >= 0 {
 		return code
@@ -152,11 +155,9 @@ func (a *app) start(o *startOptions) int {
 			code = exitTerraform
 		}
 		code = a.unready(code, err)
-		if o.once {
-			for _, t := range cfg.Tasks {
-				if t.Enabled {
-					fmt.Fprintf(a.stderr, "Task %s was not run.\n", t.Name)
-				}
+		for _, t := range cfg.Tasks {
+			if o.once && t.Enabled {
+				fmt.Fprintf(a.stderr, "Task %s was not run.\n", t.Name)
 			}
 		}
 		return code
@@ -168,13 +169,7 @@ func (a *app) start(o *startOptions) int {
 		}
 	}
 	if o.once {
-		disabled := 0
-		for _, t := range cfg.Tasks {
-			if !t.Enabled {
-				disabled++
-			}
-		}
-		shown.set(log, "running", len(cfg.Tasks)-disabled)
+		shown.set(log, "running", len(slices.DeleteFunc(slices.Clone(cfg.Tasks), func(t config.Task) bool { return !t.Enabled })))
 		e.Reconciler.Patience = o.wait
 		if o.wait <= 0 {
 			e.Reconciler.Patience = -1

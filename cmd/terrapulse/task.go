@@ -259,7 +259,11 @@ func (a *app) showPlan(plan apispec.Inspection) {
 
 // generating is what is said while Terraform plans.
 func (a *app) generating() {
-	a.detail(fmt.Sprintf("Generating plan that %s will use Terraform to execute", a.product()))
+	product := "Terrapulse"
+	if a.isCTS() {
+		product = "Consul-Terraform-Sync"
+	}
+	a.detail(fmt.Sprintf("Generating plan that %s will use Terraform to execute", product))
 }
 
 // readLine returns the next line, which need not be ended, unless the context

@@ -90,7 +90,7 @@ func (a *app) validateCommand() command {
 
 // validate checks the configuration. It returns nil if it cannot be read at all.
 func (a *app) validate(v *validation, files *configFlags, consul bool) *config.Config {
-	cfg, err := files.examine()
+	cfg, err := config.Examine(files.options())
 	v.fail(err)
 	if cfg == nil {
 		return nil

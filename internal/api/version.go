@@ -5,6 +5,7 @@ import (
 	"runtime"
 
 	"github.com/terrapulse/terrapulse/internal/apispec"
+	"github.com/terrapulse/terrapulse/internal/apiview"
 	"github.com/terrapulse/terrapulse/internal/buildinfo"
 	"github.com/terrapulse/terrapulse/internal/request"
 )
@@ -14,11 +15,8 @@ const apiVersion = "v1"
 
 // getVersion answers with the version of the program.
 func (a *api) getVersion(r *http.Request) (any, error) {
-	answer := apispec.VersionResponse{RequestID: request.ID(r), Version: a.Version, GoVersion: runtime.Version(), APIVersion: apiVersion}
-	if commit := buildinfo.Commit(); commit != "" {
-		answer.Commit = &commit
-	}
-	return answer, nil
+	return apispec.VersionResponse{RequestID: request.ID(r), Version: a.Version, Commit: apiview.Optional(buildinfo.Commit()),
+		GoVersion: runtime.Version(), APIVersion: apiVersion}, nil
 }
 
 // getMetrics answers a scrape of Prometheus.
