@@ -1,0 +1,129 @@
+// Package guard says whether a change is larger than a task may make without a
+// person's approval: the guard block of a task, or of the whole configuration.
+//
+// There are two guards. The input guard compares the entries that Consul shows with
+// those that were applied last, before anything is planned. The plan guard limits
+// what a plan may destroy.
+package guard
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Spec are the limits of a task.
+type Spec struct {
+	Enabled bool `json:"enabled"`
+
+	// MaxRemovedPercent is how many percent of the entries of one source may go at
+	// once, by number. It holds if at least MinEntries were applied.
+	MaxRemovedPercent int `json:"max_removed_percent"`
+	MinEntries        int `json:"min_entries"`
+	// MaxRemoved is how many entries of one source may go at once, by number; nil
+	// for no limit.
+	MaxRemoved *int `json:"max_removed,omitempty"`
+	// HoldEmpty holds a change that leaves a source without entries, however few
+	// were applied.
+	HoldEmpty bool `json:"hold_empty,omitempty"`
+
+	// MaxDestroy is how many resources a plan may destroy or replace; nil for no
+	// limit.
+	MaxDestroy *int `json:"max_destroy,omitempty"`
+	// MaxDestroyPercent is the same in percent of the resources in the state.
+	MaxDestroyPercent *int `json:"max_destroy_percent,omitempty"`
+}
+
+// Default are the limits of a task that configures none.
+var Default = Spec{Enabled: true, MaxRemovedPercent: 50, MinEntries: 10}
+
+// PlanLimited reports whether a plan is needed to judge a change.
+func (s Spec) PlanLimited() bool {
+	return s.Enabled && (s.MaxDestroy != nil || s.MaxDestroyPercent != nil)
+}
+
+// Source is where entries come from: the condition of a task, or a module input.
+type Source struct {
+	Name string // what its entries are, in the plural, such as "service instances"
+	// Applied and Now are digests of the entries, by name.
+	Applied, Now map[string]string
+}
+
+// Input says why the entries that are there now must not be applied without an
+// approval; "" if they may.
+func (s Spec) Input(sources []Source) string {
+	if !s.Enabled {
+		return ""
+	}
+	var all []string
+	for _, of := range sources {
+		if why := s.source(of); why != "" {
+			all = append(all, why)
+		}
+	}
+	return strings.Join(all, "; ")
+}
+
+func (s Spec) source(of Source) string {
+	applied, now := len(of.Applied), len(of.Now)
+	removed := applied - now
+	if removed <= 0 {
+		return ""
+	}
+	var limit string
+	switch {
+	case s.MaxRemoved != nil && removed > *s.MaxRemoved:
+		limit = fmt.Sprintf("max_removed is %d", *s.MaxRemoved)
+	case applied >= s.MinEntries && removed*100 > s.MaxRemovedPercent*applied:
+		limit = fmt.Sprintf("max_removed_percent is %d", s.MaxRemovedPercent)
+	case s.HoldEmpty && now == 0:
+		limit = `on_empty is "hold"`
+	default:
+		return ""
+	}
+	return fmt.Sprintf("%s, and %s", Removed(of), limit)
+}
+
+// namesShown is how many names a text has.
+const namesShown = 5
+
+// Removed says in words how many entries are gone, and which.
+func Removed(of Source) string {
+	var gone []string
+	for _, name := range slices.Sorted(maps.Keys(of.Applied)) {
+		if _, ok := of.Now[name]; !ok {
+			gone = append(gone, name)
+		}
+	}
+	text := fmt.Sprintf("%d of %d %s are gone", len(gone), len(of.Applied), of.Name)
+	if added := len(of.Now) - (len(of.Applied) - len(gone)); added > 0 {
+		text += fmt.Sprintf(" (%d are new)", added)
+	}
+	if len(gone) > 0 {
+		text += ": " + strings.Join(gone[:min(len(gone), namesShown)], ", ")
+	}
+	if more := len(gone) - namesShown; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
+
+// Plan says why a plan that destroys or replaces so many of the resources in the
+// state must not be applied without an approval; "" if it may. A replacement is one
+// resource destroyed.
+func (s Spec) Plan(destroyed, inState int) string {
+	if !s.Enabled || destroyed == 0 {
+		return ""
+	}
+	var limit string
+	switch {
+	case s.MaxDestroy != nil && destroyed > *s.MaxDestroy:
+		limit = fmt.Sprintf("max_destroy is %d", *s.MaxDestroy)
+	case s.MaxDestroyPercent != nil && destroyed*100 > *s.MaxDestroyPercent*inState:
+		limit = fmt.Sprintf("max_destroy_percent is %d", *s.MaxDestroyPercent)
+	default:
+		return ""
+	}
+	return fmt.Sprintf("%d of %d resources would be destroyed or replaced, and %s", destroyed, inState, limit)
+}
