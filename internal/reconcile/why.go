@@ -5,8 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/hashicorp/cronexpr"
-
+	"github.com/terrapulse/terrapulse/internal/cron"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
@@ -105,23 +104,24 @@ func (d *decider) pending() state.Pending {
 // schedule is the trigger of a task that only its schedule triggers.
 func (d *decider) schedule() trigger {
 	s := &d.state
-	cron, _ := d.Task.Condition.Schedule()
+	expression, _ := d.Task.Condition.Schedule()
+	schedule, _ := cron.Parse(expression) // without a time if it is not valid
 	since := s.Scheduled
 	if since.IsZero() {
 		since = d.now
 	}
-	due := NextCron(cron, since.In(d.now.Location()))
+	due := schedule.Next(since.In(d.now.Location()))
 	// At most one time of the schedule is skipped for a clock that was ahead.
 	if since.After(d.now) {
-		soon := NextCron(cron, d.now)
-		if later := NextCron(cron, soon); !later.IsZero() && due.After(later) {
+		soon := schedule.Next(d.now)
+		if later := schedule.Next(soon); !later.IsZero() && due.After(later) {
 			since, due = d.now, soon
 		}
 	}
 	var t trigger
 	switch {
 	case due.IsZero():
-		t = untriggered(state.ReasonUnchanged, "the schedule %q never comes due again", cron)
+		t = untriggered(state.ReasonUnchanged, "the schedule %q never comes due again", expression)
 	case d.now.Before(due):
 		t = untriggered(state.ReasonUnchanged, "next scheduled at %s", stamp(due, d.now))
 		t.due = due
@@ -133,7 +133,7 @@ func (d *decider) schedule() trigger {
 		return triggered(state.ReasonSchedule, "scheduled for %s: %s", stamp(due, d.now), cmp.Or(d.pending().Changed, text))
 	default:
 		t = untriggered(state.ReasonUnchanged, "the schedule came due at %s with nothing to apply", stamp(due, d.now))
-		since, t.due, t.missed = d.now, NextCron(cron, d.now), true
+		since, t.due, t.missed = d.now, schedule.Next(d.now), true
 	}
 	t.scheduled = since
 	return t
@@ -150,14 +150,4 @@ func (d *decider) held() bool { return d.state.Held != nil && *d.state.Held == d
 // attempt is what a run would try to apply now.
 func (d *decider) attempt() state.Attempt {
 	return state.Attempt{Definition: d.Definition, Observed: d.state.Observed}
-}
-
-// NextCron is the first time after from at which the expression is due, in
-// from's time zone; zero if there is none or the expression is not valid.
-func NextCron(cron string, from time.Time) time.Time {
-	expr, err := cronexpr.Parse(cron)
-	if err != nil {
-		return time.Time{}
-	}
-	return expr.Next(from)
 }

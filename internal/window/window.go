@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/hashicorp/cronexpr"
+	"github.com/terrapulse/terrapulse/internal/cron"
 )
 
 // Kind says what a window does.
@@ -30,8 +30,8 @@ type Window struct {
 	// removes entries.
 	AllowRemovalsAlways bool `json:"allow_removals_always,omitempty"`
 
-	expr *cronexpr.Expression
-	zone *time.Location
+	schedule cron.Schedule
+	zone     *time.Location
 }
 
 // Action is what a run wants to do.
@@ -46,7 +46,7 @@ const (
 // Parse returns the window with its schedule and time zone, which must be valid.
 func (w Window) Parse() (Window, error) {
 	var err error
-	if w.expr, err = cronexpr.Parse(w.Schedule); err != nil {
+	if w.schedule, err = cron.Parse(w.Schedule); err != nil {
 		return w, fmt.Errorf("schedule %q: %w", w.Schedule, err)
 	}
 	w.zone = time.Local
@@ -64,7 +64,7 @@ func (w Window) Parse() (Window, error) {
 // active reports whether a span of the window includes the time, and when its first
 // such span ends. If none does, it returns when the next span begins, zero if never.
 func (w *Window) active(at time.Time) (bool, time.Time) {
-	start := w.expr.Next(at.Add(-w.Duration).In(w.zone))
+	start := w.schedule.Next(at.Add(-w.Duration).In(w.zone))
 	if start.IsZero() || start.After(at) {
 		return false, start
 	}
