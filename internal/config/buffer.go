@@ -18,15 +18,7 @@ type OwnBufferPeriod struct {
 func (t *Task) OwnBufferPeriod() OwnBufferPeriod { return t.buffer }
 
 func (raw *rawTaskBuffer) own() OwnBufferPeriod {
-	return OwnBufferPeriod{Enabled: written(raw.Enabled), Min: written(raw.Min), Max: written(raw.Max)}
-}
-
-// written copies a value, so that the block it is in can be freed.
-func written[T bool | time.Duration](v block.Value[T]) *T {
-	if !v.Set {
-		return nil
-	}
-	return new(v.V)
+	return OwnBufferPeriod{Enabled: raw.Enabled.Written(), Min: raw.Min.Written(), Max: raw.Max.Written()}
 }
 
 // globalBuffer resolves the buffer_period of all tasks. Each key has its own

@@ -32,6 +32,7 @@ type Config struct {
 	Providers    []Provider // in the order of the files
 	BufferPeriod BufferPeriod
 	RunTimeout   time.Duration // of tasks that have none of their own; 0 is no limit
+	Rules                      // of tasks that have none of their own
 	Tasks        []Task        // in the order of the files
 
 	// HighAvailability is nil if the files do not have the block.
@@ -150,6 +151,7 @@ type Task struct {
 	BufferPeriod      BufferPeriod
 	RunTimeout        time.Duration // of each run; 0 is no limit
 	WorkingDir        string        // the task's own directory
+	Rules
 	// ModuleDigest is a digest of the files of a local module. Only a bundle sets it.
 	ModuleDigest string
 
@@ -164,6 +166,7 @@ type Task struct {
 	variables map[string]string // Variables, without those of the variable files
 	buffer    OwnBufferPeriod   // BufferPeriod
 	timeout   *time.Duration    // RunTimeout
+	rules     map[string]any    // Rules
 	dir       string            // WorkingDir
 
 	path   string              // of the keys, such as "task[0]"

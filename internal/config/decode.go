@@ -127,6 +127,9 @@ func (d *loader) blocks(n *node, slice reflect.Value, path string) {
 		d.Fail(block.Origin{Pos: n.pos, Path: path}, "must be a block or a list of blocks, not "+n.kind.String(), "")
 		return
 	}
+	if slice.IsNil() { // a file has the key, also if the list is empty
+		slice.Set(reflect.MakeSlice(slice.Type(), 0, len(objects)))
+	}
 	for _, o := range objects {
 		i := slice.Len()
 		slice.Set(reflect.Append(slice, reflect.Zero(slice.Type().Elem())))
@@ -231,13 +234,21 @@ func schemaOf(t reflect.Type) *schema {
 		return s.(*schema)
 	}
 	s := &schema{byName: map[string]int{}, unknown: "invalid key"}
+	inherited := map[int]string{} // the tag unset of embedded structs
 	for _, f := range reflect.VisibleFields(t) {
 		if unknown := f.Tag.Get("unknown"); unknown != "" {
 			s.unknown = unknown
 		}
 		name, ok := f.Tag.Lookup("key")
 		if !ok {
+			if f.Anonymous && len(f.Index) == 1 {
+				inherited[f.Index[0]] = f.Tag.Get("unset")
+			}
 			continue
+		}
+		fallback := f.Tag.Get("default")
+		if unset := inherited[f.Index[0]]; unset != "" {
+			f.Tag, fallback = reflect.StructTag(fmt.Sprintf("unset:%q ", unset))+f.Tag, ""
 		}
 		s.byName[name] = len(s.keys)
 		s.keys = append(s.keys, key{
@@ -246,7 +257,7 @@ func schemaOf(t reflect.Type) *schema {
 			typ:        f.Type,
 			field:      fieldOf(reflect.New(f.Type).Elem()) != nil,
 			value:      valueNames[f.Type],
-			fallback:   f.Tag.Get("default"),
+			fallback:   fallback,
 			env:        strings.Fields(f.Tag.Get("env")),
 			prefix:     f.Tag.Get("prefix"),
 			deprecated: f.Tag.Get("deprecated"),

@@ -28,6 +28,7 @@ func (c *Config) Digest() string {
 		m.set("definition", c.taskMeaning(t))
 		m.set("enabled", t.Enabled)
 		m.set("buffer_period", bufferMeaning(t.BufferPeriod.Enabled, t.BufferPeriod.Min, t.BufferPeriod.Max))
+		m.set("rules", t.Rules.meaning())
 		tasks[i] = m
 	}
 	consul, m := meaning{}, meaning{}
@@ -58,6 +59,7 @@ func (t *Task) Identity(c *Config) string {
 	m.condition(t)
 	m.set("buffer_period", bufferMeaning(t.buffer.Enabled, t.buffer.Min, t.buffer.Max))
 	m.set("run_timeout", t.timeout)
+	m.set("rules", t.rules)
 	m.set("working_dir", c.relative(t.dir))
 	return m.digest()
 }

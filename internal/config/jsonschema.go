@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"path"
 	"reflect"
 	"regexp"
 	"slices"
@@ -64,6 +65,14 @@ var values = map[string]object{
 	"delay": {"anyOf": []object{
 		{"type": "null"}, {"const": 0},
 		{"type": "string", "pattern": strings.Replace(durationPattern, "[+-]?", `\+?`, 1)},
+	}},
+	"count": {"anyOf": []object{
+		{"type": []string{"integer", "null"}, "minimum": 0, "maximum": 1<<31 - 1},
+		{"type": "string", "pattern": integerPattern},
+	}},
+	"percent": {"anyOf": []object{
+		{"type": []string{"integer", "null"}, "minimum": 0, "maximum": 100},
+		{"type": "string", "pattern": integerPattern},
 	}},
 	"version": {"type": []string{"string", "null"}, "pattern": `^$|^v?\d+\.\d+\.\d+(-[0-9A-Za-z.]+)?$`},
 	"text":    {"type": []string{"string", "number", "boolean"}, "minLength": 1},
@@ -137,6 +146,9 @@ func (g *schemaWriter) define(name string, schema func() object) object {
 // block is the schema of a struct of schema.go.
 func (g *schemaWriter) block(t reflect.Type, prefix string) object {
 	name := strings.TrimPrefix(t.Name(), "raw")
+	if name == "Keys" { // of a package for one block
+		name = path.Base(t.PkgPath())
+	}
 	name = strings.ToUpper(name[:1]) + name[1:]
 	if slices.ContainsFunc(schemaOf(t).keys, func(k key) bool { return len(k.env) > 0 && strings.HasPrefix(k.env[0], "*") }) {
 		name = strings.ToLower(prefix) + name
@@ -235,6 +247,9 @@ func (g *schemaWriter) property(k key, prefix string) object {
 func (g *schemaWriter) value(k key) object {
 	if one, anyCase := k.one(); len(one) > 0 {
 		any := []object{{"enum": one}, {"type": "null"}}
+		if k.value == "list" {
+			any = append(any, object{"type": "array", "items": object{"enum": one}})
+		}
 		if anyCase {
 			any = append(any, object{"pattern": "^(" + insensitive(strings.Join(one, "|")) + ")$", "type": "string"})
 		}

@@ -54,6 +54,7 @@ func (l *loader) resolve(raw *rawConfig) *Config {
 
 	cfg.BufferPeriod = l.globalBuffer(&raw.BufferPeriod)
 	cfg.RunTimeout = l.runTimeout(rawOf(l, &raw.RunTimeout))
+	cfg.Rules = l.rules(&raw.rawRules, defaultRules)
 	cfg.Consul = l.consul(&raw.Consul)
 	cfg.Vault = l.vault(&raw.Vault)
 	cfg.API = l.api(&raw.API, cfg.Vault.Enabled)

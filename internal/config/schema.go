@@ -28,6 +28,8 @@ import (
 //	deprecated  what to use instead
 //	say         why the key is refused
 //	hidden      "true" if messages do not suggest the key
+//
+// The keys of an embedded struct with the tag unset have no default of their own.
 
 //go:generate go test -run Current -args -update
 
@@ -39,11 +41,12 @@ type rawConfig struct {
 	Syslog       Syslog        `key:"syslog" doc:"log to syslog, too"`
 	BufferPeriod BufferPeriod  `key:"buffer_period" doc:"how long to wait for more changes before a run"`
 	RunTimeout   time.Duration `key:"run_timeout" default:"1h" form:"delay" doc:"time limit of a run: Terraform is then interrupted, killed a minute later, and the run fails; '0s': no limit"`
-	Consul       Consul        `key:"consul" prefix:"CONSUL" doc:"connection to Consul"`
-	Vault        Vault         `key:"vault" prefix:"VAULT" doc:"connection to Vault"`
-	API          rawAPI        `key:"api" doc:"address of the HTTP API, and who may use it"`
-	TLS          APITLS        `key:"tls" doc:"TLS of the HTTP API"`
-	Driver       rawDriver     `key:"driver" doc:"how Terraform is run"`
+	rawRules
+	Consul Consul    `key:"consul" prefix:"CONSUL" doc:"connection to Consul"`
+	Vault  Vault     `key:"vault" prefix:"VAULT" doc:"connection to Vault"`
+	API    rawAPI    `key:"api" doc:"address of the HTTP API, and who may use it"`
+	TLS    APITLS    `key:"tls" doc:"TLS of the HTTP API"`
+	Driver rawDriver `key:"driver" doc:"how Terraform is run"`
 
 	HighAvailability HighAvailability `key:"high_availability" doc:"several instances form a cluster"`
 
@@ -240,6 +243,7 @@ type rawTask struct {
 	BufferPeriod  rawTaskBuffer    `key:"buffer_period" unset:"the global one" doc:"how long to wait for more changes before a run"`
 	RunTimeout    block.Duration   `key:"run_timeout" unset:"the global one" form:"delay" doc:"time limit of a run; '0s': no limit"`
 	WorkingDir    block.String     `key:"working_dir" unset:"'<working_dir>/<name>'" doc:"folder of the generated root module; each task needs its own"`
+	rawRules      `unset:"the global value"`
 
 	Source       block.String     `key:"source" deprecated:"module" doc:"the module"`
 	Services     block.Strings    `key:"services" deprecated:"condition \"services\" or module_input \"services\"" doc:"names of services, or ids of 'service' blocks"`

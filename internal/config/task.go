@@ -116,7 +116,8 @@ func (l *loader) task(raw *rawTask, cfg *Config, services map[string]condition.S
 
 		variables: raw.Variables.V,
 		buffer:    raw.BufferPeriod.own(),
-		timeout:   written(raw.RunTimeout),
+		timeout:   raw.RunTimeout.Written(),
+		rules:     writtenKeys(reflect.ValueOf(&raw.rawRules).Elem()),
 		dir:       raw.WorkingDir.V,
 		path:      raw.Path,
 	}
@@ -125,6 +126,7 @@ func (l *loader) task(raw *rawTask, cfg *Config, services map[string]condition.S
 	if t.RunTimeout = l.runTimeout(&raw.RunTimeout); t.timeout == nil {
 		t.RunTimeout = cfg.RunTimeout
 	}
+	t.Rules = l.rules(&raw.rawRules, cfg.Rules)
 	l.taskName(raw)
 	t.Module, t.written = l.module(raw)
 	l.taskProviders(raw)

@@ -39,6 +39,24 @@ type (
 	Map      = Value[map[string]string]
 )
 
+// Or returns the value if a file sets it, and otherwise the other value: that of
+// the block around this one, or the default.
+func (v *Value[T]) Or(other T) T {
+	if v.Set {
+		return v.V
+	}
+	return other
+}
+
+// Written returns a copy of the value if a file sets it, and otherwise nil. The block
+// can then be freed.
+func (v *Value[T]) Written() *T {
+	if !v.Set {
+		return nil
+	}
+	return new(v.V)
+}
+
 // Part is the place of an element of a list or of a key of a map.
 func (v *Value[T]) Part(path string) Origin {
 	pos, ok := v.Parts[path]

@@ -1,0 +1,57 @@
+// Package approval says which plans need the approval of a person, and how long an
+// approval lasts: the keys approval, approval_expires and require_distinct_approver
+// of a task, or of the whole configuration.
+package approval
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/config/block"
+)
+
+// Rule says which plans need an approval.
+type Rule string
+
+// The rules.
+const (
+	Never       Rule = "never"
+	Always      Rule = "always"
+	Destructive Rule = "destructive" // plans that destroy or replace a resource
+)
+
+// Spec is the rule of a task.
+type Spec struct {
+	Rule             Rule          `json:"approval"`
+	Expires          time.Duration `json:"approval_expires"` // how long an approval lasts; 0 for no limit
+	DistinctApprover bool          `json:"require_distinct_approver,omitempty"`
+}
+
+// Default is the rule of a task that configures none.
+var Default = Spec{Rule: Never, Expires: 24 * time.Hour}
+
+// Keys are the keys of a task or of the whole configuration.
+type Keys struct {
+	Approval                block.String   `key:"approval" default:"never" one:"never always destructive" doc:"plans that a person must approve before they are applied; 'destructive': those that destroy or replace a resource"`
+	ApprovalExpires         block.Duration `key:"approval_expires" default:"24h" form:"delay" example:"8h" doc:"how long an approval lasts; '0s': no limit"`
+	RequireDistinctApprover block.Bool     `key:"require_distinct_approver" default:"false" doc:"'true': who created or changed the task through the API cannot approve its plans"`
+}
+
+// Spec checks the keys, and returns the rule: a key that is not set has the value of
+// parent.
+func (k *Keys) Spec(r *block.Report, parent Spec) Spec {
+	rule := Rule(k.Approval.Or(string(parent.Rule)))
+	switch rule {
+	case Never, Always, Destructive:
+	default:
+		r.Fail(k.Approval.Origin, "invalid approval "+block.Quoted(k.Approval.V), "allowed: never, always, destructive")
+	}
+	if k.ApprovalExpires.V < 0 {
+		r.Fail(k.ApprovalExpires.Origin, fmt.Sprintf("%s is negative", block.Quoted(k.ApprovalExpires.Text)), `a duration such as "8h", or "0s" for no limit`)
+	}
+	return Spec{
+		Rule:             rule,
+		Expires:          k.ApprovalExpires.Or(parent.Expires),
+		DistinctApprover: k.RequireDistinctApprover.Or(parent.DistinctApprover),
+	}
+}

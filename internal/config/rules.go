@@ -1,0 +1,121 @@
+package config
+
+import (
+	"reflect"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/approval"
+	"github.com/terrapulse/terrapulse/internal/config/block"
+	"github.com/terrapulse/terrapulse/internal/guard"
+	"github.com/terrapulse/terrapulse/internal/window"
+)
+
+// rawRules are the keys of the rules: what may be applied without a person, and when.
+// The whole configuration has them, and each task may override them.
+type rawRules struct {
+	Guard guard.Keys `key:"guard" doc:"holds a change that takes too much away at once"`
+	approval.Keys
+	Windows []window.Keys `key:"window" doc:"when changes may be applied; the windows of a task replace the global ones"`
+}
+
+// Rules say what may be applied without a person, and when. They are no part of what
+// is applied: a rule that changes runs no task.
+type Rules struct {
+	Guard    guard.Spec
+	Approval approval.Spec
+	Windows  []window.Window // at any time if empty
+}
+
+// defaultRules are those of a configuration that has none.
+var defaultRules = Rules{Guard: guard.Default, Approval: approval.Default}
+
+// rules checks the keys. A key that is not set has the value of parent; the windows
+// are one value.
+func (l *loader) rules(raw *rawRules, parent Rules) Rules {
+	rules := Rules{
+		Guard:    raw.Guard.Spec(&l.Report, parent.Guard),
+		Approval: raw.Keys.Spec(&l.Report, parent.Approval),
+		Windows:  parent.Windows,
+	}
+	if raw.Windows != nil { // also if it is empty
+		rules.Windows = window.Specs(&l.Report, raw.Windows)
+	}
+	return rules
+}
+
+// meaning is the canonical form of the rules, by the names that people read.
+func (r *Rules) meaning() meaning {
+	m := meaning{}
+	if r.Guard != defaultRules.Guard {
+		m.set("guard", r.Guard)
+	}
+	if r.Approval != defaultRules.Approval {
+		m.set("approval", r.Approval)
+	}
+	m.set("window", r.Windows)
+	return m
+}
+
+// RulesDigest identifies the rules of the task, in hex SHA-256. They are no part of
+// its Digest: a waiting run is judged anew if they change.
+func (t *Task) RulesDigest() string { return t.Rules.meaning().digest() }
+
+// OwnRules are the keys of the rules that the task's block sets, as it sets them;
+// durations are texts.
+func (t *Task) OwnRules() map[string]any { return t.rules }
+
+// writtenKeys returns the keys of a block that a file sets, with their values; nil if
+// there are none.
+func writtenKeys(b reflect.Value) map[string]any {
+	var keys map[string]any
+	for _, k := range schemaOf(b.Type()).keys {
+		if value := writtenValue(k.in(b), k); value != nil {
+			if keys == nil {
+				keys = map[string]any{}
+			}
+			keys[k.name] = value
+		}
+	}
+	return keys
+}
+
+func writtenValue(v reflect.Value, k key) any {
+	switch {
+	case v.Kind() == reflect.Slice:
+		if v.IsNil() {
+			return nil
+		}
+		blocks := []any{}
+		for i := range v.Len() {
+			blocks = append(blocks, writtenKeys(v.Index(i)))
+		}
+		return blocks
+	case !k.field:
+		if keys := writtenKeys(v); keys != nil {
+			return keys
+		}
+		return nil
+	}
+	switch v := v.Addr().Interface().(type) {
+	case *block.Duration:
+		if v.Set {
+			return v.V.String()
+		}
+	case *block.String:
+		return writtenOrNil(v)
+	case *block.Bool:
+		return writtenOrNil(v)
+	case *block.Int:
+		return writtenOrNil(v)
+	case *block.Strings:
+		return writtenOrNil(v)
+	}
+	return nil
+}
+
+func writtenOrNil[T string | bool | int | time.Duration | []string | map[string]string](v *block.Value[T]) any {
+	if !v.Set {
+		return nil
+	}
+	return v.V
+}
