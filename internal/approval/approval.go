@@ -41,9 +41,7 @@ type Keys struct {
 // parent.
 func (k *Keys) Spec(r *block.Report, parent Spec) Spec {
 	rule := Rule(k.Approval.Or(string(parent.Rule)))
-	switch rule {
-	case Never, Always, Destructive:
-	default:
+	if k.Approval.Set && rule != Never && rule != Always && rule != Destructive {
 		r.Fail(k.Approval.Origin, "invalid approval "+block.Quoted(k.Approval.V), "allowed: never, always, destructive")
 	}
 	if k.ApprovalExpires.V < 0 {

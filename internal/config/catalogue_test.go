@@ -67,7 +67,7 @@ var catalogue = []struct {
 	want string // all that is said
 }{
 	{"an unknown key at the top", `bogus = 1`,
-		`f.hcl:1: bogus: invalid key "bogus"; allowed: api, buffer_period, consul, driver, high_availability, id, log_level, port, run_timeout, syslog, task, terraform_provider, tls, vault, working_dir`},
+		`f.hcl:1: bogus: invalid key "bogus"; allowed: api, approval, approval_expires, buffer_period, consul, driver, guard, high_availability, id, log_level, port, require_distinct_approver, run_timeout, syslog, task, terraform_provider, tls, vault, window, working_dir`},
 	{"a provider block of Terraform", `provider "x" {}`,
 		`f.hcl:1: provider: provider is an invalid key here, try 'terraform_provider'`},
 	{"driver terraform-cloud", `driver "terraform-cloud" {}`,
@@ -219,6 +219,32 @@ var catalogue = []struct {
 		`f.hcl:1: run_timeout: "-5s" is negative; a duration such as "30m", or "0s" for no limit`},
 	{"a negative run_timeout of a task", aTask(services + "\nrun_timeout = \"-5s\""),
 		`f.hcl:5: task[0].run_timeout: "-5s" is negative; a duration such as "30m", or "0s" for no limit`},
+	{"a percentage above 100", `guard { max_removed_percent = 101 }`,
+		`f.hcl:1: guard.max_removed_percent: "101" percent is out of range; allowed: 0 to 100`},
+	{"a negative percentage of a task", aTask(services + "\nguard { max_destroy_percent = -1 }"),
+		`f.hcl:5: task[0].guard.max_destroy_percent: "-1" percent is out of range; allowed: 0 to 100`},
+	{"negative limits", aTask(services + "\nguard {\n max_removed = -1\n min_entries = -2\n max_destroy = -3\n}"),
+		`f.hcl:6: task[0].guard.max_removed: "-1" is negative; a whole number, 0 or more
+f.hcl:7: task[0].guard.min_entries: "-2" is negative; a whole number, 0 or more
+f.hcl:8: task[0].guard.max_destroy: "-3" is negative; a whole number, 0 or more`},
+	{"on_empty with another value", `guard { on_empty = "stop" }`,
+		`f.hcl:1: guard.on_empty: invalid on_empty "stop"; allowed: apply, hold`},
+	{"approval with another value", aTask(services + "\napproval = \"sometimes\""),
+		`f.hcl:5: task[0].approval: invalid approval "sometimes"; allowed: never, always, destructive`},
+	{"a negative approval_expires", `approval_expires = "-5s"`,
+		`f.hcl:1: approval_expires: "-5s" is negative; a duration such as "8h", or "0s" for no limit`},
+	{"a window without keys", aTask(services + "\nwindow {}"),
+		`f.hcl:5: task[0].window[0].kind: the kind of the window is required; allow or deny
+f.hcl:5: task[0].window[0].schedule: the schedule of the window is required; such as "0 22 * * Mon-Fri"; for more information on writing cron expressions, see https://github.com/hashicorp/cronexpr
+f.hcl:5: task[0].window[0].duration: the duration of the window is required; such as "6h"`},
+	{"a window with wrong values", aTask(services + "\nwindow {\n kind = \"open\"\n schedule = \"0 25 * * *\"\n duration = \"1s\"\n time_zone = \"Europe/Bonn\"\n on = [\"apply\", \"plan\"]\n}"),
+		`f.hcl:6: task[0].window[0].kind: invalid kind "open"; allowed: allow, deny
+f.hcl:7: task[0].window[0].schedule: unable to parse the schedule "0 25 * * *": syntax error in hour field: '25'; for more information on writing cron expressions, see https://github.com/hashicorp/cronexpr
+f.hcl:8: task[0].window[0].duration: the duration "1s" is too short; at least 1m
+f.hcl:9: task[0].window[0].time_zone: unknown time zone "Europe/Bonn"; an IANA name, such as "Europe/Berlin" or "UTC"
+f.hcl:10: task[0].window[0].on[1]: unknown action "plan"; allowed: apply, destroy`},
+	{"a schedule of the second window that goes backwards", "window {\n kind = \"deny\"\n schedule = \"@daily\"\n duration = \"1h\"\n}\nwindow {\n kind = \"deny\"\n schedule = \"0 22-6 * * *\"\n duration = \"1h\"\n}",
+		`f.hcl:8: window[1].schedule: the schedule "0 22-6 * * *" has a range that goes backwards: "22-6"; write it as two, such as 22-23,0-6 for 22-6`},
 	{"a buffer period that is no duration", `buffer_period { min = "abc" }`,
 		`f.hcl:1: buffer_period.min: invalid duration "abc"; a number with a unit, such as "500ms", "20s", "5m" or "1h"`},
 	{"a Vault template without Vault", `terraform_provider "a" { token = "{{ with secret \"p\" }}{{ .Data.x }}{{ end }}" }`,
@@ -257,7 +283,7 @@ var catalogue = []struct {
 	{"tag of a service", "service {\n name = \"x\"\n tag = \"y\"\n}",
 		`f.hcl:3: service[0].tag: invalid key tag: it was removed, use filter with "<tag>" in Service.Tags`},
 	{"an unknown key of a task", aTask(services + "\nfoo = 1"),
-		`f.hcl:5: task[0].foo: invalid key "foo"; allowed: buffer_period, condition, description, enabled, module, module_input, name, providers, run_timeout, variable_files, variables, version, working_dir`},
+		`f.hcl:5: task[0].foo: invalid key "foo"; allowed: approval, approval_expires, buffer_period, condition, description, enabled, guard, module, module_input, name, providers, require_distinct_approver, run_timeout, variable_files, variables, version, window, working_dir`},
 	{"a terraform_provider without label", `terraform_provider { x = 1 }`,
 		`f.hcl:1: terraform_provider: the block has no label; write it as in terraform_provider "aws" { ... } or backend "s3" { ... }; in YAML as a key above the block's own`},
 	{"a terraform_provider with two labels", `terraform_provider "a" "b" {}`,

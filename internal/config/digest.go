@@ -71,7 +71,7 @@ func Differences(was *Config, old *Task, is *Config, t *Task) []string {
 	differ := differing(a, b)
 	var what []string
 	for _, name := range []string{"enabled", "description", "module", "files of the module", "version", "condition", "module_input", "buffer_period", "run_timeout",
-		"variables", "providers", "provider", "engine", "Terraform's version", "backend"} {
+		"guard", "approval", "window", "variables", "providers", "provider", "engine", "Terraform's version", "backend"} {
 		switch {
 		case !slices.Contains(differ, name), name == "files of the module" && slices.Contains(differ, "module"):
 		case name == "variables":
@@ -101,13 +101,15 @@ func (c *Config) parts(t *Task) meaning {
 	for _, id := range t.Providers {
 		providers[id] = c.providerMeaning(id)
 	}
-	return meaning{
+	parts := meaning{
 		"enabled": t.Enabled, "description": t.Description, "buffer_period": t.BufferPeriod, "run_timeout": t.RunTimeout,
 		"module": m["module"], "files of the module": t.ModuleDigest, "version": t.Version,
 		"condition": []any{m["condition"], t.Condition.UseAsModuleInput}, "module_input": m["module_input"],
 		"variables": variables, "providers": t.Providers, "provider": providers,
 		"engine": c.Terraform.Engine, "Terraform's version": c.Terraform.Version, "backend": m["backend"],
 	}
+	maps.Copy(parts, t.Rules.meaning())
+	return parts
 }
 
 // differing returns the keys whose values differ, sorted.
@@ -134,12 +136,16 @@ func (m meaning) set(key string, value any) {
 
 // digest hashes the JSON form, in which the keys of maps are sorted.
 func (m meaning) digest() string {
-	src, err := json.Marshal(m)
+	sum := sha256.Sum256(jsonOf(m))
+	return hex.EncodeToString(sum[:])
+}
+
+func jsonOf(value any) []byte {
+	src, err := json.Marshal(value)
 	if err != nil {
 		panic(fmt.Sprintf("config: digest: %v", err)) // a type that JSON cannot hold
 	}
-	sum := sha256.Sum256(src)
-	return hex.EncodeToString(sum[:])
+	return src
 }
 
 // condition sets the condition and the module inputs of a task.

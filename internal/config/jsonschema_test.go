@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -149,6 +150,8 @@ func TestJSONSchema_AcceptsTheExamples(t *testing.T) {
 	}
 }
 
+var index = regexp.MustCompile(`\[\d+\]`)
+
 func TestLoader_RefusesWhatAKeyDoesNotList(t *testing.T) {
 	listed := 0
 	everyKey(reflect.TypeFor[rawConfig](), "", "", func(path, _ string, k key, _ reflect.Type) {
@@ -160,7 +163,8 @@ func TestLoader_RefusesWhatAKeyDoesNotList(t *testing.T) {
 		for _, name := range slices.Backward(strings.Split(path, ".")) {
 			tree = &node{kind: kindObject, entries: []entry{{key: name, value: tree}}}
 		}
-		if errs := read(tree); len(errs) != 1 || errs[0].Key != path || !strings.Contains(errs[0].Problem, `"other"`) {
+		errs := slices.DeleteFunc(read(tree), func(d Diagnostic) bool { return !strings.Contains(d.Problem, `"other"`) }) // not of keys that are missing
+		if len(errs) != 1 || index.ReplaceAllString(errs[0].Key, "") != path {
 			t.Errorf("%s = other: %v", path, errs)
 		}
 	})

@@ -11,7 +11,10 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/zclconf/go-cty/cty"
 
+	"github.com/terrapulse/terrapulse/internal/approval"
 	"github.com/terrapulse/terrapulse/internal/condition"
+	"github.com/terrapulse/terrapulse/internal/guard"
+	"github.com/terrapulse/terrapulse/internal/window"
 )
 
 var now = time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
@@ -70,7 +73,7 @@ func loadEnv(t *testing.T, env map[string]string, name, content string) *Config 
 // ctyValues compares configurations field by field, without where they were read.
 var ctyValues = cmp.Options{
 	cmp.Comparer(func(a, b cty.Value) bool { return a.RawEquals(b) }),
-	cmpopts.IgnoreUnexported(Config{}, Provider{}, Task{}),
+	cmpopts.IgnoreUnexported(Config{}, Provider{}, Task{}, window.Window{}),
 	cmpopts.IgnoreFields(Task{}, "Source"),
 	cmpopts.IgnoreFields(Config{}, "Warnings"),
 }
@@ -103,8 +106,17 @@ func TestLoad_ReadsEveryKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	cfg := mustLoad(t, options("testdata", "full.hcl"))
+	global := Rules{
+		Guard:    guard.Spec{Enabled: true, MaxRemovedPercent: 50, MinEntries: 10, MaxRemoved: new(20), HoldEmpty: true},
+		Approval: approval.Spec{Rule: approval.Destructive, Expires: 8 * time.Hour},
+		Windows: []window.Window{
+			{Kind: window.Allow, Schedule: "0 22 * * *", Duration: 6 * time.Hour, TimeZone: "Europe/Berlin"},
+			{Kind: window.Deny, Schedule: "0 0 24 12 *", Duration: 72 * time.Hour, On: []window.Action{window.Apply}, AllowRemovalsAlways: true},
+		},
+	}
 	want := &Config{
 		RunTimeout: 90 * time.Minute,
+		Rules:      global,
 		LogLevel:   "ERR", Port: 8502, WorkingDir: "working", ID: "terrapulse-1",
 		Syslog: Syslog{Enabled: true, Facility: "LOCAL0", Name: "terrapulse"},
 		Consul: Consul{
@@ -196,6 +208,7 @@ func TestLoad_ReadsEveryKey(t *testing.T) {
 				},
 				BufferPeriod: BufferPeriod{Enabled: true, Min: 20 * time.Second, Max: time.Minute},
 				RunTimeout:   90 * time.Minute,
+				Rules:        global,
 				WorkingDir:   filepath.Join("working", "firewall"), DeprecatedServices: []string{"api", "db-b", "cache"},
 			},
 			{
@@ -203,6 +216,11 @@ func TestLoad_ReadsEveryKey(t *testing.T) {
 				Condition: Condition{Spec: condition.Schedule{Cron: "0 6 * * Mon"}},
 				ModuleInputs: []condition.Spec{
 					condition.Services{{Names: []string{"web"}, Filter: `"v1" in Service.Tags`}},
+				},
+				Rules: Rules{
+					Guard:    guard.Spec{Enabled: true, MaxRemovedPercent: 50, MaxRemoved: new(5), HoldEmpty: true, MaxDestroy: new(3)},
+					Approval: approval.Spec{Rule: approval.Destructive, Expires: 8 * time.Hour, DistinctApprover: true},
+					Windows:  []window.Window{{Kind: window.Deny, Schedule: "0 8 * * Mon-Fri", Duration: 10 * time.Hour, TimeZone: "UTC"}},
 				},
 				WorkingDir: filepath.Join("working", "report"),
 			},

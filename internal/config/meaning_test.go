@@ -39,6 +39,7 @@ func TestLoad_DefaultsAreFilledIn(t *testing.T) {
 			}}},
 		},
 		BufferPeriod: BufferPeriod{Enabled: true, Min: 5 * time.Second, Max: 20 * time.Second},
+		Rules:        defaultRules,
 		Tasks:        []Task{},
 	}
 	if diff := cmp.Diff(want, cfg, ctyValues); diff != "" {

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"encoding/json"
 	"reflect"
 	"time"
 
@@ -52,7 +53,9 @@ func (r *Rules) meaning() meaning {
 	if r.Approval != defaultRules.Approval {
 		m.set("approval", r.Approval)
 	}
-	m.set("window", r.Windows)
+	if len(r.Windows) > 0 {
+		m["window"] = json.RawMessage(jsonOf(r.Windows)) // without what is derived from the keys
+	}
 	return m
 }
 

@@ -58,6 +58,8 @@ task:
 		{"the backend", "key: k", "key: l", "", []bundle.Change{changed("a", true, "backend"), changed("b", true, "backend"), changed("c", false, "backend")}},
 		{"the engine", "version: 1.11.4", "engine: tofu, version: 1.11.4", "", []bundle.Change{changed("a", true, "engine"), changed("b", true, "engine"), changed("c", false, "engine")}},
 		{"the time limit", "description: old", "description: old\n    run_timeout: 5m", "", []bundle.Change{changed("b", false, "run_timeout")}},
+		{"rules", "description: old", "description: old\n    guard: {max_removed: 5}\n    approval: always\n    window: {kind: deny, schedule: '@daily', duration: 1h}", "", []bundle.Change{changed("b", false, "guard", "approval", "window")}},
+		{"a global rule", "\ntask:", "\napproval: always\ntask:", "", []bundle.Change{changed("a", false, "approval"), changed("b", false, "approval"), changed("c", false, "approval")}},
 		{"two things", "[aws]\n", "[]\n    buffer_period: {min: 9s}\n", "", []bundle.Change{changed("a", true, "buffer_period", "providers")}},
 	}
 	for _, tt := range tests {

@@ -167,6 +167,21 @@ task {
   }
 
   run_timeout = "0s"
+
+  guard {
+    max_removed = 5
+    max_destroy = 3
+    min_entries = 0
+  }
+
+  require_distinct_approver = true
+
+  window {
+    kind      = "deny"
+    schedule  = "0 8 * * Mon-Fri"
+    duration  = "10h"
+    time_zone = "UTC"
+  }
 }
 
 api {
@@ -177,3 +192,26 @@ api {
 }
 
 run_timeout = "90m"
+
+guard {
+  max_removed = 20
+  on_empty    = "hold"
+}
+
+approval         = "destructive"
+approval_expires = "8h"
+
+window {
+  kind      = "allow"
+  schedule  = "0 22 * * *"
+  duration  = "6h"
+  time_zone = "Europe/Berlin"
+}
+
+window {
+  kind                  = "deny"
+  schedule              = "0 0 24 12 *"
+  duration              = "72h"
+  on                    = ["apply"]
+  allow_removals_always = true
+}
