@@ -451,6 +451,9 @@ type EventConfig struct {
 	Source string `json:"source"`
 }
 
+// Guard holds a change that takes too much away at once
+type Guard = map[string]any
+
 // HealthResponse defines model for HealthResponse.
 type HealthResponse struct {
 	// UnreadableCount how many there are
@@ -781,6 +784,14 @@ type StatusSummary struct {
 
 // Task defines model for Task.
 type Task struct {
+	// Approval plans that a person must approve before they are applied; 'destructive': those that destroy or replace a resource. Not given: the global value
+	Approval *string `json:"approval,omitempty"`
+
+	// ApprovalExpires how long an approval lasts; '0s': no limit. Not given: the global value
+	//
+	// Example: 8h
+	ApprovalExpires *string `json:"approval_expires,omitempty"`
+
 	// BufferPeriod waits for changes to settle; what is not given follows from what is, or is the default
 	BufferPeriod *BufferPeriod `json:"buffer_period,omitempty"`
 
@@ -788,6 +799,9 @@ type Task struct {
 	Condition   Condition `json:"condition"`
 	Description *string   `json:"description,omitempty"`
 	Enabled     *bool     `json:"enabled,omitempty"`
+
+	// Guard holds a change that takes too much away at once
+	Guard *Guard `json:"guard,omitempty"`
 
 	// Module a directory on the machine that runs it or the address of a Terraform module
 	//
@@ -804,6 +818,9 @@ type Task struct {
 
 	// Providers ids of the terraform_provider blocks that the module gets
 	Providers *[]string `json:"providers,omitempty"`
+
+	// RequireDistinctApprover 'true': who created or changed the task through the API cannot approve its plans. Not given: the global value
+	RequireDistinctApprover *bool `json:"require_distinct_approver,omitempty"`
 
 	// RunTimeout how long a run may take; 0s is no limit. Not given: that of the configuration
 	//
@@ -823,6 +840,9 @@ type Task struct {
 
 	// Version of a module from a registry
 	Version *string `json:"version,omitempty"`
+
+	// Window when changes may be applied; the windows of a task replace the global ones. Not given: the global value
+	Window *[]Window `json:"window,omitempty"`
 }
 
 // TaskOverview defines model for TaskOverview.
@@ -957,6 +977,9 @@ type Wait struct {
 
 // WaitFor defines model for Wait.for.
 type WaitFor string
+
+// Window when changes may be applied; the windows of a task replace the global ones
+type Window = map[string]any
 
 // Include defines model for Include.
 type Include string

@@ -3,6 +3,8 @@
 package apiview
 
 import (
+	"encoding/json"
+	"fmt"
 	"maps"
 	"net/url"
 	"time"
@@ -90,6 +92,15 @@ func Task(t *config.Task) apispec.Task {
 	}
 	if own := t.OwnRunTimeout(); own != nil {
 		def.RunTimeout = new(own.String())
+	}
+	if own := t.OwnRules(); len(own) > 0 {
+		text, err := json.Marshal(own)
+		if err == nil {
+			err = json.Unmarshal(text, &def) // the API has the keys of task files
+		}
+		if err != nil {
+			panic(fmt.Sprintf("apiview: the rules of a task: %v", err)) // a type that the API does not have
+		}
 	}
 	return def
 }

@@ -1,0 +1,68 @@
+package apiview_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/terrapulse/terrapulse/internal/apiview"
+	"github.com/terrapulse/terrapulse/internal/config"
+)
+
+func load(t *testing.T, text string) *config.Config {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "f.yaml"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := config.Load(config.Options{Dir: dir, Paths: []config.Path{{Name: "f.yaml"}}, Getenv: func(string) string { return "" }, Hostname: "host"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cfg
+}
+
+func TestTask_ShowsTheRulesThatItSets(t *testing.T) {
+	const global = "guard: {max_removed: 7}\napproval: always\nwindow: {kind: deny, schedule: '@daily', duration: 1h}\n"
+	base := load(t, global)
+	for _, tt := range []struct{ rules, want string }{
+		{"", `{}`},
+		{"    approval: never\n    window: []\n", `{"approval": "never", "window": []}`},
+		{"    guard: {enabled: true, max_removed: 0, on_empty: hold}\n    approval_expires: 90m\n    require_distinct_approver: true\n" +
+			"    window:\n      - {kind: allow, schedule: '0 22 * * *', duration: 6h, time_zone: UTC, on: apply, allow_removals_always: true}\n",
+			`{"guard": {"enabled": true, "max_removed": 0, "on_empty": "hold"}, "approval_expires": "1h30m0s", "require_distinct_approver": true,
+			"window": [{"kind": "allow", "schedule": "0 22 * * *", "duration": "6h0m0s", "time_zone": "UTC", "on": ["apply"], "allow_removals_always": true}]}`},
+	} {
+		cfg := load(t, global+"task:\n  - name: t\n    module: example/m/local\n    condition: {services: {names: [web]}}\n    module_input: {consul-kv: {path: p}}\n"+tt.rules)
+		definition, err := json.Marshal(apiview.Task(&cfg.Tasks[0]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var shown, want map[string]any
+		if err := json.Unmarshal(definition, &shown); err != nil {
+			t.Fatal(err)
+		}
+		if err := json.Unmarshal([]byte(tt.want), &want); err != nil {
+			t.Fatal(err)
+		}
+		rules := map[string]any{}
+		for _, key := range []string{"guard", "approval", "approval_expires", "require_distinct_approver", "window"} {
+			if value, ok := shown[key]; ok {
+				rules[key] = value
+			}
+		}
+		if diff := cmp.Diff(want, rules); diff != "" {
+			t.Errorf("unexpected rules (-want +got):\n%s", diff)
+		}
+		made, err := base.Parse(definition)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if made.RulesDigest() != cfg.Tasks[0].RulesDigest() {
+			t.Errorf("the task that is made of what is shown has other rules: %+v, want %+v", made.Rules, cfg.Tasks[0].Rules)
+		}
+	}
+}
