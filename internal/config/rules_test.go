@@ -127,8 +127,8 @@ func TestRules_WindowsThatNeverOpenAreAWarning(t *testing.T) {
 	const night = "window {\n kind = \"allow\"\n schedule = \"0 22 * * *\"\n duration = \"6h\"\n}\n"
 	for _, tt := range []struct{ file, want string }{
 		{night, ""},
-		{night + "window {\n kind = \"deny\"\n schedule = \"0 20 * * *\"\n duration = \"25h\"\n}\n", "f.hcl:1: window[0]: the windows never open for "},
-		{aTask(services + "\nwindow {\n kind = \"deny\"\n schedule = \"* * * * *\"\n duration = \"1h\"\n on = \"destroy\"\n}"), `f.hcl:5: task[0].window[0]: the windows never open for action "destroy"`},
+		{night + "window {\n kind = \"deny\"\n schedule = \"0 20 * * *\"\n duration = \"25h\"\n}\n", `f.hcl:1: window[0]: the windows do not open for action "apply" within a year`},
+		{aTask(services + "\nwindow {\n kind = \"deny\"\n schedule = \"* * * * *\"\n duration = \"1h\"\n on = \"destroy\"\n}"), `f.hcl:5: task[0].window[0]: the windows do not open for action "destroy" within a year`},
 		{"window {\n kind = \"allow\"\n schedule = \"0 0 1 1 * 2020\"\n duration = \"1h\"\n}", `f.hcl:3: window[0].schedule: the schedule "0 0 1 1 * 2020" never comes due again; remove the window, or correct the year`},
 	} {
 		cfg := load(t, "f.hcl", tt.file)

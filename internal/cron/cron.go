@@ -30,14 +30,34 @@ func Parse(text string) (Schedule, error) {
 	return Schedule{expr}, nil
 }
 
-// Next is the first time after from at which the schedule is due, in from's time
-// zone; zero if there is none.
+// Next is the first time after from at which the clocks in from's time zone show a
+// time of the schedule; zero if there is none. A time that clocks skip is not due, and
+// one that they repeat is due twice.
 func (s Schedule) Next(from time.Time) time.Time {
 	if s.expr == nil {
 		return time.Time{}
 	}
 	expr := *s.expr // Next writes to it
-	return expr.Next(from)
+	// cronexpr errs in zones whose clocks change at midnight. It gets the time of the
+	// clocks as if it was UTC, one period without a change after the other.
+	for {
+		_, offset := from.Zone()
+		shift := time.Duration(offset) * time.Second
+		next := expr.Next(from.UTC().Add(shift))
+		if next.IsZero() {
+			return next
+		}
+		next = next.Add(-shift).In(from.Location())
+		_, change := from.ZoneBounds()
+		if change.IsZero() || next.Before(change) {
+			return next
+		}
+		_, offset = change.Zone()
+		if at := change.UTC().Add(time.Duration(offset) * time.Second); expr.Next(at.Add(-time.Second)).Equal(at) {
+			return change
+		}
+		from = change
+	}
 }
 
 // Check parses the cron expression of a key and reports everything that is wrong

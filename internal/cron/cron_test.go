@@ -2,6 +2,7 @@ package cron
 
 import (
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -40,4 +41,51 @@ func TestCheck_IsQuickForAnyExpression(t *testing.T) {
 			t.Fatalf("%q took %s", cron, took)
 		}
 	})
+}
+
+func TestNext_FollowsTheClocks(t *testing.T) {
+	for _, c := range []struct{ cron, zone, from, want string }{
+		{"30 2 * * *", "Europe/Berlin", "2026-03-28T12:00:00Z", "2026-03-30T00:30:00Z"},     // 02:30 is skipped on the 29th
+		{"30 2 * * *", "Europe/Berlin", "2026-10-24T12:00:00Z", "2026-10-25T00:30:00Z"},     // 02:30 comes twice on the 25th
+		{"30 2 * * *", "Europe/Berlin", "2026-10-25T00:30:00Z", "2026-10-25T01:30:00Z"},     //
+		{"0 3 * * *", "Europe/Berlin", "2026-03-28T12:00:00Z", "2026-03-29T01:00:00Z"},      // the clocks change to 03:00
+		{"0 1 * * Sat", "America/Santiago", "2026-09-06T03:59:00Z", "2026-09-12T04:00:00Z"}, // the clocks change from Saturday 24:00 to Sunday 01:00
+		{"0 0 * * *", "America/Santiago", "2026-09-05T12:00:00Z", "2026-09-07T03:00:00Z"},
+		{"0 0 29 2 *", "Europe/Berlin", "2026-03-28T12:00:00Z", "2028-02-28T23:00:00Z"},
+		{"0 0 1 1 * 2020", "Europe/Berlin", "2026-03-28T12:00:00Z", "0001-01-01T00:00:00Z"},
+	} {
+		zone, err := time.LoadLocation(c.zone)
+		if err != nil {
+			t.Fatal(err)
+		}
+		from, err := time.Parse(time.RFC3339, c.from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := Parse(c.cron)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := s.Next(from.In(zone)).UTC().Format(time.RFC3339); got != c.want {
+			t.Errorf("%s in %s after %s: %s, want %s", c.cron, c.zone, c.from, got, c.want)
+		}
+	}
+}
+
+// The race detector fails the test if a call of Next writes to what the goroutines share.
+func TestNext_GoroutinesShareASchedule(t *testing.T) {
+	s, err := Parse("0 0 29 2 *")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	for i := range 4 {
+		all.Go(func() {
+			from := time.Date(2001+4*i, 1, 1, 0, 0, 0, 0, time.UTC)
+			if got, want := s.Next(from), time.Date(2004+4*i, 2, 29, 0, 0, 0, 0, time.UTC); !got.Equal(want) {
+				t.Errorf("after %v: %v", from, got)
+			}
+		})
+	}
+	all.Wait()
 }

@@ -37,12 +37,29 @@ func Specs(r *block.Report, keys []Keys) []Window {
 		return windows
 	}
 	for _, action := range []Action{Apply, Destroy} {
-		if v := Judge(windows, Change{Action: action}, r.Now); !v.Open && v.Next.IsZero() {
-			r.Warn(keys[0].Origin, fmt.Sprintf("the windows never open for action %q: %s", action, v.Text), "correct the schedules or durations")
+		if neverOpen(windows, action, r.Now) {
+			r.Warn(keys[0].Origin, fmt.Sprintf("the windows do not open for action %q within a year", action), "correct the schedules or durations")
 			break
 		}
 	}
 	return windows
+}
+
+// neverOpen reports whether the windows do not open within a year. It assumes that they
+// do if that takes too many steps to find out.
+func neverOpen(windows []Window, action Action, now time.Time) bool {
+	at := now
+	for range 20 {
+		v := Judge(windows, Change{Action: action}, at)
+		if v.Open {
+			return false
+		}
+		if v.Next.IsZero() || v.Next.Sub(now) > horizon {
+			return true
+		}
+		at = v.Next
+	}
+	return false
 }
 
 func (k *Keys) spec(r *block.Report) Window {

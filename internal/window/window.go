@@ -61,12 +61,20 @@ func (w Window) Parse() (Window, error) {
 	return w, nil
 }
 
-// active reports whether a span of the window includes the time, and when its first
-// such span ends. If none does, it returns when the next span begins, zero if never.
-func (w *Window) active(at time.Time) (bool, time.Time) {
+// span reports whether a span of the window includes the time. edge is the end of
+// such a span, and otherwise the time at which the next one begins, zero if none does.
+func (w *Window) span(at time.Time) (inside bool, edge time.Time) {
 	start := w.schedule.Next(at.Add(-w.Duration).In(w.zone))
 	if start.IsZero() || start.After(at) {
 		return false, start
+	}
+	// Of spans that overlap, a late one: the search takes fewer steps then.
+	for back := w.Duration / 2; back >= time.Second; back /= 2 {
+		late := w.schedule.Next(at.Add(-back).In(w.zone))
+		if late.IsZero() || late.After(at) {
+			break
+		}
+		start = late
 	}
 	return true, start.Add(w.Duration)
 }
@@ -80,15 +88,20 @@ type Change struct {
 // Verdict says whether a change may be applied.
 type Verdict struct {
 	Open bool
-	Next time.Time // if it is not: when it may be next; zero if not within a year
-	Text string    // the same in words
+	// Next is the time before which the change may not be applied, if it may not: when
+	// the windows open, or as far as that is known. It is zero if they do not open within
+	// a year.
+	Next time.Time
+	Text string // the same in words
 }
 
 const (
 	// horizon is how far ahead Judge searches for the next opening.
 	horizon = 366 * 24 * time.Hour
 	// maxSteps is how many beginnings and ends of spans Judge tries for that.
-	maxSteps = 2000
+	maxSteps = 1000
+	// format is how a time is shown.
+	format = "Mon 2006-01-02 15:04 MST"
 )
 
 // Judge says whether a change may be applied at a time. A denying window wins over
@@ -102,39 +115,47 @@ func Judge(windows []Window, c Change, at time.Time) Verdict {
 			about = append(about, w)
 		}
 	}
-	open, next := judge(about, at)
-	if open {
+	closed, next := closedUntil(about, at)
+	if !closed {
 		return Verdict{Open: true}
 	}
-	limit := at.Add(horizon)
+	opens := "does not open before "
 	for range maxSteps {
-		if next.IsZero() || next.After(limit) {
-			break
+		if next.IsZero() || next.Sub(at) > horizon {
+			return Verdict{Text: "outside its window, which does not open within a year"}
 		}
-		var later time.Time
-		if open, later = judge(about, next); open {
-			return Verdict{Next: next, Text: "outside its window, which opens " + next.In(about[0].zone).Format("Mon 2006-01-02 15:04 MST")}
+		closed, later := closedUntil(about, next)
+		if !closed {
+			opens = "opens "
+			break
 		}
 		next = later
 	}
-	return Verdict{Text: "outside its window, which does not open within a year"}
+	return Verdict{Next: next, Text: "outside its window, which " + opens + next.In(about[0].zone).Format(format)}
 }
 
-// judge says whether the windows let a change pass at a time. next is the first
-// later time at which that may change; zero if there is none.
-func judge(windows []*Window, at time.Time) (open bool, next time.Time) {
-	denied, allowed, restricted := false, false, false
+// closedUntil reports whether the windows hold a change at a time, and until when they
+// do at least; zero if for ever.
+func closedUntil(windows []*Window, at time.Time) (closed bool, until time.Time) {
+	var denied, allowed time.Time // until when changes are denied, from when on they are allowed
+	restricted, open := false, false
 	for _, w := range windows {
-		active, until := w.active(at)
-		if !until.IsZero() && (next.IsZero() || until.Before(next)) {
-			next = until
-		}
-		switch w.Kind {
-		case Deny:
-			denied = denied || active
-		case Allow:
-			restricted, allowed = true, allowed || active
+		inside, edge := w.span(at)
+		switch {
+		case w.Kind == Deny && inside && edge.After(denied):
+			denied = edge
+		case w.Kind == Allow:
+			restricted, open = true, open || inside
+			if !edge.IsZero() && (allowed.IsZero() || edge.Before(allowed)) {
+				allowed = edge
+			}
 		}
 	}
-	return !denied && (allowed || !restricted), next
+	switch {
+	case !denied.IsZero():
+		return true, denied
+	case restricted && !open:
+		return true, allowed
+	}
+	return false, time.Time{}
 }
