@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/hashicorp/cronexpr"
@@ -19,7 +20,23 @@ const Help = "for more information on writing cron expressions, see https://gith
 
 // Schedule is a parsed cron expression; the zero value is never due. Several
 // goroutines may use it.
-type Schedule struct{ expr *cronexpr.Expression }
+type Schedule struct{ *schedule }
+
+type schedule struct {
+	mu   sync.Mutex
+	expr *cronexpr.Expression // its Next writes to it
+	// known are the latest answers: many tasks share a schedule, and ask for about the
+	// same times.
+	known  [8]gap
+	oldest int
+}
+
+// gap is a time without a time of the schedule: the next one after from is next, zero
+// if there is none.
+type gap struct {
+	zone       *time.Location
+	from, next time.Time
+}
 
 // Parse parses a cron expression.
 func Parse(text string) (Schedule, error) {
@@ -27,23 +44,38 @@ func Parse(text string) (Schedule, error) {
 	if err != nil {
 		return Schedule{}, err
 	}
-	return Schedule{expr}, nil
+	return Schedule{&schedule{expr: expr}}, nil
 }
 
 // Next is the first time after from at which the clocks in from's time zone show a
 // time of the schedule; zero if there is none. A time that clocks skip is not due, and
 // one that they repeat is due twice.
 func (s Schedule) Next(from time.Time) time.Time {
-	if s.expr == nil {
+	if s.schedule == nil {
 		return time.Time{}
 	}
-	expr := *s.expr // Next writes to it
-	// cronexpr errs in zones whose clocks change at midnight. It gets the time of the
-	// clocks as if it was UTC, one period without a change after the other.
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	zone := from.Location()
+	for _, g := range s.known {
+		if g.zone == zone && !from.Before(g.from) && (g.next.IsZero() || from.Before(g.next)) {
+			return g.next
+		}
+	}
+	next := s.next(from)
+	s.known[s.oldest] = gap{zone, from, next}
+	s.oldest = (s.oldest + 1) % len(s.known)
+	return next
+}
+
+// next gives cronexpr the time of the clocks as if it was UTC, one period without a
+// change of clocks after the other: cronexpr errs in zones whose clocks change at
+// midnight.
+func (s *schedule) next(from time.Time) time.Time {
 	for {
 		_, offset := from.Zone()
 		shift := time.Duration(offset) * time.Second
-		next := expr.Next(from.UTC().Add(shift))
+		next := s.expr.Next(from.UTC().Add(shift))
 		if next.IsZero() {
 			return next
 		}
@@ -53,7 +85,7 @@ func (s Schedule) Next(from time.Time) time.Time {
 			return next
 		}
 		_, offset = change.Zone()
-		if at := change.UTC().Add(time.Duration(offset) * time.Second); expr.Next(at.Add(-time.Second)).Equal(at) {
+		if at := change.UTC().Add(time.Duration(offset) * time.Second); s.expr.Next(at.Add(-time.Second)).Equal(at) {
 			return change
 		}
 		from = change

@@ -72,6 +72,34 @@ func TestNext_FollowsTheClocks(t *testing.T) {
 	}
 }
 
+func TestNext_SharedScheduleAnswersAsAFreshOne(t *testing.T) {
+	zones := []*time.Location{time.UTC}
+	for _, name := range []string{"Europe/Berlin", "America/Santiago"} {
+		zone, err := time.LoadLocation(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		zones = append(zones, zone)
+	}
+	rapid.Check(t, func(rt *rapid.T) {
+		text := rapid.SampledFrom([]string{"0 3 * * *", "*/7 * * * *", "0 0 29 2 *", "0 0 1 1 * 2026"}).Draw(rt, "cron")
+		shared, err := Parse(text)
+		if err != nil {
+			rt.Fatal(err)
+		}
+		for range rapid.IntRange(2, 30).Draw(rt, "calls") {
+			from := time.Date(2026, 3, 29, 0, 0, rapid.IntRange(-200_000, 200_000).Draw(rt, "from"), 0, time.UTC).In(rapid.SampledFrom(zones).Draw(rt, "zone"))
+			fresh, err := Parse(text)
+			if err != nil {
+				rt.Fatal(err)
+			}
+			if got, want := shared.Next(from), fresh.Next(from); !got.Equal(want) {
+				rt.Fatalf("%s after %v: %v, want %v", text, from, got, want)
+			}
+		}
+	})
+}
+
 // The race detector fails the test if a call of Next writes to what the goroutines share.
 func TestNext_GoroutinesShareASchedule(t *testing.T) {
 	s, err := Parse("0 0 29 2 *")

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"testing"
 
+	"pgregory.net/rapid"
+
 	"github.com/terrapulse/terrapulse/internal/guard"
 )
 
@@ -57,6 +59,32 @@ func TestInput_LimitsHowManyEntriesMayGoAtOnce(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestInput_HoldsIfAndOnlyIfALimitIsExceeded compares Input with the limits' definition.
+func TestInput_HoldsIfAndOnlyIfALimitIsExceeded(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		limit := rapid.Custom(func(t *rapid.T) *int {
+			if rapid.Bool().Draw(t, "unlimited") {
+				return nil
+			}
+			return ptr(rapid.IntRange(0, 30).Draw(t, "limit"))
+		})
+		s := guard.Spec{
+			Enabled: rapid.IntRange(0, 5).Draw(t, "enabled") > 0, MaxRemovedPercent: rapid.IntRange(0, 100).Draw(t, "percent"),
+			MinEntries: rapid.IntRange(0, 20).Draw(t, "min"), MaxRemoved: limit.Draw(t, "max"), HoldEmpty: rapid.Bool().Draw(t, "empty"),
+		}
+		applied, from := rapid.IntRange(0, 40).Draw(t, "applied"), rapid.IntRange(0, 40).Draw(t, "from")
+		now := rapid.IntRange(0, 40).Draw(t, "now")
+		fewer := applied - now
+		want := s.Enabled && fewer > 0 && (s.MaxRemoved != nil && fewer > *s.MaxRemoved ||
+			applied >= s.MinEntries && float64(fewer)/float64(applied) > float64(s.MaxRemovedPercent)/100 ||
+			s.HoldEmpty && now == 0)
+		got := s.Input([]guard.Source{{Name: "keys", Applied: entries(0, applied), Now: entries(from, from+now)}})
+		if (got != "") != want {
+			t.Fatalf("%+v: of %d entries %d are left: %q, held must be %v", s, applied, now, got, want)
+		}
+	})
 }
 
 func TestInput_JudgesEachSourceByItself(t *testing.T) {
