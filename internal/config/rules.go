@@ -3,10 +3,8 @@ package config
 import (
 	"encoding/json"
 	"reflect"
-	"time"
 
 	"github.com/terrapulse/terrapulse/internal/approval"
-	"github.com/terrapulse/terrapulse/internal/config/block"
 	"github.com/terrapulse/terrapulse/internal/guard"
 	"github.com/terrapulse/terrapulse/internal/window"
 )
@@ -71,54 +69,30 @@ func (t *Task) OwnRules() map[string]any { return t.rules }
 // there are none.
 func writtenKeys(b reflect.Value) map[string]any {
 	var keys map[string]any
+	set := func(name string, value any) {
+		if keys == nil {
+			keys = map[string]any{}
+		}
+		keys[name] = value
+	}
 	for _, k := range schemaOf(b.Type()).keys {
-		if value := writtenValue(k.in(b), k); value != nil {
-			if keys == nil {
-				keys = map[string]any{}
+		switch v := k.in(b); {
+		case v.Kind() == reflect.Slice && !v.IsNil():
+			blocks := make([]any, v.Len())
+			for i := range blocks {
+				blocks[i] = writtenKeys(v.Index(i))
 			}
-			keys[k.name] = value
+			set(k.name, blocks)
+		case v.Kind() == reflect.Slice:
+		case k.field:
+			if value := fieldOf(v).(interface{ written() any }).written(); value != nil {
+				set(k.name, value)
+			}
+		default:
+			if inside := writtenKeys(v); inside != nil {
+				set(k.name, inside)
+			}
 		}
 	}
 	return keys
-}
-
-func writtenValue(v reflect.Value, k key) any {
-	switch {
-	case v.Kind() == reflect.Slice:
-		if v.IsNil() {
-			return nil
-		}
-		blocks := []any{}
-		for i := range v.Len() {
-			blocks = append(blocks, writtenKeys(v.Index(i)))
-		}
-		return blocks
-	case !k.field:
-		if keys := writtenKeys(v); keys != nil {
-			return keys
-		}
-		return nil
-	}
-	switch v := v.Addr().Interface().(type) {
-	case *block.Duration:
-		if v.Set {
-			return v.V.String()
-		}
-	case *block.String:
-		return writtenOrNil(v)
-	case *block.Bool:
-		return writtenOrNil(v)
-	case *block.Int:
-		return writtenOrNil(v)
-	case *block.Strings:
-		return writtenOrNil(v)
-	}
-	return nil
-}
-
-func writtenOrNil[T string | bool | int | time.Duration | []string | map[string]string](v *block.Value[T]) any {
-	if !v.Set {
-		return nil
-	}
-	return v.V
 }

@@ -74,6 +74,17 @@ func (v valueOf[T]) decode(d *loader, n *node, path string) {
 
 func (v valueOf[T]) origin(*loader) *block.Origin { return &v.Origin }
 
+// written is the value as a file sets it, or nil; a duration is a text.
+func (v valueOf[T]) written() any {
+	switch d, ok := any(v.V).(time.Duration); {
+	case !v.Set:
+		return nil
+	case ok:
+		return d.String()
+	}
+	return v.V
+}
+
 // plainValue decodes the keys whose value has only its type.
 type plainValue[T string | bool | int | time.Duration] struct{ v *T }
 
