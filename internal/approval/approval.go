@@ -53,3 +53,15 @@ func (k *Keys) Spec(r *block.Report, parent Spec) Spec {
 		DistinctApprover: k.RequireDistinctApprover.Or(parent.DistinctApprover),
 	}
 }
+
+// Plan says why a plan that destroys or replaces so many resources needs an approval;
+// "" if it needs none.
+func (s Spec) Plan(destroyed int) string {
+	switch {
+	case s.Rule == Always:
+		return "every plan of the task needs an approval"
+	case s.Rule == Destructive && destroyed > 0:
+		return fmt.Sprintf("%d resources would be destroyed or replaced", destroyed)
+	}
+	return ""
+}

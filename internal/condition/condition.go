@@ -38,6 +38,8 @@ type Kind struct {
 
 	// Variable is the module's variable for the data; nil if there is no data.
 	Variable *Variable
+	// Entries is what the data consists of, in the plural, such as "keys".
+	Entries string
 }
 
 // APIName is the name of the kind in the API.

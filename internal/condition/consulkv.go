@@ -19,6 +19,7 @@ var ConsulKVKind = &Kind{
 	Doc:       "a key, or all keys with a prefix",
 	Keys:      func() Keys { return &consulKVCondition{} },
 	InputDoc:  "keys and values, in 'consul_kv'",
+	Entries:   "keys",
 	InputKeys: func() Keys { return &consulKV{} },
 	Variable: &Variable{
 		Name: "consul_kv",

@@ -22,6 +22,7 @@ var ServicesKind = &Kind{
 	Doc:       "instances of services and their health",
 	Keys:      func() Keys { return &servicesCondition{} },
 	InputDoc:  "instances, in 'services'",
+	Entries:   "service instances",
 	InputKeys: func() Keys { return &services{} },
 	Variable:  &Variable{Name: "services", Declaration: servicesDeclaration, Always: true, Grouped: true},
 }

@@ -65,6 +65,11 @@ func (t *Task) RulesDigest() string { return t.Rules.meaning().digest() }
 // durations are texts.
 func (t *Task) OwnRules() map[string]any { return t.rules }
 
+// PlansFirst reports whether the task's rules judge a plan before it is applied.
+func (r *Rules) PlansFirst() bool {
+	return r.Approval.Rule == approval.Always || r.Approval.Rule == approval.Destructive || r.Guard.PlanLimited()
+}
+
 // writtenKeys returns the keys of a block that a file sets, with their values; nil if
 // there are none.
 func writtenKeys(b reflect.Value) map[string]any {

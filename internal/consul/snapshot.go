@@ -2,6 +2,9 @@ package consul
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -21,8 +24,18 @@ type Snapshot struct {
 	// a task without a condition.
 	Condition Observation
 
+	// Inputs are what the condition and the module inputs consist of, in that order.
+	Inputs []Input
+
 	// Visibility is of everything that was read.
 	Visibility *Visibility
+}
+
+// Input is what the condition, or a module input, consists of.
+type Input struct {
+	Kind     *condition.Kind
+	Triggers bool // it is the condition
+	Observation
 }
 
 // Block is the value of one input variable of the module.
@@ -80,13 +93,37 @@ func (c *Client) Snapshot(ctx context.Context, t *config.Task) (*Snapshot, error
 		}
 	}
 	var err error
-	if snapshot.Visibility, err = r.visibility(all); err == nil && triggers {
-		snapshot.Condition, err = r.observe(query.parts)
-	}
-	if err != nil {
+	if snapshot.Visibility, err = r.visibility(all); err != nil {
 		return nil, err
 	}
+	if triggers {
+		if snapshot.Condition, err = r.observe(query.parts); err != nil {
+			return nil, err
+		}
+		if kind := t.Condition.Kind(); kind.Variable != nil { // else it is a schedule
+			snapshot.Inputs = append(snapshot.Inputs, Input{kind, true, snapshot.Condition})
+		}
+	}
+	for i, spec := range inputs {
+		if triggers && spec.Kind() == t.Condition.Kind() {
+			continue // rendered, too
+		}
+		in := Input{Kind: spec.Kind()}
+		if in.Observation, err = r.observe(parts[i]); err != nil {
+			return nil, err
+		}
+		snapshot.Inputs = append(snapshot.Inputs, in)
+	}
 	return snapshot, nil
+}
+
+// Digest identifies everything that the snapshot shows.
+func (s *Snapshot) Digest() string {
+	all := sha256.New()
+	for _, in := range s.Inputs {
+		fmt.Fprintf(all, "%s %s\n", in.Kind.Name, in.Digest)
+	}
+	return hex.EncodeToString(all.Sum(nil))
 }
 
 // Warning warns people about the values; "" if there is no reason.

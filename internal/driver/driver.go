@@ -20,9 +20,11 @@ type Driver interface {
 	Check(cfg *config.Config, t *config.Task) config.Errors
 	// Plan finds what Apply would change. It changes nothing.
 	Plan(ctx context.Context, job Job) (Plan, error)
-	// Apply brings the task's infrastructure in line with the snapshot.
+	// Apply brings the task's infrastructure in line with the snapshot. It applies
+	// only what Job.Judge accepts.
 	Apply(ctx context.Context, job Job) (*state.Changes, error)
-	// Destroy deletes all resources that the task has created.
+	// Destroy deletes all resources that the task has created. It destroys only what
+	// Job.Judge accepts.
 	Destroy(ctx context.Context, job Job) (*state.Changes, error)
 }
 
@@ -47,4 +49,8 @@ type Job struct {
 	Snapshot *consul.Snapshot
 	Run      state.Run // its record as claimed; zero outside a run
 	Output   io.Writer // takes the driver's output, in whole lines without secrets
+	// Judge says whether a plan may be applied; its error, such as a *WaitError, is
+	// why not. If it is set, Apply and Destroy plan first, and apply that very plan.
+	// If it is nil, they apply without a plan, which is faster.
+	Judge func(ctx context.Context, plan Plan) error
 }

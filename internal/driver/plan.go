@@ -25,6 +25,10 @@ type Plan struct {
 	// left out by Bounded.
 	Omitted int `json:"omitted,omitempty"`
 
+	// State identifies the state that the plan was made for; "" if there is none yet.
+	State   string `json:"-"`
+	InState int    `json:"-"` // managed resources in that state
+
 	Changes *state.Changes `json:"-"` // the counts, and the first resources
 	New     bool           `json:"-"` // the task has no state yet
 	Text    string         `json:"-"` // the plan for people

@@ -18,6 +18,10 @@ const (
 	RunDecided        Kind = "run_decided"
 	RunWaiting        Kind = "run_waiting"
 	RunResumed        Kind = "run_resumed"
+	PlanApproved      Kind = "plan_approved"
+	PlanRejected      Kind = "plan_rejected"
+	HoldBegun         Kind = "hold_begun"
+	HoldEnded         Kind = "hold_ended"
 	RunSucceeded      Kind = "run_succeeded"
 	RunFailed         Kind = "run_failed"
 	RunLost           Kind = "run_lost"
@@ -72,6 +76,10 @@ var kinds = map[Kind]About{
 	RunDecided:     {Task, slog.LevelInfo, "run decided", []string{"run", "launch", "fence", "reason", "detail"}},
 	RunWaiting:     {Task, slog.LevelInfo, "run waits", []string{"run", "launch", "fence", "reason", "started", "seen", "changes", "run_kind", "detail", "until"}},
 	RunResumed:     {Task, slog.LevelInfo, "run resumed", []string{"run", "launch", "fence", "since", "by"}},
+	PlanApproved:   {Task, slog.LevelInfo, "plan approved", []string{"run", "by", "detail", "until"}},
+	PlanRejected:   {Task, slog.LevelWarn, "plan rejected", []string{"run", "by", "detail"}},
+	HoldBegun:      {Task, slog.LevelWarn, "the task is on hold", []string{"by", "detail"}},
+	HoldEnded:      {Task, slog.LevelInfo, "the task is released", []string{"by", "since"}},
 	RunSucceeded:   {Task, slog.LevelInfo, "run succeeded", endFields},
 	RunFailed:      {Task, slog.LevelError, "run failed", append([]string{"error"}, endFields...)},
 	RunLost:        {Task, slog.LevelWarn, "a run was lost", append([]string{"cause"}, endFields...)},

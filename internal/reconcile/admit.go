@@ -6,6 +6,7 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/state"
+	"github.com/terrapulse/terrapulse/internal/window"
 )
 
 // rule is one reason why a task may not run now. It returns nil if it lets the
@@ -22,11 +23,13 @@ var admission = []rule{
 	holdRunning,
 	holdRemoved,
 	holdDisabled,
+	holdOnHold,
 	holdUnreadable,
 	holdBlocked,
 	holdUnread,
 	holdBackingOff,
 	holdBuffering,
+	holdOutsideWindow,
 }
 
 // hold is why a task may not run now.
@@ -92,6 +95,19 @@ func holdDisabled(d *decider, _ trigger) *hold {
 	return refuse(state.ReasonDisabled, time.Time{}, "the task is disabled")
 }
 
+// holdOnHold refuses a task that a person has put on hold.
+func holdOnHold(d *decider, _ trigger) *hold {
+	h := d.state.OnHold
+	if h == nil {
+		return nil
+	}
+	text := fmt.Sprintf("on hold by %s since %s", h.By, stamp(h.At, d.now))
+	if h.Comment != "" {
+		text += ": " + h.Comment
+	}
+	return refuse(state.ReasonOnHold, time.Time{}, "%s", text)
+}
+
 // holdUnreadable refuses a task if not everything that it watches was read.
 func holdUnreadable(d *decider, _ trigger) *hold {
 	if d.Unreadable == nil {
@@ -136,6 +152,21 @@ func holdBuffering(d *decider, t trigger) *hold {
 	}
 	d.state.Pending = &pending
 	return refuse(state.ReasonBuffering, at, "buffering until %s: %s", stamp(at, d.now), t.reason.Text)
+}
+
+// holdOutsideWindow refuses to apply outside of the task's windows. A plan that
+// has to be judged is made all the same, so that it can be approved meanwhile: the
+// runner does not apply it outside of the windows either.
+func holdOutsideWindow(d *decider, t trigger) *hold {
+	if !t.run || d.Task.PlansFirst() && !d.waits() {
+		return nil
+	}
+	change := window.Change{Action: window.Apply, Removals: d.state.Pending != nil && d.state.Pending.Removals && d.state.Definition == d.Definition}
+	v := window.Judge(d.Task.Windows, change, d.now)
+	if v.Open {
+		return nil
+	}
+	return refuse(state.ReasonOutside, v.Next, "%s: %s", v.Text, t.reason.Text)
 }
 
 // dropRequests forgets the change and the request that wait for a run.

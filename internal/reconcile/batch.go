@@ -211,7 +211,11 @@ func (b *batch) assemble() (state.Launch, []state.Change, outbox.Events) {
 		run := state.Run{ID: it.run.ID, Task: it.run.Task, Kind: launch.Kind, Reason: d.Reason, Seen: d.Seen, Replaces: d.Replaces, Created: b.now}
 		if it.resumed != nil {
 			record, run = *it.resumed, it.resumed.Data
-			run.Resumed = &state.Resume{By: it.was.Run.Resume.By, At: b.now}
+			by := d.Resume
+			run.Resumed = &state.Resume{By: by.By, At: b.now}
+			if by.Approval != nil {
+				run.Approval = by.Approval
+			}
 		}
 		run.Launch, run.Fence, run.State = launch.ID, launch.Fence, state.RunIntended
 		last := len(it.changes) - 1 // the task's own record

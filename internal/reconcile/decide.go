@@ -46,6 +46,8 @@ type Input struct {
 type Observed struct {
 	Digest  string
 	Changed string // how it differs from what was last applied, in words
+	// Removals is set if the difference is that entries were removed, and no other.
+	Removals bool
 }
 
 // Action is what is to be done about a task.
@@ -74,6 +76,7 @@ type Decision struct {
 	Changed    string         // as in Observed, if the condition was read
 	Replaces   bool           // the run replaces a superseded one
 	EndAs      state.RunState // how a waiting run ends
+	Resume     *state.Resume  // why a waiting run goes on
 }
 
 // Decide says for every task what to do at the time now, and why. It does no
@@ -133,7 +136,9 @@ func (d *decider) decide(rules []rule) Decision {
 	}
 	if d.waits() {
 		d.state.Attempted, d.state.Due = d.attempt(), time.Time{}
-		return d.done(Resume, t.reason)
+		out := d.done(Resume, t.reason)
+		out.Resume = d.state.Run.Resume
+		return out
 	}
 	return d.run(t)
 }
@@ -184,7 +189,7 @@ func (d *decider) noteObserved() {
 		if moved {
 			pending.Latest = d.now
 		}
-		pending.Changed = d.Observed.Changed // what is applied may have changed, and so the difference to it
+		pending.Changed, pending.Removals = d.Observed.Changed, d.Observed.Removals // what is applied may have changed, and so the difference to it
 		s.Pending = &pending
 	}
 }

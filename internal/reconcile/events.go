@@ -42,7 +42,7 @@ func decided(was, next state.Task, d Decision, now time.Time, backend string) []
 		add(outbox.Event{Kind: outbox.RunDecided, Reason: d.Reason.Code, Detail: d.Reason.Text})
 	}
 	if d.Action == Resume {
-		add(outbox.Event{Kind: outbox.RunResumed, Since: was.Run.Wait.Since, By: was.Run.Resume.By})
+		add(outbox.Event{Kind: outbox.RunResumed, Since: was.Run.Wait.Since, By: d.Resume.By})
 	}
 	return events
 }

@@ -147,6 +147,7 @@ func (t *tick) observed(ctx context.Context, in *Input, answer consul.Answer) (*
 		t.Log.Debug("what changed cannot be said in detail", "task", in.Task.Name, "error", err)
 		return o, nil
 	}
-	o.Changed = state.Cut(consul.Diff(before.Elements, answer.Elements).String())
+	change := consul.Diff(before.Elements, answer.Elements)
+	o.Changed, o.Removals = state.Cut(change.String()), len(change.Removed) > 0 && len(change.Added)+len(change.Changed) == 0
 	return o, nil
 }

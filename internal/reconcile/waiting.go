@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/terrapulse/terrapulse/internal/window"
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/outbox"
@@ -25,6 +26,11 @@ func (d *decider) waits() bool { return d.Corrupt == nil && d.state.Waits() != n
 // what would be applied. If its work goes on elsewhere, new input waits for it.
 func (d *decider) waiting() (trigger, *hold) {
 	s := &d.state
+	if resume := s.Run.Resume; resume != nil && resume.Approval != nil && !resume.Approval.Valid(d.now) {
+		expired := *s.Run
+		expired.Resume = nil // the run waits for another approval
+		s.Run = &expired
+	}
 	live := s.Run
 	wait := live.Wait
 	moved := !s.Recheck && s.Observed != live.Input && !d.scheduled()
@@ -41,12 +47,24 @@ func (d *decider) waiting() (trigger, *hold) {
 		return trigger{}, d.end(state.RunSuperseded, state.ReasonDefinition, "the task's definition has changed while the run waited")
 	case !wait.For.Elsewhere() && moved && !d.ahead(buffered, d.Task.BufferPeriod.Max):
 		return trigger{}, d.end(state.RunSuperseded, state.ReasonChanged, "the task's input has changed while the run waited")
+	case wait.Rules != "" && wait.Rules != d.Task.RulesDigest():
+		return trigger{}, d.end(state.RunSuperseded, state.ReasonRules, "the task's rules have changed while the run waited")
 	case live.Resume != nil:
 		return triggered(state.ReasonRunning, "run %s goes on: resumed by %s", live.ID, live.Resume.By), nil
 	case reached(wait.Until, d.now):
 		return trigger{}, d.end(state.RunCancelled, state.ReasonCancelled, "it "+wait.String()+" since "+stamp(wait.Since, d.now)+", and the time for that is over")
 	}
 	due := wait.Until
+	if wait.For == state.WaitWindow {
+		v := window.Judge(d.Task.Windows, window.Change{Action: window.Apply}, d.now)
+		if v.Open {
+			resumed := *live
+			resumed.Resume = &state.Resume{By: "its window", At: d.now}
+			s.Run = &resumed
+			return triggered(state.ReasonWindow, "run %s goes on: its window is open", live.ID), nil
+		}
+		due = earlier(due, v.Next)
+	}
 	if moved && !wait.For.Elsewhere() {
 		due = earlier(due, buffered)
 	}

@@ -113,10 +113,10 @@ func (r *Runner) keepForPeople(ctx context.Context, run *state.Run, done result,
 	} else {
 		run.Logs, run.Output = len(text), kept
 	}
-	if run.State != state.RunSucceeded {
+	if run.State != state.RunSucceeded && (run.State != state.RunWaiting || done.plan.Changes == nil) {
 		return
 	}
-	if !run.Kind.Applies() {
+	if !run.Kind.Applies() || run.State == state.RunWaiting {
 		run.Plan = r.keepPlan(ctx, *run, "plan", []byte(done.plan.Text))
 		if done.plan.Resources != nil {
 			data, err := json.Marshal(done.plan.Bounded())
@@ -131,7 +131,15 @@ func (r *Runner) keepForPeople(ctx context.Context, run *state.Run, done result,
 	if run.Kind != state.KindApply || run.AppliedElsewhere() {
 		return
 	}
-	if err := state.SaveInputs(ctx, r.Store, run.Task, state.Inputs{Elements: done.snap.Condition.Elements, Sources: done.snap.Visibility.Sources()}); err != nil {
+	applied := state.Inputs{Elements: done.snap.Condition.Elements, Sources: done.snap.Visibility.Sources(), Others: map[string]map[string]string{}}
+	for _, in := range done.snap.Inputs {
+		if in.Triggers {
+			applied.Kind = in.Kind.Name
+		} else {
+			applied.Others[in.Kind.Name] = in.Elements
+		}
+	}
+	if err := state.SaveInputs(ctx, r.Store, run.Task, applied); err != nil {
 		r.Log.Warn("what the task was applied with was not kept", "error", err)
 	}
 }

@@ -287,7 +287,8 @@ func (c *claim) work(ctx context.Context, launch state.Launch, planned state.Pla
 		r.Log.Warn(warning)
 	}
 	before, err := state.LoadInputs(ctx, r.Store, task.Name)
-	if err != nil && !errors.Is(err, state.ErrTorn) {
+	unknown := errors.Is(err, state.ErrTorn)
+	if err != nil && !unknown {
 		return done, fmt.Errorf("read what the task was applied with: %w", err)
 	}
 	if err := done.snap.Visibility.Confirm(ctx, before.Sources); err != nil {
@@ -312,7 +313,7 @@ func (c *claim) work(ctx context.Context, launch state.Launch, planned state.Pla
 		if kind == state.KindDestroy {
 			change = r.Driver.Destroy
 		}
-		done.changes, err = change(ctx, job)
+		done.changes, err = c.judge(task, &done, before, unknown, out).run(ctx, job, change)
 		return done, err
 	default:
 		return done, fmt.Errorf("this version of Terrapulse cannot carry out a run of kind %s", kind)

@@ -24,9 +24,20 @@ type Inputs struct {
 	// Elements are what the condition consisted of: a short digest by name. They
 	// give the words for a change.
 	Elements map[string]string `json:"elements"`
+	Kind     string            `json:"kind,omitempty"` // of the condition
+	// Others are the same of the module inputs, by kind.
+	Others map[string]map[string]string `json:"others,omitempty"`
 	// Sources are what condition and module inputs showed, sorted: what of it
 	// is missing later counts as gone only if it is known not to be hidden.
 	Sources []string `json:"sources,omitempty"`
+}
+
+// Of returns the elements of the condition, or module input, of a kind.
+func (i Inputs) Of(kind string) map[string]string {
+	if kind == i.Kind {
+		return i.Elements
+	}
+	return i.Others[kind]
 }
 
 // SaveInputs keeps what a task read when it was applied.

@@ -21,6 +21,7 @@ const (
 	ReasonLost        ReasonCode = "lost"
 	ReasonInterrupted ReasonCode = "interrupted"
 	ReasonDoubt       ReasonCode = "doubt"
+	ReasonWindow      ReasonCode = "window_opened"
 )
 
 // The reasons why a task does not run now.
@@ -33,6 +34,9 @@ const (
 	ReasonBackoff    ReasonCode = "backing_off"
 	ReasonHeld       ReasonCode = "held"
 	ReasonCancelled  ReasonCode = "cancelled"
+	ReasonOnHold     ReasonCode = "on_hold"
+	ReasonOutside    ReasonCode = "outside_window"
+	ReasonRules      ReasonCode = "rules_changed"
 	ReasonDisabled   ReasonCode = "disabled"
 	ReasonRemoved    ReasonCode = "removed"
 	ReasonBlocked    ReasonCode = "blocked"

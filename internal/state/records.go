@@ -117,7 +117,9 @@ type Task struct {
 	RemovedAt time.Time `json:"removed_at,omitzero"`
 	Deleted   bool      `json:"deleted,omitempty"` // through the API
 
-	Run *LiveRun `json:"run,omitempty"` // intended or running
+	OnHold *OnHold `json:"on_hold,omitempty"` // by a person
+
+	Run *LiveRun `json:"run,omitempty"` // that has not ended
 	// Leaving is the definition of a task that was made through the API and deleted
 	// while Run was under way: people see the task until Run has ended.
 	Leaving json.RawMessage `json:"leaving,omitempty"`
@@ -138,6 +140,13 @@ type Task struct {
 	Events uint64 `json:"events,omitempty"` // number of the task's latest event
 }
 
+// OnHold is a person's hold: the task does not run until it is released.
+type OnHold struct {
+	By      string    `json:"by"`
+	At      time.Time `json:"at"`
+	Comment string    `json:"comment,omitempty"`
+}
+
 // Attempt is what a run tries to apply. A failed attempt is repeated, with
 // backoff, as long as the task would try the same again.
 type Attempt struct {
@@ -153,6 +162,9 @@ type Pending struct {
 	First   time.Time `json:"first"`
 	Latest  time.Time `json:"latest"`
 	Changed string    `json:"changed,omitempty"` // in words: what was added, removed, changed
+	// Removals is set if entries were removed since the last apply, and none were
+	// added or changed.
+	Removals bool `json:"removals,omitempty"`
 }
 
 // LiveRun is a task's one run that has not ended.
@@ -265,7 +277,8 @@ type Run struct {
 	Wait     *Wait         `json:"wait,omitempty"`    // what it waits for, or waited for last
 	Resumed  *Resume       `json:"resumed,omitempty"` // who ended its last wait, and when it was launched again
 	Waited   time.Duration `json:"waited,omitempty"`  // in all
-	Digest   string        `json:"digest,omitempty"`  // of what was rendered
+	Approval *Approval     `json:"approval,omitempty"`
+	Digest   string        `json:"digest,omitempty"` // of what was rendered
 	Error    string        `json:"error,omitempty"`
 	Changes  *Changes      `json:"changes,omitempty"`  // what Terraform did
 	Logs     int           `json:"logs,omitempty"`     // bytes of its output that are kept

@@ -1,6 +1,9 @@
 package state
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // WaitFor is what a waiting run waits for.
 type WaitFor string
@@ -33,7 +36,72 @@ type Wait struct {
 	Text  string    `json:"text,omitempty"` // a sentence for people
 	Since time.Time `json:"since"`
 	Until time.Time `json:"until,omitzero"` // when the run is cancelled; never if zero
+
+	// Of a wait for an approval:
+	Causes  []Cause  `json:"causes,omitempty"`  // why the plan needs one, the most important first
+	Content *Content `json:"content,omitempty"` // what the approval applies to
+	Rules   string   `json:"rules,omitempty"`   // digest of the task's rules: if they change, the plan is judged again
 }
+
+// Cause is why a plan needs an approval.
+type Cause struct {
+	Rule Rule   `json:"rule"`
+	Text string `json:"text"` // one sentence without a full stop
+}
+
+// Rule is what requires an approval.
+type Rule string
+
+// The rules.
+const (
+	RuleApproval   Rule = "approval"    // the task's plans need one
+	RuleInputGuard Rule = "input_guard" // too many entries are gone from Consul
+	RulePlanGuard  Rule = "plan_guard"  // too many resources would be destroyed
+	RuleChanged    Rule = "changed"     // something else was approved
+)
+
+// Guards reports whether the plan waits because it exceeds a limit.
+func (w Wait) Guards() bool {
+	return slices.ContainsFunc(w.Causes, func(c Cause) bool { return c.Rule == RuleInputGuard || c.Rule == RulePlanGuard })
+}
+
+// Content identifies what would be applied. An approval applies to one content.
+type Content struct {
+	Definition string `json:"definition"`      // digest of the task's definition
+	Input      string `json:"input"`           // digest of everything that the task reads in Consul
+	Plan       string `json:"plan,omitempty"`  // digest of the changes; empty if no plan could be made
+	State      string `json:"state,omitempty"` // lineage and serial; empty before the first apply
+}
+
+// Differences says in words in what the content now differs from what was approved;
+// nothing if it is the same.
+func (c Content) Differences(now Content) []string {
+	var all []string
+	for _, part := range []struct{ name, was, is string }{
+		{"the task's definition", c.Definition, now.Definition}, {"the data in Consul", c.Input, now.Input},
+		{"the Terraform state", c.State, now.State}, {"the planned changes", c.Plan, now.Plan},
+	} {
+		if part.was != part.is {
+			all = append(all, part.name)
+		}
+	}
+	return all
+}
+
+// Approval is a person's permission to apply one content.
+type Approval struct {
+	By string `json:"by"`
+	// Authenticated is set if By was proven: an AWS principal, a client certificate or
+	// a token. Else it is what the caller says.
+	Authenticated bool      `json:"authenticated,omitempty"`
+	At            time.Time `json:"at"`
+	Comment       string    `json:"comment,omitempty"`
+	Expires       time.Time `json:"expires,omitzero"` // never if zero
+	Content       Content   `json:"content"`
+}
+
+// Valid reports whether the approval has not expired at a time.
+func (a Approval) Valid(now time.Time) bool { return a.Expires.IsZero() || now.Before(a.Expires) }
 
 // String says in words what the run waits for.
 func (w Wait) String() string {
@@ -46,8 +114,9 @@ func (w Wait) String() string {
 
 // Resume is a request that a waiting run goes on.
 type Resume struct {
-	By string    `json:"by"`
-	At time.Time `json:"at"`
+	By       string    `json:"by"`
+	At       time.Time `json:"at"`
+	Approval *Approval `json:"approval,omitempty"` // if the run waits for one
 }
 
 // Waits is what the task's run waits for; nil if the task has no waiting run.

@@ -94,10 +94,14 @@ func (d *Dir) Plan(ctx context.Context) (Plan, error) {
 		return Plan{}, fmt.Errorf("create a directory for the plan of task %s: %w", d.opts.Task, err)
 	}
 	defer remove()
-	file := filepath.Join(scratchDir, "plan")
+	return d.plan(ctx, filepath.Join(scratchDir, "plan"))
+}
+
+// plan is Plan, which leaves the plan in a file, unless the backend runs it.
+func (d *Dir) plan(ctx context.Context, file string, more ...tfexec.PlanOption) (Plan, error) {
 	var plan Plan
-	err = d.attempt(ctx, "plan", func(lock, varFile string) error {
-		opts := options[tfexec.PlanOption](!d.opts.Unlocked, lock, varFile)
+	err := d.attempt(ctx, "plan", func(lock, varFile string) error {
+		opts := append(options[tfexec.PlanOption](!d.opts.Unlocked, lock, varFile), more...)
 		if !plansRemotely(d.opts.Backend) {
 			opts = append(opts, tfexec.Out(file))
 		}

@@ -59,19 +59,20 @@ func (d *Driver) Check(cfg *config.Config, t *config.Task) config.Errors {
 	return all
 }
 
-// Apply implements driver.Driver. It applies in one step, without a saved plan.
+// Apply implements driver.Driver.
 func (d *Driver) Apply(ctx context.Context, job driver.Job) (*state.Changes, error) {
-	return d.change(ctx, job, (*terraform.Dir).Apply)
+	return d.change(ctx, job, (*terraform.Dir).Apply, (*terraform.Dir).ApplyJudged)
 }
 
 // Destroy implements driver.Driver.
 func (d *Driver) Destroy(ctx context.Context, job driver.Job) (*state.Changes, error) {
-	return d.change(ctx, job, (*terraform.Dir).Destroy)
+	return d.change(ctx, job, (*terraform.Dir).Destroy, (*terraform.Dir).DestroyJudged)
 }
 
-// change writes the root module, initialises its directory if needed, runs a
-// command in it, and commits to PAN-OS if a provider has auto_commit.
-func (d *Driver) change(ctx context.Context, job driver.Job, command func(*terraform.Dir, context.Context) (*state.Changes, error)) (*state.Changes, error) {
+// change writes the root module, initialises its directory if needed, runs one of the
+// commands in it, and commits to PAN-OS if a provider has auto_commit.
+func (d *Driver) change(ctx context.Context, job driver.Job, direct func(*terraform.Dir, context.Context) (*state.Changes, error),
+	judged func(*terraform.Dir, context.Context, terraform.Judge) (*state.Changes, error)) (*state.Changes, error) {
 	t := job.Task
 	values, opts, err := d.prepare(ctx, job)
 	if err != nil {
@@ -97,7 +98,22 @@ func (d *Driver) change(ctx context.Context, job driver.Job, command func(*terra
 			return nil, err
 		}
 	}
-	changes, err := command(dir, ctx)
+	var changes *state.Changes
+	if job.Judge == nil {
+		changes, err = direct(dir, ctx)
+	} else {
+		changes, err = judged(dir, ctx, func(ctx context.Context, found terraform.Plan, state terraform.StateMark) error {
+			plan, err := planned(t.Name, found)
+			if err != nil {
+				return err
+			}
+			if state.Lineage != "" {
+				plan.State = fmt.Sprintf("%s/%d", state.Lineage, state.Serial)
+			}
+			plan.InState = len(state.Objects)
+			return job.Judge(ctx, plan)
+		})
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -122,10 +138,16 @@ func (d *Driver) Plan(ctx context.Context, job driver.Job) (driver.Plan, error) 
 	if err != nil {
 		return driver.Plan{}, err
 	}
+	return planned(t.Name, found)
+}
+
+// planned returns Terraform's plan of a task without secrets.
+func planned(task string, found terraform.Plan) (driver.Plan, error) {
 	plan := driver.Plan{Changes: &found.Summary}
 	if found.JSON != nil {
+		var err error
 		if plan, err = planOf(found.JSON, found.Clean); err != nil {
-			return driver.Plan{}, fmt.Errorf("plan of task %s: %w", t.Name, err)
+			return driver.Plan{}, fmt.Errorf("plan of task %s: %w", task, err)
 		}
 	}
 	plan.Changes.Uncounted = found.Changes && !plan.Changes.Any()

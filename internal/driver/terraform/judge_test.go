@@ -1,0 +1,55 @@
+package terraform_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/terrapulse/terrapulse/internal/driver"
+	"github.com/terrapulse/terrapulse/internal/state"
+	"github.com/terrapulse/terrapulse/internal/testtools"
+)
+
+func TestTerraform_AppliesOnlyWhatIsJudgedAsGood(t *testing.T) {
+	s := newTask(t, testtools.Terraform(t), module)
+	file := filepath.Join(s.job.Task.Module, "names.txt")
+	var got driver.Plan
+	var verdict error = &driver.WaitError{Wait: state.Wait{For: state.WaitApproval}}
+	s.job.Judge = func(_ context.Context, p driver.Plan) error { got = p; return verdict }
+
+	wait := (*driver.WaitError)(nil)
+	if _, err := s.driver.Apply(t.Context(), s.job); !errors.As(err, &wait) {
+		t.Fatalf("a plan that is to wait: %v", err)
+	}
+	if _, err := os.Stat(file); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a plan that is to wait was applied: %v", err)
+	}
+	if got.Digest == "" || got.State != "" || got.InState != 0 || got.Changes.Add != 4 || !strings.Contains(got.Text, "Plan: 4 to add") {
+		t.Errorf("the judge got %+v", got)
+	}
+	first := got.Digest
+
+	verdict = nil
+	done, err := s.driver.Apply(t.Context(), s.job)
+	if err != nil || done.Add != 4 {
+		t.Fatalf("a good plan: %+v, %v", done, err)
+	}
+	if got.Digest != first {
+		t.Error("the same changes have another digest")
+	}
+	if done, err = s.driver.Apply(t.Context(), s.job); err != nil || done.Any() || got.State == "" || got.InState != 4 {
+		t.Errorf("without changes: %+v, %v; the judge got %+v", done, err, got)
+	}
+
+	verdict = errors.New("no")
+	if _, err := s.driver.Destroy(t.Context(), s.job); !errors.Is(err, verdict) {
+		t.Errorf("a plan that is refused: %v", err)
+	}
+	verdict = nil
+	if done, err := s.driver.Destroy(t.Context(), s.job); err != nil || done.Destroy != 4 {
+		t.Errorf("destroyed %+v: %v", done, err)
+	}
+}

@@ -1,0 +1,124 @@
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/terrapulse/terrapulse/internal/outbox"
+	"github.com/terrapulse/terrapulse/internal/state"
+)
+
+// What Approve, Reject, Hold and Release refuse.
+var (
+	ErrNoPlan     = errors.New("no plan of the task waits for an approval")
+	ErrOtherPlan  = errors.New("another plan waits for an approval now")
+	ErrSamePerson = errors.New("whoever changed the task through the API may not approve its plan")
+	ErrNotOnHold  = errors.New("the task is not on hold")
+)
+
+// Approve permits to apply the plan that a task waits with: only what the plan
+// shows, and only until the approval expires. plan is the id of the plan, or how it
+// begins; "" for the one that waits now. Of a, By, Authenticated and Comment are used.
+// To repeat an approval is harmless. The error is ErrNoPlan, ErrOtherPlan,
+// ErrSamePerson, ErrNoTask or ErrDisabled.
+func (c *Control) Approve(ctx context.Context, task, plan string, a state.Approval) error {
+	return c.change(ctx, task, func(e *edit) error {
+		wait, err := e.waitingPlan(plan)
+		if err != nil {
+			return err
+		}
+		if r := e.next.Run.Resume; r != nil && r.Approval != nil && r.Approval.Valid(e.now) {
+			return errNoChange
+		}
+		t, ok := e.Config.Task(task)
+		if !ok {
+			return ErrNoTask
+		}
+		a.By, a.At, a.Content = someone(a.By), e.now, *wait.Content
+		if t.Approval.DistinctApprover && e.Overrides[task].By == a.By {
+			return ErrSamePerson
+		}
+		if t.Approval.Expires > 0 {
+			a.Expires = e.now.Add(t.Approval.Expires)
+		}
+		live := *e.next.Run
+		live.Resume = &state.Resume{By: a.By, At: e.now, Approval: &a}
+		e.next.Run = &live
+		e.events = append(e.events, outbox.Event{Kind: outbox.PlanApproved, At: e.now, Task: task, Run: live.ID, By: a.By, Detail: a.Comment, Until: a.Expires})
+		return nil
+	})
+}
+
+// Reject ends the run of a task that waits with a plan. The task is not planned again
+// until its input or definition changes, or somebody requests a run. The error is
+// ErrNoPlan or ErrOtherPlan.
+func (c *Control) Reject(ctx context.Context, task, plan, by, comment string) error {
+	return c.edit(ctx, task, func(e *edit) error {
+		if _, err := e.waitingPlan(plan); err != nil {
+			return err
+		}
+		run, err := state.Read[state.Run](ctx, c.Store, state.RunKey(task, e.next.Run.ID))
+		if err != nil {
+			return fmt.Errorf("read run %s: %w", e.next.Run.ID, err)
+		}
+		if !run.Exists() || run.Data.State != state.RunWaiting {
+			return ErrNoPlan // the next tick updates its task
+		}
+		ended := run.Data
+		ended.State, ended.Ended, ended.Cancel = state.RunCancelled, e.now, someone(by)
+		ended.Error = "rejected by " + ended.Cancel
+		if comment != "" {
+			ended.Error = state.Cut(ended.Error + ": " + comment)
+		}
+		var forgotten []string
+		e.next, forgotten = e.next.Conclude(ended, "")
+		if err := state.Forget(ctx, c.Store, task, forgotten); err != nil {
+			return err
+		}
+		e.others = append(e.others, run.Write(ended))
+		e.events = append(e.events, outbox.Event{Kind: outbox.PlanRejected, At: e.now, Task: task, Run: ended.ID, By: ended.Cancel, Detail: comment}, outbox.OfRun(ended))
+		return nil
+	})
+}
+
+// waitingPlan returns the wait of the task's run for an approval of this plan.
+func (e *edit) waitingPlan(plan string) (*state.Wait, error) {
+	wait := e.next.Waits()
+	if wait == nil || wait.For != state.WaitApproval || wait.Content == nil {
+		return nil, ErrNoPlan
+	}
+	if !strings.HasPrefix(wait.ID, plan) {
+		return nil, ErrOtherPlan
+	}
+	return wait, nil
+}
+
+// Hold keeps a task from running until somebody releases it, whatever requests a
+// run. A run that has begun goes on. The error is ErrNoTask.
+func (c *Control) Hold(ctx context.Context, task, by, comment string) error {
+	return c.change(ctx, task, func(e *edit) error {
+		if _, ok := e.Config.Task(task); !ok {
+			return ErrNoTask
+		}
+		if e.next.OnHold != nil {
+			return errNoChange
+		}
+		e.next.OnHold = &state.OnHold{By: someone(by), At: e.now, Comment: state.Cut(comment)}
+		e.events = append(e.events, outbox.Event{Kind: outbox.HoldBegun, At: e.now, Task: task, By: e.next.OnHold.By, Detail: e.next.OnHold.Comment})
+		return nil
+	})
+}
+
+// Release ends a Hold. The error is ErrNotOnHold.
+func (c *Control) Release(ctx context.Context, task, by string) error {
+	return c.edit(ctx, task, func(e *edit) error {
+		if e.next.OnHold == nil {
+			return ErrNotOnHold
+		}
+		e.events = append(e.events, outbox.Event{Kind: outbox.HoldEnded, At: e.now, Task: task, By: someone(by), Since: e.next.OnHold.At})
+		e.next.OnHold = nil
+		return nil
+	})
+}

@@ -1,0 +1,149 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/driver"
+	"github.com/terrapulse/terrapulse/internal/guard"
+	"github.com/terrapulse/terrapulse/internal/state"
+	"github.com/terrapulse/terrapulse/internal/window"
+)
+
+// judgement says whether a run may apply what it has read and planned. The run is
+// judged by exactly that, whatever requested it.
+type judgement struct {
+	*claim
+	task    *config.Task
+	out     io.Writer
+	done    *result
+	sources []guard.Source // what it has read, and what was applied last
+	input   []state.Cause  // why this may not be applied without an approval
+	judged  bool           // a plan was made
+}
+
+// judge returns the judgement of a run. before is what the task was applied with
+// last; unknown says that this cannot be read.
+func (c *claim) judge(task *config.Task, done *result, before state.Inputs, unknown bool, out io.Writer) *judgement {
+	j := &judgement{claim: c, task: task, done: done, out: out}
+	for _, in := range done.snap.Inputs {
+		j.sources = append(j.sources, guard.Source{Name: in.Kind.Entries, Applied: before.Of(in.Kind.Name), Now: in.Elements})
+	}
+	why := task.Guard.Input(j.sources)
+	if unknown && task.Guard.Enabled {
+		why = "the record of what was applied last is incomplete, so that it is not known what is gone"
+	}
+	if why != "" && c.claimed.Kind == state.KindApply {
+		j.input = []state.Cause{{Rule: state.RuleInputGuard, Text: why}}
+	}
+	return j
+}
+
+// run applies or destroys by the driver what the judgement permits. Its error is a
+// *driver.WaitError if the run has to wait.
+func (j *judgement) run(ctx context.Context, job driver.Job, change func(context.Context, driver.Job) (*state.Changes, error)) (*state.Changes, error) {
+	if !j.task.PlansFirst() && len(j.input) == 0 {
+		if wait := j.outside(); wait != nil {
+			return nil, wait
+		}
+		return change(ctx, job)
+	}
+	job.Judge = j.plan
+	changes, err := change(ctx, job)
+	if err != nil && !j.judged && len(j.input) > 0 && ctx.Err() == nil {
+		// Data that is incomplete often makes no valid plan.
+		causes := append(slices.Clone(j.input), state.Cause{Rule: state.RuleInputGuard, Text: "there is no plan to show: " + state.Cut(err.Error())})
+		err = j.wait(causes, j.content(driver.Plan{}))
+	}
+	if errors.As(err, new(*driver.WaitError)) {
+		changes = j.done.plan.Changes // what would be done
+	}
+	return changes, err
+}
+
+// plan judges a plan.
+func (j *judgement) plan(_ context.Context, plan driver.Plan) error {
+	j.judged, j.done.plan = true, plan
+	if !plan.Changes.Any() {
+		return nil
+	}
+	destroyed := plan.Changes.Destroy
+	causes := slices.Clone(j.input)
+	if why := j.task.Guard.Plan(destroyed, plan.InState); why != "" {
+		causes = append(causes, state.Cause{Rule: state.RulePlanGuard, Text: why})
+	}
+	if why := j.task.Approval.Plan(destroyed); why != "" {
+		causes = append(causes, state.Cause{Rule: state.RuleApproval, Text: why})
+	}
+	content := j.content(plan)
+	if a := j.claimed.Approval; a != nil && len(causes) > 0 {
+		switch differences := a.Content.Differences(content); {
+		case !a.Valid(j.Now()):
+			causes = append(causes, state.Cause{Rule: state.RuleChanged, Text: fmt.Sprintf("the approval by %s has expired", a.By)})
+		case len(differences) > 0:
+			causes = append(causes, state.Cause{Rule: state.RuleChanged,
+				Text: fmt.Sprintf("%s approved another plan: since then, %s changed", a.By, strings.Join(differences, " and "))})
+		default:
+			causes = nil
+		}
+	}
+	if len(causes) > 0 {
+		return j.wait(causes, content)
+	}
+	if wait := j.outside(); wait != nil {
+		return wait
+	}
+	return nil
+}
+
+// content is what would be applied.
+func (j *judgement) content(plan driver.Plan) state.Content {
+	return state.Content{Definition: j.done.definition, Input: j.done.snap.Digest(), Plan: plan.Digest, State: plan.State}
+}
+
+// wait returns the error of a run that waits for an approval.
+func (j *judgement) wait(causes []state.Cause, content state.Content) error {
+	texts := make([]string, len(causes))
+	for i, c := range causes {
+		texts[i] = c.Text
+	}
+	wait := state.Wait{For: state.WaitApproval, Text: strings.Join(texts, "; "), Causes: causes, Content: &content, Rules: j.task.RulesDigest()}
+	fmt.Fprintf(j.out, "\nNothing was applied: the plan waits for an approval: %s.\n", wait.Text)
+	return &driver.WaitError{Wait: wait}
+}
+
+// outside returns the error of a run that waits for its window; nil if that is open.
+func (j *judgement) outside() error {
+	change := window.Change{Action: window.Apply, Removals: j.removals()}
+	if j.claimed.Kind == state.KindDestroy {
+		change = window.Change{Action: window.Destroy}
+	}
+	v := window.Judge(j.task.Windows, change, j.Now())
+	if v.Open {
+		return nil
+	}
+	fmt.Fprintf(j.out, "\nNothing was applied: the task is %s.\n", v.Text)
+	return &driver.WaitError{Wait: state.Wait{For: state.WaitWindow, Text: v.Text, Rules: j.task.RulesDigest()}}
+}
+
+// removals reports whether the run is for a change that only removes entries.
+func (j *judgement) removals() bool {
+	if code := j.claimed.Reason.Code; code != state.ReasonChanged && code != state.ReasonSchedule {
+		return false
+	}
+	removed := false
+	for _, s := range j.sources {
+		for name, now := range s.Now {
+			if s.Applied[name] != now {
+				return false
+			}
+		}
+		removed = removed || len(s.Now) < len(s.Applied)
+	}
+	return removed
+}

@@ -1,0 +1,286 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/approval"
+	"github.com/terrapulse/terrapulse/internal/condition"
+	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/consul"
+	"github.com/terrapulse/terrapulse/internal/driver"
+	"github.com/terrapulse/terrapulse/internal/guard"
+	"github.com/terrapulse/terrapulse/internal/state"
+	"github.com/terrapulse/terrapulse/internal/window"
+)
+
+// planner is a driver that plans if the job has a judge.
+type planner struct {
+	driver.Driver
+	plan    driver.Plan
+	fails   error
+	judged  int
+	applied int
+}
+
+func (p *planner) Apply(ctx context.Context, job driver.Job) (*state.Changes, error) {
+	if p.fails != nil {
+		return nil, p.fails
+	}
+	if job.Judge != nil {
+		p.judged++
+		if err := job.Judge(ctx, p.plan); err != nil {
+			return nil, err
+		}
+	}
+	p.applied++
+	return p.plan.Changes, nil
+}
+
+// instances is a Consul with so many instances of web.
+type instances struct{ count int }
+
+func (c *instances) Snapshot(context.Context, *config.Task) (*consul.Snapshot, error) {
+	o := consul.Observation{Digest: fmt.Sprint("digest of ", c.count), Elements: map[string]string{}}
+	for i := range c.count {
+		o.Elements[fmt.Sprintf("web-%02d", i)] = "x"
+	}
+	return &consul.Snapshot{Condition: o, Inputs: []consul.Input{{Kind: condition.ServicesKind, Triggers: true, Observation: o}}}, nil
+}
+
+// judging is a task that was applied with 60 instances.
+type judging struct {
+	*fixture
+	driver *planner
+	consul *instances
+	runs   int
+}
+
+func newJudging(t *testing.T, rules config.Rules) *judging {
+	t.Helper()
+	j := &judging{fixture: newFixture(t, nil), consul: &instances{60}, driver: &planner{plan: driver.Plan{
+		Digest: "plan", State: "lineage/1", InState: 60, Resources: []driver.ResourceChange{}, Text: "the plan", Changes: &state.Changes{Change: 1}}}}
+	j.Driver, j.Consul = j.driver, j.consul
+	j.Config().Tasks[0].Rules = rules
+	j.apply() // the intended run
+	return j
+}
+
+// apply carries out the intended run, and intends another.
+func (j *judging) apply() state.Run {
+	j.t.Helper()
+	if err := j.run(j.t.Context()); err != nil {
+		j.t.Fatal(err)
+	}
+	run := j.stored(j.launch.Runs[0].ID)
+	if run.State.Ended() {
+		j.runs++
+		j.intend(fmt.Sprintf("r%d", j.runs+1), j.task())
+	}
+	return run
+}
+
+// resume resumes the waiting run, as a leader does, with an approval of its content.
+func (j *judging) resume(expires time.Time) state.Run {
+	j.t.Helper()
+	run, err := state.Read[state.Run](j.t.Context(), j.store, state.RunKey("web", j.launch.Runs[0].ID))
+	if err != nil {
+		j.t.Fatal(err)
+	}
+	next := run.Data
+	next.State, next.Launch, next.Resumed = state.RunIntended, j.launch.ID+"-again", &state.Resume{By: "ann", At: j.Now()}
+	if next.Wait.Content != nil {
+		next.Approval = &state.Approval{By: "ann", At: j.Now(), Expires: expires, Content: *next.Wait.Content}
+	}
+	j.launch.ID = next.Launch
+	if _, err := j.store.Apply(j.t.Context(), run.Write(next)); err != nil {
+		j.t.Fatal(err)
+	}
+	return j.apply()
+}
+
+// waits checks that the run waits for an approval, and why.
+func (j *judging) waits(run state.Run, text string, rules ...state.Rule) {
+	j.t.Helper()
+	if run.State != state.RunWaiting || run.Wait.For != state.WaitApproval {
+		j.t.Fatalf("the run %s %s (%s), and should wait for an approval", run.State, run.Error, run.Wait)
+	}
+	var got []state.Rule
+	for _, c := range run.Wait.Causes {
+		got = append(got, c.Rule)
+	}
+	if fmt.Sprint(got) != fmt.Sprint(rules) || !strings.Contains(run.Wait.Text, text) {
+		j.t.Errorf("it waits because of %v: %s; want %v: %s", got, run.Wait.Text, rules, text)
+	}
+}
+
+func TestJudge_TaskWithoutRulesIsAppliedWithoutAPlan(t *testing.T) {
+	j := newJudging(t, config.Rules{Guard: guard.Default})
+	j.consul.count = 30
+	if run := j.apply(); run.State != state.RunSucceeded || j.driver.judged != 0 || j.driver.applied != 2 {
+		t.Errorf("%s %s: %d plans, %d applies", run.State, run.Error, j.driver.judged, j.driver.applied)
+	}
+}
+
+func TestJudge_TooManyEntriesGoneWaitWithTheirPlan(t *testing.T) {
+	j := newJudging(t, config.Rules{Guard: guard.Default})
+	j.consul.count = 20
+	run := j.apply()
+	j.waits(run, "40 of 60 service instances are gone: web-20", state.RuleInputGuard)
+	if j.driver.applied != 1 || run.Plan.Name == "" || run.Changes.Change != 1 {
+		t.Errorf("%d applies; the plan is %+v of %+v", j.driver.applied, run.Plan, run.Changes)
+	}
+	if j.task().Failures != 0 || !j.task().RetryAt.IsZero() {
+		t.Error("a hold is taken for a failure")
+	}
+	if run = j.resume(time.Time{}); run.State != state.RunSucceeded || j.driver.applied != 2 {
+		t.Errorf("approved: %s %s", run.State, run.Error)
+	}
+	// From now on, 20 are what was applied.
+	j.consul.count = 12
+	if run = j.apply(); run.State != state.RunSucceeded {
+		t.Errorf("8 of 20 are gone: %s %v", run.State, run.Wait)
+	}
+}
+
+func TestJudge_EntriesAreComparedWithTheLastAppliedOnes(t *testing.T) {
+	j := newJudging(t, config.Rules{Guard: guard.Default})
+	j.driver.fails = errors.New("the firewall does not answer")
+	for _, left := range []int{50, 40, 32} {
+		j.consul.count = left
+		if run := j.apply(); run.State != state.RunFailed {
+			t.Fatalf("%d are left: %s", left, run.State)
+		}
+	}
+	j.driver.fails = nil
+	j.consul.count = 29
+	j.waits(j.apply(), "31 of 60", state.RuleInputGuard)
+}
+
+func TestJudge_HeldWithoutAPlanIfDataIsTooIncompleteToPlan(t *testing.T) {
+	j := newJudging(t, config.Rules{Guard: guard.Default})
+	j.consul.count, j.driver.fails = 0, errors.New("at least one server is required")
+	run := j.apply()
+	j.waits(run, "at least one server is required", state.RuleInputGuard, state.RuleInputGuard)
+	if run.Wait.Content.Plan != "" || run.Plan.Name != "" {
+		t.Errorf("it has a plan: %+v", run.Wait.Content)
+	}
+	// A plan that is possible by then was not seen by whoever approved.
+	j.driver.fails = nil
+	j.waits(j.resume(time.Time{}), "ann approved another plan: since then, the Terraform state and the planned changes changed", state.RuleInputGuard, state.RuleChanged)
+}
+
+func TestJudge_PlansWaitByTheRulesOfTheTask(t *testing.T) {
+	limit := 5
+	for _, c := range []struct {
+		name    string
+		rules   config.Rules
+		changes state.Changes
+		text    string
+		rule    state.Rule
+	}{
+		{"always", config.Rules{Approval: approval.Spec{Rule: approval.Always}}, state.Changes{Add: 1}, "every plan", state.RuleApproval},
+		{"always, nothing to do", config.Rules{Approval: approval.Spec{Rule: approval.Always}}, state.Changes{}, "", ""},
+		{"destructive", config.Rules{Approval: approval.Spec{Rule: approval.Destructive}}, state.Changes{Destroy: 2}, "2 resources would be destroyed", state.RuleApproval},
+		{"destructive, nothing destroyed", config.Rules{Approval: approval.Spec{Rule: approval.Destructive}}, state.Changes{Add: 2, Change: 1}, "", ""},
+		{"plan guard", config.Rules{Guard: guard.Spec{Enabled: true, MaxDestroy: &limit}}, state.Changes{Destroy: 6}, "6 of 60 resources would be destroyed", state.RulePlanGuard},
+		{"plan guard, below the limit", config.Rules{Guard: guard.Spec{Enabled: true, MaxDestroy: &limit}}, state.Changes{Destroy: 5}, "", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			j := newJudging(t, config.Rules{})
+			j.Config().Tasks[0].Rules = c.rules
+			j.driver.plan.Changes = &c.changes
+			run := j.apply()
+			if j.driver.judged != 1 {
+				t.Errorf("%d plans were judged", j.driver.judged)
+			}
+			if c.rule == "" {
+				if run.State != state.RunSucceeded {
+					t.Errorf("%s: %v", run.State, run.Wait)
+				}
+				return
+			}
+			j.waits(run, c.text, c.rule)
+		})
+	}
+}
+
+func TestJudge_ApprovalIsForItsContentAlone(t *testing.T) {
+	for name, c := range map[string]struct {
+		change  func(*judging)
+		expires time.Time
+		want    string
+	}{
+		"other input":   {func(j *judging) { j.consul.count = 61 }, time.Time{}, "since then, the data in Consul changed"},
+		"other plan":    {func(j *judging) { j.driver.plan.Digest = "other" }, time.Time{}, "since then, the planned changes changed"},
+		"other state":   {func(j *judging) { j.driver.plan.State = "lineage/2" }, time.Time{}, "since then, the Terraform state changed"},
+		"too late":      {func(j *judging) { j.Now = func() time.Time { return noon.Add(25 * time.Hour) } }, noon.Add(24 * time.Hour), "the approval by ann has expired"},
+		"all the same":  {func(*judging) {}, noon.Add(24 * time.Hour), ""},
+		"nothing to do": {func(j *judging) { j.driver.plan.Changes, j.driver.plan.Digest = &state.Changes{}, "none" }, time.Time{}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			j := newJudging(t, config.Rules{})
+			j.Config().Tasks[0].Rules = config.Rules{Approval: approval.Spec{Rule: approval.Always}}
+			first := j.apply()
+			j.waits(first, "every plan", state.RuleApproval)
+			c.change(j)
+			run := j.resume(c.expires)
+			if c.want == "" {
+				if run.State != state.RunSucceeded || run.Approval.By != "ann" {
+					t.Errorf("%s %s, approved by %+v", run.State, run.Error, run.Approval)
+				}
+				return
+			}
+			j.waits(run, c.want, state.RuleApproval, state.RuleChanged)
+			if run.Wait.ID == first.Wait.ID {
+				t.Error("the new plan has the id of the approved one")
+			}
+			if j.driver.applied != 1 {
+				t.Error("it was applied")
+			}
+		})
+	}
+}
+
+func TestJudge_NothingIsAppliedOutsideOfTheWindow(t *testing.T) {
+	night, err := window.Window{Kind: window.Allow, Schedule: "0 22 * * *", Duration: 8 * time.Hour, TimeZone: "UTC", AllowRemovalsAlways: true}.Parse()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, rules := range map[string]config.Rules{
+		"without a plan": {Windows: []window.Window{night}},
+		"with a plan":    {Windows: []window.Window{night}, Guard: guard.Spec{Enabled: true, MaxDestroy: new(int)}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			j := newJudging(t, config.Rules{})
+			j.Config().Tasks[0].Rules = rules
+			j.consul.count = 61
+			run := j.apply()
+			if run.State != state.RunWaiting || run.Wait.For != state.WaitWindow || !strings.Contains(run.Wait.Text, "22:00") || j.driver.applied != 1 {
+				t.Fatalf("%s: %v", run.State, run.Wait)
+			}
+			j.Now = func() time.Time { return noon.Add(10 * time.Hour) }
+			if run = j.resume(time.Time{}); run.State != state.RunSucceeded {
+				t.Errorf("at night: %s %v", run.State, run.Wait)
+			}
+		})
+	}
+}
+
+func TestJudge_IncompleteRecordOfWhatWasAppliedIsNoReasonToApply(t *testing.T) {
+	j := newJudging(t, config.Rules{Guard: guard.Default})
+	records, err := j.store.List(t.Context(), "inputs/")
+	if err != nil || len(records) == 0 {
+		t.Fatal(err)
+	}
+	torn := append([]byte(nil), records[0].Value...)
+	torn[len(torn)-1] ^= 1
+	if _, err := j.store.Apply(t.Context(), state.Replace(records[0], torn)); err != nil {
+		t.Fatal(err)
+	}
+	j.waits(j.apply(), "not known what is gone", state.RuleInputGuard)
+}
