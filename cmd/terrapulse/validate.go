@@ -82,6 +82,9 @@ func (a *app) validateCommand() command {
 			}
 			if v.Valid {
 				fmt.Fprintf(a.stdout, "The configuration is valid: %s.\n", tasksOf(len(cfg.Tasks)))
+				if note := cfg.Guard.Differs(); note != "" {
+					fmt.Fprintf(a.stdout, "Note: %s.\n", note)
+				}
 			}
 			return code
 		},

@@ -38,6 +38,16 @@ type Spec struct {
 // Default are the limits of a task that configures none.
 var Default = Spec{Enabled: true, MaxRemovedPercent: 50, MinEntries: 10}
 
+// Differs says in what the guard of a task differs from Consul-Terraform-Sync; "" if
+// it does not.
+func (s Spec) Differs() string {
+	if !s.Enabled {
+		return ""
+	}
+	return fmt.Sprintf("if more than %d %% of at least %d entries of a task vanish from Consul at once, Terrapulse holds the change until the data is back or a person approves it; "+
+		"Consul-Terraform-Sync applies it, and so does Terrapulse with guard { enabled = false }", s.MaxRemovedPercent, s.MinEntries)
+}
+
 // PlanLimited reports whether a plan is needed to judge a change.
 func (s Spec) PlanLimited() bool {
 	return s.Enabled && (s.MaxDestroy != nil || s.MaxDestroyPercent != nil)

@@ -58,6 +58,9 @@ func Check(ctx context.Context, planner *preview.Planner, address string) *Repor
 	for _, result := range planner.Plan(ctx, tasks) {
 		r.Tasks = append(r.Tasks, takeOver(cfg, result))
 	}
+	if differs := cfg.Guard.Differs(); differs != "" {
+		r.note("%s", differs)
+	}
 	if r.API != "" && r.Count(WillChange) > 0 {
 		r.note("the plans were made without a lock: they may show what was being applied at that time")
 	}

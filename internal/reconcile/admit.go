@@ -98,7 +98,7 @@ func holdDisabled(d *decider, _ trigger) *hold {
 // holdOnHold refuses a task that a person has put on hold.
 func holdOnHold(d *decider, _ trigger) *hold {
 	h := d.state.OnHold
-	if h == nil {
+	if h == nil || d.elsewhere() {
 		return nil
 	}
 	text := fmt.Sprintf("on hold by %s since %s", h.By, stamp(h.At, d.now))
@@ -158,7 +158,7 @@ func holdBuffering(d *decider, t trigger) *hold {
 // has to be judged is made all the same, so that it can be approved meanwhile: the
 // runner does not apply it outside of the windows either.
 func holdOutsideWindow(d *decider, t trigger) *hold {
-	if !t.run || d.Task.PlansFirst() && !d.waits() {
+	if !t.run || d.elsewhere() || d.Task.PlansFirst() && !d.waits() {
 		return nil
 	}
 	change := window.Change{Action: window.Apply, Removals: d.state.Pending != nil && d.state.Pending.Removals && d.state.Definition == d.Definition}
@@ -167,6 +167,12 @@ func holdOutsideWindow(d *decider, t trigger) *hold {
 		return nil
 	}
 	return refuse(state.ReasonOutside, v.Next, "%s: %s", v.Text, t.reason.Text)
+}
+
+// elsewhere reports whether the work of the task's run has begun in another system.
+func (d *decider) elsewhere() bool {
+	wait := d.state.Waits()
+	return wait != nil && wait.For.Elsewhere()
 }
 
 // dropRequests forgets the change and the request that wait for a run.

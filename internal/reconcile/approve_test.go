@@ -242,6 +242,18 @@ func TestWaiting_IsJudgedAnewIfTheRulesOfItsTaskChange(t *testing.T) {
 	}
 }
 
+func TestWaiting_RunThatBeganElsewhereGoesOnInSpiteOfAHoldAndAWindow(t *testing.T) {
+	b, run := waiting(t, state.Wait{For: state.WaitRemote, ID: "w1"})
+	b.Config.Tasks[0].Windows = night(t)
+	people := b.people()
+	b.must(people.Hold(t.Context(), "task-0", "ann", ""))
+	b.must(people.Resume(t.Context(), "task-0", run.ID, "w1", "the remote run"))
+	b.tick()
+	if got := b.run(run).Data.State; got != state.RunIntended {
+		t.Errorf("the run is %s", got)
+	}
+}
+
 func judgedBy(w state.Wait, rules string) state.Wait { w.Rules = rules; return w }
 
 // count is how many events of the kind were delivered.
