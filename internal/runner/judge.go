@@ -47,6 +47,9 @@ func (c *claim) judge(task *config.Task, done *result, before state.Inputs, unkn
 // run applies or destroys by the driver what the judgement permits. Its error is a
 // *driver.WaitError if the run has to wait.
 func (j *judgement) run(ctx context.Context, job driver.Job, change func(context.Context, driver.Job) (*state.Changes, error)) (*state.Changes, error) {
+	if j.claimed.AppliedElsewhere() {
+		return change(ctx, job) // it was judged before it began
+	}
 	if !j.task.PlansFirst() && len(j.input) == 0 {
 		if wait := j.outside(); wait != nil {
 			return nil, wait
