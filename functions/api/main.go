@@ -18,6 +18,7 @@ import (
 	awslambda "github.com/aws/aws-sdk-go-v2/service/lambda"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
+	"github.com/terrapulse/terrapulse/internal/access"
 	"github.com/terrapulse/terrapulse/internal/api"
 	"github.com/terrapulse/terrapulse/internal/awsconfig"
 	"github.com/terrapulse/terrapulse/internal/config/bundle"
@@ -102,11 +103,11 @@ func inTime(next http.Handler) http.Handler {
 }
 
 // who returns the caller that IAM has authenticated.
-func who(r *http.Request) string {
+func who(r *http.Request) access.Sender {
 	if request, ok := lambdaurl.RequestFromContext(r.Context()); ok {
 		if by := request.RequestContext.Authorizer; by != nil && by.IAM != nil && by.IAM.UserARN != "" {
-			return by.IAM.UserARN
+			return access.Sender{Name: by.IAM.UserARN, Authenticated: true}
 		}
 	}
-	return "the API"
+	return access.Sender{Name: "the API"}
 }

@@ -107,7 +107,7 @@ func TestWho_IsTheCallerOfIAM(t *testing.T) {
 	request := &events.LambdaFunctionURLRequest{}
 	request.RequestContext.HTTP.Method = http.MethodGet
 	var said string
-	handle := lambdaurl.Wrap(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { said = who(r) }))
+	handle := lambdaurl.Wrap(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { said = who(r).Name }))
 	for want, by := range map[string]*events.LambdaFunctionURLRequestContextAuthorizerDescription{
 		"the API": nil,
 		"arn:aws:iam::123456789012:user/ann": {IAM: &events.LambdaFunctionURLRequestContextAuthorizerIAMDescription{

@@ -29,3 +29,31 @@ func Of(ctx context.Context) Level {
 	}
 	return Act
 }
+
+// Sender is who sends a request.
+type Sender struct {
+	Name string
+	// Authenticated is set if the name was proven: by a client certificate, a token or IAM.
+	Authenticated bool
+}
+
+// Or returns the sender or, if nothing proves who that is, the name that the request itself gives.
+func (s Sender) Or(name string) Sender {
+	if !s.Authenticated && name != "" {
+		s.Name = name
+	}
+	return s
+}
+
+type tokenKey struct{}
+
+// WithToken returns a context that carries the name of the token of a request.
+func WithToken(ctx context.Context, name string) context.Context {
+	return context.WithValue(ctx, tokenKey{}, name)
+}
+
+// Token returns the name of the token of a request; "" if it needs none.
+func Token(ctx context.Context) string {
+	name, _ := ctx.Value(tokenKey{}).(string)
+	return name
+}

@@ -21,6 +21,7 @@ import (
 
 	"golang.org/x/sync/singleflight"
 
+	"github.com/terrapulse/terrapulse/internal/access"
 	"github.com/terrapulse/terrapulse/internal/apispec"
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/reconcile"
@@ -44,9 +45,9 @@ type Options struct {
 	Version string
 	// Metrics answers GET /v1/metrics; nil where metrics go elsewhere.
 	Metrics http.Handler
-	// Who names the sender of a request; by default, by the client's certificate or
+	// Who names the sender of a request; by default, by the client's certificate, its token or
 	// its address.
-	Who func(*http.Request) string
+	Who func(*http.Request) access.Sender
 	// Sensitive says which variables the task's module declares sensitive. If it is
 	// nil, all of them are treated as sensitive.
 	Sensitive func(*config.Task) func(name string) bool
@@ -150,6 +151,10 @@ func (a *api) routes() map[string]handler {
 		"GET /v1/tasks/{name}/runs/{id}/output":    valid("/tasks/{name}/runs/{id}/output", "GET", a.getRunOutput),
 		"GET /v1/tasks/{name}/runs/{id}/plan":      a.getRunPlan,
 		"GET /v1/tasks/{name}/runs/{id}/plan-data": a.getRunPlanData,
+		"GET /v1/tasks/{name}/plan":                a.getTaskPlan,
+		"POST /v1/tasks/{name}/approval":           valid("/tasks/{name}/approval", "POST", a.decidePlan),
+		"POST /v1/tasks/{name}/hold":               valid("/tasks/{name}/hold", "POST", a.holdTask),
+		"DELETE /v1/tasks/{name}/hold":             valid("/tasks/{name}/hold", "DELETE", a.releaseTask),
 		"POST /v1/reconcile":                       a.reconcile,
 		"GET /v1/version":                          a.getVersion,
 		"GET /v1/metrics":                          a.getMetrics,
@@ -165,22 +170,26 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	r = request.WithID(r)
 	a.ServeMux.ServeHTTP(w, r)
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		a.Log.Info("asked through the API", "request_id", request.ID(r), "method", r.Method, "path", r.URL.Path, "by", a.Who(r))
+		a.Log.Info("asked through the API", "request_id", request.ID(r), "method", r.Method, "path", r.URL.Path, "by", a.Who(r).Name)
 	}
 }
 
-// client names the sender of a request by the certificate, or else by the address.
-func client(r *http.Request) string {
+// client names the sender of a request by the certificate, or else by the token or the
+// address.
+func client(r *http.Request) access.Sender {
 	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
 		if name := r.TLS.PeerCertificates[0].Subject.CommonName; name != "" {
-			return "API client " + name
+			return access.Sender{Name: "API client " + name, Authenticated: len(r.TLS.VerifiedChains) > 0}
 		}
+	}
+	if token := access.Token(r.Context()); token != "" {
+		return access.Sender{Name: "API client with " + token, Authenticated: true}
 	}
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {
 		host = r.RemoteAddr
 	}
-	return strings.TrimSpace("API client " + host)
+	return access.Sender{Name: strings.TrimSpace("API client " + host)}
 }
 
 // unfinished reports whether an error only means that the time is over or that the

@@ -80,6 +80,10 @@ var refusals = []struct {
 	{reconcile.ErrDisabled, http.StatusConflict, "task '%s' is disabled: enable it first"},
 	{reconcile.ErrConfigured, http.StatusConflict, "task '%s' is in the configuration: delete it, or take it out of its file first"},
 	{reconcile.ErrNoRun, http.StatusConflict, "task '%s' has no run under way"},
+	{reconcile.ErrNoPlan, http.StatusNotFound, "no plan of task '%s' waits for an approval"},
+	{reconcile.ErrOtherPlan, http.StatusConflict, "another plan of task '%[1]s' waits for an approval now: read it with `terrapulse plan show %[1]s` (GET /v1/tasks/%[1]s/plan)"},
+	{reconcile.ErrSamePerson, http.StatusForbidden, "task '%s' has require_distinct_approver: another person than the one who changed it through the API must approve, with a client certificate, a token or IAM"},
+	{reconcile.ErrNotOnHold, http.StatusConflict, "task '%s' is not on hold"},
 	{reconcile.ErrNoRetry, http.StatusConflict, "the latest run of task '%[1]s' did not fail: there is nothing to retry; `terrapulse run %[1]s` runs it all the same"},
 }
 
@@ -101,6 +105,8 @@ func (a *api) refusalOf(r *http.Request, err error) *refusal {
 		return refused
 	case errors.As(err, &wrong):
 		return refuse(http.StatusBadRequest, "%s", wrong)
+	case errors.Is(err, reconcile.ErrWaits):
+		return refuse(http.StatusConflict, "%s", err)
 	case errors.Is(err, reconcile.ErrGivenUp):
 		return refuse(http.StatusInternalServerError, "%s", err)
 	case errors.As(err, &run): // the runner has logged why

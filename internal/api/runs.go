@@ -241,7 +241,7 @@ func (a *api) forgetTask(r *http.Request) (any, error) {
 // cancelTask ends the run of a task that is under way.
 func (a *api) cancelTask(r *http.Request) (any, error) {
 	name := r.PathValue("name")
-	id, err := a.Control.Cancel(r.Context(), name, a.Who(r))
+	id, err := a.Control.Cancel(r.Context(), name, a.Who(r).Name)
 	if errors.Is(err, reconcile.ErrNoRun) {
 		if _, _, missing := a.task(r.Context(), name); missing != nil {
 			err = missing
@@ -254,7 +254,7 @@ func (a *api) cancelTask(r *http.Request) (any, error) {
 // request requests a run, and waits for it if the client asks for that.
 func (a *api) request(r *http.Request, how func(ctx context.Context, task, by string) (reconcile.Earlier, error)) (any, error) {
 	name := r.PathValue("name")
-	earlier, err := how(r.Context(), name, a.Who(r))
+	earlier, err := how(r.Context(), name, a.Who(r).Name)
 	if err != nil {
 		return nil, err
 	}

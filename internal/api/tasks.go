@@ -137,7 +137,7 @@ func (a *api) createTask(r *http.Request) (any, error) {
 			return nil, err
 		}
 	}
-	t, err = a.Control.Create(r.Context(), definition, reconcile.ChangeOptions{By: a.Who(r), Provisional: mode == runNow})
+	t, err = a.Control.Create(r.Context(), definition, reconcile.ChangeOptions{By: a.Who(r).Name, Provisional: mode == runNow})
 	if err == nil && mode == runNow && t.Enabled {
 		err = a.await(r.Context(), t.Name, reconcile.Earlier{}, "the task is not kept")
 	}
@@ -199,7 +199,11 @@ func (a *api) inspect(ctx context.Context, task string, definition json.RawMessa
 // *runError if that failed; otherwise says what becomes of the change then.
 func (a *api) await(ctx context.Context, task string, earlier reconcile.Earlier, otherwise string) error {
 	run, err := a.Control.AwaitRun(ctx, task, earlier)
-	if err == nil && run.State != state.RunSucceeded {
+	switch {
+	case err != nil:
+	case run.State == state.RunWaiting:
+		err = refuse(http.StatusConflict, "the run of task '%[1]s' %[2]s: when it has succeeded, the change is kept, and otherwise %[3]s", task, run.Wait, otherwise)
+	case run.State != state.RunSucceeded:
 		err = &runError{run, otherwise, http.StatusInternalServerError}
 	}
 	return err
@@ -232,7 +236,7 @@ func (a *api) updateTask(r *http.Request) (any, error) {
 		return apispec.UpdateTaskResponse{Inspect: inspection}, err
 	}
 	provisional := mode == runNow && enabled
-	earlier, err := a.Control.SetEnabled(ctx, name, enabled, reconcile.ChangeOptions{By: a.Who(r), Provisional: provisional})
+	earlier, err := a.Control.SetEnabled(ctx, name, enabled, reconcile.ChangeOptions{By: a.Who(r).Name, Provisional: provisional})
 	if err == nil && provisional {
 		err = a.await(ctx, name, earlier, "the task stays as it was")
 	}
@@ -273,7 +277,7 @@ func updateOf(r *http.Request) (enabled bool, err error) {
 // deleteTask deletes a task.
 func (a *api) deleteTask(r *http.Request) (any, error) {
 	name := r.PathValue("name")
-	comesBack, err := a.Control.Delete(r.Context(), name, a.Who(r))
+	comesBack, err := a.Control.Delete(r.Context(), name, a.Who(r).Name)
 	deleted := answer{status: http.StatusAccepted, body: apispec.RequestID{RequestID: request.ID(r)}}
 	if comesBack {
 		deleted.header = "Terrapulse-Note"

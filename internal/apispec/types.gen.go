@@ -7,6 +7,24 @@ import (
 	"time"
 )
 
+// Defines values for ApprovalDecision.
+const (
+	ApprovalDecisionApprove ApprovalDecision = "approve"
+	ApprovalDecisionReject  ApprovalDecision = "reject"
+)
+
+// Valid indicates whether the value is a known member of the ApprovalDecision enum.
+func (e ApprovalDecision) Valid() bool {
+	switch e {
+	case ApprovalDecisionApprove:
+		return true
+	case ApprovalDecisionReject:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for Phase.
 const (
 	PhaseApplied     Phase = "applied"
@@ -343,6 +361,33 @@ func (e UpdateTaskParamsRun) Valid() bool {
 	}
 }
 
+// Approval who approved the plan
+type Approval struct {
+	At time.Time `json:"at"`
+
+	// Authenticated by was proven by a client certificate, a token or IAM; else it is what the sender says
+	Authenticated bool    `json:"authenticated"`
+	By            string  `json:"by"`
+	Comment       *string `json:"comment,omitempty"`
+
+	// Expires never if there is none
+	Expires *time.Time `json:"expires,omitempty"`
+}
+
+// ApprovalRequest defines model for ApprovalRequest.
+type ApprovalRequest struct {
+	// By who sends the request, as user@host. It is used only if the sender is not authenticated.
+	By       *string          `json:"by,omitempty"`
+	Comment  *string          `json:"comment,omitempty"`
+	Decision ApprovalDecision `json:"decision"`
+
+	// Plan id of the plan, or how it begins; by default the one that waits now
+	Plan *string `json:"plan,omitempty"`
+}
+
+// ApprovalDecision defines model for ApprovalRequest.decision.
+type ApprovalDecision string
+
 // AttributeChange defines model for AttributeChange.
 type AttributeChange struct {
 	// After the value after
@@ -379,6 +424,13 @@ type BufferPeriod struct {
 	Min *string `json:"min,omitempty"`
 }
 
+// Cause defines model for Cause.
+type Cause struct {
+	// Rule what requires the approval: input_guard, plan_guard, approval, changed (something else was approved)
+	Rule string `json:"rule"`
+	Text string `json:"text"`
+}
+
 // Changes what Terraform did; of a plan run, what it would do
 type Changes struct {
 	Add     int `json:"add"`
@@ -410,6 +462,21 @@ type ClusterStatus struct {
 
 // Condition the trigger of the task; one of these
 type Condition = map[string]any
+
+// Content digests of what an approval applies to
+type Content struct {
+	// Definition of the definition of the task
+	Definition string `json:"definition"`
+
+	// Input of everything that the task reads in Consul
+	Input string `json:"input"`
+
+	// Plan of the planned changes; missing if Terraform could not plan
+	Plan *string `json:"plan,omitempty"`
+
+	// State lineage and serial of Terraform's state; missing before the first apply
+	State *string `json:"state,omitempty"`
+}
 
 // Empty defines model for Empty.
 type Empty = map[string]interface{}
@@ -461,6 +528,13 @@ type HealthResponse struct {
 
 	// UnreadableTasks the first 20 tasks whose conditions Consul does not show; their runs wait
 	UnreadableTasks *[]string `json:"unreadable_tasks,omitempty"`
+}
+
+// HoldRequest defines model for HoldRequest.
+type HoldRequest struct {
+	// By who sends the request, as user@host. It is used only if the sender is not authenticated.
+	By      *string `json:"by,omitempty"`
+	Comment *string `json:"comment,omitempty"`
 }
 
 // Inspection defines model for Inspection.
@@ -588,7 +662,8 @@ type OverviewResponse struct {
 
 // Phase What a task is doing. new: it was never applied. applied: what was observed last is applied. pending: a change or a requested run waits
 // for its turn. running: a run is under way. failing: the latest run failed and is retried. interrupted: the latest run was stopped and is run again.
-// cancelled: somebody cancelled the latest run. held: it was created or enabled without a run. unreadable: Consul does not show its condition.
+// cancelled: somebody cancelled the latest run. waiting: a run waits for an approval, a window or a run of another system, or the task for its window.
+// held: a guard, a person's hold or a rejection keeps it from running, or it was created or enabled without a run. unreadable: Consul does not show its condition.
 // blocked: it cannot run on the instance that leads. corrupt: one of its records in the store cannot be decoded. disabled: it is disabled.
 // removed: it is not in the configuration any more.
 type Phase string
@@ -872,7 +947,8 @@ type TaskOverview struct {
 
 	// Phase What a task is doing. new: it was never applied. applied: what was observed last is applied. pending: a change or a requested run waits
 	// for its turn. running: a run is under way. failing: the latest run failed and is retried. interrupted: the latest run was stopped and is run again.
-	// cancelled: somebody cancelled the latest run. held: it was created or enabled without a run. unreadable: Consul does not show its condition.
+	// cancelled: somebody cancelled the latest run. waiting: a run waits for an approval, a window or a run of another system, or the task for its window.
+	// held: a guard, a person's hold or a rejection keeps it from running, or it was created or enabled without a run. unreadable: Consul does not show its condition.
 	// blocked: it cannot run on the instance that leads. corrupt: one of its records in the store cannot be decoded. disabled: it is disabled.
 	// removed: it is not in the configuration any more.
 	Phase Phase `json:"phase"`
@@ -978,8 +1054,51 @@ type Wait struct {
 // WaitFor defines model for Wait.for.
 type WaitFor string
 
+// WaitingPlan a plan that waits for an approval
+type WaitingPlan struct {
+	// Approved who approved the plan
+	Approved *Approval `json:"approved,omitempty"`
+
+	// Causes why the plan needs an approval, the most important first
+	Causes []Cause `json:"causes"`
+
+	// Changes what Terraform did; of a plan run, what it would do
+	Changes *Changes `json:"changes,omitempty"`
+
+	// Content digests of what an approval applies to
+	Content Content `json:"content"`
+
+	// ID identifies the plan
+	ID string `json:"id"`
+
+	// Plan what an apply would change, without secrets
+	Plan *Plan `json:"plan,omitempty"`
+
+	// Run the run that waits
+	Run   string    `json:"run"`
+	Since time.Time `json:"since"`
+	Task  string    `json:"task"`
+
+	// Text the plan in Terraform's words; there is none if Terraform could not plan
+	Text *string `json:"text,omitempty"`
+
+	// Until when the run is cancelled if it still waits; never if there is none
+	Until *time.Time `json:"until,omitempty"`
+}
+
+// WaitingPlanResponse defines model for WaitingPlanResponse.
+type WaitingPlanResponse struct {
+	RequestID UUID `json:"request_id"`
+
+	// Waiting a plan that waits for an approval
+	Waiting WaitingPlan `json:"waiting"`
+}
+
 // Window when changes may be applied; the windows of a task replace the global ones
 type Window = map[string]any
+
+// By defines model for By.
+type By = string
 
 // Include defines model for Include.
 type Include string
@@ -1068,6 +1187,12 @@ type UpdateTaskParams struct {
 // UpdateTaskParamsRun defines parameters for UpdateTask.
 type UpdateTaskParamsRun string
 
+// ReleaseTaskParams defines parameters for ReleaseTask.
+type ReleaseTaskParams struct {
+	// By who sends the request, as user@host. It is used only if the sender is not authenticated.
+	By *By `form:"by,omitempty" json:"by,omitempty"`
+}
+
 // RetryTaskParams defines parameters for RetryTask.
 type RetryTaskParams struct {
 	// Wait answer when the run has ended
@@ -1100,3 +1225,9 @@ type CreateTaskJSONRequestBody = TaskRequest
 
 // UpdateTaskJSONRequestBody defines body for UpdateTask for application/json ContentType.
 type UpdateTaskJSONRequestBody = UpdateTaskRequest
+
+// DecidePlanJSONRequestBody defines body for DecidePlan for application/json ContentType.
+type DecidePlanJSONRequestBody = ApprovalRequest
+
+// HoldTaskJSONRequestBody defines body for HoldTask for application/json ContentType.
+type HoldTaskJSONRequestBody = HoldRequest

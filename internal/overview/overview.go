@@ -218,7 +218,7 @@ func Leaving(e *overlay.Effective, name string, known state.Task) *config.Task {
 
 // task reads the live run of a task and assesses the task.
 func (r Reader) task(ctx context.Context, effective *overlay.Effective, e *entry) (apispec.TaskOverview, error) {
-	f := facts{task: e.known, setting: settingOf(effective, e), corrupt: cmp.Or(effective.Corrupt[e.name], e.corrupt)}
+	f := facts{name: e.name, task: e.known, setting: settingOf(effective, e), corrupt: cmp.Or(effective.Corrupt[e.name], e.corrupt)}
 	if err := r.readRun(ctx, e.name, &f); err != nil {
 		return apispec.TaskOverview{}, err
 	}

@@ -28,6 +28,7 @@ const (
 
 // facts are what the phase of a task follows from.
 type facts struct {
+	name    string
 	task    state.Task
 	run     state.Run // the task's run that has not ended; zero if its record is gone
 	setting setting
@@ -51,12 +52,14 @@ func (f facts) assess() verdict {
 	switch {
 	case f.corrupt != nil:
 		return verdict{phase: apispec.PhaseCorrupt, reason: state.Reason{Code: state.ReasonCorrupt, Text: state.Cut(f.corrupt.Error())}}
-	case t.Run != nil:
+	case t.Run != nil && (t.OnHold == nil || t.Run.Wait == nil || t.Run.Wait.For.Elsewhere()):
 		return f.underWay()
 	case f.setting == removed:
 		return f.off(apispec.PhaseRemoved, state.ReasonRemoved, "the task is in no configuration")
 	case f.setting == disabled:
 		return f.off(apispec.PhaseDisabled, state.ReasonDisabled, "the task is disabled")
+	case t.OnHold != nil && !(f.setting == unknown && (t.Reason.Code == state.ReasonDisabled || t.Reason.Code == state.ReasonRemoved)):
+		return f.onHold()
 	}
 	return f.between()
 }
@@ -64,11 +67,7 @@ func (f facts) assess() verdict {
 // underWay assesses a task whose run has not ended.
 func (f facts) underWay() verdict {
 	if wait := f.task.Waits(); wait != nil {
-		reason := state.Reason{Code: state.ReasonWaiting, Text: wait.String()}
-		if resume := f.task.Run.Resume; resume != nil {
-			reason.Text += "; resumed by " + resume.By
-		}
-		return verdict{apispec.PhaseWaiting, reason, wait.Until}
+		return f.waiting(*wait)
 	}
 	v := verdict{phase: apispec.PhaseRunning, reason: f.task.Reason, due: f.task.Due}
 	switch f.run.State {
@@ -102,6 +101,8 @@ var decided = map[state.ReasonCode]apispec.Phase{
 	state.ReasonDisabled:   apispec.PhaseDisabled,
 	state.ReasonRemoved:    apispec.PhaseRemoved,
 	state.ReasonHeld:       apispec.PhaseHeld,
+	state.ReasonRejected:   apispec.PhaseHeld,
+	state.ReasonOutside:    apispec.PhaseWaiting,
 	state.ReasonCancelled:  apispec.PhaseCancelled,
 	state.ReasonQueued:     apispec.PhasePending,
 	state.ReasonBuffering:  apispec.PhasePending,
@@ -112,9 +113,11 @@ var decided = map[state.ReasonCode]apispec.Phase{
 	state.ReasonBackoff:   "",
 	state.ReasonRunning:   "", // the run has ended since
 	state.ReasonWaiting:   "",
+	state.ReasonOnHold:    "", // the task was released since
+	state.ReasonRules:     "", // a run has ended for it, and nothing was decided since
 
 	state.ReasonFirst: "", state.ReasonDefinition: "", state.ReasonChanged: "", state.ReasonSchedule: "", state.ReasonForced: "",
-	state.ReasonRetry: "", state.ReasonLost: "", state.ReasonInterrupted: "", state.ReasonDoubt: "",
+	state.ReasonRetry: "", state.ReasonLost: "", state.ReasonInterrupted: "", state.ReasonDoubt: "", state.ReasonWindow: "",
 }
 
 // between assesses a task that has no run under way.
@@ -134,12 +137,15 @@ func (f facts) between() verdict {
 		}
 		phase, t.Reason = "", state.Reason{} // the configuration has changed since
 	}
-	if t.Reason.Code == state.ReasonRunning || t.Reason.Code == state.ReasonWaiting {
+	switch t.Reason.Code {
+	case state.ReasonRunning, state.ReasonWaiting, state.ReasonOnHold, state.ReasonRules:
 		if t.Reason = (state.Reason{}); t.Last != nil {
 			t.Reason = t.Last.Reason
 		}
 	}
 	switch {
+	case phase == apispec.PhaseWaiting:
+		return in(phase) // also a requested run waits for the window
 	case t.Forced != "":
 		if t.Reason.Code != state.ReasonQueued {
 			t.Reason = state.Reason{Code: state.ReasonForced, Text: "a run was requested by " + t.Forced}
@@ -156,6 +162,8 @@ func (f facts) between() verdict {
 		return in(apispec.PhaseInterrupted)
 	case t.Reason.Code == state.ReasonBuffering, t.Reason.Code == state.ReasonQueued:
 		return in(apispec.PhasePending) // the task will run, also after a cancelled run
+	case t.Cancelled() && t.Last.Rejected:
+		return in(apispec.PhaseHeld)
 	case t.Cancelled():
 		return in(apispec.PhaseCancelled)
 	case t.Held != nil, t.HoldNext:

@@ -7,14 +7,15 @@ import (
 	"strings"
 
 	"github.com/terrapulse/terrapulse/internal/outbox"
+	"github.com/terrapulse/terrapulse/internal/overview"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
 // What Approve, Reject, Hold and Release refuse.
 var (
-	ErrNoPlan     = errors.New("no plan of the task waits for an approval")
+	ErrNoPlan     = overview.ErrNoPlan
 	ErrOtherPlan  = errors.New("another plan waits for an approval now")
-	ErrSamePerson = errors.New("whoever changed the task through the API may not approve its plan")
+	ErrSamePerson = errors.New("who changed the task through the API must not approve its plan")
 	ErrNotOnHold  = errors.New("the task is not on hold")
 )
 
@@ -37,7 +38,8 @@ func (c *Control) Approve(ctx context.Context, task, plan string, a state.Approv
 			return ErrNoTask
 		}
 		a.By, a.At, a.Content = someone(a.By), e.now, *wait.Content
-		if t.Approval.DistinctApprover && e.Overrides[task].By == a.By {
+		// Only a name that was proven shows that somebody else approves.
+		if by := e.Overrides[task].By; t.Approval.DistinctApprover && by != "" && (by == a.By || !a.Authenticated) {
 			return ErrSamePerson
 		}
 		if t.Approval.Expires > 0 {
@@ -67,7 +69,7 @@ func (c *Control) Reject(ctx context.Context, task, plan, by, comment string) er
 			return ErrNoPlan // the next tick updates its task
 		}
 		ended := run.Data
-		ended.State, ended.Ended, ended.Cancel = state.RunCancelled, e.now, someone(by)
+		ended.State, ended.Ended, ended.Cancel, ended.Rejected = state.RunCancelled, e.now, someone(by), true
 		ended.Error = "rejected by " + ended.Cancel
 		if comment != "" {
 			ended.Error = state.Cut(ended.Error + ": " + comment)

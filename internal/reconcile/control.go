@@ -29,7 +29,10 @@ var (
 	ErrNoRetry  = errors.New("the task's latest run did not fail")
 	// ErrConfigured is what Forget returns of a task that there is.
 	ErrConfigured = errors.New("the task is in the configuration")
-	ErrGivenUp    = errors.New("the run is given up") // that somebody waits for
+	// ErrWaits is what AwaitRun returns of a run that does not begin before a person or
+	// a window lets it.
+	ErrWaits   = errors.New("the run is requested and waits")
+	ErrGivenUp = errors.New("the run is given up") // that somebody waits for
 )
 
 // changeTries is how often a change is written whose records others write, too.

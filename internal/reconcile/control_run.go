@@ -37,7 +37,8 @@ func earlierThan(t state.Task) (e Earlier) {
 }
 
 // Force requests a run of the task, whatever its condition says. AwaitRun waits
-// for it. The error is ErrNoTask or ErrDisabled.
+// for it. A run that waits for an approval or its window is the requested run: it
+// waits on. The error is ErrNoTask or ErrDisabled.
 func (c *Control) Force(ctx context.Context, task, by string) (Earlier, error) {
 	return c.request(ctx, task, by, func(state.Task) error { return nil })
 }
@@ -71,6 +72,10 @@ func (c *Control) request(ctx context.Context, task, by string, refuse func(stat
 			return err
 		}
 		earlier = earlierThan(e.next)
+		if wait := e.next.Waits(); wait != nil && !wait.For.Elsewhere() {
+			earlier.Live = "" // the waiting run is the run that is requested
+			return errNoChange
+		}
 		e.next.Forced, e.next.Replaces = someone(by), false
 		return nil
 	})
@@ -84,8 +89,9 @@ func (c *Control) Tick(ctx context.Context) error {
 
 // AwaitRun waits until the run has ended that was requested when the task had
 // the earlier runs: by Force, by Retry, or with a provisional change. Such a change
-// is then mostly kept or taken back already. The error is ErrGivenUp if there will
-// be no such run.
+// is then mostly kept or taken back already. A run that waits for an approval or its
+// window is returned as well. The error is ErrWaits if the run does not begin before a
+// person or a window lets it, and ErrGivenUp if there will be no such run.
 func (c *Control) AwaitRun(ctx context.Context, task string, earlier Earlier) (state.Run, error) {
 	for {
 		record, err := state.Read[state.Task](ctx, c.Store, state.TaskKey(task))
@@ -93,6 +99,12 @@ func (c *Control) AwaitRun(ctx context.Context, task string, earlier Earlier) (s
 			return state.Run{}, fmt.Errorf("read task %s: %w", task, err)
 		}
 		t := record.Data
+		switch waits, err := c.waitsForPeople(ctx, task, t, earlier); {
+		case err != nil:
+			return state.Run{}, err
+		case waits != nil:
+			return *waits, nil
+		}
 		if t.Run == nil && t.Forced == "" && t.Last != nil && !earlier.includes(t.Last.Run) {
 			run, err := state.Read[state.Run](ctx, c.Store, state.RunKey(task, t.Last.Run))
 			if err != nil {
@@ -121,6 +133,28 @@ func (c *Control) AwaitRun(ctx context.Context, task string, earlier Earlier) (s
 			return state.Run{}, fmt.Errorf("wait for the run of task %s%s: %w", task, why, ctx.Err())
 		}
 	}
+}
+
+// waitsForPeople returns the run that was requested if it waits for an approval or its
+// window; nil if the request goes on by itself. The error is ErrWaits if the run has
+// not begun and does not begin before a person or a window lets it.
+func (c *Control) waitsForPeople(ctx context.Context, task string, t state.Task, earlier Earlier) (*state.Run, error) {
+	wait := t.Waits()
+	switch {
+	case wait != nil && (wait.For.Elsewhere() || earlier.includes(t.Run.ID)):
+		return nil, nil
+	case t.OnHold != nil && (t.Run == nil || wait != nil):
+		return nil, fmt.Errorf("%w: task %s is on hold by %s; `terrapulse release %s` lets it run", ErrWaits, task, t.OnHold.By, task)
+	case wait != nil && t.Run.Resume == nil:
+		run, err := state.Read[state.Run](ctx, c.Store, state.RunKey(task, t.Run.ID))
+		if err != nil || run.Data.State != state.RunWaiting {
+			return nil, err // it goes on
+		}
+		return &run.Data, nil
+	case t.Reason.Code == state.ReasonOutside && (t.Run == nil || wait != nil):
+		return nil, fmt.Errorf("%w: %s", ErrWaits, t.Reason.Text)
+	}
+	return nil, nil
 }
 
 // awaitSettled gives the leader the time to keep or revert a provisional change.

@@ -45,6 +45,9 @@ func (d *decider) why() trigger {
 	case d.held() && d.scheduled():
 		return d.schedule()
 
+	case d.held() && s.Cancelled() && s.Last.Rejected:
+		return untriggered(state.ReasonRejected, "%s: it is planned again when its input or definition changes, or when a run is requested", s.Last.Error)
+
 	case d.held() && s.Cancelled():
 		return untriggered(state.ReasonCancelled, "%s: it runs when its input or definition changes, or when a run is requested",
 			cmp.Or(s.Last.Error, "the run before was cancelled"))

@@ -201,7 +201,7 @@ func TestServe_WrongTokensAreLimitedPerAddress(t *testing.T) {
 	}
 	tokens := s.guard.tokens
 	other := &http.Request{RemoteAddr: "192.0.2.1:99", Header: http.Header{"Authorization": {"Bearer " + actToken}}}
-	if level, err := tokens.level(other); level != access.Act {
+	if level, _, err := tokens.level(other); level != access.Act {
 		t.Errorf("another address: level %d, %v", level, err)
 	}
 	if n := strings.Count(s.log.String(), "wrong token"); n != failuresAtOnce {

@@ -52,36 +52,36 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer.refuse(r, http.StatusForbidden, "web pages of other origins may not use this API: -allow-origin lets them")
 		return
 	}
-	level, ok := g.level(answer, r)
+	level, token, ok := g.level(answer, r)
 	if !ok || !g.readBody(answer, r) {
 		return
 	}
 	if !local {
 		level = access.None
 	}
-	g.next.ServeHTTP(answer, r.WithContext(access.With(r.Context(), level)))
+	g.next.ServeHTTP(answer, r.WithContext(access.WithToken(access.With(r.Context(), level), token)))
 }
 
-// level returns the level of a request, and reports whether it may continue.
-func (g *guard) level(w *answer, r *http.Request) (access.Level, bool) {
-	level, err := g.tokens.level(r)
+// level returns the level of a request and the name of its token, and reports whether it may continue.
+func (g *guard) level(w *answer, r *http.Request) (level access.Level, token string, ok bool) {
+	level, token, err := g.tokens.level(r)
 	reads := r.Method == http.MethodGet || r.Method == http.MethodHead || r.Method == http.MethodOptions
 	switch {
 	case errors.Is(err, errNoToken) && r.URL.Path == g.public && reads:
-		return access.None, true
+		return access.None, "", true
 	case errors.Is(err, errTooMany):
 		w.Header().Set("Retry-After", "5")
 		w.refuse(r, http.StatusTooManyRequests, err.Error())
-		return level, false
+		return level, "", false
 	case err != nil:
 		w.Header().Set("WWW-Authenticate", `Bearer realm="terrapulse"`)
 		w.refuse(r, http.StatusUnauthorized, err.Error())
-		return level, false
+		return level, "", false
 	case level < access.Act && !reads:
 		w.refuse(r, http.StatusForbidden, "this token allows requests that change nothing: use the one of api.token")
-		return level, false
+		return level, "", false
 	}
-	return level, true
+	return level, token, true
 }
 
 // readBody reads the body, so that a slow client waits here and not in the handler. It reports

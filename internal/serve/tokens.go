@@ -115,36 +115,36 @@ var (
 	errTooMany    = errors.New("too many requests with a wrong token came from this address: wait a few seconds")
 )
 
-// level returns the level of a request. If it is None, the error says why.
-func (t *tokens) level(r *http.Request) (access.Level, error) {
+// level returns the level of a request, and the configuration key of its token. If the level is
+// None, the error says why.
+func (t *tokens) level(r *http.Request) (level access.Level, key string, err error) {
 	if len(t.all) == 0 {
-		return access.Act, nil
+		return access.Act, "", nil
 	}
 	header := r.Header.Get("Authorization")
 	if header == "" {
-		return access.None, errNoToken
+		return access.None, "", errNoToken
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	client := clientOf(r.RemoteAddr)
 	if failed := t.failures[client]; failed != nil && failed.TokensAt(t.now()) < 1 {
-		return access.None, errTooMany // even with the right token: otherwise guessing would go on
+		return access.None, "", errTooMany // even with the right token: otherwise guessing would go on
 	}
-	level := access.None
 	if scheme, value, ok := strings.Cut(header, " "); ok && strings.EqualFold(scheme, "Bearer") {
 		sum := sha256.Sum256([]byte(strings.TrimSpace(value)))
 		for _, one := range t.all {
-			if one.matches(sum, t.log) {
-				level = max(level, one.level)
+			if one.matches(sum, t.log) && one.level > level {
+				level, key = one.level, one.Key
 			}
 		}
 	}
 	if level == access.None {
 		t.failed(client)
 		t.log.Warn("a request to the HTTP API had a wrong token", "client", r.RemoteAddr, "method", r.Method, "path", r.URL.Path)
-		return access.None, errWrongToken
+		return access.None, "", errWrongToken
 	}
-	return level, nil
+	return level, key, nil
 }
 
 // failed counts a request with a wrong token.

@@ -34,6 +34,7 @@ const (
 	ReasonBackoff    ReasonCode = "backing_off"
 	ReasonHeld       ReasonCode = "held"
 	ReasonCancelled  ReasonCode = "cancelled"
+	ReasonRejected   ReasonCode = "rejected"
 	ReasonOnHold     ReasonCode = "on_hold"
 	ReasonOutside    ReasonCode = "outside_window"
 	ReasonRules      ReasonCode = "rules_changed"

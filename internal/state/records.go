@@ -278,7 +278,8 @@ type Run struct {
 	Resumed  *Resume       `json:"resumed,omitempty"` // who ended its last wait, and when it was launched again
 	Waited   time.Duration `json:"waited,omitempty"`  // in all
 	Approval *Approval     `json:"approval,omitempty"`
-	Digest   string        `json:"digest,omitempty"` // of what was rendered
+	Rejected bool          `json:"rejected,omitempty"` // a person rejected the plan that the run waited with
+	Digest   string        `json:"digest,omitempty"`   // of what was rendered
 	Error    string        `json:"error,omitempty"`
 	Changes  *Changes      `json:"changes,omitempty"`  // what Terraform did
 	Logs     int           `json:"logs,omitempty"`     // bytes of its output that are kept
@@ -340,6 +341,8 @@ type Result struct {
 	Ended   time.Time `json:"ended"`
 	Error   string    `json:"error,omitempty"`
 	Changes *Changes  `json:"changes,omitempty"`
+	// Rejected is set if a person rejected the plan that the run waited with.
+	Rejected bool `json:"rejected,omitempty"`
 }
 
 // PrintedTo is where the output of the run is kept.
@@ -347,7 +350,7 @@ func (r Run) PrintedTo() Kept { return cmp.Or(r.Output, Kept{Name: r.ID}) }
 
 // Result returns the short form of the run.
 func (r Run) Result() *Result {
-	res := &Result{Run: r.ID, Kind: r.Kind, Reason: r.Reason, State: r.State, Created: r.Created, Started: r.Started, Ended: r.Ended, Error: r.Error}
+	res := &Result{Run: r.ID, Kind: r.Kind, Reason: r.Reason, State: r.State, Created: r.Created, Started: r.Started, Ended: r.Ended, Error: r.Error, Rejected: r.Rejected}
 	if r.Changes != nil {
 		res.Changes = &Changes{Add: r.Changes.Add, Change: r.Changes.Change, Destroy: r.Changes.Destroy}
 	}

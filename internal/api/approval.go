@@ -1,0 +1,64 @@
+package api
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/terrapulse/terrapulse/internal/apispec"
+	"github.com/terrapulse/terrapulse/internal/reconcile"
+	"github.com/terrapulse/terrapulse/internal/request"
+	"github.com/terrapulse/terrapulse/internal/state"
+)
+
+// getTaskPlan answers with the plan of a task that waits for an approval.
+func (a *api) getTaskPlan(r *http.Request) (any, error) {
+	plan, err := a.reader().WaitingPlan(r.Context(), r.PathValue("name"), a.Control.Output)
+	return apispec.WaitingPlanResponse{RequestID: request.ID(r), Waiting: plan}, a.orNoTask(r, err)
+}
+
+// decidePlan approves or rejects the plan that a task waits with.
+func (a *api) decidePlan(r *http.Request) (any, error) {
+	var asked apispec.ApprovalRequest
+	if err := json.NewDecoder(r.Body).Decode(&asked); err != nil { // the request fits its description: this does not happen
+		return nil, fmt.Errorf("read the request: %w", err)
+	}
+	by, task := a.Who(r).Or(apispec.Deref(asked.By)), r.PathValue("name")
+	plan, comment := apispec.Deref(asked.Plan), state.Cut(apispec.Deref(asked.Comment))
+	var err error
+	if asked.Decision == apispec.ApprovalDecisionReject {
+		err = a.Control.Reject(r.Context(), task, plan, by.Name, comment)
+	} else {
+		err = a.Control.Approve(r.Context(), task, plan, state.Approval{By: by.Name, Authenticated: by.Authenticated, Comment: comment})
+	}
+	return answer{status: http.StatusAccepted, body: apispec.RequestID{RequestID: request.ID(r)}}, a.orNoTask(r, err)
+}
+
+// holdTask keeps a task from running.
+func (a *api) holdTask(r *http.Request) (any, error) {
+	var asked apispec.HoldRequest
+	if err := json.NewDecoder(r.Body).Decode(&asked); err != nil { // as above
+		return nil, fmt.Errorf("read the request: %w", err)
+	}
+	by := a.Who(r).Or(apispec.Deref(asked.By))
+	err := a.Control.Hold(r.Context(), r.PathValue("name"), by.Name, apispec.Deref(asked.Comment))
+	return apispec.RequestID{RequestID: request.ID(r)}, err
+}
+
+// releaseTask releases a task that is on hold.
+func (a *api) releaseTask(r *http.Request) (any, error) {
+	by := a.Who(r).Or(r.URL.Query().Get("by"))
+	err := a.Control.Release(r.Context(), r.PathValue("name"), by.Name)
+	return apispec.RequestID{RequestID: request.ID(r)}, a.orNoTask(r, err)
+}
+
+// orNoTask is the error of a request, or that there is no such task.
+func (a *api) orNoTask(r *http.Request, err error) error {
+	if errors.Is(err, reconcile.ErrNoPlan) || errors.Is(err, reconcile.ErrNotOnHold) {
+		if _, _, missing := a.task(r.Context(), r.PathValue("name")); missing != nil {
+			return missing
+		}
+	}
+	return err
+}

@@ -1,0 +1,34 @@
+package apiclient
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+
+	"github.com/terrapulse/terrapulse/internal/apispec"
+)
+
+// WaitingPlan returns the plan of a task that waits for an approval.
+func (c *Client) WaitingPlan(ctx context.Context, task string) (apispec.WaitingPlan, error) {
+	answer, err := get[apispec.WaitingPlanResponse](ctx, c, taskPath(task)+"/plan", nil)
+	return answer.Waiting, err
+}
+
+// DecidePlan approves or rejects the plan that a task waits with.
+func (c *Client) DecidePlan(ctx context.Context, task string, decision apispec.ApprovalRequest) error {
+	_, err := c.call(ctx, http.MethodPost, taskPath(task)+"/approval", nil, decision, nil)
+	return err
+}
+
+// HoldTask keeps a task from running until it is released.
+func (c *Client) HoldTask(ctx context.Context, task string, hold apispec.HoldRequest) error {
+	_, err := c.call(ctx, http.MethodPost, taskPath(task)+"/hold", nil, hold, nil)
+	return err
+}
+
+// ReleaseTask releases a task that is on hold. by is used if the client is not
+// authenticated.
+func (c *Client) ReleaseTask(ctx context.Context, task, by string) error {
+	_, err := c.call(ctx, http.MethodDelete, taskPath(task)+"/hold", url.Values{"by": {by}}, nil, nil)
+	return err
+}

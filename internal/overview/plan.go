@@ -1,0 +1,75 @@
+package overview
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/terrapulse/terrapulse/internal/apispec"
+	"github.com/terrapulse/terrapulse/internal/apiview"
+	"github.com/terrapulse/terrapulse/internal/state"
+)
+
+// ErrNoPlan is what WaitingPlan returns if no plan of the task waits for an approval.
+var ErrNoPlan = errors.New("no plan waits for an approval")
+
+// Output loads what is kept elsewhere than in the store, by its URL; nil if nothing is.
+type Output func(ctx context.Context, url string) ([]byte, error)
+
+// WaitingPlan reads the plan of a task that waits for an approval. The error is
+// ErrNoPlan if there is none.
+func (r Reader) WaitingPlan(ctx context.Context, task string, output Output) (apispec.WaitingPlan, error) {
+	if len(state.TaskKey(task)) > state.MaxKey {
+		return apispec.WaitingPlan{}, ErrNoPlan
+	}
+	rec, err := state.Read[state.Task](ctx, r.Store, state.TaskKey(task))
+	if err != nil {
+		return apispec.WaitingPlan{}, fmt.Errorf("read task %s: %w", task, err)
+	}
+	wait := rec.Data.Waits()
+	if wait == nil || wait.For != state.WaitApproval || wait.Content == nil {
+		return apispec.WaitingPlan{}, ErrNoPlan
+	}
+	stored, err := state.Read[state.Run](ctx, r.Store, state.RunKey(task, rec.Data.Run.ID))
+	if err != nil {
+		return apispec.WaitingPlan{}, fmt.Errorf("read run %s: %w", rec.Data.Run.ID, err)
+	}
+	run := stored.Data
+	shown := apispec.WaitingPlan{ID: wait.ID, Task: task, Run: rec.Data.Run.ID, Since: wait.Since, Until: apiview.Moment(wait.Until), Causes: []apispec.Cause{},
+		Content: apispec.Content{Definition: wait.Content.Definition, Input: wait.Content.Input, Plan: apiview.Optional(wait.Content.Plan), State: apiview.Optional(wait.Content.State)},
+		Changes: apiview.Run(run).Changes}
+	for _, c := range wait.Causes {
+		shown.Causes = append(shown.Causes, apispec.Cause{Rule: string(c.Rule), Text: c.Text})
+	}
+	if resume := rec.Data.Run.Resume; resume != nil && resume.Approval != nil {
+		a := resume.Approval
+		shown.Approved = &apispec.Approval{By: a.By, Authenticated: a.Authenticated, At: a.At, Comment: apiview.Optional(a.Comment), Expires: apiview.Moment(a.Expires)}
+	}
+	if wait.Content.Plan == "" && run.Plan == (state.Kept{}) {
+		return shown, nil
+	}
+	text, err := run.Plan.Load(ctx, r.Store, task, output)
+	if err == nil {
+		shown.Text = new(string(text))
+	}
+	data, wrong := run.PlanData.Load(ctx, r.Store, task, output)
+	if wrong == nil {
+		shown.Plan = new(apispec.Plan)
+		wrong = json.Unmarshal(data, shown.Plan) // a driver.Plan has this form
+	}
+	// What is not kept is left out.
+	if err = cmp.Or(unless(err, state.ErrNotFound), unless(wrong, state.ErrNotFound)); err != nil {
+		return shown, fmt.Errorf("read the plan of run %s: %w", run.ID, err)
+	}
+	return shown, nil
+}
+
+// unless is err, or nil if it is the other one.
+func unless(err, other error) error {
+	if errors.Is(err, other) {
+		return nil
+	}
+	return err
+}
