@@ -27,6 +27,7 @@ func (a *app) commands() []command {
 			a.ofTask(forgetTask),
 			a.ofTask(cancelTask),
 
+<<<<<<< HEAD
 			a.invokeCommand(),
 			a.doctorCommand(),
 
@@ -36,6 +37,17 @@ func (a *app) commands() []command {
 			a.versionCommand(),
 		},
 		a.group("task", "Create, enable, disable or delete a task", `
+=======
+		&group{a, "plan", "Show the plan that waits for an approval", `
+  Shows the plan of a task that waits for an approval.`},
+		&planShowCommand{app: a},
+		&approveCommand{app: a},
+		&rejectCommand{app: a},
+		&holdCommand{app: a},
+		&releaseCommand{app: a},
+
+		&group{a, "task", "Create, enable, disable or delete a task", `
+>>>>>>> 19f3ea9 (cli: plan show, approve, reject, hold and release; exit code 3)
   Changes the tasks of a running instance through its HTTP API. Changes persist
   across restarts and apply to every instance on the same store.`,
 			a.taskCreateCommand(),
@@ -70,6 +82,7 @@ const onFile = "-config-file tasks.yaml"
 
 var (
 	codesOfTask  = []int{exitOK, exitError, exitMissing, exitFlags}
+	codesOfRun   = []int{exitOK, exitWaits, exitError, exitMissing, exitFlags}
 	codesOfFiles = []int{exitOK, exitMissing, exitFlags, exitConfig}
 	codesOfStore = []int{exitOK, exitError, exitMissing, exitFlags, exitConfig}
 	codesOfPlan  = []int{exitOK, exitChanges, exitError, exitMissing, exitFlags, exitConfig, exitTerraform}

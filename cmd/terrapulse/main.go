@@ -26,6 +26,7 @@ var version = "dev"
 const (
 	exitOK          = 0
 	exitChanges     = 2  // -detailed-exitcode: the plan holds changes
+	exitWaits       = 3  // nothing failed, and a task is held or waits for an approval or its window
 	exitError       = 11 // something failed while running
 	exitInterrupted = 12 // stopped a second time, before Terraform had ended
 	exitMissing     = 13 // a required flag or argument is missing

@@ -210,6 +210,9 @@ func (s *site) args(args []string) []string {
 	if overAPI || command == "validate" || command == "render" || command == "inspect" {
 		return args
 	}
+	if command == "plan" {
+		return append([]string{"plan", rest[0], "-store", "sqlite:" + s.path("state.db")}, rest[1:]...)
+	}
 	return append([]string{command, "-store", "sqlite:" + s.path("state.db")}, rest...)
 }
 

@@ -19,7 +19,7 @@ type onceReport struct {
 
 type taskReport struct {
 	Name    string         `json:"name"`
-	Outcome string         `json:"outcome"` // the state of the run, "disabled" or "not run"
+	Outcome string         `json:"outcome"` // the state of the run, "held", "disabled" or "not run"
 	Reason  apispec.Reason `json:"reason"`
 	Run     *apispec.Run   `json:"run,omitempty"`
 	Plan    string         `json:"plan,omitempty"` // of invoke -inspect
@@ -28,19 +28,15 @@ type taskReport struct {
 // printReport prints outcomes in JSON, with the plans of tasks that have one, and
 // returns the exit code.
 func (a *app) printReport(outcomes []reconcile.Outcome, plans map[string]string, elapsed time.Duration) int {
-	code := exitOK
 	report := onceReport{Tasks: []taskReport{}, Seconds: elapsed.Seconds()}
 	for _, o := range outcomes {
-		if o.Failed() {
-			code = exitError
-		}
 		t := taskReport{Name: o.Task, Outcome: wordOf(o), Reason: apiview.Reason(o.Reason), Plan: plans[o.Task]}
 		if !notBegun(o) {
 			t.Run = new(apiview.Run(*o.Run))
 		}
 		report.Tasks = append(report.Tasks, t)
 	}
-	return cmp.Or(a.printJSON(report), code)
+	return cmp.Or(a.printJSON(report), exitCodeOf(outcomes))
 }
 
 // inspectReport is what inspect -json prints of a task.

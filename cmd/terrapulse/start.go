@@ -41,9 +41,15 @@ func (a *app) startCommand() command {
 	o.inspect.register(f)
 	f.StringVar(&o.cts.clientType, "client-type", "", "")
 	f.BoolVar(&o.cts.implied, "deprecated-start-up", false, "")
+<<<<<<< HEAD
 	return command{flags: f, synopsis: "Run tasks whenever Consul changes, or once with -once", examples: []string{onFile, "-once " + onFile, "-config-dir /etc/terrapulse -log-format json"},
 		values: map[string]complete.Predictor{"inspect-task": a.tasks(f, o.config.taskNames)},
 		codes:  []int{exitOK, exitError, exitInterrupted, exitMissing, exitFlags, exitConfig, exitTerraform},
+=======
+	return about{flags: f, synopsis: "Run tasks whenever Consul changes, or once with -once", examples: []string{onFile, "-once " + onFile, "-config-dir /etc/terrapulse -log-format json"},
+		values: map[string]complete.Predictor{"inspect-task": c.tasks(f, o.config.taskNames)},
+		codes:  []int{exitOK, exitWaits, exitError, exitInterrupted, exitMissing, exitFlags, exitConfig, exitTerraform},
+>>>>>>> 19f3ea9 (cli: plan show, approve, reject, hold and release; exit code 3)
 		help: `Usage: terrapulse start [flags]
 
   Watches Consul and applies a task's Terraform module whenever its condition
@@ -51,10 +57,16 @@ func (a *app) startCommand() command {
   one store: one of them leads, the others take over when it ends.
 
   -once runs every enabled task one time and ends: exit code 0 when all were
+<<<<<<< HEAD
   applied, 11 when any was not. -inspect shows what would be changed.
 `,
 		run: func([]string) int { return a.start(o) },
 	}
+=======
+  applied, 11 when any was not, and 3 when the rest is held or waits for an
+  approval or its window. -inspect shows what would be changed.
+`}
+>>>>>>> 19f3ea9 (cli: plan show, approve, reject, hold and release; exit code 3)
 }
 
 // startOptions are the flags of start.
@@ -231,7 +243,6 @@ func (a *app) once(e *instance.Instance, began time.Time, shown *progress) int {
 // summarise prints a line for each task and, if it is known how long they took
 // together, one for all.
 func (a *app) summarise(outcomes []reconcile.Outcome, elapsed time.Duration) int {
-	code := exitOK
 	var t table
 	t.row(plain, "TASK", "OUTCOME", "DURATION", "ADDED", "CHANGED", "DESTROYED")
 	for _, o := range outcomes {
@@ -239,8 +250,8 @@ func (a *app) summarise(outcomes []reconcile.Outcome, elapsed time.Duration) int
 		cells := []string{"-", "-", "-", "-"}
 		switch {
 		case o.Failed():
-			n, code = bad, exitError
-		case word == wordDisabled:
+			n = bad
+		case o.Waits(), word == wordDisabled:
 			n = plain
 		}
 		switch {
@@ -265,6 +276,9 @@ func (a *app) summarise(outcomes []reconcile.Outcome, elapsed time.Duration) int
 			unrun[o.Err.Error()] = append(unrun[o.Err.Error()], o.Task)
 		} else if text := explanation(o); text != "" {
 			fmt.Fprintf(a.stderr, "\nTask %s %s\n", o.Task, text)
+			if o.Run != nil && o.Waits() && o.Run.Wait.For == state.WaitApproval {
+				fmt.Fprintf(a.stderr, "`terrapulse plan show %[1]s` shows the plan, `terrapulse approve %[1]s` approves it.\n", o.Task)
+			}
 		}
 	}
 	for _, why := range slices.Sorted(maps.Keys(unrun)) {
@@ -274,14 +288,26 @@ func (a *app) summarise(outcomes []reconcile.Outcome, elapsed time.Duration) int
 		}
 		fmt.Fprintf(a.stderr, "\n"+who+" not run: %s\n", strings.Join(unrun[why], ", "), why)
 	}
-	return code
+	return exitCodeOf(outcomes)
+}
+
+// exitCodeOf is the exit code of a command that ran tasks: a failure counts more than
+// what is held or waits.
+func exitCodeOf(outcomes []reconcile.Outcome) int {
+	switch {
+	case slices.ContainsFunc(outcomes, reconcile.Outcome.Failed):
+		return exitError
+	case slices.ContainsFunc(outcomes, reconcile.Outcome.Waits):
+		return exitWaits
+	}
+	return exitOK
 }
 
 // explanation says why a task was not applied; "" if there is nothing to say.
 func explanation(o reconcile.Outcome) string {
 	run := o.Run
 	switch {
-	case run == nil && o.Failed():
+	case run == nil && (o.Failed() || o.Waits()):
 		return "was not run: " + o.Reason.Text
 	case run == nil:
 		return ""
@@ -340,11 +366,19 @@ func notBegun(o reconcile.Outcome) bool {
 	return o.Run == nil || o.Run.State == state.RunIntended
 }
 
-const wordDisabled = "disabled"
+const (
+	wordDisabled = "disabled"
+	wordHeld     = "held"
+	wordWaiting  = "waiting"
+)
 
 // wordOf is the state of the task's run, or why it has none.
 func wordOf(o reconcile.Outcome) string {
 	switch {
+	case o.Waits() && (o.Run == nil && o.Reason.Code != state.ReasonOutside && o.Reason.Code != state.ReasonWaiting || o.Run != nil && o.Run.Wait.Guards()):
+		return wordHeld
+	case o.Waits():
+		return wordWaiting
 	case !notBegun(o):
 		return string(o.Run.State)
 	case o.Reason.Code == state.ReasonDisabled:

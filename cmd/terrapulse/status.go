@@ -219,7 +219,7 @@ func changed(t apispec.TaskOverview, now time.Time) string {
 // How long a reason may be. An error has what to do about it at its end.
 const (
 	longReason = 140 // two lines
-	longError  = 800
+	longError  = 800 // also of what is held or waits
 )
 
 // why is the reason of a task's phase.
@@ -228,7 +228,7 @@ func why(t apispec.TaskOverview) string {
 	if apispec.Deref(t.Failures) > 0 && t.LastRun != nil && apispec.Deref(t.LastRun.Error) != "" {
 		text += ": " + *t.LastRun.Error
 	}
-	if newsOf[t.Phase] == bad {
+	if newsOf[t.Phase] == bad || t.Phase == apispec.PhaseHeld || t.Phase == apispec.PhaseWaiting {
 		limit = longError
 	}
 	return shorten(text, limit)

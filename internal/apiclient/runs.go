@@ -10,6 +10,7 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/apispec"
 	"github.com/terrapulse/terrapulse/internal/pause"
+	"github.com/terrapulse/terrapulse/internal/state"
 )
 
 // The interval between two reads of a run doubles from firstPoll to longestPoll.
@@ -61,9 +62,16 @@ func (c *Client) CancelTask(ctx context.Context, name string) (id string, err er
 	return answer.RunID, err
 }
 
+// WaitsError says that a requested run does not begin before a person or a window
+// lets it.
+type WaitsError struct{ Task apispec.TaskOverview }
+
+func (e *WaitsError) Error() string { return "the run is requested and waits: " + e.Task.Reason.Text }
+
 // AwaitRun waits for the end of the first run of a task after the one with this
 // id. It calls waits with the reason for which the run has not begun, once for
-// each reason.
+// each reason. A run that waits for an approval or its window is returned as well.
+// The error is *WaitsError if the run does not begin before a person or a window lets it.
 func (c *Client) AwaitRun(ctx context.Context, name, after string, waits func(reason string)) (apispec.Run, error) {
 	said := ""
 	query := url.Values{"limit": {runLimit}}
@@ -73,35 +81,56 @@ func (c *Client) AwaitRun(ctx context.Context, name, after string, waits func(re
 	return await(ctx, func(wait time.Duration) (*apispec.Run, error) {
 		runs, err := get[apispec.RunsResponse](ctx, c, taskPath(name)+"/runs", query)
 		run := first(runs.Runs)
-		if err != nil || run != nil {
-			return run, err
+		switch {
+		case err != nil:
+			return nil, err
+		case run != nil && run.Ended != nil:
+			return run, nil
+		case run != nil && run.State != apispec.RunStateWaiting:
+			return nil, nil
 		}
-		reason, err := c.waiting(ctx, name)
-		if err == nil && reason != said && wait > 4*firstPoll {
+		task, err := c.waiting(ctx, name)
+		switch {
+		case err != nil:
+			return nil, err
+		case stopped(task) && task.Run != nil && task.Reason.Code == string(state.ReasonWaiting):
+			return task.Run, nil
+		case stopped(task):
+			return nil, &WaitsError{task}
+		}
+		if reason := task.Reason.Text; reason != said && wait > 4*firstPoll {
 			waits(reason)
 			said = reason
 		}
-		return nil, err
+		return nil, nil
 	})
+}
+
+// stopped reports whether a task runs only if a person or a window lets it.
+func stopped(task apispec.TaskOverview) bool {
+	elsewhere := task.Run != nil && task.Run.Wait != nil && task.Run.Wait.For == apispec.WaitForRemote
+	return !elsewhere && (task.Phase == apispec.PhaseHeld || task.Phase == apispec.PhaseWaiting)
 }
 
 // AwaitEnd waits for the end of a run.
 func (c *Client) AwaitEnd(ctx context.Context, name, id string) (apispec.Run, error) {
 	return await(ctx, func(time.Duration) (*apispec.Run, error) {
 		answer, err := get[apispec.RunResponse](ctx, c, runPath(name, id), nil)
-		return &answer.Run, err
+		if err != nil || answer.Run.Ended == nil {
+			return nil, err
+		}
+		return &answer.Run, nil
 	})
 }
 
-// await reads a run until it has ended. The run is nil as long as there is none;
-// wait is the pause before the next read.
+// await reads until there is a run to return; wait is the pause before the next read.
 func await(ctx context.Context, read func(wait time.Duration) (*apispec.Run, error)) (apispec.Run, error) {
 	for wait := firstPoll; ; wait = min(2*wait, longestPoll) {
 		run, err := read(wait)
 		if err != nil {
 			return apispec.Run{}, err
 		}
-		if run != nil && run.Ended != nil {
+		if run != nil {
 			return *run, nil
 		}
 		if !pause.For(ctx, wait) {
@@ -120,12 +149,12 @@ func first(runs []apispec.Run) *apispec.Run {
 	return nil
 }
 
-// waiting says why a task that is to be run has no run yet. The error says why
+// waiting returns a task that is to be run and has no run yet. The error says why
 // there will be none.
-func (c *Client) waiting(ctx context.Context, name string) (string, error) {
+func (c *Client) waiting(ctx context.Context, name string) (apispec.TaskOverview, error) {
 	answer, err := get[apispec.TaskOverviewResponse](ctx, c, taskPath(name)+"/overview", nil)
 	if err == nil && !answer.Task.Enabled {
 		err = errors.New("the task was disabled before its run began")
 	}
-	return answer.Task.Reason.Text, err
+	return answer.Task, err
 }

@@ -1040,7 +1040,9 @@ type VersionResponse struct {
 
 // Wait what a waiting run waits for
 type Wait struct {
-	For WaitFor `json:"for"`
+	// Causes why a plan needs an approval, the most important first
+	Causes *[]Cause `json:"causes,omitempty"`
+	For    WaitFor  `json:"for"`
 
 	// ID identifies this wait of the run
 	ID    string    `json:"id"`

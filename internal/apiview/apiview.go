@@ -26,6 +26,9 @@ func Run(run state.Run) apispec.Run {
 	}
 	if w := run.Wait; w != nil && run.State == state.RunWaiting {
 		shown.Wait = &apispec.Wait{For: apispec.WaitFor(w.For), ID: w.ID, Text: Optional(w.Text), Since: w.Since, Until: Moment(w.Until)}
+		if len(w.Causes) > 0 {
+			shown.Wait.Causes = new(Causes(*w))
+		}
 	}
 	here := RunURL(run.Task, run.ID)
 	if run.State == state.RunRunning || run.State == state.RunLost || run.Logs > 0 || run.Output != (state.Kept{}) {
@@ -38,6 +41,15 @@ func Run(run state.Run) apispec.Run {
 		shown.PlanDataURL = new(here + "/plan-data")
 	}
 	return shown
+}
+
+// Causes returns why a plan needs an approval as the API shows it.
+func Causes(w state.Wait) []apispec.Cause {
+	causes := make([]apispec.Cause, len(w.Causes))
+	for i, c := range w.Causes {
+		causes[i] = apispec.Cause{Rule: string(c.Rule), Text: c.Text}
+	}
+	return causes
 }
 
 // RunURL returns the path of a run.

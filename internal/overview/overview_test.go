@@ -152,6 +152,9 @@ func TestRead_WhatPeopleChangedCountsBeforeTheNextTick(t *testing.T) {
 func TestCount_EveryEnabledTaskCountsOnce(t *testing.T) {
 	live := &state.LiveRun{ID: "r"}
 	reason := func(k state.ReasonCode) state.Reason { return state.Reason{Code: k} }
+	waits := func(rule state.Rule) *state.LiveRun {
+		return &state.LiveRun{ID: "r", Wait: &state.Wait{For: state.WaitApproval, Content: &state.Content{}, Causes: []state.Cause{{Rule: rule, Text: "too much"}}}}
+	}
 	for name, test := range map[string]struct {
 		task state.Task
 		want state.TaskCounts
@@ -165,6 +168,14 @@ func TestCount_EveryEnabledTaskCountsOnce(t *testing.T) {
 		"unreadable":                {state.Task{Reason: reason(state.ReasonUnreadable)}, state.TaskCounts{Waiting: 1}},
 		"waiting for more changes":  {state.Task{Reason: reason(state.ReasonBuffering)}, state.TaskCounts{Waiting: 1}},
 		"waiting for a runner":      {state.Task{Reason: reason(state.ReasonQueued)}, state.TaskCounts{Waiting: 1}},
+		"outside of its window":     {state.Task{Reason: reason(state.ReasonOutside), Forced: "Jo"}, state.TaskCounts{Waiting: 1}},
+		"on hold":                   {state.Task{Reason: reason(state.ReasonUnchanged), OnHold: &state.OnHold{By: "Jo"}}, state.TaskCounts{Held: 1}},
+		"on hold and disabled":      {state.Task{Reason: reason(state.ReasonDisabled), OnHold: &state.OnHold{By: "Jo"}}, state.TaskCounts{}},
+		"on hold and still running": {state.Task{Reason: reason(state.ReasonRunning), Run: live, OnHold: &state.OnHold{By: "Jo"}}, state.TaskCounts{}},
+		"held by a guard":           {state.Task{Reason: reason(state.ReasonWaiting), Run: waits(state.RuleInputGuard)}, state.TaskCounts{Held: 1}},
+		"waiting for an approval":   {state.Task{Reason: reason(state.ReasonWaiting), Run: waits(state.RuleApproval)}, state.TaskCounts{Waiting: 1}},
+		"rejected":                  {state.Task{Reason: reason(state.ReasonRejected), Last: &state.Result{State: state.RunCancelled, Rejected: true}}, state.TaskCounts{Held: 1}},
+		"rejected, no tick since":   {state.Task{Reason: reason(state.ReasonWaiting), Last: &state.Result{State: state.RunCancelled, Rejected: true}}, state.TaskCounts{Held: 1}},
 		"made without a run":        {state.Task{Reason: reason(state.ReasonHeld), HoldNext: true}, state.TaskCounts{Held: 1}},
 		"failing, and not readable": {state.Task{Reason: reason(state.ReasonUnreadable), Failures: 1}, state.TaskCounts{Failing: 1}},
 		"new, and not yet read":     {state.Task{}, state.TaskCounts{}},
@@ -202,7 +213,9 @@ func TestRead_EveryReasonBelongsToAPhase(t *testing.T) {
 		state.ReasonWaiting: apispec.PhaseApplied, state.ReasonFirst: apispec.PhaseApplied, state.ReasonDefinition: apispec.PhaseApplied,
 		state.ReasonChanged: apispec.PhaseApplied, state.ReasonSchedule: apispec.PhaseApplied, state.ReasonForced: apispec.PhaseApplied,
 		state.ReasonRetry: apispec.PhaseApplied, state.ReasonLost: apispec.PhaseApplied, state.ReasonInterrupted: apispec.PhaseApplied,
-		state.ReasonDoubt: apispec.PhaseApplied,
+		state.ReasonDoubt: apispec.PhaseApplied, state.ReasonWindow: apispec.PhaseApplied, state.ReasonRules: apispec.PhaseApplied,
+		state.ReasonOnHold:   apispec.PhaseApplied, // it was released since
+		state.ReasonRejected: apispec.PhaseHeld, state.ReasonOutside: apispec.PhaseWaiting,
 	}
 	all := append(codes(t), "of a newer version")
 	if len(all) != len(want) {

@@ -37,12 +37,9 @@ func (r Reader) WaitingPlan(ctx context.Context, task string, output Output) (ap
 		return apispec.WaitingPlan{}, fmt.Errorf("read run %s: %w", rec.Data.Run.ID, err)
 	}
 	run := stored.Data
-	shown := apispec.WaitingPlan{ID: wait.ID, Task: task, Run: rec.Data.Run.ID, Since: wait.Since, Until: apiview.Moment(wait.Until), Causes: []apispec.Cause{},
+	shown := apispec.WaitingPlan{ID: wait.ID, Task: task, Run: rec.Data.Run.ID, Since: wait.Since, Until: apiview.Moment(wait.Until), Causes: apiview.Causes(*wait),
 		Content: apispec.Content{Definition: wait.Content.Definition, Input: wait.Content.Input, Plan: apiview.Optional(wait.Content.Plan), State: apiview.Optional(wait.Content.State)},
 		Changes: apiview.Run(run).Changes}
-	for _, c := range wait.Causes {
-		shown.Causes = append(shown.Causes, apispec.Cause{Rule: string(c.Rule), Text: c.Text})
-	}
 	if resume := rec.Data.Run.Resume; resume != nil && resume.Approval != nil {
 		a := resume.Approval
 		shown.Approved = &apispec.Approval{By: a.By, Authenticated: a.Authenticated, At: a.At, Comment: apiview.Optional(a.Comment), Expires: apiview.Moment(a.Expires)}

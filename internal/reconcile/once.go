@@ -21,8 +21,24 @@ type Outcome struct {
 	Err error
 }
 
-// Failed reports whether the task should have been applied and was not.
+// Waits reports whether the task is held, or waits for an approval or its window.
+func (o Outcome) Waits() bool {
+	if o.Run != nil {
+		return o.Run.State == state.RunWaiting && o.Run.Wait != nil && !o.Run.Wait.For.Elsewhere()
+	}
+	switch o.Reason.Code {
+	case state.ReasonWaiting, state.ReasonOnHold, state.ReasonOutside, state.ReasonRejected:
+		return true
+	}
+	return false
+}
+
+// Failed reports whether the task should have been applied, was not, and does not
+// wait for a person or a window either.
 func (o Outcome) Failed() bool {
+	if o.Waits() {
+		return o.Err != nil
+	}
 	if o.Run != nil {
 		return o.Run.State != state.RunSucceeded
 	}

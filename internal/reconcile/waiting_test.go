@@ -273,8 +273,8 @@ func TestOnce_ReportsAWaitingRun(t *testing.T) {
 	if err != nil || len(outcomes) != 1 || outcomes[0].Run == nil || outcomes[0].Run.ID != planned.ID || outcomes[0].Run.State != state.RunWaiting {
 		t.Fatalf("%+v, %v", outcomes, err)
 	}
-	if !outcomes[0].Failed() {
-		t.Error("the task counts as applied")
+	if outcomes[0].Failed() || !outcomes[0].Waits() {
+		t.Errorf("failed %t, waits %t", outcomes[0].Failed(), outcomes[0].Waits())
 	}
 }
 

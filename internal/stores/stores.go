@@ -92,6 +92,10 @@ func (s *Store) Output(ctx context.Context, run state.Run) ([]byte, error) {
 	return run.PrintedTo().Load(ctx, s.Store, run.Task, s.output)
 }
 
+// Elsewhere loads output that is kept outside of the store, by its URL; nil if the
+// store keeps all output.
+func (s *Store) Elsewhere() func(ctx context.Context, url string) ([]byte, error) { return s.output }
+
 // Help describes the URLs of all kinds of stores.
 func Help() string {
 	var all []string

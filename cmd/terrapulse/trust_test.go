@@ -1,0 +1,141 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/hashicorp/consul/api"
+
+	"github.com/terrapulse/terrapulse/internal/apispec"
+)
+
+// instances registers the instances of the service web that are numbered from first to
+// last, or removes them.
+func (s *site) instances(first, last int, there bool) {
+	s.t.Helper()
+	agent := s.consul.Client().Agent()
+	for n := first; n <= last; n++ {
+		id := fmt.Sprintf("web-%02d", n)
+		err := agent.ServiceDeregister(id)
+		if there {
+			err = agent.ServiceRegister(&api.AgentServiceRegistration{Name: "web", ID: id, Port: 8000 + n, Address: "10.0.0.1"})
+		}
+		if err != nil {
+			s.t.Fatal(err)
+		}
+	}
+}
+
+// applied is how many instances the module of the task lb was applied with.
+func (s *site) applied() int { return strings.Count(s.read("lb.txt"), "\n") }
+
+// overview is the task lb as status shows it.
+func (s *site) overview() apispec.TaskOverview {
+	s.t.Helper()
+	r := s.runInTest("status", "-json")
+	var shown apispec.Overview
+	if err := json.Unmarshal([]byte(r.stdout), &shown); err != nil || len(shown.Tasks) == 0 {
+		return apispec.TaskOverview{}
+	}
+	return shown.Tasks[0]
+}
+
+// inPhase waits until the task lb is in a phase, and its reason has a text.
+func (s *site) inPhase(phase apispec.Phase, text string) {
+	s.t.Helper()
+	eventually(s.t, fmt.Sprintf("phase %s: %s", phase, text), func() bool {
+		got := s.overview()
+		return got.Phase == phase && strings.Contains(got.Reason.Text, text)
+	})
+}
+
+func TestGuard_ManyVanishedInstancesAreHeldUntilApproved(t *testing.T) {
+	s := newParallelSite(t)
+	s.instances(1, 60, true)
+	file := s.config(s.task("lb", onWeb))
+	p := s.start("-config-file", file)
+	eventually(t, "60 instances are applied", func() bool { return s.applied() == 60 })
+
+	// Held, shown, rejected.
+	s.instances(1, 40, false)
+	s.inPhase(apispec.PhaseHeld, "40 of 60")
+	s.inPhase(apispec.PhaseHeld, "`terrapulse approve lb`")
+	shown := s.run("plan", "show", "-config-file", file, "lb")
+	wantCode(t, shown, exitOK)
+	wantText(t, shown.stdout, "40 of 60", "An approval applies to", "1 to add, 0 to change, 1 to destroy", "local_file.out")
+	r := s.run("plan", "show", "-json", "lb")
+	wantCode(t, r, exitOK)
+	var plan apispec.WaitingPlan
+	if err := json.Unmarshal([]byte(r.stdout), &plan); err != nil || plan.ID == "" || plan.Content.Plan == nil || plan.Plan == nil || len(plan.Causes) == 0 || plan.Causes[0].Rule != "input_guard" {
+		t.Errorf("%v: %s", err, r.stdout)
+	}
+	wantCode(t, s.run("approve", "-config-file", file, "-plan=none", "lb"), exitError)
+	wantCode(t, s.run("reject", "-config-file", file, "lb"), exitMissing)
+	wantCode(t, s.run("reject", "-config-file", file, "-comment=they come back", "lb"), exitOK)
+	s.inPhase(apispec.PhaseHeld, "rejected by")
+	wantCode(t, s.run("plan", "show", "lb"), exitError)
+
+	// New input is planned again, and data that comes back releases the task by itself.
+	s.instances(41, 41, false)
+	s.inPhase(apispec.PhaseHeld, "41 of 60")
+	s.instances(1, 41, true)
+	s.inPhase(apispec.PhaseApplied, "")
+	wantText(t, p.stderr.String(), "plan rejected")
+	if s.applied() != 60 || strings.Count(s.runInTest("runs", "lb").stdout, "succeeded") != 1 {
+		t.Errorf("%d instances are applied:\n%s", s.applied(), s.runInTest("runs", "lb").stdout)
+	}
+
+	// Approved through the API.
+	s.instances(1, 40, false)
+	s.inPhase(apispec.PhaseHeld, "40 of 60")
+	at := "-http-addr=" + p.served()
+	waits := s.run("run", at, "lb")
+	wantCode(t, waits, exitWaits)
+	wantText(t, waits.stdout+waits.stderr, "held", "40 of 60", "terrapulse approve lb")
+	if s.applied() != 60 {
+		t.Errorf("%d instances are applied before the approval", s.applied())
+	}
+	approved := s.run("approve", at, "-comment=decommissioned", "lb")
+	wantCode(t, approved, exitOK)
+	wantText(t, approved.stdout, "40 of 60", "1 to add, 0 to change, 1 to destroy", "Approved")
+	eventually(t, "the approved change is applied", func() bool { return s.applied() == 20 })
+	s.inPhase(apispec.PhaseApplied, "")
+
+	// A person's hold.
+	wantCode(t, s.run("hold", at, "-comment=change freeze", "lb"), exitOK)
+	s.instances(1, 1, true)
+	s.inPhase(apispec.PhaseHeld, "change freeze")
+	wantCode(t, s.run("run", at, "lb"), exitWaits)
+	if s.applied() != 20 {
+		t.Errorf("%d instances are applied while the task is on hold", s.applied())
+	}
+	wantCode(t, s.run("release", "-config-file", file, "lb"), exitOK)
+	eventually(t, "the change is applied after the release", func() bool { return s.applied() == 21 })
+	wantCode(t, s.run("release", at, "lb"), exitError)
+}
+
+func TestOnce_TaskThatNeedsAnApprovalExitsWithItsOwnCode(t *testing.T) {
+	s := newParallelSite(t)
+	s.instances(1, 3, true)
+	file := s.config(s.task("lb", "approval = \"always\"\n"+onWeb))
+	for range 2 {
+		r := s.run("-once", "-config-file", file)
+		wantCode(t, r, exitWaits)
+		wantText(t, r.stdout, "lb", "waiting")
+		wantText(t, r.stderr, "waits for approval", "`terrapulse approve lb`")
+	}
+	if s.applied() != 0 {
+		t.Error("it was applied without an approval")
+	}
+	wantCode(t, s.run("approve", "-config-file", file, "lb"), exitOK)
+	wantCode(t, s.run("-once", "-config-file", file), exitOK)
+	if s.applied() != 3 {
+		t.Errorf("%d instances are applied", s.applied())
+	}
+	wantCode(t, s.run("hold", "-config-file", file, "lb"), exitOK)
+	r := s.run("-once", "-json", "-config-file", file)
+	wantCode(t, r, exitWaits)
+	wantText(t, r.stdout, `"outcome": "held"`, `"on_hold"`)
+}
