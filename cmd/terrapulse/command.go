@@ -27,7 +27,11 @@ func (a *app) commands() []command {
 			a.ofTask(forgetTask),
 			a.ofTask(cancelTask),
 
-<<<<<<< HEAD
+			a.decides(approvePlan),
+			a.decides(rejectPlan),
+			a.decides(holdTask),
+			a.decides(releaseTask),
+
 			a.invokeCommand(),
 			a.doctorCommand(),
 
@@ -36,18 +40,10 @@ func (a *app) commands() []command {
 
 			a.versionCommand(),
 		},
+		a.group("plan", "Show the plan that waits for an approval", `
+  Shows the plan of a task that waits for an approval.`,
+			a.decides(showPlan)),
 		a.group("task", "Create, enable, disable or delete a task", `
-=======
-		&group{a, "plan", "Show the plan that waits for an approval", `
-  Shows the plan of a task that waits for an approval.`},
-		&planShowCommand{app: a},
-		&approveCommand{app: a},
-		&rejectCommand{app: a},
-		&holdCommand{app: a},
-		&releaseCommand{app: a},
-
-		&group{a, "task", "Create, enable, disable or delete a task", `
->>>>>>> 19f3ea9 (cli: plan show, approve, reject, hold and release; exit code 3)
   Changes the tasks of a running instance through its HTTP API. Changes persist
   across restarts and apply to every instance on the same store.`,
 			a.taskCreateCommand(),

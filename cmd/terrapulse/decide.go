@@ -4,16 +4,14 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"os/user"
 	"strings"
 	"time"
 
-	"github.com/posener/complete"
-
 	"github.com/terrapulse/terrapulse/internal/apispec"
+	"github.com/terrapulse/terrapulse/internal/apiview"
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/overlay"
 	"github.com/terrapulse/terrapulse/internal/overview"
@@ -32,63 +30,88 @@ type decisions interface {
 	Close() error
 }
 
-// decisionFlags are the flags of a command with which a person decides about a task.
-type decisionFlags struct {
+// decisionCommand is a command with which a person decides about a task.
+type decisionCommand struct {
+	*app
+	name, synopsis, usage string
+	examples              []string
+	plan, comment         string // usage of -plan and -comment; "" if the command has no such flag
+	reads                 bool   // the command only reads
+	do                    func(c *decisionCommand, at decisions, task string) (code int, err error)
+
 	store storeFlags
 	api   apiFlags
+	given struct{ plan, comment string }
 }
 
-func (d *decisionFlags) register(f *flag.FlagSet) {
-	d.store.register(f)
-	d.api.register(f)
+// decides returns the command with its flags.
+func (a *app) decides(c decisionCommand) command {
+	c.app = a
+	f := a.flagSet(c.name)
+	c.store.register(f)
+	c.api.register(f)
 	f.Lookup("http-addr").Usage += " Not used with -config-file, -config-dir or -store, which name a store."
-}
-
-// predict completes the names of tasks.
-func (d *decisionFlags) predict(a *app, f *flag.FlagSet) complete.Predictor {
-	return a.tasks(f, func(ctx context.Context) ([]string, error) {
-		if len(d.store.config.paths) > 0 {
-			return d.store.config.taskNames(ctx)
-		}
-		return d.api.taskNames(ctx)
-	})
-}
-
-// open returns the task that the arguments name, and where to decide about it. The
-// exit code is -1 if all is well.
-func (d *decisionFlags) open(a *app, command string, arguments []string, writes bool) (string, decisions, int) {
-	if code := a.oneTask(command, arguments); code >= 0 {
-		return "", nil, code
+	if c.plan != "" {
+		f.StringVar(&c.given.plan, "plan", "", c.plan)
 	}
-	given := d.api.given()
+	if c.comment != "" {
+		f.StringVar(&c.given.comment, "comment", "", c.comment)
+	}
+	names := a.tasks(f, func(ctx context.Context) ([]string, error) {
+		if len(c.store.config.paths) > 0 {
+			return c.store.config.taskNames(ctx)
+		}
+		return c.api.taskNames(ctx)
+	})
+	return command{flags: f, synopsis: c.synopsis, examples: c.examples, codes: codesOfStore, args: names, help: c.usage, run: c.run}
+}
+
+func (c *decisionCommand) run(arguments []string) int {
+	if code := c.oneTask(c.name, arguments); code >= 0 {
+		return code
+	}
+	at, code := c.open()
+	if code >= 0 {
+		return code
+	}
+	defer at.Close()
+	code, err := c.do(c, at, arguments[0])
+	if err != nil {
+		return c.problem(fmt.Sprintf("%s '%s'", "unable to "+c.name, arguments[0]), err)
+	}
+	return code
+}
+
+// open returns where to decide. The exit code is -1 if all is well.
+func (c *decisionCommand) open() (decisions, int) {
+	given := c.api.given()
 	files := given["config-file"] || given["config-dir"]
 	switch {
 	case given["http-addr"] && (given["store"] || files):
-		return "", nil, a.fail(exitFlags, errors.New("-http-addr names an instance: leave out -store, -config-file and -config-dir"))
-	case given["http-addr"] || d.store.url == "" && !files:
-		client, code := a.apiClient(&d.api)
-		return arguments[0], client, code
+		return nil, c.fail(exitFlags, errors.New("-http-addr names an instance: leave out -store, -config-file and -config-dir"))
+	case given["http-addr"] || c.store.url == "" && !files:
+		return c.apiClient(&c.api)
 	}
 	var cfg *config.Config
-	if writes && files {
+	if !c.reads && files {
 		var err error
-		if cfg, err = d.store.config.read(); err != nil {
-			return "", nil, a.invalid(err)
+		if cfg, err = c.store.config.read(); err != nil {
+			return nil, c.invalid(err)
 		}
 	}
-	place, err := d.store.place(a.ctx)
+	place, err := c.store.place(c.ctx)
 	if err != nil {
-		return "", nil, a.invalid(err)
+		return nil, c.invalid(err)
 	}
-	open := place.Read
-	if writes {
-		open = place.Write
+	open := place.Write
+	if c.reads {
+		open = place.Read
 	}
-	store, err := open(a.ctx)
+	store, err := open(c.ctx)
 	if err != nil {
-		return "", nil, a.fail(exitError, err)
+		return nil, c.fail(exitError, err)
 	}
-	return arguments[0], storeDecisions{store, &reconcile.Control{Store: store, Now: time.Now, Source: new(overlay.Source),
+	return storeDecisions{store, &reconcile.Control{Store: store, Now: time.Now, Source: new(overlay.Source),
 		Base: func(context.Context) (*config.Config, error) {
 			if cfg == nil {
 				return nil, errors.New("the task files say what is allowed: name them with -config-file or -config-dir, or use the API with -http-addr")
@@ -144,45 +167,40 @@ type decision struct {
 	Plan    *apispec.WaitingPlan `json:"plan,omitempty"`
 }
 
-// decidePlan approves or rejects the plan that a task waits with.
-func (a *app) decidePlan(flags *decisionFlags, arguments []string, how apispec.ApprovalDecision, id, comment string) int {
-	task, at, code := flags.open(a, string(how), arguments, true)
-	if code >= 0 {
-		return code
+// decide approves or rejects the plan that a task waits with.
+func (c *decisionCommand) decide(at decisions, task string, how apispec.ApprovalDecision) (int, error) {
+	plan, err := at.WaitingPlan(c.ctx, task)
+	if err != nil {
+		return 0, err
 	}
-	defer at.Close()
-	unable := fmt.Sprintf("unable to %s the plan of '%s'", how, task)
-	plan, err := at.WaitingPlan(a.ctx, task)
-	if err == nil && !strings.HasPrefix(plan.ID, id) {
-		err = fmt.Errorf("another plan waits now, %s: `terrapulse plan show %s` shows it", plan.ID, task)
+	if !strings.HasPrefix(plan.ID, c.given.plan) {
+		return 0, fmt.Errorf("another plan waits now, %s: `terrapulse plan show %s` shows it", plan.ID, task)
 	}
 	by := userAtHost()
-	if err == nil {
-		// The plan that is printed is the one that is decided on.
-		request := apispec.ApprovalRequest{Decision: how, Plan: &plan.ID, By: &by}
-		if comment != "" {
-			request.Comment = &comment
-		}
-		err = at.DecidePlan(a.ctx, task, request)
+	// The plan that is printed is the one that is decided on.
+	request := apispec.ApprovalRequest{Decision: how, Plan: &plan.ID, By: &by, Comment: apiview.Optional(c.given.comment)}
+	if err := at.DecidePlan(c.ctx, task, request); err != nil {
+		return 0, err
 	}
-	if err != nil {
-		return a.problem(unable, err)
+	text := "Approved. Task %s plans again and applies exactly this.\n"
+	if how == apispec.ApprovalDecisionReject {
+		text = "Rejected. Task %s is planned again when its input or definition changes, or when a run is requested.\n"
 	}
-	if a.json {
-		return a.printJSON(decision{task, by, comment, &plan})
+	if c.json {
+		return c.printDecision(task, by, &plan), nil
 	}
-	a.printDecided(plan)
-	switch how {
-	case apispec.ApprovalDecisionReject:
-		fmt.Fprintf(a.stdout, "Rejected. Task %s is planned again when its input or definition changes, or when a run is requested.\n", task)
-	default:
-		fmt.Fprintf(a.stdout, "Approved. Task %s plans again and applies exactly this.\n", task)
-	}
-	return exitOK
+	c.printWaiting(plan)
+	fmt.Fprintf(c.stdout, text, task)
+	return exitOK, nil
 }
 
-// printDecided prints why a plan waits, and its numbers.
-func (a *app) printDecided(plan apispec.WaitingPlan) {
+// printDecision prints a decision in JSON.
+func (c *decisionCommand) printDecision(task, by string, plan *apispec.WaitingPlan) int {
+	return c.printJSON(decision{task, by, c.given.comment, plan})
+}
+
+// printWaiting prints why a plan waits, and its numbers.
+func (a *app) printWaiting(plan apispec.WaitingPlan) {
 	fmt.Fprintf(a.stdout, "Plan %s of task %s, which waits since %s:\n", plan.ID, plan.Task, plan.Since.Local().Format(time.RFC1123))
 	for _, c := range plan.Causes {
 		fmt.Fprintf(a.stdout, "  - %s\n", c.Text)

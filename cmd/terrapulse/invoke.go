@@ -14,41 +14,6 @@ import (
 	"github.com/terrapulse/terrapulse/internal/stores"
 )
 
-<<<<<<< HEAD
-=======
-// invokeCommand starts runs in AWS by hand.
-type invokeCommand struct {
-	*app
-	stack         string
-	once, inspect bool
-	tasks         []string
-	wait          bool
-}
-
-func (c *invokeCommand) about() about {
-	f := c.flagSet("invoke")
-	stackFlag(f, &c.stack)
-	f.BoolVar(&c.once, "once", false, "Run the tasks now, even if nothing has changed.")
-	f.BoolVar(&c.inspect, "inspect", false, "Plan the tasks and apply nothing.")
-	f.Func("task", "The `name` of a task to run or inspect. Repeatable. Default: every enabled task.", func(s string) error {
-		c.tasks = append(c.tasks, s)
-		return nil
-	})
-	f.BoolVar(&c.wait, "wait", false, "Wait for the runs to end and print their progress.")
-	f.Lookup("json").Usage = "Print JSON, for scripts: the function's answer or, with -wait, the outcomes of the runs."
-	return about{flags: f, synopsis: "Start runs of a deployment in AWS and follow them",
-		examples: []string{"-stack=network", "-stack=network -once -task=firewall -wait"}, codes: []int{exitOK, exitWaits, exitError, exitMissing, exitFlags, exitConfig},
-		help: `Usage: terrapulse invoke -stack=NAME [flags]
-
-  Invokes the function of a deployment in AWS: without -once and -inspect for
-  one tick, as the schedule does every minute. With -wait it follows
-  the runs that were started, prints a summary, and ends with the exit codes of
-  once-mode: 0 if all is well, 3 if a task is held or waits for an approval or its
-  window, 11 if a run failed.
-`}
-}
-
->>>>>>> 19f3ea9 (cli: plan show, approve, reject, hold and release; exit code 3)
 func stackFlag(f *flag.FlagSet, name *string) {
 	f.StringVar(name, "stack", "", "The `name` of the CloudFormation stack.")
 }
@@ -78,13 +43,14 @@ func (a *app) invokeCommand() command {
 	f.BoolVar(&wait, "wait", false, "Wait for the runs to end and print their progress.")
 	f.Lookup("json").Usage = "Print JSON, for scripts: the function's answer or, with -wait, the outcomes of the runs."
 	return command{flags: f, synopsis: "Start runs of a deployment in AWS and follow them",
-		examples: []string{"-stack=network", "-stack=network -once -task=firewall -wait"}, codes: codesOfStore,
+		examples: []string{"-stack=network", "-stack=network -once -task=firewall -wait"}, codes: []int{exitOK, exitWaits, exitError, exitMissing, exitFlags, exitConfig},
 		help: `Usage: terrapulse invoke -stack=NAME [flags]
 
   Invokes the function of a deployment in AWS: without -once and -inspect for
   one tick, as the schedule does every minute. With -wait it follows
   the runs that were started, prints a summary, and ends with the exit codes of
-  once-mode: 0 if all is well, 11 if a run failed.
+  once-mode: 0 if all is well, 3 if a task is held or waits for an approval or its
+  window, 11 if a run failed.
 `,
 		run: func([]string) int {
 			switch {

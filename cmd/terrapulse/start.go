@@ -41,15 +41,9 @@ func (a *app) startCommand() command {
 	o.inspect.register(f)
 	f.StringVar(&o.cts.clientType, "client-type", "", "")
 	f.BoolVar(&o.cts.implied, "deprecated-start-up", false, "")
-<<<<<<< HEAD
 	return command{flags: f, synopsis: "Run tasks whenever Consul changes, or once with -once", examples: []string{onFile, "-once " + onFile, "-config-dir /etc/terrapulse -log-format json"},
 		values: map[string]complete.Predictor{"inspect-task": a.tasks(f, o.config.taskNames)},
-		codes:  []int{exitOK, exitError, exitInterrupted, exitMissing, exitFlags, exitConfig, exitTerraform},
-=======
-	return about{flags: f, synopsis: "Run tasks whenever Consul changes, or once with -once", examples: []string{onFile, "-once " + onFile, "-config-dir /etc/terrapulse -log-format json"},
-		values: map[string]complete.Predictor{"inspect-task": c.tasks(f, o.config.taskNames)},
 		codes:  []int{exitOK, exitWaits, exitError, exitInterrupted, exitMissing, exitFlags, exitConfig, exitTerraform},
->>>>>>> 19f3ea9 (cli: plan show, approve, reject, hold and release; exit code 3)
 		help: `Usage: terrapulse start [flags]
 
   Watches Consul and applies a task's Terraform module whenever its condition
@@ -57,16 +51,11 @@ func (a *app) startCommand() command {
   one store: one of them leads, the others take over when it ends.
 
   -once runs every enabled task one time and ends: exit code 0 when all were
-<<<<<<< HEAD
-  applied, 11 when any was not. -inspect shows what would be changed.
+  applied, 11 when any was not, and 3 when the rest is held or waits for an
+  approval or its window. -inspect shows what would be changed.
 `,
 		run: func([]string) int { return a.start(o) },
 	}
-=======
-  applied, 11 when any was not, and 3 when the rest is held or waits for an
-  approval or its window. -inspect shows what would be changed.
-`}
->>>>>>> 19f3ea9 (cli: plan show, approve, reject, hold and release; exit code 3)
 }
 
 // startOptions are the flags of start.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,6 +22,7 @@ type taskCommand struct {
 	examples              []string
 	names                 complete.Predictor // completes the task; nil for the tasks of the instance
 	waits                 bool               // the command has -wait
+	codes                 []int              // exit codes; nil for codesOfTask
 	approves              bool               // the command has -auto-approve
 	do                    func(c *taskCommand, client *apiclient.Client, task string) (code int, err error)
 
@@ -45,7 +47,11 @@ func (a *app) ofTask(c taskCommand) command {
 	if names == nil {
 		names = c.tasks(f, c.api.taskNames)
 	}
-	return command{flags: f, synopsis: c.synopsis, examples: c.examples, codes: codesOfTask, args: names, help: c.usage, run: c.run}
+	codes := c.codes
+	if codes == nil {
+		codes = codesOfTask
+	}
+	return command{flags: f, synopsis: c.synopsis, examples: c.examples, codes: codes, args: names, help: c.usage, run: c.run}
 }
 
 func (c *taskCommand) run(arguments []string) int {
@@ -76,8 +82,17 @@ func (c *taskCommand) request(client *apiclient.Client, task string, how func(co
 	}
 	run, code, err := c.await(map[string]string{"task": task, "after": after}, fmt.Sprintf("A run of task %s is requested.", task),
 		func() (apispec.Run, error) { return client.AwaitRun(c.ctx, task, after, c.saysWhy(task)) })
-	if c.wait && run.State != apispec.RunStateSucceeded {
-		code = exitError
+	outcome := instance.OutcomeOf(run)
+	if held := (*apiclient.WaitsError)(nil); errors.As(err, &held) {
+		outcome, err = instance.OutcomeOfWait(held), nil
+		if c.json {
+			code = c.printJSON(map[string]any{"task": task, "reason": held.Task.Reason})
+		} else {
+			c.summarise([]reconcile.Outcome{outcome}, 0)
+		}
+	}
+	if c.wait && err == nil {
+		code = cmp.Or(code, exitCodeOf([]reconcile.Outcome{outcome}))
 	}
 	return code, err
 }

@@ -173,27 +173,16 @@ func OutcomeOf(run apispec.Run) reconcile.Outcome {
 		r.Changes = &state.Changes{Add: c.Add, Change: c.Change, Destroy: c.Destroy}
 	}
 	if w := run.Wait; w != nil {
-		r.Wait = &state.Wait{For: state.WaitFor(w.For), ID: w.ID, Text: value(w.Text), Since: w.Since, Until: value(w.Until)}
-		for _, c := range value(w.Causes) {
+		r.Wait = &state.Wait{For: state.WaitFor(w.For), ID: w.ID, Text: apispec.Deref(w.Text), Since: w.Since, Until: apispec.Deref(w.Until)}
+		for _, c := range apispec.Deref(w.Causes) {
 			r.Wait.Causes = append(r.Wait.Causes, state.Cause{Rule: state.Rule(c.Rule), Text: c.Text})
 		}
 	}
 	return reconcile.Outcome{Task: run.Task, Run: r, Reason: state.Reason{Code: state.ReasonCode(run.Reason.Code), Text: run.Reason.Text}}
 }
-<<<<<<< HEAD
-=======
 
 // OutcomeOfWait returns a task whose run does not begin as an outcome.
 func OutcomeOfWait(held *apiclient.WaitsError) reconcile.Outcome {
 	reason := held.Task.Reason
 	return reconcile.Outcome{Task: held.Task.Name, Reason: state.Reason{Code: state.ReasonCode(reason.Code), Text: reason.Text}}
 }
-
-// value is what p points to, or the zero value.
-func value[T any](p *T) (v T) {
-	if p != nil {
-		v = *p
-	}
-	return v
-}
->>>>>>> 19f3ea9 (cli: plan show, approve, reject, hold and release; exit code 3)
