@@ -54,6 +54,11 @@ func situations(now time.Time) []situation {
 	}
 	waits := under(state.RunWaiting)
 	waits.Wait = waiting.Wait
+	guarded := &state.LiveRun{ID: "r1", Launch: "l1", Created: now, Wait: &state.Wait{For: state.WaitApproval, ID: "w1", Since: now, Content: &state.Content{},
+		Causes: []state.Cause{{Rule: state.RuleInputGuard, Text: "40 of 60 instances of web are gone"}}}}
+	since := now.UTC().Format(time.RFC3339)
+	guards := under(state.RunWaiting)
+	guards.Wait = guarded.Wait
 	last := func(s state.RunState) *state.Result {
 		return &state.Result{Run: "r0", Kind: state.KindApply, State: s, Reason: reason(state.ReasonChanged, "added web-1"), Created: now.Add(-time.Hour), Started: now.Add(-59 * time.Minute), Ended: now.Add(-58 * time.Minute), Error: "no such file"}
 	}
@@ -75,6 +80,10 @@ func situations(now time.Time) []situation {
 		{name: "interrupted", phase: apispec.PhaseInterrupted, why: "added web-1", task: state.Task{AppliedAt: applied, Last: last(state.RunInterrupted), Reason: running}},
 		{name: "cancelled", phase: apispec.PhaseCancelled, why: "by Jo", task: state.Task{AppliedAt: applied, Last: last(state.RunCancelled), Reason: reason(state.ReasonCancelled, "by Jo")}},
 		{name: "held", phase: apispec.PhaseHeld, why: "made without a run", task: state.Task{Reason: reason(state.ReasonHeld, "made without a run")}},
+		{name: "guarded", phase: apispec.PhaseHeld, why: "held since " + since + ": 40 of 60 instances of web are gone; it ends when the data comes back, when `terrapulse approve guarded` approves it, or when the limit is raised", task: state.Task{AppliedAt: applied, Run: guarded, Reason: running}, run: guards},
+		{name: "on-hold", phase: apispec.PhaseHeld, why: "on hold by Jo since " + since + "; `terrapulse release on-hold` ends it", task: state.Task{AppliedAt: applied, OnHold: &state.OnHold{By: "Jo", At: now}, Reason: reason(state.ReasonUnchanged, "nothing changed")}},
+		{name: "rejected", phase: apispec.PhaseHeld, why: "rejected by Jo", task: state.Task{AppliedAt: applied, Last: last(state.RunCancelled), Reason: reason(state.ReasonRejected, "rejected by Jo")}},
+		{name: "outside", phase: apispec.PhaseWaiting, why: "outside its window, which opens at noon", task: state.Task{AppliedAt: applied, Pending: pending, Due: now.Add(time.Hour), Reason: reason(state.ReasonOutside, "outside its window, which opens at noon")}},
 		{name: "unreadable", phase: apispec.PhaseUnreadable, why: "permission denied", task: state.Task{AppliedAt: applied, Reason: reason(state.ReasonUnreadable, "permission denied")}},
 		{name: "blocked", phase: apispec.PhaseBlocked, why: "no Terraform", task: state.Task{AppliedAt: applied, Reason: reason(state.ReasonBlocked, "no Terraform")}},
 		{name: "corrupt", phase: apispec.PhaseCorrupt, why: "record task/corrupt in the store", corrupt: state.TaskKey("corrupt")},
