@@ -171,6 +171,17 @@ func TestServe_TokensDecideWhatARequestMayDo(t *testing.T) {
 	}
 }
 
+func TestServe_RequestCarriesTheNameOfItsToken(t *testing.T) {
+	names := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, access.Token(r.Context())) })
+	s := start(t, Options{Handler: names, Public: "/v1/health",
+		Token: Token{Key: "api.token", Value: actToken}, ReadToken: Token{Key: "api.read_token", Value: readToken}}, nil)
+	for token, want := range map[string]string{actToken: "api.token", readToken: "api.read_token", "": ""} {
+		if _, name := s.ask("GET", "/v1/health", "", token); name != want {
+			t.Errorf("with %q: %q, want %q", token, name, want)
+		}
+	}
+}
+
 func TestServe_WithoutATokenEverythingIsAllowed(t *testing.T) {
 	s := start(t, Options{Handler: levels}, nil)
 	for _, token := range []string{"", "whatever"} {
