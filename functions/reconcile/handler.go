@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"time"
 
@@ -173,6 +174,13 @@ func (i *invocation) once(ctx context.Context, req invoke.Request) (invoke.Answe
 		if held := new(lease.HeldError); errors.As(err, &held) && i.sleep(ctx, heldWait) {
 			i.log.Debug("waiting for the lease", "leader", held.Owner)
 			continue
+		}
+		replaced := report.Replaced("an invocation of the function")
+		maps.DeleteFunc(replaced, func(task, _ string) bool { return force[task] == "" })
+		if err == nil && len(replaced) > 0 {
+			var next reconcile.Report
+			next, err = i.tick(ctx, reconcile.TickOptions{Force: replaced})
+			report.Include(next)
 		}
 		answer, err := i.answer(req, report, err)
 		if err == nil && req.Wait {

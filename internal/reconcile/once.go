@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/lease"
@@ -114,25 +115,38 @@ func (r *Reconciler) Once(ctx context.Context, wait func()) ([]Outcome, error) {
 // replaceWaiting runs the tasks whose waiting runs the tick of the report has
 // ended, and adds what it does to the report.
 func (r *Reconciler) replaceWaiting(ctx context.Context, held *lease.Lease, report *Report) error {
-	ended := map[string]int{} // place of the decision, by task
-	force := map[string]string{}
-	for i, d := range report.Decisions {
-		if d.Action == End {
-			ended[d.Task.Name], force[d.Task.Name] = i, "-once"
-		}
-	}
-	if len(ended) == 0 {
+	force := report.Replaced("-once")
+	if len(force) == 0 {
 		return nil
 	}
 	next, err := r.Tick(ctx, TickOptions{Lease: held, Force: force})
-	for _, d := range next.Decisions {
-		if i, ok := ended[d.Task.Name]; ok {
-			report.Decisions[i] = d
+	report.Include(next)
+	return err
+}
+
+// Replaced names who requests a run, for every task whose waiting run the tick has
+// ended: the next tick decides on these tasks.
+func (r *Report) Replaced(who string) map[string]string {
+	force := map[string]string{}
+	for _, d := range r.Decisions {
+		if d.Action == End {
+			force[d.Task.Name] = who
 		}
 	}
-	report.Launches = append(report.Launches, next.Launches...)
-	report.Stalled = cmp.Or(report.Stalled, next.Stalled)
-	return err
+	return force
+}
+
+// Include adds what the next tick has done. Its decisions replace those to end a
+// waiting run.
+func (r *Report) Include(next Report) {
+	for _, d := range next.Decisions {
+		i := slices.IndexFunc(r.Decisions, func(was Decision) bool { return was.Action == End && was.Task.Name == d.Task.Name })
+		if i >= 0 {
+			r.Decisions[i] = d
+		}
+	}
+	r.Launches = append(r.Launches, next.Launches...)
+	r.Stalled = cmp.Or(r.Stalled, next.Stalled)
 }
 
 // unrun returns outcomes that say why no task was run.
