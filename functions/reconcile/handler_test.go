@@ -377,3 +377,33 @@ func TestDoctor_EmptyAnswerWithoutRightsIsAProblem(t *testing.T) {
 		}
 	}
 }
+
+func TestOnce_WaitingRunIsReplacedWhenTheInputChanged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStack(t, "web")
+		h := s.process()
+		first := s.must(h, schedule).Runs[0]
+		task, err := state.Read[state.Task](t.Context(), s.store, state.TaskKey("web"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		run, err := state.Read[state.Run](t.Context(), s.store, state.RunKey("web", first.Run))
+		if err != nil {
+			t.Fatal(err)
+		}
+		run.Data.State, run.Data.Digest = state.RunWaiting, "what it has read"
+		run.Data.Wait = &state.Wait{For: state.WaitApproval, ID: "w1", Since: time.Now(), Content: &state.Content{}}
+		if _, err := s.store.Apply(t.Context(), run.Write(run.Data), task.Write(task.Data.BeginWait(run.Data))); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		go func() {
+			time.Sleep(5 * time.Second)
+			s.end(state.RunSucceeded)
+		}()
+		answer := s.must(h, `{"mode":"once","wait":true}`)
+		if len(answer.Runs) != 1 || answer.Runs[0].Run == first.Run || answer.Runs[0].State != state.RunSucceeded {
+			t.Errorf("%+v", answer)
+		}
+	})
+}
