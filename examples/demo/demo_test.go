@@ -17,7 +17,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/testtools"
 )
 
-func TestDemo_ShowsThreeChangesAndLeavesNothing(t *testing.T) {
+func TestDemo_ShowsChangesAndAHoldAndLeavesNothing(t *testing.T) {
 	d, out := newDemo(t)
 	start := time.Now()
 	if err := d.run(t.Context()); err != nil {
@@ -30,6 +30,7 @@ func TestDemo_ShowsThreeChangesAndLeavesNothing(t *testing.T) {
 		`1\. A new instance: [^\n]+\n  Applied [0-9.]+ s after the change:\n(.*\n)*  \+ \|   server web-3 10\.0\.0\.3:8080 check\n`,
 		`2\. A failing check: [^\n]+\n  Applied [0-9.]+ s after the change:\n(.*\n)*  - \|   server web-2 10\.0\.0\.2:8080 check\n`,
 		`3\. A key is edited: [^\n]+\n  Applied [0-9.]+ s after the change:\n(.*\n)*  - \| <h1>All systems work</h1>\n  \+ \| <h1>We are back at noon</h1>\n`,
+		`4\. Every instance vanishes [^\n]+\n  Nothing was applied\.(.*\n)*      - 2 of 2 service instances are gone: [^\n]+ on_empty is "hold"\n(.*\n)*    Approved\.(.*\n)*  - \|   server web-3 `,
 	} {
 		if !regexp.MustCompile(want).MatchString(story) {
 			t.Errorf("no match for %s", want)

@@ -1,19 +1,23 @@
 // Command demo demonstrates Terrapulse with a real Consul and a real Terraform: it
 // runs the tasks of examples/quickstart, changes the catalog three times and shows
-// the results. With -keep it leaves everything running and prints commands to try.
+// the results, and has the guard hold a fourth change. With -keep it leaves everything running and prints commands to try.
 //
 // Usage, from the top of the checkout: make demo, or make demo KEEP=1.
 package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -67,6 +71,7 @@ type demo struct {
 	shown  map[string]string // content of the files as last shown
 	consul *consul
 	daemon *process
+	env    []string // of terrapulse
 }
 
 func (d *demo) run(ctx context.Context) (err error) {
@@ -143,6 +148,9 @@ func (d *demo) run(ctx context.Context) (err error) {
 		d.show(step.file)
 	}
 
+	if err := d.holdAndApprove(ctx); err != nil {
+		return err
+	}
 	if !d.keep {
 		d.heading(fmt.Sprintf("That was Terrapulse, in %s", seconds(time.Since(began))))
 		d.say("make demo KEEP=1 leaves it running, to try changes of your own.")
@@ -171,25 +179,73 @@ func (d *demo) register(ctx context.Context, id string) error {
 
 func checkID(service string) string { return service + "-answers" }
 
-// startDaemon starts terrapulse as a user would, except for its folders and a shorter buffer
-// period.
+// holdAndApprove shows a change that the guard holds until it is approved.
+func (d *demo) holdAndApprove(ctx context.Context) error {
+	d.heading("4. Every instance vanishes from Consul: the guard holds the change")
+	for _, id := range []string{"web-1", "web-2", "web-3"} {
+		if err := d.consul.client.Agent().ServiceDeregisterOpts(id, (&api.QueryOptions{}).WithContext(ctx)); err != nil {
+			return fmt.Errorf("deregister %s in Consul: %w", id, err)
+		}
+	}
+	var plan []byte
+	err := d.daemon.await(ctx, stepTimeout, func() (err error) {
+		plan, err = d.command(ctx, "plan", "show", "load-balancer")
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	d.say("Nothing was applied. `terrapulse plan show load-balancer` says why:")
+	why, _, _ := strings.Cut(string(plan), "\n\n") // the plan itself follows
+	fmt.Fprintf(d.out, "\n%s\n", indented(why))
+	out, err := d.command(ctx, "approve", "-comment=the shop is closed", "load-balancer")
+	if err != nil {
+		return err
+	}
+	d.say("It was a mistake? Then the hold ends by itself when the instances are back. It was not: `terrapulse approve load-balancer`.")
+	fmt.Fprintf(d.out, "\n%s\n", indented(string(out)))
+	if err := d.awaitChange(ctx, d.files[0]); err != nil {
+		return err
+	}
+	d.show(d.files[0])
+	return nil
+}
+
+// command runs a command of terrapulse about the started instance, and returns what it
+// prints.
+func (d *demo) command(ctx context.Context, args ...string) ([]byte, error) {
+	last := len(args) - 1
+	args = append(slices.Clone(args[:last]), "-config-file", "tasks.yaml", "-config-file", d.settings(), args[last])
+	cmd := exec.CommandContext(ctx, d.terrapulse, args...)
+	cmd.Dir, cmd.Env = d.quickstart(), d.env
+	out, err := cmd.Output()
+	if failed := (*exec.ExitError)(nil); errors.As(err, &failed) {
+		err = fmt.Errorf("terrapulse %s: %w: %s", strings.Join(args, " "), err, failed.Stderr)
+	}
+	return out, err
+}
+
+// startDaemon starts terrapulse as a user would, except for its folders, a shorter buffer
+// period and a stricter guard.
 func (d *demo) startDaemon() error {
 	port, err := freePort()
 	if err != nil {
 		return err
 	}
-	content := fmt.Sprintf("working_dir: %q\nport: %d\nbuffer_period: {min: 100ms, max: 1s}\n", filepath.ToSlash(d.dir), port)
+	content := fmt.Sprintf("working_dir: %q\nport: %d\nbuffer_period: {min: 100ms, max: 1s}\nguard: {on_empty: hold}\n", filepath.ToSlash(d.dir), port)
 	if err := os.WriteFile(d.settings(), []byte(content), 0o600); err != nil {
 		return err
 	}
-	env := append(os.Environ(),
+	d.env = append(os.Environ(),
 		"CONSUL_HTTP_ADDR="+d.consul.addr,
 		"TF_CLI_CONFIG_FILE="+filepath.Join(d.top, ".tools", "terraform.rc"),
 		"PATH="+filepath.Join(d.top, ".tools", "bin")+string(os.PathListSeparator)+os.Getenv("PATH"))
-	d.daemon, err = startProcess(filepath.Join(d.dir, "terrapulse.log"), filepath.Join(d.top, "examples", "quickstart"), env,
+	d.daemon, err = startProcess(filepath.Join(d.dir, "terrapulse.log"), d.quickstart(), d.env,
 		d.terrapulse, "start", "-config-file", "tasks.yaml", "-config-file", d.settings())
 	return err
 }
+
+func (d *demo) quickstart() string { return filepath.Join(d.top, "examples", "quickstart") }
 
 // settings returns the path of the file with the settings that differ from the quickstart.
 func (d *demo) settings() string { return filepath.Join(d.dir, "demo.yaml") }

@@ -72,8 +72,14 @@ func (d *demo) suggest() {
     curl -X PUT -d "All is well again" http://%[1]s/v1/kv/web/maintenance
     consul kv put web/balance leastconn   # used from the next change of web on
     %[4]s status -config-file %[5]s
+    %[4]s approve -config-file %[5]s load-balancer   # if web has no instance any more
 
 `, d.consul.addr, strings.Join(d.files, "\n                  "), d.daemon.log, here(d.terrapulse), here(d.settings()))
+}
+
+// indented returns the lines of a text, indented.
+func indented(text string) string {
+	return "    " + strings.ReplaceAll(strings.TrimSpace(text), "\n", "\n    ")
 }
 
 func seconds(d time.Duration) string { return fmt.Sprintf("%.1f s", d.Seconds()) }
