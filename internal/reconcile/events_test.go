@@ -53,7 +53,7 @@ func (r *recorder) heard() string {
 // recording adds a recorder to the reconciler's sinks.
 func (b *bench) recording() *recorder {
 	r := &recorder{}
-	b.Sinks = append(b.Sinks, r)
+	b.Sinks = func() []outbox.Sink { return []outbox.Sink{r} }
 	return r
 }
 
