@@ -78,6 +78,7 @@ var withoutJSON = map[string]string{
 	"task":    "a group: it prints its help alone",
 	"bundle":  "a group: it prints its help alone",
 	"migrate": "a group: it prints its help alone",
+	"notify":  "a group: it prints its help alone",
 }
 
 func TestJSON_EveryCommandTakesItAndItsShapeIsDocumented(t *testing.T) {
