@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -181,7 +182,7 @@ func TestWebhook_EndpointThatIsDeadOrHangsIsDown(t *testing.T) {
 func TestSink_SecretsAreInNoError(t *testing.T) {
 	e := newEndpoint(t, func(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusBadRequest)
-		fmt.Fprint(w, r.URL.RequestURI(), " ", r.Header.Get("X-Token"), " ", r.Host, " ", secret, " and more")
+		fmt.Fprint(w, r.URL.RequestURI(), " ", path.Base(r.URL.Path), " ", r.Header.Get("X-Token"), " ", r.Host, " ", secret, " and more")
 	})
 	env := map[string]string{"URL": e.URL + "/services/T000/B000/hush?key=hush", "HUSH": "hushhush", "SECRET": secret, "PATH": "services/T1/hush"}
 	for _, block := range []string{

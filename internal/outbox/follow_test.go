@@ -117,6 +117,22 @@ func TestFollow_NothingIsRepeatedAfterAStop(t *testing.T) {
 	}
 }
 
+func TestFollow_WhatASinkTookIsNotedWhileAnotherRests(t *testing.T) {
+	b := onSQLite(t)
+	failing, quick := newSlow("failing"), newSlow("quick")
+	close(quick.next)
+	b.happens("one", time.Now(), "web")
+	wake, stop := b.follow(failing, quick)
+	defer stop()
+	wake <- struct{}{}
+	failing.give(t, &outbox.DownError{Err: errors.New("no answer"), After: time.Minute})
+	// If the process is killed now, the next one repeats nothing.
+	eventually(t, "the store says that the quick one has it", func() bool {
+		all, err := b.store.List(t.Context(), outbox.Prefix)
+		return err == nil && len(all) == 1 && strings.Contains(string(all[0].Value), `"taken":{"quick":[0]}`)
+	})
+}
+
 func TestFollow_SinkThatFailedRestsAndIsTriedAgain(t *testing.T) {
 	b := onSQLite(t)
 	failing := newSlow("failing")
