@@ -59,6 +59,9 @@ func (a *app) commands() []command {
 			a.bundlePushCommand(),
 			a.bundleDiffCommand(),
 			a.bundlePullCommand()),
+		a.group("notify", "Try out who is told about events", `
+  Sends a test event through the notify blocks of task files.`,
+			a.notifyTestCommand()),
 	)
 }
 

@@ -79,6 +79,7 @@ var withoutJSON = map[string]string{
 	"bundle":  "a group: it prints its help alone",
 	"migrate": "a group: it prints its help alone",
 	"plan":    "a group: it prints its help alone",
+	"notify":  "a group: it prints its help alone",
 }
 
 func TestJSON_EveryCommandTakesItAndItsShapeIsDocumented(t *testing.T) {

@@ -18,6 +18,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/invoke"
 	"github.com/terrapulse/terrapulse/internal/lease"
 	"github.com/terrapulse/terrapulse/internal/metrics"
+	"github.com/terrapulse/terrapulse/internal/notify"
 	"github.com/terrapulse/terrapulse/internal/outbox"
 	"github.com/terrapulse/terrapulse/internal/overlay"
 	"github.com/terrapulse/terrapulse/internal/pause"
@@ -60,6 +61,7 @@ type handler struct {
 	now         func() time.Time
 	log         *slog.Logger
 	metrics     *metrics.Writer
+	notify      *notify.Set
 
 	said    outbox.Said
 	source  overlay.Source
@@ -283,6 +285,7 @@ func (i *invocation) prepare(ctx context.Context) (*reconcile.Reconciler, consul
 		i.engine = &reconcile.Reconciler{
 			Config: b.Config, Source: &i.source, Bundle: b.Digest, Refused: b.Refused, Store: i.store, Consul: client, Launcher: i.launcher,
 			Owner: i.owner, LeaseTTL: leaseTTL, Skew: skew, MaxLaunches: i.maxLaunches, Windowed: i.window > 0, Now: i.now, Said: &i.said,
+			Sinks: func() []outbox.Sink { return i.notify.Sinks(b.Config.Notify) },
 		}
 	}
 	i.engine.Log = i.log

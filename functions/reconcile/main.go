@@ -56,8 +56,9 @@ func newHandler(ctx context.Context, environ []string, out io.Writer) (*handler,
 		Client: awsecs.NewFromConfig(cfg), Stack: settings.Stack, Cluster: settings.Cluster, TaskDefinition: settings.TaskDefinition,
 		Capacity: settings.Capacity, Subnets: settings.Subnets, SecurityGroups: settings.SecurityGroups, PublicIP: settings.PublicIP, Now: time.Now,
 	}
+	source := secrets.New(cfg)
 	client := &client{secrets: &secrets.Consul{
-		Source: secrets.New(cfg), ARNs: settings.Consul, Dir: filepath.Join(os.TempDir(), "terrapulse-consul"),
+		Source: source, ARNs: settings.Consul, Dir: filepath.Join(os.TempDir(), "terrapulse-consul"),
 	}}
 	return &handler{
 		store: store, launcher: launcher,
@@ -68,6 +69,6 @@ func newHandler(ctx context.Context, environ []string, out io.Writer) (*handler,
 			{"ecs", launcher.Check, "deploy the stack again with a RunnerImage, and a cluster, that are there"},
 		},
 		owner: lease.NewOwner(), window: settings.Window, maxLaunches: settings.MaxContainers,
-		now: time.Now, log: log, metrics: metrics.New(out, settings.Stack),
+		now: time.Now, log: log, metrics: metrics.New(out, settings.Stack), notify: sinks(source),
 	}, nil
 }

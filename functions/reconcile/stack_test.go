@@ -142,7 +142,8 @@ func (s *stack) Status(_ context.Context, ids []string) (map[string]reconcile.La
 // process starts a process of the function.
 func (s *stack) process() *handler {
 	return &handler{
-		store: s.store, launcher: s, bundles: &inforce.Follower{Source: s, Store: s.store, Now: time.Now}, owner: lease.NewOwner(), maxLaunches: 40, now: time.Now,
+		notify: sinks(nil),
+		store:  s.store, launcher: s, bundles: &inforce.Follower{Source: s, Store: s.store, Now: time.Now}, owner: lease.NewOwner(), maxLaunches: 40, now: time.Now,
 		connect: func(context.Context, config.Consul) (consulClient, error) { return s, nil },
 		log:     slog.New(slog.DiscardHandler), metrics: metrics.New(&s.out, "test"),
 	}

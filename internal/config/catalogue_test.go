@@ -67,7 +67,7 @@ var catalogue = []struct {
 	want string // all that is said
 }{
 	{"an unknown key at the top", `bogus = 1`,
-		`f.hcl:1: bogus: invalid key "bogus"; allowed: api, approval, approval_expires, buffer_period, consul, driver, guard, high_availability, id, log_level, port, require_distinct_approver, run_timeout, syslog, task, terraform_provider, tls, vault, window, working_dir`},
+		`f.hcl:1: bogus: invalid key "bogus"; allowed: api, approval, approval_expires, buffer_period, consul, driver, guard, high_availability, id, log_level, notify, port, require_distinct_approver, run_timeout, syslog, task, terraform_provider, tls, vault, window, working_dir`},
 	{"a provider block of Terraform", `provider "x" {}`,
 		`f.hcl:1: provider: provider is an invalid key here, try 'terraform_provider'`},
 	{"driver terraform-cloud", `driver "terraform-cloud" {}`,

@@ -14,6 +14,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/terrapulse/terrapulse/internal/condition"
+	"github.com/terrapulse/terrapulse/internal/notify"
 )
 
 // Config is everything the task files say, merged, with defaults filled in.
@@ -34,6 +35,8 @@ type Config struct {
 	RunTimeout   time.Duration // of tasks that have none of their own; 0 is no limit
 	Rules                      // of tasks that have none of their own
 	Tasks        []Task        // in the order of the files
+
+	Notify []notify.Spec // in the order of the files
 
 	// HighAvailability is nil if the files do not have the block.
 	HighAvailability *HighAvailability

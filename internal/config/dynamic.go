@@ -13,7 +13,7 @@ import (
 
 // Templates in the strings of a terraform_provider block, and in the variables of a
 // task, are evaluated for each run; those in api.token and api.read_token when the
-// program starts.
+// program starts; those of notify blocks when an event is delivered.
 var (
 	// ctsTemplate is a template for Consul-Terraform-Sync, too.
 	ctsTemplate = regexp.MustCompile(`\{\{\s*(env|key|with secret)\s+\\?".+\\?"\s*\}\}`)
@@ -92,7 +92,7 @@ func (l *loader) noTemplates(n *node, path string) {
 	for path, e := range n.below(path, "") {
 		top, _, _ := strings.Cut(path, ".")
 		text := e.value.text
-		if e.value.kind != kindString || strings.EqualFold(top, "terraform_provider") || tokenTemplates[strings.ToLower(path)] || variableTemplate(path, text) {
+		if e.value.kind != kindString || strings.EqualFold(top, "terraform_provider") || tokenTemplates[strings.ToLower(path)] || notifyTemplate.MatchString(path) || variableTemplate(path, text) {
 			continue
 		}
 		hint := "write the value itself, or set it by an environment variable"

@@ -256,7 +256,7 @@ func (g *schemaWriter) value(k key) object {
 		return object{"anyOf": any}
 	}
 	name := cmp.Or(k.tag.Get("form"), k.value)
-	if k.required() && name == k.value {
+	if k.required() && name == "string" {
 		name = "text"
 	}
 	g.define("string", func() object { return values["string"] }) // that of maps refers to it

@@ -344,7 +344,7 @@ func (l *loader) read(file string, raw *rawConfig) *node {
 			l.Warn(block.Origin{Pos: e.pos, Path: path}, fmt.Sprintf("set more than once: this value is used, and the one of line %d is not", old.pos.Line), "remove one of them")
 		}
 	}
-	l.earlier = map[string]int{"task": len(raw.Tasks), "service": len(raw.Services), "window": len(raw.Windows)}
+	l.earlier = map[string]int{"task": len(raw.Tasks), "service": len(raw.Services), "notify": len(raw.Notify), "window": len(raw.Windows)}
 	l.weak = slices.Contains([]string{".hcl", ".json"}, extension(file)) // the formats of Consul-Terraform-Sync
 	l.block(root, reflect.ValueOf(raw).Elem(), "")
 	l.noTemplates(root, "")

@@ -9,6 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/terrapulse/terrapulse/internal/notify"
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/terrapulse/terrapulse/internal/approval"
@@ -76,6 +78,7 @@ var ctyValues = cmp.Options{
 	cmpopts.IgnoreUnexported(Config{}, Provider{}, Task{}, window.Window{}),
 	cmpopts.IgnoreFields(Task{}, "Source"),
 	cmpopts.IgnoreFields(Config{}, "Warnings"),
+	cmpopts.IgnoreFields(notify.Spec{}, "At"),
 }
 
 func TestLoad_ThreeFormatsMeanTheSame(t *testing.T) {

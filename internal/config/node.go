@@ -86,7 +86,7 @@ func (n *node) objects() ([]*node, bool) {
 }
 
 // repeated are the keys whose blocks have a number in paths.
-var repeated = []string{"task", "service", "module_input", "source_input", "window"}
+var repeated = []string{"task", "service", "module_input", "source_input", "notify", "window"}
 
 // below returns all entries below n with their paths, each before those below itself.
 // The element of a list has the key of the list.

@@ -67,6 +67,7 @@ func (l *loader) resolve(raw *rawConfig) *Config {
 	}
 	cfg.Providers = l.providers(&raw.Providers, cfg.Vault.Enabled)
 	cfg.Tasks = l.tasks(raw, cfg)
+	cfg.Notify = l.notify(raw, cfg)
 	return cfg
 }
 

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/config/block"
+	"github.com/terrapulse/terrapulse/internal/notify"
 )
 
 // The structs of this file are the schema: the keys of a task file and their
@@ -50,9 +51,10 @@ type rawConfig struct {
 
 	HighAvailability HighAvailability `key:"high_availability" doc:"several instances form a cluster"`
 
-	Providers labelled     `key:"terraform_provider" doc:"configuration of Terraform providers"`
-	Tasks     []rawTask    `key:"task" doc:"what to keep in step"`
-	Services  []rawService `key:"service" deprecated:"condition \"services\" in the task" doc:"a service that 'services' of a task may name"`
+	Providers labelled        `key:"terraform_provider" doc:"configuration of Terraform providers"`
+	Tasks     []rawTask       `key:"task" doc:"what to keep in step"`
+	Notify    []notify.Notify `key:"notify" doc:"who is told about events"`
+	Services  []rawService    `key:"service" deprecated:"condition \"services\" in the task" doc:"a service that 'services' of a task may name"`
 
 	JSONSchema string `key:"$schema" hidden:"true" doc:"for editors: location of the JSON Schema of task files"`
 

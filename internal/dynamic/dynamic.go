@@ -22,6 +22,7 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/consul"
+	"github.com/terrapulse/terrapulse/internal/notify"
 	"github.com/terrapulse/terrapulse/internal/vault"
 )
 
@@ -149,24 +150,32 @@ func (e *Evaluator) Text(ctx context.Context, cfg *config.Config, key, text stri
 	return r.text, nil
 }
 
-// Keep begins to renew the Vault token if a task's provider needs it and the configuration says so.
+// Keep begins to renew the Vault token if a template needs it and the configuration says so.
 // It sends a request to Vault only if the token is wrapped.
 func (e *Evaluator) Keep(ctx context.Context, cfg *config.Config) error {
 	if !cfg.Vault.Enabled || !cfg.Vault.RenewToken {
 		return nil
 	}
+	if !usesVault(cfg) {
+		return nil
+	}
+	client, err := e.vaultClient(cfg)
+	if err != nil {
+		return err
+	}
+	return client.Keep(ctx)
+}
+
+// usesVault reports whether a template of a task's provider or of a notify block reads from Vault.
+func usesVault(cfg *config.Config) bool {
 	for i := range cfg.Tasks {
-		for _, v := range templates(cfg, &cfg.Tasks[i]) {
-			if config.UsesVault(v.text) {
-				client, err := e.vaultClient(cfg)
-				if err != nil {
-					return err
-				}
-				return client.Keep(ctx)
-			}
+		if slices.ContainsFunc(templates(cfg, &cfg.Tasks[i]), func(v site) bool { return config.UsesVault(v.text) }) {
+			return true
 		}
 	}
-	return nil
+	return slices.ContainsFunc(cfg.Notify, func(s notify.Spec) bool {
+		return slices.ContainsFunc(s.Values(), func(v notify.Text) bool { return config.UsesVault(v.Text) })
+	})
 }
 
 // place is the place of a template.

@@ -18,14 +18,19 @@ import (
 func Driver(ctx context.Context, found *terraform.Binary, parallel int, log *slog.Logger) *tfdriver.Driver {
 	return tfdriver.New(tfdriver.Options{
 		Terraform: found, Parallel: Workers(parallel), Log: log,
-		Values: &dynamic.Evaluator{Context: ctx, Log: log, AWS: func(ctx context.Context) (dynamic.AWS, error) {
-			cfg, err := awsconfig.Load(ctx)
-			if err != nil {
-				return nil, err
-			}
-			return secrets.New(cfg), nil
-		}},
+		Values: Values(ctx, log),
 	})
+}
+
+// Values returns what evaluates templates on this machine.
+func Values(ctx context.Context, log *slog.Logger) *dynamic.Evaluator {
+	return &dynamic.Evaluator{Context: ctx, Log: log, AWS: func(ctx context.Context) (dynamic.AWS, error) {
+		cfg, err := awsconfig.Load(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return secrets.New(cfg), nil
+	}}
 }
 
 // keepToken renews Vault's token from now on if a provider needs it. Otherwise

@@ -21,6 +21,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/dynamic"
 	"github.com/terrapulse/terrapulse/internal/launch"
 	"github.com/terrapulse/terrapulse/internal/lease"
+	"github.com/terrapulse/terrapulse/internal/notify"
 	"github.com/terrapulse/terrapulse/internal/openmetrics"
 	"github.com/terrapulse/terrapulse/internal/outbox"
 	"github.com/terrapulse/terrapulse/internal/overlay"
@@ -114,6 +115,7 @@ func New(ctx context.Context, cfg *config.Config, o Options) (*Instance, error) 
 		terraform: found.Program() + " " + found.Version.String(),
 	}
 	i.base.Store(cfg)
+	sinks := Sinks(i.values, i.base.Load)
 	i.keepToken(ctx, cfg)
 	said, source := new(outbox.Said), new(overlay.Source)
 	run := &runner.Runner{
@@ -131,8 +133,15 @@ func New(ctx context.Context, cfg *config.Config, o Options) (*Instance, error) 
 		Config: cfg, Source: source, Store: store, Consul: client, Launcher: i.Launcher,
 		Owner: owner, LeaseTTL: timing.LeaseTTL, Skew: timing.Skew, Witness: new(lease.Witness), OneClock: store.OneClock,
 		Now: time.Now, Log: o.Log, Said: said,
+		Sinks: func() []outbox.Sink { return sinks.Sinks(i.base.Load().Notify) },
 	}
 	return i, nil
+}
+
+// Sinks returns the sinks of notify blocks, whose templates are evaluated with the
+// configuration in force.
+func Sinks(values *dynamic.Evaluator, cfg func() *config.Config) *notify.Set {
+	return &notify.Set{Evaluate: func(ctx context.Context, key, text string) (string, error) { return values.Text(ctx, cfg(), key, text) }}
 }
 
 // openStore opens the store that the instance writes. The store of a cluster is

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -24,7 +25,7 @@ const (
 	// state.MaxChanges, one of which may be the check of the lease.
 	removedAtOnce = state.MaxChanges - 1
 
-	// noteTime is how long Run may take after the end of its context to note what
+	// noteTime is how long a delivery may take after the end of its context to note what
 	// the sinks have taken: a slow sink would else get the same events each time.
 	noteTime = 5 * time.Second
 )
@@ -35,15 +36,25 @@ type Delivery struct {
 	// Apply writes under the lease, so that as a rule one process delivers. If two
 	// do, events arrive twice, still in order.
 	Apply func(ctx context.Context, changes ...state.Change) ([]state.Record, error)
-	Sinks []Sink
+	// Sinks returns the sinks, which another configuration may change.
+	Sinks func() []Sink
+	Rests *Rests // nil: no sink rests
 	Now   func() time.Time
 	Log   *slog.Logger
+}
+
+// Report is what a delivery did.
+type Report struct {
+	Left   int       // events that some sink has not taken
+	Again  time.Time // when the first sink with events left takes some again
+	Failed error     // why sinks did not take events; it is logged already
 }
 
 // stored is a record of the outbox.
 type stored struct {
 	state.Stored[record]
-	more bool // a sink has taken something in this delivery
+	more bool // a sink has taken something that is not noted in the store
+	gone bool // the record is removed
 }
 
 // item is an event that waits for delivery.
@@ -53,68 +64,59 @@ type item struct {
 	n  int // index in the record
 }
 
-// Run delivers every event to every sink that has not taken it, and removes what
-// all sinks have taken. Each sink has its own progress: one that fails delays no
-// other. It returns how many events are left for the next delivery, and why.
-func (d Delivery) Run(ctx context.Context) (left int, err error) {
-	records, items, err := d.read(ctx)
-	if err != nil || len(records) == 0 {
-		return 0, err
-	}
-	failed := make([]error, len(d.Sinks))
-	taken := make([][]item, len(d.Sinks))
-	var work sync.WaitGroup
-	for i, sink := range d.Sinks {
-		work.Go(func() { taken[i], failed[i] = deliver(ctx, sink, items) })
-	}
-	work.Wait()
-	for i, sink := range d.Sinks {
-		for _, it := range taken[i] {
-			it.in.take(sink.Name(), it.n)
-		}
-	}
-	err = errors.Join(failed...)
-	var done []state.Change
-	var kept []*stored
-	for _, rec := range records {
-		if rec.missing(d.Sinks) == 0 {
-			done = append(done, state.Delete(rec.Record))
-		} else {
-			kept = append(kept, rec)
-		}
-	}
-	if n := d.tooMany(kept); n > 0 {
-		d.logDropped(kept[:n], err)
-		for _, rec := range kept[:n] {
-			done = append(done, state.Delete(rec.Record))
-		}
-		kept = kept[n:]
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), noteTime)
-	defer cancel()
-	for chunk := range slices.Chunk(done, removedAtOnce) {
-		err = errors.Join(err, d.apply(ctx, chunk))
-	}
-	for _, rec := range kept {
-		left += rec.missing(d.Sinks)
-		if rec.more {
-			err = errors.Join(err, d.apply(ctx, []state.Change{rec.Write(rec.Data)}))
-		}
-	}
-	return left, err
+// queue is what a delivery has read of the outbox.
+type queue struct {
+	Delivery
+	sinks   []Sink
+	records []*stored // oldest first
+	items   []item    // that can be delivered now, in their order
+	failed  map[Sink]error
 }
 
-// read returns the records, oldest first, and the events that can be delivered
-// now, in their order.
+// result is what a sink did with the events that it was given.
+type result struct {
+	sink   Sink
+	taken  []item
+	failed error
+}
+
+// Run gives every event once to every sink that has not taken it and does not
+// rest, and removes what all sinks have taken. Each sink has its own progress.
+// The error is one of the store.
+func (d Delivery) Run(ctx context.Context) (Report, error) {
+	q := &queue{Delivery: d}
+	if err := q.read(ctx); err != nil || len(q.records) == 0 {
+		return Report{}, err
+	}
+	results := make([]result, len(q.sinks))
+	var work sync.WaitGroup
+	for i, sink := range q.sinks {
+		items := q.outstanding(sink)
+		work.Go(func() { results[i] = d.deliver(ctx, sink, items) })
+	}
+	work.Wait()
+	for _, r := range results {
+		q.conclude(r)
+	}
+	err := q.note(ctx, true)
+	return q.report(), err
+}
+
+// read reads the records, and keeps what is not noted in the store yet.
 //
 // A list is no snapshot: it may show an event and not the one before it, which
 // was written to a part that had been read already. The one before is in every
 // list that begins later. So the list is read twice, and what is newer than the
 // first list waits.
-func (d Delivery) read(ctx context.Context) ([]*stored, []item, error) {
-	first, err := d.list(ctx)
-	if err != nil || len(first) == 0 {
-		return nil, nil, err
+func (q *queue) read(ctx context.Context) error {
+	q.sinks = q.Sinks()
+	first, err := q.list(ctx)
+	if err != nil {
+		return err
+	}
+	if len(first) == 0 {
+		q.records, q.items = nil, nil
+		return nil
 	}
 	newest := map[string]uint64{} // by stream
 	for _, rec := range first {
@@ -122,20 +124,25 @@ func (d Delivery) read(ctx context.Context) ([]*stored, []item, error) {
 			newest[e.stream()] = max(newest[e.stream()], e.Seq)
 		}
 	}
-	records, err := d.list(ctx)
+	records, err := q.list(ctx)
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
-	var items []item
+	for _, old := range q.records {
+		if i := slices.IndexFunc(records, func(rec *stored) bool { return old.more && rec.Key == old.Key }); i >= 0 {
+			records[i].Data.Taken, records[i].more = old.Data.Taken, true
+		}
+	}
+	q.records, q.items = records, nil
 	for _, rec := range records {
 		for n, e := range rec.Data.Events {
 			if e.Seq <= newest[e.stream()] {
-				items = append(items, item{e, rec, n})
+				q.items = append(q.items, item{e, rec, n})
 			}
 		}
 	}
-	slices.SortStableFunc(items, func(a, b item) int { return cmp.Compare(a.Seq, b.Seq) })
-	return records, items, nil
+	slices.SortStableFunc(q.items, func(a, b item) int { return cmp.Compare(a.Seq, b.Seq) })
+	return nil
 }
 
 func (d Delivery) list(ctx context.Context) ([]*stored, error) {
@@ -145,7 +152,7 @@ func (d Delivery) list(ctx context.Context) ([]*stored, error) {
 	}
 	for _, err := range corrupt {
 		d.Log.Error("an event cannot be read and is dropped", "error", err)
-		if err := d.apply(ctx, []state.Change{state.Delete(err.Record)}); err != nil {
+		if _, err := d.apply(ctx, []state.Change{state.Delete(err.Record)}); err != nil {
 			return nil, err
 		}
 	}
@@ -156,6 +163,107 @@ func (d Delivery) list(ctx context.Context) ([]*stored, error) {
 	return records, nil
 }
 
+// outstanding are the events that the sink is to be given now.
+func (q *queue) outstanding(sink Sink) []item {
+	now := q.Now()
+	return slices.DeleteFunc(slices.Clone(q.items), func(it item) bool {
+		return !it.in.lacks(sink, it.n) || !q.Rests.until(sink, it.stream(), now).IsZero()
+	})
+}
+
+// conclude takes the result of a sink in.
+func (q *queue) conclude(r result) {
+	for _, it := range r.taken {
+		for _, rec := range q.records { // which may have been read again
+			if rec.Key == it.in.Key {
+				rec.take(r.sink.Name(), it.n)
+			}
+		}
+	}
+	if r.failed == nil {
+		delete(q.failed, r.sink)
+		return
+	}
+	if q.failed == nil {
+		q.failed = map[Sink]error{}
+	}
+	q.failed[r.sink] = r.failed
+}
+
+// note removes the records that all sinks have taken and those that are too many
+// or too old. It also writes which sinks have taken a part of a record, if marks
+// is set. It does so after the end of the context, too.
+func (q *queue) note(ctx context.Context, marks bool) (err error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), noteTime)
+	defer cancel()
+	var done []state.Change
+	var kept []*stored
+	for _, rec := range q.records {
+		if rec.missing(q.sinks) == 0 {
+			done = append(done, state.Delete(rec.Record))
+		} else {
+			kept = append(kept, rec)
+		}
+	}
+	if n := q.tooMany(kept); marks && n > 0 {
+		q.logDropped(kept[:n])
+		for _, rec := range kept[:n] {
+			done = append(done, state.Delete(rec.Record))
+		}
+		kept = kept[n:]
+	}
+	for chunk := range slices.Chunk(done, removedAtOnce) {
+		_, failed := q.apply(ctx, chunk)
+		err = errors.Join(err, failed)
+	}
+	if err == nil {
+		for _, rec := range q.records {
+			rec.gone = !slices.Contains(kept, rec)
+		}
+		q.records = kept
+		q.items = slices.DeleteFunc(q.items, func(it item) bool { return it.in.gone })
+	}
+	for _, rec := range kept {
+		if !rec.more || !marks {
+			continue
+		}
+		written, failed := q.apply(ctx, []state.Change{rec.Write(rec.Data)})
+		if failed != nil {
+			err = errors.Join(err, failed)
+			continue
+		}
+		rec.more = false
+		for _, w := range written {
+			rec.Record = w
+		}
+	}
+	return err
+}
+
+// report says what is left.
+func (q *queue) report() Report {
+	r := Report{Failed: errors.Join(slices.Collect(maps.Values(q.failed))...)}
+	for _, rec := range q.records {
+		r.Left += rec.missing(q.sinks)
+	}
+	now := q.Now()
+	for _, it := range q.items {
+		for _, sink := range q.sinks {
+			if !it.in.lacks(sink, it.n) {
+				continue
+			}
+			at := q.Rests.until(sink, it.stream(), now)
+			if at.IsZero() {
+				at = now
+			}
+			if r.Again.IsZero() || at.Before(r.Again) {
+				r.Again = at
+			}
+		}
+	}
+	return r
+}
+
 func (s *stored) take(sink string, n int) {
 	if s.Data.Taken == nil {
 		s.Data.Taken = map[string][]int{}
@@ -163,39 +271,58 @@ func (s *stored) take(sink string, n int) {
 	s.Data.Taken[sink], s.more = append(s.Data.Taken[sink], n), true
 }
 
-func (s *stored) hasTaken(sink Sink, n int) bool {
-	return slices.Contains(s.Data.Taken[sink.Name()], n)
+// lacks reports whether the sink wants the event and has not taken it.
+func (s *stored) lacks(sink Sink, n int) bool {
+	if choosy, ok := sink.(Choosy); ok && !choosy.Wants(s.Data.Events[n]) {
+		return false
+	}
+	return !slices.Contains(s.Data.Taken[sink.Name()], n)
 }
 
 // missing is how many of the record's events some sink has not taken.
 func (s *stored) missing(sinks []Sink) (missing int) {
 	for n := range s.Data.Events {
-		if slices.ContainsFunc(sinks, func(sink Sink) bool { return !s.hasTaken(sink, n) }) {
+		if slices.ContainsFunc(sinks, func(sink Sink) bool { return s.lacks(sink, n) }) {
 			missing++
 		}
 	}
 	return missing
 }
 
-// deliver gives the sink the events that it has not taken. After an error the
-// later events of the same task wait; those of other tasks do not.
-func deliver(ctx context.Context, sink Sink, items []item) (taken []item, failed error) {
+// deliver gives the sink the events. After an error the later events of the same
+// task wait, and those of other tasks as well if the sink is down.
+func (d Delivery) deliver(ctx context.Context, sink Sink, items []item) (r result) {
 	blocked := map[string]bool{} // streams
+	var taken []item
+	defer func() { r.taken = taken }()
+	r.sink = sink
 	for _, it := range items {
-		if blocked[it.stream()] || it.in.hasTaken(sink, it.n) {
+		if blocked[it.stream()] {
 			continue
 		}
 		if err := ctx.Err(); err != nil {
-			return taken, cmp.Or(failed, fmt.Errorf("deliver events to %s: %w", sink.Name(), err))
+			r.failed = cmp.Or(r.failed, fmt.Errorf("deliver events to %s: %w", sink.Name(), err))
+			return r
 		}
 		if err := sink.Deliver(ctx, it.Event); err != nil {
+			r.failed = cmp.Or(r.failed, fmt.Errorf("deliver event %s to %s: %w", it.ID, sink.Name(), err))
+			if ended := ctx.Err(); ended != nil && (len(taken) > 0 || !errors.Is(ended, context.DeadlineExceeded)) {
+				return r // this says nothing about the sink
+			}
+			wait := d.Rests.failed(sink, it.stream(), err, d.Now())
+			d.Log.Warn("events were not delivered, trying again", "sink", sink.Name(), "event", it.ID, "task", it.Task, "again_in", wait, "error", err)
+			if errors.As(err, new(*DownError)) {
+				return r
+			}
 			blocked[it.stream()] = true
-			failed = cmp.Or(failed, fmt.Errorf("deliver event %s to %s: %w", it.ID, sink.Name(), err))
 			continue
 		}
 		taken = append(taken, it)
+		if d.Rests.succeeded(sink, it.stream()) {
+			d.Log.Info("a sink takes events again", "sink", sink.Name())
+		}
 	}
-	return taken, failed
+	return r
 }
 
 // tooMany is how many of the records, the oldest, are not kept any longer.
@@ -208,25 +335,23 @@ func (d Delivery) tooMany(kept []*stored) int {
 }
 
 // logDropped logs what the sinks do not get.
-func (d Delivery) logDropped(dropped []*stored, cause error) {
-	count := map[string]int{} // by sink
-	for _, rec := range dropped {
-		for _, sink := range d.Sinks {
-			count[sink.Name()] += len(rec.Data.Events) - len(rec.Data.Taken[sink.Name()])
+func (q *queue) logDropped(dropped []*stored) {
+	for _, sink := range q.sinks {
+		n := 0
+		for _, rec := range dropped {
+			n += rec.missing([]Sink{sink})
 		}
-	}
-	for _, sink := range d.Sinks {
-		if n := count[sink.Name()]; n > 0 {
-			d.Log.Error("events are dropped that a sink did not take", "sink", sink.Name(), "events", n, "error", cause)
+		if n > 0 {
+			q.Log.Error("events are dropped that a sink did not take", "sink", sink.Name(), "events", n, "error", q.failed[sink])
 		}
 	}
 }
 
 // apply makes the changes. A record that another process has changed or removed
 // meanwhile is left to that one.
-func (d Delivery) apply(ctx context.Context, changes []state.Change) error {
+func (d Delivery) apply(ctx context.Context, changes []state.Change) ([]state.Record, error) {
 	for len(changes) > 0 {
-		_, err := d.Apply(ctx, changes...)
+		written, err := d.Apply(ctx, changes...)
 		conflict := new(state.ConflictError)
 		if errors.As(err, &conflict) {
 			others := slices.DeleteFunc(slices.Clone(changes), func(c state.Change) bool { return c.Key == conflict.Change.Key })
@@ -236,9 +361,9 @@ func (d Delivery) apply(ctx context.Context, changes []state.Change) error {
 			}
 		}
 		if err != nil {
-			return fmt.Errorf("note which events were delivered: %w", err)
+			return nil, fmt.Errorf("note which events were delivered: %w", err)
 		}
-		return nil
+		return written, nil
 	}
-	return nil
+	return nil, nil
 }

@@ -74,7 +74,7 @@ type About struct {
 var kinds = map[Kind]About{
 	ChangeSeen:     {Task, slog.LevelInfo, "change seen", []string{"detail"}},
 	RunDecided:     {Task, slog.LevelInfo, "run decided", []string{"run", "launch", "fence", "reason", "detail"}},
-	RunWaiting:     {Task, slog.LevelInfo, "run waits", []string{"run", "launch", "fence", "reason", "started", "seen", "changes", "run_kind", "detail", "until"}},
+	RunWaiting:     {Task, slog.LevelInfo, "run waits", []string{"run", "launch", "fence", "reason", "started", "seen", "changes", "run_kind", "wait_for", "detail", "until"}},
 	RunResumed:     {Task, slog.LevelInfo, "run resumed", []string{"run", "launch", "fence", "since", "by"}},
 	PlanApproved:   {Task, slog.LevelInfo, "plan approved", []string{"run", "by", "detail", "until"}},
 	PlanRejected:   {Task, slog.LevelWarn, "plan rejected", []string{"run", "by", "detail"}},

@@ -36,15 +36,16 @@ type Event struct {
 	Run     string           `json:"run,omitempty"`
 	Launch  string           `json:"launch,omitempty"`
 	Fence   uint64           `json:"fence,omitempty"`
-	Reason  state.ReasonCode `json:"reason,omitempty"` // why the run was decided
-	Detail  string           `json:"detail,omitempty"` // in words: what changed, or why the run was decided
-	Error   string           `json:"error,omitempty"`  // what went wrong
-	Cause   string           `json:"cause,omitempty"`  // what ended the run early
-	By      string           `json:"by,omitempty"`     // who caused it
-	Started time.Time        `json:"started,omitzero"` // when a runner claimed the run
-	Seen    time.Time        `json:"seen,omitzero"`    // when the change behind the run was first seen
-	Since   time.Time        `json:"since,omitzero"`   // when the state began that ends now
-	Until   time.Time        `json:"until,omitzero"`   // when the state ends that begins now
+	Reason  state.ReasonCode `json:"reason,omitempty"`   // why the run was decided
+	Detail  string           `json:"detail,omitempty"`   // in words: what changed, or why the run was decided
+	Error   string           `json:"error,omitempty"`    // what went wrong
+	Cause   string           `json:"cause,omitempty"`    // what ended the run early
+	By      string           `json:"by,omitempty"`       // who caused it
+	Started time.Time        `json:"started,omitzero"`   // when a runner claimed the run
+	Seen    time.Time        `json:"seen,omitzero"`      // when the change behind the run was first seen
+	Since   time.Time        `json:"since,omitzero"`     // when the state began that ends now
+	Until   time.Time        `json:"until,omitzero"`     // when the state ends that begins now
+	WaitFor state.WaitFor    `json:"wait_for,omitempty"` // what the run waits for
 	Changes *state.Changes   `json:"changes,omitempty"`
 	RunKind state.Kind       `json:"run_kind,omitempty"` // of the run, if it is no apply
 	Config  string           `json:"config,omitempty"`   // digest of the configuration
@@ -78,7 +79,7 @@ func OfRun(run state.Run) Event {
 	}
 	switch run.State {
 	case state.RunWaiting:
-		e.At, e.Until, e.Detail = run.Wait.Since, run.Wait.Until, run.Wait.String()
+		e.At, e.Until, e.WaitFor, e.Detail = run.Wait.Since, run.Wait.Until, run.Wait.For, run.Wait.String()
 	case state.RunFailed:
 		e.Error = run.Error
 	default:
@@ -163,8 +164,15 @@ type Sink interface {
 	// Name is the same in every process that has the sink.
 	Name() string
 	// Deliver delivers one event. After an error the event is delivered again,
-	// and until then no later event of the same task.
+	// and until then no later event of the same task. See DownError.
 	Deliver(ctx context.Context, e Event) error
+}
+
+// Choosy is a sink that does not want every event.
+type Choosy interface {
+	Sink
+	// Wants reports whether the sink is to be given the event.
+	Wants(e Event) bool
 }
 
 // record is the stored form of the events of one write.

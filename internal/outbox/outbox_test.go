@@ -110,14 +110,14 @@ func (b *bench) delivery(sinks ...outbox.Sink) outbox.Delivery {
 			}
 		}
 		return b.lease.Apply(ctx, changes...)
-	}, Sinks: sinks, Now: func() time.Time { return b.now }, Log: slog.New(slog.NewTextHandler(&b.log, nil))}
+	}, Sinks: func() []outbox.Sink { return sinks }, Now: func() time.Time { return b.now }, Log: slog.New(slog.NewTextHandler(&b.log, nil))}
 }
 
 func (b *bench) deliver(wantLeft int, wantErr error, sinks ...outbox.Sink) {
 	b.Helper()
-	left, err := b.delivery(sinks...).Run(b.Context())
-	if left != wantLeft || !errors.Is(err, wantErr) {
-		b.Fatalf("%d events are left: %v; want %d, %v", left, err, wantLeft, wantErr)
+	done, err := b.delivery(sinks...).Run(b.Context())
+	if err = errors.Join(err, done.Failed); done.Left != wantLeft || !errors.Is(err, wantErr) {
+		b.Fatalf("%d events are left: %v; want %d, %v", done.Left, err, wantLeft, wantErr)
 	}
 }
 
@@ -250,8 +250,8 @@ func TestDelivery_EndedContextLeavesTheRest(t *testing.T) {
 	b.happens("two", noon, "db")
 	ctx, cancel := context.WithCancel(t.Context())
 	got := &sink{name: "log", fail: func(outbox.Event) error { cancel(); return nil }}
-	if left, err := b.delivery(got).Run(ctx); left != 1 || !errors.Is(err, context.Canceled) || got.heard() != "web:one" {
-		t.Errorf("%d events are left: %v; the sink was given %s", left, err, got.heard())
+	if done, err := b.delivery(got).Run(ctx); err != nil || done.Left != 1 || !errors.Is(done.Failed, context.Canceled) || got.heard() != "web:one" {
+		t.Errorf("%d events are left: %v, %v; the sink was given %s", done.Left, err, done.Failed, got.heard())
 	}
 	got.fail = nil
 	b.deliver(0, nil, got)

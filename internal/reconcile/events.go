@@ -8,11 +8,17 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/lease"
 	"github.com/terrapulse/terrapulse/internal/outbox"
+	"github.com/terrapulse/terrapulse/internal/pause"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
-// deliveryTime is how long a tick delivers events at most. What is left waits.
-const deliveryTime = 5 * time.Second
+// deliveryTime is how long a tick in AWS delivers events at most. What is left
+// waits, and a sink that did not answer rests. endTime is that of a process that
+// ends.
+const (
+	deliveryTime = 3 * time.Second
+	endTime      = 10 * time.Second
+)
 
 // decided returns the events of a decision that changes a task from was to next.
 // What assemble gives a run to be started is not in them yet.
@@ -102,38 +108,74 @@ func (r *Reconciler) eventLog() outbox.Log {
 	return outbox.Log{To: r.Log, Said: r.Said}
 }
 
+// delivery returns what delivers the events in the store under the lease.
+func (r *Reconciler) delivery(held *lease.Lease) outbox.Delivery {
+	if r.rests == nil {
+		r.rests = new(outbox.Rests)
+	}
+	return outbox.Delivery{Store: r.Store, Apply: held.Apply, Rests: r.rests, Now: r.Now, Log: r.Log, Sinks: func() []outbox.Sink {
+		sinks := []outbox.Sink{r.eventLog()}
+		if r.Sinks != nil {
+			sinks = append(sinks, r.Sinks()...)
+		}
+		return sinks
+	}}
+}
+
 // DeliverRest delivers the events of runs that ended after this process had given
 // the lease back. If another process leads, that one delivers them.
 func (r *Reconciler) DeliverRest(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, 2*deliveryTime)
+	ctx, cancel := context.WithTimeout(ctx, 2*endTime)
 	defer cancel()
 	held, err := r.acquire(ctx)
 	if err != nil {
 		return // they are kept
 	}
-	r.deliver(ctx, held)
+	r.deliver(ctx, held, endTime)
 	_ = held.Release(ctx) // else it expires
 }
 
 // deliver delivers the events in the store. It comes last in a tick, so that it
 // delays no launch. What cannot be delivered is tried again by a later tick.
-func (r *Reconciler) deliver(ctx context.Context, held *lease.Lease) {
-	limited, cancel := context.WithTimeout(ctx, deliveryTime)
+func (r *Reconciler) deliver(ctx context.Context, held *lease.Lease, longest time.Duration) {
+	limited, cancel := context.WithTimeout(ctx, longest)
 	defer cancel()
-	left, err := outbox.Delivery{
-		Store: r.Store, Apply: held.Apply, Now: r.Now, Log: r.Log,
-		Sinks: append([]outbox.Sink{r.eventLog()}, r.Sinks...),
-	}.Run(limited)
+	report, err := r.delivery(held).Run(limited)
 	switch {
 	case ctx.Err() != nil, errors.Is(err, lease.ErrLost): // the next leader delivers them
-	case err == nil && left == 0:
+	case err == nil && report.Left == 0:
 		r.undelivered, r.deliverAt = 0, time.Time{}
 	default:
 		r.undelivered++
-		wait := backoff(r.undelivered)
+		wait := max(backoff(r.undelivered), report.Again.Sub(r.Now()))
 		r.deliverAt = r.Now().Add(wait)
 		if err != nil {
-			r.Log.Warn("events were not delivered, trying again", "left", left, "again_in", wait, "error", err)
+			r.Log.Warn("events were not delivered, trying again", "left", report.Left, "again_in", wait, "error", err)
 		}
+	}
+}
+
+// follow delivers events beside the ticks until stop is called.
+func (r *Reconciler) follow(ctx context.Context, held *lease.Lease) (stop func()) {
+	wake := make(chan struct{}, 1)
+	r.eventLog() // makes Said, which the ticks use, too
+	delivery := r.delivery(held)
+	end := pause.Background(ctx, func(ctx context.Context) { delivery.Follow(ctx, wake) })
+	r.delivers, r.undelivered, r.deliverAt = wake, 0, time.Time{}
+	return func() {
+		r.delivers = nil
+		end()
+	}
+}
+
+// deliverNow delivers the events of a tick, or starts their delivery.
+func (t *tick) deliverNow(ctx context.Context) {
+	if t.delivers == nil {
+		t.deliver(ctx, t.opts.Lease, deliveryTime)
+		return
+	}
+	select {
+	case t.delivers <- struct{}{}:
+	default: // it has not begun with what it was woken for before
 	}
 }

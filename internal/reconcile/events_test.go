@@ -53,7 +53,7 @@ func (r *recorder) heard() string {
 // recording adds a recorder to the reconciler's sinks.
 func (b *bench) recording() *recorder {
 	r := &recorder{}
-	b.Sinks = append(b.Sinks, r)
+	b.Sinks = func() []outbox.Sink { return []outbox.Sink{r} }
 	return r
 }
 
@@ -219,6 +219,40 @@ func TestTick_EventsThatASinkDidNotTakeAreDeliveredLater(t *testing.T) {
 	if report := b.tick(); !report.Idle || b.store.Reads.Load() != 1 {
 		t.Errorf("with all delivered the next tick is idle: %v, after %d reads", report.Idle, b.store.Reads.Load())
 	}
+}
+
+func TestTick_SinkThatHangsTakesABoundedTimeAndThenRests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLoopBench(t, tasks(1)...)
+		hanging := &hanging{}
+		l.Sinks = func() []outbox.Sink { return []outbox.Sink{hanging} }
+		tick := func(want time.Duration, wantTries int) {
+			t.Helper()
+			began := time.Now()
+			if _, err := l.Reconciler.Tick(t.Context(), TickOptions{Ended: true}); err != nil {
+				t.Fatal(err)
+			}
+			if took := time.Since(began); took != want || hanging.tries != wantTries {
+				t.Errorf("the tick took %s, after %d tries; want %s and %d", took, hanging.tries, want, wantTries)
+			}
+		}
+		tick(deliveryTime, 1)
+		tick(0, 1)
+		pass(time.Second)
+		tick(deliveryTime, 2)
+		tick(0, 2)
+	})
+}
+
+// hanging is a sink that does not answer.
+type hanging struct{ tries int }
+
+func (*hanging) Name() string { return "hanging" }
+
+func (h *hanging) Deliver(ctx context.Context, _ outbox.Event) error {
+	h.tries++
+	<-ctx.Done()
+	return &outbox.DownError{Err: context.Cause(ctx)}
 }
 
 func TestTick_EventOfAWriteWhoseAnswerIsLostIsThereOnce(t *testing.T) {

@@ -187,6 +187,7 @@ func (l *Loop) askedElsewhere(ctx context.Context) <-chan struct{} {
 func (l *Loop) work(ctx context.Context, held *lease.Lease) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer pause.Background(ctx, func(ctx context.Context) { stop(l.keep(ctx, held)) })()
+	defer l.follow(ctx, held)()
 
 	if l.Leads != nil {
 		l.Leads(ctx, held.Fence())

@@ -72,7 +72,7 @@ func (r *Reconciler) Once(ctx context.Context, wait func()) ([]Outcome, error) {
 	}
 	failed = errors.Join(failed, report.Stalled)
 	wait() // also when the tick failed half-way: what was launched is under way
-	r.deliver(context.WithoutCancel(ctx), held)
+	r.deliver(context.WithoutCancel(ctx), held, endTime)
 	if failed != nil && len(report.Decisions) == 0 {
 		return r.unrun(failed), failed
 	}

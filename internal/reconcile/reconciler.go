@@ -62,8 +62,8 @@ type Reconciler struct {
 	// Said are the events that this process has logged. Set it where something
 	// else logs events, too.
 	Said *outbox.Said
-	// Sinks take events, beside the log.
-	Sinks []outbox.Sink
+	// Sinks returns what takes events, beside the log; may be nil.
+	Sinks func() []outbox.Sink
 
 	// Patience is how long Once waits for a lease that another holds: as long as
 	// its holder may be a process that was killed if 0, not at all if negative.
@@ -97,6 +97,8 @@ type Reconciler struct {
 	quiet       quietMarks
 	warned      map[string]string    // of records that cannot be decoded: the errors that were logged, by task
 	onVersion   func(version string) // called with each version of the reconcile record that a tick reads or writes
+	rests       *outbox.Rests        // of the sinks
+	delivers    chan<- struct{}      // starts a delivery in the background; nil: a tick delivers
 	undelivered int                  // deliveries in a row that left events
 	deliverAt   time.Time            // when events that were left are delivered again; zero if none were
 }

@@ -165,7 +165,7 @@ func (t *tick) act(ctx context.Context, rec state.Stored[state.Reconcile]) (Repo
 	if err = t.carryOut(ctx, states, now); err == nil {
 		err = t.finish(ctx, t.rec, now)
 	}
-	t.deliver(ctx, t.opts.Lease)
+	t.deliverNow(ctx)
 	t.report.Due = earlier(t.report.Due, t.deliverAt)
 	return t.report, err
 }

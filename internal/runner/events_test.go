@@ -25,9 +25,9 @@ func (all *told) Deliver(_ context.Context, e outbox.Event) error {
 // events delivers the events in the store.
 func (b *fixture) events(sinks ...outbox.Sink) (all told) {
 	b.t.Helper()
-	left, err := outbox.Delivery{Store: b.store, Apply: b.store.Apply, Sinks: append(sinks, &all), Now: b.Now, Log: slog.New(slog.DiscardHandler)}.Run(b.t.Context())
-	if err != nil || left > 0 {
-		b.t.Fatalf("%d events are left: %v", left, err)
+	done, err := outbox.Delivery{Store: b.store, Apply: b.store.Apply, Sinks: func() []outbox.Sink { return append(sinks, &all) }, Now: b.Now, Log: slog.New(slog.DiscardHandler)}.Run(b.t.Context())
+	if err != nil || done.Left > 0 {
+		b.t.Fatalf("%d events are left: %v", done.Left, err)
 	}
 	return all
 }

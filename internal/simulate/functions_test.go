@@ -209,7 +209,7 @@ func (f *function) prepare(ctx context.Context) error {
 	if b := f.bundles.Loaded; b != f.loaded {
 		engine := *engines[indexOf(b.Digest)]
 		engine.Launcher, engine.Owner, engine.MaxLaunches, engine.Now = launcher{f.process}, f.name, f.max, f.now
-		engine.Refused, engine.Sinks = b.Refused, []outbox.Sink{sink{f.process}}
+		engine.Refused, engine.Sinks = b.Refused, func() []outbox.Sink { return []outbox.Sink{sink{f.process}} }
 		f.loaded, f.engine = b, &engine
 	}
 	return nil

@@ -75,7 +75,7 @@ func (w *world) startInstance() {
 		p.heard(run.Task, err)
 		return err
 	})
-	engine.Store, engine.Consul, engine.Launcher, engine.Sinks = view{p, a}, eyes{p, a}, local, []outbox.Sink{sink{p}}
+	engine.Store, engine.Consul, engine.Launcher, engine.Sinks = view{p, a}, eyes{p, a}, local, func() []outbox.Sink { return []outbox.Sink{sink{p}} }
 	loop := &reconcile.Loop{Reconciler: &engine, Ended: local.Ended(), Reload: i.reloads,
 		Watch: func(ctx context.Context, gates consul.GateSet, _ consul.Marks) reconcile.Watch {
 			w := watch{eyes{process: p}, ctx, gates, make(chan struct{}, 1)}

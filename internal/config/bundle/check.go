@@ -11,10 +11,12 @@ import (
 	"strings"
 
 	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/notify"
 )
 
 // CheckPlaces finds settings that work on one machine but not in AWS, as config.Errors:
-// certificates and tokens on this machine's disk, state on a container's disk.
+// certificates and tokens on this machine's disk, state on a container's disk, commands of notify
+// blocks and templates that the function cannot evaluate.
 func CheckPlaces(cfg *config.Config) error {
 	literals, err := config.Literals(cfg)
 	if err != nil {
@@ -31,6 +33,17 @@ func CheckPlaces(cfg *config.Config) error {
 		found = append(found, config.Diagnostic{Position: config.Position{File: cfg.Files()[0]}, Key: "driver.terraform.backend.local",
 			Problem: "the state would be on the disk of a container, and lost with it",
 			Hint:    "keep it in S3 (backend s3) or in Consul (the default)"})
+	}
+	for _, s := range cfg.Notify {
+		if s.Kind == "command" {
+			found = append(found, config.Diagnostic{Position: s.At.Pos, Key: s.At.Path, Problem: "a command cannot be run in AWS: events are delivered by a function",
+				Hint: "use notify webhook or slack, or a rule of EventBridge, and keep this block in a file that is not pushed"})
+		}
+		for _, v := range s.Values() {
+			if notify.CheckSimple(v.Text) != nil {
+				found = append(found, config.Diagnostic{Position: s.At.Pos, Key: v.Key, Problem: "the functions in AWS cannot evaluate this template", Hint: notify.SimpleHint})
+			}
+		}
 	}
 	return found.Err()
 }
@@ -110,6 +123,9 @@ var (
 	dynamic = regexp.MustCompile(`^\s*\{\{.*\}\}\s*$`)
 )
 
+// endpoint matches keys of notify blocks whose value is a secret although the name does not say so.
+var endpoint = regexp.MustCompile(`^notify\[\d+\]\.(slack\.url|webhook\.headers\.(?i:authorization))$`)
+
 // secretWords are names of credentials: a key with these words in sequence is the name of a
 // credential.
 var secretWords = []string{
@@ -143,6 +159,9 @@ func credential(l config.Literal) string {
 		if password, ok := u.User.Password(); ok && password != "" && !dynamic.MatchString(password) {
 			return "the URL contains a password"
 		}
+	}
+	if endpoint.MatchString(l.Key) && !strings.Contains(text, "{{") && text != "" {
+		return "looks like a secret in plain text"
 	}
 	all := words(l.Name)
 	if len(all) == 0 || len(text) == 0 || dynamic.MatchString(text) || config.IsTemplate(text) {
@@ -194,6 +213,8 @@ func better(key string) string {
 		return "remove it: set Vault's token with the stack's parameter VaultTokenArn in AWS, and with VAULT_TOKEN on one machine" + last
 	case top == "driver":
 		return "remove it: give the runner's role the rights that the backend needs (the stack's parameter RunnerPolicyArns), or use an environment variable" + last
+	case strings.HasPrefix(top, "notify["):
+		return "use a template, which is evaluated when an event is delivered, such as {{ secretsmanager \"arn\" }} or {{ ssm \"name\" }}" + last
 	case top == "terraform_provider":
 		return "use a template, which is evaluated for each run, such as {{ secretsmanager \"arn\" }} or {{ ssm \"name\" }} (docs/secrets.md), " +
 			"or give the runner's role what the provider needs (the stack's parameter RunnerPolicyArns)" + last

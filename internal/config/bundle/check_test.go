@@ -165,6 +165,32 @@ task {
 	}
 }
 
+func TestCheck_NotifyBlocksThatAWSCannotRun(t *testing.T) {
+	dir := written(t, map[string]string{"net/a.hcl": `
+notify "command" {
+  command = ["true"]
+}
+notify "slack" {
+  url = "https://hooks.slack.com/services/{{ key \"slack\" }}"
+}
+notify "webhook" {
+  url     = "https://example.com"
+  secret  = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+  headers = { Authorization = "{{ ssm \"token\" }}" }
+}
+notify "slack" {
+  name = "literal"
+  url  = "https://hooks.slack.com/services/T/B/x"
+}
+`})
+	if got, want := strings.Join(places(t, bundle.CheckPlaces(load(t, dir, "a.hcl"))), "\n"), "a.hcl:2 notify[0].command\na.hcl:5 notify[1].slack.url"; got != want {
+		t.Errorf("found:\n%s\nwant:\n%s", got, want)
+	}
+	if got, want := strings.Join(places(t, bundle.CheckSecrets(load(t, dir, "a.hcl"))), "\n"), "a.hcl:10 notify[2].webhook.secret\na.hcl:15 notify[3].slack.url"; got != want {
+		t.Errorf("found:\n%s\nwant:\n%s", got, want)
+	}
+}
+
 func TestCheckPlaces_FindsFilesOfTheDaemonAndOfVault(t *testing.T) {
 	cert, key := filepath.Join(t.TempDir(), "cert.pem"), filepath.Join(t.TempDir(), "key.pem")
 	pair(t, cert, key)

@@ -1,0 +1,316 @@
+// Package notify tells people and other systems about events. Each kind of notify
+// block is one file: its keys, their checks, and how it delivers an event.
+//
+// A block becomes a sink of package outbox, which repeats what fails. An endpoint
+// that does not answer delays no other sink.
+package notify
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/url"
+	"path"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/config/block"
+	"github.com/terrapulse/terrapulse/internal/fault"
+	"github.com/terrapulse/terrapulse/internal/outbox"
+)
+
+// keep is how long looked-up values are used: a burst of events must not look them
+// up each time, and a secret that was replaced is used soon.
+const keep = time.Minute
+
+// Notify is a notify block. A new kind is a file and a field.
+type Notify struct {
+	block.Origin `unknown:"unsupported notify type"`
+	Webhook      webhookKeys `key:"webhook" doc:"an HTTP request in the format of Standard Webhooks"`
+	Slack        slackKeys   `key:"slack" doc:"a message in Slack, through an incoming webhook"`
+	Command      commandKeys `key:"command" doc:"a program on this machine; not in AWS"`
+}
+
+// Schema says that a block needs a type.
+func (*Notify) Schema(o map[string]any) { o["minProperties"] = 1 }
+
+// common are the keys that every kind has.
+type common struct {
+	block.Origin
+	Name    block.String   `key:"name" unset:"the type of the block" example:"on-call" doc:"unique; in logs, and for 'terrapulse notify test'"`
+	Events  block.Strings  `key:"events" unset:"every event" doc:"the kinds of event, as in events.md; 'run_*' is every kind that begins so"`
+	Tasks   block.Strings  `key:"tasks" unset:"every event" doc:"only events about these tasks; '*' at the end is any ending"`
+	Timeout block.Duration `key:"timeout" default:"10s" form:"delay" doc:"time limit of a delivery"`
+}
+
+func (c *common) shared() *common { return c }
+
+// keys are the keys of one kind.
+type keys interface {
+	shared() *common
+	// target checks the keys that are the kind's own.
+	target(r *block.Report) Target
+}
+
+// Target is what the sinks of one kind need beside what all have.
+type Target interface {
+	// Texts are the values that may be templates, by their keys.
+	Texts() map[string]string
+	// send delivers an event, with the evaluated texts.
+	send(ctx context.Context, e outbox.Event, texts map[string]string) error
+}
+
+// Spec is a notify block of the configuration.
+type Spec struct {
+	Name    string
+	Kind    string
+	At      block.Origin
+	Events  []string
+	Tasks   []string
+	Timeout time.Duration
+	Target
+}
+
+// Text is a value of a block that may be a template.
+type Text struct {
+	Key  string // its full key, such as notify[0].webhook.secret
+	Text string
+}
+
+// Values returns the values of the block that may be templates, sorted by key.
+func (s Spec) Values() []Text {
+	texts := s.Texts()
+	var all []Text
+	for _, key := range slices.Sorted(maps.Keys(texts)) {
+		all = append(all, Text{block.Joined(s.At.Path, key), texts[key]})
+	}
+	return all
+}
+
+var nameForm = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]*$`)
+
+// reserved are the names of the sinks that need no block.
+var reserved = []string{"log", "eventbridge"}
+
+// Specs checks a block, and reports everything that is wrong with it.
+func (n *Notify) Specs(r *block.Report) []Spec {
+	var specs []Spec
+	for _, k := range []struct {
+		kind string
+		keys keys
+	}{{"webhook", &n.Webhook}, {"slack", &n.Slack}, {"command", &n.Command}} {
+		c := k.keys.shared()
+		if !c.Set {
+			continue
+		}
+		s := Spec{Name: c.Name.V, Kind: k.kind, At: c.Origin, Events: c.Events.V, Tasks: c.Tasks.V, Timeout: c.Timeout.V}
+		switch {
+		case !c.Name.Set:
+			s.Name = k.kind
+		case !nameForm.MatchString(s.Name) || slices.Contains(reserved, s.Name):
+			r.Fail(c.Name.Origin, "not a name for a notify block: "+block.Quoted(s.Name), "letters, digits, '_', '-' and '.'; not "+strings.Join(reserved, " or "))
+		}
+		if s.Timeout <= 0 {
+			r.Fail(c.Timeout.Origin, "the timeout must be longer than 0s", `such as "10s"`)
+		}
+		for i, pattern := range s.Events {
+			if !slices.ContainsFunc(outbox.Kinds(), func(kind outbox.Kind) bool { return matches(pattern, string(kind)) }) {
+				r.Fail(c.Events.Element(i), "no kind of event is "+block.Quoted(pattern), eventHint(pattern))
+			}
+		}
+		s.Target = k.keys.target(r)
+		specs = append(specs, s)
+	}
+	if len(specs) == 0 && n.Set {
+		r.Missing(n.Origin, "the notify block has no type", `write webhook, slack or command after notify, as in notify "webhook" { ... }`)
+	}
+	return specs
+}
+
+// eventHint lists the kinds that resemble an unknown one.
+func eventHint(pattern string) string {
+	group, _, _ := strings.Cut(strings.ReplaceAll(pattern, ".", "_"), "_")
+	var names []string
+	for _, kind := range outbox.Kinds() {
+		if strings.HasPrefix(string(kind), group+"_") {
+			names = append(names, string(kind))
+		}
+	}
+	if len(names) == 0 {
+		names = []string{"run_failed", "run_*"}
+	}
+	return "such as " + strings.Join(names, ", ") + "; docs/events.md lists all"
+}
+
+// Unique reports blocks with the same name.
+func Unique(r *block.Report, specs []Spec) {
+	first := map[string]Spec{}
+	for _, s := range specs {
+		if other, ok := first[s.Name]; ok {
+			r.Fail(s.At, fmt.Sprintf("another notify block (%s) has the name %s", other.At.Pos, block.Quoted(s.Name)), "set name in one of them")
+			continue
+		}
+		first[s.Name] = s
+	}
+}
+
+// matches reports whether a text is that of the pattern, which may end in *.
+func matches(pattern, text string) bool {
+	if prefix, ok := strings.CutSuffix(pattern, "*"); ok {
+		return strings.HasPrefix(text, prefix)
+	}
+	return pattern == text
+}
+
+// Evaluate returns a text with its templates evaluated. The key says in errors
+// where the text is from; errors hold no values.
+type Evaluate func(ctx context.Context, key, text string) (string, error)
+
+// Sink is the sink of a block.
+type Sink struct {
+	Spec
+	evaluate Evaluate
+
+	mu     sync.Mutex
+	texts  map[string]string // evaluated
+	looked time.Time
+}
+
+var _ outbox.Choosy = (*Sink)(nil)
+
+// New returns the sink of a block.
+func New(s Spec, evaluate Evaluate) *Sink { return &Sink{Spec: s, evaluate: evaluate} }
+
+// Name implements outbox.Sink.
+func (s *Sink) Name() string { return s.Spec.Name }
+
+// Wants implements outbox.Choosy.
+func (s *Sink) Wants(e outbox.Event) bool {
+	any := func(patterns []string, text string) bool {
+		return len(patterns) == 0 || slices.ContainsFunc(patterns, func(p string) bool { return text != "" && matches(p, text) })
+	}
+	return any(s.Events, string(e.Kind)) && any(s.Tasks, e.Task)
+}
+
+// Deliver implements outbox.Sink.
+func (s *Sink) Deliver(ctx context.Context, e outbox.Event) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, s.Timeout, fmt.Errorf("no answer within %s", s.Timeout))
+	defer cancel()
+	texts, err := s.lookUp(ctx)
+	if err != nil {
+		return &outbox.DownError{Err: err}
+	}
+	if err = s.send(ctx, e, texts); err == nil {
+		return nil
+	}
+	s.mu.Lock()
+	s.texts = nil // a secret may have been replaced
+	s.mu.Unlock()
+	return &hidden{err, s.redact(err.Error(), texts)}
+}
+
+// lookUp returns the evaluated texts.
+func (s *Sink) lookUp(ctx context.Context) (map[string]string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.texts != nil && time.Since(s.looked).Abs() < keep {
+		return s.texts, nil
+	}
+	texts := map[string]string{}
+	for key, text := range s.Texts() {
+		value, err := s.evaluate(ctx, block.Joined(s.At.Path, key), text)
+		if err != nil {
+			return nil, err
+		}
+		texts[key] = strings.TrimSpace(value)
+	}
+	s.texts, s.looked = texts, time.Now()
+	return texts, nil
+}
+
+// redact removes what is secret from an error.
+func (s *Sink) redact(text string, texts map[string]string) string {
+	written := s.Texts()
+	var secrets []string
+	for key, value := range texts {
+		secrets = append(append(secrets, value), strings.Fields(value)...)
+		if u, err := url.Parse(value); key == "url" && err == nil {
+			secrets = append(secrets, u.RawQuery, u.User.String(), u.RequestURI())
+			if s.Kind == "slack" || value != written[key] {
+				secrets = append(secrets, u.Path, path.Base(u.Path))
+			}
+			if value != written[key] {
+				secrets = append(secrets, u.Host, u.Hostname())
+			}
+		}
+	}
+	slices.SortFunc(secrets, func(a, b string) int { return len(b) - len(a) })
+	for _, secret := range secrets {
+		if len(secret) > 3 {
+			text = strings.ReplaceAll(text, secret, "(hidden)")
+		}
+	}
+	return text
+}
+
+// hidden is an error whose text has no secrets.
+type hidden struct {
+	error
+	text string
+}
+
+func (h *hidden) Error() string { return h.text }
+func (h *hidden) Unwrap() error { return h.error }
+
+// Set has the sinks of the configuration in force.
+type Set struct {
+	Evaluate Evaluate
+	// InAWS leaves out the blocks that only work where Terrapulse runs all the time.
+	InAWS bool
+
+	mu    sync.Mutex
+	sinks []*Sink
+}
+
+// Sinks returns the sinks of the blocks. A block that is unchanged keeps its sink,
+// and with it the rest after a failure.
+func (s *Set) Sinks(specs []Spec) []outbox.Sink {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var next []*Sink
+	var all []outbox.Sink
+	for _, spec := range specs {
+		if s.InAWS && spec.Kind == "command" {
+			continue
+		}
+		i := slices.IndexFunc(s.sinks, func(sink *Sink) bool {
+			old := sink.Spec
+			old.At = spec.At // it may have moved in its file
+			return reflect.DeepEqual(old, spec)
+		})
+		sink := New(spec, s.Evaluate)
+		if i >= 0 {
+			sink = s.sinks[i]
+		}
+		next, all = append(next, sink), append(all, sink)
+	}
+	s.sinks = next
+	return all
+}
+
+// encode is an event as a webhook and a command get it: as Standard Webhooks say.
+func encode(e outbox.Event) ([]byte, error) {
+	return json.Marshal(struct {
+		Type      outbox.Kind  `json:"type"`
+		Timestamp time.Time    `json:"timestamp"`
+		Data      outbox.Event `json:"data"`
+	}{e.Kind, e.At, e})
+}
+
+// person marks an error that stays until somebody changes something.
+func person(err error) error { return fault.As(fault.Person, err) }
