@@ -67,7 +67,8 @@ func TestDecide_ReplacedConsulHoldsWhoeverLosesEntries(t *testing.T) {
 		{"forced", Input{State: applied(), Observed: lost, Replaced: replaced, Force: "somebody"}, state.ReasonReplaced},
 		{"retried", Input{State: failed, Observed: lost, Replaced: replaced}, state.ReasonReplaced},
 		{"another definition", Input{State: applied(), Definition: "other", Observed: lost, Replaced: replaced}, state.ReasonReplaced},
-		{"lost", Input{State: running(), Lost: lostRun(), Observed: lost, Replaced: replaced}, state.ReasonReplaced},
+		{"lost", Input{State: with(applied(), func(s *state.Task) { s.Run = &state.LiveRun{ID: "r", Launch: "l"} }),
+			Lost: &state.Run{ID: "r", State: state.RunLost, Ended: noon.Add(-time.Hour)}, Observed: lost, Replaced: replaced}, state.ReasonReplaced},
 		{"nothing is gone", Input{State: applied(), Observed: &Observed{Digest: "B"}, Replaced: replaced}, state.ReasonChanged},
 		{"nothing changed", Input{State: applied(), Observed: &Observed{Digest: "A"}, Replaced: replaced}, state.ReasonUnchanged},
 		{"not replaced", Input{State: applied(), Observed: lost}, state.ReasonChanged},
@@ -154,8 +155,7 @@ func (b *bench) approveAll() {
 
 func TestTick_ReplacedConsulIsSaidOnceAndHoldsEverything(t *testing.T) {
 	b := replacedBench(t)
-	told := &heard{}
-	b.Sinks = []outbox.Sink{told}
+	told := &recorder{}
 	b.Reconciler = b.another(b.Config.Tasks) // also at the first tick of another process
 	b.Sinks = []outbox.Sink{told}
 	b.tick()
@@ -189,7 +189,7 @@ func TestTick_ReplacedConsulIsSaidOnceAndHoldsEverything(t *testing.T) {
 
 func TestTick_ApprovalOfAReplacedConsulAppliesToWhatWasShown(t *testing.T) {
 	b := replacedBench(t)
-	told := &heard{}
+	told := &recorder{}
 	b.Sinks = []outbox.Sink{told}
 	control := &Control{Store: b.store, Now: b.Now}
 	if err := control.ApproveAll(t.Context(), state.ReplacedApproval{By: "alice"}); !errors.Is(err, ErrNotReplaced) {
