@@ -84,3 +84,22 @@ func TestStart_RestartedConsulWithItsDataHoldsNothing(t *testing.T) {
 		t.Errorf("it was taken for another:\n%s", p.stderr)
 	}
 }
+
+func TestApprove_AllIsForAReplacedConsulAlone(t *testing.T) {
+	s := newParallelSite(t)
+	file, _ := threeTasks(s)
+	if r := s.run("-once", "-config-file", file); r.code != exitOK {
+		t.Fatalf("%d: %s", r.code, r.stderr)
+	}
+	for args, text := range map[string]string{
+		"approve -all":       "no task is held because Consul was replaced",
+		"approve -all web":   "-all is for all tasks",
+		"approve -all -plan": "flag needs an argument",
+	} {
+		r := s.run(strings.Fields(args)...)
+		if r.code == exitOK {
+			t.Errorf("%s succeeds", args)
+		}
+		wantText(t, unwrapped(r.stdout+r.stderr), text)
+	}
+}
