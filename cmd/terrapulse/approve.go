@@ -1,19 +1,40 @@
 package main
 
-import "github.com/terrapulse/terrapulse/internal/apispec"
+import (
+	"fmt"
+
+	"github.com/terrapulse/terrapulse/internal/apispec"
+	"github.com/terrapulse/terrapulse/internal/apiview"
+)
 
 var approvePlan = decisionCommand{
 	name: "approve", synopsis: "Approve the plan that a task waits with",
-	examples: []string{"load-balancer", "-comment=\"decommissioned, ticket 4711\" load-balancer"},
+	examples: []string{"load-balancer", "-comment=\"decommissioned, ticket 4711\" load-balancer", "-all -comment=\"Consul was set up anew, ticket 4712\""},
+	all:      "Approve that all tasks lose the entries that a replaced Consul does not have, instead of a plan.",
 	plan:     "The `id` of the plan, or how it begins: another one is not approved. Default: the plan that waits now.",
 	comment:  "Why, as a `text` that is recorded.",
 	usage: `Usage: terrapulse approve [flags] TASK
+       terrapulse approve [flags] -all
 
   Approves the plan of a task that waits, and prints what is approved. The task
   plans again and applies the new plan only if it is the same; otherwise it
   waits again. With -config-file it writes to the store of these files, also
   if nothing runs there, else it uses the API of a running instance.
+
+  After Consul was replaced by one with less data, all tasks that would lose
+  entries are held. -all approves that loss at once, as Consul shows it now.
 `,
+	doAll: func(c *decisionCommand, at decisions) (int, error) {
+		by := userAtHost()
+		if err := at.ApproveConsul(c.ctx, apispec.HoldRequest{By: &by, Comment: apiview.Optional(c.given.comment)}); err != nil {
+			return 0, err
+		}
+		if c.json {
+			return c.printDecision("", by, nil), nil
+		}
+		fmt.Fprintln(c.stdout, "Approved. The tasks that were held because Consul was replaced run, if Consul still shows the same.")
+		return exitOK, nil
+	},
 	do: func(c *decisionCommand, at decisions, task string) (int, error) {
 		return c.decide(at, task, apispec.ApprovalDecisionApprove)
 	},

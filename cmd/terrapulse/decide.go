@@ -25,6 +25,7 @@ import (
 type decisions interface {
 	WaitingPlan(ctx context.Context, task string) (apispec.WaitingPlan, error)
 	DecidePlan(ctx context.Context, task string, decision apispec.ApprovalRequest) error
+	ApproveConsul(ctx context.Context, approval apispec.HoldRequest) error
 	HoldTask(ctx context.Context, task string, hold apispec.HoldRequest) error
 	ReleaseTask(ctx context.Context, task, by string) error
 	Close() error
@@ -37,11 +38,16 @@ type decisionCommand struct {
 	examples              []string
 	plan, comment         string // usage of -plan and -comment; "" if the command has no such flag
 	reads                 bool   // the command only reads
+	all                   string // usage of -all, with which doAll decides about all tasks; "" if the command has no such flag
+	doAll                 func(c *decisionCommand, at decisions) (code int, err error)
 	do                    func(c *decisionCommand, at decisions, task string) (code int, err error)
 
 	store storeFlags
 	api   apiFlags
-	given struct{ plan, comment string }
+	given struct {
+		plan, comment string
+		all           bool
+	}
 }
 
 // decides returns the command with its flags.
@@ -57,6 +63,9 @@ func (a *app) decides(c decisionCommand) command {
 	if c.comment != "" {
 		f.StringVar(&c.given.comment, "comment", "", c.comment)
 	}
+	if c.all != "" {
+		f.BoolVar(&c.given.all, "all", false, c.all)
+	}
 	names := a.tasks(f, func(ctx context.Context) ([]string, error) {
 		if len(c.store.config.paths) > 0 {
 			return c.store.config.taskNames(ctx)
@@ -67,14 +76,26 @@ func (a *app) decides(c decisionCommand) command {
 }
 
 func (c *decisionCommand) run(arguments []string) int {
-	if code := c.oneTask(c.name, arguments); code >= 0 {
-		return code
+	if c.given.all && (len(arguments) > 0 || c.given.plan != "") {
+		return c.fail(exitFlags, errors.New("-all is for all tasks: leave out TASK and -plan"))
+	}
+	if !c.given.all {
+		if code := c.oneTask(c.name, arguments); code >= 0 {
+			return code
+		}
 	}
 	at, code := c.open()
 	if code >= 0 {
 		return code
 	}
 	defer at.Close()
+	if c.given.all {
+		code, err := c.doAll(c, at)
+		if err != nil {
+			return c.problem("unable to "+c.name+" for all tasks", err)
+		}
+		return code
+	}
 	code, err := c.do(c, at, arguments[0])
 	if err != nil {
 		return c.problem(fmt.Sprintf("%s '%s'", "unable to "+c.name, arguments[0]), err)
@@ -138,6 +159,10 @@ func (s storeDecisions) DecidePlan(ctx context.Context, task string, d apispec.A
 	return s.control.Approve(ctx, task, plan, state.Approval{By: by, Comment: comment})
 }
 
+func (s storeDecisions) ApproveConsul(ctx context.Context, a apispec.HoldRequest) error {
+	return s.control.ApproveAll(ctx, state.ReplacedApproval{By: apispec.Deref(a.By), Comment: apispec.Deref(a.Comment)})
+}
+
 func (s storeDecisions) HoldTask(ctx context.Context, task string, hold apispec.HoldRequest) error {
 	return s.control.Hold(ctx, task, apispec.Deref(hold.By), apispec.Deref(hold.Comment))
 }
@@ -161,8 +186,8 @@ func userAtHost() string {
 
 // decision is what a command that decides about a task prints with -json.
 type decision struct {
-	Task    string               `json:"task"`
-	By      string               `json:"by"` // as this machine says; an authenticated sender is recorded by that name
+	Task    string               `json:"task,omitempty"` // none with -all
+	By      string               `json:"by"`             // as this machine says; an authenticated sender is recorded by that name
 	Comment string               `json:"comment,omitempty"`
 	Plan    *apispec.WaitingPlan `json:"plan,omitempty"`
 }

@@ -93,6 +93,8 @@ func (s *stack) Load(_ context.Context, digest string) (*config.Config, error) {
 
 func (s *stack) Leader(context.Context) error { return s.gone }
 
+func (*stack) Identify(context.Context, string) (state.Identity, error) { return state.Identity{}, nil }
+
 func (s *stack) Observe(_ context.Context, queries []consul.Query) []consul.Answer {
 	answers := make([]consul.Answer, len(queries))
 	for i := range answers {

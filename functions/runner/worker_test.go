@@ -35,6 +35,10 @@ type catalog struct {
 	snapshot func(ctx context.Context, task string)
 }
 
+func (catalog) Identify(context.Context, string) (state.Identity, error) {
+	return state.Identity{}, nil
+}
+
 func (c catalog) Snapshot(ctx context.Context, t *config.Task) (*consul.Snapshot, error) {
 	if c.snapshot != nil {
 		c.snapshot(ctx, t.Name)

@@ -35,6 +35,17 @@ func (a *api) decidePlan(r *http.Request) (any, error) {
 	return answer{status: http.StatusAccepted, body: apispec.RequestID{RequestID: request.ID(r)}}, a.orNoTask(r, err)
 }
 
+// approveConsul approves what all tasks lose by a replaced Consul.
+func (a *api) approveConsul(r *http.Request) (any, error) {
+	var asked apispec.HoldRequest
+	if err := json.NewDecoder(r.Body).Decode(&asked); err != nil { // as above
+		return nil, fmt.Errorf("read the request: %w", err)
+	}
+	by := a.Who(r).Or(apispec.Deref(asked.By))
+	err := a.Control.ApproveAll(r.Context(), state.ReplacedApproval{By: by.Name, Authenticated: by.Authenticated, Comment: apispec.Deref(asked.Comment)})
+	return answer{status: http.StatusAccepted, body: apispec.RequestID{RequestID: request.ID(r)}}, err
+}
+
 // holdTask keeps a task from running.
 func (a *api) holdTask(r *http.Request) (any, error) {
 	var asked apispec.HoldRequest

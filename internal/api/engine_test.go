@@ -233,6 +233,10 @@ func (e *engine) Poll(_ context.Context, gates consul.GateSet) (consul.Marks, er
 	return watch{e, gates.Keys()}.Marks()
 }
 
+func (*engine) Identify(context.Context, string) (state.Identity, error) {
+	return state.Identity{}, nil
+}
+
 func (e *engine) Snapshot(context.Context, *config.Task) (*consul.Snapshot, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -105,7 +105,7 @@ func (a *api) refusalOf(r *http.Request, err error) *refusal {
 		return refused
 	case errors.As(err, &wrong):
 		return refuse(http.StatusBadRequest, "%s", wrong)
-	case errors.Is(err, reconcile.ErrWaits):
+	case errors.Is(err, reconcile.ErrWaits), errors.Is(err, reconcile.ErrNotReplaced):
 		return refuse(http.StatusConflict, "%s", err)
 	case errors.Is(err, reconcile.ErrGivenUp):
 		return refuse(http.StatusInternalServerError, "%s", err)

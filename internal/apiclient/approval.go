@@ -20,6 +20,12 @@ func (c *Client) DecidePlan(ctx context.Context, task string, decision apispec.A
 	return err
 }
 
+// ApproveConsul approves what all tasks lose by a Consul that was replaced.
+func (c *Client) ApproveConsul(ctx context.Context, approval apispec.HoldRequest) error {
+	_, err := c.call(ctx, http.MethodPost, "v1/consul/approval", nil, approval, nil)
+	return err
+}
+
 // HoldTask keeps a task from running until it is released.
 func (c *Client) HoldTask(ctx context.Context, task string, hold apispec.HoldRequest) error {
 	_, err := c.call(ctx, http.MethodPost, taskPath(task)+"/hold", nil, hold, nil)

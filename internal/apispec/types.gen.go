@@ -1222,6 +1222,9 @@ type GetRunOutputParams struct {
 	Offset *int `form:"offset,omitempty" json:"offset,omitempty"`
 }
 
+// ApproveConsulJSONRequestBody defines body for ApproveConsul for application/json ContentType.
+type ApproveConsulJSONRequestBody = HoldRequest
+
 // CreateTaskJSONRequestBody defines body for CreateTask for application/json ContentType.
 type CreateTaskJSONRequestBody = TaskRequest
 

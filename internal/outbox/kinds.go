@@ -42,6 +42,10 @@ const (
 	ConsulLost  Kind = "consul_lost"
 	ConsulFound Kind = "consul_found"
 
+	ConsulReplaced Kind = "consul_replaced"
+	ConsulAccepted Kind = "consul_accepted"
+	ConsulRestored Kind = "consul_restored"
+
 	ConfigurationInForce Kind = "configuration_in_force"
 	ConfigurationRefused Kind = "configuration_refused"
 
@@ -100,6 +104,10 @@ var kinds = map[Kind]About{
 
 	ConsulLost:  {Consul, slog.LevelWarn, "cannot watch Consul", []string{"error"}},
 	ConsulFound: {Consul, slog.LevelInfo, "Consul can be watched again", []string{"since"}},
+
+	ConsulReplaced: {Consul, slog.LevelWarn, "Consul was replaced: tasks that would lose entries are held until the entries are back or somebody approves the loss", []string{"detail", "cause"}},
+	ConsulAccepted: {Consul, slog.LevelInfo, "the replaced Consul is approved", []string{"detail", "by", "since"}},
+	ConsulRestored: {Consul, slog.LevelInfo, "nothing is missing in Consul any more", []string{"since"}},
 
 	ConfigurationInForce: {Configuration, slog.LevelInfo, "configuration in force", []string{"config", "bundle"}},
 	ConfigurationRefused: {Subject: Configuration, Level: slog.LevelError, Fields: []string{"bundle", "error"}},

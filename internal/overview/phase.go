@@ -103,6 +103,7 @@ var decided = map[state.ReasonCode]apispec.Phase{
 	state.ReasonHeld:       apispec.PhaseHeld,
 	state.ReasonRejected:   apispec.PhaseHeld,
 	state.ReasonOutside:    apispec.PhaseWaiting,
+	state.ReasonReplaced:   apispec.PhaseHeld,
 	state.ReasonCancelled:  apispec.PhaseCancelled,
 	state.ReasonQueued:     apispec.PhasePending,
 	state.ReasonBuffering:  apispec.PhasePending,

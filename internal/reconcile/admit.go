@@ -27,6 +27,7 @@ var admission = []rule{
 	holdUnreadable,
 	holdBlocked,
 	holdUnread,
+	holdReplaced,
 	holdBackingOff,
 	holdBuffering,
 	holdOutsideWindow,

@@ -202,13 +202,14 @@ func (b *batch) assemble() (state.Launch, []state.Change, outbox.Events) {
 		events := outbox.NewEvents(numbered...)
 		return state.Launch{}, append(changes, events.Changes()...), events
 	}
-	launch := state.Launch{ID: newID(), Kind: state.KindApply, Config: b.tick.digest, Bundle: b.tick.Bundle, Fence: b.tick.opts.Lease.Fence(), Created: b.now}
+	launch := state.Launch{ID: newID(), Kind: state.KindApply, Config: b.tick.digest, Bundle: b.tick.Bundle, Fence: b.tick.opts.Lease.Fence(), Created: b.now,
+		Consuls: b.tick.consuls, Replaced: b.tick.replaced}
 	for i := range b.items {
 		it, d := b.items[i], b.items[i].decision
 		launch.Runs = append(launch.Runs, *it.run)
 		d.State.Run = &state.LiveRun{ID: it.run.ID, Launch: launch.ID, Created: b.now}
 		record := state.Stored[state.Run]{Record: state.Record{Key: state.RunKey(it.run.Task, it.run.ID)}}
-		run := state.Run{ID: it.run.ID, Task: it.run.Task, Kind: launch.Kind, Reason: d.Reason, Seen: d.Seen, Replaces: d.Replaces, Created: b.now}
+		run := state.Run{ID: it.run.ID, Task: it.run.Task, Kind: launch.Kind, Reason: d.Reason, Seen: d.Seen, Replaces: d.Replaces, Accepted: d.State.Accepted, Created: b.now}
 		if it.resumed != nil {
 			record, run = *it.resumed, it.resumed.Data
 			by := d.Resume

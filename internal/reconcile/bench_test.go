@@ -26,6 +26,8 @@ type catalog struct {
 	digest string
 	err    error
 	reads  int
+
+	identity state.Identity
 }
 
 func (c *catalog) set(digest string, err error) {
@@ -47,6 +49,13 @@ func (c *catalog) Observe(_ context.Context, queries []consul.Query) []consul.An
 		}
 	}
 	return answers
+}
+
+// Identify shows a Consul that was never replaced, unless a test says so.
+func (c *catalog) Identify(context.Context, string) (state.Identity, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.identity, nil
 }
 
 // Poll shows one mark for all gates.

@@ -38,6 +38,12 @@ type Input struct {
 	Skew time.Duration
 	// Lost is the run of State.Run, ended as lost, if it is known to be dead.
 	Lost *state.Run
+	// Datacenters are those that the task reads; "" is that of the agent.
+	Datacenters []string
+	// Replaced is set if Consul was replaced in one of them, and the task loses
+	// entries by that. Accepted says that a person has approved it.
+	Replaced *state.Replaced
+	Accepted *state.Accepted
 	// Force asks for a run whatever the condition says, and names who asks.
 	Force string
 }
@@ -46,6 +52,7 @@ type Input struct {
 type Observed struct {
 	Digest  string
 	Changed string // how it differs from what was last applied, in words
+	Lost    *loss  // what is missing of what was last applied; nil if nothing is
 	// Removals is set if the difference is that entries were removed, and no other.
 	Removals bool
 }
@@ -154,6 +161,7 @@ func (d *decider) note() {
 	}
 	d.noteObserved()
 	d.noteUnreadable()
+	d.noteAccepted()
 	if d.Lost != nil {
 		*s, d.forget = s.Conclude(*d.Lost, "")
 		s.Recheck = s.Recheck && d.Observed == nil

@@ -227,6 +227,8 @@ func (p *proc) Poll(_ context.Context, gates consul.GateSet) (consul.Marks, erro
 	return marks, nil
 }
 
+func (*proc) Identify(context.Context, string) (state.Identity, error) { return state.Identity{}, nil }
+
 func (p *proc) Snapshot(_ context.Context, t *config.Task) (*consul.Snapshot, error) {
 	if p.gone || p.closed[t.Name] {
 		return nil, errors.New("permission denied")

@@ -66,6 +66,15 @@ func recorded(was, next state.Reconcile, now time.Time) []outbox.Event {
 	case was.ConsulError != "" && next.ConsulError == "":
 		add(outbox.Event{Kind: outbox.ConsulFound, Since: was.Since})
 	}
+	switch {
+	case next.Replaced != nil && (was.Replaced == nil || was.Replaced.Approved != nil && was.Replaced.Shown != next.Replaced.Shown):
+		add(outbox.Event{Kind: outbox.ConsulReplaced, Detail: next.Replaced.Detail(), Cause: next.Replaced.Why})
+	case next.Replaced == nil && was.Replaced != nil && was.Replaced.Approved != nil:
+		a := was.Replaced.Approved
+		add(outbox.Event{Kind: outbox.ConsulAccepted, Detail: a.Comment, By: a.By, Since: was.Replaced.Since})
+	case next.Replaced == nil && was.Replaced != nil:
+		add(outbox.Event{Kind: outbox.ConsulRestored, Since: was.Replaced.Since})
+	}
 	if r := next.Refused; r != nil && !sameRefusal(was.Refused, r) {
 		add(outbox.Event{Kind: outbox.ConfigurationRefused, Bundle: r.Bundle, Error: r.Error})
 	}

@@ -24,6 +24,7 @@ func (t *tick) finish(ctx context.Context, rec state.Stored[state.Reconcile], no
 	if t.Refused != nil && sameRefusal(rec.Data.Refused, t.Refused) {
 		next.Refused = rec.Data.Refused // with its time
 	}
+	next.Consuls, next.Replaced = t.consuls, t.replaced
 	next.Stalled, next.Failing, next.Unreadable, next.Tasks = "", 0, t.unreadable(), state.TaskCounts{}
 	if t.report.Stalled != nil {
 		next.Stalled = state.Cut(t.report.Stalled.Error())
@@ -140,5 +141,8 @@ func (t *tick) saveRecord(ctx context.Context, rec state.Stored[state.Reconcile]
 		now := t.Now()
 		next.Overrides, next.Due, t.report.Due = rec.Data.Overrides, now, now
 		next.Events = rec.Data.Events
+		if was := rec.Data.Replaced; was != nil && next.Replaced != nil {
+			next.Replaced.Approved = was.Approved // the next tick compares it with what Consul shows
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/consul"
+	"github.com/terrapulse/terrapulse/internal/guard"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
@@ -44,7 +46,8 @@ func (t *tick) observe(ctx context.Context, rec state.Reconcile, states map[stri
 	// After an outage Consul may be another one, whose index happens to be the
 	// same: everything is read then.
 	recovered := rec.ConsulError != "" && t.problem() == ""
-	all := recovered || rec.Config != t.digest || passed(rec.Refreshed, refreshEvery, now, t.Skew)
+	all := t.everything || recovered || rec.Config != t.digest || passed(rec.Refreshed, refreshEvery, now, t.Skew)
+	t.everything = all
 	moved := t.moved(rec)
 	// If no gate can be read, no view can either: tasks that need one wait.
 	unreachable := t.opts.GatesErr != nil && !t.sighted()
@@ -59,7 +62,7 @@ func (t *tick) observe(ctx context.Context, rec state.Reconcile, states map[stri
 	inputs := make([]Input, len(t.tasks))
 	for i, task := range t.tasks {
 		s := states[task.Name].Data
-		inputs[i] = Input{Task: task.Task, Definition: task.definition, State: s, Force: t.opts.Force[task.Name], Blocked: blocked[task.Name], Skew: t.Skew}
+		inputs[i] = Input{Task: task.Task, Definition: task.definition, State: s, Force: t.opts.Force[task.Name], Datacenters: task.datacenters, Blocked: blocked[task.Name], Skew: t.Skew}
 		if err := t.corrupt[task.Name]; err != nil {
 			inputs[i] = Input{Task: task.Task, Corrupt: err}
 			continue
@@ -144,10 +147,15 @@ func (t *tick) observed(ctx context.Context, in *Input, answer consul.Answer) (*
 		return nil, err
 	}
 	if err != nil {
+		o.Lost = &loss{text: "it is not known which entries are gone, because the record of what was applied last is incomplete"}
 		t.Log.Debug("what changed cannot be said in detail", "task", in.Task.Name, "error", err)
 		return o, nil
 	}
 	change := consul.Diff(before.Elements, answer.Elements)
 	o.Changed, o.Removals = state.Cut(change.String()), len(change.Removed) > 0 && len(change.Added)+len(change.Changed) == 0
+	if n := len(change.Removed); n > 0 {
+		source := guard.Source{Name: cmp.Or(in.Task.Condition.Kind().Entries, "entries"), Applied: before.Elements, Now: answer.Elements}
+		o.Lost = &loss{entries: n, text: guard.Removed(source)}
+	}
 	return o, nil
 }

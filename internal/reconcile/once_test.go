@@ -91,6 +91,10 @@ func (m *machine) Poll(_ context.Context, gates consul.GateSet) (consul.Marks, e
 	return marks, nil
 }
 
+func (*machine) Identify(context.Context, string) (state.Identity, error) {
+	return state.Identity{}, nil
+}
+
 func (m *machine) Snapshot(context.Context, *config.Task) (*consul.Snapshot, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -17,6 +17,7 @@ import (
 type Consul interface {
 	Observe(ctx context.Context, queries []consul.Query) []consul.Answer
 	Poll(ctx context.Context, gates consul.GateSet) (consul.Marks, error)
+	Identify(ctx context.Context, datacenter string) (state.Identity, error)
 }
 
 // Launcher starts runners.
@@ -116,6 +117,8 @@ type task struct {
 	*config.Task
 	definition string
 	query      *consul.Query // nil if it has no condition to read
+
+	datacenters []string // that it reads
 }
 
 // Prepare derives the tasks and gates from the effective configuration, if the
@@ -136,7 +139,7 @@ func (r *Reconciler) Prepare(ctx context.Context, overrides string) error {
 	r.effective, r.overrides, r.digest = effective, overrides, cfg.Digest()
 	r.tasks, r.queries, r.definitions, r.hidden = nil, nil, map[string]string{}, map[string]bool{}
 	for i := range cfg.Tasks {
-		t := task{Task: &cfg.Tasks[i]}
+		t := task{Task: &cfg.Tasks[i], datacenters: consul.Datacenters(&cfg.Tasks[i])}
 		t.definition = t.Digest(cfg)
 		if q, ok := consul.ConditionQuery(t.Task); ok {
 			t.query = &q

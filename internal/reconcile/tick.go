@@ -131,6 +131,10 @@ type tick struct {
 	live       map[string]bool                    // launches under way
 	corrupt    map[string]error                   // why records cannot be decoded, by task
 	report     Report
+
+	everything bool                      // every view is read
+	consuls    map[string]state.Identity // Consuls and Replaced of the reconcile record from now on
+	replaced   *state.Replaced
 }
 
 // act decides and carries the decisions out, under the lease.
@@ -146,7 +150,7 @@ func (t *tick) act(ctx context.Context, rec state.Stored[state.Reconcile]) (Repo
 		return t.again(ctx)
 	}
 	t.corrupt = corrupt
-	inputs, err := t.observe(ctx, rec.Data, states)
+	inputs, err := t.observeConsul(ctx, rec.Data, states)
 	if err != nil {
 		return Report{}, err
 	}

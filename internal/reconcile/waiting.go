@@ -31,6 +31,7 @@ func (d *decider) waiting() (trigger, *hold) {
 		expired.Resume = nil // the run waits for another approval
 		s.Run = &expired
 	}
+	s.Run = d.acceptWaiting(s.Run)
 	live := s.Run
 	wait := live.Wait
 	moved := !s.Recheck && s.Observed != live.Input && !d.scheduled()

@@ -42,7 +42,13 @@ func (p *planner) Apply(ctx context.Context, job driver.Job) (*state.Changes, er
 }
 
 // instances is a Consul with so many instances of web.
-type instances struct{ count int }
+type instances struct {
+	count int
+
+	identity state.Identity
+}
+
+func (c *instances) Identify(context.Context, string) (state.Identity, error) { return c.identity, nil }
 
 func (c *instances) Snapshot(context.Context, *config.Task) (*consul.Snapshot, error) {
 	o := consul.Observation{Digest: fmt.Sprint("digest of ", c.count), Elements: map[string]string{}}
@@ -62,7 +68,7 @@ type judging struct {
 
 func newJudging(t *testing.T, rules config.Rules) *judging {
 	t.Helper()
-	j := &judging{fixture: newFixture(t, nil), consul: &instances{60}, driver: &planner{plan: driver.Plan{
+	j := &judging{fixture: newFixture(t, nil), consul: &instances{count: 60}, driver: &planner{plan: driver.Plan{
 		Digest: "plan", State: "lineage/1", InState: 60, Resources: []driver.ResourceChange{}, Text: "the plan", Changes: &state.Changes{Change: 1}}}}
 	j.Driver, j.Consul = j.driver, j.consul
 	j.Config().Tasks[0].Rules = rules

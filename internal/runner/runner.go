@@ -66,6 +66,7 @@ func (e *timeoutError) Error() string {
 // Consul reads what a task renders.
 type Consul interface {
 	Snapshot(ctx context.Context, t *config.Task) (*consul.Snapshot, error)
+	Identify(ctx context.Context, datacenter string) (state.Identity, error)
 }
 
 // Runner carries out runs. It is safe for concurrent use.
@@ -304,6 +305,10 @@ func (c *claim) work(ctx context.Context, launch state.Launch, planned state.Pla
 		done.changes = done.plan.Changes
 		return done, err
 	case state.KindApply, state.KindDestroy:
+		j := c.judge(task, &done, before, unknown, out)
+		if err := j.judgeConsul(ctx, launch); err != nil {
+			return done, err
+		}
 		// A process that was frozen since its claim must not apply what it read before.
 		if err := c.confirm(ctx); err != nil {
 			return done, err
@@ -313,7 +318,7 @@ func (c *claim) work(ctx context.Context, launch state.Launch, planned state.Pla
 		if kind == state.KindDestroy {
 			change = r.Driver.Destroy
 		}
-		done.changes, err = c.judge(task, &done, before, unknown, out).run(ctx, job, change)
+		done.changes, err = j.run(ctx, job, change)
 		return done, err
 	default:
 		return done, fmt.Errorf("this version of Terrapulse cannot carry out a run of kind %s", kind)

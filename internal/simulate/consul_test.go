@@ -9,6 +9,7 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/consul"
+	"github.com/terrapulse/terrapulse/internal/state"
 )
 
 // services are what Consul knows of. Each is watched by a task of its name.
@@ -134,6 +135,9 @@ func (e eyes) Poll(ctx context.Context, gates consul.GateSet) (consul.Marks, err
 	})
 	return got.marks, errors.Join(got.err, err)
 }
+
+// Identify implements reconcile.Consul.
+func (e eyes) Identify(context.Context, string) (state.Identity, error) { return state.Identity{}, nil }
 
 // Observe implements reconcile.Consul.
 func (e eyes) Observe(ctx context.Context, queries []consul.Query) []consul.Answer {

@@ -37,6 +37,7 @@ const (
 	ReasonRejected   ReasonCode = "rejected"
 	ReasonOnHold     ReasonCode = "on_hold"
 	ReasonOutside    ReasonCode = "outside_window"
+	ReasonReplaced   ReasonCode = "consul_replaced"
 	ReasonRules      ReasonCode = "rules_changed"
 	ReasonDisabled   ReasonCode = "disabled"
 	ReasonRemoved    ReasonCode = "removed"

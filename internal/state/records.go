@@ -41,6 +41,11 @@ type Reconcile struct {
 	Stalled           string          `json:"stalled,omitempty"`            // why the latest tick could not launch what it had decided
 	Failing           int             `json:"failing,omitempty"`            // the most consecutive failed or lost runs of a task
 
+	// Consuls are the identities, by datacenter, of the Consul that showed what was
+	// applied; "" is the datacenter of the agent.
+	Consuls  map[string]Identity `json:"consuls,omitempty"`
+	Replaced *Replaced           `json:"replaced,omitempty"` // tasks are held because Consul is another one now
+
 	Tasks      TaskCounts  `json:"tasks,omitzero"`
 	Unreadable *Unreadable `json:"unreadable,omitempty"` // nil if every task that is enabled can be read
 
@@ -119,6 +124,8 @@ type Task struct {
 
 	OnHold *OnHold `json:"on_hold,omitempty"` // by a person
 
+	Accepted *Accepted `json:"accepted,omitempty"` // the loss of entries by a replaced Consul
+
 	Run *LiveRun `json:"run,omitempty"` // that has not ended
 	// Leaving is the definition of a task that was made through the API and deleted
 	// while Run was under way: people see the task until Run has ended.
@@ -191,6 +198,10 @@ type Launch struct {
 	Fence   uint64          `json:"fence,omitempty"` // token of the leader that decided; none where nothing is applied
 	Created time.Time       `json:"created"`
 	Runs    []PlannedRun    `json:"runs"`
+
+	// Consuls and Replaced are those of the reconcile record.
+	Consuls  map[string]Identity `json:"consuls,omitempty"`
+	Replaced *Replaced           `json:"replaced,omitempty"`
 }
 
 // PlannedRun names one run of a launch.
@@ -279,6 +290,7 @@ type Run struct {
 	Waited   time.Duration `json:"waited,omitempty"`  // in all
 	Approval *Approval     `json:"approval,omitempty"`
 	Rejected bool          `json:"rejected,omitempty"` // a person rejected the plan that the run waited with
+	Accepted *Accepted     `json:"accepted,omitempty"` // as in Task
 	Digest   string        `json:"digest,omitempty"`   // of what was rendered
 	Error    string        `json:"error,omitempty"`
 	Changes  *Changes      `json:"changes,omitempty"`  // what Terraform did

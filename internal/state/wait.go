@@ -54,15 +54,21 @@ type Rule string
 
 // The rules.
 const (
-	RuleApproval   Rule = "approval"    // the task's plans need one
-	RuleInputGuard Rule = "input_guard" // too many entries are gone from Consul
-	RulePlanGuard  Rule = "plan_guard"  // too many resources would be destroyed
-	RuleChanged    Rule = "changed"     // something else was approved
+	RuleApproval   Rule = "approval"        // the task's plans need one
+	RuleInputGuard Rule = "input_guard"     // too many entries are gone from Consul
+	RulePlanGuard  Rule = "plan_guard"      // too many resources would be destroyed
+	RuleReplaced   Rule = "consul_replaced" // entries are gone with a Consul that was replaced
+	RuleChanged    Rule = "changed"         // something else was approved
 )
 
 // Guards reports whether the plan waits because it exceeds a limit.
 func (w Wait) Guards() bool {
-	return slices.ContainsFunc(w.Causes, func(c Cause) bool { return c.Rule == RuleInputGuard || c.Rule == RulePlanGuard })
+	return w.Has(RuleInputGuard) || w.Has(RulePlanGuard) || w.Has(RuleReplaced)
+}
+
+// Has reports whether a rule is why the plan needs an approval.
+func (w Wait) Has(rule Rule) bool {
+	return slices.ContainsFunc(w.Causes, func(c Cause) bool { return c.Rule == rule })
 }
 
 // Content identifies what would be applied. An approval applies to one content.

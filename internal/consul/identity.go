@@ -1,0 +1,51 @@
+package consul
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+
+	"github.com/terrapulse/terrapulse/internal/condition"
+	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/state"
+)
+
+// Identify reads what tells this Consul from another one at the same address. It
+// needs no rights. datacenter is "" for that of the agent.
+//
+// The id of the cluster is in its trust domain. It survives restarts, new servers
+// and new certificates, and a snapshot brings it along. Where Connect is off, it is
+// "". The index is that of the catalog: it is read from a service that does not exist.
+func (c *Client) Identify(ctx context.Context, datacenter string) (state.Identity, error) {
+	scope := condition.Scope{Datacenter: datacenter}
+	a, err := c.get(ctx, request{Request: condition.Request{Act: "read the catalog's index", Path: "/v1/health/service/" + anyName, Scope: scope}}, nil)
+	if err != nil {
+		return state.Identity{}, err
+	}
+	var roots struct{ TrustDomain string }
+	_, err = c.get(ctx, request{Request: condition.Request{Act: "read the cluster's id", Path: "/v1/connect/ca/roots", Scope: scope}},
+		func(d *json.Decoder) error { return d.Decode(&roots) })
+	if err != nil && ctx.Err() != nil {
+		return state.Identity{}, err
+	}
+	return state.Identity{Cluster: roots.TrustDomain, Index: a.index}, nil // without Connect, only the index
+}
+
+// Datacenters returns the datacenters that a task reads, sorted; "" is that of the agent.
+func Datacenters(t *config.Task) []string {
+	var parts []condition.Selection
+	if t.Condition.Spec != nil {
+		parts = append(parts, t.Condition.Spec.Selections()...)
+	}
+	for _, input := range t.ModuleInputs {
+		parts = append(parts, input.Selections()...)
+	}
+	var all []string
+	for _, p := range parts {
+		for _, v := range p.Views() {
+			all = append(all, v.Request().Scope.Datacenter)
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}

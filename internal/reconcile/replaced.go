@@ -1,0 +1,216 @@
+package reconcile
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/condition"
+	"github.com/terrapulse/terrapulse/internal/state"
+)
+
+// ErrNotReplaced is what ApproveAll returns if no task is held because Consul was
+// replaced.
+var ErrNotReplaced = errors.New("no task is held because Consul was replaced")
+
+// ApproveAll permits all tasks to lose the entries that a replaced Consul does not
+// have. It applies to what the latest tick was shown: if the next tick is shown
+// something else, it is void. Of a, By, Authenticated and Comment are used. To repeat
+// it is harmless. The error is ErrNotReplaced.
+func (c *Control) ApproveAll(ctx context.Context, a state.ReplacedApproval) error {
+	return c.write(ctx, func(rec *state.Reconcile) ([]state.Change, error) {
+		if rec.Replaced == nil {
+			return nil, ErrNotReplaced
+		}
+		if was := rec.Replaced.Approved; was != nil && was.Shown == rec.Replaced.Shown {
+			return nil, errNoChange
+		}
+		a.By, a.At, a.Comment, a.Shown = someone(a.By), c.Now(), state.Cut(a.Comment), rec.Replaced.Shown
+		replaced := *rec.Replaced
+		replaced.Approved = &a
+		rec.Replaced = &replaced
+		return nil, nil
+	})
+}
+
+// holdReplaced refuses a task that would lose entries because Consul was replaced.
+func holdReplaced(d *decider, t trigger) *hold {
+	if !t.run || d.Replaced == nil || d.Observed == nil || d.Observed.Lost == nil {
+		return nil
+	}
+	return refuse(state.ReasonReplaced, time.Time{}, "%s, and Consul was replaced since they were applied (%s): "+
+		"the task is held until the entries are back, or until `terrapulse approve -all`", d.Observed.Lost.text, d.Replaced.Why)
+}
+
+// loss is what a condition does not show any more of what was applied.
+type loss struct {
+	entries int // 0 if it is not known
+	text    string
+}
+
+// observeConsul observes the tasks, and finds out whether Consul was replaced since
+// it showed what was applied. Only a tick that reads everything, or that sees a task
+// lose entries, sends requests for that.
+func (t *tick) observeConsul(ctx context.Context, rec state.Reconcile, states map[string]state.Stored[state.Task]) ([]Input, error) {
+	t.consuls, t.replaced, t.everything = rec.Consuls, rec.Replaced, rec.Replaced != nil
+	inputs, err := t.observe(ctx, rec, states)
+	if err != nil || t.opts.GatesErr != nil && !t.sighted() {
+		return inputs, err
+	}
+	shown, err := t.identify(ctx, inputs)
+	if err != nil {
+		return nil, err
+	}
+	next := consulReplaced(rec, shown, t.Now())
+	if next != nil && !t.everything {
+		t.everything = true // to say at once what every task loses
+		if inputs, err = t.observe(ctx, rec, states); err != nil {
+			return nil, err
+		}
+	}
+	t.consuls, t.replaced = accept(inputs, rec, shown, next, t.everything)
+	return inputs, nil
+}
+
+// identify reads the identity of Consul in the datacenters that matter. What
+// cannot be identified is left out.
+func (t *tick) identify(ctx context.Context, inputs []Input) (map[string]state.Identity, error) {
+	shown := map[string]state.Identity{}
+	for _, in := range inputs {
+		if in.Observed == nil || !t.everything && in.Observed.Lost == nil {
+			continue
+		}
+		for _, dc := range in.Datacenters {
+			if _, known := shown[dc]; known {
+				continue
+			}
+			id, err := t.Consul.Identify(ctx, dc)
+			if ctx.Err() != nil {
+				return nil, fmt.Errorf("identify Consul: %w", ctx.Err())
+			}
+			if err != nil {
+				t.Log.Debug("Consul cannot be identified", "datacenter", dc, "error", err)
+				continue
+			}
+			shown[dc] = id
+		}
+	}
+	return shown, nil
+}
+
+// consulReplaced returns in which datacenters Consul is another one than the one
+// that showed what was applied; nil if it is in none.
+func consulReplaced(rec state.Reconcile, shown map[string]state.Identity, now time.Time) *state.Replaced {
+	next := state.Replaced{Since: now, Now: map[string]state.Identity{}}
+	if was := rec.Replaced; was != nil {
+		next = *was
+		next.Now = maps.Clone(was.Now)
+	}
+	for _, dc := range slices.Sorted(maps.Keys(shown)) {
+		before, id := rec.Consuls[dc], shown[dc]
+		why := before.Replaced(id)
+		was, since := next.Now[dc]
+		switch {
+		case why != "":
+			next.Now[dc] = id
+			if !since {
+				next.Why = strings.TrimPrefix(next.Why+"; "+why+condition.Scope{Datacenter: dc}.String(), "; ")
+			}
+		case since && was.Cluster != before.Cluster && id.Cluster == before.Cluster && id.Cluster != "":
+			delete(next.Now, dc) // the Consul of before is back
+		case since:
+			next.Now[dc] = id // its index grows
+		}
+	}
+	if len(next.Now) == 0 {
+		return nil
+	}
+	return &next
+}
+
+// accept adds up what the tasks lose by a replaced Consul, and returns what is
+// recorded. It ends the hold if a person approved exactly that, or if nothing is lost
+// any more.
+func accept(inputs []Input, rec state.Reconcile, shown map[string]state.Identity, replaced *state.Replaced, everything bool) (map[string]state.Identity, *state.Replaced) {
+	complete, lost := everything, []*Input{}
+	sum := sha256.New()
+	var tasks, entries int
+	for i := range inputs {
+		in := &inputs[i]
+		switch {
+		case in.Observed == nil:
+			complete = complete && (in.Removed || !in.Task.Enabled)
+		case in.Observed.Lost != nil && (replaced == nil || replaced.In(in.Datacenters)):
+			lost = append(lost, in)
+			tasks, entries = tasks+1, entries+in.Observed.Lost.entries
+			fmt.Fprintf(sum, "%q %s %s\n", in.Task.Name, in.Definition, in.Observed.Digest)
+		}
+	}
+	if replaced != nil {
+		replaced.Tasks, replaced.Entries, replaced.Names, replaced.Shown = tasks, entries, nil, hex.EncodeToString(sum.Sum(nil))
+		for _, in := range lost[:min(len(lost), state.MaxNames)] {
+			replaced.Names = append(replaced.Names, in.Task.Name)
+		}
+		a := replaced.Approved
+		approved := a != nil && a.Shown == replaced.Shown
+		if !approved && (tasks > 0 || !complete) {
+			replaced.Approved = nil
+			for _, in := range lost {
+				in.Replaced = replaced
+			}
+			return rec.Consuls, replaced
+		}
+		for _, in := range lost {
+			in.Accepted = &state.Accepted{By: a.By, Authenticated: a.Authenticated, At: a.At, Comment: a.Comment,
+				For: state.Attempt{Definition: in.Definition, Observed: in.Observed.Digest}}
+		}
+		complete, tasks = true, 0
+	}
+	consuls := maps.Clone(rec.Consuls)
+	if consuls == nil {
+		consuls = map[string]state.Identity{}
+	}
+	if replaced != nil {
+		maps.Copy(consuls, replaced.Now)
+	}
+	for dc, id := range shown {
+		if was, known := consuls[dc]; !known || everything && complete && tasks == 0 {
+			if id.Cluster == "" {
+				id.Cluster = was.Cluster // Connect may be on again
+			}
+			consuls[dc] = id
+		}
+	}
+	return consuls, nil
+}
+
+// acceptWaiting has a run go on that waits because Consul was replaced, if a person
+// has approved that by now.
+func (d *decider) acceptWaiting(live *state.LiveRun) *state.LiveRun {
+	a, wait := d.Accepted, live.Wait
+	if a == nil || wait.Content == nil || live.Resume != nil || !wait.Has(state.RuleReplaced) {
+		return live
+	}
+	resumed := *live
+	resumed.Resume = &state.Resume{By: a.By, At: d.now,
+		Approval: &state.Approval{By: a.By, Authenticated: a.Authenticated, At: a.At, Comment: a.Comment, Content: *wait.Content}}
+	return &resumed
+}
+
+// noteAccepted keeps what a person approved for as long as it is what the task would
+// apply.
+func (d *decider) noteAccepted() {
+	s := &d.state
+	if d.Accepted != nil {
+		s.Accepted = d.Accepted
+	}
+	if s.Accepted != nil && (s.Accepted.For != d.attempt() || s.Observed == s.Applied) {
+		s.Accepted = nil
+	}
+}

@@ -1,0 +1,232 @@
+package reconcile
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/outbox"
+	"github.com/terrapulse/terrapulse/internal/state"
+)
+
+var (
+	oldConsul = state.Identity{Cluster: "old", Index: 100}
+	newConsul = state.Identity{Cluster: "new", Index: 15}
+)
+
+func TestConsulReplaced_IsSeenByClusterAndIndex(t *testing.T) {
+	const here, there = "", "dc2"
+	known := map[string]state.Identity{here: oldConsul, there: {Index: 1000}}
+	held := &state.Replaced{Since: noon, Why: "before", Now: map[string]state.Identity{here: newConsul}}
+	byIndex := &state.Replaced{Since: noon, Why: "before", Now: map[string]state.Identity{there: {Index: 10}}}
+	for _, c := range []struct {
+		name  string
+		was   *state.Replaced
+		shown map[string]state.Identity
+		want  []string // datacenters
+	}{
+		{"nothing was identified", nil, nil, nil},
+		{"the same", nil, known, nil},
+		{"another cluster", nil, map[string]state.Identity{here: newConsul}, []string{here}},
+		{"the index of another datacenter is near 0", nil, map[string]state.Identity{here: oldConsul, there: {Index: 10}}, []string{there}},
+		{"a datacenter that is new", nil, map[string]state.Identity{"dc3": {Index: 10}}, nil},
+		{"still replaced", held, map[string]state.Identity{here: {Cluster: "new", Index: 99}}, []string{here}},
+		{"replaced, and not identified", held, nil, []string{here}},
+		{"Consul of before is back", held, map[string]state.Identity{here: {Cluster: "old", Index: 101}}, nil},
+		{"replaced once more", held, map[string]state.Identity{here: {Cluster: "third", Index: 9}}, []string{here}},
+		{"the index grows", byIndex, map[string]state.Identity{there: {Index: 1001}}, []string{there}},
+	} {
+		got := consulReplaced(state.Reconcile{Consuls: known, Replaced: c.was}, c.shown, noon)
+		var in []string
+		if got != nil {
+			in = slices.Sorted(maps.Keys(got.Now))
+		}
+		if !slices.Equal(in, c.want) {
+			t.Errorf("%s: replaced in %q, want %q", c.name, in, c.want)
+		}
+		if got != nil && (got.Why == "" || !got.Since.Equal(noon)) {
+			t.Errorf("%s: %+v", c.name, got)
+		}
+	}
+}
+
+func TestDecide_ReplacedConsulHoldsWhoeverLosesEntries(t *testing.T) {
+	unbuffered := webTask()
+	unbuffered.BufferPeriod.Enabled = false
+	lost := &Observed{Digest: "B", Lost: &loss{1, "1 of 2 service instances are gone: web-1"}}
+	replaced := &state.Replaced{Why: "it is another"}
+	failed := with(applied(), func(s *state.Task) { s.Failures, s.RetryAt = 1, noon.Add(-time.Hour) })
+	for _, c := range []struct {
+		name string
+		in   Input
+		want state.ReasonCode
+	}{
+		{"a change", Input{State: applied(), Observed: lost, Replaced: replaced}, state.ReasonReplaced},
+		{"forced", Input{State: applied(), Observed: lost, Replaced: replaced, Force: "somebody"}, state.ReasonReplaced},
+		{"retried", Input{State: failed, Observed: lost, Replaced: replaced}, state.ReasonReplaced},
+		{"another definition", Input{State: applied(), Definition: "other", Observed: lost, Replaced: replaced}, state.ReasonReplaced},
+		{"lost", Input{State: with(applied(), func(s *state.Task) { s.Run = &state.LiveRun{ID: "r", Launch: "l"} }),
+			Lost: &state.Run{ID: "r", State: state.RunLost, Ended: noon.Add(-time.Hour)}, Observed: lost, Replaced: replaced}, state.ReasonReplaced},
+		{"nothing is gone", Input{State: applied(), Observed: &Observed{Digest: "B"}, Replaced: replaced}, state.ReasonChanged},
+		{"nothing changed", Input{State: applied(), Observed: &Observed{Digest: "A"}, Replaced: replaced}, state.ReasonUnchanged},
+		{"not replaced", Input{State: applied(), Observed: lost}, state.ReasonChanged},
+	} {
+		in := c.in
+		in.Task = unbuffered
+		if in.Definition == "" {
+			in.Definition = "def"
+		}
+		d := Decide([]Input{in}, noon)[0]
+		if d.Reason.Code != c.want || (d.Action == Run) != (c.want == state.ReasonChanged) {
+			t.Errorf("%s: %v, %+v, want %s", c.name, d.Action, d.Reason, c.want)
+		}
+	}
+}
+
+func TestDecide_AcceptedLossIsThatOfTheRun(t *testing.T) {
+	unbuffered := webTask()
+	unbuffered.BufferPeriod.Enabled = false
+	in := Input{Task: unbuffered, Definition: "def", State: applied(), Observed: &Observed{Digest: "B", Lost: &loss{1, "gone"}},
+		Accepted: &state.Accepted{By: "alice", For: state.Attempt{Definition: "def", Observed: "B"}}}
+	d := Decide([]Input{in}, noon)[0]
+	if d.Action != Run || d.State.Accepted == nil {
+		t.Fatalf("%v, %+v", d.Action, d.State)
+	}
+	// Other data is another loss.
+	again := Input{Task: unbuffered, Definition: "def", State: applied(), Observed: &Observed{Digest: "C", Lost: &loss{1, "gone"}}}
+	again.State.Accepted = d.State.Accepted
+	if d := Decide([]Input{again}, noon)[0]; d.State.Accepted != nil {
+		t.Error("an approval of other data is kept")
+	}
+}
+
+func TestDecide_RunThatWaitsBecauseConsulWasReplacedGoesOnWhenThatIsAccepted(t *testing.T) {
+	in := Input{Task: webTask(), Definition: "def", State: applied(), Observed: &Observed{Digest: "B", Lost: &loss{1, "gone"}}}
+	in.State.Attempted = state.Attempt{Definition: "def", Observed: "B"}
+	in.State.Observed = "B"
+	wait := &state.Wait{For: state.WaitApproval, ID: "w", Causes: []state.Cause{{Rule: state.RuleReplaced}}, Content: &state.Content{Plan: "p"}}
+	in.State.Run = &state.LiveRun{ID: "r", Launch: "l", Wait: wait, Input: "B"}
+	if d := Decide([]Input{in}, noon)[0]; d.Action != Wait {
+		t.Errorf("without an approval: %v", d.Action)
+	}
+	in.Accepted = &state.Accepted{By: "alice", For: state.Attempt{Definition: "def", Observed: "B"}}
+	d := Decide([]Input{in}, noon)[0]
+	if d.Action != Resume || d.Resume.Approval == nil || d.Resume.Approval.Content != *wait.Content {
+		t.Errorf("%v, %+v", d.Action, d.Resume)
+	}
+}
+
+// replacedBench has 3 tasks that were applied with what an old Consul showed. Then
+// another Consul shows something else.
+func replacedBench(t *testing.T) *bench {
+	t.Helper()
+	b := newBench(t, tasks(3)...)
+	b.catalog.identity = oldConsul
+	b.settle()
+	for _, name := range []string{"task-0", "task-1", "task-2"} {
+		if err := state.SaveInputs(t.Context(), b.store, name, state.Inputs{Elements: map[string]string{"A": "1"}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.launcher.forget()
+	b.catalog.identity = newConsul
+	b.catalog.set("B", nil)
+	return b
+}
+
+func (b *bench) record() state.Reconcile {
+	b.t.Helper()
+	rec, err := state.ReadReconcile(b.t.Context(), b.store)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return rec.Data
+}
+
+func (b *bench) approveAll() {
+	b.t.Helper()
+	c := &Control{Store: b.store, Now: b.Now}
+	if err := c.ApproveAll(b.t.Context(), state.ReplacedApproval{By: "alice"}); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func TestTick_ReplacedConsulIsSaidOnceAndHoldsEverything(t *testing.T) {
+	b := replacedBench(t)
+	told := &recorder{}
+	b.Reconciler = b.another(b.Config.Tasks) // also at the first tick of another process
+	b.Sinks = []outbox.Sink{told}
+	b.tick()
+	b.now = b.now.Add(refreshEvery + time.Second)
+	b.tick()
+	if n := len(b.launcher.launches()); n != 0 {
+		t.Fatalf("%d launches", n)
+	}
+	if rec := b.record(); rec.Replaced == nil || rec.Replaced.Tasks != 3 || rec.Replaced.Entries != 3 || rec.Consuls[""] != oldConsul || rec.Tasks.Held != 3 {
+		t.Errorf("%+v, %+v", rec.Replaced, rec)
+	}
+	if got := told.count(outbox.ConsulReplaced); got != 1 {
+		t.Errorf("it was said %d times", got)
+	}
+	// The data comes back.
+	b.catalog.set("A", nil)
+	b.tick()
+	if rec := b.record(); rec.Replaced != nil || rec.Consuls[""] != newConsul || len(b.launcher.launches()) != 0 {
+		t.Errorf("%+v, %d launches", rec, len(b.launcher.launches()))
+	}
+	if got := told.count(outbox.ConsulRestored); got != 1 {
+		t.Errorf("the end was said %d times", got)
+	}
+	// From now on, what goes is gone.
+	b.catalog.set("B", nil)
+	b.tick()
+	if len(b.launcher.launches()) == 0 {
+		t.Error("an ordinary change is held")
+	}
+}
+
+func TestTick_ApprovalOfAReplacedConsulAppliesToWhatWasShown(t *testing.T) {
+	b := replacedBench(t)
+	told := &recorder{}
+	b.Sinks = []outbox.Sink{told}
+	control := &Control{Store: b.store, Now: b.Now}
+	if err := control.ApproveAll(t.Context(), state.ReplacedApproval{By: "alice"}); !errors.Is(err, ErrNotReplaced) {
+		t.Errorf("before it is held: %v", err)
+	}
+	b.tick()
+	b.approveAll()
+	b.approveAll() // harmless
+	b.catalog.set("C", nil)
+	b.tick()
+	if rec := b.record(); rec.Replaced == nil || rec.Replaced.Approved != nil || len(b.launcher.launches()) != 0 {
+		t.Errorf("other data than was approved: %+v", rec.Replaced)
+	}
+	if got := told.count(outbox.ConsulReplaced); got != 2 {
+		t.Errorf("that it was not used was said %d times", got-1)
+	}
+	b.approveAll()
+	b.tick()
+	launches := b.launcher.launches()
+	if len(launches) == 0 || len(launches[0].Runs) != 3 || launches[0].Replaced != nil || launches[0].Consuls[""] != newConsul {
+		t.Fatalf("%+v", launches)
+	}
+	run, err := state.Read[state.Run](t.Context(), b.store, state.RunKey("task-1", launches[0].Runs[1].ID))
+	if err != nil || run.Data.Accepted == nil || run.Data.Accepted.For.Observed != "C" || run.Data.Accepted.By != "alice" {
+		t.Errorf("%+v, %v", run.Data.Accepted, err)
+	}
+	if rec := b.record(); rec.Replaced != nil || told.count(outbox.ConsulAccepted) != 1 {
+		t.Errorf("%+v", rec.Replaced)
+	}
+}
+
+func TestTick_AnotherConsulWithEverythingIsTheConsulFromNowOn(t *testing.T) {
+	b := replacedBench(t)
+	b.catalog.set("A", nil)
+	b.now = b.now.Add(refreshEvery + time.Second)
+	b.tick()
+	if rec := b.record(); rec.Replaced != nil || rec.Consuls[""] != newConsul {
+		t.Errorf("%+v", rec)
+	}
+}

@@ -1,0 +1,74 @@
+package runner
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/consul"
+	"github.com/terrapulse/terrapulse/internal/guard"
+	"github.com/terrapulse/terrapulse/internal/state"
+)
+
+// judgeConsul requires an approval if entries are gone and Consul was replaced since
+// they were applied, however few they are. The tick may have decided the run before
+// that, so Consul is identified here, too. What a person has accepted may go.
+func (j *judgement) judgeConsul(ctx context.Context, launch state.Launch) error {
+	if j.claimed.Kind != state.KindApply {
+		return nil
+	}
+	if a := j.claimed.Accepted; a != nil && a.For == (state.Attempt{Definition: j.done.definition, Observed: j.done.snap.Condition.Digest}) {
+		_, scheduled := j.task.Condition.Schedule()
+		var rest []guard.Source
+		for i, in := range j.done.snap.Inputs {
+			if !in.Triggers && !scheduled {
+				rest = append(rest, j.sources[i])
+			}
+		}
+		j.input = nil
+		if why := j.task.Guard.Input(rest); why != "" {
+			j.input = []state.Cause{{Rule: state.RuleInputGuard, Text: why}}
+		}
+	}
+	var gone []string
+	for _, s := range j.sources {
+		if slices.ContainsFunc(slices.Collect(maps.Keys(s.Applied)), func(name string) bool { _, there := s.Now[name]; return !there }) {
+			gone = append(gone, guard.Removed(s))
+		}
+	}
+	if len(gone) == 0 {
+		return nil
+	}
+	why, err := j.consulReplaced(ctx, launch, j.task)
+	if err == nil && why != "" {
+		text := fmt.Sprintf("%s, and Consul was replaced since they were applied: %s", strings.Join(gone, "; "), why)
+		j.input = append([]state.Cause{{Rule: state.RuleReplaced, Text: text}}, j.input...)
+	}
+	return err
+}
+
+// consulReplaced says why Consul is another one than the one that showed what was
+// applied; "" if it is the same.
+func (c *claim) consulReplaced(ctx context.Context, launch state.Launch, task *config.Task) (string, error) {
+	datacenters := consul.Datacenters(task)
+	if launch.Replaced.In(datacenters) {
+		return launch.Replaced.Why, nil
+	}
+	for _, dc := range datacenters {
+		before, known := launch.Consuls[dc]
+		if !known {
+			continue
+		}
+		now, err := c.Consul.Identify(ctx, dc)
+		if err != nil {
+			return "", fmt.Errorf("find out whether Consul was replaced since it showed the entries that are gone: %w", err)
+		}
+		if why := before.Replaced(now); why != "" {
+			return why, nil
+		}
+	}
+	return "", nil
+}

@@ -1,0 +1,81 @@
+package state
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Identity tells one Consul from another at the same address.
+type Identity struct {
+	Cluster string `json:"cluster,omitempty"` // it was created with the cluster's data; "" where Connect is off
+	Index   uint64 `json:"index,omitempty"`   // of the latest change of the catalog
+}
+
+// Replaced says why now must be another Consul than i, or one with much older data;
+// "" if it may be the same. The index of one Consul goes backwards only by repairs
+// and upgrades, and then by little.
+func (i Identity) Replaced(now Identity) string {
+	switch {
+	case i.Cluster != "" && now.Cluster != "" && i.Cluster != now.Cluster:
+		return fmt.Sprintf("it is cluster %s, and was cluster %s", now.Cluster, i.Cluster)
+	case now.Index < i.Index/2:
+		return fmt.Sprintf("its index went back from %d to %d", i.Index, now.Index)
+	}
+	return ""
+}
+
+// Replaced is a Consul that is another one than the one whose data was applied.
+// Tasks that lose entries by it are held.
+type Replaced struct {
+	Since time.Time `json:"since"`
+	Why   string    `json:"why"`
+	// Now are the new identities, by datacenter; "" is that of the agent.
+	Now     map[string]Identity `json:"now"`
+	Tasks   int                 `json:"tasks"`           // how many tasks lose entries
+	Entries int                 `json:"entries"`         // how many they lose
+	Names   []string            `json:"names,omitempty"` // of the first of the tasks, MaxNames at most
+	Shown   string              `json:"shown,omitempty"` // digest of what those tasks are shown
+	// Approved is an approval of everything that Shown stands for, until the next tick.
+	Approved *ReplacedApproval `json:"approved,omitempty"`
+}
+
+// In reports whether Consul was replaced in one of the datacenters.
+func (r *Replaced) In(datacenters []string) bool {
+	if r == nil {
+		return false
+	}
+	for _, dc := range datacenters {
+		if _, ok := r.Now[dc]; ok {
+			return true
+		}
+	}
+	return false
+}
+
+// Detail says in words what is held.
+func (r *Replaced) Detail() string {
+	text := fmt.Sprintf("%d tasks would lose %d entries: %s", r.Tasks, r.Entries, strings.Join(r.Names, ", "))
+	if more := r.Tasks - len(r.Names); more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
+
+// ReplacedApproval permits the tasks to lose what they lose by a replaced Consul.
+type ReplacedApproval struct {
+	By            string    `json:"by"`
+	Authenticated bool      `json:"authenticated,omitempty"` // as in Approval
+	At            time.Time `json:"at"`
+	Comment       string    `json:"comment,omitempty"`
+	Shown         string    `json:"shown"` // what was approved
+}
+
+// Accepted permits one task to lose what it lost by a replaced Consul.
+type Accepted struct {
+	By            string    `json:"by"`
+	Authenticated bool      `json:"authenticated,omitempty"` // as in Approval
+	At            time.Time `json:"at"`
+	Comment       string    `json:"comment,omitempty"`
+	For           Attempt   `json:"for"` // it permits no other
+}
