@@ -157,7 +157,7 @@ func TestTick_ReplacedConsulIsSaidOnceAndHoldsEverything(t *testing.T) {
 	b := replacedBench(t)
 	told := &recorder{}
 	b.Reconciler = b.another(b.Config.Tasks) // also at the first tick of another process
-	b.Sinks = []outbox.Sink{told}
+	b.Sinks = func() []outbox.Sink { return []outbox.Sink{told} }
 	b.tick()
 	b.now = b.now.Add(refreshEvery + time.Second)
 	b.tick()
@@ -190,7 +190,7 @@ func TestTick_ReplacedConsulIsSaidOnceAndHoldsEverything(t *testing.T) {
 func TestTick_ApprovalOfAReplacedConsulAppliesToWhatWasShown(t *testing.T) {
 	b := replacedBench(t)
 	told := &recorder{}
-	b.Sinks = []outbox.Sink{told}
+	b.Sinks = func() []outbox.Sink { return []outbox.Sink{told} }
 	control := &Control{Store: b.store, Now: b.Now}
 	if err := control.ApproveAll(t.Context(), state.ReplacedApproval{By: "alice"}); !errors.Is(err, ErrNotReplaced) {
 		t.Errorf("before it is held: %v", err)
