@@ -56,12 +56,22 @@ func (s *server) init() {
 	s.index = 1000
 }
 
+// fill has every service show entries, as in a history with rules.
+func (s *server) fill(w *world) {
+	for _, service := range services {
+		s.digests[service] = w.someData()
+	}
+	s.before = maps.Clone(s.digests)
+}
+
 // change changes a service.
 func (s *server) change(w *world) {
 	service := services[w.rng.IntN(len(services))]
 	s.count++
 	s.before[service] = s.digests[service]
-	s.digests[service] = fmt.Sprintf("d%d", s.count%5)
+	if s.digests[service] = fmt.Sprintf("d%d", s.count%5); w.ruled {
+		s.digests[service] = w.someData()
+	}
 	if !w.chance(w.weather.still) {
 		s.index++
 		for _, moved := range s.watches {
@@ -151,7 +161,7 @@ func (e eyes) Observe(ctx context.Context, queries []consul.Query) []consul.Answ
 				unread[service] = true
 				continue
 			}
-			answers[i].Digest, answers[i].Elements = digest, map[string]string{service: digest}
+			answers[i].Digest, answers[i].Elements = digest, elements(service, digest)
 		}
 		return answers, nil
 	})
@@ -171,7 +181,7 @@ func (e eyes) Snapshot(ctx context.Context, t *config.Task) (*consul.Snapshot, e
 		if err != nil {
 			return nil, err
 		}
-		return &consul.Snapshot{Condition: consul.Observation{Digest: digest, Elements: map[string]string{t.Name: digest}}}, nil
+		return e.snapshot(t.Name, digest), nil
 	})
 }
 
