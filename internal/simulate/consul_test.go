@@ -106,6 +106,19 @@ func (s *server) clear(w *world) {
 	s.gone, s.closed = false, map[string]bool{}
 }
 
+// comeBack has the data return that guards miss, where nobody approves: then the tasks
+// are released, as judge.unsettled checks.
+func (s *server) comeBack(w *world) {
+	for _, service := range services {
+		record := w.judge.tasks[service]
+		if wait := record.Waits(); w.absent && wait != nil && wait.Guards() && record.Applied != "" {
+			s.digests[service] = record.Applied
+			s.index++
+			w.note("%s is %s again", service, record.Applied)
+		}
+	}
+}
+
 // read is what a read of a service shows.
 func (s *server) read(w *world, service string) (string, error) {
 	switch {

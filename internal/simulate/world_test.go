@@ -393,6 +393,7 @@ func (w *world) settle() (took time.Duration) {
 	w.faults = false
 	w.absent = w.ruled && w.rng.IntN(2) == 0
 	w.consul.clear(w)
+	w.consul.comeBack(w)
 	w.thawAll(true)
 	w.ahead.Store(0)
 	for _, p := range w.freezable() {
