@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/terrapulse/terrapulse/internal/window"
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/outbox"
 	"github.com/terrapulse/terrapulse/internal/state"
+	"github.com/terrapulse/terrapulse/internal/window"
 )
 
 // ErrNotWaiting is what Resume returns of a run that does not wait, or not any
@@ -23,18 +23,24 @@ func (d *decider) waits() bool { return d.Corrupt == nil && d.state.Waits() != n
 // the trigger.
 //
 // New input or a new definition replaces the run: what it waits with is not
-// what would be applied. If its work goes on elsewhere, new input waits for it.
+// what would be applied. New input of a scheduled task does so when the schedule is
+// due. If the work of the run goes on elsewhere, new input waits for it.
 func (d *decider) waiting() (trigger, *hold) {
 	s := &d.state
-	if resume := s.Run.Resume; resume != nil && resume.Approval != nil && !resume.Approval.Valid(d.now) {
-		expired := *s.Run
-		expired.Resume = nil // the run waits for another approval
-		s.Run = &expired
+	if resume := s.Run.Resume; resume != nil && !resume.Permits(*s.Run.Wait, d.now) {
+		unapproved := *s.Run
+		unapproved.Resume = nil // the run waits for another approval
+		s.Run = &unapproved
 	}
 	s.Run = d.acceptWaiting(s.Run)
 	live := s.Run
 	wait := live.Wait
-	moved := !s.Recheck && s.Observed != live.Input && !d.scheduled()
+	moved := !s.Recheck && s.Observed != live.Input
+	var scheduled time.Time // when a schedule takes up what has changed meanwhile
+	if moved && d.scheduled() {
+		t := d.schedule()
+		moved, scheduled = t.run || t.missed, t.due
+	}
 	var buffered time.Time // no wait for more changes if the input went back to what is applied
 	if s.Pending != nil {
 		buffered = bufferedUntil(d.Task.BufferPeriod, *s.Pending)
@@ -50,7 +56,7 @@ func (d *decider) waiting() (trigger, *hold) {
 		return trigger{}, d.end(state.RunSuperseded, state.ReasonChanged, "the task's input has changed while the run waited")
 	case wait.Rules != "" && wait.Rules != d.Task.RulesDigest():
 		return trigger{}, d.end(state.RunSuperseded, state.ReasonRules, "the task's rules have changed while the run waited")
-	case live.Resume != nil:
+	case live.Resume != nil && !(moved && wait.Content != nil): // other input was approved
 		return triggered(state.ReasonRunning, "run %s goes on: resumed by %s", live.ID, live.Resume.By), nil
 	case reached(wait.Until, d.now):
 		return trigger{}, d.end(state.RunCancelled, state.ReasonCancelled, "it "+wait.String()+" since "+stamp(wait.Since, d.now)+", and the time for that is over")
@@ -69,6 +75,7 @@ func (d *decider) waiting() (trigger, *hold) {
 	if moved && !wait.For.Elsewhere() {
 		due = earlier(due, buffered)
 	}
+	due = earlier(due, scheduled)
 	return trigger{}, refuse(state.ReasonWaiting, due, "run %s %s", live.ID, wait)
 }
 

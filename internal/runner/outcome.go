@@ -115,7 +115,14 @@ func (r *Runner) record(ctx context.Context, c *claim, run state.Run, done resul
 	defer cancel()
 
 	r.keepForPeople(ctx, &run, done, output, patience/4)
+	kept := false
 	_, err := retry(ctx, func() (struct{}, error) {
+		if !kept {
+			if err := r.keepInputs(ctx, run, done); err != nil {
+				return struct{}{}, err
+			}
+			kept = true
+		}
 		err := r.settle(ctx, c, run, done.definition)
 		if cancelled := new(cancelledError); errors.As(err, &cancelled) {
 			run = c.ended(r.Now())

@@ -218,3 +218,27 @@ func TestRecord_Newest50RunsAreKeptWithTheirOutput(t *testing.T) {
 		t.Error("no removal was refused")
 	}
 }
+
+func TestRecord_SuccessIsNotRecordedWithoutWhatWasApplied(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newFixture(t, succeed)
+		refused := 0
+		b.store.Before = func(changes []state.Change) error {
+			if writes(changes, "inputs/", "") && refused < 3 {
+				refused++
+				return errors.New("throttled")
+			}
+			return nil
+		}
+		if err := b.run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		inputs, err := state.LoadInputs(t.Context(), b.store, "web")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if run := b.stored("r1"); run.State != state.RunSucceeded || inputs.Elements["web-1"] != "x" || refused != 3 {
+			t.Errorf("after %d refusals: the run has %s, and %v counts as applied", refused, run.State, inputs.Elements)
+		}
+	})
+}

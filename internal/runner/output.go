@@ -3,6 +3,7 @@ package runner
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"log/slog"
 	"strings"
@@ -126,10 +127,14 @@ func (r *Runner) keepForPeople(ctx context.Context, run *state.Run, done result,
 			}
 			run.PlanData = r.keepPlan(ctx, *run, "plan-data", data)
 		}
-		return
 	}
-	if run.Kind != state.KindApply || run.AppliedElsewhere() {
-		return
+}
+
+// keepInputs keeps what the run has applied: the guard compares with that, so an
+// apply is not recorded without it.
+func (r *Runner) keepInputs(ctx context.Context, run state.Run, done result) error {
+	if run.State != state.RunSucceeded || run.Kind != state.KindApply || run.AppliedElsewhere() {
+		return nil
 	}
 	applied := state.Inputs{Elements: done.snap.Condition.Elements, Sources: done.snap.Visibility.Sources(), Others: map[string]map[string]string{}}
 	for _, in := range done.snap.Inputs {
@@ -140,8 +145,9 @@ func (r *Runner) keepForPeople(ctx context.Context, run *state.Run, done result,
 		}
 	}
 	if err := state.SaveInputs(ctx, r.Store, run.Task, applied); err != nil {
-		r.Log.Warn("what the task was applied with was not kept", "error", err)
+		return fmt.Errorf("keep what the task was applied with: %w", err)
 	}
+	return nil
 }
 
 // keepPlan keeps a text about a plan, and returns where. If that fails, it is

@@ -57,12 +57,22 @@ func (s *server) init() {
 	s.index = 1000
 }
 
+// fill has every service show entries, as in a history with rules.
+func (s *server) fill(w *world) {
+	for _, service := range services {
+		s.digests[service] = w.someData()
+	}
+	s.before = maps.Clone(s.digests)
+}
+
 // change changes a service.
 func (s *server) change(w *world) {
 	service := services[w.rng.IntN(len(services))]
 	s.count++
 	s.before[service] = s.digests[service]
-	s.digests[service] = fmt.Sprintf("d%d", s.count%5)
+	if s.digests[service] = fmt.Sprintf("d%d", s.count%5); w.ruled {
+		s.digests[service] = w.someData()
+	}
 	if !w.chance(w.weather.still) {
 		s.index++
 		for _, moved := range s.watches {
@@ -95,6 +105,19 @@ func (s *server) weather(w *world) {
 
 func (s *server) clear(w *world) {
 	s.gone, s.closed = false, map[string]bool{}
+}
+
+// comeBack has the data return that guards miss, where nobody approves: then the tasks
+// are released, as judge.unsettled checks.
+func (s *server) comeBack(w *world) {
+	for _, service := range services {
+		record := w.judge.tasks[service]
+		if wait := record.Waits(); w.absent && wait != nil && wait.Guards() && record.Applied != "" {
+			s.digests[service] = record.Applied
+			s.index++
+			w.note("%s is %s again", service, record.Applied)
+		}
+	}
 }
 
 // read is what a read of a service shows.
@@ -155,7 +178,7 @@ func (e eyes) Observe(ctx context.Context, queries []consul.Query) []consul.Answ
 				unread[service] = true
 				continue
 			}
-			answers[i].Digest, answers[i].Elements = digest, map[string]string{service: digest}
+			answers[i].Digest, answers[i].Elements = digest, elements(service, digest)
 		}
 		return answers, nil
 	})
@@ -175,7 +198,7 @@ func (e eyes) Snapshot(ctx context.Context, t *config.Task) (*consul.Snapshot, e
 		if err != nil {
 			return nil, err
 		}
-		return &consul.Snapshot{Condition: consul.Observation{Digest: digest, Elements: map[string]string{t.Name: digest}}}, nil
+		return e.snapshot(t.Name, digest), nil
 	})
 }
 

@@ -17,9 +17,13 @@
 // may fail while all others work. In a storm, processes are cut off or frozen for minutes, so that
 // others continue their work. Clocks may be hours ahead for a while.
 //
-// The judge (judge_test.go, changes_test.go, events_test.go) checks what must always hold at every
+// In every third history, tasks have guards, approvals and windows (rules_test.go). Consul
+// then loses most entries now and then, and people approve, reject, hold and release: late,
+// twice, and plans that were replaced (approvers_test.go).
+//
+// The judge (judge_test.go, changes_test.go, events_test.go, rules_test.go) checks what must always hold at every
 // write and every step of Terraform. At the end, the faults stop, and soon everything must be
-// applied as Consul says.
+// applied as Consul says, or wait for a person, and say so.
 //
 //	make simulate N=100000            # histories from N seeds, on all cores
 //	make simulate FOR=60s             # as many as fit

@@ -48,10 +48,11 @@ var bundles = func() []bundle {
 	scheduled.ModuleInputs = []condition.Spec{scheduled.Condition.Spec}
 	scheduled.Condition = config.Condition{Spec: condition.Schedule{Cron: "*/5 * * * *"}}
 	all := []bundle{
-		{"b0", "", &config.Config{Tasks: []config.Task{task("web"), task("api")}}},
-		{"b1", "", &config.Config{Tasks: []config.Task{other, task("api"), buffered}}},
-		{"b2", "", &config.Config{Tasks: []config.Task{task("web"), scheduled}}},
+		{digest: "b0", config: &config.Config{Tasks: []config.Task{task("web"), task("api")}}},
+		{digest: "b1", config: &config.Config{Tasks: []config.Task{other, task("api"), buffered}}},
+		{digest: "b2", config: &config.Config{Tasks: []config.Task{task("web"), scheduled}}},
 	}
+	all = append(all, withRules(all)...)
 	for i := range all {
 		all[i].files = all[i].config.Digest()
 	}

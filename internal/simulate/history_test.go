@@ -34,6 +34,11 @@ func history(t *testing.T, seed uint64, trace func(string, ...any)) (out outcome
 		w.consul.init()
 		w.ecs.init()
 		w.judge.init()
+		if w.ruled = seed%3 == 0; w.ruled {
+			w.pointer = withoutRules
+			w.judge.pushes[0] = bundles[w.pointer].digest
+			w.consul.fill(w)
+		}
 		steps := 50 + w.rng.IntN(350)
 		if w.weather.long { // what takes many things to come together
 			steps *= 4

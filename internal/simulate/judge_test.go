@@ -38,11 +38,13 @@ type judge struct {
 	byHand   map[string]bool     // tasks that an error asks a person to run once
 	meant    map[int]string      // by process of a person: the wait that is to end
 
-	news news
+	news  news
+	rules rules
 }
 
 func (j *judge) init() {
 	j.news.init()
+	j.rules.init()
 	j.tasks, j.runs, j.known = map[string]state.Task{}, map[string]map[string]state.Run{}, map[string]bool{}
 	j.overrides, j.counts, j.trials = map[string]state.Override{}, map[string]*config.Config{}, map[string]map[string]bool{}
 	j.pushes, j.deleted = []string{bundles[0].digest}, map[string]bool{}
@@ -80,6 +82,9 @@ func (j *judge) written(v view, unread map[string]bool, changes []state.Change) 
 			continue
 		}
 		collection, rest, _ := strings.Cut(c.Key, "/")
+		if task, _, _ := strings.Cut(rest, "/"); c.Op == state.OpDelete && (collection == "task" || collection == "inputs") {
+			j.forgot(task)
+		}
 		if collection == "lease" {
 			next := decoded[lease.Holder](c.Value)
 			if next.Fence < j.leader.Fence {
@@ -150,6 +155,7 @@ func (j *judge) run(v view, unread map[string]bool, task string, run state.Run) 
 	}
 	before, there := j.runs[task][run.ID]
 	j.runs[task][run.ID] = run
+	j.ruled(v, before, run)
 	died := before.State == state.RunLost && run.State == state.RunLost && run.Dead // its runner, later than it was given up
 	switch {
 	case run.State == state.RunWaiting && (run.Claim != "" || !run.Expires.IsZero()):
@@ -175,6 +181,7 @@ func (j *judge) task(v view, name string, now state.Task) {
 	j.tasks[name] = now
 	j.held(v, name, before, now)
 	j.resumed(v, before, now)
+	j.approved(v, name, before, now)
 	if v.person() && now.Forced != "" {
 		j.asked[v.id] = j.there(name)
 	}
@@ -286,6 +293,7 @@ func (j *judge) died(container string) {
 func (j *judge) unsettled(w *world, t *config.Task, cfg *config.Config) string {
 	record, want := j.tasks[t.Name], w.consul.digests[t.Name]
 	switch {
+	case t.Enabled && j.explained(w, record, want):
 	case j.overrides[t.Name].Provisional != nil:
 		return fmt.Sprintf("the change of %s is on trial still: %+v", t.Name, record)
 	case !t.Enabled || record.Held != nil && *record.Held == state.Attempt{Definition: t.Digest(cfg), Observed: want}:

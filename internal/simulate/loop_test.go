@@ -147,7 +147,7 @@ func (w *world) stepLoop() {
 
 // reload has every instance read other files.
 func (w *world) reload() {
-	w.pointer = w.rng.IntN(len(bundles))
+	w.pointer = w.someBundle()
 	w.note("the files are those of %s", bundles[w.pointer].digest)
 	for _, i := range w.running() {
 		i.config.Store(int64(w.pointer))
@@ -186,6 +186,7 @@ func (w *world) settleLoop() {
 			w.startInstance()
 		}
 		w.resumeAll()
+		w.agree()
 		if w.unhindered(5 * time.Second); w.unsettled() == "" {
 			return
 		}

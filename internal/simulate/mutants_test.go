@@ -187,7 +187,7 @@ var mutants = []struct {
 		says: "a bundle never goes back",
 	}, {
 		rule: "a run whose launcher does not answer is not lost before its runner has yielded",
-		seed: 9200,
+		seed: 26350,
 		file: "reconcile/live.go",
 		old:  "grace += yieldPatience",
 		new:  "grace += 0",
@@ -201,21 +201,21 @@ var mutants = []struct {
 		says: "one process applies a task",
 	}, {
 		rule: "a run that was overtaken and has applied something has its task run again",
-		seed: 1955,
+		seed: 7155,
 		file: "runner/outcome.go",
 		old:  "if !done.applied {\n\t\treturn taken",
 		new:  "if true {\n\t\treturn taken",
 		says: "no change is lost",
 	}, {
 		rule: "a runner that was frozen since its claim renews it before it applies",
-		seed: 2351,
+		seed: 3415,
 		file: "runner/runner.go",
 		old:  "if err := c.confirm(ctx); err != nil {",
 		new:  "if err := error(nil); err != nil {",
 		says: "applie", // by two processes at once, or after the run was given up
 	}, {
 		rule: "an unsaved state is saved only if no other was saved since",
-		seed: 4007,
+		seed: 8073,
 		file: "terraform/mark.go",
 		old:  "if now.Lineage != left.Lineage ||",
 		new:  "if now.Lineage == left.Lineage { return now.Serial < left.Serial }; if",
@@ -298,6 +298,59 @@ var mutants = []struct {
 		old:  "task.Events = max(task.Events, rec.Events)",
 		new:  "task.Events = max(task.Events, 0)",
 		says: "events of a task are delivered in order",
+	}, {
+		rule: "rules: an approval is bound to the input",
+		seed: 285,
+		file: "runner/judge.go",
+		old:  "Input: j.done.snap.Digest()",
+		new:  "Input: \"\"",
+		says: "with one of that very content",
+	}, {
+		rule: "rules: an approval is bound to the plan",
+		seed: 162,
+		file: "runner/judge.go",
+		old:  "Plan: plan.Digest,",
+		new:  "Plan: \"\",",
+		says: "with one of that very content",
+	}, {
+		rule: "rules: the guard compares with what was applied last, not with what was seen",
+		seed: 2730,
+		file: "runner/output.go",
+		old:  "if run.State != state.RunSucceeded || run.Kind != state.KindApply || run.AppliedElsewhere() {",
+		new:  "if done.snap == nil || run.Kind != state.KindApply || run.AppliedElsewhere() {",
+		says: "with one of that very content",
+	}, {
+		rule: "rules: what was applied is kept before its run has succeeded",
+		seed: 10500,
+		file: "runner/outcome.go",
+		old:  "if err := r.keepInputs(ctx, run, done); err != nil {",
+		new:  "if err := r.keepInputs(ctx, run, done); false {",
+		says: "with one of that very content",
+	}, {
+		rule: "rules: no request runs a task that is on hold",
+		file: "reconcile/admit.go",
+		old:  "if h == nil || d.elsewhere() {",
+		new:  "if h == nil || d.elsewhere() || d.state.Forced != \"\" {",
+		says: "a task on hold is not run",
+	}, {
+		rule: "rules: a window ends also for a run that was decided before",
+		file: "runner/judge.go",
+		old:  "if v.Open {",
+		new:  "if v.Open || !j.task.PlansFirst() {",
+		says: "nothing is applied outside of a window",
+	}, {
+		rule: "rules: an approval that has expired is not used",
+		seed: 1395,
+		file: "runner/judge.go",
+		old:  "case !a.Valid(j.Now()):",
+		new:  "case false:",
+		says: "with one of that very content",
+	}, {
+		rule: "rules: a run that is resumed is judged",
+		file: "runner/judge.go",
+		old:  "if j.claimed.AppliedElsewhere() {",
+		new:  "if j.claimed.Resumed != nil {",
+		says: "with one of that very content",
 	},
 }
 

@@ -44,7 +44,7 @@ func (w *world) somebody() {
 	// What the process knows of the bundle may be old.
 	base := w.pointer
 	if w.chance(200) {
-		base = w.rng.IntN(len(bundles))
+		base = w.someBundle()
 	}
 	c := &reconcile.Control{Store: view{process: p}, Now: p.now, Poll: 5 * time.Second,
 		Base: func(ctx context.Context) (*config.Config, error) {

@@ -17,6 +17,9 @@ type tfstate struct {
 	holder *process
 	began  map[string]beginning // by run
 	left   map[string]leftState // by the disk on which an apply has left its state
+
+	holds   holding // since the latest apply that was not broken
+	outside int     // how often somebody has changed by hand what is there
 }
 
 // beginning is the state that an apply began from.

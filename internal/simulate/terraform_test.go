@@ -53,17 +53,30 @@ func (h *hand) Apply(ctx context.Context, job driver.Job) (*state.Changes, error
 	t, snap, out := job.Task, job.Snapshot, job.Output
 	run := ctx.Value(runKey{}).(string)
 	resources := 0
+	it, err := h.judged(ctx, job, run)
+	if err != nil {
+		return nil, err
+	}
 	asked, freezes := time.Now(), h.freezeCount()
 	// A program that gets SIGTERM before it starts Terraform does not start it.
-	err := h.begin(ctx, t.Name, func() error {
+	err = h.begin(ctx, t.Name, func() error {
 		if err := h.wait(t.Name, run); err != nil {
 			return err
+		}
+		now := h.plan(job)
+		now.at = it.at
+		if it.judged && it.state != now.state {
+			return errors.New("saved plan is stale")
+		}
+		if !it.judged {
+			it = now
 		}
 		resources = h.rng.IntN(4)
 		if err := h.lock(t.Name, run); err != nil {
 			return err
 		}
 		h.judge.begins(h.process, t.Name, run, t.Module, h.freezes != freezes || time.Since(asked) > localLease/2)
+		h.judge.permitted(h.process, t.Name, run, it)
 		return nil
 	})
 	if err != nil {
@@ -99,6 +112,10 @@ func (h *hand) Apply(ctx context.Context, job driver.Job) (*state.Changes, error
 			digest = job.Run.Digest
 		}
 		h.judge.ends(h.process, t.Name, run, digest, broken)
+		if broken == nil {
+			h.judge.did(t.Name, run, it)
+			h.tfstate(t.Name).holds = it.holds
+		}
 		return broken
 	})
 	if ending.Err() != nil && err != nil && !h.isDead() {

@@ -20,7 +20,7 @@ func (w *world) wait(task, run string) error {
 	if slices.ContainsFunc(w.waits, func(it waited) bool { return it.run == run }) {
 		often = 400 // so that requests come for a wait that is over
 	}
-	if !w.chance(often) {
+	if w.ruled || !w.chance(often) {
 		return nil
 	}
 	it := waited{task, run, fmt.Sprintf("w%d", len(w.waits)+1)}
@@ -59,7 +59,7 @@ func (w *world) resumes(it waited) {
 // resumeAll has people resume every run that waits.
 func (w *world) resumeAll() {
 	for _, task := range services {
-		if record := w.judge.tasks[task]; record.Waits() != nil && record.Run.Resume == nil {
+		if record := w.judge.tasks[task]; record.Waits() != nil && record.Run.Resume == nil && !w.ruled {
 			w.resumes(waited{task, record.Run.ID, record.Run.Wait.ID})
 		}
 	}
@@ -83,7 +83,8 @@ func (j *judge) resumed(v view, before, now state.Task) {
 	if now.Waits() == nil || now.Run.Resume == nil || before.Run != nil && before.Run.ID == now.Run.ID && before.Run.Resume != nil {
 		return
 	}
-	if meant := j.meant[v.id]; meant != now.Run.Wait.ID {
+	opened := now.Run.Wait.For == state.WaitWindow && !v.person() // the leader sees that itself
+	if meant := j.meant[v.id]; meant != now.Run.Wait.ID && meant != anyWait && !opened {
 		v.violated("a request concerns the wait that it was made for: %s resumes run %s from %s, and meant %s", v.name, now.Run.ID, now.Run.Wait.ID, meant)
 	}
 }

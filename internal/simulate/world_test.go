@@ -53,6 +53,9 @@ type world struct {
 	rng     *rand.Rand
 	faults  bool
 	waits   []waited // all that there were
+	plans   []plan   // all that waited for an approval
+	ruled   bool     // tasks have rules
+	absent  bool     // nobody approves or releases anything, once the faults have ended
 	weather weather
 
 	mu      sync.Mutex // the scheduler's, but while it waits
@@ -232,6 +235,10 @@ func (w *world) step() {
 		w.resume()
 		return
 	}
+	if w.ruled && w.chance(30) {
+		w.judges()
+		return
+	}
 	if w.rng.IntN(100) < 80 {
 		if r := w.next(); r != nil {
 			w.serve(r)
@@ -262,7 +269,7 @@ func (w *world) step() {
 			w.note("the pointer is removed")
 			return
 		}
-		w.pointer = w.rng.IntN(len(bundles))
+		w.pointer = w.someBundle()
 		w.judge.pushes = append(w.judge.pushes, bundles[w.pointer].digest)
 		w.note("bundle %s is pushed", bundles[w.pointer].digest)
 	case n < 64:
@@ -384,7 +391,9 @@ func (w *world) renew() {
 func (w *world) settle() (took time.Duration) {
 	w.note("the faults end")
 	w.faults = false
+	w.absent = w.ruled && w.rng.IntN(2) == 0
 	w.consul.clear(w)
+	w.consul.comeBack(w)
 	w.thawAll(true)
 	w.ahead.Store(0)
 	for _, p := range w.freezable() {
@@ -401,6 +410,7 @@ func (w *world) settle() (took time.Duration) {
 	}
 	for w.home == inAWS && time.Since(began) < settleWithin && w.broken == "" {
 		w.resumeAll()
+		w.agree()
 		idle := w.invoke(reconcile.TickOptions{})
 		w.unhindered(time.Minute)
 		if idle.report.Idle && idle.err == nil && w.unsettled() == "" {

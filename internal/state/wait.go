@@ -125,6 +125,15 @@ type Resume struct {
 	Approval *Approval `json:"approval,omitempty"` // if the run waits for one
 }
 
+// Permits reports whether a run with this wait may go on at a time: if it waits with a
+// plan, only with a valid approval of exactly that.
+func (r Resume) Permits(w Wait, now time.Time) bool {
+	if w.For != WaitApproval || w.Content == nil {
+		return true
+	}
+	return r.Approval != nil && r.Approval.Valid(now) && r.Approval.Content == *w.Content
+}
+
 // Waits is what the task's run waits for; nil if the task has no waiting run.
 func (t Task) Waits() *Wait {
 	if t.Run == nil {

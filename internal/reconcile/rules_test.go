@@ -1,0 +1,213 @@
+package reconcile
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	rules "github.com/terrapulse/terrapulse/internal/approval"
+	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/state"
+	"github.com/terrapulse/terrapulse/internal/window"
+)
+
+// ruledWorld is one task with rules, with the people and the runner around it.
+type ruledWorld struct {
+	task     *config.Task
+	state    state.Task
+	now      time.Time
+	consul   string // digest of what Consul shows
+	force    string // who requests a run at the next tick
+	next     int
+	shown    string // what Consul showed when the waiting run was planned
+	approved bool   // by a person, the plan of the waiting run
+	until    time.Time
+}
+
+// tick decides, and checks what is decided.
+func (w *ruledWorld) tick(t *rapid.T, read bool) {
+	in := Input{Task: w.task, Definition: "def", State: w.state, Force: w.force}
+	if w.force = ""; read || w.state.Recheck || w.state.ObservedAt.IsZero() {
+		in.Observed = &Observed{Digest: w.consul, Changed: "something"}
+	}
+	d := Decide([]Input{in}, w.now)[0]
+	was := w.state
+	w.state = d.State
+	open := len(w.task.Windows) == 0 || w.now.Minute() < 30
+	switch d.Action {
+	case Run:
+		switch {
+		case was.OnHold != nil:
+			t.Fatalf("a task on hold is run: %+v", d.Reason)
+		case was.Run != nil:
+			t.Fatalf("a second run: %+v", d.Reason)
+		case !open && !w.task.PlansFirst():
+			t.Fatalf("a run outside of the window: %+v", d.Reason)
+		}
+		w.next++
+		w.state.Run = &state.LiveRun{ID: fmt.Sprintf("r%d", w.next), Created: w.now}
+	case Resume:
+		switch {
+		case was.OnHold != nil:
+			t.Fatalf("a run of a task on hold goes on: %+v", d.Reason)
+		case !open:
+			t.Fatalf("a run goes on outside of the window: %+v", d.Reason)
+		case was.Run.Wait.For == state.WaitApproval && !(w.approved && w.now.Before(w.until)):
+			t.Fatalf("a run goes on without a valid approval: %+v", d.Reason)
+		case was.Run.Wait.For == state.WaitApproval && w.state.Observed != w.shown:
+			t.Fatalf("a run goes on with other input than was approved: %+v", d.Reason)
+		}
+		w.state.Run = &state.LiveRun{ID: was.Run.ID, Created: was.Run.Created}
+	case End:
+		w.end(t, d.EndAs)
+	case Wait:
+		explained := w.state.OnHold != nil || was.Waits() != nil || d.Reason.Code != state.ReasonOnHold && d.Reason.Code != state.ReasonWaiting
+		if d.Reason.Code == "" || d.Reason.Text == "" || !explained {
+			t.Fatalf("the task waits for no reason: %+v", d.Reason)
+		}
+	}
+}
+
+func (w *ruledWorld) end(t *rapid.T, as state.RunState) {
+	run := state.Run{ID: w.state.Run.ID, Task: "web", Kind: state.KindApply, State: as, Ended: w.now, Wait: w.state.Run.Wait}
+	if as == state.RunSucceeded {
+		run.Digest = w.consul
+	}
+	w.state, _ = w.state.Conclude(run, "def")
+	w.approved = false
+}
+
+// wait has the run under way wait.
+func (w *ruledWorld) wait(what state.WaitFor) {
+	w.next++
+	wait := &state.Wait{For: what, ID: fmt.Sprintf("w%d", w.next), Since: w.now, Rules: w.task.RulesDigest()}
+	if what == state.WaitApproval {
+		wait.Content = &state.Content{Definition: "def", Input: w.consul, Plan: "plan"}
+	}
+	w.shown, w.approved = w.consul, false
+	w.state = w.state.BeginWait(state.Run{Wait: wait, Digest: w.consul})
+}
+
+func (w *ruledWorld) resume(a *state.Approval) {
+	live := *w.state.Run
+	live.Resume = &state.Resume{By: "ann", At: w.now, Approval: a}
+	w.state.Run = &live
+}
+
+func (w *ruledWorld) approve(expires time.Duration) {
+	w.approved, w.until = true, w.now.Add(expires)
+	w.resume(&state.Approval{By: "ann", At: w.now, Expires: w.until, Content: *w.state.Run.Wait.Content})
+}
+
+// waitsFor reports whether the run of the task waits for something.
+func (w *ruledWorld) waitsFor(what state.WaitFor) bool {
+	wait := w.state.Waits()
+	return wait != nil && wait.For == what
+}
+
+func TestDecide_NoHistoryAppliesWhatIsHeldUnapprovedExpiredOrOutsideItsWindow(t *testing.T) {
+	halfHours, err := window.Window{Kind: window.Allow, Schedule: "0 * * * *", Duration: 30 * time.Minute, TimeZone: "UTC"}.Parse()
+	if err != nil {
+		t.Fatal(err)
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		w := &ruledWorld{task: webTask(), now: noon, consul: "c0"}
+		if rapid.Bool().Draw(t, "windows") {
+			w.task.Windows = []window.Window{halfHours}
+		}
+		if rapid.Bool().Draw(t, "plans are judged") {
+			w.task.Approval = rules.Spec{Rule: rules.Always}
+		}
+		skipUnless := func(t *rapid.T, is bool) {
+			if !is {
+				t.Skip("not now")
+			}
+		}
+		t.Repeat(map[string]func(*rapid.T){
+			"Consul changes": func(t *rapid.T) {
+				w.consul = fmt.Sprintf("c%d", rapid.IntRange(0, 3).Draw(t, "data"))
+				w.tick(t, rapid.Bool().Draw(t, "seen"))
+			},
+			"tick": func(t *rapid.T) { w.tick(t, rapid.Bool().Draw(t, "read")) },
+			"time passes": func(t *rapid.T) {
+				w.now = w.now.Add(time.Duration(rapid.IntRange(1, 4000).Draw(t, "seconds")) * time.Second)
+			},
+			"somebody requests a run": func(t *rapid.T) { w.force = "somebody"; w.tick(t, true) },
+			"somebody holds the task": func(t *rapid.T) { w.state.OnHold = &state.OnHold{By: "ann", At: w.now}; w.tick(t, false) },
+			"somebody releases it":    func(t *rapid.T) { w.state.OnHold = nil },
+			"the run waits": func(t *rapid.T) {
+				skipUnless(t, w.state.Run != nil && w.state.Waits() == nil)
+				w.wait(rapid.SampledFrom([]state.WaitFor{state.WaitApproval, state.WaitWindow}).Draw(t, "for"))
+			},
+			"the run ends": func(t *rapid.T) {
+				skipUnless(t, w.state.Run != nil && w.state.Waits() == nil)
+				w.end(t, rapid.SampledFrom([]state.RunState{state.RunSucceeded, state.RunFailed, state.RunInterrupted, state.RunLost}).Draw(t, "as"))
+			},
+			"somebody approves": func(t *rapid.T) {
+				skipUnless(t, w.waitsFor(state.WaitApproval))
+				w.approve(time.Duration(rapid.IntRange(1, 3000).Draw(t, "expires")) * time.Second)
+			},
+			"somebody approves what waited before": func(t *rapid.T) {
+				skipUnless(t, w.waitsFor(state.WaitApproval))
+				w.approved = false
+				w.resume(&state.Approval{By: "ann", At: w.now, Content: state.Content{Definition: "def", Input: "c9", Plan: "plan"}})
+			},
+			"somebody resumes the run": func(t *rapid.T) {
+				skipUnless(t, w.waitsFor(state.WaitApproval))
+				w.approved = false
+				w.resume(nil)
+			},
+			"somebody rejects": func(t *rapid.T) {
+				skipUnless(t, w.waitsFor(state.WaitApproval))
+				w.end(t, state.RunCancelled)
+			},
+			"the rules change": func(t *rapid.T) { w.task.Guard.MinEntries++ },
+		})
+
+		// People release and approve everything: within a few steps all is applied.
+		w.state.OnHold, w.force = nil, "somebody"
+		for range 60 {
+			if w.waitsFor(state.WaitApproval) {
+				w.approve(24 * time.Hour)
+			}
+			w.tick(t, true)
+			if w.state.Run != nil && w.state.Waits() == nil {
+				w.end(t, state.RunSucceeded)
+			}
+			w.now = w.now.Add(max(time.Second, w.state.Due.Sub(w.now)))
+		}
+		if w.state.Applied != w.consul || w.state.Run != nil {
+			t.Fatalf("Consul shows %s, applied is %s: %+v", w.consul, w.state.Applied, w.state.Reason)
+		}
+	})
+}
+
+// waitsSince is the state of a scheduled task whose run has waited with a plan since then.
+func waitsSince(at time.Time) state.Task {
+	return with(applied(), func(s *state.Task) {
+		s.Observed, s.Scheduled, s.Attempted.Observed = "B", at, "B"
+		s.Run = &state.LiveRun{ID: "r1", Input: "B", Wait: &state.Wait{For: state.WaitApproval, Since: at, Content: &state.Content{Input: "B"}}}
+	})
+}
+
+func TestDecide_ScheduleReplacesThePlanThatWaitsIfTheInputHasChanged(t *testing.T) {
+	for _, tt := range []struct {
+		name     string
+		observed string
+		since    time.Time
+		action   Action
+		due      time.Time
+	}{
+		{"the schedule is not due", "C", noon, Wait, noon.Add(time.Hour)},
+		{"the schedule is due", "C", noon.Add(-time.Minute), End, noon},
+		{"it is due, and the input went back to what is applied", "A", noon.Add(-time.Minute), End, noon},
+		{"it is due, and the input is as planned", "B", noon.Add(-time.Minute), Wait, time.Time{}},
+	} {
+		d := Decide([]Input{{Task: hourlyTask(), Definition: "def", State: waitsSince(tt.since), Observed: &Observed{Digest: tt.observed}}}, noon)[0]
+		if d.Action != tt.action || !d.State.Due.Equal(tt.due) {
+			t.Errorf("%s: got action %v, due %s (%s), want %v, due %s", tt.name, d.Action, d.State.Due, d.Reason.Text, tt.action, tt.due)
+		}
+	}
+}

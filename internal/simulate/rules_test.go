@@ -1,0 +1,321 @@
+package simulate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/approval"
+	"github.com/terrapulse/terrapulse/internal/condition"
+	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/consul"
+	"github.com/terrapulse/terrapulse/internal/driver"
+	"github.com/terrapulse/terrapulse/internal/guard"
+	"github.com/terrapulse/terrapulse/internal/state"
+	"github.com/terrapulse/terrapulse/internal/window"
+)
+
+// Rules in the world: in some histories tasks have guards, approvals and windows, and
+// the judge checks itself whether what is applied is permitted.
+
+const (
+	withoutRules = 3 // the first bundles, whose tasks have no rules
+	windowCycle  = 20
+	windowOpen   = 12 // minutes of each cycle
+)
+
+// ruled returns the tasks with rules: each bundle sets its own.
+func ruled(tasks []config.Task, rules ...config.Rules) []config.Task {
+	tasks = slices.Clone(tasks)
+	for i := range tasks {
+		tasks[i].Rules = rules[i]
+	}
+	return tasks
+}
+
+// windows returns the window that is open in the first minutes of each cycle.
+func windows() []window.Window {
+	w, err := window.Window{Kind: window.Allow, Schedule: fmt.Sprintf("*/%d * * * *", windowCycle), Duration: windowOpen * time.Minute, TimeZone: "UTC"}.Parse()
+	if err != nil {
+		panic(err)
+	}
+	return []window.Window{w}
+}
+
+// withRules are the bundles again, with rules.
+func withRules(plain []bundle) []bundle {
+	most := 4
+	limited := guard.Default
+	limited.MaxDestroy = &most
+	always := approval.Spec{Rule: approval.Always, Expires: 10 * time.Minute}
+	destructive := approval.Spec{Rule: approval.Destructive, Expires: time.Hour}
+	return []bundle{
+		{digest: "b3", config: &config.Config{Tasks: ruled(plain[0].config.Tasks,
+			config.Rules{Guard: guard.Default, Approval: always}, config.Rules{Guard: guard.Default, Approval: approval.Default, Windows: windows()})}},
+		{digest: "b4", config: &config.Config{Tasks: ruled(plain[1].config.Tasks,
+			config.Rules{Guard: limited, Approval: approval.Default}, config.Rules{Guard: guard.Default, Approval: always, Windows: windows()}, config.Rules{Guard: guard.Default})}},
+		{digest: "b5", config: &config.Config{Tasks: ruled(plain[2].config.Tasks,
+			config.Rules{Guard: limited, Approval: destructive, Windows: windows()}, config.Rules{Guard: guard.Default, Approval: destructive})}},
+	}
+}
+
+// someBundle chooses a bundle of the history.
+func (w *world) someBundle() int {
+	i := w.rng.IntN(withoutRules)
+	if w.ruled && w.rng.IntN(6) > 0 {
+		i += withoutRules
+	}
+	return i
+}
+
+// someData draws what a service has from now on: now and then much is gone.
+func (w *world) someData() string {
+	count := 12 + w.rng.IntN(10)
+	if w.rng.IntN(4) == 0 {
+		count = w.rng.IntN(6)
+	}
+	return fmt.Sprintf("d%d.%d", w.rng.IntN(3), count)
+}
+
+// elements are the entries that a digest stands for.
+func elements(service, digest string) map[string]string {
+	version, count := digest, 1
+	if _, err := fmt.Sscanf(digest, "d%d.%d", new(int), &count); err != nil {
+		return map[string]string{service: digest}
+	}
+	all := make(map[string]string, count)
+	for i := range count {
+		all[fmt.Sprintf("%s-%02d", service, i)] = version[:2]
+	}
+	return all
+}
+
+// snapshot is what a run reads of a service.
+func (w *world) snapshot(service, digest string) *consul.Snapshot {
+	snap := &consul.Snapshot{Condition: consul.Observation{Digest: digest, Elements: elements(service, digest)}}
+	if w.ruled {
+		snap.Inputs = []consul.Input{{Kind: condition.ServicesKind, Triggers: true, Observation: snap.Condition}}
+	}
+	return snap
+}
+
+// content is what a run would apply, as the judge knows it.
+type content struct{ definition, input, plan, state string }
+
+// planned is a plan that a run applies, or would apply.
+type planned struct {
+	content
+	task     *config.Task
+	holds    holding // afterwards
+	destroys int
+	changes  bool
+	judged   bool      // by the engine, before the apply
+	at       time.Time // by the runner's clock, when it decided to apply
+}
+
+// holding is what the infrastructure of a task consists of.
+type holding struct {
+	module  string
+	digest  string
+	entries map[string]string
+	outside int // how often somebody has changed it by hand
+}
+
+// plan is what an apply would do. Values that differ, such as a password, do not
+// show in it.
+func (h *hand) plan(job driver.Job) planned {
+	t, s := job.Task, h.tfstate(job.Task.Name)
+	now := job.Snapshot.Condition
+	it := planned{task: t, at: h.now(), holds: holding{t.Module, now.Digest, now.Elements, s.outside}}
+	if s.saves > 0 {
+		it.state = fmt.Sprintf("%s/%d", t.Name, s.mark.Serial)
+	}
+	it.definition, it.input = t.Digest(job.Config), now.Digest
+	it.plan = fmt.Sprintf("%s: %d entries instead of %d of %s, %d changed outside", t.Module, len(now.Elements), len(s.holds.entries), s.holds.module, s.outside-s.holds.outside)
+	if it.destroys = max(0, len(s.holds.entries)-len(now.Elements)); s.holds.module != t.Module {
+		it.destroys = len(s.holds.entries)
+	}
+	it.changes = h.judge.infra[t.Name] != now.Digest || s.holds.module != t.Module || s.holds.outside != s.outside
+	return it
+}
+
+// judged plans and has the plan judged, if the engine wants that.
+func (h *hand) judged(ctx context.Context, job driver.Job, run string) (planned, error) {
+	if job.Judge == nil {
+		return planned{at: h.now()}, nil
+	}
+	it, err := ask(ctx, h.process, terraform, "terraform plans "+job.Task.Name+" to apply that", func() (planned, error) {
+		it := h.plan(job)
+		h.judge.rules.shown[run] = it.content
+		if h.chance(50) {
+			h.judge.rules.shown[run] = content{definition: it.definition, input: it.input}
+			return it, errors.New("the data makes no valid plan")
+		}
+		return it, nil
+	})
+	if err != nil {
+		return it, err
+	}
+	changes := &state.Changes{}
+	if it.changes {
+		changes.Destroy, changes.Change = it.destroys, 1
+	}
+	err = job.Judge(ctx, driver.Plan{Resources: []driver.ResourceChange{}, Digest: it.plan, State: it.state, InState: len(h.holds(job.Task.Name)), Changes: changes, Text: it.plan})
+	it.judged, it.at = true, h.now()
+	return it, err
+}
+
+func (h *hand) holds(task string) map[string]string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.tfstate(task).holds.entries
+}
+
+// rules is what the judge knows of rules.
+type rules struct {
+	shown     map[string]content   // by run: its latest plan
+	waits     map[string]content   // by wait: what it shows
+	approvals map[string][]granted // by run
+	did       map[string][]attempt // by task: the successful applies
+	last      map[string]int       // by task: the index of the one that counts as the last
+	since     map[string]int       // by run: the same when it was claimed
+}
+
+// attempt is an apply that succeeded, and what it was for.
+type attempt struct {
+	run     string
+	entries map[string]string
+}
+
+// granted is an approval.
+type granted struct {
+	content
+	expires time.Time
+}
+
+func (r *rules) init() {
+	r.shown, r.waits, r.approvals = map[string]content{}, map[string]content{}, map[string][]granted{}
+	r.did, r.last, r.since = map[string][]attempt{}, map[string]int{}, map[string]int{}
+	for _, service := range services {
+		r.did[service] = []attempt{{}} // nothing was applied before
+	}
+}
+
+// permitted looks whether a run may apply what it begins with.
+func (j *judge) permitted(p *process, task, run string, it planned) {
+	if it.judged && !it.changes {
+		return
+	}
+	if minute := it.at.UTC().Minute(); len(it.task.Windows) > 0 && minute%windowCycle >= windowOpen {
+		p.violated("nothing is applied outside of a window: %s begins with run %s of %s, as decided at %s", p.name, run, task, it.at.UTC().Format(time.TimeOnly))
+	}
+	why := j.excess(run, it)
+	if why == "" {
+		return
+	}
+	var texts []string
+	for _, a := range j.rules.approvals[run] {
+		if a.content == it.content && (a.expires.IsZero() || it.at.Before(a.expires)) {
+			return
+		}
+		texts = append(texts, fmt.Sprintf("%+v until %s", a.content, a.expires.UTC().Format(time.TimeOnly)))
+	}
+	p.violated("what needs an approval is applied with one of that very content: %s applies %+v at %s in run %s of %s, though %s; approved: [%s]",
+		p.name, it.content, it.at.UTC().Format(time.TimeOnly), run, task, why, strings.Join(texts, "; "))
+}
+
+// excess says why what a run applies needs an approval; "" if it needs none.
+func (j *judge) excess(run string, it planned) string {
+	t := it.task
+	switch {
+	case t.Approval.Rule == approval.Always:
+		return "every plan needs one"
+	case t.Approval.Rule == approval.Destructive && it.destroys > 0:
+		return "it destroys something"
+	case t.Guard.Enabled && t.Guard.MaxDestroy != nil && it.destroys > *t.Guard.MaxDestroy:
+		return "it destroys too much"
+	case !t.Guard.Enabled:
+		return ""
+	}
+	// While a run goes on that was given up, another may apply something.
+	before := j.rules.did[t.Name][j.rules.since[run]:]
+	if slices.ContainsFunc(before, func(a attempt) bool {
+		removed := len(a.entries) - len(it.holds.entries)
+		return len(a.entries) < 10 || 2*removed <= len(a.entries)
+	}) {
+		return ""
+	}
+	return fmt.Sprintf("it takes too much away of %d entries", len(before[0].entries))
+}
+
+// did notes that a run has applied something.
+func (j *judge) did(task, run string, it planned) {
+	j.rules.did[task] = append(j.rules.did[task], attempt{run, it.holds.entries})
+}
+
+// forgot notes that the engine knows nothing more of what a task was applied with.
+func (j *judge) forgot(task string) {
+	j.rules.did[task] = append(j.rules.did[task], attempt{})
+	j.rules.last[task] = len(j.rules.did[task]) - 1
+}
+
+// ruled looks at a run that was written.
+func (j *judge) ruled(v view, before, run state.Run) {
+	switch run.State {
+	case state.RunIntended:
+		if h := j.tasks[run.Task].OnHold; h != nil && before.State != state.RunIntended && run.Kind.Occupies() && (before.Wait == nil || !before.Wait.For.Elsewhere()) {
+			v.violated("a task on hold is not run: %s starts run %s of %s, on hold since %s", v.name, run.ID, run.Task, h.At)
+		}
+	case state.RunRunning:
+		if before.State != state.RunRunning {
+			j.rules.since[run.ID] = j.rules.last[run.Task]
+		}
+	case state.RunWaiting:
+		if run.Wait.Content != nil && before.State != state.RunWaiting {
+			j.rules.waits[run.Wait.ID] = j.rules.shown[run.ID]
+			v.plans = append(v.plans, plan{run.Task, run.Wait.ID})
+		}
+	case state.RunSucceeded:
+		i := slices.IndexFunc(j.rules.did[run.Task], func(a attempt) bool { return a.run == run.ID })
+		if run.Kind.Applies() && i >= 0 && !before.State.Ended() {
+			j.rules.last[run.Task] = i
+		}
+	}
+}
+
+// approved looks at what a write changes about approvals and holds of a task.
+func (j *judge) approved(v view, task string, before, now state.Task) {
+	if before.OnHold != nil && now.OnHold == nil && !v.person() {
+		v.violated("a person's hold lasts until a person releases it: %s ends that of %s", v.name, task)
+	}
+	if now.Waits() == nil || now.Run.Resume == nil || now.Run.Resume.Approval == nil {
+		return
+	}
+	a := now.Run.Resume.Approval
+	if before.Waits() != nil && before.Run.Resume != nil && before.Run.Resume.Approval != nil && before.Run.Resume.Approval.At.Equal(a.At) {
+		return
+	}
+	if !v.person() {
+		v.violated("a person approves: %s writes an approval of %s", v.name, task)
+	}
+	j.rules.approvals[now.Run.ID] = append(j.rules.approvals[now.Run.ID], granted{j.rules.waits[now.Run.Wait.ID], a.Expires})
+}
+
+// explained reports whether the record of a task says what keeps it from being
+// applied, and that this concerns what Consul says now.
+func (j *judge) explained(w *world, record state.Task, want string) bool {
+	wait := record.Waits()
+	switch {
+	case !w.ruled:
+		return false
+	case record.OnHold != nil && (record.Run == nil || wait != nil && record.Run.Resume != nil):
+		return record.Reason.Code == state.ReasonOnHold && strings.Contains(record.Reason.Text, record.OnHold.By)
+	case wait != nil:
+		return wait.For == state.WaitApproval && len(wait.Causes) > 0 && wait.Content != nil && record.Run.Resume == nil &&
+			record.Run.Input == want && record.Reason.Code == state.ReasonWaiting && strings.Contains(record.Reason.Text, wait.Text)
+	}
+	return false
+}
