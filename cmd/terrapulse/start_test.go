@@ -88,7 +88,8 @@ func TestAnOutageOfConsulIsSurvived(t *testing.T) {
 
 	s.consul.Stop()
 	eventually(t, "status says that Consul is away", func() bool { return strings.Contains(s.runInTest("status").stdout, "Problem:") })
-	s.consul.Restart()
+	s.consul.Restart() // without its data
+	s.register("web", "web-1", 8080, "passing")
 	s.register("web", "web-9", 9999, "passing")
 	eventually(t, "a change after the outage is applied", func() bool { return strings.Contains(s.read("lb.txt"), "9999") })
 	eventually(t, "the problem is gone", func() bool { return !strings.Contains(s.runInTest("status").stdout, "Problem:") })

@@ -127,7 +127,7 @@ var mutants = []struct {
 		says: "",
 	}, {
 		rule: "a decision of before a task was disabled does not run it",
-		seed: 1700,
+		seed: 3170,
 		file: "reconcile/control_change.go",
 		old:  "if !enabled {\n\t\t\te.cancelPending()",
 		new:  "if !enabled {\n\t\t\te.record = state.Stored[state.Task]{Record: state.Record{Key: fmt.Sprintf(\"log/x/%d\", e.now.UnixNano())}}",
