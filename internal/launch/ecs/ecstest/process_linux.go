@@ -35,7 +35,11 @@ func (p Process) Run(ctx context.Context, c Container) int {
 		fmt.Fprintln(p.Output, err)
 		return 127
 	}
-	defer context.AfterFunc(c.Terminated, func() { cmd.Process.Signal(syscall.SIGTERM) })()
+	defer context.AfterFunc(c.Terminated, func() {
+		if ctx.Err() == nil { // else it is killed, and must not hear of it first
+			cmd.Process.Signal(syscall.SIGTERM)
+		}
+	})()
 	_ = cmd.Wait() // its exit code tells everything
 	kill(cmd)      // children end with the container
 	switch code := cmd.ProcessState.ExitCode(); {
