@@ -30,9 +30,8 @@ func (k kind) Error() string { return [...]string{"", "unavailable", "forbidden"
 
 // What Consul says about itself or the token, in its words. errors.Is compares a
 // readError with it.
-//
-//lint:ignore ST1005 Consul's words
 var (
+	//lint:ignore ST1005 Consul's words
 	errNoCoordinates = errors.New("Coordinate support disabled")
 	errNoACL         = errors.New("ACL support disabled")
 	errUnknownToken  = errors.New("ACL not found")
