@@ -59,7 +59,7 @@ func (a *app) commands() []command {
 			a.bundlePushCommand(),
 			a.bundleDiffCommand(),
 			a.bundlePullCommand()),
-		a.group("notify", "Try out who is told about events", `
+		a.group("notify", "Test where events are sent", `
   Sends a test event through the notify blocks of task files.`,
 			a.notifyTestCommand()),
 	)

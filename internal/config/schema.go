@@ -53,7 +53,7 @@ type rawConfig struct {
 
 	Providers labelled        `key:"terraform_provider" doc:"configuration of Terraform providers"`
 	Tasks     []rawTask       `key:"task" doc:"what to keep in step"`
-	Notify    []notify.Notify `key:"notify" doc:"who is told about events"`
+	Notify    []notify.Notify `key:"notify" doc:"where events are sent"`
 	Services  []rawService    `key:"service" deprecated:"condition \"services\" in the task" doc:"a service that 'services' of a task may name"`
 
 	JSONSchema string `key:"$schema" hidden:"true" doc:"for editors: location of the JSON Schema of task files"`

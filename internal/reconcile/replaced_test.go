@@ -155,9 +155,9 @@ func (b *bench) approveAll() {
 
 func TestTick_ReplacedConsulIsSaidOnceAndHoldsEverything(t *testing.T) {
 	b := replacedBench(t)
-	told := &recorder{}
+	events := &recorder{}
 	b.Reconciler = b.another(b.Config.Tasks) // also at the first tick of another process
-	b.Sinks = func() []outbox.Sink { return []outbox.Sink{told} }
+	b.Sinks = func() []outbox.Sink { return []outbox.Sink{events} }
 	b.tick()
 	b.now = b.now.Add(refreshEvery + time.Second)
 	b.tick()
@@ -167,7 +167,7 @@ func TestTick_ReplacedConsulIsSaidOnceAndHoldsEverything(t *testing.T) {
 	if rec := b.record(); rec.Replaced == nil || rec.Replaced.Tasks != 3 || rec.Replaced.Entries != 3 || rec.Consuls[""] != oldConsul || rec.Tasks.Held != 3 {
 		t.Errorf("%+v, %+v", rec.Replaced, rec)
 	}
-	if got := told.count(outbox.ConsulReplaced); got != 1 {
+	if got := events.count(outbox.ConsulReplaced); got != 1 {
 		t.Errorf("it was said %d times", got)
 	}
 	// The data comes back.
@@ -176,7 +176,7 @@ func TestTick_ReplacedConsulIsSaidOnceAndHoldsEverything(t *testing.T) {
 	if rec := b.record(); rec.Replaced != nil || rec.Consuls[""] != newConsul || len(b.launcher.launches()) != 0 {
 		t.Errorf("%+v, %d launches", rec, len(b.launcher.launches()))
 	}
-	if got := told.count(outbox.ConsulRestored); got != 1 {
+	if got := events.count(outbox.ConsulRestored); got != 1 {
 		t.Errorf("the end was said %d times", got)
 	}
 	// From now on, what goes is gone.
@@ -189,8 +189,8 @@ func TestTick_ReplacedConsulIsSaidOnceAndHoldsEverything(t *testing.T) {
 
 func TestTick_ApprovalOfAReplacedConsulAppliesToWhatWasShown(t *testing.T) {
 	b := replacedBench(t)
-	told := &recorder{}
-	b.Sinks = func() []outbox.Sink { return []outbox.Sink{told} }
+	events := &recorder{}
+	b.Sinks = func() []outbox.Sink { return []outbox.Sink{events} }
 	control := &Control{Store: b.store, Now: b.Now}
 	if err := control.ApproveAll(t.Context(), state.ReplacedApproval{By: "alice"}); !errors.Is(err, ErrNotReplaced) {
 		t.Errorf("before it is held: %v", err)
@@ -203,7 +203,7 @@ func TestTick_ApprovalOfAReplacedConsulAppliesToWhatWasShown(t *testing.T) {
 	if rec := b.record(); rec.Replaced == nil || rec.Replaced.Approved != nil || len(b.launcher.launches()) != 0 {
 		t.Errorf("other data than was approved: %+v", rec.Replaced)
 	}
-	if got := told.count(outbox.ConsulReplaced); got != 2 {
+	if got := events.count(outbox.ConsulReplaced); got != 2 {
 		t.Errorf("that it was not used was said %d times", got-1)
 	}
 	b.approveAll()
@@ -216,7 +216,7 @@ func TestTick_ApprovalOfAReplacedConsulAppliesToWhatWasShown(t *testing.T) {
 	if err != nil || run.Data.Accepted == nil || run.Data.Accepted.For.Observed != "C" || run.Data.Accepted.By != "alice" {
 		t.Errorf("%+v, %v", run.Data.Accepted, err)
 	}
-	if rec := b.record(); rec.Replaced != nil || told.count(outbox.ConsulAccepted) != 1 {
+	if rec := b.record(); rec.Replaced != nil || events.count(outbox.ConsulAccepted) != 1 {
 		t.Errorf("%+v", rec.Replaced)
 	}
 }
