@@ -74,14 +74,8 @@ func (c *Control) Reject(ctx context.Context, task, plan, by, comment string) er
 		if comment != "" {
 			ended.Error = state.Cut(ended.Error + ": " + comment)
 		}
-		var forgotten []string
-		e.next, forgotten = e.next.Conclude(ended, "")
-		if err := state.Forget(ctx, c.Store, task, forgotten); err != nil {
-			return err
-		}
-		e.others = append(e.others, run.Write(ended))
-		e.events = append(e.events, outbox.Event{Kind: outbox.PlanRejected, At: e.now, Task: task, Run: ended.ID, By: ended.Cancel, Detail: comment}, outbox.OfRun(ended))
-		return nil
+		e.events = append(e.events, outbox.Event{Kind: outbox.PlanRejected, At: e.now, Task: task, Run: ended.ID, By: ended.Cancel, Detail: comment})
+		return c.conclude(ctx, e, run, ended)
 	})
 }
 

@@ -36,15 +36,21 @@ func (c *Control) Cancel(ctx context.Context, task, by string) (id string, err e
 			}
 			next.State, next.Ended = state.RunCancelled, e.now
 			next.Error = state.Cut(fmt.Sprintf("cancelled by %s %s", next.Cancel, when))
-			var forgotten []string
-			e.next, forgotten = e.next.Conclude(next, "")
-			if err := state.Forget(ctx, c.Store, task, forgotten); err != nil {
-				return err
-			}
-			e.events = append(e.events, outbox.OfRun(next))
+			return c.conclude(ctx, e, run, next)
 		}
 		e.others = append(e.others, run.Write(next))
 		return nil
 	})
 	return id, err
+}
+
+// conclude adds to the edit that the run of the task has ended as next says.
+func (c *Control) conclude(ctx context.Context, e *edit, run state.Stored[state.Run], next state.Run) error {
+	var forgotten []string
+	e.next, forgotten = e.next.Conclude(next, "")
+	if err := state.Forget(ctx, c.Store, next.Task, forgotten); err != nil {
+		return err
+	}
+	e.others, e.events = append(e.others, run.Write(next)), append(e.events, outbox.OfRun(next))
+	return nil
 }

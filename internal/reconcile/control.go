@@ -134,7 +134,7 @@ func (e *edit) changes() ([]state.Change, outbox.Events) {
 	return slices.Concat(e.others, []state.Change{e.record.Write(e.next)}, events.Changes()), events
 }
 
-// override adds the change of an override, and its event. Whoever reads the
+// override adds the change of an override, and its event. A process that reads the
 // reconcile record sees that the overrides have changed.
 func (e *edit) override(change state.Change, event outbox.Event) {
 	e.rec.Overrides = uuid.NewString()

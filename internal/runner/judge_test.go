@@ -175,7 +175,7 @@ func TestJudge_HeldWithoutAPlanIfDataIsTooIncompleteToPlan(t *testing.T) {
 	if run.Wait.Content.Plan != "" || run.Plan.Name != "" {
 		t.Errorf("it has a plan: %+v", run.Wait.Content)
 	}
-	// A plan that is possible by then was not seen by whoever approved.
+	// A plan that is possible by then was not seen by the person who approved.
 	j.driver.fails = nil
 	j.waits(j.resume(time.Time{}), "ann approved another plan: since then, the Terraform state and the planned changes changed", state.RuleInputGuard, state.RuleChanged)
 }
