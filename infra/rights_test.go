@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"go/ast"
+	"go/constant"
 	"go/importer"
 	"go/parser"
 	"go/token"
@@ -439,6 +440,10 @@ func (r *references) add(node ast.Node, info *types.Info) {
 				r.methods = append(r.methods, obj)
 			} else {
 				r.functions = append(r.functions, obj)
+			}
+		case *types.Const: // an operation without a client of the SDK
+			if named, ok := obj.Type().(*types.Named); ok && named.Obj().Pkg() != nil && named.Obj().Pkg().Path() == module+"/internal/awsjson" {
+				r.actions = append(r.actions, constant.StringVal(obj.Val()))
 			}
 		case *types.TypeName:
 			if pkg := obj.Pkg(); pkg != nil && pkg.Path() == services+"dynamodb/types" && parts[obj.Name()] != "" {

@@ -16,9 +16,9 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/aws/arn"
 	"github.com/aws/aws-sdk-go-v2/service/secretsmanager"
-	"github.com/aws/aws-sdk-go-v2/service/ssm"
 	"github.com/aws/smithy-go"
 
+	"github.com/terrapulse/terrapulse/internal/awsjson"
 	"github.com/terrapulse/terrapulse/internal/fault"
 )
 
@@ -37,10 +37,10 @@ const (
 type Source struct {
 	Now func() time.Time
 
-	// Functions instead of clients: a client in an interface links all of its operations, some 200,
-	// into a program that calls methods by name, as text/template does (5 MB).
-	getSecret    func(context.Context, *secretsmanager.GetSecretValueInput, ...func(*secretsmanager.Options)) (*secretsmanager.GetSecretValueOutput, error)
-	getParameter func(context.Context, *ssm.GetParameterInput, ...func(*ssm.Options)) (*ssm.GetParameterOutput, error)
+	// A function instead of a client: a client in an interface links all of its operations into a
+	// program that calls methods by name, as text/template does.
+	getSecret func(context.Context, *secretsmanager.GetSecretValueInput, ...func(*secretsmanager.Options)) (*secretsmanager.GetSecretValueOutput, error)
+	others    *awsjson.Client
 
 	mu     sync.Mutex
 	values map[string]*value // by ARN
@@ -48,10 +48,7 @@ type Source struct {
 
 // New returns a source that uses the clients of an AWS configuration.
 func New(cfg aws.Config) *Source {
-	return &Source{
-		Now: time.Now, getSecret: secretsmanager.NewFromConfig(cfg).GetSecretValue, getParameter: ssm.NewFromConfig(cfg).GetParameter,
-		values: map[string]*value{},
-	}
+	return &Source{Now: time.Now, getSecret: secretsmanager.NewFromConfig(cfg).GetSecretValue, others: awsjson.New(cfg), values: map[string]*value{}}
 }
 
 // value is a cached secret.
@@ -153,15 +150,15 @@ func (s *Source) Parameter(ctx context.Context, name string) (string, error) {
 	if err == nil && !strings.HasPrefix(at.Resource, "parameter/") {
 		return "", fault.As(fault.Person, fmt.Errorf("%s is not an ARN of a parameter: it must end in parameter/NAME", name))
 	}
-	out, err := s.getParameter(ctx, &ssm.GetParameterInput{Name: &name, WithDecryption: aws.Bool(true)},
-		func(o *ssm.Options) { o.Region = cmp.Or(at.Region, o.Region) })
-	if err != nil {
-		return "", explain(name, "ssm:GetParameter", err)
+	in := map[string]any{"Name": name, "WithDecryption": true}
+	var out struct{ Parameter *struct{ Value string } }
+	if err := s.others.Call(ctx, awsjson.GetParameter, at.Region, in, &out); err != nil {
+		return "", explain(name, string(awsjson.GetParameter), err)
 	}
 	if out.Parameter == nil {
 		return "", fmt.Errorf("read parameter %s: the answer contains no value", name)
 	}
-	return filled(name, aws.ToString(out.Parameter.Value))
+	return filled(name, out.Parameter.Value)
 }
 
 func (s *Source) value(name string) *value {
