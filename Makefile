@@ -32,7 +32,8 @@ demo: build ## Demonstrate changes with a real Consul and a real Terraform; KEEP
 	@go build -o bin/demo$(EXE) ./examples/demo
 	@exec bin/demo$(EXE) $(if $(KEEP),-keep)
 
-demo-aws: tools ## Demonstrate an AWS deployment on this machine, with a simulated ECS
+demo-aws: ## Demonstrate an AWS deployment on this machine, with a simulated ECS
+	@go run ./tools/fetch run aws
 	@cd functions/e2e && go test -count 1 -run '^TestDemo$$' -args -demo
 
 # Tests often wait for servers and for other processes: two run at a time on each core.
@@ -45,7 +46,7 @@ test-short: tools ## Run the quick tests, in under a minute
 	go test -short ./...
 
 test-tofu: ## Run every test with OpenTofu instead of Terraform
-	@go run ./tools/fetch run $(if $(EXE),,aws) tofu
+	@go run ./tools/fetch run policy $(if $(EXE),,aws) tofu
 	TERRAPULSE_TEST_ENGINE=tofu go test -p $(JOBS) -parallel $(JOBS) -timeout 20m ./...
 
 # By default, each run simulates different histories.
@@ -68,7 +69,7 @@ lint: ## Check formatting, and run go vet, staticcheck, govulncheck and cfn-lint
 bench: tools build ## Measure speed and size, and compare them with their limits
 	go test -run '^$$' -bench . -benchtime 1x -timeout 60m ./...
 
-tools: ## Install Consul, Terraform and the simulated AWS services for tests into .tools
+tools: ## Install Consul, Terraform, conftest and the simulated AWS services for tests into .tools
 	@go run ./tools/fetch
 
 clean: ## Remove built files; downloaded tools stay in the user's cache

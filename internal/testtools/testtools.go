@@ -13,6 +13,9 @@ import (
 // Consul returns the path of a Consul binary.
 func Consul(t testing.TB) string { return find(t, "bin/consul") }
 
+// Conftest returns the path of conftest, which judges data by Rego policies.
+func Conftest(t testing.TB) string { return find(t, "bin/conftest") }
+
 // DynamoDB returns the folder of DynamoDB Local: its jars and native libraries.
 func DynamoDB(t testing.TB) string { return aws(t, "dynamodb") }
 

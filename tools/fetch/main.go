@@ -1,7 +1,7 @@
 // Command fetch installs the programs that tests, demo and lint need into
 // .tools at the top of the checkout:
 //
-//	.tools/bin/<program>                        consul, terraform, staticcheck, govulncheck
+//	.tools/bin/<program>                        consul, terraform, conftest, staticcheck, govulncheck
 //	.tools/tofu/tofu, terraform                 OpenTofu, by both names
 //	.tools/mirror/registry.terraform.io/...     the providers local and time
 //	.tools/mirror/registry.opentofu.org/...     the same, as OpenTofu calls them
@@ -23,10 +23,11 @@
 //
 //	go run ./tools/fetch [name | set ...]
 //
-// The sets are run (for the demo; needs only Go), aws (in addition, for the AWS
+// The sets are run (for the demo; needs only Go), policy (in addition, for the test of
+// examples/policy: conftest is built from source), aws (in addition, for the AWS
 // tests; needs Java, Maven and Python, not on Windows), lint, and tofu (in addition,
-// for the tests with OpenTofu, which is built from source). The default is run and
-// aws, which the tests need.
+// for the tests with OpenTofu, which is built from source). The default is run,
+// policy and aws, which the tests need.
 package main
 
 import (
@@ -74,6 +75,10 @@ var tools = []tool{
 		pkg: "github.com/hashicorp/terraform-provider-time", at: "v0.14.2",
 	},
 	{
+		name: "conftest", version: "0.71.1", set: "policy",
+		pkg: "github.com/open-policy-agent/conftest", at: "v0.71.1",
+	},
+	{
 		name: "staticcheck", version: "0.8.2", set: "lint",
 		pkg: "honnef.co/go/tools/cmd/staticcheck", at: "v0.8.2",
 	},
@@ -106,7 +111,7 @@ var tools = []tool{
 type tool struct {
 	name    string
 	version string
-	set     string // "run" for tests and demo, "aws" for tests, "tofu" for tests with OpenTofu, "lint"
+	set     string // "run" for tests and demo, "policy" and "aws" for tests, "tofu" for tests with OpenTofu, "lint"
 
 	product *product.Product // to search on PATH and in HashiCorp's releases; nil for neither
 	atLeast string           // the oldest version that is accepted on PATH
@@ -168,12 +173,12 @@ func run(ctx context.Context, names []string) error {
 // need.
 func choose(names []string) ([]tool, error) {
 	if len(names) == 0 {
-		names = []string{"run", "aws"}
+		names = []string{"run", "policy", "aws"}
 		if runtime.GOOS == "windows" {
-			names = []string{"run"}
+			names = []string{"run", "policy"}
 		}
 	}
-	known := []string{"run", "aws", "lint"} // tofu is the name of a tool, too
+	known := []string{"run", "policy", "aws", "lint"} // tofu is the name of a tool, too
 	for _, t := range tools {
 		known = append(known, t.name)
 	}
