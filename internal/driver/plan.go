@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -28,6 +29,12 @@ type Plan struct {
 	// State identifies the state that the plan was made for; "" if there is none yet.
 	State   string `json:"-"`
 	InState int    `json:"-"` // managed resources in that state
+
+	// JSON returns the plan in the format of `terraform show -json`, without secrets,
+	// for programs that judge it. It is nil if Resources is nil.
+	JSON func(ctx context.Context) (json.RawMessage, error) `json:"-"`
+	// Clean removes from a text the secrets that the driver knows.
+	Clean func(text string) string `json:"-"`
 
 	Changes *state.Changes `json:"-"` // the counts, and the first resources
 	New     bool           `json:"-"` // the task has no state yet

@@ -32,6 +32,7 @@ var marksAll = version.Must(version.NewVersion("0.2"))
 type sanitizer struct {
 	clean   func(string) string
 	hideAll bool
+	whole   bool // long texts are not cut
 }
 
 // planOf returns Terraform's plan as data.
@@ -171,6 +172,9 @@ func (s sanitizer) shown(of side) any {
 	}
 	switch v := of.value.(type) {
 	case string:
+		if s.whole {
+			return s.clean(v)
+		}
 		return shortened(s.clean(v))
 	case json.Number:
 		if text := s.clean(v.String()); text != v.String() {

@@ -198,12 +198,15 @@ func TestPlan_HoldsNoSecret(t *testing.T) {
 		c.After, c.AfterSensitive = value(3, false)
 		c.AfterUnknown = rapid.SampledFrom([]any{nil, false, true, map[string]any{"a": true}, []any{true}, map[string]any{"a": []any{map[string]any{"b c": true}}}}).Draw(t, "unknown")
 		address := "a.b[" + text.Draw(t, "index") + "]"
-		plan, err := planOf(&tfjson.Plan{
+		p := &tfjson.Plan{
 			FormatVersion:   "1.2",
 			ResourceChanges: []*tfjson.ResourceChange{{Address: address, Change: c}},
 			ResourceDrift:   []*tfjson.ResourceChange{{Address: address, PreviousAddress: known, Change: c}},
 			OutputChanges:   map[string]*tfjson.Change{key.Draw(t, "output"): c},
-		}, clean)
+			PlannedValues:   stateOf(address, c.After, c.AfterSensitive),
+			PriorState:      &tfjson.State{FormatVersion: "1.0", Values: stateOf(address, c.Before, c.BeforeSensitive)},
+		}
+		plan, err := planOf(p, clean)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -211,10 +214,23 @@ func TestPlan_HoldsNoSecret(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if strings.Contains(string(raw), "sensitive-") || strings.Contains(string(raw), known) {
-			t.Fatalf("%s\nholds a secret of %+v", raw, c)
+		document, err := documentOf(p, clean)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, text := range []string{string(raw), string(document)} {
+			if strings.Contains(text, "sensitive-") || strings.Contains(text, known) {
+				t.Fatalf("%s\nholds a secret of %+v", text, c)
+			}
 		}
 	})
+}
+
+// stateOf is a state with one resource that has the value.
+func stateOf(address string, value, marks any) *tfjson.StateValues {
+	raw, _ := json.Marshal(map[string]any{"v": marks})
+	r := &tfjson.StateResource{Address: address, AttributeValues: map[string]any{"v": value}, SensitiveValues: raw}
+	return &tfjson.StateValues{RootModule: &tfjson.StateModule{ChildModules: []*tfjson.StateModule{{Resources: []*tfjson.StateResource{r}}}}}
 }
 
 func TestPlan_DigestIdentifiesWhatIsShown(t *testing.T) {

@@ -4,6 +4,7 @@ package terraform
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -149,7 +150,9 @@ func planned(task string, found terraform.Plan) (driver.Plan, error) {
 		if plan, err = planOf(found.JSON, found.Clean); err != nil {
 			return driver.Plan{}, fmt.Errorf("plan of task %s: %w", task, err)
 		}
+		plan.JSON = func(context.Context) (json.RawMessage, error) { return documentOf(found.JSON, found.Clean) }
 	}
+	plan.Clean = found.Clean
 	plan.Changes.Uncounted = found.Changes && !plan.Changes.Any()
 	plan.New, plan.Text = found.New, found.Text
 	return plan, nil

@@ -93,8 +93,12 @@ func (s *task) plan() (driver.Plan, map[string]driver.ResourceChange) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
+	document, err := plan.JSON(s.t.Context())
+	if err != nil {
+		s.t.Fatal(err)
+	}
 	for _, secret := range secrets {
-		for name, text := range map[string]string{"data": string(raw), "text": plan.Text, "output": s.out.String()} {
+		for name, text := range map[string]string{"data": string(raw), "text": plan.Text, "document": string(document), "output": s.out.String()} {
 			if strings.Contains(text, secret) {
 				s.t.Errorf("the %s of the plan shows %s:\n%s", name, secret, text)
 			}
@@ -171,7 +175,7 @@ func TestTerraform_PlansAppliesAndDestroys(t *testing.T) {
 }
 
 func TestTerraform_PlanOfMovesAloneHasChanges(t *testing.T) {
-	const one = "variable \"name\" {}\nvariable \"password\" {}\nvariable \"services\" {}\n" + `resource "terraform_data" "one" {}`
+	const one = "variable \"name\" {}\nvariable \"password\" { sensitive = true }\nvariable \"services\" {}\n" + `resource "terraform_data" "one" {}`
 	s := newTask(t, testtools.Terraform(t), one)
 	if _, err := s.driver.Apply(t.Context(), s.job); err != nil {
 		t.Fatal(err)
@@ -184,7 +188,7 @@ func TestTerraform_PlanOfMovesAloneHasChanges(t *testing.T) {
 }
 
 func TestTerraform_DeclaresTheTypesOfAnInstalledModule(t *testing.T) {
-	const module = "variable \"services\" {\n  type = map(object({ ports = map(number) }))\n}\nvariable \"name\" {}\nvariable \"password\" {}\n"
+	const module = "variable \"services\" {\n  type = map(object({ ports = map(number) }))\n}\nvariable \"name\" {}\nvariable \"password\" { sensitive = true }\n"
 	s := newTask(t, testtools.Terraform(t), module)
 	s.job.Task.Module = "file://" + s.job.Task.Module
 	s.plan()
