@@ -1,0 +1,52 @@
+package notify
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/outbox"
+	"github.com/terrapulse/terrapulse/internal/state"
+)
+
+// maxText is how much of an error or of a detail a message shows.
+const maxText = 1500
+
+const toApprove = "To approve: "
+
+// Lines is an event in words: what happened, why, with which numbers, and what to do.
+func Lines(e outbox.Event) []string {
+	lines := []string{cmp.Or(e.Kind.About().Line, strings.ReplaceAll(string(e.Kind), "_", " "))}
+	if e.Task != "" {
+		lines[0] = e.Task + ": " + lines[0]
+	}
+	say := func(name, text string) {
+		if runes := []rune(text); len(runes) > maxText {
+			text = string(runes[:maxText]) + "…"
+		}
+		if text != "" {
+			lines = append(lines, name+": "+text)
+		}
+	}
+	say("Why", cmp.Or(e.Detail, e.Cause, strings.ReplaceAll(string(e.Reason), "_", " ")))
+	say("Error", e.Error)
+	say("By", e.By)
+	if c := e.Changes; c != nil {
+		form := "%d added, %d changed, %d destroyed"
+		if e.Kind == outbox.RunWaiting || e.RunKind != "" {
+			form = "%d to add, %d to change, %d to destroy"
+		}
+		say("Resources", fmt.Sprintf(form, c.Add, c.Change, c.Destroy))
+	}
+	if !e.Started.IsZero() && e.Kind != outbox.RunWaiting {
+		say("Duration", e.At.Sub(e.Started).Round(time.Second/10).String())
+	}
+	if !e.Until.IsZero() {
+		say("Until", e.Until.UTC().Format(time.RFC3339))
+	}
+	if e.Kind == outbox.RunWaiting && e.WaitFor == state.WaitApproval {
+		lines = append(lines, toApprove+"terrapulse approve "+e.Task)
+	}
+	return lines
+}
