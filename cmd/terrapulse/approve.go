@@ -18,8 +18,9 @@ var approvePlan = decisionCommand{
 
   Approves the plan of a task that waits, and prints what is approved. The task
   plans again and applies the new plan only if it is the same; otherwise it
-  waits again. With -config-file it writes to the store of these files, also
-  if nothing runs there, else it uses the API of a running instance.
+  waits again. If no plan could be made, it approves the data in Consul alone.
+  With -config-file it writes to the store of these files, also if nothing runs
+  there, else it uses the API of a running instance.
 
   After Consul was replaced by one with less data, all tasks that would lose
   entries are held. -all approves that loss at once, as Consul shows it now.

@@ -208,7 +208,10 @@ func (c *decisionCommand) decide(at decisions, task string, how apispec.Approval
 		return 0, err
 	}
 	text := "Approved. Task %s plans again and applies exactly this.\n"
-	if how == apispec.ApprovalDecisionReject {
+	switch {
+	case plan.Content.Plan == nil && how == apispec.ApprovalDecisionApprove:
+		text = "Approved: the data in Consul, as no plan can be shown. Task %s plans again. If that fails, it is retried. A plan that needs an approval itself waits for it.\n"
+	case how == apispec.ApprovalDecisionReject:
 		text = "Rejected. Task %s is planned again when its input or definition changes, or when a run is requested.\n"
 	}
 	if c.json {

@@ -15,6 +15,8 @@ var CatalogServicesKind = &Kind{
 	Name: "catalog-services",
 	Doc:  "which services exist",
 	Keys: func() Keys { return &catalogServices{} },
+
+	Entries: "services",
 	Variable: &Variable{
 		Name:    "catalog_services",
 		Grouped: true,

@@ -100,27 +100,49 @@ func (c *Client) Snapshot(ctx context.Context, t *config.Task) (*Snapshot, error
 		if snapshot.Condition, err = r.observe(query.parts); err != nil {
 			return nil, err
 		}
-		if kind := t.Condition.Kind(); kind.Variable != nil { // else it is a schedule
-			snapshot.Inputs = append(snapshot.Inputs, Input{kind, true, snapshot.Condition})
-		}
 	}
-	for i, spec := range inputs {
-		if triggers && spec.Kind() == t.Condition.Kind() {
-			continue // rendered, too
-		}
-		in := Input{Kind: spec.Kind()}
-		if in.Observation, err = r.observe(parts[i]); err != nil {
-			return nil, err
+	for _, q := range InputQueries(t) {
+		in := Input{q.Kind, q.Triggers, snapshot.Condition}
+		if !q.Triggers {
+			if in.Observation, err = r.observe(q.parts); err != nil {
+				return nil, err
+			}
 		}
 		snapshot.Inputs = append(snapshot.Inputs, in)
 	}
 	return snapshot, nil
 }
 
+// InputQuery is the query of one Input.
+type InputQuery struct {
+	Kind     *condition.Kind
+	Triggers bool
+	Query
+}
+
+// InputQueries returns the queries of what a task is applied with, in the order of
+// Snapshot.Inputs.
+func InputQueries(t *config.Task) []InputQuery {
+	var all []InputQuery
+	query, triggers := ConditionQuery(t)
+	if triggers && t.Condition.Kind().Variable != nil { // else it is a schedule
+		all = append(all, InputQuery{t.Condition.Kind(), true, query})
+	}
+	for _, spec := range rendered(t) {
+		if !triggers || spec.Kind() != t.Condition.Kind() { // else the condition is rendered, too
+			all = append(all, InputQuery{spec.Kind(), false, Query{kind: spec.Kind().Name, parts: spec.Selections()}})
+		}
+	}
+	return all
+}
+
 // Digest identifies everything that the snapshot shows.
-func (s *Snapshot) Digest() string {
+func (s *Snapshot) Digest() string { return DigestOf(s.Inputs) }
+
+// DigestOf identifies everything that the inputs of a task show.
+func DigestOf(inputs []Input) string {
 	all := sha256.New()
-	for _, in := range s.Inputs {
+	for _, in := range inputs {
 		fmt.Fprintf(all, "%s %s\n", in.Kind.Name, in.Digest)
 	}
 	return hex.EncodeToString(all.Sum(nil))

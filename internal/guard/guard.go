@@ -98,14 +98,20 @@ func (s Spec) source(of Source) string {
 // namesShown is how many names a text has.
 const namesShown = 5
 
-// Removed says in words how many entries are gone, and which.
-func Removed(of Source) string {
+// Gone are the entries that were applied and are not there now.
+func Gone(of Source) []string {
 	var gone []string
 	for _, name := range slices.Sorted(maps.Keys(of.Applied)) {
 		if _, ok := of.Now[name]; !ok {
 			gone = append(gone, name)
 		}
 	}
+	return gone
+}
+
+// Removed says in words how many entries are gone, and which.
+func Removed(of Source) string {
+	gone := Gone(of)
 	text := fmt.Sprintf("%d of %d %s are gone", len(gone), len(of.Applied), of.Name)
 	if added := len(of.Now) - (len(of.Applied) - len(gone)); added > 0 {
 		text += fmt.Sprintf(" (%d are new)", added)

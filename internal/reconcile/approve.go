@@ -45,6 +45,9 @@ func (c *Control) Approve(ctx context.Context, task, plan string, a state.Approv
 		if t.Approval.Expires > 0 {
 			a.Expires = e.now.Add(t.Approval.Expires)
 		}
+		if wait.Content.Plan == "" { // it also permits later runs to apply this input
+			e.next.Accepted = &state.Accepted{Approval: a, Observed: e.next.Run.Input}
+		}
 		live := *e.next.Run
 		live.Resume = &state.Resume{By: a.By, At: e.now, Approval: &a}
 		e.next.Run = &live

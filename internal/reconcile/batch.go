@@ -180,7 +180,8 @@ func (b *batch) postpone(why string) {
 		d := Decision{Task: it.decision.Task, State: it.was, Reason: state.Reason{Code: state.ReasonQueued,
 			Text: fmt.Sprintf("its run has to wait: %s (%s: %s)", why, it.decision.Reason.Code, it.decision.Reason.Text)}}
 		b.tick.report.Postponed = append(b.tick.report.Postponed, d.Task.Name)
-		if d.State.Run == nil { // else it is found lost once more
+		d.State.Accepted = it.decision.State.Accepted // no other record has it
+		if d.State.Run == nil {                       // else it is found lost once more
 			d.State.Reason, d.State.Due = d.Reason, b.now
 		}
 		if who := b.tick.opts.Force[d.Task.Name]; who != "" && it.resumed == nil { // a waiting run is the run that is requested
@@ -209,7 +210,10 @@ func (b *batch) assemble() (state.Launch, []state.Change, outbox.Events) {
 		launch.Runs = append(launch.Runs, *it.run)
 		d.State.Run = &state.LiveRun{ID: it.run.ID, Launch: launch.ID, Created: b.now}
 		record := state.Stored[state.Run]{Record: state.Record{Key: state.RunKey(it.run.Task, it.run.ID)}}
-		run := state.Run{ID: it.run.ID, Task: it.run.Task, Kind: launch.Kind, Reason: d.Reason, Seen: d.Seen, Replaces: d.Replaces, Accepted: d.State.Accepted, Created: b.now}
+		run := state.Run{ID: it.run.ID, Task: it.run.Task, Kind: launch.Kind, Reason: d.Reason, Seen: d.Seen, Replaces: d.Replaces, Created: b.now}
+		if accepted := d.State.Accepted; accepted != nil {
+			run.Approval = &accepted.Approval
+		}
 		if it.resumed != nil {
 			record, run = *it.resumed, it.resumed.Data
 			by := d.Resume

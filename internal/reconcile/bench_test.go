@@ -8,10 +8,12 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/terrapulse/terrapulse/internal/condition"
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/consul"
 	"github.com/terrapulse/terrapulse/internal/lease"
@@ -28,6 +30,8 @@ type catalog struct {
 	reads  int
 
 	identity state.Identity
+	keys     map[string]string // what queries of keys show
+	keysErr  error
 }
 
 func (c *catalog) set(digest string, err error) {
@@ -46,6 +50,10 @@ func (c *catalog) Observe(_ context.Context, queries []consul.Query) []consul.An
 		if c.err == nil {
 			answers[i].Digest = c.digest
 			answers[i].Elements = map[string]string{c.digest: "1"}
+		}
+		if strings.HasPrefix(queries[i].ID(), condition.ConsulKVKind.Name) && c.keys != nil {
+			answers[i].Err = c.keysErr
+			answers[i].Digest, answers[i].Elements = fmt.Sprint(len(c.keys)), c.keys
 		}
 	}
 	return answers

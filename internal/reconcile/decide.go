@@ -53,6 +53,10 @@ type Observed struct {
 	Digest  string
 	Changed string // how it differs from what was last applied, in words
 	Lost    *loss  // what is missing of what was last applied; nil if nothing is
+	// Inputs identifies all inputs of the task, also the module inputs, as
+	// consul.DigestOf does; "" if they were not read. If they were, Lost is of all of
+	// them, and Excess says why the input guard would hold them.
+	Inputs, Excess string
 	// Removals is set if the difference is that entries were removed, and no other.
 	Removals bool
 }

@@ -88,17 +88,31 @@ func (t *tick) observe(ctx context.Context, rec state.Reconcile, states map[stri
 	}
 
 	var queries []consul.Query
-	var asked []int // which input each query is for
+	var asked, whole []int // which input each query is for; whose module inputs are read as well
 	for i, task := range t.tasks {
 		in := &inputs[i]
 		s := in.State
+		if !task.Enabled || in.Corrupt != nil {
+			continue
+		}
+		modules := t.readsModules(task, s)
+		reads := all || s.ObservedAt.IsZero() || s.Recheck || in.Lost != nil || reached(s.Due, now) ||
+			in.Force != "" || s.Forced != "" || s.HoldNext || s.Definition != task.definition ||
+			task.query != nil && moved(*task.query) ||
+			modules && slices.ContainsFunc(task.inputs, func(q consul.InputQuery) bool { return moved(q.Query) })
 		switch {
-		case !task.Enabled, in.Corrupt != nil:
 		case task.query == nil:
 			in.Observed = &Observed{}
-		case all || moved(*task.query) || s.ObservedAt.IsZero() || s.Recheck || in.Lost != nil || reached(s.Due, now) ||
-			in.Force != "" || s.Forced != "" || s.HoldNext || s.Definition != task.definition:
+		case reads:
 			queries, asked = append(queries, *task.query), append(asked, i)
+		}
+		if modules && reads {
+			whole = append(whole, i)
+		}
+	}
+	for _, i := range whole {
+		for _, q := range t.tasks[i].inputs {
+			queries = append(queries, q.Query)
 		}
 	}
 
@@ -107,14 +121,21 @@ func (t *tick) observe(ctx context.Context, rec state.Reconcile, states map[stri
 			inputs[i].Unreadable, inputs[i].ConsulUnreachable = t.opts.GatesErr, true
 		}
 	} else {
-		for n, answer := range t.Consul.Observe(ctx, queries) {
-			in := &inputs[asked[n]]
+		answers := t.Consul.Observe(ctx, queries)
+		for n, i := range asked {
+			in, answer := &inputs[i], answers[n]
 			if answer.Err != nil {
 				in.Unreadable = answer.Err
 				continue
 			}
 			in.Observed, in.Unreadable = t.observed(ctx, in, answer)
 			t.warnHidden(in.Task.Name, answer.Visibility.Hidden())
+		}
+		answers = answers[len(asked):]
+		for _, i := range whole {
+			n := len(t.tasks[i].inputs)
+			t.observedInputs(ctx, &inputs[i], t.tasks[i].inputs, answers[:n])
+			answers = answers[n:]
 		}
 		if err := ctx.Err(); err != nil {
 			return nil, err
@@ -132,6 +153,9 @@ func (r *Reconciler) warnHidden(task, hidden string) {
 	r.hidden[task] = hidden != ""
 }
 
+// unknownLoss says that a task may have lost entries.
+const unknownLoss = "it is not known which entries are gone, because the record of what was applied last is incomplete"
+
 // observed returns what the condition showed, and in words how that differs
 // from what was last applied; or why what is missing may only be hidden.
 func (t *tick) observed(ctx context.Context, in *Input, answer consul.Answer) (*Observed, error) {
@@ -147,7 +171,7 @@ func (t *tick) observed(ctx context.Context, in *Input, answer consul.Answer) (*
 		return nil, err
 	}
 	if err != nil {
-		o.Lost = &loss{text: "it is not known which entries are gone, because the record of what was applied last is incomplete"}
+		o.Lost = &loss{text: unknownLoss}
 		t.Log.Debug("what changed cannot be said in detail", "task", in.Task.Name, "error", err)
 		return o, nil
 	}

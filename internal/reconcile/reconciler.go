@@ -116,7 +116,8 @@ type quietMarks struct {
 type task struct {
 	*config.Task
 	definition string
-	query      *consul.Query // nil if it has no condition to read
+	query      *consul.Query       // nil if it has no condition to read
+	inputs     []consul.InputQuery // what it is applied with
 
 	datacenters []string // that it reads
 }
@@ -139,7 +140,7 @@ func (r *Reconciler) Prepare(ctx context.Context, overrides string) error {
 	r.effective, r.overrides, r.digest = effective, overrides, cfg.Digest()
 	r.tasks, r.queries, r.definitions, r.hidden = nil, nil, map[string]string{}, map[string]bool{}
 	for i := range cfg.Tasks {
-		t := task{Task: &cfg.Tasks[i], datacenters: consul.Datacenters(&cfg.Tasks[i])}
+		t := task{Task: &cfg.Tasks[i], datacenters: consul.Datacenters(&cfg.Tasks[i]), inputs: consul.InputQueries(&cfg.Tasks[i])}
 		t.definition = t.Digest(cfg)
 		if q, ok := consul.ConditionQuery(t.Task); ok {
 			t.query = &q

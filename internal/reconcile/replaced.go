@@ -39,8 +39,12 @@ func (c *Control) ApproveAll(ctx context.Context, a state.ReplacedApproval) erro
 	})
 }
 
-// holdReplaced refuses a task that would lose entries because Consul was replaced.
+// holdReplaced refuses a task that would lose entries because Consul was replaced,
+// unless a person has approved what it applies.
 func holdReplaced(d *decider, t trigger) *hold {
+	if approved := d.state.Accepted != nil || d.waits() && d.state.Run.Resume != nil && d.state.Run.Resume.Approval != nil; approved {
+		return nil
+	}
 	if !t.run || d.Replaced == nil || d.Observed == nil || d.Observed.Lost == nil {
 		return nil
 	}
@@ -58,7 +62,7 @@ type loss struct {
 // it showed what was applied. Only a tick that reads everything, or that sees a task
 // lose entries, sends requests for that.
 func (t *tick) observeConsul(ctx context.Context, rec state.Reconcile, states map[string]state.Stored[state.Task]) ([]Input, error) {
-	t.consuls, t.replaced, t.everything = rec.Consuls, rec.Replaced, rec.Replaced != nil
+	t.consuls, t.replaced, t.everything, t.modules = rec.Consuls, rec.Replaced, rec.Replaced != nil, rec.Replaced != nil
 	inputs, err := t.observe(ctx, rec, states)
 	if err != nil || t.opts.GatesErr != nil && !t.sighted() {
 		return inputs, err
@@ -68,8 +72,8 @@ func (t *tick) observeConsul(ctx context.Context, rec state.Reconcile, states ma
 		return nil, err
 	}
 	next := consulReplaced(rec, shown, t.Now())
-	if next != nil && !t.everything {
-		t.everything = true // to say at once what every task loses
+	if next != nil && !t.modules {
+		t.everything, t.modules = true, true // to say at once what every task loses
 		if inputs, err = t.observe(ctx, rec, states); err != nil {
 			return nil, err
 		}
@@ -149,7 +153,7 @@ func accept(inputs []Input, rec state.Reconcile, shown map[string]state.Identity
 		case in.Observed.Lost != nil && (replaced == nil || replaced.In(in.Datacenters)):
 			lost = append(lost, in)
 			tasks, entries = tasks+1, entries+in.Observed.Lost.entries
-			fmt.Fprintf(sum, "%q %s %s\n", in.Task.Name, in.Definition, in.Observed.Digest)
+			fmt.Fprintf(sum, "%q %s %s %s\n", in.Task.Name, in.Definition, in.Observed.Digest, in.Observed.Inputs)
 		}
 	}
 	if replaced != nil {
@@ -167,8 +171,12 @@ func accept(inputs []Input, rec state.Reconcile, shown map[string]state.Identity
 			return rec.Consuls, replaced
 		}
 		for _, in := range lost {
-			in.Accepted = &state.Accepted{By: a.By, Authenticated: a.Authenticated, At: a.At, Comment: a.Comment,
-				For: state.Attempt{Definition: in.Definition, Observed: in.Observed.Digest}}
+			given := state.Approval{By: a.By, Authenticated: a.Authenticated, At: a.At, Comment: a.Comment,
+				Content: state.Content{Definition: in.Definition, Input: in.Observed.Inputs}}
+			if lasts := in.Task.Approval.Expires; lasts > 0 {
+				given.Expires = a.At.Add(lasts)
+			}
+			in.Accepted = &state.Accepted{Approval: given, Observed: in.Observed.Digest}
 		}
 		complete, tasks = true, 0
 	}
@@ -190,27 +198,25 @@ func accept(inputs []Input, rec state.Reconcile, shown map[string]state.Identity
 	return consuls, nil
 }
 
-// acceptWaiting has a run go on that waits because Consul was replaced, if a person
-// has approved that by now.
+// acceptWaiting has a run go on that a guard holds because of its input, if a person
+// has accepted that input by now.
 func (d *decider) acceptWaiting(live *state.LiveRun) *state.LiveRun {
-	a, wait := d.Accepted, live.Wait
-	if a == nil || wait.Content == nil || live.Resume != nil || !wait.Has(state.RuleReplaced) {
+	a, wait := d.state.Accepted, live.Wait
+	if a == nil || wait.Content == nil || live.Resume != nil || !wait.HeldByInput() || a.Content != wait.Content.OfInput() {
 		return live
 	}
 	resumed := *live
-	resumed.Resume = &state.Resume{By: a.By, At: d.now,
-		Approval: &state.Approval{By: a.By, Authenticated: a.Authenticated, At: a.At, Comment: a.Comment, Content: *wait.Content}}
+	resumed.Resume = &state.Resume{By: a.By, At: d.now, Approval: &a.Approval}
 	return &resumed
 }
 
-// noteAccepted keeps what a person approved for as long as it is what the task would
-// apply.
+// noteAccepted keeps what a person accepted for as long as the task would apply it.
 func (d *decider) noteAccepted() {
 	s := &d.state
 	if d.Accepted != nil {
 		s.Accepted = d.Accepted
 	}
-	if s.Accepted != nil && (s.Accepted.For != d.attempt() || s.Observed == s.Applied) {
+	if s.Accepted != nil && (s.Accepted.For() != d.attempt() || !s.Accepted.Valid(d.now)) {
 		s.Accepted = nil
 	}
 }

@@ -85,11 +85,16 @@ func TestDecide_ReplacedConsulHoldsWhoeverLosesEntries(t *testing.T) {
 	}
 }
 
+// accepted is what alice has accepted: this input, which its condition shows alone.
+func accepted(observed string) *state.Accepted {
+	return &state.Accepted{Approval: state.Approval{By: "alice", Content: state.Content{Definition: "def", Input: "all of " + observed}}, Observed: observed}
+}
+
 func TestDecide_AcceptedLossIsThatOfTheRun(t *testing.T) {
 	unbuffered := webTask()
 	unbuffered.BufferPeriod.Enabled = false
 	in := Input{Task: unbuffered, Definition: "def", State: applied(), Observed: &Observed{Digest: "B", Lost: &loss{1, "gone"}},
-		Accepted: &state.Accepted{By: "alice", For: state.Attempt{Definition: "def", Observed: "B"}}}
+		Accepted: accepted("B")}
 	d := Decide([]Input{in}, noon)[0]
 	if d.Action != Run || d.State.Accepted == nil {
 		t.Fatalf("%v, %+v", d.Action, d.State)
@@ -106,14 +111,14 @@ func TestDecide_RunThatWaitsBecauseConsulWasReplacedGoesOnWhenThatIsAccepted(t *
 	in := Input{Task: webTask(), Definition: "def", State: applied(), Observed: &Observed{Digest: "B", Lost: &loss{1, "gone"}}}
 	in.State.Attempted = state.Attempt{Definition: "def", Observed: "B"}
 	in.State.Observed = "B"
-	wait := &state.Wait{For: state.WaitApproval, ID: "w", Causes: []state.Cause{{Rule: state.RuleReplaced}}, Content: &state.Content{Plan: "p"}}
+	wait := &state.Wait{For: state.WaitApproval, ID: "w", Causes: []state.Cause{{Rule: state.RuleReplaced}}, Content: &state.Content{Definition: "def", Input: "all of B", Plan: "p", State: "s"}}
 	in.State.Run = &state.LiveRun{ID: "r", Launch: "l", Wait: wait, Input: "B"}
 	if d := Decide([]Input{in}, noon)[0]; d.Action != Wait {
 		t.Errorf("without an approval: %v", d.Action)
 	}
-	in.Accepted = &state.Accepted{By: "alice", For: state.Attempt{Definition: "def", Observed: "B"}}
+	in.Accepted = accepted("B")
 	d := Decide([]Input{in}, noon)[0]
-	if d.Action != Resume || d.Resume.Approval == nil || d.Resume.Approval.Content != *wait.Content {
+	if d.Action != Resume || d.Resume.Approval == nil || d.Resume.Approval.Content != wait.Content.OfInput() {
 		t.Errorf("%v, %+v", d.Action, d.Resume)
 	}
 }
@@ -213,8 +218,8 @@ func TestTick_ApprovalOfAReplacedConsulAppliesToWhatWasShown(t *testing.T) {
 		t.Fatalf("%+v", launches)
 	}
 	run, err := state.Read[state.Run](t.Context(), b.store, state.RunKey("task-1", launches[0].Runs[1].ID))
-	if err != nil || run.Data.Accepted == nil || run.Data.Accepted.For.Observed != "C" || run.Data.Accepted.By != "alice" {
-		t.Errorf("%+v, %v", run.Data.Accepted, err)
+	if err != nil || run.Data.Approval == nil || run.Data.Approval.By != "alice" || run.Data.Approval.Content.Input == "" || run.Data.Approval.Content.Plan != "" {
+		t.Errorf("%+v, %v", run.Data.Approval, err)
 	}
 	if rec := b.record(); rec.Replaced != nil || events.count(outbox.ConsulAccepted) != 1 {
 		t.Errorf("%+v", rec.Replaced)

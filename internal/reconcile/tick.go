@@ -132,7 +132,8 @@ type tick struct {
 	corrupt    map[string]error                   // why records cannot be decoded, by task
 	report     Report
 
-	everything bool                      // every view is read
+	everything bool                      // every condition is read
+	modules    bool                      // so is every module input
 	consuls    map[string]state.Identity // Consuls and Replaced of the reconcile record from now on
 	replaced   *state.Replaced
 }

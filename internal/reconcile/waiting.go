@@ -56,6 +56,8 @@ func (d *decider) waiting() (trigger, *hold) {
 		return trigger{}, d.end(state.RunSuperseded, state.ReasonChanged, "the task's input has changed while the run waited")
 	case wait.Rules != "" && wait.Rules != d.Task.RulesDigest():
 		return trigger{}, d.end(state.RunSuperseded, state.ReasonRules, "the task's rules have changed while the run waited")
+	case d.inputReturned(wait):
+		return trigger{}, d.end(state.RunSuperseded, state.ReasonChanged, "the entries that were gone are back, or their loss was approved, while the run waited")
 	case live.Resume != nil && !(moved && wait.Content != nil): // other input was approved
 		return triggered(state.ReasonRunning, "run %s goes on: resumed by %s", live.ID, live.Resume.By), nil
 	case reached(wait.Until, d.now):

@@ -60,8 +60,9 @@ func (j *judgement) run(ctx context.Context, job driver.Job, change func(context
 	changes, err := change(ctx, job)
 	if err != nil && !j.judged && len(j.input) > 0 && ctx.Err() == nil {
 		// Data that is incomplete often makes no valid plan.
+		content := j.content(driver.Plan{})
 		causes := append(slices.Clone(j.input), state.Cause{Rule: state.RuleInputGuard, Text: "there is no plan to show: " + state.Cut(err.Error())})
-		err = j.wait(causes, j.content(driver.Plan{}))
+		err = j.wait(append(causes, j.unapproved(content)...), content)
 	}
 	if errors.As(err, new(*driver.WaitError)) {
 		changes = j.done.plan.Changes // what would be done
@@ -84,24 +85,37 @@ func (j *judgement) plan(_ context.Context, plan driver.Plan) error {
 		causes = append(causes, state.Cause{Rule: state.RuleApproval, Text: why})
 	}
 	content := j.content(plan)
-	if a := j.claimed.Approval; a != nil && len(causes) > 0 {
-		switch differences := a.Content.Differences(content); {
-		case !a.Valid(j.Now()):
-			causes = append(causes, state.Cause{Rule: state.RuleChanged, Text: fmt.Sprintf("the approval by %s has expired", a.By)})
-		case len(differences) > 0:
-			causes = append(causes, state.Cause{Rule: state.RuleChanged,
-				Text: fmt.Sprintf("%s approved another plan: since then, %s changed", a.By, strings.Join(differences, " and "))})
-		default:
-			causes = nil
-		}
-	}
-	if len(causes) > 0 {
-		return j.wait(causes, content)
+	a := j.claimed.Approval
+	approved := a != nil && a.Valid(j.Now()) && a.Content == content && content.Plan != ""
+	if len(causes) > 0 && !approved {
+		return j.wait(append(causes, j.unapproved(content)...), content)
 	}
 	if wait := j.outside(); wait != nil {
 		return wait
 	}
 	return nil
+}
+
+// unapproved says what is different from what the approval of the run was for, if that
+// had a plan and there is one now, or else from its input.
+func (j *judgement) unapproved(now state.Content) []state.Cause {
+	a := j.claimed.Approval
+	if a == nil {
+		return nil
+	}
+	was, what := a.Content, "another plan"
+	if was.Plan == "" || now.Plan == "" {
+		was, now, what = was.OfInput(), now.OfInput(), "other data"
+	}
+	text, differences := fmt.Sprintf("the approval by %s has expired", a.By), was.Differences(now)
+	switch {
+	case !a.Valid(j.Now()):
+	case len(differences) == 0:
+		return nil
+	default:
+		text = fmt.Sprintf("%s approved %s: since then, %s changed", a.By, what, strings.Join(differences, " and "))
+	}
+	return []state.Cause{{Rule: state.RuleChanged, Text: text}}
 }
 
 // content is what would be applied.

@@ -175,9 +175,50 @@ func TestJudge_HeldWithoutAPlanIfDataIsTooIncompleteToPlan(t *testing.T) {
 	if run.Wait.Content.Plan != "" || run.Plan.Name != "" {
 		t.Errorf("it has a plan: %+v", run.Wait.Content)
 	}
-	// A plan that is possible by then was not seen by the person who approved.
-	j.driver.fails = nil
-	j.waits(j.resume(time.Time{}), "ann approved another plan: since then, the Terraform state and the planned changes changed", state.RuleInputGuard, state.RuleChanged)
+}
+
+func TestJudge_ApprovalWithoutAPlanIsForTheInput(t *testing.T) {
+	invalid := errors.New("at least one server is required")
+	most := 5
+	for name, c := range map[string]struct {
+		rules   config.Rules
+		change  func(*judging)
+		expires time.Time
+		state   state.RunState
+		causes  []state.Rule
+		text    string
+	}{
+		"the plan can be made": {config.Rules{Guard: guard.Default}, func(*judging) {}, time.Time{}, state.RunSucceeded, nil, ""},
+		"the plan exceeds the plan guard": {config.Rules{Guard: guard.Spec{Enabled: true, HoldEmpty: true, MaxDestroy: &most}},
+			func(j *judging) { j.driver.plan.Changes = &state.Changes{Destroy: 6} }, time.Time{}, state.RunWaiting, []state.Rule{state.RulePlanGuard}, "max_destroy is 5"},
+		"plans need an approval": {config.Rules{Guard: guard.Default, Approval: approval.Spec{Rule: approval.Always}},
+			func(*judging) {}, time.Time{}, state.RunWaiting, []state.Rule{state.RuleApproval}, "every plan"},
+		"the plan fails again": {config.Rules{Guard: guard.Default}, func(j *judging) { j.driver.fails = invalid }, time.Time{}, state.RunFailed, nil, ""},
+		"other data": {config.Rules{Guard: guard.Default}, func(j *judging) { j.consul.count = 1 }, time.Time{}, state.RunWaiting,
+			[]state.Rule{state.RuleInputGuard, state.RuleChanged}, "ann approved other data: since then, the data in Consul changed"},
+		"other data, and the plan fails again": {config.Rules{Guard: guard.Default}, func(j *judging) { j.consul.count, j.driver.fails = 1, invalid }, time.Time{}, state.RunWaiting,
+			[]state.Rule{state.RuleInputGuard, state.RuleInputGuard, state.RuleChanged}, "the data in Consul changed"},
+		"too late": {config.Rules{Guard: guard.Default}, func(*judging) {}, noon.Add(-time.Hour), state.RunWaiting,
+			[]state.Rule{state.RuleInputGuard, state.RuleChanged}, "has expired"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			j := newJudging(t, config.Rules{})
+			j.Config().Tasks[0].Rules = c.rules
+			j.consul.count, j.driver.fails = 0, invalid
+			if run := j.apply(); run.State != state.RunWaiting {
+				t.Fatalf("%s %s", run.State, run.Error)
+			}
+			j.driver.fails = nil
+			c.change(j)
+			run := j.resume(c.expires)
+			if run.State != c.state {
+				t.Fatalf("%s %s (%s)", run.State, run.Error, run.Wait)
+			}
+			if c.state == state.RunWaiting {
+				j.waits(run, c.text, c.causes...)
+			}
+		})
+	}
 }
 
 func TestJudge_PlansWaitByTheRulesOfTheTask(t *testing.T) {

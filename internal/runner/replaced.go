@@ -3,12 +3,11 @@ package runner
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/consul"
+	"github.com/terrapulse/terrapulse/internal/driver"
 	"github.com/terrapulse/terrapulse/internal/guard"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
@@ -20,22 +19,13 @@ func (j *judgement) judgeConsul(ctx context.Context, launch state.Launch) error 
 	if j.claimed.Kind != state.KindApply {
 		return nil
 	}
-	if a := j.claimed.Accepted; a != nil && a.For == (state.Attempt{Definition: j.done.definition, Observed: j.done.snap.Condition.Digest}) {
-		_, scheduled := j.task.Condition.Schedule()
-		var rest []guard.Source
-		for i, in := range j.done.snap.Inputs {
-			if !in.Triggers && !scheduled {
-				rest = append(rest, j.sources[i])
-			}
-		}
+	if a := j.claimed.Approval; a != nil && a.Valid(j.Now()) && a.Content == j.content(driver.Plan{}) {
 		j.input = nil
-		if why := j.task.Guard.Input(rest); why != "" {
-			j.input = []state.Cause{{Rule: state.RuleInputGuard, Text: why}}
-		}
+		return nil
 	}
 	var gone []string
 	for _, s := range j.sources {
-		if slices.ContainsFunc(slices.Collect(maps.Keys(s.Applied)), func(name string) bool { _, there := s.Now[name]; return !there }) {
+		if len(guard.Gone(s)) > 0 {
 			gone = append(gone, guard.Removed(s))
 		}
 	}

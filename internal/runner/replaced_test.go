@@ -54,14 +54,14 @@ func TestJudge_AcceptedLossPassesTheInputGuardForThatDataAlone(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		run.Data.Accepted = &state.Accepted{By: "ann", For: state.Attempt{Definition: j.launch.Runs[0].Definition, Observed: snap.Condition.Digest}}
+		run.Data.Approval = &state.Approval{By: "ann", Content: state.Content{Definition: j.launch.Runs[0].Definition, Input: snap.Digest()}}
 		if _, err := j.store.Apply(t.Context(), run.Write(run.Data)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	accept(5)
 	j.consul.count = 4
-	j.waits(j.apply(), "56 of 60 service instances are gone", state.RuleInputGuard)
+	j.waits(j.apply(), "56 of 60 service instances are gone", state.RuleInputGuard, state.RuleChanged)
 	j = newJudging(t, config.Rules{Guard: guard.Default})
 	accept(5)
 	if run := j.apply(); run.State != state.RunSucceeded {

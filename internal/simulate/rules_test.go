@@ -179,6 +179,7 @@ type rules struct {
 	shown     map[string]content   // by run: its latest plan
 	waits     map[string]content   // by wait: what it shows
 	approvals map[string][]granted // by run
+	inputs    map[string][]granted // by task: those without a plan
 	did       map[string][]attempt // by task: the successful applies
 	last      map[string]int       // by task: the index of the one that counts as the last
 	since     map[string]int       // by run: the same when it was claimed
@@ -198,6 +199,7 @@ type granted struct {
 
 func (r *rules) init() {
 	r.shown, r.waits, r.approvals = map[string]content{}, map[string]content{}, map[string][]granted{}
+	r.inputs = map[string][]granted{}
 	r.did, r.last, r.since = map[string][]attempt{}, map[string]int{}, map[string]int{}
 	for _, service := range services {
 		r.did[service] = []attempt{{}} // nothing was applied before
@@ -212,13 +214,17 @@ func (j *judge) permitted(p *process, task, run string, it planned) {
 	if minute := it.at.UTC().Minute(); len(it.task.Windows) > 0 && minute%windowCycle >= windowOpen {
 		p.violated("nothing is applied outside of a window: %s begins with run %s of %s, as decided at %s", p.name, run, task, it.at.UTC().Format(time.TimeOnly))
 	}
-	why := j.excess(run, it)
+	why, input := j.excess(run, it)
 	if why == "" {
 		return
 	}
 	var texts []string
-	for _, a := range j.rules.approvals[run] {
-		if a.content == it.content && (a.expires.IsZero() || it.at.Before(a.expires)) {
+	for _, a := range slices.Concat(j.rules.approvals[run], j.rules.inputs[task]) {
+		does := it.content
+		if input && a.plan == "" {
+			does.plan, does.state = "", "" // a person has approved the input without a plan
+		}
+		if a.content == does && (a.expires.IsZero() || it.at.Before(a.expires)) {
 			return
 		}
 		texts = append(texts, fmt.Sprintf("%+v until %s", a.content, a.expires.UTC().Format(time.TimeOnly)))
@@ -227,18 +233,19 @@ func (j *judge) permitted(p *process, task, run string, it planned) {
 		p.name, it.content, it.at.UTC().Format(time.TimeOnly), run, task, why, strings.Join(texts, "; "))
 }
 
-// excess says why what a run applies needs an approval; "" if it needs none.
-func (j *judge) excess(run string, it planned) string {
+// excess says why what a run applies needs an approval; "" if it needs none. If only
+// the input does, an approval without a plan is enough.
+func (j *judge) excess(run string, it planned) (why string, input bool) {
 	t := it.task
 	switch {
 	case t.Approval.Rule == approval.Always:
-		return "every plan needs one"
+		return "every plan needs one", false
 	case t.Approval.Rule == approval.Destructive && it.destroys > 0:
-		return "it destroys something"
+		return "it destroys something", false
 	case t.Guard.Enabled && t.Guard.MaxDestroy != nil && it.destroys > *t.Guard.MaxDestroy:
-		return "it destroys too much"
+		return "it destroys too much", false
 	case !t.Guard.Enabled:
-		return ""
+		return "", false
 	}
 	// While a run goes on that was given up, another may apply something.
 	before := j.rules.did[t.Name][j.rules.since[run]:]
@@ -246,9 +253,9 @@ func (j *judge) excess(run string, it planned) string {
 		removed := len(a.entries) - len(it.holds.entries)
 		return len(a.entries) < 10 || 2*removed <= len(a.entries)
 	}) {
-		return ""
+		return "", false
 	}
-	return fmt.Sprintf("it takes too much away of %d entries", len(before[0].entries))
+	return fmt.Sprintf("it takes too much away of %d entries", len(before[0].entries)), true
 }
 
 // did notes that a run has applied something.
@@ -301,7 +308,11 @@ func (j *judge) approved(v view, task string, before, now state.Task) {
 	if !v.person() {
 		v.violated("a person approves: %s writes an approval of %s", v.name, task)
 	}
-	j.rules.approvals[now.Run.ID] = append(j.rules.approvals[now.Run.ID], granted{j.rules.waits[now.Run.Wait.ID], a.Expires})
+	given := granted{j.rules.waits[now.Run.Wait.ID], a.Expires}
+	j.rules.approvals[now.Run.ID] = append(j.rules.approvals[now.Run.ID], given)
+	if given.plan == "" {
+		j.rules.inputs[task] = append(j.rules.inputs[task], given)
+	}
 }
 
 // explained reports whether the record of a task says what keeps it from being

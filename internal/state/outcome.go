@@ -48,10 +48,13 @@ func (t Task) Conclude(run Run, definition string) (next Task, forgotten []strin
 		return next, nil
 	case run.State == RunCancelled, run.State == RunLost && run.Cancel != "":
 		held := next.Attempted
-		next.Held = &held
+		next.Held, next.Accepted = &held, nil
 		next.Failures, next.RetryAt = 0, time.Time{}
 	case run.State == RunSucceeded:
 		next.Definition = definition
+		if a := next.Accepted; a != nil && a.Observed == run.Digest {
+			next.Accepted = nil
+		}
 		next.Applied, next.AppliedAt = run.Digest, run.Ended
 		next.Failures, next.RetryAt = 0, time.Time{}
 	case run.State == RunFailed:

@@ -124,7 +124,7 @@ type Task struct {
 
 	OnHold *OnHold `json:"on_hold,omitempty"` // by a person
 
-	Accepted *Accepted `json:"accepted,omitempty"` // the loss of entries by a replaced Consul
+	Accepted *Accepted `json:"accepted,omitempty"` // what a person permits to apply without having seen a plan
 
 	Run *LiveRun `json:"run,omitempty"` // that has not ended
 	// Leaving is the definition of a task that was made through the API and deleted
@@ -290,7 +290,6 @@ type Run struct {
 	Waited   time.Duration `json:"waited,omitempty"`  // in all
 	Approval *Approval     `json:"approval,omitempty"`
 	Rejected bool          `json:"rejected,omitempty"` // a person rejected the plan that the run waited with
-	Accepted *Accepted     `json:"accepted,omitempty"` // as in Task
 	Digest   string        `json:"digest,omitempty"`   // of what was rendered
 	Error    string        `json:"error,omitempty"`
 	Changes  *Changes      `json:"changes,omitempty"`  // what Terraform did

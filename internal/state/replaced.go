@@ -71,11 +71,12 @@ type ReplacedApproval struct {
 	Shown         string    `json:"shown"` // what was approved
 }
 
-// Accepted permits one task to lose what it lost by a replaced Consul.
+// Accepted is an approval of what Consul shows to one task, before there is a plan
+// of it. It also permits later runs to apply that input: those that follow a failed one.
 type Accepted struct {
-	By            string    `json:"by"`
-	Authenticated bool      `json:"authenticated,omitempty"` // as in Approval
-	At            time.Time `json:"at"`
-	Comment       string    `json:"comment,omitempty"`
-	For           Attempt   `json:"for"` // it permits no other
+	Approval
+	Observed string `json:"observed"` // digest of what the condition shows in that input
 }
+
+// For is the attempt that is accepted.
+func (a Accepted) For() Attempt { return Attempt{a.Content.Definition, a.Observed} }

@@ -66,18 +66,26 @@ func (w Wait) Guards() bool {
 	return w.Has(RuleInputGuard) || w.Has(RulePlanGuard) || w.Has(RuleReplaced)
 }
 
+// HeldByInput reports whether a guard holds the input itself.
+func (w Wait) HeldByInput() bool { return w.Has(RuleInputGuard) || w.Has(RuleReplaced) }
+
 // Has reports whether a rule is why the plan needs an approval.
 func (w Wait) Has(rule Rule) bool {
 	return slices.ContainsFunc(w.Causes, func(c Cause) bool { return c.Rule == rule })
 }
 
-// Content identifies what would be applied. An approval applies to one content.
+// Content identifies what would be applied. An approval applies to one content. An
+// approval of a content without a plan permits the input alone: the plan that is made
+// then is judged like any other.
 type Content struct {
 	Definition string `json:"definition"`      // digest of the task's definition
 	Input      string `json:"input"`           // digest of everything that the task reads in Consul
 	Plan       string `json:"plan,omitempty"`  // digest of the changes; empty if no plan could be made
 	State      string `json:"state,omitempty"` // lineage and serial; empty before the first apply
 }
+
+// OfInput is the content without its plan.
+func (c Content) OfInput() Content { return Content{Definition: c.Definition, Input: c.Input} }
 
 // Differences says in words in what the content now differs from what was approved;
 // nothing if it is the same.

@@ -1,0 +1,91 @@
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/terrapulse/terrapulse/internal/consul"
+	"github.com/terrapulse/terrapulse/internal/guard"
+	"github.com/terrapulse/terrapulse/internal/state"
+)
+
+// A condition triggers its task; module inputs do not, so a tick does not read them.
+// There are two exceptions: if Consul was replaced, they may have lost entries, too;
+// and a run that is held because they have lost entries ends when those are back.
+
+// readsModules reports whether the tick also reads the module inputs of a task.
+func (t *tick) readsModules(of task, s state.Task) bool {
+	wait := s.Waits()
+	return t.modules || wait != nil && wait.Content != nil && wait.HeldByInput() &&
+		slices.ContainsFunc(of.inputs, func(q consul.InputQuery) bool { return !q.Triggers })
+}
+
+// observedInputs adds what all inputs of a task show to what its condition showed. If
+// they cannot be read, a task that may have lost entries waits for that.
+func (t *tick) observedInputs(ctx context.Context, in *Input, queries []consul.InputQuery, answers []consul.Answer) {
+	if in.Observed == nil {
+		return
+	}
+	o, err := t.withInputs(ctx, in, queries, answers)
+	switch {
+	case err == nil:
+		in.Observed = &o
+	case t.modules:
+		in.Observed, in.Unreadable = nil, err
+	}
+}
+
+func (t *tick) withInputs(ctx context.Context, in *Input, queries []consul.InputQuery, answers []consul.Answer) (Observed, error) {
+	o := *in.Observed
+	before, err := state.LoadInputs(ctx, t.Store, in.Task.Name)
+	unknown := errors.Is(err, state.ErrTorn)
+	if err != nil && !unknown {
+		return o, fmt.Errorf("read what the task was applied with: %w", err)
+	}
+	var inputs []consul.Input
+	var sources []guard.Source
+	var lost loss
+	var texts []string
+	for n, a := range answers {
+		q := queries[n]
+		if a.Err != nil {
+			return o, a.Err
+		}
+		if err := a.Visibility.Confirm(ctx, before.Sources); err != nil {
+			return o, err
+		}
+		inputs = append(inputs, consul.Input{Kind: q.Kind, Triggers: q.Triggers, Observation: a.Observation})
+		source := guard.Source{Name: q.Kind.Entries, Applied: before.Of(q.Kind.Name), Now: a.Elements}
+		sources = append(sources, source)
+		if gone := guard.Gone(source); len(gone) > 0 {
+			lost.entries += len(gone)
+			texts = append(texts, guard.Removed(source))
+		}
+	}
+	o.Inputs, o.Excess = consul.DigestOf(inputs), in.Task.Guard.Input(sources)
+	switch {
+	case unknown:
+		o.Lost = &loss{text: unknownLoss}
+		o.Excess = unknownLoss
+	case lost.entries > 0:
+		lost.text = strings.Join(texts, "; ")
+		o.Lost = &lost
+	}
+	return o, nil
+}
+
+// inputReturned reports whether a run that is held because of its input would not be
+// held any more: the data is back, or a person has accepted what Consul shows now.
+func (d *decider) inputReturned(wait *state.Wait) bool {
+	o := d.Observed
+	if o == nil || o.Inputs == "" || wait.Content == nil || !wait.HeldByInput() || o.Inputs == wait.Content.Input {
+		return false
+	}
+	if a := d.state.Accepted; a != nil && a.Content.Input == o.Inputs {
+		return true
+	}
+	return o.Excess == "" && (o.Lost == nil || !wait.Has(state.RuleReplaced))
+}
