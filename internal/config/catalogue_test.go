@@ -67,7 +67,7 @@ var catalogue = []struct {
 	want string // all that is said
 }{
 	{"an unknown key at the top", `bogus = 1`,
-		`f.hcl:1: bogus: invalid key "bogus"; allowed: api, approval, approval_expires, buffer_period, consul, driver, guard, high_availability, id, log_level, notify, port, require_distinct_approver, run_timeout, syslog, task, terraform_provider, tls, vault, window, working_dir`},
+		`f.hcl:1: bogus: invalid key "bogus"; allowed: api, approval, approval_expires, buffer_period, consul, driver, guard, high_availability, id, keep_removed, log_level, notify, port, require_distinct_approver, run_timeout, syslog, task, terraform_provider, tls, vault, window, working_dir`},
 	{"a provider block of Terraform", `provider "x" {}`,
 		`f.hcl:1: provider: provider is an invalid key here, try 'terraform_provider'`},
 	{"driver terraform-cloud", `driver "terraform-cloud" {}`,
@@ -217,6 +217,8 @@ var catalogue = []struct {
 		`f.hcl:5: task[0].buffer_period.max: buffer_period: cannot be negative: "-5s"; a duration such as "5s"`},
 	{"a negative run_timeout", `run_timeout = "-5s"`,
 		`f.hcl:1: run_timeout: "-5s" is negative; a duration such as "30m", or "0s" for no limit`},
+	{"a negative keep_removed", `keep_removed = "-5s"`,
+		`f.hcl:1: keep_removed: "-5s" is negative; a duration such as "720h", or "0s" to remove the records at once`},
 	{"a negative run_timeout of a task", aTask(services + "\nrun_timeout = \"-5s\""),
 		`f.hcl:5: task[0].run_timeout: "-5s" is negative; a duration such as "30m", or "0s" for no limit`},
 	{"a percentage above 100", `guard { max_removed_percent = 101 }`,

@@ -33,6 +33,7 @@ type Config struct {
 	Providers    []Provider // in the order of the files
 	BufferPeriod BufferPeriod
 	RunTimeout   time.Duration // of tasks that have none of their own; 0 is no limit
+	KeepRemoved  time.Duration // how long the records of removed tasks are kept
 	Rules                      // of tasks that have none of their own
 	Tasks        []Task        // in the order of the files
 

@@ -118,9 +118,9 @@ func TestLoad_ReadsEveryKey(t *testing.T) {
 		},
 	}
 	want := &Config{
-		RunTimeout: 90 * time.Minute,
-		Rules:      global,
-		LogLevel:   "ERR", Port: 8502, WorkingDir: "working", ID: "terrapulse-1",
+		RunTimeout: 90 * time.Minute, KeepRemoved: 48 * time.Hour,
+		Rules:    global,
+		LogLevel: "ERR", Port: 8502, WorkingDir: "working", ID: "terrapulse-1",
 		Syslog: Syslog{Enabled: true, Facility: "LOCAL0", Name: "terrapulse"},
 		Consul: Consul{
 			Address: "consul.example.com:8500", Token: "consul-token", KVPath: "network",

@@ -54,6 +54,10 @@ func (l *loader) resolve(raw *rawConfig) *Config {
 
 	cfg.BufferPeriod = l.globalBuffer(&raw.BufferPeriod)
 	cfg.RunTimeout = l.runTimeout(rawOf(l, &raw.RunTimeout))
+	if keep := rawOf(l, &raw.KeepRemoved); keep.V < 0 {
+		l.Fail(keep.Origin, fmt.Sprintf("%s is negative", block.Quoted(keep.Text)), `a duration such as "720h", or "0s" to remove the records at once`)
+	}
+	cfg.KeepRemoved = raw.KeepRemoved
 	cfg.Rules = l.rules(&raw.rawRules, defaultRules)
 	cfg.Consul = l.consul(&raw.Consul)
 	cfg.Vault = l.vault(&raw.Vault)

@@ -78,7 +78,7 @@ func holdRemoved(d *decider, _ trigger) *hold {
 	if s.RemovedAt.IsZero() || s.RemovedAt.After(d.now) {
 		s.RemovedAt = d.now
 	}
-	until := s.RemovedAt.Add(keptRemoved)
+	until := s.RemovedAt.Add(d.Keep)
 	if s.Deleted || reached(until, d.now) {
 		h := refuse(state.ReasonRemoved, d.now, "the task is not in the configuration any more: its records are removed")
 		h.action = Erase

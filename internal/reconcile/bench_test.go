@@ -152,10 +152,13 @@ func newBench(t testing.TB, tasks ...config.Task) *bench {
 	return b
 }
 
+// keptRemoved is the keep_removed of a bench.
+const keptRemoved = 30 * 24 * time.Hour
+
 // another returns one more reconciler on the same store, as of another process.
 func (b *bench) another(tasks []config.Task) *Reconciler {
 	return &Reconciler{
-		Config: &config.Config{Tasks: tasks}, Store: b.store, Consul: b.catalog, Launcher: b.launcher,
+		Config: &config.Config{Tasks: tasks, KeepRemoved: keptRemoved}, Store: b.store, Consul: b.catalog, Launcher: b.launcher,
 		Owner: lease.NewOwner(), LeaseTTL: 10 * time.Second, Now: func() time.Time { return b.now },
 		Log: slog.New(slog.DiscardHandler),
 	}

@@ -16,9 +16,10 @@ import (
 // Input is all that is known about one task at the moment of a decision.
 type Input struct {
 	Task       *config.Task
-	Definition string     // digest of the task's definition
-	Removed    bool       // the task is in the store only, no longer in the configuration
-	State      state.Task // as it was read from the store
+	Definition string        // digest of the task's definition
+	Removed    bool          // the task is in the store only, no longer in the configuration
+	State      state.Task    // as it was read from the store
+	Keep       time.Duration // how long the records of a removed task are kept
 
 	// Observed is what the condition showed in this tick, nil if its views
 	// were not read because nothing hinted at a change.

@@ -74,7 +74,7 @@ func (t *tick) observe(ctx context.Context, rec state.Reconcile, states map[stri
 	for _, name := range slices.Sorted(maps.Keys(states)) {
 		if _, ok := t.effective.Config.Task(name); !ok {
 			inputs = append(inputs, Input{Task: &config.Task{Name: name}, Removed: true, Blocked: t.effective.Problems[name], State: states[name].Data,
-				Corrupt: t.corrupt[name]})
+				Corrupt: t.corrupt[name], Keep: t.Config.KeepRemoved})
 		}
 	}
 	if err := t.findLostRuns(ctx, inputs, states); err != nil {

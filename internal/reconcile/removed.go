@@ -12,15 +12,9 @@ import (
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
-const (
-	// keptRemoved is how long the records of a task are kept that has vanished
-	// from the files: a file that was removed by mistake is noticed within that.
-	keptRemoved = 7 * 24 * time.Hour
-
-	// erasedPerTick is how many tasks' records one tick removes at most: each
-	// takes some hundred requests, and other tasks wait meanwhile.
-	erasedPerTick = 20
-)
+// erasedPerTick is how many tasks' records one tick removes at most: each
+// takes some hundred requests, and other tasks wait meanwhile.
+const erasedPerTick = 20
 
 // erase removes all records of a task, its own last: after a crash in between
 // the rest is removed by the next tick.

@@ -83,7 +83,7 @@ func TestTick_ADeletedTaskKeepsItsRecordsUntilItsRunHasEnded(t *testing.T) {
 	}
 }
 
-func TestTick_ATaskThatVanishedFromTheFilesIsKeptForAWeekOrUntilItIsForgotten(t *testing.T) {
+func TestTick_ATaskThatVanishedFromTheFilesIsKeptForKeepRemovedOrUntilItIsForgotten(t *testing.T) {
 	for _, forget := range []bool{false, true} {
 		b := newBench(t, tasks(2)...)
 		var log testtools.Output

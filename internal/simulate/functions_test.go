@@ -19,6 +19,7 @@ import (
 
 // How functions/reconcile runs the engine.
 const (
+	keptRemoved     = 7 * 24 * time.Hour // keep_removed of all bundles
 	leaseTTL        = 20 * time.Second
 	skew            = 30 * time.Second
 	claim           = time.Minute
@@ -48,9 +49,9 @@ var bundles = func() []bundle {
 	scheduled.ModuleInputs = []condition.Spec{scheduled.Condition.Spec}
 	scheduled.Condition = config.Condition{Spec: condition.Schedule{Cron: "*/5 * * * *"}}
 	all := []bundle{
-		{digest: "b0", config: &config.Config{Tasks: []config.Task{task("web"), task("api")}}},
-		{digest: "b1", config: &config.Config{Tasks: []config.Task{other, task("api"), buffered}}},
-		{digest: "b2", config: &config.Config{Tasks: []config.Task{task("web"), scheduled}}},
+		{digest: "b0", config: &config.Config{KeepRemoved: keptRemoved, Tasks: []config.Task{task("web"), task("api")}}},
+		{digest: "b1", config: &config.Config{KeepRemoved: keptRemoved, Tasks: []config.Task{other, task("api"), buffered}}},
+		{digest: "b2", config: &config.Config{KeepRemoved: keptRemoved, Tasks: []config.Task{task("web"), scheduled}}},
 	}
 	all = append(all, withRules(all)...)
 	for i := range all {

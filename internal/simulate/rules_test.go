@@ -53,11 +53,11 @@ func withRules(plain []bundle) []bundle {
 	always := approval.Spec{Rule: approval.Always, Expires: 10 * time.Minute}
 	destructive := approval.Spec{Rule: approval.Destructive, Expires: time.Hour}
 	return []bundle{
-		{digest: "b3", config: &config.Config{Tasks: ruled(plain[0].config.Tasks,
+		{digest: "b3", config: &config.Config{KeepRemoved: keptRemoved, Tasks: ruled(plain[0].config.Tasks,
 			config.Rules{Guard: guard.Default, Approval: always}, config.Rules{Guard: guard.Default, Approval: approval.Default, Windows: windows()})}},
-		{digest: "b4", config: &config.Config{Tasks: ruled(plain[1].config.Tasks,
+		{digest: "b4", config: &config.Config{KeepRemoved: keptRemoved, Tasks: ruled(plain[1].config.Tasks,
 			config.Rules{Guard: limited, Approval: approval.Default}, config.Rules{Guard: guard.Default, Approval: always, Windows: windows()}, config.Rules{Guard: guard.Default})}},
-		{digest: "b5", config: &config.Config{Tasks: ruled(plain[2].config.Tasks,
+		{digest: "b5", config: &config.Config{KeepRemoved: keptRemoved, Tasks: ruled(plain[2].config.Tasks,
 			config.Rules{Guard: limited, Approval: destructive, Windows: windows()}, config.Rules{Guard: guard.Default, Approval: destructive})}},
 	}
 }

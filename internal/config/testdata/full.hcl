@@ -192,6 +192,7 @@ api {
 }
 
 run_timeout = "90m"
+keep_removed = "48h"
 
 guard {
   max_removed = 20
