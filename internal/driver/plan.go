@@ -26,6 +26,13 @@ type Plan struct {
 	// left out by Bounded.
 	Omitted int `json:"omitted,omitempty"`
 
+	// Detail returns this plan with Resources, Outputs, Drift and Digest, which are not
+	// set, and Print returns Text. Each starts Terraform once more, so that a plan that
+	// nothing holds is applied sooner. They are nil if all of it is set, and work until
+	// the judge has returned.
+	Detail func(ctx context.Context) (Plan, error)   `json:"-"`
+	Print  func(ctx context.Context) (string, error) `json:"-"`
+
 	// State identifies the state that the plan was made for; "" if there is none yet.
 	State   string `json:"-"`
 	InState int    `json:"-"` // managed resources in that state

@@ -51,8 +51,8 @@ func (j *judgement) run(ctx context.Context, job driver.Job, change func(context
 		return change(ctx, job) // it was judged before it began
 	}
 	if !j.task.PlansFirst() && len(j.input) == 0 {
-		if wait := j.outside(); wait != nil {
-			return nil, wait
+		if times := j.times(); !times.Open {
+			return nil, j.waitFor(times)
 		}
 		return change(ctx, job)
 	}
@@ -71,7 +71,7 @@ func (j *judgement) run(ctx context.Context, job driver.Job, change func(context
 }
 
 // plan judges a plan.
-func (j *judgement) plan(_ context.Context, plan driver.Plan) error {
+func (j *judgement) plan(ctx context.Context, plan driver.Plan) error {
 	j.judged, j.done.plan = true, plan
 	if !plan.Changes.Any() {
 		return nil
@@ -84,14 +84,55 @@ func (j *judgement) plan(_ context.Context, plan driver.Plan) error {
 	if why := j.task.Approval.Plan(destroyed); why != "" {
 		causes = append(causes, state.Cause{Rule: state.RuleApproval, Text: why})
 	}
-	content := j.content(plan)
-	a := j.claimed.Approval
-	approved := a != nil && a.Valid(j.Now()) && a.Content == content && content.Plan != ""
-	if len(causes) > 0 && !approved {
-		return j.wait(append(causes, j.unapproved(content)...), content)
+	if len(causes) > 0 {
+		if err := j.details(ctx); err != nil {
+			return err
+		}
+		content := j.content(j.done.plan)
+		a := j.claimed.Approval
+		if approved := a != nil && a.Valid(j.Now()) && a.Content == content && content.Plan != ""; !approved {
+			if err := j.show(ctx); err != nil {
+				return err
+			}
+			return j.wait(append(causes, j.unapproved(content)...), content)
+		}
 	}
-	if wait := j.outside(); wait != nil {
-		return wait
+	times := j.times()
+	if times.Open {
+		return nil
+	}
+	if err := j.show(ctx); err != nil {
+		return err
+	}
+	return j.waitFor(times)
+}
+
+// details reads what a driver leaves out of a plan that may not need it.
+func (j *judgement) details(ctx context.Context) error {
+	detail := j.done.plan.Detail
+	if detail == nil {
+		return nil
+	}
+	plan, err := detail(ctx)
+	if err != nil {
+		return fmt.Errorf("read the details of the plan, by which it is judged: %w", err)
+	}
+	j.done.plan = plan
+	return nil
+}
+
+// show reads all of a plan that waits, for people.
+func (j *judgement) show(ctx context.Context) error {
+	if err := j.details(ctx); err != nil {
+		return err
+	}
+	text := j.done.plan.Print
+	if text == nil {
+		return nil
+	}
+	var err error
+	if j.done.plan.Text, err = text(ctx); err != nil {
+		return fmt.Errorf("read the plan that waits: %w", err)
 	}
 	return nil
 }
@@ -134,18 +175,19 @@ func (j *judgement) wait(causes []state.Cause, content state.Content) error {
 	return &driver.WaitError{Wait: wait}
 }
 
-// outside returns the error of a run that waits for its window; nil if that is open.
-func (j *judgement) outside() error {
+// times says whether the windows of the task are open.
+func (j *judgement) times() window.Verdict {
 	change := window.Change{Action: window.Apply, Removals: j.removals()}
 	if j.claimed.Kind == state.KindDestroy {
 		change = window.Change{Action: window.Destroy}
 	}
-	v := window.Judge(j.task.Windows, change, j.Now())
-	if v.Open {
-		return nil
-	}
-	fmt.Fprintf(j.out, "\nNothing was applied: the task is %s.\n", v.Text)
-	return &driver.WaitError{Wait: state.Wait{For: state.WaitWindow, Text: v.Text, Rules: j.task.RulesDigest()}}
+	return window.Judge(j.task.Windows, change, j.Now())
+}
+
+// waitFor returns the error of a run that waits for its window.
+func (j *judgement) waitFor(times window.Verdict) error {
+	fmt.Fprintf(j.out, "\nNothing was applied: the task is %s.\n", times.Text)
+	return &driver.WaitError{Wait: state.Wait{For: state.WaitWindow, Text: times.Text, Rules: j.task.RulesDigest()}}
 }
 
 // removals reports whether the run is for a change that only removes entries.

@@ -21,10 +21,25 @@ import (
 // planner is a driver that plans if the job has a judge.
 type planner struct {
 	driver.Driver
-	plan    driver.Plan
-	fails   error
-	judged  int
-	applied int
+	plan     driver.Plan
+	fails    error
+	judged   int
+	detailed int // plans of which the details were read
+	printed  int // plans of which the text was read
+	applied  int
+}
+
+// judgeable is the plan as a judge gets it, without what takes time.
+func (p *planner) judgeable() driver.Plan {
+	print := func(context.Context) (string, error) { p.printed++; return p.plan.Text, nil }
+	plan := driver.Plan{Changes: p.plan.Changes, State: p.plan.State, InState: p.plan.InState, Print: print}
+	plan.Detail = func(context.Context) (driver.Plan, error) {
+		p.detailed++
+		full := p.plan
+		full.Text, full.Print = "", print
+		return full, nil
+	}
+	return plan
 }
 
 func (p *planner) Apply(ctx context.Context, job driver.Job) (*state.Changes, error) {
@@ -33,7 +48,7 @@ func (p *planner) Apply(ctx context.Context, job driver.Job) (*state.Changes, er
 	}
 	if job.Judge != nil {
 		p.judged++
-		if err := job.Judge(ctx, p.plan); err != nil {
+		if err := job.Judge(ctx, p.judgeable()); err != nil {
 			return nil, err
 		}
 	}
@@ -246,12 +261,15 @@ func TestJudge_PlansWaitByTheRulesOfTheTask(t *testing.T) {
 				t.Errorf("%d plans were judged", j.driver.judged)
 			}
 			if c.rule == "" {
-				if run.State != state.RunSucceeded {
-					t.Errorf("%s: %v", run.State, run.Wait)
+				if run.State != state.RunSucceeded || j.driver.detailed+j.driver.printed > 0 {
+					t.Errorf("%s: %v; %d details and %d texts were read", run.State, run.Wait, j.driver.detailed, j.driver.printed)
 				}
 				return
 			}
 			j.waits(run, c.text, c.rule)
+			if j.driver.detailed != 1 || j.driver.printed != 1 || run.Plan.Name == "" || run.PlanData.Name == "" {
+				t.Errorf("%d details and %d texts were read; kept: %+v and %+v", j.driver.detailed, j.driver.printed, run.Plan, run.PlanData)
+			}
 		})
 	}
 }
@@ -309,6 +327,9 @@ func TestJudge_NothingIsAppliedOutsideOfTheWindow(t *testing.T) {
 			run := j.apply()
 			if run.State != state.RunWaiting || run.Wait.For != state.WaitWindow || !strings.Contains(run.Wait.Text, "22:00") || j.driver.applied != 1 {
 				t.Fatalf("%s: %v", run.State, run.Wait)
+			}
+			if j.driver.judged > 0 && run.PlanData.Name == "" {
+				t.Error("the plan that waits is not kept")
 			}
 			j.Now = func() time.Time { return noon.Add(10 * time.Hour) }
 			if run = j.resume(time.Time{}); run.State != state.RunSucceeded {

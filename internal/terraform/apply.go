@@ -21,7 +21,7 @@ import (
 // within Options.StopSaving. Then the error is an *InterruptedError, unless
 // Terraform succeeded all the same.
 func (d *Dir) Apply(ctx context.Context) (*state.Changes, error) {
-	return d.change(ctx, "apply", func(ctx context.Context, lock, varFile string) error {
+	return d.change(ctx, "apply", nil, func(ctx context.Context, lock, varFile string) error {
 		return d.tf.Apply(ctx, options[tfexec.ApplyOption](true, lock, varFile)...)
 	})
 }
@@ -29,7 +29,7 @@ func (d *Dir) Apply(ctx context.Context) (*state.Changes, error) {
 // Destroy deletes everything that is in the state of the root module. In all else
 // it works as Apply does.
 func (d *Dir) Destroy(ctx context.Context) (*state.Changes, error) {
-	return d.change(ctx, "destroy", func(ctx context.Context, lock, varFile string) error {
+	return d.change(ctx, "destroy", nil, func(ctx context.Context, lock, varFile string) error {
 		return d.tf.Destroy(ctx, options[tfexec.DestroyOption](true, lock, varFile)...)
 	})
 }
@@ -47,8 +47,9 @@ func options[T any](lock bool, timeout, varFile string) []T {
 	return opts
 }
 
-// change runs a command that changes the infrastructure and its state.
-func (d *Dir) change(ctx context.Context, command string, f func(ctx context.Context, lock, varFile string) error) (*state.Changes, error) {
+// change runs a command that changes the infrastructure and its state. from is the
+// mark of that state; nil to read it.
+func (d *Dir) change(ctx context.Context, command string, from *StateMark, f func(ctx context.Context, lock, varFile string) error) (*state.Changes, error) {
 	saving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(d.opts.StopSaving, stop) })()
@@ -57,7 +58,7 @@ func (d *Dir) change(ctx context.Context, command string, f func(ctx context.Con
 	}
 	var r *reader
 	err := d.attempt(ctx, command, func(lock, varFile string) error {
-		if err := d.noteBegin(ctx); err != nil {
+		if err := d.noteBegin(ctx, from); err != nil {
 			return err
 		}
 		defer d.privateState()()

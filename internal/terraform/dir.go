@@ -123,6 +123,11 @@ func (b *Binary) Open(dir string, opts Options) (*Dir, error) {
 // run runs one command: f calls terraform-exec. seen is called with each line of
 // standard output.
 func (d *Dir) run(ctx context.Context, command string, seen func(line string), f func(context.Context) error) error {
+	return d.runTo(ctx, command, &output{seen: seen}, f)
+}
+
+// runTo is run with an output that reads what the command prints.
+func (d *Dir) runTo(ctx context.Context, command string, out *output, f func(context.Context) error) error {
 	release, err := d.guard()
 	if err != nil {
 		return err
@@ -135,7 +140,7 @@ func (d *Dir) run(ctx context.Context, command string, seen func(line string), f
 		}
 		defer end()
 	}
-	out := output{log: d.opts.Log, scrub: d.scrub, seen: seen}
+	out.log, out.scrub = d.opts.Log, d.scrub
 	stdout, stderr := out.stdout(), out.stderr()
 	d.tf.SetStdout(stdout)
 	d.tf.SetStderr(stderr)

@@ -32,17 +32,21 @@ func TestLockError_NamesTheLock(t *testing.T) {
 	defer func() { cancel(); <-ended }()
 	waitFor(t, "the holder of the lock has started", f.started)
 
-	_, err := f.open(func(o *Options) { o.LockTimeout = time.Millisecond }).Apply(t.Context())
-	var locked *LockError
-	if !errors.As(err, &locked) {
-		t.Fatalf("got %v", err)
-	}
-	if locked.ID == "" || locked.Who == "" || locked.Created == "" || locked.Operation != "OperationTypeApply" || locked.Path == "" {
-		t.Errorf("got %+v", locked)
-	}
-	for _, want := range []string{"the state is locked by ", "terraform force-unlock " + locked.ID} {
-		if !strings.Contains(err.Error(), want) {
-			t.Errorf("%q lacks %q", err, want)
+	impatient := func(o *Options) { o.LockTimeout = time.Millisecond }
+	_, err := f.open(impatient).Apply(t.Context())
+	_, judgedErr := f.open(impatient).ApplyJudged(t.Context(), (&judged{}).judge)
+	for _, err := range []error{err, judgedErr} {
+		var locked *LockError
+		if !errors.As(err, &locked) {
+			t.Fatalf("got %v", err)
+		}
+		if locked.ID == "" || locked.Who == "" || locked.Created == "" || locked.Operation != "OperationTypeApply" || locked.Path == "" {
+			t.Errorf("got %+v", locked)
+		}
+		for _, want := range []string{"the state is locked by ", "terraform force-unlock " + locked.ID} {
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("%q lacks %q", err, want)
+			}
 		}
 	}
 }

@@ -26,12 +26,16 @@ const overrideFile = "terrapulse_override.tf"
 // Plan is what Apply would change. Its JSON holds secrets, its Text none.
 type Plan struct {
 	// JSON is the plan as data. It is nil if the backend runs the plan: then the
-	// Summary is read from the text.
+	// Summary is read from the text. It is also nil if Show returns it.
 	JSON    *tfjson.Plan
 	Summary state.Changes
 	Changes bool   // there is something to apply, by Terraform's exit code
 	New     bool   // the task has no state yet
 	Text    string // for people
+	// Show returns JSON and Print returns Text, each with another start of Terraform.
+	// They are nil if the plan has both. They work until the plan was applied.
+	Show  func(ctx context.Context) (*tfjson.Plan, error)
+	Print func(ctx context.Context) (string, error)
 	// Clean removes from a text the secrets that Terraform was given.
 	Clean func(text string) string
 }
@@ -119,12 +123,28 @@ func (d *Dir) plan(ctx context.Context, file string, more ...tfexec.PlanOption) 
 	if err != nil || plansRemotely(d.opts.Backend) {
 		return plan, err
 	}
+	plan.JSON, err = d.show(ctx, file)
+	return plan, err
+}
+
+// show returns a plan file as data, which holds secrets.
+func (d *Dir) show(ctx context.Context, file string) (plan *tfjson.Plan, err error) {
 	err = d.run(ctx, "show", nil, func(ctx context.Context) (err error) {
-		d.tf.SetStdout(io.Discard) // it holds secrets
-		plan.JSON, err = d.tf.ShowPlanFile(ctx, file, tfexec.JSONNumber(true))
+		d.tf.SetStdout(io.Discard)
+		plan, err = d.tf.ShowPlanFile(ctx, file, tfexec.JSONNumber(true))
 		return err
 	})
 	return plan, err
+}
+
+// print returns a plan file for people, and writes it to the log.
+func (d *Dir) print(ctx context.Context, file string) (string, error) {
+	var text strings.Builder
+	err := d.run(ctx, "show", func(line string) { text.WriteString(line + "\n") }, func(ctx context.Context) error {
+		_, err := d.tf.ShowPlanFileRaw(ctx, file)
+		return err
+	})
+	return strings.TrimSpace(text.String()), err
 }
 
 // plansRemotely reports whether plans may run in HCP Terraform. Terraform does not

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 
 	"github.com/hashicorp/terraform-exec/tfexec"
+	tfjson "github.com/hashicorp/terraform-json"
 
 	"github.com/terrapulse/terrapulse/internal/state"
 )
@@ -49,7 +50,11 @@ func (d *Dir) changeJudged(ctx context.Context, judge Judge, more ...tfexec.Plan
 	if err != nil {
 		return nil, fmt.Errorf("read the state of task %s, which an approval applies to: %w", d.opts.Task, err)
 	}
-	plan, err := d.plan(ctx, file, more...)
+	makePlan := d.planEvents
+	if d.bin.Version.LessThan(printsEvents) {
+		makePlan = d.plan
+	}
+	plan, err := makePlan(ctx, file, more...)
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +65,39 @@ func (d *Dir) changeJudged(ctx context.Context, judge Judge, more ...tfexec.Plan
 	if !plan.Changes {
 		return &state.Changes{}, nil
 	}
-	return d.change(ctx, "apply", func(ctx context.Context, lock, _ string) error {
+	// Terraform refuses to apply the plan if the state is not that of the plan any more.
+	done, err := d.change(ctx, "apply", &mark, func(ctx context.Context, lock, _ string) error {
 		return d.tf.Apply(ctx, tfexec.DirOrPlan(file), tfexec.Lock(true), tfexec.LockTimeout(lock))
 	})
+	if done != nil {
+		done.Resources = plan.Summary.Resources // the apply of a plan does not print it
+	}
+	return done, err
+}
+
+// planEvents is plan, which reads Terraform's events. They say how many resources the
+// plan creates, changes and destroys; so most plans need no other start of Terraform
+// to be judged. The JSON is read at once if the events are not clear.
+func (d *Dir) planEvents(ctx context.Context, file string, more ...tfexec.PlanOption) (Plan, error) {
+	var plan Plan
+	var events *eventReader
+	err := d.attempt(ctx, "plan", func(lock, varFile string) error {
+		// PlanJSON would start Terraform once more, to read its version.
+		opts := append(options[tfexec.PlanOption](true, lock, varFile), tfexec.Out(file), tfexec.Dir("-json"))
+		events = &eventReader{clean: d.scrub.clean}
+		return d.runTo(ctx, "plan", &output{decode: events.line}, func(ctx context.Context) (err error) {
+			plan.Changes, err = d.tf.Plan(ctx, append(opts, more...)...)
+			return err
+		})
+	})
+	if err != nil {
+		return plan, err
+	}
+	plan.Clean, plan.Summary = d.scrub.clean, events.changes()
+	plan.Print = func(ctx context.Context) (string, error) { return d.print(ctx, file) }
+	plan.Show = func(ctx context.Context) (*tfjson.Plan, error) { return d.show(ctx, file) }
+	if !events.complete() {
+		plan.JSON, err = d.show(ctx, file)
+	}
+	return plan, err
 }

@@ -37,7 +37,7 @@ func TestApplyJudged_AppliesThePlanThatWasJudged(t *testing.T) {
 	if _, err := d.ApplyJudged(t.Context(), refused.judge); !errors.Is(err, refused.err) {
 		t.Fatalf("a refused plan: %v", err)
 	}
-	if p := refused.plans[0]; !p.Changes || !p.New || p.JSON == nil || p.Summary.Add != 1 {
+	if p := refused.plans[0]; !p.Changes || !p.New || p.JSON != nil || p.Summary.Add != 1 {
 		t.Errorf("the judge got %+v", p)
 	}
 	if _, err := os.Stat(names); !errors.Is(err, os.ErrNotExist) {

@@ -12,9 +12,12 @@ type output struct {
 	log   io.Writer
 	scrub *scrubber
 	seen  func(line string) // of standard output, without secrets; may be nil
+	// decode returns what a line of standard output says, and whether that is an
+	// error; nil if the lines are text.
+	decode func(line string) (text string, failed bool)
 
 	mu    sync.Mutex // terraform-exec reads both streams at once
-	last  []string   // lines of standard error
+	last  []string   // the errors: lines of standard error, or decoded
 	size  int        // of last, in bytes
 	shown bool       // last is in the log
 	any   bool       // something was printed: the command was started
@@ -29,6 +32,16 @@ func (o *output) stdout() *lineWriter {
 		o.mu.Lock()
 		defer o.mu.Unlock()
 		o.any = true
+		if o.decode != nil {
+			text, failed := o.decode(line)
+			switch {
+			case failed:
+				o.keep(text)
+			case text != "":
+				o.show(text)
+			}
+			return
+		}
 		if line = o.show(line); o.seen != nil {
 			o.seen(line)
 		}
@@ -41,14 +54,19 @@ func (o *output) stderr() *lineWriter {
 	return &lineWriter{line: func(line string) {
 		o.mu.Lock()
 		defer o.mu.Unlock()
-		if o.size < errorLimit {
-			o.last = append(o.last, line)
-			o.size += len(line) + 1
-			return
-		}
-		o.showErrors()
-		o.show(line)
+		o.keep(line)
 	}}
+}
+
+// keep takes lines of an error.
+func (o *output) keep(lines string) {
+	if o.size < errorLimit {
+		o.last = append(o.last, lines)
+		o.size += len(lines) + 1
+		return
+	}
+	o.showErrors()
+	o.show(lines)
 }
 
 // end writes to the log what is not in it yet.
@@ -72,7 +90,7 @@ func (o *output) show(lines string) string {
 	return lines
 }
 
-// errors returns standard error with its secrets: redacting them first could
+// errors returns the errors with their secrets: redacting them first could
 // remove words that causesOf needs.
 func (o *output) errors() string {
 	o.mu.Lock()

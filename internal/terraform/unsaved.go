@@ -138,15 +138,18 @@ func (d *Dir) keepState(ctx context.Context, kind string, state []byte) (place s
 }
 
 // noteBegin writes to the directory the mark of the state from which the next
-// apply begins.
-func (d *Dir) noteBegin(ctx context.Context) error {
-	state, err := d.current(ctx)
-	if err != nil {
-		return err
-	}
-	mark, err := markOf(state)
-	if err != nil {
-		return d.forgetBegin() // a state that Terraform may be able to read
+// apply begins; nil to read it.
+func (d *Dir) noteBegin(ctx context.Context, mark *StateMark) error {
+	if mark == nil {
+		state, err := d.current(ctx)
+		if err != nil {
+			return err
+		}
+		now, err := markOf(state)
+		if err != nil {
+			return d.forgetBegin() // a state that Terraform may be able to read
+		}
+		mark = &now
 	}
 	raw, err := json.Marshal(mark)
 	if err == nil {

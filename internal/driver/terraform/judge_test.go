@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/terrapulse/terrapulse/internal/driver"
 	"github.com/terrapulse/terrapulse/internal/state"
 	"github.com/terrapulse/terrapulse/internal/testtools"
@@ -18,7 +20,21 @@ func TestTerraform_AppliesOnlyWhatIsJudgedAsGood(t *testing.T) {
 	file := filepath.Join(s.job.Task.Module, "names.txt")
 	var got driver.Plan
 	var verdict error = &driver.WaitError{Wait: state.Wait{For: state.WaitApproval}}
-	s.job.Judge = func(_ context.Context, p driver.Plan) error { got = p; return verdict }
+	s.job.Judge = func(ctx context.Context, p driver.Plan) (err error) {
+		if p.Digest != "" || p.Resources != nil {
+			t.Errorf("the details were read before anybody needed them: %+v", p)
+		}
+		if got, err = p.Detail(ctx); err != nil {
+			return err
+		}
+		if diff := cmp.Diff(p.Changes, got.Changes); diff != "" || p.State != got.State || p.InState != got.InState || p.New != got.New {
+			t.Errorf("the details of the plan contradict its counts: %s", diff)
+		}
+		if got.Text, err = got.Print(ctx); err != nil {
+			return err
+		}
+		return verdict
+	}
 
 	wait := (*driver.WaitError)(nil)
 	if _, err := s.driver.Apply(t.Context(), s.job); !errors.As(err, &wait) {

@@ -104,14 +104,10 @@ func (d *Driver) change(ctx context.Context, job driver.Job, direct func(*terraf
 		changes, err = direct(dir, ctx)
 	} else {
 		changes, err = judged(dir, ctx, func(ctx context.Context, found terraform.Plan, state terraform.StateMark) error {
-			plan, err := planned(t.Name, found)
+			plan, err := judgeable(t.Name, found, state)
 			if err != nil {
 				return err
 			}
-			if state.Lineage != "" {
-				plan.State = fmt.Sprintf("%s/%d", state.Lineage, state.Serial)
-			}
-			plan.InState = len(state.Objects)
 			return job.Judge(ctx, plan)
 		})
 	}
@@ -140,6 +136,28 @@ func (d *Driver) Plan(ctx context.Context, job driver.Job) (driver.Plan, error) 
 		return driver.Plan{}, err
 	}
 	return planned(t.Name, found)
+}
+
+// judgeable returns Terraform's plan of a task, which was made for this state, for a
+// judge.
+func judgeable(task string, found terraform.Plan, state terraform.StateMark) (driver.Plan, error) {
+	plan, err := planned(task, found)
+	if err != nil {
+		return driver.Plan{}, err
+	}
+	if state.Lineage != "" {
+		plan.State = fmt.Sprintf("%s/%d", state.Lineage, state.Serial)
+	}
+	plan.InState, plan.Print = len(state.Objects), found.Print
+	if found.JSON == nil && found.Show != nil {
+		plan.Detail = func(ctx context.Context) (driver.Plan, error) {
+			if found.JSON, err = found.Show(ctx); err != nil {
+				return driver.Plan{}, err
+			}
+			return judgeable(task, found, state)
+		}
+	}
+	return plan, nil
 }
 
 // planned returns Terraform's plan of a task without secrets.
