@@ -233,6 +233,9 @@ func (a *app) printWaiting(plan apispec.WaitingPlan) {
 	for _, c := range plan.Causes {
 		fmt.Fprintf(a.stdout, "  - %s\n", c.Text)
 	}
+	if e := plan.Entries; e != nil && e.Text != "" {
+		fmt.Fprintf(a.stdout, "  changed in Consul: %s\n", e.Text)
+	}
 	if c := plan.Changes; c != nil {
 		fmt.Fprintf(a.stdout, "  %s\n", toDo(state.Changes{Add: c.Add, Change: c.Change, Destroy: c.Destroy}))
 	}

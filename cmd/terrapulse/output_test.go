@@ -108,13 +108,13 @@ func TestStatusAndRunsAsJSON(t *testing.T) {
 	}
 	lb, off := got.Tasks[0], got.Tasks[1]
 	if lb.Phase != "applied" || lb.Reason.Code != "unchanged" || lb.Last.State != "succeeded" ||
-		lb.Last.Reason.Code != "condition_changed" || !strings.Contains(lb.Last.Reason.Text, "added web-2") || lb.Last.Changes.Add != 1 {
+		lb.Last.Reason.Code != "condition_changed" || !strings.Contains(lb.Last.Reason.Text, "web: +web-2 (") || lb.Last.Changes.Add != 1 {
 		t.Errorf("lb: %+v", lb)
 	}
 	if off.Phase != "disabled" || off.Last.ID != "" {
 		t.Errorf("off: %+v", off)
 	}
-	wantText(t, s.run("status").stdout, "changed: added web-2")
+	wantText(t, s.run("status").stdout, "changed: web: +web-2 (")
 
 	var runs []struct{ ID, Task, State string }
 	decode(t, s.run("runs", "-json", "lb"), &runs)
@@ -122,7 +122,7 @@ func TestStatusAndRunsAsJSON(t *testing.T) {
 		t.Errorf("runs: %+v", runs)
 	}
 	wantText(t, s.run("logs", runs[1].ID).stdout, "Apply complete!")
-	wantText(t, s.run("runs", "lb").stdout, runs[1].ID[:shortID]+"  ")
+	wantText(t, s.run("runs", "lb").stdout, runs[1].ID[:shortID]+"  ", "condition_changed: web: +web-2 (", "changed in Consul: web: +web-1 (")
 	wantText(t, s.run("logs", strings.ToUpper(runs[1].ID[:shortID])).stdout, "Apply complete!")
 	r := s.run("logs", runs[1].ID[:leastID])
 	wantCode(t, r, exitError)

@@ -51,6 +51,9 @@ func (a *app) runsCommand() command {
 					text += ": " + strings.SplitN(*r.Error, "\n", 2)[0]
 				}
 				t.line(text)
+				if e := r.Entries; e != nil && !strings.Contains(text, e.Text) {
+					t.line("changed in Consul: " + e.Text)
+				}
 			}
 			t.print(a.stdout)
 			return exitOK

@@ -62,8 +62,9 @@ func situations(now time.Time) []situation {
 	last := func(s state.RunState) *state.Result {
 		return &state.Result{Run: "r0", Kind: state.KindApply, State: s, Reason: reason(state.ReasonChanged, "added web-1"), Created: now.Add(-time.Hour), Started: now.Add(-59 * time.Minute), Ended: now.Add(-58 * time.Minute), Error: "no such file"}
 	}
+	came := &state.EntryChanges{Added: 1, Entries: []state.EntryChange{{Action: state.EntryAdded, Name: "web-2", Group: "services"}}}
 	running, applied := reason(state.ReasonRunning, "run r1 is under way"), now.Add(-time.Hour)
-	pending := &state.Pending{First: now, Latest: now, Changed: "added web-2"}
+	pending := &state.Pending{First: now, Latest: now, Entries: came}
 	return []situation{
 		{name: "new", phase: apispec.PhaseNew},
 		{name: "applied", phase: apispec.PhaseApplied, why: "nothing changed", task: state.Task{AppliedAt: applied, Reason: reason(state.ReasonUnchanged, "nothing changed")}},
@@ -204,7 +205,7 @@ func TestStatus_EveryPhaseIsTheSameEverywhere(t *testing.T) {
 			if got.Enabled != (s.phase != apispec.PhaseDisabled && s.phase != apispec.PhaseRemoved) {
 				t.Errorf("%s: task %s: enabled %t", where, s.name, got.Enabled)
 			}
-			if pending := got.Changed != nil; pending != (s.task.Pending != nil) || pending && (!got.ChangedSince.Equal(now) || !strings.Contains(text, " ago: added web-2")) {
+			if pending := got.Changed != nil; pending != (s.task.Pending != nil) || pending && (!got.ChangedSince.Equal(now) || !strings.Contains(text, " ago: services: +web-2")) {
 				t.Errorf("%s: task %s changed: %v since %v", where, s.name, apispec.Deref(got.Changed), got.ChangedSince)
 			}
 			if r := got.LastRun; r != nil && !r.Created.Before(*r.Started) {

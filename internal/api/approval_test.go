@@ -20,7 +20,8 @@ func (e *engine) waits() {
 	wait := &state.Wait{For: state.WaitApproval, ID: "plan-1", Since: time.Now(), Causes: []state.Cause{{Rule: state.RuleInputGuard, Text: "40 of 60 service instances are gone"}},
 		Content: &state.Content{Definition: "d", Input: "i", Plan: "p"}}
 	run := state.Run{ID: "01a201e4-2442-7a95-affe-026786fc5285", Task: "web", Kind: state.KindApply, State: state.RunWaiting, Wait: wait, Created: time.Now(),
-		Changes: &state.Changes{Destroy: 40}}
+		Changes: &state.Changes{Destroy: 40}, Entries: &state.EntryChanges{Removed: 40, Entries: []state.EntryChange{
+			{Action: state.EntryRemoved, Name: "web-1.n1.dc1", Group: "web", ID: "web-1", Address: "10.0.0.1:80"}}}}
 	task := state.Task{AppliedAt: time.Now(), Run: &state.LiveRun{ID: run.ID, Created: run.Created, Wait: wait}}
 	_, err := e.store.Apply(e.t.Context(), state.Create(state.TaskKey("web"), state.Encode(task)), state.Create(state.RunKey("web", run.ID), state.Encode(run)))
 	if err != nil {
@@ -59,6 +60,9 @@ func TestApproval_WaitingPlanIsShownAndApprovedByWhoIsProven(t *testing.T) {
 		}
 		if w := shown.Waiting; w.ID != "plan-1" || w.Causes[0].Text != "40 of 60 service instances are gone" || w.Content.Input != "i" || w.Changes.Destroy != 40 {
 			t.Errorf("%+v", shown)
+		}
+		if e := shown.Waiting.Entries; e == nil || e.Removed != 40 || e.Text != "web: -web-1 (10.0.0.1:80) and 39 more removed" || *(*e.Entries)[0].Address != "10.0.0.1:80" {
+			t.Errorf("the entries are %+v", e)
 		}
 		for body, want := range map[string]int{
 			`{"decision": "approve", "plan": "plan-0"}`: http.StatusConflict,

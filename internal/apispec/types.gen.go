@@ -25,6 +25,27 @@ func (e ApprovalDecision) Valid() bool {
 	}
 }
 
+// Defines values for EntryAction.
+const (
+	EntryActionAdded   EntryAction = "added"
+	EntryActionChanged EntryAction = "changed"
+	EntryActionRemoved EntryAction = "removed"
+)
+
+// Valid indicates whether the value is a known member of the EntryAction enum.
+func (e EntryAction) Valid() bool {
+	switch e {
+	case EntryActionAdded:
+		return true
+	case EntryActionChanged:
+		return true
+	case EntryActionRemoved:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for Phase.
 const (
 	PhaseApplied     Phase = "applied"
@@ -487,6 +508,45 @@ type EnabledSummary struct {
 	Enabled  int `json:"true"`
 }
 
+// EntryChange an entry that came, went or changed
+type EntryChange struct {
+	Action EntryAction `json:"action"`
+
+	// Address of a service instance, with its port; of a removed one, the last
+	Address *string `json:"address,omitempty"`
+
+	// AddressBefore the former address if it changed
+	AddressBefore *string `json:"address_before,omitempty"`
+
+	// Attributes the attributes of a service instance that changed
+	Attributes *[]string `json:"attributes,omitempty"`
+
+	// Group the service of an instance; otherwise what the entry is: keys or services
+	Group string `json:"group"`
+
+	// ID of a service instance
+	ID *string `json:"id,omitempty"`
+
+	// Name its key in the variable of the module
+	Name string `json:"name"`
+}
+
+// EntryAction defines model for EntryChange.action.
+type EntryAction string
+
+// EntryChanges the service instances, services and keys that came, went and changed since the last apply
+type EntryChanges struct {
+	Added   int `json:"added"`
+	Changed int `json:"changed"`
+
+	// Entries the first of each action
+	Entries *[]EntryChange `json:"entries,omitempty"`
+	Removed int            `json:"removed"`
+
+	// Text in words, such as web: -web-3 (10.0.0.3:8080), +web-4 (10.0.0.4:8080)
+	Text string `json:"text"`
+}
+
 // ErrorObject defines model for ErrorObject.
 type ErrorObject struct {
 	Message string `json:"message"`
@@ -750,8 +810,11 @@ type Run struct {
 	Changes *Changes   `json:"changes,omitempty"`
 	Created time.Time  `json:"created"`
 	Ended   *time.Time `json:"ended,omitempty"`
-	Error   *string    `json:"error,omitempty"`
-	ID      UUID       `json:"id"`
+
+	// Entries the service instances, services and keys that came, went and changed since the last apply
+	Entries *EntryChanges `json:"entries,omitempty"`
+	Error   *string       `json:"error,omitempty"`
+	ID      UUID          `json:"id"`
 
 	// Kind What a run does. apply: makes the infrastructure what the data says. plan: shows what an apply would change. drift: shows what differs
 	// from what was applied last. destroy: destroys what was applied last.
@@ -934,6 +997,9 @@ type TaskOverview struct {
 	Due     *time.Time `json:"due,omitempty"`
 	Enabled bool       `json:"enabled"`
 
+	// Entries the service instances, services and keys that came, went and changed since the last apply
+	Entries *EntryChanges `json:"entries,omitempty"`
+
 	// Failures in a row
 	Failures *int   `json:"failures,omitempty"`
 	LastRun  *Run   `json:"last_run,omitempty"`
@@ -1069,6 +1135,9 @@ type WaitingPlan struct {
 
 	// Content digests of what an approval applies to
 	Content Content `json:"content"`
+
+	// Entries the service instances, services and keys that came, went and changed since the last apply
+	Entries *EntryChanges `json:"entries,omitempty"`
 
 	// ID identifies the plan
 	ID string `json:"id"`

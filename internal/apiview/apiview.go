@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"net/url"
+	"slices"
 	"time"
 
 	"github.com/hashicorp/hcl/v2/hclwrite"
@@ -22,7 +23,7 @@ func Run(run state.Run) apispec.Run {
 	shown := apispec.Run{
 		ID: run.ID, Task: run.Task, State: apispec.RunState(run.State), Kind: apispec.RunKind(run.Kind), Launch: Optional(run.Launch),
 		Reason: Reason(run.Reason), Seen: Moment(run.Seen), Created: run.Created, Started: Moment(run.Started), Ended: Moment(run.Ended),
-		Error: Optional(run.Error), Changes: changes(run.Changes),
+		Error: Optional(run.Error), Changes: changes(run.Changes), Entries: Entries(run.Entries),
 	}
 	if w := run.Wait; w != nil && run.State == state.RunWaiting {
 		shown.Wait = &apispec.Wait{For: apispec.WaitFor(w.For), ID: w.ID, Text: Optional(w.Text), Since: w.Since, Until: Moment(w.Until)}
@@ -73,6 +74,26 @@ func changes(c *state.Changes) *apispec.Changes {
 			resources[i] = apispec.Resource{Address: res.Address, Action: res.Action}
 		}
 		out.Resources = &resources
+	}
+	return out
+}
+
+// Entries returns as the API shows it what came, went and changed in Consul.
+func Entries(c *state.EntryChanges) *apispec.EntryChanges {
+	if c == nil {
+		return nil
+	}
+	out := &apispec.EntryChanges{Added: c.Added, Removed: c.Removed, Changed: c.Changed, Text: c.String()}
+	if len(c.Entries) > 0 {
+		entries := make([]apispec.EntryChange, len(c.Entries))
+		for i, e := range c.Entries {
+			entries[i] = apispec.EntryChange{Action: apispec.EntryAction(e.Action), Name: e.Name, Group: e.Group,
+				ID: Optional(e.ID), Address: Optional(e.Address), AddressBefore: Optional(e.Before)}
+			if len(e.Attributes) > 0 {
+				entries[i].Attributes = new(slices.Clone(e.Attributes))
+			}
+		}
+		out.Entries = &entries
 	}
 	return out
 }

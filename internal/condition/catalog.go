@@ -98,7 +98,7 @@ type nameContents map[string][]string
 func (c nameContents) Elements(v View) []Element {
 	elements := make([]Element, 0, len(c))
 	for _, name := range slices.Sorted(maps.Keys(c)) {
-		elements = append(elements, Element{Source: Source{Scope: v.(namesView).scope, Of: OfService, Name: name}, Name: name})
+		elements = append(elements, Element{Source: Source{Scope: v.(namesView).scope, Of: OfService, Name: name}, Name: name, Detail: CatalogServicesKind.Entries})
 	}
 	return elements
 }

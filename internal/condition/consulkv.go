@@ -159,7 +159,7 @@ type keyContents []keyPair
 func (c keyContents) Elements(v View) []Element {
 	elements := make([]Element, len(c))
 	for i, p := range c {
-		elements[i] = Element{Source{Scope: v.(kvSelection).Scope(), Of: OfKey, Name: p.Key}, p.Key, sha256.Sum256(p.Value)}
+		elements[i] = Element{Source{Scope: v.(kvSelection).Scope(), Of: OfKey, Name: p.Key}, p.Key, sha256.Sum256(p.Value), ConsulKVKind.Entries}
 	}
 	return elements
 }

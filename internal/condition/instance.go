@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"hash"
+	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -133,6 +134,14 @@ func (i *instance) status() string {
 func (s *Service) Key() string {
 	parts := []string{s.ID, s.Node, s.Namespace, s.NodeDatacenter}
 	return strings.Join(slices.DeleteFunc(parts, func(part string) bool { return part == "" }), ".")
+}
+
+// endpoint is the address of the instance with its port, if it has one.
+func (s *Service) endpoint() string {
+	if s.Port == 0 {
+		return s.Address
+	}
+	return net.JoinHostPort(s.Address, strconv.Itoa(s.Port))
 }
 
 // noEntries is shared by thousands of instances, and never changed.

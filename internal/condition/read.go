@@ -101,8 +101,9 @@ type Request struct {
 // rendered of it.
 type Element struct {
 	Source Source
-	Name   string // for people
+	Name   string // its key in the module's variable
 	Sum    [sha256.Size]byte
+	Detail string // encoded; "" if there is none
 }
 
 // Source is one thing that a view shows. Sources are stored, so that what was

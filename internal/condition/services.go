@@ -324,7 +324,7 @@ func (all instances) Elements(v View) []Element {
 	h := sha256.New()
 	for n, i := range all {
 		s := i.service(nil)
-		elements[n] = Element{Source{of.scope, OfService, of.name, s.Node}, s.Key(), s.sum(h)}
+		elements[n] = Element{Source{of.scope, OfService, of.name, s.Node}, s.Key(), s.sum(h), s.detail()}
 	}
 	return elements
 }

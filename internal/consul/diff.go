@@ -1,52 +1,62 @@
 package consul
 
 import (
-	"maps"
+	"cmp"
 	"slices"
-	"strings"
 
 	"github.com/terrapulse/terrapulse/internal/condition"
+	"github.com/terrapulse/terrapulse/internal/state"
 )
 
-// Change is what differs between two observations: the names of their
-// elements, sorted.
-type Change struct {
+// Difference is what differs between what was applied and what an observation shows:
+// the names of the elements, sorted.
+type Difference struct {
 	Added, Removed, Changed []string
+
+	what          string
+	before, after map[string]string // details
 }
 
-// Diff compares the elements of two observations.
-func Diff(before, after map[string]string) Change {
-	var c Change
-	for _, name := range slices.Sorted(maps.Keys(after)) {
-		if old, ok := before[name]; !ok {
-			c.Added = append(c.Added, name)
-		} else if old != after[name] {
-			c.Changed = append(c.Changed, name)
+// Diff compares an observation with what was applied. what are the elements in the
+// plural, if their details do not say that.
+func Diff(what string, applied, details map[string]string, now Observation) Difference {
+	d := Difference{what: cmp.Or(what, "entries"), before: details, after: now.Details}
+	for name, digest := range now.Elements {
+		if old, ok := applied[name]; !ok {
+			d.Added = append(d.Added, name)
+		} else if old != digest {
+			d.Changed = append(d.Changed, name)
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(before)) {
-		if _, ok := after[name]; !ok {
-			c.Removed = append(c.Removed, name)
+	for name := range applied {
+		if _, ok := now.Elements[name]; !ok {
+			d.Removed = append(d.Removed, name)
 		}
 	}
-	return c
+	for _, names := range [][]string{d.Added, d.Removed, d.Changed} {
+		slices.Sort(names)
+	}
+	return d
 }
 
-// String says it in plain words, such as "added web-3.node.dc1; changed
-// web-1.node.dc1", and shortens long lists. Without a difference it is
-// "nothing changed".
-func (c Change) String() string {
-	var clauses []string
-	for _, list := range []struct {
-		verb  string
-		names []string
-	}{{"added", c.Added}, {"removed", c.Removed}, {"changed", c.Changed}} {
-		if len(list.names) > 0 {
-			clauses = append(clauses, list.verb+" "+condition.Shorten(list.names))
+// CountIn counts the difference in c.
+func (d Difference) CountIn(c *state.EntryChanges) {
+	c.Count(state.EntryRemoved, d.Removed, func(name string) state.EntryChange { return d.entry(d.before[name]) })
+	c.Count(state.EntryAdded, d.Added, func(name string) state.EntryChange { return d.entry(d.after[name]) })
+	c.Count(state.EntryChanged, d.Changed, func(name string) state.EntryChange {
+		e := d.entry(d.after[name])
+		if d.before[name] == "" {
+			return e
 		}
-	}
-	if len(clauses) == 0 {
-		return "nothing changed"
-	}
-	return strings.Join(clauses, "; ")
+		was, is := condition.ParseDetail(d.before[name]), condition.ParseDetail(d.after[name])
+		if e.Attributes = is.Differs(was); was.Address != is.Address {
+			e.Before = was.Address
+		}
+		return e
+	})
+}
+
+func (d Difference) entry(detail string) state.EntryChange {
+	known := condition.ParseDetail(detail)
+	return state.EntryChange{Group: cmp.Or(known.Group, d.what), ID: known.ID, Address: known.Address}
 }

@@ -224,12 +224,13 @@ func observation(elements []condition.Element) Observation {
 	})
 	h := sha256.New()
 	var encoded []byte
-	shown := make(map[string]string, len(elements))
+	shown, details := make(map[string]string, len(elements)), make(map[string]string, len(elements))
 	for _, e := range elements {
 		encoded = condition.AppendEncoded(encoded[:0], e.Source.Of, e.Name)
 		h.Write(append(encoded, e.Sum[:]...))
 		// A key and a service of a schedule may have one name: both are shown.
 		shown[e.Name] += hex.EncodeToString(e.Sum[:4])
+		details[e.Name] = e.Detail
 	}
-	return Observation{Digest: hex.EncodeToString(h.Sum(nil)), Elements: shown}
+	return Observation{Digest: hex.EncodeToString(h.Sum(nil)), Elements: shown, Details: details}
 }

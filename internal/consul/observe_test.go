@@ -111,38 +111,6 @@ func TestObserve_WhatTriggers(t *testing.T) {
 	}
 }
 
-func TestObserve_NamesWhatChanged(t *testing.T) {
-	s := consultest.Start(t)
-	c := client(t, s.Addr())
-	for i := range 3 {
-		register(t, s, "n1", api.AgentService{ID: fmt.Sprintf("web-%d", i), Service: "web", Port: 80})
-	}
-	q := query(t, services("web"))
-	before := observe(t, c, q)
-	register(t, s, "n1", api.AgentService{ID: "web-1", Service: "web", Port: 81})
-	register(t, s, "n1", api.AgentService{ID: "web-3", Service: "web"})
-	if _, err := s.Client().Catalog().Deregister(&api.CatalogDeregistration{Node: "n1", ServiceID: "web-0"}, nil); err != nil {
-		t.Fatal(err)
-	}
-	change := Diff(before.Elements, observe(t, c, q).Elements)
-	if got, want := change.String(), "added web-3.n1.dc1; removed web-0.n1.dc1; changed web-1.n1.dc1"; got != want {
-		t.Errorf("change = %q, want %q", got, want)
-	}
-}
-
-func TestChange_IsShort(t *testing.T) {
-	after := map[string]string{"same": "1"}
-	if got := Diff(after, after).String(); got != "nothing changed" {
-		t.Error(got)
-	}
-	for i := range 9 {
-		after[fmt.Sprintf("web-%d", i)] = "1"
-	}
-	if got, want := Diff(map[string]string{"same": "1"}, after).String(), "added web-0, web-1, web-2, web-3 and 5 more"; got != want {
-		t.Errorf("%q, want %q", got, want)
-	}
-}
-
 func TestObserve_OrderDoesNotChangeTheDigest(t *testing.T) {
 	tags := []string{"a", "b", "c", "d"}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -233,7 +201,7 @@ func TestObserve_ScheduleReadsItsModuleInputs(t *testing.T) {
 	if empty.Digest == one.Digest || one.Digest == two.Digest {
 		t.Error("a change of a module input was not seen")
 	}
-	if got := Diff(one.Elements, two.Elements).String(); got != "changed a" {
+	if got := differs(one, two).String(); got != "keys: ~a" {
 		t.Error(got)
 	}
 	if snapshot(t, c, cron).Condition.Digest != two.Digest {

@@ -52,6 +52,7 @@ type Observation struct {
 	// Elements are short digests for Diff, by the name of a service instance (as
 	// rendered: id.node.namespace.datacenter), of a service, or of a key.
 	Elements map[string]string
+	Details  map[string]string // a condition.Detail of each, encoded
 }
 
 // Snapshot reads everything that the task renders, and what triggers it. It is

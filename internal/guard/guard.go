@@ -8,9 +8,9 @@ package guard
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
+
+	"github.com/terrapulse/terrapulse/internal/state"
 )
 
 // Spec are the limits of a task.
@@ -55,9 +55,9 @@ func (s Spec) PlanLimited() bool {
 
 // Source is where entries come from: the condition of a task, or a module input.
 type Source struct {
-	Name string // what its entries are, in the plural, such as "service instances"
-	// Applied and Now are digests of the entries, by name.
-	Applied, Now map[string]string
+	Name         string // what its entries are, in the plural, such as "service instances"
+	Applied, Now int    // how many there were and are
+	Changes      state.EntryChanges
 }
 
 // Input says why the entries that are there now must not be applied without an
@@ -76,7 +76,7 @@ func (s Spec) Input(sources []Source) string {
 }
 
 func (s Spec) source(of Source) string {
-	applied, now := len(of.Applied), len(of.Now)
+	applied, now := of.Applied, of.Now
 	removed := applied - now
 	if removed <= 0 {
 		return ""
@@ -98,28 +98,27 @@ func (s Spec) source(of Source) string {
 // namesShown is how many names a text has.
 const namesShown = 5
 
-// Gone are the entries that were applied and are not there now.
-func Gone(of Source) []string {
-	var gone []string
-	for _, name := range slices.Sorted(maps.Keys(of.Applied)) {
-		if _, ok := of.Now[name]; !ok {
-			gone = append(gone, name)
-		}
-	}
-	return gone
-}
-
 // Removed says in words how many entries are gone, and which.
 func Removed(of Source) string {
-	gone := Gone(of)
-	text := fmt.Sprintf("%d of %d %s are gone", len(gone), len(of.Applied), of.Name)
-	if added := len(of.Now) - (len(of.Applied) - len(gone)); added > 0 {
+	var gone []string
+	for _, e := range of.Changes.Entries {
+		if e.Action != state.EntryRemoved || len(gone) == namesShown {
+			continue
+		}
+		name := e.String()
+		if e.ID != "" && !strings.Contains(e.ID, e.Group) {
+			name = e.Group + " " + name
+		}
+		gone = append(gone, name)
+	}
+	text := fmt.Sprintf("%d of %d %s are gone", of.Changes.Removed, of.Applied, of.Name)
+	if added := of.Changes.Added; added > 0 {
 		text += fmt.Sprintf(" (%d are new)", added)
 	}
 	if len(gone) > 0 {
-		text += ": " + strings.Join(gone[:min(len(gone), namesShown)], ", ")
+		text += ": " + strings.Join(gone, ", ")
 	}
-	if more := len(gone) - namesShown; more > 0 {
+	if more := of.Changes.Removed - len(gone); more > 0 {
 		text += fmt.Sprintf(" and %d more", more)
 	}
 	return text

@@ -2,11 +2,14 @@ package guard_test
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
 
 	"github.com/terrapulse/terrapulse/internal/guard"
+	"github.com/terrapulse/terrapulse/internal/state"
 )
 
 // entries are the names web-FROM to web-(TO-1).
@@ -16,6 +19,23 @@ func entries(from, to int) map[string]string {
 		all[fmt.Sprintf("web-%02d", i)] = "digest"
 	}
 	return all
+}
+
+// source is one that had the applied entries and has others now.
+func source(name string, applied, now map[string]string) guard.Source {
+	s := guard.Source{Name: name, Applied: len(applied), Now: len(now)}
+	count := func(action state.EntryAction, of, without map[string]string) {
+		var names []string
+		for _, name := range slices.Sorted(maps.Keys(of)) {
+			if _, there := without[name]; !there {
+				names = append(names, name)
+			}
+		}
+		s.Changes.Count(action, names, func(string) state.EntryChange { return state.EntryChange{Group: "web"} })
+	}
+	count(state.EntryRemoved, applied, now)
+	count(state.EntryAdded, now, applied)
+	return s
 }
 
 func with(change func(*guard.Spec)) guard.Spec {
@@ -53,7 +73,7 @@ func TestInput_LimitsHowManyEntriesMayGoAtOnce(t *testing.T) {
 		{"all may go", with(func(s *guard.Spec) { s.MaxRemovedPercent = 100 }), entries(0, 60), nil, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got := c.spec.Input([]guard.Source{{Name: "service instances", Applied: c.applied, Now: c.now}})
+			got := c.spec.Input([]guard.Source{source("service instances", c.applied, c.now)})
 			if got != c.want {
 				t.Errorf("%q, want %q", got, c.want)
 			}
@@ -80,7 +100,7 @@ func TestInput_HoldsIfAndOnlyIfALimitIsExceeded(t *testing.T) {
 		want := s.Enabled && fewer > 0 && (s.MaxRemoved != nil && fewer > *s.MaxRemoved ||
 			applied >= s.MinEntries && float64(fewer)/float64(applied) > float64(s.MaxRemovedPercent)/100 ||
 			s.HoldEmpty && now == 0)
-		got := s.Input([]guard.Source{{Name: "keys", Applied: entries(0, applied), Now: entries(from, from+now)}})
+		got := s.Input([]guard.Source{source("keys", entries(0, applied), entries(from, from+now))})
 		if (got != "") != want {
 			t.Fatalf("%+v: of %d entries %d are left: %q, held must be %v", s, applied, now, got, want)
 		}
@@ -89,8 +109,8 @@ func TestInput_HoldsIfAndOnlyIfALimitIsExceeded(t *testing.T) {
 
 func TestInput_JudgesEachSourceByItself(t *testing.T) {
 	got := guard.Default.Input([]guard.Source{
-		{Name: "keys", Applied: entries(0, 1000), Now: entries(0, 1000)},
-		{Name: "service instances", Applied: entries(0, 20), Now: entries(0, 3)},
+		source("keys", entries(0, 1000), entries(0, 1000)),
+		source("service instances", entries(0, 20), entries(0, 3)),
 	})
 	if got == "" {
 		t.Error("a source with many entries hides that most of another are gone")

@@ -243,11 +243,18 @@ func TestSlack_MessageSaysWhatAndWhyAndHowToApprove(t *testing.T) {
 	window := waiting
 	window.WaitFor = state.WaitWindow
 	done := outbox.Event{ID: "e3.0", Kind: outbox.RunSucceeded, At: noon, Task: "web", Reason: state.ReasonChanged, Started: noon.Add(-90 * time.Second), Changes: &state.Changes{Add: 4}}
+	gone := &state.EntryChanges{Removed: 1, Entries: []state.EntryChange{{Action: state.EntryRemoved, Name: "web-3.n.dc1", Group: "web", ID: "web-3", Address: "10.0.0.3:8080"}}}
+	seen := outbox.Event{ID: "e4.0", Kind: outbox.ChangeSeen, At: noon, Task: "web", Detail: gone.String(), Entries: gone}
+	held, cancelled := waiting, outbox.Event{ID: "e5.0", Kind: outbox.RunCancelled, At: noon, Task: "web", Run: "r1", Detail: gone.String(), Entries: gone, Cause: "somebody cancelled it", By: "jo"}
+	held.Entries = gone
 	for event, want := range map[*outbox.Event]string{
-		&waiting: "*web: run waits*\nWhy: waits for approval: 3 &lt;b&gt; &amp; &lt;!channel&gt; 'go'\nResources: 1 to add, 2 to change, 3 to destroy\nUntil: 2026-07-01T13:00:00Z\nTo approve: `terrapulse approve web`",
-		&window:  "*web: run waits*\nWhy: waits for approval: 3 &lt;b&gt; &amp; &lt;!channel&gt; 'go'\nResources: 1 to add, 2 to change, 3 to destroy\nUntil: 2026-07-01T13:00:00Z",
-		&done:    "*web: run succeeded*\nWhy: " + strings.ReplaceAll(string(state.ReasonChanged), "_", " ") + "\nResources: 4 added, 0 changed, 0 destroyed\nDuration: 1m30s",
-		&failed:  "*web: run failed*\nError: no route to the firewall",
+		&seen:      "*web: change seen*\nWhy: web: -web-3 (10.0.0.3:8080)",
+		&held:      "*web: run waits*\nWhy: waits for approval: 3 &lt;b&gt; &amp; &lt;!channel&gt; 'go'\nChanged in Consul: web: -web-3 (10.0.0.3:8080)\nResources: 1 to add, 2 to change, 3 to destroy\nUntil: 2026-07-01T13:00:00Z\nTo approve: `terrapulse approve web`",
+		&cancelled: "*web: run cancelled*\nWhy: somebody cancelled it\nChanged in Consul: web: -web-3 (10.0.0.3:8080)\nBy: jo",
+		&waiting:   "*web: run waits*\nWhy: waits for approval: 3 &lt;b&gt; &amp; &lt;!channel&gt; 'go'\nResources: 1 to add, 2 to change, 3 to destroy\nUntil: 2026-07-01T13:00:00Z\nTo approve: `terrapulse approve web`",
+		&window:    "*web: run waits*\nWhy: waits for approval: 3 &lt;b&gt; &amp; &lt;!channel&gt; 'go'\nResources: 1 to add, 2 to change, 3 to destroy\nUntil: 2026-07-01T13:00:00Z",
+		&done:      "*web: run succeeded*\nWhy: " + strings.ReplaceAll(string(state.ReasonChanged), "_", " ") + "\nResources: 4 added, 0 changed, 0 destroyed\nDuration: 1m30s",
+		&failed:    "*web: run failed*\nError: no route to the firewall",
 	} {
 		if err := s.Deliver(t.Context(), *event); err != nil {
 			t.Fatal(err)

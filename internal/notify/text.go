@@ -29,7 +29,14 @@ func Lines(e outbox.Event) []string {
 			lines = append(lines, name+": "+text)
 		}
 	}
-	say("Why", cmp.Or(e.Detail, e.Cause, strings.ReplaceAll(string(e.Reason), "_", " ")))
+	why, entries := cmp.Or(e.Detail, e.Cause, strings.ReplaceAll(string(e.Reason), "_", " ")), e.Entries.String()
+	if e.Run != "" && e.Cause != "" {
+		why = e.Cause // why the run ended early
+	}
+	say("Why", why)
+	if entries != "" && !strings.Contains(why, entries) {
+		say("Changed in Consul", entries)
+	}
 	say("Error", e.Error)
 	say("By", e.By)
 	if c := e.Changes; c != nil {

@@ -76,9 +76,9 @@ type About struct {
 }
 
 var kinds = map[Kind]About{
-	ChangeSeen:     {Task, slog.LevelInfo, "change seen", []string{"detail"}},
-	RunDecided:     {Task, slog.LevelInfo, "run decided", []string{"run", "launch", "fence", "reason", "detail"}},
-	RunWaiting:     {Task, slog.LevelInfo, "run waits", []string{"run", "launch", "fence", "reason", "started", "seen", "changes", "run_kind", "wait_for", "detail", "until"}},
+	ChangeSeen:     {Task, slog.LevelInfo, "change seen", []string{"detail", "entries"}},
+	RunDecided:     {Task, slog.LevelInfo, "run decided", []string{"run", "launch", "fence", "reason", "detail", "entries"}},
+	RunWaiting:     {Task, slog.LevelInfo, "run waits", []string{"run", "launch", "fence", "reason", "started", "seen", "changes", "entries", "run_kind", "wait_for", "detail", "until"}},
 	RunResumed:     {Task, slog.LevelInfo, "run resumed", []string{"run", "launch", "fence", "since", "by"}},
 	PlanApproved:   {Task, slog.LevelInfo, "plan approved", []string{"run", "by", "detail", "until"}},
 	PlanRejected:   {Task, slog.LevelWarn, "plan rejected", []string{"run", "by", "detail"}},
@@ -117,7 +117,7 @@ var kinds = map[Kind]About{
 }
 
 // endFields are those of a run that has ended.
-var endFields = []string{"run", "launch", "fence", "reason", "started", "seen", "changes", "run_kind"}
+var endFields = []string{"run", "launch", "fence", "reason", "detail", "started", "seen", "changes", "entries", "run_kind"}
 
 // Kinds returns every kind of event, sorted.
 func Kinds() []Kind { return slices.Sorted(maps.Keys(kinds)) }

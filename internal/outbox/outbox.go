@@ -47,9 +47,11 @@ type Event struct {
 	Until   time.Time        `json:"until,omitzero"`     // when the state ends that begins now
 	WaitFor state.WaitFor    `json:"wait_for,omitempty"` // what the run waits for
 	Changes *state.Changes   `json:"changes,omitempty"`
-	RunKind state.Kind       `json:"run_kind,omitempty"` // of the run, if it is no apply
-	Config  string           `json:"config,omitempty"`   // digest of the configuration
-	Bundle  string           `json:"bundle,omitempty"`   // digest of the bundle
+	// Entries are what differs in Consul from what was applied before.
+	Entries *state.EntryChanges `json:"entries,omitempty"`
+	RunKind state.Kind          `json:"run_kind,omitempty"` // of the run, if it is no apply
+	Config  string              `json:"config,omitempty"`   // digest of the configuration
+	Bundle  string              `json:"bundle,omitempty"`   // digest of the bundle
 }
 
 // stream is what the order of events is kept for: a task, or another subject.
@@ -67,7 +69,8 @@ func OfRun(run state.Run) Event {
 		panic(fmt.Sprintf("outbox: run %s is %s, which is no end", run.ID, run.State))
 	}
 	e := Event{Kind: kind, At: run.Ended, Task: run.Task, Run: run.ID, Launch: run.Launch, Fence: run.Fence,
-		Reason: run.Reason.Code, Started: run.Started, Seen: run.Seen}
+		Reason: run.Reason.Code, Started: run.Started, Seen: run.Seen,
+		Detail: run.Entries.String(), Entries: run.Entries}
 	if run.Changes != nil {
 		e.Changes = &state.Changes{Add: run.Changes.Add, Change: run.Changes.Change, Destroy: run.Changes.Destroy}
 	}

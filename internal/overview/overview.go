@@ -242,7 +242,7 @@ func (r Reader) task(ctx context.Context, effective *overlay.Effective, e *entry
 		t.Origin.API = len(effective.Overrides[e.name].Definition) > 0
 	}
 	if p := f.task.Pending; p != nil {
-		t.Changed, t.ChangedSince = apiview.Optional(p.Changed), apiview.Moment(p.First)
+		t.Changed, t.ChangedSince, t.Entries = apiview.Optional(p.Entries.String()), apiview.Moment(p.First), apiview.Entries(p.Entries)
 	}
 	if f.run.ID != "" {
 		t.Run = new(apiview.Run(f.run))

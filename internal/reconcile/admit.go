@@ -162,7 +162,7 @@ func holdOutsideWindow(d *decider, t trigger) *hold {
 	if !t.run || d.elsewhere() || d.Task.PlansFirst() && !d.waits() {
 		return nil
 	}
-	change := window.Change{Action: window.Apply, Removals: d.state.Pending != nil && d.state.Pending.Removals && d.state.Definition == d.Definition}
+	change := window.Change{Action: window.Apply, Removals: d.state.Pending != nil && d.state.Pending.Entries.OnlyRemovals() && d.state.Definition == d.Definition}
 	v := window.Judge(d.Task.Windows, change, d.now)
 	if v.Open {
 		return nil

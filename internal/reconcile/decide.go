@@ -52,14 +52,12 @@ type Input struct {
 // Observed is what a condition showed.
 type Observed struct {
 	Digest  string
-	Changed string // how it differs from what was last applied, in words
-	Lost    *loss  // what is missing of what was last applied; nil if nothing is
+	Entries *state.EntryChanges // how it differs from what was last applied; nil if it does not, or if that is not known
+	Lost    *loss               // what is missing of what was last applied; nil if nothing is
 	// Inputs identifies all inputs of the task, also the module inputs, as
 	// consul.DigestOf does; "" if they were not read. If they were, Lost is of all of
 	// them, and Excess says why the input guard would hold them.
 	Inputs, Excess string
-	// Removals is set if the difference is that entries were removed, and no other.
-	Removals bool
 }
 
 // Action is what is to be done about a task.
@@ -80,15 +78,15 @@ type Decision struct {
 	Task       *config.Task
 	Action     Action
 	Reason     state.Reason
-	State      state.Task     // from now on; it does not hold the ids of a run to be started
-	Lost       *state.Run     // the run that State no longer holds because it was lost
-	Forget     []string       // runs that State's history no longer holds
-	Unreadable error          // as in Input
-	Seen       time.Time      // when the change behind a run was first seen; zero if none
-	Changed    string         // as in Observed, if the condition was read
-	Replaces   bool           // the run replaces a superseded one
-	EndAs      state.RunState // how a waiting run ends
-	Resume     *state.Resume  // why a waiting run goes on
+	State      state.Task          // from now on; it does not hold the ids of a run to be started
+	Lost       *state.Run          // the run that State no longer holds because it was lost
+	Forget     []string            // runs that State's history no longer holds
+	Unreadable error               // as in Input
+	Seen       time.Time           // when the change behind a run was first seen; zero if none
+	Entries    *state.EntryChanges // as in Observed, if the condition was read
+	Replaces   bool                // the run replaces a superseded one
+	EndAs      state.RunState      // how a waiting run ends
+	Resume     *state.Resume       // why a waiting run goes on
 }
 
 // Decide says for every task what to do at the time now, and why. It does no
@@ -202,7 +200,7 @@ func (d *decider) noteObserved() {
 		if moved {
 			pending.Latest = d.now
 		}
-		pending.Changed, pending.Removals = d.Observed.Changed, d.Observed.Removals // what is applied may have changed, and so the difference to it
+		pending.Entries = d.Observed.Entries // what is applied may have changed, and so the difference to it
 		s.Pending = &pending
 	}
 }
@@ -263,9 +261,9 @@ func (d *decider) run(t trigger) Decision {
 
 func (d *decider) done(action Action, reason state.Reason) Decision {
 	d.state.Reason = reason
-	changed := ""
+	out := Decision{Task: d.Task, Action: action, Reason: reason, State: d.state, Lost: d.Lost, Unreadable: d.Unreadable, Forget: d.forget}
 	if d.Observed != nil {
-		changed = d.Observed.Changed
+		out.Entries = d.Observed.Entries
 	}
-	return Decision{Task: d.Task, Action: action, Reason: reason, State: d.state, Lost: d.Lost, Unreadable: d.Unreadable, Forget: d.forget, Changed: changed}
+	return out
 }

@@ -19,6 +19,10 @@ import (
 // noon lies in the future: the store removes what expired by the real clock.
 var noon = time.Date(2086, 3, 14, 12, 0, 0, 0, time.UTC)
 
+// cameAPI is a change.
+var cameAPI = &state.EntryChanges{Added: 1, Entries: []state.EntryChange{
+	{Action: state.EntryAdded, Name: "api-1.node.dc1", Group: "web", ID: "api-1", Address: "10.0.0.1:80"}}}
+
 func webTask() *config.Task {
 	return &config.Task{Name: "web", Enabled: true,
 		Condition:    config.Condition{Spec: condition.Services{{Names: []string{"web"}}}},
@@ -52,7 +56,7 @@ func TestDecide_GivesTheReason(t *testing.T) {
 	newYear := time.Date(noon.Year()+1, 1, 1, 3, 0, 0, 0, noon.Location())
 	live := &state.LiveRun{ID: "r1", Launch: "l1", Created: noon.Add(-time.Minute)}
 	lost := &state.Run{ID: "r1", Task: "web", Kind: state.KindApply, State: state.RunLost, Ended: noon, Error: "out of memory"}
-	b := &Observed{Digest: "B", Changed: "1 added: api.node.dc1"}
+	b := &Observed{Digest: "B", Entries: cameAPI}
 
 	type test struct {
 		name   string
@@ -70,19 +74,19 @@ func TestDecide_GivesTheReason(t *testing.T) {
 		{"a condition read again and found the same triggers nothing",
 			Input{Task: webTask(), State: applied(), Observed: &Observed{Digest: "A"}}, Wait, state.ReasonUnchanged, "nothing changed", time.Time{}},
 		{"a change waits for the buffer period",
-			Input{Task: webTask(), State: applied(), Observed: b}, Wait, state.ReasonBuffering, "buffering until 12:00:05Z: 1 added: api.node.dc1", noon.Add(5 * time.Second)},
+			Input{Task: webTask(), State: applied(), Observed: b}, Wait, state.ReasonBuffering, "buffering until 12:00:05Z: web: +api-1 (10.0.0.1:80)", noon.Add(5 * time.Second)},
 		{"a change runs at once without a buffer period",
-			Input{Task: unbuffered, State: applied(), Observed: b}, Run, state.ReasonChanged, "1 added: api.node.dc1", time.Time{}},
+			Input{Task: unbuffered, State: applied(), Observed: b}, Run, state.ReasonChanged, "web: +api-1 (10.0.0.1:80)", time.Time{}},
 		{"a change that has settled runs",
 			Input{Task: webTask(), State: with(applied(), func(s *state.Task) {
 				s.Observed = "B"
-				s.Pending = &state.Pending{First: noon.Add(-5 * time.Second), Latest: noon.Add(-5 * time.Second), Changed: "x"}
-			})}, Run, state.ReasonChanged, "x", time.Time{}},
+				s.Pending = &state.Pending{First: noon.Add(-5 * time.Second), Latest: noon.Add(-5 * time.Second), Entries: cameAPI}
+			})}, Run, state.ReasonChanged, "api-1", time.Time{}},
 		{"a change that keeps moving runs at the maximum of the buffer period",
 			Input{Task: webTask(), Observed: b, State: with(applied(), func(s *state.Task) {
 				s.Observed = "C"
 				s.Pending = &state.Pending{First: noon.Add(-20 * time.Second), Latest: noon.Add(-time.Second)}
-			})}, Run, state.ReasonChanged, "1 added", time.Time{}},
+			})}, Run, state.ReasonChanged, "api-1", time.Time{}},
 		{"a change that goes back to what is applied is dropped",
 			Input{Task: webTask(), Observed: &Observed{Digest: "A"}, State: with(applied(), func(s *state.Task) {
 				s.Observed = "B"
@@ -109,13 +113,13 @@ func TestDecide_GivesTheReason(t *testing.T) {
 		{"a failed task is retried",
 			Input{Task: webTask(), State: with(applied(), func(s *state.Task) { s.Failures, s.RetryAt = 2, noon })}, Run, state.ReasonRetry, "retry number 2", time.Time{}},
 		{"new input does not wait for the retry of the old",
-			Input{Task: unbuffered, Observed: b, State: with(applied(), func(s *state.Task) { s.Failures, s.RetryAt = 9, noon.Add(time.Hour) })}, Run, state.ReasonChanged, "1 added", time.Time{}},
+			Input{Task: unbuffered, Observed: b, State: with(applied(), func(s *state.Task) { s.Failures, s.RetryAt = 9, noon.Add(time.Hour) })}, Run, state.ReasonChanged, "api-1", time.Time{}},
 		{"a failed apply is repeated although the condition went back to what was applied before it",
 			Input{Task: unbuffered, Observed: &Observed{Digest: "A"}, State: with(applied(), func(s *state.Task) {
 				s.Observed, s.Attempted, s.Failures, s.RetryAt = "B", state.Attempt{Definition: "def", Observed: "B"}, 1, noon.Add(time.Hour)
 			})}, Run, state.ReasonChanged, "", time.Time{}},
 		{"an input that changed since the only attempt is named as the cause",
-			Input{Task: unbuffered, Definition: "def", Observed: b, State: state.Task{Attempted: state.Attempt{Definition: "def", Observed: "A"}, Failures: 1, RetryAt: noon.Add(time.Hour)}}, Run, state.ReasonChanged, "1 added", time.Time{}},
+			Input{Task: unbuffered, Definition: "def", Observed: b, State: state.Task{Attempted: state.Attempt{Definition: "def", Observed: "A"}, Failures: 1, RetryAt: noon.Add(time.Hour)}}, Run, state.ReasonChanged, "api-1", time.Time{}},
 		{"so is a definition",
 			Input{Task: unbuffered, Definition: "other", Observed: b, State: state.Task{Attempted: state.Attempt{Definition: "def", Observed: "A"}, Failures: 1, RetryAt: noon.Add(time.Hour)}}, Run, state.ReasonDefinition, "definition", time.Time{}},
 		{"a changed definition runs", Input{Task: webTask(), Definition: "other", Observed: &Observed{Digest: "A"}, State: applied()}, Run, state.ReasonDefinition, "definition", time.Time{}},
@@ -126,7 +130,7 @@ func TestDecide_GivesTheReason(t *testing.T) {
 		{"a schedule that is due on another day says which",
 			Input{Task: yearly, State: with(applied(), func(s *state.Task) { s.Scheduled = noon })}, Wait, state.ReasonUnchanged, "next scheduled at " + newYear.Format(time.DateTime), newYear},
 		{"a schedule that is due applies what changed",
-			Input{Task: hourlyTask(), Observed: b, State: with(applied(), func(s *state.Task) { s.Scheduled = noon.Add(-time.Minute) })}, Run, state.ReasonSchedule, "scheduled for 12:00:00Z: 1 added", time.Time{}},
+			Input{Task: hourlyTask(), Observed: b, State: with(applied(), func(s *state.Task) { s.Scheduled = noon.Add(-time.Minute) })}, Run, state.ReasonSchedule, "scheduled for 12:00:00Z: web: +api-1", time.Time{}},
 		{"a schedule that is due with nothing to apply is noted",
 			Input{Task: hourlyTask(), Observed: &Observed{Digest: "A"}, State: with(applied(), func(s *state.Task) { s.Scheduled = noon.Add(-time.Minute) })}, Note, state.ReasonUnchanged, "nothing to apply", noon.Add(time.Hour)},
 		{"a change alone does not run a scheduled task",
@@ -263,7 +267,7 @@ func (w *world) tick(t *rapid.T, readable, read bool) Decision {
 	s := w.state
 	if read || s.Recheck || s.ObservedAt.IsZero() || in.Lost != nil || reached(s.Due, w.now) {
 		if readable {
-			in.Observed = &Observed{Digest: w.consul, Changed: "something"}
+			in.Observed = &Observed{Digest: w.consul, Entries: cameAPI}
 		} else {
 			in.Unreadable = errors.New("no leader")
 		}

@@ -38,14 +38,14 @@ func decided(was, next state.Task, d Decision, now time.Time, backend string) []
 		add(outbox.Event{Kind: outbox.TaskReadable, Since: was.UnreadableSince})
 	}
 	if was.Observed != next.Observed && !was.ObservedAt.IsZero() {
-		add(outbox.Event{Kind: outbox.ChangeSeen, Detail: d.Changed})
+		add(outbox.Event{Kind: outbox.ChangeSeen, Detail: d.Entries.String(), Entries: d.Entries})
 	}
 	if was.RemovedAt.IsZero() && !next.RemovedAt.IsZero() && !was.Deleted && !was.AppliedAt.IsZero() {
 		add(outbox.Event{Kind: outbox.TaskRemoved, Until: next.Due,
 			Detail: fmt.Sprintf("its state is workspace %s of backend %s", d.Task.Name, backend)})
 	}
 	if d.Action == Run {
-		add(outbox.Event{Kind: outbox.RunDecided, Reason: d.Reason.Code, Detail: d.Reason.Text})
+		add(outbox.Event{Kind: outbox.RunDecided, Reason: d.Reason.Code, Detail: d.Reason.Text, Entries: d.Entries})
 	}
 	if d.Action == Resume {
 		add(outbox.Event{Kind: outbox.RunResumed, Since: was.Run.Wait.Since, By: d.Resume.By})

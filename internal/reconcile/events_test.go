@@ -74,7 +74,7 @@ func TestTick_EachTransitionIsDeliveredOnce(t *testing.T) {
 
 	b.catalog.set("B", nil)
 	b.tick()
-	expect("change", "change_seen(added B) run_decided(added B)")
+	expect("change", "change_seen(service instances: +B) run_decided(service instances: +B)")
 	b.launcher.status = map[string]LaunchStatus{b.task("task-0").Run.Launch: {Stopped: "its container was killed"}}
 	b.now = b.now.Add(liveCheck)
 	b.tick()
@@ -269,7 +269,7 @@ func TestTick_EventOfAWriteWhoseAnswerIsLostIsThereOnce(t *testing.T) {
 	b.Reconciler.Store = b.store
 	b.now = b.now.Add(time.Minute)
 	b.tick()
-	if got := events.heard(); got != "change_seen(added B) run_decided(added B)" {
+	if got := events.heard(); got != "change_seen(service instances: +B) run_decided(service instances: +B)" {
 		t.Errorf("the events are %s", got)
 	}
 }

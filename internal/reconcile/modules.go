@@ -58,10 +58,12 @@ func (t *tick) withInputs(ctx context.Context, in *Input, queries []consul.Input
 			return o, err
 		}
 		inputs = append(inputs, consul.Input{Kind: q.Kind, Triggers: q.Triggers, Observation: a.Observation})
-		source := guard.Source{Name: q.Kind.Entries, Applied: before.Of(q.Kind.Name), Now: a.Elements}
+		applied := before.Of(q.Kind.Name)
+		source := guard.Source{Name: q.Kind.Entries, Applied: len(applied), Now: len(a.Elements)}
+		consul.Diff(q.Kind.Entries, applied, before.Details, a.Observation).CountIn(&source.Changes)
 		sources = append(sources, source)
-		if gone := guard.Gone(source); len(gone) > 0 {
-			lost.entries += len(gone)
+		if n := source.Changes.Removed; n > 0 {
+			lost.entries += n
 			texts = append(texts, guard.Removed(source))
 		}
 	}

@@ -156,8 +156,8 @@ func (r *Reconciler) warnHidden(task, hidden string) {
 // unknownLoss says that a task may have lost entries.
 const unknownLoss = "it is not known which entries are gone, because the record of what was applied last is incomplete"
 
-// observed returns what the condition showed, and in words how that differs
-// from what was last applied; or why what is missing may only be hidden.
+// observed returns what the condition showed, and how that differs from what was
+// last applied; or why what is missing may only be hidden.
 func (t *tick) observed(ctx context.Context, in *Input, answer consul.Answer) (*Observed, error) {
 	o := &Observed{Digest: answer.Digest}
 	if answer.Digest == in.State.Applied {
@@ -175,10 +175,11 @@ func (t *tick) observed(ctx context.Context, in *Input, answer consul.Answer) (*
 		t.Log.Debug("what changed cannot be said in detail", "task", in.Task.Name, "error", err)
 		return o, nil
 	}
-	change := consul.Diff(before.Elements, answer.Elements)
-	o.Changed, o.Removals = state.Cut(change.String()), len(change.Removed) > 0 && len(change.Added)+len(change.Changed) == 0
-	if n := len(change.Removed); n > 0 {
-		source := guard.Source{Name: cmp.Or(in.Task.Condition.Kind().Entries, "entries"), Applied: before.Elements, Now: answer.Elements}
+	what := cmp.Or(in.Task.Condition.Kind().Entries, "entries")
+	o.Entries = &state.EntryChanges{}
+	consul.Diff(what, before.Elements, before.Details, answer.Observation).CountIn(o.Entries)
+	if n := o.Entries.Removed; n > 0 {
+		source := guard.Source{Name: what, Applied: len(before.Elements), Now: len(answer.Elements), Changes: *o.Entries}
 		o.Lost = &loss{entries: n, text: guard.Removed(source)}
 	}
 	return o, nil

@@ -30,7 +30,7 @@ type ruledWorld struct {
 func (w *ruledWorld) tick(t *rapid.T, read bool) {
 	in := Input{Task: w.task, Definition: "def", State: w.state, Force: w.force}
 	if w.force = ""; read || w.state.Recheck || w.state.ObservedAt.IsZero() {
-		in.Observed = &Observed{Digest: w.consul, Changed: "something"}
+		in.Observed = &Observed{Digest: w.consul, Entries: cameAPI}
 	}
 	d := Decide([]Input{in}, w.now)[0]
 	was := w.state

@@ -93,7 +93,7 @@ func (d *decider) why() trigger {
 // changed is the trigger of a condition that is not as it was applied, or that
 // has changed since a run failed.
 func (d *decider) changed() trigger {
-	return triggered(state.ReasonChanged, "%s", cmp.Or(d.pending().Changed, "it is not what was last applied"))
+	return triggered(state.ReasonChanged, "%s", cmp.Or(d.pending().Entries.String(), "it is not what was last applied"))
 }
 
 // pending is the change that waits for its run.
@@ -133,7 +133,7 @@ func (d *decider) schedule() trigger {
 		if s.Observed == s.Applied {
 			text = "the run before was not finished"
 		}
-		return triggered(state.ReasonSchedule, "scheduled for %s: %s", stamp(due, d.now), cmp.Or(d.pending().Changed, text))
+		return triggered(state.ReasonSchedule, "scheduled for %s: %s", stamp(due, d.now), cmp.Or(d.pending().Entries.String(), text))
 	default:
 		t = untriggered(state.ReasonUnchanged, "the schedule came due at %s with nothing to apply", stamp(due, d.now))
 		since, t.due, t.missed = d.now, schedule.Next(d.now), true

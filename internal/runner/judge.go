@@ -31,8 +31,10 @@ type judgement struct {
 // last; unknown says that this cannot be read.
 func (c *claim) judge(task *config.Task, done *result, before state.Inputs, unknown bool, out io.Writer) *judgement {
 	j := &judgement{claim: c, task: task, done: done, out: out}
-	for _, in := range done.snap.Inputs {
-		j.sources = append(j.sources, guard.Source{Name: in.Kind.Entries, Applied: before.Of(in.Kind.Name), Now: in.Elements})
+	for i, in := range done.snap.Inputs {
+		source := guard.Source{Name: in.Kind.Entries, Applied: len(before.Of(in.Kind.Name)), Now: len(in.Elements)}
+		done.differences[i].CountIn(&source.Changes)
+		j.sources = append(j.sources, source)
 	}
 	why := task.Guard.Input(j.sources)
 	if unknown && task.Guard.Enabled {
@@ -195,14 +197,5 @@ func (j *judgement) removals() bool {
 	if code := j.claimed.Reason.Code; code != state.ReasonChanged && code != state.ReasonSchedule {
 		return false
 	}
-	removed := false
-	for _, s := range j.sources {
-		for name, now := range s.Now {
-			if s.Applied[name] != now {
-				return false
-			}
-		}
-		removed = removed || len(s.Now) < len(s.Applied)
-	}
-	return removed
+	return j.done.entries.OnlyRemovals()
 }

@@ -66,9 +66,11 @@ type instances struct {
 func (c *instances) Identify(context.Context, string) (state.Identity, error) { return c.identity, nil }
 
 func (c *instances) Snapshot(context.Context, *config.Task) (*consul.Snapshot, error) {
-	o := consul.Observation{Digest: fmt.Sprint("digest of ", c.count), Elements: map[string]string{}}
+	o := consul.Observation{Digest: fmt.Sprint("digest of ", c.count), Elements: map[string]string{}, Details: map[string]string{}}
 	for i := range c.count {
-		o.Elements[fmt.Sprintf("web-%02d", i)] = "x"
+		name := fmt.Sprintf("web-%02d", i)
+		o.Elements[name] = "x"
+		o.Details[name] = condition.Detail{Group: "web", ID: name, Address: fmt.Sprintf("10.0.0.%d:80", i)}.String()
 	}
 	return &consul.Snapshot{Condition: o, Inputs: []consul.Input{{Kind: condition.ServicesKind, Triggers: true, Observation: o}}}, nil
 }
@@ -151,7 +153,7 @@ func TestJudge_TooManyEntriesGoneWaitWithTheirPlan(t *testing.T) {
 	j := newJudging(t, config.Rules{Guard: guard.Default})
 	j.consul.count = 20
 	run := j.apply()
-	j.waits(run, "40 of 60 service instances are gone: web-20", state.RuleInputGuard)
+	j.waits(run, "40 of 60 service instances are gone: web-20 (10.0.0.20:80), web-21", state.RuleInputGuard)
 	if j.driver.applied != 1 || run.Plan.Name == "" || run.Changes.Change != 1 {
 		t.Errorf("%d applies; the plan is %+v of %+v", j.driver.applied, run.Plan, run.Changes)
 	}

@@ -94,7 +94,7 @@ func (c *claim) waiting(now time.Time, wait state.Wait, done result) state.Run {
 	run := c.run.Data
 	run.State, run.Wait, run.Resumed = state.RunWaiting, &wait, nil
 	run.Claim, run.Owner, run.Runner, run.Who, run.Expires, run.ClaimFor = "", "", "", "", time.Time{}, 0
-	run.Digest, run.Changes = done.snap.Condition.Digest, done.changes
+	run.Digest, run.Changes, run.Entries = done.snap.Condition.Digest, done.changes, done.entries
 	return run
 }
 

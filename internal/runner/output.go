@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"strings"
 	"time"
 
@@ -137,11 +138,19 @@ func (r *Runner) keepInputs(ctx context.Context, run state.Run, done result) err
 		return nil
 	}
 	applied := state.Inputs{Elements: done.snap.Condition.Elements, Sources: done.snap.Visibility.Sources(), Others: map[string]map[string]string{}}
+	entries := 0
 	for _, in := range done.snap.Inputs {
+		entries += len(in.Elements)
 		if in.Triggers {
 			applied.Kind = in.Kind.Name
 		} else {
 			applied.Others[in.Kind.Name] = in.Elements
+		}
+	}
+	if entries <= state.MaxDetails {
+		applied.Details = make(map[string]string, entries)
+		for _, in := range done.snap.Inputs {
+			maps.Copy(applied.Details, in.Details)
 		}
 	}
 	if err := state.SaveInputs(ctx, r.Store, run.Task, applied); err != nil {

@@ -25,7 +25,7 @@ func (j *judgement) judgeConsul(ctx context.Context, launch state.Launch) error 
 	}
 	var gone []string
 	for _, s := range j.sources {
-		if len(guard.Gone(s)) > 0 {
+		if s.Changes.Removed > 0 {
 			gone = append(gone, guard.Removed(s))
 		}
 	}

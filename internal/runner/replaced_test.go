@@ -27,7 +27,7 @@ func TestJudge_AnyLossWaitsIfConsulWasReplaced(t *testing.T) {
 			prepare(j)
 			j.consul.count = 59
 			run := j.apply()
-			j.waits(run, "1 of 60 service instances are gone: web-59, and Consul was replaced since they were applied: it is", state.RuleReplaced)
+			j.waits(run, "1 of 60 service instances are gone: web-59 (10.0.0.59:80), and Consul was replaced since they were applied: it is", state.RuleReplaced)
 			if run = j.resume(j.Now().Add(1e9)); run.State != state.RunSucceeded {
 				t.Errorf("%s, approved: %s %s", name, run.State, run.Error)
 			}

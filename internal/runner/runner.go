@@ -141,8 +141,26 @@ type result struct {
 	applied    bool   // an apply has begun, however it ended
 	definition string // of the task, that was worked on
 	snap       *consul.Snapshot
-	changes    *state.Changes
-	plan       driver.Plan // of a run that plans
+	// differences are those of snap.Inputs to what was applied last.
+	differences []consul.Difference
+	entries     *state.EntryChanges // all of them; nil if it is not known what was applied, or if the run does not apply the inputs
+	changes     *state.Changes
+	plan        driver.Plan // of a run that plans
+}
+
+// compare notes what differs from what was applied last. applies says that the run
+// would apply that.
+func (r *result) compare(before state.Inputs, applies bool) {
+	for _, in := range r.snap.Inputs {
+		r.differences = append(r.differences, consul.Diff(in.Kind.Entries, before.Of(in.Kind.Name), before.Details, in.Observation))
+	}
+	if !applies {
+		return
+	}
+	r.entries = &state.EntryChanges{}
+	for _, d := range r.differences {
+		d.CountIn(r.entries)
+	}
 }
 
 // work is what is done under a claim.
@@ -174,6 +192,9 @@ func (r *Runner) carryOut(ctx context.Context, launch state.Launch, planned stat
 	overtaken := done.applied && c.left(ended) <= 0 // perhaps: another run may have begun before this one ended
 	run := c.ended(ended)
 	run.Changes = done.changes
+	if done.entries != nil && !run.AppliedElsewhere() { // else it has what was read before the wait
+		run.Entries = done.entries
+	}
 	var wait *driver.WaitError
 	switch {
 	case err == nil:
@@ -295,6 +316,7 @@ func (c *claim) work(ctx context.Context, launch state.Launch, planned state.Pla
 	if err := done.snap.Visibility.Confirm(ctx, before.Sources); err != nil {
 		return done, err
 	}
+	done.compare(before, !unknown && (c.claimed.Kind == state.KindApply || c.claimed.Kind == state.KindPlan))
 	if r.Verbose {
 		out = io.MultiWriter(out, lineLog{r.Log})
 	}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -16,6 +17,9 @@ import (
 // pieceSize is how many bytes of a long value one record holds,
 // compressed: half of what one Apply may write.
 const pieceSize = MaxBytes / 2
+
+// MaxDetails is the number of entries up to which Inputs has details.
+const MaxDetails = 20_000
 
 func inputsPrefix(task string) string { return "inputs/" + element(task) + "/" }
 
@@ -27,9 +31,58 @@ type Inputs struct {
 	Kind     string            `json:"kind,omitempty"` // of the condition
 	// Others are the same of the module inputs, by kind.
 	Others map[string]map[string]string `json:"others,omitempty"`
+	// Details say more of the entries of all kinds, by name, for people. There are none
+	// if there are more than MaxDetails entries.
+	Details map[string]string `json:"-"`
 	// Sources are what condition and module inputs showed, sorted: what of it
 	// is missing later counts as gone only if it is known not to be hidden.
 	Sources []string `json:"sources,omitempty"`
+}
+
+// MarshalJSON puts the detail of an entry beside its digest: there it takes little
+// space once compressed.
+func (i Inputs) MarshalJSON() ([]byte, error) {
+	type plain Inputs
+	joined := plain(i)
+	if joined.Details = nil; i.Details == nil {
+		return json.Marshal(joined)
+	}
+	join := func(digests map[string]string) map[string]string {
+		all := make(map[string]string, len(digests))
+		for name, digest := range digests {
+			all[name] = digest + " " + i.Details[name]
+		}
+		return all
+	}
+	if i.Kind != "" { // else it is a schedule: its entries are those of the module inputs
+		joined.Elements = join(i.Elements)
+	}
+	joined.Others = make(map[string]map[string]string, len(i.Others))
+	for kind, digests := range i.Others {
+		joined.Others[kind] = join(digests)
+	}
+	return json.Marshal(joined)
+}
+
+// UnmarshalJSON reads what MarshalJSON wrote.
+func (i *Inputs) UnmarshalJSON(text []byte) error {
+	type plain Inputs
+	if err := json.Unmarshal(text, (*plain)(i)); err != nil {
+		return err
+	}
+	for _, digests := range append(slices.Collect(maps.Values(i.Others)), i.Elements) {
+		for name, joined := range digests {
+			digest, detail, ok := strings.Cut(joined, " ")
+			if !ok {
+				continue
+			}
+			if i.Details == nil {
+				i.Details = make(map[string]string, len(digests))
+			}
+			digests[name], i.Details[name] = digest, detail
+		}
+	}
+	return nil
 }
 
 // Of returns the elements of the condition, or module input, of a kind.

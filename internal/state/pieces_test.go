@@ -73,6 +73,25 @@ func TestOfMuchOutputTheMiddleIsLeftOut(t *testing.T) {
 	}
 }
 
+func TestInputs_DetailsAreKeptBesideTheDigests(t *testing.T) {
+	s := newStore(t)
+	for name, in := range map[string]state.Inputs{
+		"a condition": {Kind: "services", Elements: map[string]string{"web-1": "ab", "web-2": "cd"}, Others: map[string]map[string]string{"consul-kv": {"a b": "ef"}},
+			Details: map[string]string{"web-1": "web\tweb 1\t10.0.0.1:80", "web-2": "", "a b": "keys"}},
+		"a schedule": {Elements: map[string]string{"a": "ab"}, Others: map[string]map[string]string{"consul-kv": {"a": "ab"}}, Details: map[string]string{"a": "keys"}},
+		"no details": {Kind: "services", Elements: map[string]string{"web-1": "ab"}, Sources: []string{"///web/n1"}},
+		"nothing":    {},
+	} {
+		if err := state.SaveInputs(t.Context(), s, name, in); err != nil {
+			t.Fatal(err)
+		}
+		got, err := state.LoadInputs(t.Context(), s, name)
+		if diff := cmp.Diff(in, got); err != nil || diff != "" {
+			t.Errorf("%s: %v %s", name, err, diff)
+		}
+	}
+}
+
 func TestAMixtureOfOldAndNewElementsIsNoticed(t *testing.T) {
 	s := newStore(t)
 	inputs := func(seed string) state.Inputs {

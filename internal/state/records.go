@@ -166,12 +166,10 @@ const RecentRuns = 5
 
 // Pending is a change of the condition that waits for its run.
 type Pending struct {
-	First   time.Time `json:"first"`
-	Latest  time.Time `json:"latest"`
-	Changed string    `json:"changed,omitempty"` // in words: what was added, removed, changed
-	// Removals is set if entries were removed since the last apply, and none were
-	// added or changed.
-	Removals bool `json:"removals,omitempty"`
+	First  time.Time `json:"first"`
+	Latest time.Time `json:"latest"`
+	// Entries are what differs from what was applied last; nil if that is not known.
+	Entries *EntryChanges `json:"entries,omitempty"`
 }
 
 // LiveRun is a task's one run that has not ended.
@@ -293,6 +291,7 @@ type Run struct {
 	Digest   string        `json:"digest,omitempty"`   // of what was rendered
 	Error    string        `json:"error,omitempty"`
 	Changes  *Changes      `json:"changes,omitempty"`  // what Terraform did
+	Entries  *EntryChanges `json:"entries,omitempty"`  // what differs in Consul from what was applied before
 	Logs     int           `json:"logs,omitempty"`     // bytes of its output that are kept
 	Plan     Kept          `json:"plan,omitzero"`      // of a plan run, in Terraform's words
 	PlanData Kept          `json:"plan_data,omitzero"` // of a plan run: a driver.Plan, unless the driver knows none
