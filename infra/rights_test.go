@@ -114,6 +114,13 @@ func TestRoles_AreLimitedToTheStack(t *testing.T) {
 		{"ReconcileRole", "secretsmanager:GetSecretValue", "arn:aws:secretsmanager:eu-west-1:123456789012:secret:other-AbCdEf", false},
 		{"ReconcileRole", "ssm:GetParameter", caARN, true},
 		{"ReconcileRole", "ssm:GetParameter", "arn:aws:ssm:eu-west-1:123456789012:parameter/other", false},
+		{"ReconcileRole", "secretsmanager:GetSecretValue", "arn:aws:secretsmanager:eu-west-1:123456789012:secret:notify/pager-AbCdEf", true},
+		{"ReconcileRole", "ssm:GetParameter", "arn:aws:ssm:eu-west-1:123456789012:parameter/notify/slack", true},
+		{"RunnerRole", "ssm:GetParameter", "arn:aws:ssm:eu-west-1:123456789012:parameter/notify/slack", false},
+		{"ExecutionRole", "secretsmanager:GetSecretValue", "arn:aws:secretsmanager:eu-west-1:123456789012:secret:notify/pager-AbCdEf", false},
+		{"ReconcileRole", "events:PutEvents", "arn:aws:events:eu-west-1:123456789012:event-bus/network", true},
+		{"ReconcileRole", "events:PutEvents", "arn:aws:events:eu-west-1:123456789012:event-bus/default", false},
+		{"RunnerRole", "events:PutEvents", "arn:aws:events:eu-west-1:123456789012:event-bus/network", false},
 		{"ExecutionRole", "secretsmanager:GetSecretValue", tokenARN, true},
 		{"ExecutionRole", "ssm:GetParameters", caARN, true},
 		{"ExecutionRole", "secretsmanager:GetSecretValue", vaultARN, true},
@@ -153,7 +160,7 @@ func TestRoles_AreLimitedToTheStack(t *testing.T) {
 		}
 	}
 	for role, conditioned := range map[string][]string{
-		"ReconcileRole": {"ecs:RunTask", "ecs:ListTasks", "ecs:TagResource", "iam:PassRole", "kms:Decrypt"},
+		"ReconcileRole": {"events:PutEvents", "ecs:RunTask", "ecs:ListTasks", "ecs:TagResource", "iam:PassRole", "kms:Decrypt"},
 		"RunnerRole":    {"kms:Decrypt"},
 	} {
 		for _, s := range stack.Roles[role] {

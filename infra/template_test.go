@@ -3,6 +3,7 @@
 package infra_test
 
 import (
+	"cmp"
 	"debug/elf"
 	"encoding/json"
 	"fmt"
@@ -20,19 +21,22 @@ import (
 
 	"github.com/terrapulse/terrapulse/infra/rehearsal"
 	"github.com/terrapulse/terrapulse/internal/deployment"
+	"github.com/terrapulse/terrapulse/internal/eventbridge"
 	"github.com/terrapulse/terrapulse/internal/invoke"
 	"github.com/terrapulse/terrapulse/internal/metrics"
+	"github.com/terrapulse/terrapulse/internal/outbox"
 	"github.com/terrapulse/terrapulse/internal/s3url"
 	"github.com/terrapulse/terrapulse/internal/testtools"
 )
 
 const (
-	tokenARN = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:consul-AbCdEf"
-	caARN    = "arn:aws:ssm:eu-west-1:123456789012:parameter/consul/ca"
-	certARN  = tokenARN + ":certificate::"
-	keyARN   = tokenARN + ":key::"
-	vaultARN = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:vault-AbCdEf"
-	kmsARN   = "arn:aws:kms:eu-west-1:123456789012:key/11111111-2222-3333-4444-555555555555"
+	tokenARN  = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:consul-AbCdEf"
+	caARN     = "arn:aws:ssm:eu-west-1:123456789012:parameter/consul/ca"
+	certARN   = tokenARN + ":certificate::"
+	keyARN    = tokenARN + ":key::"
+	vaultARN  = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:vault-AbCdEf"
+	notifyARN = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:notify/*,arn:aws:ssm:eu-west-1:123456789012:parameter/notify/slack"
+	kmsARN    = "arn:aws:kms:eu-west-1:123456789012:key/11111111-2222-3333-4444-555555555555"
 )
 
 // everything returns a value for every parameter that changes the resources.
@@ -44,7 +48,8 @@ func everything() rehearsal.Parameters {
 		"SecurityGroups": "sg-1,sg-2", "AssignPublicIp": "true", "FunctionSubnets": "subnet-3,subnet-4", "FunctionSecurityGroups": "sg-3",
 		"Window": "50s", "ScheduleMinutes": "2", "Capacity": "FARGATE_SPOT=3,FARGATE=1", "RunnerParallel": "4", "MaxContainers": "7",
 		"Bucket": "the-bucket", "BucketPrefix": "some/prefix", "KmsKeyArn": kmsARN, "LogLevel": "DEBUG",
-		"RunnerPolicyArns":    "arn:aws:iam::aws:policy/AmazonVPCFullAccess,arn:aws:iam::aws:policy/AmazonRoute53FullAccess",
+		"RunnerPolicyArns": "arn:aws:iam::aws:policy/AmazonVPCFullAccess,arn:aws:iam::aws:policy/AmazonRoute53FullAccess",
+		"EventBus":         "network", "NotificationEmail": "network@example.com", "NotifySecretArns": notifyARN,
 		"AlarmTopicArn":       "arn:aws:sns:eu-west-1:123456789012:alarms",
 		"PermissionsBoundary": "arn:aws:iam::aws:policy/PowerUserAccess",
 	})
@@ -184,7 +189,7 @@ func TestTemplate_SetsTheVariablesThatAreRead(t *testing.T) {
 	if want := (s3url.URL{Bucket: "the-bucket", Prefix: "some/prefix"}); reconcile.Bundle != want {
 		t.Errorf("the bundle is at %v", reconcile.Bundle)
 	}
-	if len(reconcile.Capacity) != 2 || len(reconcile.SecurityGroups) != 2 || !reconcile.PublicIP || reconcile.Window.Seconds() != 50 || reconcile.MaxContainers != 7 {
+	if len(reconcile.Capacity) != 2 || len(reconcile.SecurityGroups) != 2 || !reconcile.PublicIP || reconcile.Window.Seconds() != 50 || reconcile.MaxContainers != 7 || reconcile.EventBus != "network" {
 		t.Errorf("%+v", reconcile)
 	}
 	if _, err := deployment.Read[deployment.Settle](stack.Env("SettleFunction")); err != nil {
@@ -250,6 +255,7 @@ func TestTemplate_NoResourceHasAFixedName(t *testing.T) {
 	stack := bounds(t)
 	scoped := map[string]string{ // names within a resource that has a name of the stack
 		"AWS::CloudWatch::Alarm/MetricName": "the metric has the stack as its dimension",
+		"AWS::Events::Rule/EventBusName":    "rules of several stacks can be on a bus",
 		"AWS::IAM::Policy/PolicyName":       "each of the stack's roles has a policy of this name",
 	}
 	for id, r := range stack.Template.Resources {
@@ -356,10 +362,17 @@ func TestTemplate_FunctionsUnderstandTheirEvents(t *testing.T) {
 		return map[string]any{"source": "aws.s3", "detail-type": "Object Created",
 			"detail": map[string]any{"bucket": map[string]any{"name": bucket}, "object": map[string]any{"key": key}}}
 	}
+	sent := func(kind, fields string) map[string]any {
+		var detail map[string]any
+		if err := json.Unmarshal([]byte(`{"stack":"events"`+fields+`}`), &detail); err != nil {
+			t.Fatal(err)
+		}
+		return map[string]any{"source": eventbridge.Source, "detail-type": kind, "detail": detail}
+	}
 	for _, tt := range []struct {
-		name, rule, function string
-		event                map[string]any
-		through              bool
+		name, rule, target string
+		event              map[string]any
+		through            bool
 	}{
 		{"a task that stopped", "SettleFunctionStopped", "SettleFunction", stopped(cluster, family+":1", "STOPPED"), true},
 		{"one of an earlier deployment", "SettleFunctionStopped", "SettleFunction", stopped(cluster, family+":0", "STOPPED"), true},
@@ -369,19 +382,34 @@ func TestTemplate_FunctionsUnderstandTheirEvents(t *testing.T) {
 		{"the pointer", "ReconcileFunctionPushed", "ReconcileFunction", pushed("the-bucket", "some/prefix/current"), true},
 		{"a bundle", "ReconcileFunctionPushed", "ReconcileFunction", pushed("the-bucket", "some/prefix/bundles/0123.zip"), false},
 		{"another bucket", "ReconcileFunctionPushed", "ReconcileFunction", pushed("other", "some/prefix/current"), false},
+		{"a failed run", "NotificationRule", "NotificationTopic", sent("run_failed", ""), true},
+		{"a waiting plan", "NotificationRule", "NotificationTopic", sent("run_waiting", `,"wait_for":"approval"`), true},
+		{"a run that waits for its window", "NotificationRule", "NotificationTopic", sent("run_waiting", `,"wait_for":"window"`), false},
+		{"a run that succeeded", "NotificationRule", "NotificationTopic", sent("run_succeeded", ""), false},
+		{"a failed run of another stack", "NotificationRule", "NotificationTopic", sent("run_failed", `,"stack":"other"`), false},
 	} {
 		rule := stack.Rules[tt.rule]
 		if through := matches(rule.Pattern, tt.event); through != tt.through {
 			t.Errorf("%s: %v through %v", tt.name, through, rule.Pattern)
 		}
-		if len(rule.Targets) != 1 || !strings.HasSuffix(rule.Targets[0], ":"+stack.Functions[tt.function].Name) {
-			t.Errorf("%s goes to %v", tt.rule, rule.Targets)
+		if target := cmp.Or(stack.Outputs[tt.target], stack.Functions[tt.target].Name); len(rule.Targets) != 1 || !strings.HasSuffix(rule.Targets[0], target) {
+			t.Errorf("%s goes to %v, not to %s", tt.rule, rule.Targets, target)
 		}
+	}
+	kinds, _ := stack.Rules["NotificationRule"].Pattern["detail-type"].([]any)
+	for _, kind := range kinds {
+		if !slices.Contains(outbox.Kinds(), outbox.Kind(fmt.Sprint(kind))) {
+			t.Errorf("no kind of event is %s", kind)
+		}
+	}
+	text, err := json.Marshal(stack.Template.Resources["NotificationRule"].Properties["Targets"])
+	if want := `{"InputPathsMap":{"message":"$.detail.message","stack":"$.detail.stack"},"InputTemplate":"\"Terrapulse (stack \u003cstack\u003e): \u003cmessage\u003e\""}`; err != nil || !strings.Contains(string(text), want) {
+		t.Errorf("the topic gets %s, want %s", text, want)
 	}
 }
 
 // matches implements the part of EventBridge's patterns that the template uses: each field has one
-// of the listed values or prefixes.
+// of the listed values or prefixes, or is not there.
 func matches(pattern, event map[string]any) bool {
 	for field, wanted := range pattern {
 		switch wanted := wanted.(type) {
@@ -391,13 +419,13 @@ func matches(pattern, event map[string]any) bool {
 				return false
 			}
 		case []any:
-			value, ok := event[field].(string)
-			if !ok || !slices.ContainsFunc(wanted, func(w any) bool {
-				if prefix, ok := w.(map[string]any); ok {
-					begins, ok := prefix["prefix"].(string)
-					return ok && strings.HasPrefix(value, begins)
+			value, found := event[field].(string)
+			if !slices.ContainsFunc(wanted, func(w any) bool {
+				if filter, ok := w.(map[string]any); ok {
+					prefix, ok := filter["prefix"].(string)
+					return ok && found && strings.HasPrefix(value, prefix) || filter["exists"] == false && !found
 				}
-				return w == value
+				return found && w == value
 			}) {
 				return false
 			}

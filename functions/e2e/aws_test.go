@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/terrapulse/terrapulse/infra/rehearsal"
+	"github.com/terrapulse/terrapulse/internal/eventbridge"
 )
 
 // callerIdentity answers STS's GetCallerIdentity.
@@ -41,6 +42,24 @@ func (c *cloud) describeStack(w http.ResponseWriter, parameters rehearsal.Parame
 	b.WriteString("</Outputs></member></Stacks></DescribeStacksResult></DescribeStacksResponse>")
 	w.Header().Set("Content-Type", "text/xml")
 	io.WriteString(w, b.String())
+}
+
+// onBus is the kinds of the events of a task that reached the bus. An event that
+// came twice, which may happen, counts once.
+func (c *cloud) onBus(task string) string {
+	c.t.Helper()
+	var kinds []string
+	seen := map[string]bool{}
+	for _, e := range c.bus.Events() {
+		if e.Source != eventbridge.Source || e.DetailType != string(e.Detail.Kind) || e.Detail.Stack != "e2e" || e.Detail.Message == "" {
+			c.t.Errorf("the event %+v is not as documented", e)
+		}
+		if e.Detail.Task == task && !seen[e.Detail.ID] {
+			kinds = append(kinds, e.DetailType)
+		}
+		seen[e.Detail.ID] = true
+	}
+	return strings.Join(kinds, " ")
 }
 
 // secretsManager answers GetSecretValue.

@@ -29,6 +29,7 @@ import (
 
 	"github.com/terrapulse/terrapulse/infra/rehearsal"
 	"github.com/terrapulse/terrapulse/internal/consul/consultest"
+	"github.com/terrapulse/terrapulse/internal/eventbridge/bustest"
 	"github.com/terrapulse/terrapulse/internal/invoke"
 	"github.com/terrapulse/terrapulse/internal/launch/ecs/ecstask"
 	"github.com/terrapulse/terrapulse/internal/launch/ecs/ecstest"
@@ -117,6 +118,7 @@ type cloud struct {
 	dynamo            *counter          // in front of DynamoDB
 	s3                *counter          // in front of S3
 	sts               *counter          // in front of STS
+	bus               *bustest.Bus
 	roles             map[string]rehearsal.Policy
 	alarms            int
 	ecs               *ecstest.Server
@@ -187,13 +189,14 @@ func deploy(t testing.TB, o options) *cloud {
 	c.sts = count(t, identity.URL)
 
 	c.lambda = newLambda(t, testtools.RIE(t))
+	c.bus = bustest.Start(t, "default")
 	secrets := httptest.NewServer(http.HandlerFunc(c.secretsManager))
 	t.Cleanup(secrets.Close)
 	c.env = map[string]string{
 		"AWS_REGION": ecstest.Region, "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test",
 		"AWS_CONFIG_FILE": "none", "AWS_SHARED_CREDENTIALS_FILE": "none", "AWS_EC2_METADATA_DISABLED": "true",
 		"AWS_ENDPOINT_URL_DYNAMODB": c.dynamo.URL, "AWS_ENDPOINT_URL_S3": c.s3.URL, "AWS_ENDPOINT_URL_LAMBDA": c.lambda.URL,
-		"AWS_ENDPOINT_URL_SECRETS_MANAGER": secrets.URL,
+		"AWS_ENDPOINT_URL_SECRETS_MANAGER": secrets.URL, "AWS_ENDPOINT_URL_EVENTBRIDGE": c.bus.URL,
 	}
 	own := []string{stack.Outputs["Table"], c.table, consulAddress, c.proxy.Addr()}
 

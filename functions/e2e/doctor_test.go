@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/terrapulse/terrapulse/internal/consul/consultest"
@@ -23,6 +24,10 @@ func TestTheDoctorFindsWhatIsWrong(t *testing.T) {
 		if !check.OK {
 			t.Errorf("%+v", check)
 		}
+	}
+	c.bus.Refuse("ResourceNotFoundException")
+	if check := found(c.mustInvoke(`{"mode":"doctor"}`), "events"); check.OK || !strings.Contains(check.Fix, "EventBus") {
+		t.Errorf("without such a bus: %+v", check)
 	}
 	c.proxy.Set(consultest.Hanging)
 	if check := found(c.mustInvoke(`{"mode":"doctor"}`), "consul"); check.OK || check.Fix == "" {

@@ -66,6 +66,10 @@ func TestAChangeInConsulBecomesAnAppliedFile(t *testing.T) {
 			if backend == "s3" {
 				c.stateIsAllowed("lb")
 			}
+			c.tickUntil("the bus has the events of both runs", func() bool { return strings.Count(c.onBus("lb"), "run_succeeded") >= 2 })
+			if told, want := c.onBus("lb"), "run_decided run_succeeded change_seen run_decided run_succeeded"; told != want {
+				t.Errorf("the bus has %s, want %s", told, want)
+			}
 			out, err := c.terrapulse("logs", "-store=dynamodb://"+c.table, "lb")
 			if err != nil || !strings.Contains(out, "Apply complete!") {
 				t.Errorf("%s, %v", out, err)

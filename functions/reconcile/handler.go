@@ -62,6 +62,7 @@ type handler struct {
 	log         *slog.Logger
 	metrics     *metrics.Writer
 	notify      *notify.Set
+	bus         []outbox.Sink // the event bus, if there is one
 
 	said    outbox.Said
 	source  overlay.Source
@@ -285,7 +286,7 @@ func (i *invocation) prepare(ctx context.Context) (*reconcile.Reconciler, consul
 		i.engine = &reconcile.Reconciler{
 			Config: b.Config, Source: &i.source, Bundle: b.Digest, Refused: b.Refused, Store: i.store, Consul: client, Launcher: i.launcher,
 			Owner: i.owner, LeaseTTL: leaseTTL, Skew: skew, MaxLaunches: i.maxLaunches, Windowed: i.window > 0, Now: i.now, Said: &i.said,
-			Sinks: func() []outbox.Sink { return i.notify.Sinks(b.Config.Notify) },
+			Sinks: func() []outbox.Sink { return append(i.notify.Sinks(b.Config.Notify), i.bus...) },
 		}
 	}
 	i.engine.Log = i.log

@@ -54,6 +54,10 @@ def deploy(asked):
         s3.create_bucket(Bucket=bucket, CreateBucketConfiguration={"LocationConstraint": REGION})
     template = translate(package(asked["template"]), asked["parameters"])
 
+    bus = asked["parameters"].get("EventBus")
+    if bus and bus != "default":
+        client("events").create_event_bus(Name=bus)
+
     cfn, name = client("cloudformation"), asked["name"]
     cfn.create_stack(
         StackName=name,
@@ -79,7 +83,7 @@ def deploy(asked):
         "functions": {k: function(v) for k, v in of("AWS::Lambda::Function").items()},
         "roles": {k: statements(v) for k, v in of("AWS::IAM::Role").items()},
         "taskDefinitions": {k: task_definition(v) for k, v in of("AWS::ECS::TaskDefinition").items()},
-        "rules": {k: rule(v) for k, v in of("AWS::Events::Rule").items()},
+        "rules": {k: rule(v, bus if k == "NotificationRule" and bus else "default") for k, v in of("AWS::Events::Rule").items()},
         "template": template,
     }
 
@@ -155,11 +159,11 @@ def task_definition(arn):
     return found
 
 
-def rule(name):
+def rule(name, bus):
     name = name.rsplit("/", 1)[-1]
     events = client("events")
-    found = events.describe_rule(Name=name)
-    targets = events.list_targets_by_rule(Rule=name)["Targets"]
+    found = events.describe_rule(Name=name, EventBusName=bus)
+    targets = events.list_targets_by_rule(Rule=name, EventBusName=bus)["Targets"]
     return {"pattern": json.loads(found["EventPattern"]), "state": found["State"], "targets": [t["Arn"] for t in targets]}
 
 

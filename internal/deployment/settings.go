@@ -41,6 +41,8 @@ type Reconcile struct {
 	PublicIP       bool     `env:"TERRAPULSE_PUBLIC_IP" envDefault:"false" from:"the parameter AssignPublicIp"`
 	// MaxContainers limits the containers at a time; further launches wait for the next tick.
 	MaxContainers int `env:"TERRAPULSE_MAX_CONTAINERS" envDefault:"40" from:"the parameter MaxContainers"`
+	// EventBus is the bus that gets events; none if it is empty.
+	EventBus string `env:"TERRAPULSE_EVENT_BUS" from:"the parameter EventBus"`
 }
 
 // Consul are the ARNs of the secrets for Consul, in Secrets Manager or SSM parameters. Consul's

@@ -291,22 +291,36 @@ func (s *stored) missing(sinks []Sink) (missing int) {
 
 // deliver gives the sink the events. After an error the later events of the same
 // task wait, and those of other tasks as well if the sink is down.
-func (d Delivery) deliver(ctx context.Context, sink Sink, items []item) (r result) {
-	blocked := map[string]bool{} // streams
-	var taken []item
-	defer func() { r.taken = taken }()
+func (d Delivery) deliver(ctx context.Context, sink Sink, left []item) (r result) {
 	r.sink = sink
-	for _, it := range items {
-		if blocked[it.stream()] {
+	blocked := map[string]bool{} // streams
+	for len(left) > 0 {
+		var some []item
+		some, left = first(left, most(sink), blocked)
+		if len(some) == 0 {
 			continue
 		}
 		if err := ctx.Err(); err != nil {
 			r.failed = cmp.Or(r.failed, fmt.Errorf("deliver events to %s: %w", sink.Name(), err))
 			return r
 		}
-		if err := sink.Deliver(ctx, it.Event); err != nil {
+		errs := give(ctx, sink, some)
+		for i, it := range some {
+			if errs[i] != nil {
+				continue
+			}
+			r.taken = append(r.taken, it)
+			if d.Rests.succeeded(sink, it.stream()) {
+				d.Log.Info("a sink takes events again", "sink", sink.Name())
+			}
+		}
+		for i, it := range some {
+			err := errs[i]
+			if err == nil {
+				continue
+			}
 			r.failed = cmp.Or(r.failed, fmt.Errorf("deliver event %s to %s: %w", it.ID, sink.Name(), err))
-			if ended := ctx.Err(); ended != nil && (len(taken) > 0 || !errors.Is(ended, context.DeadlineExceeded)) {
+			if ended := ctx.Err(); ended != nil && (len(r.taken) > 0 || !errors.Is(ended, context.DeadlineExceeded)) {
 				return r // this says nothing about the sink
 			}
 			wait := d.Rests.failed(sink, it.stream(), err, d.Now())
@@ -315,14 +329,55 @@ func (d Delivery) deliver(ctx context.Context, sink Sink, items []item) (r resul
 				return r
 			}
 			blocked[it.stream()] = true
-			continue
-		}
-		taken = append(taken, it)
-		if d.Rests.succeeded(sink, it.stream()) {
-			d.Log.Info("a sink takes events again", "sink", sink.Name())
 		}
 	}
 	return r
+}
+
+// most is how many events the sink takes at once.
+func most(sink Sink) int {
+	if batcher, ok := sink.(Batcher); ok {
+		return batcher.Most()
+	}
+	return 1
+}
+
+// give delivers the events, at most as many as the sink takes at once. It returns
+// the error of each.
+func give(ctx context.Context, sink Sink, some []item) []error {
+	batcher, ok := sink.(Batcher)
+	if !ok {
+		return []error{sink.Deliver(ctx, some[0].Event)}
+	}
+	events := make([]Event, len(some))
+	for i, it := range some {
+		events[i] = it.Event
+	}
+	return batcher.DeliverAll(ctx, events)
+}
+
+// lookAhead limits how many events first examines for each that it may return.
+const lookAhead = 16
+
+// first returns the first events of those that are left: at most n, and at most one
+// of each stream, because its successor must not be delivered if it fails. It
+// drops events of blocked streams.
+func first(left []item, n int, blocked map[string]bool) (some, rest []item) {
+	var later []item
+	taken := map[string]bool{} // streams
+	i := 0
+	for ; i < len(left) && i < n*lookAhead && len(some) < n; i++ {
+		switch stream := left[i].stream(); {
+		case blocked[stream]:
+		case taken[stream]:
+			later = append(later, left[i])
+		default:
+			some, taken[stream] = append(some, left[i]), true
+		}
+	}
+	rest = left[i-len(later):]
+	copy(rest, later)
+	return some, rest
 }
 
 // tooMany is how many of the records, the oldest, are not kept any longer.

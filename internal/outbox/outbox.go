@@ -171,6 +171,16 @@ type Sink interface {
 	Deliver(ctx context.Context, e Event) error
 }
 
+// Batcher is a sink that takes several events at once.
+type Batcher interface {
+	Sink
+	// Most is how many events DeliverAll takes.
+	Most() int
+	// DeliverAll delivers events of which no two are of the same task or other
+	// subject, and returns the error of each, as Deliver does.
+	DeliverAll(ctx context.Context, events []Event) []error
+}
+
 // Choosy is a sink that does not want every event.
 type Choosy interface {
 	Sink
