@@ -169,6 +169,7 @@ func TestCount_EveryEnabledTaskCountsOnce(t *testing.T) {
 		"waiting for more changes":  {state.Task{Reason: reason(state.ReasonBuffering)}, state.TaskCounts{Waiting: 1}},
 		"waiting for a runner":      {state.Task{Reason: reason(state.ReasonQueued)}, state.TaskCounts{Waiting: 1}},
 		"outside of its window":     {state.Task{Reason: reason(state.ReasonOutside), Forced: "Jo"}, state.TaskCounts{Waiting: 1}},
+		"held after a takeover":     {state.Task{Reason: reason(state.ReasonReplaced), Forced: "start"}, state.TaskCounts{Held: 1}},
 		"on hold":                   {state.Task{Reason: reason(state.ReasonUnchanged), OnHold: &state.OnHold{By: "Jo"}}, state.TaskCounts{Held: 1}},
 		"on hold and disabled":      {state.Task{Reason: reason(state.ReasonDisabled), OnHold: &state.OnHold{By: "Jo"}}, state.TaskCounts{}},
 		"on hold and still running": {state.Task{Reason: reason(state.ReasonRunning), Run: live, OnHold: &state.OnHold{By: "Jo"}}, state.TaskCounts{}},

@@ -145,8 +145,8 @@ func (f facts) between() verdict {
 		}
 	}
 	switch {
-	case phase == apispec.PhaseWaiting:
-		return in(phase) // also a requested run waits for the window
+	case phase == apispec.PhaseWaiting, t.Reason.Code == state.ReasonReplaced:
+		return in(phase) // a requested run waits, too
 	case t.Forced != "":
 		if t.Reason.Code != state.ReasonQueued {
 			t.Reason = state.Reason{Code: state.ReasonForced, Text: "a run was requested by " + t.Forced}

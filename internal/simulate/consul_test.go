@@ -37,6 +37,8 @@ var queryOf = func() map[string]string {
 	return ids
 }()
 
+var errConsulGone = errors.New("no cluster leader")
+
 // server is Consul.
 type server struct {
 	digests map[string]string // what it says of each service
@@ -46,6 +48,11 @@ type server struct {
 	index   int // of the gates
 	count   int
 	watches []chan struct{} // receive when a gate moves
+
+	cluster  string                    // its identity
+	earlier  *consulCluster            // that answered before; nil if there was none
+	replaced int                       // how often
+	lost     map[string]map[string]int // by service: entries that are gone since that replacement
 }
 
 func (s *server) init() {
@@ -54,7 +61,10 @@ func (s *server) init() {
 		s.digests[service] = "d0"
 	}
 	s.before = maps.Clone(s.digests)
-	s.index = 1000
+	s.index, s.lost = 1000, map[string]map[string]int{}
+	for _, service := range services {
+		s.lost[service] = map[string]int{}
+	}
 }
 
 // fill has every service show entries, as in a history with rules.
@@ -63,6 +73,9 @@ func (s *server) fill(w *world) {
 		s.digests[service] = w.someData()
 	}
 	s.before = maps.Clone(s.digests)
+	if w.rng.IntN(4) > 0 {
+		s.cluster = "cluster 0"
+	}
 }
 
 // change changes a service.
@@ -73,14 +86,10 @@ func (s *server) change(w *world) {
 	if s.digests[service] = fmt.Sprintf("d%d", s.count%5); w.ruled {
 		s.digests[service] = w.someData()
 	}
+	s.found(service)
 	if !w.chance(w.weather.still) {
 		s.index++
-		for _, moved := range s.watches {
-			select {
-			case moved <- struct{}{}:
-			default:
-			}
-		}
+		s.moved()
 	}
 	w.note("%s is %s now (index %d)", service, s.digests[service], s.index)
 }
@@ -112,8 +121,11 @@ func (s *server) clear(w *world) {
 func (s *server) comeBack(w *world) {
 	for _, service := range services {
 		record := w.judge.tasks[service]
-		if wait := record.Waits(); w.absent && wait != nil && wait.Guards() && record.Applied != "" {
+		wait := record.Waits()
+		held := wait != nil && wait.Guards() || w.judge.last.Replaced != nil && record.Reason.Code == state.ReasonReplaced
+		if w.absent && held && record.Applied != "" {
 			s.digests[service] = record.Applied
+			s.found(service)
 			s.index++
 			w.note("%s is %s again", service, record.Applied)
 		}
@@ -124,7 +136,7 @@ func (s *server) comeBack(w *world) {
 func (s *server) read(w *world, service string) (string, error) {
 	switch {
 	case s.gone:
-		return "", errors.New("no cluster leader")
+		return "", errConsulGone
 	case s.closed[service] || w.chance(w.weather.unread):
 		return "", errors.New("permission denied")
 	case w.chance(w.weather.stale):
@@ -149,7 +161,7 @@ func (e eyes) Poll(ctx context.Context, gates consul.GateSet) (consul.Marks, err
 		got := polled{marks: consul.Marks{}}
 		for _, key := range gates.Keys() {
 			if e.consul.gone || e.chance(e.weather.unread/4) {
-				got.err = errors.New("no cluster leader")
+				got.err = errConsulGone
 				continue
 			}
 			got.marks[key] = fmt.Sprint("index ", e.consul.index)
@@ -159,13 +171,10 @@ func (e eyes) Poll(ctx context.Context, gates consul.GateSet) (consul.Marks, err
 	return got.marks, errors.Join(got.err, err)
 }
 
-// Identify implements reconcile.Consul.
-func (e eyes) Identify(context.Context, string) (state.Identity, error) { return state.Identity{}, nil }
-
 // Observe implements reconcile.Consul.
 func (e eyes) Observe(ctx context.Context, queries []consul.Query) []consul.Answer {
-	unread := map[string]bool{} // of this look, however late the answer
-	if e.act.unread = unread; len(queries) == 0 {
+	unread, seen := map[string]bool{}, map[string]string{} // of this look, however late the answer
+	if e.act.unread, e.act.seen = unread, seen; len(queries) == 0 {
 		return nil
 	}
 	answers, err := ask(ctx, e.process, consulServer, "observe", func() ([]consul.Answer, error) {
@@ -178,6 +187,7 @@ func (e eyes) Observe(ctx context.Context, queries []consul.Query) []consul.Answ
 				unread[service] = true
 				continue
 			}
+			seen[service] = digest
 			answers[i].Digest, answers[i].Elements = digest, elements(service, digest)
 		}
 		return answers, nil
@@ -198,7 +208,9 @@ func (e eyes) Snapshot(ctx context.Context, t *config.Task) (*consul.Snapshot, e
 		if err != nil {
 			return nil, err
 		}
-		return e.snapshot(t.Name, digest), nil
+		snap := e.snapshot(t.Name, digest)
+		e.judge.rules.losses.read[snap] = e.consul.replaced
+		return snap, nil
 	})
 }
 

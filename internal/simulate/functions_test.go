@@ -77,7 +77,8 @@ var engines = func() []*reconcile.Reconciler {
 // act is one invocation.
 type act struct {
 	inspects bool
-	unread   map[string]bool // tasks that could not be read in the latest tick
+	unread   map[string]bool   // tasks that could not be read in the latest tick
+	seen     map[string]string // what the latest tick was shown, by task
 	report   reconcile.Report
 	err      error
 }

@@ -101,6 +101,7 @@ func (j *judge) written(v view, unread map[string]bool, changes []state.Change) 
 		case "reconcile":
 			next := decoded[state.Reconcile](c.Value)
 			j.replaced(v, next.Bundle)
+			j.replacement(v, next)
 			j.last = next
 		case "launch":
 			if c.Op == state.OpDelete {
@@ -293,7 +294,7 @@ func (j *judge) died(container string) {
 func (j *judge) unsettled(w *world, t *config.Task, cfg *config.Config) string {
 	record, want := j.tasks[t.Name], w.consul.digests[t.Name]
 	switch {
-	case t.Enabled && j.explained(w, record, want):
+	case t.Enabled && j.explained(w, t.Name, want):
 	case j.overrides[t.Name].Provisional != nil:
 		return fmt.Sprintf("the change of %s is on trial still: %+v", t.Name, record)
 	case !t.Enabled || record.Held != nil && *record.Held == state.Attempt{Definition: t.Digest(cfg), Observed: want}:

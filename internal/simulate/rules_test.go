@@ -8,12 +8,15 @@ import (
 	"strings"
 	"time"
 
+	"github.com/terrapulse/terrapulse/internal/apispec"
 	"github.com/terrapulse/terrapulse/internal/approval"
 	"github.com/terrapulse/terrapulse/internal/condition"
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/consul"
 	"github.com/terrapulse/terrapulse/internal/driver"
 	"github.com/terrapulse/terrapulse/internal/guard"
+	"github.com/terrapulse/terrapulse/internal/overlay"
+	"github.com/terrapulse/terrapulse/internal/overview"
 	"github.com/terrapulse/terrapulse/internal/state"
 	"github.com/terrapulse/terrapulse/internal/window"
 )
@@ -113,6 +116,7 @@ type planned struct {
 	destroys int
 	changes  bool
 	judged   bool      // by the engine, before the apply
+	read     int       // how often Consul had been replaced when its data was read
 	at       time.Time // by the runner's clock, when it decided to apply
 }
 
@@ -129,7 +133,7 @@ type holding struct {
 func (h *hand) plan(job driver.Job) planned {
 	t, s := job.Task, h.tfstate(job.Task.Name)
 	now := job.Snapshot.Condition
-	it := planned{task: t, at: h.now(), holds: holding{t.Module, now.Digest, now.Elements, s.outside}}
+	it := planned{task: t, at: h.now(), read: h.judge.rules.losses.read[job.Snapshot], holds: holding{t.Module, now.Digest, now.Elements, s.outside}}
 	if s.saves > 0 {
 		it.state = fmt.Sprintf("%s/%d", t.Name, s.mark.Serial)
 	}
@@ -183,6 +187,7 @@ type rules struct {
 	did       map[string][]attempt // by task: the successful applies
 	last      map[string]int       // by task: the index of the one that counts as the last
 	since     map[string]int       // by run: the same when it was claimed
+	losses    losses
 }
 
 // attempt is an apply that succeeded, and what it was for.
@@ -198,6 +203,7 @@ type granted struct {
 }
 
 func (r *rules) init() {
+	r.losses.init()
 	r.shown, r.waits, r.approvals = map[string]content{}, map[string]content{}, map[string][]granted{}
 	r.inputs = map[string][]granted{}
 	r.did, r.last, r.since = map[string][]attempt{}, map[string]int{}, map[string]int{}
@@ -214,7 +220,7 @@ func (j *judge) permitted(p *process, task, run string, it planned) {
 	if minute := it.at.UTC().Minute(); len(it.task.Windows) > 0 && minute%windowCycle >= windowOpen {
 		p.violated("nothing is applied outside of a window: %s begins with run %s of %s, as decided at %s", p.name, run, task, it.at.UTC().Format(time.TimeOnly))
 	}
-	why, input := j.excess(run, it)
+	why, input := j.excess(p, run, it)
 	if why == "" {
 		return
 	}
@@ -235,7 +241,7 @@ func (j *judge) permitted(p *process, task, run string, it planned) {
 
 // excess says why what a run applies needs an approval; "" if it needs none. If only
 // the input does, an approval without a plan is enough.
-func (j *judge) excess(run string, it planned) (why string, input bool) {
+func (j *judge) excess(p *process, run string, it planned) (why string, input bool) {
 	t := it.task
 	switch {
 	case t.Approval.Rule == approval.Always:
@@ -244,8 +250,11 @@ func (j *judge) excess(run string, it planned) (why string, input bool) {
 		return "it destroys something", false
 	case t.Guard.Enabled && t.Guard.MaxDestroy != nil && it.destroys > *t.Guard.MaxDestroy:
 		return "it destroys too much", false
-	case !t.Guard.Enabled:
+	case j.accepted(it):
 		return "", false
+	}
+	if why := j.lost(p, run, it); why != "" || !t.Guard.Enabled {
+		return why, true
 	}
 	// While a run goes on that was given up, another may apply something.
 	before := j.rules.did[t.Name][j.rules.since[run]:]
@@ -317,16 +326,31 @@ func (j *judge) approved(v view, task string, before, now state.Task) {
 
 // explained reports whether the record of a task says what keeps it from being
 // applied, and that this concerns what Consul says now.
-func (j *judge) explained(w *world, record state.Task, want string) bool {
+func (j *judge) explained(w *world, task string, want string) bool {
+	record := j.tasks[task]
 	wait := record.Waits()
 	switch {
-	case !w.ruled:
+	case !w.ruled || !j.phaseShows(w, task):
 		return false
 	case record.OnHold != nil && (record.Run == nil || wait != nil && record.Run.Resume != nil):
 		return record.Reason.Code == state.ReasonOnHold && strings.Contains(record.Reason.Text, record.OnHold.By)
+	case record.Run == nil && record.Reason.Code == state.ReasonReplaced:
+		return record.Observed == want && j.last.Replaced != nil && slices.Contains(j.last.Replaced.Names, task)
 	case wait != nil:
 		return wait.For == state.WaitApproval && len(wait.Causes) > 0 && wait.Content != nil && record.Run.Resume == nil &&
 			record.Run.Input == want && record.Reason.Code == state.ReasonWaiting && strings.Contains(record.Reason.Text, wait.Text)
 	}
 	return false
+}
+
+// phaseShows reports whether status shows people that a task is held or waits, and why.
+func (j *judge) phaseShows(w *world, task string) bool {
+	rec := j.last
+	cfg := j.decidedOn(state.Launch{Bundle: rec.Bundle, Config: rec.Config})
+	t, ok := cfg.Task(task)
+	if !ok {
+		return false
+	}
+	shown, err := overview.Reader{Store: shelf{&w.memory}, Now: time.Now}.ReadTask(context.Background(), overlay.Compose(cfg, nil), t)
+	return err == nil && (shown.Phase == apispec.PhaseHeld || shown.Phase == apispec.PhaseWaiting) && shown.Reason.Text != ""
 }

@@ -2,6 +2,7 @@ package simulate
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -160,3 +161,28 @@ func (v view) Apply(ctx context.Context, changes ...state.Change) ([]state.Recor
 
 // Close implements state.Store.
 func (v view) Close() error { return nil }
+
+// shelf is the table as the judge reads it.
+type shelf struct{ *memory }
+
+// Get implements state.Store.
+func (s shelf) Get(_ context.Context, key string) (state.Record, error) {
+	rec, ok := s.records[key]
+	if !ok {
+		return rec, state.ErrNotFound
+	}
+	return rec, nil
+}
+
+// List implements state.Store.
+func (s shelf) List(_ context.Context, prefix string) ([]state.Record, error) {
+	return s.list(prefix), nil
+}
+
+// Apply implements state.Store.
+func (s shelf) Apply(context.Context, ...state.Change) ([]state.Record, error) {
+	return nil, errors.ErrUnsupported
+}
+
+// Close implements state.Store.
+func (s shelf) Close() error { return nil }

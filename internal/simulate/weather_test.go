@@ -32,6 +32,7 @@ type weather struct {
 	frost      bool          // instances are frozen in the midst of a run, until others take over
 	long       bool          // the history is longer than usual
 	people     int           // how often somebody asks for something
+	replaces   int           // how often Consul is replaced, in a history with rules
 }
 
 // operations are those that may fail by themselves.

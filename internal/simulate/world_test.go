@@ -239,6 +239,10 @@ func (w *world) step() {
 		w.judges()
 		return
 	}
+	if w.ruled && w.chance(w.weather.replaces) {
+		w.consul.replace(w)
+		return
+	}
 	if w.rng.IntN(100) < 80 {
 		if r := w.next(); r != nil {
 			w.serve(r)

@@ -1,0 +1,171 @@
+package simulate
+
+import (
+	"context"
+	"fmt"
+	"maps"
+
+	"github.com/terrapulse/terrapulse/internal/consul"
+	"github.com/terrapulse/terrapulse/internal/reconcile"
+	"github.com/terrapulse/terrapulse/internal/state"
+)
+
+// In some histories with rules, Consul is replaced: another cluster answers at the
+// address, and most entries are gone. Then the judge checks that a task loses none of
+// these entries without a person's approval.
+
+// cluster of Consul servers, with its data.
+type consulCluster struct {
+	name    string // "" where Connect is off
+	index   int
+	digests map[string]string
+}
+
+// identity is what a read of Consul's identity shows.
+func (s *server) identity() state.Identity {
+	return state.Identity{Cluster: s.cluster, Index: uint64(s.index)}
+}
+
+// replace has another cluster answer at Consul's address: a new one, which lacks most
+// entries, or the one before it.
+func (s *server) replace(w *world) {
+	earlier := s.earlier
+	s.earlier = &consulCluster{s.cluster, s.index, maps.Clone(s.digests)}
+	s.replaced++
+	was := maps.Clone(s.digests)
+	if earlier != nil && w.rng.IntN(3) == 0 {
+		s.cluster, s.index, s.digests = earlier.name, earlier.index+1, maps.Clone(earlier.digests)
+	} else {
+		if s.index = 10 + w.rng.IntN(20); s.cluster != "" {
+			s.cluster = fmt.Sprint("cluster ", s.replaced)
+		}
+		for _, service := range services {
+			switch w.rng.IntN(4) {
+			case 0: // its data was restored
+			case 1:
+				s.digests[service] = w.someData()
+			default:
+				s.digests[service] = fmt.Sprintf("d%d.%d", w.rng.IntN(3), w.rng.IntN(3))
+			}
+		}
+	}
+	before, known := w.judge.last.Consuls[""]
+	for _, service := range services {
+		now := elements(service, s.digests[service])
+		for name := range elements(service, was[service]) {
+			// What was not identified before, and what has no other identity, cannot be seen.
+			if _, there := now[name]; !there && known && before.Replaced(s.identity()) != "" {
+				s.lost[service][name] = s.replaced
+			}
+		}
+		s.found(service)
+	}
+	s.before = maps.Clone(s.digests)
+	w.note("Consul is %q now (index %d), with %v", s.cluster, s.index, s.digests)
+	s.moved()
+}
+
+// found takes note of the entries that a service shows.
+func (s *server) found(service string) {
+	for name := range elements(service, s.digests[service]) {
+		delete(s.lost[service], name)
+	}
+}
+
+// moved wakes those that watch a gate.
+func (s *server) moved() {
+	for _, moved := range s.watches {
+		select {
+		case moved <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// Identify implements reconcile.Consul.
+func (e eyes) Identify(ctx context.Context, _ string) (state.Identity, error) {
+	if !e.ruled {
+		return state.Identity{}, nil
+	}
+	return ask(ctx, e.process, consulServer, "identify Consul", func() (state.Identity, error) {
+		if e.consul.gone {
+			return state.Identity{}, errConsulGone
+		}
+		return e.consul.identity(), nil
+	})
+}
+
+// approveAll has somebody approve what all tasks lose by a replaced Consul.
+func (w *world) approveAll() {
+	w.person("approves what a replaced Consul has lost", "", func(ctx context.Context, c *reconcile.Control) error {
+		return c.ApproveAll(ctx, state.ReplacedApproval{By: "a person"})
+	})
+}
+
+// losses is what the judge knows of entries that are gone with a replaced Consul.
+type losses struct {
+	read    map[*consul.Snapshot]int            // how often Consul was replaced before
+	shown   map[string]map[string]state.Attempt // by digest of what is held: by task
+	granted map[string]map[state.Attempt]bool   // by task
+}
+
+func (l *losses) init() {
+	l.read, l.shown, l.granted = map[*consul.Snapshot]int{}, map[string]map[string]state.Attempt{}, map[string]map[state.Attempt]bool{}
+}
+
+// replacement looks at what a write says of a replaced Consul.
+func (j *judge) replacement(v view, next state.Reconcile) {
+	l, before := &j.rules.losses, j.last
+	cfg := j.decidedOn(state.Launch{Bundle: next.Bundle, Config: next.Config})
+	if r := next.Replaced; r != nil && v.act != nil {
+		l.shown[r.Shown] = map[string]state.Attempt{}
+		for _, name := range r.Names {
+			if t, ok := cfg.Task(name); ok {
+				l.shown[r.Shown][name] = state.Attempt{Definition: t.Digest(cfg), Observed: v.act.seen[name]}
+			}
+		}
+	}
+	if r := next.Replaced; r != nil && r.Approved != nil && (before.Replaced == nil || before.Replaced.Approved == nil || *before.Replaced.Approved != *r.Approved) {
+		if !v.person() {
+			v.violated("a person approves: %s writes an approval of what a replaced Consul has lost", v.name)
+		}
+		for name, of := range l.shown[r.Approved.Shown] {
+			if l.granted[name] == nil {
+				l.granted[name] = map[state.Attempt]bool{}
+			}
+			l.granted[name][of] = true
+		}
+	}
+	if next.Consuls[""].Cluster == before.Consuls[""].Cluster {
+		return
+	}
+	for _, service := range services { // what is disabled or not configured loses nothing now
+		if t, ok := cfg.Task(service); !ok || !t.Enabled {
+			clear(v.consul.lost[service])
+		}
+	}
+}
+
+// lost says which entries a run would remove that are gone with a replaced Consul;
+// "" if there are none.
+func (j *judge) lost(p *process, run string, it planned) string {
+	for name, since := range p.consul.lost[it.task.Name] {
+		if _, there := it.holds.entries[name]; there || it.read < since {
+			continue
+		}
+		applied := true
+		for _, a := range j.rules.did[it.task.Name][j.rules.since[run]:] {
+			_, has := a.entries[name]
+			applied = applied && has
+		}
+		if applied {
+			return fmt.Sprintf("%s is gone with a Consul that was replaced", name)
+		}
+	}
+	return ""
+}
+
+// accepted reports whether a person has approved what a run loses by a replaced Consul.
+func (j *judge) accepted(it planned) bool {
+	return j.rules.losses.granted[it.task.Name][state.Attempt{Definition: it.definition, Observed: it.input}]
+}
