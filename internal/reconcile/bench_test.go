@@ -32,6 +32,8 @@ type catalog struct {
 	identity state.Identity
 	keys     map[string]string // what queries of keys show
 	keysErr  error
+	after    func(*catalog) // called after each read, if it is set
+	closed   int            // the number of the view that cannot be read, from 1; none if 0
 }
 
 func (c *catalog) set(digest string, err error) {
@@ -47,7 +49,10 @@ func (c *catalog) Observe(_ context.Context, queries []consul.Query) []consul.An
 	for i := range answers {
 		c.reads++
 		answers[i].Err = c.err
-		if c.err == nil {
+		if i+1 == c.closed {
+			answers[i].Err = errors.New("permission denied")
+		}
+		if answers[i].Err == nil {
 			answers[i].Digest = c.digest
 			answers[i].Elements = map[string]string{c.digest: "1"}
 		}
@@ -55,6 +60,9 @@ func (c *catalog) Observe(_ context.Context, queries []consul.Query) []consul.An
 			answers[i].Err = c.keysErr
 			answers[i].Digest, answers[i].Elements = fmt.Sprint(len(c.keys)), c.keys
 		}
+	}
+	if c.after != nil {
+		c.after(c)
 	}
 	return answers
 }

@@ -66,14 +66,15 @@ func recorded(was, next state.Reconcile, now time.Time) []outbox.Event {
 	case was.ConsulError != "" && next.ConsulError == "":
 		add(outbox.Event{Kind: outbox.ConsulFound, Since: was.Since})
 	}
-	switch {
-	case next.Replaced != nil && (was.Replaced == nil || was.Replaced.Approved != nil && was.Replaced.Shown != next.Replaced.Shown):
-		add(outbox.Event{Kind: outbox.ConsulReplaced, Detail: next.Replaced.Detail(), Cause: next.Replaced.Why})
-	case next.Replaced == nil && was.Replaced != nil && was.Replaced.Approved != nil:
-		a := was.Replaced.Approved
-		add(outbox.Event{Kind: outbox.ConsulAccepted, Detail: a.Comment, By: a.By, Since: was.Replaced.Since})
-	case next.Replaced == nil && was.Replaced != nil:
-		add(outbox.Event{Kind: outbox.ConsulRestored, Since: was.Replaced.Since})
+	switch r, old := next.Replaced, was.Replaced; {
+	case r == nil && old == nil:
+	case r != nil && (old == nil || r.Tasks > 0 && (old.Approved != nil && old.Shown != r.Shown || old.Tasks == 0)):
+		add(outbox.Event{Kind: outbox.ConsulReplaced, Detail: r.Detail(), Cause: r.Why})
+	case old.Approved != nil && (r == nil || r.Approved == nil && len(r.Unread) > 0):
+		a := old.Approved
+		add(outbox.Event{Kind: outbox.ConsulAccepted, Detail: a.Comment, By: a.By, Since: old.Since})
+	case r == nil:
+		add(outbox.Event{Kind: outbox.ConsulRestored, Since: old.Since})
 	}
 	if r := next.Refused; r != nil && !sameRefusal(was.Refused, r) {
 		add(outbox.Event{Kind: outbox.ConfigurationRefused, Bundle: r.Bundle, Error: r.Error})

@@ -119,6 +119,10 @@ func (t *tick) unreadable() *state.Unreadable {
 // saveRecord writes the record and its events. If somebody has changed an override
 // or requested a tick meanwhile, it keeps that and makes the next tick due at once.
 func (t *tick) saveRecord(ctx context.Context, rec state.Stored[state.Reconcile], next state.Reconcile, unnumbered []outbox.Event) error {
+	var read *state.ReplacedApproval
+	if was := rec.Data.Replaced; was != nil {
+		read = was.Approved
+	}
 	for {
 		numbered := slices.Clone(unnumbered)
 		for i := range numbered {
@@ -141,7 +145,7 @@ func (t *tick) saveRecord(ctx context.Context, rec state.Stored[state.Reconcile]
 		now := t.Now()
 		next.Overrides, next.Due, t.report.Due = rec.Data.Overrides, now, now
 		next.Events = rec.Data.Events
-		if was := rec.Data.Replaced; was != nil && next.Replaced != nil {
+		if was := rec.Data.Replaced; was != nil && was.Approved != nil && next.Replaced != nil && (read == nil || *was.Approved != *read) {
 			next.Replaced.Approved = was.Approved // the next tick compares it with what Consul shows
 		}
 	}

@@ -25,7 +25,7 @@ var ErrNotReplaced = errors.New("no task is held because Consul was replaced")
 // it is harmless. The error is ErrNotReplaced.
 func (c *Control) ApproveAll(ctx context.Context, a state.ReplacedApproval) error {
 	return c.write(ctx, func(rec *state.Reconcile) ([]state.Change, error) {
-		if rec.Replaced == nil {
+		if rec.Replaced == nil || rec.Replaced.Tasks == 0 {
 			return nil, ErrNotReplaced
 		}
 		if was := rec.Replaced.Approved; was != nil && was.Shown == rec.Replaced.Shown {
@@ -72,8 +72,8 @@ func (t *tick) observeConsul(ctx context.Context, rec state.Reconcile, states ma
 		return nil, err
 	}
 	next := consulReplaced(rec, shown, t.Now())
-	if next != nil && !t.modules {
-		t.everything, t.modules = true, true // to say at once what every task loses
+	if next != nil && (!t.modules || unseen(rec, shown)) {
+		t.everything, t.modules = true, true // what every task loses by it, and not what the Consul of before showed
 		if inputs, err = t.observe(ctx, rec, states); err != nil {
 			return nil, err
 		}
@@ -123,7 +123,7 @@ func consulReplaced(rec state.Reconcile, shown map[string]state.Identity, now ti
 		switch {
 		case why != "":
 			next.Now[dc] = id
-			if !since {
+			if next.Unread = nil; !since {
 				next.Why = strings.TrimPrefix(next.Why+"; "+why+condition.Scope{Datacenter: dc}.String(), "; ")
 			}
 		case since && was.Cluster != before.Cluster && id.Cluster == before.Cluster && id.Cluster != "":
@@ -138,19 +138,37 @@ func consulReplaced(rec state.Reconcile, shown map[string]state.Identity, now ti
 	return &next
 }
 
+// unseen reports whether Consul is another one than at the last tick. What was read
+// before that is known may be what the earlier one showed.
+func unseen(rec state.Reconcile, shown map[string]state.Identity) bool {
+	for dc, id := range shown {
+		last := rec.Consuls[dc]
+		if rec.Replaced.In([]string{dc}) {
+			last = rec.Replaced.Now[dc]
+		}
+		if last.Replaced(id) != "" {
+			return true
+		}
+	}
+	return false
+}
+
 // accept adds up what the tasks lose by a replaced Consul, and returns what is
 // recorded. It ends the hold if a person approved exactly that, or if nothing is lost
-// any more.
-func accept(inputs []Input, rec state.Reconcile, shown map[string]state.Identity, replaced *state.Replaced, everything bool) (map[string]state.Identity, *state.Replaced) {
+// any more. After an approval, only the tasks that could not be read are held on.
+func accept(inputs []Input, rec state.Reconcile, identities map[string]state.Identity, replaced *state.Replaced, everything bool) (map[string]state.Identity, *state.Replaced) {
 	complete, lost := everything, []*Input{}
 	sum := sha256.New()
 	var tasks, entries int
+	var unread []string
 	for i := range inputs {
 		in := &inputs[i]
+		concerned := replaced == nil || replaced.Concerns(in.Task.Name, in.Datacenters)
 		switch {
-		case in.Observed == nil:
-			complete = complete && (in.Removed || !in.Task.Enabled)
-		case in.Observed.Lost != nil && (replaced == nil || replaced.In(in.Datacenters)):
+		case in.Observed == nil && (in.Removed || !in.Task.Enabled):
+		case in.Observed == nil && concerned:
+			complete, unread = false, append(unread, in.Task.Name)
+		case in.Observed != nil && in.Observed.Lost != nil && concerned:
 			lost = append(lost, in)
 			tasks, entries = tasks+1, entries+in.Observed.Lost.entries
 			fmt.Fprintf(sum, "%q %s %s %s\n", in.Task.Name, in.Definition, in.Observed.Digest, in.Observed.Inputs)
@@ -167,6 +185,10 @@ func accept(inputs []Input, rec state.Reconcile, shown map[string]state.Identity
 			replaced.Approved = nil
 			for _, in := range lost {
 				in.Replaced = replaced
+				unread = append(unread, in.Task.Name)
+			}
+			if len(replaced.Unread) > 0 { // the others are approved
+				replaced.Unread = unread
 			}
 			return rec.Consuls, replaced
 		}
@@ -178,7 +200,9 @@ func accept(inputs []Input, rec state.Reconcile, shown map[string]state.Identity
 			}
 			in.Accepted = &state.Accepted{Approval: given, Observed: in.Observed.Digest}
 		}
-		complete, tasks = true, 0
+		if tasks = 0; len(unread) == 0 {
+			complete = true
+		}
 	}
 	consuls := maps.Clone(rec.Consuls)
 	if consuls == nil {
@@ -187,13 +211,17 @@ func accept(inputs []Input, rec state.Reconcile, shown map[string]state.Identity
 	if replaced != nil {
 		maps.Copy(consuls, replaced.Now)
 	}
-	for dc, id := range shown {
+	for dc, id := range identities {
 		if was, known := consuls[dc]; !known || everything && complete && tasks == 0 {
 			if id.Cluster == "" {
 				id.Cluster = was.Cluster // Connect may be on again
 			}
 			consuls[dc] = id
 		}
+	}
+	if replaced != nil && len(unread) > 0 {
+		replaced.Approved, replaced.Unread, replaced.Tasks, replaced.Entries, replaced.Names = nil, unread, 0, 0, nil
+		return consuls, replaced
 	}
 	return consuls, nil
 }

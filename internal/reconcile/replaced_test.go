@@ -235,3 +235,58 @@ func TestTick_AnotherConsulWithEverythingIsTheConsulFromNowOn(t *testing.T) {
 		t.Errorf("%+v", rec)
 	}
 }
+
+func TestTick_ConsulThatIsReplacedWhileItIsReadIsReadAgain(t *testing.T) {
+	for name, approved := range map[string]bool{"nothing was lost before": false, "what was lost before is approved": true} {
+		b := replacedBench(t)
+		third := state.Identity{Cluster: "third", Index: 12}
+		if approved {
+			b.tick()
+			b.approveAll()
+		} else {
+			b.catalog.identity = oldConsul
+			b.catalog.set("A", nil)
+			b.now = b.now.Add(refreshEvery + time.Second)
+		}
+		b.catalog.after = func(c *catalog) { c.digest, c.identity = "C", third }
+		b.tick()
+		b.tick()
+		if rec := b.record(); rec.Replaced == nil || rec.Replaced.Tasks != 3 || rec.Consuls[""] != oldConsul || len(b.launcher.launches()) != 0 {
+			t.Errorf("%s: %+v, %+v, %d launches", name, rec.Replaced, rec.Consuls, len(b.launcher.launches()))
+		}
+	}
+}
+
+func TestTick_TaskThatCannotBeReadWhenTheRestIsApprovedIsHeldOn(t *testing.T) {
+	b := replacedBench(t)
+	events := &recorder{}
+	b.Sinks = func() []outbox.Sink { return []outbox.Sink{events} }
+	b.catalog.closed = 2
+	b.tick()
+	b.approveAll()
+	b.tick()
+	launches := b.launcher.launches()
+	if len(launches) != 1 || len(launches[0].Runs) != 2 || events.count(outbox.ConsulAccepted) != 1 {
+		t.Fatalf("%+v, %d events", launches, events.count(outbox.ConsulAccepted))
+	}
+	if rec := b.record(); rec.Replaced == nil || !slices.Equal(rec.Replaced.Unread, []string{"task-1"}) || rec.Consuls[""] != newConsul {
+		t.Fatalf("%+v, %+v", rec.Replaced, rec.Consuls)
+	}
+	if launches[0].Replaced.Concerns("task-0", []string{""}) || !launches[0].Replaced.Concerns("task-1", []string{""}) {
+		t.Errorf("runners are told %+v", launches[0].Replaced)
+	}
+	if err := (&Control{Store: b.store, Now: b.Now}).ApproveAll(t.Context(), state.ReplacedApproval{By: "alice"}); !errors.Is(err, ErrNotReplaced) {
+		t.Errorf("nothing more is held: %v", err)
+	}
+
+	b.catalog.closed = 0
+	b.tick()
+	if rec := b.record(); rec.Replaced == nil || rec.Replaced.Tasks != 1 || b.task("task-1").Reason.Code != state.ReasonReplaced || events.count(outbox.ConsulReplaced) != 2 {
+		t.Errorf("%+v: %+v, said %d times", rec.Replaced, b.task("task-1").Reason, events.count(outbox.ConsulReplaced))
+	}
+	b.approveAll()
+	b.tick()
+	if rec := b.record(); rec.Replaced != nil || b.task("task-1").Accepted == nil || events.count(outbox.ConsulAccepted) != 2 {
+		t.Errorf("%+v, %+v", rec.Replaced, b.task("task-1"))
+	}
+}

@@ -44,7 +44,7 @@ func (j *judgement) judgeConsul(ctx context.Context, launch state.Launch) error 
 // applied; "" if it is the same.
 func (c *claim) consulReplaced(ctx context.Context, launch state.Launch, task *config.Task) (string, error) {
 	datacenters := consul.Datacenters(task)
-	if launch.Replaced.In(datacenters) {
+	if launch.Replaced.Concerns(task.Name, datacenters) {
 		return launch.Replaced.Why, nil
 	}
 	for _, dc := range datacenters {

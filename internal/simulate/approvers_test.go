@@ -13,6 +13,9 @@ import (
 // anyWait is what somebody means who approves whatever waits.
 const anyWait = "any"
 
+// names are those of people who change tasks and approve plans.
+var names = []string{"ann", "bob"}
+
 // plan is a plan that somebody knows of, perhaps one that nobody waits with any more.
 type plan struct{ task, id string }
 
@@ -52,8 +55,12 @@ func (w *world) approve(it plan) {
 	if meant == "" {
 		meant = anyWait
 	}
-	w.person("approves plan "+it.id+" of "+it.task, meant, func(ctx context.Context, c *reconcile.Control) error {
-		return c.Approve(ctx, it.task, it.id, state.Approval{By: "a person"})
+	by := state.Approval{By: names[w.rng.IntN(len(names))], Authenticated: w.rng.IntN(4) > 0}
+	if !w.faults {
+		by = state.Approval{By: "somebody else", Authenticated: true}
+	}
+	w.person(by.By+" approves plan "+it.id+" of "+it.task, meant, func(ctx context.Context, c *reconcile.Control) error {
+		return c.Approve(ctx, it.task, it.id, by)
 	})
 }
 
@@ -81,6 +88,7 @@ func (w *world) person(what, meant string, do func(context.Context, *reconcile.C
 	w.people = append(w.people, p)
 	w.judge.meant[p.id] = meant
 	base := bundles[w.pointer].config
+	p.base = base
 	c := &reconcile.Control{Store: view{process: p}, Now: p.now, Poll: 5 * time.Second,
 		Base: func(context.Context) (*config.Config, error) { return base, nil }}
 	w.note("%s %s", p.name, what)

@@ -80,6 +80,9 @@ func (w *world) somebody() {
 func (w *world) wish() *wish {
 	it := &wish{task: services[w.rng.IntN(len(services))], trial: w.rng.IntN(2) == 0}
 	opts := reconcile.ChangeOptions{By: "a person", Provisional: it.trial}
+	if w.ruled {
+		opts.By = names[w.rng.IntN(len(names))]
+	}
 	switch n := w.rng.IntN(100); {
 	case n < 35:
 		definition := made[w.rng.IntN(len(made))]

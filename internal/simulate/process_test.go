@@ -6,6 +6,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/terrapulse/terrapulse/internal/config"
 )
 
 // process is one function or container, with a clock of its own.
@@ -16,8 +18,9 @@ type process struct {
 	skew    time.Duration
 	cut     time.Time // until then it reaches nobody
 	dead    bool
-	freezes int    // how often it was frozen
-	who     string // names it in locks
+	freezes int            // how often it was frozen
+	who     string         // names it in locks
+	base    *config.Config // that a person's request goes by
 
 	frozen chan struct{} // closed when it goes on; nil if it is not frozen
 	until  time.Time     // when it goes on

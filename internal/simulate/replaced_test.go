@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"time"
 
 	"github.com/terrapulse/terrapulse/internal/consul"
 	"github.com/terrapulse/terrapulse/internal/reconcile"
@@ -104,20 +105,28 @@ func (w *world) approveAll() {
 
 // losses is what the judge knows of entries that are gone with a replaced Consul.
 type losses struct {
-	read    map[*consul.Snapshot]int            // how often Consul was replaced before
-	shown   map[string]map[string]state.Attempt // by digest of what is held: by task
-	granted map[string]map[state.Attempt]bool   // by task
+	read    map[*consul.Snapshot]int               // how often Consul was replaced before
+	shown   map[string]map[string]state.Attempt    // by digest of what is held: by task
+	granted map[string]map[state.Attempt]time.Time // by task: until when; zero for no limit
 }
 
 func (l *losses) init() {
-	l.read, l.shown, l.granted = map[*consul.Snapshot]int{}, map[string]map[string]state.Attempt{}, map[string]map[state.Attempt]bool{}
+	l.read, l.shown, l.granted = map[*consul.Snapshot]int{}, map[string]map[string]state.Attempt{}, map[string]map[state.Attempt]time.Time{}
+}
+
+// grant notes a person's approval of what a task is shown.
+func (l *losses) grant(task string, of state.Attempt, until time.Time) {
+	if l.granted[task] == nil {
+		l.granted[task] = map[state.Attempt]time.Time{}
+	}
+	l.granted[task][of] = until
 }
 
 // replacement looks at what a write says of a replaced Consul.
 func (j *judge) replacement(v view, next state.Reconcile) {
 	l, before := &j.rules.losses, j.last
 	cfg := j.decidedOn(state.Launch{Bundle: next.Bundle, Config: next.Config})
-	if r := next.Replaced; r != nil && v.act != nil {
+	if r := next.Replaced; r != nil && r.Tasks > 0 && v.act != nil && l.shown[r.Shown] == nil {
 		l.shown[r.Shown] = map[string]state.Attempt{}
 		for _, name := range r.Names {
 			if t, ok := cfg.Task(name); ok {
@@ -130,18 +139,37 @@ func (j *judge) replacement(v view, next state.Reconcile) {
 			v.violated("a person approves: %s writes an approval of what a replaced Consul has lost", v.name)
 		}
 		for name, of := range l.shown[r.Approved.Shown] {
-			if l.granted[name] == nil {
-				l.granted[name] = map[state.Attempt]bool{}
+			var expires time.Time
+			if t, ok := cfg.Task(name); ok && t.Approval.Expires > 0 {
+				expires = r.Approved.At.Add(t.Approval.Expires)
 			}
-			l.granted[name][of] = true
+			l.grant(name, of, expires)
 		}
 	}
 	if next.Consuls[""].Cluster == before.Consuls[""].Cluster {
 		return
 	}
+	if was := before.Replaced; was != nil && was.Approved != nil && v.act != nil {
+		for name, of := range l.shown[was.Approved.Shown] {
+			j.approvedLoss(v, name, of)
+		}
+	}
 	for _, service := range services { // what is disabled or not configured loses nothing now
 		if t, ok := cfg.Task(service); !ok || !t.Enabled {
 			clear(v.consul.lost[service])
+		}
+	}
+}
+
+// approvedLoss notes that the engine uses a person's approval of what a task loses.
+func (j *judge) approvedLoss(v view, task string, of state.Attempt) {
+	if _, ok := j.rules.losses.granted[task][of]; !ok {
+		v.violated("a person approves what a replaced Consul has lost: %s permits %s to apply %s", v.name, task, of.Observed)
+	}
+	shows := elements(task, of.Observed)
+	for name := range v.consul.lost[task] {
+		if _, there := shows[name]; !there {
+			delete(v.consul.lost[task], name)
 		}
 	}
 }
@@ -167,5 +195,6 @@ func (j *judge) lost(p *process, run string, it planned) string {
 
 // accepted reports whether a person has approved what a run loses by a replaced Consul.
 func (j *judge) accepted(it planned) bool {
-	return j.rules.losses.granted[it.task.Name][state.Attempt{Definition: it.definition, Observed: it.input}]
+	until, ok := j.rules.losses.granted[it.task.Name][state.Attempt{Definition: it.definition, Observed: it.input}]
+	return ok && (until.IsZero() || it.at.Before(until))
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -39,13 +40,25 @@ func ruled(tasks []config.Task, rules ...config.Rules) []config.Task {
 	return tasks
 }
 
-// windows returns the window that is open in the first minutes of each cycle.
-func windows() []window.Window {
-	w, err := window.Window{Kind: window.Allow, Schedule: fmt.Sprintf("*/%d * * * *", windowCycle), Duration: windowOpen * time.Minute, TimeZone: "UTC"}.Parse()
-	if err != nil {
-		panic(err)
+// windows returns windows of these kinds. Whether they allow, deny or do both, changes
+// may be applied in the first minutes of each cycle only.
+func windows(removals bool, kinds ...window.Kind) []window.Window {
+	var all []window.Window
+	for _, kind := range kinds {
+		begins, lasts := "*/20", windowOpen
+		switch {
+		case kind == window.Deny:
+			begins, lasts = "12-59/20", windowCycle-windowOpen
+		case len(kinds) > 1: // a part of it is denied
+			lasts = windowCycle - 2
+		}
+		w, err := window.Window{Kind: kind, Schedule: begins + " * * * *", Duration: time.Duration(lasts) * time.Minute, TimeZone: "UTC", AllowRemovalsAlways: removals}.Parse()
+		if err != nil {
+			panic(err)
+		}
+		all = append(all, w)
 	}
-	return []window.Window{w}
+	return all
 }
 
 // withRules are the bundles again, with rules.
@@ -53,15 +66,16 @@ func withRules(plain []bundle) []bundle {
 	most := 4
 	limited := guard.Default
 	limited.MaxDestroy = &most
-	always := approval.Spec{Rule: approval.Always, Expires: 10 * time.Minute}
+	always := approval.Spec{Rule: approval.Always, Expires: 10 * time.Minute, DistinctApprover: true}
 	destructive := approval.Spec{Rule: approval.Destructive, Expires: time.Hour}
+	allowed, denied, both := windows(false, window.Allow), windows(true, window.Deny), windows(false, window.Allow, window.Deny)
 	return []bundle{
 		{digest: "b3", config: &config.Config{KeepRemoved: keptRemoved, Tasks: ruled(plain[0].config.Tasks,
-			config.Rules{Guard: guard.Default, Approval: always}, config.Rules{Guard: guard.Default, Approval: approval.Default, Windows: windows()})}},
+			config.Rules{Guard: guard.Default, Approval: always}, config.Rules{Guard: guard.Default, Approval: approval.Default, Windows: denied})}},
 		{digest: "b4", config: &config.Config{KeepRemoved: keptRemoved, Tasks: ruled(plain[1].config.Tasks,
-			config.Rules{Guard: limited, Approval: approval.Default}, config.Rules{Guard: guard.Default, Approval: always, Windows: windows()}, config.Rules{Guard: guard.Default})}},
+			config.Rules{Guard: limited, Approval: approval.Default}, config.Rules{Guard: guard.Default, Approval: always, Windows: both}, config.Rules{Guard: guard.Default})}},
 		{digest: "b5", config: &config.Config{KeepRemoved: keptRemoved, Tasks: ruled(plain[2].config.Tasks,
-			config.Rules{Guard: limited, Approval: destructive, Windows: windows()}, config.Rules{Guard: guard.Default, Approval: destructive})}},
+			config.Rules{Guard: limited, Approval: destructive, Windows: allowed}, config.Rules{Guard: guard.Default, Approval: destructive})}},
 	}
 }
 
@@ -193,6 +207,7 @@ type rules struct {
 // attempt is an apply that succeeded, and what it was for.
 type attempt struct {
 	run     string
+	module  string
 	entries map[string]string
 }
 
@@ -217,7 +232,7 @@ func (j *judge) permitted(p *process, task, run string, it planned) {
 	if it.judged && !it.changes {
 		return
 	}
-	if minute := it.at.UTC().Minute(); len(it.task.Windows) > 0 && minute%windowCycle >= windowOpen {
+	if minute := it.at.UTC().Minute(); len(it.task.Windows) > 0 && minute%windowCycle >= windowOpen && !j.onlyRemoves(run, it) {
 		p.violated("nothing is applied outside of a window: %s begins with run %s of %s, as decided at %s", p.name, run, task, it.at.UTC().Format(time.TimeOnly))
 	}
 	why, input := j.excess(p, run, it)
@@ -237,6 +252,19 @@ func (j *judge) permitted(p *process, task, run string, it planned) {
 	}
 	p.violated("what needs an approval is applied with one of that very content: %s applies %+v at %s in run %s of %s, though %s; approved: [%s]",
 		p.name, it.content, it.at.UTC().Format(time.TimeOnly), run, task, why, strings.Join(texts, "; "))
+}
+
+// onlyRemoves reports whether a run may apply outside of the windows because it only
+// takes entries away.
+func (j *judge) onlyRemoves(run string, it planned) bool {
+	return it.task.Windows[0].AllowRemovalsAlways && slices.ContainsFunc(j.rules.did[it.task.Name][j.rules.since[run]:], func(a attempt) bool {
+		for name, now := range it.holds.entries {
+			if a.entries[name] != now {
+				return false
+			}
+		}
+		return len(it.holds.entries) < len(a.entries) && a.module == it.holds.module
+	})
 }
 
 // excess says why what a run applies needs an approval; "" if it needs none. If only
@@ -269,7 +297,7 @@ func (j *judge) excess(p *process, run string, it planned) (why string, input bo
 
 // did notes that a run has applied something.
 func (j *judge) did(task, run string, it planned) {
-	j.rules.did[task] = append(j.rules.did[task], attempt{run, it.holds.entries})
+	j.rules.did[task] = append(j.rules.did[task], attempt{run, it.holds.module, it.holds.entries})
 }
 
 // forgot notes that the engine knows nothing more of what a task was applied with.
@@ -307,6 +335,12 @@ func (j *judge) approved(v view, task string, before, now state.Task) {
 	if before.OnHold != nil && now.OnHold == nil && !v.person() {
 		v.violated("a person's hold lasts until a person releases it: %s ends that of %s", v.name, task)
 	}
+	if a := now.Accepted; a != nil && (before.Accepted == nil || *a != *before.Accepted) {
+		if v.person() {
+			j.rules.losses.grant(task, a.For(), a.Expires)
+		}
+		j.approvedLoss(v, task, a.For())
+	}
 	if now.Waits() == nil || now.Run.Resume == nil || now.Run.Resume.Approval == nil {
 		return
 	}
@@ -314,10 +348,19 @@ func (j *judge) approved(v view, task string, before, now state.Task) {
 	if before.Waits() != nil && before.Run.Resume != nil && before.Run.Resume.Approval != nil && before.Run.Resume.Approval.At.Equal(a.At) {
 		return
 	}
+	content := j.rules.waits[now.Run.Wait.ID]
 	if !v.person() {
-		v.violated("a person approves: %s writes an approval of %s", v.name, task)
+		if _, ok := j.rules.losses.granted[task][state.Attempt{Definition: content.definition, Observed: content.input}]; !ok {
+			v.violated("a person approves: %s writes an approval of %s", v.name, task)
+		}
+		return // it permits the loss, and nothing else
 	}
-	given := granted{j.rules.waits[now.Run.Wait.ID], a.Expires}
+	if by := j.overrides[task].By; !a.Authenticated && by != "" || by == a.By {
+		if t, ok := overlay.Compose(v.base, slices.Collect(maps.Values(j.overrides))).Config.Task(task); ok && t.Approval.DistinctApprover {
+			v.violated("another person approves: %s approves what %s has changed: %s", a.By, by, task)
+		}
+	}
+	given := granted{content, a.Expires}
 	j.rules.approvals[now.Run.ID] = append(j.rules.approvals[now.Run.ID], given)
 	if given.plan == "" {
 		j.rules.inputs[task] = append(j.rules.inputs[task], given)

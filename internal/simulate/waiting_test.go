@@ -84,6 +84,9 @@ func (j *judge) resumed(v view, before, now state.Task) {
 		return
 	}
 	opened := now.Run.Wait.For == state.WaitWindow && !v.person() // the leader sees that itself
+	if a := now.Run.Resume.Approval; a != nil && !v.person() {
+		opened = true // because somebody has approved what a replaced Consul has lost: see judge.approved
+	}
 	if meant := j.meant[v.id]; meant != now.Run.Wait.ID && meant != anyWait && !opened {
 		v.violated("a request concerns the wait that it was made for: %s resumes run %s from %s, and meant %s", v.name, now.Run.ID, now.Run.Wait.ID, meant)
 	}

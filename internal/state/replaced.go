@@ -2,6 +2,7 @@ package state
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -38,6 +39,9 @@ type Replaced struct {
 	Shown   string              `json:"shown,omitempty"` // digest of what those tasks are shown
 	// Approved is an approval of everything that Shown stands for, until the next tick.
 	Approved *ReplacedApproval `json:"approved,omitempty"`
+	// Unread are the tasks that could not be read when the rest was approved. If there
+	// are any, no other task is held.
+	Unread []string `json:"unread,omitempty"`
 }
 
 // In reports whether Consul was replaced in one of the datacenters.
@@ -51,6 +55,12 @@ func (r *Replaced) In(datacenters []string) bool {
 		}
 	}
 	return false
+}
+
+// Concerns reports whether a task that reads the datacenters is held if it loses
+// entries.
+func (r *Replaced) Concerns(task string, datacenters []string) bool {
+	return r.In(datacenters) && (len(r.Unread) == 0 || slices.Contains(r.Unread, task))
 }
 
 // Detail says in words what is held.
