@@ -73,7 +73,7 @@ func TestControl_TaskThatReappearedCanBeDisabled(t *testing.T) {
 	b.must(b.people().Delete(t.Context(), "task-0", ""))
 	changed := slices.Clone(all)
 	changed[0].Module = "./another"
-	b.Config = &config.Config{Tasks: changed}
+	b.Config = &config.Config{KeepRemoved: keptRemoved, Tasks: changed}
 	b.must(b.people().SetEnabled(t.Context(), "task-0", false, ChangeOptions{}))
 	b.effective = nil
 	b.tick()
@@ -197,7 +197,7 @@ func TestControl_RedundantOverrideIsNotKept(t *testing.T) {
 func TestControl_CreatedTaskIsKeptBesideAFileTaskOfItsName(t *testing.T) {
 	b := newBench(t)
 	b.must(b.people().Create(t.Context(), json.RawMessage(strings.ReplaceAll(made, `"made"`, `"task-0"`)), ChangeOptions{}))
-	b.Config = &config.Config{Tasks: tasks(1)}
+	b.Config = &config.Config{KeepRemoved: keptRemoved, Tasks: tasks(1)}
 	for _, enabled := range []bool{false, true} {
 		b.must(b.people().SetEnabled(t.Context(), "task-0", enabled, ChangeOptions{}))
 	}

@@ -154,7 +154,7 @@ func TestControl_DeletedFileTaskReappearsWhenItsBlockChanges(t *testing.T) {
 	expect(t, "tasks after a restart", names(t, i.Control), "db")
 	changed := tasks("web", "db")
 	changed[0].Module = "./another"
-	i.base.Store(&config.Config{Tasks: changed})
+	i.base.Store(&config.Config{KeepRemoved: month, Tasks: changed})
 	i.reload <- reconcile.Reload{Config: i.base.Load()}
 	expect(t, "tasks after a change of the file", names(t, i.Control), "web", "db")
 	eventually(t, "it ran", func() bool { return m.runs("web") == 2 })
@@ -168,7 +168,7 @@ func TestControl_TaskWithoutEffectCanBeDeleted(t *testing.T) {
 	}
 	clash := tasks("web")
 	clash[0].WorkingDir = "api"
-	i.base.Store(&config.Config{Tasks: clash})
+	i.base.Store(&config.Config{KeepRemoved: month, Tasks: clash})
 	e, err := i.Config(t.Context())
 	if err != nil || e.Problems["api"] == nil {
 		t.Fatalf("the file has not taken its folder: %v, %v", e, err)
@@ -181,7 +181,7 @@ func TestControl_TaskWithoutEffectCanBeDeleted(t *testing.T) {
 	if comesBack, err := i.Delete(t.Context(), "api", "a test"); err != nil || comesBack {
 		t.Fatalf("comes back %v: %v", comesBack, err)
 	}
-	i.base.Store(&config.Config{Tasks: tasks("web")})
+	i.base.Store(&config.Config{KeepRemoved: month, Tasks: tasks("web")})
 	expect(t, "tasks", names(t, i.Control), "web")
 	if _, err := i.Delete(t.Context(), "api", "a test"); !errors.Is(err, reconcile.ErrNoTask) {
 		t.Errorf("deleted again: %v", err)
@@ -318,7 +318,7 @@ func TestLoop_InvalidFilesAreRefusedAndReported(t *testing.T) {
 	eventually(t, "it is told", func() bool { return refused() == "f.hcl:1: not valid HCL" })
 	i.change("B")
 	eventually(t, "web ran", func() bool { return m.runs("web") == 2 })
-	i.base.Store(&config.Config{Tasks: tasks("web", "db")})
+	i.base.Store(&config.Config{KeepRemoved: month, Tasks: tasks("web", "db")})
 	i.reload <- reconcile.Reload{Config: i.base.Load()}
 	eventually(t, "db ran", func() bool { return m.runs("db") == 1 })
 	eventually(t, "nothing is told", func() bool { return refused() == "" })
@@ -330,7 +330,7 @@ func TestLoop_StandbyTakesOverWithTheLatestFiles(t *testing.T) {
 	leader := m.start(tasks("web"))
 	eventually(t, "web ran", func() bool { return m.runs("web") == 1 && leader.reason("web") == state.ReasonUnchanged })
 	follower := m.start(tasks("web"))
-	follower.base.Store(&config.Config{Tasks: tasks("web", "db")})
+	follower.base.Store(&config.Config{KeepRemoved: month, Tasks: tasks("web", "db")})
 	follower.reload <- reconcile.Reload{Config: follower.base.Load()}
 	leader.stop()
 	eventually(t, "db ran", func() bool { return m.runs("db") == 1 })
@@ -346,7 +346,7 @@ func TestControl_TaskChangedWhileItsRunIsQueuedRunsAsChanged(t *testing.T) {
 	for n := range changed {
 		changed[n].Module = "./another"
 	}
-	i.base.Store(&config.Config{Tasks: changed})
+	i.base.Store(&config.Config{KeepRemoved: month, Tasks: changed})
 	i.reload <- reconcile.Reload{Config: i.base.Load()}
 	for n := range changed {
 		record := state.Task{}

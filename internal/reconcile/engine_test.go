@@ -70,10 +70,13 @@ func (w *world) violated(format string, args ...any) {
 	}
 }
 
+// month is the keep_removed of all configurations.
+const month = 30 * 24 * time.Hour
+
 // configuration is one of the two that processes are started with: the second
 // has another module for one task, and one task more.
 func configuration(variant int) *config.Config {
-	c := &config.Config{Tasks: tasks("web", "api")}
+	c := &config.Config{KeepRemoved: month, Tasks: tasks("web", "api")}
 	if variant == 1 {
 		c.Tasks[0].Module = "./other"
 		c.Tasks = append(c.Tasks, task("db"))

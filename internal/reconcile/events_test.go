@@ -95,7 +95,7 @@ func TestTick_EachTransitionIsDeliveredOnce(t *testing.T) {
 	b.tick()
 	b.tick()
 	expect("wrong files", "configuration_refused(task block is wrong)")
-	b.Refused, b.Config, b.effective = nil, &config.Config{}, nil
+	b.Refused, b.Config, b.effective = nil, &config.Config{KeepRemoved: keptRemoved}, nil
 	b.tick()
 	b.tick()
 	expect("removal", "task_removed(its state is workspace task-0 of backend ) configuration_in_force")

@@ -129,7 +129,7 @@ type process struct {
 }
 
 func (m *machine) process(ctx context.Context, tasks []config.Task) *process {
-	cfg := &config.Config{Tasks: tasks}
+	cfg := &config.Config{KeepRemoved: month, Tasks: tasks}
 	log := slog.New(slog.DiscardHandler)
 	owner := lease.NewOwner()
 	run := &runner.Runner{Config: func() *config.Config { return cfg }, Store: m.store, Consul: m, Driver: terraform{machine: m},

@@ -289,12 +289,12 @@ func TestProvisionalChange_TaskMissingForAWhileStillRuns(t *testing.T) {
 	b.settle()
 	b.launcher.forget()
 	b.must(b.people().SetEnabled(t.Context(), "task-1", true, ChangeOptions{By: "a test", Provisional: true}))
-	b.Config, b.effective = &config.Config{Tasks: all[:1]}, nil
+	b.Config, b.effective = &config.Config{KeepRemoved: keptRemoved, Tasks: all[:1]}, nil
 	b.tick()
 	if kind := b.task("task-1").Reason.Code; kind != state.ReasonRemoved {
 		t.Fatalf("it is %s", kind)
 	}
-	b.Config, b.effective = &config.Config{Tasks: all}, nil
+	b.Config, b.effective = &config.Config{KeepRemoved: keptRemoved, Tasks: all}, nil
 	b.tick()
 	if n := b.begun("task-1"); n != 1 {
 		t.Errorf("begun %d times", n)
