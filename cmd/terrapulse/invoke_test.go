@@ -224,3 +224,54 @@ func TestDoctorShowsWhatTheFunctionFoundAndPlansInAContainer(t *testing.T) {
 		t.Errorf("-quick: %d %s", code, errs)
 	}
 }
+
+func TestInvoke_WhatIsHeldOrWaitsHasItsOwnExitCode(t *testing.T) {
+	waiting := func(id string, causes ...state.Cause) state.Run {
+		return state.Run{ID: id, Kind: state.KindApply, State: state.RunWaiting, Wait: &state.Wait{For: state.WaitApproval, Text: "40 of 60 service instances are gone", Causes: causes}}
+	}
+	guard := state.Cause{Rule: state.RuleInputGuard, Text: "40 of 60 service instances are gone"}
+	for name, c := range map[string]struct {
+		answer func(d *fakeStack) invoke.Answer
+		code   int
+		says   []string
+	}{
+		"a run of the invocation": {func(d *fakeStack) invoke.Answer {
+			return invoke.Answer{Runs: []invoke.Run{d.run("web", "r1", waiting("r1", guard)), d.run("api", "r2", state.Run{Kind: state.KindApply, State: state.RunSucceeded})}}
+		}, exitWaits, []string{"web   held", "api   succeeded", "40 of 60 service instances are gone"}},
+		"a run that waits already": {func(d *fakeStack) invoke.Answer {
+			run := waiting("r1", guard)
+			run.Task, run.Created = "web", time.Now().Add(-time.Hour)
+			task := state.Task{Run: &state.LiveRun{ID: "r1", Created: run.Created, Wait: run.Wait}, Reason: state.Reason{Code: state.ReasonWaiting, Text: "it waits"}}
+			if _, err := d.store.Apply(t.Context(), state.Create(state.RunKey("web", "r1"), state.Encode(run)), state.Create(state.TaskKey("web"), state.Encode(task))); err != nil {
+				t.Error(err)
+			}
+			return invoke.Answer{Decisions: []invoke.Decision{{Task: "web", Reason: task.Reason}}}
+		}, exitWaits, []string{"web   held", "40 of 60 service instances are gone"}},
+		"Consul was replaced": {func(d *fakeStack) invoke.Answer {
+			reason := state.Reason{Code: state.ReasonReplaced, Text: "Consul was replaced"}
+			if _, err := d.store.Apply(t.Context(), state.Create(state.TaskKey("web"), state.Encode(state.Task{Reason: reason}))); err != nil {
+				t.Error(err)
+			}
+			return invoke.Answer{Decisions: []invoke.Decision{{Task: "web", Reason: reason}}}
+		}, exitWaits, []string{"web   held", "was not run: Consul was replaced"}},
+		"and another task fails": {func(d *fakeStack) invoke.Answer {
+			return invoke.Answer{Runs: []invoke.Run{d.run("web", "r1", waiting("r1", guard)), d.run("api", "r2", state.Run{Kind: state.KindApply, State: state.RunFailed, Error: "no"})}}
+		}, exitError, []string{"web   held", "api   failed"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var d *fakeStack
+			d = newFakeStack(t, func(req invoke.Request) (invoke.Answer, error) {
+				answer := c.answer(d)
+				answer.Mode = req.Mode
+				return answer, nil
+			})
+			code, out, errs := d.command("invoke", "-stack=prod", "-once", "-wait")
+			if code != c.code {
+				t.Errorf("exit code %d, want %d", code, c.code)
+			}
+			for _, text := range c.says {
+				wantText(t, out+errs, text)
+			}
+		})
+	}
+}

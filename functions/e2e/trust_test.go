@@ -3,8 +3,10 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
+	"os/exec"
 	"strings"
 	"testing"
 
@@ -31,6 +33,11 @@ func TestAHeldPlanSurvivesARedeploymentAndIsAppliedWhenSomebodyApproves(t *testi
 	held := *c.waits("lb")
 	if !held.Guards() || !strings.Contains(held.Text, "8 of 12 service instances are gone") {
 		t.Errorf("it waits: %+v", held)
+	}
+
+	var failed *exec.ExitError
+	if out, err := c.terrapulse("invoke", "-stack=e2e", "-once", "-wait"); !errors.As(err, &failed) || failed.ExitCode() != 3 || !strings.Contains(out, "held") {
+		t.Errorf("the exit code is not that of a task that is held: %v\n%s", err, out)
 	}
 
 	// A new version is deployed, and another task is added.

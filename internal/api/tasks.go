@@ -200,6 +200,8 @@ func (a *api) inspect(ctx context.Context, task string, definition json.RawMessa
 func (a *api) await(ctx context.Context, task string, earlier reconcile.Earlier, otherwise string) error {
 	run, err := a.Control.AwaitRun(ctx, task, earlier)
 	switch {
+	case errors.Is(err, reconcile.ErrWaits):
+		err = refuse(http.StatusConflict, "%s: when it has succeeded, the change is kept, and otherwise %s", err, otherwise)
 	case err != nil:
 	case run.State == state.RunWaiting:
 		err = refuse(http.StatusConflict, "the run of task '%[1]s' %[2]s: when it has succeeded, the change is kept, and otherwise %[3]s", task, run.Wait, otherwise)

@@ -18,6 +18,7 @@ func TestRead_HeldAndWaitingTasksSayWhatEndsIt(t *testing.T) {
 	guard := state.Cause{Rule: state.RuleInputGuard, Text: "40 of 60 instances of web are gone"}
 	rule := state.Cause{Rule: state.RuleApproval, Text: "every plan needs an approval"}
 	outside := state.Reason{Code: state.ReasonOutside, Text: "outside its window, which opens at noon"}
+	replaced := state.Reason{Code: state.ReasonReplaced, Text: "3 keys are gone, and Consul was replaced since they were applied"}
 	onHold := &state.OnHold{By: "Jo", At: noon, Comment: "change freeze"}
 	for name, test := range map[string]struct {
 		task  state.Task
@@ -32,6 +33,8 @@ func TestRead_HeldAndWaitingTasksSayWhatEndsIt(t *testing.T) {
 		"approved-outside": {state.Task{Run: run(state.WaitApproval, &state.Resume{By: "Jo"}, guard), Reason: outside, Due: noon}, apispec.PhaseWaiting, []string{"outside its window, which opens at noon"}, true},
 		"run-for-window":   {state.Task{Run: run(state.WaitWindow, nil), Due: noon}, apispec.PhaseWaiting, []string{"waits for its window"}, true},
 		"window":           {state.Task{Reason: outside, Due: noon}, apispec.PhaseWaiting, []string{"outside its window"}, true},
+		"replaced":         {state.Task{Reason: replaced}, apispec.PhaseHeld, []string{"Consul was replaced"}, false},
+		"replaced-run":     {state.Task{Reason: replaced, Forced: "Jo"}, apispec.PhaseHeld, []string{"Consul was replaced"}, false},
 		"hold":             {state.Task{OnHold: onHold}, apispec.PhaseHeld, []string{"on hold by Jo since 2086-03-14T12:00:00Z: change freeze", "`terrapulse release hold` ends it"}, false},
 		"hold-waiting":     {state.Task{OnHold: onHold, Run: run(state.WaitApproval, nil, guard)}, apispec.PhaseHeld, []string{"on hold by Jo", "its run waits for approval"}, false},
 		"hold-running":     {state.Task{OnHold: onHold, Run: &state.LiveRun{ID: "r1"}}, apispec.PhaseRunning, nil, false},

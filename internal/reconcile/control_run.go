@@ -77,6 +77,9 @@ func (c *Control) request(ctx context.Context, task, by string, refuse func(stat
 			return errNoChange
 		}
 		e.next.Forced, e.next.Replaces = someone(by), false
+		if e.next.Reason.Code == state.ReasonOutside || e.next.Reason.Code == state.ReasonReplaced {
+			e.next.Reason = state.Reason{} // AwaitRun must not take an earlier decision for that about this request
+		}
 		return nil
 	})
 	return earlier, err
@@ -151,7 +154,7 @@ func (c *Control) waitsForPeople(ctx context.Context, task string, t state.Task,
 			return nil, err // it goes on
 		}
 		return &run.Data, nil
-	case t.Reason.Code == state.ReasonOutside && (t.Run == nil || wait != nil):
+	case (t.Reason.Code == state.ReasonOutside || t.Reason.Code == state.ReasonReplaced) && (t.Run == nil || wait != nil):
 		return nil, fmt.Errorf("%w: %s", ErrWaits, t.Reason.Text)
 	}
 	return nil, nil

@@ -157,6 +157,25 @@ func TestAwaitRun_EndsIfThereWillBeNoRun(t *testing.T) {
 	}
 }
 
+func TestAwaitRun_ReportsOnlyADecisionAboutTheRequest(t *testing.T) {
+	b := newBench(t, tasks(1)...)
+	b.settle()
+	b.launcher.forget()
+	b.changeTask("task-0", func(task *state.Task) {
+		task.Reason = state.Reason{Code: state.ReasonReplaced, Text: "at an earlier tick"}
+	})
+	since, err := b.people().Force(t.Context(), "task-0", "Jo")
+	b.must(err)
+	c := b.people()
+	c.Store = &moment{Store: b.store, request: "get task/", happens: func() {
+		b.tick()
+		b.end(state.RunSucceeded, "A")
+	}}
+	if run, err := c.AwaitRun(t.Context(), "task-0", since); err != nil || run.State != state.RunSucceeded {
+		t.Errorf("%+v, %v", run, err)
+	}
+}
+
 func TestControl_DisablingDropsRequests(t *testing.T) {
 	b := newBench(t, tasks(1)...)
 	b.settle()

@@ -1,0 +1,133 @@
+package api_test
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/terrapulse/terrapulse/internal/api"
+	"github.com/terrapulse/terrapulse/internal/apispec"
+	"github.com/terrapulse/terrapulse/internal/state"
+	"github.com/terrapulse/terrapulse/internal/testtools"
+)
+
+func TestApproval_ClientCertificateProvesWhoApproves(t *testing.T) {
+	ca, stranger := testtools.NewAuthority(t), testtools.NewAuthority(t)
+	pair := func(cert, key string) tls.Certificate {
+		t.Helper()
+		loaded, err := tls.LoadX509KeyPair(cert, key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return loaded
+	}
+	pool := x509.NewCertPool()
+	pem, err := os.ReadFile(ca.CA)
+	if err != nil || !pool.AppendCertsFromPEM(pem) {
+		t.Fatal(err)
+	}
+	server := pair(ca.Server("api"))
+	for name, c := range map[string]struct {
+		verifies      tls.ClientAuthType
+		client        *tls.Certificate
+		by            string
+		authenticated bool
+	}{
+		"a certificate of the authority":         {tls.RequireAndVerifyClientCert, new(pair(ca.Client("ann"))), "API client ann", true},
+		"a certificate that nobody has verified": {tls.RequestClientCert, new(pair(stranger.Client("ann"))), "jo@laptop", false},
+		"no certificate":                         {tls.RequestClientCert, nil, "jo@laptop", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := newEngine(t, files)
+			e.waits()
+			s := httptest.NewUnstartedServer(api.New(e.options))
+			s.TLS = &tls.Config{Certificates: []tls.Certificate{server}, ClientAuth: c.verifies, ClientCAs: pool}
+			s.StartTLS()
+			defer s.Close()
+			own := &tls.Config{RootCAs: pool}
+			if c.client != nil {
+				own.Certificates = []tls.Certificate{*c.client}
+			}
+			client := &http.Client{Transport: &http.Transport{TLSClientConfig: own, DisableKeepAlives: true}}
+			resp, err := client.Post(s.URL+"/v1/tasks/web/approval", "application/json", strings.NewReader(`{"decision": "approve", "by": "jo@laptop"}`))
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp.Body.Close()
+			task, err := state.Read[state.Task](t.Context(), e.store, state.TaskKey("web"))
+			if err != nil || resp.StatusCode != http.StatusAccepted {
+				t.Fatalf("%d, %v", resp.StatusCode, err)
+			}
+			if a := task.Data.Run.Resume.Approval; a.By != c.by || a.Authenticated != c.authenticated {
+				t.Errorf("approved by %q, authenticated: %v", a.By, a.Authenticated)
+			}
+		})
+	}
+}
+
+func TestConsulApproval_IsRecordedWithItsSender(t *testing.T) {
+	e := newEngine(t, files)
+	approve := func(body, token string) (int, string) {
+		t.Helper()
+		var said json.RawMessage
+		code := e.sends("POST", "/v1/consul/approval", body, token, &said)
+		return code, string(said)
+	}
+	if code, said := approve(`{"by": "jo@laptop"}`, ""); code != http.StatusConflict || !strings.Contains(said, "no task is held because Consul was replaced") {
+		t.Errorf("nothing is held: %d %s", code, said)
+	}
+	record := state.Reconcile{Replaced: &state.Replaced{Why: "it is another", Tasks: 3, Shown: "what is shown"}}
+	if _, err := e.store.Apply(t.Context(), state.Create(state.ReconcileKey, state.Encode(record))); err != nil {
+		t.Fatal(err)
+	}
+	for body, want := range map[string]int{`{"by": 1}`: http.StatusBadRequest, `{"plan": "p"}`: http.StatusBadRequest, ``: http.StatusBadRequest,
+		`{"comment": "` + strings.Repeat("x", 1001) + `"}`: http.StatusBadRequest} {
+		if code, said := approve(body, ""); code != want {
+			t.Errorf("%.40s: %d %s", body, code, said)
+		}
+	}
+	for range 2 { // it is safe to repeat
+		if code, said := approve(`{"by": "jo@laptop", "comment": "set up anew"}`, "ops"); code != http.StatusAccepted {
+			t.Errorf("%d %s", code, said)
+		}
+	}
+	rec, err := state.ReadReconcile(t.Context(), e.store)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a := rec.Data.Replaced.Approved; a == nil || a.By != "API client with ops" || !a.Authenticated || a.Comment != "set up anew" || a.Shown != "what is shown" {
+		t.Errorf("%+v", a)
+	}
+}
+
+func TestRun_ThatAPersonOrAWindowKeepsBackIsAnsweredAtOnce(t *testing.T) {
+	for name, c := range map[string]struct {
+		task state.Task
+		says string
+	}{
+		"on hold":             {state.Task{OnHold: &state.OnHold{By: "jo"}}, "on hold by jo"},
+		"outside its window":  {state.Task{Reason: state.Reason{Code: state.ReasonOutside, Text: "outside its window"}}, "outside its window"},
+		"Consul was replaced": {state.Task{Reason: state.Reason{Code: state.ReasonReplaced, Text: "Consul was replaced"}}, "Consul was replaced"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := newEngine(t, files)
+			if _, err := e.store.Apply(t.Context(), state.Create(state.TaskKey("off"), state.Encode(c.task))); err != nil {
+				t.Fatal(err)
+			}
+			var said apispec.ErrorResponse
+			code := e.sends("PATCH", "/v1/tasks/off?run=now", `{"enabled": true}`, "", &said)
+			if text := said.Error.Message; code != http.StatusConflict || !strings.Contains(text, c.says) || !strings.Contains(text, "otherwise the task stays as it was") {
+				t.Errorf("%d %s", code, text)
+			}
+			code = e.sends("POST", "/v1/tasks/off/run?wait=true", "", "", &said)
+			if code != http.StatusConflict || !strings.Contains(said.Error.Message, c.says) {
+				t.Errorf("%d %s", code, said.Error.Message)
+			}
+		})
+	}
+}
