@@ -392,18 +392,6 @@ func TestDecide_NoHistoryLosesAChangeDoublesARunOrSkipsARule(t *testing.T) {
 	})
 }
 
-func BenchmarkDecide1000Tasks(b *testing.B) {
-	inputs := make([]Input, 1000)
-	for i := range inputs {
-		task := webTask()
-		task.Name = fmt.Sprintf("task-%d", i)
-		inputs[i] = Input{Task: task, Definition: "def", State: applied(), Observed: &Observed{Digest: fmt.Sprint(i % 2)}}
-	}
-	for b.Loop() {
-		Decide(inputs, noon)
-	}
-}
-
 func TestDecide_UnreadableTaskIsMarkedUntilItIsRead(t *testing.T) {
 	denied, since := errors.New("permission denied"), noon.Add(-time.Minute)
 	disabled := webTask()
