@@ -96,21 +96,3 @@ func TestDestroyJudged_DestroysWhatThePlanSays(t *testing.T) {
 		t.Errorf("the file is still there: %v", err)
 	}
 }
-
-func BenchmarkApplyJudged(b *testing.B) {
-	for name, apply := range map[string]func(*Dir) error{
-		"one_step": func(d *Dir) error { _, err := d.Apply(b.Context()); return err },
-		"judged":   func(d *Dir) error { _, err := d.ApplyJudged(b.Context(), (&judged{}).judge); return err },
-	} {
-		b.Run(name, func(b *testing.B) {
-			f := newFixture(b, fileModule)
-			f.init(f.open(), true)
-			for i := 0; b.Loop(); i++ {
-				f.render(strings.Repeat("x", i%50+1))
-				if err := apply(f.open()); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
-}
