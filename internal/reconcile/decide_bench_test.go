@@ -73,7 +73,11 @@ func allRules(b *testing.B) config.Rules {
 func ruledInput(i int, all config.Rules) Input {
 	t := webTask()
 	t.Rules, t.BufferPeriod = all, config.BufferPeriod{}
-	in := Input{Task: t, State: applied(), Observed: &Observed{Digest: "B", Changed: "+web-4"}}
+	changed := &state.EntryChanges{Added: 1, Removed: 40}
+	for n := range 20 {
+		changed.Entries = append(changed.Entries, state.EntryChange{Action: state.EntryRemoved, Group: "web", Name: fmt.Sprint("web-", n), Address: "10.0.0.3:8080"})
+	}
+	in := Input{Task: t, State: applied(), Observed: &Observed{Digest: "B", Entries: changed}}
 	content := &state.Content{Definition: "def", Input: "B", Plan: "plan", State: "lineage/1"}
 	waits := func(w state.Wait) {
 		w.ID, w.Since, w.Rules = "w", noon.Add(-time.Hour), t.RulesDigest()
