@@ -12,12 +12,15 @@ import (
 	"github.com/terrapulse/terrapulse/internal/testtools"
 )
 
-func TestKinds_DocumentedWithTheirFields(t *testing.T) {
+// documented returns the rows of the tables in docs/events.md without their first column, by what
+// that names.
+func documented(t *testing.T) map[string]string {
+	t.Helper()
 	text, err := os.ReadFile(filepath.Join(testtools.Root(t), "docs", "events.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	rows := map[string]string{} // by what the first column names
+	rows := map[string]string{}
 	for _, line := range strings.Split(string(text), "\n") {
 		if !strings.HasPrefix(line, "| `") {
 			continue
@@ -27,6 +30,11 @@ func TestKinds_DocumentedWithTheirFields(t *testing.T) {
 			rows[name[1]] = cells[1]
 		}
 	}
+	return rows
+}
+
+func TestKinds_DocumentedWithTheirFields(t *testing.T) {
+	rows := documented(t)
 	for _, kind := range outbox.Kinds() {
 		about := kind.About()
 		line := "its own"

@@ -11,6 +11,10 @@ import (
 // Kind says what has happened.
 type Kind string
 
+// The JSON Schemas in docs/events are made of the kinds and of docs/events.md.
+//
+//go:generate go test -run Schemas_PublishedFilesAreCurrent -args -update
+
 // The kinds of event. Every kind is listed in kinds, below, and in
 // docs/events.md, which a test compares.
 const (
@@ -90,7 +94,7 @@ var kinds = map[Kind]About{
 	RunInterrupted: {Task, slog.LevelInfo, "run interrupted: the instance that leads next runs the task again", append([]string{"cause"}, endFields...)},
 	RunCancelled:   {Task, slog.LevelWarn, "run cancelled", append([]string{"cause", "by"}, endFields...)},
 	RunSuperseded:  {Task, slog.LevelInfo, "run superseded", append([]string{"cause"}, endFields...)},
-	RunUnchanged:   {Task, slog.LevelInfo, "schedule came due, nothing to apply", []string{"run"}},
+	RunUnchanged:   {Task, slog.LevelInfo, "schedule came due, nothing to apply", []string{"run", "reason", "started"}},
 	TaskUnreadable: {Task, slog.LevelWarn, "the task cannot be read, it waits", []string{"error"}},
 	TaskReadable:   {Task, slog.LevelInfo, "the task can be read again", []string{"since"}},
 	TaskRemoved: {Task, slog.LevelWarn, "a task is not in the configuration any more: its infrastructure and Terraform state stay, and nothing keeps them in step; " +
@@ -98,7 +102,7 @@ var kinds = map[Kind]About{
 	TaskForgotten:     {Task, slog.LevelInfo, "the records of a task are removed; its infrastructure stays", nil},
 	OverrideCreated:   {Task, slog.LevelInfo, "a task was changed through the API", []string{"detail", "by"}},
 	OverrideChanged:   {Task, slog.LevelInfo, "a change that was made through the API was changed", []string{"detail", "by"}},
-	OverrideRemoved:   {Task, slog.LevelInfo, "a change that was made through the API was removed", []string{"by"}},
+	OverrideRemoved:   {Task, slog.LevelInfo, "a change that was made through the API was removed", []string{"detail", "by"}},
 	OverrideConfirmed: {Task, slog.LevelInfo, "a provisional change is kept: its run succeeded", []string{"run", "detail", "by"}},
 	OverrideReverted:  {Task, slog.LevelInfo, "a provisional change is taken back: its run did not succeed", []string{"run", "detail", "by"}},
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/outbox"
+	"github.com/terrapulse/terrapulse/internal/outbox/outboxtest"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
@@ -28,6 +29,12 @@ func (b *fixture) events(sinks ...outbox.Sink) (all told) {
 	done, err := outbox.Delivery{Store: b.store, Apply: b.store.Apply, Sinks: func() []outbox.Sink { return append(sinks, &all) }, Now: b.Now, Log: slog.New(slog.DiscardHandler)}.Run(b.t.Context())
 	if err != nil || done.Left > 0 {
 		b.t.Fatalf("%d events are left: %v", done.Left, err)
+	}
+	schemas := outboxtest.New(b.t)
+	for _, e := range all {
+		if err := schemas.CheckEvent(e); err != nil {
+			b.t.Error(err)
+		}
 	}
 	return all
 }

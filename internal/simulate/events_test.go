@@ -4,10 +4,12 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/terrapulse/terrapulse/internal/outbox"
+	"github.com/terrapulse/terrapulse/internal/outbox/outboxtest"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
@@ -24,6 +26,9 @@ type news struct {
 func (n *news) init() {
 	n.written, n.known, n.delivered, n.kept = map[string][]string{}, map[string]string{}, map[string]bool{}, map[string][]string{}
 }
+
+// schemas are those of events.
+var schemas = outboxtest.In(filepath.Join("..", "..", "docs", "events"))
 
 // subject is what the order of events is kept for.
 func subject(e outbox.Event) string {
@@ -50,6 +55,9 @@ func (j *judge) transitions(v view, changes []state.Change) (wrong string) {
 			for n, e := range decoded[struct{ Events []outbox.Event }](c.Value).Events {
 				e.ID = fmt.Sprintf("%s.%d", strings.TrimPrefix(c.Key, outbox.Prefix), n)
 				events = append(events, e)
+				if err := schemas.CheckEvent(e); err != nil {
+					wrong = fmt.Sprintf("an event is as documented: %s writes one that is not: %v", v.name, err)
+				}
 				key := subject(e)
 				j.news.known[e.ID] = key
 				j.news.written[key] = append(j.news.written[key], e.ID)

@@ -276,8 +276,8 @@ var mutants = []struct {
 	}, {
 		rule: "events: one that was not delivered is not removed",
 		file: "outbox/deliver.go",
-		old:  "			continue\n		}\n		taken = append(taken, it)",
-		new:  "		}\n		taken = append(taken, it)",
+		old:  "if errs[i] != nil {\n				continue\n			}\n			r.taken",
+		new:  "_ = errs[i]\n			r.taken",
 		says: "delivered", // before it is removed, or before later ones
 	}, {
 		rule: "events: those of a task wait for the earlier ones",

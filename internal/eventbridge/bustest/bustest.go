@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/eventbridge"
+	"github.com/terrapulse/terrapulse/internal/outbox"
+	"github.com/terrapulse/terrapulse/internal/outbox/outboxtest"
 )
 
 // Event is an event as rules see it.
@@ -31,6 +33,9 @@ type Bus struct {
 	// Fail returns the error code of an event that the bus does not take; nil takes all.
 	Fail func(Event) string
 
+	t       testing.TB
+	schemas *outboxtest.Schemas
+
 	mu       sync.Mutex
 	refuse   string
 	requests int
@@ -40,7 +45,7 @@ type Bus struct {
 // Start starts a bus.
 func Start(t testing.TB, name string) *Bus {
 	t.Helper()
-	b := &Bus{Name: name}
+	b := &Bus{Name: name, t: t, schemas: outboxtest.New(t)}
 	server := httptest.NewServer(b)
 	t.Cleanup(server.Close)
 	b.URL = server.URL
@@ -139,6 +144,9 @@ func (b *Bus) put(r *http.Request) (answer any, code string) {
 			out.FailedEntryCount++
 			out.Entries = append(out.Entries, result{ErrorCode: code, ErrorMessage: "not taken"})
 			continue
+		}
+		if err := b.schemas.Check(outbox.Kind(event.DetailType), []byte(e.Detail)); err != nil {
+			b.t.Error(err)
 		}
 		b.events = append(b.events, event)
 		out.Entries = append(out.Entries, result{EventID: fmt.Sprintf("id-%d-%d", b.requests, i)})
