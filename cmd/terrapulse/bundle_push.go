@@ -38,11 +38,11 @@ func (a *app) bundlePushCommand() command {
 		codes:    codesOfStore, args: complete.PredictAnything,
 		help: `Usage: terrapulse bundle push [flags] [s3://BUCKET/PREFIX]
 
-  Checks the task files as validate does, packs them with their local modules
-  and variable files into one zip, and puts that into force: new tasks run,
-  changed ones run again, and what tasks that are gone have made is kept. The
-  same content gives the same bundle, and pushing it again changes nothing. If
-  somebody else has pushed meanwhile, nothing is changed either.
+  Checks the task files as validate does, packs them with their local modules,
+  variable files and files of checks into one zip, and puts that into force: new
+  tasks run, changed ones run again, and what tasks that are gone have made is
+  kept. The same content gives the same bundle, and pushing it again changes
+  nothing. If somebody else has pushed meanwhile, nothing is changed either.
 
   The bundle location is the stack's output BundleUrl; -stack finds it.
 `,

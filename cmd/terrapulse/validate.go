@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/terrapulse/terrapulse/internal/fault"
 	"github.com/terrapulse/terrapulse/internal/instance"
+	"github.com/terrapulse/terrapulse/internal/policycheck"
 
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/driver"
@@ -52,6 +54,7 @@ func (a *app) validateCommand() command {
   is wrong in one pass, each with its file and line: also variables that a
   module requires and does not get, values of the wrong type, and references to
   what a module does not declare. It contacts nothing and needs no Terraform.
+  It warns of checks whose programs are not on this machine.
   With -consul it also reads what every task watches, which checks the address,
   the token's rights and the queries.
 `,
@@ -102,10 +105,23 @@ func (a *app) validate(v *validation, files *configFlags, consul bool) *config.C
 		v.warn("%s", w)
 	}
 	v.fail(checkTasks(cfg).Err())
+	v.checkPrograms(cfg)
 	if err == nil && consul { // otherwise Consul's address may be wrong
 		a.checkConsul(v, cfg)
 	}
 	return cfg
+}
+
+// checkPrograms warns of checks whose programs are not on this machine. They may be
+// where runs are carried out.
+func (v *validation) checkPrograms(cfg *config.Config) {
+	for i := range cfg.Tasks {
+		for _, c := range policycheck.Active(cfg.Tasks[i].Checks) {
+			if why := c.Missing(cfg.Dir()); why != "" && !slices.Contains(v.Warnings, why) {
+				v.Warnings = append(v.Warnings, why)
+			}
+		}
+	}
 }
 
 // checkConsul reads what every task watches.

@@ -447,7 +447,7 @@ type BufferPeriod struct {
 
 // Cause defines model for Cause.
 type Cause struct {
-	// Rule what requires the approval: input_guard, plan_guard, approval, changed (something else was approved)
+	// Rule what requires the approval: input_guard, plan_guard, check, approval, changed (something else was approved)
 	Rule string `json:"rule"`
 	Text string `json:"text"`
 }
@@ -461,6 +461,9 @@ type Changes struct {
 	// Resources the first of them
 	Resources *[]Resource `json:"resources,omitempty"`
 }
+
+// Check programs that judge each plan; a task has the global ones, too
+type Check = map[string]any
 
 // ClusterMember defines model for ClusterMember.
 type ClusterMember struct {
@@ -932,6 +935,9 @@ type Task struct {
 
 	// BufferPeriod waits for changes to settle; what is not given follows from what is, or is the default
 	BufferPeriod *BufferPeriod `json:"buffer_period,omitempty"`
+
+	// Check programs that judge each plan; a task has the global ones, too. By their names
+	Check *map[string]Check `json:"check,omitempty"`
 
 	// Condition the trigger of the task; one of these
 	Condition   Condition `json:"condition"`

@@ -67,7 +67,7 @@ var catalogue = []struct {
 	want string // all that is said
 }{
 	{"an unknown key at the top", `bogus = 1`,
-		`f.hcl:1: bogus: invalid key "bogus"; allowed: api, approval, approval_expires, buffer_period, consul, driver, guard, high_availability, id, keep_removed, log_level, notify, port, require_distinct_approver, run_timeout, syslog, task, terraform_provider, tls, vault, window, working_dir`},
+		`f.hcl:1: bogus: invalid key "bogus"; allowed: api, approval, approval_expires, buffer_period, check, consul, driver, guard, high_availability, id, keep_removed, log_level, notify, port, require_distinct_approver, run_timeout, syslog, task, terraform_provider, tls, vault, window, working_dir`},
 	{"a provider block of Terraform", `provider "x" {}`,
 		`f.hcl:1: provider: provider is an invalid key here, try 'terraform_provider'`},
 	{"driver terraform-cloud", `driver "terraform-cloud" {}`,
@@ -247,6 +247,22 @@ f.hcl:9: task[0].window[0].time_zone: unknown time zone "Europe/Bonn"; an IANA n
 f.hcl:10: task[0].window[0].on[1]: unknown action "plan"; allowed: apply, destroy`},
 	{"a schedule of the second window that goes backwards", "window {\n kind = \"deny\"\n schedule = \"@daily\"\n duration = \"1h\"\n}\nwindow {\n kind = \"deny\"\n schedule = \"0 22-6 * * *\"\n duration = \"1h\"\n}",
 		`f.hcl:8: window[1].schedule: the schedule "0 22-6 * * *" has a range that goes backwards: "22-6"; write it as two, such as 22-23,0-6 for 22-6`},
+	{"a check without a command", aTask(services + "\ncheck \"a\" {}"),
+		`f.hcl:5: task[0].check.a.command: the check has no command; program and arguments, such as ["conftest", "test", "--policy", "policy", "-"]`},
+	{"a check with wrong values", "check \"a b\" {\n command = [\"\"]\n on_fail = \"warn\"\n timeout = \"0s\"\n files = [\"none\"]\n}",
+		`f.hcl:1: check.a b: not a name for a check: "a b"; letters, digits, '_', '-' and '.'
+f.hcl:1: check.a b.command: the check has no command; program and arguments, such as ["conftest", "test", "--policy", "policy", "-"]
+f.hcl:3: check.a b.on_fail: invalid on_fail "warn"; allowed: hold, fail
+f.hcl:4: check.a b.timeout: the timeout must be longer than 0s; such as "30s"
+f.hcl:5: check.a b.files: the files of the check cannot be read: there is no file or folder none; a path is relative to the folder in which Terrapulse is started`},
+	{"a file of a check with an absolute path", "check \"a\" {\n command = [\"x\"]\n files = [\"/etc/policy\"]\n}",
+		`f.hcl:3: check.a.files: the files of the check cannot be read: /etc/policy is an absolute path, which does not exist on another machine; a path is relative to the folder in which Terrapulse is started`},
+	{"two checks with the same name", "check \"a\" { command = [\"x\"] }\ncheck \"a\" { command = [\"y\"] }",
+		`f.hcl:2: check.a: another check (f.hcl:1) has the name "a"; give each check a name of its own`},
+	{"a check without a name", `check { command = ["x"] }`,
+		`f.hcl:1: check: the block has no label; write it as in check "name" { ... }; in YAML as a key above the block's own`},
+	{"a check with an unknown key", "check \"a\" {\n command = [\"x\"]\n on_failure = \"hold\"\n}",
+		`f.hcl:3: check.a.on_failure: invalid key "on_failure"; allowed: command, enabled, files, on_fail, timeout`},
 	{"a buffer period that is no duration", `buffer_period { min = "abc" }`,
 		`f.hcl:1: buffer_period.min: invalid duration "abc"; a number with a unit, such as "500ms", "20s", "5m" or "1h"`},
 	{"a Vault template without Vault", `terraform_provider "a" { token = "{{ with secret \"p\" }}{{ .Data.x }}{{ end }}" }`,
@@ -285,7 +301,7 @@ f.hcl:10: task[0].window[0].on[1]: unknown action "plan"; allowed: apply, destro
 	{"tag of a service", "service {\n name = \"x\"\n tag = \"y\"\n}",
 		`f.hcl:3: service[0].tag: invalid key tag: it was removed, use filter with "<tag>" in Service.Tags`},
 	{"an unknown key of a task", aTask(services + "\nfoo = 1"),
-		`f.hcl:5: task[0].foo: invalid key "foo"; allowed: approval, approval_expires, buffer_period, condition, description, enabled, guard, module, module_input, name, providers, require_distinct_approver, run_timeout, variable_files, variables, version, window, working_dir`},
+		`f.hcl:5: task[0].foo: invalid key "foo"; allowed: approval, approval_expires, buffer_period, check, condition, description, enabled, guard, module, module_input, name, providers, require_distinct_approver, run_timeout, variable_files, variables, version, window, working_dir`},
 	{"a terraform_provider without label", `terraform_provider { x = 1 }`,
 		`f.hcl:1: terraform_provider: the block has no label; write it as in terraform_provider "aws" { ... } or backend "s3" { ... }; in YAML as a key above the block's own`},
 	{"a terraform_provider with two labels", `terraform_provider "a" "b" {}`,

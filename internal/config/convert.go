@@ -115,6 +115,17 @@ func (c *converter) block(dst, src *node, t reflect.Type, path string) {
 		path := block.Joined(path, k.name)
 		objects, _ := e.value.objects()
 		switch {
+		case hasLabels(field):
+			for _, o := range objects {
+				labels := dst.child(entry{key: e.key, pos: e.pos}, kindObject)
+				for _, label := range o.entries {
+					label.above, label.beside = e.above, e.beside
+					bodies, _ := label.value.objects()
+					for _, b := range bodies {
+						c.block(labels.child(label, kindObject), b, field.Elem(), block.Joined(path, label.key))
+					}
+				}
+			}
 		case field.Kind() == reflect.Slice:
 			list := dst.child(entry{key: e.key, pos: e.pos}, kindList)
 			for _, o := range objects {

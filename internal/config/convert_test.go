@@ -62,7 +62,8 @@ func TestConvert_KeepsTheMeaning(t *testing.T) {
 	for i, m := range fenced.FindAllStringSubmatch(readReference(t), -1) {
 		name := "f." + m[1]
 		t.Run(fmt.Sprint("reference-", i+1), func(t *testing.T) {
-			sameAfterConversion(t, options(write(t, name, m[3]), name), t.TempDir())
+			dir := write(t, name, m[3], "policy/terrapulse.rego", "") // a file that an example names
+			sameAfterConversion(t, options(dir, name), t.TempDir())
 		})
 	}
 }

@@ -36,12 +36,17 @@ type labelledBlock struct {
 }
 
 func (l *labelled) decode(d *loader, n *node, path string) {
-	at := block.Origin{Pos: n.pos, Path: path}
 	const hint = `write it as in terraform_provider "aws" { ... } or backend "s3" { ... }; in YAML as a key above the block's own`
+	l.blocks = append(l.blocks, d.labels(n, path, hint)...)
+}
+
+// labels returns the blocks of a labelled key.
+func (d *loader) labels(n *node, path, hint string) (blocks []labelledBlock) {
+	at := block.Origin{Pos: n.pos, Path: path}
 	objects, ok := n.objects()
 	if !ok {
 		d.Fail(at, "must be a labelled block, not "+n.kind.String(), hint)
-		return
+		return nil
 	}
 	for _, o := range objects {
 		if len(o.entries) == 0 {
@@ -62,10 +67,19 @@ func (l *labelled) decode(d *loader, n *node, path string) {
 					d.Fail(at, fmt.Sprintf("the block has two labels, %q and %q", e.key, b.entries[0].key), "it takes one")
 					continue
 				}
-				l.blocks = append(l.blocks, labelledBlock{Origin: at, label: e.key, body: b})
+				blocks = append(blocks, labelledBlock{Origin: at, label: e.key, body: b})
 			}
 		}
 	}
+	return blocks
+}
+
+// withLabel is a block of a repeatable key whose blocks have labels.
+type withLabel interface{ SetLabel(string) }
+
+// hasLabels reports whether the blocks of a repeatable key have labels.
+func hasLabels(slice reflect.Type) bool {
+	return slice.Kind() == reflect.Slice && reflect.PointerTo(slice.Elem()).Implements(reflect.TypeFor[withLabel]())
 }
 
 // block decodes an object into the struct of its schema.
@@ -122,6 +136,17 @@ func (d *loader) block(n *node, dst reflect.Value, path string) {
 
 // blocks appends the objects of a repeatable block.
 func (d *loader) blocks(n *node, slice reflect.Value, path string) {
+	if hasLabels(slice.Type()) {
+		for _, b := range d.labels(n, path, `write it as in check "name" { ... }; in YAML as a key above the block's own`) {
+			i := slice.Len()
+			slice.Set(reflect.Append(slice, reflect.Zero(slice.Type().Elem())))
+			block := slice.Index(i)
+			block.Addr().Interface().(withLabel).SetLabel(b.label)
+			d.block(b.body, block, b.Path)
+			*d.place(block.Addr().Interface()) = b.Origin
+		}
+		return
+	}
 	objects, ok := n.objects()
 	if !ok {
 		d.Fail(block.Origin{Pos: n.pos, Path: path}, "must be a block or a list of blocks, not "+n.kind.String(), "")

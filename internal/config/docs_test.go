@@ -178,6 +178,8 @@ func everyKey(of reflect.Type, path, prefix string, f func(path, prefix string, 
 
 func kindOf(t reflect.Type, k key) string {
 	switch {
+	case hasLabels(t):
+		return "labelled blocks"
 	case t.Kind() == reflect.Slice:
 		return "blocks"
 	case !k.field:
@@ -249,7 +251,7 @@ func TestReference_ExamplesLoad(t *testing.T) {
 	var full []string
 	for i, m := range fenced.FindAllStringSubmatch(readReference(t), -1) {
 		name := fmt.Sprintf("example-%d.%s", i+1, m[1])
-		dir := write(t, name, m[3])
+		dir := write(t, name, m[3], "policy/terrapulse.rego", "package main\n") // a file that an example names
 		o := options(dir, name)
 		cfg, err := Load(o)
 		if err != nil {
@@ -283,6 +285,12 @@ func mentioned(n *node, path string, seen map[string]bool) {
 	for _, e := range n.entries {
 		path := block.Joined(path, e.key)
 		seen[path] = true
+		if e.key == "check" { // its labels are in no path
+			for _, label := range e.value.entries {
+				mentioned(label.value, path, seen)
+			}
+			continue
+		}
 		mentioned(e.value, path, seen)
 	}
 }

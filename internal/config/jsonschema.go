@@ -208,6 +208,8 @@ func empty(o map[string]any) bool {
 func (g *schemaWriter) property(k key, prefix string) object {
 	var p object
 	switch t := k.typ; {
+	case hasLabels(t):
+		p = blocks(named(object{"additionalProperties": oneBlock(g.block(t.Elem(), ""), true)}), false)
 	case t.Kind() == reflect.Slice:
 		p = blocks(g.block(t.Elem(), ""), false)
 	case !k.field:

@@ -160,7 +160,12 @@ func TestLoader_RefusesWhatAKeyDoesNotList(t *testing.T) {
 		}
 		listed++
 		tree := &node{kind: kindString, text: "other"}
-		for _, name := range slices.Backward(strings.Split(path, ".")) {
+		names := strings.Split(path, ".")
+		if i := slices.Index(names, "check"); i >= 0 { // its blocks have labels
+			names = slices.Insert(names, i+1, "name")
+			path = strings.Join(names, ".")
+		}
+		for _, name := range slices.Backward(names) {
 			tree = &node{kind: kindObject, entries: []entry{{key: name, value: tree}}}
 		}
 		errs := slices.DeleteFunc(read(tree), func(d Diagnostic) bool { return !strings.Contains(d.Problem, `"other"`) }) // not of keys that are missing

@@ -204,6 +204,7 @@ func ConsulOf(getenv func(string) string) (Consul, error) {
 type loader struct {
 	Options
 	block.Report
+	fromAPI bool           // it reads one task, of the API
 	earlier map[string]int // blocks of repeatable keys in the files before this one
 	weak    bool           // accept a list of one where a single value is expected
 	written map[any]any    // see rawOf and place, by pointer

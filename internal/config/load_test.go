@@ -16,6 +16,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/approval"
 	"github.com/terrapulse/terrapulse/internal/condition"
 	"github.com/terrapulse/terrapulse/internal/guard"
+	"github.com/terrapulse/terrapulse/internal/policycheck"
 	"github.com/terrapulse/terrapulse/internal/window"
 )
 
@@ -116,6 +117,7 @@ func TestLoad_ReadsEveryKey(t *testing.T) {
 			{Kind: window.Allow, Schedule: "0 22 * * *", Duration: 6 * time.Hour, TimeZone: "Europe/Berlin"},
 			{Kind: window.Deny, Schedule: "0 0 24 12 *", Duration: 72 * time.Hour, On: []window.Action{window.Apply}, AllowRemovalsAlways: true},
 		},
+		Checks: []policycheck.Spec{{Name: "public", Enabled: true, Command: []string{"conftest", "test", "-"}, OnFail: "hold", Timeout: 30 * time.Second}},
 	}
 	want := &Config{
 		RunTimeout: 90 * time.Minute, KeepRemoved: 48 * time.Hour,
@@ -224,6 +226,10 @@ func TestLoad_ReadsEveryKey(t *testing.T) {
 					Guard:    guard.Spec{Enabled: true, MaxRemovedPercent: 50, MaxRemoved: new(5), HoldEmpty: true, MaxDestroy: new(3)},
 					Approval: approval.Spec{Rule: approval.Destructive, Expires: 8 * time.Hour, DistinctApprover: true},
 					Windows:  []window.Window{{Kind: window.Deny, Schedule: "0 8 * * Mon-Fri", Duration: 10 * time.Hour, TimeZone: "UTC"}},
+					Checks: []policycheck.Spec{
+						{Name: "public", Command: []string{"conftest", "test", "-"}, OnFail: "hold", Timeout: 30 * time.Second},
+						{Name: "names", Enabled: true, Command: []string{"./check-names"}, OnFail: "fail", Timeout: 5 * time.Second},
+					},
 				},
 				WorkingDir: filepath.Join("working", "report"),
 			},

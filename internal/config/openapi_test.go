@@ -47,6 +47,8 @@ func apiRules() (properties, schemas string) {
 		name := strings.ToUpper(k.name[:1]) + k.name[1:]
 		schema, block := fmt.Sprintf(`$ref: "#/components/schemas/%s"`, name), k.typ
 		switch {
+		case hasLabels(block):
+			schema, block = fmt.Sprintf("type: object, additionalProperties: {%s}, description: %q", schema, doc+". By their names"), block.Elem()
 		case block.Kind() == reflect.Slice:
 			schema, block = fmt.Sprintf("type: array, items: {%s}, description: %q", schema, doc+". Not given: the global value"), block.Elem()
 		case k.field:

@@ -82,6 +82,7 @@ func (c *Config) parse(definition []byte, made bool) (*Task, error) {
 	l := loader{
 		Options: Options{Dir: c.dir, Getenv: func(string) string { return "" }},
 		Report:  block.Report{Now: time.Now(), Existing: made},
+		fromAPI: true,
 	}
 	root, diags := parseJSON("", definition)
 	l.Errors = diags

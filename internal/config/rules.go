@@ -6,6 +6,7 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/approval"
 	"github.com/terrapulse/terrapulse/internal/guard"
+	"github.com/terrapulse/terrapulse/internal/policycheck"
 	"github.com/terrapulse/terrapulse/internal/window"
 )
 
@@ -14,7 +15,8 @@ import (
 type rawRules struct {
 	Guard guard.Keys `key:"guard" doc:"holds a change that takes too much away at once"`
 	approval.Keys
-	Windows []window.Keys `key:"window" doc:"when changes may be applied; the windows of a task replace the global ones"`
+	Windows []window.Keys      `key:"window" doc:"when changes may be applied; the windows of a task replace the global ones"`
+	Checks  []policycheck.Keys `key:"check" doc:"programs that judge each plan; a task has the global ones, too"`
 }
 
 // Rules say what may be applied without a person, and when. They are no part of what
@@ -23,13 +25,14 @@ type Rules struct {
 	Guard    guard.Spec
 	Approval approval.Spec
 	Windows  []window.Window // at any time if empty
+	Checks   []policycheck.Spec
 }
 
 // defaultRules are those of a configuration that has none.
 var defaultRules = Rules{Guard: guard.Default, Approval: approval.Default}
 
 // rules checks the keys. A key that is not set has the value of parent; the windows
-// are one value.
+// are one value, and a check changes the one of the same name.
 func (l *loader) rules(raw *rawRules, parent Rules) Rules {
 	rules := Rules{
 		Guard:    raw.Guard.Spec(&l.Report, parent.Guard),
@@ -39,6 +42,11 @@ func (l *loader) rules(raw *rawRules, parent Rules) Rules {
 	if raw.Windows != nil { // also if it is empty
 		rules.Windows = window.Specs(&l.Report, raw.Windows)
 	}
+	read := func(files []string) (string, error) { return policycheck.Content(l.Dir, files) }
+	if l.fromAPI {
+		read = nil // in AWS, they are only in the container
+	}
+	rules.Checks = policycheck.Specs(&l.Report, raw.Checks, parent.Checks, read)
 	return rules
 }
 
@@ -54,6 +62,9 @@ func (r *Rules) meaning() meaning {
 	if len(r.Windows) > 0 {
 		m["window"] = json.RawMessage(jsonOf(r.Windows)) // without what is derived from the keys
 	}
+	if len(r.Checks) > 0 {
+		m["check"] = json.RawMessage(jsonOf(r.Checks))
+	}
 	return m
 }
 
@@ -67,7 +78,8 @@ func (t *Task) OwnRules() map[string]any { return t.rules }
 
 // PlansFirst reports whether the task's rules judge a plan before it is applied.
 func (r *Rules) PlansFirst() bool {
-	return r.Approval.Rule == approval.Always || r.Approval.Rule == approval.Destructive || r.Guard.PlanLimited()
+	return r.Approval.Rule == approval.Always || r.Approval.Rule == approval.Destructive || r.Guard.PlanLimited() ||
+		len(policycheck.Active(r.Checks)) > 0
 }
 
 // writtenKeys returns the keys of a block that a file sets, with their values; nil if
@@ -82,6 +94,16 @@ func writtenKeys(b reflect.Value) map[string]any {
 	}
 	for _, k := range schemaOf(b.Type()).keys {
 		switch v := k.in(b); {
+		case hasLabels(v.Type()) && !v.IsNil():
+			blocks := map[string]any{}
+			for i := range v.Len() {
+				inside := writtenKeys(v.Index(i))
+				if inside == nil {
+					inside = map[string]any{}
+				}
+				blocks[v.Index(i).FieldByName("Label").String()] = inside
+			}
+			set(k.name, blocks)
 		case v.Kind() == reflect.Slice && !v.IsNil():
 			blocks := make([]any, v.Len())
 			for i := range blocks {

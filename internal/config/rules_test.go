@@ -1,7 +1,10 @@
 package config
 
 import (
+	"os"
+	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +13,7 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/approval"
 	"github.com/terrapulse/terrapulse/internal/guard"
+	"github.com/terrapulse/terrapulse/internal/policycheck"
 	"github.com/terrapulse/terrapulse/internal/window"
 )
 
@@ -20,8 +24,13 @@ func TestRules_TaskOverridesTheGlobalOnes(t *testing.T) {
 		Guard:    guard.Spec{Enabled: true, MaxRemovedPercent: 30, MinEntries: 10, MaxRemoved: new(7), HoldEmpty: true},
 		Approval: approval.Spec{Rule: approval.Destructive, Expires: 24 * time.Hour, DistinctApprover: true},
 		Windows:  []window.Window{{Kind: window.Deny, Schedule: "0 8 * * *", Duration: 10 * time.Hour, TimeZone: "UTC"}},
+		Checks: []policycheck.Spec{
+			{Name: "a", Enabled: true, Command: []string{"judge", "a"}, OnFail: "hold", Timeout: time.Minute},
+			{Name: "b", Command: []string{"judge", "b"}, OnFail: "hold", Timeout: 30 * time.Second},
+		},
 	}
-	const inFile = "guard {\n max_removed_percent = 30\n max_removed = 7\n on_empty = \"hold\"\n}\napproval = \"destructive\"\nrequire_distinct_approver = true\n" + deny
+	const checks = "check \"a\" {\n command = [\"judge\", \"a\"]\n timeout = \"1m\"\n}\ncheck \"b\" {\n command = [\"judge\", \"b\"]\n enabled = false\n}\n"
+	const inFile = "guard {\n max_removed_percent = 30\n max_removed = 7\n on_empty = \"hold\"\n}\napproval = \"destructive\"\nrequire_distinct_approver = true\n" + deny + checks
 	for _, tt := range []struct {
 		name, global, task string
 		want               func(*Rules) // changes what counts without the task's keys
@@ -44,9 +53,17 @@ func TestRules_TaskOverridesTheGlobalOnes(t *testing.T) {
 			r.Windows = []window.Window{{Kind: window.Allow, Schedule: "@daily", Duration: time.Hour, On: []window.Action{window.Apply}, AllowRemovalsAlways: true}}
 		}},
 		{"no windows", inFile, "window = []", func(r *Rules) { r.Windows = nil }},
+		{"a key of a check", inFile, `check "a" { on_fail = "fail" }`, func(r *Rules) { r.Checks[0].OnFail = "fail" }},
+		{"no check", inFile, `check "a" { enabled = false }`, func(r *Rules) { r.Checks[0].Enabled = false }},
+		{"a check that is off globally", inFile, `check "b" { enabled = true }`, func(r *Rules) { r.Checks[1].Enabled = true }},
+		{"an empty check", inFile, `check "a" {}`, func(*Rules) {}},
+		{"a check beside the global ones", inFile, `check "c" { command = "judge" }`, func(r *Rules) {
+			r.Checks = append(r.Checks, policycheck.Spec{Name: "c", Enabled: true, Command: []string{"judge"}, OnFail: "hold", Timeout: 30 * time.Second})
+		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			want := global
+			want.Checks = slices.Clone(global.Checks)
 			tt.want(&want)
 			file := aTask(services + "\n" + tt.task)
 			cfg := load(t, "f.hcl", tt.global+file)
@@ -79,11 +96,12 @@ func TestRules_WindowsOfATaskCanBeJudged(t *testing.T) {
 }
 
 func TestRules_DigestsCountEveryField(t *testing.T) {
-	file := deny + aTask(services)
+	file := deny + "check \"a\" { command = \"judge\" }\n" + aTask(services)
 	base := load(t, "f.hcl", file)
 	rules, config, task := base.Tasks[0].RulesDigest(), base.Digest(), base.Tasks[0].Digest(base)
 	for name, of := range map[string]func(*Rules) any{
 		"guard": func(r *Rules) any { return &r.Guard }, "approval": func(r *Rules) any { return &r.Approval }, "window": func(r *Rules) any { return &r.Windows[0] },
+		"check": func(r *Rules) any { return &r.Checks[0] },
 	} {
 		for _, f := range reflect.VisibleFields(reflect.TypeOf(of(&base.Rules)).Elem()) {
 			if !f.IsExported() {
@@ -145,5 +163,41 @@ func TestRules_WindowsThatNeverOpenAreAWarning(t *testing.T) {
 		if !found {
 			t.Errorf("%s\nwarns:\n%v\nwant %s", tt.file, cfg.Warnings, tt.want)
 		}
+	}
+}
+
+func TestRules_FilesOfACheckCountByTheirContent(t *testing.T) {
+	const file = "check \"a\" {\n command = \"judge\"\n files = [\"policy\"]\n}\n"
+	dir := write(t, "f.hcl", file+aTask(services), "policy/a.rego", "package main", "policy/deep/b.rego", "package b")
+	digest := func() (rules, task string) {
+		cfg := mustLoad(t, options(dir, "f.hcl"))
+		made := right(t, cfg, asked(t, strings.ReplaceAll(aTask(services), `"t"`, `"made"`)))
+		if made.RulesDigest() != cfg.Tasks[0].RulesDigest() {
+			t.Error("a task that is made through the API does not have the files of the global check")
+		}
+		return cfg.Tasks[0].RulesDigest(), cfg.Tasks[0].Digest(cfg)
+	}
+	rules, task := digest()
+	if same, _ := digest(); same != rules {
+		t.Error("the same files have another digest")
+	}
+	for _, change := range []func() error{
+		func() error {
+			return os.WriteFile(filepath.Join(dir, "policy/deep/b.rego"), []byte("package c"), 0o600)
+		},
+		func() error { return os.WriteFile(filepath.Join(dir, "policy/c.rego"), nil, 0o600) },
+		func() error { return os.Remove(filepath.Join(dir, "policy/a.rego")) },
+	} {
+		if err := change(); err != nil {
+			t.Fatal(err)
+		}
+		next, same := digest()
+		if next == rules {
+			t.Error("a change of a file does not count")
+		}
+		if same != task {
+			t.Error("a file of a check changes the definition, which runs the task")
+		}
+		rules = next
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/policycheck"
 	"github.com/terrapulse/terrapulse/internal/reconcile"
 	"github.com/terrapulse/terrapulse/internal/stores"
 )
@@ -18,7 +19,7 @@ import (
 func (i *Instance) reload(ctx context.Context, reloads chan<- reconcile.Reload) {
 	files, log := i.Files, i.Log
 	wrong := ""
-	files.Follow(i.ReadAt, variableFiles(i.base.Load())...)
+	files.Follow(i.ReadAt, furtherFiles(i.base.Load())...)
 	for change := range files.C() {
 		news := reconcile.Reload{}
 		read := time.Now()
@@ -40,7 +41,7 @@ func (i *Instance) reload(ctx context.Context, reloads chan<- reconcile.Reload) 
 			}
 			wrong, news.Config = "", cfg
 			i.base.Store(cfg)
-			files.Follow(read, variableFiles(cfg)...)
+			files.Follow(read, furtherFiles(cfg)...)
 			log.Info("task files read again", "tasks", len(cfg.Tasks), "asked", change.Asked, "changed", strings.Join(change.Files, " "))
 		}
 		select {
@@ -51,11 +52,15 @@ func (i *Instance) reload(ctx context.Context, reloads chan<- reconcile.Reload) 
 	}
 }
 
-// variableFiles are the files that tasks are read from beside the task files.
-func variableFiles(cfg *config.Config) []string {
+// furtherFiles are the files that the configuration is read from beside the task files.
+func furtherFiles(cfg *config.Config) []string {
 	var files []string
 	for i := range cfg.Tasks {
 		files = append(files, cfg.Tasks[i].VariableFiles...)
+		for _, c := range cfg.Tasks[i].Checks {
+			read, _ := policycheck.Files(cfg.Dir(), c.Files) // an error was reported when the configuration was read
+			files = append(files, read...)
+		}
 	}
 	return files
 }

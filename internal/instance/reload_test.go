@@ -3,6 +3,9 @@ package instance
 import (
 	"bytes"
 	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -29,5 +32,30 @@ func TestKeep_LogsSettingsThatNeedARestart(t *testing.T) {
 	logged.Reset()
 	if keep(cluster(15*time.Second), before, slog.New(slog.NewTextHandler(&logged, nil))); logged.Len() > 0 {
 		t.Errorf("nothing has changed, and logged is %s", logged.String())
+	}
+}
+
+func TestReload_FollowsTheFilesOfChecks(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	for name, text := range map[string]string{
+		"tasks.yaml":        "check: {a: {command: judge, files: [policy]}}\ntask: [{name: web, module: ./web, condition: {services: {names: [web]}}}]",
+		"policy/main.rego":  "",
+		"policy/lib/x.rego": "",
+	} {
+		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cfg, err := config.Load(config.Options{Paths: []config.Path{{Name: "tasks.yaml"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{filepath.Join("policy", "lib", "x.rego"), filepath.Join("policy", "main.rego")}
+	if got := furtherFiles(cfg); !slices.Equal(got, want) {
+		t.Errorf("it follows %q, want %q", got, want)
 	}
 }

@@ -1,5 +1,5 @@
-// Package bundle packs a configuration into one zip: task files, local modules and variable files,
-// with the same relative paths. The same content gives the same bytes, regardless of place and
+// Package bundle packs a configuration into one zip: task files, local modules, variable files and
+// the files of checks, with the same relative paths. The same content gives the same bytes, regardless of place and
 // time, and the digest of the bytes is the bundle's name. Bucket keeps bundles in S3.
 package bundle
 

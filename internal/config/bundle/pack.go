@@ -22,10 +22,11 @@ import (
 	"github.com/hashicorp/terraform-config-inspect/tfconfig"
 
 	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/policycheck"
 )
 
 // Pack packs the files of a configuration: its task files, its local modules with the local modules
-// that these call, and its variable files. A module is packed with its whole folder, except for
+// that these call, its variable files, and the files of its checks. A module is packed with its whole folder, except for
 // files of Terraform, version control and editors.
 func Pack(cfg *config.Config) (Bundle, error) {
 	p, m, err := collect(cfg)
@@ -79,7 +80,43 @@ func collect(cfg *config.Config) (*packer, manifest, error) {
 			return nil, m, fmt.Errorf("%s: pack the module of task %s: %w", t.Source, t.Name, err)
 		}
 	}
+	checks := slices.Clone(cfg.Rules.Checks)
+	for i := range cfg.Tasks {
+		checks = append(checks, cfg.Tasks[i].Checks...)
+	}
+	for _, c := range checks {
+		if err := p.check(c); err != nil {
+			return nil, m, fmt.Errorf("pack the files of check %s: %w", c.Name, err)
+		}
+	}
 	return p, m, nil
+}
+
+// check packs the files of a check.
+func (p *packer) check(c policycheck.Spec) error {
+	for _, name := range c.Files {
+		rel, err := p.reference(".", name)
+		if err != nil {
+			return err
+		}
+		info, err := os.Stat(p.abs(rel))
+		if err == nil && info.IsDir() {
+			_, err = p.folder(rel)
+		} else if err == nil {
+			err = p.add(rel)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	program := filepath.ToSlash(c.Command[0])
+	if !strings.Contains(program, "/") || path.IsAbs(program) {
+		return nil // it is part of the image
+	}
+	if _, ok := p.files[path.Clean(program)]; !ok {
+		return fmt.Errorf("its program %s is not in the bundle: add it to the check's files", c.Command[0])
+	}
+	return nil
 }
 
 // A packer collects files by their paths relative to dir, which have slashes and may begin with

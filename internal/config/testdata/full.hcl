@@ -182,6 +182,16 @@ task {
     duration  = "10h"
     time_zone = "UTC"
   }
+
+  check "public" {
+    enabled = false
+  }
+
+  check "names" {
+    command = ["./check-names"]
+    on_fail = "fail"
+    timeout = "5s"
+  }
 }
 
 api {
@@ -197,6 +207,10 @@ keep_removed = "48h"
 guard {
   max_removed = 20
   on_empty    = "hold"
+}
+
+check "public" {
+  command = ["conftest", "test", "-"]
 }
 
 approval         = "destructive"
