@@ -39,8 +39,11 @@ func (f facts) waiting(wait state.Wait) verdict {
 		v.reason.Text += "; resumed by " + resume.By
 	case wait.For == state.WaitApproval && wait.Content != nil && wait.Guards():
 		v.phase = apispec.PhaseHeld
-		v.reason.Text = fmt.Sprintf("held since %s: %s; it ends when the data comes back, when %s approves it, or when the limit is raised",
-			since(wait.Since), causes(wait), f.command("approve"))
+		ends := "it ends when the data comes back, when %s approves it, or when the limit is raised"
+		if wait.Has(state.RuleCheck) {
+			ends = "it ends when the data changes, when %s approves it, or when the check is changed"
+		}
+		v.reason.Text = fmt.Sprintf("held since %s: %s; "+ends, since(wait.Since), causes(wait), f.command("approve"))
 	case wait.For == state.WaitApproval && wait.Content != nil:
 		v.reason.Text = fmt.Sprintf("waits for approval since %s: %s; %s shows the plan, and %s approves it",
 			since(wait.Since), causes(wait), f.command("plan show"), f.command("approve"))

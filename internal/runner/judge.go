@@ -25,6 +25,7 @@ type judgement struct {
 	sources []guard.Source // what it has read, and what was applied last
 	input   []state.Cause  // why this may not be applied without an approval
 	judged  bool           // a plan was made
+	dir     string         // in which checks are run
 }
 
 // judge returns the judgement of a run. before is what the task was applied with
@@ -58,7 +59,7 @@ func (j *judgement) run(ctx context.Context, job driver.Job, change func(context
 		}
 		return change(ctx, job)
 	}
-	job.Judge = j.plan
+	job.Judge, j.dir = j.plan, job.Config.Dir()
 	changes, err := change(ctx, job)
 	if err != nil && !j.judged && len(j.input) > 0 && ctx.Err() == nil {
 		// Data that is incomplete often makes no valid plan.
@@ -83,6 +84,11 @@ func (j *judgement) plan(ctx context.Context, plan driver.Plan) error {
 	if why := j.task.Guard.Plan(destroyed, plan.InState); why != "" {
 		causes = append(causes, state.Cause{Rule: state.RulePlanGuard, Text: why})
 	}
+	refused, err := j.check(ctx)
+	if err != nil {
+		return err
+	}
+	causes = append(causes, refused...)
 	if why := j.task.Approval.Plan(destroyed); why != "" {
 		causes = append(causes, state.Cause{Rule: state.RuleApproval, Text: why})
 	}

@@ -57,13 +57,14 @@ const (
 	RuleApproval   Rule = "approval"        // the task's plans need one
 	RuleInputGuard Rule = "input_guard"     // too many entries are gone from Consul
 	RulePlanGuard  Rule = "plan_guard"      // too many resources would be destroyed
+	RuleCheck      Rule = "check"           // a check of the task refuses the plan
 	RuleReplaced   Rule = "consul_replaced" // entries are gone with a Consul that was replaced
 	RuleChanged    Rule = "changed"         // something else was approved
 )
 
-// Guards reports whether the plan waits because it exceeds a limit.
+// Guards reports whether the plan waits because it exceeds a limit, or a check refuses it.
 func (w Wait) Guards() bool {
-	return w.Has(RuleInputGuard) || w.Has(RulePlanGuard) || w.Has(RuleReplaced)
+	return w.Has(RuleInputGuard) || w.Has(RulePlanGuard) || w.Has(RuleCheck) || w.Has(RuleReplaced)
 }
 
 // HeldByInput reports whether a guard holds the input itself.

@@ -52,6 +52,17 @@ func surroundings(providers []string) map[string]string {
 	return env
 }
 
+// Environ returns the environment of this process for a program that has no part in
+// Terrapulse's credentials, as Terraform gets it for a task without providers.
+func Environ() []string {
+	var env []string
+	for name, value := range surroundings(nil) {
+		env = append(env, name+"="+value)
+	}
+	slices.Sort(env)
+	return env
+}
+
 // managed returns the names in an environment that only Terrapulse sets, sorted.
 func managed(env map[string]string) []string {
 	names := tfexec.ProhibitedEnv(env)

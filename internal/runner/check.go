@@ -1,0 +1,94 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/policycheck"
+	"github.com/terrapulse/terrapulse/internal/state"
+	"github.com/terrapulse/terrapulse/internal/terraform"
+)
+
+// check runs the task's checks on the plan, and returns why it must not be applied
+// without an approval. The error says that it must not be applied at all.
+func (j *judgement) check(ctx context.Context) ([]state.Cause, error) {
+	checks := policycheck.Active(j.task.Checks)
+	if len(checks) == 0 {
+		return nil, nil
+	}
+	if err := j.details(ctx); err != nil {
+		return nil, err
+	}
+	plan := j.done.plan
+	if plan.JSON == nil {
+		return nil, errors.New("the driver shows no plan that checks can judge: remove the task's checks")
+	}
+	document, err := plan.JSON(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("show the plan to checks: %w", err)
+	}
+	results, err := policycheck.Judge(ctx, checks, j.dir, terraform.Environ(), policycheck.Input{
+		Task: j.task.Name, Run: policycheck.Run{ID: j.claimed.ID, Kind: j.claimed.Kind}, Reason: j.claimed.Reason,
+		Entries: j.entries(), Plan: document,
+	}, plan.Clean)
+	if err != nil {
+		return nil, fmt.Errorf("run the checks: %w", err)
+	}
+	var causes []state.Cause
+	var failed []string
+	for _, r := range results {
+		show(j.out, r)
+		switch {
+		case r.Refused == "":
+		case r.OnFail == policycheck.Fail:
+			failed = append(failed, r.Refused)
+		default:
+			causes = append(causes, state.Cause{Rule: state.RuleCheck, Text: r.Refused})
+		}
+	}
+	if len(failed) > 0 {
+		return nil, errors.New(strings.Join(failed, "; "))
+	}
+	return causes, nil
+}
+
+// show writes what a check found.
+func show(out io.Writer, r policycheck.Result) {
+	verdict := "passed"
+	if r.Refused != "" {
+		verdict = "refused the plan"
+	}
+	text := fmt.Sprintf("\nCheck %s %s after %s.\n", r.Name, verdict, r.Took.Round(time.Millisecond))
+	for line := range strings.Lines(r.Output) {
+		text += strings.TrimRight("  "+line, " \n") + "\n"
+	}
+	fmt.Fprint(out, text)
+}
+
+// entries are the differences between what the run has read and what was applied last.
+func (j *judgement) entries() policycheck.Entries {
+	e := policycheck.Entries{Added: []string{}, Removed: []string{}, Changed: []string{}}
+	for _, s := range j.sources {
+		for name, now := range s.Now {
+			if was, ok := s.Applied[name]; !ok {
+				e.Added = append(e.Added, name)
+			} else if was != now {
+				e.Changed = append(e.Changed, name)
+			}
+		}
+		for name := range s.Applied {
+			if _, ok := s.Now[name]; !ok {
+				e.Removed = append(e.Removed, name)
+			}
+		}
+	}
+	for _, names := range []*[]string{&e.Added, &e.Removed, &e.Changed} {
+		slices.Sort(*names)
+	}
+	return e
+}
