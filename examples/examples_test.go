@@ -2,10 +2,12 @@
 package examples_test
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/hashicorp/consul/api"
@@ -51,6 +53,7 @@ func TestEveryExampleWritesItsFile(t *testing.T) {
 		"catalog/tasks.yaml":          {"service-list/services.md": {"- consul\n", "- web: public, v2\n"}},
 		"kv/tasks.yaml":               {"feature-flags/features.json": {`{"search":"on"}`}},
 		"high-availability/tasks.hcl": {haproxy: {"  balance leastconn\n", "  server web-1 10.0.0.1:8080 check\n"}},
+		"policy/tasks.yaml":           {"allow-list/rules/web-1.txt": {"allow 10.0.0.1\n"}},
 		"schedule/tasks.yaml":         {"inventory/inventory.csv": {"service,address,port,node\n", "web,10.0.0.1,8080,consul-server\n"}},
 	}
 	found := 0
@@ -78,7 +81,7 @@ func TestEveryExampleWritesItsFile(t *testing.T) {
 				cmd.Env = append(os.Environ(),
 					"CONSUL_HTTP_ADDR="+consul.Addr(),
 					"TF_CLI_CONFIG_FILE="+testtools.TerraformRC(t),
-					"PATH="+filepath.Dir(testtools.Terraform(t))+string(os.PathListSeparator)+os.Getenv("PATH"))
+					"PATH="+path(t))
 				out, err := cmd.CombinedOutput()
 				if err != nil {
 					t.Fatalf("terrapulse %s: %v\n%s", strings.Join(args, " "), err, out)
@@ -104,12 +107,39 @@ func TestEveryExampleWritesItsFile(t *testing.T) {
 	}
 }
 
+// path finds Terraform and conftest.
+func path(t *testing.T) string {
+	return strings.Join([]string{filepath.Dir(testtools.Terraform(t)), filepath.Dir(testtools.Conftest(t)), os.Getenv("PATH")}, string(os.PathListSeparator))
+}
+
+// built is the program, built once for all tests into a folder that TestMain removes.
+var (
+	programs string
+	built    = sync.OnceValues(func() (string, error) {
+		program := filepath.Join(programs, "terrapulse.exe") // the ending does no harm elsewhere
+		out, err := exec.Command("go", "build", "-o", program, "github.com/terrapulse/terrapulse/cmd/terrapulse").CombinedOutput()
+		if err != nil {
+			err = fmt.Errorf("build terrapulse: %w\n%s", err, out)
+		}
+		return program, err
+	})
+)
+
+func TestMain(m *testing.M) {
+	var err error
+	if programs, err = os.MkdirTemp("", "terrapulse-examples-"); err != nil {
+		panic(err)
+	}
+	code := m.Run()
+	os.RemoveAll(programs)
+	os.Exit(code)
+}
+
 func build(t *testing.T) string {
 	t.Helper()
-	program := filepath.Join(t.TempDir(), "terrapulse.exe") // the ending does no harm elsewhere
-	out, err := exec.Command("go", "build", "-o", program, "github.com/terrapulse/terrapulse/cmd/terrapulse").CombinedOutput()
+	program, err := built()
 	if err != nil {
-		t.Fatalf("build terrapulse: %s", out)
+		t.Fatal(err)
 	}
 	return program
 }
