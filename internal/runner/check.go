@@ -73,19 +73,8 @@ func show(out io.Writer, r policycheck.Result) {
 // entries are the differences between what the run has read and what was applied last.
 func (j *judgement) entries() policycheck.Entries {
 	e := policycheck.Entries{Added: []string{}, Removed: []string{}, Changed: []string{}}
-	for _, s := range j.sources {
-		for name, now := range s.Now {
-			if was, ok := s.Applied[name]; !ok {
-				e.Added = append(e.Added, name)
-			} else if was != now {
-				e.Changed = append(e.Changed, name)
-			}
-		}
-		for name := range s.Applied {
-			if _, ok := s.Now[name]; !ok {
-				e.Removed = append(e.Removed, name)
-			}
-		}
+	for _, d := range j.done.differences {
+		e.Added, e.Removed, e.Changed = append(e.Added, d.Added...), append(e.Removed, d.Removed...), append(e.Changed, d.Changed...)
 	}
 	for _, names := range []*[]string{&e.Added, &e.Removed, &e.Changed} {
 		slices.Sort(*names)
