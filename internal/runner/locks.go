@@ -54,8 +54,6 @@ func (l Locks) Orphaned(ctx context.Context, task string, lock *terraform.LockEr
 		if created.Before(began) || created.After(until) {
 			continue
 		}
-		l.Log.Warn("a state lock is released whose holder is dead", "task", task, "lock", lock.ID, "who", lock.Who,
-			"operation", lock.Operation, "created", created, "holder", run.ID, "holder_state", run.State, "cause", run.Error)
 		return fmt.Sprintf("its holder was run %s of this task, which is dead (%s)", run.ID, said(run))
 	}
 	return ""

@@ -98,7 +98,7 @@ func (d *Dir) attempt(ctx context.Context, command string, f func(lock, varFile 
 	initialised, created := false, false
 	// A lock of the Consul backend expires by itself; force-unlock does not work.
 	mayUnlock := d.opts.Orphaned != nil && d.opts.Backend.Type != "consul"
-	checked := "" // the lock that Orphaned was called for
+	checked, dead := "", "" // the lock that Orphaned was called for, and its answer
 	for {
 		err := d.withValues(func(varFile string) error {
 			left := max(time.Until(patience), 0)
@@ -112,14 +112,17 @@ func (d *Dir) attempt(ctx context.Context, command string, f func(lock, varFile 
 		switch {
 		case errors.As(err, &locked) && mayUnlock && locked.ID != checked:
 			checked = locked.ID
-			if why := d.opts.Orphaned(ctx, d.opts.Task, locked); why != "" {
-				if err := d.unlock(ctx, locked, why); err != nil {
+			if dead = d.opts.Orphaned(ctx, d.opts.Task, locked); dead != "" {
+				if err := d.unlock(ctx, locked, dead); err != nil {
 					return err
 				}
 			}
 		case errors.As(err, &locked):
 			left := time.Until(patience)
 			if left < lockPause {
+				if locked.ID == checked {
+					locked.Dead = dead
+				}
 				return err
 			}
 			fmt.Fprintf(d.opts.Log, "The state is locked. Trying again for %v.\n", left.Round(time.Second))
@@ -150,14 +153,22 @@ func (d *Dir) attempt(ctx context.Context, command string, f func(lock, varFile 
 }
 
 // unlock releases a state lock, if it still has this id. If Terraform refuses, the
-// run waits for the lock like for any other: it was released already, or a right is
-// missing (see Terraform's output).
+// run waits for the lock like for any other: it was released already, a right is
+// missing, or the state does not exist yet (see Terraform's output).
 func (d *Dir) unlock(ctx context.Context, lock *LockError, why string) error {
-	fmt.Fprintf(d.opts.Log, "The state is locked by %s (%s) since %s. This lock is released: %s.\n", lock.Who, lock.Operation, lock.Created, why)
+	fmt.Fprintf(d.opts.Log, "The state is locked by %s (%s) since %s: %s. Releasing this lock.\n", lock.Who, lock.Operation, lock.Created, why)
 	err := d.run(ctx, "force-unlock", nil, func(ctx context.Context) error { return d.tf.ForceUnlock(ctx, lock.ID) })
 	if interrupted := (*InterruptedError)(nil); errors.As(err, &interrupted) {
 		return err
 	}
+	log := d.opts.Logger.With("task", d.opts.Task, "lock", lock.ID, "who", lock.Who, "operation", lock.Operation, "created", lock.Created, "cause", why)
+	if err != nil {
+		fmt.Fprintln(d.opts.Log, "The lock could not be released.")
+		log.Warn("a state lock was not released whose holder is dead", "path", lock.Path, "error", err)
+		return nil
+	}
+	fmt.Fprintln(d.opts.Log, "The lock is released.")
+	log.Warn("a state lock was released whose holder is dead")
 	return nil
 }
 

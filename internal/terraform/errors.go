@@ -45,6 +45,9 @@ type LockError struct {
 	Workspace string
 	// Terraform's description of the lock; may be empty.
 	ID, Path, Operation, Who, Created string
+	// Dead says why its holder is dead; "" if that is not certain. The lock could not
+	// be released then.
+	Dead string
 }
 
 // CreatedAt returns when the lock was taken, by its holder's clock; zero if that
@@ -69,7 +72,10 @@ func (e *LockError) Error() string {
 		s += " since " + e.Created
 	}
 	s += ": it is tried again with the next run"
-	if e.ID != "" {
+	switch {
+	case e.Dead != "":
+		s += fmt.Sprintf("; %s, but Terraform could not release the lock (S3 releases none of a state that was never written): remove the lock %s from the backend by hand", e.Dead, e.Path)
+	case e.ID != "":
 		s += fmt.Sprintf("; if you are sure that its holder is dead, run `%s force-unlock %s` in the task's directory, "+
 			"or in any with the same backend and the workspace %s", cmp.Or(e.Program, config.EngineTerraform), e.ID, e.Workspace)
 	}

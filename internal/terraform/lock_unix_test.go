@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http/httptest"
 	"os/exec"
 	"strings"
@@ -124,8 +125,33 @@ func TestLock_OfDeadHolderIsReleased(t *testing.T) {
 		t.Errorf("the lock reads %+v, created at %s", asked[0], at)
 	}
 	if log := f.log.String(); !strings.Contains(log, "by "+asked[0].Who+" (OperationTypeApply) since "+asked[0].Created) ||
-		!strings.Contains(log, "This lock is released: run r1 of this task held it, and is dead.") {
+		!strings.Contains(log, "run r1 of this task held it, and is dead. Releasing this lock.") || !strings.Contains(log, "The lock is released.") {
 		t.Errorf("the output does not tell:\n%s", log)
+	}
+}
+
+// Terraform creates a workspace in S3 under its lock, and releases the lock of none
+// that does not exist.
+func TestLock_ThatCannotBeReleasedIsReportedAsSuch(t *testing.T) {
+	f := newFixture(t, fileModule)
+	b := f.keepInS3()
+	f.init(f.open(), true)
+	b.put("0d6d8b1c-5a7e-4b1f-9c9e-3f2f8a1b2c3d", "terraform@host") // the container died while it created the workspace
+	var events strings.Builder
+	_, err := f.open(func(o *Options) {
+		o.LockTimeout = time.Second
+		o.Logger = slog.New(slog.NewTextHandler(&events, nil))
+		o.Orphaned = func(context.Context, string, *LockError) string { return "its holder was run r1 of this task" }
+	}).Apply(t.Context())
+	if !isLocked(err) || !strings.Contains(err.Error(), "its holder was run r1 of this task, but Terraform could not release the lock") ||
+		!strings.Contains(err.Error(), "remove the lock states/"+lockObject) {
+		t.Errorf("the apply ends with %v", err)
+	}
+	if log := f.log.String(); strings.Contains(log, "The lock is released.") || !strings.Contains(log, "The lock could not be released.") {
+		t.Errorf("the output does not tell:\n%s", log)
+	}
+	if !strings.Contains(events.String(), "a state lock was not released whose holder is dead") {
+		t.Errorf("the log does not tell: %s", events.String())
 	}
 }
 
