@@ -21,11 +21,23 @@ type Detail struct {
 
 // String encodes the detail for ParseDetail.
 func (d Detail) String() string {
-	fields := []string{d.Group, d.ID, d.Address, d.attributes}
-	for i := range fields {
-		fields[i] = strings.ReplaceAll(fields[i], "\t", " ")
+	var text []byte
+	for _, field := range []string{d.Group, d.ID, d.Address} {
+		text = append(appendField(text, field), '\t')
 	}
-	return strings.TrimRight(strings.Join(fields, "\t"), "\t")
+	return strings.TrimRight(string(text)+d.attributes, "\t")
+}
+
+// appendField appends a text without tabs, which separate the fields.
+func appendField(text []byte, field string) []byte {
+	for i := range len(field) {
+		if field[i] == '\t' {
+			text = append(text, ' ')
+		} else {
+			text = append(text, field[i])
+		}
+	}
+	return text
 }
 
 // ParseDetail reads what String returned. Of an element without one, the detail is
@@ -81,8 +93,12 @@ var digested = func() (indexes []int) {
 	return indexes
 }()
 
-// detail is the detail of an instance, encoded.
+// detail is the detail of an instance, encoded. It is made for thousands of instances.
 func (s *Service) detail() string {
+	text := make([]byte, 0, 128)
+	for _, field := range []string{s.Name, s.ID, s.endpoint()} {
+		text = append(appendField(text, field), '\t')
+	}
 	var (
 		sums [64]byte
 		f    tfvars.Field
@@ -93,7 +109,7 @@ func (s *Service) detail() string {
 		sum := shortSum(&f)
 		sums[2*n], sums[2*n+1] = byte(sum), byte(sum>>8)
 	}
-	return Detail{s.Name, s.ID, s.endpoint(), base64.RawStdEncoding.EncodeToString(sums[:2*len(digested)])}.String()
+	return string(base64.RawStdEncoding.AppendEncode(text, sums[:2*len(digested)]))
 }
 
 // shortSum is a digest of a value: FNV-1a, folded. It only finds differences.

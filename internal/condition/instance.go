@@ -213,6 +213,9 @@ var serviceAttributes = []struct {
 
 // numbers is a table of numbers as they are written.
 func numbers(of map[string]int) map[string]string {
+	if len(of) == 0 {
+		return nil
+	}
 	table := make(map[string]string, len(of))
 	for name, n := range of {
 		table[name] = strconv.Itoa(n)

@@ -8,11 +8,12 @@ import (
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
-// Difference is what differs between what was applied and what an observation shows:
-// the names of the elements, sorted.
-type Difference struct {
-	Added, Removed, Changed []string
+// Names are the names of elements that came, went and changed, sorted.
+type Names struct{ Added, Removed, Changed []string }
 
+// Difference is what differs between what was applied and what an observation shows.
+type Difference struct {
+	Names
 	what          string
 	before, after map[string]string // details
 }
@@ -37,6 +38,18 @@ func Diff(what string, applied, details map[string]string, now Observation) Diff
 		slices.Sort(names)
 	}
 	return d
+}
+
+// AllNames are the names in all differences.
+func AllNames(differences []Difference) (all Names) {
+	for _, d := range differences {
+		all.Added, all.Removed, all.Changed = append(all.Added, d.Added...), append(all.Removed, d.Removed...), append(all.Changed, d.Changed...)
+	}
+	for _, names := range []*[]string{&all.Added, &all.Removed, &all.Changed} {
+		slices.Sort(*names)
+		*names = slices.Compact(*names)
+	}
+	return all
 }
 
 // CountIn counts the difference in c.

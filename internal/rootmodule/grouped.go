@@ -104,6 +104,9 @@ func InputTypes(t *config.Task, declared map[string]string) map[string]cty.Type 
 	for _, v := range inputs(t) {
 		_, types[v.Name] = typeOf(v, declared)
 	}
+	if getsChanges(t, declared) {
+		types[changesVariable] = changesType
+	}
 	return types
 }
 

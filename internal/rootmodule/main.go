@@ -95,6 +95,9 @@ func (m Module) writeModule(b *bytes.Buffer) error {
 			fmt.Fprintf(b, "%s = var.%s\n", v.Name, v.Name)
 		}
 	}
+	if getsChanges(t, m.Types) {
+		b.WriteString(changesArgument)
+	}
 	if names := t.VariableNames(); len(names) > 0 {
 		b.WriteString("\n")
 		for _, name := range names {

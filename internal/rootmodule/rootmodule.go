@@ -50,6 +50,9 @@ type Module struct {
 	// Types are the types that the task's module declares for its variables, as
 	// source text. With them, Terraform converts a large input faster. May be nil.
 	Types map[string]string
+	// Changes are the entries that differ from those that were applied last, for a
+	// module that declares a variable for them.
+	Changes consul.Names
 }
 
 // File is one file of a root module.

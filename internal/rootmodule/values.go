@@ -26,6 +26,9 @@ func (m Module) renderValues(w io.Writer) error {
 			m.writeVariable(out, k.Variable, nil)
 		}
 	}
+	if getsChanges(m.Task, m.Types) {
+		m.writeChanges(out)
+	}
 	return out.Flush()
 }
 

@@ -27,6 +27,9 @@ func (m Module) variables() ([]byte, error) {
 			b.WriteString(v.Declaration(m.Types[v.Name]))
 		}
 	}
+	if getsChanges(m.Task, m.Types) {
+		b.WriteString(changesDeclaration)
+	}
 	for _, p := range m.providers() {
 		if !p.Configured {
 			continue

@@ -1,13 +1,17 @@
 package runner
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/terrapulse/terrapulse/internal/condition"
 	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/consul"
+	"github.com/terrapulse/terrapulse/internal/driver"
 	"github.com/terrapulse/terrapulse/internal/outbox"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
@@ -43,16 +47,70 @@ func TestRun_SaysWhichEntriesDifferFromTheAppliedOnes(t *testing.T) {
 	}
 }
 
+// taker is a driver that notes which changes it is given.
+type taker struct{ changes consul.Names }
+
+func (*taker) Check(*config.Config, *config.Task) config.Errors { return nil }
+
+func (d *taker) Plan(_ context.Context, job driver.Job) (driver.Plan, error) {
+	d.changes = job.Changes
+	return driver.Plan{Changes: &state.Changes{}}, nil
+}
+
+func (d *taker) Apply(_ context.Context, job driver.Job) (*state.Changes, error) {
+	d.changes = job.Changes
+	return &state.Changes{}, nil
+}
+
+func (d *taker) Destroy(ctx context.Context, job driver.Job) (*state.Changes, error) {
+	return d.Apply(ctx, job)
+}
+
+func TestRun_DriverIsGivenTheNamesOfChangedEntries(t *testing.T) {
+	different := consul.Names{Added: []string{"cfg/new", "web-1"}, Removed: []string{"web-2"}, Changed: []string{"cfg/a"}}
+	for kind, want := range map[state.Kind]consul.Names{state.KindApply: different, state.KindPlan: different, state.KindDrift: {}, state.KindDestroy: {}} {
+		b, d := newFixture(t, nil), &taker{changes: consul.Names{Added: []string{"not called"}}}
+		b.Driver, b.Consul = d, keysToo{}
+		before := state.Inputs{Kind: "services", Elements: map[string]string{"web-2": "x"}, Others: map[string]map[string]string{"consul-kv": {"cfg/a": "1"}}}
+		if err := state.SaveInputs(t.Context(), b.store, "web", before); err != nil {
+			t.Fatal(err)
+		}
+		b.intendKind(kind)
+		if err := b.run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, d.changes); diff != "" {
+			t.Errorf("%s: %s", kind, diff)
+		}
+		if run := b.stored("r1"); (run.Entries != nil) != (kind == state.KindApply || kind == state.KindPlan) {
+			t.Errorf("the %s run says %s", kind, run.Entries)
+		}
+	}
+}
+
+// keysToo is a Consul with an instance and two keys.
+type keysToo struct{ catalog }
+
+func (c keysToo) Snapshot(ctx context.Context, t *config.Task) (*consul.Snapshot, error) {
+	snap, err := c.catalog.Snapshot(ctx, t)
+	snap.Inputs = []consul.Input{{Kind: condition.ServicesKind, Triggers: true, Observation: snap.Condition},
+		{Kind: condition.ConsulKVKind, Observation: consul.Observation{Elements: map[string]string{"cfg/a": "2", "cfg/new": "1"}}}}
+	return snap, err
+}
+
 func TestRun_KeepsNoDetailsOfVeryManyEntries(t *testing.T) {
 	j := newJudging(t, config.Rules{})
-	for _, count := range []int{state.MaxDetails, state.MaxDetails + 1} {
-		j.consul.count = count
-		j.apply()
+	kept := func(count, details int) {
+		t.Helper()
 		inputs, err := state.LoadInputs(t.Context(), j.store, "web")
-		if err != nil || len(inputs.Elements) != count || (inputs.Details == nil) != (count > state.MaxDetails) {
+		if err != nil || len(inputs.Elements) != count || len(inputs.Details) != details {
 			t.Errorf("%d entries: %d are kept with %d details: %v", count, len(inputs.Elements), len(inputs.Details), err)
 		}
 	}
+	kept(60, 60)
+	j.consul.count = state.MaxDetails + 1
+	j.apply()
+	kept(state.MaxDetails+1, 0)
 	j.consul.count--
 	if got := j.apply().Entries.String(); got != "service instances: -web-20000" {
 		t.Error(got)

@@ -143,20 +143,20 @@ type result struct {
 	snap       *consul.Snapshot
 	// differences are those of snap.Inputs to what was applied last.
 	differences []consul.Difference
-	entries     *state.EntryChanges // all of them; nil if it is not known what was applied, or if the run does not apply the inputs
+	entries     *state.EntryChanges // these counted; nil if it is not known what was applied, or if the run is not about that
 	changes     *state.Changes
 	plan        driver.Plan // of a run that plans
 }
 
-// compare notes what differs from what was applied last. applies says that the run
-// would apply that.
-func (r *result) compare(before state.Inputs, applies bool) {
+// compare notes what differs from what was applied last.
+func (r *result) compare(before state.Inputs) {
 	for _, in := range r.snap.Inputs {
 		r.differences = append(r.differences, consul.Diff(in.Kind.Entries, before.Of(in.Kind.Name), before.Details, in.Observation))
 	}
-	if !applies {
-		return
-	}
+}
+
+// count counts the differences for the record of the run.
+func (r *result) count() {
 	r.entries = &state.EntryChanges{}
 	for _, d := range r.differences {
 		d.CountIn(r.entries)
@@ -316,11 +316,17 @@ func (c *claim) work(ctx context.Context, launch state.Launch, planned state.Pla
 	if err := done.snap.Visibility.Confirm(ctx, before.Sources); err != nil {
 		return done, err
 	}
-	done.compare(before, !unknown && (c.claimed.Kind == state.KindApply || c.claimed.Kind == state.KindPlan))
+	done.compare(before)
 	if r.Verbose {
 		out = io.MultiWriter(out, lineLog{r.Log})
 	}
 	job := driver.Job{Config: cfg, Task: task, Snapshot: done.snap, Run: c.claimed, Output: out}
+	if kind := c.claimed.Kind; kind == state.KindApply || kind == state.KindPlan {
+		job.Changes = consul.AllNames(done.differences)
+		if !unknown {
+			done.count()
+		}
+	}
 	switch kind := c.claimed.Kind; kind {
 	case state.KindPlan, state.KindDrift:
 		done.plan, err = r.Driver.Plan(ctx, job)

@@ -27,62 +27,16 @@ func inputsPrefix(task string) string { return "inputs/" + element(task) + "/" }
 type Inputs struct {
 	// Elements are what the condition consisted of: a short digest by name. They
 	// give the words for a change.
-	Elements map[string]string `json:"elements"`
-	Kind     string            `json:"kind,omitempty"` // of the condition
+	Elements map[string]string
+	Kind     string // of the condition
 	// Others are the same of the module inputs, by kind.
-	Others map[string]map[string]string `json:"others,omitempty"`
+	Others map[string]map[string]string
 	// Details say more of the entries of all kinds, by name, for people. There are none
 	// if there are more than MaxDetails entries.
-	Details map[string]string `json:"-"`
+	Details map[string]string
 	// Sources are what condition and module inputs showed, sorted: what of it
 	// is missing later counts as gone only if it is known not to be hidden.
-	Sources []string `json:"sources,omitempty"`
-}
-
-// MarshalJSON puts the detail of an entry beside its digest: there it takes little
-// space once compressed.
-func (i Inputs) MarshalJSON() ([]byte, error) {
-	type plain Inputs
-	joined := plain(i)
-	if joined.Details = nil; i.Details == nil {
-		return json.Marshal(joined)
-	}
-	join := func(digests map[string]string) map[string]string {
-		all := make(map[string]string, len(digests))
-		for name, digest := range digests {
-			all[name] = digest + " " + i.Details[name]
-		}
-		return all
-	}
-	if i.Kind != "" { // else it is a schedule: its entries are those of the module inputs
-		joined.Elements = join(i.Elements)
-	}
-	joined.Others = make(map[string]map[string]string, len(i.Others))
-	for kind, digests := range i.Others {
-		joined.Others[kind] = join(digests)
-	}
-	return json.Marshal(joined)
-}
-
-// UnmarshalJSON reads what MarshalJSON wrote.
-func (i *Inputs) UnmarshalJSON(text []byte) error {
-	type plain Inputs
-	if err := json.Unmarshal(text, (*plain)(i)); err != nil {
-		return err
-	}
-	for _, digests := range append(slices.Collect(maps.Values(i.Others)), i.Elements) {
-		for name, joined := range digests {
-			digest, detail, ok := strings.Cut(joined, " ")
-			if !ok {
-				continue
-			}
-			if i.Details == nil {
-				i.Details = make(map[string]string, len(digests))
-			}
-			digests[name], i.Details[name] = digest, detail
-		}
-	}
-	return nil
+	Sources []string
 }
 
 // Of returns the elements of the condition, or module input, of a kind.
@@ -95,11 +49,76 @@ func (i Inputs) Of(kind string) map[string]string {
 
 // SaveInputs keeps what a task read when it was applied.
 func SaveInputs(ctx context.Context, s Store, task string, inputs Inputs) error {
-	text, err := json.Marshal(inputs)
-	if err != nil {
-		return fmt.Errorf("encode the inputs of task %s: %w", task, err)
+	return savePieces(ctx, s, inputsPrefix(task), inputs.encode(), time.Time{})
+}
+
+// inputsHead is the first line of the stored form. An entry follows on each line, so
+// that thousands of them take little memory: kind, name, digest and detail.
+type inputsHead struct {
+	Kind    string   `json:"kind,omitempty"`
+	Sources []string `json:"sources,omitempty"`
+	Details bool     `json:"details,omitempty"`
+}
+
+func (i Inputs) encode() []byte {
+	var packed bytes.Buffer
+	zip := gzip.NewWriter(&packed)
+	lines := json.NewEncoder(zip)
+	_ = lines.Encode(inputsHead{i.Kind, i.Sources, i.Details != nil}) // texts, into a buffer
+	for _, kind := range slices.Sorted(maps.Keys(i.Others)) {
+		for _, name := range slices.Sorted(maps.Keys(i.Others[kind])) {
+			_ = lines.Encode([]string{kind, name, i.Others[kind][name], i.Details[name]})
+		}
 	}
-	return savePieces(ctx, s, inputsPrefix(task), Pack(text), time.Time{})
+	for _, name := range slices.Sorted(maps.Keys(i.Elements)) {
+		line := []string{"", name, i.Elements[name]}
+		if i.Kind != "" { // else it is a schedule: the module inputs have the details
+			line = append(line, i.Details[name])
+		}
+		_ = lines.Encode(line)
+	}
+	_ = zip.Close()
+	return packed.Bytes()
+}
+
+func decodeInputs(packed []byte) (Inputs, error) {
+	zip, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		return Inputs{}, err
+	}
+	var head inputsHead
+	lines := json.NewDecoder(zip)
+	if err := lines.Decode(&head); err != nil {
+		return Inputs{}, err
+	}
+	inputs := Inputs{Kind: head.Kind, Sources: head.Sources}
+	if head.Details {
+		inputs.Details = map[string]string{}
+	}
+	byKind := map[string]map[string]string{}
+	for {
+		var line []string
+		switch err := lines.Decode(&line); {
+		case errors.Is(err, io.EOF):
+			inputs.Elements = byKind[""]
+			if delete(byKind, ""); len(byKind) > 0 {
+				inputs.Others = byKind
+			}
+			return inputs, nil
+		case err != nil:
+			return Inputs{}, err
+		case len(line) < 3:
+			return Inputs{}, fmt.Errorf("the line %q has too few fields", line)
+		}
+		kind, name := line[0], line[1]
+		if byKind[kind] == nil {
+			byKind[kind] = map[string]string{}
+		}
+		byKind[kind][name] = line[2]
+		if head.Details && len(line) > 3 {
+			inputs.Details[name] = line[3]
+		}
+	}
 }
 
 // ErrTorn is what LoadInputs returns if a writer died before it had written everything.
@@ -111,11 +130,7 @@ func LoadInputs(ctx context.Context, s Store, task string) (Inputs, error) {
 	if err != nil || packed == nil {
 		return Inputs{}, err
 	}
-	var inputs Inputs
-	text, err := unpack(packed)
-	if err == nil {
-		err = json.Unmarshal(text, &inputs)
-	}
+	inputs, err := decodeInputs(packed)
 	if err != nil {
 		return Inputs{}, fmt.Errorf("unpack the inputs of task %s: %w (%w)", task, ErrTorn, err)
 	}

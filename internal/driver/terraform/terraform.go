@@ -179,7 +179,7 @@ func planned(task string, found terraform.Plan) (driver.Plan, error) {
 // write writes the root module.
 func (d *Driver) write(dir string, job driver.Job) error {
 	_, err := rootmodule.Module{Config: job.Config, Task: job.Task, Blocks: job.Snapshot.Blocks, Terraform: d.Terraform.Version,
-		Types: terraform.VariableTypes(job.Task, dir)}.Write(dir)
+		Types: terraform.VariableTypes(job.Task, dir), Changes: job.Changes}.Write(dir)
 	return err
 }
 
