@@ -27,6 +27,7 @@ const (
 	readUnit       = 0.125 / 1e6 // strongly consistent, of 4 KB
 	writeUnit      = 0.625 / 1e6 // of 1 KB
 	scheduleEvent  = 1.00 / 1e6
+	busEvent       = 1.00 / 1e6     // of 64 KB
 	fargateVCPU    = 0.03238 / 3600 // a second
 	fargateGB      = 0.00356 / 3600 // a second
 	objectPut      = 0.005 / 1000
@@ -62,6 +63,7 @@ type usage struct {
 	container    time.Duration // of the processor, which a container has one of
 	logBytes     float64
 	scheduled    float64
+	events       float64 // on the bus
 	monthMetrics float64
 	monthAlarms  float64
 }
@@ -69,14 +71,14 @@ type usage struct {
 func (u usage) times(n float64) usage {
 	u.invocations, u.reads, u.writes, u.gets, u.puts, u.containers = n*u.invocations, n*u.reads, n*u.writes, n*u.gets, n*u.puts, n*u.containers
 	u.function, u.container = time.Duration(n*float64(u.function)), time.Duration(n*float64(u.container))
-	u.logBytes, u.scheduled = n*u.logBytes, n*u.scheduled
+	u.logBytes, u.scheduled, u.events = n*u.logBytes, n*u.scheduled, n*u.events
 	return u
 }
 
 func (u usage) plus(v usage) usage {
 	u.invocations, u.reads, u.writes, u.gets, u.puts, u.containers = u.invocations+v.invocations, u.reads+v.reads, u.writes+v.writes, u.gets+v.gets, u.puts+v.puts, u.containers+v.containers
 	u.function, u.container, u.logBytes, u.scheduled = u.function+v.function, u.container+v.container, u.logBytes+v.logBytes, u.scheduled+v.scheduled
-	u.monthMetrics, u.monthAlarms = u.monthMetrics+v.monthMetrics, u.monthAlarms+v.monthAlarms
+	u.events, u.monthMetrics, u.monthAlarms = u.events+v.events, u.monthMetrics+v.monthMetrics, u.monthAlarms+v.monthAlarms
 	return u
 }
 
@@ -90,6 +92,7 @@ func (u usage) items() []item {
 	return []item{
 		{"Lambda", u.invocations*lambdaRequest + u.function.Seconds()*functionGB*lambdaGBSecond},
 		{"EventBridge Scheduler", u.scheduled * scheduleEvent},
+		{"EventBridge", u.events * busEvent},
 		{"DynamoDB", u.reads*readUnit + u.writes*writeUnit},
 		{"Fargate", u.billed().Seconds() * (containerCPU*fargateVCPU + containerGB*fargateGB)},
 		{"S3", u.gets*objectGet + u.puts*objectPut},
@@ -128,6 +131,7 @@ func (c *cloud) taken() usage {
 	c.dynamo.mu.Lock()
 	u.reads, u.writes = c.dynamo.reads, c.dynamo.writes
 	c.dynamo.mu.Unlock()
+	u.events = float64(len(c.bus.Events()))
 	for operation, n := range c.s3.passed() {
 		if strings.HasPrefix(operation, "GET") || strings.HasPrefix(operation, "HEAD") {
 			u.gets += float64(n)
@@ -291,14 +295,14 @@ func TestTheCostThatIsDocumentedIsWhatIsMeasured(t *testing.T) {
 		t.Logf("%s: $%.2f a month\n%s", s.row, s.u.dollars(), bill(s.u))
 		says(s.row, s.u.dollars())
 	}
-	t.Logf("a change: %.0f container, %s of the processor, %s billed", m.change.containers, m.change.container.Round(time.Millisecond), m.change.billed())
+	t.Logf("a change: %.0f events, %.0f container, %s of the processor, %s billed", m.change.events, m.change.containers, m.change.container.Round(time.Millisecond), m.change.billed())
 
 	says("a secret in Secrets Manager (Consul's token), read every 5 minutes", secretMonth+ticks/5*secretRead)
 	says("a public address for each container (`AssignPublicIp`), with a change every 10 minutes", often.billed().Seconds()*publicAddress)
 	endpoint := endpointHour * month.Hours()
 	says("an interface endpoint, in one zone", endpoint)
 	const zones = 2 // as in docs/deploy.md
-	says("the six endpoints that `infra/network.yaml` makes, in two zones", endpoint*zones*float64(interfaceEndpoints(t)))
+	says("the seven endpoints that `infra/network.yaml` makes, in two zones", endpoint*zones*float64(interfaceEndpoints(t)))
 	if m.idle.reads != 1 {
 		t.Errorf("an idle tick takes %g read units", m.idle.reads)
 	}
