@@ -26,11 +26,14 @@ func load(t *testing.T, text string) *config.Config {
 }
 
 func TestTask_ShowsTheRulesThatItSets(t *testing.T) {
-	const global = "guard: {max_removed: 7}\napproval: always\nwindow: {kind: deny, schedule: '@daily', duration: 1h}\n"
+	const global = "guard: {max_removed: 7}\napproval: always\nwindow: {kind: deny, schedule: '@daily', duration: 1h}\ncheck: {a: {command: [judge, a]}}\n"
 	base := load(t, global)
 	for _, tt := range []struct{ rules, want string }{
 		{"", `{}`},
 		{"    approval: never\n    window: []\n", `{"approval": "never", "window": []}`},
+		{"    check:\n      a: {enabled: false}\n      b: {command: [judge, b], on_fail: fail, timeout: 90s}\n      a2: {command: judge}\n",
+			`{"check": {"a": {"enabled": false}, "b": {"command": ["judge", "b"], "on_fail": "fail", "timeout": "1m30s"}, "a2": {"command": ["judge"]}}}`},
+		{"    check:\n      a: {}\n", `{"check": {"a": {}}}`},
 		{"    guard: {enabled: true, max_removed: 0, on_empty: hold}\n    approval_expires: 90m\n    require_distinct_approver: true\n" +
 			"    window:\n      - {kind: allow, schedule: '0 22 * * *', duration: 6h, time_zone: UTC, on: apply, allow_removals_always: true}\n",
 			`{"guard": {"enabled": true, "max_removed": 0, "on_empty": "hold"}, "approval_expires": "1h30m0s", "require_distinct_approver": true,
@@ -49,7 +52,7 @@ func TestTask_ShowsTheRulesThatItSets(t *testing.T) {
 			t.Fatal(err)
 		}
 		rules := map[string]any{}
-		for _, key := range []string{"guard", "approval", "approval_expires", "require_distinct_approver", "window"} {
+		for _, key := range []string{"guard", "approval", "approval_expires", "require_distinct_approver", "window", "check"} {
 			if value, ok := shown[key]; ok {
 				rules[key] = value
 			}

@@ -227,8 +227,8 @@ func TestLoad_ReadsEveryKey(t *testing.T) {
 					Approval: approval.Spec{Rule: approval.Destructive, Expires: 8 * time.Hour, DistinctApprover: true},
 					Windows:  []window.Window{{Kind: window.Deny, Schedule: "0 8 * * Mon-Fri", Duration: 10 * time.Hour, TimeZone: "UTC"}},
 					Checks: []policycheck.Spec{
-						{Name: "public", Command: []string{"conftest", "test", "-"}, OnFail: "hold", Timeout: 30 * time.Second},
 						{Name: "names", Enabled: true, Command: []string{"./check-names"}, OnFail: "fail", Timeout: 5 * time.Second},
+						{Name: "public", Command: []string{"conftest", "test", "-"}, OnFail: "hold", Timeout: 30 * time.Second},
 					},
 				},
 				WorkingDir: filepath.Join("working", "report"),

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/config/block"
@@ -22,7 +23,7 @@ type Keys struct {
 var nameForm = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]*$`)
 
 // Specs checks the blocks, and returns the checks: those of parents, which a block
-// with the same name changes, and then the others. read returns what identifies the
+// with the same name changes, and the others, sorted by name. read returns what identifies the
 // content of files; nil if they are not read.
 func Specs(r *block.Report, blocks []Keys, parents []Spec, read func(files []string) (content string, err error)) []Spec {
 	checks := slices.Clone(parents)
@@ -40,6 +41,7 @@ func Specs(r *block.Report, blocks []Keys, parents []Spec, read func(files []str
 		}
 		checks[at] = k.spec(r, checks[at], read)
 	}
+	slices.SortStableFunc(checks, func(a, b Spec) int { return strings.Compare(a.Name, b.Name) })
 	return checks
 }
 
