@@ -21,6 +21,9 @@ var queryOf = func() map[string]string {
 	add := func(t *config.Task) {
 		q, _ := consul.ConditionQuery(t)
 		ids[q.ID()] = t.Name
+		for _, q := range consul.InputQueries(t) {
+			ids[q.ID()] = t.Name
+		}
 	}
 	for _, b := range bundles {
 		for i := range b.config.Tasks {
@@ -208,7 +211,7 @@ func (e eyes) Snapshot(ctx context.Context, t *config.Task) (*consul.Snapshot, e
 		if err != nil {
 			return nil, err
 		}
-		snap := e.snapshot(t.Name, digest)
+		snap := e.snapshot(t, digest)
 		e.judge.rules.losses.read[snap] = e.consul.replaced
 		return snap, nil
 	})

@@ -109,7 +109,7 @@ func (w *world) invoke(opts reconcile.TickOptions) *act {
 func (w *world) manual() {
 	a := &act{inspects: w.rng.IntN(3) == 0}
 	draft := w.weather.people > 0 && w.rng.IntN(3) == 0
-	definition := made[w.rng.IntN(len(made))]
+	definition := w.makes()[w.rng.IntN(len(made))]
 	name := services[w.rng.IntN(len(services))]
 	w.on(a, func(ctx context.Context, f *function) {
 		f.bundles.Forget()

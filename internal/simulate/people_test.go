@@ -27,6 +27,23 @@ var made = func() []json.RawMessage {
 	return all
 }()
 
+// makes returns the definitions of a history: where tasks have rules, those of half of
+// the definitions have some, too.
+func (w *world) makes() []json.RawMessage {
+	if w.ruled {
+		return madeWithRules
+	}
+	return made
+}
+
+var madeWithRules = func() []json.RawMessage {
+	all := slices.Clone(made)
+	for i := 0; i < len(all); i += 2 {
+		all[i] = slices.Concat(all[i][:len(all[i])-1], []byte(`,"approval":"always","require_distinct_approver":true}`))
+	}
+	return all
+}()
+
 // wish is what somebody asks for.
 type wish struct {
 	what    string
@@ -85,7 +102,7 @@ func (w *world) wish() *wish {
 	}
 	switch n := w.rng.IntN(100); {
 	case n < 35:
-		definition := made[w.rng.IntN(len(made))]
+		definition := w.makes()[w.rng.IntN(len(made))]
 		var named struct{ Name string }
 		_ = json.Unmarshal(definition, &named)
 		it.what, it.task = "create", named.Name

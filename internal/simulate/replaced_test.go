@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/consul"
@@ -21,6 +22,8 @@ type consulCluster struct {
 	index   int
 	digests map[string]string
 }
+
+const identify = "identify Consul"
 
 // identity is what a read of Consul's identity shows.
 func (s *server) identity() state.Identity {
@@ -61,9 +64,23 @@ func (s *server) replace(w *world) {
 		}
 		s.found(service)
 	}
+	if w.rng.IntN(3) == 0 { // its rights are not there yet
+		s.closed[services[w.rng.IntN(len(services))]] = true
+	}
 	s.before = maps.Clone(s.digests)
 	w.note("Consul is %q now (index %d), with %v", s.cluster, s.index, s.digests)
 	s.moved()
+}
+
+// asked is how much likelier than usual Consul is replaced: a process is about to read
+// what it shows, or which one it is.
+func (s *server) asked(w *world) int {
+	if slices.ContainsFunc(w.pending, func(r *request) bool {
+		return operation(r.label) == "snapshot" || operation(r.label) == "observe" || r.label == identify
+	}) {
+		return 5
+	}
+	return 1
 }
 
 // found takes note of the entries that a service shows.
@@ -88,7 +105,7 @@ func (e eyes) Identify(ctx context.Context, _ string) (state.Identity, error) {
 	if !e.ruled {
 		return state.Identity{}, nil
 	}
-	return ask(ctx, e.process, consulServer, "identify Consul", func() (state.Identity, error) {
+	return ask(ctx, e.process, consulServer, identify, func() (state.Identity, error) {
 		if e.consul.gone {
 			return state.Identity{}, errConsulGone
 		}

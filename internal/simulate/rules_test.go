@@ -11,7 +11,6 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/apispec"
 	"github.com/terrapulse/terrapulse/internal/approval"
-	"github.com/terrapulse/terrapulse/internal/condition"
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/consul"
 	"github.com/terrapulse/terrapulse/internal/driver"
@@ -110,11 +109,13 @@ func elements(service, digest string) map[string]string {
 	return all
 }
 
-// snapshot is what a run reads of a service.
-func (w *world) snapshot(service, digest string) *consul.Snapshot {
-	snap := &consul.Snapshot{Condition: consul.Observation{Digest: digest, Elements: elements(service, digest)}}
+// snapshot is what a run reads for a task.
+func (w *world) snapshot(t *config.Task, digest string) *consul.Snapshot {
+	snap := &consul.Snapshot{Condition: consul.Observation{Digest: digest, Elements: elements(t.Name, digest)}}
 	if w.ruled {
-		snap.Inputs = []consul.Input{{Kind: condition.ServicesKind, Triggers: true, Observation: snap.Condition}}
+		for _, q := range consul.InputQueries(t) {
+			snap.Inputs = append(snap.Inputs, consul.Input{Kind: q.Kind, Triggers: q.Triggers, Observation: snap.Condition})
+		}
 	}
 	return snap
 }

@@ -239,7 +239,7 @@ func (w *world) step() {
 		w.judges()
 		return
 	}
-	if w.ruled && w.chance(w.weather.replaces) {
+	if w.ruled && w.chance(w.weather.replaces*w.consul.asked(w)) {
 		w.consul.replace(w)
 		return
 	}
