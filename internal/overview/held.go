@@ -31,8 +31,8 @@ func (f facts) waiting(wait state.Wait) verdict {
 	}
 	resume := f.task.Run.Resume
 	switch {
-	case resume != nil && f.task.Reason.Code == state.ReasonOutside:
-		v.reason, v.due = f.task.Reason, f.task.Due
+	case resume != nil && refuses(f.task.Reason.Code):
+		v.phase, v.reason, v.due = decided[f.task.Reason.Code], f.task.Reason, f.task.Due
 		v.reason.Text = fmt.Sprintf("resumed by %s, and %s", resume.By, v.reason.Text)
 	case resume != nil:
 		v.phase = apispec.PhasePending
@@ -67,3 +67,12 @@ func causes(wait state.Wait) string {
 func (f facts) command(name string) string { return fmt.Sprintf("`terrapulse %s %s`", name, f.name) }
 
 func since(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
+// refuses reports whether a reason keeps a resumed run from going on.
+func refuses(code state.ReasonCode) bool {
+	switch code {
+	case state.ReasonOutside, state.ReasonReplaced, state.ReasonUnreadable, state.ReasonBlocked:
+		return true
+	}
+	return false
+}

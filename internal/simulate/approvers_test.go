@@ -14,7 +14,7 @@ import (
 const anyWait = "any"
 
 // names are those of people who change tasks and approve plans.
-var names = []string{"ann", "bob"}
+var names = []string{"ann", "bob", "cho"}
 
 // plan is a plan that somebody knows of, perhaps one that nobody waits with any more.
 type plan struct{ task, id string }
@@ -56,9 +56,6 @@ func (w *world) approve(it plan) {
 		meant = anyWait
 	}
 	by := state.Approval{By: names[w.rng.IntN(len(names))], Authenticated: w.rng.IntN(4) > 0}
-	if !w.faults {
-		by = state.Approval{By: "somebody else", Authenticated: true}
-	}
 	w.person(by.By+" approves plan "+it.id+" of "+it.task, meant, func(ctx context.Context, c *reconcile.Control) error {
 		return c.Approve(ctx, it.task, it.id, by)
 	})

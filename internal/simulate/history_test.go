@@ -38,7 +38,7 @@ func history(t *testing.T, seed uint64, trace func(string, ...any)) (out outcome
 			w.pointer = withoutRules
 			w.judge.pushes[0] = bundles[w.pointer].digest
 			w.consul.fill(w)
-			w.weather.replaces = []int{0, 3, 10}[w.rng.IntN(3)]
+			w.weather.replaces = []int{0, 3, 10, 30}[w.rng.IntN(4)]
 		}
 		steps := 50 + w.rng.IntN(350)
 		if w.weather.long { // what takes many things to come together

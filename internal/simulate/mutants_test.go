@@ -335,8 +335,8 @@ var mutants = []struct {
 	}, {
 		rule: "rules: a window ends also for a run that was decided before",
 		file: "runner/judge.go",
-		old:  "if v.Open {",
-		new:  "if v.Open || !j.task.PlansFirst() {",
+		old:  "if times := j.times(); !times.Open {",
+		new:  "if times := j.times(); false {",
 		says: "nothing is applied outside of a window",
 	}, {
 		rule: "rules: an approval that has expired is not used",

@@ -378,7 +378,7 @@ func (j *judge) explained(w *world, task string, want string) bool {
 		return false
 	case record.OnHold != nil && (record.Run == nil || wait != nil && record.Run.Resume != nil):
 		return record.Reason.Code == state.ReasonOnHold && strings.Contains(record.Reason.Text, record.OnHold.By)
-	case record.Run == nil && record.Reason.Code == state.ReasonReplaced:
+	case (record.Run == nil || wait != nil && record.Run.Resume != nil) && record.Reason.Code == state.ReasonReplaced:
 		return record.Observed == want && j.last.Replaced != nil && slices.Contains(j.last.Replaced.Names, task)
 	case wait != nil:
 		return wait.For == state.WaitApproval && len(wait.Causes) > 0 && wait.Content != nil && record.Run.Resume == nil &&
