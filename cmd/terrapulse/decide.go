@@ -198,6 +198,9 @@ func (c *decisionCommand) decide(at decisions, task string, how apispec.Approval
 	if err != nil {
 		return 0, err
 	}
+	if apispec.Deref(plan.Drift) {
+		return 0, overview.ErrNoPlan // nothing waits
+	}
 	if !strings.HasPrefix(plan.ID, c.given.plan) {
 		return 0, fmt.Errorf("another plan waits now, %s: `terrapulse plan show %s` shows it", plan.ID, task)
 	}
@@ -229,7 +232,11 @@ func (c *decisionCommand) printDecision(task, by string, plan *apispec.WaitingPl
 
 // printWaiting prints why a plan waits, and its numbers.
 func (a *app) printWaiting(plan apispec.WaitingPlan) {
-	fmt.Fprintf(a.stdout, "Plan %s of task %s, which waits since %s:\n", plan.ID, plan.Task, plan.Since.Local().Format(time.RFC1123))
+	title := "Plan %s of task %s, which waits since %s:\n"
+	if apispec.Deref(plan.Drift) {
+		title = "Check %s of task %s, which is drifted since %s:\n"
+	}
+	fmt.Fprintf(a.stdout, title, plan.ID, plan.Task, plan.Since.Local().Format(time.RFC1123))
 	for _, c := range plan.Causes {
 		fmt.Fprintf(a.stdout, "  - %s\n", c.Text)
 	}

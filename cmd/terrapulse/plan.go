@@ -8,13 +8,14 @@ import (
 )
 
 var showPlan = decisionCommand{
-	name: "plan show", synopsis: "Show the plan that waits for an approval", reads: true,
+	name: "plan show", synopsis: "Show the plan that waits for an approval, or what is drifted", reads: true,
 	examples: []string{"load-balancer", onFile + " -json load-balancer"},
 	usage: `Usage: terrapulse plan show [flags] TASK
 
   Prints the plan of a task that waits for an approval: why it waits, what an
-  approval applies to, and what Terraform would do. The exit code is 11 if no
-  plan of the task waits. With -config-file or -store it reads a store, else the
+  approval applies to, and what Terraform would do. If the task is drifted, it
+  prints what an apply would change back. The exit code is 11 if there is
+  neither. With -config-file or -store it reads a store, else the
   API of a running instance.
 `,
 	do: func(c *decisionCommand, at decisions, task string) (int, error) {
@@ -26,6 +27,14 @@ var showPlan = decisionCommand{
 			return c.printJSON(plan), nil
 		}
 		c.printWaiting(plan)
+		text := strings.TrimSpace(apispec.Deref(plan.Text))
+		if apispec.Deref(plan.Drift) {
+			if text != "" {
+				fmt.Fprintf(c.stdout, "\n%s\n", text)
+			}
+			fmt.Fprintln(c.stdout, "\nNothing waits for an approval. A requested run applies what is configured.")
+			return exitOK, nil
+		}
 		line := func(name, value string) {
 			if value != "" {
 				fmt.Fprintf(c.stdout, "  %-11s %s\n", name, value)
@@ -36,7 +45,7 @@ var showPlan = decisionCommand{
 		line("input", plan.Content.Input)
 		line("plan", apispec.Deref(plan.Content.Plan))
 		line("state", apispec.Deref(plan.Content.State))
-		if text := strings.TrimSpace(apispec.Deref(plan.Text)); text != "" {
+		if text != "" {
 			fmt.Fprintf(c.stdout, "\n%s\n", text)
 		}
 		if a := plan.Approved; a != nil {

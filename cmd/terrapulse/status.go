@@ -134,6 +134,7 @@ func (a *app) printStatus(st apispec.Overview, now time.Time) {
 var newsOf = map[apispec.Phase]news{
 	apispec.PhaseNew:         plain,
 	apispec.PhaseApplied:     good,
+	apispec.PhaseDrifted:     bad,
 	apispec.PhasePending:     plain,
 	apispec.PhaseRunning:     plain,
 	apispec.PhaseWaiting:     plain,

@@ -68,6 +68,9 @@ func situations(now time.Time) []situation {
 	return []situation{
 		{name: "new", phase: apispec.PhaseNew},
 		{name: "applied", phase: apispec.PhaseApplied, why: "nothing changed", task: state.Task{AppliedAt: applied, Reason: reason(state.ReasonUnchanged, "nothing changed")}},
+		{name: "drifted", phase: apispec.PhaseDrifted, why: "drifted since " + since + ": 2 resources differ: a.b (is missing), c.d (port, tags[\"x\"]); `terrapulse plan show drifted` shows the plan",
+			task: state.Task{AppliedAt: applied, Reason: reason(state.ReasonUnchanged, "nothing changed"), Drift: &state.Drift{Found: &state.Drifted{Since: now, Run: "r9", Count: 2,
+				Resources: []state.DriftedResource{{Address: "a.b", Action: "create"}, {Address: "c.d", Action: "update", Attributes: []string{"port", `tags["x"]`}}}}}}},
 		{name: "buffering", phase: apispec.PhasePending, why: "until later", task: state.Task{AppliedAt: applied, Pending: pending, Reason: reason(state.ReasonBuffering, "until later")}},
 		{name: "queued", phase: apispec.PhasePending, why: "no room", task: state.Task{AppliedAt: applied, Reason: reason(state.ReasonQueued, "no room")}},
 		{name: "scheduled", phase: apispec.PhasePending, why: "next at noon", task: state.Task{AppliedAt: applied, Pending: pending, Due: now.Add(time.Hour), Reason: reason(state.ReasonUnchanged, "next at noon")}},

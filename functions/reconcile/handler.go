@@ -401,6 +401,7 @@ func measure(report reconcile.Report, now time.Time) metrics.Values {
 	add(metrics.TasksFailing, record.Tasks.Failing)
 	add(metrics.TasksWaiting, record.Tasks.Waiting)
 	add(metrics.TasksHeld, record.Tasks.Held)
+	add(metrics.TasksDrifted, record.Tasks.Drifted)
 	count(metrics.IdleTicks, report.Idle)
 	count(metrics.ConsulErrors, record.ConsulError != "")
 	for _, d := range report.Decisions {

@@ -53,6 +53,7 @@ const (
 	PhaseCancelled   Phase = "cancelled"
 	PhaseCorrupt     Phase = "corrupt"
 	PhaseDisabled    Phase = "disabled"
+	PhaseDrifted     Phase = "drifted"
 	PhaseFailing     Phase = "failing"
 	PhaseHeld        Phase = "held"
 	PhaseInterrupted Phase = "interrupted"
@@ -76,6 +77,8 @@ func (e Phase) Valid() bool {
 	case PhaseCorrupt:
 		return true
 	case PhaseDisabled:
+		return true
+	case PhaseDrifted:
 		return true
 	case PhaseFailing:
 		return true
@@ -502,6 +505,40 @@ type Content struct {
 	State *string `json:"state,omitempty"`
 }
 
+// Drift checks whether something differs from what was applied last
+type Drift = map[string]any
+
+// Drifted what differs from what was applied last
+type Drifted struct {
+	// Changes what Terraform did; of a plan run, what it would do
+	Changes Changes `json:"changes"`
+
+	// Count how many resources differ
+	Count int `json:"count"`
+
+	// Persists an apply has not ended it
+	Persists *bool `json:"persists,omitempty"`
+
+	// Resources the first of them
+	Resources []DriftedResource `json:"resources"`
+
+	// Run the check that found it last; its plan shows it
+	Run string `json:"run"`
+
+	// Since when a check found it first
+	Since time.Time `json:"since"`
+}
+
+// DriftedResource defines model for DriftedResource.
+type DriftedResource struct {
+	// Action what an apply would do
+	Action  string `json:"action"`
+	Address string `json:"address"`
+
+	// Attributes paths of the first attributes that differ
+	Attributes *[]string `json:"attributes,omitempty"`
+}
+
 // Empty defines model for Empty.
 type Empty = map[string]interface{}
 
@@ -723,7 +760,8 @@ type OverviewResponse struct {
 	Unhealthy *string `json:"unhealthy,omitempty"`
 }
 
-// Phase What a task is doing. new: it was never applied. applied: what was observed last is applied. pending: a change or a requested run waits
+// Phase What a task is doing. new: it was never applied. applied: what was observed last is applied. drifted: the same, but the infrastructure
+// differs from what was applied. pending: a change or a requested run waits
 // for its turn. running: a run is under way. failing: the latest run failed and is retried. interrupted: the latest run was stopped and is run again.
 // cancelled: somebody cancelled the latest run. waiting: a run waits for an approval, a window or a run of another system, or the task for its window.
 // held: a guard, a person's hold or a rejection keeps it from running, or it was created or enabled without a run. unreadable: Consul does not show its condition.
@@ -942,7 +980,10 @@ type Task struct {
 	// Condition the trigger of the task; one of these
 	Condition   Condition `json:"condition"`
 	Description *string   `json:"description,omitempty"`
-	Enabled     *bool     `json:"enabled,omitempty"`
+
+	// Drift checks whether something differs from what was applied last
+	Drift   *Drift `json:"drift,omitempty"`
+	Enabled *bool  `json:"enabled,omitempty"`
 
 	// Guard holds a change that takes too much away at once
 	Guard *Guard `json:"guard,omitempty"`
@@ -989,6 +1030,27 @@ type Task struct {
 	Window *[]Window `json:"window,omitempty"`
 }
 
+// TaskDrift what the checks for drift have shown; missing if the task is not checked
+type TaskDrift struct {
+	// Checked when the latest check ended that could compare
+	Checked *time.Time `json:"checked,omitempty"`
+
+	// Error why the latest check failed
+	Error *string `json:"error,omitempty"`
+
+	// Found what differs from what was applied last
+	Found *Drifted `json:"found,omitempty"`
+
+	// Next when the next check is due; missing while the task has something else to do
+	Next *time.Time `json:"next,omitempty"`
+
+	// Run the check under way
+	Run *string `json:"run,omitempty"`
+
+	// Skipped why the latest check did not compare
+	Skipped *string `json:"skipped,omitempty"`
+}
+
 // TaskOverview defines model for TaskOverview.
 type TaskOverview struct {
 	Applied *time.Time `json:"applied,omitempty"`
@@ -998,6 +1060,9 @@ type TaskOverview struct {
 
 	// ChangedSince when the first change that is not yet applied was observed
 	ChangedSince *time.Time `json:"changed_since,omitempty"`
+
+	// Drift what the checks for drift have shown; missing if the task is not checked
+	Drift *TaskDrift `json:"drift,omitempty"`
 
 	// Due when it is decided on next if nothing changes
 	Due     *time.Time `json:"due,omitempty"`
@@ -1017,7 +1082,8 @@ type TaskOverview struct {
 	// Override what was changed about a task through the API
 	Override *Override `json:"override,omitempty"`
 
-	// Phase What a task is doing. new: it was never applied. applied: what was observed last is applied. pending: a change or a requested run waits
+	// Phase What a task is doing. new: it was never applied. applied: what was observed last is applied. drifted: the same, but the infrastructure
+	// differs from what was applied. pending: a change or a requested run waits
 	// for its turn. running: a run is under way. failing: the latest run failed and is retried. interrupted: the latest run was stopped and is run again.
 	// cancelled: somebody cancelled the latest run. waiting: a run waits for an approval, a window or a run of another system, or the task for its window.
 	// held: a guard, a person's hold or a rejection keeps it from running, or it was created or enabled without a run. unreadable: Consul does not show its condition.
@@ -1128,7 +1194,7 @@ type Wait struct {
 // WaitFor defines model for Wait.for.
 type WaitFor string
 
-// WaitingPlan a plan that waits for an approval
+// WaitingPlan a plan that waits for an approval, or else the plan of the check that found drift
 type WaitingPlan struct {
 	// Approved who approved the plan
 	Approved *Approval `json:"approved,omitempty"`
@@ -1141,6 +1207,9 @@ type WaitingPlan struct {
 
 	// Content digests of what an approval applies to
 	Content Content `json:"content"`
+
+	// Drift nothing waits: the plan is that of a check for drift, and shows what differs from what was applied last
+	Drift *bool `json:"drift,omitempty"`
 
 	// Entries the service instances, services and keys that came, went and changed since the last apply
 	Entries *EntryChanges `json:"entries,omitempty"`
@@ -1167,7 +1236,7 @@ type WaitingPlan struct {
 type WaitingPlanResponse struct {
 	RequestID UUID `json:"request_id"`
 
-	// Waiting a plan that waits for an approval
+	// Waiting a plan that waits for an approval, or else the plan of the check that found drift
 	Waiting WaitingPlan `json:"waiting"`
 }
 

@@ -26,10 +26,11 @@ func load(t *testing.T, text string) *config.Config {
 }
 
 func TestTask_ShowsTheRulesThatItSets(t *testing.T) {
-	const global = "guard: {max_removed: 7}\napproval: always\nwindow: {kind: deny, schedule: '@daily', duration: 1h}\ncheck: {a: {command: [judge, a]}}\n"
+	const global = "guard: {max_removed: 7}\napproval: always\nwindow: {kind: deny, schedule: '@daily', duration: 1h}\ncheck: {a: {command: [judge, a]}}\ndrift: {every: 12h}\n"
 	base := load(t, global)
 	for _, tt := range []struct{ rules, want string }{
 		{"", `{}`},
+		{"    drift: {schedule: '@daily', time_zone: UTC, action: apply}\n", `{"drift": {"schedule": "@daily", "time_zone": "UTC", "action": "apply"}}`},
 		{"    approval: never\n    window: []\n", `{"approval": "never", "window": []}`},
 		{"    check:\n      a: {enabled: false}\n      b: {command: [judge, b], on_fail: fail, timeout: 90s}\n      a2: {command: judge}\n",
 			`{"check": {"a": {"enabled": false}, "b": {"command": ["judge", "b"], "on_fail": "fail", "timeout": "1m30s"}, "a2": {"command": ["judge"]}}}`},
@@ -52,7 +53,7 @@ func TestTask_ShowsTheRulesThatItSets(t *testing.T) {
 			t.Fatal(err)
 		}
 		rules := map[string]any{}
-		for _, key := range []string{"guard", "approval", "approval_expires", "require_distinct_approver", "window", "check"} {
+		for _, key := range []string{"guard", "approval", "approval_expires", "require_distinct_approver", "window", "check", "drift"} {
 			if value, ok := shown[key]; ok {
 				rules[key] = value
 			}

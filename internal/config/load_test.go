@@ -15,6 +15,7 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/approval"
 	"github.com/terrapulse/terrapulse/internal/condition"
+	"github.com/terrapulse/terrapulse/internal/drift"
 	"github.com/terrapulse/terrapulse/internal/guard"
 	"github.com/terrapulse/terrapulse/internal/policycheck"
 	"github.com/terrapulse/terrapulse/internal/window"
@@ -76,7 +77,7 @@ func loadEnv(t *testing.T, env map[string]string, name, content string) *Config 
 // ctyValues compares configurations field by field, without where they were read.
 var ctyValues = cmp.Options{
 	cmp.Comparer(func(a, b cty.Value) bool { return a.RawEquals(b) }),
-	cmpopts.IgnoreUnexported(Config{}, Provider{}, Task{}, window.Window{}),
+	cmpopts.IgnoreUnexported(Config{}, Provider{}, Task{}, window.Window{}, drift.Spec{}),
 	cmpopts.IgnoreFields(Task{}, "Source"),
 	cmpopts.IgnoreFields(Config{}, "Warnings"),
 	cmpopts.IgnoreFields(notify.Spec{}, "At"),
@@ -118,6 +119,7 @@ func TestLoad_ReadsEveryKey(t *testing.T) {
 			{Kind: window.Deny, Schedule: "0 0 24 12 *", Duration: 72 * time.Hour, On: []window.Action{window.Apply}, AllowRemovalsAlways: true},
 		},
 		Checks: []policycheck.Spec{{Name: "public", Enabled: true, Command: []string{"conftest", "test", "-"}, OnFail: "hold", Timeout: 30 * time.Second}},
+		Drift:  drift.Spec{Enabled: true, Every: 12 * time.Hour, Action: drift.Report},
 	}
 	want := &Config{
 		RunTimeout: 90 * time.Minute, KeepRemoved: 48 * time.Hour,
@@ -230,6 +232,7 @@ func TestLoad_ReadsEveryKey(t *testing.T) {
 						{Name: "names", Enabled: true, Command: []string{"./check-names"}, OnFail: "fail", Timeout: 5 * time.Second},
 						{Name: "public", Command: []string{"conftest", "test", "-"}, OnFail: "hold", Timeout: 30 * time.Second},
 					},
+					Drift: drift.Spec{Enabled: true, Schedule: "0 3 * * *", TimeZone: "UTC", Action: drift.Apply},
 				},
 				WorkingDir: filepath.Join("working", "report"),
 			},

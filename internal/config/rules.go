@@ -5,6 +5,7 @@ import (
 	"reflect"
 
 	"github.com/terrapulse/terrapulse/internal/approval"
+	"github.com/terrapulse/terrapulse/internal/drift"
 	"github.com/terrapulse/terrapulse/internal/guard"
 	"github.com/terrapulse/terrapulse/internal/policycheck"
 	"github.com/terrapulse/terrapulse/internal/window"
@@ -17,6 +18,7 @@ type rawRules struct {
 	approval.Keys
 	Windows []window.Keys      `key:"window" doc:"when changes may be applied; the windows of a task replace the global ones"`
 	Checks  []policycheck.Keys `key:"check" doc:"programs that judge each plan; a task has the global ones, too"`
+	Drift   drift.Keys         `key:"drift" doc:"checks whether something differs from what was applied last"`
 }
 
 // Rules say what may be applied without a person, and when. They are no part of what
@@ -26,10 +28,11 @@ type Rules struct {
 	Approval approval.Spec
 	Windows  []window.Window // at any time if empty
 	Checks   []policycheck.Spec
+	Drift    drift.Spec
 }
 
 // defaultRules are those of a configuration that has none.
-var defaultRules = Rules{Guard: guard.Default, Approval: approval.Default}
+var defaultRules = Rules{Guard: guard.Default, Approval: approval.Default, Drift: drift.Default}
 
 // rules checks the keys. A key that is not set has the value of parent; the windows
 // are one value, and a check changes the one of the same name.
@@ -38,6 +41,7 @@ func (l *loader) rules(raw *rawRules, parent Rules) Rules {
 		Guard:    raw.Guard.Spec(&l.Report, parent.Guard),
 		Approval: raw.Keys.Spec(&l.Report, parent.Approval),
 		Windows:  parent.Windows,
+		Drift:    raw.Drift.Spec(&l.Report, parent.Drift),
 	}
 	if raw.Windows != nil { // also if it is empty
 		rules.Windows = window.Specs(&l.Report, raw.Windows)
@@ -65,12 +69,19 @@ func (r *Rules) meaning() meaning {
 	if len(r.Checks) > 0 {
 		m["check"] = json.RawMessage(jsonOf(r.Checks))
 	}
+	if !r.Drift.Same(defaultRules.Drift) {
+		m.set("drift", r.Drift)
+	}
 	return m
 }
 
-// RulesDigest identifies the rules of the task, in hex SHA-256. They are no part of
-// its Digest: a waiting run is judged anew if they change.
-func (t *Task) RulesDigest() string { return t.Rules.meaning().digest() }
+// RulesDigest identifies the rules that judge the runs of the task, in hex SHA-256.
+// They are no part of its Digest: a waiting run is judged anew if they change.
+func (t *Task) RulesDigest() string {
+	m := t.Rules.meaning()
+	delete(m, "drift") // it judges no run
+	return m.digest()
+}
 
 // OwnRules are the keys of the rules that the task's block sets, as it sets them;
 // durations are texts.

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/terrapulse/terrapulse/internal/approval"
+	"github.com/terrapulse/terrapulse/internal/drift"
 	"github.com/terrapulse/terrapulse/internal/guard"
 	"github.com/terrapulse/terrapulse/internal/policycheck"
 	"github.com/terrapulse/terrapulse/internal/window"
@@ -24,13 +25,14 @@ func TestRules_TaskOverridesTheGlobalOnes(t *testing.T) {
 		Guard:    guard.Spec{Enabled: true, MaxRemovedPercent: 30, MinEntries: 10, MaxRemoved: new(7), HoldEmpty: true},
 		Approval: approval.Spec{Rule: approval.Destructive, Expires: 24 * time.Hour, DistinctApprover: true},
 		Windows:  []window.Window{{Kind: window.Deny, Schedule: "0 8 * * *", Duration: 10 * time.Hour, TimeZone: "UTC"}},
+		Drift:    drift.Spec{Enabled: true, Every: 12 * time.Hour, Action: drift.Report},
 		Checks: []policycheck.Spec{
 			{Name: "a", Enabled: true, Command: []string{"judge", "a"}, OnFail: "hold", Timeout: time.Minute},
 			{Name: "b", Command: []string{"judge", "b"}, OnFail: "hold", Timeout: 30 * time.Second},
 		},
 	}
 	const checks = "check \"a\" {\n command = [\"judge\", \"a\"]\n timeout = \"1m\"\n}\ncheck \"b\" {\n command = [\"judge\", \"b\"]\n enabled = false\n}\n"
-	const inFile = "guard {\n max_removed_percent = 30\n max_removed = 7\n on_empty = \"hold\"\n}\napproval = \"destructive\"\nrequire_distinct_approver = true\n" + deny + checks
+	const inFile = "guard {\n max_removed_percent = 30\n max_removed = 7\n on_empty = \"hold\"\n}\napproval = \"destructive\"\nrequire_distinct_approver = true\n" + "drift { every = \"12h\" }\n" + deny + checks
 	for _, tt := range []struct {
 		name, global, task string
 		want               func(*Rules) // changes what counts without the task's keys
@@ -51,6 +53,12 @@ func TestRules_TaskOverridesTheGlobalOnes(t *testing.T) {
 		{"require_distinct_approver", inFile, "require_distinct_approver = false", func(r *Rules) { r.Approval.DistinctApprover = false }},
 		{"windows", inFile, "window {\n kind = \"allow\"\n schedule = \"@daily\"\n duration = \"1h\"\n on = [\"apply\"]\n allow_removals_always = true\n}", func(r *Rules) {
 			r.Windows = []window.Window{{Kind: window.Allow, Schedule: "@daily", Duration: time.Hour, On: []window.Action{window.Apply}, AllowRemovalsAlways: true}}
+		}},
+		{"drift is applied", inFile, `drift { action = "apply" }`, func(r *Rules) { r.Drift.Action = drift.Apply }},
+		{"no checks for drift", inFile, "drift { enabled = false }", func(r *Rules) { r.Drift.Enabled = false }},
+		{"checks of one task", "", "drift { every = \"24h\" }", func(r *Rules) {
+			*r = defaultRules
+			r.Drift.Enabled = true
 		}},
 		{"no windows", inFile, "window = []", func(r *Rules) { r.Windows = nil }},
 		{"a key of a check", inFile, `check "a" { on_fail = "fail" }`, func(r *Rules) { r.Checks[0].OnFail = "fail" }},
@@ -135,7 +143,7 @@ func TestRules_DefaultsAreThoseOfTheReference(t *testing.T) {
 		file += k.name + " = \"" + k.fallback + "\"\n"
 	}
 	for _, text := range []string{file, " "} {
-		if diff := cmp.Diff(defaultRules, load(t, "f.hcl", text).Rules); diff != "" {
+		if diff := cmp.Diff(defaultRules, load(t, "f.hcl", text).Rules, ctyValues); diff != "" {
 			t.Errorf("%s\n%s", text, diff)
 		}
 	}

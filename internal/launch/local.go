@@ -10,14 +10,19 @@ import (
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
+// checkShare is how many runs are made at a time for each check for drift.
+const checkShare = 4
+
 // Local executes the runs of launches in this process, several in parallel. A failed run does not
 // affect the others.
 type Local struct {
 	run   func(ctx context.Context, launch state.Launch, run state.PlannedRun) error
 	log   *slog.Logger
 	slots chan struct{}
-	ended chan struct{}
-	work  sync.WaitGroup
+	// checks are the slots of checks for drift: runs must not wait for these.
+	checks chan struct{}
+	ended  chan struct{}
+	work   sync.WaitGroup
 
 	mu    sync.Mutex
 	alive map[string]int   // number of runs that have not ended, by launch
@@ -30,9 +35,10 @@ type Local struct {
 func NewLocal(ctx context.Context, parallel int, log *slog.Logger, run func(context.Context, state.Launch, state.PlannedRun) error) *Local {
 	return &Local{
 		run: run, log: log, ctx: ctx,
-		slots: make(chan struct{}, max(parallel, 1)),
-		ended: make(chan struct{}, 1),
-		alive: map[string]int{}, lost: map[string]error{},
+		slots:  make(chan struct{}, max(parallel, 1)),
+		checks: make(chan struct{}, max(parallel/checkShare, 1)),
+		ended:  make(chan struct{}, 1),
+		alive:  map[string]int{}, lost: map[string]error{},
 	}
 }
 
@@ -44,15 +50,19 @@ func (l *Local) Start(_ context.Context, launch state.Launch) error {
 		return nil
 	}
 	l.alive[launch.ID] = len(launch.Runs)
+	slots := l.slots
+	if launch.Kind == state.KindDrift {
+		slots = l.checks
+	}
 	for _, run := range launch.Runs {
 		l.work.Go(func() {
 			defer l.end(launch.ID)
 			select {
-			case l.slots <- struct{}{}:
+			case slots <- struct{}{}:
 			case <-l.ctx.Done():
 				return
 			}
-			defer func() { <-l.slots }()
+			defer func() { <-slots }()
 			if l.ctx.Err() != nil { // both cases may have been ready
 				return // unclaimed: the next leader launches it again
 			}

@@ -25,9 +25,10 @@ var (
 	GoodTicks       = Metric{"GoodTicks", "Count"}         // read every view, and launched what it decided
 	LastGoodTickAge = Metric{"LastGoodTickAge", "Seconds"} // 0 by a good tick
 	FailuresInARow  = Metric{"FailuresInARow", "Count"}    // of the task that has most; by ticks that have read the tasks
-	TasksFailing    = Metric{"TasksFailing", "Count"}      // as long as there are any, as the next three
+	TasksFailing    = Metric{"TasksFailing", "Count"}      // as long as there are any, as the next four
 	TasksWaiting    = Metric{"TasksWaiting", "Count"}
 	TasksHeld       = Metric{"TasksHeld", "Count"}
+	TasksDrifted    = Metric{"TasksDrifted", "Count"}
 	TasksUnreadable = Metric{"TasksUnreadable", "Count"} // whose conditions Consul does not show; as long as there are any
 
 	ChangesSeen   = Metric{"ChangesSeen", "Count"} // tasks whose condition was found changed
@@ -46,7 +47,7 @@ var (
 
 // All lists every metric.
 var All = []Metric{
-	Ticks, IdleTicks, GoodTicks, LastGoodTickAge, FailuresInARow, TasksFailing, TasksWaiting, TasksHeld, TasksUnreadable, ChangesSeen, ConsulErrors, LeaseRefused, BundleRefused,
+	Ticks, IdleTicks, GoodTicks, LastGoodTickAge, FailuresInARow, TasksFailing, TasksWaiting, TasksHeld, TasksDrifted, TasksUnreadable, ChangesSeen, ConsulErrors, LeaseRefused, BundleRefused,
 	RunsSucceeded, RunsFailed, RunsInterrupted, RunsLost, RunSeconds, SeenToAppliedSeconds, ResourcesDestroyed,
 }
 

@@ -184,6 +184,7 @@ func (s *shared) Collect(out chan<- prometheus.Metric) {
 	gauge("tasks_failing", float64(s.rec.Tasks.Failing), "Enabled tasks whose latest run failed or was lost.")
 	gauge("tasks_waiting", float64(s.rec.Tasks.Waiting), "Enabled tasks that wait: for Consul, a buffer period, a schedule, room, a runner, or what a waiting run waits for.")
 	gauge("tasks_held", float64(s.rec.Tasks.Held), "Enabled tasks that were made or enabled without a run, and wait for a change.")
+	gauge("tasks_drifted", float64(s.rec.Tasks.Drifted), "Enabled tasks whose infrastructure differs from what was applied last.")
 	unreadable := 0
 	if s.rec.Unreadable != nil {
 		unreadable = s.rec.Unreadable.Count

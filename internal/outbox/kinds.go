@@ -33,6 +33,9 @@ const (
 	RunCancelled      Kind = "run_cancelled"
 	RunSuperseded     Kind = "run_superseded"
 	RunUnchanged      Kind = "run_unchanged"
+	DriftFound        Kind = "drift_found"
+	DriftEnded        Kind = "drift_ended"
+	DriftCheckFailed  Kind = "drift_check_failed"
 	TaskUnreadable    Kind = "task_unreadable"
 	TaskReadable      Kind = "task_readable"
 	TaskRemoved       Kind = "task_removed"
@@ -95,6 +98,11 @@ var kinds = map[Kind]About{
 	RunCancelled:   {Task, slog.LevelWarn, "run cancelled", append([]string{"cause", "by"}, endFields...)},
 	RunSuperseded:  {Task, slog.LevelInfo, "run superseded", append([]string{"cause"}, endFields...)},
 	RunUnchanged:   {Task, slog.LevelInfo, "schedule came due, nothing to apply", []string{"run", "reason", "started"}},
+
+	DriftFound:       {Task, slog.LevelWarn, "the task is drifted: something differs from what was applied last", []string{"run", "detail", "changes", "drift"}},
+	DriftEnded:       {Task, slog.LevelInfo, "the task is not drifted any more", []string{"since", "detail"}},
+	DriftCheckFailed: {Task, slog.LevelWarn, "a check for drift failed: the next one is made at its time", []string{"run", "error"}},
+
 	TaskUnreadable: {Task, slog.LevelWarn, "the task cannot be read, it waits", []string{"error"}},
 	TaskReadable:   {Task, slog.LevelInfo, "the task can be read again", []string{"since"}},
 	TaskRemoved: {Task, slog.LevelWarn, "a task is not in the configuration any more: its infrastructure and Terraform state stay, and nothing keeps them in step; " +

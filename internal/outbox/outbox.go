@@ -49,9 +49,11 @@ type Event struct {
 	Changes *state.Changes   `json:"changes,omitempty"`
 	// Entries are what differs in Consul from what was applied before.
 	Entries *state.EntryChanges `json:"entries,omitempty"`
-	RunKind state.Kind          `json:"run_kind,omitempty"` // of the run, if it is no apply
-	Config  string              `json:"config,omitempty"`   // digest of the configuration
-	Bundle  string              `json:"bundle,omitempty"`   // digest of the bundle
+	// Drift is what differs from what was applied last.
+	Drift   *state.Drifted `json:"drift,omitempty"`
+	RunKind state.Kind     `json:"run_kind,omitempty"` // of the run, if it is no apply
+	Config  string         `json:"config,omitempty"`   // digest of the configuration
+	Bundle  string         `json:"bundle,omitempty"`   // digest of the bundle
 }
 
 // stream is what the order of events is kept for: a task, or another subject.

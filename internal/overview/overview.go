@@ -234,6 +234,7 @@ func (r Reader) task(ctx context.Context, effective *overlay.Effective, e *entry
 		Name: e.name, Phase: v.phase, Reason: apiview.Reason(v.reason), Due: apiview.Moment(v.due), Applied: apiview.Moment(f.task.AppliedAt),
 		Failures: apiview.Optional(f.task.Failures), Override: overrideOf(effective, e.name),
 		Enabled: v.phase != apispec.PhaseDisabled && v.phase != apispec.PhaseRemoved,
+		Drift:   driftOf(f.task, e.definition, r.Now()),
 	}
 	if d := e.definition; d != nil {
 		t.Enabled = d.Enabled

@@ -217,6 +217,7 @@ func TestRead_EveryReasonBelongsToAPhase(t *testing.T) {
 		state.ReasonDoubt: apispec.PhaseApplied, state.ReasonWindow: apispec.PhaseApplied, state.ReasonRules: apispec.PhaseApplied,
 		state.ReasonOnHold:   apispec.PhaseApplied, // it was released since
 		state.ReasonRejected: apispec.PhaseHeld, state.ReasonOutside: apispec.PhaseWaiting,
+		state.ReasonDrift: apispec.PhaseApplied, // the run has ended the drift
 	}
 	all := append(codes(t), "of a newer version")
 	if len(all) != len(want) {

@@ -11,7 +11,7 @@ import (
 // Phases are all phases, in the order of docs/commands.md. A task is in exactly
 // one phase.
 var Phases = []apispec.Phase{
-	apispec.PhaseNew, apispec.PhaseApplied, apispec.PhasePending, apispec.PhaseRunning, apispec.PhaseWaiting,
+	apispec.PhaseNew, apispec.PhaseApplied, apispec.PhaseDrifted, apispec.PhasePending, apispec.PhaseRunning, apispec.PhaseWaiting,
 	apispec.PhaseFailing, apispec.PhaseInterrupted, apispec.PhaseCancelled,
 	apispec.PhaseHeld, apispec.PhaseUnreadable, apispec.PhaseBlocked, apispec.PhaseCorrupt, apispec.PhaseDisabled, apispec.PhaseRemoved,
 }
@@ -109,6 +109,7 @@ var decided = map[state.ReasonCode]apispec.Phase{
 	state.ReasonBuffering:  apispec.PhasePending,
 	state.ReasonUnread:     apispec.PhasePending,
 
+	state.ReasonDrift:     "",
 	"":                    "", // there was no decision yet
 	state.ReasonUnchanged: "",
 	state.ReasonBackoff:   "",
@@ -173,6 +174,8 @@ func (f facts) between() verdict {
 		return in(apispec.PhasePending)
 	case t.AppliedAt.IsZero():
 		return in(apispec.PhaseNew)
+	case t.Drifted() != nil:
+		return f.drifted(*t.Drifted())
 	}
 	return in(apispec.PhaseApplied)
 }
@@ -186,6 +189,8 @@ func Count(c *state.TaskCounts, t state.Task) {
 		c.Failing++
 	case phase == apispec.PhaseHeld:
 		c.Held++
+	case phase == apispec.PhaseDrifted:
+		c.Drifted++
 	case phase == apispec.PhasePending, phase == apispec.PhaseWaiting, phase == apispec.PhaseInterrupted, phase == apispec.PhaseUnreadable, phase == apispec.PhaseBlocked, phase == apispec.PhaseCorrupt:
 		c.Waiting++
 	}

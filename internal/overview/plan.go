@@ -12,13 +12,14 @@ import (
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
-// ErrNoPlan is what WaitingPlan returns if no plan of the task waits for an approval.
+// ErrNoPlan is what WaitingPlan returns if there is no plan to be shown.
 var ErrNoPlan = errors.New("no plan waits for an approval")
 
 // Output loads what is kept elsewhere than in the store, by its URL; nil if nothing is.
 type Output func(ctx context.Context, url string) ([]byte, error)
 
-// WaitingPlan reads the plan of a task that waits for an approval. The error is
+// WaitingPlan reads the plan of a task that waits for an approval. If none waits, it
+// reads that of the check that has found drift. The error is
 // ErrNoPlan if there is none.
 func (r Reader) WaitingPlan(ctx context.Context, task string, output Output) (apispec.WaitingPlan, error) {
 	if len(state.TaskKey(task)) > state.MaxKey {
@@ -29,6 +30,9 @@ func (r Reader) WaitingPlan(ctx context.Context, task string, output Output) (ap
 		return apispec.WaitingPlan{}, fmt.Errorf("read task %s: %w", task, err)
 	}
 	wait := rec.Data.Waits()
+	if found := rec.Data.Drifted(); found != nil && rec.Data.Run == nil {
+		return r.driftPlan(ctx, task, rec.Data, output)
+	}
 	if wait == nil || wait.For != state.WaitApproval || wait.Content == nil {
 		return apispec.WaitingPlan{}, ErrNoPlan
 	}
@@ -47,20 +51,42 @@ func (r Reader) WaitingPlan(ctx context.Context, task string, output Output) (ap
 	if wait.Content.Plan == "" && run.Plan == (state.Kept{}) {
 		return shown, nil
 	}
-	text, err := run.Plan.Load(ctx, r.Store, task, output)
+	return shown, r.loadPlan(ctx, run, &shown, output)
+}
+
+// driftPlan reads the plan of the check that has found drift. Once the check is not
+// kept any more, what it has found is left.
+func (r Reader) driftPlan(ctx context.Context, task string, t state.Task, output Output) (apispec.WaitingPlan, error) {
+	found := t.Drifted()
+	shown := apispec.WaitingPlan{ID: found.Run, Task: task, Run: found.Run, Since: found.Since, Drift: new(true),
+		Causes:  []apispec.Cause{{Rule: string(state.ReasonDrift), Text: found.String()}},
+		Content: apispec.Content{Definition: t.Definition, Input: t.Applied},
+		Changes: &apispec.Changes{Add: found.Changes.Add, Change: found.Changes.Change, Destroy: found.Changes.Destroy}}
+	stored, err := state.Read[state.Run](ctx, r.Store, state.RunKey(task, found.Run))
+	if err != nil {
+		return shown, fmt.Errorf("read check %s: %w", found.Run, err)
+	}
+	if !stored.Exists() {
+		return shown, nil
+	}
+	return shown, r.loadPlan(ctx, stored.Data, &shown, output)
+}
+
+// loadPlan loads the plan of a run. What is not kept is left out.
+func (r Reader) loadPlan(ctx context.Context, run state.Run, shown *apispec.WaitingPlan, output Output) error {
+	text, err := run.Plan.Load(ctx, r.Store, run.Task, output)
 	if err == nil {
 		shown.Text = new(string(text))
 	}
-	data, wrong := run.PlanData.Load(ctx, r.Store, task, output)
+	data, wrong := run.PlanData.Load(ctx, r.Store, run.Task, output)
 	if wrong == nil {
 		shown.Plan = new(apispec.Plan)
 		wrong = json.Unmarshal(data, shown.Plan) // a driver.Plan has this form
 	}
-	// What is not kept is left out.
 	if err = cmp.Or(unless(err, state.ErrNotFound), unless(wrong, state.ErrNotFound)); err != nil {
-		return shown, fmt.Errorf("read the plan of run %s: %w", run.ID, err)
+		return fmt.Errorf("read the plan of run %s: %w", run.ID, err)
 	}
-	return shown, nil
+	return nil
 }
 
 // unless is err, or nil if it is the other one.

@@ -23,6 +23,7 @@ type batch struct {
 	now      time.Time
 	limit    int // changes, without the lease's check and the launch
 	launches bool
+	checks   bool // what is launched are checks for drift
 	items    []item
 	changes  int
 	bytes    int
@@ -50,13 +51,18 @@ func (b *batch) add(ctx context.Context, was state.Stored[state.Task], d Decisio
 			it.changes = append(it.changes, run.Write(*d.Lost))
 		}
 	}
+	if d.LostCheck != nil {
+		if run := b.tick.dead[d.LostCheck.ID]; run.Exists() {
+			it.changes = append(it.changes, run.Write(*d.LostCheck).Until(d.LostCheck.KeptUntil()))
+		}
+	}
 	next := d.State
 	if b.tick.opts.Force[d.Task.Name] != "" && !was.Data.UnreadableSince.IsZero() && d.Unreadable != nil {
 		// The log of this process does not have it yet.
 		b.tick.Log.Warn("the task cannot be read, it waits", "task", d.Task.Name, "error", d.Unreadable)
 	}
 	switch d.Action {
-	case Run:
+	case Run, Check:
 		it.run = &state.PlannedRun{ID: newID(), Task: d.Task.Name, Definition: b.tick.definitions[d.Task.Name]}
 	case Resume, End:
 		run, waits, err := b.waitingRun(ctx, d.Task.Name, was.Data.Run)
@@ -121,7 +127,11 @@ func (b *batch) add(ctx context.Context, was state.Stored[state.Task], d Decisio
 func (b *batch) flush(ctx context.Context) error {
 	defer func() { b.items, b.changes, b.bytes = nil, 0, 0 }()
 	if b.launches && len(b.items) > 0 {
-		if why := b.tick.full(); why != "" {
+		why := b.tick.full()
+		if b.checks {
+			why = b.tick.noChecks()
+		}
+		if why != "" {
 			b.postpone(why)
 			return nil
 		}
@@ -154,6 +164,10 @@ func (b *batch) flush(ctx context.Context) error {
 		if !b.launches {
 			return nil
 		}
+		if b.checks {
+			b.tick.startChecks(ctx, launch)
+			return ctx.Err()
+		}
 		b.tick.report.Launches = append(b.tick.report.Launches, launch)
 		if b.written = append(b.written, launch); len(b.written) < startsAtOnce {
 			return nil
@@ -177,6 +191,12 @@ func (b *batch) startWritten(ctx context.Context) error {
 // requests behind them.
 func (b *batch) postpone(why string) {
 	for _, it := range b.items {
+		if b.checks {
+			waits := *it.decision
+			waits.Action = Wait
+			b.postponed = append(b.postponed, waits)
+			continue
+		}
 		d := Decision{Task: it.decision.Task, State: it.was, Reason: state.Reason{Code: state.ReasonQueued,
 			Text: fmt.Sprintf("its run has to wait: %s (%s: %s)", why, it.decision.Reason.Code, it.decision.Reason.Text)}}
 		b.tick.report.Postponed = append(b.tick.report.Postponed, d.Task.Name)
@@ -205,10 +225,19 @@ func (b *batch) assemble() (state.Launch, []state.Change, outbox.Events) {
 	}
 	launch := state.Launch{ID: newID(), Kind: state.KindApply, Config: b.tick.digest, Bundle: b.tick.Bundle, Fence: b.tick.opts.Lease.Fence(), Created: b.now,
 		Consuls: b.tick.consuls, Replaced: b.tick.replaced}
+	if b.checks {
+		launch.Kind = state.KindDrift
+	}
 	for i := range b.items {
 		it, d := b.items[i], b.items[i].decision
 		launch.Runs = append(launch.Runs, *it.run)
-		d.State.Run = &state.LiveRun{ID: it.run.ID, Launch: launch.ID, Created: b.now}
+		live := &state.LiveRun{ID: it.run.ID, Launch: launch.ID, Created: b.now}
+		if b.checks {
+			checked := *d.State.Drift
+			checked.Run, d.State.Drift = live, &checked
+		} else {
+			d.State.Run = live
+		}
 		record := state.Stored[state.Run]{Record: state.Record{Key: state.RunKey(it.run.Task, it.run.ID)}}
 		run := state.Run{ID: it.run.ID, Task: it.run.Task, Kind: launch.Kind, Reason: d.Reason, Seen: d.Seen, Replaces: d.Replaces, Created: b.now}
 		if accepted := d.State.Accepted; accepted != nil {
@@ -226,7 +255,7 @@ func (b *batch) assemble() (state.Launch, []state.Change, outbox.Events) {
 		last := len(it.changes) - 1 // the task's own record
 		it.changes[last].Value = state.Encode(d.State)
 		changes = append(changes, it.changes...)
-		changes = append(changes, record.Write(run))
+		changes = append(changes, record.Write(run).Until(run.KeptUntil()))
 		for _, e := range it.events {
 			if e.Kind == outbox.RunDecided || e.Kind == outbox.RunResumed {
 				e.Run, e.Launch, e.Fence = run.ID, launch.ID, launch.Fence

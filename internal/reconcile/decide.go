@@ -45,6 +45,10 @@ type Input struct {
 	// entries by that. Accepted says that a person has approved it.
 	Replaced *state.Replaced
 	Accepted *state.Accepted
+	// LostCheck is the check for drift of State.Drift, ended as lost, if it is known to
+	// be dead. Check permits to check the task now.
+	LostCheck *state.Run
+	Check     bool
 	// Force asks for a run whatever the condition says, and names who asks.
 	Force string
 }
@@ -69,6 +73,7 @@ const (
 	Run                  // start a run
 	Resume               // start a runner for a waiting run
 	End                  // end a waiting run
+	Check                // start a check for drift
 	Note                 // record that a schedule came due with nothing to apply
 	Erase                // remove all records of a task that is in no configuration
 )
@@ -80,6 +85,7 @@ type Decision struct {
 	Reason     state.Reason
 	State      state.Task          // from now on; it does not hold the ids of a run to be started
 	Lost       *state.Run          // the run that State no longer holds because it was lost
+	LostCheck  *state.Run          // the check that State no longer holds because it was lost
 	Forget     []string            // runs that State's history no longer holds
 	Unreadable error               // as in Input
 	Seen       time.Time           // when the change behind a run was first seen; zero if none
@@ -103,7 +109,9 @@ type Decision struct {
 //     be read was read;
 //   - a task whose observed and applied digests differ is run sooner or later,
 //     unless it is disabled or waits for its schedule;
-//   - so is a task whose latest run did not succeed.
+//   - so is a task whose latest run did not succeed;
+//   - a task is checked for drift only if nothing else is to be done about it, and
+//     whether it is checked changes no other decision.
 func Decide(inputs []Input, now time.Time) []Decision {
 	return decideBy(admission, inputs, now)
 }
@@ -165,6 +173,7 @@ func (d *decider) note() {
 	d.noteObserved()
 	d.noteUnreadable()
 	d.noteAccepted()
+	d.noteDrift()
 	if d.Lost != nil {
 		*s, d.forget = s.Conclude(*d.Lost, "")
 		s.Recheck = s.Recheck && d.Observed == nil
@@ -234,8 +243,11 @@ func (d *decider) rest(t trigger) Decision {
 		s.Scheduled = t.scheduled
 	}
 	h := hold{reason: t.reason, due: t.due}
-	if t.missed {
+	switch {
+	case t.missed:
 		h.action = Note
+	case d.checks(t):
+		h.action = Check
 	}
 	return d.hold(h)
 }
@@ -249,6 +261,7 @@ func (d *decider) run(t trigger) Decision {
 	}
 	replaces := s.Replaces && t.reason.Code == state.ReasonForced
 	d.dropRequests()
+	*s = s.WithoutCheck()
 	s.Doubt, s.Held, s.HoldNext, s.Due = "", nil, false, time.Time{}
 	s.Attempted = d.attempt()
 	if d.scheduled() {

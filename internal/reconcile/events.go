@@ -44,6 +44,9 @@ func decided(was, next state.Task, d Decision, now time.Time, backend string) []
 		add(outbox.Event{Kind: outbox.TaskRemoved, Until: next.Due,
 			Detail: fmt.Sprintf("its state is workspace %s of backend %s", d.Task.Name, backend)})
 	}
+	for _, e := range drifted(was, next, d, now) {
+		add(e)
+	}
 	if d.Action == Run {
 		add(outbox.Event{Kind: outbox.RunDecided, Reason: d.Reason.Code, Detail: d.Reason.Text, Entries: d.Entries})
 	}

@@ -41,6 +41,7 @@ func (t *tick) finish(ctx context.Context, rec state.Stored[state.Reconcile], no
 		if d.Action == Run || d.Action == Resume || d.State.Run != nil && d.State.Waits() == nil {
 			due = now.Add(liveCheck)
 		}
+		due = earlier(due, t.checksAgain(&d, now))
 		next.Due = earlier(next.Due, due)
 		// A task that is due and waits must not hide a later due time.
 		if reached(due, now) {

@@ -57,6 +57,7 @@ func (t *tick) carryOut(ctx context.Context, states map[string]state.Stored[stat
 	// it launches, that of the launch.
 	quiet := batch{tick: t, now: now, limit: lease.MaxChanges - 1}
 	runs := batch{tick: t, now: now, limit: lease.MaxChanges - 2, launches: true}
+	checks := batch{tick: t, now: now, limit: lease.MaxChanges - 2, launches: true, checks: true}
 	erased := 0
 	for _, d := range t.report.Decisions {
 		if d.Reason.Code == state.ReasonCorrupt {
@@ -71,8 +72,11 @@ func (t *tick) carryOut(ctx context.Context, states map[string]state.Stored[stat
 			continue
 		}
 		target := &quiet
-		if d.Action == Run || d.Action == Resume {
+		switch d.Action {
+		case Run, Resume:
 			target = &runs
+		case Check:
+			target = &checks
 		}
 		if err := target.add(ctx, states[d.Task.Name], d); err != nil {
 			return errors.Join(err, runs.startWritten(ctx))
@@ -80,6 +84,12 @@ func (t *tick) carryOut(ctx context.Context, states map[string]state.Stored[stat
 	}
 	err := errors.Join(runs.flush(ctx), runs.startWritten(ctx))
 	for _, d := range runs.postponed {
+		err = errors.Join(err, quiet.add(ctx, states[d.Task.Name], d))
+	}
+	if err == nil {
+		err = checks.flush(ctx)
+	}
+	for _, d := range checks.postponed {
 		err = errors.Join(err, quiet.add(ctx, states[d.Task.Name], d))
 	}
 	return errors.Join(err, quiet.flush(ctx))

@@ -80,6 +80,12 @@ func (t *tick) observe(ctx context.Context, rec state.Reconcile, states map[stri
 	if err := t.findLostRuns(ctx, inputs, states); err != nil {
 		return nil, err
 	}
+	if err := t.findLostChecks(ctx, inputs); err != nil {
+		return nil, err
+	}
+	if !unreachable {
+		t.chooseChecks(inputs, now)
+	}
 	t.live = map[string]bool{}
 	for _, in := range inputs {
 		if in.State.Run != nil && in.Lost == nil && in.State.Waits() == nil {
@@ -97,7 +103,7 @@ func (t *tick) observe(ctx context.Context, rec state.Reconcile, states map[stri
 		}
 		modules := t.readsModules(task, s)
 		reads := all || s.ObservedAt.IsZero() || s.Recheck || in.Lost != nil || reached(s.Due, now) ||
-			in.Force != "" || s.Forced != "" || s.HoldNext || s.Definition != task.definition ||
+			in.Check || appliesDrift(task.Task, &s) || in.Force != "" || s.Forced != "" || s.HoldNext || s.Definition != task.definition ||
 			task.query != nil && moved(*task.query) ||
 			modules && slices.ContainsFunc(task.inputs, func(q consul.InputQuery) bool { return moved(q.Query) })
 		switch {

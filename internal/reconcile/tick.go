@@ -49,6 +49,7 @@ type Report struct {
 	Idle      bool // nothing had moved and nothing was due
 	Decisions []Decision
 	Launches  []state.Launch
+	Checks    []state.Launch  // of checks for drift
 	Dropped   []string        // tasks whose records were changed meanwhile: decided anew by the next tick
 	Postponed []string        // tasks to be run whose launch has to wait for time or capacity
 	Record    state.Reconcile // as the tick leaves it; an idle tick does not write it
@@ -128,7 +129,8 @@ type tick struct {
 	polledHere bool                               // Marks were polled by this tick
 	expiry     time.Time                          // when the first claim of a runner that cannot be seen expires
 	dead       map[string]state.Stored[state.Run] // runs found lost, as they were read
-	live       map[string]bool                    // launches under way
+	live       map[string]bool                    // launches under way, without checks for drift
+	checking   bool                               // checks for drift are under way
 	corrupt    map[string]error                   // why records cannot be decoded, by task
 	report     Report
 

@@ -78,6 +78,9 @@ func (d *decider) why() trigger {
 	case s.Definition != d.Definition && !(s.AppliedAt.IsZero() && s.Attempted.Definition == d.Definition):
 		return triggered(state.ReasonDefinition, "the task's definition is not the one that was last applied")
 
+	case appliesDrift(d.Task, s) && atRest(s, d.Definition):
+		return triggered(state.ReasonDrift, "%s", s.Drifted())
+
 	case d.scheduled():
 		return d.schedule()
 

@@ -123,11 +123,11 @@ func (r *Runner) record(ctx context.Context, c *claim, run state.Run, done resul
 			}
 			kept = true
 		}
-		err := r.settle(ctx, c, run, done.definition)
+		err := r.settle(ctx, c, run, done)
 		if cancelled := new(cancelledError); errors.As(err, &cancelled) {
 			run = c.ended(r.Now())
 			run.State, run.Cancel, run.Error = state.RunCancelled, cancelled.by, state.Cut(cancelled.Error())
-			err = r.settle(ctx, c, run, done.definition)
+			err = r.settle(ctx, c, run, done)
 		}
 		if errors.Is(err, errTaken) {
 			err = backoff.Permanent(err)
@@ -141,9 +141,12 @@ func (r *Runner) record(ctx context.Context, c *claim, run state.Run, done resul
 
 // settle records the outcome, or that the run waits. If the leader has just
 // written the task's record, that is read again.
-func (r *Runner) settle(ctx context.Context, c *claim, run state.Run, definition string) error {
-	if !run.Kind.Occupies() {
+func (r *Runner) settle(ctx context.Context, c *claim, run state.Run, done result) error {
+	switch run.Kind {
+	case state.KindPlan:
 		return c.write(ctx, run)
+	case state.KindDrift:
+		return c.settleCheck(ctx, run, done.plan)
 	}
 	for {
 		task, err := state.Read[state.Task](ctx, r.Store, state.TaskKey(run.Task))
@@ -158,9 +161,10 @@ func (r *Runner) settle(ctx context.Context, c *claim, run state.Run, definition
 		if run.State == state.RunWaiting {
 			next = task.Data.BeginWait(run)
 		} else {
-			next, forgotten = task.Data.Conclude(run, definition)
+			next, forgotten = task.Data.Conclude(run, done.definition)
 		}
-		c.events = c.events.Again(outbox.Number(&next, outbox.OfRun(run)))
+		events := append([]outbox.Event{outbox.OfRun(run)}, outbox.OfDrift(task.Data, next, run.Task, r.Now())...)
+		c.events = c.events.Again(numbered(&next, events)...)
 		if err := state.Forget(ctx, r.Store, run.Task, forgotten); err != nil {
 			r.Log.Warn("an old run was not removed, it will be with the next one", "error", err)
 			next.History = append(forgotten, next.History...)

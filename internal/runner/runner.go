@@ -205,7 +205,7 @@ func (r *Runner) carryOut(ctx context.Context, launch state.Launch, planned stat
 		case !run.AppliedElsewhere(): // else it is what was read before the wait
 			run.Digest = done.snap.Condition.Digest
 		}
-	case errors.Is(err, errSuperseded) && run.Kind.Occupies() && !run.Replaces:
+	case errors.Is(err, errSuperseded) && run.Kind != state.KindPlan && !run.Replaces:
 		run.State, run.Error = state.RunSuperseded, state.Cut(err.Error())
 	case errors.As(err, new(*cancelledError)):
 		run.State, run.Error = state.RunCancelled, state.Cut(err.Error())
@@ -231,8 +231,13 @@ func (r *Runner) carryOut(ctx context.Context, launch state.Launch, planned stat
 	if r.Ended != nil {
 		r.Ended(run)
 	}
-	if !run.Kind.Occupies() { // it has no event, but a line
+	switch run.Kind {
+	case state.KindPlan: // it has no event, but a line
 		c.events = outbox.NewEvents(outbox.OfRun(run))
+	case state.KindDrift:
+		if len(c.events.All()) == 0 {
+			log.Info("checked for drift: nothing new", "state", run.State, "detail", run.Error)
+		}
 	}
 	events.Now(ctx, c.events)
 	return nil
@@ -296,7 +301,11 @@ func (c *claim) work(ctx context.Context, launch state.Launch, planned state.Pla
 		return done, err
 	}
 	done.definition = planned.Definition
-	if limit := task.RunTimeout; limit > 0 {
+	limit := task.RunTimeout
+	if limit == 0 && c.claimed.Kind == state.KindDrift {
+		limit = checkTimeout
+	}
+	if limit > 0 {
 		var stop context.CancelFunc
 		ctx, stop = context.WithTimeoutCause(ctx, limit-c.worked(), &timeoutError{limit})
 		defer stop()
@@ -329,6 +338,11 @@ func (c *claim) work(ctx context.Context, launch state.Launch, planned state.Pla
 	}
 	switch kind := c.claimed.Kind; kind {
 	case state.KindPlan, state.KindDrift:
+		if kind == state.KindDrift {
+			if err := sameInput(done.snap, before, unknown); err != nil {
+				return done, err
+			}
+		}
 		done.plan, err = r.Driver.Plan(ctx, job)
 		done.changes = done.plan.Changes
 		return done, err

@@ -17,8 +17,11 @@ const (
 )
 
 // keptApart is how long the record of a run is kept that is not in its task's
-// history.
-const keptApart = 24 * time.Hour
+// history, and keptCheck that of a check for drift, unless the next check removes it.
+const (
+	keptApart = 24 * time.Hour
+	keptCheck = 30 * 24 * time.Hour
+)
 
 // kinds are the properties of each kind of run. Decode refuses records of other kinds.
 var kinds = map[Kind]struct{ applies, occupies bool }{
@@ -48,6 +51,8 @@ func (r Run) KeptUntil() time.Time {
 	switch {
 	case r.State == RunSuperseded:
 		return r.Ended.Add(keptApart)
+	case r.Kind == KindDrift:
+		return r.Created.Add(keptCheck)
 	case !r.Kind.Occupies():
 		return r.Created.Add(keptApart)
 	}

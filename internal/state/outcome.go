@@ -57,6 +57,7 @@ func (t Task) Conclude(run Run, definition string) (next Task, forgotten []strin
 		}
 		next.Applied, next.AppliedAt = run.Digest, run.Ended
 		next.Failures, next.RetryAt = 0, time.Time{}
+		next = next.endDrift(run.Kind, run.Ended)
 	case run.State == RunFailed:
 		next.Failures++
 		next.RetryAt = run.Ended.Add(Backoff(run.Task, next.Failures))

@@ -22,6 +22,7 @@ const (
 	ReasonInterrupted ReasonCode = "interrupted"
 	ReasonDoubt       ReasonCode = "doubt"
 	ReasonWindow      ReasonCode = "window_opened"
+	ReasonDrift       ReasonCode = "drift"
 )
 
 // The reasons why a task does not run now.

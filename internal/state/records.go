@@ -66,6 +66,7 @@ type TaskCounts struct {
 	Failing int `json:"failing,omitempty"` // the latest run failed or was lost
 	Waiting int `json:"waiting,omitempty"` // for Consul, for changes to settle, or for a runner
 	Held    int `json:"held,omitempty"`    // made or enabled without a run
+	Drifted int `json:"drifted,omitempty"` // a check has found that something differs from what was applied last
 }
 
 // Unreadable are the tasks whose conditions Consul does not show.
@@ -125,6 +126,8 @@ type Task struct {
 	OnHold *OnHold `json:"on_hold,omitempty"` // by a person
 
 	Accepted *Accepted `json:"accepted,omitempty"` // what a person permits to apply without having seen a plan
+
+	Drift *Drift `json:"drift,omitempty"` // nil if the task is not checked
 
 	Run *LiveRun `json:"run,omitempty"` // that has not ended
 	// Leaving is the definition of a task that was made through the API and deleted

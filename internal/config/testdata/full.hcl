@@ -192,6 +192,12 @@ task {
     on_fail = "fail"
     timeout = "5s"
   }
+
+  drift {
+    schedule  = "0 3 * * *"
+    time_zone = "UTC"
+    action    = "apply"
+  }
 }
 
 api {
@@ -229,4 +235,8 @@ window {
   duration              = "72h"
   on                    = ["apply"]
   allow_removals_always = true
+}
+
+drift {
+  every = "12h"
 }

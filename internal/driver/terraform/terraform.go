@@ -131,6 +131,7 @@ func (d *Driver) Plan(ctx context.Context, job driver.Job) (driver.Plan, error) 
 	if err != nil {
 		return driver.Plan{}, err
 	}
+	opts.Unlocked = d.Unlocked || job.Run.Kind == state.KindDrift // a check delays no run
 	found, err := d.Terraform.Inspect(ctx, t.WorkingDir, func(dir string) error { return d.write(dir, job) }, opts)
 	if err != nil {
 		return driver.Plan{}, err
@@ -226,7 +227,7 @@ func (d *Driver) prepare(ctx context.Context, job driver.Job) (values dynamic.Va
 	opts = terraform.Options{
 		Task: t.Name, Backend: backend, Consul: cfg.Consul, Env: rootmodule.Env(t, values.Config), VarJSON: variables,
 		Secrets: slices.Concat(values.Secrets, []string{cfg.Vault.Token}, terraform.SensitiveValues(t)),
-		Log:     job.Output, PersistLog: cfg.Terraform.PersistLog, Unlocked: d.Unlocked, Logger: d.Log, Parallel: d.Parallel,
+		Log:     job.Output, PersistLog: cfg.Terraform.PersistLog, Logger: d.Log, Parallel: d.Parallel,
 		Keep: d.Keep, Orphaned: d.Orphaned,
 	}
 	for _, id := range t.Providers {

@@ -1,0 +1,49 @@
+package overview
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/apispec"
+	"github.com/terrapulse/terrapulse/internal/apiview"
+	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/state"
+)
+
+// drifted assesses a task whose infrastructure differs from what was applied last.
+func (f facts) drifted(found state.Drifted) verdict {
+	text := fmt.Sprintf("drifted since %s: %s", since(found.Since), &found)
+	if found.Persists {
+		text += "; an apply has not ended it: look whether something else changes it back, or whether each plan of the module differs"
+	}
+	text += "; " + f.command("plan show") + " shows the plan"
+	return verdict{apispec.PhaseDrifted, state.Reason{Code: state.ReasonDrift, Text: text}, f.task.Due}
+}
+
+// driftOf returns what the checks for drift have shown; nil if the task is not checked.
+// definition may be nil.
+func driftOf(t state.Task, definition *config.Task, now time.Time) *apispec.TaskDrift {
+	d := t.Drift
+	if d == nil {
+		return nil
+	}
+	shown := &apispec.TaskDrift{Checked: apiview.Moment(d.Checked), Error: apiview.Optional(d.Error), Skipped: apiview.Optional(d.Skipped)}
+	if d.Run != nil {
+		shown.Run = &d.Run.ID
+	} else if definition != nil && definition.Enabled && t.Run == nil {
+		shown.Next = apiview.Moment(definition.Drift.Next(definition.Name, d.After, now, 0))
+	}
+	if found := d.Found; found != nil {
+		shown.Found = &apispec.Drifted{Since: found.Since, Run: found.Run, Count: found.Count, Persists: apiview.Optional(found.Persists),
+			Changes:   apispec.Changes{Add: found.Changes.Add, Change: found.Changes.Change, Destroy: found.Changes.Destroy},
+			Resources: []apispec.DriftedResource{}}
+		for _, r := range found.Resources {
+			resource := apispec.DriftedResource{Address: r.Address, Action: r.Action}
+			if len(r.Attributes) > 0 {
+				resource.Attributes = &r.Attributes
+			}
+			shown.Found.Resources = append(shown.Found.Resources, resource)
+		}
+	}
+	return shown
+}
