@@ -149,7 +149,7 @@ func TestAnIdleTickIsThreeRequestsWhateverIsWatched(t *testing.T) {
 			c.dynamo.reset()
 			c.proxy.Reset()
 			c.s3.reset()
-			before := c.ecs.Requests()
+			before, sent := c.ecs.Requests(), c.bus.Requests()
 			if answer := c.tick(); !answer.Idle {
 				t.Fatalf("not idle: %+v", answer)
 			}
@@ -164,6 +164,9 @@ func TestAnIdleTickIsThreeRequestsWhateverIsWatched(t *testing.T) {
 			}
 			if after := c.ecs.Requests(); fmt.Sprint(after) != fmt.Sprint(before) {
 				t.Errorf("ECS: %v, before %v", after, before)
+			}
+			if after := c.bus.Requests(); after != sent || len(c.bus.Events()) < n {
+				t.Errorf("EventBridge: %d requests, before %d; it has %d events", after, sent, len(c.bus.Events()))
 			}
 		})
 	}

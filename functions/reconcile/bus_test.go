@@ -1,0 +1,51 @@
+package main
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+
+	"github.com/terrapulse/terrapulse/internal/awsjson"
+	"github.com/terrapulse/terrapulse/internal/eventbridge"
+	"github.com/terrapulse/terrapulse/internal/eventbridge/bustest"
+	"github.com/terrapulse/terrapulse/internal/outbox"
+	"github.com/terrapulse/terrapulse/internal/state"
+)
+
+func TestReconcile_EventsWaitForTheBusAndTasksDoNot(t *testing.T) {
+	s := newStack(t, "web", "api")
+	bus := bustest.Start(t, "network")
+	h := s.process()
+	now := time.Now()
+	h.now = func() time.Time { return now }
+	h.bus = []outbox.Sink{&eventbridge.Sink{Bus: "network", Stack: "test", Client: awsjson.New(aws.Config{Region: "eu-west-1", BaseEndpoint: &bus.URL,
+		Credentials: credentials.NewStaticCredentialsProvider("k", "s", ""), Retryer: func() aws.Retryer { return aws.NopRetryer{} }})}}
+
+	bus.Refuse("ThrottlingException")
+	if answer := s.must(h, schedule); len(answer.Runs) != 2 || len(bus.Events()) != 0 || bus.Requests() != 1 {
+		t.Fatalf("%+v; the bus has %d events after %d requests", answer, len(bus.Events()), bus.Requests())
+	}
+	s.end(state.RunSucceeded)
+	s.digest = "B"
+	if answer := s.must(h, schedule); len(answer.Runs) != 2 || bus.Requests() != 1 { // the sink rests
+		t.Fatalf("%+v after %d requests", answer, bus.Requests())
+	}
+	bus.Refuse("")
+	now = now.Add(10 * time.Minute)
+	s.must(h, schedule)
+	kinds := map[string][]string{}
+	for _, e := range bus.Events() {
+		kinds[e.Detail.Task] = append(kinds[e.Detail.Task], e.DetailType)
+	}
+	for _, task := range []string{"web", "api"} {
+		if want := []string{"run_decided", "change_seen", "run_decided"}; !slices.Equal(kinds[task], want) {
+			t.Errorf("of %s the bus has %v, want %v", task, kinds[task], want)
+		}
+	}
+	if want := []string{"configuration_in_force"}; !slices.Equal(kinds[""], want) {
+		t.Errorf("of no task the bus has %v, want %v", kinds[""], want)
+	}
+}
