@@ -41,7 +41,8 @@ func Diff(what string, applied, details map[string]string, now Observation) Diff
 }
 
 // AllNames are the names in all differences.
-func AllNames(differences []Difference) (all Names) {
+func AllNames(differences []Difference) Names {
+	all := Names{[]string{}, []string{}, []string{}}
 	for _, d := range differences {
 		all.Added, all.Removed, all.Changed = append(all.Added, d.Added...), append(all.Removed, d.Removed...), append(all.Changed, d.Changed...)
 	}

@@ -52,7 +52,7 @@ type reading struct {
 	loaded map[condition.View]loaded
 	whole  bool // keep the contents, not only what Observe needs of them
 
-	confirmed sync.Map // see Visibility
+	confirmed *sync.Map // see Visibility
 }
 
 // loaded is what a view showed. What does not exist is empty.
@@ -64,7 +64,7 @@ type loaded struct {
 }
 
 func newReading(c *Client) *reading {
-	return &reading{client: c, chosen: map[condition.Selection][]condition.View{}, loaded: map[condition.View]loaded{}}
+	return &reading{client: c, confirmed: new(sync.Map), chosen: map[condition.Selection][]condition.View{}, loaded: map[condition.View]loaded{}}
 }
 
 // load reads everything that the parts need: first what is known beforehand, then

@@ -37,7 +37,7 @@ type emptyView struct {
 
 // visibility returns what was loaded of the parts, which must be complete.
 func (r *reading) visibility(parts []condition.Selection) (*Visibility, error) {
-	v := &Visibility{client: r.client, parts: parts, confirmed: &r.confirmed}
+	v := &Visibility{client: r.client, parts: parts, confirmed: r.confirmed}
 	for _, p := range parts {
 		views, err := r.viewsOf(p)
 		if err != nil {

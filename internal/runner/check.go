@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"time"
 
+	"github.com/terrapulse/terrapulse/internal/consul"
 	"github.com/terrapulse/terrapulse/internal/policycheck"
 	"github.com/terrapulse/terrapulse/internal/state"
 	"github.com/terrapulse/terrapulse/internal/terraform"
@@ -34,7 +34,7 @@ func (j *judgement) check(ctx context.Context) ([]state.Cause, error) {
 	}
 	results, err := policycheck.Judge(ctx, checks, j.dir, terraform.Environ(), policycheck.Input{
 		Task: j.task.Name, Run: policycheck.Run{ID: j.claimed.ID, Kind: j.claimed.Kind}, Reason: j.claimed.Reason,
-		Entries: j.entries(), Plan: document,
+		Entries: policycheck.Entries(consul.AllNames(j.done.differences)), Plan: document,
 	}, plan.Clean)
 	if err != nil {
 		return nil, fmt.Errorf("run the checks: %w", err)
@@ -68,16 +68,4 @@ func show(out io.Writer, r policycheck.Result) {
 		text += strings.TrimRight("  "+line, " \n") + "\n"
 	}
 	fmt.Fprint(out, text)
-}
-
-// entries are the differences between what the run has read and what was applied last.
-func (j *judgement) entries() policycheck.Entries {
-	e := policycheck.Entries{Added: []string{}, Removed: []string{}, Changed: []string{}}
-	for _, d := range j.done.differences {
-		e.Added, e.Removed, e.Changed = append(e.Added, d.Added...), append(e.Removed, d.Removed...), append(e.Changed, d.Changed...)
-	}
-	for _, names := range []*[]string{&e.Added, &e.Removed, &e.Changed} {
-		slices.Sort(*names)
-	}
-	return e
 }
