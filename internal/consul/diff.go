@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/terrapulse/terrapulse/internal/condition"
+	"github.com/terrapulse/terrapulse/internal/guard"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
@@ -15,13 +16,14 @@ type Names struct{ Added, Removed, Changed []string }
 type Difference struct {
 	Names
 	what          string
+	applied, now  int               // elements
 	before, after map[string]string // details
 }
 
 // Diff compares an observation with what was applied. what are the elements in the
 // plural, if their details do not say that.
 func Diff(what string, applied, details map[string]string, now Observation) Difference {
-	d := Difference{what: cmp.Or(what, "entries"), before: details, after: now.Details}
+	d := Difference{what: cmp.Or(what, "entries"), applied: len(applied), now: len(now.Elements), before: details, after: now.Details}
 	for name, digest := range now.Elements {
 		if old, ok := applied[name]; !ok {
 			d.Added = append(d.Added, name)
@@ -68,6 +70,13 @@ func (d Difference) CountIn(c *state.EntryChanges) {
 		}
 		return e
 	})
+}
+
+// Source is what a guard judges.
+func (d Difference) Source() guard.Source {
+	s := guard.Source{Name: d.what, Applied: d.applied, Now: d.now}
+	d.CountIn(&s.Changes)
+	return s
 }
 
 func (d Difference) entry(detail string) state.EntryChange {

@@ -58,9 +58,7 @@ func (t *tick) withInputs(ctx context.Context, in *Input, queries []consul.Input
 			return o, err
 		}
 		inputs = append(inputs, consul.Input{Kind: q.Kind, Triggers: q.Triggers, Observation: a.Observation})
-		applied := before.Of(q.Kind.Name)
-		source := guard.Source{Name: q.Kind.Entries, Applied: len(applied), Now: len(a.Elements)}
-		consul.Diff(q.Kind.Entries, applied, before.Details, a.Observation).CountIn(&source.Changes)
+		source := consul.Diff(q.Kind.Entries, before.Of(q.Kind.Name), before.Details, a.Observation).Source()
 		sources = append(sources, source)
 		if n := source.Changes.Removed; n > 0 {
 			lost.entries += n

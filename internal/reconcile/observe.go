@@ -1,7 +1,6 @@
 package reconcile
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -181,11 +180,9 @@ func (t *tick) observed(ctx context.Context, in *Input, answer consul.Answer) (*
 		t.Log.Debug("what changed cannot be said in detail", "task", in.Task.Name, "error", err)
 		return o, nil
 	}
-	what := cmp.Or(in.Task.Condition.Kind().Entries, "entries")
-	o.Entries = &state.EntryChanges{}
-	consul.Diff(what, before.Elements, before.Details, answer.Observation).CountIn(o.Entries)
+	source := consul.Diff(in.Task.Condition.Kind().Entries, before.Elements, before.Details, answer.Observation).Source()
+	o.Entries = &source.Changes
 	if n := o.Entries.Removed; n > 0 {
-		source := guard.Source{Name: what, Applied: len(before.Elements), Now: len(answer.Elements), Changes: *o.Entries}
 		o.Lost = &loss{entries: n, text: guard.Removed(source)}
 	}
 	return o, nil

@@ -28,14 +28,12 @@ type judgement struct {
 	dir     string         // in which checks are run
 }
 
-// judge returns the judgement of a run. before is what the task was applied with
-// last; unknown says that this cannot be read.
-func (c *claim) judge(task *config.Task, done *result, before state.Inputs, unknown bool, out io.Writer) *judgement {
+// judge returns the judgement of a run. unknown says that it is not known what the task
+// was applied with last.
+func (c *claim) judge(task *config.Task, done *result, unknown bool, out io.Writer) *judgement {
 	j := &judgement{claim: c, task: task, done: done, out: out}
-	for i, in := range done.snap.Inputs {
-		source := guard.Source{Name: in.Kind.Entries, Applied: len(before.Of(in.Kind.Name)), Now: len(in.Elements)}
-		done.differences[i].CountIn(&source.Changes)
-		j.sources = append(j.sources, source)
+	for _, d := range done.differences {
+		j.sources = append(j.sources, d.Source())
 	}
 	why := task.Guard.Input(j.sources)
 	if unknown && task.Guard.Enabled {

@@ -347,7 +347,7 @@ func (c *claim) work(ctx context.Context, launch state.Launch, planned state.Pla
 		done.changes = done.plan.Changes
 		return done, err
 	case state.KindApply, state.KindDestroy:
-		j := c.judge(task, &done, before, unknown, out)
+		j := c.judge(task, &done, unknown, out)
 		if err := j.judgeConsul(ctx, launch); err != nil {
 			return done, err
 		}
