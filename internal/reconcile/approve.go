@@ -37,7 +37,7 @@ func (c *Control) Approve(ctx context.Context, task, plan string, a state.Approv
 		if !ok {
 			return ErrNoTask
 		}
-		a.By, a.At, a.Content = someone(a.By), e.now, *wait.Content
+		a.By, a.At, a.Comment, a.Content = someone(a.By), e.now, oneLine(a.Comment), *wait.Content
 		// Only a name that was proven shows that somebody else approves.
 		if by := e.Overrides[task].By; t.Approval.DistinctApprover && by != "" && (by == a.By || !a.Authenticated) {
 			return ErrSamePerson
@@ -74,7 +74,7 @@ func (c *Control) Reject(ctx context.Context, task, plan, by, comment string) er
 		ended := run.Data
 		ended.State, ended.Ended, ended.Cancel, ended.Rejected = state.RunCancelled, e.now, someone(by), true
 		ended.Error = "rejected by " + ended.Cancel
-		if comment != "" {
+		if comment = oneLine(comment); comment != "" {
 			ended.Error = state.Cut(ended.Error + ": " + comment)
 		}
 		e.events = append(e.events, outbox.Event{Kind: outbox.PlanRejected, At: e.now, Task: task, Run: ended.ID, By: ended.Cancel, Detail: comment})
@@ -104,7 +104,7 @@ func (c *Control) Hold(ctx context.Context, task, by, comment string) error {
 		if e.next.OnHold != nil {
 			return errNoChange
 		}
-		e.next.OnHold = &state.OnHold{By: someone(by), At: e.now, Comment: state.Cut(comment)}
+		e.next.OnHold = &state.OnHold{By: someone(by), At: e.now, Comment: oneLine(comment)}
 		e.events = append(e.events, outbox.Event{Kind: outbox.HoldBegun, At: e.now, Task: task, By: e.next.OnHold.By, Detail: e.next.OnHold.Comment})
 		return nil
 	})

@@ -268,3 +268,21 @@ func (r *recorder) count(kind outbox.Kind) (n int) {
 	}
 	return n
 }
+
+func TestControl_RecordsNamesAndCommentsWithoutControlCharacters(t *testing.T) {
+	const sent, recorded = "ann\x1b[2J\r\n \u202egood\x00", "ann [2J good"
+	b, run := waiting(t, planned)
+	people := b.people()
+	b.must(people.Hold(t.Context(), "task-0", sent, sent))
+	if h := b.task("task-0").OnHold; h.By != recorded || h.Comment != recorded {
+		t.Errorf("on hold by %q: %q", h.By, h.Comment)
+	}
+	b.must(people.Approve(t.Context(), "task-0", "", state.Approval{By: sent, Comment: sent}))
+	if a := b.task("task-0").Run.Resume.Approval; a.By != recorded || a.Comment != recorded {
+		t.Errorf("approved by %q: %q", a.By, a.Comment)
+	}
+	b.must(people.Reject(t.Context(), "task-0", "", sent, sent))
+	if got := b.run(run).Data; got.Cancel != recorded || got.Error != "rejected by "+recorded+": "+recorded {
+		t.Errorf("rejected by %q: %q", got.Cancel, got.Error)
+	}
+}

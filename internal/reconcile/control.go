@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
+	"unicode"
 
 	"github.com/google/uuid"
 
@@ -77,7 +79,13 @@ func (c *Control) Config(ctx context.Context) (*overlay.Effective, error) {
 }
 
 // someone is who asks, also where nobody has said who.
-func someone(by string) string { return cmp.Or(by, "somebody") }
+func someone(by string) string { return cmp.Or(oneLine(by), "somebody") }
+
+// oneLine is a text that somebody sends without line breaks and control characters:
+// terminals and chats show it.
+func oneLine(text string) string {
+	return state.Cut(strings.Join(strings.FieldsFunc(text, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }), " "))
+}
 
 // errNoChange is returned by the functions that say what to write if nothing has
 // to change: then nothing is written, and no tick is requested.

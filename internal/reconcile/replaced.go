@@ -31,7 +31,7 @@ func (c *Control) ApproveAll(ctx context.Context, a state.ReplacedApproval) erro
 		if was := rec.Replaced.Approved; was != nil && was.Shown == rec.Replaced.Shown {
 			return nil, errNoChange
 		}
-		a.By, a.At, a.Comment, a.Shown = someone(a.By), c.Now(), state.Cut(a.Comment), rec.Replaced.Shown
+		a.By, a.At, a.Comment, a.Shown = someone(a.By), c.Now(), oneLine(a.Comment), rec.Replaced.Shown
 		replaced := *rec.Replaced
 		replaced.Approved = &a
 		rec.Replaced = &replaced

@@ -33,7 +33,8 @@ func Specs(r *block.Report, keys []Keys) []Window {
 	for i := range keys {
 		windows = append(windows, keys[i].spec(r))
 	}
-	if len(r.Errors) > wrong || len(keys) == 0 {
+	unread := slices.ContainsFunc(windows, func(w Window) bool { return w.Duration < minDuration })
+	if len(r.Errors) > wrong || len(keys) == 0 || unread {
 		return windows
 	}
 	for _, action := range []Action{Apply, Destroy} {
