@@ -387,6 +387,7 @@ func TestTemplate_FunctionsUnderstandTheirEvents(t *testing.T) {
 		{"another bucket", "ReconcileFunctionPushed", "ReconcileFunction", pushed("other", "some/prefix/current"), false},
 		{"a failed run", "NotificationRule", "NotificationTopic", sent("run_failed", ""), true},
 		{"a waiting plan", "NotificationRule", "NotificationTopic", sent("run_waiting", `,"wait_for":"approval"`), true},
+		{"drift", "NotificationRule", "NotificationTopic", sent("drift_found", ""), true},
 		{"a run that waits for its window", "NotificationRule", "NotificationTopic", sent("run_waiting", `,"wait_for":"window"`), false},
 		{"a run that succeeded", "NotificationRule", "NotificationTopic", sent("run_succeeded", ""), false},
 		{"a failed run of another stack", "NotificationRule", "NotificationTopic", sent("run_failed", `,"stack":"other"`), false},

@@ -41,7 +41,7 @@ func Lines(e outbox.Event) []string {
 	say("By", e.By)
 	if c := e.Changes; c != nil {
 		form := "%d added, %d changed, %d destroyed"
-		if e.Kind == outbox.RunWaiting || e.RunKind != "" {
+		if e.Kind == outbox.RunWaiting || e.Kind == outbox.DriftFound || e.RunKind != "" { // nothing is applied
 			form = "%d to add, %d to change, %d to destroy"
 		}
 		say("Resources", fmt.Sprintf(form, c.Add, c.Change, c.Destroy))

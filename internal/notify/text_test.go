@@ -1,0 +1,23 @@
+package notify_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/terrapulse/terrapulse/internal/notify"
+	"github.com/terrapulse/terrapulse/internal/outbox"
+	"github.com/terrapulse/terrapulse/internal/state"
+)
+
+func TestLines_SayWhetherResourcesWereChanged(t *testing.T) {
+	for kind, want := range map[outbox.Kind]string{
+		outbox.RunSucceeded: "Resources: 1 added, 2 changed, 3 destroyed",
+		outbox.RunWaiting:   "Resources: 1 to add, 2 to change, 3 to destroy",
+		outbox.DriftFound:   "Resources: 1 to add, 2 to change, 3 to destroy",
+	} {
+		lines := notify.Lines(outbox.Event{Kind: kind, Task: "web", Changes: &state.Changes{Add: 1, Change: 2, Destroy: 3}})
+		if !slices.Contains(lines, want) {
+			t.Errorf("%s: %q lacks %s", kind, lines, want)
+		}
+	}
+}
