@@ -49,7 +49,7 @@ func TestApplyJudged_AppliesThePlanThatWasJudged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if sum.Add != 1 || read(t, names) != "api" {
+	if sum.Add != 1 || len(sum.Resources) != 1 || sum.Resources[0].Action != "create" || read(t, names) != "api" {
 		t.Errorf("applied %+v: %s", sum, read(t, names))
 	}
 	sum, err = d.ApplyJudged(t.Context(), good.judge)
