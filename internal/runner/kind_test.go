@@ -35,7 +35,7 @@ func (d *destroyer) Destroy(_ context.Context, job driver.Job) (*state.Changes, 
 func (b *fixture) intendKind(kind state.Kind) {
 	b.t.Helper()
 	b.launch.Kind = kind
-	run, err := state.Read[state.Run](b.t.Context(), b.store, state.RunKey("web", "r1"))
+	run, err := state.Read[state.Run](b.t.Context(), b.store, state.RunKey("web", b.launch.Runs[0].ID))
 	if err != nil {
 		b.t.Fatal(err)
 	}
