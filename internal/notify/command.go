@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/config/block"
+	"github.com/terrapulse/terrapulse/internal/environ"
 	"github.com/terrapulse/terrapulse/internal/outbox"
 )
 
@@ -41,6 +42,7 @@ func (c *command) send(ctx context.Context, e outbox.Event, _ map[string]string)
 	}
 	var said head
 	cmd := exec.CommandContext(ctx, c.Argv[0], c.Argv[1:]...)
+	cmd.Env = environ.Shared()
 	cmd.Stdin, cmd.Stderr, cmd.WaitDelay = bytes.NewReader(append(body, '\n')), &said, killWait
 	err = cmd.Run()
 	exit := new(exec.ExitError)

@@ -30,6 +30,15 @@ func TestCommand_EventIsOnStandardInput(t *testing.T) {
 	}
 }
 
+func TestCommand_GetsNoCredentialsOfTerrapulse(t *testing.T) {
+	t.Setenv("CONSUL_HTTP_TOKEN", "secret")
+	t.Setenv("SMTP_SERVER", "mail")
+	s := sinkOf(t, `notify "command" { command = ["sh", "-c", "test -z \"$CONSUL_HTTP_TOKEN\" -a \"$SMTP_SERVER\" = mail"] }`, nil)
+	if err := s.Deliver(t.Context(), failed); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestCommand_OtherExitCodeIsAFailureOfTheEvent(t *testing.T) {
 	for command, tt := range map[string]struct {
 		down bool

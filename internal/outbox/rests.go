@@ -75,7 +75,7 @@ func (r *Rests) failed(sink Sink, stream string, err error, now time.Time) time.
 	}
 	down := new(DownError)
 	if errors.As(err, &down) {
-		key.stream, wait = "", max(wait, down.After)
+		key.stream, wait = "", min(max(wait, down.After), maxRest)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

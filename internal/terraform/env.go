@@ -10,21 +10,9 @@ import (
 	"strings"
 
 	"github.com/hashicorp/terraform-exec/tfexec"
+
+	"github.com/terrapulse/terrapulse/internal/environ"
 )
-
-// ownPrefix begins the names of Terrapulse's own variables.
-const ownPrefix = "TERRAPULSE_"
-
-// withheld are the variables with Terrapulse's own credentials, by the provider that
-// needs them: Consul's token can read and write the states of all tasks. All other
-// variables are passed on, as in Consul-Terraform-Sync.
-var withheld = map[string]string{
-	"CONSUL_HTTP_TOKEN":      "consul",
-	"CONSUL_HTTP_TOKEN_FILE": "consul",
-	"CONSUL_TOKEN":           "consul",
-	"CONSUL_HTTP_AUTH":       "consul",
-	"VAULT_TOKEN":            "vault",
-}
 
 // surroundings returns the environment of this process without credentials that
 // the providers do not need, without variables that terraform-exec manages (TF_VAR_*,
@@ -41,7 +29,7 @@ func surroundings(providers []string) map[string]string {
 		delete(env, name)
 	}
 	for name := range env {
-		if provider, ok := withheld[name]; strings.HasPrefix(name, ownPrefix) || ok && !slices.Contains(providers, provider) {
+		if environ.Withheld(name, providers...) {
 			delete(env, name)
 		}
 	}
