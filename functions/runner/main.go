@@ -88,7 +88,7 @@ func newWorker(ctx context.Context, settings deployment.Runner, out io.Writer, l
 			Owner: name, ID: container, Who: who, Now: time.Now, Log: log,
 		},
 		bundle: func(ctx context.Context, digest string) (*config.Config, error) {
-			dir := filepath.Join(settings.Work, "bundle")
+			dir := filepath.Join(settings.Work, "bundle", digest)
 			if err := os.RemoveAll(dir); err != nil { // a container may start on a used volume
 				return nil, err
 			}

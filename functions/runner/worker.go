@@ -2,14 +2,17 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/config/bundle"
 	tfdriver "github.com/terrapulse/terrapulse/internal/driver/terraform"
 	"github.com/terrapulse/terrapulse/internal/dynamic"
 	"github.com/terrapulse/terrapulse/internal/metrics"
@@ -113,7 +116,8 @@ func (w *worker) prepare(ctx context.Context, launch state.Launch) error {
 	if launch.Bundle == "" {
 		return fmt.Errorf("launch %s has no bundle: it was decided by an instance that reads the configuration from files", launch.ID)
 	}
-	cfg, err := w.bundle(ctx, launch.Bundle)
+	bundles := &bundles{load: w.bundle, log: w.log}
+	cfg, err := bundles.get(ctx, launch.Bundle)
 	if err != nil {
 		return fmt.Errorf("get the task files of the launch: %w", err)
 	}
@@ -130,8 +134,46 @@ func (w *worker) prepare(ctx context.Context, launch state.Launch) error {
 		Values: &dynamic.Evaluator{Context: ctx, Log: w.log, AWS: func(context.Context) (dynamic.AWS, error) { return w.aws, nil }},
 		Keep:   w.keep, Log: w.log, Parallel: w.parallel,
 	})
+	r.Bundle = bundles.old
 	r.Config, r.Consul, r.Verbose = func() *config.Config { return cfg }, client, cfg.Terraform.Log
 	return nil
+}
+
+// bundles unpacks each bundle once.
+type bundles struct {
+	load func(ctx context.Context, digest string) (*config.Config, error)
+	log  *slog.Logger
+
+	mu     sync.Mutex
+	loaded map[string]*config.Config
+}
+
+func (b *bundles) get(ctx context.Context, digest string) (*config.Config, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if cfg := b.loaded[digest]; cfg != nil {
+		return cfg, nil
+	}
+	cfg, err := b.load(ctx, digest)
+	if err != nil {
+		return nil, err
+	}
+	if b.loaded == nil {
+		b.loaded = map[string]*config.Config{}
+	}
+	b.loaded[digest] = cfg
+	return cfg, nil
+}
+
+// old returns an earlier bundle, with the module of a removed task; nil if that is not
+// in the bucket any more, or damaged.
+func (b *bundles) old(ctx context.Context, digest string) (*config.Config, error) {
+	cfg, err := b.get(ctx, digest)
+	if errors.As(err, new(*bundle.InvalidError)) {
+		b.log.Warn("the bundle with the module of a removed task cannot be used", "bundle", digest, "error", err)
+		return nil, nil
+	}
+	return cfg, err
 }
 
 // findTerraform finds the Terraform of the image. It downloads another one only if the

@@ -971,6 +971,9 @@ type Task struct {
 	// Example: 8h
 	ApprovalExpires *string `json:"approval_expires,omitempty"`
 
+	// ApproveDestroy whether a person must approve before everything that a task has made is destroyed. Not given: the global value
+	ApproveDestroy *string `json:"approve_destroy,omitempty"`
+
 	// BufferPeriod waits for changes to settle; what is not given follows from what is, or is the default
 	BufferPeriod *BufferPeriod `json:"buffer_period,omitempty"`
 
@@ -1000,6 +1003,9 @@ type Task struct {
 	//
 	// Example: web
 	Name string `json:"name"`
+
+	// OnRemoval what happens to everything that a task has made when the task is removed from its file or through the API. Not given: the global value
+	OnRemoval *string `json:"on_removal,omitempty"`
 
 	// Providers ids of the terraform_provider blocks that the module gets
 	Providers *[]string `json:"providers,omitempty"`

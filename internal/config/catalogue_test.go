@@ -67,7 +67,7 @@ var catalogue = []struct {
 	want string // all that is said
 }{
 	{"an unknown key at the top", `bogus = 1`,
-		`f.hcl:1: bogus: invalid key "bogus"; allowed: api, approval, approval_expires, buffer_period, check, consul, drift, driver, guard, high_availability, id, keep_removed, log_level, notify, port, require_distinct_approver, run_timeout, syslog, task, terraform_provider, tls, vault, window, working_dir`},
+		`f.hcl:1: bogus: invalid key "bogus"; allowed: api, approval, approval_expires, approve_destroy, buffer_period, check, consul, drift, driver, guard, high_availability, id, keep_removed, log_level, notify, on_removal, port, require_distinct_approver, run_timeout, syslog, task, terraform_provider, tls, vault, window, working_dir`},
 	{"a provider block of Terraform", `provider "x" {}`,
 		`f.hcl:1: provider: provider is an invalid key here, try 'terraform_provider'`},
 	{"driver terraform-cloud", `driver "terraform-cloud" {}`,
@@ -233,6 +233,10 @@ f.hcl:8: task[0].guard.max_destroy: "-3" is negative; a whole number, 0 or more`
 		`f.hcl:1: guard.on_empty: invalid on_empty "stop"; allowed: apply, hold`},
 	{"approval with another value", aTask(services + "\napproval = \"sometimes\""),
 		`f.hcl:5: task[0].approval: invalid approval "sometimes"; allowed: never, always, destructive`},
+	{"on_removal with another value", aTask(services + "\non_removal = \"forget\""),
+		`f.hcl:5: task[0].on_removal: invalid on_removal "forget"; allowed: keep, destroy`},
+	{"approve_destroy with another value", `approve_destroy = "destructive"`,
+		`f.hcl:1: approve_destroy: invalid approve_destroy "destructive"; allowed: always, never`},
 	{"a negative approval_expires", `approval_expires = "-5s"`,
 		`f.hcl:1: approval_expires: "-5s" is negative; a duration such as "8h", or "0s" for no limit`},
 	{"a drift block with wrong values", aTask(services + "\ndrift {\n every = \"10s\"\n schedule = \"0 25 * * *\"\n action = \"fix\"\n time_zone = \"Europe/Bonn\"\n}"),
@@ -307,7 +311,7 @@ f.hcl:5: check.a b.files: the files of the check cannot be read: there is no fil
 	{"tag of a service", "service {\n name = \"x\"\n tag = \"y\"\n}",
 		`f.hcl:3: service[0].tag: invalid key tag: it was removed, use filter with "<tag>" in Service.Tags`},
 	{"an unknown key of a task", aTask(services + "\nfoo = 1"),
-		`f.hcl:5: task[0].foo: invalid key "foo"; allowed: approval, approval_expires, buffer_period, check, condition, description, drift, enabled, guard, module, module_input, name, providers, require_distinct_approver, run_timeout, variable_files, variables, version, window, working_dir`},
+		`f.hcl:5: task[0].foo: invalid key "foo"; allowed: approval, approval_expires, approve_destroy, buffer_period, check, condition, description, drift, enabled, guard, module, module_input, name, on_removal, providers, require_distinct_approver, run_timeout, variable_files, variables, version, window, working_dir`},
 	{"a terraform_provider without label", `terraform_provider { x = 1 }`,
 		`f.hcl:1: terraform_provider: the block has no label; write it as in terraform_provider "aws" { ... } or backend "s3" { ... }; in YAML as a key above the block's own`},
 	{"a terraform_provider with two labels", `terraform_provider "a" "b" {}`,

@@ -71,7 +71,7 @@ func Differences(was *Config, old *Task, is *Config, t *Task) []string {
 	differ := differing(a, b)
 	var what []string
 	for _, name := range []string{"enabled", "description", "module", "files of the module", "version", "condition", "module_input", "buffer_period", "run_timeout",
-		"guard", "approval", "window", "check", "drift", "variables", "providers", "provider", "engine", "Terraform's version", "backend"} {
+		"guard", "approval", "on_removal", "window", "check", "drift", "variables", "providers", "provider", "engine", "Terraform's version", "backend"} {
 		switch {
 		case !slices.Contains(differ, name), name == "files of the module" && slices.Contains(differ, "module"):
 		case name == "variables":

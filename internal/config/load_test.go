@@ -18,6 +18,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/drift"
 	"github.com/terrapulse/terrapulse/internal/guard"
 	"github.com/terrapulse/terrapulse/internal/policycheck"
+	"github.com/terrapulse/terrapulse/internal/removal"
 	"github.com/terrapulse/terrapulse/internal/window"
 )
 
@@ -114,6 +115,7 @@ func TestLoad_ReadsEveryKey(t *testing.T) {
 	global := Rules{
 		Guard:    guard.Spec{Enabled: true, MaxRemovedPercent: 50, MinEntries: 10, MaxRemoved: new(20), HoldEmpty: true},
 		Approval: approval.Spec{Rule: approval.Destructive, Expires: 8 * time.Hour},
+		Removal:  removal.Spec{On: removal.Destroy, Approve: removal.Always},
 		Windows: []window.Window{
 			{Kind: window.Allow, Schedule: "0 22 * * *", Duration: 6 * time.Hour, TimeZone: "Europe/Berlin"},
 			{Kind: window.Deny, Schedule: "0 0 24 12 *", Duration: 72 * time.Hour, On: []window.Action{window.Apply}, AllowRemovalsAlways: true},
@@ -227,6 +229,7 @@ func TestLoad_ReadsEveryKey(t *testing.T) {
 				Rules: Rules{
 					Guard:    guard.Spec{Enabled: true, MaxRemovedPercent: 50, MaxRemoved: new(5), HoldEmpty: true, MaxDestroy: new(3)},
 					Approval: approval.Spec{Rule: approval.Destructive, Expires: 8 * time.Hour, DistinctApprover: true},
+					Removal:  removal.Spec{On: removal.Destroy, Approve: removal.Always},
 					Windows:  []window.Window{{Kind: window.Deny, Schedule: "0 8 * * Mon-Fri", Duration: 10 * time.Hour, TimeZone: "UTC"}},
 					Checks: []policycheck.Spec{
 						{Name: "names", Enabled: true, Command: []string{"./check-names"}, OnFail: "fail", Timeout: 5 * time.Second},

@@ -8,6 +8,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/drift"
 	"github.com/terrapulse/terrapulse/internal/guard"
 	"github.com/terrapulse/terrapulse/internal/policycheck"
+	"github.com/terrapulse/terrapulse/internal/removal"
 	"github.com/terrapulse/terrapulse/internal/window"
 )
 
@@ -16,23 +17,27 @@ import (
 type rawRules struct {
 	Guard guard.Keys `key:"guard" doc:"holds a change that takes too much away at once"`
 	approval.Keys
+	removalKeys
 	Windows []window.Keys      `key:"window" doc:"when changes may be applied; the windows of a task replace the global ones"`
 	Checks  []policycheck.Keys `key:"check" doc:"programs that judge each plan; a task has the global ones, too"`
 	Drift   drift.Keys         `key:"drift" doc:"checks whether something differs from what was applied last"`
 }
+
+type removalKeys = removal.Keys // an embedded field has the name of its type
 
 // Rules say what may be applied without a person, and when. They are no part of what
 // is applied: a rule that changes runs no task.
 type Rules struct {
 	Guard    guard.Spec
 	Approval approval.Spec
+	Removal  removal.Spec
 	Windows  []window.Window // at any time if empty
 	Checks   []policycheck.Spec
 	Drift    drift.Spec
 }
 
 // defaultRules are those of a configuration that has none.
-var defaultRules = Rules{Guard: guard.Default, Approval: approval.Default, Drift: drift.Default}
+var defaultRules = Rules{Guard: guard.Default, Approval: approval.Default, Removal: removal.Default, Drift: drift.Default}
 
 // rules checks the keys. A key that is not set has the value of parent; the windows
 // are one value, and a check changes the one of the same name.
@@ -40,6 +45,7 @@ func (l *loader) rules(raw *rawRules, parent Rules) Rules {
 	rules := Rules{
 		Guard:    raw.Guard.Spec(&l.Report, parent.Guard),
 		Approval: raw.Keys.Spec(&l.Report, parent.Approval),
+		Removal:  raw.removalKeys.Spec(&l.Report, parent.Removal),
 		Windows:  parent.Windows,
 		Drift:    raw.Drift.Spec(&l.Report, parent.Drift),
 	}
@@ -62,6 +68,9 @@ func (r *Rules) meaning() meaning {
 	}
 	if r.Approval != defaultRules.Approval {
 		m.set("approval", r.Approval)
+	}
+	if r.Removal != defaultRules.Removal {
+		m.set("on_removal", r.Removal)
 	}
 	if len(r.Windows) > 0 {
 		m["window"] = json.RawMessage(jsonOf(r.Windows)) // without what is derived from the keys
@@ -91,6 +100,11 @@ func (t *Task) OwnRules() map[string]any { return t.rules }
 func (r *Rules) PlansFirst() bool {
 	return r.Approval.Rule == approval.Always || r.Approval.Rule == approval.Destructive || r.Guard.PlanLimited() ||
 		len(policycheck.Active(r.Checks)) > 0
+}
+
+// PlansDestroyFirst is PlansFirst for a run that destroys what the task has made.
+func (r *Rules) PlansDestroyFirst() bool {
+	return r.Removal.Destroy() != "" || len(policycheck.Active(r.Checks)) > 0
 }
 
 // writtenKeys returns the keys of a block that a file sets, with their values; nil if

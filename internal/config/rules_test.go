@@ -15,6 +15,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/drift"
 	"github.com/terrapulse/terrapulse/internal/guard"
 	"github.com/terrapulse/terrapulse/internal/policycheck"
+	"github.com/terrapulse/terrapulse/internal/removal"
 	"github.com/terrapulse/terrapulse/internal/window"
 )
 
@@ -24,6 +25,7 @@ func TestRules_TaskOverridesTheGlobalOnes(t *testing.T) {
 	global := Rules{
 		Guard:    guard.Spec{Enabled: true, MaxRemovedPercent: 30, MinEntries: 10, MaxRemoved: new(7), HoldEmpty: true},
 		Approval: approval.Spec{Rule: approval.Destructive, Expires: 24 * time.Hour, DistinctApprover: true},
+		Removal:  removal.Spec{On: removal.Destroy, Approve: removal.Always},
 		Windows:  []window.Window{{Kind: window.Deny, Schedule: "0 8 * * *", Duration: 10 * time.Hour, TimeZone: "UTC"}},
 		Drift:    drift.Spec{Enabled: true, Every: 12 * time.Hour, Action: drift.Report},
 		Checks: []policycheck.Spec{
@@ -32,7 +34,7 @@ func TestRules_TaskOverridesTheGlobalOnes(t *testing.T) {
 		},
 	}
 	const checks = "check \"a\" {\n command = [\"judge\", \"a\"]\n timeout = \"1m\"\n}\ncheck \"b\" {\n command = [\"judge\", \"b\"]\n enabled = false\n}\n"
-	const inFile = "guard {\n max_removed_percent = 30\n max_removed = 7\n on_empty = \"hold\"\n}\napproval = \"destructive\"\nrequire_distinct_approver = true\n" + "drift { every = \"12h\" }\n" + deny + checks
+	const inFile = "on_removal = \"destroy\"\nguard {\n max_removed_percent = 30\n max_removed = 7\n on_empty = \"hold\"\n}\napproval = \"destructive\"\nrequire_distinct_approver = true\n" + "drift { every = \"12h\" }\n" + deny + checks
 	for _, tt := range []struct {
 		name, global, task string
 		want               func(*Rules) // changes what counts without the task's keys
@@ -51,6 +53,8 @@ func TestRules_TaskOverridesTheGlobalOnes(t *testing.T) {
 		{"approval", inFile, `approval = "never"`, func(r *Rules) { r.Approval.Rule = approval.Never }},
 		{"approval_expires", inFile, `approval_expires = "0s"`, func(r *Rules) { r.Approval.Expires = 0 }},
 		{"require_distinct_approver", inFile, "require_distinct_approver = false", func(r *Rules) { r.Approval.DistinctApprover = false }},
+		{"on_removal", inFile, `on_removal = "keep"`, func(r *Rules) { r.Removal.On = removal.Keep }},
+		{"approve_destroy", inFile, `approve_destroy = "never"`, func(r *Rules) { r.Removal.Approve = removal.Never }},
 		{"windows", inFile, "window {\n kind = \"allow\"\n schedule = \"@daily\"\n duration = \"1h\"\n on = [\"apply\"]\n allow_removals_always = true\n}", func(r *Rules) {
 			r.Windows = []window.Window{{Kind: window.Allow, Schedule: "@daily", Duration: time.Hour, On: []window.Action{window.Apply}, AllowRemovalsAlways: true}}
 		}},
@@ -108,7 +112,7 @@ func TestRules_DigestsCountEveryField(t *testing.T) {
 	base := load(t, "f.hcl", file)
 	rules, config, task := base.Tasks[0].RulesDigest(), base.Digest(), base.Tasks[0].Digest(base)
 	for name, of := range map[string]func(*Rules) any{
-		"guard": func(r *Rules) any { return &r.Guard }, "approval": func(r *Rules) any { return &r.Approval }, "window": func(r *Rules) any { return &r.Windows[0] },
+		"guard": func(r *Rules) any { return &r.Guard }, "approval": func(r *Rules) any { return &r.Approval }, "removal": func(r *Rules) any { return &r.Removal }, "window": func(r *Rules) any { return &r.Windows[0] },
 		"check": func(r *Rules) any { return &r.Checks[0] },
 	} {
 		for _, f := range reflect.VisibleFields(reflect.TypeOf(of(&base.Rules)).Elem()) {

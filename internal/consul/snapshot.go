@@ -137,6 +137,20 @@ func InputQueries(t *config.Task) []InputQuery {
 	return all
 }
 
+// EmptySnapshot is the snapshot of a Consul that has nothing that the task reads.
+func EmptySnapshot(t *config.Task) *Snapshot {
+	s := &Snapshot{}
+	for _, spec := range rendered(t) {
+		s.block(spec.Kind().Variable)
+	}
+	for _, k := range condition.Kinds {
+		if k.Variable != nil && k.Variable.Always {
+			s.block(k.Variable)
+		}
+	}
+	return s
+}
+
 // Digest identifies everything that the snapshot shows.
 func (s *Snapshot) Digest() string { return DigestOf(s.Inputs) }
 

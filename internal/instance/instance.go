@@ -133,7 +133,8 @@ func New(ctx context.Context, cfg *config.Config, o Options) (*Instance, error) 
 		Config: cfg, Source: source, Store: store, Consul: client, Launcher: i.Launcher,
 		Owner: owner, LeaseTTL: timing.LeaseTTL, Skew: timing.Skew, Witness: new(lease.Witness), OneClock: store.OneClock,
 		Now: time.Now, Log: o.Log, Said: said,
-		Sinks: func() []outbox.Sink { return sinks.Sinks(i.base.Load().Notify) },
+		Sinks:  func() []outbox.Sink { return sinks.Sinks(i.base.Load().Notify) },
+		Secret: terraform.Secret,
 	}
 	return i, nil
 }

@@ -107,7 +107,7 @@ var kinds = map[Kind]About{
 	TaskReadable:   {Task, slog.LevelInfo, "the task can be read again", []string{"since"}},
 	TaskRemoved: {Task, slog.LevelWarn, "a task is not in the configuration any more: its infrastructure and Terraform state stay, and nothing keeps them in step; " +
 		"if it was renamed, move the state to the new name, or name it as before; `terrapulse forget` removes its records here", []string{"detail", "until"}},
-	TaskForgotten:     {Task, slog.LevelInfo, "the records of a task are removed; its infrastructure stays", nil},
+	TaskForgotten:     {Task, slog.LevelInfo, "the records of a task are removed; its infrastructure stays unless it was destroyed", nil},
 	OverrideCreated:   {Task, slog.LevelInfo, "a task was changed through the API", []string{"detail", "by"}},
 	OverrideChanged:   {Task, slog.LevelInfo, "a change that was made through the API was changed", []string{"detail", "by"}},
 	OverrideRemoved:   {Task, slog.LevelInfo, "a change that was made through the API was removed", []string{"detail", "by"}},

@@ -214,7 +214,7 @@ func TestRead_EveryReasonBelongsToAPhase(t *testing.T) {
 		state.ReasonWaiting: apispec.PhaseApplied, state.ReasonFirst: apispec.PhaseApplied, state.ReasonDefinition: apispec.PhaseApplied,
 		state.ReasonChanged: apispec.PhaseApplied, state.ReasonSchedule: apispec.PhaseApplied, state.ReasonForced: apispec.PhaseApplied,
 		state.ReasonRetry: apispec.PhaseApplied, state.ReasonLost: apispec.PhaseApplied, state.ReasonInterrupted: apispec.PhaseApplied,
-		state.ReasonDoubt: apispec.PhaseApplied, state.ReasonWindow: apispec.PhaseApplied, state.ReasonRules: apispec.PhaseApplied,
+		state.ReasonDoubt: apispec.PhaseApplied, state.ReasonWindow: apispec.PhaseApplied, state.ReasonRules: apispec.PhaseApplied, state.ReasonDestroy: apispec.PhaseApplied,
 		state.ReasonOnHold:   apispec.PhaseApplied, // it was released since
 		state.ReasonRejected: apispec.PhaseHeld, state.ReasonOutside: apispec.PhaseWaiting,
 		state.ReasonDrift: apispec.PhaseApplied, // the run has ended the drift

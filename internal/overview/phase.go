@@ -54,6 +54,11 @@ func (f facts) assess() verdict {
 		return verdict{phase: apispec.PhaseCorrupt, reason: state.Reason{Code: state.ReasonCorrupt, Text: state.Cut(f.corrupt.Error())}}
 	case t.Run != nil && (t.OnHold == nil || t.Run.Wait == nil || t.Run.Wait.For.Elsewhere()):
 		return f.underWay()
+	case f.setting == removed && t.OnRemoval != "" && !t.RemovedAt.IsZero() && t.Reason.Code != state.ReasonRemoved:
+		if t.OnHold != nil {
+			return f.onHold()
+		}
+		return f.between() // it is to be destroyed
 	case f.setting == removed:
 		return f.off(apispec.PhaseRemoved, state.ReasonRemoved, "the task is in no configuration")
 	case f.setting == disabled:
@@ -119,7 +124,7 @@ var decided = map[state.ReasonCode]apispec.Phase{
 	state.ReasonRules:     "", // a run has ended for it, and nothing was decided since
 
 	state.ReasonFirst: "", state.ReasonDefinition: "", state.ReasonChanged: "", state.ReasonSchedule: "", state.ReasonForced: "",
-	state.ReasonRetry: "", state.ReasonLost: "", state.ReasonInterrupted: "", state.ReasonDoubt: "", state.ReasonWindow: "",
+	state.ReasonRetry: "", state.ReasonLost: "", state.ReasonInterrupted: "", state.ReasonDoubt: "", state.ReasonWindow: "", state.ReasonDestroy: "",
 }
 
 // between assesses a task that has no run under way.

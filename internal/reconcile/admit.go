@@ -65,18 +65,18 @@ func holdRunning(d *decider, _ trigger) *hold {
 
 // holdRemoved refuses a task that is in no configuration. Its records are erased
 // once they were kept for long enough.
-func holdRemoved(d *decider, _ trigger) *hold {
+func holdRemoved(d *decider, t trigger) *hold {
 	if !d.Removed {
 		return nil
 	}
-	d.dropRequests()
 	s := &d.state
-	s.Held, s.HoldNext = nil, false
+	if d.Destroy || d.Undestroyable != nil {
+		return d.holdUndestroyed(t)
+	}
+	d.dropRequests()
+	s.Held, s.HoldNext, s.Destroy = nil, false, nil
 	if d.Blocked != nil {
 		return refuse(state.ReasonRemoved, time.Time{}, "the task, created through the API, is without effect: %s", state.Cut(d.Blocked.Error()))
-	}
-	if s.RemovedAt.IsZero() || s.RemovedAt.After(d.now) {
-		s.RemovedAt = d.now
 	}
 	until := s.RemovedAt.Add(d.Keep)
 	if s.Deleted || reached(until, d.now) {
@@ -84,12 +84,16 @@ func holdRemoved(d *decider, _ trigger) *hold {
 		h.action = Erase
 		return h
 	}
-	return refuse(state.ReasonRemoved, until, "the task is not in the configuration any more; its infrastructure stays")
+	stays := "its infrastructure stays"
+	if s.Destroyed() {
+		stays = "everything that it had made was destroyed"
+	}
+	return refuse(state.ReasonRemoved, until, "the task is not in the configuration any more; %s", stays)
 }
 
 // holdDisabled refuses a disabled task.
 func holdDisabled(d *decider, _ trigger) *hold {
-	if d.Task.Enabled {
+	if d.Task.Enabled || d.destroys() {
 		return nil
 	}
 	d.dropRequests()
@@ -111,7 +115,7 @@ func holdOnHold(d *decider, _ trigger) *hold {
 
 // holdUnreadable refuses a task if not everything that it watches was read.
 func holdUnreadable(d *decider, _ trigger) *hold {
-	if d.Unreadable == nil {
+	if d.Unreadable == nil || d.destroys() {
 		return nil
 	}
 	return refuse(state.ReasonUnreadable, d.overdue(), "%s", state.Cut(d.Unreadable.Error()))
@@ -128,7 +132,7 @@ func holdBlocked(d *decider, _ trigger) *hold {
 // holdUnread refuses a task whose condition was not read, or not since its
 // latest run.
 func holdUnread(d *decider, _ trigger) *hold {
-	if !d.state.Recheck && !d.state.ObservedAt.IsZero() {
+	if !d.state.Recheck && !d.state.ObservedAt.IsZero() || d.destroys() {
 		return nil
 	}
 	return refuse(state.ReasonUnread, d.overdue(), "its condition has not been read yet")
@@ -159,10 +163,14 @@ func holdBuffering(d *decider, t trigger) *hold {
 // has to be judged is made all the same, so that it can be approved meanwhile: the
 // runner does not apply it outside of the windows either.
 func holdOutsideWindow(d *decider, t trigger) *hold {
-	if !t.run || d.elsewhere() || d.Task.PlansFirst() && !d.waits() {
+	change := window.Change{Action: window.Apply, Removals: d.state.Pending != nil && d.state.Pending.Entries.OnlyRemovals() && d.state.Definition == d.Definition}
+	planned := d.Task.PlansFirst()
+	if d.destroys() {
+		change, planned = window.Change{Action: window.Destroy}, d.Task.PlansDestroyFirst()
+	}
+	if !t.run || d.elsewhere() || planned && !d.waits() {
 		return nil
 	}
-	change := window.Change{Action: window.Apply, Removals: d.state.Pending != nil && d.state.Pending.Entries.OnlyRemovals() && d.state.Definition == d.Definition}
 	v := window.Judge(d.Task.Windows, change, d.now)
 	if v.Open {
 		return nil

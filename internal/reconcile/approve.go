@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/outbox"
+	"github.com/terrapulse/terrapulse/internal/overlay"
 	"github.com/terrapulse/terrapulse/internal/overview"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
@@ -33,9 +35,9 @@ func (c *Control) Approve(ctx context.Context, task, plan string, a state.Approv
 		if r := e.next.Run.Resume; r != nil && r.Approval != nil && r.Approval.Valid(e.now) {
 			return errNoChange
 		}
-		t, ok := e.Config.Task(task)
-		if !ok {
-			return ErrNoTask
+		t, err := c.taskOf(ctx, e, task)
+		if err != nil {
+			return err
 		}
 		a.By, a.At, a.Comment, a.Content = someone(a.By), e.now, oneLine(a.Comment), *wait.Content
 		// Only a name that was proven shows that somebody else approves.
@@ -82,6 +84,23 @@ func (c *Control) Reject(ctx context.Context, task, plan, by, comment string) er
 	})
 }
 
+// taskOf returns a task of the configuration, or one that is removed and to be
+// destroyed. The error is ErrNoTask if there is none.
+func (c *Control) taskOf(ctx context.Context, e *edit, name string) (*config.Task, error) {
+	if t, ok := e.Config.Task(name); ok {
+		return t, nil
+	}
+	if e.next.OnRemoval == "" || e.Problems[name] != nil {
+		return nil, ErrNoTask
+	}
+	d, err := state.LoadDefinition(ctx, c.Store, name)
+	if err != nil {
+		return nil, err
+	}
+	_, t, err := overlay.Restore(e.Config, name, d)
+	return t, err
+}
+
 // waitingPlan returns the wait of the task's run for an approval of this plan.
 func (e *edit) waitingPlan(plan string) (*state.Wait, error) {
 	wait := e.next.Waits()
@@ -98,8 +117,8 @@ func (e *edit) waitingPlan(plan string) (*state.Wait, error) {
 // run. A run that has begun goes on. The error is ErrNoTask.
 func (c *Control) Hold(ctx context.Context, task, by, comment string) error {
 	return c.change(ctx, task, func(e *edit) error {
-		if _, ok := e.Config.Task(task); !ok {
-			return ErrNoTask
+		if _, err := c.taskOf(ctx, e, task); err != nil {
+			return err
 		}
 		if e.next.OnHold != nil {
 			return errNoChange

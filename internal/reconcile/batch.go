@@ -21,9 +21,8 @@ const keptLaunches = 24 * time.Hour
 type batch struct {
 	tick     *tick
 	now      time.Time
-	limit    int // changes, without the lease's check and the launch
-	launches bool
-	checks   bool // what is launched are checks for drift
+	limit    int        // changes, without the lease's check and the launch
+	launches state.Kind // of the runs that it launches; empty for none
 	items    []item
 	changes  int
 	bytes    int
@@ -63,7 +62,7 @@ func (b *batch) add(ctx context.Context, was state.Stored[state.Task], d Decisio
 	}
 	switch d.Action {
 	case Run, Check:
-		it.run = &state.PlannedRun{ID: newID(), Task: d.Task.Name, Definition: b.tick.definitions[d.Task.Name]}
+		it.run = &state.PlannedRun{ID: newID(), Task: d.Task.Name, Definition: d.Definition}
 	case Resume, End:
 		run, waits, err := b.waitingRun(ctx, d.Task.Name, was.Data.Run)
 		if err != nil {
@@ -78,13 +77,20 @@ func (b *batch) add(ctx context.Context, was state.Stored[state.Task], d Decisio
 			break
 		}
 		it.resumed = &run
-		it.run = &state.PlannedRun{ID: run.Data.ID, Task: d.Task.Name, Definition: b.tick.definitions[d.Task.Name]}
+		it.run = &state.PlannedRun{ID: run.Data.ID, Task: d.Task.Name, Definition: d.Definition}
 	case Note:
 		run := state.Run{ID: newID(), Task: d.Task.Name, Kind: state.KindApply, Reason: d.Reason, Created: b.now,
 			State: state.RunUnchanged, Started: b.now, Ended: b.now, Digest: next.Observed}
 		next, d.Forget = next.Conclude(run, "")
 		it.changes = append(it.changes, state.Create(state.RunKey(run.Task, run.ID), state.Encode(run)))
 		it.events = append(it.events, outbox.OfRun(run))
+	}
+	definition, err := b.tick.keep(ctx, d, &next)
+	if err != nil {
+		return err
+	}
+	if definition != nil {
+		it.changes = append(it.changes, *definition)
 	}
 	it.events = number(&next, b.tick.rec.Data, append(decided(was.Data, next, d, b.now, b.tick.effective.Config.Terraform.Backend.Type), it.events...))
 	if err := state.Forget(ctx, b.tick.Store, d.Task.Name, d.Forget); err != nil {
@@ -109,7 +115,7 @@ func (b *batch) add(ctx context.Context, was state.Stored[state.Task], d Decisio
 		size += len(c.Value) + len(c.Key)
 	}
 	full := b.changes+len(it.changes)+1 > b.limit || b.bytes+size > state.MaxBytes/2 ||
-		b.launches && len(b.items) == runsPerLaunch
+		b.launches != "" && len(b.items) == runsPerLaunch
 	if full {
 		if err := b.flush(ctx); err != nil {
 			return err
@@ -126,9 +132,9 @@ func (b *batch) add(ctx context.Context, was state.Stored[state.Task], d Decisio
 // launch may begin, all decisions are postponed.
 func (b *batch) flush(ctx context.Context) error {
 	defer func() { b.items, b.changes, b.bytes = nil, 0, 0 }()
-	if b.launches && len(b.items) > 0 {
+	if b.launches != "" && len(b.items) > 0 {
 		why := b.tick.full()
-		if b.checks {
+		if b.launches == state.KindDrift {
 			why = b.tick.noChecks()
 		}
 		if why != "" {
@@ -161,10 +167,10 @@ func (b *batch) flush(ctx context.Context) error {
 			b.tick.Log.Debug("decided", "task", d.Task.Name, "reason", d.Reason.Code, "detail", d.Reason.Text)
 		}
 		b.tick.eventLog().Now(ctx, events)
-		if !b.launches {
+		if b.launches == "" {
 			return nil
 		}
-		if b.checks {
+		if b.launches == state.KindDrift {
 			b.tick.startChecks(ctx, launch)
 			return ctx.Err()
 		}
@@ -191,7 +197,7 @@ func (b *batch) startWritten(ctx context.Context) error {
 // requests behind them.
 func (b *batch) postpone(why string) {
 	for _, it := range b.items {
-		if b.checks {
+		if b.launches == state.KindDrift {
 			waits := *it.decision
 			waits.Action = Wait
 			b.postponed = append(b.postponed, waits)
@@ -216,30 +222,30 @@ func (b *batch) postpone(why string) {
 func (b *batch) assemble() (state.Launch, []state.Change, outbox.Events) {
 	var changes []state.Change
 	var numbered []outbox.Event
-	if !b.launches {
+	if b.launches == "" {
 		for _, it := range b.items {
 			changes, numbered = append(changes, it.changes...), append(numbered, it.events...)
 		}
 		events := outbox.NewEvents(numbered...)
 		return state.Launch{}, append(changes, events.Changes()...), events
 	}
-	launch := state.Launch{ID: newID(), Kind: state.KindApply, Config: b.tick.digest, Bundle: b.tick.Bundle, Fence: b.tick.opts.Lease.Fence(), Created: b.now,
+	launch := state.Launch{ID: newID(), Kind: b.launches, Config: b.tick.digest, Bundle: b.tick.Bundle, Fence: b.tick.opts.Lease.Fence(), Created: b.now,
 		Consuls: b.tick.consuls, Replaced: b.tick.replaced}
-	if b.checks {
-		launch.Kind = state.KindDrift
-	}
 	for i := range b.items {
 		it, d := b.items[i], b.items[i].decision
 		launch.Runs = append(launch.Runs, *it.run)
 		live := &state.LiveRun{ID: it.run.ID, Launch: launch.ID, Created: b.now}
-		if b.checks {
+		if launch.Kind == state.KindDrift {
 			checked := *d.State.Drift
 			checked.Run, d.State.Drift = live, &checked
 		} else {
+			if launch.Kind != state.KindApply {
+				live.Kind = launch.Kind
+			}
 			d.State.Run = live
 		}
 		record := state.Stored[state.Run]{Record: state.Record{Key: state.RunKey(it.run.Task, it.run.ID)}}
-		run := state.Run{ID: it.run.ID, Task: it.run.Task, Kind: launch.Kind, Reason: d.Reason, Seen: d.Seen, Replaces: d.Replaces, Created: b.now}
+		run := state.Run{ID: it.run.ID, Task: it.run.Task, Kind: launch.Kind, Removed: d.Removed, Reason: d.Reason, Seen: d.Seen, Replaces: d.Replaces, Created: b.now}
 		if accepted := d.State.Accepted; accepted != nil {
 			run.Approval = &accepted.Approval
 		}

@@ -16,10 +16,14 @@ import (
 // Input is all that is known about one task at the moment of a decision.
 type Input struct {
 	Task       *config.Task
-	Definition string        // digest of the task's definition
-	Removed    bool          // the task is in the store only, no longer in the configuration
-	State      state.Task    // as it was read from the store
-	Keep       time.Duration // how long the records of a removed task are kept
+	Definition string // digest of the task's definition
+	Removed    bool   // the task is in the store only, no longer in the configuration
+	// Destroy says that a removed task is to be destroyed: Task is then what it was
+	// applied with. Undestroyable is why that is not possible.
+	Destroy       bool
+	Undestroyable error
+	State         state.Task    // as it was read from the store
+	Keep          time.Duration // how long the records of a removed task are kept
 
 	// Observed is what the condition showed in this tick, nil if its views
 	// were not read because nothing hinted at a change.
@@ -80,6 +84,8 @@ const (
 
 // Decision is what is to be done about one task, and why.
 type Decision struct {
+	Definition string // digest of the task's definition
+	Removed    bool   // as in Input
 	Task       *config.Task
 	Action     Action
 	Reason     state.Reason
@@ -93,6 +99,7 @@ type Decision struct {
 	Replaces   bool                // the run replaces a superseded one
 	EndAs      state.RunState      // how a waiting run ends
 	Resume     *state.Resume       // why a waiting run goes on
+	Kind       state.Kind          // of the run
 }
 
 // Decide says for every task what to do at the time now, and why. It does no
@@ -168,7 +175,13 @@ func (d *decider) note() {
 		s.Forced, s.Replaces = d.Force, false
 	}
 	if !d.Removed {
+		if !s.RemovedAt.IsZero() && s.Last != nil && s.Last.Kind == state.KindDestroy {
+			s.Held = nil // it is back, and perhaps a part of it was destroyed
+		}
 		s.RemovedAt, s.Deleted = time.Time{}, false
+	}
+	if d.Removed && d.Blocked == nil && (s.RemovedAt.IsZero() || s.RemovedAt.After(d.now)) {
+		s.RemovedAt = d.now
 	}
 	d.noteObserved()
 	d.noteUnreadable()
@@ -259,12 +272,15 @@ func (d *decider) run(t trigger) Decision {
 	if s.Pending != nil || t.reason.Code == state.ReasonChanged {
 		seen = d.pending().First
 	}
-	replaces := s.Replaces && t.reason.Code == state.ReasonForced
+	replaces := s.Replaces && (t.reason.Code == state.ReasonForced || d.destroys())
 	d.dropRequests()
 	*s = s.WithoutCheck()
-	s.Doubt, s.Held, s.HoldNext, s.Due = "", nil, false, time.Time{}
+	if !d.destroys() {
+		s.Held, s.HoldNext = nil, false
+	}
+	s.Doubt, s.Due = "", time.Time{}
 	s.Attempted = d.attempt()
-	if d.scheduled() {
+	if d.scheduled() && !d.destroys() {
 		s.Scheduled = d.now
 	}
 	out := d.done(Run, t.reason)
@@ -274,7 +290,11 @@ func (d *decider) run(t trigger) Decision {
 
 func (d *decider) done(action Action, reason state.Reason) Decision {
 	d.state.Reason = reason
-	out := Decision{Task: d.Task, Action: action, Reason: reason, State: d.state, Lost: d.Lost, Unreadable: d.Unreadable, Forget: d.forget}
+	out := Decision{Task: d.Task, Definition: d.Definition, Removed: d.Removed, Action: action, Reason: reason, State: d.state, Lost: d.Lost,
+		Unreadable: d.Unreadable, Forget: d.forget, Kind: state.KindApply}
+	if d.destroys() {
+		out.Kind = state.KindDestroy
+	}
 	if d.Observed != nil {
 		out.Entries = d.Observed.Entries
 	}

@@ -40,7 +40,7 @@ func decided(was, next state.Task, d Decision, now time.Time, backend string) []
 	if was.Observed != next.Observed && !was.ObservedAt.IsZero() {
 		add(outbox.Event{Kind: outbox.ChangeSeen, Detail: d.Entries.String(), Entries: d.Entries})
 	}
-	if was.RemovedAt.IsZero() && !next.RemovedAt.IsZero() && !was.Deleted && !was.AppliedAt.IsZero() {
+	if was.RemovedAt.IsZero() && !next.RemovedAt.IsZero() && !was.Deleted && !was.AppliedAt.IsZero() && d.Kind != state.KindDestroy {
 		add(outbox.Event{Kind: outbox.TaskRemoved, Until: next.Due,
 			Detail: fmt.Sprintf("its state is workspace %s of backend %s", d.Task.Name, backend)})
 	}

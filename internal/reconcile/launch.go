@@ -56,8 +56,9 @@ func (t *tick) carryOut(ctx context.Context, states map[string]state.Stored[stat
 	// Beside the records of its tasks a batch writes that of its events and, if
 	// it launches, that of the launch.
 	quiet := batch{tick: t, now: now, limit: lease.MaxChanges - 1}
-	runs := batch{tick: t, now: now, limit: lease.MaxChanges - 2, launches: true}
-	checks := batch{tick: t, now: now, limit: lease.MaxChanges - 2, launches: true, checks: true}
+	runs := batch{tick: t, now: now, limit: lease.MaxChanges - 2, launches: state.KindApply}
+	destroys := batch{tick: t, now: now, limit: lease.MaxChanges - 2, launches: state.KindDestroy}
+	checks := batch{tick: t, now: now, limit: lease.MaxChanges - 2, launches: state.KindDrift}
 	erased := 0
 	for _, d := range t.report.Decisions {
 		if d.Reason.Code == state.ReasonCorrupt {
@@ -74,16 +75,18 @@ func (t *tick) carryOut(ctx context.Context, states map[string]state.Stored[stat
 		target := &quiet
 		switch d.Action {
 		case Run, Resume:
-			target = &runs
+			if target = &runs; d.Kind == state.KindDestroy {
+				target = &destroys
+			}
 		case Check:
 			target = &checks
 		}
 		if err := target.add(ctx, states[d.Task.Name], d); err != nil {
-			return errors.Join(err, runs.startWritten(ctx))
+			return errors.Join(err, runs.startWritten(ctx), destroys.startWritten(ctx))
 		}
 	}
-	err := errors.Join(runs.flush(ctx), runs.startWritten(ctx))
-	for _, d := range runs.postponed {
+	err := errors.Join(runs.flush(ctx), runs.startWritten(ctx), destroys.flush(ctx), destroys.startWritten(ctx))
+	for _, d := range append(runs.postponed, destroys.postponed...) {
 		err = errors.Join(err, quiet.add(ctx, states[d.Task.Name], d))
 	}
 	if err == nil {

@@ -72,8 +72,12 @@ func (t *tick) observe(ctx context.Context, rec state.Reconcile, states map[stri
 	}
 	for _, name := range slices.Sorted(maps.Keys(states)) {
 		if _, ok := t.effective.Config.Task(name); !ok {
-			inputs = append(inputs, Input{Task: &config.Task{Name: name}, Removed: true, Blocked: t.effective.Problems[name], State: states[name].Data,
-				Corrupt: t.corrupt[name], Keep: t.Config.KeepRemoved})
+			in := Input{Task: &config.Task{Name: name}, Removed: true, Blocked: t.effective.Problems[name], State: states[name].Data,
+				Corrupt: t.corrupt[name], Keep: t.Config.KeepRemoved, Skew: t.Skew}
+			if err := t.restore(ctx, &in); err != nil {
+				return nil, err
+			}
+			inputs = append(inputs, in)
 		}
 	}
 	if err := t.findLostRuns(ctx, inputs, states); err != nil {

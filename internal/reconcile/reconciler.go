@@ -73,6 +73,11 @@ type Reconciler struct {
 	// error is ErrNotReached if that cannot be done now. May be nil.
 	Elsewhere func(ctx context.Context, leader string, cfg *config.Config) ([]Outcome, error)
 
+	// Secret returns which variables of a task are secret, so that their values are not
+	// kept. It returns nil if that is not known yet. Nil where literal values are never
+	// secret.
+	Secret func(*config.Task) func(name string) bool
+
 	// Bundle is the digest of the bundle that Config was read from; "" where
 	// it was read from files.
 	Bundle string
@@ -91,6 +96,7 @@ type Reconciler struct {
 	tasks       []task
 	queries     []consul.Query    // every distinct condition
 	definitions map[string]string // digests, by task
+	kept        map[string]*kept  // what is kept of definitions, by task
 	hidden      map[string]bool   // tasks of which access control was found to hide a part
 	polled      consul.GateSet
 	watched     consul.GateSet
@@ -139,6 +145,7 @@ func (r *Reconciler) Prepare(ctx context.Context, overrides string) error {
 	cfg := effective.Config
 	r.effective, r.overrides, r.digest = effective, overrides, cfg.Digest()
 	r.tasks, r.queries, r.definitions, r.hidden = nil, nil, map[string]string{}, map[string]bool{}
+	r.kept = map[string]*kept{}
 	for i := range cfg.Tasks {
 		t := task{Task: &cfg.Tasks[i], datacenters: consul.Datacenters(&cfg.Tasks[i]), inputs: consul.InputQueries(&cfg.Tasks[i])}
 		t.definition = t.Digest(cfg)
@@ -147,6 +154,9 @@ func (r *Reconciler) Prepare(ctx context.Context, overrides string) error {
 			r.queries = append(r.queries, q)
 		}
 		r.definitions[t.Name] = t.definition
+		if k := r.toKeep(cfg, t.Task); k != nil {
+			r.kept[t.Name] = k
+		}
 		r.tasks = append(r.tasks, t)
 	}
 	r.polled, r.watched = consul.PollGates(r.queries), consul.BlockGates(r.queries)

@@ -45,7 +45,7 @@ func holdReplaced(d *decider, t trigger) *hold {
 	if approved := d.state.Accepted != nil || d.waits() && d.state.Run.Resume != nil && d.state.Run.Resume.Approval != nil; approved {
 		return nil
 	}
-	if !t.run || d.Replaced == nil || d.Observed == nil || d.Observed.Lost == nil {
+	if !t.run || d.destroys() || d.Replaced == nil || d.Observed == nil || d.Observed.Lost == nil {
 		return nil
 	}
 	return refuse(state.ReasonReplaced, time.Time{}, "%s, and Consul was replaced since they were applied (%s): "+

@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,6 +33,9 @@ func (d *decider) waiting() (trigger, *hold) {
 		unapproved.Resume = nil // the run waits for another approval
 		s.Run = &unapproved
 	}
+	if s.Run.Destroys() {
+		return d.waitingDestroy()
+	}
 	s.Run = d.acceptWaiting(s.Run)
 	live := s.Run
 	wait := live.Wait
@@ -46,6 +50,8 @@ func (d *decider) waiting() (trigger, *hold) {
 		buffered = bufferedUntil(d.Task.BufferPeriod, *s.Pending)
 	}
 	switch {
+	case d.destroys():
+		return trigger{}, d.end(state.RunSuperseded, state.ReasonDestroy, "everything that the task has made is to be destroyed")
 	case d.Removed:
 		return trigger{}, d.end(state.RunSuperseded, state.ReasonRemoved, "the task is not in the configuration any more")
 	case !d.Task.Enabled:
@@ -97,7 +103,7 @@ func (b *batch) waitingRun(ctx context.Context, task string, live *state.LiveRun
 		return run, false, fmt.Errorf("read run %s: %w", live.ID, err)
 	}
 	if run.Data.ID == "" { // its record is gone, or cannot be decoded: only its task tells of it
-		run.Data = state.Run{ID: live.ID, Task: task, Kind: state.KindApply, Launch: live.Launch, Created: live.Created,
+		run.Data = state.Run{ID: live.ID, Task: task, Kind: cmp.Or(live.Kind, state.KindApply), Launch: live.Launch, Created: live.Created,
 			State: state.RunWaiting, Wait: live.Wait}
 	}
 	return run, run.Data.State == state.RunWaiting, nil

@@ -36,11 +36,17 @@ func untriggered(code state.ReasonCode, format string, args ...any) trigger {
 func (d *decider) why() trigger {
 	s := &d.state
 	switch {
+	case d.destroys():
+		return d.whyDestroy()
+
 	case d.Lost != nil && d.Lost.Cancel == "" && !d.backingOff():
 		return triggered(state.ReasonLost, "the run before was lost: %s", d.Lost.Error)
 
 	case s.Forced != "":
 		return triggered(state.ReasonForced, "requested by %s", s.Forced)
+
+	case d.held() && s.Destroyed():
+		return untriggered(state.ReasonHeld, "everything that it had made was destroyed: it runs when its input or definition changes, or when a run is requested")
 
 	case d.held() && d.scheduled():
 		return d.schedule()

@@ -80,6 +80,9 @@ func (m Module) writeModule(b *bytes.Buffer) error {
 	if err := checkName("task", t.Name); err != nil {
 		return err
 	}
+	if t.Module == "" {
+		return nil // everything in the state is to be destroyed, and the module is gone
+	}
 	if t.Description != "" {
 		writeComment(b, "", t.Description)
 	}

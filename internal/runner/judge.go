@@ -51,7 +51,7 @@ func (j *judgement) run(ctx context.Context, job driver.Job, change func(context
 	if j.claimed.AppliedElsewhere() {
 		return change(ctx, job) // it was judged before it began
 	}
-	if !j.task.PlansFirst() && len(j.input) == 0 {
+	if !j.plansFirst() && len(j.input) == 0 {
 		if times := j.times(); !times.Open {
 			return nil, j.waitFor(times)
 		}
@@ -77,18 +77,9 @@ func (j *judgement) plan(ctx context.Context, plan driver.Plan) error {
 	if !plan.Changes.Any() {
 		return nil
 	}
-	destroyed := plan.Changes.Destroy
-	causes := slices.Clone(j.input)
-	if why := j.task.Guard.Plan(destroyed, plan.InState); why != "" {
-		causes = append(causes, state.Cause{Rule: state.RulePlanGuard, Text: why})
-	}
-	refused, err := j.check(ctx)
+	causes, err := j.causes(ctx, plan)
 	if err != nil {
 		return err
-	}
-	causes = append(causes, refused...)
-	if why := j.task.Approval.Plan(destroyed); why != "" {
-		causes = append(causes, state.Cause{Rule: state.RuleApproval, Text: why})
 	}
 	if len(causes) > 0 {
 		if err := j.details(ctx); err != nil {
@@ -111,6 +102,38 @@ func (j *judgement) plan(ctx context.Context, plan driver.Plan) error {
 		return err
 	}
 	return j.waitFor(times)
+}
+
+// plansFirst reports whether a plan is judged.
+func (j *judgement) plansFirst() bool {
+	if j.claimed.Kind == state.KindDestroy {
+		return j.task.PlansDestroyFirst()
+	}
+	return j.task.PlansFirst()
+}
+
+// causes returns why a plan needs an approval. Whoever approves a destroy approves
+// that nothing is left: no limit applies to that.
+func (j *judgement) causes(ctx context.Context, plan driver.Plan) ([]state.Cause, error) {
+	refused, err := j.check(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if j.claimed.Kind == state.KindDestroy {
+		if why := j.task.Removal.Destroy(); why != "" {
+			refused = append([]state.Cause{{Rule: state.RuleDestroy, Text: why}}, refused...)
+		}
+		return refused, nil
+	}
+	causes, destroyed := slices.Clone(j.input), plan.Changes.Destroy
+	if why := j.task.Guard.Plan(destroyed, plan.InState); why != "" {
+		causes = append(causes, state.Cause{Rule: state.RulePlanGuard, Text: why})
+	}
+	causes = append(causes, refused...)
+	if why := j.task.Approval.Plan(destroyed); why != "" {
+		causes = append(causes, state.Cause{Rule: state.RuleApproval, Text: why})
+	}
+	return causes, nil
 }
 
 // details reads what a driver leaves out of a plan that may not need it.
@@ -167,7 +190,11 @@ func (j *judgement) unapproved(now state.Content) []state.Cause {
 
 // content is what would be applied.
 func (j *judgement) content(plan driver.Plan) state.Content {
-	return state.Content{Definition: j.done.definition, Input: j.done.snap.Digest(), Plan: plan.Digest, State: plan.State}
+	content := state.Content{Definition: j.done.definition, Plan: plan.Digest, State: plan.State}
+	if j.claimed.Kind != state.KindDestroy { // which does not depend on the input
+		content.Input = j.done.snap.Digest()
+	}
+	return content
 }
 
 // wait returns the error of a run that waits for an approval.

@@ -134,8 +134,11 @@ func (r *Runner) keepForPeople(ctx context.Context, run *state.Run, done result,
 // keepInputs keeps what the run has applied: the guard compares with that, so an
 // apply is not recorded without it.
 func (r *Runner) keepInputs(ctx context.Context, run state.Run, done result) error {
-	if run.State != state.RunSucceeded || run.Kind != state.KindApply || run.AppliedElsewhere() {
+	if run.State != state.RunSucceeded || !run.Kind.Applies() || run.AppliedElsewhere() {
 		return nil
+	}
+	if run.Kind == state.KindDestroy {
+		return state.ForgetInputs(ctx, r.Store, run.Task)
 	}
 	applied := state.Inputs{Elements: done.snap.Condition.Elements, Sources: done.snap.Visibility.Sources(), Others: map[string]map[string]string{}}
 	entries := 0

@@ -80,6 +80,10 @@ type Runner struct {
 	Consul Consul
 	Driver driver.Driver
 	Logs   Logs // the store if nil
+	// Bundle returns the configuration in an earlier bundle, with the files of its
+	// modules; no configuration if the bundle is gone. Nil where the configuration is
+	// read from files.
+	Bundle func(ctx context.Context, digest string) (*config.Config, error)
 	// Live is how often the output of a run that goes on is written to the
 	// store, where there is something new; 0 writes it only when the run has
 	// ended.
@@ -296,7 +300,7 @@ func (c *claim) work(ctx context.Context, launch state.Launch, planned state.Pla
 			err = fmt.Errorf("panic: %v; this is a fault of Terrapulse, please report it with the output of this run", p)
 		}
 	}()
-	cfg, task, err := r.task(ctx, launch, planned)
+	cfg, task, err := c.task(ctx, launch, planned)
 	if err != nil {
 		return done, err
 	}
@@ -311,7 +315,13 @@ func (c *claim) work(ctx context.Context, launch state.Launch, planned state.Pla
 		defer stop()
 		defer func() { err = endedBy[*timeoutError](ctx, err) }()
 	}
-	if done.snap, err = r.Consul.Snapshot(ctx, task); err != nil {
+	destroys := c.claimed.Kind == state.KindDestroy
+	done.snap, err = r.Consul.Snapshot(ctx, task)
+	if err != nil && destroys && ctx.Err() == nil {
+		r.Log.Warn("what the task reads cannot be read from Consul: its module gets empty data for the destroy", "error", err)
+		done.snap, err = consul.EmptySnapshot(task), nil
+	}
+	if err != nil {
 		return done, err
 	}
 	if warning := done.snap.Warning(); warning != "" {
@@ -322,8 +332,10 @@ func (c *claim) work(ctx context.Context, launch state.Launch, planned state.Pla
 	if err != nil && !unknown {
 		return done, fmt.Errorf("read what the task was applied with: %w", err)
 	}
-	if err := done.snap.Visibility.Confirm(ctx, before.Sources); err != nil {
-		return done, err
+	if !destroys {
+		if err := done.snap.Visibility.Confirm(ctx, before.Sources); err != nil {
+			return done, err
+		}
 	}
 	done.compare(before)
 	if r.Verbose {
@@ -357,7 +369,7 @@ func (c *claim) work(ctx context.Context, launch state.Launch, planned state.Pla
 		}
 		done.applied = true
 		change := r.Driver.Apply
-		if kind == state.KindDestroy {
+		if destroys {
 			change = r.Driver.Destroy
 		}
 		done.changes, err = j.run(ctx, job, change)
@@ -367,9 +379,10 @@ func (c *claim) work(ctx context.Context, launch state.Launch, planned state.Pla
 	}
 }
 
-// task returns the task of a run. The error is errSuperseded if the task has changed
+// task returns the configuration and the task of a run. The error is errSuperseded if the task has changed
 // since the run was decided.
-func (r *Runner) task(ctx context.Context, launch state.Launch, planned state.PlannedRun) (*config.Config, *config.Task, error) {
+func (c *claim) task(ctx context.Context, launch state.Launch, planned state.PlannedRun) (*config.Config, *config.Task, error) {
+	r := c.Runner
 	effective, err := retry(ctx, func() (*overlay.Effective, error) {
 		return r.Source.Read(ctx, r.Store, r.Config())
 	}, backoff.WithMaxTries(claimTries))
@@ -386,7 +399,12 @@ func (r *Runner) task(ctx context.Context, launch state.Launch, planned state.Pl
 		return nil, nil, err
 	}
 	task, ok := cfg.Task(planned.Task)
-	if !ok {
+	switch {
+	case c.claimed.Removed && ok:
+		return nil, nil, fmt.Errorf("%w: the task is in the configuration again", errSuperseded)
+	case c.claimed.Removed:
+		return r.removed(ctx, cfg, launch, planned)
+	case !ok:
 		return nil, nil, fmt.Errorf("%w: the task was removed since it was decided", errSuperseded)
 	}
 	if now := task.Digest(cfg); now != planned.Definition {

@@ -45,6 +45,9 @@ func (k Kind) Applies() bool { return kinds[k].applies }
 // counts in its history. The record of a task does not mention other runs.
 func (k Kind) Occupies() bool { return kinds[k].occupies }
 
+// Destroys reports whether the run destroys what the task has made.
+func (r LiveRun) Destroys() bool { return r.Kind == KindDestroy }
+
 // KeptUntil is when the records of the run expire; zero if they are kept as long
 // as the run is in its task's history.
 func (r Run) KeptUntil() time.Time {

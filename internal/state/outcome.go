@@ -38,6 +38,8 @@ func (t Task) Conclude(run Run, definition string) (next Task, forgotten []strin
 	switch {
 	case run.State == RunSuperseded:
 		switch {
+		case run.Kind == KindDestroy: // what triggered it is still there
+			next.Replaces = run.Wait == nil
 		case next.Forced != "":
 		case run.Wait == nil:
 			next.Forced, next.Replaces = "a change of its definition before an earlier run began", true
@@ -46,6 +48,8 @@ func (t Task) Conclude(run Run, definition string) (next Task, forgotten []strin
 			next.Forced = "an earlier request, whose run was superseded while it waited"
 		}
 		return next, nil
+	case run.Kind == KindDestroy && (run.State == RunSucceeded || run.State == RunCancelled || run.State == RunLost && run.Cancel != ""):
+		next = next.destroyed(run)
 	case run.State == RunCancelled, run.State == RunLost && run.Cancel != "":
 		held := next.Attempted
 		next.Held, next.Accepted = &held, nil
@@ -78,6 +82,33 @@ func (t Task) Conclude(run Run, definition string) (next Task, forgotten []strin
 		forgotten, next.History = next.History[:n:n], next.History[n:]
 	}
 	return next, forgotten
+}
+
+// destroyed returns the task's state after a run that destroyed everything that the
+// task had made, or that somebody has ended.
+func (t Task) destroyed(run Run) Task {
+	byHand := t.Destroy != nil && !run.Removed
+	t.Destroy, t.Failures, t.RetryAt = nil, 0, time.Time{}
+	switch {
+	case run.State == RunSucceeded:
+		t.Definition, t.Applied, t.AppliedAt, t.OnRemoval, t.Doubt = "", "", time.Time{}, "", ""
+		if !t.RemovedAt.IsZero() {
+			t.RemovedAt = run.Ended // its records are kept from now on
+		}
+		if byHand { // else the task is gone, or in the configuration again
+			t.Held, t.HoldNext, t.Pending = nil, true, nil
+		}
+	case !run.Rejected: // perhaps a part is destroyed
+		held := t.Attempted
+		t.Held = &held
+	}
+	return t
+}
+
+// Destroyed reports whether everything that the task had made was destroyed since it
+// was applied.
+func (t Task) Destroyed() bool {
+	return t.Last != nil && t.Last.Kind == KindDestroy && t.Last.State == RunSucceeded
 }
 
 // Unfinished reports whether the task's latest run did not apply everything, so
@@ -116,7 +147,8 @@ func Doubt(ctx context.Context, s Store, task, why string, now time.Time) error 
 }
 
 // Cancelled reports whether the task's latest run was cancelled. One whose runner
-// died before it could end the run is recorded as lost, without a failure.
+// died before it could end the run is recorded as lost, without a failure. A destroy
+// that was rejected changes nothing about the task.
 func (t Task) Cancelled() bool {
-	return t.Last != nil && (t.Last.State == RunCancelled || t.Last.State == RunLost && t.Failures == 0)
+	return t.Last != nil && !(t.Last.Kind == KindDestroy && t.Last.Rejected) && (t.Last.State == RunCancelled || t.Last.State == RunLost && t.Failures == 0)
 }

@@ -121,6 +121,15 @@ func decodeInputs(packed []byte) (Inputs, error) {
 	}
 }
 
+// ForgetInputs removes what SaveInputs kept: nothing is applied any more.
+func ForgetInputs(ctx context.Context, s Store, task string) error {
+	recs, err := s.List(ctx, inputsPrefix(task))
+	if err != nil {
+		return fmt.Errorf("list what task %s was applied with: %w", task, err)
+	}
+	return remove(ctx, s, recs...)
+}
+
 // ErrTorn is what LoadInputs returns if a writer died before it had written everything.
 var ErrTorn = errors.New("the record is incomplete; the next successful run replaces it")
 
@@ -222,7 +231,7 @@ func Forget(ctx context.Context, s Store, task string, runs []string) error {
 }
 
 // Erase removes all that is kept of a task except its own record: its runs, their
-// output and its inputs. Plan runs stay until they expire: one may plan a new task
+// output, its inputs and its definition. Plan runs stay until they expire: one may plan a new task
 // of this name.
 func Erase(ctx context.Context, s Store, task string) error {
 	runs, corrupt, err := ReadEach[Run](ctx, s, RunPrefix(task))
@@ -251,6 +260,13 @@ func Erase(ctx context.Context, s Store, task string) error {
 				erased = append(erased, rec)
 			}
 		}
+	}
+	definition, err := s.Get(ctx, DefinitionKey(task))
+	switch {
+	case err == nil:
+		erased = append(erased, definition)
+	case !errors.Is(err, ErrNotFound):
+		return fmt.Errorf("read what task %s was applied with: %w", task, err)
 	}
 	return remove(ctx, s, erased...)
 }

@@ -23,6 +23,7 @@ const (
 	ReasonDoubt       ReasonCode = "doubt"
 	ReasonWindow      ReasonCode = "window_opened"
 	ReasonDrift       ReasonCode = "drift"
+	ReasonDestroy     ReasonCode = "destroy"
 )
 
 // The reasons why a task does not run now.

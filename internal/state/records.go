@@ -123,6 +123,13 @@ type Task struct {
 	RemovedAt time.Time `json:"removed_at,omitzero"`
 	Deleted   bool      `json:"deleted,omitempty"` // through the API
 
+	// OnRemoval is the digest of the Definition that the task is destroyed with when
+	// it is removed; empty if what it has made stays then.
+	OnRemoval string `json:"on_removal,omitempty"`
+	// Destroy, if set, is a person's request to destroy everything that the task has
+	// made.
+	Destroy *Request `json:"destroy,omitempty"`
+
 	OnHold *OnHold `json:"on_hold,omitempty"` // by a person
 
 	Accepted *Accepted `json:"accepted,omitempty"` // what a person permits to apply without having seen a plan
@@ -148,6 +155,12 @@ type Task struct {
 	Recent []RunState `json:"recent,omitempty"` // how the newest runs ended, RecentRuns at most, oldest first
 
 	Events uint64 `json:"events,omitempty"` // number of the task's latest event
+}
+
+// Request is what a person requested.
+type Request struct {
+	By string    `json:"by"`
+	At time.Time `json:"at"`
 }
 
 // OnHold is a person's hold: the task does not run until it is released.
@@ -180,6 +193,7 @@ type LiveRun struct {
 	ID      string    `json:"id"`
 	Launch  string    `json:"launch"`
 	Created time.Time `json:"created"`
+	Kind    Kind      `json:"kind,omitempty"` // empty for an apply
 
 	// Of a waiting run:
 	Wait   *Wait   `json:"wait,omitempty"`
@@ -265,6 +279,7 @@ type Run struct {
 	Launch  string    `json:"launch,omitempty"`
 	Fence   uint64    `json:"fence,omitempty"`
 	Kind    Kind      `json:"kind"`
+	Removed bool      `json:"removed,omitempty"` // of a destroy: the task is in no configuration
 	Reason  Reason    `json:"reason"`
 	Seen    time.Time `json:"seen,omitzero"` // when the change behind it was first seen
 	Created time.Time `json:"created"`

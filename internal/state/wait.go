@@ -59,6 +59,7 @@ const (
 	RulePlanGuard  Rule = "plan_guard"      // too many resources would be destroyed
 	RuleCheck      Rule = "check"           // a check of the task refuses the plan
 	RuleReplaced   Rule = "consul_replaced" // entries are gone with a Consul that was replaced
+	RuleDestroy    Rule = "destroy"         // everything that the task has made would be destroyed
 	RuleChanged    Rule = "changed"         // something else was approved
 )
 

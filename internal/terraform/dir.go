@@ -33,6 +33,9 @@ type Options struct {
 	// Log receives what Terraform prints, a whole line at a time, without the secrets
 	// of Env, VarJSON, Secrets, Backend and Consul. Nil for none.
 	Log io.Writer
+	// WithoutModule says that the root module does not call the task's module: then
+	// only the state says which providers are needed.
+	WithoutModule bool
 	// Parallel is how many runs at a time share the memory; 1 if zero.
 	Parallel int
 	// PersistLog writes Terraform's trace to terraform.log in the directory, as

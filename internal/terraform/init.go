@@ -72,10 +72,11 @@ func (d *Dir) initialise(ctx context.Context) error {
 }
 
 // runInit runs `terraform init` in the default workspace if there is one:
-// Terraform refuses a selected workspace that does not exist yet.
+// Terraform refuses a selected workspace that does not exist yet. It installs the
+// providers that the state of the selected workspace needs.
 func (d *Dir) runInit(ctx context.Context, opts ...tfexec.InitOption) error {
 	begin := d.leaveWorkspace
-	if !hasDefault(d.opts.Backend) {
+	if !hasDefault(d.opts.Backend) || d.opts.WithoutModule {
 		begin = d.selectWorkspace
 	}
 	if err := begin(); err != nil {

@@ -85,6 +85,15 @@ func SensitiveVariables(t *config.Task) func(name string) bool {
 	}
 }
 
+// Secret returns which variables of the task are sensitive by the module's
+// declaration. It is nil if the module cannot be read.
+func Secret(t *config.Task) func(name string) bool {
+	if declared(t) == nil {
+		return nil
+	}
+	return SensitiveVariables(t)
+}
+
 // SensitiveValues returns the texts and long numbers in the values of the task's
 // variables that the module declares as sensitive. Terraform hides a variable's value, but not
 // what a provider makes of it, such as the output of a terraform_data. If the

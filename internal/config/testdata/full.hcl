@@ -221,6 +221,7 @@ check "public" {
 
 approval         = "destructive"
 approval_expires = "8h"
+on_removal       = "destroy"
 
 window {
   kind      = "allow"

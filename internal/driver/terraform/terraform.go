@@ -5,8 +5,11 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
+	"os"
 	"slices"
 	"strings"
 
@@ -65,8 +68,16 @@ func (d *Driver) Apply(ctx context.Context, job driver.Job) (*state.Changes, err
 	return d.change(ctx, job, (*terraform.Dir).Apply, (*terraform.Dir).ApplyJudged)
 }
 
-// Destroy implements driver.Driver.
+// Destroy implements driver.Driver. If the folder of the module is gone, everything in
+// the state is destroyed without the module.
 func (d *Driver) Destroy(ctx context.Context, job driver.Job) (*state.Changes, error) {
+	if t := *job.Task; t.LocalModule() {
+		if _, err := os.Stat(t.Module); errors.Is(err, fs.ErrNotExist) {
+			fmt.Fprintf(job.Output, "There is no folder %s: everything in the state of task %s is destroyed without the module. Its prevent_destroy and its destroy-time provisioners have no effect.\n", t.Module, t.Name)
+			t.Module, t.Version = "", ""
+			job.Task = &t
+		}
+	}
 	return d.change(ctx, job, (*terraform.Dir).Destroy, (*terraform.Dir).DestroyJudged)
 }
 
@@ -225,7 +236,7 @@ func (d *Driver) prepare(ctx context.Context, job driver.Job) (values dynamic.Va
 		return values, opts, fmt.Errorf("values of task %s: %w", t.Name, err)
 	}
 	opts = terraform.Options{
-		Task: t.Name, Backend: backend, Consul: cfg.Consul, Env: rootmodule.Env(t, values.Config), VarJSON: variables,
+		Task: t.Name, WithoutModule: t.Module == "", Backend: backend, Consul: cfg.Consul, Env: rootmodule.Env(t, values.Config), VarJSON: variables,
 		Secrets: slices.Concat(values.Secrets, []string{cfg.Vault.Token}, terraform.SensitiveValues(t)),
 		Log:     job.Output, PersistLog: cfg.Terraform.PersistLog, Logger: d.Log, Parallel: d.Parallel,
 		Keep: d.Keep, Orphaned: d.Orphaned,

@@ -1,0 +1,33 @@
+package state
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+)
+
+// Definition is what a task was applied with. It is kept if the task is to be
+// destroyed when it is removed: then no file has its definition any more.
+type Definition struct {
+	Task   json.RawMessage `json:"task"`             // as the API takes it
+	Bundle string          `json:"bundle,omitempty"` // digest of the bundle that has the files of its module
+	Module string          `json:"module,omitempty"` // digest of these files
+	// Providers are those that had a block. The blocks may hold secrets, so the
+	// current ones are used.
+	Providers []string `json:"providers,omitempty"`
+}
+
+// DefinitionKey returns the key of the definition of a task.
+func DefinitionKey(task string) string { return "definition/" + element(task) }
+
+// LoadDefinition reads the definition that a removed task is destroyed with.
+func LoadDefinition(ctx context.Context, s Store, task string) (Definition, error) {
+	rec, err := Read[Definition](ctx, s, DefinitionKey(task))
+	if err != nil {
+		return Definition{}, fmt.Errorf("read what task %s was applied with: %w", task, err)
+	}
+	if !rec.Exists() {
+		return Definition{}, fmt.Errorf("read what task %s was applied with: %w", task, ErrNotFound)
+	}
+	return rec.Data, nil
+}
