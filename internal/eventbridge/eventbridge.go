@@ -71,12 +71,21 @@ type Detail struct {
 
 var oneLine = strings.NewReplacer("\"", "'", "\\", "/", "\r\n", " ", "\n", " ", "\t", " ")
 
+// entry returns the entry of an event. One that is too large for a request loses its lists; its
+// texts are short.
 func (s *Sink) entry(e outbox.Event) (entry, error) {
-	detail, err := json.Marshal(Detail{e, s.Stack, oneLine.Replace(strings.Join(notify.Lines(e), "; "))})
-	if err != nil {
-		return entry{}, fmt.Errorf("encode the event: %w", err)
+	message := oneLine.Replace(strings.Join(notify.Lines(e), "; "))
+	for {
+		detail, err := json.Marshal(Detail{e, s.Stack, message})
+		if err != nil {
+			return entry{}, fmt.Errorf("encode the event: %w", err)
+		}
+		made := entry{s.Bus, Source, e.Kind, string(detail), float64(e.At.UnixMilli()) / 1000}
+		if made.size() <= maxBytes || e.Entries == nil && e.Drift == nil {
+			return made, nil
+		}
+		e.Entries, e.Drift = nil, nil
 	}
-	return entry{s.Bus, Source, e.Kind, string(detail), float64(e.At.UnixMilli()) / 1000}, nil
 }
 
 // DeliverAll implements outbox.Batcher.

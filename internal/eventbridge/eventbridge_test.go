@@ -89,6 +89,15 @@ func TestDeliverAll_KeepsTheLimitOfBytes(t *testing.T) {
 	}
 }
 
+func TestDeliver_EventThatIsTooLargeLosesItsLists(t *testing.T) {
+	sink, bus := start(t)
+	event := changes(1)[0]
+	event.Entries = &state.EntryChanges{Added: 2, Entries: []state.EntryChange{{Name: "web"}, {Name: strings.Repeat("x", 300<<10)}}}
+	if err := sink.Deliver(t.Context(), event); err != nil || len(bus.Events()) != 1 || bus.Events()[0].Detail.Entries != nil || !strings.Contains(bus.Events()[0].Detail.Message, "changed") {
+		t.Errorf("%v; the bus has %.300s", err, fmt.Sprint(bus.Events()))
+	}
+}
+
 func TestDeliverAll_RefusedRequestConcernsAllEvents(t *testing.T) {
 	sink, bus := start(t)
 	for code, want := range map[string]struct {
