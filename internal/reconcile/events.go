@@ -70,13 +70,13 @@ func recorded(was, next state.Reconcile, now time.Time) []outbox.Event {
 		add(outbox.Event{Kind: outbox.ConsulFound, Since: was.Since})
 	}
 	switch r, old := next.Replaced, was.Replaced; {
-	case r == nil && old == nil:
-	case r != nil && (old == nil || r.Tasks > 0 && (old.Approved != nil && old.Shown != r.Shown || old.Tasks == 0)):
+	case r != nil && r.Said && (old == nil || !old.Said || old.Approved != nil && old.Shown != r.Shown):
 		add(outbox.Event{Kind: outbox.ConsulReplaced, Detail: r.Detail(), Cause: r.Why})
-	case old.Approved != nil && (r == nil || r.Approved == nil && len(r.Unread) > 0):
+	case old == nil || !old.Said || r != nil && r.Said:
+	case old.Approved != nil:
 		a := old.Approved
 		add(outbox.Event{Kind: outbox.ConsulAccepted, Detail: a.Comment, By: a.By, Since: old.Since})
-	case r == nil:
+	default:
 		add(outbox.Event{Kind: outbox.ConsulRestored, Since: old.Since})
 	}
 	if r := next.Refused; r != nil && !sameRefusal(was.Refused, r) {

@@ -122,6 +122,9 @@ func consulReplaced(rec state.Reconcile, shown map[string]state.Identity, now ti
 		was, since := next.Now[dc]
 		switch {
 		case why != "":
+			if was.Replaced(id) != "" {
+				next.Since = now // replaced once more
+			}
 			next.Now[dc] = id
 			if next.Unread = nil; !since {
 				next.Why = strings.TrimPrefix(next.Why+"; "+why+condition.Scope{Datacenter: dc}.String(), "; ")
@@ -155,7 +158,8 @@ func unseen(rec state.Reconcile, shown map[string]state.Identity) bool {
 
 // accept adds up what the tasks lose by a replaced Consul, and returns what is
 // recorded. It ends the hold if a person approved exactly that, or if nothing is lost
-// any more. After an approval, only the tasks that could not be read are held on.
+// any more. After an approval, it holds on for tasks of which it is not known what they
+// lose.
 func accept(inputs []Input, rec state.Reconcile, identities map[string]state.Identity, replaced *state.Replaced, everything bool) (map[string]state.Identity, *state.Replaced) {
 	complete, lost := everything, []*Input{}
 	sum := sha256.New()
@@ -164,11 +168,10 @@ func accept(inputs []Input, rec state.Reconcile, identities map[string]state.Ide
 	for i := range inputs {
 		in := &inputs[i]
 		concerned := replaced == nil || replaced.Concerns(in.Task.Name, in.Datacenters)
-		switch {
-		case in.Observed == nil && (in.Removed || !in.Task.Enabled):
-		case in.Observed == nil && concerned:
+		if concerned && (in.Observed == nil && !in.Removed && in.Task.Enabled || replaced != nil && in.appliesSince(replaced.Since)) {
 			complete, unread = false, append(unread, in.Task.Name)
-		case in.Observed != nil && in.Observed.Lost != nil && concerned:
+		}
+		if concerned && in.Observed != nil && in.Observed.Lost != nil {
 			lost = append(lost, in)
 			tasks, entries = tasks+1, entries+in.Observed.Lost.entries
 			fmt.Fprintf(sum, "%q %s %s %s\n", in.Task.Name, in.Definition, in.Observed.Digest, in.Observed.Inputs)
@@ -182,10 +185,11 @@ func accept(inputs []Input, rec state.Reconcile, identities map[string]state.Ide
 		a := replaced.Approved
 		approved := a != nil && a.Shown == replaced.Shown
 		if !approved && (tasks > 0 || !complete) {
-			replaced.Approved = nil
+			replaced.Approved, replaced.Said = nil, replaced.Said || tasks > 0
 			for _, in := range lost {
-				in.Replaced = replaced
-				unread = append(unread, in.Task.Name)
+				if in.Replaced = replaced; !slices.Contains(unread, in.Task.Name) {
+					unread = append(unread, in.Task.Name)
+				}
 			}
 			if len(replaced.Unread) > 0 { // the others are approved
 				replaced.Unread = unread
@@ -220,10 +224,17 @@ func accept(inputs []Input, rec state.Reconcile, identities map[string]state.Ide
 		}
 	}
 	if replaced != nil && len(unread) > 0 {
-		replaced.Approved, replaced.Unread, replaced.Tasks, replaced.Entries, replaced.Names = nil, unread, 0, 0, nil
+		replaced.Approved, replaced.Said, replaced.Unread, replaced.Tasks, replaced.Entries, replaced.Names = nil, false, unread, 0, 0, nil
 		return consuls, replaced
 	}
 	return consuls, nil
+}
+
+// appliesSince reports whether the task has a run since before a time: what it applies
+// may be what it read before that.
+func (in *Input) appliesSince(at time.Time) bool {
+	run := in.State.Run
+	return run != nil && run.Wait == nil && in.Lost == nil && !run.Created.After(at.Add(in.Skew))
 }
 
 // acceptWaiting has a run go on that a guard holds because of its input, if a person

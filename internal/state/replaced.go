@@ -39,9 +39,11 @@ type Replaced struct {
 	Shown   string              `json:"shown,omitempty"` // digest of what those tasks are shown
 	// Approved is an approval of everything that Shown stands for, until the next tick.
 	Approved *ReplacedApproval `json:"approved,omitempty"`
-	// Unread are the tasks that could not be read when the rest was approved. If there
-	// are any, no other task is held.
+	// Unread are the tasks of which it was not known what they lose when the rest was
+	// approved: they could not be read, or had a run under way. If there are any, no other
+	// task is held.
 	Unread []string `json:"unread,omitempty"`
+	Said   bool     `json:"said,omitempty"` // there was an event
 }
 
 // In reports whether Consul was replaced in one of the datacenters.
