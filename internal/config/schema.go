@@ -13,7 +13,8 @@ import (
 //
 // A field is a value (of package block, or of a plain type, of which rawOf finds what a
 // file says), a labelled block, a struct (a block that may be written
-// once in a file), or a slice of structs (a block that may be repeated). Its tags:
+// once in a file), or a slice of structs (a block that may be repeated; it has a label
+// if the struct embeds block.Labelled). Its tags:
 //
 //	key         the name
 //	default     the value if neither a file nor the environment sets the key
