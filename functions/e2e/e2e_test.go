@@ -54,7 +54,7 @@ func TestAChangeInConsulBecomesAnAppliedFile(t *testing.T) {
 				c.tasks(consulBackend, "lb")
 			}
 			c.mustPush()
-			c.until("applied", func() bool { return c.out("lb") == "web-1:8080" })
+			c.until("applied", func() bool { return c.out("lb") == "web-1:8080" && len(c.runs("lb")) == 1 })
 			c.register("web-2", 8081)
 			c.tickUntil("the change is applied", func() bool { return c.out("lb") == "web-1:8080 web-2:8081" })
 			c.tickUntil("the runs have ended", func() bool { return len(c.runs("lb")) == 2 })
