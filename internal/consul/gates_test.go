@@ -206,7 +206,7 @@ func TestBlock_MissesNoRenderedChange(t *testing.T) {
 	before := digests(t, c, queries)
 	for range steps(t, 300) {
 		type woken struct{ set, gate int }
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 		wakes := make(chan woken, 100)
 		ended := make(chan struct{}, 100)
 		running := 0

@@ -16,7 +16,7 @@ import (
 )
 
 // patience limits how long a test waits.
-const patience = 10 * time.Second
+const patience = time.Minute
 
 // hand executes runs: each one reports its start and waits until it is released.
 type hand struct {

@@ -22,7 +22,7 @@ import (
 )
 
 // limit limits how long a test waits.
-const limit = 20 * time.Second
+const limit = time.Minute
 
 // served is a server under test.
 type served struct {

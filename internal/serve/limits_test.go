@@ -65,8 +65,11 @@ func TestServe_RefusesALargeHeader(t *testing.T) {
 
 func TestServe_DisconnectsSlowClients(t *testing.T) {
 	reached := make(chan struct{}, 99)
-	quick := func(s *Server) { s.header, s.guard.body = 200*time.Millisecond, 200*time.Millisecond }
-	s := start(t, Options{Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached <- struct{}{} })}, quick)
+	serving := func(t *testing.T, limit func(*Server)) *served {
+		return start(t, Options{Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached <- struct{}{} })}, limit)
+	}
+	// Each server limits one thing: a request must not exceed the other limit under load.
+	s := serving(t, func(s *Server) { s.header = 200 * time.Millisecond })
 
 	t.Run("a header that comes byte by byte", func(t *testing.T) {
 		conn := s.dial()
@@ -83,7 +86,7 @@ func TestServe_DisconnectsSlowClients(t *testing.T) {
 		}
 	})
 	t.Run("a body that comes byte by byte", func(t *testing.T) {
-		conn := s.dial()
+		conn := serving(t, func(s *Server) { s.guard.body = 200 * time.Millisecond }).dial()
 		fmt.Fprint(conn, "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n")
 		gone := make(chan string, 1)
 		go func() { gone <- wantClosed(t, conn) }()
@@ -132,14 +135,12 @@ func TestServe_AbortsAnAnswerThatIsNotRead(t *testing.T) {
 }
 
 func TestServe_SlowHandlerIsNotAborted(t *testing.T) {
-	quick := func(s *Server) {
-		s.header, s.guard.body, s.guard.piece = 100*time.Millisecond, 100*time.Millisecond, 100*time.Millisecond
-	}
+	quick := func(s *Server) { s.header, s.guard.body, s.guard.piece = time.Second, time.Second, time.Second } // for a client under load
 	s := start(t, Options{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		select {
 		case <-r.Context().Done():
 			t.Error("the request's context has ended")
-		case <-time.After(500 * time.Millisecond):
+		case <-time.After(1500 * time.Millisecond):
 		}
 		fmt.Fprint(w, "done")
 	})}, quick)
