@@ -290,7 +290,7 @@ func (d *decider) run(t trigger) Decision {
 
 func (d *decider) done(action Action, reason state.Reason) Decision {
 	d.state.Reason = reason
-	out := Decision{Task: d.Task, Definition: d.Definition, Removed: d.Removed, Action: action, Reason: reason, State: d.state, Lost: d.Lost,
+	out := Decision{Task: d.Task, Definition: d.Definition, Removed: d.Removed, Action: action, Reason: reason, State: d.state, Lost: d.Lost, LostCheck: d.LostCheck,
 		Unreadable: d.Unreadable, Forget: d.forget, Kind: state.KindApply}
 	if d.destroys() {
 		out.Kind = state.KindDestroy

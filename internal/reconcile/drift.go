@@ -157,7 +157,9 @@ func (t *tick) chooseChecks(inputs []Input, now time.Time) {
 	due := map[*Input]time.Time{}
 	for i := range t.tasks {
 		in := &inputs[i]
-		at := checkDue(in.Task, in.Definition, &in.State, now, t.Skew)
+		s := in.State
+		s.Recheck = false // it is read in this tick
+		at := checkDue(in.Task, in.Definition, &s, now, t.Skew)
 		if reached(at, now) && in.Corrupt == nil && in.Blocked == nil && in.Force == "" {
 			chosen, due[in] = append(chosen, in), at
 		}
