@@ -25,6 +25,7 @@ func (a *app) commands() []command {
 			a.ofTask(runTask),
 			a.ofTask(retryTask),
 			a.ofTask(forgetTask),
+			a.ofTask(destroyTask),
 			a.ofTask(cancelTask),
 
 			a.decides(approvePlan),

@@ -81,3 +81,36 @@ func TestRemoval_IsDestroyedAfterAnApproval(t *testing.T) {
 		t.Errorf("exit code %d", code)
 	}
 }
+
+func TestDestroy_TaskIsHeldAfterIt(t *testing.T) {
+	s := newParallelSite(t)
+	s.register("web", "web-1", 8080, "passing")
+	file := s.config(s.task("lb", onWeb))
+	p := s.start("-config-file", file)
+	api := "-http-addr=" + p.served()
+	eventually(t, "lb is applied", func() bool { return s.read("lb.txt") != "" })
+	s.awaitPhase("lb", apispec.PhaseApplied, "")
+	wantCode(t, s.bare("destroy", api, "-auto-approve", "nope"), exitError)
+
+	// A rejected plan changes nothing.
+	wantCode(t, s.bare("destroy", api, "-auto-approve", "lb"), exitOK)
+	s.awaitPhase("lb", apispec.PhaseWaiting, "everything that the task has made would be destroyed")
+	wantCode(t, s.run("reject", "-config-file", file, "-comment", "not yet", "lb"), exitOK)
+	s.awaitPhase("lb", apispec.PhaseApplied, "")
+	if s.read("lb.txt") == "" {
+		t.Error("it was destroyed")
+	}
+
+	wantCode(t, s.bare("destroy", api, "-auto-approve", "lb"), exitOK)
+	s.awaitPhase("lb", apispec.PhaseWaiting, "`terrapulse approve lb`")
+	wantCode(t, s.run("approve", "-config-file", file, "lb"), exitOK)
+	s.awaitPhase("lb", apispec.PhaseHeld, "everything that it had made was destroyed")
+	if s.read("lb.txt") != "" {
+		t.Error("it was not destroyed")
+	}
+	s.register("web", "web-2", 8081, "passing")
+	eventually(t, "new input applies it again", func() bool { return strings.Contains(s.read("lb.txt"), "8081") })
+	if code := p.stop(); code != exitOK {
+		t.Errorf("exit code %d", code)
+	}
+}

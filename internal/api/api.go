@@ -154,6 +154,7 @@ func (a *api) routes() map[string]handler {
 		"GET /v1/tasks/{name}/plan":                a.getTaskPlan,
 		"POST /v1/tasks/{name}/approval":           valid("/tasks/{name}/approval", "POST", a.decidePlan),
 		"POST /v1/consul/approval":                 valid("/consul/approval", "POST", a.approveConsul),
+		"POST /v1/tasks/{name}/destroy":            valid("/tasks/{name}/destroy", "POST", a.destroyTask),
 		"POST /v1/tasks/{name}/hold":               valid("/tasks/{name}/hold", "POST", a.holdTask),
 		"DELETE /v1/tasks/{name}/hold":             valid("/tasks/{name}/hold", "DELETE", a.releaseTask),
 		"POST /v1/reconcile":                       a.reconcile,

@@ -57,6 +57,13 @@ func (a *api) holdTask(r *http.Request) (any, error) {
 	return apispec.RequestID{RequestID: request.ID(r)}, err
 }
 
+// destroyTask requests that everything that a task has made is destroyed.
+func (a *api) destroyTask(r *http.Request) (any, error) {
+	by := a.Who(r).Or(r.URL.Query().Get("by"))
+	err := a.Control.Destroy(r.Context(), r.PathValue("name"), by.Name)
+	return answer{status: http.StatusAccepted, body: apispec.RequestID{RequestID: request.ID(r)}}, err
+}
+
 // releaseTask releases a task that is on hold.
 func (a *api) releaseTask(r *http.Request) (any, error) {
 	by := a.Who(r).Or(r.URL.Query().Get("by"))

@@ -32,6 +32,13 @@ func (c *Client) HoldTask(ctx context.Context, task string, hold apispec.HoldReq
 	return err
 }
 
+// DestroyTask requests that everything that a task has made is destroyed. by is used if
+// the client is not authenticated.
+func (c *Client) DestroyTask(ctx context.Context, task, by string) error {
+	_, err := c.call(ctx, http.MethodPost, taskPath(task)+"/destroy", url.Values{"by": {by}}, nil, nil)
+	return err
+}
+
 // ReleaseTask releases a task that is on hold. by is used if the client is not
 // authenticated.
 func (c *Client) ReleaseTask(ctx context.Context, task, by string) error {

@@ -1339,6 +1339,12 @@ type UpdateTaskParams struct {
 // UpdateTaskParamsRun defines parameters for UpdateTask.
 type UpdateTaskParamsRun string
 
+// DestroyTaskParams defines parameters for DestroyTask.
+type DestroyTaskParams struct {
+	// By who sends the request, as user@host. It is used only if the sender is not authenticated.
+	By *By `form:"by,omitempty" json:"by,omitempty"`
+}
+
 // ReleaseTaskParams defines parameters for ReleaseTask.
 type ReleaseTaskParams struct {
 	// By who sends the request, as user@host. It is used only if the sender is not authenticated.

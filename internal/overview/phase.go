@@ -61,7 +61,7 @@ func (f facts) assess() verdict {
 		return f.between() // it is to be destroyed
 	case f.setting == removed:
 		return f.off(apispec.PhaseRemoved, state.ReasonRemoved, "the task is in no configuration")
-	case f.setting == disabled:
+	case f.setting == disabled && t.Destroy == nil:
 		return f.off(apispec.PhaseDisabled, state.ReasonDisabled, "the task is disabled")
 	case t.OnHold != nil && !(f.setting == unknown && (t.Reason.Code == state.ReasonDisabled || t.Reason.Code == state.ReasonRemoved)):
 		return f.onHold()
@@ -153,6 +153,11 @@ func (f facts) between() verdict {
 	switch {
 	case phase == apispec.PhaseWaiting, t.Reason.Code == state.ReasonReplaced:
 		return in(phase) // a requested run waits, too
+	case t.Destroy != nil && t.Failures == 0:
+		if t.Reason.Code != state.ReasonQueued {
+			t.Reason = state.Reason{Code: state.ReasonDestroy, Text: t.Destroy.By + " requested that everything that the task has made is destroyed"}
+		}
+		return in(apispec.PhasePending)
 	case t.Forced != "":
 		if t.Reason.Code != state.ReasonQueued {
 			t.Reason = state.Reason{Code: state.ReasonForced, Text: "a run was requested by " + t.Forced}

@@ -84,6 +84,22 @@ func (c *Control) Reject(ctx context.Context, task, plan, by, comment string) er
 	})
 }
 
+// Destroy requests that everything that a task has made is destroyed: a task of the
+// configuration, or one that is removed and was to be destroyed. To repeat the request
+// is harmless. The error is ErrNoTask.
+func (c *Control) Destroy(ctx context.Context, task, by string) error {
+	return c.change(ctx, task, func(e *edit) error {
+		if _, err := c.taskOf(ctx, e, task); err != nil {
+			return err
+		}
+		if e.next.Destroy != nil || e.next.Run != nil && e.next.Run.Destroys() {
+			return errNoChange
+		}
+		e.next.Destroy = &state.Request{By: someone(by), At: e.now}
+		return nil
+	})
+}
+
 // taskOf returns a task of the configuration, or one that is removed and to be
 // destroyed. The error is ErrNoTask if there is none.
 func (c *Control) taskOf(ctx context.Context, e *edit, name string) (*config.Task, error) {
