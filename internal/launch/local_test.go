@@ -107,6 +107,26 @@ func TestLocal_LimitsParallelRuns(t *testing.T) {
 	}
 }
 
+func TestLocal_ChecksForDriftDelayNoRun(t *testing.T) {
+	h := newHand(t)
+	l := NewLocal(t.Context(), 4, slog.New(slog.DiscardHandler), h.run)
+	checks := launchOf("checks", 25)
+	checks.Kind = state.KindDrift
+	start(t, l, checks)
+	h.next() // one at a time
+	start(t, l, launchOf("runs", 4))
+	for range 4 {
+		if id := h.next(); !strings.HasPrefix(id, "runs-") {
+			t.Errorf("%s begins", id)
+		}
+	}
+	close(h.goOn)
+	l.Wait()
+	if len(h.ran) != 29 {
+		t.Errorf("%d runs in all", len(h.ran))
+	}
+}
+
 func TestLocal_FailedRunStopsNoOther(t *testing.T) {
 	var log bytes.Buffer
 	var mu sync.Mutex
