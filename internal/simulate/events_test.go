@@ -106,6 +106,9 @@ func (j *judge) transitions(v view, changes []state.Change) (wrong string) {
 			if before.Observed != after.Observed && !before.ObservedAt.IsZero() && !after.ObservedAt.IsZero() {
 				expect(name+" has changed", of(name, "", outbox.ChangeSeen))
 			}
+			if before.Drifted() == nil && after.Drifted() != nil {
+				expect(name+" is drifted", func(e outbox.Event) bool { return e.Task == name && e.Kind == outbox.DriftFound })
+			}
 			if before.UnreadableSince.IsZero() && !after.UnreadableSince.IsZero() {
 				expect(name+" cannot be read", of(name, "", outbox.TaskUnreadable))
 			}

@@ -183,6 +183,7 @@ func (j *judge) task(v view, name string, now state.Task) {
 	j.held(v, name, before, now)
 	j.resumed(v, before, now)
 	j.approved(v, name, before, now)
+	j.drifted(v, name, before, now)
 	if v.person() && now.Forced != "" {
 		j.asked[v.id] = j.there(name)
 	}
@@ -305,6 +306,8 @@ func (j *judge) unsettled(w *world, t *config.Task, cfg *config.Config) string {
 		return fmt.Sprintf("Consul says %s of %s, %s counts as applied, %s is there: %s", want, t.Name, record.Applied, j.infra[t.Name], state.Encode(record))
 	case record.Run != nil || record.Failures != 0 || record.Definition != t.Digest(cfg):
 		return fmt.Sprintf("%s reads %+v", t.Name, record)
+	case w.unseen(t):
+		return fmt.Sprintf("somebody has changed what %s has made, and nobody is told: %s", t.Name, state.Encode(record))
 	}
 	return ""
 }

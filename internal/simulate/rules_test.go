@@ -13,6 +13,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/approval"
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/consul"
+	"github.com/terrapulse/terrapulse/internal/drift"
 	"github.com/terrapulse/terrapulse/internal/driver"
 	"github.com/terrapulse/terrapulse/internal/guard"
 	"github.com/terrapulse/terrapulse/internal/overlay"
@@ -70,11 +71,11 @@ func withRules(plain []bundle) []bundle {
 	allowed, denied, both := windows(false, window.Allow), windows(true, window.Deny), windows(false, window.Allow, window.Deny)
 	return []bundle{
 		{digest: "b3", config: &config.Config{KeepRemoved: keptRemoved, Tasks: ruled(plain[0].config.Tasks,
-			config.Rules{Guard: guard.Default, Approval: always}, config.Rules{Guard: guard.Default, Approval: approval.Default, Windows: denied})}},
+			config.Rules{Guard: guard.Default, Approval: always}, checked(config.Rules{Guard: guard.Default, Approval: approval.Default, Windows: denied}, drift.Report))}},
 		{digest: "b4", config: &config.Config{KeepRemoved: keptRemoved, Tasks: ruled(plain[1].config.Tasks,
-			config.Rules{Guard: limited, Approval: approval.Default}, config.Rules{Guard: guard.Default, Approval: always, Windows: both}, config.Rules{Guard: guard.Default})}},
+			checked(config.Rules{Guard: limited, Approval: approval.Default}, drift.Apply), config.Rules{Guard: guard.Default, Approval: always, Windows: both}, config.Rules{Guard: guard.Default})}},
 		{digest: "b5", config: &config.Config{KeepRemoved: keptRemoved, Tasks: ruled(plain[2].config.Tasks,
-			config.Rules{Guard: limited, Approval: destructive, Windows: allowed}, config.Rules{Guard: guard.Default, Approval: destructive})}},
+			config.Rules{Guard: limited, Approval: destructive, Windows: allowed}, checked(config.Rules{Guard: guard.Default, Approval: destructive}, drift.Apply))}},
 	}
 }
 
@@ -202,6 +203,7 @@ type rules struct {
 	did       map[string][]attempt // by task: the successful applies
 	last      map[string]int       // by task: the index of the one that counts as the last
 	since     map[string]int       // by run: the same when it was claimed
+	checks    map[string]int       // by check for drift: the same when it was planned
 	losses    losses
 }
 
@@ -220,6 +222,7 @@ type granted struct {
 
 func (r *rules) init() {
 	r.losses.init()
+	r.checks = map[string]int{}
 	r.shown, r.waits, r.approvals = map[string]content{}, map[string]content{}, map[string][]granted{}
 	r.inputs = map[string][]granted{}
 	r.did, r.last, r.since = map[string][]attempt{}, map[string]int{}, map[string]int{}
