@@ -4,11 +4,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/hashicorp/consul/api"
 
 	"github.com/terrapulse/terrapulse/internal/apispec"
+	"github.com/terrapulse/terrapulse/internal/state"
 )
 
 // instances registers the instances of the service web that are numbered from first to
@@ -140,4 +142,59 @@ func TestOnce_TaskThatNeedsAnApprovalExitsWithItsOwnCode(t *testing.T) {
 	r := s.run("-once", "-json", "-config-file", file)
 	wantCode(t, r, exitWaits)
 	wantText(t, r.stdout, `"outcome": "held"`, `"on_hold"`)
+}
+
+func TestApproval_OutlivesARestartAndAKilledLeaderAndPermitsNoOtherData(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for a lease to expire")
+	}
+	s := newParallelSite(t)
+	s.instances(1, 60, true)
+	lb := s.task("lb", onWeb)
+	file := s.config(lb)
+	p := s.start("-config-file", file)
+	eventually(t, "60 instances are applied", func() bool { return s.applied() == 60 })
+	s.instances(1, 40, false)
+	s.inPhase(apispec.PhaseHeld, "40 of 60")
+	plan := func() string {
+		var shown apispec.WaitingPlan
+		if r := s.runInTest("plan", "show", "-json", "lb"); json.Unmarshal([]byte(r.stdout), &shown) != nil {
+			t.Fatalf("%s%s", r.stdout, r.stderr)
+		}
+		return shown.ID
+	}
+	first := plan()
+
+	// It is started again with another task while the plan waits.
+	p.stop()
+	s.config(s.task("zone", onWeb) + lb)
+	p = s.start("-config-file", file)
+	eventually(t, "the other task is applied", func() bool { return strings.Count(s.read("zone.txt"), "\n") == 20 })
+	if now := plan(); now != first || s.applied() != 60 {
+		t.Errorf("plan %s waits after the restart, %s did before; %d instances are applied", now, first, s.applied())
+	}
+
+	// The data changes once more before that plan is approved.
+	s.config(lb)
+	p.stop()
+	p = s.start("-config-file", file)
+	s.instances(41, 41, false)
+	s.run("approve", "-config-file", file, "-plan="+first, "lb") // in time or not
+	s.inPhase(apispec.PhaseHeld, "41 of 60")
+	if s.applied() != 60 {
+		t.Fatalf("%d instances are applied: an approval of other data was used", s.applied())
+	}
+
+	// The leader is killed after the approval, before it is used.
+	wantCode(t, s.run("hold", "-config-file", file, "lb"), exitOK)
+	wantCode(t, s.run("approve", "-config-file", file, "-comment=decommissioned", "lb"), exitOK)
+	p.Process.Signal(syscall.SIGKILL)
+	<-p.ended
+	wantCode(t, s.run("release", "-config-file", file, "lb"), exitOK)
+	if s.applied() != 60 {
+		t.Errorf("%d instances are applied, and nobody leads", s.applied())
+	}
+	s.start("-config-file", file)
+	eventually(t, "the next leader applies what was approved", func() bool { return s.applied() == 19 })
+	eventually(t, "one run was applied for it", func() bool { return s.runsOf("lb")[state.RunSucceeded] == 2 })
 }
