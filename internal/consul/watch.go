@@ -164,9 +164,6 @@ func (w *Watch) backoff(failures int) time.Duration {
 	if failures == 0 {
 		return w.pace.spacing
 	}
-	d := w.pace.maxBackoff
-	if failures < 16 {
-		d = min(d, w.pace.minBackoff<<(failures-1))
-	}
+	d := pause.Doubled(w.pace.minBackoff, w.pace.maxBackoff, failures)
 	return d/2 + rand.N(d/2+1)
 }

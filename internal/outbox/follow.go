@@ -3,6 +3,8 @@ package outbox
 import (
 	"context"
 	"time"
+
+	"github.com/terrapulse/terrapulse/internal/pause"
 )
 
 // markEvery is how often is noted what a sink has taken while another one is at
@@ -69,7 +71,7 @@ func (d Delivery) Follow(ctx context.Context, wake <-chan struct{}) {
 func (q *queue) wait(err error, failures *int, busy map[Sink]bool) time.Duration {
 	const long = 24 * time.Hour
 	if err != nil {
-		wait := min(firstRest<<min(*failures, 20), maxRest)
+		wait := pause.Doubled(firstRest, maxRest, *failures+1)
 		*failures++
 		q.Log.Warn("events were not delivered, trying again", "again_in", wait, "error", err)
 		return wait

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/fault"
+	"github.com/terrapulse/terrapulse/internal/pause"
 )
 
 const (
@@ -75,7 +76,7 @@ func (r *Rests) failed(sink Sink, stream string, err error, now time.Time) time.
 	}
 	down := new(DownError)
 	if errors.As(err, &down) {
-		key.stream, wait = "", min(max(wait, down.After), maxRest)
+		key.stream, wait = "", max(wait, down.After)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -88,7 +89,7 @@ func (r *Rests) failed(sink Sink, stream string, err error, now time.Time) time.
 		}
 	}
 	failures := r.all[key].failures
-	wait = min(wait<<min(failures, 20), maxRest)
+	wait = pause.Doubled(wait, maxRest, failures+1)
 	r.all[key] = rest{failures + 1, now.Add(wait)}
 	return wait
 }

@@ -1,5 +1,5 @@
-// Package pause waits until a time has passed or a context ends, and ends work in
-// the background.
+// Package pause waits until a time has passed or a context ends, says how long to wait
+// after failures, and ends work in the background.
 package pause
 
 import (
@@ -18,6 +18,15 @@ func For(ctx context.Context, d time.Duration) bool {
 	case <-timer.C:
 		return true
 	}
+}
+
+// Doubled is the wait after the n-th failure in a row: at first as given, then twice
+// as long after each failure, at most longest.
+func Doubled(first, longest time.Duration, n int) time.Duration {
+	for ; n > 1 && first < longest; n-- {
+		first *= 2
+	}
+	return min(first, longest)
 }
 
 // Background starts work. The function that it returns ends the context of the

@@ -160,7 +160,7 @@ func (r *Reconciler) deliver(ctx context.Context, held *lease.Lease, longest tim
 		r.undelivered, r.deliverAt = 0, time.Time{}
 	default:
 		r.undelivered++
-		wait := max(backoff(r.undelivered), report.Again.Sub(r.Now()))
+		wait := max(pause.Doubled(failedTickWait, failedTickMax, r.undelivered), report.Again.Sub(r.Now()))
 		r.deliverAt = r.Now().Add(wait)
 		if err != nil {
 			r.Log.Warn("events were not delivered, trying again", "left", report.Left, "again_in", wait, "error", err)

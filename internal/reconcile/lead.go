@@ -204,8 +204,9 @@ func (l *Loop) work(ctx context.Context, held *lease.Lease) error {
 		if errors.As(err, new(*state.NewerError)) {
 			return err
 		}
-		l.Log.Error("the configuration is not complete", "error", err, "again_in", backoff(n))
-		if !pause.For(ctx, backoff(n)) {
+		wait := pause.Doubled(failedTickWait, failedTickMax, n)
+		l.Log.Error("the configuration is not complete", "error", err, "again_in", wait)
+		if !pause.For(ctx, wait) {
 			return context.Cause(ctx)
 		}
 	}
@@ -328,10 +329,5 @@ func retryWait(err error, n int) time.Duration {
 	if fault.NeedsPerson(err) {
 		return failedTickMax
 	}
-	return backoff(n)
-}
-
-// backoff is the wait after the n-th failure in a row, n >= 1.
-func backoff(n int) time.Duration {
-	return min(failedTickWait<<min(n-1, 10), failedTickMax)
+	return pause.Doubled(failedTickWait, failedTickMax, n)
 }

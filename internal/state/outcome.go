@@ -6,6 +6,8 @@ import (
 	"hash/fnv"
 	"slices"
 	"time"
+
+	"github.com/terrapulse/terrapulse/internal/pause"
 )
 
 // MaxBackoff is the longest wait between two attempts at a failing task.
@@ -15,14 +17,10 @@ const MaxBackoff = 15 * time.Minute
 // seconds, at most MaxBackoff. A part that depends on the task's name alone
 // keeps tasks that failed together from coming back together.
 func Backoff(task string, n int) time.Duration {
-	wait := MaxBackoff
-	if n < 11 {
-		h := fnv.New32a()
-		h.Write([]byte(task))
-		base := time.Second << (n - 1)
-		wait = base + base/4*time.Duration(h.Sum32()%256)/256
-	}
-	return min(wait, MaxBackoff)
+	h := fnv.New32a()
+	h.Write([]byte(task))
+	wait := pause.Doubled(time.Second, MaxBackoff, n)
+	return min(wait+wait/4*time.Duration(h.Sum32()%256)/256, MaxBackoff)
 }
 
 // Conclude returns the task's state after one of its runs has ended, and the
