@@ -133,11 +133,7 @@ func (b *batch) add(ctx context.Context, was state.Stored[state.Task], d Decisio
 func (b *batch) flush(ctx context.Context) error {
 	defer func() { b.items, b.changes, b.bytes = nil, 0, 0 }()
 	if b.launches != "" && len(b.items) > 0 {
-		why := b.tick.full()
-		if b.launches == state.KindDrift {
-			why = b.tick.noChecks()
-		}
-		if why != "" {
+		if why := b.tick.full(); why != "" {
 			b.postpone(why)
 			return nil
 		}

@@ -186,14 +186,6 @@ func (t *tick) checksAgain(d *Decision, now time.Time) time.Time {
 	return due
 }
 
-// noChecks says why no checks may begin in this tick, if so.
-func (t *tick) noChecks() string {
-	if len(t.report.Postponed) > 0 {
-		return "runs wait for the next tick"
-	}
-	return t.full()
-}
-
 // startChecks starts a launch of checks. If that fails, its runs are given up after a
 // while, and the tasks are checked at their next times.
 func (t *tick) startChecks(ctx context.Context, launch state.Launch) {
