@@ -349,6 +349,26 @@ func TestAClustersConfigurationIsChangedOneInstanceAfterTheOther(t *testing.T) {
 		t.Error("a task that was disabled has run")
 	}
 	enable(one, true)
+	// A follower, too, serves people who hold a task.
+	follower := two
+	if two.id == leader {
+		follower = three
+	}
+	for _, c := range []struct {
+		method, path, body string
+		code               int
+		says               string
+	}{
+		{"POST", "/v1/tasks/lb/hold", `{"by": "jo"}`, 200, ""},
+		{"POST", "/v1/tasks/lb/run?wait=true", "", 409, "on hold by jo"},
+		{"POST", "/v1/tasks/lb/approval", `{"decision": "approve"}`, 404, "no plan of task 'lb' waits"},
+		{"DELETE", "/v1/tasks/lb/hold", "", 200, ""},
+		{"DELETE", "/v1/tasks/lb/hold", "", 409, "not on hold"},
+	} {
+		if code, text := follower.call(c.method, c.path, c.body); code != c.code || !strings.Contains(text, c.says) {
+			t.Errorf("a follower answers %s %s with %d %s", c.method, c.path, code, text)
+		}
+	}
 	if code, text := three.call("POST", "/v1/tasks/lb/run", ""); code >= 300 {
 		t.Fatalf("an instance answers %d %s", code, text)
 	}
