@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"time"
 )
 
 // Definition is what a task was applied with. It is kept if the task is to be
@@ -15,6 +16,12 @@ type Definition struct {
 	// Providers are those that had a block. The blocks may hold secrets, so the
 	// current ones are used.
 	Providers []string `json:"providers,omitempty"`
+}
+
+// Request is what a person requested.
+type Request struct {
+	By string    `json:"by"`
+	At time.Time `json:"at"`
 }
 
 // DefinitionKey returns the key of the definition of a task.

@@ -157,12 +157,6 @@ type Task struct {
 	Events uint64 `json:"events,omitempty"` // number of the task's latest event
 }
 
-// Request is what a person requested.
-type Request struct {
-	By string    `json:"by"`
-	At time.Time `json:"at"`
-}
-
 // OnHold is a person's hold: the task does not run until it is released.
 type OnHold struct {
 	By      string    `json:"by"`
