@@ -172,6 +172,22 @@ terraform_provider "panos" {
 	wantText(t, r.stderr, "Task lb failed", "not committed to PAN-OS", "rule 100% wrong is invalid")
 	wantRow(t, r.stdout, "lb", "failed", "1", "0", "0")
 
+	// Outside of its window, a run that changes nothing leaves it as it is.
+	tasks := s.read("tasks.hcl")
+	s.write("tasks.hcl", tasks+`
+approval = "always"
+window {
+  kind     = "deny"
+  schedule = "* * * * *"
+  duration = "1h"
+}
+`)
+	wantCode(t, s.run("-once", "-config-file", file), exitWaits)
+	if commands, _ := fw.Commits(); len(commands) != 5 {
+		t.Errorf("%d commits outside of the window", len(commands)-5)
+	}
+	s.write("tasks.hcl", tasks)
+
 	// The next run changes nothing, and commits what the one before has left.
 	r = s.run("-once", "-config-file", file)
 	wantCode(t, r, exitOK)

@@ -37,6 +37,10 @@ type Plan struct {
 	State   string `json:"-"`
 	InState int    `json:"-"` // managed resources in that state
 
+	// Commits is set if an apply has an effect even if the plan changes nothing: it
+	// commits on a firewall what an earlier run has left uncommitted.
+	Commits bool `json:"-"`
+
 	// JSON returns the plan in the format of `terraform show -json`, without secrets,
 	// for programs that judge it. It is nil if Resources is nil.
 	JSON func(ctx context.Context) (json.RawMessage, error) `json:"-"`

@@ -74,7 +74,11 @@ func (j *judgement) run(ctx context.Context, job driver.Job, change func(context
 // plan judges a plan.
 func (j *judgement) plan(ctx context.Context, plan driver.Plan) error {
 	j.judged, j.done.plan = true, plan
-	if !plan.Changes.Any() {
+	switch {
+	case plan.Changes.Any():
+	case plan.Commits:
+		return j.inWindow(ctx) // what is committed was judged when it was applied
+	default:
 		return nil
 	}
 	causes, err := j.causes(ctx, plan)
@@ -94,6 +98,11 @@ func (j *judgement) plan(ctx context.Context, plan driver.Plan) error {
 			return j.wait(append(causes, j.unapproved(content)...), content)
 		}
 	}
+	return j.inWindow(ctx)
+}
+
+// inWindow returns an error if the plan waits for the windows of the task.
+func (j *judgement) inWindow(ctx context.Context) error {
 	times := j.times()
 	if times.Open {
 		return nil

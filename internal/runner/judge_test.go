@@ -32,7 +32,7 @@ type planner struct {
 // judgeable is the plan as a judge gets it, without what takes time.
 func (p *planner) judgeable() driver.Plan {
 	print := func(context.Context) (string, error) { p.printed++; return p.plan.Text, nil }
-	plan := driver.Plan{Changes: p.plan.Changes, State: p.plan.State, InState: p.plan.InState, Print: print}
+	plan := driver.Plan{Changes: p.plan.Changes, State: p.plan.State, InState: p.plan.InState, Commits: p.plan.Commits, Print: print}
 	plan.Detail = func(context.Context) (driver.Plan, error) {
 		p.detailed++
 		full := p.plan
@@ -310,6 +310,23 @@ func TestJudge_ApprovalIsForItsContentAlone(t *testing.T) {
 				t.Error("it was applied")
 			}
 		})
+	}
+}
+
+func TestJudge_NothingIsCommittedOutsideOfTheWindow(t *testing.T) {
+	j := newJudging(t, config.Rules{})
+	night, err := window.Window{Kind: window.Allow, Schedule: "0 22 * * *", Duration: 8 * time.Hour, TimeZone: "UTC"}.Parse()
+	if err != nil {
+		t.Fatal(err)
+	}
+	j.Config().Tasks[0].Rules = config.Rules{Windows: []window.Window{night}, Approval: approval.Spec{Rule: approval.Always}}
+	j.driver.plan.Changes, j.driver.plan.Commits = &state.Changes{}, true
+	if run := j.apply(); run.State != state.RunWaiting || run.Wait.For != state.WaitWindow || j.driver.applied != 1 {
+		t.Errorf("by day: %s %s; %d applies", run.State, run.Error, j.driver.applied)
+	}
+	j.Now = func() time.Time { return noon.Add(11 * time.Hour) }
+	if run := j.resume(time.Time{}); run.State != state.RunSucceeded {
+		t.Errorf("at night: %s %s %v", run.State, run.Error, run.Wait)
 	}
 }
 

@@ -119,6 +119,7 @@ func (d *Driver) change(ctx context.Context, job driver.Job, direct func(*terraf
 			if err != nil {
 				return err
 			}
+			plan.Commits = len(commits) > 0
 			return job.Judge(ctx, plan)
 		})
 	}
