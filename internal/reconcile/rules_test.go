@@ -9,6 +9,7 @@ import (
 
 	rules "github.com/terrapulse/terrapulse/internal/approval"
 	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/overview"
 	"github.com/terrapulse/terrapulse/internal/state"
 	"github.com/terrapulse/terrapulse/internal/window"
 )
@@ -22,6 +23,7 @@ type ruledWorld struct {
 	force    string // who requests a run at the next tick
 	next     int
 	shown    string // what Consul showed when the waiting run was planned
+	replaced bool   // Consul was, and the task loses entries by that
 	approved bool   // by a person, the plan of the waiting run
 	until    time.Time
 }
@@ -29,8 +31,11 @@ type ruledWorld struct {
 // tick decides, and checks what is decided.
 func (w *ruledWorld) tick(t *rapid.T, read bool) {
 	in := Input{Task: w.task, Definition: "def", State: w.state, Force: w.force}
-	if w.force = ""; read || w.state.Recheck || w.state.ObservedAt.IsZero() {
+	if w.force = ""; read || w.replaced || w.state.Recheck || w.state.ObservedAt.IsZero() {
 		in.Observed = &Observed{Digest: w.consul, Entries: cameAPI}
+	}
+	if w.replaced && w.state.Applied != w.consul {
+		in.Observed.Lost, in.Replaced = &loss{entries: 1, text: "1 of 2 entries are gone"}, &state.Replaced{Why: "it is another"}
 	}
 	d := Decide([]Input{in}, w.now)[0]
 	was := w.state
@@ -43,6 +48,8 @@ func (w *ruledWorld) tick(t *rapid.T, read bool) {
 			t.Fatalf("a task on hold is run: %+v", d.Reason)
 		case was.Run != nil:
 			t.Fatalf("a second run: %+v", d.Reason)
+		case in.Replaced != nil:
+			t.Fatalf("a run with what a replaced Consul shows: %+v", d.Reason)
 		case !open && !w.task.PlansFirst():
 			t.Fatalf("a run outside of the window: %+v", d.Reason)
 		}
@@ -67,6 +74,24 @@ func (w *ruledWorld) tick(t *rapid.T, read bool) {
 		if d.Reason.Code == "" || d.Reason.Text == "" || !explained {
 			t.Fatalf("the task waits for no reason: %+v", d.Reason)
 		}
+		w.shows(t, d)
+	}
+}
+
+// shows checks that people see a task that does not run although it should.
+func (w *ruledWorld) shows(t *rapid.T, d Decision) {
+	s := d.State
+	rests := s.Observed == s.Applied && !s.Unfinished() && s.Forced == "" && s.OnHold == nil
+	if rests && s.Waits() == nil || s.Run != nil && s.Waits() == nil {
+		return
+	}
+	var shown state.TaskCounts
+	overview.Count(&shown, s)
+	switch code := d.Reason.Code; {
+	case shown == state.TaskCounts{} && code != state.ReasonCancelled:
+		t.Fatalf("the task counts as applied: %s of %+v", code, s)
+	case (code == state.ReasonReplaced || code == state.ReasonOnHold || code == state.ReasonRejected) && shown.Held+shown.Failing == 0:
+		t.Fatalf("the task is held, and is not shown as that: %s of %+v", code, s)
 	}
 }
 
@@ -163,11 +188,13 @@ func TestDecide_NoHistoryAppliesWhatIsHeldUnapprovedExpiredOrOutsideItsWindow(t 
 				skipUnless(t, w.waitsFor(state.WaitApproval))
 				w.end(t, state.RunCancelled)
 			},
-			"the rules change": func(t *rapid.T) { w.task.Guard.MinEntries++ },
+			"Consul is replaced": func(*rapid.T) { w.replaced = true },
+			"the data is back":   func(*rapid.T) { w.replaced = false },
+			"the rules change":   func(t *rapid.T) { w.task.Guard.MinEntries++ },
 		})
 
 		// People release and approve everything: within a few steps all is applied.
-		w.state.OnHold, w.force = nil, "somebody"
+		w.state.OnHold, w.force, w.replaced = nil, "somebody", false
 		for range 60 {
 			if w.waitsFor(state.WaitApproval) {
 				w.approve(24 * time.Hour)

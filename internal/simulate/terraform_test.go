@@ -163,12 +163,16 @@ func afterwards(ctx context.Context, d time.Duration) (context.Context, func()) 
 
 // Plan implements driver.Driver.
 func (h *hand) Plan(ctx context.Context, job driver.Job) (driver.Plan, error) {
-	return ask(ctx, h.process, terraform, "terraform plans "+job.Task.Name, func() (driver.Plan, error) {
+	plan, err := ask(ctx, h.process, terraform, "terraform plans "+job.Task.Name, func() (driver.Plan, error) {
 		if job.Run.Kind == state.KindDrift {
 			return h.check(job, ctx.Value(runKey{}).(string)), nil
 		}
 		return driver.Plan{Changes: &state.Changes{Add: 1}, Text: "Plan: 1 to add"}, nil
 	})
+	if err != nil || job.Run.Kind != state.KindDrift {
+		return plan, err
+	}
+	return plan, h.step(ctx, working+job.Task.Name+", to check it", func() error { return nil })
 }
 
 // Save implements runner.Logs.
