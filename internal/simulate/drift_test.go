@@ -37,14 +37,14 @@ func (h *hand) check(job driver.Job, run string) driver.Plan {
 	return driver.Plan{Changes: changes, Resources: []driver.ResourceChange{{Address: it.plan, Action: driver.Update}}}
 }
 
-// drifted looks at what a write says of the drift of a task.
+// drifted looks at what a write says of the latest check of a task.
 func (j *judge) drifted(v view, task string, before, now state.Task) {
-	found, was := now.Drifted(), before.Drifted()
-	if found == nil || was != nil && was.Run == found.Run {
+	if now.Drift == nil || before.Drift != nil && before.Drift.Last == now.Drift.Last {
 		return
 	}
-	if last, known := j.rules.checks[found.Run]; !known || last != j.rules.last[task] || now.Run != nil {
-		v.violated("what a check found counts if nothing was applied since: %s writes that of check %s of %s", v.name, found.Run, task)
+	planned, known := j.rules.checks[now.Drift.Last]
+	if known && (planned != j.rules.last[task] || now.Run != nil) {
+		v.violated("the outcome of a check counts if no run began since: %s writes that of check %s of %s", v.name, now.Drift.Last, task)
 	}
 }
 
