@@ -354,10 +354,10 @@ var mutants = []struct {
 		says: "nothing is applied outside of a window",
 	}, {
 		rule: "rules: an approval that has expired is not used",
-		seed: 1395,
-		file: "runner/judge.go",
-		old:  "a != nil && a.Valid(j.Now()) && a.Content == content",
-		new:  "a != nil && a.Content == content",
+		seed: 2880,
+		file: "state/wait.go",
+		old:  "return a.Expires.IsZero() || now.Before(a.Expires)",
+		new:  "return true",
 		says: "with one of that very content",
 	}, {
 		rule: "rules: a run that is resumed is judged",
