@@ -14,8 +14,9 @@ var holdTask = decisionCommand{
 	usage: `Usage: terrapulse hold [flags] TASK
 
   Keeps a task from running until ` + "`terrapulse release TASK`" + `, whatever changes or
-  is requested. A run that has begun goes on. With -config-file it writes to the
-  store of these files, else it uses the API of a running instance.
+  is requested. A run that has begun goes on; one that was only decided does not
+  begin. With -config-file it writes to the store of these files, else it uses
+  the API of a running instance.
 `,
 	do: func(c *decisionCommand, at decisions, task string) (int, error) {
 		by := userAtHost()

@@ -130,7 +130,8 @@ func (e *edit) waitingPlan(plan string) (*state.Wait, error) {
 }
 
 // Hold keeps a task from running until somebody releases it, whatever requests a
-// run. A run that has begun goes on. The error is ErrNoTask.
+// run. A run that has begun goes on; one that has not is superseded. The error is
+// ErrNoTask.
 func (c *Control) Hold(ctx context.Context, task, by, comment string) error {
 	return c.change(ctx, task, func(e *edit) error {
 		if _, err := c.taskOf(ctx, e, task); err != nil {
@@ -139,10 +140,34 @@ func (c *Control) Hold(ctx context.Context, task, by, comment string) error {
 		if e.next.OnHold != nil {
 			return errNoChange
 		}
-		e.next.OnHold = &state.OnHold{By: someone(by), At: e.now, Comment: oneLine(comment)}
+		hold := &state.OnHold{By: someone(by), At: e.now, Comment: oneLine(comment)}
+		if err := c.supersedeIntended(ctx, e, "the task was put on hold by "+hold.By+" before the run began"); err != nil {
+			return err
+		}
+		e.next.OnHold = hold
 		e.events = append(e.events, outbox.Event{Kind: outbox.HoldBegun, At: e.now, Task: task, By: e.next.OnHold.By, Detail: e.next.OnHold.Comment})
 		return nil
 	})
+}
+
+// supersedeIntended ends the run of the task that no runner has claimed: it waits for
+// its slot or its container.
+func (c *Control) supersedeIntended(ctx context.Context, e *edit, why string) error {
+	live := e.next.Run
+	if live == nil || live.Wait != nil {
+		return nil
+	}
+	task := state.TaskName(e.record.Key)
+	run, _, err := readAnyway[state.Run](ctx, c.Store, state.RunKey(task, live.ID))
+	if err != nil {
+		return fmt.Errorf("read run %s: %w", live.ID, err)
+	}
+	if run.Data.State != state.RunIntended || run.Data.AppliedElsewhere() {
+		return nil
+	}
+	ended := run.Data
+	ended.State, ended.Ended, ended.Error = state.RunSuperseded, e.now, state.Cut(why)
+	return c.conclude(ctx, e, run, ended)
 }
 
 // Release ends a Hold. The error is ErrNotOnHold.

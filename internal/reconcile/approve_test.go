@@ -141,6 +141,33 @@ func TestHold_KeepsTheTaskFromRunningUntilItIsReleased(t *testing.T) {
 	}
 }
 
+func TestHold_RunThatNobodyHasClaimedDoesNotBegin(t *testing.T) {
+	b := newBench(t, tasks(2)...)
+	people := b.people()
+	b.tick()
+	runs := b.launcher.launches()[0].Runs
+	b.claimed(runs[1], "container")
+	events := b.recording()
+	for _, run := range runs {
+		b.must(people.Hold(t.Context(), run.Task, "ann", "alarm"))
+	}
+	if got := b.run(runs[0]).Data; got.State != state.RunSuperseded || !strings.Contains(got.Error, "on hold by ann") {
+		t.Errorf("the run that nobody has claimed is %s: %s", got.State, got.Error)
+	}
+	if got := b.run(runs[1]).Data; got.State != state.RunRunning {
+		t.Errorf("the run that has begun is %s: %s", got.State, got.Error)
+	}
+	b.tick()
+	if n := events.count(outbox.RunSuperseded); b.begun("task-0") != 1 || n != 1 {
+		t.Fatalf("%d runs were started, and %d events tell that one was superseded", b.begun("task-0"), n)
+	}
+	b.must(people.Release(t.Context(), "task-0", "ann"))
+	b.tick()
+	if b.begun("task-0") != 2 {
+		t.Errorf("released, it does not run: %+v", b.task("task-0").Reason)
+	}
+}
+
 func TestHold_KeepsAnApprovedRunWaiting(t *testing.T) {
 	b, run := waiting(t, planned)
 	people := b.people()

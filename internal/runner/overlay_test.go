@@ -104,6 +104,20 @@ func TestRunner_ReplacingRunIsNotSuperseded(t *testing.T) {
 	}
 }
 
+func TestRun_TaskThatWasDisabledBeforeItBeganIsNotApplied(t *testing.T) {
+	b := newFixture(t, func(context.Context, io.Writer) (*state.Changes, error) {
+		t.Error("it was applied")
+		return &state.Changes{}, nil
+	})
+	b.Config().Tasks[0].Enabled = false // in its file, while the run waited for its slot
+	if err := b.run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if run := b.stored("r1"); run.State != state.RunSuperseded || !strings.Contains(run.Error, "disabled") {
+		t.Errorf("the run is %s: %s", run.State, run.Error)
+	}
+}
+
 func TestRun_TaskCreatedThroughTheAPIIsRun(t *testing.T) {
 	var applied *config.Task
 	b := newFixture(t, succeed)

@@ -407,6 +407,9 @@ func (c *claim) task(ctx context.Context, launch state.Launch, planned state.Pla
 	case !ok:
 		return nil, nil, fmt.Errorf("%w: the task was removed since it was decided", errSuperseded)
 	}
+	if !task.Enabled && c.claimed.Kind == state.KindApply && !c.claimed.AppliedElsewhere() {
+		return nil, nil, fmt.Errorf("%w: the task was disabled since it was decided", errSuperseded)
+	}
 	if now := task.Digest(cfg); now != planned.Definition {
 		return nil, nil, fmt.Errorf("%w: it was decided on another definition of the task (%.12s) than there is now (%.12s)", errSuperseded, planned.Definition, now)
 	}

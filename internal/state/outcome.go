@@ -40,7 +40,7 @@ func (t Task) Conclude(run Run, definition string) (next Task, forgotten []strin
 			next.Replaces = run.Wait == nil
 		case next.Forced != "":
 		case run.Wait == nil:
-			next.Forced, next.Replaces = "a change of its definition before an earlier run began", true
+			next.Forced, next.Replaces = "an earlier run, which was superseded before it began", true
 		case run.Reason.Code == ReasonForced || run.Reason.Code == ReasonDoubt:
 			// No other record says that it should run.
 			next.Forced = "an earlier request, whose run was superseded while it waited"
