@@ -12,6 +12,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/drift"
 )
 
 // A task that is sent to the API is the task that the file would have been.
@@ -60,7 +61,7 @@ func TestTaskFile_IsSentAsTheSameTask(t *testing.T) {
 			}
 			want := cfg.Tasks[0]
 			same := func(a, b cty.Value) bool { return a.RawEquals(b) }
-			if diff := cmp.Diff(want, *got, cmp.Comparer(same), cmpopts.IgnoreUnexported(config.Task{}),
+			if diff := cmp.Diff(want, *got, cmp.Comparer(same), cmpopts.IgnoreUnexported(config.Task{}, drift.Spec{}),
 				cmpopts.IgnoreFields(config.Task{}, "Source", "FromAPI", "VariableFiles"), cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("as sent the task is another one (-file +sent):\n%s\n%s", diff, definition)
 			}

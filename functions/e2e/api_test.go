@@ -73,7 +73,7 @@ func TestTasksAreMadeAndChangedThroughTheFunctionURL(t *testing.T) {
 		t.Errorf("health before the first tick: %d %s", status, said)
 	}
 	c.mustPush()
-	c.tickUntil("applied", func() bool { return c.out("lb") == "web-1:8080" })
+	c.tickUntil("applied", func() bool { return c.out("lb") == "web-1:8080" && len(c.runs("lb")) == 1 })
 	c.tickUntil("its end is seen", func() bool { return c.tick().Idle })
 	var health map[string]any
 	c.get("/v1/health", &health)

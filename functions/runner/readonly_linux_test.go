@@ -125,7 +125,7 @@ func TestProgram_WritesOnlyToItsWorkVolume(t *testing.T) {
 	eventually(t, "the next container has the lock", func() bool { return strings.Contains(b.lock("t1"), `"terrapulse-l2@`) })
 	b.kill("l2")
 	_ = second.Wait() // the process was killed
-	if !strings.Contains(out.String(), `"holder":"l1-t1"`) {
+	if !strings.Contains(out.String(), "its holder was run l1-t1") {
 		t.Errorf("the log does not tell:\n%s", &out)
 	}
 }
