@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/terrapulse/terrapulse/internal/config"
@@ -17,7 +18,7 @@ import (
 var (
 	ErrNoPlan     = overview.ErrNoPlan
 	ErrOtherPlan  = errors.New("another plan waits for an approval now")
-	ErrSamePerson = errors.New("who changed the task through the API must not approve its plan")
+	ErrSamePerson = errors.New("who changed, deleted or destroys the task through the API must not approve its plan")
 	ErrNotOnHold  = errors.New("the task is not on hold")
 )
 
@@ -40,8 +41,7 @@ func (c *Control) Approve(ctx context.Context, task, plan string, a state.Approv
 			return err
 		}
 		a.By, a.At, a.Comment, a.Content = someone(a.By), e.now, oneLine(a.Comment), *wait.Content
-		// Only a name that was proven shows that somebody else approves.
-		if by := e.Overrides[task].By; t.Approval.DistinctApprover && by != "" && (by == a.By || !a.Authenticated) {
+		if !mayApprove(t, e.changedBy(task), a.By, a.Authenticated) {
 			return ErrSamePerson
 		}
 		if t.Approval.Expires > 0 {
@@ -56,6 +56,24 @@ func (c *Control) Approve(ctx context.Context, task, plan string, a state.Approv
 		e.events = append(e.events, outbox.Event{Kind: outbox.PlanApproved, At: e.now, Task: task, Run: live.ID, By: a.By, Detail: a.Comment, Until: a.Expires})
 		return nil
 	})
+}
+
+// changedBy names everybody because of whom there may be something to approve.
+func (e *edit) changedBy(task string) []string {
+	by := e.Overrides[task].ChangedBy()
+	if e.next.DeletedBy != "" {
+		by = append(by, e.next.DeletedBy)
+	}
+	if e.next.Destroy != nil {
+		by = append(by, e.next.Destroy.By)
+	}
+	return by
+}
+
+// mayApprove reports whether somebody may approve what others have changed. Only a
+// name that was proven shows that it is somebody else.
+func mayApprove(t *config.Task, changedBy []string, by string, authenticated bool) bool {
+	return !t.Approval.DistinctApprover || len(changedBy) == 0 || authenticated && !slices.Contains(changedBy, by)
 }
 
 // Reject ends the run of a task that waits with a plan. The task is not planned again

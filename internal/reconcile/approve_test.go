@@ -78,11 +78,7 @@ func TestApprove_WhoChangedTheTaskCannotApproveWhereAnotherPersonMust(t *testing
 	b, _ := waiting(t, planned)
 	b.Config.Tasks[0].Approval = approvals.Spec{Rule: approvals.Always, DistinctApprover: true}
 	people := b.people()
-	rec, err := state.ReadReconcile(t.Context(), b.store)
-	b.must(err)
-	next := rec.Data
-	next.Overrides = "changed"
-	b.must(b.store.Apply(t.Context(), rec.Write(next), b.override("task-0").Write(state.Override{Task: "task-0", By: "ann", Enabled: new(true)})))
+	b.overridden(state.Override{Task: "task-0", By: "ann", Enabled: new(true)})
 	if err := people.Approve(t.Context(), "task-0", "", ann("")); !errors.Is(err, ErrSamePerson) {
 		t.Errorf("ann approves her own change: %v", err)
 	}
@@ -90,6 +86,53 @@ func TestApprove_WhoChangedTheTaskCannotApproveWhereAnotherPersonMust(t *testing
 		t.Errorf("somebody says that he is bob: %v", err)
 	}
 	b.must(people.Approve(t.Context(), "task-0", "", state.Approval{By: "bob", Authenticated: true}))
+}
+
+// overridden writes an override, as the API does.
+func (b *bench) overridden(o state.Override) {
+	b.t.Helper()
+	rec, err := state.ReadReconcile(b.t.Context(), b.store)
+	b.must(err)
+	next := rec.Data
+	next.Overrides = "changed"
+	b.must(b.store.Apply(b.t.Context(), rec.Write(next), b.override(o.Task).Write(o)))
+}
+
+func TestApprove_EveryoneWhoChangedTheTaskIsKnownWhereAnotherPersonMust(t *testing.T) {
+	cat := state.Approval{By: "cat", Authenticated: true}
+	for name, c := range map[string]struct {
+		change  func(*Control) error // by ann
+		destroy bool
+	}{
+		"somebody else changed it later": {func(c *Control) error {
+			if _, err := c.SetEnabled(t.Context(), "task-0", false, ChangeOptions{By: "ann"}); err != nil {
+				return err
+			}
+			_, err := c.SetEnabled(t.Context(), "task-0", true, ChangeOptions{By: "bob", Provisional: true})
+			return err
+		}, false},
+		"she requested its end": {func(c *Control) error { return c.Destroy(t.Context(), "task-0", "ann") }, true},
+	} {
+		b := newBench(t, tasks(1)...)
+		b.Config.Tasks[0].Approval.DistinctApprover = true
+		people := b.people()
+		if err := c.change(people); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		b.tick()
+		run := b.launcher.launches()[0].Runs[0]
+		if live := b.task("task-0").Run; live.Destroys() != c.destroy {
+			t.Fatalf("%s: %+v", name, live)
+		}
+		b.claimed(run, "container")
+		b.wait(run, planned)
+		if err := people.Approve(t.Context(), "task-0", "", state.Approval{By: "ann", Authenticated: true}); !errors.Is(err, ErrSamePerson) {
+			t.Errorf("%s, and ann approves: %v", name, err)
+		}
+		if err := people.Approve(t.Context(), "task-0", "", cat); err != nil {
+			t.Errorf("%s, and cat approves: %v", name, err)
+		}
+	}
 }
 
 func TestReject_TaskIsNotPlannedAgainUntilItsInputChanges(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/overlay"
@@ -104,6 +105,7 @@ func (c *Control) SetEnabled(ctx context.Context, task string, enabled bool, opt
 			next.Made = e.now
 		}
 		next.Task, next.Enabled, next.By, next.At = task, &enabled, someone(opts.By), e.now
+		next.Others = slices.DeleteFunc(override.Data.ChangedBy(), func(by string) bool { return by == next.By })
 		if !t.FromAPI {
 			next.Deleted = "" // its block was changed since
 		}
@@ -172,7 +174,7 @@ func (c *Control) Delete(ctx context.Context, task, by string) (comesBack bool, 
 				e.next.Leaving = override.Data.Definition
 			}
 		}
-		e.next.Deleted = true
+		e.next.Deleted, e.next.DeletedBy = true, next.By
 		e.cancelPending()
 		e.overridden(change, next)
 		return nil

@@ -49,6 +49,8 @@ type Input struct {
 	// entries by that. Accepted says that a person has approved it.
 	Replaced *state.Replaced
 	Accepted *state.Accepted
+	// ChangedBy are those who have changed the task through the API.
+	ChangedBy []string
 	// LostCheck is the check for drift of State.Drift, ended as lost, if it is known to
 	// be dead. Check permits to check the task now.
 	LostCheck *state.Run
@@ -178,7 +180,7 @@ func (d *decider) note() {
 		if !s.RemovedAt.IsZero() && s.Last != nil && s.Last.Kind == state.KindDestroy {
 			s.Held = nil // it is back, and perhaps a part of it was destroyed
 		}
-		s.RemovedAt, s.Deleted = time.Time{}, false
+		s.RemovedAt, s.Deleted, s.DeletedBy = time.Time{}, false, ""
 	}
 	if d.Removed && d.Blocked == nil && (s.RemovedAt.IsZero() || s.RemovedAt.After(d.now)) {
 		s.RemovedAt = d.now

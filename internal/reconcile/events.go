@@ -70,7 +70,7 @@ func recorded(was, next state.Reconcile, now time.Time) []outbox.Event {
 		add(outbox.Event{Kind: outbox.ConsulFound, Since: was.Since})
 	}
 	switch r, old := next.Replaced, was.Replaced; {
-	case r != nil && r.Said && (old == nil || !old.Said || old.Approved != nil && old.Shown != r.Shown):
+	case r != nil && r.Said && (old == nil || !old.Said || old.Approved != nil):
 		add(outbox.Event{Kind: outbox.ConsulReplaced, Detail: r.Detail(), Cause: r.Why})
 	case old == nil || !old.Said || r != nil && r.Said:
 	case old.Approved != nil:

@@ -66,7 +66,9 @@ func (t *tick) observe(ctx context.Context, rec state.Reconcile, states map[stri
 			inputs[i] = Input{Task: task.Task, Corrupt: err}
 			continue
 		}
-		if o := t.effective.Overrides[task.Name]; o.Provisional != nil && s.Run == nil && s.Forced == "" && !hadRun(o, s) {
+		o := t.effective.Overrides[task.Name]
+		inputs[i].ChangedBy = o.ChangedBy()
+		if o.Provisional != nil && s.Run == nil && s.Forced == "" && !hadRun(o, s) {
 			inputs[i].Force = o.By // what was asked for is forgotten where the task was not there for a while
 		}
 	}

@@ -21,8 +21,9 @@ var ErrNotReplaced = errors.New("no task is held because Consul was replaced")
 
 // ApproveAll permits all tasks to lose the entries that a replaced Consul does not
 // have. It applies to what the latest tick was shown: if the next tick is shown
-// something else, it is void. Of a, By, Authenticated and Comment are used. To repeat
-// it is harmless. The error is ErrNotReplaced.
+// something else, it is void. A task that requires another approver stays held. Of a,
+// By, Authenticated and Comment are used. To repeat it is harmless. The error is
+// ErrNotReplaced.
 func (c *Control) ApproveAll(ctx context.Context, a state.ReplacedApproval) error {
 	return c.write(ctx, func(rec *state.Reconcile) ([]state.Change, error) {
 		if rec.Replaced == nil || rec.Replaced.Tasks == 0 {
@@ -161,9 +162,8 @@ func unseen(rec state.Reconcile, shown map[string]state.Identity) bool {
 // any more. After an approval, it holds on for tasks of which it is not known what they
 // lose.
 func accept(inputs []Input, rec state.Reconcile, identities map[string]state.Identity, replaced *state.Replaced, everything bool) (map[string]state.Identity, *state.Replaced) {
-	complete, lost := everything, []*Input{}
-	sum := sha256.New()
-	var tasks, entries int
+	complete := everything
+	var lost, refused []*Input // refused are those that the approver must not approve
 	var unread []string
 	for i := range inputs {
 		in := &inputs[i]
@@ -173,15 +173,11 @@ func accept(inputs []Input, rec state.Reconcile, identities map[string]state.Ide
 		}
 		if concerned && in.Observed != nil && in.Observed.Lost != nil {
 			lost = append(lost, in)
-			tasks, entries = tasks+1, entries+in.Observed.Lost.entries
-			fmt.Fprintf(sum, "%q %s %s %s\n", in.Task.Name, in.Definition, in.Observed.Digest, in.Observed.Inputs)
 		}
 	}
+	tasks := len(lost)
 	if replaced != nil {
-		replaced.Tasks, replaced.Entries, replaced.Names, replaced.Shown = tasks, entries, nil, hex.EncodeToString(sum.Sum(nil))
-		for _, in := range lost[:min(len(lost), state.MaxNames)] {
-			replaced.Names = append(replaced.Names, in.Task.Name)
-		}
+		show(replaced, lost)
 		a := replaced.Approved
 		approved := a != nil && a.Shown == replaced.Shown
 		if !approved && (tasks > 0 || !complete) {
@@ -197,6 +193,13 @@ func accept(inputs []Input, rec state.Reconcile, identities map[string]state.Ide
 			return rec.Consuls, replaced
 		}
 		for _, in := range lost {
+			if !mayApprove(in.Task, in.ChangedBy, a.By, a.Authenticated) {
+				refused = append(refused, in)
+				if in.Replaced = replaced; !slices.Contains(unread, in.Task.Name) {
+					unread = append(unread, in.Task.Name)
+				}
+				continue
+			}
 			given := state.Approval{By: a.By, Authenticated: a.Authenticated, At: a.At, Comment: a.Comment,
 				Content: state.Content{Definition: in.Definition, Input: in.Observed.Inputs}}
 			if lasts := in.Task.Approval.Expires; lasts > 0 {
@@ -224,10 +227,25 @@ func accept(inputs []Input, rec state.Reconcile, identities map[string]state.Ide
 		}
 	}
 	if replaced != nil && len(unread) > 0 {
-		replaced.Approved, replaced.Said, replaced.Unread, replaced.Tasks, replaced.Entries, replaced.Names = nil, false, unread, 0, 0, nil
+		show(replaced, refused)
+		replaced.Approved, replaced.Said, replaced.Unread = nil, len(refused) > 0, unread
 		return consuls, replaced
 	}
 	return consuls, nil
+}
+
+// show records what is held: these tasks, which would lose entries.
+func show(replaced *state.Replaced, lost []*Input) {
+	sum := sha256.New()
+	replaced.Tasks, replaced.Entries, replaced.Names = len(lost), 0, nil
+	for i, in := range lost {
+		replaced.Entries += in.Observed.Lost.entries
+		if i < state.MaxNames {
+			replaced.Names = append(replaced.Names, in.Task.Name)
+		}
+		fmt.Fprintf(sum, "%q %s %s %s\n", in.Task.Name, in.Definition, in.Observed.Digest, in.Observed.Inputs)
+	}
+	replaced.Shown = hex.EncodeToString(sum.Sum(nil))
 }
 
 // appliesSince reports whether the task has a run since before a time: what it applies

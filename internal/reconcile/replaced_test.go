@@ -291,6 +291,33 @@ func TestTick_TaskThatCannotBeReadWhenTheRestIsApprovedIsHeldOn(t *testing.T) {
 	}
 }
 
+func TestTick_WhoChangedATaskDoesNotApproveItsLossWhereAnotherPersonMust(t *testing.T) {
+	b := replacedBench(t)
+	events := &recorder{}
+	b.Sinks = func() []outbox.Sink { return []outbox.Sink{events} }
+	b.Config.Tasks[1].Approval.DistinctApprover = true
+	b.overridden(state.Override{Task: "task-1", By: "alice", Enabled: new(true)})
+	b.tick()
+	b.approveAll()
+	b.tick()
+	if runs := b.launcher.launches()[0].Runs; len(runs) != 2 || b.begun("task-1") != 0 || b.task("task-1").Reason.Code != state.ReasonReplaced {
+		t.Fatalf("%+v; task-1: %+v", runs, b.task("task-1").Reason)
+	}
+	if rec := b.record(); rec.Replaced == nil || !slices.Equal(rec.Replaced.Names, []string{"task-1"}) || events.count(outbox.ConsulReplaced) != 2 {
+		t.Fatalf("%+v; said %d times", rec.Replaced, events.count(outbox.ConsulReplaced))
+	}
+	b.approveAll() // by alice, once more
+	b.tick()
+	if b.begun("task-1") != 0 || events.count(outbox.ConsulReplaced) != 3 {
+		t.Fatalf("%d runs began, said %d times", b.begun("task-1"), events.count(outbox.ConsulReplaced))
+	}
+	b.must((&Control{Store: b.store, Now: b.Now}).ApproveAll(t.Context(), state.ReplacedApproval{By: "bob", Authenticated: true}))
+	b.tick()
+	if b.begun("task-1") != 1 || b.record().Replaced != nil {
+		t.Errorf("bob has approved it: %+v", b.task("task-1").Reason)
+	}
+}
+
 func TestTick_RunThatHasReadTheConsulOfBeforeIsAwaited(t *testing.T) {
 	b := replacedBench(t)
 	events := &recorder{}

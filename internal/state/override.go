@@ -20,8 +20,18 @@ type Override struct {
 	// succeeds.
 	Provisional *Provisional `json:"provisional,omitempty"`
 	By          string       `json:"by,omitempty"` // who made the latest change
-	At          time.Time    `json:"at"`           // of the latest change
-	Made        time.Time    `json:"made"`         // of the override: the order of the tasks
+	// Others made earlier changes that are still in effect.
+	Others []string  `json:"others,omitempty"`
+	At     time.Time `json:"at"`   // of the latest change
+	Made   time.Time `json:"made"` // of the override: the order of the tasks
+}
+
+// ChangedBy names everybody who made a change that is in effect.
+func (o Override) ChangedBy() []string {
+	if o.By == "" {
+		return nil
+	}
+	return append([]string{o.By}, o.Others...)
 }
 
 // String describes the change in words.

@@ -122,6 +122,7 @@ type Task struct {
 	// kept for a while, or, if it was deleted through the API, until its run ends.
 	RemovedAt time.Time `json:"removed_at,omitzero"`
 	Deleted   bool      `json:"deleted,omitempty"` // through the API
+	DeletedBy string    `json:"deleted_by,omitempty"`
 
 	// OnRemoval is the digest of the Definition that the task is destroyed with when
 	// it is removed; empty if what it has made stays then.

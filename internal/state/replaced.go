@@ -40,7 +40,8 @@ type Replaced struct {
 	// Approved is an approval of everything that Shown stands for, until the next tick.
 	Approved *ReplacedApproval `json:"approved,omitempty"`
 	// Unread are the tasks of which it was not known what they lose when the rest was
-	// approved: they could not be read, or had a run under way. If there are any, no other
+	// approved: they could not be read, or had a run under way. So are those that require
+	// another approver. If there are any, no other
 	// task is held.
 	Unread []string `json:"unread,omitempty"`
 	Said   bool     `json:"said,omitempty"` // there was an event
