@@ -145,7 +145,7 @@ func (d *Dir) beside(ctx context.Context, backend config.Backend) (*Dir, func(),
 
 // stateIn returns the task's state in a backend; nil if there is none.
 func (d *Dir) stateIn(ctx context.Context, from config.Backend) ([]byte, error) {
-	if from.Type == "local" {
+	if local(from) {
 		return readState(filepath.Join(workspaceDir(d.path, from), d.opts.Task, "terraform.tfstate"))
 	}
 	old, remove, err := d.beside(ctx, from)

@@ -1,0 +1,206 @@
+package terraform
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/terraform-exec/tfexec"
+
+	"github.com/terrapulse/terrapulse/internal/config"
+)
+
+// Former is where the state of a task was under its name before.
+type Former struct {
+	Task    string
+	Backend config.Backend // for that name
+	Dirs    []string       // the directories that it may have had: a local backend is below one of them
+	// Expected says that there must be a state, as the task was applied.
+	Expected bool
+}
+
+// TakeAlong moves the state that the task had under another name to its workspace, and
+// the resources in it to its module: nothing is made anew. Then it removes the state
+// before. A move that did not get to its end is taken up by the next one.
+func (d *Dir) TakeAlong(ctx context.Context, former Former) error {
+	if err := d.takeAlong(ctx, former); err != nil {
+		return fmt.Errorf("take the Terraform state of task %s along to task %s, its new name: %w", former.Task, d.opts.Task, err)
+	}
+	return nil
+}
+
+func (d *Dir) takeAlong(ctx context.Context, former Former) error {
+	from, err := d.former(former)
+	if err != nil {
+		return err
+	}
+	was, err := from.stateIn(ctx, former.Backend)
+	if err != nil {
+		return err
+	}
+	now, err := d.current(ctx)
+	if err != nil {
+		return err
+	}
+	there, err := markOf(now)
+	if err != nil {
+		return err
+	}
+	before, err := markOf(was)
+	if err != nil {
+		return err
+	}
+	switch shared := d.sharesState(former.Backend); {
+	case shared:
+		if now, err = d.renamed(ctx, former.Task, now); err != nil || now == nil {
+			return err
+		}
+		_, err = d.push(ctx, now)
+		return err
+	case len(was) == 0 && len(now) == 0 && former.Expected:
+		return errors.New("there is no state under either name: if it is in another place, move it to the new name by hand; to begin without one, remove moved_from")
+	case len(was) == 0:
+		return nil
+	case len(there.Objects) > 0 && there.Lineage != before.Lineage:
+		if len(before.Objects) == 0 {
+			return nil // nothing is managed under the name before
+		}
+		return fmt.Errorf("both names have a state, and neither is replaced: the new one has %d resources, the one before %d. Find out which one is right, and remove the other "+
+			"(terraform workspace delete), or remove moved_from", len(there.Objects), len(before.Objects))
+	}
+	if there.Lineage != before.Lineage || there.Serial <= before.Serial {
+		next, err := d.renamed(ctx, former.Task, was)
+		if err != nil {
+			return err
+		}
+		if next == nil {
+			next = was // it has nothing of the module
+		}
+		if err := d.receive(ctx, next, d); err != nil {
+			return err
+		}
+		if now, err = d.current(ctx); err != nil {
+			return err
+		}
+		if there, err = markOf(now); err != nil {
+			return err
+		}
+		if there.Lineage != before.Lineage || len(there.Objects) != len(before.Objects) {
+			return errors.New("the backend did not take all of it: the state before stays, and the next run tries again")
+		}
+	}
+	fmt.Fprintf(d.opts.Log, "The state of task %s was taken along: it is the state of task %s now.\n", former.Task, d.opts.Task)
+	if err := d.removeFormer(ctx, from, former); err != nil {
+		return fmt.Errorf("it was copied, but the state before was not removed (the next run tries again): %w", err)
+	}
+	return nil
+}
+
+// former returns a directory that stands for the one under the name before.
+func (d *Dir) former(former Former) (*Dir, error) {
+	from := *d
+	from.opts.Task, from.opts.Workspace, from.opts.Backend = former.Task, workspaceOf(former.Backend, former.Task), former.Backend
+	if !local(former.Backend) {
+		return &from, nil
+	}
+	for _, dir := range former.Dirs {
+		path, err := filepath.Abs(dir)
+		if err != nil {
+			return nil, err
+		}
+		from.path = path
+		if exists(from.localState()) {
+			break
+		}
+	}
+	return &from, nil
+}
+
+func local(b config.Backend) bool { return b.Type == "" || b.Type == "local" }
+
+// sharesState reports whether the backend has one state for both names.
+func (d *Dir) sharesState(before config.Backend) bool {
+	if hasWorkspaces(before) || hasWorkspaces(d.opts.Backend) {
+		return false
+	}
+	one, err1 := json.Marshal(before.Body.Value().GoString())
+	two, err2 := json.Marshal(d.opts.Backend.Body.Value().GoString())
+	return err1 == nil && err2 == nil && string(one) == string(two)
+}
+
+// renamed returns a state with the resources of a task's module below the module of
+// this task; nil if it has none. Terraform does that in a temporary directory.
+func (d *Dir) renamed(ctx context.Context, before string, state []byte) ([]byte, error) {
+	if !hasModule(state, before) {
+		return nil, nil
+	}
+	dir, remove, err := scratch("")
+	if err != nil {
+		return nil, err
+	}
+	defer remove()
+	path := filepath.Join(dir, "terraform.tfstate")
+	if err := os.WriteFile(path, state, 0o600); err != nil {
+		return nil, err
+	}
+	opts := d.opts
+	opts.PersistLog, opts.VarJSON, opts.Backend, opts.Workspace = false, nil, config.Backend{}, defaultWorkspace
+	scratched, err := d.bin.Open(dir, opts)
+	if err != nil {
+		return nil, err
+	}
+	err = scratched.run(ctx, "state mv", nil, func(ctx context.Context) error {
+		return scratched.tf.StateMv(ctx, "module."+before, "module."+d.opts.Task)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return os.ReadFile(path)
+}
+
+// hasModule reports whether a state has resources in a module of the root module.
+func hasModule(state []byte, name string) bool {
+	var s struct{ Resources []struct{ Module string } }
+	_ = json.Unmarshal(state, &s) // Terraform says what is wrong with it
+	return slices.ContainsFunc(s.Resources, func(r struct{ Module string }) bool {
+		return r.Module == "module."+name || strings.HasPrefix(r.Module, "module."+name+".")
+	})
+}
+
+// removeFormer removes the state under the name before, and its workspace if the
+// backend has one for it.
+func (d *Dir) removeFormer(ctx context.Context, from *Dir, former Former) error {
+	switch {
+	case local(former.Backend):
+		file := from.localState()
+		if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		_ = os.Remove(file + ".backup")
+		_ = os.Remove(filepath.Dir(file)) // unless something else is in it
+		return nil
+	case hasWorkspaces(former.Backend):
+		// The workspace that is selected is that of this task.
+		return d.attempt(ctx, "workspace delete", func(lock, _ string) error {
+			return d.run(ctx, "workspace delete", nil, func(ctx context.Context) error {
+				return d.tf.WorkspaceDelete(ctx, former.Task, tfexec.Force(true), tfexec.LockTimeout(lock))
+			})
+		})
+	}
+	old, remove, err := from.beside(ctx, former.Backend)
+	if err != nil {
+		return err
+	}
+	defer remove()
+	return old.attempt(ctx, "state rm", func(lock, _ string) error {
+		return old.run(ctx, "state rm", nil, func(ctx context.Context) error {
+			return old.tf.StateRm(ctx, "module."+former.Task, tfexec.LockTimeout(lock))
+		})
+	})
+}

@@ -1,0 +1,154 @@
+package terraform
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/consul/consultest"
+)
+
+// placeModule is fileModule with a file that does not depend on the module's name,
+// as path.module does.
+func placeModule(t *testing.T) string {
+	return strings.ReplaceAll(fileModule, "${path.module}", filepath.ToSlash(t.TempDir()))
+}
+
+// rename gives the fixture's task another name, in another directory.
+func (f *fixture) rename(to string) Former {
+	f.t.Helper()
+	former := Former{Task: f.task.Name, Backend: f.cfg.Terraform.Backend, Dirs: []string{filepath.Join(filepath.Dir(f.dir), "elsewhere"), f.dir}, Expected: true}
+	f.task.Name, f.dir = to, filepath.Join(filepath.Dir(f.dir), to)
+	f.render("api")
+	return former
+}
+
+// takes takes the state along, and fails the test if anything is made anew.
+func (f *fixture) takes(former Former) {
+	f.t.Helper()
+	d := f.open()
+	if _, err := d.Init(f.t.Context()); err != nil {
+		f.t.Fatal(err)
+	}
+	if err := d.TakeAlong(f.t.Context(), former); err != nil {
+		f.t.Fatalf("%v\n%s", err, f.log.String())
+	}
+	if sum := f.apply(d); sum.Any() {
+		f.t.Errorf("something was made anew: %+v\n%s", sum, f.log.String())
+	}
+}
+
+func TestTakeAlong_LocalStateIsThatOfTheNewName(t *testing.T) {
+	f := newFixture(t, placeModule(t))
+	before := f.open().localState()
+	f.init(f.open(), true)
+	f.apply(f.open())
+	was := read(t, before)
+
+	former := f.rename("web2")
+	f.takes(former)
+	if exists(filepath.Dir(before)) {
+		t.Error("the workspace before is still there")
+	}
+	now := read(t, f.open().localState())
+	if lineage(t, now) != lineage(t, was) || !hasModule([]byte(now), "web2") || hasModule([]byte(now), "web") {
+		t.Errorf("the state is now\n%s", now)
+	}
+	f.takes(former) // the outcome of the run was lost: nothing is left to do
+
+	// A crash came between the copy and the removal.
+	write(t, before, was)
+	f.takes(former)
+	if exists(before) || read(t, f.open().localState()) != now {
+		t.Error("the move was not finished, or the new state has changed")
+	}
+}
+
+func TestTakeAlong_RefusesToGuess(t *testing.T) {
+	f := newFixture(t, placeModule(t))
+	before := f.open().localState()
+	f.init(f.open(), true)
+	f.apply(f.open())
+	was := read(t, before)
+	former := f.rename("web2")
+	f.init(f.open(), true)
+	f.apply(f.open()) // made anew
+	now := read(t, f.open().localState())
+	err := f.open().TakeAlong(t.Context(), former)
+	if err == nil || !strings.Contains(err.Error(), "both names have a state") {
+		t.Errorf("two states: %v", err)
+	}
+	if read(t, before) != was || read(t, f.open().localState()) != now {
+		t.Error("a state was replaced")
+	}
+
+	if err := os.Remove(before); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(f.open().localState()); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.open().TakeAlong(t.Context(), former); err == nil || !strings.Contains(err.Error(), "no state under either name") {
+		t.Errorf("no state: %v", err)
+	}
+	former.Expected = false // the task was never applied
+	if err := f.open().TakeAlong(t.Context(), former); err != nil {
+		t.Errorf("no state, and none is expected: %v", err)
+	}
+}
+
+func TestTakeAlong_StateInConsulIsThatOfTheNewName(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts Consul")
+	}
+	s := states{newFixture(t, placeModule(t)), consultest.Start(t)}
+	s.cfg.Consul.Address = s.server.Addr()
+	s.in("one/state")
+	s.init(s.open(), true)
+	s.apply(s.open())
+	was := s.get("one/state-env:web")
+
+	former := s.rename("web2")
+	s.takes(former)
+	if got := s.get("one/state-env:web"); got != "" {
+		t.Errorf("the state before is still there: %s", got)
+	}
+	now := s.get("one/state-env:web2")
+	if lineage(t, now) != lineage(t, was) || !hasModule([]byte(now), "web2") {
+		t.Errorf("the state is now\n%s", now)
+	}
+	s.put("one/state-env:web", was) // a crash came between the copy and the removal
+	s.takes(former)
+	if got := s.get("one/state-env:web"); got != "" || s.get("one/state-env:web2") != now {
+		t.Errorf("the move was not finished: %q", got)
+	}
+}
+
+// A move that is interrupted at any point ends with one state, the one of the task.
+func TestTakeAlong_InterruptedMoveLosesNothing(t *testing.T) {
+	f := newFixture(t, placeModule(t))
+	f.cfg.Terraform.Backend.Body = config.Body{Attributes: map[string]cty.Value{"workspace_dir": cty.StringVal(t.TempDir())}}
+	f.render("api")
+	f.init(f.open(), true)
+	f.apply(f.open())
+	before := f.open().localState()
+	former := f.rename("web2")
+	f.init(f.open(), true)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := f.open().TakeAlong(ctx, former); err == nil {
+		t.Error("an interrupted move succeeded")
+	}
+	if !exists(before) {
+		t.Fatal("the state is lost")
+	}
+	f.takes(former)
+	if exists(before) {
+		t.Error("the state before is still there")
+	}
+}
