@@ -126,6 +126,9 @@ func Task(t *config.Task) apispec.Task {
 	if own := t.OwnRunTimeout(); own != nil {
 		def.RunTimeout = new(own.String())
 	}
+	if t.MovedFrom != "" {
+		def.MovedFrom = &t.MovedFrom
+	}
 	if own := t.OwnRules(); len(own) > 0 {
 		text, err := json.Marshal(own)
 		if err == nil {

@@ -311,7 +311,7 @@ f.hcl:5: check.a b.files: the files of the check cannot be read: there is no fil
 	{"tag of a service", "service {\n name = \"x\"\n tag = \"y\"\n}",
 		`f.hcl:3: service[0].tag: invalid key tag: it was removed, use filter with "<tag>" in Service.Tags`},
 	{"an unknown key of a task", aTask(services + "\nfoo = 1"),
-		`f.hcl:5: task[0].foo: invalid key "foo"; allowed: approval, approval_expires, approve_destroy, buffer_period, check, condition, description, drift, enabled, guard, module, module_input, name, on_removal, providers, require_distinct_approver, run_timeout, variable_files, variables, version, window, working_dir`},
+		`f.hcl:5: task[0].foo: invalid key "foo"; allowed: approval, approval_expires, approve_destroy, buffer_period, check, condition, description, drift, enabled, guard, module, module_input, moved_from, name, on_removal, providers, require_distinct_approver, run_timeout, variable_files, variables, version, window, working_dir`},
 	{"a terraform_provider without label", `terraform_provider { x = 1 }`,
 		`f.hcl:1: terraform_provider: the block has no label; write it as in terraform_provider "aws" { ... } or backend "s3" { ... }; in YAML as a key above the block's own`},
 	{"a terraform_provider with two labels", `terraform_provider "a" "b" {}`,

@@ -154,6 +154,7 @@ type Task struct {
 	ModuleInputs      []condition.Spec // data for the module that triggers nothing
 	BufferPeriod      BufferPeriod
 	RunTimeout        time.Duration // of each run; 0 is no limit
+	MovedFrom         string        // the name that the task had before
 	WorkingDir        string        // the task's own directory
 	Rules
 	// ModuleDigest is a digest of the files of a local module. Only a bundle sets it.

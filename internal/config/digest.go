@@ -29,6 +29,7 @@ func (c *Config) Digest() string {
 		m.set("enabled", t.Enabled)
 		m.set("buffer_period", bufferMeaning(t.BufferPeriod.Enabled, t.BufferPeriod.Min, t.BufferPeriod.Max))
 		m.set("rules", t.Rules.meaning())
+		m.set("moved_from", t.MovedFrom)
 		tasks[i] = m
 	}
 	consul, m := meaning{}, meaning{}
@@ -45,6 +46,18 @@ func (c *Config) Digest() string {
 // description, its buffer period and whether it is enabled.
 func (t *Task) Digest(c *Config) string { return c.taskMeaning(t).digest() }
 
+// Shape identifies what makes a renamed task the same one: its module, its providers
+// and its condition.
+func (t *Task) Shape(c *Config) string {
+	m := meaning{}
+	m.set("module", c.moduleMeaning(t))
+	m.set("providers", t.Providers)
+	if t.Condition.Spec != nil {
+		m.set("condition", specMeaning(t.Condition.Spec))
+	}
+	return m.digest()[:16]
+}
+
 // Identity identifies the block of the task in its file, in hex SHA-256. Overrides,
 // the driver, providers and the content of variable files do not change it.
 func (t *Task) Identity(c *Config) string {
@@ -60,6 +73,7 @@ func (t *Task) Identity(c *Config) string {
 	m.set("buffer_period", bufferMeaning(t.buffer.Enabled, t.buffer.Min, t.buffer.Max))
 	m.set("run_timeout", t.timeout)
 	m.set("rules", t.rules)
+	m.set("moved_from", t.MovedFrom)
 	m.set("working_dir", c.relative(t.dir))
 	return m.digest()
 }
@@ -70,7 +84,7 @@ func Differences(was *Config, old *Task, is *Config, t *Task) []string {
 	a, b := was.parts(old), is.parts(t)
 	differ := differing(a, b)
 	var what []string
-	for _, name := range []string{"enabled", "description", "module", "files of the module", "version", "condition", "module_input", "buffer_period", "run_timeout",
+	for _, name := range []string{"enabled", "description", "module", "files of the module", "version", "condition", "module_input", "buffer_period", "run_timeout", "moved_from",
 		"guard", "approval", "on_removal", "window", "check", "drift", "variables", "providers", "provider", "engine", "Terraform's version", "backend"} {
 		switch {
 		case !slices.Contains(differ, name), name == "files of the module" && slices.Contains(differ, "module"):
@@ -102,7 +116,7 @@ func (c *Config) parts(t *Task) meaning {
 		providers[id] = c.providerMeaning(id)
 	}
 	parts := meaning{
-		"enabled": t.Enabled, "description": t.Description, "buffer_period": t.BufferPeriod, "run_timeout": t.RunTimeout,
+		"enabled": t.Enabled, "description": t.Description, "buffer_period": t.BufferPeriod, "run_timeout": t.RunTimeout, "moved_from": t.MovedFrom,
 		"module": m["module"], "files of the module": t.ModuleDigest, "version": t.Version,
 		"condition": []any{m["condition"], t.Condition.UseAsModuleInput}, "module_input": m["module_input"],
 		"variables": variables, "providers": t.Providers, "provider": providers,

@@ -103,7 +103,9 @@ func (c *Config) parse(definition []byte, made bool) (*Task, error) {
 	l.fill(&raw, "")
 	t := l.task(&raw, c, nil)
 	t.FromAPI, t.Source = true, Position{}
-	l.takenBy(c, c.Tasks).refuse(&raw, &t)
+	others := l.takenBy(c, c.Tasks)
+	others.refuse(&raw, &t)
+	others.refuseMove(&raw)
 	if len(l.Errors) > 0 {
 		return nil, Errors(l.Errors)
 	}

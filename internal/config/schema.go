@@ -234,7 +234,7 @@ type rawProvider struct {
 
 type rawTask struct {
 	block.Origin
-	Name          block.String     `key:"name" required:"true" form:"task" doc:"unique, ignoring case; letters, digits, '_' and '-', no digit first, at most 200 bytes. Also the name of the Terraform workspace: a renamed task loses its state"`
+	Name          block.String     `key:"name" required:"true" form:"task" doc:"unique, ignoring case; letters, digits, '_' and '-', no digit first, at most 200 bytes. Also the name of the Terraform workspace: see 'moved_from' before you rename a task"`
 	Description   block.String     `key:"description" doc:"description for people; also a comment in the generated root module"`
 	Enabled       block.Bool       `key:"enabled" default:"true" doc:"'false': the task does not run, and its infrastructure is kept"`
 	Module        block.String     `key:"module" required:"true" example:"./modules/load-balancer" doc:"a folder ('./m', '../m' or absolute) or any module address of Terraform"`
@@ -246,6 +246,7 @@ type rawTask struct {
 	ModuleInputs  []rawModuleInput `key:"module_input" doc:"further data for the module, which does not trigger the task"`
 	BufferPeriod  rawTaskBuffer    `key:"buffer_period" unset:"the global one" doc:"how long to wait for more changes before a run"`
 	RunTimeout    block.Duration   `key:"run_timeout" unset:"the global one" form:"delay" doc:"time limit of a run; '0s': no limit"`
+	MovedFrom     block.String     `key:"moved_from" form:"task" doc:"name that the task had before: its Terraform state is taken along, so that nothing is made anew"`
 	WorkingDir    block.String     `key:"working_dir" unset:"'<working_dir>/<name>'" doc:"folder of the generated root module; each task needs its own"`
 	rawRules      `unset:"the global value"`
 

@@ -35,6 +35,9 @@ func (l *loader) tasks(raw *rawConfig, cfg *Config) []Task {
 		others.add(&t)
 		tasks = append(tasks, t)
 	}
+	for i := range raw.Tasks {
+		others.refuseMove(&raw.Tasks[i])
+	}
 	return tasks
 }
 
@@ -46,13 +49,17 @@ type taken struct {
 	names      map[string]*Task // by folded name
 	dirs       map[string]string
 	autoCommit map[string]string // by the provider's id
+	moved      map[string]string // by the name before
 }
 
 // takenBy returns what the tasks have taken.
 func (l *loader) takenBy(cfg *Config, tasks []Task) taken {
-	all := taken{l, cfg, map[string]*Task{}, map[string]string{}, map[string]string{}}
+	all := taken{l, cfg, map[string]*Task{}, map[string]string{}, map[string]string{}, map[string]string{}}
 	for i := range tasks {
 		all.add(&tasks[i])
+		if from := tasks[i].MovedFrom; from != "" {
+			all.moved[from] = tasks[i].Name
+		}
 	}
 	return all
 }
@@ -100,6 +107,26 @@ func (all taken) refuse(raw *rawTask, t *Task) {
 	}
 }
 
+// refuseMove reports a moved_from that names a task which is still there, or one that
+// is moved to another task as well.
+func (all taken) refuseMove(raw *rawTask) {
+	from, at := raw.MovedFrom.V, raw.MovedFrom.Origin
+	if !raw.MovedFrom.Set {
+		return
+	}
+	other, moved := all.moved[from]
+	switch {
+	case !identifier(from):
+		all.Fail(at, fmt.Sprintf("moved_from is not the name of a task: %s", block.Quoted(from)), "the name that the task had before")
+	case all.names[folded(from)] != nil:
+		all.Fail(at, fmt.Sprintf("moved_from names the task %s, which is in the configuration", block.Quoted(from)), "remove moved_from, or the task of that name")
+	case moved && other != raw.Name.V:
+		all.Fail(at, fmt.Sprintf("the tasks %s and %s are both moved from %s", block.Quoted(other), block.Quoted(raw.Name.V), block.Quoted(from)), "only one of them can have its state")
+	default:
+		all.moved[from] = raw.Name.V
+	}
+}
+
 // folded is a task's name without what file systems of macOS and Windows do not
 // tell apart: case, and the ways to write the same letter in Unicode.
 func folded(name string) string {
@@ -112,7 +139,7 @@ func folded(name string) string {
 func (l *loader) task(raw *rawTask, cfg *Config, services map[string]condition.ServiceQuery) Task {
 	t := Task{
 		Name: raw.Name.V, Description: raw.Description.V, Enabled: raw.Enabled.V, Version: raw.Version.V,
-		Providers: raw.Providers.V, VariableFiles: raw.VariableFiles.V, WorkingDir: raw.WorkingDir.V, Source: raw.Pos,
+		Providers: raw.Providers.V, VariableFiles: raw.VariableFiles.V, MovedFrom: raw.MovedFrom.V, WorkingDir: raw.WorkingDir.V, Source: raw.Pos,
 
 		variables: raw.Variables.V,
 		buffer:    raw.BufferPeriod.own(),

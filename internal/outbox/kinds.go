@@ -39,6 +39,7 @@ const (
 	TaskUnreadable    Kind = "task_unreadable"
 	TaskReadable      Kind = "task_readable"
 	TaskRemoved       Kind = "task_removed"
+	TaskRenamed       Kind = "task_renamed"
 	TaskForgotten     Kind = "task_forgotten"
 	OverrideCreated   Kind = "override_created"
 	OverrideChanged   Kind = "override_changed"
@@ -106,7 +107,8 @@ var kinds = map[Kind]About{
 	TaskUnreadable: {Task, slog.LevelWarn, "the task cannot be read, it waits", []string{"error"}},
 	TaskReadable:   {Task, slog.LevelInfo, "the task can be read again", []string{"since"}},
 	TaskRemoved: {Task, slog.LevelWarn, "a task is not in the configuration any more: its infrastructure and Terraform state stay, and nothing keeps them in step; " +
-		"if it was renamed, move the state to the new name, or name it as before; `terrapulse forget` removes its records here", []string{"detail", "until"}},
+		"if it was renamed, set moved_from in the task of the new name; `terrapulse forget` removes its records here", []string{"detail", "until"}},
+	TaskRenamed:       {Task, slog.LevelWarn, "a task was perhaps renamed: the new one is held, so that nothing is made twice", []string{"detail"}},
 	TaskForgotten:     {Task, slog.LevelInfo, "the records of a task are removed; its infrastructure stays unless it was destroyed", nil},
 	OverrideCreated:   {Task, slog.LevelInfo, "a task was changed through the API", []string{"detail", "by"}},
 	OverrideChanged:   {Task, slog.LevelInfo, "a change that was made through the API was changed", []string{"detail", "by"}},

@@ -21,7 +21,7 @@ func DefinitionOf(cfg *config.Config, t *config.Task, bundle string, secret func
 		}
 		variables[name] = source
 	}
-	shown.Variables, shown.Enabled = &variables, nil
+	shown.Variables, shown.Enabled, shown.MovedFrom = &variables, nil, nil
 	if len(t.ModuleInputs) == 0 {
 		shown.ModuleInput = nil
 	}

@@ -109,6 +109,7 @@ var decided = map[state.ReasonCode]apispec.Phase{
 	state.ReasonRejected:   apispec.PhaseHeld,
 	state.ReasonOutside:    apispec.PhaseWaiting,
 	state.ReasonReplaced:   apispec.PhaseHeld,
+	state.ReasonRenamed:    apispec.PhaseHeld,
 	state.ReasonCancelled:  apispec.PhaseCancelled,
 	state.ReasonQueued:     apispec.PhasePending,
 	state.ReasonBuffering:  apispec.PhasePending,

@@ -24,6 +24,7 @@ var admission = []rule{
 	holdRemoved,
 	holdDisabled,
 	holdOnHold,
+	holdRenamed,
 	holdUnreadable,
 	holdBlocked,
 	holdUnread,
@@ -70,6 +71,9 @@ func holdRemoved(d *decider, t trigger) *hold {
 		return nil
 	}
 	s := &d.state
+	if d.MovedTo == "" && d.RenamedTo != "" && (d.Destroy || d.Undestroyable != nil) {
+		return refuse(state.ReasonRenamed, time.Time{}, "nothing is destroyed: %s", d.perhapsRenamed())
+	}
 	if d.Destroy || d.Undestroyable != nil {
 		return d.holdUndestroyed(t)
 	}
@@ -85,8 +89,15 @@ func holdRemoved(d *decider, t trigger) *hold {
 		return h
 	}
 	stays := "its infrastructure stays"
-	if s.Destroyed() {
+	switch {
+	case s.Destroyed():
 		stays = "everything that it had made was destroyed"
+	case s.MovedTo != "":
+		stays = "it was renamed: task " + s.MovedTo + " has its state"
+	case d.MovedTo != "":
+		stays = "it was renamed: task " + d.MovedTo + " takes its state along"
+	case d.RenamedTo != "":
+		stays += "; " + d.perhapsRenamed()
 	}
 	return refuse(state.ReasonRemoved, until, "the task is not in the configuration any more; %s", stays)
 }

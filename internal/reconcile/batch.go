@@ -245,6 +245,9 @@ func (b *batch) assemble() (state.Launch, []state.Change, outbox.Events) {
 		if accepted := d.State.Accepted; accepted != nil {
 			run.Approval = &accepted.Approval
 		}
+		if launch.Kind.Occupies() {
+			run.Moves = moves(d)
+		}
 		if it.resumed != nil {
 			record, run = *it.resumed, it.resumed.Data
 			by := d.Resume

@@ -58,10 +58,12 @@ func (t *tick) observe(ctx context.Context, rec state.Reconcile, states map[stri
 	if t.Blocked != nil {
 		blocked = t.Blocked()
 	}
+	names := t.renames(states, now)
 	inputs := make([]Input, len(t.tasks))
 	for i, task := range t.tasks {
 		s := states[task.Name].Data
-		inputs[i] = Input{Task: task.Task, Definition: task.definition, State: s, Force: t.opts.Force[task.Name], Datacenters: task.datacenters, Blocked: blocked[task.Name], Skew: t.Skew}
+		inputs[i] = Input{Task: task.Task, Definition: task.definition, State: s, Force: t.opts.Force[task.Name], Datacenters: task.datacenters, Blocked: blocked[task.Name], Skew: t.Skew,
+			Shape: task.shape, Renamed: names.before[task.Name], Unmoved: t.unmoved(task.Task, states)}
 		if err := t.corrupt[task.Name]; err != nil {
 			inputs[i] = Input{Task: task.Task, Corrupt: err}
 			continue
@@ -75,9 +77,12 @@ func (t *tick) observe(ctx context.Context, rec state.Reconcile, states map[stri
 	for _, name := range slices.Sorted(maps.Keys(states)) {
 		if _, ok := t.effective.Config.Task(name); !ok {
 			in := Input{Task: &config.Task{Name: name}, Removed: true, Blocked: t.effective.Problems[name], State: states[name].Data,
-				Corrupt: t.corrupt[name], Keep: t.Config.KeepRemoved, Skew: t.Skew}
-			if err := t.restore(ctx, &in); err != nil {
-				return nil, err
+				Corrupt: t.corrupt[name], Keep: t.Config.KeepRemoved, Skew: t.Skew,
+				MovedTo: names.moved[name], RenamedTo: names.after[name]}
+			if in.MovedTo == "" {
+				if err := t.restore(ctx, &in); err != nil {
+					return nil, err
+				}
 			}
 			inputs = append(inputs, in)
 		}

@@ -28,7 +28,7 @@ func (o Outcome) Waits() bool {
 		return o.Run.State == state.RunWaiting && o.Run.Wait != nil && !o.Run.Wait.For.Elsewhere()
 	}
 	switch o.Reason.Code {
-	case state.ReasonWaiting, state.ReasonOnHold, state.ReasonOutside, state.ReasonRejected, state.ReasonReplaced:
+	case state.ReasonWaiting, state.ReasonOnHold, state.ReasonOutside, state.ReasonRejected, state.ReasonReplaced, state.ReasonRenamed:
 		return true
 	}
 	return false

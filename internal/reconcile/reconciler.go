@@ -122,6 +122,7 @@ type quietMarks struct {
 type task struct {
 	*config.Task
 	definition string
+	shape      string
 	query      *consul.Query       // nil if it has no condition to read
 	inputs     []consul.InputQuery // what it is applied with
 
@@ -148,7 +149,7 @@ func (r *Reconciler) Prepare(ctx context.Context, overrides string) error {
 	r.kept = map[string]*kept{}
 	for i := range cfg.Tasks {
 		t := task{Task: &cfg.Tasks[i], datacenters: consul.Datacenters(&cfg.Tasks[i]), inputs: consul.InputQueries(&cfg.Tasks[i])}
-		t.definition = t.Digest(cfg)
+		t.definition, t.shape = t.Digest(cfg), t.Shape(cfg)
 		if q, ok := consul.ConditionQuery(t.Task); ok {
 			t.query = &q
 			r.queries = append(r.queries, q)

@@ -153,6 +153,11 @@ func (t *tick) act(ctx context.Context, rec state.Stored[state.Reconcile]) (Repo
 		return t.again(ctx)
 	}
 	t.corrupt = corrupt
+	if moved, err := t.takeOver(ctx, states); err != nil {
+		return Report{}, err
+	} else if moved {
+		return t.again(ctx)
+	}
 	inputs, err := t.observeConsul(ctx, rec.Data, states)
 	if err != nil {
 		return Report{}, err

@@ -72,6 +72,9 @@ func (t Task) Conclude(run Run, definition string) (next Task, forgotten []strin
 			next.RetryAt = run.Ended.Add(Backoff(run.Task, next.Failures-1))
 		}
 	}
+	if run.Moves != nil && run.State == RunSucceeded {
+		next.MovedFrom = run.Moves.From
+	}
 	next.Last = run.Result() // also of an interrupted run: Unfinished reads it
 	next.Recent = append(slices.Clone(t.Recent), run.State)
 	next.Recent = next.Recent[max(0, len(next.Recent)-RecentRuns):]

@@ -130,6 +130,23 @@ func ForgetInputs(ctx context.Context, s Store, task string) error {
 	return remove(ctx, s, recs...)
 }
 
+// CopyInputs keeps what a task was applied with under another name, too.
+func CopyInputs(ctx context.Context, s Store, from, to string) error {
+	recs, err := s.List(ctx, inputsPrefix(from))
+	if err == nil {
+		err = ForgetInputs(ctx, s, to)
+	}
+	for _, rec := range recs {
+		if err == nil {
+			_, err = s.Apply(ctx, Create(inputsPrefix(to)+strings.TrimPrefix(rec.Key, inputsPrefix(from)), rec.Value))
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("copy what task %s was applied with: %w", from, err)
+	}
+	return nil
+}
+
 // ErrTorn is what LoadInputs returns if a writer died before it had written everything.
 var ErrTorn = errors.New("the record is incomplete; the next successful run replaces it")
 

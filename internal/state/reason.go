@@ -40,6 +40,7 @@ const (
 	ReasonOnHold     ReasonCode = "on_hold"
 	ReasonOutside    ReasonCode = "outside_window"
 	ReasonReplaced   ReasonCode = "consul_replaced"
+	ReasonRenamed    ReasonCode = "renamed"
 	ReasonRules      ReasonCode = "rules_changed"
 	ReasonDisabled   ReasonCode = "disabled"
 	ReasonRemoved    ReasonCode = "removed"

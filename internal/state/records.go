@@ -131,6 +131,16 @@ type Task struct {
 	// made.
 	Destroy *Request `json:"destroy,omitempty"`
 
+	// Shape is that of the task's definition, as config.Task.Shape says.
+	Shape string `json:"shape,omitempty"`
+	// Renamed, if set, is the name that a task which was never applied perhaps had
+	// before: it is held until a person says what it is.
+	Renamed string `json:"renamed,omitempty"`
+	// MovedFrom is the moved_from whose Terraform state a run has taken along.
+	MovedFrom string `json:"moved_from,omitempty"`
+	// MovedTo is the task that has everything that this removed task had.
+	MovedTo string `json:"moved_to,omitempty"`
+
 	OnHold *OnHold `json:"on_hold,omitempty"` // by a person
 
 	Accepted *Accepted `json:"accepted,omitempty"` // what a person permits to apply without having seen a plan
@@ -283,6 +293,9 @@ type Run struct {
 	// is retried with backoff.
 	Replaces bool `json:"replaces,omitempty"`
 
+	// Moves, if set, is the Terraform state that the run takes along first.
+	Moves *Move `json:"moves,omitempty"`
+
 	State   RunState  `json:"state"`
 	Claim   string    `json:"claim,omitempty"`  // tells this claim from any other
 	Owner   string    `json:"owner,omitempty"`  // of the claim: the process
@@ -309,6 +322,12 @@ type Run struct {
 	Plan     Kept          `json:"plan,omitzero"`      // of a plan run, in Terraform's words
 	PlanData Kept          `json:"plan_data,omitzero"` // of a plan run: a driver.Plan, unless the driver knows none
 	Output   Kept          `json:"output,omitzero"`    // what Terraform printed; where it is zero, it has the name of the run
+}
+
+// Move is what a run of a renamed task takes along.
+type Move struct {
+	From     string `json:"from"`               // the name before
+	Expected bool   `json:"expected,omitempty"` // the task was applied, so that there must be a state
 }
 
 // Changes counts what an apply did, or a plan would do.

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -105,6 +106,15 @@ func (d *Driver) change(ctx context.Context, job driver.Job, direct func(*terraf
 	if err != nil {
 		return nil, err
 	}
+	if m := job.Run.Moves; m != nil {
+		former, err := formerOf(job, m)
+		if err == nil {
+			err = dir.TakeAlong(ctx, former)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
 	if ran { // init may have installed a module that declares other types
 		if err := d.write(t.WorkingDir, job); err != nil {
 			return nil, err
@@ -133,6 +143,15 @@ func (d *Driver) change(ctx context.Context, job driver.Job, direct func(*terraf
 		}
 	}
 	return changes, nil
+}
+
+// formerOf returns where the state of a task was under its name before.
+func formerOf(job driver.Job, m *state.Move) (terraform.Former, error) {
+	before := *job.Task
+	before.Name = m.From
+	backend, err := rootmodule.Backend(job.Config, &before)
+	return terraform.Former{Task: m.From, Backend: backend, Expected: m.Expected,
+		Dirs: []string{filepath.Join(job.Config.WorkingDir, m.From), job.Task.WorkingDir}}, err
 }
 
 // Plan implements driver.Driver. It works in a directory of its own, which it
