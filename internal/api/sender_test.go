@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
@@ -119,6 +120,9 @@ func TestRun_ThatAPersonOrAWindowKeepsBackIsAnsweredAtOnce(t *testing.T) {
 			if _, err := e.store.Apply(t.Context(), state.Create(state.TaskKey("off"), state.Encode(c.task))); err != nil {
 				t.Fatal(err)
 			}
+			leads, end := context.WithCancel(t.Context())
+			defer end()
+			go e.decides(leads, "off", c.task.Reason)
 			var said apispec.ErrorResponse
 			code := e.sends("PATCH", "/v1/tasks/off?run=now", `{"enabled": true}`, "", &said)
 			if text := said.Error.Message; code != http.StatusConflict || !strings.Contains(text, c.says) || !strings.Contains(text, "otherwise the task stays as it was") {
@@ -129,5 +133,24 @@ func TestRun_ThatAPersonOrAWindowKeepsBackIsAnsweredAtOnce(t *testing.T) {
 				t.Errorf("%d %s", code, said.Error.Message)
 			}
 		})
+	}
+}
+
+// decides is a leader that answers each request with the same decision.
+func (e *engine) decides(ctx context.Context, task string, reason state.Reason) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-e.asked:
+		}
+		for decided := false; !decided && ctx.Err() == nil; {
+			record, err := state.Read[state.Task](ctx, e.store, state.TaskKey(task))
+			if err == nil {
+				record.Data.Reason = reason
+				_, err = e.store.Apply(ctx, record.Write(record.Data))
+			}
+			decided = err == nil // another request may have changed the record
+		}
 	}
 }
