@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/lease"
 	"github.com/terrapulse/terrapulse/internal/settle"
 	"github.com/terrapulse/terrapulse/internal/state"
@@ -89,6 +90,9 @@ func (l *liveness) check(ctx context.Context, in *Input, states map[string]state
 			return err
 		}
 		in.State = states[name].Data
+		if in.Destroy && in.State.OnRemoval == "" { // the run has destroyed everything
+			in.Task, in.Definition, in.Destroy = &config.Task{Name: name}, "", false
+		}
 		if again := in.State.Run; again == nil || again.ID != live.ID || again.Wait != nil {
 			return nil
 		}
