@@ -27,13 +27,21 @@ func (w *world) judges() {
 		w.approveAll()
 		return
 	}
+	if w.removes && w.rng.IntN(5) == 0 {
+		w.destroy(task)
+		return
+	}
 	if n := len(w.plans); n > 0 && w.rng.IntN(10) < 8 {
 		it := w.plans[n-1-w.rng.IntN(min(n, 4))]
 		switch w.rng.IntN(6) {
 		case 0:
 			w.reject(it)
 		case 1:
-			w.approve(plan{it.task, ""})
+			it.id = ""
+			if w.removes && w.rng.IntN(3) == 0 { // by mistake
+				it.task = task
+			}
+			w.approve(it)
 		default:
 			w.approve(it)
 		}

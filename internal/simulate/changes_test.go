@@ -95,6 +95,7 @@ func (j *judge) kept(v view, changes []state.Change) {
 	case !changed && latest != j.last.Overrides:
 		v.violated("everybody hears of a change: %s has the reconcile record name %q, the latest change is %q", v.name, latest, j.last.Overrides)
 	case changed:
+		j.removal.moves++
 		clear(j.counts)
 	}
 }
@@ -126,6 +127,9 @@ func (j *judge) settled(v view, task string, before, after state.Override) {
 func (j *judge) decided(v view, launch state.Launch, run state.Run) {
 	cfg := j.decidedOn(launch)
 	t, there := cfg.Task(run.Task)
+	if run.Kind == state.KindDestroy {
+		return // see destroys
+	}
 	if !there || !t.Enabled {
 		v.violated("what is disabled or deleted rests: %s was to be run by %s", run.Task, v.name)
 		return
@@ -144,6 +148,7 @@ func (j *judge) held(v view, task string, before, now state.Task) {
 	case v.person() || !read && !before.HoldNext:
 	case before.HoldNext == now.HoldNext && (!read && now.Held == nil || read && now.Held != nil && *before.Held == *now.Held):
 	case !read && now.Held != nil:
+	case now.Last != nil && now.Last.Kind == state.KindDestroy: // what it was held with is gone, or perhaps a part of it
 	case now.Held != nil:
 		v.violated("a held task runs when its condition changes: %s held %s on %+v and holds it on %+v", v.name, task, before.Held, now.Held)
 	case now.Reason.Code == state.ReasonRemoved && len(j.overrides[task].Definition) == 0:

@@ -20,7 +20,8 @@
 // In every third history, tasks have guards, approvals and windows (rules_test.go). Consul
 // then loses most entries now and then, or is replaced by another one (replaced_test.go), and
 // people approve, reject, hold and release: late, twice, and plans that were replaced
-// (approvers_test.go). Some tasks are checked for drift (drift_test.go).
+// (approvers_test.go). Some tasks are checked for drift (drift_test.go). In every twelfth history,
+// what removed tasks have made is destroyed (removal_test.go).
 //
 // The judge (judge_test.go, changes_test.go, events_test.go, rules_test.go) checks what must always hold at every
 // write and every step of Terraform. At the end, the faults stop, and soon everything must be

@@ -72,6 +72,11 @@ func (j *judge) transitions(v view, changes []state.Change) (wrong string) {
 			delete(j.news.kept, c.Key)
 		}
 	}
+	for _, e := range events {
+		if e.Run != "" && !slices.ContainsFunc(changes, func(c state.Change) bool { return c.Key == state.TaskKey(e.Task) && c.Op != state.OpCheck }) {
+			wrong = fmt.Sprintf("an event is written with its transition: %s writes %s %s of %s, and not the record of the task", v.name, e.Kind, e.ID, e.Task)
+		}
+	}
 	expect := func(what string, is func(outbox.Event) bool) {
 		if !slices.ContainsFunc(events, is) {
 			wrong = fmt.Sprintf("a transition is written with its event: %s writes that %s, with the events %v", v.name, what, events)

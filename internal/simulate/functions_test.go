@@ -54,6 +54,7 @@ var bundles = func() []bundle {
 		{digest: "b2", config: &config.Config{KeepRemoved: keptRemoved, Tasks: []config.Task{task("web"), scheduled}}},
 	}
 	all = append(all, withRules(all)...)
+	all = append(all, forRemoval()...)
 	for i := range all {
 		all[i].files = all[i].config.Digest()
 	}
@@ -256,6 +257,9 @@ func (w *world) unsettled() string {
 		if why := w.judge.unsettled(w, &cfg.Tasks[i], cfg); why != "" {
 			return why
 		}
+	}
+	if why := w.judge.undestroyed(w, cfg); why != "" {
+		return why
 	}
 	if id := w.judge.undelivered(); id != "" {
 		return "event " + id + " is not delivered"

@@ -40,6 +40,11 @@ func history(t *testing.T, seed uint64, trace func(string, ...any)) (out outcome
 			w.consul.fill(w)
 			w.weather.replaces = []int{0, 3, 10, 30}[w.rng.IntN(4)]
 		}
+		if w.removes = seed%removalEvery == removalFirst; w.removes {
+			w.ruled, w.pointer = true, withRemoval
+			w.judge.pushes[0] = bundles[w.pointer].digest
+			w.consul.fill(w)
+		}
 		steps := 50 + w.rng.IntN(350)
 		if w.weather.long { // what takes many things to come together
 			steps *= 4

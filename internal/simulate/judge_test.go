@@ -38,13 +38,15 @@ type judge struct {
 	byHand   map[string]bool     // tasks that an error asks a person to run once
 	meant    map[int]string      // by process of a person: the wait that is to end
 
-	news  news
-	rules rules
+	news    news
+	rules   rules
+	removal removals
 }
 
 func (j *judge) init() {
 	j.news.init()
 	j.rules.init()
+	j.removal.init()
 	j.tasks, j.runs, j.known = map[string]state.Task{}, map[string]map[string]state.Run{}, map[string]bool{}
 	j.overrides, j.counts, j.trials = map[string]state.Override{}, map[string]*config.Config{}, map[string]map[string]bool{}
 	j.pushes, j.deleted = []string{bundles[0].digest}, map[string]bool{}
@@ -122,10 +124,11 @@ func (j *judge) written(v view, unread map[string]bool, changes []state.Change) 
 			if _, there := j.runs[task][run.ID]; !there && run.Kind.Occupies() && run.State == state.RunIntended {
 				j.decided(v, launch, run)
 			}
-			j.run(v, unread, task, run)
+			j.run(v, unread, task, run, launch)
 			touched = append(touched, task)
 		case "task":
 			if touched = append(touched, rest); c.Op == state.OpDelete {
+				j.forgotten(v, rest)
 				delete(j.tasks, rest) // it was removed, and forgotten
 				continue
 			}
@@ -150,13 +153,14 @@ func (j *judge) replaced(v view, bundle string) {
 }
 
 // run checks a written run.
-func (j *judge) run(v view, unread map[string]bool, task string, run state.Run) {
+func (j *judge) run(v view, unread map[string]bool, task string, run state.Run, launch state.Launch) {
 	if j.runs[task] == nil {
 		j.runs[task] = map[string]state.Run{}
 	}
 	before, there := j.runs[task][run.ID]
 	j.runs[task][run.ID] = run
 	j.ruled(v, before, run)
+	j.removing(v, launch, before, run)
 	died := before.State == state.RunLost && run.State == state.RunLost && run.Dead // its runner, later than it was given up
 	switch {
 	case run.State == state.RunWaiting && (run.Claim != "" || !run.Expires.IsZero()):
@@ -167,7 +171,7 @@ func (j *judge) run(v view, unread map[string]bool, task string, run state.Run) 
 		v.violated("an outcome stays: run %s of %s was %s and became %s", run.ID, task, before.State, run.State)
 	case there && before.State == state.RunRunning && run.State == state.RunRunning && before.Claim != run.Claim:
 		v.violated("a run is claimed once: %s of %s was claimed by %s, and then by %s", run.ID, task, before.Owner, run.Owner)
-	case !there && run.Kind.Occupies() && unread[task]:
+	case !there && run.Kind == state.KindApply && unread[task]:
 		v.violated("nothing is applied on a partial read: %s was to be run by a tick that could not read it", task)
 	case run.Dead:
 		if p := j.applying[task]; p != nil && strings.HasSuffix(run.Owner, p.name) {
@@ -184,6 +188,7 @@ func (j *judge) task(v view, name string, now state.Task) {
 	j.resumed(v, before, now)
 	j.approved(v, name, before, now)
 	j.drifted(v, name, before, now)
+	j.requested(v, name, before, now)
 	if v.person() && now.Forced != "" {
 		j.asked[v.id] = j.there(name)
 	}
@@ -236,7 +241,7 @@ func (j *judge) begins(p *process, task, run, module string, late bool) {
 		p.violated("a run is applied once: %s applies run %s of %s again", p.name, run, task)
 	case j.modules[run] != module:
 		p.violated("what was decided is applied: %s applies %s for run %s of %s, which was decided on %s", p.name, module, run, task, j.modules[run])
-	case j.disabled(task):
+	case j.disabled(task) && record.Kind != state.KindDestroy:
 		p.violated("a disabled task rests: %s begins with run %s of %s", p.name, run, task)
 	case !record.Kind.Applies():
 		p.violated("a plan run applies nothing: %s applies run %s of %s", p.name, run, task)
@@ -244,6 +249,7 @@ func (j *judge) begins(p *process, task, run, module string, late bool) {
 	p.paused = false
 	delete(j.yielding, task)
 	delete(j.byHand, task)
+	delete(j.removal.gone, task)
 	j.applying[task], j.applied[run], j.infra[task] = p, true, "half done"
 }
 
@@ -295,7 +301,7 @@ func (j *judge) died(container string) {
 func (j *judge) unsettled(w *world, t *config.Task, cfg *config.Config) string {
 	record, want := j.tasks[t.Name], w.consul.digests[t.Name]
 	switch {
-	case t.Enabled && j.explained(w, t.Name, want):
+	case (t.Enabled || record.Run != nil && record.Run.Destroys()) && j.explained(w, t.Name, want):
 	case j.overrides[t.Name].Provisional != nil:
 		return fmt.Sprintf("the change of %s is on trial still: %+v", t.Name, record)
 	case !t.Enabled || record.Held != nil && *record.Held == state.Attempt{Definition: t.Digest(cfg), Observed: want}:

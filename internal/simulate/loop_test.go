@@ -148,6 +148,7 @@ func (w *world) stepLoop() {
 // reload has every instance read other files.
 func (w *world) reload() {
 	w.pointer = w.someBundle()
+	w.judge.removal.moves++
 	w.note("the files are those of %s", bundles[w.pointer].digest)
 	for _, i := range w.running() {
 		i.config.Store(int64(w.pointer))

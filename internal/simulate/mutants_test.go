@@ -6,20 +6,27 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
 
-// mutants are rules of the engine, each with an edit of the engine's source
-// that breaks it, and what the judge must say then.
-var mutants = []struct {
+// mutant is a rule of the engine, with an edit of the engine's source that breaks it,
+// and what the judge must say then.
+type mutant struct {
 	rule     string
 	file     string // below internal
 	old, new string
 	says     string
 	seed     uint64 // near one that shows it soon, where it is rare; 1 if 0
+	stride   uint64 // of the seeds; 1 if 0
 	forgets  bool   // needs a launch with several containers
-}{
+}
+
+var mutants = slices.Concat(engineMutants, eventMutants, ruleMutants, removalMutants)
+
+// engineMutants break what holds for every task.
+var engineMutants = []mutant{
 	{
 		rule: "the lease: what a leader writes is written with the check of its token",
 		file: "lease/lease.go",
@@ -136,7 +143,7 @@ var mutants = []struct {
 		rule: "a decision of before a task was deleted does not run it",
 		seed: 480,
 		file: "reconcile/control_change.go",
-		old:  "e.next.Deleted = true\n\t\te.cancelPending()",
+		old:  "e.next.Deleted, e.next.DeletedBy = true, next.By\n\t\te.cancelPending()",
 		new:  "e.record = state.Stored[state.Task]{Record: state.Record{Key: fmt.Sprintf(\"log/x/%d\", e.now.UnixNano())}}",
 		says: "", // what was deleted is run, or its events are out of order: their numbers are in that record
 	}, {
@@ -267,154 +274,6 @@ var mutants = []struct {
 		old:  "if t.Run != nil {\n\t\te.Live",
 		new:  "if t.Run != nil && false {\n\t\te.Live",
 		says: "a request for a run returns that run",
-	}, {
-		rule: "events: the event of an outcome is in the write of the outcome",
-		file: "runner/outcome.go",
-		old:  "err = c.write(ctx, run, append(c.events.Changes(), task.Write(next))...)",
-		new:  "if err = c.write(ctx, run, task.Write(next)); err == nil { _, err = c.Store.Apply(ctx, c.events.Changes()...) }",
-		says: "a transition is written with its event",
-	}, {
-		rule: "events: one that was not delivered is not removed",
-		file: "outbox/deliver.go",
-		old:  "if errs[i] != nil {\n				continue\n			}\n			r.taken",
-		new:  "_ = errs[i]\n			r.taken",
-		says: "delivered", // before it is removed, or before later ones
-	}, {
-		rule: "events: those of a task wait for the earlier ones",
-		file: "outbox/deliver.go",
-		old:  "blocked[it.stream()] = true",
-		new:  "blocked[it.stream()] = false",
-		says: "events of a task are delivered in order",
-	}, {
-		rule: "events: their numbers are their order, not the clocks",
-		file: "outbox/deliver.go",
-		old:  "cmp.Compare(a.Seq, b.Seq)",
-		new:  "a.At.Compare(b.At)",
-		says: "events of a task are delivered in order",
-	}, {
-		rule: "events: those of a task that is made again follow the earlier ones",
-		seed: 18330,
-		file: "outbox/outbox.go",
-		old:  "task.Events = max(task.Events, rec.Events)",
-		new:  "task.Events = max(task.Events, 0)",
-		says: "events of a task are delivered in order",
-	}, {
-		rule: "rules: an approval is bound to the input",
-		seed: 1104,
-		file: "runner/judge.go",
-		old:  "a.Content == content &&",
-		new:  "a.Content.Plan == content.Plan && a.Content.State == content.State &&",
-		says: "with one of that very content",
-	}, {
-		rule: "rules: an approval is bound to the plan",
-		seed: 480,
-		file: "runner/judge.go",
-		old:  "a.Content == content &&",
-		new:  "a.Content.OfInput() == content.OfInput() &&",
-		says: "with one of that very content",
-	}, {
-		rule: "rules: the guard compares with what was applied last, not with what was seen",
-		seed: 297,
-		file: "runner/output.go",
-		old:  "if run.State != state.RunSucceeded || !run.Kind.Applies() || run.AppliedElsewhere() {",
-		new:  "if done.snap == nil || !run.Kind.Applies() || run.AppliedElsewhere() {",
-		says: "with one of that very content",
-	}, {
-		rule: "rules: what was applied is kept before its run has succeeded",
-		seed: 4230,
-		file: "runner/outcome.go",
-		old:  "if err := r.keepInputs(ctx, run, done); err != nil {",
-		new:  "if err := r.keepInputs(ctx, run, done); false {",
-		says: "with one of that very content",
-	}, {
-		rule: "rules: no request runs a task that is on hold",
-		file: "reconcile/admit.go",
-		old:  "if h == nil || d.elsewhere() {",
-		new:  "if h == nil || d.elsewhere() || d.state.Forced != \"\" {",
-		says: "a task on hold is not run",
-	}, {
-		rule: "rules: a window ends also for a run that was decided before",
-		file: "runner/judge.go",
-		old:  "if times := j.times(); !times.Open {",
-		new:  "if times := j.times(); false {",
-		says: "nothing is applied outside of a window",
-	}, {
-		rule: "rules: a denying window wins over an allowing one",
-		seed: 93,
-		file: "window/window.go",
-		old:  "case !denied.IsZero():",
-		new:  "case !denied.IsZero() && !open:",
-		says: "nothing is applied outside of a window",
-	}, {
-		rule: "rules: only a change that takes entries away, and nothing else, passes a window always",
-		seed: 594,
-		file: "runner/judge.go",
-		old:  "return j.done.entries.OnlyRemovals()",
-		new:  "return true",
-		says: "nothing is applied outside of a window",
-	}, {
-		rule: "rules: an approval that has expired is not used",
-		seed: 2880,
-		file: "state/wait.go",
-		old:  "return a.Expires.IsZero() || now.Before(a.Expires)",
-		new:  "return true",
-		says: "with one of that very content",
-	}, {
-		rule: "rules: a run that is resumed is judged",
-		seed: 225,
-		file: "runner/judge.go",
-		old:  "if j.claimed.AppliedElsewhere() {",
-		new:  "if j.claimed.Resumed != nil {",
-		says: "is applied ", // without an approval, or outside of a window
-	}, {
-		rule: "rules: who changed the task does not approve its plan",
-		seed: 231,
-		file: "reconcile/approve.go",
-		old:  "t.Approval.DistinctApprover && by",
-		new:  "t.Approval.DistinctApprover && false && by",
-		says: "another person approves",
-	}, {
-		rule: "rules: a run finds out by itself that Consul was replaced",
-		seed: 2586,
-		file: "runner/replaced.go",
-		old:  "if err == nil && why != \"\" {",
-		new:  "if false {",
-		says: "is gone with a Consul that was replaced",
-	}, {
-		rule: "rules: an approval of what a replaced Consul has lost is for what was shown",
-		seed: 693,
-		file: "reconcile/replaced.go",
-		old:  "approved := a != nil && a.Shown == replaced.Shown",
-		new:  "approved := a != nil",
-		says: "a person approves what a replaced Consul has lost",
-	}, {
-		rule: "rules: a Consul that is replaced while it is read is read again",
-		seed: 22263,
-		file: "reconcile/replaced.go",
-		old:  "(!t.modules || unseen(rec, shown))",
-		new:  "(!t.modules || false && unseen(rec, shown))",
-		says: "is gone with a Consul that was replaced",
-	}, {
-		rule: "rules: runs that have read the Consul of before are awaited",
-		seed: 4437,
-		file: "reconcile/replaced.go",
-		old:  "return run != nil && run.Wait == nil && in.Lost == nil",
-		new:  "return false && run != nil && run.Wait == nil && in.Lost == nil",
-		says: "is gone with a Consul that was replaced",
-	}, {
-		rule: "drift: a check plans with what was applied, not with what Consul shows since",
-		seed: 6078,
-		file: "runner/drift.go",
-		old:  "if !maps.Equal(before.Of(in.Kind.Name), in.Elements) {",
-		new:  "if len(in.Elements) < 0 && maps.Equal(before.Of(in.Kind.Name), in.Elements) {",
-		says: "a check for drift plans with what was applied",
-	}, {
-		rule: "drift: the outcome of a check counts if no run began since",
-		seed: 7026,
-		file: "runner/drift.go",
-		old:  "if d := task.Data.Drift; d == nil || d.Run == nil || d.Run.ID != run.ID {",
-		new:  "if d := task.Data.Drift; d == nil {",
-		says: "the outcome of a check counts",
 	},
 }
 
@@ -435,7 +294,7 @@ func TestABrokenRuleIsCaught(t *testing.T) {
 	for _, m := range mutants {
 		t.Run(m.rule, func(t *testing.T) {
 			t.Parallel()
-			all, err := run(broken(t, m.file, m.old, m.new), "-histories", "100000", "-seed", fmt.Sprint(max(m.seed, 1)), "-stride", "1",
+			all, err := run(broken(t, m.file, m.old, m.new), "-histories", "100000", "-seed", fmt.Sprint(max(m.seed, 1)), "-stride", fmt.Sprint(max(m.stride, 1)),
 				fmt.Sprintf("-forgetful=%v", m.forgets))
 			switch {
 			case err != nil:

@@ -30,6 +30,9 @@ var made = func() []json.RawMessage {
 // makes returns the definitions of a history: where tasks have rules, those of half of
 // the definitions have some, too.
 func (w *world) makes() []json.RawMessage {
+	if w.removes {
+		return madeForRemoval
+	}
 	if w.ruled {
 		return madeWithRules
 	}

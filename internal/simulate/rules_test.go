@@ -83,7 +83,9 @@ func withRules(plain []bundle) []bundle {
 func (w *world) someBundle() int {
 	i := w.rng.IntN(withoutRules)
 	if w.ruled && w.rng.IntN(6) > 0 {
-		i += withoutRules
+		if i += withoutRules; w.removes {
+			i += withRemoval - withoutRules
+		}
 	}
 	return i
 }
@@ -159,6 +161,9 @@ func (h *hand) plan(job driver.Job) planned {
 		it.destroys = len(s.holds.entries)
 	}
 	it.changes = h.judge.infra[t.Name] != now.Digest || s.holds.module != t.Module || s.holds.outside != s.outside
+	if job.Run.Kind == state.KindDestroy {
+		return h.destroying(it)
+	}
 	return it
 }
 
@@ -383,6 +388,8 @@ func (j *judge) explained(w *world, task string, want string) bool {
 		return record.Reason.Code == state.ReasonOnHold && strings.Contains(record.Reason.Text, record.OnHold.By)
 	case (record.Run == nil || wait != nil && record.Run.Resume != nil) && record.Reason.Code == state.ReasonReplaced:
 		return record.Observed == want && j.last.Replaced != nil && slices.Contains(j.last.Replaced.Names, task)
+	case wait != nil && record.Run.Destroys():
+		return j.waitsForPerson(record) && strings.Contains(record.Reason.Text, wait.Text)
 	case wait != nil:
 		return wait.For == state.WaitApproval && len(wait.Causes) > 0 && wait.Content != nil && record.Run.Resume == nil &&
 			record.Run.Input == want && record.Reason.Code == state.ReasonWaiting && strings.Contains(record.Reason.Text, wait.Text)

@@ -76,6 +76,10 @@ func (h *hand) Apply(ctx context.Context, job driver.Job) (*state.Changes, error
 			return err
 		}
 		h.judge.begins(h.process, t.Name, run, t.Module, h.freezes != freezes || time.Since(asked) > localLease/2)
+		if job.Run.Kind == state.KindDestroy {
+			h.judge.leavesNothing(h.process, t.Name, run, it)
+			return nil
+		}
 		h.judge.permitted(h.process, t.Name, run, it)
 		return nil
 	})
@@ -108,12 +112,17 @@ func (h *hand) Apply(ctx context.Context, job driver.Job) (*state.Changes, error
 			broken = err
 		}
 		digest := snap.Condition.Digest
+		if job.Run.Kind == state.KindDestroy {
+			digest = ""
+		}
 		if job.Run.AppliedElsewhere() {
 			digest = job.Run.Digest
 		}
 		h.judge.ends(h.process, t.Name, run, digest, broken)
 		if broken == nil {
-			h.judge.did(t.Name, run, it)
+			if h.judge.removal.did[run] = true; job.Run.Kind != state.KindDestroy {
+				h.judge.did(t.Name, run, it)
+			}
 			h.tfstate(t.Name).holds = it.holds
 		}
 		return broken

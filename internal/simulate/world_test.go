@@ -55,6 +55,7 @@ type world struct {
 	waits   []waited // all that there were
 	plans   []plan   // all that waited for an approval
 	ruled   bool     // tasks have rules
+	removes bool     // removed tasks are destroyed
 	absent  bool     // nobody approves or releases anything, once the faults have ended
 	weather weather
 
@@ -239,6 +240,10 @@ func (w *world) step() {
 		w.judges()
 		return
 	}
+	if w.removes && w.chance(25) { // tasks come and go
+		w.reconfigure()
+		return
+	}
 	if w.ruled && w.chance(w.weather.replaces*w.consul.asked(w)) {
 		w.consul.replace(w)
 		return
@@ -273,9 +278,7 @@ func (w *world) step() {
 			w.note("the pointer is removed")
 			return
 		}
-		w.pointer = w.someBundle()
-		w.judge.pushes = append(w.judge.pushes, bundles[w.pointer].digest)
-		w.note("bundle %s is pushed", bundles[w.pointer].digest)
+		w.push()
 	case n < 64:
 		w.ecs.progress(w)
 	case n < 72:
@@ -299,6 +302,22 @@ func (w *world) step() {
 	default:
 		w.pass()
 	}
+}
+
+// push has another bundle be put in force.
+func (w *world) push() {
+	w.pointer = w.someBundle()
+	w.judge.pushes = append(w.judge.pushes, bundles[w.pointer].digest)
+	w.note("bundle %s is pushed", bundles[w.pointer].digest)
+}
+
+// reconfigure changes the configuration.
+func (w *world) reconfigure() {
+	if w.home == inAWS {
+		w.push()
+		return
+	}
+	w.reload()
 }
 
 // storm is a step in which a process is more likely than usual to be left
