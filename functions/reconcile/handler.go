@@ -173,7 +173,7 @@ func (i *invocation) once(ctx context.Context, req invoke.Request) (invoke.Answe
 		force[name] = "an invocation of the function"
 	}
 	for {
-		report, err := i.tick(ctx, reconcile.TickOptions{Force: force})
+		report, err := i.tick(ctx, reconcile.TickOptions{Force: force, All: len(req.Tasks) == 0})
 		if held := new(lease.HeldError); errors.As(err, &held) && i.sleep(ctx, heldWait) {
 			i.log.Debug("waiting for the lease", "leader", held.Owner)
 			continue

@@ -93,9 +93,9 @@ func holdRemoved(d *decider, t trigger) *hold {
 	case s.Destroyed():
 		stays = "everything that it had made was destroyed"
 	case s.MovedTo != "":
-		stays = "it was renamed: task " + s.MovedTo + " has its state"
+		stays = "it was renamed to " + s.MovedTo
 	case d.MovedTo != "":
-		stays = "it was renamed: task " + d.MovedTo + " takes its state along"
+		stays = "it is renamed to " + d.MovedTo
 	case d.RenamedTo != "":
 		stays += "; " + d.perhapsRenamed()
 	}

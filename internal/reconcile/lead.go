@@ -215,7 +215,7 @@ func (l *Loop) work(ctx context.Context, held *lease.Lease) error {
 	defer func() { unwatch() }()
 	watched := l.watched.Keys()
 	wait(ctx, watch, firstMarksWait) // with marks, the first tick need not poll
-	opts := TickOptions{Lease: held, Force: l.force("start")}
+	opts := TickOptions{Lease: held, Force: l.force("start"), All: true}
 	failures := 0
 	for {
 		opts.Marks, opts.GatesErr = watch.Marks()

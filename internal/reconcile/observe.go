@@ -64,6 +64,9 @@ func (t *tick) observe(ctx context.Context, rec state.Reconcile, states map[stri
 		s := states[task.Name].Data
 		inputs[i] = Input{Task: task.Task, Definition: task.definition, State: s, Force: t.opts.Force[task.Name], Datacenters: task.datacenters, Blocked: blocked[task.Name], Skew: t.Skew,
 			Shape: task.shape, Renamed: names.before[task.Name], Unmoved: t.unmoved(task.Task, states)}
+		if t.opts.All && names.before[task.Name] != "" {
+			inputs[i].Force = ""
+		}
 		if err := t.corrupt[task.Name]; err != nil {
 			inputs[i] = Input{Task: task.Task, Corrupt: err}
 			continue

@@ -66,7 +66,7 @@ func (r *Reconciler) Once(ctx context.Context, wait func()) ([]Outcome, error) {
 	if err := r.awaitRuns(ctx, held); err != nil {
 		return r.unrun(err), err
 	}
-	report, failed := r.Tick(ctx, TickOptions{Lease: held, Force: r.force("-once")})
+	report, failed := r.Tick(ctx, TickOptions{Lease: held, Force: r.force("-once"), All: true})
 	if failed == nil {
 		failed = r.replaceWaiting(ctx, held, &report)
 	}

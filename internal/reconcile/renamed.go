@@ -36,7 +36,7 @@ func (t *tick) renames(states map[string]state.Stored[state.Task], now time.Time
 		record := states[task.Name]
 		before := record.Data.Renamed
 		switch {
-		case task.MovedFrom != "", t.opts.Force[task.Name] != "", record.Data.Forced != "", !record.Data.AppliedAt.IsZero():
+		case task.MovedFrom != "", t.opts.Force[task.Name] != "" && !t.opts.All, record.Data.Forced != "", !record.Data.AppliedAt.IsZero():
 			continue
 		case before != "" && t.configured(before):
 			continue // it is another task, then
@@ -124,7 +124,8 @@ func (t *tick) takeRecords(ctx context.Context, name string, from, to state.Stor
 	}
 	was := from.Data
 	next := state.Task{Definition: was.Definition, Observed: was.Observed, ObservedAt: was.ObservedAt, Applied: was.Applied, AppliedAt: was.AppliedAt,
-		Scheduled: was.Scheduled, Doubt: was.Doubt, OnHold: was.OnHold, Recheck: true, Forced: to.Data.Forced, HoldNext: to.Data.HoldNext, Events: to.Data.Events}
+		Scheduled: was.Scheduled, Doubt: was.Doubt, OnHold: was.OnHold, Recheck: true, Forced: to.Data.Forced, HoldNext: to.Data.HoldNext, Events: to.Data.Events,
+		Reason: state.Reason{Code: state.ReasonQueued, Text: "its next run takes along the state of task " + before}}
 	if to.Data.OnHold != nil {
 		next.OnHold = to.Data.OnHold
 	}

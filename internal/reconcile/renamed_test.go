@@ -91,7 +91,7 @@ func TestTick_RenamedTaskTakesOverWhatWasApplied(t *testing.T) {
 			t.Errorf("inputs of %s: %+v, %v", name, inputs, err)
 		}
 	}
-	if old := b.task("task-0"); old.MovedTo != "new" || !strings.Contains(old.Reason.Text, "task new has its state") || len(old.History) != 1 {
+	if old := b.task("task-0"); old.MovedTo != "new" || !strings.Contains(old.Reason.Text, "it was renamed to new") || len(old.History) != 1 {
 		t.Errorf("the record of the name before: %+v", old)
 	}
 	b.end(state.RunSucceeded, "A")
@@ -137,6 +137,21 @@ func TestTick_RenamedTaskIsNotDestroyedUnderItsNameBefore(t *testing.T) {
 	}
 	if _, err := state.LoadDefinition(t.Context(), b.store, "task-0"); err == nil {
 		t.Error("the name before can still be destroyed")
+	}
+}
+
+func TestTick_StartOfAnInstanceDoesNotSayThatATaskIsNew(t *testing.T) {
+	b := newBench(t, tasks(1)...)
+	b.tick()
+	b.end(state.RunSucceeded, "A")
+	b.now = b.now.Add(liveCheck)
+	b.tick()
+	b.Config, b.effective = &config.Config{Tasks: []config.Task{renamedTask("")}, KeepRemoved: keptRemoved}, nil
+	for range 2 {
+		report, err := b.Tick(t.Context(), TickOptions{Force: map[string]string{"new": "start"}, All: true})
+		if got := b.task("new"); err != nil || len(report.Launches) != 0 || got.Reason.Code != state.ReasonRenamed || got.Forced != "" {
+			t.Fatalf("launched %+v (%v): %+v", report.Launches, err, got)
+		}
 	}
 }
 

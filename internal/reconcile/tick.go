@@ -24,6 +24,9 @@ type TickOptions struct {
 	Ended bool
 	// Force requests a run of these tasks and names who requests it.
 	Force map[string]string
+	// All says that Force names all tasks, and nobody has asked for one of them: a
+	// task that was perhaps renamed stays held.
+	All bool
 	// Until, if set, is when the tick stops beginning launches: other runs wait for
 	// the next tick.
 	Until time.Time
