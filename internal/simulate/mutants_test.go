@@ -50,7 +50,7 @@ var engineMutants = []mutant{
 		rule: "the intent is written before its launch is started",
 		file: "reconcile/batch.go",
 		old:  "_, err := b.tick.opts.Lease.Apply(ctx, changes...)",
-		new:  "if b.launches { b.tick.start(ctx, launch) }; _, err := b.tick.opts.Lease.Apply(ctx, changes...)",
+		new:  "if b.launches != \"\" { b.tick.start(ctx, launch) }; _, err := b.tick.opts.Lease.Apply(ctx, changes...)",
 		says: "the intent comes first",
 	}, {
 		rule: "the record of a task says that its run waits",
@@ -107,7 +107,7 @@ var engineMutants = []mutant{
 		says: "no change is lost",
 	}, {
 		rule: "gates are a hint: every view is read now and then",
-		seed: 7443,
+		seed: 11890,
 		file: "reconcile/idle.go",
 		old:  "|| passed(rec.Refreshed, refreshEvery, now, t.Skew) {\n\t\treturn false",
 		new:  "{\n\t\treturn false",
