@@ -15,7 +15,7 @@ type Action string
 
 // The actions.
 const (
-	Report Action = "report" // people are told
+	Report Action = "report" // an event and the phase show it
 	Apply  Action = "apply"  // the task runs
 )
 

@@ -121,7 +121,7 @@ func (j *judgement) plansFirst() bool {
 	return j.task.PlansFirst()
 }
 
-// causes returns why a plan needs an approval. Whoever approves a destroy approves
+// causes returns why a plan needs an approval. Who approves a destroy approves
 // that nothing is left: no limit applies to that.
 func (j *judgement) causes(ctx context.Context, plan driver.Plan) ([]state.Cause, error) {
 	refused, err := j.check(ctx)
