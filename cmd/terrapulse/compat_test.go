@@ -139,12 +139,12 @@ func TestCompat_StateOfCTSIsUpdatedInPlace(t *testing.T) {
 			text := s.read("tasks.hcl")
 			s.write("tasks.hcl", strings.Replace(text, "driver \"terraform\" {\n  backend \"local\" {}\n}", tt.driver, 1))
 
-			r := s.run("-once", "-config-file", file)
+			r := s.run("-once", "-store", "sqlite:"+s.path(tt.name+".db"), "-config-file", file)
 			wantCode(t, r, exitOK)
 			wantRow(t, r.stdout, task, "succeeded", "0", "0", "0")
 
 			s.register("web", "web-2", 8081, "passing")
-			r = s.run("-once", "-config-file", file)
+			r = s.run("-once", "-store", "sqlite:"+s.path(tt.name+".db"), "-config-file", file)
 			wantCode(t, r, exitOK)
 			wantRow(t, r.stdout, task, "succeeded", "1", "0", "1") // the file is replaced
 			after := s.state(tt.read(task))

@@ -213,6 +213,13 @@ func TestABundleIsReplacedAndABrokenOneRefused(t *testing.T) {
 
 	c.tasks(consulBackend, "two", "three")
 	c.mustPush()
+	c.tickUntil("the new task is held: it may be the other one under a new name", func() bool {
+		out, _ := c.terrapulse("status", "-store=dynamodb://"+c.table)
+		return strings.Contains(out, "perhaps this is task one under a new name")
+	})
+	if status, _, said := c.ask(http.MethodPost, "/v1/tasks/three/run", ""); status != http.StatusAccepted {
+		t.Fatalf("a run of the new task: %d %s", status, said)
+	}
 	c.tickUntil("the new task is applied", func() bool { return c.out("three") != "" })
 	if now := c.record().Bundle; now == good {
 		t.Error("the bundle in force is the old one")

@@ -54,27 +54,34 @@ func (l *Local) Start(_ context.Context, launch state.Launch) error {
 	if launch.Kind == state.KindDrift {
 		slots = l.checks
 	}
-	for _, run := range launch.Runs {
-		l.work.Go(func() {
-			defer l.end(launch.ID)
+	l.work.Go(func() {
+		for _, run := range launch.Runs { // they begin in this order
 			select {
 			case slots <- struct{}{}:
+				l.work.Go(func() {
+					defer l.end(launch.ID)
+					defer func() { <-slots }()
+					l.execute(launch, run)
+				})
 			case <-l.ctx.Done():
-				return
+				l.end(launch.ID) // unclaimed: the next leader launches it again
 			}
-			defer func() { <-slots }()
-			if l.ctx.Err() != nil { // both cases may have been ready
-				return // unclaimed: the next leader launches it again
-			}
-			if err := l.run(l.ctx, launch, run); err != nil {
-				l.mu.Lock()
-				l.lost[run.ID] = err
-				l.mu.Unlock()
-				l.log.Error("outcome of a run not recorded", "task", run.Task, "run", run.ID, "launch", launch.ID, "fence", launch.Fence, "error", err)
-			}
-		})
-	}
+		}
+	})
 	return nil
+}
+
+// execute executes one run.
+func (l *Local) execute(launch state.Launch, run state.PlannedRun) {
+	if l.ctx.Err() != nil {
+		return // unclaimed, as above: a slot was free, too
+	}
+	if err := l.run(l.ctx, launch, run); err != nil {
+		l.mu.Lock()
+		l.lost[run.ID] = err
+		l.mu.Unlock()
+		l.log.Error("outcome of a run not recorded", "task", run.Task, "run", run.ID, "launch", launch.ID, "fence", launch.Fence, "error", err)
+	}
 }
 
 func (l *Local) end(launch string) {

@@ -82,16 +82,9 @@ func (d *decider) waitingDestroy() (trigger, *hold) {
 	case reached(wait.Until, d.now):
 		return trigger{}, d.end(state.RunCancelled, state.ReasonCancelled, "it "+wait.String()+" since "+stamp(wait.Since, d.now)+", and the time for that is over")
 	}
-	due := wait.Until
-	if wait.For == state.WaitWindow {
-		v := window.Judge(d.Task.Windows, window.Change{Action: window.Destroy}, d.now)
-		if v.Open {
-			resumed := *live
-			resumed.Resume = &state.Resume{By: "its window", At: d.now}
-			s.Run = &resumed
-			return triggered(state.ReasonWindow, "run %s goes on: its window is open", live.ID), nil
-		}
-		due = earlier(due, v.Next)
+	t, due := d.windowOpened(window.Destroy)
+	if t.run {
+		return t, nil
 	}
 	return trigger{}, refuse(state.ReasonWaiting, due, "run %s %s", live.ID, wait)
 }

@@ -69,22 +69,31 @@ func (d *decider) waiting() (trigger, *hold) {
 	case reached(wait.Until, d.now):
 		return trigger{}, d.end(state.RunCancelled, state.ReasonCancelled, "it "+wait.String()+" since "+stamp(wait.Since, d.now)+", and the time for that is over")
 	}
-	due := wait.Until
-	if wait.For == state.WaitWindow {
-		v := window.Judge(d.Task.Windows, window.Change{Action: window.Apply}, d.now)
-		if v.Open {
-			resumed := *live
-			resumed.Resume = &state.Resume{By: "its window", At: d.now}
-			s.Run = &resumed
-			return triggered(state.ReasonWindow, "run %s goes on: its window is open", live.ID), nil
-		}
-		due = earlier(due, v.Next)
+	t, due := d.windowOpened(window.Apply)
+	if t.run {
+		return t, nil
 	}
 	if moved && !wait.For.Elsewhere() {
 		due = earlier(due, buffered)
 	}
 	due = earlier(due, scheduled)
 	return trigger{}, refuse(state.ReasonWaiting, due, "run %s %s", live.ID, wait)
+}
+
+// windowOpened is the trigger of a waiting run whose window is open now. If the run
+// waits on, due is when its window opens or its time is over; zero for never.
+func (d *decider) windowOpened(action window.Action) (t trigger, due time.Time) {
+	live := *d.state.Run
+	if live.Wait.For != state.WaitWindow {
+		return trigger{}, live.Wait.Until
+	}
+	v := window.Judge(d.Task.Windows, window.Change{Action: action}, d.now)
+	if !v.Open {
+		return trigger{}, earlier(live.Wait.Until, v.Next)
+	}
+	live.Resume = &state.Resume{By: "its window", At: d.now}
+	d.state.Run = &live
+	return triggered(state.ReasonWindow, "run %s goes on: its window is open", live.ID), time.Time{}
 }
 
 // end says that a waiting run ends. Its task is decided in the next tick, which

@@ -18,6 +18,9 @@ func TestClaim_IsRenewedWhileTerraformRuns(t *testing.T) {
 	var now atomic.Int64 // seconds after noon
 	renewed := make(chan struct{}, 100)
 	b := newFixture(t, func(ctx context.Context, out io.Writer) (*state.Changes, error) {
+		for len(renewed) > 0 { // by what was written before Terraform ran
+			<-renewed
+		}
 		now.Store(50)
 		for range 3 { // the last of these was begun after the clock was set
 			select {
