@@ -30,6 +30,7 @@ type catalog struct {
 	reads  int
 
 	identity state.Identity
+	hidden   error             // why the identity cannot be read
 	keys     map[string]string // what queries of keys show
 	keysErr  error
 	after    func(*catalog) // called after each read, if it is set
@@ -71,7 +72,7 @@ func (c *catalog) Observe(_ context.Context, queries []consul.Query) []consul.An
 func (c *catalog) Identify(context.Context, string) (state.Identity, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.identity, nil
+	return c.identity, c.hidden
 }
 
 // Poll shows one mark for all gates.

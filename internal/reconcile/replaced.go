@@ -174,6 +174,9 @@ func accept(inputs []Input, rec state.Reconcile, identities map[string]state.Ide
 		if concerned && in.Observed != nil && in.Observed.Lost != nil {
 			lost = append(lost, in)
 		}
+		if replaced != nil && in.Observed != nil && !identified(in.Datacenters, replaced, identities) {
+			complete = false // it may be yet another Consul that showed this
+		}
 	}
 	tasks := len(lost)
 	if replaced != nil {
@@ -232,6 +235,15 @@ func accept(inputs []Input, rec state.Reconcile, identities map[string]state.Ide
 		return consuls, replaced
 	}
 	return consuls, nil
+}
+
+// identified reports whether the datacenters in which Consul was replaced are identified.
+func identified(datacenters []string, replaced *state.Replaced, identities map[string]state.Identity) bool {
+	return !slices.ContainsFunc(datacenters, func(dc string) bool {
+		_, concerned := replaced.Now[dc]
+		_, known := identities[dc]
+		return concerned && !known
+	})
 }
 
 // show records what is held: these tasks, which would lose entries.

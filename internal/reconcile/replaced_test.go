@@ -236,6 +236,24 @@ func TestTick_AnotherConsulWithEverythingIsTheConsulFromNowOn(t *testing.T) {
 	}
 }
 
+func TestTick_HoldOfAReplacedConsulEndsOnlyIfItIsKnownWhichConsulHasTheData(t *testing.T) {
+	b := replacedBench(t)
+	b.tick()
+	b.catalog.set("A", nil)
+	b.catalog.hidden = errors.New("no answer")
+	b.now = b.now.Add(refreshEvery + time.Second)
+	b.tick()
+	if rec := b.record(); rec.Replaced == nil || rec.Consuls[""] != oldConsul {
+		t.Errorf("the hold ended: %+v, %+v", rec.Replaced, rec.Consuls)
+	}
+	b.catalog.hidden = nil
+	b.now = b.now.Add(refreshEvery + time.Second)
+	b.tick()
+	if rec := b.record(); rec.Replaced != nil || rec.Consuls[""] != newConsul {
+		t.Errorf("the hold goes on: %+v, %+v", rec.Replaced, rec.Consuls)
+	}
+}
+
 func TestTick_ConsulThatIsReplacedWhileItIsReadIsReadAgain(t *testing.T) {
 	for name, approved := range map[string]bool{"nothing was lost before": false, "what was lost before is approved": true} {
 		b := replacedBench(t)

@@ -163,8 +163,8 @@ func (j *judge) replacement(v view, next state.Reconcile) {
 			l.grant(name, of, expires)
 		}
 	}
-	if next.Consuls[""].Cluster == before.Consuls[""].Cluster {
-		return
+	if was, is := before.Consuls[""], next.Consuls[""]; is.Cluster == was.Cluster && is.Index >= was.Index {
+		return // that Consul was replaced is not known, or not settled
 	}
 	if was := before.Replaced; was != nil && was.Approved != nil && v.act != nil {
 		for name, of := range l.shown[was.Approved.Shown] {
