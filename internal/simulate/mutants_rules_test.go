@@ -141,7 +141,7 @@ var ruleMutants = []mutant{
 		says: "a person approves what a replaced Consul has lost",
 	}, {
 		rule: "rules: a Consul that is replaced while it is read is read again",
-		seed: 22263,
+		seed: 215370,
 		file: "reconcile/replaced.go",
 		old:  "(!t.modules || unseen(rec, shown))",
 		new:  "(!t.modules || false && unseen(rec, shown))",
