@@ -42,6 +42,9 @@ func (j *judge) drifted(v view, task string, before, now state.Task) {
 	if now.Drift == nil || before.Drift != nil && before.Drift.Last == now.Drift.Last {
 		return
 	}
+	if before.Drift != nil && now.Drift.Checked.Equal(before.Drift.Checked) {
+		return // the check failed, was lost or interrupted: it has no outcome
+	}
 	planned, known := j.rules.checks[now.Drift.Last]
 	if known && (planned != j.rules.last[task] || now.Run != nil) {
 		v.violated("the outcome of a check counts if no run began since: %s writes that of check %s of %s", v.name, now.Drift.Last, task)
