@@ -54,7 +54,11 @@ func (s *server) replace(w *world) {
 		}
 	}
 	before, known := w.judge.last.Consuls[""]
+	unseen := s.cluster == "" && w.judge.last.Replaced == nil && before.Replaced(s.identity()) == ""
 	for _, service := range services {
+		if unseen { // nobody has seen the one before either, and now its index is as it was
+			clear(s.lost[service])
+		}
 		now := elements(service, s.digests[service])
 		for name := range elements(service, was[service]) {
 			// What was not identified before, and what has no other identity, cannot be seen.
