@@ -57,3 +57,17 @@ func Token(ctx context.Context) string {
 	name, _ := ctx.Value(tokenKey{}).(string)
 	return name
 }
+
+type senderKey struct{}
+
+// WithSender returns a context that carries the sender of a request, for a handler
+// that sends another request for them.
+func WithSender(ctx context.Context, sender Sender) context.Context {
+	return context.WithValue(ctx, senderKey{}, sender)
+}
+
+// By returns the sender that WithSender has set.
+func By(ctx context.Context) (Sender, bool) {
+	sender, ok := ctx.Value(senderKey{}).(Sender)
+	return sender, ok
+}

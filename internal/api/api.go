@@ -68,7 +68,7 @@ type api struct {
 // New returns the handler. It takes whole paths, which begin with /v1.
 func New(o Options) http.Handler {
 	if o.Who == nil {
-		o.Who = client
+		o.Who = Sender
 	}
 	a := &api{Options: o, ServeMux: http.NewServeMux()}
 	for pattern, handle := range a.routes() {
@@ -176,9 +176,12 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// client names the sender of a request by the certificate, or else by the token or the
+// Sender names the sender of a request by the certificate, or else by the token or the
 // address.
-func client(r *http.Request) access.Sender {
+func Sender(r *http.Request) access.Sender {
+	if sender, ok := access.By(r.Context()); ok {
+		return sender // through a page of this process
+	}
 	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
 		if name := r.TLS.PeerCertificates[0].Subject.CommonName; name != "" {
 			return access.Sender{Name: "API client " + name, Authenticated: len(r.TLS.VerifiedChains) > 0}

@@ -43,6 +43,28 @@ func (c *Client) Runs(ctx context.Context, task string) ([]apispec.Run, error) {
 	return answer.Runs, err
 }
 
+// LatestRuns returns the latest runs of all tasks.
+func (c *Client) LatestRuns(ctx context.Context) ([]apispec.Run, error) {
+	answer, err := get[apispec.RunsResponse](ctx, c, "v1/runs", nil)
+	return answer.Runs, err
+}
+
+// Run returns one run.
+func (c *Client) Run(ctx context.Context, task, id string) (apispec.Run, error) {
+	answer, err := get[apispec.RunResponse](ctx, c, runPath(task, id), nil)
+	return answer.Run, err
+}
+
+// Version returns which program answers.
+func (c *Client) Version(ctx context.Context) (apispec.VersionResponse, error) {
+	return get[apispec.VersionResponse](ctx, c, "v1/version", nil)
+}
+
+// Cluster returns the instances of a cluster. An instance that is alone refuses it.
+func (c *Client) Cluster(ctx context.Context) (apispec.ClusterStatus, error) {
+	return get[apispec.ClusterStatus](ctx, c, "v1/status/cluster", nil)
+}
+
 // Output returns a chunk of what Terraform printed in a run.
 func (c *Client) Output(ctx context.Context, task, run string, offset int) (apispec.RunOutputResponse, error) {
 	return get[apispec.RunOutputResponse](ctx, c, runPath(task, run)+"/output", url.Values{"offset": {strconv.Itoa(offset)}})

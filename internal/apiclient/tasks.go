@@ -29,6 +29,17 @@ func (c *Client) CreateTask(ctx context.Context, task apispec.Task) error {
 	return err
 }
 
+// Task returns the definition of a task.
+func (c *Client) Task(ctx context.Context, name string) (apispec.Task, error) {
+	answer, err := get[apispec.TaskResponse](ctx, c, taskPath(name), nil)
+	return answer.Task, err
+}
+
+// AllowTask enables a task, which runs when its condition changes next.
+func (c *Client) AllowTask(ctx context.Context, name string) error {
+	return c.setEnabled(ctx, name, true, nil, nil)
+}
+
 // InspectEnable says what enabling the task would do, and changes nothing.
 func (c *Client) InspectEnable(ctx context.Context, name string) (Inspection, error) {
 	var answer apispec.UpdateTaskResponse

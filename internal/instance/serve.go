@@ -4,16 +4,19 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/http"
 	"strings"
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/api"
+	"github.com/terrapulse/terrapulse/internal/apiclient"
 	"github.com/terrapulse/terrapulse/internal/cluster"
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/pause"
 	"github.com/terrapulse/terrapulse/internal/registration"
 	"github.com/terrapulse/terrapulse/internal/serve"
 	"github.com/terrapulse/terrapulse/internal/terraform"
+	"github.com/terrapulse/terrapulse/internal/web"
 )
 
 // listen takes the port of the HTTP API. Requests wait until it is served.
@@ -22,9 +25,10 @@ func (i *Instance) listen(ctx context.Context, member *cluster.Member, cfg *conf
 	if member != nil {
 		options.Cluster = member
 	}
+	handler := api.New(options)
 	served := serve.Options{
 		Address: cfg.API.BindAddress, Port: cfg.Port, Hosts: serve.Hosts(cfg), Public: api.HealthPath,
-		TLS: cfg.TLS, AllowOrigin: i.AllowOrigin, Log: i.Log, Handler: api.New(options),
+		TLS: cfg.TLS, AllowOrigin: i.AllowOrigin, Log: i.Log, Handler: i.withPages(ctx, handler),
 	}
 	var err error
 	if served.Token, err = i.token(ctx, cfg, cfg.API.Token); err != nil {
@@ -43,6 +47,17 @@ func (i *Instance) listen(ctx context.Context, member *cluster.Member, cfg *conf
 			"address", server.Addr().String())
 	}
 	return server, nil
+}
+
+// withPages adds the pages to the API.
+func (i *Instance) withPages(ctx context.Context, handler http.Handler) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("/", handler)
+	mux.Handle(web.Root, web.New(ctx, web.Options{
+		API: apiclient.Local(handler), Who: api.Sender, MayAct: web.MayAct, Version: i.Version, Now: time.Now, Log: i.Log,
+	}))
+	mux.Handle("GET /{$}", http.RedirectHandler(web.Root, http.StatusFound))
+	return mux
 }
 
 // token returns a configured token of the HTTP API. It evaluates templates.

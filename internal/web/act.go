@@ -1,0 +1,97 @@
+package web
+
+import (
+	"errors"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/terrapulse/terrapulse/internal/access"
+	"github.com/terrapulse/terrapulse/internal/apispec"
+)
+
+var errMayNotAct = errors.New("you may only read these pages: sign in with a token that may act")
+
+// MayAct reports whether a viewer of an instance's pages may act: with a token that
+// may, or a client certificate; if neither is required, on this machine only.
+func MayAct(r *http.Request) bool {
+	if access.Of(r.Context()) < access.Act {
+		return false
+	}
+	proven := access.Token(r.Context()) != "" || r.TLS != nil && len(r.TLS.VerifiedChains) > 0
+	return proven || onThisMachine(r)
+}
+
+// onThisMachine reports whether a request comes from this machine, under a name that
+// no other machine has.
+func onThisMachine(r *http.Request) bool {
+	loopback := func(address string) bool {
+		host, _, err := net.SplitHostPort(address)
+		if err != nil {
+			host = address
+		}
+		return host == "localhost" || net.ParseIP(strings.Trim(host, "[]")).IsLoopback()
+	}
+	local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	return ok && loopback(local.String()) && loopback(r.RemoteAddr) && loopback(r.Host)
+}
+
+// notices are what a page says after the viewer has acted, by the query's done.
+var notices = map[string]string{
+	"approve": "The plan is approved. The task plans again and applies it if it is the same.",
+	"reject":  "The plan is rejected. The task is planned again when its input or definition changes.",
+	"hold":    "The task is on hold.",
+	"release": "The task is released.",
+	"run":     "A run is requested.",
+	"cancel":  "The run is cancelled.",
+	"enable":  "The task is enabled.",
+	"disable": "The task is disabled.",
+}
+
+// act does what a button says, and shows the page of the task again.
+func (p *pages) act(w http.ResponseWriter, r *http.Request) {
+	if !p.MayAct(r) {
+		p.fail(w, r, errMayNotAct)
+		return
+	}
+	name, action := r.PathValue("name"), r.PathValue("action")
+	by := p.Who(r)
+	ctx := access.WithSender(r.Context(), by)
+	comment := r.PostFormValue("comment")
+	var err error
+	switch c := p.source; action {
+	case "approve", "reject":
+		err = c.DecidePlan(ctx, name, apispec.ApprovalRequest{Decision: apispec.ApprovalDecision(action),
+			Plan: text(r.PostFormValue("plan")), Comment: text(comment), By: text(by.Name)})
+	case "hold":
+		err = c.HoldTask(ctx, name, apispec.HoldRequest{Comment: text(comment), By: text(by.Name)})
+	case "release":
+		err = c.ReleaseTask(ctx, name, by.Name)
+	case "run":
+		_, err = c.RunTask(ctx, name)
+	case "cancel":
+		_, err = c.CancelTask(ctx, name)
+	case "enable":
+		err = c.AllowTask(ctx, name)
+	case "disable":
+		err = c.DisableTask(ctx, name)
+	default:
+		err = errNoPage
+	}
+	p.source.forget()
+	if err != nil {
+		p.fail(w, r, err)
+		return
+	}
+	p.news.stir()
+	http.Redirect(w, r, Root+"tasks/"+url.PathEscape(name)+"?done="+action, http.StatusSeeOther)
+}
+
+// text is an optional text of the API.
+func text(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}

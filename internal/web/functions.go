@@ -1,0 +1,158 @@
+package web
+
+import (
+	"encoding/json"
+	"fmt"
+	"html/template"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/apispec"
+)
+
+// functions are what templates call.
+var functions = template.FuncMap{
+	"deref":   deref,
+	"stamp":   stamp,
+	"took":    took,
+	"short":   func(id string) string { return id[:min(len(id), 8)] },
+	"digest":  func(d string) string { return d[:min(len(d), 12)] },
+	"tone":    func(p apispec.Phase) tone { return tones[p] },
+	"runTone": runTone,
+	"changes": changes,
+	"task":    func(name string) string { return Root + "tasks/" + name },
+	"run":     func(r apispec.Run) string { return Root + "tasks/" + r.Task + "/runs/" + r.ID },
+	"value":   value,
+	"brief":   brief,
+	"add":     func(a, b int) int { return a + b },
+	"pretty": func(v any) (string, error) {
+		raw, err := json.MarshalIndent(v, "", "  ")
+		return string(raw), err
+	},
+	"scripts": func() []string { return scripts },
+	"sorts":   func() []sorting { return sortings },
+}
+
+// scripts are loaded in this order.
+var scripts = []string{"htmx-4.0.1.min.js", "hx-csp-4.0.1.min.js", "hx-sse-4.0.1.min.js", "page.js"}
+
+// sorting is an order of tasks, as people choose it.
+type sorting struct{ Value, Label string }
+
+var sortings = []sorting{{"name", "by name"}, {"phase", "by phase"}, {"last", "latest run first"}, {"due", "next due first"}}
+
+// tone is what a phase or an outcome means to the reader; a class of the style sheet.
+type tone string
+
+const (
+	calm   tone = "calm"
+	good   tone = "good"
+	busy   tone = "busy"
+	ask    tone = "ask" // a person decides
+	bad    tone = "bad"
+	absent tone = "absent"
+)
+
+var tones = map[apispec.Phase]tone{
+	apispec.PhaseNew:         calm,
+	apispec.PhaseApplied:     good,
+	apispec.PhasePending:     busy,
+	apispec.PhaseRunning:     busy,
+	apispec.PhaseWaiting:     ask,
+	apispec.PhaseFailing:     bad,
+	apispec.PhaseInterrupted: busy,
+	apispec.PhaseCancelled:   calm,
+	apispec.PhaseHeld:        ask,
+	apispec.PhaseUnreadable:  bad,
+	apispec.PhaseBlocked:     bad,
+	apispec.PhaseCorrupt:     bad,
+	apispec.PhaseDisabled:    absent,
+	apispec.PhaseRemoved:     absent,
+}
+
+func runTone(s apispec.RunState) tone {
+	switch s {
+	case apispec.RunStateSucceeded, apispec.RunStateUnchanged:
+		return good
+	case apispec.RunStateFailed, apispec.RunStateLost:
+		return bad
+	case apispec.RunStateWaiting:
+		return ask
+	case apispec.RunStateIntended, apispec.RunStateRunning, apispec.RunStateInterrupted:
+		return busy
+	case apispec.RunStateSuperseded, apispec.RunStateCancelled:
+		return calm
+	}
+	return calm
+}
+
+// deref returns what an optional text or number of the API is; its zero value if it
+// is missing.
+func deref(v any) any {
+	switch v := v.(type) {
+	case *string:
+		return apispec.Deref(v)
+	case *int:
+		return apispec.Deref(v)
+	case *bool:
+		return apispec.Deref(v)
+	case *time.Time:
+		return apispec.Deref(v)
+	}
+	return v
+}
+
+// stamp shows a time: how long ago, and exactly when the mouse is over it. The script
+// of the page writes both in the viewer's time zone and keeps them right.
+func stamp(v any) template.HTML {
+	t, _ := deref(v).(time.Time)
+	if t.IsZero() {
+		return ""
+	}
+	t = t.UTC()
+	return template.HTML(fmt.Sprintf(`<time datetime="%s" title="%s">%s</time>`,
+		t.Format(time.RFC3339), t.Format("2006-01-02 15:04:05 UTC"), t.Format("2 Jan 15:04")))
+}
+
+// took is how long a run worked, in words; "" if it has not ended.
+func took(r *apispec.Run) string {
+	if r == nil || r.Started == nil || r.Ended == nil {
+		return ""
+	}
+	return brief(r.Ended.Sub(*r.Started))
+}
+
+// brief is a duration as people say it.
+func brief(d time.Duration) string {
+	switch {
+	case d < time.Second:
+		return fmt.Sprintf("%d ms", d.Milliseconds())
+	case d < time.Minute:
+		return fmt.Sprintf("%.1f s", d.Seconds())
+	case d < time.Hour:
+		return fmt.Sprintf("%d min %d s", int(d.Minutes()), int(d.Seconds())%60)
+	}
+	return fmt.Sprintf("%d h %d min", int(d.Hours()), int(d.Minutes())%60)
+}
+
+// changes are the numbers of a run as Terraform's users know them.
+func changes(c *apispec.Changes) string {
+	if c == nil {
+		return ""
+	}
+	return fmt.Sprintf("+%d ~%d -%d", c.Add, c.Change, c.Destroy)
+}
+
+// value shows a value of a plan.
+func value(v any) string {
+	switch v := v.(type) {
+	case nil:
+		return "–"
+	case string:
+		return v
+	}
+	raw, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Sprint(v)
+	}
+	return string(raw)
+}

@@ -1,0 +1,181 @@
+package web
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"html/template"
+	"net/http"
+	"strings"
+
+	"github.com/terrapulse/terrapulse/internal/apiclient"
+	"github.com/terrapulse/terrapulse/internal/request"
+)
+
+// view is what one page shows.
+type view struct {
+	title    string
+	template string // of its content
+	data     any    // also the answer to a request for JSON
+	topic    string // task that the page is about; "" if it shows them all
+	still    bool   // the page never changes
+}
+
+// frame is what the layout shows around a view.
+type frame struct {
+	Title, Section, Stack, Version, Nonce string
+
+	URL    string // of this page with its query
+	JSON   string // of the same as JSON
+	Events string // where the page is told of changes; "" if it asks
+	Poll   string // how often it asks, as a trigger of htmx; "" if it is told
+	Viewer viewer
+	Notice string // what the viewer has just done
+	Data   any
+}
+
+// viewer is who looks at a page.
+type viewer struct {
+	Name   string
+	Proven bool
+	MayAct bool
+}
+
+var templates = parse()
+
+func parse() *template.Template {
+	t := template.New("").Funcs(functions)
+	t.Funcs(template.FuncMap{"content": func(f frame) (template.HTML, error) {
+		var b bytes.Buffer
+		err := t.ExecuteTemplate(&b, f.Section, f)
+		return template.HTML(b.String()), err // its own template has escaped it
+	}})
+	return template.Must(t.ParseFS(files, "templates/*.html"))
+}
+
+// page shows a view as HTML, or as JSON if the path ends with .json.
+func (p *pages) page(show func(*http.Request) (view, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		v, err := show(r)
+		if err != nil {
+			p.fail(w, r, err)
+			return
+		}
+		p.render(w, r, http.StatusOK, v)
+	}
+}
+
+func (p *pages) render(w http.ResponseWriter, r *http.Request, status int, v view) {
+	h := w.Header()
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "same-origin")
+	if asJSON(r) {
+		h.Set("Content-Type", "application/json")
+		w.WriteHeader(status)
+		enc := json.NewEncoder(w)
+		enc.SetIndent("", "  ")
+		_ = enc.Encode(v.data) // an error means that the client has gone
+		return
+	}
+	nonce := rand.Text()
+	h.Set("Content-Security-Policy", policy(nonce))
+	h.Set("X-Frame-Options", "DENY")
+	h.Set("Vary", "HX-Request")
+	who := p.Who(r)
+	f := frame{
+		Title: v.title, Section: v.template, Stack: p.Stack, Version: p.version, Nonce: nonce, URL: r.URL.RequestURI(), JSON: jsonURL(r),
+		Viewer: viewer{Name: who.Name, Proven: who.Authenticated, MayAct: p.MayAct(r)},
+		Notice: notices[r.URL.Query().Get("done")], Data: v.data,
+	}
+	switch {
+	case v.still:
+	case p.Poll > 0:
+		f.Poll = fmt.Sprintf("every %dms", p.Poll.Milliseconds())
+	default:
+		f.Events = Root + "events?topic=" + template.URLQueryEscaper(v.topic)
+	}
+	name := "layout"
+	if r.Header.Get("HX-Request") == "true" {
+		name = "main" // the page is there already and brings itself up to date
+	}
+	p.execute(w, r, status, name, f)
+}
+
+// fragment sends a part of a page.
+func (p *pages) fragment(w http.ResponseWriter, r *http.Request, name string, data func(nonce string) any) {
+	nonce := rand.Text()
+	h := w.Header()
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Content-Security-Policy", policy(nonce))
+	p.execute(w, r, http.StatusOK, name, data(nonce))
+}
+
+func (p *pages) execute(w http.ResponseWriter, r *http.Request, status int, name string, data any) {
+	var page bytes.Buffer
+	if err := templates.ExecuteTemplate(&page, name, data); err != nil {
+		p.Log.Error("a page cannot be shown: please report this bug in Terrapulse", "path", r.URL.Path, "error", err)
+		http.Error(w, "internal error, see the log", http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(status)
+	_, _ = page.WriteTo(w) // an error means that the client has gone
+}
+
+// policy lets a page load only what comes from this server, and run only scripts
+// that have the nonce.
+func policy(nonce string) string {
+	return strings.Join([]string{
+		"default-src 'none'", "script-src 'nonce-" + nonce + "'", "style-src 'nonce-" + nonce + "'", "img-src 'self' data:", "connect-src 'self'",
+		"form-action 'self'", "frame-ancestors 'none'", "base-uri 'none'", "require-trusted-types-for 'script'", "trusted-types htmx",
+	}, "; ")
+}
+
+// jsonSuffix of a path asks for what a page shows as JSON.
+const jsonSuffix = ".json"
+
+type jsonKey struct{}
+
+// suffixed serves a path with the suffix as the path without it.
+func suffixed(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if path, ok := strings.CutSuffix(r.URL.Path, jsonSuffix); ok && !strings.HasPrefix(path, Root+"static/") {
+			r = r.WithContext(context.WithValue(r.Context(), jsonKey{}, true))
+			u := *r.URL
+			u.Path, u.RawPath = path, ""
+			r.URL = &u
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func asJSON(r *http.Request) bool { return r.Context().Value(jsonKey{}) != nil }
+
+// jsonURL is the address of a page as JSON.
+func jsonURL(r *http.Request) string {
+	u := *r.URL
+	u.Path, u.RawPath = u.Path+jsonSuffix, ""
+	return u.RequestURI()
+}
+
+var errNoPage = errors.New("there is no such page")
+
+// fail shows why there is no page.
+func (p *pages) fail(w http.ResponseWriter, r *http.Request, err error) {
+	status := http.StatusBadGateway
+	var refused *apiclient.Error
+	switch {
+	case errors.Is(err, errNoPage):
+		status = http.StatusNotFound
+	case errors.Is(err, errMayNotAct):
+		status = http.StatusForbidden
+	case errors.As(err, &refused):
+		status = refused.Status
+	}
+	p.render(w, request.WithID(r), status, view{title: "Error", template: "error", still: true, data: map[string]any{"error": err.Error()}})
+}

@@ -1,0 +1,87 @@
+package web
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/singleflight"
+
+	"github.com/terrapulse/terrapulse/internal/access"
+	"github.com/terrapulse/terrapulse/internal/apiclient"
+	"github.com/terrapulse/terrapulse/internal/apispec"
+)
+
+// fresh is how long an answer of the API serves all viewers.
+const fresh = 2 * time.Second
+
+// source reads from the API, each thing at most once in fresh, however many viewers
+// there are. All viewers get what a viewer may read who may not act.
+type source struct {
+	*apiclient.Client
+	now   func() time.Time
+	reads singleflight.Group
+
+	mu   sync.Mutex
+	kept map[string]answer // by what was read
+}
+
+type answer struct {
+	value any
+	at    time.Time
+}
+
+func newSource(client *apiclient.Client, now func() time.Time) *source {
+	return &source{Client: client, now: now, kept: map[string]answer{}}
+}
+
+// read returns what is kept under a key, or else reads it.
+func read[T any](ctx context.Context, s *source, key string, do func(context.Context) (T, error)) (T, error) {
+	if v, ok := s.recent(key); ok {
+		return v.(T), nil
+	}
+	v, err, _ := s.reads.Do(key, func() (any, error) {
+		// A viewer who goes away does not end the read of the others.
+		ctx, cancel := context.WithTimeout(access.With(context.WithoutCancel(ctx), access.Read), time.Minute)
+		defer cancel()
+		v, err := do(ctx)
+		if err == nil {
+			s.keep(key, v)
+		}
+		return v, err
+	})
+	if err != nil {
+		return *new(T), err
+	}
+	return v.(T), nil
+}
+
+func (s *source) recent(key string) (any, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	kept, ok := s.kept[key]
+	return kept.value, ok && s.now().Sub(kept.at) < fresh
+}
+
+func (s *source) keep(key string, value any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.now()
+	for key, a := range s.kept {
+		if now.Sub(a.at) >= fresh {
+			delete(s.kept, key)
+		}
+	}
+	s.kept[key] = answer{value, now}
+}
+
+// forget drops everything that is kept, after somebody has acted.
+func (s *source) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.kept)
+}
+
+func (s *source) overview(ctx context.Context) (apispec.Overview, error) {
+	return read(ctx, s, "overview", s.Overview)
+}

@@ -1,0 +1,90 @@
+package web
+
+import (
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/hex"
+	"io"
+	"io/fs"
+	"net/http"
+	"strings"
+	"sync"
+)
+
+// staticVersion changes with the static files. It is part of their addresses, so that
+// browsers may keep them for ever.
+func staticVersion() string {
+	h := sha256.New()
+	names, _ := fs.Glob(files, "static/*") // the pattern is valid
+	for _, name := range names {
+		raw, _ := files.ReadFile(name) // it is embedded
+		h.Write(raw)
+	}
+	return hex.EncodeToString(h.Sum(nil))[:12]
+}
+
+var contentTypes = map[string]string{".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
+
+func (p *pages) static(w http.ResponseWriter, r *http.Request) {
+	name := r.PathValue("file")
+	raw, err := files.ReadFile("static/" + name)
+	if err != nil {
+		p.fail(w, r, errNoPage)
+		return
+	}
+	for suffix, contentType := range contentTypes {
+		if strings.HasSuffix(name, suffix) {
+			w.Header().Set("Content-Type", contentType+"; charset=utf-8")
+		}
+	}
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
+	_, _ = w.Write(raw) // an error means that the client has gone
+}
+
+var compressors = sync.Pool{New: func() any { return gzip.NewWriter(io.Discard) }}
+
+// compressed compresses answers, but no streams: an event must leave at once.
+func compressed(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == Root+"events" || r.Method != http.MethodGet || !strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+			next.ServeHTTP(w, r)
+			return
+		}
+		zip := compressors.Get().(*gzip.Writer)
+		zip.Reset(w)
+		c := &compressing{ResponseWriter: w, zip: zip}
+		next.ServeHTTP(c, r)
+		if c.begun {
+			_ = zip.Close() // an error means that the client has gone
+		}
+		compressors.Put(zip)
+	})
+}
+
+// compressing compresses the body of an answer, if there is one.
+type compressing struct {
+	http.ResponseWriter
+	zip   *gzip.Writer
+	begun bool
+}
+
+func (c *compressing) WriteHeader(status int) {
+	if status >= 300 && status < 400 {
+		c.ResponseWriter.WriteHeader(status)
+		return
+	}
+	h := c.Header()
+	h.Set("Content-Encoding", "gzip")
+	h.Add("Vary", "Accept-Encoding")
+	h.Del("Content-Length")
+	c.ResponseWriter.WriteHeader(status)
+	c.begun = true
+}
+
+func (c *compressing) Write(p []byte) (int, error) {
+	if !c.begun {
+		c.WriteHeader(http.StatusOK)
+	}
+	return c.zip.Write(p)
+}

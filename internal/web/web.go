@@ -1,0 +1,78 @@
+// Package web serves pages that show what every task does and why, and on which
+// people approve, reject, hold and run tasks.
+//
+// The pages read and act through the HTTP API: in `terrapulse start` by calls inside the
+// process, in `terrapulse ui` through the function URL of a deployment. They work
+// without JavaScript; with it they stay up to date.
+package web
+
+import (
+	"context"
+	"embed"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/access"
+	"github.com/terrapulse/terrapulse/internal/apiclient"
+)
+
+// Root is the path of the first page.
+const Root = "/ui/"
+
+// Options are what the pages work on.
+type Options struct {
+	// API is where the pages read and act. Its requests get the context of the
+	// viewer's request, with the level and the sender.
+	API *apiclient.Client
+	// Poll is how often an open page asks for news. If it is zero, the server tells
+	// pages when something changed, and asks the API itself every 2 seconds while a
+	// page is open.
+	Poll time.Duration
+	// Stack is the name of the deployment that the pages show; "" for this instance.
+	Stack string
+	// Who names the viewer; it also says whether that is proven.
+	Who func(*http.Request) access.Sender
+	// MayAct reports whether a viewer may act.
+	MayAct  func(*http.Request) bool
+	Version string
+	Now     func() time.Time
+	Log     *slog.Logger
+}
+
+// pages is the handler of all pages.
+type pages struct {
+	Options
+	source  *source
+	news    *news
+	version string // of the static files
+}
+
+//go:embed templates static
+var files embed.FS
+
+// New returns the handler of Root and everything below. Streams to pages end with
+// ctx.
+func New(ctx context.Context, o Options) http.Handler {
+	p := &pages{Options: o, source: newSource(o.API, o.Now), version: staticVersion()}
+	p.news = &news{ctx: ctx, read: p.source.overview}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET "+Root+"{$}", func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, Root+"tasks", http.StatusFound)
+	})
+	for pattern, show := range map[string]func(*http.Request) (view, error){
+		"tasks":                  p.tasks,
+		"tasks/{name}":           p.task,
+		"tasks/{name}/runs/{id}": p.run,
+		"runs":                   p.runs,
+		"health":                 p.health,
+	} {
+		mux.HandleFunc("GET "+Root+pattern, p.page(show))
+	}
+	mux.HandleFunc("GET "+Root+"tasks/{name}/runs/{id}/output", p.output)
+	mux.HandleFunc("POST "+Root+"tasks/{name}/{action}", p.act)
+	mux.HandleFunc("GET "+Root+"events", p.events)
+	mux.HandleFunc("GET "+Root+"static/{file}", p.static)
+	mux.HandleFunc(Root, func(w http.ResponseWriter, r *http.Request) { p.fail(w, r, errNoPage) })
+	return http.NewCrossOriginProtection().Handler(compressed(suffixed(mux)))
+}
