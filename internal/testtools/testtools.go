@@ -25,6 +25,13 @@ func SAM(t testing.TB) string { return aws(t, "bin/sam") }
 // Schemathesis returns the path of a program that generates requests from an OpenAPI description.
 func Schemathesis(t testing.TB) string { return aws(t, "bin/schemathesis") }
 
+// Browser returns the path of a Chromium without a window.
+func Browser(t testing.TB) string { return aws(t, "bin/chromium") }
+
+// Axe returns the path of axe-core, a script that finds what keeps people from using a
+// page.
+func Axe(t testing.TB) string { return aws(t, "browser/axe-core/axe.min.js") }
+
 // Python returns the path of a Python with the modules of SAM's translator.
 func Python(t testing.TB) string { return aws(t, "python/bin/python") }
 

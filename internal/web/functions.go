@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/apispec"
+	"github.com/terrapulse/terrapulse/internal/state"
 )
 
 // functions are what templates call.
@@ -14,7 +15,7 @@ var functions = template.FuncMap{
 	"deref":   deref,
 	"stamp":   stamp,
 	"took":    took,
-	"short":   func(id string) string { return id[:min(len(id), 8)] },
+	"short":   func(id string) string { return id[max(0, len(id)-8):] }, // the first ones are the time
 	"digest":  func(d string) string { return d[:min(len(d), 12)] },
 	"tone":    func(p apispec.Phase) tone { return tones[p] },
 	"runTone": runTone,
@@ -22,6 +23,7 @@ var functions = template.FuncMap{
 	"task":    func(name string) string { return Root + "tasks/" + name },
 	"run":     func(r apispec.Run) string { return Root + "tasks/" + r.Task + "/runs/" + r.ID },
 	"value":   value,
+	"what":    what,
 	"brief":   brief,
 	"add":     func(a, b int) int { return a + b },
 	"pretty": func(v any) (string, error) {
@@ -155,4 +157,16 @@ func value(v any) string {
 		return fmt.Sprint(v)
 	}
 	return string(raw)
+}
+
+// what is what changed in Consul: what waits to be applied, else what the last run was
+// for.
+func what(t apispec.TaskOverview) string {
+	switch {
+	case t.Changed != nil:
+		return *t.Changed
+	case t.LastRun != nil && t.LastRun.Reason.Code == string(state.ReasonChanged):
+		return t.LastRun.Reason.Text
+	}
+	return ""
 }

@@ -62,29 +62,31 @@ func compressed(next http.Handler) http.Handler {
 	})
 }
 
-// compressing compresses the body of an answer, if there is one.
+// compressing compresses the body of an answer, if it may have one.
 type compressing struct {
 	http.ResponseWriter
-	zip   *gzip.Writer
-	begun bool
+	zip    *gzip.Writer
+	header bool // has been sent
+	begun  bool // the body is compressed
 }
 
 func (c *compressing) WriteHeader(status int) {
-	if status >= 300 && status < 400 {
-		c.ResponseWriter.WriteHeader(status)
-		return
+	c.header = true
+	if c.begun = status < 300 || status >= 400; c.begun {
+		h := c.Header()
+		h.Set("Content-Encoding", "gzip")
+		h.Add("Vary", "Accept-Encoding")
+		h.Del("Content-Length")
 	}
-	h := c.Header()
-	h.Set("Content-Encoding", "gzip")
-	h.Add("Vary", "Accept-Encoding")
-	h.Del("Content-Length")
 	c.ResponseWriter.WriteHeader(status)
-	c.begun = true
 }
 
 func (c *compressing) Write(p []byte) (int, error) {
-	if !c.begun {
+	if !c.header {
 		c.WriteHeader(http.StatusOK)
+	}
+	if !c.begun {
+		return c.ResponseWriter.Write(p)
 	}
 	return c.zip.Write(p)
 }

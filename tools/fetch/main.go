@@ -11,6 +11,8 @@
 //	.tools/bin/<program>                        sam, cfn-lint, moto_server, aws-lambda-rie
 //	.tools/schemathesis                         a Python environment with Schemathesis, which has
 //	.tools/bin/schemathesis                     makes requests from an OpenAPI description
+//	.tools/browser                              axe-core and Chromium, which has
+//	.tools/bin/chromium                         the browser, without a window
 //
 // It takes Consul and Terraform from PATH, else downloads them from HashiCorp's
 // releases, else builds them from source through the Go module proxy. Maven
@@ -104,6 +106,11 @@ var tools = []tool{
 		name: "schemathesis", set: "aws",
 		pin: "tools/schemathesis/requirements.txt", fill: (*fetcher).virtualEnvironment, proof: "bin/python",
 		scripts: map[string]string{"schemathesis": "bin/schemathesis"},
+	},
+	{
+		name: "browser", set: "aws",
+		pin: "tools/browser/packages.json", fill: (*fetcher).browser, proof: "chromium/run",
+		program: "chromium/run", as: "chromium",
 	},
 }
 

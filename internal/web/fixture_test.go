@@ -1,0 +1,98 @@
+package web_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/terrapulse/terrapulse/internal/api"
+	"github.com/terrapulse/terrapulse/internal/apiclient"
+	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/overlay"
+	"github.com/terrapulse/terrapulse/internal/reconcile"
+	"github.com/terrapulse/terrapulse/internal/state"
+	"github.com/terrapulse/terrapulse/internal/state/sqlite"
+	"github.com/terrapulse/terrapulse/internal/web"
+)
+
+// site is the pages of an instance over the HTTP API, with tasks whose records a test
+// writes.
+type site struct {
+	t     testing.TB
+	store state.Store
+	url   string
+}
+
+func newSite(t testing.TB, tasks ...string) *site {
+	t.Helper()
+	var hcl strings.Builder
+	for _, name := range tasks {
+		fmt.Fprintf(&hcl, "task {\n name = %q\n module = \"./m\"\n condition \"services\" { names = [\"web\"] }\n}\n", name)
+	}
+	dir := t.TempDir()
+	file := filepath.Join(dir, "tasks.hcl")
+	if err := os.WriteFile(file, []byte(hcl.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := config.Load(config.Options{Paths: []config.Path{{Name: file}}, Dir: dir, Hostname: "host", Getenv: func(string) string { return "" }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	store, err := sqlite.Open(t.Context(), filepath.Join(dir, "state.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { store.Close() })
+	control := &reconcile.Control{
+		Store: store, Source: new(overlay.Source), Now: time.Now, Poll: 10 * time.Millisecond, Wake: func(context.Context) {},
+		Base: func(context.Context) (*config.Config, error) { return cfg, nil },
+	}
+	log := slog.New(slog.DiscardHandler)
+	handler := api.New(api.Options{Control: control, Began: time.Now(), Log: log, Version: "1.2.3"})
+	ctx, stop := context.WithCancel(t.Context())
+	server := httptest.NewServer(web.New(ctx, web.Options{
+		API: apiclient.Local(handler), Who: api.Sender, MayAct: web.MayAct, Version: "1.2.3", Now: time.Now, Log: log,
+	}))
+	t.Cleanup(func() { stop(); server.Close() })
+	return &site{t: t, store: store, url: server.URL}
+}
+
+// write writes the record of a task.
+func (s *site) write(name string, task state.Task) {
+	s.t.Helper()
+	old, err := state.Read[state.Task](s.t.Context(), s.store, state.TaskKey(name))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if _, err := s.store.Apply(s.t.Context(), old.Write(task)); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// ran is a task that was applied when a run ended as how.
+func (s *site) ran(name string, how state.RunState, text string) state.Task {
+	s.t.Helper()
+	now := time.Now().UTC()
+	run := state.Run{ID: uuid.Must(uuid.NewV7()).String(), Task: name, Kind: state.KindApply, State: how, Digest: "A",
+		Created: now.Add(-3 * time.Second), Started: now.Add(-2 * time.Second), Ended: now, Seen: now.Add(-4 * time.Second),
+		Reason: state.Reason{Code: state.ReasonChanged, Text: text}, Changes: &state.Changes{Add: 1, Destroy: 2}}
+	if how == state.RunFailed {
+		run.Error = text
+	}
+	if _, err := s.store.Apply(s.t.Context(), state.Create(state.RunKey(name, run.ID), state.Encode(run))); err != nil {
+		s.t.Fatal(err)
+	}
+	task, _ := state.Task{}.Conclude(run, "definition")
+	return task
+}
+
+func (s *site) get(path string) (*http.Response, error) { return http.Get(s.url + path) }
