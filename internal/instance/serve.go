@@ -27,7 +27,7 @@ func (i *Instance) listen(ctx context.Context, member *cluster.Member, cfg *conf
 	}
 	handler := api.New(options)
 	served := serve.Options{
-		Address: cfg.API.BindAddress, Port: cfg.Port, Hosts: serve.Hosts(cfg), Public: api.HealthPath,
+		Address: cfg.API.BindAddress, Port: cfg.Port, Hosts: serve.Hosts(cfg), Public: api.HealthPath, Pages: web.Root,
 		TLS: cfg.TLS, AllowOrigin: i.AllowOrigin, Log: i.Log, Handler: i.withPages(ctx, handler),
 	}
 	var err error

@@ -18,15 +18,16 @@ import (
 // guard checks requests before the handler. A request that reaches the handler has its complete
 // body.
 type guard struct {
-	next   http.Handler
-	origin string
-	pages  *http.CrossOriginProtection // nil if pages of any origin are allowed
-	hosts  *hosts
-	tokens *tokens
-	public string // path that is answered for any host and without a token
-	log    *slog.Logger
-	body   time.Duration // time limit for a body
-	piece  time.Duration // time limit for each piece of an answer
+	next    http.Handler
+	origin  string
+	pages   *http.CrossOriginProtection // nil if pages of any origin are allowed
+	hosts   *hosts
+	tokens  *tokens
+	public  string // path that is answered for any host and without a token
+	pagesAt string // path below which the pages are; "" if there are none
+	log     *slog.Logger
+	body    time.Duration // time limit for a body
+	piece   time.Duration // time limit for each piece of an answer
 }
 
 func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -52,6 +53,9 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer.refuse(r, http.StatusForbidden, "web pages of other origins may not use this API: -allow-origin lets them")
 		return
 	}
+	if g.session(answer, r) {
+		return
+	}
 	level, token, ok := g.level(answer, r)
 	if !ok || !g.readBody(answer, r) {
 		return
@@ -65,10 +69,15 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // level returns the level of a request and the name of its token, and reports whether it may continue.
 func (g *guard) level(w *answer, r *http.Request) (level access.Level, token string, ok bool) {
 	level, token, err := g.tokens.level(r)
+	if _, page := g.onPage(r); page && errors.Is(err, errNoToken) {
+		level, token, err = g.tokens.ofSession(r)
+	}
 	reads := r.Method == http.MethodGet || r.Method == http.MethodHead || r.Method == http.MethodOptions
 	switch {
-	case errors.Is(err, errNoToken) && r.URL.Path == g.public && reads:
+	case errors.Is(err, errNoToken) && g.open(r) && reads:
 		return access.None, "", true
+	case errors.Is(err, errNoToken) && g.signIn(w, r):
+		return access.None, "", false
 	case errors.Is(err, errTooMany):
 		w.Header().Set("Retry-After", "5")
 		w.refuse(r, http.StatusTooManyRequests, err.Error())

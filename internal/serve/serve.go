@@ -46,6 +46,9 @@ type Options struct {
 	// Public is a path that is answered for any host and, with the level access.None, without a
 	// token.
 	Public string
+	// Pages is the path below which the handler has pages for people; "" if it has none. A viewer
+	// enters a token once: its session is a cookie.
+	Pages string
 	// AllowOrigin, if set, allows web pages of this origin to use the handler from a browser: "*"
 	// or an origin such as "https://ops.example.com".
 	AllowOrigin string
@@ -83,7 +86,7 @@ func Listen(ctx context.Context, o Options) (*Server, error) {
 			return nil, err
 		}
 	}
-	s.guard.hosts, s.guard.public = newHosts(o.Hosts, certs), o.Public
+	s.guard.hosts, s.guard.public, s.guard.pagesAt = newHosts(o.Hosts, certs), o.Public, o.Pages
 	if s.guard.tokens, err = newTokens(o.Token, o.ReadToken, o.Log); err != nil {
 		return nil, err
 	}

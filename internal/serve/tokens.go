@@ -93,18 +93,24 @@ func (t *token) refresh() error {
 	return nil
 }
 
+// current reads the token again if it is in a file.
+func (t *token) current(log *slog.Logger) {
+	if t.File == "" {
+		return
+	}
+	err := t.refresh()
+	switch {
+	case err == nil:
+		t.wrong = ""
+	case err.Error() != t.wrong:
+		t.wrong = err.Error()
+		log.Error("cannot use the token file of the HTTP API: the previous token stays in use", "error", err)
+	}
+}
+
 // matches compares in a time that does not depend on the token.
 func (t *token) matches(sum [sha256.Size]byte, log *slog.Logger) bool {
-	if t.File != "" {
-		err := t.refresh()
-		switch {
-		case err == nil:
-			t.wrong = ""
-		case err.Error() != t.wrong:
-			t.wrong = err.Error()
-			log.Error("cannot use the token file of the HTTP API: the previous token stays in use", "error", err)
-		}
-	}
+	t.current(log)
 	return subtle.ConstantTimeCompare(sum[:], t.sum[:]) == 1
 }
 

@@ -22,6 +22,7 @@ type view struct {
 	data     any    // also the answer to a request for JSON
 	topic    string // task that the page is about; "" if it shows them all
 	still    bool   // the page never changes
+	again    bool   // the page is asked for again until it can be shown
 }
 
 // frame is what the layout shows around a view.
@@ -93,6 +94,8 @@ func (p *pages) render(w http.ResponseWriter, r *http.Request, status int, v vie
 	}
 	switch {
 	case v.still:
+	case v.again:
+		f.Poll = "every 5s"
 	case p.Poll > 0:
 		f.Poll = fmt.Sprintf("every %dms", p.Poll.Milliseconds())
 	default:
@@ -177,5 +180,5 @@ func (p *pages) fail(w http.ResponseWriter, r *http.Request, err error) {
 	case errors.As(err, &refused):
 		status = refused.Status
 	}
-	p.render(w, request.WithID(r), status, view{title: "Error", template: "error", still: true, data: map[string]any{"error": err.Error()}})
+	p.render(w, request.WithID(r), status, view{title: "Error", template: "error", still: r.Method != http.MethodGet, again: true, data: map[string]any{"error": err.Error()}})
 }

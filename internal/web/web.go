@@ -66,6 +66,7 @@ func New(ctx context.Context, o Options) http.Handler {
 		"tasks/{name}/runs/{id}": p.run,
 		"runs":                   p.runs,
 		"health":                 p.health,
+		"sign-in":                p.signIn,
 	} {
 		mux.HandleFunc("GET "+Root+pattern, p.page(show))
 	}
