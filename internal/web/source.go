@@ -35,12 +35,23 @@ func newSource(client *apiclient.Client, now func() time.Time) *source {
 	return &source{Client: client, now: now, kept: map[string]answer{}}
 }
 
-// read returns what is kept under a key, or else reads it.
+// read returns what is kept under a key, or else reads it. What is no longer fresh, but
+// was a moment ago, is returned while it is read again, so that nobody waits for it.
 func read[T any](ctx context.Context, s *source, key string, do func(context.Context) (T, error)) (T, error) {
-	if v, ok := s.recent(key); ok {
-		return v.(T), nil
+	kept, age := s.recent(key)
+	if age < fresh {
+		return kept.(T), nil
 	}
-	v, err, _ := s.reads.Do(key, func() (any, error) {
+	if age < 2*fresh {
+		go func() { _, _ = again(context.WithoutCancel(ctx), s, key, do) }() // who waits for it gets its error
+		return kept.(T), nil
+	}
+	return again(ctx, s, key, do)
+}
+
+// again reads, once for all who ask for the same at that time.
+func again[T any](ctx context.Context, s *source, key string, do func(context.Context) (T, error)) (T, error) {
+	result := s.reads.DoChan(key, func() (any, error) {
 		// A viewer who goes away does not end the read of the others.
 		ctx, cancel := context.WithTimeout(access.With(context.WithoutCancel(ctx), access.Read), time.Minute)
 		defer cancel()
@@ -50,17 +61,27 @@ func read[T any](ctx context.Context, s *source, key string, do func(context.Con
 		}
 		return v, err
 	})
-	if err != nil {
-		return *new(T), err
+	select {
+	case <-ctx.Done():
+		return *new(T), ctx.Err()
+	case r := <-result:
+		if r.Err != nil {
+			return *new(T), r.Err
+		}
+		return r.Val.(T), nil
 	}
-	return v.(T), nil
 }
 
-func (s *source) recent(key string) (any, bool) {
+// recent returns what is kept under a key, and how old it is; that is very old if
+// nothing is kept.
+func (s *source) recent(key string) (any, time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	kept, ok := s.kept[key]
-	return kept.value, ok && s.now().Sub(kept.at) < fresh
+	if !ok {
+		return nil, time.Hour
+	}
+	return kept.value, s.now().Sub(kept.at)
 }
 
 func (s *source) keep(key string, value any) {
@@ -68,7 +89,7 @@ func (s *source) keep(key string, value any) {
 	defer s.mu.Unlock()
 	now := s.now()
 	for key, a := range s.kept {
-		if now.Sub(a.at) >= fresh {
+		if now.Sub(a.at) >= 2*fresh {
 			delete(s.kept, key)
 		}
 	}
@@ -84,4 +105,9 @@ func (s *source) forget() {
 
 func (s *source) overview(ctx context.Context) (apispec.Overview, error) {
 	return read(ctx, s, "overview", s.Overview)
+}
+
+// latest reads the overview in any case.
+func (s *source) latest(ctx context.Context) (apispec.Overview, error) {
+	return again(ctx, s, "overview", s.Overview)
 }

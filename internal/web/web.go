@@ -55,7 +55,7 @@ var files embed.FS
 // ctx.
 func New(ctx context.Context, o Options) http.Handler {
 	p := &pages{Options: o, source: newSource(o.API, o.Now), version: staticVersion()}
-	p.news = &news{ctx: ctx, read: p.source.overview}
+	p.news = &news{ctx: ctx, read: p.source.latest}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+Root+"{$}", func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, Root+"tasks", http.StatusFound)
