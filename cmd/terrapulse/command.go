@@ -35,6 +35,7 @@ func (a *app) commands() []command {
 
 			a.invokeCommand(),
 			a.doctorCommand(),
+			a.uiCommand(),
 
 			a.convertCommand(),
 			a.schemaCommand(),

@@ -47,7 +47,7 @@ func (g *guard) onPage(r *http.Request) (path string, ok bool) {
 // holds on every instance with the same token.
 func (g *guard) session(w *answer, r *http.Request) bool {
 	path, ok := g.onPage(r)
-	if !ok || r.Method != http.MethodPost || path != sessionPath && path != signOutPath {
+	if !ok || path != sessionPath && path != signOutPath || r.Method != http.MethodPost && r.Method != http.MethodGet {
 		return false
 	}
 	if !g.readBody(w, r) {
@@ -56,8 +56,8 @@ func (g *guard) session(w *answer, r *http.Request) bool {
 	cookie := &http.Cookie{Name: sessionCookie(r), Path: g.pagesAt, HttpOnly: true, Secure: r.TLS != nil, SameSite: http.SameSiteStrictMode, MaxAge: -1}
 	next := g.pagesAt + signInPath
 	if path == sessionPath {
-		next = g.destination(r.PostFormValue("next"))
-		value, err := g.tokens.begin(r, r.PostFormValue("token"))
+		next = g.destination(r.FormValue("next"))
+		value, err := g.tokens.begin(r, r.FormValue("token"))
 		if err != nil {
 			http.Redirect(w, r, g.pagesAt+signInPath+"?"+url.Values{"wrong": {"1"}, "next": {next}}.Encode(), http.StatusSeeOther)
 			return true

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"html/template"
+	"strings"
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/apispec"
@@ -24,6 +25,10 @@ var functions = template.FuncMap{
 	"run":     func(r apispec.Run) string { return Root + "tasks/" + r.Task + "/runs/" + r.ID },
 	"value":   value,
 	"what":    what,
+	"list":    apispec.Deref[[]apispec.EntryChange],
+	"texts":   apispec.Deref[[]string],
+	"sign":    func(a apispec.EntryAction) string { return signs[a] },
+	"join":    strings.Join,
 	"brief":   brief,
 	"add":     func(a, b int) int { return a + b },
 	"pretty": func(v any) (string, error) {
@@ -41,6 +46,9 @@ var scripts = []string{"htmx-4.0.1.min.js", "hx-csp-4.0.1.min.js", "hx-sse-4.0.1
 type sorting struct{ Value, Label string }
 
 var sortings = []sorting{{"name", "by name"}, {"phase", "by phase"}, {"last", "latest run first"}, {"due", "next due first"}}
+
+// signs of what happened to an entry, as in a plan.
+var signs = map[apispec.EntryAction]string{apispec.EntryActionAdded: "+", apispec.EntryActionRemoved: "−", apispec.EntryActionChanged: "~"}
 
 // tone is what a phase or an outcome means to the reader; a class of the style sheet.
 type tone string
