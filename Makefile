@@ -46,7 +46,7 @@ test-short: tools ## Run the quick tests, in under a minute
 	go test -short ./...
 
 test-tofu: ## Run every test with OpenTofu instead of Terraform
-	@go run ./tools/fetch run policy $(if $(EXE),,aws) tofu
+	@go run ./tools/fetch run policy $(if $(EXE),,pages aws) tofu
 	TERRAPULSE_TEST_ENGINE=tofu go test -p $(JOBS) -parallel $(JOBS) -timeout 20m ./...
 
 # By default, each run simulates different histories.

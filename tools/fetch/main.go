@@ -26,10 +26,11 @@
 //	go run ./tools/fetch [name | set ...]
 //
 // The sets are run (for the demo; needs only Go), policy (in addition, for the test of
-// examples/policy: conftest is built from source), aws (in addition, for the AWS
+// examples/policy: conftest is built from source), pages (in addition, for the tests of the
+// pages: a browser; not on Windows), aws (in addition, for the AWS
 // tests; needs Java, Maven and Python, not on Windows), lint, and tofu (in addition,
 // for the tests with OpenTofu, which is built from source). The default is run,
-// policy and aws, which the tests need.
+// policy, pages and aws, which the tests need.
 package main
 
 import (
@@ -108,7 +109,7 @@ var tools = []tool{
 		scripts: map[string]string{"schemathesis": "bin/schemathesis"},
 	},
 	{
-		name: "browser", set: "aws",
+		name: "browser", set: "pages",
 		pin: "tools/browser/packages.json", fill: (*fetcher).browser, proof: "chromium/run",
 		program: "chromium/run", as: "chromium",
 	},
@@ -118,7 +119,7 @@ var tools = []tool{
 type tool struct {
 	name    string
 	version string
-	set     string // "run" for tests and demo, "policy" and "aws" for tests, "tofu" for tests with OpenTofu, "lint"
+	set     string // "run" for tests and demo, "policy", "pages" and "aws" for tests, "tofu" for tests with OpenTofu, "lint"
 
 	product *product.Product // to search on PATH and in HashiCorp's releases; nil for neither
 	atLeast string           // the oldest version that is accepted on PATH
@@ -180,12 +181,12 @@ func run(ctx context.Context, names []string) error {
 // need.
 func choose(names []string) ([]tool, error) {
 	if len(names) == 0 {
-		names = []string{"run", "policy", "aws"}
+		names = []string{"run", "policy", "pages", "aws"}
 		if runtime.GOOS == "windows" {
 			names = []string{"run", "policy"}
 		}
 	}
-	known := []string{"run", "policy", "aws", "lint"} // tofu is the name of a tool, too
+	known := []string{"run", "policy", "pages", "aws", "lint"} // tofu is the name of a tool, too
 	for _, t := range tools {
 		known = append(known, t.name)
 	}
