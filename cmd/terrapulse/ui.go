@@ -66,7 +66,12 @@ func (a *app) ui(stackName string, port int, api *apiFlags) int {
 	if err != nil {
 		return a.fail(exitError, err)
 	}
-	fmt.Fprintf(a.stdout, "The pages of %s: http://%s%ssession?token=%s\nPress Ctrl-C to end.\n", shown, server.Addr(), web.Root, token)
+	url := fmt.Sprintf("http://%s%ssession?token=%s", server.Addr(), web.Root, token)
+	if a.json {
+		a.printJSON(map[string]string{"url": url})
+	} else {
+		fmt.Fprintf(a.stdout, "The pages of %s: %s\nPress Ctrl-C to end.\n", shown, url)
+	}
 	return a.fail(exitError, server.Serve(a.ctx))
 }
 

@@ -75,6 +75,7 @@ var tones = map[apispec.Phase]tone{
 	apispec.PhaseUnreadable:  bad,
 	apispec.PhaseBlocked:     bad,
 	apispec.PhaseCorrupt:     bad,
+	apispec.PhaseDrifted:     ask,
 	apispec.PhaseDisabled:    absent,
 	apispec.PhaseRemoved:     absent,
 }

@@ -49,7 +49,7 @@ const maxUrgent = 10
 // urgency orders what needs a person; phases that are not listed need nobody.
 var urgency = map[apispec.Phase]int{
 	apispec.PhaseFailing: 1, apispec.PhaseCorrupt: 1, apispec.PhaseBlocked: 1, apispec.PhaseUnreadable: 1,
-	apispec.PhaseHeld: 2, apispec.PhaseWaiting: 2,
+	apispec.PhaseHeld: 2, apispec.PhaseWaiting: 2, apispec.PhaseDrifted: 3,
 }
 
 func (p *pages) tasks(r *http.Request) (view, error) {
