@@ -3,6 +3,7 @@ package web
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -20,54 +21,107 @@ const heartbeat = 15 * time.Second
 // try again.
 const maxStreams = 200
 
+// digests are those of the topics of an overview: each task, and "" for all of it.
+type digests map[string]string
+
+func digestsOf(o apispec.Overview) digests {
+	o.LastGoodTick = nil
+	if o.Leader != nil {
+		leader := *o.Leader
+		leader.Until = time.Time{} // it is renewed all the time
+		o.Leader = &leader
+	}
+	all := make(digests, len(o.Tasks)+1)
+	for _, t := range o.Tasks {
+		all[t.Name] = digest(t)
+	}
+	o.Tasks = nil // all has their digests
+	all[""] = digest(struct {
+		apispec.Overview
+		Topics digests
+	}{o, all})
+	return all
+}
+
+func digest(v any) string {
+	raw, _ := json.Marshal(v) // the answer of the API, which was decoded from JSON
+	sum := sha256.Sum256(raw)
+	return hex.EncodeToString(sum[:8])
+}
+
 // news tells open pages that something has changed. It reads only while a page is
 // open, once for all of them.
 type news struct {
-	ctx  context.Context // streams end with it
-	read func(context.Context) (apispec.Overview, error)
+	ctx   context.Context // streams end with it
+	every time.Duration
+	read  func(context.Context) (digests, error)
+	// changed is called before pages are told of a change.
+	changed func()
 
 	mu      sync.Mutex
-	streams map[chan struct{}]string // by their topics
-	digests map[string][sha256.Size]byte
+	streams map[*stream]struct{}
+	last    digests            // nil until the loop has read something
 	stop    context.CancelFunc // of the loop, which runs while there are streams
 	now     chan struct{}      // reads at once
 }
 
-// follow returns a channel that gets a value when the topic changes, and a function
+// stream is an open page.
+type stream struct {
+	topic   string
+	seen    string        // the digest of what the page shows; guarded by news.mu
+	changed chan struct{} // gets a value when that is not up to date
+}
+
+// follow returns a stream whose page shows the topic with this digest, and a function
 // that ends it. It is not ok if too many pages are open.
-func (n *news) follow(topic string) (changed chan struct{}, end func(), ok bool) {
+func (n *news) follow(topic, seen string) (s *stream, end func(), ok bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if len(n.streams) >= maxStreams {
 		return nil, nil, false
 	}
 	if n.streams == nil {
-		n.streams, n.now = map[chan struct{}]string{}, make(chan struct{}, 1)
+		n.streams, n.now = map[*stream]struct{}{}, make(chan struct{}, 1)
 	}
-	changed = make(chan struct{}, 1)
-	n.streams[changed] = topic
+	s = &stream{topic: topic, seen: seen, changed: make(chan struct{}, 1)}
+	n.streams[s] = struct{}{}
+	if n.last != nil {
+		s.tell(n.last)
+	}
 	if n.stop == nil {
 		ctx, stop := context.WithCancel(n.ctx)
 		n.stop = stop
 		go n.loop(ctx)
 	}
-	return changed, func() {
+	return s, func() {
 		n.mu.Lock()
 		defer n.mu.Unlock()
-		delete(n.streams, changed)
+		delete(n.streams, s)
 		if len(n.streams) == 0 && n.stop != nil {
 			n.stop()
-			n.stop, n.digests = nil, nil
+			n.stop, n.last = nil, nil
 		}
 	}, true
 }
 
+// tell tells the page if it does not show these digests.
+func (s *stream) tell(now digests) {
+	if s.seen == now[s.topic] {
+		return
+	}
+	s.seen = now[s.topic]
+	select {
+	case s.changed <- struct{}{}:
+	default: // it has not got the last one yet
+	}
+}
+
 func (n *news) loop(ctx context.Context) {
-	tick := time.NewTicker(fresh)
+	tick := time.NewTicker(n.every)
 	defer tick.Stop()
 	for {
-		if o, err := n.read(ctx); err == nil {
-			n.tell(digests(o))
+		if now, err := n.read(ctx); err == nil {
+			n.tell(ctx, now)
 		}
 		select {
 		case <-ctx.Done():
@@ -91,46 +145,25 @@ func (n *news) stir() {
 }
 
 // tell tells the streams whose topics have changed.
-func (n *news) tell(now map[string][sha256.Size]byte) {
+func (n *news) tell(ctx context.Context, now digests) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.digests != nil {
-		for changed, topic := range n.streams {
-			if n.digests[topic] != now[topic] {
-				select {
-				case changed <- struct{}{}:
-				default: // it has not got the last one yet
-				}
-			}
-		}
+	if ctx.Err() != nil {
+		return // another loop may have begun
 	}
-	n.digests = now
-}
-
-// digests are those of all topics: the tasks, and "" for all of it.
-func digests(o apispec.Overview) map[string][sha256.Size]byte {
-	o.LastGoodTick = nil
-	if o.Leader != nil {
-		leader := *o.Leader
-		leader.Until = time.Time{} // it is renewed all the time
-		o.Leader = &leader
+	if n.last == nil || n.last[""] != now[""] {
+		n.changed()
 	}
-	all := make(map[string][sha256.Size]byte, len(o.Tasks)+1)
-	for _, t := range o.Tasks {
-		all[t.Name] = digest(t)
+	n.last = now
+	for s := range n.streams {
+		s.tell(now)
 	}
-	all[""] = digest(o)
-	return all
-}
-
-func digest(v any) [sha256.Size]byte {
-	raw, _ := json.Marshal(v) // the answer of the API, which was decoded from JSON
-	return sha256.Sum256(raw)
 }
 
 // events tells a page when its topic changes, by server-sent events.
 func (p *pages) events(w http.ResponseWriter, r *http.Request) {
-	changed, end, ok := p.news.follow(r.URL.Query().Get("topic"))
+	q := r.URL.Query()
+	stream, end, ok := p.news.follow(q.Get("topic"), q.Get("seen"))
 	if !ok {
 		http.Error(w, "too many pages are open", http.StatusServiceUnavailable)
 		return
@@ -158,7 +191,7 @@ func (p *pages) events(w http.ResponseWriter, r *http.Request) {
 			return
 		case <-beat.C:
 			message = ": alive\n\n"
-		case <-changed:
+		case <-stream.changed:
 			message = "event: changed\ndata: \n\n"
 		}
 	}

@@ -6,9 +6,9 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"html/template"
 	"net/http"
+	"net/url"
 	"strings"
 
 	"github.com/terrapulse/terrapulse/internal/apiclient"
@@ -23,6 +23,7 @@ type view struct {
 	topic    string // task that the page is about; "" if it shows them all
 	still    bool   // the page never changes
 	again    bool   // the page is asked for again until it can be shown
+	seen     string // digest of the topic when the page was read
 }
 
 // frame is what the layout shows around a view.
@@ -31,8 +32,8 @@ type frame struct {
 
 	URL    string // of this page with its query
 	JSON   string // of the same as JSON
-	Events string // where the page is told of changes; "" if it asks
-	Poll   string // how often it asks, as a trigger of htmx; "" if it is told
+	Events string // where the page is told of changes; "" if it never changes
+	Again  bool   // the page is asked for again, as it could not be shown
 	Viewer viewer
 	Notice string // what the viewer has just done
 	Data   any
@@ -60,11 +61,16 @@ func parse() *template.Template {
 // page shows a view as HTML, or as JSON if the path ends with .json.
 func (p *pages) page(show func(*http.Request) (view, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
+		before := p.source.seen()
 		v, err := show(r)
 		if err != nil {
 			p.fail(w, r, err)
 			return
 		}
+		if before == nil {
+			before = p.source.seen() // the page has read it
+		}
+		v.seen = before[v.topic]
 		p.render(w, r, http.StatusOK, v)
 	}
 }
@@ -95,11 +101,9 @@ func (p *pages) render(w http.ResponseWriter, r *http.Request, status int, v vie
 	switch {
 	case v.still:
 	case v.again:
-		f.Poll = "every 5s"
-	case p.Poll > 0:
-		f.Poll = fmt.Sprintf("every %dms", p.Poll.Milliseconds())
+		f.Again = true
 	default:
-		f.Events = Root + "events?topic=" + template.URLQueryEscaper(v.topic)
+		f.Events = Root + "events?" + url.Values{"topic": {v.topic}, "seen": {v.seen}}.Encode()
 	}
 	name := "layout"
 	if r.Header.Get("HX-Request") == "true" {

@@ -12,13 +12,11 @@ import (
 	"github.com/terrapulse/terrapulse/internal/apispec"
 )
 
-// fresh is how long an answer of the API serves all viewers.
-const fresh = 2 * time.Second
-
 // source reads from the API, each thing at most once in fresh, however many viewers
 // there are. All viewers get what a viewer may read who may not act.
 type source struct {
 	*apiclient.Client
+	fresh time.Duration // how long an answer serves all viewers
 	now   func() time.Time
 	reads singleflight.Group
 
@@ -31,18 +29,18 @@ type answer struct {
 	at    time.Time
 }
 
-func newSource(client *apiclient.Client, now func() time.Time) *source {
-	return &source{Client: client, now: now, kept: map[string]answer{}}
+func newSource(client *apiclient.Client, fresh time.Duration, now func() time.Time) *source {
+	return &source{Client: client, fresh: fresh, now: now, kept: map[string]answer{}}
 }
 
 // read returns what is kept under a key, or else reads it. What is no longer fresh, but
 // was a moment ago, is returned while it is read again, so that nobody waits for it.
 func read[T any](ctx context.Context, s *source, key string, do func(context.Context) (T, error)) (T, error) {
 	kept, age := s.recent(key)
-	if age < fresh {
+	if age < s.fresh {
 		return kept.(T), nil
 	}
-	if age < 2*fresh {
+	if age < 2*s.fresh {
 		go func() { _, _ = again(context.WithoutCancel(ctx), s, key, do) }() // who waits for it gets its error
 		return kept.(T), nil
 	}
@@ -89,7 +87,7 @@ func (s *source) keep(key string, value any) {
 	defer s.mu.Unlock()
 	now := s.now()
 	for key, a := range s.kept {
-		if now.Sub(a.at) >= 2*fresh {
+		if now.Sub(a.at) >= 2*s.fresh {
 			delete(s.kept, key)
 		}
 	}
@@ -103,11 +101,47 @@ func (s *source) forget() {
 	clear(s.kept)
 }
 
+// outdate drops everything that is older than the overview, which shows a change.
+func (s *source) outdate() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key := range s.kept {
+		if key != overviewKey {
+			delete(s.kept, key)
+		}
+	}
+}
+
+const overviewKey = "overview"
+
+// snapshot is an overview with the digests of its topics.
+type snapshot struct {
+	apispec.Overview
+	topics digests
+}
+
 func (s *source) overview(ctx context.Context) (apispec.Overview, error) {
-	return read(ctx, s, "overview", s.Overview)
+	o, err := read(ctx, s, overviewKey, s.readOverview)
+	return o.Overview, err
 }
 
 // latest reads the overview in any case.
-func (s *source) latest(ctx context.Context) (apispec.Overview, error) {
-	return again(ctx, s, "overview", s.Overview)
+func (s *source) latest(ctx context.Context) (digests, error) {
+	o, err := again(ctx, s, overviewKey, s.readOverview)
+	return o.topics, err
+}
+
+func (s *source) readOverview(ctx context.Context) (snapshot, error) {
+	o, err := s.Overview(ctx)
+	if err != nil {
+		return snapshot{}, err
+	}
+	return snapshot{o, digestsOf(o)}, nil
+}
+
+// seen returns the digests of the overview that is kept; nil if none is.
+func (s *source) seen() digests {
+	kept, _ := s.recent(overviewKey)
+	o, _ := kept.(snapshot)
+	return o.topics
 }

@@ -7,6 +7,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"embed"
 	"log/slog"
@@ -25,9 +26,9 @@ type Options struct {
 	// API is where the pages read and act. Its requests get the context of the
 	// viewer's request, with the level and the sender.
 	API *apiclient.Client
-	// Poll is how often an open page asks for news. If it is zero, the server tells
-	// pages when something changed, and asks the API itself every 2 seconds while a
-	// page is open.
+	// Poll is how often the API is asked for news while a page is open, by default
+	// every 2 seconds: one request, however many pages there are. Pages are told when
+	// something has changed.
 	Poll time.Duration
 	// Stack is the name of the deployment that the pages show; "" for this instance.
 	Stack string
@@ -54,8 +55,9 @@ var files embed.FS
 // New returns the handler of Root and everything below. Streams to pages end with
 // ctx.
 func New(ctx context.Context, o Options) http.Handler {
-	p := &pages{Options: o, source: newSource(o.API, o.Now), version: staticVersion()}
-	p.news = &news{ctx: ctx, read: p.source.latest}
+	o.Poll = cmp.Or(o.Poll, 2*time.Second)
+	p := &pages{Options: o, source: newSource(o.API, o.Poll, o.Now), version: staticVersion()}
+	p.news = &news{ctx: ctx, every: o.Poll, read: p.source.latest, changed: p.source.outdate}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+Root+"{$}", func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, Root+"tasks", http.StatusFound)
