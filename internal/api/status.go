@@ -70,16 +70,17 @@ func failed(s state.RunState) bool {
 	return s == state.RunFailed || s == state.RunLost || s == state.RunCancelled
 }
 
+// judgedRuns is how many of a task's newest runs its status is judged by.
+const judgedRuns = 5
+
 // ended returns how the task's newest runs ended and their ids, oldest first.
 // Interrupted runs are left out: Consul-Terraform-Sync keeps no event of a run
 // that it stopped together with itself.
 func ended(t state.Task) (outcomes []state.RunState, ids []string) {
-	recent := t.Recent
-	newest := t.History[max(0, len(t.History)-len(recent)):]
-	recent = recent[len(recent)-len(newest):]
-	for i, s := range recent {
-		if s != state.RunInterrupted {
-			outcomes, ids = append(outcomes, s), append(ids, newest[i])
+	recent := t.RecentRuns()
+	for _, r := range recent[max(0, len(recent)-judgedRuns):] {
+		if r.State != state.RunInterrupted {
+			outcomes, ids = append(outcomes, r.State), append(ids, r.ID)
 		}
 	}
 	return outcomes, ids

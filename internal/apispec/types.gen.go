@@ -804,6 +804,24 @@ type Reason struct {
 	Text string `json:"text"`
 }
 
+// RecentRun defines model for RecentRun.
+type RecentRun struct {
+	Ended time.Time `json:"ended"`
+	ID    UUID      `json:"id"`
+
+	// Kind What a run does. apply: makes the infrastructure what the data says. plan: shows what an apply would change. drift: shows what differs
+	// from what was applied last. destroy: destroys what was applied last.
+	Kind RunKind `json:"kind"`
+
+	// Seconds how long it worked, without its waits; missing if it never began
+	Seconds *float64 `json:"seconds,omitempty"`
+
+	// State The state of a run. waiting: it goes on when it is resumed. unchanged: a schedule came due and there was nothing to apply. lost: the runner died without a word.
+	// superseded: the task was changed before the run began or while it waited, and is run anew. interrupted: the runner was stopped, as by a
+	// deployment; the task is run again at once. cancelled: somebody ended it.
+	State RunState `json:"state"`
+}
+
 // Refused a newer configuration that is wrong and not in force
 type Refused struct {
 	Bundle *string   `json:"bundle,omitempty"`
@@ -1102,7 +1120,10 @@ type TaskOverview struct {
 
 	// Reason why a task runs, or waits
 	Reason Reason `json:"reason"`
-	Run    *Run   `json:"run,omitempty"`
+
+	// Recent the newest runs that have ended, at most 20, oldest first
+	Recent *[]RecentRun `json:"recent,omitempty"`
+	Run    *Run         `json:"run,omitempty"`
 }
 
 // TaskOverviewResponse defines model for TaskOverviewResponse.

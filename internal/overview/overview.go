@@ -248,6 +248,7 @@ func (r Reader) task(ctx context.Context, effective *overlay.Effective, e *entry
 	if f.run.ID != "" {
 		t.Run = new(apiview.Run(f.run))
 	}
+	t.Recent = recentOf(f.task)
 	if last := f.task.Last; last != nil {
 		t.LastRun = new(apiview.Run(state.Run{ID: last.Run, Task: e.name, Kind: last.Kind, State: last.State, Reason: last.Reason,
 			Created: last.Created, Started: last.Started, Ended: last.Ended, Error: last.Error, Changes: last.Changes}))

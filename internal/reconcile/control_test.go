@@ -355,8 +355,8 @@ func TestControl_TaskChangedWhileItsRunIsQueuedRunsAsChanged(t *testing.T) {
 			record = read.Data
 			return err == nil && record.Definition == changed[n].Digest(i.base.Load()) && record.Run == nil
 		})
-		for _, ended := range record.Recent {
-			if ended != state.RunSucceeded {
+		for _, ended := range record.RecentRuns() {
+			if ended.State != state.RunSucceeded {
 				t.Errorf("%s: its runs have %v", changed[n].Name, record.Recent)
 			}
 		}

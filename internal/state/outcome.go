@@ -76,8 +76,7 @@ func (t Task) Conclude(run Run, definition string) (next Task, forgotten []strin
 		next.MovedFrom = run.Moves.From
 	}
 	next.Last = run.Result() // also of an interrupted run: Unfinished reads it
-	next.Recent = append(slices.Clone(t.Recent), run.State)
-	next.Recent = next.Recent[max(0, len(next.Recent)-RecentRuns):]
+	next.Recent = t.Recent.add(run)
 	next.History = append(slices.Clone(next.History), run.ID)
 	if n := len(next.History) - History; n > 0 {
 		forgotten, next.History = next.History[:n:n], next.History[n:]

@@ -163,7 +163,7 @@ type Task struct {
 	History []string  `json:"history,omitempty"` // ids of the kept runs, oldest first
 	Last    *Result   `json:"last,omitempty"`    // of the latest run that ended
 
-	Recent []RunState `json:"recent,omitempty"` // how the newest runs ended, RecentRuns at most, oldest first
+	Recent Outcomes `json:"recent,omitempty"` // of the newest runs in History, RecentRuns at most
 
 	Events uint64 `json:"events,omitempty"` // number of the task's latest event
 }
@@ -181,9 +181,6 @@ type Attempt struct {
 	Definition string `json:"definition"` // digest of the task's definition
 	Observed   string `json:"observed"`   // digest of what the condition showed
 }
-
-// RecentRuns is how many of a task's ended runs its status is judged by.
-const RecentRuns = 5
 
 // Pending is a change of the condition that waits for its run.
 type Pending struct {
