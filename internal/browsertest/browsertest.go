@@ -1,10 +1,17 @@
-// Package browsertest looks at pages with a real browser: the Chromium that `make tools`
-// installs.
+// Package browsertest shows pages to tests in a real browser.
+//
+// The tests of a package share one browser. Each has a tab with cookies of its own, a
+// window of 1200 x 900, and the same fonts on every machine.
 package browsertest
 
 import (
 	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -16,7 +23,10 @@ import (
 	"github.com/terrapulse/terrapulse/internal/testtools"
 )
 
-// Browser is a tab of a real browser.
+// Patience is how long a page may take to show what a test waits for.
+const Patience = 30 * time.Second
+
+// Browser is a tab of the browser. It is for one goroutine.
 type Browser struct {
 	t   testing.TB
 	ctx context.Context
@@ -25,23 +35,33 @@ type Browser struct {
 	console []string // what the browser has complained about
 }
 
-// Patience is how long a page may take to show what a test waits for.
-const Patience = 30 * time.Second
+// shared is the browser of all tests of this process.
+var shared struct {
+	sync.Mutex
+	ctx context.Context // nil before the first test
+	end func()
+}
 
-// New starts a browser, which ends with the test.
+// Main runs the tests of a package, and then ends their browser. It returns the exit
+// code.
+func Main(m *testing.M) int {
+	code := m.Run()
+	if shared.end != nil {
+		shared.end()
+	}
+	return code
+}
+
+// New opens a tab, which is closed with the test.
 func New(t testing.TB) *Browser {
 	t.Helper()
-	options := append(chromedp.DefaultExecAllocatorOptions[:len(chromedp.DefaultExecAllocatorOptions):len(chromedp.DefaultExecAllocatorOptions)],
-		chromedp.ExecPath(testtools.Browser(t)), chromedp.NoSandbox, chromedp.UserDataDir(t.TempDir()), chromedp.WindowSize(1200, 900),
-		chromedp.Flag("disable-gpu", true), chromedp.Flag("disable-quic", true), chromedp.Flag("disable-dev-shm-usage", true))
-	ctx, end := chromedp.NewExecAllocator(t.Context(), options...)
-	t.Cleanup(end)
-	ctx, end = chromedp.NewContext(ctx)
+	ctx, end := chromedp.NewContext(start(t), chromedp.WithNewBrowserContext())
 	t.Cleanup(end)
 	b := &Browser{t: t, ctx: ctx}
-	if err := chromedp.Do(ctx); err != nil { // the browser lives as long as the context of its first action
-		t.Fatal(err)
+	if err := chromedp.Do(ctx); err != nil { // the tab lives as long as the context of its first action
+		t.Fatalf("open a tab: %v", err)
 	}
+	b.Window(1200, 900)
 	go func() {
 		for m, err := range chromedp.Console(ctx) {
 			if err != nil {
@@ -55,16 +75,55 @@ func New(t testing.TB) *Browser {
 	return b
 }
 
-// Quiet fails the test for everything that the browser complains about, such as what
-// the Content-Security-Policy forbids.
-func (b *Browser) Quiet() {
-	b.t.Helper()
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, line := range b.console {
-		b.t.Errorf("the browser says: %s", line)
+// start returns the context of the running browser.
+func start(t testing.TB) context.Context {
+	t.Helper()
+	shared.Lock()
+	defer shared.Unlock()
+	if shared.ctx != nil {
+		return shared.ctx
 	}
-	b.console = nil
+	dir, err := os.MkdirTemp("", "browsertest-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	options := append(chromedp.DefaultExecAllocatorOptions[:len(chromedp.DefaultExecAllocatorOptions):len(chromedp.DefaultExecAllocatorOptions)],
+		chromedp.ExecPath(testtools.Browser(t)), chromedp.NoSandbox, chromedp.UserDataDir(filepath.Join(dir, "profile")),
+		chromedp.Env("FONTCONFIG_FILE="+fonts(t, dir), "TZ=UTC"),
+		chromedp.Flag("disable-gpu", true), chromedp.Flag("disable-quic", true), chromedp.Flag("disable-dev-shm-usage", true),
+		chromedp.Flag("lang", "en-GB"), chromedp.Flag("hide-scrollbars", true), chromedp.Flag("font-render-hinting", "none"))
+	allocator, release := chromedp.NewExecAllocator(context.Background(), options...)
+	ctx, cancel := chromedp.NewContext(allocator)
+	end := func() {
+		cancel()
+		release()
+		_ = os.RemoveAll(dir) // of the system's temporary files
+	}
+	if err := chromedp.Do(ctx); err != nil {
+		end()
+		t.Fatalf("start the browser: %v", err)
+	}
+	shared.ctx, shared.end = ctx, end
+	return ctx
+}
+
+// fonts writes a configuration in which there are only the fonts of the tests.
+func fonts(t testing.TB, dir string) string {
+	t.Helper()
+	alias := func(family, font string) string {
+		return fmt.Sprintf("<match><test name=\"family\"><string>%s</string></test><edit name=\"family\" mode=\"assign\" binding=\"strong\"><string>%s</string></edit></match>\n", family, font)
+	}
+	text := "<?xml version=\"1.0\"?>\n<!DOCTYPE fontconfig SYSTEM \"fonts.dtd\">\n<fontconfig>\n"
+	for _, d := range testtools.Fonts(t) {
+		text += "<dir>" + d + "</dir>\n"
+	}
+	text += "<cachedir>" + filepath.Join(dir, "fonts") + "</cachedir>\n" +
+		alias("system-ui", "Inter") + alias("sans-serif", "Inter") + alias("ui-monospace", "JetBrains Mono") + alias("monospace", "JetBrains Mono") + "</fontconfig>\n"
+	file := filepath.Join(dir, "fonts.conf")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
 }
 
 // Do runs an action in the tab.
@@ -79,10 +138,16 @@ func Do[T any](b *Browser, action chromedp.Action[T]) T {
 	return got
 }
 
-// Open opens a page.
+// Eval returns the value of a script, or that of its promise.
+func Eval[T any](b *Browser, script string) T {
+	b.t.Helper()
+	return Do(b, chromedp.Evaluate[T](script, chromedp.EvalAwaitPromise))
+}
+
+// Open shows an address.
 func (b *Browser) Open(url string) { b.t.Helper(); Do(b, chromedp.Navigate(url)) }
 
-// Text returns the text that people see in an element.
+// Text returns the visible text of an element.
 func (b *Browser) Text(selector string) string {
 	b.t.Helper()
 	return Do(b, chromedp.Text(chromedp.CSS(selector)))
@@ -110,18 +175,58 @@ func (b *Browser) Until(words ...string) {
 	}
 }
 
-// Eval runs a script in the page and returns its value.
-func Eval[T any](b *Browser, script string) T {
+// Quiet fails the test for everything that the browser complains about, such as what
+// the Content-Security-Policy forbids.
+func (b *Browser) Quiet() {
 	b.t.Helper()
-	return Do(b, chromedp.Evaluate[T](script, chromedp.EvalAwaitPromise))
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, line := range b.console {
+		b.t.Errorf("the browser says: %s", line)
+	}
+	b.console = nil
+}
+
+// Complaints returns what the browser has complained about, and forgets it.
+func (b *Browser) Complaints() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	all := b.console
+	b.console = nil
+	return all
+}
+
+// Window sets the size of the window.
+func (b *Browser) Window(width, height int64) {
+	b.t.Helper()
+	Do(b, chromedp.EmulateViewport(width, height))
 }
 
 // Prefers sets the color scheme that the viewer prefers: light or dark.
 func (b *Browser) Prefers(scheme string) {
 	b.t.Helper()
-	_, err := chromedp.Call(b.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
-		Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}})
+	b.media("", scheme)
+}
+
+// Prints shows the page as it is printed.
+func (b *Browser) Prints() {
+	b.t.Helper()
+	b.media("print", "light")
+}
+
+func (b *Browser) media(media, scheme string) {
+	b.t.Helper()
+	_, err := chromedp.Call(b.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Media: media,
+		Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}, {Name: "prefers-reduced-motion", Value: "reduce"}}})
 	if err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// WithoutScripts lets pages that are opened from now on run no scripts.
+func (b *Browser) WithoutScripts() {
+	b.t.Helper()
+	if _, err := chromedp.Call(b.ctx, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true}); err != nil {
 		b.t.Fatal(err)
 	}
 }
@@ -133,10 +238,67 @@ func (b *Browser) Accessible() {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	Eval[chromedp.Void](b, string(axe))
+	if !Eval[bool](b, "typeof axe === 'object'") {
+		Eval[chromedp.Void](b, string(axe))
+	}
 	found := Eval[string](b, `axe.run(document, {runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice']})
 		.then(r => JSON.stringify(r.violations.map(v => v.id + ': ' + v.help + ' ' + v.nodes.map(n => n.html).join(' | '))))`)
 	if found != "[]" {
-		b.t.Errorf("violations: %s", found)
+		b.t.Errorf("%s: violations: %s", Eval[string](b, "location.href"), found)
+	}
+}
+
+//go:embed seen.js
+var seen string
+
+// ask evaluates a call of a function of seen.js.
+func ask[T any](b *Browser, function string, args ...any) T {
+	b.t.Helper()
+	raw, err := json.Marshal(args)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return Eval[T](b, "(() => {"+seen+"\nreturn "+function+"(..."+string(raw)+")})()")
+}
+
+// Click clicks the button, link or summary that has these words, and waits for the
+// page to which it leads.
+func (b *Browser) Click(words string) {
+	b.t.Helper()
+	at := ask[[]float64](b, "place", words)
+	if len(at) != 2 {
+		b.t.Fatalf("nobody can click %q:\n%s", words, b.Text("body"))
+	}
+	Do(b, chromedp.MouseClickXY(at[0], at[1]))
+}
+
+// Fill writes into the field with a label.
+func (b *Browser) Fill(label, text string) {
+	b.t.Helper()
+	if !ask[bool](b, "focus", label) {
+		b.t.Fatalf("no field has the label %q", label)
+	}
+	Do(b, chromedp.KeyEvent(text))
+}
+
+// Press presses keys, such as kb.Tab.
+func (b *Browser) Press(keys string) { b.t.Helper(); Do(b, chromedp.KeyEvent(keys)) }
+
+// Focused returns the name of what has the focus; "" if nothing has it.
+func (b *Browser) Focused() string { b.t.Helper(); return ask[string](b, "focused") }
+
+// Wide returns what is not reachable without scrolling sideways.
+func (b *Browser) Wide() []string { b.t.Helper(); return ask[[]string](b, "wide") }
+
+// Picture returns what the window shows, as PNG.
+func (b *Browser) Picture() []byte { b.t.Helper(); return Do(b, chromedp.CaptureScreenshot()) }
+
+// Wait waits until a condition holds.
+func (b *Browser) Wait(what string, holds func() bool) {
+	b.t.Helper()
+	for end := time.Now().Add(Patience); !holds(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			b.t.Fatal(errors.New("never: " + what))
+		}
 	}
 }

@@ -32,6 +32,12 @@ func Browser(t testing.TB) string { return aws(t, "bin/chromium") }
 // page.
 func Axe(t testing.TB) string { return aws(t, "browser/axe-core/axe.min.js") }
 
+// Fonts returns the folders of the fonts with which pages are shown to tests: Inter and
+// JetBrains Mono.
+func Fonts(t testing.TB) []string {
+	return []string{aws(t, "browser/inter"), aws(t, "browser/jetbrains-mono")}
+}
+
 // Python returns the path of a Python with the modules of SAM's translator.
 func Python(t testing.TB) string { return aws(t, "python/bin/python") }
 

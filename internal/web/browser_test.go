@@ -1,6 +1,7 @@
 package web_test
 
 import (
+	"os"
 	"testing"
 
 	"github.com/chromedp/chromedp"
@@ -8,6 +9,8 @@ import (
 	"github.com/terrapulse/terrapulse/internal/browsertest"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
+
+func TestMain(m *testing.M) { os.Exit(browsertest.Main(m)) }
 
 func TestPages_ShowAChangeWithoutAReload(t *testing.T) {
 	s := newSite(t, "web", "dns")
@@ -21,7 +24,6 @@ func TestPages_ShowAChangeWithoutAReload(t *testing.T) {
 	if !browsertest.Eval[bool](b, "window.kept === true") {
 		t.Error("the page was loaded again")
 	}
-	b.Accessible()
 	for _, scheme := range []string{"light", "dark"} {
 		b.Prefers(scheme)
 		b.Accessible()

@@ -1,0 +1,27 @@
+// What a person sees of a page, and can reach.
+const text = (e) => (e.getAttribute('aria-label') || e.innerText || e.value || e.getAttribute('alt') || '').replace(/\s+/g, ' ').trim();
+const visible = (e) => e.checkVisibility({ visibilityProperty: true, opacityProperty: true }) && e.getClientRects().length > 0;
+const place = (words) => {
+  const all = [...document.querySelectorAll('a[href], button, summary, input[type=submit], [role=button]')].filter(visible);
+  const e = all.find((e) => text(e) === words) ?? all.find((e) => text(e).includes(words));
+  if (!e || e.disabled) return [];
+  e.scrollIntoView({ block: 'center', behavior: 'instant' });
+  const r = e.getClientRects()[0];
+  return [r.x + r.width / 2, r.y + r.height / 2];
+};
+const labels = (e) => [...(e.labels ?? [])].map(text).concat(e.getAttribute('aria-label') ?? '');
+const focus = (label) => {
+  const e = [...document.querySelectorAll('input, select, textarea')].filter(visible).find((e) => labels(e).some((l) => l.includes(label)));
+  e?.focus();
+  return !!e;
+};
+const focused = () => {
+  const e = document.activeElement;
+  return e === document.body ? '' : labels(e).find((l) => l) || text(e) || e.tagName;
+};
+const wide = () => {
+  const width = document.documentElement.clientWidth;
+  if (document.documentElement.scrollWidth <= width) return [];
+  return [...document.querySelectorAll('body *')].filter((e) => visible(e) && e.getBoundingClientRect().right > width + 0.5)
+    .map((e) => e.tagName.toLowerCase() + ' ' + e.className + ' ' + text(e).slice(0, 60));
+};
