@@ -1124,6 +1124,9 @@ type TaskOverview struct {
 	// Recent the newest runs that have ended, at most 20, oldest first
 	Recent *[]RecentRun `json:"recent,omitempty"`
 	Run    *Run         `json:"run,omitempty"`
+
+	// Watches what starts its runs in Consul, or when, and what its module gets besides, in words; missing if its definition is not known
+	Watches *string `json:"watches,omitempty"`
 }
 
 // TaskOverviewResponse defines model for TaskOverviewResponse.

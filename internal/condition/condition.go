@@ -85,6 +85,8 @@ func (u *sourceIncludesVar) AsModuleInput(r *block.Report) bool {
 // what is not set, so that a new key changes no digest.
 type Spec interface {
 	Kind() *Kind
+	// String says in words what is watched, such as "service web in datacenter dc1".
+	String() string
 	// Selections are the parts of what is read. A schedule has none: when it is
 	// due, the module inputs are read.
 	Selections() []Selection

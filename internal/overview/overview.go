@@ -237,7 +237,7 @@ func (r Reader) task(ctx context.Context, effective *overlay.Effective, e *entry
 		Drift:   driftOf(f.task, e.definition, r.Now()),
 	}
 	if d := e.definition; d != nil {
-		t.Enabled = d.Enabled
+		t.Enabled, t.Watches = d.Enabled, apiview.Optional(d.Watches())
 		t.Origin = apispec.Origin{API: d.FromAPI, File: apiview.Optional(d.Source.File), Line: apiview.Optional(d.Source.Line)}
 	} else {
 		t.Origin.API = len(effective.Overrides[e.name].Definition) > 0
