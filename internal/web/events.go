@@ -120,9 +120,11 @@ func (n *news) loop(ctx context.Context) {
 	tick := time.NewTicker(n.every)
 	defer tick.Stop()
 	for {
-		if now, err := n.read(ctx); err == nil {
-			n.tell(ctx, now)
+		now, err := n.read(ctx)
+		if err != nil {
+			now = digests{} // every page shows that it is not up to date
 		}
+		n.tell(ctx, now)
 		select {
 		case <-ctx.Done():
 			return
@@ -190,7 +192,7 @@ func (p *pages) events(w http.ResponseWriter, r *http.Request) {
 		case <-r.Context().Done():
 			return
 		case <-beat.C:
-			message = ": alive\n\n"
+			message = "event: alive\ndata: \n\n"
 		case <-stream.changed:
 			message = "event: changed\ndata: \n\n"
 		}

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/terrapulse/terrapulse/internal/apiclient"
 	"github.com/terrapulse/terrapulse/internal/request"
@@ -34,9 +35,24 @@ type frame struct {
 	JSON   string // of the same as JSON
 	Events string // where the page is told of changes; "" if it never changes
 	Again  bool   // the page is asked for again, as it could not be shown
+	Icon   string
 	Viewer viewer
 	Notice string // what the viewer has just done
+	Now    time.Time
 	Data   any
+
+	Attention attention
+}
+
+// Trigger is when htmx reads the content of the page again; "" if it never does.
+func (f frame) Trigger() string {
+	switch {
+	case f.Again:
+		return "every 5s"
+	case f.Events != "":
+		return "changed from:#news"
+	}
+	return ""
 }
 
 // viewer is who looks at a page.
@@ -93,7 +109,9 @@ func (p *pages) render(w http.ResponseWriter, r *http.Request, status int, v vie
 	h.Set("X-Frame-Options", "DENY")
 	h.Set("Vary", "HX-Request")
 	who := p.Who(r)
+	needs := p.attention()
 	f := frame{
+		Attention: needs, Icon: needs.icon(p.version), Now: p.Now(),
 		Title: v.title, Section: v.template, Stack: p.Stack, Version: p.version, Nonce: nonce, URL: r.URL.RequestURI(), JSON: jsonURL(r),
 		Viewer: viewer{Name: who.Name, Proven: who.Authenticated, MayAct: p.MayAct(r)},
 		Notice: notices[r.URL.Query().Get("done")], Data: v.data,
@@ -107,7 +125,7 @@ func (p *pages) render(w http.ResponseWriter, r *http.Request, status int, v vie
 	}
 	name := "layout"
 	if r.Header.Get("HX-Request") == "true" {
-		name = "main" // the page is there already and brings itself up to date
+		name = "update" // the page is there already and brings itself up to date
 	}
 	p.execute(w, r, status, name, f)
 }

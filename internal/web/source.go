@@ -25,7 +25,8 @@ type source struct {
 }
 
 type answer struct {
-	value any
+	value any // nil if it could not be read
+	err   error
 	at    time.Time
 }
 
@@ -37,12 +38,12 @@ func newSource(client *apiclient.Client, fresh time.Duration, now func() time.Ti
 // was a moment ago, is returned while it is read again, so that nobody waits for it.
 func read[T any](ctx context.Context, s *source, key string, do func(context.Context) (T, error)) (T, error) {
 	kept, age := s.recent(key)
-	if age < s.fresh {
-		return kept.(T), nil
-	}
-	if age < 2*s.fresh {
+	switch value, ok := kept.value.(T); {
+	case age < s.fresh:
+		return value, kept.err
+	case age < 2*s.fresh && ok:
 		go func() { _, _ = again(context.WithoutCancel(ctx), s, key, do) }() // who waits for it gets its error
-		return kept.(T), nil
+		return value, nil
 	}
 	return again(ctx, s, key, do)
 }
@@ -54,9 +55,7 @@ func again[T any](ctx context.Context, s *source, key string, do func(context.Co
 		ctx, cancel := context.WithTimeout(access.With(context.WithoutCancel(ctx), access.Read), time.Minute)
 		defer cancel()
 		v, err := do(ctx)
-		if err == nil {
-			s.keep(key, v)
-		}
+		s.keep(key, v, err)
 		return v, err
 	})
 	select {
@@ -72,17 +71,17 @@ func again[T any](ctx context.Context, s *source, key string, do func(context.Co
 
 // recent returns what is kept under a key, and how old it is; that is very old if
 // nothing is kept.
-func (s *source) recent(key string) (any, time.Duration) {
+func (s *source) recent(key string) (answer, time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	kept, ok := s.kept[key]
 	if !ok {
-		return nil, time.Hour
+		return answer{}, time.Hour
 	}
-	return kept.value, s.now().Sub(kept.at)
+	return kept, s.now().Sub(kept.at)
 }
 
-func (s *source) keep(key string, value any) {
+func (s *source) keep(key string, value any, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now()
@@ -91,7 +90,11 @@ func (s *source) keep(key string, value any) {
 			delete(s.kept, key)
 		}
 	}
-	s.kept[key] = answer{value, now}
+	a := answer{value, err, now}
+	if err != nil {
+		a.value = nil
+	}
+	s.kept[key] = a
 }
 
 // forget drops everything that is kept, after somebody has acted.
@@ -142,6 +145,6 @@ func (s *source) readOverview(ctx context.Context) (snapshot, error) {
 // seen returns the digests of the overview that is kept; nil if none is.
 func (s *source) seen() digests {
 	kept, _ := s.recent(overviewKey)
-	o, _ := kept.(snapshot)
+	o, _ := kept.value.(snapshot)
 	return o.topics
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"net/http"
+	"path"
 	"strings"
 	"sync"
 )
@@ -32,11 +33,12 @@ func (p *pages) static(w http.ResponseWriter, r *http.Request) {
 		p.fail(w, r, errNoPage)
 		return
 	}
-	for suffix, contentType := range contentTypes {
-		if strings.HasSuffix(name, suffix) {
-			w.Header().Set("Content-Type", contentType+"; charset=utf-8")
-		}
-	}
+	sendStatic(w, contentTypes[path.Ext(name)], raw)
+}
+
+// sendStatic sends what never changes under its address.
+func sendStatic(w http.ResponseWriter, contentType string, raw []byte) {
+	w.Header().Set("Content-Type", contentType+"; charset=utf-8")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
 	_, _ = w.Write(raw) // an error means that the client has gone

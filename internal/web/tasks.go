@@ -46,12 +46,6 @@ type filter struct {
 // maxUrgent is how many tasks the list of what needs attention shows.
 const maxUrgent = 10
 
-// urgency orders what needs a person; phases that are not listed need nobody.
-var urgency = map[apispec.Phase]int{
-	apispec.PhaseFailing: 1, apispec.PhaseCorrupt: 1, apispec.PhaseBlocked: 1, apispec.PhaseUnreadable: 1,
-	apispec.PhaseHeld: 2, apispec.PhaseWaiting: 2, apispec.PhaseDrifted: 3,
-}
-
 func (p *pages) tasks(r *http.Request) (view, error) {
 	o, err := p.source.overview(r.Context())
 	if err != nil {
@@ -70,7 +64,7 @@ func tasksOf(o apispec.Overview, query url.Values) tasksPage {
 	counts := map[apispec.Phase]int{}
 	for _, t := range o.Tasks {
 		counts[t.Phase]++
-		if urgency[t.Phase] > 0 {
+		if urgency(t) > 0 {
 			page.Urgent = append(page.Urgent, t)
 		}
 		if (f.Phase == "" || string(t.Phase) == f.Phase) && matches(t, f.Search) {
@@ -81,7 +75,7 @@ func tasksOf(o apispec.Overview, query url.Values) tasksPage {
 		page.Phases = append(page.Phases, phaseCount{phase, n})
 	}
 	slices.SortFunc(page.Phases, func(a, b phaseCount) int { return cmp.Compare(a.Phase, b.Phase) })
-	slices.SortStableFunc(page.Urgent, func(a, b apispec.TaskOverview) int { return cmp.Compare(urgency[a.Phase], urgency[b.Phase]) })
+	slices.SortFunc(page.Urgent, byUrgency)
 	if len(page.Urgent) > maxUrgent {
 		page.More, page.Urgent = len(page.Urgent)-maxUrgent, page.Urgent[:maxUrgent]
 	}
@@ -118,24 +112,6 @@ func lastEnded(t apispec.TaskOverview) time.Time {
 func matches(t apispec.TaskOverview, text string) bool {
 	text = strings.ToLower(text)
 	return text == "" || strings.Contains(strings.ToLower(t.Name), text) || strings.Contains(strings.ToLower(t.Reason.Text), text)
-}
-
-// alerts are what is wrong with all of it, the worst first.
-func alerts(o apispec.Overview) []string {
-	var all []string
-	if o.Problem != nil {
-		all = append(all, *o.Problem)
-	}
-	if o.Unhealthy != nil && !slices.Contains(all, *o.Unhealthy) {
-		all = append(all, *o.Unhealthy)
-	}
-	if o.Leader == nil && o.Bundle == nil {
-		all = append(all, "Nobody leads: nothing watches Consul.")
-	}
-	if o.Refused != nil {
-		all = append(all, "A newer configuration is not in force: "+o.Refused.Error)
-	}
-	return all
 }
 
 // Link is the address of the same page with another value.

@@ -76,6 +76,7 @@ func New(ctx context.Context, o Options) http.Handler {
 	mux.HandleFunc("POST "+Root+"tasks/{name}/{action}", p.act)
 	mux.HandleFunc("GET "+Root+"events", p.events)
 	mux.HandleFunc("GET "+Root+"static/{file}", p.static)
+	mux.HandleFunc("GET "+Root+"icon.svg", p.icon)
 	mux.HandleFunc(Root, func(w http.ResponseWriter, r *http.Request) { p.fail(w, r, errNoPage) })
 	return http.NewCrossOriginProtection().Handler(compressed(suffixed(mux)))
 }

@@ -1,5 +1,9 @@
-// Times in the viewer's zone, and how long ago they are. Output that follows its end.
+// What HTML and htmx cannot do: times, output that follows its end, and how a page that
+// is open stays up to date.
 (() => {
+  const on = (name, act) => document.addEventListener(name, act);
+
+  // Times in the viewer's zone, and how long ago they are.
   const exact = new Intl.DateTimeFormat(undefined, { dateStyle: 'full', timeStyle: 'long' });
   const relative = new Intl.RelativeTimeFormat('en', { numeric: 'auto', style: 'short' });
   const steps = [['day', 86400], ['hour', 3600], ['minute', 60], ['second', 1]];
@@ -9,13 +13,21 @@
     return relative.format(Math.trunc(seconds / length), unit);
   };
   const times = () => {
-    for (const t of document.querySelectorAll('time')) {
+    for (const t of document.querySelectorAll('time[datetime]')) {
       const at = new Date(t.dateTime);
-      const text = words(at);
+      const text = words(at), title = exact.format(at);
       if (t.textContent !== text) t.textContent = text;
-      t.title = exact.format(at);
+      if (t.title !== title) t.title = title;
     }
   };
+  on('htmx:before:morph:node', (e) => { // the new text is written by times
+    const { oldNode, newNode } = e.detail;
+    if (oldNode.tagName !== 'TIME') return;
+    e.preventDefault();
+    oldNode.dateTime = newNode.dateTime;
+  });
+
+  // Output that follows its end.
   const follow = () => {
     for (const log of document.querySelectorAll('.output')) {
       if (log.dataset.follow !== 'no') log.scrollTop = log.scrollHeight;
@@ -26,8 +38,51 @@
     if (!log.classList?.contains('output')) return;
     log.dataset.follow = log.scrollHeight - log.scrollTop - log.clientHeight < 20 ? 'yes' : 'no';
   }, true);
+
+  // The address, the icon and what a screen reader says follow the content.
+  const around = () => {
+    const main = document.getElementById('main');
+    const url = main.getAttribute('hx-get');
+    if (url && url !== location.pathname + location.search) history.replaceState(null, '', url + location.hash);
+    const icon = document.getElementById('icon'), spoken = document.getElementById('spoken');
+    if (icon.getAttribute('href') !== main.dataset.icon) icon.href = main.dataset.icon;
+    if (spoken.textContent !== main.dataset.spoken) spoken.textContent = main.dataset.spoken;
+  };
+
+  // A page that could not be refreshed says since when. It is refreshed every 5 seconds
+  // then; and if nothing came from the server for 40 seconds, which is how long a page in
+  // the background or behind a proxy that keeps events back may be old.
+  const stale = document.getElementById('stale');
+  const refresh = () => {
+    const news = document.getElementById('news');
+    if (news) htmx.trigger(news, 'changed');
+  };
+  let heard = Date.now();
+  const hear = () => { heard = Date.now(); };
+  const fail = (e) => {
+    const { ctx } = e.detail;
+    if (ctx?.sourceElement?.id !== 'main' || ctx.response && ctx.response.status < 500 && ctx.response.status !== 429 || !stale.hidden) return;
+    stale.querySelector('time').dateTime = new Date().toISOString();
+    stale.hidden = false;
+    times();
+  };
+  on('htmx:error', fail);
+  on('htmx:response:error', fail);
+  on('htmx:sse:error', refresh);
+  on('htmx:sse:after:connection', hear);
+  on('alive', hear);
+  setInterval(() => { if (!stale.hidden || Date.now() - heard > 40000) refresh(); }, 5000);
+
   const renew = () => { times(); follow(); };
-  document.addEventListener('htmx:after:swap', renew);
+  on('htmx:after:swap', (e) => {
+    const { ctx } = e.detail;
+    if (ctx?.target?.id === 'main' && ctx.swap !== 'none') {
+      stale.hidden = true;
+      hear();
+      around();
+    }
+    renew();
+  });
   setInterval(times, 1000);
   renew();
 })();

@@ -1,0 +1,143 @@
+package web
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/terrapulse/terrapulse/internal/apispec"
+)
+
+// attention is how much needs a person. The title and the icon of every page show it.
+type attention struct {
+	Alerts, Tasks int
+	Known         bool // the overview was read lately
+}
+
+// Count is how many things need a person.
+func (a attention) Count() int { return a.Alerts + a.Tasks }
+
+func (a attention) String() string {
+	var all []string
+	if a.Alerts > 0 {
+		all = append(all, counted(a.Alerts, "alert"))
+	}
+	if a.Tasks > 0 {
+		all = append(all, counted(a.Tasks, "task"))
+	}
+	switch {
+	case !a.Known:
+		return ""
+	case len(all) == 0:
+		return "Nothing needs attention."
+	case a.Count() == 1:
+		return all[0] + " needs attention."
+	}
+	return strings.Join(all, " and ") + " need attention."
+}
+
+// counted is a number of things in words.
+func counted(n int, thing string) string {
+	if n != 1 {
+		thing += "s"
+	}
+	return number(n) + " " + thing
+}
+
+// number is a number as people read it: 12,345.
+func number(n int) string {
+	text := strconv.Itoa(n)
+	for i := len(text) - 3; i > 0; i -= 3 {
+		text = text[:i] + "," + text[i:]
+	}
+	return text
+}
+
+func attentionOf(o apispec.Overview) attention {
+	a := attention{Alerts: len(alerts(o)), Known: true}
+	for _, t := range o.Tasks {
+		if urgency(t) > 0 {
+			a.Tasks++
+		}
+	}
+	return a
+}
+
+// attention is how much needs a person, as far as that has been read lately: no page
+// reads the overview only for its title.
+func (p *pages) attention() attention {
+	kept, _ := p.source.recent(overviewKey)
+	if o, ok := kept.value.(snapshot); ok {
+		return attentionOf(o.Overview)
+	}
+	return attention{}
+}
+
+// broken are the phases in which a task cannot do its work.
+var broken = []apispec.Phase{apispec.PhaseFailing, apispec.PhaseUnreadable, apispec.PhaseBlocked, apispec.PhaseCorrupt}
+
+// urgency orders what needs a person, from 1; it is 0 for a task that needs nobody.
+func urgency(t apispec.TaskOverview) int {
+	switch {
+	case slices.Contains(broken, t.Phase):
+		return 1
+	case t.Run != nil && t.Run.Wait != nil && t.Run.Wait.For == apispec.WaitForApproval:
+		return 2
+	case t.Phase == apispec.PhaseHeld && t.Reason.Code != "on_hold":
+		return 3
+	case t.Phase == apispec.PhaseHeld, t.Phase == apispec.PhaseDrifted:
+		return 4
+	}
+	return 0
+}
+
+// byUrgency puts what is most urgent first.
+func byUrgency(a, b apispec.TaskOverview) int {
+	rank := func(t apispec.TaskOverview) int { return (urgency(t) + 9) % 10 } // 0 is the last
+	return cmp.Or(cmp.Compare(rank(a), rank(b)), byName(a, b))
+}
+
+// alerts are what is wrong with all of it, the worst first.
+func alerts(o apispec.Overview) []string {
+	var all []string
+	if o.Problem != nil {
+		all = append(all, *o.Problem)
+	}
+	if o.Unhealthy != nil && !slices.Contains(all, *o.Unhealthy) {
+		all = append(all, *o.Unhealthy)
+	}
+	if o.Leader == nil && o.Bundle == nil {
+		all = append(all, "Nobody leads: nothing watches Consul.")
+	}
+	if o.Refused != nil {
+		all = append(all, "A newer configuration is not in force: "+o.Refused.Error)
+	}
+	return all
+}
+
+// icon is the address of the icon that shows how much needs a person.
+func (a attention) icon(version string) string {
+	return fmt.Sprintf("%sicon.svg?n=%d&v=%s", Root, min(a.Count(), mostInIcon+1), version)
+}
+
+// mostInIcon is the highest number that can be read in an icon.
+const mostInIcon = 9
+
+// icon sends the program's icon, with a number if something needs a person.
+func (p *pages) icon(w http.ResponseWriter, r *http.Request) {
+	raw, _ := files.ReadFile("static/icon.svg") // it is embedded
+	if n, _ := strconv.Atoi(r.URL.Query().Get("n")); n > 0 {
+		text := strconv.Itoa(n)
+		if n > mostInIcon {
+			text = strconv.Itoa(mostInIcon) + "+"
+		}
+		badge := `<circle cx="21" cy="21" r="11" fill="#b3261e" stroke="#fff" stroke-width="1.5"/>` +
+			`<text x="21" y="26.5" text-anchor="middle" font-family="sans-serif" font-weight="700" font-size="15" fill="#fff">` + text + `</text></svg>`
+		raw = bytes.Replace(raw, []byte("</svg>"), []byte(badge), 1)
+	}
+	sendStatic(w, contentTypes[".svg"], raw)
+}
