@@ -78,7 +78,7 @@ type storeRecords struct {
 }
 
 func (r storeRecords) Overview(ctx context.Context) (apispec.Overview, error) {
-	return overview.Reader{Store: r.Store, Now: time.Now}.Read(ctx, nil)
+	return overview.Reader{Store: r.Store, Now: time.Now, Where: apispec.Store{Kind: r.Kind, Where: r.Where}}.Read(ctx, nil)
 }
 
 func (r storeRecords) Health(ctx context.Context) error {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/access"
 	"github.com/terrapulse/terrapulse/internal/api"
+	"github.com/terrapulse/terrapulse/internal/apispec"
 	"github.com/terrapulse/terrapulse/internal/awsconfig"
 	"github.com/terrapulse/terrapulse/internal/config/bundle"
 	"github.com/terrapulse/terrapulse/internal/deployment"
@@ -86,7 +87,7 @@ func newHandler(ctx context.Context, environ []string, out io.Writer) (http.Hand
 			},
 			Poll: poll, Now: time.Now,
 		},
-		Who: who, Log: log, Version: version,
+		Who: who, Log: log, Version: version, Store: apispec.Store{Kind: "dynamodb", Where: settings.Table},
 	}), request.MaxBody)), nil
 }
 

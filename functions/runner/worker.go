@@ -54,6 +54,7 @@ type worker struct {
 // outcome of a run is not in the table; failed tasks are not an error. When ctx ends, it interrupts
 // Terraform and waits for it. Runs that have not begun are then found lost, and decided again.
 func (w *worker) work(ctx context.Context, id string) error {
+	began := w.runner.Now()
 	launch, err := state.Read[state.Launch](ctx, w.runner.Store, state.LaunchKey(id))
 	if err != nil {
 		return fmt.Errorf("read launch %s: %w", id, err)
@@ -62,6 +63,7 @@ func (w *worker) work(ctx context.Context, id string) error {
 		return fmt.Errorf("the table has no launch %s: containers are started by the reconcile function, which writes the launch first; "+
 			"start runs by hand with `terrapulse invoke`", id)
 	}
+	launch.Data.Begun = began
 	w.log.Info("launch begun", "launch", id, "fence", launch.Data.Fence, "bundle", launch.Data.Bundle, "runs", len(launch.Data.Runs), "kind", launch.Data.Kind)
 
 	r := w.runner

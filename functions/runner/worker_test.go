@@ -179,7 +179,8 @@ func TestWork_ExecutesEveryRun(t *testing.T) {
 		t.Fatalf("a task that fails is no failure of the container: %v", err)
 	}
 	for task, want := range map[string]state.RunState{"t0": state.RunSucceeded, "t1": state.RunFailed, "t2": state.RunSucceeded} {
-		if run := c.run(task); run.State != want || run.Owner != "host-1-task" || run.Who != "terrapulse-l1@host" || run.Logs == 0 {
+		if run := c.run(task); run.State != want || run.Owner != "host-1-task" || run.Who != "terrapulse-l1@host" || run.Logs == 0 ||
+			run.Launched.IsZero() || run.Launched.After(run.Started) || run.Planned.Before(run.Started) {
 			t.Errorf("%s: %+v", task, run)
 		}
 	}

@@ -43,6 +43,8 @@ type Options struct {
 	Began time.Time
 	// Version is that of the program.
 	Version string
+	// Store is where the records are, for people.
+	Store apispec.Store
 	// Metrics answers GET /v1/metrics; nil where metrics go elsewhere.
 	Metrics http.Handler
 	// Who names the sender of a request; by default, by the client's certificate, its token or

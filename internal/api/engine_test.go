@@ -122,7 +122,7 @@ func newEngine(t testing.TB, hcl string) *engine {
 			}
 		},
 	}
-	e.options = api.Options{Control: e.Control, Began: time.Now(), Log: slog.New(slog.DiscardHandler),
+	e.options = api.Options{Control: e.Control, Began: time.Now(), Log: slog.New(slog.DiscardHandler), Version: "0.0.0-test", Store: apispec.Store{Kind: "sqlite", Where: "records.db"},
 		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "text/plain")
 			fmt.Fprintln(w, "a 1")

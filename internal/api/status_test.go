@@ -63,7 +63,7 @@ func TestOverview_SaysWhyATaskWaitsAndWhereItIsDefined(t *testing.T) {
 		}
 		return len(all.Tasks) == 3 && all.Tasks[0].Reason.Code == string(state.ReasonDisabled) && all.Tasks[2].Reason.Code == string(state.ReasonHeld)
 	})
-	if !all.Healthy || all.Leader == nil || all.Leader.Fence != 1 {
+	if !all.Healthy || all.Leader == nil || all.Leader.Fence != 1 || *all.Version != "0.0.0-test" || *all.Store != (apispec.Store{Kind: "sqlite", Where: "records.db"}) {
 		t.Errorf("%+v", all)
 	}
 	web, made := all.Tasks[0], all.Tasks[2]

@@ -25,6 +25,27 @@ func (e ApprovalDecision) Valid() bool {
 	}
 }
 
+// Defines values for MemberState.
+const (
+	MemberStateLeads    MemberState = "leads"
+	MemberStateSilent   MemberState = "silent"
+	MemberStateStandsBy MemberState = "stands_by"
+)
+
+// Valid indicates whether the value is a known member of the MemberState enum.
+func (e MemberState) Valid() bool {
+	switch e {
+	case MemberStateLeads:
+		return true
+	case MemberStateSilent:
+		return true
+	case MemberStateStandsBy:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for EntryAction.
 const (
 	EntryActionAdded   EntryAction = "added"
@@ -476,9 +497,27 @@ type ClusterMember struct {
 	ID      string  `json:"id"`
 	Leader  bool    `json:"leader"`
 
+	// Seen when it last reported
+	Seen *time.Time `json:"seen,omitempty"`
+
 	// ServiceName what it registers itself as in Consul
 	ServiceName string `json:"service_name"`
+
+	// Since when it began
+	Since *time.Time `json:"since,omitempty"`
+
+	// State silent: it has not reported for a while. It ended or is cut off.
+	State *MemberState `json:"state,omitempty"`
+
+	// Terraform program and version that it runs
+	Terraform *string `json:"terraform,omitempty"`
+
+	// Version of its program
+	Version *string `json:"version,omitempty"`
 }
+
+// MemberState silent: it has not reported for a while. It ended or is cut off.
+type MemberState string
 
 // ClusterStatus defines model for ClusterStatus.
 type ClusterStatus struct {
@@ -721,11 +760,17 @@ type Overview struct {
 	// Since of the problem
 	Since *time.Time `json:"since,omitempty"`
 
+	// Store where the records are
+	Store *Store `json:"store,omitempty"`
+
 	// Tasks those of the configuration, and those whose records are kept: being deleted, or removed
 	Tasks []TaskOverview `json:"tasks"`
 
 	// Unhealthy if it is not healthy, why
 	Unhealthy *string `json:"unhealthy,omitempty"`
+
+	// Version of the program that answers
+	Version *string `json:"version,omitempty"`
 }
 
 // OverviewResponse defines model for OverviewResponse.
@@ -753,11 +798,17 @@ type OverviewResponse struct {
 	// Since of the problem
 	Since *time.Time `json:"since,omitempty"`
 
+	// Store where the records are
+	Store *Store `json:"store,omitempty"`
+
 	// Tasks those of the configuration, and those whose records are kept: being deleted, or removed
 	Tasks []TaskOverview `json:"tasks"`
 
 	// Unhealthy if it is not healthy, why
 	Unhealthy *string `json:"unhealthy,omitempty"`
+
+	// Version of the program that answers
+	Version *string `json:"version,omitempty"`
 }
 
 // Phase What a task is doing. new: it was never applied. applied: what was observed last is applied. drifted: the same, but the infrastructure
@@ -865,8 +916,14 @@ type ResourceChange struct {
 
 // Run defines model for Run.
 type Run struct {
+	// Approved when somebody approved what the run applies; missing while it waits for an approval
+	Approved   *time.Time `json:"approved,omitempty"`
+	ApprovedBy *string    `json:"approved_by,omitempty"`
+
 	// Changes what Terraform did; of a plan run, what it would do
-	Changes *Changes   `json:"changes,omitempty"`
+	Changes *Changes `json:"changes,omitempty"`
+
+	// Created when it was decided
 	Created time.Time  `json:"created"`
 	Ended   *time.Time `json:"ended,omitempty"`
 
@@ -882,6 +939,9 @@ type Run struct {
 	// Launch id of the launch that the run is part of
 	Launch *string `json:"launch,omitempty"`
 
+	// Launched when the runner began that first claimed it: the process took it on, or its container began
+	Launched *time.Time `json:"launched,omitempty"`
+
 	// LogURL where Terraform's output is, if there can be any
 	LogURL *string `json:"log_url,omitempty"`
 
@@ -891,11 +951,19 @@ type Run struct {
 	// PlanURL of a plan run, where its plan is
 	PlanURL *string `json:"plan_url,omitempty"`
 
+	// Planned when it was known what the run would change; of an approved plan, when the plan was made that was approved
+	Planned *time.Time `json:"planned,omitempty"`
+
 	// Reason why a task runs, or waits
 	Reason Reason `json:"reason"`
 
+	// Resumed when a runner was started again after the last wait
+	Resumed *time.Time `json:"resumed,omitempty"`
+
 	// Seen when the change behind it was first seen
-	Seen    *time.Time `json:"seen,omitempty"`
+	Seen *time.Time `json:"seen,omitempty"`
+
+	// Started when a runner first claimed it
 	Started *time.Time `json:"started,omitempty"`
 
 	// State The state of a run. waiting: it goes on when it is resumed. unchanged: a schedule came due and there was nothing to apply. lost: the runner died without a word.
@@ -977,6 +1045,15 @@ type StatusSummary struct {
 	Errored    int `json:"errored"`
 	Successful int `json:"successful"`
 	Unknown    int `json:"unknown"`
+}
+
+// Store where the records are
+type Store struct {
+	// Kind sqlite, consul or dynamodb
+	Kind string `json:"kind"`
+
+	// Where the file, the folder in Consul's KV store, or the table
+	Where string `json:"where"`
 }
 
 // Task defines model for Task.

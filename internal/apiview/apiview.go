@@ -22,7 +22,8 @@ import (
 func Run(run state.Run) apispec.Run {
 	shown := apispec.Run{
 		ID: run.ID, Task: run.Task, State: apispec.RunState(run.State), Kind: apispec.RunKind(run.Kind), Launch: Optional(run.Launch),
-		Reason: Reason(run.Reason), Seen: Moment(run.Seen), Created: run.Created, Started: Moment(run.Started), Ended: Moment(run.Ended),
+		Reason: Reason(run.Reason), Seen: Moment(run.Seen), Created: run.Created, Launched: Moment(run.Launched), Started: Moment(run.Started),
+		Planned: Moment(run.Planned), Ended: Moment(run.Ended),
 		Error: Optional(run.Error), Changes: changes(run.Changes), Entries: Entries(run.Entries),
 	}
 	if w := run.Wait; w != nil && run.State == state.RunWaiting {
@@ -30,6 +31,12 @@ func Run(run state.Run) apispec.Run {
 		if len(w.Causes) > 0 {
 			shown.Wait.Causes = new(Causes(*w))
 		}
+	}
+	if a := run.Approved(); a != nil {
+		shown.Approved, shown.ApprovedBy = &a.At, &a.By
+	}
+	if run.Resumed != nil {
+		shown.Resumed = Moment(run.Resumed.At)
 	}
 	here := RunURL(run.Task, run.ID)
 	if run.State == state.RunRunning || run.State == state.RunLost || run.Logs > 0 || run.Output != (state.Kept{}) {

@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/apispec"
+	"github.com/terrapulse/terrapulse/internal/apiview"
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/lease"
 	"github.com/terrapulse/terrapulse/internal/state"
@@ -80,6 +81,7 @@ type Instance struct {
 	Owner     string // of the lease that it takes, see lease.NewOwner
 	Lease     string // name of that lease
 	Terraform string // program and version
+	Version   string // of this program
 }
 
 // Options are the dependencies of a Member.
@@ -114,6 +116,7 @@ type record struct {
 	Service   string        `json:"service"`
 	Owner     string        `json:"owner"`
 	Terraform string        `json:"terraform"`
+	Version   string        `json:"version,omitempty"`
 	Tasks     string        `json:"tasks"` // digest of the tasks that its files define
 	Since     time.Time     `json:"since"`
 	Seen      time.Time     `json:"seen"`   // by its own clock
@@ -175,7 +178,7 @@ func (m *Member) announce(ctx context.Context) {
 
 func (m *Member) write(ctx context.Context) error {
 	now := m.Now().UTC()
-	mine := record{ID: m.ID, Address: m.Address, Service: m.Service, Owner: m.Owner, Terraform: m.Terraform,
+	mine := record{ID: m.ID, Address: m.Address, Service: m.Service, Owner: m.Owner, Terraform: m.Terraform, Version: m.Version,
 		Tasks: digest(m.Base()), Since: m.since, Seen: now, Silent: 2*m.beat + maxSkew}
 	before := state.Stored[record]{Record: state.Record{Key: key(m.ID), Version: m.record.Version}}
 	for {
@@ -226,7 +229,9 @@ func (m *Member) Status(ctx context.Context) (apispec.ClusterStatus, error) {
 	now := m.Now()
 	for _, r := range members {
 		if now.Sub(r.Seen) <= keptFor {
-			member := apispec.ClusterMember{Healthy: r.lives(now), ID: r.ID, Leader: r.Owner == leader, ServiceName: r.Service}
+			member := apispec.ClusterMember{Healthy: r.lives(now), ID: r.ID, Leader: r.Owner == leader, ServiceName: r.Service,
+				Version: apiview.Optional(r.Version), Terraform: apiview.Optional(r.Terraform), Since: apiview.Moment(r.Since), Seen: apiview.Moment(r.Seen)}
+			member.State = new(stateOf(member))
 			if r.Address != "" {
 				member.Address = &r.Address
 			}
@@ -240,6 +245,16 @@ func (m *Member) Status(ctx context.Context) (apispec.ClusterStatus, error) {
 		return cmp.Compare(a.ID, b.ID)
 	})
 	return status, nil
+}
+
+func stateOf(m apispec.ClusterMember) apispec.MemberState {
+	switch {
+	case !m.Healthy:
+		return apispec.MemberStateSilent
+	case m.Leader:
+		return apispec.MemberStateLeads
+	}
+	return apispec.MemberStateStandsBy
 }
 
 // members returns the records of all instances, and the owner of the lease.

@@ -117,12 +117,16 @@ func (i *instance) run(t *testing.T) (stop func()) {
 	return func() { cancel(); <-done }
 }
 
-// shows expects this answer of GET /v1/status/cluster.
+// shows expects this answer of GET /v1/status/cluster, without times and versions.
 func (i *instance) shows(t *testing.T, want string) {
 	t.Helper()
 	status, err := i.Status(t.Context())
 	if err != nil {
 		t.Fatal(err)
+	}
+	for n := range status.Members {
+		m := &status.Members[n]
+		m.Since, m.Seen, m.Terraform, m.Version = nil, nil, nil, nil
 	}
 	got, err := json.MarshalIndent(status, "", "  ")
 	if err != nil {
@@ -157,15 +161,15 @@ func quiet(t *testing.T, log string) {
 func TestStatus_ListsInstancesAndTheLeader(t *testing.T) {
 	r := newFixture(t)
 	one := r.join("cts-01", nil)
-	one.shows(t, `{"cluster_name":"a","members":[{"healthy":true,"id":"cts-01","leader":false,"service_name":"consul-terraform-sync"}]}`)
+	one.shows(t, `{"cluster_name":"a","members":[{"healthy":true,"id":"cts-01","leader":false,"service_name":"consul-terraform-sync","state":"stands_by"}]}`)
 	two := r.join("cts-02", func(o *cluster.Options) { o.Address = "cts-02.example.com" })
 	three := r.join("cts 03/x", func(o *cluster.Options) { o.Service = "other" })
 	held := r.leads(two)
 	says(t, two.log.take(), "acquired leadership lock: id=cts-02")
 	const all = `{"cluster_name":"a","members":[
-		{"address":"cts-02.example.com","healthy":true,"id":"cts-02","leader":true,"service_name":"consul-terraform-sync"},
-		{"healthy":true,"id":"cts 03/x","leader":false,"service_name":"other"},
-		{"healthy":true,"id":"cts-01","leader":false,"service_name":"consul-terraform-sync"}]}`
+		{"address":"cts-02.example.com","healthy":true,"id":"cts-02","leader":true,"service_name":"consul-terraform-sync","state":"leads"},
+		{"healthy":true,"id":"cts 03/x","leader":false,"service_name":"other","state":"stands_by"},
+		{"healthy":true,"id":"cts-01","leader":false,"service_name":"consul-terraform-sync","state":"stands_by"}]}`
 	for _, i := range []*instance{one, two, three} {
 		i.shows(t, all)
 	}
@@ -177,20 +181,36 @@ func TestStatus_ListsInstancesAndTheLeader(t *testing.T) {
 		t.Fatal(err)
 	}
 	one.shows(t, `{"cluster_name":"a","members":[
-		{"healthy":true,"id":"cts-01","leader":false,"service_name":"consul-terraform-sync"},
-		{"address":"cts-02.example.com","healthy":true,"id":"cts-02","leader":false,"service_name":"consul-terraform-sync"}]}`)
+		{"healthy":true,"id":"cts-01","leader":false,"service_name":"consul-terraform-sync","state":"stands_by"},
+		{"address":"cts-02.example.com","healthy":true,"id":"cts-02","leader":false,"service_name":"consul-terraform-sync","state":"stands_by"}]}`)
 
 	// A dead instance is listed as unhealthy for a while.
 	r.pass(26 * time.Second)
 	one = r.join("cts-01", nil) // it was restarted
 	const died = `{"cluster_name":"a","members":[
-		{"healthy":true,"id":"cts-01","leader":false,"service_name":"consul-terraform-sync"},
-		{"address":"cts-02.example.com","healthy":false,"id":"cts-02","leader":false,"service_name":"consul-terraform-sync"}]}`
+		{"healthy":true,"id":"cts-01","leader":false,"service_name":"consul-terraform-sync","state":"stands_by"},
+		{"address":"cts-02.example.com","healthy":false,"id":"cts-02","leader":false,"service_name":"consul-terraform-sync","state":"silent"}]}`
 	one.shows(t, died)
 	r.pass(31 * time.Minute)
 	one.shows(t, `{"cluster_name":"a","members":[]}`)
 	for _, i := range []*instance{one, two, three} {
 		quiet(t, i.log.take())
+	}
+}
+
+func TestStatus_ShowsVersionsAndWhenAnInstanceReported(t *testing.T) {
+	r := newFixture(t)
+	one := r.join("cts-01", func(o *cluster.Options) { o.Version = "1.2.3" })
+	began := r.clock()
+	r.pass(time.Second)
+	one.Join(t.Context())
+	status, err := one.Status(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := status.Members[0]
+	if *m.Version != "1.2.3" || *m.Terraform != "terraform 1.11.4" || !m.Since.Equal(began) || !m.Seen.Equal(r.clock()) {
+		t.Errorf("the instance is shown as %+v", m)
 	}
 }
 

@@ -50,6 +50,8 @@ type Job struct {
 	Changes  consul.Names // since the last apply; empty where that is not what the job is about
 	Run      state.Run    // its record as claimed; zero outside a run
 	Output   io.Writer    // takes the driver's output, in whole lines without secrets
+	// Planned, if set, is called when Apply or Destroy have planned without a Judge.
+	Planned func()
 	// Judge says whether a plan may be applied; its error, such as a *WaitError, is
 	// why not. If it is set, Apply and Destroy plan first, and apply that very plan.
 	// If it is nil, they apply without a plan, which is faster.

@@ -30,7 +30,7 @@ func (i *Instance) join(ctx context.Context, cfg *config.Config) (member *cluste
 	member = cluster.New(cluster.Options{
 		Instance: cluster.Instance{
 			Cluster: h.Cluster.Name, ID: cfg.ID, Address: h.Instance.Address, Service: cfg.Consul.ServiceRegistration.ServiceName,
-			Owner: i.Reconciler.Owner, Lease: state.LeaderLease, Terraform: i.terraform,
+			Owner: i.Reconciler.Owner, Lease: state.LeaderLease, Terraform: i.terraform, Version: i.Version,
 		},
 		Store: i.store, SessionTTL: h.Cluster.Storage.Consul.SessionTTL, Now: time.Now, Log: i.Log,
 		Base: i.base.Load,

@@ -10,6 +10,7 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/api"
 	"github.com/terrapulse/terrapulse/internal/apiclient"
+	"github.com/terrapulse/terrapulse/internal/apispec"
 	"github.com/terrapulse/terrapulse/internal/cluster"
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/pause"
@@ -21,7 +22,8 @@ import (
 
 // listen takes the port of the HTTP API. Requests wait until it is served.
 func (i *Instance) listen(ctx context.Context, member *cluster.Member, cfg *config.Config) (*serve.Server, error) {
-	options := api.Options{Control: i.Control(), Began: time.Now(), Sensitive: terraform.SensitiveVariables, Log: i.Log, Version: i.Version, Metrics: i.metrics.Handler()}
+	options := api.Options{Control: i.Control(), Began: time.Now(), Sensitive: terraform.SensitiveVariables, Log: i.Log, Version: i.Version, Metrics: i.metrics.Handler(),
+		Store: apispec.Store{Kind: i.store.Kind, Where: i.store.Where}}
 	if member != nil {
 		options.Cluster = member
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"time"
 
 	"github.com/terrapulse/terrapulse/internal/reconcile"
 	"github.com/terrapulse/terrapulse/internal/state"
@@ -49,7 +50,7 @@ func (l *Local) Start(_ context.Context, launch state.Launch) error {
 	if l.alive[launch.ID] > 0 {
 		return nil
 	}
-	l.alive[launch.ID] = len(launch.Runs)
+	l.alive[launch.ID], launch.Begun = len(launch.Runs), time.Now()
 	slots := l.slots
 	if launch.Kind == state.KindDrift {
 		slots = l.checks

@@ -33,7 +33,10 @@ func newHand(t *testing.T) *hand {
 	return &hand{t: t, begun: make(chan string, 1000), goOn: make(chan struct{})}
 }
 
-func (h *hand) run(ctx context.Context, _ state.Launch, run state.PlannedRun) error {
+func (h *hand) run(ctx context.Context, launch state.Launch, run state.PlannedRun) error {
+	if launch.Begun.IsZero() {
+		h.t.Errorf("run %s does not know when its launch began", run.ID)
+	}
 	h.mu.Lock()
 	h.now++
 	h.most = max(h.most, h.now)

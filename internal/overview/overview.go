@@ -32,6 +32,10 @@ type Reader struct {
 	// that; zero if other processes do so.
 	Began time.Time
 	Now   func() time.Time
+
+	// For people, if they are set:
+	Where   apispec.Store // where Store is
+	Version string        // of this program
 }
 
 // Read reads everything. Without an effective configuration (nil), the tasks are
@@ -60,7 +64,7 @@ func (r Reader) Read(ctx context.Context, effective *overlay.Effective) (apispec
 	o := apispec.Overview{
 		Healthy: unhealthy == "", Unhealthy: apiview.Optional(unhealthy), LastGoodTick: apiview.Moment(rec.Data.LastSuccess),
 		Problem: apiview.Optional(cmp.Or(rec.Data.ConsulError, rec.Data.Stalled)), Since: apiview.Moment(rec.Data.Since),
-		Bundle: apiview.Optional(rec.Data.Bundle), Overrides: []apispec.Override{},
+		Bundle: apiview.Optional(rec.Data.Bundle), Store: apiview.Optional(r.Where), Version: apiview.Optional(r.Version), Overrides: []apispec.Override{},
 	}
 	if leader != nil {
 		o.Leader = &apispec.Leader{Owner: leader.Owner, Fence: int64(leader.Fence), Until: leader.Expires}

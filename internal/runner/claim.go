@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
@@ -20,8 +21,9 @@ type claim struct {
 	turn chan struct{}           // holds an element while run is being written
 	run  state.Stored[state.Run] // as last written
 
-	claimed state.Run     // as it was when it was claimed
-	events  outbox.Events // of the outcome
+	claimed state.Run                 // as it was when it was claimed
+	planned atomic.Pointer[time.Time] // when it was known what the run would change
+	events  outbox.Events             // of the outcome
 }
 
 // claim takes the run unless somebody else has; then it returns nil.
@@ -48,7 +50,7 @@ func (r *Runner) claim(ctx context.Context, launch state.Launch, planned state.P
 		next.State, next.Claim, next.Owner, next.Runner, next.Who = state.RunRunning, id, r.Owner, r.ID, r.Who
 		next.Expires, next.ClaimFor = now.Add(r.Claim), r.Claim
 		if next.Resumed == nil {
-			next.Started = now
+			next.Launched, next.Started = launch.Begun, now
 		} else {
 			next.Waited += max(0, now.Sub(next.Wait.Since))
 			next.Output = state.Kept{Name: outputName(next)}
@@ -112,6 +114,18 @@ func (c *claim) write(ctx context.Context, next state.Run, others ...state.Chang
 	}
 }
 
+// notePlan notes that it is known what the run would change.
+func (c *claim) notePlan() { c.planned.Store(new(c.Now())) }
+
+// current is the run as it was last written, with what was noted since.
+func (c *claim) current() state.Run {
+	run := c.run.Data
+	if at := c.planned.Load(); at != nil {
+		run.Planned = *at
+	}
+	return run
+}
+
 // keep renews the claim until ctx ends, and stops the run if the claim is gone.
 func (c *claim) keep(ctx context.Context, stop context.CancelCauseFunc) {
 	tick := time.NewTicker(c.Claim / 3)
@@ -160,7 +174,7 @@ func (c *claim) renew(ctx context.Context) (expired bool, err error) {
 	case <-ctx.Done():
 		return false, ctx.Err()
 	}
-	next, now := c.run.Data, c.Now()
+	next, now := c.current(), c.Now()
 	left := c.left(now)
 	next.Expires, next.ClaimFor = now.Add(c.Claim), c.Claim
 	if c.Yields { // a store that does not answer must not hide that the time is up

@@ -74,6 +74,12 @@ func (j *judgement) run(ctx context.Context, job driver.Job, change func(context
 // plan judges a plan.
 func (j *judgement) plan(ctx context.Context, plan driver.Plan) error {
 	j.judged, j.done.plan = true, plan
+	at, known := j.Now(), false
+	defer func() {
+		if !known { // else the time of the plan that was approved stays
+			j.planned.Store(&at)
+		}
+	}()
 	switch {
 	case plan.Changes.Any():
 	case plan.Commits:
@@ -91,7 +97,7 @@ func (j *judgement) plan(ctx context.Context, plan driver.Plan) error {
 		}
 		content := j.content(j.done.plan)
 		a := j.claimed.Approval
-		if approved := a != nil && a.Valid(j.Now()) && a.Content == content && content.Plan != ""; !approved {
+		if known = a != nil && a.Valid(j.Now()) && a.Content == content && content.Plan != ""; !known {
 			if err := j.show(ctx); err != nil {
 				return err
 			}

@@ -276,6 +276,28 @@ func TestJudge_PlansWaitByTheRulesOfTheTask(t *testing.T) {
 	}
 }
 
+func TestJudge_TimeOfThePlanIsThatOfTheApprovedOne(t *testing.T) {
+	j := newJudging(t, config.Rules{})
+	clock := noon
+	j.Now = func() time.Time { clock = clock.Add(time.Second); return clock }
+	j.Config().Tasks[0].Rules = config.Rules{Approval: approval.Spec{Rule: approval.Always}}
+	j.launch.Begun = noon
+	first := j.apply()
+	if !first.Launched.Equal(noon) || !first.Planned.After(first.Started) || first.Planned.After(first.Wait.Since) || first.Approved() != nil {
+		t.Errorf("before the approval the run is %+v", first)
+	}
+	j.driver.plan.Digest = "other"
+	second := j.resume(time.Time{})
+	if !second.Planned.After(first.Wait.Since) || second.Approved() != nil {
+		t.Errorf("with another plan the run is %+v", second)
+	}
+	j.launch.Begun = clock
+	run := j.resume(time.Time{})
+	if run.State != state.RunSucceeded || !run.Planned.Equal(second.Planned) || run.Approved() == nil || run.Approved().At.Before(run.Planned) || !run.Launched.Equal(noon) {
+		t.Errorf("after the approval the run is %+v", run)
+	}
+}
+
 func TestJudge_ApprovalIsForItsContentAlone(t *testing.T) {
 	for name, c := range map[string]struct {
 		change  func(*judging)

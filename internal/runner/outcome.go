@@ -80,7 +80,7 @@ func outlive(ctx context.Context, d time.Duration) (context.Context, context.Can
 
 // ended returns the run as it is when it ends now. The claim is not renewed any more.
 func (c *claim) ended(now time.Time) state.Run {
-	run := c.run.Data
+	run := c.current()
 	run.Ended, run.Expires, run.ClaimFor = now, time.Time{}, 0
 	return run
 }
@@ -91,7 +91,7 @@ func (c *claim) waiting(now time.Time, wait state.Wait, done result) state.Run {
 		wait.ID = uuid.NewString()
 	}
 	wait.Since, wait.Text = now, state.Cut(wait.Text)
-	run := c.run.Data
+	run := c.current()
 	run.State, run.Wait, run.Resumed = state.RunWaiting, &wait, nil
 	run.Claim, run.Owner, run.Runner, run.Who, run.Expires, run.ClaimFor = "", "", "", "", time.Time{}, 0
 	run.Digest, run.Changes, run.Entries = done.snap.Condition.Digest, done.changes, done.entries

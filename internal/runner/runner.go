@@ -341,7 +341,7 @@ func (c *claim) work(ctx context.Context, launch state.Launch, planned state.Pla
 	if r.Verbose {
 		out = io.MultiWriter(out, lineLog{r.Log})
 	}
-	job := driver.Job{Config: cfg, Task: task, Snapshot: done.snap, Run: c.claimed, Output: out}
+	job := driver.Job{Config: cfg, Task: task, Snapshot: done.snap, Run: c.claimed, Output: out, Planned: c.notePlan}
 	if kind := c.claimed.Kind; kind == state.KindApply || kind == state.KindPlan {
 		job.Changes = consul.AllNames(done.differences)
 		if !unknown {
@@ -355,7 +355,9 @@ func (c *claim) work(ctx context.Context, launch state.Launch, planned state.Pla
 				return done, err
 			}
 		}
-		done.plan, err = r.Driver.Plan(ctx, job)
+		if done.plan, err = r.Driver.Plan(ctx, job); err == nil {
+			c.notePlan()
+		}
 		done.changes = done.plan.Changes
 		return done, err
 	case state.KindApply, state.KindDestroy:

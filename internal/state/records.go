@@ -215,6 +215,8 @@ type Launch struct {
 	Fence   uint64          `json:"fence,omitempty"` // token of the leader that decided; none where nothing is applied
 	Created time.Time       `json:"created"`
 	Runs    []PlannedRun    `json:"runs"`
+	// Begun is when this process began to work on the launch.
+	Begun time.Time `json:"-"`
 
 	// Consuls and Replaced are those of the reconcile record.
 	Consuls  map[string]Identity `json:"consuls,omitempty"`
@@ -302,8 +304,10 @@ type Run struct {
 	// ClaimFor is how long the claim lasts from a renewal. A claim that expires
 	// later than that was written by a clock that was ahead.
 	ClaimFor time.Duration `json:"claim_for,omitempty"`
-	Cancel   string        `json:"cancel,omitempty"` // who has cancelled the run: its runner sees it when it renews the claim
-	Started  time.Time     `json:"started,omitzero"` // when it was first claimed
+	Cancel   string        `json:"cancel,omitempty"`  // who has cancelled the run: its runner sees it when it renews the claim
+	Launched time.Time     `json:"launched,omitzero"` // when the runner began that first claimed it
+	Started  time.Time     `json:"started,omitzero"`  // when it was first claimed
+	Planned  time.Time     `json:"planned,omitzero"`  // when it was known what it would change; unset if the driver does not plan
 	Ended    time.Time     `json:"ended,omitzero"`
 	Dead     bool          `json:"dead,omitempty"`    // of a lost run: its runner is known to have stopped, with all that it had started
 	Wait     *Wait         `json:"wait,omitempty"`    // what it waits for, or waited for last

@@ -167,6 +167,15 @@ func (r Run) AppliedElsewhere() bool {
 	return r.Resumed != nil && r.Wait != nil && r.Wait.For.Elsewhere()
 }
 
+// Approved is the approval of what the run applies; nil if the run has none. An approval
+// does not count any more if the run waits again, because something else would be applied.
+func (r Run) Approved() *Approval {
+	if w := r.Wait; r.Approval != nil && w != nil && w.For == WaitApproval && r.Approval.At.Before(w.Since) {
+		return nil
+	}
+	return r.Approval
+}
+
 // Intended is when the run was last intended: when it was decided, or resumed.
 func (r Run) Intended() time.Time {
 	if r.Resumed != nil {

@@ -32,6 +32,7 @@ var dynamoTable = kind{
 			return Place{}, err
 		}
 		return Place{
+			Kind: "dynamodb", Where: at.Host,
 			read:  func(context.Context) (state.Store, error) { return dynamo.New(cfg, at.Host), nil },
 			write: refused(text, "this store belongs to a deployment in AWS, which runs its tasks itself: start runs there with `terrapulse invoke`"),
 			output: func(ctx context.Context, url string) ([]byte, error) {

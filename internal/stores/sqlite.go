@@ -28,7 +28,7 @@ var sqliteFile = kind{
 
 func file(path string) Place {
 	return Place{
-		File: path, OneClock: true, LiveOutput: 2 * time.Second,
+		Kind: "sqlite", Where: path, File: path, OneClock: true, LiveOutput: 2 * time.Second,
 		read:  func(ctx context.Context) (state.Store, error) { return sqlite.ReadOnly(ctx, path) },
 		write: func(ctx context.Context) (state.Store, error) { return sqlite.Open(ctx, path) },
 	}

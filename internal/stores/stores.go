@@ -30,6 +30,8 @@ type kind struct {
 
 // Place is where a store is. It is not open yet.
 type Place struct {
+	Kind  string // the scheme of its URL
+	Where string // for people: the path, or the name of the table
 	// File is the path of the store if it is a file on this machine, else "".
 	File string
 	// OneClock says that all processes that use the store run on one machine, so

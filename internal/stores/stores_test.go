@@ -45,7 +45,7 @@ func TestWrite_OnlyAnInstancesOwnKindsOfStores(t *testing.T) {
 func TestConfigured_IsAFileInWorkingDirUnlessInACluster(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "work")
 	place := stores.Configured(&config.Config{WorkingDir: dir})
-	if want := filepath.Join(dir, stores.DefaultFile); place.File != want || !place.OneClock {
+	if want := filepath.Join(dir, stores.DefaultFile); place.File != want || place.Kind != "sqlite" || place.Where != want || !place.OneClock {
 		t.Errorf("place is %q, on one clock: %t; want %q on one clock", place.File, place.OneClock, want)
 	}
 	if _, err := place.Read(t.Context()); err == nil {
@@ -62,8 +62,9 @@ func TestConfigured_IsAFileInWorkingDirUnlessInACluster(t *testing.T) {
 	}
 	read.Close()
 
-	place = stores.Configured(&config.Config{HighAvailability: &config.HighAvailability{}})
-	if place.File != "" || place.OneClock {
+	h := &config.HighAvailability{}
+	place = stores.Configured(&config.Config{HighAvailability: h})
+	if place.File != "" || place.Kind != "consul" || place.Where != h.Cluster.Path() || place.OneClock {
 		t.Errorf("a cluster's store is at %q, on one clock: %t", place.File, place.OneClock)
 	}
 }

@@ -62,7 +62,7 @@ func (d *Dir) change(ctx context.Context, command string, from *StateMark, f fun
 			return err
 		}
 		defer d.privateState()()
-		r = new(reader)
+		r = &reader{planned: d.opts.Planned}
 		return d.run(ctx, command, r.line, func(ctx context.Context) error { return f(ctx, lock, varFile) })
 	})
 	var failed *Error

@@ -33,6 +33,9 @@ type Options struct {
 	// Log receives what Terraform prints, a whole line at a time, without the secrets
 	// of Env, VarJSON, Secrets, Backend and Consul. Nil for none.
 	Log io.Writer
+	// Planned, if set, is called when an Apply or Destroy that is not judged has
+	// planned.
+	Planned func()
 	// WithoutModule says that the root module does not call the task's module: then
 	// only the state says which providers are needed.
 	WithoutModule bool

@@ -11,7 +11,10 @@ import (
 // reader counts what Terraform changes, for people: it reads Terraform's text, as an
 // apply prints either text or JSON. No decision may depend on it. Actions that have
 // no name here keep Terraform's words.
-type reader struct{ state.Changes }
+type reader struct {
+	state.Changes
+	planned func() // called when the plan is complete; may be nil
+}
 
 var (
 	resourceLine = regexp.MustCompile(`^  # (.+?)(?: \(deposed object [0-9a-f]+\))? (will be |must be |is tainted, so must be |has moved to )(.*)$`)
@@ -26,8 +29,13 @@ var actions = map[string]string{
 
 func (r *reader) line(line string) {
 	switch {
-	case strings.HasPrefix(line, "Apply complete!"), strings.HasPrefix(line, "Destroy complete!"), strings.HasPrefix(line, "Plan: "):
+	case strings.HasPrefix(line, "Apply complete!"), strings.HasPrefix(line, "Destroy complete!"):
 		r.counts(line)
+	case strings.HasPrefix(line, "Plan: "):
+		r.counts(line)
+		r.notePlan()
+	case strings.HasPrefix(line, "No changes."), strings.HasPrefix(line, "Changes to Outputs:"): // the latter alone if no resource changes
+		r.notePlan()
 	default:
 		if m := resourceLine.FindStringSubmatch(line); m != nil {
 			action, _, _ := strings.Cut(m[3], " ")
@@ -42,6 +50,12 @@ func (r *reader) line(line string) {
 			}
 			r.Name(m[1], action)
 		}
+	}
+}
+
+func (r *reader) notePlan() {
+	if r.planned != nil {
+		r.planned()
 	}
 }
 

@@ -52,6 +52,24 @@ Plan: 1 to import, 4 to add, 1 to change, 5 to destroy.
 	}
 }
 
+func TestReader_NotesThePlan(t *testing.T) {
+	for name, text := range map[string]string{
+		"changes":     "  # a.b will be created\nPlan: 1 to add, 0 to change, 0 to destroy.\na.b: Creating...",
+		"no changes":  "No changes. Your infrastructure matches the configuration.\n\nApply complete! Resources: 0 added, 0 changed, 0 destroyed.",
+		"one output":  "Changes to Outputs:\n  + o = 1\n\nYou can apply this plan to save these new output values to the Terraform state",
+		"a full plan": "Plan: 1 to add, 0 to change, 0 to destroy.\n\nChanges to Outputs:\n  + o = 1",
+	} {
+		noted := 0
+		r := &reader{planned: func() { noted++ }}
+		for line := range strings.SplitSeq(text, "\n") {
+			r.line(line)
+		}
+		if noted == 0 {
+			t.Errorf("%s: the plan is not noted", name)
+		}
+	}
+}
+
 func TestMessages_AreWithoutDecoration(t *testing.T) {
 	for _, c := range []struct{ name, text, want string }{
 		{"one in a frame", "╷\n│ Error: Bad thing\n│ \n│   on main.tf line 1:\n│    1: x\n│ \n│ Because.\n╵\n", "Bad thing\n  on main.tf line 1:\n   1: x\nBecause."},

@@ -259,7 +259,7 @@ func (d *Driver) prepare(ctx context.Context, job driver.Job) (values dynamic.Va
 		Task: t.Name, WithoutModule: t.Module == "", Backend: backend, Consul: cfg.Consul, Env: rootmodule.Env(t, values.Config), VarJSON: variables,
 		Secrets: slices.Concat(values.Secrets, []string{cfg.Vault.Token}, terraform.SensitiveValues(t)),
 		Log:     job.Output, PersistLog: cfg.Terraform.PersistLog, Logger: d.Log, Parallel: d.Parallel,
-		Keep: d.Keep, Orphaned: d.Orphaned,
+		Keep: d.Keep, Orphaned: d.Orphaned, Planned: job.Planned,
 	}
 	for _, id := range t.Providers {
 		name, _, _ := strings.Cut(id, ".")

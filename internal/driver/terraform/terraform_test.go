@@ -123,9 +123,14 @@ func TestTerraform_PlansAppliesAndDestroys(t *testing.T) {
 				t.Errorf("the resource with a secret in its address is %+v", r)
 			}
 
+			noted := ""
+			s.job.Planned = func() { noted = s.out.String() }
 			done, err := s.driver.Apply(t.Context(), s.job)
 			if err != nil || done.Add != 4 || done.Destroy != 0 {
 				t.Fatalf("the apply did %+v, %v\n%s", done, err, s.out.String())
+			}
+			if !strings.Contains(noted, "Plan: 4 to add") || strings.Contains(noted, "Creating...") {
+				t.Errorf("when the plan was noted, the output was %q", noted)
 			}
 			if plan, _ := s.plan(); plan.Changes.Any() || plan.New || len(plan.Resources) != 0 || plan.Resources == nil {
 				t.Errorf("the plan after it is %+v", plan)
