@@ -214,6 +214,24 @@ func (e Status) Valid() bool {
 	}
 }
 
+// Defines values for WindowKind.
+const (
+	WindowKindAllow WindowKind = "allow"
+	WindowKindDeny  WindowKind = "deny"
+)
+
+// Valid indicates whether the value is a known member of the WindowKind enum.
+func (e WindowKind) Valid() bool {
+	switch e {
+	case WindowKindAllow:
+		return true
+	case WindowKindDeny:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for WaitFor.
 const (
 	WaitForApproval WaitFor = "approval"
@@ -1204,6 +1222,9 @@ type TaskOverview struct {
 
 	// Watches what starts its runs in Consul, or when, and what its module gets besides, in words; missing if its definition is not known
 	Watches *string `json:"watches,omitempty"`
+
+	// Windows when changes of the task may be applied; missing if they may at any time
+	Windows *TaskWindows `json:"windows,omitempty"`
 }
 
 // TaskOverviewResponse defines model for TaskOverviewResponse.
@@ -1251,6 +1272,32 @@ type TaskStatuses map[string]TaskStatus
 type TaskSummary struct {
 	Enabled EnabledSummary `json:"enabled"`
 	Status  StatusSummary  `json:"status"`
+}
+
+// TaskWindow defines model for TaskWindow.
+type TaskWindow struct {
+	// Inside one of its spans includes this moment
+	Inside bool       `json:"inside"`
+	Kind   WindowKind `json:"kind"`
+
+	// Text what it does and when
+	Text string `json:"text"`
+}
+
+// WindowKind defines model for TaskWindow.kind.
+type WindowKind string
+
+// TaskWindows when changes of the task may be applied; missing if they may at any time
+type TaskWindows struct {
+	// Open changes may be applied now
+	Open bool `json:"open"`
+
+	// Text both in words
+	Text string `json:"text"`
+
+	// Until when that changes next; missing if it is not known or more than a year ahead
+	Until   *time.Time   `json:"until,omitempty"`
+	Windows []TaskWindow `json:"windows"`
 }
 
 // TasksResponse defines model for TasksResponse.

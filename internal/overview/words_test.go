@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/terrapulse/terrapulse/internal/apispec"
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/overlay"
@@ -42,5 +44,22 @@ func TestRead_SaysWhatATaskWatches(t *testing.T) {
 		if apispec.Deref(got.Watches) != want {
 			t.Errorf("%s: it watches %s", condition, apispec.Deref(got.Watches))
 		}
+	}
+}
+
+func TestRead_SaysWhetherTheWindowsAreOpen(t *testing.T) {
+	const file = "window:\n  - {kind: allow, schedule: '0 22 * * *', duration: 8h, time_zone: Europe/Berlin}\n" +
+		"task:\n  - name: t\n    module: example/m/local\n    condition: {services: {names: [api]}}\n"
+	evening := time.Date(2026, 11, 22, 21, 30, 0, 0, time.UTC)
+	windows := []apispec.TaskWindow{{Kind: apispec.WindowKindAllow, Inside: true, Text: "changes are allowed for 8h from each time of 0 22 * * * in Europe/Berlin"}}
+	want := &apispec.TaskWindows{Open: true, Until: new(evening.Add(7*time.Hour + 30*time.Minute)), Text: "open until Mon 2026-11-23 06:00 CET", Windows: windows}
+	if diff := cmp.Diff(want, shown(t, file, state.Task{}, evening).Windows); diff != "" {
+		t.Error(diff)
+	}
+	if got := shown(t, file, state.Task{}, evening.Add(-time.Hour)).Windows; got.Open || got.Windows[0].Inside {
+		t.Errorf("%+v", got)
+	}
+	if got := shown(t, file+"    window: []\n", state.Task{}, evening).Windows; got != nil {
+		t.Errorf("%+v", got)
 	}
 }

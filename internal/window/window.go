@@ -108,13 +108,7 @@ const (
 // an allowing one. If windows allow such changes, they are denied outside of all
 // of these.
 func Judge(windows []Window, c Change, at time.Time) Verdict {
-	var about []*Window
-	for i := range windows {
-		w := &windows[i]
-		if (len(w.On) == 0 || slices.Contains(w.On, c.Action)) && !(c.Removals && w.AllowRemovalsAlways) {
-			about = append(about, w)
-		}
-	}
+	about := concerned(windows, c)
 	closed, next := closedUntil(about, at)
 	if !closed {
 		return Verdict{Open: true}
@@ -132,6 +126,18 @@ func Judge(windows []Window, c Change, at time.Time) Verdict {
 		next = later
 	}
 	return Verdict{Next: next, Text: "outside its window, which " + opens + next.In(about[0].zone).Format(format)}
+}
+
+// concerned returns the windows that are about a change.
+func concerned(windows []Window, c Change) []*Window {
+	var about []*Window
+	for i := range windows {
+		w := &windows[i]
+		if (len(w.On) == 0 || slices.Contains(w.On, c.Action)) && !(c.Removals && w.AllowRemovalsAlways) {
+			about = append(about, w)
+		}
+	}
+	return about
 }
 
 // closedUntil reports whether the windows hold a change at a time, and until when they
