@@ -8,7 +8,6 @@ import (
 	"context"
 	_ "embed"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
 
 	"github.com/terrapulse/terrapulse/internal/testtools"
 )
@@ -156,20 +156,41 @@ func (b *Browser) Text(selector string) string {
 // Until waits until the text of the page's content has all words.
 func (b *Browser) Until(words ...string) {
 	b.t.Helper()
-	end := time.Now().Add(Patience)
-	for {
-		text := b.Text("main")
-		missing := ""
+	missing, text := "", ""
+	b.wait(func() bool {
+		missing = ""
 		for _, w := range words {
 			if !strings.Contains(text, w) {
 				missing = w
 			}
 		}
-		switch {
-		case missing == "":
-			return
-		case time.Now().After(end):
-			b.t.Fatalf("the page never shows %q:\n%s", missing, text)
+		return missing == ""
+	}, &text, chromedp.Text(chromedp.CSS("main")), func() string { return fmt.Sprintf("the page never shows %q:\n%s", missing, text) })
+}
+
+// Comes waits until the window shows the page whose address has this part.
+func (b *Browser) Comes(part string) {
+	b.t.Helper()
+	address := ""
+	b.wait(func() bool { return strings.Contains(address, part) }, &address,
+		chromedp.Evaluate[string]("document.readyState === 'complete' ? location.href : ''"), func() string { return "no page comes with " + part })
+}
+
+// wait reads a value until it is as it should be. While the next page comes, there is
+// none.
+func (b *Browser) wait(holds func() bool, value *string, read chromedp.Action[string], problem func() string) {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.ctx, Patience)
+	defer cancel()
+	for {
+		got, err := chromedp.Run(ctx, read)
+		if err == nil {
+			if *value = got; holds() {
+				return
+			}
+		}
+		if ctx.Err() != nil {
+			b.t.Fatal(problem())
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
@@ -254,7 +275,7 @@ var seen string
 // ask evaluates a call of a function of seen.js.
 func ask[T any](b *Browser, function string, args ...any) T {
 	b.t.Helper()
-	raw, err := json.Marshal(args)
+	raw, err := json.Marshal(append([]any{}, args...))
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -287,18 +308,32 @@ func (b *Browser) Press(keys string) { b.t.Helper(); Do(b, chromedp.KeyEvent(key
 // Focused returns the name of what has the focus; "" if nothing has it.
 func (b *Browser) Focused() string { b.t.Helper(); return ask[string](b, "focused") }
 
+// TabTo presses the tab key until something with these words has the focus.
+func (b *Browser) TabTo(words string) {
+	b.t.Helper()
+	for range 500 {
+		b.Press(kb.Tab)
+		if strings.Contains(b.Focused(), words) {
+			return
+		}
+	}
+	b.t.Fatalf("the tab key does not reach %q", words)
+}
+
+// Missed returns what people can act on with a mouse, but the tab key does not reach,
+// and what does not show that it has the focus.
+func (b *Browser) Missed() []string {
+	b.t.Helper()
+	n := ask[int](b, "mark")
+	for range n + 2 { // the browser itself has the focus in between
+		b.Press(kb.Tab)
+		ask[bool](b, "unmark")
+	}
+	return ask[[]string](b, "marked")
+}
+
 // Wide returns what is not reachable without scrolling sideways.
 func (b *Browser) Wide() []string { b.t.Helper(); return ask[[]string](b, "wide") }
 
 // Picture returns what the window shows, as PNG.
 func (b *Browser) Picture() []byte { b.t.Helper(); return Do(b, chromedp.CaptureScreenshot()) }
-
-// Wait waits until a condition holds.
-func (b *Browser) Wait(what string, holds func() bool) {
-	b.t.Helper()
-	for end := time.Now().Add(Patience); !holds(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(end) {
-			b.t.Fatal(errors.New("never: " + what))
-		}
-	}
-}

@@ -19,9 +19,27 @@ const focused = () => {
   const e = document.activeElement;
   return e === document.body ? '' : labels(e).find((l) => l) || text(e) || e.tagName;
 };
+const scrolls = (e) => e && (getComputedStyle(e).overflowX !== 'visible' && e !== document.body || scrolls(e.parentElement));
 const wide = () => {
   const width = document.documentElement.clientWidth;
   if (document.documentElement.scrollWidth <= width) return [];
-  return [...document.querySelectorAll('body *')].filter((e) => visible(e) && e.getBoundingClientRect().right > width + 0.5)
-    .map((e) => e.tagName.toLowerCase() + ' ' + e.className + ' ' + text(e).slice(0, 60));
+  return [...document.querySelectorAll('body *')].filter((e) => visible(e) && e.getBoundingClientRect().right > width + 0.5 && !scrolls(e.parentElement))
+    .map((e) => e.tagName.toLowerCase() + ' ' + text(e).slice(0, 60));
 };
+const operable = 'a[href], button, summary, input, select, textarea, [role=button], [tabindex="0"]';
+const mark = () => {
+  document.activeElement.blur();
+  const all = [...document.querySelectorAll(operable)].filter((e) => visible(e) && e.type !== 'hidden' && !e.disabled);
+  all.forEach((e) => { e.unreached = true; });
+  return all.length;
+};
+const unmark = () => {
+  const e = document.activeElement;
+  const style = getComputedStyle(e);
+  const box = e.getBoundingClientRect();
+  const shown = style.outlineStyle !== 'none' && parseFloat(style.outlineWidth) >= 1 || style.boxShadow !== 'none';
+  if (shown && box.bottom > 0 && box.top < innerHeight) delete e.unreached;
+  return true;
+};
+const marked = () => [...document.querySelectorAll(operable)].filter((e) => e.unreached && visible(e))
+  .map((e) => e.tagName.toLowerCase() + ' ' + (labels(e).find((l) => l) || text(e)).slice(0, 60));

@@ -38,9 +38,15 @@ func newSite(t testing.TB, tasks ...string) *site {
 	for _, name := range tasks {
 		fmt.Fprintf(&hcl, "task {\n name = %q\n module = \"./m\"\n condition \"services\" { names = [\"web\"] }\n}\n", name)
 	}
+	return newSiteOf(t, hcl.String())
+}
+
+// newSiteOf is newSite with this file of tasks.
+func newSiteOf(t testing.TB, hcl string) *site {
+	t.Helper()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "tasks.hcl")
-	if err := os.WriteFile(file, []byte(hcl.String()), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(hcl), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	cfg, err := config.Load(config.Options{Paths: []config.Path{{Name: file}}, Dir: dir, Hostname: "host", Getenv: func(string) string { return "" }})

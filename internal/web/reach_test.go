@@ -1,0 +1,188 @@
+package web_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"github.com/terrapulse/terrapulse/internal/browsertest"
+)
+
+// everyPage are the paths of all pages in all states, with words that they show.
+func (n *network) everyPage() map[string][]string {
+	return map[string][]string{
+		"/ui/tasks":                   {"edge-firewall", "load-balancer", "tenant-blue", "waiting", "failing", "held", "drifted"},
+		"/ui/tasks?q=firewall":        {"edge-firewall"},
+		"/ui/tasks?q=nothing+matches": {"No task"},
+		"/ui/runs":                    {"monitoring", "dns-internal"},
+		"/ui/health":                  {"net-1.example"},
+		"/ui/sign-in":                 {"Sign in", "Token"},
+		"/ui/nothing":                 {"no such page"},
+		"/ui/tasks/edge-firewall":     {"waiting", "web-3", "2 to destroy", "api-5", "Approve"},
+		"/ui/tasks/load-balancer":     {"running", "shop-2", "10.20.1.21:9090"},
+		"/ui/tasks/dns-internal":      {"failing", "connection refused"},
+		"/ui/tasks/vpn-routes":        {"held", "until the new tunnel is up", "Release"},
+		"/ui/tasks/switch-acls":       {"drifted", "junos_firewall_filter"},
+		"/ui/tasks/nat-gateway":       {"applied", "0 4 * * *"},
+		"/ui/tasks/legacy-proxy":      {"disabled", "Enable"},
+		"/ui/tasks/tenant-blue":       {"new"},
+
+		"/ui/tasks/edge-firewall/runs/" + n.waiting: {"waiting", "web-3"},
+		"/ui/tasks/load-balancer/runs/" + n.running: {"running", "Creating..."},
+		"/ui/tasks/dns-internal/runs/" + n.failed:   {"failed", "connection refused", "Error: updating record"},
+	}
+}
+
+func TestPages_EachIsAccessibleInLightAndDarkOnDesksAndPhones(t *testing.T) {
+	n := newNetwork(t)
+	b := browsertest.New(t)
+	for path, words := range n.everyPage() {
+		b.Prefers("light")
+		b.Window(1200, 900)
+		b.Open(n.url + path)
+		b.Until(words...)
+		b.Accessible()
+		if wide := b.Wide(); len(wide) > 0 {
+			t.Errorf("%s is wider than the window: %s", path, strings.Join(wide, "; "))
+		}
+		b.Prefers("dark")
+		b.Window(360, 640)
+		b.Accessible()
+		if wide := b.Wide(); len(wide) > 0 {
+			t.Errorf("%s is wider than a phone: %s", path, strings.Join(wide, "; "))
+		}
+		if path == "/ui/nothing" {
+			b.Complaints() // the browser reports the status 404
+		}
+		b.Quiet()
+	}
+}
+
+func TestPages_CanBeReadAndActWithoutScripts(t *testing.T) {
+	n := newNetwork(t)
+	b := browsertest.New(t)
+	b.WithoutScripts()
+	for path, words := range n.everyPage() {
+		if strings.Contains(path, "/runs/") {
+			words = words[:1] // a link leads to the output
+		}
+		b.Open(n.url + path)
+		b.Until(words...)
+	}
+	b.Open(n.url + "/ui/tasks")
+	b.Fill("Search", "cdn"+kb.Enter)
+	b.Comes("q=cdn")
+	b.Until("cdn-origins")
+	if text := b.Text("main"); strings.Contains(text, "nat-gateway") {
+		t.Errorf("the search shows other tasks: %s", text)
+	}
+	b.Open(n.url + "/ui/tasks/cdn-origins")
+	b.Click("Put on hold")
+	b.Until("held")
+	b.Click("Release")
+	b.Until("released")
+	b.Open(n.url + "/ui/tasks/dns-internal/runs/" + n.failed)
+	b.Click("output")
+	b.Comes("/output")
+	if text := b.Text("body"); !strings.Contains(text, "Error: updating record") {
+		t.Errorf("the output is not shown: %s", text)
+	}
+}
+
+func TestPages_WorkWithTheKeyboardAlone(t *testing.T) {
+	n := newNetwork(t)
+	b := browsertest.New(t)
+	b.Open(n.url + "/ui/tasks")
+	b.Until("edge-firewall")
+	b.Press(kb.Tab)
+	if got := b.Focused(); !strings.Contains(got, "Skip") {
+		t.Errorf("the first key leads to %q, not past the navigation", got)
+	}
+	b.Press(kb.Enter)
+	b.TabTo("cdn-origins")
+	b.Press(kb.Enter)
+	b.Comes("tasks/cdn-origins")
+	b.TabTo("Put on hold")
+	b.Press(kb.Enter)
+	b.Comes("done=hold")
+	b.Until("held")
+	b.TabTo("Release")
+	b.Press(" ")
+	b.Until("released")
+}
+
+func TestPages_KeyboardReachesEverything(t *testing.T) {
+	n := newNetwork(t)
+	b := browsertest.New(t)
+	for path, words := range n.everyPage() {
+		b.Open(n.url + path)
+		b.Until(words...)
+		if missed := b.Missed(); len(missed) > 0 {
+			t.Errorf("%s: the keyboard does not reach, or does not show where it is: %s", path, strings.Join(missed, "; "))
+		}
+	}
+}
+
+func TestPages_ArePrintedDarkOnWhite(t *testing.T) {
+	n := newNetwork(t)
+	b := browsertest.New(t)
+	b.Prefers("dark")
+	b.Open(n.url + "/ui/tasks/edge-firewall")
+	b.Until("web-3")
+	b.Prints()
+	if color := browsertest.Eval[string](b, `getComputedStyle(document.body).backgroundColor`); color != "rgb(255, 255, 255)" && color != "rgba(0, 0, 0, 0)" {
+		t.Errorf("the paper is %s", color)
+	}
+	text := b.Text("body")
+	for _, words := range []string{"edge-firewall", "waiting", "2 to destroy"} {
+		if !strings.Contains(text, words) {
+			t.Errorf("the print lacks %q", words)
+		}
+	}
+	for _, words := range []string{"Approve", "Run now", "Skip to"} {
+		if strings.Contains(text, words) {
+			t.Errorf("the print has %q, which nobody can press", words)
+		}
+	}
+	if pdf := browsertest.Do(b, chromedp.PrintToPDF()); len(pdf) == 0 {
+		t.Error("the page cannot be printed")
+	}
+}
+
+// maxFirstLoad is how many bytes a browser may load to show the first page.
+const maxFirstLoad = 60 << 10
+
+func TestPages_FirstLoadIsSmallAndFromHere(t *testing.T) {
+	n := newNetwork(t)
+	b := browsertest.New(t)
+	b.Open(n.url + "/ui/tasks")
+	b.Until("edge-firewall")
+	type file struct {
+		Name string
+		Size int
+	}
+	files := browsertest.Eval[[]file](b, `performance.getEntries().filter(e => e.transferSize !== undefined)
+		.map(e => ({name: e.name, size: e.transferSize}))`)
+	total := 0
+	for _, f := range files {
+		total += f.Size
+		if !strings.HasPrefix(f.Name, n.url+"/") {
+			t.Errorf("the page loads %s", f.Name)
+		}
+	}
+	if total > maxFirstLoad || total < 10<<10 || len(files) < 3 {
+		t.Errorf("the first page loads %d bytes, more than %d: %v", total, maxFirstLoad, files)
+	}
+	b.Open(n.url + "/ui/health")
+	b.Until("net-1.example")
+	again := browsertest.Eval[[]file](b, `performance.getEntriesByType('resource').map(e => ({name: e.name, size: e.transferSize}))`)
+	for _, f := range slices.DeleteFunc(again, func(f file) bool { return strings.Contains(f.Name, "/events") }) {
+		if f.Size > 0 {
+			t.Errorf("the second page loads %s again", f.Name)
+		}
+	}
+	t.Logf("%d bytes in %d files", total, len(files))
+}
