@@ -29,7 +29,14 @@ type apiFlags struct {
 // defaultAddress is that of an instance on this machine with the usual port.
 const defaultAddress = "http://localhost:8558"
 
+// register registers the flags, also the one that is only there for old scripts.
 func (o *apiFlags) register(f *flag.FlagSet) {
+	o.registerCurrent(f)
+	f.IntVar(&o.port, "port", 0, "Deprecated: use -http-addr. The `port` of the HTTP API on this machine.")
+}
+
+// registerCurrent registers the flags of a command that old scripts do not use.
+func (o *apiFlags) registerCurrent(f *flag.FlagSet) {
 	o.flags = f
 	text := func(p *string, name, env, def, usage string) {
 		if v := os.Getenv(env); v != "" {
@@ -38,7 +45,6 @@ func (o *apiFlags) register(f *flag.FlagSet) {
 		f.StringVar(p, name, def, usage+" Also "+env+".")
 	}
 	text(&o.Address, "http-addr", "CTS_ADDRESS", defaultAddress, "The `address` of the HTTP API: of an instance, or a function URL of a deployment in AWS, to which requests are signed.")
-	f.IntVar(&o.port, "port", 0, "Deprecated: use -http-addr. The `port` of the HTTP API on this machine.")
 	text(&o.CACert, "ca-cert", "CTS_CACERT", "", "The `file` of the authority that the API's certificate is checked with.")
 	text(&o.CAPath, "ca-path", "CTS_CAPATH", "", "A `folder` of such files, instead of -ca-cert.")
 	text(&o.Cert, "client-cert", "CTS_CLIENT_CERT", "", "The `file` of the certificate that is shown to the API.")

@@ -26,7 +26,7 @@ func (a *app) uiCommand() command {
 	f := a.flagSet("ui")
 	f.StringVar(&stackName, "stack", "", "The `name` of the CloudFormation stack whose pages are shown.")
 	f.IntVar(&port, "listen-port", 0, "The `port` on 127.0.0.1. Default: any free port.")
-	api.register(f)
+	api.registerCurrent(f)
 	return command{flags: f, synopsis: "Show the pages of a deployment in AWS",
 		examples: []string{"-stack=network", "-stack=network -listen-port=8600"}, codes: codesOfStore,
 		help: `Usage: terrapulse ui -stack=NAME [flags]
@@ -72,7 +72,7 @@ func (a *app) ui(stackName string, port int, api *apiFlags) int {
 	} else {
 		fmt.Fprintf(a.stdout, "The pages of %s: %s\nPress Ctrl-C to end.\n", shown, url)
 	}
-	return a.fail(exitError, server.Serve(a.ctx))
+	return max(a.fail(exitError, server.Serve(a.ctx)), exitOK)
 }
 
 // uiClient returns the client of the API whose pages are shown, and its name.

@@ -3,51 +3,26 @@
 package e2e
 
 import (
-	"bytes"
-	"encoding/base64"
 	"encoding/json"
 	"net/http"
-	"net/url"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/aws/aws-lambda-go/events"
-
 	"github.com/terrapulse/terrapulse/internal/apispec"
 )
 
-// ask makes a request of the function URL, as Lambda hands it on.
+// ask makes a request of the function URL as Ann.
 func (c *cloud) ask(method, path, body string) (status int, header map[string]string, said string) {
 	c.t.Helper()
-	at, err := url.Parse(path)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	request := events.LambdaFunctionURLRequest{Version: "2.0", RawPath: at.EscapedPath(), RawQueryString: at.RawQuery,
-		Headers: map[string]string{"content-type": "application/json"}, Body: base64.StdEncoding.EncodeToString([]byte(body)), IsBase64Encoded: true}
-	request.RequestContext.DomainName = "id.lambda-url.eu-west-1.on.aws"
-	request.RequestContext.HTTP.Method, request.RequestContext.HTTP.Path, request.RequestContext.HTTP.SourceIP = method, at.Path, "198.51.100.7"
-	request.RequestContext.Authorizer = &events.LambdaFunctionURLRequestContextAuthorizerDescription{
-		IAM: &events.LambdaFunctionURLRequestContextAuthorizerIAMDescription{UserARN: "arn:aws:iam::123456789012:user/ann"}}
-	payload, err := json.Marshal(request)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	answer, err := c.lambda.invoke(c.t.Context(), c.api, payload)
+	r := httptest.NewRequest(method, path, nil)
+	r.Header.Set("Content-Type", "application/json")
+	status, header, text, err := c.handOn(r, []byte(body), ann)
 	if err != nil {
 		c.t.Fatalf("%s %s: %v", method, path, err)
 	}
-	// A streamed answer: the status and the headers, eight zeros, the body.
-	prelude, rest, streamed := bytes.Cut(answer, make([]byte, 8))
-	var head struct {
-		StatusCode int
-		Headers    map[string]string
-	}
-	if err := json.Unmarshal(prelude, &head); err != nil || !streamed {
-		c.t.Fatalf("%s %s: not streamed: %v: %q", method, path, err, answer)
-	}
-	return head.StatusCode, head.Headers, string(rest)
+	return status, header, string(text)
 }
 
 func (c *cloud) get(path string, into any) {

@@ -27,7 +27,13 @@ func callerIdentity(w http.ResponseWriter, r *http.Request) {
 }
 
 // describeStack answers CloudFormation's DescribeStacks.
-func (c *cloud) describeStack(w http.ResponseWriter, parameters rehearsal.Parameters, outputs map[string]string, own *strings.Replacer) {
+func (c *cloud) describeStack(w http.ResponseWriter, r *http.Request, parameters rehearsal.Parameters, outputs map[string]string, own *strings.Replacer) {
+	w.Header().Set("Content-Type", "text/xml")
+	if name := r.FormValue("StackName"); name != "e2e" {
+		w.WriteHeader(http.StatusBadRequest)
+		fmt.Fprintf(w, "<ErrorResponse><Error><Type>Sender</Type><Code>ValidationError</Code><Message>Stack with id %s does not exist</Message></Error></ErrorResponse>", name)
+		return
+	}
 	var b strings.Builder
 	b.WriteString("<DescribeStacksResponse><DescribeStacksResult><Stacks><member><StackName>e2e</StackName><Parameters>")
 	for name, value := range parameters {
@@ -40,7 +46,6 @@ func (c *cloud) describeStack(w http.ResponseWriter, parameters rehearsal.Parame
 		b.WriteString("</OutputValue></member>")
 	}
 	b.WriteString("</Outputs></member></Stacks></DescribeStacksResult></DescribeStacksResponse>")
-	w.Header().Set("Content-Type", "text/xml")
 	io.WriteString(w, b.String())
 }
 

@@ -221,8 +221,10 @@ func deploy(t testing.TB, o options) *cloud {
 	})
 	c.env["AWS_ENDPOINT_URL_ECS"] = c.ecs.URL
 	own = append(own, stack.Outputs["Cluster"], c.ecs.Cluster(), stack.Outputs["TaskDefinition"], c.ecs.TaskDefinition())
-	outputs := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		c.describeStack(w, o.parameters, stack.Outputs, strings.NewReplacer(own...))
+	all := maps.Clone(stack.Outputs)
+	all["ApiUrl"] = "https://" + urlHost + "/" // moto makes no function URL
+	outputs := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c.describeStack(w, r, o.parameters, all, strings.NewReplacer(own...))
 	}))
 	t.Cleanup(outputs.Close)
 	c.env["AWS_ENDPOINT_URL_CLOUDFORMATION"] = outputs.URL

@@ -63,7 +63,7 @@ func New(o Options) (*Client, error) {
 	}
 	client := &Client{base: base, token: o.Token, http: &http.Client{Transport: transport, CheckRedirect: follow}}
 	if region, ok := functionURL(base); ok {
-		client.http.Transport, client.token = newSigner(region, transport), ""
+		client.http.Transport, client.token = &signer{region: region, next: transport}, ""
 	}
 	return client, nil
 }

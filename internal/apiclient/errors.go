@@ -60,10 +60,23 @@ func refusal(method string, status int, body []byte, u *url.URL) error {
 	if e.Message == "" {
 		e.Message = "the server gives no reason"
 	}
-	if _, ok := functionURL(u); ok && status == http.StatusForbidden {
-		e.Message += "; these AWS credentials need the rights lambda:InvokeFunctionUrl and lambda:InvokeFunction on the function behind this address"
+	if _, ok := functionURL(u); ok {
+		e.Message += awsHint(status, e.Message)
 	}
 	return e
+}
+
+// awsHint says what to do when AWS refuses a request to a function.
+func awsHint(status int, message string) string {
+	switch {
+	case status == http.StatusTooManyRequests:
+		return "; AWS runs no more invocations of the function at a time: try again in a moment"
+	case status != http.StatusForbidden:
+		return ""
+	case strings.Contains(message, "security token"):
+		return "; sign in to AWS again (credentials from environment variables: also start this command again)"
+	}
+	return "; these AWS credentials need the rights lambda:InvokeFunctionUrl and lambda:InvokeFunction on the function behind this address"
 }
 
 // explained adds what the person can do to an error of the connection.

@@ -37,7 +37,8 @@ type signer struct {
 	region string
 	next   http.RoundTripper
 
-	credentials func() (aws.CredentialsProvider, error) // found when they are first needed
+	mu       sync.Mutex
+	provider aws.CredentialsProvider // nil: they are looked for when they are needed
 }
 
 func (s *signer) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -53,13 +54,10 @@ func (s *signer) RoundTrip(req *http.Request) (*http.Response, error) {
 			return nil, err
 		}
 	}
-	provider, err := s.credentials()
+	credentials, err := s.credentials(req.Context())
 	if err != nil {
-		return nil, err
-	}
-	credentials, err := provider.Retrieve(req.Context())
-	if err != nil {
-		return nil, fmt.Errorf("find AWS credentials to sign the request with: %w", err)
+		s.forget()
+		return nil, fmt.Errorf("find AWS credentials to sign the request with: %w; sign in to AWS", err)
 	}
 	signed := req.Clone(req.Context())
 	if req.Body != nil {
@@ -69,17 +67,29 @@ func (s *signer) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err := v4.NewSigner().SignHTTP(req.Context(), credentials, signed, hex.EncodeToString(hash[:]), "lambda", s.region, time.Now()); err != nil {
 		return nil, fmt.Errorf("sign the request: %w", err)
 	}
-	return s.next.RoundTrip(signed)
+	resp, err := s.next.RoundTrip(signed)
+	if err == nil && resp.StatusCode == http.StatusForbidden {
+		s.forget() // they may have expired, and others may be in a file
+	}
+	return resp, err
 }
 
-// newSigner returns a signer that looks for credentials when it signs for the first
-// time.
-func newSigner(region string, next http.RoundTripper) *signer {
-	return &signer{region: region, next: next, credentials: sync.OnceValues(func() (aws.CredentialsProvider, error) {
-		cfg, err := config.LoadDefaultConfig(context.Background(), config.WithRegion(region), config.WithLogger(logging.Nop{}))
+// credentials returns those that the AWS command line would use.
+func (s *signer) credentials(ctx context.Context) (aws.Credentials, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.provider == nil {
+		cfg, err := config.LoadDefaultConfig(ctx, config.WithRegion(s.region), config.WithLogger(logging.Nop{}))
 		if err != nil {
-			return nil, fmt.Errorf("find AWS credentials to sign the request with: %w", err)
+			return aws.Credentials{}, err
 		}
-		return cfg.Credentials, nil
-	})}
+		s.provider = cfg.Credentials
+	}
+	return s.provider.Retrieve(ctx)
+}
+
+func (s *signer) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.provider = nil
 }

@@ -1,0 +1,251 @@
+//go:build linux
+
+package e2e
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/cookiejar"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/terrapulse/terrapulse/internal/apispec"
+	"github.com/terrapulse/terrapulse/internal/testtools"
+)
+
+// ui is a running `terrapulse ui`, with a viewer who has opened its address.
+type ui struct {
+	c      *cloud
+	client *http.Client
+	root   *url.URL
+}
+
+// startUI starts `terrapulse ui` of the stack, with more variables.
+func (c *cloud) startUI(env ...map[string]string) *ui {
+	c.t.Helper()
+	cmd := exec.Command(built(c.t, "terrapulse"), "ui", "-stack=e2e", "-json")
+	all := map[string]string{"HOME": c.dir, "PATH": os.Getenv("PATH")}
+	for _, more := range append([]map[string]string{c.env}, env...) {
+		maps.Copy(all, more)
+	}
+	for name, value := range all {
+		cmd.Env = append(cmd.Env, name+"="+value)
+	}
+	var log testtools.Output
+	cmd.Stderr = &log
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		c.t.Fatal(err)
+	}
+	c.t.Cleanup(func() {
+		_ = cmd.Process.Signal(os.Interrupt)
+		if err := cmd.Wait(); err != nil || c.t.Failed() {
+			c.t.Errorf("terrapulse ui: %v\n%s", err, tail(log.String()))
+		}
+	})
+	var said struct{ URL string }
+	if err := json.NewDecoder(out).Decode(&said); err != nil {
+		c.t.Fatalf("terrapulse ui says no address: %v\n%s", err, log.String())
+	}
+	u := &ui{c: c, client: &http.Client{}}
+	u.client.Jar, _ = cookiejar.New(nil)
+	if u.root, err = url.Parse(said.URL); err != nil {
+		c.t.Fatal(err)
+	}
+	u.get(u.root.RequestURI())
+	return u
+}
+
+func (u *ui) get(path string) (status int, page string) {
+	u.c.t.Helper()
+	at, err := u.root.Parse(path)
+	if err != nil {
+		u.c.t.Fatal(err)
+	}
+	res, err := u.client.Get(at.String())
+	if err != nil {
+		u.c.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err != nil {
+		u.c.t.Fatal(err)
+	}
+	return res.StatusCode, string(text)
+}
+
+// press does what a button of the task lb does.
+func (u *ui) press(action string, form url.Values) (status int, page string) {
+	u.c.t.Helper()
+	at, _ := u.root.Parse("/ui/tasks/lb/" + action)
+	res, err := u.client.PostForm(at.String(), form)
+	if err != nil {
+		u.c.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	text, _ := io.ReadAll(res.Body)
+	return res.StatusCode, string(text)
+}
+
+// lb returns what the page of the task lb shows.
+func (u *ui) lb() (page struct {
+	Task apispec.TaskOverview
+	Plan *apispec.WaitingPlan
+}) {
+	u.c.t.Helper()
+	status, text := u.get("/ui/tasks/lb.json")
+	if err := json.Unmarshal([]byte(text), &page); err != nil || status != http.StatusOK {
+		u.c.t.Fatalf("the page of lb: %d, %v: %s", status, err, text)
+	}
+	return page
+}
+
+// watch keeps a page open, as a browser does, until its end is called.
+func (u *ui) watch(topic string) (end func()) {
+	u.c.t.Helper()
+	ctx, end := context.WithCancel(u.c.t.Context())
+	at, _ := u.root.Parse("/ui/events?topic=" + topic)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), nil)
+	if err != nil {
+		u.c.t.Fatal(err)
+	}
+	res, err := u.client.Do(req)
+	if err != nil || res.StatusCode != http.StatusOK {
+		u.c.t.Fatalf("stream: %v, %v", res, err)
+	}
+	go func() {
+		defer res.Body.Close()
+		for lines := bufio.NewScanner(res.Body); lines.Scan(); {
+		}
+	}()
+	u.c.t.Cleanup(end)
+	return end
+}
+
+func TestUI_PlanIsApprovedAndWatchedWithAWSCredentials(t *testing.T) {
+	c := deploy(t, options{})
+	address := c.serveURL(ann)
+	c.register("web-1", 8080)
+	c.module(slowOnce(c.dir))
+	c.tasks(c.s3Backend(), "lb")
+	tasks, err := os.ReadFile(filepath.Join(c.dir, "files", "tasks.hcl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.file("tasks.hcl", string(tasks)+"approval = \"always\"\n")
+	c.file("../slow", "")
+	c.mustPush()
+	u := c.startUI(address.env, ann.environ())
+	c.tickUntil("the plan waits", func() bool { return u.lb().Plan != nil })
+	plan := u.lb().Plan
+	if status, page := u.get("/ui/tasks/lb"); status != http.StatusOK || !strings.Contains(page, "local_file.out") {
+		t.Errorf("the page does not show the plan: %d %s", status, page)
+	}
+	if status, page := u.press("approve", url.Values{"plan": {"another"}}); status != http.StatusConflict {
+		t.Errorf("another plan was approved: %d %s", status, page)
+	}
+	if status, page := u.press("approve", url.Values{"plan": {plan.ID}, "comment": {"as planned"}}); status != http.StatusOK {
+		t.Fatalf("approve: %d %s", status, page)
+	}
+	c.tickUntil("it is applied", func() bool {
+		run := u.lb().Task.Run
+		return run != nil && run.State == apispec.RunStateRunning
+	})
+	run := "/ui/tasks/lb/runs/" + u.lb().Task.Run.ID
+	c.until("its output is shown while it runs", func() bool {
+		status, page := u.get(run + "/output")
+		return status == http.StatusOK && strings.Contains(page, "terraform_data.slow")
+	})
+	if c.out("lb") != "" && u.lb().Task.Run == nil {
+		t.Error("the run has ended already")
+	}
+	if err := os.Remove(filepath.Join(c.dir, "slow")); err != nil {
+		t.Fatal(err)
+	}
+	c.until("the page shows that it succeeded", func() bool {
+		last := u.lb().Task.LastRun
+		return last != nil && last.State == apispec.RunStateSucceeded
+	})
+	c.until("its whole output is shown", func() bool { _, page := u.get(run + "/output"); return strings.Contains(page, "Apply complete!") })
+	runs := c.runs("lb")
+	if a := runs[len(runs)-1].Approval; a == nil || a.By != ann.arn || !a.Authenticated || a.Comment != "as planned" {
+		t.Errorf("approved by %+v", a)
+	}
+}
+
+func TestUI_SaysWhatToDoWhenTheDeploymentDoesNotAnswer(t *testing.T) {
+	t.Parallel()
+	c := deploy(t, options{})
+	if out, err := c.terrapulse("ui", "-stack=elsewhere"); exitCode(err) != 15 || !strings.Contains(out, "find stack elsewhere in "+c.env["AWS_REGION"]) || !strings.Contains(out, "check the name and the region") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	address := c.serveURL(ann)
+	file := filepath.Join(c.dir, "credentials")
+	credentials := func(by caller) map[string]string {
+		text := "[default]\naws_access_key_id = " + by.AccessKeyID + "\naws_secret_access_key = " + by.SecretAccessKey + "\naws_session_token = " + by.SessionToken + "\n"
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return map[string]string{"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": "", "AWS_SHARED_CREDENTIALS_FILE": file}
+	}
+	u := c.startUI(address.env, credentials(ann))
+	if status, page := u.get("/ui/tasks.json"); status != http.StatusInternalServerError || !strings.Contains(page, "terrapulse bundle push") {
+		t.Errorf("before there is a bundle: %d %s", status, page)
+	}
+	c.register("web-1", 8080)
+	c.module("")
+	c.tasks(consulBackend, "lb")
+	c.mustPush()
+	c.until("the task is shown", func() bool {
+		status, page := u.get("/ui/tasks.json")
+		return status == http.StatusOK && strings.Contains(page, `"lb"`)
+	})
+
+	says := func(what, want string) {
+		t.Helper()
+		c.until(what, func() bool {
+			status, page := u.get("/ui/tasks.json")
+			return status != http.StatusOK && strings.Contains(page, want)
+		})
+		if status, page := u.press("hold", url.Values{}); status < 400 || !strings.Contains(page, want) {
+			t.Errorf("%s: %d %s", what, status, page)
+		}
+	}
+	shown := func(what string) {
+		t.Helper()
+		c.until(what, func() bool { status, _ := u.get("/ui/tasks.json"); return status == http.StatusOK })
+	}
+	address.throttled(true)
+	says("the function is throttled", "Rate Exceeded.")
+	address.throttled(false)
+	shown("it answers again")
+
+	address.expire(ann)
+	says("the credentials have expired", "sign in to AWS again")
+	renewed := ann
+	renewed.AccessKeyID, renewed.SessionToken = "AKIARENEWED", "another session of Ann"
+	address.mu.Lock()
+	address.callers[renewed.AccessKeyID] = renewed
+	address.mu.Unlock()
+	credentials(renewed)
+	shown("the credentials were renewed, and the same page goes on")
+}
+
+func exitCode(err error) int {
+	if exit := new(exec.ExitError); errors.As(err, &exit) {
+		return exit.ExitCode()
+	}
+	return 0
+}
