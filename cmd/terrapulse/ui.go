@@ -37,8 +37,8 @@ func (a *app) uiCommand() command {
   credentials: you may do what these may, and approvals have their name.
   With -http-addr instead of -stack they show another instance.
 
-  The address has a secret that lets only you use the pages; it is valid until
-  the command ends.
+  The address has a secret that lets only you use the pages. It works once, for
+  a browser, for 12 hours; then the next address is printed.
 `,
 		run: func([]string) int { return a.ui(stackName, port, &api) },
 	}
@@ -50,13 +50,26 @@ func (a *app) ui(stackName string, port int, api *apiFlags) int {
 		return code
 	}
 	defer client.Close()
-	token := rand.Text()
 	log, err := (&logFlags{level: "WARN", format: "text"}).logger(a, "")
 	if err != nil {
 		return a.fail(exitError, err)
 	}
-	server, err := serve.Listen(a.ctx, serve.Options{
-		Address: "127.0.0.1", Port: port, Pages: web.Root, Log: log, Token: serve.Token{Key: "the address that was printed", Value: token},
+	first := true
+	var server *serve.Server
+	server, err = serve.Listen(a.ctx, serve.Options{
+		Address: "127.0.0.1", Port: port, Pages: web.Root, Log: log, Token: serve.Token{Key: "the address that was printed", Value: rand.Text()},
+		Invite: func(path string) {
+			url := fmt.Sprintf("http://%s%s", server.Addr(), path)
+			switch {
+			case a.json:
+				a.printJSON(map[string]string{"url": url})
+			case first:
+				fmt.Fprintf(a.stdout, "The pages of %s: %s\nPress Ctrl-C to end.\n", shown, url)
+			default:
+				fmt.Fprintf(a.stdout, "That address was used. For another browser: %s\n", url)
+			}
+			first = false
+		},
 		Handler: web.New(a.ctx, web.Options{
 			API: client, Poll: uiPoll, Stack: shown, Version: version, Now: time.Now, Log: log,
 			Who:    func(*http.Request) access.Sender { return access.Sender{Name: userAtHost()} },
@@ -65,12 +78,6 @@ func (a *app) ui(stackName string, port int, api *apiFlags) int {
 	})
 	if err != nil {
 		return a.fail(exitError, err)
-	}
-	url := fmt.Sprintf("http://%s%ssession?token=%s", server.Addr(), web.Root, token)
-	if a.json {
-		a.printJSON(map[string]string{"url": url})
-	} else {
-		fmt.Fprintf(a.stdout, "The pages of %s: %s\nPress Ctrl-C to end.\n", shown, url)
 	}
 	return max(a.fail(exitError, server.Serve(a.ctx)), exitOK)
 }

@@ -18,16 +18,18 @@ import (
 // guard checks requests before the handler. A request that reaches the handler has its complete
 // body.
 type guard struct {
-	next    http.Handler
-	origin  string
-	pages   *http.CrossOriginProtection // nil if pages of any origin are allowed
-	hosts   *hosts
-	tokens  *tokens
-	public  string // path that is answered for any host and without a token
-	pagesAt string // path below which the pages are; "" if there are none
-	log     *slog.Logger
-	body    time.Duration // time limit for a body
-	piece   time.Duration // time limit for each piece of an answer
+	next        http.Handler
+	origin      string
+	foreign     *http.CrossOriginProtection // nil if web pages of any origin may use the API
+	own         *http.CrossOriginProtection // for the pages of this server
+	hosts       *hosts
+	tokens      *tokens
+	invitations *invitations // nil if there are none
+	public      string       // path that is answered for any host and without a token
+	pagesAt     string       // path below which the pages are; "" if there are none
+	log         *slog.Logger
+	body        time.Duration // time limit for a body
+	piece       time.Duration // time limit for each piece of an answer
 }
 
 func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -45,11 +47,15 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer.refuse(r, http.StatusForbidden, fmt.Sprintf("this API does not answer to the host %q: if clients use that name, add it to api.hosts in the configuration, or use an IP address", r.Host))
 		return
 	}
-	if g.origin != "" && g.cors(answer, r) {
+	_, page := g.onPage(r)
+	protection := g.foreign
+	if page {
+		protection = g.own
+	} else if g.origin != "" && g.cors(answer, r) {
 		return
 	}
 	// A browser sends a page's POST without a body without a preflight request.
-	if g.pages != nil && g.pages.Check(r) != nil {
+	if protection != nil && protection.Check(r) != nil {
 		answer.refuse(r, http.StatusForbidden, "web pages of other origins may not use this API: -allow-origin lets them")
 		return
 	}
@@ -68,9 +74,13 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // level returns the level of a request and the name of its token, and reports whether it may continue.
 func (g *guard) level(w *answer, r *http.Request) (level access.Level, token string, ok bool) {
-	level, token, err := g.tokens.level(r)
-	if _, page := g.onPage(r); page && errors.Is(err, errNoToken) {
+	var err error
+	_, page := g.onPage(r)
+	// A proxy in front of the pages may have a password of its own in that header.
+	if _, ok := bearer(r.Header.Get("Authorization")); page && !ok && len(g.tokens.all) > 0 {
 		level, token, err = g.tokens.ofSession(r)
+	} else {
+		level, token, err = g.tokens.level(r)
 	}
 	reads := r.Method == http.MethodGet || r.Method == http.MethodHead || r.Method == http.MethodOptions
 	switch {

@@ -49,6 +49,9 @@ type Options struct {
 	// Pages is the path below which the handler has pages for people; "" if it has none. A viewer
 	// enters a token once: its session is a cookie.
 	Pages string
+	// Invite, if set, gets the path of a page that begins a session with Token without the form. Each
+	// path works once: Invite gets the next one after it was used.
+	Invite func(path string)
 	// AllowOrigin, if set, allows web pages of this origin to use the handler from a browser: "*"
 	// or an origin such as "https://ops.example.com".
 	AllowOrigin string
@@ -69,12 +72,15 @@ type Server struct {
 // Clients wait until Serve.
 func Listen(ctx context.Context, o Options) (*Server, error) {
 	s := &Server{header: headerTime, grace: graceTime, word: wordTime, log: o.Log, guard: &guard{
-		next: o.Handler, origin: o.AllowOrigin, log: o.Log, body: bodyTime, piece: pieceTime,
+		next: o.Handler, origin: o.AllowOrigin, own: http.NewCrossOriginProtection(), log: o.Log, body: bodyTime, piece: pieceTime,
 	}}
+	if o.Invite != nil {
+		s.guard.invitations = &invitations{send: o.Invite}
+	}
 	if o.AllowOrigin != "*" {
-		s.guard.pages = http.NewCrossOriginProtection()
+		s.guard.foreign = http.NewCrossOriginProtection()
 		if o.AllowOrigin != "" {
-			if err := s.guard.pages.AddTrustedOrigin(o.AllowOrigin); err != nil {
+			if err := s.guard.foreign.AddTrustedOrigin(o.AllowOrigin); err != nil {
 				return nil, fmt.Errorf("allow web pages to use the HTTP API: %w; write an origin as in https://ops.example.com, or *", err)
 			}
 		}
@@ -142,6 +148,9 @@ func (s *Server) Serve(ctx context.Context) error {
 		MaxHeaderBytes:    maxHeader,
 		// Invalid requests of strangers, such as port scanners, are not worth a warning.
 		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+	}
+	if s.guard.invitations != nil {
+		s.guard.invitations.next(s.guard.pagesAt)
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(s.listener) }()

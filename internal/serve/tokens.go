@@ -43,10 +43,12 @@ type Token struct {
 type tokens struct {
 	log *slog.Logger
 	now func() time.Time
+	act string   // key of the token that may act
 	all []*token // the configured tokens; without any, every request may do everything
 
 	mu       sync.Mutex // held for a whole check, so that parallel guesses are all counted
 	failures map[netip.Prefix]*rate.Limiter
+	ended    map[string]time.Time // sessions that were signed out, until they would have expired
 }
 
 // token is a configured token with its level.
@@ -59,7 +61,7 @@ type token struct {
 
 // newTokens reads the tokens for the first time.
 func newTokens(act, read Token, log *slog.Logger) (*tokens, error) {
-	t := &tokens{log: log, now: time.Now, failures: map[netip.Prefix]*rate.Limiter{}}
+	t := &tokens{log: log, now: time.Now, act: act.Key, failures: map[netip.Prefix]*rate.Limiter{}, ended: map[string]time.Time{}}
 	for level, given := range map[access.Level]Token{access.Act: act, access.Read: read} {
 		if given == (Token{}) {
 			continue
@@ -131,18 +133,32 @@ func (t *tokens) level(r *http.Request) (level access.Level, key string, err err
 	if header == "" {
 		return access.None, "", errNoToken
 	}
+	value, _ := bearer(header)
+	return t.check(r, value)
+}
+
+// bearer returns the token in the header Authorization.
+func bearer(header string) (token string, ok bool) {
+	scheme, token, _ := strings.Cut(header, " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return "", false
+	}
+	return strings.TrimSpace(token), true
+}
+
+// check returns the level of a token that a client sent, and its configuration key. It counts wrong
+// ones.
+func (t *tokens) check(r *http.Request, value string) (level access.Level, key string, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	client := clientOf(r.RemoteAddr)
 	if failed := t.failures[client]; failed != nil && failed.TokensAt(t.now()) < 1 {
 		return access.None, "", errTooMany // even with the right token: otherwise guessing would go on
 	}
-	if scheme, value, ok := strings.Cut(header, " "); ok && strings.EqualFold(scheme, "Bearer") {
-		sum := sha256.Sum256([]byte(strings.TrimSpace(value)))
-		for _, one := range t.all {
-			if one.matches(sum, t.log) && one.level > level {
-				level, key = one.level, one.Key
-			}
+	sum := sha256.Sum256([]byte(value))
+	for _, one := range t.all {
+		if one.matches(sum, t.log) && one.level > level {
+			level, key = one.level, one.Key
 		}
 	}
 	if level == access.None {
