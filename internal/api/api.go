@@ -26,6 +26,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/reconcile"
 	"github.com/terrapulse/terrapulse/internal/request"
+	"github.com/terrapulse/terrapulse/internal/state"
 )
 
 // Cluster returns which instances there are.
@@ -45,6 +46,8 @@ type Options struct {
 	Version string
 	// Store is where the records are, for people.
 	Store apispec.Store
+	// Gates are what this process has seen of Consul's gates; may be nil.
+	Gates func() map[string]state.Gate
 	// Metrics answers GET /v1/metrics; nil where metrics go elsewhere.
 	Metrics http.Handler
 	// Who names the sender of a request; by default, by the client's certificate, its token or

@@ -22,7 +22,7 @@ func (a *api) getOverview(r *http.Request) (any, error) {
 }
 
 func (a *api) reader() overview.Reader {
-	return overview.Reader{Store: a.Control.Store, Began: a.Began, Now: a.Control.Now, Where: a.Store, Version: a.Version}
+	return overview.Reader{Store: a.Control.Store, Began: a.Began, Now: a.Control.Now, Where: a.Store, Version: a.Version, Gates: a.Gates}
 }
 
 // getTaskOverview answers with the phase of one task, and why it is in it.

@@ -675,6 +675,25 @@ type EventConfig struct {
 	Source string `json:"source"`
 }
 
+// Gate a request to Consul whose index shows that something may have changed
+type Gate struct {
+	// Datacenter if there is none, that of the Consul agent
+	Datacenter *string `json:"datacenter,omitempty"`
+
+	// Error why it cannot be read
+	Error *string `json:"error,omitempty"`
+
+	// Index of Consul; missing if Consul gives none
+	Index *int64 `json:"index,omitempty"`
+
+	// Moved when it last moved, as far as is known. An instance that does not lead, and AWS, may know it 5 minutes later
+	Moved *time.Time `json:"moved,omitempty"`
+
+	// Name what it watches, such as nodes or health checks
+	Name      string  `json:"name"`
+	Namespace *string `json:"namespace,omitempty"`
+}
+
 // Guard holds a change that takes too much away at once
 type Guard = map[string]any
 
@@ -759,6 +778,9 @@ type Overview struct {
 	// Bundle digest of the bundle in force, where there is one
 	Bundle *string `json:"bundle,omitempty"`
 
+	// Gates what Terrapulse watches in Consul to see that something may have changed
+	Gates *[]Gate `json:"gates,omitempty"`
+
 	// Healthy as /health says
 	Healthy bool `json:"healthy"`
 
@@ -795,6 +817,9 @@ type Overview struct {
 type OverviewResponse struct {
 	// Bundle digest of the bundle in force, where there is one
 	Bundle *string `json:"bundle,omitempty"`
+
+	// Gates what Terrapulse watches in Consul to see that something may have changed
+	Gates *[]Gate `json:"gates,omitempty"`
 
 	// Healthy as /health says
 	Healthy bool `json:"healthy"`

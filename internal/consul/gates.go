@@ -4,8 +4,11 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
+	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 
 	"github.com/terrapulse/terrapulse/internal/condition"
@@ -29,6 +32,32 @@ func (g GateSet) Keys() []string {
 		keys[i] = gate.Key
 	}
 	return keys
+}
+
+// About describes a gate for people.
+type About struct {
+	Key        string // as in Marks
+	Name       string // what it watches, such as: nodes
+	Datacenter string // "" for that of the agent
+	Namespace  string
+}
+
+// About describes the gates.
+func (g GateSet) About() []About {
+	all := make([]About, len(g.gates))
+	for i, gate := range g.gates {
+		name := strings.TrimSuffix(gate.Act, gate.Scope.String())
+		name = strings.TrimPrefix(strings.TrimPrefix(name, "read "), "watch ")
+		all[i] = About{gate.Key, strings.TrimPrefix(name, "the "), gate.Scope.Datacenter, gate.Scope.Namespace}
+	}
+	return all
+}
+
+// Index is the index of Consul that a gate showed; 0 if there is none.
+func (m Marks) Index(key string) uint64 {
+	var index uint64
+	_, _ = fmt.Sscanf(m[key], "index %d", &index) // a digest has none
+	return index
 }
 
 // gate is one cheap read that shows whether views may have changed.
@@ -181,7 +210,39 @@ func (c *Client) Poll(ctx context.Context, g GateSet) (Marks, error) {
 		})
 	}
 	wg.Wait()
-	return marks, joined(errs)
+	return marks, g.failed(errs)
+}
+
+// gateErrors are why gates cannot be read.
+type gateErrors struct {
+	error
+	by map[string]error // by key
+}
+
+func (e *gateErrors) Unwrap() error { return e.error }
+
+// failed is one error for those of the gates, in their order.
+func (g GateSet) failed(errs []error) error {
+	all := joined(errs)
+	if all == nil {
+		return nil
+	}
+	e := &gateErrors{all, map[string]error{}}
+	for i, err := range errs {
+		if err != nil {
+			e.by[g.gates[i].Key] = err
+		}
+	}
+	return e
+}
+
+// GateError returns why one gate cannot be read, by the error of all gates; nil if it
+// can.
+func GateError(all error, key string) error {
+	if e := (*gateErrors)(nil); errors.As(all, &e) {
+		return e.by[key]
+	}
+	return nil
 }
 
 // mark reads a gate without waiting. The index is 0 if there is none to wait for.

@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/hashicorp/consul/api"
 
 	"github.com/terrapulse/terrapulse/internal/condition"
@@ -336,6 +338,26 @@ func TestPoll_ReturnsTheMarksOfReadableGates(t *testing.T) {
 	moved := set.Moved(before, after)
 	if moved(here) || !moved(mars) {
 		t.Errorf("moved: %v %v", moved(here), moved(mars))
+	}
+	for _, a := range set.About() {
+		failed := GateError(err, a.Key)
+		if far := a.Datacenter == "mars"; far != isBadQuery(failed) || far != (failed != nil) || far != (after.Index(a.Key) == 0) {
+			t.Errorf("gate %+v has the index %d and the error %v", a, after.Index(a.Key), failed)
+		}
+	}
+}
+
+func TestAbout_NamesWhatAGateWatches(t *testing.T) {
+	kv := query(t, condition.ConsulKV{Path: "app", Recurse: true, Datacenter: "mars"})
+	var names []string
+	for _, set := range []GateSet{BlockGates([]Query{query(t, services("a", "b"))}), PollGates([]Query{kv}), PollGates([]Query{query(t, services("a"))})} {
+		for _, a := range set.About() {
+			names = append(names, strings.TrimSpace(a.Name+" "+a.Datacenter))
+		}
+	}
+	want := []string{"nodes", "names of services", "health checks", `keys with prefix "app" mars`, `service "a"`}
+	if diff := cmp.Diff(want, names); diff != "" {
+		t.Errorf("the gates are called (-want +got):\n%s", diff)
 	}
 }
 

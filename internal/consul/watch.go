@@ -24,6 +24,7 @@ const (
 // which Marks reports.
 type Watch struct {
 	client *Client
+	gates  GateSet
 	pace   pace
 	signal chan struct{}
 	done   chan struct{}
@@ -46,6 +47,7 @@ func (c *Client) Watch(ctx context.Context, g GateSet, since Marks) *Watch {
 func (c *Client) watch(ctx context.Context, g GateSet, since Marks, p pace) *Watch {
 	w := &Watch{
 		client:  c,
+		gates:   g,
 		pace:    p,
 		signal:  make(chan struct{}, 1),
 		done:    make(chan struct{}),
@@ -79,7 +81,7 @@ func (w *Watch) Done() <-chan struct{} { return w.done }
 func (w *Watch) Marks() (Marks, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return maps.Clone(w.marks), joined(w.errs)
+	return maps.Clone(w.marks), w.gates.failed(w.errs)
 }
 
 // hold watches one gate until the context ends.

@@ -79,7 +79,8 @@ type Instance struct {
 	asked     chan struct{}                  // for a tick
 	values    *dynamic.Evaluator
 	metrics   *openmetrics.Metrics
-	terraform string // program and version
+	terraform string                                // program and version
+	gates     atomic.Pointer[map[string]state.Gate] // as this process has seen them
 }
 
 // New builds an instance. Its runs are interrupted when ctx ends.
@@ -135,6 +136,7 @@ func New(ctx context.Context, cfg *config.Config, o Options) (*Instance, error) 
 		Now: time.Now, Log: o.Log, Said: said,
 		Sinks:  func() []outbox.Sink { return sinks.Sinks(i.base.Load().Notify) },
 		Secret: terraform.Secret,
+		Gates:  func(gates map[string]state.Gate) { i.gates.Store(&gates) },
 	}
 	return i, nil
 }
@@ -179,6 +181,14 @@ func (i *Instance) Control() *reconcile.Control {
 		},
 		Plan: i.plan,
 	}
+}
+
+// seen is what this process has seen of Consul's gates; nil if it has led no tick.
+func (i *Instance) seen() map[string]state.Gate {
+	if gates := i.gates.Load(); gates != nil {
+		return *gates
+	}
+	return nil
 }
 
 // plan starts a plan run in this process.

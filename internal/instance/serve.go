@@ -23,7 +23,7 @@ import (
 // listen takes the port of the HTTP API. Requests wait until it is served.
 func (i *Instance) listen(ctx context.Context, member *cluster.Member, cfg *config.Config) (*serve.Server, error) {
 	options := api.Options{Control: i.Control(), Began: time.Now(), Sensitive: terraform.SensitiveVariables, Log: i.Log, Version: i.Version, Metrics: i.metrics.Handler(),
-		Store: apispec.Store{Kind: i.store.Kind, Where: i.store.Where}}
+		Store: apispec.Store{Kind: i.store.Kind, Where: i.store.Where}, Gates: i.seen}
 	if member != nil {
 		options.Cluster = member
 	}

@@ -1,10 +1,14 @@
 package overview
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/terrapulse/terrapulse/internal/apispec"
+	"github.com/terrapulse/terrapulse/internal/apiview"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
@@ -16,6 +20,32 @@ const (
 	// every 5 minutes, and one of those may have been missed.
 	silenceLimit = 11 * time.Minute
 )
+
+// gates returns what the gates showed last, by the record and by what this process has
+// seen, by datacenter and name.
+func (r Reader) gates(recorded map[string]state.Gate) []apispec.Gate {
+	var seen map[string]state.Gate
+	if r.Gates != nil {
+		seen = r.Gates()
+	}
+	var all []apispec.Gate
+	for key, g := range recorded {
+		if s, ok := seen[key]; ok && s.Moved.After(g.Moved) {
+			g = s
+		}
+		shown := apispec.Gate{Name: g.Name, Datacenter: apiview.Optional(g.Datacenter), Namespace: apiview.Optional(g.Namespace),
+			Moved: apiview.Moment(g.Moved), Error: apiview.Optional(g.Error)}
+		if g.Index != 0 {
+			shown.Index = new(int64(g.Index))
+		}
+		all = append(all, shown)
+	}
+	slices.SortFunc(all, func(a, b apispec.Gate) int {
+		return cmp.Or(cmp.Compare(apispec.Deref(a.Datacenter), apispec.Deref(b.Datacenter)),
+			cmp.Compare(apispec.Deref(a.Namespace), apispec.Deref(b.Namespace)), cmp.Compare(a.Name, b.Name))
+	})
+	return all
+}
 
 // Unhealthy says why no work is done, or returns "". Began is that of Reader: a
 // process that has just begun is healthy although there was no tick yet.

@@ -36,6 +36,10 @@ type Reader struct {
 	// For people, if they are set:
 	Where   apispec.Store // where Store is
 	Version string        // of this program
+
+	// Gates returns what this process has seen of the gates, which may be newer than the
+	// record; may be nil.
+	Gates func() map[string]state.Gate
 }
 
 // Read reads everything. Without an effective configuration (nil), the tasks are
@@ -65,6 +69,9 @@ func (r Reader) Read(ctx context.Context, effective *overlay.Effective) (apispec
 		Healthy: unhealthy == "", Unhealthy: apiview.Optional(unhealthy), LastGoodTick: apiview.Moment(rec.Data.LastSuccess),
 		Problem: apiview.Optional(cmp.Or(rec.Data.ConsulError, rec.Data.Stalled)), Since: apiview.Moment(rec.Data.Since),
 		Bundle: apiview.Optional(rec.Data.Bundle), Store: apiview.Optional(r.Where), Version: apiview.Optional(r.Version), Overrides: []apispec.Override{},
+	}
+	if gates := r.gates(rec.Data.Gates); len(gates) > 0 {
+		o.Gates = &gates
 	}
 	if leader != nil {
 		o.Leader = &apispec.Leader{Owner: leader.Owner, Fence: int64(leader.Fence), Until: leader.Expires}

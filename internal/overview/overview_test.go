@@ -3,6 +3,7 @@ package overview_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
@@ -59,6 +60,31 @@ func (s endsMeanwhile) Get(ctx context.Context, key string) (state.Record, error
 		return state.Record{}, err
 	}
 	return s.Store.Get(ctx, key)
+}
+
+func TestRead_ShowsTheNewestOfEachGate(t *testing.T) {
+	store := newStore(t)
+	noon := time.Date(2086, 3, 14, 12, 0, 0, 0, time.UTC)
+	at := func(minute int, mark string, index uint64) state.Gate {
+		return state.Gate{Mark: mark, Name: "nodes", Index: index, Moved: noon.Add(time.Duration(minute) * time.Minute)}
+	}
+	recorded := map[string]state.Gate{"a": at(1, "index 1", 1), "b": at(3, "index 9", 9), "c": {Name: "health checks", Datacenter: "far", Error: "no path"}}
+	write(t, store, state.ReconcileKey, state.Reconcile{Gates: recorded})
+	seen := map[string]state.Gate{"a": at(2, "index 2", 2), "b": at(2, "index 8", 8), "gone": at(9, "index 9", 9)}
+	reader := overview.Reader{Store: store, Now: time.Now, Gates: func() map[string]state.Gate { return seen }}
+	o, err := reader.Read(t.Context(), overlay.Compose(&config.Config{}, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := json.Marshal(o.Gates)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `[{"index":2,"moved":"2086-03-14T12:02:00Z","name":"nodes"},{"index":9,"moved":"2086-03-14T12:03:00Z","name":"nodes"},` +
+		`{"datacenter":"far","error":"no path","name":"health checks"}]`
+	if string(got) != want {
+		t.Errorf("the gates are %s, want %s", got, want)
+	}
 }
 
 func TestRead_ARunThatEndsMeanwhileIsNotShownAsRunning(t *testing.T) {

@@ -3,7 +3,6 @@ package reconcile
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -51,19 +50,17 @@ func (t *tick) finish(ctx context.Context, rec state.Stored[state.Reconcile], no
 		}
 	}
 	next.Tasks.Waiting += len(t.report.Postponed)
-	polled := false
+	polled, gates := false, t.seen(rec.Data, now)
 	if len(t.report.Dropped)+len(t.report.Postponed) > 0 || t.report.Stalled != nil {
 		t.report.Again = true
 		next.Due = now // the gates are not recorded: their views are read again
 	} else if polled = t.sighted() || t.gates.Len() == 0; polled {
-		gates, err := json.Marshal(t.opts.Marks)
-		if err != nil {
-			return fmt.Errorf("encode the gates: %w", err)
-		}
 		next.Gates = gates
 		if next.Config != rec.Data.Config || passed(next.Refreshed, refreshEvery, now, t.Skew) {
 			next.Refreshed = now
 		}
+	} else {
+		next.Gates = withMarks(gates, rec.Data.Gates) // with the errors
 	}
 	next.ConsulError = t.problem()
 	next.ConsulUnreachable = next.ConsulError != "" && !t.sighted()
@@ -81,7 +78,7 @@ func (t *tick) finish(ctx context.Context, rec state.Stored[state.Reconcile], no
 		quiet := next
 		quiet.Gates, quiet.LastSuccess = rec.Data.Gates, rec.Data.LastSuccess // written when everything is read again
 		if bytes.Equal(state.Encode(quiet), state.Encode(rec.Data)) {
-			t.quiet = quietMarks{rec.Version, t.opts.Marks}
+			t.quiet = quietGates{rec.Version, next.Gates}
 			return nil
 		}
 	}

@@ -1,7 +1,6 @@
 package reconcile
 
 import (
-	"encoding/json"
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/consul"
@@ -54,13 +53,51 @@ func (t *tick) sighted() bool {
 
 // moved returns which conditions may have changed since rec was written.
 func (t *tick) moved(rec state.Reconcile) func(consul.Query) bool {
-	var before consul.Marks
-	if t.quiet.marks != nil && t.quiet.version == t.version {
-		before = t.quiet.marks
-	} else if len(rec.Gates) > 0 {
-		if err := json.Unmarshal(rec.Gates, &before); err != nil {
-			before = nil // then everything may have moved
-		}
+	before := consul.Marks{}
+	for key, gate := range t.known(rec) {
+		before[key] = gate.Mark
 	}
 	return t.gates.Moved(before, t.opts.Marks)
+}
+
+// known is what the gates showed in the latest tick.
+func (t *tick) known(rec state.Reconcile) map[string]state.Gate {
+	if t.quiet.gates != nil && t.quiet.version == t.version {
+		return t.quiet.gates
+	}
+	return rec.Gates
+}
+
+// maxGateError is how many bytes of the error of one gate are recorded: the record is
+// read by each tick.
+const maxGateError = 300
+
+// seen is what the gates show now.
+func (t *tick) seen(rec state.Reconcile, now time.Time) map[string]state.Gate {
+	before, all := t.known(rec), map[string]state.Gate{}
+	for _, a := range t.gates.About() {
+		was := before[a.Key]
+		gate := state.Gate{Mark: t.opts.Marks[a.Key], Name: a.Name, Datacenter: a.Datacenter, Namespace: a.Namespace, Index: t.opts.Marks.Index(a.Key), Moved: was.Moved}
+		if was.Mark != "" && gate.Mark != "" && gate.Mark != was.Mark {
+			gate.Moved = now
+		}
+		if err := consul.GateError(t.opts.GatesErr, a.Key); err != nil {
+			gate.Error = state.CutTo(err.Error(), maxGateError)
+		}
+		all[a.Key] = gate
+	}
+	if t.Gates != nil {
+		t.Gates(all)
+	}
+	return all
+}
+
+// withMarks are the gates with the marks that they had before.
+func withMarks(gates, before map[string]state.Gate) map[string]state.Gate {
+	all := map[string]state.Gate{}
+	for key, gate := range gates {
+		gate.Mark, gate.Index = before[key].Mark, before[key].Index
+		all[key] = gate
+	}
+	return all
 }

@@ -63,6 +63,9 @@ type Reconciler struct {
 	// Said are the events that this process has logged. Set it where something
 	// else logs events, too.
 	Said *outbox.Said
+	// Gates, if set, is called with what the gates show in a tick, which may not be
+	// written.
+	Gates func(map[string]state.Gate)
 	// Sinks returns what takes events, beside the log; may be nil.
 	Sinks func() []outbox.Sink
 
@@ -101,7 +104,7 @@ type Reconciler struct {
 	polled      consul.GateSet
 	watched     consul.GateSet
 	inLoop      bool // quiet is kept from tick to tick
-	quiet       quietMarks
+	quiet       quietGates
 	warned      map[string]string    // of records that cannot be decoded: the errors that were logged, by task
 	onVersion   func(version string) // called with each version of the reconcile record that a tick reads or writes
 	rests       *outbox.Rests        // of the sinks
@@ -110,12 +113,12 @@ type Reconciler struct {
 	deliverAt   time.Time            // when events that were left are delivered again; zero if none were
 }
 
-// quietMarks are what the gates showed in a tick that had nothing else to write.
+// quietGates are what the gates showed in a tick that had nothing else to write.
 // They are not written: with the store in Consul's KV, each write would move a
 // gate and start another tick for nothing.
-type quietMarks struct {
+type quietGates struct {
 	version string // of the reconcile record, which was not written since
-	marks   consul.Marks
+	gates   map[string]state.Gate
 }
 
 // task is what the reconciler knows of a task beyond its configuration.

@@ -422,6 +422,45 @@ func (e *ender) List(ctx context.Context, prefix string) ([]state.Record, error)
 	return recs, err
 }
 
+func TestTick_RecordsWhenGatesMoved(t *testing.T) {
+	b := newBench(t, tasks(3)...)
+	var seen map[string]state.Gate
+	b.Gates = func(gates map[string]state.Gate) { seen = gates }
+	b.settle()
+	recorded := func() state.Gate {
+		rec, err := state.ReadReconcile(t.Context(), b.store)
+		if err != nil || len(rec.Data.Gates) != 1 {
+			t.Fatalf("the gates in the record are %v, %v", rec.Data.Gates, err)
+		}
+		for key, gate := range rec.Data.Gates {
+			if gate != seen[key] {
+				t.Errorf("gate %s is recorded as %+v, and was seen as %+v", key, gate, seen[key])
+			}
+			return gate
+		}
+		panic("unreachable")
+	}
+	if g := recorded(); g.Mark != "A" || g.Name != `service "web"` || !g.Moved.IsZero() {
+		t.Errorf("before it moved, the gate is %+v", g)
+	}
+	b.now = b.now.Add(time.Minute)
+	moved := b.now
+	b.catalog.set("B", nil)
+	b.tick()
+	if g := recorded(); g.Mark != "B" || !g.Moved.Equal(moved) {
+		t.Errorf("after it moved, the gate is %+v", g)
+	}
+	b.now = b.now.Add(time.Minute)
+	b.catalog.set("B", errors.New("connection refused"))
+	b.tick()
+	b.now = b.now.Add(refreshEvery)
+	b.catalog.set("B", nil)
+	b.tick()
+	if g := recorded(); g.Mark != "B" || !g.Moved.Equal(moved) {
+		t.Errorf("after an outage, the gate is %+v", g)
+	}
+}
+
 func TestTick_EveryViewIsReadAfterAnOutage(t *testing.T) {
 	b := newBench(t, tasks(3)...)
 	b.settle()

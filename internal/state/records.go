@@ -31,7 +31,7 @@ type Reconcile struct {
 	Bundle            string          `json:"bundle,omitempty"` // digest of the bundle that the configuration was read from
 	Refused           *Refused        `json:"refused,omitempty"`
 	Overrides         string          `json:"overrides,omitempty"`          // id of the latest change of any override
-	Gates             json.RawMessage `json:"gates,omitempty"`              // what Consul's gates showed before the views were read
+	Gates             map[string]Gate `json:"gates,omitempty"`              // what Consul's gates showed before the views were read, by their keys
 	Due               time.Time       `json:"due,omitzero"`                 // when a tick is due even if no gate moves
 	Refreshed         time.Time       `json:"refreshed"`                    // when every view was last read, whatever the gates said
 	LastSuccess       time.Time       `json:"last_success,omitzero"`        // of a tick; an idle one does not write it
@@ -50,6 +50,18 @@ type Reconcile struct {
 	Unreadable *Unreadable `json:"unreadable,omitempty"` // nil if every task that is enabled can be read
 
 	Events uint64 `json:"events,omitempty"` // number of the latest event that concerns no single task, or of any task that was forgotten
+}
+
+// Gate is what a gate of Consul showed last. Only its mark is compared; the rest is for
+// people.
+type Gate struct {
+	Mark       string    `json:"mark,omitempty"` // empty if it could not be read
+	Name       string    `json:"name,omitempty"` // what it watches
+	Datacenter string    `json:"datacenter,omitempty"`
+	Namespace  string    `json:"namespace,omitempty"`
+	Index      uint64    `json:"index,omitempty"`
+	Moved      time.Time `json:"moved,omitzero"` // when it was first seen with this mark after another one
+	Error      string    `json:"error,omitempty"`
 }
 
 // ReadReconcile reads the reconcile record.
@@ -461,9 +473,12 @@ func (s Stored[T]) Exists() bool { return s.Version != "" }
 func (s Stored[T]) Write(data T) Change { return s.Record.write(Encode(data)) }
 
 // Cut shortens a text of unknown size to MaxText bytes.
-func Cut(text string) string {
-	if len(text) <= MaxText {
+func Cut(text string) string { return CutTo(text, MaxText) }
+
+// CutTo shortens a text of unknown size to so many bytes, and a sign that it is cut.
+func CutTo(text string, bytes int) string {
+	if len(text) <= bytes {
 		return text
 	}
-	return strings.ToValidUTF8(text[:MaxText], "") + " …" // without part of a character
+	return strings.ToValidUTF8(text[:bytes], "") + " …" // without part of a character
 }
