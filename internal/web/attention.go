@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/terrapulse/terrapulse/internal/apispec"
 )
@@ -101,22 +102,42 @@ func byUrgency(a, b apispec.TaskOverview) int {
 	return cmp.Or(cmp.Compare(rank(a), rank(b)), byName(a, b))
 }
 
+// alert is something that is wrong with all of it.
+type alert struct {
+	Text  string     `json:"text"`
+	Since *time.Time `json:"since,omitempty"`
+}
+
 // alerts are what is wrong with all of it, the worst first.
-func alerts(o apispec.Overview) []string {
-	var all []string
-	if o.Problem != nil {
-		all = append(all, *o.Problem)
+func alerts(o apispec.Overview) []alert {
+	var all []alert
+	problem, unhealthy := apispec.Deref(o.Problem), apispec.Deref(o.Unhealthy)
+	if unhealthy != "" {
+		all = append(all, alert{unhealthy, o.Since})
 	}
-	if o.Unhealthy != nil && !slices.Contains(all, *o.Unhealthy) {
-		all = append(all, *o.Unhealthy)
+	if problem != "" && !strings.Contains(unhealthy, problem) {
+		all = append(all, alert{problem, o.Since})
 	}
 	if o.Leader == nil && o.Bundle == nil {
-		all = append(all, "Nobody leads: nothing watches Consul.")
+		all = append(all, alert{Text: "Nobody leads: nothing watches Consul."})
 	}
 	if o.Refused != nil {
-		all = append(all, "A newer configuration is not in force: "+o.Refused.Error)
+		all = append(all, alert{"A newer configuration is not in force: " + o.Refused.Error, &o.Refused.Since})
 	}
 	return all
+}
+
+// since is since when a task needs a person, as far as that is known.
+func since(t apispec.TaskOverview) *time.Time {
+	switch {
+	case t.Run != nil && t.Run.Wait != nil:
+		return &t.Run.Wait.Since
+	case t.Phase == apispec.PhaseFailing && t.LastRun != nil:
+		return t.LastRun.Ended
+	case t.Phase == apispec.PhaseDrifted && t.Drift != nil && t.Drift.Found != nil:
+		return &t.Drift.Found.Since
+	}
+	return t.ChangedSince
 }
 
 // icon is the address of the icon that shows how much needs a person.

@@ -37,6 +37,16 @@ var functions = template.FuncMap{
 	},
 	"scripts": func() []string { return scripts },
 	"sorts":   func() []sorting { return sortings },
+	"column":  func(f filter, name, label string) column { return column{label, f.SortLink(name), f.Sorted(name)} },
+	"pieces":  pieces,
+	"strip":   stripOf,
+	"since":   since,
+	"number":  number,
+	"counted": counted,
+	"calm": func(t apispec.TaskOverview) bool {
+		return urgency(t) == 0 && (tones[t.Phase] == good || tones[t.Phase] == calm || tones[t.Phase] == absent)
+	},
+	"deciding": func(t apispec.TaskOverview) bool { return urgency(t) == 2 },
 }
 
 // scripts are loaded in this order.
@@ -45,7 +55,10 @@ var scripts = []string{"htmx-4.0.1.min.js", "hx-csp-4.0.1.min.js", "hx-sse-4.0.1
 // sorting is an order of tasks, as people choose it.
 type sorting struct{ Value, Label string }
 
-var sortings = []sorting{{"name", "by name"}, {"phase", "by phase"}, {"last", "latest run first"}, {"due", "next due first"}}
+var sortings = []sorting{{"name", "by name"}, {"phase", "most urgent first"}, {"last", "latest run first"}, {"due", "next due first"}}
+
+// column is the head of a column by which a list can be sorted.
+type column struct{ Label, Link, Sorted string }
 
 // signs of what happened to an entry, as in a plan.
 var signs = map[apispec.EntryAction]string{apispec.EntryActionAdded: "+", apispec.EntryActionRemoved: "−", apispec.EntryActionChanged: "~"}
@@ -168,14 +181,21 @@ func value(v any) string {
 	return string(raw)
 }
 
-// what is what changed in Consul: what waits to be applied, else what the last run was
-// for.
+// what is what changed in Consul and is not applied yet.
 func what(t apispec.TaskOverview) string {
 	switch {
 	case t.Changed != nil:
 		return *t.Changed
-	case t.LastRun != nil && t.LastRun.Reason.Code == string(state.ReasonChanged):
-		return t.LastRun.Reason.Text
+	case t.Phase == apispec.PhaseFailing && t.LastRun != nil && t.LastRun.Reason.Code == string(state.ReasonChanged):
+		return t.LastRun.Reason.Text // it is retried
 	}
 	return ""
+}
+
+// pieces are the parts of what changed between which a line may break.
+func pieces(changed string) []string {
+	if changed == "" {
+		return nil
+	}
+	return strings.SplitAfter(changed, ", ")
 }

@@ -11,7 +11,7 @@ import (
 type healthPage struct {
 	Overview  apispec.Overview        `json:"-"`
 	Healthy   bool                    `json:"healthy"`
-	Alerts    []string                `json:"alerts"`
+	Alerts    []alert                 `json:"alerts"`
 	Leader    *apispec.Leader         `json:"leader,omitempty"`
 	Instances []apispec.ClusterMember `json:"instances,omitempty"`
 	Version   apispec.VersionResponse `json:"version"`

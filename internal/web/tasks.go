@@ -10,41 +10,44 @@ import (
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/apispec"
+	"github.com/terrapulse/terrapulse/internal/overview"
 )
-
-// perPage is how many tasks one page shows.
-const perPage = 50
 
 // tasksPage is the page of all tasks.
 type tasksPage struct {
-	Overview apispec.Overview       `json:"-"`
-	Alerts   []string               `json:"alerts"` // what concerns all tasks
-	Urgent   []apispec.TaskOverview `json:"needs_attention"`
-	More     int                    `json:"more_need_attention"` // beyond Urgent
-	Phases   []phaseCount           `json:"phases"`
-	Tasks    []apispec.TaskOverview `json:"tasks"`
-	Total    int                    `json:"total"`   // all tasks
-	Matches  int                    `json:"matches"` // those that the filter selects
-	Filter   filter                 `json:"filter"`
-	Last     int                    `json:"pages"`
+	Alerts []alert                `json:"alerts"` // what concerns all tasks
+	Urgent []apispec.TaskOverview `json:"needs_attention"`
+	More   int                    `json:"more_need_attention"` // beyond Urgent
+	Tabs   []tab                  `json:"phases"`
+	Tasks  []apispec.TaskOverview `json:"tasks"`
+	Total  int                    `json:"total"` // all tasks
+	paging
+	Filter filter `json:"filter"`
 }
 
-// phaseCount is how many tasks are in a phase.
-type phaseCount struct {
-	Phase apispec.Phase `json:"phase"`
-	Count int           `json:"count"`
-}
-
-// filter is what a page of tasks selects, by the query of its URL.
+// filter is what a page of tasks or runs selects, by the query of its URL.
 type filter struct {
-	Phase  string `json:"phase,omitempty"`
+	path   string
+	Phase  string `json:"phase,omitempty"` // of tasks; needsAttention selects those of several phases
+	State  string `json:"state,omitempty"` // of runs
 	Search string `json:"search,omitempty"`
-	Sort   string `json:"sort"`
-	Page   int    `json:"page"` // from 1
+	Sort   string `json:"sort,omitempty"` // the opposite order with a - before it
+	Page   int    `json:"page"`           // from 1
 }
+
+// needsAttention in place of a phase selects the tasks that need a person.
+const needsAttention = "attention"
 
 // maxUrgent is how many tasks the list of what needs attention shows.
 const maxUrgent = 10
+
+func filterOf(path string, query url.Values) filter {
+	f := filter{path: path, Phase: query.Get("phase"), State: query.Get("state"), Search: strings.TrimSpace(query.Get("q")), Sort: query.Get("sort"), Page: 1}
+	if n, err := strconv.Atoi(query.Get("page")); err == nil && n > 0 {
+		f.Page = n
+	}
+	return f
+}
 
 func (p *pages) tasks(r *http.Request) (view, error) {
 	o, err := p.source.overview(r.Context())
@@ -56,96 +59,92 @@ func (p *pages) tasks(r *http.Request) (view, error) {
 
 // tasksOf selects what the page of tasks shows.
 func tasksOf(o apispec.Overview, query url.Values) tasksPage {
-	f := filter{Phase: query.Get("phase"), Search: strings.TrimSpace(query.Get("q")), Sort: cmp.Or(query.Get("sort"), "name"), Page: 1}
-	if n, err := strconv.Atoi(query.Get("page")); err == nil && n > 0 {
-		f.Page = n
-	}
-	page := tasksPage{Overview: o, Alerts: alerts(o), Total: len(o.Tasks), Filter: f}
+	page := tasksPage{Alerts: alerts(o), Total: len(o.Tasks), Filter: filterOf(Root+"tasks", query)}
+	f := &page.Filter
 	counts := map[apispec.Phase]int{}
 	for _, t := range o.Tasks {
 		counts[t.Phase]++
 		if urgency(t) > 0 {
 			page.Urgent = append(page.Urgent, t)
 		}
-		if (f.Phase == "" || string(t.Phase) == f.Phase) && matches(t, f.Search) {
+		if f.selects(t) {
 			page.Tasks = append(page.Tasks, t)
 		}
 	}
-	for phase, n := range counts {
-		page.Phases = append(page.Phases, phaseCount{phase, n})
+	page.Tabs = []tab{{Name: "all", Count: page.Total}, {Name: "needs attention", Value: needsAttention, Count: len(page.Urgent), Tone: ask}}
+	for _, phase := range overview.Phases {
+		if counts[phase] > 0 || string(phase) == f.Phase {
+			page.Tabs = append(page.Tabs, tab{Name: string(phase), Value: string(phase), Count: counts[phase], Tone: tones[phase]})
+		}
 	}
-	slices.SortFunc(page.Phases, func(a, b phaseCount) int { return cmp.Compare(a.Phase, b.Phase) })
+	f.finish(page.Tabs, "phase", f.Phase)
 	slices.SortFunc(page.Urgent, byUrgency)
 	if len(page.Urgent) > maxUrgent {
 		page.More, page.Urgent = len(page.Urgent)-maxUrgent, page.Urgent[:maxUrgent]
 	}
-	order, ok := orders[f.Sort]
+	name, reversed := strings.CutPrefix(f.Sort, "-")
+	order, ok := orders[name]
 	if !ok {
-		order, page.Filter.Sort = byName, "name"
+		order, reversed, f.Sort = byName, false, "name"
 	}
-	slices.SortStableFunc(page.Tasks, order)
-	page.Matches = len(page.Tasks)
-	page.Last = max(1, (page.Matches+perPage-1)/perPage)
-	page.Filter.Page = min(f.Page, page.Last)
-	first := (page.Filter.Page - 1) * perPage
-	page.Tasks = page.Tasks[first:min(first+perPage, page.Matches)]
+	slices.SortFunc(page.Tasks, func(a, b apispec.TaskOverview) int {
+		if reversed {
+			a, b = b, a
+		}
+		return order(a, b)
+	})
+	page.Tasks, page.paging = paged(page.Tasks, f)
 	return page
+}
+
+// selects reports whether the page shows a task.
+func (f filter) selects(t apispec.TaskOverview) bool {
+	switch f.Phase {
+	case "", string(t.Phase):
+	case needsAttention:
+		if urgency(t) == 0 {
+			return false
+		}
+	default:
+		return false
+	}
+	return f.finds(t.Name, t.Reason.Text, apispec.Deref(t.Watches), what(t), apispec.Deref(t.Origin.File))
+}
+
+// finds reports whether texts have all words that people search for.
+func (f filter) finds(texts ...string) bool {
+	all := strings.ToLower(strings.Join(texts, "\n"))
+	return !slices.ContainsFunc(strings.Fields(strings.ToLower(f.Search)), func(word string) bool { return !strings.Contains(all, word) })
 }
 
 // orders are how tasks can be sorted; unknown ones are as name.
 var orders = map[string]func(a, b apispec.TaskOverview) int{
-	"name":  byName,
-	"phase": func(a, b apispec.TaskOverview) int { return cmp.Or(cmp.Compare(a.Phase, b.Phase), byName(a, b)) },
-	"last":  func(a, b apispec.TaskOverview) int { return cmp.Or(lastEnded(b).Compare(lastEnded(a)), byName(a, b)) },
+	"name": byName,
+	"phase": func(a, b apispec.TaskOverview) int {
+		return cmp.Or(byUrgency(a, b), cmp.Compare(a.Phase, b.Phase), byName(a, b))
+	},
+	"last": func(a, b apispec.TaskOverview) int { return cmp.Or(lastActive(b).Compare(lastActive(a)), byName(a, b)) },
 	"due": func(a, b apispec.TaskOverview) int {
+		if (a.Due == nil) != (b.Due == nil) {
+			return cmp.Compare(boolean(a.Due == nil), boolean(b.Due == nil)) // those without a time are last
+		}
 		return cmp.Or(apispec.Deref(a.Due).Compare(apispec.Deref(b.Due)), byName(a, b))
 	},
 }
 
+func boolean(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
 func byName(a, b apispec.TaskOverview) int { return cmp.Compare(a.Name, b.Name) }
 
-func lastEnded(t apispec.TaskOverview) time.Time {
+// lastActive is when the latest run of a task ended; that of a live one began later.
+func lastActive(t apispec.TaskOverview) time.Time {
+	if t.Run != nil {
+		return t.Run.Created
+	}
 	return apispec.Deref(apispec.Deref(t.LastRun).Ended)
-}
-
-// matches reports whether a task is what people search for.
-func matches(t apispec.TaskOverview, text string) bool {
-	text = strings.ToLower(text)
-	return text == "" || strings.Contains(strings.ToLower(t.Name), text) || strings.Contains(strings.ToLower(t.Reason.Text), text)
-}
-
-// Link is the address of the same page with another value.
-func (f filter) Link(key, value string) string {
-	q := url.Values{}
-	set := func(k, v, standard string) {
-		if k == key {
-			v = value
-		}
-		if v != standard {
-			q.Set(k, v)
-		}
-	}
-	set("phase", f.Phase, "")
-	set("q", f.Search, "")
-	set("sort", f.Sort, "name")
-	if key == "page" {
-		set("page", "", "1")
-	}
-	if len(q) == 0 {
-		return Root + "tasks"
-	}
-	return Root + "tasks?" + q.Encode()
-}
-
-// Page is the address of another page of the same selection.
-func (f filter) PageLink(n int) string { return f.Link("page", strconv.Itoa(n)) }
-
-// Previous and Next are the numbers of the neighbouring pages; 0 if there is none.
-func (p tasksPage) Previous() int { return p.Filter.Page - 1 }
-
-func (p tasksPage) Next() int {
-	if p.Filter.Page >= p.Last {
-		return 0
-	}
-	return p.Filter.Page + 1
 }

@@ -1,0 +1,125 @@
+package web
+
+import (
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/terrapulse/terrapulse/internal/apispec"
+)
+
+// some is an overview of an instance that leads.
+func some(tasks ...apispec.TaskOverview) apispec.Overview {
+	return apispec.Overview{Healthy: true, Leader: &apispec.Leader{Owner: "host"}, Tasks: tasks}
+}
+
+func TestTasks_MostUrgentIsFirst(t *testing.T) {
+	in := func(name string, phase apispec.Phase, code string) apispec.TaskOverview {
+		return apispec.TaskOverview{Name: name, Phase: phase, Reason: apispec.Reason{Code: code}}
+	}
+	approval := in("approval", apispec.PhaseWaiting, "waiting")
+	approval.Run = &apispec.Run{Wait: &apispec.Wait{For: apispec.WaitForApproval}}
+	o := some(in("applied", apispec.PhaseApplied, "unchanged"), in("by-person", apispec.PhaseHeld, "on_hold"), in("drifted", apispec.PhaseDrifted, "unchanged"),
+		in("by-guard", apispec.PhaseHeld, "consul_replaced"), approval, in("window", apispec.PhaseWaiting, "outside_window"), in("running", apispec.PhaseRunning, "condition_changed"),
+		in("failing", apispec.PhaseFailing, "backing_off"), in("blocked", apispec.PhaseBlocked, "blocked"))
+	names := func(tasks []apispec.TaskOverview) []string {
+		var all []string
+		for _, t := range tasks {
+			all = append(all, t.Name)
+		}
+		return all
+	}
+	urgent := []string{"blocked", "failing", "approval", "by-guard", "by-person", "drifted"}
+	if diff := cmp.Diff(urgent, names(tasksOf(o, nil).Urgent)); diff != "" {
+		t.Errorf("needs attention: %s", diff)
+	}
+	page := tasksOf(o, url.Values{"phase": {needsAttention}, "sort": {"phase"}})
+	if diff := cmp.Diff(urgent, names(page.Tasks)); diff != "" {
+		t.Errorf("selected: %s", diff)
+	}
+	if diff := cmp.Diff(append(urgent, "applied", "running", "window"), names(tasksOf(o, url.Values{"sort": {"phase"}}).Tasks)); diff != "" {
+		t.Errorf("all by phase: %s", diff)
+	}
+	if got := attentionOf(o).String(); got != "6 tasks need attention." {
+		t.Error(got)
+	}
+}
+
+func TestTasks_SearchFindsEveryWord(t *testing.T) {
+	o := some(apispec.TaskOverview{Name: "edge", Watches: text("services api and web in datacenter dc1"), Reason: apispec.Reason{Text: "nothing changed"}},
+		apispec.TaskOverview{Name: "core", Watches: text("key net/acl"), Changed: text("key net/acl: changed")})
+	for search, want := range map[string]int{"API dc1": 1, "api acl": 0, "net/acl": 1, "nothing": 1, "changed": 2, "  ": 2, "edge core": 0} {
+		if got := tasksOf(o, url.Values{"q": {search}}).Matches; got != want {
+			t.Errorf("%q finds %d tasks, want %d", search, got, want)
+		}
+	}
+}
+
+func TestTasks_SortedByTimeThoseWithoutAreLast(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	due := func(name string, after time.Duration) apispec.TaskOverview {
+		t := apispec.TaskOverview{Name: name}
+		if after > 0 {
+			at := now.Add(after)
+			t.Due = &at
+		}
+		return t
+	}
+	o := some(due("a", 0), due("b", 2*time.Hour), due("c", time.Hour))
+	for sort, want := range map[string]string{"due": "cba", "-due": "abc", "name": "abc", "-name": "cba", "nonsense": "abc"} {
+		var got strings.Builder
+		page := tasksOf(o, url.Values{"sort": {sort}})
+		for _, t := range page.Tasks {
+			got.WriteString(t.Name)
+		}
+		if got.String() != want {
+			t.Errorf("by %s: %s, want %s", sort, got.String(), want)
+		}
+	}
+	f := filterOf("/ui/tasks", url.Values{"sort": {"due"}, "q": {"x y"}, "page": {"3"}})
+	for key, want := range map[string]string{f.SortLink("due"): "/ui/tasks?q=x+y&sort=-due", f.SortLink("name"): "/ui/tasks?q=x+y", f.PageLink(1): "/ui/tasks?q=x+y&sort=due",
+		f.link("phase", "held"): "/ui/tasks?phase=held&q=x+y&sort=due"} {
+		if key != want {
+			t.Errorf("link %s, want %s", key, want)
+		}
+	}
+}
+
+func TestAlerts_SayEachThingOnce(t *testing.T) {
+	o := apispec.Overview{Problem: text("connection refused"), Unhealthy: text("Consul cannot be watched since 02:13: connection refused"),
+		Refused: &apispec.Refused{Error: "tasks.hcl:4: wrong"}}
+	var got []string
+	for _, a := range alerts(o) {
+		got = append(got, a.Text)
+	}
+	want := []string{"Consul cannot be watched since 02:13: connection refused", "Nobody leads: nothing watches Consul.", "A newer configuration is not in force: tasks.hcl:4: wrong"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if got := attentionOf(o).String(); got != "3 alerts need attention." {
+		t.Error(got)
+	}
+}
+
+func TestStrip_SaysHowTheLatestRunsEnded(t *testing.T) {
+	if stripOf(nil) != nil {
+		t.Error("a task that never ran has a strip")
+	}
+	recent := []apispec.RecentRun{{State: apispec.RunStateSucceeded}, {State: apispec.RunStateFailed}, {State: apispec.RunStateSucceeded}}
+	want := &strip{Label: "3 latest runs: 2 succeeded, 1 failed", Paths: []stripPath{
+		{good, "M102 7h4v9h-4zM114 7h4v9h-4z"}, {bad, "M108 0h4v16h-4z"}}}
+	if diff := cmp.Diff(want, stripOf(&recent)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestNumber_HasCommas(t *testing.T) {
+	for n, want := range map[int]string{0: "0", 999: "999", 1000: "1,000", 1234567: "1,234,567"} {
+		if got := number(n); got != want {
+			t.Errorf("%d is %s", n, got)
+		}
+	}
+}

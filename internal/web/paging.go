@@ -1,0 +1,104 @@
+package web
+
+import (
+	"net/url"
+	"strconv"
+	"strings"
+)
+
+// perPage is how many tasks or runs one page shows.
+const perPage = 50
+
+// paging says which part of a list a page shows.
+type paging struct {
+	Matches int `json:"matches"` // those that the filter selects
+	Last    int `json:"pages"`
+	First   int `json:"-"` // number of the first one that is shown, from 1
+	Through int `json:"-"` // number of the last one that is shown
+	Number  int `json:"-"` // of the page
+}
+
+// Previous and Next are the numbers of the neighbouring pages; 0 if there is none.
+func (p paging) Previous() int { return p.Number - 1 }
+
+func (p paging) Next() int {
+	if p.Number >= p.Last {
+		return 0
+	}
+	return p.Number + 1
+}
+
+// paged returns the part of a list that the page shows, and corrects the number of the
+// page.
+func paged[T any](all []T, f *filter) ([]T, paging) {
+	p := paging{Matches: len(all), Last: max(1, (len(all)+perPage-1)/perPage)}
+	f.Page = min(f.Page, p.Last)
+	p.Number = f.Page
+	first := (f.Page - 1) * perPage
+	p.Through = min(first+perPage, len(all))
+	p.First = min(first+1, p.Through)
+	return all[first:p.Through], p
+}
+
+// tab is a link to a selection, with how many there are.
+type tab struct {
+	Name    string `json:"name"`
+	Value   string `json:"-"`
+	Count   int    `json:"count"`
+	Tone    tone   `json:"-"`
+	Link    string `json:"-"`
+	Current bool   `json:"-"`
+}
+
+// finish sets the links of tabs that are values of a key of the filter.
+func (f filter) finish(tabs []tab, key, current string) {
+	for i := range tabs {
+		tabs[i].Link, tabs[i].Current = f.link(key, tabs[i].Value), tabs[i].Value == current
+	}
+}
+
+// link is the address of the same selection with another value of one key. Only a link
+// to another page has a number.
+func (f filter) link(key, value string) string {
+	q := url.Values{}
+	for k, v := range map[string]string{"phase": f.Phase, "state": f.State, "q": f.Search, "sort": f.Sort} {
+		if k != key && v != "" && v != "name" {
+			q.Set(k, v)
+		}
+	}
+	if value != "" && value != "name" && (key != "page" || value != "1") {
+		q.Set(key, value)
+	}
+	if len(q) == 0 {
+		return f.path
+	}
+	return f.path + "?" + q.Encode()
+}
+
+// PageLink is the address of another page of the same selection.
+func (f filter) PageLink(n int) string { return f.link("page", strconv.Itoa(n)) }
+
+// SortLink is the address of the same selection in another order: the opposite one if
+// it is in that order.
+func (f filter) SortLink(name string) string {
+	if f.Sort == name {
+		name = "-" + name
+	}
+	return f.link("sort", name)
+}
+
+// Sorted is the order of a column, as screen readers say it; "" if it is another
+// column's.
+func (f filter) Sorted(name string) string {
+	by, reversed := strings.CutPrefix(f.Sort, "-")
+	switch {
+	case by != name:
+		return ""
+	case reversed != (name == "last"): // the latest run is the first
+		return "descending"
+	}
+	return "ascending"
+}
+
+// All is the address of everything.
+func (f filter) All() string { return f.path }
