@@ -1198,9 +1198,36 @@ type TaskDrift struct {
 	Skipped *string `json:"skipped,omitempty"`
 }
 
+// TaskGuard defines model for TaskGuard.
+type TaskGuard struct {
+	// Applied how many of these were applied last
+	Applied *int `json:"applied,omitempty"`
+
+	// Exceeded what Consul shows now, or the plan that waits, exceeds the limit
+	Exceeded *bool `json:"exceeded,omitempty"`
+
+	// Key the key of a guard block: max_removed_percent, max_removed, on_empty, max_destroy or max_destroy_percent; or check
+	Key string `json:"key"`
+
+	// Limit the value of the key
+	Limit *int `json:"limit,omitempty"`
+
+	// Now how many of these Consul shows
+	Now *int `json:"now,omitempty"`
+
+	// Of what is limited, such as service instances
+	Of *string `json:"of,omitempty"`
+
+	// Text all of it in words
+	Text string `json:"text"`
+}
+
 // TaskOverview defines model for TaskOverview.
 type TaskOverview struct {
 	Applied *time.Time `json:"applied,omitempty"`
+
+	// Approval which plans need an approval
+	Approval *string `json:"approval,omitempty"`
 
 	// Changed in Consul, and not yet applied
 	Changed *string `json:"changed,omitempty"`
@@ -1219,9 +1246,12 @@ type TaskOverview struct {
 	Entries *EntryChanges `json:"entries,omitempty"`
 
 	// Failures in a row
-	Failures *int   `json:"failures,omitempty"`
-	LastRun  *Run   `json:"last_run,omitempty"`
-	Name     string `json:"name"`
+	Failures *int `json:"failures,omitempty"`
+
+	// Guards the limits in force for changes that are applied without an approval, and the checks
+	Guards  *[]TaskGuard `json:"guards,omitempty"`
+	LastRun *Run         `json:"last_run,omitempty"`
+	Name    string       `json:"name"`
 
 	// Origin where the task comes from; without a file if it is removed
 	Origin Origin `json:"origin"`

@@ -5,6 +5,7 @@ package approval
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/config/block"
@@ -53,6 +54,29 @@ func (k *Keys) Spec(r *block.Report, parent Spec) Spec {
 		DistinctApprover: k.RequireDistinctApprover.Or(parent.DistinctApprover),
 	}
 }
+
+// String says in words which plans need an approval, and of whom.
+func (s Spec) String() string {
+	var text string
+	switch s.Rule {
+	case Always:
+		text = "every plan needs an approval"
+	case Destructive:
+		text = "a plan that destroys or replaces a resource needs an approval"
+	default:
+		return "no plan needs an approval, unless a guard or a check holds it"
+	}
+	if s.Expires > 0 {
+		text += ", which is valid for " + brief.Replace(s.Expires.String())
+	}
+	if s.DistinctApprover {
+		text += "; who created or changed the task through the API cannot give it"
+	}
+	return text
+}
+
+// brief leaves out the units of a duration that are zero: 1h, not 1h0m0s.
+var brief = strings.NewReplacer("h0m0s", "h", "m0s", "m")
 
 // Plan says why a plan that destroys or replaces so many resources needs an approval;
 // "" if it needs none.

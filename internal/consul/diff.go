@@ -72,6 +72,11 @@ func (d Difference) CountIn(c *state.EntryChanges) {
 	})
 }
 
+// Count is how many elements there were and are.
+func (d Difference) Count() state.Count {
+	return state.Count{Of: d.what, Applied: d.applied, Now: d.now}
+}
+
 // Source is what a guard judges.
 func (d Difference) Source() guard.Source {
 	s := guard.Source{Name: d.what, Applied: d.applied, Now: d.now}

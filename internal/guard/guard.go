@@ -83,9 +83,9 @@ func (s Spec) source(of Source) string {
 	}
 	var limit string
 	switch {
-	case s.MaxRemoved != nil && removed > *s.MaxRemoved:
+	case s.overNumber(removed):
 		limit = fmt.Sprintf("max_removed is %d", *s.MaxRemoved)
-	case applied >= s.MinEntries && removed*100 > s.MaxRemovedPercent*applied:
+	case s.overPercent(removed, applied):
 		limit = fmt.Sprintf("max_removed_percent is %d", s.MaxRemovedPercent)
 	case s.HoldEmpty && now == 0:
 		limit = `on_empty is "hold"`
@@ -93,6 +93,12 @@ func (s Spec) source(of Source) string {
 		return ""
 	}
 	return fmt.Sprintf("%s, and %s", Removed(of), limit)
+}
+
+func (s Spec) overNumber(removed int) bool { return s.MaxRemoved != nil && removed > *s.MaxRemoved }
+
+func (s Spec) overPercent(removed, applied int) bool {
+	return applied >= s.MinEntries && removed*100 > s.MaxRemovedPercent*applied
 }
 
 // namesShown is how many names a text has.

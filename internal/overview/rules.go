@@ -1,10 +1,14 @@
 package overview
 
 import (
+	"slices"
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/apispec"
 	"github.com/terrapulse/terrapulse/internal/apiview"
+	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/policycheck"
+	"github.com/terrapulse/terrapulse/internal/state"
 	"github.com/terrapulse/terrapulse/internal/window"
 )
 
@@ -20,4 +24,53 @@ func windowsOf(windows []window.Window, now time.Time) *apispec.TaskWindows {
 		shown.Windows = append(shown.Windows, apispec.TaskWindow{Kind: apispec.WindowKind(w.Kind), Inside: w.Inside(now), Text: w.String()})
 	}
 	return shown
+}
+
+// guardsOf returns the limits in force for what is applied without an approval, with
+// what is there now, and the checks; nil if there are none.
+func guardsOf(d *config.Task, f facts) *[]apispec.TaskGuard {
+	var shown []apispec.TaskGuard
+	for _, l := range d.Guard.Limits(f.counts(), f.plannedDestroys()) {
+		g := apispec.TaskGuard{Key: l.Key, Limit: &l.Value, Exceeded: &l.Exceeded, Text: l.Text}
+		if l.Count != nil {
+			g.Of, g.Applied, g.Now = &l.Count.Of, &l.Count.Applied, &l.Count.Now
+		}
+		if l.Key == "on_empty" {
+			g.Limit = nil
+		}
+		shown = append(shown, g)
+	}
+	for _, c := range policycheck.Active(d.Checks) {
+		shown = append(shown, apispec.TaskGuard{Key: "check", Text: c.String()})
+	}
+	if len(shown) == 0 {
+		return nil
+	}
+	return &shown
+}
+
+// counts returns how many entries each source of the task has, as the latest run or,
+// for the condition, the latest tick has read them.
+func (f facts) counts() []state.Count {
+	counts := slices.Clone(f.task.Counts)
+	for i := range counts {
+		c := &counts[i]
+		switch pending := f.task.Pending; {
+		case !c.Triggers:
+		case f.task.Observed == f.task.Applied:
+			c.Now = c.Applied
+		case pending != nil && pending.Entries != nil:
+			c.Now = c.Applied + pending.Entries.Added - pending.Entries.Removed
+		}
+	}
+	return counts
+}
+
+// plannedDestroys is how many resources the plan that waits would destroy or replace;
+// nil if none waits.
+func (f facts) plannedDestroys() *int {
+	if wait := f.task.Waits(); wait == nil || wait.Content == nil || f.run.Changes == nil {
+		return nil
+	}
+	return &f.run.Changes.Destroy
 }

@@ -63,3 +63,29 @@ func TestRead_SaysWhetherTheWindowsAreOpen(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 }
+
+func TestRead_SaysWhichLimitsHoldAndWhatIsThere(t *testing.T) {
+	const task = "task:\n  - name: t\n    module: example/m/local\n    condition: {services: {names: [api]}}\n    module_input: {consul-kv: {path: cfg/, recurse: true}}\n" +
+		"    guard: {max_destroy: 5}\n    approval: destructive\n    approval_expires: 90m\n    require_distinct_approver: true\n    check: {judge: {command: [judge]}}\n"
+	record := state.Task{Observed: "B", Applied: "A", AppliedAt: time.Now(), Pending: &state.Pending{Entries: &state.EntryChanges{Added: 1, Removed: 8}},
+		Counts: []state.Count{{Of: "service instances", Triggers: true, Applied: 12, Now: 12}, {Of: "keys", Applied: 3, Now: 2}}}
+	got := shown(t, task, record, time.Now())
+	want := []apispec.TaskGuard{
+		{Key: "max_removed_percent", Limit: new(50), Of: new("service instances"), Applied: new(12), Now: new(5), Exceeded: new(true),
+			Text: "at most 50 % of the service instances, which is 6, may go at once: 12 were applied, 5 are there now"},
+		{Key: "max_removed_percent", Limit: new(50), Of: new("keys"), Applied: new(3), Now: new(2), Exceeded: new(false),
+			Text: "at most 50 % of the keys may go at once, if at least 10 were applied: 3 were applied, 2 are there now"},
+		{Key: "max_destroy", Limit: new(5), Exceeded: new(false), Text: "a plan may destroy or replace at most 5 resources"},
+		{Key: "check", Text: "check judge judges each plan; a plan that it refuses waits for an approval"},
+	}
+	if diff := cmp.Diff(want, apispec.Deref(got.Guards)); diff != "" {
+		t.Error(diff)
+	}
+	if got, want := apispec.Deref(got.Approval), "a plan that destroys or replaces a resource needs an approval, which is valid for 1h30m; who created or changed the task through the API cannot give it"; got != want {
+		t.Error(got)
+	}
+	record.Observed = "A" // the entries are back
+	if back := apispec.Deref(shown(t, task, record, time.Now()).Guards)[0]; *back.Now != 12 || *back.Exceeded {
+		t.Errorf("%+v", back)
+	}
+}

@@ -35,6 +35,15 @@ const (
 	Fail = "fail" // the run fails
 )
 
+// String says in words what the check does.
+func (s Spec) String() string {
+	what := "waits for an approval"
+	if s.OnFail == Fail {
+		what = "is not applied, and its run fails"
+	}
+	return fmt.Sprintf("check %s judges each plan; a plan that it refuses %s", s.Name, what)
+}
+
 // Active returns the checks that are enabled.
 func Active(checks []Spec) []Spec {
 	var active []Spec

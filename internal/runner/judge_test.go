@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/terrapulse/terrapulse/internal/approval"
 	"github.com/terrapulse/terrapulse/internal/condition"
 	"github.com/terrapulse/terrapulse/internal/config"
@@ -141,6 +143,15 @@ func (j *judging) waits(run state.Run, text string, rules ...state.Rule) {
 	}
 }
 
+// counted checks how many entries the record of the task says that there are.
+func (j *judging) counted(applied, now int) {
+	j.t.Helper()
+	want := []state.Count{{Of: "service instances", Triggers: true, Applied: applied, Now: now}}
+	if diff := cmp.Diff(want, j.task().Counts); diff != "" {
+		j.t.Error(diff)
+	}
+}
+
 func TestJudge_TaskWithoutRulesIsAppliedWithoutAPlan(t *testing.T) {
 	j := newJudging(t, config.Rules{Guard: guard.Default})
 	j.consul.count = 30
@@ -160,9 +171,11 @@ func TestJudge_TooManyEntriesGoneWaitWithTheirPlan(t *testing.T) {
 	if j.task().Failures != 0 || !j.task().RetryAt.IsZero() {
 		t.Error("a hold is taken for a failure")
 	}
+	j.counted(60, 20)
 	if run = j.resume(time.Time{}); run.State != state.RunSucceeded || j.driver.applied != 2 {
 		t.Errorf("approved: %s %s", run.State, run.Error)
 	}
+	j.counted(20, 20)
 	// From now on, 20 are what was applied.
 	j.consul.count = 12
 	if run = j.apply(); run.State != state.RunSucceeded {
@@ -179,6 +192,7 @@ func TestJudge_EntriesAreComparedWithTheLastAppliedOnes(t *testing.T) {
 			t.Fatalf("%d are left: %s", left, run.State)
 		}
 	}
+	j.counted(60, 32)
 	j.driver.fails = nil
 	j.consul.count = 29
 	j.waits(j.apply(), "31 of 60", state.RuleInputGuard)

@@ -163,6 +163,7 @@ func (r *Runner) settle(ctx context.Context, c *claim, run state.Run, done resul
 		} else {
 			next, forgotten = task.Data.Conclude(run, done.definition)
 		}
+		next.Counts = done.counts(run, next.Counts)
 		events := append([]outbox.Event{outbox.OfRun(run)}, outbox.OfDrift(task.Data, next, run.Task, r.Now())...)
 		c.events = c.events.Again(numbered(&next, events)...)
 		if err := state.Forget(ctx, r.Store, run.Task, forgotten); err != nil {

@@ -167,6 +167,23 @@ func (r *result) count() {
 	}
 }
 
+// counts returns how many entries each source has, after a run of this kind; those
+// before if it is not known what was applied, or if the run is not about that.
+func (r *result) counts(run state.Run, before []state.Count) []state.Count {
+	succeeded := run.State == state.RunSucceeded
+	if run.Kind != state.KindApply || run.AppliedElsewhere() || r.differences == nil || r.entries == nil && !succeeded {
+		return before
+	}
+	counts := make([]state.Count, len(r.differences))
+	for i, d := range r.differences {
+		counts[i] = d.Count()
+		if counts[i].Triggers = r.snap.Inputs[i].Triggers; succeeded {
+			counts[i].Applied = counts[i].Now
+		}
+	}
+	return counts
+}
+
 // work is what is done under a claim.
 type work func(c *claim, ctx context.Context, launch state.Launch, planned state.PlannedRun, out io.Writer) (result, error)
 

@@ -40,7 +40,7 @@ func TestConclude_KeepsTheOutcomesOfTheNewestRuns(t *testing.T) {
 func TestTask_RecordWithFullHistoryIsReadAtOnce(t *testing.T) {
 	ended := time.Date(2026, 11, 22, 10, 57, 40, 123456789, time.UTC)
 	task := Task{Definition: strings.Repeat("d", 64), Observed: strings.Repeat("o", 64), ObservedAt: ended, Applied: strings.Repeat("a", 64),
-		Attempted: Attempt{strings.Repeat("d", 64), strings.Repeat("a", 64)}, Shape: strings.Repeat("s", 64), Reason: Reason{Code: ReasonUnchanged, Text: "nothing has changed since the latest apply"}}
+		Attempted: Attempt{strings.Repeat("d", 64), strings.Repeat("a", 64)}, Shape: strings.Repeat("s", 64), Counts: []Count{{"service instances", true, 1200, 1200}}, Reason: Reason{Code: ReasonUnchanged, Text: "nothing has changed since the latest apply"}}
 	for range History {
 		task, _ = task.Conclude(Run{ID: "019aaf00-0000-7000-8000-000000000000", Kind: KindApply, State: RunInterrupted, Digest: strings.Repeat("a", 64), Started: ended.Add(-12345 * time.Millisecond), Ended: ended,
 			Created: ended, Reason: Reason{Code: ReasonChanged, Text: "web: -web-3 (10.0.0.3:8080), +web-4 (10.0.0.4:8080)"}, Changes: &Changes{Add: 1, Destroy: 1}}, strings.Repeat("d", 64))

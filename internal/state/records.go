@@ -175,9 +175,18 @@ type Task struct {
 	History []string  `json:"history,omitempty"` // ids of the kept runs, oldest first
 	Last    *Result   `json:"last,omitempty"`    // of the latest run that ended
 
+	Counts []Count  `json:"counts,omitempty"` // of the condition and the module inputs, in that order
 	Recent Outcomes `json:"recent,omitempty"` // of the newest runs in History, RecentRuns at most
 
 	Events uint64 `json:"events,omitempty"` // number of the task's latest event
+}
+
+// Count is how many entries one source of a task has: its condition or a module input.
+type Count struct {
+	Of       string `json:"of"`                 // what the entries are, in the plural, such as "service instances"
+	Triggers bool   `json:"triggers,omitempty"` // it is the condition
+	Applied  int    `json:"applied"`
+	Now      int    `json:"now"` // in Consul when the latest run read it
 }
 
 // OnHold is a person's hold: the task does not run until it is released.
