@@ -24,8 +24,14 @@ func MayAct(r *http.Request) bool {
 }
 
 // onThisMachine reports whether a request comes from this machine, under a name that
-// no other machine has.
+// no other machine has. A proxy on this machine sends requests of others: it adds a header,
+// or the origin of a form shows what its viewers call it.
 func onThisMachine(r *http.Request) bool {
+	for _, name := range []string{"Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-Ip"} {
+		if r.Header.Get(name) != "" {
+			return false
+		}
+	}
 	loopback := func(address string) bool {
 		host, _, err := net.SplitHostPort(address)
 		if err != nil {
@@ -34,7 +40,8 @@ func onThisMachine(r *http.Request) bool {
 		return host == "localhost" || net.ParseIP(strings.Trim(host, "[]")).IsLoopback()
 	}
 	local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
-	return ok && loopback(local.String()) && loopback(r.RemoteAddr) && loopback(r.Host)
+	origin, err := url.Parse(r.Header.Get("Origin")) // only a form has one
+	return ok && loopback(local.String()) && loopback(r.RemoteAddr) && loopback(r.Host) && err == nil && (origin.Host == "" || loopback(origin.Host))
 }
 
 // notices are what a page says after the viewer has acted, by the query's done.

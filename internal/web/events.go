@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"net"
 	"net/http"
 	"sync"
 	"time"
@@ -17,9 +18,16 @@ import (
 // proxies keep it open.
 const heartbeat = 15 * time.Second
 
-// maxStreams is how many pages can be open at a time; further ones are refused and
-// try again.
-const maxStreams = 200
+// How many pages can be open at a time, in all and from one address. Further ones are
+// refused and try again.
+const (
+	maxStreams   = 200
+	maxPerClient = 100
+)
+
+// streamTime is how long a stream lasts. The page connects again, so that nobody follows
+// a task for longer than their session.
+const streamTime = 15 * time.Minute
 
 // digests are those of the topics of an overview: each task, and "" for all of it.
 type digests map[string]string
@@ -54,12 +62,14 @@ func digest(v any) string {
 type news struct {
 	ctx   context.Context // streams end with it
 	every time.Duration
+	lasts time.Duration // a stream
 	read  func(context.Context) (digests, error)
 	// changed is called before pages are told of a change.
 	changed func()
 
 	mu      sync.Mutex
 	streams map[*stream]struct{}
+	clients map[string]int     // how many streams each address has
 	last    digests            // nil until the loop has read something
 	stop    context.CancelFunc // of the loop, which runs while there are streams
 	now     chan struct{}      // reads at once
@@ -74,15 +84,16 @@ type stream struct {
 
 // follow returns a stream whose page shows the topic with this digest, and a function
 // that ends it. It is not ok if too many pages are open.
-func (n *news) follow(topic, seen string) (s *stream, end func(), ok bool) {
+func (n *news) follow(client, topic, seen string) (s *stream, end func(), ok bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if len(n.streams) >= maxStreams {
+	if len(n.streams) >= maxStreams || n.clients[client] >= maxPerClient {
 		return nil, nil, false
 	}
 	if n.streams == nil {
-		n.streams, n.now = map[*stream]struct{}{}, make(chan struct{}, 1)
+		n.streams, n.clients, n.now = map[*stream]struct{}{}, map[string]int{}, make(chan struct{}, 1)
 	}
+	n.clients[client]++
 	s = &stream{topic: topic, seen: seen, changed: make(chan struct{}, 1)}
 	n.streams[s] = struct{}{}
 	if n.last != nil {
@@ -97,6 +108,9 @@ func (n *news) follow(topic, seen string) (s *stream, end func(), ok bool) {
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		delete(n.streams, s)
+		if n.clients[client]--; n.clients[client] == 0 {
+			delete(n.clients, client)
+		}
 		if len(n.streams) == 0 && n.stop != nil {
 			n.stop()
 			n.stop, n.last = nil, nil
@@ -164,20 +178,27 @@ func (n *news) tell(ctx context.Context, now digests) {
 
 // events tells a page when its topic changes, by server-sent events.
 func (p *pages) events(w http.ResponseWriter, r *http.Request) {
-	q := r.URL.Query()
-	stream, end, ok := p.news.follow(q.Get("topic"), q.Get("seen"))
+	h := w.Header()
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("X-Accel-Buffering", "no") // nginx would keep events back
+	if r.Method == http.MethodHead {
+		return
+	}
+	q, client := r.URL.Query(), r.RemoteAddr
+	if host, _, err := net.SplitHostPort(client); err == nil {
+		client = host
+	}
+	stream, end, ok := p.news.follow(client, q.Get("topic"), q.Get("seen"))
 	if !ok {
 		http.Error(w, "too many pages are open", http.StatusServiceUnavailable)
 		return
 	}
 	defer end()
-	h := w.Header()
-	h.Set("Content-Type", "text/event-stream")
-	h.Set("Cache-Control", "no-store")
-	h.Set("X-Accel-Buffering", "no") // nginx would keep events back
 	control := http.NewResponseController(w)
 	beat := time.NewTicker(heartbeat)
 	defer beat.Stop()
+	over := time.NewTimer(p.news.lasts)
+	defer over.Stop()
 	message := ": open\n\n"
 	for {
 		if _, err := fmt.Fprint(w, message); err != nil {
@@ -190,6 +211,8 @@ func (p *pages) events(w http.ResponseWriter, r *http.Request) {
 		case <-p.news.ctx.Done():
 			return
 		case <-r.Context().Done():
+			return
+		case <-over.C:
 			return
 		case <-beat.C:
 			message = "event: alive\ndata: \n\n"

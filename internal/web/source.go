@@ -2,6 +2,10 @@ package web
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -18,11 +22,16 @@ type source struct {
 	*apiclient.Client
 	fresh time.Duration // how long an answer serves all viewers
 	now   func() time.Time
+	log   *slog.Logger
 	reads singleflight.Group
 
 	mu   sync.Mutex
 	kept map[string]answer // by what was read
 }
+
+// maxKept is how many answers are kept: far more than those of all pages that can be open
+// at a time. Parts of outputs have 256 KB each.
+const maxKept = 500
 
 type answer struct {
 	value any // nil if it could not be read
@@ -30,8 +39,8 @@ type answer struct {
 	at    time.Time
 }
 
-func newSource(client *apiclient.Client, fresh time.Duration, now func() time.Time) *source {
-	return &source{Client: client, fresh: fresh, now: now, kept: map[string]answer{}}
+func newSource(o Options) *source {
+	return &source{Client: o.API, fresh: o.Poll, now: o.Now, log: o.Log, kept: map[string]answer{}}
 }
 
 // read returns what is kept under a key, or else reads it. What is no longer fresh, but
@@ -54,7 +63,7 @@ func again[T any](ctx context.Context, s *source, key string, do func(context.Co
 		// A viewer who goes away does not end the read of the others.
 		ctx, cancel := context.WithTimeout(access.With(context.WithoutCancel(ctx), access.Read), time.Minute)
 		defer cancel()
-		v, err := do(ctx)
+		v, err := guarded(ctx, s, do)
 		s.keep(key, v, err)
 		return v, err
 	})
@@ -67,6 +76,20 @@ func again[T any](ctx context.Context, s *source, key string, do func(context.Co
 		}
 		return r.Val.(T), nil
 	}
+}
+
+var errBug = errors.New("internal error, see the log")
+
+// guarded reads without ending the program if that panics: this is no goroutine of the
+// HTTP server, which would recover.
+func guarded[T any](ctx context.Context, s *source, do func(context.Context) (T, error)) (v T, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			s.log.Error("reading for a page caused a panic: please report this bug in Terrapulse", "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+			err = errBug
+		}
+	}()
+	return do(ctx)
 }
 
 // recent returns what is kept under a key, and how old it is; that is very old if
@@ -86,7 +109,7 @@ func (s *source) keep(key string, value any, err error) {
 	defer s.mu.Unlock()
 	now := s.now()
 	for key, a := range s.kept {
-		if now.Sub(a.at) >= 2*s.fresh {
+		if tooMany := len(s.kept) >= maxKept && key != overviewKey; tooMany || now.Sub(a.at) >= 2*s.fresh {
 			delete(s.kept, key)
 		}
 	}

@@ -39,7 +39,6 @@ func (p *pages) static(w http.ResponseWriter, r *http.Request) {
 // sendStatic sends what never changes under its address.
 func sendStatic(w http.ResponseWriter, contentType string, raw []byte) {
 	w.Header().Set("Content-Type", contentType+"; charset=utf-8")
-	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
 	_, _ = w.Write(raw) // an error means that the client has gone
 }

@@ -56,8 +56,8 @@ var files embed.FS
 // ctx.
 func New(ctx context.Context, o Options) http.Handler {
 	o.Poll = cmp.Or(o.Poll, 2*time.Second)
-	p := &pages{Options: o, source: newSource(o.API, o.Poll, o.Now), version: staticVersion()}
-	p.news = &news{ctx: ctx, every: o.Poll, read: p.source.latest, changed: p.source.outdate}
+	p := &pages{Options: o, source: newSource(o), version: staticVersion()}
+	p.news = &news{ctx: ctx, every: o.Poll, lasts: streamTime, read: p.source.latest, changed: p.source.outdate}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+Root+"{$}", func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, Root+"tasks", http.StatusFound)
@@ -78,5 +78,5 @@ func New(ctx context.Context, o Options) http.Handler {
 	mux.HandleFunc("GET "+Root+"static/{file}", p.static)
 	mux.HandleFunc("GET "+Root+"icon.svg", p.icon)
 	mux.HandleFunc(Root, func(w http.ResponseWriter, r *http.Request) { p.fail(w, r, errNoPage) })
-	return http.NewCrossOriginProtection().Handler(compressed(suffixed(mux)))
+	return protected(compressed(suffixed(mux)))
 }
