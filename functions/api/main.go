@@ -25,6 +25,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/config/bundle"
 	"github.com/terrapulse/terrapulse/internal/deployment"
 	"github.com/terrapulse/terrapulse/internal/invoke/function"
+	"github.com/terrapulse/terrapulse/internal/launch/ecs/ecstask"
 	"github.com/terrapulse/terrapulse/internal/logging"
 	"github.com/terrapulse/terrapulse/internal/overlay"
 	"github.com/terrapulse/terrapulse/internal/reconcile"
@@ -87,8 +88,19 @@ func newHandler(ctx context.Context, environ []string, out io.Writer) (http.Hand
 			},
 			Poll: poll, Now: time.Now,
 		},
-		Who: who, Log: log, Version: version, Store: apispec.Store{Kind: "dynamodb", Where: settings.Table},
+		Links: links(ecstask.Console{Cluster: settings.Cluster, LogGroup: settings.RunnerLog}),
+		Who:   who, Log: log, Version: version, Store: apispec.Store{Kind: "dynamodb", Where: settings.Table},
 	}), request.MaxBody)), nil
+}
+
+// links returns a function that returns the pages of the AWS console about the container of a run.
+func links(console ecstask.Console) func(state.Run) *apispec.RunLinks {
+	return func(run state.Run) *apispec.RunLinks {
+		if run.Runner == "" {
+			return nil
+		}
+		return &apispec.RunLinks{Container: console.Task(run.Runner), Logs: console.Log(run.Runner)}
+	}
 }
 
 // inTime ends a request before the invocation's time is over, so that it gets an answer.

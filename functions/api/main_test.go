@@ -27,7 +27,7 @@ func TestNewHandler_WithTheEnvironmentOfTheTemplate(t *testing.T) {
 		t.Setenv(name, value)
 	}
 	if _, err := newHandler(t.Context(), []string{"TERRAPULSE_STACK=prod", "TERRAPULSE_TABLE=prod-table", "TERRAPULSE_BUNDLE=s3://prod/terrapulse",
-		"TERRAPULSE_RECONCILE_FUNCTION=prod-reconcile"}, io.Discard); err != nil {
+		"TERRAPULSE_RECONCILE_FUNCTION=prod-reconcile", "TERRAPULSE_CLUSTER=arn:aws:ecs:eu-west-1:111122223333:cluster/prod", "TERRAPULSE_RUNNER_LOG=/terrapulse/prod/runner"}, io.Discard); err != nil {
 		t.Error(err)
 	}
 	_, err := newHandler(t.Context(), []string{"TERRAPULSE_STACK=prod"}, io.Discard)

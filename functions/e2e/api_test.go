@@ -95,6 +95,12 @@ func TestTasksAreMadeAndChangedThroughTheFunctionURL(t *testing.T) {
 		t.Errorf("its log: %d %v %s", status, header, log)
 	}
 
+	made := c.runs("made")
+	if l, id := applied.Links, made[len(made)-1].Runner; l == nil || id == "" || !strings.Contains(l.Container, "/tasks/"+id+"?") ||
+		!strings.HasSuffix(l.Logs, "log-group/$252Fterrapulse$252Fe2e$252Frunner/log-events/runner$252Frunner$252F"+id) {
+		t.Errorf("the pages of container %q are %+v", id, l)
+	}
+
 	// What was changed there counts for whoever ticks.
 	if status, _, said := c.ask(http.MethodPatch, "/v1/tasks/lb", `{"enabled":false}`); status != http.StatusOK {
 		t.Fatalf("disabling: %d %s", status, said)

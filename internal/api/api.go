@@ -46,6 +46,9 @@ type Options struct {
 	Version string
 	// Store is where the records are, for people.
 	Store apispec.Store
+	// Links returns pages that show the runner of a run; nil if there are none. May be
+	// nil itself.
+	Links func(state.Run) *apispec.RunLinks
 	// Gates are what this process has seen of Consul's gates; may be nil.
 	Gates func() map[string]state.Gate
 	// Metrics answers GET /v1/metrics; nil where metrics go elsewhere.

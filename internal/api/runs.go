@@ -40,10 +40,19 @@ func (a *api) getTaskRuns(r *http.Request) (any, error) {
 	runs := []apispec.Run{}
 	for _, run := range slices.Backward(stored) {
 		if run.Data.ID > after && len(runs) < limit(r) {
-			runs = append(runs, apiview.Run(run.Data))
+			runs = append(runs, a.shown(run.Data))
 		}
 	}
 	return apispec.RunsResponse{RequestID: request.ID(r), Runs: runs}, err
+}
+
+// shown returns a run as the API shows it.
+func (a *api) shown(run state.Run) apispec.Run {
+	shown := apiview.Run(run)
+	if a.Links != nil {
+		shown.Links = a.Links(run)
+	}
+	return shown
 }
 
 // limit is how many runs are asked for; the request is valid.
@@ -93,7 +102,7 @@ func (a *api) latest(ctx context.Context, n int) ([]apispec.Run, error) {
 	runs := []apispec.Run{}
 	for _, run := range found {
 		if run != nil {
-			runs = append(runs, apiview.Run(*run))
+			runs = append(runs, a.shown(*run))
 		}
 	}
 	return runs, err
@@ -132,7 +141,7 @@ func (a *api) run(r *http.Request) (run state.Run, err error) {
 // getRun answers with one run.
 func (a *api) getRun(r *http.Request) (any, error) {
 	run, err := a.run(r)
-	return apispec.RunResponse{RequestID: request.ID(r), Run: apiview.Run(run)}, err
+	return apispec.RunResponse{RequestID: request.ID(r), Run: a.shown(run)}, err
 }
 
 // getRunLog answers with what Terraform printed.
@@ -260,7 +269,7 @@ func (a *api) request(r *http.Request, how func(ctx context.Context, task, by st
 	}
 	if wait, _ := strconv.ParseBool(r.URL.Query().Get("wait")); wait {
 		run, err := a.Control.AwaitRun(r.Context(), name, earlier)
-		return apispec.RunResponse{RequestID: request.ID(r), Run: apiview.Run(run)}, err
+		return apispec.RunResponse{RequestID: request.ID(r), Run: a.shown(run)}, err
 	}
 	runs := "/v1/tasks/" + url.PathEscape(name) + "/runs"
 	if newest := earlier.Newest(); newest != "" {

@@ -985,6 +985,9 @@ type Run struct {
 	// Launched when the runner began that first claimed it: the process took it on, or its container began
 	Launched *time.Time `json:"launched,omitempty"`
 
+	// Links pages of the AWS console that show the container of the run; only in AWS, and missing until a container has claimed the run and while it waits
+	Links *RunLinks `json:"links,omitempty"`
+
 	// LogURL where Terraform's output is, if there can be any
 	LogURL *string `json:"log_url,omitempty"`
 
@@ -1041,6 +1044,15 @@ type RunCancelledResponse struct {
 // RunKind What a run does. apply: makes the infrastructure what the data says. plan: shows what an apply would change. drift: shows what differs
 // from what was applied last. destroy: destroys what was applied last.
 type RunKind string
+
+// RunLinks pages of the AWS console that show the container of the run; only in AWS, and missing until a container has claimed the run and while it waits
+type RunLinks struct {
+	// Container the ECS task
+	Container string `json:"container"`
+
+	// Logs its log in CloudWatch
+	Logs string `json:"logs"`
+}
 
 // RunOutputResponse defines model for RunOutputResponse.
 type RunOutputResponse struct {

@@ -69,6 +69,9 @@ type API struct {
 	Common
 	Bundle            s3url.URL `env:"TERRAPULSE_BUNDLE,notEmpty" from:"the bucket, made or given by the parameter Bucket"`
 	ReconcileFunction string    `env:"TERRAPULSE_RECONCILE_FUNCTION,notEmpty" from:"the resource ReconcileFunction"`
+	// Cluster and RunnerLog are for links to a container and to its log.
+	Cluster   string `env:"TERRAPULSE_CLUSTER,notEmpty" from:"the resource Cluster"`
+	RunnerLog string `env:"TERRAPULSE_RUNNER_LOG,notEmpty" from:"the resource RunnerLog"`
 }
 
 // Runner are the settings of the container.
