@@ -176,6 +176,13 @@ func (b *Browser) Comes(part string) {
 		chromedp.Evaluate[string]("document.readyState === 'complete' ? location.href : ''"), func() string { return "no page comes with " + part })
 }
 
+// Holds waits until a script returns true.
+func (b *Browser) Holds(script string) {
+	b.t.Helper()
+	got := ""
+	b.wait(func() bool { return got == "true" }, &got, chromedp.Evaluate[string]("String("+script+")"), func() string { return "never: " + script })
+}
+
 // wait reads a value until it is as it should be. While the next page comes, there is
 // none.
 func (b *Browser) wait(holds func() bool, value *string, read chromedp.Action[string], problem func() string) {

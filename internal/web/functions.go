@@ -15,14 +15,15 @@ import (
 var functions = template.FuncMap{
 	"deref":   deref,
 	"stamp":   stamp,
+	"clock":   clock,
 	"took":    took,
-	"short":   func(id string) string { return id[max(0, len(id)-8):] }, // the first ones are the time
+	"short":   short,
 	"digest":  func(d string) string { return d[:min(len(d), 12)] },
 	"tone":    func(p apispec.Phase) tone { return tones[p] },
 	"runTone": runTone,
 	"changes": changes,
 	"task":    func(name string) string { return Root + "tasks/" + name },
-	"run":     func(r apispec.Run) string { return Root + "tasks/" + r.Task + "/runs/" + r.ID },
+	"run":     func(r apispec.Run) string { return runURL(r.Task, r.ID) },
 	"value":   value,
 	"what":    what,
 	"list":    apispec.Deref[[]apispec.EntryChange],
@@ -136,6 +137,17 @@ func stamp(v any) template.HTML {
 	return template.HTML(fmt.Sprintf(`<time datetime="%s" title="%s">%s</time>`,
 		t.Format(time.RFC3339), t.Format("2006-01-02 15:04:05 UTC"), t.Format("2 Jan 15:04")))
 }
+
+// clock shows a time of day, to the second. The script of the page writes it in the
+// viewer's time zone.
+func clock(t time.Time) template.HTML {
+	t = t.UTC()
+	return template.HTML(fmt.Sprintf(`<time class="clock" datetime="%s" title="%s">%s</time>`,
+		t.Format(time.RFC3339Nano), t.Format("2006-01-02 15:04:05.000 UTC"), t.Format("15:04:05")))
+}
+
+// short is the end of an id, which tells it from others: it begins with the time.
+func short(id string) string { return id[max(0, len(id)-8):] }
 
 // took is how long a run worked, in words; "" if it has not ended.
 func took(r *apispec.Run) string {

@@ -278,9 +278,9 @@ func visible(text string) string {
 func lineClass(line string) string {
 	text := strings.TrimLeft(line, " ")
 	for _, c := range []struct{ begin, class string }{
-		{"+ ", "added"}, {"- ", "removed"}, {"~ ", "altered"}, {"-/+ ", "removed"}, {"+/- ", "removed"}, {"# ", "heading"},
+		{"+ ", "added"}, {"- ", "removed"}, {"~ ", "altered"}, {"-/+ ", "removed"}, {"+/- ", "removed"}, {"# ", "headline"},
 		{"Error: ", "wrong"}, {"│ Error: ", "wrong"}, {"Warning: ", "warned"}, {"│ Warning: ", "warned"},
-		{"Apply complete!", "heading"}, {"Destroy complete!", "heading"}, {"No changes.", "heading"}, {"Plan: ", "heading"},
+		{"Apply complete!", "headline"}, {"Destroy complete!", "headline"}, {"No changes.", "headline"}, {"Plan: ", "headline"},
 	} {
 		if strings.HasPrefix(text, c.begin) {
 			return c.class

@@ -3,13 +3,10 @@ package web
 import (
 	"context"
 	"fmt"
-	"html/template"
 	"net/http"
-	"strconv"
+	"slices"
 	"strings"
 	"time"
-
-	terminal "github.com/buildkite/terminal-to-html/v3"
 
 	"github.com/terrapulse/terrapulse/internal/apispec"
 )
@@ -18,20 +15,27 @@ import (
 type runPage struct {
 	Run      apispec.Run `json:"run"`
 	Timeline []moment    `json:"timeline"`
+	OutputAt string      `json:"output"` // address of what Terraform printed
+	Output   runOutput   `json:"-"`
+}
+
+// runOutput is what the page of a run shows of its output.
+type runOutput struct {
+	ID      string // of the element that keeps what is shown while the page is refreshed
+	Live    bool
+	Earlier bool    // the page begins in the middle
+	First   *output // nil if the page has it already, or there is none
+	Where   string  // address of the first part
 }
 
 // moment is one step of a run.
 type moment struct {
-	Name  string        `json:"name"`
-	At    time.Time     `json:"at"`
-	After time.Duration `json:"-"` // the previous one
-}
-
-// output is a chunk of what Terraform printed.
-type output struct {
-	HTML  template.HTML
-	Next  string // address of the next chunk; "" if this is the last
-	Nonce string
+	Name string    `json:"name"`
+	At   time.Time `json:"at"`
+	By   string    `json:"by,omitempty"`
+	Gap  string    `json:"gap,omitempty"` // how long after the previous one, in words
+	Tone tone      `json:"-"`
+	Now  bool      `json:"now,omitempty"` // the run is at this step
 }
 
 func (p *pages) run(r *http.Request) (view, error) {
@@ -40,63 +44,114 @@ func (p *pages) run(r *http.Request) (view, error) {
 	if err != nil {
 		return view{}, err
 	}
-	page := runPage{Run: run, Timeline: timelineOf(run)}
-	return view{title: name + " " + id[:min(len(id), 8)], template: "run", topic: name, data: page, still: run.Ended != nil}, nil
+	at := placeOf(r.URL.Query())
+	page := runPage{Run: run, Timeline: timelineOf(run), OutputAt: runURL(name, id) + "/output" + jsonSuffix, Output: runOutput{
+		// A run that was resumed prints anew.
+		ID: "output-" + run.ID + "-" + apispec.Deref(run.Launch), Live: run.State == apispec.RunStateRunning, Earlier: at.offset > 0,
+		Where: runURL(name, id) + "/output" + at.query(),
+	}}
+	if run.State == apispec.RunStateIntended {
+		page.Output.ID = "output-" + run.ID // Terraform has not begun
+	} else if !asJSON(r) && r.Header.Get("HX-Request") != "true" {
+		first, err := p.partOf(r.Context(), name, id, at)
+		if err != nil {
+			first = output{Next: page.Output.Where, Every: "every 5s", Error: err.Error()}
+		}
+		page.Output.First = &first
+	}
+	return view{title: name + " " + short(id), template: "run", topic: name, data: page, still: run.Ended != nil}, nil
 }
 
-// timelineOf are the steps that a run has made.
+// timelineOf are the steps that a run has made, and the one at which it is.
 func timelineOf(r apispec.Run) []moment {
 	var all []moment
-	add := func(name string, at *time.Time) {
-		if at == nil {
-			return
+	add := func(m moment, at *time.Time) {
+		if at != nil {
+			m.At = *at
+			all = append(all, m)
 		}
-		m := moment{Name: name, At: *at}
-		if n := len(all); n > 0 {
-			m.After = at.Sub(all[n-1].At)
+	}
+	add(moment{Name: "Change seen"}, r.Seen)
+	add(moment{Name: "Decided"}, &r.Created)
+	add(moment{Name: "Claimed"}, r.Started)
+	slices.SortStableFunc(all, func(a, b moment) int { return a.At.Compare(b.At) })
+	switch {
+	case r.Ended != nil:
+		add(moment{Name: capital(outcomeOf(r)), Tone: runTone(r.State)}, r.Ended)
+	case r.Wait != nil:
+		add(moment{Name: waitsFor(r.Wait.For), Tone: ask, Now: true}, &r.Wait.Since)
+	default:
+		name := "Terraform runs"
+		if r.State == apispec.RunStateIntended {
+			name = "Waits for a runner"
 		}
-		all = append(all, m)
+		all = append(all, moment{Name: name, At: all[len(all)-1].At, Tone: busy, Now: true})
 	}
-	add("change seen", r.Seen)
-	add("decided", &r.Created)
-	add("claimed", r.Started)
-	if r.Wait != nil {
-		add("waits", &r.Wait.Since)
+	for n := 1; n < len(all); n++ {
+		if gap := all[n].At.Sub(all[n-1].At); gap > 0 {
+			all[n].Gap = brief(gap) + " later"
+		}
 	}
-	add(string(r.State), r.Ended)
 	return all
 }
 
-// maxChunks is how many chunks of output one answer has at most.
-const maxChunks = 16
+// outcomeOf is how a run ended, in words.
+func outcomeOf(r apispec.Run) string {
+	if r.State == apispec.RunStateSucceeded {
+		switch r.Kind {
+		case apispec.RunKindApply:
+			return "applied"
+		case apispec.RunKindPlan:
+			return "planned"
+		case apispec.RunKindDrift:
+			return "checked"
+		case apispec.RunKindDestroy:
+			return "destroyed"
+		}
+	}
+	return string(r.State)
+}
 
-// output sends the output of a run from an offset, as a fragment of its page.
-func (p *pages) output(w http.ResponseWriter, r *http.Request) {
-	name, id := r.PathValue("name"), r.PathValue("id")
-	offset, err := strconv.Atoi(r.URL.Query().Get("offset"))
-	if err != nil || offset < 0 {
-		offset = 0
+// waitsFor is what a run waits for, in words.
+func waitsFor(what apispec.WaitFor) string {
+	switch what {
+	case apispec.WaitForApproval:
+		return "Waits for approval"
+	case apispec.WaitForWindow:
+		return "Waits for its window"
+	case apispec.WaitForRemote:
+		return "Waits for another system"
 	}
-	var text strings.Builder
-	var chunk apispec.RunOutputResponse
-	for range maxChunks {
-		key := fmt.Sprintf("output/%s/%s/%d", name, id, offset)
-		chunk, err = read(r.Context(), p.source, key, func(ctx context.Context) (apispec.RunOutputResponse, error) {
-			return p.source.Output(ctx, name, id, offset)
-		})
-		if err != nil {
-			p.fail(w, r, err)
-			return
-		}
-		text.WriteString(chunk.Output)
-		offset = chunk.NextOffset
-		if chunk.Ended || chunk.Output == "" {
-			break
-		}
+	return fmt.Sprintf("Waits for %s", what)
+}
+
+func capital(text string) string { return strings.ToUpper(text[:1]) + text[1:] }
+
+// Took is how long the run worked; "" if it has not ended.
+func (p runPage) Took() string { return took(&p.Run) }
+
+// Whole is how long it took from the change in Consul, or else from the decision, to the
+// end of the run; "" if it has not ended.
+func (p runPage) Whole() string {
+	from, r := "the decision", p.Run
+	begun := r.Created
+	if r.Seen != nil {
+		from, begun = "the change", *r.Seen
 	}
-	o := output{HTML: template.HTML(terminal.Render([]byte(text.String())))} // which escapes it
-	if !chunk.Ended {
-		o.Next = fmt.Sprintf("%stasks/%s/runs/%s/output?offset=%d", Root, name, id, offset)
+	if r.Ended == nil {
+		return ""
 	}
-	p.fragment(w, r, "output", func(nonce string) any { o.Nonce = nonce; return o })
+	return brief(r.Ended.Sub(begun)) + " from " + from + " to the end"
+}
+
+// Headline is the first line of the error, which says what happened.
+func (p runPage) Headline() string {
+	line, _, _ := strings.Cut(apispec.Deref(p.Run.Error), "\n")
+	return line
+}
+
+// Details are the other lines of the error.
+func (p runPage) Details() string {
+	_, rest, _ := strings.Cut(apispec.Deref(p.Run.Error), "\n")
+	return strings.Trim(rest, "\n")
 }

@@ -6,6 +6,7 @@
   // Times in the viewer's zone, and how long ago they are.
   const exact = new Intl.DateTimeFormat(undefined, { dateStyle: 'full', timeStyle: 'long' });
   const relative = new Intl.RelativeTimeFormat('en', { numeric: 'auto', style: 'short' });
+  const clock = new Intl.DateTimeFormat(undefined, { timeStyle: 'medium' });
   const steps = [['day', 86400], ['hour', 3600], ['minute', 60], ['second', 1]];
   const words = (at) => {
     const seconds = (at - Date.now()) / 1000;
@@ -15,7 +16,7 @@
   const times = () => {
     for (const t of document.querySelectorAll('time[datetime]')) {
       const at = new Date(t.dateTime);
-      const text = words(at), title = exact.format(at);
+      const text = t.classList.contains('clock') ? clock.format(at) : words(at), title = exact.format(at);
       if (t.textContent !== text) t.textContent = text;
       if (t.title !== title) t.title = title;
     }
@@ -25,6 +26,7 @@
     if (oldNode.tagName !== 'TIME') return;
     e.preventDefault();
     oldNode.dateTime = newNode.dateTime;
+    oldNode.className = newNode.className;
   });
 
   // Output that follows its end.
