@@ -36,7 +36,6 @@ var functions = template.FuncMap{
 		raw, err := json.MarshalIndent(v, "", "  ")
 		return string(raw), err
 	},
-	"scripts": func() []string { return scripts },
 	"sorts":   func() []sorting { return sortings },
 	"column":  func(f filter, name, label string) column { return column{label, f.SortLink(name), f.Sorted(name)} },
 	"pieces":  pieces,
@@ -49,9 +48,6 @@ var functions = template.FuncMap{
 	},
 	"deciding": func(t apispec.TaskOverview) bool { return urgency(t) == 2 },
 }
-
-// scripts are loaded in this order.
-var scripts = []string{"htmx-4.0.1.min.js", "hx-csp-4.0.1.min.js", "hx-sse-4.0.1.min.js", "page.js"}
 
 // sorting is an order of tasks, as people choose it.
 type sorting struct{ Value, Label string }

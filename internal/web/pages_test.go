@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -144,6 +145,30 @@ var vendored = map[string]string{
 	"htmx-4.0.1.min.js":   "a0abb04f2f45a1f89d1d4844023245537e5e6014c87b144553e0607b4cc32130",
 	"hx-csp-4.0.1.min.js": "a7e1e6711ae6c3e50ad300fba7936cbe8d07599cdae313414a179ddd6b26e143",
 	"hx-sse-4.0.1.min.js": "18ef2761356ec1fe0bb6d92612315b37517a7c1e9856b661c5ae81fef239d103",
+}
+
+// htmx begins soon after it is loaded, with the extensions that are there then.
+func TestStatic_ScriptsAreLoadedTogether(t *testing.T) {
+	s := newSite(t, "web")
+	page, _ := s.page("/ui/tasks")
+	found := regexp.MustCompile(`<script [^>]*src="([^"]*)"`).FindAllStringSubmatch(page, -1)
+	if len(found) != 1 {
+		t.Fatalf("the page loads %d scripts", len(found))
+	}
+	all, header := s.page(found[0][1])
+	for _, name := range []string{"htmx-4.0.1.min.js", "hx-csp-4.0.1.min.js", "hx-sse-4.0.1.min.js", "page.js"} {
+		raw, err := os.ReadFile(filepath.Join("static", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, rest, ok := strings.Cut(all, string(raw))
+		if all = rest; !ok {
+			t.Errorf("%s is not among the scripts, or not in its place", name)
+		}
+	}
+	if !strings.HasPrefix(header.Get("Content-Type"), "text/javascript") {
+		t.Errorf("%v", header)
+	}
 }
 
 func TestStatic_VendoredFilesAreThoseThatArePinned(t *testing.T) {

@@ -66,9 +66,6 @@ func TestPages_CanBeReadAndActWithoutScripts(t *testing.T) {
 	b := browsertest.New(t)
 	b.WithoutScripts()
 	for path, words := range n.everyPage() {
-		if strings.Contains(path, "/runs/") {
-			words = words[:1] // a link leads to the output
-		}
 		b.Open(n.url + path)
 		b.Until(words...)
 	}
@@ -85,11 +82,7 @@ func TestPages_CanBeReadAndActWithoutScripts(t *testing.T) {
 	b.Click("Release")
 	b.Until("released")
 	b.Open(n.url + "/ui/tasks/dns-internal/runs/" + n.failed)
-	b.Click("output")
-	b.Comes("/output")
-	if text := b.Text("body"); !strings.Contains(text, "Error: updating record") {
-		t.Errorf("the output is not shown: %s", text)
-	}
+	b.Until("Error: updating record")
 }
 
 func TestPages_WorkWithTheKeyboardAlone(t *testing.T) {

@@ -24,11 +24,33 @@ func staticVersion() string {
 	return hex.EncodeToString(h.Sum(nil))[:12]
 }
 
+// scripts are sent as one file in this order. htmx begins soon after it is loaded: if the
+// extensions came later, a page would now and then never refresh itself.
+var scripts = []string{"htmx-4.0.1.min.js", "hx-csp-4.0.1.min.js", "hx-sse-4.0.1.min.js", "page.js"}
+
+const allScripts = "scripts.js"
+
+// readStatic returns a static file.
+func readStatic(name string) ([]byte, error) {
+	if name != allScripts {
+		return files.ReadFile("static/" + name)
+	}
+	var all []byte
+	for _, script := range scripts {
+		raw, err := files.ReadFile("static/" + script)
+		if err != nil {
+			return nil, err
+		}
+		all = append(append(all, raw...), '\n')
+	}
+	return all, nil
+}
+
 var contentTypes = map[string]string{".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 
 func (p *pages) static(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("file")
-	raw, err := files.ReadFile("static/" + name)
+	raw, err := readStatic(name)
 	if err != nil {
 		p.fail(w, r, errNoPage)
 		return
