@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/terrapulse/terrapulse/internal/access"
+	"github.com/terrapulse/terrapulse/internal/apiclient"
 	"github.com/terrapulse/terrapulse/internal/apispec"
 )
 
@@ -51,6 +52,7 @@ var notices = map[string]string{
 	"hold":    "The task is on hold.",
 	"release": "The task is released.",
 	"run":     "A run is requested.",
+	"retry":   "The run is requested again.",
 	"cancel":  "The run is cancelled.",
 	"enable":  "The task is enabled.",
 	"disable": "The task is disabled.",
@@ -77,10 +79,14 @@ func (p *pages) act(w http.ResponseWriter, r *http.Request) {
 		err = c.ReleaseTask(ctx, name, by.Name)
 	case "run":
 		_, err = c.RunTask(ctx, name)
+	case "retry":
+		_, err = c.RetryTask(ctx, name)
 	case "cancel":
 		_, err = c.CancelTask(ctx, name)
 	case "enable":
-		err = c.AllowTask(ctx, name)
+		if err = c.AllowTask(ctx, name); err == nil && r.PostFormValue("run") != "" {
+			_, err = c.RunTask(ctx, name)
+		}
 	case "disable":
 		err = c.DisableTask(ctx, name)
 	default:
@@ -88,11 +94,24 @@ func (p *pages) act(w http.ResponseWriter, r *http.Request) {
 	}
 	p.source.forget()
 	if err != nil {
-		p.fail(w, r, err)
+		p.refuse(w, r, name, err)
 		return
 	}
 	p.news.stir()
 	http.Redirect(w, r, Root+"tasks/"+url.PathEscape(name)+"?done="+action, http.StatusSeeOther)
+}
+
+// refuse shows why the API has not done what a button says, and where the viewer goes
+// on: a plan may have changed since the page was shown.
+func (p *pages) refuse(w http.ResponseWriter, r *http.Request, task string, err error) {
+	status, why := http.StatusBadGateway, err.Error()
+	var refused *apiclient.Error
+	if errors.As(err, &refused) {
+		status, why = refused.Status, refused.Message
+	} else if errors.Is(err, errNoPage) {
+		status = http.StatusNotFound
+	}
+	p.render(w, r, status, view{title: "Not done", template: "refused", still: true, data: map[string]any{"error": why, "task": task}})
 }
 
 // text is an optional text of the API.

@@ -1,66 +1,151 @@
 package web
 
 import (
-	"cmp"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/apispec"
 )
 
-// chart shows the latest runs of a task: a bar for how long each one worked, and a
-// dot for how long it took from the change to the end of the apply.
+// chart shows durations of the latest runs of a task as bars, the oldest on the left.
 type chart struct {
-	Width, Height int
-	Bars          []bar
-	Top           string // the longest duration
+	Title   string
+	Summary string // in words
+	Width   int
+	Height  int
+	Bars    []bar
+	Ticks   []tick
+	From    time.Time // when the run of the first bar ended
+	To      time.Time // when that of the last bar ended
 }
 
+// bar is one run.
 type bar struct {
-	X, Y, Height, Dot int // Dot is 0 if the run was for no change
-	Tone              tone
-	Label             string
-	Run               apispec.Run
+	X, Y, Height int
+	Tone         tone
+	Label        string
+}
+
+// tick is a label of the axis.
+type tick struct {
+	Y     int
+	Label string
 }
 
 const (
-	chartRuns   = 40
-	chartHeight = 80
+	chartRuns   = 50
+	fewestBars  = 3 // fewer ones say less than the table
+	chartHeight = 100
 	barWidth    = 10
 )
 
-// chartOf draws the latest runs, the oldest on the left.
-func chartOf(runs []apispec.Run) chart {
-	c := chart{Width: chartRuns * barWidth, Height: chartHeight}
-	var longest time.Duration
+// measure is something about runs that takes time.
+type measure struct {
+	title string
+	of    func(apispec.Run) (d time.Duration, ok bool)
+}
+
+var measures = []measure{
+	{"How long runs worked", worked},
+	{"From the change in Consul to the end of the apply", sinceSeen},
+}
+
+// chartsOf draws what there is to draw of the runs, of which the latest is the first.
+func chartsOf(runs []apispec.Run) []chart {
+	var all []chart
+	for _, m := range measures {
+		if c := chartOf(runs, m); len(c.Bars) >= fewestBars {
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
+func chartOf(runs []apispec.Run, m measure) chart {
+	c := chart{Title: m.title, Height: chartHeight}
 	var shown []apispec.Run
-	for _, r := range runs { // the latest is the first
-		if r.Started != nil && r.Ended != nil && len(shown) < chartRuns {
-			shown = append(shown, r)
-			longest = max(longest, r.Ended.Sub(*r.Started), sinceSeen(r))
+	var took []time.Duration
+	failed := 0
+	for _, r := range slices.Backward(runs[:min(len(runs), chartRuns)]) {
+		if d, ok := m.of(r); ok {
+			shown, took = append(shown, r), append(took, d)
+			if runTone(r.State) == bad {
+				failed++
+			}
 		}
 	}
-	longest = cmp.Or(longest, time.Second)
-	scale := func(d time.Duration) int { return int(int64(chartHeight-4) * int64(d) / int64(longest)) }
+	if len(shown) == 0 {
+		return c
+	}
+	top := above(slices.Max(took))
+	scale := func(d time.Duration) int { return int(int64(chartHeight) * int64(d) / int64(top)) }
 	for i, r := range shown {
-		worked, after := r.Ended.Sub(*r.Started), sinceSeen(r)
-		h := max(2, scale(worked))
-		b := bar{X: c.Width - (i+1)*barWidth, Y: chartHeight - h, Height: h, Tone: runTone(r.State), Run: r}
-		b.Label = fmt.Sprintf("%s, %s, worked %s", r.Ended.UTC().Format("2 Jan 15:04:05 UTC"), r.State, brief(worked))
-		if after > 0 {
-			b.Dot = chartHeight - max(2, scale(after))
-			b.Label += ", " + brief(after) + " after the change"
-		}
-		c.Bars = append(c.Bars, b)
+		h := max(2, scale(took[i]))
+		c.Bars = append(c.Bars, bar{X: i * barWidth, Y: chartHeight - h, Height: h, Tone: runTone(r.State),
+			Label: fmt.Sprintf("%s: %s, %s", r.Ended.UTC().Format("2 Jan 15:04:05 UTC"), r.State, brief(took[i]))})
 	}
-	c.Top = brief(longest)
+	c.Width = max(20, len(shown)) * barWidth // few bars are no walls
+	for _, part := range []time.Duration{top, top / 2, 0} {
+		c.Ticks = append(c.Ticks, tick{chartHeight - scale(part), axis(part)})
+	}
+	c.From, c.To = *shown[0].Ended, *shown[len(shown)-1].Ended
+	last := took[len(took)-1]
+	slices.Sort(took)
+	c.Summary = fmt.Sprintf("%s: the last %s, half at most %s, the longest %s", counted(len(shown), "run"), brief(last), brief(took[(len(took)-1)/2]), brief(took[len(took)-1]))
+	if failed > 0 {
+		c.Summary += fmt.Sprintf("; %d failed", failed)
+	}
 	return c
 }
 
-// sinceSeen is how long after its change a run was applied; 0 if it was not.
-func sinceSeen(r apispec.Run) time.Duration {
-	if r.Seen == nil || r.Ended == nil || r.State != apispec.RunStateSucceeded {
-		return 0
+// worked is how long a run worked.
+func worked(r apispec.Run) (time.Duration, bool) {
+	if r.Started == nil || r.Ended == nil {
+		return 0, false
 	}
-	return r.Ended.Sub(*r.Seen)
+	return r.Ended.Sub(*r.Started), true
+}
+
+// sinceSeen is how long after its change a run was applied, if it was.
+func sinceSeen(r apispec.Run) (time.Duration, bool) {
+	if r.Seen == nil || r.Ended == nil || r.State != apispec.RunStateSucceeded || r.Kind != apispec.RunKindApply {
+		return 0, false
+	}
+	return r.Ended.Sub(*r.Seen), true
+}
+
+// axes are the durations at which an axis may end.
+var axes = []time.Duration{
+	100 * time.Millisecond, 200 * time.Millisecond, 400 * time.Millisecond, time.Second, 2 * time.Second, 4 * time.Second, 10 * time.Second, 20 * time.Second,
+	40 * time.Second, time.Minute, 2 * time.Minute, 4 * time.Minute, 10 * time.Minute, 20 * time.Minute, 40 * time.Minute,
+	time.Hour, 2 * time.Hour, 4 * time.Hour, 12 * time.Hour, 24 * time.Hour,
+}
+
+// above is the end of the axis for durations up to d.
+func above(d time.Duration) time.Duration {
+	for _, a := range axes {
+		if a >= d {
+			return a
+		}
+	}
+	const day = 24 * time.Hour
+	return (d + 2*day - 1) / (2 * day) * (2 * day) // half of it is whole days, too
+}
+
+// axis is a duration as a short label.
+func axis(d time.Duration) string {
+	switch {
+	case d == 0:
+		return "0"
+	case d < time.Second:
+		return fmt.Sprintf("%d ms", d.Milliseconds())
+	case d < time.Minute:
+		return fmt.Sprintf("%d s", int(d.Seconds()))
+	case d < time.Hour:
+		return fmt.Sprintf("%d min", int(d.Minutes()))
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%d h", int(d.Hours()))
+	}
+	return fmt.Sprintf("%d days", int(d.Hours())/24)
 }

@@ -31,6 +31,8 @@ var functions = template.FuncMap{
 	"sign":    func(a apispec.EntryAction) string { return signs[a] },
 	"join":    strings.Join,
 	"brief":   brief,
+	"prose":   prose,
+	"after":   after,
 	"add":     func(a, b int) int { return a + b },
 	"pretty": func(v any) (string, error) {
 		raw, err := json.MarshalIndent(v, "", "  ")
@@ -106,6 +108,20 @@ func runTone(s apispec.RunState) tone {
 	return calm
 }
 
+// prose is a text of the program, in which commands are between backquotes.
+func prose(text string) template.HTML {
+	var b strings.Builder
+	for i, part := range strings.Split(template.HTMLEscapeString(text), "`") { // the escape of a backquote is itself
+		switch {
+		case i%2 == 1:
+			b.WriteString("<code>" + part + "</code>")
+		default:
+			b.WriteString(part)
+		}
+	}
+	return template.HTML(b.String())
+}
+
 // deref returns what an optional text or number of the API is; its zero value if it
 // is missing.
 func deref(v any) any {
@@ -151,6 +167,14 @@ func took(r *apispec.Run) string {
 		return ""
 	}
 	return brief(r.Ended.Sub(*r.Started))
+}
+
+// after is how long after its change a run was applied, in words; "" if it was not.
+func after(r apispec.Run) string {
+	if d, ok := sinceSeen(r); ok {
+		return brief(d)
+	}
+	return ""
 }
 
 // brief is a duration as people say it.

@@ -14,14 +14,33 @@ import (
 type taskPage struct {
 	Task       apispec.TaskOverview `json:"task"`
 	Definition *apispec.Task        `json:"definition,omitempty"` // none of a removed task
-	Plan       *planView            `json:"plan,omitempty"`       // that waits for an approval
-	Runs       []apispec.Run        `json:"runs"`
-	Chart      chart                `json:"-"`
-	Can        can                  `json:"-"`
+	Plan       *planView            `json:"plan,omitempty"`       // that waits for an approval, or shows the drift
+	Runs       []apispec.Run        `json:"runs"`                 // the latest first
+	Actions    []action             `json:"actions"`              // what a viewer who may act can do now
+
+	Entries  *apispec.EntryChanges `json:"-"` // what differs in Consul from what was applied last
+	Decide   []action              `json:"-"` // those of Actions that are about the plan
+	Others   []action              `json:"-"` // the other ones
+	Charts   []chart               `json:"-"`
+	Source   string                `json:"-"` // the definition as in a task file
+	PlanText planText              `json:"-"`
 }
 
-// can says which buttons make sense.
-type can struct{ Decide, Hold, Release, Run, Retry, Enable, Disable, Cancel bool }
+// shownRuns is how many runs the page shows; the others are folded away.
+const shownRuns = 8
+
+// Latest and Earlier are the runs that the page shows, and those that it folds away.
+func (p taskPage) Latest() []apispec.Run  { return p.Runs[:min(len(p.Runs), shownRuns)] }
+func (p taskPage) Earlier() []apispec.Run { return p.Runs[min(len(p.Runs), shownRuns):] }
+
+// Failed is the latest run if it is why the task fails.
+func (p taskPage) Failed() *apispec.Run {
+	if last := p.Task.LastRun; p.Task.Run == nil && last != nil && apispec.Deref(last.Error) != "" &&
+		(last.State == apispec.RunStateFailed || last.State == apispec.RunStateLost) {
+		return last
+	}
+	return nil
+}
 
 func (p *pages) task(r *http.Request) (view, error) {
 	name := r.PathValue("name")
@@ -40,21 +59,64 @@ func (p *pages) task(r *http.Request) (view, error) {
 	definition, err := read(r.Context(), p.source, "task/"+name, func(ctx context.Context) (apispec.Task, error) { return p.source.Task(ctx, name) })
 	switch {
 	case err == nil:
-		page.Definition = &definition
+		page.Definition, page.Source = &definition, sourceOf(definition)
 	case !missing(err):
 		return view{}, err
 	}
-	if run := page.Task.Run; run != nil && run.Wait != nil && run.Wait.For == apispec.WaitForApproval {
-		waiting, err := read(r.Context(), p.source, "plan/"+name, func(ctx context.Context) (apispec.WaitingPlan, error) { return p.source.WaitingPlan(ctx, name) })
-		switch {
-		case err == nil:
-			page.Plan = planOf(waiting)
-		case !missing(err):
-			return view{}, err
+	if page.Plan, err = p.plan(r.Context(), page.Task); err != nil {
+		return view{}, err
+	}
+	if page.Plan != nil {
+		page.PlanText = planTextOf(apispec.Deref(page.Plan.Text))
+	}
+	page.Entries = entriesOf(page)
+	page.Charts = chartsOf(page.Runs)
+	page.Actions = actionsOf(page)
+	for _, a := range page.Actions {
+		if a.Plan != "" {
+			page.Decide = append(page.Decide, a)
+		} else {
+			page.Others = append(page.Others, a)
 		}
 	}
-	page.Chart, page.Can = chartOf(page.Runs), canDo(page)
 	return view{title: name, template: "task", topic: name, data: page}, nil
+}
+
+// plan reads the plan that a task waits with, or that shows its drift; nil if there is
+// none.
+func (p *pages) plan(ctx context.Context, t apispec.TaskOverview) (*planView, error) {
+	waits := t.Run != nil && t.Run.Wait != nil && t.Run.Wait.For == apispec.WaitForApproval
+	drifted := t.Run == nil && t.Drift != nil && t.Drift.Found != nil
+	if !waits && !drifted {
+		return nil, nil
+	}
+	waiting, err := read(ctx, p.source, "plan/"+t.Name, func(ctx context.Context) (apispec.WaitingPlan, error) { return p.source.WaitingPlan(ctx, t.Name) })
+	switch {
+	case missing(err):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	return planOf(waiting), nil
+}
+
+// planAsText sends the plan of a task in Terraform's words.
+func (p *pages) planAsText(w http.ResponseWriter, r *http.Request) {
+	name := r.PathValue("name")
+	waiting, err := read(r.Context(), p.source, "plan/"+name, func(ctx context.Context) (apispec.WaitingPlan, error) { return p.source.WaitingPlan(ctx, name) })
+	if err == nil && apispec.Deref(waiting.Text) == "" {
+		err = errNoPage
+	}
+	if err != nil {
+		p.fail(w, r, err)
+		return
+	}
+	h := w.Header()
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
+	h.Set("Content-Type", "text/plain; charset=utf-8")
+	_, _ = w.Write([]byte(*waiting.Text)) // an error means that the client has gone
 }
 
 // missing reports whether the API says that what was asked for does not exist.
@@ -63,51 +125,16 @@ func missing(err error) bool {
 	return errors.As(err, &refused) && refused.Status == http.StatusNotFound
 }
 
-func canDo(p taskPage) can {
-	t, live := p.Task, p.Task.Run
-	exists := t.Phase != apispec.PhaseRemoved && t.Phase != apispec.PhaseCorrupt
-	held := t.Reason.Code == "on_hold"
-	return can{
-		Decide: p.Plan != nil, Hold: exists && t.Enabled && !held, Release: held,
-		Run: exists && t.Enabled && live == nil, Enable: exists && !t.Enabled, Disable: exists && t.Enabled,
-		Cancel: live != nil,
+// entriesOf are the entries in Consul that differ from what was applied last, as far as
+// they are known: those that no run has taken up, or else those of the run under way.
+func entriesOf(p taskPage) *apispec.EntryChanges {
+	switch t := p.Task; {
+	case t.Entries != nil:
+		return t.Entries
+	case p.Plan != nil && p.Plan.Entries != nil:
+		return p.Plan.Entries
+	case t.Run != nil:
+		return t.Run.Entries
 	}
-}
-
-// planView is a plan that waits, its resources by what happens to them, the most
-// dangerous first.
-type planView struct {
-	apispec.WaitingPlan
-	Groups []planGroup `json:"-"`
-}
-
-type planGroup struct {
-	Action    string
-	Resources []apispec.ResourceChange
-}
-
-// planActions are in the order in which people should see them.
-var planActions = []string{"delete", "replace", "update", "create", "forget", "import", "move", "read"}
-
-func planOf(w apispec.WaitingPlan) *planView {
-	v := &planView{WaitingPlan: w}
-	if w.Plan == nil {
-		return v
-	}
-	by := map[string][]apispec.ResourceChange{}
-	for _, r := range w.Plan.Resources {
-		by[r.Action] = append(by[r.Action], r)
-	}
-	actions := slices.Clone(planActions)
-	for _, r := range w.Plan.Resources {
-		if !slices.Contains(actions, r.Action) {
-			actions = append(actions, r.Action) // of a later Terraform
-		}
-	}
-	for _, action := range actions {
-		if len(by[action]) > 0 {
-			v.Groups = append(v.Groups, planGroup{action, by[action]})
-		}
-	}
-	return v
+	return nil
 }

@@ -74,6 +74,7 @@ func New(ctx context.Context, o Options) http.Handler {
 	}
 	mux.HandleFunc("GET "+Root+"tasks/{name}/runs/{id}/output", p.output)
 	mux.HandleFunc("GET "+Root+"tasks/{name}/runs/{id}/output.txt", p.download)
+	mux.HandleFunc("GET "+Root+"tasks/{name}/plan.txt", p.planAsText)
 	mux.HandleFunc("POST "+Root+"tasks/{name}/{action}", p.act)
 	mux.HandleFunc("GET "+Root+"events", p.events)
 	mux.HandleFunc("GET "+Root+"static/{file}", p.static)

@@ -29,6 +29,9 @@
     oldNode.className = newNode.className;
   });
 
+  // What the reader has opened or closed stays so while the page refreshes itself.
+  htmx.config.morphIgnore.push('open');
+
   // Output that follows its end.
   const follow = () => {
     for (const log of document.querySelectorAll('.output')) {

@@ -1,0 +1,194 @@
+package web
+
+import (
+	"fmt"
+	"html/template"
+	"slices"
+	"strings"
+
+	"github.com/terrapulse/terrapulse/internal/apispec"
+)
+
+// planView is a plan, its resources by what happens to them, the most dangerous first.
+type planView struct {
+	apispec.WaitingPlan
+	Groups []planGroup `json:"-"`
+}
+
+// planGroup are the resources of a plan to which the same happens.
+type planGroup struct {
+	Name      string // what happens to them, as an order
+	Class     string // of the style sheet
+	Sign      string // as in Terraform's plans
+	Resources []planResource
+	Count     int // of all, also of those that are not shown
+}
+
+// Words are what will happen to so many resources.
+func (g planGroup) Words() string {
+	if g.Class == "other" {
+		return "others"
+	}
+	return "to " + strings.ToLower(g.Name)
+}
+
+// More is how many resources are not shown.
+func (g planGroup) More() int { return g.Count - len(g.Resources) }
+
+// planResource is what happens to one resource.
+type planResource struct {
+	apispec.ResourceChange
+	Why string // Terraform's reason in words
+}
+
+// maxResources is how many resources of a group the page shows.
+const maxResources = 200
+
+// planGroups are in the order in which people should see them. The last one has
+// everything else.
+var planGroups = []struct {
+	planGroup
+	actions []string
+}{
+	{planGroup{Name: "Destroy", Class: "delete", Sign: "-"}, []string{"delete"}},
+	{planGroup{Name: "Replace", Class: "replace", Sign: "-/+"}, []string{"replace"}},
+	{planGroup{Name: "Change", Class: "update", Sign: "~"}, []string{"update"}},
+	{planGroup{Name: "Create", Class: "create", Sign: "+"}, []string{"create"}},
+	{planGroup{Name: "Others", Class: "other", Sign: "·"}, nil},
+}
+
+func planOf(w apispec.WaitingPlan) *planView {
+	v := &planView{WaitingPlan: w}
+	if w.Plan == nil {
+		return v
+	}
+	groups := make([]planGroup, len(planGroups))
+	for i, g := range planGroups {
+		groups[i] = g.planGroup
+	}
+	for _, r := range w.Plan.Resources {
+		i := slices.IndexFunc(planGroups, func(g struct {
+			planGroup
+			actions []string
+		}) bool {
+			return g.actions == nil || slices.Contains(g.actions, r.Action)
+		})
+		g := &groups[i]
+		if g.Count++; len(g.Resources) < maxResources {
+			g.Resources = append(g.Resources, planResource{r, planReason(r)})
+		}
+	}
+	v.Groups = slices.DeleteFunc(groups, func(g planGroup) bool { return g.Count == 0 })
+	return v
+}
+
+// planReasons are Terraform's codes of why something happens to a resource. Codes that
+// are not listed say no more than the plan does.
+var planReasons = map[string]string{
+	"replace_because_tainted":           "is tainted",
+	"replace_because_cannot_update":     "cannot be changed in place",
+	"replace_by_request":                "its replacement was requested",
+	"replace_by_triggers":               "replaced together with a resource that it names",
+	"delete_because_no_resource_config": "is not in the module any more",
+	"delete_because_no_module":          "its module is not called any more",
+	"delete_because_wrong_repetition":   "count or for_each was added or removed",
+	"delete_because_count_index":        "count is smaller now",
+	"delete_because_each_key":           "its key is not in for_each any more",
+	"delete_because_no_move_target":     "was moved to an address that is not in the module",
+}
+
+// planReason says in words why a resource is changed in this way.
+func planReason(r apispec.ResourceChange) string {
+	var all []string
+	switch r.Action {
+	case "delete", "replace", "update", "create":
+	default:
+		all = append(all, r.Action)
+	}
+	if from := apispec.Deref(r.PreviousAddress); from != "" {
+		all = append(all, "moved from "+from)
+	}
+	if apispec.Deref(r.Imported) {
+		all = append(all, "imported")
+	}
+	if apispec.Deref(r.Deposed) {
+		all = append(all, "left from an earlier replacement")
+	}
+	if why := planReasons[apispec.Deref(r.Reason)]; why != "" {
+		all = append(all, why)
+	}
+	if apispec.Deref(r.CreateFirst) {
+		all = append(all, "the new one is created first")
+	}
+	return strings.Join(all, ", ")
+}
+
+// Consequence says what an approval of the plan does.
+func (v *planView) Consequence() string {
+	c := v.Changes
+	switch {
+	case v.Content.Plan == nil && v.Plan == nil:
+		return "There is no plan yet: an approval permits the task to apply what Consul shows now. The plan that is made then is judged like every other one."
+	case c == nil || c.Add+c.Change+c.Destroy == 0:
+		return "No resource is added, changed or destroyed."
+	}
+	var all []string
+	for _, part := range []struct {
+		n    int
+		verb string
+	}{{c.Destroy, "destroy"}, {c.Change, "change"}, {c.Add, "add"}} {
+		if part.n > 0 {
+			all = append(all, fmt.Sprintf("%s %s", part.verb, counted(part.n, "resource")))
+		}
+	}
+	return "Terraform will " + strings.Join(all, ", ") + "."
+}
+
+// planText is a plan in Terraform's words.
+type planText struct {
+	HTML  template.HTML // with colours; "" if there is none, or if it is too long for the page
+	Lines int
+}
+
+// maxPlanText is how many bytes of Terraform's words the page shows.
+const maxPlanText = 128 << 10
+
+func planTextOf(text string) planText {
+	text = strings.Trim(text, "\n")
+	if text == "" {
+		return planText{}
+	}
+	t := planText{Lines: 1 + strings.Count(text, "\n")}
+	if len(text) <= maxPlanText {
+		t.HTML = coloured(text)
+	}
+	return t
+}
+
+// planMarks are the beginnings of lines in Terraform's plans, and their classes. The
+// longer ones are the first.
+var planMarks = []struct{ mark, class string }{
+	{"-/+ ", "replace"}, {"+/- ", "replace"}, {"<= ", "head"}, {"+ ", "create"}, {"- ", "delete"}, {"~ ", "update"}, {"# ", "head"}, {"Plan: ", "head"},
+}
+
+// coloured gives the lines of a plan the colours that Terraform uses in a terminal.
+func coloured(text string) template.HTML {
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		class := ""
+		begin := strings.TrimLeft(line, " ")
+		for _, m := range planMarks {
+			if strings.HasPrefix(begin, m.mark) {
+				class = m.class
+				break
+			}
+		}
+		safe := template.HTMLEscapeString(line)
+		if class == "" {
+			b.WriteString(safe)
+			continue
+		}
+		fmt.Fprintf(&b, `<span class="%s">%s</span>`, class, safe)
+	}
+	return template.HTML(b.String())
+}

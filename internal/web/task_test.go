@@ -1,0 +1,213 @@
+package web_test
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+
+	"github.com/terrapulse/terrapulse/internal/browsertest"
+	"github.com/terrapulse/terrapulse/internal/driver"
+	"github.com/terrapulse/terrapulse/internal/state"
+)
+
+// can returns what people can do with a task, as its page says.
+func (s *site) can(name string) []string {
+	s.t.Helper()
+	text, _ := s.page("/ui/tasks/" + name + ".json")
+	var page struct {
+		Actions []struct{ Name, Consequence string }
+	}
+	if err := json.Unmarshal([]byte(text), &page); err != nil {
+		s.t.Fatalf("%v: %s", err, text)
+	}
+	var names []string
+	for _, a := range page.Actions {
+		if a.Consequence == "" {
+			s.t.Errorf("%s: the page does not say what %s does", name, a.Name)
+		}
+		names = append(names, a.Name)
+	}
+	return names
+}
+
+// task returns the record of a task.
+func (s *site) task(name string) state.Task {
+	s.t.Helper()
+	task, err := state.Read[state.Task](s.t.Context(), s.store, state.TaskKey(name))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return task.Data
+}
+
+// post does what a form of a page does, and returns the page that says how it went.
+func (s *site) post(path string, form url.Values) (status int, page string) {
+	s.t.Helper()
+	res, err := http.PostForm(s.url+path, form)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	raw, err := io.ReadAll(res.Body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return res.StatusCode, string(raw)
+}
+
+func TestTaskPage_OffersWhatTheAPIDoesNow(t *testing.T) {
+	s := newSite(t, "fresh", "applied", "failing", "held", "waiting", "running", "disabled")
+	plan, text := poolPlan()
+	s.write("applied", s.history("applied"))
+	s.write("failing", s.ran("failing", state.RunFailed, "no route"))
+	held := s.history("held")
+	held.OnHold = &state.OnHold{By: "ada", At: time.Now()}
+	s.write("held", held)
+	s.write("waiting", s.waits("waiting", plan, text))
+	run := state.Run{ID: "r1", Task: "running", Kind: state.KindApply, State: state.RunRunning, Created: time.Now(), Expires: time.Now().Add(time.Hour)}
+	if _, err := s.store.Apply(t.Context(), state.Create(state.RunKey("running", "r1"), state.Encode(run))); err != nil {
+		t.Fatal(err)
+	}
+	s.write("running", state.Task{Run: &state.LiveRun{ID: "r1", Created: run.Created}})
+	for name, want := range map[string]string{
+		"fresh":   "run hold disable",
+		"applied": "run hold disable",
+		"failing": "retry hold disable",
+		"held":    "release disable",
+		"waiting": "approve reject hold cancel disable",
+		"running": "hold cancel",
+	} {
+		if got := strings.Join(s.can(name), " "); got != want {
+			t.Errorf("with the task %s people can %s, want %s", name, got, want)
+		}
+		for _, action := range s.can(name) {
+			if action == "approve" || action == "reject" {
+				continue // tested with its plan
+			}
+			if status, page := s.post("/ui/tasks/"+name+"/"+action, nil); status != http.StatusOK {
+				t.Errorf("%s of the task %s, which its page offers, is refused: %s", action, name, page)
+			}
+			break // the first one may end the others
+		}
+	}
+	if status, _ := s.post("/ui/tasks/disabled/disable", nil); status != http.StatusOK {
+		t.Fatal("a task cannot be disabled")
+	}
+	if got := s.can("disabled"); !slices.Equal(got, []string{"enable"}) {
+		t.Errorf("with a disabled task people can %s", got)
+	}
+	if status, page := s.post("/ui/tasks/disabled/enable", url.Values{"run": {"yes"}}); status != http.StatusOK || s.task("disabled").Forced == "" {
+		t.Errorf("it does not run at once when it is enabled so: %d %s", status, page)
+	}
+}
+
+func TestTaskPage_RefusesAPlanThatHasChangedMeanwhile(t *testing.T) {
+	s := newSite(t, "web")
+	plan, text := poolPlan()
+	s.write("web", s.waits("web", plan, text))
+	old := s.task("web").Run.Wait.ID
+	s.write("web", s.waits("web", plan, text))
+	for _, action := range []string{"approve", "reject"} {
+		status, page := s.post("/ui/tasks/web/"+action, url.Values{"plan": {old}})
+		if status != http.StatusConflict || !strings.Contains(page, "another plan of task") || !strings.Contains(page, `href="/ui/tasks/web"`) {
+			t.Errorf("%s of the plan that does not wait any more: %d %s", action, status, page)
+		}
+	}
+	task := s.task("web")
+	if task.Run == nil || task.Run.Resume != nil {
+		t.Fatalf("the other plan was decided on: %+v", task.Run)
+	}
+	if status, page := s.post("/ui/tasks/web/approve", url.Values{"plan": {task.Run.Wait.ID}, "comment": {"as discussed"}}); status != http.StatusOK || !strings.Contains(page, "Approved by") || !strings.Contains(page, "as discussed") {
+		t.Errorf("an approval of the plan that waits: %d %s", status, page)
+	}
+	if got := s.can("web"); slices.Contains(got, "approve") || slices.Contains(got, "reject") {
+		t.Errorf("it can still be decided on: %s", got)
+	}
+}
+
+func TestTaskPage_ShowsThePlanAndItsTextOfAnySize(t *testing.T) {
+	s := newSite(t, "web", "large")
+	plan, text := poolPlan()
+	s.write("web", s.waits("web", plan, text+"\n<script>alert(1)</script>"))
+	for range 300 {
+		plan.Resources = append(plan.Resources, driver.ResourceChange{Address: "f5_node.n", Type: "f5_node", Action: driver.Delete})
+	}
+	s.write("large", s.waits("large", plan, strings.Repeat(text, 20)))
+	page, _ := s.page("/ui/tasks/web")
+	at := 0
+	for _, want := range []string{"Destroy <span", "its key is not in for_each any more", "Replace <span", "cannot be changed in place", "forces the replacement", "sensitive, not shown", "Change <span", "Create <span", "known after the apply", "Others <span",
+		`<span class="delete">  - resource`, `<span class="replace">-/+ resource`, "&lt;script&gt;alert", "/ui/tasks/web/plan.txt"} {
+		next := strings.Index(page[at:], want)
+		if next < 0 {
+			t.Errorf("the page lacks %q after %q", want, page[max(0, at-80):at])
+			continue
+		}
+		at += next
+	}
+	whole, header := s.page("/ui/tasks/web/plan.txt")
+	if whole != text+"\n<script>alert(1)</script>" || header.Get("Content-Type") != "text/plain; charset=utf-8" || header.Get("X-Content-Type-Options") != "nosniff" {
+		t.Errorf("as text it is %v\n%s", header, whole)
+	}
+	if page, _ = s.page("/ui/tasks/large"); !strings.Contains(page, "<b>306</b> to destroy") || !strings.Contains(page, "and 106 more") || strings.Contains(page, "in-place") || !strings.Contains(page, "/ui/tasks/large/plan.txt") {
+		t.Errorf("a large plan makes a page of %d bytes", len(page))
+	}
+}
+
+func TestTaskPage_StaysAsTheReaderLeftItWhileItRefreshes(t *testing.T) {
+	s := newSite(t, "web")
+	plan, text := poolPlan()
+	task := s.waits("web", plan, text)
+	s.write("web", task)
+	b := browsertest.New(t)
+	b.Open(s.url + "/ui/tasks/web")
+	b.Until("The plan that waits for approval", "web-3.node-3.dc1", "10.0.0.21:8080 was 10.0.0.1:8080")
+	b.Click("Approve")
+	b.Fill("Comment", "seen with Ben")
+	browsertest.Eval[chromedp.Void](b, "document.querySelectorAll('.resources details')[7].open = true; document.querySelector('.group').open = false")
+	task.Failures = 3 // the page shows it
+	s.write("web", task)
+	b.Until("3 in a row", "Terraform will destroy 11 resources, change 24 resources, add 9 resources.", "forces the replacement")
+	const shown = `[document.querySelectorAll('.resources details')[7].open, !document.querySelector('.group').open, document.activeElement.name === 'comment', document.activeElement.value].join()`
+	if got := browsertest.Eval[string](b, shown); got != "true,true,true,seen with Ben" {
+		t.Errorf("after the page has refreshed itself: %s", got)
+	}
+	// Another plan must not be approved with what was written for this one.
+	s.write("web", s.waits("web", plan, text))
+	b.Until(s.task("web").Run.Wait.ID)
+	if got := browsertest.Eval[int](b, "document.querySelectorAll('.act[open]').length + document.querySelectorAll('.resources details[open]').length"); got != 0 {
+		t.Error("what was open for the other plan is open for this one")
+	}
+	b.Accessible()
+	b.Quiet()
+}
+
+func TestTaskPage_ActsInTwoStepsWithoutScripts(t *testing.T) {
+	s := newSite(t, "web")
+	plan, text := poolPlan()
+	s.write("web", s.waits("web", plan, text))
+	b := browsertest.New(t)
+	b.WithoutScripts()
+	b.Open(s.url + "/ui/tasks/web")
+	b.Click("Approve")
+	b.Fill("Comment", "seen with Ben")
+	b.Click("Approve, and destroy 11 resources")
+	b.Until("The plan is approved", "Approved by", "seen with Ben")
+	if a := s.task("web").Run.Resume; a == nil || a.Approval == nil || a.Approval.Comment != "seen with Ben" {
+		t.Errorf("the plan is not approved: %+v", a)
+	}
+	b.Click("Hold")
+	b.Fill("Comment", "maintenance")
+	b.Click("Put on hold")
+	b.Until("maintenance")
+	b.Click("Release")
+	b.Click("Release the task")
+	b.Until("The task is released")
+	b.Quiet()
+}
