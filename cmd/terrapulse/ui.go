@@ -13,9 +13,13 @@ import (
 	"github.com/terrapulse/terrapulse/internal/web"
 )
 
-// uiPoll is how often an open page asks the function URL for news. Each request is an
-// invocation, which docs/cost.md counts.
-const uiPoll = 5 * time.Second
+// uiPoll is how often the function URL is asked for news while a page is open, and
+// uiRest the same while nothing changes. Each request is an invocation, which
+// docs/cost.md counts.
+const (
+	uiPoll = 5 * time.Second
+	uiRest = 15 * time.Second
+)
 
 // uiCommand serves the pages of a deployment in AWS, or of another instance, on this
 // machine.
@@ -71,7 +75,7 @@ func (a *app) ui(stackName string, port int, api *apiFlags) int {
 			first = false
 		},
 		Handler: web.New(a.ctx, web.Options{
-			API: client, Poll: uiPoll, Stack: shown, Version: version, Now: time.Now, Log: log,
+			API: client, Poll: uiPoll, Rest: uiRest, Stack: shown, Version: version, Now: time.Now, Log: log,
 			Who:    func(*http.Request) access.Sender { return access.Sender{Name: userAtHost()} },
 			MayAct: func(*http.Request) bool { return true }, // the API decides
 		}),

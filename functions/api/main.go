@@ -76,7 +76,7 @@ func newHandler(ctx context.Context, environ []string, out io.Writer) (http.Hand
 	})}
 	log := logging.JSON(out, settings.LogLevel)
 	inForce := &inForce{store: store, bundles: bundle.Bucket{Client: objects, Location: settings.Bundle}}
-	return inTime(http.MaxBytesHandler(api.New(api.Options{
+	return inTime(request.Compressed(http.MaxBytesHandler(api.New(api.Options{
 		Control: &reconcile.Control{
 			Store: store, Base: inForce.load, Source: new(overlay.Source), Plan: inspect(reconciler), Wake: wake(reconciler, log),
 			Output: func(ctx context.Context, url string) ([]byte, error) {
@@ -90,7 +90,7 @@ func newHandler(ctx context.Context, environ []string, out io.Writer) (http.Hand
 		},
 		Links: links(ecstask.Console{Cluster: settings.Cluster, LogGroup: settings.RunnerLog}),
 		Who:   who, Log: log, Version: version, Store: apispec.Store{Kind: "dynamodb", Where: settings.Table},
-	}), request.MaxBody)), nil
+	}), request.MaxBody))), nil
 }
 
 // links returns a function that returns the pages of the AWS console about the container of a run.

@@ -137,6 +137,7 @@ type cloud struct {
 	secrets map[string]string // by ARN
 	started int               // containers that have ended
 	settled int               // containers whose end the function settle has been told
+	sent    int               // bytes of the answers of the function URL
 	output  testtools.Output  // of containers
 	env     map[string]string // of every program that asks AWS for something
 }

@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -14,6 +16,8 @@ import (
 	"testing"
 	"text/tabwriter"
 	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/terrapulse/terrapulse/internal/state"
 	"github.com/terrapulse/terrapulse/internal/testtools"
@@ -33,6 +37,7 @@ const (
 	objectPut      = 0.005 / 1000
 	objectGet      = 0.0004 / 1000
 	logGB          = 0.50
+	sentGB         = 0.09 // to the internet
 	metricMonth    = 0.30
 	alarmMonth     = 0.10
 	secretMonth    = 0.40
@@ -62,6 +67,7 @@ type usage struct {
 	containers   float64
 	container    time.Duration // of the processor, which a container has one of
 	logBytes     float64
+	sentBytes    float64 // to callers of the function URL
 	scheduled    float64
 	events       float64 // on the bus
 	monthMetrics float64
@@ -71,13 +77,14 @@ type usage struct {
 func (u usage) times(n float64) usage {
 	u.invocations, u.reads, u.writes, u.gets, u.puts, u.containers = n*u.invocations, n*u.reads, n*u.writes, n*u.gets, n*u.puts, n*u.containers
 	u.function, u.container = time.Duration(n*float64(u.function)), time.Duration(n*float64(u.container))
-	u.logBytes, u.scheduled, u.events = n*u.logBytes, n*u.scheduled, n*u.events
+	u.logBytes, u.sentBytes, u.scheduled, u.events = n*u.logBytes, n*u.sentBytes, n*u.scheduled, n*u.events
 	return u
 }
 
 func (u usage) plus(v usage) usage {
 	u.invocations, u.reads, u.writes, u.gets, u.puts, u.containers = u.invocations+v.invocations, u.reads+v.reads, u.writes+v.writes, u.gets+v.gets, u.puts+v.puts, u.containers+v.containers
 	u.function, u.container, u.logBytes, u.scheduled = u.function+v.function, u.container+v.container, u.logBytes+v.logBytes, u.scheduled+v.scheduled
+	u.sentBytes += v.sentBytes
 	u.events, u.monthMetrics, u.monthAlarms = u.events+v.events, u.monthMetrics+v.monthMetrics, u.monthAlarms+v.monthAlarms
 	return u
 }
@@ -97,6 +104,7 @@ func (u usage) items() []item {
 		{"Fargate", u.billed().Seconds() * (containerCPU*fargateVCPU + containerGB*fargateGB)},
 		{"S3", u.gets*objectGet + u.puts*objectPut},
 		{"CloudWatch Logs", u.logBytes / 1e9 * logGB},
+		{"data transfer", u.sentBytes / 1e9 * sentGB},
 		{"CloudWatch metrics and alarms", u.monthMetrics*metricMonth + u.monthAlarms*alarmMonth},
 	}
 }
@@ -120,7 +128,7 @@ func (c *cloud) taken() usage {
 	u := usage{invocations: float64(c.lambda.invocations), function: c.lambda.billed}
 	c.lambda.mu.Unlock()
 	c.mu.Lock()
-	u.containers = float64(c.started)
+	u.containers, u.sentBytes = float64(c.started), float64(c.sent)
 	c.mu.Unlock()
 	// The time by the clock depends on what else this machine does.
 	var ended syscall.Rusage
@@ -139,7 +147,7 @@ func (c *cloud) taken() usage {
 			u.puts += float64(n)
 		}
 	}
-	u.logBytes = float64(len(c.lambda.logs(c.reconcile)) + len(c.lambda.logs(c.settle)) + len(c.output.String()))
+	u.logBytes = float64(len(c.lambda.logs(c.reconcile)) + len(c.lambda.logs(c.settle)) + len(c.lambda.logs(c.api)) + len(c.output.String()))
 	return u
 }
 
@@ -176,6 +184,8 @@ type measured struct {
 	refresh usage // by a tick that reads every view, as one does every 5 minutes
 	change  usage // by a change
 	metrics struct{ ticks, all int }
+	// What a page of `terrapulse ui` takes each time that it asks for news.
+	page, largePage usage
 }
 
 // measure measures a deployment of n tasks, which a change concerns together.
@@ -230,7 +240,61 @@ func measure(c *cloud, n int) (m measured) {
 	m.change = c.taken().minus(before)
 	m.change = m.change.plus(m.refresh) // the schedule's tick in the container's minute looks at the run
 	m.metrics.all = metricsIn(c.lambda.logs(c.reconcile)[logged:] + c.lambda.logs(c.settle) + c.output.String())
+
+	c.until("all that a change brings has ended", c.quiet)
+	m.page = c.news()
+	c.manyTasks(1000, "task-0", func(*state.Task) {})
+	m.largePage = c.news()
 	return m
+}
+
+// news returns what a request for news takes, of a function that has answered before.
+func (c *cloud) news() usage {
+	c.t.Helper()
+	ask := func() {
+		r := httptest.NewRequest(http.MethodGet, "/v1/overview", nil)
+		r.Header.Set("Accept-Encoding", "gzip")
+		if status, _, said, err := c.handOn(r, nil, ann); err != nil || status != http.StatusOK {
+			c.t.Fatalf("overview: %d, %v: %s", status, err, said)
+		}
+	}
+	ask()
+	least := usage{function: time.Hour}
+	for range 10 {
+		before := c.taken()
+		ask()
+		if u := c.taken().minus(before); u.function < least.function { // this machine may do other things, too
+			least = u
+		}
+	}
+	return least
+}
+
+// manyTasks writes the records of further tasks, which are like that of another one with
+// as many runs as are kept.
+func (c *cloud) manyTasks(n int, as string, change func(*state.Task)) {
+	c.t.Helper()
+	like, err := state.Read[state.Task](c.t.Context(), c.store, state.TaskKey(as))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	var changes []state.Change
+	for i := range n {
+		task, name := like.Data, fmt.Sprintf("many-%04d", i)
+		for range 20 { // as many as a record keeps
+			run := state.Run{ID: uuid.Must(uuid.NewV7()).String(), Task: name, Kind: state.KindApply, State: state.RunSucceeded, Digest: task.Observed,
+				Started: time.Now().Add(-time.Minute), Ended: time.Now()}
+			task, _ = task.Conclude(run, task.Attempted.Definition)
+		}
+		change(&task)
+		changes = append(changes, state.Create(state.TaskKey(name), state.Encode(task)))
+		if len(changes) == 15 || i == n-1 {
+			if _, err := c.store.Apply(c.t.Context(), changes...); err != nil {
+				c.t.Fatal(err)
+			}
+			changes = nil
+		}
+	}
 }
 
 // metricsIn counts the metrics that log lines define.
@@ -296,6 +360,16 @@ func TestTheCostThatIsDocumentedIsWhatIsMeasured(t *testing.T) {
 		says(s.row, s.u.dollars())
 	}
 	t.Logf("a change: %.0f events, %.0f container, %s of the processor, %s billed", m.change.events, m.change.containers, m.change.container.Round(time.Millisecond), m.change.billed())
+
+	const polls = 3600 / 15 // an hour, while nothing changes
+	for _, p := range []struct {
+		with string
+		page usage
+	}{{"5 tasks", m.page}, {"1,000 tasks", m.largePage}} {
+		always := p.page.times(polls * month.Hours())
+		t.Logf("a page, with %s: a request takes %s, %g units, %.0f bytes\n%s", p.with, p.page.function, p.page.reads, p.page.sentBytes, bill(always))
+		says("a page that is always open, with "+p.with, always.dollars())
+	}
 
 	says("a secret in Secrets Manager (Consul's token), read every 5 minutes", secretMonth+ticks/5*secretRead)
 	says("a public address for each container (`AssignPublicIp`), with a change every 10 minutes", often.billed().Seconds()*publicAddress)

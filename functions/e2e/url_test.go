@@ -43,7 +43,6 @@ type functionURL struct {
 	callers  map[string]caller // by access key
 	throttle bool
 	requests map[string]int // that were handed to the function
-	sent     int            // bytes of all answers
 }
 
 // caller is a principal with credentials.
@@ -132,9 +131,6 @@ func (f *functionURL) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuse(http.StatusBadGateway, "Internal Server Error")
 		return
 	}
-	f.mu.Lock()
-	f.sent += len(said)
-	f.mu.Unlock()
 	for name, value := range header {
 		w.Header().Set(name, value)
 	}
@@ -192,11 +188,11 @@ func (f *functionURL) throttled(yes bool) {
 	f.throttle = yes
 }
 
-// passed returns how many requests were handed to the function, and the bytes of its answers.
-func (f *functionURL) passed() (requests map[string]int, sent int) {
+// passed returns how many requests were handed to the function.
+func (f *functionURL) passed() map[string]int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return maps.Clone(f.requests), f.sent
+	return maps.Clone(f.requests)
 }
 
 // handOn hands a request to the function, as Lambda does.
@@ -227,5 +223,8 @@ func (c *cloud) handOn(r *http.Request, body []byte, by caller) (status int, hea
 	if err := json.Unmarshal(prelude, &head); err != nil || !streamed {
 		return 0, nil, nil, fmt.Errorf("not streamed: %w: %q", err, answer)
 	}
+	c.mu.Lock()
+	c.sent += len(rest)
+	c.mu.Unlock()
 	return head.StatusCode, head.Headers, rest, nil
 }

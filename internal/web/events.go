@@ -18,6 +18,9 @@ import (
 // proxies keep it open.
 const heartbeat = 15 * time.Second
 
+// restAfter is how long nothing must have changed before the API is asked less often.
+const restAfter = 5 * time.Minute
+
 // How many pages can be open at a time, in all and from one address. Further ones are
 // refused and try again.
 const (
@@ -61,8 +64,9 @@ func digest(v any) string {
 // open, once for all of them.
 type news struct {
 	ctx   context.Context // streams end with it
-	every time.Duration
-	lasts time.Duration // a stream
+	every time.Duration   // between two reads
+	rest  time.Duration   // the same while nothing changes
+	lasts time.Duration   // a stream
 	read  func(context.Context) (digests, error)
 	// changed is called before pages are told of a change.
 	changed func()
@@ -71,6 +75,8 @@ type news struct {
 	streams map[*stream]struct{}
 	clients map[string]int     // how many streams each address has
 	last    digests            // nil until the loop has read something
+	overall string             // digest of all that was read last, also by earlier loops
+	moved   time.Time          // when that changed
 	stop    context.CancelFunc // of the loop, which runs while there are streams
 	now     chan struct{}      // reads at once
 }
@@ -131,8 +137,6 @@ func (s *stream) tell(now digests) {
 }
 
 func (n *news) loop(ctx context.Context) {
-	tick := time.NewTicker(n.every)
-	defer tick.Stop()
 	for {
 		now, err := n.read(ctx)
 		if err != nil {
@@ -142,7 +146,7 @@ func (n *news) loop(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
+		case <-time.After(n.pause()):
 		case <-n.now:
 		}
 	}
@@ -160,12 +164,25 @@ func (n *news) stir() {
 	}
 }
 
+// pause is how long the loop waits.
+func (n *news) pause() time.Duration {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if time.Since(n.moved) > restAfter {
+		return n.rest
+	}
+	return n.every
+}
+
 // tell tells the streams whose topics have changed.
 func (n *news) tell(ctx context.Context, now digests) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if ctx.Err() != nil {
 		return // another loop may have begun
+	}
+	if n.overall != now[""] {
+		n.overall, n.moved = now[""], time.Now()
 	}
 	if n.last == nil || n.last[""] != now[""] {
 		n.changed()

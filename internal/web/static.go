@@ -1,15 +1,13 @@
 package web
 
 import (
-	"compress/gzip"
 	"crypto/sha256"
 	"encoding/hex"
-	"io"
 	"io/fs"
 	"net/http"
 	"path"
-	"strings"
-	"sync"
+
+	"github.com/terrapulse/terrapulse/internal/request"
 )
 
 // staticVersion changes with the static files. It is part of their addresses, so that
@@ -65,51 +63,14 @@ func sendStatic(w http.ResponseWriter, contentType string, raw []byte) {
 	_, _ = w.Write(raw) // an error means that the client has gone
 }
 
-var compressors = sync.Pool{New: func() any { return gzip.NewWriter(io.Discard) }}
-
 // compressed compresses answers, but no streams: an event must leave at once.
 func compressed(next http.Handler) http.Handler {
+	whole := request.Compressed(next)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == Root+"events" || r.Method != http.MethodGet || !strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+		if r.URL.Path == Root+"events" {
 			next.ServeHTTP(w, r)
 			return
 		}
-		zip := compressors.Get().(*gzip.Writer)
-		zip.Reset(w)
-		c := &compressing{ResponseWriter: w, zip: zip}
-		next.ServeHTTP(c, r)
-		if c.begun {
-			_ = zip.Close() // an error means that the client has gone
-		}
-		compressors.Put(zip)
+		whole.ServeHTTP(w, r)
 	})
-}
-
-// compressing compresses the body of an answer, if it may have one.
-type compressing struct {
-	http.ResponseWriter
-	zip    *gzip.Writer
-	header bool // has been sent
-	begun  bool // the body is compressed
-}
-
-func (c *compressing) WriteHeader(status int) {
-	c.header = true
-	if c.begun = status < 300 || status >= 400; c.begun {
-		h := c.Header()
-		h.Set("Content-Encoding", "gzip")
-		h.Add("Vary", "Accept-Encoding")
-		h.Del("Content-Length")
-	}
-	c.ResponseWriter.WriteHeader(status)
-}
-
-func (c *compressing) Write(p []byte) (int, error) {
-	if !c.header {
-		c.WriteHeader(http.StatusOK)
-	}
-	if !c.begun {
-		return c.ResponseWriter.Write(p)
-	}
-	return c.zip.Write(p)
 }

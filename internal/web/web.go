@@ -30,6 +30,8 @@ type Options struct {
 	// every 2 seconds: one request, however many pages there are. Pages are told when
 	// something has changed.
 	Poll time.Duration
+	// Rest is the same while nothing has changed for 5 minutes; by default Poll.
+	Rest time.Duration
 	// Stack is the name of the deployment that the pages show; "" for this instance.
 	Stack string
 	// Who names the viewer; it also says whether that is proven.
@@ -56,8 +58,9 @@ var files embed.FS
 // ctx.
 func New(ctx context.Context, o Options) http.Handler {
 	o.Poll = cmp.Or(o.Poll, 2*time.Second)
+	o.Rest = cmp.Or(o.Rest, o.Poll)
 	p := &pages{Options: o, source: newSource(o), version: staticVersion()}
-	p.news = &news{ctx: ctx, every: o.Poll, lasts: streamTime, read: p.source.latest, changed: p.source.outdate}
+	p.news = &news{ctx: ctx, every: o.Poll, rest: o.Rest, lasts: streamTime, read: p.source.latest, changed: p.source.outdate}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+Root+"{$}", func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, Root+"tasks", http.StatusFound)

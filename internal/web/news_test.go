@@ -1,0 +1,41 @@
+package web
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestNews_AreReadOnceForAllPagesAndLessOftenWhileNothingChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		reads, state := 0, "first"
+		n := &news{ctx: t.Context(), every: 5 * time.Second, rest: 15 * time.Second, changed: func() {},
+			read: func(context.Context) (digests, error) { reads++; return digests{"": state}, nil }}
+		passes := func(what string, d time.Duration, want int) {
+			t.Helper()
+			synctest.Wait()
+			reads = 0
+			time.Sleep(d)
+			synctest.Wait()
+			if reads != want {
+				t.Errorf("%s: %d reads in %s, want %d", what, reads, d, want)
+			}
+		}
+		var ends []func()
+		for range 20 {
+			_, end, _ := n.follow("192.0.2.1", "", "first")
+			ends = append(ends, end)
+		}
+		passes("20 pages are open", 5*time.Minute-time.Second, 59)
+		time.Sleep(16 * time.Second)
+		passes("nothing changes", time.Hour, 240)
+		state = "second"
+		time.Sleep(16 * time.Second)
+		passes("after a change", time.Minute, 12)
+		for _, end := range ends {
+			end()
+		}
+		passes("no page is open", time.Hour, 0)
+	})
+}
