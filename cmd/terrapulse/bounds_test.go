@@ -36,6 +36,7 @@ func BenchmarkBounds(b *testing.B) {
 	b.Run("once on Consul", func(b *testing.B) { m.on(b).once("Consul", "", 0.75, 0.55) })
 	b.Run("latency", func(b *testing.B) { m.on(b).latency() })
 	b.Run("rest", func(b *testing.B) { m.on(b).rest() })
+	b.Run("pages", func(b *testing.B) { m.on(b).pages() })
 	b.Run("idle", func(b *testing.B) { m.on(b).idle() })
 	b.Run("names", func(b *testing.B) {
 		m.on(b).manyServices("names", func(names []string) string { return fmt.Sprintf("names = [%s]", `"`+strings.Join(names, `", "`)+`"`) })

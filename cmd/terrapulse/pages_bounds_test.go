@@ -1,0 +1,116 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/testtools"
+)
+
+// pages measures by how much the pages enlarge the program, and the memory of start
+// with ten tasks after people have read the pages for a while.
+func (m *bounds) pages() {
+	with, without := m.size(m.program), m.size(m.withoutPages())
+	m.row("the program: larger through the pages by", fmt.Sprintf("%.2f of %.1f MB", with-without, with), "<= 1.5 MB", with-without <= 1.5)
+
+	s := newSite(m.b)
+	s.register("web", "web-1", 8080, "passing")
+	p := m.start(s, m.config(s, `backend "local" {}`, m.tasks(s, 10)))
+	eventually(m.b, "all ten tasks are applied", func() bool { return strings.Count(p.stderr.String(), "run succeeded") == 10 })
+	ctx, leave := context.WithCancel(m.b.Context())
+	for range 20 {
+		go m.stays(ctx, p.served()+"/ui/events?topic=")
+	}
+	for range 20 {
+		for _, page := range []string{"tasks", "tasks/task0", "runs", "health", "static/style.css"} {
+			if text := m.page(p.served() + "/ui/" + page); !strings.Contains(text, "task") {
+				m.b.Fatalf("the page %s is %s", page, text)
+			}
+		}
+	}
+	time.Sleep(5 * time.Second)
+	open := residentMB(m.b, p.Process.Pid, "VmRSS")
+	leave()
+	time.Sleep(5 * time.Second)
+	rest := residentMB(m.b, p.Process.Pid, "VmRSS")
+	p.stop()
+	m.row("start with 10 tasks and 20 pages open: memory", fmt.Sprintf("%.1f MB", open), "<= 40 MB", open <= 40)
+	m.row("start at rest after that: memory", fmt.Sprintf("%.1f MB", rest), "<= 40 MB", rest <= 40)
+}
+
+// size returns the size of a program in MB.
+func (m *bounds) size(program string) float64 {
+	m.b.Helper()
+	info, err := os.Stat(program)
+	if err != nil {
+		m.b.Fatal(err)
+	}
+	return float64(info.Size()) / 1e6
+}
+
+// withoutPages builds the program with an empty package in place of the pages.
+func (m *bounds) withoutPages() string {
+	m.b.Helper()
+	top := testtools.Root(m.b)
+	replace := map[string]string{filepath.Join(top, "internal/web/nopages.go"): filepath.Join(top, "cmd/terrapulse/testdata/nopages/web.go")}
+	sources, err := filepath.Glob(filepath.Join(top, "internal/web/*.go"))
+	if err != nil {
+		m.b.Fatal(err)
+	}
+	for _, source := range sources {
+		replace[source] = "" // as if it did not exist
+	}
+	raw, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		m.b.Fatal(err)
+	}
+	overlay := filepath.Join(m.b.TempDir(), "overlay.json")
+	if err := os.WriteFile(overlay, raw, 0o600); err != nil {
+		m.b.Fatal(err)
+	}
+	program := filepath.Join(m.b.TempDir(), "nopages")
+	build := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-overlay", overlay, "-o", program, ".")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		m.b.Fatalf("build without pages (has internal/web more that others use than testdata/nopages?): %v\n%s", err, out)
+	}
+	return program
+}
+
+func (m *bounds) page(url string) string {
+	m.b.Helper()
+	res, err := http.Get(url)
+	if err != nil {
+		m.b.Fatal(err)
+	}
+	defer res.Body.Close()
+	raw, err := io.ReadAll(res.Body)
+	if err != nil {
+		m.b.Fatal(err)
+	}
+	return string(raw)
+}
+
+// stays keeps a page open.
+func (m *bounds) stays(ctx context.Context, url string) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return
+	}
+	defer res.Body.Close()
+	for lines := bufio.NewScanner(res.Body); lines.Scan(); {
+	}
+}
