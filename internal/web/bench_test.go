@@ -3,6 +3,7 @@ package web_test
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -12,11 +13,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
-// BenchmarkTasks asks for the page of 1,000 tasks 20 times a second, while 20 pages are
-// open and tasks change. 99 of 100 answers must come within 50 ms.
+// BenchmarkTasks asks for the page of 1,000 tasks with their latest runs 20 times a
+// second, while a task changes each second and 20 open pages show that at once. 99 of 100
+// answers must come within 50 ms.
 func BenchmarkTasks(b *testing.B) {
 	const (
 		tasks, streams, perSecond, seconds = 1000, 20, 20, 20
@@ -28,7 +32,12 @@ func BenchmarkTasks(b *testing.B) {
 	}
 	s := newSite(b, names...)
 	for _, name := range names {
-		s.write(name, s.ran(name, state.RunSucceeded, "service web: +web-1"))
+		task := s.ran(name, state.RunSucceeded, "service web: +web-1")
+		for range state.RecentRuns {
+			task, _ = task.Conclude(state.Run{ID: uuid.Must(uuid.NewV7()).String(), Task: name, Kind: state.KindApply, State: state.RunSucceeded, Digest: "A",
+				Started: time.Now().Add(-time.Second), Ended: time.Now()}, "definition")
+		}
+		s.write(name, task)
 	}
 	for b.Loop() {
 		ctx, stop := context.WithCancel(b.Context())
@@ -50,14 +59,8 @@ func BenchmarkTasks(b *testing.B) {
 			<-tick.C
 			asks.Go(func() {
 				began := time.Now()
-				res, err := s.get(fmt.Sprintf("/ui/tasks?page=%d", n%20+1))
-				if err != nil {
-					b.Error(err)
-					return
-				}
-				defer res.Body.Close()
-				if raw, err := io.ReadAll(res.Body); err != nil || res.StatusCode != http.StatusOK || !strings.Contains(string(raw), "task-") {
-					b.Errorf("%s: %v", res.Status, err)
+				if text, err := s.load(fmt.Sprintf("/ui/tasks?page=%d", n%20+1)); err != nil || !strings.Contains(text, "task-") {
+					b.Errorf("%v: %s", err, text)
 				}
 				mu.Lock()
 				defer mu.Unlock()
@@ -70,6 +73,7 @@ func BenchmarkTasks(b *testing.B) {
 		group.Wait()
 		slices.Sort(took)
 		p99 := took[len(took)*99/100]
+		b.Logf("median %s, 99%% %s, longest %s", took[len(took)/2], p99, took[len(took)-1])
 		b.ReportMetric(float64(p99.Milliseconds()), "p99-ms")
 		if p99 > bound {
 			b.Errorf("p99 is %s, more than %s", p99, bound)
@@ -77,7 +81,7 @@ func BenchmarkTasks(b *testing.B) {
 	}
 }
 
-// listen keeps a page open.
+// listen keeps a page open, which is brought up to date after each change.
 func (s *site) listen(ctx context.Context) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+"/ui/events?topic=", nil)
 	if err != nil {
@@ -89,5 +93,22 @@ func (s *site) listen(ctx context.Context) {
 	}
 	defer res.Body.Close()
 	for lines := bufio.NewScanner(res.Body); lines.Scan(); {
+		if lines.Text() == "event: changed" {
+			_, _ = s.load("/ui/tasks") // those that are measured report errors
+		}
 	}
+}
+
+// load returns the text of a page.
+func (s *site) load(path string) (string, error) {
+	res, err := s.get(path)
+	if err != nil {
+		return "", err
+	}
+	defer res.Body.Close()
+	raw, err := io.ReadAll(res.Body)
+	if err == nil && res.StatusCode != http.StatusOK {
+		err = errors.New(res.Status)
+	}
+	return string(raw), err
 }

@@ -1,6 +1,7 @@
 package web_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -9,6 +10,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"github.com/terrapulse/terrapulse/internal/browsertest"
+	"github.com/terrapulse/terrapulse/internal/state"
 )
 
 // everyPage are the paths of all pages in all states, with words that they show.
@@ -184,4 +186,34 @@ func TestPages_FirstLoadIsSmallAndFromHere(t *testing.T) {
 		}
 	}
 	t.Logf("%d bytes in %d files", total, len(files))
+}
+
+func TestPages_ShowAThousandTasksPageByPage(t *testing.T) {
+	var names []string
+	for i := range 1000 {
+		names = append(names, fmt.Sprintf("task-%04d", i))
+	}
+	s := newSite(t, names...)
+	fail := func(name, text string) {
+		task := s.ran(name, state.RunFailed, text)
+		task.Reason = state.Reason{Code: state.ReasonBackoff, Text: text}
+		s.write(name, task)
+	}
+	fail("task-0777", "no route to the firewall")
+	b := browsertest.New(t)
+	b.Open(s.url + "/ui/tasks")
+	b.Until("1000", "task-0000", "task-0777", "no route") // which is not on the first page, but needs attention
+	if text := b.Text("main"); strings.Contains(text, "task-0500") {
+		t.Error("the first page has half of all tasks")
+	}
+	b.Click("Next")
+	b.Comes("page=2")
+	b.Until("task-0099")
+	b.Fill("Search", "task-099"+kb.Enter)
+	b.Comes("q=task-099")
+	b.Until("task-0990", "task-0999")
+	fail("task-0995", "the disk is full")
+	b.Until("the disk is full")
+	b.Accessible()
+	b.Quiet()
 }
