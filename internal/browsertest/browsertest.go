@@ -61,6 +61,10 @@ func New(t testing.TB) *Browser {
 	if err := chromedp.Do(ctx); err != nil { // the tab lives as long as the context of its first action
 		t.Fatalf("open a tab: %v", err)
 	}
+	// Pages behind another tab would pause.
+	if _, err := chromedp.Call(ctx, emulation.SetFocusEmulationEnabled, emulation.SetFocusEmulationEnabledParams{Enabled: true}); err != nil {
+		t.Fatal(err)
+	}
 	b.Window(1200, 900)
 	go func() {
 		for m, err := range chromedp.Console(ctx) {

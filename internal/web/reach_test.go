@@ -202,7 +202,7 @@ func TestPages_ShowAThousandTasksPageByPage(t *testing.T) {
 	fail("task-0777", "no route to the firewall")
 	b := browsertest.New(t)
 	b.Open(s.url + "/ui/tasks")
-	b.Until("1000", "task-0000", "task-0777", "no route") // which is not on the first page, but needs attention
+	b.Until("1,000", "task-0000", "task-0777", "no route") // which is not on the first page, but needs attention
 	if text := b.Text("main"); strings.Contains(text, "task-0500") {
 		t.Error("the first page has half of all tasks")
 	}
