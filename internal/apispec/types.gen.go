@@ -1238,7 +1238,7 @@ type TaskGuard struct {
 type TaskOverview struct {
 	Applied *time.Time `json:"applied,omitempty"`
 
-	// Approval which plans need an approval
+	// Approval which plans need an approval, in words
 	Approval *string `json:"approval,omitempty"`
 
 	// Changed in Consul, and not yet applied
