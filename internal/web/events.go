@@ -32,11 +32,17 @@ const (
 // a task for longer than their session.
 const streamTime = 15 * time.Minute
 
-// digests are those of the topics of an overview: each task, and "" for all of it.
+// digests are those of the topics of an overview: each task, "" for all tasks and what
+// concerns them all, and everything.
 type digests map[string]string
 
+// everything is the topic that also has what moves when no task changes, such as the
+// gates of Consul. No task has this name.
+const everything = "/"
+
 func digestsOf(o apispec.Overview) digests {
-	o.LastGoodTick = nil
+	moves := []any{o.LastGoodTick, o.Gates}
+	o.LastGoodTick, o.Gates = nil, nil
 	if o.Leader != nil {
 		leader := *o.Leader
 		leader.Until = time.Time{} // it is renewed all the time
@@ -51,6 +57,7 @@ func digestsOf(o apispec.Overview) digests {
 		apispec.Overview
 		Topics digests
 	}{o, all})
+	all[everything] = digest(append(moves, all[""]))
 	return all
 }
 
@@ -184,7 +191,7 @@ func (n *news) tell(ctx context.Context, now digests) {
 	if n.overall != now[""] {
 		n.overall, n.moved = now[""], time.Now()
 	}
-	if n.last == nil || n.last[""] != now[""] {
+	if n.last == nil || n.last[everything] != now[everything] {
 		n.changed()
 	}
 	n.last = now

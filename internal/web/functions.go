@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"html/template"
@@ -38,13 +39,15 @@ var functions = template.FuncMap{
 		raw, err := json.MarshalIndent(v, "", "  ")
 		return string(raw), err
 	},
-	"sorts":   func() []sorting { return sortings },
-	"column":  func(f filter, name, label string) column { return column{label, f.SortLink(name), f.Sorted(name)} },
-	"pieces":  pieces,
-	"strip":   stripOf,
-	"since":   since,
-	"number":  number,
-	"counted": counted,
+	"sorts":       func() []sorting { return sortings },
+	"column":      func(f filter, name, label string) column { return column{label, f.SortLink(name), f.Sorted(name)} },
+	"pieces":      pieces,
+	"memberState": memberState,
+	"storeName":   func(kind string) string { return cmp.Or(storeNames[kind], kind) },
+	"strip":       stripOf,
+	"since":       since,
+	"number":      number,
+	"counted":     counted,
 	"calm": func(t apispec.TaskOverview) bool {
 		return urgency(t) == 0 && (tones[t.Phase] == good || tones[t.Phase] == calm || tones[t.Phase] == absent)
 	},
@@ -122,11 +125,29 @@ func prose(text string) template.HTML {
 	return template.HTML(b.String())
 }
 
+// storeNames are what people call the kinds of stores.
+var storeNames = map[string]string{"sqlite": "SQLite", "consul": "Consul KV", "dynamodb": "DynamoDB"}
+
+// memberState is what an instance of a cluster does, and what that means.
+func memberState(m apispec.ClusterMember) tab {
+	switch state := apispec.Deref(m.State); {
+	case state == apispec.MemberStateLeads || m.Leader:
+		return tab{Name: "leads", Tone: good}
+	case state == apispec.MemberStateSilent:
+		return tab{Name: "silent", Tone: bad}
+	case !m.Healthy:
+		return tab{Name: "unhealthy", Tone: bad}
+	}
+	return tab{Name: "stands by", Tone: calm}
+}
+
 // deref returns what an optional text or number of the API is; its zero value if it
 // is missing.
 func deref(v any) any {
 	switch v := v.(type) {
 	case *string:
+		return apispec.Deref(v)
+	case *int64:
 		return apispec.Deref(v)
 	case *int:
 		return apispec.Deref(v)

@@ -2,8 +2,10 @@ package web
 
 import (
 	"context"
+	"errors"
 	"net/http"
 
+	"github.com/terrapulse/terrapulse/internal/apiclient"
 	"github.com/terrapulse/terrapulse/internal/apispec"
 )
 
@@ -13,7 +15,9 @@ type healthPage struct {
 	Healthy   bool                    `json:"healthy"`
 	Alerts    []alert                 `json:"alerts"`
 	Leader    *apispec.Leader         `json:"leader,omitempty"`
+	Store     *apispec.Store          `json:"store,omitempty"`
 	Instances []apispec.ClusterMember `json:"instances,omitempty"`
+	Gates     []apispec.Gate          `json:"gates,omitempty"`
 	Version   apispec.VersionResponse `json:"version"`
 	Overrides []apispec.Override      `json:"overrides"`
 }
@@ -23,23 +27,15 @@ func (p *pages) health(r *http.Request) (view, error) {
 	if err != nil {
 		return view{}, err
 	}
-	page := healthPage{Overview: o, Healthy: o.Healthy, Alerts: alerts(o), Leader: o.Leader, Overrides: o.Overrides}
+	page := healthPage{Overview: o, Healthy: o.Healthy, Alerts: alerts(o), Leader: o.Leader, Store: o.Store,
+		Gates: apispec.Deref(o.Gates), Overrides: o.Overrides}
 	if page.Version, err = read(r.Context(), p.source, "version", p.source.Version); err != nil {
 		return view{}, err
 	}
 	cluster, err := read(r.Context(), p.source, "cluster", func(ctx context.Context) (apispec.ClusterStatus, error) { return p.source.Cluster(ctx) })
-	if err == nil { // an instance that is alone refuses it
-		page.Instances = cluster.Members
+	page.Instances = cluster.Members
+	if refused := (*apiclient.Error)(nil); errors.As(err, &refused) && refused.Status < http.StatusInternalServerError {
+		err = nil // an instance that is alone
 	}
-	return view{title: "Health", template: "health", data: page}, nil
-}
-
-// runsPage are the latest runs of all tasks.
-type runsPage struct {
-	Runs []apispec.Run `json:"runs"`
-}
-
-func (p *pages) runs(r *http.Request) (view, error) {
-	runs, err := read(r.Context(), p.source, "runs", p.source.LatestRuns)
-	return view{title: "Runs", template: "runs", data: runsPage{runs}}, err
+	return view{title: "Health", template: "health", topic: everything, quiet: true, data: page}, err
 }

@@ -24,6 +24,7 @@ type view struct {
 	topic    string // task that the page is about; "" if it shows them all
 	still    bool   // the page never changes
 	again    bool   // the page is asked for again until it can be shown
+	quiet    bool   // some of what it shows changes without news
 	seen     string // digest of the topic when the page was read
 }
 
@@ -31,28 +32,17 @@ type view struct {
 type frame struct {
 	Title, Section, Stack, Version, Nonce string
 
-	URL    string // of this page with its query
-	JSON   string // of the same as JSON
-	Events string // where the page is told of changes; "" if it never changes
-	Again  bool   // the page is asked for again, as it could not be shown
-	Icon   string
-	Viewer viewer
-	Notice string // what the viewer has just done
-	Now    time.Time
-	Data   any
+	URL     string // of this page with its query
+	JSON    string // of the same as JSON
+	Events  string // where the page is told of changes; "" if it never changes
+	Trigger string // when htmx reads the content of the page again
+	Icon    string
+	Viewer  viewer
+	Notice  string // what the viewer has just done
+	Now     time.Time
+	Data    any
 
 	Attention attention
-}
-
-// Trigger is when htmx reads the content of the page again; "" if it never does.
-func (f frame) Trigger() string {
-	switch {
-	case f.Again:
-		return "every 5s"
-	case f.Events != "":
-		return "changed from:#news"
-	}
-	return ""
 }
 
 // viewer is who looks at a page.
@@ -115,8 +105,12 @@ func (p *pages) render(w http.ResponseWriter, r *http.Request, status int, v vie
 	switch {
 	case v.still:
 	case v.again:
-		f.Again = true
+		f.Trigger = "every 5s"
 	default:
+		f.Trigger = "changed from:#news"
+		if v.quiet {
+			f.Trigger += ", every 30s"
+		}
 		f.Events = Root + "events?" + url.Values{"topic": {v.topic}, "seen": {v.seen}}.Encode()
 	}
 	name := "layout"
