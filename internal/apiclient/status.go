@@ -55,6 +55,12 @@ func (c *Client) Run(ctx context.Context, task, id string) (apispec.Run, error) 
 	return answer.Run, err
 }
 
+// Events returns the latest events, the latest first.
+func (c *Client) Events(ctx context.Context) ([]apispec.LatestEvent, error) {
+	answer, err := get[apispec.EventsResponse](ctx, c, "v1/events", nil)
+	return answer.Events, err
+}
+
 // Version returns which program answers.
 func (c *Client) Version(ctx context.Context) (apispec.VersionResponse, error) {
 	return get[apispec.VersionResponse](ctx, c, "v1/version", nil)

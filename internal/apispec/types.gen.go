@@ -67,6 +67,27 @@ func (e EntryAction) Valid() bool {
 	}
 }
 
+// Defines values for EventLevel.
+const (
+	EventLevelError   EventLevel = "error"
+	EventLevelInfo    EventLevel = "info"
+	EventLevelWarning EventLevel = "warning"
+)
+
+// Valid indicates whether the value is a known member of the EventLevel enum.
+func (e EventLevel) Valid() bool {
+	switch e {
+	case EventLevelError:
+		return true
+	case EventLevelInfo:
+		return true
+	case EventLevelWarning:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for Phase.
 const (
 	PhaseApplied     Phase = "applied"
@@ -675,6 +696,12 @@ type EventConfig struct {
 	Source string `json:"source"`
 }
 
+// EventsResponse defines model for EventsResponse.
+type EventsResponse struct {
+	Events    []LatestEvent `json:"events"`
+	RequestID UUID          `json:"request_id"`
+}
+
 // Gate a request to Consul whose index shows that something may have changed
 type Gate struct {
 	// Datacenter if there is none, that of the Consul agent
@@ -718,6 +745,33 @@ type Inspection struct {
 	ChangesPresent bool   `json:"changes_present"`
 	Plan           string `json:"plan"`
 }
+
+// LatestEvent an event that was delivered, or is to be delivered
+type LatestEvent struct {
+	At time.Time `json:"at"`
+
+	// By who caused it
+	By *string `json:"by,omitempty"`
+
+	// Details why, and with which numbers, each as NAME: TEXT
+	Details *[]string `json:"details,omitempty"`
+	ID      string    `json:"id"`
+
+	// Kind identifier, such as run_failed: docs/events.md lists all; later versions add more
+	Kind  string     `json:"kind"`
+	Level EventLevel `json:"level"`
+	Run   *string    `json:"run,omitempty"`
+
+	// Subject task, Consul, configuration or leadership
+	Subject string  `json:"subject"`
+	Task    *string `json:"task,omitempty"`
+
+	// Text what happened, such as: run failed
+	Text string `json:"text"`
+}
+
+// EventLevel defines model for LatestEvent.level.
+type EventLevel string
 
 // Leader defines model for Leader.
 type Leader struct {

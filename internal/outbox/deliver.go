@@ -22,8 +22,9 @@ const (
 	MaxAge     = 7 * 24 * time.Hour
 
 	// removedAtOnce is how many records one write removes: Apply takes
-	// state.MaxChanges, one of which may be the check of the lease.
-	removedAtOnce = state.MaxChanges - 1
+	// state.MaxChanges, of which one may be the check of the lease, and one is the
+	// record of the latest events.
+	removedAtOnce = state.MaxChanges - 2
 
 	// noteTime is how long a delivery may take after the end of its context to note what
 	// the sinks have taken: a slow sink would else get the same events each time.
@@ -71,6 +72,7 @@ type queue struct {
 	records []*stored // oldest first
 	items   []item    // that can be delivered now, in their order
 	failed  map[Sink]error
+	latest  *state.Stored[latest] // as last read or written; nil if it must be read
 }
 
 // result is what a sink did with the events that it was given.
@@ -196,27 +198,19 @@ func (q *queue) conclude(r result) {
 func (q *queue) note(ctx context.Context, marks bool) (err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), noteTime)
 	defer cancel()
-	var done []state.Change
-	var kept []*stored
+	var done, kept []*stored
 	for _, rec := range q.records {
 		if rec.missing(q.sinks) == 0 {
-			done = append(done, state.Delete(rec.Record))
+			done = append(done, rec)
 		} else {
 			kept = append(kept, rec)
 		}
 	}
 	if n := q.tooMany(kept); marks && n > 0 {
 		q.logDropped(kept[:n])
-		for _, rec := range kept[:n] {
-			done = append(done, state.Delete(rec.Record))
-		}
-		kept = kept[n:]
+		done, kept = append(done, kept[:n]...), kept[n:]
 	}
-	for chunk := range slices.Chunk(done, removedAtOnce) {
-		_, failed := q.apply(ctx, chunk)
-		err = errors.Join(err, failed)
-	}
-	if err == nil {
+	if err = q.remove(ctx, done); err == nil {
 		for _, rec := range q.records {
 			rec.gone = !slices.Contains(kept, rec)
 		}
