@@ -98,7 +98,7 @@ func (p *pages) act(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	p.news.stir()
-	http.Redirect(w, r, Root+"tasks/"+url.PathEscape(name)+"?done="+action, http.StatusSeeOther)
+	http.Redirect(w, r, taskURL(name)+"?done="+action, http.StatusSeeOther)
 }
 
 // refuse shows why the API has not done what a button says, and where the viewer goes

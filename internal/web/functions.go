@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"html/template"
+	"net/url"
 	"strings"
 	"time"
 
@@ -23,7 +24,7 @@ var functions = template.FuncMap{
 	"tone":    func(p apispec.Phase) tone { return tones[p] },
 	"runTone": runTone,
 	"changes": changes,
-	"task":    func(name string) string { return Root + "tasks/" + name },
+	"task":    taskURL,
 	"run":     func(r apispec.Run) string { return runURL(r.Task, r.ID) },
 	"value":   value,
 	"what":    what,
@@ -140,6 +141,9 @@ func memberState(m apispec.ClusterMember) tab {
 	}
 	return tab{Name: "stands by", Tone: calm}
 }
+
+// taskURL is the address of the page of a task.
+func taskURL(name string) string { return Root + "tasks/" + url.PathEscape(name) }
 
 // deref returns what an optional text or number of the API is; its zero value if it
 // is missing.

@@ -162,5 +162,5 @@ func (p *pages) download(w http.ResponseWriter, r *http.Request) {
 
 // runURL is the address of the page of a run.
 func runURL(name, id string) string {
-	return Root + "tasks/" + url.PathEscape(name) + "/runs/" + url.PathEscape(id)
+	return taskURL(name) + "/runs/" + url.PathEscape(id)
 }

@@ -150,7 +150,7 @@ func suffixed(next http.Handler) http.Handler {
 		if path, ok := strings.CutSuffix(r.URL.Path, jsonSuffix); ok && !strings.HasPrefix(path, Root+"static/") {
 			r = r.WithContext(context.WithValue(r.Context(), jsonKey{}, true))
 			u := *r.URL
-			u.Path, u.RawPath = path, ""
+			u.Path, u.RawPath = path, strings.TrimSuffix(u.EscapedPath(), jsonSuffix)
 			r.URL = &u
 		}
 		next.ServeHTTP(w, r)
@@ -162,7 +162,7 @@ func asJSON(r *http.Request) bool { return r.Context().Value(jsonKey{}) != nil }
 // jsonURL is the address of a page as JSON.
 func jsonURL(r *http.Request) string {
 	u := *r.URL
-	u.Path, u.RawPath = u.Path+jsonSuffix, ""
+	u.Path, u.RawPath = u.Path+jsonSuffix, u.EscapedPath()+jsonSuffix
 	return u.RequestURI()
 }
 
