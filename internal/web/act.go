@@ -14,6 +14,8 @@ import (
 
 var errMayNotAct = errors.New("you may only read these pages: sign in with a token that may act")
 
+var errNoPlan = errors.New("the request names no plan: open the page of the task, and decide there")
+
 // MayAct reports whether a viewer of an instance's pages may act: with a token that
 // may, or a client certificate; if neither is required, on this machine only.
 func MayAct(r *http.Request) bool {
@@ -71,6 +73,10 @@ func (p *pages) act(w http.ResponseWriter, r *http.Request) {
 	var err error
 	switch c := p.source; action {
 	case "approve", "reject":
+		if r.PostFormValue("plan") == "" { // the API would take the plan that waits now, which the viewer may not have seen
+			err = errNoPlan
+			break
+		}
 		err = c.DecidePlan(ctx, name, apispec.ApprovalRequest{Decision: apispec.ApprovalDecision(action),
 			Plan: text(r.PostFormValue("plan")), Comment: text(comment), By: text(by.Name)})
 	case "hold":
@@ -104,14 +110,11 @@ func (p *pages) act(w http.ResponseWriter, r *http.Request) {
 // refuse shows why the API has not done what a button says, and where the viewer goes
 // on: a plan may have changed since the page was shown.
 func (p *pages) refuse(w http.ResponseWriter, r *http.Request, task string, err error) {
-	status, why := http.StatusBadGateway, err.Error()
-	var refused *apiclient.Error
-	if errors.As(err, &refused) {
-		status, why = refused.Status, refused.Message
-	} else if errors.Is(err, errNoPage) {
-		status = http.StatusNotFound
+	why := err.Error()
+	if refused := (*apiclient.Error)(nil); errors.As(err, &refused) {
+		why = refused.Message
 	}
-	p.render(w, r, status, view{title: "Not done", template: "refused", still: true, data: map[string]any{"error": why, "task": task}})
+	p.render(w, r, statusOf(err), view{title: "Not done", template: "refused", still: true, data: map[string]any{"error": why, "task": task}})
 }
 
 // text is an optional text of the API.

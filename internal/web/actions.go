@@ -64,7 +64,7 @@ func actionsOf(p taskPage) []action {
 			Consequence: "The task does not run any more until somebody enables it. Everything that it has made stays. A run that waits ends."})
 	}
 	for i := range all {
-		all[i].URL = Root + "tasks/" + t.Name + "/" + all[i].Name
+		all[i].URL = taskURL(t.Name) + "/" + all[i].Name
 	}
 	return all
 }

@@ -25,6 +25,7 @@ var functions = template.FuncMap{
 	"runTone": runTone,
 	"changes": changes,
 	"task":    taskURL,
+	"escape":  url.PathEscape,
 	"run":     func(r apispec.Run) string { return runURL(r.Task, r.ID) },
 	"value":   value,
 	"what":    what,

@@ -139,6 +139,26 @@ func TestPages_ShowCharactersThatHideOthers(t *testing.T) {
 	}
 }
 
+func TestPages_OnlyTheirOwnButtonsSayWhatWasDone(t *testing.T) {
+	s := newSite(t, "web")
+	for site, says := range map[string]bool{"same-origin": true, "": true, "none": false, "cross-site": false} {
+		res, page := s.ask(http.MethodGet, "/ui/tasks/web?done=approve", http.Header{"Sec-Fetch-Site": {site}, "Sec-Fetch-Mode": {"navigate"}, "Sec-Fetch-Dest": {"document"}})
+		if got := strings.Contains(page, "The plan is approved"); got != says || strings.Contains(page, `hx-get="/ui/tasks/web?done=approve"`) != says {
+			t.Errorf("%q: %s, the page says so: %v", site, res.Status, got)
+		}
+	}
+}
+
+func TestPages_DecideOnThePlanThatTheyShow(t *testing.T) {
+	s := newSite(t, "web")
+	for _, action := range []string{"approve", "reject"} {
+		res, page := s.ask(http.MethodPost, "/ui/tasks/web/"+action, nil)
+		if res.StatusCode != http.StatusBadRequest || !strings.Contains(page, "names no plan") {
+			t.Errorf("%s: %s", action, res.Status)
+		}
+	}
+}
+
 // handled is pages over an API of a test.
 func handled(t *testing.T, log io.Writer, api http.HandlerFunc) *site {
 	t.Helper()

@@ -98,10 +98,11 @@ func (p *pages) render(w http.ResponseWriter, r *http.Request, status int, v vie
 	needs := p.attention()
 	f := frame{
 		Attention: needs, Icon: needs.icon(p.version), Now: p.Now(),
-		Title: v.title, Section: v.template, Stack: p.Stack, Version: p.version, Nonce: nonce, URL: r.URL.RequestURI(), JSON: jsonURL(r),
+		Title: v.title, Section: v.template, Stack: p.Stack, Version: p.version, Nonce: nonce, JSON: jsonURL(r),
 		Viewer: viewer{Name: who.Name, Proven: who.Authenticated, MayAct: p.MayAct(r)},
-		Notice: notices[r.URL.Query().Get("done")], Data: v.data,
+		Data:   v.data,
 	}
+	f.Notice, f.URL = notice(r)
 	switch {
 	case v.still:
 	case v.again:
@@ -170,15 +171,34 @@ var errNoPage = errors.New("there is no such page")
 
 // fail shows why there is no page.
 func (p *pages) fail(w http.ResponseWriter, r *http.Request, err error) {
-	status := http.StatusBadGateway
+	p.render(w, request.WithID(r), statusOf(err), view{title: "Error", template: "error", still: r.Method != http.MethodGet, again: true, data: map[string]any{"error": err.Error()}})
+}
+
+// statusOf is the status of an answer that says why something was not done.
+func statusOf(err error) int {
 	var refused *apiclient.Error
 	switch {
 	case errors.Is(err, errNoPage):
-		status = http.StatusNotFound
+		return http.StatusNotFound
 	case errors.Is(err, errMayNotAct):
-		status = http.StatusForbidden
+		return http.StatusForbidden
+	case errors.Is(err, errNoPlan):
+		return http.StatusBadRequest
 	case errors.As(err, &refused) && refused.Status >= http.StatusBadRequest:
-		status = refused.Status
+		return refused.Status
 	}
-	p.render(w, request.WithID(r), status, view{title: "Error", template: "error", still: r.Method != http.MethodGet, again: true, data: map[string]any{"error": err.Error()}})
+	return http.StatusBadGateway
+}
+
+// notice is what a page says after the viewer has acted, and the address of the page. A
+// link from elsewhere must not say that a plan was approved.
+func notice(r *http.Request) (text, address string) {
+	query := r.URL.Query()
+	if site := r.Header.Get("Sec-Fetch-Site"); !query.Has("done") || site == "same-origin" || site == "" {
+		return notices[query.Get("done")], r.URL.RequestURI()
+	}
+	query.Del("done")
+	u := *r.URL
+	u.RawQuery = query.Encode()
+	return "", u.RequestURI()
 }

@@ -3,6 +3,7 @@ package web
 import (
 	"context"
 	"errors"
+	"io"
 	"net/http"
 	"slices"
 
@@ -111,12 +112,8 @@ func (p *pages) planAsText(w http.ResponseWriter, r *http.Request) {
 		p.fail(w, r, err)
 		return
 	}
-	h := w.Header()
-	h.Set("Cache-Control", "no-store")
-	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
-	h.Set("Content-Type", "text/plain; charset=utf-8")
-	_, _ = w.Write([]byte(*waiting.Text)) // an error means that the client has gone
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	_, _ = io.WriteString(w, plain(*waiting.Text)) // an error means that the client has gone
 }
 
 // missing reports whether the API says that what was asked for does not exist.
