@@ -1074,6 +1074,9 @@ type Run struct {
 
 	// Wait what a waiting run waits for
 	Wait *Wait `json:"wait,omitempty"`
+
+	// Waited seconds that it has waited after it began, such as for an approval; of a run that has ended
+	Waited *float64 `json:"waited,omitempty"`
 }
 
 // RunAskedResponse defines model for RunAskedResponse.

@@ -26,6 +26,9 @@ func Run(run state.Run) apispec.Run {
 		Planned: Moment(run.Planned), Ended: Moment(run.Ended),
 		Error: Optional(run.Error), Changes: changes(run.Changes), Entries: Entries(run.Entries),
 	}
+	if !run.Started.IsZero() && !run.Ended.IsZero() {
+		shown.Waited = Optional((run.Ended.Sub(run.Started) - run.Worked(run.Ended)).Seconds())
+	}
 	if w := run.Wait; w != nil && run.State == state.RunWaiting {
 		shown.Wait = &apispec.Wait{For: apispec.WaitFor(w.For), ID: w.ID, Text: Optional(w.Text), Since: w.Since, Until: Moment(w.Until)}
 		if len(w.Causes) > 0 {

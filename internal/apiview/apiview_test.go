@@ -5,11 +5,14 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/terrapulse/terrapulse/internal/apispec"
 	"github.com/terrapulse/terrapulse/internal/apiview"
 	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/state"
 )
 
 func load(t *testing.T, text string) *config.Config {
@@ -67,6 +70,28 @@ func TestTask_ShowsTheRulesThatItSets(t *testing.T) {
 		}
 		if made.RulesDigest() != cfg.Tasks[0].RulesDigest() {
 			t.Errorf("the task that is made of what is shown has other rules: %+v, want %+v", made.Rules, cfg.Tasks[0].Rules)
+		}
+	}
+}
+
+func TestRun_ShowsHowLongItWaited(t *testing.T) {
+	at := func(minute int) time.Time { return time.Date(2026, 11, 22, 10, minute, 0, 0, time.UTC) }
+	run := state.Run{State: state.RunCancelled, Started: at(0), Ended: at(50)}
+	wait := func(minute int) *state.Wait { return &state.Wait{For: state.WaitApproval, Since: at(minute)} }
+	for name, tt := range map[string]struct {
+		run  func(*state.Run)
+		want time.Duration
+	}{
+		"it never waited":                {func(*state.Run) {}, 0},
+		"it ended while it waited":       {func(r *state.Run) { r.Wait = wait(1) }, 49 * time.Minute},
+		"it went on":                     {func(r *state.Run) { r.Wait, r.Resumed, r.Waited = wait(1), &state.Resume{At: at(30)}, 30*time.Minute }, 30 * time.Minute},
+		"it ended while it waited again": {func(r *state.Run) { r.Wait, r.Resumed, r.Waited = wait(40), &state.Resume{At: at(30)}, 30*time.Minute }, 40 * time.Minute},
+		"it has not ended":               {func(r *state.Run) { r.Wait, r.Ended = wait(1), time.Time{} }, 0},
+	} {
+		r := run
+		tt.run(&r)
+		if got := apispec.Deref(apiview.Run(r).Waited); got != tt.want.Seconds() {
+			t.Errorf("%s: it waited %v seconds, want %v", name, got, tt.want.Seconds())
 		}
 	}
 }

@@ -185,4 +185,9 @@ func (r Run) Intended() time.Time {
 }
 
 // Worked is how long the run has worked until a time, without its waits.
-func (r Run) Worked(until time.Time) time.Duration { return max(0, until.Sub(r.Started)-r.Waited) }
+func (r Run) Worked(until time.Time) time.Duration {
+	if r.Wait != nil && (r.Resumed == nil || r.Resumed.At.Before(r.Wait.Since)) {
+		until = r.Wait.Since // it still waits, or ended while it did
+	}
+	return max(0, until.Sub(r.Started)-r.Waited)
+}

@@ -14,9 +14,10 @@ type chart struct {
 	Summary string // in words
 	Width   int
 	Height  int
+	Wide    int // on the screen, in pixels
 	Bars    []bar
 	Ticks   []tick
-	From    time.Time // when the run of the first bar ended
+	From    time.Time // when the run of the first bar ended; zero if that bar is not at the left end
 	To      time.Time // when that of the last bar ended
 }
 
@@ -35,7 +36,9 @@ type tick struct {
 
 const (
 	chartRuns   = 50
-	fewestBars  = 3 // fewer ones say less than the table
+	fewestBars  = 3  // fewer ones say less than the table
+	leastBars   = 12 // for which there is space
+	barPixels   = 14
 	chartHeight = 100
 	barWidth    = 10
 )
@@ -48,7 +51,7 @@ type measure struct {
 
 var measures = []measure{
 	{"How long runs worked", worked},
-	{"From the change in Consul to the end of the apply", sinceSeen},
+	{"From the change in Consul to the end of the apply, without waits", sinceSeen},
 }
 
 // chartsOf draws what there is to draw of the runs, of which the latest is the first.
@@ -80,16 +83,19 @@ func chartOf(runs []apispec.Run, m measure) chart {
 	}
 	top := above(slices.Max(took))
 	scale := func(d time.Duration) int { return int(int64(chartHeight) * int64(d) / int64(top)) }
+	places := max(leastBars, len(shown))
+	c.Width, c.Wide = places*barWidth, places*barPixels
 	for i, r := range shown {
 		h := max(2, scale(took[i]))
-		c.Bars = append(c.Bars, bar{X: i * barWidth, Y: chartHeight - h, Height: h, Tone: runTone(r.State),
+		c.Bars = append(c.Bars, bar{X: (places - len(shown) + i) * barWidth, Y: chartHeight - h, Height: h, Tone: runTone(r.State),
 			Label: fmt.Sprintf("%s: %s, %s", r.Ended.UTC().Format("2 Jan 15:04:05 UTC"), r.State, brief(took[i]))})
 	}
-	c.Width = max(20, len(shown)) * barWidth // few bars are no walls
 	for _, part := range []time.Duration{top, top / 2, 0} {
 		c.Ticks = append(c.Ticks, tick{chartHeight - scale(part), axis(part)})
 	}
-	c.From, c.To = *shown[0].Ended, *shown[len(shown)-1].Ended
+	if c.To = *shown[len(shown)-1].Ended; places == len(shown) {
+		c.From = *shown[0].Ended
+	}
 	last := took[len(took)-1]
 	slices.Sort(took)
 	c.Summary = fmt.Sprintf("%s: the last %s, half at most %s, the longest %s", counted(len(shown), "run"), brief(last), brief(took[(len(took)-1)/2]), brief(took[len(took)-1]))
@@ -99,20 +105,25 @@ func chartOf(runs []apispec.Run, m measure) chart {
 	return c
 }
 
-// worked is how long a run worked.
+// worked is how long a run that has ended worked, without its waits.
 func worked(r apispec.Run) (time.Duration, bool) {
 	if r.Started == nil || r.Ended == nil {
 		return 0, false
 	}
-	return r.Ended.Sub(*r.Started), true
+	return max(0, r.Ended.Sub(*r.Started)-waited(r)), true
 }
 
-// sinceSeen is how long after its change a run was applied, if it was.
+// sinceSeen is how long after its change a run was applied, without its waits.
 func sinceSeen(r apispec.Run) (time.Duration, bool) {
 	if r.Seen == nil || r.Ended == nil || r.State != apispec.RunStateSucceeded || r.Kind != apispec.RunKindApply {
 		return 0, false
 	}
-	return r.Ended.Sub(*r.Seen), true
+	return max(0, r.Ended.Sub(*r.Seen)-waited(r)), true
+}
+
+// waited is how long a run has waited, such as for an approval.
+func waited(r apispec.Run) time.Duration {
+	return time.Duration(apispec.Deref(r.Waited) * float64(time.Second))
 }
 
 // axes are the durations at which an axis may end.

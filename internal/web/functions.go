@@ -187,12 +187,14 @@ func clock(t time.Time) template.HTML {
 // short is the end of an id, which tells it from others: it begins with the time.
 func short(id string) string { return id[max(0, len(id)-8):] }
 
-// took is how long a run worked, in words; "" if it has not ended.
+// took is how long a run worked, without its waits, in words; "" if it has not ended.
 func took(r *apispec.Run) string {
-	if r == nil || r.Started == nil || r.Ended == nil {
-		return ""
+	if r != nil {
+		if d, ok := worked(*r); ok {
+			return brief(d)
+		}
 	}
-	return brief(r.Ended.Sub(*r.Started))
+	return ""
 }
 
 // after is how long after its change a run was applied, in words; "" if it was not.

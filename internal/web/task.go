@@ -57,6 +57,9 @@ func (p *pages) task(r *http.Request) (view, error) {
 	if page.Runs, err = read(r.Context(), p.source, "runs/"+name, func(ctx context.Context) ([]apispec.Run, error) { return p.source.Runs(ctx, name) }); err != nil {
 		return view{}, err
 	}
+	if i := slices.IndexFunc(page.Runs, func(r apispec.Run) bool { return page.Task.LastRun != nil && r.ID == page.Task.LastRun.ID }); i >= 0 {
+		page.Task.LastRun = &page.Runs[i] // which says more
+	}
 	definition, err := read(r.Context(), p.source, "task/"+name, func(ctx context.Context) (apispec.Task, error) { return p.source.Task(ctx, name) })
 	switch {
 	case err == nil:
@@ -97,6 +100,8 @@ func (p *pages) plan(ctx context.Context, t apispec.TaskOverview) (*planView, er
 		return nil, nil
 	case err != nil:
 		return nil, err
+	case drifted && waiting.Plan == nil && waiting.Text == nil:
+		return nil, nil // the check is not kept any more
 	}
 	return planOf(waiting), nil
 }

@@ -211,3 +211,28 @@ func TestTaskPage_ActsInTwoStepsWithoutScripts(t *testing.T) {
 	b.Until("The task is released")
 	b.Quiet()
 }
+
+func TestTaskPage_ShowsTheRulesInForce(t *testing.T) {
+	s := newSiteOf(t, `task {
+  name     = "web"
+  module   = "./m"
+  approval = "always"
+  condition "services" { names = ["web"] }
+  guard { max_destroy = 5 }
+  window {
+    kind      = "deny"
+    schedule  = "* * * * *"
+    duration  = "2m"
+    time_zone = "UTC"
+  }
+}
+`)
+	plan, text := poolPlan()
+	s.write("web", s.waits("web", plan, text))
+	page, _ := s.page("/ui/tasks/web")
+	for _, want := range []string{"every plan needs an approval", `<span class="chip ask">closed</span>`, `<span class="chip calm">now</span>`, "11", `<span class="chip ask">exceeded</span>`, "Watches</dt><dd>service web"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page lacks %q", want)
+		}
+	}
+}
