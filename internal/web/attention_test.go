@@ -123,3 +123,17 @@ func TestNumber_HasCommas(t *testing.T) {
 		}
 	}
 }
+
+func TestProse_HasCommandsAndTimes(t *testing.T) {
+	const reason = "waits since 2026-11-22T11:32:27Z: <b> is destroyed; `terrapulse plan show a&b` shows it"
+	const why = `waits since <time class="date" datetime="2026-11-22T11:32:27Z" title="2026-11-22 11:32:27 UTC">22 Nov 11:32 UTC</time>: &lt;b&gt; is destroyed`
+	if got := string(prose(reason)); got != why+"; <code>terrapulse plan show a&amp;b</code> shows it" {
+		t.Error(got)
+	}
+	if got := string(lead(reason)); got != why {
+		t.Error(got)
+	}
+	if got := string(prose("at 2026-99-22T11:32:27Z")); got != "at 2026-99-22T11:32:27Z" {
+		t.Error(got)
+	}
+}

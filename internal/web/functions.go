@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"html/template"
 	"net/url"
+	"regexp"
 	"strings"
 	"time"
 
@@ -35,6 +36,7 @@ var functions = template.FuncMap{
 	"join":    strings.Join,
 	"brief":   brief,
 	"prose":   prose,
+	"lead":    lead,
 	"after":   after,
 	"add":     func(a, b int) int { return a + b },
 	"pretty": func(v any) (string, error) {
@@ -113,7 +115,8 @@ func runTone(s apispec.RunState) tone {
 	return calm
 }
 
-// prose is a text of the program, in which commands are between backquotes.
+// prose is a text of the program, in which commands are between backquotes. The script
+// of the page writes its times in the viewer's zone.
 func prose(text string) template.HTML {
 	var b strings.Builder
 	for i, part := range strings.Split(template.HTMLEscapeString(text), "`") { // the escape of a backquote is itself
@@ -121,10 +124,28 @@ func prose(text string) template.HTML {
 		case i%2 == 1:
 			b.WriteString("<code>" + part + "</code>")
 		default:
-			b.WriteString(part)
+			b.WriteString(dates.ReplaceAllStringFunc(part, date))
 		}
 	}
 	return template.HTML(b.String())
+}
+
+// dates are the times in texts of the program.
+var dates = regexp.MustCompile(`\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ`)
+
+func date(text string) string {
+	t, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return text
+	}
+	return fmt.Sprintf(`<time class="date" datetime="%s" title="%s">%s</time>`, text, t.Format("2006-01-02 15:04:05 UTC"), t.Format("2 Jan 15:04 UTC"))
+}
+
+// lead is the part of a reason that says why, without the commands to use: a page has
+// links for them.
+func lead(text string) template.HTML {
+	why, _, _ := strings.Cut(text, "; `")
+	return prose(why)
 }
 
 // storeNames are what people call the kinds of stores.

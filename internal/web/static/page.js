@@ -7,6 +7,7 @@
   const exact = new Intl.DateTimeFormat(undefined, { dateStyle: 'full', timeStyle: 'long' });
   const relative = new Intl.RelativeTimeFormat('en', { numeric: 'auto', style: 'short' });
   const clock = new Intl.DateTimeFormat(undefined, { timeStyle: 'medium' });
+  const date = new Intl.DateTimeFormat(undefined, { day: 'numeric', month: 'short', hour: '2-digit', minute: '2-digit' });
   const steps = [['day', 86400], ['hour', 3600], ['minute', 60], ['second', 1]];
   const words = (at) => {
     const seconds = (at - Date.now()) / 1000;
@@ -16,7 +17,7 @@
   const times = () => {
     for (const t of document.querySelectorAll('time[datetime]')) {
       const at = new Date(t.dateTime);
-      const text = t.classList.contains('clock') ? clock.format(at) : words(at), title = exact.format(at);
+      const text = { clock: (d) => clock.format(d), date: (d) => date.format(d) }[t.className]?.(at) ?? words(at), title = exact.format(at);
       if (t.textContent !== text) t.textContent = text;
       if (t.title !== title) t.title = title;
     }
