@@ -1298,7 +1298,7 @@ type TaskOverview struct {
 	// Approval which plans need an approval, in words
 	Approval *string `json:"approval,omitempty"`
 
-	// Changed in Consul, and not yet applied
+	// Changed in Consul and not yet applied: also while a run for it waits or works, and after it has failed
 	Changed *string `json:"changed,omitempty"`
 
 	// ChangedSince when the first change that is not yet applied was observed

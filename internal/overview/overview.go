@@ -254,9 +254,8 @@ func (r Reader) task(ctx context.Context, effective *overlay.Effective, e *entry
 	} else {
 		t.Origin.API = len(effective.Overrides[e.name].Definition) > 0
 	}
-	if p := f.task.Pending; p != nil {
-		t.Changed, t.ChangedSince, t.Entries = apiview.Optional(p.Entries.String()), apiview.Moment(p.First), apiview.Entries(p.Entries)
-	}
+	since, entries := f.unapplied()
+	t.Changed, t.ChangedSince, t.Entries = apiview.Optional(entries.String()), apiview.Moment(since), apiview.Entries(entries)
 	if f.run.ID != "" {
 		t.Run = new(apiview.Run(f.run))
 	}

@@ -102,9 +102,12 @@ func (b *batch) add(ctx context.Context, was state.Stored[state.Task], d Decisio
 	d.State = next
 	it.changes = append(it.changes, was.Write(next))
 
-	// The run to be started is written with the launch: its reason and, twice
-	// over, its ids, its times and the name of its task.
+	// The run to be started is written with the launch: its reason, what changed and,
+	// twice over, its ids, its times and the name of its task.
 	size := len(state.Encode(d.Reason)) + 2*len(was.Key) + 1024
+	if d.Entries != nil {
+		size += len(state.Encode(d.Entries))
+	}
 	if it.resumed != nil {
 		size += len(state.Encode(it.resumed.Data))
 	}
@@ -237,6 +240,8 @@ func (b *batch) assemble() (state.Launch, []state.Change, outbox.Events) {
 		} else {
 			if launch.Kind != state.KindApply {
 				live.Kind = launch.Kind
+			} else if it.resumed == nil {
+				live.Entries = d.Entries
 			}
 			d.State.Run = live
 		}

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"hash/fnv"
@@ -76,12 +77,32 @@ func (t Task) Conclude(run Run, definition string) (next Task, forgotten []strin
 		next.MovedFrom = run.Moves.From
 	}
 	next.Last = run.Result() // also of an interrupted run: Unfinished reads it
+	if run.State != RunSucceeded {
+		next.Last.Seen, next.Last.Entries = t.unapplied(run)
+	}
 	next.Recent = t.Recent.add(run)
 	next.History = append(slices.Clone(next.History), run.ID)
 	if n := len(next.History) - History; n > 0 {
 		forgotten, next.History = next.History[:n:n], next.History[n:]
 	}
 	return next, forgotten
+}
+
+// unapplied returns what a run that did not succeed should have applied, and since when.
+// A run that ended before it had read Consul had the same to apply as the run before it,
+// unless the tick that decided it has found what changed.
+func (t Task) unapplied(run Run) (seen time.Time, entries *EntryChanges) {
+	seen, entries = run.Seen, run.Entries
+	if t.Run != nil && t.Run.ID == run.ID {
+		entries = cmp.Or(entries, t.Run.Entries)
+	}
+	if last := t.Last; last != nil && last.State != RunSucceeded {
+		entries = cmp.Or(entries, last.Entries)
+		if seen.IsZero() && entries != nil {
+			seen = last.Seen
+		}
+	}
+	return seen, entries
 }
 
 // destroyed returns the task's state after a run that destroyed everything that the

@@ -217,6 +217,8 @@ type LiveRun struct {
 	Launch  string    `json:"launch"`
 	Created time.Time `json:"created"`
 	Kind    Kind      `json:"kind,omitempty"` // empty for an apply
+	// Entries are what the run was decided on; nil once its own record has them.
+	Entries *EntryChanges `json:"entries,omitempty"`
 
 	// Of a waiting run:
 	Wait   *Wait   `json:"wait,omitempty"`
@@ -359,6 +361,10 @@ type Result struct {
 	Changes *Changes  `json:"changes,omitempty"`
 	// Rejected is set if a person rejected the plan that the run waited with.
 	Rejected bool `json:"rejected,omitempty"`
+
+	// Of a run that has not succeeded, what it should have applied:
+	Seen    time.Time     `json:"seen,omitzero"` // when the change behind it was first seen
+	Entries *EntryChanges `json:"entries,omitempty"`
 }
 
 // PrintedTo is where the output of the run is kept.
