@@ -57,7 +57,7 @@ func (a *app) notifyTest(files *configFlags, names []string) int {
 	}
 	values := instance.Values(a.ctx, log)
 	sinks := instance.Sinks(values, func() *config.Config { return cfg })
-	event := outbox.Event{ID: "test." + uuid.NewString(), Kind: "test", At: time.Now().UTC(), Detail: "sent by terrapulse notify test"}
+	event := outbox.Pages{URL: cfg.API.URL}.Of(outbox.Event{ID: "test." + uuid.NewString(), Kind: "test", At: time.Now().UTC(), Detail: "sent by terrapulse notify test"})
 	all := []notified{}
 	var t table
 	t.row(plain, "NAME", "TYPE", "RESULT")

@@ -117,6 +117,9 @@ func (a *app) printStatus(st apispec.Overview, now time.Time) {
 	default:
 		line("Problem: bundle %.12s was refused %s ago and is not in force: %s", *st.Refused.Bundle, ago(now.Sub(st.Refused.Since)), st.Refused.Error)
 	}
+	if st.URL != nil {
+		line("Pages: %s", *st.URL)
+	}
 	if len(st.Tasks) == 0 {
 		line("No task has been decided on yet.")
 	} else {

@@ -348,7 +348,8 @@ func TestStatus_ShowsWhatStopsADeploymentThatReadsBundles(t *testing.T) {
 		wantText(t, unwrapped(out.String()), want)
 	}
 	out.Reset()
-	st.Refused.Bundle, st.Refused.Error = nil, "the pointer is gone"
+	st.Refused.Bundle, st.Refused.Error, st.URL = nil, "the pointer is gone", new("https://a.example.com/ui/")
 	(&app{stdout: &out}).printStatus(st, now)
+	wantText(t, unwrapped(out.String()), "Pages: https://a.example.com/ui/")
 	wantText(t, unwrapped(out.String()), "Problem, noticed 1h ago: the pointer is gone")
 }

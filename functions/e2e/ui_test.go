@@ -142,16 +142,13 @@ func TestUI_PlanIsApprovedAndWatchedWithAWSCredentials(t *testing.T) {
 	c.register("web-1", 8080)
 	c.module(slowOnce(c.dir))
 	c.tasks(c.s3Backend(), "lb")
-	tasks, err := os.ReadFile(filepath.Join(c.dir, "files", "tasks.hcl"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.file("tasks.hcl", string(tasks)+"approval = \"always\"\n")
+	c.addConfig("approval = \"always\"\n")
 	c.file("../slow", "")
 	c.mustPush()
 	u := c.startUI(address.env, ann.environ())
 	c.tickUntil("the plan waits", func() bool { return u.lb().Plan != nil })
 	plan := u.lb().Plan
+	c.tickUntil("a message says how to see it", func() bool { return strings.Contains(c.message("run_waiting"), "; See: terrapulse ui -stack=e2e") })
 	if status, page := u.get("/ui/tasks/lb"); status != http.StatusOK || !strings.Contains(page, "local_file.out") {
 		t.Errorf("the page does not show the plan: %d %s", status, page)
 	}
@@ -209,6 +206,7 @@ func TestUI_SaysWhatToDoWhenTheDeploymentDoesNotAnswer(t *testing.T) {
 	c.register("web-1", 8080)
 	c.module("")
 	c.tasks(consulBackend, "lb")
+	c.addConfig("api {\n  url = \"https://network.example.com/\"\n}\n")
 	c.mustPush()
 	c.until("the task is shown", func() bool {
 		status, page := u.get("/ui/tasks.json")
@@ -229,6 +227,9 @@ func TestUI_SaysWhatToDoWhenTheDeploymentDoesNotAnswer(t *testing.T) {
 		t.Helper()
 		c.until(what, func() bool { status, _ := u.get("/ui/tasks.json"); return status == http.StatusOK })
 	}
+	c.tickUntil("a message links to the run", func() bool {
+		return strings.Contains(c.message("run_succeeded"), "; See: https://network.example.com/ui/tasks/lb/runs/")
+	})
 	address.throttled(true)
 	says("the function is throttled", "Rate Exceeded.")
 	address.throttled(false)
@@ -255,6 +256,26 @@ func TestUI_SaysWhatToDoWhenTheDeploymentDoesNotAnswer(t *testing.T) {
 	if size := c.taken().sentBytes - before; size < 4<<20 || size > 6<<20 {
 		t.Errorf("the answer has %.0f bytes", size)
 	}
+}
+
+// addConfig adds text to the task files.
+func (c *cloud) addConfig(text string) {
+	c.t.Helper()
+	tasks, err := os.ReadFile(filepath.Join(c.dir, "files", "tasks.hcl"))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.file("tasks.hcl", string(tasks)+text)
+}
+
+// message returns the message of the first event of a kind on the bus; "" if there is none.
+func (c *cloud) message(kind string) string {
+	for _, e := range c.bus.Events() {
+		if e.DetailType == kind {
+			return e.Detail.Message
+		}
+	}
+	return ""
 }
 
 func exitCode(err error) int {

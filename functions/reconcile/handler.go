@@ -63,6 +63,7 @@ type handler struct {
 	metrics     *metrics.Writer
 	notify      *notify.Set
 	bus         []outbox.Sink // the event bus, if there is one
+	stack       string        // its name
 
 	said    outbox.Said
 	source  overlay.Source
@@ -287,6 +288,7 @@ func (i *invocation) prepare(ctx context.Context) (*reconcile.Reconciler, consul
 			Config: b.Config, Source: &i.source, Bundle: b.Digest, Refused: b.Refused, Store: i.store, Consul: client, Launcher: i.launcher,
 			Owner: i.owner, LeaseTTL: leaseTTL, Skew: skew, MaxLaunches: i.maxLaunches, Windowed: i.window > 0, Now: i.now, Said: &i.said,
 			Sinks: func() []outbox.Sink { return append(i.notify.Sinks(b.Config.Notify), i.bus...) },
+			Stack: i.stack,
 		}
 	}
 	i.engine.Log = i.log

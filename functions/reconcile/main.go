@@ -79,6 +79,6 @@ func newHandler(ctx context.Context, environ []string, out io.Writer) (*handler,
 		connect: client.connect,
 		checks:  checks,
 		owner:   lease.NewOwner(), window: settings.Window, maxLaunches: settings.MaxContainers,
-		now: time.Now, log: log, metrics: metrics.New(out, settings.Stack), notify: sinks(source), bus: bus,
+		now: time.Now, log: log, metrics: metrics.New(out, settings.Stack), notify: sinks(source), bus: bus, stack: settings.Stack,
 	}, nil
 }

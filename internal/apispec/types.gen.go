@@ -863,6 +863,9 @@ type Overview struct {
 	// Unhealthy if it is not healthy, why
 	Unhealthy *string `json:"unhealthy,omitempty"`
 
+	// URL of the pages, if api.url is configured
+	URL *string `json:"url,omitempty"`
+
 	// Version of the program that answers
 	Version *string `json:"version,omitempty"`
 }
@@ -903,6 +906,9 @@ type OverviewResponse struct {
 
 	// Unhealthy if it is not healthy, why
 	Unhealthy *string `json:"unhealthy,omitempty"`
+
+	// URL of the pages, if api.url is configured
+	URL *string `json:"url,omitempty"`
 
 	// Version of the program that answers
 	Version *string `json:"version,omitempty"`

@@ -2,6 +2,7 @@ package config
 
 import (
 	"net/netip"
+	"net/url"
 	"regexp"
 	"strings"
 
@@ -11,7 +12,8 @@ import (
 // API is the api block: where the HTTP API is served, and who may use it.
 type API struct {
 	BindAddress string   // an IP address; "" is every interface
-	Hosts       []string // further host names that it answers to; AnyHost is all
+	Hosts       []string // further host names that it answers to, also that of URL; AnyHost is all
+	URL         string   // at which people reach the pages, without a path; "" if it is not set
 	Token       APIToken // needed for every request
 	ReadToken   APIToken // enough for requests that change nothing
 }
@@ -59,6 +61,15 @@ func (l *loader) api(raw *rawAPI, vault bool) API {
 			l.Fail(raw.Hosts.Origin, "not a host name: "+block.Quoted(host), `without scheme and port, such as "terrapulse.example.com", or "*" for any`)
 		}
 		a.Hosts = append(a.Hosts, host)
+	}
+	if raw.URL.Set {
+		u, err := url.Parse(raw.URL.V)
+		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "" {
+			l.Fail(raw.URL.Origin, "not the address of a server: "+block.Quoted(raw.URL.V), `scheme, host and perhaps port, such as "https://terrapulse.example.com"; the pages are below it at /ui/`)
+		} else {
+			a.URL = u.Scheme + "://" + u.Host
+			a.Hosts = append(a.Hosts, u.Hostname())
+		}
 	}
 	if a.ReadToken.Set() && !a.Token.Set() {
 		l.Fail(raw.Key("token"), "read_token has no effect without token: everybody could act", "set token or token_file, too")

@@ -55,5 +55,6 @@ func Lines(e outbox.Event) []string {
 	if e.Kind == outbox.RunWaiting && e.WaitFor == state.WaitApproval {
 		lines = append(lines, toApprove+"terrapulse approve "+e.Task)
 	}
+	say("See", cmp.Or(e.URL, e.See))
 	return lines
 }

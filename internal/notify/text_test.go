@@ -21,3 +21,14 @@ func TestLines_SayWhetherResourcesWereChanged(t *testing.T) {
 		}
 	}
 }
+
+func TestLines_SayWhereToLook(t *testing.T) {
+	for want, e := range map[string]outbox.Event{
+		"See: https://a.example.com/ui/tasks/web": {Kind: outbox.RunWaiting, Task: "web", URL: "https://a.example.com/ui/tasks/web"},
+		"See: terrapulse ui -stack=network":       {Kind: outbox.RunWaiting, Task: "web", See: "terrapulse ui -stack=network"},
+	} {
+		if lines := notify.Lines(e); !slices.Contains(lines, want) {
+			t.Errorf("%q lacks %s", lines, want)
+		}
+	}
+}

@@ -39,6 +39,7 @@ type Delivery struct {
 	Apply func(ctx context.Context, changes ...state.Change) ([]state.Record, error)
 	// Sinks returns the sinks, which another configuration may change.
 	Sinks func() []Sink
+	Pages Pages  // which the events link to
 	Rests *Rests // nil: no sink rests
 	Now   func() time.Time
 	Log   *slog.Logger
@@ -139,7 +140,7 @@ func (q *queue) read(ctx context.Context) error {
 	for _, rec := range records {
 		for n, e := range rec.Data.Events {
 			if e.Seq <= newest[e.stream()] {
-				q.items = append(q.items, item{e, rec, n})
+				q.items = append(q.items, item{q.Pages.Of(e), rec, n})
 			}
 		}
 	}

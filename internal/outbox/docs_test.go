@@ -58,6 +58,9 @@ func TestKinds_DocumentedWithTheirFields(t *testing.T) {
 	event := reflect.TypeFor[outbox.Event]()
 	for i := range event.NumField() {
 		name, _, _ := strings.Cut(event.Field(i).Tag.Get("json"), ",")
+		if name == "-" {
+			continue // only in messages
+		}
 		if rows[name] == "" {
 			t.Errorf("docs/events.md does not explain the field %s", name)
 		}

@@ -54,6 +54,11 @@ type Event struct {
 	RunKind state.Kind     `json:"run_kind,omitempty"` // of the run, if it is no apply
 	Config  string         `json:"config,omitempty"`   // digest of the configuration
 	Bundle  string         `json:"bundle,omitempty"`   // digest of the bundle
+
+	// URL is that of the page about the event, and See a command that shows the pages.
+	// Deliveries set them: they are not stored.
+	URL string `json:"url,omitempty"`
+	See string `json:"-"`
 }
 
 // stream is what the order of events is kept for: a task, or another subject.

@@ -40,7 +40,7 @@ func schema(kind outbox.Kind, rows map[string]string) object {
 	event := reflect.TypeFor[outbox.Event]()
 	for i := range event.NumField() {
 		name := jsonName(event.Field(i))
-		if !slices.Contains(required, name) && !slices.Contains(about.Fields, name) {
+		if !slices.Contains(required, name) && !slices.Contains(about.Fields, name) && name != "url" {
 			continue
 		}
 		property := typed(event.Field(i).Type)

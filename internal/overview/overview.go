@@ -18,6 +18,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/apiview"
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/lease"
+	"github.com/terrapulse/terrapulse/internal/outbox"
 	"github.com/terrapulse/terrapulse/internal/overlay"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
@@ -72,6 +73,9 @@ func (r Reader) Read(ctx context.Context, effective *overlay.Effective) (apispec
 	}
 	if gates := r.gates(rec.Data.Gates); len(gates) > 0 {
 		o.Gates = &gates
+	}
+	if cfg := effective.Config; cfg != nil && cfg.API.URL != "" {
+		o.URL = new(cfg.API.URL + outbox.PagesPath)
 	}
 	if leader != nil {
 		o.Leader = &apispec.Leader{Owner: leader.Owner, Fence: int64(leader.Fence), Until: leader.Expires}

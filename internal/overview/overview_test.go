@@ -72,9 +72,12 @@ func TestRead_ShowsTheNewestOfEachGate(t *testing.T) {
 	write(t, store, state.ReconcileKey, state.Reconcile{Gates: recorded})
 	seen := map[string]state.Gate{"a": at(2, "index 2", 2), "b": at(2, "index 8", 8), "gone": at(9, "index 9", 9)}
 	reader := overview.Reader{Store: store, Now: time.Now, Gates: func() map[string]state.Gate { return seen }}
-	o, err := reader.Read(t.Context(), overlay.Compose(&config.Config{}, nil))
+	o, err := reader.Read(t.Context(), overlay.Compose(&config.Config{API: config.API{URL: "https://a.example.com"}}, nil))
 	if err != nil {
 		t.Fatal(err)
+	}
+	if apispec.Deref(o.URL) != "https://a.example.com/ui/" {
+		t.Errorf("the pages are at %q", apispec.Deref(o.URL))
 	}
 	got, err := json.Marshal(o.Gates)
 	if err != nil {

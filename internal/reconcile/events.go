@@ -129,7 +129,8 @@ func (r *Reconciler) delivery(held *lease.Lease) outbox.Delivery {
 	if r.rests == nil {
 		r.rests = new(outbox.Rests)
 	}
-	return outbox.Delivery{Store: r.Store, Apply: held.Apply, Rests: r.rests, Now: r.Now, Log: r.Log, Sinks: func() []outbox.Sink {
+	pages := outbox.Pages{URL: r.Config.API.URL, Stack: r.Stack}
+	return outbox.Delivery{Store: r.Store, Apply: held.Apply, Pages: pages, Rests: r.rests, Now: r.Now, Log: r.Log, Sinks: func() []outbox.Sink {
 		sinks := []outbox.Sink{r.eventLog()}
 		if r.Sinks != nil {
 			sinks = append(sinks, r.Sinks()...)

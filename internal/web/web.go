@@ -16,10 +16,11 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/access"
 	"github.com/terrapulse/terrapulse/internal/apiclient"
+	"github.com/terrapulse/terrapulse/internal/outbox"
 )
 
 // Root is the path of the first page.
-const Root = "/ui/"
+const Root = outbox.PagesPath
 
 // Options are what the pages work on.
 type Options struct {

@@ -1,0 +1,42 @@
+package outbox
+
+import "net/url"
+
+// PagesPath is the path of the pages, below the address of the HTTP API.
+const PagesPath = "/ui/"
+
+// Pages says where people find the pages.
+type Pages struct {
+	URL   string // that people reach the API at, as api.url says; "" if it is not configured
+	Stack string // a deployment in AWS, whose pages `terrapulse ui` shows
+}
+
+// Of returns an event with the address of the page about it, or with the command that
+// shows the pages.
+func (p Pages) Of(e Event) Event {
+	switch {
+	case p.URL != "":
+		e.URL = p.URL + PagesPath + e.page()
+	case p.Stack != "":
+		e.See = "terrapulse ui -stack=" + p.Stack
+	}
+	return e
+}
+
+// page is the path of the page about the event.
+func (e Event) page() string {
+	task := "tasks/" + url.PathEscape(e.Task)
+	switch e.Kind {
+	case RunWaiting, DriftFound, DriftEnded, TaskRemoved:
+		return task // which shows the plan, or what differs
+	case TaskForgotten:
+		return "tasks"
+	}
+	switch {
+	case e.Task == "":
+		return "health"
+	case e.Run != "":
+		return task + "/runs/" + url.PathEscape(e.Run)
+	}
+	return task
+}
