@@ -21,6 +21,11 @@ func TestCancel_RunUnderWayEndsAndRetryRunsTheTaskAgain(t *testing.T) {
 	wantText(t, r.stdout, "slow", "cancelled")
 	wantText(t, s.run("runs", "slow").stdout, "cancelled by")
 	eventually(t, "the task waits", func() bool { return strings.Contains(s.run("status").stdout, "cancelled") })
+	stored := s.run("events")
+	wantText(t, stored.stdout, "slow", "run cancelled", "By: ", "leadership taken")
+	if served := s.bare("events", "-http-addr", p.served()); served.stdout != stored.stdout {
+		t.Errorf("the API shows other events than the store:\n%s\n%s", served.stdout, stored.stdout)
+	}
 	if n := strings.Count(s.read("began"), "began"); n != 1 {
 		t.Errorf("Terraform was run %d times", n)
 	}

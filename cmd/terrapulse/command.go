@@ -21,6 +21,7 @@ func (a *app) commands() []command {
 			a.statusCommand(),
 			a.runsCommand(),
 			a.logsCommand(),
+			a.eventsCommand(),
 
 			a.ofTask(runTask),
 			a.ofTask(retryTask),

@@ -20,12 +20,14 @@ import (
 	"github.com/terrapulse/terrapulse/internal/stores"
 )
 
-// records is what status, runs and logs read: a store, or the API of a running
+// records is what status, events, runs and logs read: a store, or the API of a running
 // instance.
 type records interface {
 	Overview(context.Context) (apispec.Overview, error)
 	// Health returns why Terrapulse does not do its work, nil if it does.
 	Health(context.Context) error
+	// Events returns the latest events, the latest first.
+	Events(context.Context) ([]apispec.LatestEvent, error)
 	// Runs returns the runs of a task, the latest first.
 	Runs(ctx context.Context, task string) ([]apispec.Run, error)
 	// Find returns the runs whose ids begin with a prefix.
@@ -90,6 +92,10 @@ func (r storeRecords) Health(ctx context.Context) error {
 		return errors.New(why)
 	}
 	return nil
+}
+
+func (r storeRecords) Events(ctx context.Context) ([]apispec.LatestEvent, error) {
+	return overview.Reader{Store: r.Store, Now: time.Now}.Events(ctx)
 }
 
 func (r storeRecords) Runs(ctx context.Context, task string) ([]apispec.Run, error) {
