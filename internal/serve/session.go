@@ -25,6 +25,7 @@ const (
 	signInPath  = "sign-in" // shows the form for a token
 	sessionPath = "session" // takes the token or the code of an invitation, and sets the cookie
 	signOutPath = "session/end"
+	eventsPath  = "events"  // the stream of an open page
 	staticPath  = "static/" // files that are the same for everybody
 )
 
@@ -122,10 +123,10 @@ func (g *guard) form(next string) string {
 
 // signIn sends a viewer without a session to the form, and reports whether it did.
 func (g *guard) signIn(w *answer, r *http.Request) bool {
-	_, ok := g.onPage(r)
+	path, ok := g.onPage(r)
 	reads := r.Method == http.MethodGet || r.Method == http.MethodHead
 	switch {
-	case !ok || strings.Contains(r.Header.Get("Accept"), "text/event-stream"): // a script would take the form for events
+	case !ok || path == eventsPath: // a script would take the form for events
 		return false
 	case !reads && r.Method != http.MethodPost:
 		return false

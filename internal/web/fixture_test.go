@@ -29,6 +29,7 @@ import (
 type site struct {
 	t     testing.TB
 	store state.Store
+	pages http.Handler
 	url   string
 }
 
@@ -65,11 +66,12 @@ func newSiteOf(t testing.TB, hcl string) *site {
 	log := slog.New(slog.DiscardHandler)
 	handler := api.New(api.Options{Control: control, Began: time.Now(), Log: log, Version: "1.2.3"})
 	ctx, stop := context.WithCancel(t.Context())
-	server := httptest.NewServer(web.New(ctx, web.Options{
+	pages := web.New(ctx, web.Options{
 		API: apiclient.Local(handler), Who: api.Sender, MayAct: web.MayAct, Version: "1.2.3", Now: time.Now, Log: log,
-	}))
+	})
+	server := httptest.NewServer(pages)
 	t.Cleanup(func() { stop(); server.Close() })
-	return &site{t: t, store: store, url: server.URL}
+	return &site{t: t, store: store, pages: pages, url: server.URL}
 }
 
 // write writes the record of a task.

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/terrapulse/terrapulse/internal/access"
 	"github.com/terrapulse/terrapulse/internal/apiclient"
 	"github.com/terrapulse/terrapulse/internal/request"
 )
@@ -50,6 +51,8 @@ type viewer struct {
 	Name   string
 	Proven bool
 	MayAct bool
+	// Session is set if the viewer has signed in, and can sign out.
+	Session bool
 }
 
 var templates = parse()
@@ -99,7 +102,7 @@ func (p *pages) render(w http.ResponseWriter, r *http.Request, status int, v vie
 	f := frame{
 		Attention: needs, Icon: needs.icon(p.version), Now: p.Now(),
 		Title: v.title, Section: v.template, Stack: p.Stack, Version: p.version, Nonce: nonce, JSON: jsonURL(r),
-		Viewer: viewer{Name: who.Name, Proven: who.Authenticated, MayAct: p.MayAct(r)},
+		Viewer: viewer{Name: who.Name, Proven: who.Authenticated, MayAct: p.MayAct(r), Session: access.Token(r.Context()) != "" && r.Header.Get("Cookie") != ""},
 		Data:   v.data,
 	}
 	f.Notice, f.URL = notice(r)

@@ -74,6 +74,10 @@
   };
   on('htmx:error', fail);
   on('htmx:response:error', fail);
+  on('htmx:response:error', (e) => { // the session has ended: the next answer leads to the form
+    const { ctx } = e.detail;
+    if (ctx?.sourceElement?.id === 'news' && ctx.response?.status === 401) refresh();
+  });
   on('htmx:sse:error', refresh);
   on('htmx:sse:after:connection', hear);
   on('alive', hear);
