@@ -1023,6 +1023,9 @@ type Run struct {
 	Approved   *time.Time `json:"approved,omitempty"`
 	ApprovedBy *string    `json:"approved_by,omitempty"`
 
+	// ApprovedComment what the person said who approved it
+	ApprovedComment *string `json:"approved_comment,omitempty"`
+
 	// Changes what Terraform did; of a plan run, what it would do
 	Changes *Changes `json:"changes,omitempty"`
 

@@ -36,7 +36,7 @@ func Run(run state.Run) apispec.Run {
 		}
 	}
 	if a := run.Approved(); a != nil {
-		shown.Approved, shown.ApprovedBy = &a.At, &a.By
+		shown.Approved, shown.ApprovedBy, shown.ApprovedComment = &a.At, &a.By, Optional(a.Comment)
 	}
 	if run.Resumed != nil {
 		shown.Resumed = Moment(run.Resumed.At)
