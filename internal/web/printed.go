@@ -11,7 +11,7 @@ import (
 )
 
 // What Terraform and the programs that it starts print goes to terminals: it has escape
-// sequences. Only those for colours and the like mean something here. The others are left
+// sequences. Only those for colors and the like mean something here. The others are left
 // out, because moving the cursor could hide a line from the person who approves. No
 // library is used: those that draw a screen let output hide lines and bring links and
 // pictures, and cannot continue in the middle of an output.
@@ -55,7 +55,7 @@ func (i ink) String() string {
 }
 
 // after returns the ink after the numbers of a sequence. Unknown ones change nothing, and
-// backgrounds are left out: text must not get the colour of what is behind it.
+// backgrounds are left out: text must not get the color of what is behind it.
 func (i ink) after(sequence string) ink {
 	var all []int
 	for n := range strings.SplitSeq(strings.ReplaceAll(sequence, ":", ";"), ";") {
@@ -274,15 +274,19 @@ func visible(text string) string {
 }
 
 // lineClass is how a line of Terraform's own text is shown: Terraform is called without
-// colours, so that its output is the same for everybody who reads it.
+// colors, so that its output is the same for everybody who reads it.
 func lineClass(line string) string {
 	text := strings.TrimLeft(line, " ")
-	for _, c := range []struct{ begin, class string }{
-		{"+ ", "added"}, {"- ", "removed"}, {"~ ", "altered"}, {"-/+ ", "removed"}, {"+/- ", "removed"}, {"# ", "headline"},
-		{"Error: ", "wrong"}, {"│ Error: ", "wrong"}, {"Warning: ", "warned"}, {"│ Warning: ", "warned"},
-		{"Apply complete!", "headline"}, {"Destroy complete!", "headline"}, {"No changes.", "headline"}, {"Plan: ", "headline"},
+	indent := len(line) - len(text)
+	for _, c := range []struct {
+		begin, class string
+		indent       int // at least; lists of other programs have none
+	}{
+		{"# (", "faint", 4}, {"# ", "headline", 2}, {"+ ", "added", 2}, {"- ", "removed", 2}, {"~ ", "altered", 2}, {"-/+ ", "removed", 0}, {"+/- ", "removed", 0},
+		{"Error: ", "wrong", 0}, {"│ Error: ", "wrong", 0}, {"Warning: ", "warned", 0}, {"│ Warning: ", "warned", 0},
+		{"Apply complete!", "headline", 0}, {"Destroy complete!", "headline", 0}, {"No changes.", "headline", 0}, {"Plan: ", "headline", 0},
 	} {
-		if strings.HasPrefix(text, c.begin) {
+		if strings.HasPrefix(text, c.begin) && indent >= c.indent {
 			return c.class
 		}
 	}

@@ -5,10 +5,10 @@ import (
 	"testing"
 )
 
-func TestPrinted_ColoursBecomeClassesAndNothingElseMeansAnything(t *testing.T) {
+func TestPrinted_ColorsBecomeClassesAndNothingElseMeansAnything(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
 		"text":                     {"a <b> & 'c' \"d\"", `a &lt;b&gt; &amp; &#39;c&#39; &#34;d&#34;`},
-		"colour":                   {"\x1b[31mred\x1b[0m plain", `<span class="ink1">red</span> plain`},
+		"color":                    {"\x1b[31mred\x1b[0m plain", `<span class="ink1">red</span> plain`},
 		"bright, bold, underlined": {"\x1b[1;4;92mok\x1b[m.", `<span class="ink10 bold underline">ok</span>.`},
 		"of 256":                   {"\x1b[38;5;196mred\x1b[39m", `<span class="ink9">red</span>`},
 		"of all":                   {"\x1b[38;2;10;20;200mblue", `<span class="ink4">blue</span>`},
@@ -27,6 +27,7 @@ func TestPrinted_ColoursBecomeClassesAndNothingElseMeansAnything(t *testing.T) {
 		"a set of characters":      {"\x1b(Btext", "text"},
 		"direction":                {"a\u202eb", "a\ufffdb"},
 		"Terraform's signs":        {"  + create\n  - \"old\"\n  ~ x", "<span class=\"added\">  + create</span>\n<span class=\"removed\">  - &#34;old&#34;</span>\n<span class=\"altered\">  ~ x</span>"},
+		"lists":                    {"- Using hashicorp/local", "- Using hashicorp/local"},
 		"Terraform's errors":       {"╷\n│ Error: no route\n╵", "╷\n<span class=\"wrong\">│ Error: no route</span>\n╵"},
 	} {
 		if got, _ := printed(c.text, ink{}); string(got) != c.want {
@@ -69,7 +70,7 @@ func TestPlain_HasNoSequences(t *testing.T) {
 
 func BenchmarkPrinted(b *testing.B) {
 	for name, piece := range map[string]string{
-		"plain": "module.web.local_file.out: Creation complete after 0s [id=adc83b19e793491b1c6ea0fd8b46cd9f32e592fc]\n", "colours": "\x1b[1m\x1b[32mok\x1b[0m\n",
+		"plain": "module.web.local_file.out: Creation complete after 0s [id=adc83b19e793491b1c6ea0fd8b46cd9f32e592fc]\n", "colors": "\x1b[1m\x1b[32mok\x1b[0m\n",
 		"escapes": "\x1b", "titles": "\x1b]", "numbers": "\x1b[;;;;", "links": "\x1b]8;;\x1b",
 	} {
 		text := strings.Repeat(piece, 256<<10/len(piece))

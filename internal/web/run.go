@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -33,7 +34,8 @@ type moment struct {
 	Name string    `json:"name"`
 	At   time.Time `json:"at"`
 	By   string    `json:"by,omitempty"`
-	Gap  string    `json:"gap,omitempty"` // how long after the previous one, in words
+	Said string    `json:"said,omitempty"` // by the person who did it
+	Gap  string    `json:"gap,omitempty"`  // how long after the previous one, in words
 	Tone tone      `json:"-"`
 	Now  bool      `json:"now,omitempty"` // the run is at this step
 }
@@ -73,11 +75,15 @@ func timelineOf(r apispec.Run) []moment {
 	}
 	add(moment{Name: "Change seen"}, r.Seen)
 	add(moment{Name: "Decided"}, &r.Created)
+	add(moment{Name: "Launched"}, r.Launched)
 	add(moment{Name: "Claimed"}, r.Started)
+	add(moment{Name: "Planned"}, r.Planned)
+	add(moment{Name: "Approved", By: apispec.Deref(r.ApprovedBy), Said: apispec.Deref(r.ApprovedComment)}, r.Approved)
+	add(moment{Name: "Launched again"}, r.Resumed)
 	slices.SortStableFunc(all, func(a, b moment) int { return a.At.Compare(b.At) })
 	switch {
 	case r.Ended != nil:
-		add(moment{Name: capital(outcomeOf(r)), Tone: runTone(r.State)}, r.Ended)
+		add(moment{Name: outcomeOf(r), Tone: runTone(r.State)}, r.Ended)
 	case r.Wait != nil:
 		add(moment{Name: waitsFor(r.Wait.For), Tone: ask, Now: true}, &r.Wait.Since)
 	default:
@@ -97,19 +103,12 @@ func timelineOf(r apispec.Run) []moment {
 
 // outcomeOf is how a run ended, in words.
 func outcomeOf(r apispec.Run) string {
-	if r.State == apispec.RunStateSucceeded {
-		switch r.Kind {
-		case apispec.RunKindApply:
-			return "applied"
-		case apispec.RunKindPlan:
-			return "planned"
-		case apispec.RunKindDrift:
-			return "checked"
-		case apispec.RunKindDestroy:
-			return "destroyed"
-		}
+	if done, ok := map[apispec.RunKind]string{apispec.RunKindApply: "Applied", apispec.RunKindPlan: "Planned", apispec.RunKindDrift: "Checked",
+		apispec.RunKindDestroy: "Destroyed"}[r.Kind]; ok && r.State == apispec.RunStateSucceeded {
+		return done
 	}
-	return string(r.State)
+	state := string(r.State)
+	return strings.ToUpper(state[:1]) + state[1:]
 }
 
 // waitsFor is what a run waits for, in words.
@@ -125,7 +124,35 @@ func waitsFor(what apispec.WaitFor) string {
 	return fmt.Sprintf("Waits for %s", what)
 }
 
-func capital(text string) string { return strings.ToUpper(text[:1]) + text[1:] }
+// consoleLink is a link to the console of AWS, or to one of its partitions; "" if it leads
+// anywhere else.
+func consoleLink(link string) string {
+	at, err := url.Parse(link)
+	if err != nil || at.Scheme != "https" {
+		return ""
+	}
+	for _, console := range []string{".console.aws.amazon.com", ".console.amazonaws.cn", ".console.amazonaws-us-gov.com"} {
+		if strings.HasSuffix(at.Host, console) {
+			return link
+		}
+	}
+	return ""
+}
+
+// InAWS are the pages of the AWS console about the run.
+func (p runPage) InAWS() (all []link) {
+	if l := p.Run.Links; l != nil {
+		for _, to := range []link{{"Log in CloudWatch", consoleLink(l.Logs)}, {"Task in ECS", consoleLink(l.Container)}} {
+			if to.URL != "" {
+				all = append(all, to)
+			}
+		}
+	}
+	return all
+}
+
+// link is a link to another page.
+type link struct{ Text, URL string }
 
 // Took is how long the run worked; "" if it has not ended.
 func (p runPage) Took() string { return took(&p.Run) }

@@ -1,6 +1,7 @@
 package web_test
 
 import (
+	"encoding/json"
 	"html"
 	"net/http"
 	"regexp"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/chromedp/chromedp"
+	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
 	"github.com/terrapulse/terrapulse/internal/browsertest"
@@ -206,5 +208,39 @@ func TestRun_WithoutScriptsItsOutputIsInParts(t *testing.T) {
 	b.Click("What follows")
 	if next, _ := s.page(html.UnescapeString(found[1])); !strings.Contains(next, "the last line") || strings.Contains(next, "What follows") {
 		t.Error("the last part is not the last")
+	}
+}
+
+func TestRun_TimelineHasEveryStepWithItsGap(t *testing.T) {
+	s := newSite(t, "web")
+	run := s.live()
+	from := run.run.Created.Add(-time.Hour)
+	at := func(seconds int) time.Time { return from.Add(time.Duration(seconds) * time.Second) }
+	stored, err := state.Read[state.Run](t.Context(), s.store, state.RunKey("web", run.run.ID))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := run.run
+	r.Seen, r.Created, r.Launched, r.Started, r.Planned, r.Ended, r.State = at(0), at(2), at(32), at(33), at(40), at(4000), state.RunSucceeded
+	r.Approval = &state.Approval{By: "alice", At: at(3700)}
+	r.Resumed = &state.Resume{By: "alice", At: at(3703)}
+	if _, err := s.store.Apply(t.Context(), stored.Write(r)); err != nil {
+		t.Fatal(err)
+	}
+	raw, _ := s.page(run.page() + ".json")
+	var page struct {
+		Timeline []struct{ Name, By, Gap string }
+	}
+	if err := json.Unmarshal([]byte(raw), &page); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, m := range page.Timeline {
+		got = append(got, strings.Trim(m.Name+" "+m.By+" "+m.Gap, " "))
+	}
+	want := []string{"Change seen", "Decided  2.0 s later", "Launched  30.0 s later", "Claimed  1.0 s later", "Planned  7.0 s later",
+		"Approved alice 1 h 1 min later", "Launched again  3.0 s later", "Applied  4 min 57 s later"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
 	}
 }
