@@ -49,15 +49,15 @@ func onThisMachine(r *http.Request) bool {
 
 // notices are what a page says after the viewer has acted, by the query's done.
 var notices = map[string]string{
-	"approve": "The plan is approved. The task plans again and applies it if it is the same.",
-	"reject":  "The plan is rejected. The task is planned again when its input or definition changes.",
-	"hold":    "The task is on hold.",
-	"release": "The task is released.",
-	"run":     "A run is requested.",
-	"retry":   "The run is requested again.",
-	"cancel":  "The run is cancelled.",
-	"enable":  "The task is enabled.",
-	"disable": "The task is disabled.",
+	"approve": "You have approved the plan. The task plans again, and applies the plan if it is still the same.",
+	"reject":  "You have rejected the plan. The task is planned again when its input or definition changes.",
+	"hold":    "You have put the task on hold.",
+	"release": "You have released the task.",
+	"run":     "You have requested a run.",
+	"retry":   "You have requested the run again.",
+	"cancel":  "You have cancelled the run.",
+	"enable":  "You have enabled the task.",
+	"disable": "You have disabled the task.",
 }
 
 // act does what a button says, and shows the page of the task again.

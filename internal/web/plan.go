@@ -26,7 +26,10 @@ type planGroup struct {
 
 // Words are what will happen to so many resources.
 func (g planGroup) Words() string {
-	if g.Class == "other" {
+	switch {
+	case g.Class == "other" && g.Count == 1:
+		return "other"
+	case g.Class == "other":
 		return "others"
 	}
 	return "to " + strings.ToLower(g.Name)
@@ -38,7 +41,22 @@ func (g planGroup) More() int { return g.Count - len(g.Resources) }
 // planResource is what happens to one resource.
 type planResource struct {
 	apispec.ResourceChange
-	Why string // Terraform's reason in words
+	Why    string // Terraform's reason in words
+	Module string // the beginning of the address, which is mostly the same
+	Local  string // the address in the module
+}
+
+// planResourceOf splits the address, and says why.
+func planResourceOf(r apispec.ResourceChange) planResource {
+	of := planResource{ResourceChange: r, Why: planReason(r), Local: r.Address}
+	for strings.HasPrefix(of.Local, "module.") {
+		call, rest, ok := strings.Cut(strings.TrimPrefix(of.Local, "module."), ".")
+		if !ok || strings.ContainsRune(call, '[') { // a key says which of them, and may have dots
+			break
+		}
+		of.Module, of.Local = of.Module+"module."+call+".", rest
+	}
+	return of
 }
 
 // maxResources is how many resources of a group the page shows.
@@ -75,7 +93,7 @@ func planOf(w apispec.WaitingPlan) *planView {
 		})
 		g := &groups[i]
 		if g.Count++; len(g.Resources) < maxResources {
-			g.Resources = append(g.Resources, planResource{r, planReason(r)})
+			g.Resources = append(g.Resources, planResourceOf(r))
 		}
 	}
 	v.Groups = slices.DeleteFunc(groups, func(g planGroup) bool { return g.Count == 0 })

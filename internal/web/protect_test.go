@@ -143,7 +143,7 @@ func TestPages_OnlyTheirOwnButtonsSayWhatWasDone(t *testing.T) {
 	s := newSite(t, "web")
 	for site, says := range map[string]bool{"same-origin": true, "": true, "none": false, "cross-site": false} {
 		res, page := s.ask(http.MethodGet, "/ui/tasks/web?done=approve", http.Header{"Sec-Fetch-Site": {site}, "Sec-Fetch-Mode": {"navigate"}, "Sec-Fetch-Dest": {"document"}})
-		if got := strings.Contains(page, "The plan is approved"); got != says || strings.Contains(page, `hx-get="/ui/tasks/web?done=approve"`) != says {
+		if got := strings.Contains(page, "You have approved the plan"); got != says || strings.Contains(page, `hx-get="/ui/tasks/web?done=approve"`) != says {
 			t.Errorf("%q: %s, the page says so: %v", site, res.Status, got)
 		}
 	}

@@ -24,6 +24,7 @@ type taskPage struct {
 	Others   []action              `json:"-"` // the other ones
 	Charts   []chart               `json:"-"`
 	Source   string                `json:"-"` // the definition as in a task file
+	Bundle   string                `json:"-"` // that the definition comes from; "" if it comes from no bundle
 	PlanText planText              `json:"-"`
 }
 
@@ -54,6 +55,9 @@ func (p *pages) task(r *http.Request) (view, error) {
 		return view{}, errNoPage
 	}
 	page := taskPage{Task: o.Tasks[i]}
+	if page.Task.Origin.File != nil && !page.Task.Origin.API {
+		page.Bundle = apispec.Deref(o.Bundle)
+	}
 	if page.Runs, err = read(r.Context(), p.source, "runs/"+name, func(ctx context.Context) ([]apispec.Run, error) { return p.source.Runs(ctx, name) }); err != nil {
 		return view{}, err
 	}

@@ -198,7 +198,7 @@ func TestTaskPage_ActsInTwoStepsWithoutScripts(t *testing.T) {
 	b.Click("Approve")
 	b.Fill("Comment", "seen with Ben")
 	b.Click("Approve, and destroy 11 resources")
-	b.Until("The plan is approved", "Approved by", "seen with Ben")
+	b.Until("You have approved the plan", "Approved by", "seen with Ben")
 	if a := s.task("web").Run.Resume; a == nil || a.Approval == nil || a.Approval.Comment != "seen with Ben" {
 		t.Errorf("the plan is not approved: %+v", a)
 	}
@@ -208,7 +208,7 @@ func TestTaskPage_ActsInTwoStepsWithoutScripts(t *testing.T) {
 	b.Until("maintenance")
 	b.Click("Release")
 	b.Click("Release the task")
-	b.Until("The task is released")
+	b.Until("You have released the task")
 	b.Quiet()
 }
 
@@ -234,5 +234,27 @@ func TestTaskPage_ShowsTheRulesInForce(t *testing.T) {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page lacks %q", want)
 		}
+	}
+}
+
+func TestTaskPage_SaysWhyTheViewerCannotAct(t *testing.T) {
+	s := newSite(t, "web")
+	s.write("web", s.history("web"))
+	req, err := http.NewRequest(http.MethodGet, s.url+"/ui/tasks/web", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("X-Forwarded-For", "203.0.113.7") // a proxy: the viewer is on another machine
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	page, err := io.ReadAll(res.Body)
+	if err != nil || !strings.Contains(string(page), "You may only read here") || !strings.Contains(string(page), `href="/ui/sign-in?next=%2fui%2ftasks%2fweb"`) {
+		t.Errorf("%v\n%s", err, page)
+	}
+	if strings.Contains(string(page), `<form method="post"`) {
+		t.Error("the page has buttons that are refused")
 	}
 }
