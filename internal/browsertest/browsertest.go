@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
@@ -25,6 +26,9 @@ import (
 
 // Patience is how long a page may take to show what a test waits for.
 const Patience = 30 * time.Second
+
+// pictureQuality is that of a picture: letters are sharp, and files are small.
+const pictureQuality = 60
 
 // Browser is a tab of the browser. It is for one goroutine.
 type Browser struct {
@@ -304,6 +308,9 @@ func (b *Browser) Click(words string) {
 	Do(b, chromedp.MouseClickXY(at[0], at[1]))
 }
 
+// Unfold opens everything on the page that can be opened.
+func (b *Browser) Unfold() { b.t.Helper(); ask[bool](b, "unfold") }
+
 // Fill writes into the field with a label.
 func (b *Browser) Fill(label, text string) {
 	b.t.Helper()
@@ -346,5 +353,13 @@ func (b *Browser) Missed() []string {
 // Wide returns what is not reachable without scrolling sideways.
 func (b *Browser) Wide() []string { b.t.Helper(); return ask[[]string](b, "wide") }
 
-// Picture returns what the window shows, as PNG.
-func (b *Browser) Picture() []byte { b.t.Helper(); return Do(b, chromedp.CaptureScreenshot()) }
+// Picture returns what a window of a size shows, as WebP with two dots for each pixel.
+func (b *Browser) Picture(width, height int64) []byte {
+	b.t.Helper()
+	Do(b, chromedp.EmulateViewport(width, height, chromedp.EmulateScale(2)))
+	shown, err := chromedp.Call(b.ctx, page.CaptureScreenshot, page.CaptureScreenshotParams{Format: page.CaptureScreenshotFormatWebp, Quality: new(int64(pictureQuality))})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return shown.Data
+}

@@ -9,6 +9,13 @@ const place = (words) => {
   const r = e.getClientRects()[0];
   return [r.x + r.width / 2, r.y + r.height / 2];
 };
+const unfold = () => {
+  for (const d of document.querySelectorAll('details')) {
+    d.removeAttribute('name'); // of those with one name, one is open at a time
+    d.open = true;
+  }
+  return true;
+};
 const labels = (e) => [...(e.labels ?? [])].map(text).concat(e.getAttribute('aria-label') ?? '');
 const focus = (label) => {
   const e = [...document.querySelectorAll('input, select, textarea')].filter(visible).find((e) => labels(e).some((l) => l.includes(label)));

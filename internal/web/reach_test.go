@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
@@ -42,25 +43,61 @@ func TestPages_EachIsAccessibleInLightAndDarkOnDesksAndPhones(t *testing.T) {
 	n := newNetwork(t)
 	b := browsertest.New(t)
 	for path, words := range n.everyPage() {
-		b.Prefers("light")
-		b.Window(1200, 900)
-		b.Open(n.url + path)
-		b.Until(words...)
-		b.Accessible()
-		if wide := b.Wide(); len(wide) > 0 {
-			t.Errorf("%s is wider than the window: %s", path, strings.Join(wide, "; "))
-		}
-		b.Prefers("dark")
-		b.Window(360, 640)
-		b.Accessible()
-		if wide := b.Wide(); len(wide) > 0 {
-			t.Errorf("%s is wider than a phone: %s", path, strings.Join(wide, "; "))
-		}
-		if path == "/ui/nothing" {
-			b.Complaints() // the browser reports the status 404
-		}
-		b.Quiet()
+		reaches(t, b, n.url+path, words...)
 	}
+}
+
+func TestPages_AreAccessibleInTrouble(t *testing.T) {
+	b := browsertest.New(t)
+	reaches(t, b, newSiteOf(t, "port = 8558\n").url+"/ui/tasks", "No task")
+
+	s := newSite(t, "web", "dns", "blocked")
+	began := time.Now().UTC()
+	for key, value := range map[string]any{
+		state.ReconcileKey: state.Reconcile{LastSuccess: began.Add(-20 * time.Minute), ConsulUnreachable: true, Since: began.Add(-15 * time.Minute),
+			ConsulError: "consul.example:8500: connection refused", Refused: &state.Refused{Error: "tasks.hcl:7: no module is given", Since: began.Add(-time.Hour)}},
+		state.TaskKey("dns"):     state.Task{Reason: state.Reason{Code: state.ReasonUnreadable, Text: "Consul does not show the condition: permission denied"}},
+		state.TaskKey("blocked"): state.Task{Reason: state.Reason{Code: state.ReasonBlocked, Text: "another process holds the state lock"}},
+	} {
+		if _, err := s.store.Apply(t.Context(), state.Create(key, state.Encode(value))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := s.store.Apply(t.Context(), state.Create(state.TaskKey("web"), []byte("{"))); err != nil { // corrupt
+		t.Fatal(err)
+	}
+	reaches(t, b, s.url+"/ui/tasks", "connection refused", "no module is given", "leads", "blocked", "unreadable", "corrupt")
+	reaches(t, b, s.url+"/ui/health", "unhealthy", "connection refused")
+	reaches(t, b, s.url+"/ui/tasks/dns", "permission denied")
+	reaches(t, b, s.url+"/ui/tasks/web", "corrupt")
+}
+
+// narrow is the width of a phone, and of a desk's window for people who see it four times
+// as large.
+const narrow = 320
+
+// reaches fails the test for what keeps people from reading a page, wherever they read it.
+func reaches(t *testing.T, b *browsertest.Browser, url string, words ...string) {
+	t.Helper()
+	check := func(where string) {
+		b.Accessible()
+		if wide := b.Wide(); len(wide) > 0 {
+			t.Errorf("%s is wider than %s: %s", url, where, strings.Join(wide, "; "))
+		}
+	}
+	b.Prefers("light")
+	b.Window(1200, 900)
+	b.Open(url)
+	b.Until(words...)
+	b.Unfold()
+	check("a desk's window")
+	b.Prefers("dark")
+	b.Window(narrow, 640)
+	check("a phone")
+	if strings.HasSuffix(url, "/nothing") {
+		b.Complaints() // the browser reports the status 404
+	}
+	b.Quiet()
 }
 
 func TestPages_CanBeReadAndActWithoutScripts(t *testing.T) {
