@@ -26,6 +26,9 @@ func TestDemo_ShowsChangesAndAHoldAndLeavesNothing(t *testing.T) {
 	t.Logf("the demo took %s", time.Since(start))
 
 	story := out.String()
+	if !strings.Contains(story, "in a browser, too: "+d.pages) || strings.Contains(story, "opened") {
+		t.Error("the address of the pages is not printed, or they are opened")
+	}
 	for _, want := range []string{
 		`1\. A new instance: [^\n]+\n  Applied [0-9.]+ s after the change:\n(.*\n)*  \+ \|   server web-3 10\.0\.0\.3:8080 check\n`,
 		`2\. A failing check: [^\n]+\n  Applied [0-9.]+ s after the change:\n(.*\n)*  - \|   server web-2 10\.0\.0\.2:8080 check\n`,
@@ -48,9 +51,18 @@ func TestDemo_ShowsChangesAndAHoldAndLeavesNothing(t *testing.T) {
 func TestDemo_KeepFollowsChangesUntilAnInterrupt(t *testing.T) {
 	d, out := newDemo(t)
 	d.keep, d.colored = true, true
+	opened := make(chan string, 1)
+	d.browse = func(address string) bool { opened <- address; return true }
 	ctx, interrupt := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- d.run(ctx) }()
+
+	await(t, out, ended, regexp.MustCompile("It is opened in yours"))
+	if res, err := http.Get(<-opened); err != nil || res.StatusCode != http.StatusOK {
+		t.Errorf("the pages: %v, %v", res, err)
+	} else if res.Body.Close(); !strings.Contains(out.String(), res.Request.URL.Host+"/ui/") {
+		t.Errorf("the address %s is not printed", res.Request.URL)
+	}
 
 	suggested := regexp.MustCompile(`curl -X PUT -d "([^"]+)" (http://\S+)`)
 	await(t, out, ended, suggested)

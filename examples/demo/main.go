@@ -38,6 +38,7 @@ func main() {
 			top:        top,
 			terrapulse: filepath.Join(top, "bin", "terrapulse"+exe()),
 			keep:       *keep,
+			browse:     browse,
 			out:        os.Stdout,
 			colored:    term.IsTerminal(int(os.Stdout.Fd())) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb",
 		}
@@ -63,6 +64,7 @@ type demo struct {
 	top        string // the checkout
 	terrapulse string // the program
 	keep       bool
+	browse     func(address string) (ok bool) // opens the pages
 	out        io.Writer
 	colored    bool
 
@@ -71,6 +73,7 @@ type demo struct {
 	shown  map[string]string // content of the files as last shown
 	consul *consul
 	daemon *process
+	pages  string   // address of the pages of terrapulse
 	env    []string // of terrapulse
 }
 
@@ -117,6 +120,10 @@ func (d *demo) run(ctx context.Context) (err error) {
 	d.say("Terraform has run for both tasks after %s. The files that they write:", seconds(time.Since(start)))
 	for _, file := range d.files {
 		d.show(file)
+	}
+	d.say("What follows can be watched in a browser, too: %s", d.pages)
+	if d.keep && d.browse(d.pages) {
+		d.say("It is opened in yours.")
 	}
 
 	// Each step is a change in Consul and the file that it must change.
@@ -232,6 +239,7 @@ func (d *demo) startDaemon() error {
 	if err != nil {
 		return err
 	}
+	d.pages = fmt.Sprintf("http://localhost:%d/ui/", port)
 	content := fmt.Sprintf("working_dir: %q\nport: %d\nbuffer_period: {min: 100ms, max: 1s}\nguard: {on_empty: hold}\n", filepath.ToSlash(d.dir), port)
 	if err := os.WriteFile(d.settings(), []byte(content), 0o600); err != nil {
 		return err

@@ -59,7 +59,8 @@ func (d *demo) suggest() {
 		}
 		return path
 	}
-	fmt.Fprintf(d.out, `  Consul's pages: http://%[1]s/ui
+	fmt.Fprintf(d.out, `  The pages:      %[6]s
+  Consul's pages: http://%[1]s/ui
   The files:      %[2]s
   Terrapulse log: %[3]s
 
@@ -72,9 +73,9 @@ func (d *demo) suggest() {
     curl -X PUT -d "All is well again" http://%[1]s/v1/kv/web/maintenance
     consul kv put web/balance leastconn   # used from the next change of web on
     %[4]s status -config-file %[5]s
-    %[4]s approve -config-file %[5]s load-balancer   # if web has no instance any more
+    %[4]s approve -config-file %[5]s load-balancer   # if web has no instance any more; or on its page
 
-`, d.consul.addr, strings.Join(d.files, "\n                  "), d.daemon.log, here(d.terrapulse), here(d.settings()))
+`, d.consul.addr, strings.Join(d.files, "\n                  "), d.daemon.log, here(d.terrapulse), here(d.settings()), d.pages)
 }
 
 // indented returns the lines of a text, indented.
