@@ -32,9 +32,9 @@ demo: build ## Demonstrate changes with a real Consul and a real Terraform; KEEP
 	@go build -o bin/demo$(EXE) ./examples/demo
 	@exec bin/demo$(EXE) $(if $(KEEP),-keep)
 
-demo-aws: ## Demonstrate an AWS deployment on this machine, with a simulated ECS
+demo-aws: ## Demonstrate an AWS deployment on this machine, with a simulated ECS; KEEP=1 leaves it running
 	@go run ./tools/fetch run aws
-	@cd functions/e2e && go test -count 1 -run '^TestDemo$$' -args -demo
+	@cd functions/e2e && go test -count 1 -run '^TestDemo$$' -timeout 0 -args -demo $(if $(KEEP),-keep)
 
 # Tests often wait for servers and for other processes: two run at a time on each core.
 JOBS = $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN 2>/dev/null || nproc 2>/dev/null || echo 2))))

@@ -6,14 +6,19 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"os/signal"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/invoke"
 )
 
-var demo = flag.Bool("demo", false, "tell what the demonstration does")
+var (
+	demo = flag.Bool("demo", false, "tell what the demonstration does")
+	keep = flag.Bool("keep", false, "leave the deployment of the demonstration running until Ctrl-C")
+)
 
 // TestDemo shows a deployment at work: make demo-aws.
 func TestDemo(t *testing.T) {
@@ -29,6 +34,8 @@ func TestDemo(t *testing.T) {
 
 	d.chapter("1. Task files are pushed as a bundle")
 	d.run("bundle", "push", d.bundles, "-config-file=tasks.hcl")
+	d.tell("What follows can be watched in a browser, too: terrapulse ui asks the function URL, with your AWS credentials.",
+		"$ terrapulse ui -stack=e2e", "The pages of e2e: "+d.launchUI(d.serveURL(ann).env, ann.environ()))
 	d.chapter("2. The schedule's next tick finds three new tasks, and launches one container for them")
 	d.show(d.tick())
 	d.waitFor("applied", func() bool {
@@ -73,6 +80,24 @@ func TestDemo(t *testing.T) {
 	d.chapter("6. What all this would have cost")
 	fmt.Print(bill(d.taken()))
 	d.tell(fmt.Sprintf("in all $%.4f; see docs/cost.md for a month", d.taken().dollars()))
+	if *keep {
+		d.goOn()
+	}
+}
+
+// goOn ticks until Ctrl-C.
+func (d *story) goOn() {
+	ctx, stop := signal.NotifyContext(d.t.Context(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	d.chapter("The deployment goes on, with a tick every 10 seconds, until you press Ctrl-C")
+	d.tell("Try, in another terminal: curl -X PUT -d '{\"Name\": \"web\", \"ID\": \"web-3\", \"Port\": 8082}' http://" + d.consul.Addr() + "/v1/agent/service/register")
+	for ctx.Err() == nil {
+		d.show(d.tick())
+		select {
+		case <-ctx.Done():
+		case <-time.After(10 * time.Second):
+		}
+	}
 }
 
 // slowOnce makes an apply last as long as the file slow is there.

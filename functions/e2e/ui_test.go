@@ -17,6 +17,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/terrapulse/terrapulse/internal/apispec"
@@ -31,8 +32,21 @@ type ui struct {
 	root   *url.URL
 }
 
-// startUI starts `terrapulse ui` of the stack, with more variables.
+// startUI starts `terrapulse ui` of the stack, with more variables, and opens its address.
 func (c *cloud) startUI(env ...map[string]string) *ui {
+	c.t.Helper()
+	u := &ui{c: c, client: &http.Client{}}
+	u.client.Jar, _ = cookiejar.New(nil)
+	var err error
+	if u.root, err = url.Parse(c.launchUI(env...)); err != nil {
+		c.t.Fatal(err)
+	}
+	u.get(u.root.RequestURI())
+	return u
+}
+
+// launchUI starts `terrapulse ui` and returns the address that it prints.
+func (c *cloud) launchUI(env ...map[string]string) string {
 	c.t.Helper()
 	cmd := exec.Command(built(c.t, "terrapulse"), "ui", "-stack=e2e", "-json")
 	all := map[string]string{"HOME": c.dir, "PATH": os.Getenv("PATH")}
@@ -42,6 +56,7 @@ func (c *cloud) startUI(env ...map[string]string) *ui {
 	for name, value := range all {
 		cmd.Env = append(cmd.Env, name+"="+value)
 	}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C in the terminal ends the demonstration first
 	var log testtools.Output
 	cmd.Stderr = &log
 	out, err := cmd.StdoutPipe()
@@ -61,13 +76,7 @@ func (c *cloud) startUI(env ...map[string]string) *ui {
 	if err := json.NewDecoder(out).Decode(&said); err != nil {
 		c.t.Fatalf("terrapulse ui says no address: %v\n%s", err, log.String())
 	}
-	u := &ui{c: c, client: &http.Client{}}
-	u.client.Jar, _ = cookiejar.New(nil)
-	if u.root, err = url.Parse(said.URL); err != nil {
-		c.t.Fatal(err)
-	}
-	u.get(u.root.RequestURI())
-	return u
+	return said.URL
 }
 
 func (u *ui) get(path string) (status int, page string) {
