@@ -46,6 +46,8 @@ var functions = template.FuncMap{
 	"sorts":       func() []sorting { return sortings },
 	"column":      func(f filter, name, label string) column { return column{label, f.SortLink(name), f.Sorted(name)} },
 	"pieces":      pieces,
+	"eventLink":   eventLink,
+	"level":       func(l apispec.EventLevel) tone { return levels[l] },
 	"memberState": memberState,
 	"storeName":   func(kind string) string { return cmp.Or(storeNames[kind], kind) },
 	"strip":       stripOf,

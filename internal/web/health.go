@@ -20,6 +20,7 @@ type healthPage struct {
 	Gates     []apispec.Gate          `json:"gates,omitempty"`
 	Version   apispec.VersionResponse `json:"version"`
 	Overrides []apispec.Override      `json:"overrides"`
+	Events    []apispec.LatestEvent   `json:"events"`
 }
 
 func (p *pages) health(r *http.Request) (view, error) {
@@ -32,10 +33,32 @@ func (p *pages) health(r *http.Request) (view, error) {
 	if page.Version, err = read(r.Context(), p.source, "version", p.source.Version); err != nil {
 		return view{}, err
 	}
+	if page.Events, err = read(r.Context(), p.source, "events", p.source.Events); err != nil && !refuses(err) { // of an older version
+		return view{}, err
+	}
 	cluster, err := read(r.Context(), p.source, "cluster", func(ctx context.Context) (apispec.ClusterStatus, error) { return p.source.Cluster(ctx) })
 	page.Instances = cluster.Members
-	if refused := (*apiclient.Error)(nil); errors.As(err, &refused) && refused.Status < http.StatusInternalServerError {
+	if refuses(err) {
 		err = nil // an instance that is alone
 	}
 	return view{title: "Health", template: "health", topic: everything, quiet: true, data: page}, err
+}
+
+// refuses reports whether the API says that it has no answer to a request, rather than
+// that it has failed.
+func refuses(err error) bool {
+	var refused *apiclient.Error
+	return errors.As(err, &refused) && refused.Status < http.StatusInternalServerError
+}
+
+// levels are what the levels of events mean to the reader.
+var levels = map[apispec.EventLevel]tone{apispec.EventLevelInfo: calm, apispec.EventLevelWarning: ask, apispec.EventLevelError: bad}
+
+// eventLink is the address of what an event of a task is about.
+func eventLink(e apispec.LatestEvent) string {
+	name := apispec.Deref(e.Task)
+	if e.Run == nil {
+		return taskURL(name)
+	}
+	return runURL(name, *e.Run)
 }

@@ -132,6 +132,7 @@ func hostile(t *testing.T, variant int) *site {
 	answer[apispec.TaskResponse](t, api, variant, "GET /v1/tasks/{name}", nil)
 	answer[apispec.VersionResponse](t, api, variant, "GET /v1/version", nil)
 	answer[apispec.ClusterStatus](t, api, variant, "GET /v1/status/cluster", nil)
+	answer[apispec.EventsResponse](t, api, variant, "GET /v1/events", nil)
 	api.HandleFunc("GET /", func(_ http.ResponseWriter, r *http.Request) {
 		t.Errorf("the pages read %s, for which there is no hostile answer: add it above", r.URL.Path)
 	})
