@@ -1001,6 +1001,9 @@ type ResourceChange struct {
 	Address    string             `json:"address"`
 	Attributes *[]AttributeChange `json:"attributes,omitempty"`
 
+	// Causes names of the entries in Consul that cause the change, as in EntryChange, as far as that is clear; at most 20
+	Causes *[]string `json:"causes,omitempty"`
+
 	// CreateFirst a replacement is created before the old resource is deleted
 	CreateFirst *bool `json:"create_first,omitempty"`
 

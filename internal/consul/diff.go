@@ -57,19 +57,40 @@ func AllNames(differences []Difference) Names {
 
 // CountIn counts the difference in c.
 func (d Difference) CountIn(c *state.EntryChanges) {
-	c.Count(state.EntryRemoved, d.Removed, func(name string) state.EntryChange { return d.entry(d.before[name]) })
-	c.Count(state.EntryAdded, d.Added, func(name string) state.EntryChange { return d.entry(d.after[name]) })
-	c.Count(state.EntryChanged, d.Changed, func(name string) state.EntryChange {
-		e := d.entry(d.after[name])
-		if d.before[name] == "" {
-			return e
+	c.Count(state.EntryRemoved, d.Removed, d.removed)
+	c.Count(state.EntryAdded, d.Added, d.added)
+	c.Count(state.EntryChanged, d.Changed, d.changed)
+}
+
+// Entries are all elements that went, changed and came.
+func (d Difference) Entries() []state.EntryChange {
+	all := make([]state.EntryChange, 0, len(d.Removed)+len(d.Changed)+len(d.Added))
+	add := func(action state.EntryAction, names []string, entry func(name string) state.EntryChange) {
+		for _, name := range names {
+			e := entry(name)
+			e.Action, e.Name = action, name
+			all = append(all, e)
 		}
-		was, is := condition.ParseDetail(d.before[name]), condition.ParseDetail(d.after[name])
-		if e.Attributes = is.Differs(was); was.Address != is.Address {
-			e.Before = was.Address
-		}
+	}
+	add(state.EntryRemoved, d.Removed, d.removed)
+	add(state.EntryChanged, d.Changed, d.changed)
+	add(state.EntryAdded, d.Added, d.added)
+	return all
+}
+
+func (d Difference) removed(name string) state.EntryChange { return d.entry(d.before[name]) }
+func (d Difference) added(name string) state.EntryChange   { return d.entry(d.after[name]) }
+
+func (d Difference) changed(name string) state.EntryChange {
+	e := d.entry(d.after[name])
+	if d.before[name] == "" {
 		return e
-	})
+	}
+	was, is := condition.ParseDetail(d.before[name]), condition.ParseDetail(d.after[name])
+	if e.Attributes = is.Differs(was); was.Address != is.Address {
+		e.Before = was.Address
+	}
+	return e
 }
 
 // Count is how many elements there were and are.

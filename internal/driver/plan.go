@@ -82,6 +82,9 @@ type ResourceChange struct {
 	Deposed     bool              `json:"deposed,omitempty"` // the rest of an earlier replacement
 	Reason      string            `json:"reason,omitempty"`  // Terraform's code, such as replace_because_tainted
 	Attributes  []AttributeChange `json:"attributes,omitempty"`
+	// Causes are the names of the entries in Consul that cause the change, as far as that
+	// is clear. Only WithCauses sets them: they are no part of a digest.
+	Causes []string `json:"causes,omitempty"`
 }
 
 // AttributeChange is a change of one value of a resource.

@@ -2,9 +2,12 @@ package runner
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -12,6 +15,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/consul"
 	"github.com/terrapulse/terrapulse/internal/driver"
+	"github.com/terrapulse/terrapulse/internal/guard"
 	"github.com/terrapulse/terrapulse/internal/outbox"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
@@ -109,6 +113,28 @@ func (c keysToo) Snapshot(ctx context.Context, t *config.Task) (*consul.Snapshot
 	snap.Inputs = []consul.Input{{Kind: condition.ServicesKind, Triggers: true, Observation: snap.Condition},
 		{Kind: condition.ConsulKVKind, Observation: consul.Observation{Elements: map[string]string{"cfg/a": "2", "cfg/new": "1"}}}}
 	return snap, err
+}
+
+func TestRun_PlanThatIsKeptSaysWhichEntriesCauseIt(t *testing.T) {
+	j := newJudging(t, config.Rules{Guard: guard.Default})
+	j.driver.plan.Resources = []driver.ResourceChange{{Address: `aws_a.b["web-21"]`, Type: "aws_a", Action: driver.Delete}, {Address: "aws_a.c", Type: "aws_a", Action: driver.Update}}
+	j.consul.count = 20
+	run := j.apply()
+	data, err := run.PlanData.Load(t.Context(), j.store, "web", nil)
+	var kept driver.Plan
+	if err == nil {
+		err = json.Unmarshal(data, &kept)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := kept.Resources; !slices.Equal(got[0].Causes, []string{"web-21"}) || got[1].Causes != nil {
+		t.Errorf("the causes are %v and %v", got[0].Causes, got[1].Causes)
+	}
+	// The digest that an approval applies to was made without them.
+	if run := j.resume(time.Time{}); run.State != state.RunSucceeded {
+		t.Errorf("approved: %s %s", run.State, run.Error)
+	}
 }
 
 func TestRun_KeepsNoDetailsOfVeryManyEntries(t *testing.T) {

@@ -121,7 +121,7 @@ func (r *Runner) keepForPeople(ctx context.Context, run *state.Run, done result,
 	if !run.Kind.Applies() || run.State == state.RunWaiting {
 		run.Plan = r.keepPlan(ctx, *run, "plan", []byte(done.plan.Text))
 		if done.plan.Resources != nil {
-			data, err := json.Marshal(done.plan.Bounded())
+			data, err := json.Marshal(done.plan.WithCauses(done.changedEntries()).Bounded())
 			if err != nil {
 				r.Log.Warn("the data of a plan was not kept", "error", err)
 				return

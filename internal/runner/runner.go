@@ -167,6 +167,19 @@ func (r *result) count() {
 	}
 }
 
+// changedEntries are all entries that differ from what was applied last; none if that is
+// not known, or if the run is not about that.
+func (r *result) changedEntries() []state.EntryChange {
+	if !r.entries.Any() {
+		return nil
+	}
+	var all []state.EntryChange
+	for _, d := range r.differences {
+		all = append(all, d.Entries()...)
+	}
+	return all
+}
+
 // counts returns how many entries each source has, after a run of this kind; those
 // before if it is not known what was applied, or if the run is not about that.
 func (r *result) counts(run state.Run, before []state.Count) []state.Count {
