@@ -1,8 +1,11 @@
 package main
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
+
+	"github.com/terrapulse/terrapulse/internal/apispec"
 )
 
 func TestCancel_RunUnderWayEndsAndRetryRunsTheTaskAgain(t *testing.T) {
@@ -25,6 +28,13 @@ func TestCancel_RunUnderWayEndsAndRetryRunsTheTaskAgain(t *testing.T) {
 	wantText(t, stored.stdout, "slow", "run cancelled", "By: ", "leadership taken")
 	if served := s.bare("events", "-http-addr", p.served()); served.stdout != stored.stdout {
 		t.Errorf("the API shows other events than the store:\n%s\n%s", served.stdout, stored.stdout)
+	}
+	var all apispec.Overview
+	if err := json.Unmarshal([]byte(s.bare("status", "-json", "-http-addr", p.served()).stdout), &all); err != nil {
+		t.Fatal(err)
+	}
+	if all.Gates == nil || len(*all.Gates) == 0 || (*all.Gates)[0].Index == nil || (*all.Gates)[0].Error != nil || all.Store.Kind != "sqlite" || all.Version == nil {
+		t.Errorf("the overview shows the gates %+v, the store %+v and the version %v", all.Gates, all.Store, all.Version)
 	}
 	if n := strings.Count(s.read("began"), "began"); n != 1 {
 		t.Errorf("Terraform was run %d times", n)

@@ -73,7 +73,7 @@ type queue struct {
 	records []*stored // oldest first
 	items   []item    // that can be delivered now, in their order
 	failed  map[Sink]error
-	latest  *state.Stored[latest] // as last read or written; nil if it must be read
+	latest  *latestRecord // as last read or written; nil if it must be read
 }
 
 // result is what a sink did with the events that it was given.

@@ -52,6 +52,19 @@ func newest(events []Event) []Event {
 	return events[max(0, len(events)-MaxLatest):]
 }
 
+// encode returns the stored form of events.
+func encode(events []Event) (latest, error) {
+	raw, err := json.Marshal(events)
+	if err != nil {
+		return latest{}, err
+	}
+	var out bytes.Buffer
+	w := gzip.NewWriter(&out)
+	_, _ = w.Write(raw) // a buffer takes everything
+	err = w.Close()
+	return latest{out.Bytes()}, err
+}
+
 // decode returns the events, the oldest first.
 func (l latest) decode() ([]Event, error) {
 	if len(l.Events) == 0 {
@@ -69,33 +82,27 @@ func (l latest) decode() ([]Event, error) {
 	return events, err
 }
 
-// with returns the record with further events.
-func (l latest) with(events []Event) (latest, error) {
-	before, err := l.decode()
-	if err != nil {
-		before = nil // somebody has edited it: it begins anew
-	}
-	raw, err := json.Marshal(newest(append(before, events...)))
-	if err != nil {
-		return l, err
-	}
-	var out bytes.Buffer
-	w := gzip.NewWriter(&out)
-	_, _ = w.Write(raw) // a buffer takes everything
-	err = w.Close()
-	return latest{out.Bytes()}, err
+// latestRecord is the record of the latest events with its content, the oldest first.
+type latestRecord struct {
+	record state.Stored[latest]
+	events []Event
 }
 
-// readLatest reads the record. One that cannot be decoded is overwritten.
-func readLatest(ctx context.Context, s state.Store) (state.Stored[latest], error) {
+// readLatest reads the record. One that cannot be decoded, because somebody has edited it,
+// has no events and is overwritten.
+func readLatest(ctx context.Context, s state.Store) (latestRecord, error) {
 	rec, err := state.Read[latest](ctx, s, latestKey)
 	if corrupt := (*state.CorruptError)(nil); errors.As(err, &corrupt) {
-		return state.Stored[latest]{Record: corrupt.Record}, nil
+		return latestRecord{record: state.Stored[latest]{Record: corrupt.Record}}, nil
 	}
 	if err != nil {
-		return rec, fmt.Errorf("read the latest events: %w", err)
+		return latestRecord{}, fmt.Errorf("read the latest events: %w", err)
 	}
-	return rec, nil
+	events, err := rec.Data.decode()
+	if err != nil {
+		events = nil
+	}
+	return latestRecord{rec, events}, nil
 }
 
 // Latest returns the latest events, the newest first: MaxLatest at most, also those that
@@ -110,10 +117,7 @@ func Latest(ctx context.Context, s state.Store) ([]Event, error) {
 	if err != nil {
 		return nil, err
 	}
-	all, err := rec.Data.decode()
-	if err != nil {
-		all = nil // as in with
-	}
+	all := rec.events
 	for _, w := range waiting {
 		for _, e := range w.Data.Events {
 			all = append(all, e.brief())
@@ -138,21 +142,22 @@ func (q *queue) remove(ctx context.Context, done []*stored) error {
 				}
 			}
 			if q.latest == nil {
-				rec, err := readLatest(ctx, q.Store)
+				read, err := readLatest(ctx, q.Store)
 				if err != nil {
 					return err
 				}
-				q.latest = &rec
+				q.latest = &read
 			}
-			next, err := q.latest.Data.with(events)
+			events = newest(slices.Concat(q.latest.events, events))
+			next, err := encode(events)
 			if err != nil {
 				return fmt.Errorf("encode the latest events: %w", err)
 			}
-			written, err := q.Apply(ctx, append(changes, q.latest.Write(next))...)
+			written, err := q.Apply(ctx, append(changes, q.latest.record.Write(next))...)
 			conflict := new(state.ConflictError)
 			switch {
 			case err == nil:
-				q.latest = &state.Stored[latest]{Record: written[len(changes)], Data: next}
+				q.latest = &latestRecord{state.Stored[latest]{Record: written[len(changes)]}, events}
 				chunk = nil
 			case errors.As(err, &conflict) && conflict.Change.Key == latestKey:
 				q.latest = nil

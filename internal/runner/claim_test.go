@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/terrapulse/terrapulse/internal/driver"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
@@ -48,6 +49,44 @@ func TestClaim_IsRenewedWhileTerraformRuns(t *testing.T) {
 	}
 	if got, want := latest.Load().(time.Time), noon.Add(50*time.Second+b.Claim); !got.Equal(want) {
 		t.Errorf("the claim lasted until %s, want %s", got, want)
+	}
+}
+
+// noting is a driver that plans, and applies when it is let.
+type noting struct {
+	driver.Driver
+	let chan struct{}
+}
+
+func (n noting) Apply(ctx context.Context, job driver.Job) (*state.Changes, error) {
+	job.Planned()
+	select {
+	case <-n.let:
+		return &state.Changes{}, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func TestClaim_RenewalShowsWhenTheRunHasPlanned(t *testing.T) {
+	b := newFixture(t, nil)
+	n := noting{let: make(chan struct{})}
+	b.Driver, b.Claim = n, 30*time.Millisecond
+	shown := false
+	b.store.After = func(changes []state.Change) error {
+		if !shown && writes(changes, "run/", `"running"`) && writes(changes, "run/", `"planned":"2086-03-14T12:00:00Z"`) {
+			shown = true
+			close(n.let)
+		}
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := b.run(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if run := b.stored("r1"); run.State != state.RunSucceeded || !run.Planned.Equal(noon) {
+		t.Errorf("the run %s %s, planned at %s", run.State, run.Error, run.Planned)
 	}
 }
 
