@@ -1,0 +1,58 @@
+package web
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/terrapulse/terrapulse/internal/apispec"
+)
+
+func TestActions_SayWhatAnApprovalDoes(t *testing.T) {
+	planned := apispec.Content{Plan: new("p")}
+	for name, tt := range map[string]struct {
+		kind     apispec.RunKind
+		plan     apispec.WaitingPlan
+		confirm  string
+		contains string
+	}{
+		"it changes":          {apispec.RunKindApply, apispec.WaitingPlan{Content: planned, Changes: &apispec.Changes{Change: 1}}, "Approve this plan", "Terraform will change 1 resource. The task plans once more"},
+		"it replaces":         {apispec.RunKindApply, apispec.WaitingPlan{Content: planned, Changes: &apispec.Changes{Add: 2, Destroy: 2}}, "Approve, and destroy 2 resources", "Terraform will destroy 2 resources, add 2 resources."},
+		"it destroys it all":  {apispec.RunKindDestroy, apispec.WaitingPlan{Content: planned, Changes: &apispec.Changes{Destroy: 1}}, "Approve, and destroy 1 resource", "Everything that the task has made is destroyed."},
+		"only outputs change": {apispec.RunKindApply, apispec.WaitingPlan{Content: planned, Changes: &apispec.Changes{}}, "Approve this plan", "No resource is added, changed or destroyed."},
+		"there is no plan":    {apispec.RunKindApply, apispec.WaitingPlan{}, "Approve this plan", "permits the task to apply what Consul shows now"},
+	} {
+		tt.plan.ID = "w1"
+		page := taskPage{Plan: planOf(tt.plan), Task: apispec.TaskOverview{Name: "web", Run: &apispec.Run{Kind: tt.kind, State: apispec.RunStateWaiting}}}
+		all := actionsOf(page)
+		if len(all) < 2 || all[0].Name != "approve" || all[0].Confirm != tt.confirm || !strings.Contains(all[0].Consequence, tt.contains) || all[0].Plan != "w1" || all[1].Name != "reject" || all[1].Plan != "w1" {
+			t.Errorf("%s: %+v", name, all)
+		}
+	}
+}
+
+func TestPlan_SeparatesTheModuleFromTheAddressInIt(t *testing.T) {
+	for address, want := range map[string]string{
+		"module.lb.f5_pool.http":                 "module.lb. f5_pool.http",
+		"module.lb.module.pools.f5_pool.http[0]": "module.lb.module.pools. f5_pool.http[0]",
+		`module.lb["a.b"].f5_pool.http`:          ` module.lb["a.b"].f5_pool.http`,
+		`f5_pool.http["module.x.y"]`:             ` f5_pool.http["module.x.y"]`,
+		"module.lb":                              " module.lb",
+	} {
+		r := planResourceOf(apispec.ResourceChange{Address: address})
+		if got := r.Module + " " + r.Local; got != want || r.Module+r.Local != address {
+			t.Errorf("%s is split into %q, want %q", address, got, want)
+		}
+	}
+}
+
+func TestPlan_TextIsColouredAndSafe(t *testing.T) {
+	const text = "  # a.b will be destroyed\n  - resource \"a\" \"b\" {\n      ~ name = \"<x>\" -> \"y\"\n        id   = 1\n    }\n-/+ destroy and then create replacement\nPlan: 1 to add."
+	const want = "<span class=\"head\">  # a.b will be destroyed\n</span><span class=\"delete\">  - resource &#34;a&#34; &#34;b&#34; {\n</span>" +
+		"<span class=\"update\">      ~ name = &#34;&lt;x&gt;&#34; -&gt; &#34;y&#34;\n</span>        id   = 1\n    }\n<span class=\"replace\">-/+ destroy and then create replacement\n</span><span class=\"head\">Plan: 1 to add.</span>"
+	if got := planTextOf("\n" + text + "\n"); string(got.HTML) != want || got.Lines != 7 {
+		t.Errorf("%d lines:\n%s", got.Lines, got.HTML)
+	}
+	if got := planTextOf(strings.Repeat("x\n", maxPlanText)); got.HTML != "" || got.Lines != maxPlanText {
+		t.Errorf("a long text has %d lines, and %d bytes of it are shown", got.Lines, len(got.HTML))
+	}
+}
