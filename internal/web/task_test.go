@@ -258,3 +258,17 @@ func TestTaskPage_SaysWhyTheViewerCannotAct(t *testing.T) {
 		t.Error("the page has buttons that are refused")
 	}
 }
+
+func TestTaskPage_ShowsTasksThatAreRemovedOrCannotBeRead(t *testing.T) {
+	s := newSite(t, "web", "corrupt")
+	s.write("gone", s.history("gone"))
+	if _, err := s.store.Apply(t.Context(), state.Create(state.TaskKey("corrupt"), []byte("{"))); err != nil {
+		t.Fatal(err)
+	}
+	for name, words := range map[string]string{"gone": "In no configuration", "corrupt": "corrupt"} {
+		page, _ := s.page("/ui/tasks/" + name)
+		if !strings.Contains(page, "<h1>"+name) || !strings.Contains(page, words) || strings.Contains(page, `action="/ui/tasks/gone`) {
+			t.Errorf("the page of the task %s:\n%s", name, page[strings.Index(page, "<main"):])
+		}
+	}
+}
