@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -20,6 +21,10 @@ const (
 	uiPoll = 5 * time.Second
 	uiRest = 15 * time.Second
 )
+
+// principalTime is how long the deployment may take to say who the user is. A function
+// that has not answered for a while needs a second.
+const principalTime = 5 * time.Second
 
 // uiCommand serves the pages of a deployment in AWS, or of another instance, on this
 // machine.
@@ -58,6 +63,10 @@ func (a *app) ui(stackName string, port int, api *apiFlags) int {
 	if err != nil {
 		return a.fail(exitError, err)
 	}
+	viewer := access.Sender{Name: userAtHost()}
+	if stackName != "" {
+		viewer = a.principal(client, viewer)
+	}
 	first := true
 	var server *serve.Server
 	server, err = serve.Listen(a.ctx, serve.Options{
@@ -76,7 +85,7 @@ func (a *app) ui(stackName string, port int, api *apiFlags) int {
 		},
 		Handler: web.New(a.ctx, web.Options{
 			API: client, Poll: uiPoll, Rest: uiRest, Stack: shown, Version: version, Now: time.Now, Log: log,
-			Who:    func(*http.Request) access.Sender { return access.Sender{Name: userAtHost()} },
+			Who:    func(*http.Request) access.Sender { return viewer },
 			MayAct: func(*http.Request) bool { return true }, // the API decides
 		}),
 	})
@@ -84,6 +93,17 @@ func (a *app) ui(stackName string, port int, api *apiFlags) int {
 		return a.fail(exitError, err)
 	}
 	return max(a.fail(exitError, server.Serve(a.ctx)), exitOK)
+}
+
+// principal returns who this user is to AWS, or the viewer if the deployment does not
+// answer: then the pages say why.
+func (a *app) principal(client *apiclient.Client, viewer access.Sender) access.Sender {
+	ctx, cancel := context.WithTimeout(a.ctx, principalTime)
+	defer cancel()
+	if v, err := client.Version(ctx); err == nil && v.Sender != nil {
+		return access.Sender{Name: *v.Sender, Authenticated: true}
+	}
+	return viewer
 }
 
 // uiClient returns the client of the API whose pages are shown, and its name.

@@ -19,6 +19,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/terrapulse/terrapulse/internal/apispec"
 	"github.com/terrapulse/terrapulse/internal/state"
@@ -158,8 +159,8 @@ func TestUI_PlanIsApprovedAndWatchedWithAWSCredentials(t *testing.T) {
 	c.tickUntil("the plan waits", func() bool { return u.lb().Plan != nil })
 	plan := u.lb().Plan
 	c.tickUntil("a message says how to see it", func() bool { return strings.Contains(c.message("run_waiting"), "; See: terrapulse ui -stack=e2e") })
-	if status, page := u.get("/ui/tasks/lb"); status != http.StatusOK || !strings.Contains(page, "local_file.out") {
-		t.Errorf("the page does not show the plan: %d %s", status, page)
+	if status, page := u.get("/ui/tasks/lb"); status != http.StatusOK || !strings.Contains(page, "local_file.out") || !strings.Contains(page, ann.arn) {
+		t.Errorf("the page does not show the plan, or not who decides: %d %s", status, page)
 	}
 	if status, page := u.press("approve", url.Values{"plan": {"another"}}); status != http.StatusConflict {
 		t.Errorf("another plan was approved: %d %s", status, page)
@@ -191,7 +192,22 @@ func TestUI_PlanIsApprovedAndWatchedWithAWSCredentials(t *testing.T) {
 	if a := runs[len(runs)-1].Approval; a == nil || a.By != ann.arn || !a.Authenticated || a.Comment != "as planned" {
 		t.Errorf("approved by %+v", a)
 	}
+
+	// Open pages take one request at a time, however many there are.
+	for _, topic := range []string{"", "lb", "lb"} {
+		u.watch(topic)
+	}
+	before, began := address.passed(), time.Now()
+	c.until("the pages have asked three times", func() bool { return address.passed()[news]-before[news] >= 3 })
+	took := time.Since(began)
+	for request, n := range address.passed() {
+		if n -= before[request]; request == news && n > 2+int(took/(5*time.Second)) || request != news && n > 0 {
+			t.Errorf("in %s, 3 pages took %d times %s", took, n, request)
+		}
+	}
 }
+
+const news = "GET /v1/overview"
 
 func TestUI_SaysWhatToDoWhenTheDeploymentDoesNotAnswer(t *testing.T) {
 	t.Parallel()

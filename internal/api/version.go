@@ -13,10 +13,10 @@ import (
 // apiVersion is the first part of every path.
 const apiVersion = "v1"
 
-// getVersion answers with the version of the program.
+// getVersion answers with the version of the program, and with the name of the sender.
 func (a *api) getVersion(r *http.Request) (any, error) {
 	return apispec.VersionResponse{RequestID: request.ID(r), Version: a.Version, Commit: apiview.Optional(buildinfo.Commit()),
-		GoVersion: runtime.Version(), APIVersion: apiVersion}, nil
+		GoVersion: runtime.Version(), APIVersion: apiVersion, Sender: apiview.Optional(a.Who(r).Name)}, nil
 }
 
 // getMetrics answers a scrape of Prometheus.

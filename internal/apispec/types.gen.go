@@ -1465,6 +1465,9 @@ type VersionResponse struct {
 	GoVersion string  `json:"go_version"`
 	RequestID UUID    `json:"request_id"`
 
+	// Sender who sent the request, as the API knows them: what they decide has this name
+	Sender *string `json:"sender,omitempty"`
+
 	// Version of the program
 	Version string `json:"version"`
 }
