@@ -94,7 +94,7 @@ func timelineOf(r apispec.Run) []moment {
 		all = append(all, moment{Name: name, At: all[len(all)-1].At, Tone: busy, Now: true})
 	}
 	for n := 1; n < len(all); n++ {
-		if gap := all[n].At.Sub(all[n-1].At); gap > 0 {
+		if gap := all[n].At.Sub(all[n-1].At); gap >= time.Millisecond {
 			all[n].Gap = brief(gap) + " later"
 		}
 	}
@@ -169,6 +169,36 @@ func (p runPage) Whole() string {
 		return ""
 	}
 	return brief(r.Ended.Sub(begun)) + " from " + from + " to the end"
+}
+
+// Changes are what the run has changed, or would change, in words; "" if that is not
+// known.
+func (p runPage) Changes() string {
+	c := p.Run.Changes
+	switch {
+	case c == nil:
+		return ""
+	case c.Add+c.Change+c.Destroy == 0:
+		return "none"
+	case p.Run.State == apispec.RunStateSucceeded && (p.Run.Kind == apispec.RunKindApply || p.Run.Kind == apispec.RunKindDestroy):
+		return fmt.Sprintf("%d added, %d changed, %d destroyed", c.Add, c.Change, c.Destroy)
+	}
+	return fmt.Sprintf("%d to add, %d to change, %d to destroy", c.Add, c.Change, c.Destroy)
+}
+
+// Entries are how many entries came, went and changed in Consul, in words.
+func (p runPage) Entries() string {
+	e := p.Run.Entries
+	var all []string
+	for _, c := range []struct {
+		n      int
+		action apispec.EntryAction
+	}{{e.Removed, apispec.EntryActionRemoved}, {e.Changed, apispec.EntryActionChanged}, {e.Added, apispec.EntryActionAdded}} {
+		if c.n > 0 {
+			all = append(all, fmt.Sprintf("%s %s", number(c.n), c.action))
+		}
+	}
+	return strings.Join(all, ", ")
 }
 
 // Headline is the first line of the error, which says what happened.

@@ -159,6 +159,7 @@ func TestRun_OutputIsShownWhileTheRunGoesOn(t *testing.T) {
 	if !browsertest.Eval[bool](b, "window.kept === true") {
 		t.Error("the page was loaded again")
 	}
+	b.Holds("document.getElementById('news') === null") // nothing will change
 	if n := strings.Count(b.Text(".output"), "after the jump"); n != 1 {
 		t.Errorf("a line is shown %d times", n)
 	}

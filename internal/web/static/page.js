@@ -49,6 +49,7 @@
   const around = () => {
     const main = document.getElementById('main');
     const url = main.getAttribute('hx-get');
+    if (!url) document.getElementById('news')?.remove(); // nothing will change: the stream ends
     if (url && url !== location.pathname + location.search) history.replaceState(null, '', url + location.hash);
     const icon = document.getElementById('icon'), spoken = document.getElementById('spoken');
     if (icon.getAttribute('href') !== main.dataset.icon) icon.href = main.dataset.icon;
