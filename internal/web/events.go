@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"regexp"
 	"sync"
 	"time"
 
@@ -40,6 +41,9 @@ type digests map[string]string
 // gates of Consul. No task has this name.
 const everything = "/"
 
+// seconds are those of a duration of minutes, such as 11m30s.
+var seconds = regexp.MustCompile(`(\dm)[\d.]+s`)
+
 func digestsOf(o apispec.Overview) digests {
 	moves := []any{o.LastGoodTick, o.Gates}
 	o.LastGoodTick, o.Gates = nil, nil
@@ -47,6 +51,10 @@ func digestsOf(o apispec.Overview) digests {
 		leader := *o.Leader
 		leader.Until = time.Time{} // it is renewed all the time
 		o.Leader = &leader
+	}
+	if o.Unhealthy != nil { // it may say for how long
+		text := seconds.ReplaceAllString(*o.Unhealthy, "$1")
+		o.Unhealthy = &text
 	}
 	all := make(digests, len(o.Tasks)+1)
 	for _, t := range o.Tasks {

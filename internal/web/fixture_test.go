@@ -45,6 +45,21 @@ func newSite(t testing.TB, tasks ...string) *site {
 // newSiteOf is newSite with this file of tasks.
 func newSiteOf(t testing.TB, hcl string) *site {
 	t.Helper()
+	store, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "state.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { store.Close() })
+	ctx, stop := context.WithCancel(t.Context())
+	pages := pagesOn(ctx, t, store, hcl)
+	server := httptest.NewServer(pages)
+	t.Cleanup(func() { stop(); server.Close() })
+	return &site{t: t, store: store, pages: pages, url: server.URL}
+}
+
+// pagesOn are the pages over the HTTP API on a store.
+func pagesOn(ctx context.Context, t testing.TB, store state.Store, hcl string) http.Handler {
+	t.Helper()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "tasks.hcl")
 	if err := os.WriteFile(file, []byte(hcl), 0o600); err != nil {
@@ -54,24 +69,15 @@ func newSiteOf(t testing.TB, hcl string) *site {
 	if err != nil {
 		t.Fatal(err)
 	}
-	store, err := sqlite.Open(t.Context(), filepath.Join(dir, "state.db"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { store.Close() })
 	control := &reconcile.Control{
 		Store: store, Source: new(overlay.Source), Now: time.Now, Poll: 10 * time.Millisecond, Wake: func(context.Context) {},
 		Base: func(context.Context) (*config.Config, error) { return cfg, nil },
 	}
 	log := slog.New(slog.DiscardHandler)
 	handler := api.New(api.Options{Control: control, Began: time.Now(), Log: log, Version: "1.2.3"})
-	ctx, stop := context.WithCancel(t.Context())
-	pages := web.New(ctx, web.Options{
+	return web.New(ctx, web.Options{
 		API: apiclient.Local(handler), Who: api.Sender, MayAct: web.MayAct, Version: "1.2.3", Now: time.Now, Log: log,
 	})
-	server := httptest.NewServer(pages)
-	t.Cleanup(func() { stop(); server.Close() })
-	return &site{t: t, store: store, pages: pages, url: server.URL}
 }
 
 // write writes the record of a task.

@@ -87,9 +87,10 @@ func (p *pages) chunk(ctx context.Context, name, id string, offset int) (apispec
 		}
 	}
 	return again(ctx, p.source, fmt.Sprintf("%s/%d", key, offset), func(ctx context.Context) (apispec.RunOutputResponse, error) {
+		era := p.source.era.Load()
 		chunk, err := p.source.Output(ctx, name, id, offset)
 		if err == nil {
-			p.source.keep(key, chunk, nil)
+			p.source.keep(era, key, chunk, nil)
 		}
 		return chunk, err
 	})

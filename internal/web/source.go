@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/singleflight"
@@ -25,6 +26,7 @@ type source struct {
 	log   *slog.Logger
 	reads singleflight.Group
 
+	era  atomic.Int64 // changes when what is kept is dropped
 	mu   sync.Mutex
 	kept map[string]answer // by what was read
 }
@@ -57,14 +59,19 @@ func read[T any](ctx context.Context, s *source, key string, do func(context.Con
 	return again(ctx, s, key, do)
 }
 
-// again reads, once for all who ask for the same at that time.
+// again reads, once for all who ask for the same at that time. Who comes a moment too late
+// for that gets what was read then.
 func again[T any](ctx context.Context, s *source, key string, do func(context.Context) (T, error)) (T, error) {
-	result := s.reads.DoChan(key, func() (any, error) {
+	era := s.era.Load()
+	result := s.reads.DoChan(fmt.Sprint(era, " ", key), func() (any, error) {
+		if kept, age := s.recent(key); age < s.fresh/2 {
+			return kept.value, kept.err
+		}
 		// A viewer who goes away does not end the read of the others.
 		ctx, cancel := context.WithTimeout(access.With(context.WithoutCancel(ctx), access.Read), time.Minute)
 		defer cancel()
 		v, err := guarded(ctx, s, do)
-		s.keep(key, v, err)
+		s.keep(era, key, v, err)
 		return v, err
 	})
 	select {
@@ -104,9 +111,13 @@ func (s *source) recent(key string) (answer, time.Duration) {
 	return kept, s.now().Sub(kept.at)
 }
 
-func (s *source) keep(key string, value any, err error) {
+// keep keeps what was read, unless it was all dropped meanwhile: it may be from before.
+func (s *source) keep(era int64, key string, value any, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.era.Load() != era {
+		return
+	}
 	now := s.now()
 	for key, a := range s.kept {
 		if tooMany := len(s.kept) >= maxKept && key != overviewKey; tooMany || now.Sub(a.at) >= 2*s.fresh {
@@ -124,6 +135,7 @@ func (s *source) keep(key string, value any, err error) {
 func (s *source) forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.era.Add(1)
 	clear(s.kept)
 }
 
@@ -131,6 +143,7 @@ func (s *source) forget() {
 func (s *source) outdate() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.era.Add(1)
 	for key := range s.kept {
 		if key != overviewKey {
 			delete(s.kept, key)
@@ -151,7 +164,7 @@ func (s *source) overview(ctx context.Context) (apispec.Overview, error) {
 	return o.Overview, err
 }
 
-// latest reads the overview in any case.
+// latest reads the overview, unless that was done a moment ago.
 func (s *source) latest(ctx context.Context) (digests, error) {
 	o, err := again(ctx, s, overviewKey, s.readOverview)
 	return o.topics, err
