@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"sync"
 
 	"github.com/terrapulse/terrapulse/internal/state"
 )
@@ -52,6 +53,9 @@ func newest(events []Event) []Event {
 	return events[max(0, len(events)-MaxLatest):]
 }
 
+// compressors are reused: each one takes almost 1 MB.
+var compressors = sync.Pool{New: func() any { return gzip.NewWriter(nil) }}
+
 // encode returns the stored form of events.
 func encode(events []Event) (latest, error) {
 	raw, err := json.Marshal(events)
@@ -59,7 +63,9 @@ func encode(events []Event) (latest, error) {
 		return latest{}, err
 	}
 	var out bytes.Buffer
-	w := gzip.NewWriter(&out)
+	w := compressors.Get().(*gzip.Writer)
+	defer compressors.Put(w)
+	w.Reset(&out)
 	_, _ = w.Write(raw) // a buffer takes everything
 	err = w.Close()
 	return latest{out.Bytes()}, err
