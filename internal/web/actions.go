@@ -76,8 +76,8 @@ func decisions(p taskPage) []action {
 	if p.Task.Run.Kind == apispec.RunKindDestroy {
 		approve.Consequence = "Everything that the task has made is destroyed. " + approve.Consequence
 	}
-	if c := p.Plan.Changes; c != nil && c.Destroy > 0 {
-		approve.Tone, approve.Confirm = "danger", "Approve, and destroy "+counted(c.Destroy, "resource")
+	if lost := p.Plan.resources("destroy", "replace"); lost != "" {
+		approve.Tone, approve.Confirm = "danger", "Approve, and "+lost
 	}
 	if p.Plan.Content.Plan != nil {
 		approve.Consequence += " The task plans once more, and applies the plan only if it is still the same."

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"fmt"
 	"html/template"
 	"slices"
@@ -44,6 +45,26 @@ type planResource struct {
 	Why    string // Terraform's reason in words
 	Module string // the beginning of the address, which is mostly the same
 	Local  string // the address in the module
+	Causes []planCause
+	More   int // causes that are not shown
+}
+
+// planCause is an entry in Consul because of which a resource is changed.
+type planCause struct {
+	Action apispec.EntryAction // "" if it is not known
+	Text   string
+}
+
+// shownCauses is how many causes of a resource the page shows.
+const shownCauses = 3
+
+// causesOf are the entries that a resource names, with what happened to them.
+func causesOf(names []string, entries map[string]apispec.EntryChange) (shown []planCause, more int) {
+	for _, name := range names[:min(len(names), shownCauses)] {
+		e := entries[name]
+		shown = append(shown, planCause{e.Action, cmp.Or(apispec.Deref(e.ID), name)})
+	}
+	return shown, len(names) - len(shown)
 }
 
 // planResourceOf splits the address, and says why.
@@ -80,6 +101,12 @@ func planOf(w apispec.WaitingPlan) *planView {
 	if w.Plan == nil {
 		return v
 	}
+	entries := map[string]apispec.EntryChange{}
+	if w.Entries != nil {
+		for _, e := range apispec.Deref(w.Entries.Entries) {
+			entries[e.Name] = e
+		}
+	}
 	groups := make([]planGroup, len(planGroups))
 	for i, g := range planGroups {
 		groups[i] = g.planGroup
@@ -93,7 +120,9 @@ func planOf(w apispec.WaitingPlan) *planView {
 		})
 		g := &groups[i]
 		if g.Count++; len(g.Resources) < maxResources {
-			g.Resources = append(g.Resources, planResourceOf(r))
+			of := planResourceOf(r)
+			of.Causes, of.More = causesOf(apispec.Deref(r.Causes), entries)
+			g.Resources = append(g.Resources, of)
 		}
 	}
 	v.Groups = slices.DeleteFunc(groups, func(g planGroup) bool { return g.Count == 0 })
@@ -143,23 +172,41 @@ func planReason(r apispec.ResourceChange) string {
 
 // Consequence says what an approval of the plan does.
 func (v *planView) Consequence() string {
-	c := v.Changes
-	switch {
-	case v.Content.Plan == nil && v.Plan == nil:
+	if v.Content.Plan == nil && v.Plan == nil {
 		return "There is no plan yet: an approval permits the task to apply what Consul shows now. The plan that is made then is judged like every other one."
-	case c == nil || c.Add+c.Change+c.Destroy == 0:
-		return "No resource is added, changed or destroyed."
+	}
+	all := v.resources("destroy", "replace", "change", "create")
+	if all == "" {
+		return "No resource is created, changed or destroyed."
+	}
+	return "Terraform will " + all + "."
+}
+
+// resources says to how many resources each of these will happen; "" if to none.
+func (v *planView) resources(verbs ...string) string {
+	counts := map[string]int{}
+	switch c := v.Changes; {
+	case v.Plan != nil:
+		for _, g := range v.Groups {
+			counts[strings.ToLower(g.Name)] = g.Count
+		}
+	case c != nil: // in which a replacement is two changes
+		counts = map[string]int{"destroy": c.Destroy, "change": c.Change, "create": c.Add}
 	}
 	var all []string
-	for _, part := range []struct {
-		n    int
-		verb string
-	}{{c.Destroy, "destroy"}, {c.Change, "change"}, {c.Add, "add"}} {
-		if part.n > 0 {
-			all = append(all, fmt.Sprintf("%s %s", part.verb, counted(part.n, "resource")))
+	for _, verb := range verbs {
+		switch n := counts[verb]; {
+		case n == 0:
+		case len(all) == 0:
+			all = append(all, verb+" "+counted(n, "resource"))
+		default:
+			all = append(all, verb+" "+number(n))
 		}
 	}
-	return "Terraform will " + strings.Join(all, ", ") + "."
+	if last := len(all) - 1; last > 0 {
+		all = []string{strings.Join(all[:last], ", ") + " and " + all[last]}
+	}
+	return strings.Join(all, "")
 }
 
 // planText is a plan in Terraform's words.

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -15,10 +16,12 @@ func TestActions_SayWhatAnApprovalDoes(t *testing.T) {
 		confirm  string
 		contains string
 	}{
-		"it changes":          {apispec.RunKindApply, apispec.WaitingPlan{Content: planned, Changes: &apispec.Changes{Change: 1}}, "Approve this plan", "Terraform will change 1 resource. The task plans once more"},
-		"it replaces":         {apispec.RunKindApply, apispec.WaitingPlan{Content: planned, Changes: &apispec.Changes{Add: 2, Destroy: 2}}, "Approve, and destroy 2 resources", "Terraform will destroy 2 resources, add 2 resources."},
+		"it changes":  {apispec.RunKindApply, apispec.WaitingPlan{Content: planned, Changes: &apispec.Changes{Change: 1}}, "Approve this plan", "Terraform will change 1 resource. The task plans once more"},
+		"it replaces": {apispec.RunKindApply, apispec.WaitingPlan{Content: planned, Changes: &apispec.Changes{Add: 2, Destroy: 2}}, "Approve, and destroy 2 resources", "Terraform will destroy 2 resources and create 2."},
+		"it has a plan": {apispec.RunKindApply, apispec.WaitingPlan{Content: planned, Changes: &apispec.Changes{Add: 2, Destroy: 3}, Plan: &apispec.Plan{Resources: []apispec.ResourceChange{
+			{Action: "create"}, {Action: "replace"}, {Action: "delete"}, {Action: "delete"}, {Action: "read"}}}}, "Approve, and destroy 2 resources and replace 1", "Terraform will destroy 2 resources, replace 1 and create 1. The task"},
 		"it destroys it all":  {apispec.RunKindDestroy, apispec.WaitingPlan{Content: planned, Changes: &apispec.Changes{Destroy: 1}}, "Approve, and destroy 1 resource", "Everything that the task has made is destroyed."},
-		"only outputs change": {apispec.RunKindApply, apispec.WaitingPlan{Content: planned, Changes: &apispec.Changes{}}, "Approve this plan", "No resource is added, changed or destroyed."},
+		"only outputs change": {apispec.RunKindApply, apispec.WaitingPlan{Content: planned, Changes: &apispec.Changes{}}, "Approve this plan", "No resource is created, changed or destroyed."},
 		"there is no plan":    {apispec.RunKindApply, apispec.WaitingPlan{}, "Approve this plan", "permits the task to apply what Consul shows now"},
 	} {
 		tt.plan.ID = "w1"
@@ -54,5 +57,16 @@ func TestPlan_TextIsColouredAndSafe(t *testing.T) {
 	}
 	if got := planTextOf(strings.Repeat("x\n", maxPlanText)); got.HTML != "" || got.Lines != maxPlanText {
 		t.Errorf("a long text has %d lines, and %d bytes of it are shown", got.Lines, len(got.HTML))
+	}
+}
+
+func TestPlan_TiesResourcesToTheEntriesThatCauseThem(t *testing.T) {
+	entries := []apispec.EntryChange{{Name: "web-3.n.dc1", ID: new("web-3"), Action: apispec.EntryActionRemoved}, {Name: "network/mtu", Action: apispec.EntryActionChanged}}
+	v := planOf(apispec.WaitingPlan{Entries: &apispec.EntryChanges{Entries: &entries}, Plan: &apispec.Plan{Resources: []apispec.ResourceChange{
+		{Address: "a.b", Action: "delete", Causes: &[]string{"web-3.n.dc1", "network/mtu", "not listed", "x", "y"}}, {Address: "a.c", Action: "delete"}}}})
+	got := v.Groups[0].Resources
+	want := []planCause{{apispec.EntryActionRemoved, "web-3"}, {apispec.EntryActionChanged, "network/mtu"}, {"", "not listed"}}
+	if !slices.Equal(got[0].Causes, want) || got[0].More != 2 || got[1].Causes != nil || got[1].More != 0 {
+		t.Errorf("%+v", got)
 	}
 }

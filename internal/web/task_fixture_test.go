@@ -45,7 +45,7 @@ func (s *site) waits(name string, plan driver.Plan, text string) state.Task {
 			run.Changes.Add++
 		}
 	}
-	raw, err := json.Marshal(plan)
+	raw, err := json.Marshal(plan.WithCauses(entries.Entries))
 	if err != nil {
 		s.t.Fatal(err)
 	}

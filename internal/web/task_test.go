@@ -142,7 +142,7 @@ func TestTaskPage_ShowsThePlanAndItsTextOfAnySize(t *testing.T) {
 	s.write("large", s.waits("large", plan, strings.Repeat(text, 20)))
 	page, _ := s.page("/ui/tasks/web")
 	at := 0
-	for _, want := range []string{"Destroy <span", "its key is not in for_each any more", "Replace <span", "cannot be changed in place", "forces the replacement", "sensitive, not shown", "Change <span", "Create <span", "known after the apply", "Others <span",
+	for _, want := range []string{"Destroy <span", `<span class="cause removed"><b>−</b> web-3</span>`, "its key is not in for_each any more", "Replace <span", `<span class="cause changed"><b>~</b> web-1</span>`, "cannot be changed in place", "forces the replacement", "sensitive, not shown", "Change <span", "Create <span", `<span class="cause added"><b>&#43;</b> web-12</span>`, "known after the apply", "Others <span",
 		`<span class="delete">  - resource`, `<span class="replace">-/+ resource`, "&lt;script&gt;alert", "/ui/tasks/web/plan.txt"} {
 		next := strings.Index(page[at:], want)
 		if next < 0 {
@@ -173,7 +173,7 @@ func TestTaskPage_StaysAsTheReaderLeftItWhileItRefreshes(t *testing.T) {
 	browsertest.Eval[chromedp.Void](b, "document.querySelectorAll('.resources details')[7].open = true; document.querySelector('.group').open = false")
 	task.Failures = 3 // the page shows it
 	s.write("web", task)
-	b.Until("3 in a row", "Terraform will destroy 11 resources, change 24 resources, add 9 resources.", "forces the replacement")
+	b.Until("3 in a row", "Terraform will destroy 6 resources, replace 5, change 24 and create 4.", "forces the replacement")
 	const shown = `[document.querySelectorAll('.resources details')[7].open, !document.querySelector('.group').open, document.activeElement.name === 'comment', document.activeElement.value].join()`
 	if got := browsertest.Eval[string](b, shown); got != "true,true,true,seen with Ben" {
 		t.Errorf("after the page has refreshed itself: %s", got)
@@ -197,7 +197,7 @@ func TestTaskPage_ActsInTwoStepsWithoutScripts(t *testing.T) {
 	b.Open(s.url + "/ui/tasks/web")
 	b.Click("Approve")
 	b.Fill("Comment", "seen with Ben")
-	b.Click("Approve, and destroy 11 resources")
+	b.Click("Approve, and destroy 6 resources and replace 5")
 	b.Until("You have approved the plan", "Approved by", "seen with Ben")
 	if a := s.task("web").Run.Resume; a == nil || a.Approval == nil || a.Approval.Comment != "seen with Ben" {
 		t.Errorf("the plan is not approved: %+v", a)
