@@ -32,6 +32,9 @@ func Browser(t testing.TB) string { return aws(t, "bin/chromium") }
 // page.
 func Axe(t testing.TB) string { return aws(t, "browser/axe-core/axe.min.js") }
 
+// Htmx returns the folder of htmx as its authors have published it.
+func Htmx(t testing.TB) string { return aws(t, "browser/htmx.org/dist") }
+
 // Fonts returns the folders of the fonts with which pages are shown to tests: Inter and
 // JetBrains Mono.
 func Fonts(t testing.TB) []string {

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/terrapulse/terrapulse/internal/state"
+	"github.com/terrapulse/terrapulse/internal/testtools"
 )
 
 // page returns a page and its header.
@@ -180,6 +181,24 @@ func TestStatic_VendoredFilesAreThoseThatArePinned(t *testing.T) {
 		sum := sha256.Sum256(raw)
 		if got := hex.EncodeToString(sum[:]); got != want {
 			t.Errorf("%s has the checksum %s, but %s is pinned", name, got, want)
+		}
+	}
+}
+
+func TestStatic_VendoredFilesAreThoseThatTheirAuthorsPublished(t *testing.T) {
+	published := testtools.Htmx(t) // its archive has the checksum in tools/browser/packages.json
+	for name, from := range map[string]string{"htmx-4.0.1.min.js": "htmx.min.js", "hx-csp-4.0.1.min.js": "ext/hx-csp.min.js", "hx-sse-4.0.1.min.js": "ext/hx-sse.min.js"} {
+		got, err := os.ReadFile(filepath.Join("static", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := os.ReadFile(filepath.Join(published, filepath.FromSlash(from)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		code, _, _ := strings.Cut(string(want), "\n//# sourceMappingURL=")
+		if string(got) != code {
+			t.Errorf("%s is not the published %s", name, from)
 		}
 	}
 }

@@ -11,7 +11,7 @@
 //	.tools/bin/<program>                        sam, cfn-lint, moto_server, aws-lambda-rie
 //	.tools/schemathesis                         a Python environment with Schemathesis, which has
 //	.tools/bin/schemathesis                     makes requests from an OpenAPI description
-//	.tools/browser                              axe-core, fonts, and Chromium, which has
+//	.tools/browser                              axe-core, fonts, htmx as published, and Chromium, which has
 //	.tools/bin/chromium                         the browser, without a window
 //
 // It takes Consul and Terraform from PATH, else downloads them from HashiCorp's
