@@ -60,8 +60,8 @@ func number(n int) string {
 
 func attentionOf(o apispec.Overview) attention {
 	a := attention{Alerts: len(alerts(o)), Known: true}
-	for _, t := range o.Tasks {
-		if urgency(t) > 0 {
+	for i := range o.Tasks {
+		if urgency(&o.Tasks[i]) > 0 {
 			a.Tasks++
 		}
 	}
@@ -82,7 +82,7 @@ func (p *pages) attention() attention {
 var broken = []apispec.Phase{apispec.PhaseFailing, apispec.PhaseUnreadable, apispec.PhaseBlocked, apispec.PhaseCorrupt}
 
 // urgency orders what needs a person, from 1; it is 0 for a task that needs nobody.
-func urgency(t apispec.TaskOverview) int {
+func urgency(t *apispec.TaskOverview) int {
 	switch {
 	case slices.Contains(broken, t.Phase):
 		return 1
@@ -97,8 +97,8 @@ func urgency(t apispec.TaskOverview) int {
 }
 
 // byUrgency puts what is most urgent first.
-func byUrgency(a, b apispec.TaskOverview) int {
-	rank := func(t apispec.TaskOverview) int { return (urgency(t) + 9) % 10 } // 0 is the last
+func byUrgency(a, b *apispec.TaskOverview) int {
+	rank := func(t *apispec.TaskOverview) int { return (urgency(t) + 9) % 10 } // 0 is the last
 	return cmp.Or(cmp.Compare(rank(a), rank(b)), byName(a, b))
 }
 
@@ -128,7 +128,7 @@ func alerts(o apispec.Overview) []alert {
 }
 
 // since is since when a task needs a person, as far as that is known.
-func since(t apispec.TaskOverview) *time.Time {
+func since(t *apispec.TaskOverview) *time.Time {
 	switch {
 	case t.Run != nil && t.Run.Wait != nil:
 		return &t.Run.Wait.Since

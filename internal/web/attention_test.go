@@ -25,7 +25,7 @@ func TestTasks_MostUrgentIsFirst(t *testing.T) {
 	o := some(in("applied", apispec.PhaseApplied, "unchanged"), in("by-person", apispec.PhaseHeld, "on_hold"), in("drifted", apispec.PhaseDrifted, "unchanged"),
 		in("by-guard", apispec.PhaseHeld, "consul_replaced"), approval, in("window", apispec.PhaseWaiting, "outside_window"), in("running", apispec.PhaseRunning, "condition_changed"),
 		in("failing", apispec.PhaseFailing, "backing_off"), in("blocked", apispec.PhaseBlocked, "blocked"))
-	names := func(tasks []apispec.TaskOverview) []string {
+	names := func(tasks []*apispec.TaskOverview) []string {
 		var all []string
 		for _, t := range tasks {
 			all = append(all, t.Name)

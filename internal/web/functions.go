@@ -54,10 +54,10 @@ var functions = template.FuncMap{
 	"since":       since,
 	"number":      number,
 	"counted":     counted,
-	"calm": func(t apispec.TaskOverview) bool {
+	"calm": func(t *apispec.TaskOverview) bool {
 		return urgency(t) == 0 && (tones[t.Phase] == good || tones[t.Phase] == calm || tones[t.Phase] == absent)
 	},
-	"deciding": func(t apispec.TaskOverview) bool { return urgency(t) == 2 },
+	"deciding": func(t *apispec.TaskOverview) bool { return urgency(t) == 2 },
 }
 
 // sorting is an order of tasks, as people choose it.
@@ -265,7 +265,7 @@ func value(v any) string {
 }
 
 // what is what changed in Consul and is not applied yet.
-func what(t apispec.TaskOverview) string {
+func what(t *apispec.TaskOverview) string {
 	switch {
 	case t.Changed != nil:
 		return *t.Changed

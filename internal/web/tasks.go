@@ -16,10 +16,10 @@ import (
 // tasksPage is the page of all tasks.
 type tasksPage struct {
 	Alerts []alert                `json:"alerts"` // what concerns all tasks
-	Urgent []apispec.TaskOverview `json:"needs_attention"`
+	Urgent []*apispec.TaskOverview `json:"needs_attention"`
 	More   int                    `json:"more_need_attention"` // beyond Urgent
 	Tabs   []tab                  `json:"phases"`
-	Tasks  []apispec.TaskOverview `json:"tasks"`
+	Tasks  []*apispec.TaskOverview `json:"tasks"`
 	Total  int                    `json:"total"` // all tasks
 	paging
 	Filter filter `json:"filter"`
@@ -59,10 +59,11 @@ func (p *pages) tasks(r *http.Request) (view, error) {
 
 // tasksOf selects what the page of tasks shows.
 func tasksOf(o apispec.Overview, query url.Values) tasksPage {
-	page := tasksPage{Alerts: alerts(o), Total: len(o.Tasks), Filter: filterOf(Root+"tasks", query)}
+	page := tasksPage{Alerts: alerts(o), Urgent: []*apispec.TaskOverview{}, Tasks: []*apispec.TaskOverview{}, Total: len(o.Tasks), Filter: filterOf(Root+"tasks", query)}
 	f := &page.Filter
 	counts := map[apispec.Phase]int{}
-	for _, t := range o.Tasks {
+	for i := range o.Tasks {
+		t := &o.Tasks[i]
 		counts[t.Phase]++
 		if urgency(t) > 0 {
 			page.Urgent = append(page.Urgent, t)
@@ -87,7 +88,7 @@ func tasksOf(o apispec.Overview, query url.Values) tasksPage {
 	if !ok {
 		order, reversed, f.Sort = byName, false, "name"
 	}
-	slices.SortFunc(page.Tasks, func(a, b apispec.TaskOverview) int {
+	slices.SortFunc(page.Tasks, func(a, b *apispec.TaskOverview) int {
 		if reversed {
 			a, b = b, a
 		}
@@ -98,7 +99,7 @@ func tasksOf(o apispec.Overview, query url.Values) tasksPage {
 }
 
 // selects reports whether the page shows a task.
-func (f filter) selects(t apispec.TaskOverview) bool {
+func (f filter) selects(t *apispec.TaskOverview) bool {
 	switch f.Phase {
 	case "", string(t.Phase):
 	case needsAttention:
@@ -118,13 +119,13 @@ func (f filter) finds(texts ...string) bool {
 }
 
 // orders are how tasks can be sorted; unknown ones are as name.
-var orders = map[string]func(a, b apispec.TaskOverview) int{
+var orders = map[string]func(a, b *apispec.TaskOverview) int{
 	"name": byName,
-	"phase": func(a, b apispec.TaskOverview) int {
+	"phase": func(a, b *apispec.TaskOverview) int {
 		return cmp.Or(byUrgency(a, b), cmp.Compare(a.Phase, b.Phase), byName(a, b))
 	},
-	"last": func(a, b apispec.TaskOverview) int { return cmp.Or(lastActive(b).Compare(lastActive(a)), byName(a, b)) },
-	"due": func(a, b apispec.TaskOverview) int {
+	"last": func(a, b *apispec.TaskOverview) int { return cmp.Or(lastActive(b).Compare(lastActive(a)), byName(a, b)) },
+	"due": func(a, b *apispec.TaskOverview) int {
 		if (a.Due == nil) != (b.Due == nil) {
 			return cmp.Compare(boolean(a.Due == nil), boolean(b.Due == nil)) // those without a time are last
 		}
@@ -139,10 +140,10 @@ func boolean(b bool) int {
 	return 0
 }
 
-func byName(a, b apispec.TaskOverview) int { return cmp.Compare(a.Name, b.Name) }
+func byName(a, b *apispec.TaskOverview) int { return cmp.Compare(a.Name, b.Name) }
 
 // lastActive is when the latest run of a task ended; that of a live one began later.
-func lastActive(t apispec.TaskOverview) time.Time {
+func lastActive(t *apispec.TaskOverview) time.Time {
 	if t.Run != nil {
 		return t.Run.Created
 	}
