@@ -137,3 +137,11 @@ func TestProse_HasCommandsAndTimes(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+func TestPieces_KeepEachEntryTogether(t *testing.T) {
+	for changed, want := range map[string][]string{"": nil, "web: -web-3": {"web: -web-3"}, "web: +a, -b; api: +c\n": {"web: +a, ", "-b; ", "api: +c\n"}} {
+		if diff := cmp.Diff(want, pieces(changed)); diff != "" {
+			t.Error(diff)
+		}
+	}
+}

@@ -264,10 +264,10 @@ func value(v any) string {
 	return string(raw)
 }
 
-// what is what changed in Consul and is not applied yet.
+// what is what changed in Consul and is not applied yet, unless the reason says it.
 func what(t *apispec.TaskOverview) string {
 	switch {
-	case t.Changed != nil:
+	case t.Changed != nil && !strings.Contains(t.Reason.Text, *t.Changed):
 		return *t.Changed
 	case t.Phase == apispec.PhaseFailing && t.LastRun != nil && t.LastRun.Reason.Code == string(state.ReasonChanged):
 		return t.LastRun.Reason.Text // it is retried
@@ -276,9 +276,6 @@ func what(t *apispec.TaskOverview) string {
 }
 
 // pieces are the parts of what changed between which a line may break.
-func pieces(changed string) []string {
-	if changed == "" {
-		return nil
-	}
-	return strings.SplitAfter(changed, ", ")
-}
+func pieces(changed string) []string { return between.FindAllString(changed, -1) }
+
+var between = regexp.MustCompile(`(?s).+?(?:[,;] |$)`)

@@ -190,7 +190,7 @@ func TestPages_StrangeStatusOfTheAPIIsAnError(t *testing.T) {
 		if status >= http.StatusBadRequest {
 			want = status
 		}
-		if res, body := s.ask(http.MethodGet, "/ui/tasks", nil); res.StatusCode != want || !strings.Contains(body, "That did not work") {
+		if res, body := s.ask(http.MethodGet, "/ui/tasks", nil); res.StatusCode != want || !strings.Contains(body, "This page cannot be shown") {
 			t.Errorf("%d: %s %s", status, res.Status, body)
 		}
 	}

@@ -15,12 +15,12 @@ import (
 
 // tasksPage is the page of all tasks.
 type tasksPage struct {
-	Alerts []alert                `json:"alerts"` // what concerns all tasks
+	Alerts []alert                 `json:"alerts"` // what concerns all tasks
 	Urgent []*apispec.TaskOverview `json:"needs_attention"`
-	More   int                    `json:"more_need_attention"` // beyond Urgent
-	Tabs   []tab                  `json:"phases"`
+	More   int                     `json:"more_need_attention"` // beyond Urgent
+	Tabs   []tab                   `json:"phases"`
 	Tasks  []*apispec.TaskOverview `json:"tasks"`
-	Total  int                    `json:"total"` // all tasks
+	Total  int                     `json:"total"` // all tasks
 	paging
 	Filter filter `json:"filter"`
 }
@@ -124,7 +124,9 @@ var orders = map[string]func(a, b *apispec.TaskOverview) int{
 	"phase": func(a, b *apispec.TaskOverview) int {
 		return cmp.Or(byUrgency(a, b), cmp.Compare(a.Phase, b.Phase), byName(a, b))
 	},
-	"last": func(a, b *apispec.TaskOverview) int { return cmp.Or(lastActive(b).Compare(lastActive(a)), byName(a, b)) },
+	"last": func(a, b *apispec.TaskOverview) int {
+		return cmp.Or(lastActive(b).Compare(lastActive(a)), byName(a, b))
+	},
 	"due": func(a, b *apispec.TaskOverview) int {
 		if (a.Due == nil) != (b.Due == nil) {
 			return cmp.Compare(boolean(a.Due == nil), boolean(b.Due == nil)) // those without a time are last
