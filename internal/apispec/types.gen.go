@@ -1356,6 +1356,9 @@ type TaskOverview struct {
 	Recent *[]RecentRun `json:"recent,omitempty"`
 	Run    *Run         `json:"run,omitempty"`
 
+	// Settings what else is in force for the task, wherever it is configured, in words: buffering, removal, drift and the time limit of runs
+	Settings *[]string `json:"settings,omitempty"`
+
 	// Watches what starts its runs in Consul, or when, and what its module gets besides, in words; missing if its definition is not known
 	Watches *string `json:"watches,omitempty"`
 

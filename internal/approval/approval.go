@@ -5,7 +5,6 @@ package approval
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/config/block"
@@ -67,16 +66,13 @@ func (s Spec) String() string {
 		return "no plan needs an approval, unless a guard or a check holds it"
 	}
 	if s.Expires > 0 {
-		text += ", which is valid for " + brief.Replace(s.Expires.String())
+		text += ", which is valid for " + block.Brief(s.Expires)
 	}
 	if s.DistinctApprover {
 		text += "; who created or changed the task through the API cannot give it"
 	}
 	return text
 }
-
-// brief leaves out the units of a duration that are zero: 1h, not 1h0m0s.
-var brief = strings.NewReplacer("h0m0s", "h", "m0s", "m")
 
 // Plan says why a plan that destroys or replaces so many resources needs an approval;
 // "" if it needs none.

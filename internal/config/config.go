@@ -178,18 +178,6 @@ type Task struct {
 	places map[string]Position // of the Variables
 }
 
-// Watches says in words what starts runs of the task, and what its module gets besides.
-func (t *Task) Watches() string {
-	var texts []string
-	if t.Condition.Spec != nil {
-		texts = append(texts, t.Condition.Spec.String())
-	}
-	for _, input := range t.ModuleInputs {
-		texts = append(texts, "also reads "+input.String())
-	}
-	return strings.Join(texts, "; ")
-}
-
 // VariableNames are the names of all variables that the task sets, sorted.
 func (t *Task) VariableNames() []string {
 	return slices.Sorted(func(yield func(string) bool) {

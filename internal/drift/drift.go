@@ -7,6 +7,7 @@ import (
 	"hash/fnv"
 	"time"
 
+	"github.com/terrapulse/terrapulse/internal/config/block"
 	"github.com/terrapulse/terrapulse/internal/cron"
 )
 
@@ -38,6 +39,24 @@ var Default = Spec{Every: 24 * time.Hour, Action: Report}
 func (s Spec) Same(other Spec) bool {
 	s.schedule, s.zone, other.schedule, other.zone = cron.Schedule{}, nil, cron.Schedule{}, nil
 	return s == other
+}
+
+// String says in words when the task is checked, and what follows.
+func (s Spec) String() string {
+	if !s.Enabled {
+		return "the task is not checked for drift"
+	}
+	text := "checked for drift every " + block.Brief(s.Every)
+	if s.Schedule != "" {
+		text = "checked for drift at each time of " + s.Schedule
+		if s.TimeZone != "" {
+			text += " in " + s.TimeZone
+		}
+	}
+	if s.Action == Apply {
+		return text + "; a run changes back what differs"
+	}
+	return text + "; what differs is reported"
 }
 
 // Next is when the task is due for its next check, if the times until after are dealt

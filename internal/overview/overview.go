@@ -254,6 +254,7 @@ func (r Reader) task(ctx context.Context, effective *overlay.Effective, e *entry
 	if d := e.definition; d != nil {
 		t.Enabled, t.Watches = d.Enabled, apiview.Optional(d.Watches())
 		t.Windows, t.Guards, t.Approval = windowsOf(d.Windows, r.Now()), guardsOf(d, f), new(d.Approval.String())
+		t.Settings = new(d.Settings())
 		t.Origin = apispec.Origin{API: d.FromAPI, File: apiview.Optional(d.Source.File), Line: apiview.Optional(d.Source.Line)}
 	} else {
 		t.Origin.API = len(effective.Overrides[e.name].Definition) > 0

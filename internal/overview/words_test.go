@@ -89,3 +89,18 @@ func TestRead_SaysWhichLimitsHoldAndWhatIsThere(t *testing.T) {
 		t.Errorf("%+v", back)
 	}
 }
+
+func TestRead_SaysWhatElseIsInForce(t *testing.T) {
+	const task = "task:\n  - name: t\n    module: example/m/local\n    condition: {services: {names: [api]}}\n"
+	for global, want := range map[string][]string{
+		"": {"a change is applied when nothing more has changed for 5s, at the latest after 20s", "everything that the task has made stays when it is removed", "the task is not checked for drift", "a run ends after 1h"},
+		"buffer_period: {enabled: false}\non_removal: destroy\ndrift: {every: 90m}\nrun_timeout: 2h\n": {"a change is applied at once",
+			"everything that the task has made is destroyed when it is removed, if a person approves it", "checked for drift every 1h30m; what differs is reported", "a run ends after 2h"},
+		"on_removal: destroy\napprove_destroy: never\ndrift: {schedule: '0 3 * * *', time_zone: UTC, action: apply}\n": {"a change is applied when nothing more has changed for 5s, at the latest after 20s",
+			"everything that the task has made is destroyed when it is removed", "checked for drift at each time of 0 3 * * * in UTC; a run changes back what differs", "a run ends after 1h"},
+	} {
+		if diff := cmp.Diff(want, apispec.Deref(shown(t, global+task, state.Task{}, time.Now()).Settings)); diff != "" {
+			t.Errorf("%s: %s", global, diff)
+		}
+	}
+}

@@ -51,6 +51,17 @@ func (k *Keys) Spec(r *block.Report, parent Spec) Spec {
 	return s
 }
 
+// String says in words what happens when the task is removed.
+func (s Spec) String() string {
+	switch {
+	case s.On == Keep:
+		return "everything that the task has made stays when it is removed"
+	case s.Approve == Never:
+		return "everything that the task has made is destroyed when it is removed"
+	}
+	return "everything that the task has made is destroyed when it is removed, if a person approves it"
+}
+
 // Destroy says why the plan of a destroy needs an approval; "" if it needs none.
 func (s Spec) Destroy() string {
 	if s.Approve == Never {

@@ -10,12 +10,12 @@ import (
 	"io"
 	"log/slog"
 	"runtime/debug"
-	"strings"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
 
 	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/config/block"
 	"github.com/terrapulse/terrapulse/internal/consul"
 	"github.com/terrapulse/terrapulse/internal/driver"
 	"github.com/terrapulse/terrapulse/internal/outbox"
@@ -48,9 +48,6 @@ var errExpired = errors.New("the store could not be reached for as long as the c
 // decided.
 var errSuperseded = errors.New("the run is superseded")
 
-// brief leaves out the units of a duration that are zero: 1h, not 1h0m0s.
-var brief = strings.NewReplacer("h0m0s", "h", "m0s", "m")
-
 // cancelledError ends a run that somebody has cancelled.
 type cancelledError struct{ by string }
 
@@ -60,7 +57,7 @@ func (e *cancelledError) Error() string { return "cancelled by " + e.by }
 type timeoutError struct{ limit time.Duration }
 
 func (e *timeoutError) Error() string {
-	return "exceeded run_timeout of " + brief.Replace(e.limit.String())
+	return "exceeded run_timeout of " + block.Brief(e.limit)
 }
 
 // Consul reads what a task renders.

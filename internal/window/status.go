@@ -3,8 +3,9 @@ package window
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
+
+	"github.com/terrapulse/terrapulse/internal/config/block"
 )
 
 // Status says whether changes may be applied, and how long that stays so.
@@ -78,7 +79,7 @@ func (w *Window) String() string {
 	if w.Kind == Deny {
 		verb = "denied"
 	}
-	text := fmt.Sprintf("%s are %s for %s from each time of %s", what, verb, brief.Replace(w.Duration.String()), w.Schedule)
+	text := fmt.Sprintf("%s are %s for %s from each time of %s", what, verb, block.Brief(w.Duration), w.Schedule)
 	if w.TimeZone != "" {
 		text += " in " + w.TimeZone
 	}
@@ -87,6 +88,3 @@ func (w *Window) String() string {
 	}
 	return text
 }
-
-// brief leaves out the units of a duration that are zero: 1h, not 1h0m0s.
-var brief = strings.NewReplacer("h0m0s", "h", "m0s", "m")
