@@ -3,6 +3,7 @@ package overview
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -29,7 +30,8 @@ func (r Reader) gates(recorded map[string]state.Gate) []apispec.Gate {
 		seen = r.Gates()
 	}
 	var all []apispec.Gate
-	for key, g := range recorded {
+	for _, key := range slices.Sorted(maps.Keys(recorded)) { // gates of one name stay in order
+		g := recorded[key]
 		if s, ok := seen[key]; ok && s.Moved.After(g.Moved) {
 			g = s
 		}
@@ -40,7 +42,7 @@ func (r Reader) gates(recorded map[string]state.Gate) []apispec.Gate {
 		}
 		all = append(all, shown)
 	}
-	slices.SortFunc(all, func(a, b apispec.Gate) int {
+	slices.SortStableFunc(all, func(a, b apispec.Gate) int {
 		return cmp.Or(cmp.Compare(apispec.Deref(a.Datacenter), apispec.Deref(b.Datacenter)),
 			cmp.Compare(apispec.Deref(a.Namespace), apispec.Deref(b.Namespace)), cmp.Compare(a.Name, b.Name))
 	})
