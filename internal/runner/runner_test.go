@@ -151,14 +151,6 @@ func TestRun_ExceedingRunTimeoutFails(t *testing.T) {
 	})
 }
 
-func TestBrief_OmitsUnitsThatAreZero(t *testing.T) {
-	for d, want := range map[time.Duration]string{time.Hour: "1h", 90 * time.Minute: "1h30m", 90 * time.Second: "1m30s", 10 * time.Second: "10s", time.Hour + time.Second: "1h0m1s"} {
-		if got := brief.Replace(d.String()); got != want {
-			t.Errorf("%s is written as %q", want, got)
-		}
-	}
-}
-
 func TestRun_CancelEndsItAndTheTaskIsHeld(t *testing.T) {
 	var b *fixture
 	b = newFixture(t, func(ctx context.Context, out io.Writer) (*state.Changes, error) {
