@@ -42,8 +42,8 @@ func newSite(t testing.TB, tasks ...string) *site {
 	return newSiteOf(t, hcl.String())
 }
 
-// newSiteOf is newSite with this file of tasks.
-func newSiteOf(t testing.TB, hcl string) *site {
+// newSiteOf is newSite with this file of tasks, and with what the API shows besides.
+func newSiteOf(t testing.TB, hcl string, also ...func(*api.Options)) *site {
 	t.Helper()
 	store, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "state.db"))
 	if err != nil {
@@ -51,14 +51,14 @@ func newSiteOf(t testing.TB, hcl string) *site {
 	}
 	t.Cleanup(func() { store.Close() })
 	ctx, stop := context.WithCancel(t.Context())
-	pages := pagesOn(ctx, t, store, hcl)
+	pages := pagesOn(ctx, t, store, hcl, also...)
 	server := httptest.NewServer(pages)
 	t.Cleanup(func() { stop(); server.Close() })
 	return &site{t: t, store: store, pages: pages, url: server.URL}
 }
 
 // pagesOn are the pages over the HTTP API on a store.
-func pagesOn(ctx context.Context, t testing.TB, store state.Store, hcl string) http.Handler {
+func pagesOn(ctx context.Context, t testing.TB, store state.Store, hcl string, also ...func(*api.Options)) http.Handler {
 	t.Helper()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "tasks.hcl")
@@ -69,12 +69,19 @@ func pagesOn(ctx context.Context, t testing.TB, store state.Store, hcl string) h
 	if err != nil {
 		t.Fatal(err)
 	}
+	for i := range cfg.Tasks {
+		cfg.Tasks[i].Source.File = "/etc/terrapulse/tasks.hcl" // wherever the test has it
+	}
 	control := &reconcile.Control{
 		Store: store, Source: new(overlay.Source), Now: time.Now, Poll: 10 * time.Millisecond, Wake: func(context.Context) {},
 		Base: func(context.Context) (*config.Config, error) { return cfg, nil },
 	}
 	log := slog.New(slog.DiscardHandler)
-	handler := api.New(api.Options{Control: control, Began: time.Now(), Log: log, Version: "1.2.3"})
+	options := api.Options{Control: control, Began: time.Now(), Log: log, Version: "1.2.3"}
+	for _, add := range also {
+		add(&options)
+	}
+	handler := api.New(options)
 	return web.New(ctx, web.Options{
 		API: apiclient.Local(handler), Who: api.Sender, MayAct: web.MayAct, Version: "1.2.3", Now: time.Now, Log: log,
 	})

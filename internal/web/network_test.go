@@ -1,6 +1,7 @@
 package web_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -9,8 +10,11 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/terrapulse/terrapulse/internal/api"
+	"github.com/terrapulse/terrapulse/internal/apispec"
 	"github.com/terrapulse/terrapulse/internal/driver"
 	"github.com/terrapulse/terrapulse/internal/lease"
+	"github.com/terrapulse/terrapulse/internal/outbox"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
@@ -89,16 +93,55 @@ type network struct {
 
 func newNetwork(t testing.TB) *network {
 	t.Helper()
-	n := &network{site: newSiteOf(t, networkTasks), began: time.Now().UTC()}
+	began := time.Now().UTC()
+	n := &network{began: began, site: newSiteOf(t, networkTasks, func(o *api.Options) {
+		o.Store = apispec.Store{Kind: "consul", Where: "consul:terrapulse/ in http://localhost:8500"}
+		o.Cluster = members(began)
+	})}
 	if _, err := lease.Acquire(t.Context(), n.store, state.LeaderLease, "net-1.example", lease.Options{TTL: time.Hour}); err != nil {
 		t.Fatal(err)
 	}
-	n.record(state.ReconcileKey, state.Reconcile{LastSuccess: n.began, Refreshed: n.began})
+	n.record(state.ReconcileKey, state.Reconcile{LastSuccess: n.began, Refreshed: n.began, Gates: map[string]state.Gate{
+		"dc1/services": {Mark: "1", Name: "services", Datacenter: "dc1", Index: 81342, Moved: n.ago(8 * time.Second)},
+		"dc1/keys":     {Mark: "2", Name: "keys", Datacenter: "dc1", Index: 81290, Moved: n.ago(26 * time.Hour)},
+		"dc2/services": {Name: "services", Datacenter: "dc2", Error: "no path to datacenter dc2"},
+	}})
 	n.waits()
 	n.runs()
 	n.fails()
 	n.rest()
+	n.happened()
 	return n
+}
+
+// members is a cluster of three instances, one of which is silent.
+type members time.Time
+
+func (m members) Status(context.Context) (apispec.ClusterStatus, error) {
+	member := func(n int, since time.Duration, state apispec.MemberState) apispec.ClusterMember {
+		began := time.Time(m)
+		return apispec.ClusterMember{ID: fmt.Sprintf("net-%d.example", n), Address: new(fmt.Sprintf("10.0.0.%d:8558", n)), ServiceName: "terrapulse",
+			Leader: n == 1, Healthy: state != apispec.MemberStateSilent, State: &state, Version: new("1.2.3"), Terraform: new("terraform 1.11.4"),
+			Since: new(began.Add(-since)), Seen: new(began.Add(-3 * time.Second))}
+	}
+	return apispec.ClusterStatus{ClusterName: "network", Members: []apispec.ClusterMember{
+		member(1, 30*time.Hour, apispec.MemberStateLeads), member(2, 29*time.Hour, apispec.MemberStateStandsBy), member(3, 50*time.Hour, apispec.MemberStateSilent)}}, nil
+}
+
+// happened writes the latest events.
+func (n *network) happened() {
+	n.t.Helper()
+	var rec state.Reconcile
+	events := outbox.NewEvents(
+		outbox.NumberShared(&rec, outbox.Event{Kind: outbox.LeadershipTaken, At: n.ago(30 * time.Hour), By: "net-1.example", Fence: 1}),
+		outbox.NumberShared(&rec, outbox.Event{Kind: outbox.HoldBegun, At: n.ago(2 * time.Hour), Task: "vpn-routes", By: "mia@example.com", Detail: "until the new tunnel is up"}),
+		outbox.NumberShared(&rec, outbox.Event{Kind: outbox.RunWaiting, At: n.ago(4 * time.Minute), Task: "edge-firewall", Run: n.waiting, WaitFor: state.WaitApproval,
+			Detail: "2 resources would be destroyed, and plans that destroy need an approval"}),
+		outbox.NumberShared(&rec, outbox.Event{Kind: outbox.RunFailed, At: n.ago(3 * time.Minute), Task: "dns-internal", Run: n.failed, Error: "10.0.0.53:443: connection refused"}),
+	)
+	if _, err := n.store.Apply(n.t.Context(), events.Changes()...); err != nil {
+		n.t.Fatal(err)
+	}
 }
 
 // ago is a time before the site began.
