@@ -1,6 +1,10 @@
 package api
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
 	"net/http"
 
 	"github.com/terrapulse/terrapulse/internal/apispec"
@@ -8,17 +12,33 @@ import (
 	"github.com/terrapulse/terrapulse/internal/request"
 )
 
-// getOverview answers with the phase of every task, and with who leads.
+// getOverview answers with the phase of every task, and with who leads. It sends nothing
+// to a client that has the same already: pages ask again and again, and AWS charges for
+// what is sent.
 func (a *api) getOverview(r *http.Request) (any, error) {
 	effective, err := a.Control.Config(r.Context())
 	if err != nil {
 		return nil, err
 	}
 	o, err := a.reader().Read(r.Context(), effective)
-	return struct {
-		apispec.RequestID
-		apispec.Overview
-	}{apispec.RequestID{RequestID: request.ID(r)}, o}, err
+	if err != nil {
+		return nil, err
+	}
+	text, err := json.Marshal(o)
+	if err != nil {
+		return nil, fmt.Errorf("encode the overview: %w", err)
+	}
+	sum := sha256.Sum256(text)
+	tag := `W/"` + hex.EncodeToString(sum[:16]) + `"`
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("ETag", tag)
+		if r.Header.Get("If-None-Match") == tag {
+			w.WriteHeader(http.StatusNotModified)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = fmt.Fprintf(w, "{\"request_id\":%q,%s\n", request.ID(r), text[1:]) // an error means that the client has gone
+	}), nil
 }
 
 func (a *api) reader() overview.Reader {

@@ -83,6 +83,18 @@ func TestOverview_SaysWhyATaskWaitsAndWhereItIsDefined(t *testing.T) {
 	}
 }
 
+func TestOverview_SameAnswerIsNotSentAgain(t *testing.T) {
+	e := newEngine(t, files).serve()
+	tag := e.get("/v1/overview").header.Get("ETag")
+	if got := e.ask("GET", "/v1/overview", "", "If-None-Match", tag); got.status != http.StatusNotModified || got.body != "" {
+		t.Errorf("the same: %d %s", got.status, got.body)
+	}
+	status(t, e.ask("POST", "/v1/tasks/web/hold", "{}"), http.StatusOK)
+	if got := e.ask("GET", "/v1/overview", "", "If-None-Match", tag); got.status != http.StatusOK || !strings.Contains(got.body, "on_hold") {
+		t.Errorf("after a change: %d %s", got.status, got.body)
+	}
+}
+
 func TestHealth_ShowsTheReasonOnlyToReaders(t *testing.T) {
 	now := time.Date(2086, 3, 14, 12, 0, 0, 0, time.UTC)
 	e := newEngine(t, files)

@@ -45,6 +45,8 @@ type Client struct {
 	base  *url.URL
 	http  *http.Client
 	token string
+
+	last lastOverview
 }
 
 // New returns a client. It reads the certificates and does not connect.
@@ -116,6 +118,12 @@ func TokenFile(file string) (string, error) {
 // call sends a request and decodes the answer into out, if that is not nil. The
 // error is *Error if the server refused the request.
 func (c *Client) call(ctx context.Context, method, path string, query url.Values, in, out any) (http.Header, error) {
+	return c.callUnless(ctx, "", method, path, query, in, out)
+}
+
+// callUnless is call for an answer that may be kept: the error is errSame if its tag is
+// still this one.
+func (c *Client) callUnless(ctx context.Context, tag, method, path string, query url.Values, in, out any) (http.Header, error) {
 	u := c.base.JoinPath(path)
 	u.RawQuery = query.Encode()
 	var body io.Reader
@@ -133,6 +141,9 @@ func (c *Client) call(ctx context.Context, method, path string, query url.Values
 	if in != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
+	if tag != "" {
+		req.Header.Set("If-None-Match", tag)
+	}
 	if c.token != "" {
 		req.Header.Set("Authorization", "Bearer "+c.token) // net/http keeps it from other hosts
 	}
@@ -141,6 +152,9 @@ func (c *Client) call(ctx context.Context, method, path string, query url.Values
 		return nil, explained(err, u)
 	}
 	defer resp.Body.Close()
+	if tag != "" && resp.StatusCode == http.StatusNotModified {
+		return resp.Header, errSame
+	}
 	data, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 	if err != nil {
 		return nil, fmt.Errorf("read the answer of %s: %w", u.Redacted(), err)
@@ -155,6 +169,8 @@ func (c *Client) call(ctx context.Context, method, path string, query url.Values
 	}
 	return resp.Header, nil
 }
+
+var errSame = errors.New("the answer is the same")
 
 // get returns the answer of a request that only reads.
 func get[T any](ctx context.Context, c *Client, path string, query url.Values) (answer T, err error) {

@@ -325,3 +325,26 @@ func TestACallEndsWithItsContext(t *testing.T) {
 		t.Errorf("error is %v", err)
 	}
 }
+
+func TestOverview_SameAnswerIsNotSentAgain(t *testing.T) {
+	sent := 0
+	tag := `W/"a"`
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("ETag", tag)
+		if r.Header.Get("If-None-Match") == tag {
+			w.WriteHeader(http.StatusNotModified)
+			return
+		}
+		sent++
+		fmt.Fprintf(w, `{"healthy":true,"tasks":[],"overrides":[],"bundle":%q}`, tag)
+	}))
+	defer server.Close()
+	c := client(t, Options{Address: server.URL})
+	for want, tags := range []string{`W/"a"`, `W/"a"`, `W/"b"`, `W/"b"`} {
+		tag = tags
+		o, err := c.Overview(t.Context())
+		if err != nil || apispec.Deref(o.Bundle) != tag || sent != want/2+1 {
+			t.Errorf("%s: %+v, %v, sent %d times", tag, o, err, sent)
+		}
+	}
+}

@@ -2,10 +2,13 @@ package apiclient
 
 import (
 	"context"
+	"errors"
+	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/terrapulse/terrapulse/internal/apispec"
 )
@@ -29,9 +32,30 @@ func (c *Client) Health(ctx context.Context) error {
 	return err
 }
 
-// Overview returns what the instance and its tasks are doing.
+// lastOverview is the latest overview, with the tag that the server gave it.
+type lastOverview struct {
+	mu  sync.Mutex
+	tag string
+	apispec.Overview
+}
+
+// Overview returns what the instance and its tasks are doing, which callers do not
+// change: if it is the same as before, the server does not send it again.
 func (c *Client) Overview(ctx context.Context) (apispec.Overview, error) {
-	return get[apispec.Overview](ctx, c, "v1/overview", nil)
+	c.last.mu.Lock()
+	tag, o := c.last.tag, c.last.Overview
+	c.last.mu.Unlock()
+	var now apispec.Overview
+	header, err := c.callUnless(ctx, tag, http.MethodGet, "v1/overview", nil, nil, &now)
+	if errors.Is(err, errSame) {
+		return o, nil
+	}
+	if tag := header.Get("ETag"); err == nil && tag != "" {
+		c.last.mu.Lock()
+		c.last.tag, c.last.Overview = tag, now
+		c.last.mu.Unlock()
+	}
+	return now, err
 }
 
 // runLimit is how many runs one request asks for, which is the most there is.
