@@ -45,6 +45,7 @@ type planResource struct {
 	Why    string // Terraform's reason in words
 	Module string // the beginning of the address, which is mostly the same
 	Local  string // the address in the module
+	Rows   []planRow
 	Causes []planCause
 	More   int // causes that are not shown
 }
@@ -67,9 +68,61 @@ func causesOf(names []string, entries map[string]apispec.EntryChange) (shown []p
 	return shown, len(names) - len(shown)
 }
 
+// planRow is an attribute that changes, with its values as people see them.
+type planRow struct {
+	Path, Before, After          string
+	Replaces, Sensitive, Unknown bool
+}
+
+func planRowOf(a apispec.AttributeChange) planRow {
+	row := planRow{Path: a.Path, Replaces: apispec.Deref(a.Replaces), Sensitive: apispec.Deref(a.Sensitive), Unknown: apispec.Deref(a.Unknown)}
+	row.Before, row.After = shortened(value(a.Before), value(a.After))
+	return row
+}
+
+const (
+	longValue = 300 // characters up to which a value is shown whole
+	shownSame = 60  // characters of what two values have in common that are shown around what differs
+	maxValue  = 600 // characters of a value that are shown
+)
+
+// shortened leaves out of two long values what they have in common.
+func shortened(before, after string) (string, string) {
+	b, a := []rune(before), []rune(after)
+	if max(len(b), len(a)) <= longValue {
+		return before, after
+	}
+	same := 0
+	for same < min(len(b), len(a)) && b[same] == a[same] {
+		same++
+	}
+	begin := max(0, same-shownSame)
+	b, a, same = b[begin:], a[begin:], same-begin
+	tail := 0
+	for tail < min(len(b), len(a))-same && b[len(b)-1-tail] == a[len(a)-1-tail] {
+		tail++
+	}
+	end := max(0, tail-shownSame)
+	short := func(v []rune) string {
+		kept := v[:len(v)-end]
+		text := string(kept[:min(len(kept), maxValue)])
+		if begin > 0 {
+			text = "…" + text
+		}
+		if end > 0 || len(kept) > maxValue {
+			text += "…"
+		}
+		return text
+	}
+	return short(b), short(a)
+}
+
 // planResourceOf splits the address, and says why.
 func planResourceOf(r apispec.ResourceChange) planResource {
 	of := planResource{ResourceChange: r, Why: planReason(r), Local: r.Address}
+	for _, a := range apispec.Deref(r.Attributes) {
+		of.Rows = append(of.Rows, planRowOf(a))
+	}
 	for strings.HasPrefix(of.Local, "module.") {
 		call, rest, ok := strings.Cut(strings.TrimPrefix(of.Local, "module."), ".")
 		if !ok || strings.ContainsRune(call, '[') { // a key says which of them, and may have dots

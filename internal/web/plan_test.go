@@ -70,3 +70,19 @@ func TestPlan_TiesResourcesToTheEntriesThatCauseThem(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 }
+
+func TestPlan_LongValuesAreShownWhereTheyDiffer(t *testing.T) {
+	head, tail := strings.Repeat("h", 1000), strings.Repeat("ü", 1000)
+	for name, tt := range map[string]struct{ before, after, wantBefore, wantAfter string }{
+		"short values":   {"a", "b", "a", "b"},
+		"in the middle":  {head + "old" + tail, head + "new" + tail, "…" + head[:60] + "old" + strings.Repeat("ü", 60) + "…", "…" + head[:60] + "new" + strings.Repeat("ü", 60) + "…"},
+		"longer":         {head, head + "x", "…" + head[:60], "…" + head[:60] + "x"},
+		"a new one":      {"–", tail, "–", strings.Repeat("ü", 600) + "…"},
+		"only beginning": {"old" + head, "new" + head, "old" + head[:60] + "…", "new" + head[:60] + "…"},
+	} {
+		before, after := shortened(tt.before, tt.after)
+		if before != tt.wantBefore || after != tt.wantAfter {
+			t.Errorf("%s: %q and %q, want %q and %q", name, before, after, tt.wantBefore, tt.wantAfter)
+		}
+	}
+}
