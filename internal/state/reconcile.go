@@ -1,0 +1,86 @@
+package state
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// ReconcileKey is the record that a tick reads to learn that nothing happened.
+const ReconcileKey = "reconcile/state"
+
+// Reconcile is what one tick leaves for the next.
+type Reconcile struct {
+	Config            string          `json:"config"`           // digest of the configuration that was decided on
+	Bundle            string          `json:"bundle,omitempty"` // digest of the bundle that the configuration was read from
+	Refused           *Refused        `json:"refused,omitempty"`
+	Overrides         string          `json:"overrides,omitempty"`          // id of the latest change of any override
+	Gates             map[string]Gate `json:"gates,omitempty"`              // what Consul's gates showed before the views were read, by their keys
+	Due               time.Time       `json:"due,omitzero"`                 // when a tick is due even if no gate moves
+	Refreshed         time.Time       `json:"refreshed"`                    // when every view was last read, whatever the gates said
+	LastSuccess       time.Time       `json:"last_success,omitzero"`        // of a tick; an idle one does not write it
+	ConsulError       string          `json:"consul_error,omitempty"`       // why Consul cannot be watched
+	Since             time.Time       `json:"since,omitzero"`               // of ConsulError, or of ConsulUnreachable
+	ConsulUnreachable bool            `json:"consul_unreachable,omitempty"` // no gate at all can be read
+	Stalled           string          `json:"stalled,omitempty"`            // why the latest tick could not launch what it had decided
+	Failing           int             `json:"failing,omitempty"`            // the most consecutive failed or lost runs of a task
+
+	// Consuls are the identities, by datacenter, of the Consul that showed what was
+	// applied; "" is the datacenter of the agent.
+	Consuls  map[string]Identity `json:"consuls,omitempty"`
+	Replaced *Replaced           `json:"replaced,omitempty"` // tasks are held because Consul is another one now
+
+	Tasks      TaskCounts  `json:"tasks,omitzero"`
+	Unreadable *Unreadable `json:"unreadable,omitempty"` // nil if every task that is enabled can be read
+
+	Events uint64 `json:"events,omitempty"` // number of the latest event that concerns no single task, or of any task that was forgotten
+}
+
+// Gate is what a gate of Consul showed last. Only its mark is compared; the rest is for
+// people.
+type Gate struct {
+	Mark       string    `json:"mark,omitempty"` // empty if it could not be read
+	Name       string    `json:"name,omitempty"` // what it watches
+	Datacenter string    `json:"datacenter,omitempty"`
+	Namespace  string    `json:"namespace,omitempty"`
+	Index      uint64    `json:"index,omitempty"`
+	Moved      time.Time `json:"moved,omitzero"` // when it was first seen with this mark after another one
+	Error      string    `json:"error,omitempty"`
+}
+
+// ReadReconcile reads the reconcile record.
+func ReadReconcile(ctx context.Context, s Store) (Stored[Reconcile], error) {
+	rec, err := Read[Reconcile](ctx, s, ReconcileKey)
+	if err != nil {
+		return rec, fmt.Errorf("read the reconcile record: %w", err)
+	}
+	return rec, nil
+}
+
+// TaskCounts are how many enabled tasks are in the states that people watch.
+type TaskCounts struct {
+	Failing int `json:"failing,omitempty"` // the latest run failed or was lost
+	Waiting int `json:"waiting,omitempty"` // for Consul, for changes to settle, or for a runner
+	Held    int `json:"held,omitempty"`    // made or enabled without a run
+	Drifted int `json:"drifted,omitempty"` // a check has found that something differs from what was applied last
+}
+
+// Unreadable are the tasks whose conditions Consul does not show.
+type Unreadable struct {
+	Count int       `json:"count"`
+	Tasks []string  `json:"tasks"`         // the first of them: MaxNames at most
+	Error string    `json:"error"`         // of the first of them
+	Since time.Time `json:"since"`         // when the latest one became unreadable
+	All   bool      `json:"all,omitempty"` // no task that is enabled and watches Consul can be read
+}
+
+// MaxNames is how many tasks a record names.
+const MaxNames = 20
+
+// Refused says why a newer configuration is not in force: it does not validate,
+// or it is not known which bundle it is.
+type Refused struct {
+	Bundle string    `json:"bundle,omitempty"` // digest of the bundle; "" if it is not known, or if the configuration is read from files
+	Error  string    `json:"error"`
+	Since  time.Time `json:"since"`
+}
