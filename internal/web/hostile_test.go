@@ -203,9 +203,7 @@ func TestPages_HostileAPIRunsNothingInTheBrowser(t *testing.T) {
 			known[u.String()] = true
 			again[kind]++
 			seen[kind]++
-			for _, link := range s.walk(b, u) {
-				todo = append(todo, link)
-			}
+			todo = append(todo, s.walk(b, u)...)
 		}
 		b.Quiet()
 		s.refused(b, hostileTask(8, variant))
