@@ -1,6 +1,8 @@
 package web_test
 
 import (
+	"encoding/json"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -14,6 +16,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
+	"github.com/terrapulse/terrapulse/internal/apispec"
 	"github.com/terrapulse/terrapulse/internal/browsertest"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
@@ -117,4 +120,30 @@ func TestPages_SearchWhileTyping(t *testing.T) {
 	b.Press("-" + kb.End)
 	shows(b, t, "only what is searched", `!document.getElementById('task-dns') && document.activeElement.id === 'search' && document.activeElement.value === 'dns-'`)
 	b.Quiet()
+}
+
+func TestPages_SaySinceWhenTheStoreIsAway(t *testing.T) {
+	var away atomic.Bool
+	s := handled(t, io.Discard, func(w http.ResponseWriter, _ *http.Request) {
+		if away.Load() {
+			w.WriteHeader(http.StatusInternalServerError)
+			_ = json.NewEncoder(w).Encode(apispec.ErrorResponse{Error: apispec.ErrorObject{Message: "read the store: connection refused"}})
+			return
+		}
+		_ = json.NewEncoder(w).Encode(apispec.Overview{Healthy: true, Tasks: []apispec.TaskOverview{{Name: "web", Phase: apispec.PhaseApplied}}})
+	})
+	b := browsertest.New(t)
+	b.Open(s.url + "/ui/tasks")
+	b.Until("web", "applied")
+	away.Store(true)
+	shows(b, t, "that it is not up to date", `document.getElementById('stale').checkVisibility()`)
+	b.Until("web", "applied")
+	away.Store(false)
+	shows(b, t, "that it is up to date", `!document.getElementById('stale').checkVisibility()`)
+	away.Store(true)
+	b.Complaints() // the browser reports the status 500
+	b.Open(s.url + "/ui/runs")
+	b.Until("read the store: connection refused", "tries again")
+	away.Store(false)
+	b.Until("No run yet")
 }
