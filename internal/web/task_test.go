@@ -230,7 +230,7 @@ func TestTaskPage_ShowsTheRulesInForce(t *testing.T) {
 	plan, text := poolPlan()
 	s.write("web", s.waits("web", plan, text))
 	page, _ := s.page("/ui/tasks/web")
-	for _, want := range []string{"every plan needs an approval", `<span class="chip ask">closed</span>`, `<span class="chip calm">now</span>`, "11", `<span class="chip ask">exceeded</span>`, "Watches</dt><dd>service web"} {
+	for _, want := range []string{"every plan needs an approval", `<span class="chip ask">closed</span>`, `<span class="chip calm">now</span>`, "11", `<span class="chip ask">exceeded</span>`, "Watches</dt><dd>service web", "the task is not checked for drift"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page lacks %q", want)
 		}
