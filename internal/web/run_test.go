@@ -173,7 +173,7 @@ func TestRun_OutputIsShownWhileTheRunGoesOn(t *testing.T) {
 func TestRun_LongOutputStaysUsable(t *testing.T) {
 	s := newSite(t, "web")
 	run := s.live()
-	for n := range 40 {
+	for n := range 100 {
 		run.prints(strings.Repeat("module.web.local_file.out[\""+string(rune('a'+n%26))+"\"]: \x1b[1mCreation complete\x1b[0m after 0s [id=adc83b19e793491b1c6ea0fd8b46cd9f32e592fc]\n", 1000))
 	}
 	run.prints("the last line of all\n")
