@@ -2,7 +2,6 @@ package web
 
 import (
 	"cmp"
-	"fmt"
 	"html/template"
 	"slices"
 	"strings"
@@ -264,7 +263,7 @@ func (v *planView) resources(verbs ...string) string {
 
 // planText is a plan in Terraform's words.
 type planText struct {
-	HTML  template.HTML // with colours; "" if there is none, or if it is too long for the page
+	HTML  template.HTML // with colors; "" if there is none, or if it is too long for the page
 	Lines int
 }
 
@@ -278,35 +277,7 @@ func planTextOf(text string) planText {
 	}
 	t := planText{Lines: 1 + strings.Count(text, "\n")}
 	if len(text) <= maxPlanText {
-		t.HTML = coloured(text)
+		t.HTML, _ = printed(text, ink{})
 	}
 	return t
-}
-
-// planMarks are the beginnings of lines in Terraform's plans, and their classes. The
-// longer ones are the first.
-var planMarks = []struct{ mark, class string }{
-	{"-/+ ", "replace"}, {"+/- ", "replace"}, {"<= ", "head"}, {"+ ", "create"}, {"- ", "delete"}, {"~ ", "update"}, {"# ", "head"}, {"Plan: ", "head"},
-}
-
-// coloured gives the lines of a plan the colours that Terraform uses in a terminal.
-func coloured(text string) template.HTML {
-	var b strings.Builder
-	for line := range strings.Lines(text) {
-		class := ""
-		begin := strings.TrimLeft(line, " ")
-		for _, m := range planMarks {
-			if strings.HasPrefix(begin, m.mark) {
-				class = m.class
-				break
-			}
-		}
-		safe := template.HTMLEscapeString(line)
-		if class == "" {
-			b.WriteString(safe)
-			continue
-		}
-		fmt.Fprintf(&b, `<span class="%s">%s</span>`, class, safe)
-	}
-	return template.HTML(b.String())
 }

@@ -48,10 +48,10 @@ func TestPlan_SeparatesTheModuleFromTheAddressInIt(t *testing.T) {
 	}
 }
 
-func TestPlan_TextIsColouredAndSafe(t *testing.T) {
+func TestPlan_TextIsColoredAndSafe(t *testing.T) {
 	const text = "  # a.b will be destroyed\n  - resource \"a\" \"b\" {\n      ~ name = \"<x>\" -> \"y\"\n        id   = 1\n    }\n-/+ destroy and then create replacement\nPlan: 1 to add."
-	const want = "<span class=\"head\">  # a.b will be destroyed\n</span><span class=\"delete\">  - resource &#34;a&#34; &#34;b&#34; {\n</span>" +
-		"<span class=\"update\">      ~ name = &#34;&lt;x&gt;&#34; -&gt; &#34;y&#34;\n</span>        id   = 1\n    }\n<span class=\"replace\">-/+ destroy and then create replacement\n</span><span class=\"head\">Plan: 1 to add.</span>"
+	const want = "<span class=\"headline\">  # a.b will be destroyed</span>\n<span class=\"removed\">  - resource &#34;a&#34; &#34;b&#34; {</span>\n" +
+		"<span class=\"altered\">      ~ name = &#34;&lt;x&gt;&#34; -&gt; &#34;y&#34;</span>\n        id   = 1\n    }\n<span class=\"removed\">-/+ destroy and then create replacement</span>\n<span class=\"headline\">Plan: 1 to add.</span>"
 	if got := planTextOf("\n" + text + "\n"); string(got.HTML) != want || got.Lines != 7 {
 		t.Errorf("%d lines:\n%s", got.Lines, got.HTML)
 	}

@@ -282,7 +282,7 @@ func lineClass(line string) string {
 		begin, class string
 		indent       int // at least; lists of other programs have none
 	}{
-		{"# (", "faint", 4}, {"# ", "headline", 2}, {"+ ", "added", 2}, {"- ", "removed", 2}, {"~ ", "altered", 2}, {"-/+ ", "removed", 0}, {"+/- ", "removed", 0},
+		{"# (", "faint", 4}, {"# ", "headline", 2}, {"+ ", "added", 2}, {"- ", "removed", 2}, {"~ ", "altered", 2}, {"-/+ ", "removed", 0}, {"+/- ", "removed", 0}, {"<= ", "headline", 1},
 		{"Error: ", "wrong", 0}, {"│ Error: ", "wrong", 0}, {"Warning: ", "warned", 0}, {"│ Warning: ", "warned", 0},
 		{"Apply complete!", "headline", 0}, {"Destroy complete!", "headline", 0}, {"No changes.", "headline", 0}, {"Plan: ", "headline", 0},
 	} {

@@ -143,7 +143,7 @@ func TestTaskPage_ShowsThePlanAndItsTextOfAnySize(t *testing.T) {
 	page, _ := s.page("/ui/tasks/web")
 	at := 0
 	for _, want := range []string{"Destroy <span", `<span class="cause removed"><b>−</b> web-3</span>`, "its key is not in for_each any more", "Replace <span", `<span class="cause changed"><b>~</b> web-1</span>`, "cannot be changed in place", "forces the replacement", "sensitive, not shown", "Change <span", "Create <span", `<span class="cause added"><b>&#43;</b> web-12</span>`, "known after the apply", "Others <span",
-		`<span class="delete">  - resource`, `<span class="replace">-/+ resource`, "&lt;script&gt;alert", "/ui/tasks/web/plan.txt"} {
+		`<span class="removed">  - resource`, `<span class="removed">-/+ resource`, "&lt;script&gt;alert", "/ui/tasks/web/plan.txt"} {
 		next := strings.Index(page[at:], want)
 		if next < 0 {
 			t.Errorf("the page lacks %q after %q", want, page[max(0, at-80):at])
