@@ -19,9 +19,9 @@ type planView struct {
 type planGroup struct {
 	Name      string // what happens to them, as an order
 	Class     string // of the style sheet
-	Sign      string // as in Terraform's plans
 	Resources []planResource
-	Count     int // of all, also of those that are not shown
+	Count     int      // of all, also of those that are not shown
+	actions   []string // of the resources, as Terraform calls them
 }
 
 // Words are what will happen to so many resources.
@@ -137,15 +137,12 @@ const maxResources = 200
 
 // planGroups are in the order in which people should see them. The last one has
 // everything else.
-var planGroups = []struct {
-	planGroup
-	actions []string
-}{
-	{planGroup{Name: "Destroy", Class: "delete", Sign: "-"}, []string{"delete"}},
-	{planGroup{Name: "Replace", Class: "replace", Sign: "-/+"}, []string{"replace"}},
-	{planGroup{Name: "Change", Class: "update", Sign: "~"}, []string{"update"}},
-	{planGroup{Name: "Create", Class: "create", Sign: "+"}, []string{"create"}},
-	{planGroup{Name: "Others", Class: "other", Sign: "·"}, nil},
+var planGroups = []planGroup{
+	{Name: "Destroy", Class: "delete", actions: []string{"delete"}},
+	{Name: "Replace", Class: "replace", actions: []string{"replace"}},
+	{Name: "Change", Class: "update", actions: []string{"update"}},
+	{Name: "Create", Class: "create", actions: []string{"create"}},
+	{Name: "Others", Class: "other"},
 }
 
 func planOf(w apispec.WaitingPlan) *planView {
@@ -159,17 +156,9 @@ func planOf(w apispec.WaitingPlan) *planView {
 			entries[e.Name] = e
 		}
 	}
-	groups := make([]planGroup, len(planGroups))
-	for i, g := range planGroups {
-		groups[i] = g.planGroup
-	}
+	groups := slices.Clone(planGroups)
 	for _, r := range w.Plan.Resources {
-		i := slices.IndexFunc(planGroups, func(g struct {
-			planGroup
-			actions []string
-		}) bool {
-			return g.actions == nil || slices.Contains(g.actions, r.Action)
-		})
+		i := slices.IndexFunc(groups, func(g planGroup) bool { return g.actions == nil || slices.Contains(g.actions, r.Action) })
 		g := &groups[i]
 		if g.Count++; len(g.Resources) < maxResources {
 			of := planResourceOf(r)
