@@ -90,6 +90,32 @@ func TestLatest_EventsOfAnotherProcessStay(t *testing.T) {
 	}
 }
 
+func TestLatest_ConcurrentDeliveriesLoseNoEvent(t *testing.T) {
+	b := onSQLite(t)
+	b.happens("1", noon, "web")
+	between := false
+	b.store.Before = func(changes []state.Change) error {
+		if between || len(changes) == 0 || changes[len(changes)-1].Key != "events/latest" {
+			return nil
+		}
+		between = true // this delivery has read the record, and not yet written it
+		at, err := state.Read[struct{}](t.Context(), b.store, "events/latest")
+		if err != nil || at.Exists() {
+			t.Errorf("the record exists already, %v", err)
+		}
+		_, err = b.store.Store.Apply(t.Context(), state.Create("events/latest", []byte(`{"format":1}`)))
+		return err
+	}
+	b.deliver(0, nil)
+	if !between {
+		t.Fatal("the delivery has not written the record")
+	}
+	b.expectLatest("after a conflict", "web:1")
+	if records, err := b.store.List(t.Context(), outbox.Prefix); err != nil || len(records) != 0 {
+		t.Errorf("%d records are left in the outbox, %v", len(records), err)
+	}
+}
+
 func TestLatest_RecordThatWasEditedIsOverwritten(t *testing.T) {
 	for _, value := range []string{"{", `{"format":1,"events":"bm9uc2Vuc2U="}`} {
 		b := onSQLite(t)
