@@ -5,10 +5,14 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"io"
 	"net/http"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"strings"
 	"time"
@@ -57,33 +61,72 @@ func (m *bounds) size(program string) float64 {
 	return float64(info.Size()) / 1e6
 }
 
-// withoutPages builds the program with an empty package in place of the pages.
+// withoutPages builds the program with an empty package in place of the pages, which has
+// only what others use.
 func (m *bounds) withoutPages() string {
 	m.b.Helper()
-	top := testtools.Root(m.b)
-	replace := map[string]string{filepath.Join(top, "internal/web/nopages.go"): filepath.Join(top, "cmd/terrapulse/testdata/nopages/web.go")}
-	sources, err := filepath.Glob(filepath.Join(top, "internal/web/*.go"))
+	dir, pages := m.b.TempDir(), filepath.Join(testtools.Root(m.b), "internal", "web")
+	stub := filepath.Join(dir, "web.go")
+	if err := os.WriteFile(stub, []byte(m.emptied(filepath.Join(pages, "web.go"))), 0o600); err != nil {
+		m.b.Fatal(err)
+	}
+	replace := map[string]string{}
+	sources, err := filepath.Glob(filepath.Join(pages, "*.go"))
 	if err != nil {
 		m.b.Fatal(err)
 	}
 	for _, source := range sources {
 		replace[source] = "" // as if it did not exist
 	}
+	replace[filepath.Join(pages, "web.go")] = stub
 	raw, err := json.Marshal(map[string]any{"Replace": replace})
 	if err != nil {
 		m.b.Fatal(err)
 	}
-	overlay := filepath.Join(m.b.TempDir(), "overlay.json")
+	overlay, program := filepath.Join(dir, "overlay.json"), filepath.Join(dir, "nopages")
 	if err := os.WriteFile(overlay, raw, 0o600); err != nil {
 		m.b.Fatal(err)
 	}
-	program := filepath.Join(m.b.TempDir(), "nopages")
 	build := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-overlay", overlay, "-o", program, ".")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
-		m.b.Fatalf("build without pages (has internal/web more that others use than testdata/nopages?): %v\n%s", err, out)
+		m.b.Fatalf("build without pages: %v\n%s", err, out)
 	}
 	return program
+}
+
+// emptied returns the source of the package of the pages with its options, and with a
+// handler that has no page.
+func (m *bounds) emptied(file string) string {
+	m.b.Helper()
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		m.b.Fatal(err)
+	}
+	positions := token.NewFileSet()
+	source, err := parser.ParseFile(positions, file, raw, parser.SkipObjectResolution)
+	if err != nil {
+		m.b.Fatal(err)
+	}
+	text := func(n ast.Node) string {
+		return string(raw[positions.Position(n.Pos()).Offset:positions.Position(n.End()).Offset])
+	}
+	var kept strings.Builder
+	for _, d := range source.Decls {
+		general, ok := d.(*ast.GenDecl)
+		if ok && (general.Tok == token.CONST || general.Tok == token.TYPE && strings.HasPrefix(text(general), "type Options ")) {
+			fmt.Fprintln(&kept, text(general))
+		}
+	}
+	kept.WriteString("func New(context.Context, Options) http.Handler { return http.NotFoundHandler() }\n" +
+		"func MayAct(*http.Request) bool { return false }\n")
+	stub := "package web\n"
+	for _, i := range source.Imports {
+		if strings.Contains(kept.String(), strings.Trim(path.Base(i.Path.Value), `"`)+".") {
+			stub += "import " + i.Path.Value + "\n"
+		}
+	}
+	return stub + kept.String()
 }
 
 func (m *bounds) page(url string) string {
