@@ -18,6 +18,7 @@ var changed = []state.EntryChange{
 	{Action: state.EntryChanged, Name: "api-1.node1.dc1", Group: "api", ID: "api-1", Address: "10.0.9.1:9090", Attributes: []string{"tags"}},
 	{Action: state.EntryAdded, Name: "web-3.node3.dc1", Group: "web", ID: "web-3", Address: "10.0.0.3:8080"},
 	{Action: state.EntryAdded, Name: "cfg/weight", Group: "keys"},
+	{Action: state.EntryChanged, Name: "db-1.node1.dc1", Group: "db", ID: "db-1", Address: "10.0.0.5:5433", Before: "10.0.0.5:5432", Attributes: []string{"port"}},
 }
 
 const (
@@ -57,6 +58,7 @@ func TestWithCauses_NamesTheEntriesThatCauseAChange(t *testing.T) {
 		"value that begins like it":     {of("aws_a.b", driver.Create, value("target", nil, "10.0.0.30"), value("name", nil, "web-3b"), value("other", nil, "my-web-3")), nil},
 		"gone entry in a new value":     {of("aws_a.b", driver.Create, value("target", nil, "10.0.0.2")), nil},
 		"new address":                   {of("aws_a.b", driver.Update, value("target", "10.0.0.1:8080", "10.0.1.1:8080")), []string{web1}},
+		"new port":                      {of("aws_a.b", driver.Update, value("target", "10.0.0.5:5432", "10.0.0.5:5433")), []string{"db-1.node1.dc1"}},
 		"URL":                           {of("aws_a.b", driver.Update, value("url", "http://10.0.0.2:8080/health", "http://10.0.0.3:8080/health")), []string{web2, web3}},
 		"network":                       {of("aws_a.b", driver.Create, value("cidr", nil, "10.0.0.3/32")), []string{web3}},
 		"list whose indexes move": {of("aws_a.b", driver.Update, value("servers[0]", "10.0.0.2", "10.0.0.9"), value("servers[1]", "10.0.0.9", "10.0.0.3")),
