@@ -156,7 +156,8 @@ func (t Task) Waits() *Wait {
 // read again, so that later changes are compared with what the run has read.
 func (t Task) BeginWait(run Run) Task {
 	live := *t.Run
-	live.Wait, live.Input, live.Resume, live.Entries = run.Wait, run.Digest, nil, nil
+	live.Wait, live.Input, live.Resume = run.Wait, run.Digest, nil
+	live.Entries = nil // the record of the run has them
 	t.Run, t.Recheck = &live, true
 	return t
 }
