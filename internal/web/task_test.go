@@ -272,3 +272,28 @@ func TestTaskPage_ShowsTasksThatAreRemovedOrCannotBeRead(t *testing.T) {
 		}
 	}
 }
+
+func TestTaskPage_ShowsDriftAndItsChecks(t *testing.T) {
+	s := newSite(t, "drifted", "held", "new")
+	drifted := s.history("drifted")
+	drifted.Drift = &state.Drift{Checked: time.Now().Add(-time.Hour), Found: &state.Drifted{Since: time.Now().Add(-50 * time.Hour), Run: "none", Count: 3, Persists: true, Resources: []state.DriftedResource{
+		{Address: "f5_pool.http", Action: "update", Attributes: []string{"mode", "monitors"}}, {Address: "f5_node.a", Action: "create"}, {Address: "f5_node.b", Action: "delete"}}}}
+	s.write("drifted", drifted)
+	held := s.history("held")
+	held.OnHold = &state.OnHold{By: "ada", At: time.Now()}
+	s.write("held", held)
+	for name, words := range map[string][]string{
+		"drifted": {"3 resources differ from what was applied", "an apply has not ended it", `f5_pool.http</code> <span class="muted">mode, monitors<`, `f5_node.a</code> <span class="muted">is missing<`, `f5_node.b</code> <span class="muted">would be destroyed<`, "<dt>Last check</dt>", "<dt>Next</dt><dd>on change"},
+		"new":     {"it was never applied"},
+	} {
+		page, _ := s.page("/ui/tasks/" + name)
+		for _, w := range words {
+			if !strings.Contains(page, w) {
+				t.Errorf("the page of the task %s lacks %q", name, w)
+			}
+		}
+	}
+	if page, _ := s.page("/ui/tasks/held"); strings.Contains(page, "<dt>Next</dt>") {
+		t.Error("the page says when a task runs next that is on hold")
+	}
+}
