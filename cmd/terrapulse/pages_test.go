@@ -65,7 +65,7 @@ func TestPages_StoryOfAHold(t *testing.T) {
 	// The plan is read: what happens, and which entries in Consul cause it.
 	b.Click("lb")
 	b.Comes("/ui/tasks/lb")
-	b.Until("held", "40 of 60", "local_file.out", "terraform_data.drain", "web-01")
+	b.Until("held", "40 of 60", "Changed in Consul", "40 removed", "The plan that waits", "2 to replace", "local_file.out", "because of", "web-01", "60 were applied, 20 are there now")
 	b.Accessible()
 
 	// It is approved with a comment. Nothing was applied before.
