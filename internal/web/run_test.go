@@ -212,7 +212,7 @@ func TestRun_WithoutScriptsItsOutputIsInParts(t *testing.T) {
 	}
 }
 
-func TestRun_TimelineHasEveryStepWithItsGap(t *testing.T) {
+func TestRun_ShowsEveryStepAndWhatChanged(t *testing.T) {
 	s := newSite(t, "web")
 	run := s.live()
 	from := run.run.Created.Add(-time.Hour)
@@ -223,7 +223,8 @@ func TestRun_TimelineHasEveryStepWithItsGap(t *testing.T) {
 	}
 	r := run.run
 	r.Seen, r.Created, r.Launched, r.Started, r.Planned, r.Ended, r.State = at(0), at(2), at(32), at(33), at(40), at(4000), state.RunSucceeded
-	r.Approval = &state.Approval{By: "alice", At: at(3700)}
+	r.Approval = &state.Approval{By: "alice", At: at(3700), Comment: "rack 7 is gone"}
+	r.Entries = &state.EntryChanges{Removed: 40, Added: 1, Entries: []state.EntryChange{{Action: state.EntryRemoved, Name: "web-01", Group: "web"}}}
 	r.Resumed = &state.Resume{By: "alice", At: at(3703)}
 	if _, err := s.store.Apply(t.Context(), stored.Write(r)); err != nil {
 		t.Fatal(err)
@@ -243,5 +244,11 @@ func TestRun_TimelineHasEveryStepWithItsGap(t *testing.T) {
 		"Approved alice 1 h 1 min later", "Launched again  3.0 s later", "Applied  4 min 57 s later"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
+	}
+	shown, _ := s.page(run.page())
+	for _, text := range []string{"rack 7 is gone", "40 removed, 1 added", "web-01", "and 40 more"} {
+		if !strings.Contains(shown, text) {
+			t.Errorf("the page lacks %q", text)
+		}
 	}
 }
