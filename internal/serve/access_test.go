@@ -111,7 +111,7 @@ func TestServe_RefusedRequestWithASlowBodyIsClosed(t *testing.T) {
 }
 
 func TestHosts_NamesOfTheInstance(t *testing.T) {
-	cfg := &config.Config{API: config.API{Hosts: []string{"a"}}, HighAvailability: &config.HighAvailability{Instance: config.Instance{Address: "b"}}}
+	cfg := &config.Config{API: config.API{Hosts: []string{"a"}, URL: "https://f/"}, HighAvailability: &config.HighAvailability{Instance: config.Instance{Address: "b"}}}
 	cfg.Consul.ServiceRegistration.Address = "c"
 	cfg.Consul.ServiceRegistration.DefaultCheck.Address = "https://d:8558/x"
 	own, err := os.Hostname()
@@ -119,7 +119,7 @@ func TestHosts_NamesOfTheInstance(t *testing.T) {
 		t.Fatal(err)
 	}
 	h := newHosts(Hosts(cfg), nil)
-	for _, name := range []string{"a", "b", "c", "d", own} {
+	for _, name := range []string{"a", "b", "c", "d", "f", own} {
 		if !h.allows(&http.Request{Host: name + ":8558"}) {
 			t.Errorf("%q is not allowed", name)
 		}

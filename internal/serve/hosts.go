@@ -29,13 +29,17 @@ func newHosts(names []string, certs *certificates) *hosts {
 	return h
 }
 
-// Hosts returns the host names that a configuration allows: those of the api block, the other names
-// of this instance in it, and those of this machine.
+// Hosts returns the host names that a configuration allows: those of the api block, also of the
+// address at which people reach the pages, the other names of this instance in it, and those of this
+// machine.
 func Hosts(cfg *config.Config) []string {
 	names := append([]string{}, cfg.API.Hosts...)
 	names = append(names, cfg.Consul.ServiceRegistration.Address)
 	if check, err := url.Parse(cfg.Consul.ServiceRegistration.DefaultCheck.Address); err == nil {
 		names = append(names, check.Hostname())
+	}
+	if pages, err := url.Parse(cfg.API.URL); err == nil {
+		names = append(names, pages.Hostname())
 	}
 	if cfg.HighAvailability != nil {
 		names = append(names, cfg.HighAvailability.Instance.Address)

@@ -3,9 +3,11 @@ package web_test
 import (
 	"bytes"
 	"context"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -125,4 +127,37 @@ func TestPages_ReadTheStoreOnceForAllViewers(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestPages_ShowNothingFromBeforeAnAction(t *testing.T) {
+	var overviews atomic.Int64
+	began, held := make(chan struct{}), make(chan struct{})
+	api := http.NewServeMux()
+	api.HandleFunc("GET /v1/overview", func(w http.ResponseWriter, _ *http.Request) {
+		if overviews.Add(1) == 1 {
+			close(began)
+			<-held
+			_, _ = io.WriteString(w, `{"tasks": [{"name": "web", "phase": "applied", "reason": {"text": "before"}}]}`)
+			return
+		}
+		_, _ = io.WriteString(w, `{"tasks": [{"name": "web", "phase": "held", "reason": {"text": "after"}}]}`)
+	})
+	api.HandleFunc("POST /v1/tasks/web/hold", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusAccepted) })
+	s := handled(t, io.Discard, api.ServeHTTP)
+	slow := make(chan struct{})
+	go func() { defer close(slow); _, _ = s.load("/ui/tasks") }()
+	<-began
+	if res, body := s.ask(http.MethodPost, "/ui/tasks/web/hold", nil); res.StatusCode != http.StatusSeeOther {
+		t.Fatal(res.Status, body)
+	}
+	now := make(chan string, 1)
+	go func() { page, _ := s.load("/ui/tasks"); now <- page }()
+	if page := <-now; !strings.Contains(page, "after") { // it does not wait for the read from before
+		t.Errorf("after the action: %s", page)
+	}
+	close(held)
+	<-slow
+	if page, err := s.load("/ui/tasks"); err != nil || !strings.Contains(page, "after") {
+		t.Errorf("later: %v %s", err, page)
+	}
 }
