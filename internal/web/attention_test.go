@@ -79,6 +79,9 @@ func TestTasks_SortedByTimeThoseWithoutAreLast(t *testing.T) {
 			t.Errorf("by %s: %s, want %s", sort, got.String(), want)
 		}
 	}
+	if got := filterOf("/ui/tasks", url.Values{"sort": {"-due"}}).Sorts(); got[len(got)-1] != (sorting{"-due", "next due first, reversed"}) {
+		t.Errorf("a search would change the order: %v", got)
+	}
 	f := filterOf("/ui/tasks", url.Values{"sort": {"due"}, "q": {"x y"}, "page": {"3"}})
 	for key, want := range map[string]string{f.SortLink("due"): "/ui/tasks?q=x+y&sort=-due", f.SortLink("name"): "/ui/tasks?q=x+y", f.PageLink(1): "/ui/tasks?q=x+y&sort=due",
 		f.link("phase", "held"): "/ui/tasks?phase=held&q=x+y&sort=due"} {

@@ -40,7 +40,6 @@ var functions = template.FuncMap{
 	"lead":        lead,
 	"after":       after,
 	"add":         func(a, b int) int { return a + b },
-	"sorts":       func() []sorting { return sortings },
 	"column":      func(f filter, name, label string) column { return column{label, f.SortLink(name), f.Sorted(name)} },
 	"pieces":      pieces,
 	"eventLink":   eventLink,
@@ -56,11 +55,6 @@ var functions = template.FuncMap{
 	},
 	"deciding": func(t *apispec.TaskOverview) bool { return urgency(t) == 2 },
 }
-
-// sorting is an order of tasks, as people choose it.
-type sorting struct{ Value, Label string }
-
-var sortings = []sorting{{"name", "by name"}, {"phase", "most urgent first"}, {"last", "latest run first"}, {"due", "next due first"}}
 
 // column is the head of a column by which a list can be sorted.
 type column struct{ Label, Link, Sorted string }

@@ -2,6 +2,7 @@ package web
 
 import (
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -98,6 +99,22 @@ func (f filter) Sorted(name string) string {
 		return "descending"
 	}
 	return "ascending"
+}
+
+// sorting is an order of tasks, as people choose it.
+type sorting struct{ Value, Label string }
+
+var sortings = []sorting{{"name", "by name"}, {"phase", "most urgent first"}, {"last", "latest run first"}, {"due", "next due first"}}
+
+// Sorts are the orders that people can choose, and the one in force.
+func (f filter) Sorts() []sorting {
+	all := slices.Clone(sortings)
+	for _, s := range sortings {
+		if f.Sort == "-"+s.Value {
+			all = append(all, sorting{f.Sort, s.Label + ", reversed"})
+		}
+	}
+	return all
 }
 
 // All is the address of everything.
