@@ -69,6 +69,9 @@ func New(t testing.TB) *Browser {
 	if _, err := chromedp.Call(ctx, emulation.SetFocusEmulationEnabled, emulation.SetFocusEmulationEnabledParams{Enabled: true}); err != nil {
 		t.Fatal(err)
 	}
+	if _, err := chromedp.Call(ctx, emulation.SetLocaleOverride, emulation.SetLocaleOverrideParams{Locale: "en-GB"}); err != nil { // whatever the machine's is
+		t.Fatal(err)
+	}
 	b.Window(1200, 900)
 	go func() {
 		for m, err := range chromedp.Console(ctx) {
@@ -99,7 +102,7 @@ func start(t testing.TB) context.Context {
 		chromedp.ExecPath(testtools.Browser(t)), chromedp.NoSandbox, chromedp.UserDataDir(filepath.Join(dir, "profile")),
 		chromedp.Env("FONTCONFIG_FILE="+fonts(t, dir), "TZ=UTC"),
 		chromedp.Flag("disable-gpu", true), chromedp.Flag("disable-quic", true), chromedp.Flag("disable-dev-shm-usage", true),
-		chromedp.Flag("lang", "en-GB"), chromedp.Flag("hide-scrollbars", true), chromedp.Flag("font-render-hinting", "none"))
+		chromedp.Flag("hide-scrollbars", true), chromedp.Flag("font-render-hinting", "none"))
 	allocator, release := chromedp.NewExecAllocator(context.Background(), options...)
 	ctx, cancel := chromedp.NewContext(allocator)
 	end := func() {

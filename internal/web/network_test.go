@@ -175,6 +175,7 @@ func (n *network) end(task state.Task, run state.Run, at time.Time, seconds floa
 	run.Ended = at
 	run.Started = at.Add(-time.Duration(seconds * float64(time.Second)))
 	run.Created, run.Seen = run.Started.Add(-400*time.Millisecond), run.Started.Add(-time.Second)
+	run.Launched, run.Planned = run.Started.Add(-80*time.Millisecond), run.Started.Add(at.Sub(run.Started)*2/5)
 	n.record(state.RunKey(run.Task, run.ID), run)
 	next, _ := task.Conclude(run, "D")
 	return next
@@ -230,7 +231,7 @@ func (n *network) waits() {
 		Created: n.ago(4*time.Minute + 11*time.Second), Started: n.ago(4*time.Minute + 10*time.Second), Wait: wait, Entries: entries, Changes: driver.Count(resources),
 		Reason: state.Reason{Code: state.ReasonChanged, Text: "what the condition shows has changed: " + entries.String()}}
 	run.Plan, run.PlanData = state.Kept{Name: run.ID + "-plan"}, state.Kept{Name: run.ID + "-plan-data"}
-	data, err := json.Marshal(driver.Plan{Resources: resources, Digest: "P"})
+	data, err := json.Marshal(driver.Plan{Resources: resources, Digest: "P"}.WithCauses(entries.Entries))
 	if err != nil {
 		n.t.Fatal(err)
 	}

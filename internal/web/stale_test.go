@@ -76,7 +76,7 @@ func TestPages_SaySinceWhenTheyAreNotUpToDate(t *testing.T) {
 	}
 	drop(true)
 	shows(b, t, "that it is not up to date", stale)
-	if text := b.Text("#stale"); !strings.Contains(text, "Not up to date since "+time.Now().UTC().Format("Jan")) {
+	if text := b.Text("#stale"); !strings.Contains(text, "Not up to date since "+time.Now().UTC().Format("2 Jan")) {
 		t.Error(text)
 	}
 	if text := b.Text("main"); !strings.Contains(text, "applied") {
