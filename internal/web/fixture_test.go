@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -82,8 +83,19 @@ func pagesOn(ctx context.Context, t testing.TB, store state.Store, hcl string, a
 		add(&options)
 	}
 	handler := api.New(options)
+	// A page may have gone while its read goes on. The store is closed after all reads.
+	var reading sync.RWMutex
+	t.Cleanup(reading.Lock)
+	waited := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !reading.TryRLock() {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		defer reading.RUnlock()
+		handler.ServeHTTP(w, r)
+	})
 	return web.New(ctx, web.Options{
-		API: apiclient.Local(handler), Who: api.Sender, MayAct: web.MayAct, Version: "1.2.3", Now: time.Now, Log: log,
+		API: apiclient.Local(waited), Who: api.Sender, MayAct: web.MayAct, Version: "1.2.3", Now: time.Now, Log: log,
 	})
 }
 
