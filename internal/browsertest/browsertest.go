@@ -94,13 +94,14 @@ func start(t testing.TB) context.Context {
 	if shared.ctx != nil {
 		return shared.ctx
 	}
+	program, folders := testtools.Browser(t), testtools.Fonts(t)
 	dir, err := os.MkdirTemp("", "browsertest-")
 	if err != nil {
 		t.Fatal(err)
 	}
 	options := append(chromedp.DefaultExecAllocatorOptions[:len(chromedp.DefaultExecAllocatorOptions):len(chromedp.DefaultExecAllocatorOptions)],
-		chromedp.ExecPath(testtools.Browser(t)), chromedp.NoSandbox, chromedp.UserDataDir(filepath.Join(dir, "profile")),
-		chromedp.Env("FONTCONFIG_FILE="+fonts(t, dir), "TZ=UTC"),
+		chromedp.ExecPath(program), chromedp.NoSandbox, chromedp.UserDataDir(filepath.Join(dir, "profile")),
+		chromedp.Env("FONTCONFIG_FILE="+fonts(t, dir, folders), "TZ=UTC"),
 		chromedp.Flag("disable-gpu", true), chromedp.Flag("disable-quic", true), chromedp.Flag("disable-dev-shm-usage", true),
 		chromedp.Flag("hide-scrollbars", true), chromedp.Flag("font-render-hinting", "none"))
 	allocator, release := chromedp.NewExecAllocator(context.Background(), options...)
@@ -119,13 +120,13 @@ func start(t testing.TB) context.Context {
 }
 
 // fonts writes a configuration in which there are only the fonts of the tests.
-func fonts(t testing.TB, dir string) string {
+func fonts(t testing.TB, dir string, folders []string) string {
 	t.Helper()
 	alias := func(family, font string) string {
 		return fmt.Sprintf("<match><test name=\"family\"><string>%s</string></test><edit name=\"family\" mode=\"assign\" binding=\"strong\"><string>%s</string></edit></match>\n", family, font)
 	}
 	text := "<?xml version=\"1.0\"?>\n<!DOCTYPE fontconfig SYSTEM \"fonts.dtd\">\n<fontconfig>\n"
-	for _, d := range testtools.Fonts(t) {
+	for _, d := range folders {
 		text += "<dir>" + d + "</dir>\n"
 	}
 	text += "<cachedir>" + filepath.Join(dir, "fonts") + "</cachedir>\n" +
