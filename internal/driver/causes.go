@@ -44,24 +44,31 @@ func (p Plan) WithCauses(entries []state.EntryChange) Plan {
 			found[i] = index.byValues(r.Attributes)
 		}
 		if module := moduleInstance(r.Address); module != "" {
-			ofModule[module] = append(ofModule[module], found[i]...)
+			ofModule[module] = firstCauses(slices.Concat(ofModule[module], found[i]))
 		}
 	}
 	left := maxAllCauses
 	for i := range p.Resources {
 		r := &p.Resources[i]
-		if len(found[i]) == 0 {
-			found[i] = ofModule[moduleInstance(r.Address)]
+		causes := found[i]
+		if len(causes) == 0 {
+			causes = ofModule[moduleInstance(r.Address)]
 		}
-		slices.Sort(found[i])
-		causes := slices.Compact(found[i])
-		causes = causes[:min(len(causes), maxCauses, left)]
+		causes = causes[:min(len(causes), left)]
 		left -= len(causes)
 		for _, n := range causes {
 			r.Causes = append(r.Causes, entries[n].Name)
 		}
 	}
 	return p
+}
+
+// firstCauses returns the entries in their order, each once: maxCauses at most. It
+// changes the slice that it gets.
+func firstCauses(entries []int) []int {
+	slices.Sort(entries)
+	entries = slices.Compact(entries)
+	return entries[:min(len(entries), maxCauses)]
 }
 
 // entryIndex finds entries by what a plan names.
@@ -90,8 +97,9 @@ func newEntryIndex(entries []state.EntryChange) *entryIndex {
 	x := &entryIndex{entries: entries, tokens: map[string][]token{}, groups: map[string][]int{}}
 	for n, e := range entries {
 		add := func(text string, s side) {
-			if text != "" && !slices.ContainsFunc(x.tokens[text], func(t token) bool { return t.entry == n }) {
-				x.tokens[text] = append(x.tokens[text], token{n, s})
+			known := x.tokens[text]
+			if again := len(known) > 0 && known[len(known)-1].entry == n; text != "" && !again {
+				x.tokens[text] = append(known, token{n, s})
 			}
 		}
 		named := either
@@ -148,6 +156,9 @@ func (x *entryIndex) byKey(r ResourceChange) []int {
 		}
 		var entries []int
 		for _, n := range x.groups[key] {
+			if len(entries) == maxCauses {
+				break
+			}
 			if possible(n) {
 				entries = append(entries, n)
 			}
@@ -195,7 +206,7 @@ func (x *entryIndex) byValues(attributes []AttributeChange) []int {
 			causes = append(causes, n)
 		}
 	}
-	return causes
+	return firstCauses(causes)
 }
 
 // evidence is where the lines that only one side has name an entry.

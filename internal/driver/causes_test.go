@@ -109,6 +109,21 @@ func TestWithCauses_ResourcesOfOneModuleInstanceShareThem(t *testing.T) {
 	}
 }
 
+func TestWithCauses_EachResourceOfAModuleInstanceHasTheSame(t *testing.T) {
+	var plan driver.Plan
+	for n := range 3 { // these name the entry
+		plan.Resources = append(plan.Resources, of(fmt.Sprintf(`module.web.module.server["blue"].aws_a.b[%d]`, n), driver.Create, value("target", nil, "10.0.0.3")))
+	}
+	for n := range 3 { // and these name none
+		plan.Resources = append(plan.Resources, of(fmt.Sprintf(`module.web.module.server["blue"].random_id.c[%d]`, n), driver.Create))
+	}
+	for _, r := range plan.WithCauses(changed).Resources {
+		if !cmp.Equal(r.Causes, []string{web3}) {
+			t.Errorf("%s has the causes %v", r.Address, r.Causes)
+		}
+	}
+}
+
 func TestWithCauses_LeavesThePlanAsItIs(t *testing.T) {
 	plan := driver.Plan{Resources: []driver.ResourceChange{of(`aws_a.b["web-3"]`, driver.Create)}}
 	with := plan.WithCauses(changed)
