@@ -22,10 +22,13 @@ func (l local) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	answer := &recorded{header: http.Header{}, status: http.StatusOK}
 	l.ServeHTTP(answer, r)
+	if err := r.Context().Err(); err != nil {
+		return nil, err
+	}
 	return &http.Response{
 		StatusCode: answer.status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 		Header: answer.header, Body: io.NopCloser(&answer.body), ContentLength: int64(answer.body.Len()), Request: r,
-	}, r.Context().Err()
+	}, nil
 }
 
 // recorded keeps an answer.
