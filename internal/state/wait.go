@@ -168,13 +168,25 @@ func (r Run) AppliedElsewhere() bool {
 	return r.Resumed != nil && r.Wait != nil && r.Wait.For.Elsewhere()
 }
 
-// Approved is the approval of what the run applies; nil if the run has none. An approval
-// does not count any more if the run waits again, because something else would be applied.
+// Approved is the approval of what the run applies; nil if the run has none. One from
+// before the run waited again counts no more: something else would be applied. Times are
+// not compared, because other clocks may differ.
 func (r Run) Approved() *Approval {
-	if w := r.Wait; r.Approval != nil && w != nil && w.For == WaitApproval && r.Approval.At.Before(w.Since) {
+	if r.Approval == nil {
+		return nil
+	}
+	if w := r.Wait; w != nil && w.For == WaitApproval && (r.Resumed == nil || w.Content != nil && !r.Approval.Content.covers(*w.Content)) {
 		return nil
 	}
 	return r.Approval
+}
+
+// covers reports whether an approval of the content is one of another content, too.
+func (c Content) covers(other Content) bool {
+	if c.Plan == "" {
+		other = other.OfInput()
+	}
+	return c == other
 }
 
 // Intended is when the run was last intended: when it was decided, or resumed.
@@ -187,8 +199,8 @@ func (r Run) Intended() time.Time {
 
 // Worked is how long the run has worked until a time, without its waits.
 func (r Run) Worked(until time.Time) time.Duration {
-	if r.Wait != nil && (r.Resumed == nil || r.Resumed.At.Before(r.Wait.Since)) {
-		until = r.Wait.Since // it still waits, or ended while it did
+	if r.Wait != nil && r.Claim == "" {
+		until = r.Wait.Since // no runner has claimed it since it began to wait
 	}
 	return max(0, until.Sub(r.Started)-r.Waited)
 }
