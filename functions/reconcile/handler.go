@@ -63,7 +63,7 @@ type handler struct {
 	metrics     *metrics.Writer
 	notify      *notify.Set
 	bus         []outbox.Sink // the event bus, if there is one
-	stack       string        // its name
+	stack       string        // name of the deployment
 
 	said    outbox.Said
 	source  overlay.Source

@@ -1468,7 +1468,7 @@ type VersionResponse struct {
 	GoVersion string  `json:"go_version"`
 	RequestID UUID    `json:"request_id"`
 
-	// Sender who sent the request, as the API knows them: what they decide has this name
+	// Sender the name that the API has for the sender of the request, such as in approvals
 	Sender *string `json:"sender,omitempty"`
 
 	// Version of the program

@@ -68,7 +68,8 @@ type Reconciler struct {
 	Gates func(map[string]state.Gate)
 	// Sinks returns what takes events, beside the log; may be nil.
 	Sinks func() []outbox.Sink
-	// Stack is the name of the deployment in AWS, which events name; else empty.
+	// Stack is the name of the deployment in AWS; messages about events have it in the
+	// command that shows the pages. Empty elsewhere.
 	Stack string
 
 	// Patience is how long Once waits for a lease that another holds: as long as
