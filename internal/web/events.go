@@ -83,8 +83,6 @@ type news struct {
 	rest  time.Duration   // the same while nothing changes
 	lasts time.Duration   // a stream
 	read  func(context.Context) (digests, error)
-	// changed is called before pages are told of a change.
-	changed func()
 
 	mu      sync.Mutex
 	streams map[*stream]struct{}
@@ -198,9 +196,6 @@ func (n *news) tell(ctx context.Context, now digests) {
 	}
 	if n.overall != now[""] {
 		n.overall, n.moved = now[""], time.Now()
-	}
-	if n.last == nil || n.last[everything] != now[everything] {
-		n.changed()
 	}
 	n.last = now
 	for s := range n.streams {

@@ -28,7 +28,7 @@ func (p *pages) health(r *http.Request) (view, error) {
 	if err != nil {
 		return view{}, err
 	}
-	page := healthPage{Overview: o, Healthy: o.Healthy, Alerts: alerts(o), Leader: o.Leader, Store: o.Store,
+	page := healthPage{Overview: o.Overview, Healthy: o.Healthy, Alerts: alerts(o.Overview), Leader: o.Leader, Store: o.Store,
 		Gates: apispec.Deref(o.Gates), Overrides: o.Overrides}
 	if page.Version, err = read(r.Context(), p.source, "version", p.source.Version); err != nil {
 		return view{}, err
@@ -41,7 +41,7 @@ func (p *pages) health(r *http.Request) (view, error) {
 	if refuses(err) {
 		err = nil // an instance that is alone
 	}
-	return view{title: "Health", template: "health", topic: everything, quiet: true, data: page}, err
+	return view{title: "Health", template: "health", topic: everything, shown: o.topics, quiet: true, data: page}, err
 }
 
 // refuses reports whether the API says that it has no answer to a request, rather than

@@ -12,7 +12,7 @@ import (
 func TestNews_AreReadOnceForAllPagesAndLessOftenWhileNothingChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var reads, state atomic.Int64
-		n := &news{ctx: t.Context(), every: 5 * time.Second, rest: 15 * time.Second, changed: func() {},
+		n := &news{ctx: t.Context(), every: 5 * time.Second, rest: 15 * time.Second,
 			read: func(context.Context) (digests, error) {
 				reads.Add(1)
 				return digests{"": fmt.Sprint(state.Load())}, nil

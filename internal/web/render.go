@@ -20,13 +20,14 @@ import (
 // view is what one page shows.
 type view struct {
 	title    string
-	template string // of its content
-	data     any    // also the answer to a request for JSON
-	topic    string // task that the page is about; "" if it shows them all
-	still    bool   // the page never changes
-	again    bool   // the page is asked for again until it can be shown
-	quiet    bool   // some of what it shows changes without news
-	seen     string // digest of the topic when the page was read
+	template string  // of its content
+	data     any     // also the answer to a request for JSON
+	topic    string  // task that the page is about; "" if it shows them all
+	still    bool    // the page never changes
+	again    bool    // the page is asked for again until it can be shown
+	quiet    bool    // some of what it shows changes without news
+	shown    digests // of the overview that the page shows; nil if it shows none
+	seen     string  // digest of the topic in shown
 }
 
 // frame is what the layout shows around a view.
@@ -76,10 +77,10 @@ func (p *pages) page(show func(*http.Request) (view, error)) http.HandlerFunc {
 			p.fail(w, r, err)
 			return
 		}
-		if before == nil {
-			before = p.source.seen() // the page has read it
+		if v.shown == nil {
+			v.shown = before
 		}
-		v.seen = before[v.topic]
+		v.seen = v.shown[v.topic]
 		p.render(w, r, http.StatusOK, v)
 	}
 }

@@ -26,7 +26,7 @@ func (p *pages) runs(r *http.Request) (view, error) {
 		return view{}, err
 	}
 	latest, err := read(r.Context(), p.source, "runs", p.source.LatestRuns)
-	return view{title: "Runs", template: "runs", data: runsOf(o, latest, r.URL.Query())}, err
+	return view{title: "Runs", template: "runs", shown: o.topics, data: runsOf(o.Overview, latest, r.URL.Query())}, err
 }
 
 // runsOf selects what the page of runs shows, the latest first. Of the latest runs more

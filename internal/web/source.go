@@ -29,6 +29,7 @@ type source struct {
 	era  atomic.Int64 // changes when what is kept is dropped
 	mu   sync.Mutex
 	kept map[string]answer // by what was read
+	last string            // digest of the latest overview; "" if it could not be read
 }
 
 // maxKept is how many answers are kept: far more than those of all pages that can be open
@@ -53,14 +54,14 @@ func read[T any](ctx context.Context, s *source, key string, do func(context.Con
 	case age < s.fresh:
 		return value, kept.err
 	case age < 2*s.fresh && ok:
-		go func() { _, _ = again(context.WithoutCancel(ctx), s, key, do) }() // who waits for it gets its error
+		go func() { _, _ = again(context.WithoutCancel(ctx), s, key, do) }() // its callers get the error
 		return value, nil
 	}
 	return again(ctx, s, key, do)
 }
 
-// again reads, once for all who ask for the same at that time. Who comes a moment too late
-// for that gets what was read then.
+// again reads, once for all callers at that time. Callers that come a moment later get
+// the same answer.
 func again[T any](ctx context.Context, s *source, key string, do func(context.Context) (T, error)) (T, error) {
 	era := s.era.Load()
 	result := s.reads.DoChan(fmt.Sprint(era, " ", key), func() (any, error) {
@@ -111,12 +112,18 @@ func (s *source) recent(key string) (answer, time.Duration) {
 	return kept, s.now().Sub(kept.at)
 }
 
-// keep keeps what was read, unless it was all dropped meanwhile: it may be from before.
+// keep keeps what was read, unless everything was dropped meanwhile: it may be from
+// before. An overview that shows a change drops everything else, so that no page shows it
+// together with what was read before.
 func (s *source) keep(era int64, key string, value any, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.era.Load() != era {
 		return
+	}
+	if o, ok := value.(snapshot); ok && o.topics[everything] != s.last {
+		s.last = o.topics[everything]
+		s.drop()
 	}
 	now := s.now()
 	for key, a := range s.kept {
@@ -135,20 +142,13 @@ func (s *source) keep(era int64, key string, value any, err error) {
 func (s *source) forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.era.Add(1)
-	clear(s.kept)
+	s.drop()
 }
 
-// outdate drops everything that is older than the overview, which shows a change.
-func (s *source) outdate() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+// drop drops everything that is kept. The caller holds mu.
+func (s *source) drop() {
 	s.era.Add(1)
-	for key := range s.kept {
-		if key != overviewKey {
-			delete(s.kept, key)
-		}
-	}
+	clear(s.kept)
 }
 
 const overviewKey = "overview"
@@ -159,9 +159,8 @@ type snapshot struct {
 	topics digests
 }
 
-func (s *source) overview(ctx context.Context) (apispec.Overview, error) {
-	o, err := read(ctx, s, overviewKey, s.readOverview)
-	return o.Overview, err
+func (s *source) overview(ctx context.Context) (snapshot, error) {
+	return read(ctx, s, overviewKey, s.readOverview)
 }
 
 // latest reads the overview, unless that was done a moment ago.

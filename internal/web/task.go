@@ -87,7 +87,7 @@ func (p *pages) task(r *http.Request) (view, error) {
 			page.Others = append(page.Others, a)
 		}
 	}
-	return view{title: name, template: "task", topic: name, data: page}, nil
+	return view{title: name, template: "task", topic: name, shown: o.topics, data: page}, nil
 }
 
 // plan reads the plan that a task waits with, or that shows its drift; nil if there is

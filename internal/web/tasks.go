@@ -54,7 +54,7 @@ func (p *pages) tasks(r *http.Request) (view, error) {
 	if err != nil {
 		return view{}, err
 	}
-	return view{title: "Tasks", template: "tasks", data: tasksOf(o, r.URL.Query())}, nil
+	return view{title: "Tasks", template: "tasks", shown: o.topics, data: tasksOf(o.Overview, r.URL.Query())}, nil
 }
 
 // tasksOf selects what the page of tasks shows.

@@ -61,7 +61,7 @@ func New(ctx context.Context, o Options) http.Handler {
 	o.Poll = cmp.Or(o.Poll, 2*time.Second)
 	o.Rest = cmp.Or(o.Rest, o.Poll)
 	p := &pages{Options: o, source: newSource(o), version: staticVersion()}
-	p.news = &news{ctx: ctx, every: o.Poll, rest: o.Rest, lasts: streamTime, read: p.source.latest, changed: p.source.outdate}
+	p.news = &news{ctx: ctx, every: o.Poll, rest: o.Rest, lasts: streamTime, read: p.source.latest}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+Root+"{$}", func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, Root+"tasks", http.StatusFound)
