@@ -147,3 +147,22 @@ func TestPages_SaySinceWhenTheStoreIsAway(t *testing.T) {
 	away.Store(false)
 	b.Until("No run yet")
 }
+
+func TestPages_ThatBeganWithAnErrorAreKeptUpToDate(t *testing.T) {
+	var phase atomic.Value
+	phase.Store(apispec.Phase(""))
+	s := handled(t, io.Discard, func(w http.ResponseWriter, _ *http.Request) {
+		if phase.Load() == apispec.Phase("") {
+			w.WriteHeader(http.StatusInternalServerError)
+			return
+		}
+		_ = json.NewEncoder(w).Encode(apispec.Overview{Healthy: true, Tasks: []apispec.TaskOverview{{Name: "web", Phase: phase.Load().(apispec.Phase)}}})
+	})
+	b := browsertest.New(t)
+	b.Open(s.url + "/ui/tasks")
+	b.Until("This page cannot be shown", "tries again")
+	phase.Store(apispec.PhaseApplied)
+	b.Until("web", "applied")
+	phase.Store(apispec.PhaseFailing)
+	b.Until("web", "failing")
+}

@@ -45,9 +45,13 @@
     log.dataset.follow = log.scrollHeight - log.scrollTop - log.clientHeight < 20 ? 'yes' : 'no';
   }, true);
 
-  // The address, the icon and what a screen reader says follow the content.
+  // The address, the icon and what a screen reader says follow the content. In place of an
+  // error, which has no stream, the page is loaded as a whole.
+  let wrong = document.getElementById('main').dataset.error;
   const around = () => {
     const main = document.getElementById('main');
+    if (wrong && !main.dataset.error) location.reload();
+    wrong = main.dataset.error;
     const url = main.getAttribute('hx-get');
     if (!url) document.getElementById('news')?.remove(); // nothing will change: the stream ends
     if (url && url !== location.pathname + location.search) history.replaceState(null, '', url + location.hash);
