@@ -271,6 +271,21 @@ func (b *Browser) WithoutScripts() {
 	}
 }
 
+// Behind opens pages from now on as a tab that is behind another one.
+func (b *Browser) Behind() {
+	b.t.Helper()
+	const script = "window.behind = true; Object.defineProperty(Document.prototype, 'hidden', { get: () => window.behind })"
+	if _, err := chromedp.Call(b.ctx, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: script}); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// Front brings the tab of a page to the front that was opened behind another one.
+func (b *Browser) Front() {
+	b.t.Helper()
+	Eval[bool](b, "window.behind = false; document.dispatchEvent(new Event('visibilitychange'))")
+}
+
 // Accessible fails the test for everything on the page that violates WCAG 2.2 AA.
 func (b *Browser) Accessible() {
 	b.t.Helper()

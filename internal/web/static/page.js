@@ -84,6 +84,13 @@
     if (ctx?.sourceElement?.id === 'news' && ctx.response?.status === 401) refresh();
   });
   on('htmx:sse:error', refresh);
+  // A browser connects to a server six times at most: a page that was opened in the
+  // background connects when it is seen.
+  on('htmx:before:request', (e) => { if (e.detail.ctx.sourceElement?.id === 'news' && document.hidden) e.preventDefault(); });
+  on('visibilitychange', () => {
+    const news = document.getElementById('news');
+    if (news && !document.hidden) htmx.trigger(news, 'watch');
+  });
   on('htmx:sse:after:connection', hear);
   on('alive', hear);
   setInterval(() => { if (!stale.hidden || Date.now() - heard > 40000) refresh(); }, 5000);
