@@ -84,8 +84,8 @@ func TestRun_ShowsHowLongItWaited(t *testing.T) {
 	}{
 		"it never waited":                {func(*state.Run) {}, 0},
 		"it ended while it waited":       {func(r *state.Run) { r.Wait = wait(1) }, 49 * time.Minute},
-		"it went on":                     {func(r *state.Run) { r.Wait, r.Resumed, r.Waited = wait(1), &state.Resume{At: at(30)}, 30*time.Minute }, 30 * time.Minute},
-		"it ended while it waited again": {func(r *state.Run) { r.Wait, r.Resumed, r.Waited = wait(40), &state.Resume{At: at(30)}, 30*time.Minute }, 40 * time.Minute},
+		"it went on":                     {func(r *state.Run) { r.Wait, r.Claim, r.Waited = wait(1), "c", 30*time.Minute }, 30 * time.Minute},
+		"it ended while it waited again": {func(r *state.Run) { r.Wait, r.Waited = wait(40), 30*time.Minute }, 40 * time.Minute},
 		"it has not ended":               {func(r *state.Run) { r.Wait, r.Ended = wait(1), time.Time{} }, 0},
 	} {
 		r := run
