@@ -161,7 +161,7 @@ type rawAPI struct {
 	block.Origin
 	BindAddress   block.String  `key:"bind_address" unset:"every interface" example:"127.0.0.1" doc:"IP address that the API listens on"`
 	Hosts         block.Strings `key:"hosts" unset:"'localhost', IP addresses and the names of this machine" example:"terrapulse.example.com" doc:"further host names in URLs that the API accepts, against DNS rebinding; '*' is any"`
-	URL           block.String  `key:"url" unset:"events have no links" example:"https://terrapulse.example.com" doc:"address at which people reach the pages in a browser, without a path: events and 'status' link to them. The API accepts its host name. Works in AWS, too"`
+	URL           block.String  `key:"url" unset:"events have no links" example:"https://terrapulse.example.com" doc:"address at which people reach the pages in a browser, without a path: events link to them, and 'status -http-addr' prints it. The API accepts its host name. Works in AWS, too"`
 	Token         block.String  `key:"token" doc:"bearer token that allows everything: plain text, or a template such as '{{ env \"TERRAPULSE_TOKEN\" }}'. If it is set, only '/v1/health' works without a token"`
 	TokenFile     block.String  `key:"token_file" example:"/etc/terrapulse/token" doc:"file with the token, in place of 'token'; it is read again for each request"`
 	ReadToken     block.String  `key:"read_token" doc:"bearer token that allows requests that change nothing; needs 'token'"`
