@@ -2,6 +2,7 @@ package web
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"net/url"
@@ -104,7 +105,7 @@ func (p *pages) act(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	p.news.stir()
-	http.Redirect(w, r, taskURL(name)+"?done="+action, http.StatusSeeOther)
+	http.Redirect(w, r, fmt.Sprintf("%s?done=%s&at=%d", taskURL(name), action, p.Now().Unix()), http.StatusSeeOther)
 }
 
 // refuse shows why the API has not done what a button says, and where the viewer goes

@@ -3,6 +3,7 @@ package web_test
 import (
 	"bufio"
 	"context"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -142,9 +143,12 @@ func TestPages_ShowCharactersThatHideOthers(t *testing.T) {
 func TestPages_OnlyTheirOwnButtonsSayWhatWasDone(t *testing.T) {
 	s := newSite(t, "web")
 	for site, says := range map[string]bool{"same-origin": true, "": true, "none": false, "cross-site": false} {
-		res, page := s.ask(http.MethodGet, "/ui/tasks/web?done=approve", http.Header{"Sec-Fetch-Site": {site}, "Sec-Fetch-Mode": {"navigate"}, "Sec-Fetch-Dest": {"document"}})
-		if got := strings.Contains(page, "You have approved the plan"); got != says || strings.Contains(page, `hx-get="/ui/tasks/web?done=approve"`) != says {
-			t.Errorf("%q: %s, the page says so: %v", site, res.Status, got)
+		for age, recent := range map[time.Duration]bool{0: true, 2 * time.Minute: false} {
+			path := fmt.Sprintf("/ui/tasks/web?done=approve&at=%d", time.Now().Add(-age).Unix())
+			res, page := s.ask(http.MethodGet, path, http.Header{"Sec-Fetch-Site": {site}, "Sec-Fetch-Mode": {"navigate"}, "Sec-Fetch-Dest": {"document"}})
+			if got := strings.Contains(page, "You have approved the plan"); got != (says && recent) || strings.Contains(page, `hx-get="/ui/tasks/web?done=approve`) != got {
+				t.Errorf("%q, %s later: %s, the page says so: %v", site, age, res.Status, got)
+			}
 		}
 	}
 }

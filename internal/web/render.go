@@ -9,6 +9,7 @@ import (
 	"html/template"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -106,7 +107,7 @@ func (p *pages) render(w http.ResponseWriter, r *http.Request, status int, v vie
 		Viewer: viewer{Name: who.Name, Proven: who.Authenticated, MayAct: p.MayAct(r), Session: access.Token(r.Context()) != "" && r.Header.Get("Cookie") != ""},
 		Data:   v.data,
 	}
-	f.Notice, f.URL = notice(r)
+	f.Notice, f.URL = notice(r, f.Now)
 	switch {
 	case v.still:
 	case v.again:
@@ -194,14 +195,21 @@ func statusOf(err error) int {
 	return http.StatusBadGateway
 }
 
+// noticeTime is how long a page says what the viewer has done. Later, another plan may
+// wait on the open page, which nobody has approved.
+const noticeTime = time.Minute
+
 // notice is what a page says after the viewer has acted, and the address of the page. A
 // link from elsewhere must not say that a plan was approved.
-func notice(r *http.Request) (text, address string) {
+func notice(r *http.Request, now time.Time) (text, address string) {
 	query := r.URL.Query()
-	if site := r.Header.Get("Sec-Fetch-Site"); !query.Has("done") || site == "same-origin" || site == "" {
+	at, _ := strconv.ParseInt(query.Get("at"), 10, 64)
+	site, age := r.Header.Get("Sec-Fetch-Site"), now.Sub(time.Unix(at, 0)).Abs()
+	if !query.Has("done") || age < noticeTime && (site == "same-origin" || site == "") {
 		return notices[query.Get("done")], r.URL.RequestURI()
 	}
 	query.Del("done")
+	query.Del("at")
 	u := *r.URL
 	u.RawQuery = query.Encode()
 	return "", u.RequestURI()
