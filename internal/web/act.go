@@ -1,6 +1,7 @@
 package web
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -16,6 +17,10 @@ import (
 var errMayNotAct = errors.New("you may only read these pages: sign in with a token that may act")
 
 var errNoPlan = errors.New("the request names no plan: open the page of the task, and decide there")
+
+var errNoRun = errors.New("the request names no run: open the page of the task, and cancel it there")
+
+var errRunChanged = errors.New("the run has changed, and was not cancelled")
 
 // MayAct reports whether a viewer of an instance's pages may act: with a token that
 // may, or a client certificate; if neither is required, on this machine only.
@@ -89,7 +94,9 @@ func (p *pages) act(w http.ResponseWriter, r *http.Request) {
 	case "retry":
 		_, err = c.RetryTask(ctx, name)
 	case "cancel":
-		_, err = c.CancelTask(ctx, name)
+		if err = p.unchanged(ctx, name, r.PostFormValue("run"), r.PostFormValue("state")); err == nil {
+			_, err = c.CancelTask(ctx, name)
+		}
 	case "enable":
 		if err = c.AllowTask(ctx, name); err == nil && r.PostFormValue("run") != "" {
 			_, err = c.RunTask(ctx, name)
@@ -106,6 +113,19 @@ func (p *pages) act(w http.ResponseWriter, r *http.Request) {
 	}
 	p.news.stir()
 	http.Redirect(w, r, fmt.Sprintf("%s?done=%s&at=%d", taskURL(name), action, p.Now().Unix()), http.StatusSeeOther)
+}
+
+// unchanged returns an error if a run is no longer as the page showed it. To cancel a run
+// that waits applies nothing; to cancel one that works interrupts Terraform.
+func (p *pages) unchanged(ctx context.Context, task, id, shown string) error {
+	if id == "" {
+		return errNoRun
+	}
+	run, err := p.source.Run(ctx, task, id)
+	if err == nil && string(run.State) != shown {
+		return fmt.Errorf("%w: it is %s, and was %s when the page was shown", errRunChanged, run.State, shown)
+	}
+	return err
 }
 
 // refuse shows why the API has not done what a button says, and where the viewer goes

@@ -12,6 +12,8 @@ type action struct {
 	Tone        string `json:"-"`              // "primary" for what probably has to be done, "danger" for what cannot be undone
 	Comment     bool   `json:"-"`              // it takes a comment
 	Plan        string `json:"plan,omitempty"` // the plan that it is about
+	Run         string `json:"run,omitempty"`  // the run that it is about
+	State       string `json:"-"`              // of Run, on which the consequence depends
 	Also        string `json:"-"`              // another button, which runs the task, too
 	URL         string `json:"-"`              // that a request goes to
 }
@@ -47,7 +49,7 @@ func actionsOf(p taskPage) []action {
 		all = append(all, hold)
 	}
 	if live != nil {
-		cancel := action{Name: "cancel", Label: "Cancel the run", Confirm: "Cancel the run", Tone: "danger",
+		cancel := action{Name: "cancel", Label: "Cancel the run", Confirm: "Cancel the run", Tone: "danger", Run: live.ID, State: string(live.State),
 			Consequence: "Terraform is interrupted, and killed if it has not ended a minute later. What it has changed so far stays changed. The task runs again when its input or definition changes, or when somebody requests a run."}
 		if live.State != apispec.RunStateRunning {
 			cancel.Tone = ""

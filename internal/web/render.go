@@ -187,8 +187,10 @@ func statusOf(err error) int {
 		return http.StatusNotFound
 	case errors.Is(err, errMayNotAct):
 		return http.StatusForbidden
-	case errors.Is(err, errNoPlan):
+	case errors.Is(err, errNoPlan), errors.Is(err, errNoRun):
 		return http.StatusBadRequest
+	case errors.Is(err, errRunChanged):
+		return http.StatusConflict
 	case errors.As(err, &refused) && refused.Status >= http.StatusBadRequest:
 		return refused.Status
 	}

@@ -132,6 +132,30 @@ func TestTaskPage_RefusesAPlanThatHasChangedMeanwhile(t *testing.T) {
 	}
 }
 
+func TestTaskPage_CancelsTheRunThatItShows(t *testing.T) {
+	s := newSite(t, "web")
+	live := s.live()
+	cancel := func(form url.Values) int {
+		status, _ := s.post("/ui/tasks/web/cancel", form)
+		return status
+	}
+	if page, _ := s.page("/ui/tasks/web"); !strings.Contains(page, `name="run" value="`+live.run.ID+`"><input type="hidden" name="state" value="running"`) {
+		t.Errorf("the button does not say which run it cancels:\n%s", page)
+	}
+	for _, c := range []struct {
+		run, state string
+		want       int
+	}{{"", "", http.StatusBadRequest}, {"none", "running", http.StatusNotFound}, {live.run.ID, "waiting", http.StatusConflict}, {live.run.ID, "running", http.StatusOK}} {
+		if got := cancel(url.Values{"run": {c.run}, "state": {c.state}}); got != c.want {
+			t.Errorf("run %q, shown as %q: %d, want %d", c.run, c.state, got, c.want)
+		}
+		run, err := state.Read[state.Run](t.Context(), s.store, state.RunKey("web", live.run.ID))
+		if err != nil || (run.Data.Cancel != "") != (c.want == http.StatusOK) {
+			t.Errorf("run %q, shown as %q: it is cancelled by %q, %v", c.run, c.state, run.Data.Cancel, err)
+		}
+	}
+}
+
 func TestTaskPage_ShowsThePlanAndItsTextOfAnySize(t *testing.T) {
 	s := newSite(t, "web", "large")
 	plan, text := poolPlan()
