@@ -142,6 +142,9 @@ func since(t *apispec.TaskOverview) *time.Time {
 
 // icon is the address of the icon that shows how much needs a person.
 func (a attention) icon(version string) string {
+	if a.Count() == 0 {
+		return Root + "static/icon.svg?v=" + version
+	}
 	return fmt.Sprintf("%sicon.svg?n=%d&v=%s", Root, min(a.Count(), mostInIcon+1), version)
 }
 

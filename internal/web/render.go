@@ -100,7 +100,10 @@ func (p *pages) render(w http.ResponseWriter, r *http.Request, status int, v vie
 	h.Set("Content-Security-Policy", policy(nonce))
 	h.Set("Vary", "HX-Request")
 	who := p.Who(r)
-	needs := p.attention()
+	needs := attention{} // strangers, who may only sign in, learn nothing
+	if access.Of(r.Context()) >= access.Read {
+		needs = p.attention()
+	}
 	f := frame{
 		Attention: needs, Icon: needs.icon(p.version), Now: p.Now(),
 		Title: v.title, Section: v.template, Stack: p.Stack, Version: p.version, Nonce: nonce, JSON: jsonURL(r),

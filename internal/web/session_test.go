@@ -108,6 +108,22 @@ func TestSession_StoryInTheBrowser(t *testing.T) {
 	}
 }
 
+func TestSignIn_TellsStrangersNothing(t *testing.T) {
+	s := newSite(t, "web")
+	s.write("web", s.ran("web", state.RunFailed, "no route"))
+	s.served()
+	res, _ := s.ask(http.MethodGet, "/ui/tasks", http.Header{"Authorization": {"Bearer " + readToken}}) // the overview is kept
+	if res.StatusCode != http.StatusOK {
+		t.Fatal(res.Status)
+	}
+	for _, path := range []string{"/ui/sign-in", "/ui/static/none.js"} {
+		_, page := s.ask(http.MethodGet, path, nil)
+		if !strings.Contains(page, "– Terrapulse</title>") || strings.Contains(page, "<title>(") || strings.Contains(page, "attention") || strings.Contains(page, "icon.svg?n=") {
+			t.Errorf("%s tells strangers how much is wrong:\n%s", path, page)
+		}
+	}
+}
+
 // attacks is a page that does what it can with the pages of another origin, with the
 // session of the viewer. It counts what works.
 const attacks = `<!doctype html><main id="main">attacks: <output></output></main>
