@@ -49,7 +49,6 @@ var functions = template.FuncMap{
 	"strip":       stripOf,
 	"since":       since,
 	"number":      number,
-	"counted":     counted,
 	"calm": func(t *apispec.TaskOverview) bool {
 		return urgency(t) == 0 && (tones[t.Phase] == good || tones[t.Phase] == calm || tones[t.Phase] == absent)
 	},

@@ -82,8 +82,10 @@ func full(chunk apispec.RunOutputResponse) bool { return !chunk.Ended && len(chu
 func (p *pages) chunk(ctx context.Context, name, id string, offset int) (apispec.RunOutputResponse, error) {
 	key := "output/" + name + "/" + id
 	if kept, age := p.source.recent(key); age < p.source.fresh {
-		if part, ok := partFrom(kept.value.(apispec.RunOutputResponse), offset); ok {
-			return part, nil
+		if chunk, ok := kept.value.(apispec.RunOutputResponse); ok {
+			if part, ok := partFrom(chunk, offset); ok {
+				return part, nil
+			}
 		}
 	}
 	return again(ctx, p.source, fmt.Sprintf("%s/%d", key, offset), func(ctx context.Context) (apispec.RunOutputResponse, error) {

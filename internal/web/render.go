@@ -51,7 +51,6 @@ type frame struct {
 // viewer is who looks at a page.
 type viewer struct {
 	Name   string
-	Proven bool
 	MayAct bool
 	// Session is set if the viewer has signed in, and can sign out.
 	Session bool
@@ -99,7 +98,6 @@ func (p *pages) render(w http.ResponseWriter, r *http.Request, status int, v vie
 	nonce := rand.Text()
 	h.Set("Content-Security-Policy", policy(nonce))
 	h.Set("Vary", "HX-Request")
-	who := p.Who(r)
 	needs := attention{} // strangers, who may only sign in, learn nothing
 	if access.Of(r.Context()) >= access.Read {
 		needs = p.attention()
@@ -107,7 +105,7 @@ func (p *pages) render(w http.ResponseWriter, r *http.Request, status int, v vie
 	f := frame{
 		Attention: needs, Icon: needs.icon(p.version), Now: p.Now(),
 		Title: v.title, Section: v.template, Stack: p.Stack, Version: p.version, Nonce: nonce, JSON: jsonURL(r),
-		Viewer: viewer{Name: who.Name, Proven: who.Authenticated, MayAct: p.MayAct(r), Session: access.Token(r.Context()) != "" && r.Header.Get("Cookie") != ""},
+		Viewer: viewer{Name: p.Who(r).Name, MayAct: p.MayAct(r), Session: access.Token(r.Context()) != "" && r.Header.Get("Cookie") != ""},
 		Data:   v.data,
 	}
 	f.Notice, f.URL = notice(r, f.Now)
