@@ -99,3 +99,13 @@ func TestOutput_ContinuesAfterItCouldNotBeRead(t *testing.T) {
 		t.Errorf("%s", body)
 	}
 }
+
+func TestOutput_StrangeRunIsAnError(t *testing.T) {
+	api, now := &printing{wrong: errors.New("there is no such run")}, time.Now()
+	p := api.pages(&now)
+	for _, run := range []string{"run", "run/0"} { // the second reads what is kept of the first
+		if _, err := p.chunk(t.Context(), "web", run, 0); err == nil || !strings.Contains(err.Error(), "no such run") {
+			t.Errorf("run %q: %v", run, err)
+		}
+	}
+}

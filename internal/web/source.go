@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -126,8 +127,8 @@ func (s *source) keep(era int64, key string, value any, err error) {
 		s.drop()
 	}
 	now := s.now()
-	for key, a := range s.kept {
-		if tooMany := len(s.kept) >= maxKept && key != overviewKey; tooMany || now.Sub(a.at) >= 2*s.fresh {
+	for key := range s.kept {
+		if len(s.kept) >= maxKept && key != overviewKey {
 			delete(s.kept, key)
 		}
 	}
@@ -136,6 +137,16 @@ func (s *source) keep(era int64, key string, value any, err error) {
 		a.value = nil
 	}
 	s.kept[key] = a
+	time.AfterFunc(2*s.fresh, s.tidy)
+}
+
+// tidy drops what is too old for every page, so that it takes no memory after people have
+// closed the pages.
+func (s *source) tidy() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.now()
+	maps.DeleteFunc(s.kept, func(_ string, a answer) bool { return now.Sub(a.at) >= 2*s.fresh })
 }
 
 // forget drops everything that is kept, after somebody has acted.

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/access"
@@ -70,6 +71,25 @@ func TestSource_KeepsNothingFromBeforeAChangeThatTheOverviewShows(t *testing.T) 
 	if page := v.data.(taskPage); page.Task.Reason.Text != "1" || len(page.Runs) != 1 {
 		t.Errorf("the overview shows %s change, and the page has %d runs", page.Task.Reason.Text, len(page.Runs))
 	}
+}
+
+func TestSource_KeepsNothingAfterThePagesAreClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSource(Options{Poll: 2 * time.Second, Now: time.Now})
+		kept := func() int {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			return len(s.kept)
+		}
+		if _, err := read(t.Context(), s, "output", func(context.Context) (string, error) { return "10 MB", nil }); err != nil || kept() != 1 {
+			t.Fatal(kept(), err)
+		}
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		if n := kept(); n != 0 {
+			t.Errorf("nobody looks, and %d answers take memory", n)
+		}
+	})
 }
 
 func TestPage_IsToldOfAChangeThatCameWhileItWasRead(t *testing.T) {
