@@ -99,7 +99,9 @@ func (p *pages) act(w http.ResponseWriter, r *http.Request) {
 		}
 	case "enable":
 		if err = c.AllowTask(ctx, name); err == nil && r.PostFormValue("run") != "" {
-			_, err = c.RunTask(ctx, name)
+			if _, err = c.RunTask(ctx, name); err != nil {
+				err = fmt.Errorf("the task is enabled, but its run was refused: %w", err)
+			}
 		}
 	case "disable":
 		err = c.DisableTask(ctx, name)
@@ -133,7 +135,7 @@ func (p *pages) unchanged(ctx context.Context, task, id, shown string) error {
 func (p *pages) refuse(w http.ResponseWriter, r *http.Request, task string, err error) {
 	why := err.Error()
 	if refused := (*apiclient.Error)(nil); errors.As(err, &refused) {
-		why = refused.Message
+		why = strings.Replace(why, refused.Error(), refused.Message, 1)
 	}
 	p.render(w, r, statusOf(err), view{title: "Not done", template: "refused", still: true, data: map[string]any{"error": why, "task": task}})
 }

@@ -132,6 +132,35 @@ func TestTaskPage_RefusesAPlanThatHasChangedMeanwhile(t *testing.T) {
 	}
 }
 
+func TestTaskPage_SaysWhatWasDoneOfTwoThings(t *testing.T) {
+	s := handled(t, io.Discard, func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPost {
+			w.WriteHeader(http.StatusConflict)
+			_, _ = io.WriteString(w, `{"error": {"message": "the task is on hold"}}`)
+			return
+		}
+		_, _ = io.WriteString(w, "{}")
+	})
+	status, page := s.post("/ui/tasks/web/enable", url.Values{"run": {"yes"}})
+	if want := "the task is enabled, but its run was refused: the task is on hold"; status != http.StatusConflict || !strings.Contains(page, want) {
+		t.Errorf("%d: the page lacks %q:\n%s", status, want, page)
+	}
+}
+
+func TestTaskPage_SendsAFormOnce(t *testing.T) {
+	s := newSite(t, "web")
+	b := browsertest.New(t)
+	b.Open(s.url + "/ui/tasks/web")
+	b.Until("Hold")
+	const twice = `(() => {
+		const form = document.querySelector('.act form'), send = () => form.dispatchEvent(new Event('submit', { bubbles: true, cancelable: true }));
+		return send() + ' ' + send();
+	})()`
+	if got := browsertest.Eval[string](b, twice); got != "true false" {
+		t.Errorf("two clicks send the form: %s", got)
+	}
+}
+
 func TestTaskPage_CancelsTheRunThatItShows(t *testing.T) {
 	s := newSite(t, "web")
 	live := s.live()

@@ -33,6 +33,13 @@
   // What the reader has opened or closed stays so while the page refreshes itself.
   htmx.config.morphIgnore.push('open');
 
+  // The second click of a double click would be refused, as if the first had done nothing.
+  on('submit', (e) => {
+    if (e.target.method !== 'post') return;
+    if (e.target.dataset.sent) e.preventDefault();
+    e.target.dataset.sent = 'yes';
+  });
+
   // Output that follows its end.
   const follow = () => {
     for (const log of document.querySelectorAll('.output')) {
