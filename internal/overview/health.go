@@ -32,7 +32,8 @@ func (r Reader) gates(recorded map[string]state.Gate) []apispec.Gate {
 	var all []apispec.Gate
 	for _, key := range slices.Sorted(maps.Keys(recorded)) { // gates of one name stay in order
 		g := recorded[key]
-		if s, ok := seen[key]; ok && s.Moved.After(g.Moved) {
+		// A process that leads no longer has an older index, whatever its clock says.
+		if s, ok := seen[key]; ok && s.Moved.After(g.Moved) && s.Index >= g.Index {
 			g = s
 		}
 		shown := apispec.Gate{Name: g.Name, Datacenter: apiview.Optional(g.Datacenter), Namespace: apiview.Optional(g.Namespace),

@@ -68,9 +68,11 @@ func TestRead_ShowsTheNewestOfEachGate(t *testing.T) {
 	at := func(minute int, mark string, index uint64) state.Gate {
 		return state.Gate{Mark: mark, Name: "nodes", Index: index, Moved: noon.Add(time.Duration(minute) * time.Minute)}
 	}
-	recorded := map[string]state.Gate{"a": at(1, "index 1", 1), "b": at(3, "index 9", 9), "c": {Name: "health checks", Datacenter: "far", Error: "no path"}}
+	recorded := map[string]state.Gate{"a": at(1, "index 1", 1), "b": at(3, "index 9", 9), "c": {Name: "health checks", Datacenter: "far", Error: "no path"},
+		"d": at(1, "index 12", 12)}
 	write(t, store, state.ReconcileKey, state.Reconcile{Gates: recorded})
-	seen := map[string]state.Gate{"a": at(2, "index 2", 2), "b": at(2, "index 8", 8), "gone": at(9, "index 9", 9)}
+	seen := map[string]state.Gate{"a": at(2, "index 2", 2), "b": at(2, "index 8", 8), "gone": at(9, "index 9", 9),
+		"d": at(60, "index 11", 11)} // this process has led before, and its clock is ahead
 	reader := overview.Reader{Store: store, Now: time.Now, Gates: func() map[string]state.Gate { return seen }}
 	o, err := reader.Read(t.Context(), overlay.Compose(&config.Config{API: config.API{URL: "https://a.example.com"}}, nil))
 	if err != nil {
@@ -83,7 +85,7 @@ func TestRead_ShowsTheNewestOfEachGate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := `[{"index":2,"moved":"2086-03-14T12:02:00Z","name":"nodes"},{"index":9,"moved":"2086-03-14T12:03:00Z","name":"nodes"},` +
+	want := `[{"index":2,"moved":"2086-03-14T12:02:00Z","name":"nodes"},{"index":9,"moved":"2086-03-14T12:03:00Z","name":"nodes"},{"index":12,"moved":"2086-03-14T12:01:00Z","name":"nodes"},` +
 		`{"datacenter":"far","error":"no path","name":"health checks"}]`
 	if string(got) != want {
 		t.Errorf("the gates are %s, want %s", got, want)
