@@ -8,20 +8,20 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/hashicorp/consul/api"
 
-	"github.com/terrapulse/terrapulse/internal/state"
+	"github.com/terrapulse/terrapulse/internal/apispec"
 )
 
 // runsOf counts the runs of a task that the store knows, by their states.
-func (s *site) runsOf(task string) map[state.RunState]int {
+func (s *site) runsOf(task string) map[apispec.RunState]int {
 	s.t.Helper()
-	var runs []state.Run
+	var runs []apispec.Run
 	r := s.run("runs", "-json", task)
 	if r.code == exitOK {
 		if err := json.Unmarshal([]byte(r.stdout), &runs); err != nil {
 			s.t.Fatal(err)
 		}
 	}
-	count := map[state.RunState]int{}
+	count := map[apispec.RunState]int{}
 	for _, run := range runs {
 		count[run.State]++
 	}
@@ -53,7 +53,7 @@ func TestCompat_TriggersOfATask(t *testing.T) {
 			s.echoTask("keys_seen", "condition \"consul-kv\" {\n path = \"mark\"\n}")+
 			s.echoTask("services_seen", "condition \"services\" {\n names = [\"mark\"]\n}")))
 	for _, name := range []string{"names", "silent", "meta", "failing", "secondly", "keys_seen", "services_seen"} {
-		eventually(t, "the first run of "+name, func() bool { return s.runsOf(name)[state.RunSucceeded] == 1 })
+		eventually(t, "the first run of "+name, func() bool { return s.runsOf(name)[apispec.RunStateSucceeded] == 1 })
 	}
 	// settled returns when everything that happened before has been decided on.
 	marks := 0
@@ -72,13 +72,13 @@ func TestCompat_TriggersOfATask(t *testing.T) {
 	ran := func(why string) {
 		t.Helper()
 		for name, n := range want {
-			eventually(t, fmt.Sprintf("%s: task %s has run %d times", why, name, n), func() bool { return s.runsOf(name)[state.RunSucceeded] >= n })
+			eventually(t, fmt.Sprintf("%s: task %s has run %d times", why, name, n), func() bool { return s.runsOf(name)[apispec.RunStateSucceeded] >= n })
 		}
 		settled()
 		for name, n := range want {
 			got := s.runsOf(name)
-			delete(got, state.RunUnchanged)
-			if diff := cmp.Diff(map[state.RunState]int{state.RunSucceeded: n}, got); diff != "" {
+			delete(got, apispec.RunStateUnchanged)
+			if diff := cmp.Diff(map[apispec.RunState]int{apispec.RunStateSucceeded: n}, got); diff != "" {
 				t.Errorf("%s: runs of task %s: %s", why, name, diff)
 			}
 		}
@@ -136,7 +136,7 @@ func TestCompat_TriggersOfATask(t *testing.T) {
 		t.Errorf("an instance whose check fails is still there: %+v", got)
 	}
 
-	eventually(t, "the schedule notes that there was nothing to apply", func() bool { return s.runsOf("secondly")[state.RunUnchanged] >= 2 })
+	eventually(t, "the schedule notes that there was nothing to apply", func() bool { return s.runsOf("secondly")[apispec.RunStateUnchanged] >= 2 })
 	wantText(t, s.run("runs", "secondly").stdout, "unchanged", "nothing to apply", "scheduled for")
 	if code := p.stop(); code != exitOK {
 		t.Errorf("exit code %d, want 0", code)

@@ -4,8 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/terrapulse/terrapulse/internal/apispec"
 	"github.com/terrapulse/terrapulse/internal/consul/consultest"
-	"github.com/terrapulse/terrapulse/internal/state"
 )
 
 const (
@@ -36,7 +36,9 @@ func TestStart_EmptyConsulAtTheSameAddressHoldsAllTasks(t *testing.T) {
 	all := func() string { return s.read("web.txt") + s.read("api.txt") + s.read("db.txt") }
 	p := s.start("start", "-config-file", file)
 	eventually(t, "all are applied", func() bool { return strings.Count(all(), "passing") == 4 })
-	eventually(t, "the runs have ended", func() bool { return s.runsOf("web")[state.RunSucceeded] > 0 && s.runsOf("db")[state.RunSucceeded] > 0 })
+	eventually(t, "the runs have ended", func() bool {
+		return s.runsOf("web")[apispec.RunStateSucceeded] > 0 && s.runsOf("db")[apispec.RunStateSucceeded] > 0
+	})
 	before := all()
 
 	s.consul.Restart() // empty
@@ -48,7 +50,7 @@ func TestStart_EmptyConsulAtTheSameAddressHoldsAllTasks(t *testing.T) {
 
 	register()
 	eventually(t, "the hold ends by itself", func() bool { return strings.Contains(p.stderr.String(), saysRestored) })
-	if all() != before || s.runsOf("web")[state.RunSucceeded] != 1 {
+	if all() != before || s.runsOf("web")[apispec.RunStateSucceeded] != 1 {
 		t.Errorf("something was applied: %v\n%s", s.runsOf("web"), all())
 	}
 	if n := strings.Count(p.stderr.String(), saysReplaced); n != 1 {

@@ -10,7 +10,6 @@ import (
 	"github.com/hashicorp/consul/api"
 
 	"github.com/terrapulse/terrapulse/internal/apispec"
-	"github.com/terrapulse/terrapulse/internal/state"
 )
 
 // instances registers the instances of the service web that are numbered from first to
@@ -224,5 +223,5 @@ func TestApproval_OutlivesARestartAndAKilledLeaderAndPermitsNoOtherData(t *testi
 	}
 	s.start("-config-file", file)
 	eventually(t, "the next leader applies what was approved", func() bool { return s.applied() == 19 })
-	eventually(t, "one run was applied for it", func() bool { return s.runsOf("lb")[state.RunSucceeded] == 2 })
+	eventually(t, "one run was applied for it", func() bool { return s.runsOf("lb")[apispec.RunStateSucceeded] == 2 })
 }
