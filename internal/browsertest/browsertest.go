@@ -25,7 +25,7 @@ import (
 )
 
 // Patience is how long a page may take to show what a test waits for.
-const Patience = 30 * time.Second
+const Patience = 2 * time.Minute
 
 // pictureQuality is that of a picture: letters are sharp, and files are small.
 const pictureQuality = 60

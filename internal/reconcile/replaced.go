@@ -123,8 +123,8 @@ func consulReplaced(rec state.Reconcile, shown map[string]state.Identity, now ti
 		was, since := next.Now[dc]
 		switch {
 		case why != "":
-			if was.Replaced(id) != "" {
-				next.Since = now // replaced once more
+			if since && again(was, id) {
+				next.Since = now
 			}
 			next.Now[dc] = id
 			if next.Unread = nil; !since {
@@ -146,15 +146,23 @@ func consulReplaced(rec state.Reconcile, shown map[string]state.Identity, now ti
 // before that is known may be what the earlier one showed.
 func unseen(rec state.Reconcile, shown map[string]state.Identity) bool {
 	for dc, id := range shown {
-		last := rec.Consuls[dc]
-		if rec.Replaced.In([]string{dc}) {
-			last = rec.Replaced.Now[dc]
-		}
-		if last.Replaced(id) != "" {
+		switch {
+		case rec.Replaced.In([]string{dc}):
+			if again(rec.Replaced.Now[dc], id) {
+				return true
+			}
+		case rec.Consuls[dc].Replaced(id) != "":
 			return true
 		}
 	}
 	return false
+}
+
+// again reports whether a Consul that replaced another one may be replaced itself since
+// the last tick. Its index may be low, so that every step back counts: if it is still the
+// same, it is read once more without harm.
+func again(last, now state.Identity) bool {
+	return last.Replaced(now) != "" || now.Index < last.Index
 }
 
 // accept adds up what the tasks lose by a replaced Consul, and returns what is

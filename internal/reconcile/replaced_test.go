@@ -275,6 +275,20 @@ func TestTick_ConsulThatIsReplacedWhileItIsReadIsReadAgain(t *testing.T) {
 	}
 }
 
+func TestTick_HoldGoesOnIfConsulIsReplacedOnceMoreWithASlightlyLowerIndex(t *testing.T) {
+	b := replacedBench(t)
+	b.catalog.identity = state.Identity{Index: 15} // Connect is off
+	b.tick()
+	b.catalog.set("A", nil) // everything is back
+	b.now = b.now.Add(refreshEvery + time.Second)
+	b.catalog.after = func(c *catalog) { c.digest, c.identity = "C", state.Identity{Index: 12} }
+	b.tick()
+	b.tick()
+	if rec := b.record(); rec.Replaced == nil || rec.Replaced.Tasks != 3 || len(b.launcher.launches()) != 0 {
+		t.Errorf("the hold ended: %+v, %+v, %d launches", rec.Replaced, rec.Consuls, len(b.launcher.launches()))
+	}
+}
+
 func TestTick_TaskThatCannotBeReadWhenTheRestIsApprovedIsHeldOn(t *testing.T) {
 	b := replacedBench(t)
 	events := &recorder{}
