@@ -788,6 +788,13 @@ type LegacyErrorResponse struct {
 // ModuleInput further data for the module, which does not trigger the task
 type ModuleInput = map[string]any
 
+// OnHold a person's hold: nothing begins until the task is released, a run that is under way goes on
+type OnHold struct {
+	At      time.Time `json:"at"`
+	By      string    `json:"by"`
+	Comment *string   `json:"comment,omitempty"`
+}
+
 // Origin where the task comes from; without a file if it is removed
 type Origin struct {
 	// API it was made through the API
@@ -1333,6 +1340,9 @@ type TaskOverview struct {
 	Guards  *[]TaskGuard `json:"guards,omitempty"`
 	LastRun *Run         `json:"last_run,omitempty"`
 	Name    string       `json:"name"`
+
+	// OnHold a person's hold: nothing begins until the task is released, a run that is under way goes on
+	OnHold *OnHold `json:"on_hold,omitempty"`
 
 	// Origin where the task comes from; without a file if it is removed
 	Origin Origin `json:"origin"`

@@ -251,6 +251,9 @@ func (r Reader) task(ctx context.Context, effective *overlay.Effective, e *entry
 		Enabled: v.phase != apispec.PhaseDisabled && v.phase != apispec.PhaseRemoved,
 		Drift:   driftOf(f.task, e.definition, r.Now()),
 	}
+	if h := f.task.OnHold; h != nil {
+		t.OnHold = &apispec.OnHold{By: h.By, At: h.At, Comment: apiview.Optional(h.Comment)}
+	}
 	if d := e.definition; d != nil {
 		t.Enabled, t.Watches = d.Enabled, apiview.Optional(d.Watches())
 		t.Windows, t.Guards, t.Approval = windowsOf(d.Windows, r.Now()), guardsOf(d, f), new(d.Approval.String())

@@ -26,7 +26,7 @@ func actionsOf(p taskPage) []action {
 		all = append(all, decisions(p)...)
 	}
 	exists := p.Definition != nil && t.Phase != apispec.PhaseRemoved && t.Phase != apispec.PhaseCorrupt
-	held := t.Reason.Code == "on_hold"
+	held := t.OnHold != nil
 	if held {
 		all = append(all, action{Name: "release", Label: "Release", Confirm: "Release the task", Tone: "primary",
 			Consequence: "The task goes on at once with what Consul shows then. Guards, windows and approvals still apply."})

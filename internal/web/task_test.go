@@ -97,6 +97,9 @@ func TestTaskPage_OffersWhatTheAPIDoesNow(t *testing.T) {
 			break // the first one may end the others
 		}
 	}
+	if got := strings.Join(s.can("running"), " "); got != "release cancel" {
+		t.Errorf("with a task that was put on hold while its run works people can %s", got)
+	}
 	if status, _ := s.post("/ui/tasks/disabled/disable", nil); status != http.StatusOK {
 		t.Fatal("a task cannot be disabled")
 	}
