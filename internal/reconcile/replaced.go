@@ -78,6 +78,11 @@ func (t *tick) observeConsul(ctx context.Context, rec state.Reconcile, states ma
 		if inputs, err = t.observe(ctx, rec, states); err != nil {
 			return nil, err
 		}
+		after, err := t.identify(ctx, inputs)
+		if err != nil {
+			return nil, err
+		}
+		confirm(next, shown, after)
 	}
 	t.consuls, t.replaced = accept(inputs, rec, shown, next, t.everything)
 	return inputs, nil
@@ -140,6 +145,22 @@ func consulReplaced(rec state.Reconcile, shown map[string]state.Identity, now ti
 		return nil
 	}
 	return &next
+}
+
+// confirm compares which Consul was shown before the tasks were observed and after. If it
+// may have been replaced meanwhile, it is not known whose data was read.
+func confirm(replaced *state.Replaced, shown, after map[string]state.Identity) {
+	for dc, id := range shown {
+		now, known := after[dc]
+		if !known || again(id, now) {
+			delete(shown, dc)
+			continue
+		}
+		shown[dc] = now
+		if _, concerned := replaced.Now[dc]; concerned {
+			replaced.Now[dc] = now
+		}
+	}
 }
 
 // unseen reports whether Consul is another one than at the last tick. What was read

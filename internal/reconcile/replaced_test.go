@@ -289,6 +289,26 @@ func TestTick_HoldGoesOnIfConsulIsReplacedOnceMoreWithASlightlyLowerIndex(t *tes
 	}
 }
 
+func TestTick_DataOfAConsulThatAnswersForAMomentEndsNoHold(t *testing.T) {
+	b := replacedBench(t)
+	b.catalog.identity = state.Identity{Index: 21} // Connect is off
+	reads := 0
+	b.catalog.after = func(c *catalog) {
+		switch reads++; reads {
+		case 1:
+			c.digest = "A" // the Consul of before answers the second read of this tick
+		case 2:
+			c.digest, c.identity = "C", state.Identity{Index: 15}
+		}
+	}
+	b.tick()
+	b.now = b.now.Add(refreshEvery + time.Second)
+	b.tick()
+	if rec := b.record(); rec.Replaced == nil || rec.Replaced.Tasks != 3 || len(b.launcher.launches()) != 0 {
+		t.Errorf("the hold ended: %+v, %+v, %d launches", rec.Replaced, rec.Consuls, len(b.launcher.launches()))
+	}
+}
+
 func TestTick_TaskThatCannotBeReadWhenTheRestIsApprovedIsHeldOn(t *testing.T) {
 	b := replacedBench(t)
 	events := &recorder{}

@@ -92,6 +92,7 @@ func (s *server) change(w *world) {
 	s.found(service)
 	if !w.chance(w.weather.still) {
 		s.index++
+		s.forget(w)
 		s.moved()
 	}
 	w.note("%s is %s now (index %d)", service, s.digests[service], s.index)
@@ -112,6 +113,7 @@ func (s *server) weather(w *world) {
 		w.note("Consul's index is %d", s.index)
 	case 3:
 		s.index++
+		s.forget(w)
 	}
 }
 

@@ -54,11 +54,7 @@ func (s *server) replace(w *world) {
 		}
 	}
 	before, known := w.judge.last.Consuls[""]
-	unseen := s.cluster == "" && w.judge.last.Replaced == nil && before.Replaced(s.identity()) == ""
 	for _, service := range services {
-		if unseen { // nobody has seen the one before either, and now its index is as it was
-			clear(s.lost[service])
-		}
 		now := elements(service, s.digests[service])
 		for name := range elements(service, was[service]) {
 			// What was not identified before, and what has no other identity, cannot be seen.
@@ -68,12 +64,23 @@ func (s *server) replace(w *world) {
 		}
 		s.found(service)
 	}
+	s.forget(w)
 	if w.rng.IntN(3) == 0 { // its rights are not there yet
 		s.closed[services[w.rng.IntN(len(services))]] = true
 	}
 	s.before = maps.Clone(s.digests)
 	w.note("Consul is %q now (index %d), with %v", s.cluster, s.index, s.digests)
 	s.moved()
+}
+
+// forget drops what was lost if nothing shows it any more: nobody has seen that Consul was
+// replaced, and its index is as high as before.
+func (s *server) forget(w *world) {
+	if before := w.judge.last.Consuls[""]; s.cluster == "" && w.judge.last.Replaced == nil && before.Replaced(s.identity()) == "" {
+		for _, service := range services {
+			clear(s.lost[service])
+		}
+	}
 }
 
 // asked is how much likelier than usual Consul is replaced: a process is about to read
