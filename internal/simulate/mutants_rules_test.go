@@ -73,7 +73,7 @@ var ruleMutants = []mutant{
 		says: "with one of that very content",
 	}, {
 		rule: "rules: what was applied is kept before its run has succeeded",
-		seed: 4230,
+		seed: 17577,
 		file: "runner/outcome.go",
 		old:  "if err := r.keepInputs(ctx, run, done); err != nil {",
 		new:  "if err := r.keepInputs(ctx, run, done); false {",
@@ -155,14 +155,14 @@ var ruleMutants = []mutant{
 		says: "is gone with a Consul that was replaced",
 	}, {
 		rule: "drift: a check plans with what was applied, not with what Consul shows since",
-		seed: 6078,
+		seed: 15102,
 		file: "runner/drift.go",
 		old:  "if !maps.Equal(before.Of(in.Kind.Name), in.Elements) {",
 		new:  "if len(in.Elements) < 0 && maps.Equal(before.Of(in.Kind.Name), in.Elements) {",
 		says: "a check for drift plans with what was applied",
 	}, {
 		rule: "drift: the outcome of a check counts if no run began since",
-		seed: 7026,
+		seed: 42216,
 		file: "runner/drift.go",
 		old:  "if d := task.Data.Drift; d == nil || d.Run == nil || d.Run.ID != run.ID {",
 		new:  "if d := task.Data.Drift; d == nil {",

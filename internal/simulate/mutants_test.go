@@ -73,7 +73,7 @@ var engineMutants = []mutant{
 		says: "applied is what was rendered",
 	}, {
 		rule: "a run whose container runs is not lost, however old its claim",
-		seed: 13537,
+		seed: 36725,
 		file: "reconcile/live.go",
 		old:  "if live == nil || live.Wait != nil || statuses[live.Launch].Running {",
 		new:  "if live == nil || live.Wait != nil {",
@@ -107,7 +107,7 @@ var engineMutants = []mutant{
 		says: "no change is lost",
 	}, {
 		rule: "gates are a hint: every view is read now and then",
-		seed: 11890,
+		seed: 17982,
 		file: "reconcile/idle.go",
 		old:  "|| passed(rec.Refreshed, refreshEvery, now, t.Skew) {\n\t\treturn false",
 		new:  "{\n\t\treturn false",
@@ -148,7 +148,7 @@ var engineMutants = []mutant{
 		says: "", // what was deleted is run, or its events are out of order: their numbers are in that record
 	}, {
 		rule: "a task that came back after it was deleted can be disabled",
-		seed: 16060,
+		seed: 23063,
 		file: "reconcile/control_change.go",
 		old:  "if !t.FromAPI {\n\t\t\tnext.Deleted = \"\"",
 		new:  "if !t.FromAPI {\n\t\t\tnext.By += \"\"",
