@@ -37,7 +37,7 @@ type frame struct {
 
 	URL     string // of this page with its query
 	JSON    string // of the same as JSON
-	Events  string // where the page is told of changes; "" if it never changes
+	Events  string // stream that sends news to the page; "" if it never changes
 	Trigger string // when htmx reads the content of the page again
 	Icon    string
 	Viewer  viewer
