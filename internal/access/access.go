@@ -2,7 +2,10 @@
 // handlers.
 package access
 
-import "context"
+import (
+	"context"
+	"net/http"
+)
 
 // Level is what a request may do.
 type Level int
@@ -14,6 +17,11 @@ const (
 	Act               // change things, which includes running programs on the host
 )
 
+// Reads reports whether requests with this method of HTTP change nothing.
+func Reads(method string) bool {
+	return method == http.MethodGet || method == http.MethodHead || method == http.MethodOptions
+}
+
 type key struct{}
 
 // With returns a context that carries a level.
@@ -22,7 +30,7 @@ func With(ctx context.Context, level Level) context.Context {
 }
 
 // Of returns the level of a request from its context. It is Act if no server has checked the
-// request: behind a function URL, IAM has.
+// request.
 func Of(ctx context.Context) Level {
 	if level, ok := ctx.Value(key{}).(Level); ok {
 		return level

@@ -255,9 +255,10 @@ func (e WindowKind) Valid() bool {
 
 // Defines values for WaitFor.
 const (
-	WaitForApproval WaitFor = "approval"
-	WaitForRemote   WaitFor = "remote"
-	WaitForWindow   WaitFor = "window"
+	WaitForApproval   WaitFor = "approval"
+	WaitForRemote     WaitFor = "remote"
+	WaitForRemotePlan WaitFor = "remote_plan"
+	WaitForWindow     WaitFor = "window"
 )
 
 // Valid indicates whether the value is a known member of the WaitFor enum.
@@ -266,6 +267,8 @@ func (e WaitFor) Valid() bool {
 	case WaitForApproval:
 		return true
 	case WaitForRemote:
+		return true
+	case WaitForRemotePlan:
 		return true
 	case WaitForWindow:
 		return true
@@ -568,6 +571,28 @@ type ClusterStatus struct {
 // Condition the trigger of the task; one of these
 type Condition = map[string]any
 
+// ConsoleLinks pages of the AWS console that show the deployment
+type ConsoleLinks struct {
+	Alarms string `json:"alarms"`
+
+	// Containers the tasks of the ECS cluster
+	Containers string `json:"containers"`
+	Dashboard  string `json:"dashboard"`
+
+	// Logs the log groups of a deployment in AWS
+	Logs ConsoleLogs `json:"logs"`
+}
+
+// ConsoleLogs the log groups of a deployment in AWS
+type ConsoleLogs struct {
+	API       string `json:"api"`
+	Reconcile string `json:"reconcile"`
+
+	// Runner of the containers
+	Runner string `json:"runner"`
+	Settle string `json:"settle"`
+}
+
 // Content digests of what an approval applies to
 type Content struct {
 	// Definition of the definition of the task
@@ -639,7 +664,7 @@ type EntryChange struct {
 	// Attributes the attributes of a service instance that changed
 	Attributes *[]string `json:"attributes,omitempty"`
 
-	// Group the service of an instance; otherwise what the entry is: keys or services
+	// Group the service of an instance, the kind of a config entry or resource; otherwise what the entry is: keys or services
 	Group string `json:"group"`
 
 	// ID of a service instance
@@ -742,8 +767,13 @@ type HoldRequest struct {
 
 // Inspection defines model for Inspection.
 type Inspection struct {
-	ChangesPresent bool   `json:"changes_present"`
-	Plan           string `json:"plan"`
+	ChangesPresent bool `json:"changes_present"`
+
+	// Plan empty if the task was created and run
+	Plan string `json:"plan"`
+
+	// TfcRunURL page of the run in HCP Terraform, with driver terraform-cloud
+	TfcRunURL *string `json:"tfc_run_url,omitempty"`
 }
 
 // LatestEvent an event that was delivered, or is to be delivered
@@ -760,7 +790,10 @@ type LatestEvent struct {
 	// Kind identifier, such as run_failed: docs/events.md lists all; later versions add more
 	Kind  string     `json:"kind"`
 	Level EventLevel `json:"level"`
-	Run   *string    `json:"run,omitempty"`
+
+	// Links pages of the AWS console that show the container of the run; only in AWS, and missing until a container has claimed the run and while it waits
+	Links *RunLinks `json:"links,omitempty"`
+	Run   *string   `json:"run,omitempty"`
 
 	// Subject task, Consul, configuration or leadership
 	Subject string  `json:"subject"`
@@ -849,8 +882,14 @@ type Overview struct {
 	LastGoodTick *time.Time `json:"last_good_tick,omitempty"`
 	Leader       *Leader    `json:"leader,omitempty"`
 
+	// Links pages of the AWS console that show the deployment
+	Links *ConsoleLinks `json:"links,omitempty"`
+
 	// Overrides everything that was changed through the API, by task, with the tasks that were deleted
 	Overrides []Override `json:"overrides"`
+
+	// Paused no run that applies anything begins, of any task, until somebody resumes
+	Paused *Paused `json:"paused,omitempty"`
 
 	// Problem why tasks cannot be looked at or run
 	Problem *string `json:"problem,omitempty"`
@@ -892,8 +931,14 @@ type OverviewResponse struct {
 	LastGoodTick *time.Time `json:"last_good_tick,omitempty"`
 	Leader       *Leader    `json:"leader,omitempty"`
 
+	// Links pages of the AWS console that show the deployment
+	Links *ConsoleLinks `json:"links,omitempty"`
+
 	// Overrides everything that was changed through the API, by task, with the tasks that were deleted
 	Overrides []Override `json:"overrides"`
+
+	// Paused no run that applies anything begins, of any task, until somebody resumes
+	Paused *Paused `json:"paused,omitempty"`
 
 	// Problem why tasks cannot be looked at or run
 	Problem *string `json:"problem,omitempty"`
@@ -919,6 +964,28 @@ type OverviewResponse struct {
 
 	// Version of the program that answers
 	Version *string `json:"version,omitempty"`
+}
+
+// PauseRequest defines model for PauseRequest.
+type PauseRequest struct {
+	// By who sends the request, as user@host. It is used only if the sender is not authenticated.
+	By     *string `json:"by,omitempty"`
+	Reason *string `json:"reason,omitempty"`
+}
+
+// PauseResponse defines model for PauseResponse.
+type PauseResponse struct {
+	// Paused no run that applies anything begins, of any task, until somebody resumes
+	Paused    *Paused `json:"paused,omitempty"`
+	RequestID UUID    `json:"request_id"`
+}
+
+// Paused no run that applies anything begins, of any task, until somebody resumes
+type Paused struct {
+	// By who has paused
+	By     string    `json:"by"`
+	Reason *string   `json:"reason,omitempty"`
+	Since  time.Time `json:"since"`
 }
 
 // Phase What a task is doing. new: it was never applied. applied: what was observed last is applied. drifted: the same, but the infrastructure
@@ -988,6 +1055,15 @@ type Refused struct {
 	Bundle *string   `json:"bundle,omitempty"`
 	Error  string    `json:"error"`
 	Since  time.Time `json:"since"`
+}
+
+// RemoteRun the run in HCP Terraform that does the work, with driver terraform-cloud; missing until it was created
+type RemoteRun struct {
+	// ID Example: run-CZcmD7eagjhyX0vN
+	ID *string `json:"id,omitempty"`
+
+	// URL its page
+	URL string `json:"url"`
 }
 
 // RequestID defines model for RequestID.
@@ -1076,6 +1152,9 @@ type Run struct {
 	// Reason why a task runs, or waits
 	Reason Reason `json:"reason"`
 
+	// Remote the run in HCP Terraform that does the work, with driver terraform-cloud; missing until it was created
+	Remote *RemoteRun `json:"remote,omitempty"`
+
 	// Resumed when a runner was started again after the last wait
 	Resumed *time.Time `json:"resumed,omitempty"`
 
@@ -1128,6 +1207,9 @@ type RunLinks struct {
 
 	// Logs its log in CloudWatch
 	Logs string `json:"logs"`
+
+	// Output what Terraform printed, in the bucket; once the run has ended
+	Output *string `json:"output,omitempty"`
 }
 
 // RunOutputResponse defines model for RunOutputResponse.
@@ -1139,9 +1221,12 @@ type RunOutputResponse struct {
 	NextOffset int `json:"next_offset"`
 
 	// Offset of this chunk, in bytes
-	Offset    int    `json:"offset"`
-	Output    string `json:"output"`
-	RequestID UUID   `json:"request_id"`
+	Offset int    `json:"offset"`
+	Output string `json:"output"`
+
+	// Remote the run waits while HCP Terraform works: its output grows meanwhile
+	Remote    *bool `json:"remote,omitempty"`
+	RequestID UUID  `json:"request_id"`
 
 	// State The state of a run. waiting: it goes on when it is resumed. unchanged: a schedule came due and there was nothing to apply. lost: the runner died without a word.
 	// superseded: the task was changed before the run began or while it waited, and is run anew. interrupted: the runner was stopped, as by a
@@ -1200,6 +1285,11 @@ type Task struct {
 	// ApproveDestroy whether a person must approve before everything that a task has made is destroyed. Not given: the global value
 	ApproveDestroy *string `json:"approve_destroy,omitempty"`
 
+	// AwsRole ARN of the IAM role that Terraform assumes for this task
+	//
+	// Example: arn:aws:iam::123456789012:role/load-balancer
+	AwsRole *string `json:"aws_role,omitempty"`
+
 	// BufferPeriod waits for changes to settle; what is not given follows from what is, or is the default
 	BufferPeriod *BufferPeriod `json:"buffer_period,omitempty"`
 
@@ -1247,10 +1337,11 @@ type Task struct {
 	// Example: 30m
 	RunTimeout *string `json:"run_timeout,omitempty"`
 
-	// TerraformCloudWorkspace has no meaning here and is refused unless empty
-	TerraformCloudWorkspace *map[string]interface{} `json:"terraform_cloud_workspace,omitempty"`
+	// TerraformCloudWorkspace the workspace of the task in HCP Terraform; only with driver terraform-cloud
+	TerraformCloudWorkspace *TerraformCloudWorkspace `json:"terraform_cloud_workspace,omitempty"`
 
-	// TerraformVersion has no meaning here and is refused unless empty
+	// TerraformVersion terraform_version in terraform_cloud_workspace, unless empty
+	// Deprecated: this property has been marked as deprecated upstream, but no `x-deprecated-reason` was set
 	TerraformVersion *string `json:"terraform_version,omitempty"`
 
 	// Variables the module's input variables, each in the syntax of HCL: a string has its own quotes. A sender who may only read gets "(sensitive value)" for those that the module declares sensitive
@@ -1455,6 +1546,23 @@ type TasksResponse struct {
 	Tasks     []Task `json:"tasks"`
 }
 
+// TerraformCloudWorkspace the workspace of the task in HCP Terraform; only with driver terraform-cloud
+type TerraformCloudWorkspace struct {
+	// AgentPoolID Example: apool-MxkrTgLnQxYMyNEo
+	AgentPoolID *string `json:"agent_pool_id,omitempty"`
+
+	// AgentPoolName without effect if the id is given
+	AgentPoolName *string `json:"agent_pool_name,omitempty"`
+
+	// ExecutionMode remote or agent. Without it, that of the workspace; remote if it is created
+	//
+	// Example: agent
+	ExecutionMode *string `json:"execution_mode,omitempty"`
+
+	// TerraformVersion Example: 1.11.4
+	TerraformVersion *string `json:"terraform_version,omitempty"`
+}
+
 // UUID defines model for UUID.
 type UUID = string
 
@@ -1476,7 +1584,10 @@ type VersionResponse struct {
 	// Commit that the program was built from, with +dirty if files were changed; missing if the build did not know it
 	Commit    *string `json:"commit,omitempty"`
 	GoVersion string  `json:"go_version"`
-	RequestID UUID    `json:"request_id"`
+
+	// MayAct whether the sender may change things; otherwise it may only read
+	MayAct    bool `json:"may_act"`
+	RequestID UUID `json:"request_id"`
 
 	// Sender the name that the API has for the sender of the request, such as in approvals
 	Sender *string `json:"sender,omitempty"`
@@ -1588,6 +1699,15 @@ type Unavailable = ErrorResponse
 // Unfinished defines model for Unfinished.
 type Unfinished = ErrorResponse
 
+// HintTerraformCloudJSONBody defines parameters for HintTerraformCloud.
+type HintTerraformCloudJSONBody = map[string]interface{}
+
+// HintTerraformCloudParams defines parameters for HintTerraformCloud.
+type HintTerraformCloudParams struct {
+	// XTFENotificationSignature HMAC-SHA512 of the body, in hexadecimal digits
+	XTFENotificationSignature *string `json:"X-TFE-Notification-Signature,omitempty"`
+}
+
 // GetRunsParams defines parameters for GetRuns.
 type GetRunsParams struct {
 	// Limit at most so many runs
@@ -1683,6 +1803,15 @@ type GetRunOutputParams struct {
 
 // ApproveConsulJSONRequestBody defines body for ApproveConsul for application/json ContentType.
 type ApproveConsulJSONRequestBody = HoldRequest
+
+// HintTerraformCloudJSONRequestBody defines body for HintTerraformCloud for application/json ContentType.
+type HintTerraformCloudJSONRequestBody = HintTerraformCloudJSONBody
+
+// PauseJSONRequestBody defines body for Pause for application/json ContentType.
+type PauseJSONRequestBody = PauseRequest
+
+// ResumeJSONRequestBody defines body for Resume for application/json ContentType.
+type ResumeJSONRequestBody = PauseRequest
 
 // CreateTaskJSONRequestBody defines body for CreateTask for application/json ContentType.
 type CreateTaskJSONRequestBody = TaskRequest
