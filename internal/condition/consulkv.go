@@ -176,18 +176,19 @@ func kvGates(s Scope, views []View) []Gate {
 	}}
 }
 
-// Pairs are the entries of consul_kv.
+// Pairs are the entries of a map of texts, such as consul_kv.
 type Pairs []KVPair
 
-// KVPair is a key of Consul's KV store by its full path, and its value.
+// KVPair is a key of Consul's KV store by its full path, and its value; or the name of
+// a document, and its text.
 type KVPair struct {
 	Key, Value string
 }
 
-// Len is the number of keys.
+// Len is the number of texts.
 func (p Pairs) Len() int { return len(p) }
 
-// Write writes the values by key.
+// Write writes the texts by key.
 func (p Pairs) Write(w *tfvars.Writer, _ map[string]bool) {
 	for _, pair := range p {
 		w.Entry(pair.Key)

@@ -12,11 +12,11 @@ import (
 // Detail says of an element what its name does not, so that people can be told what
 // changed. It holds no values of keys.
 type Detail struct {
-	Group   string // the service of an instance; of others, what they are in the plural, such as "keys"
+	Group   string // the service of an instance, the kind of a document; of others, what they are in the plural, such as "keys"
 	ID      string // of an instance: people call it by this rather than by its name
 	Address string // of an instance, with its port
 
-	attributes string // a short digest of each of digested, encoded
+	attributes string // a short digest of each of digested, encoded; of a document, of each field by its name
 }
 
 // String encodes the detail for ParseDetail.
@@ -47,9 +47,12 @@ func ParseDetail(text string) Detail {
 	return Detail{fields[0], fields[1], fields[2], fields[3]}
 }
 
-// Differs names the attributes of an instance that differ from an earlier detail. A
-// difference is missed once in 65,536 times.
+// Differs names the attributes of an instance, or the fields of a document, that differ
+// from an earlier detail. A difference is missed once in 65,536 times.
 func (d Detail) Differs(before Detail) []string {
+	if strings.Contains(d.attributes, "=") {
+		return differingFields(d.attributes, before.attributes)
+	}
 	var names []string
 	address, port := endpoint(d.Address)
 	addressBefore, portBefore := endpoint(before.Address)

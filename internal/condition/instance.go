@@ -105,8 +105,8 @@ func (i *instance) service(userMeta map[string]string) Service {
 }
 
 // portless reports whether the instance has health checks of its own, so that it
-// serves something, and no port. An agent before 1.22 shows services with several
-// ports in this way.
+// serves something, and no port. If the agent or the servers are older than 1.22, a service with several ports
+// looks like this.
 func (i *instance) portless() bool {
 	return i.Service.Port == 0 && len(i.Service.Ports) == 0 && i.Service.Kind == "" &&
 		slices.ContainsFunc(i.Checks, func(c check) bool { return c.ServiceID != "" })
@@ -235,8 +235,8 @@ func (all Instances) Warning() string {
 		return ""
 	}
 	slices.Sort(names)
-	return fmt.Sprintf("port 0 is rendered for services that have health checks: %s; a Consul agent before 1.22 shows services with several ports "+
-		"in this way: upgrade the agent at consul.address, or register them with a port", Shorten(names))
+	return fmt.Sprintf("port 0 is rendered for services that have health checks: %s; Consul before 1.22 shows services with several ports "+
+		"in this way: upgrade its servers and the agent at consul.address, or register the services with a port", Shorten(names))
 }
 
 // servicesDeclaration is the declaration of services. It has the attribute ports

@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Scope is where something is in Consul. Empty fields stand for the agent's own
@@ -78,6 +79,12 @@ type View interface {
 	Empty(Reader) (what string, rights []Right)
 }
 
+// Paced is a View without an index that is polled no more often than this.
+type Paced interface {
+	View
+	Every() time.Duration
+}
+
 // Contents are what a view showed. The zero value of the type shows nothing.
 type Contents interface {
 	// Elements are the parts of the view, sorted by their sources.
@@ -110,7 +117,7 @@ type Element struct {
 // applied and is missing later can be confirmed as gone.
 type Source struct {
 	Scope Scope
-	Of    string // such as OfService
+	Of    string // such as OfService, or the kind of a document
 	Name  string
 	Node  string // of an instance
 }
@@ -156,9 +163,13 @@ func (s Source) Words() string {
 // Right is the right of the reader to read one thing or all things of a type.
 type Right struct {
 	Scope Scope
-	Of    string // OfService, OfNode or OfKey
-	Name  string // of a key with Any, the prefix
+	Of    string // OfService, OfNode or OfKey, unless Path is set
+	Name  string // with Any, the prefix of a key, or of what is below Path
 	Any   bool   // all names
+
+	// Path, with a name after it, is a read that Consul denies without the right, also
+	// if there is nothing with this name. Needs is the right in words.
+	Path, Needs string
 }
 
 // Reader is what is known of the reader when something is missing.
@@ -175,6 +186,12 @@ type Family struct {
 	Poll, Block Gates
 	// Few is the number of views up to which a blocking query is made for each.
 	Few int
+	// CheapPoll is set if the gates of Poll cost less than a view: then they are polled
+	// for a single view, too.
+	CheapPoll bool
+	// NoIndex is set if the answers have no index: a view is its own gate, which is
+	// judged by the digest of what it shows.
+	NoIndex bool
 }
 
 // Gates returns the gates of what is read in a scope.

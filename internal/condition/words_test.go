@@ -25,6 +25,11 @@ func TestSpec_SaysInWordsWhatIsWatched(t *testing.T) {
 		{ConsulKV{Path: "cfg/web", Datacenter: "dc1"}, "key cfg/web in datacenter dc1"},
 		{ConsulKV{Path: "cfg/", Recurse: true}, "keys that begin with cfg/"},
 		{ConsulKV{Path: "/", Recurse: true}, "every key"},
+		{ConfigEntries{Of: "service-intentions", Name: "web", Datacenter: "dc1"}, "service-intentions entry web in datacenter dc1"},
+		{ConfigEntries{Of: "service-intentions", Regexp: "^web", Namespace: "n"}, `service-intentions entries that match "^web" in namespace n`},
+		{ConfigEntries{Of: "mesh"}, "every mesh entry"},
+		{Resources{Group: "demo", Version: "v2", Of: "artist", Namespace: "n"}, "resources demo/v2/artist in namespace n"},
+		{Resources{Group: "demo", Version: "v2", Of: "artist", NamePrefix: "k"}, "resources demo/v2/artist that begin with k"},
 		{Schedule{Cron: "0 3 * * Mon-Fri"}, "schedule 0 3 * * Mon-Fri"},
 	} {
 		if got := tt.spec.String(); got != tt.want {

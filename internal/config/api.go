@@ -39,7 +39,7 @@ func (a API) Loopback() bool {
 
 // tokenTemplates are the keys outside of terraform_provider blocks whose value
 // may be a template.
-var tokenTemplates = map[string]bool{"api.token": true, "api.read_token": true}
+var tokenTemplates = map[string]bool{"api.token": true, "api.read_token": true, CloudTokenKey: true, CloudNotificationTokenKey: true}
 
 // hostName is a DNS name, also with underscores, which some networks have.
 var hostName = regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?(\.[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?)*$`)

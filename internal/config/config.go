@@ -29,7 +29,8 @@ type Config struct {
 	Vault        Vault
 	API          API
 	TLS          APITLS
-	Terraform    Terraform
+	Terraform    Terraform  // the zero value if there is a Cloud
+	Cloud        *Cloud     // nil with driver "terraform"
 	Providers    []Provider // in the order of the files
 	BufferPeriod BufferPeriod
 	RunTimeout   time.Duration // of tasks that have none of their own; 0 is no limit
@@ -103,6 +104,10 @@ type Backend struct {
 	Body Body
 }
 
+// PlansRemotely reports whether plans may run in HCP Terraform. Terraform does not
+// write such a plan to a file, or only if it stays there as a run to be applied.
+func (b Backend) PlansRemotely() bool { return b.Type == "remote" || b.Type == "cloud" }
+
 // Body is the content of a block with keys of a provider or backend: arguments and
 // nested blocks.
 type Body struct {
@@ -154,8 +159,10 @@ type Task struct {
 	ModuleInputs      []condition.Spec // data for the module that triggers nothing
 	BufferPeriod      BufferPeriod
 	RunTimeout        time.Duration // of each run; 0 is no limit
+	AWSRole           string        // ARN of the role that Terraform assumes; "" for none
 	MovedFrom         string        // the name that the task had before
-	WorkingDir        string        // the task's own directory
+	Cloud             CloudWorkspace
+	WorkingDir        string // the task's own directory
 	Rules
 	// ModuleDigest is a digest of the files of a local module. Only a bundle sets it.
 	ModuleDigest string
@@ -173,6 +180,7 @@ type Task struct {
 	timeout   *time.Duration    // RunTimeout
 	rules     map[string]any    // Rules
 	dir       string            // WorkingDir
+	cloud     CloudWorkspace    // Cloud
 
 	path   string              // of the keys, such as "task[0]"
 	places map[string]Position // of the Variables

@@ -263,8 +263,28 @@ func attributeTree(n *node) *node {
 	return &out
 }
 
-// replaceDeprecated rewrites the deprecated keys of tasks.
+// moved moves the value of a deprecated key into a block. Beside the new key it has no
+// effect, and neither if it is empty.
+func moved(n *node, from, into, to, suffix string) {
+	old, ok := n.take(from)
+	if !ok || old.value.text == "" {
+		return
+	}
+	target := n.child(entry{key: into, pos: old.pos}, kindObject)
+	if is := target.get(to); is == nil || is.text == "" {
+		old.key, old.value.text = to, old.value.text+suffix
+		old.value.kind = kindString
+		target.put(old)
+	}
+}
+
+// replaceDeprecated rewrites the deprecated keys of tasks and of the driver.
 func (c *converter) replaceDeprecated() {
+	if driver := c.out.get("driver"); driver != nil {
+		if cloud := driver.get("terraform-cloud"); cloud != nil {
+			moved(cloud, "workspace_prefix", "workspaces", "prefix", "-")
+		}
+	}
 	tasks := c.out.get("task")
 	services := c.out.get("service")
 	used := map[string]bool{} // ids of services that are still listed by a task
@@ -272,6 +292,7 @@ func (c *converter) replaceDeprecated() {
 		for i, t := range tasks.items {
 			renamed(t, "source", "module")
 			renamed(t, "source_input", "module_input")
+			moved(t, "terraform_version", "terraform_cloud_workspace", "terraform_version", "")
 			if condition := t.get("condition"); condition != nil {
 				for _, kind := range condition.entries {
 					renamed(kind.value, "source_includes_var", "use_as_module_input")

@@ -51,7 +51,7 @@ func sameAfterConversion(t interface {
 }
 
 func TestConvert_KeepsTheMeaning(t *testing.T) {
-	for _, file := range []string{"testdata/full.hcl", "testdata/full.json", "testdata/full.yaml", "../../examples/cts-hcl/tasks.hcl", "../../examples/quickstart/tasks.yaml"} {
+	for _, file := range []string{"testdata/full.hcl", "testdata/full.json", "testdata/full.yaml", "../../examples/cts-hcl/tasks.hcl", "../../examples/quickstart/tasks.yaml", "../../examples/intentions/tasks.yaml", "../../examples/exports/tasks.yaml"} {
 		t.Run(file, func(t *testing.T) {
 			sameAfterConversion(t, options(filepath.Dir(file), filepath.Base(file)), t.TempDir())
 		})

@@ -73,7 +73,9 @@ func (t *Task) Identity(c *Config) string {
 	m.set("buffer_period", bufferMeaning(t.buffer.Enabled, t.buffer.Min, t.buffer.Max))
 	m.set("run_timeout", t.timeout)
 	m.set("rules", t.rules)
+	m.set("aws_role", t.AWSRole)
 	m.set("moved_from", t.MovedFrom)
+	m.set("terraform_cloud_workspace", t.cloud)
 	m.set("working_dir", c.relative(t.dir))
 	return m.digest()
 }
@@ -84,8 +86,8 @@ func Differences(was *Config, old *Task, is *Config, t *Task) []string {
 	a, b := was.parts(old), is.parts(t)
 	differ := differing(a, b)
 	var what []string
-	for _, name := range []string{"enabled", "description", "module", "files of the module", "version", "condition", "module_input", "buffer_period", "run_timeout", "moved_from",
-		"guard", "approval", "on_removal", "window", "check", "drift", "variables", "providers", "provider", "engine", "Terraform's version", "backend"} {
+	for _, name := range []string{"enabled", "description", "module", "files of the module", "version", "condition", "module_input", "buffer_period", "run_timeout", "aws_role", "moved_from",
+		"guard", "approval", "on_removal", "window", "check", "drift", "variables", "providers", "provider", "engine", "Terraform's version", "backend", "workspace"} {
 		switch {
 		case !slices.Contains(differ, name), name == "files of the module" && slices.Contains(differ, "module"):
 		case name == "variables":
@@ -116,11 +118,11 @@ func (c *Config) parts(t *Task) meaning {
 		providers[id] = c.providerMeaning(id)
 	}
 	parts := meaning{
-		"enabled": t.Enabled, "description": t.Description, "buffer_period": t.BufferPeriod, "run_timeout": t.RunTimeout, "moved_from": t.MovedFrom,
+		"enabled": t.Enabled, "description": t.Description, "buffer_period": t.BufferPeriod, "run_timeout": t.RunTimeout, "aws_role": t.AWSRole, "moved_from": t.MovedFrom,
 		"module": m["module"], "files of the module": t.ModuleDigest, "version": t.Version,
 		"condition": []any{m["condition"], t.Condition.UseAsModuleInput}, "module_input": m["module_input"],
 		"variables": variables, "providers": t.Providers, "provider": providers,
-		"engine": c.Terraform.Engine, "Terraform's version": c.Terraform.Version, "backend": m["backend"],
+		"engine": c.Terraform.Engine, "Terraform's version": m["terraform"], "backend": m["backend"], "workspace": m["cloud"],
 	}
 	maps.Copy(parts, t.Rules.meaning())
 	return parts
@@ -196,12 +198,14 @@ func (c *Config) taskMeaning(t *Task) meaning {
 	m.set("module", c.moduleMeaning(t))
 	m.set("module_digest", t.ModuleDigest)
 	m.set("version", t.Version)
+	m.set("aws_role", t.AWSRole)
 	m.set("providers", providers)
 	m.set("variables", valuesMeaning(t.Variables))
 	m.set("variable_templates", t.VariableTemplates)
 	m.condition(t)
 	m.set("working_dir", c.relative(t.WorkingDir))
-	m.set("terraform", c.Terraform.Version)
+	m.set("terraform", c.Terraform.Version+t.Cloud.TerraformVersion) // one of them is empty
+	m.set("cloud", c.cloudMeaning(t))
 	if c.Terraform.Engine != EngineTerraform { // the default is left out
 		m.set("engine", c.Terraform.Engine)
 	}
@@ -214,12 +218,20 @@ func (c *Config) providerMeaning(id string) meaning {
 	name, _, _ := strings.Cut(id, ".")
 	m := bodyMeaning(p.Body)
 	m.set("id", id)
-	if v, ok := c.Terraform.RequiredProviders[name]; ok {
+	if v, ok := c.RequiredProviders()[name]; ok {
 		m.set("required", valueMeaning(v))
 	}
 	m.set("auto_commit", p.AutoCommit)
 	m.set("task_env", p.Env)
 	return m
+}
+
+// BackendDigest identifies where the states of Terraform are; "" if another system keeps them.
+func (c *Config) BackendDigest() string {
+	if c.Cloud != nil {
+		return ""
+	}
+	return c.backendMeaning().digest()
 }
 
 // backendMeaning is where states are, without the files for the TLS connection,

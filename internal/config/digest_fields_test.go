@@ -69,6 +69,10 @@ func TestDigest_EveryFieldCounts(t *testing.T) {
 			spec: func(s any) condition.Spec { return *s.(*condition.CatalogServices) }},
 		"consul-kv": {of: func(*Config) any { return &condition.ConsulKV{} },
 			spec: func(s any) condition.Spec { return *s.(*condition.ConsulKV) }},
+		"config-entries": {of: func(*Config) any { return &condition.ConfigEntries{} },
+			spec: func(s any) condition.Spec { return *s.(*condition.ConfigEntries) }},
+		"resources": {of: func(*Config) any { return &condition.Resources{} },
+			spec: func(s any) condition.Spec { return *s.(*condition.Resources) }},
 		"schedule": {of: func(*Config) any { return &condition.Schedule{} },
 			spec: func(s any) condition.Spec { return *s.(*condition.Schedule) }},
 	} {

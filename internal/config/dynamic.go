@@ -12,7 +12,7 @@ import (
 )
 
 // Templates in the strings of a terraform_provider block, and in the variables of a
-// task, are evaluated for each run; those in api.token and api.read_token when the
+// task, are evaluated for each run; those in api.token, api.read_token and the tokens of driver "terraform-cloud" when the
 // program starts; those of notify blocks when an event is delivered.
 var (
 	// ctsTemplate is a template for Consul-Terraform-Sync, too.

@@ -74,6 +74,7 @@ var values = map[string]object{
 		{"type": []string{"integer", "null"}, "minimum": 0, "maximum": 100},
 		{"type": "string", "pattern": integerPattern},
 	}},
+	"role":    {"type": "string", "pattern": rolePattern},
 	"version": {"type": []string{"string", "null"}, "pattern": `^$|^v?\d+\.\d+\.\d+(-[0-9A-Za-z.]+)?$`},
 	"text":    {"type": []string{"string", "number", "boolean"}, "minLength": 1},
 	"string":  {"type": []string{"string", "number", "boolean", "null"}},
@@ -190,8 +191,9 @@ func (g *schemaWriter) object(t reflect.Type, prefix string) object {
 	return o
 }
 
-// spread are the blocks with required keys that may stand in another file.
-var spread = []reflect.Type{reflect.TypeFor[HighAvailability](), reflect.TypeFor[Cluster]()}
+// spread are the blocks with required keys that may stand in another file, or in the
+// environment.
+var spread = []reflect.Type{reflect.TypeFor[HighAvailability](), reflect.TypeFor[Cluster](), reflect.TypeFor[rawCloud]()}
 
 func (k key) required() bool { return k.tag.Get("required") != "" }
 
@@ -320,10 +322,14 @@ func (k key) description(prefix string) string {
 	return b.String()
 }
 
-// variables are the environment variables of a key.
+// variables are the environment variables of a key. A block without a prefix has none
+// of those whose names begin with it.
 func (k key) variables(prefix string) []string {
 	var names []string
 	for _, name := range k.env {
+		if prefix == "" && strings.HasPrefix(name, "*") {
+			continue
+		}
 		names = append(names, strings.Replace(name, "*", prefix, 1))
 	}
 	return names

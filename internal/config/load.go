@@ -30,6 +30,11 @@ type Options struct {
 	Dir string
 	// Hostname is part of the default id; the host's own name if empty.
 	Hostname string
+	// CloudTokenLater accepts a driver "terraform-cloud" without a token: a deployment in
+	// AWS has it from elsewhere, and not every command uses it.
+	CloudTokenLater bool
+	// ForServer says that another process, which has the driver, will run the tasks.
+	ForServer bool
 	// Now is the time after which a schedule should come due; the current time if zero.
 	Now time.Time
 }

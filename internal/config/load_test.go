@@ -237,7 +237,7 @@ func TestLoad_ReadsEveryKey(t *testing.T) {
 					},
 					Drift: drift.Spec{Enabled: true, Schedule: "0 3 * * *", TimeZone: "UTC", Action: drift.Apply},
 				},
-				WorkingDir: filepath.Join("working", "report"),
+				AWSRole: "arn:aws:iam::123456789012:role/report", WorkingDir: filepath.Join("working", "report"),
 			},
 		},
 	}

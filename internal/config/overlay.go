@@ -42,7 +42,7 @@ func (c *Config) With(changes []Change) (*Config, map[string]error) {
 		case !ok:
 		case ch.Deleted != "" && ch.Deleted == t.Identity(c):
 			continue
-		case ch.Deleted == "" && ch.Enabled != nil:
+		case ch.Enabled != nil:
 			t.Enabled = *ch.Enabled
 		}
 		if ok && len(ch.Definition) > 0 {

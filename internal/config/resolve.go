@@ -64,12 +64,18 @@ func (l *loader) resolve(raw *rawConfig) *Config {
 	cfg.API = l.api(&raw.API, cfg.Vault.Enabled)
 	cfg.TLS = l.apiTLS(&raw.TLS)
 	cfg.HighAvailability = l.highAvailability(&raw.HighAvailability)
-	cfg.Terraform = l.terraform(&raw.Driver.Terraform, &raw.Consul)
+	if cfg.Cloud = l.cloud(&raw.Driver, cfg.Vault.Enabled); cfg.Cloud == nil {
+		cfg.Terraform = l.terraform(&raw.Driver.Terraform, &raw.Consul)
+	}
 	if cfg.HighAvailability != nil && cfg.Terraform.Backend.Type == "local" {
 		l.Warn(raw.Driver.Terraform.Backend.blocks[0].Origin, "Terraform's state stays on this machine: an instance that takes over on another one knows nothing of it, and makes everything anew",
 			"use a backend that all instances reach, such as consul")
 	}
 	cfg.Providers = l.providers(&raw.Providers, cfg.Vault.Enabled)
+	if i := slices.IndexFunc(cfg.Providers, func(p Provider) bool { return p.AutoCommit }); i >= 0 && cfg.Cloud != nil {
+		l.Warn(raw.Driver.TerraformCloud.Origin, "auto_commit of provider "+cfg.Providers[i].ID()+" has no effect with this driver: what HCP Terraform changes on a firewall is not committed",
+			"commit there, or use driver \"terraform\"")
+	}
 	cfg.Tasks = l.tasks(raw, cfg)
 	cfg.Notify = l.notify(raw, cfg)
 	return cfg
@@ -79,7 +85,8 @@ func (l *loader) resolve(raw *rawConfig) *Config {
 // configured. It comes before the environment is looked at, because variables
 // alone do not turn TLS on.
 func (l *loader) implied(raw *rawConfig) {
-	for enabled, block := range map[*bool]any{&raw.Syslog.Enabled: &raw.Syslog, &raw.Consul.TLS.Enabled: &raw.Consul.TLS, &raw.TLS.Enabled: &raw.TLS} {
+	for enabled, block := range map[*bool]any{&raw.Syslog.Enabled: &raw.Syslog, &raw.Consul.TLS.Enabled: &raw.Consul.TLS,
+		&raw.Driver.TerraformCloud.TLS.Enabled: &raw.Driver.TerraformCloud.TLS, &raw.TLS.Enabled: &raw.TLS} {
 		if !rawOf(l, enabled).Set {
 			*enabled = l.anySet(reflect.ValueOf(block).Elem())
 		}
@@ -250,9 +257,16 @@ func (l *loader) terraform(raw *rawTerraform, consul *Consul) Terraform {
 		l.engineVersion(rawOf(l, &raw.Version), t)
 	}
 	t.Backend = l.backend(&raw.Backend, rawOf(l, &consul.Address).V, *consul)
-	for _, name := range sortedKeys(raw.RequiredProviders.entries) {
-		n := raw.RequiredProviders.entries[name]
-		at := block.Origin{Pos: n.pos, Path: "driver.terraform.required_providers." + name}
+	t.RequiredProviders = l.requiredProviders(raw.RequiredProviders, "driver.terraform.required_providers")
+	return t
+}
+
+// requiredProviders returns the required_providers at a path.
+func (l *loader) requiredProviders(raw freeForm, path string) map[string]cty.Value {
+	var required map[string]cty.Value
+	for _, name := range sortedKeys(raw.entries) {
+		n := raw.entries[name]
+		at := block.Origin{Pos: n.pos, Path: path + "." + name}
 		switch {
 		case !identifier(name):
 			l.Fail(at, "not a provider's name: "+block.Quoted(name), identifierHint)
@@ -261,15 +275,15 @@ func (l *loader) terraform(raw *rawTerraform, consul *Consul) Terraform {
 			if !ok {
 				continue
 			}
-			if t.RequiredProviders == nil {
-				t.RequiredProviders = map[string]cty.Value{}
+			if required == nil {
+				required = map[string]cty.Value{}
 			}
-			t.RequiredProviders[name] = v
+			required[name] = v
 		default:
 			l.Fail(at, "must be a version or a map, not "+n.kind.String(), `such as "~> 2.8" or { source = "hashicorp/local", version = "~> 2.8" }`)
 		}
 	}
-	return t
+	return required
 }
 
 func (l *loader) engineVersion(raw *block.String, t Terraform) {

@@ -107,9 +107,9 @@ type BasicAuth struct {
 	Password string `key:"password" doc:"password of the user"`
 }
 
-// ClientTLS is how a client of Consul or Vault speaks TLS. Paths are absolute.
+// ClientTLS is how a client of Consul, Vault or HCP Terraform speaks TLS. Paths are absolute.
 type ClientTLS struct {
-	Enabled    bool   `key:"enabled" unset:"Consul: 'true' if another key is set here (a variable is not sufficient); Vault: 'true'" doc:"whether the connection uses TLS"`
+	Enabled    bool   `key:"enabled" unset:"Consul and HCP Terraform: 'true' if another key is set here (a variable is not sufficient); Vault: 'true'" doc:"whether the connection uses TLS"`
 	CACert     string `key:"ca_cert" path:"true" env:"*_CACERT" doc:"file of CA certificates"`
 	CAPath     string `key:"ca_path" path:"true" env:"*_CAPATH" doc:"folder of CA certificates"`
 	Cert       string `key:"cert" path:"true" env:"*_CLIENT_CERT" doc:"file of the client certificate; it may contain the private key, too"`
@@ -209,8 +209,46 @@ type Instance struct {
 
 type rawDriver struct {
 	block.Origin
-	Terraform      rawTerraform `key:"terraform" doc:"the only driver"`
-	TerraformCloud unsupported  `key:"terraform-cloud" say:"driver \"terraform-cloud\" is not supported: Terraform Cloud belongs to Consul-Terraform-Sync Enterprise; use driver \"terraform\""`
+	Terraform      rawTerraform `key:"terraform" doc:"runs Terraform or OpenTofu itself; the default"`
+	TerraformCloud rawCloud     `key:"terraform-cloud" doc:"HCP Terraform or Terraform Enterprise executes the runs; only one driver can be configured"`
+}
+
+// rawCloud is the driver "terraform-cloud" block.
+type rawCloud struct {
+	block.Origin
+	Hostname          block.String         `key:"hostname" env:"TFC_HOSTNAME" default:"https://app.terraform.io" example:"https://tfe.example.com" doc:"URL of HCP Terraform, or of a Terraform Enterprise"`
+	Organization      block.String         `key:"organization" env:"TFC_ORGANIZATION" required:"true" doc:"the organization there that has the workspaces"`
+	Token             block.String         `key:"token" env:"TFC_TOKEN" required:"true" doc:"API token of a team that may manage workspaces (a token of the organization cannot create runs): better from the environment, or a template such as '{{ with secret \"kv/hcp\" }}{{ .Data.token }}{{ end }}'"`
+	Workspaces        rawCloudWorkspaces   `key:"workspaces" doc:"the workspaces of the tasks"`
+	RequiredProviders freeForm             `key:"required_providers" doc:"source and version of providers, as in Terraform"`
+	TLS               ClientTLS            `key:"tls" doc:"TLS of the connection, for a Terraform Enterprise with a private CA"`
+	Notification      rawCloudNotification `key:"notification" doc:"HCP Terraform sends a notification when a run changes, so that it is polled at once"`
+
+	WorkspacePrefix block.String `key:"workspace_prefix" deprecated:"prefix in workspaces, with a dash at its end" doc:"workspaces have the name '<workspace_prefix>-<task>'"`
+}
+
+// rawCloudWorkspaces is what all workspaces have in common.
+type rawCloudWorkspaces struct {
+	Prefix        block.String  `key:"prefix" example:"network-" doc:"the name of a workspace is the prefix and the task's name"`
+	Tags          block.Strings `key:"tags" doc:"tags that each workspace gets in addition to 'source:cts'"`
+	TagsAllowlist block.Strings `key:"tags_allowlist" doc:"a workspace that exists already is used only if it has one of these tags; empty: any"`
+	TagsDenylist  block.Strings `key:"tags_denylist" doc:"a workspace with one of these tags is not used, whatever 'tags_allowlist' says"`
+}
+
+// rawCloudNotification is the notification that HCP Terraform sends when a run changes.
+type rawCloudNotification struct {
+	block.Origin
+	URL   block.String `key:"url" example:"https://terrapulse.example.com/v1/hints/terraform-cloud" doc:"URL at which HCP Terraform can reach Terrapulse: each workspace gets a notification with this URL. Without it, a person may add one"`
+	Token block.String `key:"token" doc:"key of the signature of notifications: plain text, or a template. Without it, notifications are refused"`
+}
+
+// rawCloudWorkspace is the workspace of one task.
+type rawCloudWorkspace struct {
+	block.Origin
+	ExecutionMode    block.String `key:"execution_mode" unset:"that of the workspace; 'remote' if it is created" one:"remote agent" doc:"what carries out the runs, HCP Terraform or an agent of the organization"`
+	AgentPoolID      block.String `key:"agent_pool_id" example:"apool-MxkrTgLnQxYMyNEo" doc:"id of the agent pool; with 'execution_mode = \"agent\"', this or the name is required"`
+	AgentPoolName    block.String `key:"agent_pool_name" doc:"name of the agent pool; without effect if the id is set"`
+	TerraformVersion block.String `key:"terraform_version" form:"version" example:"1.11.4" unset:"the newest one that the organization has when the workspace is created" doc:"exact version of Terraform"`
 }
 
 type rawTerraform struct {
@@ -247,16 +285,18 @@ type rawTask struct {
 	ModuleInputs  []rawModuleInput `key:"module_input" doc:"further data for the module, which does not trigger the task"`
 	BufferPeriod  rawTaskBuffer    `key:"buffer_period" unset:"the global one" doc:"how long to wait for more changes before a run"`
 	RunTimeout    block.Duration   `key:"run_timeout" unset:"the global one" form:"delay" doc:"time limit of a run; '0s': no limit"`
+	AWSRole       block.String     `key:"aws_role" form:"role" example:"arn:aws:iam::123456789012:role/load-balancer" doc:"ARN of the IAM role that Terraform and its providers assume for this task, in place of Terrapulse's credentials for AWS"`
 	MovedFrom     block.String     `key:"moved_from" form:"task" doc:"name that the task had before: its Terraform state is taken along, so that nothing is made anew"`
 	WorkingDir    block.String     `key:"working_dir" unset:"'<working_dir>/<name>'" doc:"folder of the generated root module; each task needs its own"`
 	rawRules      `unset:"the global value"`
+
+	TerraformCloudWorkspace rawCloudWorkspace `key:"terraform_cloud_workspace" doc:"the workspace of the task; only with driver \"terraform-cloud\""`
 
 	Source       block.String     `key:"source" deprecated:"module" doc:"the module"`
 	Services     block.Strings    `key:"services" deprecated:"condition \"services\" or module_input \"services\"" doc:"names of services, or ids of 'service' blocks"`
 	SourceInputs []rawModuleInput `key:"source_input" deprecated:"module_input" doc:"further data for the module"`
 
-	TerraformVersion        unsupported `key:"terraform_version" say:"terraform_version is an unsupported configuration: it belongs to Consul-Terraform-Sync Enterprise; set version in driver \"terraform\""`
-	TerraformCloudWorkspace unsupported `key:"terraform_cloud_workspace" say:"terraform_cloud_workspace is an unsupported configuration: it belongs to Consul-Terraform-Sync Enterprise; remove it"`
+	TerraformVersion block.String `key:"terraform_version" deprecated:"terraform_version in terraform_cloud_workspace" doc:"exact version of Terraform"`
 }
 
 // rawCondition has a block for each kind of condition; exactly one may be set.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -139,7 +140,7 @@ func folded(name string) string {
 func (l *loader) task(raw *rawTask, cfg *Config, services map[string]condition.ServiceQuery) Task {
 	t := Task{
 		Name: raw.Name.V, Description: raw.Description.V, Enabled: raw.Enabled.V, Version: raw.Version.V,
-		Providers: raw.Providers.V, VariableFiles: raw.VariableFiles.V, MovedFrom: raw.MovedFrom.V, WorkingDir: raw.WorkingDir.V, Source: raw.Pos,
+		Providers: raw.Providers.V, VariableFiles: raw.VariableFiles.V, AWSRole: raw.AWSRole.V, MovedFrom: raw.MovedFrom.V, WorkingDir: raw.WorkingDir.V, Source: raw.Pos,
 
 		variables: raw.Variables.V,
 		buffer:    raw.BufferPeriod.own(),
@@ -155,6 +156,8 @@ func (l *loader) task(raw *rawTask, cfg *Config, services map[string]condition.S
 	}
 	t.Rules = l.rules(&raw.rawRules, cfg.Rules)
 	l.taskName(raw)
+	l.awsRole(raw)
+	t.Cloud, t.cloud = l.cloudWorkspace(raw, cfg)
 	t.Module, t.written = l.module(raw)
 	l.taskProviders(raw)
 	if t.WorkingDir == "" {
@@ -194,6 +197,17 @@ func (l *loader) taskName(raw *rawTask) {
 		l.Fail(at, fmt.Sprintf("the task name %s is too long", block.Quoted(name)), fmt.Sprintf("at most %d bytes: it names a directory and a Terraform workspace", maxTaskName))
 	case !identifier(name):
 		l.Fail(at, "a task name must start with a letter or underscore and may contain only letters, digits, underscores, and dashes: "+block.Quoted(name), "")
+	}
+}
+
+// rolePattern is the form of the ARN of an IAM role.
+const rolePattern = `^arn:aws[a-z-]*:iam::[0-9]{12}:role/[^\s]+$`
+
+var roleARN = regexp.MustCompile(rolePattern)
+
+func (l *loader) awsRole(raw *rawTask) {
+	if role := raw.AWSRole; role.Set && !roleARN.MatchString(role.V) {
+		l.Fail(role.Origin, "aws_role is not the ARN of an IAM role: "+block.Quoted(role.V), "such as arn:aws:iam::123456789012:role/load-balancer")
 	}
 }
 

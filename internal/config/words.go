@@ -30,5 +30,8 @@ func (t *Task) Settings() []string {
 	if t.RunTimeout > 0 {
 		settings = append(settings, "a run ends after "+block.Brief(t.RunTimeout))
 	}
+	if t.AWSRole != "" {
+		settings = append(settings, "Terraform assumes the AWS role "+t.AWSRole)
+	}
 	return settings
 }
