@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/consul/api"
 
 	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/dynamic/values"
 )
 
 // TestDocs_ExamplesWork evaluates each example of docs/secrets.md, with a value for everything that
@@ -115,7 +116,7 @@ func TestDocs_ListAllFunctions(t *testing.T) {
 		listed = append(listed, name[1])
 	}
 	var there []string
-	for name := range (&lookups{}).functions(place{}) {
+	for name := range (&lookups{}).functions(values.Place{}) {
 		there = append(there, name)
 	}
 	slices.Sort(listed)

@@ -12,16 +12,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"os"
 	"slices"
 	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/consul"
+	"github.com/terrapulse/terrapulse/internal/dynamic/values"
 	"github.com/terrapulse/terrapulse/internal/notify"
 	"github.com/terrapulse/terrapulse/internal/vault"
 )
@@ -29,9 +27,6 @@ import (
 // defaultPatience is long enough for an election of Vault's leader, and short enough for a person
 // who waits.
 const defaultPatience = 10 * time.Second
-
-// atOnce is the number of templates that are evaluated in parallel.
-const atOnce = 8
 
 // AWS reads secrets from AWS.
 type AWS interface {
@@ -66,22 +61,14 @@ type Evaluator struct {
 }
 
 // Values are the providers of a task with evaluated templates.
-type Values struct {
-	// Config is the configuration with evaluated templates in the task's providers.
-	Config *config.Config
-	// Variables are the values of the task's variables with templates.
-	Variables map[string]string
-	// Secrets are all values and parts of values: output may contain a part without the whole
-	// value.
-	Secrets []string
-}
+type Values = values.Values
 
 // Check validates the templates of the task's providers without looking anything up.
 func Check(cfg *config.Config, t *config.Task) error {
 	var errs []error
-	for _, v := range templates(cfg, t) {
-		if _, err := parseText(v.text, new(lookups).functions(v.place)); err != nil {
-			errs = append(errs, v.wrap(err))
+	for _, v := range values.Templates(cfg, t) {
+		if _, err := parseText(v.Text, new(lookups).functions(v.Place)); err != nil {
+			errs = append(errs, v.Wrap(err))
 		}
 	}
 	return errors.Join(errs...)
@@ -90,50 +77,8 @@ func Check(cfg *config.Config, t *config.Task) error {
 // Evaluate evaluates the templates of the task's providers. An error names the provider, the
 // argument and what was looked up.
 func (e *Evaluator) Evaluate(ctx context.Context, cfg *config.Config, t *config.Task) (Values, error) {
-	all := templates(cfg, t)
-	if len(all) == 0 {
-		return Values{Config: cfg}, nil
-	}
 	l := &lookups{Evaluator: e, ctx: ctx, cfg: cfg, task: t.Name}
-	results := make([]result, len(all))
-	var group errgroup.Group
-	group.SetLimit(atOnce)
-	for i, v := range all {
-		group.Go(func() error {
-			results[i] = l.evaluate(v)
-			return nil
-		})
-	}
-	group.Wait()
-	if ctx.Err() != nil {
-		return Values{}, fmt.Errorf("look up the values of task %s's providers: %w", t.Name, context.Cause(ctx))
-	}
-	var errs []error
-	values := Values{Variables: map[string]string{}}
-	texts := map[place]string{}
-	for i, r := range results {
-		if r.err != nil {
-			errs = append(errs, all[i].wrap(r.err))
-		}
-		if at := all[i].place; at.provider == "" {
-			values.Variables[at.argument] = r.text
-		} else {
-			texts[at] = r.text
-		}
-		values.Secrets = append(values.Secrets, r.pieces...)
-	}
-	if len(errs) > 0 {
-		return Values{}, errors.Join(errs...)
-	}
-	next := *cfg
-	next.Providers = each(cfg, t, func(p place, text string) string {
-		if other, ok := texts[p]; ok {
-			return other
-		}
-		return text
-	})
-	values.Config = &next
-	return values, nil
+	return values.Evaluate(ctx, cfg, t, l.evaluate)
 }
 
 // Text evaluates a template in a key outside of the provider blocks. Any other text is returned
@@ -143,11 +88,11 @@ func (e *Evaluator) Text(ctx context.Context, cfg *config.Config, key, text stri
 		return text, nil
 	}
 	l := &lookups{Evaluator: e, ctx: ctx, cfg: cfg}
-	r := l.evaluate(site{place{argument: key}, text})
-	if r.err != nil {
-		return "", fmt.Errorf("%s: %w", key, r.err)
+	r := l.evaluate(values.Site{Place: values.Place{Argument: key}, Text: text})
+	if r.Err != nil {
+		return "", fmt.Errorf("%s: %w", key, r.Err)
 	}
-	return r.text, nil
+	return r.Text, nil
 }
 
 // Keep begins to renew the Vault token if a template needs it and the configuration says so.
@@ -166,70 +111,20 @@ func (e *Evaluator) Keep(ctx context.Context, cfg *config.Config) error {
 	return client.Keep(ctx)
 }
 
-// usesVault reports whether a template of a task's provider or of a notify block reads from Vault.
+// usesVault reports whether a template of a task's provider, of a notify block or of the driver
+// reads from Vault.
 func usesVault(cfg *config.Config) bool {
 	for i := range cfg.Tasks {
-		if slices.ContainsFunc(templates(cfg, &cfg.Tasks[i]), func(v site) bool { return config.UsesVault(v.text) }) {
+		if slices.ContainsFunc(values.Templates(cfg, &cfg.Tasks[i]), func(v values.Site) bool { return config.UsesVault(v.Text) }) {
 			return true
 		}
+	}
+	if c := cfg.Cloud; c != nil && (config.UsesVault(c.Token) || config.UsesVault(c.NotificationToken)) {
+		return true
 	}
 	return slices.ContainsFunc(cfg.Notify, func(s notify.Spec) bool {
 		return slices.ContainsFunc(s.Values(), func(v notify.Text) bool { return config.UsesVault(v.Text) })
 	})
-}
-
-// place is the place of a template.
-type place struct {
-	provider string // id; "" for a variable of the task
-	argument string // such as token, auth.password or hosts[2]; task_env.NAME; or the variable's name
-}
-
-// site is a place with a template to evaluate.
-type site struct {
-	place
-	text string
-}
-
-func (p place) wrap(err error) error {
-	if p.provider == "" {
-		return fmt.Errorf("variable %q: %w", p.argument, err)
-	}
-	return fmt.Errorf("provider %q, %s: %w", p.provider, p.argument, err)
-}
-
-// templates returns the templates of the task's providers and variables, in a
-// fixed order.
-func templates(cfg *config.Config, t *config.Task) []site {
-	var all []site
-	each(cfg, t, func(p place, text string) string {
-		if config.IsTemplate(text) {
-			all = append(all, site{p, text})
-		}
-		return text
-	})
-	for _, name := range slices.Sorted(maps.Keys(t.VariableTemplates)) {
-		all = append(all, site{place{argument: name}, t.VariableTemplates[name]})
-	}
-	return all
-}
-
-// each calls f for every text of the task's providers, in a fixed order, and returns all providers,
-// with the results in place of the texts.
-func each(cfg *config.Config, t *config.Task, f func(place, string) string) []config.Provider {
-	providers := slices.Clone(cfg.Providers)
-	for i := range providers {
-		p := &providers[i]
-		if !p.Dynamic() || !slices.Contains(t.Providers, p.ID()) {
-			continue
-		}
-		of := func(argument, text string) string { return f(place{p.ID(), argument}, text) }
-		p.Body = p.Body.Map(of)
-		p.Env = maps.Clone(p.Env)
-		for _, name := range slices.Sorted(maps.Keys(p.Env)) {
-			p.Env[name] = of("task_env."+name, p.Env[name])
-		}
-	}
-	return providers
 }
 
 // consulClient returns a client for the configured Consul.

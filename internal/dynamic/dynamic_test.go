@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -18,7 +16,9 @@ import (
 	"github.com/hashicorp/consul/api"
 
 	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/config/configtest"
 	"github.com/terrapulse/terrapulse/internal/consul/consultest"
+	"github.com/terrapulse/terrapulse/internal/dynamic/values"
 	"github.com/terrapulse/terrapulse/internal/rootmodule"
 	"github.com/terrapulse/terrapulse/internal/vault/vaulttest"
 )
@@ -110,14 +110,7 @@ task {
   module_input "services" { names = ["web"] }
 }
 `, h.address, h.vault.URL, blocks, strings.Join(providers, ", "))
-	file := filepath.Join(h.t.TempDir(), "task.hcl")
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		h.t.Fatal(err)
-	}
-	cfg, err := config.Load(config.Options{Paths: []config.Path{{Name: file}}, Dir: filepath.Dir(file), Getenv: func(string) string { return "" }})
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	cfg := configtest.Load(h.t, h.t.TempDir(), "task.hcl", text)
 	return cfg, &cfg.Tasks[0]
 }
 
@@ -395,11 +388,11 @@ func TestEvaluate_TextBetweenActionsIsNotSecretHoweverItIsTrimmed(t *testing.T) 
 		"{{ if true }} a {{ else }}b{{ end }}{{ range split \",\" \"1,2\" }} - {{ . }}{{ end }}": " a  - 1 - 2",
 	} {
 		l := &lookups{Evaluator: h.Evaluator, ctx: t.Context()}
-		r := l.evaluate(site{text: text})
-		if r.err != nil || r.text != want {
-			t.Errorf("%q is %q (%v)", text, r.text, r.err)
+		r := l.evaluate(values.Site{Text: text})
+		if r.Err != nil || r.Text != want {
+			t.Errorf("%q is %q (%v)", text, r.Text, r.Err)
 		}
-		for _, piece := range r.pieces {
+		for _, piece := range r.Pieces {
 			if !slices.Contains([]string{"SECRET", "}}", "3", "1", "2"}, piece) {
 				t.Errorf("%q: the text %q is taken for a secret", text, piece)
 			}

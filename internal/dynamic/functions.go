@@ -11,12 +11,13 @@ import (
 	"text/template"
 
 	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/dynamic/values"
 	"github.com/terrapulse/terrapulse/internal/vault"
 )
 
 // functions are the functions of templates: first those that look something up, with the arguments
 // of Consul-Template's functions. config.IsTemplate has the same names.
-func (l *lookups) functions(at place) template.FuncMap {
+func (l *lookups) functions(at values.Place) template.FuncMap {
 	functions := template.FuncMap{
 		"env":          func(name string) string { return l.env(at, name) },
 		"mustEnv":      l.mustEnv,
@@ -47,11 +48,11 @@ func (l *lookups) functions(at place) template.FuncMap {
 
 // env returns the value of an environment variable. A variable that is not set is "", as in
 // Consul-Terraform-Sync; because that is mostly a mistake, it is logged.
-func (l *lookups) env(at place, name string) string {
+func (l *lookups) env(at values.Place, name string) string {
 	text, ok := l.lookupEnv(name)
 	if !ok {
 		cmp.Or(l.Log, slog.Default()).LogAttrs(l.ctx, slog.LevelWarn, "an environment variable of a template is not set: its value is empty",
-			slog.String("task", l.task), slog.String("provider", at.provider), slog.String("argument", at.argument), slog.String("variable", name))
+			slog.String("task", l.task), slog.String("provider", at.Provider), slog.String("argument", at.Argument), slog.String("variable", name))
 	}
 	return text
 }

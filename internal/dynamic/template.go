@@ -12,14 +12,8 @@ import (
 	"text/template"
 
 	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/dynamic/values"
 )
-
-// result is the result of a template.
-type result struct {
-	text   string
-	pieces []string // the output of its actions
-	err    error
-}
 
 // lookups are the look-ups of one run; each value is looked up once.
 type lookups struct {
@@ -105,16 +99,16 @@ func (w *writer) Write(p []byte) (int, error) {
 	return w.Builder.Write(p)
 }
 
-func (l *lookups) evaluate(s site) result {
-	t, err := parseText(s.text, l.functions(s.place))
+func (l *lookups) evaluate(s values.Site) values.Result {
+	t, err := parseText(s.Text, l.functions(s.Place))
 	if err != nil {
-		return result{err: err}
+		return values.Result{Err: err}
 	}
-	w := &writer{literal: action.Split(s.text, -1)}
+	w := &writer{literal: action.Split(s.Text, -1)}
 	if err := t.Execute(w, nil); err != nil {
-		return result{err: explain(err)}
+		return values.Result{Err: explain(err)}
 	}
-	return result{text: w.String(), pieces: w.pieces}
+	return values.Result{Text: w.String(), Pieces: w.pieces}
 }
 
 // harmless matches the parts of text/template's errors that contain no values, only names from the

@@ -1,28 +1,13 @@
 package overlay_test
 
 import (
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/config/configtest"
 	"github.com/terrapulse/terrapulse/internal/overlay"
 )
-
-// files loads a configuration from the text of a file.
-func files(t *testing.T, dir, text string) *config.Config {
-	t.Helper()
-	path := filepath.Join(dir, "f.hcl")
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	cfg, err := config.Load(config.Options{Dir: dir, Paths: []config.Path{{Name: path}}, Getenv: func(string) string { return "" }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return cfg
-}
 
 func TestRestore_RemovedTaskIsAsItWasApplied(t *testing.T) {
 	const head = "working_dir = \"work\"\nrun_timeout = \"5m\"\non_removal = \"destroy\"\nterraform_provider \"aws\" {\n  alias = \"west\"\n  secret_key = \"hunter2\"\n}\n"
@@ -56,7 +41,7 @@ task {
 }
 `
 	dir := t.TempDir()
-	was := files(t, dir, head+task)
+	was := configtest.Load(t, dir, "f.hcl", head+task)
 	old, _ := was.Task("web")
 	d, err := overlay.DefinitionOf(was, old, "b1", func(name string) bool { return name == "password" })
 	if err != nil {
@@ -66,7 +51,7 @@ task {
 		t.Errorf("kept: %s", text)
 	}
 	// The global on_removal went with the task.
-	now := files(t, dir, strings.ReplaceAll(head, "on_removal = \"destroy\"\n", ""))
+	now := configtest.Load(t, dir, "f.hcl", strings.ReplaceAll(head, "on_removal = \"destroy\"\n", ""))
 	with, back, err := overlay.Restore(now, "web", d)
 	if err != nil {
 		t.Fatal(err)
@@ -78,7 +63,7 @@ task {
 		t.Errorf("restored: %+v", back)
 	}
 
-	plain := files(t, dir, "on_removal = \"destroy\"\ntask {\n  name = \"plain\"\n  module = \"./module\"\n}\n")
+	plain := configtest.Load(t, dir, "f.hcl", "on_removal = \"destroy\"\ntask {\n  name = \"plain\"\n  module = \"./module\"\n}\n")
 	least, _ := plain.Task("plain")
 	if d, err = overlay.DefinitionOf(plain, least, "", nil); err != nil {
 		t.Fatal(err)
@@ -91,13 +76,13 @@ task {
 func TestRestore_NamesAProviderThatIsGone(t *testing.T) {
 	dir := t.TempDir()
 	const task = "task {\n  name = \"web\"\n  module = \"./module\"\n  providers = [\"aws.west\", \"local\"]\n}\n"
-	was := files(t, dir, "terraform_provider \"aws\" {\n  alias = \"west\"\n}\n"+task)
+	was := configtest.Load(t, dir, "f.hcl", "terraform_provider \"aws\" {\n  alias = \"west\"\n}\n"+task)
 	old, _ := was.Task("web")
 	d, err := overlay.DefinitionOf(was, old, "", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := overlay.Restore(files(t, dir, "port = 1\n"), "web", d); err == nil || !strings.Contains(err.Error(), "provider aws.west is not in the configuration any more") {
+	if _, _, err := overlay.Restore(configtest.Load(t, dir, "f.hcl", "port = 1\n"), "web", d); err == nil || !strings.Contains(err.Error(), "provider aws.west is not in the configuration any more") {
 		t.Errorf("without its provider: %v", err)
 	}
 }

@@ -56,7 +56,7 @@ func (m Module) main() ([]byte, error) {
 func (m Module) writeRequiredProviders(b *bytes.Buffer, providers []provider) error {
 	open := false
 	for i, p := range providers {
-		req, ok := m.Config.Terraform.RequiredProviders[p.Name]
+		req, ok := m.Config.RequiredProviders()[p.Name]
 		if !ok || i > 0 && providers[i-1].Name == p.Name {
 			continue
 		}

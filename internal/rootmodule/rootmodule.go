@@ -187,26 +187,30 @@ func (p provider) value() cty.Value {
 	return cty.ObjectVal(attrs)
 }
 
+// secretValues returns the values of the task's provider blocks, and those of its
+// variables that are templates.
+func secretValues(t *config.Task, c *config.Config, variables map[string]string) map[string]cty.Value {
+	all := map[string]cty.Value{}
+	for _, p := range (Module{Config: c, Task: t}).providers() {
+		if p.Configured {
+			all[p.Name] = p.value()
+		}
+	}
+	for name, value := range variables {
+		all[name] = cty.StringVal(value)
+	}
+	return all
+}
+
 // SecretValues returns the values of the task's provider blocks, and those of its
 // variables that are templates, as a Terraform variable file in JSON, or nil if
 // there are none. They are secret.
 func SecretValues(t *config.Task, c *config.Config, variables map[string]string) ([]byte, error) {
 	vars := map[string]json.RawMessage{}
-	for _, p := range (Module{Config: c, Task: t}).providers() {
-		if !p.Configured {
-			continue
-		}
-		v := p.value()
+	for name, v := range secretValues(t, c, variables) {
 		raw, err := ctyjson.Marshal(v, v.Type())
 		if err != nil {
-			return nil, fmt.Errorf("encode the arguments of provider %q: a value cannot be written as JSON", p.Name)
-		}
-		vars[p.Name] = raw
-	}
-	for name, value := range variables {
-		raw, err := json.Marshal(value)
-		if err != nil {
-			return nil, fmt.Errorf("encode the variable %q: its value cannot be written as JSON", name)
+			return nil, fmt.Errorf("encode the values of %q: a value cannot be written as JSON", name)
 		}
 		vars[name] = raw
 	}
@@ -214,6 +218,16 @@ func SecretValues(t *config.Task, c *config.Config, variables map[string]string)
 		return nil, nil
 	}
 	return json.Marshal(vars)
+}
+
+// SecretLiterals returns what SecretValues returns, each as source text of Terraform's
+// language. They are secret.
+func SecretLiterals(t *config.Task, c *config.Config, variables map[string]string) map[string]string {
+	texts := map[string]string{}
+	for name, v := range secretValues(t, c, variables) {
+		texts[name] = string(literal(v))
+	}
+	return texts
 }
 
 // Env returns the task_env of the task's providers: variables for the
@@ -224,6 +238,21 @@ func Env(t *config.Task, c *config.Config) map[string]string {
 		maps.Copy(env, p.Env)
 	}
 	return env
+}
+
+// CheckEnv returns an error if Terraform cannot get a part of a task's task_env, wherever it
+// runs.
+func CheckEnv(task string, env map[string]string) error {
+	for _, name := range slices.Sorted(maps.Keys(env)) {
+		if strings.HasPrefix(name, "TF_VAR_") {
+			return fmt.Errorf("task_env of a provider of task %s sets %s: a variable of the module cannot be set in this way, "+
+				"use the task's variables or variable_files", task, name)
+		}
+		if strings.ContainsRune(name+env[name], 0) {
+			return fmt.Errorf("task_env of a provider of task %s: %q holds a NUL character, which no environment can carry", task, name)
+		}
+	}
+	return nil
 }
 
 // checkName refuses names of arguments, blocks and variables that Terraform cannot

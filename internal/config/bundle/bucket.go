@@ -89,6 +89,26 @@ func (b *Bucket) pointer(ctx context.Context) (p Pointer, etag string, err error
 	return p, etag, nil
 }
 
+// Store stores the bundle, and does not move the pointer: it is not in force. It replaces nothing but
+// a damaged object, so that a role may have the right to write new bundles alone.
+func (b *Bucket) Store(ctx context.Context, bundle Bundle) error {
+	name := zipName(bundle.Digest)
+	write := func(ifNoneMatch *string) error {
+		return b.put(ctx, &s3.PutObjectInput{ContentType: aws.String("application/zip"), IfNoneMatch: ifNoneMatch}, name, bundle.Zip)
+	}
+	err := write(aws.String("*"))
+	if _, status := s3url.Code(err); status == http.StatusPreconditionFailed || status == http.StatusConflict {
+		if _, damaged := b.Pull(ctx, bundle.Digest); damaged == nil {
+			return nil
+		}
+		err = write(nil)
+	}
+	if err != nil {
+		return fmt.Errorf("write bundle %s: %w", b.url(name), err)
+	}
+	return nil
+}
+
 // Push stores the bundle and moves the pointer to it. If the pointer names it already, moved is
 // false. By is for people. If somebody else has moved the pointer meanwhile, it stays, and the
 // error is a MovedError.
@@ -97,11 +117,8 @@ func (b *Bucket) Push(ctx context.Context, bundle Bundle, by string, now time.Ti
 	if err != nil {
 		return was, false, err
 	}
-	// The same name means the same bytes, so writing them again does no harm and restores a deleted
-	// object.
-	name := zipName(bundle.Digest)
-	if err := b.put(ctx, &s3.PutObjectInput{ContentType: aws.String("application/zip")}, name, bundle.Zip); err != nil {
-		return was, false, fmt.Errorf("write bundle %s: %w", b.url(name), err)
+	if err := b.Store(ctx, bundle); err != nil {
+		return was, false, err
 	}
 	if was.Digest == bundle.Digest {
 		return was, false, nil

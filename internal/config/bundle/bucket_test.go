@@ -196,6 +196,44 @@ func TestPush_RetriesAConflict(t *testing.T) {
 	}
 }
 
+// A role that may not replace objects can store a bundle that is there, and a damaged one is replaced
+// with the right to do so.
+func TestStore_ReplacesOnlyADamagedBundle(t *testing.T) {
+	s := newCloud(t)
+	var writes []string // their conditions
+	s.bucket.Client = s3.New(s.bucket.Client.(*s3.Client).Options(), func(o *s3.Options) {
+		o.HTTPClient = doer(func(r *http.Request) (*http.Response, error) {
+			if r.Method == http.MethodPut {
+				writes = append(writes, r.Header.Get("If-None-Match"))
+			}
+			return http.DefaultClient.Do(r)
+		})
+	})
+	a, b, _ := three(t)
+	for range 2 {
+		if err := s.bucket.Store(t.Context(), a); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if strings.Join(writes, " ") != "* *" {
+		t.Errorf("written with the conditions %q", writes)
+	}
+	bad := b
+	bad.Zip = a.Zip
+	for _, next := range []bundle.Bundle{bad, b} {
+		if err := s.bucket.Store(t.Context(), next); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := s.bucket.Pull(t.Context(), b.Digest); err != nil {
+		t.Errorf("the damaged bundle stays: %v", err)
+	}
+}
+
+type doer func(*http.Request) (*http.Response, error)
+
+func (d doer) Do(r *http.Request) (*http.Response, error) { return d(r) }
+
 func TestPull_DamagedOrMissingBundleIsInvalid(t *testing.T) {
 	s := newCloud(t)
 	a, b, _ := three(t)

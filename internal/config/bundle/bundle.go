@@ -66,6 +66,7 @@ func Load(zip []byte, dir string, opts config.Options) (*config.Config, error) {
 	if err != nil {
 		return nil, err
 	}
+	opts.CloudTokenLater = true
 	opts.Dir, opts.Paths = filepath.Join(dir, filepath.FromSlash(m.Dir)), nil
 	for _, file := range m.Files {
 		opts.Paths = append(opts.Paths, config.Path{Name: filepath.FromSlash(file)})

@@ -1,6 +1,7 @@
 package bundle
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"net/url"
@@ -11,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/dynamic/values"
 	"github.com/terrapulse/terrapulse/internal/notify"
 )
 
@@ -34,6 +36,10 @@ func CheckPlaces(cfg *config.Config) error {
 			Problem: "the state would be on the disk of a container, and lost with it",
 			Hint:    "keep it in S3 (backend s3) or in Consul (the default)"})
 	}
+	if cfg.Cloud != nil && !slices.ContainsFunc(literals, func(l config.Literal) bool { return l.Key == "driver.terraform-cloud.organization" }) {
+		found = append(found, config.Diagnostic{Position: config.Position{File: cfg.Files()[0]}, Key: "driver.terraform-cloud.organization",
+			Problem: "the functions in AWS do not have the environment variable TFC_ORGANIZATION of this machine", Hint: "write organization and hostname in the task file"})
+	}
 	for _, s := range cfg.Notify {
 		if s.Kind == "command" {
 			found = append(found, config.Diagnostic{Position: s.At.Pos, Key: s.At.Path, Problem: "a command cannot be run in AWS: events are delivered by a function",
@@ -45,7 +51,36 @@ func CheckPlaces(cfg *config.Config) error {
 			}
 		}
 	}
-	return found.Err()
+	return append(found, templatesForFunction(cfg)...).Err()
+}
+
+// templatesForFunction finds templates that the function which polls cannot evaluate: with HCP
+// Terraform, it carries out the runs itself.
+func templatesForFunction(cfg *config.Config) (found config.Errors) {
+	if cfg.Cloud == nil {
+		return nil
+	}
+	const problem = "the functions in AWS cannot evaluate this template"
+	for _, token := range []struct{ key, text string }{{config.CloudTokenKey, cfg.Cloud.Token}, {config.CloudNotificationTokenKey, cfg.Cloud.NotificationToken}} {
+		if notify.CheckSimple(token.text) != nil {
+			found = append(found, config.Diagnostic{Position: config.Position{File: cfg.Files()[0]}, Key: token.key, Problem: problem, Hint: notify.SimpleHint})
+		}
+	}
+	seen := map[values.Place]bool{}
+	for i := range cfg.Tasks {
+		t := &cfg.Tasks[i]
+		for _, site := range values.Templates(cfg, t) {
+			at := site.Place
+			if at.Provider == "" { // a variable of this task
+				at.Argument = t.Name + "." + at.Argument
+			}
+			if !seen[at] && notify.CheckSimple(site.Text) != nil {
+				found = append(found, config.Diagnostic{Position: t.Source, Problem: site.Wrap(errors.New(problem)).Error(), Hint: notify.SimpleHint})
+			}
+			seen[at] = true
+		}
+	}
+	return found
 }
 
 // insteadOfFiles says for each key with a file what to use instead.
@@ -65,6 +100,11 @@ func insteadOfFiles(cfg *config.Config) map[string]string {
 				there = "the image trusts what is in layers/trust"
 			}
 			instead["vault.tls."+name] = fmt.Sprintf("remove it: in AWS %s, on one machine VAULT_%s gives it", there, variable)
+		}
+	}
+	if cfg.Cloud != nil {
+		for name := range variables {
+			instead["driver.terraform-cloud.tls."+name] = "keep the key in a file that is not pushed: in AWS, the functions trust the usual CAs, and have no certificate of a client"
 		}
 	}
 	if cfg.Vault.Enabled {
@@ -149,6 +189,17 @@ func words(key string) []string {
 	return strings.FieldsFunc(key, func(r rune) bool { return strings.ContainsRune("_-. ", r) })
 }
 
+// joinedWords returns the words of a key, each between spaces.
+func joinedWords(key string) string { return " " + strings.Join(words(key), " ") + " " }
+
+// NamesSecret reports whether a key is the name of a credential, such as clientSecret or
+// CONSUL_HTTP_TOKEN, and not of something about it, such as token_file.
+func NamesSecret(key string) bool {
+	all, joined := words(key), joinedWords(key)
+	return len(all) > 0 && !aspects[all[len(all)-1]] &&
+		slices.ContainsFunc(secretWords, func(w string) bool { return strings.Contains(joined, " "+w+" ") })
+}
+
 // credential says why a literal looks like a credential; "" if it does not.
 func credential(l config.Literal) string {
 	text := strings.TrimSpace(l.Text)
@@ -163,19 +214,11 @@ func credential(l config.Literal) string {
 	if endpoint.MatchString(l.Key) && !strings.Contains(text, "{{") && text != "" {
 		return "looks like a secret in plain text"
 	}
-	all := words(l.Name)
-	if len(all) == 0 || len(text) == 0 || dynamic.MatchString(text) || config.IsTemplate(text) {
+	joined := joinedWords(l.Name)
+	if len(text) == 0 || dynamic.MatchString(text) || config.IsTemplate(text) {
 		return ""
 	}
-	joined := " " + strings.Join(all, " ") + " "
-	named := false
-	for _, w := range secretWords {
-		named = named || strings.Contains(joined, " "+w+" ")
-	}
-	if !named {
-		return ""
-	}
-	if aspects[all[len(all)-1]] && !(strings.HasSuffix(joined, " secret id ") && uuids.MatchString(text)) {
+	if !NamesSecret(l.Name) && !(strings.HasSuffix(joined, " secret id ") && uuids.MatchString(text)) {
 		return ""
 	}
 	switch strings.ToLower(text) {
@@ -211,6 +254,8 @@ func better(key string) string {
 		return "remove it: set Consul's token with the stack's parameter ConsulTokenArn in AWS, and with CONSUL_HTTP_TOKEN on one machine" + last
 	case top == "vault":
 		return "remove it: set Vault's token with the stack's parameter VaultTokenArn in AWS, and with VAULT_TOKEN on one machine" + last
+	case strings.HasPrefix(key, "driver.terraform-cloud."):
+		return "remove it: set the token for HCP Terraform with the stack's parameter HcpTokenArn in AWS, and with TFC_TOKEN on one machine" + last
 	case top == "driver":
 		return "remove it: give the runner's role the rights that the backend needs (the stack's parameter RunnerPolicyArns), or use an environment variable" + last
 	case strings.HasPrefix(top, "notify["):

@@ -165,6 +165,58 @@ task {
 	}
 }
 
+func TestCheck_HCPTerraformIsReachedFromAWS(t *testing.T) {
+	dir := written(t, map[string]string{"net/a.hcl": `
+driver "terraform-cloud" {
+  token = "S3CRET"
+  tls {
+    ca_cert = "/etc/tfe/ca.pem"
+  }
+}
+`})
+	o := options(dir, "a.hcl")
+	o.Getenv = func(name string) string { return map[string]string{"TFC_ORGANIZATION": "network"}[name] }
+	cfg, err := config.Load(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := strings.Join(places(t, bundle.CheckPlaces(cfg)), "\n"), "a.hcl:5 driver.terraform-cloud.tls.ca_cert\na.hcl driver.terraform-cloud.organization"; got != want {
+		t.Errorf("found:\n%s\nwant:\n%s", got, want)
+	}
+	if got, want := strings.Join(places(t, bundle.CheckSecrets(cfg)), "\n"), "a.hcl:3 driver.terraform-cloud.token"; got != want {
+		t.Errorf("found:\n%s\nwant:\n%s", got, want)
+	}
+}
+
+func TestCheck_TemplatesThatTheFunctionCannotEvaluate(t *testing.T) {
+	dir := written(t, map[string]string{"net/a.hcl": `
+driver "terraform-cloud" {
+  organization = "network"
+  token        = "{{ key \"hcp/token\" }}"
+}
+terraform_provider "good" {
+  token = "{{ secretsmanager \"arn\" }}"
+}
+terraform_provider "bad" {
+  token = "{{ key \"a/b\" }}"
+}
+task {
+  name      = "a"
+  module    = "x/y/z"
+  providers = ["good", "bad"]
+}
+task {
+  name      = "b"
+  module    = "x/y/z"
+  providers = ["bad"]
+}
+`})
+	want := "a.hcl driver.terraform-cloud.token\na.hcl:12"
+	if got := strings.Join(places(t, bundle.CheckPlaces(load(t, dir, "a.hcl"))), "\n"); got != want {
+		t.Errorf("found:\n%s\nwant:\n%s", got, want)
+	}
+}
+
 func TestCheck_NotifyBlocksThatAWSCannotRun(t *testing.T) {
 	dir := written(t, map[string]string{"net/a.hcl": `
 notify "command" {
