@@ -37,6 +37,7 @@ var ErrLost = errors.New("the lease was taken over by another process or release
 type HeldError struct {
 	Name  string
 	Owner string    // the holder
+	Fence uint64    // its token
 	Until time.Time // when it can be taken over if it is not renewed, by the clock of this process
 }
 
@@ -58,6 +59,9 @@ type Options struct {
 	// OneClock says that the contenders share one clock: the lease is also over when the record
 	// says so, if that is earlier than the witness's time.
 	OneClock bool
+	// Skip is how many tokens are left out: where some were perhaps issued that the record
+	// does not show, because the store was restored from a backup.
+	Skip uint64
 	// Now returns the current time; time.Now if nil.
 	Now func() time.Time
 	// Also returns changes that are made in the same step in which next takes the
@@ -142,9 +146,9 @@ func Acquire(ctx context.Context, store state.Store, name, owner string, opts Op
 		now := opts.Now()
 		until := opts.until(last, now)
 		if last.Data.Owner != "" && last.Data.Owner != owner && now.Before(until) {
-			return nil, &HeldError{Name: name, Owner: last.Data.Owner, Until: until}
+			return nil, &HeldError{Name: name, Owner: last.Data.Owner, Fence: last.Data.Fence, Until: until}
 		}
-		want := Holder{Owner: owner, Fence: last.Data.Fence + 1, Expires: expiry(now, opts.TTL), TTL: opts.TTL}
+		want := Holder{Owner: owner, Fence: last.Data.Fence + 1 + opts.Skip, Expires: expiry(now, opts.TTL), TTL: opts.TTL}
 		var also []state.Change
 		if opts.Also != nil {
 			also = opts.Also(want, last.Data)
