@@ -18,15 +18,33 @@ import (
 // limit limits how long a test waits.
 const limit = 20 * time.Second
 
+// write makes or replaces a file at once: one that is half written is a change of its own.
 func write(t *testing.T, path, text string) string {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+	next := filepath.Join(t.TempDir(), "next") // in no folder that is watched
+	if err := os.WriteFile(next, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(next, path); err != nil {
 		t.Fatal(err)
 	}
 	return path
+}
+
+// overwrite writes one letter in place, so that the file is never half written.
+func overwrite(t *testing.T, path, letter string) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.WriteString(letter); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func link(t *testing.T, target, path string) {
@@ -46,7 +64,7 @@ func byEvents(t *testing.T, paths ...string) *Watcher {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return watch(t.Context(), slog.New(slog.DiscardHandler), pace{20 * time.Millisecond, time.Second, time.Hour}, events, paths)
+	return watch(t.Context(), slog.New(slog.DiscardHandler), pace{200 * time.Millisecond, time.Second, time.Hour}, events, paths)
 }
 
 // byPoll returns a watcher on a file system without events.
@@ -83,7 +101,7 @@ func TestWatch_ReportsChangedFiles(t *testing.T) {
 			a, b := write(t, filepath.Join(folder, "a.yaml"), "1"), write(t, filepath.Join(folder, "b.json"), "1")
 			w := start(t, file, folder)
 
-			write(t, file, "2")
+			overwrite(t, file, "2")
 			expect(t, w, file)
 
 			// This is how editors save.
@@ -94,7 +112,7 @@ func TestWatch_ReportsChangedFiles(t *testing.T) {
 			expect(t, w, file)
 
 			// The same content is not a change: the next change comes alone.
-			write(t, file, "3")
+			overwrite(t, file, "3")
 			write(t, filepath.Join(dir, "terrapulse.db"), "x")
 			write(t, filepath.Join(folder, "notes.txt"), "x")
 			write(t, a, "2")
@@ -143,12 +161,12 @@ func TestWatch_FollowsLinks(t *testing.T) {
 	}
 	link(t, target, name)
 	w := byEvents(t, name)
-	write(t, target, "2")
+	overwrite(t, target, "2")
 	expect(t, w, name)
 	other := write(t, filepath.Join(dir, "third", "tasks.hcl"), "3")
 	link(t, other, name)
 	expect(t, w, name)
-	write(t, other, "4")
+	overwrite(t, other, "4")
 	expect(t, w, name)
 }
 

@@ -39,9 +39,9 @@ func open(t *testing.T, cfg config.Vault) (*vault.Client, *testtools.Output) {
 // until waits until a condition holds.
 func until(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !is(); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !is(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("%s: not within 20 s", what)
+			t.Fatalf("%s: not within a minute", what)
 		}
 	}
 }
@@ -235,7 +235,7 @@ func TestRenewal_LastsAsLongAsTheProgram(t *testing.T) {
 	}
 	s := vaulttest.Start(t)
 	s.Put("kv/db", map[string]any{"password": "p"})
-	s.AddToken("short", vaulttest.Token{TTL: 2 * time.Second, Renewable: true})
+	s.AddToken("short", vaulttest.Token{TTL: 6 * time.Second, Renewable: true})
 	cfg := settings(s)
 	cfg.Token, cfg.RenewToken = "short", true
 	ctx, stop := context.WithCancel(t.Context())
@@ -249,7 +249,7 @@ func TestRenewal_LastsAsLongAsTheProgram(t *testing.T) {
 		t.Fatal(err)
 	}
 	until(t, "renewed three times", func() bool { return s.Count("PUT auth/token/renew-self") >= 3 })
-	if time.Since(began) < 2*time.Second {
+	if time.Since(began) < 6*time.Second {
 		t.Error("three renewals did not take what a token lives")
 	}
 	if _, err := c.Read(t.Context(), "kv/db"); err != nil {
