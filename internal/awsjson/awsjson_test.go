@@ -112,6 +112,9 @@ func TestEndpoint_IsTheOneOfTheSDKInEveryPartition(t *testing.T) {
 			t.Errorf("in %s: %s, %v", region, got, err)
 		}
 	}
+	if got, err := New(aws.Config{Region: "eu-west-1"}).endpoint(t.Context(), "cloudwatch", "eu-west-1"); err != nil || got != "https://monitoring.eu-west-1.amazonaws.com/" {
+		t.Errorf("CloudWatch is at %s, %v", got, err)
+	}
 }
 
 func TestEndpoint_IsConfigurable(t *testing.T) {
@@ -130,7 +133,7 @@ func TestEndpoint_IsConfigurable(t *testing.T) {
 }
 
 func TestActions_AreOfKnownServices(t *testing.T) {
-	for _, action := range []Action{GetParameter, PutEvents, DescribeEventBus} {
+	for _, action := range []Action{GetParameter, PutEvents, DescribeEventBus, FilterLogEvents, GetQueueAttributes, DescribeAlarms, GetMetricData} {
 		service, operation, _ := strings.Cut(string(action), ":")
 		if services[service].target == "" || operation == "" {
 			t.Errorf("%s has no service", action)
