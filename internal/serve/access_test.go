@@ -70,6 +70,15 @@ func TestServe_AnswersOnlyConfiguredHosts(t *testing.T) {
 	if resp, body := s.ask("GET", "/v1/health", "attacker.example", ""); resp.StatusCode != 200 || body != fmt.Sprint(access.None) {
 		t.Errorf("health for another host: %s, level %s", resp.Status, body)
 	}
+	signed := start(t, Options{Handler: levels, Signed: "/v1/hints/x", Token: Token{Key: "api.token", Value: actToken}}, nil)
+	if resp, body := signed.ask("POST", "/v1/hints/x", "attacker.example", ""); resp.StatusCode != 200 || body != fmt.Sprint(access.None) {
+		t.Errorf("a signed request for another host: %s, level %s", resp.Status, body)
+	}
+	for _, path := range []string{"/v1/hints", "/v1/hints/x/y"} {
+		if resp, _ := signed.ask("POST", path, "", ""); resp.StatusCode != 401 {
+			t.Errorf("%s without a token: %s", path, resp.Status)
+		}
+	}
 	any := start(t, Options{Handler: levels, Hosts: []string{"*"}}, nil)
 	if resp, _ := any.ask("GET", "/", "attacker.example", ""); resp.StatusCode != 200 {
 		t.Errorf("any host is allowed: %s", resp.Status)

@@ -26,6 +26,7 @@ type guard struct {
 	tokens      *tokens
 	invitations *invitations // nil if there are none
 	public      string       // path that is answered for any host and without a token
+	signed      string       // path whose requests the handler checks itself; "" if there is none
 	pagesAt     string       // path below which the pages are; "" if there are none
 	log         *slog.Logger
 	body        time.Duration // time limit for a body
@@ -43,7 +44,7 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_ = answer.control.SetReadDeadline(time.Now().Add(g.body))
 	}
 	local := g.hosts.allows(r)
-	if !local && r.URL.Path != g.public {
+	if !local && r.URL.Path != g.public && !g.isSigned(r) {
 		answer.refuse(r, http.StatusForbidden, fmt.Sprintf("this API does not answer to the host %q: if clients use that name, add it to api.hosts in the configuration, or use an IP address", r.Host))
 		return
 	}
@@ -72,8 +73,14 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	g.next.ServeHTTP(answer, r.WithContext(access.WithToken(access.With(r.Context(), level), token)))
 }
 
+// isSigned reports whether the handler checks the sender of a request itself.
+func (g *guard) isSigned(r *http.Request) bool { return g.signed != "" && r.URL.Path == g.signed }
+
 // level returns the level of a request and the name of its token, and reports whether it may continue.
 func (g *guard) level(w *answer, r *http.Request) (level access.Level, token string, ok bool) {
+	if g.isSigned(r) {
+		return access.None, "", true
+	}
 	var err error
 	_, page := g.onPage(r)
 	// A proxy in front of the pages may have a password of its own in that header.
@@ -82,7 +89,7 @@ func (g *guard) level(w *answer, r *http.Request) (level access.Level, token str
 	} else {
 		level, token, err = g.tokens.level(r)
 	}
-	reads := r.Method == http.MethodGet || r.Method == http.MethodHead || r.Method == http.MethodOptions
+	reads := access.Reads(r.Method)
 	switch {
 	case errors.Is(err, errNoToken) && g.open(r) && reads:
 		return access.None, "", true

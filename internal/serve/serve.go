@@ -46,6 +46,9 @@ type Options struct {
 	// Public is a path that is answered for any host and, with the level access.None, without a
 	// token.
 	Public string
+	// Signed is a path that is answered for any host and, with the level access.None, without a
+	// token, for any method: the handler checks the signature of each request.
+	Signed string
 	// Pages is the path below which the handler has pages for people; "" if it has none. A viewer
 	// enters a token once: its session is a cookie.
 	Pages string
@@ -92,7 +95,7 @@ func Listen(ctx context.Context, o Options) (*Server, error) {
 			return nil, err
 		}
 	}
-	s.guard.hosts, s.guard.public, s.guard.pagesAt = newHosts(o.Hosts, certs), o.Public, o.Pages
+	s.guard.hosts, s.guard.public, s.guard.signed, s.guard.pagesAt = newHosts(o.Hosts, certs), o.Public, o.Signed, o.Pages
 	if s.guard.tokens, err = newTokens(o.Token, o.ReadToken, o.Log); err != nil {
 		return nil, err
 	}

@@ -35,5 +35,5 @@ func clusterFolder(cfg config.Consul, path, namespace string) Place {
 	open := func(context.Context) (state.Store, error) { return consulkv.Open(cfg, path, namespace) }
 	// A write to Consul's KV moves the gate of KV conditions and so starts a tick:
 	// output is written about as often as a claim is renewed.
-	return Place{Kind: "consul", Where: path, LiveOutput: 5 * time.Second, read: open, write: open}
+	return Place{Kind: "consul", Where: path, LiveOutput: 5 * time.Second, read: open, write: open, change: open}
 }

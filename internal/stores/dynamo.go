@@ -31,9 +31,9 @@ var dynamoTable = kind{
 		if err != nil {
 			return Place{}, err
 		}
+		open := func(context.Context) (state.Store, error) { return dynamo.New(cfg, at.Host), nil }
 		return Place{
-			Kind: "dynamodb", Where: at.Host,
-			read:  func(context.Context) (state.Store, error) { return dynamo.New(cfg, at.Host), nil },
+			Kind: "dynamodb", Where: at.Host, read: open, change: open,
 			write: refused(text, "this store belongs to a deployment in AWS, which runs its tasks itself: start runs there with `terrapulse invoke`"),
 			output: func(ctx context.Context, url string) ([]byte, error) {
 				return runlog.Load(ctx, s3.NewFromConfig(cfg), url)

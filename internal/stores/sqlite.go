@@ -27,10 +27,11 @@ var sqliteFile = kind{
 }
 
 func file(path string) Place {
+	open := func(ctx context.Context) (state.Store, error) { return sqlite.Open(ctx, path) }
 	return Place{
 		Kind: "sqlite", Where: path, File: path, OneClock: true, LiveOutput: 2 * time.Second,
 		read:  func(ctx context.Context) (state.Store, error) { return sqlite.ReadOnly(ctx, path) },
-		write: func(ctx context.Context) (state.Store, error) { return sqlite.Open(ctx, path) },
+		write: open, change: open,
 	}
 }
 
@@ -44,5 +45,6 @@ func fileIn(dir string) Place {
 		}
 		return open(ctx)
 	}
+	p.change = p.write
 	return p
 }

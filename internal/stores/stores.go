@@ -40,8 +40,9 @@ type Place struct {
 	// LiveOutput is how often the output of a running run is written.
 	LiveOutput time.Duration
 
-	read  func(context.Context) (state.Store, error)
-	write func(context.Context) (state.Store, error)
+	read   func(context.Context) (state.Store, error)
+	write  func(context.Context) (state.Store, error)
+	change func(context.Context) (state.Store, error)
 	// output loads a run's output that is kept outside of the store; nil if the
 	// store keeps all output.
 	output func(ctx context.Context, url string) ([]byte, error)
@@ -80,6 +81,9 @@ func (p Place) Read(ctx context.Context) (*Store, error) { return p.open(ctx, p.
 
 // Write opens the store for an instance, which reads and writes it.
 func (p Place) Write(ctx context.Context) (*Store, error) { return p.open(ctx, p.write) }
+
+// Change opens the store for what people change. The leader acts on it.
+func (p Place) Change(ctx context.Context) (*Store, error) { return p.open(ctx, p.change) }
 
 func (p Place) open(ctx context.Context, open func(context.Context) (state.Store, error)) (*Store, error) {
 	store, err := open(ctx)

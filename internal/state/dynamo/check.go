@@ -59,5 +59,9 @@ func (s *Store) Check(ctx context.Context) (found string, err error) {
 		return "", s.person("read the time to live", fmt.Errorf("it does not remove items by their attribute %q", Expires),
 			"switch it on: otherwise expired records stay")
 	}
-	return fmt.Sprintf("table %s exists, with about %d records", s.table, aws.ToInt64(out.Table.ItemCount)), nil
+	protected := "not protected against deletion"
+	if aws.ToBool(out.Table.DeletionProtectionEnabled) {
+		protected = "protected against deletion"
+	}
+	return fmt.Sprintf("table %s exists, with about %d records; it is %s", s.table, aws.ToInt64(out.Table.ItemCount), protected), nil
 }
