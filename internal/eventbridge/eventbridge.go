@@ -7,7 +7,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws/retry"
 	"github.com/aws/smithy-go"
@@ -173,11 +175,16 @@ func isThrottled(code string) bool {
 	return throttled
 }
 
-// Check reports whether the bus exists. Otherwise events may be taken, and reach nobody.
+// Check reports whether the bus exists, because otherwise events may be taken and reach nobody,
+// and sends it an event of the kind test.
 func (s *Sink) Check(ctx context.Context) (string, error) {
 	var out struct{ Arn string }
 	if err := s.Client.Call(ctx, awsjson.DescribeEventBus, "", map[string]string{"Name": s.Bus}, &out); err != nil {
 		return "", fmt.Errorf("look for the event bus %s: %w", s.Bus, err)
 	}
-	return "events go to the bus " + s.Bus, nil
+	now := time.Now().UTC()
+	if err := s.Deliver(ctx, outbox.Event{ID: "test." + strconv.FormatInt(now.UnixNano(), 36), Kind: "test", At: now, Detail: "sent by terrapulse doctor"}); err != nil {
+		return "", err
+	}
+	return "the bus " + s.Bus + " took an event of the kind test", nil
 }

@@ -29,6 +29,9 @@ const pointerEvery = 5 * time.Minute
 // ErrNone says that there is no bundle to use.
 var ErrNone = errors.New("no bundle is in force")
 
+// ErrNotPushed is the ErrNone of a deployment to which no bundle was pushed yet.
+var ErrNotPushed = fmt.Errorf("%w: none was pushed yet; push one with `terrapulse bundle push`", ErrNone)
+
 // Source reads the pointer and bundles; *bundle.Bucket implements it.
 type Source interface {
 	Current(ctx context.Context) (bundle.Pointer, error)
@@ -128,7 +131,7 @@ func (f *Follower) pointerGone(ctx context.Context, log *slog.Logger) error {
 	case err != nil:
 		return err
 	case rec.Data.Bundle == "":
-		return fmt.Errorf("%w: none was pushed yet; push one with `terrapulse bundle push`", ErrNone)
+		return ErrNotPushed
 	}
 	f.Problem = fmt.Sprintf("the bucket's pointer to the current bundle is gone: bundle %.12s stays in force; push a bundle with `terrapulse bundle push`", rec.Data.Bundle)
 	log.Warn("the pointer to the current bundle is missing: the bundle stays in force", "bundle", rec.Data.Bundle)

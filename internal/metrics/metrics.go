@@ -31,10 +31,15 @@ var (
 	TasksDrifted    = Metric{"TasksDrifted", "Count"}
 	TasksUnreadable = Metric{"TasksUnreadable", "Count"} // whose conditions Consul does not show; as long as there are any
 
+	Paused        = Metric{"Paused", "Count"}      // by every tick, as long as everything is paused
 	ChangesSeen   = Metric{"ChangesSeen", "Count"} // tasks whose condition was found changed
 	ConsulErrors  = Metric{"ConsulErrors", "Count"}
 	LeaseRefused  = Metric{"LeaseRefused", "Count"}
 	BundleRefused = Metric{"BundleRefused", "Count"} // by every tick, as long as it is so
+
+	LaunchesTaken   = Metric{"LaunchesTaken", "Count"}   // by containers that lingered
+	OffersWithdrawn = Metric{"OffersWithdrawn", "Count"} // such a container did not take the launch in time
+	LingerSeconds   = Metric{"LingerSeconds", "Seconds"} // that a container waited for a launch
 
 	RunsSucceeded        = Metric{"RunsSucceeded", "Count"}
 	RunsFailed           = Metric{"RunsFailed", "Count"}
@@ -43,12 +48,15 @@ var (
 	RunSeconds           = Metric{"RunSeconds", "Seconds"}
 	SeenToAppliedSeconds = Metric{"SeenToAppliedSeconds", "Seconds"} // from when a change was first seen
 	ResourcesDestroyed   = Metric{"ResourcesDestroyed", "Count"}     // by runs that destroyed some
+
+	RequestsFailed = Metric{"RequestsFailed", "Count"} // requests to the API that it could not answer
 )
 
 // All lists every metric.
 var All = []Metric{
-	Ticks, IdleTicks, GoodTicks, LastGoodTickAge, FailuresInARow, TasksFailing, TasksWaiting, TasksHeld, TasksDrifted, TasksUnreadable, ChangesSeen, ConsulErrors, LeaseRefused, BundleRefused,
-	RunsSucceeded, RunsFailed, RunsInterrupted, RunsLost, RunSeconds, SeenToAppliedSeconds, ResourcesDestroyed,
+	Ticks, IdleTicks, GoodTicks, LastGoodTickAge, FailuresInARow, TasksFailing, TasksWaiting, TasksHeld, TasksDrifted, TasksUnreadable, Paused, ChangesSeen, ConsulErrors, LeaseRefused, BundleRefused,
+	LaunchesTaken, OffersWithdrawn, LingerSeconds,
+	RunsSucceeded, RunsFailed, RunsInterrupted, RunsLost, RunSeconds, SeenToAppliedSeconds, ResourcesDestroyed, RequestsFailed,
 }
 
 // Values are measured values.
