@@ -38,31 +38,54 @@ func Here() string {
 	return X8664
 }
 
+// ProgramURL and ProgramSHA256 stand for the attributes of the resource Program, which a function
+// gives.
+const (
+	ProgramURL    = "s3://installed/program"
+	ProgramSHA256 = "0000000000000000000000000000000000000000000000000000000000000000"
+)
+
 //go:embed stack.py
 var stackProgram string
 
 // Artifacts are the results of `sam build`.
 type Artifacts struct {
-	Architecture string
-	dir          string
+	dir     string
+	version string // of a release, whose files are in the release's bucket; "" for sam build
 }
 
-// Build runs `sam build` for an architecture into a folder. It takes seconds.
-func Build(t testing.TB, dir, architecture string) *Artifacts {
+// Build runs `sam build` into a folder. It takes seconds.
+func Build(t testing.TB, dir string) *Artifacts {
 	t.Helper()
-	a := &Artifacts{Architecture: architecture, dir: dir}
+	a := &Artifacts{dir: dir}
 	cmd := exec.CommandContext(t.Context(), testtools.SAM(t), "build", "--config-file", "samconfig.example.toml", "--build-dir", a.dir)
 	cmd.Dir = testtools.Root(t)
-	cmd.Env = append(os.Environ(), "ARCH="+architecture, "SAM_CLI_TELEMETRY=0", "AWS_DEFAULT_REGION=eu-west-1")
+	cmd.Env = append(os.Environ(), "SAM_CLI_TELEMETRY=0", "AWS_DEFAULT_REGION=eu-west-1")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("sam build: %v\n%s", err, out)
 	}
 	return a
 }
 
-// Bootstrap returns the path of the program of a function, such as ReconcileFunction.
+// Packaged returns the files of a release that tools/release has written to a folder. They are in
+// the bucket of the release before a stack is deployed.
+func Packaged(folder, version string) *Artifacts {
+	return &Artifacts{dir: folder, version: version}
+}
+
+// Built returns what `sam build` has built into a folder.
+func Built(dir string) *Artifacts { return &Artifacts{dir: dir} }
+
+// Bootstrap returns the path of what Lambda starts for a function, such as ReconcileFunction.
 func (a *Artifacts) Bootstrap(function string) string {
 	return filepath.Join(a.dir, function, "bootstrap")
+}
+
+// Program returns the path of a program, such as reconcile, that the zip of a function contains for
+// an architecture.
+func (a *Artifacts) Program(function, architecture, program string) string {
+	processor := map[string]string{ARM64: "aarch64", X8664: "x86_64"}[architecture]
+	return filepath.Join(a.dir, function, processor, program)
 }
 
 // Parameters are parameters of the template, by name.
@@ -73,7 +96,7 @@ type Parameters map[string]string
 func Minimal(consul string) Parameters {
 	return Parameters{
 		"ConsulAddress": consul, "ConsulScheme": "http",
-		"RunnerImage": "123456789012.dkr.ecr.eu-west-1.amazonaws.com/terrapulse:1", "Subnets": "subnet-0123456789abcdef0,subnet-0123456789abcdef1",
+		"Subnets": "subnet-0123456789abcdef0,subnet-0123456789abcdef1",
 	}
 }
 
@@ -122,16 +145,35 @@ type EventRule struct {
 	Targets []string       `json:"targets"`
 }
 
-// Deploy creates a stack with a name and parameters; Architecture is that of the artifacts. If the
-// parameter Bucket names a bucket, it is created first.
+// Deploy creates a stack with a name and parameters, for this machine's architecture unless they
+// name another. If the parameter Bucket names a bucket, it is created first.
 func (a *Artifacts) Deploy(t testing.TB, name string, p Parameters) *Stack {
 	t.Helper()
-	parameters := Parameters{"Architecture": a.Architecture}
+	parameters := Parameters{"Architecture": Here()}
 	maps.Copy(parameters, p)
 	asked := map[string]any{"template": filepath.Join(a.dir, "template.yaml"), "name": name, "parameters": parameters, "buckets": nil}
+	if a.version != "" {
+		asked["release"] = map[string]string{"bucket": "terrapulse-eu-west-1", "prefix": a.version, "folder": a.dir}
+	}
 	if bucket := p["Bucket"]; bucket != "" {
 		asked["buckets"] = []string{bucket}
 	}
+	s := &Stack{Artifacts: a}
+	run(t, asked, s)
+	return s
+}
+
+// Refusals returns what CloudFormation says about parameters before it creates anything; "" if it
+// accepts them. It checks patterns, values and rules.
+func Refusals(t testing.TB, each []Parameters) (refusals []string) {
+	t.Helper()
+	run(t, map[string]any{"template": filepath.Join(testtools.Root(t), "template.yaml"), "check": each}, &refusals)
+	return refusals
+}
+
+// run runs the program with an input, and decodes its output.
+func run(t testing.TB, asked map[string]any, into any) {
+	t.Helper()
 	in, err := json.Marshal(asked)
 	if err != nil {
 		t.Fatal(err)
@@ -140,13 +182,11 @@ func (a *Artifacts) Deploy(t testing.TB, name string, p Parameters) *Stack {
 	cmd := exec.CommandContext(t.Context(), testtools.Python(t), "-c", stackProgram)
 	cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr = t.TempDir(), bytes.NewReader(in), &out, &said
 	if err := cmd.Run(); err != nil {
-		t.Fatalf("deploy %s with %v: %v\n%s", name, parameters, err, said.Bytes())
+		t.Fatalf("deploy %s: %v\n%s", in, err, said.Bytes())
 	}
-	s := &Stack{Artifacts: a}
-	if err := json.Unmarshal(out.Bytes(), s); err != nil {
+	if err := json.Unmarshal(out.Bytes(), into); err != nil {
 		t.Fatalf("%v in:\n%s", err, out.Bytes())
 	}
-	return s
 }
 
 // Env returns the environment of a function, such as ReconcileFunction, in the format of
@@ -161,14 +201,20 @@ func (s *Stack) Env(function string) []string {
 
 // Runner returns the container that runs Terraform.
 func (s *Stack) Runner() types.ContainerDefinition {
+	c, _ := s.Container(ecstask.Container)
+	return c
+}
+
+// Container returns the definition of a container, if there is one of this name.
+func (s *Stack) Container(name string) (types.ContainerDefinition, bool) {
 	for _, d := range s.TaskDefinitions {
 		for _, c := range d.ContainerDefinitions {
-			if *c.Name == ecstask.Container {
-				return c
+			if *c.Name == name {
+				return c, true
 			}
 		}
 	}
-	return types.ContainerDefinition{}
+	return types.ContainerDefinition{}, false
 }
 
 // Policy are the statements of a role, from its inline and its managed policies.

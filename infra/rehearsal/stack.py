@@ -3,11 +3,13 @@ it, translates it as the SAM transform does, creates the stack, and prints what
 there is then as JSON. What moto cannot make is in "template" alone.
 
 stdin: {"template": path, "name": "...", "parameters": {...}, "buckets": [...]}
+or, to print only what CloudFormation refuses: {"template": path, "check": [{...}, ...]}
 """
 
 import ast
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -16,7 +18,7 @@ REGION = "eu-west-1"
 
 # Types that moto's CloudFormation does not know, and cannot refer to either.
 UNKNOWN = ("AWS::CloudWatch::Alarm", "AWS::CloudWatch::Dashboard", "AWS::Scheduler::Schedule", "AWS::Lambda::EventInvokeConfig",
-           "AWS::Lambda::Url")
+           "AWS::Lambda::Url", "Custom::Network", "Custom::Program", "Custom::Protection")
 
 os.environ.update(
     AWS_ACCESS_KEY_ID="test", AWS_SECRET_ACCESS_KEY="test", AWS_DEFAULT_REGION=REGION, AWS_REGION=REGION,
@@ -27,12 +29,18 @@ os.environ.update(
 import boto3  # noqa: E402
 import yaml  # noqa: E402
 from moto.server import ThreadedMotoServer  # noqa: E402
+from samcli.yamlhelper import yaml_parse  # noqa: E402
 from samtranslator.public.translator import ManagedPolicyLoader  # noqa: E402
 from samtranslator.translator.transform import transform  # noqa: E402
 
 
 def main():
     asked = json.load(sys.stdin)
+    if "check" in asked:
+        with open(asked["template"]) as f:
+            template = yaml_parse(f.read())
+        json.dump([refused(template, values(template, p)) for p in asked["check"]], sys.stdout)
+        return
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     try:
@@ -52,12 +60,20 @@ def deploy(asked):
     s3 = client("s3")
     for bucket in ["artifacts", *(asked["buckets"] or [])]:
         s3.create_bucket(Bucket=bucket, CreateBucketConfiguration={"LocationConstraint": REGION})
+    if "release" in asked:
+        release = asked["release"]
+        s3.create_bucket(Bucket=release["bucket"], CreateBucketConfiguration={"LocationConstraint": REGION})
+        for file in os.listdir(release["folder"]):
+            s3.upload_file(os.path.join(release["folder"], file), release["bucket"], release["prefix"] + "/" + file)
     template = translate(package(asked["template"]), asked["parameters"])
+    if problem := refused(template, values(template, asked["parameters"])):
+        sys.exit(problem)
 
     bus = asked["parameters"].get("EventBus")
     if bus and bus != "default":
         client("events").create_event_bus(Name=bus)
 
+    template = installed(template, values(template, asked["parameters"]))
     cfn, name = client("cloudformation"), asked["name"]
     cfn.create_stack(
         StackName=name,
@@ -104,9 +120,73 @@ def package(template):
 
 def translate(template, parameters):
     """What CloudFormation does with Transform: AWS::Serverless-2016-10-31."""
-    values = {k: p["Default"] for k, p in template["Parameters"].items() if "Default" in p}
-    values.update(parameters)
-    return transform(template, values, ManagedPolicyLoader(client("iam")))
+    return transform(template, values(template, parameters), ManagedPolicyLoader(client("iam")))
+
+
+def values(template, parameters):
+    return {k: p["Default"] for k, p in template["Parameters"].items() if "Default" in p} | parameters
+
+
+def refused(template, given):
+    """What CloudFormation says before it makes anything, for patterns, values and rules; "" if nothing."""
+    for name, p in template["Parameters"].items():
+        if name not in given:
+            return f"Parameters: [{name}] must have values"
+        value = str(given[name])
+        if not re.search(p.get("AllowedPattern", ""), value) or value not in [str(v) for v in p.get("AllowedValues", [value])]:
+            return f"Parameter {name} failed to satisfy constraint: {p.get('ConstraintDescription', value)}"
+    for rule in template["Rules"].values():
+        if not holds(rule.get("RuleCondition", True), given):
+            continue
+        for a in rule["Assertions"]:
+            if not holds(a["Assert"], given):
+                return f"Template validation error: {a['AssertDescription']}"
+    return ""
+
+
+def holds(test, given):
+    if not isinstance(test, dict):
+        return test
+    (kind, of), = test.items()
+    if kind == "Ref":
+        return str(given[of])
+    if kind == "Condition":
+        return holds(given["conditions"][of], given)
+    of = [holds(o, given) for o in of]
+    return {
+        "Fn::Equals": lambda: of[0] == of[1],
+        "Fn::Not": lambda: not of[0],
+        "Fn::And": lambda: all(of),
+        "Fn::Or": lambda: any(of),
+        "Fn::Contains": lambda: of[1] in of[0],
+        "Fn::Join": lambda: of[1], # of a parameter that is a list
+    }[kind]()
+
+
+def installed(template, given):
+    """The template with the attributes of its custom resources, since moto invokes no function, and
+    without the items of lists that are no value, which moto keeps."""
+    vpc = client("ec2").describe_vpcs(Filters=[{"Name": "is-default", "Values": ["true"]}])["Vpcs"][0]["VpcId"]
+    attributes = {"Network": {"VpcId": vpc}, "Program": {"Url": "s3://installed/program", "Sha256": "0" * 64}}
+    given = given | {"conditions": template["Conditions"]}
+
+    def put(value):
+        if isinstance(value, list):
+            return [put(v) for v in value if not absent(v)]
+        if not isinstance(value, dict):
+            return value
+        resource, _, attribute = ".".join(value["Fn::GetAtt"]).partition(".") if "Fn::GetAtt" in value else ("", "", "")
+        if resource in attributes:
+            return attributes[resource][attribute]
+        return {k: [put(o) for o in v] if k == "Fn::If" else put(v) for k, v in value.items()}
+
+    def absent(value):
+        if not isinstance(value, dict) or "Fn::If" not in value:
+            return False
+        condition, yes, no = value["Fn::If"]
+        return (yes if holds({"Condition": condition}, given) else no) == {"Ref": "AWS::NoValue"}
+
+    return {**template, "Resources": {k: put(r) for k, r in template["Resources"].items()}}
 
 
 def without_unknown(template):
@@ -155,7 +235,7 @@ def task_definition(arn):
     found = client("ecs").describe_task_definition(taskDefinition=arn)["taskDefinition"]
     for c in found["containerDefinitions"]:
         for key in ("environment", "secrets"):  # AWS drops what is no value, moto keeps it
-            c[key] = [v for v in c[key] if v]
+            c[key] = [v for v in c.get(key, []) if v]
     return found
 
 

@@ -35,6 +35,8 @@ type Browser struct {
 	t   testing.TB
 	ctx context.Context
 
+	scriptless bool // pages run no scripts
+
 	mu      sync.Mutex
 	console []string // what the browser has complained about
 }
@@ -266,6 +268,7 @@ func (b *Browser) media(media, scheme string) {
 // WithoutScripts lets pages that are opened from now on run no scripts.
 func (b *Browser) WithoutScripts() {
 	b.t.Helper()
+	b.scriptless = true
 	if _, err := chromedp.Call(b.ctx, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true}); err != nil {
 		b.t.Fatal(err)
 	}
@@ -317,14 +320,27 @@ func ask[T any](b *Browser, function string, args ...any) T {
 }
 
 // Click clicks the button, link or summary that has these words, and waits for the
-// page to which it leads.
+// page to which it leads. A page that changes just then may move what is under the mouse:
+// like a person, Click tries again.
 func (b *Browser) Click(words string) {
 	b.t.Helper()
-	at := ask[[]float64](b, "place", words)
-	if len(at) != 2 {
-		b.t.Fatalf("nobody can click %q:\n%s", words, b.Text("body"))
+	for missed := true; missed; {
+		at := ask[[]float64](b, "place", words)
+		if len(at) != 2 {
+			b.t.Fatalf("nobody can click %q:\n%s", words, b.Text("body"))
+		}
+		Do(b, chromedp.MouseClickXY(at[0], at[1]))
+		missed = !b.scriptless && b.missed()
 	}
-	Do(b, chromedp.MouseClickXY(at[0], at[1]))
+}
+
+// missed reports whether the latest click hit something else. While the next page comes,
+// there is nothing to read.
+func (b *Browser) missed() bool {
+	ctx, cancel := context.WithTimeout(b.ctx, Patience)
+	defer cancel()
+	missed, err := chromedp.Run(ctx, chromedp.Evaluate[bool]("window.hit === false"))
+	return err == nil && missed
 }
 
 // Unfold opens everything on the page that can be opened.

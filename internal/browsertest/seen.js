@@ -1,11 +1,17 @@
 // What a person sees of a page, and can reach.
 const text = (e) => (e.getAttribute('aria-label') || e.innerText || e.value || e.getAttribute('alt') || '').replace(/\s+/g, ' ').trim();
 const visible = (e) => e.checkVisibility({ visibilityProperty: true, opacityProperty: true }) && e.getClientRects().length > 0;
+const clickable = 'a[href], button, summary, input[type=submit], [role=button]';
 const place = (words) => {
-  const all = [...document.querySelectorAll('a[href], button, summary, input[type=submit], [role=button]')].filter(visible);
+  const all = [...document.querySelectorAll(clickable)].filter(visible);
   const e = all.find((e) => text(e) === words) ?? all.find((e) => text(e).includes(words));
   if (!e || e.disabled) return [];
   e.scrollIntoView({ block: 'center', behavior: 'instant' });
+  window.hit = false; // in the next page it is undefined
+  addEventListener('click', (event) => {
+    const e = event.target.closest(clickable);
+    window.hit = !!e && text(e).includes(words);
+  }, { capture: true, once: true });
   const r = e.getClientRects()[0];
   return [r.x + r.width / 2, r.y + r.height / 2];
 };

@@ -7,11 +7,30 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"testing"
 )
 
-// Consul returns the path of a Consul binary.
-func Consul(t testing.TB) string { return find(t, "bin/consul") }
+// Consul returns the path of a Consul binary. TERRAPULSE_TEST_CONSUL=1.2.3 chooses another version
+// than the pinned one.
+func Consul(t testing.TB) string {
+	t.Helper()
+	if version := os.Getenv("TERRAPULSE_TEST_CONSUL"); version != "" {
+		return find(t, "consul/"+version+"/consul")
+	}
+	return find(t, "bin/consul")
+}
+
+// OtherConsuls returns the paths of the Consul binaries of other versions than Consul's that are
+// installed. `make test-consul` installs them.
+func OtherConsuls(t testing.TB) []string {
+	t.Helper()
+	all, err := filepath.Glob(filepath.Join(Root(t), ".tools", "consul", "*", "consul*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.DeleteFunc(append(all, find(t, "bin/consul")), func(path string) bool { return path == Consul(t) })
+}
 
 // Conftest returns the path of conftest, which judges data by Rego policies.
 func Conftest(t testing.TB) string { return find(t, "bin/conftest") }
@@ -19,11 +38,27 @@ func Conftest(t testing.TB) string { return find(t, "bin/conftest") }
 // DynamoDB returns the folder of DynamoDB Local: its jars and native libraries.
 func DynamoDB(t testing.TB) string { return aws(t, "dynamodb") }
 
+// AWS returns the path of the AWS command line.
+func AWS(t testing.TB) string { return aws(t, "bin/aws") }
+
+// Moto returns the path of the server of moto, which simulates AWS.
+func Moto(t testing.TB) string { return aws(t, "bin/moto_server") }
+
+// Goreleaser returns goreleaser.
+func Goreleaser(t testing.TB) string { return find(t, "bin/goreleaser") }
+
 // SAM returns the path of the SAM CLI.
 func SAM(t testing.TB) string { return aws(t, "bin/sam") }
 
 // Schemathesis returns the path of a program that generates requests from an OpenAPI description.
 func Schemathesis(t testing.TB) string { return aws(t, "bin/schemathesis") }
+
+// GoTFE returns the folder with the tests of go-tfe, HashiCorp's Go client of HCP Terraform: the
+// program go-tfe.test and the files that it reads.
+func GoTFE(t testing.TB) string { return aws(t, "go-tfe") }
+
+// PyTFE returns the path of a Python with pytfe, HashiCorp's Python client of HCP Terraform.
+func PyTFE(t testing.TB) string { return aws(t, "pytfe/bin/python") }
 
 // Browser returns the path of a Chromium without a window.
 func Browser(t testing.TB) string { return aws(t, "bin/chromium") }
@@ -58,7 +93,7 @@ func RIE(t testing.TB) string {
 func aws(t testing.TB, name string) string {
 	t.Helper()
 	if runtime.GOOS == "windows" {
-		t.Skip("the tools for tests of the deployment in AWS do not exist for Windows")
+		t.Skip("this tool is not installed on Windows")
 	}
 	return find(t, name)
 }

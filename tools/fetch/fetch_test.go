@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -58,7 +59,7 @@ func TestChoose_ByName(t *testing.T) {
 	}
 	chosen, err := choose(nil)
 	const run = "consul terraform terraform-provider-local terraform-provider-time"
-	if got := names(chosen); err != nil || got != run+" conftest dynamodb python schemathesis browser" && runtime.GOOS != "windows" {
+	if got := names(chosen); err != nil || got != run+" conftest goreleaser cyclonedx-gomod dynamodb python schemathesis go-tfe pytfe browser" && runtime.GOOS != "windows" {
 		t.Errorf("without names: %s, %v", got, err)
 	}
 	chosen, err = choose([]string{"run"})
@@ -66,12 +67,20 @@ func TestChoose_ByName(t *testing.T) {
 		t.Errorf("what the demo needs: %s, %v", got, err)
 	}
 	chosen, err = choose([]string{"lint"})
-	if got := names(chosen); err != nil || got != "staticcheck govulncheck" {
+	if got := names(chosen); err != nil || got != "staticcheck govulncheck actionlint" {
 		t.Errorf("the set lint: %s, %v", got, err)
 	}
 	chosen, err = choose([]string{"govulncheck", "staticcheck"})
 	if got := names(chosen); err != nil || got != "staticcheck govulncheck" {
 		t.Errorf("linters: %s, %v", got, err)
+	}
+	chosen, err = choose([]string{"consuls"})
+	if got := names(chosen); err != nil || len(chosen) != len(consuls) || !chosen[0].other {
+		t.Errorf("the set consuls: %s, %v", got, err)
+	}
+	chosen, err = choose([]string{"consul"})
+	if got := names(chosen); err != nil || got != "consul" || chosen[0].other {
+		t.Errorf("consul alone: %s, %v", got, err)
 	}
 	if _, err = choose([]string{"consul", "vault"}); err == nil ||
 		!strings.Contains(err.Error(), `"vault"`) || !strings.Contains(err.Error(), "terraform-provider-time") {
@@ -143,6 +152,39 @@ func TestFetch_DoesNotWaitForReleasesThatRefuse(t *testing.T) {
 	w.says("answer 403 Forbidden")
 	if asked != 1 {
 		t.Errorf("asked %d times, want once for all tools", asked)
+	}
+}
+
+func TestFetch_OtherVersionHasItsOwnFolder(t *testing.T) {
+	w := newFixture(t)
+	installed := w.install("1.21.0")
+	other := tool{name: "hello", version: "1.20.9", other: true, product: w.hello.product}
+	w.fill(other)
+	w.fetch(other)
+	if !same(w.cached(other), w.destination(other)) || same(installed, w.destination(other)) {
+		t.Errorf("another version is not installed as %s", w.destination(other))
+	}
+	if want := filepath.Join(w.top, ".tools", "hello", "1.20.9", "hello"+exe()); w.destination(other) != want {
+		t.Errorf("another version is at %s, want %s", w.destination(other), want)
+	}
+}
+
+func TestConsuls_AreInTheDocumentation(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "operate.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(text), "\n### Versions of Consul\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	var listed []string
+	for _, row := range regexp.MustCompile(`(?m)^\| (\S+) \| passes`).FindAllStringSubmatch(section, -1) {
+		listed = append(listed, row[1])
+	}
+	tested := append([]string{tools[0].version}, consuls...) // Consul is the first tool
+	slices.Sort(listed)
+	slices.Sort(tested)
+	if !slices.Equal(listed, tested) {
+		t.Errorf("docs/operate.md lists Consul %v as tested, want %v", listed, tested)
 	}
 }
 

@@ -119,7 +119,7 @@ func (f *fetcher) obtain(ctx context.Context, t tool, work string) (string, erro
 		if ctx.Err() != nil {
 			return "", ctx.Err()
 		}
-		f.printf("%s: not on PATH, and no download: %v", t.name, err)
+		f.printf("%s: not on PATH, and no download of %s: %v", t.name, t.version, err)
 		f.printf("%s: it is built from source instead, once for this machine: about 4 minutes on 2 cores", t.name)
 	}
 	return f.build(ctx, t, work)
@@ -127,7 +127,7 @@ func (f *fetcher) obtain(ctx context.Context, t tool, work string) (string, erro
 
 // installed returns the path of a suitable installation on PATH, or "".
 func (f *fetcher) installed(ctx context.Context, t tool, dst string) string {
-	if t.product == nil {
+	if t.product == nil || t.other {
 		return ""
 	}
 	for binary := range f.programs(t.name) {
@@ -205,6 +205,8 @@ func (f *fetcher) cached(t tool) string {
 func (f *fetcher) destination(t tool) string {
 	provider, ok := strings.CutPrefix(t.name, "terraform-provider-")
 	switch {
+	case t.other:
+		return filepath.Join(f.top, ".tools", t.name, t.version, t.name+exe())
 	case t.name == "tofu":
 		return filepath.Join(f.top, ".tools", "tofu", t.name+exe()) // where there is no Terraform
 	case !ok:

@@ -1,16 +1,19 @@
 // Command fetch installs the programs that tests, demo and lint need into
 // .tools at the top of the checkout:
 //
-//	.tools/bin/<program>                        consul, terraform, conftest, staticcheck, govulncheck
+//	.tools/bin/<program>                        consul, terraform, conftest, goreleaser, cyclonedx-gomod, staticcheck, govulncheck, actionlint
 //	.tools/tofu/tofu, terraform                 OpenTofu, by both names
+//	.tools/consul/<version>/consul              other versions of Consul
 //	.tools/mirror/registry.terraform.io/...     the providers local and time
 //	.tools/mirror/registry.opentofu.org/...     the same, as OpenTofu calls them
 //	.tools/terraform.rc                         a Terraform configuration that uses the mirror only
 //	.tools/dynamodb                             DynamoDB Local, with its libraries
-//	.tools/python                               a Python environment with SAM CLI, cfn-lint and moto, which has
-//	.tools/bin/<program>                        sam, cfn-lint, moto_server, aws-lambda-rie
+//	.tools/python                               a Python environment with the AWS and SAM command lines, cfn-lint and moto, which has
+//	.tools/bin/<program>                        aws, sam, cfn-lint, moto_server, aws-lambda-rie
 //	.tools/schemathesis                         a Python environment with Schemathesis, which has
 //	.tools/bin/schemathesis                     makes requests from an OpenAPI description
+//	.tools/go-tfe                               the tests of HashiCorp's Go client of HCP Terraform, as a program
+//	.tools/pytfe                                a Python environment with HashiCorp's Python client of HCP Terraform
 //	.tools/browser                              axe-core, fonts, htmx as published, and Chromium, which has
 //	.tools/bin/chromium                         the browser, without a window
 //
@@ -27,10 +30,13 @@
 //
 // The sets are run (for the demo; needs only Go), policy (in addition, for the test of
 // examples/policy: conftest is built from source), pages (in addition, for the tests of the
-// pages: a browser; not on Windows), aws (in addition, for the AWS
-// tests; needs Java, Maven and Python, not on Windows), lint, and tofu (in addition,
-// for the tests with OpenTofu, which is built from source). The default is run,
-// policy, pages and aws, which the tests need.
+// pages: a browser; not on Windows), hcp (in addition, for the tests of HCP Terraform's
+// stand-in: clients that others wrote; needs Python, not on Windows), aws (in addition, for the AWS
+// tests; needs Java, Maven and Python, not on Windows), release (in addition, for
+// the tests of the released artefacts; not on Windows), lint, tofu (in addition,
+// for the tests with OpenTofu, which is built from source), and consuls (in addition,
+// for the tests with other versions of Consul). The default is run,
+// policy, pages, hcp, aws and release, which the tests need.
 package main
 
 import (
@@ -47,9 +53,13 @@ import (
 	"github.com/hashicorp/hc-install/product"
 )
 
+// consuls are the versions of Consul, besides the pinned one, that are tested. docs/operate.md
+// lists them.
+var consuls = []string{"1.19.2", "1.20.6", "1.21.0", "1.22.6"}
+
 // tools are all tools, each with the version that is tested. If a tool has a module in the folder
 // tools, that module pins the same version.
-var tools = []tool{
+var tools = append([]tool{
 	{
 		name: "consul", version: "1.22.3", set: "run",
 		product: &product.Consul, atLeast: "1.15.0",
@@ -90,6 +100,18 @@ var tools = []tool{
 		module: "tools/govulncheck", pkg: "golang.org/x/vuln/cmd/govulncheck",
 	},
 	{
+		name: "actionlint", version: "1.7.12", set: "lint",
+		pkg: "github.com/rhysd/actionlint/cmd/actionlint", at: "v1.7.12",
+	},
+	{
+		name: "goreleaser", version: "2.16.0", set: "release",
+		pkg: "github.com/goreleaser/goreleaser/v2", at: "v2.16.0",
+	},
+	{
+		name: "cyclonedx-gomod", version: "1.10.0", set: "release",
+		module: "tools/cyclonedx-gomod", pkg: "github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod",
+	},
+	{
 		name: "dynamodb", set: "aws",
 		pin: "tools/dynamodb/pom.xml", fill: (*fetcher).maven, proof: "DynamoDBLocal-3.0.0.jar",
 	},
@@ -98,7 +120,7 @@ var tools = []tool{
 		pin: "tools/aws/requirements.txt", fill: (*fetcher).virtualEnvironment,
 		// A link to the Python that created it, which may be gone.
 		proof:   "bin/python",
-		scripts: map[string]string{"sam": "bin/sam", "cfn-lint": "bin/cfn-lint", "moto_server": "bin/moto_server"},
+		scripts: map[string]string{"aws": "bin/aws", "sam": "bin/sam", "cfn-lint": "bin/cfn-lint", "moto_server": "bin/moto_server"},
 		// SAM CLI contains Lambda's emulator for Linux, for both architectures.
 		program: "lib/python*/site-packages/samcli/local/rapid/aws-lambda-rie-" + lambdaArchitecture(),
 		as:      "aws-lambda-rie",
@@ -109,27 +131,45 @@ var tools = []tool{
 		scripts: map[string]string{"schemathesis": "bin/schemathesis"},
 	},
 	{
+		name: "go-tfe", set: "hcp", pkg: "github.com/hashicorp/go-tfe",
+		pin: "tools/go-tfe/go.mod", fill: (*fetcher).goTests, proof: "go-tfe.test" + exe(),
+	},
+	{
+		name: "pytfe", set: "hcp",
+		pin: "tools/pytfe/requirements.txt", fill: (*fetcher).virtualEnvironment, proof: "bin/python",
+	},
+	{
 		name: "browser", set: "pages",
 		pin: "tools/browser/packages.json", fill: (*fetcher).browser, proof: "chromium/run",
 		program: "chromium/run", as: "chromium",
 	},
+}, otherConsuls()...)
+
+func otherConsuls() []tool {
+	var all []tool
+	for _, version := range consuls {
+		all = append(all, tool{name: "consul", version: version, set: "consuls", other: true,
+			product: &product.Consul, pkg: "github.com/hashicorp/consul"})
+	}
+	return all
 }
 
 // tool is a program and its sources.
 type tool struct {
 	name    string
 	version string
-	set     string // "run" for tests and demo, "policy", "pages" and "aws" for tests, "tofu" for tests with OpenTofu, "lint"
+	set     string // "run" for tests and demo, "policy", "pages", "hcp", "aws" and "release" for tests, "tofu" for tests with OpenTofu, "consuls" for tests with other versions of Consul, "lint"
 
 	product *product.Product // to search on PATH and in HashiCorp's releases; nil for neither
 	atLeast string           // the oldest version that is accepted on PATH
+	other   bool             // another version of a tool: it is chosen by its set only, and installed in a folder of its own
 
 	pkg     string // main package to build
 	module  string // folder of the module that pins pkg; else
-	at      string // version of pkg's module
+	at      string // version of pkg's module; neither for another version of a tool
 	ldflags string
 
-	// A tool that is a folder has only these fields.
+	// A tool that is a folder has only these fields, and pkg if it is made of a Go package.
 	pin     string                                                          // file of the checkout with the content's versions
 	fill    func(f *fetcher, ctx context.Context, t tool, dir string) error // creates the folder
 	proof   string                                                          // file that a complete folder contains
@@ -181,12 +221,12 @@ func run(ctx context.Context, names []string) error {
 // need.
 func choose(names []string) ([]tool, error) {
 	if len(names) == 0 {
-		names = []string{"run", "policy", "pages", "aws"}
+		names = []string{"run", "policy", "pages", "hcp", "aws", "release"}
 		if runtime.GOOS == "windows" {
 			names = []string{"run", "policy"}
 		}
 	}
-	known := []string{"run", "policy", "pages", "aws", "lint"} // tofu is the name of a tool, too
+	known := []string{"run", "policy", "pages", "hcp", "aws", "release", "lint", "consuls"} // tofu is the name of a tool, too
 	for _, t := range tools {
 		known = append(known, t.name)
 	}
@@ -196,7 +236,7 @@ func choose(names []string) ([]tool, error) {
 		}
 	}
 	return slices.DeleteFunc(slices.Clone(tools), func(t tool) bool {
-		return !slices.Contains(names, t.name) && !slices.Contains(names, t.set)
+		return (t.other || !slices.Contains(names, t.name)) && !slices.Contains(names, t.set)
 	}), nil
 }
 

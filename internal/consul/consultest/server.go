@@ -3,7 +3,9 @@
 package consultest
 
 import (
+	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"net"
@@ -17,6 +19,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/consul/api"
+	"github.com/hashicorp/go-version"
 
 	"github.com/terrapulse/terrapulse/internal/testtools"
 )
@@ -33,6 +36,8 @@ type Server struct {
 	args             []string
 	keepsData        bool
 	leaderless       bool
+	program          string    // "" for the version that is tested
+	of               *Server   // a client agent's server
 	cluster          []*Server // the servers of its cluster, including itself
 
 	http, server, serf int // ports
@@ -71,6 +76,18 @@ func WithoutLeader() Option {
 		// By default Consul waits for a leader before it reports that there is none.
 		WithHCL(`performance { rpc_hold_timeout = "10ms" }`)(s)
 	}
+}
+
+// WithProgram runs another Consul binary.
+func WithProgram(path string) Option { return func(s *Server) { s.program = path } }
+
+// StartAgent runs a client agent of a server until the test ends. It returns when the server has
+// its node.
+func StartAgent(t testing.TB, of *Server, options ...Option) *Server {
+	t.Helper()
+	agent := func(s *Server) { s.of, s.cluster, s.token = of, []*Server{of}, of.token }
+	// Several agents may have the same server.
+	return start(t, []string{"consul-agent-" + rand.Text()}, append([]Option{agent}, options...))[0]
 }
 
 // Start runs a Consul server until the test ends. It returns when the server has a leader, has
@@ -148,6 +165,20 @@ func run(servers ...*Server) error {
 	return nil
 }
 
+// AtLeast reports whether this version of Consul or a newer one runs.
+func (s *Server) AtLeast(oldest string) bool {
+	s.t.Helper()
+	self, err := s.Client().Agent().Self()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	found, err := version.NewVersion(self["Config"]["Version"].(string))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return found.GreaterThanOrEqual(version.Must(version.NewVersion(oldest)))
+}
+
 // Leads reports whether the server believes that it leads its cluster.
 func (s *Server) Leads() bool {
 	s.t.Helper()
@@ -216,9 +247,12 @@ func (s *Server) launch() error {
 	if s.leaderless {
 		expected = 3
 	}
-	if s.keepsData {
+	switch {
+	case s.of != nil:
+		args = append(args, "-data-dir", s.path("data"))
+	case s.keepsData:
 		args = append(args, "-server", "-data-dir", s.path("data"), "-bootstrap-expect", strconv.Itoa(expected))
-	} else {
+	default:
 		args = append(args, "-dev")
 	}
 	for _, other := range s.cluster {
@@ -226,7 +260,7 @@ func (s *Server) launch() error {
 			args = append(args, "-retry-join", address(other.serf), "-retry-interval", "1s")
 		}
 	}
-	s.process = exec.Command(testtools.Consul(s.t), append(args, s.args...)...)
+	s.process = exec.Command(cmp.Or(s.program, testtools.Consul(s.t)), append(args, s.args...)...)
 	s.process.Stdout, s.process.Stderr = log, log
 	s.process.Env = slices.DeleteFunc(os.Environ(), func(kv string) bool { return strings.HasPrefix(kv, "CONSUL_") })
 	if err := testtools.StartWithTest(s.process); err != nil {
@@ -263,6 +297,13 @@ func (s *Server) waitUntilReady() error {
 func (s *Server) ready(client *api.Client, query *api.QueryOptions) error {
 	if s.leaderless {
 		_, err := client.Status().LeaderWithQueryOptions(query)
+		return err
+	}
+	if s.of != nil {
+		node, _, err := s.of.Client().Catalog().Node(s.node, query)
+		if err == nil && (node == nil || len(node.Node.TaggedAddresses) == 0) {
+			return errors.New("its server does not have its node")
+		}
 		return err
 	}
 	// The leader registers the server, then its agent adds the node's addresses. After that,

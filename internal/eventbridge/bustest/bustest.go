@@ -145,6 +145,10 @@ func (b *Bus) put(r *http.Request) (answer any, code string) {
 			out.Entries = append(out.Entries, result{ErrorCode: code, ErrorMessage: "not taken"})
 			continue
 		}
+		if event.DetailType == "test" { // by doctor: it has no schema, and tells of nothing
+			out.Entries = append(out.Entries, result{EventID: "test"})
+			continue
+		}
 		if err := b.schemas.Check(outbox.Kind(event.DetailType), []byte(e.Detail)); err != nil {
 			b.t.Error(err)
 		}
