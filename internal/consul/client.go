@@ -42,6 +42,7 @@ type Client struct {
 	address  string // for people
 	timeout  time.Duration
 	reads    chan struct{} // one element for each read under way
+	paced    pacedMarks
 }
 
 // New prepares a client; it does not connect. An error names the file or the key.
@@ -92,6 +93,14 @@ func New(cfg config.Consul) (*Client, error) {
 // API returns a client of consul/api that connects as c does, for other requests
 // than those of this package: it holds whole answers in memory.
 func (c *Client) API() *api.Client { return c.api }
+
+// Over returns a client that sends its requests through another transport, such as to a
+// Consul in memory.
+func (c *Client) Over(t http.RoundTripper) *Client {
+	over := Client{resolved: c.resolved, api: c.api, address: c.address, timeout: c.timeout, reads: make(chan struct{}, maxReads)}
+	over.resolved.HttpClient = &http.Client{Transport: t}
+	return &over
+}
 
 func transport(cfg config.Consul) (*http.Transport, error) {
 	t, err := cfg.Transport.HTTP(cfg.TLS)
@@ -189,7 +198,11 @@ func (c *Client) do(ctx context.Context, r request, decode func(*json.Decoder) e
 	byConsul := indexed != "" || resp.Header.Get("X-Consul-Default-Acl-Policy") != ""
 	if resp.StatusCode != http.StatusOK && !a.refused && !(a.missing && r.Missing && byConsul) {
 		body, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<10)) // the status says enough
-		return answer{}, c.statusError(r, resp.StatusCode, string(body))
+		// The resource API has none of these headers, and gives this status also if
+		// there is no such namespace or partition, which proves nothing.
+		if !a.missing || !r.Missing || !strings.HasPrefix(string(body), "rpc error: code = NotFound desc = resource not found") {
+			return answer{}, c.statusError(r, resp.StatusCode, string(body))
+		}
 	}
 	if resp.Header.Get("X-Consul-KnownLeader") == "false" {
 		return answer{}, c.failed(r, unavailable, ErrNoLeader, "")

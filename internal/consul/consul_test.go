@@ -3,6 +3,9 @@ package consul
 import (
 	"context"
 	"errors"
+	"io"
+	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -105,6 +108,53 @@ func putKey(t testing.TB, s *consultest.Server, key, value string) {
 	if _, err := s.Client().KV().Put(&api.KVPair{Key: key, Value: []byte(value)}, nil); err != nil {
 		t.Fatal(err)
 	}
+}
+
+func putEntry(t testing.TB, s *consultest.Server, e api.ConfigEntry) {
+	t.Helper()
+	if _, _, err := s.Client().ConfigEntries().Set(e, nil); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// send sends a request as people do with curl.
+func send(t testing.TB, s *consultest.Server, method, path, text string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, "http://"+s.Addr()+path, strings.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("X-Consul-Token", consultest.ManagementToken)
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if body, _ := io.ReadAll(resp.Body); resp.StatusCode >= 300 {
+		t.Fatalf("%s %s: %s %s", method, path, resp.Status, body)
+	}
+}
+
+// putResource writes the data of a resource.
+func putResource(t testing.TB, s *consultest.Server, name, data string) {
+	t.Helper()
+	send(t, s, http.MethodPut, "/api/"+name, `{"data": `+data+`}`)
+}
+
+func deleteEntry(t testing.TB, s *consultest.Server, kind, name string) {
+	t.Helper()
+	if _, err := s.Client().ConfigEntries().Delete(kind, name, nil); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// intentions let sources reach a service.
+func intentions(service string, sources ...string) *api.ServiceIntentionsConfigEntry {
+	e := &api.ServiceIntentionsConfigEntry{Kind: api.ServiceIntentions, Name: service}
+	for _, name := range sources {
+		e.Sources = append(e.Sources, &api.SourceIntention{Name: name, Action: api.IntentionActionAllow})
+	}
+	return e
 }
 
 func isBadQuery(err error) bool { return errors.Is(err, badQuery) }

@@ -170,11 +170,20 @@ func (c *Client) statusError(r request, status int, body string) error {
 		if e.says == errUnknownToken {
 			e.advice = "Consul does not know the token (consul.token, CONSUL_HTTP_TOKEN): it is wrong, expired or deleted"
 		}
-	case has("No cluster leader"):
+	case has("No cluster leader"), has("leader unknown"):
 		e.cause = fmt.Errorf("%w: %w", e.cause, ErrNoLeader)
 	case has("No path to datacenter"):
 		e.kind = badQuery
 		e.advice = "check the datacenter's name, and that it is joined (`consul members -wan`)"
+	case has("namespace not found"), has("partition not found"):
+		e.kind = badQuery
+		e.advice = "check the namespace and the partition: those of the task, CONSUL_NAMESPACE and CONSUL_PARTITION"
+	case status == 404 && strings.HasPrefix(r.Path, "/api/"):
+		e.kind = badQuery
+		e.advice = "this Consul has no resources of this kind: check group, version and kind, and the version of Consul"
+	case has("invalid config entry kind"):
+		e.kind = badQuery
+		e.advice = "this Consul has no config entries of this kind: check the spelling, and the version of Consul"
 	case has("boolean expression"):
 		e.kind = badQuery
 		e.advice = "check the filter"

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/terrapulse/terrapulse/internal/condition"
 )
@@ -71,15 +72,21 @@ type gate struct {
 	byDigest bool
 }
 
-// PollGates returns the gates to Poll for these queries: two for a catalog and
-// one for a KV store, whatever is read of them. A single view is read itself.
+// PollGates returns the gates to Poll for these queries: two for a catalog, one for a KV
+// store and one for config entries, whatever is read of them. A single view is read
+// itself, unless the gate costs less.
 func PollGates(queries []Query) GateSet {
-	return gatesOf(queries, true, func(f *condition.Family) (int, condition.Gates) { return 1, f.Poll })
+	return gatesOf(queries, true, func(f *condition.Family) (int, condition.Gates) {
+		if f.CheapPoll {
+			return 0, f.Poll
+		}
+		return 1, f.Poll
+	})
 }
 
-// BlockGates returns the gates to Watch for these queries: three for a catalog
-// and one for a KV store. A few keys are held open one by one, so that other keys,
-// such as Terraform's state, start no tick.
+// BlockGates returns the gates to Watch for these queries: three for a catalog, one for
+// a KV store and one for each kind of config entries. A few keys are held open one by
+// one, so that other keys, such as Terraform's state, start no tick.
 func BlockGates(queries []Query) GateSet {
 	return gatesOf(queries, false, func(f *condition.Family) (int, condition.Gates) { return f.Few, f.Block })
 }
@@ -95,7 +102,7 @@ func gatesOf(queries []Query, byDigest bool, shared func(*condition.Family) (few
 				r := v.Gate()
 				sum := sha256.Sum256([]byte(condition.Encode(r.Path, v.Request().Query.Encode())))
 				own := condition.Gate{Key: "view-" + hex.EncodeToString(sum[:8]) + r.Scope.String(), Request: r, Instead: []condition.View{v}}
-				set.gates = append(set.gates, gate{Gate: own, family: b.family, view: v, byDigest: byDigest})
+				set.gates = append(set.gates, gate{Gate: own, family: b.family, view: v, byDigest: byDigest || b.family.NoIndex})
 			}
 			continue
 		}
@@ -247,6 +254,9 @@ func GateError(all error, key string) error {
 
 // mark reads a gate without waiting. The index is 0 if there is none to wait for.
 func (c *Client) mark(ctx context.Context, g gate) (mark string, index uint64, err error) {
+	if mark := c.paced.fresh(g.view, time.Now()); mark != "" {
+		return mark, 0, nil
+	}
 	var a answer
 	if !g.byDigest {
 		a, err = c.get(ctx, request{Request: g.Request}, nil)
@@ -278,5 +288,9 @@ func (c *Client) digestMark(ctx context.Context, views []condition.View) (string
 		}
 		elements = append(elements, l.elements...)
 	}
-	return "digest " + observation(elements).Digest[:32], nil
+	return markOf(elements), nil
+}
+
+func markOf(elements []condition.Element) string {
+	return "digest " + observation(slices.Clone(elements)).Digest[:32]
 }

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -107,7 +108,7 @@ func (r *reading) viewsOf(p condition.Selection) ([]condition.View, error) {
 // each visits what is loaded of the part, or returns why it is not complete.
 func (r *reading) each(p condition.Selection, visit func(loaded)) error {
 	if f, ok := p.(condition.Fallible); ok && f.Invalid() != nil {
-		return &readError{what: "choose services", kind: badQuery, cause: f.Invalid()}
+		return &readError{what: "select by regular expression", kind: badQuery, cause: f.Invalid()}
 	}
 	views, err := r.viewsOf(p)
 	if err != nil {
@@ -174,6 +175,7 @@ func (r *reading) loadViews(ctx context.Context, views []condition.View) {
 // error: with an empty view, what was made of it would be removed.
 func (r *reading) loadView(ctx context.Context, v condition.View, req request) loaded {
 	var got condition.Contents
+	began := time.Now()
 	a, err := r.client.get(ctx, req, func(d *json.Decoder) (err error) {
 		got, err = v.Decode(d)
 		return err
@@ -187,6 +189,9 @@ func (r *reading) loadView(ctx context.Context, v condition.View, req request) l
 	}
 	if a.filtered && len(l.elements) == 0 {
 		l.err = r.client.denied(req, "access control has hidden everything")
+	}
+	if l.err == nil {
+		r.client.paced.note(v, l.elements, began)
 	}
 	if r.whole {
 		l.contents = got

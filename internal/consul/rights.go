@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"sync"
 	"sync/atomic"
 
@@ -69,6 +70,17 @@ func (c *Client) answer(ctx context.Context, q question) error {
 	if q.Any {
 		name, r.Needs = anyName, fmt.Sprintf("%[1]s:read on all %[1]ss", q.Of)
 	}
+	if q.Path != "" {
+		if name = q.Name; q.Any {
+			name += anyName
+		}
+		r.Path, r.Needs, r.Missing, r.Query = q.Path+name, q.Needs, true, url.Values{"consistent": {""}}
+		a, err := c.get(ctx, r, nil)
+		if err == nil && !a.missing && !q.Any {
+			return c.reappeared(r)
+		}
+		return err
+	}
 	switch q.Of {
 	case condition.OfService:
 		// Consul answers 403 here if the reader may not read the service.
@@ -91,7 +103,10 @@ func (c *Client) answer(ctx context.Context, q question) error {
 func (c *Client) mayReadKey(ctx context.Context, r request, key string) error {
 	byPath := r
 	byPath.Path, byPath.Missing = "/v1/kv/"+key, true
-	if _, err := c.get(ctx, byPath, nil); !errors.Is(err, badQuery) {
+	switch a, err := c.get(ctx, byPath, nil); {
+	case err == nil && !a.missing:
+		return c.reappeared(r)
+	case !errors.Is(err, badQuery):
 		return err
 	}
 	op := &api.TxnOp{KV: &api.KVTxnOp{Verb: api.KVGetOrEmpty, Key: key,
@@ -143,6 +158,12 @@ func (c *Client) mayReadNode(ctx context.Context, r request, node string) error 
 // denied is the error where an answer shows that the reader lacks a right.
 func (c *Client) denied(r request, problem string) error {
 	return c.failed(r, forbidden, errors.New(problem), c.lacks(r.Needs))
+}
+
+// reappeared is the error where something is there that was not in the answer before:
+// it was created meanwhile, or it was hidden, and the right was given meanwhile.
+func (c *Client) reappeared(r request) error {
+	return c.failed(r, unavailable, errors.New("it was not in an earlier answer, and is there now"), "it is read again")
 }
 
 // Access warns people about the rights of a client without a token; "" if there is

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/consul/consultest"
 	"github.com/terrapulse/terrapulse/internal/fault"
+	"github.com/terrapulse/terrapulse/internal/testtools"
 )
 
 func TestSnapshot_HasEveryFieldThatModulesSee(t *testing.T) {
@@ -204,6 +206,9 @@ func TestSnapshot_ServiceWith5000Instances(t *testing.T) {
 
 func TestSnapshot_ServiceWithSeveralPorts(t *testing.T) {
 	s := consultest.Start(t)
+	if !s.AtLeast("1.22") {
+		t.Skip("this Consul refuses a service with several ports")
+	}
 	c := client(t, s.Addr())
 	register(t, s, "n1", api.AgentService{ID: "web-1", Service: "web",
 		Ports: api.ServicePorts{{Name: "http", Port: 8080}, {Name: "grpc", Port: 9090, Default: true}}})
@@ -225,12 +230,40 @@ func TestSnapshot_ServiceWithSeveralPorts(t *testing.T) {
 	}
 }
 
-// An agent before 1.22 shows a service with several ports without them.
+// The agent at consul.address and its servers may have different versions.
+func TestSnapshot_SeveralPortsThroughOtherAgents(t *testing.T) {
+	programs := testtools.OtherConsuls(t)
+	if len(programs) == 0 {
+		t.Skip("`make test-consul` installs other versions of Consul")
+	}
+	s := consultest.Start(t)
+	if !s.AtLeast("1.22") {
+		t.Skip("this Consul refuses a service with several ports")
+	}
+	register(t, s, "n1", api.AgentService{ID: "web-1", Service: "web",
+		Ports: api.ServicePorts{{Name: "http", Port: 8080}, {Name: "grpc", Port: 9090, Default: true}}}, checkOf("web-1", "passing"))
+	for _, program := range programs {
+		t.Run(filepath.Base(filepath.Dir(program)), func(t *testing.T) {
+			t.Parallel()
+			agent := consultest.StartAgent(t, s, consultest.WithProgram(program))
+			snap := snapshot(t, client(t, agent.Addr()), task(services("web")))
+			got := snap.Blocks[0].Entries.(condition.Instances)[0]
+			if agent.AtLeast("1.22") {
+				if got.Port != 9090 || len(got.Ports) != 2 || snap.Warning() != "" {
+					t.Errorf("port %d, ports %v, warning %q", got.Port, got.Ports, snap.Warning())
+				}
+			} else if got.Port != 0 || len(got.Ports) != 0 || !strings.HasPrefix(snap.Warning(), "port 0 is rendered") {
+				t.Errorf("port %d, ports %v, warning %q", got.Port, got.Ports, snap.Warning())
+			}
+		})
+	}
+}
+
 func TestSnapshot_ServicesOfOtherAgents(t *testing.T) {
 	for answer, want := range map[string]string{
 		`"Port": 0, "Ports": [{"Name": "a", "Port": 1}, {"Name": "b", "Port": 2, "Default": true}]`: "2 ",
 		`"Port": 0, "Ports": [{"Name": "a", "Port": 1}, {"Name": "b", "Port": 2}]`:                  "1 ",
-		`"Port": 0`:  "0 port 0 is rendered for services that have health checks: web; a Consul agent before 1.22",
+		`"Port": 0`:  "0 port 0 is rendered for services that have health checks: web; Consul before 1.22",
 		`"Port": 80`: "80 ",
 	} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -23,6 +23,10 @@ type Visibility struct {
 	empty    []emptyView
 	filtered []condition.View // that show something
 
+	// whole is set if the reading is applied: then a view must be empty after the
+	// proof, too. A right may be given between the read and its proof.
+	whole bool
+
 	// confirmed are the rights that are proven. All that is read together shares
 	// them: when a node has gone, many tasks need the same proof.
 	confirmed *sync.Map
@@ -37,7 +41,7 @@ type emptyView struct {
 
 // visibility returns what was loaded of the parts, which must be complete.
 func (r *reading) visibility(parts []condition.Selection) (*Visibility, error) {
-	v := &Visibility{client: r.client, parts: parts, confirmed: r.confirmed}
+	v := &Visibility{client: r.client, parts: parts, whole: r.whole, confirmed: r.confirmed}
 	for _, p := range parts {
 		views, err := r.viewsOf(p)
 		if err != nil {
@@ -175,5 +179,31 @@ func (v *Visibility) Confirm(ctx context.Context, before []string) error {
 			ask(right, what)
 		}
 	}
-	return v.client.answerAll(ctx, questions, v.confirmed)
+	if err := v.client.answerAll(ctx, questions, v.confirmed); err != nil || !v.whole || len(questions) == 0 {
+		return err
+	}
+	return v.client.stillEmpty(ctx, v.empty)
+}
+
+// stillEmpty reads views again and returns an error if one is not empty any more.
+func (c *Client) stillEmpty(ctx context.Context, views []emptyView) error {
+	r := newReading(c)
+	parts := make([]condition.Selection, len(views))
+	for i, e := range views {
+		parts[i] = e.part
+	}
+	r.load(ctx, parts)
+	if _, err := r.observe(parts); err != nil {
+		return err
+	}
+	now, err := r.visibility(parts)
+	if err != nil {
+		return err
+	}
+	for _, e := range views {
+		if !slices.ContainsFunc(now.empty, func(n emptyView) bool { return n.View == e.View && n.part == e.part }) {
+			return c.reappeared(request{Request: e.Request()})
+		}
+	}
+	return nil
 }

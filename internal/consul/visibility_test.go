@@ -1,6 +1,7 @@
 package consul
 
 import (
+	"net/http"
 	"strings"
 	"testing"
 
@@ -9,6 +10,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/condition"
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/consul/consultest"
+	"github.com/terrapulse/terrapulse/internal/fault"
 )
 
 // readings are one condition of each kind that lists something.
@@ -18,6 +20,13 @@ var readings = map[string]condition.Spec{
 	"names of services":  condition.CatalogServices{Regexp: "^(web|api)$"},
 	"keys with a prefix": condition.ConsulKV{Path: "app/", Recurse: true},
 	"all keys":           condition.ConsulKV{Recurse: true},
+	"intentions":         condition.ConfigEntries{Of: "service-intentions"},
+	"some intentions":    condition.ConfigEntries{Of: "service-intentions", Regexp: "^web$"},
+	"exported services":  condition.ConfigEntries{Of: "exported-services"},
+	"artists":            artists,
+	"artists by prefix":  condition.Resources{Group: "demo", Version: "v2", Of: "artist", NamePrefix: "k"},
+	"exports by name":    exports,
+	"exports of all":     condition.Resources{Group: "multicluster", Version: "v2", Of: "namespaceexportedservices"},
 }
 
 // fill registers what the readings read.
@@ -29,6 +38,13 @@ func fill(t *testing.T, s *consultest.Server) {
 	put(t, s, &api.CatalogRegistration{Node: "n1", Address: "10.0.0.1", Service: &api.AgentService{Service: "api"}})
 	putKey(t, s, "app/a", "1")
 	putKey(t, s, "app//b", "1")
+	putEntry(t, s, intentions("web", "api"))
+	putEntry(t, s, intentions("api", "web"))
+	putEntry(t, s, &api.ExportedServicesConfigEntry{Name: "default", Services: []api.ExportedService{{Name: "web", Consumers: []api.ServiceConsumer{{Peer: "p"}}}}})
+	putResource(t, s, "demo/v2/artist/korn", `{"name": "Korn"}`)
+	putResource(t, s, "demo/v2/artist/kiss", `{"name": "Kiss"}`)
+	putResource(t, s, "multicluster/v2/exportedservices/some", `{"services": ["web", "api"], "consumers": [{"peer": "p"}]}`)
+	putResource(t, s, "multicluster/v2/namespaceexportedservices/all", `{"consumers": [{"peer": "p"}]}`)
 }
 
 // sources are what the reader sees.
@@ -94,7 +110,7 @@ func grant(t *testing.T, s *consultest.Server, p *api.ACLPolicy, rules string) {
 	}
 }
 
-const everything = `service_prefix "" { policy = "read" } node_prefix "" { policy = "read" } key_prefix "" { policy = "read" }`
+const everything = `service_prefix "" { policy = "read" } node_prefix "" { policy = "read" } key_prefix "" { policy = "list" } mesh = "read"`
 
 func TestVisibility_ReaderWithoutRightsProvesNothing(t *testing.T) {
 	s := consultest.Start(t, consultest.WithACLs())
@@ -149,10 +165,52 @@ func TestVisibility_ReaderWithoutRightsProvesNothing(t *testing.T) {
 	if _, err := s.Client().KV().DeleteTree("app/", nil); err != nil {
 		t.Fatal(err)
 	}
+	deleteEntry(t, s, "service-intentions", "web")
+	deleteEntry(t, s, "service-intentions", "api")
+	deleteEntry(t, s, "exported-services", "default")
+	for _, name := range []string{"demo/v2/artist/korn", "demo/v2/artist/kiss", "multicluster/v2/exportedservices/some", "multicluster/v2/namespaceexportedservices/all"} {
+		send(t, s, http.MethodDelete, "/api/"+name, "")
+	}
 	check("when everything is gone")
 	grant(t, s, open, `service_prefix "" { policy = "read" }`)
 	if err := confirm(t, anonymous, services("web"), nil); !IsForbidden(err) || !strings.Contains(err.Error(), "node:read") {
 		t.Errorf("without the right to read nodes: %v", err)
+	}
+}
+
+// Between a read and its proof, somebody gives the right: the proof alone says that
+// nothing is there.
+func TestVisibility_RightThatIsGivenAfterTheRead(t *testing.T) {
+	s := consultest.Start(t, consultest.WithACLs())
+	fill(t, s)
+	admin := clientOf(t, config.Consul{Address: s.Addr(), Token: consultest.ManagementToken})
+	token, rights := reader(t, s, "token", everything)
+	open := policy(t, s, "open", "")
+	link := &api.ACLToken{AccessorID: "00000000-0000-0000-0000-000000000002", Policies: []*api.ACLLink{{ID: open.ID}}}
+	if _, _, err := s.Client().ACL().TokenUpdate(link, nil); err != nil {
+		t.Fatal(err)
+	}
+	tried := 0
+	for name, spec := range readings {
+		for who, c := range map[string]*Client{"no token": client(t, s.Addr()), "a token": token} {
+			for _, before := range [][]string{sources(t, admin, spec), nil} {
+				grant(t, s, rights, "")
+				grant(t, s, open, "")
+				snap, err := c.Snapshot(t.Context(), task(spec))
+				if err != nil {
+					continue // Consul says that it hides something
+				}
+				tried++
+				grant(t, s, rights, everything)
+				grant(t, s, open, everything)
+				if err := snap.Visibility.Confirm(t.Context(), before); !fault.IsTransient(err) || !strings.Contains(err.Error(), "is there now") {
+					t.Errorf("%s, %s, %d sources before: %v", who, name, len(before), err)
+				}
+			}
+		}
+	}
+	if tried < 10 {
+		t.Errorf("%d reads have shown nothing", tried)
 	}
 }
 

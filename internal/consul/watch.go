@@ -29,10 +29,10 @@ type Watch struct {
 	signal chan struct{}
 	done   chan struct{}
 
-	mu      sync.Mutex
-	marks   Marks
-	errs    []error // by gate
-	outages []int   // by gate
+	mu     sync.Mutex
+	marks  Marks
+	errs   []error // by gate
+	breaks []int   // by gate: outages, and indexes that have fallen
 }
 
 // pace is shorter in tests.
@@ -46,14 +46,14 @@ func (c *Client) Watch(ctx context.Context, g GateSet, since Marks) *Watch {
 
 func (c *Client) watch(ctx context.Context, g GateSet, since Marks, p pace) *Watch {
 	w := &Watch{
-		client:  c,
-		gates:   g,
-		pace:    p,
-		signal:  make(chan struct{}, 1),
-		done:    make(chan struct{}),
-		marks:   Marks{},
-		errs:    make([]error, len(g.gates)),
-		outages: make([]int, len(g.gates)),
+		client: c,
+		gates:  g,
+		pace:   p,
+		signal: make(chan struct{}, 1),
+		done:   make(chan struct{}),
+		marks:  Marks{},
+		errs:   make([]error, len(g.gates)),
+		breaks: make([]int, len(g.gates)),
 	}
 	var gates sync.WaitGroup
 	for _, gate := range g.gates {
@@ -99,7 +99,7 @@ func (w *Watch) hold(ctx context.Context, n int, g gate, held bool) {
 		}
 		if !held || index == 0 {
 			failures = 0
-			pause.For(ctx, w.pace.poll)
+			pause.For(ctx, max(w.pace.poll, every(g.view)))
 			continue
 		}
 		// A proxy may cut long requests short: that is no outage, but must not lead to
@@ -124,7 +124,12 @@ func (w *Watch) follow(ctx context.Context, n int, g gate, index uint64) (answer
 			return answered
 		}
 		answered = true
-		if a.index <= index { // the same: the wait is over, or Consul was restored from a snapshot
+		if a.index < index { // Consul was restored: it may reach the same index with other content
+			w.mu.Lock()
+			w.breaks[n]++
+			w.mu.Unlock()
+		}
+		if a.index <= index { // the same: the wait is over
 			return true
 		}
 		index = a.index
@@ -132,7 +137,7 @@ func (w *Watch) follow(ctx context.Context, n int, g gate, index uint64) (answer
 	}
 }
 
-// note keeps what a gate showed. It changes marks after each outage: if Consul was
+// note keeps what a gate showed. It changes marks after each break: if Consul was
 // replaced or restored, the same index may mean other content.
 func (w *Watch) note(ctx context.Context, n int, g gate, mark string, err error) {
 	if ctx.Err() != nil {
@@ -142,11 +147,11 @@ func (w *Watch) note(ctx context.Context, n int, g gate, mark string, err error)
 	defer w.mu.Unlock()
 	news := (err == nil) != (w.errs[n] == nil)
 	if news && err != nil {
-		w.outages[n]++
+		w.breaks[n]++
 	}
 	w.errs[n] = err
-	if mark != "" && w.outages[n] > 0 {
-		mark = fmt.Sprintf("%s after %d outages", mark, w.outages[n])
+	if mark != "" && w.breaks[n] > 0 {
+		mark = fmt.Sprintf("%s after %d breaks", mark, w.breaks[n])
 	}
 	if err == nil && (mark == "" || mark != w.marks[g.Key]) {
 		w.marks[g.Key] = mark

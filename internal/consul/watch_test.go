@@ -243,6 +243,39 @@ func TestWatch_DoesNotTrustAnIndexAcrossAnOutage(t *testing.T) {
 	}
 }
 
+func TestWatch_DoesNotTrustAnIndexThatHasFallenInBetween(t *testing.T) {
+	restored := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		index := "16"
+		if r.FormValue("index") != "" {
+			select {
+			case <-restored: // receives once for each gate
+				index = "5"
+			case <-r.Context().Done():
+			}
+		}
+		w.Header().Set("X-Consul-Index", index)
+		fmt.Fprint(w, "[]")
+	}))
+	defer server.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel() // before the server waits for its requests
+	set := nodesOf(t, "")
+	w := client(t, server.URL).watch(ctx, set, nil, quick)
+	before := signalled(t, w, "the first read", complete(set))
+	for range set.gates {
+		restored <- struct{}{} // Consul reaches index 16 again before the next request
+	}
+	signalled(t, w, "all gates", func(now Marks, _ error) bool {
+		for _, gate := range set.gates {
+			if now[gate.Key] == before[gate.Key] {
+				return false
+			}
+		}
+		return true
+	})
+}
+
 func TestWatch_MarkAboveConsulsIndexDoesNotBlock(t *testing.T) {
 	s := consultest.Start(t)
 	c := client(t, s.Addr())
