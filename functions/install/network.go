@@ -1,0 +1,265 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-lambda-go/cfn"
+)
+
+// network finds the VPC of the subnets, and refuses subnets in which the function or the containers
+// could not work.
+type network struct {
+	EC2      *ec2
+	Patience time.Duration
+	Log      *slog.Logger
+}
+
+// wanted are the parameters of the stack that concern the network.
+type wanted struct {
+	Subnets         []string
+	FunctionSubnets []string // of the function; none if it runs outside of a VPC
+	PublicIP        bool
+	Image           string // of the containers
+	OwnGroup        bool   // the stack creates the security group
+	FunctionGroups  bool   // the function has other security groups than the containers
+}
+
+// route says what a subnet's default route leads to.
+type route int
+
+const (
+	isolated route = iota // nothing
+	routed                // something else, such as a NAT gateway: it may lead to the internet
+	public                // an internet gateway
+)
+
+// subnet is a subnet with its routes.
+type subnet struct {
+	ID, VPC string
+	Route   route
+}
+
+// found is what exists.
+type found struct {
+	Subnets   map[string]subnet
+	Endpoints map[string][]string // names of services with an interface endpoint, by VPC
+}
+
+// handle checks the network. Its attribute VpcId is the VPC of the containers. Parameters that were
+// accepted before are accepted again: a failed update is rolled back to them, even if the network
+// has changed since.
+func (n *network) handle(ctx context.Context, e cfn.Event) (id string, data map[string]any, err error) {
+	if e.RequestType == cfn.RequestDelete {
+		return e.PhysicalResourceID, nil, nil
+	}
+	w := wanted{
+		Subnets: split(property(e.ResourceProperties, "Subnets")), FunctionSubnets: split(property(e.ResourceProperties, "FunctionSubnets")),
+		PublicIP: property(e.ResourceProperties, "AssignPublicIp") == "true", Image: property(e.ResourceProperties, "Image"),
+		OwnGroup: property(e.ResourceProperties, "OwnGroup") == "true", FunctionGroups: property(e.ResourceProperties, "FunctionGroups") == "true",
+	}
+	id, before := identify(w, e.PhysicalResourceID)
+	var f found
+	err = patiently(ctx, n.Patience, isUnauthorized, func() (err error) {
+		f, err = n.find(ctx, account(e.StackID), slices.Concat(w.Subnets, w.FunctionSubnets))
+		return err
+	})
+	if isUnauthorized(err) && !w.OwnGroup {
+		n.Log.Warn("the subnets are not checked: the right to read them is missing", "error", err)
+		return id, map[string]any{"VpcId": ""}, nil
+	}
+	if err == nil {
+		err = judge(w, f)
+		if err != nil && before {
+			n.Log.Warn("the stack returns to subnets that are refused now", "error", err)
+			err = nil
+		}
+	}
+	if err != nil {
+		return cmp.Or(e.PhysicalResourceID, id), nil, err
+	}
+	return id, map[string]any{"VpcId": f.Subnets[w.Subnets[0]].VPC}, nil
+}
+
+// identify returns the id of the resource, which has the digests of the current and of the previous
+// parameters, and whether the id before has that of the current ones.
+func identify(w wanted, previous string) (id string, before bool) {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%v", w))
+	digest := hex.EncodeToString(sum[:8])
+	digests := strings.Split(previous, "-")[1:]
+	before = slices.Contains(digests, digest)
+	digests = slices.DeleteFunc(digests, func(d string) bool { return d == digest })
+	digests = append([]string{"network", digest}, digests...)
+	return strings.Join(digests[:min(3, len(digests))], "-"), before
+}
+
+// account returns the account of a stack's ARN, such as
+// arn:aws:cloudformation:eu-west-1:123456789012:stack/terrapulse/1.
+func account(stack string) string {
+	if parts := strings.Split(stack, ":"); len(parts) > 4 {
+		return parts[4]
+	}
+	return ""
+}
+
+func split(list string) []string {
+	return strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' })
+}
+
+// judge returns why a deployment cannot work. What may work is accepted: a route may lead through
+// another network to the internet or to endpoints.
+func judge(w wanted, f found) error {
+	vpc := f.Subnets[w.Subnets[0]].VPC
+	for _, id := range w.Subnets {
+		s := f.Subnets[id]
+		reachesAWS := s.Route == routed || s.Route == public && w.PublicIP
+		endpoint := slices.ContainsFunc(f.Endpoints[s.VPC], func(name string) bool { return strings.HasSuffix(name, ".logs") })
+		switch {
+		case s.VPC != vpc:
+			return fmt.Errorf("%s is in %s, and %s in %s: all Subnets must be in one VPC", w.Subnets[0], vpc, id, s.VPC)
+		case !reachesAWS && !endpoint && s.Route == public:
+			return fmt.Errorf("%s is a public subnet, in which a container without a public address reaches nothing: set AssignPublicIp=true, or choose private subnets with a route to a NAT gateway", id)
+		case !reachesAWS && !endpoint:
+			return fmt.Errorf("%s has no route out of its VPC: choose subnets with a route to a NAT gateway, or create the endpoints of infra/network.yaml first", id)
+		case !reachesAWS && onInternet(w.Image):
+			return fmt.Errorf("from %s, only VPC endpoints can be reached, so that the image %s cannot be pulled: set RunnerImage, or TerraformImage, to an image in ECR", id, w.Image)
+		}
+	}
+	for _, id := range w.FunctionSubnets {
+		s := f.Subnets[id]
+		endpoint := slices.ContainsFunc(f.Endpoints[s.VPC], func(name string) bool { return strings.HasSuffix(name, ".ecs") })
+		first := f.Subnets[w.FunctionSubnets[0]]
+		switch {
+		case s.VPC != first.VPC:
+			return fmt.Errorf("%s is in %s, and %s in %s: all subnets of the function must be in one VPC", first.ID, first.VPC, id, s.VPC)
+		case s.VPC != vpc && !w.FunctionGroups:
+			return fmt.Errorf("FunctionSubnets are in %s, and Subnets in %s: set FunctionSecurityGroups to groups of %s", s.VPC, vpc, s.VPC)
+		case s.Route == public && !endpoint:
+			return fmt.Errorf("%s is a public subnet, in which the function reaches no AWS service, because a function has no public address: set FunctionSubnets to private subnets, or FunctionInVpc=false for a Consul on the internet", id)
+		case s.Route == isolated && !endpoint:
+			return fmt.Errorf("%s has no route out of its VPC: choose subnets with a route to a NAT gateway for the function, or create the endpoints of infra/network.yaml first", id)
+		}
+	}
+	return nil
+}
+
+// onInternet reports whether only the internet reaches the registry of an image. Another registry
+// may be in a VPC, or ECR with an endpoint.
+func onInternet(image string) bool {
+	host, _, named := strings.Cut(image, "/")
+	return !named || !strings.ContainsAny(host, ".:") || // on Docker Hub
+		slices.Contains([]string{"docker.io", "index.docker.io", "public.ecr.aws", "ghcr.io", "quay.io"}, host)
+}
+
+// find reads the subnets with these ids, their routes, and the endpoints of their VPCs. Another account
+// may share subnets with the account of the stack, which then sees no endpoints of the VPC, and not
+// all route tables.
+func (n *network) find(ctx context.Context, account string, ids []string) (found, error) {
+	f := found{Subnets: map[string]subnet{}, Endpoints: map[string][]string{}}
+	slices.Sort(ids)
+	var subnets struct {
+		Items []struct {
+			ID    string `xml:"subnetId"`
+			VPC   string `xml:"vpcId"`
+			Owner string `xml:"ownerId"`
+		} `xml:"subnetSet>item"`
+	}
+	if err := n.EC2.call(ctx, "DescribeSubnets", list("SubnetId", slices.Compact(ids)...), &subnets); err != nil {
+		return f, err
+	}
+	tables := map[string]map[string]route{} // by VPC and subnet; "" is the main table's
+	for _, s := range subnets.Items {
+		if tables[s.VPC] == nil {
+			var err error
+			if tables[s.VPC], err = n.routes(ctx, s.VPC); err != nil {
+				return f, err
+			}
+			if f.Endpoints[s.VPC], err = n.endpoints(ctx, s.VPC); err != nil {
+				return f, err
+			}
+		}
+		r, ok := tables[s.VPC][s.ID]
+		if !ok {
+			r = tables[s.VPC][""]
+		}
+		if account != "" && s.Owner != "" && s.Owner != account {
+			r = routed // perhaps
+		}
+		f.Subnets[s.ID] = subnet{s.ID, s.VPC, r}
+	}
+	return f, nil
+}
+
+// routes returns where the subnets of a VPC lead, by their ids; those that are not in it lead where
+// the entry "" leads.
+func (n *network) routes(ctx context.Context, vpc string) (map[string]route, error) {
+	var tables struct {
+		Items []struct {
+			Routes []struct {
+				Destination  string `xml:"destinationCidrBlock"`
+				Destination6 string `xml:"destinationIpv6CidrBlock"`
+				Gateway      string `xml:"gatewayId"`
+				State        string `xml:"state"`
+			} `xml:"routeSet>item"`
+			Associations []struct {
+				Main   bool   `xml:"main"`
+				Subnet string `xml:"subnetId"`
+			} `xml:"associationSet>item"`
+		} `xml:"routeTableSet>item"`
+	}
+	if err := n.EC2.call(ctx, "DescribeRouteTables", ofVPC(vpc), &tables); err != nil {
+		return nil, err
+	}
+	routes := map[string]route{}
+	for _, t := range tables.Items {
+		to := isolated
+		for _, r := range t.Routes {
+			switch {
+			case r.State == "blackhole", r.Gateway == "local", strings.HasPrefix(r.Gateway, "vpce-"):
+			case strings.HasPrefix(r.Gateway, "igw-"):
+				if r.Destination == "0.0.0.0/0" {
+					to = public
+				} else if r.Destination6 == "::/0" && to == isolated { // IPv4 may go through a NAT gateway
+					to = routed
+				}
+			case to == isolated: // to a NAT gateway, a peering connection, a network interface…
+				to = routed
+			}
+		}
+		for _, a := range t.Associations {
+			if a.Main {
+				routes[""] = to
+			} else if a.Subnet != "" {
+				routes[a.Subnet] = to
+			}
+		}
+	}
+	return routes, nil
+}
+
+// endpoints returns the services that have an interface endpoint in a VPC.
+func (n *network) endpoints(ctx context.Context, vpc string) ([]string, error) {
+	var endpoints struct {
+		Items []struct {
+			Service string `xml:"serviceName"`
+			Type    string `xml:"vpcEndpointType"`
+		} `xml:"vpcEndpointSet>item"`
+	}
+	if err := n.EC2.call(ctx, "DescribeVpcEndpoints", ofVPC(vpc), &endpoints); err != nil {
+		return nil, err
+	}
+	var services []string
+	for _, e := range endpoints.Items {
+		if e.Type == "Interface" {
+			services = append(services, e.Service)
+		}
+	}
+	return services, nil
+}
